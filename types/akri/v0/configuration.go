@@ -1,0 +1,200 @@
+package v0
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Configuration says what kind of device to discover, with which handler, and
+// how many pods may use each device at once. Pods request any device of the
+// kind as `akri.sh/<name>`.
+//
+// +genclient
+// +genclient:noStatus
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,shortName=akric,categories=all
+// +kubebuilder:printcolumn:name="Capacity",type=integer,JSONPath=`.spec.capacity`,description="Slots of each Instance"
+// +kubebuilder:printcolumn:name="Handler",type=string,JSONPath=`.spec.discoveryHandler.name`,description="Discovery handler that finds the devices"
+// +kubebuilder:printcolumn:name="Unique",type=boolean,JSONPath=`.spec.uniqueDevices`,description="Whether a container gets at most one slot of an Instance",priority=1
+// +kubebuilder:printcolumn:name="Scope",type=string,JSONPath=`.spec.uniqueScope`,description="Within what an Instance's slots are given once",priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 56 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be a DNS label of at most 56 characters, because akri.sh/<name>-<hash> becomes a resource name"
+type Configuration struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec ConfigurationSpec `json:"spec"`
+}
+
+// ConfigurationList is a list of Configurations.
+//
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+type ConfigurationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Configuration `json:"items"`
+}
+
+// UniqueScope is the extent within which one Instance's slots are given once.
+//
+// +kubebuilder:validation:Enum=Container;Pod;Node
+type UniqueScope string
+
+const (
+	// UniquePerContainer: no container gets two slots of one Instance.
+	UniquePerContainer UniqueScope = "Container"
+	// UniquePerPod: no pod gets two slots of one Instance.
+	UniquePerPod UniqueScope = "Pod"
+	// UniquePerNode: a node holds at most one slot of an Instance through
+	// configuration-level requests.
+	UniquePerNode UniqueScope = "Node"
+)
+
+// ConfigurationSpec is the desired discovery, and the use of what it finds.
+type ConfigurationSpec struct {
+	// discoveryHandler finds the devices. It cannot be changed: create another
+	// Configuration instead.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="discoveryHandler cannot be changed; create another Configuration"
+	DiscoveryHandler DiscoveryHandlerInfo `json:"discoveryHandler"`
+
+	// capacity is the number of slots of each Instance: how many containers may
+	// use the device at once.
+	// +optional
+	// +default=1
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	Capacity int32 `json:"capacity,omitempty"`
+
+	// uniqueDevices keeps a container from getting two slots of one Instance.
+	// When false, slots alone count.
+	// +optional
+	// +default=true
+	// +kubebuilder:default=true
+	UniqueDevices *bool `json:"uniqueDevices,omitempty"`
+
+	// uniqueScope widens uniqueDevices to the pod or to the node.
+	// +optional
+	// +default="Container"
+	// +kubebuilder:default=Container
+	UniqueScope UniqueScope `json:"uniqueScope,omitempty"`
+
+	// brokerSpec is the workload that the controller runs for each Instance.
+	// +optional
+	// +nullable
+	BrokerSpec *BrokerSpec `json:"brokerSpec,omitempty"`
+
+	// instanceServiceSpec is a core/v1 ServiceSpec made for each Instance.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	InstanceServiceSpec *runtime.RawExtension `json:"instanceServiceSpec,omitempty"`
+
+	// configurationServiceSpec is a core/v1 ServiceSpec made for all Instances.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	ConfigurationServiceSpec *runtime.RawExtension `json:"configurationServiceSpec,omitempty"`
+
+	// brokerProperties are environment variables for every container that gets a
+	// slot; they win over a device's properties of the same name.
+	// +optional
+	BrokerProperties map[string]string `json:"brokerProperties,omitempty"`
+}
+
+// DiscoveryHandlerInfo selects a discovery handler and what it looks for.
+type DiscoveryHandlerInfo struct {
+	// name is that under which the handler is registered, such as "onvif".
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+
+	// discoveryDetails are passed to the handler as they are, usually YAML.
+	// +optional
+	DiscoveryDetails string `json:"discoveryDetails,omitempty"`
+
+	// discoveryProperties are passed to the handler, resolved from Secrets and
+	// ConfigMaps where they say so.
+	// +optional
+	// +nullable
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	DiscoveryProperties []DiscoveryProperty `json:"discoveryProperties,omitempty"`
+}
+
+// DiscoveryProperty is a named value for the discovery handler.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.valueFrom)",message="exactly one of value and valueFrom must be set"
+type DiscoveryProperty struct {
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+	// +optional
+	Value *string `json:"value,omitempty"`
+	// +optional
+	ValueFrom *DiscoveryPropertySource `json:"valueFrom,omitempty"`
+}
+
+// DiscoveryPropertySource is where a property's value is read from.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.secretKeyRef) != has(self.configMapKeyRef)",message="exactly one of secretKeyRef and configMapKeyRef must be set"
+type DiscoveryPropertySource struct {
+	// +optional
+	SecretKeyRef *DiscoveryPropertyKeySelector `json:"secretKeyRef,omitempty"`
+	// +optional
+	ConfigMapKeyRef *DiscoveryPropertyKeySelector `json:"configMapKeyRef,omitempty"`
+}
+
+// DiscoveryPropertyKeySelector selects one key of a Secret or ConfigMap.
+type DiscoveryPropertyKeySelector struct {
+	Key  string `json:"key"`
+	Name string `json:"name"`
+	// +optional
+	// +default="default"
+	// +kubebuilder:default=default
+	Namespace string `json:"namespace,omitempty"`
+	// optional lets discovery go on without the property when the object or the
+	// key does not exist.
+	// +optional
+	Optional *bool `json:"optional,omitempty"`
+}
+
+// BrokerSpec is the workload run for each Instance: a Pod on each node that can
+// use it, or one Job. The specs are kept as written, so that an odd one breaks
+// its own broker and not every reader of the Configuration.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.brokerPodSpec) && self.brokerPodSpec != null && has(self.brokerJobSpec) && self.brokerJobSpec != null)",message="at most one of brokerPodSpec and brokerJobSpec may be set"
+type BrokerSpec struct {
+	// brokerPodSpec is a core/v1 PodSpec.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	BrokerPodSpec *runtime.RawExtension `json:"brokerPodSpec,omitempty"`
+	// brokerJobSpec is a batch/v1 JobSpec.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	BrokerJobSpec *runtime.RawExtension `json:"brokerJobSpec,omitempty"`
+}
+
+// Unique reports the scope within which an Instance's slots are given once, and
+// "" when uniqueDevices is false.
+func (s *ConfigurationSpec) Unique() UniqueScope {
+	switch {
+	case s.UniqueDevices != nil && !*s.UniqueDevices:
+		return ""
+	case s.UniqueScope == "":
+		return UniquePerContainer
+	}
+	return s.UniqueScope
+}

@@ -1,0 +1,29 @@
+// Package device is the interface of node-side device plugins, as KubeDevice
+// defines it. kubecri loads implementations from .so files.
+package device
+
+import "github.com/kubeslot/kubeslot/types"
+
+// Mount is a host path that a container gets to see.
+type Mount struct {
+	ContainerPath string
+	HostPath      string
+	Readonly      bool
+}
+
+// Device is one kind of device on a node. Its methods are never called
+// concurrently.
+type Device interface {
+	// New prepares the device; it does not touch hardware and should not fail.
+	New() error
+	// Start makes it operational. After an error it is left out of service.
+	Start() error
+	// UpdateNodeInfo writes what the node has: Capacity, Allocatable and Scorer
+	// for the annotation, KubeCap and KubeAlloc for node.status.
+	UpdateNodeInfo(*types.NodeInfo) error
+	// Allocate returns the mounts, the device node paths and the environment
+	// that the container needs, given what the scheduler assigned to its pod.
+	Allocate(*types.PodInfo, *types.ContainerInfo) ([]Mount, []string, map[string]string, error)
+	// GetName returns the plugin's name, unique on the node.
+	GetName() string
+}

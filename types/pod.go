@@ -1,0 +1,75 @@
+package types
+
+// ContainerInfo is what a container asks of devices and what it was given.
+//
+// Requests and Scorer are the pod author's input. DevRequests and AllocateFrom
+// belong to the scheduler: whatever an author wrote there is overwritten at Bind.
+type ContainerInfo struct {
+	// KubeRequests are the container's spec.resources.requests; never serialized.
+	KubeRequests ResourceList `json:"-"`
+	// Requests are asked for in the annotation, or mirrored there by the
+	// scheduler from the container's akri.sh resources.
+	Requests ResourceList `json:"requests,omitempty"`
+	// DevRequests are Requests after translation to the node's hierarchy.
+	DevRequests ResourceList `json:"devrequests,omitempty"`
+	// AllocateFrom maps each request to the resource or slot that satisfies it.
+	AllocateFrom ResourceLocation `json:"allocatefrom,omitempty"`
+	// Scorer overrides the node's scorers for this container.
+	Scorer ResourceScorer `json:"scorer,omitempty"`
+}
+
+// NewContainerInfo returns a ContainerInfo with every map made.
+func NewContainerInfo() *ContainerInfo {
+	return FillContainerInfo(&ContainerInfo{})
+}
+
+// FillContainerInfo returns a copy of fill in which no map is nil. The maps
+// that fill has are shared with the copy, as KubeDevice does.
+func FillContainerInfo(fill *ContainerInfo) *ContainerInfo {
+	return &ContainerInfo{
+		KubeRequests: orEmpty(fill.KubeRequests),
+		Requests:     orEmpty(fill.Requests),
+		DevRequests:  orEmpty(fill.DevRequests),
+		AllocateFrom: orEmpty(fill.AllocateFrom),
+		Scorer:       orEmpty(fill.Scorer),
+	}
+}
+
+// PodInfo is the content of a pod's KubeDevice/DeviceInfo annotation.
+type PodInfo struct {
+	Name string `json:"podname,omitempty"`
+	// NodeName is the node for which DevRequests and AllocateFrom are valid.
+	NodeName string `json:"nodename,omitempty"`
+	// Requests are those of the pod as a whole.
+	Requests          ResourceList             `json:"requests,omitempty"`
+	InitContainers    map[string]ContainerInfo `json:"initcontainer,omitempty"`
+	RunningContainers map[string]ContainerInfo `json:"runningcontainer,omitempty"`
+}
+
+// NewPodInfo returns a PodInfo with every map made.
+func NewPodInfo() *PodInfo {
+	return &PodInfo{
+		Requests:          make(ResourceList),
+		InitContainers:    make(map[string]ContainerInfo),
+		RunningContainers: make(map[string]ContainerInfo),
+	}
+}
+
+// GetContainerInPod returns a copy of the named container, init containers
+// first, or nil when the pod has none of that name.
+func (p *PodInfo) GetContainerInPod(name string) *ContainerInfo {
+	if c, ok := p.InitContainers[name]; ok {
+		return &c
+	}
+	if c, ok := p.RunningContainers[name]; ok {
+		return &c
+	}
+	return nil
+}
+
+func orEmpty[M ~map[K]V, K comparable, V any](m M) M {
+	if m == nil {
+		return make(M)
+	}
+	return m
+}

@@ -1,0 +1,56 @@
+// Package slot names an Instance's usage slots and says who holds them: the
+// slot's name, its entry in Instance.spec.deviceUsage (a claim) and the
+// annotation of the container that uses it.
+//
+// The forms are Akri's, see "Maintaining Device Usage" in its
+// configuration-level-resources proposal.
+package slot
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Name identifies one slot: `<instance>-<index>`, 0 ≤ index < capacity.
+type Name struct {
+	Instance string
+	Index    int
+}
+
+// String returns the name as it stands in deviceUsage.
+func (n Name) String() string {
+	return n.Instance + "-" + strconv.Itoa(n.Index)
+}
+
+// Parse reads `<instance>-<index>`. The index is in plain decimal without
+// leading zeros, so that each slot has exactly one name.
+func Parse(s string) (Name, error) {
+	cut := strings.LastIndexByte(s, '-')
+	if cut <= 0 {
+		return Name{}, fmt.Errorf("slot %q: want <instance>-<index>", s)
+	}
+	index, err := parseIndex(s[cut+1:])
+	if err != nil {
+		return Name{}, fmt.Errorf("slot %q: %w", s, err)
+	}
+	return Name{Instance: s[:cut], Index: index}, nil
+}
+
+// maxIndex bounds indices far above the API's capacity limit, so that a forged
+// name cannot make a reader reserve memory for it.
+const maxIndex = 99_999
+
+func parseIndex(s string) (int, error) {
+	if s == "" || len(s) > 5 || (len(s) > 1 && s[0] == '0') {
+		return 0, fmt.Errorf("index %q is not a number from 0 to %d", s, maxIndex)
+	}
+	n := 0
+	for _, c := range []byte(s) {
+		if c < '0' || c > '9' {
+			return 0, fmt.Errorf("index %q is not a number from 0 to %d", s, maxIndex)
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n, nil
+}
