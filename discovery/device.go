@@ -1,0 +1,46 @@
+package discovery
+
+// Device is one device as a discovery handler reports it: Akri's discovery
+// proto v0 (Device, Mount, DeviceSpec) as Go values. What it carries besides
+// its ID goes into each container that is given one of the device's slots.
+//
+// Devices are values: a handler must not change one, nor its map and slices,
+// after reporting it.
+type Device struct {
+	// ID tells the device apart from all others its handler finds. It is the
+	// same on every node for a device that several nodes reach, and the same
+	// again when the device returns: slots are named after it.
+	ID string
+
+	// Properties become environment variables of the containers.
+	Properties map[string]string
+
+	// Mounts are bind-mounted into the containers.
+	Mounts []Mount
+
+	// DeviceSpecs are device nodes made available to the containers.
+	DeviceSpecs []DeviceSpec
+}
+
+// Mount is a path of the node to mount into a container.
+type Mount struct {
+	// ContainerPath is the absolute path in the container.
+	ContainerPath string
+
+	// HostPath is the absolute path on the node.
+	HostPath string
+
+	ReadOnly bool
+}
+
+// DeviceSpec is a device node of the node to make available in a container.
+type DeviceSpec struct {
+	// ContainerPath is the absolute path in the container.
+	ContainerPath string
+
+	// HostPath is the absolute path on the node.
+	HostPath string
+
+	// Permissions is a subset of "rwm": read, write, mknod.
+	Permissions string
+}
