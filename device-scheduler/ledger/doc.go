@@ -1,0 +1,104 @@
+// Package ledger accounts for device slots: which exist, which node can reach
+// them, which pod holds which, and which a pod would get on a node.
+//
+// It is a deterministic state machine over values: no clock, no I/O, no
+// goroutines and no locks, so that every race the scheduler can meet is a
+// sequence of calls that a scenario file can spell out (see testdata). The
+// caller serializes writers; any number of Drafts may read between writes.
+//
+// A slot is free only if no pod holds it (holders.go) and the node side has no
+// claim on it in Instance.spec.deviceUsage (inventory.go). Its parts:
+//
+//   - inventory.go: Configurations and Instances as the API has them
+//   - index.go: Instances ordered by free slots for each group of nodes
+//   - holders.go: pods and the slots they hold
+//   - draft.go: a what-if view for one scheduling cycle
+//   - fit.go: choosing slots for a pod's containers
+//   - shortfall.go: why a pod does not fit
+package ledger
+
+import (
+	"github.com/google/btree"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// Strategy says which Instance a slot is taken from first.
+type Strategy string
+
+const (
+	// Spread takes from the Instance with the most free slots.
+	Spread Strategy = "Spread"
+	// Pack takes from the Instance with the fewest.
+	Pack Strategy = "Pack"
+)
+
+// Ledger is the account. The zero value is not usable; see New.
+type Ledger struct {
+	strategy Strategy
+	kinds    map[string]*kind   // by Configuration name
+	devices  map[string]*device // by Instance name
+	pods     map[string]*podRecord
+}
+
+// New returns an empty ledger.
+func New(strategy Strategy) *Ledger {
+	return &Ledger{
+		strategy: strategy,
+		kinds:    map[string]*kind{},
+		devices:  map[string]*device{},
+		pods:     map[string]*podRecord{},
+	}
+}
+
+// kind is a Configuration and its Instances.
+type kind struct {
+	name string
+	// owners are the Configurations of this name, by namespace. Resource names
+	// have no namespace, so that one of them, the oldest, owns the name.
+	owners map[string]*owner
+	active string // namespace of the owner; "" when there is none
+	// groups of nodes that reach the same Instances, by their joined names.
+	groups map[string]*group
+	byNode map[string][]*group
+}
+
+// owner is one Configuration of a kind's name, with its namespace's Instances.
+type owner struct {
+	exists    bool
+	created   int64
+	unique    akriv0.UniqueScope
+	instances map[string]*akriv0.Instance
+}
+
+// group is a set of nodes with the Instances that exactly they can reach.
+type group struct {
+	key     string
+	nodes   []string
+	members int
+	slots   int // capacity of all members
+	free    int // free slots of all members
+	order   *btree.BTreeG[*device]
+}
+
+// device is an Instance, or what is left of one while pods hold its slots.
+type device struct {
+	name     string
+	kind     *kind
+	exists   bool
+	capacity int
+	nodes    []string // that reach it, sorted
+	group    *group
+	slots    []slotState // at least capacity long
+	free     bitset
+	nfree    int
+	// clOnNode counts configuration-level holders by node, for UniquePerNode.
+	clOnNode map[string]int
+}
+
+type slotState struct {
+	// holders are pod UIDs. More than one is a conflict, which only several
+	// schedulers or forged pods can cause; none of them is forgotten.
+	holders []string
+	claim   string // the value in deviceUsage
+}

@@ -1,0 +1,113 @@
+package ledger
+
+import (
+	"slices"
+
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// Draft is a what-if view of the ledger: the ledger with some pods taken away or
+// added, and with what Fit has chosen so far. It writes nothing to the ledger
+// and must not outlive the ledger's next change. Not safe for concurrent use.
+type Draft struct {
+	ledger  *Ledger
+	changed map[*device]*change
+}
+
+// change is a device as the draft sees it.
+type change struct {
+	free     bitset
+	nfree    int
+	clOnNode map[string]int // added to the device's
+}
+
+// Draft returns a view that is equal to the ledger.
+func (l *Ledger) Draft() *Draft {
+	return &Draft{ledger: l}
+}
+
+// Release takes a pod away: its slots become free, together with the claims
+// that its node has on them, since those end with it.
+func (dr *Draft) Release(uid string) {
+	p := dr.ledger.pods[uid]
+	if p == nil {
+		return
+	}
+	for _, h := range p.holds {
+		d := dr.ledger.devices[h.slot.Instance]
+		ch := dr.change(d)
+		if h.cl {
+			ch.addCL(p.node, -1)
+		}
+		s := &d.slots[h.slot.Index]
+		if d.exists && h.slot.Index < d.capacity && len(s.holders) == 1 && p.owns(h, s.claim) {
+			ch.free.set(h.slot.Index)
+			ch.nfree++
+		}
+	}
+}
+
+// Reserve makes a pod that is expected on the node, but has no slots yet, take
+// those that it would get. It reports whether there are any.
+func (dr *Draft) Reserve(node string, req *Request) bool {
+	_, shortfall := dr.Fit(node, req)
+	return shortfall == nil
+}
+
+func (dr *Draft) change(d *device) *change {
+	ch := dr.changed[d]
+	if ch == nil {
+		ch = &change{free: slices.Clone(d.free), nfree: d.nfree}
+		if dr.changed == nil {
+			dr.changed = map[*device]*change{}
+		}
+		dr.changed[d] = ch
+	}
+	return ch
+}
+
+func (dr *Draft) nfree(d *device) int {
+	if ch := dr.changed[d]; ch != nil {
+		return ch.nfree
+	}
+	return d.nfree
+}
+
+func (dr *Draft) clOnNode(d *device, node string) int {
+	n := d.clOnNode[node]
+	if ch := dr.changed[d]; ch != nil {
+		n += ch.clOnNode[node]
+	}
+	return n
+}
+
+// take takes the device's lowest free slot, of which there must be one.
+func (dr *Draft) take(d *device, cl bool, node string) slot.Name {
+	ch := dr.change(d)
+	index := ch.free.lowest()
+	ch.free.clear(index)
+	ch.nfree--
+	if cl {
+		ch.addCL(node, 1)
+	}
+	return slot.Name{Instance: d.name, Index: index}
+}
+
+func (ch *change) addCL(node string, n int) {
+	if ch.clOnNode == nil {
+		ch.clOnNode = map[string]int{}
+	}
+	ch.clOnNode[node] += n
+}
+
+// owns reports whether a claim on the held slot is the pod's own, or none.
+func (p *podRecord) owns(h hold, claim string) bool {
+	if claim == "" {
+		return true
+	}
+	u := slot.Usage{Node: p.node}
+	if h.cl {
+		u.Holder = p.UID
+	}
+	return claim == u.String()
+}

@@ -1,0 +1,139 @@
+package ledger
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/google/btree"
+)
+
+// most free slots first, then by name: Spread ascends, Pack walks back up from
+// the fewest.
+func byFree(a, b *device) bool {
+	if a.nfree != b.nfree {
+		return a.nfree > b.nfree
+	}
+	return a.name < b.name
+}
+
+const btreeDegree = 16
+
+// groupFor returns the kind's group of exactly these nodes, which it makes if
+// needed. Nodes are sorted and unique.
+func (k *kind) groupFor(nodes []string) *group {
+	key := strings.Join(nodes, "\x00")
+	if g := k.groups[key]; g != nil {
+		return g
+	}
+	g := &group{key: key, nodes: nodes, order: btree.NewG(btreeDegree, byFree)}
+	k.groups[key] = g
+	for _, n := range nodes {
+		k.byNode[n] = append(k.byNode[n], g)
+	}
+	return g
+}
+
+func (k *kind) dropIfEmpty(g *group) {
+	if g.members > 0 {
+		return
+	}
+	delete(k.groups, g.key)
+	for _, n := range g.nodes {
+		left := slices.DeleteFunc(k.byNode[n], func(o *group) bool { return o == g })
+		if len(left) == 0 {
+			delete(k.byNode, n)
+		} else {
+			k.byNode[n] = left
+		}
+	}
+}
+
+// place puts a device into the group of the nodes that reach it.
+func (d *device) place() {
+	d.group = d.kind.groupFor(d.nodes)
+	d.group.members++
+	d.group.slots += d.capacity
+	d.group.free += d.nfree
+	if d.nfree > 0 {
+		d.group.order.ReplaceOrInsert(d)
+	}
+}
+
+// displace takes it out again.
+func (d *device) displace() {
+	if d.group == nil {
+		return
+	}
+	if d.nfree > 0 {
+		d.group.order.Delete(d)
+	}
+	d.group.members--
+	d.group.slots -= d.capacity
+	d.group.free -= d.nfree
+	d.kind.dropIfEmpty(d.group)
+	d.group = nil
+}
+
+// reaches reports whether the node can reach the device.
+func (d *device) reaches(node string) bool {
+	_, found := slices.BinarySearch(d.nodes, node)
+	return found
+}
+
+// refresh recomputes whether slot i is free and keeps the order right. It
+// reports whether the slot became free.
+func (d *device) refresh(i int) bool {
+	s := &d.slots[i]
+	free := d.exists && i < d.capacity && len(s.holders) == 0 && s.claim == ""
+	if free == d.free.has(i) {
+		return false
+	}
+	if d.group != nil && d.nfree > 0 {
+		d.group.order.Delete(d)
+	}
+	step := 1
+	if free {
+		d.free.set(i)
+	} else {
+		d.free.clear(i)
+		step = -1
+	}
+	d.nfree += step
+	if d.group != nil {
+		d.group.free += step
+		if d.nfree > 0 {
+			d.group.order.ReplaceOrInsert(d)
+		}
+	}
+	return free
+}
+
+// each calls visit with the group's devices that have free slots, in the
+// strategy's order, until visit returns false.
+func (g *group) each(strategy Strategy, visit func(*device) bool) {
+	if strategy != Pack {
+		g.order.Ascend(visit)
+		return
+	}
+	// Ascending gives names in order within one count of free slots; the counts
+	// are walked from the fewest up.
+	last, ok := g.order.Max()
+	for ok {
+		n, more := last.nfree, true
+		g.order.AscendGreaterOrEqual(&device{nfree: n}, func(d *device) bool {
+			if d.nfree != n {
+				return false
+			}
+			more = visit(d)
+			return more
+		})
+		if !more {
+			return
+		}
+		ok = false
+		g.order.DescendLessOrEqual(&device{nfree: n}, func(d *device) bool {
+			last, ok = d, true
+			return false
+		})
+	}
+}

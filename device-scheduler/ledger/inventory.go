@@ -1,0 +1,233 @@
+package ledger
+
+import (
+	"slices"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// Gain names what a waiting pod may now find more of: resource names without
+// the akri.sh/ prefix, of Configurations and Instances.
+type Gain []string
+
+// SetConfiguration adds or updates a Configuration.
+func (l *Ledger) SetConfiguration(c *akriv0.Configuration) Gain {
+	k := l.kind(c.Name)
+	o := k.owner(c.Namespace)
+	changed := !o.exists || o.unique != c.Spec.Unique()
+	o.exists, o.created, o.unique = true, c.CreationTimestamp.UnixNano(), c.Spec.Unique()
+	gain := l.elect(k)
+	if changed && len(gain) == 0 {
+		gain = k.gain()
+	}
+	return gain
+}
+
+// DeleteConfiguration removes a Configuration. Its Instances give no slots until
+// it is back; slots that pods hold stay held.
+func (l *Ledger) DeleteConfiguration(namespace, name string) Gain {
+	k := l.kind(name)
+	k.owner(namespace).exists = false
+	return l.elect(k)
+}
+
+// SetInstance adds or updates an Instance: its nodes, capacity and claims.
+func (l *Ledger) SetInstance(in *akriv0.Instance) Gain {
+	if d := l.devices[in.Name]; d != nil && d.kind != nil && d.kind.name != in.Spec.ConfigurationName {
+		// An informer may show a deletion and a new Instance as one update.
+		if old := d.kind.owner(in.Namespace).instances[in.Name]; old != nil {
+			l.DeleteInstance(old)
+		}
+	}
+	k := l.kind(in.Spec.ConfigurationName)
+	k.owner(in.Namespace).instances[in.Name] = in
+	if k.active != in.Namespace {
+		return nil
+	}
+	return l.applyInstance(k, in)
+}
+
+// DeleteInstance removes an Instance. Slots that pods hold stay held, should it
+// come back under its name.
+func (l *Ledger) DeleteInstance(in *akriv0.Instance) Gain {
+	k := l.kind(in.Spec.ConfigurationName)
+	delete(k.owner(in.Namespace).instances, in.Name)
+	if k.active == in.Namespace {
+		l.withdraw(l.devices[in.Name], k)
+	}
+	l.dropKind(k)
+	return nil
+}
+
+// elect makes the oldest Configuration of the name its owner, ties by namespace,
+// and re-reads the Instances when that is another one than before.
+func (l *Ledger) elect(k *kind) Gain {
+	best := ""
+	for ns, o := range k.owners {
+		if !o.exists {
+			continue
+		}
+		if b := k.owners[best]; b == nil || o.created < b.created || (o.created == b.created && ns < best) {
+			best = ns
+		}
+	}
+	if best == k.active {
+		l.dropKind(k)
+		return nil
+	}
+	if old := k.owners[k.active]; old != nil {
+		for name := range old.instances {
+			l.withdraw(l.devices[name], k)
+		}
+	}
+	k.active = best
+	if best == "" {
+		l.dropKind(k)
+		return nil
+	}
+	gain := k.gain()
+	for _, in := range k.owners[best].instances {
+		gain = append(gain, l.applyInstance(k, in)...)
+	}
+	return gain
+}
+
+func (l *Ledger) applyInstance(k *kind, in *akriv0.Instance) Gain {
+	d := l.device(in.Name)
+	if d.exists && d.kind != k {
+		// Another Configuration's Instance has the name; it keeps it.
+		return nil
+	}
+	before, nodesBefore := slices.Clone(d.free), d.nodes
+	d.displace()
+	d.exists, d.kind, d.capacity, d.nodes = true, k, int(in.Spec.Capacity), sorted(in.Spec.Nodes)
+	d.grow(d.capacity)
+	for i := range d.slots {
+		d.slots[i].claim = ""
+	}
+	for name, value := range in.Spec.DeviceUsage {
+		n, err := slot.Parse(name)
+		if err != nil || n.Instance != in.Name || value == "" {
+			continue // not a slot of this Instance, or free
+		}
+		d.grow(n.Index + 1)
+		// A value that does not parse is somebody's claim all the same.
+		d.slots[n.Index].claim = value
+	}
+	gained := false
+	for i := range d.slots {
+		d.refresh(i)
+		gained = gained || d.free.has(i) && !before.has(i)
+	}
+	d.place()
+	if gained || d.nfree > 0 && !subset(d.nodes, nodesBefore) {
+		return Gain{k.name, d.name}
+	}
+	return nil
+}
+
+func sorted(nodes []string) []string {
+	nodes = slices.Clone(nodes)
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+// subset reports whether all of a are in b; both are sorted.
+func subset(a, b []string) bool {
+	for _, s := range a {
+		if _, found := slices.BinarySearch(b, s); !found {
+			return false
+		}
+	}
+	return true
+}
+
+// withdraw takes a device's slots out of use and forgets it once nobody holds any.
+func (l *Ledger) withdraw(d *device, k *kind) {
+	if d == nil || d.kind != k || !d.exists {
+		return
+	}
+	d.displace()
+	d.exists, d.capacity, d.nodes = false, 0, nil
+	for i := range d.slots {
+		d.slots[i].claim = ""
+		d.refresh(i)
+	}
+	l.dropDevice(d)
+}
+
+func (d *device) grow(n int) {
+	for len(d.slots) < n {
+		d.slots = append(d.slots, slotState{})
+	}
+}
+
+func (l *Ledger) device(name string) *device {
+	d := l.devices[name]
+	if d == nil {
+		d = &device{name: name, clOnNode: map[string]int{}}
+		l.devices[name] = d
+	}
+	return d
+}
+
+func (l *Ledger) dropDevice(d *device) {
+	if d.exists {
+		return
+	}
+	for i := range d.slots {
+		if len(d.slots[i].holders) > 0 {
+			return
+		}
+	}
+	delete(l.devices, d.name)
+}
+
+func (l *Ledger) kind(name string) *kind {
+	k := l.kinds[name]
+	if k == nil {
+		k = &kind{name: name, owners: map[string]*owner{}, groups: map[string]*group{}, byNode: map[string][]*group{}}
+		l.kinds[name] = k
+	}
+	return k
+}
+
+func (l *Ledger) dropKind(k *kind) {
+	for ns, o := range k.owners {
+		if !o.exists && len(o.instances) == 0 {
+			delete(k.owners, ns)
+		}
+	}
+	if len(k.owners) == 0 {
+		delete(l.kinds, k.name)
+	}
+}
+
+func (k *kind) owner(namespace string) *owner {
+	o := k.owners[namespace]
+	if o == nil {
+		o = &owner{instances: map[string]*akriv0.Instance{}}
+		k.owners[namespace] = o
+	}
+	return o
+}
+
+func (k *kind) gain() Gain {
+	gain := Gain{k.name}
+	if o := k.owners[k.active]; o != nil {
+		for name := range o.instances {
+			gain = append(gain, name)
+		}
+	}
+	slices.Sort(gain)
+	return gain
+}
+
+// unique is the scope of the Configuration in force, "" when slots alone count.
+func (k *kind) unique() akriv0.UniqueScope {
+	if o := k.owners[k.active]; o != nil {
+		return o.unique
+	}
+	return ""
+}

@@ -1,0 +1,88 @@
+package ledger
+
+import (
+	"fmt"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+// Reason classifies a Shortfall.
+type Reason int
+
+const (
+	// Unknown: there is no Configuration or Instance of the name.
+	Unknown Reason = iota + 1
+	// NotReachable: the node reaches no Instance that could serve the request.
+	NotReachable
+	// Impossible: the request exceeds what the node reaches, whoever holds it.
+	Impossible
+	// Held: there are enough slots, but others hold them.
+	Held
+)
+
+// Shortfall says why a container's request cannot be met on a node. The counts
+// are those of the Configuration (or Instance) on that node.
+type Shortfall struct {
+	Reason    Reason
+	Container string
+	Resource  string // without akri.sh/
+	Needed    int
+	// Unique is the scope in force, "" when slots alone count.
+	Unique    akriv0.UniqueScope
+	Instances int // that the node reaches
+	Slots     int // of those Instances
+	Free      int // of those slots
+}
+
+// Resolvable reports whether the request could be met once others let go.
+func (s *Shortfall) Resolvable() bool { return s.Reason == Held }
+
+func (f *fitting) shortfall(i int, r ResourceRequest, k *kind, got int) *Shortfall {
+	s := &Shortfall{Container: f.req.Containers[i].Name, Resource: r.Name, Needed: r.Count, Unique: k.unique()}
+	if r.Name == k.name {
+		for _, g := range k.byNode[f.node] {
+			s.Instances += g.members
+			s.Slots += g.slots
+			s.Free += g.free
+		}
+	} else if d := f.ledger.devices[r.Name]; d.reaches(f.node) {
+		s.Instances, s.Slots, s.Free = 1, d.capacity, d.nfree
+	}
+	most := s.Slots
+	if s.Unique != "" {
+		most = s.Instances
+	}
+	switch {
+	case s.Instances == 0:
+		s.Reason = NotReachable
+	case r.Count > most:
+		s.Reason = Impossible
+	default:
+		s.Reason = Held
+	}
+	return s
+}
+
+// String is the sentence that a pod's event shows.
+func (s *Shortfall) String() string {
+	name := assignment.ResourcePrefix + s.Resource
+	switch s.Reason {
+	case Unknown:
+		return fmt.Sprintf("container %q requests %s, but there is no Configuration or Instance %q", s.Container, name, s.Resource)
+	case NotReachable:
+		return fmt.Sprintf("the node reaches no Instance for %s, requested by container %q", name, s.Container)
+	case Impossible:
+		if s.Unique != "" {
+			return fmt.Sprintf("container %q needs %d different Instances of %s (uniqueDevices), the node reaches %d",
+				s.Container, s.Needed, name, s.Instances)
+		}
+		return fmt.Sprintf("container %q needs %d slots of %s, the node reaches %d", s.Container, s.Needed, name, s.Slots)
+	}
+	unique := ""
+	if s.Unique != "" {
+		unique = fmt.Sprintf(", at most one an Instance for a %s", s.Unique)
+	}
+	return fmt.Sprintf("container %q needs %d of %s%s: %d of %d slots free on %d Instances, %d held",
+		s.Container, s.Needed, name, unique, s.Free, s.Slots, s.Instances, s.Slots-s.Free)
+}
