@@ -10,8 +10,14 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+
+	"github.com/kubeslot/kubeslot/kube-scheduler/configurationresources"
+	"github.com/kubeslot/kubeslot/kube-scheduler/defaults"
 )
 
 func main() {
-	os.Exit(cli.Run(app.NewSchedulerCommand()))
+	defaults.Install()
+	os.Exit(cli.Run(app.NewSchedulerCommand(
+		app.WithPlugin(configurationresources.Name, configurationresources.NewFactory()),
+	)))
 }

@@ -1,0 +1,146 @@
+package configurationresources
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
+	"github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// book owns the ledger: it feeds it from the API, serializes its writers, and
+// wakes the pods that wait for what it gains.
+type book struct {
+	logger    klog.Logger
+	activator fwk.PodActivator
+	sources   []cache.InformerSynced
+
+	mu     sync.RWMutex
+	ledger *ledger.Ledger
+	// waiting are unbound pods by the resource names that they ask for, then UID.
+	waiting map[string]map[string]*v1.Pod
+}
+
+// startBook makes the book and starts its informers; they stop with ctx. It does
+// not wait for them: without the CRDs, pods that ask for no slots must schedule.
+func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
+	config := restclient.CopyConfig(handle.KubeConfig())
+	config.ContentType, config.AcceptContentTypes = "application/json", "application/json" // CRDs have no protobuf
+	client, err := versioned.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for akri.sh: %w", err)
+	}
+	b := &book{
+		logger:    klog.FromContext(ctx).WithName(Name),
+		activator: handle,
+		ledger:    ledger.New(ledger.Spread),
+		waiting:   map[string]map[string]*v1.Pod{},
+	}
+	factory := externalversions.NewSharedInformerFactory(client, 0)
+	akri := factory.Akri().V0()
+	for _, source := range []struct {
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+	}{
+		{akri.Configurations().Informer(), handlerOf(b.setConfiguration, b.deleteConfiguration)},
+		{akri.Instances().Informer(), handlerOf(b.setInstance, b.deleteInstance)},
+		{handle.SharedInformerFactory().Core().V1().Pods().Informer(), handlerOf(b.setPod, b.deletePod)},
+	} {
+		registration, err := source.informer.AddEventHandler(source.handler)
+		if err != nil {
+			return nil, fmt.Errorf("watch the API: %w", err)
+		}
+		b.sources = append(b.sources, registration.HasSynced)
+	}
+	factory.Start(ctx.Done())
+	go b.announceSync(ctx)
+	return b, nil
+}
+
+// handlerOf makes an informer's handler of one function for an object that is
+// there and one for an object that is gone.
+func handlerOf[T any](set, gone func(T)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { set(obj.(T)) },
+		UpdateFunc: func(_, obj any) { set(obj.(T)) },
+		DeleteFunc: func(obj any) {
+			if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = d.Obj
+			}
+			gone(obj.(T))
+		},
+	}
+}
+
+// synced reports whether the ledger has seen all that existed at start.
+func (b *book) synced() bool {
+	for _, synced := range b.sources {
+		if !synced() {
+			return false
+		}
+	}
+	return true
+}
+
+// announceSync wakes the pods that were refused because the ledger was not full yet.
+func (b *book) announceSync(ctx context.Context) {
+	if !cache.WaitForCacheSync(ctx.Done(), b.sources...) {
+		return
+	}
+	b.logger.Info("Ledger is in step with the API")
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	pods := map[string]*v1.Pod{}
+	for _, waiting := range b.waiting {
+		for uid, pod := range waiting {
+			pods[uid] = pod
+		}
+	}
+	b.activator.Activate(b.logger, pods)
+}
+
+// wake activates the pods that ask for something gained. The caller holds mu.
+func (b *book) wake(gain ledger.Gain) {
+	pods := map[string]*v1.Pod{}
+	for _, resource := range gain {
+		for uid, pod := range b.waiting[resource] {
+			pods[uid] = pod
+		}
+	}
+	if len(pods) > 0 {
+		b.activator.Activate(b.logger, pods)
+	}
+}
+
+func (b *book) setConfiguration(c *akriv0.Configuration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wake(b.ledger.SetConfiguration(c))
+}
+
+func (b *book) deleteConfiguration(c *akriv0.Configuration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wake(b.ledger.DeleteConfiguration(c.Namespace, c.Name))
+}
+
+func (b *book) setInstance(in *akriv0.Instance) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wake(b.ledger.SetInstance(in))
+}
+
+func (b *book) deleteInstance(in *akriv0.Instance) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wake(b.ledger.DeleteInstance(in))
+}

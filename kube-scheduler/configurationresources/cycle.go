@@ -1,0 +1,188 @@
+package configurationresources
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+const stateKey = Name
+
+// cycle is what the plugin knows of a pod during its scheduling cycle.
+type cycle struct {
+	req *ledger.Request
+	// released are UIDs of pods that preemption imagines away; expected are
+	// nominated pods that it imagines on the node, by UID.
+	released map[string]bool
+	expected map[string]*ledger.Request
+	// assignment is set by Reserve.
+	assignment ledger.Assignment
+}
+
+// Clone implements fwk.StateData.
+func (c *cycle) Clone() fwk.StateData {
+	return &cycle{req: c.req, released: maps.Clone(c.released), expected: maps.Clone(c.expected), assignment: c.assignment}
+}
+
+func readCycle(state fwk.CycleState) (*cycle, *fwk.Status) {
+	data, err := state.Read(stateKey)
+	if err != nil {
+		return nil, fwk.AsStatus(fmt.Errorf("read %s's cycle state: %w", Name, err))
+	}
+	return data.(*cycle), nil
+}
+
+// PreFilter reads the pod's requests, refuses those that no node can meet, and
+// narrows the nodes to those that reach the devices.
+func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	req, err := requestOf(pod)
+	if err != nil {
+		return nil, unresolvable(err.Error())
+	}
+	if req == nil {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	if written, err := assignment.DecodePod(pod.Annotations); err != nil {
+		return nil, unresolvable(err.Error())
+	} else if _, err := assignment.Input(written); err != nil {
+		return nil, unresolvable(err.Error())
+	}
+	if !p.book.synced() {
+		return nil, unresolvable("the akri.sh Configurations and Instances have not been read yet: are the CRDs installed, and may the scheduler list them?")
+	}
+	reach, shortfall := p.book.reach(req, len(nodes)/2)
+	if shortfall != nil {
+		return nil, unresolvable(shortfall.String())
+	}
+	state.Write(stateKey, &cycle{req: req})
+	if reach == nil {
+		return nil, nil
+	}
+	return &fwk.PreFilterResult{NodeNames: sets.New(reach...)}, nil
+}
+
+func unresolvable(reason string) *fwk.Status {
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
+}
+
+// PreFilterExtensions implements fwk.PreFilterPlugin.
+func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
+
+// AddPod imagines a pod on the node: one that RemovePod took away, or a
+// nominated one, which has no slots yet.
+func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, added fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
+	c, status := readCycle(state)
+	if status != nil {
+		return status
+	}
+	uid := string(added.GetPod().UID)
+	if c.released[uid] {
+		delete(c.released, uid)
+		return nil
+	}
+	if p.book.holds(uid) {
+		return nil
+	}
+	req, err := requestOf(added.GetPod())
+	if err != nil || req == nil {
+		return nil // it will never get slots
+	}
+	if c.expected == nil {
+		c.expected = map[string]*ledger.Request{}
+	}
+	c.expected[uid] = req
+	return nil
+}
+
+// RemovePod imagines a pod away.
+func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *v1.Pod, removed fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
+	c, status := readCycle(state)
+	if status != nil {
+		return status
+	}
+	uid := string(removed.GetPod().UID)
+	if _, ok := c.expected[uid]; ok {
+		delete(c.expected, uid)
+		return nil
+	}
+	if c.released == nil {
+		c.released = map[string]bool{}
+	}
+	c.released[uid] = true
+	return nil
+}
+
+// draft is the ledger as the cycle imagines it. The caller holds the book's lock.
+func (c *cycle) draft(l *ledger.Ledger, node string) *ledger.Draft {
+	draft := l.Draft()
+	for uid := range c.released {
+		draft.Release(uid)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(c.expected)) {
+		draft.Reserve(node, c.expected[uid])
+	}
+	return draft
+}
+
+// Filter reports whether the node has slots for all of the pod's containers.
+func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+	c, status := readCycle(state)
+	if status != nil {
+		return status
+	}
+	_, shortfall := p.book.fit(c, node.Node().Name)
+	return statusOf(shortfall)
+}
+
+func statusOf(shortfall *ledger.Shortfall) *fwk.Status {
+	switch {
+	case shortfall == nil:
+		return nil
+	case shortfall.Resolvable():
+		return fwk.NewStatus(fwk.Unschedulable, shortfall.String())
+	}
+	return unresolvable(shortfall.String())
+}
+
+// Score prefers nodes on which more of the requested kinds' slots are free.
+func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	c, err := state.Read(stateKey)
+	if err != nil {
+		return 0, nil // the pod asks for no slots
+	}
+	return p.book.score(c.(*cycle).req, node.Node().Name), nil
+}
+
+// ScoreExtensions implements fwk.ScorePlugin: scores are absolute.
+func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
+
+// Reserve takes the slots.
+func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *v1.Pod, node string) *fwk.Status {
+	data, err := state.Read(stateKey)
+	if err != nil {
+		return nil // the pod asks for no slots
+	}
+	c := data.(*cycle)
+	a, shortfall, err := p.book.assume(c, node)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	c.assignment = a
+	return statusOf(shortfall)
+}
+
+// Unreserve gives the slots back, unless the pod turned out to be bound.
+func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
+	if _, err := state.Read(stateKey); err != nil {
+		return
+	}
+	p.book.forget(string(pod.UID))
+}

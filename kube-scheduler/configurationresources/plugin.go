@@ -1,0 +1,89 @@
+// Package configurationresources is the scheduler plugin that gives pods device
+// slots. A pod asks for any device of a kind (akri.sh/<configuration>) or for
+// one device (akri.sh/<instance>); the plugin finds nodes that reach enough free
+// slots, picks them, and writes them into the pod with its binding.
+//
+// In turn: PreFilter reads the requests and narrows the nodes to those that
+// reach such devices; Filter asks the ledger whether a node has the slots; Score
+// prefers nodes with more of them free; Reserve takes the slots, so that no
+// other pod is offered them; Bind sends the Binding with the assignment in its
+// annotations, which the API server merges into the pod in the same write that
+// sets its node. Unreserve gives the slots back.
+//
+// Waiting pods are woken by the book (book.go) when the ledger has gained what
+// they ask for, and not by the framework's cluster events: so each event that
+// could help has reached the ledger before the pod is tried again.
+package configurationresources
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+)
+
+// Name of the plugin in a KubeSchedulerConfiguration.
+const Name = "ConfigurationResources"
+
+// Plugin implements the extension points; one exists for each profile, and all
+// of them share one book.
+type Plugin struct {
+	handle fwk.Handle
+	book   *book
+}
+
+var (
+	_ fwk.PreFilterPlugin     = (*Plugin)(nil)
+	_ fwk.PreFilterExtensions = (*Plugin)(nil)
+	_ fwk.FilterPlugin        = (*Plugin)(nil)
+	_ fwk.ScorePlugin         = (*Plugin)(nil)
+	_ fwk.ReservePlugin       = (*Plugin)(nil)
+	_ fwk.BindPlugin          = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions   = (*Plugin)(nil)
+	_ fwk.SignPlugin          = (*Plugin)(nil)
+)
+
+// NewFactory returns the plugin's factory. Profiles that are made with the same
+// factory share one ledger, since they give out the same slots.
+func NewFactory() frameworkruntime.PluginFactory {
+	var (
+		mu     sync.Mutex
+		shared *book
+	)
+	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		if args != nil {
+			return nil, fmt.Errorf("plugin %s takes no arguments", Name)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if shared == nil {
+			b, err := startBook(ctx, handle)
+			if err != nil {
+				return nil, fmt.Errorf("start plugin %s: %w", Name, err)
+			}
+			shared = b
+		}
+		return &Plugin{handle: handle, book: shared}, nil
+	}
+}
+
+// Name implements fwk.Plugin.
+func (*Plugin) Name() string { return Name }
+
+// EventsToRegister registers none: the book activates waiting pods itself.
+func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return nil, nil
+}
+
+// SignPod keeps pods that ask for slots out of opportunistic batching, which
+// would reuse one pod's filter results for the next after slots were taken.
+func (*Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	if requestsSlots(pod) {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "requests device slots")
+	}
+	return nil, nil
+}

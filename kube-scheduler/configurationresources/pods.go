@@ -1,0 +1,133 @@
+package configurationresources
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+// setPod follows a pod from waiting to bound to ended.
+func (b *book) setPod(pod *v1.Pod) {
+	switch {
+	case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
+		b.deletePod(pod)
+	case pod.Spec.NodeName == "":
+		b.await(pod)
+	case pod.Annotations[assignment.HolderAnnotation] != "" || requestsSlots(pod):
+		b.observe(pod)
+	}
+}
+
+// await remembers an unbound pod that asks for slots, and has it tried again
+// when its author has changed the annotation, which may be why it was refused.
+func (b *book) await(pod *v1.Pod) {
+	req, err := requestOf(pod)
+	if err != nil || req == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	uid := string(pod.UID)
+	changed := false
+	for _, resource := range resourcesOf(req) {
+		pods := b.waiting[resource]
+		if pods == nil {
+			pods = map[string]*v1.Pod{}
+			b.waiting[resource] = pods
+		}
+		if old := pods[uid]; old != nil && old.Annotations[assignment.Annotation] != pod.Annotations[assignment.Annotation] {
+			changed = true
+		}
+		pods[uid] = pod
+	}
+	if changed {
+		b.activator.Activate(b.logger, map[string]*v1.Pod{uid: pod})
+	}
+}
+
+func (b *book) observe(pod *v1.Pod) {
+	logger := klog.LoggerWithValues(b.logger, "pod", klog.KObj(pod), "podUID", pod.UID, "node", pod.Spec.NodeName)
+	a, err := assigned(pod)
+	if err != nil {
+		logger.Error(err, "A bound pod's assignment cannot be read; it is granted no slots")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unwait(pod)
+	conflicts, gain := b.ledger.Observe(podKey(pod), pod.Spec.NodeName, a)
+	for _, c := range conflicts {
+		logger.Error(nil, "Two pods are assigned the same slot", "slot", c.Slot.String(), "holder", c.Holder.String(), "holderUID", c.Holder.UID)
+	}
+	b.wake(gain)
+}
+
+func (b *book) deletePod(pod *v1.Pod) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unwait(pod)
+	b.wake(b.ledger.Remove(string(pod.UID)))
+}
+
+// unwait forgets a pod that waits no longer. The caller holds mu.
+func (b *book) unwait(pod *v1.Pod) {
+	req, err := requestOf(pod)
+	if err != nil || req == nil {
+		return
+	}
+	for _, resource := range resourcesOf(req) {
+		delete(b.waiting[resource], string(pod.UID))
+		if len(b.waiting[resource]) == 0 {
+			delete(b.waiting, resource)
+		}
+	}
+}
+
+// fit asks whether the node has slots for the cycle's pod.
+func (b *book) fit(c *cycle, node string) (ledger.Assignment, *ledger.Shortfall) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return c.draft(b.ledger, node).Fit(node, c.req)
+}
+
+// assume picks the pod's slots on the node and makes it hold them.
+func (b *book) assume(c *cycle, node string) (ledger.Assignment, *ledger.Shortfall, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a, shortfall := b.ledger.Draft().Fit(node, c.req)
+	if shortfall != nil {
+		return nil, shortfall, nil
+	}
+	return a, nil, b.ledger.Assume(c.req.Pod, node, a)
+}
+
+func (b *book) forget(uid string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wake(b.ledger.Forget(uid))
+}
+
+func (b *book) holds(uid string) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.ledger.Holds(uid) != nil
+}
+
+// reach returns the nodes that reach devices for all of the pod's requests, nil
+// when they are more than limit.
+func (b *book) reach(req *ledger.Request, limit int) ([]string, *ledger.Shortfall) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.ledger.Reach(req, limit)
+}
+
+// maxScore is fwk.MaxNodeScore.
+const maxScore = 100
+
+// score is the free share of the requested kinds' slots on the node.
+func (b *book) score(req *ledger.Request, node string) int64 {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return int64(maxScore * b.ledger.FreeShare(req, node))
+}

@@ -1,0 +1,121 @@
+package configurationresources
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+// maxCount bounds a single request: far above what a container can use, and low
+// enough that an absurd one costs nothing.
+const maxCount = 10_000
+
+// requestsSlots reports whether any of the pod's containers asks for slots.
+func requestsSlots(pod *v1.Pod) bool {
+	asks := func(c *v1.Container) bool {
+		for name := range c.Resources.Requests {
+			if strings.HasPrefix(string(name), assignment.ResourcePrefix) {
+				return true
+			}
+		}
+		for name := range c.Resources.Limits {
+			if strings.HasPrefix(string(name), assignment.ResourcePrefix) {
+				return true
+			}
+		}
+		return false
+	}
+	for i := range pod.Spec.Containers {
+		if asks(&pod.Spec.Containers[i]) {
+			return true
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if asks(&pod.Spec.InitContainers[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+func podKey(pod *v1.Pod) ledger.Pod {
+	return ledger.Pod{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
+}
+
+// requestOf reads what the pod's containers ask for. Ephemeral containers cannot
+// request resources. The result is nil when none asks for slots.
+func requestOf(pod *v1.Pod) (*ledger.Request, error) {
+	if !requestsSlots(pod) {
+		return nil, nil
+	}
+	req := &ledger.Request{Pod: podKey(pod)}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		role := ledger.Init
+		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			role = ledger.Sidecar
+		}
+		if err := addContainer(req, c, role); err != nil {
+			return nil, err
+		}
+	}
+	for i := range pod.Spec.Containers {
+		if err := addContainer(req, &pod.Spec.Containers[i], ledger.App); err != nil {
+			return nil, err
+		}
+	}
+	return req, nil
+}
+
+func addContainer(req *ledger.Request, c *v1.Container, role ledger.Role) error {
+	cr := ledger.ContainerRequest{Name: c.Name, Role: role}
+	add := func(name v1.ResourceName, q resource.Quantity) error {
+		rest, ours := strings.CutPrefix(string(name), assignment.ResourcePrefix)
+		if !ours || q.IsZero() {
+			return nil
+		}
+		n, exact := q.AsInt64()
+		if !exact || n < 0 || n > maxCount {
+			return fmt.Errorf("container %q requests %s of %s: want a whole number from 0 to %d", c.Name, q.String(), name, maxCount)
+		}
+		cr.Resources = append(cr.Resources, ledger.ResourceRequest{Name: rest, Count: int(n)})
+		return nil
+	}
+	for name, q := range c.Resources.Requests {
+		if err := add(name, q); err != nil {
+			return err
+		}
+	}
+	for name, q := range c.Resources.Limits {
+		if _, requested := c.Resources.Requests[name]; requested {
+			continue
+		}
+		if err := add(name, q); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(cr.Resources, func(a, b ledger.ResourceRequest) int { return cmp.Compare(a.Name, b.Name) })
+	req.Containers = append(req.Containers, cr)
+	return nil
+}
+
+// resourcesOf lists the distinct resource names that the pod asks for, without
+// the akri.sh/ prefix.
+func resourcesOf(req *ledger.Request) []string {
+	var names []string
+	for i := range req.Containers {
+		for _, r := range req.Containers[i].Resources {
+			if !slices.Contains(names, r.Name) {
+				names = append(names, r.Name)
+			}
+		}
+	}
+	return names
+}

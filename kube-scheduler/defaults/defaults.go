@@ -1,0 +1,66 @@
+// Package defaults makes Kubeslot's plugins part of the scheduler's default
+// configuration, so that they are on whether or not the user's --config names
+// them, in every profile, unless it disables them.
+//
+// It extends the defaulting of KubeSchedulerConfiguration itself, which the
+// upstream command applies both to the built-in configuration and to a file.
+package defaults
+
+import (
+	"slices"
+
+	kubeschedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	configv1 "k8s.io/kubernetes/pkg/scheduler/apis/config/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/kubeslot/kubeslot/kube-scheduler/configurationresources"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// Install changes the process-wide scheduler configuration scheme. Call it
+// before the scheduler command runs.
+func Install() {
+	scheme.Scheme.AddTypeDefaultingFunc(&kubeschedulerv1.KubeSchedulerConfiguration{}, func(obj any) {
+		apply(obj.(*kubeschedulerv1.KubeSchedulerConfiguration))
+	})
+}
+
+func apply(cfg *kubeschedulerv1.KubeSchedulerConfiguration) {
+	configv1.SetObjectDefaults_KubeSchedulerConfiguration(cfg)
+	for i := range cfg.Profiles {
+		enable(&cfg.Profiles[i], configurationresources.Name)
+	}
+}
+
+// enable turns the plugin on in a profile that upstream has defaulted.
+func enable(profile *kubeschedulerv1.KubeSchedulerProfile, plugin string) {
+	multi := &profile.Plugins.MultiPoint
+	if !named(multi.Enabled, plugin) {
+		if named(multi.Disabled, plugin) || named(multi.Disabled, "*") {
+			return
+		}
+		multi.Enabled = append(multi.Enabled, kubeschedulerv1.Plugin{Name: plugin})
+	}
+	// It must bind before DefaultBinder, which binds every pod. Plugins named
+	// for an extension point come before those of MultiPoint.
+	bind := &profile.Plugins.Bind
+	if !named(bind.Enabled, plugin) && !named(bind.Disabled, plugin) {
+		bind.Enabled = slices.Insert(bind.Enabled, 0, kubeschedulerv1.Plugin{Name: plugin})
+	}
+	// The node's akri.sh amounts count the same shared slots on every node; the
+	// ledger, and not their sum, says what is free.
+	for i := range profile.PluginConfig {
+		if profile.PluginConfig[i].Name != names.NodeResourcesFit {
+			continue
+		}
+		args, ok := profile.PluginConfig[i].Args.Object.(*kubeschedulerv1.NodeResourcesFitArgs)
+		if ok && !slices.Contains(args.IgnoredResourceGroups, akriv0.GroupName) {
+			args.IgnoredResourceGroups = append(args.IgnoredResourceGroups, akriv0.GroupName)
+		}
+	}
+}
+
+func named(plugins []kubeschedulerv1.Plugin, name string) bool {
+	return slices.ContainsFunc(plugins, func(p kubeschedulerv1.Plugin) bool { return p.Name == name })
+}
