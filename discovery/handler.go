@@ -1,0 +1,39 @@
+package discovery
+
+import "context"
+
+// Request is what a Configuration asks a handler to look for: the proto's
+// DiscoverRequest.
+type Request struct {
+	// Details are spec.discoveryHandler.discoveryDetails as written, in the
+	// handler's own format, usually YAML.
+	Details string
+
+	// Properties are spec.discoveryHandler.discoveryProperties, with Secrets and
+	// ConfigMaps resolved. An optional one that does not exist is left out.
+	Properties map[string][]byte
+}
+
+// Result is everything that a handler sees at one time.
+type Result struct {
+	// Devices are all devices there are now: one that is missing is gone.
+	Devices []Device
+
+	// Shared is true when other nodes may reach the same devices, so that equal
+	// IDs mean the same device everywhere.
+	Shared bool
+}
+
+// Handler finds devices of one kind. It must be safe for concurrent use: each
+// Configuration that names it has a Discover of its own.
+type Handler interface {
+	// Name is what Configurations select it by, such as "onvif".
+	Name() string
+
+	// Discover looks for devices until ctx ends. It calls report with the full
+	// list as soon as it knows it, also when that is empty, and again whenever it
+	// changes; never concurrently. It returns promptly once ctx has ended. Any
+	// earlier return is a failure, after which it is called again; meanwhile the
+	// last report stands, because a handler that broke says nothing of devices.
+	Discover(ctx context.Context, request Request, report func(Result)) error
+}
