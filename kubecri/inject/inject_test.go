@@ -1,0 +1,240 @@
+package inject
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+func grant(t testing.TB, name, holder string, d discovery.Device) Grant {
+	t.Helper()
+	s, err := slot.Parse(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Grant{Slot: s, Holder: holder, Device: d}
+}
+
+func properties(kv ...string) discovery.Device {
+	d := discovery.Device{Properties: map[string]string{}}
+	for i := 0; i < len(kv); i += 2 {
+		d.Properties[kv[i]] = kv[i+1]
+	}
+	return d
+}
+
+func TestEnvironment(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		config *runtimeapi.ContainerConfig
+		grants []Grant
+		want   []string
+	}{{
+		name:   "one device",
+		grants: []Grant{grant(t, "cam-8120fe-0", "u", properties("URL", "a", "ID", "1"))},
+		want: []string{"ID=1", "ID_8120FE=1", "URL=a", "URL_8120FE=a",
+			`AKRI_DEVICES=[{"instance":"cam-8120fe","slot":"cam-8120fe-0","properties":{"ID":"1","URL":"a"}}]`},
+	}, {
+		name:   "two devices: the plain name is the first one's",
+		grants: []Grant{grant(t, "cam-b0-1", "u", properties("URL", "b")), grant(t, "cam-a0-0", "u", properties("URL", "a", "X", "x"))},
+		want: []string{"URL=b", "URL_B0=b", "URL_A0=a", "X=x", "X_A0=x",
+			`AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-1","properties":{"URL":"b"}},{"instance":"cam-a0","slot":"cam-a0-0","properties":{"URL":"a","X":"x"}}]`},
+	}, {
+		name:   "two slots of one device",
+		grants: []Grant{grant(t, "cam-b0-0", "u", properties("URL", "b")), grant(t, "cam-b0-1", "u", properties("URL", "b"))},
+		want: []string{"URL=b", "URL_B0=b",
+			`AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"URL":"b"}},{"instance":"cam-b0","slot":"cam-b0-1","properties":{"URL":"b"}}]`},
+	}, {
+		name:   "the pod's own variable wins over a plain name",
+		config: &runtimeapi.ContainerConfig{Envs: []*runtimeapi.KeyValue{{Key: "URL", Value: []byte("mine")}}},
+		grants: []Grant{grant(t, "cam-b0-0", "", properties("URL", "b"))},
+		want:   []string{"URL_B0=b", `AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"URL":"b"}}]`},
+	}, {
+		name:   "names that no variable can have stay in the list",
+		grants: []Grant{grant(t, "cam-b0-0", "", properties("", "e", "A=B", "q", "N", "a\x00b", "\xff", "u"))},
+		want:   []string{`AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"":"e","A=B":"q","N":"a\u0000b","\ufffd":"u"}}]`},
+	}, {
+		name:   "a plain name never shadows another device's exact name, nor the list",
+		grants: []Grant{grant(t, "cam-a0-0", "", properties("URL_B0", "evil", "AKRI_DEVICES", "evil")), grant(t, "cam-b0-0", "", properties("URL", "b"))},
+		want: []string{"AKRI_DEVICES_A0=evil", "URL_B0_A0=evil", "URL=b", "URL_B0=b",
+			`AKRI_DEVICES=[{"instance":"cam-a0","slot":"cam-a0-0","properties":{"AKRI_DEVICES":"evil","URL_B0":"evil"}},{"instance":"cam-b0","slot":"cam-b0-0","properties":{"URL":"b"}}]`},
+	}, {
+		name: "no properties", grants: []Grant{grant(t, "cam-a0-0", "", discovery.Device{})},
+		want: []string{`AKRI_DEVICES=[{"instance":"cam-a0","slot":"cam-a0-0","properties":{}}]`},
+	}} {
+		t.Run(test.name, func(t *testing.T) {
+			add, err := Additions(test.config, test.grants)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, env := range add.Envs {
+				got = append(got, env.Key+"="+string(env.Value))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnnotations(t *testing.T) {
+	add, err := Additions(nil, []Grant{grant(t, "cam-a0-0", "uid", discovery.Device{}), grant(t, "cam-b0-3", "", discovery.Device{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"akri.agent.slot-cam-a0-0": "C:uid:cam-a0-0", "akri.agent.slot-cam-b0-3": "cam-b0-3"}
+	if diff := cmp.Diff(want, add.Annotations); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPaths(t *testing.T) {
+	device := func(containerPath, hostPath, permissions string) discovery.Device {
+		return discovery.Device{DeviceSpecs: []discovery.DeviceSpec{{ContainerPath: containerPath, HostPath: hostPath, Permissions: permissions}}}
+	}
+	mount := func(containerPath, hostPath string, readOnly bool) discovery.Device {
+		return discovery.Device{Mounts: []discovery.Mount{{ContainerPath: containerPath, HostPath: hostPath, ReadOnly: readOnly}}}
+	}
+	for _, test := range []struct {
+		name   string
+		config *runtimeapi.ContainerConfig
+		grants []Grant
+		want   *runtimeapi.ContainerConfig
+		errors []string // parts of the error
+	}{{
+		name:   "permissions default to all",
+		grants: []Grant{grant(t, "a-1-0", "", device("/dev/x", "/dev/x", "")), grant(t, "a-2-0", "", device("/dev/y", "/dev/z", "r"))},
+		want: &runtimeapi.ContainerConfig{Devices: []*runtimeapi.Device{
+			{ContainerPath: "/dev/x", HostPath: "/dev/x", Permissions: "rwm"}, {ContainerPath: "/dev/y", HostPath: "/dev/z", Permissions: "r"}}},
+	}, {
+		name:   "two slots of one device give its paths once",
+		grants: []Grant{grant(t, "a-1-0", "", mount("/m", "/h", true)), grant(t, "a-1-1", "", mount("/m", "/h", true))},
+		want:   &runtimeapi.ContainerConfig{Mounts: []*runtimeapi.Mount{{ContainerPath: "/m", HostPath: "/h", Readonly: true}}},
+	}, {
+		name:   "two devices may share a control node",
+		grants: []Grant{grant(t, "a-1-0", "", device("/dev/ctl", "/dev/ctl", "rw")), grant(t, "a-2-0", "", device("/dev/ctl", "/dev/ctl", "rw"))},
+		want:   &runtimeapi.ContainerConfig{Devices: []*runtimeapi.Device{{ContainerPath: "/dev/ctl", HostPath: "/dev/ctl", Permissions: "rw"}}},
+	}, {
+		name:   "two devices at one path",
+		grants: []Grant{grant(t, "a-1-0", "", device("/dev/video0", "/dev/video0", "")), grant(t, "a-2-0", "", device("/dev/../dev/video0", "/dev/video1", ""))},
+		errors: []string{"slot a-1-0", "slot a-2-0", "/dev/video0"},
+	}, {
+		name:   "a device where the pod mounts a volume",
+		config: &runtimeapi.ContainerConfig{Mounts: []*runtimeapi.Mount{{ContainerPath: "/m/", HostPath: "/var"}}},
+		grants: []Grant{grant(t, "a-1-0", "", mount("/m", "/h", true))},
+		errors: []string{"volume of the pod", "slot a-1-0", "/m"},
+	}, {
+		name: "relative path", grants: []Grant{grant(t, "a-1-0", "", device("dev/x", "/dev/x", ""))}, errors: []string{"a-1-0", `"dev/x"`},
+	}, {
+		name: "no host path", grants: []Grant{grant(t, "a-1-0", "", mount("/m", "", false))}, errors: []string{"a-1-0", `""`},
+	}, {
+		name: "permissions", grants: []Grant{grant(t, "a-1-0", "", device("/dev/x", "/dev/x", "rx"))}, errors: []string{"a-1-0", `"rx"`},
+	}} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := Additions(test.config, test.grants)
+			if test.errors != nil {
+				if err == nil {
+					t.Fatal("no error")
+				}
+				for _, part := range test.errors {
+					if !strings.Contains(err.Error(), part) {
+						t.Errorf("error %q does not say %q", err, part)
+					}
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = &runtimeapi.ContainerConfig{Mounts: got.Mounts, Devices: got.Devices}
+			if diff := cmp.Diff(test.want, got, protocmp.Transform()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNoGrantsAddNothing(t *testing.T) {
+	if extra, err := Extra(&runtimeapi.ContainerConfig{}, nil); extra != nil || err != nil {
+		t.Errorf("Extra = %v, %v", extra, err)
+	}
+}
+
+// The runtime must read the request as if the additions had been merged into it,
+// and the kubelet's bytes, fields of a later CRI among them, must stay as they are.
+func FuzzExtraMergesIntoTheRequest(f *testing.F) {
+	f.Add("box", "KEY", "value", "/m", "/h", "cam-8120fe-0", uint64(1000), "later")
+	f.Add("", "", "\x00", "m", "", "-0", uint64(1), "")
+	f.Add("b", "A=B", "v", "/", "/", "a-0", uint64(19000), "x")
+	f.Fuzz(func(t *testing.T, box, key, value, containerPath, hostPath, slotName string, field uint64, unknown string) {
+		s, err := slot.Parse(slotName)
+		if err != nil {
+			return
+		}
+		request := &runtimeapi.CreateContainerRequest{
+			PodSandboxId: strings.ToValidUTF8(box, "?"),
+			Config: &runtimeapi.ContainerConfig{
+				Metadata:    &runtimeapi.ContainerMetadata{Name: "main"},
+				Envs:        []*runtimeapi.KeyValue{{Key: "OWN", Value: []byte(value)}},
+				Annotations: map[string]string{"io.kubernetes.container.hash": "1"},
+			},
+			SandboxConfig: &runtimeapi.PodSandboxConfig{Hostname: "h"},
+		}
+		number := protowire.Number(100 + field%10_000)
+		later := protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType), unknown)
+		request.ProtoReflect().SetUnknown(later)
+		request.Config.ProtoReflect().SetUnknown(later)
+		raw, err := proto.Marshal(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		grants := []Grant{{Slot: s, Holder: "uid", Device: discovery.Device{
+			Properties: map[string]string{key: value},
+			Mounts:     []discovery.Mount{{ContainerPath: containerPath, HostPath: hostPath}},
+		}}}
+		extra, err := Extra(request.Config, grants)
+		if err != nil {
+			return // refused, not sent
+		}
+		add, err := Additions(request.Config, grants)
+		if err != nil {
+			t.Fatalf("Additions after Extra: %v", err)
+		}
+		want := proto.Clone(request).(*runtimeapi.CreateContainerRequest)
+		proto.Merge(want, &runtimeapi.CreateContainerRequest{Config: add})
+		got := &runtimeapi.CreateContainerRequest{}
+		if err := proto.Unmarshal(append(raw[:len(raw):len(raw)], extra...), got); err != nil {
+			t.Fatal(err)
+		}
+		if !proto.Equal(want, got) {
+			t.Errorf("merge differs:\n%s", cmp.Diff(want, got, protocmp.Transform()))
+		}
+		for _, m := range []proto.Message{got, got.Config} {
+			if string(m.ProtoReflect().GetUnknown()) != string(later) {
+				t.Errorf("unknown fields of %T are lost", m)
+			}
+		}
+		if again, _ := Extra(request.Config, grants); string(again) != string(extra) {
+			t.Error("not deterministic")
+		}
+		last := add.Envs[len(add.Envs)-1]
+		if last.Key != DevicesEnv || !json.Valid(last.Value) {
+			t.Errorf("%s = %q", last.Key, last.Value)
+		}
+		for key := range add.Annotations {
+			if !strings.HasPrefix(key, "akri.agent.slot-") {
+				t.Errorf("annotation %q", key)
+			}
+		}
+	})
+}

@@ -1,0 +1,84 @@
+package inject
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// source is what is put at a path of the container, and by whom.
+type source struct {
+	what  string // comparable description: two equal ones are one and the same
+	owner string
+}
+
+// paths returns the mounts and device nodes of the grants, each once. Two that
+// want the same path of the container for different things are an error: the
+// container would run with only one of its devices.
+func paths(config *runtimeapi.ContainerConfig, grants []Grant) ([]*runtimeapi.Mount, []*runtimeapi.Device, error) {
+	at := map[string]source{}
+	for _, m := range config.GetMounts() {
+		at[path.Clean(m.GetContainerPath())] = source{owner: "a volume of the pod"}
+	}
+	for _, d := range config.GetDevices() {
+		at[path.Clean(d.GetContainerPath())] = source{
+			what: deviceText(d.GetHostPath(), d.GetPermissions()), owner: "a device of the pod"}
+	}
+	// place reports whether the path is new.
+	place := func(containerPath, hostPath, what, owner string) (bool, error) {
+		for _, p := range []string{containerPath, hostPath} {
+			if !path.IsAbs(p) || strings.Contains(p, "\x00") || !utf8.ValidString(p) {
+				return false, fmt.Errorf("%s has %s with path %q, which is not an absolute path: its discovery handler reports it wrongly",
+					owner, what, p)
+			}
+		}
+		clean := path.Clean(containerPath)
+		before, used := at[clean]
+		if used && before.what != what {
+			return false, fmt.Errorf("%s and %s both want the path %s in the container: give the container only one of them",
+				before.owner, owner, clean)
+		}
+		at[clean] = source{what, owner}
+		return !used, nil
+	}
+
+	var mounts []*runtimeapi.Mount
+	var devices []*runtimeapi.Device
+	for _, g := range grants {
+		owner := fmt.Sprintf("the device of slot %s", g.Slot)
+		for _, m := range g.Device.Mounts {
+			what := fmt.Sprintf("mount of %s (read-only %t)", m.HostPath, m.ReadOnly)
+			fresh, err := place(m.ContainerPath, m.HostPath, what, owner)
+			if err != nil {
+				return nil, nil, err
+			}
+			if fresh {
+				mounts = append(mounts, &runtimeapi.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath, Readonly: m.ReadOnly})
+			}
+		}
+		for _, d := range g.Device.DeviceSpecs {
+			permissions := d.Permissions
+			if permissions == "" {
+				permissions = "rwm"
+			}
+			if strings.Trim(permissions, "rwm") != "" {
+				return nil, nil, fmt.Errorf("%s wants permissions %q on %s: want a subset of rwm", owner, permissions, d.HostPath)
+			}
+			fresh, err := place(d.ContainerPath, d.HostPath, deviceText(d.HostPath, permissions), owner)
+			if err != nil {
+				return nil, nil, err
+			}
+			if fresh {
+				devices = append(devices, &runtimeapi.Device{ContainerPath: d.ContainerPath, HostPath: d.HostPath, Permissions: permissions})
+			}
+		}
+	}
+	return mounts, devices, nil
+}
+
+func deviceText(hostPath, permissions string) string {
+	return fmt.Sprintf("device node %s (%s)", hostPath, permissions)
+}
