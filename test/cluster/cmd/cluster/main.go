@@ -1,0 +1,94 @@
+// Command cluster brings a real Kubernetes cluster up on this machine, takes it
+// down without a trace, and tells how it fares. See package cluster.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/kubeslot/kubeslot/test/cluster"
+)
+
+const usage = `usage: cluster up|down|status [flags]
+
+  up       bring the cluster up, ready for pods
+  down     take it away: processes, mounts, namespaces, cgroups; logs stay
+  status   list its processes and nodes, and how to use it
+
+`
+
+// statusTimeout bounds a status whose API server does not answer.
+const statusTimeout = 10 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "cluster:", err)
+		}
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	var cfg cluster.Config
+	var nodes, buildFlags string
+	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
+	flags.StringVar(&cfg.Name, "name", "", `name of the cluster (default "default")`)
+	flags.StringVar(&cfg.StateDir, "state-dir", "", "folder that holds everything of it (default /var/tmp/kubeslot/<name>)")
+	flags.StringVar(&nodes, "nodes", strings.Join(cluster.DefaultNodes, ","), "up: the nodes' names")
+	flags.BoolVar(&cfg.Stock, "stock", false, "up: upstream's kube-scheduler, kubelets straight at containerd, nothing of deploy/")
+	flags.StringVar(&buildFlags, "build-flags", "", "up: further flags of go build for our programs, e.g. -race")
+	flags.BoolVar(&cfg.Keep, "keep", false, "up: leave a cluster that failed to come up as it is")
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), usage)
+		flags.PrintDefaults()
+	}
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		flags.Usage()
+		return flag.ErrHelp
+	}
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected arguments %q", flags.Args())
+	}
+	cfg.Nodes = strings.Split(nodes, ",")
+	cfg.BuildFlags = strings.Fields(buildFlags)
+
+	switch args[0] {
+	case "up":
+		c, err := cluster.Up(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		return status(ctx, c)
+	case "down":
+		return cluster.Down(ctx, cfg)
+	case "status":
+		c, err := cluster.Attach(cfg)
+		if err != nil {
+			return err
+		}
+		return status(ctx, c)
+	default:
+		flags.Usage()
+		return fmt.Errorf("no such command: %s", args[0])
+	}
+}
+
+func status(ctx context.Context, c *cluster.Cluster) error {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	return c.Status(ctx, os.Stdout)
+}

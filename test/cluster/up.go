@@ -1,0 +1,235 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	upDeadline   = 3 * time.Minute
+	lockDeadline = 2 * time.Second
+	tailLines    = 25
+)
+
+// Up brings a cluster up and returns when every node is Ready and the control
+// plane, and without Stock our scheduler and every kubecri, are serving. When it
+// fails it takes everything down again, unless cfg.Keep.
+//
+// The first Up on a machine builds Kubernetes, which takes minutes; ctx bounds
+// that too. Everything after the builds has a deadline of its own.
+func Up(ctx context.Context, cfg Config) (*Cluster, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if cfg.RepoRoot == "" {
+		wd, err := os.Getwd()
+		if err != nil {
+			return nil, err
+		}
+		if cfg.RepoRoot, err = FindRepoRoot(wd); err != nil {
+			return nil, err
+		}
+	}
+	if err := errors.Join(checkPrerequisites(cfg), checkDeploy(cfg)); err != nil {
+		return nil, fmt.Errorf("cannot bring a cluster up here:\n%w", err)
+	}
+	l := layout{cfg.StateDir}
+	if err := os.MkdirAll(l.dir, 0o755); err != nil {
+		return nil, err
+	}
+	lockCtx, cancel := context.WithTimeout(ctx, lockDeadline)
+	defer cancel()
+	unlock, err := lockFile(lockCtx, l.dir)
+	if err != nil {
+		return nil, fmt.Errorf("another up or down is at work on cluster %q: %w", cfg.Name, err)
+	}
+	defer unlock()
+	left, err := Leftovers(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if len(left) > 0 {
+		return nil, fmt.Errorf("cluster %q is there already (%d processes, mounts and files in %s): see its `status`, or take it `down` first", cfg.Name, len(left), l.dir)
+	}
+
+	u := &upper{Cluster: &Cluster{cfg: cfg, layout: l}, progress: newProgress(cfg.Out)}
+	if err := u.run(ctx); err != nil {
+		u.explain(err)
+		return nil, errors.Join(err, u.abandon(ctx))
+	}
+	u.printf("cluster %q is up", cfg.Name)
+	return u.Cluster, nil
+}
+
+// upper is one run of Up.
+type upper struct {
+	*Cluster
+	*progress
+	ca       *authority
+	cgroups  cgroups
+	archives []string // test images
+}
+
+func (u *upper) run(ctx context.Context) error {
+	if err := os.RemoveAll(u.layout.logs()); err != nil {
+		return err
+	}
+	if err := u.makeDirs(); err != nil {
+		return err
+	}
+	if err := u.build(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, upDeadline, fmt.Errorf("%s have passed since the builds", upDeadline))
+	defer cancel()
+	if err := u.prepare(); err != nil {
+		return err
+	}
+	return u.bringUp(ctx)
+}
+
+func (u *upper) makeDirs() error {
+	l := u.layout
+	for _, dir := range []string{l.logs(), l.bin(), l.procs(), l.images(), l.config()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{l.pki(), l.etcd(), filepath.Dir(l.kubeconfig("admin"))} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// build makes every program and image, and notes where the programs are.
+func (u *upper) build(ctx context.Context) error {
+	upstream, err := buildUpstream(ctx, u.cfg.RepoRoot, u)
+	if err != nil {
+		return err
+	}
+	u.programs = upstream
+	ours := ourPrograms(u.cfg)
+	args := []string{"build", "-trimpath", "-buildvcs=false"}
+	args = append(append(args, u.cfg.BuildFlags...), "-o", u.layout.bin()+"/")
+	for name, pkg := range ours {
+		args = append(args, pkg)
+		u.programs[name] = filepath.Join(u.layout.bin(), name)
+	}
+	if err := goCommand(ctx, u.cfg.RepoRoot, nil, args...); err != nil {
+		return err
+	}
+	maps.Copy(u.programs, u.cfg.Binaries)
+	if u.archives, err = buildImages(ctx, u.cfg.RepoRoot, u.layout.images()); err != nil {
+		return err
+	}
+	for name, program := range u.programs {
+		link := filepath.Join(u.layout.bin(), name)
+		if link == program {
+			continue
+		}
+		if err := os.Symlink(program, link); err != nil {
+			return err
+		}
+	}
+	u.printf("programs and images are built")
+	return u.save()
+}
+
+// prepare makes all that processes need before the first one starts.
+func (u *upper) prepare() (err error) {
+	if u.ca, err = writePKI(u.cfg, u.layout); err != nil {
+		return err
+	}
+	if err := writeAuditPolicy(u.layout); err != nil {
+		return err
+	}
+	if err := makeNamespaceDir(u.layout.namespaces()); err != nil {
+		return err
+	}
+	if err := createNetwork(u.layout, u.cfg.Nodes); err != nil {
+		return fmt.Errorf("network: %w", err)
+	}
+	if u.cgroups, err = readCgroups(); err != nil {
+		return err
+	}
+	for i := range u.cfg.Nodes {
+		if err := prepareNode(u.cfg, u.layout, i, u.cgroups, u.programs); err != nil {
+			return fmt.Errorf("node %s: %w", u.cfg.Nodes[i], err)
+		}
+	}
+	u.printf("network and nodes are prepared")
+	return nil
+}
+
+// processError is a failure that a component's log may explain.
+type processError struct {
+	process *process
+	err     error
+}
+
+func (e *processError) Error() string { return fmt.Sprintf("%s: %v", e.process, e.err) }
+func (e *processError) Unwrap() error { return e.err }
+
+// startAndAwait starts a component and waits until ready returns nil.
+func (u *upper) startAndAwait(ctx context.Context, p *process, ready func(context.Context) error) error {
+	if err := u.layout.start(p); err != nil {
+		return err
+	}
+	return u.awaitProcess(ctx, p, p.String()+" is serving", ready)
+}
+
+// awaitProcess is await for something that a component has to bring about.
+func (u *upper) awaitProcess(ctx context.Context, p *process, what string, ready func(context.Context) error) error {
+	ended := func() error {
+		if p.Started.alive() {
+			return nil
+		}
+		return errors.New("the process has ended")
+	}
+	if err := u.await(ctx, what, ended, ready); err != nil {
+		return &processError{p, err}
+	}
+	return nil
+}
+
+// explain prints the end of the failing component's log, and of every
+// component's that has ended.
+func (u *upper) explain(err error) {
+	shown := map[string]bool{}
+	show := func(p *process) {
+		if file := u.layout.logOf(p.Component, p.Node); !shown[file] {
+			shown[file] = true
+			u.printf("the end of %s:\n    %s", file, strings.ReplaceAll(u.layout.logTail(p, tailLines), "\n", "\n    "))
+		}
+	}
+	var failed *processError
+	if errors.As(err, &failed) {
+		show(failed.process)
+	}
+	for _, p := range u.layout.processes() {
+		if !p.Started.alive() {
+			show(p)
+		}
+	}
+	u.printf("logs are in %s", u.layout.logs())
+}
+
+// abandon takes down what a failed Up has made. It works when ctx has ended.
+func (u *upper) abandon(ctx context.Context) error {
+	if u.cfg.Keep {
+		u.printf("the cluster is left as it is; take it down when done")
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downDeadline)
+	defer cancel()
+	return takeDown(ctx, u.cfg)
+}

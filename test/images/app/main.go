@@ -1,0 +1,137 @@
+// Command app is the one program of the test cluster's application image. Its
+// commands let a test look at a container from inside:
+//
+//	app [run]             log a line, wait for SIGTERM, end at once
+//	app env               print the environment, sorted
+//	app exit CODE         end with CODE
+//	app sleep DURATION    end well after DURATION
+//	app crash-after DUR   end with 1 after DUR
+//	app read FILE N       print up to N bytes of FILE in hexadecimal
+//	app ls PATH           list a folder, or one file: mode, size, name
+package main
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+func main() {
+	args := os.Args[1:]
+	if len(args) == 0 {
+		args = []string{"run"}
+	}
+	code, err := command(args[0], args[1:])
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "app %s: %v\n", args[0], err)
+		code = 2
+	}
+	os.Exit(code)
+}
+
+func command(name string, args []string) (exitCode int, err error) {
+	want := map[string]int{"run": 0, "env": 0, "exit": 1, "sleep": 1, "crash-after": 1, "read": 2, "ls": 1}
+	n, ok := want[name]
+	if !ok {
+		return 0, errors.New("no such command")
+	}
+	if len(args) != n {
+		return 0, fmt.Errorf("takes %d arguments, got %d", n, len(args))
+	}
+	switch name {
+	case "run":
+		run()
+	case "env":
+		env := os.Environ()
+		slices.Sort(env)
+		for _, entry := range env {
+			fmt.Println(entry)
+		}
+	case "exit":
+		return strconv.Atoi(args[0])
+	case "sleep":
+		return 0, sleep(args[0])
+	case "crash-after":
+		return 1, sleep(args[0])
+	case "read":
+		return 0, read(args[0], args[1])
+	case "ls":
+		return 0, list(args[0])
+	}
+	return 0, nil
+}
+
+func run() {
+	terminate := make(chan os.Signal, 1)
+	signal.Notify(terminate, syscall.SIGTERM, syscall.SIGINT)
+	host, _ := os.Hostname()
+	fmt.Println("app running on", host)
+	<-terminate
+}
+
+// sleep ends early when told to terminate, as a well-behaved container does.
+func sleep(duration string) error {
+	d, err := time.ParseDuration(duration)
+	if err != nil {
+		return err
+	}
+	terminate := make(chan os.Signal, 1)
+	signal.Notify(terminate, syscall.SIGTERM, syscall.SIGINT)
+	select {
+	case <-time.After(d):
+	case <-terminate:
+	}
+	return nil
+}
+
+func read(file, count string) error {
+	n, err := strconv.ParseInt(count, 10, 64)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, n))
+	if err != nil {
+		return err
+	}
+	fmt.Println(hex.EncodeToString(data))
+	return nil
+}
+
+func list(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	names := []string{path}
+	if info.IsDir() {
+		entries, err := os.ReadDir(path)
+		if err != nil {
+			return err
+		}
+		names = nil
+		for _, entry := range entries {
+			names = append(names, filepath.Join(path, entry.Name()))
+		}
+	}
+	for _, name := range names {
+		info, err := os.Lstat(name)
+		if err != nil {
+			return err
+		}
+		fmt.Println(info.Mode(), info.Size(), name)
+	}
+	return nil
+}
