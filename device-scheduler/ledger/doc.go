@@ -3,7 +3,7 @@
 //
 // It is a deterministic state machine over values: no clock, no I/O, no
 // goroutines and no locks, so that every race the scheduler can meet is a
-// sequence of calls that a scenario file can spell out (see testdata). The
+// sequence of calls that a scenario file can spell out (see testdata/scenarios). The
 // caller serializes writers; any number of Drafts may read between writes.
 //
 // A slot is free only if no pod holds it (holders.go) and the node side has no

@@ -111,7 +111,7 @@ func (l *Ledger) kindOf(resource string) *kind {
 func (f *fitting) satisfy(i int, r ResourceRequest, k *kind) *Shortfall {
 	unique := k.unique()
 	if r.Name != k.name && unique != "" && r.Count > 1 {
-		return f.shortfall(i, r, k, 0)
+		return f.shortfall(i, r, k)
 	}
 	for ordinal := range r.Count {
 		p, ok := f.reuse(i, r, k, unique)
@@ -119,7 +119,7 @@ func (f *fitting) satisfy(i int, r ResourceRequest, k *kind) *Shortfall {
 			p, ok = f.takeNew(i, r, k, unique)
 		}
 		if !ok {
-			return f.shortfall(i, r, k, ordinal)
+			return f.shortfall(i, r, k)
 		}
 		p.Resource, p.Ordinal = r.Name, ordinal
 		f.got[i] = append(f.got[i], p)

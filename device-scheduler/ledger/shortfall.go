@@ -33,14 +33,25 @@ type Shortfall struct {
 	Instances int // that the node reaches
 	Slots     int // of those Instances
 	Free      int // of those slots
+	Own       int // slots that this pod's other requests would take
+	// InstanceLevel is set when one Instance was asked for by name.
+	InstanceLevel bool
 }
 
 // Resolvable reports whether the request could be met once others let go.
 func (s *Shortfall) Resolvable() bool { return s.Reason == Held }
 
-func (f *fitting) shortfall(i int, r ResourceRequest, k *kind, got int) *Shortfall {
-	s := &Shortfall{Container: f.req.Containers[i].Name, Resource: r.Name, Needed: r.Count, Unique: k.unique()}
-	if r.Name == k.name {
+func (f *fitting) shortfall(i int, r ResourceRequest, k *kind) *Shortfall {
+	s := &Shortfall{Container: f.req.Containers[i].Name, Resource: r.Name, Needed: r.Count, Unique: k.unique(), InstanceLevel: r.Name != k.name}
+	for j, picks := range f.got {
+		for _, p := range picks {
+			same := p.device.kind == k && (!s.InstanceLevel || p.device.name == r.Name)
+			if same && (j != i || p.Resource != r.Name) {
+				s.Own++
+			}
+		}
+	}
+	if !s.InstanceLevel {
 		for _, g := range k.byNode[f.node] {
 			s.Instances += g.members
 			s.Slots += g.slots
@@ -73,6 +84,10 @@ func (s *Shortfall) String() string {
 	case NotReachable:
 		return fmt.Sprintf("the node reaches no Instance for %s, requested by container %q", name, s.Container)
 	case Impossible:
+		if s.Unique != "" && s.InstanceLevel {
+			return fmt.Sprintf("container %q requests %d slots of the Instance %s, and with uniqueDevices a container gets one",
+				s.Container, s.Needed, name)
+		}
 		if s.Unique != "" {
 			return fmt.Sprintf("container %q needs %d different Instances of %s (uniqueDevices), the node reaches %d",
 				s.Container, s.Needed, name, s.Instances)
@@ -83,6 +98,10 @@ func (s *Shortfall) String() string {
 	if s.Unique != "" {
 		unique = fmt.Sprintf(", at most one an Instance for a %s", s.Unique)
 	}
-	return fmt.Sprintf("container %q needs %d of %s%s: %d of %d slots free on %d Instances, %d held",
-		s.Container, s.Needed, name, unique, s.Free, s.Slots, s.Instances, s.Slots-s.Free)
+	own := ""
+	if s.Own > 0 {
+		own = fmt.Sprintf(", and this pod's other requests take %d", s.Own)
+	}
+	return fmt.Sprintf("container %q needs %d of %s%s: %d of %d slots free on %d Instances, %d held%s",
+		s.Container, s.Needed, name, unique, s.Free, s.Slots, s.Instances, s.Slots-s.Free, own)
 }

@@ -1,0 +1,96 @@
+package ledger
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+var (
+	_ failer = (*testing.T)(nil)
+	_ failer = (*rapid.T)(nil)
+)
+
+// checkInvariants recomputes from scratch what the ledger keeps up to date.
+func checkInvariants(t failer, l *Ledger) {
+	t.Helper()
+	for uid, p := range l.pods {
+		for _, h := range p.holds {
+			d := l.devices[h.slot.Instance]
+			if d == nil || !slices.Contains(d.slots[h.slot.Index].holders, uid) {
+				t.Fatalf("pod %s holds %s, but the slot does not know", uid, h.slot)
+			}
+		}
+	}
+	members := map[*group][]*device{}
+	for name, d := range l.devices {
+		n, cl := 0, map[string]int{}
+		for i := range d.slots {
+			s := &d.slots[i]
+			free := d.exists && i < d.capacity && len(s.holders) == 0 && s.claim == ""
+			if free != d.free.has(i) {
+				t.Fatalf("%s-%d: free bit is %v, want %v", name, i, d.free.has(i), free)
+			}
+			if free {
+				n++
+			}
+			for _, uid := range s.holders {
+				p := l.pods[uid]
+				if p == nil {
+					t.Fatalf("%s-%d is held by %s, which is gone", name, i, uid)
+				}
+				for _, h := range p.holds {
+					if h.cl && h.slot.Instance == name && h.slot.Index == i {
+						cl[p.node]++
+					}
+				}
+			}
+		}
+		if n != d.nfree {
+			t.Fatalf("%s: nfree is %d, want %d", name, d.nfree, n)
+		}
+		for node, c := range cl {
+			if d.clOnNode[node] != c {
+				t.Fatalf("%s: %d holders on %s, want %d", name, d.clOnNode[node], node, c)
+			}
+		}
+		if len(cl) != len(d.clOnNode) {
+			t.Fatalf("%s: clOnNode is %v, want %v", name, d.clOnNode, cl)
+		}
+		if d.exists != (d.group != nil) {
+			t.Fatalf("%s: exists is %v, but group is %v", name, d.exists, d.group)
+		}
+		if d.group != nil {
+			members[d.group] = append(members[d.group], d)
+		}
+	}
+	for _, k := range l.kinds {
+		for _, g := range k.groups {
+			slots, free, listed := 0, 0, 0
+			for _, d := range members[g] {
+				slots, free = slots+d.capacity, free+d.nfree
+				if d.nfree > 0 {
+					listed++
+					if got, ok := g.order.Get(d); !ok || got != d {
+						t.Fatalf("%s has free slots, but its group's order misses it", d.name)
+					}
+				}
+			}
+			if slots != g.slots || free != g.free || listed != g.order.Len() || len(members[g]) != g.members {
+				t.Fatalf("group of %v counts %d slots, %d free, %d listed, %d members; want %d, %d, %d, %d",
+					g.nodes, g.slots, g.free, g.order.Len(), g.members, slots, free, listed, len(members[g]))
+			}
+			for _, n := range g.nodes {
+				if !slices.Contains(k.byNode[n], g) {
+					t.Fatalf("node %s misses its group", n)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,271 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// world is what the API would hold: the ledger must agree with it at every step.
+type world struct {
+	*Ledger
+	configurations map[string]*akriv0.Configuration
+	instances      map[string]*akriv0.Instance
+	pods           map[string]scheduled
+	nextPod        int
+}
+
+var worldNodes = []string{"a", "b", "c"}
+
+// TestHistories applies random histories. After each step the ledger's counts
+// are right, no slot that it gave has two holders, and a ledger rebuilt from
+// the API's objects, as after a restart, is equal to the live one.
+func TestHistories(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		strategy := rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy")
+		w := &world{Ledger: New(strategy), configurations: map[string]*akriv0.Configuration{},
+			instances: map[string]*akriv0.Instance{}, pods: map[string]scheduled{}}
+		t.Repeat(map[string]func(*rapid.T){
+			"configuration":        w.configuration,
+			"delete configuration": w.deleteConfiguration,
+			"instance":             w.instance,
+			"delete instance":      w.deleteInstance,
+			"schedule":             w.schedule,
+			"pod gone":             w.podGone,
+			"claim":                w.claim,
+			"": func(t *rapid.T) {
+				checkInvariants(t, w.Ledger)
+				w.checkSingleHolders(t)
+				w.checkRebuilt(t)
+			},
+		})
+	})
+}
+
+func (w *world) configuration(t *rapid.T) {
+	name := rapid.SampledFrom([]string{"cam", "gps"}).Draw(t, "name")
+	c := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"}}
+	c.Spec.UniqueScope = rapid.SampledFrom([]akriv0.UniqueScope{akriv0.UniquePerContainer, akriv0.UniquePerPod, akriv0.UniquePerNode}).Draw(t, "scope")
+	unique := rapid.Bool().Draw(t, "unique")
+	c.Spec.UniqueDevices = &unique
+	w.configurations[name] = c
+	w.SetConfiguration(c)
+}
+
+func (w *world) deleteConfiguration(t *rapid.T) {
+	name := rapid.SampledFrom([]string{"cam", "gps"}).Draw(t, "name")
+	delete(w.configurations, name)
+	w.DeleteConfiguration("ns", name)
+}
+
+func (w *world) instance(t *rapid.T) {
+	config := rapid.SampledFrom([]string{"cam", "gps"}).Draw(t, "config")
+	name := fmt.Sprintf("%s-%d", config, rapid.IntRange(1, 3).Draw(t, "n"))
+	in := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"}}
+	if old := w.instances[name]; old != nil {
+		in = old.DeepCopy()
+	}
+	in.Spec.ConfigurationName = config
+	in.Spec.Capacity = int32(rapid.IntRange(1, 4).Draw(t, "capacity"))
+	in.Spec.Nodes = rapid.SliceOfNDistinct(rapid.SampledFrom(worldNodes), 0, 3, rapid.ID[string]).Draw(t, "nodes")
+	w.instances[name] = in
+	w.SetInstance(in)
+}
+
+func (w *world) deleteInstance(t *rapid.T) {
+	name := pickKey(t, w.instances)
+	w.DeleteInstance(w.instances[name])
+	delete(w.instances, name)
+}
+
+func (w *world) schedule(t *rapid.T) {
+	w.nextPod++
+	pod := Pod{UID: fmt.Sprintf("p%d", w.nextPod), Namespace: "ns", Name: "p"}
+	node := rapid.SampledFrom(worldNodes).Draw(t, "node")
+	req := &Request{Pod: pod, Containers: rapid.SliceOfN(rapid.Custom(drawContainer), 1, 3).Draw(t, "containers")}
+	for i := range req.Containers {
+		req.Containers[i].Name = fmt.Sprint("c", i)
+	}
+	a, shortfall := w.Draft().Fit(node, req)
+	if shortfall != nil {
+		_ = shortfall.String()
+		return
+	}
+	w.checkAnswer(t, node, req, a)
+	if err := w.Assume(pod, node, a); err != nil {
+		t.Fatalf("the slots that Fit chose cannot be assumed: %v", err)
+	}
+	if rapid.Bool().Draw(t, "bind fails") {
+		w.Forget(pod.UID)
+		return
+	}
+	if conflicts, _ := w.Observe(pod, node, a); len(conflicts) > 0 {
+		t.Fatalf("conflicts: %v", conflicts)
+	}
+	w.pods[pod.UID] = scheduled{pod, node, a}
+}
+
+func drawContainer(t *rapid.T) ContainerRequest {
+	c := ContainerRequest{Role: rapid.SampledFrom([]Role{App, App, Init, Sidecar}).Draw(t, "role")}
+	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"cam", "gps", "cam-1", "gps-2"}), 0, 2, rapid.ID[string]).Draw(t, "resources") {
+		c.Resources = append(c.Resources, ResourceRequest{Name: name, Count: rapid.IntRange(1, 3).Draw(t, "count")})
+	}
+	return c
+}
+
+// checkAnswer checks that each container gets what it asked for, from Instances
+// that the node reaches, within the uniqueness in force.
+func (w *world) checkAnswer(t *rapid.T, node string, req *Request, a Assignment) {
+	inPod := map[string]map[slot.Name]bool{} // slots by Instance
+	for i, c := range req.Containers {
+		inContainer := map[string]int{}
+		counts := map[string]int{}
+		for _, g := range a[c.Name] {
+			in := w.instances[g.Slot.Instance]
+			if in == nil || !slices.Contains(in.Spec.Nodes, node) || g.Slot.Index >= int(in.Spec.Capacity) {
+				t.Fatalf("container %d got %v, which node %s cannot use", i, g, node)
+			}
+			if g.Resource != in.Name && g.Resource != in.Spec.ConfigurationName {
+				t.Fatalf("container %d got %v for %s", i, g.Slot, g.Resource)
+			}
+			counts[g.Resource]++
+			inContainer[in.Name]++
+			if inPod[in.Name] == nil {
+				inPod[in.Name] = map[slot.Name]bool{}
+			}
+			inPod[in.Name][g.Slot] = true
+			unique := w.configurations[in.Spec.ConfigurationName].Spec.Unique()
+			if unique != "" && inContainer[in.Name] > 1 {
+				t.Fatalf("container %d got two slots of %s", i, in.Name)
+			}
+			if unique == akriv0.UniquePerPod && len(inPod[in.Name]) > 1 {
+				t.Fatalf("the pod got two slots of %s", in.Name)
+			}
+		}
+		for _, r := range c.Resources {
+			if counts[r.Name] != r.Count {
+				t.Fatalf("container %d got %d of %s, asked for %d", i, counts[r.Name], r.Name, r.Count)
+			}
+		}
+	}
+}
+
+func (w *world) podGone(t *rapid.T) {
+	uid := pickKey(t, w.pods)
+	w.Remove(uid)
+	delete(w.pods, uid)
+}
+
+// claim makes a node write or drop a claim.
+func (w *world) claim(t *rapid.T) {
+	name := pickKey(t, w.instances)
+	in := w.instances[name].DeepCopy()
+	key := slot.Name{Instance: name, Index: rapid.IntRange(0, 4).Draw(t, "slot")}.String()
+	usage := rapid.SampledFrom([]string{"", "a", "b", "C:p1:a", "C:gone:c", "C:?"}).Draw(t, "usage")
+	in.Spec.DeviceUsage = map[string]string{key: usage}
+	w.instances[name] = in
+	w.SetInstance(in)
+}
+
+func (w *world) checkSingleHolders(t *rapid.T) {
+	for _, d := range w.devices {
+		for i := range d.slots {
+			if len(d.slots[i].holders) > 1 {
+				t.Fatalf("%s-%d is held by %v", d.name, i, d.slots[i].holders)
+			}
+		}
+	}
+}
+
+func (w *world) checkRebuilt(t *rapid.T) {
+	rebuilt := New(w.strategy)
+	for _, p := range w.pods {
+		rebuilt.Observe(p.pod, p.node, p.a)
+	}
+	for _, in := range w.instances {
+		rebuilt.SetInstance(in)
+	}
+	for _, c := range w.configurations {
+		rebuilt.SetConfiguration(c)
+	}
+	checkInvariants(t, rebuilt)
+	// Slots out of capacity are remembered only while something was there.
+	if live, again := usable(w.Ledger), usable(rebuilt); live != again {
+		t.Fatalf("rebuilt ledger:\n%s\nlive ledger:\n%s", again, live)
+	}
+}
+
+func usable(l *Ledger) string {
+	out := ""
+	for _, line := range lines(l.show()) {
+		if !slices.Contains([]string{"out of capacity"}, line[len(line)-min(len(line), 15):]) {
+			out += line + "\n"
+		}
+	}
+	return out
+}
+
+func pickKey[V any](t *rapid.T, m map[string]V) string {
+	if len(m) == 0 {
+		t.Skip("none")
+	}
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return rapid.SampledFrom(keys).Draw(t, "key")
+}
+
+// TestFitIsComplete compares Fit with an exhaustive search: it finds slots for
+// containers of one Configuration exactly when there are any.
+func TestFitIsComplete(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := New(rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy"))
+		l.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "ns"}})
+		free := rapid.SliceOfN(rapid.IntRange(1, 3), 1, 4).Draw(t, "free slots")
+		for i, n := range free {
+			in := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c-", i), Namespace: "ns"}}
+			in.Spec = akriv0.InstanceSpec{ConfigurationName: "c", Capacity: int32(n), Nodes: []string{"a"}}
+			l.SetInstance(in)
+		}
+		needs := rapid.SliceOfN(rapid.IntRange(1, 4), 1, 4).Draw(t, "needs")
+		req := &Request{}
+		for i, n := range needs {
+			req.Containers = append(req.Containers, ContainerRequest{Name: fmt.Sprint(i), Resources: []ResourceRequest{{Name: "c", Count: n}}})
+		}
+		_, shortfall := l.Draft().Fit("a", req)
+		if got, want := shortfall == nil, solvable(free, needs, 0, 0); got != want {
+			t.Fatalf("fits: %v, want %v", got, want)
+		}
+	})
+}
+
+// solvable tries every way to give needs[0] different Instances, from the
+// given one on, and so on for the other containers.
+func solvable(free, needs []int, from, got int) bool {
+	if len(needs) == 0 {
+		return true
+	}
+	if got == needs[0] {
+		return solvable(free, needs[1:], 0, 0)
+	}
+	for i := from; i < len(free); i++ {
+		if free[i] == 0 {
+			continue
+		}
+		free[i]--
+		ok := solvable(free, needs, i+1, got+1)
+		free[i]++
+		if ok {
+			return true
+		}
+	}
+	return false
+}

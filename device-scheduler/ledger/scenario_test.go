@@ -1,0 +1,239 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// TestScenarios runs the stories in testdata/scenarios. Commands:
+//
+//	ledger strategy=Pack                       start anew
+//	configuration name=c [ns=] [created=] [unique=Container|Pod|Node|none]
+//	instance name=c-1 config=c capacity=2 nodes=(a,b) [ns=]  and claims as "<slot> <usage>" lines
+//	delete-configuration, delete-instance      name= [ns=]
+//	schedule pod=p node=a [uid=]               lines "[init|sidecar] container resource=count ..."
+//	fits                                       the same, without taking the slots
+//	bound pod=p [uid=]                         the API shows it bound as scheduled
+//	observe pod=p node=a [uid=]                lines "container resource slot ...": bound by somebody
+//	forget, remove pod=p
+//	reach limit=n                              lines as for schedule
+//	slots                                      each slot and who holds it
+//
+// Each answer ends with what waiting pods may have gained, if anything.
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
+		s := newStory()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			out := s.run(t, d)
+			checkInvariants(t, s.Ledger)
+			return out
+		})
+	})
+}
+
+type story struct {
+	*Ledger
+	scheduled map[string]scheduled // by UID
+}
+
+type scheduled struct {
+	pod  Pod
+	node string
+	a    Assignment
+}
+
+func newStory() *story {
+	return &story{Ledger: New(Spread), scheduled: map[string]scheduled{}}
+}
+
+func (s *story) run(t *testing.T, d *datadriven.TestData) string {
+	arg := func(name, fallback string) string {
+		if !d.HasArg(name) {
+			return fallback
+		}
+		var v string
+		d.ScanArgs(t, name, &v)
+		return v
+	}
+	pod := Pod{Namespace: "default", Name: arg("pod", "")}
+	pod.UID = arg("uid", pod.Name)
+	node, ns := arg("node", ""), arg("ns", "default")
+
+	switch d.Cmd {
+	case "ledger":
+		*s = *newStory()
+		s.strategy = Strategy(arg("strategy", string(Spread)))
+		return ""
+	case "configuration":
+		created, _ := strconv.ParseInt(arg("created", "0"), 10, 64)
+		c := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: arg("name", ""), Namespace: ns,
+			CreationTimestamp: metav1.Unix(created, 0)}}
+		if u := arg("unique", ""); u == "none" {
+			c.Spec.UniqueDevices = new(bool)
+		} else {
+			c.Spec.UniqueScope = akriv0.UniqueScope(u)
+		}
+		return gained(s.SetConfiguration(c))
+	case "delete-configuration":
+		return gained(s.DeleteConfiguration(ns, arg("name", "")))
+	case "instance", "delete-instance":
+		in := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: arg("name", ""), Namespace: ns},
+			Spec: akriv0.InstanceSpec{ConfigurationName: arg("config", ""), DeviceUsage: map[string]string{}}}
+		if d.Cmd == "delete-instance" {
+			return gained(s.DeleteInstance(in))
+		}
+		capacity, _ := strconv.Atoi(arg("capacity", "1"))
+		in.Spec.Capacity = int32(capacity)
+		for _, a := range d.CmdArgs {
+			if a.Key == "nodes" {
+				in.Spec.Nodes = a.Vals
+			}
+		}
+		for _, line := range lines(d.Input) {
+			name, usage, _ := strings.Cut(line, " ")
+			in.Spec.DeviceUsage[name] = usage
+		}
+		return gained(s.SetInstance(in))
+	case "schedule", "fits":
+		a, shortfall := s.Draft().Fit(node, request(t, pod, d.Input))
+		if shortfall != nil {
+			if shortfall.Resolvable() {
+				return "waits: " + shortfall.String()
+			}
+			return "cannot: " + shortfall.String()
+		}
+		if d.Cmd == "schedule" {
+			if err := s.Assume(pod, node, a); err != nil {
+				return "error: " + err.Error()
+			}
+			s.scheduled[pod.UID] = scheduled{pod, node, a}
+		}
+		return show(a)
+	case "bound":
+		b := s.scheduled[pod.UID]
+		return observed(s.Observe(b.pod, b.node, b.a))
+	case "observe":
+		a := Assignment{}
+		for _, line := range lines(d.Input) {
+			words := strings.Fields(line)
+			for i, name := range words[2:] {
+				n, err := slot.Parse(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				a[words[0]] = append(a[words[0]], assignment.Grant{Resource: words[1], Ordinal: i, Slot: n})
+			}
+		}
+		return observed(s.Observe(pod, node, a))
+	case "forget":
+		return gained(s.Forget(pod.UID))
+	case "remove":
+		return gained(s.Remove(pod.UID))
+	case "reach":
+		limit, _ := strconv.Atoi(arg("limit", "1000"))
+		nodes, shortfall := s.Reach(request(t, pod, d.Input), limit)
+		switch {
+		case shortfall != nil:
+			return "cannot: " + shortfall.String()
+		case nodes == nil:
+			return "any node"
+		}
+		return strings.Join(nodes, " ")
+	case "slots":
+		return s.show()
+	}
+	t.Fatalf("%s: unknown command %q", d.Pos, d.Cmd)
+	return ""
+}
+
+func lines(input string) []string {
+	return strings.FieldsFunc(input, func(r rune) bool { return r == '\n' })
+}
+
+func request(t *testing.T, pod Pod, input string) *Request {
+	req := &Request{Pod: pod}
+	for _, line := range lines(input) {
+		words := strings.Fields(line)
+		c := ContainerRequest{}
+		switch words[0] {
+		case "init":
+			c.Role, words = Init, words[1:]
+		case "sidecar":
+			c.Role, words = Sidecar, words[1:]
+		}
+		c.Name = words[0]
+		for _, w := range words[1:] {
+			name, count, _ := strings.Cut(w, "=")
+			n, err := strconv.Atoi(count)
+			if err != nil {
+				t.Fatalf("request %q: %v", w, err)
+			}
+			c.Resources = append(c.Resources, ResourceRequest{Name: name, Count: n})
+		}
+		req.Containers = append(req.Containers, c)
+	}
+	return req
+}
+
+func show(a Assignment) string {
+	var out []string
+	for name, grants := range a {
+		line := name + ":"
+		for _, g := range grants {
+			line += fmt.Sprintf(" %s/%d=%s", g.Resource, g.Ordinal, g.Slot)
+		}
+		out = append(out, line)
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n")
+}
+
+func gained(g Gain) string {
+	if len(g) == 0 {
+		return "no gain"
+	}
+	g = slices.Clone(g)
+	slices.Sort(g)
+	return "gain: " + strings.Join(slices.Compact(g), " ")
+}
+
+func observed(conflicts []Conflict, g Gain) string {
+	var out strings.Builder
+	for _, c := range conflicts {
+		fmt.Fprintf(&out, "conflict: %s is held by %s\n", c.Slot, c.Holder.Name)
+	}
+	return out.String() + gained(g)
+}
+
+func (l *Ledger) show() string {
+	var out []string
+	for _, d := range l.devices {
+		for i := range d.slots {
+			s := &d.slots[i]
+			state := "free"
+			switch {
+			case len(s.holders) > 0 && s.claim != "":
+				state = fmt.Sprintf("held by %s, claimed %s", strings.Join(s.holders, " and "), s.claim)
+			case len(s.holders) > 0:
+				state = "held by " + strings.Join(s.holders, " and ")
+			case s.claim != "":
+				state = "claimed " + s.claim
+			case !d.free.has(i):
+				state = "out of capacity"
+			}
+			out = append(out, fmt.Sprintf("%s: %s", slot.Name{Instance: d.name, Index: i}, state))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n")
+}
