@@ -1,0 +1,401 @@
+package configurationresources
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// rig is a plugin without its informers: tests feed the book as those would.
+type rig struct {
+	*Plugin
+	ctx       context.Context
+	client    *fake.Clientset
+	activated []string
+}
+
+type fakeHandle struct {
+	fwk.Handle
+	client clientset.Interface
+}
+
+func (h fakeHandle) ClientSet() clientset.Interface { return h.client }
+func (h fakeHandle) APICacher() fwk.APICacher       { return nil }
+
+// Activate implements fwk.PodActivator.
+func (r *rig) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
+	for _, uid := range slices.Sorted(maps.Keys(pods)) {
+		r.activated = append(r.activated, pods[uid].Name)
+	}
+}
+
+func newRig(t *testing.T) *rig {
+	logger, ctx := ktesting.NewTestContext(t)
+	r := &rig{ctx: ctx, client: fake.NewClientset()}
+	r.Plugin = &Plugin{handle: fakeHandle{client: r.client}, book: &book{
+		logger: logger, activator: r, ledger: ledger.New(ledger.Spread), waiting: map[string]map[string]*v1.Pod{}}}
+	r.book.setConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "default"}})
+	return r
+}
+
+func (r *rig) instance(name string, usage map[string]string, nodes ...string) {
+	r.book.setInstance(&akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+		Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: 1, Nodes: nodes, DeviceUsage: usage}})
+}
+
+func pod(name, quantity string) *v1.Pod {
+	amount := v1.ResourceList{"akri.sh/cam": resource.MustParse(quantity)}
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name + "-uid"), Annotations: map[string]string{}},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main",
+			Resources: v1.ResourceRequirements{Requests: amount, Limits: amount}}}},
+	}
+}
+
+func nodeInfo(name string) fwk.NodeInfo {
+	info := framework.NewNodeInfo()
+	info.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return info
+}
+
+// filter runs PreFilter, and Filter on the node.
+func (r *rig) filter(p *v1.Pod, node string) (fwk.CycleState, *fwk.Status) {
+	state := framework.NewCycleState()
+	if _, status := r.PreFilter(r.ctx, state, p, []fwk.NodeInfo{nodeInfo(node)}); !status.IsSuccess() {
+		return state, status
+	}
+	return state, r.Filter(r.ctx, state, p, nodeInfo(node))
+}
+
+// schedule runs the cycle to Reserve.
+func (r *rig) schedule(t *testing.T, p *v1.Pod, node string) fwk.CycleState {
+	t.Helper()
+	state, status := r.filter(p, node)
+	if !status.IsSuccess() {
+		t.Fatalf("filter pod %s: %v", p.Name, status)
+	}
+	if status := r.Reserve(r.ctx, state, p, node); !status.IsSuccess() {
+		t.Fatalf("reserve for pod %s: %v", p.Name, status)
+	}
+	return state
+}
+
+// bindings returns what was sent to the API.
+func (r *rig) bindings() []*v1.Binding {
+	var out []*v1.Binding
+	for _, a := range r.client.Actions() {
+		if a.Matches("create", "pods/binding") {
+			out = append(out, a.(clienttesting.CreateAction).GetObject().(*v1.Binding))
+		}
+	}
+	return out
+}
+
+func TestAssignmentTravelsInTheBinding(t *testing.T) {
+	r := newRig(t)
+	r.instance("cam-1", nil, "node-a")
+	p := pod("p", "1")
+	p.Annotations[assignment.Annotation] = `{"podname":"forged","nodename":"forged","requests":{"other/x":1},
+		"runningcontainer":{"main":{"requests":{"gpu/topology":1},"scorer":{"gpu":2},
+		"devrequests":{"x":1},"allocatefrom":{"akri.sh/cam/0":"cam-1-7","gpu":"x"}}}}`
+	r.client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+	state := r.schedule(t, p, "node-a")
+	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSuccess() {
+		t.Fatalf("bind: %v", status)
+	}
+	sent := r.bindings()
+	if len(sent) != 1 || len(r.client.Actions()) != 1 {
+		t.Fatalf("want one API call, a Binding; got %v", r.client.Actions())
+	}
+	want := `{"podname":"p","nodename":"node-a","requests":{"other/x":1},"runningcontainer":{"main":{` +
+		`"requests":{"akri.sh/cam":1,"gpu/topology":1},"allocatefrom":{"akri.sh/cam/0":"cam-1-0"},"scorer":{"gpu":2}}}}`
+	if got := sent[0].Annotations[assignment.Annotation]; got != want {
+		t.Errorf("assignment:\n got %s\nwant %s", got, want)
+	}
+	if got := sent[0].Annotations[assignment.HolderAnnotation]; got != "p-uid" {
+		t.Errorf("holder is %q", got)
+	}
+	if sent[0].UID != "p-uid" || sent[0].Target.Name != "node-a" {
+		t.Errorf("binding is for UID %s on %s", sent[0].UID, sent[0].Target.Name)
+	}
+}
+
+func TestPodsWithoutSlotsAreLeftAlone(t *testing.T) {
+	r := newRig(t)
+	p := pod("plain", "1")
+	p.Spec.Containers[0].Resources = v1.ResourceRequirements{}
+	p.Annotations[assignment.Annotation] = `{"runningcontainer":`
+	state := framework.NewCycleState()
+	if _, status := r.PreFilter(r.ctx, state, p, nil); !status.IsSkip() {
+		t.Errorf("PreFilter: %v", status)
+	}
+	if status := r.Reserve(r.ctx, state, p, "node-a"); !status.IsSuccess() {
+		t.Errorf("Reserve: %v", status)
+	}
+	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSkip() {
+		t.Errorf("Bind: %v", status)
+	}
+	r.Unreserve(r.ctx, state, p, "node-a")
+	if _, status := r.SignPod(r.ctx, p); !status.IsSuccess() {
+		t.Errorf("SignPod: %v", status)
+	}
+	if _, status := r.SignPod(r.ctx, pod("p", "1")); status.Code() != fwk.Unschedulable {
+		t.Errorf("SignPod of a pod with slots: %v", status)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	tests := map[string]struct {
+		change   func(*rig, *v1.Pod)
+		code     fwk.Code
+		contains []string
+	}{
+		"unknown configuration": {
+			func(_ *rig, p *v1.Pod) {
+				p.Spec.Containers[0].Resources.Requests = v1.ResourceList{"akri.sh/sonar": resource.MustParse("1")}
+			},
+			fwk.UnschedulableAndUnresolvable, []string{`"main"`, "akri.sh/sonar", "no Configuration or Instance"}},
+		"more than exist": {
+			func(_ *rig, p *v1.Pod) { *p = *pod("p", "2") },
+			fwk.UnschedulableAndUnresolvable, []string{"needs 2 different Instances of akri.sh/cam", "reaches 1"}},
+		"fraction": {
+			func(_ *rig, p *v1.Pod) { *p = *pod("p", "500m") },
+			fwk.UnschedulableAndUnresolvable, []string{"500m", "whole number"}},
+		"huge": {
+			func(_ *rig, p *v1.Pod) { *p = *pod("p", "9E") },
+			fwk.UnschedulableAndUnresolvable, []string{"whole number"}},
+		"malformed annotation": {
+			func(_ *rig, p *v1.Pod) { p.Annotations[assignment.Annotation] = `{"requests":[]}` },
+			fwk.UnschedulableAndUnresolvable, []string{"KubeDevice/DeviceInfo", "PodInfo"}},
+		"negative count": {
+			func(_ *rig, p *v1.Pod) {
+				p.Annotations[assignment.Annotation] = `{"runningcontainer":{"main":{"requests":{"gpu":-1}}}}`
+			},
+			fwk.UnschedulableAndUnresolvable, []string{"negative"}},
+		"held": {
+			func(r *rig, _ *v1.Pod) { r.instance("cam-1", map[string]string{"cam-1-0": "C:x:node-b"}, "node-a") },
+			fwk.Unschedulable, []string{"0 of 1 slots free", "1 held"}},
+		"out of reach": {
+			func(r *rig, _ *v1.Pod) { r.instance("cam-1", nil, "node-b") },
+			fwk.UnschedulableAndUnresolvable, []string{"reaches no Instance"}},
+		"not synced": {
+			func(r *rig, _ *v1.Pod) { r.book.sources = append(r.book.sources, func() bool { return false }) },
+			fwk.UnschedulableAndUnresolvable, []string{"CRDs"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.instance("cam-1", nil, "node-a")
+			p := pod("p", "1")
+			test.change(r, p)
+			_, status := r.filter(p, "node-a")
+			if status.Code() != test.code {
+				t.Errorf("status is %v (%v), want %v", status.Code(), status, test.code)
+			}
+			for _, s := range test.contains {
+				if !strings.Contains(status.Message(), s) {
+					t.Errorf("message %q lacks %q", status.Message(), s)
+				}
+			}
+		})
+	}
+}
+
+func TestPreFilterNarrowsToNodesThatReach(t *testing.T) {
+	r := newRig(t)
+	r.instance("cam-1", nil, "node-a")
+	nodes := []fwk.NodeInfo{nodeInfo("node-a"), nodeInfo("node-b"), nodeInfo("node-c")}
+	result, status := r.PreFilter(r.ctx, framework.NewCycleState(), pod("p", "1"), nodes)
+	if !status.IsSuccess() || result == nil || !result.NodeNames.Equal(sets.New("node-a")) {
+		t.Errorf("got %v, %v", result, status)
+	}
+}
+
+func TestPreemptionImagines(t *testing.T) {
+	r := newRig(t)
+	r.instance("cam-1", nil, "node-a", "node-b")
+	victim := pod("victim", "1")
+	r.schedule(t, victim, "node-a")
+	p := pod("p", "1")
+	state, status := r.filter(p, "node-a")
+	if status.Code() != fwk.Unschedulable {
+		t.Fatalf("with the slot held: %v", status)
+	}
+	info := func(p *v1.Pod) fwk.PodInfo {
+		i, err := framework.NewPodInfo(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i
+	}
+	imagined := state.Clone()
+	r.RemovePod(r.ctx, imagined, p, info(victim), nil)
+	if status := r.Filter(r.ctx, imagined, p, nodeInfo("node-a")); !status.IsSuccess() {
+		t.Errorf("with the victim gone: %v", status)
+	}
+	nominated := pod("nominated", "1")
+	r.AddPod(r.ctx, imagined, p, info(nominated), nil)
+	if status := r.Filter(r.ctx, imagined, p, nodeInfo("node-a")); status.Code() != fwk.Unschedulable {
+		t.Errorf("with a nominated pod in its place: %v", status)
+	}
+	r.RemovePod(r.ctx, imagined, p, info(nominated), nil)
+	r.AddPod(r.ctx, imagined, p, info(victim), nil)
+	if status := r.Filter(r.ctx, imagined, p, nodeInfo("node-a")); status.Code() != fwk.Unschedulable {
+		t.Errorf("with the victim back: %v", status)
+	}
+	if status := r.Filter(r.ctx, state, p, nodeInfo("node-a")); status.Code() != fwk.Unschedulable {
+		t.Errorf("the clone changed the original: %v", status)
+	}
+}
+
+func TestBindFailures(t *testing.T) {
+	pods := v1.Resource("pods")
+	tests := map[string]struct {
+		err     error
+		applied bool
+		bound   bool
+	}{
+		"refused":                 {apierrors.NewForbidden(pods, "p", errors.New("quota")), true, false},
+		"lost and not applied":    {errors.New("connection reset"), false, false},
+		"lost and applied":        {errors.New("connection reset"), true, true},
+		"timed out and applied":   {apierrors.NewTimeoutError("etcd", 1), true, true},
+		"conflict, other binding": {apierrors.NewConflict(pods, "p", errors.New("already assigned")), false, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.instance("cam-1", nil, "node-a")
+			p := pod("p", "1")
+			state := r.schedule(t, p, "node-a")
+			r.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				live := p.DeepCopy()
+				if b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding); test.applied {
+					live.Spec.NodeName, live.Annotations = b.Target.Name, b.Annotations
+				}
+				return true, nil, errors.Join(r.client.Tracker().Add(live), test.err)
+			})
+			status := r.Bind(r.ctx, state, p, "node-a")
+			if status.IsSuccess() != test.bound {
+				t.Fatalf("Bind: %v, want bound %v", status, test.bound)
+			}
+			if test.bound {
+				return
+			}
+			r.Unreserve(r.ctx, state, p, "node-a")
+			if _, status := r.filter(pod("next", "1"), "node-a"); !status.IsSuccess() {
+				t.Errorf("the slot was not given back: %v", status)
+			}
+		})
+	}
+}
+
+// bound is the pod as the API shows it after the plugin's Binding.
+func bound(t *testing.T, p *v1.Pod, node string, a ledger.Assignment) *v1.Pod {
+	t.Helper()
+	notes, err := annotations(p, node, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = p.DeepCopy()
+	p.Spec.NodeName = node
+	maps.Copy(p.Annotations, notes)
+	return p
+}
+
+func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
+	r := newRig(t)
+	r.instance("cam-1", nil, "node-a")
+	holder := pod("holder", "1")
+	state := r.schedule(t, holder, "node-a")
+	c, _ := readCycle(state)
+	running := bound(t, holder, "node-a", c.assignment)
+	r.book.setPod(running)
+	waiter := pod("waiter", "1")
+	r.book.setPod(waiter)
+
+	expect := func(what string, names ...string) {
+		t.Helper()
+		if !slices.Equal(r.activated, names) {
+			t.Errorf("%s: activated %v, want %v", what, r.activated, names)
+		}
+		r.activated = nil
+	}
+	r.activated = nil
+	r.instance("cam-1", map[string]string{"cam-1-0": "C:holder-uid:node-a"}, "node-a")
+	expect("the holder's claim")
+	r.book.setPod(waiter)
+	expect("nothing new about the waiter")
+	r.book.deletePod(running)
+	expect("the holder gone, its claim not")
+	r.instance("cam-1", nil, "node-a")
+	expect("the claim gone", "waiter")
+	r.instance("cam-1", nil, "node-a", "node-b")
+	expect("another node reaches the device", "waiter")
+	r.book.setConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}})
+	expect("another Configuration")
+	changed := waiter.DeepCopy()
+	changed.Annotations[assignment.Annotation] = "{}"
+	r.book.setPod(changed)
+	expect("its annotation edited", "waiter")
+	r.book.deletePod(changed)
+	r.instance("cam-2", nil, "node-a")
+	expect("the waiter gone")
+}
+
+func TestBoundPods(t *testing.T) {
+	grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-1"}}}}
+	tests := map[string]struct {
+		change func(*v1.Pod)
+		holds  bool
+	}{
+		"assigned":             {func(*v1.Pod) {}, true},
+		"forged at creation":   {func(p *v1.Pod) { delete(p.Annotations, assignment.HolderAnnotation) }, false},
+		"another pod's":        {func(p *v1.Pod) { p.Annotations[assignment.HolderAnnotation] = "other-uid" }, false},
+		"another node's":       {func(p *v1.Pod) { p.Spec.NodeName = "node-b" }, false},
+		"malformed":            {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = "{" }, false},
+		"not a slot":           {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = forged("cam") }, false},
+		"slot out of range":    {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = forged("cam-1-99999999999") }, false},
+		"ended":                {func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }, false},
+		"failed":               {func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }, false},
+		"asks nothing, forged": {func(p *v1.Pod) { p.Spec.Containers[0].Resources = v1.ResourceRequirements{}; p.Annotations = nil }, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.instance("cam-1", nil, "node-a", "node-b")
+			p := bound(t, pod("p", "1"), "node-a", grant)
+			test.change(p)
+			r.book.setPod(p)
+			if got := r.book.holds("p-uid"); got != test.holds {
+				t.Errorf("holds a slot: %v, want %v", got, test.holds)
+			}
+		})
+	}
+}
+
+func forged(slot string) string {
+	return `{"nodename":"node-a","runningcontainer":{"main":{"allocatefrom":{"akri.sh/cam/0":"` + slot + `"}}}}`
+}

@@ -1,0 +1,88 @@
+package defaults
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/kubeslot/kubeslot/kube-scheduler/configurationresources"
+)
+
+const header = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+func TestPluginIsOnUnlessDisabled(t *testing.T) {
+	Install()
+	const name = configurationresources.Name
+	tests := map[string]struct {
+		file string
+		on   []bool // by profile
+	}{
+		"no file":             {"", []bool{true}},
+		"empty file":          {header, []bool{true}},
+		"two profiles":        {header + "profiles: [{schedulerName: a}, {schedulerName: b}]", []bool{true, true}},
+		"other plugins":       {header + "profiles: [{plugins: {multiPoint: {disabled: [{name: ImageLocality}]}}}]", []bool{true}},
+		"disabled":            {header + "profiles: [{plugins: {multiPoint: {disabled: [{name: " + name + "}]}}}]", []bool{false}},
+		"all disabled":        {header + "profiles: [{plugins: {multiPoint: {disabled: [{name: '*'}], enabled: [{name: PrioritySort}, {name: DefaultBinder}]}}}]", []bool{false}},
+		"disabled in one":     {header + "profiles: [{schedulerName: a, plugins: {multiPoint: {disabled: [{name: " + name + "}]}}}, {schedulerName: b}]", []bool{false, true}},
+		"named by the user":   {header + "profiles: [{plugins: {multiPoint: {enabled: [{name: " + name + ", weight: 7}]}}}]", []bool{true}},
+		"own fit arguments":   {header + "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {ignoredResourceGroups: [example.com]}}]}]", []bool{true}},
+		"own bind plugin too": {header + "profiles: [{plugins: {bind: {enabled: [{name: Other}]}}}]", []bool{true}},
+	}
+	for what, test := range tests {
+		t.Run(what, func(t *testing.T) {
+			cfg := load(t, test.file)
+			if len(cfg.Profiles) != len(test.on) {
+				t.Fatalf("%d profiles, want %d", len(cfg.Profiles), len(test.on))
+			}
+			for i, want := range test.on {
+				plugins := cfg.Profiles[i].Plugins
+				count := 0
+				for _, p := range plugins.MultiPoint.Enabled {
+					if p.Name == name {
+						count++
+					}
+				}
+				if (count == 1) != want || count > 1 {
+					t.Errorf("profile %d enables it %d times, want on: %v", i, count, want)
+				}
+				if first := len(plugins.Bind.Enabled) > 0 && plugins.Bind.Enabled[0].Name == name; first != want {
+					t.Errorf("profile %d binds first with it: %v, want %v", i, first, want)
+				}
+				if ignores := slices.Contains(fitArgs(t, &cfg.Profiles[i]).IgnoredResourceGroups, "akri.sh"); ignores != want {
+					t.Errorf("profile %d: NodeResourcesFit ignores akri.sh: %v, want %v", i, ignores, want)
+				}
+			}
+		})
+	}
+}
+
+func load(t *testing.T, file string) *config.KubeSchedulerConfiguration {
+	t.Helper()
+	if file == "" {
+		cfg, err := latest.Default()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	obj, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(file), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return obj.(*config.KubeSchedulerConfiguration)
+}
+
+func fitArgs(t *testing.T, profile *config.KubeSchedulerProfile) *config.NodeResourcesFitArgs {
+	t.Helper()
+	for _, c := range profile.PluginConfig {
+		if c.Name == names.NodeResourcesFit {
+			return c.Args.(*config.NodeResourcesFitArgs)
+		}
+	}
+	// Without the plugin there are no arguments.
+	return &config.NodeResourcesFitArgs{}
+}
