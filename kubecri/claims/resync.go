@@ -1,0 +1,138 @@
+package claims
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	kubelettypes "k8s.io/kubelet/pkg/types"
+
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// Runtime is what is asked of the container runtime.
+type Runtime interface {
+	ListContainers(ctx context.Context, in *runtimeapi.ListContainersRequest, opts ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error)
+	ListPodSandbox(ctx context.Context, in *runtimeapi.ListPodSandboxRequest, opts ...grpc.CallOption) (*runtimeapi.ListPodSandboxResponse, error)
+}
+
+const (
+	// runtimeTimeout bounds one question to the runtime.
+	runtimeTimeout = 30 * time.Second
+	// runtimeRetry is between two attempts to reach it.
+	runtimeRetry = time.Second
+)
+
+// resyncLoop asks the runtime at start, periodically and when kicked, until it
+// has an answer.
+func (c *Claims) resyncLoop(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	ticker := c.config.Clock.NewTicker(c.config.Resync)
+	defer ticker.Stop()
+	failing := false
+	for {
+		err := c.resync(ctx)
+		var retry <-chan time.Time
+		if err != nil {
+			if !failing && ctx.Err() == nil { // once an outage
+				logger.Error(err, "Cannot ask the runtime for its containers, trying again", "every", runtimeRetry)
+			}
+			retry = c.config.Clock.After(runtimeRetry)
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		case <-c.kick:
+		case <-retry:
+		}
+	}
+}
+
+// resync makes the book agree with the runtime, and has the claims follow.
+func (c *Claims) resync(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
+	defer cancel()
+	since := c.book.startSync()
+	listed, err := c.list(ctx)
+	if err != nil {
+		c.book.abandonSync()
+		return err
+	}
+	c.enqueue(c.book.finishSync(since, listed))
+	select {
+	case <-c.ready:
+	default:
+		klog.FromContext(ctx).Info("Read from the runtime which containers use slots", "containers", len(listed))
+		close(c.ready)
+	}
+	for name := range c.book.instances() {
+		c.queue.Add(name)
+	}
+	for _, name := range c.store.indexer.ListIndexFuncValues(claimedHere) {
+		c.queue.Add(name)
+	}
+	return nil
+}
+
+// list returns the containers that use slots: those whose sandbox is ready,
+// running or not, since the kubelet restarts an exited container in its sandbox.
+func (c *Claims) list(ctx context.Context) ([]*user, error) {
+	containers, err := c.config.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	sandboxes, err := c.config.Runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
+		State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}}})
+	if err != nil {
+		return nil, fmt.Errorf("list pod sandboxes: %w", err)
+	}
+	ready := make(map[string]bool, len(sandboxes.Items))
+	for _, s := range sandboxes.Items {
+		ready[s.Id] = s.State == runtimeapi.PodSandboxState_SANDBOX_READY
+	}
+	var users []*user
+	for _, container := range containers.Containers {
+		if !ready[container.PodSandboxId] {
+			continue
+		}
+		if u := c.userOf(ctx, container); u != nil {
+			users = append(users, u)
+		}
+	}
+	return users, nil
+}
+
+// userOf reads a container's slot annotations; nil when it has none.
+func (c *Claims) userOf(ctx context.Context, container *runtimeapi.Container) *user {
+	var slots map[slot.Name]slot.Usage
+	for key, value := range container.Annotations {
+		name, holder, ok, err := slot.ParseAnnotation(key, value)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Passed over a container's annotation", "containerID", container.Id)
+		}
+		if !ok || err != nil {
+			continue
+		}
+		if slots == nil {
+			slots = map[slot.Name]slot.Usage{}
+		}
+		slots[name] = slot.Usage{Node: c.config.Node, Holder: holder}
+	}
+	if slots == nil {
+		return nil
+	}
+	return &user{
+		id: container.Id, sandbox: container.PodSandboxId, slots: slots,
+		name: kubelettypes.GetContainerName(container.Labels),
+		pod: Pod{
+			Namespace: kubelettypes.GetPodNamespace(container.Labels),
+			Name:      kubelettypes.GetPodName(container.Labels),
+			UID:       kubelettypes.GetPodUID(container.Labels),
+		},
+	}
+}
