@@ -2,7 +2,6 @@ package claims
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -60,7 +59,7 @@ func (b *book) begin(u *user) error {
 	for _, name := range slices.SortedFunc(maps.Keys(u.slots), compareSlots) {
 		for other := range b.bySlot[name] {
 			if other.pod.UID != u.pod.UID {
-				return refusal("slot %s is used by container %q of pod %s on this node; the slot is free when that container is gone, and creation is retried",
+				return Refusef("slot %s is used by container %q of pod %s on this node; the slot is free when that container is gone, and creation is retried",
 					name, other.name, other.pod)
 			}
 		}
@@ -290,15 +289,4 @@ func (b *book) remember(id string) {
 
 func compareSlots(a, b slot.Name) int {
 	return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Index, b.Index))
-}
-
-// Refusal is an error that says that a container must not get the slots that its
-// pod's annotation names: not a failure of ours, and not to be retried by us.
-type Refusal struct{ text string }
-
-// Error implements error.
-func (r *Refusal) Error() string { return r.text }
-
-func refusal(format string, args ...any) error {
-	return &Refusal{text: fmt.Sprintf(format, args...)}
 }

@@ -104,7 +104,7 @@ func (c *Claims) takeOf(ctx context.Context, instance string, r *Request) (wrote
 }
 
 func noInstance(name string) error {
-	return refusal("Instance %s does not exist: its device was not found by any node; creation is retried, and the device may come back", name)
+	return Refusef("Instance %s does not exist: its device was not found by any node; creation is retried, and the device may come back", name)
 }
 
 // modify writes what f says of an Instance, which it is asked again when somebody

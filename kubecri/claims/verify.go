@@ -24,7 +24,7 @@ func (r *Request) usages(node string) (map[slot.Name]slot.Usage, error) {
 	usages := make(map[slot.Name]slot.Usage, len(r.Grants))
 	for _, g := range r.Grants {
 		if _, twice := usages[g.Slot]; twice {
-			return nil, refusal("slot %s is assigned twice to the container", g.Slot)
+			return nil, Refusef("slot %s is assigned twice to the container", g.Slot)
 		}
 		usages[g.Slot] = r.usage(g, node)
 	}
@@ -47,7 +47,7 @@ func (r *Request) verify() error {
 	}
 	for _, g := range r.Grants {
 		if n, want := granted[g.Resource], r.Requested[g.Resource]; n > want {
-			return refusal("%d slots of %s%s are assigned, and the container requests %d", n, assignment.ResourcePrefix, g.Resource, want)
+			return Refusef("%d slots of %s%s are assigned, and the container requests %d", n, assignment.ResourcePrefix, g.Resource, want)
 		}
 	}
 	return r.complete(granted)
@@ -64,7 +64,7 @@ func (r *Request) complete(granted map[string]int64) error {
 		return nil
 	}
 	slices.Sort(missing)
-	return refusal("%d slots of %s%s are assigned, and the container requests %d: delete the pod, and its next one is assigned anew",
+	return Refusef("%d slots of %s%s are assigned, and the container requests %d: delete the pod, and its next one is assigned anew",
 		granted[missing[0]], assignment.ResourcePrefix, missing[0], r.Requested[missing[0]])
 }
 
@@ -72,7 +72,7 @@ func (r *Request) complete(granted map[string]int64) error {
 // when the container's pod has them already, and refuses what it may not have.
 func claim(in *akriv0.Instance, node string, r *Request) (edit, error) {
 	if !slices.Contains(in.Spec.Nodes, node) {
-		return nil, refusal("Instance %s cannot be reached from this node (its nodes: %q); creation is retried, and the device may come back",
+		return nil, Refusef("Instance %s cannot be reached from this node (its nodes: %q); creation is retried, and the device may come back",
 			in.Name, in.Spec.Nodes)
 	}
 	e := edit{}
@@ -81,11 +81,11 @@ func claim(in *akriv0.Instance, node string, r *Request) (edit, error) {
 			continue
 		}
 		if !g.InstanceLevel() && g.Resource != in.Spec.ConfigurationName {
-			return nil, refusal("slot %s is assigned for %s%s, but its Instance is of Configuration %s",
+			return nil, Refusef("slot %s is assigned for %s%s, but its Instance is of Configuration %s",
 				g.Slot, assignment.ResourcePrefix, g.Resource, in.Spec.ConfigurationName)
 		}
 		if g.Slot.Index >= int(in.Spec.Capacity) {
-			return nil, refusal("slot %s does not exist: Instance %s has capacity %d; delete the pod, and its next one is assigned anew",
+			return nil, Refusef("slot %s does not exist: Instance %s has capacity %d; delete the pod, and its next one is assigned anew",
 				g.Slot, in.Name, in.Spec.Capacity)
 		}
 		want := r.usage(g, node)
@@ -95,7 +95,7 @@ func claim(in *akriv0.Instance, node string, r *Request) (edit, error) {
 		case "":
 			e.set(g.Slot, want)
 		default:
-			return nil, refusal("slot %s is held by %s (deviceUsage %q); it is free when the container that holds it is gone, and creation is retried",
+			return nil, Refusef("slot %s is held by %s (deviceUsage %q); it is free when the container that holds it is gone, and creation is retried",
 				g.Slot, describe(value), value)
 		}
 	}
