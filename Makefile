@@ -1,0 +1,46 @@
+# Kubeslot. `make demo` shows it, `make test` tests it; both need Linux, root, Go
+# and gcc, and fetch all else as Go modules.
+.PHONY: help build demo demo-down test lint test-unit test-e2e generate clean
+
+KUBE_VERSION := v1.36.3
+LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
+	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36
+UNIT := $(shell go list ./... 2>/dev/null | grep -v /test/e2e)
+
+help: ## Show the targets.
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+build: ## Build kube-scheduler and kubecri into _output/.
+	@hack/preflight.sh go gcc
+	go build -trimpath -ldflags '$(LDFLAGS)' -o _output/ ./kube-scheduler/cmd/kube-scheduler ./kubecri/cmd/kubecri
+
+demo: ## Bring up a real cluster and show two cameras being shared (KEEP=1 leaves it up).
+	@hack/preflight.sh root go gcc
+	@go run ./test/demo
+
+demo-down: ## Take down the cluster that a demo with KEEP=1 left.
+	@hack/preflight.sh root go
+	@go run ./test/cluster/cmd/cluster down --name demo
+
+test: lint test-unit test-e2e ## All tests: lint, unit tests with the race detector, the real cluster.
+
+lint: ## gofmt, go vet, and generated files up to date.
+	@hack/preflight.sh go
+	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l); \
+		[ -z "$$unformatted" ] || { echo "not gofmt-clean:"; echo "$$unformatted"; exit 1; }
+	go vet ./...
+
+test-unit: ## Unit tests with the race detector.
+	@hack/preflight.sh go gcc
+	go test -race $(UNIT)
+
+test-e2e: ## Tests on a real cluster of two nodes (KEEP=1 leaves it up).
+	@hack/preflight.sh root go gcc
+	KUBESLOT_E2E=1 go test -count=1 -timeout 45m -v ./test/e2e $(if $(RUN),-run '$(RUN)')
+
+generate: ## Deep copies, clients and CRDs from types/akri/v0.
+	@hack/preflight.sh go
+	hack/generate.sh
+
+clean: ## Remove _output/.
+	rm -rf _output

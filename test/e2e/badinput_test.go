@@ -1,0 +1,224 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+func TestRequestsThatCannotBeMet(t *testing.T) {
+	r := newRig(t)
+	r.create(newPod("unknown", "", map[string]int64{"sonar": 1}))
+	r.awaitPending("unknown", `container "main" requests akri.sh/sonar`, `no Configuration or Instance "sonar"`)
+
+	r.debugEcho("few", 2, nil, "few0", "few1")
+	r.create(newPod("greedy", "", map[string]int64{"few": 3}))
+	r.awaitPending("greedy", `needs 3 different Instances of akri.sh/few (uniqueDevices)`, "reaches 2")
+	if got := r.usage("few"); len(got) != 0 {
+		t.Errorf("a refused pod holds slots: %v", got)
+	}
+
+	// What was missing appears, and the pod runs.
+	r.debugEcho("sonar", 1, nil, "sonar0")
+	r.agree("unknown", "sonar", 1)
+}
+
+// A malformed annotation on a pod that asks for slots is refused with the
+// reason; once corrected, the pod runs.
+func TestMalformedAnnotation(t *testing.T) {
+	r := newRig(t)
+	r.debugEcho("mal", 1, nil, "mal0")
+	p := newPod("p", "", map[string]int64{"mal": 1})
+	p.Annotations[assignment.Annotation] = `{"runningcontainer": 7}`
+	r.create(p)
+	r.awaitPending("p", assignment.Annotation, "not the JSON of a PodInfo")
+	_, err := kube.CoreV1().Pods(r.ns).Patch(r.ctx, "p", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"{}"}}}`), metav1.PatchOptions{})
+	r.check(err)
+	r.agree("p", "mal", 1)
+}
+
+// Pods that never came through the scheduler are granted nothing, whatever their
+// annotation says, and harm nobody.
+func TestForgedAssignments(t *testing.T) {
+	r := newRig(t)
+	slots := r.debugEcho("forge", 1, nil, "forge0")
+	slot := slots[0].Name + "-0"
+	forged := func(holder string) map[string]string {
+		a := map[string]string{assignment.Annotation: fmt.Sprintf(
+			`{"podname":"p","nodename":"node-a","runningcontainer":{"main":{"requests":{"akri.sh/forge":1},"allocatefrom":{"akri.sh/forge/0":%q}}}}`, slot)}
+		if holder != "" {
+			a[assignment.HolderAnnotation] = holder
+		}
+		return a
+	}
+	for name, annotations := range map[string]map[string]string{
+		"malformed": {assignment.Annotation: `{"runningcontainer":{"main":`},
+		"forged":    forged(""),
+		"none":      nil,
+		"garbage":   {assignment.Annotation: "\x00\xff[[[["},
+	} {
+		p := newPod(name, "", map[string]int64{"forge": 1})
+		p.Annotations, p.Spec.NodeName = annotations, nodeA
+		if name == "garbage" {
+			p.Annotations[assignment.Annotation] = "[[[[" // the API takes only text
+		}
+		r.create(p)
+		r.awaitEvent(name, "Failed", name, `"main"`, "akri.sh/forge")
+	}
+	// A plain pod with a malformed annotation and nothing requested just runs.
+	plain := newPod("plain", "", nil)
+	plain.Spec.NodeName = nodeA
+	plain.Annotations[assignment.Annotation] = `{"runningcontainer":{"main":`
+	r.create(plain)
+	r.awaitRunning("plain")
+
+	if got := r.usage("forge"); len(got) != 0 {
+		t.Errorf("forged assignments hold slots: %v", got)
+	}
+	// The API refuses to take a holder from anybody but the scheduler.
+	p := newPod("holder", "", map[string]int64{"forge": 1})
+	p.Annotations = forged("some-uid")
+	if _, err := kube.CoreV1().Pods(r.ns).Create(r.ctx, p, metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "written by the scheduler") {
+		t.Errorf("a pod created with %s: %v", assignment.HolderAnnotation, err)
+	}
+	// The real one gets the slot, and nobody moves it afterwards.
+	r.create(newPod("real", nodeB, map[string]int64{"forge": 1}))
+	r.agree("real", "forge", 1)
+	_, err := kube.CoreV1().Pods(r.ns).Patch(r.ctx, "real", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"{}"}}}`), metav1.PatchOptions{})
+	if err == nil || !strings.Contains(err.Error(), "cannot be changed") {
+		t.Errorf("editing an assignment: %v", err)
+	}
+}
+
+func TestConfigurationValidation(t *testing.T) {
+	r := newRig(t)
+	tests := map[string]struct{ spec, want string }{
+		"capacity-zero":               {"capacity: 0\n  discoveryHandler: {name: debugEcho}", "spec.capacity"},
+		"no-handler":                  {"capacity: 1", "discoveryHandler"},
+		"Upper":                       {"discoveryHandler: {name: debugEcho}", "name"},
+		"scope":                       {"uniqueScope: Rack\n  discoveryHandler: {name: debugEcho}", "uniqueScope"},
+		"value-and-from":              {"discoveryHandler: {name: debugEcho, discoveryProperties: [{name: a, value: b, valueFrom: {secretKeyRef: {name: s, key: k}}}]}", "exactly one of value and valueFrom"},
+		"no-value":                    {"discoveryHandler: {name: debugEcho, discoveryProperties: [{name: a}]}", "exactly one of value and valueFrom"},
+		"dots.in.name":                {"discoveryHandler: {name: debugEcho}", "DNS label"},
+		"x" + strings.Repeat("y", 60): {"discoveryHandler: {name: debugEcho}", "56 characters"},
+	}
+	for name, test := range tests {
+		_, err := r.apply(name, test.spec)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want an error with %q", name, err, test.want)
+		}
+	}
+	// Akri's published debug echo Configuration applies as it is.
+	if _, err := r.apply("akri-debug-echo", `
+  discoveryHandler:
+    name: debugEcho
+    discoveryDetails: |+
+      descriptions:
+      - akri0
+  brokerSpec:
+    brokerPodSpec:
+      containers:
+      - name: akri-debug-echo-broker
+        image: "nginx:stable-alpine"
+        resources:
+          requests:
+            "{{PLACEHOLDER}}" : "1"
+            memory: 10Mi
+            cpu: 10m
+          limits:
+            "{{PLACEHOLDER}}" : "1"
+            memory: 30Mi
+            cpu: 29m
+  instanceServiceSpec:
+    type: ClusterIP
+    ports: [{name: http, port: 6052, protocol: TCP, targetPort: 6052}]
+  brokerProperties: {}
+  capacity: 2`); err != nil {
+		t.Fatal(err)
+	}
+	r.awaitInstances("akri-debug-echo", 1)
+	out, err := shared.Kubectl(r.ctx, "get", "configurations", "-n", r.ns, "-o", "jsonpath={.items[0].spec.brokerSpec.brokerPodSpec.containers[0].image}")
+	r.check(err)
+	if out != "nginx:stable-alpine" {
+		t.Errorf("the broker's pod spec was not kept: %q", out)
+	}
+	_, err = akri.AkriV0().Configurations(r.ns).Patch(r.ctx, "akri-debug-echo", types.MergePatchType,
+		[]byte(`{"spec":{"discoveryHandler":{"name":"udev"}}}`), metav1.PatchOptions{})
+	if err == nil || !strings.Contains(err.Error(), "cannot be changed") {
+		t.Errorf("changing the discovery handler: %v", err)
+	}
+}
+
+func (r *rig) apply(name, spec string) (string, error) {
+	file := r.TempDir() + "/configuration.yaml"
+	r.check(writeFile(file, "apiVersion: akri.sh/v0\nkind: Configuration\nmetadata:\n  name: "+name+"\nspec:\n  "+strings.TrimSpace(spec)+"\n"))
+	return shared.Kubectl(r.ctx, "apply", "-n", r.ns, "-f", file)
+}
+
+// An unknown handler and bad details are said on the Configuration, and hurt no
+// other.
+func TestBadDiscovery(t *testing.T) {
+	r := newRig(t)
+	r.debugEchoUnchecked("bad-details", "debugEcho", "descriptions: 7")
+	r.debugEchoUnchecked("bad-handler", "sonar", "")
+	r.awaitEvent("bad-details", "Warning", "debugEcho")
+	r.awaitEvent("bad-handler", "Warning", "sonar")
+	r.debugEcho("good", 1, nil, "good0")
+}
+
+func (r *rig) debugEchoUnchecked(name, handler, details string) {
+	r.Helper()
+	_, err := akri.AkriV0().Configurations(r.ns).Create(r.ctx, &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: akriv0.ConfigurationSpec{DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: handler, DiscoveryDetails: details}}}, metav1.CreateOptions{})
+	r.check(err)
+}
+
+// Two pods on two nodes race for the last slot: one runs, the other waits, and
+// none fails its admission.
+func TestRaceForTheLastSlot(t *testing.T) {
+	r := newRig(t)
+	r.debugEcho("last", 1, nil, "last0")
+	for round := range 5 {
+		names := []string{fmt.Sprint("a", round), fmt.Sprint("b", round)}
+		created := make(chan error)
+		for i, node := range []string{nodeA, nodeB} {
+			go func() {
+				_, err := kube.CoreV1().Pods(r.ns).Create(r.ctx, newPod(names[i], node, map[string]int64{"last": 1}), metav1.CreateOptions{})
+				created <- err
+			}()
+		}
+		r.check(<-created)
+		r.check(<-created)
+		var winner, loser string
+		r.await("one of the two pods to run", func() (bool, string) {
+			for i, name := range names {
+				if p := r.pod(name); p.Status.Phase == v1.PodRunning {
+					winner, loser = name, names[1-i]
+					return true, ""
+				}
+			}
+			return false, ""
+		})
+		r.agree(winner, "last", 1)
+		r.awaitPending(loser, "0 of 1 slots free", "1 held")
+		r.delete(winner)
+		r.agree(loser, "last", 1)
+		r.delete(loser)
+	}
+	r.awaitUsage("last", map[string]string{})
+	events, err := kube.CoreV1().Events(r.ns).List(r.ctx, metav1.ListOptions{})
+	r.check(err)
+	if i := slices.IndexFunc(events.Items, func(e v1.Event) bool { return strings.Contains(e.Reason, "UnexpectedAdmissionError") }); i >= 0 {
+		t.Errorf("a pod failed its admission: %s", events.Items[i].Message)
+	}
+}

@@ -1,0 +1,238 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+func writeFile(path, text string) error { return os.WriteFile(path, []byte(text), 0o600) }
+
+// A slot that somebody else has claimed between Bind and CreateContainer: the
+// container is refused with the slot and its holder, and starts once it is free.
+func TestSlotClaimedByAnother(t *testing.T) {
+	r := newRig(t)
+	name := r.debugEcho("stolen", 1, nil, "stolen0")[0].Name
+	slot := name + "-0"
+	claim := func(from, to string) {
+		patch := fmt.Sprintf(`[{"op":"test","path":"/spec/deviceUsage/%s","value":%q},{"op":"replace","path":"/spec/deviceUsage/%s","value":%q}]`, slot, from, slot, to)
+		_, err := akri.AkriV0().Instances(r.ns).Patch(r.ctx, name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+		r.check(err)
+	}
+	r.check(shared.Kill("kubelet", nodeA, syscall.SIGSTOP))
+	resume := func() { r.check(shared.Kill("kubelet", nodeA, syscall.SIGCONT)) }
+	defer resume()
+	r.create(newPod("p", nodeA, map[string]int64{"stolen": 1}))
+	r.await("the pod to be bound", func() (bool, string) {
+		p := r.pod("p")
+		return p.Spec.NodeName == nodeA && p.Annotations[assignment.HolderAnnotation] == string(p.UID), fmt.Sprint(p.Annotations)
+	})
+	claim("", "C:intruder:"+nodeB)
+	resume()
+	r.awaitEvent("p", "Failed", slot, "intruder", nodeB)
+	if got := r.usage("stolen"); got[slot] != "C:intruder:"+nodeB {
+		t.Errorf("deviceUsage: %v", got)
+	}
+	claim("C:intruder:"+nodeB, "")
+	r.agree("p", "stolen", 1)
+}
+
+// kubecri is killed: containers run on, claims stay right, and what happens
+// meanwhile is made up for.
+func TestKubecriKilled(t *testing.T) {
+	r := newRig(t)
+	r.debugEcho("kill", 2, nil, "kill0", "kill1")
+	r.create(newPod("stays", nodeA, map[string]int64{"kill": 2}))
+	r.create(newPod("goes", nodeA, map[string]int64{"kill": 1}))
+	r.agree("stays", "kill", 2)
+	gone := r.agree("goes", "kill", 1)
+	before := r.containers(nodeA, r.pod("stays"))[0].Id
+	usage := r.usage("kill")
+
+	r.check(shared.Kill("kubecri", nodeA, syscall.SIGKILL))
+	grace := int64(1)
+	r.check(kube.CoreV1().Pods(r.ns).Delete(r.ctx, "goes", metav1.DeleteOptions{GracePeriodSeconds: &grace}))
+	if got := r.usage("kill"); len(got) != len(usage) {
+		t.Errorf("claims changed while kubecri was down: %v, were %v", got, usage)
+	}
+	r.check(shared.Start("kubecri", nodeA))
+
+	delete(usage, gone[0])
+	r.awaitUsage("kill", usage)
+	r.agree("stays", "kill", 2)
+	p := r.pod("stays")
+	if c := r.containers(nodeA, p); c[0].Id != before || p.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("the container was replaced: %s, was %s", c[0].Id, before)
+	}
+	// And it works on.
+	r.create(newPod("next", nodeA, map[string]int64{"kill": 1}))
+	r.agree("next", "kill", 1)
+	r.delete("stays")
+	r.delete("next")
+	r.awaitUsage("kill", map[string]string{})
+}
+
+// The scheduler is killed: the new one knows who holds what.
+func TestSchedulerKilled(t *testing.T) {
+	r := newRig(t)
+	r.debugEcho("sched", 1, nil, "sched0")
+	r.create(newPod("holder", nodeA, map[string]int64{"sched": 1}))
+	r.agree("holder", "sched", 1)
+	r.check(shared.Kill("kube-scheduler", "", syscall.SIGKILL))
+	r.create(newPod("waiter", nodeB, map[string]int64{"sched": 1}))
+	r.check(shared.Start("kube-scheduler", ""))
+	r.awaitPending("waiter", "0 of 1 slots free")
+	r.delete("holder")
+	r.agree("waiter", "sched", 1)
+}
+
+// With no API server, containers that have no devices start all the same.
+func TestAPIServerDown(t *testing.T) {
+	r := newRig(t)
+	crasher := newPod("crasher", nodeA, nil)
+	crasher.Spec.Containers[0].Args = []string{"crash-after", "5s"}
+	r.create(crasher)
+	r.awaitRunning("crasher")
+	first := r.containers(nodeA, crasher)[0].Id
+
+	r.check(shared.Kill("kube-apiserver", "", syscall.SIGKILL))
+	defer func() {
+		if _, err := shared.PID("kube-apiserver", ""); err != nil {
+			r.check(shared.Start("kube-apiserver", ""))
+		}
+		r.await("the API server to be back", func() (bool, string) {
+			_, err := shared.Kubectl(r.ctx, "get", "--raw", "/readyz")
+			return err == nil, fmt.Sprint(err)
+		})
+	}()
+
+	static := newPod("static", "", nil)
+	static.Namespace = r.ns
+	static.APIVersion, static.Kind = "v1", "Pod"
+	text, err := yaml.Marshal(static)
+	r.check(err)
+	manifest := filepath.Join(shared.Nodes()[0].StaticPodDir, "static.yaml")
+	r.check(writeFile(manifest, string(text)))
+	defer os.Remove(manifest)
+	running := func(pod *v1.Pod, not string) func() (bool, string) {
+		return func() (bool, string) {
+			list := r.containers(nodeA, pod)
+			for _, c := range list {
+				if c.State == runtimeapi.ContainerState_CONTAINER_RUNNING && c.Id != not {
+					return true, ""
+				}
+			}
+			return false, fmt.Sprint(list)
+		}
+	}
+	mirror := static.DeepCopy()
+	mirror.Name = "static-" + nodeA
+	r.await("a static pod to start without the API server", running(mirror, ""))
+	r.await("a crashed container to start again without the API server", running(crasher, first))
+	r.check(os.Remove(manifest))
+	r.await("the static pod to end", func() (bool, string) {
+		ok, _ := running(mirror, "")()
+		return !ok, "it still runs"
+	})
+}
+
+// Devices that vanish and come back: Instances follow, and a pod that waits for
+// one runs when it is there.
+func TestDevicesComeAndGo(t *testing.T) {
+	r := newRig(t)
+	r.debugEcho("hot", 1, nil, "hot0")
+	const switchFile = "/tmp/debug-echo-availability.txt"
+	r.check(os.WriteFile(switchFile, []byte("OFFLINE\n"), 0o644))
+	defer os.Remove(switchFile)
+	r.awaitInstances("hot", 0)
+	r.create(newPod("waiter", "", map[string]int64{"hot": 1}))
+	r.awaitPending("waiter", "akri.sh/hot", "no")
+	r.check(os.Remove(switchFile))
+	r.awaitInstances("hot", 1)
+	r.agree("waiter", "hot", 1)
+	for _, node := range []string{nodeA, nodeB} {
+		r.await("node "+node+" to advertise it", func() (bool, string) {
+			n, err := kube.CoreV1().Nodes().Get(r.ctx, node, metav1.GetOptions{})
+			r.check(err)
+			q := n.Status.Allocatable["akri.sh/hot"]
+			return q.Value() == 1, q.String()
+		})
+	}
+}
+
+// The scheduler writes once for each pod that it schedules at first try, Events
+// and its lease aside; and nobody needs more rights than deploy/ gives.
+func TestOneWritePerPod(t *testing.T) {
+	r := newRig(t)
+	r.debugEcho("audit", 4, nil, "audit0", "audit1")
+	const pods = 3
+	for i := range pods {
+		name := fmt.Sprint("p", i)
+		r.create(newPod(name, "", map[string]int64{"audit": 2}))
+		r.agree(name, "audit", 2)
+	}
+	writes := []string{}
+	for _, e := range auditEvents(r) {
+		if e.User.Username != "system:kube-scheduler" || e.ObjectRef.Namespace != r.ns || e.ObjectRef.Resource == "events" {
+			continue
+		}
+		writes = append(writes, fmt.Sprintf("%s %s/%s %s", e.Verb, e.ObjectRef.Resource, e.ObjectRef.Subresource, e.ObjectRef.Name))
+	}
+	if len(writes) != pods {
+		t.Errorf("the scheduler made %d writes for %d pods: %v", len(writes), pods, writes)
+	}
+	for i, w := range writes {
+		if !strings.HasPrefix(w, "create pods/binding") {
+			t.Errorf("write %d is %s, want a binding", i, w)
+		}
+	}
+}
+
+// No component of ours was ever refused by the API for want of rights.
+func TestNoForbiddenWrites(t *testing.T) {
+	r := newRig(t)
+	for _, e := range auditEvents(r) {
+		ours := e.User.Username == "system:kube-scheduler" || strings.HasPrefix(e.User.Username, "system:kubecri:")
+		if ours && e.ResponseStatus.Code == 403 {
+			t.Errorf("%s: %s %s/%s %s: %s", e.User.Username, e.Verb, e.ObjectRef.Resource, e.ObjectRef.Subresource, e.ObjectRef.Name, e.ResponseStatus.Message)
+		}
+	}
+}
+
+type auditEvent struct {
+	Verb           string
+	User           struct{ Username string }
+	ObjectRef      struct{ Resource, Subresource, Namespace, Name string }
+	ResponseStatus struct {
+		Code    int
+		Message string
+	}
+}
+
+func auditEvents(r *rig) []auditEvent {
+	r.Helper()
+	data, err := os.ReadFile(shared.AuditLog())
+	r.check(err)
+	var events []auditEvent
+	for _, line := range strings.Split(string(data), "\n") {
+		if line == "" {
+			continue
+		}
+		var e auditEvent
+		r.check(json.Unmarshal([]byte(line), &e))
+		events = append(events, e)
+	}
+	return events
+}

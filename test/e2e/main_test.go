@@ -1,0 +1,100 @@
+// Package e2e tests Kubeslot on the real cluster of test/cluster: real API
+// server, kubelets, containerd and runc, two nodes. `make test-e2e` runs it; it
+// needs root and is skipped unless KUBESLOT_E2E is set.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubeslot/kubeslot/test/cluster"
+	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
+)
+
+// The one cluster that the tests share, each in a namespace of its own.
+var (
+	shared *cluster.Cluster
+	kube   kubernetes.Interface
+	akri   versioned.Interface
+)
+
+const nodeA, nodeB = "node-a", "node-b"
+
+func TestMain(m *testing.M) {
+	if os.Getenv("KUBESLOT_E2E") == "" {
+		fmt.Println("e2e tests are skipped: they bring up a cluster; run `make test-e2e` as root")
+		return
+	}
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	cfg := cluster.Config{Name: "e2e", Nodes: []string{nodeA, nodeB}, BuildFlags: []string{"-race"}}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	defer cancel()
+	if err := cluster.Down(ctx, cfg); err != nil {
+		return 0, fmt.Errorf("remove what an earlier run left: %w", err)
+	}
+	if shared, err = cluster.Up(ctx, cfg); err != nil {
+		return 0, err
+	}
+	defer func() {
+		if os.Getenv("KEEP") != "" {
+			fmt.Printf("KEEP is set: the cluster stays. export KUBECONFIG=%s; take it away with: go run ./test/cluster/cmd/cluster down --name e2e\n", shared.Kubeconfig())
+			return
+		}
+		err = errors.Join(err, shared.Down(context.Background()))
+		left, leftErr := cluster.Leftovers(cfg)
+		if len(left) > 0 {
+			leftErr = fmt.Errorf("the cluster left behind: %s", strings.Join(left, "; "))
+		}
+		err = errors.Join(err, leftErr)
+	}()
+	config, err := shared.RESTConfig()
+	if err != nil {
+		return 0, err
+	}
+	config.QPS = -1
+	if kube, err = kubernetes.NewForConfig(config); err != nil {
+		return 0, err
+	}
+	if akri, err = versioned.NewForConfig(config); err != nil {
+		return 0, err
+	}
+	code = m.Run()
+	return code, checkLogs()
+}
+
+// checkLogs looks for what no test waits for: data races and panics.
+func checkLogs() error {
+	logs, err := filepath.Glob(filepath.Join(filepath.Dir(shared.LogPath("kube-scheduler", "")), "*.log"))
+	if err != nil {
+		return err
+	}
+	for _, path := range logs {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, bad := range []string{"WARNING: DATA RACE", "panic:", "Observed a panic"} {
+			if i := bytes.Index(data, []byte(bad)); i >= 0 {
+				return fmt.Errorf("%s has %q:\n%s", path, bad, data[i:min(len(data), i+4000)])
+			}
+		}
+	}
+	return nil
+}

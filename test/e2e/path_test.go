@@ -1,0 +1,210 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+// agree checks that a running pod's annotation, environment, container
+// annotations and the claims tell the same, and returns its slots.
+func (r *rig) agree(name, configuration string, count int) []string {
+	r.Helper()
+	p := r.awaitRunning(name)
+	info, err := assignment.Granted(p.Annotations, string(p.UID), p.Spec.NodeName)
+	r.check(err)
+	if info == nil {
+		r.Fatalf("pod %s has no assignment: %v", name, p.Annotations)
+	}
+	main := info.RunningContainers["main"]
+	grants, err := assignment.Grants(&main)
+	r.check(err)
+	if len(grants) != count {
+		r.Fatalf("pod %s is assigned %v, want %d slots", name, grants, count)
+	}
+
+	env := r.env(name)
+	var devices []struct {
+		Instance, Slot string
+		Properties     map[string]string
+	}
+	r.check(json.Unmarshal([]byte(env["AKRI_DEVICES"]), &devices))
+	var slots []string
+	wantAnnotations := map[string]string{}
+	usage := r.usage(configuration)
+	for i, g := range grants {
+		slot := g.Slot.String()
+		slots = append(slots, slot)
+		holder, claim := "", p.Spec.NodeName
+		if !g.InstanceLevel() {
+			holder = "C:" + string(p.UID) + ":"
+			claim = holder + p.Spec.NodeName
+		}
+		wantAnnotations["akri.agent.slot-"+slot] = holder + slot
+		if usage[slot] != claim {
+			r.Errorf("deviceUsage of %s is %q, want %q", slot, usage[slot], claim)
+		}
+		hash := strings.ToUpper(g.Slot.Instance[strings.LastIndex(g.Slot.Instance, "-")+1:])
+		if len(devices) != len(grants) || devices[i].Slot != slot || devices[i].Instance != g.Slot.Instance {
+			r.Errorf("AKRI_DEVICES is %s, want entry %d to be %s", env["AKRI_DEVICES"], i, slot)
+			continue
+		}
+		for k, v := range devices[i].Properties {
+			if env[k+"_"+hash] != v {
+				r.Errorf("%s_%s is %q, want %q", k, hash, env[k+"_"+hash], v)
+			}
+			if i == 0 && env[k] != v {
+				r.Errorf("%s is %q, want the first device's %q", k, env[k], v)
+			}
+		}
+	}
+	containers := r.containers(p.Spec.NodeName, p)
+	if len(containers) != 1 || !maps.Equal(slotAnnotations(containers[0]), wantAnnotations) {
+		r.Errorf("container annotations of %s: %v, want %v", name, containers, wantAnnotations)
+	}
+	return slots
+}
+
+func TestTwoCameras(t *testing.T) {
+	r := newRig(t)
+	instances := r.debugEcho("cams", 2, func(c *akriv0.Configuration) {
+		c.Spec.BrokerProperties = map[string]string{"SITE": "gate"}
+	}, "foo0", "foo1")
+	if instances[0].Name != "cams-8120fe" && instances[1].Name != "cams-8120fe" {
+		t.Errorf("the Instance of foo0 should be cams-8120fe, got %s and %s", instances[0].Name, instances[1].Name)
+	}
+	for _, node := range []string{nodeA, nodeB} {
+		r.await("node "+node+" to advertise the cameras", func() (bool, string) {
+			n, err := kube.CoreV1().Nodes().Get(r.ctx, node, metav1.GetOptions{})
+			r.check(err)
+			info, err := assignment.DecodeNode(n.Annotations)
+			r.check(err)
+			for name, want := range map[string]int64{"cams": 4, instances[0].Name: 2, instances[1].Name: 2} {
+				for _, list := range []v1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
+					if q := list[v1.ResourceName("akri.sh/"+name)]; q.Value() != want {
+						return false, fmt.Sprintf("%s is %v, want %d", name, q.Value(), want)
+					}
+				}
+			}
+			return info != nil && info.Name == node, fmt.Sprintf("annotation %v", info)
+		})
+	}
+
+	r.create(newPod("one", nodeA, map[string]int64{"cams": 2}))
+	r.create(newPod("two", nodeB, map[string]int64{"cams": 2}))
+	all := append(r.agree("one", "cams", 2), r.agree("two", "cams", 2)...)
+	slices.Sort(all)
+	if len(slices.Compact(all)) != 4 {
+		t.Fatalf("slots are given twice: %v", all)
+	}
+	if env := r.env("one"); env["SITE"] != "gate" || env["DEBUG_ECHO_DESCRIPTION_8120FE"] != "foo0" {
+		t.Errorf("environment: %v", env)
+	}
+
+	r.create(newPod("three", "", map[string]int64{"cams": 2}))
+	r.awaitPending("three", `"main" needs 2 of akri.sh/cams`, "0 of 4 slots free", "4 held")
+	r.delete("one")
+	r.agree("three", "cams", 2)
+	r.delete("two")
+	r.delete("three")
+	r.awaitUsage("cams", map[string]string{})
+}
+
+func TestInstanceLevelAndSeveralContainers(t *testing.T) {
+	r := newRig(t)
+	instances := r.debugEcho("il", 2, nil, "il0", "il1")
+	// One by name and one of any kind in one container; init and app containers
+	// share slots.
+	p := newPod("both", nodeA, map[string]int64{"il": 1, instances[1].Name: 1})
+	second := *p.Spec.Containers[0].DeepCopy()
+	second.Name = "second"
+	second.Resources.Requests = v1.ResourceList{"akri.sh/il": resource.MustParse("2")}
+	second.Resources.Limits = second.Resources.Requests
+	init := *second.DeepCopy()
+	init.Name, init.Args = "prepare", []string{"exit", "0"}
+	p.Spec.Containers = append(p.Spec.Containers, second)
+	p.Spec.InitContainers = []v1.Container{init}
+	r.create(p)
+	p = r.awaitRunning("both")
+	info, err := assignment.Granted(p.Annotations, string(p.UID), nodeA)
+	r.check(err)
+	if len(info.InitContainers["prepare"].AllocateFrom) != 2 || len(info.RunningContainers["second"].AllocateFrom) != 2 ||
+		len(info.RunningContainers["main"].AllocateFrom) != 2 {
+		t.Fatalf("assignment: %s", p.Annotations[assignment.Annotation])
+	}
+	if got := r.usage("il"); len(got) != 4 || got[instances[1].Name+"-0"] != nodeA {
+		t.Errorf("deviceUsage: %v, want all four slots held and the first of %s by node name", got, instances[1].Name)
+	}
+	byName := map[string]*runtimeapi.Container{}
+	for _, c := range r.containers(nodeA, p) {
+		byName[c.Metadata.Name] = c
+	}
+	if a := slotAnnotations(byName["main"]); a["akri.agent.slot-"+instances[1].Name+"-0"] != instances[1].Name+"-0" || len(a) != 2 {
+		t.Errorf("annotations of main: %v", a)
+	}
+	r.delete("both")
+	r.awaitUsage("il", map[string]string{})
+}
+
+// A container gets the device's mounts and real device nodes.
+func TestMountsAndDeviceNodes(t *testing.T) {
+	r := newRig(t)
+	dir := t.TempDir()
+	r.debugEcho("dev", 1, func(c *akriv0.Configuration) {
+		c.Spec.DiscoveryHandler.DiscoveryDetails = fmt.Sprintf(`
+descriptions: [zero]
+mounts: [{containerPath: /data, hostPath: %s, readOnly: true}]
+deviceSpecs: [{containerPath: /dev/cam0, hostPath: /dev/zero, permissions: r}]
+`, dir)
+	}, "zero")
+	r.create(newPod("p", nodeA, map[string]int64{"dev": 1}))
+	r.awaitRunning("p")
+	if got := strings.TrimSpace(r.exec("p", "read", "/dev/cam0", "4")); got != "00000000" {
+		t.Errorf("read from /dev/cam0: %q", got)
+	}
+	if got := r.exec("p", "ls", "/data"); strings.Contains(got, "no such") {
+		t.Errorf("ls /data: %q", got)
+	}
+	// A pod that was given nothing sees nothing.
+	r.create(newPod("plain", nodeA, nil))
+	r.awaitRunning("plain")
+	if out, err := shared.Kubectl(r.ctx, "exec", "-n", r.ns, "plain", "--", "/app", "read", "/dev/cam0", "4"); err == nil {
+		t.Errorf("a plain pod reads /dev/cam0: %q", out)
+	}
+	if env := r.env("plain"); env["AKRI_DEVICES"] != "" {
+		t.Errorf("a plain pod has AKRI_DEVICES=%s", env["AKRI_DEVICES"])
+	}
+}
+
+// A device that is not shared is one Instance a node, and pods follow it.
+func TestLocalDevices(t *testing.T) {
+	r := newRig(t)
+	r.debugEcho("usb", 1, func(c *akriv0.Configuration) {
+		c.Spec.DiscoveryHandler.DiscoveryDetails = `{"descriptions": ["stick"], "shared": false}`
+	})
+	instances := r.awaitInstances("usb", 2)
+	for _, in := range instances {
+		if len(in.Spec.Nodes) != 1 || in.Spec.Shared {
+			t.Errorf("%s: shared %v, nodes %v", in.Name, in.Spec.Shared, in.Spec.Nodes)
+		}
+	}
+	r.create(newPod("byname", "", map[string]int64{instances[0].Name: 1}))
+	if p := r.awaitRunning("byname"); p.Spec.NodeName != instances[0].Spec.Nodes[0] {
+		t.Errorf("the pod runs on %s, its device is on %v", p.Spec.NodeName, instances[0].Spec.Nodes)
+	}
+	r.create(newPod("any", "", map[string]int64{"usb": 1}))
+	if p := r.awaitRunning("any"); p.Spec.NodeName != instances[1].Spec.Nodes[0] {
+		t.Errorf("the pod runs on %s, where the device is held", p.Spec.NodeName)
+	}
+}

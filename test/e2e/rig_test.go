@@ -1,0 +1,321 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// patience is how long anything may take on a slow machine before a test says
+// that it does not happen at all. No test measures speed with it.
+const patience = 90 * time.Second
+
+// rig is a test's namespace.
+type rig struct {
+	*testing.T
+	ctx context.Context
+	ns  string
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	t.Cleanup(cancel)
+	r := &rig{T: t, ctx: ctx, ns: "e2e-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(strings.TrimPrefix(t.Name(), "Test")))}
+	_, err := kube.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.ns}}, metav1.CreateOptions{})
+	r.check(err)
+	t.Cleanup(r.cleanUp)
+	r.await("the namespace's default service account", func() (bool, string) {
+		_, err := kube.CoreV1().ServiceAccounts(r.ns).Get(ctx, "default", metav1.GetOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
+	return r
+}
+
+// cleanUp deletes the namespace's pods and Configurations and waits until no
+// Instance of theirs is left, so that the next test starts from nothing.
+func (r *rig) cleanUp() {
+	ctx := context.Background()
+	if r.Failed() {
+		r.dump(ctx)
+	}
+	r.check(kube.CoreV1().Pods(r.ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+	r.await("the namespace's pods to be gone", func() (bool, string) {
+		pods, err := kube.CoreV1().Pods(r.ns).List(ctx, metav1.ListOptions{})
+		return err == nil && len(pods.Items) == 0, fmt.Sprint(err, len(podsOf(pods)))
+	})
+	r.check(akri.AkriV0().Configurations(r.ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+	r.await("the namespace's Instances to be gone", func() (bool, string) {
+		in, err := akri.AkriV0().Instances(r.ns).List(ctx, metav1.ListOptions{})
+		return err == nil && len(in.Items) == 0, fmt.Sprint(err, in)
+	})
+	r.check(kube.CoreV1().Namespaces().Delete(ctx, r.ns, metav1.DeleteOptions{}))
+}
+
+func podsOf(l *v1.PodList) []v1.Pod {
+	if l == nil {
+		return nil
+	}
+	return l.Items
+}
+
+// dump logs what a reader of a failure wants to see.
+func (r *rig) dump(ctx context.Context) {
+	for _, args := range [][]string{
+		{"get", "pods,configurations,instances", "-n", r.ns, "-o", "wide"},
+		{"get", "events", "-n", r.ns, "--sort-by=.metadata.creationTimestamp"},
+		{"get", "instances", "-n", r.ns, "-o", "yaml"},
+	} {
+		out, err := shared.Kubectl(ctx, args...)
+		r.Logf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+func (r *rig) check(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// await waits until ok, or fails with what was awaited and what was last seen.
+func (r *rig) await(what string, ok func() (bool, string)) {
+	r.Helper()
+	seen := ""
+	err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, patience, true, func(context.Context) (done bool, _ error) {
+		done, seen = ok()
+		return done, nil
+	})
+	if err != nil {
+		r.Fatalf("waited %v for %s; last seen: %s", patience, what, seen)
+	}
+}
+
+// debugEcho makes a Configuration of pretended devices and waits for Instances
+// that both nodes reach.
+func (r *rig) debugEcho(name string, capacity int32, change func(*akriv0.Configuration), devices ...string) []akriv0.Instance {
+	r.Helper()
+	details, err := json.Marshal(map[string]any{"descriptions": devices})
+	r.check(err)
+	c := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: akriv0.ConfigurationSpec{
+		DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho", DiscoveryDetails: string(details)}, Capacity: capacity}}
+	if change != nil {
+		change(c)
+	}
+	_, err = akri.AkriV0().Configurations(r.ns).Create(r.ctx, c, metav1.CreateOptions{})
+	r.check(err)
+	return r.awaitInstances(name, len(devices))
+}
+
+func (r *rig) awaitInstances(configuration string, n int) []akriv0.Instance {
+	r.Helper()
+	var found []akriv0.Instance
+	r.await(fmt.Sprintf("%d Instances of %s on both nodes", n, configuration), func() (bool, string) {
+		found = r.instances(configuration)
+		for i := range found {
+			if len(found[i].Spec.Nodes) != 2 && found[i].Spec.Shared {
+				return false, fmt.Sprint(found[i].Name, " is reached by ", found[i].Spec.Nodes)
+			}
+		}
+		return len(found) == n, fmt.Sprint(len(found), " Instances")
+	})
+	return found
+}
+
+// instances lists a Configuration's Instances, sorted by name.
+func (r *rig) instances(configuration string) []akriv0.Instance {
+	r.Helper()
+	list, err := akri.AkriV0().Instances(r.ns).List(r.ctx, metav1.ListOptions{})
+	r.check(err)
+	found := slices.DeleteFunc(list.Items, func(in akriv0.Instance) bool { return in.Spec.ConfigurationName != configuration })
+	slices.SortFunc(found, func(a, b akriv0.Instance) int { return strings.Compare(a.Name, b.Name) })
+	return found
+}
+
+// usage is the deviceUsage of all of a Configuration's Instances that is not free.
+func (r *rig) usage(configuration string) map[string]string {
+	held := map[string]string{}
+	for _, in := range r.instances(configuration) {
+		for slot, value := range in.Spec.DeviceUsage {
+			if value != "" {
+				held[slot] = value
+			}
+		}
+	}
+	return held
+}
+
+func (r *rig) awaitUsage(configuration string, want map[string]string) {
+	r.Helper()
+	r.await(fmt.Sprintf("deviceUsage of %s to be %v", configuration, want), func() (bool, string) {
+		got := r.usage(configuration)
+		return maps.Equal(got, want), fmt.Sprint(got)
+	})
+}
+
+// newPod describes a pod with one container "main" that runs the test image.
+func newPod(name, node string, slots map[string]int64) *v1.Pod {
+	grace, no := int64(1), false
+	amounts := v1.ResourceList{}
+	for resourceName, n := range slots {
+		amounts[v1.ResourceName("akri.sh/"+resourceName)] = *resource.NewQuantity(n, resource.DecimalSI)
+	}
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}},
+		Spec: v1.PodSpec{
+			TerminationGracePeriodSeconds: &grace,
+			AutomountServiceAccountToken:  &no,
+			Containers: []v1.Container{{Name: "main", Image: "kubeslot.test/app:1", ImagePullPolicy: v1.PullNever,
+				Resources: v1.ResourceRequirements{Requests: amounts, Limits: amounts}}},
+		},
+	}
+	if node != "" {
+		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: node}
+	}
+	return p
+}
+
+func (r *rig) create(p *v1.Pod) *v1.Pod {
+	r.Helper()
+	p, err := kube.CoreV1().Pods(r.ns).Create(r.ctx, p, metav1.CreateOptions{})
+	r.check(err)
+	return p
+}
+
+func (r *rig) pod(name string) *v1.Pod {
+	r.Helper()
+	p, err := kube.CoreV1().Pods(r.ns).Get(r.ctx, name, metav1.GetOptions{})
+	r.check(err)
+	return p
+}
+
+func (r *rig) awaitRunning(name string) *v1.Pod {
+	r.Helper()
+	var p *v1.Pod
+	r.await("pod "+name+" to run", func() (bool, string) {
+		p = r.pod(name)
+		ready := len(p.Status.ContainerStatuses) > 0
+		for _, s := range p.Status.ContainerStatuses {
+			ready = ready && s.State.Running != nil
+		}
+		return p.Status.Phase == v1.PodRunning && ready, fmt.Sprint(p.Status.Phase, p.Status.Conditions, p.Status.ContainerStatuses)
+	})
+	return p
+}
+
+// awaitPending waits until the scheduler has refused the pod with a message that
+// has all the parts.
+func (r *rig) awaitPending(name string, parts ...string) {
+	r.Helper()
+	r.await(fmt.Sprintf("pod %s to be refused with %q", name, parts), func() (bool, string) {
+		for _, c := range r.pod(name).Status.Conditions {
+			if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
+				return containsAll(c.Message, parts), c.Message
+			}
+		}
+		return false, "no PodScheduled condition"
+	})
+	r.awaitEvent(name, append(parts, "FailedScheduling")...)
+}
+
+// awaitEvent waits for an event of the pod whose reason and message have all the parts.
+func (r *rig) awaitEvent(pod string, parts ...string) {
+	r.Helper()
+	r.await(fmt.Sprintf("an event of pod %s with %q", pod, parts), func() (bool, string) {
+		events, err := kube.CoreV1().Events(r.ns).List(r.ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod})
+		if err != nil {
+			return false, err.Error()
+		}
+		seen := ""
+		for _, e := range events.Items {
+			text := e.Reason + ": " + e.Message
+			if containsAll(text, parts) {
+				return true, ""
+			}
+			seen += text + "\n"
+		}
+		return false, seen
+	})
+}
+
+func containsAll(s string, parts []string) bool {
+	for _, part := range parts {
+		if !strings.Contains(s, part) {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *rig) delete(name string) {
+	r.Helper()
+	r.check(kube.CoreV1().Pods(r.ns).Delete(r.ctx, name, metav1.DeleteOptions{}))
+	r.await("pod "+name+" to be gone", func() (bool, string) {
+		_, err := kube.CoreV1().Pods(r.ns).Get(r.ctx, name, metav1.GetOptions{})
+		return err != nil, "it is still there"
+	})
+}
+
+// exec runs a command of the test image in the pod, as kubectl exec does.
+func (r *rig) exec(pod string, args ...string) string {
+	r.Helper()
+	out, err := shared.Kubectl(r.ctx, append([]string{"exec", "-n", r.ns, pod, "-c", "main", "--", "/app"}, args...)...)
+	r.check(err)
+	return out
+}
+
+// env is the environment inside the pod's container.
+func (r *rig) env(pod string) map[string]string {
+	r.Helper()
+	env := map[string]string{}
+	for _, line := range strings.Split(strings.TrimSpace(r.exec(pod, "env")), "\n") {
+		name, value, _ := strings.Cut(line, "=")
+		env[name] = value
+	}
+	return env
+}
+
+// containers asks the node's runtime, through kubecri, for a pod's containers.
+func (r *rig) containers(node string, pod *v1.Pod) []*runtimeapi.Container {
+	r.Helper()
+	for _, n := range shared.Nodes() {
+		if n.Name != node {
+			continue
+		}
+		conn, err := grpc.NewClient("unix://"+n.KubecriSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		r.check(err)
+		defer conn.Close()
+		list, err := runtimeapi.NewRuntimeServiceClient(conn).ListContainers(r.ctx, &runtimeapi.ListContainersRequest{
+			Filter: &runtimeapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.name": pod.Name, "io.kubernetes.pod.namespace": r.ns}}})
+		r.check(err)
+		return list.Containers
+	}
+	r.Fatalf("no node %s", node)
+	return nil
+}
+
+// slotAnnotations are a container's akri.agent.slot-* annotations.
+func slotAnnotations(c *runtimeapi.Container) map[string]string {
+	found := map[string]string{}
+	for k, v := range c.Annotations {
+		if strings.HasPrefix(k, "akri.agent.slot-") {
+			found[k] = v
+		}
+	}
+	return found
+}
