@@ -1,0 +1,96 @@
+package ledger
+
+import (
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// fleet is a cluster of one Configuration: shared Instances that every node
+// reaches, or as many for each node alone.
+func fleet(nodes, instances int, shared bool) (*Ledger, []string) {
+	l := New(Spread)
+	l.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "ns"}})
+	var names []string
+	for n := range nodes {
+		names = append(names, fmt.Sprintf("node-%05d", n))
+	}
+	for i := range instances {
+		in := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("cam-%06x", i), Namespace: "ns"},
+			Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: 2, Nodes: names}}
+		if !shared {
+			in.Spec.Nodes = names[i%nodes : i%nodes+1]
+		}
+		l.SetInstance(in)
+	}
+	return l, names
+}
+
+func podFor(containers, count int) *Request {
+	req := &Request{Pod: Pod{UID: "p", Namespace: "ns", Name: "p"}}
+	for i := range containers {
+		req.Containers = append(req.Containers, ContainerRequest{Name: fmt.Sprint("c", i), Resources: []ResourceRequest{{Name: "cam", Count: count}}})
+	}
+	return req
+}
+
+// BenchmarkFit is a Filter on one node. It must not grow with the cluster, only
+// with what the pod asks for.
+func BenchmarkFit(b *testing.B) {
+	for _, instances := range []int{500, 5_000, 50_000} {
+		for _, shared := range []bool{false, true} {
+			l, nodes := fleet(500, instances, shared)
+			for _, ask := range []struct{ containers, count int }{{1, 1}, {1, 8}, {4, 2}} {
+				if !shared && instances/500 < ask.count {
+					continue
+				}
+				b.Run(fmt.Sprintf("instances=%d/shared=%v/containers=%d/count=%d", instances, shared, ask.containers, ask.count), func(b *testing.B) {
+					req := podFor(ask.containers, ask.count)
+					b.ReportAllocs()
+					for i := 0; b.Loop(); i++ {
+						if _, shortfall := l.Draft().Fit(nodes[i%len(nodes)], req); shortfall != nil && instances > 500 {
+							b.Fatal(shortfall)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkReserve is Reserve and Unreserve of one pod.
+func BenchmarkReserve(b *testing.B) {
+	for _, instances := range []int{500, 5_000, 50_000} {
+		l, nodes := fleet(500, instances, true)
+		b.Run(fmt.Sprintf("instances=%d", instances), func(b *testing.B) {
+			req := podFor(1, 2)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				node := nodes[i%len(nodes)]
+				a, shortfall := l.Draft().Fit(node, req)
+				if shortfall != nil {
+					b.Fatal(shortfall)
+				}
+				if err := l.Assume(req.Pod, node, a); err != nil {
+					b.Fatal(err)
+				}
+				l.Forget(req.UID)
+			}
+		})
+	}
+}
+
+// BenchmarkRebuild reads a whole cluster, as after a restart.
+func BenchmarkRebuild(b *testing.B) {
+	for _, instances := range []int{500, 5_000, 50_000} {
+		b.Run(fmt.Sprintf("instances=%d", instances), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				fleet(500, instances, false)
+			}
+		})
+	}
+}
