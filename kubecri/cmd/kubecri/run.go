@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/discovery/debugecho"
+	"github.com/kubeslot/kubeslot/kubecri/agent"
+	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/intercept"
+	"github.com/kubeslot/kubeslot/kubecri/proxy"
+)
+
+// run serves the kubelet until ctx is done. Everything is made before anything
+// is started, and nothing that is made needs the API server or the runtime: the
+// kubelet is served within milliseconds, whatever else is down.
+func run(ctx context.Context, o *options) error {
+	logger := klog.FromContext(ctx)
+	if err := os.MkdirAll(o.stateDir, 0o700); err != nil {
+		return fmt.Errorf("make --state-dir: %w", err)
+	}
+	listen, runtimePath := path(o.listen), path(o.runtimeEndpoint)
+	listener, err := proxy.Listen(listen, runtimePath)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	runtime, err := proxy.Dial(o.runtimeEndpoint)
+	if err != nil {
+		return fmt.Errorf("--runtime-endpoint: %w", err)
+	}
+	defer runtime.Close()
+
+	n, err := newNode(o, runtime)
+	if err != nil {
+		return err
+	}
+	interceptors, err := intercept.New(intercept.Config{
+		Node: o.nodeName, Pods: n.cluster.pods.Lister(), Claims: n.claims,
+		Device: n.agent.WaitDevice, DeviceTimeout: o.deviceTimeout,
+	})
+	if err != nil {
+		return err
+	}
+	shim, err := proxy.New(proxy.Config{Runtime: runtime, Interceptors: interceptors, DrainTimeout: o.drainTimeout})
+	if err != nil {
+		return err
+	}
+
+	// Calls that are drained still change claims, so the rest goes on until the
+	// proxy has ended.
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() { defer close(ended); n.run(background) }()
+	logger.Info("Serving the kubelet", "listen", listen, "runtime", runtimePath, "node", o.nodeName)
+	err = shim.Serve(ctx, listener)
+	stop()
+	<-ended
+	return err
+}
+
+// node is all that works beside the proxy.
+type node struct {
+	runtime *grpc.ClientConn
+	cluster *cluster
+	agent   *agent.Agent
+	claims  *claims.Claims
+}
+
+func newNode(o *options, runtime *grpc.ClientConn) (*node, error) {
+	cluster, err := newCluster(o.kubeconfig, o.nodeName)
+	if err != nil {
+		return nil, err
+	}
+	n := &node{runtime: runtime, cluster: cluster}
+	n.agent, err = agent.New(agent.Config{
+		NodeName: o.nodeName, Client: cluster.akri, KubeClient: cluster.kube,
+		Configurations: cluster.configurations, Instances: cluster.instances, Recorder: cluster.events,
+		Handlers: []discovery.Handler{&debugecho.Handler{AvailabilityFile: o.debugEchoFile}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.claims, err = claims.New(claims.Config{
+		Node: o.nodeName, Client: cluster.akri,
+		Instances: cluster.instances, Configurations: cluster.configurations,
+		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
+		Grace: o.claimGrace, Resync: o.claimResync,
+	})
+	return n, errors.Join(err)
+}
+
+// run works until ctx is done. Informers retry by themselves, without end.
+func (n *node) run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { n.cluster.run(ctx) })
+	running.Go(func() { n.agent.Run(ctx) })
+	running.Go(func() { n.claims.Run(ctx) })
+	running.Go(func() { onReconnect(ctx, n.runtime, n.claims.Resync) })
+	running.Wait()
+}
+
+// onReconnect calls f whenever the runtime has come back.
+func onReconnect(ctx context.Context, conn *grpc.ClientConn, f func()) {
+	conn.Connect()
+	state := conn.GetState()
+	for conn.WaitForStateChange(ctx, state) {
+		if state = conn.GetState(); state == connectivity.Ready {
+			f()
+		}
+	}
+}
+
+// path is SocketPath of an endpoint that has been checked.
+func path(endpoint string) string {
+	p, err := proxy.SocketPath(endpoint)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
