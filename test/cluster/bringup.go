@@ -2,14 +2,9 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"os"
 	"os/exec"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -70,40 +65,32 @@ func reached(ctx context.Context, step <-chan struct{}) bool {
 // startAPI ends when the admin can use the API from the host.
 func (u *upper) startAPI(ctx context.Context) error {
 	l := u.layout
-	control := l.netNS(controlNS)
-	etcd := etcdProcess(l, u.programs)
-	if err := u.startAndAwait(ctx, etcd, httpOK(control, "http://127.0.0.1:2379/health")); err != nil {
+	if err := u.startAndAwait(ctx, etcdProcess(l, u.programs)); err != nil {
 		return err
 	}
 	server := apiServerProcess(l, u.programs)
 	if err := l.start(server); err != nil {
 		return err
 	}
-	forwarder := forwarderProcess(l)
-	var address string
-	err := u.startAndAwait(ctx, forwarder, func(context.Context) error {
-		data, err := os.ReadFile(l.apiAddress())
-		address = strings.TrimSpace(string(data))
+	if err := u.startAndAwait(ctx, forwarderProcess(l)); err != nil {
 		return err
-	})
+	}
+	address, err := l.hostAddress()
 	if err != nil {
 		return err
 	}
 	if err := writeKubeconfigs(u.cfg, l, u.ca, address); err != nil {
 		return err
 	}
-	config, err := bootstrapConfig(u.ca, address)
+	bootstrap, err := bootstrapConfig(u.ca, address)
 	if err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(bootstrap)
 	if err != nil {
 		return err
 	}
-	err = u.awaitProcess(ctx, server, "kube-apiserver is serving", func(ctx context.Context) error {
-		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
-	})
-	if err != nil {
+	if err := u.awaitProcess(ctx, server, "kube-apiserver is serving", u.probe(APIServer, "")); err != nil {
 		return err
 	}
 	for _, binding := range []*rbacv1.ClusterRoleBinding{
@@ -166,21 +153,21 @@ func (u *upper) startScheduler(ctx context.Context) error {
 			return err
 		}
 	}
-	return u.startAndAwait(ctx, p, httpOK(u.layout.netNS(controlNS), "https://127.0.0.1:10259/readyz"))
+	return u.startAndAwait(ctx, p)
 }
 
 // startControllerManager also waits for the service account without which no pod
 // can be created.
 func (u *upper) startControllerManager(ctx context.Context) error {
 	p := controllerManagerProcess(u.layout, u.programs)
-	if err := u.layout.start(p); err != nil {
+	if err := u.startAndAwait(ctx, p); err != nil {
 		return err
 	}
 	client, err := u.client()
 	if err != nil {
 		return err
 	}
-	return u.awaitProcess(ctx, p, "kube-controller-manager is serving", func(ctx context.Context) error {
+	return u.awaitProcess(ctx, p, "pods have a service account", func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
@@ -189,7 +176,7 @@ func (u *upper) startControllerManager(ctx context.Context) error {
 // startContainerd also loads the images: a pod must never find them missing.
 func (u *upper) startContainerd(ctx context.Context, n Node) error {
 	p := containerdProcess(n, u.programs)
-	if err := u.startAndAwait(ctx, p, accepts(n.ContainerdSocket)); err != nil {
+	if err := u.startAndAwait(ctx, p); err != nil {
 		return err
 	}
 	for _, archive := range u.archives {
@@ -210,7 +197,7 @@ func (u *upper) startNode(ctx context.Context, n Node) error {
 		if err != nil {
 			return err
 		}
-		if err := u.startAndAwait(ctx, p, accepts(n.KubecriSocket)); err != nil {
+		if err := u.startAndAwait(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -242,42 +229,4 @@ func readyCondition(node *corev1.Node) error {
 		}
 	}
 	return errors.New("not ready: kubelet has not reported yet")
-}
-
-// accepts probes a unix socket.
-func accepts(socket string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		if err == nil {
-			conn.Close()
-		}
-		return err
-	}
-}
-
-// httpOK probes a health endpoint from within a network namespace. Components
-// serve it with a certificate that they make up themselves.
-func httpOK(netNS, url string) func(context.Context) error {
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return dialInNetNS(ctx, netNS, network, address)
-		},
-	}}
-	return func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s: %s", url, response.Status)
-		}
-		return nil
-	}
 }

@@ -109,6 +109,10 @@ func (c Config) validate() error {
 
 // FindRepoRoot returns the folder at or above dir that holds this module's go.mod.
 func FindRepoRoot(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
 	start := dir
 	for {
 		if moduleOf(filepath.Join(dir, "go.mod")) == modulePath {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 )
@@ -77,6 +78,9 @@ func controllerManagerProcess(l layout, bin programs) *process {
 		"--bind-address=127.0.0.1",
 		"--leader-elect=false",
 		"--use-service-account-credentials=true",
+		// Getting each controller its credentials takes seconds at the default rate.
+		"--kube-api-qps=100",
+		"--kube-api-burst=200",
 		"--service-account-private-key-file=" + saPrivate,
 		"--root-ca-file=" + l.caFile(),
 	}}
@@ -100,6 +104,12 @@ func forwarderProcess(l layout) *process {
 		"--netns=" + l.netNS(controlNS),
 		fmt.Sprintf("--to=%s:%d", controlIP, apiPort),
 	}}
+}
+
+// hostAddress is where the forwarder listens.
+func (l layout) hostAddress() (string, error) {
+	data, err := os.ReadFile(l.apiAddress())
+	return strings.TrimSpace(string(data)), err
 }
 
 // writeAuditPolicy logs who wrote what: tests count API writes by it.

@@ -20,7 +20,10 @@ const (
 
 // ourPrograms maps the programs built from the repository to their packages.
 func ourPrograms(cfg Config) map[string]string {
-	programs := map[string]string{"forward": "./test/cluster/forward"}
+	programs := map[string]string{
+		"forward":   "./test/cluster/forward",
+		"noseccomp": "./test/cluster/noseccomp",
+	}
 	if !cfg.Stock {
 		programs[Scheduler] = "./kube-scheduler/cmd/kube-scheduler"
 		programs[Kubecri] = "./kubecri/cmd/kubecri"

@@ -131,7 +131,7 @@ func containerdConfig(n Node, bin programs, restrictOOM bool) string {
 	set("[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]")
 	set("runtime_type = 'io.containerd.runc.v2'")
 	set("[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]")
-	set("BinaryName = %q", bin["runc"])
+	set("BinaryName = %q", bin["noseccomp"])
 	set("SystemdCgroup = false")
 	return b.String()
 }

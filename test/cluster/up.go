@@ -29,11 +29,7 @@ func Up(ctx context.Context, cfg Config) (*Cluster, error) {
 		return nil, err
 	}
 	if cfg.RepoRoot == "" {
-		wd, err := os.Getwd()
-		if err != nil {
-			return nil, err
-		}
-		if cfg.RepoRoot, err = FindRepoRoot(wd); err != nil {
+		if cfg.RepoRoot, err = FindRepoRoot("."); err != nil {
 			return nil, err
 		}
 	}
@@ -116,7 +112,7 @@ func (u *upper) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u.programs = upstream
+	u.programs = programs(upstream)
 	ours := ourPrograms(u.cfg)
 	args := []string{"build", "-trimpath", "-buildvcs=false"}
 	args = append(append(args, u.cfg.BuildFlags...), "-o", u.layout.bin()+"/")
@@ -131,7 +127,19 @@ func (u *upper) build(ctx context.Context) error {
 	if u.archives, err = buildImages(ctx, u.cfg.RepoRoot, u.layout.images()); err != nil {
 		return err
 	}
-	for name, program := range u.programs {
+	if err := u.linkPrograms(); err != nil {
+		return err
+	}
+	u.printf("programs and images are built")
+	return u.save()
+}
+
+// linkPrograms puts every program into one folder, for a user's PATH and for
+// noseccomp, which looks for runc there.
+func (u *upper) linkPrograms() error {
+	links := programs{"runc.real": u.programs["runc"]}
+	maps.Copy(links, u.programs)
+	for name, program := range links {
 		link := filepath.Join(u.layout.bin(), name)
 		if link == program {
 			continue
@@ -140,8 +148,7 @@ func (u *upper) build(ctx context.Context) error {
 			return err
 		}
 	}
-	u.printf("programs and images are built")
-	return u.save()
+	return nil
 }
 
 // prepare makes all that processes need before the first one starts.
@@ -179,12 +186,12 @@ type processError struct {
 func (e *processError) Error() string { return fmt.Sprintf("%s: %v", e.process, e.err) }
 func (e *processError) Unwrap() error { return e.err }
 
-// startAndAwait starts a component and waits until ready returns nil.
-func (u *upper) startAndAwait(ctx context.Context, p *process, ready func(context.Context) error) error {
+// startAndAwait starts a component and waits until it serves.
+func (u *upper) startAndAwait(ctx context.Context, p *process) error {
 	if err := u.layout.start(p); err != nil {
 		return err
 	}
-	return u.awaitProcess(ctx, p, p.String()+" is serving", ready)
+	return u.awaitProcess(ctx, p, p.String()+" is serving", u.probe(p.Component, p.Node))
 }
 
 // awaitProcess is await for something that a component has to bring about.

@@ -1,0 +1,216 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+func TestConfigIsRefusedBeforeAnythingIsMade(t *testing.T) {
+	tests := []struct {
+		name    string
+		cfg     Config
+		wantErr string // empty: accepted
+	}{
+		{"defaults", Config{}, ""},
+		{"sockets at the limit", Config{StateDir: "/" + strings.Repeat("d", 54), Nodes: []string{"node-a"}}, ""},
+		{"sockets too long", Config{StateDir: "/" + strings.Repeat("d", 55), Nodes: []string{"node-a"}}, "choose a shorter --state-dir"},
+		{"upper case", Config{Name: "Default"}, "cluster name"},
+		{"a path as name", Config{Name: "../x"}, "cluster name"},
+		{"node named like our namespace", Config{Nodes: []string{"control"}}, "is taken"},
+		{"two nodes of one name", Config{Nodes: []string{"a", "a"}}, "is taken"},
+		{"blank in the path", Config{StateDir: "/tmp/a b"}, "blanks"},
+		{"hidden by the nodes' own /var/log", Config{StateDir: "/var/log/k"}, "/var/log of its own"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := test.cfg.withDefaults()
+			if test.wantErr == "" && err != nil || test.wantErr != "" && (err == nil || !strings.Contains(err.Error(), test.wantErr)) {
+				t.Errorf("error %v, want %q", err, test.wantErr)
+			}
+		})
+	}
+}
+
+func TestClustersOfOneNameHaveDifferentCgroups(t *testing.T) {
+	a, b := layout{"/tmp/a"}.cgroup("x"), layout{"/tmp/b"}.cgroup("x")
+	if a == b {
+		t.Errorf("both have %s", a)
+	}
+	// Down of cluster "x" must not match cluster "x-y" by prefix either.
+	if !strings.HasPrefix(a, "/kubeslot-x-") || len(a) != len("/kubeslot-x-")+6 {
+		t.Errorf("cgroup %s, want a hash of 6 digits after the name", a)
+	}
+}
+
+func TestEveryNodeReachesTheOthersPodsAndTheAPI(t *testing.T) {
+	nodes := []string{"a", "b", "c"}
+	for i, m := range members(layout{"/s"}, nodes) {
+		reach := func(addr netip.Addr) (via netip.Addr, ok bool) {
+			for _, r := range m.routes {
+				if r.to.Contains(addr) {
+					return r.via, true
+				}
+			}
+			return via, false
+		}
+		for n := range nodes {
+			via, ok := reach(podRange(n).Addr().Next())
+			if own := i == n+1; ok == own {
+				t.Errorf("%s: route to the pods of node %d: %v", m.ns, n, ok)
+			}
+			if ok && via != nodeIP(n) {
+				t.Errorf("%s: pods of node %d via %s, want %s", m.ns, n, via, nodeIP(n))
+			}
+		}
+		if via, ok := reach(apiService); i > 0 && (!ok || via != controlIP) {
+			t.Errorf("%s: the API's service via %s, %v", m.ns, via, ok)
+		}
+	}
+}
+
+func TestProcessIsNotTakenForAnotherWithItsPid(t *testing.T) {
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	id, ok := identify(cmd.Process.Pid)
+	if !ok || !id.alive() {
+		t.Fatalf("a process that runs: %+v, %v", id, ok)
+	}
+	for _, other := range []identity{
+		{id.PID, id.StartTicks + 1, id.Boot},
+		{id.PID, id.StartTicks, "another boot"},
+		{},
+	} {
+		if err := other.signal(syscall.SIGKILL); !errors.Is(err, os.ErrProcessDone) || other.alive() {
+			t.Errorf("%+v: signal: %v, alive: %v", other, err, other.alive())
+		}
+	}
+	if !id.alive() {
+		t.Fatal("another process's signal reached it")
+	}
+	if err := id.signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	// Not waited for, so it ends as a zombie: that is not alive.
+	for deadline := time.Now().Add(5 * time.Second); id.alive(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("still alive after SIGKILL")
+		}
+	}
+	_ = cmd.Wait()
+}
+
+func TestStatWithABlankInTheCommand(t *testing.T) {
+	stat := "42 (a) b) S 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 987654 0 0"
+	state, ticks, err := parseStat(stat)
+	if err != nil || state != 'S' || ticks != 987654 {
+		t.Errorf("state %c, start %d, error %v", state, ticks, err)
+	}
+	if _, _, err := parseStat("42 cut off"); err == nil {
+		t.Error("no error for a line without command")
+	}
+}
+
+func TestMountinfo(t *testing.T) {
+	m, ok := parseMount(`36 35 98:0 /root /mnt/a\040b rw,noatime shared:1 master:2 - cgroup cgroup rw,cpu,cpuacct`)
+	if !ok || m.target != "/mnt/a b" || m.fsType != "cgroup" || !slices.Equal(m.options, []string{"rw", "cpu", "cpuacct"}) {
+		t.Errorf("got %+v, %v", m, ok)
+	}
+	if _, ok := parseMount("36 35 98:0 / /mnt"); ok {
+		t.Error("accepted a line that is cut off")
+	}
+}
+
+func TestCgroupVersions(t *testing.T) {
+	v1, v2 := mount{target: "/c/cpu", fsType: "cgroup"}, mount{target: "/c/unified", fsType: "cgroup2"}
+	if got := cgroupsOf([]mount{v1, v2}); got.v2 || !slices.Equal(got.roots, []string{"/c/cpu"}) || len(got.all) != 2 {
+		t.Errorf("hybrid machine: %+v", got)
+	}
+	if got := cgroupsOf([]mount{v2}); !got.v2 || !slices.Equal(got.roots, []string{"/c/unified"}) {
+		t.Errorf("v2 machine: %+v", got)
+	}
+}
+
+func TestSchedulerConfigKeepsAllButTheKubeconfig(t *testing.T) {
+	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
+	shipped := "kind: KubeSchedulerConfiguration\nclientConnection:\n  kubeconfig: /etc/x\n  qps: 7\nprofiles:\n- schedulerName: s\n"
+	if err := os.WriteFile(from, []byte(shipped), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := renderSchedulerConfig(from, to, "/k"); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Kind             string
+		ClientConnection struct {
+			Kubeconfig string
+			QPS        float64
+		}
+		Profiles []struct{ SchedulerName string }
+	}
+	data, err := os.ReadFile(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.ClientConnection.Kubeconfig != "/k" || got.ClientConnection.QPS != 7 || got.Profiles[0].SchedulerName != "s" || got.Kind == "" {
+		t.Errorf("rendered %s", data)
+	}
+}
+
+func TestRequiredVersion(t *testing.T) {
+	goMod := []byte("module x\n\nrequire a.example/one v1.0.0\nrequire (\n\ta.example/two/v2 v2.1.0 // indirect\n)\n")
+	for module, want := range map[string]string{"a.example/one": "v1.0.0", "a.example/two/v2": "v2.1.0", "a.example/two": ""} {
+		if got := requiredVersion(goMod, module); got != want {
+			t.Errorf("%s: %q, want %q", module, got, want)
+		}
+	}
+}
+
+func TestEveryPinnedModuleHasABuild(t *testing.T) {
+	root, err := FindRepoRoot(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, u := range upstreams {
+		build, err := newTarget(u, root, "/cache")
+		if err != nil {
+			t.Error(err)
+		}
+		if seen[build.out] || !strings.HasPrefix(build.out, "/cache/"+u.dir+"-v") {
+			t.Errorf("%s goes to %s", u.dir, build.out)
+		}
+		seen[build.out] = true
+	}
+}
+
+func TestAwaitStopsWhenWaitingIsPointless(t *testing.T) {
+	p := newProgress(io.Discard)
+	dead := errors.New("the process has ended")
+	err := p.await(context.Background(), "x", func() error { return dead }, func(context.Context) error { return errors.New("refused") })
+	if !errors.Is(err, dead) {
+		t.Errorf("error %v, want %v", err, dead)
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Millisecond, errors.New("too late"))
+	defer cancel()
+	refused := errors.New("refused")
+	if err := p.await(ctx, "x", nil, func(context.Context) error { return refused }); !errors.Is(err, refused) || !strings.Contains(err.Error(), "too late") {
+		t.Errorf("error %v, want what was seen last and why it ended", err)
+	}
+}
