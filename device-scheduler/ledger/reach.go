@@ -34,7 +34,7 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 				}
 			}
 			if narrowed && len(nodes) == 0 {
-				return nil, &Shortfall{Reason: NotReachable, Container: c.Name, Resource: r.Name, Needed: r.Count}
+				return nil, &Shortfall{Reason: NoNode, Container: c.Name, Resource: r.Name, Needed: r.Count}
 			}
 		}
 	}

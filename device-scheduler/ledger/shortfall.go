@@ -13,6 +13,8 @@ type Reason int
 const (
 	// Unknown: there is no Configuration or Instance of the name.
 	Unknown Reason = iota + 1
+	// NoNode: no node reaches Instances for all of the pod's requests.
+	NoNode
 	// NotReachable: the node reaches no Instance that could serve the request.
 	NotReachable
 	// Impossible: the request exceeds what the node reaches, whoever holds it.
@@ -75,24 +77,27 @@ func (f *fitting) shortfall(i int, r ResourceRequest, k *kind) *Shortfall {
 	return s
 }
 
-// String is the sentence that a pod's event shows.
+// String is what a pod's event shows, in the framework's manner: it puts the
+// number of nodes with the same shortfall before it.
 func (s *Shortfall) String() string {
 	name := assignment.ResourcePrefix + s.Resource
 	switch s.Reason {
 	case Unknown:
 		return fmt.Sprintf("container %q requests %s, but there is no Configuration or Instance %q", s.Container, name, s.Resource)
+	case NoNode:
+		return fmt.Sprintf("no node reaches an Instance for %s, requested by container %q", name, s.Container)
 	case NotReachable:
-		return fmt.Sprintf("the node reaches no Instance for %s, requested by container %q", name, s.Container)
+		return fmt.Sprintf("node(s) reach no Instance for %s, requested by container %q", name, s.Container)
 	case Impossible:
 		if s.Unique != "" && s.InstanceLevel {
-			return fmt.Sprintf("container %q requests %d slots of the Instance %s, and with uniqueDevices a container gets one",
-				s.Container, s.Needed, name)
+			return fmt.Sprintf("node(s) cannot serve %s: container %q requests %d slots of the one Instance, and with uniqueDevices a container gets one",
+				name, s.Container, s.Needed)
 		}
 		if s.Unique != "" {
-			return fmt.Sprintf("container %q needs %d different Instances of %s (uniqueDevices), the node reaches %d",
-				s.Container, s.Needed, name, s.Instances)
+			return fmt.Sprintf("node(s) reach too few Instances for %s: container %q needs %d different ones (uniqueDevices), %d reached",
+				name, s.Container, s.Needed, s.Instances)
 		}
-		return fmt.Sprintf("container %q needs %d slots of %s, the node reaches %d", s.Container, s.Needed, name, s.Slots)
+		return fmt.Sprintf("node(s) reach too few slots for %s: container %q needs %d, %d reached", name, s.Container, s.Needed, s.Slots)
 	}
 	unique := ""
 	if s.Unique != "" {
@@ -102,6 +107,6 @@ func (s *Shortfall) String() string {
 	if s.Own > 0 {
 		own = fmt.Sprintf(", and this pod's other requests take %d", s.Own)
 	}
-	return fmt.Sprintf("container %q needs %d of %s%s: %d of %d slots free on %d Instances, %d held%s",
-		s.Container, s.Needed, name, unique, s.Free, s.Slots, s.Instances, s.Slots-s.Free, own)
+	return fmt.Sprintf("node(s) short of %s: container %q needs %d%s; %d of %d slots free on %d Instances, %d held%s",
+		name, s.Container, s.Needed, unique, s.Free, s.Slots, s.Instances, s.Slots-s.Free, own)
 }

@@ -180,7 +180,7 @@ func TestRefusals(t *testing.T) {
 			fwk.UnschedulableAndUnresolvable, []string{`"main"`, "akri.sh/sonar", "no Configuration or Instance"}},
 		"more than exist": {
 			func(_ *rig, p *v1.Pod) { *p = *pod("p", "2") },
-			fwk.UnschedulableAndUnresolvable, []string{"needs 2 different Instances of akri.sh/cam", "reaches 1"}},
+			fwk.UnschedulableAndUnresolvable, []string{"too few Instances for akri.sh/cam", "needs 2 different ones", "1 reached"}},
 		"fraction": {
 			func(_ *rig, p *v1.Pod) { *p = *pod("p", "500m") },
 			fwk.UnschedulableAndUnresolvable, []string{"500m", "whole number"}},
@@ -200,7 +200,7 @@ func TestRefusals(t *testing.T) {
 			fwk.Unschedulable, []string{"0 of 1 slots free", "1 held"}},
 		"out of reach": {
 			func(r *rig, _ *v1.Pod) { r.instance("cam-1", nil, "node-b") },
-			fwk.UnschedulableAndUnresolvable, []string{"reaches no Instance"}},
+			fwk.UnschedulableAndUnresolvable, []string{"reach no Instance"}},
 		"not synced": {
 			func(r *rig, _ *v1.Pod) { r.book.sources = append(r.book.sources, func() bool { return false }) },
 			fwk.UnschedulableAndUnresolvable, []string{"CRDs"}},

@@ -21,7 +21,7 @@ func TestRequestsThatCannotBeMet(t *testing.T) {
 
 	r.debugEcho("few", 2, nil, "few0", "few1")
 	r.create(newPod("greedy", "", map[string]int64{"few": 3}))
-	r.awaitPending("greedy", `needs 3 different Instances of akri.sh/few (uniqueDevices)`, "reaches 2")
+	r.awaitPending("greedy", `too few Instances for akri.sh/few: container "main" needs 3 different ones (uniqueDevices), 2 reached`)
 	if got := r.usage("few"); len(got) != 0 {
 		t.Errorf("a refused pod holds slots: %v", got)
 	}

@@ -113,7 +113,7 @@ func TestTwoCameras(t *testing.T) {
 	}
 
 	r.create(newPod("three", "", map[string]int64{"cams": 2}))
-	r.awaitPending("three", `"main" needs 2 of akri.sh/cams`, "0 of 4 slots free", "4 held")
+	r.awaitPending("three", `short of akri.sh/cams: container "main" needs 2`, "0 of 4 slots free", "4 held")
 	r.delete("one")
 	r.agree("three", "cams", 2)
 	r.delete("two")
