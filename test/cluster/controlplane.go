@@ -37,6 +37,7 @@ func apiServerProcess(l layout, bin programs) *process {
 	cert, key := l.keyPair(APIServer)
 	kubeletCert, kubeletKey := l.keyPair(kubeletClientUser)
 	saPublic, saPrivate := l.keyPair("service-account")
+	proxyCert, proxyKey := l.keyPair(frontProxy)
 	return &process{Component: APIServer, NetNS: l.netNS(controlNS), Argv: []string{
 		bin["kube-apiserver"],
 		"--etcd-servers=http://127.0.0.1:2379",
@@ -58,6 +59,13 @@ func apiServerProcess(l layout, bin programs) *process {
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + saPublic,
 		"--service-account-signing-key-file=" + saPrivate,
+		"--requestheader-client-ca-file=" + l.proxyCAFile(),
+		"--requestheader-allowed-names=" + frontProxy,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + proxyCert,
+		"--proxy-client-key-file=" + proxyKey,
 		"--allow-privileged=true",
 		"--audit-policy-file=" + filepath.Join(l.config(), "audit-policy.yaml"),
 		"--audit-log-path=" + l.auditLog(),

@@ -282,3 +282,27 @@ func TestDownAfterUpWasKilled(t *testing.T) {
 		})
 	}
 }
+
+// A program that cannot run is what an up fails on most: the user has to see why
+// without looking for a log, and nothing may stay.
+func TestFailedUpExplainsItselfAndLeavesNothing(t *testing.T) {
+	ctx := realCluster(t)
+	cfg := stock(t, "self-d", "node-a")
+	var out bytes.Buffer
+	cfg.Out = &out
+	broken := filepath.Join(t.TempDir(), "kube-scheduler")
+	if err := os.WriteFile(broken, []byte("#!/bin/sh\necho the disk is on fire\nexit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Binaries = map[string]string{Scheduler: broken}
+	_, err := Up(ctx, cfg)
+	if err == nil || !strings.Contains(err.Error(), "kube-scheduler") || !strings.Contains(err.Error(), "ended") {
+		t.Errorf("error %v, want one that names the program that ended", err)
+	}
+	if !strings.Contains(out.String(), "the disk is on fire") {
+		t.Errorf("output does not show the end of the program's log:\n%s", &out)
+	}
+	if left, err := Leftovers(cfg); err != nil || len(left) > 0 {
+		t.Errorf("left behind (%v): %q", err, left)
+	}
+}

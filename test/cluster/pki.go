@@ -126,6 +126,9 @@ const (
 	// kubeletClientUser is the API server when it calls kubelets.
 	kubeletClientUser = "kube-apiserver-kubelet-client"
 	kubecriGroup      = "system:kubecris"
+	// frontProxy is the API server when it passes a user on to an aggregated API
+	// server. An authority of its own keeps every other certificate from that.
+	frontProxy = "front-proxy-client"
 )
 
 func kubeletUser(node string) string { return "system:node:" + node }
@@ -177,6 +180,17 @@ func writePKI(cfg Config, l layout) (*authority, error) {
 	if err := write(kubeletClientUser, cert, key, err); err != nil {
 		return nil, err
 	}
+	proxyCA, err := newAuthority("kubeslot-front-proxy")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(l.proxyCAFile(), proxyCA.pem, 0o644); err != nil {
+		return nil, err
+	}
+	cert, key, err = proxyCA.client(frontProxy, certificateLife)
+	if err := write(frontProxy, cert, key, err); err != nil {
+		return nil, err
+	}
 	for i, node := range cfg.Nodes {
 		cert, key, err := ca.server(kubeletUser(node), node, nodeIP(i).String())
 		if err := write(processID(Kubelet, node), cert, key, err); err != nil {
@@ -198,7 +212,8 @@ func writePKI(cfg Config, l layout) (*authority, error) {
 	return ca, l.writePair("service-account", pemBlock("PUBLIC KEY", public), private)
 }
 
-func (l layout) caFile() string { return filepath.Join(l.pki(), "ca.crt") }
+func (l layout) caFile() string      { return filepath.Join(l.pki(), "ca.crt") }
+func (l layout) proxyCAFile() string { return filepath.Join(l.pki(), "front-proxy-ca.crt") }
 
 // kubeconfigFor builds a kubeconfig for a user of the authority.
 func kubeconfigFor(ca *authority, server string, id identityOf) (*clientcmdapi.Config, error) {

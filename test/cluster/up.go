@@ -120,6 +120,7 @@ func (u *upper) build(ctx context.Context) error {
 		args = append(args, pkg)
 		u.programs[name] = filepath.Join(u.layout.bin(), name)
 	}
+	u.printf("building our own programs")
 	if err := goCommand(ctx, u.cfg.RepoRoot, nil, args...); err != nil {
 		return err
 	}

@@ -74,7 +74,11 @@ func run(ctx context.Context, args []string) error {
 		}
 		return status(ctx, c)
 	case "down":
-		return cluster.Down(ctx, cfg)
+		if err := cluster.Down(ctx, cfg); err != nil {
+			return err
+		}
+		fmt.Println("the cluster is down")
+		return nil
 	case "status":
 		c, err := cluster.Attach(cfg)
 		if err != nil {
