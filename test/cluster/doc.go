@@ -9,6 +9,9 @@
 // namespace gets nothing but a TCP listener on 127.0.0.1 (program forward) that
 // makes the API server reachable for kubectl and tests.
 //
+// To move a version: in its folder of upstream, `go get -tool PACKAGE@VERSION`;
+// for Kubernetes, move the replace directives along.
+//
 // Everything lives beneath one state folder. What a cluster owns is recognised
 // without trusting the files there, so that Down works after kill -9 of
 // anything: processes carry the state folder in their environment, containers
