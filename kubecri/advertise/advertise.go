@@ -1,0 +1,216 @@
+// Package advertise tells the cluster what devices a node has: its slots as
+// extended resources in node.status, and what its device plugins say in the
+// node's KubeDevice/DeviceInfo annotation.
+//
+// The numbers serve whoever looks at the node and the kubelet's admission; which
+// pod gets a slot is decided by the scheduler, from Instances.
+package advertise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/types"
+	informers "github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions/akri/v0"
+	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+const (
+	// DefaultInterval is how often the node is looked at without any change.
+	DefaultInterval = time.Minute
+
+	// debounce gathers changes that come together, such as the Instances of a
+	// new Configuration, and is well below the second that a new device may take.
+	debounce = 100 * time.Millisecond
+
+	minRetry = 100 * time.Millisecond
+	maxRetry = 10 * time.Second
+)
+
+// byNode indexes the Instances that this node can reach.
+const byNode = "kubecri/advertise/node"
+
+// Source adds what a device plugin knows to the node's information. KubeCap and
+// KubeAlloc are set in node.status; a resource outside akri.sh/ that a Source
+// no longer names is left there, since somebody else may have put it there.
+type Source func(*types.NodeInfo) error
+
+// Config is what an Advertiser needs. All but Interval and Sources is required.
+type Config struct {
+	NodeName string
+	// Client patches the node's status.
+	Client kubernetes.Interface
+	// Nodes and Pods need to hold no more than this node and its pods (field
+	// selectors metadata.name and spec.nodeName), Instances those of all
+	// namespaces. Whoever made the informers starts them, after New.
+	Nodes     coreinformers.NodeInformer
+	Pods      coreinformers.PodInformer
+	Instances informers.InstanceInformer
+	// Sources are asked at each look at the node, one after another.
+	Sources []Source
+	// Interval is DefaultInterval when 0. Sources are asked again after it.
+	Interval time.Duration
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	require := func(ok bool, what string) {
+		if !ok {
+			errs = append(errs, errors.New(what))
+		}
+	}
+	require(c.NodeName != "", "NodeName is missing")
+	require(c.Client != nil, "Client is missing")
+	require(c.Nodes != nil, "Nodes is missing")
+	require(c.Pods != nil, "Pods is missing")
+	require(c.Instances != nil, "Instances is missing")
+	require(c.Interval >= 0, "Interval is negative")
+	return errors.Join(errs...)
+}
+
+// Advertiser keeps one node's status and annotation.
+type Advertiser struct {
+	config Config
+	// queue holds the node's name when something has changed.
+	queue  workqueue.TypedRateLimitingInterface[string]
+	synced []cache.InformerSynced
+	// told are the resources held beyond what exists, as last logged.
+	told []held
+}
+
+// New returns an Advertiser, to be started with Run.
+func New(config Config) (*Advertiser, error) {
+	if err := config.validate(); err != nil {
+		return nil, fmt.Errorf("advertiser: %w", err)
+	}
+	if config.Interval == 0 {
+		config.Interval = DefaultInterval
+	}
+	a := &Advertiser{
+		config: config,
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry)),
+	}
+	if err := a.watch(); err != nil {
+		return nil, fmt.Errorf("advertiser: %w", err)
+	}
+	return a, nil
+}
+
+// Run works until ctx ends. It writes nothing before it has seen everything.
+func (a *Advertiser) Run(ctx context.Context) {
+	logger := klog.FromContext(ctx).WithName("advertiser").WithValues("node", a.config.NodeName)
+	ctx = klog.NewContext(ctx, logger)
+	var worker sync.WaitGroup
+	defer worker.Wait()
+	defer a.queue.ShutDown()
+	if !cache.WaitForCacheSync(ctx.Done(), a.synced...) {
+		return // ctx has ended
+	}
+	worker.Go(func() {
+		for a.next(ctx) {
+		}
+	})
+	wait.UntilWithContext(ctx, func(context.Context) { a.queue.Add(a.config.NodeName) }, a.config.Interval)
+}
+
+func (a *Advertiser) next(ctx context.Context) bool {
+	node, shutdown := a.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer a.queue.Done(node)
+	if err := a.advertise(ctx); err != nil {
+		if ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Trying again")
+		}
+		a.queue.AddRateLimited(node)
+		return true
+	}
+	a.queue.Forget(node)
+	return true
+}
+
+// advertise compares the node with what it has, and patches it if need be.
+func (a *Advertiser) advertise(ctx context.Context) error {
+	node, err := a.config.Nodes.Lister().Get(a.config.NodeName)
+	if apierrors.IsNotFound(err) {
+		return nil // its event will come when the kubelet registers it
+	}
+	if err != nil {
+		return fmt.Errorf("read node %s: %w", a.config.NodeName, err)
+	}
+	pods, err := a.config.Pods.Lister().List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list the pods of node %s: %w", node.Name, err)
+	}
+	instances, err := a.instances()
+	if err != nil {
+		return err
+	}
+	info, sourceErr := a.info() // slots are advertised all the same
+	data, kept, err := plan(node, info, instances, pods)
+	if err != nil {
+		return errors.Join(err, sourceErr)
+	}
+	a.tell(ctx, kept)
+	if data == nil {
+		return sourceErr
+	}
+	if _, err := a.config.Client.CoreV1().Nodes().Patch(ctx, node.Name,
+		apitypes.MergePatchType, data, metav1.PatchOptions{}, "status"); err != nil {
+		return errors.Join(fmt.Errorf("patch the status of node %s: %w", node.Name, err), sourceErr)
+	}
+	klog.FromContext(ctx).Info("Advertised what the node has", "instances", len(instances))
+	return sourceErr
+}
+
+// info asks the Sources; it returns nil when one of them cannot tell, because
+// the annotation is written as a whole.
+func (a *Advertiser) info() (*types.NodeInfo, error) {
+	info := types.NewNodeInfoWithName(a.config.NodeName)
+	for _, source := range a.config.Sources {
+		if err := source(info); err != nil {
+			return nil, fmt.Errorf("ask a device plugin what node %s has: %w", a.config.NodeName, err)
+		}
+	}
+	return info, nil
+}
+
+// tell logs which resources stand above what exists, when that changes.
+func (a *Advertiser) tell(ctx context.Context, kept []held) {
+	for _, h := range kept {
+		if !slices.Contains(a.told, h) {
+			klog.FromContext(ctx).Info("Pods hold more of a resource than there is now, so it is not taken from the node yet",
+				"resource", h.resource, "exists", h.exists, "held", h.allocated)
+		}
+	}
+	a.told = kept
+}
+
+func (a *Advertiser) instances() ([]*v0.Instance, error) {
+	objs, err := a.config.Instances.Informer().GetIndexer().ByIndex(byNode, a.config.NodeName)
+	if err != nil {
+		return nil, fmt.Errorf("look up the Instances of node %s: %w", a.config.NodeName, err)
+	}
+	instances := make([]*v0.Instance, 0, len(objs))
+	for _, obj := range objs {
+		instances = append(instances, obj.(*v0.Instance))
+	}
+	return instances, nil
+}

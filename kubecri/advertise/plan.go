@@ -1,0 +1,166 @@
+package advertise
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/kubeslot/kubeslot/types"
+	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+// patch is a JSON merge patch of the node's status subresource, which takes the
+// annotations as well: what the node has changes in one write. A nil quantity
+// removes the resource.
+type patch struct {
+	Metadata *metadata `json:"metadata,omitempty"`
+	Status   *status   `json:"status,omitempty"`
+}
+
+type metadata struct {
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+type status struct {
+	Capacity    quantities `json:"capacity,omitempty"`
+	Allocatable quantities `json:"allocatable,omitempty"`
+}
+
+type quantities map[corev1.ResourceName]*resource.Quantity
+
+// held is a resource that is kept above what there is, because pods hold it.
+type held struct {
+	resource  corev1.ResourceName
+	exists    int64
+	allocated int64
+}
+
+// plan returns the patch that makes the node say what it has: info is what its
+// device plugins tell, or nil when that is not known now, and instances may
+// include those of other nodes. The patch is nil when the node says so already.
+// Pure: nothing but its arguments counts.
+func plan(node *corev1.Node, info *types.NodeInfo, instances []*v0.Instance, pods []*corev1.Pod) ([]byte, []held, error) {
+	capacity := slotResources(node.Name, instances)
+	allocatable := maps.Clone(capacity)
+	annotation := node.Annotations[assignment.Annotation]
+	if info != nil {
+		addOthers(capacity, info.KubeCap)
+		addOthers(allocatable, info.KubeAlloc)
+		var err error
+		if annotation, err = assignment.EncodeNode(info); err != nil {
+			return nil, nil, err
+		}
+	}
+
+	// A stock kubelet that restarts kills running pods which do not fit its
+	// allocatable any more, and it makes allocatable from capacity.
+	var kept []held
+	requests := heldByPods(node.Name, pods)
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		if n := requests[name]; n > allocatable[name] {
+			kept = append(kept, held{corev1.ResourceName(name), allocatable[name], n})
+			allocatable[name] = n
+			capacity[name] = max(capacity[name], n)
+		}
+	}
+
+	var p patch
+	var s status
+	s.Capacity = difference(node.Status.Capacity, capacity)
+	s.Allocatable = difference(node.Status.Allocatable, allocatable)
+	if len(s.Capacity) > 0 || len(s.Allocatable) > 0 {
+		p.Status = &s
+	}
+	if node.Annotations[assignment.Annotation] != annotation {
+		p.Metadata = &metadata{Annotations: map[string]string{assignment.Annotation: annotation}}
+	}
+	if p == (patch{}) {
+		return nil, kept, nil
+	}
+	data, err := json.Marshal(p)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode the patch of node %s: %w", node.Name, err)
+	}
+	return data, kept, nil
+}
+
+// addOthers adds what device plugins want in node.status; slots are not theirs.
+func addOthers(to, from types.ResourceList) {
+	for name, n := range from {
+		if !isSlots(corev1.ResourceName(name)) {
+			to[name] = n
+		}
+	}
+}
+
+// slotResources counts the slots of the Instances that the node can reach: of
+// each, and of each Configuration, which wins where both have one name.
+func slotResources(node string, instances []*v0.Instance) types.ResourceList {
+	perInstance, perConfiguration := types.ResourceList{}, types.ResourceList{}
+	for _, i := range instances {
+		if !slices.Contains(i.Spec.Nodes, node) {
+			continue
+		}
+		n := int64(max(i.Spec.Capacity, 1)) // 1 is the API's default
+		perInstance[types.ResourceName(assignment.ResourcePrefix+i.Name)] = n
+		perConfiguration[types.ResourceName(assignment.ResourcePrefix+i.Spec.ConfigurationName)] += n
+	}
+	maps.Copy(perInstance, perConfiguration)
+	return perInstance
+}
+
+// heldByPods sums what the node's pods request of slots, as the scheduler and
+// the kubelet count it.
+func heldByPods(node string, pods []*corev1.Pod) types.ResourceList {
+	sum := types.ResourceList{}
+	for _, pod := range pods {
+		if pod.Spec.NodeName != node || !holds(pod) {
+			continue
+		}
+		for name, quantity := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
+			if isSlots(name) {
+				sum[types.ResourceName(name)] += quantity.Value()
+			}
+		}
+	}
+	return sum
+}
+
+// holds reports whether the pod may run on what it requests. One that the
+// kubelet has not admitted yet, and that the scheduler did not bind, does not:
+// otherwise whoever writes a spec.nodeName could make a node grow.
+func holds(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return false
+	}
+	admitted := pod.Status.StartTime != nil
+	return admitted || pod.UID != "" && pod.Annotations[assignment.HolderAnnotation] == string(pod.UID)
+}
+
+func isSlots(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), assignment.ResourcePrefix)
+}
+
+// difference returns what makes the node's list say want. Beyond want, slots
+// that no longer exist go; other resources are not this package's.
+func difference(has corev1.ResourceList, want types.ResourceList) quantities {
+	change := quantities{}
+	for name, n := range want {
+		if q, ok := has[corev1.ResourceName(name)]; !ok || q.CmpInt64(n) != 0 {
+			change[corev1.ResourceName(name)] = resource.NewQuantity(n, resource.DecimalSI)
+		}
+	}
+	for name := range has {
+		if _, ok := want[types.ResourceName(name)]; !ok && isSlots(name) {
+			change[name] = nil
+		}
+	}
+	return change
+}

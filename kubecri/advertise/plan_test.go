@@ -1,0 +1,208 @@
+package advertise
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubeslot/kubeslot/types"
+	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+func instance(configuration, hash string, capacity int32, nodes ...string) *v0.Instance {
+	return &v0.Instance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "cameras", Name: configuration + "-" + hash},
+		Spec:       v0.InstanceSpec{ConfigurationName: configuration, Capacity: capacity, Nodes: nodes},
+	}
+}
+
+func resources(counts map[string]string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for name, n := range counts {
+		list[corev1.ResourceName(name)] = resource.MustParse(n)
+	}
+	return list
+}
+
+// node says of its slots what capacity and allocatable are, and is annotated.
+func node(capacity, allocatable map[string]string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{assignment.Annotation: `{"name":"a"}`}},
+		Status:     corev1.NodeStatus{Capacity: resources(capacity), Allocatable: resources(allocatable)},
+	}
+}
+
+// running returns a pod of node a, admitted by its kubelet.
+func running(name string, requests ...map[string]string) *corev1.Pod {
+	now := metav1.Unix(1, 0)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "cameras", Name: name, UID: apitypes.UID(name)},
+		Spec:       corev1.PodSpec{NodeName: "a"},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now},
+	}
+	for _, r := range requests {
+		pod.Spec.Containers = append(pod.Spec.Containers, container(r))
+	}
+	return pod
+}
+
+func container(requests map[string]string) corev1.Container {
+	return corev1.Container{Resources: corev1.ResourceRequirements{Requests: resources(requests)}}
+}
+
+func with(pod *corev1.Pod, change func(*corev1.Pod)) *corev1.Pod {
+	change(pod)
+	return pod
+}
+
+type counts = map[string]string
+
+func TestPlan(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	two := counts{"akri.sh/cam": "2", "akri.sh/cam-8120fe": "2", "cpu": "4"}
+	cam := []*v0.Instance{instance("cam", "8120fe", 2, "b", "a")}
+	for name, tc := range map[string]struct {
+		node      *corev1.Node
+		info      types.NodeInfo
+		noInfo    bool
+		instances []*v0.Instance
+		pods      []*corev1.Pod
+		want      string
+		kept      []held
+	}{
+		"nothing to say": {node: node(nil, nil)},
+		"a new node": {
+			node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+			want: `{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"{\"name\":\"a\"}"}}}`,
+		},
+		"slots of each Instance, and of all of a Configuration": {
+			node: node(counts{"cpu": "4"}, counts{"cpu": "3"}),
+			instances: []*v0.Instance{
+				instance("cam", "8120fe", 2, "a"), instance("cam", "a19705", 3, "b", "a"),
+				instance("cam", "ffffff", 5, "b"), instance("gpu", "000000", 0, "a"),
+			},
+			want: `{"status":{` +
+				`"capacity":{"akri.sh/cam":"5","akri.sh/cam-8120fe":"2","akri.sh/cam-a19705":"3","akri.sh/gpu":"1","akri.sh/gpu-000000":"1"},` +
+				`"allocatable":{"akri.sh/cam":"5","akri.sh/cam-8120fe":"2","akri.sh/cam-a19705":"3","akri.sh/gpu":"1","akri.sh/gpu-000000":"1"}}}`,
+		},
+		"all said":             {node: node(two, two), instances: cam},
+		"in another notation":  {node: node(counts{"akri.sh/cam": "2000m", "akri.sh/cam-8120fe": "2"}, two), instances: cam},
+		"allocatable is wiped": {node: node(two, counts{"cpu": "4", "akri.sh/cam": "2"}), instances: cam, want: `{"status":{"allocatable":{"akri.sh/cam-8120fe":"2"}}}`},
+		"only what differs": {
+			node:      node(counts{"akri.sh/cam": "1", "akri.sh/cam-8120fe": "2"}, two),
+			instances: cam,
+			want:      `{"status":{"capacity":{"akri.sh/cam":"2"}}}`,
+		},
+		"what is gone goes, and only of ours": {
+			node: node(counts{"akri.sh/cam": "2", "nvidia.com/gpu": "1", "akri.shop/x": "1"}, counts{"akri.sh/old": "0", "nvidia.com/gpu": "1"}),
+			want: `{"status":{"capacity":{"akri.sh/cam":null},"allocatable":{"akri.sh/old":null}}}`,
+		},
+		"a Configuration's name wins over an Instance's": {
+			node: node(nil, nil),
+			instances: []*v0.Instance{
+				instance("cam", "8120fe", 2, "a"), instance("cam-8120fe", "a19705", 7, "a"),
+			},
+			want: `{"status":{` +
+				`"capacity":{"akri.sh/cam":"2","akri.sh/cam-8120fe":"7","akri.sh/cam-8120fe-a19705":"7"},` +
+				`"allocatable":{"akri.sh/cam":"2","akri.sh/cam-8120fe":"7","akri.sh/cam-8120fe-a19705":"7"}}}`,
+		},
+
+		"not below what pods hold": {
+			node: node(counts{"akri.sh/cam": "6", "akri.sh/cam-8120fe": "6"}, counts{"akri.sh/cam": "6", "akri.sh/cam-8120fe": "6"}),
+			instances: []*v0.Instance{
+				instance("cam", "8120fe", 2, "a"),
+			},
+			pods: []*corev1.Pod{running("p", counts{"akri.sh/cam": "2"}, counts{"akri.sh/cam": "1"}), running("q", counts{"akri.sh/cam": "1", "cpu": "1"})},
+			want: `{"status":{"capacity":{"akri.sh/cam":"4","akri.sh/cam-8120fe":"2"},"allocatable":{"akri.sh/cam":"4","akri.sh/cam-8120fe":"2"}}}`,
+			kept: []held{{"akri.sh/cam", 2, 4}},
+		},
+		"held, and gone altogether": {
+			node: node(counts{"akri.sh/cam": "2", "akri.sh/cam-8120fe": "2"}, counts{"akri.sh/cam": "2", "akri.sh/cam-8120fe": "2"}),
+			pods: []*corev1.Pod{running("p", counts{"akri.sh/cam-8120fe": "1"})},
+			want: `{"status":{"capacity":{"akri.sh/cam":null,"akri.sh/cam-8120fe":"1"},"allocatable":{"akri.sh/cam":null,"akri.sh/cam-8120fe":"1"}}}`,
+			kept: []held{{"akri.sh/cam-8120fe", 0, 1}},
+		},
+		"zeroed by a kubelet": {
+			node: node(counts{"akri.sh/cam": "0"}, counts{"akri.sh/cam": "0"}),
+			pods: []*corev1.Pod{running("p", counts{"akri.sh/cam": "1"})},
+			want: `{"status":{"capacity":{"akri.sh/cam":"1"},"allocatable":{"akri.sh/cam":"1"}}}`,
+			kept: []held{{"akri.sh/cam", 0, 1}},
+		},
+		"init containers take turns, sidecars stay": {
+			node: node(nil, nil),
+			pods: []*corev1.Pod{with(running("p", counts{"akri.sh/cam": "1"}), func(p *corev1.Pod) {
+				sidecar := container(counts{"akri.sh/cam": "1"})
+				sidecar.RestartPolicy = &always
+				p.Spec.InitContainers = []corev1.Container{sidecar, container(counts{"akri.sh/cam": "4"}), container(counts{"akri.sh/cam": "2"})}
+			})},
+			want: `{"status":{"capacity":{"akri.sh/cam":"5"},"allocatable":{"akri.sh/cam":"5"}}}`,
+			kept: []held{{"akri.sh/cam", 0, 5}},
+		},
+		"bound by the scheduler, not admitted yet": {
+			node: node(nil, nil),
+			pods: []*corev1.Pod{with(running("p", counts{"akri.sh/cam": "1"}), func(p *corev1.Pod) {
+				p.Status = corev1.PodStatus{Phase: corev1.PodPending}
+				p.Annotations = map[string]string{assignment.HolderAnnotation: "p"}
+			})},
+			want: `{"status":{"capacity":{"akri.sh/cam":"1"},"allocatable":{"akri.sh/cam":"1"}}}`,
+			kept: []held{{"akri.sh/cam", 0, 1}},
+		},
+		"pods that hold nothing": {
+			node: node(nil, nil),
+			pods: []*corev1.Pod{
+				with(running("done", counts{"akri.sh/cam": "1"}), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+				with(running("failed", counts{"akri.sh/cam": "1"}), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
+				with(running("elsewhere", counts{"akri.sh/cam": "1"}), func(p *corev1.Pod) { p.Spec.NodeName = "b" }),
+				with(running("forged", counts{"akri.sh/cam": "100"}), func(p *corev1.Pod) {
+					p.Status = corev1.PodStatus{}
+					p.Annotations = map[string]string{assignment.HolderAnnotation: "another"}
+				}),
+				running("no slots", counts{"nvidia.com/gpu": "1"}),
+			},
+		},
+
+		"device plugins": {
+			node: node(two, two),
+			info: types.NodeInfo{
+				Capacity: types.ResourceList{"resource/group/gpu/0/cards": 1},
+				KubeCap:  types.ResourceList{"nvidia.com/gpu": 2, "akri.sh/cam": 9},
+				KubeAlloc: types.ResourceList{
+					"nvidia.com/gpu": 1,
+				},
+			},
+			instances: cam,
+			want: `{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"{\"name\":\"a\",\"capacity\":{\"resource/group/gpu/0/cards\":1}}"}},` +
+				`"status":{"capacity":{"nvidia.com/gpu":"2"},"allocatable":{"nvidia.com/gpu":"1"}}}`,
+		},
+		"device plugins that cannot tell": {
+			node:      &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{Allocatable: resources(two), Capacity: resources(counts{"akri.sh/cam-8120fe": "2"})}},
+			noInfo:    true,
+			instances: cam,
+			want:      `{"status":{"capacity":{"akri.sh/cam":"2"}}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			info := &tc.info
+			info.Name = "a"
+			if tc.noInfo {
+				info = nil
+			}
+			got, kept, err := plan(tc.node, info, tc.instances, tc.pods)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, string(got)); diff != "" {
+				t.Errorf("patch (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.kept, kept, cmp.AllowUnexported(held{})); diff != "" {
+				t.Errorf("kept (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
