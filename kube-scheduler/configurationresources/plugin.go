@@ -22,8 +22,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+
+	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
 // Name of the plugin in a KubeSchedulerConfiguration.
@@ -74,9 +78,26 @@ func NewFactory() frameworkruntime.PluginFactory {
 // Name implements fwk.Plugin.
 func (*Plugin) Name() string { return Name }
 
-// EventsToRegister registers none: the book activates waiting pods itself.
+// EventsToRegister registers the one event that the ledger has no part in: the
+// author corrected the annotation for which the pod was refused. All others the
+// book answers by activating the pods that they help.
 func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
-	return nil, nil
+	return []fwk.ClusterEventWithHint{{
+		Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update},
+		QueueingHintFn: afterAnnotationChange,
+	}}, nil
+}
+
+func afterAnnotationChange(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	oldPod, newPod, err := schedutil.As[*v1.Pod](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	if oldPod == nil || newPod == nil || newPod.UID != pod.UID ||
+		oldPod.Annotations[assignment.Annotation] == newPod.Annotations[assignment.Annotation] {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
 }
 
 // SignPod keeps pods that ask for slots out of opportunistic batching, which

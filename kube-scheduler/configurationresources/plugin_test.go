@@ -358,8 +358,16 @@ func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 	expect("another Configuration")
 	changed := waiter.DeepCopy()
 	changed.Annotations[assignment.Annotation] = "{}"
-	r.book.setPod(changed)
-	expect("its annotation edited", "waiter")
+	hint := func(what string, old, new *v1.Pod, want fwk.QueueingHint) {
+		t.Helper()
+		if got, err := afterAnnotationChange(klog.Background(), waiter, old, new); got != want || err != nil {
+			t.Errorf("%s: hint is %v, %v; want %v", what, got, err, want)
+		}
+	}
+	hint("its annotation edited", waiter, changed, fwk.Queue)
+	hint("nothing edited", waiter, waiter, fwk.QueueSkip)
+	hint("another pod's annotation", holder, running, fwk.QueueSkip)
+	hint("another pod gone", running, nil, fwk.QueueSkip)
 	r.book.deletePod(changed)
 	r.instance("cam-2", nil, "node-a")
 	expect("the waiter gone")

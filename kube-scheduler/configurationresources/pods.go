@@ -20,8 +20,7 @@ func (b *book) setPod(pod *v1.Pod) {
 	}
 }
 
-// await remembers an unbound pod that asks for slots, and has it tried again
-// when its author has changed the annotation, which may be why it was refused.
+// await remembers an unbound pod that asks for slots.
 func (b *book) await(pod *v1.Pod) {
 	req, err := requestOf(pod)
 	if err != nil || req == nil {
@@ -29,21 +28,13 @@ func (b *book) await(pod *v1.Pod) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	uid := string(pod.UID)
-	changed := false
 	for _, resource := range resourcesOf(req) {
 		pods := b.waiting[resource]
 		if pods == nil {
 			pods = map[string]*v1.Pod{}
 			b.waiting[resource] = pods
 		}
-		if old := pods[uid]; old != nil && old.Annotations[assignment.Annotation] != pod.Annotations[assignment.Annotation] {
-			changed = true
-		}
-		pods[uid] = pod
-	}
-	if changed {
-		b.activator.Activate(b.logger, map[string]*v1.Pod{uid: pod})
+		pods[string(pod.UID)] = pod
 	}
 }
 

@@ -171,8 +171,8 @@ func TestBadDiscovery(t *testing.T) {
 	r := newRig(t)
 	r.debugEchoUnchecked("bad-details", "debugEcho", "descriptions: 7")
 	r.debugEchoUnchecked("bad-handler", "sonar", "")
-	r.awaitEvent("bad-details", "Warning", "debugEcho")
-	r.awaitEvent("bad-handler", "Warning", "sonar")
+	r.awaitEvent("bad-details", "DiscoveryFailed", "debugEcho")
+	r.awaitEvent("bad-handler", "UnknownHandler", "sonar")
 	r.debugEcho("good", 1, nil, "good0")
 }
 
