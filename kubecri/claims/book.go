@@ -157,7 +157,10 @@ func (b *book) finishSync(since uint64, listed []*user) []slot.Name {
 		if b.byID[u.id] == nil {
 			b.add(u)
 			b.byID[u.id] = u
-			changed = slices.AppendSeq(changed, maps.Keys(u.slots))
+			for name := range u.slots {
+				delete(b.freed, name)
+				changed = append(changed, name)
+			}
 		}
 	}
 	for u := range b.users {
