@@ -37,9 +37,11 @@ type cluster struct {
 	broadcaster record.EventBroadcaster
 	events      record.EventRecorder
 
-	kubeInformers  informers.SharedInformerFactory
+	podInformers   informers.SharedInformerFactory // of this node
+	nodeInformers  informers.SharedInformerFactory // this node
 	akriInformers  akriinformers.SharedInformerFactory
 	pods           coreinformers.PodInformer
+	nodes          coreinformers.NodeInformer
 	instances      akriv0informers.InstanceInformer
 	configurations akriv0informers.ConfigurationInformer
 }
@@ -62,13 +64,11 @@ func newCluster(kubeconfig, node string) (*cluster, error) {
 		return nil, err
 	}
 
-	c.kubeInformers = informers.NewSharedInformerFactoryWithOptions(c.kube, 0,
-		informers.WithTransform(withoutManagedFields),
-		informers.WithTweakListOptions(func(options *metav1.ListOptions) {
-			options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
-		}))
-	c.pods = c.kubeInformers.Core().V1().Pods()
+	c.podInformers = selected(c.kube, "spec.nodeName", node)
+	c.pods = c.podInformers.Core().V1().Pods()
 	c.pods.Informer()
+	c.nodeInformers = selected(c.kube, metav1.ObjectNameField, node)
+	c.nodes = c.nodeInformers.Core().V1().Nodes()
 	c.akriInformers = akriinformers.NewSharedInformerFactory(c.akri, 0)
 	c.instances = c.akriInformers.Akri().V0().Instances()
 	c.configurations = c.akriInformers.Akri().V0().Configurations()
@@ -85,15 +85,26 @@ func newCluster(kubeconfig, node string) (*cluster, error) {
 func (c *cluster) run(ctx context.Context) {
 	c.broadcaster.StartStructuredLogging(3)
 	c.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.kube.CoreV1().Events("")})
-	c.kubeInformers.StartWithContext(ctx)
+	c.podInformers.StartWithContext(ctx)
+	c.nodeInformers.StartWithContext(ctx)
 	c.akriInformers.Start(ctx.Done())
 	<-ctx.Done()
 	c.broadcaster.Shutdown()
-	c.kubeInformers.Shutdown()
+	c.podInformers.Shutdown()
+	c.nodeInformers.Shutdown()
 	c.akriInformers.Shutdown()
 }
 
-// withoutManagedFields saves their memory: pods are only read.
+// selected makes informers of the objects whose field has the value.
+func selected(client kubernetes.Interface, field, value string) informers.SharedInformerFactory {
+	return informers.NewSharedInformerFactoryWithOptions(client, 0,
+		informers.WithTransform(withoutManagedFields),
+		informers.WithTweakListOptions(func(options *metav1.ListOptions) {
+			options.FieldSelector = fields.OneTermEqualSelector(field, value).String()
+		}))
+}
+
+// withoutManagedFields saves their memory: pods and nodes are not updated from here.
 func withoutManagedFields(obj any) (any, error) {
 	if o, err := meta.Accessor(obj); err == nil {
 		o.SetManagedFields(nil)

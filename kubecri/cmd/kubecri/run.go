@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/debugecho"
+	"github.com/kubeslot/kubeslot/kubecri/advertise"
 	"github.com/kubeslot/kubeslot/kubecri/agent"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/intercept"
@@ -70,10 +70,11 @@ func run(ctx context.Context, o *options) error {
 
 // node is all that works beside the proxy.
 type node struct {
-	runtime *grpc.ClientConn
-	cluster *cluster
-	agent   *agent.Agent
-	claims  *claims.Claims
+	runtime    *grpc.ClientConn
+	cluster    *cluster
+	agent      *agent.Agent
+	advertiser *advertise.Advertiser
+	claims     *claims.Claims
 }
 
 func newNode(o *options, runtime *grpc.ClientConn) (*node, error) {
@@ -90,13 +91,23 @@ func newNode(o *options, runtime *grpc.ClientConn) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.advertiser, err = advertise.New(advertise.Config{
+		NodeName: o.nodeName, Client: cluster.kube, Nodes: cluster.nodes, Pods: cluster.pods,
+		Instances: cluster.instances, Interval: o.advertiseInterval,
+	})
+	if err != nil {
+		return nil, err
+	}
 	n.claims, err = claims.New(claims.Config{
 		Node: o.nodeName, Client: cluster.akri,
 		Instances: cluster.instances, Configurations: cluster.configurations,
 		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
 		Grace: o.claimGrace, Resync: o.claimResync,
 	})
-	return n, errors.Join(err)
+	if err != nil {
+		return nil, err
+	}
+	return n, nil
 }
 
 // run works until ctx is done. Informers retry by themselves, without end.
@@ -104,6 +115,7 @@ func (n *node) run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { n.cluster.run(ctx) })
 	running.Go(func() { n.agent.Run(ctx) })
+	running.Go(func() { n.advertiser.Run(ctx) })
 	running.Go(func() { n.claims.Run(ctx) })
 	running.Go(func() { onReconnect(ctx, n.runtime, n.claims.Resync) })
 	running.Wait()
