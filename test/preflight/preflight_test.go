@@ -1,0 +1,95 @@
+// Package preflight tests that `make demo` says what a machine lacks.
+package preflight
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const script = "../../hack/preflight.sh"
+
+// machine is a PATH with what every Linux has, and the given programs, each of
+// which prints the text.
+func machine(t *testing.T, programs map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"bash", "dirname", "head", "id", "sed", "sort", "uname"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, prints := range programs {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!"+dir+"/bash\necho '"+prints+"'\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Another user is to read it.
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestPreflight(t *testing.T) {
+	const nobody = 65534
+	tests := map[string]struct {
+		programs map[string]string
+		uid      uint32
+		says     []string
+	}{
+		"all there":       {map[string]string{"go": "go1.99.0", "gcc": ""}, 0, nil},
+		"no Go":           {map[string]string{"gcc": ""}, 0, []string{"Go is not on PATH", "go.dev/dl"}},
+		"old Go":          {map[string]string{"go": "go1.20.1", "gcc": ""}, 0, []string{"Go is 1.20.1", "1.26"}},
+		"no gcc":          {map[string]string{"go": "go1.99.0"}, 0, []string{"gcc is not on PATH", "apt-get install gcc"}},
+		"not root":        {map[string]string{"go": "go1.99.0", "gcc": ""}, nobody, []string{"not root", "sudo"}},
+		"nothing at once": {nil, nobody, []string{"Go is not on PATH", "gcc is not on PATH", "not root"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if os.Getuid() != 0 {
+				t.Skip("needs root, to run the script as root and as somebody else")
+			}
+			text, err := os.ReadFile(script)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := machine(t, test.programs)
+			mod, err := os.ReadFile("../../go.mod")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for file, data := range map[string][]byte{"hack/preflight.sh": text, "go.mod": mod} {
+				file = filepath.Join(path, "repo", file)
+				if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(file, data, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cmd := exec.Command(filepath.Join(path, "bash"), filepath.Join(path, "repo/hack/preflight.sh"), "root", "go", "gcc")
+			cmd.Env = []string{"PATH=" + path}
+			cmd.Dir = "/"
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: test.uid, Gid: test.uid}}
+			out, err := cmd.CombinedOutput()
+			if (err == nil) != (test.says == nil) {
+				t.Fatalf("exit: %v; output:\n%s", err, out)
+			}
+			for _, s := range test.says {
+				if !strings.Contains(string(out), s) {
+					t.Errorf("output lacks %q:\n%s", s, out)
+				}
+			}
+		})
+	}
+}
