@@ -7,6 +7,7 @@
 package advertise
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -91,6 +93,10 @@ type Advertiser struct {
 	synced []cache.InformerSynced
 	// told are the resources held beyond what exists, as last logged.
 	told []held
+	// sent is the last patch that was accepted, and sentTo the cached node that
+	// it was for: until another is cached, its effect cannot be seen.
+	sent   []byte
+	sentTo *corev1.Node
 }
 
 // New returns an Advertiser, to be started with Run.
@@ -169,13 +175,14 @@ func (a *Advertiser) advertise(ctx context.Context) error {
 		return errors.Join(err, sourceErr)
 	}
 	a.tell(ctx, kept)
-	if data == nil {
+	if data == nil || node == a.sentTo && bytes.Equal(data, a.sent) {
 		return sourceErr
 	}
 	if _, err := a.config.Client.CoreV1().Nodes().Patch(ctx, node.Name,
 		apitypes.MergePatchType, data, metav1.PatchOptions{}, "status"); err != nil {
 		return errors.Join(fmt.Errorf("patch the status of node %s: %w", node.Name, err), sourceErr)
 	}
+	a.sent, a.sentTo = data, node
 	klog.FromContext(ctx).Info("Advertised what the node has", "instances", len(instances))
 	return sourceErr
 }
