@@ -1,0 +1,106 @@
+package intercept
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+const node = "node-a"
+
+var pod = claims.Pod{Namespace: "ns", Name: "cams", UID: "u1"}
+
+// requesting returns a pod whose container "main" asks for n of akri.sh/cam.
+func requesting(n string) *corev1.Pod {
+	p := &corev1.Pod{}
+	p.Namespace, p.Name, p.UID = pod.Namespace, pod.Name, "u1"
+	p.Spec.SchedulerName = "other"
+	main := corev1.Container{Name: "main"}
+	if n != "" {
+		main.Resources.Requests = corev1.ResourceList{"akri.sh/cam": resource.MustParse(n), "cpu": resource.MustParse("1")}
+	}
+	p.Spec.Containers = []corev1.Container{main, {Name: "side"}}
+	return p
+}
+
+func assigned(text string) map[string]string {
+	return map[string]string{assignment.HolderAnnotation: "u1", assignment.Annotation: text}
+}
+
+const good = `{"nodename":"node-a","runningcontainer":{"main":{"requests":{"akri.sh/cam":1},"allocatefrom":{"akri.sh/cam/0":"cam-a1-0"}}}}`
+
+func TestDecide(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		annotations map[string]string
+		container   string
+		spec        *corev1.Pod
+		grants      int
+		requested   int64
+		ignored     bool
+		errors      []string
+	}{
+		{name: "nothing known, nothing assigned"},
+		{name: "requests nothing", spec: requesting("")},
+		{name: "requests none", spec: requesting("0")},
+		{name: "assigned, pod not seen yet", annotations: assigned(good), grants: 1, requested: 1},
+		{name: "assigned", annotations: assigned(good), spec: requesting("1"), grants: 1, requested: 1},
+		{name: "the spec counts, not the annotation", annotations: assigned(good), spec: requesting("3"), grants: 1, requested: 3},
+		{name: "the other container", annotations: assigned(good), container: "side", spec: requesting("1")},
+		{name: "ephemeral container", annotations: assigned(good), container: "debug", spec: requesting("1")},
+		{name: "assigned to a container that asks for nothing", annotations: assigned(good), spec: requesting(""), grants: 1},
+		{name: "requests, and no assignment", spec: requesting("2"), errors: []string{"akri.sh/cam", `scheduler "other"`, "nodeName"}},
+		{name: "requests, and somebody wrote an assignment", spec: requesting("1"),
+			annotations: map[string]string{assignment.Annotation: good}, errors: []string{"akri.sh/cam"}},
+		{name: "another pod's assignment", spec: requesting("1"),
+			annotations: map[string]string{assignment.Annotation: good, assignment.HolderAnnotation: "u0"}, errors: []string{"another pod's UID", "u0"}},
+		{name: "static pod", spec: requesting("1"), annotations: map[string]string{sourceAnnotation: "file"}},
+		{name: "not static", spec: requesting("1"), annotations: map[string]string{sourceAnnotation: "api"}, errors: []string{"akri.sh/cam"}},
+		{name: "malformed, and requests", annotations: assigned("{"), spec: requesting("1"), errors: []string{"JSON"}},
+		{name: "malformed, and requests nothing", annotations: assigned("{"), spec: requesting(""), ignored: true},
+		{name: "malformed, and not seen yet", annotations: assigned("{"), errors: []string{"JSON"}},
+		{name: "malformed slot", annotations: assigned(strings.Replace(good, "cam-a1-0", "cam", 1)), spec: requesting("1"), errors: []string{"allocatefrom"}},
+		{name: "malformed without holder, not seen yet", annotations: map[string]string{assignment.Annotation: "{"}},
+		{name: "for another node", annotations: assigned(strings.Replace(good, "node-a", "node-b", 1)), spec: requesting("1"), errors: []string{"node-b"}},
+		{name: "assigned nothing", annotations: assigned(`{"nodename":"node-a"}`), spec: requesting("1"), requested: 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.container == "" {
+				test.container = "main"
+			}
+			got, err := decide(node, test.annotations, pod, test.container, test.spec)
+			if (err != nil) != (test.errors != nil) {
+				t.Fatalf("error %v, want one with %q", err, test.errors)
+			}
+			for _, part := range test.errors {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not say %q", err, part)
+				}
+			}
+			if len(got.grants) != test.grants || got.requested["cam"] != test.requested || (got.ignored != nil) != test.ignored {
+				t.Errorf("got %+v, want %d grants, %d requested, ignored %t", got, test.grants, test.requested, test.ignored)
+			}
+		})
+	}
+}
+
+// Nothing that can be written in an annotation may stop the process.
+func FuzzDecide(f *testing.F) {
+	f.Add(good, "u1", "api")
+	f.Add(`{"nodename":"node-a","initcontainer":{"main":null}}`, "u1", "")
+	f.Add(`{"nodename":"node-a","runningcontainer":{"main":{"allocatefrom":{"akri.sh/":"-","akri.sh/x/99999999999999":"x-0"}}}}`, "u1", "")
+	f.Fuzz(func(t *testing.T, text, holder, source string) {
+		annotations := map[string]string{assignment.Annotation: text, assignment.HolderAnnotation: holder, sourceAnnotation: source}
+		for _, spec := range []*corev1.Pod{nil, requesting(""), requesting("1")} {
+			got, err := decide(node, annotations, pod, "main", spec)
+			if err == nil && spec != nil && source != "file" && source != "http" && len(spec.Spec.Containers[0].Resources.Requests) > 0 && got.none() {
+				t.Errorf("a container that requests devices starts without")
+			}
+		}
+	})
+}
