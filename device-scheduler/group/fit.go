@@ -1,0 +1,226 @@
+package group
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/devicescheduler"
+	"github.com/kubeslot/kubeslot/types/resource"
+)
+
+// Placement is what a pod gets on a node.
+type Placement struct {
+	// Score is from 0 to 1, comparable between nodes for one pod: the fuller
+	// the node will be, the higher. 0 if the pod has no group requests.
+	Score float64
+
+	node       *Tree
+	containers []placed
+}
+
+// placed is one container's part of a placement.
+type placed struct {
+	name string
+	init bool
+	want *request
+	from []int // the node's leaf, by leaf of want
+}
+
+// request is what a container asks for.
+type request struct {
+	tree
+	scorers []int32 // by leaf; -1 means the node's
+}
+
+func newRequest(c *types.ContainerInfo) *request {
+	r := &request{tree: parse(c.DevRequests)}
+	r.scorers = make([]int32, len(r.leaves))
+	for i, l := range r.leaves {
+		r.scorers[i] = -1
+		if number, ok := c.Scorer[l.name]; ok && number >= DefaultScorer && number <= AlwaysFoundScorer {
+			r.scorers[i] = scorerOf(l.name, number)
+		}
+	}
+	return r
+}
+
+// Fit places the pod's DevRequests on the node, of which used is held already.
+// It returns nil and the reasons if that is not possible. A container that has
+// group resources in its AllocateFrom keeps them: they are only checked and
+// scored. The pod is not changed; see Placement.Fill.
+//
+// The time is proportional to the leaves asked for, times those of the node,
+// times the levels, at the most.
+func (t *Tree) Fit(used types.ResourceList, pod *types.PodInfo) (*Placement, []devicescheduler.PredicateFailureReason) {
+	if reasons := invalid(pod); len(reasons) > 0 {
+		return nil, reasons
+	}
+	f := &fitting{state: newState(t, used), usedLocations: make([]bool, t.locations)}
+	p := &Placement{node: t}
+	for _, phase := range []struct {
+		init       bool
+		containers map[string]types.ContainerInfo
+	}{{false, pod.RunningContainers}, {true, pod.InitContainers}} {
+		for _, name := range slices.Sorted(maps.Keys(phase.containers)) {
+			c := phase.containers[name]
+			f.want = newRequest(&c)
+			if len(f.want.leaves) == 0 {
+				continue
+			}
+			f.init = phase.init
+			f.from = make([]int, len(f.want.leaves))
+			if !f.container(c.AllocateFrom) {
+				return nil, f.reasons(name)
+			}
+			if !f.init {
+				p.Score = f.mean(0, len(t.leaves))
+			}
+			p.containers = append(p.containers, placed{name, f.init, f.want, f.from})
+			f.nextContainer()
+		}
+	}
+	return p, nil
+}
+
+// Fill writes the placement to the AllocateFrom of the pod that it was made
+// for. Entries that are not group resources stay.
+func (p *Placement) Fill(pod *types.PodInfo) {
+	for _, c := range p.containers {
+		containers := pod.RunningContainers
+		if c.init {
+			containers = pod.InitContainers
+		}
+		info := containers[c.name]
+		to := make(types.ResourceLocation, len(c.from)+len(info.AllocateFrom))
+		for name, from := range info.AllocateFrom {
+			if resource.PrecheckedResource(name) {
+				to[name] = from
+			}
+		}
+		for i, from := range c.from {
+			to[c.want.leaves[i].name] = p.node.leaves[from].name
+		}
+		info.AllocateFrom = to
+		containers[c.name] = info
+	}
+}
+
+// fitting is one run of Fit.
+type fitting struct {
+	state
+	// usedLocations are those that some attempt for this pod found best, by id.
+	usedLocations []bool
+
+	// The container that is being placed:
+	want   *request
+	init   bool
+	from   []int     // what it got so far
+	best   []int     // stack of the best of each location loop that is under way
+	failed *location // the outermost part of want that has no place
+}
+
+// container places one container, or checks the place that it has.
+func (f *fitting) container(has types.ResourceLocation) bool {
+	if !hasGroup(has) {
+		_, ok := f.placeAt(&f.want.root, &f.node.root)
+		return ok
+	}
+	for i, l := range f.want.leaves {
+		from, ok := f.node.byName[has[l.name]]
+		if !ok || !f.take(from, l.count, f.init) {
+			return false
+		}
+		f.from[i] = from
+	}
+	return true
+}
+
+func hasGroup(has types.ResourceLocation) bool {
+	for name := range has {
+		if resource.IsGroupResourceName(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// place gives the part of the request the best of the locations.
+func (f *fitting) place(want *location, locations []location) bool {
+	var best *location
+	bestScore, bestUsed := 0.0, false
+	start := len(f.log)
+	saved := len(f.best)
+	f.best = append(f.best, f.from[want.lo:want.hi]...)
+	for i := range locations {
+		at := &locations[i]
+		score, ok := f.placeAt(want, at)
+		// Used goes before the score, but once there is a used one, others do not
+		// compete.
+		used := f.usedLocations[at.id]
+		if ok && (used && !bestUsed || used == bestUsed && score >= bestScore) {
+			best, bestScore, bestUsed = at, score, used
+			copy(f.best[saved:], f.from[want.lo:want.hi])
+		}
+		f.undo(start)
+	}
+	if best != nil {
+		copy(f.from[want.lo:want.hi], f.best[saved:])
+		for i := want.lo; i < want.hi; i++ {
+			f.take(f.from[i], f.want.leaves[i].count, f.init)
+		}
+		f.usedLocations[best.id] = true
+	}
+	f.best = f.best[:saved]
+	return best != nil
+}
+
+// placeAt takes what the part of the request needs at the location, and rates
+// the location with that taken.
+//
+// After something is missing it still places the groups, except at the root:
+// what is best within a location counts as used even if the location is not
+// taken, and that decides later ties as it does in KubeDevice.
+func (f *fitting) placeAt(want, at *location) (score float64, ok bool) {
+	ok = true
+	for i := want.lo; i < want.own; i++ {
+		l := &f.want.leaves[i]
+		from := f.node.find(at, l.key)
+		if from < 0 || !f.allows(i, from) || !f.take(from, l.count, f.init) {
+			ok = false
+			continue
+		}
+		f.from[i] = from
+	}
+	root := want == &f.want.root
+	if root && !ok {
+		return 0, false
+	}
+	for _, g := range want.groups {
+		locations := at.members(g.name)
+		for i := range g.locations {
+			if !f.place(&g.locations[i], locations) {
+				ok = false
+				if root {
+					f.failed = &g.locations[i]
+					return 0, false
+				}
+			}
+		}
+	}
+	if !ok || root {
+		return 0, ok
+	}
+	return f.mean(at.lo, at.hi), true
+}
+
+// allows asks the request's own scorer, if it has one, besides the node's. It
+// does not count: in KubeDevice too the node's scorer has the last word.
+func (f *fitting) allows(want, from int) bool {
+	scorer := f.want.scorers[want]
+	if scorer < 0 {
+		return true
+	}
+	_, ok := take(scorer, f.node.leaves[from].count, f.leaves[from].held, f.want.leaves[want].count, f.init)
+	return ok
+}
