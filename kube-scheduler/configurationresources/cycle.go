@@ -19,6 +19,8 @@ const stateKey = Name
 // cycle is what the plugin knows of a pod during its scheduling cycle.
 type cycle struct {
 	req *ledger.Request
+	// amounts are the pod's requests for slots, as the kubelet counts them.
+	amounts map[v1.ResourceName]int64
 	// released are UIDs of pods that preemption imagines away; expected are
 	// nominated pods that it imagines on the node, by UID.
 	released map[string]bool
@@ -29,7 +31,7 @@ type cycle struct {
 
 // Clone implements fwk.StateData.
 func (c *cycle) Clone() fwk.StateData {
-	return &cycle{req: c.req, released: maps.Clone(c.released), expected: maps.Clone(c.expected), assignment: c.assignment}
+	return &cycle{req: c.req, amounts: c.amounts, released: maps.Clone(c.released), expected: maps.Clone(c.expected), assignment: c.assignment}
 }
 
 func readCycle(state fwk.CycleState) (*cycle, *fwk.Status) {
@@ -62,7 +64,7 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	if shortfall != nil {
 		return nil, unresolvable(shortfall.String())
 	}
-	state.Write(stateKey, &cycle{req: req})
+	state.Write(stateKey, &cycle{req: req, amounts: amounts(pod)})
 	if reach == nil {
 		return nil, nil
 	}
@@ -132,14 +134,17 @@ func (c *cycle) draft(l *ledger.Ledger, node string) *ledger.Draft {
 	return draft
 }
 
-// Filter reports whether the node has slots for all of the pod's containers.
+// Filter reports whether the node has slots for all of the pod's containers, and
+// its kubelet knows of them.
 func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) *fwk.Status {
 	c, status := readCycle(state)
 	if status != nil {
 		return status
 	}
-	_, shortfall := p.book.fit(c, node.Node().Name)
-	return statusOf(shortfall)
+	if _, shortfall := p.book.fit(c, node.Node().Name); shortfall != nil {
+		return statusOf(shortfall)
+	}
+	return unadvertised(c.amounts, node)
 }
 
 func statusOf(shortfall *ledger.Shortfall) *fwk.Status {

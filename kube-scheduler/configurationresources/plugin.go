@@ -78,14 +78,21 @@ func NewFactory() frameworkruntime.PluginFactory {
 // Name implements fwk.Plugin.
 func (*Plugin) Name() string { return Name }
 
-// EventsToRegister registers the one event that the ledger has no part in: the
-// author corrected the annotation for which the pod was refused. All others the
-// book answers by activating the pods that they help.
+// EventsToRegister registers the events that the ledger has no part in: the
+// author corrected the annotation for which the pod was refused, or a node
+// advertises more. All others the book answers by activating the pods that they
+// help.
 func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
-	return []fwk.ClusterEventWithHint{{
-		Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update},
-		QueueingHintFn: afterAnnotationChange,
-	}}, nil
+	return []fwk.ClusterEventWithHint{
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update},
+			QueueingHintFn: afterAnnotationChange,
+		},
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAllocatable},
+			QueueingHintFn: afterAdvertisement,
+		},
+	}, nil
 }
 
 func afterAnnotationChange(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {

@@ -234,6 +234,54 @@ func TestPreFilterNarrowsToNodesThatReach(t *testing.T) {
 	}
 }
 
+// A node's new device is an Instance before its kubelet knows: a pod bound in
+// between would fail its admission.
+func TestWaitsForTheKubeletToKnow(t *testing.T) {
+	r := newRig(t)
+	r.instance("cam-1", nil, "node-a")
+	node := func(advertised string) *v1.Node {
+		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}
+		if advertised != "" {
+			n.Status.Allocatable = v1.ResourceList{"akri.sh/cam": resource.MustParse(advertised)}
+		}
+		return n
+	}
+	holder, err := framework.NewPodInfo(pod("holder", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := pod("p", "1")
+	for advertised, fits := range map[string]bool{"": true, "1": false, "2": true} {
+		info := framework.NewNodeInfo(holder.Pod)
+		info.SetNode(node(advertised))
+		state, status := r.filter(p, "node-a")
+		if !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		if status := r.Filter(r.ctx, state, p, info); status.IsSuccess() != fits {
+			t.Errorf("with %q advertised and one in use: %v, want fits %v", advertised, status, fits)
+		}
+	}
+	for _, test := range []struct {
+		before, after *v1.Node
+		want          fwk.QueueingHint
+	}{
+		{node("1"), node("2"), fwk.Queue},
+		{node("1"), node(""), fwk.Queue},
+		{node("2"), node("1"), fwk.QueueSkip},
+		{node("1"), node("1"), fwk.QueueSkip},
+		{nil, node("2"), fwk.QueueSkip},
+	} {
+		var old any
+		if test.before != nil {
+			old = test.before
+		}
+		if got, err := afterAdvertisement(klog.Background(), p, old, test.after); got != test.want || err != nil {
+			t.Errorf("%v -> %v: hint %v, %v", test.before, test.after.Status.Allocatable, got, err)
+		}
+	}
+}
+
 func TestPreemptionImagines(t *testing.T) {
 	r := newRig(t)
 	r.instance("cam-1", nil, "node-a", "node-b")
