@@ -53,8 +53,12 @@ type options struct {
 	logging *logsapi.LoggingConfiguration
 }
 
+func newOptions() *options {
+	return &options{logging: logsapi.NewLoggingConfiguration()}
+}
+
 func newCommand() *cobra.Command {
-	o := &options{logging: logsapi.NewLoggingConfiguration()}
+	o := newOptions()
 	cmd := &cobra.Command{
 		Use:          "kubecri",
 		Short:        "Kubeslot's node agent and CRI shim",

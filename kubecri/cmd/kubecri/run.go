@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
@@ -19,6 +20,10 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/intercept"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 )
+
+// stopTimeout bounds what an ending process waits for besides CRI calls: until it
+// has ended, the next one is not started, and the kubelet is not served.
+const stopTimeout = 300 * time.Millisecond
 
 // run serves the kubelet until ctx is done. Everything is made before anything
 // is started, and nothing that is made needs the API server or the runtime: the
@@ -64,7 +69,12 @@ func run(ctx context.Context, o *options) error {
 	logger.Info("Serving the kubelet", "listen", listen, "runtime", runtimePath, "node", o.nodeName)
 	err = shim.Serve(ctx, listener)
 	stop()
-	<-ended
+	select {
+	case <-ended:
+	case <-time.After(stopTimeout):
+		// A kill would be as good: whatever is undone is done by the next life.
+		logger.V(2).Info("Ended without waiting for all background work", "timeout", stopTimeout)
+	}
 	return err
 }
 
