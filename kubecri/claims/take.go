@@ -151,7 +151,7 @@ func (t *Taken) Failed(err error) {
 	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable:
 		t.claims.book.failed(t.user, nil) // reconciled, after grace
 		t.claims.Resync()
-		t.claims.enqueue(t.wrote)
+		t.enqueue()
 	default:
 		t.release()
 	}
@@ -159,7 +159,13 @@ func (t *Taken) Failed(err error) {
 
 func (t *Taken) release() {
 	t.claims.book.failed(t.user, t.wrote)
-	t.claims.enqueue(t.wrote)
+	t.enqueue()
+}
+
+// enqueue has all Instances looked at: while the create was in flight, whatever
+// else was to be done about its slots had to wait.
+func (t *Taken) enqueue() {
+	t.claims.enqueue(slices.Collect(maps.Keys(t.user.slots)))
 }
 
 // slotsOf returns the request's slots of one Instance.
