@@ -50,7 +50,7 @@ func TestMalformedAnnotation(t *testing.T) {
 // annotation says, and harm nobody.
 func TestForgedAssignments(t *testing.T) {
 	r := newRig(t)
-	slots := r.debugEcho("forge", 1, nil, "forge0")
+	slots := r.debugEcho("forge", 8, nil, "forge0")
 	slot := slots[0].Name + "-0"
 	forged := func(holder string) map[string]string {
 		a := map[string]string{assignment.Annotation: fmt.Sprintf(

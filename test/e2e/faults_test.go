@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubeslot/kubeslot/test/cluster"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -153,15 +155,29 @@ func TestAPIServerDown(t *testing.T) {
 func TestDevicesComeAndGo(t *testing.T) {
 	r := newRig(t)
 	r.debugEcho("hot", 1, nil, "hot0")
-	const switchFile = "/tmp/debug-echo-availability.txt"
-	r.check(os.WriteFile(switchFile, []byte("OFFLINE\n"), 0o644))
-	defer os.Remove(switchFile)
+	unplug := func(node cluster.Node) string {
+		file := filepath.Join(node.KubecriDir, "debug-echo-availability.txt")
+		r.check(writeFile(file, "OFFLINE\n"))
+		r.Cleanup(func() { os.Remove(file) })
+		return file
+	}
+	nodes := shared.Nodes()
+	first := unplug(nodes[0])
+	r.await("only node-b to reach the device", func() (bool, string) {
+		in := r.instances("hot")
+		return len(in) == 1 && slices.Equal(in[0].Spec.Nodes, []string{nodeB}), fmt.Sprint(in)
+	})
+	r.create(newPod("far", nodeA, map[string]int64{"hot": 1}))
+	r.awaitPending("far", "akri.sh/hot")
+	second := unplug(nodes[1])
 	r.awaitInstances("hot", 0)
-	r.create(newPod("waiter", "", map[string]int64{"hot": 1}))
-	r.awaitPending("waiter", "akri.sh/hot", "no")
-	r.check(os.Remove(switchFile))
-	r.awaitInstances("hot", 1)
+	r.create(newPod("waiter", nodeB, map[string]int64{"hot": 1}))
+	r.awaitPending("waiter", "no node reaches an Instance for akri.sh/hot")
+	r.check(os.Remove(second))
 	r.agree("waiter", "hot", 1)
+	r.check(os.Remove(first))
+	r.delete("waiter")
+	r.agree("far", "hot", 1)
 	for _, node := range []string{nodeA, nodeB} {
 		r.await("node "+node+" to advertise it", func() (bool, string) {
 			n, err := kube.CoreV1().Nodes().Get(r.ctx, node, metav1.GetOptions{})
@@ -200,12 +216,14 @@ func TestOneWritePerPod(t *testing.T) {
 	}
 }
 
-// No component of ours was ever refused by the API for want of rights.
+// No component of ours was ever refused by the API for want of rights, or by an
+// admission policy.
 func TestNoForbiddenWrites(t *testing.T) {
 	r := newRig(t)
 	for _, e := range auditEvents(r) {
 		ours := e.User.Username == "system:kube-scheduler" || strings.HasPrefix(e.User.Username, "system:kubecri:")
-		if ours && e.ResponseStatus.Code == 403 {
+		denied := e.ResponseStatus.Code == 403 || e.ResponseStatus.Code == 422
+		if ours && denied && !strings.Contains(e.ResponseStatus.Message, "is being terminated") {
 			t.Errorf("%s: %s %s/%s %s: %s", e.User.Username, e.Verb, e.ObjectRef.Resource, e.ObjectRef.Subresource, e.ObjectRef.Name, e.ResponseStatus.Message)
 		}
 	}

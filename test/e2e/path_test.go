@@ -190,9 +190,7 @@ deviceSpecs: [{containerPath: /dev/cam0, hostPath: /dev/zero, permissions: r}]
 // A device that is not shared is one Instance a node, and pods follow it.
 func TestLocalDevices(t *testing.T) {
 	r := newRig(t)
-	r.debugEcho("usb", 1, func(c *akriv0.Configuration) {
-		c.Spec.DiscoveryHandler.DiscoveryDetails = `{"descriptions": ["stick"], "shared": false}`
-	})
+	r.debugEchoUnchecked("usb", "debugEcho", `{"descriptions": ["stick"], "shared": false}`)
 	instances := r.awaitInstances("usb", 2)
 	for _, in := range instances {
 		if len(in.Spec.Nodes) != 1 || in.Spec.Shared {
