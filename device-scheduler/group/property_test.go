@@ -171,8 +171,10 @@ func drawNode(t *rapid.T) *types.NodeInfo {
 			leaf(p+"enumType", rapid.IntRange(0, 7).Draw(t, "type"))
 		}
 	}
-	if rapid.IntRange(0, 3).Draw(t, "has switch") == 0 {
-		leaf("switch", 3)
+	for _, name := range []string{"switch", "gpugrp1/00/link", "gpugrp1/01/link", "gpugrp0/00/link", "gpugrp0/01/link"} {
+		if rapid.IntRange(0, 3).Draw(t, "has "+name) == 0 {
+			leaf(name, 3)
+		}
 	}
 	return node
 }
@@ -192,8 +194,10 @@ func drawPod(t *rapid.T, node *types.NodeInfo) *types.PodInfo {
 				types.AddGroupResource(c.DevRequests, name+"enumType", rapid.Int64Range(0, 7).Draw(t, "type"))
 			}
 		}
-		if rapid.IntRange(0, 5).Draw(t, "wants switch") == 0 {
-			types.AddGroupResource(c.DevRequests, "switch", rapid.Int64Range(0, 2).Draw(t, "switch"))
+		for _, name := range []string{"switch", "gpugrp0/A/link", "gpugrp1/0/link"} {
+			if rapid.IntRange(0, 7).Draw(t, "wants "+name) == 0 {
+				types.AddGroupResource(c.DevRequests, name, rapid.Int64Range(0, 2).Draw(t, name))
+			}
 		}
 		_, c.DevRequests = resource.TranslateResource(node.Allocatable, c.DevRequests, "gpugrp0", "gpu")
 		_, c.DevRequests = resource.TranslateResource(node.Allocatable, c.DevRequests, "gpugrp1", "gpugrp0")

@@ -94,13 +94,17 @@ func (f *fitting) reasons(container string) []devicescheduler.PredicateFailureRe
 
 // kindOf replaces the indexes in a group resource's name.
 func kindOf(name types.ResourceName) types.ResourceName {
-	rest, ok := strings.CutPrefix(string(name), types.DeviceGroupPrefix+"/")
-	if !ok {
-		return name
+	kind := make([]byte, 0, len(name))
+	done := 0
+	for {
+		group, _, rest, ok := cutGroup(name, done)
+		if !ok {
+			return types.ResourceName(append(kind, name[done:]...))
+		}
+		if done == 0 {
+			kind = append(kind, types.DeviceGroupPrefix+"/"...)
+		}
+		kind = append(append(kind, group...), "/*/"...)
+		done = rest
 	}
-	elements := strings.Split(rest, "/")
-	for i := 1; i < len(elements)-1; i += 2 {
-		elements[i] = "*"
-	}
-	return types.ResourceName(types.DeviceGroupPrefix + "/" + strings.Join(elements, "/"))
 }

@@ -20,7 +20,7 @@ type tree struct {
 // leaf is one resource.
 type leaf struct {
 	name  types.ResourceName // in full
-	key   string             // within its location
+	key   string             // within its location; in the root, the same
 	count int64              // how much there is of it, or is asked for
 }
 
@@ -40,89 +40,91 @@ type members struct {
 	locations []location
 }
 
-// entry is a resource on its way into the tree; rest is what remains of its
-// name below the location that is being built.
-type entry struct {
-	rest string
-	leaf
-}
-
-// parse builds the tree of list's group resources. What has too few elements
-// for a group is a leaf of the root, known by its full name.
+// parse builds the tree of list's group resources.
 func parse(list types.ResourceList) tree {
-	entries := make([]entry, 0, len(list))
+	sorted := make([]leaf, 0, len(list))
 	for name, count := range list {
-		if !resource.IsGroupResourceName(name) {
-			continue
-		}
-		rest, ok := strings.CutPrefix(string(name), types.DeviceGroupPrefix+"/")
-		if !ok || strings.Count(rest, "/") < 2 {
-			rest = ""
-		}
-		entries = append(entries, entry{rest, leaf{name: name, count: count}})
-	}
-	// Sorted once, here, so that nothing below depends on the map's order.
-	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
-	for i := range entries {
-		if entries[i].rest == "" {
-			entries[i].key = string(entries[i].name)
+		if resource.IsGroupResourceName(name) {
+			sorted = append(sorted, leaf{name: name, count: count})
 		}
 	}
-	t := tree{leaves: make([]leaf, 0, len(entries))}
-	t.build(&t.root, entries)
+	slices.SortFunc(sorted, func(a, b leaf) int { return compare(string(a.name), string(b.name)) })
+	t := tree{leaves: make([]leaf, 0, len(sorted))}
+	t.build(&t.root, sorted, 0)
 	return t
 }
 
-// build fills loc from entries, which have their rest relative to it.
-func (t *tree) build(loc *location, entries []entry) {
+// compare orders names by their elements: a slash comes before all else.
+func compare(a, b string) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		switch {
+		case a[i] == b[i]:
+		case a[i] == '/':
+			return -1
+		case b[i] == '/':
+			return 1
+		default:
+			return cmp.Compare(a[i], b[i])
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// build fills loc from leaves, sorted, of whose names the first skip bytes are
+// those of loc. 0 means the root. Sorting put the leaves of a location next to
+// each other.
+func (t *tree) build(loc *location, leaves []leaf, skip int) {
 	loc.id = t.locations
 	t.locations++
 	loc.lo = len(t.leaves)
-	type deeper struct {
-		group, index string
-		entry
-	}
-	var below []deeper
-	for _, e := range entries {
-		group, tail, ok1 := strings.Cut(e.rest, "/")
-		index, rest, ok2 := strings.Cut(tail, "/")
-		if ok1 && ok2 {
-			e.rest = rest
-			below = append(below, deeper{group, index, e})
-			continue
+	for _, l := range leaves {
+		if _, _, _, ok := cutGroup(l.name, skip); !ok {
+			l.key = string(l.name[skip:])
+			t.leaves = append(t.leaves, l)
 		}
-		if e.key == "" {
-			e.key = e.rest
-		}
-		t.leaves = append(t.leaves, e.leaf)
 	}
 	loc.own = len(t.leaves)
-	slices.SortFunc(t.leaves[loc.lo:loc.own], func(a, b leaf) int { return cmp.Compare(a.key, b.key) })
-
-	slices.SortStableFunc(below, func(a, b deeper) int {
-		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.index, b.index))
-	})
-	for i := 0; i < len(below); {
-		first := below[i]
-		if n := len(loc.groups); n == 0 || loc.groups[n-1].name != first.group {
-			loc.groups = append(loc.groups, members{name: first.group})
+	for i := 0; i < len(leaves); {
+		group, index, end, ok := cutGroup(leaves[i].name, skip)
+		if !ok {
+			i++
+			continue
 		}
-		var inside []entry
-		for ; i < len(below) && below[i].group == first.group && below[i].index == first.index; i++ {
-			inside = append(inside, below[i].entry)
+		// All names are equal up to skip: comparing from there keeps the whole
+		// linear in what a user wrote, however deep.
+		start, prefix := i, string(leaves[i].name[skip:end])
+		for i < len(leaves) && strings.HasPrefix(string(leaves[i].name[skip:]), prefix) {
+			i++
+		}
+		if n := len(loc.groups); n == 0 || loc.groups[n-1].name != group {
+			loc.groups = append(loc.groups, members{name: group})
 		}
 		g := &loc.groups[len(loc.groups)-1]
-		child := location{index: first.index}
-		t.build(&child, inside)
-		g.locations = append(g.locations, child)
+		g.locations = append(g.locations, location{index: index})
+		t.build(&g.locations[len(g.locations)-1], leaves[start:i], end)
 	}
 	loc.hi = len(t.leaves)
+}
+
+// cutGroup splits "<group>/<index>/<rest>" off the name after the bytes to skip,
+// and returns where the rest begins. What has fewer elements is in no group, and
+// neither is what only begins like a group resource: "resource/groups/a/b/c".
+func cutGroup(name types.ResourceName, skip int) (group, index string, rest int, ok bool) {
+	if skip == 0 {
+		if skip = len(types.DeviceGroupPrefix + "/"); len(name) < skip || name[skip-1] != '/' {
+			return "", "", 0, false
+		}
+	}
+	group, tail, _ := strings.Cut(string(name[skip:]), "/")
+	index, _, ok = strings.Cut(tail, "/")
+	return group, index, skip + len(group) + len(index) + 2, ok
 }
 
 // find returns the leaf with the key in loc itself, or -1.
 func (t *tree) find(loc *location, key string) int {
 	i, ok := slices.BinarySearchFunc(t.leaves[loc.lo:loc.own], key, func(l leaf, key string) int {
-		return cmp.Compare(l.key, key)
+		return compare(l.key, key)
 	})
 	if !ok {
 		return -1

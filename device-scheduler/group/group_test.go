@@ -1,0 +1,157 @@
+package group
+
+import (
+	"maps"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubeslot/kubeslot/types"
+)
+
+func list(words ...any) types.ResourceList {
+	l := types.ResourceList{}
+	for i := 0; i < len(words); i += 2 {
+		types.AddGroupResource(l, words[i].(string), int64(words[i+1].(int)))
+	}
+	return l
+}
+
+// TestFillKeepsSlots: the pod's slots are in the same AllocateFrom.
+func TestFillKeepsSlots(t *testing.T) {
+	node := &types.NodeInfo{Name: "n", Allocatable: list("gpu/0/cards", 1)}
+	pod := &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"c": {
+		DevRequests:  list("gpu/a/cards", 1),
+		AllocateFrom: types.ResourceLocation{"akri.sh/cam/0": "cam-1-0"},
+	}}}
+	var s Scheduler
+	if err := s.PodAllocate(node, pod); err != nil {
+		t.Fatal(err)
+	}
+	want := types.ResourceLocation{"akri.sh/cam/0": "cam-1-0", "resource/group/gpu/a/cards": "resource/group/gpu/0/cards"}
+	if got := pod.RunningContainers["c"].AllocateFrom; !maps.Equal(got, want) {
+		t.Fatalf("got %v, want %v", got, want)
+	}
+	if err := s.TakePodResources(node, pod); err != nil {
+		t.Fatal(err)
+	}
+	if want := list("gpu/0/cards", 1); !maps.Equal(node.Used, want) {
+		t.Fatalf("used %v, want %v", node.Used, want)
+	}
+	Clear(pod)
+	if got := pod.RunningContainers["c"].AllocateFrom; !maps.Equal(got, types.ResourceLocation{"akri.sh/cam/0": "cam-1-0"}) {
+		t.Fatalf("cleared: %v", got)
+	}
+}
+
+// TestNodeChanges: what is in the NodeInfo counts, whatever AddNode saw.
+func TestNodeChanges(t *testing.T) {
+	pod := func() *types.PodInfo {
+		return &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"c": {DevRequests: list("gpu/a/cards", 1)}}}
+	}
+	var s Scheduler
+	s.AddNode("n", &types.NodeInfo{Name: "n", Allocatable: list("gpu/0/cards", 1)})
+	for name, c := range map[string]struct {
+		node *types.NodeInfo
+		fits bool
+	}{
+		"as added":        {&types.NodeInfo{Name: "n", Allocatable: list("gpu/0/cards", 1)}, true},
+		"another one":     {&types.NodeInfo{Name: "m", Allocatable: list("gpu/0/cards", 1)}, true},
+		"less":            {&types.NodeInfo{Name: "n", Allocatable: list("gpu/0/cards", 0)}, false},
+		"gone":            {&types.NodeInfo{Name: "n"}, false},
+		"another device":  {&types.NodeInfo{Name: "n", Allocatable: list("gpu/1/cards", 1)}, true},
+		"another scorer":  {&types.NodeInfo{Name: "n", Allocatable: list("gpu/0/cards", 2), Scorer: types.ResourceScorer{"resource/group/gpu/0/cards": EnumScorer}}, false},
+		"used":            {&types.NodeInfo{Name: "n", Allocatable: list("gpu/0/cards", 1), Used: list("gpu/0/cards", 1)}, false},
+		"used, negative":  {&types.NodeInfo{Name: "n", Allocatable: list("gpu/0/cards", 0), Used: list("gpu/0/cards", -1)}, false},
+		"used, not there": {&types.NodeInfo{Name: "n", Allocatable: list("gpu/0/cards", 1), Used: list("gpu/1/cards", 1)}, true},
+	} {
+		p := pod()
+		fits, _, _ := s.PodFitsDevice(c.node, p, true)
+		if fits != c.fits {
+			t.Errorf("%s: fits %v", name, fits)
+		}
+		for want, from := range p.RunningContainers["c"].AllocateFrom {
+			if _, ok := c.node.Allocatable[from]; !ok {
+				t.Errorf("%s: %s gets %s, which the node does not have", name, want, from)
+			}
+		}
+	}
+	s.RemoveNode("n")
+	if len(s.trees) != 0 {
+		t.Error("the node is remembered")
+	}
+}
+
+// TestBadAllocation: what no scheduler wrote is neither taken nor checked as if.
+func TestBadAllocation(t *testing.T) {
+	for name, c := range map[string]struct {
+		container types.ContainerInfo
+		want      string
+	}{
+		"not requested":  {types.ContainerInfo{AllocateFrom: types.ResourceLocation{"resource/group/gpu/a/cards": "resource/group/gpu/0/cards"}}, "does not request"},
+		"negative":       {types.ContainerInfo{DevRequests: list("gpu/a/cards", -1), AllocateFrom: types.ResourceLocation{"resource/group/gpu/a/cards": "resource/group/gpu/0/cards"}}, "negative"},
+		"not of a group": {types.ContainerInfo{DevRequests: list("gpu/a/cards", 1), AllocateFrom: types.ResourceLocation{"resource/group/gpu/a/cards": "cpu"}}, "no group resource"},
+	} {
+		for _, pod := range []*types.PodInfo{
+			{Name: "p", RunningContainers: map[string]types.ContainerInfo{"c": c.container}},
+			{Name: "p", InitContainers: map[string]types.ContainerInfo{"c": c.container}},
+		} {
+			node := &types.NodeInfo{Name: "n", Allocatable: list("gpu/0/cards", 1), Used: list("gpu/0/cards", 1)}
+			for _, err := range []error{Take(node, pod), Return(node, pod)} {
+				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `container "c"`) {
+					t.Errorf("%s: error %v", name, err)
+				}
+			}
+			if !maps.Equal(node.Used, list("gpu/0/cards", 1)) {
+				t.Errorf("%s: used %v", name, node.Used)
+			}
+		}
+	}
+
+	node := &types.NodeInfo{Name: "n", Allocatable: list("gpu/0/cards", 1)}
+	for _, from := range []types.ResourceName{"resource/group/gpu/7/cards", "cpu", ""} {
+		pod := &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"c": {
+			DevRequests:  list("gpu/a/cards", 1),
+			AllocateFrom: types.ResourceLocation{"resource/group/gpu/a/cards": from},
+		}}}
+		if p, _ := NewTree(node).Fit(nil, pod); p != nil {
+			t.Errorf("allocated from %q fits", from)
+		}
+	}
+}
+
+// TestDeepNames: an annotation holds 256 KiB, enough for a very deep name.
+func TestDeepNames(t *testing.T) {
+	deep := strings.Repeat("g/0/", 256<<10/4)
+	node := &types.NodeInfo{Allocatable: list(deep+"cards", 1, deep+"memory", 1)}
+	pod := &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"c": {DevRequests: list(deep+"cards", 1)}}}
+	start := time.Now()
+	p, reasons := NewTree(node).Fit(nil, pod)
+	if p == nil || p.Score != .5 {
+		t.Fatal(p, len(reasons))
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Fatalf("took %v", took)
+	}
+}
+
+// TestNilContainers: a PodInfo and NodeInfo as JSON leaves them.
+func TestNilContainers(t *testing.T) {
+	var s Scheduler
+	node, pod := &types.NodeInfo{}, &types.PodInfo{}
+	s.AddNode("", node)
+	if fits, reasons, score := s.PodFitsDevice(node, pod, true); !fits || reasons != nil || score != 0 {
+		t.Fatal(fits, reasons, score)
+	}
+	if err := s.TakePodResources(node, pod); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ReturnPodResources(&types.NodeInfo{}, pod); err != nil {
+		t.Fatal(err)
+	}
+	Clear(pod)
+	if !reflect.DeepEqual(pod, &types.PodInfo{}) {
+		t.Fatal(pod)
+	}
+}
