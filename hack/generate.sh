@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generates deep copies, clients and CRDs from types/akri/v0.
+# Generates deep copies, clients and CRDs from types/akri/v0, and the plugin arguments' deep copies.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,6 +10,7 @@ header=hack/boilerplate.go.txt
 
 rm -rf types/akri/client
 tool deepcopy-gen --output-file zz_generated.deepcopy.go --go-header-file "$header" "$api"
+tool deepcopy-gen --output-file zz_generated.deepcopy.go --go-header-file "$header" github.com/kubeslot/kubeslot/kube-scheduler/config
 tool client-gen --clientset-name versioned --input-base "" --input "$api" \
   --output-pkg "$client/clientset" --output-dir types/akri/client/clientset --go-header-file "$header"
 tool lister-gen --output-pkg "$client/listers" --output-dir types/akri/client/listers \

@@ -12,7 +12,7 @@ import (
 // fleet is a cluster of one Configuration: shared Instances that every node
 // reaches, or as many for each node alone.
 func fleet(nodes, instances int, shared bool) (*Ledger, []string) {
-	l := New(Spread)
+	l := New()
 	l.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "ns"}})
 	var names []string
 	for n := range nodes {
@@ -51,7 +51,7 @@ func BenchmarkFit(b *testing.B) {
 					req := podFor(ask.containers, ask.count)
 					b.ReportAllocs()
 					for i := 0; b.Loop(); i++ {
-						if _, shortfall := l.Draft().Fit(nodes[i%len(nodes)], req); shortfall != nil && instances > 500 {
+						if _, shortfall := l.Draft(Spread).Fit(nodes[i%len(nodes)], req); shortfall != nil && instances > 500 {
 							b.Fatal(shortfall)
 						}
 					}
@@ -70,7 +70,7 @@ func BenchmarkReserve(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				node := nodes[i%len(nodes)]
-				a, shortfall := l.Draft().Fit(node, req)
+				a, shortfall := l.Draft(Spread).Fit(node, req)
 				if shortfall != nil {
 					b.Fatal(shortfall)
 				}

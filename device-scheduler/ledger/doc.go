@@ -35,19 +35,17 @@ const (
 
 // Ledger is the account. The zero value is not usable; see New.
 type Ledger struct {
-	strategy Strategy
-	kinds    map[string]*kind   // by Configuration name
-	devices  map[string]*device // by Instance name
-	pods     map[string]*podRecord
+	kinds   map[string]*kind   // by Configuration name
+	devices map[string]*device // by Instance name
+	pods    map[string]*podRecord
 }
 
 // New returns an empty ledger.
-func New(strategy Strategy) *Ledger {
+func New() *Ledger {
 	return &Ledger{
-		strategy: strategy,
-		kinds:    map[string]*kind{},
-		devices:  map[string]*device{},
-		pods:     map[string]*podRecord{},
+		kinds:   map[string]*kind{},
+		devices: map[string]*device{},
+		pods:    map[string]*podRecord{},
 	}
 }
 

@@ -10,8 +10,9 @@ import (
 // added, and with what Fit has chosen so far. It writes nothing to the ledger
 // and must not outlive the ledger's next change. Not safe for concurrent use.
 type Draft struct {
-	ledger  *Ledger
-	changed map[*device]*change
+	ledger   *Ledger
+	strategy Strategy
+	changed  map[*device]*change
 }
 
 // change is a device as the draft sees it.
@@ -21,9 +22,9 @@ type change struct {
 	clOnNode map[string]int // added to the device's
 }
 
-// Draft returns a view that is equal to the ledger.
-func (l *Ledger) Draft() *Draft {
-	return &Draft{ledger: l}
+// Draft returns a view that is equal to the ledger, for choosing by the strategy.
+func (l *Ledger) Draft(strategy Strategy) *Draft {
+	return &Draft{ledger: l, strategy: strategy}
 }
 
 // Release takes a pod away: its slots become free, together with the claims

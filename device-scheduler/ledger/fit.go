@@ -18,8 +18,7 @@ import (
 // Init containers come last: they run before the app containers, and reuse
 // their slots as far as they can.
 func (dr *Draft) Fit(node string, req *Request) (Assignment, *Shortfall) {
-	first := dr.ledger.strategy
-	if first == Pack {
+	if dr.strategy == Pack {
 		undo := dr.snapshot()
 		if a, shortfall := dr.fit(Pack, node, req); shortfall == nil {
 			return a, nil

@@ -15,6 +15,7 @@ import (
 // world is what the API would hold: the ledger must agree with it at every step.
 type world struct {
 	*Ledger
+	strategy       Strategy
 	configurations map[string]*akriv0.Configuration
 	instances      map[string]*akriv0.Instance
 	pods           map[string]scheduled
@@ -29,7 +30,7 @@ var worldNodes = []string{"a", "b", "c"}
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		strategy := rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy")
-		w := &world{Ledger: New(strategy), configurations: map[string]*akriv0.Configuration{},
+		w := &world{Ledger: New(), strategy: strategy, configurations: map[string]*akriv0.Configuration{},
 			instances: map[string]*akriv0.Instance{}, pods: map[string]scheduled{}}
 		t.Repeat(map[string]func(*rapid.T){
 			"configuration":        w.configuration,
@@ -92,7 +93,7 @@ func (w *world) schedule(t *rapid.T) {
 	for i := range req.Containers {
 		req.Containers[i].Name = fmt.Sprint("c", i)
 	}
-	a, shortfall := w.Draft().Fit(node, req)
+	a, shortfall := w.Draft(w.strategy).Fit(node, req)
 	if shortfall != nil {
 		_ = shortfall.String()
 		return
@@ -184,7 +185,7 @@ func (w *world) checkSingleHolders(t *rapid.T) {
 }
 
 func (w *world) checkRebuilt(t *rapid.T) {
-	rebuilt := New(w.strategy)
+	rebuilt := New()
 	for _, p := range w.pods {
 		rebuilt.Observe(p.pod, p.node, p.a)
 	}
@@ -227,7 +228,8 @@ func pickKey[V any](t *rapid.T, m map[string]V) string {
 // containers of one Configuration exactly when there are any.
 func TestFitIsComplete(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := New(rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy"))
+		strategy := rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy")
+		l := New()
 		l.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "ns"}})
 		free := rapid.SliceOfN(rapid.IntRange(1, 3), 1, 4).Draw(t, "free slots")
 		for i, n := range free {
@@ -240,7 +242,7 @@ func TestFitIsComplete(t *testing.T) {
 		for i, n := range needs {
 			req.Containers = append(req.Containers, ContainerRequest{Name: fmt.Sprint(i), Resources: []ResourceRequest{{Name: "c", Count: n}}})
 		}
-		_, shortfall := l.Draft().Fit("a", req)
+		_, shortfall := l.Draft(strategy).Fit("a", req)
 		if got, want := shortfall == nil, solvable(free, needs, 0, 0); got != want {
 			t.Fatalf("fits: %v, want %v", got, want)
 		}

@@ -42,33 +42,49 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 	return nodes, nil
 }
 
-// FreeShare returns the share, 0 to 1, of the requested kinds' slots on the node
-// that are free, averaged over the requests.
-func (l *Ledger) FreeShare(req *Request, node string) float64 {
-	var sum float64
-	n := 0
+// Prospect is how well a node can serve a request, averaged over its parts.
+type Prospect struct {
+	// Free is the share, 0 to 1, of the slots that the node reaches and that
+	// are free.
+	Free float64
+	// Local is the share, 0 to 1, of the request that free slots of devices
+	// could serve which no other node reaches.
+	Local float64
+}
+
+// Prospect looks at a request on a node.
+func (l *Ledger) Prospect(req *Request, node string) Prospect {
+	var sum Prospect
+	parts := 0.0
 	for i := range req.Containers {
 		for _, r := range req.Containers[i].Resources {
 			k := l.kindOf(r.Name)
 			if k == nil {
 				continue
 			}
-			slots, free := 0, 0
+			slots, free, local := 0, 0, 0
 			if r.Name == k.name {
 				for _, g := range k.byNode[node] {
 					slots, free = slots+g.slots, free+g.free
+					if len(g.nodes) == 1 {
+						local += g.free
+					}
 				}
 			} else if d := l.devices[r.Name]; d.reaches(node) {
 				slots, free = d.capacity, d.nfree
+				if len(d.nodes) == 1 {
+					local = d.nfree
+				}
 			}
-			n++
+			parts++
 			if slots > 0 {
-				sum += float64(free) / float64(slots)
+				sum.Free += float64(free) / float64(slots)
+				sum.Local += min(1, float64(local)/float64(r.Count))
 			}
 		}
 	}
-	if n == 0 {
-		return 0
+	if parts == 0 {
+		return Prospect{}
 	}
-	return sum / float64(n)
+	return Prospect{Free: sum.Free / parts, Local: sum.Local / parts}
 }

@@ -43,6 +43,7 @@ func TestScenarios(t *testing.T) {
 
 type story struct {
 	*Ledger
+	strategy  Strategy
 	scheduled map[string]scheduled // by UID
 }
 
@@ -53,7 +54,7 @@ type scheduled struct {
 }
 
 func newStory() *story {
-	return &story{Ledger: New(Spread), scheduled: map[string]scheduled{}}
+	return &story{Ledger: New(), strategy: Spread, scheduled: map[string]scheduled{}}
 }
 
 func (s *story) run(t *testing.T, d *datadriven.TestData) string {
@@ -105,7 +106,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		return gained(s.SetInstance(in))
 	case "schedule", "fits":
-		a, shortfall := s.Draft().Fit(node, request(t, pod, d.Input))
+		a, shortfall := s.Draft(s.strategy).Fit(node, request(t, pod, d.Input))
 		if shortfall != nil {
 			if shortfall.Resolvable() {
 				return "waits: " + shortfall.String()

@@ -42,7 +42,7 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 	b := &book{
 		logger:    klog.FromContext(ctx).WithName(Name),
 		activator: handle,
-		ledger:    ledger.New(ledger.Spread),
+		ledger:    ledger.New(),
 		waiting:   map[string]map[string]*v1.Pod{},
 	}
 	factory := externalversions.NewSharedInformerFactory(client, 0)

@@ -123,8 +123,8 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *v1.Pod, r
 }
 
 // draft is the ledger as the cycle imagines it. The caller holds the book's lock.
-func (c *cycle) draft(l *ledger.Ledger, node string) *ledger.Draft {
-	draft := l.Draft()
+func (c *cycle) draft(l *ledger.Ledger, node string, strategy ledger.Strategy) *ledger.Draft {
+	draft := l.Draft(strategy)
 	for uid := range c.released {
 		draft.Release(uid)
 	}
@@ -141,7 +141,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 	if status != nil {
 		return status
 	}
-	if _, shortfall := p.book.fit(c, node.Node().Name); shortfall != nil {
+	if _, shortfall := p.book.fit(c, node.Node().Name, p.args.Strategy); shortfall != nil {
 		return statusOf(shortfall)
 	}
 	return unadvertised(c.amounts, node)
@@ -157,13 +157,20 @@ func statusOf(shortfall *ledger.Shortfall) *fwk.Status {
 	return unresolvable(shortfall.String())
 }
 
-// Score prefers nodes on which more of the requested kinds' slots are free.
+// Score prefers nodes as the plugin's arguments weigh: those with more of the
+// requested slots free (with fewer, when packing), and those with devices of
+// their own.
 func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
-	c, err := state.Read(stateKey)
+	data, err := state.Read(stateKey)
 	if err != nil {
 		return 0, nil // the pod asks for no slots
 	}
-	return p.book.score(c.(*cycle).req, node.Node().Name), nil
+	prospect := p.book.prospect(data.(*cycle).req, node.Node().Name)
+	if p.args.Strategy == ledger.Pack {
+		prospect.Free = 1 - prospect.Free
+	}
+	free, local := float64(*p.args.NodeScore.FreeSlots), float64(*p.args.NodeScore.LocalDevices)
+	return int64(float64(fwk.MaxNodeScore) * (free*prospect.Free + local*prospect.Local) / (free + local)), nil
 }
 
 // ScoreExtensions implements fwk.ScorePlugin: scores are absolute.
@@ -176,7 +183,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *v1.Pod, nod
 		return nil // the pod asks for no slots
 	}
 	c := data.(*cycle)
-	a, shortfall, err := p.book.assume(c, node)
+	a, shortfall, err := p.book.assume(c, node, p.args.Strategy)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}

@@ -27,6 +27,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
+	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -37,6 +38,7 @@ const Name = "ConfigurationResources"
 // of them share one book.
 type Plugin struct {
 	handle fwk.Handle
+	args   config.ConfigurationResourcesArgs
 	book   *book
 }
 
@@ -58,9 +60,14 @@ func NewFactory() frameworkruntime.PluginFactory {
 		mu     sync.Mutex
 		shared *book
 	)
-	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		if args != nil {
-			return nil, fmt.Errorf("plugin %s takes no arguments", Name)
+	return func(ctx context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		args, ok := obj.(*config.ConfigurationResourcesArgs)
+		if !ok {
+			return nil, fmt.Errorf("plugin %s: want arguments of kind ConfigurationResourcesArgs, got %T", Name, obj)
+		}
+		args.SetDefaults()
+		if err := args.Validate(); err != nil {
+			return nil, fmt.Errorf("plugin %s of profile %s: %w", Name, handle.ProfileName(), err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -71,7 +78,7 @@ func NewFactory() frameworkruntime.PluginFactory {
 			}
 			shared = b
 		}
-		return &Plugin{handle: handle, book: shared}, nil
+		return &Plugin{handle: handle, args: *args, book: shared}, nil
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -55,8 +56,10 @@ func (r *rig) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 func newRig(t *testing.T) *rig {
 	logger, ctx := ktesting.NewTestContext(t)
 	r := &rig{ctx: ctx, client: fake.NewClientset()}
-	r.Plugin = &Plugin{handle: fakeHandle{client: r.client}, book: &book{
-		logger: logger, activator: r, ledger: ledger.New(ledger.Spread), waiting: map[string]map[string]*v1.Pod{}}}
+	args := config.ConfigurationResourcesArgs{}
+	args.SetDefaults()
+	r.Plugin = &Plugin{handle: fakeHandle{client: r.client}, args: args, book: &book{
+		logger: logger, activator: r, ledger: ledger.New(), waiting: map[string]map[string]*v1.Pod{}}}
 	r.book.setConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "default"}})
 	return r
 }
@@ -278,6 +281,37 @@ func TestWaitsForTheKubeletToKnow(t *testing.T) {
 		}
 		if got, err := afterAdvertisement(klog.Background(), p, old, test.after); got != test.want || err != nil {
 			t.Errorf("%v -> %v: hint %v, %v", test.before, test.after.Status.Allocatable, got, err)
+		}
+	}
+}
+
+func TestScore(t *testing.T) {
+	r := newRig(t)
+	r.instance("cam-1", map[string]string{"cam-1-0": "node-a"}, "node-a", "node-b", "node-c")
+	r.instance("cam-2", nil, "node-a", "node-b", "node-c")
+	r.instance("cam-3", nil, "node-b")
+	p := pod("p", "1")
+	state, _ := r.filter(p, "node-a")
+	score := func(strategy ledger.Strategy, free, local int32, node string) int64 {
+		r.args.Strategy, r.args.NodeScore = strategy, config.NodeScore{FreeSlots: &free, LocalDevices: &local}
+		got, status := r.Score(r.ctx, state, p, nodeInfo(node))
+		if !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		return got
+	}
+	for _, test := range []struct {
+		strategy    ledger.Strategy
+		free, local int32
+		a, b        int64
+	}{
+		{ledger.Spread, 1, 0, 50, 66},
+		{ledger.Pack, 1, 0, 50, 33},
+		{ledger.Spread, 0, 1, 0, 100},
+		{ledger.Spread, 1, 1, 25, 83},
+	} {
+		if a, b := score(test.strategy, test.free, test.local, "node-a"), score(test.strategy, test.free, test.local, "node-b"); a != test.a || b != test.b {
+			t.Errorf("%+v: got %d and %d", test, a, b)
 		}
 	}
 }

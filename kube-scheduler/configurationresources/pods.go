@@ -76,17 +76,17 @@ func (b *book) unwait(pod *v1.Pod) {
 }
 
 // fit asks whether the node has slots for the cycle's pod.
-func (b *book) fit(c *cycle, node string) (ledger.Assignment, *ledger.Shortfall) {
+func (b *book) fit(c *cycle, node string, strategy ledger.Strategy) (ledger.Assignment, *ledger.Shortfall) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return c.draft(b.ledger, node).Fit(node, c.req)
+	return c.draft(b.ledger, node, strategy).Fit(node, c.req)
 }
 
 // assume picks the pod's slots on the node and makes it hold them.
-func (b *book) assume(c *cycle, node string) (ledger.Assignment, *ledger.Shortfall, error) {
+func (b *book) assume(c *cycle, node string, strategy ledger.Strategy) (ledger.Assignment, *ledger.Shortfall, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a, shortfall := b.ledger.Draft().Fit(node, c.req)
+	a, shortfall := b.ledger.Draft(strategy).Fit(node, c.req)
 	if shortfall != nil {
 		return nil, shortfall, nil
 	}
@@ -113,12 +113,9 @@ func (b *book) reach(req *ledger.Request, limit int) ([]string, *ledger.Shortfal
 	return b.ledger.Reach(req, limit)
 }
 
-// maxScore is fwk.MaxNodeScore.
-const maxScore = 100
-
-// score is the free share of the requested kinds' slots on the node.
-func (b *book) score(req *ledger.Request, node string) int64 {
+// prospect is how well the node can serve the request.
+func (b *book) prospect(req *ledger.Request, node string) ledger.Prospect {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return int64(maxScore * b.ledger.FreeShare(req, node))
+	return b.ledger.Prospect(req, node)
 }

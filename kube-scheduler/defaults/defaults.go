@@ -9,11 +9,13 @@ package defaults
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	kubeschedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	configv1 "k8s.io/kubernetes/pkg/scheduler/apis/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
+	pluginconfig "github.com/kubeslot/kubeslot/kube-scheduler/config"
 	"github.com/kubeslot/kubeslot/kube-scheduler/configurationresources"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
@@ -21,6 +23,9 @@ import (
 // Install changes the process-wide scheduler configuration scheme. Call it
 // before the scheduler command runs.
 func Install() {
+	for _, s := range []*runtime.Scheme{scheme.Scheme, configv1.GetPluginArgConversionScheme()} {
+		pluginconfig.AddToScheme(s)
+	}
 	scheme.Scheme.AddTypeDefaultingFunc(&kubeschedulerv1.KubeSchedulerConfiguration{}, func(obj any) {
 		apply(obj.(*kubeschedulerv1.KubeSchedulerConfiguration))
 	})
@@ -29,12 +34,13 @@ func Install() {
 func apply(cfg *kubeschedulerv1.KubeSchedulerConfiguration) {
 	configv1.SetObjectDefaults_KubeSchedulerConfiguration(cfg)
 	for i := range cfg.Profiles {
-		enable(&cfg.Profiles[i], configurationresources.Name)
+		enable(&cfg.Profiles[i])
 	}
 }
 
 // enable turns the plugin on in a profile that upstream has defaulted.
-func enable(profile *kubeschedulerv1.KubeSchedulerProfile, plugin string) {
+func enable(profile *kubeschedulerv1.KubeSchedulerProfile) {
+	const plugin = configurationresources.Name
 	multi := &profile.Plugins.MultiPoint
 	if !named(multi.Enabled, plugin) {
 		if named(multi.Disabled, plugin) || named(multi.Disabled, "*") {
@@ -47,6 +53,12 @@ func enable(profile *kubeschedulerv1.KubeSchedulerProfile, plugin string) {
 	bind := &profile.Plugins.Bind
 	if !named(bind.Enabled, plugin) && !named(bind.Disabled, plugin) {
 		bind.Enabled = slices.Insert(bind.Enabled, 0, kubeschedulerv1.Plugin{Name: plugin})
+	}
+	if !slices.ContainsFunc(profile.PluginConfig, func(c kubeschedulerv1.PluginConfig) bool { return c.Name == plugin }) {
+		args := &pluginconfig.ConfigurationResourcesArgs{}
+		args.SetDefaults()
+		args.SetGroupVersionKind(kubeschedulerv1.SchemeGroupVersion.WithKind("ConfigurationResourcesArgs"))
+		profile.PluginConfig = append(profile.PluginConfig, kubeschedulerv1.PluginConfig{Name: plugin, Args: runtime.RawExtension{Object: args}})
 	}
 	// The node's akri.sh amounts count the same shared slots on every node; the
 	// ledger, and not their sum, says what is free.

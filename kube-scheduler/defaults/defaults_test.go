@@ -9,6 +9,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	pluginconfig "github.com/kubeslot/kubeslot/kube-scheduler/config"
 	"github.com/kubeslot/kubeslot/kube-scheduler/configurationresources"
 )
 
@@ -57,6 +59,36 @@ func TestPluginIsOnUnlessDisabled(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestArguments(t *testing.T) {
+	Install()
+	args := func(text string) string {
+		return header + "profiles: [{pluginConfig: [{name: ConfigurationResources, args: {" + text + "}}]}]"
+	}
+	of := func(cfg *config.KubeSchedulerConfiguration) *pluginconfig.ConfigurationResourcesArgs {
+		for _, c := range cfg.Profiles[0].PluginConfig {
+			if c.Name == configurationresources.Name {
+				return c.Args.(*pluginconfig.ConfigurationResourcesArgs)
+			}
+		}
+		t.Fatal("no arguments")
+		return nil
+	}
+	if a := of(load(t, "")); a.Strategy != ledger.Spread || *a.NodeScore.LocalDevices != 1 || a.Validate() != nil {
+		t.Errorf("defaults: %+v", a)
+	}
+	if a := of(load(t, args("strategy: Pack, nodeScore: {localDevices: 0}"))); a.Strategy != ledger.Pack || *a.NodeScore.LocalDevices != 0 || *a.NodeScore.FreeSlots != 1 {
+		t.Errorf("as written: %+v", a)
+	}
+	for _, bad := range []string{"strategy: Random", "nodeScore: {freeSlots: 101}", "nodeScore: {freeSlots: 0, localDevices: 0}"} {
+		if err := of(load(t, args(bad))).Validate(); err == nil {
+			t.Errorf("%s: no error", bad)
+		}
+	}
+	if _, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(args("stratgy: Pack")), nil, nil); err == nil {
+		t.Error("a misspelt field: no error")
 	}
 }
 
