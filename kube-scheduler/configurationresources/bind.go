@@ -60,8 +60,15 @@ func (p *Plugin) boundAnyway(ctx context.Context, binding *v1.Binding, bindErr e
 	live, err := p.handle.ClientSet().CoreV1().Pods(binding.Namespace).Get(ctx, binding.Name, metav1.GetOptions{})
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot tell whether a bind was applied", "pod", klog.KObj(binding), "node", binding.Target.Name, "bindError", bindErr)
+		lostBinds.WithLabelValues("unknown").Inc()
 		return false
 	}
-	return live.UID == binding.UID && live.Spec.NodeName == binding.Target.Name &&
+	applied := live.UID == binding.UID && live.Spec.NodeName == binding.Target.Name &&
 		live.Annotations[assignment.Annotation] == binding.Annotations[assignment.Annotation]
+	if applied {
+		lostBinds.WithLabelValues("applied").Inc()
+	} else {
+		lostBinds.WithLabelValues("not-applied").Inc()
+	}
+	return applied
 }

@@ -61,6 +61,8 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 		}
 		b.sources = append(b.sources, registration.HasSynced)
 	}
+	registerMetrics()
+	inService.book.Store(b)
 	factory.Start(ctx.Done())
 	go b.announceSync(ctx)
 	return b, nil

@@ -18,6 +18,8 @@ import (
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -282,6 +284,33 @@ func TestWaitsForTheKubeletToKnow(t *testing.T) {
 		if got, err := afterAdvertisement(klog.Background(), p, old, test.after); got != test.want || err != nil {
 			t.Errorf("%v -> %v: hint %v, %v", test.before, test.after.Status.Allocatable, got, err)
 		}
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	r := newRig(t)
+	r.instance("cam-1", nil, "node-a")
+	r.instance("cam-2", map[string]string{"cam-2-0": "C:gone:node-a"}, "node-a")
+	r.instance("cam-3", nil, "node-b")
+	r.schedule(t, pod("holder", "1"), "node-a")
+	r.book.setPod(pod("waiter", "1"))
+	registry := metrics.NewKubeRegistry()
+	c := &collector{}
+	c.book.Store(r.book)
+	registry.CustomMustRegister(c)
+	want := `
+# HELP kubeslot_scheduler_slots [ALPHA] Slots of a Configuration by state: free, held by a pod, claimed by a node for no known pod, conflicting (held by several pods).
+# TYPE kubeslot_scheduler_slots gauge
+kubeslot_scheduler_slots{configuration="cam",state="claimed"} 1
+kubeslot_scheduler_slots{configuration="cam",state="conflicting"} 0
+kubeslot_scheduler_slots{configuration="cam",state="free"} 1
+kubeslot_scheduler_slots{configuration="cam",state="held"} 1
+# HELP kubeslot_scheduler_waiting_pods [ALPHA] Pods not bound yet that request a resource, without the akri.sh/ prefix.
+# TYPE kubeslot_scheduler_waiting_pods gauge
+kubeslot_scheduler_waiting_pods{resource="cam"} 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
 	}
 }
 

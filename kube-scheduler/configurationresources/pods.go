@@ -1,6 +1,8 @@
 package configurationresources
 
 import (
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
@@ -47,8 +49,9 @@ func (b *book) observe(pod *v1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.unwait(pod)
-	conflicts, gain := b.ledger.Observe(podKey(pod), pod.Spec.NodeName, a)
-	for _, c := range conflicts {
+	found, gain := b.ledger.Observe(podKey(pod), pod.Spec.NodeName, a)
+	for _, c := range found {
+		conflicts.Inc()
 		logger.Error(nil, "Two pods are assigned the same slot", "slot", c.Slot.String(), "holder", c.Holder.String(), "holderUID", c.Holder.UID)
 	}
 	b.wake(gain)
@@ -84,9 +87,11 @@ func (b *book) fit(c *cycle, node string, strategy ledger.Strategy) (ledger.Assi
 
 // assume picks the pod's slots on the node and makes it hold them.
 func (b *book) assume(c *cycle, node string, strategy ledger.Strategy) (ledger.Assignment, *ledger.Shortfall, error) {
+	start := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a, shortfall := b.ledger.Draft(strategy).Fit(node, c.req)
+	observeResolution(start, shortfall != nil)
 	if shortfall != nil {
 		return nil, shortfall, nil
 	}

@@ -1,0 +1,39 @@
+package ledger
+
+// Census counts a Configuration's slots by state.
+type Census struct {
+	Configuration string
+	// Free slots, those held by pods, those that a node has claimed while no
+	// known pod holds them, and those that several pods hold.
+	Free, Held, Claimed, Conflicting int
+}
+
+// Census counts the slots of all Configurations, in no order.
+func (l *Ledger) Census() []Census {
+	counts := make(map[*kind]*Census, len(l.kinds))
+	for _, k := range l.kinds {
+		counts[k] = &Census{Configuration: k.name}
+	}
+	for _, d := range l.devices {
+		c := counts[d.kind]
+		if c == nil {
+			continue
+		}
+		c.Free += d.nfree
+		for i := range d.slots {
+			switch s := &d.slots[i]; {
+			case len(s.holders) > 1:
+				c.Conflicting++
+			case len(s.holders) == 1:
+				c.Held++
+			case s.claim != "":
+				c.Claimed++
+			}
+		}
+	}
+	all := make([]Census, 0, len(counts))
+	for _, c := range counts {
+		all = append(all, *c)
+	}
+	return all
+}

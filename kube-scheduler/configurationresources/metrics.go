@@ -1,0 +1,95 @@
+package configurationresources
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+const subsystem = "kubeslot_scheduler"
+
+var (
+	slotsDesc = metrics.NewDesc(subsystem+"_slots",
+		"Slots of a Configuration by state: free, held by a pod, claimed by a node for no known pod, conflicting (held by several pods).",
+		[]string{"configuration", "state"}, nil, metrics.ALPHA, "")
+	waitingDesc = metrics.NewDesc(subsystem+"_waiting_pods",
+		"Pods not bound yet that request a resource, without the akri.sh/ prefix.",
+		[]string{"resource"}, nil, metrics.ALPHA, "")
+
+	resolutionDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Subsystem:      subsystem,
+		Name:           "resolution_duration_seconds",
+		Help:           "Time to choose and take a pod's slots on its node, by result: taken, or short when they were gone.",
+		Buckets:        metrics.ExponentialBuckets(1e-6, 4, 12),
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"result"})
+
+	conflicts = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem:      subsystem,
+		Name:           "ledger_conflicts_total",
+		Help:           "Slots found assigned to a second pod while the first had them.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	lostBinds = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem:      subsystem,
+		Name:           "lost_binds_total",
+		Help:           "Binds whose answer was lost, by what the API said afterwards: applied, or not.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"result"})
+)
+
+var registerMetrics = sync.OnceFunc(func() {
+	legacyregistry.MustRegister(resolutionDuration, conflicts, lostBinds)
+	legacyregistry.CustomMustRegister(&inService)
+	for _, result := range []string{"taken", "short"} {
+		resolutionDuration.WithLabelValues(result)
+	}
+	for _, result := range []string{"applied", "not-applied", "unknown"} {
+		lostBinds.WithLabelValues(result)
+	}
+})
+
+func observeResolution(start time.Time, short bool) {
+	result := "taken"
+	if short {
+		result = "short"
+	}
+	resolutionDuration.WithLabelValues(result).Observe(time.Since(start).Seconds())
+}
+
+// collector reads the book when it is asked to.
+type collector struct {
+	metrics.BaseStableCollector
+	book atomic.Pointer[book]
+}
+
+// inService reports on the book that was started last: a process has one, but
+// for tests that run several schedulers.
+var inService collector
+
+// DescribeWithStability implements metrics.StableCollector.
+func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
+	ch <- slotsDesc
+	ch <- waitingDesc
+}
+
+// CollectWithStability implements metrics.StableCollector.
+func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
+	b := c.book.Load()
+	if b == nil {
+		return
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, n := range b.ledger.Census() {
+		for state, count := range map[string]int{"free": n.Free, "held": n.Held, "claimed": n.Claimed, "conflicting": n.Conflicting} {
+			ch <- metrics.NewLazyConstMetric(slotsDesc, metrics.GaugeValue, float64(count), n.Configuration, state)
+		}
+	}
+	for resource, pods := range b.waiting {
+		ch <- metrics.NewLazyConstMetric(waitingDesc, metrics.GaugeValue, float64(len(pods)), resource)
+	}
+}
