@@ -26,9 +26,10 @@
 //
 // It differs in these, on purpose:
 //
-//   - An init container adds up what itself takes. KubeDevice counts each of its
-//     devices alone while it chooses, gives it one device twice, and then finds
-//     that the pod does not fit.
+//   - Where KubeDevice finds no place for an init container, it is placed again,
+//     counting what the container has already. KubeDevice counts each of its
+//     devices alone while it chooses, so that it gives one device twice, and then
+//     finds that the pod does not fit.
 //   - A container without group requests leaves the score; there it resets it
 //     to 0, so that a sidecar's name decides whether topology counts.
 //   - A leaf that other pods overuse refuses only pods that ask for it, not

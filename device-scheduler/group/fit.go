@@ -56,29 +56,14 @@ func (t *Tree) Fit(used types.ResourceList, pod *types.PodInfo) (*Placement, []d
 	if reasons := invalid(pod); len(reasons) > 0 {
 		return nil, reasons
 	}
-	f := &fitting{state: newState(t, used), usedLocations: make([]bool, t.locations)}
-	p := &Placement{node: t}
-	for _, phase := range []struct {
-		init       bool
-		containers map[string]types.ContainerInfo
-	}{{false, pod.RunningContainers}, {true, pod.InitContainers}} {
-		for _, name := range slices.Sorted(maps.Keys(phase.containers)) {
-			c := phase.containers[name]
-			f.want = newRequest(&c)
-			if len(f.want.leaves) == 0 {
-				continue
-			}
-			f.init = phase.init
-			f.from = make([]int, len(f.want.leaves))
-			if !f.container(c.AllocateFrom) {
-				return nil, f.reasons(name)
-			}
-			if !f.init {
-				p.Score = f.mean(0, len(t.leaves))
-			}
-			p.containers = append(p.containers, placed{name, f.init, f.want, f.from})
-			f.nextContainer()
-		}
+	f := &fitting{alone: true}
+	p, failed := f.pod(t, used, pod)
+	if p == nil && f.init {
+		f = &fitting{}
+		p, failed = f.pod(t, used, pod)
+	}
+	if p == nil {
+		return nil, f.reasons(failed)
 	}
 	return p, nil
 }
@@ -106,9 +91,15 @@ func (p *Placement) Fill(pod *types.PodInfo) {
 	}
 }
 
-// fitting is one run of Fit.
+// fitting is one attempt to place a pod.
 type fitting struct {
 	state
+	// alone says that groups of an init container do not see, while they are
+	// placed, what the container's other groups took. Only afterwards they are
+	// counted together. That is how KubeDevice places, and so it comes first: it
+	// can give one device twice and then find no place, but where it finds one,
+	// that is the one to take.
+	alone bool
 	// usedLocations are those that some attempt for this pod found best, by id.
 	usedLocations []bool
 
@@ -118,6 +109,33 @@ type fitting struct {
 	from   []int     // what it got so far
 	best   []int     // stack of the best of each location loop that is under way
 	failed *location // the outermost part of want that has no place
+}
+
+// pod places the pod's containers, or returns the name of the one that it could
+// not place.
+func (f *fitting) pod(node *Tree, used types.ResourceList, pod *types.PodInfo) (p *Placement, failed string) {
+	f.state, f.usedLocations = newState(node, used), make([]bool, node.locations)
+	p = &Placement{node: node}
+	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
+		for _, name := range slices.Sorted(maps.Keys(containers)) {
+			c := containers[name]
+			f.want = newRequest(&c)
+			if len(f.want.leaves) == 0 {
+				continue
+			}
+			f.from = make([]int, len(f.want.leaves))
+			if !f.container(c.AllocateFrom) {
+				return nil, name
+			}
+			if !f.init {
+				p.Score = f.mean(0, len(node.leaves))
+			}
+			p.containers = append(p.containers, placed{name, f.init, f.want, f.from})
+			f.nextContainer()
+		}
+		f.init = true
+	}
+	return p, ""
 }
 
 // container places one container, or checks the place that it has.
@@ -166,9 +184,7 @@ func (f *fitting) place(want *location, locations []location) bool {
 	}
 	if best != nil {
 		copy(f.from[want.lo:want.hi], f.best[saved:])
-		for i := want.lo; i < want.hi; i++ {
-			f.take(f.from[i], f.want.leaves[i].count, f.init)
-		}
+		f.takeAll(want)
 		f.usedLocations[best.id] = true
 	}
 	f.best = f.best[:saved]
@@ -183,6 +199,7 @@ func (f *fitting) place(want *location, locations []location) bool {
 // taken, and that decides later ties as it does in KubeDevice.
 func (f *fitting) placeAt(want, at *location) (score float64, ok bool) {
 	ok = true
+	start := len(f.log)
 	for i := want.lo; i < want.own; i++ {
 		l := &f.want.leaves[i]
 		from := f.node.find(at, l.key)
@@ -208,10 +225,28 @@ func (f *fitting) placeAt(want, at *location) (score float64, ok bool) {
 			}
 		}
 	}
+	if ok && f.init && f.alone {
+		f.undo(start)
+		ok = f.takeAll(want)
+	}
 	if !ok || root {
 		return 0, ok
 	}
 	return f.mean(at.lo, at.hi), true
+}
+
+// takeAll takes the places that the part of the request has in from.
+func (f *fitting) takeAll(want *location) bool {
+	ok := true
+	for i := want.lo; i < want.hi && ok; i++ {
+		ok = f.take(f.from[i], f.want.leaves[i].count, f.init)
+	}
+	if f.alone {
+		for i := want.lo; i < want.hi; i++ {
+			f.leaves[f.from[i]].container = 0
+		}
+	}
+	return ok
 }
 
 // allows asks the request's own scorer, if it has one, besides the node's. It

@@ -17,6 +17,8 @@ type plain struct {
 	used map[string]bool // locations, by prefix
 	c    types.ContainerInfo
 	init bool
+	// alone: see fitting.
+	alone bool
 }
 
 // plainState is what is in use, and what the container got.
@@ -31,7 +33,14 @@ func (s plainState) clone() plainState {
 
 // plainFit returns the score and AllocateFrom by container, or false.
 func plainFit(node *types.NodeInfo, pod *types.PodInfo) (float64, map[string]types.ResourceLocation, bool) {
-	p := &plain{node: node, used: map[string]bool{}}
+	if score, places, ok := plainPod(node, pod, true); ok {
+		return score, places, true
+	}
+	return plainPod(node, pod, false)
+}
+
+func plainPod(node *types.NodeInfo, pod *types.PodInfo, alone bool) (float64, map[string]types.ResourceLocation, bool) {
+	p := &plain{node: node, used: map[string]bool{}, alone: alone}
 	state := plainState{held: map[types.ResourceName]held{}}
 	for name, n := range node.Used {
 		state.held[name] = held{node: n}
@@ -51,10 +60,7 @@ func plainFit(node *types.NodeInfo, pod *types.PodInfo) (float64, map[string]typ
 				total = score
 			}
 			places[name] = next.from
-			for leaf, h := range next.held {
-				h.container = 0
-				next.held[leaf] = h
-			}
+			next.containerDone()
 			state = next
 		}
 		p.init = true
@@ -62,8 +68,16 @@ func plainFit(node *types.NodeInfo, pod *types.PodInfo) (float64, map[string]typ
 	return total, places, true
 }
 
+func (s plainState) containerDone() {
+	for leaf, h := range s.held {
+		h.container = 0
+		s.held[leaf] = h
+	}
+}
+
 // placeAt places what is requested below the prefix want at the prefix at.
 func (p *plain) placeAt(want, at string, state plainState) (float64, plainState, bool) {
+	before := state
 	state = state.clone()
 	ok := true
 	for _, req := range own(p.c.DevRequests, want) {
@@ -80,6 +94,17 @@ func (p *plain) placeAt(want, at string, state plainState) (float64, plainState,
 			continue
 		}
 		state = next
+	}
+	if ok && p.init && p.alone {
+		together := plainState{maps.Clone(before.held), state.from}
+		for _, req := range below(p.c.DevRequests, want) {
+			from := state.from[req]
+			h, fits := take(scorerOf(from, p.node.Scorer[from]), p.node.Allocatable[from], together.held[from], p.c.DevRequests[req], true)
+			together.held[from] = h
+			ok = ok && fits
+		}
+		together.containerDone()
+		state = together
 	}
 	leaves := below(p.node.Allocatable, at)
 	exact := new(big.Float).SetPrec(500)
