@@ -38,6 +38,10 @@ test-e2e: ## Tests on a real cluster of two nodes (KEEP=1 leaves it up).
 	@hack/preflight.sh root go gcc
 	KUBESLOT_E2E=1 go test -count=1 -timeout 45m -v ./test/e2e $(if $(RUN),-run '$(RUN)')
 
+bench-scheduler: ## Pods/s against plain pods and DRA (COUNT, NODES, PODS, SHAPES, ARMS: test/perf/scheduler/bench.sh).
+	@hack/preflight.sh go
+	test/perf/scheduler/bench.sh
+
 generate: ## Deep copies, clients and CRDs from types/akri/v0.
 	@hack/preflight.sh go
 	hack/generate.sh

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Runs the scheduler benchmark and compares its arms:
+#   COUNT   repeats, in each of which all arms run (6)
+#   NODES   nodes of the cluster (500)
+#   PODS    pods measured in each run (1000)
+#   SHAPES  of dense,sparse,shared,full (all)
+#   ARMS    of plain,ours,dra-extended,dra-claim (all)
+#   BATCHING=true enables OpportunisticBatching, which scheduler_perf disables
+#   PROFILE=cpu writes CPU profiles of what is measured, <shape>-<arm>.pprof
+#   OUT     where results go (_output/bench-scheduler)
+set -euo pipefail
+cd "$(dirname "$0")"
+out=$(realpath -m "${OUT:-../../../_output/bench-scheduler}")
+mkdir -p "$out/bin"
+
+# etcd is pinned by the real cluster's module. It syncs nothing to disk: the
+# disk's latency is not what is measured.
+CGO_ENABLED=0 GOWORK=off go build -C ../../cluster/upstream/etcd -trimpath -buildvcs=false \
+  -o "$out/bin/etcd-server" go.etcd.io/etcd/server/v3
+printf '#!/bin/sh\nexec %q --unsafe-no-fsync "$@"\n' "$out/bin/etcd-server" >"$out/bin/etcd"
+chmod +x "$out/bin/etcd"
+go test -c -o "$out/bin/scheduler.test" .
+
+temp=$(mktemp -d /dev/shm/bench-scheduler.XXXXXX)
+trap 'rm -rf "$temp"' EXIT
+export PATH="$out/bin:$PATH" TMPDIR=$temp
+
+# run measures one arm on one shape, in a process of its own.
+run() {
+  local profile=()
+  [ "${PROFILE:-}" = cpu ] && profile=(-profile "$out/$1-$2.pprof")
+  "$out/bin/scheduler.test" -test.run '^$' -test.bench '^BenchmarkPerfScheduling$' -test.benchtime 1x \
+    -test.timeout 2h -data-items-dir "$temp/items" -v 0 "${profile[@]}" \
+    -shapes "$1" -arms "$2" -nodes "${NODES:-500}" -pods "${PODS:-1000}" -batching="${BATCHING:-false}" \
+    >"$temp/log" 2>&1 || { cat "$temp/log" >&2; return 1; }
+  # A line of the result is a benchmark's, or says on what it ran.
+  grep -E '^(Benchmark.* 1	|goos:|goarch:|pkg:|cpu:)' "$temp/log" >>"$out/raw.txt"
+  sed -nE 's/.*(shape=[^ ]*)-[0-9]+ .*	 *([0-9.]+) pods\/s	.*/\1 \2 pods\/s/p' "$temp/log"
+}
+
+# The arms alternate, to and fro, so that what else the machine does, or a drift
+# of its speed, hits all of them alike.
+: >"$out/raw.txt"
+IFS=, read -ra shapes <<<"${SHAPES:-dense,sparse,shared,full}"
+IFS=, read -ra arms <<<"${ARMS:-plain,ours,dra-extended,dra-claim}"
+for ((n = 0; n < ${COUNT:-6}; n++)); do
+  for shape in "${shapes[@]}"; do
+    for ((i = 0; i < ${#arms[@]}; i++)); do
+      run "$shape" "${arms[n % 2 ? ${#arms[@]} - 1 - i : i]}"
+    done
+  done
+done
+
+echo
+go tool benchstat -col '/arm@(plain ours strict dra-extended dra-claim)' -row /shape,/nodes \
+  -filter '.unit:(pods/s OR cpu-ms/pod OR writes/pod OR events/pod OR heap-MB)' "$out/raw.txt" | tee "$out/table.txt"

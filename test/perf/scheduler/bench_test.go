@@ -1,0 +1,73 @@
+package scheduler
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	_ "k8s.io/component-base/logs/json/register"
+	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
+
+	"github.com/kubeslot/kubeslot/kube-scheduler/configurationresources"
+)
+
+var (
+	armNames   = flag.String("arms", "", "comma-separated arms to compare; all when empty")
+	shapeNames = flag.String("shapes", "", "comma-separated shapes of cluster; all when empty")
+	nodeCount  = flag.Int("nodes", 500, "nodes of the cluster; each shape has ten slots for one of them")
+	podCount   = flag.Int("pods", 1000, "pods measured in each run")
+	profile    = flag.String("profile", "", "file for a CPU profile of what is measured; for a single arm and shape")
+	batching   = flag.Bool("batching", false, "enable OpportunisticBatching, which scheduler_perf disables")
+)
+
+func TestMain(m *testing.M) {
+	if err := perf.InitTests(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	requests.install()
+	perf.PluginNames = append(perf.PluginNames, configurationresources.Name)
+	os.Exit(m.Run())
+}
+
+// BenchmarkPerfScheduling runs each arm on each shape once. What one run leaves
+// in memory slows the next: bench.sh makes a process for each.
+func BenchmarkPerfScheduling(b *testing.B) {
+	for _, s := range shapes(*nodeCount, *podCount) {
+		if !chosen(*shapeNames, s.name) {
+			continue
+		}
+		for _, a := range arms {
+			if !chosen(*armNames, a.name) {
+				continue
+			}
+			run{arm: a, shape: s}.bench(b)
+		}
+	}
+}
+
+func chosen(list, name string) bool {
+	return list == "" || slices.Contains(strings.Split(list, ","), name)
+}
+
+// run is one arm on one shape.
+type run struct {
+	arm
+	shape
+}
+
+func (r run) bench(b *testing.B) {
+	if r.todo != "" {
+		b.Logf("arm %s is left out: %s", r.arm.name, r.todo)
+		return
+	}
+	m := &meter{want: r.pods, profile: *profile}
+	r.install()
+	perf.RunBenchmarkPerfScheduling(b, r.writeConfig(b), r.arm.name, r.registry(),
+		perf.WithNodeUpdateFn(r.prepare(m)),
+		perf.WithPrepareFn(r.finish(m)),
+	)
+}
