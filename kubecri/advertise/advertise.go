@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/types"
 	informers "github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions/akri/v0"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -52,7 +53,7 @@ const byNode = "kubecri/advertise/node"
 // no longer names is left there, since somebody else may have put it there.
 type Source func(*types.NodeInfo) error
 
-// Config is what an Advertiser needs. All but Interval and Sources is required.
+// Config is what an Advertiser needs. All but Interval, Metrics and Sources is required.
 type Config struct {
 	NodeName string
 	// Client patches the node's status.
@@ -67,6 +68,7 @@ type Config struct {
 	Sources []Source
 	// Interval is DefaultInterval when 0. Sources are asked again after it.
 	Interval time.Duration
+	Metrics  *metrics.Metrics
 }
 
 func (c *Config) validate() error {
@@ -176,13 +178,17 @@ func (a *Advertiser) advertise(ctx context.Context) error {
 	}
 	a.tell(ctx, kept)
 	if data == nil || node == a.sentTo && bytes.Equal(data, a.sent) {
+		a.config.Metrics.Advertised(slotCounts(node.Name, instances))
 		return sourceErr
 	}
-	if _, err := a.config.Client.CoreV1().Nodes().Patch(ctx, node.Name,
-		apitypes.MergePatchType, data, metav1.PatchOptions{}, "status"); err != nil {
+	_, err = a.config.Client.CoreV1().Nodes().Patch(ctx, node.Name,
+		apitypes.MergePatchType, data, metav1.PatchOptions{}, "status")
+	a.config.Metrics.Patched(err)
+	if err != nil {
 		return errors.Join(fmt.Errorf("patch the status of node %s: %w", node.Name, err), sourceErr)
 	}
 	a.sent, a.sentTo = data, node
+	a.config.Metrics.Advertised(slotCounts(node.Name, instances))
 	klog.FromContext(ctx).Info("Advertised what the node has", "instances", len(instances))
 	return sourceErr
 }

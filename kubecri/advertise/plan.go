@@ -100,21 +100,33 @@ func addOthers(to, from types.ResourceList) {
 	}
 }
 
-// slotResources counts the slots of the Instances that the node can reach: of
+// slotResources names the slots of the Instances that the node can reach: of
 // each, and of each Configuration, which wins where both have one name.
 func slotResources(node string, instances []*v0.Instance) types.ResourceList {
-	perInstance, perConfiguration := types.ResourceList{}, types.ResourceList{}
+	list := types.ResourceList{}
 	for _, i := range instances {
-		if !slices.Contains(i.Spec.Nodes, node) {
-			continue
+		if slices.Contains(i.Spec.Nodes, node) {
+			list[types.ResourceName(assignment.ResourcePrefix+i.Name)] = slots(i)
 		}
-		n := int64(max(i.Spec.Capacity, 1)) // 1 is the API's default
-		perInstance[types.ResourceName(assignment.ResourcePrefix+i.Name)] = n
-		perConfiguration[types.ResourceName(assignment.ResourcePrefix+i.Spec.ConfigurationName)] += n
 	}
-	maps.Copy(perInstance, perConfiguration)
-	return perInstance
+	for configuration, n := range slotCounts(node, instances) {
+		list[types.ResourceName(assignment.ResourcePrefix+configuration)] = n
+	}
+	return list
 }
+
+// slotCounts counts by Configuration the slots that the node can reach.
+func slotCounts(node string, instances []*v0.Instance) map[string]int64 {
+	counts := map[string]int64{}
+	for _, i := range instances {
+		if slices.Contains(i.Spec.Nodes, node) {
+			counts[i.Spec.ConfigurationName] += slots(i)
+		}
+	}
+	return counts
+}
+
+func slots(i *v0.Instance) int64 { return int64(max(i.Spec.Capacity, 1)) } // 1 is the API's default
 
 // heldByPods sums what the node's pods request of slots, as the scheduler and
 // the kubelet count it.

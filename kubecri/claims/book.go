@@ -207,6 +207,20 @@ func (b *book) uses(instance string) uses {
 	return s
 }
 
+// inUse returns how many slots are in use.
+func (b *book) inUse() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.bySlot)
+}
+
+// pending returns how many slots were freed and are claimed still.
+func (b *book) pending() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.freed)
+}
+
 // settled forgets that slots were freed: their claims are gone.
 func (b *book) settled(names []slot.Name) {
 	b.mu.Lock()

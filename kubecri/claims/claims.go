@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	clientset "github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
 	informers "github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions/akri/v0"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -31,7 +32,7 @@ const (
 	retryMin, retryMax = 20 * time.Millisecond, 5 * time.Second
 )
 
-// Config configures Claims. Everything but Clock is required.
+// Config configures Claims. Everything but Metrics and Clock is required.
 type Config struct {
 	Node           string
 	Client         clientset.Interface
@@ -45,8 +46,9 @@ type Config struct {
 	// known to have had one. Restarting takes less, creating a container too.
 	Grace time.Duration
 	// Resync is how often the book is compared with the runtime.
-	Resync time.Duration
-	Clock  clock.WithTicker
+	Resync  time.Duration
+	Metrics *metrics.Metrics
+	Clock   clock.WithTicker
 }
 
 // Claims is the owner of the node's claims. Safe for concurrent use.
@@ -103,6 +105,7 @@ func New(config Config) (*Claims, error) {
 	if err != nil {
 		return nil, fmt.Errorf("claims: %w", err)
 	}
+	config.Metrics.Watch(c.book.inUse, c.book.pending)
 	return c, nil
 }
 

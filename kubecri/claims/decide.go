@@ -53,6 +53,17 @@ func (e edit) set(n slot.Name, u slot.Usage) {
 	e[n.String()] = &value
 }
 
+// releases counts the entries that give a slot back.
+func (e edit) releases() int {
+	n := 0
+	for _, value := range e {
+		if value == nil || *value == "" {
+			n++
+		}
+	}
+	return n
+}
+
 // apply returns a copy of the Instance with the edit.
 func (e edit) apply(in *akriv0.Instance) *akriv0.Instance {
 	in = in.DeepCopy()

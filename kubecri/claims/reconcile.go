@@ -24,7 +24,9 @@ func (c *Claims) work(ctx context.Context) bool {
 	}
 	defer c.queue.Done(name)
 	defer utilruntime.HandleCrashWithContext(ctx)
-	if err := c.reconcile(ctx, name); err != nil {
+	err := c.reconcile(ctx, name)
+	c.config.Metrics.Reconciled(err)
+	if err != nil {
 		if ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Cannot bring claims up to date, trying again", "instance", name)
 		}
@@ -62,6 +64,7 @@ func (c *Claims) reconcile(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
+		c.config.Metrics.ClaimsReleased(d.edit.releases())
 		if len(d.edit) > 0 {
 			klog.FromContext(ctx).V(2).Info("Brought claims up to date", "instance", klog.KObj(in), "slots", slices.Sorted(maps.Keys(d.edit)))
 		}

@@ -35,6 +35,7 @@ func (c *Claims) resyncLoop(ctx context.Context) {
 	failing := false
 	for {
 		err := c.resync(ctx)
+		c.config.Metrics.Resynced(err)
 		var retry <-chan time.Time
 		if err != nil {
 			if !failing && ctx.Err() == nil { // once an outage

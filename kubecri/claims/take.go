@@ -62,6 +62,7 @@ func (c *Claims) Take(ctx context.Context, r Request) (*Taken, error) {
 			return nil, err
 		}
 	}
+	c.config.Metrics.ClaimsTaken(len(t.wrote))
 	if len(t.wrote) > 0 {
 		klog.FromContext(ctx).V(2).Info("Claimed slots", "pod", klog.KRef(r.Pod.Namespace, r.Pod.Name), "container", r.Container, "slots", t.wrote)
 	}
@@ -125,6 +126,7 @@ func (c *Claims) modify(ctx context.Context, in *akriv0.Instance, cached bool, f
 			if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) || backoff.Steps == 0 {
 				return true, err
 			}
+			c.config.Metrics.ClaimConflict()
 			if !cached {
 				if err := sleep(ctx, backoff.Step()); err != nil {
 					return true, err

@@ -13,6 +13,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
+	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -37,6 +38,7 @@ func (i *interceptor) createContainer(ctx context.Context, request []byte, forwa
 	}
 	if what.ignored != nil {
 		logger.Info("Started without devices, which it does not request", "ignored", what.ignored)
+		i.Metrics.Injection(metrics.Ignored)
 	}
 	if what.none() {
 		_, err := forward(nil)
@@ -54,8 +56,10 @@ func (i *interceptor) createContainer(ctx context.Context, request []byte, forwa
 	response, err := forward(extra)
 	if err != nil {
 		taken.Failed(err)
+		i.Metrics.Injection(metrics.Rejected)
 		return err
 	}
+	i.Metrics.Injection(metrics.Injected)
 	created := &runtimeapi.CreateContainerResponse{}
 	if err := proto.Unmarshal(response, created); err != nil || created.ContainerId == "" {
 		// It exists under an id that is not known: the runtime is asked.
@@ -103,7 +107,7 @@ func (i *interceptor) extra(ctx context.Context, config *runtimeapi.ContainerCon
 
 func (i *interceptor) refused(logger klog.Logger, pod claims.Pod, container string, err error) error {
 	logger.Error(err, "Refused to create a container")
-	return refuse(pod, container, err)
+	return i.refuse(pod, container, err)
 }
 
 func slotNames(grants []assignment.Grant) []string {

@@ -21,10 +21,11 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 )
 
-// Config configures the interceptors; everything is required.
+// Config configures the interceptors; everything but Metrics is required.
 type Config struct {
 	Node string
 	// Pods are those of this node. A pod that is not there (yet) is judged by
@@ -37,6 +38,7 @@ type Config struct {
 	Device func(ctx context.Context, instance string) (discovery.Device, error)
 	// DeviceTimeout bounds that wait.
 	DeviceTimeout time.Duration
+	Metrics       *metrics.Metrics
 }
 
 type interceptor struct{ Config }
@@ -87,10 +89,11 @@ func after[R proto.Message](request []byte, forward proxy.Forward, r R, done fun
 }
 
 // refuse makes the status that the kubelet reports in the pod's event.
-func refuse(pod claims.Pod, container string, err error) error {
-	code := codes.Unavailable
+func (i *interceptor) refuse(pod claims.Pod, container string, err error) error {
+	code, result := codes.Unavailable, metrics.Failed
 	if r := (*claims.Refusal)(nil); errors.As(err, &r) {
-		code = codes.FailedPrecondition
+		code, result = codes.FailedPrecondition, metrics.Refused
 	}
+	i.Metrics.Injection(result)
 	return status.Error(code, fmt.Sprintf("kubecri does not start container %q of pod %s without its devices: %s", container, pod, err))
 }

@@ -18,10 +18,13 @@ import (
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	componentmetrics "k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned/fake"
 	informers "github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions"
@@ -57,6 +60,7 @@ func (r *runtime) forward(request []byte) proxy.Forward {
 type flow struct {
 	calls  map[string]proxy.Interceptor
 	client *fake.Clientset
+	counts componentmetrics.KubeRegistry
 }
 
 func newFlow(t *testing.T, device func(context.Context, string) (discovery.Device, error)) *flow {
@@ -70,7 +74,9 @@ func newFlow(t *testing.T, device func(context.Context, string) (discovery.Devic
 		return false, nil, nil
 	})
 	factory := informers.NewSharedInformerFactory(client, 0)
-	c, err := claims.New(claims.Config{Node: node, Client: client, Instances: factory.Akri().V0().Instances(), Configurations: factory.Akri().V0().Configurations(),
+	counts := componentmetrics.NewKubeRegistry()
+	numbers := metrics.New(counts)
+	c, err := claims.New(claims.Config{Metrics: numbers, Node: node, Client: client, Instances: factory.Akri().V0().Instances(), Configurations: factory.Akri().V0().Configurations(),
 		Runtime: emptyRuntime{}, Events: record.NewFakeRecorder(10), Grace: time.Hour, Resync: time.Hour})
 	if err != nil {
 		t.Fatal(err)
@@ -90,11 +96,11 @@ func newFlow(t *testing.T, device func(context.Context, string) (discovery.Devic
 			return discovery.Device{Properties: map[string]string{"URL": "rtsp://a"}}, nil
 		}
 	}
-	calls, err := New(Config{Node: node, Pods: corelisters.NewPodLister(pods), Claims: c, Device: device, DeviceTimeout: time.Second})
+	calls, err := New(Config{Node: node, Pods: corelisters.NewPodLister(pods), Claims: c, Device: device, DeviceTimeout: time.Second, Metrics: numbers})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &flow{calls, client}
+	return &flow{calls, client, counts}
 }
 
 func (f *flow) create(t *testing.T, container string, annotations map[string]string, r *runtime) (request []byte, err error) {
@@ -166,6 +172,37 @@ func TestAssignedContainerGetsItsDeviceUntilItIsRemoved(t *testing.T) {
 			}
 			f.wantUsage(t, "")
 		})
+	}
+}
+
+func TestResultsAreCounted(t *testing.T) {
+	f, r := newFlow(t, nil), &runtime{}
+	for _, annotations := range []map[string]string{assigned(good), assigned("{"), nil} {
+		_, _ = f.create(t, "main", annotations, r)
+	}
+	r.err = status.Error(codes.Unknown, "no such image")
+	_, _ = f.create(t, "main", assigned(good), r)
+	request, err := proto.Marshal(&runtimeapi.RemoveContainerRequest{ContainerId: "c1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.err = nil
+	if err := f.calls[runtimeapi.RuntimeService_RemoveContainer_FullMethodName](t.Context(), request, r.forward(request)); err != nil {
+		t.Fatal(err)
+	}
+	f.wantUsage(t, "")
+	if err := testutil.GatherAndCompare(f.counts, strings.NewReader(`# HELP kubecri_injections_total [ALPHA] CreateContainer calls that concerned devices, by result: injected, refused, failed (to be retried), rejected (by the runtime), ignored.
+# TYPE kubecri_injections_total counter
+kubecri_injections_total{result="failed"} 0
+kubecri_injections_total{result="ignored"} 0
+kubecri_injections_total{result="injected"} 1
+kubecri_injections_total{result="refused"} 2
+kubecri_injections_total{result="rejected"} 1
+# HELP kubecri_claims_taken_total [ALPHA] Claims written for containers about to be created.
+# TYPE kubecri_claims_taken_total counter
+kubecri_claims_taken_total 1
+`), "kubecri_injections_total", "kubecri_claims_taken_total"); err != nil {
+		t.Error(err)
 	}
 }
 

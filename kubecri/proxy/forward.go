@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -22,6 +23,16 @@ func (p *Proxy) handle(_ any, client grpc.ServerStream) error {
 	if !ok {
 		return status.Error(codes.Internal, "kubecri: the call names no method")
 	}
+	if p.config.Called == nil {
+		return p.serve(client, method)
+	}
+	start := time.Now()
+	err := p.serve(client, method)
+	p.config.Called(method, status.Code(err), time.Since(start))
+	return err
+}
+
+func (p *Proxy) serve(client grpc.ServerStream, method string) error {
 	// Ends the runtime's side however this side ends.
 	ctx, cancel := context.WithCancel(outgoing(client.Context()))
 	defer cancel()

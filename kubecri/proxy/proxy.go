@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	_ "google.golang.org/grpc/encoding/gzip" // a client may compress; the hop to the runtime does not
 	"google.golang.org/grpc/keepalive"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -45,6 +46,8 @@ type Config struct {
 	// DrainTimeout bounds how long calls in flight may go on once Serve's context
 	// is done; 0 ends them at once.
 	DrainTimeout time.Duration
+	// Called, if set, is told of each call that has ended, by full method name.
+	Called func(method string, code codes.Code, took time.Duration)
 }
 
 // Proxy is the server. It holds no state about calls beyond those in flight.

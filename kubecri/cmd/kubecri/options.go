@@ -48,6 +48,7 @@ type options struct {
 
 	advertiseInterval time.Duration
 	stateDir          string
+	metricsAddress    string
 	debugEchoFile     string
 
 	logging *logsapi.LoggingConfiguration
@@ -116,6 +117,9 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"Folder for kubecri's own files, made if absent.")
 	devices.StringVar(&o.debugEchoFile, "debug-echo-availability-file", "",
 		"The devices of the handler debugEcho vanish while this file contains OFFLINE. (default debug-echo-availability.txt in --state-dir)")
+	operations := groups.FlagSet("operations")
+	operations.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:10349",
+		"Where to serve /metrics, /healthz and /readyz, over HTTP and to whoever can connect. \"0\" serves nothing.")
 	logsapi.AddFlags(o.logging, groups.FlagSet("logging"))
 	verflag.AddFlags(groups.FlagSet("global"))
 	globalflag.AddGlobalFlags(groups.FlagSet("global"), "kubecri", logs.SkipLoggingConfigurationFlags())
@@ -161,6 +165,7 @@ func (o *options) complete() error {
 			bad(flag, fmt.Errorf("%s: want at least 100ms", d))
 		}
 	}
+	bad("metrics-bind-address", checkBindAddress(o.metricsAddress))
 	if !filepath.IsAbs(o.stateDir) {
 		bad("state-dir", fmt.Errorf("%q is not an absolute path", o.stateDir))
 	}

@@ -20,6 +20,10 @@ func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
 		{name: "one endpoint for both", args: []string{"--listen=/run/a.sock", "--runtime-endpoint=unix:///run/a.sock"}, want: []string{"both /run/a.sock"}},
 		{name: "kubeconfig", args: []string{"--kubeconfig=/does/not/exist"}, want: []string{"--kubeconfig", "/does/not/exist"}},
 		{name: "durations", args: []string{"--claim-grace=-1s", "--claim-resync=0s"}, want: []string{"--claim-grace", "--claim-resync"}},
+		{name: "metrics off", args: []string{"--metrics-bind-address=0"}},
+		{name: "metrics on all addresses", args: []string{"--metrics-bind-address=:10349"}},
+		{name: "metrics port", args: []string{"--metrics-bind-address=127.0.0.1:0"}, want: []string{"--metrics-bind-address", "port"}},
+		{name: "metrics address", args: []string{"--metrics-bind-address=10349"}, want: []string{"--metrics-bind-address", "host:port"}},
 		{name: "state dir", args: []string{"--state-dir=here"}, want: []string{"--state-dir"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

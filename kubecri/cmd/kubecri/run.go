@@ -18,6 +18,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/agent"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/intercept"
+	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 )
 
@@ -39,24 +40,35 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	defer listener.Close()
+	socket, err := socketCheck(listen)
+	if err != nil {
+		return err
+	}
 	runtime, err := proxy.Dial(o.runtimeEndpoint)
 	if err != nil {
 		return fmt.Errorf("--runtime-endpoint: %w", err)
 	}
 	defer runtime.Close()
 
-	n, err := newNode(o, runtime)
+	shimConn, err := proxy.Dial(o.listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	defer shimConn.Close()
+
+	numbers := metrics.New(registry{})
+	n, err := newNode(o, runtime, numbers)
 	if err != nil {
 		return err
 	}
 	interceptors, err := intercept.New(intercept.Config{
 		Node: o.nodeName, Pods: n.cluster.pods.Lister(), Claims: n.claims,
-		Device: n.agent.WaitDevice, DeviceTimeout: o.deviceTimeout,
+		Device: n.agent.WaitDevice, DeviceTimeout: o.deviceTimeout, Metrics: numbers,
 	})
 	if err != nil {
 		return err
 	}
-	shim, err := proxy.New(proxy.Config{Runtime: runtime, Interceptors: interceptors, DrainTimeout: o.drainTimeout})
+	shim, err := proxy.New(proxy.Config{Runtime: runtime, Interceptors: interceptors, DrainTimeout: o.drainTimeout, Called: numbers.Call})
 	if err != nil {
 		return err
 	}
@@ -66,6 +78,9 @@ func run(ctx context.Context, o *options) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() { defer close(ended); n.run(background) }()
+	if o.metricsAddress != noMetrics {
+		go endpoints(socket, shimConn, n.cluster).Serve(background, o.metricsAddress)
+	}
 	logger.Info("Serving the kubelet", "listen", listen, "runtime", runtimePath, "node", o.nodeName)
 	err = shim.Serve(ctx, listener)
 	stop()
@@ -87,7 +102,7 @@ type node struct {
 	claims     *claims.Claims
 }
 
-func newNode(o *options, runtime *grpc.ClientConn) (*node, error) {
+func newNode(o *options, runtime *grpc.ClientConn, numbers *metrics.Metrics) (*node, error) {
 	cluster, err := newCluster(o.kubeconfig, o.nodeName)
 	if err != nil {
 		return nil, err
@@ -103,7 +118,7 @@ func newNode(o *options, runtime *grpc.ClientConn) (*node, error) {
 	}
 	n.advertiser, err = advertise.New(advertise.Config{
 		NodeName: o.nodeName, Client: cluster.kube, Nodes: cluster.nodes, Pods: cluster.pods,
-		Instances: cluster.instances, Interval: o.advertiseInterval,
+		Instances: cluster.instances, Interval: o.advertiseInterval, Metrics: numbers,
 	})
 	if err != nil {
 		return nil, err
@@ -112,7 +127,7 @@ func newNode(o *options, runtime *grpc.ClientConn) (*node, error) {
 		Node: o.nodeName, Client: cluster.akri,
 		Instances: cluster.instances, Configurations: cluster.configurations,
 		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
-		Grace: o.claimGrace, Resync: o.claimResync,
+		Grace: o.claimGrace, Resync: o.claimResync, Metrics: numbers,
 	})
 	if err != nil {
 		return nil, err

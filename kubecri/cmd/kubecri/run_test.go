@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// fakeRuntime answers Version, which is all that /readyz asks for.
+type fakeRuntime struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+}
+
+func (fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{RuntimeName: "fake", RuntimeVersion: "v1"}, nil
+}
+
+func serveRuntime(t *testing.T, socket string) (stop func()) {
+	t.Helper()
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	runtimeapi.RegisterRuntimeServiceServer(server, fakeRuntime{})
+	go server.Serve(l)
+	t.Cleanup(server.Stop)
+	return server.Stop
+}
+
+// unreachableAPI is a kubeconfig that leads nowhere.
+func unreachableAPI(t *testing.T, dir string) string {
+	t.Helper()
+	path := filepath.Join(dir, "kubeconfig")
+	text := "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n" +
+		"contexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// await asks a path until it answers with the code and all the parts.
+func await(t *testing.T, url string, code int, parts ...string) {
+	t.Helper()
+	last := ""
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		resp, err := http.Get(url)
+		if err != nil {
+			last = err.Error()
+			continue
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		last = fmt.Sprint(resp.StatusCode, " ", string(body), err)
+		ok := resp.StatusCode == code
+		for _, part := range parts {
+			ok = ok && strings.Contains(string(body), part)
+		}
+		if ok {
+			return
+		}
+	}
+	t.Fatalf("%s did not answer %d with %q; last: %.2000s", url, code, parts, last)
+}
+
+func TestHealthFollowsTheKubeletsPathAndNotTheAPI(t *testing.T) {
+	dir := t.TempDir()
+	runtimeSocket, listen, address := filepath.Join(dir, "runtime.sock"), filepath.Join(dir, "kubecri.sock"), freeAddress(t)
+	o := newOptions()
+	set := pflag.NewFlagSet("kubecri", pflag.ContinueOnError)
+	for _, group := range o.flags().FlagSets {
+		set.AddFlagSet(group)
+	}
+	if err := set.Parse([]string{"--listen=" + listen, "--runtime-endpoint=" + runtimeSocket, "--node-name=node-a",
+		"--kubeconfig=" + unreachableAPI(t, dir), "--state-dir=" + filepath.Join(dir, "state"), "--metrics-bind-address=" + address}); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.complete(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, o) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	url := "http://" + address
+
+	await(t, url+"/healthz", http.StatusOK, "[+]socket ok")
+	await(t, url+"/readyz", http.StatusServiceUnavailable, "[-]cri failed")
+	stopRuntime := serveRuntime(t, runtimeSocket)
+	await(t, url+"/readyz", http.StatusOK, "[+]cri ok", "[!]informers: pods, nodes, instances.akri.sh, configurations.akri.sh not read")
+	await(t, url+"/metrics", http.StatusOK, `kubecri_rpc_duration_seconds_count{method="runtime.v1.RuntimeService/Version"}`,
+		`kubecri_rpc_errors_total{code="Unavailable",method="runtime.v1.RuntimeService/Version"}`, "kubecri_claims_held 0", "go_goroutines", "rest_client_requests_total")
+	stopRuntime()
+	await(t, url+"/healthz", http.StatusOK)
+	await(t, url+"/readyz", http.StatusServiceUnavailable, "[-]cri failed")
+	if err := os.Remove(listen); err != nil {
+		t.Fatal(err)
+	}
+	await(t, url+"/healthz", http.StatusServiceUnavailable, "[-]socket failed", "restart kubecri")
+}

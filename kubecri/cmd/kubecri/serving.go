@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc"
+	"k8s.io/client-go/tools/cache"
+	componentmetrics "k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // requests to the API server
+	_ "k8s.io/component-base/metrics/prometheus/version"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeslot/kubeslot/kubecri/health"
+)
+
+// noMetrics is the --metrics-bind-address that serves nothing, as in
+// controller-runtime.
+const noMetrics = "0"
+
+// registry is the process's, which has Go's and client-go's metrics too.
+type registry struct{}
+
+func (registry) MustRegister(m ...componentmetrics.Registerable) { legacyregistry.MustRegister(m...) }
+
+func (registry) CustomMustRegister(c ...componentmetrics.StableCollector) {
+	legacyregistry.CustomMustRegister(c...)
+}
+
+// endpoints are kubecri's metrics and checks. shim leads to our own socket, as
+// the kubelet's connection does.
+func endpoints(socket health.Check, shim grpc.ClientConnInterface, c *cluster) health.Endpoints {
+	cri := health.Check{Name: "cri", Run: func(ctx context.Context) error {
+		_, err := runtimeapi.NewRuntimeServiceClient(shim).Version(ctx, &runtimeapi.VersionRequest{})
+		if err != nil {
+			return fmt.Errorf("ask the runtime for its version through our socket: %w", err)
+		}
+		return nil
+	}}
+	return health.Endpoints{
+		Metrics: legacyregistry.Handler(),
+		Live:    []health.Check{socket},
+		Ready:   []health.Check{socket, cri, c.informersSynced()},
+	}
+}
+
+// socketCheck remembers the socket file: a kubelet that reconnects finds us only
+// while it is there. Call it once the socket is bound.
+func socketCheck(path string) (health.Check, error) {
+	bound, err := os.Lstat(path)
+	if err != nil {
+		return health.Check{}, err
+	}
+	return health.Check{Name: "socket", Run: func(context.Context) error {
+		now, err := os.Lstat(path)
+		if err != nil {
+			return fmt.Errorf("the kubelet cannot connect: %w; restart kubecri", err)
+		}
+		if !os.SameFile(bound, now) {
+			return fmt.Errorf("%s was replaced by something else: remove it and restart kubecri", path)
+		}
+		return nil
+	}}, nil
+}
+
+// informersSynced tells which of the caches are empty yet.
+func (c *cluster) informersSynced() health.Check {
+	return health.Check{Name: "informers", Advice: true, Run: func(context.Context) error {
+		var missing []string
+		for _, i := range []struct {
+			kind     string
+			informer cache.SharedIndexInformer
+		}{
+			{"pods", c.pods.Informer()}, {"nodes", c.nodes.Informer()},
+			{"instances.akri.sh", c.instances.Informer()}, {"configurations.akri.sh", c.configurations.Informer()},
+		} {
+			if !i.informer.HasSynced() {
+				missing = append(missing, i.kind)
+			}
+		}
+		if len(missing) > 0 {
+			return fmt.Errorf("%s not read from the API server yet: containers with devices are not created until then", strings.Join(missing, ", "))
+		}
+		return nil
+	}}
+}
+
+// checkBindAddress wants "0" or host:port.
+func checkBindAddress(address string) error {
+	if address == noMetrics {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q: want host:port, or %s for none: %w", address, noMetrics, err)
+	}
+	if host != "" && host != "localhost" && net.ParseIP(host) == nil {
+		return fmt.Errorf("%q: %q is not an IP address", address, host)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return errors.New(strconv.Quote(address) + ": want a port from 1 to 65535")
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func check(name string, advice bool, err error) Check {
+	return Check{Name: name, Advice: advice, Run: func(context.Context) error { return err }}
+}
+
+func TestReport(t *testing.T) {
+	down := errors.New("connection refused")
+	for _, test := range []struct {
+		name   string
+		path   string
+		checks []Check
+		code   int
+		says   []string
+	}{
+		{"all well", "/readyz", []Check{check("cri", false, nil)}, 200, []string{"[+]cri ok", "readyz check passed"}},
+		{"one fails", "/readyz", []Check{check("cri", false, down), check("socket", false, nil)}, 503,
+			[]string{"[-]cri failed: connection refused", "[+]socket ok", "readyz check failed"}},
+		{"the API server is down", "/readyz", []Check{check("cri", false, nil), check("informers", true, down)}, 200,
+			[]string{"[!]informers: connection refused (advice)", "readyz check passed"}},
+		{"not alive", "/healthz", []Check{check("socket", false, down)}, 503, []string{"healthz check failed"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := Endpoints{Metrics: http.NotFoundHandler(), Live: test.checks, Ready: test.checks}
+			got := httptest.NewRecorder()
+			e.Handler().ServeHTTP(got, httptest.NewRequest("GET", test.path, nil))
+			if got.Code != test.code {
+				t.Errorf("code %d, want %d", got.Code, test.code)
+			}
+			for _, part := range test.says {
+				if !strings.Contains(got.Body.String(), part) {
+					t.Errorf("%q does not say %q", got.Body, part)
+				}
+			}
+		})
+	}
+}
+
+func TestFailingPassesOverAdvice(t *testing.T) {
+	down := errors.New("down")
+	if err := Failing(t.Context(), []Check{check("a", true, down), check("b", false, nil)}); err != nil {
+		t.Errorf("got %v", err)
+	}
+	if err := Failing(t.Context(), []Check{check("a", false, down)}); !errors.Is(err, down) || !strings.HasPrefix(err.Error(), "a: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestServesUntilTheContextIsDone(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	e := Endpoints{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "numbers") })}
+	go func() { defer close(ended); e.Serve(ctx, address) }()
+	defer func() { stop(); <-ended }()
+	for {
+		resp, err := http.Get("http://" + address + "/metrics")
+		if err != nil {
+			continue // not listening yet
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || string(body) != "numbers" {
+			t.Errorf("got %q, %v", body, err)
+		}
+		return
+	}
+}

@@ -1,0 +1,260 @@
+// Package metrics are kubecri's numbers. Every label set that can be foreseen
+// starts at zero, so that a rate exists before the first failure.
+//
+// A nil *Metrics counts nothing: whoever has no use for numbers passes none.
+package metrics
+
+import (
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"k8s.io/component-base/metrics"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const subsystem = "kubecri"
+
+// Results of a CreateContainer call that concerned devices.
+const (
+	Injected = "injected" // the container exists and has its devices
+	Refused  = "refused"  // the assignment must not be used
+	Failed   = "failed"   // the devices or the API server could not be reached in time
+	Rejected = "rejected" // the runtime did not create the container
+	Ignored  = "ignored"  // an unusable assignment of a container that requests no devices
+)
+
+// What an attempt came to, of the metrics with label result.
+const (
+	success = "success"
+	failure = "error"
+)
+
+// other is the method of calls that this CRI version does not have: names that a
+// client makes up must not become time series.
+const other = "other"
+
+// Metrics are all of them. Safe for concurrent use.
+type Metrics struct {
+	methods map[string]*method
+	unknown *method
+
+	injections map[string]metrics.CounterMetric
+	conflicts  *metrics.Counter
+	taken      *metrics.Counter
+	released   *metrics.Counter
+	reconciles *metrics.CounterVec
+	resyncs    *metrics.CounterVec
+	patches    *metrics.CounterVec
+	advertised *metrics.GaugeVec
+
+	registry Registry
+}
+
+// Registry takes metrics; a metrics.KubeRegistry is one.
+type Registry interface {
+	MustRegister(...metrics.Registerable)
+	CustomMustRegister(...metrics.StableCollector)
+}
+
+// method is resolved once: a call costs two atomic additions, no look-up of labels.
+type method struct {
+	latency metrics.ObserverMetric
+	errors  [codes.Unauthenticated + 1]metrics.CounterMetric
+}
+
+// New registers the metrics.
+func New(registry Registry) *Metrics {
+	latency := metrics.NewHistogramVec(&metrics.HistogramOpts{Subsystem: subsystem, Name: "rpc_duration_seconds",
+		Help:           "How long CRI calls took from here, by method; the runtime's part is in it. Of GetContainerEvents, which lasts, none.",
+		Buckets:        []float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 120},
+		StabilityLevel: metrics.ALPHA}, []string{"method"})
+	errors := metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: "rpc_errors_total",
+		Help:           "CRI calls that ended with an error, the runtime's or ours, by method and gRPC code.",
+		StabilityLevel: metrics.ALPHA}, []string{"method", "code"})
+	injections := metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: "injections_total",
+		Help:           "CreateContainer calls that concerned devices, by result: injected, refused, failed (to be retried), rejected (by the runtime), ignored.",
+		StabilityLevel: metrics.ALPHA}, []string{"result"})
+	m := &Metrics{
+		methods:    map[string]*method{},
+		injections: map[string]metrics.CounterMetric{},
+		conflicts:  counter("claim_conflicts_total", "Writes of claims that met a newer Instance and were decided anew."),
+		taken:      counter("claims_taken_total", "Claims written for containers about to be created."),
+		released:   counter("claims_released_total", "Claims given back."),
+		reconciles: results("claim_reconciles_total", "Comparisons of an Instance's claims with the containers, by result."),
+		resyncs:    results("runtime_resyncs_total", "Times that the runtime was asked for its containers, by result."),
+		patches:    results("advertise_patches_total", "Patches of the node's status, by result."),
+		advertised: metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: "advertised_slots",
+			Help:           "Slots that the node can reach and advertises, by Configuration; what pods hold beyond that is not counted.",
+			StabilityLevel: metrics.ALPHA}, []string{"configuration"}),
+		registry: registry,
+	}
+	registry.MustRegister(latency, errors, injections, m.conflicts, m.taken, m.released, m.reconciles, m.resyncs, m.patches, m.advertised)
+
+	resolve := func(name string) *method {
+		r := &method{latency: latency.WithLabelValues(name)}
+		for code := codes.OK + 1; int(code) < len(r.errors); code++ {
+			r.errors[code] = errors.WithLabelValues(name, code.String())
+		}
+		return r
+	}
+	m.unknown = resolve(other)
+	for _, path := range Methods() {
+		m.methods[path] = resolve(path[1:])
+	}
+	for _, result := range []string{Injected, Refused, Failed, Rejected, Ignored} {
+		m.injections[result] = injections.WithLabelValues(result)
+	}
+	for _, vec := range []*metrics.CounterVec{m.reconciles, m.resyncs, m.patches} {
+		vec.WithLabelValues(success)
+		vec.WithLabelValues(failure)
+	}
+	return m
+}
+
+// Methods lists the full names of this CRI version's methods.
+func Methods() []string {
+	var names []string
+	add := func(service, name string) { names = append(names, "/"+service+"/"+name) }
+	for _, method := range runtimeapi.RuntimeService_ServiceDesc.Methods {
+		add(runtimeapi.RuntimeService_ServiceDesc.ServiceName, method.MethodName)
+	}
+	for _, stream := range runtimeapi.RuntimeService_ServiceDesc.Streams {
+		add(runtimeapi.RuntimeService_ServiceDesc.ServiceName, stream.StreamName)
+	}
+	for _, method := range runtimeapi.ImageService_ServiceDesc.Methods {
+		add(runtimeapi.ImageService_ServiceDesc.ServiceName, method.MethodName)
+	}
+	for _, stream := range runtimeapi.ImageService_ServiceDesc.Streams {
+		add(runtimeapi.ImageService_ServiceDesc.ServiceName, stream.StreamName)
+	}
+	return names
+}
+
+// Call counts a CRI call by its full method name.
+func (m *Metrics) Call(path string, code codes.Code, took time.Duration) {
+	if m == nil {
+		return
+	}
+	r := m.methods[path]
+	if r == nil {
+		r = m.unknown
+	}
+	if path != runtimeapi.RuntimeService_GetContainerEvents_FullMethodName {
+		r.latency.Observe(took.Seconds())
+	}
+	if code == codes.OK {
+		return
+	}
+	if int(code) >= len(r.errors) {
+		code = codes.Unknown // a code that gRPC does not have
+	}
+	r.errors[code].Inc()
+}
+
+// Injection counts a CreateContainer call by one of the results above.
+func (m *Metrics) Injection(result string) {
+	if m != nil {
+		m.injections[result].Inc()
+	}
+}
+
+// ClaimConflict counts a write that came too late.
+func (m *Metrics) ClaimConflict() {
+	if m != nil {
+		m.conflicts.Inc()
+	}
+}
+
+// ClaimsTaken counts claims written for a container.
+func (m *Metrics) ClaimsTaken(n int) {
+	if m != nil {
+		m.taken.Add(float64(n))
+	}
+}
+
+// ClaimsReleased counts claims given back.
+func (m *Metrics) ClaimsReleased(n int) {
+	if m != nil {
+		m.released.Add(float64(n))
+	}
+}
+
+// Reconciled counts a comparison of an Instance's claims with the containers.
+func (m *Metrics) Reconciled(err error) {
+	if m != nil {
+		m.reconciles.WithLabelValues(result(err)).Inc()
+	}
+}
+
+// Resynced counts a question to the runtime.
+func (m *Metrics) Resynced(err error) {
+	if m != nil {
+		m.resyncs.WithLabelValues(result(err)).Inc()
+	}
+}
+
+// Patched counts a patch of the node's status.
+func (m *Metrics) Patched(err error) {
+	if m != nil {
+		m.patches.WithLabelValues(result(err)).Inc()
+	}
+}
+
+// Advertised sets how many slots of each Configuration the node has.
+func (m *Metrics) Advertised(slots map[string]int64) {
+	if m == nil {
+		return
+	}
+	m.advertised.Reset()
+	for configuration, n := range slots {
+		m.advertised.WithLabelValues(configuration).Set(float64(n))
+	}
+}
+
+// Watch registers what is read when asked for: slots that containers here use,
+// and releases that the API server has not taken yet.
+func (m *Metrics) Watch(held, pending func() int) {
+	if m != nil {
+		m.registry.CustomMustRegister(&watched{held: held, pending: pending})
+	}
+}
+
+// watched collects gauges that others know the values of.
+type watched struct {
+	metrics.BaseStableCollector
+	held, pending func() int
+}
+
+var (
+	heldDesc = metrics.NewDesc(subsystem+"_claims_held",
+		"Slots that containers on this node use.", nil, nil, metrics.ALPHA, "")
+	pendingDesc = metrics.NewDesc(subsystem+"_claims_release_pending",
+		"Slots whose last container is gone and whose claim the API server still has.", nil, nil, metrics.ALPHA, "")
+)
+
+// DescribeWithStability implements metrics.StableCollector.
+func (w *watched) DescribeWithStability(ch chan<- *metrics.Desc) {
+	ch <- heldDesc
+	ch <- pendingDesc
+}
+
+// CollectWithStability implements metrics.StableCollector.
+func (w *watched) CollectWithStability(ch chan<- metrics.Metric) {
+	ch <- metrics.NewLazyConstMetric(heldDesc, metrics.GaugeValue, float64(w.held()))
+	ch <- metrics.NewLazyConstMetric(pendingDesc, metrics.GaugeValue, float64(w.pending()))
+}
+
+func counter(name, help string) *metrics.Counter {
+	return metrics.NewCounter(&metrics.CounterOpts{Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA})
+}
+
+func results(name, help string) *metrics.CounterVec {
+	return metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA}, []string{"result"})
+}
+
+func result(err error) string {
+	if err != nil {
+		return failure
+	}
+	return success
+}
