@@ -4,8 +4,9 @@ package ledger
 type Census struct {
 	Configuration string
 	// Free slots, those held by pods, those that a node has claimed while no
-	// known pod holds them, and those that several pods hold.
-	Free, Held, Claimed, Conflicting int
+	// known pod holds them, those that several pods hold, and those that are
+	// kept for a pod that preempted.
+	Free, Held, Claimed, Conflicting, Nominated int
 }
 
 // Census counts the slots of all Configurations, in no order.
@@ -28,6 +29,8 @@ func (l *Ledger) Census() []Census {
 				c.Held++
 			case s.claim != "":
 				c.Claimed++
+			case s.nominee != "":
+				c.Nominated++
 			}
 		}
 	}

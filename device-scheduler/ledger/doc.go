@@ -12,8 +12,10 @@
 //   - inventory.go: Configurations and Instances as the API has them
 //   - index.go: Instances ordered by free slots for each group of nodes
 //   - holders.go: pods and the slots they hold
+//   - nominate.go: slots kept for pods that preemption made room for
 //   - draft.go: a what-if view for one scheduling cycle
 //   - fit.go: choosing slots for a pod's containers
+//   - preempt.go: which pods would have to go
 //   - shortfall.go: why a pod does not fit
 package ledger
 
@@ -38,6 +40,8 @@ type Ledger struct {
 	kinds   map[string]*kind   // by Configuration name
 	devices map[string]*device // by Instance name
 	pods    map[string]*podRecord
+	// nominations keep slots for pods that preemption made room for, by UID.
+	nominations map[string]*nomination
 }
 
 // New returns an empty ledger.
@@ -46,6 +50,8 @@ func New() *Ledger {
 		kinds:   map[string]*kind{},
 		devices: map[string]*device{},
 		pods:    map[string]*podRecord{},
+
+		nominations: map[string]*nomination{},
 	}
 }
 
@@ -99,4 +105,5 @@ type slotState struct {
 	// schedulers or forged pods can cause; none of them is forgotten.
 	holders []string
 	claim   string // the value in deviceUsage
+	nominee string // UID of the pod that the slot is kept for
 }

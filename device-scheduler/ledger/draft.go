@@ -12,6 +12,7 @@ import (
 type Draft struct {
 	ledger   *Ledger
 	strategy Strategy
+	pod      Pod // whose view it is; see For
 	changed  map[*device]*change
 }
 
@@ -41,7 +42,8 @@ func (dr *Draft) Release(uid string) {
 			ch.addCL(p.node, -1)
 		}
 		s := &d.slots[h.slot.Index]
-		if d.exists && h.slot.Index < d.capacity && len(s.holders) == 1 && p.owns(h, s.claim) {
+		free := d.exists && h.slot.Index < d.capacity && len(s.holders) == 1 && p.owns(h, s.claim)
+		if free && !ch.free.has(h.slot.Index) && !dr.ledger.keptFrom(dr.pod, s.nominee) {
 			ch.free.set(h.slot.Index)
 			ch.nfree++
 		}

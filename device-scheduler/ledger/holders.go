@@ -11,6 +11,8 @@ import (
 // Pod identifies a pod. UIDs tell same-named pods apart.
 type Pod struct {
 	UID, Namespace, Name string
+	// Priority is spec.priority.
+	Priority int32
 }
 
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }
@@ -20,6 +22,8 @@ type podRecord struct {
 	Pod
 	node  string
 	holds []hold
+	// ending is set while the pod is being deleted: its slots will be free.
+	ending bool
 	// bound is set once the API has shown the pod bound; only then is its
 	// assignment beyond undoing.
 	bound bool
@@ -62,7 +66,7 @@ func (l *Ledger) Assume(pod Pod, node string, a Assignment) error {
 	}
 	holds := a.holds()
 	for _, h := range holds {
-		if d := l.devices[h.slot.Instance]; d == nil || !d.free.has(h.slot.Index) {
+		if d := l.devices[h.slot.Instance]; d == nil || !l.freeFor(pod, d, h.slot.Index) {
 			return fmt.Errorf("slot %s is no longer free", h.slot)
 		}
 	}
@@ -130,7 +134,7 @@ func (l *Ledger) Remove(uid string) Gain {
 				delete(d.clOnNode, p.node)
 			}
 		}
-		if d.refresh(h.slot.Index) {
+		if d.refresh(h.slot.Index) || d.waitsForNominee(h.slot.Index) {
 			gain = append(gain, d.kind.name, d.name)
 		}
 		l.dropDevice(d)

@@ -84,7 +84,7 @@ func (d *device) reaches(node string) bool {
 // reports whether the slot became free.
 func (d *device) refresh(i int) bool {
 	s := &d.slots[i]
-	free := d.exists && i < d.capacity && len(s.holders) == 0 && s.claim == ""
+	free := d.exists && i < d.capacity && len(s.holders) == 0 && s.claim == "" && s.nominee == ""
 	if free == d.free.has(i) {
 		return false
 	}
@@ -106,6 +106,13 @@ func (d *device) refresh(i int) bool {
 		}
 	}
 	return free
+}
+
+// waitsForNominee reports whether slot i would be free, were it not kept for a
+// pod that preempted: it is that pod's turn.
+func (d *device) waitsForNominee(i int) bool {
+	s := &d.slots[i]
+	return s.nominee != "" && d.exists && i < d.capacity && len(s.holders) == 0 && s.claim == ""
 }
 
 // each calls visit with the group's devices that have free slots, in the

@@ -33,7 +33,7 @@ func checkInvariants(t failer, l *Ledger) {
 		n, cl := 0, map[string]int{}
 		for i := range d.slots {
 			s := &d.slots[i]
-			free := d.exists && i < d.capacity && len(s.holders) == 0 && s.claim == ""
+			free := d.exists && i < d.capacity && len(s.holders) == 0 && s.claim == "" && s.nominee == ""
 			if free != d.free.has(i) {
 				t.Fatalf("%s-%d: free bit is %v, want %v", name, i, d.free.has(i), free)
 			}

@@ -103,7 +103,11 @@ func (l *Ledger) applyInstance(k *kind, in *akriv0.Instance) Gain {
 	d.displace()
 	d.exists, d.kind, d.capacity, d.nodes = true, k, int(in.Spec.Capacity), sorted(in.Spec.Nodes)
 	d.grow(d.capacity)
+	claimed := bitset{}
 	for i := range d.slots {
+		if d.slots[i].claim != "" {
+			claimed.set(i)
+		}
 		d.slots[i].claim = ""
 	}
 	for name, value := range in.Spec.DeviceUsage {
@@ -118,7 +122,7 @@ func (l *Ledger) applyInstance(k *kind, in *akriv0.Instance) Gain {
 	gained := false
 	for i := range d.slots {
 		d.refresh(i)
-		gained = gained || d.free.has(i) && !before.has(i)
+		gained = gained || d.free.has(i) && !before.has(i) || claimed.has(i) && d.waitsForNominee(i)
 	}
 	d.place()
 	if gained || d.nfree > 0 && !subset(d.nodes, nodesBefore) {
@@ -177,7 +181,7 @@ func (l *Ledger) dropDevice(d *device) {
 		return
 	}
 	for i := range d.slots {
-		if len(d.slots[i].holders) > 0 {
+		if len(d.slots[i].holders) > 0 || d.slots[i].nominee != "" {
 			return
 		}
 	}

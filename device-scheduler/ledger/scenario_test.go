@@ -25,7 +25,9 @@ import (
 //	fits                                       the same, without taking the slots
 //	bound pod=p [uid=]                         the API shows it bound as scheduled
 //	observe pod=p node=a [uid=]                lines "container resource slot ...": bound by somebody
-//	forget, remove pod=p
+//	forget, remove, ending pod=p
+//	preempt pod=p node=a [priority=] [protected=(q,…)]  lines as for schedule: victims, and nominate
+//	denominate pod=p
 //	reach limit=n                              lines as for schedule
 //	slots                                      each slot and who holds it
 //
@@ -68,6 +70,8 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	}
 	pod := Pod{Namespace: "default", Name: arg("pod", "")}
 	pod.UID = arg("uid", pod.Name)
+	priority, _ := strconv.Atoi(arg("priority", "0"))
+	pod.Priority = int32(priority)
 	node, ns := arg("node", ""), arg("ns", "default")
 
 	switch d.Cmd {
@@ -106,7 +110,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		return gained(s.SetInstance(in))
 	case "schedule", "fits":
-		a, shortfall := s.Draft(s.strategy).Fit(node, request(t, pod, d.Input))
+		a, shortfall := s.Draft(s.strategy).For(pod).Fit(node, request(t, pod, d.Input))
 		if shortfall != nil {
 			if shortfall.Resolvable() {
 				return "waits: " + shortfall.String()
@@ -136,6 +140,29 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			}
 		}
 		return observed(s.Observe(pod, node, a))
+	case "ending":
+		s.SetEnding(pod.UID)
+		return ""
+	case "denominate":
+		return gained(s.Denominate(pod.UID))
+	case "preempt":
+		req := request(t, pod, d.Input)
+		candidates := slices.DeleteFunc(s.Holders(node, req), func(v Victim) bool { return v.Priority >= pod.Priority })
+		for _, a := range d.CmdArgs {
+			for i := range candidates {
+				candidates[i].Protected = candidates[i].Protected || a.Key == "protected" && slices.Contains(a.Vals, candidates[i].Name)
+			}
+		}
+		p := s.Preempt(s.strategy, node, req, candidates)
+		if p == nil {
+			return "no victims help"
+		}
+		s.Nominate(pod, node, p.Assignment)
+		out := "victims:"
+		for _, v := range p.Victims {
+			out += fmt.Sprintf(" %s on %s", v.Name, v.Node)
+		}
+		return out + "\n" + show(p.Assignment)
 	case "forget":
 		return gained(s.Forget(pod.UID))
 	case "remove":
@@ -229,6 +256,8 @@ func (l *Ledger) show() string {
 				state = "held by " + strings.Join(s.holders, " and ")
 			case s.claim != "":
 				state = "claimed " + s.claim
+			case s.nominee != "":
+				state = "kept for " + s.nominee
 			case !d.free.has(i):
 				state = "out of capacity"
 			}

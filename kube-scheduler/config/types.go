@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,6 +26,10 @@ type ConfigurationResourcesArgs struct {
 
 	// NodeScore weighs what makes a node better for a pod.
 	NodeScore NodeScore `json:"nodeScore,omitempty"`
+
+	// NominationTimeout is how long slots are kept for a pod that preempted
+	// others, from their eviction until it is bound. Default 5m; at least 1s.
+	NominationTimeout metav1.Duration `json:"nominationTimeout,omitempty"`
 }
 
 // NodeScore holds weights from 0 to 100, of which at least one is not 0.
@@ -44,6 +49,9 @@ func (a *ConfigurationResourcesArgs) SetDefaults() {
 	if a.Strategy == "" {
 		a.Strategy = ledger.Spread
 	}
+	if a.NominationTimeout.Duration == 0 {
+		a.NominationTimeout.Duration = 5 * time.Minute
+	}
 	one := int32(1)
 	if a.NodeScore.FreeSlots == nil {
 		a.NodeScore.FreeSlots = &one
@@ -58,6 +66,9 @@ func (a *ConfigurationResourcesArgs) Validate() error {
 	var errs field.ErrorList
 	if a.Strategy != ledger.Spread && a.Strategy != ledger.Pack {
 		errs = append(errs, field.NotSupported(field.NewPath("strategy"), a.Strategy, []ledger.Strategy{ledger.Spread, ledger.Pack}))
+	}
+	if a.NominationTimeout.Duration < time.Second {
+		errs = append(errs, field.Invalid(field.NewPath("nominationTimeout"), a.NominationTimeout.Duration.String(), "must be at least 1s"))
 	}
 	path := field.NewPath("nodeScore")
 	for name, weight := range map[string]int32{"freeSlots": *a.NodeScore.FreeSlots, "localDevices": *a.NodeScore.LocalDevices} {

@@ -16,6 +16,7 @@ func (in *ConfigurationResourcesArgs) DeepCopyInto(out *ConfigurationResourcesAr
 	*out = *in
 	out.TypeMeta = in.TypeMeta
 	in.NodeScore.DeepCopyInto(&out.NodeScore)
+	out.NominationTimeout = in.NominationTimeout
 	return
 }
 

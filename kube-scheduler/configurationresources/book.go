@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	restclient "k8s.io/client-go/rest"
@@ -28,6 +29,11 @@ type book struct {
 	ledger *ledger.Ledger
 	// waiting are unbound pods by the resource names that they ask for, then UID.
 	waiting map[string]map[string]*v1.Pod
+	// deadlines end nominations, by the nominated pod's UID.
+	deadlines map[string]*time.Timer
+	// nominated are waiting pods that another plugin's preemption has nominated,
+	// by UID.
+	nominated map[string]*v1.Pod
 }
 
 // startBook makes the book and starts its informers; they stop with ctx. It does
@@ -44,6 +50,8 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 		activator: handle,
 		ledger:    ledger.New(),
 		waiting:   map[string]map[string]*v1.Pod{},
+		deadlines: map[string]*time.Timer{},
+		nominated: map[string]*v1.Pod{},
 	}
 	factory := externalversions.NewSharedInformerFactory(client, 0)
 	akri := factory.Akri().V0()

@@ -13,7 +13,7 @@ const subsystem = "kubeslot_scheduler"
 
 var (
 	slotsDesc = metrics.NewDesc(subsystem+"_slots",
-		"Slots of a Configuration by state: free, held by a pod, claimed by a node for no known pod, conflicting (held by several pods).",
+		"Slots of a Configuration by state: free, held by a pod, claimed by a node for no known pod, conflicting (held by several pods), nominated (kept for a pod that preempted).",
 		[]string{"configuration", "state"}, nil, metrics.ALPHA, "")
 	waitingDesc = metrics.NewDesc(subsystem+"_waiting_pods",
 		"Pods not bound yet that request a resource, without the akri.sh/ prefix.",
@@ -85,7 +85,7 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for _, n := range b.ledger.Census() {
-		for state, count := range map[string]int{"free": n.Free, "held": n.Held, "claimed": n.Claimed, "conflicting": n.Conflicting} {
+		for state, count := range map[string]int{"free": n.Free, "held": n.Held, "claimed": n.Claimed, "conflicting": n.Conflicting, "nominated": n.Nominated} {
 			ch <- metrics.NewLazyConstMetric(slotsDesc, metrics.GaugeValue, float64(count), n.Configuration, state)
 		}
 	}

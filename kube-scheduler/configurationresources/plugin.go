@@ -5,8 +5,9 @@
 //
 // In turn: PreFilter reads the requests and narrows the nodes to those that
 // reach such devices; Filter asks the ledger whether a node has the slots; Score
-// prefers nodes with more of them free; Reserve takes the slots, so that no
-// other pod is offered them; Bind sends the Binding with the assignment in its
+// prefers nodes with more of them free; PostFilter preempts pods on other nodes
+// that hold slots of shared devices, which DefaultPreemption cannot; Reserve
+// takes the slots, so that no other pod is offered them; Bind sends the Binding with the assignment in its
 // annotations, which the API server merges into the pod in the same write that
 // sets its node. Unreserve gives the slots back.
 //
@@ -22,6 +23,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -40,12 +43,15 @@ type Plugin struct {
 	handle fwk.Handle
 	args   config.ConfigurationResourcesArgs
 	book   *book
+	pods   corelisters.PodLister
+	pdbs   policylisters.PodDisruptionBudgetLister
 }
 
 var (
 	_ fwk.PreFilterPlugin     = (*Plugin)(nil)
 	_ fwk.PreFilterExtensions = (*Plugin)(nil)
 	_ fwk.FilterPlugin        = (*Plugin)(nil)
+	_ fwk.PostFilterPlugin    = (*Plugin)(nil)
 	_ fwk.ScorePlugin         = (*Plugin)(nil)
 	_ fwk.ReservePlugin       = (*Plugin)(nil)
 	_ fwk.BindPlugin          = (*Plugin)(nil)
@@ -78,7 +84,12 @@ func NewFactory() frameworkruntime.PluginFactory {
 			}
 			shared = b
 		}
-		return &Plugin{handle: handle, args: *args, book: shared}, nil
+		informers := handle.SharedInformerFactory()
+		return &Plugin{
+			handle: handle, args: *args, book: shared,
+			pods: informers.Core().V1().Pods().Lister(),
+			pdbs: informers.Policy().V1().PodDisruptionBudgets().Lister(),
+		}, nil
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -61,7 +62,8 @@ func newRig(t *testing.T) *rig {
 	args := config.ConfigurationResourcesArgs{}
 	args.SetDefaults()
 	r.Plugin = &Plugin{handle: fakeHandle{client: r.client}, args: args, book: &book{
-		logger: logger, activator: r, ledger: ledger.New(), waiting: map[string]map[string]*v1.Pod{}}}
+		logger: logger, activator: r, ledger: ledger.New(), waiting: map[string]map[string]*v1.Pod{},
+		deadlines: map[string]*time.Timer{}, nominated: map[string]*v1.Pod{}}}
 	r.book.setConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "default"}})
 	return r
 }
@@ -299,12 +301,13 @@ func TestMetrics(t *testing.T) {
 	c.book.Store(r.book)
 	registry.CustomMustRegister(c)
 	want := `
-# HELP kubeslot_scheduler_slots [ALPHA] Slots of a Configuration by state: free, held by a pod, claimed by a node for no known pod, conflicting (held by several pods).
+# HELP kubeslot_scheduler_slots [ALPHA] Slots of a Configuration by state: free, held by a pod, claimed by a node for no known pod, conflicting (held by several pods), nominated (kept for a pod that preempted).
 # TYPE kubeslot_scheduler_slots gauge
 kubeslot_scheduler_slots{configuration="cam",state="claimed"} 1
 kubeslot_scheduler_slots{configuration="cam",state="conflicting"} 0
 kubeslot_scheduler_slots{configuration="cam",state="free"} 1
 kubeslot_scheduler_slots{configuration="cam",state="held"} 1
+kubeslot_scheduler_slots{configuration="cam",state="nominated"} 0
 # HELP kubeslot_scheduler_waiting_pods [ALPHA] Pods not bound yet that request a resource, without the akri.sh/ prefix.
 # TYPE kubeslot_scheduler_waiting_pods gauge
 kubeslot_scheduler_waiting_pods{resource="cam"} 1

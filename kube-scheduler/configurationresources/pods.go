@@ -38,6 +38,7 @@ func (b *book) await(pod *v1.Pod) {
 		}
 		pods[string(pod.UID)] = pod
 	}
+	b.followNomination(pod, req)
 }
 
 func (b *book) observe(pod *v1.Pod) {
@@ -49,18 +50,24 @@ func (b *book) observe(pod *v1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.unwait(pod)
+	b.denominate(string(pod.UID))
 	found, gain := b.ledger.Observe(podKey(pod), pod.Spec.NodeName, a)
 	for _, c := range found {
 		conflicts.Inc()
 		logger.Error(nil, "Two pods are assigned the same slot", "slot", c.Slot.String(), "holder", c.Holder.String(), "holderUID", c.Holder.UID)
 	}
 	b.wake(gain)
+	if pod.DeletionTimestamp != nil {
+		b.ledger.SetEnding(string(pod.UID))
+		b.followNominations()
+	}
 }
 
 func (b *book) deletePod(pod *v1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.unwait(pod)
+	b.denominate(string(pod.UID))
 	b.wake(b.ledger.Remove(string(pod.UID)))
 }
 
@@ -90,7 +97,7 @@ func (b *book) assume(c *cycle, node string, strategy ledger.Strategy) (ledger.A
 	start := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a, shortfall := b.ledger.Draft(strategy).Fit(node, c.req)
+	a, shortfall := b.ledger.Draft(strategy).For(c.req.Pod).Fit(node, c.req)
 	observeResolution(start, shortfall != nil)
 	if shortfall != nil {
 		return nil, shortfall, nil

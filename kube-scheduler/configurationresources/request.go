@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -46,7 +47,7 @@ func requestsSlots(pod *v1.Pod) bool {
 }
 
 func podKey(pod *v1.Pod) ledger.Pod {
-	return ledger.Pod{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
+	return ledger.Pod{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Priority: corev1helpers.PodPriority(pod)}
 }
 
 // requestOf reads what the pod's containers ask for. Ephemeral containers cannot

@@ -82,7 +82,7 @@ func TestArguments(t *testing.T) {
 	if a := of(load(t, args("strategy: Pack, nodeScore: {localDevices: 0}"))); a.Strategy != ledger.Pack || *a.NodeScore.LocalDevices != 0 || *a.NodeScore.FreeSlots != 1 {
 		t.Errorf("as written: %+v", a)
 	}
-	for _, bad := range []string{"strategy: Random", "nodeScore: {freeSlots: 101}", "nodeScore: {freeSlots: 0, localDevices: 0}"} {
+	for _, bad := range []string{"strategy: Random", "nominationTimeout: 1ms", "nodeScore: {freeSlots: 101}", "nodeScore: {freeSlots: 0, localDevices: 0}"} {
 		if err := of(load(t, args(bad))).Validate(); err == nil {
 			t.Errorf("%s: no error", bad)
 		}

@@ -1,0 +1,97 @@
+package ledger
+
+// nomination keeps slots for a pod, from when its victims are told to go until
+// it is bound itself: without it, a pod of lower priority could take them, on
+// another node, the moment that they are free.
+type nomination struct {
+	Pod
+	node  string
+	holds []hold
+}
+
+// Nominate keeps the assignment's slots for the pod, free or not. Whatever was
+// kept for it before is let go.
+func (l *Ledger) Nominate(pod Pod, node string, a Assignment) Gain {
+	gain := l.Denominate(pod.UID)
+	n := &nomination{Pod: pod, node: node, holds: a.holds()}
+	for _, h := range n.holds {
+		d := l.device(h.slot.Instance)
+		d.grow(h.slot.Index + 1)
+		s := &d.slots[h.slot.Index]
+		if other := l.nominations[s.nominee]; other != nil && other.Priority >= pod.Priority {
+			continue
+		}
+		s.nominee = pod.UID
+		d.refresh(h.slot.Index)
+	}
+	l.nominations[pod.UID] = n
+	return gain
+}
+
+// Denominate lets go of what is kept for the pod.
+func (l *Ledger) Denominate(uid string) Gain {
+	n := l.nominations[uid]
+	if n == nil {
+		return nil
+	}
+	delete(l.nominations, uid)
+	var gain Gain
+	for _, h := range n.holds {
+		d := l.devices[h.slot.Instance]
+		if s := &d.slots[h.slot.Index]; s.nominee == uid {
+			s.nominee = ""
+		}
+		if d.refresh(h.slot.Index) {
+			gain = append(gain, d.kind.name, d.name)
+		}
+		l.dropDevice(d)
+	}
+	return gain
+}
+
+// Nominated returns the node for which slots are kept for the pod; "" if none are.
+func (l *Ledger) Nominated(uid string) string {
+	if n := l.nominations[uid]; n != nil {
+		return n.node
+	}
+	return ""
+}
+
+// keptFrom reports whether a nomination keeps the slot from the pod: not from the
+// nominee itself, and not from pods of higher priority.
+func (l *Ledger) keptFrom(pod Pod, nominee string) bool {
+	n := l.nominations[nominee]
+	return n != nil && nominee != pod.UID && n.Priority >= pod.Priority
+}
+
+// freeFor reports whether the pod may take the slot.
+func (l *Ledger) freeFor(pod Pod, d *device, index int) bool {
+	if d.free.has(index) {
+		return true
+	}
+	if index >= len(d.slots) {
+		return false
+	}
+	s := &d.slots[index]
+	return d.exists && index < d.capacity && len(s.holders) == 0 && s.claim == "" && !l.keptFrom(pod, s.nominee)
+}
+
+// For makes the draft the pod's view: slots that are kept for others of lower
+// priority, or for itself, are free.
+func (dr *Draft) For(pod Pod) *Draft {
+	dr.pod = pod
+	for _, n := range dr.ledger.nominations {
+		if dr.ledger.keptFrom(pod, n.UID) {
+			continue
+		}
+		for _, h := range n.holds {
+			d := dr.ledger.devices[h.slot.Instance]
+			ch := dr.change(d)
+			if !ch.free.has(h.slot.Index) && dr.ledger.freeFor(pod, d, h.slot.Index) {
+				ch.free.set(h.slot.Index)
+				ch.nfree++
+			}
+		}
+	}
+	return dr
+}

@@ -1,0 +1,187 @@
+package configurationresources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	apipod "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+)
+
+// maxPreemptionNodes bounds the nodes that are looked at for one preemption, as
+// DefaultPreemption's minCandidateNodesAbsolute does.
+const maxPreemptionNodes = 100
+
+// PostFilter preempts pods of lower priority, on whichever node, that hold slots
+// of devices which the pod could use from a node where nothing but slots is
+// missing. It runs after DefaultPreemption, which evicts on one node only.
+func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	data, err := state.Read(stateKey)
+	if err != nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	c := data.(*cycle)
+	if node := p.book.nominatedNode(c.req.UID); node != "" {
+		// Its victims are on their way out.
+		return framework.NewPostFilterResultWithNominatedNode(node), nil
+	}
+	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "not eligible for slot preemption: preemptionPolicy is Never")
+	}
+	nodes, err := statuses.NodesForStatusCode(p.handle.SnapshotSharedLister().NodeInfos(), fwk.Unschedulable)
+	if err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	var short []string
+	for _, n := range nodes {
+		if name := n.Node().Name; statuses.Get(name).Plugin() == Name && len(short) < maxPreemptionNodes {
+			short = append(short, name)
+		}
+	}
+	best := p.preempt(c, short)
+	if best == nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "no pods of lower priority hold slots that would help")
+	}
+	klog.FromContext(ctx).Info("Preempting for slots", "pod", klog.KObj(pod), "node", best.Node, "victims", len(best.Victims))
+	if len(best.Victims) > 0 {
+		go p.evict(context.WithoutCancel(ctx), pod, best)
+	}
+	return framework.NewPostFilterResultWithNominatedNode(best.Node), nil
+}
+
+// preempt chooses the best preemption on the nodes, and keeps its slots for the pod.
+func (p *Plugin) preempt(c *cycle, nodes []string) *ledger.Preemption {
+	p.book.mu.Lock()
+	defer p.book.mu.Unlock()
+	var best *ledger.Preemption
+	for _, node := range nodes {
+		var candidates []ledger.Victim
+		for _, v := range p.book.ledger.Holders(node, c.req) {
+			if v.Priority < c.req.Priority {
+				candidates = append(candidates, v)
+			}
+		}
+		found := p.book.ledger.Preempt(p.args.Strategy, node, c.req, p.protect(candidates))
+		if found != nil && (best == nil || ledger.Better(found, best) < 0) {
+			best = found
+		}
+	}
+	if best != nil {
+		p.book.nominate(c.req.Pod, best.Node, best.Assignment, p.args.NominationTimeout.Duration)
+	}
+	return best
+}
+
+// protect marks the candidates whose eviction would violate a budget, and fills
+// in when they started. A budget protects none while it allows disruptions.
+func (p *Plugin) protect(candidates []ledger.Victim) []ledger.Victim {
+	budgets, err := p.pdbs.List(labels.Everything())
+	if err != nil {
+		budgets = nil // an informer's lister does not fail
+	}
+	allowed := make(map[*policyv1.PodDisruptionBudget]int32, len(budgets))
+	for _, b := range budgets {
+		allowed[b] = b.Status.DisruptionsAllowed
+	}
+	for i := range candidates {
+		v := &candidates[i]
+		pod, err := p.victim(*v)
+		if err != nil {
+			continue
+		}
+		v.Started = schedutil.GetPodStartTime(pod).UnixNano()
+		for _, b := range budgets {
+			if !covers(b, pod) {
+				continue
+			}
+			if allowed[b]--; allowed[b] < 0 {
+				v.Protected = true
+			}
+		}
+	}
+	return candidates
+}
+
+// covers follows policy/v1: a budget with an empty selector covers all pods of
+// its namespace; one already disrupted is not counted again.
+func covers(b *policyv1.PodDisruptionBudget, pod *v1.Pod) bool {
+	if b.Namespace != pod.Namespace {
+		return false
+	}
+	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+	if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+		return false
+	}
+	_, disrupted := b.Status.DisruptedPods[pod.Name]
+	return !disrupted
+}
+
+func (p *Plugin) victim(v ledger.Victim) (*v1.Pod, error) {
+	pod, err := p.pods.Pods(v.Namespace).Get(v.Name)
+	if err == nil && string(pod.UID) != v.UID {
+		err = fmt.Errorf("pod %s is another one now", v.Pod)
+	}
+	return pod, err
+}
+
+// evict deletes the victims. If one cannot be deleted, the slots are kept no
+// longer and the preemptor is tried again.
+func (p *Plugin) evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger.Preemption) {
+	logger := klog.FromContext(ctx)
+	var errs []error
+	for _, v := range chosen.Victims {
+		pod, err := p.victim(v)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err == nil {
+			err = p.evictOne(ctx, preemptor, pod, chosen.Node)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("evict pod %s: %w", v.Pod, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		logger.Error(err, "Preemption for slots failed", "pod", klog.KObj(preemptor), "node", chosen.Node)
+		p.book.mu.Lock()
+		defer p.book.mu.Unlock()
+		p.book.denominate(string(preemptor.UID))
+		p.book.activator.Activate(logger, map[string]*v1.Pod{string(preemptor.UID): preemptor})
+	}
+}
+
+func (p *Plugin) evictOne(ctx context.Context, preemptor, victim *v1.Pod, node string) error {
+	if waiting := p.handle.GetWaitingPod(victim.UID); waiting != nil {
+		waiting.Reject(Name, "preempted")
+		return nil
+	}
+	status := victim.Status.DeepCopy()
+	if apipod.UpdatePodCondition(status, &v1.PodCondition{
+		Type:               v1.DisruptionTarget,
+		ObservedGeneration: apipod.CalculatePodConditionObservedGeneration(status, victim.Generation, v1.DisruptionTarget),
+		Status:             v1.ConditionTrue,
+		Reason:             v1.PodReasonPreemptionByScheduler,
+		Message:            fmt.Sprintf("%s: preempting to accommodate a higher priority pod that needs its device slots", preemptor.Spec.SchedulerName),
+	}) {
+		if err := schedutil.PatchPodStatus(ctx, p.handle.ClientSet(), victim.Name, victim.Namespace, &victim.Status, status); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("patch its status: %w", err)
+		}
+	}
+	if err := schedutil.DeletePod(ctx, p.handle.ClientSet(), victim); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	p.handle.EventRecorder().Eventf(victim, preemptor, v1.EventTypeNormal, "Preempted", "Preempting",
+		"Preempted by pod %s on node %s, which needs its device slots", klog.KObj(preemptor), node)
+	return nil
+}
