@@ -11,5 +11,5 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Run(newCommand()))
+	os.Exit(cli.Run(newCommand(os.Args[1:])))
 }

@@ -1,41 +1,29 @@
 package main
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/term"
 	"k8s.io/component-base/version/verflag"
 
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 )
 
-const description = `kubecri listens as the kubelet's container runtime endpoint and forwards every
-CRI call to the runtime. When a container is created whose pod was assigned
-device slots, it claims them in the Instances' deviceUsage and adds the devices'
-environment, mounts and device nodes; it releases them when the container is
-gone. It also discovers devices, keeps their Instances, and advertises them as
-the node's resources.
-
-Start it before the kubelet, and give the kubelet --listen's value as its
-containerRuntimeEndpoint.`
-
 // options are the command line.
 type options struct {
+	kubelet kubeletFlags
+
 	listen          string
+	listenSet       func() bool // on the command line
 	runtimeEndpoint string
 	drainTimeout    time.Duration
 
@@ -58,36 +46,6 @@ func newOptions() *options {
 	return &options{logging: logsapi.NewLoggingConfiguration()}
 }
 
-func newCommand() *cobra.Command {
-	o := newOptions()
-	cmd := &cobra.Command{
-		Use:          "kubecri",
-		Short:        "Kubeslot's node agent and CRI shim",
-		Long:         description,
-		Args:         cobra.NoArgs,
-		SilenceUsage: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			verflag.PrintAndExitIfRequested()
-			if err := o.complete(); err != nil {
-				return err
-			}
-			if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
-				return err
-			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
-			context.AfterFunc(ctx, stop) // a second signal ends the process at once
-			return run(ctx, o)
-		},
-	}
-	groups := o.flags()
-	for _, group := range groups.FlagSets {
-		cmd.Flags().AddFlagSet(group)
-	}
-	width, _, _ := term.TerminalSize(cmd.OutOrStdout())
-	cliflag.SetUsageAndHelpFunc(cmd, groups, width)
-	return cmd
-}
-
 // flags returns the flags in the groups that --help shows.
 func (o *options) flags() cliflag.NamedFlagSets {
 	var groups cliflag.NamedFlagSets
@@ -98,11 +56,13 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"Socket of the container runtime. It need not exist yet.")
 	cri.DurationVar(&o.drainTimeout, "drain-timeout", 10*time.Second,
 		"How long CRI calls in flight may go on after SIGTERM.")
+	o.listenSet = func() bool { return cri.Changed("listen") }
 	cluster := groups.FlagSet("cluster")
 	cluster.StringVar(&o.nodeName, "node-name", "",
-		"Name of this node's Node object. (default the host's name in lower case, as the kubelet's)")
+		"Name of this node's Node object. (default --hostname-override or the host's name, in lower case as the kubelet's)")
 	cluster.StringVar(&o.kubeconfig, "kubeconfig", "",
-		"Kubeconfig of kubecri's own identity, system:kubecri:<node>. Empty means that of the pod it runs in.")
+		"Kubeconfig of kubecri's own identity, system:kubecri:<node>; the kubelet's has not the rights. Empty means that of the pod it runs in.")
+	o.kubelet.addTo(groups.FlagSet("kubelet"))
 	slots := groups.FlagSet("slots")
 	slots.DurationVar(&o.claimGrace, "claim-grace", 20*time.Second,
 		"How long a claim of this node is left alone when no container uses the slot and none is known to have.")
@@ -135,17 +95,22 @@ func (o *options) complete() error {
 			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
 		}
 	}
+	if !o.listenSet() {
+		endpoint, err := o.kubelet.endpoint()
+		bad("config", err)
+		o.listen = cmp.Or(endpoint, o.listen)
+	}
 	listen, err := proxy.SocketPath(o.listen)
 	bad("listen", err)
 	runtime, err := proxy.SocketPath(o.runtimeEndpoint)
 	bad("runtime-endpoint", err)
 	if listen == runtime && listen != "" {
-		errs = append(errs, fmt.Errorf("--listen and --runtime-endpoint are both %s: kubecri stands between the two", listen))
+		errs = append(errs, fmt.Errorf("--listen and --runtime-endpoint are both %s: kubecri stands between the two, and the kubelet's containerRuntimeEndpoint is where kubecri listens", listen))
 	}
 	if o.nodeName == "" {
-		host, err := os.Hostname()
+		name, err := o.kubelet.nodeName()
 		bad("node-name", err)
-		o.nodeName = strings.ToLower(strings.TrimSpace(host)) // as the kubelet does
+		o.nodeName = name
 	}
 	for _, problem := range validation.IsDNS1123Subdomain(o.nodeName) {
 		bad("node-name", fmt.Errorf("%q: %s", o.nodeName, problem))

@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -17,6 +20,8 @@ func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
 		{name: "defaults", args: []string{"--node-name=node-a"}},
 		{name: "node name", args: []string{"--node-name=A_b"}, want: []string{"--node-name", `"A_b"`}},
 		{name: "endpoints", args: []string{"--listen=tcp://1.2.3.4:5", "--runtime-endpoint="}, want: []string{"--listen", "--runtime-endpoint"}},
+		{name: "the kubelet's endpoint is still the runtime's", args: []string{"--container-runtime-endpoint=unix:///run/containerd/containerd.sock"}, want: []string{"containerRuntimeEndpoint"}},
+		{name: "no such kubelet configuration", args: []string{"--config=/does/not/exist"}, want: []string{"--config", "/does/not/exist"}},
 		{name: "one endpoint for both", args: []string{"--listen=/run/a.sock", "--runtime-endpoint=unix:///run/a.sock"}, want: []string{"both /run/a.sock"}},
 		{name: "kubeconfig", args: []string{"--kubeconfig=/does/not/exist"}, want: []string{"--kubeconfig", "/does/not/exist"}},
 		{name: "durations", args: []string{"--claim-grace=-1s", "--claim-resync=0s"}, want: []string{"--claim-grace", "--claim-resync"}},
@@ -49,16 +54,55 @@ func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
 }
 
 func TestHelpGroupsTheFlags(t *testing.T) {
-	cmd := newCommand()
+	cmd := newCommand([]string{"--help"})
 	var out bytes.Buffer
 	cmd.SetOut(&out)
-	cmd.SetArgs([]string{"--help"})
 	if err := cmd.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"CRI flags:", "Cluster flags:", "Slots flags:", "--runtime-endpoint", "--logging-format"} {
+	for _, part := range []string{"CRI flags:", "Cluster flags:", "Slots flags:", "Kubelet flags:", "Operations flags:", "--hostname-override", "--runtime-endpoint", "--logging-format"} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("--help does not show %q", part)
 		}
+	}
+}
+
+// A kubelet's unit, with only the program replaced, says all that is needed; what
+// is said to kubecri itself wins.
+func TestKubeletsArguments(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	text := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix:///run/from-config.sock\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name         string
+		args         []string
+		listen, node string
+	}{
+		{"from the configuration", []string{"--config=" + config, "--hostname-override=Node-A", "--node-ip", "10.0.0.1", "--fail-swap-on=false", "--container-runtime=remote"},
+			"unix:///run/from-config.sock", "node-a"},
+		{"the kubelet's flag wins over its configuration", []string{"--config", config, "--container-runtime-endpoint", "/run/from-flag.sock", "--hostname-override", "a"},
+			"/run/from-flag.sock", "a"},
+		{"ours win over the kubelet's", []string{"--container-runtime-endpoint=/run/from-flag.sock", "--listen=/run/ours.sock", "--node-name=b", "--hostname-override=a", "--config=/not/read"},
+			"/run/ours.sock", "b"},
+		{"none", []string{"--node-name=c"}, "unix:///run/kubecri/kubecri.sock", "c"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o, cmd := newOptions(), &cobra.Command{RunE: func(*cobra.Command, []string) error { return nil }}
+			for _, group := range o.flags().FlagSets {
+				cmd.Flags().AddFlagSet(group)
+			}
+			acceptKubelets(cmd, test.args)
+			if err := cmd.Execute(); err != nil {
+				t.Fatal(err)
+			}
+			if err := o.complete(); err != nil {
+				t.Fatal(err)
+			}
+			if o.listen != test.listen || o.nodeName != test.node {
+				t.Errorf("listens on %q as node %q, want %q and %q", o.listen, o.nodeName, test.listen, test.node)
+			}
+		})
 	}
 }

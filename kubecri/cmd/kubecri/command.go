@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/term"
+	"k8s.io/component-base/version/verflag"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/kubecri/kubeletargs"
+)
+
+const description = `kubecri listens as the kubelet's container runtime endpoint and forwards every
+CRI call to the runtime. When a container is created whose pod was assigned
+device slots, it claims them in the Instances' deviceUsage and adds the devices'
+environment, mounts and device nodes; it releases them when the container is
+gone. It also discovers devices, keeps their Instances, and advertises them as
+the node's resources.
+
+Start it before the kubelet, and give the kubelet --listen's value as its
+containerRuntimeEndpoint. Or give kubecri the kubelet's own arguments: flags of
+the kubelet that are not listed here are taken and ignored.`
+
+// newCommand makes the command for the arguments that follow the program's name.
+func newCommand(args []string) *cobra.Command {
+	o := newOptions()
+	var ignored kubeletargs.Ignored
+	cmd := &cobra.Command{
+		Use:          "kubecri",
+		Short:        "Kubeslot's node agent and CRI shim",
+		Long:         description,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			verflag.PrintAndExitIfRequested()
+			if err := o.complete(); err != nil {
+				return err
+			}
+			if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
+				return err
+			}
+			tell(klog.FromContext(cmd.Context()), ignored)
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+			context.AfterFunc(ctx, stop) // a second signal ends the process at once
+			return run(ctx, o)
+		},
+	}
+	groups := o.flags()
+	for _, group := range groups.FlagSets {
+		cmd.Flags().AddFlagSet(group)
+	}
+	width, _, _ := term.TerminalSize(cmd.OutOrStdout())
+	cliflag.SetUsageAndHelpFunc(cmd, groups, width)
+	ignored = acceptKubelets(cmd, args)
+	return cmd
+}
+
+// acceptKubelets makes the command take args, which may be the kubelet's, and
+// returns those that it passes over.
+func acceptKubelets(cmd *cobra.Command, args []string) kubeletargs.Ignored {
+	kept, ignored := kubeletargs.Split(args, func(name string) (known, takesValue bool) {
+		if name == "help" { // cobra adds it later
+			return true, false
+		}
+		if f := cmd.Flags().Lookup(name); f != nil {
+			return true, f.NoOptDefVal == ""
+		}
+		return false, false
+	})
+	if kept == nil {
+		kept = []string{} // cobra takes the process's arguments for nil
+	}
+	cmd.SetArgs(kept)
+	return ignored
+}
+
+// tell logs what was passed over, once logging is set up.
+func tell(logger klog.Logger, ignored kubeletargs.Ignored) {
+	if len(ignored.Kubelet) > 0 {
+		logger.V(2).Info("Flags of the kubelet that do not concern kubecri", "flags", ignored.Kubelet)
+	}
+	if len(ignored.Past) > 0 {
+		logger.Info("Warning: ignored flags that kubelets no longer have; remove them", "flags", ignored.Past)
+	}
+	if len(ignored.Unknown) > 0 {
+		logger.Info("Warning: ignored flags that neither kubecri nor the kubelet of its time has; are they misspelt?", "flags", ignored.Unknown)
+	}
+}

@@ -1,0 +1,105 @@
+package kubeletargs
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSplit(t *testing.T) {
+	ours := func(name string) (known, takesValue bool) {
+		switch name {
+		case "listen", "kubeconfig", "hostname-override", "v":
+			return true, true
+		case "help":
+			return true, false
+		}
+		return false, false
+	}
+	for _, test := range []struct {
+		name    string
+		args    string
+		kept    string
+		ignored Ignored
+	}{
+		{"ours alone", "--listen=/a --kubeconfig /k -v 2 --help check", "--listen=/a --kubeconfig /k -v 2 --help check", Ignored{}},
+		{"value in the next argument", "--node-ip 10.0.0.1 --listen /a", "--listen /a", Ignored{Kubelet: []string{"node-ip"}}},
+		{"value after =", "--max-pods=5 check", "check", Ignored{Kubelet: []string{"max-pods"}}},
+		{"a switch swallows nothing", "--fail-swap-on check", "check", Ignored{Kubelet: []string{"fail-swap-on"}}},
+		{"our value looks like a flag", "--kubeconfig --odd --v=2", "--kubeconfig --odd --v=2", Ignored{}},
+		{"underscores", "--hostname_override=a --node_ip=1", "--hostname_override=a", Ignored{Kubelet: []string{"node-ip"}}},
+		{"former kubelets", "--container-runtime=remote --network-plugin cni --v=2", "--v=2",
+			Ignored{Past: []string{"container-runtime", "network-plugin"}}},
+		{"kubelets to come", "--new-thing on --other-thing --v=2 --last", "--v=2", Ignored{Unknown: []string{"new-thing", "other-thing", "last"}}},
+		{"end of flags", "--v=2 -- --node-ip=1", "--v=2 -- --node-ip=1", Ignored{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			kept, ignored := Split(strings.Fields(test.args), ours)
+			if diff := cmp.Diff(strings.Fields(test.kept), kept); diff != "" {
+				t.Errorf("kept (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.ignored, ignored); diff != "" {
+				t.Errorf("ignored (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFlagsOfTodayAreNotOfThePast(t *testing.T) {
+	for _, name := range Flags() {
+		if _, past := pastFlags[name]; past {
+			t.Errorf("--%s is in both lists", name)
+		}
+	}
+}
+
+const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+func TestRuntimeEndpoint(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		file    string
+		dropIns map[string]string
+		want    string
+		says    string // part of the error
+	}{
+		{name: "from the file", file: header + "containerRuntimeEndpoint: unix:///run/kubecri.sock\nfieldToCome: {a: 1}\n", want: "unix:///run/kubecri.sock"},
+		{name: "none", file: header},
+		{name: "the last drop-in wins", file: header + "containerRuntimeEndpoint: unix:///a\n",
+			dropIns: map[string]string{"20-b.conf": header + "containerRuntimeEndpoint: unix:///c\n",
+				"10-a.conf": header + "containerRuntimeEndpoint: unix:///b\n", "30-c.conf": header, "90.yaml": "not: read"}, want: "unix:///c"},
+		{name: "something else", file: "apiVersion: v1\nkind: Pod\n", says: `"Pod"`},
+		{name: "no YAML", file: "a: b: c", says: "not a KubeletConfiguration"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			base := t.TempDir()
+			write := func(path, text string) {
+				t.Helper()
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			file, dir := filepath.Join(base, "config.yaml"), ""
+			write(file, test.file)
+			if test.dropIns != nil {
+				dir = t.TempDir()
+				for name, text := range test.dropIns {
+					write(filepath.Join(dir, name), text)
+				}
+			}
+			got, err := RuntimeEndpoint(file, dir)
+			if (err != nil) != (test.says != "") || err != nil && !strings.Contains(err.Error(), test.says) {
+				t.Fatalf("error %v, want one that says %q", err, test.says)
+			}
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+	if got, err := RuntimeEndpoint("", ""); got != "" || err != nil {
+		t.Errorf("without a file: %q, %v", got, err)
+	}
+}
