@@ -5,8 +5,9 @@
 //   - arms_test.go: what is compared: plain extended resources, ours, and DRA's
 //   - shapes_test.go: the clusters in which they are compared
 //   - config_test.go: an arm and a shape as scheduler_perf's test case
-//   - devices_test.go: the devices, as each arm's API objects
-//   - meter_test.go: what is measured
+//   - devices_test.go: the devices, made before the pods: ours in
+//     instances_test.go, DRA's in resourceslices_test.go
+//   - meter_test.go, writes_test.go: what is measured
 //   - invariant_test.go: what must hold after each run
 //
 // Run it by `make bench-scheduler`; docs/performance.md tells how to read it.
