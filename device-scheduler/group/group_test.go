@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -83,6 +84,24 @@ func TestNodeChanges(t *testing.T) {
 	}
 }
 
+// TestParallelFilters: for the race detector.
+func TestParallelFilters(t *testing.T) {
+	node := &types.NodeInfo{Name: "n", Allocatable: list("gpu/0/cards", 1)}
+	var s Scheduler
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			s.AddNode(node.Name, node)
+			pod := &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"c": {DevRequests: list("gpu/a/cards", 1)}}}
+			if fits, _, _ := s.PodFitsDevice(node.Clone(), pod, true); !fits {
+				t.Error("does not fit")
+			}
+			s.RemoveNode(node.Name)
+		})
+	}
+	wg.Wait()
+}
+
 // TestBadAllocation: what no scheduler wrote is neither taken nor checked as if.
 func TestBadAllocation(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -117,6 +136,31 @@ func TestBadAllocation(t *testing.T) {
 		}}}
 		if p, _ := NewTree(node).Fit(nil, pod); p != nil {
 			t.Errorf("allocated from %q fits", from)
+		}
+	}
+}
+
+// TestNotInAGroup: what has no index, or only begins like a group resource, is
+// one leaf, which a request must name in full.
+func TestNotInAGroup(t *testing.T) {
+	names := []types.ResourceName{"resource/group", "resource/group/", "resource/group/a", "resource/group/a/0", "resource/groups/a/0/c", "resource/group2"}
+	node := types.NewNodeInfo()
+	for _, name := range names {
+		node.Allocatable[name] = 1
+	}
+	tree := NewTree(node)
+	fits := func(name types.ResourceName) bool {
+		p, _ := tree.Fit(nil, &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"c": {DevRequests: types.ResourceList{name: 1}}}})
+		return p != nil
+	}
+	for _, name := range names {
+		if !fits(name) {
+			t.Errorf("%q does not fit", name)
+		}
+	}
+	for _, name := range []types.ResourceName{"resource/group/b", "resource/group/a/1", "resource/groups/a/1/c", "resource/groups/b/0/c", "resource/group/a/0/c", "resource/group3"} {
+		if fits(name) {
+			t.Errorf("%q fits", name)
 		}
 	}
 }
