@@ -10,8 +10,6 @@ import (
 
 	_ "k8s.io/component-base/logs/json/register"
 	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
-
-	"github.com/kubeslot/kubeslot/kube-scheduler/configurationresources"
 )
 
 var (
@@ -29,7 +27,6 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	requests.install()
-	perf.PluginNames = append(perf.PluginNames, configurationresources.Name)
 	os.Exit(m.Run())
 }
 
