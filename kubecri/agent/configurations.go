@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -66,17 +65,15 @@ func (a *Agent) queueInstances(configuration string) error {
 	return nil
 }
 
-// rank returns the one of several Configurations of one name that counts, the
-// oldest, and those that give way to it. One that is being deleted does not
-// count: the garbage collector removes its Instances.
+// rank returns the one of several Configurations of one name that owns it, and
+// those that give way to it. One that is being deleted is neither: the garbage
+// collector removes its Instances.
 func rank(all []*v0.Configuration) (first *v0.Configuration, others []*v0.Configuration) {
-	live := slices.DeleteFunc(slices.Clone(all), func(c *v0.Configuration) bool { return c.DeletionTimestamp != nil })
+	live := slices.DeleteFunc(slices.Clone(all), func(c *v0.Configuration) bool { return !c.MayOwnName() })
 	if len(live) == 0 {
 		return nil, nil
 	}
-	slices.SortFunc(live, func(a, b *v0.Configuration) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace))
-	})
+	slices.SortFunc(live, v0.CompareOwners)
 	return live[0], live[1:]
 }
 

@@ -138,7 +138,7 @@ func (a *Agent) undiscovered(ctx context.Context, instance *v0.Instance, s stand
 		return "its Configuration does not exist", nil
 	case err != nil:
 		return "", fmt.Errorf("read Configuration %s/%s of Instance %s: %w", namespace, name, klog.KObj(instance), err)
-	case configuration.DeletionTimestamp != nil:
+	case !configuration.MayOwnName():
 		return "its Configuration is being deleted", nil
 	case s.configuration != nil:
 		return "its Configuration gives way to an older one of that name", nil

@@ -133,20 +133,21 @@ func (s *store) forget(in *akriv0.Instance) {
 	delete(s.written, key(in))
 }
 
-// ranked puts the Instance of the oldest Configuration first: resource names have
-// no namespace, and this is whose slots the scheduler gives.
+// ranked puts the Instance of the Configuration that owns its name first: resource
+// names have no namespace, and this is whose slots the scheduler gives.
 func (s *store) ranked(found []*akriv0.Instance) []*akriv0.Instance {
 	if len(found) < 2 {
 		return found
 	}
-	age := func(in *akriv0.Instance) int64 {
-		if c, err := s.configurations.Configurations(in.Namespace).Get(in.Spec.ConfigurationName); err == nil {
-			return c.CreationTimestamp.UnixNano()
+	configuration := func(in *akriv0.Instance) *akriv0.Configuration {
+		c, err := s.configurations.Configurations(in.Namespace).Get(in.Spec.ConfigurationName)
+		if err != nil { // it is not in the cache
+			return nil
 		}
-		return 1<<63 - 1
+		return c
 	}
 	slices.SortFunc(found, func(a, b *akriv0.Instance) int {
-		return cmp.Or(cmp.Compare(age(a), age(b)), cmp.Compare(a.Namespace, b.Namespace))
+		return cmp.Or(akriv0.CompareOwners(configuration(a), configuration(b)), cmp.Compare(a.Namespace, b.Namespace))
 	})
 	return found
 }
