@@ -153,6 +153,9 @@ func TestClaim(t *testing.T) {
 		{name: "held in the other form", usage: map[string]string{"cam-a1-0": "node-a"}, grants: []string{"cam", "cam-a1-0"}, errors: []string{"cam-a1-0"}},
 		{name: "held by who knows whom", usage: map[string]string{"cam-a1-0": "C:x"}, grants: []string{"cam", "cam-a1-0"}, errors: []string{"cam-a1-0", "C:x"}},
 		{name: "beyond the capacity", grants: []string{"cam", "cam-a1-2"}, errors: []string{"cam-a1-2", "capacity 2"}},
+		{name: "beyond the capacity, and the pod's already: the capacity shrank", usage: map[string]string{"cam-a1-2": "C:u1:node-a", "cam-a1-3": "node-a"},
+			grants: []string{"cam", "cam-a1-2", "cam-a1", "cam-a1-3"}},
+		{name: "beyond the capacity, and another pod's", usage: map[string]string{"cam-a1-2": "C:u2:node-a"}, grants: []string{"cam", "cam-a1-2"}, errors: []string{"cam-a1-2", "capacity 2"}},
 		{name: "of another Configuration", grants: []string{"mic", "cam-a1-0"}, errors: []string{"akri.sh/mic", "Configuration cam"}},
 		{name: "not reachable from here", grants: []string{"cam", "cam-a1-0"}, edit: func(in *akriv0.Instance) { in.Spec.Nodes = []string{there} }, errors: []string{"cam-a1", "node-b"}},
 	} {

@@ -84,15 +84,16 @@ func claim(in *akriv0.Instance, node string, r *Request) (edit, error) {
 			return nil, Refusef("slot %s is assigned for %s%s, but its Instance is of Configuration %s",
 				g.Slot, assignment.ResourcePrefix, g.Resource, in.Spec.ConfigurationName)
 		}
-		if g.Slot.Index >= int(in.Spec.Capacity) {
-			return nil, Refusef("slot %s does not exist: Instance %s has capacity %d; delete the pod, and its next one is assigned anew",
-				g.Slot, in.Name, in.Spec.Capacity)
-		}
 		want := r.usage(g, node)
 		value := in.Spec.DeviceUsage[g.Slot.String()]
-		switch value {
-		case want.String(): // whether another pod's container here uses it, the book has said
-		case "":
+		switch {
+		case value == want.String():
+			// Whether another pod's container here uses it, the book has said. It may
+			// lie beyond a capacity that has shrunk since.
+		case g.Slot.Index >= int(in.Spec.Capacity):
+			return nil, Refusef("slot %s does not exist: Instance %s has capacity %d; delete the pod, and its next one is assigned anew",
+				g.Slot, in.Name, in.Spec.Capacity)
+		case value == "":
 			e.set(g.Slot, want)
 		default:
 			return nil, Refusef("slot %s is held by %s (deviceUsage %q); it is free when the container that holds it is gone, and creation is retried",
