@@ -32,6 +32,7 @@ const qps, burst = 100, 200
 // cluster is the API server as this node sees it: clients, and caches that fill
 // when it can be reached.
 type cluster struct {
+	server      string // its URL
 	kube        kubernetes.Interface
 	akri        akriclient.Interface
 	broadcaster record.EventBroadcaster
@@ -54,7 +55,7 @@ func newCluster(kubeconfig, node string) (*cluster, error) {
 	}
 	config.QPS, config.Burst = qps, burst
 	config = rest.AddUserAgent(config, "kubecri")
-	c := &cluster{}
+	c := &cluster{server: config.Host}
 	if c.akri, err = akriclient.NewForConfig(config); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
@@ -24,10 +25,13 @@ the node's resources.
 
 Start it before the kubelet, and give the kubelet --listen's value as its
 containerRuntimeEndpoint. Or give kubecri the kubelet's own arguments: flags of
-the kubelet that are not listed here are taken and ignored.`
+the kubelet that are not listed here are taken and ignored.
+
+kubecri check tells whether it can work here, and what it would do for a pod.`
 
 // newCommand makes the command for the arguments that follow the program's name.
-func newCommand(args []string) *cobra.Command {
+// A command that ends without an error may still set the exit code.
+func newCommand(args []string, code *int) *cobra.Command {
 	o := newOptions()
 	var ignored kubeletargs.Ignored
 	cmd := &cobra.Command{
@@ -51,23 +55,35 @@ func newCommand(args []string) *cobra.Command {
 		},
 	}
 	groups := o.flags()
+	addFlags(cmd, groups)
+	checking := newCheckCommand(code)
+	cmd.AddCommand(checking)
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	flags := cmd.Flags()
+	if len(args) > 0 && args[0] == checking.Name() {
+		flags = checking.Flags()
+	}
+	ignored = acceptKubelets(cmd, flags, args)
+	return cmd
+}
+
+// addFlags gives the command its flags, which --help shows in groups.
+func addFlags(cmd *cobra.Command, groups cliflag.NamedFlagSets) {
 	for _, group := range groups.FlagSets {
 		cmd.Flags().AddFlagSet(group)
 	}
 	width, _, _ := term.TerminalSize(cmd.OutOrStdout())
 	cliflag.SetUsageAndHelpFunc(cmd, groups, width)
-	ignored = acceptKubelets(cmd, args)
-	return cmd
 }
 
-// acceptKubelets makes the command take args, which may be the kubelet's, and
-// returns those that it passes over.
-func acceptKubelets(cmd *cobra.Command, args []string) kubeletargs.Ignored {
+// acceptKubelets makes the command take args, which may be the kubelet's with
+// some of flags among them, and returns those that it passes over.
+func acceptKubelets(cmd *cobra.Command, flags *pflag.FlagSet, args []string) kubeletargs.Ignored {
 	kept, ignored := kubeletargs.Split(args, func(name string) (known, takesValue bool) {
 		if name == "help" { // cobra adds it later
 			return true, false
 		}
-		if f := cmd.Flags().Lookup(name); f != nil {
+		if f := flags.Lookup(name); f != nil {
 			return true, f.NoOptDefVal == ""
 		}
 		return false, false

@@ -11,5 +11,9 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Run(newCommand(os.Args[1:])))
+	code := 0
+	if failed := cli.Run(newCommand(os.Args[1:], &code)); failed != 0 {
+		code = failed
+	}
+	os.Exit(code)
 }

@@ -54,7 +54,7 @@ func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
 }
 
 func TestHelpGroupsTheFlags(t *testing.T) {
-	cmd := newCommand([]string{"--help"})
+	cmd := newCommand([]string{"--help"}, nil)
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	if err := cmd.Execute(); err != nil {
@@ -90,10 +90,8 @@ func TestKubeletsArguments(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o, cmd := newOptions(), &cobra.Command{RunE: func(*cobra.Command, []string) error { return nil }}
-			for _, group := range o.flags().FlagSets {
-				cmd.Flags().AddFlagSet(group)
-			}
-			acceptKubelets(cmd, test.args)
+			addFlags(cmd, o.flags())
+			acceptKubelets(cmd, cmd.Flags(), test.args)
 			if err := cmd.Execute(); err != nil {
 				t.Fatal(err)
 			}
@@ -104,5 +102,22 @@ func TestKubeletsArguments(t *testing.T) {
 				t.Errorf("listens on %q as node %q, want %q and %q", o.listen, o.nodeName, test.listen, test.node)
 			}
 		})
+	}
+}
+
+func TestCheckTellsByItsExitCode(t *testing.T) {
+	kubeconfig := unreachableAPI(t, t.TempDir())
+	code := 0
+	cmd := newCommand([]string{"check", "--node-name=a", "--kubeconfig", kubeconfig, "--runtime-endpoint=/does/not/exist.sock", "--fail-swap-on", "--node-ip", "1"}, &code)
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	if err := cmd.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	if code != 2 || !strings.Contains(out.String(), "FAIL  runtime") || !strings.Contains(out.String(), "FAIL  API") {
+		t.Errorf("exit code %d and:\n%s", code, out.String())
+	}
+	if err := newCommand([]string{"check", "--node-name=A_b"}, &code).Execute(); err == nil {
+		t.Error("a wrong command line is no error")
 	}
 }

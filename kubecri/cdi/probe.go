@@ -1,0 +1,65 @@
+package cdi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/util/version"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Runtime is what a runtime is asked.
+type Runtime interface {
+	Version(ctx context.Context, in *runtimeapi.VersionRequest, opts ...grpc.CallOption) (*runtimeapi.VersionResponse, error)
+	Status(ctx context.Context, in *runtimeapi.StatusRequest, opts ...grpc.CallOption) (*runtimeapi.StatusResponse, error)
+}
+
+// Support is what a runtime does about CDI.
+type Support struct {
+	// Runtime is its name and version.
+	Runtime string
+	// On is whether it injects the CDI devices that a request names; where it is
+	// off, such a request fails.
+	On bool
+	// Dirs are where it looks for specs, as far as it says.
+	Dirs []string
+	// Why says what On was concluded from.
+	Why string
+}
+
+// crioSince is the first CRI-O with CDI always on.
+var crioSince = version.MustParseGeneric("1.23.2")
+
+// Probe asks the runtime whether CDI is on. CRI has no field for it: containerd
+// tells its configuration in a verbose Status, CRI-O is known by its version, and
+// of any other it is not known, which counts as off.
+func Probe(ctx context.Context, runtime Runtime) (Support, error) {
+	v, err := runtime.Version(ctx, &runtimeapi.VersionRequest{})
+	if err != nil {
+		return Support{}, fmt.Errorf("ask the runtime for its version: %w", err)
+	}
+	s := Support{Runtime: v.RuntimeName + " " + v.RuntimeVersion}
+	if v.RuntimeName == "cri-o" {
+		parsed, err := version.ParseGeneric(v.RuntimeVersion)
+		s.On = err == nil && parsed.AtLeast(crioSince)
+		s.Why = "CRI-O has it since " + crioSince.String()
+		return s, nil
+	}
+	status, err := runtime.Status(ctx, &runtimeapi.StatusRequest{Verbose: true})
+	if err != nil {
+		return Support{}, fmt.Errorf("ask the runtime for its configuration: %w", err)
+	}
+	var config struct {
+		EnableCDI   *bool    `json:"enableCDI"`
+		CDISpecDirs []string `json:"cdiSpecDirs"`
+	}
+	if err := json.Unmarshal([]byte(status.Info["config"]), &config); err != nil || config.EnableCDI == nil {
+		s.Why = "the runtime does not say enableCDI in its verbose Status"
+		return s, nil
+	}
+	s.On, s.Dirs = *config.EnableCDI, config.CDISpecDirs
+	s.Why = fmt.Sprintf("its enableCDI is %t", s.On)
+	return s, nil
+}

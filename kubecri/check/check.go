@@ -1,0 +1,163 @@
+// Package check tells a person whether kubecri can do its work on this node, and
+// what it would do for a pod. It asks the runtime and the API server as kubecri
+// would, and changes nothing.
+package check
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubeslot/kubeslot/kubecri/cdi"
+	clientset "github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
+)
+
+// timeout bounds each question.
+const timeout = 5 * time.Second
+
+// Config is what is to be checked; everything but Pod is required.
+type Config struct {
+	Node string
+	// RuntimeEndpoint and Server are told to the reader.
+	RuntimeEndpoint, Server string
+	Runtime                 cdi.Runtime
+	Kube                    kubernetes.Interface
+	Akri                    clientset.Interface
+	// Pod is namespace/name of the pod to explain, "" for none.
+	Pod string
+}
+
+// checker writes findings and remembers whether one was bad.
+type checker struct {
+	Config
+	out io.Writer
+	bad bool
+}
+
+// Run writes what it finds to out and reports whether all is well.
+func Run(ctx context.Context, out io.Writer, config Config) bool {
+	c := &checker{Config: config, out: out}
+	c.runtime(ctx)
+	if c.api(ctx) {
+		c.rights(ctx)
+		c.definitions(ctx)
+		if c.Pod != "" {
+			c.pod(ctx)
+		}
+	}
+	return !c.bad
+}
+
+func (c *checker) say(mark, what, format string, args ...any) {
+	fmt.Fprintf(c.out, "%-5s %-10s %s\n", mark, what, fmt.Sprintf(format, args...))
+}
+
+func (c *checker) ok(what, format string, args ...any)   { c.say("ok", what, format, args...) }
+func (c *checker) note(what, format string, args ...any) { c.say("note", what, format, args...) }
+func (c *checker) fail(what, format string, args ...any) {
+	c.bad = true
+	c.say("FAIL", what, format, args...)
+}
+
+func (c *checker) runtime(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	support, err := cdi.Probe(ctx, c.Runtime)
+	if err != nil {
+		c.fail("runtime", "%s: %v. Is it running, and is --runtime-endpoint its socket?", c.RuntimeEndpoint, err)
+		return
+	}
+	c.ok("runtime", "%s at %s", support.Runtime, c.RuntimeEndpoint)
+	if !support.On {
+		c.note("CDI", "is off, %s: devices are written into the requests instead", support.Why)
+		return
+	}
+	c.ok("CDI", "is on, %s; specs are read from %s", support.Why, strings.Join(support.Dirs, ", "))
+}
+
+func (c *checker) api(ctx context.Context) bool {
+	version, err := c.Kube.Discovery().ServerVersion()
+	if err != nil {
+		c.fail("API", "%s: %v. Is --kubeconfig right?", c.Server, err)
+		return false
+	}
+	c.ok("API", "server %s at %s", version.GitVersion, c.Server)
+	return true
+}
+
+// right is something that kubecri must be allowed to do.
+type right struct {
+	group, resource, subresource string
+	verbs                        []string
+}
+
+// rights are those of deploy/rbac/kubecri.yaml that the program uses.
+var rights = []right{
+	{"akri.sh", "configurations", "", []string{"list", "watch"}},
+	{"akri.sh", "instances", "", []string{"get", "list", "watch", "create", "update", "delete"}},
+	{"", "pods", "", []string{"list", "watch"}},
+	{"", "nodes", "", []string{"list", "watch"}},
+	{"", "nodes", "status", []string{"patch"}},
+	{"", "events", "", []string{"create", "patch"}},
+}
+
+func (c *checker) rights(ctx context.Context) {
+	var missing []string
+	for _, r := range rights {
+		for _, verb := range r.verbs {
+			allowed, err := c.may(ctx, r, verb)
+			if err != nil {
+				c.fail("rights", "cannot be asked for: %v", err)
+				return
+			}
+			if !allowed {
+				missing = append(missing, verb+" "+strings.TrimSuffix(r.resource+"/"+r.subresource, "/"))
+			}
+		}
+	}
+	if len(missing) > 0 {
+		c.fail("rights", "lacks: %s. Apply deploy/, and give kubecri a certificate of system:kubecri:%s in group system:kubecris",
+			strings.Join(missing, ", "), c.Node)
+		return
+	}
+	c.ok("rights", "all that deploy/rbac/kubecri.yaml gives")
+}
+
+func (c *checker) may(ctx context.Context, r right, verb string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	review, err := c.Kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: r.group, Resource: r.resource, Subresource: r.subresource, Verb: verb}}}, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	return review.Status.Allowed, nil
+}
+
+// definitions looks whether the custom resources are there and what this node
+// reaches.
+func (c *checker) definitions(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	instances, err := c.Akri.AkriV0().Instances(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		c.fail("devices", "list Instances: %v. Are the CRDs of deploy/crds applied?", err)
+		return
+	}
+	reached := 0
+	for i := range instances.Items {
+		for _, node := range instances.Items[i].Spec.Nodes {
+			if node == c.Node {
+				reached++
+			}
+		}
+	}
+	c.ok("devices", "%d Instances, %d of them reached by node %s", len(instances.Items), reached, c.Node)
+}

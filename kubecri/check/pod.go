@@ -1,0 +1,80 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/inject"
+	"github.com/kubeslot/kubeslot/kubecri/intercept"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+// pod says of each container what it would get, or why it would be refused.
+func (c *checker) pod(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	namespace, name, ok := strings.Cut(c.Pod, "/")
+	if !ok {
+		namespace, name = metav1.NamespaceDefault, c.Pod
+	}
+	pod, err := c.Kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		c.fail("pod", "%s/%s: %v", namespace, name, err)
+	case pod.Spec.NodeName == "":
+		c.fail("pod", "%s/%s is not bound to a node yet: see its events", namespace, name)
+	case pod.Spec.NodeName != c.Node:
+		c.fail("pod", "%s/%s is on node %s, not %s: check it there", namespace, name, pod.Spec.NodeName, c.Node)
+	default:
+		c.ok("pod", "%s/%s is on this node", namespace, name)
+		for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+			for i := range containers {
+				c.container(ctx, pod, containers[i].Name)
+			}
+		}
+	}
+}
+
+func (c *checker) container(ctx context.Context, pod *corev1.Pod, container string) {
+	request, ignored, err := intercept.Explain(c.Node, pod, container)
+	if err != nil {
+		c.fail("container", "%s would be refused: %v", container, err)
+		return
+	}
+	if ignored != nil {
+		c.note("container", "%s requests no devices, so that this does not matter: %v", container, ignored)
+		return
+	}
+	if len(request.Grants) == 0 && len(request.Requested) == 0 {
+		c.ok("container", "%s gets no devices and requests none", container)
+		return
+	}
+	instances, err := claims.Explain(ctx, c.Akri, c.Node, request)
+	if err != nil {
+		c.fail("container", "%s would be refused: %v", container, err)
+		return
+	}
+	for _, g := range request.Grants {
+		c.ok("container", "%s gets %s", container, describe(g, instances[g.Slot.Instance]))
+	}
+}
+
+// describe says what a slot brings. Mounts and device nodes are not in the
+// Instance; the running kubecri has them from its discovery handler.
+func describe(g assignment.Grant, in *akriv0.Instance) string {
+	claim := "which is free"
+	if in.Spec.DeviceUsage[g.Slot.String()] != "" {
+		claim = "which it holds"
+	}
+	variables := slices.Sorted(maps.Keys(in.Spec.BrokerProperties))
+	return fmt.Sprintf("slot %s for %s%s, %s: CDI device %s, environment %s",
+		g.Slot, assignment.ResourcePrefix, g.Resource, claim, in.Spec.CDIName, strings.Join(append(variables, inject.DevicesEnv), " "))
+}

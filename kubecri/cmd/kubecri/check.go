@@ -1,0 +1,58 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeslot/kubeslot/kubecri/check"
+	"github.com/kubeslot/kubeslot/kubecri/proxy"
+)
+
+// notWell is the exit code of a check that found something bad; 1 is that of a
+// command line that is wrong.
+const notWell = 2
+
+const checkDescription = `check asks the container runtime and the API server what kubecri needs of them,
+and with --pod what it would give the pod's containers, or why it would refuse
+them. Give it kubecri's own flags. It changes nothing, and kubecri may run.
+
+It exits with 0 when all is well, with 2 when a line begins with FAIL, and with 1
+when it could not begin.`
+
+// newCheckCommand makes `kubecri check`, which sets code when it finds something.
+func newCheckCommand(code *int) *cobra.Command {
+	o := newOptions()
+	pod := ""
+	cmd := &cobra.Command{
+		Use:          "check",
+		Short:        "Tell whether kubecri can work here, and what it would do for a pod",
+		Long:         checkDescription,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return err
+			}
+			runtime, err := proxy.Dial(o.runtimeEndpoint)
+			if err != nil {
+				return err
+			}
+			defer runtime.Close()
+			cluster, err := newCluster(o.kubeconfig, o.nodeName)
+			if err != nil {
+				return err
+			}
+			if !check.Run(cmd.Context(), cmd.OutOrStdout(), check.Config{
+				Node: o.nodeName, RuntimeEndpoint: o.runtimeEndpoint, Runtime: runtimeapi.NewRuntimeServiceClient(runtime),
+				Server: cluster.server, Kube: cluster.kube, Akri: cluster.akri, Pod: pod,
+			}) {
+				*code = notWell
+			}
+			return nil
+		},
+	}
+	groups := o.flags()
+	groups.FlagSet("check").StringVar(&pod, "pod", "", "Pod to explain, as namespace/name.")
+	addFlags(cmd, groups)
+	return cmd
+}
