@@ -58,7 +58,7 @@ func (r run) checkSlots(pods []v1.Pod, instances map[string]*akriv0.Instance) (e
 		}
 		info, err := assignment.Granted(pod.Annotations, string(pod.UID), pod.Spec.NodeName)
 		if err != nil || info == nil {
-			fail("no assignment: %w", err)
+			fail("no assignment, error %v", err)
 			continue
 		}
 		got := 0
