@@ -1,50 +1,116 @@
 package ledger
 
 import (
+	"maps"
+	"slices"
+
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // Fit chooses slots on the node for all of the pod's containers, or says what
-// is missing. What it chose is taken in the draft.
+// is missing. What it chose is taken in the draft; after a Shortfall the draft is
+// of no more use.
 //
 // Requests for an Instance come first, since they leave no choice; then those
 // for a Configuration, each container in turn taking from the Instance that the
 // strategy prefers. With Spread this finds an assignment whenever there is one:
 // any solution that leaves out an Instance with as many free slots as one it
-// uses can swap the two. Pack can miss one, so that it is retried as Spread.
+// uses can swap the two. That does not hold for containers which uniqueness
+// keeps from an Instance that they have by name, so these choose first, and in
+// each order if need be. Pack can run dry where Spread does not, and is retried
+// as Spread.
 //
 // Init containers come last: they run before the app containers, and reuse
 // their slots as far as they can.
 func (dr *Draft) Fit(node string, req *Request) (Assignment, *Shortfall) {
+	strategies := []Strategy{Spread}
 	if dr.strategy == Pack {
-		undo := dr.snapshot()
-		if a, shortfall := dr.fit(Pack, node, req); shortfall == nil {
-			return a, nil
-		}
-		dr.changed = undo
+		strategies = []Strategy{Pack, Spread}
 	}
-	return dr.fit(Spread, node, req)
-}
-
-func (dr *Draft) snapshot() map[*device]*change {
-	if len(dr.changed) == 0 {
-		return nil
-	}
-	saved := make(map[*device]*change, len(dr.changed))
-	for d, ch := range dr.changed {
-		c := *ch
-		c.free = append(bitset(nil), ch.free...)
-		if ch.clOnNode != nil {
-			c.clOnNode = map[string]int{}
-			for n, v := range ch.clOnNode {
-				c.clOnNode[n] = v
+	orders := dr.ledger.orders(req)
+	last := len(strategies)*len(orders) - 1
+	var first *Shortfall
+	for i, strategy := range strategies {
+		for j, order := range orders {
+			try := dr
+			if i*len(orders)+j < last {
+				try = dr.clone()
+			}
+			a, shortfall := try.fit(strategy, node, req, order)
+			if shortfall == nil {
+				dr.changed = try.changed
+				return a, nil
+			}
+			if first == nil {
+				first = shortfall
 			}
 		}
-		saved[d] = &c
 	}
-	return saved
+	return nil, first
+}
+
+func (dr *Draft) clone() *Draft {
+	c := *dr
+	c.changed = make(map[*device]*change, len(dr.changed))
+	for d, ch := range dr.changed {
+		c.changed[d] = &change{free: slices.Clone(ch.free), nfree: ch.nfree, clOnNode: maps.Clone(ch.clOnNode)}
+	}
+	return &c
+}
+
+// maxMixed bounds how many containers are tried in each order.
+const maxMixed = 4
+
+// orders returns the orders in which containers choose Instances, at least one.
+func (l *Ledger) orders(req *Request) [][]int {
+	var mixed, others []int
+	for i := range req.Containers {
+		if l.mixed(&req.Containers[i]) {
+			mixed = append(mixed, i)
+		} else {
+			others = append(others, i)
+		}
+	}
+	if len(mixed) < 2 || len(mixed) > maxMixed {
+		return [][]int{append(mixed, others...)}
+	}
+	var orders [][]int
+	permute(mixed, func(p []int) { orders = append(orders, append(slices.Clone(p), others...)) })
+	return orders
+}
+
+// mixed reports whether the container asks for an Instance by name and for any
+// of the same Configuration as well.
+func (l *Ledger) mixed(c *ContainerRequest) bool {
+	if len(c.Resources) < 2 {
+		return false
+	}
+	for _, r := range c.Resources {
+		if k := l.kindOf(r.Name); k != nil && k.name != r.Name &&
+			slices.ContainsFunc(c.Resources, func(o ResourceRequest) bool { return o.Name == k.name }) {
+			return true
+		}
+	}
+	return false
+}
+
+// permute calls visit with each order of items, first the given one.
+func permute(items []int, visit func([]int)) {
+	var from func(i int)
+	from = func(i int) {
+		if i == len(items) {
+			visit(items)
+			return
+		}
+		for j := i; j < len(items); j++ {
+			items[i], items[j] = items[j], items[i]
+			from(i + 1)
+			items[i], items[j] = items[j], items[i]
+		}
+	}
+	from(0)
 }
 
 // fitting is one run of fit: what the pod has got so far.
@@ -62,10 +128,14 @@ type pick struct {
 	device *device
 }
 
-func (dr *Draft) fit(strategy Strategy, node string, req *Request) (Assignment, *Shortfall) {
+func (dr *Draft) fit(strategy Strategy, node string, req *Request, order []int) (Assignment, *Shortfall) {
 	f := &fitting{Draft: dr, strategy: strategy, node: node, req: req, got: make([][]pick, len(req.Containers))}
 	for _, step := range []struct{ init, il bool }{{false, true}, {false, false}, {true, true}, {true, false}} {
-		for i := range req.Containers {
+		for at := range req.Containers {
+			i := at
+			if !step.init {
+				i = order[at]
+			}
 			c := &req.Containers[i]
 			if (c.Role == Init) != step.init {
 				continue

@@ -161,6 +161,12 @@ func (l *Ledger) add(p *podRecord) []Conflict {
 	return conflicts
 }
 
+// Bound reports whether the pod holds slots and has been observed bound.
+func (l *Ledger) Bound(uid string) bool {
+	p := l.pods[uid]
+	return p != nil && p.bound
+}
+
 // Holds returns the slots that a pod holds, sorted by name; nil if none.
 func (l *Ledger) Holds(uid string) []slot.Name {
 	p := l.pods[uid]

@@ -27,35 +27,53 @@ func amounts(pod *v1.Pod) map[v1.ResourceName]int64 {
 
 // unadvertised reports why the kubelet would refuse the pod, although the ledger
 // has slots for it: a device is an Instance a moment before its node advertises
-// it. A resource that the node does not have at all the kubelet does not count.
-// (kubelet lifecycle/predicate.go, removeMissingExtendedResources)
+// it, and pods that did not come through this scheduler count there too.
+// (kubelet lifecycle/predicate.go)
 func unadvertised(want map[v1.ResourceName]int64, node fwk.NodeInfo) *fwk.Status {
 	allocatable := node.GetAllocatable().GetScalarResources()
 	for name, n := range want {
-		total, advertised := allocatable[name]
-		if used := node.GetRequested().GetScalarResources()[name]; advertised && used+n > total {
-			return unresolvable(fmt.Sprintf("node(s) not advertising enough %s yet: %d of %d in use, %d requested", name, used, total, n))
+		total := allocatable[name]
+		if used := node.GetRequested().GetScalarResources()[name]; used+n > total {
+			return unresolvable(fmt.Sprintf("node(s) not advertising enough %s: %d of %d in use, %d requested", name, used, total, n))
 		}
 	}
 	return nil
 }
 
-// afterAdvertisement requeues a pod when a node advertises other amounts of slots.
+// afterAdvertisement requeues a pod when a node is new, or advertises more of
+// what the pod asks for.
 func afterAdvertisement(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	oldNode, newNode, err := schedutil.As[*v1.Node](oldObj, newObj)
-	if err != nil {
+	if err != nil || oldNode == nil {
 		return fwk.Queue, err
 	}
 	if newNode == nil {
 		return fwk.QueueSkip, nil
 	}
-	for name, n := range amounts(pod) {
-		now, advertised := newNode.Status.Allocatable[name]
-		if oldNode == nil {
-			continue // a node is no use before its kubecri has found devices there
+	for name := range amounts(pod) {
+		before, now := oldNode.Status.Allocatable[name], newNode.Status.Allocatable[name]
+		if now.Cmp(before) > 0 {
+			return fwk.Queue, nil
 		}
-		before, had := oldNode.Status.Allocatable[name]
-		if (had && !advertised) || (advertised && had && now.Cmp(before) > 0 && now.Value() >= n) {
+	}
+	return fwk.QueueSkip, nil
+}
+
+// afterDeletion requeues a pod when one that counted against the same amounts on
+// its node is gone. The ledger has activated those that wait for its slots
+// already, but perhaps before the scheduler's cache knew of the deletion. The
+// hint runs under the queue's lock and must not take the book's.
+func afterDeletion(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	deleted, newPod, err := schedutil.As[*v1.Pod](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	if deleted == nil || newPod != nil {
+		return fwk.QueueSkip, nil
+	}
+	gone := amounts(deleted)
+	for name := range amounts(pod) {
+		if gone[name] > 0 {
 			return fwk.Queue, nil
 		}
 	}

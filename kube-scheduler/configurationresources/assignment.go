@@ -38,7 +38,7 @@ func annotations(pod *v1.Pod, node string, a ledger.Assignment) (map[string]stri
 		assignment.Set(&c, grants)
 		(*containers)[name] = c
 	}
-	return assignment.Encode(info, string(pod.UID))
+	return assignment.Encode(info, string(pod.UID), pod.Annotations)
 }
 
 // assigned returns the slots that a scheduler gave a bound pod; nil if none did.

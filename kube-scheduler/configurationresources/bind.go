@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -22,12 +24,8 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 	if err != nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	notes, err := annotations(pod, node, data.(*cycle).assignment)
-	if err != nil {
-		return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: %w", klog.KObj(pod), node, err))
-	}
 	binding := &v1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: notes},
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: data.(*cycle).annotations},
 		Target:     v1.ObjectReference{Kind: "Node", Name: node},
 	}
 	if err := p.send(ctx, binding); err != nil {
@@ -50,25 +48,41 @@ func (p *Plugin) send(ctx context.Context, binding *v1.Binding) error {
 	return p.handle.ClientSet().CoreV1().Pods(binding.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
 }
 
-// boundAnyway asks the API whether a bind was applied although its answer was
-// lost: giving its slots to another pod then would double-book them.
+// boundAnyway asks the API, until it answers, whether a bind was applied although
+// its own answer was lost: to give its slots to another pod then would double-book
+// them.
 func (p *Plugin) boundAnyway(ctx context.Context, binding *v1.Binding, bindErr error) bool {
-	if status := apierrors.APIStatus(nil); errors.As(bindErr, &status) && !apierrors.IsTimeout(bindErr) &&
-		!apierrors.IsServerTimeout(bindErr) && !apierrors.IsConflict(bindErr) && !apierrors.IsInternalError(bindErr) {
-		return false // the API server refused it
-	}
-	live, err := p.handle.ClientSet().CoreV1().Pods(binding.Namespace).Get(ctx, binding.Name, metav1.GetOptions{})
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot tell whether a bind was applied", "pod", klog.KObj(binding), "node", binding.Target.Name, "bindError", bindErr)
-		lostBinds.WithLabelValues("unknown").Inc()
+	if refused(bindErr) {
 		return false
 	}
-	applied := live.UID == binding.UID && live.Spec.NodeName == binding.Target.Name &&
-		live.Annotations[assignment.Annotation] == binding.Annotations[assignment.Annotation]
-	if applied {
-		lostBinds.WithLabelValues("applied").Inc()
-	} else {
-		lostBinds.WithLabelValues("not-applied").Inc()
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "pod", klog.KObj(binding), "node", binding.Target.Name)
+	result := "unknown" // the scheduler ends: the next one reads it from the pod
+	defer func() { lostBinds.WithLabelValues(result).Inc() }()
+	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
+	for {
+		live, err := p.handle.ClientSet().CoreV1().Pods(binding.Namespace).Get(ctx, binding.Name, metav1.GetOptions{})
+		switch {
+		case err == nil && live.UID == binding.UID && live.Spec.NodeName == binding.Target.Name &&
+			live.Annotations[assignment.Annotation] == binding.Annotations[assignment.Annotation]:
+			result = "applied"
+			return true
+		case err == nil || apierrors.IsNotFound(err):
+			result = "not-applied"
+			return false
+		}
+		logger.Error(err, "Cannot tell yet whether a bind was applied; its slots stay taken", "bindError", bindErr)
+		select {
+		case <-time.After(backoff.Step()):
+		case <-ctx.Done():
+			return false
+		}
 	}
-	return applied
+}
+
+// refused reports whether the API server has said that it did not bind.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) &&
+		!apierrors.IsConflict(err) && !apierrors.IsInternalError(err) && !apierrors.IsServiceUnavailable(err) &&
+		!apierrors.IsTooManyRequests(err)
 }

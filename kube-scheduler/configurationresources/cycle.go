@@ -25,8 +25,9 @@ type cycle struct {
 	// nominated pods that it imagines on the node, by UID.
 	released map[string]bool
 	expected map[string]*ledger.Request
-	// assignment is set by Reserve.
-	assignment ledger.Assignment
+	// assignment, and the annotations that carry it, are set by Reserve.
+	assignment  ledger.Assignment
+	annotations map[string]string
 }
 
 // Clone implements fwk.StateData.
@@ -57,6 +58,7 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	} else if _, err := assignment.Input(written); err != nil {
 		return nil, unresolvable(err.Error())
 	}
+	p.book.expect(p.pods, pod)
 	if !p.book.synced() {
 		return nil, unresolvable("the akri.sh Configurations and Instances have not been read yet: are the CRDs installed, and may the scheduler list them?")
 	}
@@ -177,7 +179,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, node 
 func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
 // Reserve takes the slots.
-func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *v1.Pod, node string) *fwk.Status {
+func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	data, err := state.Read(stateKey)
 	if err != nil {
 		return nil // the pod asks for no slots
@@ -187,8 +189,14 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *v1.Pod, nod
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
+	if shortfall != nil {
+		return statusOf(shortfall)
+	}
+	if c.annotations, err = annotations(pod, node, a); err != nil {
+		return unresolvable(err.Error()) // Unreserve follows
+	}
 	c.assignment = a
-	return statusOf(shortfall)
+	return nil
 }
 
 // Unreserve gives the slots back, unless the pod turned out to be bound.

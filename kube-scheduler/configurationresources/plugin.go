@@ -96,10 +96,10 @@ func NewFactory() frameworkruntime.PluginFactory {
 // Name implements fwk.Plugin.
 func (*Plugin) Name() string { return Name }
 
-// EventsToRegister registers the events that the ledger has no part in: the
-// author corrected the annotation for which the pod was refused, or a node
-// advertises more. All others the book answers by activating the pods that they
-// help.
+// EventsToRegister registers the events that matter apart from the ledger: the
+// author corrected the annotation for which the pod was refused, a node is new or
+// advertises more, or a pod no longer counts against what a node advertises. All
+// others the book answers by activating the pods that they help.
 func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{
@@ -107,8 +107,12 @@ func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, er
 			QueueingHintFn: afterAnnotationChange,
 		},
 		{
-			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAllocatable},
+			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},
 			QueueingHintFn: afterAdvertisement,
+		},
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete},
+			QueueingHintFn: afterDeletion,
 		},
 	}, nil
 }

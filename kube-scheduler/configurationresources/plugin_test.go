@@ -18,7 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
@@ -38,6 +40,7 @@ type rig struct {
 	*Plugin
 	ctx       context.Context
 	client    *fake.Clientset
+	known     cache.Indexer // the pod informer's store
 	activated []string
 }
 
@@ -61,7 +64,8 @@ func newRig(t *testing.T) *rig {
 	r := &rig{ctx: ctx, client: fake.NewClientset()}
 	args := config.ConfigurationResourcesArgs{}
 	args.SetDefaults()
-	r.Plugin = &Plugin{handle: fakeHandle{client: r.client}, args: args, book: &book{
+	r.known = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	r.Plugin = &Plugin{pods: corelisters.NewPodLister(r.known), handle: fakeHandle{client: r.client}, args: args, book: &book{
 		logger: logger, activator: r, ledger: ledger.New(), waiting: map[string]map[string]*v1.Pod{},
 		deadlines: map[string]*time.Timer{}, nominated: map[string]*v1.Pod{}}}
 	r.book.setConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "default"}})
@@ -84,7 +88,11 @@ func pod(name, quantity string) *v1.Pod {
 
 func nodeInfo(name string) fwk.NodeInfo {
 	info := framework.NewNodeInfo()
-	info.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	advertised := v1.ResourceList{}
+	for _, resourceName := range []v1.ResourceName{"akri.sh/cam", "akri.sh/cam-1", "akri.sh/cam-2"} {
+		advertised[resourceName] = resource.MustParse("100")
+	}
+	info.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Allocatable: advertised}})
 	return info
 }
 
@@ -258,7 +266,7 @@ func TestWaitsForTheKubeletToKnow(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := pod("p", "1")
-	for advertised, fits := range map[string]bool{"": true, "1": false, "2": true} {
+	for advertised, fits := range map[string]bool{"": false, "1": false, "2": true} {
 		info := framework.NewNodeInfo(holder.Pod)
 		info.SetNode(node(advertised))
 		state, status := r.filter(p, "node-a")
@@ -274,10 +282,11 @@ func TestWaitsForTheKubeletToKnow(t *testing.T) {
 		want          fwk.QueueingHint
 	}{
 		{node("1"), node("2"), fwk.Queue},
-		{node("1"), node(""), fwk.Queue},
+		{node("1"), node(""), fwk.QueueSkip},
+		{node(""), node("1"), fwk.Queue},
 		{node("2"), node("1"), fwk.QueueSkip},
 		{node("1"), node("1"), fwk.QueueSkip},
-		{nil, node("2"), fwk.QueueSkip},
+		{nil, node("2"), fwk.Queue},
 	} {
 		var old any
 		if test.before != nil {
@@ -385,6 +394,30 @@ func TestPreemptionImagines(t *testing.T) {
 	}
 }
 
+// With the API server gone, the slots stay taken until it says what happened.
+func TestLostBindWaitsForTheAPI(t *testing.T) {
+	r := newRig(t)
+	r.instance("cam-1", nil, "node-a")
+	p := pod("p", "1")
+	state := r.schedule(t, p, "node-a")
+	asked := 0
+	r.client.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if a.GetVerb() == "create" {
+			live := p.DeepCopy()
+			b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding)
+			live.Spec.NodeName, live.Annotations = b.Target.Name, b.Annotations
+			return true, nil, errors.Join(r.client.Tracker().Add(live), errors.New("connection reset"))
+		}
+		if asked++; asked < 3 {
+			return true, nil, errors.New("connection refused")
+		}
+		return false, nil, nil
+	})
+	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSuccess() || asked != 3 {
+		t.Errorf("Bind: %v after asking %d times", status, asked)
+	}
+}
+
 func TestBindFailures(t *testing.T) {
 	pods := v1.Resource("pods")
 	tests := map[string]struct {
@@ -478,6 +511,14 @@ func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 			t.Errorf("%s: hint is %v, %v; want %v", what, got, err, want)
 		}
 	}
+	if got, err := afterDeletion(klog.Background(), waiter, running, nil); got != fwk.Queue || err != nil {
+		t.Errorf("a pod with the same request deleted: hint %v, %v", got, err)
+	}
+	plain := running.DeepCopy()
+	plain.Spec.Containers[0].Resources = v1.ResourceRequirements{}
+	if got, err := afterDeletion(klog.Background(), waiter, plain, nil); got != fwk.QueueSkip || err != nil {
+		t.Errorf("a plain pod deleted: hint %v, %v", got, err)
+	}
 	hint("its annotation edited", waiter, changed, fwk.Queue)
 	hint("nothing edited", waiter, waiter, fwk.QueueSkip)
 	hint("another pod's annotation", holder, running, fwk.QueueSkip)
@@ -485,6 +526,47 @@ func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 	r.book.deletePod(changed)
 	r.instance("cam-2", nil, "node-a")
 	expect("the waiter gone")
+}
+
+// A pod that the scheduler tries before the book's handler has seen it is woken
+// all the same; one that is deleted by then is not remembered.
+func TestTriedBeforeSeen(t *testing.T) {
+	r := newRig(t)
+	early, late := pod("early", "1"), pod("late", "1")
+	if err := r.known.Add(early); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*v1.Pod{early, late} {
+		if _, status := r.filter(p, "node-a"); status.IsSuccess() {
+			t.Fatal("fits without an Instance")
+		}
+	}
+	r.activated = nil
+	r.instance("cam-1", nil, "node-a")
+	if !slices.Equal(r.activated, []string{"early"}) {
+		t.Errorf("activated %v, want early", r.activated)
+	}
+}
+
+// An assignment that would make the pod's annotations too large is refused
+// before the bind, since the API server would refuse all later updates.
+func TestAnnotationsTooLarge(t *testing.T) {
+	r := newRig(t)
+	r.instance("cam-1", nil, "node-a")
+	p := pod("p", "1")
+	p.Annotations["big"] = strings.Repeat("x", 256<<10-100)
+	state, status := r.filter(p, "node-a")
+	if !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	status = r.Reserve(r.ctx, state, p, "node-a")
+	if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "annotations") {
+		t.Errorf("Reserve: %v", status)
+	}
+	r.Unreserve(r.ctx, state, p, "node-a")
+	if r.book.holds("p-uid") {
+		t.Error("the refused pod holds slots")
+	}
 }
 
 func TestBoundPods(t *testing.T) {

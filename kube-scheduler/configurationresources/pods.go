@@ -4,6 +4,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
@@ -30,6 +31,27 @@ func (b *book) await(pod *v1.Pod) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.enter(pod, req)
+	b.followNomination(pod, req)
+}
+
+// expect remembers a pod that is about to be tried, should it be tried before
+// the book's own handler has seen it: what the ledger gains from now on wakes it.
+func (b *book) expect(pods corelisters.PodLister, pod *v1.Pod) {
+	req, err := requestOf(pod)
+	if err != nil || req == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	// A pod that the informer has deleted would never be forgotten again.
+	if live, err := pods.Pods(pod.Namespace).Get(pod.Name); err == nil && live.UID == pod.UID && live.Spec.NodeName == "" {
+		b.enter(live, req)
+	}
+}
+
+// enter puts a pod on the waiting lists. The caller holds mu.
+func (b *book) enter(pod *v1.Pod, req *ledger.Request) {
 	for _, resource := range resourcesOf(req) {
 		pods := b.waiting[resource]
 		if pods == nil {
@@ -38,11 +60,13 @@ func (b *book) await(pod *v1.Pod) {
 		}
 		pods[string(pod.UID)] = pod
 	}
-	b.followNomination(pod, req)
 }
 
 func (b *book) observe(pod *v1.Pod) {
 	logger := klog.LoggerWithValues(b.logger, "pod", klog.KObj(pod), "podUID", pod.UID, "node", pod.Spec.NodeName)
+	if pod.DeletionTimestamp == nil && b.settled(string(pod.UID)) {
+		return // the first assignment seen stays
+	}
 	a, err := assigned(pod)
 	if err != nil {
 		logger.Error(err, "A bound pod's assignment cannot be read; it is granted no slots")
@@ -109,6 +133,13 @@ func (b *book) forget(uid string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.wake(b.ledger.Forget(uid))
+}
+
+// settled reports whether the pod was observed bound with slots before.
+func (b *book) settled(uid string) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.ledger.Bound(uid)
 }
 
 func (b *book) holds(uid string) bool {

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
@@ -48,9 +47,7 @@ func (l nodeLister) Get(name string) (fwk.NodeInfo, error) {
 // preemptionRig has a shared camera with one slot, which a pod on node-b holds.
 func preemptionRig(t *testing.T) (*rig, *v1.Pod) {
 	r := newRig(t)
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	budgets := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	r.Plugin.pods = corelisters.NewPodLister(indexer)
 	r.pdbs = policylisters.NewPodDisruptionBudgetLister(budgets)
 	r.handle = nodesHandle{fakeHandle: fakeHandle{client: r.client}, nodes: []fwk.NodeInfo{nodeInfo("node-a"), nodeInfo("node-b")}}
 	r.instance("cam-1", nil, "node-a", "node-b")
@@ -59,7 +56,7 @@ func preemptionRig(t *testing.T) (*rig, *v1.Pod) {
 	c, _ := readCycle(state)
 	holder = bound(t, holder, "node-b", c.assignment)
 	r.book.setPod(holder)
-	if err := indexer.Add(holder); err != nil {
+	if err := r.known.Add(holder); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.client.Tracker().Add(holder); err != nil {

@@ -72,6 +72,9 @@ func requestOf(pod *v1.Pod) (*ledger.Request, error) {
 			return nil, err
 		}
 	}
+	if len(resourcesOf(req)) == 0 {
+		return nil, nil // all its requests are for 0
+	}
 	return req, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -84,19 +85,31 @@ func TestForgedAssignments(t *testing.T) {
 	if got := r.usage("forge"); len(got) != 0 {
 		t.Errorf("forged assignments hold slots: %v", got)
 	}
-	// The API refuses to take a holder from anybody but the scheduler.
-	p := newPod("holder", "", map[string]int64{"forge": 1})
+	// Another pod's assignment, copied, is written anew.
+	p := newPod("copied", nodeA, map[string]int64{"forge": 1})
 	p.Annotations = forged("some-uid")
-	if _, err := kube.CoreV1().Pods(r.ns).Create(r.ctx, p, metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "written by the scheduler") {
-		t.Errorf("a pod created with %s: %v", assignment.HolderAnnotation, err)
+	r.create(p)
+	r.agree("copied", "forge", 1)
+	// Nobody but the scheduler binds a pod with an assignment, by any door.
+	r.create(newPod("unbound", "no-such-node", nil))
+	binder := r.mayOnly("binder", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/binding", "bindings"}, Verbs: []string{"create"}})
+	for _, path := range []string{"pods/unbound/binding", "bindings"} {
+		err := binder.CoreV1().RESTClient().Post().AbsPath("/api/v1/namespaces/" + r.ns + "/" + path).Body(&v1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Name: "unbound", Annotations: forged("x")}, Target: v1.ObjectReference{Kind: "Node", Name: nodeA},
+		}).Do(r.ctx).Error()
+		if err == nil || !strings.Contains(err.Error(), `may "assign" instances`) {
+			t.Errorf("POST %s with an assignment: %v", path, err)
+		}
 	}
 	// The real one gets the slot, and nobody moves it afterwards.
 	r.create(newPod("real", nodeB, map[string]int64{"forge": 1}))
 	r.agree("real", "forge", 1)
-	_, err := kube.CoreV1().Pods(r.ns).Patch(r.ctx, "real", types.MergePatchType,
-		[]byte(`{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"{}"}}}`), metav1.PatchOptions{})
-	if err == nil || !strings.Contains(err.Error(), "cannot be changed") {
-		t.Errorf("editing an assignment: %v", err)
+	for _, subresource := range []string{"", "status"} {
+		_, err := kube.CoreV1().Pods(r.ns).Patch(r.ctx, "real", types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"{}"}}}`), metav1.PatchOptions{}, strings.Fields(subresource)...)
+		if err == nil || !strings.Contains(err.Error(), "cannot be changed") {
+			t.Errorf("editing an assignment through pods/%s: %v", subresource, err)
+		}
 	}
 }
 

@@ -13,9 +13,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -269,6 +271,24 @@ func (r *rig) delete(name string) {
 		_, err := kube.CoreV1().Pods(r.ns).Get(r.ctx, name, metav1.GetOptions{})
 		return err != nil, "it is still there"
 	})
+}
+
+// mayOnly is a client of a user who has the one right, in the test's namespace.
+func (r *rig) mayOnly(user string, rule rbacv1.PolicyRule) kubernetes.Interface {
+	r.Helper()
+	meta := metav1.ObjectMeta{Name: user}
+	_, err := kube.RbacV1().Roles(r.ns).Create(r.ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+	r.check(err)
+	_, err = kube.RbacV1().RoleBindings(r.ns).Create(r.ctx, &rbacv1.RoleBinding{ObjectMeta: meta,
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}}, metav1.CreateOptions{})
+	r.check(err)
+	config, err := shared.RESTConfig()
+	r.check(err)
+	config.Impersonate.UserName = user
+	client, err := kubernetes.NewForConfig(config)
+	r.check(err)
+	return client
 }
 
 // exec runs a command of the test image in the pod, as kubectl exec does.

@@ -86,17 +86,27 @@ func checkCounts(container string, requests types.ResourceList) error {
 }
 
 // Encode writes the two annotations of an assignment made for the pod with the
-// UID. Equal infos give equal text.
-func Encode(info *types.PodInfo, podUID string) (map[string]string, error) {
+// UID, to be merged with the annotations that it has. Equal infos give equal text.
+func Encode(info *types.PodInfo, podUID string, has map[string]string) (map[string]string, error) {
 	text, err := json.Marshal(info)
 	if err != nil {
 		return nil, fmt.Errorf("encode the assignment of pod %s: %w", info.Name, err)
 	}
-	if len(text) > maxBytes {
-		return nil, fmt.Errorf("the assignment of pod %s takes %d bytes, and annotations may take %d: request fewer slots in one pod",
-			info.Name, len(text), maxBytes)
+	made := map[string]string{Annotation: string(text), HolderAnnotation: podUID}
+	total := 0
+	for key, value := range made {
+		total += len(key) + len(value)
 	}
-	return map[string]string{Annotation: string(text), HolderAnnotation: podUID}, nil
+	for key, value := range has {
+		if _, replaced := made[key]; !replaced {
+			total += len(key) + len(value)
+		}
+	}
+	if total > maxBytes {
+		return nil, fmt.Errorf("with its device assignment of %d bytes the annotations of pod %s would take %d bytes, of %d allowed: request fewer slots in one pod, or shorten its annotations",
+			len(text), info.Name, total, maxBytes)
+	}
+	return made, nil
 }
 
 // Granted returns the assignment that the scheduler made for this pod on this

@@ -30,7 +30,7 @@ func broker() *types.PodInfo {
 }
 
 func TestTheContractsExample(t *testing.T) {
-	annotations, err := Encode(broker(), "uid")
+	annotations, err := Encode(broker(), "uid", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestGrantsRoundTrip(t *testing.T) {
 		want := genGrants().Draw(t, "grants")
 		Set(&c, want)
 		info := &types.PodInfo{NodeName: "node-a", RunningContainers: map[string]types.ContainerInfo{"main": c}}
-		annotations, err := Encode(info, "uid")
+		annotations, err := Encode(info, "uid", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +236,7 @@ func TestGrantsRoundTrip(t *testing.T) {
 func TestAnAssignmentTooLargeForThePodIsRefused(t *testing.T) {
 	info := broker()
 	info.Name = strings.Repeat("x", maxBytes)
-	if _, err := Encode(info, "uid"); err == nil || !strings.Contains(err.Error(), "request fewer slots") {
+	if _, err := Encode(info, "uid", nil); err == nil || !strings.Contains(err.Error(), "request fewer slots") {
 		t.Errorf("Encode() = %v, want an error that says what to do", err)
 	}
 }
@@ -270,7 +270,7 @@ func FuzzAnnotation(f *testing.F) {
 				t.Errorf("Grants() = %v and %v", grants, err)
 			}
 		}
-		again, err := Encode(info, holder)
+		again, err := Encode(info, holder, nil)
 		if err != nil {
 			return // too large
 		}
