@@ -59,7 +59,7 @@ func New() *Ledger {
 type kind struct {
 	name string
 	// owners are the Configurations of this name, by namespace. Resource names
-	// have no namespace, so that one of them, the oldest, owns the name.
+	// have no namespace, so that one of them owns the name.
 	owners map[string]*owner
 	active string // namespace of the owner; "" when there is none
 	// groups of nodes that reach the same Instances, by their joined names.
@@ -69,10 +69,8 @@ type kind struct {
 
 // owner is one Configuration of a kind's name, with its namespace's Instances.
 type owner struct {
-	exists    bool
-	created   int64
-	unique    akriv0.UniqueScope
-	instances map[string]*akriv0.Instance
+	configuration *akriv0.Configuration // nil when only its Instances are known
+	instances     map[string]*akriv0.Instance
 }
 
 // group is a set of nodes with the Instances that exactly they can reach.

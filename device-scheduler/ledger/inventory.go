@@ -15,8 +15,8 @@ type Gain []string
 func (l *Ledger) SetConfiguration(c *akriv0.Configuration) Gain {
 	k := l.kind(c.Name)
 	o := k.owner(c.Namespace)
-	changed := !o.exists || o.unique != c.Spec.Unique()
-	o.exists, o.created, o.unique = true, c.CreationTimestamp.UnixNano(), c.Spec.Unique()
+	changed := o.configuration == nil || o.configuration.Spec.Unique() != c.Spec.Unique()
+	o.configuration = c
 	gain := l.elect(k)
 	if changed && len(gain) == 0 {
 		gain = k.gain()
@@ -28,7 +28,7 @@ func (l *Ledger) SetConfiguration(c *akriv0.Configuration) Gain {
 // it is back; slots that pods hold stay held.
 func (l *Ledger) DeleteConfiguration(namespace, name string) Gain {
 	k := l.kind(name)
-	k.owner(namespace).exists = false
+	k.owner(namespace).configuration = nil
 	return l.elect(k)
 }
 
@@ -60,17 +60,18 @@ func (l *Ledger) DeleteInstance(in *akriv0.Instance) Gain {
 	return nil
 }
 
-// elect makes the oldest Configuration of the name its owner, ties by namespace,
-// and re-reads the Instances when that is another one than before.
+// elect finds the Configuration that owns the name, and re-reads the Instances
+// when that is another one than before.
 func (l *Ledger) elect(k *kind) Gain {
+	var first *akriv0.Configuration
+	for _, o := range k.owners {
+		if o.configuration.MayOwnName() && (first == nil || akriv0.CompareOwners(o.configuration, first) < 0) {
+			first = o.configuration
+		}
+	}
 	best := ""
-	for ns, o := range k.owners {
-		if !o.exists {
-			continue
-		}
-		if b := k.owners[best]; b == nil || o.created < b.created || (o.created == b.created && ns < best) {
-			best = ns
-		}
+	if first != nil {
+		best = first.Namespace
 	}
 	if best == k.active {
 		l.dropKind(k)
@@ -199,7 +200,7 @@ func (l *Ledger) kind(name string) *kind {
 
 func (l *Ledger) dropKind(k *kind) {
 	for ns, o := range k.owners {
-		if !o.exists && len(o.instances) == 0 {
+		if o.configuration == nil && len(o.instances) == 0 {
 			delete(k.owners, ns)
 		}
 	}
@@ -230,8 +231,8 @@ func (k *kind) gain() Gain {
 
 // unique is the scope of the Configuration in force, "" when slots alone count.
 func (k *kind) unique() akriv0.UniqueScope {
-	if o := k.owners[k.active]; o != nil {
-		return o.unique
+	if o := k.owners[k.active]; o != nil && o.configuration != nil {
+		return o.configuration.Spec.Unique()
 	}
 	return ""
 }

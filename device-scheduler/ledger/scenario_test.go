@@ -18,7 +18,7 @@ import (
 // TestScenarios runs the stories in testdata/scenarios. Commands:
 //
 //	ledger strategy=Pack                       start anew
-//	configuration name=c [ns=] [created=] [unique=Container|Pod|Node|none]
+//	configuration name=c [ns=] [created=] [unique=Container|Pod|Node|none] [deleting]
 //	instance name=c-1 config=c capacity=2 nodes=(a,b) [ns=]  and claims as "<slot> <usage>" lines
 //	delete-configuration, delete-instance      name= [ns=]
 //	schedule pod=p node=a [uid=]               lines "[init|sidecar] container resource=count ..."
@@ -83,6 +83,9 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		created, _ := strconv.ParseInt(arg("created", "0"), 10, 64)
 		c := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: arg("name", ""), Namespace: ns,
 			CreationTimestamp: metav1.Unix(created, 0)}}
+		if d.HasArg("deleting") {
+			c.DeletionTimestamp = &metav1.Time{}
+		}
 		if u := arg("unique", ""); u == "none" {
 			c.Spec.UniqueDevices = new(bool)
 		} else {
