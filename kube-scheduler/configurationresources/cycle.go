@@ -60,7 +60,7 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	}
 	p.book.expect(p.pods, pod)
 	if !p.book.synced() {
-		return nil, unresolvable("the akri.sh Configurations and Instances have not been read yet: are the CRDs installed, and may the scheduler list them?")
+		return nil, unresolvable("the akri.sh Configurations and Instances have not been read yet: are the CRDs installed, and may the scheduler list them? (kubectl apply -k deploy/)")
 	}
 	reach, shortfall := p.book.reach(req, len(nodes)/2)
 	if shortfall != nil {
