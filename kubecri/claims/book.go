@@ -42,6 +42,8 @@ type book struct {
 	// freed are slots whose last user is known to have gone: their claims are
 	// released without grace.
 	freed map[slot.Name]bool
+	// emptied is closed when freed becomes empty; nil while nobody waits for that.
+	emptied chan struct{}
 	// gone are the containers and sandboxes that went while the runtime was
 	// being asked; it may list them still. nil at other times.
 	gone map[string]bool
@@ -83,7 +85,7 @@ func (b *book) created(u *user, id string) {
 	u.born = b.events
 	b.byID[id] = u
 	for name := range u.slots {
-		delete(b.freed, name)
+		b.unfree(name)
 	}
 }
 
@@ -141,8 +143,7 @@ func (b *book) abandonSync() {
 	b.gone = nil
 }
 
-// finishSync makes the book agree with what the runtime listed: containers of
-// ready sandboxes. Containers created or removed since startSync are as they were
+// finishSync makes the book agree with what the runtime listed. Containers created or removed since startSync are as they were
 // seen here. It returns the slots whose users changed.
 func (b *book) finishSync(since uint64, listed []*user) []slot.Name {
 	b.mu.Lock()
@@ -158,7 +159,7 @@ func (b *book) finishSync(since uint64, listed []*user) []slot.Name {
 			b.add(u)
 			b.byID[u.id] = u
 			for name := range u.slots {
-				delete(b.freed, name)
+				b.unfree(name)
 				changed = append(changed, name)
 			}
 		}
@@ -221,12 +222,52 @@ func (b *book) pending() int {
 	return len(b.freed)
 }
 
+// has reports whether the id is that of a container that uses slots, or of its
+// sandbox.
+func (b *book) has(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.byID[id] != nil {
+		return true
+	}
+	for u := range b.users {
+		if u.sandbox == id {
+			return true
+		}
+	}
+	return false
+}
+
+// whenSettled returns what is closed once no slot is freed and claimed still.
+func (b *book) whenSettled() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.emptied == nil {
+		b.emptied = make(chan struct{})
+	}
+	settled := b.emptied
+	b.tellIfEmpty()
+	return settled
+}
+
+func (b *book) unfree(name slot.Name) {
+	delete(b.freed, name)
+	b.tellIfEmpty()
+}
+
+func (b *book) tellIfEmpty() {
+	if len(b.freed) == 0 && b.emptied != nil {
+		close(b.emptied)
+		b.emptied = nil
+	}
+}
+
 // settled forgets that slots were freed: their claims are gone.
 func (b *book) settled(names []slot.Name) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, name := range names {
-		delete(b.freed, name)
+		b.unfree(name)
 	}
 }
 

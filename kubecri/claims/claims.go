@@ -117,6 +117,7 @@ func (c *Claims) Run(ctx context.Context) {
 	defer running.Wait()
 	defer c.queue.ShutDown()
 	running.Go(func() { c.resyncLoop(ctx) })
+	running.Go(func() { c.eventLoop(ctx) })
 	if !cache.WaitForCacheSync(ctx.Done(), c.config.Instances.Informer().HasSynced, c.config.Configurations.Informer().HasSynced) {
 		return
 	}

@@ -18,7 +18,7 @@ type holder struct {
 
 // uses says how an Instance's slots are used on this node.
 type uses struct {
-	held  map[slot.Name][]holder // by created containers of ready sandboxes
+	held  map[slot.Name][]holder // by created containers that can run, or run again
 	busy  map[slot.Name]bool     // a container that uses it is being created
 	freed map[slot.Name]bool     // the last container that used it is known to have gone
 }

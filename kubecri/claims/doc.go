@@ -11,7 +11,7 @@
 // process loses nothing. What the claims should be follows from that (decide.go,
 // verify.go; pure functions). Taking (take.go) is part of CreateContainer;
 // everything else happens later and is retried until it is done (reconcile.go,
-// resync.go), so that no call of the kubelet waits for the API server but the
+// resync.go, events.go), so that no call of the kubelet waits for the API server but the
 // creation of a container that was assigned devices.
 //
 // Order of locks: an Instance's (one writer of its claims in this process at a

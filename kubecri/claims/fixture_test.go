@@ -3,6 +3,7 @@ package claims
 import (
 	"context"
 	"errors"
+	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	ktesting "k8s.io/client-go/testing"
@@ -128,6 +131,7 @@ type fakeRuntime struct {
 	down       bool
 	containers []*runtimeapi.Container
 	stopped    map[string]bool
+	events     chan *runtimeapi.ContainerEventResponse // nil for a runtime without events
 }
 
 func (r *fakeRuntime) ListContainers(context.Context, *runtimeapi.ListContainersRequest, ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error) {
@@ -149,6 +153,39 @@ func (r *fakeRuntime) ListPodSandbox(context.Context, *runtimeapi.ListPodSandbox
 		}
 	}
 	return resp, nil
+}
+
+func (r *fakeRuntime) GetContainerEvents(ctx context.Context, _ *runtimeapi.GetEventsRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], error) {
+	if r.events == nil {
+		return nil, status.Error(codes.Unimplemented, "no events")
+	}
+	return &eventStream{ctx: ctx, events: r.events}, nil
+}
+
+// eventStream ends with io.EOF at each nil event.
+type eventStream struct {
+	grpc.ClientStream
+	ctx    context.Context
+	events chan *runtimeapi.ContainerEventResponse
+}
+
+func (s *eventStream) Recv() (*runtimeapi.ContainerEventResponse, error) {
+	select {
+	case e := <-s.events:
+		if e == nil {
+			return nil, io.EOF
+		}
+		return e, nil
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+}
+
+// change changes what the runtime lists.
+func (r *fakeRuntime) change(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
 }
 
 // add creates a container as if through another life of kubecri.

@@ -17,6 +17,7 @@ import (
 type Runtime interface {
 	ListContainers(ctx context.Context, in *runtimeapi.ListContainersRequest, opts ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error)
 	ListPodSandbox(ctx context.Context, in *runtimeapi.ListPodSandboxRequest, opts ...grpc.CallOption) (*runtimeapi.ListPodSandboxResponse, error)
+	GetContainerEvents(ctx context.Context, in *runtimeapi.GetEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], error)
 }
 
 const (
@@ -81,7 +82,8 @@ func (c *Claims) resync(ctx context.Context) error {
 }
 
 // list returns the containers that use slots: those whose sandbox is ready,
-// running or not, since the kubelet restarts an exited container in its sandbox.
+// running or not, since the kubelet restarts an exited container in its sandbox;
+// and those that still run though their sandbox's process has died.
 func (c *Claims) list(ctx context.Context) ([]*user, error) {
 	containers, err := c.config.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 	if err != nil {
@@ -98,7 +100,7 @@ func (c *Claims) list(ctx context.Context) ([]*user, error) {
 	}
 	var users []*user
 	for _, container := range containers.Containers {
-		if !ready[container.PodSandboxId] {
+		if !ready[container.PodSandboxId] && container.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
 			continue
 		}
 		if u := c.userOf(ctx, container); u != nil {

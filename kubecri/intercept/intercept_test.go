@@ -41,6 +41,10 @@ func (emptyRuntime) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRe
 	return &runtimeapi.ListPodSandboxResponse{}, nil
 }
 
+func (emptyRuntime) GetContainerEvents(context.Context, *runtimeapi.GetEventsRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], error) {
+	return nil, status.Error(codes.Unimplemented, "no events")
+}
+
 // runtime answers forwarded requests.
 type runtime struct {
 	forwarded []byte

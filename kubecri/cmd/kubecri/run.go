@@ -83,10 +83,14 @@ func run(ctx context.Context, o *options) error {
 	}
 	logger.Info("Serving the kubelet", "listen", listen, "runtime", runtimePath, "node", o.nodeName)
 	err = shim.Serve(ctx, listener)
+	enough := time.After(stopTimeout)
+	draining, cancel := context.WithTimeout(background, stopTimeout)
+	n.claims.Drain(draining)
+	cancel()
 	stop()
 	select {
 	case <-ended:
-	case <-time.After(stopTimeout):
+	case <-enough:
 		// A kill would be as good: whatever is undone is done by the next life.
 		logger.V(2).Info("Ended without waiting for all background work", "timeout", stopTimeout)
 	}

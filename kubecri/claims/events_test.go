@@ -1,0 +1,105 @@
+package claims
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const (
+	deleted = runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
+	stopped = runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
+)
+
+func event(id string, what runtimeapi.ContainerEventType) *runtimeapi.ContainerEventResponse {
+	return &runtimeapi.ContainerEventResponse{ContainerId: id, ContainerEventType: what}
+}
+
+// withContainer runs Claims on a node where container c1 of pod u1 uses a slot,
+// of a runtime that has events. The periodic resync is an hour away.
+func withContainer(t *testing.T, state runtimeapi.ContainerState) *fixture {
+	t.Helper()
+	r := &fakeRuntime{events: make(chan *runtimeapi.ContainerEventResponse), stopped: map[string]bool{}}
+	r.add(t, "c1", "u1", "u1@cam-a1-0")
+	r.containers[0].State = state
+	f := start(t, newAPI(t, cam("cam-a1", 1, map[string]string{"cam-a1-0": "C:u1:node-a"})), r, setup{})
+	<-f.ready
+	return f
+}
+
+func TestWhatEndsBehindOurBackIsReleasedUponItsEvent(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*fakeRuntime)
+		event  *runtimeapi.ContainerEventResponse
+	}{
+		{"container removed", func(r *fakeRuntime) { r.containers = nil }, event("c1", deleted)},
+		{"sandbox removed", func(r *fakeRuntime) { r.containers = nil }, event("box-u1", deleted)},
+		{"sandbox died", func(r *fakeRuntime) { r.stopped["box-u1"] = true }, event("box-u1", stopped)},
+		{"last container of a dead sandbox died", func(r *fakeRuntime) { r.stopped["box-u1"] = true }, event("c1", stopped)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := withContainer(t, runtimeapi.ContainerState_CONTAINER_EXITED)
+			f.runtime.change(func() { test.change(f.runtime) })
+			f.runtime.events <- event("another", stopped)
+			f.runtime.events <- test.event
+			f.wantUsage(t, "cam-a1-0", "")
+		})
+	}
+}
+
+// A container that runs on when its sandbox's process has died uses its device.
+func TestContainerOutlivesItsSandbox(t *testing.T) {
+	f := withContainer(t, runtimeapi.ContainerState_CONTAINER_RUNNING)
+	f.runtime.change(func() { f.runtime.stopped["box-u1"] = true })
+	if err := f.resync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.book.inUse(); n != 1 {
+		t.Fatalf("%d slots in use, want the running container's", n)
+	}
+	f.runtime.change(func() { f.runtime.containers[0].State = runtimeapi.ContainerState_CONTAINER_EXITED })
+	f.runtime.events <- event("c1", stopped)
+	f.wantUsage(t, "cam-a1-0", "")
+}
+
+// An exited container of a ready sandbox is restarted there, and keeps its slot.
+func TestContainerThatExitsKeepsItsSlot(t *testing.T) {
+	f := withContainer(t, runtimeapi.ContainerState_CONTAINER_EXITED)
+	f.runtime.events <- event("c1", stopped)
+	f.runtime.events <- event("c1", stopped) // the first one has been handled
+	if err := f.resync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.book.inUse(); n != 1 {
+		t.Errorf("%d slots in use, want 1", n)
+	}
+}
+
+func TestListensAgainWhenTheStreamEnds(t *testing.T) {
+	f := withContainer(t, runtimeapi.ContainerState_CONTAINER_EXITED)
+	f.runtime.change(func() { f.runtime.containers = nil })
+	f.runtime.events <- nil // what happens until the next stream is found by a resync
+	f.wantUsage(t, "cam-a1-0", "")
+	f.runtime.events <- event("c9", deleted) // and somebody listens
+}
+
+func TestDrainWaitsForReleases(t *testing.T) {
+	f := withContainer(t, runtimeapi.ContainerState_CONTAINER_EXITED)
+	f.Drain(t.Context()) // nothing to wait for
+	f.api.set(true)
+	f.ContainerRemoved("c1")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	f.Drain(ctx) // ends, although the API server is down
+	if ctx.Err() == nil || f.book.pending() != 1 {
+		t.Fatalf("Drain did not wait for the release (%d pending)", f.book.pending())
+	}
+	f.api.set(false)
+	f.Drain(t.Context())
+	if got := f.api.usage(t, "cam-a1-0"); got != "" {
+		t.Errorf("after Drain deviceUsage is %q", got)
+	}
+}
