@@ -57,7 +57,7 @@ func (s *show) play() error {
 	if err := s.apply("cameras.yaml", cameras); err != nil {
 		return err
 	}
-	if err := s.await("both nodes to have found both cameras", s.camerasFound); err != nil {
+	if err := s.await("both nodes to have found and advertised both cameras", s.camerasFound); err != nil {
 		return err
 	}
 	title("The Instances that the nodes discovered, and their slots")
@@ -168,8 +168,17 @@ func (s *show) camerasFound() (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	nodes, err := s.kube.CoreV1().Nodes().List(s.ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, err
+	}
 	for _, in := range list.Items {
-		if len(in.Spec.Nodes) != 2 {
+		if len(in.Spec.Nodes) != len(nodes.Items) {
+			return false, nil
+		}
+	}
+	for _, n := range nodes.Items {
+		if slots := n.Status.Allocatable["akri.sh/cameras"]; slots.Value() != 4 {
 			return false, nil
 		}
 	}

@@ -192,6 +192,7 @@ func TestLocalDevices(t *testing.T) {
 	r := newRig(t)
 	r.debugEchoUnchecked("usb", "debugEcho", `{"descriptions": ["stick"], "shared": false}`)
 	instances := r.awaitInstances("usb", 2)
+	r.awaitAdvertised(instances)
 	for _, in := range instances {
 		if len(in.Spec.Nodes) != 1 || in.Spec.Shared {
 			t.Errorf("%s: shared %v, nodes %v", in.Name, in.Spec.Shared, in.Spec.Nodes)

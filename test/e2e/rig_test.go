@@ -121,7 +121,26 @@ func (r *rig) debugEcho(name string, capacity int32, change func(*akriv0.Configu
 	}
 	_, err = akri.AkriV0().Configurations(r.ns).Create(r.ctx, c, metav1.CreateOptions{})
 	r.check(err)
-	return r.awaitInstances(name, len(devices))
+	found := r.awaitInstances(name, len(devices))
+	r.awaitAdvertised(found)
+	return found
+}
+
+// awaitAdvertised waits until the Instances' nodes advertise them: a pod that is
+// tried before is refused for that reason first, and its event keeps the first
+// reason.
+func (r *rig) awaitAdvertised(instances []akriv0.Instance) {
+	r.Helper()
+	for _, in := range instances {
+		for _, node := range in.Spec.Nodes {
+			r.await("node "+node+" to advertise "+in.Name, func() (bool, string) {
+				n, err := kube.CoreV1().Nodes().Get(r.ctx, node, metav1.GetOptions{})
+				r.check(err)
+				own, all := n.Status.Allocatable[v1.ResourceName("akri.sh/"+in.Name)], n.Status.Allocatable[v1.ResourceName("akri.sh/"+in.Spec.ConfigurationName)]
+				return own.Value() == int64(in.Spec.Capacity) && all.Value() >= own.Value(), own.String() + " " + all.String()
+			})
+		}
+	}
 }
 
 func (r *rig) awaitInstances(configuration string, n int) []akriv0.Instance {
