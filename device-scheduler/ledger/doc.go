@@ -14,7 +14,7 @@
 //   - holders.go: pods and the slots they hold
 //   - nominate.go: slots kept for pods that preemption made room for
 //   - draft.go: a what-if view for one scheduling cycle
-//   - fit.go: choosing slots for a pod's containers
+//   - fit.go: choosing slots for a pod's containers; orders.go: in which order they choose
 //   - preempt.go: which pods would have to go
 //   - shortfall.go: why a pod does not fit
 package ledger
