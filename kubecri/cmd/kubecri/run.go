@@ -20,6 +20,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/intercept"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
+	"github.com/kubeslot/kubeslot/kubecri/systemd"
 )
 
 // stopTimeout bounds what an ending process waits for besides CRI calls: until it
@@ -35,7 +36,10 @@ func run(ctx context.Context, o *options) error {
 		return fmt.Errorf("make --state-dir: %w", err)
 	}
 	listen, runtimePath := path(o.listen), path(o.runtimeEndpoint)
-	listener, err := proxy.Listen(listen, runtimePath)
+	listener, err := systemd.Listener(listen)
+	if err == nil && listener == nil {
+		listener, err = proxy.Listen(listen, runtimePath)
+	}
 	if err != nil {
 		return err
 	}
@@ -81,6 +85,9 @@ func run(ctx context.Context, o *options) error {
 	if o.metricsAddress != noMetrics {
 		go endpoints(socket, shimConn, n.cluster).Serve(background, o.metricsAddress)
 	}
+	go systemd.Watchdog(background, socket.Run)
+	context.AfterFunc(ctx, func() { notify(logger, systemd.Stopping) })
+	notify(logger, systemd.Ready) // a kubelet that connects is served from here on
 	logger.Info("Serving the kubelet", "listen", listen, "runtime", runtimePath, "node", o.nodeName)
 	err = shim.Serve(ctx, listener)
 	enough := time.After(stopTimeout)
@@ -148,6 +155,13 @@ func (n *node) run(ctx context.Context) {
 	running.Go(func() { n.claims.Run(ctx) })
 	running.Go(func() { onReconnect(ctx, n.runtime, n.claims.Resync) })
 	running.Wait()
+}
+
+// notify tells systemd, if there is one.
+func notify(logger klog.Logger, state string) {
+	if err := systemd.Notify(state); err != nil {
+		logger.Error(err, "systemd does not know our state")
+	}
 }
 
 // onReconnect calls f whenever the runtime has come back.

@@ -85,6 +85,23 @@ func await(t *testing.T, url string, code int, parts ...string) {
 	t.Fatalf("%s did not answer %d with %q; last: %.2000s", url, code, parts, last)
 }
 
+// awaitState waits until systemd is told the state.
+func awaitState(t *testing.T, manager *net.UnixConn, want string) {
+	t.Helper()
+	if err := manager.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for buffer := make([]byte, 100); ; {
+		n, err := manager.Read(buffer)
+		if err != nil {
+			t.Fatalf("systemd was not told %s: %v", want, err)
+		}
+		if string(buffer[:n]) == want {
+			return
+		}
+	}
+}
+
 func TestHealthFollowsTheKubeletsPathAndNotTheAPI(t *testing.T) {
 	dir := t.TempDir()
 	runtimeSocket, listen, address := filepath.Join(dir, "runtime.sock"), filepath.Join(dir, "kubecri.sock"), freeAddress(t)
@@ -100,6 +117,13 @@ func TestHealthFollowsTheKubeletsPathAndNotTheAPI(t *testing.T) {
 	if err := o.complete(); err != nil {
 		t.Fatal(err)
 	}
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manager.Close()
+	t.Setenv("NOTIFY_SOCKET", manager.LocalAddr().String())
+	t.Setenv("WATCHDOG_USEC", "1000000")
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx, o) }()
@@ -108,7 +132,10 @@ func TestHealthFollowsTheKubeletsPathAndNotTheAPI(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+		awaitState(t, manager, "STOPPING=1")
 	}()
+	awaitState(t, manager, "READY=1")
+	awaitState(t, manager, "WATCHDOG=1")
 	url := "http://" + address
 
 	await(t, url+"/healthz", http.StatusOK, "[+]socket ok")

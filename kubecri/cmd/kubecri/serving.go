@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	"k8s.io/client-go/tools/cache"
 	componentmetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -18,6 +19,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/health"
+	"github.com/kubeslot/kubeslot/kubecri/proxy"
 )
 
 // noMetrics is the --metrics-bind-address that serves nothing, as in
@@ -51,13 +53,13 @@ func endpoints(socket health.Check, shim grpc.ClientConnInterface, c *cluster) h
 }
 
 // socketCheck remembers the socket file: a kubelet that reconnects finds us only
-// while it is there. Call it once the socket is bound.
+// while it is there and our server greets it. Call it once the socket is bound.
 func socketCheck(path string) (health.Check, error) {
 	bound, err := os.Lstat(path)
 	if err != nil {
 		return health.Check{}, err
 	}
-	return health.Check{Name: "socket", Run: func(context.Context) error {
+	return health.Check{Name: "socket", Run: func(ctx context.Context) error {
 		now, err := os.Lstat(path)
 		if err != nil {
 			return fmt.Errorf("the kubelet cannot connect: %w; restart kubecri", err)
@@ -65,8 +67,25 @@ func socketCheck(path string) (health.Check, error) {
 		if !os.SameFile(bound, now) {
 			return fmt.Errorf("%s was replaced by something else: remove it and restart kubecri", path)
 		}
-		return nil
+		return greeted(ctx, path)
 	}}, nil
+}
+
+// greeted connects as the kubelet does. The runtime has no part in that: it is
+// our server that answers the connection's preface.
+func greeted(ctx context.Context, path string) error {
+	conn, err := proxy.Dial(path)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	conn.Connect()
+	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
+		if !conn.WaitForStateChange(ctx, state) {
+			return fmt.Errorf("connect to %s: our server does not answer: %w", path, ctx.Err())
+		}
+	}
+	return nil
 }
 
 // informersSynced tells which of the caches are empty yet.
