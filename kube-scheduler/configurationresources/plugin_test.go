@@ -3,6 +3,7 @@ package configurationresources
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -242,10 +243,17 @@ func TestRefusals(t *testing.T) {
 func TestPreFilterNarrowsToNodesThatReach(t *testing.T) {
 	r := newRig(t)
 	r.instance("cam-1", nil, "node-a")
-	nodes := []fwk.NodeInfo{nodeInfo("node-a"), nodeInfo("node-b"), nodeInfo("node-c")}
+	var nodes []fwk.NodeInfo
+	for i := range minNodesToNarrow {
+		nodes = append(nodes, nodeInfo(fmt.Sprint("node-", i)))
+	}
 	result, status := r.PreFilter(r.ctx, framework.NewCycleState(), pod("p", "1"), nodes)
 	if !status.IsSuccess() || result == nil || !result.NodeNames.Equal(sets.New("node-a")) {
 		t.Errorf("got %v, %v", result, status)
+	}
+	result, status = r.PreFilter(r.ctx, framework.NewCycleState(), pod("p", "1"), nodes[:3])
+	if !status.IsSuccess() || result != nil {
+		t.Errorf("in a small cluster: got %v, %v", result, status)
 	}
 }
 
