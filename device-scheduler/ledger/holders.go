@@ -13,6 +13,8 @@ type Pod struct {
 	UID, Namespace, Name string
 	// Priority is spec.priority.
 	Priority int32
+	// Bound is when the pod was bound, in Unix seconds; 0 while it is not.
+	Bound int64
 }
 
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }
@@ -93,7 +95,7 @@ func (l *Ledger) Observe(pod Pod, node string, a Assignment) ([]Conflict, Gain) 
 		}
 		holds := a.holds()
 		if p.node == node && sameHolds(p.holds, holds) {
-			p.bound = true
+			p.Pod, p.bound = pod, true
 			return nil, nil
 		}
 		// Bound with another assignment than assumed: by another scheduler.

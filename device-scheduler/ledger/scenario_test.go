@@ -28,6 +28,7 @@ import (
 //	forget, remove, ending pod=p
 //	preempt pod=p node=a [priority=] [protected=(q,…)]  lines as for schedule: victims, and nominate
 //	denominate pod=p
+//	contested slot=s                           who keeps a slot that several pods hold
 //	reach limit=n                              lines as for schedule
 //	slots                                      each slot and who holds it
 //
@@ -72,6 +73,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	pod.UID = arg("uid", pod.Name)
 	priority, _ := strconv.Atoi(arg("priority", "0"))
 	pod.Priority = int32(priority)
+	pod.Bound, _ = strconv.ParseInt(arg("since", "0"), 10, 64)
 	node, ns := arg("node", ""), arg("ns", "default")
 
 	switch d.Cmd {
@@ -143,6 +145,20 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			}
 		}
 		return observed(s.Observe(pod, node, a))
+	case "contested":
+		name, err := slot.Parse(arg("slot", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := s.Contested(name)
+		if c == nil {
+			return "not contested"
+		}
+		out := "keeps: " + c.Keeper.Name
+		for _, p := range c.Losers {
+			out += "; goes: " + p.Name
+		}
+		return out
 	case "ending":
 		s.SetEnding(pod.UID)
 		return ""

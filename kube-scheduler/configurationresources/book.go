@@ -16,6 +16,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
 	"github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // book owns the ledger: it feeds it from the API, serializes its writers, and
@@ -31,6 +32,10 @@ type book struct {
 	waiting map[string]map[string]*v1.Pod
 	// deadlines end nominations, by the nominated pod's UID.
 	deadlines map[string]*time.Timer
+	// contested are slots that several pods hold, until this scheduler leads.
+	contested []slot.Name
+	// evict deletes the pods that lose a contest; nil until this scheduler leads.
+	evict func([]*ledger.Contest)
 	// nominated are waiting pods that another plugin's preemption has nominated,
 	// by UID.
 	nominated map[string]*v1.Pod

@@ -65,6 +65,7 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 		return nil, unresolvable(err.Error())
 	}
 	p.book.expect(p.pods, pod)
+	p.lead()
 	if !p.book.synced() {
 		return nil, unresolvable("the akri.sh Configurations and Instances have not been read yet: are the CRDs installed, and may the scheduler list them? (kubectl apply -k deploy/)")
 	}

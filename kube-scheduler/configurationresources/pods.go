@@ -79,7 +79,9 @@ func (b *book) observe(pod *v1.Pod) {
 	for _, c := range found {
 		conflicts.Inc()
 		logger.Error(nil, "Two pods are assigned the same slot", "slot", c.Slot.String(), "holder", c.Holder.String(), "holderUID", c.Holder.UID)
+		b.contested = append(b.contested, c.Slot)
 	}
+	b.settleContests()
 	b.wake(gain)
 	if pod.DeletionTimestamp != nil {
 		b.ledger.SetEnding(string(pod.UID))

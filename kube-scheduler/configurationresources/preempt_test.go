@@ -1,6 +1,7 @@
 package configurationresources
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -15,6 +16,9 @@ import (
 	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // nodesHandle adds what PostFilter needs of the framework.
@@ -198,6 +202,29 @@ func TestFollowsOthersNominations(t *testing.T) {
 	r.book.setPod(given)
 	if _, status := r.filter(pod("next", "1"), "node-a"); !status.IsSuccess() {
 		t.Errorf("the slot is kept after the nomination was cleared: %v", status)
+	}
+}
+
+// Two pods hold one slot after a late bind of a former leader: the later goes,
+// but not before this scheduler leads.
+func TestContestedSlot(t *testing.T) {
+	r, holder := preemptionRig(t)
+	late := pod("late", "1")
+	c := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-1"}}}}
+	late = bound(t, late, "node-a", c)
+	late.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	if err := errors.Join(r.known.Add(late), r.client.Tracker().Add(late)); err != nil {
+		t.Fatal(err)
+	}
+	r.book.evict = nil
+	r.book.setPod(late)
+	if len(r.book.contested) != 1 || len(r.deleted()) != 0 {
+		t.Fatalf("a standby: contested %v, deleted %v", r.book.contested, r.deleted())
+	}
+	r.lead()
+	eventually(t, "the later pod's eviction", func() bool { return slices.Equal(r.deleted(), []string{"late"}) })
+	if !r.book.holds(string(holder.UID)) {
+		t.Error("the first holder lost its slot")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	apipod "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -47,7 +48,11 @@ func requestsSlots(pod *v1.Pod) bool {
 }
 
 func podKey(pod *v1.Pod) ledger.Pod {
-	return ledger.Pod{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Priority: corev1helpers.PodPriority(pod)}
+	key := ledger.Pod{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Priority: corev1helpers.PodPriority(pod)}
+	if _, scheduled := apipod.GetPodCondition(&pod.Status, v1.PodScheduled); scheduled != nil && pod.Spec.NodeName != "" {
+		key.Bound = scheduled.LastTransitionTime.Unix()
+	}
+	return key
 }
 
 // requestOf reads what the pod's containers ask for. Ephemeral containers cannot

@@ -13,11 +13,18 @@ import (
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/configurationresources"
 	"github.com/kubeslot/kubeslot/kube-scheduler/defaults"
+	"github.com/kubeslot/kubeslot/plugins/load"
 )
 
 func main() {
 	defaults.Install()
-	os.Exit(cli.Run(app.NewSchedulerCommand(
+	code := 0
+	cmd := app.NewSchedulerCommand(
 		app.WithPlugin(configurationresources.Name, configurationresources.NewFactory()),
-	)))
+	)
+	cmd.AddCommand(load.NewPluginCommand(load.Schedulers, &code))
+	if failed := cli.Run(cmd); failed != 0 {
+		code = failed
+	}
+	os.Exit(code)
 }

@@ -1,0 +1,49 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// Contest is a slot that several pods hold: a scheduler that lost its lease, or
+// another one, bound a pod late. Only one can keep it.
+type Contest struct {
+	Slot   slot.Name
+	Keeper Pod
+	Losers []Pod
+}
+
+// Contested decides who keeps a slot: the pod that its node has claimed it for,
+// else the one bound first, ties by UID. It returns nil when there are not
+// several holders.
+func (l *Ledger) Contested(s slot.Name) *Contest {
+	d := l.devices[s.Instance]
+	if d == nil || s.Index >= len(d.slots) || len(d.slots[s.Index].holders) < 2 {
+		return nil
+	}
+	state := &d.slots[s.Index]
+	holders := make([]*podRecord, 0, len(state.holders))
+	for _, uid := range state.holders {
+		holders = append(holders, l.pods[uid])
+	}
+	claimed := func(p *podRecord) int {
+		for _, h := range p.holds {
+			if h.slot == s && state.claim != "" && p.owns(h, state.claim) {
+				return 0
+			}
+		}
+		return 1
+	}
+	slices.SortFunc(holders, func(a, b *podRecord) int {
+		return cmp.Or(cmp.Compare(claimed(a), claimed(b)), cmp.Compare(a.Bound, b.Bound), cmp.Compare(a.UID, b.UID))
+	})
+	c := &Contest{Slot: s, Keeper: holders[0].Pod}
+	for _, p := range holders[1:] {
+		if !p.ending {
+			c.Losers = append(c.Losers, p.Pod)
+		}
+	}
+	return c
+}
