@@ -9,8 +9,9 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 )
 
-// details are a Configuration's discoveryDetails. descriptions is Akri's; the
-// others are additions, so that every kind of injection can be seen.
+// details are a Configuration's discoveryDetails. descriptions and shared are for
+// everybody; mounts and deviceSpecs, which show every kind of injection, need
+// Handler.HostAccess.
 type details struct {
 	Descriptions []string     `json:"descriptions"`
 	Shared       *bool        `json:"shared"`
@@ -31,7 +32,7 @@ type deviceSpec struct {
 }
 
 // parse reads the details and returns what is seen of them while online.
-func parse(text string) (discovery.Result, error) {
+func parse(text string, hostAccess bool) (discovery.Result, error) {
 	var d details
 	if err := yaml.UnmarshalStrict([]byte(text), &d); err != nil {
 		return discovery.Result{}, fmt.Errorf(
@@ -39,6 +40,10 @@ func parse(text string) (discovery.Result, error) {
 	}
 	if d.Descriptions == nil {
 		return discovery.Result{}, fmt.Errorf("discoveryDetails of %s: descriptions, the list of devices to find, is missing", Name)
+	}
+	if !hostAccess && len(d.Mounts)+len(d.DeviceSpecs) > 0 {
+		return discovery.Result{}, fmt.Errorf(
+			"discoveryDetails of %s: mounts and deviceSpecs may name any path of the node, so they are off: kubecri's --debug-echo-host-access allows them", Name)
 	}
 	template := discovery.Device{}
 	for i, m := range d.Mounts {

@@ -42,6 +42,10 @@ type Handler struct {
 	// AvailabilityFile makes all devices vanish while it contains OFFLINE and
 	// nothing else but white space; DefaultAvailabilityFile when empty.
 	AvailabilityFile string
+
+	// HostAccess allows mounts and deviceSpecs in discoveryDetails. They make any
+	// path of the node reachable for whoever may write a Configuration.
+	HostAccess bool
 }
 
 var _ discovery.Handler = (*Handler)(nil)
@@ -51,7 +55,7 @@ func (*Handler) Name() string { return Name }
 
 // Discover implements discovery.Handler. It fails at once on bad details.
 func (h *Handler) Discover(ctx context.Context, request discovery.Request, report func(discovery.Result)) error {
-	online, err := parse(request.Details)
+	online, err := parse(request.Details, h.HostAccess)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ func TestDetails(t *testing.T) {
 
 	for name, tc := range map[string]struct {
 		details string
+		guarded bool // without HostAccess
 		want    discovery.Result
 		wantErr string // a part of the error
 	}{
@@ -50,6 +51,19 @@ func TestDetails(t *testing.T) {
 				deviceSpecs: [{containerPath: /dev/c, hostPath: /dev/null}]}`,
 			want: discovery.Result{Shared: true, Devices: []discovery.Device{full}},
 		},
+		"without host access, no paths needed": {
+			details: "{descriptions: [foo0], mounts: [], deviceSpecs: []}",
+			guarded: true,
+			want:    discovery.Result{Shared: true, Devices: []discovery.Device{echo("foo0")}},
+		},
+		"a mount without host access": {
+			details: "{descriptions: [foo0], mounts: [{containerPath: /c, hostPath: /}]}",
+			guarded: true, wantErr: "--debug-echo-host-access",
+		},
+		"a device node without host access": {
+			details: "{descriptions: [foo0], deviceSpecs: [{containerPath: /dev/c, hostPath: /dev/sda}]}",
+			guarded: true, wantErr: "--debug-echo-host-access",
+		},
 		"empty":            {details: "", wantErr: "descriptions, the list of devices to find, is missing"},
 		"not YAML":         {details: "descriptions: [", wantErr: "discoveryDetails of debugEcho"},
 		"misspelt":         {details: "description: [foo0]", wantErr: `unknown field "description"`},
@@ -60,7 +74,7 @@ func TestDetails(t *testing.T) {
 		"a list, not keys": {details: "[foo0]", wantErr: "discoveryDetails of debugEcho"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := parse(tc.details)
+			got, err := parse(tc.details, !tc.guarded)
 			if tc.wantErr != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
 					t.Fatalf("parse() = %v, want an error with %q", err, tc.wantErr)
@@ -82,7 +96,7 @@ func FuzzDetails(f *testing.F) {
 	f.Add("descriptions: [a]\nshared: false\nmounts: [{containerPath: /c, hostPath: /h}]")
 	f.Add("\x00")
 	f.Fuzz(func(t *testing.T, text string) {
-		result, err := parse(text)
+		result, err := parse(text, true)
 		if err != nil && len(result.Devices) > 0 {
 			t.Errorf("parse(%q) returns devices and the error %v", text, err)
 		}
@@ -183,4 +197,15 @@ func TestAPipeIsNotOpened(t *testing.T) {
 		t.Skipf("cannot make a pipe: %v", err)
 	}
 	wantReport(t, discover(t, &Handler{AvailabilityFile: pipe}, "descriptions: [foo0]"), 1)
+}
+
+// Whoever may write a Configuration is not root on the node, unless it is told so.
+func TestHostAccessIsOffByDefault(t *testing.T) {
+	request := discovery.Request{Details: "{descriptions: [a], mounts: [{containerPath: /host, hostPath: /}]}"}
+	ctx, cancel := context.WithCancel(t.Context())
+	err := (&Handler{}).Discover(ctx, request, func(discovery.Result) { t.Error("devices were reported"); cancel() })
+	cancel()
+	if err == nil || !strings.Contains(err.Error(), "--debug-echo-host-access") {
+		t.Errorf("Discover() = %v, want an error that names the flag", err)
+	}
 }

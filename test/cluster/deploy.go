@@ -87,6 +87,8 @@ func kubecriProcess(cfg Config, l layout, n Node, bin programs) (*process, error
 		"LISTEN":           "unix://" + n.KubecriSocket,
 		"STATE_DIR":        n.KubecriDir,
 		"CDI_DIR":          n.CDIDir,
+		// The e2e tests try every kind of injection.
+		"KUBECRI_ARGS": "--debug-echo-host-access",
 	})
 	return &process{Component: Kubecri, Node: n.Name, NetNS: n.NetNS, MountNS: n.MountNS, Argv: argv, Env: env}, err
 }

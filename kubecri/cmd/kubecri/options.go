@@ -38,6 +38,7 @@ type options struct {
 	stateDir          string
 	metricsAddress    string
 	debugEchoFile     string
+	debugEchoHost     bool
 
 	logging *logsapi.LoggingConfiguration
 }
@@ -77,6 +78,8 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"Folder for kubecri's own files, made if absent.")
 	devices.StringVar(&o.debugEchoFile, "debug-echo-availability-file", "",
 		"The devices of the handler debugEcho vanish while this file contains OFFLINE. (default debug-echo-availability.txt in --state-dir)")
+	devices.BoolVar(&o.debugEchoHost, "debug-echo-host-access", false,
+		"Let Configurations of the handler debugEcho inject mounts and device nodes, which makes whoever may write one root on this node. For tests.")
 	operations := groups.FlagSet("operations")
 	operations.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:10349",
 		"Where to serve /metrics, /healthz and /readyz, over HTTP and to whoever can connect. \"0\" serves nothing.")
