@@ -44,7 +44,8 @@ const (
 // defaultRestart paces a handler that fails: after 1 s, doubled up to a minute.
 var defaultRestart = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 7, Cap: time.Minute}
 
-// Config is what an Agent needs. All but Handlers and Restart is required.
+// Config is what an Agent needs. All but Handlers,
+// PropertyNamespaces and Restart is required.
 type Config struct {
 	// NodeName is the node that this agent discovers for.
 	NodeName string
@@ -52,6 +53,9 @@ type Config struct {
 	Client versioned.Interface
 	// KubeClient reads the Secrets and ConfigMaps that discoveryProperties name.
 	KubeClient kubernetes.Interface
+	// PropertyNamespaces are where discoveryProperties may refer to, besides the
+	// Configuration's own namespace; AllNamespaces for anywhere.
+	PropertyNamespaces []string
 	// Configurations and Instances are informers of all namespaces. Whoever made
 	// them starts them, after New.
 	Configurations informers.ConfigurationInformer

@@ -17,8 +17,8 @@ import (
 // kind is one Configuration under discovery. Its fields are guarded by
 // Agent.mu; maps are replaced, never changed.
 type kind struct {
-	name string // the Configuration's; never changes
-	stop context.CancelFunc
+	name, namespace string // the Configuration's; never change
+	stop            context.CancelFunc
 	// configuration is the newest version seen.
 	configuration *v0.Configuration
 	// reported is false until the handler has reported for the first time: until
@@ -36,7 +36,7 @@ func (a *Agent) startDiscovery(ctx context.Context, configuration *v0.Configurat
 	logger := klog.FromContext(ctx).WithValues(
 		"configuration", klog.KObj(configuration), "handler", configuration.Spec.DiscoveryHandler.Name)
 	ctx, stop := context.WithCancel(klog.NewContext(ctx, logger))
-	k := &kind{name: configuration.Name, configuration: configuration, stop: stop}
+	k := &kind{name: configuration.Name, namespace: configuration.Namespace, configuration: configuration, stop: stop}
 	a.discoveries.Go(func() { a.discover(ctx, k, configuration.Spec.DiscoveryHandler) })
 	return k
 }
@@ -56,7 +56,7 @@ func (a *Agent) discover(ctx context.Context, k *kind, info v0.DiscoveryHandlerI
 			continue
 		}
 		started := time.Now()
-		err := a.runHandler(ctx, info, handler, func(result discovery.Result) { a.take(ctx, k, result) })
+		err := a.runHandler(ctx, k.namespace, info, handler, func(result discovery.Result) { a.take(ctx, k, result) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -75,8 +75,8 @@ func (a *Agent) discover(ctx context.Context, k *kind, info v0.DiscoveryHandlerI
 // runHandler calls the handler once; it returns an error in any case. A panic
 // is one: this process is also the node's container runtime endpoint, which a
 // malformed answer from some device must not take down.
-func (a *Agent) runHandler(ctx context.Context, info v0.DiscoveryHandlerInfo, handler discovery.Handler, report func(discovery.Result)) (err error) {
-	properties, err := resolve(ctx, a.config.KubeClient, info.DiscoveryProperties)
+func (a *Agent) runHandler(ctx context.Context, namespace string, info v0.DiscoveryHandlerInfo, handler discovery.Handler, report func(discovery.Result)) (err error) {
+	properties, err := resolve(ctx, a.config.KubeClient, readable{own: namespace, others: a.config.PropertyNamespaces}, info.DiscoveryProperties)
 	if err != nil {
 		return err
 	}

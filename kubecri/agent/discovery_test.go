@@ -213,23 +213,35 @@ func TestDiscoveryProperties(t *testing.T) {
 			ConfigMapKeyRef: &v0.DiscoveryPropertyKeySelector{Name: name, Namespace: "default", Key: key, Optional: optional}}}
 	}
 	for name, tc := range map[string]struct {
-		property v0.DiscoveryProperty
-		want     map[string][]byte
-		wantErr  string
+		property  v0.DiscoveryProperty
+		namespace string   // the Configuration's, "default" when empty
+		allowed   []string // other namespaces
+		want      map[string][]byte
+		wantErr   string
 	}{
-		"value":                 {property: v0.DiscoveryProperty{Name: "p", Value: &value}, want: map[string][]byte{"p": []byte("v")}},
-		"Secret":                {property: secret("x", "key", nil), want: map[string][]byte{"p": {0xff}}},
-		"ConfigMap":             {property: configMap("x", "key", nil), want: map[string][]byte{"p": []byte("text")}},
-		"ConfigMap binary":      {property: configMap("x", "binary", nil), want: map[string][]byte{"p": {1}}},
-		"no Secret":             {property: secret("y", "key", nil), wantErr: `property "p": read Secret default/y`},
-		"no key":                {property: configMap("x", "other", nil), wantErr: `ConfigMap default/x has no key "other"`},
-		"optional, no Secret":   {property: secret("y", "key", &yes), want: map[string][]byte{}},
-		"optional, no key":      {property: configMap("x", "other", &yes), want: map[string][]byte{}},
-		"neither of the two":    {property: v0.DiscoveryProperty{Name: "p"}, wantErr: "neither a value nor a valueFrom"},
-		"a source of no object": {property: v0.DiscoveryProperty{Name: "p", ValueFrom: &v0.DiscoveryPropertySource{}}, wantErr: "neither"},
+		"value":               {property: v0.DiscoveryProperty{Name: "p", Value: &value}, want: map[string][]byte{"p": []byte("v")}},
+		"Secret":              {property: secret("x", "key", nil), want: map[string][]byte{"p": {0xff}}},
+		"ConfigMap":           {property: configMap("x", "key", nil), want: map[string][]byte{"p": []byte("text")}},
+		"ConfigMap binary":    {property: configMap("x", "binary", nil), want: map[string][]byte{"p": {1}}},
+		"no Secret":           {property: secret("y", "key", nil), wantErr: `property "p": read Secret default/y`},
+		"no key":              {property: configMap("x", "other", nil), wantErr: `ConfigMap default/x has no key "other"`},
+		"optional, no Secret": {property: secret("y", "key", &yes), want: map[string][]byte{}},
+		"optional, no key":    {property: configMap("x", "other", &yes), want: map[string][]byte{}},
+		"of another namespace": {property: secret("x", "key", &yes), namespace: "cameras",
+			wantErr: `Secret default/x is not in the Configuration's own namespace "cameras"; kubecri's --discovery-property-namespaces=default would allow it`},
+		"of another namespace, ConfigMap":       {property: configMap("x", "key", nil), namespace: "cameras", wantErr: "--discovery-property-namespaces=default"},
+		"of another namespace, another allowed": {property: secret("x", "key", nil), namespace: "cameras", allowed: []string{"mics"}, wantErr: "--discovery-property-namespaces=default"},
+		"of an allowed namespace":               {property: secret("x", "key", nil), namespace: "cameras", allowed: []string{"mics", "default"}, want: map[string][]byte{"p": {0xff}}},
+		"all namespaces allowed":                {property: secret("x", "key", nil), namespace: "cameras", allowed: []string{"*"}, want: map[string][]byte{"p": {0xff}}},
+		"neither of the two":                    {property: v0.DiscoveryProperty{Name: "p"}, wantErr: "neither a value nor a valueFrom"},
+		"a source of no object":                 {property: v0.DiscoveryProperty{Name: "p", ValueFrom: &v0.DiscoveryPropertySource{}}, wantErr: "neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := resolve(t.Context(), client, []v0.DiscoveryProperty{tc.property})
+			from := readable{own: "default", others: tc.allowed}
+			if tc.namespace != "" {
+				from.own = tc.namespace
+			}
+			got, err := resolve(t.Context(), client, from, []v0.DiscoveryProperty{tc.property})
 			if tc.wantErr != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
 					t.Fatalf("resolve() = %v, want an error with %q", err, tc.wantErr)

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,20 +12,27 @@ import (
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
+// AllNamespaces in Config.PropertyNamespaces stands for every namespace.
+const AllNamespaces = "*"
+
 // resolve reads the values of discoveryProperties. Without valueFrom it makes
 // no API call.
-func resolve(ctx context.Context, client kubernetes.Interface, properties []v0.DiscoveryProperty) (map[string][]byte, error) {
+//
+// It refuses what is in a namespace that is not readable: kubecri's rights are not those
+// of whoever wrote the Configuration, who could otherwise have it read, and send
+// to a device of his own, any Secret that some Configuration needs.
+func resolve(ctx context.Context, client kubernetes.Interface, from readable, properties []v0.DiscoveryProperty) (map[string][]byte, error) {
 	values := make(map[string][]byte, len(properties))
 	for _, p := range properties {
 		switch {
 		case p.Value != nil:
 			values[p.Name] = []byte(*p.Value)
 		case p.ValueFrom != nil && p.ValueFrom.SecretKeyRef != nil:
-			if err := read(ctx, "Secret", p.Name, *p.ValueFrom.SecretKeyRef, values, secretKey(client)); err != nil {
+			if err := read(ctx, from, "Secret", p.Name, *p.ValueFrom.SecretKeyRef, values, secretKey(client)); err != nil {
 				return nil, err
 			}
 		case p.ValueFrom != nil && p.ValueFrom.ConfigMapKeyRef != nil:
-			if err := read(ctx, "ConfigMap", p.Name, *p.ValueFrom.ConfigMapKeyRef, values, configMapKey(client)); err != nil {
+			if err := read(ctx, from, "ConfigMap", p.Name, *p.ValueFrom.ConfigMapKeyRef, values, configMapKey(client)); err != nil {
 				return nil, err
 			}
 		default:
@@ -34,13 +42,28 @@ func resolve(ctx context.Context, client kubernetes.Interface, properties []v0.D
 	return values, nil
 }
 
+// readable are the namespaces that a Configuration's properties may refer to: its
+// own, and Config.PropertyNamespaces.
+type readable struct {
+	own    string
+	others []string
+}
+
+func (r readable) allows(namespace string) bool {
+	return namespace == r.own || slices.Contains(r.others, namespace) || slices.Contains(r.others, AllNamespaces)
+}
+
 // A keyReader returns a key's value, and whether the object has the key.
 type keyReader func(ctx context.Context, namespace, name, key string) ([]byte, bool, error)
 
-func read(ctx context.Context, object, property string, ref v0.DiscoveryPropertyKeySelector, values map[string][]byte, get keyReader) error {
+func read(ctx context.Context, from readable, object, property string, ref v0.DiscoveryPropertyKeySelector, values map[string][]byte, get keyReader) error {
 	namespace := ref.Namespace
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
+	}
+	if !from.allows(namespace) {
+		return fmt.Errorf("discovery property %q: %s %s/%s is not in the Configuration's own namespace %q; kubecri's --discovery-property-namespaces=%s would allow it (a reference without namespace means %q)",
+			property, object, namespace, ref.Name, from.own, namespace, metav1.NamespaceDefault)
 	}
 	optional := ref.Optional != nil && *ref.Optional
 	value, ok, err := get(ctx, namespace, ref.Name, ref.Key)

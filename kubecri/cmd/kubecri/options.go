@@ -39,6 +39,7 @@ type options struct {
 	metricsAddress    string
 	debugEchoFile     string
 	debugEchoHost     bool
+	propertySpaces    []string
 
 	logging *logsapi.LoggingConfiguration
 }
@@ -74,6 +75,8 @@ func (o *options) flags() cliflag.NamedFlagSets {
 	devices := groups.FlagSet("devices")
 	devices.DurationVar(&o.advertiseInterval, "advertise-interval", time.Minute,
 		"How often the node's resources are checked, besides on each change.")
+	devices.StringSliceVar(&o.propertySpaces, "discovery-property-namespaces", nil,
+		"Namespaces whose Secrets and ConfigMaps the discoveryProperties of any Configuration may refer to, besides those of its own namespace; * for all. Whoever may write a Configuration can read them.")
 	devices.StringVar(&o.stateDir, "state-dir", "/var/lib/kubecri",
 		"Folder for kubecri's own files, made if absent.")
 	devices.StringVar(&o.debugEchoFile, "debug-echo-availability-file", "",

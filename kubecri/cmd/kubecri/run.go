@@ -122,7 +122,7 @@ func newNode(o *options, runtime *grpc.ClientConn, numbers *metrics.Metrics) (*n
 	n.agent, err = agent.New(agent.Config{
 		NodeName: o.nodeName, Client: cluster.akri, KubeClient: cluster.kube,
 		Configurations: cluster.configurations, Instances: cluster.instances, Recorder: cluster.events,
-		Handlers: []discovery.Handler{&debugecho.Handler{AvailabilityFile: o.debugEchoFile, HostAccess: o.debugEchoHost}},
+		PropertyNamespaces: o.propertySpaces, Handlers: []discovery.Handler{&debugecho.Handler{AvailabilityFile: o.debugEchoFile, HostAccess: o.debugEchoHost}},
 	})
 	if err != nil {
 		return nil, err
