@@ -29,6 +29,9 @@ type Grant struct {
 	// Device is the Instance's device. Its Properties are what the container is
 	// to see: those of the Configuration are merged in already.
 	Device discovery.Device
+	// CDI is the name by which the runtime knows the device and gives its mounts
+	// and device nodes itself; "" when the request is to have them.
+	CDI string
 }
 
 // configField is the number of CreateContainerRequest.config.
@@ -68,6 +71,13 @@ func Additions(config *runtimeapi.ContainerConfig, grants []Grant) (*runtimeapi.
 	add.Mounts, add.Devices, err = paths(config, grants)
 	if err != nil {
 		return nil, err
+	}
+	named := map[string]bool{}
+	for _, g := range grants {
+		if g.CDI != "" && !named[g.CDI] {
+			named[g.CDI] = true
+			add.CDIDevices = append(add.CDIDevices, &runtimeapi.CDIDevice{Name: g.CDI})
+		}
 	}
 	return add, nil
 }

@@ -238,3 +238,34 @@ func FuzzExtraMergesIntoTheRequest(f *testing.F) {
 		}
 	})
 }
+
+// A device with a CDI name is the runtime's to give: its name is in the request
+// once, its paths are not, and still collide with others'.
+func TestDeviceByCDIName(t *testing.T) {
+	cam := properties("URL", "a")
+	cam.Mounts = []discovery.Mount{{HostPath: "/h", ContainerPath: "/c"}}
+	cam.DeviceSpecs = []discovery.DeviceSpec{{HostPath: "/dev/h", ContainerPath: "/dev/c"}}
+	byName := func(slot string) Grant {
+		g := grant(t, slot, "u", cam)
+		g.CDI = "akri.sh/cam=a0"
+		return g
+	}
+	other := discovery.Device{Mounts: []discovery.Mount{{HostPath: "/x", ContainerPath: "/y"}}}
+	add, err := Additions(nil, []Grant{byName("cam-a0-0"), byName("cam-a0-1"), grant(t, "cam-b0-0", "u", other)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]*runtimeapi.CDIDevice{{Name: "akri.sh/cam=a0"}}, add.CDIDevices, protocmp.Transform()); diff != "" {
+		t.Errorf("CDI devices (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]*runtimeapi.Mount{{HostPath: "/x", ContainerPath: "/y"}}, add.Mounts, protocmp.Transform()); diff != "" {
+		t.Errorf("mounts (-want +got):\n%s", diff)
+	}
+	if len(add.Devices) != 0 || len(add.Envs) == 0 {
+		t.Errorf("device nodes %v and %d variables", add.Devices, len(add.Envs))
+	}
+	other.Mounts[0].ContainerPath = "/c"
+	if _, err := Additions(nil, []Grant{byName("cam-a0-0"), grant(t, "cam-b0-0", "u", other)}); err == nil {
+		t.Error("two devices want one path, and that is no error")
+	}
+}

@@ -15,7 +15,8 @@ type source struct {
 	owner string
 }
 
-// paths returns the mounts and device nodes of the grants, each once. Two that
+// paths returns the mounts and device nodes of the grants, each once, without those
+// that the runtime has from a CDI spec. Two that
 // want the same path of the container for different things are an error: the
 // container would run with only one of its devices.
 func paths(config *runtimeapi.ContainerConfig, grants []Grant) ([]*runtimeapi.Mount, []*runtimeapi.Device, error) {
@@ -55,7 +56,7 @@ func paths(config *runtimeapi.ContainerConfig, grants []Grant) ([]*runtimeapi.Mo
 			if err != nil {
 				return nil, nil, err
 			}
-			if fresh {
+			if fresh && g.CDI == "" {
 				mounts = append(mounts, &runtimeapi.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath, Readonly: m.ReadOnly})
 			}
 		}
@@ -71,7 +72,7 @@ func paths(config *runtimeapi.ContainerConfig, grants []Grant) ([]*runtimeapi.Mo
 			if err != nil {
 				return nil, nil, err
 			}
-			if fresh {
+			if fresh && g.CDI == "" {
 				devices = append(devices, &runtimeapi.Device{ContainerPath: d.ContainerPath, HostPath: d.HostPath, Permissions: permissions})
 			}
 		}

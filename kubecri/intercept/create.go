@@ -85,7 +85,7 @@ func (i *interceptor) due(annotations map[string]string, pod claims.Pod, contain
 func (i *interceptor) extra(ctx context.Context, config *runtimeapi.ContainerConfig, pod claims.Pod, granted []assignment.Grant) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, i.DeviceTimeout)
 	defer cancel()
-	devices := map[string]discovery.Device{}
+	devices, names := map[string]discovery.Device{}, map[string]string{}
 	grants := make([]inject.Grant, 0, len(granted))
 	for _, g := range granted {
 		device, ok := devices[g.Slot.Instance]
@@ -95,8 +95,11 @@ func (i *interceptor) extra(ctx context.Context, config *runtimeapi.ContainerCon
 				return nil, err
 			}
 			devices[g.Slot.Instance] = device
+			if i.CDI != nil {
+				names[g.Slot.Instance] = i.CDI(ctx, g.Slot.Instance, device)
+			}
 		}
-		grant := inject.Grant{Slot: g.Slot, Device: device}
+		grant := inject.Grant{Slot: g.Slot, Device: device, CDI: names[g.Slot.Instance]}
 		if !g.InstanceLevel() {
 			grant.Holder = pod.UID
 		}

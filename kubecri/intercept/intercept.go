@@ -25,7 +25,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 )
 
-// Config configures the interceptors; everything but Metrics is required.
+// Config configures the interceptors; everything but CDI and Metrics is required.
 type Config struct {
 	Node string
 	// Pods are those of this node. A pod that is not there (yet) is judged by
@@ -38,7 +38,9 @@ type Config struct {
 	Device func(ctx context.Context, instance string) (discovery.Device, error)
 	// DeviceTimeout bounds that wait.
 	DeviceTimeout time.Duration
-	Metrics       *metrics.Metrics
+	// CDI returns the name by which the runtime knows a device, "" for none.
+	CDI     func(ctx context.Context, instance string, device discovery.Device) string
+	Metrics *metrics.Metrics
 }
 
 type interceptor struct{ Config }

@@ -100,7 +100,8 @@ func newFlow(t *testing.T, device func(context.Context, string) (discovery.Devic
 			return discovery.Device{Properties: map[string]string{"URL": "rtsp://a"}}, nil
 		}
 	}
-	calls, err := New(Config{Node: node, Pods: corelisters.NewPodLister(pods), Claims: c, Device: device, DeviceTimeout: time.Second, Metrics: numbers})
+	calls, err := New(Config{Node: node, Pods: corelisters.NewPodLister(pods), Claims: c, Device: device, DeviceTimeout: time.Second, Metrics: numbers,
+		CDI: func(_ context.Context, instance string, _ discovery.Device) string { return "akri.sh/" + instance }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,8 @@ func TestAssignedContainerGetsItsDeviceUntilItIsRemoved(t *testing.T) {
 			if err := proto.Unmarshal(r.forwarded, got); err != nil {
 				t.Fatal(err)
 			}
-			if got.Config.Annotations["akri.agent.slot-cam-a1-0"] != "C:u1:cam-a1-0" || len(got.Config.Envs) != 3 || got.Config.Metadata.Name != "main" {
+			if got.Config.Annotations["akri.agent.slot-cam-a1-0"] != "C:u1:cam-a1-0" || len(got.Config.Envs) != 3 ||
+				len(got.Config.CDIDevices) != 1 || got.Config.CDIDevices[0].Name != "akri.sh/cam-a1" || got.Config.Metadata.Name != "main" {
 				t.Errorf("the runtime got %v", got.Config)
 			}
 

@@ -36,6 +36,7 @@ type options struct {
 
 	advertiseInterval time.Duration
 	stateDir          string
+	cdiDir            string
 	metricsAddress    string
 	debugEchoFile     string
 	debugEchoHost     bool
@@ -79,6 +80,8 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"Namespaces whose Secrets and ConfigMaps the discoveryProperties of any Configuration may refer to, besides those of its own namespace; * for all. Whoever may write a Configuration can read them.")
 	devices.StringVar(&o.stateDir, "state-dir", "/var/lib/kubecri",
 		"Folder for kubecri's own files, made if absent.")
+	devices.StringVar(&o.cdiDir, "cdi-dir", "/var/run/cdi",
+		"Folder for a CDI spec of each device. Where the runtime has CDI on and reads it, containers get their devices by CDI name. Empty for neither.")
 	devices.StringVar(&o.debugEchoFile, "debug-echo-availability-file", "",
 		"The devices of the handler debugEcho vanish while this file contains OFFLINE. (default debug-echo-availability.txt in --state-dir)")
 	devices.BoolVar(&o.debugEchoHost, "debug-echo-host-access", false,
@@ -139,6 +142,9 @@ func (o *options) complete() error {
 	bad("metrics-bind-address", checkBindAddress(o.metricsAddress))
 	if !filepath.IsAbs(o.stateDir) {
 		bad("state-dir", fmt.Errorf("%q is not an absolute path", o.stateDir))
+	}
+	if o.cdiDir != "" && !filepath.IsAbs(o.cdiDir) {
+		bad("cdi-dir", fmt.Errorf("%q is not an absolute path", o.cdiDir))
 	}
 	if o.debugEchoFile == "" {
 		o.debugEchoFile = filepath.Join(o.stateDir, "debug-echo-availability.txt")

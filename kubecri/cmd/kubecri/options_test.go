@@ -29,6 +29,8 @@ func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
 		{name: "metrics on all addresses", args: []string{"--metrics-bind-address=:10349"}},
 		{name: "metrics port", args: []string{"--metrics-bind-address=127.0.0.1:0"}, want: []string{"--metrics-bind-address", "port"}},
 		{name: "metrics address", args: []string{"--metrics-bind-address=10349"}, want: []string{"--metrics-bind-address", "host:port"}},
+		{name: "no CDI", args: []string{"--cdi-dir="}},
+		{name: "CDI dir", args: []string{"--cdi-dir=here"}, want: []string{"--cdi-dir"}},
 		{name: "state dir", args: []string{"--state-dir=here"}, want: []string{"--state-dir"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

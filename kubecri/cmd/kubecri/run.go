@@ -16,6 +16,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery/debugecho"
 	"github.com/kubeslot/kubeslot/kubecri/advertise"
 	"github.com/kubeslot/kubeslot/kubecri/agent"
+	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/intercept"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
@@ -68,6 +69,7 @@ func run(ctx context.Context, o *options) error {
 	interceptors, err := intercept.New(intercept.Config{
 		Node: o.nodeName, Pods: n.cluster.pods.Lister(), Claims: n.claims,
 		Device: n.agent.WaitDevice, DeviceTimeout: o.deviceTimeout, Metrics: numbers,
+		CDI: n.cdiDevice(),
 	})
 	if err != nil {
 		return err
@@ -111,6 +113,7 @@ type node struct {
 	agent      *agent.Agent
 	advertiser *advertise.Advertiser
 	claims     *claims.Claims
+	cdi        *cdi.Injector // nil without --cdi-dir
 }
 
 func newNode(o *options, runtime *grpc.ClientConn, numbers *metrics.Metrics) (*node, error) {
@@ -143,7 +146,18 @@ func newNode(o *options, runtime *grpc.ClientConn, numbers *metrics.Metrics) (*n
 	if err != nil {
 		return nil, err
 	}
+	if o.cdiDir != "" {
+		n.cdi = cdi.NewInjector(o.cdiDir, runtimeapi.NewRuntimeServiceClient(runtime))
+	}
 	return n, nil
+}
+
+// cdiDevice is what intercept.Config wants.
+func (n *node) cdiDevice() func(context.Context, string, discovery.Device) string {
+	if n.cdi == nil {
+		return nil
+	}
+	return n.cdi.Device
 }
 
 // run works until ctx is done. Informers retry by themselves, without end.
@@ -153,7 +167,17 @@ func (n *node) run(ctx context.Context) {
 	running.Go(func() { n.agent.Run(ctx) })
 	running.Go(func() { n.advertiser.Run(ctx) })
 	running.Go(func() { n.claims.Run(ctx) })
-	running.Go(func() { onReconnect(ctx, n.runtime, n.claims.Resync) })
+	if n.cdi != nil {
+		running.Go(func() { n.cdi.Run(ctx, n.agent) })
+	}
+	running.Go(func() {
+		onReconnect(ctx, n.runtime, func() {
+			n.claims.Resync()
+			if n.cdi != nil {
+				n.cdi.Probe(ctx)
+			}
+		})
+	})
 	running.Wait()
 }
 

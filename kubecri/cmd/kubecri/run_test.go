@@ -111,7 +111,7 @@ func TestHealthFollowsTheKubeletsPathAndNotTheAPI(t *testing.T) {
 		set.AddFlagSet(group)
 	}
 	if err := set.Parse([]string{"--listen=" + listen, "--runtime-endpoint=" + runtimeSocket, "--node-name=node-a",
-		"--kubeconfig=" + unreachableAPI(t, dir), "--state-dir=" + filepath.Join(dir, "state"), "--metrics-bind-address=" + address}); err != nil {
+		"--kubeconfig=" + unreachableAPI(t, dir), "--state-dir=" + filepath.Join(dir, "state"), "--cdi-dir=" + filepath.Join(dir, "cdi"), "--metrics-bind-address=" + address}); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.complete(); err != nil {

@@ -1,0 +1,212 @@
+package cdi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/kubeslot/kubeslot/discovery"
+)
+
+var camera = discovery.Device{
+	Properties:  map[string]string{"URL": "rtsp://a", "ID": "7"},
+	Mounts:      []discovery.Mount{{HostPath: "/etc/hosts", ContainerPath: "/a", ReadOnly: true}, {HostPath: "/tmp", ContainerPath: "/b"}},
+	DeviceSpecs: []discovery.DeviceSpec{{HostPath: "/dev/null", ContainerPath: "/dev/cam", Permissions: "rw"}},
+}
+
+func TestDescribe(t *testing.T) {
+	data, err := describe("front-door.cam-8120fe", camera)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got specs.Spec
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := specs.Spec{Version: "0.6.0", Kind: "akri.sh/front-door.cam", Devices: []specs.Device{{Name: "8120fe", ContainerEdits: specs.ContainerEdits{
+		Env: []string{"ID_8120FE=7", "URL_8120FE=rtsp://a"},
+		Mounts: []*specs.Mount{
+			{HostPath: "/etc/hosts", ContainerPath: "/a", Type: "bind", Options: []string{"rbind", "rprivate", "ro"}},
+			{HostPath: "/tmp", ContainerPath: "/b", Type: "bind", Options: []string{"rbind", "rprivate", "rw"}}},
+		DeviceNodes: []*specs.DeviceNode{{Path: "/dev/cam", HostPath: "/dev/null", Permissions: "rw"}},
+	}}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := Name("front-door.cam-8120fe"); got != "akri.sh/front-door.cam=8120fe" {
+		t.Errorf("its name is %s", got)
+	}
+}
+
+func TestWhatCDICannotDescribe(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink("/dev/null", link); err != nil {
+		t.Fatal(err)
+	}
+	node := func(path string) discovery.Device {
+		return discovery.Device{DeviceSpecs: []discovery.DeviceSpec{{HostPath: path, ContainerPath: "/dev/x"}}}
+	}
+	for name, test := range map[string]struct {
+		instance string
+		device   discovery.Device
+	}{
+		"a kind that begins with a digit": {"3d-printer-a1", camera},
+		"nothing to give":                 {"cam-a1", discovery.Device{}},
+		"a folder as device":              {"cam-a1", node("/dev")},
+		"a link to a device":              {"cam-a1", node(link)},
+		"an absent device":                {"cam-a1", node("/dev/does-not-exist")},
+		"no Instance's name":              {"cam", camera},
+	} {
+		if data, err := describe(test.instance, test.device); err == nil {
+			t.Errorf("%s: described as %s", name, data)
+		}
+	}
+}
+
+// source is an agent whose devices a test changes.
+type source struct {
+	mu      sync.Mutex
+	devices map[string]discovery.Device
+	unknown map[string]bool
+	changed chan struct{}
+}
+
+func (s *source) Devices() (map[string]discovery.Device, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.devices), s.changed
+}
+
+func (s *source) Gone(instance string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.devices[instance]
+	return !ok && !s.unknown[instance]
+}
+
+func (s *source) set(instances ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.devices, s.unknown = map[string]discovery.Device{}, nil
+	for _, instance := range instances {
+		s.devices[instance] = camera
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func wantFiles(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	var got []string
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		got = nil
+		for _, e := range entries {
+			got = append(got, e.Name())
+		}
+		if slices.Equal(got, want) {
+			return
+		}
+	}
+	t.Fatalf("the folder has %q, and in 10 s did not come to have %q", got, want)
+}
+
+// Files follow the devices; one of a former life stays until its device is known
+// to be gone, and other vendors' always.
+func TestSpecsFollowTheDevices(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cdi")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"kubeslot-cam-old.json", "kubeslot-cam-late.json", "vendor.com-gpu.json"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i := NewInjector(dir, runtime{})
+	s := &source{changed: make(chan struct{}), unknown: map[string]bool{"cam-late": true}}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); i.Run(ctx, s) }()
+	wantFiles(t, dir, "kubeslot-cam-late.json", "vendor.com-gpu.json")
+	s.set("cam-a1", "cam-late")
+	wantFiles(t, dir, "kubeslot-cam-a1.json", "kubeslot-cam-late.json", "vendor.com-gpu.json")
+	s.set("cam-b2")
+	wantFiles(t, dir, "kubeslot-cam-b2.json", "vendor.com-gpu.json")
+	stop()
+	<-ended
+	wantFiles(t, dir, "kubeslot-cam-b2.json", "vendor.com-gpu.json")
+}
+
+func TestByNameOnlyWhereTheRuntimeResolvesIt(t *testing.T) {
+	dir := t.TempDir()
+	config := func(text string) map[string]string { return map[string]string{"config": text} }
+	on := runtime{"containerd", "v2.3.7", config(`{"enableCDI":true,"cdiSpecDirs":["/etc/cdi","` + dir + `/"]}`), nil}
+	for _, test := range []struct {
+		name    string
+		runtime runtime
+		dir     string
+		device  discovery.Device
+		want    string
+	}{
+		{"on", on, dir, camera, "akri.sh/cam=a1"},
+		{"on, and it reads other folders", on, filepath.Join(dir, "other"), camera, ""},
+		{"on, and CDI cannot describe the device", on, dir, discovery.Device{}, ""},
+		{"on, and the folder cannot be written", runtime{"containerd", "v2", config(`{"enableCDI":true,"cdiSpecDirs":["/dev/null/cdi"]}`), nil}, "/dev/null/cdi", camera, ""},
+		{"off", runtime{"containerd", "v2", config(`{"enableCDI":false,"cdiSpecDirs":["` + dir + `"]}`), nil}, dir, camera, ""},
+		{"not known yet", runtime{err: errors.New("down")}, dir, camera, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			i := NewInjector(test.dir, test.runtime)
+			i.Probe(t.Context())
+			got := i.Device(t.Context(), "cam-a1", test.device)
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+			if _, err := os.Stat(i.store.path("cam-a1")); got != "" && err != nil {
+				t.Errorf("its name is given, and there is no spec: %v", err)
+			}
+		})
+	}
+	if !reads(nil, "/run/cdi") || reads(nil, "/opt/cdi") {
+		t.Error("the default folders are /etc/cdi and /run/cdi, to which /var/run is a link")
+	}
+}
+
+// A create finds the spec as its device is now, whatever the file said before.
+func TestSpecIsRightWhenItsNameIsGiven(t *testing.T) {
+	dir := t.TempDir()
+	i := NewInjector(dir, runtime{})
+	i.usable.Store(true)
+	want, err := describe("cam-a1", camera)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "kubeslot-cam-a1.json")
+	for _, spoil := range []func() error{
+		func() error { return nil },
+		func() error { return os.Remove(path) },
+		func() error { return os.WriteFile(path, []byte("{"), 0o600) },
+	} {
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		i.Device(t.Context(), "cam-a1", camera)
+		if got, err := os.ReadFile(path); err != nil || string(got) != string(want) {
+			t.Errorf("%v, %s", err, got)
+		}
+	}
+}

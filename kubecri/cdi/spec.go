@@ -1,0 +1,75 @@
+package cdi
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/kubeslot/kubeslot/discovery"
+)
+
+// vendor is the first half of the kind of all our devices, akri.sh/<Configuration>.
+const vendor = "akri.sh"
+
+// Name returns the CDI name of an Instance's device, which Instance.spec.cdiName
+// has too.
+func Name(instance string) string {
+	configuration, hash := split(instance)
+	return vendor + "/" + configuration + "=" + hash
+}
+
+// split returns the parts of <configuration>-<hash>.
+func split(instance string) (configuration, hash string) {
+	i := max(strings.LastIndexByte(instance, '-'), 0)
+	return instance[:i], instance[min(i+1, len(instance)):]
+}
+
+// describe returns the device's spec file, or why CDI cannot describe it.
+//
+// Of the environment it has the exact names K_<HASH>: which device a plain K is
+// of depends on the container, whose request has both.
+func describe(instance string, device discovery.Device) ([]byte, error) {
+	configuration, hash := split(instance)
+	if c := (configuration + "0")[0]; c < 'a' || c > 'z' {
+		return nil, fmt.Errorf("a CDI kind begins with a letter, Configuration %q does not", configuration)
+	}
+	var edits specs.ContainerEdits
+	for _, property := range slices.Sorted(maps.Keys(device.Properties)) {
+		edits.Env = append(edits.Env, property+"_"+strings.ToUpper(hash)+"="+device.Properties[property])
+	}
+	for _, m := range device.Mounts {
+		access := "rw"
+		if m.ReadOnly {
+			access = "ro"
+		}
+		// As the runtime mounts a CRI mount of private propagation.
+		edits.Mounts = append(edits.Mounts, &specs.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, Type: "bind",
+			Options: []string{"rbind", "rprivate", access}})
+	}
+	for _, d := range device.DeviceSpecs {
+		// CRI devices may be folders and links, which the runtime resolves.
+		info, err := os.Lstat(d.HostPath)
+		if err != nil {
+			return nil, err
+		}
+		if info.Mode()&fs.ModeDevice == 0 {
+			return nil, fmt.Errorf("%s is not a device node itself", d.HostPath)
+		}
+		edits.DeviceNodes = append(edits.DeviceNodes, &specs.DeviceNode{Path: d.ContainerPath, HostPath: d.HostPath, Permissions: d.Permissions})
+	}
+	if len(edits.Env)+len(edits.Mounts)+len(edits.DeviceNodes) == 0 {
+		return nil, fmt.Errorf("the device of Instance %s has nothing that a container could be given", instance)
+	}
+	spec := &specs.Spec{Kind: vendor + "/" + configuration, Devices: []specs.Device{{Name: hash, ContainerEdits: edits}}}
+	var err error
+	if spec.Version, err = specs.MinimumRequiredVersion(spec); err != nil { // for older runtimes' sake
+		return nil, err
+	}
+	return json.MarshalIndent(spec, "", "  ")
+}

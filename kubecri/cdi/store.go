@@ -1,0 +1,84 @@
+package cdi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/kubeslot/kubeslot/discovery"
+)
+
+// Our files in a folder that is shared with others': kubeslot-<instance>.json.
+const prefix, suffix = "kubeslot-", ".json"
+
+// store keeps the spec files. Safe for concurrent use; one process writes at a time.
+type store struct {
+	dir string
+	mu  sync.Mutex
+}
+
+func (s *store) path(instance string) string {
+	return filepath.Join(s.dir, prefix+instance+suffix)
+}
+
+// put makes the file say what the device is. A reader finds the former file or
+// the new one, also after a crash.
+func (s *store) put(instance string, device discovery.Device) error {
+	data, err := describe(instance, device)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := s.path(instance)
+	if now, err := os.ReadFile(path); err == nil && bytes.Equal(now, data) {
+		return nil
+	}
+	if err := os.MkdirAll(s.dir, 0o755); err != nil {
+		return err
+	}
+	// Runtimes read *.json and *.yaml. The name is always the same, so that
+	// nothing piles up when we are killed here.
+	temporary := filepath.Join(s.dir, "."+prefix+instance+".tmp")
+	if err := write(temporary, data); err != nil {
+		return errors.Join(err, os.Remove(temporary))
+	}
+	return os.Rename(temporary, path)
+}
+
+func write(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// prune removes the files of Instances whose devices are gone, those that a
+// former life wrote too.
+func (s *store) prune(gone func(instance string) bool) error {
+	entries, err := os.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for CDI specs: %w", err)
+	}
+	var errs []error
+	for _, entry := range entries {
+		name, ours := strings.CutPrefix(entry.Name(), prefix)
+		instance, spec := strings.CutSuffix(name, suffix)
+		if ours && spec && gone(instance) {
+			s.mu.Lock()
+			errs = append(errs, os.Remove(s.path(instance)))
+			s.mu.Unlock()
+		}
+	}
+	return errors.Join(errs...)
+}
