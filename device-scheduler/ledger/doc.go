@@ -65,6 +65,7 @@ type kind struct {
 	// groups of nodes that reach the same Instances, by their joined names.
 	groups map[string]*group
 	byNode map[string][]*group
+	free   int // free slots of all groups
 }
 
 // owner is one Configuration of a kind's name, with its namespace's Instances.

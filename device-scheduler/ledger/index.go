@@ -54,6 +54,7 @@ func (d *device) place() {
 	d.group.members++
 	d.group.slots += d.capacity
 	d.group.free += d.nfree
+	d.kind.free += d.nfree
 	if d.nfree > 0 {
 		d.group.order.ReplaceOrInsert(d)
 	}
@@ -70,6 +71,7 @@ func (d *device) displace() {
 	d.group.members--
 	d.group.slots -= d.capacity
 	d.group.free -= d.nfree
+	d.kind.free -= d.nfree
 	d.kind.dropIfEmpty(d.group)
 	d.group = nil
 }
@@ -101,6 +103,7 @@ func (d *device) refresh(i int) bool {
 	d.nfree += step
 	if d.group != nil {
 		d.group.free += step
+		d.kind.free += step
 		if d.nfree > 0 {
 			d.group.order.ReplaceOrInsert(d)
 		}

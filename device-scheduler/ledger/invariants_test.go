@@ -71,6 +71,7 @@ func checkInvariants(t failer, l *Ledger) {
 		}
 	}
 	for _, k := range l.kinds {
+		inGroups := 0
 		for _, g := range k.groups {
 			slots, free, listed := 0, 0, 0
 			for _, d := range members[g] {
@@ -86,11 +87,15 @@ func checkInvariants(t failer, l *Ledger) {
 				t.Fatalf("group of %v counts %d slots, %d free, %d listed, %d members; want %d, %d, %d, %d",
 					g.nodes, g.slots, g.free, g.order.Len(), g.members, slots, free, listed, len(members[g]))
 			}
+			inGroups += g.free
 			for _, n := range g.nodes {
 				if !slices.Contains(k.byNode[n], g) {
 					t.Fatalf("node %s misses its group", n)
 				}
 			}
+		}
+		if inGroups != k.free {
+			t.Fatalf("%s counts %d free slots, want %d", k.name, k.free, inGroups)
 		}
 	}
 }

@@ -42,6 +42,18 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 	return nodes, nil
 }
 
+// Free returns how many slots of a resource are free in the cluster.
+func (l *Ledger) Free(resource string) int {
+	k := l.kindOf(resource)
+	if k == nil {
+		return 0
+	}
+	if k.name != resource {
+		return l.devices[resource].nfree
+	}
+	return k.free
+}
+
 // Prospect is how well a node can serve a request, averaged over its parts.
 type Prospect struct {
 	// Free is the share, 0 to 1, of the slots that the node reaches and that

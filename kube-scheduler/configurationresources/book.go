@@ -30,6 +30,8 @@ type book struct {
 	ledger *ledger.Ledger
 	// waiting are unbound pods by the resource names that they ask for, then UID.
 	waiting map[string]map[string]*v1.Pod
+	// rounds wake the pods that wait for a resource, some at a time.
+	rounds map[string]*round
 	// deadlines end nominations, by the nominated pod's UID.
 	deadlines map[string]*time.Timer
 	// contested are slots that several pods hold, until this scheduler leads.
@@ -55,6 +57,7 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 		activator: handle,
 		ledger:    ledger.New(),
 		waiting:   map[string]map[string]*v1.Pod{},
+		rounds:    map[string]*round{},
 		deadlines: map[string]*time.Timer{},
 		nominated: map[string]*v1.Pod{},
 	}
@@ -121,19 +124,6 @@ func (b *book) announceSync(ctx context.Context) {
 		}
 	}
 	b.activator.Activate(b.logger, pods)
-}
-
-// wake activates the pods that ask for something gained. The caller holds mu.
-func (b *book) wake(gain ledger.Gain) {
-	pods := map[string]*v1.Pod{}
-	for _, resource := range gain {
-		for uid, pod := range b.waiting[resource] {
-			pods[uid] = pod
-		}
-	}
-	if len(pods) > 0 {
-		b.activator.Activate(b.logger, pods)
-	}
 }
 
 func (b *book) setConfiguration(c *akriv0.Configuration) {

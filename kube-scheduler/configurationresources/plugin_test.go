@@ -2,7 +2,6 @@ package configurationresources
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,10 +10,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clientset "k8s.io/client-go/kubernetes"
@@ -33,7 +30,6 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // rig is a plugin without its informers: tests feed the book as those would.
@@ -68,7 +64,7 @@ func newRig(t *testing.T) *rig {
 	r.known = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	r.Plugin = &Plugin{pods: corelisters.NewPodLister(r.known), handle: fakeHandle{client: r.client}, args: args, book: &book{
 		logger: logger, activator: r, ledger: ledger.New(), waiting: map[string]map[string]*v1.Pod{},
-		deadlines: map[string]*time.Timer{}, nominated: map[string]*v1.Pod{}}}
+		rounds: map[string]*round{}, deadlines: map[string]*time.Timer{}, nominated: map[string]*v1.Pod{}}}
 	r.book.setConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "default"}})
 	return r
 }
@@ -128,35 +124,6 @@ func (r *rig) bindings() []*v1.Binding {
 		}
 	}
 	return out
-}
-
-func TestAssignmentTravelsInTheBinding(t *testing.T) {
-	r := newRig(t)
-	r.instance("cam-1", nil, "node-a")
-	p := pod("p", "1")
-	p.Annotations[assignment.Annotation] = `{"podname":"forged","nodename":"forged","requests":{"other/x":1},
-		"runningcontainer":{"main":{"requests":{"gpu/topology":1},"scorer":{"gpu":2},
-		"devrequests":{"x":1},"allocatefrom":{"akri.sh/cam/0":"cam-1-7","gpu":"x"}}}}`
-	r.client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-	state := r.schedule(t, p, "node-a")
-	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSuccess() {
-		t.Fatalf("bind: %v", status)
-	}
-	sent := r.bindings()
-	if len(sent) != 1 || len(r.client.Actions()) != 1 {
-		t.Fatalf("want one API call, a Binding; got %v", r.client.Actions())
-	}
-	want := `{"podname":"p","nodename":"node-a","requests":{"other/x":1},"runningcontainer":{"main":{` +
-		`"requests":{"akri.sh/cam":1,"gpu/topology":1},"allocatefrom":{"akri.sh/cam/0":"cam-1-0"},"scorer":{"gpu":2}}}}`
-	if got := sent[0].Annotations[assignment.Annotation]; got != want {
-		t.Errorf("assignment:\n got %s\nwant %s", got, want)
-	}
-	if got := sent[0].Annotations[assignment.HolderAnnotation]; got != "p-uid" {
-		t.Errorf("holder is %q", got)
-	}
-	if sent[0].UID != "p-uid" || sent[0].Target.Name != "node-a" {
-		t.Errorf("binding is for UID %s on %s", sent[0].UID, sent[0].Target.Name)
-	}
 }
 
 func TestPodsWithoutSlotsAreLeftAlone(t *testing.T) {
@@ -257,55 +224,6 @@ func TestPreFilterNarrowsToNodesThatReach(t *testing.T) {
 	}
 }
 
-// A node's new device is an Instance before its kubelet knows: a pod bound in
-// between would fail its admission.
-func TestWaitsForTheKubeletToKnow(t *testing.T) {
-	r := newRig(t)
-	r.instance("cam-1", nil, "node-a")
-	node := func(advertised string) *v1.Node {
-		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}
-		if advertised != "" {
-			n.Status.Allocatable = v1.ResourceList{"akri.sh/cam": resource.MustParse(advertised)}
-		}
-		return n
-	}
-	holder, err := framework.NewPodInfo(pod("holder", "1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := pod("p", "1")
-	for advertised, fits := range map[string]bool{"": false, "1": false, "2": true} {
-		info := framework.NewNodeInfo(holder.Pod)
-		info.SetNode(node(advertised))
-		state, status := r.filter(p, "node-a")
-		if !status.IsSuccess() {
-			t.Fatal(status)
-		}
-		if status := r.Filter(r.ctx, state, p, info); status.IsSuccess() != fits {
-			t.Errorf("with %q advertised and one in use: %v, want fits %v", advertised, status, fits)
-		}
-	}
-	for _, test := range []struct {
-		before, after *v1.Node
-		want          fwk.QueueingHint
-	}{
-		{node("1"), node("2"), fwk.Queue},
-		{node("1"), node(""), fwk.QueueSkip},
-		{node(""), node("1"), fwk.Queue},
-		{node("2"), node("1"), fwk.QueueSkip},
-		{node("1"), node("1"), fwk.QueueSkip},
-		{nil, node("2"), fwk.Queue},
-	} {
-		var old any
-		if test.before != nil {
-			old = test.before
-		}
-		if got, err := afterAdvertisement(klog.Background(), p, old, test.after); got != test.want || err != nil {
-			t.Errorf("%v -> %v: hint %v, %v", test.before, test.after.Status.Allocatable, got, err)
-		}
-	}
-}
-
 func TestMetrics(t *testing.T) {
 	r := newRig(t)
 	r.instance("cam-1", nil, "node-a")
@@ -402,71 +320,6 @@ func TestPreemptionImagines(t *testing.T) {
 	}
 }
 
-// With the API server gone, the slots stay taken until it says what happened.
-func TestLostBindWaitsForTheAPI(t *testing.T) {
-	r := newRig(t)
-	r.instance("cam-1", nil, "node-a")
-	p := pod("p", "1")
-	state := r.schedule(t, p, "node-a")
-	asked := 0
-	r.client.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		if a.GetVerb() == "create" {
-			live := p.DeepCopy()
-			b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding)
-			live.Spec.NodeName, live.Annotations = b.Target.Name, b.Annotations
-			return true, nil, errors.Join(r.client.Tracker().Add(live), errors.New("connection reset"))
-		}
-		if asked++; asked < 3 {
-			return true, nil, errors.New("connection refused")
-		}
-		return false, nil, nil
-	})
-	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSuccess() || asked != 3 {
-		t.Errorf("Bind: %v after asking %d times", status, asked)
-	}
-}
-
-func TestBindFailures(t *testing.T) {
-	pods := v1.Resource("pods")
-	tests := map[string]struct {
-		err     error
-		applied bool
-		bound   bool
-	}{
-		"refused":                 {apierrors.NewForbidden(pods, "p", errors.New("quota")), true, false},
-		"lost and not applied":    {errors.New("connection reset"), false, false},
-		"lost and applied":        {errors.New("connection reset"), true, true},
-		"timed out and applied":   {apierrors.NewTimeoutError("etcd", 1), true, true},
-		"conflict, other binding": {apierrors.NewConflict(pods, "p", errors.New("already assigned")), false, false},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.instance("cam-1", nil, "node-a")
-			p := pod("p", "1")
-			state := r.schedule(t, p, "node-a")
-			r.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-				live := p.DeepCopy()
-				if b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding); test.applied {
-					live.Spec.NodeName, live.Annotations = b.Target.Name, b.Annotations
-				}
-				return true, nil, errors.Join(r.client.Tracker().Add(live), test.err)
-			})
-			status := r.Bind(r.ctx, state, p, "node-a")
-			if status.IsSuccess() != test.bound {
-				t.Fatalf("Bind: %v, want bound %v", status, test.bound)
-			}
-			if test.bound {
-				return
-			}
-			r.Unreserve(r.ctx, state, p, "node-a")
-			if _, status := r.filter(pod("next", "1"), "node-a"); !status.IsSuccess() {
-				t.Errorf("the slot was not given back: %v", status)
-			}
-		})
-	}
-}
-
 // bound is the pod as the API shows it after the plugin's Binding.
 func bound(t *testing.T, p *v1.Pod, node string, a ledger.Assignment) *v1.Pod {
 	t.Helper()
@@ -478,136 +331,4 @@ func bound(t *testing.T, p *v1.Pod, node string, a ledger.Assignment) *v1.Pod {
 	p.Spec.NodeName = node
 	maps.Copy(p.Annotations, notes)
 	return p
-}
-
-func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
-	r := newRig(t)
-	r.instance("cam-1", nil, "node-a")
-	holder := pod("holder", "1")
-	state := r.schedule(t, holder, "node-a")
-	c, _ := readCycle(state)
-	running := bound(t, holder, "node-a", c.assignment)
-	r.book.setPod(running)
-	waiter := pod("waiter", "1")
-	r.book.setPod(waiter)
-
-	expect := func(what string, names ...string) {
-		t.Helper()
-		if !slices.Equal(r.activated, names) {
-			t.Errorf("%s: activated %v, want %v", what, r.activated, names)
-		}
-		r.activated = nil
-	}
-	r.activated = nil
-	r.instance("cam-1", map[string]string{"cam-1-0": "C:holder-uid:node-a"}, "node-a")
-	expect("the holder's claim")
-	r.book.setPod(waiter)
-	expect("nothing new about the waiter")
-	r.book.deletePod(running)
-	expect("the holder gone, its claim not")
-	r.instance("cam-1", nil, "node-a")
-	expect("the claim gone", "waiter")
-	r.instance("cam-1", nil, "node-a", "node-b")
-	expect("another node reaches the device", "waiter")
-	r.book.setConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}})
-	expect("another Configuration")
-	changed := waiter.DeepCopy()
-	changed.Annotations[assignment.Annotation] = "{}"
-	hint := func(what string, old, new *v1.Pod, want fwk.QueueingHint) {
-		t.Helper()
-		if got, err := afterAnnotationChange(klog.Background(), waiter, old, new); got != want || err != nil {
-			t.Errorf("%s: hint is %v, %v; want %v", what, got, err, want)
-		}
-	}
-	if got, err := afterDeletion(klog.Background(), waiter, running, nil); got != fwk.Queue || err != nil {
-		t.Errorf("a pod with the same request deleted: hint %v, %v", got, err)
-	}
-	plain := running.DeepCopy()
-	plain.Spec.Containers[0].Resources = v1.ResourceRequirements{}
-	if got, err := afterDeletion(klog.Background(), waiter, plain, nil); got != fwk.QueueSkip || err != nil {
-		t.Errorf("a plain pod deleted: hint %v, %v", got, err)
-	}
-	hint("its annotation edited", waiter, changed, fwk.Queue)
-	hint("nothing edited", waiter, waiter, fwk.QueueSkip)
-	hint("another pod's annotation", holder, running, fwk.QueueSkip)
-	hint("another pod gone", running, nil, fwk.QueueSkip)
-	r.book.deletePod(changed)
-	r.instance("cam-2", nil, "node-a")
-	expect("the waiter gone")
-}
-
-// A pod that the scheduler tries before the book's handler has seen it is woken
-// all the same; one that is deleted by then is not remembered.
-func TestTriedBeforeSeen(t *testing.T) {
-	r := newRig(t)
-	early, late := pod("early", "1"), pod("late", "1")
-	if err := r.known.Add(early); err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range []*v1.Pod{early, late} {
-		if _, status := r.filter(p, "node-a"); status.IsSuccess() {
-			t.Fatal("fits without an Instance")
-		}
-	}
-	r.activated = nil
-	r.instance("cam-1", nil, "node-a")
-	if !slices.Equal(r.activated, []string{"early"}) {
-		t.Errorf("activated %v, want early", r.activated)
-	}
-}
-
-// An assignment that would make the pod's annotations too large is refused
-// before the bind, since the API server would refuse all later updates.
-func TestAnnotationsTooLarge(t *testing.T) {
-	r := newRig(t)
-	r.instance("cam-1", nil, "node-a")
-	p := pod("p", "1")
-	p.Annotations["big"] = strings.Repeat("x", 256<<10-100)
-	state, status := r.filter(p, "node-a")
-	if !status.IsSuccess() {
-		t.Fatal(status)
-	}
-	status = r.Reserve(r.ctx, state, p, "node-a")
-	if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "annotations") {
-		t.Errorf("Reserve: %v", status)
-	}
-	r.Unreserve(r.ctx, state, p, "node-a")
-	if r.book.holds("p-uid") {
-		t.Error("the refused pod holds slots")
-	}
-}
-
-func TestBoundPods(t *testing.T) {
-	grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-1"}}}}
-	tests := map[string]struct {
-		change func(*v1.Pod)
-		holds  bool
-	}{
-		"assigned":             {func(*v1.Pod) {}, true},
-		"forged at creation":   {func(p *v1.Pod) { delete(p.Annotations, assignment.HolderAnnotation) }, false},
-		"another pod's":        {func(p *v1.Pod) { p.Annotations[assignment.HolderAnnotation] = "other-uid" }, false},
-		"another node's":       {func(p *v1.Pod) { p.Spec.NodeName = "node-b" }, false},
-		"malformed":            {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = "{" }, false},
-		"not a slot":           {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = forged("cam") }, false},
-		"slot out of range":    {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = forged("cam-1-99999999999") }, false},
-		"ended":                {func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }, false},
-		"failed":               {func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }, false},
-		"asks nothing, forged": {func(p *v1.Pod) { p.Spec.Containers[0].Resources = v1.ResourceRequirements{}; p.Annotations = nil }, false},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.instance("cam-1", nil, "node-a", "node-b")
-			p := bound(t, pod("p", "1"), "node-a", grant)
-			test.change(p)
-			r.book.setPod(p)
-			if got := r.book.holds("p-uid"); got != test.holds {
-				t.Errorf("holds a slot: %v, want %v", got, test.holds)
-			}
-		})
-	}
-}
-
-func forged(slot string) string {
-	return `{"nodename":"node-a","runningcontainer":{"main":{"allocatefrom":{"akri.sh/cam/0":"` + slot + `"}}}}`
 }

@@ -1,0 +1,167 @@
+package configurationresources
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+func TestAssignmentTravelsInTheBinding(t *testing.T) {
+	r := newRig(t)
+	r.instance("cam-1", nil, "node-a")
+	p := pod("p", "1")
+	p.Annotations[assignment.Annotation] = `{"podname":"forged","nodename":"forged","requests":{"other/x":1},
+		"runningcontainer":{"main":{"requests":{"gpu/topology":1},"scorer":{"gpu":2},
+		"devrequests":{"x":1},"allocatefrom":{"akri.sh/cam/0":"cam-1-7","gpu":"x"}}}}`
+	r.client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+	state := r.schedule(t, p, "node-a")
+	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSuccess() {
+		t.Fatalf("bind: %v", status)
+	}
+	sent := r.bindings()
+	if len(sent) != 1 || len(r.client.Actions()) != 1 {
+		t.Fatalf("want one API call, a Binding; got %v", r.client.Actions())
+	}
+	want := `{"podname":"p","nodename":"node-a","requests":{"other/x":1},"runningcontainer":{"main":{` +
+		`"requests":{"akri.sh/cam":1,"gpu/topology":1},"allocatefrom":{"akri.sh/cam/0":"cam-1-0"},"scorer":{"gpu":2}}}}`
+	if got := sent[0].Annotations[assignment.Annotation]; got != want {
+		t.Errorf("assignment:\n got %s\nwant %s", got, want)
+	}
+	if got := sent[0].Annotations[assignment.HolderAnnotation]; got != "p-uid" {
+		t.Errorf("holder is %q", got)
+	}
+	if sent[0].UID != "p-uid" || sent[0].Target.Name != "node-a" {
+		t.Errorf("binding is for UID %s on %s", sent[0].UID, sent[0].Target.Name)
+	}
+}
+
+// With the API server gone, the slots stay taken until it says what happened.
+func TestLostBindWaitsForTheAPI(t *testing.T) {
+	r := newRig(t)
+	r.instance("cam-1", nil, "node-a")
+	p := pod("p", "1")
+	state := r.schedule(t, p, "node-a")
+	asked := 0
+	r.client.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if a.GetVerb() == "create" {
+			live := p.DeepCopy()
+			b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding)
+			live.Spec.NodeName, live.Annotations = b.Target.Name, b.Annotations
+			return true, nil, errors.Join(r.client.Tracker().Add(live), errors.New("connection reset"))
+		}
+		if asked++; asked < 3 {
+			return true, nil, errors.New("connection refused")
+		}
+		return false, nil, nil
+	})
+	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSuccess() || asked != 3 {
+		t.Errorf("Bind: %v after asking %d times", status, asked)
+	}
+}
+
+func TestBindFailures(t *testing.T) {
+	pods := v1.Resource("pods")
+	tests := map[string]struct {
+		err     error
+		applied bool
+		bound   bool
+	}{
+		"refused":                 {apierrors.NewForbidden(pods, "p", errors.New("quota")), true, false},
+		"lost and not applied":    {errors.New("connection reset"), false, false},
+		"lost and applied":        {errors.New("connection reset"), true, true},
+		"timed out and applied":   {apierrors.NewTimeoutError("etcd", 1), true, true},
+		"conflict, other binding": {apierrors.NewConflict(pods, "p", errors.New("already assigned")), false, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.instance("cam-1", nil, "node-a")
+			p := pod("p", "1")
+			state := r.schedule(t, p, "node-a")
+			r.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				live := p.DeepCopy()
+				if b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding); test.applied {
+					live.Spec.NodeName, live.Annotations = b.Target.Name, b.Annotations
+				}
+				return true, nil, errors.Join(r.client.Tracker().Add(live), test.err)
+			})
+			status := r.Bind(r.ctx, state, p, "node-a")
+			if status.IsSuccess() != test.bound {
+				t.Fatalf("Bind: %v, want bound %v", status, test.bound)
+			}
+			if test.bound {
+				return
+			}
+			r.Unreserve(r.ctx, state, p, "node-a")
+			if _, status := r.filter(pod("next", "1"), "node-a"); !status.IsSuccess() {
+				t.Errorf("the slot was not given back: %v", status)
+			}
+		})
+	}
+}
+
+// An assignment that would make the pod's annotations too large is refused
+// before the bind, since the API server would refuse all later updates.
+func TestAnnotationsTooLarge(t *testing.T) {
+	r := newRig(t)
+	r.instance("cam-1", nil, "node-a")
+	p := pod("p", "1")
+	p.Annotations["big"] = strings.Repeat("x", 256<<10-100)
+	state, status := r.filter(p, "node-a")
+	if !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	status = r.Reserve(r.ctx, state, p, "node-a")
+	if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "annotations") {
+		t.Errorf("Reserve: %v", status)
+	}
+	r.Unreserve(r.ctx, state, p, "node-a")
+	if r.book.holds("p-uid") {
+		t.Error("the refused pod holds slots")
+	}
+}
+
+func TestBoundPods(t *testing.T) {
+	grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-1"}}}}
+	tests := map[string]struct {
+		change func(*v1.Pod)
+		holds  bool
+	}{
+		"assigned":             {func(*v1.Pod) {}, true},
+		"forged at creation":   {func(p *v1.Pod) { delete(p.Annotations, assignment.HolderAnnotation) }, false},
+		"another pod's":        {func(p *v1.Pod) { p.Annotations[assignment.HolderAnnotation] = "other-uid" }, false},
+		"another node's":       {func(p *v1.Pod) { p.Spec.NodeName = "node-b" }, false},
+		"malformed":            {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = "{" }, false},
+		"not a slot":           {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = forged("cam") }, false},
+		"slot out of range":    {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = forged("cam-1-99999999999") }, false},
+		"ended":                {func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }, false},
+		"failed":               {func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }, false},
+		"asks nothing, forged": {func(p *v1.Pod) { p.Spec.Containers[0].Resources = v1.ResourceRequirements{}; p.Annotations = nil }, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.instance("cam-1", nil, "node-a", "node-b")
+			p := bound(t, pod("p", "1"), "node-a", grant)
+			test.change(p)
+			r.book.setPod(p)
+			if got := r.book.holds("p-uid"); got != test.holds {
+				t.Errorf("holds a slot: %v, want %v", got, test.holds)
+			}
+		})
+	}
+}
+
+func forged(slot string) string {
+	return `{"nodename":"node-a","runningcontainer":{"main":{"allocatefrom":{"akri.sh/cam/0":"` + slot + `"}}}}`
+}

@@ -1,0 +1,91 @@
+package configurationresources
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+)
+
+const (
+	// firstWoken is how many pods are tried at once when fewer slots are free.
+	firstWoken = 16
+	// roundInterval is the time that they have to take what is free, before
+	// twice as many are tried. All of 10,000 are tried within two seconds.
+	roundInterval = 200 * time.Millisecond
+)
+
+// round is the pods that wait for a resource and have not been tried since the
+// ledger last gained some of it, the first to try first.
+type round struct {
+	pods []*v1.Pod
+	size int
+}
+
+// wake has the pods tried that ask for something gained: as many as there are
+// slots free, those of the highest priority and then the oldest first, and the
+// rest only while slots stay free. One freed slot must not send a thousand
+// waiting pods through the scheduler. The caller holds mu.
+func (b *book) wake(gain ledger.Gain) {
+	if len(gain) == 0 {
+		return
+	}
+	gain = slices.Clone(gain)
+	slices.Sort(gain)
+	for _, resource := range slices.Compact(gain) {
+		waiting := b.waiting[resource]
+		if len(waiting) == 0 {
+			continue
+		}
+		r := &round{pods: slices.Collect(maps.Values(waiting)), size: max(firstWoken, b.ledger.Free(resource))}
+		slices.SortFunc(r.pods, b.firstToTry)
+		b.rounds[resource] = r
+		b.next(resource, r)
+	}
+}
+
+// firstToTry orders waiting pods: those for which slots are kept, then by
+// priority, then the oldest.
+func (b *book) firstToTry(x, y *v1.Pod) int {
+	nominated := func(p *v1.Pod) int {
+		if b.ledger.Nominated(string(p.UID)) != "" {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(nominated(x), nominated(y)),
+		cmp.Compare(corev1helpers.PodPriority(y), corev1helpers.PodPriority(x)),
+		x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.UID, y.UID))
+}
+
+// next tries a round's next pods, and comes back for the others. The caller
+// holds mu.
+func (b *book) next(resource string, r *round) {
+	n := min(r.size, len(r.pods))
+	pods := make(map[string]*v1.Pod, n)
+	for _, pod := range r.pods[:n] {
+		pods[string(pod.UID)] = pod
+	}
+	b.activator.Activate(b.logger, pods)
+	r.pods, r.size = r.pods[n:], 2*r.size
+	if len(r.pods) == 0 {
+		delete(b.rounds, resource)
+		return
+	}
+	time.AfterFunc(roundInterval, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch {
+		case b.rounds[resource] != r: // a later gain began anew
+		case b.ledger.Free(resource) == 0:
+			delete(b.rounds, resource)
+		default:
+			b.next(resource, r)
+		}
+	})
+}

@@ -1,0 +1,181 @@
+package configurationresources
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
+	r := newRig(t)
+	r.instance("cam-1", nil, "node-a")
+	holder := pod("holder", "1")
+	state := r.schedule(t, holder, "node-a")
+	c, _ := readCycle(state)
+	running := bound(t, holder, "node-a", c.assignment)
+	r.book.setPod(running)
+	waiter := pod("waiter", "1")
+	r.book.setPod(waiter)
+
+	expect := func(what string, names ...string) {
+		t.Helper()
+		if !slices.Equal(r.activated, names) {
+			t.Errorf("%s: activated %v, want %v", what, r.activated, names)
+		}
+		r.activated = nil
+	}
+	r.activated = nil
+	r.instance("cam-1", map[string]string{"cam-1-0": "C:holder-uid:node-a"}, "node-a")
+	expect("the holder's claim")
+	r.book.setPod(waiter)
+	expect("nothing new about the waiter")
+	r.book.deletePod(running)
+	expect("the holder gone, its claim not")
+	r.instance("cam-1", nil, "node-a")
+	expect("the claim gone", "waiter")
+	r.instance("cam-1", nil, "node-a", "node-b")
+	expect("another node reaches the device", "waiter")
+	r.book.setConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}})
+	expect("another Configuration")
+	changed := waiter.DeepCopy()
+	changed.Annotations[assignment.Annotation] = "{}"
+	hint := func(what string, old, new *v1.Pod, want fwk.QueueingHint) {
+		t.Helper()
+		if got, err := afterAnnotationChange(klog.Background(), waiter, old, new); got != want || err != nil {
+			t.Errorf("%s: hint is %v, %v; want %v", what, got, err, want)
+		}
+	}
+	if got, err := afterDeletion(klog.Background(), waiter, running, nil); got != fwk.Queue || err != nil {
+		t.Errorf("a pod with the same request deleted: hint %v, %v", got, err)
+	}
+	plain := running.DeepCopy()
+	plain.Spec.Containers[0].Resources = v1.ResourceRequirements{}
+	if got, err := afterDeletion(klog.Background(), waiter, plain, nil); got != fwk.QueueSkip || err != nil {
+		t.Errorf("a plain pod deleted: hint %v, %v", got, err)
+	}
+	hint("its annotation edited", waiter, changed, fwk.Queue)
+	hint("nothing edited", waiter, waiter, fwk.QueueSkip)
+	hint("another pod's annotation", holder, running, fwk.QueueSkip)
+	hint("another pod gone", running, nil, fwk.QueueSkip)
+	r.book.deletePod(changed)
+	r.instance("cam-2", nil, "node-a")
+	expect("the waiter gone")
+}
+
+// One freed slot does not send all waiting pods through the scheduler: those of
+// the highest priority are tried first, and the others only if it stays free.
+func TestWakesAsManyAsHelps(t *testing.T) {
+	for name, taken := range map[string]bool{"taken at once": true, "left free": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			const waiting = 100
+			for i := range waiting {
+				p, priority := pod(fmt.Sprintf("p%03d", i), "1"), int32(i)
+				p.Spec.Priority = &priority
+				r.book.setPod(p)
+			}
+			r.activated = nil
+			r.instance("cam-1", nil, "node-a")
+			woken := func() []string {
+				r.book.mu.Lock()
+				defer r.book.mu.Unlock()
+				return slices.Clone(r.activated)
+			}
+			if got := woken(); len(got) != firstWoken || !slices.Contains(got, "p099") || slices.Contains(got, "p000") {
+				t.Fatalf("first woken: %v", got)
+			}
+			want := waiting
+			if taken {
+				r.schedule(t, pod("taker", "1"), "node-a")
+				want = firstWoken
+			}
+			eventually(t, "the round to end", func() bool {
+				r.book.mu.Lock()
+				defer r.book.mu.Unlock()
+				return len(r.book.rounds) == 0
+			})
+			if got := woken(); len(got) != want {
+				t.Errorf("woken in all: %d, want %d", len(got), want)
+			}
+		})
+	}
+}
+
+// A pod that the scheduler tries before the book's handler has seen it is woken
+// all the same; one that is deleted by then is not remembered.
+func TestTriedBeforeSeen(t *testing.T) {
+	r := newRig(t)
+	early, late := pod("early", "1"), pod("late", "1")
+	if err := r.known.Add(early); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*v1.Pod{early, late} {
+		if _, status := r.filter(p, "node-a"); status.IsSuccess() {
+			t.Fatal("fits without an Instance")
+		}
+	}
+	r.activated = nil
+	r.instance("cam-1", nil, "node-a")
+	if !slices.Equal(r.activated, []string{"early"}) {
+		t.Errorf("activated %v, want early", r.activated)
+	}
+}
+
+// A node's new device is an Instance before its kubelet knows: a pod bound in
+// between would fail its admission.
+func TestWaitsForTheKubeletToKnow(t *testing.T) {
+	r := newRig(t)
+	r.instance("cam-1", nil, "node-a")
+	node := func(advertised string) *v1.Node {
+		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}
+		if advertised != "" {
+			n.Status.Allocatable = v1.ResourceList{"akri.sh/cam": resource.MustParse(advertised)}
+		}
+		return n
+	}
+	holder, err := framework.NewPodInfo(pod("holder", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := pod("p", "1")
+	for advertised, fits := range map[string]bool{"": false, "1": false, "2": true} {
+		info := framework.NewNodeInfo(holder.Pod)
+		info.SetNode(node(advertised))
+		state, status := r.filter(p, "node-a")
+		if !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		if status := r.Filter(r.ctx, state, p, info); status.IsSuccess() != fits {
+			t.Errorf("with %q advertised and one in use: %v, want fits %v", advertised, status, fits)
+		}
+	}
+	for _, test := range []struct {
+		before, after *v1.Node
+		want          fwk.QueueingHint
+	}{
+		{node("1"), node("2"), fwk.Queue},
+		{node("1"), node(""), fwk.QueueSkip},
+		{node(""), node("1"), fwk.Queue},
+		{node("2"), node("1"), fwk.QueueSkip},
+		{node("1"), node("1"), fwk.QueueSkip},
+		{nil, node("2"), fwk.Queue},
+	} {
+		var old any
+		if test.before != nil {
+			old = test.before
+		}
+		if got, err := afterAdvertisement(klog.Background(), p, old, test.after); got != test.want || err != nil {
+			t.Errorf("%v -> %v: hint %v, %v", test.before, test.after.Status.Allocatable, got, err)
+		}
+	}
+}
