@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/types"
@@ -41,6 +42,12 @@ const (
 	// new Configuration, and is well below the second that a new device may take.
 	debounce = 100 * time.Millisecond
 
+	// DefaultLowerAfter is how long an amount stands after it is no longer needed.
+	// A pod that was bound before is known by then: it is there in milliseconds
+	// while our watch is up, and a watch that broke is tried again within the 30 s
+	// that client-go waits at most between two attempts.
+	DefaultLowerAfter = 30 * time.Second
+
 	minRetry = 100 * time.Millisecond
 	maxRetry = 10 * time.Second
 )
@@ -53,7 +60,8 @@ const byNode = "kubecri/advertise/node"
 // no longer names is left there, since somebody else may have put it there.
 type Source func(*types.NodeInfo) error
 
-// Config is what an Advertiser needs. All but Interval, Metrics and Sources is required.
+// Config is what an Advertiser needs. All but Interval, LowerAfter,
+// Metrics, Sources and Clock is required.
 type Config struct {
 	NodeName string
 	// Client patches the node's status.
@@ -68,7 +76,10 @@ type Config struct {
 	Sources []Source
 	// Interval is DefaultInterval when 0. Sources are asked again after it.
 	Interval time.Duration
-	Metrics  *metrics.Metrics
+	// LowerAfter is DefaultLowerAfter when 0.
+	LowerAfter time.Duration
+	Metrics    *metrics.Metrics
+	Clock      clock.WithTicker
 }
 
 func (c *Config) validate() error {
@@ -84,6 +95,7 @@ func (c *Config) validate() error {
 	require(c.Pods != nil, "Pods is missing")
 	require(c.Instances != nil, "Instances is missing")
 	require(c.Interval >= 0, "Interval is negative")
+	require(c.LowerAfter >= 0, "LowerAfter is negative")
 	return errors.Join(errs...)
 }
 
@@ -95,6 +107,8 @@ type Advertiser struct {
 	synced []cache.InformerSynced
 	// told are the resources held beyond what exists, as last logged.
 	told []held
+	// sinking is what the last plan left to be lowered.
+	sinking sinking
 	// sent is the last patch that was accepted, and sentTo the cached node that
 	// it was for: until another is cached, its effect cannot be seen.
 	sent   []byte
@@ -109,10 +123,17 @@ func New(config Config) (*Advertiser, error) {
 	if config.Interval == 0 {
 		config.Interval = DefaultInterval
 	}
+	if config.LowerAfter == 0 {
+		config.LowerAfter = DefaultLowerAfter
+	}
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
 	a := &Advertiser{
 		config: config,
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry)),
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry),
+			workqueue.TypedRateLimitingQueueConfig[string]{Clock: config.Clock}),
 	}
 	if err := a.watch(); err != nil {
 		return nil, fmt.Errorf("advertiser: %w", err)
@@ -172,22 +193,26 @@ func (a *Advertiser) advertise(ctx context.Context) error {
 		return err
 	}
 	info, sourceErr := a.info() // slots are advertised all the same
-	data, kept, err := plan(node, info, instances, pods)
+	p, err := plan(node, info, instances, pods, a.sinking, a.config.Clock.Now(), a.config.LowerAfter)
 	if err != nil {
 		return errors.Join(err, sourceErr)
 	}
-	a.tell(ctx, kept)
-	if data == nil || node == a.sentTo && bytes.Equal(data, a.sent) {
+	a.sinking = p.sinking
+	if p.recheck > 0 {
+		a.queue.AddAfter(node.Name, p.recheck)
+	}
+	a.tell(ctx, p.kept)
+	if p.patch == nil || node == a.sentTo && bytes.Equal(p.patch, a.sent) {
 		a.config.Metrics.Advertised(slotCounts(node.Name, instances))
 		return sourceErr
 	}
 	_, err = a.config.Client.CoreV1().Nodes().Patch(ctx, node.Name,
-		apitypes.MergePatchType, data, metav1.PatchOptions{}, "status")
+		apitypes.MergePatchType, p.patch, metav1.PatchOptions{}, "status")
 	a.config.Metrics.Patched(err)
 	if err != nil {
 		return errors.Join(fmt.Errorf("patch the status of node %s: %w", node.Name, err), sourceErr)
 	}
-	a.sent, a.sentTo = data, node
+	a.sent, a.sentTo = p.patch, node
 	a.config.Metrics.Advertised(slotCounts(node.Name, instances))
 	klog.FromContext(ctx).Info("Advertised what the node has", "instances", len(instances))
 	return sourceErr

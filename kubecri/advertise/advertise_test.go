@@ -34,7 +34,7 @@ func start(t *testing.T, kube *kubefake.Clientset, change func(*Config), instanc
 	akri := externalversions.NewSharedInformerFactory(f.akri, 0)
 	config := Config{
 		NodeName: "a", Client: kube, Nodes: core.Core().V1().Nodes(), Pods: core.Core().V1().Pods(),
-		Instances: akri.Akri().V0().Instances(),
+		Instances: akri.Akri().V0().Instances(), LowerAfter: 20 * time.Millisecond,
 	}
 	if change != nil {
 		change(&config)

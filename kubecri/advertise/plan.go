@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -42,11 +43,19 @@ type held struct {
 	allocated int64
 }
 
-// plan returns the patch that makes the node say what it has: info is what its
-// device plugins tell, or nil when that is not known now, and instances may
-// include those of other nodes. The patch is nil when the node says so already.
+// planned is what plan returns.
+type planned struct {
+	patch   []byte // nil when the node says everything already
+	kept    []held
+	sinking sinking       // to be given to the next plan
+	recheck time.Duration // when the first of them is due; 0 for none
+}
+
+// plan says what makes the node say what it has: info is what its device plugins
+// say, nil when they could not be asked; pods and instances may include those of
+// other nodes. What is no longer needed stays for a while, see sinking.
 // Pure: nothing but its arguments counts.
-func plan(node *corev1.Node, info *types.NodeInfo, instances []*v0.Instance, pods []*corev1.Pod) ([]byte, []held, error) {
+func plan(node *corev1.Node, info *types.NodeInfo, instances []*v0.Instance, pods []*corev1.Pod, known sinking, now time.Time, lowerAfter time.Duration) (planned, error) {
 	capacity := slotResources(node.Name, instances)
 	allocatable := maps.Clone(capacity)
 	annotation := node.Annotations[assignment.Annotation]
@@ -55,7 +64,7 @@ func plan(node *corev1.Node, info *types.NodeInfo, instances []*v0.Instance, pod
 		addOthers(allocatable, info.KubeAlloc)
 		var err error
 		if annotation, err = assignment.EncodeNode(info); err != nil {
-			return nil, nil, err
+			return planned{}, err
 		}
 	}
 
@@ -71,6 +80,9 @@ func plan(node *corev1.Node, info *types.NodeInfo, instances []*v0.Instance, pod
 		}
 	}
 
+	next := planned{kept: kept}
+	next.sinking, next.recheck = known.keep(node, capacity, allocatable, now, lowerAfter)
+
 	var p patch
 	var s status
 	s.Capacity = difference(node.Status.Capacity, capacity)
@@ -82,13 +94,13 @@ func plan(node *corev1.Node, info *types.NodeInfo, instances []*v0.Instance, pod
 		p.Metadata = &metadata{Annotations: map[string]string{assignment.Annotation: annotation}}
 	}
 	if p == (patch{}) {
-		return nil, kept, nil
+		return next, nil
 	}
-	data, err := json.Marshal(p)
-	if err != nil {
-		return nil, nil, fmt.Errorf("encode the patch of node %s: %w", node.Name, err)
+	var err error
+	if next.patch, err = json.Marshal(p); err != nil {
+		return planned{}, fmt.Errorf("encode the patch of node %s: %w", node.Name, err)
 	}
-	return data, kept, nil
+	return next, nil
 }
 
 // addOthers adds what device plugins want in node.status; slots are not theirs.
@@ -145,15 +157,15 @@ func heldByPods(node string, pods []*corev1.Pod) types.ResourceList {
 	return sum
 }
 
-// holds reports whether the pod may run on what it requests. One that the
-// kubelet has not admitted yet, and that the scheduler did not bind, does not:
-// otherwise whoever writes a spec.nodeName could make a node grow.
+// holds reports whether the scheduler gave the pod what it requests. Others do not
+// count, though the kubelet admits whoever names it in spec.nodeName and asks for a
+// resource that the node does not have: they would make the node grow, and have no
+// slots anyway.
 func holds(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return false
 	}
-	admitted := pod.Status.StartTime != nil
-	return admitted || pod.UID != "" && pod.Annotations[assignment.HolderAnnotation] == string(pod.UID)
+	return pod.UID != "" && pod.Annotations[assignment.HolderAnnotation] == string(pod.UID)
 }
 
 func isSlots(name corev1.ResourceName) bool {

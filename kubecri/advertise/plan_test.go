@@ -2,11 +2,13 @@ package advertise
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -38,13 +40,14 @@ func node(capacity, allocatable map[string]string) *corev1.Node {
 	}
 }
 
-// running returns a pod of node a, admitted by its kubelet.
+// running returns a pod of node a that the scheduler bound and its kubelet admitted.
 func running(name string, requests ...map[string]string) *corev1.Pod {
 	now := metav1.Unix(1, 0)
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "cameras", Name: name, UID: apitypes.UID(name)},
-		Spec:       corev1.PodSpec{NodeName: "a"},
-		Status:     corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "cameras", Name: name, UID: apitypes.UID(name),
+			Annotations: map[string]string{assignment.HolderAnnotation: name}},
+		Spec:   corev1.PodSpec{NodeName: "a"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now},
 	}
 	for _, r := range requests {
 		pod.Spec.Containers = append(pod.Spec.Containers, container(r))
@@ -148,7 +151,6 @@ func TestPlan(t *testing.T) {
 			node: node(nil, nil),
 			pods: []*corev1.Pod{with(running("p", counts{"akri.sh/cam": "1"}), func(p *corev1.Pod) {
 				p.Status = corev1.PodStatus{Phase: corev1.PodPending}
-				p.Annotations = map[string]string{assignment.HolderAnnotation: "p"}
 			})},
 			want: `{"status":{"capacity":{"akri.sh/cam":"1"},"allocatable":{"akri.sh/cam":"1"}}}`,
 			kept: []held{{"akri.sh/cam", 0, 1}},
@@ -160,9 +162,9 @@ func TestPlan(t *testing.T) {
 				with(running("failed", counts{"akri.sh/cam": "1"}), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
 				with(running("elsewhere", counts{"akri.sh/cam": "1"}), func(p *corev1.Pod) { p.Spec.NodeName = "b" }),
 				with(running("forged", counts{"akri.sh/cam": "100"}), func(p *corev1.Pod) {
-					p.Status = corev1.PodStatus{}
 					p.Annotations = map[string]string{assignment.HolderAnnotation: "another"}
 				}),
+				with(running("by spec.nodeName", counts{"akri.sh/cam": "1000"}), func(p *corev1.Pod) { p.Annotations = nil }),
 				running("no slots", counts{"nvidia.com/gpu": "1"}),
 			},
 		},
@@ -193,16 +195,118 @@ func TestPlan(t *testing.T) {
 			if tc.noInfo {
 				info = nil
 			}
-			got, kept, err := plan(tc.node, info, tc.instances, tc.pods)
+			got, err := plan(tc.node, info, tc.instances, tc.pods, nil, time.Unix(1000, 0), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, string(got)); diff != "" {
+			if diff := cmp.Diff(tc.want, string(got.patch)); diff != "" {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tc.kept, kept, cmp.AllowUnexported(held{})); diff != "" {
+			if diff := cmp.Diff(tc.kept, got.kept, cmp.AllowUnexported(held{})); diff != "" {
 				t.Errorf("kept (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+// Each step is a look at the node; the patch is applied before the next one.
+func TestAmountsRiseAtOnceAndSinkLater(t *testing.T) {
+	const after = 30 * time.Second
+	gone := func(n ...int32) (instances []*v0.Instance) {
+		for _, capacity := range n {
+			instances = append(instances, instance("cam", "8120fe", capacity, "a"))
+		}
+		return instances
+	}
+	type step struct {
+		at        int // seconds
+		instances []*v0.Instance
+		pods      []*corev1.Pod
+		want      string // of akri.sh/cam, "" for none
+		recheck   time.Duration
+	}
+	for name, steps := range map[string][]step{
+		"lowered after a while": {
+			{at: 0, instances: gone(6), want: "6"},
+			{at: 10, instances: gone(2), want: "6", recheck: after},
+			{at: 39, instances: gone(2), want: "6", recheck: time.Second},
+			{at: 40, instances: gone(2), want: "2"},
+		},
+		"removed after a while": {
+			{at: 0, instances: gone(6), want: "6"},
+			{at: 10, want: "6", recheck: after},
+			{at: 40, want: ""},
+		},
+		"needed again in between": {
+			{at: 0, instances: gone(6), want: "6"},
+			{at: 10, want: "6", recheck: after},
+			{at: 20, instances: gone(7), want: "7"},
+			{at: 41, want: "7", recheck: after},
+			{at: 71, want: ""},
+		},
+		"the time starts anew when it sinks further": {
+			{at: 0, instances: gone(6), want: "6"},
+			{at: 10, instances: gone(4), want: "6", recheck: after},
+			{at: 30, instances: gone(2), want: "6", recheck: after},
+			{at: 50, instances: gone(3), want: "6", recheck: 10 * time.Second},
+			{at: 60, instances: gone(3), want: "3"},
+		},
+		"a pod that was bound before it sank, and is seen only now": {
+			{at: 0, instances: gone(6), want: "6"},
+			{at: 10, want: "6", recheck: after},
+			{at: 15, pods: []*corev1.Pod{running("late", counts{"akri.sh/cam": "2"})}, want: "6", recheck: 25 * time.Second},
+			{at: 40, pods: []*corev1.Pod{running("late", counts{"akri.sh/cam": "2"})}, want: "2"},
+			{at: 50, want: "2", recheck: after},
+			{at: 80, want: ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, known := node(nil, nil), sinking(nil)
+			for _, s := range steps {
+				got, err := plan(n, &types.NodeInfo{Name: "a"}, s.instances, s.pods, known, time.Unix(int64(1000+s.at), 0), after)
+				if err != nil {
+					t.Fatal(err)
+				}
+				known = got.sinking
+				apply(t, n, got.patch)
+				for kind, list := range map[string]corev1.ResourceList{"capacity": n.Status.Capacity, "allocatable": n.Status.Allocatable} {
+					is := ""
+					if q, ok := list["akri.sh/cam"]; ok {
+						is = q.String()
+					}
+					if is != s.want {
+						t.Errorf("after %d s the %s is %q, want %q", s.at, kind, is, s.want)
+					}
+				}
+				if got.recheck != s.recheck {
+					t.Errorf("after %d s: to be looked at again in %s, want %s", s.at, got.recheck, s.recheck)
+				}
+			}
+		})
+	}
+}
+
+// What is due is lowered at the next attempt when the patch could not be written.
+func TestWhatIsDueStaysDue(t *testing.T) {
+	n := node(counts{"akri.sh/cam": "1"}, counts{"akri.sh/cam": "1"})
+	known := sinking{"akri.sh/cam": {since: time.Unix(0, 0)}}
+	for range 2 {
+		got, err := plan(n, nil, nil, nil, known, time.Unix(1000, 0), time.Second)
+		if err != nil || got.patch == nil {
+			t.Fatalf("plan() = %s, %v, want the resource removed", got.patch, err)
+		}
+		known = got.sinking
+	}
+}
+
+func apply(t *testing.T, n *corev1.Node, patch []byte) {
+	t.Helper()
+	if patch == nil {
+		return
+	}
+	is, err := kubefake.NewClientset(n.DeepCopy()).CoreV1().Nodes().Patch(t.Context(), n.Name, apitypes.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	*n = *is
 }
