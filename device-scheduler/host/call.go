@@ -1,0 +1,134 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubeslot/kubeslot/plugins/contain"
+	"github.com/kubeslot/kubeslot/types/devicescheduler"
+)
+
+// FaultKind is the way in which a plugin's call went wrong: a metric's label.
+type FaultKind string
+
+// The kinds of fault.
+const (
+	Panicked FaultKind = "panic"
+	TimedOut FaultKind = "timeout"
+	Hanging  FaultKind = "hanging" // not called: an earlier call has not returned
+	Errored  FaultKind = "error"   // the plugin returned an error
+	Lied     FaultKind = "invalid" // its result makes no sense
+)
+
+// Kinds are all kinds of fault, to begin a metric's label set with zeros.
+func Kinds() []FaultKind { return []FaultKind{Panicked, TimedOut, Hanging, Errored, Lied} }
+
+// Fault is a call that went wrong.
+type Fault struct {
+	Plugin string
+	Method string // of devicescheduler.DeviceScheduler
+	Node   string
+	Pod    string // "" if the call is not about a pod
+	Kind   FaultKind
+	Err    error
+}
+
+// Error says which plugin failed at what, and how.
+func (f *Fault) Error() string {
+	about := ""
+	if f.Node != "" {
+		about = " for node " + f.Node
+	}
+	if f.Pod != "" {
+		about += " and pod " + f.Pod
+	}
+	return fmt.Sprintf("device scheduler %s: %s%s: %v", f.Plugin, f.Method, about, f.Err)
+}
+
+// Unwrap returns the plugin's error, contain.ErrTimeout or *contain.PanicError.
+func (f *Fault) Unwrap() error { return f.Err }
+
+// reason is Error without the node, so that nodes share a line in the pod's event.
+func (f *Fault) reason() string {
+	text, _, _ := strings.Cut(f.Err.Error(), "\n")
+	return fmt.Sprintf("device scheduler %s failed in %s: %s", f.Plugin, f.Method, text)
+}
+
+// errLie is in the error of a call whose result makes no sense.
+var errLie = errors.New("invalid result")
+
+// errHanging is the error of a call that was not made.
+var errHanging = errors.New("not called: an earlier call has not returned yet")
+
+// plugin is a device scheduler with what contains it.
+type plugin struct {
+	name      string
+	scheduler devicescheduler.DeviceScheduler
+	group     bool // UsingGroupScheduler
+	timeout   time.Duration
+	onFault   func(*Fault)
+
+	// mu is held by the call itself, not by its caller, who does not wait for
+	// ever: shared by PodFitsDevice, which runs for many nodes at once.
+	mu sync.RWMutex
+	// behind counts the calls that were left behind and still run.
+	behind atomic.Int32
+}
+
+// about is what a call is about.
+type about struct {
+	method, node, pod string
+	shared            bool
+}
+
+// call calls the plugin. What f reads and writes must be f's own: it may go on
+// after call returned.
+func call[T any](p *plugin, a about, f func(devicescheduler.DeviceScheduler) (T, error)) (T, *Fault) {
+	var value T
+	err := errHanging
+	if p.behind.Load() <= 0 {
+		value, err = contain.Do(p.timeout, func() (T, error) {
+			if a.shared {
+				p.mu.RLock()
+				defer p.mu.RUnlock()
+			} else {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+			}
+			return f(p.scheduler)
+		}, func() { p.behind.Add(-1) })
+		if errors.Is(err, contain.ErrTimeout) {
+			p.behind.Add(1)
+		}
+	}
+	if err == nil {
+		return value, nil
+	}
+	var zero T
+	return zero, p.fault(a, err)
+}
+
+// fault tells of a fault, and returns it.
+func (p *plugin) fault(a about, err error) *Fault {
+	kind := Errored
+	var panicked *contain.PanicError
+	switch {
+	case errors.As(err, &panicked):
+		kind = Panicked
+	case errors.Is(err, contain.ErrTimeout):
+		kind = TimedOut
+	case errors.Is(err, errHanging):
+		kind = Hanging
+	case errors.Is(err, errLie):
+		kind = Lied
+	}
+	f := &Fault{Plugin: p.name, Method: a.method, Node: a.node, Pod: a.pod, Kind: kind, Err: err}
+	if p.onFault != nil {
+		p.onFault(f)
+	}
+	return f
+}

@@ -1,0 +1,159 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/devicescheduler"
+)
+
+// Reason says why a pod does not fit a node. It is a value, for a plugin's own
+// reason may be anything.
+type Reason struct {
+	Plugin   string
+	Text     string
+	Resource types.ResourceName
+	// Requested, Used and Capacity are units of Resource; all 0 if that is not it.
+	Requested, Used, Capacity int64
+	// Fault is set when no answer could be had, so that victims would not help.
+	Fault *Fault
+}
+
+// Fit is whether a pod fits a node.
+type Fit struct {
+	OK bool
+	// Score compares nodes for one pod: the sum of the schedulers' scores, of
+	// which the group scheduler's is from 0 to 1.
+	Score   float64
+	Reasons []Reason // why not; at least one
+}
+
+// Fits asks whether the pod fits the node. The pod has Requests, Scorer and
+// KubeRequests. Neither is changed. It may be called for many nodes at once.
+func (h *Host) Fits(n *Node, pod *types.PodInfo) Fit {
+	if reasons := n.unknown(); len(reasons) > 0 {
+		return Fit{Reasons: reasons}
+	}
+	p := fresh(pod, n.name)
+	fit := Fit{OK: true}
+	for _, plug := range h.plugins {
+		got, fault := plug.fits(n.info, p)
+		if fault != nil {
+			// The pod may be half translated: what others say of it is worth nothing.
+			return Fit{Reasons: append(fit.Reasons, Reason{Plugin: plug.name, Text: fault.reason(), Fault: fault})}
+		}
+		p = got.pod
+		fit.OK = fit.OK && got.ok
+		fit.Score += got.score
+		fit.Reasons = append(fit.Reasons, got.reasons...)
+	}
+	if fit.OK && h.group != nil {
+		ok, reasons, score := h.group.PodFitsDevice(n.info, p, false)
+		fit.OK = ok
+		fit.Score += score
+		fit.Reasons = append(fit.Reasons, values(h.group.GetName(), reasons)...)
+	}
+	if !fit.OK {
+		fit.Score = 0
+	}
+	return fit
+}
+
+// unknown says why the node cannot be judged.
+func (n *Node) unknown() []Reason {
+	if n.given == nil {
+		return []Reason{{Text: "the node's devices are not known yet"}}
+	}
+	var reasons []Reason
+	for _, name := range slices.Sorted(maps.Keys(n.failed)) {
+		reasons = append(reasons, Reason{Plugin: name, Text: n.failed[name].reason(), Fault: n.failed[name]})
+	}
+	return reasons
+}
+
+// answer is a plugin's PodFitsDevice.
+type answer struct {
+	ok      bool
+	reasons []Reason
+	score   float64
+	pod     *types.PodInfo
+}
+
+func (p *plugin) fits(node *types.NodeInfo, pod *types.PodInfo) (answer, *Fault) {
+	a := about{method: "PodFitsDevice", node: node.Name, pod: pod.Name, shared: true}
+	nodeCopy, podCopy := node.Clone(), clonePod(pod)
+	got, fault := call(p, a, func(s devicescheduler.DeviceScheduler) (answer, error) {
+		ok, reasons, score := s.PodFitsDevice(nodeCopy, podCopy, false)
+		if math.IsNaN(score) || math.IsInf(score, 0) {
+			return answer{}, fmt.Errorf("%w: the score %v", errLie, score)
+		}
+		got := answer{ok: ok, score: score}
+		if !ok {
+			got.reasons = values(p.name, reasons) // calls the plugin's code as well
+		}
+		var err error
+		got.pod, err = adopt(pod, podCopy)
+		return got, err
+	})
+	if fault == nil && !got.ok && len(got.reasons) == 0 {
+		got.reasons = []Reason{{Plugin: p.name, Text: fmt.Sprintf("device scheduler %s refuses the node and does not say why", p.name)}}
+	}
+	return got, fault
+}
+
+func values(plugin string, reasons []devicescheduler.PredicateFailureReason) []Reason {
+	var to []Reason
+	for _, r := range reasons {
+		if r == nil {
+			continue
+		}
+		v := Reason{Plugin: plugin, Text: r.GetReason()}
+		v.Resource, v.Requested, v.Used, v.Capacity = r.GetInfo()
+		to = append(to, v)
+	}
+	return to
+}
+
+// Allocate returns a copy of the pod with DevRequests and AllocateFrom for the
+// node. Nothing is counted: see With and Take.
+func (h *Host) Allocate(n *Node, pod *types.PodInfo) (*types.PodInfo, error) {
+	if reasons := n.unknown(); len(reasons) > 0 {
+		return nil, fmt.Errorf("allocate devices of node %s to pod %s: %w", n.name, pod.Name, reasons[0].err())
+	}
+	p := fresh(pod, n.name)
+	for _, plug := range h.plugins {
+		got, fault := plug.allocate(n.info, p)
+		if fault != nil {
+			return nil, fault
+		}
+		p = got
+	}
+	if h.group != nil {
+		if err := h.group.PodAllocate(n.info, p); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+func (p *plugin) allocate(node *types.NodeInfo, pod *types.PodInfo) (*types.PodInfo, *Fault) {
+	a := about{method: "PodAllocate", node: node.Name, pod: pod.Name}
+	nodeCopy, podCopy := node.Clone(), clonePod(pod)
+	return call(p, a, func(s devicescheduler.DeviceScheduler) (*types.PodInfo, error) {
+		if err := s.PodAllocate(nodeCopy, podCopy); err != nil {
+			return nil, err
+		}
+		return adopt(pod, podCopy)
+	})
+}
+
+func (r Reason) err() error {
+	if r.Fault != nil {
+		return r.Fault
+	}
+	return errors.New(r.Text)
+}

@@ -1,0 +1,27 @@
+// Package host drives device schedulers, those of plugins above all, as
+// KubeDevice documents them, and keeps what goes wrong in one to itself.
+//
+// The order, for each node and pod: the plugins as they were given, then, if one
+// of them uses it, the group scheduler, once. It sees the node as the plugins'
+// AddNode left it, and the pod as their translation left it.
+//
+//   - call.go: one call of a plugin: panics, errors and hangs become faults
+//   - copies.go: what a plugin gets to see, and what is taken over from it
+//   - node.go: a node, what its pods hold, and what it would be without some
+//   - decide.go: does a pod fit, and what does it get
+//   - host.go: the nodes there are
+//
+// A Node is a value that never changes: With and Without return others, so that
+// a preemption's what-if is the same code as the accounting. Nothing is kept by a
+// pod's name: scores are results, and what pods hold goes by UID.
+//
+// What pods hold is in NodeInfo.Used alone. A plugin that counts inside of itself
+// in TakePodResources is misled by a what-if, as in KubeDevice.
+//
+// A fault fails closed: a pod that asks for devices does not fit a node that a
+// plugin could not be told of. A plugin that hangs is not called again until the
+// call returns.
+//
+// This package imports types, the group scheduler and plugins/contain, which is a
+// leaf that the node's side uses as well.
+package host
