@@ -36,7 +36,7 @@ test-unit: ## Unit tests with the race detector.
 
 test-e2e: ## Tests on a real cluster of two nodes (KEEP=1 leaves it up).
 	@hack/preflight.sh root go gcc
-	KUBESLOT_E2E=1 go test -count=1 -timeout 45m -v ./test/e2e $(if $(RUN),-run '$(RUN)')
+	KUBESLOT_E2E=1 go test -count=1 -p 1 -timeout 45m -v ./test/cluster ./test/e2e $(if $(RUN),-run '$(RUN)')
 
 bench-scheduler: ## Pods/s against plain pods and DRA (COUNT, NODES, PODS, SHAPES, ARMS: test/perf/scheduler/bench.sh).
 	@hack/preflight.sh go
