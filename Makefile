@@ -1,6 +1,6 @@
 # Kubeslot. `make demo` shows it, `make test` tests it; both need Linux, root, Go
 # and gcc, and fetch all else as Go modules.
-.PHONY: help build demo demo-down test lint test-unit test-e2e generate clean
+.PHONY: bench-cri help build demo demo-down test lint test-unit test-e2e generate clean
 
 KUBE_VERSION := v1.36.3
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
@@ -41,6 +41,10 @@ test-e2e: ## Tests on a real cluster of two nodes (KEEP=1 leaves it up).
 bench-scheduler: ## Pods/s against plain pods and DRA (COUNT, NODES, PODS, SHAPES, ARMS: test/perf/scheduler/bench.sh).
 	@hack/preflight.sh go
 	test/perf/scheduler/bench.sh
+
+bench-cri: ## CRI calls straight to containerd and through kubecri (ROUNDS=10).
+	@hack/preflight.sh root go gcc
+	go run ./test/perf/cri -rounds=$(or $(ROUNDS),10)
 
 generate: ## Deep copies, clients and CRDs from types/akri/v0.
 	@hack/preflight.sh go

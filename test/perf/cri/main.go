@@ -1,0 +1,83 @@
+// Command cri measures what kubecri costs: the same CRI calls straight to
+// containerd and through kubecri, in one run, on the programs of a test cluster.
+// Client, kubecri and containerd are processes of their own; the kubelet is
+// stopped, since it would remove containers that it does not know.
+//
+// The two ways take turns in short blocks, so that whatever else the machine
+// does meets both. `make bench-cri` runs it; docs/performance.md has results.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/kubeslot/kubeslot/test/cluster"
+)
+
+// maxMessage is what the kubelet and containerd take.
+const maxMessage = 16 << 20
+
+func main() {
+	name := flag.String("cluster", "bench-cri", "name of the cluster, which is brought up and taken down")
+	attach := flag.Bool("attach", false, "use a cluster that is up, and leave it up; its first node's kubelet and containers go")
+	rounds := flag.Int("rounds", 10, "how many times both ways take turns")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *name, *attach, *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "bench-cri:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, name string, attach bool, rounds int) (err error) {
+	if rounds < 1 {
+		return fmt.Errorf("-rounds=%d: want at least 1", rounds)
+	}
+	cfg := cluster.Config{Name: name, Nodes: []string{"node-a"}}
+	bring := cluster.Up
+	if attach {
+		bring = func(_ context.Context, cfg cluster.Config) (*cluster.Cluster, error) { return cluster.Attach(cfg) }
+	}
+	c, err := bring(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	if !attach {
+		defer func() { err = errors.Join(err, c.Down(context.WithoutCancel(ctx))) }()
+	}
+	node := c.Nodes()[0]
+	for component, where := range map[string]string{cluster.Kubelet: node.Name, cluster.Scheduler: ""} {
+		if err := c.Kill(component, where, syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+	}
+	b := &bench{rounds: rounds}
+	for _, way := range []struct{ name, socket string }{{"direct", node.ContainerdSocket}, {"kubecri", node.KubecriSocket}} {
+		conn, err := grpc.NewClient("unix://"+way.socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		b.ways = append(b.ways, newWay(way.name, conn))
+	}
+	for component, process := range map[string]*process{cluster.Kubecri: &b.kubecri, cluster.Containerd: &b.containerd} {
+		if process.pid, err = c.PID(component, node.Name); err != nil {
+			return err
+		}
+	}
+	if err := b.run(ctx); err != nil {
+		return err
+	}
+	return b.write(os.Stdout)
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// process is measured through /proc.
+type process struct{ pid int }
+
+// clockTick is USER_HZ, which is 100 on every Linux that Go runs on.
+const clockTick = 10 * time.Millisecond
+
+// cpu returns the time that the process has used, of all its threads.
+func (p process) cpu() (time.Duration, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
+	if err != nil {
+		return 0, err
+	}
+	text := string(data)
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:]) // from the third, see proc(5)
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("/proc/%d/stat: %q", p.pid, text)
+	}
+	user, userErr := strconv.Atoi(fields[11])
+	system, systemErr := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * clockTick, errors.Join(userErr, systemErr)
+}
+
+// rss returns the process's resident memory in bytes.
+func (p process) rss() (int64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(data))
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("/proc/%d/statm: %q", p.pid, data)
+	}
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	return pages * int64(os.Getpagesize()), err
+}
+
+// quantile returns the value that the share q of times does not exceed.
+func quantile(times []time.Duration, q float64) time.Duration {
+	if len(times) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(times))
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}
+
+// write prints the results as Markdown.
+func (b *bench) write(out io.Writer) error {
+	var text strings.Builder
+	text.WriteString("| call | direct p50 | p99 | kubecri p50 | p99 | added p50 | ratio p50 | kubecri CPU a call |\n|---|---|---|---|---|---|---|---|\n")
+	for _, r := range b.results {
+		direct, through := quantile(r.times[0], .5), quantile(r.times[1], .5)
+		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s | %s | %.3f | %s |\n", r.operation,
+			ms(direct), ms(quantile(r.times[0], .99)), ms(through), ms(quantile(r.times[1], .99)),
+			ms(through-direct), float64(through)/float64(max(direct, 1)), ms(r.cpu/time.Duration(max(r.calls, 1))))
+	}
+	text.WriteString("\n| containers | RSS of kubecri | of containerd |\n|---|---|---|\n")
+	for _, m := range b.rss {
+		fmt.Fprintf(&text, "| %d | %.1f MiB | %.1f MiB |\n", m.containers, mib(m.kubecri), mib(m.containerd))
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.3f ms", float64(d)/float64(time.Millisecond)) }
+
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
