@@ -9,10 +9,46 @@ import (
 	"unicode/utf8"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeslot/kubeslot/discovery"
 )
 
 // DevicesEnv is the variable that lists all devices of the container.
 const DevicesEnv = "AKRI_DEVICES"
+
+// maxEnvBytes is Linux's MAX_ARG_STRLEN (32 pages of 4 KiB): the longest string
+// that execve takes, here NAME=VALUE and a NUL. No variable of one device is
+// longer than the list that holds them all.
+const maxEnvBytes = 128 << 10
+
+// Variables that decide what code a process runs, by name and by prefix: where the
+// shell finds programs and scripts of its own, the dynamic loader and libc, and
+// what interpreters load before the program. A device, which may be anybody's on
+// the network, must not set them.
+var (
+	codeNames = []string{"PATH", "BASH_ENV", "ENV", "SHELLOPTS", "GCONV_PATH", "GLIBC_TUNABLES",
+		"RUBYLIB", "RUBYOPT", "NODE_OPTIONS", "NODE_PATH", "CLASSPATH", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"}
+	codePrefixes = []string{"LD_", "PYTHON", "PERL5"}
+)
+
+// withheld reports whether a property is not to become a variable of its name.
+func withheld(property string) bool {
+	return slices.Contains(codeNames, property) ||
+		slices.ContainsFunc(codePrefixes, func(prefix string) bool { return strings.HasPrefix(property, prefix) })
+}
+
+// Withheld returns the device's properties that its containers get as K_<HASH> and
+// in DevicesEnv but not as K, because K decides what code a process runs. Sorted.
+func Withheld(device discovery.Device) []string {
+	var names []string
+	for name := range device.Properties {
+		if withheld(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
 // listed is a device in DevicesEnv.
 type listed struct {
@@ -22,13 +58,14 @@ type listed struct {
 }
 
 // environment returns the variables: for each property K of each device K_<HASH>,
-// and K for the first device that has it; last DevicesEnv.
+// and K for the first device that has it, unless it is withheld; last DevicesEnv.
 //
-// K is left out when the container sets it itself, since the runtime lets the
+// Both are left out when the container sets them itself, since the runtime lets the
 // last one win: what a pod's author wrote has precedence over what a device
 // reports, as it has with the kubelet's device plugins (GenerateRunContainerOptions).
+// DevicesEnv is always ours. A list that no process could have is an error.
 func environment(config *runtimeapi.ContainerConfig, grants []Grant) ([]*runtimeapi.KeyValue, error) {
-	taken := map[string]bool{DevicesEnv: true}
+	taken := map[string]bool{DevicesEnv: true} // only the list itself may have its name
 	for _, env := range config.GetEnvs() {
 		taken[env.GetKey()] = true
 	}
@@ -43,7 +80,6 @@ func environment(config *runtimeapi.ContainerConfig, grants []Grant) ([]*runtime
 			}
 		}
 	}
-	delete(exact, DevicesEnv)
 
 	var envs []*runtimeapi.KeyValue
 	emitted := map[string]bool{}
@@ -56,10 +92,10 @@ func environment(config *runtimeapi.ContainerConfig, grants []Grant) ([]*runtime
 	devices := make([]listed, 0, len(grants))
 	for _, g := range grants {
 		for _, name := range slices.Sorted(maps.Keys(g.Device.Properties)) {
-			if _, other := exact[name]; !other && !taken[name] {
+			if _, other := exact[name]; !other && !taken[name] && !withheld(name) {
 				set(name, g.Device.Properties[name])
 			}
-			if value, ok := exact[exactName(name, g)]; ok {
+			if value, ok := exact[exactName(name, g)]; ok && !taken[exactName(name, g)] {
 				set(exactName(name, g), value)
 			}
 		}
@@ -72,6 +108,10 @@ func environment(config *runtimeapi.ContainerConfig, grants []Grant) ([]*runtime
 	text, err := json.Marshal(devices)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", DevicesEnv, err)
+	}
+	if n := len(DevicesEnv) + len("=\x00") + len(text); n > maxEnvBytes {
+		return nil, fmt.Errorf("the properties of its %d devices take %d bytes in the variable %s, and Linux starts no process with one of more than %d: request fewer slots in one container, or have its discovery handler report less",
+			len(grants), n, DevicesEnv, maxEnvBytes)
 	}
 	set(DevicesEnv, string(text))
 	return envs, nil

@@ -59,6 +59,16 @@ func TestEnvironment(t *testing.T) {
 		grants: []Grant{grant(t, "cam-b0-0", "", properties("URL", "b"))},
 		want:   []string{"URL_B0=b", `AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"URL":"b"}}]`},
 	}, {
+		name:   "the pod's own variable wins over an exact name, too",
+		config: &runtimeapi.ContainerConfig{Envs: []*runtimeapi.KeyValue{{Key: "URL_B0", Value: []byte("mine")}}},
+		grants: []Grant{grant(t, "cam-b0-0", "", properties("URL", "b"))},
+		want:   []string{"URL=b", `AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"URL":"b"}}]`},
+	}, {
+		name:   "a device does not say what code the container runs",
+		grants: []Grant{grant(t, "cam-b0-0", "", properties("PATH", "/p", "LD_PRELOAD", "x.so", "PYTHONPATH", "/y", "LDAP", "ok"))},
+		want: []string{"LDAP=ok", "LDAP_B0=ok", "LD_PRELOAD_B0=x.so", "PATH_B0=/p", "PYTHONPATH_B0=/y",
+			`AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"LDAP":"ok","LD_PRELOAD":"x.so","PATH":"/p","PYTHONPATH":"/y"}}]`},
+	}, {
 		name:   "names that no variable can have stay in the list",
 		grants: []Grant{grant(t, "cam-b0-0", "", properties("", "e", "A=B", "q", "N", "a\x00b", "\xff", "u"))},
 		want:   []string{`AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"":"e","A=B":"q","N":"a\u0000b","\ufffd":"u"}}]`},
@@ -84,6 +94,30 @@ func TestEnvironment(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// execve fails for the whole container when one string is longer than Linux allows.
+func TestAListThatNoProcessCanHaveIsRefused(t *testing.T) {
+	most := func(extra int) []Grant {
+		overhead := len(`AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"K":""}}]`) + 1
+		return []Grant{grant(t, "cam-b0-0", "", properties("K", strings.Repeat("x", 128<<10-overhead+extra)))}
+	}
+	if _, err := Additions(nil, most(0)); err != nil {
+		t.Error(err)
+	}
+	_, err := Additions(nil, most(1))
+	for _, part := range []string{"AKRI_DEVICES", "131073", "131072", "fewer slots"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("Additions() = %v, want an error that says %q", err, part)
+		}
+	}
+}
+
+func TestWithheld(t *testing.T) {
+	got := Withheld(properties("PATH", "", "LD_X", "", "LDX", "", "_JAVA_OPTIONS", "", "PERL5LIB", "", "URL", ""))
+	if diff := cmp.Diff([]string{"LD_X", "PATH", "PERL5LIB", "_JAVA_OPTIONS"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

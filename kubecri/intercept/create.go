@@ -95,6 +95,7 @@ func (i *interceptor) extra(ctx context.Context, config *runtimeapi.ContainerCon
 				return nil, err
 			}
 			devices[g.Slot.Instance] = device
+			i.tellWithheld(ctx, g.Slot.Instance, device)
 			if i.CDI != nil {
 				names[g.Slot.Instance] = i.CDI(ctx, g.Slot.Instance, device)
 			}
@@ -106,6 +107,16 @@ func (i *interceptor) extra(ctx context.Context, config *runtimeapi.ContainerCon
 		grants = append(grants, grant)
 	}
 	return inject.Extra(config, grants)
+}
+
+// tellWithheld says, once a property, why containers do not have it by its name.
+func (i *interceptor) tellWithheld(ctx context.Context, instance string, device discovery.Device) {
+	for _, name := range inject.Withheld(device) {
+		if _, told := i.withheld.LoadOrStore(instance+"/"+name, true); !told {
+			klog.FromContext(ctx).Info("Warning: a property of the device decides what code a process runs, so containers get it only with the device's hash in its name",
+				"property", name, "instance", instance)
+		}
+	}
 }
 
 func (i *interceptor) refused(logger klog.Logger, pod claims.Pod, container string, err error) error {

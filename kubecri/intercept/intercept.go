@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -43,14 +44,17 @@ type Config struct {
 	Metrics *metrics.Metrics
 }
 
-type interceptor struct{ Config }
+type interceptor struct {
+	Config
+	withheld sync.Map // of "<instance>/<property>", what was told of Withheld ones
+}
 
 // New returns the interceptors by full method name, as proxy.Config has them.
 func New(config Config) (map[string]proxy.Interceptor, error) {
 	if config.Node == "" || config.Pods == nil || config.Claims == nil || config.Device == nil || config.DeviceTimeout <= 0 {
 		return nil, errors.New("intercept: node, pods, claims, device and a positive device timeout are required")
 	}
-	i := &interceptor{config}
+	i := &interceptor{Config: config}
 	return map[string]proxy.Interceptor{
 		runtimeapi.RuntimeService_CreateContainer_FullMethodName:  i.createContainer,
 		runtimeapi.RuntimeService_RemoveContainer_FullMethodName:  i.removeContainer,
