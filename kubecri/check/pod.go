@@ -50,7 +50,7 @@ func (c *checker) container(ctx context.Context, pod *corev1.Pod, container stri
 		return
 	}
 	if ignored != nil {
-		c.note("container", "%s requests no devices, so that this does not matter: %v", container, ignored)
+		c.note("container", "%s starts without devices: %v", container, ignored)
 		return
 	}
 	if len(request.Grants) == 0 && len(request.Requested) == 0 {

@@ -37,7 +37,7 @@ func (i *interceptor) createContainer(ctx context.Context, request []byte, forwa
 		return i.refused(logger, pod, container, err)
 	}
 	if what.ignored != nil {
-		logger.Info("Started without devices, which it does not request", "ignored", what.ignored)
+		logger.Info("Warning: a container starts without devices", "reason", what.ignored)
 		i.Metrics.Injection(metrics.Ignored)
 	}
 	if what.none() {
@@ -75,8 +75,12 @@ func (i *interceptor) createContainer(ctx context.Context, request []byte, forwa
 // the assignment in its annotations.
 func (i *interceptor) due(annotations map[string]string, pod claims.Pod, container string) (due, error) {
 	var spec *corev1.Pod
-	if p, err := i.Pods.Pods(pod.Namespace).Get(pod.Name); err == nil && string(p.UID) == pod.UID {
-		spec = p
+	if p, err := i.Pods.Pods(pod.Namespace).Get(pod.Name); err == nil {
+		// A static pod is there as its mirror, which has a UID of its own.
+		mirror := static(annotations) && p.Annotations[corev1.MirrorPodAnnotationKey] == pod.UID
+		if string(p.UID) == pod.UID || mirror {
+			spec = p
+		}
 	}
 	return decide(i.Node, annotations, pod, container, spec)
 }

@@ -18,7 +18,7 @@ type due struct {
 	grants []assignment.Grant
 	// requested is how many of each resource it asks for, named as in Grant.
 	requested map[string]int64
-	// ignored is what is wrong with an assignment that does not matter.
+	// ignored says why it starts without devices that somebody may expect.
 	ignored error
 }
 
@@ -35,8 +35,8 @@ const sourceAnnotation = "kubernetes.io/config.source"
 // No assignment and no spec is no reason to wait: a pod without an assignment
 // is held up only when it is known to request devices.
 func decide(node string, annotations map[string]string, pod claims.Pod, container string, spec *corev1.Pod) (due, error) {
-	if source := annotations[sourceAnnotation]; source == "file" || source == "http" {
-		return due{}, nil // no scheduler assigns anything to a static pod
+	if static(annotations) {
+		return due{ignored: unassignable(spec, container)}, nil
 	}
 	grants, requested, err := granted(node, annotations, pod, container)
 	if spec == nil {
@@ -49,13 +49,43 @@ func decide(node string, annotations map[string]string, pod claims.Pod, containe
 	requested = requests(spec, container)
 	switch {
 	case err != nil && len(requested) == 0:
-		return due{ignored: err}, nil
+		return due{ignored: fmt.Errorf("it requests no devices, and its assignment cannot be used: %w", err)}, nil
 	case err != nil:
 		return due{}, claims.Refusef("its assignment cannot be used: %v; delete the pod, and its next one is assigned anew", err)
 	case grants == nil && len(requested) > 0 && annotations[assignment.HolderAnnotation] != pod.UID:
 		return due{}, unassigned(annotations, spec, requested)
 	}
 	return due{grants: grants, requested: requested}, nil
+}
+
+// static reports whether the kubelet has the pod from elsewhere than the API server.
+func static(annotations map[string]string) bool {
+	source := annotations[sourceAnnotation]
+	return source == "file" || source == "http"
+}
+
+// unassignable says what a static pod's container requests in vain: the kubelet
+// starts it without asking any scheduler, so it cannot have an assignment. It is
+// started nevertheless, for nobody could make it one that works.
+func unassignable(spec *corev1.Pod, container string) error {
+	if spec == nil {
+		return nil
+	}
+	requested := requests(spec, container)
+	if len(requested) == 0 {
+		return nil
+	}
+	return fmt.Errorf("it requests %s, but it is of a static pod, to which no scheduler assigns slots; make it an ordinary pod, such as a DaemonSet's",
+		resourceNames(requested))
+}
+
+// resourceNames lists resources by their full names.
+func resourceNames(requested map[string]int64) string {
+	names := make([]string, 0, len(requested))
+	for _, name := range slices.Sorted(maps.Keys(requested)) {
+		names = append(names, assignment.ResourcePrefix+name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // granted returns the slots that the scheduler assigned to a container, and what
@@ -107,14 +137,10 @@ func requests(pod *corev1.Pod, container string) map[string]int64 {
 
 // unassigned says why a container that requests devices was assigned none.
 func unassigned(annotations map[string]string, pod *corev1.Pod, requested map[string]int64) error {
-	names := make([]string, 0, len(requested))
-	for _, name := range slices.Sorted(maps.Keys(requested)) {
-		names = append(names, assignment.ResourcePrefix+name)
-	}
 	why := fmt.Sprintf("it was bound by scheduler %q, which is not Kubeslot's, or with spec.nodeName", pod.Spec.SchedulerName)
 	if holder := annotations[assignment.HolderAnnotation]; holder != "" {
 		why = fmt.Sprintf("its annotation %s names another pod's UID, %q", assignment.HolderAnnotation, holder)
 	}
 	return claims.Refusef("it requests %s, and the scheduler has assigned it no slots: %s. Create the pod again without spec.nodeName, for Kubeslot's scheduler",
-		strings.Join(names, ", "), why)
+		resourceNames(requested), why)
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // Explain says what the pod's container asks of Claims when it is created on the
-// node, or, as an error, why it would be refused before. An unusable assignment
-// that stops nothing is returned as ignored.
+// node, or, as an error, why it would be refused before. What it
+// will start without, and why, is returned as ignored.
 func Explain(node string, pod *corev1.Pod, container string) (request claims.Request, ignored, err error) {
 	request = claims.Request{Container: container,
 		Pod: claims.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}}

@@ -4,7 +4,9 @@
 // done its part. All other calls pass by.
 //
 // The rule for errors: a container that was assigned devices, or asks for some,
-// never starts without them; any other never waits for anything here.
+// never starts without them; any other never waits for anything here. A static pod
+// is such another: it cannot be assigned anything, and if it asks for slots, that
+// is logged as soon as its mirror pod tells.
 package intercept
 
 import (

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -262,5 +263,30 @@ func TestNeverWithoutItsDevices(t *testing.T) {
 			}
 			f.wantUsage(t, "")
 		})
+	}
+}
+
+// The API server has a static pod as its mirror, under another UID.
+func TestAStaticPodIsToldThatItGetsNoSlots(t *testing.T) {
+	mirror := requesting("1")
+	mirror.UID = "of the mirror"
+	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: pod.UID}
+	pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	if err := pods.Add(mirror); err != nil {
+		t.Fatal(err)
+	}
+	i := &interceptor{Config: Config{Node: node, Pods: corelisters.NewPodLister(pods)}}
+	got, err := i.due(map[string]string{sourceAnnotation: "file"}, pod, "main")
+	if err != nil || !got.none() || got.ignored == nil {
+		t.Fatalf("due() = %+v, %v, want nothing due and a warning", got, err)
+	}
+	for _, part := range []string{"akri.sh/cam", "static pod"} {
+		if !strings.Contains(got.ignored.Error(), part) {
+			t.Errorf("the warning %q does not say %q", got.ignored, part)
+		}
+	}
+	// Whoever else says to be its mirror is not looked at.
+	if got, err := i.due(nil, pod, "main"); err != nil || got.ignored != nil {
+		t.Errorf("due() of an ordinary pod = %+v, %v", got, err)
 	}
 }
