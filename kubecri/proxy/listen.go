@@ -16,7 +16,7 @@ var ErrInUse = errors.New("another process serves it")
 
 // Listen makes the socket file for the kubelet. Whoever may talk to the runtime
 // may talk to us and nobody else: the file takes the owner and mode of the
-// runtime's socket, or 0600 when there is none yet.
+// runtime's socket, or 0600 when there is none yet, until CopyAccess.
 //
 // A file that a dead process left is replaced. One that is served is left alone
 // (ErrInUse): two shims taking each other's calls would lose claims. A lock on
@@ -61,7 +61,7 @@ func bind(path, runtimePath string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := copyAccess(path, runtimePath); err != nil {
+	if err := CopyAccess(path, runtimePath); err != nil {
 		l.Close()
 		return nil, err
 	}
@@ -91,8 +91,10 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
-// copyAccess gives path the owner and mode of the runtime's socket if there is one.
-func copyAccess(path, runtimePath string) error {
+// CopyAccess gives path the owner and mode of the runtime's socket if there is one.
+// It is to be called again when the runtime answers, which it does only after it
+// has given its socket the final owner and mode.
+func CopyAccess(path, runtimePath string) error {
 	info, err := os.Stat(runtimePath)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

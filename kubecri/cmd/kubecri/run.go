@@ -38,7 +38,8 @@ func run(ctx context.Context, o *options) error {
 	}
 	listen, runtimePath := path(o.listen), path(o.runtimeEndpoint)
 	listener, err := systemd.Listener(listen)
-	if err == nil && listener == nil {
+	ours := err == nil && listener == nil // systemd's is as its unit says
+	if ours {
 		listener, err = proxy.Listen(listen, runtimePath)
 	}
 	if err != nil {
@@ -82,6 +83,17 @@ func run(ctx context.Context, o *options) error {
 	// Calls that are drained still change claims, so the rest goes on until the
 	// proxy has ended.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	if ours {
+		n.runtimeIsBack = func() {
+			err := socket.Run(background) // it may be somebody else's by now
+			if err == nil {
+				err = proxy.CopyAccess(listen, runtimePath)
+			}
+			if err != nil {
+				logger.Error(err, "Our socket does not have the owner and mode of the runtime's")
+			}
+		}
+	}
 	ended := make(chan struct{})
 	go func() { defer close(ended); n.run(background) }()
 	if o.metricsAddress != noMetrics {
@@ -114,6 +126,8 @@ type node struct {
 	advertiser *advertise.Advertiser
 	claims     *claims.Claims
 	cdi        *cdi.Injector // nil without --cdi-dir
+	// runtimeIsBack, if set, is called whenever the runtime can be reached again.
+	runtimeIsBack func()
 }
 
 func newNode(o *options, runtime *grpc.ClientConn, numbers *metrics.Metrics) (*node, error) {
@@ -172,6 +186,9 @@ func (n *node) run(ctx context.Context) {
 	}
 	running.Go(func() {
 		onReconnect(ctx, n.runtime, func() {
+			if n.runtimeIsBack != nil {
+				n.runtimeIsBack()
+			}
 			n.claims.Resync()
 			if n.cdi != nil {
 				n.cdi.Probe(ctx)

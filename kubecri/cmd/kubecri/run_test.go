@@ -34,6 +34,9 @@ func serveRuntime(t *testing.T, socket string) (stop func()) {
 	}
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(server, fakeRuntime{})
+	if err := os.Chmod(socket, 0o660); err != nil {
+		t.Fatal(err)
+	}
 	go server.Serve(l)
 	t.Cleanup(server.Stop)
 	return server.Stop
@@ -83,6 +86,22 @@ func await(t *testing.T, url string, code int, parts ...string) {
 		}
 	}
 	t.Fatalf("%s did not answer %d with %q; last: %.2000s", url, code, parts, last)
+}
+
+// awaitMode waits until the file has the permissions.
+func awaitMode(t *testing.T, path string, want os.FileMode) {
+	t.Helper()
+	var is os.FileMode
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is = info.Mode().Perm(); is == want {
+			return
+		}
+	}
+	t.Fatalf("%s has mode %o, want %o", path, is, want)
 }
 
 // awaitState waits until systemd is told the state.
@@ -140,8 +159,10 @@ func TestHealthFollowsTheKubeletsPathAndNotTheAPI(t *testing.T) {
 
 	await(t, url+"/healthz", http.StatusOK, "[+]socket ok")
 	await(t, url+"/readyz", http.StatusServiceUnavailable, "[-]cri failed")
+	awaitMode(t, listen, 0o600)
 	stopRuntime := serveRuntime(t, runtimeSocket)
 	await(t, url+"/readyz", http.StatusOK, "[+]cri ok", "[!]informers: pods, nodes, instances.akri.sh, configurations.akri.sh not read")
+	awaitMode(t, listen, 0o660) // as the runtime's
 	await(t, url+"/metrics", http.StatusOK, `kubecri_rpc_duration_seconds_count{method="runtime.v1.RuntimeService/Version"}`,
 		`kubecri_rpc_errors_total{code="Unavailable",method="runtime.v1.RuntimeService/Version"}`, "kubecri_claims_held 0", "go_goroutines", "rest_client_requests_total")
 	stopRuntime()
