@@ -61,6 +61,24 @@ func BenchmarkFit(b *testing.B) {
 	}
 }
 
+// BenchmarkFits is the Filter of a simple request, which must not allocate.
+func BenchmarkFits(b *testing.B) {
+	for _, instances := range []int{500, 50_000} {
+		for _, shared := range []bool{false, true} {
+			l, nodes := fleet(500, instances, shared)
+			b.Run(fmt.Sprintf("instances=%d/shared=%v", instances, shared), func(b *testing.B) {
+				req := podFor(1, 1)
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					if fits, sure := l.Fits(nodes[i%len(nodes)], req); !fits || !sure {
+						b.Fatal(fits, sure)
+					}
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkReserve is Reserve and Unreserve of one pod.
 func BenchmarkReserve(b *testing.B) {
 	for _, instances := range []int{500, 5_000, 50_000} {

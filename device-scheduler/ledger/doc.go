@@ -16,6 +16,7 @@
 //   - draft.go: a what-if view for one scheduling cycle
 //   - fit.go: choosing slots for a pod's containers; orders.go: in which order they choose
 //   - preempt.go: which pods would have to go
+//   - quick.go: whether a simple request fits, from counts alone
 //   - shortfall.go: why a pod does not fit
 package ledger
 

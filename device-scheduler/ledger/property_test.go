@@ -94,6 +94,9 @@ func (w *world) schedule(t *rapid.T) {
 		req.Containers[i].Name = fmt.Sprint("c", i)
 	}
 	a, shortfall := w.Draft(w.strategy).Fit(node, req)
+	if fits, sure := w.Fits(node, req); sure && fits != (shortfall == nil) {
+		t.Fatalf("Fits says %v, Fit says %v, of %+v", fits, shortfall, req)
+	}
 	if shortfall != nil {
 		_ = shortfall.String()
 		return

@@ -154,7 +154,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 	if status != nil {
 		return status
 	}
-	if _, shortfall := p.book.fit(c, node.Node().Name, p.args.Strategy); shortfall != nil {
+	if shortfall := p.book.fit(c, node.Node().Name, p.args.Strategy); shortfall != nil {
 		return statusOf(shortfall)
 	}
 	return unadvertised(c.amounts, node)

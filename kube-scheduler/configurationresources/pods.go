@@ -112,10 +112,16 @@ func (b *book) unwait(pod *v1.Pod) {
 }
 
 // fit asks whether the node has slots for the cycle's pod.
-func (b *book) fit(c *cycle, node string, strategy ledger.Strategy) (ledger.Assignment, *ledger.Shortfall) {
+func (b *book) fit(c *cycle, node string, strategy ledger.Strategy) *ledger.Shortfall {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return c.draft(b.ledger, node, strategy).Fit(node, c.req)
+	if len(c.released) == 0 && len(c.expected) == 0 {
+		if fits, sure := b.ledger.Fits(node, c.req); fits && sure {
+			return nil
+		}
+	}
+	_, shortfall := c.draft(b.ledger, node, strategy).Fit(node, c.req)
+	return shortfall
 }
 
 // assume picks the pod's slots on the node and makes it hold them.
