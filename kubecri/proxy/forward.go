@@ -39,6 +39,9 @@ func (p *Proxy) serve(client grpc.ServerStream, method string) error {
 	if intercept := p.config.Interceptors[method]; intercept != nil {
 		return p.intercept(ctx, client, method, intercept)
 	}
+	if unaryMethods[method] {
+		return p.unary(ctx, client, method)
+	}
 	if endless[method] {
 		defer context.AfterFunc(p.draining, cancel)()
 		err := p.forward(ctx, client, method)

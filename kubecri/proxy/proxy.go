@@ -34,6 +34,9 @@ const (
 	// windowBytes lets a large ListContainers response flow without a stop at
 	// HTTP/2's 64 KiB default.
 	windowBytes = 4 << 20
+
+	// streamWorkers is about what a busy kubelet has in flight.
+	streamWorkers = 16
 )
 
 // Config configures a Proxy.
@@ -78,6 +81,9 @@ func New(config Config) (*Proxy, error) {
 		// The runtime sets no such policy in front of a local socket either.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
+		// Goroutines that have grown their stacks for a call serve the next one. More
+		// calls than workers get goroutines of their own.
+		grpc.NumStreamWorkers(streamWorkers),
 	)
 	return p, nil
 }

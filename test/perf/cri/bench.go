@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"sync"
 	"time"
 
@@ -40,6 +41,7 @@ type result struct {
 
 type bench struct {
 	rounds              int
+	only                *regexp.Regexp // operations to measure
 	ways                []way
 	kubecri, containerd process
 	results             []result
@@ -107,6 +109,9 @@ func (b *bench) run(ctx context.Context) (err error) {
 // measure has the ways take turns, which of them is first as well. A block of
 // each that is not counted comes before.
 func (b *bench) measure(ctx context.Context, o operation) error {
+	if !b.only.MatchString(o.name) {
+		return nil
+	}
 	r := result{operation: o.name}
 	for round := -1; round < b.rounds; round++ {
 		for turn := range b.ways {

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"syscall"
 
 	"google.golang.org/grpc"
@@ -29,19 +30,24 @@ func main() {
 	name := flag.String("cluster", "bench-cri", "name of the cluster, which is brought up and taken down")
 	attach := flag.Bool("attach", false, "use a cluster that is up, and leave it up; its first node's kubelet and containers go")
 	rounds := flag.Int("rounds", 10, "how many times both ways take turns")
+	only := flag.String("run", "", "regular expression of the operations to measure, as in the table")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *name, *attach, *rounds); err != nil {
+	if err := run(ctx, *name, *attach, *rounds, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-cri:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, name string, attach bool, rounds int) (err error) {
+func run(ctx context.Context, name string, attach bool, rounds int, only string) (err error) {
 	if rounds < 1 {
 		return fmt.Errorf("-rounds=%d: want at least 1", rounds)
+	}
+	pattern, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("-run: %w", err)
 	}
 	cfg := cluster.Config{Name: name, Nodes: []string{"node-a"}}
 	bring := cluster.Up
@@ -61,7 +67,7 @@ func run(ctx context.Context, name string, attach bool, rounds int) (err error) 
 			return err
 		}
 	}
-	b := &bench{rounds: rounds}
+	b := &bench{rounds: rounds, only: pattern}
 	for _, way := range []struct{ name, socket string }{{"direct", node.ContainerdSocket}, {"kubecri", node.KubecriSocket}} {
 		conn, err := grpc.NewClient("unix://"+way.socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
