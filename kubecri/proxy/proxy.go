@@ -35,6 +35,10 @@ const (
 	// HTTP/2's 64 KiB default.
 	windowBytes = 4 << 20
 
+	// bufferBytes is what a read or write takes at once, of the few connections
+	// that there are: as much as a Unix socket holds.
+	bufferBytes = 128 << 10
+
 	// streamWorkers is about what a busy kubelet has in flight.
 	streamWorkers = 16
 )
@@ -78,6 +82,8 @@ func New(config Config) (*Proxy, error) {
 		grpc.MaxSendMsgSize(MaxMessageBytes),
 		grpc.InitialWindowSize(windowBytes),
 		grpc.InitialConnWindowSize(windowBytes),
+		grpc.ReadBufferSize(bufferBytes),
+		grpc.WriteBufferSize(bufferBytes),
 		// The runtime sets no such policy in front of a local socket either.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),

@@ -48,9 +48,9 @@ type bench struct {
 	rss                 []memory
 }
 
-// memory is the processes' resident memory with a number of containers.
+// memory is the processes' resident memory at some moment.
 type memory struct {
-	containers          int
+	when                string
 	kubecri, containerd int64 // bytes
 }
 
@@ -69,11 +69,9 @@ func (b *bench) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	large := largeRequest()
 	for _, o := range []operation{
 		{"Version", 300, 1, func(ctx context.Context, w way) error { return version(ctx, w, "v1") }},
 		{"Version, 16 at a time", 1600, 16, func(ctx context.Context, w way) error { return version(ctx, w, "v1") }},
-		{"12 MiB request", 5, 1, func(ctx context.Context, w way) error { return version(ctx, w, large) }},
 		{"ExecSync", 5, 1, func(ctx context.Context, w way) error { return execSync(ctx, w, running) }},
 		{"Create, Start, Stop, Remove", 2, 1, box.cycle},
 	} {
@@ -94,15 +92,29 @@ func (b *bench) run(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		m := memory{containers: n}
-		if m.kubecri, err = b.kubecri.rss(); err != nil {
+		if err := b.weigh(fmt.Sprintf("with %d containers", n)); err != nil {
 			return err
 		}
-		if m.containerd, err = b.containerd.rss(); err != nil {
-			return err
-		}
-		b.rss = append(b.rss, m)
 	}
+	// Last, for the buffers that they leave behind in all processes.
+	large := largeRequest()
+	err = b.measure(ctx, operation{"12 MiB request", 5, 1, func(ctx context.Context, w way) error { return version(ctx, w, large) }})
+	if err != nil {
+		return err
+	}
+	return b.weigh("just after the 12 MiB requests")
+}
+
+// weigh notes the memory of the processes.
+func (b *bench) weigh(when string) (err error) {
+	m := memory{when: when}
+	if m.kubecri, err = b.kubecri.rss(); err != nil {
+		return err
+	}
+	if m.containerd, err = b.containerd.rss(); err != nil {
+		return err
+	}
+	b.rss = append(b.rss, m)
 	return nil
 }
 

@@ -66,9 +66,9 @@ func (b *bench) write(out io.Writer) error {
 			ms(direct), ms(quantile(r.times[0], .99)), ms(through), ms(quantile(r.times[1], .99)),
 			ms(through-direct), float64(through)/float64(max(direct, 1)), ms(r.cpu/time.Duration(max(r.calls, 1))))
 	}
-	text.WriteString("\n| containers | RSS of kubecri | of containerd |\n|---|---|---|\n")
+	text.WriteString("\n| memory | RSS of kubecri | of containerd |\n|---|---|---|\n")
 	for _, m := range b.rss {
-		fmt.Fprintf(&text, "| %d | %.1f MiB | %.1f MiB |\n", m.containers, mib(m.kubecri), mib(m.containerd))
+		fmt.Fprintf(&text, "| %s | %.1f MiB | %.1f MiB |\n", m.when, mib(m.kubecri), mib(m.containerd))
 	}
 	_, err := io.WriteString(out, text.String())
 	return err
