@@ -48,14 +48,15 @@ type identity struct {
 }
 
 // identify returns the identity of a process that lives; ok is false when there
-// is none, or only a zombie that waits for its parent.
+// is none, or only a zombie that waits for its parent. A process whose first
+// thread is a zombie lives on in the others, and has its ports, until they end.
 func identify(pid int) (identity, bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return identity{}, false
 	}
 	state, ticks, err := parseStat(string(stat))
-	if err != nil || state == 'Z' || state == 'X' {
+	if err != nil || state == 'X' || state == 'Z' && !hasThreads(pid) {
 		return identity{}, false
 	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -63,6 +64,12 @@ func identify(pid int) (identity, bool) {
 		return identity{}, false
 	}
 	return identity{PID: pid, StartTicks: ticks, Boot: strings.TrimSpace(string(boot))}, true
+}
+
+// hasThreads reports whether a process has threads besides its first.
+func hasThreads(pid int) bool {
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	return err == nil && len(tasks) > 1
 }
 
 // parseStat reads a process's state and start time from /proc/<pid>/stat. Its
