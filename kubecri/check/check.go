@@ -13,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	clientset "github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
@@ -21,14 +22,19 @@ import (
 // timeout bounds each question.
 const timeout = 5 * time.Second
 
-// Config is what is to be checked; everything but Pod is required.
+// Config is what is to be checked; everything but Pod and
+// the image service is required.
 type Config struct {
 	Node string
 	// RuntimeEndpoint and Server are told to the reader.
 	RuntimeEndpoint, Server string
 	Runtime                 cdi.Runtime
-	Kube                    kubernetes.Interface
-	Akri                    clientset.Interface
+	// ImageEndpoint and Images are of an image service that is not the runtime's;
+	// both are empty otherwise.
+	ImageEndpoint string
+	Images        runtimeapi.ImageServiceClient
+	Kube          kubernetes.Interface
+	Akri          clientset.Interface
 	// Pod is namespace/name of the pod to explain, "" for none.
 	Pod string
 }
@@ -44,6 +50,7 @@ type checker struct {
 func Run(ctx context.Context, out io.Writer, config Config) bool {
 	c := &checker{Config: config, out: out}
 	c.runtime(ctx)
+	c.images(ctx)
 	if c.api(ctx) {
 		c.rights(ctx)
 		c.definitions(ctx)
@@ -79,6 +86,28 @@ func (c *checker) runtime(ctx context.Context) {
 		return
 	}
 	c.ok("CDI", "is on, %s; specs are read from %s", support.Why, strings.Join(support.Dirs, ", "))
+}
+
+func (c *checker) images(ctx context.Context) {
+	if c.Images == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := Images(ctx, c.Images); err != nil {
+		c.fail("images", "%s: %v. Is it running, and is --image-service-endpoint its socket?", c.ImageEndpoint, err)
+		return
+	}
+	c.ok("images", "are served at %s", c.ImageEndpoint)
+}
+
+// Images asks an image service whether it has an image, which costs it least.
+func Images(ctx context.Context, images runtimeapi.ImageServiceClient) error {
+	_, err := images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: "kubeslot.invalid/none"}})
+	if err != nil {
+		return fmt.Errorf("ask the image service for an image: %w", err)
+	}
+	return nil
 }
 
 func (c *checker) api(ctx context.Context) bool {

@@ -1,6 +1,7 @@
 package kubeletargs
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,13 +17,20 @@ type configuration struct {
 	Kind       string `json:"kind"`
 
 	ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint"`
+	ImageServiceEndpoint     string `json:"imageServiceEndpoint"`
 }
 
-// RuntimeEndpoint returns the containerRuntimeEndpoint that a kubelet with this
-// --config and --config-dir would use, "" when they set none. As in the kubelet
-// the folder's files *.conf count in the order of their names, over the file.
-// Either path may be empty.
-func RuntimeEndpoint(file, dir string) (string, error) {
+// Endpoints are where a kubelet expects CRI; "" where its configuration says
+// nothing.
+type Endpoints struct {
+	Runtime string // containerRuntimeEndpoint
+	Images  string // imageServiceEndpoint; a kubelet without uses the runtime's
+}
+
+// ReadEndpoints returns the endpoints that a kubelet with this --config and
+// --config-dir would use. As in the kubelet the folder's files *.conf count in the
+// order of their names, over the file. Either path may be empty.
+func ReadEndpoints(file, dir string) (Endpoints, error) {
 	var files []string
 	if file != "" {
 		files = append(files, file)
@@ -35,20 +43,19 @@ func RuntimeEndpoint(file, dir string) (string, error) {
 			return err
 		})
 		if err != nil {
-			return "", fmt.Errorf("read the kubelet's --config-dir: %w", err)
+			return Endpoints{}, fmt.Errorf("read the kubelet's --config-dir: %w", err)
 		}
 	}
-	endpoint := ""
+	var endpoints Endpoints
 	for _, path := range files {
 		c, err := readConfiguration(path)
 		if err != nil {
-			return "", err
+			return Endpoints{}, err
 		}
-		if c.ContainerRuntimeEndpoint != "" {
-			endpoint = c.ContainerRuntimeEndpoint
-		}
+		endpoints.Runtime = cmp.Or(c.ContainerRuntimeEndpoint, endpoints.Runtime)
+		endpoints.Images = cmp.Or(c.ImageServiceEndpoint, endpoints.Images)
 	}
-	return endpoint, nil
+	return endpoints, nil
 }
 
 func readConfiguration(path string) (configuration, error) {

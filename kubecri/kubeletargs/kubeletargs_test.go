@@ -58,19 +58,22 @@ func TestFlagsOfTodayAreNotOfThePast(t *testing.T) {
 
 const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
-func TestRuntimeEndpoint(t *testing.T) {
+func TestEndpointsOfTheConfiguration(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		file    string
 		dropIns map[string]string
-		want    string
+		want    Endpoints
 		says    string // part of the error
 	}{
-		{name: "from the file", file: header + "containerRuntimeEndpoint: unix:///run/kubecri.sock\nfieldToCome: {a: 1}\n", want: "unix:///run/kubecri.sock"},
+		{name: "from the file", file: header + "containerRuntimeEndpoint: unix:///run/kubecri.sock\nfieldToCome: {a: 1}\n", want: Endpoints{Runtime: "unix:///run/kubecri.sock"}},
+		{name: "both", file: header + "containerRuntimeEndpoint: unix:///run/kubecri.sock\nimageServiceEndpoint: unix:///run/images.sock\n",
+			want: Endpoints{Runtime: "unix:///run/kubecri.sock", Images: "unix:///run/images.sock"}},
 		{name: "none", file: header},
 		{name: "the last drop-in wins", file: header + "containerRuntimeEndpoint: unix:///a\n",
 			dropIns: map[string]string{"20-b.conf": header + "containerRuntimeEndpoint: unix:///c\n",
-				"10-a.conf": header + "containerRuntimeEndpoint: unix:///b\n", "30-c.conf": header, "90.yaml": "not: read"}, want: "unix:///c"},
+				"10-a.conf": header + "containerRuntimeEndpoint: unix:///b\nimageServiceEndpoint: unix:///i\n", "30-c.conf": header, "90.yaml": "not: read"},
+			want: Endpoints{Runtime: "unix:///c", Images: "unix:///i"}},
 		{name: "something else", file: "apiVersion: v1\nkind: Pod\n", says: `"Pod"`},
 		{name: "no YAML", file: "a: b: c", says: "not a KubeletConfiguration"},
 	} {
@@ -90,16 +93,16 @@ func TestRuntimeEndpoint(t *testing.T) {
 					write(filepath.Join(dir, name), text)
 				}
 			}
-			got, err := RuntimeEndpoint(file, dir)
+			got, err := ReadEndpoints(file, dir)
 			if (err != nil) != (test.says != "") || err != nil && !strings.Contains(err.Error(), test.says) {
 				t.Fatalf("error %v, want one that says %q", err, test.says)
 			}
 			if got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
+				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})
 	}
-	if got, err := RuntimeEndpoint("", ""); got != "" || err != nil {
-		t.Errorf("without a file: %q, %v", got, err)
+	if got, err := ReadEndpoints("", ""); got != (Endpoints{}) || err != nil {
+		t.Errorf("without a file: %+v, %v", got, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -87,10 +88,24 @@ func (p *Proxy) forward(ctx context.Context, client grpc.ServerStream, method st
 
 // open starts the call to the runtime.
 func (p *Proxy) open(ctx context.Context, desc *grpc.StreamDesc, method string) (grpc.ClientStream, error) {
-	return p.config.Runtime.NewStream(ctx, desc, method,
+	return p.peer(method).NewStream(ctx, desc, method,
 		grpc.ForceCodecV2(rawCodec{}),
 		grpc.MaxCallRecvMsgSize(MaxMessageBytes),
 		grpc.MaxCallSendMsgSize(MaxMessageBytes))
+}
+
+// peer is who serves the method.
+func (p *Proxy) peer(method string) grpc.ClientConnInterface {
+	if p.config.Images != nil && ofImageService(method) {
+		return p.config.Images
+	}
+	return p.config.Runtime
+}
+
+// ofImageService reports whether a full method name is /runtime.<version>.ImageService/<method>.
+func ofImageService(method string) bool {
+	service, _, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
+	return strings.HasPrefix(service, "runtime.") && strings.HasSuffix(service, ".ImageService")
 }
 
 type receiver interface{ RecvMsg(any) error }

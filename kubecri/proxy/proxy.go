@@ -47,6 +47,9 @@ const (
 type Config struct {
 	// Runtime is the connection to the runtime, see Dial.
 	Runtime grpc.ClientConnInterface
+	// Images is the connection to the image service; nil when the runtime has it.
+	// Calls of ImageService, of whatever CRI version, go there, all others to Runtime.
+	Images grpc.ClientConnInterface
 	// Interceptors by full method name, "/runtime.v1.RuntimeService/CreateContainer".
 	// Only unary methods can be intercepted.
 	Interceptors map[string]Interceptor

@@ -38,14 +38,23 @@ func newCheckCommand(code *int) *cobra.Command {
 				return err
 			}
 			defer runtime.Close()
+			images, err := dialImages(o)
+			if err != nil {
+				return err
+			}
 			cluster, err := newCluster(o.kubeconfig, o.nodeName)
 			if err != nil {
 				return err
 			}
-			if !check.Run(cmd.Context(), cmd.OutOrStdout(), check.Config{
+			config := check.Config{
 				Node: o.nodeName, RuntimeEndpoint: o.runtimeEndpoint, Runtime: runtimeapi.NewRuntimeServiceClient(runtime),
 				Server: cluster.server, Kube: cluster.kube, Akri: cluster.akri, Pod: pod,
-			}) {
+			}
+			if images != nil {
+				defer images.Close()
+				config.ImageEndpoint, config.Images = o.imageEndpoint, runtimeapi.NewImageServiceClient(images)
+			}
+			if !check.Run(cmd.Context(), cmd.OutOrStdout(), config) {
 				*code = notWell
 			}
 			return nil

@@ -11,7 +11,7 @@ import (
 )
 
 // kubeletFlags are the kubelet's flags that say something to kubecri, besides
-// --kubeconfig and those of logging, which both have.
+// --kubeconfig, --image-service-endpoint and those of logging, which both have.
 type kubeletFlags struct {
 	config, configDir string
 	runtimeEndpoint   string
@@ -20,7 +20,7 @@ type kubeletFlags struct {
 
 func (k *kubeletFlags) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&k.config, "config", "",
-		"The kubelet's KubeletConfiguration, for its containerRuntimeEndpoint.")
+		"The kubelet's KubeletConfiguration, for its containerRuntimeEndpoint and imageServiceEndpoint.")
 	flags.StringVar(&k.configDir, "config-dir", "",
 		"The folder of its drop-in files.")
 	flags.StringVar(&k.runtimeEndpoint, "container-runtime-endpoint", "",
@@ -29,12 +29,11 @@ func (k *kubeletFlags) addTo(flags *pflag.FlagSet) {
 		"The kubelet's name for the node, for which --node-name wins.")
 }
 
-// endpoint returns where the kubelet expects the runtime; "" when it is not said.
-func (k *kubeletFlags) endpoint() (string, error) {
-	if k.runtimeEndpoint != "" {
-		return k.runtimeEndpoint, nil
-	}
-	return kubeletargs.RuntimeEndpoint(k.config, k.configDir)
+// endpoints returns where the kubelet expects CRI; "" for what is not said.
+func (k *kubeletFlags) endpoints() (kubeletargs.Endpoints, error) {
+	e, err := kubeletargs.ReadEndpoints(k.config, k.configDir)
+	e.Runtime = cmp.Or(k.runtimeEndpoint, e.Runtime)
+	return e, err
 }
 
 // nodeName returns the name that the kubelet registers its node by, see

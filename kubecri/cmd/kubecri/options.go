@@ -25,6 +25,7 @@ type options struct {
 	listen          string
 	listenSet       func() bool // on the command line
 	runtimeEndpoint string
+	imageEndpoint   string // "": the runtime's
 	drainTimeout    time.Duration
 
 	nodeName   string
@@ -57,6 +58,8 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"Socket to serve the kubelet on. It gets the owner and mode of the runtime's socket. A socket that another process serves is not taken over.")
 	cri.StringVar(&o.runtimeEndpoint, "runtime-endpoint", "unix:///run/containerd/containerd.sock",
 		"Socket of the container runtime. It need not exist yet.")
+	cri.StringVar(&o.imageEndpoint, "image-service-endpoint", "",
+		"Socket of the image service, if it is another than the runtime's. It need not exist yet. The kubelet's flag of this name means the same. (default the imageServiceEndpoint of --config, else --runtime-endpoint)")
 	cri.DurationVar(&o.drainTimeout, "drain-timeout", 10*time.Second,
 		"How long CRI calls in flight may go on after SIGTERM.")
 	o.listenSet = func() bool { return cri.Changed("listen") }
@@ -104,15 +107,26 @@ func (o *options) complete() error {
 			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
 		}
 	}
-	if !o.listenSet() {
-		endpoint, err := o.kubelet.endpoint()
+	if !o.listenSet() || o.imageEndpoint == "" {
+		endpoints, err := o.kubelet.endpoints()
 		bad("config", err)
-		o.listen = cmp.Or(endpoint, o.listen)
+		if !o.listenSet() {
+			o.listen = cmp.Or(endpoints.Runtime, o.listen)
+		}
+		o.imageEndpoint = cmp.Or(o.imageEndpoint, endpoints.Images)
 	}
 	listen, err := proxy.SocketPath(o.listen)
 	bad("listen", err)
 	runtime, err := proxy.SocketPath(o.runtimeEndpoint)
 	bad("runtime-endpoint", err)
+	if o.imageEndpoint != "" {
+		images, err := proxy.SocketPath(o.imageEndpoint)
+		bad("image-service-endpoint", err)
+		// A kubelet that looks for images where we listen means the runtime's.
+		if images == listen || images == runtime {
+			o.imageEndpoint = ""
+		}
+	}
 	if listen == runtime && listen != "" {
 		errs = append(errs, fmt.Errorf("--listen and --runtime-endpoint are both %s: kubecri stands between the two, and the kubelet's containerRuntimeEndpoint is where kubecri listens", listen))
 	}

@@ -23,6 +23,7 @@ func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
 		{name: "the kubelet's endpoint is still the runtime's", args: []string{"--container-runtime-endpoint=unix:///run/containerd/containerd.sock"}, want: []string{"containerRuntimeEndpoint"}},
 		{name: "no such kubelet configuration", args: []string{"--config=/does/not/exist"}, want: []string{"--config", "/does/not/exist"}},
 		{name: "one endpoint for both", args: []string{"--listen=/run/a.sock", "--runtime-endpoint=unix:///run/a.sock"}, want: []string{"both /run/a.sock"}},
+		{name: "image service", args: []string{"--image-service-endpoint=images.sock"}, want: []string{"--image-service-endpoint", "images.sock"}},
 		{name: "kubeconfig", args: []string{"--kubeconfig=/does/not/exist"}, want: []string{"--kubeconfig", "/does/not/exist"}},
 		{name: "durations", args: []string{"--claim-grace=-1s", "--claim-resync=0s"}, want: []string{"--claim-grace", "--claim-resync"}},
 		{name: "metrics off", args: []string{"--metrics-bind-address=0"}},
@@ -73,22 +74,26 @@ func TestHelpGroupsTheFlags(t *testing.T) {
 // is said to kubecri itself wins.
 func TestKubeletsArguments(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "config.yaml")
-	text := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix:///run/from-config.sock\n"
+	text := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix:///run/from-config.sock\nimageServiceEndpoint: unix:///run/images.sock\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
-		name         string
-		args         []string
-		listen, node string
+		name                 string
+		args                 []string
+		listen, node, images string
 	}{
 		{"from the configuration", []string{"--config=" + config, "--hostname-override=Node-A", "--node-ip", "10.0.0.1", "--fail-swap-on=false", "--container-runtime=remote"},
-			"unix:///run/from-config.sock", "node-a"},
-		{"the kubelet's flag wins over its configuration", []string{"--config", config, "--container-runtime-endpoint", "/run/from-flag.sock", "--hostname-override", "a"},
-			"/run/from-flag.sock", "a"},
-		{"ours win over the kubelet's", []string{"--container-runtime-endpoint=/run/from-flag.sock", "--listen=/run/ours.sock", "--node-name=b", "--hostname-override=a", "--config=/not/read"},
-			"/run/ours.sock", "b"},
-		{"none", []string{"--node-name=c"}, "unix:///run/kubecri/kubecri.sock", "c"},
+			"unix:///run/from-config.sock", "node-a", "unix:///run/images.sock"},
+		{"the kubelet's flag wins over its configuration", []string{"--config", config, "--container-runtime-endpoint", "/run/from-flag.sock", "--hostname-override", "a", "--image-service-endpoint", "/run/images2.sock"},
+			"/run/from-flag.sock", "a", "/run/images2.sock"},
+		{"ours win over the kubelet's", []string{"--container-runtime-endpoint=/run/from-flag.sock", "--listen=/run/ours.sock", "--node-name=b", "--hostname-override=a", "--config=" + config, "--image-service-endpoint=/run/images2.sock"},
+			"/run/ours.sock", "b", "/run/images2.sock"},
+		{"images where we listen are the runtime's", []string{"--node-name=c", "--listen=/run/images.sock", "--config=" + config},
+			"/run/images.sock", "c", ""},
+		{"images where the runtime is", []string{"--node-name=c", "--runtime-endpoint=/run/images.sock", "--image-service-endpoint=unix:///run/images.sock"},
+			"unix:///run/kubecri/kubecri.sock", "c", ""},
+		{"none", []string{"--node-name=c"}, "unix:///run/kubecri/kubecri.sock", "c", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o, cmd := newOptions(), &cobra.Command{RunE: func(*cobra.Command, []string) error { return nil }}
@@ -100,8 +105,8 @@ func TestKubeletsArguments(t *testing.T) {
 			if err := o.complete(); err != nil {
 				t.Fatal(err)
 			}
-			if o.listen != test.listen || o.nodeName != test.node {
-				t.Errorf("listens on %q as node %q, want %q and %q", o.listen, o.nodeName, test.listen, test.node)
+			if o.listen != test.listen || o.nodeName != test.node || o.imageEndpoint != test.images {
+				t.Errorf("listens on %q as node %q with images at %q, want %q, %q and %q", o.listen, o.nodeName, o.imageEndpoint, test.listen, test.node, test.images)
 			}
 		})
 	}
@@ -110,13 +115,13 @@ func TestKubeletsArguments(t *testing.T) {
 func TestCheckTellsByItsExitCode(t *testing.T) {
 	kubeconfig := unreachableAPI(t, t.TempDir())
 	code := 0
-	cmd := newCommand([]string{"check", "--node-name=a", "--kubeconfig", kubeconfig, "--runtime-endpoint=/does/not/exist.sock", "--fail-swap-on", "--node-ip", "1"}, &code)
+	cmd := newCommand([]string{"check", "--node-name=a", "--kubeconfig", kubeconfig, "--runtime-endpoint=/does/not/exist.sock", "--image-service-endpoint=/nor/this.sock", "--fail-swap-on", "--node-ip", "1"}, &code)
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	if err := cmd.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	if code != 2 || !strings.Contains(out.String(), "FAIL  runtime") || !strings.Contains(out.String(), "FAIL  API") {
+	if code != 2 || !strings.Contains(out.String(), "FAIL  runtime") || !strings.Contains(out.String(), "FAIL  images     /nor/this.sock") || !strings.Contains(out.String(), "FAIL  API") {
 		t.Errorf("exit code %d and:\n%s", code, out.String())
 	}
 	if err := newCommand([]string{"check", "--node-name=A_b"}, &code).Execute(); err == nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -56,6 +57,13 @@ func run(ctx context.Context, o *options) error {
 	}
 	defer runtime.Close()
 
+	images, err := dialImages(o)
+	if err != nil {
+		return err
+	}
+	if images != nil {
+		defer images.Close()
+	}
 	shimConn, err := proxy.Dial(o.listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
@@ -75,7 +83,11 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	shim, err := proxy.New(proxy.Config{Runtime: runtime, Interceptors: interceptors, DrainTimeout: o.drainTimeout, Called: numbers.Call})
+	shimConfig := proxy.Config{Runtime: runtime, Interceptors: interceptors, DrainTimeout: o.drainTimeout, Called: numbers.Call}
+	if images != nil {
+		shimConfig.Images = images
+	}
+	shim, err := proxy.New(shimConfig)
 	if err != nil {
 		return err
 	}
@@ -97,12 +109,12 @@ func run(ctx context.Context, o *options) error {
 	ended := make(chan struct{})
 	go func() { defer close(ended); n.run(background) }()
 	if o.metricsAddress != noMetrics {
-		go endpoints(socket, shimConn, n.cluster).Serve(background, o.metricsAddress)
+		go endpoints(socket, shimConn, images != nil, n.cluster).Serve(background, o.metricsAddress)
 	}
 	go systemd.Watchdog(background, socket.Run)
 	context.AfterFunc(ctx, func() { notify(logger, systemd.Stopping) })
 	notify(logger, systemd.Ready) // a kubelet that connects is served from here on
-	logger.Info("Serving the kubelet", "listen", listen, "runtime", runtimePath, "node", o.nodeName)
+	logger.Info("Serving the kubelet", "listen", listen, "runtime", runtimePath, "images", cmp.Or(o.imageEndpoint, o.runtimeEndpoint), "node", o.nodeName)
 	err = shim.Serve(ctx, listener)
 	enough := time.After(stopTimeout)
 	draining, cancel := context.WithTimeout(background, stopTimeout)
@@ -116,6 +128,18 @@ func run(ctx context.Context, o *options) error {
 		logger.V(2).Info("Ended without waiting for all background work", "timeout", stopTimeout)
 	}
 	return err
+}
+
+// dialImages connects to the image service; nil when the runtime has it.
+func dialImages(o *options) (*grpc.ClientConn, error) {
+	if o.imageEndpoint == "" {
+		return nil, nil
+	}
+	conn, err := proxy.Dial(o.imageEndpoint)
+	if err != nil {
+		return nil, fmt.Errorf("--image-service-endpoint: %w", err)
+	}
+	return conn, nil
 }
 
 // node is all that works beside the proxy.

@@ -18,6 +18,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeslot/kubeslot/kubecri/check"
 	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 )
@@ -36,8 +37,9 @@ func (registry) CustomMustRegister(c ...componentmetrics.StableCollector) {
 }
 
 // endpoints are kubecri's metrics and checks. shim leads to our own socket, as
-// the kubelet's connection does.
-func endpoints(socket health.Check, shim grpc.ClientConnInterface, c *cluster) health.Endpoints {
+// the kubelet's connection does; images is whether the image service is another's
+// than the runtime's.
+func endpoints(socket health.Check, shim grpc.ClientConnInterface, images bool, c *cluster) health.Endpoints {
 	cri := health.Check{Name: "cri", Run: func(ctx context.Context) error {
 		_, err := runtimeapi.NewRuntimeServiceClient(shim).Version(ctx, &runtimeapi.VersionRequest{})
 		if err != nil {
@@ -45,11 +47,13 @@ func endpoints(socket health.Check, shim grpc.ClientConnInterface, c *cluster) h
 		}
 		return nil
 	}}
-	return health.Endpoints{
-		Metrics: legacyregistry.Handler(),
-		Live:    []health.Check{socket},
-		Ready:   []health.Check{socket, cri, c.informersSynced()},
+	ready := []health.Check{socket, cri, c.informersSynced()}
+	if images {
+		ready = append(ready, health.Check{Name: "images", Run: func(ctx context.Context) error {
+			return check.Images(ctx, runtimeapi.NewImageServiceClient(shim))
+		}})
 	}
+	return health.Endpoints{Metrics: legacyregistry.Handler(), Live: []health.Check{socket}, Ready: ready}
 }
 
 // socketCheck remembers the socket file: a kubelet that reconnects finds us only
