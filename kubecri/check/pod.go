@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubeslot/kubeslot/kubecri/admit"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
-	"github.com/kubeslot/kubeslot/kubecri/intercept"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -44,7 +44,7 @@ func (c *checker) pod(ctx context.Context) {
 }
 
 func (c *checker) container(ctx context.Context, pod *corev1.Pod, container string) {
-	request, ignored, err := intercept.Explain(c.Node, pod, container)
+	request, ignored, err := admit.Explain(c.Node, pod, container)
 	if err != nil {
 		c.fail("container", "%s would be refused: %v", container, err)
 		return

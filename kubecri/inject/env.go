@@ -8,8 +8,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"github.com/kubeslot/kubeslot/discovery"
 )
 
@@ -64,10 +62,10 @@ type listed struct {
 // last one win: what a pod's author wrote has precedence over what a device
 // reports, as it has with the kubelet's device plugins (GenerateRunContainerOptions).
 // DevicesEnv is always ours. A list that no process could have is an error.
-func environment(config *runtimeapi.ContainerConfig, grants []Grant) ([]*runtimeapi.KeyValue, error) {
+func environment(container Container, grants []Grant) ([]Variable, error) {
 	taken := map[string]bool{DevicesEnv: true} // only the list itself may have its name
-	for _, env := range config.GetEnvs() {
-		taken[env.GetKey()] = true
+	for _, name := range container.Env {
+		taken[name] = true
 	}
 	// The names with a hash are the exact ones: one device's plain K must not
 	// take the name of another's K_<HASH>.
@@ -81,12 +79,12 @@ func environment(config *runtimeapi.ContainerConfig, grants []Grant) ([]*runtime
 		}
 	}
 
-	var envs []*runtimeapi.KeyValue
+	var envs []Variable
 	emitted := map[string]bool{}
 	set := func(name, value string) {
 		if !emitted[name] && settable(name, value) {
 			emitted[name] = true
-			envs = append(envs, &runtimeapi.KeyValue{Key: name, Value: []byte(value)})
+			envs = append(envs, Variable{name, value})
 		}
 	}
 	devices := make([]listed, 0, len(grants))

@@ -1,21 +1,11 @@
 // Package inject says what a container gets for the slots that it was granted:
 // environment, mounts, device nodes and the annotations that name the slots. It
-// computes; it neither reads nor writes anything.
-//
-// A CreateContainerRequest is never encoded again. Protobuf merges the repeated
-// occurrences of an embedded message (https://protobuf.dev/programming-guides/encoding/#last-one-wins),
-// so the request followed by a second `config` that holds the additions alone is
-// the request with the additions: lists append, map keys are set, and fields
-// that this binary has never heard of stay as the kubelet wrote them.
+// computes; it neither reads nor writes anything. What it says is a value in the
+// words of no protocol, which each way to the runtime encodes: cri.go as bytes of
+// a CRI request.
 package inject
 
 import (
-	"fmt"
-
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -34,49 +24,60 @@ type Grant struct {
 	CDI string
 }
 
-// configField is the number of CreateContainerRequest.config.
-const configField = 2
-
-// Extra returns the bytes to send after a CreateContainerRequest so that its
-// container gets what the grants bring, in their order; nil for no grants.
-// config is the container as requested and is only read. Equal arguments give
-// equal bytes.
-func Extra(config *runtimeapi.ContainerConfig, grants []Grant) ([]byte, error) {
-	if len(grants) == 0 {
-		return nil, nil
-	}
-	add, err := Additions(config, grants)
-	if err != nil {
-		return nil, err
-	}
-	message, err := proto.MarshalOptions{Deterministic: true}.Marshal(add)
-	if err != nil {
-		return nil, fmt.Errorf("encode what the container gets for its devices: %w", err)
-	}
-	extra := protowire.AppendTag(nil, configField, protowire.BytesType)
-	return protowire.AppendBytes(extra, message), nil
+// Container is what matters here of a container as it is requested.
+type Container struct {
+	// Env are the names of its variables.
+	Env []string
+	// Mounts are the paths in the container at which it has something mounted.
+	Mounts []string
+	// Devices are its device nodes.
+	Devices []discovery.DeviceSpec
 }
 
-// Additions returns what the grants add to config.
-func Additions(config *runtimeapi.ContainerConfig, grants []Grant) (*runtimeapi.ContainerConfig, error) {
-	envs, err := environment(config, grants)
-	if err != nil {
-		return nil, err
+// Additions are what a container gets beyond what it is requested with. The zero
+// value is nothing. Equal arguments of Add make equal Additions.
+type Additions struct {
+	// Env are in order; no name is twice in it, nor among the container's own but
+	// for DevicesEnv, which is to win.
+	Env []Variable
+	// Mounts and Devices are where no other of the container's is. Permissions are
+	// never empty.
+	Mounts  []discovery.Mount
+	Devices []discovery.DeviceSpec
+	// CDI are names of CDI devices, each once.
+	CDI []string
+	// Annotations are the container's, and name its slots.
+	Annotations map[string]string
+}
+
+func (a Additions) none() bool {
+	return len(a.Env)+len(a.Mounts)+len(a.Devices)+len(a.CDI)+len(a.Annotations) == 0
+}
+
+// Variable is one of the environment. Its value is any bytes but NUL.
+type Variable struct{ Name, Value string }
+
+// Add returns what the grants, in their order, add to the container.
+func Add(container Container, grants []Grant) (Additions, error) {
+	if len(grants) == 0 {
+		return Additions{}, nil
 	}
-	add := &runtimeapi.ContainerConfig{Annotations: make(map[string]string, len(grants)), Envs: envs}
+	var add Additions
+	var err error
+	if add.Env, err = environment(container, grants); err != nil {
+		return Additions{}, err
+	}
+	if add.Mounts, add.Devices, err = paths(container, grants); err != nil {
+		return Additions{}, err
+	}
+	add.Annotations = make(map[string]string, len(grants))
+	named := map[string]bool{}
 	for _, g := range grants {
 		key, value := slot.Annotation(g.Slot, g.Holder)
 		add.Annotations[key] = value
-	}
-	add.Mounts, add.Devices, err = paths(config, grants)
-	if err != nil {
-		return nil, err
-	}
-	named := map[string]bool{}
-	for _, g := range grants {
 		if g.CDI != "" && !named[g.CDI] {
 			named[g.CDI] = true
-			add.CDIDevices = append(add.CDIDevices, &runtimeapi.CDIDevice{Name: g.CDI})
+			add.CDI = append(add.CDI, g.CDI)
 		}
 	}
 	return add, nil

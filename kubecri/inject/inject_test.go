@@ -35,7 +35,7 @@ func properties(kv ...string) discovery.Device {
 func TestEnvironment(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		config *runtimeapi.ContainerConfig
+		config Container
 		grants []Grant
 		want   []string
 	}{{
@@ -55,12 +55,12 @@ func TestEnvironment(t *testing.T) {
 			`AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"URL":"b"}},{"instance":"cam-b0","slot":"cam-b0-1","properties":{"URL":"b"}}]`},
 	}, {
 		name:   "the pod's own variable wins over a plain name",
-		config: &runtimeapi.ContainerConfig{Envs: []*runtimeapi.KeyValue{{Key: "URL", Value: []byte("mine")}}},
+		config: Container{Env: []string{"URL"}},
 		grants: []Grant{grant(t, "cam-b0-0", "", properties("URL", "b"))},
 		want:   []string{"URL_B0=b", `AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"URL":"b"}}]`},
 	}, {
 		name:   "the pod's own variable wins over an exact name, too",
-		config: &runtimeapi.ContainerConfig{Envs: []*runtimeapi.KeyValue{{Key: "URL_B0", Value: []byte("mine")}}},
+		config: Container{Env: []string{"URL_B0"}},
 		grants: []Grant{grant(t, "cam-b0-0", "", properties("URL", "b"))},
 		want:   []string{"URL=b", `AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"URL":"b"}}]`},
 	}, {
@@ -82,13 +82,13 @@ func TestEnvironment(t *testing.T) {
 		want: []string{`AKRI_DEVICES=[{"instance":"cam-a0","slot":"cam-a0-0","properties":{}}]`},
 	}} {
 		t.Run(test.name, func(t *testing.T) {
-			add, err := Additions(test.config, test.grants)
+			add, err := Add(test.config, test.grants)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, env := range add.Envs {
-				got = append(got, env.Key+"="+string(env.Value))
+			for _, env := range add.Env {
+				got = append(got, env.Name+"="+env.Value)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -103,13 +103,13 @@ func TestAListThatNoProcessCanHaveIsRefused(t *testing.T) {
 		overhead := len(`AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"K":""}}]`) + 1
 		return []Grant{grant(t, "cam-b0-0", "", properties("K", strings.Repeat("x", 128<<10-overhead+extra)))}
 	}
-	if _, err := Additions(nil, most(0)); err != nil {
+	if _, err := Add(Container{}, most(0)); err != nil {
 		t.Error(err)
 	}
-	_, err := Additions(nil, most(1))
+	_, err := Add(Container{}, most(1))
 	for _, part := range []string{"AKRI_DEVICES", "131073", "131072", "fewer slots"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("Additions() = %v, want an error that says %q", err, part)
+			t.Errorf("Add() = %v, want an error that says %q", err, part)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestWithheld(t *testing.T) {
 }
 
 func TestAnnotations(t *testing.T) {
-	add, err := Additions(nil, []Grant{grant(t, "cam-a0-0", "uid", discovery.Device{}), grant(t, "cam-b0-3", "", discovery.Device{})})
+	add, err := Add(Container{}, []Grant{grant(t, "cam-a0-0", "uid", discovery.Device{}), grant(t, "cam-b0-3", "", discovery.Device{})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,32 +141,37 @@ func TestPaths(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name   string
-		config *runtimeapi.ContainerConfig
+		config Container
 		grants []Grant
-		want   *runtimeapi.ContainerConfig
+		want   Additions
 		errors []string // parts of the error
 	}{{
 		name:   "permissions default to all",
 		grants: []Grant{grant(t, "a-1-0", "", device("/dev/x", "/dev/x", "")), grant(t, "a-2-0", "", device("/dev/y", "/dev/z", "r"))},
-		want: &runtimeapi.ContainerConfig{Devices: []*runtimeapi.Device{
+		want: Additions{Devices: []discovery.DeviceSpec{
 			{ContainerPath: "/dev/x", HostPath: "/dev/x", Permissions: "rwm"}, {ContainerPath: "/dev/y", HostPath: "/dev/z", Permissions: "r"}}},
 	}, {
 		name:   "two slots of one device give its paths once",
 		grants: []Grant{grant(t, "a-1-0", "", mount("/m", "/h", true)), grant(t, "a-1-1", "", mount("/m", "/h", true))},
-		want:   &runtimeapi.ContainerConfig{Mounts: []*runtimeapi.Mount{{ContainerPath: "/m", HostPath: "/h", Readonly: true}}},
+		want:   Additions{Mounts: []discovery.Mount{{ContainerPath: "/m", HostPath: "/h", ReadOnly: true}}},
 	}, {
 		name:   "two devices may share a control node",
 		grants: []Grant{grant(t, "a-1-0", "", device("/dev/ctl", "/dev/ctl", "rw")), grant(t, "a-2-0", "", device("/dev/ctl", "/dev/ctl", "rw"))},
-		want:   &runtimeapi.ContainerConfig{Devices: []*runtimeapi.Device{{ContainerPath: "/dev/ctl", HostPath: "/dev/ctl", Permissions: "rw"}}},
+		want:   Additions{Devices: []discovery.DeviceSpec{{ContainerPath: "/dev/ctl", HostPath: "/dev/ctl", Permissions: "rw"}}},
 	}, {
 		name:   "two devices at one path",
 		grants: []Grant{grant(t, "a-1-0", "", device("/dev/video0", "/dev/video0", "")), grant(t, "a-2-0", "", device("/dev/../dev/video0", "/dev/video1", ""))},
 		errors: []string{"slot a-1-0", "slot a-2-0", "/dev/video0"},
 	}, {
 		name:   "a device where the pod mounts a volume",
-		config: &runtimeapi.ContainerConfig{Mounts: []*runtimeapi.Mount{{ContainerPath: "/m/", HostPath: "/var"}}},
+		config: Container{Mounts: []string{"/m/"}},
 		grants: []Grant{grant(t, "a-1-0", "", mount("/m", "/h", true))},
 		errors: []string{"volume of the pod", "slot a-1-0", "/m"},
+	}, {
+		name:   "a device where the pod has another",
+		config: Container{Devices: []discovery.DeviceSpec{{ContainerPath: "/dev/x", HostPath: "/dev/y", Permissions: "rwm"}}},
+		grants: []Grant{grant(t, "a-1-0", "", device("/dev/x", "/dev/x", ""))},
+		errors: []string{"device of the pod", "slot a-1-0", "/dev/x"},
 	}, {
 		name: "relative path", grants: []Grant{grant(t, "a-1-0", "", device("dev/x", "/dev/x", ""))}, errors: []string{"a-1-0", `"dev/x"`},
 	}, {
@@ -175,7 +180,7 @@ func TestPaths(t *testing.T) {
 		name: "permissions", grants: []Grant{grant(t, "a-1-0", "", device("/dev/x", "/dev/x", "rx"))}, errors: []string{"a-1-0", `"rx"`},
 	}} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := Additions(test.config, test.grants)
+			got, err := Add(test.config, test.grants)
 			if test.errors != nil {
 				if err == nil {
 					t.Fatal("no error")
@@ -190,8 +195,8 @@ func TestPaths(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got = &runtimeapi.ContainerConfig{Mounts: got.Mounts, Devices: got.Devices}
-			if diff := cmp.Diff(test.want, got, protocmp.Transform()); diff != "" {
+			got = Additions{Mounts: got.Mounts, Devices: got.Devices}
+			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -199,14 +204,18 @@ func TestPaths(t *testing.T) {
 }
 
 func TestNoGrantsAddNothing(t *testing.T) {
-	if extra, err := Extra(&runtimeapi.ContainerConfig{}, nil); extra != nil || err != nil {
-		t.Errorf("Extra = %v, %v", extra, err)
+	add, err := Add(Container{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if extra, err := add.CRI(); extra != nil || err != nil {
+		t.Errorf("CRI() = %v, %v", extra, err)
 	}
 }
 
 // The runtime must read the request as if the additions had been merged into it,
 // and the kubelet's bytes, fields of a later CRI among them, must stay as they are.
-func FuzzExtraMergesIntoTheRequest(f *testing.F) {
+func FuzzCRIMergesIntoTheRequest(f *testing.F) {
 	f.Add("box", "KEY", "value", "/m", "/h", "cam-8120fe-0", uint64(1000), "later")
 	f.Add("", "", "\x00", "m", "", "-0", uint64(1), "")
 	f.Add("b", "A=B", "v", "/", "/", "a-0", uint64(19000), "x")
@@ -236,16 +245,16 @@ func FuzzExtraMergesIntoTheRequest(f *testing.F) {
 			Properties: map[string]string{key: value},
 			Mounts:     []discovery.Mount{{ContainerPath: containerPath, HostPath: hostPath}},
 		}}}
-		extra, err := Extra(request.Config, grants)
+		add, err := Add(FromCRI(request.Config), grants)
 		if err != nil {
 			return // refused, not sent
 		}
-		add, err := Additions(request.Config, grants)
+		extra, err := add.CRI()
 		if err != nil {
-			t.Fatalf("Additions after Extra: %v", err)
+			return
 		}
 		want := proto.Clone(request).(*runtimeapi.CreateContainerRequest)
-		proto.Merge(want, &runtimeapi.CreateContainerRequest{Config: add})
+		proto.Merge(want, &runtimeapi.CreateContainerRequest{Config: add.config()})
 		got := &runtimeapi.CreateContainerRequest{}
 		if err := proto.Unmarshal(append(raw[:len(raw):len(raw)], extra...), got); err != nil {
 			t.Fatal(err)
@@ -258,12 +267,12 @@ func FuzzExtraMergesIntoTheRequest(f *testing.F) {
 				t.Errorf("unknown fields of %T are lost", m)
 			}
 		}
-		if again, _ := Extra(request.Config, grants); string(again) != string(extra) {
+		if again, _ := add.CRI(); string(again) != string(extra) {
 			t.Error("not deterministic")
 		}
-		last := add.Envs[len(add.Envs)-1]
-		if last.Key != DevicesEnv || !json.Valid(last.Value) {
-			t.Errorf("%s = %q", last.Key, last.Value)
+		last := add.Env[len(add.Env)-1]
+		if last.Name != DevicesEnv || !json.Valid([]byte(last.Value)) {
+			t.Errorf("%s = %q", last.Name, last.Value)
 		}
 		for key := range add.Annotations {
 			if !strings.HasPrefix(key, "akri.agent.slot-") {
@@ -285,21 +294,34 @@ func TestDeviceByCDIName(t *testing.T) {
 		return g
 	}
 	other := discovery.Device{Mounts: []discovery.Mount{{HostPath: "/x", ContainerPath: "/y"}}}
-	add, err := Additions(nil, []Grant{byName("cam-a0-0"), byName("cam-a0-1"), grant(t, "cam-b0-0", "u", other)})
+	add, err := Add(Container{}, []Grant{byName("cam-a0-0"), byName("cam-a0-1"), grant(t, "cam-b0-0", "u", other)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]*runtimeapi.CDIDevice{{Name: "akri.sh/cam=a0"}}, add.CDIDevices, protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff([]string{"akri.sh/cam=a0"}, add.CDI); diff != "" {
 		t.Errorf("CDI devices (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]*runtimeapi.Mount{{HostPath: "/x", ContainerPath: "/y"}}, add.Mounts, protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff(other.Mounts, add.Mounts); diff != "" {
 		t.Errorf("mounts (-want +got):\n%s", diff)
 	}
-	if len(add.Devices) != 0 || len(add.Envs) == 0 {
-		t.Errorf("device nodes %v and %d variables", add.Devices, len(add.Envs))
+	if len(add.Devices) != 0 || len(add.Env) == 0 {
+		t.Errorf("device nodes %v and %d variables", add.Devices, len(add.Env))
 	}
 	other.Mounts[0].ContainerPath = "/c"
-	if _, err := Additions(nil, []Grant{byName("cam-a0-0"), grant(t, "cam-b0-0", "u", other)}); err == nil {
+	if _, err := Add(Container{}, []Grant{byName("cam-a0-0"), grant(t, "cam-b0-0", "u", other)}); err == nil {
 		t.Error("two devices want one path, and that is no error")
+	}
+}
+
+func TestWhatMattersOfACRIContainer(t *testing.T) {
+	got := FromCRI(&runtimeapi.ContainerConfig{
+		Envs:    []*runtimeapi.KeyValue{{Key: "A", Value: []byte("a")}},
+		Mounts:  []*runtimeapi.Mount{{ContainerPath: "/m", HostPath: "/h"}},
+		Devices: []*runtimeapi.Device{{ContainerPath: "/dev/c", HostPath: "/dev/h", Permissions: "r"}},
+	})
+	want := Container{Env: []string{"A"}, Mounts: []string{"/m"},
+		Devices: []discovery.DeviceSpec{{ContainerPath: "/dev/c", HostPath: "/dev/h", Permissions: "r"}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"github.com/kubeslot/kubeslot/discovery"
 )
 
 // source is what is put at a path of the container, and by whom.
@@ -16,17 +16,17 @@ type source struct {
 }
 
 // paths returns the mounts and device nodes of the grants, each once, without those
-// that the runtime has from a CDI spec. Two that
-// want the same path of the container for different things are an error: the
-// container would run with only one of its devices.
-func paths(config *runtimeapi.ContainerConfig, grants []Grant) ([]*runtimeapi.Mount, []*runtimeapi.Device, error) {
+// that the runtime has from a CDI spec. Two that want the same path of the container
+// for different things are an error: the container would run with only one of its
+// devices.
+func paths(container Container, grants []Grant) ([]discovery.Mount, []discovery.DeviceSpec, error) {
 	at := map[string]source{}
-	for _, m := range config.GetMounts() {
-		at[path.Clean(m.GetContainerPath())] = source{owner: "a volume of the pod"}
+	for _, mounted := range container.Mounts {
+		at[path.Clean(mounted)] = source{owner: "a volume of the pod"}
 	}
-	for _, d := range config.GetDevices() {
-		at[path.Clean(d.GetContainerPath())] = source{
-			what: deviceText(d.GetHostPath(), d.GetPermissions()), owner: "a device of the pod"}
+	for _, d := range container.Devices {
+		at[path.Clean(d.ContainerPath)] = source{
+			what: deviceText(d.HostPath, d.Permissions), owner: "a device of the pod"}
 	}
 	// place reports whether the path is new.
 	place := func(containerPath, hostPath, what, owner string) (bool, error) {
@@ -46,8 +46,8 @@ func paths(config *runtimeapi.ContainerConfig, grants []Grant) ([]*runtimeapi.Mo
 		return !used, nil
 	}
 
-	var mounts []*runtimeapi.Mount
-	var devices []*runtimeapi.Device
+	var mounts []discovery.Mount
+	var devices []discovery.DeviceSpec
 	for _, g := range grants {
 		owner := fmt.Sprintf("the device of slot %s", g.Slot)
 		for _, m := range g.Device.Mounts {
@@ -57,7 +57,7 @@ func paths(config *runtimeapi.ContainerConfig, grants []Grant) ([]*runtimeapi.Mo
 				return nil, nil, err
 			}
 			if fresh && g.CDI == "" {
-				mounts = append(mounts, &runtimeapi.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath, Readonly: m.ReadOnly})
+				mounts = append(mounts, m)
 			}
 		}
 		for _, d := range g.Device.DeviceSpecs {
@@ -73,7 +73,7 @@ func paths(config *runtimeapi.ContainerConfig, grants []Grant) ([]*runtimeapi.Mo
 				return nil, nil, err
 			}
 			if fresh && g.CDI == "" {
-				devices = append(devices, &runtimeapi.Device{ContainerPath: d.ContainerPath, HostPath: d.HostPath, Permissions: permissions})
+				devices = append(devices, discovery.DeviceSpec{ContainerPath: d.ContainerPath, HostPath: d.HostPath, Permissions: permissions})
 			}
 		}
 	}

@@ -3,48 +3,21 @@ package intercept
 import (
 	"context"
 	"errors"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	k8sruntime "k8s.io/apimachinery/pkg/runtime"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	ktesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
-	componentmetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/discovery"
-	"github.com/kubeslot/kubeslot/kubecri/claims"
-	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/kubecri/admit"
+	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
-	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned/fake"
-	informers "github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions"
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
-
-type emptyRuntime struct{}
-
-func (emptyRuntime) ListContainers(context.Context, *runtimeapi.ListContainersRequest, ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error) {
-	return &runtimeapi.ListContainersResponse{}, nil
-}
-
-func (emptyRuntime) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest, ...grpc.CallOption) (*runtimeapi.ListPodSandboxResponse, error) {
-	return &runtimeapi.ListPodSandboxResponse{}, nil
-}
-
-func (emptyRuntime) GetContainerEvents(context.Context, *runtimeapi.GetEventsRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], error) {
-	return nil, status.Error(codes.Unimplemented, "no events")
-}
 
 // runtime answers forwarded requests.
 type runtime struct {
@@ -63,50 +36,24 @@ func (r *runtime) forward(request []byte) proxy.Forward {
 }
 
 type flow struct {
-	calls  map[string]proxy.Interceptor
-	client *fake.Clientset
-	counts componentmetrics.KubeRegistry
+	*admittest.World
+	calls map[string]proxy.Interceptor
 }
 
 func newFlow(t *testing.T, device func(context.Context, string) (discovery.Device, error)) *flow {
 	t.Helper()
-	client := fake.NewSimpleClientset(&akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam-a1", ResourceVersion: "1"},
-		Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: 1, Nodes: []string{node}}})
-	version := 1 // the fake leaves resourceVersions alone, which tell new copies from old
-	client.PrependReactor("update", "instances", func(action ktesting.Action) (bool, k8sruntime.Object, error) {
-		version++
-		action.(ktesting.UpdateAction).GetObject().(*akriv0.Instance).ResourceVersion = strconv.Itoa(version)
-		return false, nil, nil
-	})
-	factory := informers.NewSharedInformerFactory(client, 0)
-	counts := componentmetrics.NewKubeRegistry()
-	numbers := metrics.New(counts)
-	c, err := claims.New(claims.Config{Metrics: numbers, Node: node, Client: client, Instances: factory.Akri().V0().Instances(), Configurations: factory.Akri().V0().Configurations(),
-		Runtime: emptyRuntime{}, Events: record.NewFakeRecorder(10), Grace: time.Hour, Resync: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	factory.Start(ctx.Done())
-	factory.WaitForCacheSync(ctx.Done())
-	go func() { defer close(ended); c.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended; factory.Shutdown() })
-	pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	if err := pods.Add(requesting("1")); err != nil {
-		t.Fatal(err)
-	}
+	w := admittest.NewWorld(t, nil)
 	if device == nil {
 		device = func(context.Context, string) (discovery.Device, error) {
 			return discovery.Device{Properties: map[string]string{"URL": "rtsp://a"}}, nil
 		}
 	}
-	calls, err := New(Config{Node: node, Pods: corelisters.NewPodLister(pods), Claims: c, Device: device, DeviceTimeout: time.Second, Metrics: numbers,
+	admitter, err := admit.New(admit.Config{Node: admittest.Node, Pods: w.Pods, Claims: w.Claims, Device: device, DeviceTimeout: time.Second, Metrics: w.Metrics,
 		CDI: func(_ context.Context, instance string, _ discovery.Device) string { return "akri.sh/" + instance }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &flow{calls, client, counts}
+	return &flow{w, New(admitter, w.Claims)}
 }
 
 func (f *flow) create(t *testing.T, container string, annotations map[string]string, r *runtime) (request []byte, err error) {
@@ -115,28 +62,12 @@ func (f *flow) create(t *testing.T, container string, annotations map[string]str
 		PodSandboxId: "box",
 		Config:       &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: container}},
 		SandboxConfig: &runtimeapi.PodSandboxConfig{Annotations: annotations,
-			Metadata: &runtimeapi.PodSandboxMetadata{Namespace: pod.Namespace, Name: pod.Name, Uid: pod.UID}},
+			Metadata: &runtimeapi.PodSandboxMetadata{Namespace: admittest.Pod.Namespace, Name: admittest.Pod.Name, Uid: admittest.Pod.UID}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return request, f.calls[runtimeapi.RuntimeService_CreateContainer_FullMethodName](t.Context(), request, r.forward(request))
-}
-
-func (f *flow) wantUsage(t *testing.T, want string) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
-		in, err := f.client.AkriV0().Instances("default").Get(t.Context(), "cam-a1", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if in.Spec.DeviceUsage["cam-a1-0"] == want {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("deviceUsage is %v, and in 10 s did not become %q", in.Spec.DeviceUsage, want)
-		}
-	}
 }
 
 func TestAssignedContainerGetsItsDeviceUntilItIsRemoved(t *testing.T) {
@@ -150,10 +81,10 @@ func TestAssignedContainerGetsItsDeviceUntilItIsRemoved(t *testing.T) {
 	} {
 		t.Run(call.method, func(t *testing.T) {
 			f, r := newFlow(t, nil), &runtime{}
-			if _, err := f.create(t, "main", assigned(good), r); err != nil {
+			if _, err := f.create(t, "main", admittest.Assigned(admittest.Good), r); err != nil {
 				t.Fatal(err)
 			}
-			f.wantUsage(t, "C:u1:node-a")
+			f.WantUsage(t, "C:u1:node-a")
 			got := &runtimeapi.CreateContainerRequest{}
 			if err := proto.Unmarshal(r.forwarded, got); err != nil {
 				t.Fatal(err)
@@ -172,23 +103,23 @@ func TestAssignedContainerGetsItsDeviceUntilItIsRemoved(t *testing.T) {
 			if err := f.calls[call.method](t.Context(), request, r.forward(request)); err == nil {
 				t.Error("the runtime's error was swallowed")
 			}
-			f.wantUsage(t, "C:u1:node-a")
+			f.WantUsage(t, "C:u1:node-a")
 			r.err = nil
 			if err := f.calls[call.method](t.Context(), request, r.forward(request)); err != nil {
 				t.Fatal(err)
 			}
-			f.wantUsage(t, "")
+			f.WantUsage(t, "")
 		})
 	}
 }
 
 func TestResultsAreCounted(t *testing.T) {
 	f, r := newFlow(t, nil), &runtime{}
-	for _, annotations := range []map[string]string{assigned(good), assigned("{"), nil} {
+	for _, annotations := range []map[string]string{admittest.Assigned(admittest.Good), admittest.Assigned("{"), nil} {
 		_, _ = f.create(t, "main", annotations, r)
 	}
 	r.err = status.Error(codes.Unknown, "no such image")
-	_, _ = f.create(t, "main", assigned(good), r)
+	_, _ = f.create(t, "main", admittest.Assigned(admittest.Good), r)
 	request, err := proto.Marshal(&runtimeapi.RemoveContainerRequest{ContainerId: "c1"})
 	if err != nil {
 		t.Fatal(err)
@@ -197,8 +128,8 @@ func TestResultsAreCounted(t *testing.T) {
 	if err := f.calls[runtimeapi.RuntimeService_RemoveContainer_FullMethodName](t.Context(), request, r.forward(request)); err != nil {
 		t.Fatal(err)
 	}
-	f.wantUsage(t, "")
-	if err := testutil.GatherAndCompare(f.counts, strings.NewReader(`# HELP kubecri_injections_total [ALPHA] CreateContainer calls that concerned devices, by result: injected, refused, failed (to be retried), rejected (by the runtime), ignored.
+	f.WantUsage(t, "")
+	if err := testutil.GatherAndCompare(f.Counts, strings.NewReader(`# HELP kubecri_injections_total [ALPHA] CreateContainer calls that concerned devices, by result: injected, refused, failed (to be retried), rejected (by the runtime), ignored.
 # TYPE kubecri_injections_total counter
 kubecri_injections_total{result="failed"} 0
 kubecri_injections_total{result="ignored"} 0
@@ -215,18 +146,18 @@ kubecri_claims_taken_total 1
 
 func TestFailedCreateReleases(t *testing.T) {
 	f, r := newFlow(t, nil), &runtime{err: status.Error(codes.Unknown, "no such image")}
-	if _, err := f.create(t, "main", assigned(good), r); status.Code(err) != codes.Unknown {
+	if _, err := f.create(t, "main", admittest.Assigned(admittest.Good), r); status.Code(err) != codes.Unknown {
 		t.Errorf("got %v, want the runtime's error", err)
 	}
 	if r.forwarded == nil {
 		t.Fatal("not forwarded")
 	}
-	f.wantUsage(t, "")
+	f.WantUsage(t, "")
 }
 
 func TestOtherContainersPassUntouched(t *testing.T) {
 	f, r := newFlow(t, nil), &runtime{}
-	for name, annotations := range map[string]map[string]string{"side": assigned(good), "debug": nil} {
+	for name, annotations := range map[string]map[string]string{"side": admittest.Assigned(admittest.Good), "debug": nil} {
 		request, err := f.create(t, name, annotations, r)
 		if err != nil || string(request) != string(r.forwarded) {
 			t.Errorf("%s: %v, or the request was changed", name, err)
@@ -246,9 +177,9 @@ func TestNeverWithoutItsDevices(t *testing.T) {
 		says        []string
 	}{
 		{"not assigned", nil, nil, codes.FailedPrecondition, []string{`"main"`, "ns/cams", "akri.sh/cam"}},
-		{"malformed", assigned("{"), nil, codes.FailedPrecondition, []string{`"main"`, "ns/cams", "JSON"}},
-		{"no such slot", assigned(strings.Replace(good, "cam-a1-0", "cam-a1-7", 1)), nil, codes.FailedPrecondition, []string{"cam-a1-7", "capacity 1"}},
-		{"device not known", assigned(good), unknown, codes.Unavailable, []string{"ns/cams", "first report"}},
+		{"malformed", admittest.Assigned("{"), nil, codes.FailedPrecondition, []string{`"main"`, "ns/cams", "JSON"}},
+		{"no such slot", admittest.Assigned(strings.Replace(admittest.Good, "cam-a1-0", "cam-a1-7", 1)), nil, codes.FailedPrecondition, []string{"cam-a1-7", "capacity 1"}},
+		{"device not known", admittest.Assigned(admittest.Good), unknown, codes.Unavailable, []string{"ns/cams", "first report"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f, r := newFlow(t, test.device), &runtime{}
@@ -261,32 +192,7 @@ func TestNeverWithoutItsDevices(t *testing.T) {
 					t.Errorf("error %q does not say %q", err, part)
 				}
 			}
-			f.wantUsage(t, "")
+			f.WantUsage(t, "")
 		})
-	}
-}
-
-// The API server has a static pod as its mirror, under another UID.
-func TestAStaticPodIsToldThatItGetsNoSlots(t *testing.T) {
-	mirror := requesting("1")
-	mirror.UID = "of the mirror"
-	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: pod.UID}
-	pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	if err := pods.Add(mirror); err != nil {
-		t.Fatal(err)
-	}
-	i := &interceptor{Config: Config{Node: node, Pods: corelisters.NewPodLister(pods)}}
-	got, err := i.due(map[string]string{sourceAnnotation: "file"}, pod, "main")
-	if err != nil || !got.none() || got.ignored == nil {
-		t.Fatalf("due() = %+v, %v, want nothing due and a warning", got, err)
-	}
-	for _, part := range []string{"akri.sh/cam", "static pod"} {
-		if !strings.Contains(got.ignored.Error(), part) {
-			t.Errorf("the warning %q does not say %q", got.ignored, part)
-		}
-	}
-	// Whoever else says to be its mirror is not looked at.
-	if got, err := i.due(nil, pod, "main"); err != nil || got.ignored != nil {
-		t.Errorf("due() of an ordinary pod = %+v, %v", got, err)
 	}
 }

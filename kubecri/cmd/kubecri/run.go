@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/debugecho"
+	"github.com/kubeslot/kubeslot/kubecri/admit"
 	"github.com/kubeslot/kubeslot/kubecri/advertise"
 	"github.com/kubeslot/kubeslot/kubecri/agent"
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
@@ -75,7 +76,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	interceptors, err := intercept.New(intercept.Config{
+	admitter, err := admit.New(admit.Config{
 		Node: o.nodeName, Pods: n.cluster.pods.Lister(), Claims: n.claims,
 		Device: n.agent.WaitDevice, DeviceTimeout: o.deviceTimeout, Metrics: numbers,
 		CDI: n.cdiDevice(),
@@ -83,7 +84,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	shimConfig := proxy.Config{Runtime: runtime, Interceptors: interceptors, DrainTimeout: o.drainTimeout, Called: numbers.Call}
+	shimConfig := proxy.Config{Runtime: runtime, Interceptors: intercept.New(admitter, n.claims), DrainTimeout: o.drainTimeout, Called: numbers.Call}
 	if images != nil {
 		shimConfig.Images = images
 	}
@@ -190,7 +191,7 @@ func newNode(o *options, runtime *grpc.ClientConn, numbers *metrics.Metrics) (*n
 	return n, nil
 }
 
-// cdiDevice is what intercept.Config wants.
+// cdiDevice is what admit.Config wants.
 func (n *node) cdiDevice() func(context.Context, string, discovery.Device) string {
 	if n.cdi == nil {
 		return nil

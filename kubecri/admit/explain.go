@@ -1,4 +1,4 @@
-package intercept
+package admit
 
 import (
 	corev1 "k8s.io/api/core/v1"

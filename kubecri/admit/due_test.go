@@ -1,38 +1,24 @@
-package intercept
+package admit
 
 import (
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-const node = "node-a"
-
-var pod = claims.Pod{Namespace: "ns", Name: "cams", UID: "u1"}
-
-// requesting returns a pod whose container "main" asks for n of akri.sh/cam.
-func requesting(n string) *corev1.Pod {
-	p := &corev1.Pod{}
-	p.Namespace, p.Name, p.UID = pod.Namespace, pod.Name, "u1"
-	p.Spec.SchedulerName = "other"
-	main := corev1.Container{Name: "main"}
-	if n != "" {
-		main.Resources.Requests = corev1.ResourceList{"akri.sh/cam": resource.MustParse(n), "cpu": resource.MustParse("1")}
-	}
-	p.Spec.Containers = []corev1.Container{main, {Name: "side"}}
-	return p
-}
-
-func assigned(text string) map[string]string {
-	return map[string]string{assignment.HolderAnnotation: "u1", assignment.Annotation: text}
-}
-
-const good = `{"nodename":"node-a","runningcontainer":{"main":{"requests":{"akri.sh/cam":1},"allocatefrom":{"akri.sh/cam/0":"cam-a1-0"}}}}`
+var (
+	node       = admittest.Node
+	pod        = admittest.Pod
+	good       = admittest.Good
+	requesting = admittest.Requesting
+	assigned   = admittest.Assigned
+)
 
 func TestDecide(t *testing.T) {
 	for _, test := range []struct {
@@ -105,4 +91,29 @@ func FuzzDecide(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The API server has a static pod as its mirror, under another UID.
+func TestAStaticPodIsToldThatItGetsNoSlots(t *testing.T) {
+	mirror := requesting("1")
+	mirror.UID = "of the mirror"
+	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: pod.UID}
+	pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	if err := pods.Add(mirror); err != nil {
+		t.Fatal(err)
+	}
+	a := &Admitter{Config: Config{Node: node, Pods: corelisters.NewPodLister(pods)}}
+	got, err := a.due(map[string]string{sourceAnnotation: "file"}, pod, "main")
+	if err != nil || !got.none() || got.ignored == nil {
+		t.Fatalf("due() = %+v, %v, want nothing due and a warning", got, err)
+	}
+	for _, part := range []string{"akri.sh/cam", "static pod"} {
+		if !strings.Contains(got.ignored.Error(), part) {
+			t.Errorf("the warning %q does not say %q", got.ignored, part)
+		}
+	}
+	// Whoever else says to be its mirror is not looked at.
+	if got, err := a.due(nil, pod, "main"); err != nil || got.ignored != nil {
+		t.Errorf("due() of an ordinary pod = %+v, %v", got, err)
+	}
 }

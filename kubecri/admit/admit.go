@@ -1,0 +1,209 @@
+// Package admit decides whether a container may be created, and with which
+// devices: it reads the pod's assignment, claims the slots and says what they
+// bring. How the container's request comes here and what becomes of the answer is
+// others' affair: package intercept's in proxy mode, package nri's in NRI mode.
+//
+// The rule for errors: a container that was assigned devices, or asks for some,
+// never starts without them; any other never waits for anything here. A static pod
+// is such another: it cannot be assigned anything, and if it asks for slots, that
+// is logged as soon as its mirror pod tells.
+package admit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/inject"
+	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+// Config configures an Admitter; everything but CDI and Metrics is required.
+type Config struct {
+	Node string
+	// Pods are those of this node. A pod that is not there (yet) is judged by
+	// its annotations alone.
+	Pods   corelisters.PodLister
+	Claims *claims.Claims
+	// Device returns the device behind an Instance, with the properties that
+	// containers are to see. It may wait until ctx is done for one that is not
+	// known yet.
+	Device func(ctx context.Context, instance string) (discovery.Device, error)
+	// DeviceTimeout bounds that wait.
+	DeviceTimeout time.Duration
+	// CDI returns the name by which the runtime knows a device, "" for none.
+	CDI     func(ctx context.Context, instance string, device discovery.Device) string
+	Metrics *metrics.Metrics
+}
+
+// Admitter admits containers. Safe for concurrent use.
+type Admitter struct {
+	Config
+	withheld sync.Map // of "<instance>/<property>", what was told of Withheld ones
+}
+
+// New makes an Admitter.
+func New(config Config) (*Admitter, error) {
+	if config.Node == "" || config.Pods == nil || config.Claims == nil || config.Device == nil || config.DeviceTimeout <= 0 {
+		return nil, errors.New("admit: node, pods, claims, device and a positive device timeout are required")
+	}
+	return &Admitter{Config: config}, nil
+}
+
+// Container is one that is about to be created.
+type Container struct {
+	Pod claims.Pod
+	// PodAnnotations are the pod's, as the kubelet gave them to the runtime.
+	PodAnnotations map[string]string
+	// Sandbox is the id of the pod's sandbox.
+	Sandbox string
+	Name    string
+	// Requested is what it has without devices.
+	Requested inject.Container
+}
+
+// Admission is a container that may be created. Exactly one of Created and Failed
+// is to be called.
+type Admission struct {
+	// Additions are what the container is to get; nothing for one without devices.
+	Additions inject.Additions
+
+	admitter *Admitter
+	taken    *claims.Taken // nil for a container without devices
+	slots    []string
+}
+
+// Admit claims the container's slots, or says why it must not be created, as a
+// gRPC status: FailedPrecondition when the assignment must not be used, Unavailable
+// for what may pass by itself. The kubelet retries both. Everything that can go
+// wrong without a claim goes wrong before there is one.
+func (a *Admitter) Admit(ctx context.Context, c Container) (*Admission, error) {
+	logger := klog.FromContext(ctx)
+	what, err := a.due(c.PodAnnotations, c.Pod, c.Name)
+	if err != nil {
+		return nil, a.refused(logger, c, err)
+	}
+	if what.ignored != nil {
+		logger.Info("Warning: a container starts without devices", "reason", what.ignored)
+		a.Metrics.Injection(metrics.Ignored)
+	}
+	if what.none() {
+		return &Admission{admitter: a}, nil
+	}
+	add, err := a.additions(ctx, c, what.grants)
+	if err != nil {
+		return nil, a.refused(logger, c, err)
+	}
+	taken, err := a.Claims.Take(ctx, claims.Request{
+		Pod: c.Pod, Container: c.Name, Sandbox: c.Sandbox, Grants: what.grants, Requested: what.requested})
+	if err != nil {
+		return nil, a.refused(logger, c, err)
+	}
+	return &Admission{Additions: add, admitter: a, taken: taken, slots: slotNames(what.grants)}, nil
+}
+
+// Created says that the runtime has created the container, under id; "" says that
+// its id is not known, and has the runtime asked.
+func (a *Admission) Created(ctx context.Context, id string) {
+	if a.taken == nil {
+		return
+	}
+	a.admitter.Metrics.Injection(metrics.Injected)
+	if id == "" {
+		a.taken.Failed(status.Error(codes.Unavailable, "the runtime's answer names no container"))
+		return
+	}
+	a.taken.Created(id)
+	klog.FromContext(ctx).Info("Created container with devices", "containerID", id, "slots", a.slots)
+}
+
+// Failed says that the runtime did not create the container, as err says, or, with
+// code Canceled, DeadlineExceeded or Unavailable, that it is not known whether it did.
+func (a *Admission) Failed(err error) {
+	if a.taken != nil {
+		a.taken.Failed(err)
+		a.admitter.Metrics.Injection(metrics.Rejected)
+	}
+}
+
+// due looks at the pod as the API server has it, if it is here already, and at
+// the assignment in its annotations.
+func (a *Admitter) due(annotations map[string]string, pod claims.Pod, container string) (due, error) {
+	var spec *corev1.Pod
+	if p, err := a.Pods.Pods(pod.Namespace).Get(pod.Name); err == nil {
+		// A static pod is there as its mirror, which has a UID of its own.
+		mirror := static(annotations) && p.Annotations[corev1.MirrorPodAnnotationKey] == pod.UID
+		if string(p.UID) == pod.UID || mirror {
+			spec = p
+		}
+	}
+	return decide(a.Node, annotations, pod, container, spec)
+}
+
+// additions finds the devices and returns what they bring.
+func (a *Admitter) additions(ctx context.Context, c Container, granted []assignment.Grant) (inject.Additions, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.DeviceTimeout)
+	defer cancel()
+	devices, names := map[string]discovery.Device{}, map[string]string{}
+	grants := make([]inject.Grant, 0, len(granted))
+	for _, g := range granted {
+		device, ok := devices[g.Slot.Instance]
+		if !ok {
+			var err error
+			if device, err = a.Device(ctx, g.Slot.Instance); err != nil {
+				return inject.Additions{}, err
+			}
+			devices[g.Slot.Instance] = device
+			a.tellWithheld(ctx, g.Slot.Instance, device)
+			if a.CDI != nil {
+				names[g.Slot.Instance] = a.CDI(ctx, g.Slot.Instance, device)
+			}
+		}
+		grant := inject.Grant{Slot: g.Slot, Device: device, CDI: names[g.Slot.Instance]}
+		if !g.InstanceLevel() {
+			grant.Holder = c.Pod.UID
+		}
+		grants = append(grants, grant)
+	}
+	return inject.Add(c.Requested, grants)
+}
+
+// tellWithheld says, once a property, why containers do not have it by its name.
+func (a *Admitter) tellWithheld(ctx context.Context, instance string, device discovery.Device) {
+	for _, name := range inject.Withheld(device) {
+		if _, told := a.withheld.LoadOrStore(instance+"/"+name, true); !told {
+			klog.FromContext(ctx).Info("Warning: a property of the device decides what code a process runs, so containers get it only with the device's hash in its name",
+				"property", name, "instance", instance)
+		}
+	}
+}
+
+// refused makes the status that the kubelet reports in the pod's event.
+func (a *Admitter) refused(logger klog.Logger, c Container, err error) error {
+	logger.Error(err, "Refused to create a container")
+	code, result := codes.Unavailable, metrics.Failed
+	if r := (*claims.Refusal)(nil); errors.As(err, &r) {
+		code, result = codes.FailedPrecondition, metrics.Refused
+	}
+	a.Metrics.Injection(result)
+	return status.Error(code, fmt.Sprintf("kubecri does not start container %q of pod %s without its devices: %s", c.Name, c.Pod, err))
+}
+
+func slotNames(grants []assignment.Grant) []string {
+	names := make([]string, 0, len(grants))
+	for _, g := range grants {
+		names = append(names, g.Slot.String())
+	}
+	return names
+}

@@ -1,0 +1,134 @@
+// Package admittest has what tests of admissions need: a pod that was assigned a
+// slot, an API server that has the slot's Instance, and the node's claims.
+package admittest
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	ktesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	componentmetrics "k8s.io/component-base/metrics"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned/fake"
+	informers "github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+// Node is the node's name.
+const Node = "node-a"
+
+// Good assigns slot cam-a1-0 to the container "main".
+const Good = `{"nodename":"node-a","runningcontainer":{"main":{"requests":{"akri.sh/cam":1},"allocatefrom":{"akri.sh/cam/0":"cam-a1-0"}}}}`
+
+// Pod is the pod.
+var Pod = claims.Pod{Namespace: "ns", Name: "cams", UID: "u1"}
+
+// Assigned returns the pod's annotations with the scheduler's assignment.
+func Assigned(text string) map[string]string {
+	return map[string]string{assignment.HolderAnnotation: Pod.UID, assignment.Annotation: text}
+}
+
+// Requesting returns the pod, whose container "main" asks for n of akri.sh/cam.
+func Requesting(n string) *corev1.Pod {
+	p := &corev1.Pod{}
+	p.Namespace, p.Name, p.UID = Pod.Namespace, Pod.Name, "u1"
+	p.Spec.SchedulerName = "other"
+	main := corev1.Container{Name: "main"}
+	if n != "" {
+		main.Resources.Requests = corev1.ResourceList{"akri.sh/cam": resource.MustParse(n), "cpu": resource.MustParse("1")}
+	}
+	p.Spec.Containers = []corev1.Container{main, {Name: "side"}}
+	return p
+}
+
+// World is the API server, which has Instance cam-a1 of capacity 1 and the pod,
+// and the node's claims, which run until the test ends.
+type World struct {
+	Claims  *claims.Claims
+	Pods    corelisters.PodLister
+	Client  *fake.Clientset
+	Metrics *metrics.Metrics
+	Counts  componentmetrics.KubeRegistry
+}
+
+// NewWorld makes a World whose runtime is asked what it has; nil has nothing.
+func NewWorld(t testing.TB, runtime claims.Runtime) *World {
+	t.Helper()
+	if runtime == nil {
+		runtime = emptyRuntime{}
+	}
+	client := fake.NewSimpleClientset(&akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam-a1", ResourceVersion: "1"},
+		Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: 1, Nodes: []string{Node}}})
+	version := 1 // the fake leaves resourceVersions alone, which tell new copies from old
+	client.PrependReactor("update", "instances", func(action ktesting.Action) (bool, k8sruntime.Object, error) {
+		version++
+		action.(ktesting.UpdateAction).GetObject().(*akriv0.Instance).ResourceVersion = strconv.Itoa(version)
+		return false, nil, nil
+	})
+	factory := informers.NewSharedInformerFactory(client, 0)
+	counts := componentmetrics.NewKubeRegistry()
+	numbers := metrics.New(counts)
+	c, err := claims.New(claims.Config{Metrics: numbers, Node: Node, Client: client, Instances: factory.Akri().V0().Instances(), Configurations: factory.Akri().V0().Configurations(),
+		Runtime: runtime, Events: record.NewFakeRecorder(10), Grace: time.Hour, Resync: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	go func() { defer close(ended); c.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended; factory.Shutdown() })
+	pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	if err := pods.Add(Requesting("1")); err != nil {
+		t.Fatal(err)
+	}
+	return &World{Claims: c, Pods: corelisters.NewPodLister(pods), Client: client, Metrics: numbers, Counts: counts}
+}
+
+// WantUsage waits until the deviceUsage of slot cam-a1-0 is as wanted.
+func (w *World) WantUsage(t testing.TB, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		in, err := w.Client.AkriV0().Instances("default").Get(context.Background(), "cam-a1", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in.Spec.DeviceUsage["cam-a1-0"] == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("deviceUsage is %v, and in 10 s did not become %q", in.Spec.DeviceUsage, want)
+		}
+	}
+}
+
+type emptyRuntime struct{}
+
+func (emptyRuntime) ListContainers(context.Context, *runtimeapi.ListContainersRequest, ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error) {
+	return &runtimeapi.ListContainersResponse{}, nil
+}
+
+func (emptyRuntime) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest, ...grpc.CallOption) (*runtimeapi.ListPodSandboxResponse, error) {
+	return &runtimeapi.ListPodSandboxResponse{}, nil
+}
+
+func (emptyRuntime) GetContainerEvents(context.Context, *runtimeapi.GetEventsRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], error) {
+	return nil, status.Error(codes.Unimplemented, "no events")
+}
