@@ -10,35 +10,23 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-// annotations returns the annotations that give the pod its slots on the node:
-// what the author wrote as input stays, all else in it is the scheduler's.
-func annotations(pod *v1.Pod, node string, a ledger.Assignment) (map[string]string, error) {
-	written, err := assignment.DecodePod(pod.Annotations)
-	if err != nil {
-		return nil, err
-	}
-	info, err := assignment.Input(written)
-	if err != nil {
-		return nil, err
-	}
-	info.Name, info.NodeName = pod.Name, node
+// partOf is the slots as a part of the pod's assignment.
+func partOf(pod *v1.Pod, a ledger.Assignment) *types.PodInfo {
+	part := types.NewPodInfo()
 	init := make(map[string]bool, len(pod.Spec.InitContainers))
 	for i := range pod.Spec.InitContainers {
 		init[pod.Spec.InitContainers[i].Name] = true
 	}
 	for name, grants := range a {
-		containers := &info.RunningContainers
+		containers := part.RunningContainers
 		if init[name] {
-			containers = &info.InitContainers
+			containers = part.InitContainers
 		}
-		if *containers == nil {
-			*containers = map[string]types.ContainerInfo{}
-		}
-		c := (*containers)[name]
+		var c types.ContainerInfo
 		assignment.Set(&c, grants)
-		(*containers)[name] = c
+		containers[name] = c
 	}
-	return assignment.Encode(info, string(pod.UID), pod.Annotations)
+	return part
 }
 
 // assigned returns the slots that a scheduler gave a bound pod; nil if none did.

@@ -45,30 +45,6 @@ func TestAssignmentTravelsInTheBinding(t *testing.T) {
 	}
 }
 
-// With the API server gone, the slots stay taken until it says what happened.
-func TestLostBindWaitsForTheAPI(t *testing.T) {
-	r := newRig(t)
-	r.instance("cam-1", nil, "node-a")
-	p := pod("p", "1")
-	state := r.schedule(t, p, "node-a")
-	asked := 0
-	r.client.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		if a.GetVerb() == "create" {
-			live := p.DeepCopy()
-			b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding)
-			live.Spec.NodeName, live.Annotations = b.Target.Name, b.Annotations
-			return true, nil, errors.Join(r.client.Tracker().Add(live), errors.New("connection reset"))
-		}
-		if asked++; asked < 3 {
-			return true, nil, errors.New("connection refused")
-		}
-		return false, nil, nil
-	})
-	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSuccess() || asked != 3 {
-		t.Errorf("Bind: %v after asking %d times", status, asked)
-	}
-}
-
 func TestBindFailures(t *testing.T) {
 	pods := v1.Resource("pods")
 	tests := map[string]struct {

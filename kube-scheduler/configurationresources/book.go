@@ -13,6 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
 	"github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -78,6 +79,7 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 		b.sources = append(b.sources, registration.HasSynced)
 	}
 	registerMetrics()
+	binding.RegisterMetrics()
 	inService.book.Store(b)
 	factory.Start(ctx.Done())
 	go b.announceSync(ctx)

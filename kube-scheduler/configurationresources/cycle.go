@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -25,9 +26,8 @@ type cycle struct {
 	// nominated pods that it imagines on the node, by UID.
 	released map[string]bool
 	expected map[string]*ledger.Request
-	// assignment, and the annotations that carry it, are set by Reserve.
-	assignment  ledger.Assignment
-	annotations map[string]string
+	// assignment is set by Reserve.
+	assignment ledger.Assignment
 }
 
 // Clone implements fwk.StateData.
@@ -203,7 +203,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	if shortfall != nil {
 		return statusOf(shortfall)
 	}
-	if c.annotations, err = annotations(pod, node, a); err != nil {
+	if err := binding.Contribute(state, pod, node, Name, partOf(pod, a)); err != nil {
 		return unresolvable(err.Error()) // Unreserve follows
 	}
 	c.assignment = a
@@ -215,5 +215,6 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	if _, err := state.Read(stateKey); err != nil {
 		return
 	}
+	binding.Withdraw(state, pod, Name)
 	p.book.forget(string(pod.UID))
 }

@@ -33,22 +33,13 @@ var (
 		Help:           "Slots found assigned to a second pod while the first had them.",
 		StabilityLevel: metrics.ALPHA,
 	})
-	lostBinds = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem:      subsystem,
-		Name:           "lost_binds_total",
-		Help:           "Binds whose answer was lost, by what the API said afterwards: applied, or not.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"result"})
 )
 
 var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(resolutionDuration, conflicts, lostBinds)
+	legacyregistry.MustRegister(resolutionDuration, conflicts)
 	legacyregistry.CustomMustRegister(&inService)
 	for _, result := range []string{"taken", "short"} {
 		resolutionDuration.WithLabelValues(result)
-	}
-	for _, result := range []string{"applied", "not-applied", "unknown"} {
-		lostBinds.WithLabelValues(result)
 	}
 })
 

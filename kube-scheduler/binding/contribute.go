@@ -1,0 +1,73 @@
+package binding
+
+import (
+	"maps"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+const stateKey = "kubeslot.io/binding"
+
+// parts are what plugins contributed for a node, and the annotations that say it.
+// It never changes.
+type parts struct {
+	node        string
+	by          map[string]*types.PodInfo // by plugin
+	annotations map[string]string
+}
+
+// Clone implements fwk.StateData.
+func (p *parts) Clone() fwk.StateData { return p }
+
+// Contribute adds the plugin's part of the pod's assignment on the node: containers
+// with Requests, DevRequests and AllocateFrom. Of what the plugin contributed in
+// this cycle before, nothing stays. The part must not be changed afterwards.
+//
+// To be called at Reserve, by one plugin at a time: it is an error, before anything
+// is bound, if two plugins give one thing, or if the pod's annotations would become
+// larger than the API server allows.
+func Contribute(state fwk.CycleState, pod *v1.Pod, node, plugin string, part *types.PodInfo) error {
+	next := &parts{node: node, by: map[string]*types.PodInfo{}}
+	if before := read(state); before != nil && before.node == node {
+		next.by = maps.Clone(before.by)
+	}
+	next.by[plugin] = part
+	return write(state, pod, next)
+}
+
+// Withdraw takes the plugin's part back, at Unreserve.
+func Withdraw(state fwk.CycleState, pod *v1.Pod, plugin string) {
+	before := read(state)
+	if before == nil || before.by[plugin] == nil {
+		return
+	}
+	next := &parts{node: before.node, by: maps.Clone(before.by)}
+	delete(next.by, plugin)
+	if len(next.by) == 0 || write(state, pod, next) != nil {
+		state.Delete(stateKey)
+	}
+}
+
+func read(state fwk.CycleState) *parts {
+	data, err := state.Read(stateKey)
+	if err != nil {
+		return nil
+	}
+	return data.(*parts)
+}
+
+func write(state fwk.CycleState, pod *v1.Pod, next *parts) error {
+	info, err := merge(pod, next.node, next.by)
+	if err != nil {
+		return err
+	}
+	if next.annotations, err = assignment.Encode(info, string(pod.UID), pod.Annotations); err != nil {
+		return err
+	}
+	state.Write(stateKey, next)
+	return nil
+}

@@ -1,0 +1,13 @@
+// Package binding sends the one Binding of a pod that got devices, with all that
+// our plugins gave it in the Binding's annotations. The API server merges those
+// into the pod in the same write that sets its node: a pod is never bound without
+// its assignment.
+//
+// At Reserve each plugin contributes its part of the assignment to the cycle's
+// state. Whichever of them comes first at Bind sends all parts, so that it does not
+// matter which of the plugins a profile has.
+//
+//   - contribute.go: the parts of a pod's assignment
+//   - merge.go: their sum, as it is written into the annotation
+//   - bind.go: the Binding, also when the API server's answer is lost
+package binding
