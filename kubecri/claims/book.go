@@ -128,6 +128,21 @@ func (b *book) stopSandbox(id string) []slot.Name {
 	return names
 }
 
+// freeUnused marks as free the slots that no container uses, of a pod that is
+// gone, and returns their names: they were claimed before there was a container.
+func (b *book) freeUnused(slots []slot.Name) []slot.Name {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var names []slot.Name
+	for _, name := range slots {
+		if len(b.bySlot[name]) == 0 {
+			b.freed[name] = true
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // startSync begins to ask the runtime, and returns what to give to finishSync.
 func (b *book) startSync() uint64 {
 	b.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -38,6 +39,8 @@ type Config struct {
 	Client         clientset.Interface
 	Instances      informers.InstanceInformer
 	Configurations informers.ConfigurationInformer
+	// Pods are those of this node.
+	Pods coreinformers.PodInformer
 	// Runtime is asked directly, not through the proxy.
 	Runtime Runtime
 	// Events tells a pod that its slot was lost.
@@ -70,7 +73,7 @@ func New(config Config) (*Claims, error) {
 	switch {
 	case config.Node == "":
 		return nil, errors.New("claims: no node name")
-	case config.Client == nil, config.Instances == nil, config.Configurations == nil, config.Runtime == nil, config.Events == nil:
+	case config.Client == nil, config.Instances == nil, config.Configurations == nil, config.Pods == nil, config.Runtime == nil, config.Events == nil:
 		return nil, errors.New("claims: client, informers, runtime and event recorder are required")
 	case config.Grace < 0, config.Resync <= 0:
 		return nil, fmt.Errorf("claims: grace %s must not be negative, resync %s must be positive", config.Grace, config.Resync)
@@ -105,6 +108,9 @@ func New(config Config) (*Claims, error) {
 	if err != nil {
 		return nil, fmt.Errorf("claims: %w", err)
 	}
+	if err := c.followPods(config.Pods.Informer()); err != nil {
+		return nil, fmt.Errorf("claims: %w", err)
+	}
 	config.Metrics.Watch(c.book.inUse, c.book.pending)
 	return c, nil
 }
@@ -118,7 +124,8 @@ func (c *Claims) Run(ctx context.Context) {
 	defer c.queue.ShutDown()
 	running.Go(func() { c.resyncLoop(ctx) })
 	running.Go(func() { c.eventLoop(ctx) })
-	if !cache.WaitForCacheSync(ctx.Done(), c.config.Instances.Informer().HasSynced, c.config.Configurations.Informer().HasSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), c.config.Instances.Informer().HasSynced, c.config.Configurations.Informer().HasSynced,
+		c.config.Pods.Informer().HasSynced) {
 		return
 	}
 	for range workers {

@@ -21,6 +21,8 @@ type uses struct {
 	held  map[slot.Name][]holder // by created containers that can run, or run again
 	busy  map[slot.Name]bool     // a container that uses it is being created
 	freed map[slot.Name]bool     // the last container that used it is known to have gone
+	// due is how the pods that are bound to the node are to hold the slots.
+	due map[slot.Name][]slot.Usage
 }
 
 // orphan is a claim of this node without a container.
@@ -82,8 +84,9 @@ func (e edit) apply(in *akriv0.Instance) *akriv0.Instance {
 
 // decide compares an Instance's claims with its use on the node. A claim of the
 // node without a container is released: at once when its container is known to
-// have gone, after grace otherwise, for it may be about to come (a create that
-// another life of this process began). A container without a claim gets it back
+// have gone, and after grace otherwise, for it may be about to come: a create that
+// another life of this process began, or a pod whose scheduler claims before it
+// binds. While a pod here is due to use the slot, the claim stays. A container without a claim gets it back
 // when the slot is free; owner is false for an Instance that only shares the name
 // of the one that slots are given from, to which no claim is added.
 func decide(in *akriv0.Instance, owner bool, node string, u uses, orphans map[orphan]time.Time, now time.Time, grace time.Duration) decision {
@@ -110,6 +113,9 @@ func decide(in *akriv0.Instance, owner bool, node string, u uses, orphans map[or
 			d.edit.set(name, held[0].usage)
 		case u.freed[name]:
 			d.release(in, name)
+		case slices.Contains(u.due[name], usage):
+			// Its scheduler claimed it; the containers are to come, however long an
+			// image takes.
 		default:
 			d.orphan(in, orphan{name, value}, orphans, now, grace)
 		}

@@ -6,6 +6,9 @@
 // compare-and-swap: an Update that carries the resourceVersion that the decision
 // was made on. Claims of other nodes are never written.
 //
+// A scheduler may have claimed the slots for the pod already (its claimMode
+// Scheduler); such a claim is kept while the pod is bound to the node (pods.go).
+//
 // What runs here is known from the runtime alone (book.go): each container
 // carries the annotations of its slots, so nothing is stored and a killed
 // process loses nothing. What the claims should be follows from that (decide.go,

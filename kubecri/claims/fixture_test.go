@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	kubeinformers "k8s.io/client-go/informers"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -219,7 +221,8 @@ type setup struct {
 	node  string
 	grace time.Duration
 	clock clock.WithTicker
-	down  bool // the API server, at start
+	pods  *kubefake.Clientset // the pods bound to the node
+	down  bool                // the API server, at start
 }
 
 // start runs Claims against the API and the runtime.
@@ -232,20 +235,25 @@ func start(t *testing.T, a *api, r *fakeRuntime, s setup) *fixture {
 		s.grace = time.Hour
 	}
 	factory := informers.NewSharedInformerFactory(a, 0)
+	if s.pods == nil {
+		s.pods = kubefake.NewClientset()
+	}
+	pods := kubeinformers.NewSharedInformerFactory(s.pods, 0)
 	events := record.NewFakeRecorder(10)
 	c, err := New(Config{Node: s.node, Client: a, Instances: factory.Akri().V0().Instances(), Configurations: factory.Akri().V0().Configurations(),
-		Runtime: r, Events: events, Grace: s.grace, Resync: time.Hour, Clock: s.clock})
+		Pods: pods.Core().V1().Pods(), Runtime: r, Events: events, Grace: s.grace, Resync: time.Hour, Clock: s.clock})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	factory.Start(ctx.Done())
+	pods.Start(ctx.Done())
 	if !s.down {
 		factory.WaitForCacheSync(ctx.Done())
 	}
 	go func() { defer close(ended); c.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended; factory.Shutdown() })
+	t.Cleanup(func() { cancel(); <-ended; factory.Shutdown(); pods.Shutdown() })
 	return &fixture{c, a, r, events}
 }
 

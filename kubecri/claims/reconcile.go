@@ -58,7 +58,9 @@ func (c *Claims) reconcile(ctx context.Context, name string) error {
 		owner := i == 0
 		var d decision
 		_, err := c.modify(ctx, in, true, func(in *akriv0.Instance) (edit, error) {
-			d = decide(in, owner, c.config.Node, c.book.uses(name), c.memory.orphansOf(key(in)), c.config.Clock.Now(), c.config.Grace)
+			uses := c.book.uses(name)
+			uses.due = c.due(name)
+			d = decide(in, owner, c.config.Node, uses, c.memory.orphansOf(key(in)), c.config.Clock.Now(), c.config.Grace)
 			return d.edit, nil
 		})
 		if err != nil {

@@ -26,16 +26,17 @@ func (r *Request) usages(node string) (map[slot.Name]slot.Usage, error) {
 		if _, twice := usages[g.Slot]; twice {
 			return nil, Refusef("slot %s is assigned twice to the container", g.Slot)
 		}
-		usages[g.Slot] = r.usage(g, node)
+		usages[g.Slot] = usageOf(g, r.Pod.UID, node)
 	}
 	return usages, nil
 }
 
-func (r *Request) usage(g assignment.Grant, node string) slot.Usage {
+// usageOf is how a pod on the node holds a slot that it was granted.
+func usageOf(g assignment.Grant, podUID, node string) slot.Usage {
 	if g.InstanceLevel() {
 		return slot.Usage{Node: node}
 	}
-	return slot.Usage{Node: node, Holder: r.Pod.UID}
+	return slot.Usage{Node: node, Holder: podUID}
 }
 
 // verify checks that the container gets as many of each resource as it asks for:
@@ -84,7 +85,7 @@ func claim(in *akriv0.Instance, node string, r *Request) (edit, error) {
 			return nil, Refusef("slot %s is assigned for %s%s, but its Instance is of Configuration %s",
 				g.Slot, assignment.ResourcePrefix, g.Resource, in.Spec.ConfigurationName)
 		}
-		want := r.usage(g, node)
+		want := usageOf(g, r.Pod.UID, node)
 		value := in.Spec.DeviceUsage[g.Slot.String()]
 		switch {
 		case value == want.String():

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	kubeinformers "k8s.io/client-go/informers"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
@@ -82,19 +84,21 @@ func NewWorld(t testing.TB, runtime claims.Runtime) *World {
 		return false, nil, nil
 	})
 	factory := informers.NewSharedInformerFactory(client, 0)
+	bound := kubeinformers.NewSharedInformerFactory(kubefake.NewClientset(), 0)
 	counts := componentmetrics.NewKubeRegistry()
 	numbers := metrics.New(counts)
 	c, err := claims.New(claims.Config{Metrics: numbers, Node: Node, Client: client, Instances: factory.Akri().V0().Instances(), Configurations: factory.Akri().V0().Configurations(),
-		Runtime: runtime, Events: record.NewFakeRecorder(10), Grace: time.Hour, Resync: time.Hour})
+		Pods: bound.Core().V1().Pods(), Runtime: runtime, Events: record.NewFakeRecorder(10), Grace: time.Hour, Resync: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	factory.Start(ctx.Done())
+	bound.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	go func() { defer close(ended); c.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended; factory.Shutdown() })
+	t.Cleanup(func() { cancel(); <-ended; factory.Shutdown(); bound.Shutdown() })
 	pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	if err := pods.Add(Requesting("1")); err != nil {
 		t.Fatal(err)

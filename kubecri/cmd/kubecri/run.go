@@ -178,7 +178,7 @@ func newNode(o *options, runtime *grpc.ClientConn, numbers *metrics.Metrics) (*n
 	}
 	n.claims, err = claims.New(claims.Config{
 		Node: o.nodeName, Client: cluster.akri,
-		Instances: cluster.instances, Configurations: cluster.configurations,
+		Instances: cluster.instances, Configurations: cluster.configurations, Pods: cluster.pods,
 		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
 		Grace: o.claimGrace, Resync: o.claimResync, Metrics: numbers,
 	})
