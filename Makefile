@@ -1,6 +1,6 @@
 # Kubeslot. `make demo` shows it, `make test` tests it; both need Linux, root, Go
 # and gcc, and fetch all else as Go modules.
-.PHONY: bench-cri help build demo demo-down test lint test-unit test-e2e generate clean
+.PHONY: help build plugins plugin-builder demo demo-down test lint test-unit test-e2e bench-scheduler bench-cri generate clean
 
 KUBE_VERSION := v1.36.3
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
@@ -8,11 +8,18 @@ LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
 UNIT := $(shell go list ./... 2>/dev/null | grep -v /test/e2e)
 
 help: ## Show the targets.
-	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 build: ## Build kube-scheduler and kubecri into _output/.
 	@hack/preflight.sh go gcc
-	go build -trimpath -ldflags '$(LDFLAGS)' -o _output/ ./kube-scheduler/cmd/kube-scheduler ./kubecri/cmd/kubecri
+	CGO_ENABLED=1 go build -trimpath -ldflags '$(LDFLAGS)' -o _output/ ./kube-scheduler/cmd/kube-scheduler ./kubecri/cmd/kubecri
+
+plugins: build ## Build and check this tree's plugins, into _output/plugins/{schedulers,devices}/.
+	go run ./plugins/builder $(wildcard plugins/*/scheduler plugins/*/device)
+
+plugin-builder: ## Build and check a plugin, of any tree, for _output's binaries: PLUGIN=<folder> [OUT=<file.so>].
+	@hack/preflight.sh go gcc
+	@go run ./plugins/builder -o '$(OUT)' '$(PLUGIN)'
 
 demo: ## Bring up a real cluster and show two cameras being shared (KEEP=1 leaves it up).
 	@hack/preflight.sh root go gcc
@@ -29,10 +36,12 @@ lint: ## gofmt, go vet, and generated files up to date.
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l); \
 		[ -z "$$unformatted" ] || { echo "not gofmt-clean:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
+	go -C kubedevice-api vet ./...
 
 test-unit: ## Unit tests with the race detector.
 	@hack/preflight.sh go gcc
 	go test -race $(UNIT)
+	go -C kubedevice-api test -race ./...
 
 test-e2e: ## Tests on a real cluster of two nodes (KEEP=1 leaves it up).
 	@hack/preflight.sh root go gcc

@@ -77,10 +77,10 @@ func (h *host) check(path, factory string) (real string, hashes map[string]strin
 	}
 	findings = append(findings, h.checkBuild(info)...)
 	findings = append(findings, h.checkPackages(info, hashes)...)
-	if !slices.ContainsFunc(functions, func(name string) bool { return strings.HasSuffix(name, "."+factory) }) {
+	if !exports(functions, factory) {
 		text := fmt.Sprintf("has no function %s in its package main", factory)
 		for _, other := range factories {
-			if other != factory && slices.ContainsFunc(functions, func(name string) bool { return strings.HasSuffix(name, "."+other) }) {
+			if other != factory && exports(functions, other) {
 				text += fmt.Sprintf("; it has %s, so it belongs into the other binary's folder", other)
 			}
 		}
@@ -174,7 +174,7 @@ func (h *host) checkPackages(info *debug.BuildInfo, hashes map[string]string) []
 	if len(differ) == 0 {
 		return nil
 	}
-	var findings []Finding
+	findings := h.checkModules(info)
 	for _, key := range []string{"CGO_ENABLED", "-tags", "-gcflags", "-asmflags", "GOAMD64", "GOARM64", "GOEXPERIMENT"} {
 		findings = append(findings, h.checkSetting(info, key)...)
 	}

@@ -36,24 +36,33 @@ var self = sync.OnceValues(func() (*host, error) {
 		return nil, errors.New("this binary has no build information: build it with `make build`")
 	}
 	// Not by name: the file may have been replaced since.
-	f, err := elf.Open("/proc/self/exe")
+	h, err := readHost("/proc/self/exe", info)
 	if err != nil {
-		return nil, fmt.Errorf("read this process's own binary: %w", err)
+		return nil, fmt.Errorf("this binary: %w", err)
+	}
+	return h, nil
+})
+
+// readHost reads the binary of which info is the build information.
+func readHost(binary string, info *debug.BuildInfo) (*host, error) {
+	f, err := elf.Open(binary)
+	if err != nil {
+		return nil, fmt.Errorf("read it: %w", err)
 	}
 	defer f.Close()
 	hashes, _, err := dynamicSymbols(f)
 	if err != nil {
-		return nil, fmt.Errorf("read this process's own binary: %w", err)
+		return nil, fmt.Errorf("read it: %w", err)
 	}
 	if len(hashes) == 0 {
-		return nil, errors.New("this binary cannot load plugins: it was built without cgo. Build it with `make build`, with gcc installed and CGO_ENABLED not 0")
+		return nil, errors.New("it cannot load plugins: it was built without cgo. Build it with `make build`, with gcc installed and CGO_ENABLED not 0")
 	}
 	h := &host{info: info, packages: make(map[string]loadedPackage, len(hashes))}
 	for name, hash := range hashes {
 		h.packages[name] = loadedPackage{hash: hash}
 	}
 	return h, nil
-})
+}
 
 // with returns the host after a plugin was loaded: packages that it brought are
 // there to stay, and plugins after it have to match them too.

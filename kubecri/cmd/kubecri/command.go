@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/kubecri/kubeletargs"
+	"github.com/kubeslot/kubeslot/plugins/load"
 )
 
 const description = `kubecri listens as the kubelet's container runtime endpoint and forwards every
@@ -27,7 +28,8 @@ Start it before the kubelet, and give the kubelet --listen's value as its
 containerRuntimeEndpoint. Or give kubecri the kubelet's own arguments: flags of
 the kubelet that are not listed here are taken and ignored.
 
-kubecri check tells whether it can work here, and what it would do for a pod.`
+kubecri check tells whether it can work here, and what it would do for a pod;
+kubecri plugin check, whether it would load a device plugin.`
 
 // newCommand makes the command for the arguments that follow the program's name.
 // A command that ends without an error may still set the exit code.
@@ -56,12 +58,13 @@ func newCommand(args []string, code *int) *cobra.Command {
 	}
 	groups := o.flags()
 	addFlags(cmd, groups)
-	checking := newCheckCommand(code)
-	cmd.AddCommand(checking)
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	flags := cmd.Flags()
-	if len(args) > 0 && args[0] == checking.Name() {
-		flags = checking.Flags()
+	for _, sub := range []*cobra.Command{newCheckCommand(code), load.NewPluginCommand(load.Devices, code)} {
+		cmd.AddCommand(sub)
+		if len(args) > 0 && args[0] == sub.Name() {
+			flags = sub.Flags()
+		}
 	}
 	ignored = acceptKubelets(cmd, flags, args)
 	return cmd
