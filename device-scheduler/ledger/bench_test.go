@@ -70,8 +70,8 @@ func BenchmarkFits(b *testing.B) {
 				req := podFor(1, 1)
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
-					if fits, sure := l.Fits(nodes[i%len(nodes)], req); !fits || !sure {
-						b.Fatal(fits, sure)
+					if shortfall, sure := l.Fits(nodes[i%len(nodes)], req); shortfall != nil || !sure {
+						b.Fatal(shortfall, sure)
 					}
 				}
 			})

@@ -65,7 +65,7 @@ type kind struct {
 	active string // namespace of the owner; "" when there is none
 	// groups of nodes that reach the same Instances, by their joined names.
 	groups map[string]*group
-	byNode map[string][]*group
+	byNode map[string]reach
 	free   int // free slots of all groups
 }
 
@@ -75,13 +75,22 @@ type owner struct {
 	instances     map[string]*akriv0.Instance
 }
 
+// reach is what one node reaches of a kind. Filter and Score look at it for each
+// pod on hundreds of nodes, and the processor waits for memory meanwhile: so
+// that it lies in the map itself, and a group has its counts side by side.
+type reach struct {
+	own    *group   // of Instances that no other node reaches; nil without any
+	shared []*group // with other nodes
+}
+
 // group is a set of nodes with the Instances that exactly they can reach.
 type group struct {
-	key     string
-	nodes   []string
 	members int
 	slots   int // capacity of all members
 	free    int // free slots of all members
+	offers  int // members with a free slot: those in order
+	key     string
+	nodes   []string
 	order   *btree.BTreeG[*device]
 }
 

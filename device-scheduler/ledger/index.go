@@ -28,7 +28,13 @@ func (k *kind) groupFor(nodes []string) *group {
 	g := &group{key: key, nodes: nodes, order: btree.NewG(btreeDegree, byFree)}
 	k.groups[key] = g
 	for _, n := range nodes {
-		k.byNode[n] = append(k.byNode[n], g)
+		r := k.byNode[n]
+		if len(nodes) == 1 {
+			r.own = g
+		} else {
+			r.shared = append(r.shared, g)
+		}
+		k.byNode[n] = r
 	}
 	return g
 }
@@ -39,13 +45,40 @@ func (k *kind) dropIfEmpty(g *group) {
 	}
 	delete(k.groups, g.key)
 	for _, n := range g.nodes {
-		left := slices.DeleteFunc(k.byNode[n], func(o *group) bool { return o == g })
-		if len(left) == 0 {
+		r := k.byNode[n]
+		if r.own == g {
+			r.own = nil
+		}
+		r.shared = slices.DeleteFunc(r.shared, func(o *group) bool { return o == g })
+		if r.own == nil && len(r.shared) == 0 {
 			delete(k.byNode, n)
 		} else {
-			k.byNode[n] = left
+			k.byNode[n] = r
 		}
 	}
+}
+
+// groups yields the groups that the node is in.
+func (r reach) groups(yield func(*group) bool) {
+	if r.own != nil && !yield(r.own) {
+		return
+	}
+	for _, g := range r.shared {
+		if !yield(g) {
+			return
+		}
+	}
+}
+
+// list puts a device with free slots into the order, from which unlist takes it.
+func (g *group) list(d *device) {
+	g.order.ReplaceOrInsert(d)
+	g.offers = g.order.Len()
+}
+
+func (g *group) unlist(d *device) {
+	g.order.Delete(d)
+	g.offers = g.order.Len()
 }
 
 // place puts a device into the group of the nodes that reach it.
@@ -56,7 +89,7 @@ func (d *device) place() {
 	d.group.free += d.nfree
 	d.kind.free += d.nfree
 	if d.nfree > 0 {
-		d.group.order.ReplaceOrInsert(d)
+		d.group.list(d)
 	}
 }
 
@@ -66,7 +99,7 @@ func (d *device) displace() {
 		return
 	}
 	if d.nfree > 0 {
-		d.group.order.Delete(d)
+		d.group.unlist(d)
 	}
 	d.group.members--
 	d.group.slots -= d.capacity
@@ -91,7 +124,7 @@ func (d *device) refresh(i int) bool {
 		return false
 	}
 	if d.group != nil && d.nfree > 0 {
-		d.group.order.Delete(d)
+		d.group.unlist(d)
 	}
 	step := 1
 	if free {
@@ -105,7 +138,7 @@ func (d *device) refresh(i int) bool {
 		d.group.free += step
 		d.kind.free += step
 		if d.nfree > 0 {
-			d.group.order.ReplaceOrInsert(d)
+			d.group.list(d)
 		}
 	}
 	return free

@@ -83,13 +83,13 @@ func checkInvariants(t failer, l *Ledger) {
 					}
 				}
 			}
-			if slots != g.slots || free != g.free || listed != g.order.Len() || len(members[g]) != g.members {
+			if slots != g.slots || free != g.free || listed != g.order.Len() || listed != g.offers || len(members[g]) != g.members {
 				t.Fatalf("group of %v counts %d slots, %d free, %d listed, %d members; want %d, %d, %d, %d",
 					g.nodes, g.slots, g.free, g.order.Len(), g.members, slots, free, listed, len(members[g]))
 			}
 			inGroups += g.free
 			for _, n := range g.nodes {
-				if !slices.Contains(k.byNode[n], g) {
+				if !slices.Contains(slices.Collect(k.byNode[n].groups), g) {
 					t.Fatalf("node %s misses its group", n)
 				}
 			}

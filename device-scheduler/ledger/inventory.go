@@ -192,7 +192,7 @@ func (l *Ledger) dropDevice(d *device) {
 func (l *Ledger) kind(name string) *kind {
 	k := l.kinds[name]
 	if k == nil {
-		k = &kind{name: name, owners: map[string]*owner{}, groups: map[string]*group{}, byNode: map[string][]*group{}}
+		k = &kind{name: name, owners: map[string]*owner{}, groups: map[string]*group{}, byNode: map[string]reach{}}
 		l.kinds[name] = k
 	}
 	return k

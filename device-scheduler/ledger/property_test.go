@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -94,8 +95,8 @@ func (w *world) schedule(t *rapid.T) {
 		req.Containers[i].Name = fmt.Sprint("c", i)
 	}
 	a, shortfall := w.Draft(w.strategy).Fit(node, req)
-	if fits, sure := w.Fits(node, req); sure && fits != (shortfall == nil) {
-		t.Fatalf("Fits says %v, Fit says %v, of %+v", fits, shortfall, req)
+	if quick, sure := w.Fits(node, req); sure && !reflect.DeepEqual(quick, shortfall) {
+		t.Fatalf("Fits says %+v, Fit says %+v, of %+v", quick, shortfall, req)
 	}
 	if shortfall != nil {
 		_ = shortfall.String()

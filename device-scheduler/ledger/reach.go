@@ -15,7 +15,7 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 			if k == nil {
 				return nil, &Shortfall{Reason: Unknown, Container: c.Name, Resource: r.Name, Needed: r.Count}
 			}
-			size, reaches := len(k.byNode), func(n string) bool { return k.byNode[n] != nil }
+			size, reaches := len(k.byNode), func(n string) bool { _, ok := k.byNode[n]; return ok }
 			if r.Name != k.name {
 				d := l.devices[r.Name]
 				size, reaches = len(d.nodes), d.reaches
@@ -76,11 +76,12 @@ func (l *Ledger) Prospect(req *Request, node string) Prospect {
 			}
 			slots, free, local := 0, 0, 0
 			if r.Name == k.name {
-				for _, g := range k.byNode[node] {
+				at := k.byNode[node]
+				for g := range at.groups {
 					slots, free = slots+g.slots, free+g.free
-					if len(g.nodes) == 1 {
-						local += g.free
-					}
+				}
+				if at.own != nil {
+					local = at.own.free
 				}
 			} else if d := l.devices[r.Name]; d.reaches(node) {
 				slots, free = d.capacity, d.nfree

@@ -54,7 +54,7 @@ func (f *fitting) shortfall(i int, r ResourceRequest, k *kind) *Shortfall {
 		}
 	}
 	if !s.InstanceLevel {
-		for _, g := range k.byNode[f.node] {
+		for g := range k.byNode[f.node].groups {
 			s.Instances += g.members
 			s.Slots += g.slots
 			s.Free += g.free

@@ -1,7 +1,9 @@
 package configurationresources
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,16 +27,31 @@ func amounts(pod *v1.Pod) map[v1.ResourceName]int64 {
 	return found
 }
 
+// amount is how much of a resource a pod requests.
+type amount struct {
+	name v1.ResourceName
+	n    int64
+}
+
+func sortedAmounts(pod *v1.Pod) []amount {
+	var sorted []amount
+	for name, n := range amounts(pod) {
+		sorted = append(sorted, amount{name, n})
+	}
+	slices.SortFunc(sorted, func(a, b amount) int { return cmp.Compare(a.name, b.name) })
+	return sorted
+}
+
 // unadvertised reports why the kubelet would refuse the pod, although the ledger
 // has slots for it: a device is an Instance a moment before its node advertises
 // it, and pods that did not come through this scheduler count there too.
 // (kubelet lifecycle/predicate.go)
-func unadvertised(want map[v1.ResourceName]int64, node fwk.NodeInfo) *fwk.Status {
+func unadvertised(want []amount, node fwk.NodeInfo) *fwk.Status {
 	allocatable := node.GetAllocatable().GetScalarResources()
-	for name, n := range want {
-		total := allocatable[name]
-		if used := node.GetRequested().GetScalarResources()[name]; used+n > total {
-			return unresolvable(fmt.Sprintf("node(s) not advertising enough %s: %d of %d in use, %d requested", name, used, total, n))
+	for _, w := range want {
+		total := allocatable[w.name]
+		if used := node.GetRequested().GetScalarResources()[w.name]; used+w.n > total {
+			return unresolvable(fmt.Sprintf("node(s) not advertising enough %s: %d of %d in use, %d requested", w.name, used, total, w.n))
 		}
 	}
 	return nil

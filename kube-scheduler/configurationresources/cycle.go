@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -21,18 +22,20 @@ const stateKey = Name
 type cycle struct {
 	req *ledger.Request
 	// amounts are the pod's requests for slots, as the kubelet counts them.
-	amounts map[v1.ResourceName]int64
+	amounts []amount
 	// released are UIDs of pods that preemption imagines away; expected are
 	// nominated pods that it imagines on the node, by UID.
 	released map[string]bool
 	expected map[string]*ledger.Request
+	// reasons are the texts of shortfalls, which many nodes have alike.
+	reasons *reasons
 	// assignment is set by Reserve.
 	assignment ledger.Assignment
 }
 
 // Clone implements fwk.StateData.
 func (c *cycle) Clone() fwk.StateData {
-	return &cycle{req: c.req, amounts: c.amounts, released: maps.Clone(c.released), expected: maps.Clone(c.expected), assignment: c.assignment}
+	return &cycle{req: c.req, amounts: c.amounts, reasons: c.reasons, released: maps.Clone(c.released), expected: maps.Clone(c.expected), assignment: c.assignment}
 }
 
 func readCycle(state fwk.CycleState) (*cycle, *fwk.Status) {
@@ -77,7 +80,7 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	if shortfall != nil {
 		return nil, unresolvable(shortfall.String())
 	}
-	state.Write(stateKey, &cycle{req: req, amounts: amounts(pod)})
+	state.Write(stateKey, &cycle{req: req, amounts: sortedAmounts(pod), reasons: &reasons{}})
 	if reach == nil {
 		return nil, nil
 	}
@@ -155,19 +158,34 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 		return status
 	}
 	if shortfall := p.book.fit(c, node.Node().Name, p.args.Strategy); shortfall != nil {
-		return statusOf(shortfall)
+		return c.reasons.status(shortfall)
 	}
 	return unadvertised(c.amounts, node)
 }
 
-func statusOf(shortfall *ledger.Shortfall) *fwk.Status {
-	switch {
-	case shortfall == nil:
-		return nil
-	case shortfall.Resolvable():
-		return fwk.NewStatus(fwk.Unschedulable, shortfall.String())
+// reasons remembers the texts of a cycle's shortfalls.
+type reasons struct {
+	mu   sync.Mutex
+	text map[ledger.Shortfall]string
+}
+
+// status makes a status of a shortfall. Each node gets its own: the framework
+// writes into it.
+func (r *reasons) status(shortfall *ledger.Shortfall) *fwk.Status {
+	r.mu.Lock()
+	text, known := r.text[*shortfall]
+	if !known {
+		text = shortfall.String()
+		if r.text == nil {
+			r.text = map[ledger.Shortfall]string{}
+		}
+		r.text[*shortfall] = text
 	}
-	return unresolvable(shortfall.String())
+	r.mu.Unlock()
+	if shortfall.Resolvable() {
+		return fwk.NewStatus(fwk.Unschedulable, text)
+	}
+	return unresolvable(text)
 }
 
 // Score prefers nodes as the plugin's arguments weigh: those with more of the
@@ -201,7 +219,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return fwk.AsStatus(err)
 	}
 	if shortfall != nil {
-		return statusOf(shortfall)
+		return c.reasons.status(shortfall)
 	}
 	if err := binding.Contribute(state, pod, node, Name, partOf(pod, a)); err != nil {
 		return unresolvable(err.Error()) // Unreserve follows

@@ -116,8 +116,8 @@ func (b *book) fit(c *cycle, node string, strategy ledger.Strategy) *ledger.Shor
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	if len(c.released) == 0 && len(c.expected) == 0 {
-		if fits, sure := b.ledger.Fits(node, c.req); fits && sure {
-			return nil
+		if shortfall, sure := b.ledger.Fits(node, c.req); sure {
+			return shortfall
 		}
 	}
 	_, shortfall := c.draft(b.ledger, node, strategy).Fit(node, c.req)

@@ -1,0 +1,84 @@
+package configurationresources
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/config"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// benchCluster is a plugin whose nodes each have Instances of their own, and
+// advertise them.
+func benchCluster(nodes, instances int) (*Plugin, []fwk.NodeInfo) {
+	args := config.ConfigurationResourcesArgs{}
+	args.SetDefaults()
+	p := &Plugin{
+		pods:   corelisters.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})),
+		handle: fakeHandle{client: fake.NewClientset()}, args: args,
+		book: &book{ledger: ledger.New(), waiting: map[string]map[string]*v1.Pod{}},
+	}
+	p.book.setConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "default"}})
+	var infos []fwk.NodeInfo
+	for i := range nodes {
+		infos = append(infos, nodeInfo(fmt.Sprintf("node-%05d", i)))
+	}
+	for i := range instances {
+		p.book.setInstance(&akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("cam-%06x", i), Namespace: "default"},
+			Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: 2, Nodes: []string{infos[i%nodes].Node().Name}}})
+	}
+	return p, infos
+}
+
+// BenchmarkFilter is one node's Filter, as the framework calls it.
+func BenchmarkFilter(b *testing.B) {
+	for _, size := range []struct{ nodes, instances int }{{500, 2_500}, {5_000, 25_000}, {5_000, 50_000}} {
+		p, nodes := benchCluster(size.nodes, size.instances)
+		for _, ask := range []struct{ name, quantity string }{{"fits", "1"}, {"refused", "50"}} {
+			b.Run(fmt.Sprintf("nodes=%d/instances=%d/%s", size.nodes, size.instances, ask.name), func(b *testing.B) {
+				state, asking := framework.NewCycleState(), pod("p", ask.quantity)
+				if _, status := p.PreFilter(context.Background(), state, asking, nodes); !status.IsSuccess() {
+					b.Fatal(status)
+				}
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					status := p.Filter(context.Background(), state, asking, nodes[i%len(nodes)])
+					if status.IsSuccess() != (ask.name == "fits") {
+						b.Fatal(status)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkPreFilter is what a pod costs before its nodes are looked at.
+func BenchmarkPreFilter(b *testing.B) {
+	for _, nodes := range []int{500, 5_000} {
+		for _, deviceNodes := range []int{nodes / 20, nodes} {
+			p, infos := benchCluster(deviceNodes, 5*deviceNodes)
+			for len(infos) < nodes {
+				infos = append(infos, nodeInfo(fmt.Sprintf("bare-%05d", len(infos))))
+			}
+			b.Run(fmt.Sprintf("nodes=%d/with devices=%d", nodes, deviceNodes), func(b *testing.B) {
+				asking := pod("p", "1")
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, status := p.PreFilter(context.Background(), framework.NewCycleState(), asking, infos); !status.IsSuccess() {
+						b.Fatal(status)
+					}
+				}
+			})
+		}
+	}
+}
