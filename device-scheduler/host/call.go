@@ -71,6 +71,7 @@ type plugin struct {
 	group     bool // UsingGroupScheduler
 	timeout   time.Duration
 	onFault   func(*Fault)
+	onCall    func(plugin, method string, took time.Duration)
 
 	// mu is held by the call itself, not by its caller, who does not wait for
 	// ever: shared by PodFitsDevice, which runs for many nodes at once.
@@ -91,6 +92,10 @@ func call[T any](p *plugin, a about, f func(devicescheduler.DeviceScheduler) (T,
 	var value T
 	err := errHanging
 	if p.behind.Load() <= 0 {
+		if p.onCall != nil {
+			start := time.Now()
+			defer func() { p.onCall(p.name, a.method, time.Since(start)) }()
+		}
 		value, err = contain.Do(p.timeout, func() (T, error) {
 			if a.shared {
 				p.mu.RLock()

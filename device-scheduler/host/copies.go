@@ -99,15 +99,16 @@ func checkAllocation(container string, before, after types.ResourceLocation) err
 }
 
 // Asks reports whether the pod asks for anything that a device scheduler could
-// decide about: it has requests of its own, or Kubernetes requests of extended
-// resources that are not slots. A caller need not bother plugins with others.
+// decide about: its author requests something in the annotation, or Kubernetes
+// resources that are extended ones; slots are neither. A caller need not bother
+// plugins with others.
 func Asks(pod *types.PodInfo) bool {
-	if len(pod.Requests) > 0 {
+	if asks(pod.Requests, false) {
 		return true
 	}
 	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
 		for _, c := range containers {
-			if asks(c.Requests) || asks(c.KubeRequests) {
+			if asks(c.Requests, false) || asks(c.KubeRequests, true) {
 				return true
 			}
 		}
@@ -115,9 +116,9 @@ func Asks(pod *types.PodInfo) bool {
 	return false
 }
 
-func asks(requests types.ResourceList) bool {
-	for name := range requests {
-		if strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), assignment.ResourcePrefix) {
+func asks(requests types.ResourceList, extended bool) bool {
+	for name, n := range requests {
+		if n != 0 && !strings.HasPrefix(string(name), assignment.ResourcePrefix) && (!extended || strings.Contains(string(name), "/")) {
 			return true
 		}
 	}

@@ -24,6 +24,9 @@ type Options struct {
 	Timeout time.Duration
 	// OnFault is told of each fault, by many goroutines at once; it must be quick.
 	OnFault func(*Fault)
+	// OnCall is told how long each call took, waiting for its turn included; like
+	// OnFault.
+	OnCall func(plugin, method string, took time.Duration)
 }
 
 // Host has a set of device schedulers and the nodes that they know. It is safe
@@ -47,7 +50,7 @@ func New(schedulers []devicescheduler.DeviceScheduler, o Options) (*Host, error)
 	names := map[string]bool{group.Name: true}
 	for i, s := range schedulers {
 		p, err := contain.Do(o.Timeout, func() (*plugin, error) {
-			return &plugin{name: s.GetName(), scheduler: s, group: s.UsingGroupScheduler(), timeout: o.Timeout, onFault: o.OnFault}, nil
+			return &plugin{name: s.GetName(), scheduler: s, group: s.UsingGroupScheduler(), timeout: o.Timeout, onFault: o.OnFault, onCall: o.OnCall}, nil
 		}, nil)
 		if err != nil {
 			return nil, fmt.Errorf("device scheduler %d of %d: ask for its name: %w", i+1, len(schedulers), err)

@@ -175,6 +175,8 @@ func TestAsks(t *testing.T) {
 		"nothing":     {},
 		"cpu":         {c: types.ContainerInfo{KubeRequests: types.ResourceList{"cpu": 1}}},
 		"slots alone": {c: types.ContainerInfo{Requests: types.ResourceList{"akri.sh/x": 1}, KubeRequests: types.ResourceList{"akri.sh/x": 1}}},
+		"none of it":  {c: types.ContainerInfo{Requests: types.ResourceList{dongle: 0}, KubeRequests: types.ResourceList{dongle: 0}}},
+		"any name":    {c: types.ContainerInfo{Requests: types.ResourceList{"dongles": 1}}, want: true},
 		"annotation":  {c: types.ContainerInfo{Requests: types.ResourceList{dongle: 1}}, want: true},
 		"extended":    {c: types.ContainerInfo{KubeRequests: types.ResourceList{dongle: 1}}, want: true},
 	} {

@@ -42,6 +42,23 @@ func (n *Node) Holds(uid string) bool {
 	return ok
 }
 
+// Holders is how many pods are counted on the node.
+func (n *Node) Holders() int { return len(n.pods) }
+
+// Amount is how much the node has of a resource under just this name, as its
+// plugins advertise it or as Kubernetes counts it; false if it is not advertised.
+func (n *Node) Amount(name types.ResourceName) (int64, bool) {
+	if n.given == nil {
+		return 0, false
+	}
+	for _, list := range []types.ResourceList{n.given.Allocatable, n.given.KubeAlloc} {
+		if amount, ok := list[name]; ok {
+			return amount, true
+		}
+	}
+	return 0, false
+}
+
 // copy returns a node that is not shared yet.
 func (n *Node) copy() *Node {
 	return &Node{name: n.name, given: n.given, info: n.info.Clone(), pods: clone(n.pods), failed: clone(n.failed)}

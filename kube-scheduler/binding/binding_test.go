@@ -2,6 +2,7 @@ package binding
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -28,7 +29,11 @@ func (h fakeHandle) ClientSet() clientset.Interface { return h.client }
 func (h fakeHandle) APICacher() fwk.APICacher       { return nil }
 
 func newPod(annotation string) *v1.Pod {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "p-uid"}}
+	always := v1.ContainerRestartPolicyAlways
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "p-uid"}, Spec: v1.PodSpec{
+		InitContainers: []v1.Container{{Name: "warm"}, {Name: "sidecar", RestartPolicy: &always}},
+		Containers:     []v1.Container{{Name: "main"}},
+	}}
 	if annotation != "" {
 		p.Annotations = map[string]string{assignment.Annotation: annotation}
 	}
@@ -160,5 +165,26 @@ func TestLostBindWaitsForTheAPI(t *testing.T) {
 	})
 	if status := Bind(context.Background(), fakeHandle{client: client}, state, pod, "a"); !status.IsSuccess() || asked != 3 {
 		t.Errorf("Bind: %v after asking %d times", status, asked)
+	}
+}
+
+// Where a container is filed says how its devices are counted, so that it is for
+// the pod's spec to say and not for who wrote the annotation.
+func TestContainersAreFiledAsTheyRun(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"initcontainer":{"sidecar":{"requests":{"x":1}},"main":{"requests":{"x":2}}},"runningcontainer":{"warm":{"requests":{"x":3}},"stranger":{"requests":{"x":4}}}}`: `{"initcontainer":{"warm":{"requests":{"x":3}}},"runningcontainer":{"main":{"requests":{"x":2}},"sidecar":{"requests":{"x":1}},"stranger":{"requests":{"x":4}}}}`,
+		`{"runningcontainer":{"sidecar":{"requests":{"x":1}}}}`: `{"runningcontainer":{"sidecar":{"requests":{"x":1}}}}`,
+		`null`: `{}`,
+	} {
+		in, err := Input(newPod(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := json.Marshal(in); string(got) != want {
+			t.Errorf("%s\n got %s\nwant %s", text, got, want)
+		}
+	}
+	if _, err := Input(newPod(`{"initcontainer":{"main":{}},"runningcontainer":{"main":{}}}`)); err == nil || !strings.Contains(err.Error(), `"main"`) {
+		t.Error("filed twice:", err)
 	}
 }

@@ -7,6 +7,7 @@
 // state. Whichever of them comes first at Bind sends all parts, so that it does not
 // matter which of the plugins a profile has.
 //
+//   - input.go: what the pod's author wrote into the annotation
 //   - contribute.go: the parts of a pod's assignment
 //   - merge.go: their sum, as it is written into the annotation
 //   - bind.go: the Binding, also when the API server's answer is lost

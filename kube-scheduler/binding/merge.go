@@ -8,36 +8,32 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubeslot/kubeslot/types"
-	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
 // merge returns the pod's assignment: what its author wrote as input, and the
 // plugins' parts, in the order of the plugins' names.
 func merge(pod *v1.Pod, node string, by map[string]*types.PodInfo) (*types.PodInfo, error) {
-	written, err := assignment.DecodePod(pod.Annotations)
-	if err != nil {
-		return nil, err
-	}
-	info, err := assignment.Input(written)
+	info, err := Input(pod)
 	if err != nil {
 		return nil, err
 	}
 	info.Name, info.NodeName = pod.Name, node
+	init := initContainers(pod)
 	for _, plugin := range slices.Sorted(maps.Keys(by)) {
-		part := by[plugin]
-		for _, containers := range []struct {
-			to   *map[string]types.ContainerInfo
-			from map[string]types.ContainerInfo
-		}{{&info.InitContainers, part.InitContainers}, {&info.RunningContainers, part.RunningContainers}} {
-			for _, name := range slices.Sorted(maps.Keys(containers.from)) {
-				merged, err := add((*containers.to)[name], containers.from[name])
+		for _, part := range []map[string]types.ContainerInfo{by[plugin].InitContainers, by[plugin].RunningContainers} {
+			for _, name := range slices.Sorted(maps.Keys(part)) {
+				to := &info.RunningContainers
+				if init[name] {
+					to = &info.InitContainers
+				}
+				merged, err := add((*to)[name], part[name])
 				if err != nil {
 					return nil, fmt.Errorf("plugin %s: container %q: %w", plugin, name, err)
 				}
-				if *containers.to == nil {
-					*containers.to = map[string]types.ContainerInfo{}
+				if *to == nil {
+					*to = map[string]types.ContainerInfo{}
 				}
-				(*containers.to)[name] = merged
+				(*to)[name] = merged
 			}
 		}
 	}

@@ -10,21 +10,13 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-// partOf is the slots as a part of the pod's assignment.
-func partOf(pod *v1.Pod, a ledger.Assignment) *types.PodInfo {
+// partOf is the slots as a part of a pod's assignment.
+func partOf(a ledger.Assignment) *types.PodInfo {
 	part := types.NewPodInfo()
-	init := make(map[string]bool, len(pod.Spec.InitContainers))
-	for i := range pod.Spec.InitContainers {
-		init[pod.Spec.InitContainers[i].Name] = true
-	}
 	for name, grants := range a {
-		containers := part.RunningContainers
-		if init[name] {
-			containers = part.InitContainers
-		}
 		var c types.ContainerInfo
 		assignment.Set(&c, grants)
-		containers[name] = c
+		part.RunningContainers[name] = c
 	}
 	return part
 }

@@ -221,7 +221,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	if shortfall != nil {
 		return c.reasons.status(shortfall)
 	}
-	if err := binding.Contribute(state, pod, node, Name, partOf(pod, a)); err != nil {
+	if err := binding.Contribute(state, pod, node, Name, partOf(a)); err != nil {
 		return unresolvable(err.Error()) // Unreserve follows
 	}
 	c.assignment = a

@@ -25,13 +25,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
-	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
+	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
-	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
 // Name of the plugin in a KubeSchedulerConfiguration.
@@ -104,7 +102,7 @@ func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, er
 	return []fwk.ClusterEventWithHint{
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update},
-			QueueingHintFn: afterAnnotationChange,
+			QueueingHintFn: binding.AfterInputChange,
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},
@@ -115,18 +113,6 @@ func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, er
 			QueueingHintFn: afterDeletion,
 		},
 	}, nil
-}
-
-func afterAnnotationChange(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-	oldPod, newPod, err := schedutil.As[*v1.Pod](oldObj, newObj)
-	if err != nil {
-		return fwk.Queue, err
-	}
-	if oldPod == nil || newPod == nil || newPod.UID != pod.UID ||
-		oldPod.Annotations[assignment.Annotation] == newPod.Annotations[assignment.Annotation] {
-		return fwk.QueueSkip, nil
-	}
-	return fwk.Queue, nil
 }
 
 // SignPod keeps pods that ask for slots out of opportunistic batching, which

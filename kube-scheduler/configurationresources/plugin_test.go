@@ -323,7 +323,7 @@ func TestPreemptionImagines(t *testing.T) {
 // bound is the pod as the API shows it after the plugin's Binding.
 func bound(t *testing.T, p *v1.Pod, node string, a ledger.Assignment) *v1.Pod {
 	t.Helper()
-	part := partOf(p, a)
+	part := partOf(a)
 	part.NodeName = node
 	notes, err := assignment.Encode(part, string(p.UID), nil)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -51,7 +52,7 @@ func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 	changed.Annotations[assignment.Annotation] = "{}"
 	hint := func(what string, old, new *v1.Pod, want fwk.QueueingHint) {
 		t.Helper()
-		if got, err := afterAnnotationChange(klog.Background(), waiter, old, new); got != want || err != nil {
+		if got, err := binding.AfterInputChange(klog.Background(), waiter, old, new); got != want || err != nil {
 			t.Errorf("%s: hint is %v, %v; want %v", what, got, err, want)
 		}
 	}
