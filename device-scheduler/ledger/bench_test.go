@@ -92,7 +92,7 @@ func BenchmarkReserve(b *testing.B) {
 				if shortfall != nil {
 					b.Fatal(shortfall)
 				}
-				if err := l.Assume(req.Pod, node, a); err != nil {
+				if _, err := l.Assume(req.Pod, node, a); err != nil {
 					b.Fatal(err)
 				}
 				l.Forget(req.UID)

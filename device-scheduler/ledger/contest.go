@@ -7,8 +7,8 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// Contest is a slot that several pods hold: a scheduler that lost its lease, or
-// another one, bound a pod late. Only one can keep it.
+// Contest is a slot that several pods are bound with: a scheduler that lost its
+// lease, or another one, bound a pod late. Only one can keep it.
 type Contest struct {
 	Slot   slot.Name
 	Keeper Pod
@@ -17,7 +17,7 @@ type Contest struct {
 
 // Contested decides who keeps a slot: the pod that its node has claimed it for,
 // else the one bound first, ties by UID. It returns nil when there are not
-// several holders.
+// several bound holders: a pod that is only assumed can still be left unbound.
 func (l *Ledger) Contested(s slot.Name) *Contest {
 	d := l.devices[s.Instance]
 	if d == nil || s.Index >= len(d.slots) || len(d.slots[s.Index].holders) < 2 {
@@ -26,7 +26,12 @@ func (l *Ledger) Contested(s slot.Name) *Contest {
 	state := &d.slots[s.Index]
 	holders := make([]*podRecord, 0, len(state.holders))
 	for _, uid := range state.holders {
-		holders = append(holders, l.pods[uid])
+		if p := l.pods[uid]; p.bound {
+			holders = append(holders, p)
+		}
+	}
+	if len(holders) < 2 {
+		return nil
 	}
 	claimed := func(p *podRecord) int {
 		for _, h := range p.holds {

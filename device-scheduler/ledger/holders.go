@@ -1,9 +1,11 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -61,18 +63,54 @@ type Conflict struct {
 
 // Assume makes the pod hold slots that a Draft has just chosen on the node,
 // before it is bound. It is an error if one is no longer free, and then nothing
-// changes.
-func (l *Ledger) Assume(pod Pod, node string, a Assignment) error {
+// changes. What is gained was kept for less important pods, whose plans this ends.
+func (l *Ledger) Assume(pod Pod, node string, a Assignment) (Gain, error) {
 	if l.pods[pod.UID] != nil {
-		return fmt.Errorf("pod %s (UID %s) already holds slots", pod, pod.UID)
+		return nil, fmt.Errorf("pod %s (UID %s) already holds slots", pod, pod.UID)
 	}
 	holds := a.holds()
 	for _, h := range holds {
 		if d := l.devices[h.slot.Instance]; d == nil || !l.freeFor(pod, d, h.slot.Index) {
-			return fmt.Errorf("slot %s is no longer free", h.slot)
+			return nil, fmt.Errorf("slot %s is no longer free", h.slot)
 		}
 	}
-	l.add(&podRecord{Pod: pod, node: node, holds: holds})
+	return l.add(&podRecord{Pod: pod, node: node, holds: holds}), nil
+}
+
+// Check reports why an assumed pod should not be bound with its slots after all:
+// since Assume, a device has gone, or somebody else has taken a slot.
+func (l *Ledger) Check(uid string) error {
+	p := l.pods[uid]
+	if p == nil {
+		return errors.New("its slots have been given back")
+	}
+	for _, h := range p.holds {
+		d := l.devices[h.slot.Instance]
+		s := &d.slots[h.slot.Index]
+		switch {
+		case !d.exists:
+			return fmt.Errorf("slot %s: Instance %s does not exist any more", h.slot, d.name)
+		case !d.reaches(p.node):
+			return fmt.Errorf("slot %s: Instance %s cannot be reached from node %s any more", h.slot, d.name, p.node)
+		case h.slot.Index >= d.capacity:
+			return fmt.Errorf("slot %s: Instance %s has capacity %d now", h.slot, d.name, d.capacity)
+		case !p.owns(h, s.claim):
+			return fmt.Errorf("slot %s has been claimed by another (deviceUsage %q)", h.slot, s.claim)
+		}
+		if other := l.boundHolder(s, uid); other != nil {
+			return fmt.Errorf("slot %s has been assigned to pod %s by another scheduler", h.slot, other.Pod)
+		}
+	}
+	return nil
+}
+
+// boundHolder returns a pod other than this one that is bound with the slot.
+func (l *Ledger) boundHolder(s *slotState, uid string) *podRecord {
+	for _, other := range s.holders {
+		if p := l.pods[other]; other != uid && p.bound {
+			return p
+		}
+	}
 	return nil
 }
 
@@ -86,7 +124,7 @@ func (l *Ledger) Forget(uid string) Gain {
 
 // Observe records a bound pod as the API shows it. The first assignment seen
 // bound stays: an annotation edited afterwards changes nothing. It returns the
-// slots that another pod holds already; the pod holds them too.
+// slots that another bound pod holds already; the pod holds them too.
 func (l *Ledger) Observe(pod Pod, node string, a Assignment) ([]Conflict, Gain) {
 	var gain Gain
 	if p := l.pods[pod.UID]; p != nil {
@@ -96,7 +134,7 @@ func (l *Ledger) Observe(pod Pod, node string, a Assignment) ([]Conflict, Gain) 
 		holds := a.holds()
 		if p.node == node && sameHolds(p.holds, holds) {
 			p.Pod, p.bound = pod, true
-			return nil, nil
+			return l.conflicts(p), nil
 		}
 		// Bound with another assignment than assumed: by another scheduler.
 		gain = l.Remove(pod.UID)
@@ -104,7 +142,21 @@ func (l *Ledger) Observe(pod Pod, node string, a Assignment) ([]Conflict, Gain) 
 	if len(a) == 0 {
 		return nil, gain
 	}
-	return l.add(&podRecord{Pod: pod, node: node, holds: a.holds(), bound: true}), gain
+	p := &podRecord{Pod: pod, node: node, holds: a.holds(), bound: true}
+	gain = append(gain, l.add(p)...)
+	return l.conflicts(p), gain
+}
+
+// conflicts lists the slots that other bound pods hold too. A pod that is only
+// assumed is not yet in conflict: see Check.
+func (l *Ledger) conflicts(p *podRecord) []Conflict {
+	var found []Conflict
+	for _, h := range p.holds {
+		if other := l.boundHolder(&l.devices[h.slot.Instance].slots[h.slot.Index], p.UID); other != nil {
+			found = append(found, Conflict{Slot: h.slot, Holder: other.Pod})
+		}
+	}
+	return found
 }
 
 func sameHolds(a, b []hold) bool {
@@ -131,12 +183,14 @@ func (l *Ledger) Remove(uid string) Gain {
 		d := l.devices[h.slot.Instance]
 		s := &d.slots[h.slot.Index]
 		s.holders = slices.DeleteFunc(s.holders, func(u string) bool { return u == uid })
+		open := false // the node may take another of its slots, though this one may stay taken
 		if h.cl {
 			if d.clOnNode[p.node]--; d.clOnNode[p.node] == 0 {
 				delete(d.clOnNode, p.node)
+				open = d.nfree > 0 && d.kind.unique() == akriv0.UniquePerNode
 			}
 		}
-		if d.refresh(h.slot.Index) || d.waitsForNominee(h.slot.Index) {
+		if d.refresh(h.slot.Index) || d.waitsForNominee(h.slot.Index) || open {
 			gain = append(gain, d.kind.name, d.name)
 		}
 		l.dropDevice(d)
@@ -144,23 +198,27 @@ func (l *Ledger) Remove(uid string) Gain {
 	return gain
 }
 
-func (l *Ledger) add(p *podRecord) []Conflict {
-	var conflicts []Conflict
+// add makes the pod hold its slots. A nomination that kept one of them for another
+// pod cannot come true any more and ends.
+func (l *Ledger) add(p *podRecord) Gain {
+	var gain Gain
 	l.pods[p.UID] = p
 	for _, h := range p.holds {
 		d := l.device(h.slot.Instance)
 		d.grow(h.slot.Index + 1)
 		s := &d.slots[h.slot.Index]
-		if len(s.holders) > 0 {
-			conflicts = append(conflicts, Conflict{Slot: h.slot, Holder: l.pods[s.holders[0]].Pod})
-		}
 		s.holders = append(s.holders, p.UID)
 		if h.cl {
 			d.clOnNode[p.node]++
 		}
 		d.refresh(h.slot.Index)
 	}
-	return conflicts
+	for _, h := range p.holds {
+		if nominee := l.devices[h.slot.Instance].slots[h.slot.Index].nominee; nominee != "" && nominee != p.UID {
+			gain = append(gain, l.Denominate(nominee)...)
+		}
+	}
+	return gain
 }
 
 // Bound reports whether the pod holds slots and has been observed bound.

@@ -28,6 +28,19 @@ func checkInvariants(t failer, l *Ledger) {
 			}
 		}
 	}
+	for uid, n := range l.nominations {
+		for _, h := range n.holds {
+			d := l.devices[h.slot.Instance]
+			if d == nil || d.slots[h.slot.Index].nominee != uid {
+				t.Fatalf("%s is kept for pod %s, but the slot does not know", h.slot, uid)
+			}
+			for _, holder := range d.slots[h.slot.Index].holders {
+				if p := l.pods[holder]; holder != uid && !p.ending && p.Priority >= n.Priority {
+					t.Fatalf("%s is kept for pod %s although %s, no less important, holds it", h.slot, uid, holder)
+				}
+			}
+		}
+	}
 	members := map[*group][]*device{}
 	for name, d := range l.devices {
 		n, cl := 0, map[string]int{}
@@ -39,6 +52,9 @@ func checkInvariants(t failer, l *Ledger) {
 			}
 			if free {
 				n++
+			}
+			if s.nominee != "" && l.nominations[s.nominee] == nil {
+				t.Fatalf("%s-%d is kept for %s, which has no nomination", name, i, s.nominee)
 			}
 			for _, uid := range s.holders {
 				p := l.pods[uid]

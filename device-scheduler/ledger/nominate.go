@@ -10,18 +10,18 @@ type nomination struct {
 }
 
 // Nominate keeps the assignment's slots for the pod, free or not. Whatever was
-// kept for it before is let go.
+// kept for it before is let go, and so is all that is kept for a pod that one of
+// these slots was kept for: it has to preempt anew.
 func (l *Ledger) Nominate(pod Pod, node string, a Assignment) Gain {
 	gain := l.Denominate(pod.UID)
 	n := &nomination{Pod: pod, node: node, holds: a.holds()}
 	for _, h := range n.holds {
+		if d := l.devices[h.slot.Instance]; d != nil && h.slot.Index < len(d.slots) {
+			gain = append(gain, l.Denominate(d.slots[h.slot.Index].nominee)...)
+		}
 		d := l.device(h.slot.Instance)
 		d.grow(h.slot.Index + 1)
-		s := &d.slots[h.slot.Index]
-		if other := l.nominations[s.nominee]; other != nil && other.Priority >= pod.Priority {
-			continue
-		}
-		s.nominee = pod.UID
+		d.slots[h.slot.Index].nominee = pod.UID
 		d.refresh(h.slot.Index)
 	}
 	l.nominations[pod.UID] = n
@@ -38,9 +38,7 @@ func (l *Ledger) Denominate(uid string) Gain {
 	var gain Gain
 	for _, h := range n.holds {
 		d := l.devices[h.slot.Instance]
-		if s := &d.slots[h.slot.Index]; s.nominee == uid {
-			s.nominee = ""
-		}
+		d.slots[h.slot.Index].nominee = ""
 		if d.refresh(h.slot.Index) {
 			gain = append(gain, d.kind.name, d.name)
 		}
@@ -49,12 +47,19 @@ func (l *Ledger) Denominate(uid string) Gain {
 	return gain
 }
 
-// Nominated returns the node for which slots are kept for the pod; "" if none are.
+// Nominated returns the node for which slots are kept for the pod; "" if none are,
+// or if one of them is no longer there to be had, so that the pod has to preempt anew.
 func (l *Ledger) Nominated(uid string) string {
-	if n := l.nominations[uid]; n != nil {
-		return n.node
+	n := l.nominations[uid]
+	if n == nil {
+		return ""
 	}
-	return ""
+	for _, h := range n.holds {
+		if d := l.devices[h.slot.Instance]; h.slot.Index >= d.capacity || !d.reaches(n.node) {
+			return ""
+		}
+	}
+	return n.node
 }
 
 // keptFrom reports whether a nomination keeps the slot from the pod: not from the

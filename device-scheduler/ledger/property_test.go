@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,18 +22,22 @@ type world struct {
 	instances      map[string]*akriv0.Instance
 	pods           map[string]scheduled
 	nextPod        int
+	// foreign are the pods that another scheduler has bound.
+	foreign map[string]bool
 }
 
 var worldNodes = []string{"a", "b", "c"}
 
-// TestHistories applies random histories. After each step the ledger's counts
-// are right, no slot that it gave has two holders, and a ledger rebuilt from
-// the API's objects, as after a restart, is equal to the live one.
+// TestHistories applies random histories, in which another scheduler meddles.
+// After each step the ledger's counts are right, no slot that it gave has two
+// holders by its doing, what is kept for a nominated pod can still be had by it,
+// and a ledger rebuilt from the API's objects, as after a restart, is equal to the
+// live one.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		strategy := rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy")
 		w := &world{Ledger: New(), strategy: strategy, configurations: map[string]*akriv0.Configuration{},
-			instances: map[string]*akriv0.Instance{}, pods: map[string]scheduled{}}
+			instances: map[string]*akriv0.Instance{}, pods: map[string]scheduled{}, foreign: map[string]bool{}}
 		t.Repeat(map[string]func(*rapid.T){
 			"configuration":        w.configuration,
 			"delete configuration": w.deleteConfiguration,
@@ -41,6 +46,9 @@ func TestHistories(t *testing.T) {
 			"schedule":             w.schedule,
 			"pod gone":             w.podGone,
 			"claim":                w.claim,
+			"preempt":              w.preempt,
+			"preemption ends":      w.denominate,
+			"another scheduler":    w.anotherScheduler,
 			"": func(t *rapid.T) {
 				checkInvariants(t, w.Ledger)
 				w.checkSingleHolders(t)
@@ -88,13 +96,13 @@ func (w *world) deleteInstance(t *rapid.T) {
 
 func (w *world) schedule(t *rapid.T) {
 	w.nextPod++
-	pod := Pod{UID: fmt.Sprintf("p%d", w.nextPod), Namespace: "ns", Name: "p"}
-	node := rapid.SampledFrom(worldNodes).Draw(t, "node")
-	req := &Request{Pod: pod, Containers: rapid.SliceOfN(rapid.Custom(drawContainer), 1, 3).Draw(t, "containers")}
-	for i := range req.Containers {
-		req.Containers[i].Name = fmt.Sprint("c", i)
+	pod := Pod{UID: fmt.Sprintf("p%d", w.nextPod), Namespace: "ns", Name: "p", Priority: drawPriority(t)}
+	if len(w.nominations) > 0 && rapid.Bool().Draw(t, "nominee") {
+		pod = w.nominations[pickKey(t, w.nominations)].Pod
 	}
-	a, shortfall := w.Draft(w.strategy).Fit(node, req)
+	node := rapid.SampledFrom(worldNodes).Draw(t, "node")
+	req := drawRequest(t, pod)
+	a, shortfall := w.Draft(w.strategy).For(pod).Fit(node, req)
 	if quick, sure := w.Fits(node, req); sure && !reflect.DeepEqual(quick, shortfall) {
 		t.Fatalf("Fits says %+v, Fit says %+v, of %+v", quick, shortfall, req)
 	}
@@ -103,17 +111,33 @@ func (w *world) schedule(t *rapid.T) {
 		return
 	}
 	w.checkAnswer(t, node, req, a)
-	if err := w.Assume(pod, node, a); err != nil {
+	if _, err := w.Assume(pod, node, a); err != nil {
 		t.Fatalf("the slots that Fit chose cannot be assumed: %v", err)
+	}
+	if len(a) > 0 {
+		if err := w.Check(pod.UID); err != nil {
+			t.Fatalf("the slots that were just assumed cannot be bound: %v", err)
+		}
 	}
 	if rapid.Bool().Draw(t, "bind fails") {
 		w.Forget(pod.UID)
 		return
 	}
+	w.Denominate(pod.UID)
 	if conflicts, _ := w.Observe(pod, node, a); len(conflicts) > 0 {
 		t.Fatalf("conflicts: %v", conflicts)
 	}
 	w.pods[pod.UID] = scheduled{pod, node, a}
+}
+
+func drawPriority(t *rapid.T) int32 { return int32(rapid.IntRange(0, 2).Draw(t, "priority")) }
+
+func drawRequest(t *rapid.T, pod Pod) *Request {
+	req := &Request{Pod: pod, Containers: rapid.SliceOfN(rapid.Custom(drawContainer), 1, 3).Draw(t, "containers")}
+	for i := range req.Containers {
+		req.Containers[i].Name = fmt.Sprint("c", i)
+	}
+	return req
 }
 
 func drawContainer(t *rapid.T) ContainerRequest {
@@ -163,8 +187,53 @@ func (w *world) checkAnswer(t *rapid.T, node string, req *Request, a Assignment)
 
 func (w *world) podGone(t *rapid.T) {
 	uid := pickKey(t, w.pods)
+	if rapid.Bool().Draw(t, "only ending") {
+		w.SetEnding(uid)
+		return
+	}
 	w.Remove(uid)
 	delete(w.pods, uid)
+}
+
+// preempt keeps slots for a pod; its victims go when "pod gone" picks them.
+func (w *world) preempt(t *rapid.T) {
+	w.nextPod++
+	pod := Pod{UID: fmt.Sprintf("p%d", w.nextPod), Namespace: "ns", Name: "vip", Priority: drawPriority(t)}
+	node := rapid.SampledFrom(worldNodes).Draw(t, "node")
+	req := drawRequest(t, pod)
+	candidates := slices.DeleteFunc(w.Holders(node, req), func(v Victim) bool { return v.Priority >= pod.Priority })
+	p := w.Preempt(w.strategy, node, req, candidates)
+	if p == nil {
+		return
+	}
+	for _, v := range p.Victims {
+		if v.Priority >= pod.Priority {
+			t.Fatalf("pod %s of priority %d evicts %s of priority %d", pod.UID, pod.Priority, v.UID, v.Priority)
+		}
+	}
+	w.checkAnswer(t, node, req, p.Assignment)
+	w.Nominate(pod, node, p.Assignment)
+}
+
+func (w *world) denominate(t *rapid.T) { w.Denominate(pickKey(t, w.nominations)) }
+
+// anotherScheduler binds a pod with a slot of its own choice, or one that this one
+// has only just assumed.
+func (w *world) anotherScheduler(t *rapid.T) {
+	w.nextPod++
+	pod := Pod{UID: fmt.Sprintf("p%d", w.nextPod), Namespace: "ns", Name: "foreign", Priority: drawPriority(t)}
+	name := pickKey(t, w.instances)
+	s := slot.Name{Instance: name, Index: rapid.IntRange(0, 3).Draw(t, "slot")}
+	node := rapid.SampledFrom(worldNodes).Draw(t, "node")
+	a := Assignment{"main": {{Resource: name, Slot: s}}}
+	conflicts, _ := w.Observe(pod, node, a)
+	w.pods[pod.UID], w.foreign[pod.UID] = scheduled{pod, node, a}, true
+	if holders := w.devices[name].slots[s.Index].holders; len(holders) > 1 != (len(conflicts) == 1) {
+		t.Fatalf("%s has holders %v, and conflicts are %v", s, holders, conflicts)
+	}
+	if c := w.Contested(s); (c != nil) != (len(conflicts) == 1) {
+		t.Fatalf("%s: contest %v, conflicts %v", s, c, conflicts)
+	}
 }
 
 // claim makes a node write or drop a claim.
@@ -181,8 +250,9 @@ func (w *world) claim(t *rapid.T) {
 func (w *world) checkSingleHolders(t *rapid.T) {
 	for _, d := range w.devices {
 		for i := range d.slots {
-			if len(d.slots[i].holders) > 1 {
-				t.Fatalf("%s-%d is held by %v", d.name, i, d.slots[i].holders)
+			given := slices.DeleteFunc(slices.Clone(d.slots[i].holders), func(uid string) bool { return w.foreign[uid] })
+			if len(given) > 1 {
+				t.Fatalf("%s-%d was given to all of %v", d.name, i, given)
 			}
 		}
 	}
@@ -206,11 +276,22 @@ func (w *world) checkRebuilt(t *rapid.T) {
 	}
 }
 
+// usable shows the slots as a new scheduler would: it does not know of nominations.
 func usable(l *Ledger) string {
 	out := ""
 	for _, line := range lines(l.show()) {
-		if !slices.Contains([]string{"out of capacity"}, line[len(line)-min(len(line), 15):]) {
-			out += line + "\n"
+		name, state, _ := strings.Cut(line, ": ")
+		if strings.HasPrefix(state, "kept for ") {
+			state = "free"
+		}
+		// The order of holders is that in which they were seen.
+		if holders, ok := strings.CutPrefix(state, "held by "); ok {
+			names := strings.FieldsFunc(holders, func(r rune) bool { return r == ' ' || r == ',' })
+			slices.Sort(names)
+			state = fmt.Sprint("held by ", names)
+		}
+		if state != "out of capacity" {
+			out += name + ": " + state + "\n"
 		}
 	}
 	return out

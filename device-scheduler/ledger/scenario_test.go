@@ -26,8 +26,10 @@ import (
 //	bound pod=p [uid=]                         the API shows it bound as scheduled
 //	observe pod=p node=a [uid=]                lines "container resource slot ...": bound by somebody
 //	forget, remove, ending pod=p
+//	check pod=p                                may it still be bound as scheduled
+//	restart [strategy=Pack]                    a new scheduler: the ledger is rebuilt from what the API shows
 //	preempt pod=p node=a [priority=] [protected=(q,…)]  lines as for schedule: victims, and nominate
-//	denominate pod=p
+//	denominate, nominated pod=p
 //	contested slot=s                           who keeps a slot that several pods hold
 //	reach limit=n                              lines as for schedule
 //	slots                                      each slot and who holds it
@@ -48,6 +50,15 @@ type story struct {
 	*Ledger
 	strategy  Strategy
 	scheduled map[string]scheduled // by UID
+	api       api
+}
+
+// api is what a new scheduler would read.
+type api struct {
+	configurations map[string]*akriv0.Configuration // by namespace/name
+	instances      map[string]*akriv0.Instance
+	bound          map[string]scheduled // by UID
+	ending         map[string]bool
 }
 
 type scheduled struct {
@@ -57,7 +68,9 @@ type scheduled struct {
 }
 
 func newStory() *story {
-	return &story{Ledger: New(), strategy: Spread, scheduled: map[string]scheduled{}}
+	return &story{Ledger: New(), strategy: Spread, scheduled: map[string]scheduled{}, api: api{
+		configurations: map[string]*akriv0.Configuration{}, instances: map[string]*akriv0.Instance{},
+		bound: map[string]scheduled{}, ending: map[string]bool{}}}
 }
 
 func (s *story) run(t *testing.T, d *datadriven.TestData) string {
@@ -93,13 +106,16 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		} else {
 			c.Spec.UniqueScope = akriv0.UniqueScope(u)
 		}
+		s.api.configurations[ns+"/"+c.Name] = c
 		return gained(s.SetConfiguration(c))
 	case "delete-configuration":
+		delete(s.api.configurations, ns+"/"+arg("name", ""))
 		return gained(s.DeleteConfiguration(ns, arg("name", "")))
 	case "instance", "delete-instance":
 		in := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: arg("name", ""), Namespace: ns},
 			Spec: akriv0.InstanceSpec{ConfigurationName: arg("config", ""), DeviceUsage: map[string]string{}}}
 		if d.Cmd == "delete-instance" {
+			delete(s.api.instances, ns+"/"+in.Name)
 			return gained(s.DeleteInstance(in))
 		}
 		capacity, _ := strconv.Atoi(arg("capacity", "1"))
@@ -113,6 +129,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			name, usage, _ := strings.Cut(line, " ")
 			in.Spec.DeviceUsage[name] = usage
 		}
+		s.api.instances[ns+"/"+in.Name] = in
 		return gained(s.SetInstance(in))
 	case "schedule", "fits":
 		a, shortfall := s.Draft(s.strategy).For(pod).Fit(node, request(t, pod, d.Input))
@@ -123,14 +140,28 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			return "cannot: " + shortfall.String()
 		}
 		if d.Cmd == "schedule" {
-			if err := s.Assume(pod, node, a); err != nil {
+			gain, err := s.Assume(pod, node, a)
+			if err != nil {
 				return "error: " + err.Error()
 			}
 			s.scheduled[pod.UID] = scheduled{pod, node, a}
+			if len(gain) > 0 {
+				return show(a) + "\n" + gained(gain)
+			}
 		}
 		return show(a)
+	case "check":
+		if err := s.Check(pod.UID); err != nil {
+			return "no: " + err.Error()
+		}
+		return "ok"
+	case "restart":
+		s.strategy = Strategy(arg("strategy", string(s.strategy)))
+		s.restart()
+		return ""
 	case "bound":
 		b := s.scheduled[pod.UID]
+		s.api.bound[pod.UID] = b
 		return observed(s.Observe(b.pod, b.node, b.a))
 	case "observe":
 		a := Assignment{}
@@ -143,6 +174,9 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 				}
 				a[words[0]] = append(a[words[0]], assignment.Grant{Resource: words[1], Ordinal: i, Slot: n})
 			}
+		}
+		if _, known := s.api.bound[pod.UID]; !known {
+			s.api.bound[pod.UID] = scheduled{pod, node, a}
 		}
 		return observed(s.Observe(pod, node, a))
 	case "contested":
@@ -160,8 +194,14 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		return out
 	case "ending":
+		s.api.ending[pod.UID] = true
 		s.SetEnding(pod.UID)
 		return ""
+	case "nominated":
+		if n := s.Nominated(pod.UID); n != "" {
+			return "slots are kept on " + n
+		}
+		return "no slots are kept"
 	case "denominate":
 		return gained(s.Denominate(pod.UID))
 	case "preempt":
@@ -185,6 +225,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "forget":
 		return gained(s.Forget(pod.UID))
 	case "remove":
+		delete(s.api.bound, pod.UID)
 		return gained(s.Remove(pod.UID))
 	case "reach":
 		limit, _ := strconv.Atoi(arg("limit", "1000"))
@@ -201,6 +242,24 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	}
 	t.Fatalf("%s: unknown command %q", d.Pos, d.Cmd)
 	return ""
+}
+
+// restart makes the ledger anew, as a new scheduler does: from pods, Instances and
+// Configurations, in whichever order they come.
+func (s *story) restart() {
+	s.Ledger = New()
+	for uid, b := range s.api.bound {
+		s.Observe(b.pod, b.node, b.a)
+		if s.api.ending[uid] {
+			s.SetEnding(uid)
+		}
+	}
+	for _, in := range s.api.instances {
+		s.SetInstance(in)
+	}
+	for _, c := range s.api.configurations {
+		s.SetConfiguration(c)
+	}
 }
 
 func lines(input string) []string {
@@ -275,7 +334,7 @@ func (l *Ledger) show() string {
 				state = "held by " + strings.Join(s.holders, " and ")
 			case s.claim != "":
 				state = "claimed " + s.claim
-			case s.nominee != "":
+			case d.waitsForNominee(i):
 				state = "kept for " + s.nominee
 			case !d.free.has(i):
 				state = "out of capacity"

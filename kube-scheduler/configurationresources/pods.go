@@ -134,7 +134,9 @@ func (b *book) assume(c *cycle, node string, strategy ledger.Strategy) (ledger.A
 	if shortfall != nil {
 		return nil, shortfall, nil
 	}
-	return a, nil, b.ledger.Assume(c.req.Pod, node, a)
+	gain, err := b.ledger.Assume(c.req.Pod, node, a)
+	b.wake(gain)
+	return a, nil, err
 }
 
 func (b *book) forget(uid string) {
