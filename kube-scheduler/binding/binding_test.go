@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientset "k8s.io/client-go/kubernetes"
@@ -145,26 +146,150 @@ func TestRefusedBeforeBinding(t *testing.T) {
 	}
 }
 
-// With the API server gone, the devices stay taken until it says what happened.
-func TestLostBindWaitsForTheAPI(t *testing.T) {
-	client, pod, state, asked := fake.NewClientset(), newPod(""), framework.NewCycleState(), 0
+// server is an API server with one pod, which loses answers.
+type server struct {
+	pod *v1.Pod // nil when it is gone
+	// fate says what becomes of each request in turn; afterwards all goes well.
+	fate    []fate
+	late    func() // a request that is still on its way
+	sent    int
+	getFate []error
+}
+
+type fate struct {
+	applied bool  // the request is carried out
+	late    bool  // it will be, when the next one has been
+	err     error // what the client is told instead of the truth
+}
+
+func (s *server) bind(b *v1.Binding) error {
+	switch {
+	case s.pod == nil:
+		return apierrors.NewNotFound(v1.Resource("pods"), b.Name)
+	case s.pod.UID != b.UID, s.pod.Spec.NodeName != "", s.pod.DeletionTimestamp != nil:
+		return apierrors.NewConflict(v1.Resource("pods/binding"), b.Name, errors.New("already assigned, another one, or being deleted"))
+	}
+	s.pod.Spec.NodeName, s.pod.Annotations = b.Target.Name, b.Annotations
+	return nil
+}
+
+func (s *server) react(a clienttesting.Action) (bool, runtime.Object, error) {
+	if a.GetVerb() == "get" {
+		if len(s.getFate) > 0 {
+			err := s.getFate[0]
+			s.getFate = s.getFate[1:]
+			return true, nil, err
+		}
+		if s.pod == nil {
+			return true, nil, apierrors.NewNotFound(v1.Resource("pods"), "p")
+		}
+		return true, s.pod.DeepCopy(), nil
+	}
+	b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding)
+	s.sent++
+	var f fate
+	if f.applied = true; len(s.fate) > 0 {
+		f, s.fate = s.fate[0], s.fate[1:]
+	}
+	err := f.err
+	if f.applied {
+		if got := s.bind(b); err == nil {
+			err = got
+		}
+	}
+	if s.late != nil {
+		s.late()
+	}
+	if f.late {
+		s.late = func() { _ = s.bind(b) }
+	}
+	return true, nil, err
+}
+
+// When the answer to a bind is lost, its devices stay taken until it is certain
+// whether the pod is bound by it.
+func TestLostBinds(t *testing.T) {
+	pods := v1.Resource("pods")
+	reset, timeout := errors.New("connection reset"), apierrors.NewTimeoutError("etcd", 1)
+	down, forbidden := errors.New("connection refused"), apierrors.NewForbidden(pods, "p", errors.New("quota"))
+	elsewhere := func(p *v1.Pod) { p.Spec.NodeName = "b" }
+	tests := map[string]struct {
+		change  func(*v1.Pod)
+		gone    bool
+		fate    []fate
+		getFate []error
+		bound   bool
+		sent    int
+	}{
+		"all is well":                       {bound: true, sent: 1},
+		"refused":                           {fate: []fate{{err: forbidden}}, sent: 1},
+		"pod deleted during bind":           {gone: true, sent: 1},
+		"pod being deleted":                 {change: func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, sent: 1},
+		"same name re-created":              {change: func(p *v1.Pod) { p.UID = "another" }, sent: 1},
+		"conflict, another binding":         {change: elsewhere, sent: 1},
+		"bind timed out but applied":        {fate: []fate{{applied: true, err: timeout}}, bound: true, sent: 2},
+		"lost and applied":                  {fate: []fate{{applied: true, err: reset}}, bound: true, sent: 2},
+		"lost and not applied":              {fate: []fate{{err: reset}}, bound: true, sent: 2},
+		"lost and applied late":             {fate: []fate{{late: true, err: reset}}, bound: true, sent: 2},
+		"lost, and then refused":            {fate: []fate{{err: reset}, {err: forbidden}}, sent: 2},
+		"API down for a while":              {fate: []fate{{applied: true, err: reset}, {err: down}, {err: down}}, getFate: []error{down, down}, bound: true, sent: 6},
+		"lost, and then bound by another":   {change: elsewhere, fate: []fate{{err: reset}}, sent: 2},
+		"lost, and the pod deleted by then": {gone: true, fate: []fate{{err: reset}}, sent: 2},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			client, pod, state := fake.NewClientset(), newPod(""), framework.NewCycleState()
+			s := &server{pod: pod.DeepCopy(), fate: test.fate, getFate: test.getFate}
+			if test.change != nil {
+				test.change(s.pod)
+			}
+			if test.gone {
+				s.pod = nil
+			}
+			client.PrependReactor("*", "pods", s.react)
+			if err := Contribute(state, pod, "a", "Slots", slots()); err != nil {
+				t.Fatal(err)
+			}
+			status := Bind(context.Background(), fakeHandle{client: client}, state, pod, "a")
+			if status.IsSuccess() != test.bound || s.sent != test.sent {
+				t.Errorf("Bind: %v after %d requests, want bound %v after %d", status, s.sent, test.bound, test.sent)
+			}
+			ours := s.pod != nil && s.pod.Spec.NodeName == "a" && s.pod.UID == "p-uid"
+			if ours != test.bound {
+				t.Errorf("the scheduler thinks that it is bound: %v, the API has it: %v", test.bound, ours)
+			}
+			if s.late != nil && test.bound {
+				before := s.pod.DeepCopy()
+				if s.late(); s.pod.Spec.NodeName != before.Spec.NodeName {
+					t.Error("the late request changed the pod")
+				}
+			}
+		})
+	}
+}
+
+// What a plugin reserved may have been lost until the pod is bound: then it is not.
+func TestChecksBeforeBinding(t *testing.T) {
+	state, pod := framework.NewCycleState(), newPod("")
 	if err := Contribute(state, pod, "a", "Slots", slots()); err != nil {
 		t.Fatal(err)
 	}
-	client.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		if a.GetVerb() == "create" {
-			live := pod.DeepCopy()
-			b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding)
-			live.Spec.NodeName, live.Annotations = b.Target.Name, b.Annotations
-			return true, nil, errors.Join(client.Tracker().Add(live), errors.New("connection reset"))
-		}
-		if asked++; asked < 3 {
-			return true, nil, errors.New("connection refused")
-		}
-		return false, nil, nil
-	})
-	if status := Bind(context.Background(), fakeHandle{client: client}, state, pod, "a"); !status.IsSuccess() || asked != 3 {
-		t.Errorf("Bind: %v after asking %d times", status, asked)
+	CheckBefore(state, "Slots", func() error { return errors.New("slot cam-1-0 is gone") })
+	if err := Contribute(state, pod, "a", "Devices", gpus()); err != nil {
+		t.Fatal(err)
+	}
+	status := Bind(context.Background(), fakeHandle{}, state, pod, "a")
+	if status.Code() != fwk.Error || !strings.Contains(status.Message(), "cam-1-0 is gone") {
+		t.Error(status)
+	}
+	// Reserved anew, it counts no more.
+	client := fake.NewClientset()
+	client.PrependReactor("*", "pods", (&server{pod: newPod("")}).react)
+	if err := Contribute(state, pod, "a", "Slots", slots()); err != nil {
+		t.Fatal(err)
+	}
+	if status := Bind(context.Background(), fakeHandle{client: client}, state, pod, "a"); !status.IsSuccess() {
+		t.Error(status)
 	}
 }
 

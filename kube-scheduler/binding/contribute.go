@@ -17,6 +17,7 @@ const stateKey = "kubeslot.io/binding"
 type parts struct {
 	node        string
 	by          map[string]*types.PodInfo // by plugin
+	checks      map[string]func() error   // by plugin
 	annotations map[string]string
 }
 
@@ -33,10 +34,24 @@ func (p *parts) Clone() fwk.StateData { return p }
 func Contribute(state fwk.CycleState, pod *v1.Pod, node, plugin string, part *types.PodInfo) error {
 	next := &parts{node: node, by: map[string]*types.PodInfo{}}
 	if before := read(state); before != nil && before.node == node {
-		next.by = maps.Clone(before.by)
+		next.by, next.checks = maps.Clone(before.by), maps.Clone(before.checks)
+		delete(next.checks, plugin)
 	}
 	next.by[plugin] = part
 	return write(state, pod, next)
+}
+
+// CheckBefore has check called just before the Binding is sent, whichever plugin
+// sends it: time may have passed since Reserve. An error leaves the pod unbound, to
+// be tried again. To be called after Contribute, and only then.
+func CheckBefore(state fwk.CycleState, plugin string, check func() error) {
+	before := read(state)
+	next := &parts{node: before.node, by: before.by, annotations: before.annotations, checks: maps.Clone(before.checks)}
+	if next.checks == nil {
+		next.checks = map[string]func() error{}
+	}
+	next.checks[plugin] = check
+	state.Write(stateKey, next)
 }
 
 // Withdraw takes the plugin's part back, at Unreserve.
@@ -45,8 +60,9 @@ func Withdraw(state fwk.CycleState, pod *v1.Pod, plugin string) {
 	if before == nil || before.by[plugin] == nil {
 		return
 	}
-	next := &parts{node: before.node, by: maps.Clone(before.by)}
+	next := &parts{node: before.node, by: maps.Clone(before.by), checks: maps.Clone(before.checks)}
 	delete(next.by, plugin)
+	delete(next.checks, plugin)
 	if len(next.by) == 0 || write(state, pod, next) != nil {
 		state.Delete(stateKey)
 	}

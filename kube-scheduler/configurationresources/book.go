@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -31,6 +32,10 @@ type book struct {
 	ledger *ledger.Ledger
 	// waiting are unbound pods by the resource names that they ask for, then UID.
 	waiting map[string]map[string]*v1.Pod
+	// tries counts scheduling cycles; tried has the count of each waiting pod's last
+	// one, assumed that of a pod whose slots are assumed. Both by UID.
+	tries          uint64
+	tried, assumed map[string]uint64
 	// rounds wake the pods that wait for a resource, some at a time.
 	rounds map[string]*round
 	// deadlines end nominations, by the nominated pod's UID.
@@ -58,6 +63,8 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 		activator: handle,
 		ledger:    ledger.New(),
 		waiting:   map[string]map[string]*v1.Pod{},
+		tried:     map[string]uint64{},
+		assumed:   map[string]uint64{},
 		rounds:    map[string]*round{},
 		deadlines: map[string]*time.Timer{},
 		nominated: map[string]*v1.Pod{},
@@ -87,11 +94,17 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 }
 
 // handlerOf makes an informer's handler of one function for an object that is
-// there and one for an object that is gone.
-func handlerOf[T any](set, gone func(T)) cache.ResourceEventHandler {
+// there and one for an object that is gone. An informer whose watch was interrupted
+// shows an object that was deleted and made again under its name as one update.
+func handlerOf[T metav1.Object](set, gone func(T)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { set(obj.(T)) },
-		UpdateFunc: func(_, obj any) { set(obj.(T)) },
+		AddFunc: func(obj any) { set(obj.(T)) },
+		UpdateFunc: func(oldObj, obj any) {
+			if before := oldObj.(T); before.GetUID() != obj.(T).GetUID() {
+				gone(before)
+			}
+			set(obj.(T))
+		},
 		DeleteFunc: func(obj any) {
 			if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = d.Obj

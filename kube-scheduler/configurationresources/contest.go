@@ -62,6 +62,10 @@ func (p *Plugin) evictLoser(c *ledger.Contest, loser ledger.Pod) {
 		if err != nil {
 			return true, nil // it is gone, or another one
 		}
+		if keeper, err := p.victim(ledger.Victim{Pod: c.Keeper}); err != nil || keeper.DeletionTimestamp != nil {
+			logger.Info("A contested slot's keeper is going; the other pod stays")
+			return true, nil
+		}
 		err = schedutil.DeletePod(context.Background(), p.handle.ClientSet(), pod)
 		if err != nil && !apierrors.IsNotFound(err) {
 			logger.Error(err, "Cannot evict a pod whose slot another pod keeps")

@@ -68,10 +68,10 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 		return nil, unresolvable(err.Error())
 	}
 	p.book.expect(p.pods, pod)
-	p.lead()
 	if !p.book.synced() {
 		return nil, unresolvable("the akri.sh Configurations and Instances have not been read yet: are the CRDs installed, and may the scheduler list them? (kubectl apply -k deploy/)")
 	}
+	p.lead()
 	limit := len(nodes) / 2
 	if len(nodes) < minNodesToNarrow {
 		limit = 0
@@ -224,6 +224,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	if err := binding.Contribute(state, pod, node, Name, partOf(a)); err != nil {
 		return unresolvable(err.Error()) // Unreserve follows
 	}
+	binding.CheckBefore(state, Name, func() error { return p.book.check(c.req.UID) })
 	c.assignment = a
 	return nil
 }
@@ -234,5 +235,5 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 		return
 	}
 	binding.Withdraw(state, pod, Name)
-	p.book.forget(string(pod.UID))
+	p.book.forget(pod)
 }

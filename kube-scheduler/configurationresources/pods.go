@@ -47,6 +47,8 @@ func (b *book) expect(pods corelisters.PodLister, pod *v1.Pod) {
 	// A pod that the informer has deleted would never be forgotten again.
 	if live, err := pods.Pods(pod.Namespace).Get(pod.Name); err == nil && live.UID == pod.UID && live.Spec.NodeName == "" {
 		b.enter(live, req)
+		b.tries++
+		b.tried[string(pod.UID)] = b.tries
 	}
 }
 
@@ -109,6 +111,8 @@ func (b *book) unwait(pod *v1.Pod) {
 			delete(b.waiting, resource)
 		}
 	}
+	delete(b.tried, string(pod.UID))
+	delete(b.assumed, string(pod.UID))
 }
 
 // fit asks whether the node has slots for the cycle's pod.
@@ -135,14 +139,40 @@ func (b *book) assume(c *cycle, node string, strategy ledger.Strategy) (ledger.A
 		return nil, shortfall, nil
 	}
 	gain, err := b.ledger.Assume(c.req.Pod, node, a)
+	if err != nil {
+		return nil, nil, err
+	}
 	b.wake(gain)
-	return a, nil, err
+	delete(b.tried, c.req.UID)
+	b.assumed[c.req.UID] = b.tries
+	return a, nil, nil
 }
 
-func (b *book) forget(uid string) {
+// check reports why the pod should not be bound with the slots that were assumed.
+func (b *book) check(uid string) error {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.ledger.Check(uid)
+}
+
+// forget gives an assumed pod's slots back, unless it turned out to be bound. That
+// helps the pods which were refused meanwhile, but neither the pod itself nor its
+// gang, which is reserved and reverted as one: two pods that fail after Reserve
+// would else wake each other for ever.
+func (b *book) forget(pod *v1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.wake(b.ledger.Forget(uid))
+	since, uid := b.assumed[string(pod.UID)], string(pod.UID)
+	delete(b.assumed, uid)
+	b.wakeThose(b.ledger.Forget(uid), func(waiting *v1.Pod) bool {
+		return b.tried[string(waiting.UID)] > since && waiting.UID != pod.UID && !sameGang(waiting, pod)
+	})
+}
+
+func sameGang(a, b *v1.Pod) bool {
+	ga, gb := a.Spec.SchedulingGroup, b.Spec.SchedulingGroup
+	return ga != nil && gb != nil && a.Namespace == b.Namespace &&
+		ga.PodGroupName != nil && gb.PodGroupName != nil && *ga.PodGroupName == *gb.PodGroupName
 }
 
 // settled reports whether the pod was observed bound with slots before.

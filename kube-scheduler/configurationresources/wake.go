@@ -32,17 +32,32 @@ type round struct {
 // rest only while slots stay free. One freed slot must not send a thousand
 // waiting pods through the scheduler. The caller holds mu.
 func (b *book) wake(gain ledger.Gain) {
+	b.wakeThose(gain, func(*v1.Pod) bool { return true })
+}
+
+// wakeThose is wake for some of the waiting pods. The caller holds mu.
+func (b *book) wakeThose(gain ledger.Gain, wanted func(*v1.Pod) bool) {
 	if len(gain) == 0 {
 		return
 	}
 	gain = slices.Clone(gain)
 	slices.Sort(gain)
 	for _, resource := range slices.Compact(gain) {
-		waiting := b.waiting[resource]
-		if len(waiting) == 0 {
+		pods := map[string]*v1.Pod{}
+		for uid, pod := range b.waiting[resource] {
+			if wanted(pod) {
+				pods[uid] = pod
+			}
+		}
+		if len(pods) == 0 {
 			continue
 		}
-		r := &round{pods: slices.Collect(maps.Values(waiting)), size: max(firstWoken, b.ledger.Free(resource))}
+		if before := b.rounds[resource]; before != nil {
+			for _, pod := range before.pods {
+				pods[string(pod.UID)] = pod
+			}
+		}
+		r := &round{pods: slices.Collect(maps.Values(pods)), size: max(firstWoken, b.ledger.Free(resource))}
 		slices.SortFunc(r.pods, b.firstToTry)
 		b.rounds[resource] = r
 		b.next(resource, r)
