@@ -13,9 +13,10 @@ import (
 // configField is the number of CreateContainerRequest.config.
 const configField = 2
 
-// FromCRI reads a CRI request's container, which may be nil.
-func FromCRI(config *runtimeapi.ContainerConfig) Container {
-	var c Container
+// FromCRI reads the container of a CRI request, of which any part may be missing.
+func FromCRI(request *runtimeapi.CreateContainerRequest) Container {
+	c := Container{Users: usersFromCRI(request.GetSandboxConfig())}
+	config := request.GetConfig()
 	for _, env := range config.GetEnvs() {
 		c.Env = append(c.Env, env.GetKey())
 	}
@@ -56,7 +57,8 @@ func (a Additions) config() *runtimeapi.ContainerConfig {
 		c.Envs = append(c.Envs, &runtimeapi.KeyValue{Key: env.Name, Value: []byte(env.Value)})
 	}
 	for _, m := range a.Mounts {
-		c.Mounts = append(c.Mounts, &runtimeapi.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath, Readonly: m.ReadOnly})
+		c.Mounts = append(c.Mounts, &runtimeapi.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath, Readonly: m.ReadOnly,
+			UidMappings: mappingsToCRI(a.Users.UIDs), GidMappings: mappingsToCRI(a.Users.GIDs)})
 	}
 	for _, d := range a.Devices {
 		c.Devices = append(c.Devices, &runtimeapi.Device{ContainerPath: d.ContainerPath, HostPath: d.HostPath, Permissions: d.Permissions})

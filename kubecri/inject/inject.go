@@ -32,6 +32,8 @@ type Container struct {
 	Mounts []string
 	// Devices are its device nodes.
 	Devices []discovery.DeviceSpec
+	// Users are those of its pod.
+	Users UserNamespace
 }
 
 // Additions are what a container gets beyond what it is requested with. The zero
@@ -44,6 +46,9 @@ type Additions struct {
 	// never empty.
 	Mounts  []discovery.Mount
 	Devices []discovery.DeviceSpec
+	// Users are to be mapped in all Mounts, so that a file belongs to the same user
+	// inside as on the node.
+	Users UserNamespace
 	// CDI are names of CDI devices, each once.
 	CDI []string
 	// Annotations are the container's, and name its slots.
@@ -59,10 +64,10 @@ type Variable struct{ Name, Value string }
 
 // Add returns what the grants, in their order, add to the container.
 func Add(container Container, grants []Grant) (Additions, error) {
+	add := Additions{Users: container.Users}
 	if len(grants) == 0 {
-		return Additions{}, nil
+		return add, nil
 	}
-	var add Additions
 	var err error
 	if add.Env, err = environment(container, grants); err != nil {
 		return Additions{}, err

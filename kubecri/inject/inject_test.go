@@ -139,6 +139,7 @@ func TestPaths(t *testing.T) {
 	mount := func(containerPath, hostPath string, readOnly bool) discovery.Device {
 		return discovery.Device{Mounts: []discovery.Mount{{ContainerPath: containerPath, HostPath: hostPath, ReadOnly: readOnly}}}
 	}
+	own := UserNamespace{UIDs: []IDMapping{{65536, 0, 65536}}}
 	for _, test := range []struct {
 		name   string
 		config Container
@@ -172,6 +173,16 @@ func TestPaths(t *testing.T) {
 		config: Container{Devices: []discovery.DeviceSpec{{ContainerPath: "/dev/x", HostPath: "/dev/y", Permissions: "rwm"}}},
 		grants: []Grant{grant(t, "a-1-0", "", device("/dev/x", "/dev/x", ""))},
 		errors: []string{"device of the pod", "slot a-1-0", "/dev/x"},
+	}, {
+		name:   "users of its own, and a device node at its own path",
+		config: Container{Users: own},
+		grants: []Grant{grant(t, "a-1-0", "", device("/dev/x", "/dev/x", "r"))},
+		want:   Additions{Devices: []discovery.DeviceSpec{{ContainerPath: "/dev/x", HostPath: "/dev/x", Permissions: "r"}}},
+	}, {
+		name:   "users of its own, and a device node at another path",
+		config: Container{Users: own},
+		grants: []Grant{{Slot: slot.Name{Instance: "a-1", Index: 0}, Device: device("/dev/x", "/dev/y", "r"), CDI: "akri.sh/a=1"}},
+		errors: []string{"slot a-1-0", "/dev/y at /dev/x", "hostUsers"},
 	}, {
 		name: "relative path", grants: []Grant{grant(t, "a-1-0", "", device("dev/x", "/dev/x", ""))}, errors: []string{"a-1-0", `"dev/x"`},
 	}, {
@@ -245,7 +256,7 @@ func FuzzCRIMergesIntoTheRequest(f *testing.F) {
 			Properties: map[string]string{key: value},
 			Mounts:     []discovery.Mount{{ContainerPath: containerPath, HostPath: hostPath}},
 		}}}
-		add, err := Add(FromCRI(request.Config), grants)
+		add, err := Add(FromCRI(request), grants)
 		if err != nil {
 			return // refused, not sent
 		}
@@ -314,12 +325,15 @@ func TestDeviceByCDIName(t *testing.T) {
 }
 
 func TestWhatMattersOfACRIContainer(t *testing.T) {
-	got := FromCRI(&runtimeapi.ContainerConfig{
+	got := FromCRI(&runtimeapi.CreateContainerRequest{Config: &runtimeapi.ContainerConfig{
 		Envs:    []*runtimeapi.KeyValue{{Key: "A", Value: []byte("a")}},
 		Mounts:  []*runtimeapi.Mount{{ContainerPath: "/m", HostPath: "/h"}},
 		Devices: []*runtimeapi.Device{{ContainerPath: "/dev/c", HostPath: "/dev/h", Permissions: "r"}},
-	})
+	}, SandboxConfig: &runtimeapi.PodSandboxConfig{Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+		NamespaceOptions: &runtimeapi.NamespaceOption{UsernsOptions: &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD,
+			Uids: []*runtimeapi.IDMapping{{HostId: 65536, ContainerId: 0, Length: 100}}, Gids: []*runtimeapi.IDMapping{{HostId: 131072, ContainerId: 1, Length: 9}}}}}}}})
 	want := Container{Env: []string{"A"}, Mounts: []string{"/m"},
+		Users:   UserNamespace{UIDs: []IDMapping{{65536, 0, 100}}, GIDs: []IDMapping{{131072, 1, 9}}},
 		Devices: []discovery.DeviceSpec{{ContainerPath: "/dev/c", HostPath: "/dev/h", Permissions: "r"}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

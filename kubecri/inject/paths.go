@@ -68,6 +68,12 @@ func paths(container Container, grants []Grant) ([]discovery.Mount, []discovery.
 			if strings.Trim(permissions, "rwm") != "" {
 				return nil, nil, fmt.Errorf("%s wants permissions %q on %s: want a subset of rwm", owner, permissions, d.HostPath)
 			}
+			if container.Users.Own() && path.Clean(d.ContainerPath) != path.Clean(d.HostPath) {
+				// runc binds the node's file of the name that the container is to have,
+				// which is another device or none.
+				return nil, nil, fmt.Errorf("%s puts the device node %s at %s, and a pod with hostUsers: false can have a device node at its own path only: run the pod with the node's users",
+					owner, d.HostPath, d.ContainerPath)
+			}
 			fresh, err := place(d.ContainerPath, d.HostPath, deviceText(d.HostPath, permissions), owner)
 			if err != nil {
 				return nil, nil, err

@@ -26,7 +26,7 @@ func (i *interceptor) createContainer(ctx context.Context, request []byte, forwa
 		PodAnnotations: r.GetSandboxConfig().GetAnnotations(),
 		Sandbox:        r.GetPodSandboxId(),
 		Name:           r.GetConfig().GetMetadata().GetName(),
-		Requested:      inject.FromCRI(r.GetConfig()),
+		Requested:      inject.FromCRI(r),
 	}
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("pod", klog.KRef(c.Pod.Namespace, c.Pod.Name), "container", c.Name))
 

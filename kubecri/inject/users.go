@@ -1,0 +1,38 @@
+package inject
+
+import runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+// UserNamespace says which users of the node a pod's users are. The zero value is
+// a pod with the node's own users.
+type UserNamespace struct{ UIDs, GIDs []IDMapping }
+
+// IDMapping maps Length ids from Container on to those of the node from Host on.
+type IDMapping struct{ Host, Container, Length uint32 }
+
+// Own reports whether the pod has a user namespace of its own (hostUsers: false).
+func (u UserNamespace) Own() bool { return len(u.UIDs)+len(u.GIDs) > 0 }
+
+// usersFromCRI reads those of a pod.
+func usersFromCRI(pod *runtimeapi.PodSandboxConfig) UserNamespace {
+	options := pod.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions()
+	if options.GetMode() != runtimeapi.NamespaceMode_POD {
+		return UserNamespace{}
+	}
+	return UserNamespace{UIDs: mappingsFromCRI(options.GetUids()), GIDs: mappingsFromCRI(options.GetGids())}
+}
+
+func mappingsFromCRI(from []*runtimeapi.IDMapping) []IDMapping {
+	var to []IDMapping
+	for _, m := range from {
+		to = append(to, IDMapping{Host: m.GetHostId(), Container: m.GetContainerId(), Length: m.GetLength()})
+	}
+	return to
+}
+
+func mappingsToCRI(from []IDMapping) []*runtimeapi.IDMapping {
+	var to []*runtimeapi.IDMapping
+	for _, m := range from {
+		to = append(to, &runtimeapi.IDMapping{HostId: m.Host, ContainerId: m.Container, Length: m.Length})
+	}
+	return to
+}
