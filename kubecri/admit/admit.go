@@ -12,7 +12,6 @@ package admit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery"
@@ -29,7 +29,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-// Config configures an Admitter; everything but CDI and Metrics is required.
+// Config configures an Admitter; everything but CDI, Events and Metrics is required.
 type Config struct {
 	Node string
 	// Pods are those of this node. A pod that is not there (yet) is judged by
@@ -43,7 +43,9 @@ type Config struct {
 	// DeviceTimeout bounds that wait.
 	DeviceTimeout time.Duration
 	// CDI returns the name by which the runtime knows a device, "" for none.
-	CDI     func(ctx context.Context, instance string, device discovery.Device) string
+	CDI func(ctx context.Context, instance string, device discovery.Device) string
+	// Events, if set, tells pods why their containers do not start.
+	Events  record.EventRecorder
 	Metrics *metrics.Metrics
 }
 
@@ -92,7 +94,7 @@ func (a *Admitter) Admit(ctx context.Context, c Container) (*Admission, error) {
 	logger := klog.FromContext(ctx)
 	what, err := a.due(c.PodAnnotations, c.Pod, c.Name)
 	if err != nil {
-		return nil, a.refused(logger, c, err)
+		return nil, a.refused(logger, c, nil, err)
 	}
 	if what.ignored != nil {
 		logger.Info("Warning: a container starts without devices", "reason", what.ignored)
@@ -103,12 +105,12 @@ func (a *Admitter) Admit(ctx context.Context, c Container) (*Admission, error) {
 	}
 	add, err := a.additions(ctx, c, what.grants)
 	if err != nil {
-		return nil, a.refused(logger, c, err)
+		return nil, a.refused(logger, c, what.grants, err)
 	}
 	taken, err := a.Claims.Take(ctx, claims.Request{
 		Pod: c.Pod, Container: c.Name, Sandbox: c.Sandbox, Grants: what.grants, Requested: what.requested})
 	if err != nil {
-		return nil, a.refused(logger, c, err)
+		return nil, a.refused(logger, c, what.grants, err)
 	}
 	return &Admission{Additions: add, admitter: a, taken: taken, slots: slotNames(what.grants)}, nil
 }
@@ -140,15 +142,21 @@ func (a *Admission) Failed(err error) {
 // due looks at the pod as the API server has it, if it is here already, and at
 // the assignment in its annotations.
 func (a *Admitter) due(annotations map[string]string, pod claims.Pod, container string) (due, error) {
-	var spec *corev1.Pod
-	if p, err := a.Pods.Pods(pod.Namespace).Get(pod.Name); err == nil {
-		// A static pod is there as its mirror, which has a UID of its own.
-		mirror := static(annotations) && p.Annotations[corev1.MirrorPodAnnotationKey] == pod.UID
-		if string(p.UID) == pod.UID || mirror {
-			spec = p
-		}
+	return decide(a.Node, annotations, pod, container, a.spec(annotations, pod))
+}
+
+// spec returns the pod as the API server has it, nil while it is not here.
+func (a *Admitter) spec(annotations map[string]string, pod claims.Pod) *corev1.Pod {
+	p, err := a.Pods.Pods(pod.Namespace).Get(pod.Name)
+	if err != nil {
+		return nil
 	}
-	return decide(a.Node, annotations, pod, container, spec)
+	// A static pod is there as its mirror, which has a UID of its own.
+	mirror := static(annotations) && p.Annotations[corev1.MirrorPodAnnotationKey] == pod.UID
+	if string(p.UID) == pod.UID || mirror {
+		return p
+	}
+	return nil
 }
 
 // additions finds the devices and returns what they bring.
@@ -166,7 +174,9 @@ func (a *Admitter) additions(ctx context.Context, c Container, granted []assignm
 			}
 			devices[g.Slot.Instance] = device
 			a.tellWithheld(ctx, g.Slot.Instance, device)
-			if a.CDI != nil {
+			// What CDI mounts has no id mappings: to the users of another namespace
+			// all files in it would be nobody's.
+			if a.CDI != nil && !(c.Requested.Users.Own() && len(device.Mounts) > 0) {
 				names[g.Slot.Instance] = a.CDI(ctx, g.Slot.Instance, device)
 			}
 		}
@@ -187,17 +197,6 @@ func (a *Admitter) tellWithheld(ctx context.Context, instance string, device dis
 				"property", name, "instance", instance)
 		}
 	}
-}
-
-// refused makes the status that the kubelet reports in the pod's event.
-func (a *Admitter) refused(logger klog.Logger, c Container, err error) error {
-	logger.Error(err, "Refused to create a container")
-	code, result := codes.Unavailable, metrics.Failed
-	if r := (*claims.Refusal)(nil); errors.As(err, &r) {
-		code, result = codes.FailedPrecondition, metrics.Refused
-	}
-	a.Metrics.Injection(result)
-	return status.Error(code, fmt.Sprintf("kubecri does not start container %q of pod %s without its devices: %s", c.Name, c.Pod, err))
 }
 
 func slotNames(grants []assignment.Grant) []string {

@@ -45,6 +45,7 @@ func TestSlotClaimedByAnother(t *testing.T) {
 	claim("", "C:intruder:"+nodeB)
 	resume()
 	r.awaitEvent("p", "Failed", slot, "intruder", nodeB)
+	r.awaitEvent("p", "DeviceRefused", `container "main" of pod `+r.ns+"/p", slot, "intruder", nodeB)
 	if got := r.usage("stolen"); got[slot] != "C:intruder:"+nodeB {
 		t.Errorf("deviceUsage: %v", got)
 	}

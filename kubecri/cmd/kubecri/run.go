@@ -78,7 +78,7 @@ func run(ctx context.Context, o *options) error {
 	}
 	admitter, err := admit.New(admit.Config{
 		Node: o.nodeName, Pods: n.cluster.pods.Lister(), Claims: n.claims,
-		Device: n.agent.WaitDevice, DeviceTimeout: o.deviceTimeout, Metrics: numbers,
+		Device: n.agent.WaitDevice, DeviceTimeout: o.deviceTimeout, Events: n.cluster.events, Metrics: numbers,
 		CDI: n.cdiDevice(),
 	})
 	if err != nil {
