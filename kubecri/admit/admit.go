@@ -26,10 +26,12 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-// Config configures an Admitter; everything but CDI, Events and Metrics is required.
+// Config configures an Admitter; everything but CDI, Events, Metrics and
+// Tracer is required.
 type Config struct {
 	Node string
 	// Pods are those of this node. A pod that is not there (yet) is judged by
@@ -47,6 +49,7 @@ type Config struct {
 	// Events, if set, tells pods why their containers do not start.
 	Events  record.EventRecorder
 	Metrics *metrics.Metrics
+	Tracer  *tracing.Tracer
 }
 
 // Admitter admits containers. Safe for concurrent use.
@@ -92,7 +95,9 @@ type Admission struct {
 // wrong without a claim goes wrong before there is one.
 func (a *Admitter) Admit(ctx context.Context, c Container) (*Admission, error) {
 	logger := klog.FromContext(ctx)
+	_, deciding := a.Tracer.Start(ctx, "Decide")
 	what, err := a.due(c.PodAnnotations, c.Pod, c.Name)
+	deciding.End(err)
 	if err != nil {
 		return nil, a.refused(logger, c, nil, err)
 	}
@@ -103,12 +108,19 @@ func (a *Admitter) Admit(ctx context.Context, c Container) (*Admission, error) {
 	if what.none() {
 		return &Admission{admitter: a}, nil
 	}
-	add, err := a.additions(ctx, c, what.grants)
+	finding, span := a.Tracer.Start(ctx, "FindDevices")
+	add, err := a.additions(finding, c, what.grants)
+	span.End(err)
 	if err != nil {
 		return nil, a.refused(logger, c, what.grants, err)
 	}
-	taken, err := a.Claims.Take(ctx, claims.Request{
+	taking, span := a.Tracer.Start(ctx, "Claim")
+	if span.Recorded() {
+		span.Slots(slotNames(what.grants))
+	}
+	taken, err := a.Claims.Take(taking, claims.Request{
 		Pod: c.Pod, Container: c.Name, Sandbox: c.Sandbox, Grants: what.grants, Requested: what.requested})
+	span.End(err)
 	if err != nil {
 		return nil, a.refused(logger, c, what.grants, err)
 	}

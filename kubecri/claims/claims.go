@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	clientset "github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
 	informers "github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions/akri/v0"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -33,7 +34,7 @@ const (
 	retryMin, retryMax = 20 * time.Millisecond, 5 * time.Second
 )
 
-// Config configures Claims. Everything but Metrics and Clock is required.
+// Config configures Claims. Everything but Metrics, Tracer and Clock is required.
 type Config struct {
 	Node           string
 	Client         clientset.Interface
@@ -51,6 +52,7 @@ type Config struct {
 	// Resync is how often the book is compared with the runtime.
 	Resync  time.Duration
 	Metrics *metrics.Metrics
+	Tracer  *tracing.Tracer
 	Clock   clock.WithTicker
 }
 

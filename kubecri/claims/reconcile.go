@@ -57,12 +57,14 @@ func (c *Claims) reconcile(ctx context.Context, name string) error {
 	for i, in := range found {
 		owner := i == 0
 		var d decision
+		start := time.Now()
 		_, err := c.modify(ctx, in, true, func(in *akriv0.Instance) (edit, error) {
 			uses := c.book.uses(name)
 			uses.due = c.due(name)
 			d = decide(in, owner, c.config.Node, uses, c.memory.orphansOf(key(in)), c.config.Clock.Now(), c.config.Grace)
 			return d.edit, nil
 		})
+		c.trace(ctx, name, start, d.edit, err)
 		if err != nil {
 			return err
 		}
@@ -81,6 +83,24 @@ func (c *Claims) reconcile(ctx context.Context, name string) error {
 	}
 	c.book.settled(settled)
 	return nil
+}
+
+// trace makes a span of claims that were written or could not be; most often there
+// was nothing to do.
+func (c *Claims) trace(ctx context.Context, instance string, start time.Time, e edit, err error) {
+	if len(e) == 0 && err == nil {
+		return
+	}
+	name := "ReconcileClaims"
+	if e.releases() == len(e) {
+		name = "ReleaseClaims"
+	}
+	span := c.config.Tracer.Began(ctx, name, start)
+	if span.Recorded() {
+		span.Instance(instance)
+		span.Slots(slices.Sorted(maps.Keys(e)))
+	}
+	span.End(err)
 }
 
 // report tells of slots that a container here uses and somebody else has claimed:

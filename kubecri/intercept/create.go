@@ -14,7 +14,9 @@ import (
 )
 
 // createContainer gives the container the slots that its pod was assigned.
-func (i *interceptor) createContainer(ctx context.Context, request []byte, forward proxy.Forward) error {
+func (i *interceptor) createContainer(ctx context.Context, request []byte, forward proxy.Forward) (err error) {
+	ctx, span := i.tracer.Call(ctx, "CreateContainer")
+	defer func() { span.End(err) }()
 	r := &runtimeapi.CreateContainerRequest{}
 	if err := proto.Unmarshal(request, r); err != nil {
 		_, err := forward(nil) // the runtime is to say what it thinks of it
@@ -29,6 +31,7 @@ func (i *interceptor) createContainer(ctx context.Context, request []byte, forwa
 		Requested:      inject.FromCRI(r),
 	}
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("pod", klog.KRef(c.Pod.Namespace, c.Pod.Name), "container", c.Name))
+	span.Pod(c.Pod.Namespace, c.Pod.Name, c.Pod.UID, c.Name)
 
 	admission, err := i.admitter.Admit(ctx, c)
 	if err != nil {
@@ -39,7 +42,9 @@ func (i *interceptor) createContainer(ctx context.Context, request []byte, forwa
 		admission.Failed(err)
 		return err
 	}
+	_, forwarding := i.tracer.Start(ctx, "Forward")
 	response, err := forward(extra)
+	forwarding.End(err)
 	if err != nil {
 		admission.Failed(err)
 		return err

@@ -16,17 +16,19 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/admit"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
+	"github.com/kubeslot/kubeslot/kubecri/tracing"
 )
 
 type interceptor struct {
 	admitter *admit.Admitter
 	claims   *claims.Claims
+	tracer   *tracing.Tracer
 }
 
 // New returns the interceptors by full method name, as proxy.Config has them.
-// claims are the admitter's.
-func New(admitter *admit.Admitter, claims *claims.Claims) map[string]proxy.Interceptor {
-	i := &interceptor{admitter, claims}
+// claims are the admitter's. tracer may be nil.
+func New(admitter *admit.Admitter, claims *claims.Claims, tracer *tracing.Tracer) map[string]proxy.Interceptor {
+	i := &interceptor{admitter, claims, tracer}
 	return map[string]proxy.Interceptor{
 		runtimeapi.RuntimeService_CreateContainer_FullMethodName:  i.createContainer,
 		runtimeapi.RuntimeService_RemoveContainer_FullMethodName:  i.removeContainer,
@@ -35,28 +37,32 @@ func New(admitter *admit.Admitter, claims *claims.Claims) map[string]proxy.Inter
 	}
 }
 
-func (i *interceptor) removeContainer(_ context.Context, request []byte, forward proxy.Forward) error {
-	return after(request, forward, &runtimeapi.RemoveContainerRequest{}, func(r *runtimeapi.RemoveContainerRequest) {
+func (i *interceptor) removeContainer(ctx context.Context, request []byte, forward proxy.Forward) error {
+	_, span := i.tracer.Call(ctx, "RemoveContainer")
+	return after(span, request, forward, &runtimeapi.RemoveContainerRequest{}, func(r *runtimeapi.RemoveContainerRequest) {
 		i.claims.ContainerRemoved(r.ContainerId)
 	})
 }
 
-func (i *interceptor) stopPodSandbox(_ context.Context, request []byte, forward proxy.Forward) error {
-	return after(request, forward, &runtimeapi.StopPodSandboxRequest{}, func(r *runtimeapi.StopPodSandboxRequest) {
+func (i *interceptor) stopPodSandbox(ctx context.Context, request []byte, forward proxy.Forward) error {
+	_, span := i.tracer.Call(ctx, "StopPodSandbox")
+	return after(span, request, forward, &runtimeapi.StopPodSandboxRequest{}, func(r *runtimeapi.StopPodSandboxRequest) {
 		i.claims.SandboxStopped(r.PodSandboxId)
 	})
 }
 
-func (i *interceptor) removePodSandbox(_ context.Context, request []byte, forward proxy.Forward) error {
-	return after(request, forward, &runtimeapi.RemovePodSandboxRequest{}, func(r *runtimeapi.RemovePodSandboxRequest) {
+func (i *interceptor) removePodSandbox(ctx context.Context, request []byte, forward proxy.Forward) error {
+	_, span := i.tracer.Call(ctx, "RemovePodSandbox")
+	return after(span, request, forward, &runtimeapi.RemovePodSandboxRequest{}, func(r *runtimeapi.RemovePodSandboxRequest) {
 		i.claims.SandboxStopped(r.PodSandboxId)
 	})
 }
 
 // after forwards a request and calls done when what it names is gone: also when
-// the runtime has never heard of it.
-func after[R proto.Message](request []byte, forward proxy.Forward, r R, done func(R)) error {
+// the runtime has never heard of it. It ends span.
+func after[R proto.Message](span tracing.Span, request []byte, forward proxy.Forward, r R, done func(R)) error {
 	_, err := forward(nil)
+	defer span.End(err)
 	if err != nil && status.Code(err) != codes.NotFound {
 		return err
 	}

@@ -53,7 +53,7 @@ func newFlow(t *testing.T, device func(context.Context, string) (discovery.Devic
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &flow{w, New(admitter, w.Claims)}
+	return &flow{w, New(admitter, w.Claims, nil)}
 }
 
 func (f *flow) create(t *testing.T, container string, annotations map[string]string, r *runtime) (request []byte, err error) {

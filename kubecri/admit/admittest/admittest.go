@@ -67,10 +67,13 @@ type World struct {
 	Client  *fake.Clientset
 	Metrics *metrics.Metrics
 	Counts  componentmetrics.KubeRegistry
+	// Stop ends Claims before the test does.
+	Stop func()
 }
 
-// NewWorld makes a World whose runtime is asked what it has; nil has nothing.
-func NewWorld(t testing.TB, runtime claims.Runtime) *World {
+// NewWorld makes a World whose runtime is asked what it has; nil has nothing. Each
+// change is made to the configuration of its Claims.
+func NewWorld(t testing.TB, runtime claims.Runtime, changes ...func(*claims.Config)) *World {
 	t.Helper()
 	if runtime == nil {
 		runtime = emptyRuntime{}
@@ -87,8 +90,12 @@ func NewWorld(t testing.TB, runtime claims.Runtime) *World {
 	bound := kubeinformers.NewSharedInformerFactory(kubefake.NewClientset(), 0)
 	counts := componentmetrics.NewKubeRegistry()
 	numbers := metrics.New(counts)
-	c, err := claims.New(claims.Config{Metrics: numbers, Node: Node, Client: client, Instances: factory.Akri().V0().Instances(), Configurations: factory.Akri().V0().Configurations(),
-		Pods: bound.Core().V1().Pods(), Runtime: runtime, Events: record.NewFakeRecorder(10), Grace: time.Hour, Resync: time.Hour})
+	config := claims.Config{Metrics: numbers, Node: Node, Client: client, Instances: factory.Akri().V0().Instances(), Configurations: factory.Akri().V0().Configurations(),
+		Pods: bound.Core().V1().Pods(), Runtime: runtime, Events: record.NewFakeRecorder(10), Grace: time.Hour, Resync: time.Hour}
+	for _, change := range changes {
+		change(&config)
+	}
+	c, err := claims.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,12 +105,13 @@ func NewWorld(t testing.TB, runtime claims.Runtime) *World {
 	bound.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	go func() { defer close(ended); c.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended; factory.Shutdown(); bound.Shutdown() })
+	stop := func() { cancel(); <-ended }
+	t.Cleanup(func() { stop(); factory.Shutdown(); bound.Shutdown() })
 	pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	if err := pods.Add(Requesting("1")); err != nil {
 		t.Fatal(err)
 	}
-	return &World{Claims: c, Pods: corelisters.NewPodLister(pods), Client: client, Metrics: numbers, Counts: counts}
+	return &World{Claims: c, Pods: corelisters.NewPodLister(pods), Client: client, Metrics: numbers, Counts: counts, Stop: stop}
 }
 
 // WantUsage waits until the deviceUsage of slot cam-a1-0 is as wanted.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/component-base/version/verflag"
 
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
+	"github.com/kubeslot/kubeslot/kubecri/tracing"
 )
 
 // options are the command line.
@@ -39,6 +40,7 @@ type options struct {
 	stateDir          string
 	cdiDir            string
 	metricsAddress    string
+	tracing           tracing.Config // no endpoint: none
 	debugEchoFile     string
 	debugEchoHost     bool
 	propertySpaces    []string
@@ -92,6 +94,10 @@ func (o *options) flags() cliflag.NamedFlagSets {
 	operations := groups.FlagSet("operations")
 	operations.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:10349",
 		"Where to serve /metrics, /healthz and /readyz, over HTTP and to whoever can connect. \"0\" serves nothing.")
+	operations.StringVar(&o.tracing.Endpoint, "tracing-endpoint", "",
+		"host:port of an OpenTelemetry collector that takes OTLP over gRPC, without TLS, for spans of what kubecri does. Empty for none.")
+	operations.Int32Var(&o.tracing.SamplingRatePerMillion, "tracing-sampling-rate-per-million", 0,
+		"How many of a million traces that begin in kubecri are recorded. Those that the kubelet began are recorded as it says.")
 	logsapi.AddFlags(o.logging, groups.FlagSet("logging"))
 	verflag.AddFlags(groups.FlagSet("global"))
 	globalflag.AddGlobalFlags(groups.FlagSet("global"), "kubecri", logs.SkipLoggingConfigurationFlags())
@@ -152,6 +158,9 @@ func (o *options) complete() error {
 		if d < 100*time.Millisecond {
 			bad(flag, fmt.Errorf("%s: want at least 100ms", d))
 		}
+	}
+	if o.tracing.Node = o.nodeName; o.tracing.Endpoint != "" {
+		bad("tracing-*", o.tracing.Validate())
 	}
 	bad("metrics-bind-address", checkBindAddress(o.metricsAddress))
 	if !filepath.IsAbs(o.stateDir) {

@@ -24,6 +24,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/kubecri/systemd"
+	"github.com/kubeslot/kubeslot/kubecri/tracing"
 )
 
 // stopTimeout bounds what an ending process waits for besides CRI calls: until it
@@ -72,19 +73,23 @@ func run(ctx context.Context, o *options) error {
 	defer shimConn.Close()
 
 	numbers := metrics.New(registry{})
-	n, err := newNode(o, runtime, numbers)
+	tracer, err := newTracer(ctx, o)
+	if err != nil {
+		return err
+	}
+	n, err := newNode(o, runtime, numbers, tracer)
 	if err != nil {
 		return err
 	}
 	admitter, err := admit.New(admit.Config{
 		Node: o.nodeName, Pods: n.cluster.pods.Lister(), Claims: n.claims,
-		Device: n.agent.WaitDevice, DeviceTimeout: o.deviceTimeout, Events: n.cluster.events, Metrics: numbers,
+		Device: n.agent.WaitDevice, DeviceTimeout: o.deviceTimeout, Events: n.cluster.events, Metrics: numbers, Tracer: tracer,
 		CDI: n.cdiDevice(),
 	})
 	if err != nil {
 		return err
 	}
-	shimConfig := proxy.Config{Runtime: runtime, Interceptors: intercept.New(admitter, n.claims), DrainTimeout: o.drainTimeout, Called: numbers.Call}
+	shimConfig := proxy.Config{Runtime: runtime, Interceptors: intercept.New(admitter, n.claims, tracer), DrainTimeout: o.drainTimeout, Called: numbers.Call}
 	if images != nil {
 		shimConfig.Images = images
 	}
@@ -120,6 +125,7 @@ func run(ctx context.Context, o *options) error {
 	enough := time.After(stopTimeout)
 	draining, cancel := context.WithTimeout(background, stopTimeout)
 	n.claims.Drain(draining)
+	tracer.Shutdown(draining)
 	cancel()
 	stop()
 	select {
@@ -143,6 +149,14 @@ func dialImages(o *options) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
+// newTracer makes what --tracing-endpoint says; nil for none.
+func newTracer(ctx context.Context, o *options) (*tracing.Tracer, error) {
+	if o.tracing.Endpoint == "" {
+		return nil, nil
+	}
+	return tracing.New(ctx, o.tracing)
+}
+
 // node is all that works beside the proxy.
 type node struct {
 	runtime    *grpc.ClientConn
@@ -155,7 +169,7 @@ type node struct {
 	runtimeIsBack func()
 }
 
-func newNode(o *options, runtime *grpc.ClientConn, numbers *metrics.Metrics) (*node, error) {
+func newNode(o *options, runtime *grpc.ClientConn, numbers *metrics.Metrics, tracer *tracing.Tracer) (*node, error) {
 	cluster, err := newCluster(o.kubeconfig, o.nodeName)
 	if err != nil {
 		return nil, err
@@ -180,7 +194,7 @@ func newNode(o *options, runtime *grpc.ClientConn, numbers *metrics.Metrics) (*n
 		Node: o.nodeName, Client: cluster.akri,
 		Instances: cluster.instances, Configurations: cluster.configurations, Pods: cluster.pods,
 		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
-		Grace: o.claimGrace, Resync: o.claimResync, Metrics: numbers,
+		Grace: o.claimGrace, Resync: o.claimResync, Metrics: numbers, Tracer: tracer,
 	})
 	if err != nil {
 		return nil, err

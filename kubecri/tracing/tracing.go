@@ -1,0 +1,186 @@
+// Package tracing makes OpenTelemetry spans of what kubecri does. A span of a CRI
+// call continues the caller's trace, which comes in gRPC metadata (W3C Trace
+// Context); the metadata goes to the runtime as it came.
+//
+// A nil *Tracer makes none and costs nothing: no allocation, no clock.
+package tracing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.39.0"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/metadata"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+)
+
+const scope = "github.com/kubeslot/kubeslot/kubecri"
+
+// Config configures a Tracer.
+type Config struct {
+	// Endpoint is the OTLP collector's, host:port, without TLS as in Kubernetes'
+	// TracingConfiguration. It need not be there.
+	Endpoint string
+	// SamplingRatePerMillion is how many of a million traces that begin here are
+	// recorded, 0 to 1000000. A trace that the kubelet began is recorded as it says.
+	SamplingRatePerMillion int32
+	// Node is the resource's k8s.node.name.
+	Node string
+}
+
+// Validate says what is wrong with the configuration.
+func (c Config) Validate() error {
+	var errs []error
+	if host, port, err := net.SplitHostPort(c.Endpoint); err != nil || host == "" || port == "" {
+		errs = append(errs, fmt.Errorf("endpoint %q: want host:port", c.Endpoint))
+	}
+	if c.SamplingRatePerMillion < 0 || c.SamplingRatePerMillion > 1_000_000 {
+		errs = append(errs, fmt.Errorf("sampling rate %d: want 0 to 1000000", c.SamplingRatePerMillion))
+	}
+	return errors.Join(errs...)
+}
+
+// Tracer makes spans. Safe for concurrent use.
+type Tracer struct {
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+}
+
+// New makes a Tracer, which sends spans in the background: while the collector
+// cannot be reached, some 2000 are kept and the rest are dropped.
+func New(ctx context.Context, c Config) (*Tracer, error) {
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("tracing: %w", err)
+	}
+	logger := klog.FromContext(ctx).WithName("tracing")
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.V(2).Info("Spans are lost", "reason", err) }))
+	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(c.Endpoint), otlptracegrpc.WithInsecure())
+	if err != nil {
+		return nil, fmt.Errorf("tracing: %w", err)
+	}
+	about := resource.NewSchemaless(semconv.ServiceName("kubecri"), semconv.ServiceVersion(version.Get().GitVersion), semconv.K8SNodeName(c.Node))
+	return newTracer(exporter, about, c.SamplingRatePerMillion), nil
+}
+
+func newTracer(exporter sdktrace.SpanExporter, about *resource.Resource, perMillion int32) *Tracer {
+	provider := sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(exporter),
+		sdktrace.WithResource(about),
+		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(float64(perMillion)/1e6))))
+	return &Tracer{provider: provider, tracer: provider.Tracer(scope)}
+}
+
+// Shutdown sends what is left, until ctx is done.
+func (t *Tracer) Shutdown(ctx context.Context) {
+	if t != nil {
+		_ = t.provider.Shutdown(ctx) // the error handler has been told
+	}
+}
+
+// Call begins the span of a call that came over gRPC, a child of the caller's.
+func (t *Tracer) Call(ctx context.Context, name string) (context.Context, Span) {
+	if t == nil {
+		return ctx, Span{}
+	}
+	ctx = propagation.TraceContext{}.Extract(ctx, incoming(ctx))
+	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer))
+	return ctx, Span{span}
+}
+
+// Start begins a span, a child of the one in ctx.
+func (t *Tracer) Start(ctx context.Context, name string) (context.Context, Span) {
+	if t == nil {
+		return ctx, Span{}
+	}
+	ctx, span := t.tracer.Start(ctx, name)
+	return ctx, Span{span}
+}
+
+// Began makes a span of what began earlier, when it was not known yet whether it
+// would be worth one.
+func (t *Tracer) Began(ctx context.Context, name string, start time.Time) Span {
+	if t == nil {
+		return Span{}
+	}
+	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(start))
+	return Span{span}
+}
+
+// Span is one; the zero Span is none.
+type Span struct{ span trace.Span }
+
+// Recorded reports whether anybody will see it, for what costs something to tell.
+func (s Span) Recorded() bool { return s.span != nil && s.span.IsRecording() }
+
+// Pod says what the span concerns, in OpenTelemetry's words.
+func (s Span) Pod(namespace, name, uid, container string) {
+	if s.Recorded() {
+		s.span.SetAttributes(semconv.K8SNamespaceName(namespace), semconv.K8SPodName(name), semconv.K8SPodUID(uid), semconv.K8SContainerName(container))
+	}
+}
+
+// Slots says which slots it concerns.
+func (s Span) Slots(names []string) {
+	if s.Recorded() {
+		s.span.SetAttributes(attribute.StringSlice("kubeslot.slots", names))
+	}
+}
+
+// Instance says which Instance it concerns.
+func (s Span) Instance(name string) {
+	if s.Recorded() {
+		s.span.SetAttributes(attribute.String("kubeslot.instance", name))
+	}
+}
+
+// End ends it, with an error or nil.
+func (s Span) End(err error) {
+	if s.span == nil {
+		return
+	}
+	if err != nil {
+		s.span.RecordError(err)
+		s.span.SetStatus(codes.Error, err.Error())
+	}
+	s.span.End()
+}
+
+// carrier are the metadata that a call came with.
+type carrier metadata.MD
+
+func incoming(ctx context.Context) carrier {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return carrier(md)
+}
+
+// Get implements propagation.TextMapCarrier.
+func (c carrier) Get(key string) string {
+	if values := metadata.MD(c).Get(key); len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// Set implements propagation.TextMapCarrier; nothing is sent on from here.
+func (c carrier) Set(string, string) {}
+
+// Keys implements propagation.TextMapCarrier.
+func (c carrier) Keys() []string {
+	keys := make([]string, 0, len(c))
+	for key := range c {
+		keys = append(keys, key)
+	}
+	return keys
+}
