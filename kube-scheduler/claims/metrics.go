@@ -1,0 +1,71 @@
+package claims
+
+import (
+	"errors"
+	"sync"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+const subsystem = "kubeslot_scheduler"
+
+// Why claims are released.
+const (
+	unbound = "unbound" // the pod was not bound after all
+	stray   = "stray"   // a scheduler that ended left them
+)
+
+var (
+	taken = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem:      subsystem,
+		Name:           "claims_total",
+		Help:           "Slots to be claimed before a bind, by result: claimed, held by another, or failed for want of an answer or a right.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"result"})
+	released = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem:      subsystem,
+		Name:           "claims_released_total",
+		Help:           "Claims released by the scheduler, by reason: unbound (the pod was not bound after all), stray (left by a scheduler that ended).",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"reason"})
+	conflicts = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem:      subsystem,
+		Name:           "claim_conflicts_total",
+		Help:           "Writes of claims that were refused since another writer changed the Instance, and tried again.",
+		StabilityLevel: metrics.ALPHA,
+	})
+)
+
+// RegisterMetrics registers the package's metrics, once, at zero.
+var RegisterMetrics = sync.OnceFunc(func() {
+	legacyregistry.MustRegister(taken, released, conflicts)
+	for _, result := range []string{"claimed", "held", "failed"} {
+		taken.WithLabelValues(result)
+	}
+	for _, reason := range []string{unbound, stray} {
+		released.WithLabelValues(reason)
+	}
+})
+
+func countTaken(slots int, err error) {
+	result := "claimed"
+	var held *Held
+	if errors.As(err, &held) {
+		result = "held"
+	} else if err != nil {
+		result = "failed"
+	}
+	taken.WithLabelValues(result).Add(float64(slots))
+}
+
+func countReleased(reason string, patch []operation, err error) {
+	if err != nil {
+		return
+	}
+	for _, o := range patch {
+		if o.Op == "add" {
+			released.WithLabelValues(reason).Inc()
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package claims
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+const (
+	// callTimeout bounds one call of the API server.
+	callTimeout = 5 * time.Second
+	// patience bounds all attempts to claim or release the slots of one Instance.
+	patience = 20 * time.Second
+	// maxRefusals in a row mean as many other writers, or a policy that is against it.
+	maxRefusals = 10
+	// fieldManager is who the API server says has written a claim.
+	fieldManager = "kube-scheduler-claims"
+)
+
+// backoff is between attempts.
+var backoff = wait.Backoff{Duration: 5 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 20, Cap: time.Second}
+
+// Writer writes claims. Safe for concurrent use.
+type Writer struct {
+	Client versioned.Interface
+	// Seen is told of each Instance that was read because it was not as expected.
+	Seen func(*akriv0.Instance)
+}
+
+// Take claims slots of the Instance, which is as last seen: all of them or none,
+// in one write. It returns a *Held when that cannot be. After another error they
+// may be claimed nevertheless: it could not be found out in time.
+func (w *Writer) Take(ctx context.Context, in *akriv0.Instance, claim Claim) error {
+	err := w.write(ctx, in, func(in *akriv0.Instance, k knowledge) ([]operation, error) {
+		if in == nil {
+			return nil, &Held{Slot: claim.slots()[0]}
+		}
+		patch, err := take(in, claim, k.lost)
+		if !k.live && (err != nil || len(patch) == 0) {
+			return nil, errStale // what looks taken may have been released since
+		}
+		return patch, err
+	})
+	countTaken(len(claim), err)
+	return err
+}
+
+// Release gives back those slots of the Instance that are claimed as claim says.
+func (w *Writer) Release(ctx context.Context, in *akriv0.Instance, claim Claim) error {
+	var patch []operation
+	err := w.write(ctx, in, func(in *akriv0.Instance, k knowledge) ([]operation, error) {
+		if !k.live {
+			return nil, errStale
+		}
+		patch = nil
+		if in != nil {
+			patch = release(in, claim)
+		}
+		return patch, nil
+	})
+	countReleased(unbound, patch, err)
+	return err
+}
+
+// knowledge is what a plan rests on.
+type knowledge struct {
+	live bool // the Instance was read just now, and not seen some time ago
+	lost bool // the answer to an attempt was lost, which may have been applied
+}
+
+// errStale asks for the Instance as it is now.
+var errStale = errors.New("the Instance may have changed")
+
+// write sends the patch that plan makes. When somebody else wrote in between, or
+// the answer was lost, plan is asked again, about the Instance as it is now: nil
+// when it is gone.
+func (w *Writer) write(ctx context.Context, in *akriv0.Instance, plan func(*akriv0.Instance, knowledge) ([]operation, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var k knowledge
+	backoff, refusals := backoff, 0
+	namespace, name := in.Namespace, in.Name
+	for {
+		patch, err := plan(in, k)
+		if err == nil {
+			if len(patch) == 0 {
+				return nil
+			}
+			var refused bool
+			if refused, err = w.send(ctx, in, patch); err == nil {
+				return nil
+			}
+			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+				return fmt.Errorf("write deviceUsage of Instance %s/%s (kubectl apply -k deploy/scheduler-claims gives the right): %w", namespace, name, err)
+			}
+			if refused {
+				refusals++
+			}
+			k.lost = k.lost || !refused
+			if refusals == maxRefusals || !pause(ctx, &backoff) {
+				return fmt.Errorf("write deviceUsage of Instance %s/%s: %w", namespace, name, err)
+			}
+		} else if !errors.Is(err, errStale) {
+			return err
+		}
+		for {
+			if in, err = w.get(ctx, namespace, name); err == nil {
+				w.Seen(in)
+				break
+			}
+			if apierrors.IsNotFound(err) {
+				in = nil
+				break
+			}
+			if !pause(ctx, &backoff) {
+				return fmt.Errorf("read Instance %s/%s again: %w", namespace, name, err)
+			}
+		}
+		k.live = true
+	}
+}
+
+// ReleaseStray gives back a claim that nobody is about to use, if the Instance is
+// still as it was when that was found out.
+func (w *Writer) ReleaseStray(ctx context.Context, in *akriv0.Instance, claim Claim) error {
+	patch := release(in, claim)
+	if len(patch) == 0 {
+		return nil
+	}
+	_, err := w.send(ctx, in, append(patch, test("/metadata/resourceVersion", in.ResourceVersion)))
+	countReleased(stray, patch, err)
+	if err != nil {
+		return fmt.Errorf("write deviceUsage of Instance %s/%s: %w", in.Namespace, in.Name, err)
+	}
+	return nil
+}
+
+// send reports with an error whether the patch was certainly not applied.
+func (w *Writer) send(ctx context.Context, in *akriv0.Instance, patch []operation) (refused bool, err error) {
+	text, err := json.Marshal(patch)
+	if err != nil {
+		return true, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = w.Client.AkriV0().Instances(in.Namespace).Patch(ctx, in.Name, types.JSONPatchType, text, metav1.PatchOptions{FieldManager: fieldManager})
+	switch {
+	case err == nil:
+		return false, nil
+	case apierrors.IsInvalid(err), apierrors.IsConflict(err):
+		// A test failed; or, as the API server says itself, others write the
+		// Instance all the time.
+		conflicts.Inc()
+		return true, err
+	}
+	return apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) || utilnet.IsConnectionRefused(err), err
+}
+
+func (w *Writer) get(ctx context.Context, namespace, name string) (*akriv0.Instance, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return w.Client.AkriV0().Instances(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// pause waits for the next attempt; false means that there is no more time.
+func pause(ctx context.Context, backoff *wait.Backoff) bool {
+	select {
+	case <-time.After(backoff.Step()):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
