@@ -10,6 +10,7 @@
 // claim on it in Instance.spec.deviceUsage (inventory.go). Its parts:
 //
 //   - inventory.go: Configurations and Instances as the API has them
+//   - claims.go: claims that were made for pods which do not use them
 //   - index.go: Instances ordered by free slots for each group of nodes
 //   - holders.go: pods and the slots they hold
 //   - nominate.go: slots kept for pods that preemption made room for

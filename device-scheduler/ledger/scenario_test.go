@@ -30,6 +30,7 @@ import (
 //	restart [strategy=Pack]                    a new scheduler: the ledger is rebuilt from what the API shows
 //	preempt pod=p node=a [priority=] [protected=(q,…)]  lines as for schedule: victims, and nominate
 //	denominate, nominated pod=p
+//	strays waiting=(p,…)                       claims for pods that wait without slots
 //	contested slot=s                           who keeps a slot that several pods hold
 //	reach limit=n                              lines as for schedule
 //	slots                                      each slot and who holds it
@@ -193,6 +194,16 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			out += "; goes: " + p.Name
 		}
 		return out
+	case "strays":
+		waiting := d.CmdArgs[0].Vals
+		var out []string
+		for _, stray := range s.Strays(func(uid string) bool { return slices.Contains(waiting, uid) }) {
+			for name, usage := range stray.Claims {
+				out = append(out, name.String()+" "+usage.String())
+			}
+		}
+		slices.Sort(out)
+		return strings.Join(append([]string{"strays:"}, out...), " ")
 	case "ending":
 		s.api.ending[pod.UID] = true
 		s.SetEnding(pod.UID)

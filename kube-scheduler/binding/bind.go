@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -31,15 +33,41 @@ func Bind(ctx context.Context, handle fwk.Handle, state fwk.CycleState, pod *v1.
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: p.annotations},
 		Target:     v1.ObjectReference{Kind: "Node", Name: node},
 	}
-	for _, check := range p.checks {
-		if err := check(); err != nil {
-			return fwk.AsStatus(fmt.Errorf("pod %s is not bound to node %s: %w", klog.KObj(pod), node, err))
+	undo, status := p.prepare(ctx)
+	if !status.IsSuccess() {
+		if status.IsRejected() {
+			return status
+		}
+		return fwk.AsStatus(fmt.Errorf("pod %s is not bound to node %s: %w", klog.KObj(pod), node, status.AsError()))
+	}
+	result, err := deliver(ctx, handle, binding)
+	switch result {
+	case applied:
+		return nil
+	case notApplied:
+		undo()
+	case byAnother, unknown: // what the steps did may be of use, and the node knows
+	}
+	return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: %w", klog.KObj(pod), node, err))
+}
+
+// prepare does the steps, one plugin's after the other's, and returns what takes
+// them back. After a failure they have been.
+func (p *parts) prepare(ctx context.Context) (undo func(), status *fwk.Status) {
+	var done []Step
+	undo = func() {
+		for _, step := range slices.Backward(done) {
+			step.Undo(ctx)
 		}
 	}
-	if err := deliver(ctx, handle, binding); err != nil {
-		return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: %w", klog.KObj(pod), node, err))
+	for _, plugin := range slices.Sorted(maps.Keys(p.steps)) {
+		if status := p.steps[plugin].Do(ctx); !status.IsSuccess() {
+			undo()
+			return nil, status
+		}
+		done = append(done, p.steps[plugin])
 	}
-	return nil
+	return undo, nil
 }
 
 func send(ctx context.Context, handle fwk.Handle, binding *v1.Binding) error {
@@ -53,60 +81,66 @@ func send(ctx context.Context, handle fwk.Handle, binding *v1.Binding) error {
 	return handle.ClientSet().CoreV1().Pods(binding.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
 }
 
+// What became of a bind.
+const (
+	applied    = "applied"
+	notApplied = "not-applied"
+	byAnother  = "by-another" // the pod is on the node, with another assignment
+	unknown    = "unknown"    // the scheduler ends: the next one reads it from the pod
+)
+
 // deliver sends the Binding until it is certain whether the pod is bound by it. When
 // the answer is lost, the request may still be on its way and be applied at any
 // time: to give its devices to another pod then would double-book them. A second
 // one settles it, since a pod is bound only once.
-func deliver(ctx context.Context, handle fwk.Handle, binding *v1.Binding) error {
-	err := send(ctx, handle, binding)
-	if err == nil || refused(err) {
-		return err
+func deliver(ctx context.Context, handle fwk.Handle, binding *v1.Binding) (result string, err error) {
+	err = send(ctx, handle, binding)
+	if err == nil {
+		return applied, nil
+	}
+	if refused(err) {
+		return notApplied, err
 	}
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "pod", klog.KObj(binding), "node", binding.Target.Name)
-	first, result := err, "unknown" // the scheduler ends: the next one reads it from the pod
 	defer func() { lostBinds.WithLabelValues(result).Inc() }()
+	first := err
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 	for {
 		if apierrors.IsConflict(err) {
 			// It is bound, by this or by another, or is being deleted: for good, either way.
-			var applied bool
-			if applied, err = isApplied(ctx, handle, binding); err == nil {
-				if !applied {
-					result = "not-applied"
-					return first
-				}
-				result = "applied"
-				return nil
+			if result, err = resultOf(ctx, handle, binding); err == nil {
+				return result, first
 			}
 		}
 		logger.Error(err, "Cannot tell yet whether a bind was applied; its devices stay taken", "bindError", first)
 		select {
 		case <-time.After(backoff.Step()):
 		case <-ctx.Done():
-			return first
+			return unknown, first
 		}
 		switch err = send(ctx, handle, binding); {
 		case err == nil:
-			result = "applied"
-			return nil
+			return applied, nil
 		case refused(err):
-			result = "not-applied"
-			return err
+			return notApplied, err
 		}
 	}
 }
 
-// isApplied reports whether the pod is bound by the Binding.
-func isApplied(ctx context.Context, handle fwk.Handle, binding *v1.Binding) (bool, error) {
+// resultOf reads from the pod what became of the Binding.
+func resultOf(ctx context.Context, handle fwk.Handle, binding *v1.Binding) (string, error) {
 	live, err := handle.ClientSet().CoreV1().Pods(binding.Namespace).Get(ctx, binding.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
+	switch {
+	case apierrors.IsNotFound(err):
+		return notApplied, nil
+	case err != nil:
+		return unknown, err
+	case live.UID != binding.UID || live.Spec.NodeName != binding.Target.Name:
+		return notApplied, nil
+	case live.Annotations[assignment.Annotation] != binding.Annotations[assignment.Annotation]:
+		return byAnother, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	return live.UID == binding.UID && live.Spec.NodeName == binding.Target.Name &&
-		live.Annotations[assignment.Annotation] == binding.Annotations[assignment.Annotation], nil
+	return applied, nil
 }
 
 // refused reports whether the API server has said that it did not bind, and will

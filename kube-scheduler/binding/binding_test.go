@@ -268,13 +268,19 @@ func TestLostBinds(t *testing.T) {
 	}
 }
 
+// check is a step with nothing to undo.
+type check func() error
+
+func (c check) Do(context.Context) *fwk.Status { return fwk.AsStatus(c()) }
+func (c check) Undo(context.Context)           {}
+
 // What a plugin reserved may have been lost until the pod is bound: then it is not.
 func TestChecksBeforeBinding(t *testing.T) {
 	state, pod := framework.NewCycleState(), newPod("")
 	if err := Contribute(state, pod, "a", "Slots", slots()); err != nil {
 		t.Fatal(err)
 	}
-	CheckBefore(state, "Slots", func() error { return errors.New("slot cam-1-0 is gone") })
+	Precede(state, "Slots", check(func() error { return errors.New("slot cam-1-0 is gone") }))
 	if err := Contribute(state, pod, "a", "Devices", gpus()); err != nil {
 		t.Fatal(err)
 	}
@@ -311,5 +317,71 @@ func TestContainersAreFiledAsTheyRun(t *testing.T) {
 	}
 	if _, err := Input(newPod(`{"initcontainer":{"main":{}},"runningcontainer":{"main":{}}}`)); err == nil || !strings.Contains(err.Error(), `"main"`) {
 		t.Error("filed twice:", err)
+	}
+}
+
+// step notes what is done with it.
+type step struct {
+	name string
+	fail bool
+	log  *[]string
+}
+
+func (s step) Do(context.Context) *fwk.Status {
+	*s.log = append(*s.log, "do "+s.name)
+	if s.fail {
+		return fwk.NewStatus(fwk.Unschedulable, s.name)
+	}
+	return nil
+}
+
+func (s step) Undo(context.Context) { *s.log = append(*s.log, "undo "+s.name) }
+
+// Steps come before the Binding, and are taken back when the pod is not bound.
+func TestSteps(t *testing.T) {
+	refusal := apierrors.NewForbidden(v1.Resource("pods"), "p", errors.New("quota"))
+	for name, test := range map[string]struct {
+		change func(fwk.CycleState, *v1.Pod, func(name string, fail bool) step)
+		answer error
+		want   string
+	}{
+		"bound":   {want: "do Devices, do Slots, bind"},
+		"refused": {answer: refusal, want: "do Devices, do Slots, bind, undo Slots, undo Devices"},
+		"a step fails": {func(state fwk.CycleState, _ *v1.Pod, s func(string, bool) step) {
+			Precede(state, "Slots", s("Slots", true))
+		},
+			nil, "do Devices, do Slots, undo Devices"},
+		"one withdrew": {func(state fwk.CycleState, pod *v1.Pod, _ func(string, bool) step) { Withdraw(state, pod, "Devices") },
+			nil, "do Slots, bind"},
+		"one contributed again": {func(state fwk.CycleState, pod *v1.Pod, _ func(string, bool) step) {
+			_ = Contribute(state, pod, "a", "Slots", slots())
+		},
+			nil, "do Devices, bind"},
+		"another node": {func(state fwk.CycleState, pod *v1.Pod, _ func(string, bool) step) {
+			_ = Contribute(state, pod, "b", "Slots", slots())
+		},
+			nil, "bind"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log []string
+			named := func(name string, fail bool) step { return step{name, fail, &log} }
+			client, pod, state := fake.NewClientset(), newPod(""), framework.NewCycleState()
+			client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				log = append(log, "bind")
+				return true, nil, test.answer
+			})
+			if err := errors.Join(Contribute(state, pod, "a", "Slots", slots()), Contribute(state, pod, "a", "Devices", gpus())); err != nil {
+				t.Fatal(err)
+			}
+			Precede(state, "Slots", named("Slots", false))
+			Precede(state, "Devices", named("Devices", false))
+			if test.change != nil {
+				test.change(state, pod, named)
+			}
+			status := Bind(context.Background(), fakeHandle{client: client}, state, pod, read(state).node)
+			if got := strings.Join(log, ", "); got != test.want || status.IsSuccess() != strings.HasSuffix(test.want, "bind") {
+				t.Errorf("%s: %v, want %s", got, status, test.want)
+			}
+		})
 	}
 }

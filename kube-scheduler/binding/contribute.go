@@ -1,6 +1,7 @@
 package binding
 
 import (
+	"context"
 	"maps"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,7 +18,7 @@ const stateKey = "kubeslot.io/binding"
 type parts struct {
 	node        string
 	by          map[string]*types.PodInfo // by plugin
-	checks      map[string]func() error   // by plugin
+	steps       map[string]Step           // by plugin
 	annotations map[string]string
 }
 
@@ -34,23 +35,32 @@ func (p *parts) Clone() fwk.StateData { return p }
 func Contribute(state fwk.CycleState, pod *v1.Pod, node, plugin string, part *types.PodInfo) error {
 	next := &parts{node: node, by: map[string]*types.PodInfo{}}
 	if before := read(state); before != nil && before.node == node {
-		next.by, next.checks = maps.Clone(before.by), maps.Clone(before.checks)
-		delete(next.checks, plugin)
+		next.by, next.steps = maps.Clone(before.by), maps.Clone(before.steps)
+		delete(next.steps, plugin)
 	}
 	next.by[plugin] = part
 	return write(state, pod, next)
 }
 
-// CheckBefore has check called just before the Binding is sent, whichever plugin
-// sends it: time may have passed since Reserve. An error leaves the pod unbound, to
-// be tried again. To be called after Contribute, and only then.
-func CheckBefore(state fwk.CycleState, plugin string, check func() error) {
+// Step is what has to be done just before the Binding is sent, whichever plugin
+// sends it: time may have passed since Reserve.
+type Step interface {
+	// Do does it. When the status is not a success, it has left nothing behind and
+	// the pod is left unbound, to be tried again.
+	Do(context.Context) *fwk.Status
+	// Undo takes it back, once it is certain that the pod was not bound.
+	Undo(context.Context)
+}
+
+// Precede makes the step one that Bind does first. To be called after Contribute,
+// and only then; it goes when the plugin contributes again or withdraws.
+func Precede(state fwk.CycleState, plugin string, step Step) {
 	before := read(state)
-	next := &parts{node: before.node, by: before.by, annotations: before.annotations, checks: maps.Clone(before.checks)}
-	if next.checks == nil {
-		next.checks = map[string]func() error{}
+	next := &parts{node: before.node, by: before.by, annotations: before.annotations, steps: maps.Clone(before.steps)}
+	if next.steps == nil {
+		next.steps = map[string]Step{}
 	}
-	next.checks[plugin] = check
+	next.steps[plugin] = step
 	state.Write(stateKey, next)
 }
 
@@ -60,9 +70,9 @@ func Withdraw(state fwk.CycleState, pod *v1.Pod, plugin string) {
 	if before == nil || before.by[plugin] == nil {
 		return
 	}
-	next := &parts{node: before.node, by: maps.Clone(before.by), checks: maps.Clone(before.checks)}
+	next := &parts{node: before.node, by: maps.Clone(before.by), steps: maps.Clone(before.steps)}
 	delete(next.by, plugin)
-	delete(next.checks, plugin)
+	delete(next.steps, plugin)
 	if len(next.by) == 0 || write(state, pod, next) != nil {
 		state.Delete(stateKey)
 	}

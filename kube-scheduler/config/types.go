@@ -24,6 +24,13 @@ type ConfigurationResourcesArgs struct {
 	// preferred likewise.
 	Strategy ledger.Strategy `json:"strategy,omitempty"`
 
+	// ClaimMode says who writes a pod's slots into Instance.spec.deviceUsage, and
+	// when: Node (default), the node's kubecri before it creates a container, or
+	// Scheduler, this scheduler before it binds the pod. The latter is for clusters
+	// where others give out slots too; it costs one write for each Instance of a pod
+	// and needs the rights of deploy/scheduler-claims.
+	ClaimMode ClaimMode `json:"claimMode,omitempty"`
+
 	// NodeScore weighs what makes a node better for a pod.
 	NodeScore NodeScore `json:"nodeScore,omitempty"`
 
@@ -31,6 +38,16 @@ type ConfigurationResourcesArgs struct {
 	// others, from their eviction until it is bound. Default 5m; at least 1s.
 	NominationTimeout metav1.Duration `json:"nominationTimeout,omitempty"`
 }
+
+// ClaimMode is Node or Scheduler.
+type ClaimMode string
+
+const (
+	// ClaimByNode leaves claims to the node.
+	ClaimByNode ClaimMode = "Node"
+	// ClaimByScheduler claims before the bind.
+	ClaimByScheduler ClaimMode = "Scheduler"
+)
 
 // NodeScore holds weights from 0 to 100, of which at least one is not 0.
 type NodeScore struct {
@@ -49,6 +66,9 @@ func (a *ConfigurationResourcesArgs) SetDefaults() {
 	if a.Strategy == "" {
 		a.Strategy = ledger.Spread
 	}
+	if a.ClaimMode == "" {
+		a.ClaimMode = ClaimByNode
+	}
 	if a.NominationTimeout.Duration == 0 {
 		a.NominationTimeout.Duration = 5 * time.Minute
 	}
@@ -66,6 +86,9 @@ func (a *ConfigurationResourcesArgs) Validate() error {
 	var errs field.ErrorList
 	if a.Strategy != ledger.Spread && a.Strategy != ledger.Pack {
 		errs = append(errs, field.NotSupported(field.NewPath("strategy"), a.Strategy, []ledger.Strategy{ledger.Spread, ledger.Pack}))
+	}
+	if a.ClaimMode != ClaimByNode && a.ClaimMode != ClaimByScheduler {
+		errs = append(errs, field.NotSupported(field.NewPath("claimMode"), a.ClaimMode, []ClaimMode{ClaimByNode, ClaimByScheduler}))
 	}
 	if a.NominationTimeout.Duration < time.Second {
 		errs = append(errs, field.Invalid(field.NewPath("nominationTimeout"), a.NominationTimeout.Duration.String(), "must be at least 1s"))

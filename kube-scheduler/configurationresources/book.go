@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
+	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
 	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
 	"github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -26,10 +27,13 @@ import (
 type book struct {
 	logger    klog.Logger
 	activator fwk.PodActivator
+	client    versioned.Interface
 	sources   []cache.InformerSynced
 
 	mu     sync.RWMutex
 	ledger *ledger.Ledger
+	// profiles are the scheduler names whose pods this process schedules.
+	profiles map[string]bool
 	// waiting are unbound pods by the resource names that they ask for, then UID.
 	waiting map[string]map[string]*v1.Pod
 	// tries counts scheduling cycles; tried has the count of each waiting pod's last
@@ -61,7 +65,9 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 	b := &book{
 		logger:    klog.FromContext(ctx).WithName(Name),
 		activator: handle,
+		client:    client,
 		ledger:    ledger.New(),
+		profiles:  map[string]bool{},
 		waiting:   map[string]map[string]*v1.Pod{},
 		tried:     map[string]uint64{},
 		assumed:   map[string]uint64{},
@@ -87,6 +93,7 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 	}
 	registerMetrics()
 	binding.RegisterMetrics()
+	claims.RegisterMetrics()
 	inService.book.Store(b)
 	factory.Start(ctx.Done())
 	go b.announceSync(ctx)
@@ -156,6 +163,9 @@ func (b *book) deleteConfiguration(c *akriv0.Configuration) {
 func (b *book) setInstance(in *akriv0.Instance) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if has := b.ledger.Instance(in.Name); has != nil && has.Namespace == in.Namespace && newer(has, in) {
+		return // refresh was ahead of the informer
+	}
 	b.wake(b.ledger.SetInstance(in))
 }
 

@@ -72,6 +72,7 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 		return nil, unresolvable("the akri.sh Configurations and Instances have not been read yet: are the CRDs installed, and may the scheduler list them? (kubectl apply -k deploy/)")
 	}
 	p.lead()
+	p.sweepStrays()
 	limit := len(nodes) / 2
 	if len(nodes) < minNodesToNarrow {
 		limit = 0
@@ -224,7 +225,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	if err := binding.Contribute(state, pod, node, Name, partOf(a)); err != nil {
 		return unresolvable(err.Error()) // Unreserve follows
 	}
-	binding.CheckBefore(state, Name, func() error { return p.book.check(c.req.UID) })
+	binding.Precede(state, Name, p.beforeBind(pod, node, a))
 	c.assignment = a
 	return nil
 }

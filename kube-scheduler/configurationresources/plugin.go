@@ -29,6 +29,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
+	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 )
 
@@ -43,6 +44,11 @@ type Plugin struct {
 	book   *book
 	pods   corelisters.PodLister
 	pdbs   policylisters.PodDisruptionBudgetLister
+	// claims is set with claimMode Scheduler.
+	claims *claims.Writer
+	// sweeping starts the search for stray claims, which ends with ctx.
+	sweeping sync.Once
+	ctx      context.Context
 }
 
 var (
@@ -82,12 +88,17 @@ func NewFactory() frameworkruntime.PluginFactory {
 			}
 			shared = b
 		}
+		shared.serve(handle.ProfileName())
 		informers := handle.SharedInformerFactory()
-		return &Plugin{
-			handle: handle, args: *args, book: shared,
+		p := &Plugin{
+			handle: handle, args: *args, book: shared, ctx: ctx,
 			pods: informers.Core().V1().Pods().Lister(),
 			pdbs: informers.Policy().V1().PodDisruptionBudgets().Lister(),
-		}, nil
+		}
+		if args.ClaimMode == config.ClaimByScheduler {
+			p.claims = &claims.Writer{Client: shared.client, Seen: shared.refresh}
+		}
+		return p, nil
 	}
 }
 

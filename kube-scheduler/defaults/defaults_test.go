@@ -76,13 +76,16 @@ func TestArguments(t *testing.T) {
 		t.Fatal("no arguments")
 		return nil
 	}
-	if a := of(load(t, "")); a.Strategy != ledger.Spread || *a.NodeScore.LocalDevices != 1 || a.Validate() != nil {
+	if a := of(load(t, "")); a.Strategy != ledger.Spread || *a.NodeScore.LocalDevices != 1 || a.ClaimMode != pluginconfig.ClaimByNode || a.Validate() != nil {
 		t.Errorf("defaults: %+v", a)
 	}
 	if a := of(load(t, args("strategy: Pack, nodeScore: {localDevices: 0}"))); a.Strategy != ledger.Pack || *a.NodeScore.LocalDevices != 0 || *a.NodeScore.FreeSlots != 1 {
 		t.Errorf("as written: %+v", a)
 	}
-	for _, bad := range []string{"strategy: Random", "nominationTimeout: 1ms", "nodeScore: {freeSlots: 101}", "nodeScore: {freeSlots: 0, localDevices: 0}"} {
+	if a := of(load(t, args("claimMode: Scheduler"))); a.ClaimMode != pluginconfig.ClaimByScheduler || a.Validate() != nil {
+		t.Errorf("as written: %+v", a)
+	}
+	for _, bad := range []string{"strategy: Random", "claimMode: Both", "nominationTimeout: 1ms", "nodeScore: {freeSlots: 101}", "nodeScore: {freeSlots: 0, localDevices: 0}"} {
 		if err := of(load(t, args(bad))).Validate(); err == nil {
 			t.Errorf("%s: no error", bad)
 		}
