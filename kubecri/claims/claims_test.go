@@ -224,8 +224,8 @@ func TestContainersOfNRIUseWhatTheirPodsWereAssigned(t *testing.T) {
 	r.pods = map[string]map[string]string{"box-u1": assigned("u1", here, "cam-a1-0"), "box-u2": assigned("forged", here, "cam-a1-1")}
 	clock := clocktesting.NewFakeClock(time.Now())
 	f := start(t, newAPI(t, cam("cam-a1", 3, map[string]string{"cam-a1-1": "C:u2:node-a", "cam-a1-2": "C:u1:node-a"})), r, setup{clock: clock, grace: time.Minute})
-	f.wantUsage(t, "cam-a1-0", "C:u1:node-a") // remade
-	f.wantUsage(t, "cam-a1-1", "C:u2:node-a") // within its grace
+	f.wantUsage(t, "cam-a1-0", "C:u1:node-a")                  // remade
+	f.wantUsage(t, "cam-a1-1", "C:u2:node-a")                  // within its grace
 	if err := f.reconcile(t.Context(), "cam-a1"); err != nil { // knows of the orphans from here on
 		t.Fatal(err)
 	}

@@ -133,7 +133,7 @@ type fakeRuntime struct {
 	down       bool
 	containers []*runtimeapi.Container
 	stopped    map[string]bool
-	pods       map[string]map[string]string           // annotations, by sandbox
+	pods       map[string]map[string]string            // annotations, by sandbox
 	events     chan *runtimeapi.ContainerEventResponse // nil for a runtime without events
 }
 
