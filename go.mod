@@ -67,6 +67,7 @@ replace k8s.io/streaming => k8s.io/streaming v0.36.3
 require (
 	github.com/cockroachdb/datadriven v1.0.3
 	github.com/containerd/nri v0.12.0
+	github.com/containerd/ttrpc v1.2.7
 	github.com/fsnotify/fsnotify v1.9.0
 	github.com/go-logr/logr v1.4.3
 	github.com/google/btree v1.1.3
@@ -112,7 +113,6 @@ require (
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/containerd/log v0.1.0 // indirect
-	github.com/containerd/ttrpc v1.2.7 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect

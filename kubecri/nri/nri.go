@@ -29,6 +29,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/admit"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/tracing"
 )
 
 const (
@@ -40,7 +41,7 @@ const (
 	refusedRetry = 2 * time.Second
 )
 
-// Config configures a Plugin. Everything is required.
+// Config configures a Plugin. Everything but Tracer is required.
 type Config struct {
 	Node string
 	// Socket is the runtime's NRI socket, Name and Index (two digits, the order
@@ -52,6 +53,7 @@ type Config struct {
 	Runtime Stopper
 	// Events tells their pods.
 	Events record.EventRecorder
+	Tracer *tracing.Tracer
 }
 
 // Stopper is the runtime's CRI, as far as it is needed.

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/ttrpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
 
@@ -52,13 +54,16 @@ func (s *session) Synchronize(ctx context.Context, sandboxes []*api.PodSandbox, 
 
 // CreateContainer is asked before a container is created; an error keeps it from
 // being created.
-func (s *session) CreateContainer(ctx context.Context, sandbox *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+func (s *session) CreateContainer(ctx context.Context, sandbox *api.PodSandbox, c *api.Container) (_ *api.ContainerAdjustment, _ []*api.ContainerUpdate, err error) {
+	ctx, span := s.config.Tracer.Call(traced(ctx), "CreateContainer")
+	defer func() { span.End(err) }()
 	s.answering.RLock()
 	defer s.answering.RUnlock()
 	in := admit.Container{
 		Pod: podOf(sandbox), PodAnnotations: sandbox.GetAnnotations(), Sandbox: sandbox.GetId(),
 		Name: c.GetName(), Requested: requested(c),
 	}
+	span.Pod(in.Pod.Namespace, in.Pod.Name, in.Pod.UID, in.Name)
 	answer, cancel := within(ctx)
 	defer cancel()
 	answer = klog.NewContext(answer, s.loggerOf(in.Pod, in.Name))
@@ -75,6 +80,16 @@ func (s *session) CreateContainer(ctx context.Context, sandbox *api.PodSandbox, 
 	}
 	s.begin(c.GetId(), admission)
 	return adjustment, nil, nil
+}
+
+// traced has the runtime's trace context, which comes in ttrpc's metadata, where
+// gRPC has it.
+func traced(ctx context.Context) context.Context {
+	md, ok := ttrpc.GetMetadata(ctx)
+	if !ok {
+		return ctx
+	}
+	return metadata.NewIncomingContext(ctx, metadata.MD(md))
 }
 
 // PostCreateContainer is told of a container that was created.
