@@ -36,6 +36,8 @@
 //     every pod on the node.
 //   - Names are plain text, not part of a regular expression. Negative counts
 //     and sums that overflow do not fit; unknown scorers mean the default one.
+//   - What a plugin chose, in AllocateFrom, is kept, and everything else is placed
+//     around it. KubeDevice takes all of a container's places as chosen, or none.
 //   - AllocateFrom is written only if the whole pod fits, and entries that are
 //     not group resources, such as slots, stay in it.
 //

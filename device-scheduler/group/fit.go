@@ -19,12 +19,60 @@ type Placement struct {
 	containers []placed
 }
 
-// placed is one container's part of a placement.
+// placed is one part of a container's placement.
 type placed struct {
+	part
+	from []int // the node's leaf, by leaf of want
+}
+
+// part is what a container asks for that has a place already, or that has none.
+type part struct {
 	name string
 	init bool
 	want *request
-	from []int // the node's leaf, by leaf of want
+	has  types.ResourceLocation // nil if it has no place yet
+	last bool                   // the container has no part after it
+}
+
+// parts returns what the containers ask for in the order in which it is placed:
+// what has a place before what could take it. Init containers run one at a time,
+// so that each stands for itself.
+func parts(containers map[string]types.ContainerInfo, init bool) []part {
+	var fixed, all []part
+	for _, name := range slices.Sorted(maps.Keys(containers)) {
+		c := containers[name]
+		open := part{name: name, init: init, want: newRequest(&c, c.DevRequests), last: true}
+		if hasGroup(c.AllocateFrom) {
+			placed, rest := split(&c)
+			open.want = newRequest(&c, rest)
+			p := part{name: name, init: init, want: newRequest(&c, placed), has: c.AllocateFrom}
+			p.last = !init || len(open.want.leaves) == 0
+			switch {
+			case len(p.want.leaves) == 0:
+			case init:
+				all = append(all, p)
+			default:
+				fixed = append(fixed, p)
+			}
+		}
+		if len(open.want.leaves) > 0 {
+			all = append(all, open)
+		}
+	}
+	return append(fixed, all...)
+}
+
+// split parts what the container asks for by whether it has a place.
+func split(c *types.ContainerInfo) (placed, open types.ResourceList) {
+	placed, open = types.ResourceList{}, types.ResourceList{}
+	for want, n := range c.DevRequests {
+		if _, ok := c.AllocateFrom[want]; ok {
+			placed[want] = n
+		} else {
+			open[want] = n
+		}
+	}
+	return placed, open
 }
 
 // request is what a container asks for.
@@ -33,8 +81,9 @@ type request struct {
 	scorers []int32 // by leaf; -1 means the node's
 }
 
-func newRequest(c *types.ContainerInfo) *request {
-	r := &request{tree: parse(c.DevRequests)}
+// newRequest parses some of the container's requests.
+func newRequest(c *types.ContainerInfo, some types.ResourceList) *request {
+	r := &request{tree: parse(some)}
 	r.scorers = make([]int32, len(r.leaves))
 	for i, l := range r.leaves {
 		r.scorers[i] = -1
@@ -46,9 +95,9 @@ func newRequest(c *types.ContainerInfo) *request {
 }
 
 // Fit places the pod's DevRequests on the node, of which used is held already.
-// It returns nil and the reasons if that is not possible. A container that has
-// group resources in its AllocateFrom keeps them: they are only checked and
-// scored. The pod is not changed; see Placement.Fill.
+// It returns nil and the reasons if that is not possible. What has a place in a
+// container's AllocateFrom keeps it: a plugin may have chosen it, and it is only
+// checked, counted and scored. The pod is not changed; see Placement.Fill.
 //
 // The time is proportional to the leaves asked for, times those of the node,
 // times the levels, at the most.
@@ -79,7 +128,7 @@ func (p *Placement) Fill(pod *types.PodInfo) {
 		info := containers[c.name]
 		to := make(types.ResourceLocation, len(c.from)+len(info.AllocateFrom))
 		for name, from := range info.AllocateFrom {
-			if resource.PrecheckedResource(name) {
+			if _, asked := info.DevRequests[name]; asked || resource.PrecheckedResource(name) {
 				to[name] = from
 			}
 		}
@@ -116,31 +165,31 @@ type fitting struct {
 func (f *fitting) pod(node *Tree, used types.ResourceList, pod *types.PodInfo) (p *Placement, failed string) {
 	f.state, f.usedLocations = newState(node, used), make([]bool, node.locations)
 	p = &Placement{node: node}
-	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
-		for _, name := range slices.Sorted(maps.Keys(containers)) {
-			c := containers[name]
-			f.want = newRequest(&c)
-			if len(f.want.leaves) == 0 {
-				continue
-			}
-			f.from = make([]int, len(f.want.leaves))
-			if !f.container(c.AllocateFrom) {
-				return nil, name
+	for _, f.init = range []bool{false, true} {
+		containers := pod.RunningContainers
+		if f.init {
+			containers = pod.InitContainers
+		}
+		for _, part := range parts(containers, f.init) {
+			f.want, f.from = part.want, make([]int, len(part.want.leaves))
+			if !f.part(part.has) {
+				return nil, part.name
 			}
 			if !f.init {
 				p.Score = f.mean(0, len(node.leaves))
 			}
-			p.containers = append(p.containers, placed{name, f.init, f.want, f.from})
-			f.nextContainer()
+			p.containers = append(p.containers, placed{part, f.from})
+			if part.last {
+				f.nextContainer()
+			}
 		}
-		f.init = true
 	}
 	return p, ""
 }
 
-// container places one container, or checks the place that it has.
-func (f *fitting) container(has types.ResourceLocation) bool {
-	if !hasGroup(has) {
+// part places what a container asks for, or checks the places that it has.
+func (f *fitting) part(has types.ResourceLocation) bool {
+	if has == nil {
 		_, ok := f.placeAt(&f.want.root, &f.node.root)
 		return ok
 	}

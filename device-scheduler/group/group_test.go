@@ -140,6 +140,51 @@ func TestBadAllocation(t *testing.T) {
 	}
 }
 
+// TestChosenPlaces: what a plugin chose is kept, and what is asked for besides is
+// placed around it, also for containers that come first by name.
+func TestChosenPlaces(t *testing.T) {
+	at := func(pairs ...types.ResourceName) types.ResourceLocation {
+		l := types.ResourceLocation{}
+		for i := 0; i < len(pairs); i += 2 {
+			l["resource/group/"+pairs[i]] = "resource/group/" + pairs[i+1]
+		}
+		return l
+	}
+	node := &types.NodeInfo{Name: "n", Allocatable: list("gpu/0/cards", 1, "gpu/1/cards", 1, "gpu/2/cards", 1)}
+	open := types.ContainerInfo{DevRequests: list("gpu/a/cards", 1)}
+	chosen := types.ContainerInfo{DevRequests: list("gpu/a/cards", 1, "gpu/b/cards", 1), AllocateFrom: at("gpu/a/cards", "gpu/2/cards")}
+	full := types.ContainerInfo{DevRequests: chosen.DevRequests, AllocateFrom: at("gpu/a/cards", "gpu/2/cards", "gpu/b/cards", "gpu/1/cards")}
+	for name, c := range map[string]struct {
+		running, init map[string]types.ContainerInfo
+		want          map[string]types.ResourceLocation // nil: does not fit
+	}{
+		"of another container": {running: map[string]types.ContainerInfo{"a": open, "b": full},
+			want: map[string]types.ResourceLocation{"a": at("gpu/a/cards", "gpu/0/cards"), "b": full.AllocateFrom}},
+		"of the container itself": {running: map[string]types.ContainerInfo{"a": chosen},
+			want: map[string]types.ResourceLocation{"a": full.AllocateFrom}},
+		"of an init container": {init: map[string]types.ContainerInfo{"a": chosen},
+			want: map[string]types.ResourceLocation{"a": full.AllocateFrom}},
+		"of each init container": {init: map[string]types.ContainerInfo{"a": open, "b": full},
+			want: map[string]types.ResourceLocation{"a": at("gpu/a/cards", "gpu/2/cards"), "b": full.AllocateFrom}},
+		"twice": {running: map[string]types.ContainerInfo{"a": chosen, "b": chosen}},
+	} {
+		pod := &types.PodInfo{RunningContainers: c.running, InitContainers: c.init}
+		p, _ := NewTree(node).Fit(nil, pod)
+		if (p != nil) != (c.want != nil) {
+			t.Errorf("%s: fits %v", name, p != nil)
+		}
+		if p == nil {
+			continue
+		}
+		p.Fill(pod)
+		for container, want := range c.want {
+			if got := pod.GetContainerInPod(container).AllocateFrom; !maps.Equal(got, want) {
+				t.Errorf("%s: container %s gets %v, want %v", name, container, got, want)
+			}
+		}
+	}
+}
+
 // TestNotInAGroup: what has no index, or only begins like a group resource, is
 // one leaf, which a request must name in full.
 func TestNotInAGroup(t *testing.T) {

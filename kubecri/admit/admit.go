@@ -78,16 +78,15 @@ type Container struct {
 	Requested inject.Container
 }
 
-// Admission is a container that may be created. Exactly one of Created, Failed and
-// Refuse is to be called.
+// Admission is a container that may be created. Exactly one of Created and Failed
+// is to be called.
 type Admission struct {
 	// Additions are what the container is to get; nothing for one without devices.
 	Additions inject.Additions
 
-	admitter  *Admitter
-	container Container
-	grants    []assignment.Grant
-	taken     *claims.Taken // nil for a container without devices
+	admitter *Admitter
+	taken    *claims.Taken // nil for a container without devices
+	slots    []string
 }
 
 // Admit claims the container's slots, or says why it must not be created, as a
@@ -125,7 +124,7 @@ func (a *Admitter) Admit(ctx context.Context, c Container) (*Admission, error) {
 	if err != nil {
 		return nil, a.refused(logger, c, what.grants, err)
 	}
-	return &Admission{Additions: add, admitter: a, container: c, grants: what.grants, taken: taken}, nil
+	return &Admission{Additions: add, admitter: a, taken: taken, slots: slotNames(what.grants)}, nil
 }
 
 // Created says that the runtime has created the container, under id; "" says that
@@ -140,7 +139,7 @@ func (a *Admission) Created(ctx context.Context, id string) {
 		return
 	}
 	a.taken.Created(id)
-	klog.FromContext(ctx).Info("Created container with devices", "containerID", id, "slots", slotNames(a.grants))
+	klog.FromContext(ctx).Info("Created container with devices", "containerID", id, "slots", a.slots)
 }
 
 // Failed says that the runtime did not create the container, as err says, or, with
@@ -150,15 +149,6 @@ func (a *Admission) Failed(err error) {
 		a.taken.Failed(err)
 		a.admitter.Metrics.Injection(metrics.Rejected)
 	}
-}
-
-// Refuse says that the runtime was not asked for the container, because it cannot
-// be told what to add, as err says. It returns what Admit would have.
-func (a *Admission) Refuse(ctx context.Context, err error) error {
-	if a.taken != nil {
-		a.taken.Failed(err)
-	}
-	return a.admitter.refused(klog.FromContext(ctx), a.container, a.grants, err)
 }
 
 // due looks at the pod as the API server has it, if it is here already, and at
@@ -174,7 +164,7 @@ func (a *Admitter) spec(annotations map[string]string, pod claims.Pod) *corev1.P
 		return nil
 	}
 	// A static pod is there as its mirror, which has a UID of its own.
-	mirror := Static(annotations) && p.Annotations[corev1.MirrorPodAnnotationKey] == pod.UID
+	mirror := static(annotations) && p.Annotations[corev1.MirrorPodAnnotationKey] == pod.UID
 	if string(p.UID) == pod.UID || mirror {
 		return p
 	}

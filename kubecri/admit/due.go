@@ -35,7 +35,7 @@ const sourceAnnotation = "kubernetes.io/config.source"
 // No assignment and no spec is no reason to wait: a pod without an assignment
 // is held up only when it is known to request devices.
 func decide(node string, annotations map[string]string, pod claims.Pod, container string, spec *corev1.Pod) (due, error) {
-	if Static(annotations) {
+	if static(annotations) {
 		return due{ignored: unassignable(spec, container)}, nil
 	}
 	grants, requested, err := granted(node, annotations, pod, container)
@@ -58,8 +58,8 @@ func decide(node string, annotations map[string]string, pod claims.Pod, containe
 	return due{grants: grants, requested: requested}, nil
 }
 
-// Static reports whether the kubelet has the pod from elsewhere than the API server.
-func Static(annotations map[string]string) bool {
+// static reports whether the kubelet has the pod from elsewhere than the API server.
+func static(annotations map[string]string) bool {
 	source := annotations[sourceAnnotation]
 	return source == "file" || source == "http"
 }

@@ -133,7 +133,6 @@ type fakeRuntime struct {
 	down       bool
 	containers []*runtimeapi.Container
 	stopped    map[string]bool
-	pods       map[string]map[string]string            // annotations, by sandbox
 	events     chan *runtimeapi.ContainerEventResponse // nil for a runtime without events
 }
 
@@ -151,11 +150,9 @@ func (r *fakeRuntime) ListPodSandbox(context.Context, *runtimeapi.ListPodSandbox
 	defer r.mu.Unlock()
 	resp := &runtimeapi.ListPodSandboxResponse{}
 	for _, c := range r.containers {
-		box := &runtimeapi.PodSandbox{Id: c.PodSandboxId, Annotations: r.pods[c.PodSandboxId]}
-		if r.stopped[c.PodSandboxId] {
-			box.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+		if !r.stopped[c.PodSandboxId] { // the filter asks for ready ones
+			resp.Items = append(resp.Items, &runtimeapi.PodSandbox{Id: c.PodSandboxId})
 		}
-		resp.Items = append(resp.Items, box)
 	}
 	return resp, nil
 }

@@ -55,8 +55,7 @@ type Additions struct {
 	Annotations map[string]string
 }
 
-// None reports whether there are none.
-func (a Additions) None() bool {
+func (a Additions) none() bool {
 	return len(a.Env)+len(a.Mounts)+len(a.Devices)+len(a.CDI)+len(a.Annotations) == 0
 }
 

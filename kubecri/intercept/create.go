@@ -39,7 +39,8 @@ func (i *interceptor) createContainer(ctx context.Context, request []byte, forwa
 	}
 	extra, err := admission.Additions.CRI()
 	if err != nil {
-		return admission.Refuse(ctx, err)
+		admission.Failed(err)
+		return err
 	}
 	_, forwarding := i.tracer.Start(ctx, "Forward")
 	response, err := forward(extra)

@@ -50,9 +50,6 @@ func newCheckCommand(code *int) *cobra.Command {
 				Node: o.nodeName, RuntimeEndpoint: o.runtimeEndpoint, Runtime: runtimeapi.NewRuntimeServiceClient(runtime),
 				Server: cluster.server, Kube: cluster.kube, Akri: cluster.akri, Pod: pod,
 			}
-			if o.mode == modeNRI {
-				config.NRI = path(o.nriSocket)
-			}
 			if images != nil {
 				defer images.Close()
 				config.ImageEndpoint, config.Images = o.imageEndpoint, runtimeapi.NewImageServiceClient(images)

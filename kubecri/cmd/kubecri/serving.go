@@ -20,7 +20,6 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/check"
 	"github.com/kubeslot/kubeslot/kubecri/health"
-	"github.com/kubeslot/kubeslot/kubecri/nri"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 )
 
@@ -55,22 +54,6 @@ func endpoints(socket health.Check, shim grpc.ClientConnInterface, images bool, 
 		}})
 	}
 	return health.Endpoints{Metrics: legacyregistry.Handler(), Live: []health.Check{socket}, Ready: ready}
-}
-
-// pluginEndpoints are those of NRI mode: there is no socket of ours, and the
-// runtime has no part in whether we are alive.
-func pluginEndpoints(plugin *nri.Plugin, runtime runtimeapi.RuntimeServiceClient, c *cluster) health.Endpoints {
-	return health.Endpoints{Metrics: legacyregistry.Handler(), Ready: []health.Check{
-		{Name: "nri", Run: func(context.Context) error { return plugin.Connected() }},
-		{Name: "cri", Run: func(ctx context.Context) error {
-			_, err := runtime.Version(ctx, &runtimeapi.VersionRequest{})
-			if err != nil {
-				return fmt.Errorf("ask the runtime for its version: %w", err)
-			}
-			return nil
-		}},
-		c.informersSynced(),
-	}}
 }
 
 // socketCheck remembers the socket file: a kubelet that reconnects finds us only

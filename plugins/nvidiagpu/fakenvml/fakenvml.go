@@ -1,0 +1,143 @@
+// Package fakenvml is a fake of NVML, for tests and for trying out: go-nvml's mock
+// of a DGX A100, with what that lacks: NVLink, PCIe and NUMA topology, errors,
+// and machines of other kinds. It has no GPUs, and containers get none.
+package fakenvml
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
+)
+
+// Machine is an nvml.Interface with GPUs that fail when they are told to.
+type Machine struct {
+	*dgxa100.Server
+	layout  Layout
+	devices []*dgxa100.Device
+
+	mu     sync.Mutex
+	lost   map[int]bool
+	events []nvml.EventData
+	// OnCount is called when the GPUs are about to be read; it may be nil.
+	OnCount func()
+}
+
+// New returns a machine with the layout's GPUs. The UUID of a GPU says its index.
+func New(layout Layout) *Machine {
+	m := &Machine{Server: dgxa100.New(), layout: layout, lost: map[int]bool{}}
+	for i := range layout.GPUs {
+		m.devices = append(m.devices, m.device(i))
+	}
+	m.DeviceGetCountFunc = func() (int, nvml.Return) {
+		if m.OnCount != nil {
+			m.OnCount()
+		}
+		return len(m.devices), nvml.SUCCESS
+	}
+	m.DeviceGetHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
+		if i < 0 || i >= len(m.devices) {
+			return nil, nvml.ERROR_INVALID_ARGUMENT
+		}
+		return m.devices[i], m.state(i)
+	}
+	m.EventSetCreateFunc = func() (nvml.EventSet, nvml.Return) {
+		return &mock.EventSet{
+			FreeFunc: func() nvml.Return { return nvml.SUCCESS },
+			WaitFunc: func(uint32) (nvml.EventData, nvml.Return) { return m.nextEvent() },
+		}, nvml.SUCCESS
+	}
+	return m
+}
+
+// UUID is that of the GPU with the index.
+func UUID(index int) string { return fmt.Sprintf("GPU-fa4e0000-0000-4000-8000-%012d", index) }
+
+// Memory is how many bytes each GPU has, but for those that a layout gives less.
+const Memory = 40 << 30
+
+func (m *Machine) device(i int) *dgxa100.Device {
+	d := dgxa100.NewDevice(i)
+	d.UUID, d.Name = UUID(i), "Fake NVIDIA A100"
+	if m.layout.Memory != nil {
+		d.MemoryInfo.Total = m.layout.Memory(i)
+	}
+	d.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) {
+		return nvml.PciInfo{Bus: uint32(i + 1), PciDeviceId: 0x20B010DE}, m.state(i)
+	}
+	memory := d.GetMemoryInfoFunc
+	d.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) {
+		if code := m.state(i); code != nvml.SUCCESS {
+			return nvml.Memory{}, code
+		}
+		return memory()
+	}
+	d.GetTopologyCommonAncestorFunc = func(other nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) {
+		return m.layout.Ancestor(i, other.(*dgxa100.Device).Index), nvml.SUCCESS
+	}
+	d.GetNvLinkStateFunc = func(link int) (nvml.EnableState, nvml.Return) {
+		if link >= len(m.layout.nvlinks(i)) {
+			return nvml.FEATURE_DISABLED, nvml.ERROR_INVALID_ARGUMENT
+		}
+		return nvml.FEATURE_ENABLED, nvml.SUCCESS
+	}
+	d.GetNvLinkRemoteDeviceTypeFunc = func(link int) (nvml.IntNvLinkDeviceType, nvml.Return) {
+		if m.layout.nvlinks(i)[link] == nvswitch {
+			return nvml.NVLINK_DEVICE_TYPE_SWITCH, nvml.SUCCESS
+		}
+		return nvml.NVLINK_DEVICE_TYPE_GPU, nvml.SUCCESS
+	}
+	d.GetNvLinkRemotePciInfoFunc = func(link int) (nvml.PciInfo, nvml.Return) {
+		return nvml.PciInfo{Bus: uint32(m.layout.nvlinks(i)[link] + 1)}, nvml.SUCCESS
+	}
+	d.GetSupportedEventTypesFunc = func() (uint64, nvml.Return) {
+		return nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError, m.state(i)
+	}
+	d.RegisterEventsFunc = func(uint64, nvml.EventSet) nvml.Return { return nvml.SUCCESS }
+	return d
+}
+
+// Lose has the GPU fall off the bus, or come back.
+func (m *Machine) Lose(index int, lost bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lost[index] = lost
+}
+
+// Partition switches the GPU's MIG mode.
+func (m *Machine) Partition(index int, mig bool) {
+	m.devices[index].MigMode = nvml.DEVICE_MIG_DISABLE
+	if mig {
+		m.devices[index].MigMode = nvml.DEVICE_MIG_ENABLE
+	}
+}
+
+// Report has the GPU report an error, such as nvml.EventTypeXidCriticalError with
+// the XID's number.
+func (m *Machine) Report(index int, event, data uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.events = append(m.events, nvml.EventData{Device: m.devices[index], EventType: event, EventData: data})
+}
+
+func (m *Machine) nextEvent() (nvml.EventData, nvml.Return) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.events) == 0 {
+		return nvml.EventData{}, nvml.ERROR_TIMEOUT
+	}
+	e := m.events[0]
+	m.events = m.events[1:]
+	return e, nvml.SUCCESS
+}
+
+func (m *Machine) state(i int) nvml.Return {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lost[i] {
+		return nvml.ERROR_GPU_IS_LOST
+	}
+	return nvml.SUCCESS
+}

@@ -1,0 +1,15 @@
+// Package gpu is what both halves of the NVIDIA GPU plugin know: how GPUs are
+// written as group resources, and which of them belong together.
+//
+// A node advertises each GPU as two resources in two levels of groups, with
+// KubeGPU's names:
+//
+//	resource/group/gpugrp1/<i>/gpugrp0/<j>/gpu/<uuid>/cards    1
+//	resource/group/gpugrp1/<i>/gpugrp0/<j>/gpu/<uuid>/memory   bytes
+//
+// gpugrp0 is a clique: GPUs that reach each other directly, all through NVLink
+// or, where a GPU has no NVLink, all below one PCIe switch. gpugrp1 is a NUMA
+// node, or several if a clique spans them, as an NVSwitch's does.
+//
+// All here is functions of values: no NVML, no Kubernetes, no clock.
+package gpu

@@ -1,0 +1,167 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/gpu"
+)
+
+// nvmlError is what NVML returned to a call.
+type nvmlError struct {
+	call string
+	code nvml.Return
+}
+
+func (e *nvmlError) Error() string {
+	return fmt.Sprintf("NVML: %s: %s", e.call, nvml.ErrorString(e.code))
+}
+
+func check(call string, code nvml.Return) error {
+	if code == nvml.SUCCESS {
+		return nil
+	}
+	return &nvmlError{call, code}
+}
+
+// none reports whether the error says that the machine has no GPU that NVML
+// could know of, rather than that something broke.
+func none(err error) bool {
+	var e *nvmlError
+	return errors.As(err, &e) &&
+		(e.code == nvml.ERROR_LIBRARY_NOT_FOUND || e.code == nvml.ERROR_DRIVER_NOT_LOADED || e.code == nvml.ERROR_NOT_FOUND)
+}
+
+// found is a GPU as NVML has it.
+type found struct {
+	gpu.GPU
+	handle nvml.Device
+	bus    string
+}
+
+// missing is a GPU that is there and cannot be given out.
+type missing struct {
+	gpu string // its UUID, or its index if that is not to be had
+	why string
+}
+
+// read returns the GPUs that can be given out, in NVML's order, which is that of
+// their PCI addresses, and the others. A GPU that fails does not take the others
+// with it.
+func read(lib nvml.Interface) ([]found, []missing, error) {
+	n, code := lib.DeviceGetCount()
+	if err := check("DeviceGetCount", code); err != nil {
+		return nil, nil, err
+	}
+	var gpus []found
+	var out []missing
+	for i := range n {
+		name := fmt.Sprintf("index %d", i)
+		handle, code := lib.DeviceGetHandleByIndex(i)
+		err := check("DeviceGetHandleByIndex", code)
+		var g found
+		if err == nil {
+			g, err = describe(handle)
+		}
+		if g.UUID != "" {
+			name = g.UUID
+		}
+		if err != nil {
+			out = append(out, missing{name, err.Error()})
+			continue
+		}
+		gpus = append(gpus, g)
+	}
+	links := connections(gpus)
+	nodes, cliques := gpu.Group(len(gpus), func(i, j int) gpu.Link { return links[i][j] })
+	for i := range gpus {
+		gpus[i].Node, gpus[i].Clique = nodes[i], cliques[i]
+	}
+	return gpus, out, nil
+}
+
+func describe(handle nvml.Device) (found, error) {
+	g := found{handle: handle}
+	var code nvml.Return
+	if g.UUID, code = handle.GetUUID(); code != nvml.SUCCESS {
+		return g, check("GetUUID", code)
+	}
+	if g.UUID == "" || strings.ContainsAny(g.UUID, "/, \t\n") {
+		return g, fmt.Errorf("its UUID %q cannot be part of a resource's name", g.UUID)
+	}
+	memory, code := handle.GetMemoryInfo()
+	if err := check("GetMemoryInfo", code); err != nil {
+		return g, err
+	}
+	g.Memory = int64(min(memory.Total, 1<<62))
+	// A GPU that is partitioned cannot be used as a whole.
+	if mode, _, code := handle.GetMigMode(); code == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE {
+		return g, errors.New("it is in MIG mode, and MIG devices are not supported")
+	}
+	pci, code := handle.GetPciInfo()
+	if err := check("GetPciInfo", code); err != nil {
+		return g, err
+	}
+	g.bus = address(pci)
+	return g, nil
+}
+
+func address(pci nvml.PciInfo) string {
+	return fmt.Sprintf("%08x:%02x:%02x", pci.Domain, pci.Bus, pci.Device)
+}
+
+// connections returns how each two GPUs i < j are connected. What NVML does not
+// know, as in a virtual machine, counts as far apart.
+func connections(gpus []found) [][]gpu.Link {
+	links := make([][]gpu.Link, len(gpus))
+	byBus := map[string]int{}
+	toSwitch := make([]int, len(gpus))
+	for i, g := range gpus {
+		links[i] = make([]gpu.Link, len(gpus))
+		byBus[g.bus] = i
+	}
+	for i, g := range gpus {
+		for j := i + 1; j < len(gpus); j++ {
+			links[i][j].Path = path(g.handle, gpus[j].handle)
+		}
+		for link := range nvml.NVLINK_MAX_LINKS {
+			if state, code := g.handle.GetNvLinkState(link); code != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {
+				continue
+			}
+			if kind, code := g.handle.GetNvLinkRemoteDeviceType(link); code == nvml.SUCCESS && kind == nvml.NVLINK_DEVICE_TYPE_SWITCH {
+				toSwitch[i]++
+				continue
+			}
+			pci, code := g.handle.GetNvLinkRemotePciInfo(link)
+			// Each of the two has the link; it counts once.
+			if j, ok := byBus[address(pci)]; code == nvml.SUCCESS && ok && i < j {
+				links[i][j].NVLinks++
+			}
+		}
+	}
+	// The NVSwitches of a machine are one fabric: they connect all that have links
+	// to them.
+	for i := range gpus {
+		for j := i + 1; j < len(gpus); j++ {
+			links[i][j].NVLinks += min(toSwitch[i], toSwitch[j])
+		}
+	}
+	return links
+}
+
+func path(a, b nvml.Device) gpu.Path {
+	level, code := a.GetTopologyCommonAncestor(b)
+	switch {
+	case code != nvml.SUCCESS:
+		return gpu.AcrossNodes
+	case level <= nvml.TOPOLOGY_MULTIPLE:
+		return gpu.SameSwitch
+	case level <= nvml.TOPOLOGY_NODE:
+		return gpu.SameNode
+	default:
+		return gpu.AcrossNodes
+	}
+}
