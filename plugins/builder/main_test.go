@@ -1,6 +1,7 @@
 package main
 
 import (
+	"debug/elf"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,6 +49,60 @@ func TestBuilder(t *testing.T) {
 	}
 	if _, err := run(outside, "", t.TempDir()); err == nil || !strings.Contains(err.Error(), "make build") {
 		t.Error(err)
+	}
+}
+
+// TestGPUPlugin: go-nvml leaves NVML's functions undefined, with which no plugin
+// can be opened; with package nvmllink it can, on machines with driver and without.
+func TestGPUPlugin(t *testing.T) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("gcc is not on PATH: no plugin can be built")
+	}
+	t.Chdir("../..")
+	bin := t.TempDir()
+	for _, name := range []string{"kube-scheduler", "kubecri"} {
+		output(t, "go", "build", "-trimpath", "-o", filepath.Join(bin, name), "./plugins/builder/testdata/host")
+	}
+	folder := map[string]string{}
+	for _, plugin := range []string{"plugins/nvidiagpu/scheduler", "plugins/nvidiagpu/device", "test/fakegpu/device"} {
+		file, err := run(plugin, "", bin)
+		if err != nil {
+			t.Fatalf("%s: %v", plugin, err)
+		}
+		folder[plugin] = file
+	}
+	undefined(t, folder["plugins/nvidiagpu/device"])
+	load := func(binary, plugin, want string) {
+		t.Helper()
+		only := filepath.Join(t.TempDir(), filepath.Base(folder[plugin]))
+		if err := os.Rename(folder[plugin], only); err != nil {
+			t.Fatal(err)
+		}
+		if got := output(t, filepath.Join(bin, binary), filepath.Dir(only)); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", plugin, got, want)
+		}
+	}
+	load("kube-scheduler", "plugins/nvidiagpu/scheduler", "nvidiagpu")
+	load("kubecri", "plugins/nvidiagpu/device", "nvidiagpu ")
+	load("kubecri", "test/fakegpu/device", "nvidiagpu 16\n")
+}
+
+// undefined names the functions that plugins/nvidiagpu/nvmllink/symbols.h lacks.
+func undefined(t *testing.T, file string) {
+	t.Helper()
+	f, err := elf.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.ImportedSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range symbols {
+		if strings.HasPrefix(s.Name, "nvml") {
+			t.Errorf("plugins/nvidiagpu/nvmllink/symbols.h lacks %s", s.Name)
+		}
 	}
 }
 

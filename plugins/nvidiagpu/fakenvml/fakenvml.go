@@ -141,3 +141,12 @@ func (m *Machine) state(i int) nvml.Return {
 	}
 	return nvml.SUCCESS
 }
+
+// Blind has NVML know nothing of the GPU's connections, as in a virtual machine.
+func (m *Machine) Blind(index int) {
+	d := m.devices[index]
+	d.GetNvLinkStateFunc = func(int) (nvml.EnableState, nvml.Return) {
+		return nvml.FEATURE_DISABLED, nvml.ERROR_NOT_SUPPORTED
+	}
+	d.GetTopologyCommonAncestorFunc = func(nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
+}

@@ -8,6 +8,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/gpu"
+	_ "github.com/kubeslot/kubeslot/plugins/nvidiagpu/nvmllink" // so that this can be in a Go plugin
 )
 
 // nvmlError is what NVML returned to a call.

@@ -7,7 +7,7 @@
 // that has. So this package defines them all, as jumps through a table, which
 // Load fills from the library.
 //
-// symbols.h lists the functions; a test compares it with go-nvml.
+// symbols.h lists the functions; plugins/builder's test says which it lacks.
 package nvmllink
 
 /*

@@ -54,7 +54,7 @@ func read(name string, c *types.ContainerInfo, pod types.ResourceList) (ask, *ba
 	if count > gpu.Max {
 		return bad(gpu.Resource, count, "%d of %s, of which no node can give out more than %d", count, gpu.Resource, gpu.Max)
 	}
-	memory := requested(c.Requests, pod, gpu.Memory, 0)
+	memory, _ := requested(c.Requests, pod, gpu.Memory)
 	if memory < 0 {
 		return bad(gpu.Memory, memory, "%d of %s: it is a number of bytes", memory, gpu.Memory)
 	}
@@ -62,15 +62,11 @@ func read(name string, c *types.ContainerInfo, pod types.ResourceList) (ask, *ba
 	if len(named) > gpu.Max {
 		return bad(gpu.Resource, int64(len(named)), "names %d GPUs, of which no node can give out more than %d", len(named), gpu.Max)
 	}
-	mode := requested(c.Requests, pod, gpu.Topology, -1)
-	switch mode {
-	case -1:
+	mode, said := requested(c.Requests, pod, gpu.Topology)
+	switch {
+	case !said && len(named) == 0:
 		mode = 1
-		if len(named) > 0 {
-			mode = 0
-		}
-	case 0, 1:
-	default:
+	case mode != 0 && mode != 1:
 		return bad(gpu.Topology, mode, "%d for %s: it is 0 or 1", mode, gpu.Topology)
 	}
 	if mode == 1 {
@@ -85,15 +81,14 @@ func read(name string, c *types.ContainerInfo, pod types.ResourceList) (ask, *ba
 	return a, nil
 }
 
-// requested returns the container's request, else the pod's, else the default.
-func requested(container, pod types.ResourceList, r types.ResourceName, otherwise int64) int64 {
+// requested returns the container's request, else the pod's, and whether there is
+// one.
+func requested(container, pod types.ResourceList, r types.ResourceName) (int64, bool) {
 	if n, ok := container[r]; ok {
-		return n
+		return n, true
 	}
-	if n, ok := pod[r]; ok {
-		return n
-	}
-	return otherwise
+	n, ok := pod[r]
+	return n, ok
 }
 
 // label returns the name of a GPU's leaf up to the leaf, whatever its groups.
