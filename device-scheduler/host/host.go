@@ -67,6 +67,16 @@ func New(schedulers []devicescheduler.DeviceScheduler, o Options) (*Host, error)
 	return h, nil
 }
 
+// Plugins are the names of the device schedulers, in the order in which they are
+// asked.
+func (h *Host) Plugins() []string {
+	names := make([]string, 0, len(h.plugins))
+	for _, p := range h.plugins {
+		names = append(names, p.name)
+	}
+	return names
+}
+
 // AddNode tells of a node, new or changed. info.Used counts for nothing: what is
 // used is what Take was told of, before or after. A node that is as it was is
 // not told again.

@@ -17,6 +17,7 @@ import (
 
 	pluginconfig "github.com/kubeslot/kubeslot/kube-scheduler/config"
 	"github.com/kubeslot/kubeslot/kube-scheduler/configurationresources"
+	"github.com/kubeslot/kubeslot/kube-scheduler/deviceplugins"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -38,22 +39,34 @@ func apply(cfg *kubeschedulerv1.KubeSchedulerConfiguration) {
 	}
 }
 
-// enable turns the plugin on in a profile that upstream has defaulted.
+// enable turns the plugins on in a profile that upstream has defaulted.
 func enable(profile *kubeschedulerv1.KubeSchedulerProfile) {
-	const plugin = configurationresources.Name
-	multi := &profile.Plugins.MultiPoint
+	turnOn(profile.Plugins, deviceplugins.Name)
+	if turnOn(profile.Plugins, configurationresources.Name) {
+		configureSlots(profile)
+	}
+}
+
+// turnOn reports whether the plugin is on: unless it is disabled.
+func turnOn(plugins *kubeschedulerv1.Plugins, plugin string) bool {
+	multi := &plugins.MultiPoint
 	if !named(multi.Enabled, plugin) {
 		if named(multi.Disabled, plugin) || named(multi.Disabled, "*") {
-			return
+			return false
 		}
 		multi.Enabled = append(multi.Enabled, kubeschedulerv1.Plugin{Name: plugin})
 	}
 	// It must bind before DefaultBinder, which binds every pod. Plugins named
 	// for an extension point come before those of MultiPoint.
-	bind := &profile.Plugins.Bind
+	bind := &plugins.Bind
 	if !named(bind.Enabled, plugin) && !named(bind.Disabled, plugin) {
 		bind.Enabled = slices.Insert(bind.Enabled, 0, kubeschedulerv1.Plugin{Name: plugin})
 	}
+	return true
+}
+
+func configureSlots(profile *kubeschedulerv1.KubeSchedulerProfile) {
+	const plugin = configurationresources.Name
 	if !slices.ContainsFunc(profile.PluginConfig, func(c kubeschedulerv1.PluginConfig) bool { return c.Name == plugin }) {
 		args := &pluginconfig.ConfigurationResourcesArgs{}
 		args.SetDefaults()

@@ -12,13 +12,20 @@ import (
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	pluginconfig "github.com/kubeslot/kubeslot/kube-scheduler/config"
 	"github.com/kubeslot/kubeslot/kube-scheduler/configurationresources"
+	"github.com/kubeslot/kubeslot/kube-scheduler/deviceplugins"
 )
 
 const header = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
-func TestPluginIsOnUnlessDisabled(t *testing.T) {
+func TestPluginsAreOnUnlessDisabled(t *testing.T) {
 	Install()
-	const name = configurationresources.Name
+	for _, name := range []string{configurationresources.Name, deviceplugins.Name} {
+		t.Run(name, func(t *testing.T) { testIsOnUnlessDisabled(t, name) })
+	}
+}
+
+func testIsOnUnlessDisabled(t *testing.T, name string) {
+	slots := name == configurationresources.Name
 	tests := map[string]struct {
 		file string
 		on   []bool // by profile
@@ -51,8 +58,14 @@ func TestPluginIsOnUnlessDisabled(t *testing.T) {
 				if (count == 1) != want || count > 1 {
 					t.Errorf("profile %d enables it %d times, want on: %v", i, count, want)
 				}
-				if first := len(plugins.Bind.Enabled) > 0 && plugins.Bind.Enabled[0].Name == name; first != want {
-					t.Errorf("profile %d binds first with it: %v, want %v", i, first, want)
+				binds := func(name string) int {
+					return slices.IndexFunc(plugins.Bind.Enabled, func(p config.Plugin) bool { return p.Name == name })
+				}
+				if other := binds("Other"); binds(name) >= 0 != want || other >= 0 && binds(name) > other {
+					t.Errorf("profile %d binds with %v, want it before others: %v", i, plugins.Bind.Enabled, want)
+				}
+				if !slots {
+					continue
 				}
 				if ignores := slices.Contains(fitArgs(t, &cfg.Profiles[i]).IgnoredResourceGroups, "akri.sh"); ignores != want {
 					t.Errorf("profile %d: NodeResourcesFit ignores akri.sh: %v, want %v", i, ignores, want)

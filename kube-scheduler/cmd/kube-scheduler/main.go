@@ -13,15 +13,19 @@ import (
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/configurationresources"
 	"github.com/kubeslot/kubeslot/kube-scheduler/defaults"
+	"github.com/kubeslot/kubeslot/kube-scheduler/deviceplugins"
 	"github.com/kubeslot/kubeslot/plugins/load"
 )
 
 func main() {
 	defaults.Install()
 	code := 0
+	var plugins deviceplugins.Options
 	cmd := app.NewSchedulerCommand(
 		app.WithPlugin(configurationresources.Name, configurationresources.NewFactory()),
+		app.WithPlugin(deviceplugins.Name, deviceplugins.NewFactory(&plugins)),
 	)
+	plugins.AddFlags(cmd)
 	cmd.AddCommand(load.NewPluginCommand(load.Schedulers, &code))
 	if failed := cli.Run(cmd); failed != 0 {
 		code = failed

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/configurationresources"
 	"github.com/kubeslot/kubeslot/kube-scheduler/defaults"
+	"github.com/kubeslot/kubeslot/kube-scheduler/deviceplugins"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -72,6 +73,7 @@ func (a arm) registry() frameworkruntime.Registry {
 			}
 			return factory(ctx, args, handle)
 		},
+		deviceplugins.Name: deviceplugins.NewFactory(&deviceplugins.Options{}),
 	}
 }
 

@@ -1,0 +1,224 @@
+package deviceplugins
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/types"
+)
+
+// account owns what is known of nodes and pods: it feeds the host from the API, and
+// wakes the pods that wait for what nodes gain. All profiles share one.
+type account struct {
+	logger    klog.Logger
+	host      *host.Host
+	plugins   int // that are loaded
+	activator fwk.PodActivator
+	recorder  events.EventRecorder
+	pods      corelisters.PodLister
+	sources   []cache.InformerSynced
+	waiting   *waiting
+	trouble   *trouble
+
+	// changing is held while the host is told of nodes and pods, plugins' calls
+	// included: what the account knows of a pod and what the host counts is one.
+	changing sync.Mutex
+	// held is who holds devices, by UID. mu guards the map.
+	held map[apitypes.UID]hold
+
+	mu sync.RWMutex
+	// unusable says why a node's annotation cannot be read.
+	unusable map[string]string
+	// heeded are the names that some device scheduler answers for.
+	heeded sets.Set[heededName]
+}
+
+// hold is what a pod holds, and whether the API says so: until then it may be
+// taken back.
+type hold struct {
+	node  string
+	info  *types.PodInfo
+	bound bool
+}
+
+// heededName is a name as the pod's as a whole, or as a container's.
+type heededName struct {
+	whole bool
+	name  types.ResourceName
+}
+
+func newAccount(logger klog.Logger, h *host.Host, t *trouble) *account {
+	return &account{logger: logger, host: h, plugins: len(h.Plugins()), trouble: t, held: map[apitypes.UID]hold{},
+		unusable: map[string]string{}, heeded: sets.Set[heededName]{}, waiting: newWaiting()}
+}
+
+// setNode tells the plugins of a node.
+func (a *account) setNode(node *v1.Node) {
+	info, err := nodeInfoOf(node)
+	if err != nil {
+		a.setUnusable(node, err)
+		return
+	}
+	a.changing.Lock()
+	defer a.changing.Unlock()
+	a.mu.Lock()
+	delete(a.unusable, node.Name)
+	unusableNodes.Set(float64(len(a.unusable)))
+	a.mu.Unlock()
+	before := a.host.Node(node.Name)
+	_ = a.host.AddNode(node.Name, info) // its faults are told and retried
+	if a.host.Node(node.Name) != before {
+		a.waiting.markDirty(node.Name)
+	}
+}
+
+// setUnusable keeps pods with device requests off a node: what plugins knew of it
+// is out of date.
+func (a *account) setUnusable(node *v1.Node, err error) {
+	a.changing.Lock()
+	defer a.changing.Unlock()
+	a.mu.Lock()
+	told := a.unusable[node.Name] == err.Error()
+	a.unusable[node.Name] = err.Error()
+	unusableNodes.Set(float64(len(a.unusable)))
+	a.mu.Unlock()
+	if !told {
+		a.logger.Error(err, "Pods with device requests do not run on a node", "node", klog.KObj(node))
+		a.recorder.Eventf(node, nil, v1.EventTypeWarning, "BadDeviceInfo", "Scheduling", "%s",
+			shorten(fmt.Sprintf("pods with device requests are not scheduled here: %v", err), maxEventMessage))
+	}
+	_ = a.host.RemoveNode(node.Name)
+}
+
+func (a *account) deleteNode(node *v1.Node) {
+	a.changing.Lock()
+	defer a.changing.Unlock()
+	a.mu.Lock()
+	delete(a.unusable, node.Name)
+	unusableNodes.Set(float64(len(a.unusable)))
+	a.mu.Unlock()
+	_ = a.host.RemoveNode(node.Name)
+}
+
+// setPod follows a pod from waiting to bound to ended.
+func (a *account) setPod(pod *v1.Pod) {
+	switch {
+	case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
+		a.deletePod(pod)
+	case pod.Spec.NodeName != "":
+		a.waiting.forget(pod.UID)
+		a.observe(pod)
+	}
+}
+
+func (a *account) deletePod(pod *v1.Pod) {
+	a.waiting.forget(pod.UID)
+	a.changing.Lock()
+	defer a.changing.Unlock()
+	if held, ok := a.hold(pod.UID); ok {
+		a.giveBack(pod.UID, held.node)
+	}
+}
+
+// observe counts what a bound pod was given. The first assignment seen stays: what
+// is written into the annotation later moves no device.
+func (a *account) observe(pod *v1.Pod) {
+	if held, ok := a.hold(pod.UID); ok && held.bound {
+		return
+	}
+	info, err := grantOf(pod)
+	logger := klog.LoggerWithValues(a.logger, "pod", klog.KObj(pod), "podUID", pod.UID, "node", pod.Spec.NodeName)
+	if err != nil {
+		logger.Error(err, "A bound pod's assignment cannot be read; its devices are not counted")
+	}
+	a.changing.Lock()
+	defer a.changing.Unlock()
+	held, assumed := a.hold(pod.UID)
+	switch {
+	case assumed && (held.node != pod.Spec.NodeName || info == nil && err == nil): // another bound it
+		a.giveBack(pod.UID, held.node)
+	case assumed:
+		held.bound = true // with what it was given, whatever is written now
+		a.setHold(pod.UID, held)
+		return
+	}
+	if info == nil {
+		return
+	}
+	if err := a.host.Take(pod.Spec.NodeName, string(pod.UID), info); err != nil {
+		logger.Error(err, "Not all of a bound pod's devices could be counted")
+	}
+	a.setHold(pod.UID, hold{node: pod.Spec.NodeName, info: info, bound: true})
+}
+
+// assume counts what a pod is about to be given; nothing stays counted with an
+// error.
+func (a *account) assume(uid apitypes.UID, node string, info *types.PodInfo) error {
+	a.changing.Lock()
+	defer a.changing.Unlock()
+	if held, ok := a.hold(uid); ok {
+		if held.bound {
+			return fmt.Errorf("the pod is already bound to node %s, with devices", held.node)
+		}
+		a.giveBack(uid, held.node)
+	}
+	if err := a.host.Take(node, string(uid), info); err != nil {
+		return errors.Join(err, a.host.Return(node, string(uid)))
+	}
+	a.setHold(uid, hold{node: node, info: info})
+	return nil
+}
+
+// forget takes back what was assumed, unless the pod turned out to be bound.
+func (a *account) forget(uid apitypes.UID) {
+	a.changing.Lock()
+	defer a.changing.Unlock()
+	if held, ok := a.hold(uid); ok && !held.bound {
+		a.giveBack(uid, held.node)
+	}
+}
+
+// giveBack returns what the pod holds. The caller holds changing.
+func (a *account) giveBack(uid apitypes.UID, node string) {
+	if err := a.host.Return(node, string(uid)); err != nil {
+		a.logger.Error(err, "A plugin failed to count what a pod gave back; it was counted anew from the node's other pods", "podUID", uid, "node", node)
+	}
+	a.mu.Lock()
+	delete(a.held, uid)
+	a.mu.Unlock()
+	a.waiting.markDirty(node)
+}
+
+func (a *account) hold(uid apitypes.UID) (hold, bool) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	held, ok := a.held[uid]
+	return held, ok
+}
+
+func (a *account) setHold(uid apitypes.UID, h hold) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held[uid] = h
+}
+
+// synced reports whether the account has seen all that existed at start.
+func (a *account) synced() bool {
+	for _, synced := range a.sources {
+		if !synced() {
+			return false
+		}
+	}
+	return true
+}

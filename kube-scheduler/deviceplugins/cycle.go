@@ -1,0 +1,189 @@
+package deviceplugins
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/types"
+)
+
+const stateKey = Name
+
+// cycle is what the plugin knows of a pod during its scheduling cycle.
+type cycle struct {
+	req *request
+	// imagined are nodes as a preemption's what-if has them, by name.
+	imagined map[string]*host.Node
+	// removed is what pods hold that were imagined away.
+	removed map[apitypes.UID]*types.PodInfo
+
+	mu     sync.Mutex
+	scores map[string]float64 // of nodes that fit, by name
+}
+
+// Clone implements fwk.StateData.
+func (c *cycle) Clone() fwk.StateData {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &cycle{req: c.req, imagined: maps.Clone(c.imagined), removed: maps.Clone(c.removed), scores: maps.Clone(c.scores)}
+}
+
+func (c *cycle) setScore(node string, score float64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.scores == nil {
+		c.scores = map[string]float64{}
+	}
+	c.scores[node] = score
+}
+
+func (c *cycle) score(node string) (float64, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	score, ok := c.scores[node]
+	return score, ok
+}
+
+// readCycle returns nil if the pod asks nothing of plugins.
+func readCycle(state fwk.CycleState) *cycle {
+	data, err := state.Read(stateKey)
+	if err != nil {
+		return nil
+	}
+	return data.(*cycle)
+}
+
+func unresolvable(reason string) *fwk.Status {
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, shorten(reason, maxEventMessage))
+}
+
+// PreFilter reads what the pod asks of plugins, and refuses what none can answer.
+func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if !p.mightAsk(pod) {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	req, err := requestOf(pod)
+	if err != nil {
+		return nil, unresolvable(err.Error())
+	}
+	switch {
+	case req == nil:
+		return nil, fwk.NewStatus(fwk.Skip)
+	case p.account.plugins == 0 && !req.fromAuthor():
+		return nil, fwk.NewStatus(fwk.Skip) // a device plugin of the kubelet may answer
+	case p.account.plugins == 0:
+		for _, asked := range req.asked {
+			if asked.author {
+				return nil, unresolvable(fmt.Sprintf("the pod's annotation requests %s, and no device scheduler plugin is loaded: see the scheduler's --devschedpath", asked))
+			}
+		}
+	}
+	p.account.expect(pod, req)
+	if !p.account.synced() {
+		p.account.waiting.refused(pod.UID, false)
+		return nil, unresolvable("the nodes and pods have not been read yet")
+	}
+	state.Write(stateKey, &cycle{req: req})
+	return nil, nil
+}
+
+// PreFilterExtensions implements fwk.PreFilterPlugin.
+func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
+
+// node returns the node as the cycle imagines it; nil if it is not known.
+func (p *Plugin) node(c *cycle, name string) *host.Node {
+	if n := c.imagined[name]; n != nil {
+		return n
+	}
+	return p.account.host.Node(name)
+}
+
+func (c *cycle) imagine(n *host.Node) {
+	if c.imagined == nil {
+		c.imagined = map[string]*host.Node{}
+	}
+	c.imagined[n.Name()] = n
+}
+
+// AddPod imagines a pod on the node: one that RemovePod took away, or a nominated
+// one, which would get devices first.
+func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, added fwk.PodInfo, on fwk.NodeInfo) *fwk.Status {
+	c := readCycle(state)
+	if c == nil {
+		return nil
+	}
+	n, pod := p.node(c, on.Node().Name), added.GetPod()
+	if n == nil || n.Holds(string(pod.UID)) {
+		return nil
+	}
+	holds := c.removed[pod.UID]
+	if holds == nil {
+		req, err := requestOf(pod)
+		if err != nil || req == nil {
+			return nil // it holds nothing, and will get nothing
+		}
+		if holds, err = p.account.host.Allocate(n, req.pod); err != nil {
+			return nil // it will not get here either
+		}
+	}
+	delete(c.removed, pod.UID)
+	// With an error, the node is without what could not be counted, and closed if
+	// that is not known.
+	next, _ := p.account.host.With(n, string(pod.UID), holds)
+	c.imagine(next)
+	return nil
+}
+
+// RemovePod imagines a pod away.
+func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *v1.Pod, removed fwk.PodInfo, on fwk.NodeInfo) *fwk.Status {
+	c := readCycle(state)
+	if c == nil {
+		return nil
+	}
+	n, uid := p.node(c, on.Node().Name), removed.GetPod().UID
+	if n == nil || !n.Holds(string(uid)) {
+		return nil
+	}
+	if held, ok := p.account.hold(uid); ok {
+		if c.removed == nil {
+			c.removed = map[apitypes.UID]*types.PodInfo{}
+		}
+		c.removed[uid] = held.info
+	}
+	next, _ := p.account.host.Without(n, string(uid)) // with an error it is counted anew
+	c.imagine(next)
+	return nil
+}
+
+// Filter asks the plugins whether the node fits.
+func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, on fwk.NodeInfo) *fwk.Status {
+	c := readCycle(state)
+	if c == nil {
+		return nil
+	}
+	name := on.Node().Name
+	n := p.node(c, name)
+	v := p.account.judge(name, n, c.req)
+	if v.fits() {
+		c.setScore(name, v.score)
+		return nil
+	}
+	return p.refuse(c, pod, name, n, v)
+}
+
+// refuse remembers that the pod is refused on the node that was judged.
+func (p *Plugin) refuse(c *cycle, pod *v1.Pod, name string, n *host.Node, v verdict) *fwk.Status {
+	p.account.waiting.refused(pod.UID, v.faulted)
+	if c.imagined[name] == nil && p.account.host.Node(name) != n {
+		// Who was woken by what changed meanwhile, this pod was not.
+		p.account.waiting.markDirty(name)
+	}
+	return v.status()
+}

@@ -1,0 +1,49 @@
+package deviceplugins
+
+import (
+	"maps"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+// grantOf returns what device schedulers gave a bound pod, as it was when they
+// counted it; nil if the pod was not bound with an assignment.
+func grantOf(pod *v1.Pod) (*types.PodInfo, error) {
+	info, err := assignment.Granted(pod.Annotations, string(pod.UID), pod.Spec.NodeName)
+	if err != nil || info == nil {
+		return nil, err
+	}
+	addSpec(info, pod)
+	dropSlots(info)
+	return info, nil
+}
+
+// partOf is what the pod is to be told of its allocation.
+func partOf(allocated *types.PodInfo) *types.PodInfo {
+	file := func(from map[string]types.ContainerInfo) map[string]types.ContainerInfo {
+		to := map[string]types.ContainerInfo{}
+		for name, c := range from {
+			if len(c.DevRequests) > 0 || len(c.AllocateFrom) > 0 {
+				to[name] = types.ContainerInfo{DevRequests: c.DevRequests, AllocateFrom: c.AllocateFrom}
+			}
+		}
+		return to
+	}
+	return &types.PodInfo{InitContainers: file(allocated.InitContainers), RunningContainers: file(allocated.RunningContainers)}
+}
+
+// gave reports whether device schedulers did anything for the pod: translated a
+// request, or allocated something.
+func gave(allocated *types.PodInfo) bool {
+	for _, containers := range []map[string]types.ContainerInfo{allocated.InitContainers, allocated.RunningContainers} {
+		for _, c := range containers {
+			if len(c.AllocateFrom) > 0 || !maps.Equal(c.DevRequests, c.Requests) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,161 @@
+package deviceplugins
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/kubeslot/kubeslot/plugins/load"
+)
+
+// buildExample builds the example plugin's scheduler half with this test binary's
+// flags, once.
+var buildExample = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "deviceplugins")
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "widget.so")
+	args := []string{"build", "-buildmode=plugin", "-o", file}
+	info, _ := debug.ReadBuildInfo()
+	for _, s := range info.Settings {
+		if (s.Key == "-race" || s.Key == "-trimpath") && s.Value == "true" {
+			args = append(args, s.Key)
+		}
+	}
+	cmd := exec.Command("go", append(args, "../../plugins/example/scheduler")...)
+	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=1")
+	cmd.Stderr = os.Stderr
+	return file, cmd.Run()
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if file, err := buildExample(); err == nil {
+		os.RemoveAll(filepath.Dir(file))
+	}
+	os.Exit(code)
+}
+
+// folder returns a folder with the example plugin, and files of the given texts.
+func folder(t *testing.T, texts map[string]string) string {
+	t.Helper()
+	if testing.CoverMode() != "" {
+		t.Skip("coverage changes this binary's packages: no plugin matches it")
+	}
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("gcc is not on PATH: no plugin can be built")
+	}
+	file, err := buildExample()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(file, filepath.Join(dir, "50-widget.so")); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range texts {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestOpen(t *testing.T) {
+	registerMetrics()
+	bad := map[string]string{"10-text.so": "not a plugin", "20-empty.so": "", "readme.txt": "not for us"}
+	for name, test := range map[string]struct {
+		options Options
+		plugins int
+		bad     int
+		err     []string
+	}{
+		"the default folder is missing": {Options{}, 0, 0, nil},
+		"a named folder is missing":     {Options{Folder: filepath.Join(t.TempDir(), "none")}, 0, 0, []string{"--devschedpath=", "is not a folder"}},
+		"a file for a folder":           {Options{Folder: filepath.Join(folder(t, bad), "readme.txt")}, 0, 0, []string{"--devschedpath="}},
+		"good":                          {Options{Folder: folder(t, nil)}, 1, 0, nil},
+		"bad, refuse":                   {Options{Folder: folder(t, bad)}, 0, 2, []string{"10-text.so is not a shared object", "20-empty.so is empty", load.Rebuild, "--devsched-bad-plugins=skip"}},
+		"bad, skip":                     {Options{Folder: folder(t, bad), Policy: load.Skip}, 1, 2, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, client := context.Background(), fake.NewClientset()
+			badFiles.Reset()
+			plugins, err := open(ctx, client, test.options)
+			if len(plugins) != test.plugins || (err != nil) != (len(test.err) > 0) {
+				t.Fatal(plugins, err)
+			}
+			for _, want := range test.err {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q lacks %q", err, want)
+				}
+			}
+			if n, err := testutil.GetCounterMetricValue(badFiles.WithLabelValues(string(load.NotAPlugin))); err != nil || int(n) != test.bad {
+				t.Errorf("%v bad files are counted, want %d; %v", n, test.bad, err)
+			}
+			if events := listEvents(t, client); len(events) != test.bad {
+				t.Errorf("events %v, want %d", events, test.bad)
+			}
+			if test.bad == 0 {
+				return
+			}
+			// Started again and again, it tells the same, not more.
+			if _, again := open(ctx, client, test.options); (again != nil) != (err != nil) {
+				t.Error(again)
+			}
+			events := listEvents(t, client)
+			if len(events) != test.bad || events[0].Reason != "BadDevicePlugin" || events[0].Type != v1.EventTypeWarning ||
+				!strings.Contains(events[0].Message, "-") || events[0].InvolvedObject.Name != "kube-scheduler" {
+				t.Errorf("events %v, want %d", events, test.bad)
+			}
+		})
+	}
+}
+
+func listEvents(t *testing.T, client *fake.Clientset) []v1.Event {
+	t.Helper()
+	list, err := client.CoreV1().Events("").List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+func TestFlags(t *testing.T) {
+	var o Options
+	var out strings.Builder
+	cmd := &cobra.Command{Use: "kube-scheduler", RunE: func(*cobra.Command, []string) error { return nil }}
+	cmd.SetOut(&out)
+	o.AddFlags(cmd)
+	cmd.SetArgs([]string{"--devschedpath=/plugins", "--devsched-bad-plugins=skip"})
+	if err := cmd.Execute(); err != nil || o.Folder != "/plugins" || o.Policy != load.Skip {
+		t.Errorf("%+v, %v", o, err)
+	}
+	cmd.SetArgs([]string{"--help"})
+	if err := cmd.Execute(); err != nil || !strings.Contains(out.String(), "--devsched-bad-plugins refuse|skip") {
+		t.Errorf("help %s, %v", out.String(), err)
+	}
+	cmd.SetArgs([]string{"--devsched-bad-plugins=maybe"})
+	if err := cmd.Execute(); err == nil {
+		t.Error("a policy that there is not")
+	}
+}
+
+func TestShorten(t *testing.T) {
+	for text, want := range map[string]string{"short": "short", "12345678": "12345678", "123456789": "12345…", "1234ääää": "1234…"} {
+		if got := shorten(text, 8); got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}

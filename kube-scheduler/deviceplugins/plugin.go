@@ -1,0 +1,160 @@
+package deviceplugins
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/devicescheduler"
+)
+
+// Name of the plugin in a KubeSchedulerConfiguration.
+const Name = "DevicePlugins"
+
+// Plugin implements the extension points; one exists for each profile, and all
+// of them share one account.
+type Plugin struct {
+	handle  fwk.Handle
+	account *account
+}
+
+var (
+	_ fwk.PreFilterPlugin     = (*Plugin)(nil)
+	_ fwk.PreFilterExtensions = (*Plugin)(nil)
+	_ fwk.FilterPlugin        = (*Plugin)(nil)
+	_ fwk.PreScorePlugin      = (*Plugin)(nil)
+	_ fwk.ScorePlugin         = (*Plugin)(nil)
+	_ fwk.ScoreExtensions     = (*Plugin)(nil)
+	_ fwk.ReservePlugin       = (*Plugin)(nil)
+	_ fwk.BindPlugin          = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions   = (*Plugin)(nil)
+	_ fwk.SignPlugin          = (*Plugin)(nil)
+)
+
+// NewFactory returns the plugin's factory. The options are read when the first
+// profile is made, so that flags may set them until then; the .so files are loaded
+// once for all profiles.
+func NewFactory(o *Options) frameworkruntime.PluginFactory {
+	return newFactory(o.Timeout, func(ctx context.Context, handle fwk.Handle) ([]devicescheduler.DeviceScheduler, error) {
+		return open(ctx, handle.ClientSet(), *o)
+	})
+}
+
+func newFactory(timeout time.Duration, open func(context.Context, fwk.Handle) ([]devicescheduler.DeviceScheduler, error)) frameworkruntime.PluginFactory {
+	var (
+		mu     sync.Mutex
+		shared *account
+	)
+	return func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if shared == nil {
+			registerMetrics()
+			binding.RegisterMetrics()
+			schedulers, err := open(ctx, handle)
+			if err != nil {
+				return nil, err
+			}
+			if shared, err = startAccount(ctx, handle, schedulers, timeout); err != nil {
+				return nil, fmt.Errorf("start plugin %s: %w", Name, err)
+			}
+		}
+		return &Plugin{handle: handle, account: shared}, nil
+	}
+}
+
+// startAccount makes the account and, if there are plugins, what feeds it until ctx
+// is done.
+func startAccount(ctx context.Context, handle fwk.Handle, schedulers []devicescheduler.DeviceScheduler, timeout time.Duration) (*account, error) {
+	logger := klog.FromContext(ctx).WithName(Name)
+	t := newTrouble(logger)
+	h, err := host.New(schedulers, host.Options{Timeout: timeout, OnFault: t.fault, OnCall: func(plugin, method string, took time.Duration) {
+		callDuration.WithLabelValues(plugin, method).Observe(took.Seconds())
+	}})
+	if err != nil {
+		return nil, err
+	}
+	informers := handle.SharedInformerFactory().Core().V1()
+	a := newAccount(logger, h, t)
+	a.activator, a.recorder, a.pods = handle, handle.EventRecorder(), informers.Pods().Lister()
+	if len(schedulers) == 0 {
+		return a, nil
+	}
+	for _, name := range h.Plugins() {
+		startAtZero(name)
+	}
+	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
+		informers.Nodes().Informer(): handlerOf(a.setNode, a.deleteNode, sameDevices),
+		informers.Pods().Informer():  handlerOf(a.setPod, a.deletePod, nil),
+	} {
+		registration, err := informer.AddEventHandler(handler)
+		if err != nil {
+			return nil, fmt.Errorf("watch the API: %w", err)
+		}
+		a.sources = append(a.sources, registration.HasSynced)
+	}
+	go a.follow(ctx)
+	go a.retry(ctx, clock.RealClock{})
+	return a, nil
+}
+
+// handlerOf makes an informer's handler of one function for an object that is
+// there and one for an object that is gone. same, if not nil, says which updates
+// change nothing.
+func handlerOf[T any](set, gone func(T), same func(a, b T) bool) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { set(obj.(T)) },
+		UpdateFunc: func(oldObj, obj any) {
+			if same == nil || !same(oldObj.(T), obj.(T)) {
+				set(obj.(T))
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = d.Obj
+			}
+			gone(obj.(T))
+		},
+	}
+}
+
+// Name implements fwk.Plugin.
+func (*Plugin) Name() string { return Name }
+
+// EventsToRegister registers what matters apart from the account: the author
+// corrected the annotation for which the pod was refused. All else, such as new
+// nodes, other annotations of nodes, and pods that end, the account answers by
+// activating the pods that fit then (waiting.go).
+func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{{
+		Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update},
+		QueueingHintFn: binding.AfterInputChange,
+	}}, nil
+}
+
+// SignPod keeps pods that ask plugins for something out of opportunistic batching,
+// which would reuse one pod's filter results for the next after devices were taken.
+func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	if !p.mightAsk(pod) {
+		return nil, nil
+	}
+	return nil, fwk.NewStatus(fwk.Unschedulable, "requests devices of plugins")
+}
+
+// mightAsk is a quick check before requestOf. Without plugins only the annotation
+// is of interest: a device plugin of the kubelet may answer for what is in the spec.
+func (p *Plugin) mightAsk(pod *v1.Pod) bool {
+	return pod.Annotations[assignment.Annotation] != "" || p.account.plugins > 0 && requestsExtended(pod)
+}

@@ -1,0 +1,229 @@
+package deviceplugins
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+// request is what a pod asks of device schedulers.
+type request struct {
+	pod *types.PodInfo // as host.Fits wants it
+	// asked are the single requests, of names that are not Kubernetes' own and not
+	// slots, in a fixed order.
+	asked []asked
+}
+
+// asked is one request.
+type asked struct {
+	container string // "" is the pod as a whole
+	name      types.ResourceName
+	count     int64 // > 0
+	// author is whether it stands in the annotation: nobody but a device scheduler
+	// answers for it. Those of the spec may be another device plugin's.
+	author bool
+}
+
+func (a asked) String() string {
+	if a.container == "" {
+		return fmt.Sprintf("%d of %q", a.count, a.name)
+	}
+	return fmt.Sprintf("%d of %q for container %q", a.count, a.name, a.container)
+}
+
+// maxName is how long a requested name may be, in bytes: three times what
+// Kubernetes allows, since group names are paths.
+const maxName = 3 * (253 + 1 + 63)
+
+// requestsExtended reports whether a container requests extended resources that are
+// not slots.
+func requestsExtended(pod *v1.Pod) bool {
+	any := func(containers []v1.Container) bool {
+		for i := range containers {
+			r := &containers[i].Resources
+			for _, list := range []v1.ResourceList{r.Requests, r.Limits} {
+				for name := range list {
+					if extended(types.ResourceName(name)) {
+						return true
+					}
+				}
+			}
+		}
+		return false
+	}
+	return any(pod.Spec.Containers) || any(pod.Spec.InitContainers)
+}
+
+func extended(name types.ResourceName) bool {
+	return strings.Contains(string(name), "/") && !isSlot(name)
+}
+
+func isSlot(name types.ResourceName) bool {
+	return strings.HasPrefix(string(name), assignment.ResourcePrefix)
+}
+
+// requestOf reads what the pod asks, in its annotation and its spec; nil if that is
+// nothing. An error is for the author to read.
+func requestOf(pod *v1.Pod) (*request, error) {
+	info, err := binding.Input(pod)
+	if err != nil {
+		return nil, err
+	}
+	info.Name = pod.Name
+	if err := check(pod, info); err != nil {
+		return nil, err
+	}
+	addSpec(info, pod)
+	dropSlots(info)
+	if !host.Asks(info) {
+		return nil, nil
+	}
+	return &request{pod: info, asked: list(info)}, nil
+}
+
+// check refuses what nobody would answer for.
+func check(pod *v1.Pod, in *types.PodInfo) error {
+	for _, name := range slices.Sorted(maps.Keys(in.Requests)) {
+		if err := checkName(name); err != nil {
+			return err
+		}
+		if in.Requests[name] > 0 && isSlot(name) {
+			return fmt.Errorf("annotation %s requests %d of %q for the pod as a whole: slots are requested in a container's resources", assignment.Annotation, in.Requests[name], name)
+		}
+	}
+	spec := map[string]*v1.Container{}
+	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			spec[containers[i].Name] = &containers[i]
+		}
+	}
+	for _, containers := range []map[string]types.ContainerInfo{in.InitContainers, in.RunningContainers} {
+		for _, name := range slices.Sorted(maps.Keys(containers)) {
+			if err := checkContainer(spec, name, containers[name].Requests); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkContainer(spec map[string]*v1.Container, container string, requests types.ResourceList) error {
+	c := spec[container]
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		n := requests[name]
+		if err := checkName(name); err != nil {
+			return fmt.Errorf("container %q: %w", container, err)
+		}
+		switch {
+		case n == 0:
+		case c == nil:
+			return fmt.Errorf("annotation %s requests %d of %q for container %q, and the pod has only %q: correct the container's name",
+				assignment.Annotation, n, name, container, slices.Sorted(maps.Keys(spec)))
+		case isSlot(name) && n > kubeRequests(c)[name]:
+			return fmt.Errorf("annotation %s requests %d of %q for container %q, and its resources request %d: slots are requested in the container's resources",
+				assignment.Annotation, n, name, container, kubeRequests(c)[name])
+		}
+	}
+	return nil
+}
+
+func checkName(name types.ResourceName) error {
+	if name == "" || len(name) > maxName {
+		return fmt.Errorf("annotation %s requests a resource whose name has %d bytes: want 1 to %d", assignment.Annotation, len(name), maxName)
+	}
+	if strings.ContainsFunc(string(name), func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Errorf("annotation %s requests %q: want a name of printable characters", assignment.Annotation, name)
+	}
+	return nil
+}
+
+// addSpec adds what the spec requests, and the containers that the annotation does
+// not have: plugins see the whole pod.
+func addSpec(info *types.PodInfo, pod *v1.Pod) {
+	add := func(to *map[string]types.ContainerInfo, c *v1.Container) {
+		if *to == nil {
+			*to = map[string]types.ContainerInfo{}
+		}
+		entry := (*to)[c.Name]
+		entry.KubeRequests = kubeRequests(c)
+		(*to)[c.Name] = entry
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; binding.Sidecar(c) {
+			add(&info.RunningContainers, c)
+		} else {
+			add(&info.InitContainers, c)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(&info.RunningContainers, &pod.Spec.Containers[i])
+	}
+}
+
+// kubeRequests are a container's requests in whole units, rounded up.
+func kubeRequests(c *v1.Container) types.ResourceList {
+	list := make(types.ResourceList, len(c.Resources.Requests))
+	for name, q := range c.Resources.Limits { // what has only a limit requests that
+		list[types.ResourceName(name)] = q.Value()
+	}
+	for name, q := range c.Resources.Requests {
+		list[types.ResourceName(name)] = q.Value()
+	}
+	return list
+}
+
+// dropSlots removes slots from what plugins see in the annotation: they are the
+// ledger's, and mirrored there only once the pod has them.
+func dropSlots(info *types.PodInfo) {
+	for _, containers := range []map[string]types.ContainerInfo{info.InitContainers, info.RunningContainers} {
+		for name, c := range containers {
+			c.Requests, c.DevRequests = withoutSlots(c.Requests), withoutSlots(c.DevRequests)
+			c.AllocateFrom = withoutSlots(c.AllocateFrom)
+			containers[name] = c
+		}
+	}
+	info.Requests = withoutSlots(info.Requests)
+}
+
+func withoutSlots[M ~map[types.ResourceName]V, V any](m M) M {
+	m = maps.Clone(m)
+	maps.DeleteFunc(m, func(name types.ResourceName, _ V) bool { return isSlot(name) })
+	return m
+}
+
+func list(info *types.PodInfo) []asked {
+	var all []asked
+	add := func(container string, requests types.ResourceList, author bool) {
+		for name, n := range requests {
+			if n > 0 && !isSlot(name) && (author || extended(name)) {
+				all = append(all, asked{container: container, name: name, count: n, author: author})
+			}
+		}
+	}
+	add("", info.Requests, true)
+	for _, containers := range []map[string]types.ContainerInfo{info.InitContainers, info.RunningContainers} {
+		for name, c := range containers {
+			add(name, c.Requests, true)
+			add(name, c.KubeRequests, false)
+		}
+	}
+	slices.SortFunc(all, func(a, b asked) int {
+		return cmp.Or(cmp.Compare(a.container, b.container), cmp.Compare(a.name, b.name), cmp.Compare(a.count, b.count))
+	})
+	return all
+}
+
+// fromAuthor reports whether the annotation asks for anything.
+func (r *request) fromAuthor() bool {
+	return slices.ContainsFunc(r.asked, func(a asked) bool { return a.author })
+}

@@ -1,0 +1,111 @@
+package deviceplugins
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/plugins/contain"
+)
+
+// A plugin that failed is asked again after minRetry, then after twice that, up to
+// maxRetry.
+const (
+	minRetry = time.Second
+	maxRetry = time.Minute
+)
+
+// trouble counts and logs what goes wrong in plugins, and has it retried.
+type trouble struct {
+	logger klog.Logger
+	happen chan struct{} // has an entry after a fault
+
+	mu     sync.Mutex
+	logged map[[3]string]*rate.Sometimes // by plugin, method and kind
+}
+
+func newTrouble(logger klog.Logger) *trouble {
+	return &trouble{logger: logger, happen: make(chan struct{}, 1), logged: map[[3]string]*rate.Sometimes{}}
+}
+
+// fault is host.Options.OnFault.
+func (t *trouble) fault(f *host.Fault) {
+	faults.WithLabelValues(f.Plugin, f.Method, string(f.Kind)).Inc()
+	t.poke()
+	t.mu.Lock()
+	key := [3]string{f.Plugin, f.Method, string(f.Kind)}
+	sometimes := t.logged[key]
+	if sometimes == nil {
+		sometimes = &rate.Sometimes{First: 3, Interval: 10 * time.Second} // a call for each node and pod fails alike
+		t.logged[key] = sometimes
+	}
+	t.mu.Unlock()
+	sometimes.Do(func() {
+		values := []any{"plugin", f.Plugin, "method", f.Method, "kind", f.Kind, "node", f.Node, "pod", f.Pod}
+		var panicked *contain.PanicError
+		if errors.As(f.Err, &panicked) {
+			values = append(values, "stack", string(panicked.Stack))
+		}
+		t.logger.Error(f.Err, "A device scheduler plugin failed", values...)
+	})
+}
+
+// poke has it retried, without waiting.
+func (t *trouble) poke() {
+	select {
+	case t.happen <- struct{}{}:
+	default:
+	}
+}
+
+// retry asks plugins again that failed, and has the pods tried again that were
+// refused for it, until ctx is done.
+func (a *account) retry(ctx context.Context, c clock.Clock) {
+	delay, last := minRetry, time.Time{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.trouble.happen:
+		}
+		if c.Since(last) > 2*delay { // it went well for a while
+			delay = minRetry
+		}
+		timer := c.NewTimer(delay)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C():
+		}
+		select { // what went wrong so far is what is retried now
+		case <-a.trouble.happen:
+		default:
+		}
+		last = c.Now()
+		if a.again() {
+			delay = minRetry
+		} else {
+			delay = min(2*delay, maxRetry)
+		}
+	}
+}
+
+// again asks once more, and reports whether nothing is wrong any longer.
+func (a *account) again() bool {
+	err := a.host.Retry()
+	var faulted []waiter
+	for _, one := range a.waiting.refusedPods() {
+		if one.faulted {
+			faulted = append(faulted, one)
+		}
+	}
+	a.activate(faulted)
+	return err == nil && len(faulted) == 0
+}

@@ -1,0 +1,170 @@
+package deviceplugins
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/plugins/example/widget"
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/devicescheduler"
+)
+
+// moody is the example plugin with moods: each method can be made to misbehave.
+type moody struct {
+	widget.Scheduler
+	mu    sync.Mutex
+	moods map[string]string // by method
+	free  chan struct{}     // ends hangs
+}
+
+func newMoody() *moody { return &moody{moods: map[string]string{}, free: make(chan struct{})} }
+
+func (m *moody) set(method, mood string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.moods[method] = mood
+}
+
+func (m *moody) mood(method string) error {
+	m.mu.Lock()
+	mood := m.moods[method]
+	m.mu.Unlock()
+	switch mood {
+	case "panic":
+		panic("out of widgets")
+	case "hang":
+		<-m.free
+	case "error":
+		return fmt.Errorf("out of order")
+	}
+	return nil
+}
+
+func (m *moody) AddNode(name string, info *types.NodeInfo) { _ = m.mood("AddNode") }
+
+func (m *moody) PodFitsDevice(n *types.NodeInfo, p *types.PodInfo, fill bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
+	_ = m.mood("PodFitsDevice")
+	return m.Scheduler.PodFitsDevice(n, p, fill)
+}
+
+func (m *moody) PodAllocate(n *types.NodeInfo, p *types.PodInfo) error {
+	if err := m.mood("PodAllocate"); err != nil {
+		return err
+	}
+	return m.Scheduler.PodAllocate(n, p)
+}
+
+func (m *moody) TakePodResources(*types.NodeInfo, *types.PodInfo) error {
+	return m.mood("TakePodResources")
+}
+
+// rig is a plugin without its informers: tests feed the account as those would.
+type rig struct {
+	*Plugin
+	ctx       context.Context
+	client    *fake.Clientset
+	known     cache.Indexer // the pod informer's store
+	mu        sync.Mutex
+	activated []string
+	recorder  *events.FakeRecorder
+}
+
+type fakeHandle struct {
+	fwk.Handle
+	client clientset.Interface
+}
+
+func (h fakeHandle) ClientSet() clientset.Interface { return h.client }
+func (h fakeHandle) APICacher() fwk.APICacher       { return nil }
+
+// Activate implements fwk.PodActivator.
+func (r *rig) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, uid := range slices.Sorted(maps.Keys(pods)) {
+		r.activated = append(r.activated, pods[uid].Name)
+	}
+}
+
+// woken returns who was activated since it was asked last.
+func (r *rig) woken() []string {
+	r.account.wakeAll()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer func() { r.activated = nil }()
+	return r.activated
+}
+
+func newRig(t *testing.T, o host.Options, schedulers ...devicescheduler.DeviceScheduler) *rig {
+	t.Helper()
+	logger, ctx := ktesting.NewTestContext(t)
+	r := &rig{ctx: ctx, client: fake.NewClientset(), recorder: events.NewFakeRecorder(100)}
+	r.client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+	r.known = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	trouble := newTrouble(logger)
+	o.OnFault = trouble.fault
+	h, err := host.New(schedulers, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAccount(logger, h, trouble)
+	a.activator, a.recorder, a.pods = r, r.recorder, corelisters.NewPodLister(r.known)
+	r.Plugin = &Plugin{handle: fakeHandle{client: r.client}, account: a}
+	return r
+}
+
+// create makes a pod known as waiting.
+func (r *rig) create(t *testing.T, p *v1.Pod) {
+	t.Helper()
+	if err := r.known.Add(p); err != nil {
+		t.Fatal(err)
+	}
+	r.account.setPod(p)
+}
+
+// bindings returns what was sent to the API.
+func (r *rig) bindings() []*v1.Binding {
+	var out []*v1.Binding
+	for _, a := range r.client.Actions() {
+		if a.Matches("create", "pods/binding") {
+			out = append(out, a.(clienttesting.CreateAction).GetObject().(*v1.Binding))
+		}
+	}
+	return out
+}
+
+func frameworkNode(n *v1.Node) fwk.NodeInfo {
+	info := framework.NewNodeInfo()
+	info.SetNode(n)
+	return info
+}
+
+func frameworkPod(t *testing.T, p *v1.Pod) fwk.PodInfo {
+	t.Helper()
+	info, err := framework.NewPodInfo(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+func uid(name string) apitypes.UID { return apitypes.UID(name + "-uid") }
