@@ -1,10 +1,13 @@
 package cluster
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"sigs.k8s.io/yaml"
 )
@@ -58,6 +61,51 @@ func schedulerProcess(cfg Config, l layout, bin programs) (*process, error) {
 		"CONFIG":     config,
 	})
 	return &process{Component: Scheduler, NetNS: l.netNS(controlNS), Argv: argv, Env: env}, err
+}
+
+// StartScheduler starts a further scheduler, beside the one that Up started or
+// instead of it, and returns when it serves. Its component's name begins with
+// kube-scheduler; it listens on another port and gets further arguments, for
+// example --leader-elect=false.
+func (c *Cluster) StartScheduler(ctx context.Context, component string, port int, args ...string) error {
+	if _, err := c.layout.process(component, ""); err == nil || !strings.HasPrefix(component, Scheduler+"-") {
+		return fmt.Errorf("scheduler %q: want a new name that begins with %s-", component, Scheduler)
+	}
+	p, err := c.layout.process(Scheduler, "")
+	if err != nil {
+		return err
+	}
+	p.Component = component
+	p.Argv = append(append(p.Argv, fmt.Sprintf("%s=%d", securePort, port)), args...)
+	if err := c.layout.start(p); err != nil {
+		return err
+	}
+	return c.AwaitServing(ctx, component, "")
+}
+
+// RemoveScheduler kills a scheduler of StartScheduler and forgets it. Its log stays.
+func (c *Cluster) RemoveScheduler(component string) error {
+	if !strings.HasPrefix(component, Scheduler+"-") {
+		return fmt.Errorf("%q is not a further scheduler", component)
+	}
+	if err := c.Kill(component, "", syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return os.Remove(c.layout.recordOf(component, ""))
+}
+
+const securePort = "--secure-port"
+
+// schedulerPort is where a scheduler listens.
+func (c *Cluster) schedulerPort(component string) string {
+	if p, err := c.layout.process(component, ""); err == nil {
+		for _, arg := range p.Argv {
+			if port, ok := strings.CutPrefix(arg, securePort+"="); ok {
+				return port
+			}
+		}
+	}
+	return "10259"
 }
 
 // renderSchedulerConfig copies a KubeSchedulerConfiguration and points it at

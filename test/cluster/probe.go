@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -48,8 +49,6 @@ func (c *Cluster) probe(component, node string) func(context.Context) error {
 		return c.apiServerReady
 	case ControllerManager:
 		return httpOK(control, "https://127.0.0.1:10257/healthz")
-	case Scheduler:
-		return httpOK(control, "https://127.0.0.1:10259/readyz")
 	case Kubelet:
 		return httpOK(n.NetNS, "http://127.0.0.1:10248/healthz")
 	case Containerd:
@@ -58,6 +57,9 @@ func (c *Cluster) probe(component, node string) func(context.Context) error {
 		return criAnswers(n.KubecriSocket)
 	case Forwarder:
 		return c.forwarderListens
+	}
+	if strings.HasPrefix(component, Scheduler) {
+		return httpOK(control, "https://127.0.0.1:"+c.schedulerPort(component)+"/readyz")
 	}
 	return func(context.Context) error { return fmt.Errorf("no such component: %q", component) }
 }

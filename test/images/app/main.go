@@ -8,10 +8,14 @@
 //	app crash-after DUR   end with 1 after DUR
 //	app read FILE N       print up to N bytes of FILE in hexadecimal
 //	app ls PATH           list a folder, or one file: mode, size, name
+//	app hold DIR DURATION use the container's slots as devices that take one user:
+//	                      lock DIR/<slot> for each, or write DIR/CONFLICT and end
+//	                      with 3; end after DURATION, or on SIGTERM
 package main
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -38,7 +42,7 @@ func main() {
 }
 
 func command(name string, args []string) (exitCode int, err error) {
-	want := map[string]int{"run": 0, "env": 0, "exit": 1, "sleep": 1, "crash-after": 1, "read": 2, "ls": 1}
+	want := map[string]int{"run": 0, "env": 0, "exit": 1, "sleep": 1, "crash-after": 1, "read": 2, "ls": 1, "hold": 2}
 	n, ok := want[name]
 	if !ok {
 		return 0, errors.New("no such command")
@@ -65,6 +69,8 @@ func command(name string, args []string) (exitCode int, err error) {
 		return 0, read(args[0], args[1])
 	case "ls":
 		return 0, list(args[0])
+	case "hold":
+		return hold(args[0], args[1])
 	}
 	return 0, nil
 }
@@ -108,6 +114,50 @@ func read(file, count string) error {
 	}
 	fmt.Println(hex.EncodeToString(data))
 	return nil
+}
+
+// hold locks a file for each slot. Nodes of the test cluster share the machine's
+// files, and a lock ends with its process, whichever way that ends: two holders of
+// a slot cannot live at the same time unseen.
+func hold(dir, duration string) (exitCode int, err error) {
+	var devices []struct {
+		Slot string `json:"slot"`
+	}
+	if err := json.Unmarshal([]byte(os.Getenv("AKRI_DEVICES")), &devices); err != nil {
+		return 0, fmt.Errorf("AKRI_DEVICES: %w", err)
+	}
+	for _, d := range devices {
+		f, err := os.OpenFile(filepath.Join(dir, d.Slot), os.O_CREATE|os.O_RDWR, 0o666)
+		if err != nil {
+			return 0, err
+		}
+		defer f.Close()
+		switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			other, _ := io.ReadAll(f)
+			host, _ := os.Hostname()
+			report := fmt.Sprintf("%s: pod %s finds slot %s in use by %s\n", time.Now().Format(time.RFC3339Nano), host, d.Slot, other)
+			fmt.Print(report)
+			c, err := os.OpenFile(filepath.Join(dir, "CONFLICT"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+			if err != nil {
+				return 0, err
+			}
+			_, err = c.WriteString(report)
+			return 3, errors.Join(err, c.Close())
+		case err != nil:
+			return 0, err
+		}
+		host, _ := os.Hostname()
+		if err := errors.Join(f.Truncate(0), write(f, host)); err != nil {
+			return 0, err
+		}
+	}
+	return 0, sleep(duration)
+}
+
+func write(f *os.File, text string) error {
+	_, err := f.WriteAt([]byte(text), 0)
+	return err
 }
 
 func list(path string) error {

@@ -1,0 +1,157 @@
+package history
+
+import (
+	"fmt"
+	"math/rand"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	podinfo "github.com/kubeslot/kubeslot/types"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// TestCheck runs the histories in testdata. A line is one event:
+//
+//	instance NAME capacity=N [SLOT=USAGE ...]    as it is from now on; "gone" instead of capacity: deleted
+//	bind POD NODE [SLOT ...] [by-name]           bound with slots, through CL requests, or IL ones
+//	create POD NODE                              bound by somebody, with a request and no assignment
+//	show POD running|done|deleted|moved
+//
+// The events are handed over in random order.
+func TestCheck(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			if d.Cmd != "history" {
+				t.Fatalf("%s: unknown command %q", d.Pos, d.Cmd)
+			}
+			events := read(t, d.Input)
+			rand.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
+			r := Check(events, Rules{Doubles: d.HasArg("doubles")})
+			out := fmt.Sprintf("bound %d, claims %d, doubles %d", r.Bound, r.Claims, r.Doubles)
+			return strings.Join(append([]string{out}, r.Violations...), "\n")
+		})
+	})
+}
+
+func read(t *testing.T, input string) []Event {
+	var events []Event
+	pods := map[string]*v1.Pod{}
+	for i, line := range strings.Split(strings.TrimSpace(input), "\n") {
+		words := strings.Fields(line)
+		version := strconv.Itoa(i + 1)
+		kind, name, rest := words[0], words[1], words[2:]
+		e := Event{Type: watch.Modified}
+		switch kind {
+		case "instance":
+			e.Instance = &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: akriv0.InstanceSpec{DeviceUsage: map[string]string{}}}
+			for _, w := range rest {
+				key, value, _ := strings.Cut(w, "=")
+				switch n, err := strconv.Atoi(value); {
+				case w == "gone":
+					e.Type = watch.Deleted
+				case key == "capacity" && err == nil:
+					e.Instance.Spec.Capacity = int32(n)
+				default:
+					e.Instance.Spec.DeviceUsage[key] = value
+				}
+			}
+			e.Instance.ResourceVersion = version
+		case "bind", "create":
+			p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: v1.PodSpec{NodeName: rest[0],
+				Containers: []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"akri.sh/cam": resource.MustParse("1")}}}}}}
+			if kind == "bind" {
+				p.Annotations = assigned(t, p, rest[1:])
+			}
+			pods[name] = p
+		case "show":
+			p := pods[name].DeepCopy()
+			status := v1.ContainerStatus{Name: "main"}
+			switch rest[0] {
+			case "running":
+				status.State.Running = &v1.ContainerStateRunning{}
+			case "done":
+				p.Status.Phase = v1.PodSucceeded
+			case "deleted":
+				e.Type = watch.Deleted
+			case "moved":
+				p.Annotations = assigned(t, p, []string{"cam-9-0"})
+			}
+			p.Status.ContainerStatuses = []v1.ContainerStatus{status}
+			pods[name] = p
+		default:
+			t.Fatalf("unknown event %q", line)
+		}
+		if kind != "instance" {
+			e.Pod = pods[name].DeepCopy()
+			e.Pod.ResourceVersion = version
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+func assigned(t *testing.T, p *v1.Pod, slots []string) map[string]string {
+	byName := slices.Contains(slots, "by-name")
+	var grants []assignment.Grant
+	for _, s := range slots {
+		if s == "by-name" {
+			continue
+		}
+		name, err := slot.Parse(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := assignment.Grant{Resource: "cam", Ordinal: len(grants), Slot: name}
+		if byName {
+			g.Resource, g.Ordinal = name.Instance, 0
+		}
+		grants = append(grants, g)
+	}
+	c := podinfo.ContainerInfo{}
+	assignment.Set(&c, grants)
+	notes, err := assignment.Encode(&podinfo.PodInfo{Name: p.Name, NodeName: p.Spec.NodeName,
+		RunningContainers: map[string]podinfo.ContainerInfo{"main": c}}, string(p.UID), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return notes
+}
+
+func TestIncompleteHistory(t *testing.T) {
+	r := Check([]Event{{Type: watch.Added, Pod: &v1.Pod{}}}, Rules{})
+	if len(r.Violations) != 1 || !strings.Contains(r.Violations[0], "not complete") {
+		t.Errorf("%v", r.Violations)
+	}
+}
+
+func TestCaughtUp(t *testing.T) {
+	pod := func(kind watch.EventType, uid types.UID, version string) Event {
+		return Event{Type: kind, Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, ResourceVersion: version}}}
+	}
+	events := []Event{pod(watch.Added, "a", "3"), pod(watch.Added, "b", "4"), pod(watch.Modified, "a", "7"), pod(watch.Deleted, "b", "8")}
+	for name, test := range map[string]struct {
+		there map[types.UID]string
+		want  bool
+	}{
+		"as it is":            {map[types.UID]string{"a": "7"}, true},
+		"an older version":    {map[types.UID]string{"a": "3"}, true},
+		"a newer version":     {map[types.UID]string{"a": "9"}, false},
+		"one not yet seen":    {map[types.UID]string{"a": "7", "c": "9"}, false},
+		"one not yet seen go": {map[types.UID]string{}, false},
+	} {
+		if got := caughtUp(events, test.there); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
