@@ -51,10 +51,51 @@ func (dr *Draft) Release(uid string) {
 }
 
 // Reserve makes a pod that is expected on the node, but has no slots yet, take
-// those that it would get. It reports whether there are any.
-func (dr *Draft) Reserve(node string, req *Request) bool {
-	_, shortfall := dr.Fit(node, req)
-	return shortfall == nil
+// those that it would get. They are not those that are kept for the draft's own
+// pod: two pods that are expected would else each wait for the other. A pod that
+// slots are kept for has them without this, and one that does not fit takes none.
+func (dr *Draft) Reserve(node string, req *Request) {
+	if dr.ledger.nominations[req.UID] != nil {
+		return
+	}
+	try := dr.clone()
+	try.pod = req.Pod
+	kept := dr.kept()
+	for _, h := range kept {
+		ch := try.changed[h.device]
+		ch.free.clear(h.index)
+		ch.nfree--
+	}
+	if _, shortfall := try.Fit(node, req); shortfall != nil {
+		return
+	}
+	for _, h := range kept {
+		ch := try.changed[h.device]
+		ch.free.set(h.index)
+		ch.nfree++
+	}
+	dr.changed = try.changed
+}
+
+type place struct {
+	device *device
+	index  int
+}
+
+// kept returns the slots that are free in the draft because they are kept for its pod.
+func (dr *Draft) kept() []place {
+	n := dr.ledger.nominations[dr.pod.UID]
+	if n == nil {
+		return nil
+	}
+	var kept []place
+	for _, h := range n.holds {
+		d := dr.ledger.devices[h.slot.Instance]
+		if ch := dr.changed[d]; ch != nil && ch.free.has(h.slot.Index) {
+			kept = append(kept, place{d, h.slot.Index})
+		}
+	}
+	return kept
 }
 
 func (dr *Draft) change(d *device) *change {

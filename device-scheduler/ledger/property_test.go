@@ -24,6 +24,8 @@ type world struct {
 	nextPod        int
 	// foreign are the pods that another scheduler has bound.
 	foreign map[string]bool
+	// wants are the requests of the pods that slots are kept for.
+	wants map[string]*Request
 }
 
 var worldNodes = []string{"a", "b", "c"}
@@ -37,7 +39,7 @@ func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		strategy := rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy")
 		w := &world{Ledger: New(), strategy: strategy, configurations: map[string]*akriv0.Configuration{},
-			instances: map[string]*akriv0.Instance{}, pods: map[string]scheduled{}, foreign: map[string]bool{}}
+			instances: map[string]*akriv0.Instance{}, pods: map[string]scheduled{}, foreign: map[string]bool{}, wants: map[string]*Request{}}
 		t.Repeat(map[string]func(*rapid.T){
 			"configuration":        w.configuration,
 			"delete configuration": w.deleteConfiguration,
@@ -53,6 +55,7 @@ func TestHistories(t *testing.T) {
 				checkInvariants(t, w.Ledger)
 				w.checkSingleHolders(t)
 				w.checkRebuilt(t)
+				w.checkExpected(t)
 			},
 		})
 	})
@@ -213,6 +216,38 @@ func (w *world) preempt(t *rapid.T) {
 	}
 	w.checkAnswer(t, node, req, p.Assignment)
 	w.Nominate(pod, node, p.Assignment)
+	w.wants[pod.UID] = req
+}
+
+// checkExpected checks that no pod which slots are kept for is kept from them by
+// others that are expected on its node.
+func (w *world) checkExpected(t *rapid.T) {
+	for uid, n := range w.nominations {
+		if _, shortfall := w.Draft(w.strategy).For(n.Pod).Fit(n.node, w.wants[uid]); shortfall != nil {
+			continue // its victims are there yet, or the rules have changed
+		}
+		draft := w.Draft(w.strategy).For(n.Pod)
+		for other, req := range w.wants {
+			if other != uid {
+				draft.Reserve(n.node, req)
+			}
+		}
+		free := 0
+		for _, h := range n.holds {
+			if draft.change(w.devices[h.slot.Instance]).free.has(h.slot.Index) {
+				free++
+			}
+		}
+		before := 0
+		for _, h := range n.holds {
+			if w.freeFor(n.Pod, w.devices[h.slot.Instance], h.slot.Index) {
+				before++
+			}
+		}
+		if free != before {
+			t.Fatalf("of %v, which are kept for %s, %d are free, and %d with others expected", n.holds, uid, before, free)
+		}
+	}
 }
 
 func (w *world) denominate(t *rapid.T) { w.Denominate(pickKey(t, w.nominations)) }

@@ -44,10 +44,13 @@ type book struct {
 	rounds map[string]*round
 	// deadlines end nominations, by the nominated pod's UID.
 	deadlines map[string]*time.Timer
-	// contested are slots that several pods hold, until this scheduler leads.
+	// contested are slots that several pods hold, until that is settled: by the
+	// leader at once, else when standby has passed; evict deletes the losers.
 	contested []slot.Name
-	// evict deletes the pods that lose a contest; nil until this scheduler leads.
-	evict func([]*ledger.Contest)
+	leads     bool
+	standby   *time.Timer
+	patience  time.Duration
+	evict     func([]*ledger.Contest)
 	// nominated are waiting pods that another plugin's preemption has nominated,
 	// by UID.
 	nominated map[string]*v1.Pod
@@ -71,6 +74,7 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 		waiting:   map[string]map[string]*v1.Pod{},
 		tried:     map[string]uint64{},
 		assumed:   map[string]uint64{},
+		patience:  standbyPatience,
 		rounds:    map[string]*round{},
 		deadlines: map[string]*time.Timer{},
 		nominated: map[string]*v1.Pod{},

@@ -6,41 +6,56 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
-	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 )
 
-// lead makes this scheduler the one that evicts pods which lose a contested
-// slot. Pods are scheduled by the leader alone, and so PreFilter is where a
-// plugin learns that it leads.
+// standbyPatience is how long a scheduler that does not lead leaves a contest to
+// the one that does. A new leader with nothing to schedule does not know that it
+// leads.
+const standbyPatience = 10 * time.Second
+
+// lead records that this scheduler leads. Pods are scheduled by the leader alone,
+// and so PreFilter is where a plugin learns of it.
 func (p *Plugin) lead() {
 	p.book.mu.RLock()
-	leads := p.book.evict != nil
+	leads := p.book.leads
 	p.book.mu.RUnlock()
 	if leads {
 		return
 	}
 	p.book.mu.Lock()
 	defer p.book.mu.Unlock()
-	p.book.evict = func(contests []*ledger.Contest) {
-		for _, c := range contests {
-			for _, loser := range c.Losers {
-				p.evictLoser(c, loser)
-			}
-		}
-	}
+	p.book.leads = true
 	p.book.settleContests()
 }
 
-// settleContests has the losers of contested slots evicted, if this scheduler
-// leads. The caller holds mu.
+// settleContests has the losers of contested slots evicted, at once if this
+// scheduler leads. Claims count in a contest: it waits for the Instances. The
+// caller holds mu.
 func (b *book) settleContests() {
-	if b.evict == nil || len(b.contested) == 0 {
-		return
+	switch {
+	case len(b.contested) == 0:
+	case b.leads && b.synced():
+		b.settle()
+	case b.standby == nil:
+		b.standby = time.AfterFunc(b.patience, func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if b.standby = nil; b.synced() {
+				b.settle()
+			} else {
+				b.settleContests()
+			}
+		})
 	}
+}
+
+// settle has the losers of contested slots evicted. The caller holds mu.
+func (b *book) settle() {
 	var contests []*ledger.Contest
 	for _, s := range b.contested {
 		if c := b.ledger.Contested(s); c != nil {
@@ -48,11 +63,22 @@ func (b *book) settleContests() {
 		}
 	}
 	b.contested = nil
-	go b.evict(contests)
+	if len(contests) > 0 {
+		go b.evict(contests)
+	}
 }
 
-// evictLoser deletes a pod that was assigned a slot which another pod keeps. Its
-// container could not start: kubecri refuses it the slot.
+// evictLosers deletes the pods that were assigned a slot which another pod keeps.
+func (p *Plugin) evictLosers(contests []*ledger.Contest) {
+	for _, c := range contests {
+		for _, loser := range c.Losers {
+			p.evictLoser(c, loser)
+		}
+	}
+}
+
+// evictLoser deletes a pod whose container could not start: kubecri refuses it the
+// slot that another pod keeps.
 func (p *Plugin) evictLoser(c *ledger.Contest, loser ledger.Pod) {
 	logger := p.book.logger.WithValues("pod", klog.KRef(loser.Namespace, loser.Name), "podUID", loser.UID,
 		"slot", c.Slot.String(), "keeper", c.Keeper.String())
@@ -62,21 +88,42 @@ func (p *Plugin) evictLoser(c *ledger.Contest, loser ledger.Pod) {
 		if err != nil {
 			return true, nil // it is gone, or another one
 		}
-		if keeper, err := p.victim(ledger.Victim{Pod: c.Keeper}); err != nil || keeper.DeletionTimestamp != nil {
+		keeps, err := p.keeps(c.Keeper)
+		if err != nil {
+			logger.Error(err, "Cannot read the pod that keeps a contested slot")
+			return false, nil
+		}
+		if !keeps {
 			logger.Info("A contested slot's keeper is going; the other pod stays")
 			return true, nil
 		}
-		err = schedutil.DeletePod(context.Background(), p.handle.ClientSet(), pod)
-		if err != nil && !apierrors.IsNotFound(err) {
+		deleted, err := p.delete(context.Background(), pod)
+		if err != nil {
 			logger.Error(err, "Cannot evict a pod whose slot another pod keeps")
 			return false, nil
 		}
-		logger.Info("Evicted a pod whose slot another pod keeps")
-		p.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeWarning, "SlotAssignedTwice", "Evicting",
-			"Slot %s was assigned to this pod and to pod %s, which keeps it; another scheduler was at work", c.Slot, c.Keeper)
+		if deleted {
+			logger.Info("Evicted a pod whose slot another pod keeps")
+			p.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeWarning, "SlotAssignedTwice", "Evicting",
+				"Slot %s was assigned to this pod and to pod %s, which keeps it; another scheduler was at work", c.Slot, c.Keeper)
+		}
 		return true, nil
 	})
 	if err != nil {
 		logger.Error(err, "Gave up evicting a pod whose slot another pod keeps; delete it by hand")
 	}
+}
+
+// keeps asks the API whether the keeper of a slot is there to stay: a scheduler that
+// stood still for a while must not evict others by what it knew before.
+func (p *Plugin) keeps(keeper ledger.Pod) (bool, error) {
+	pod, err := p.handle.ClientSet().CoreV1().Pods(keeper.Namespace).Get(context.Background(), keeper.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	ended := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+	return string(pod.UID) == keeper.UID && pod.DeletionTimestamp == nil && !ended, nil
 }

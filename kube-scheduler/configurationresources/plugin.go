@@ -98,6 +98,9 @@ func NewFactory() frameworkruntime.PluginFactory {
 		if args.ClaimMode == config.ClaimByScheduler {
 			p.claims = &claims.Writer{Client: shared.client, Seen: shared.refresh}
 		}
+		shared.mu.Lock()
+		defer shared.mu.Unlock()
+		shared.evict = p.evictLosers // any profile's will do
 		return p, nil
 	}
 }

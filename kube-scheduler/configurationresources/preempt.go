@@ -178,10 +178,20 @@ func (p *Plugin) evictOne(ctx context.Context, preemptor, victim *v1.Pod, node s
 			return fmt.Errorf("patch its status: %w", err)
 		}
 	}
-	if err := schedutil.DeletePod(ctx, p.handle.ClientSet(), victim); err != nil && !apierrors.IsNotFound(err) {
+	if deleted, err := p.delete(ctx, victim); err != nil || !deleted {
 		return err
 	}
 	p.handle.EventRecorder().Eventf(victim, preemptor, v1.EventTypeNormal, "Preempted", "Preempting",
 		"Preempted by pod %s on node %s, which needs its device slots", klog.KObj(preemptor), node)
 	return nil
+}
+
+// delete deletes this pod, and not another that has its name by now. It reports
+// whether the pod was still there.
+func (p *Plugin) delete(ctx context.Context, pod *v1.Pod) (bool, error) {
+	err := p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *metav1.NewPreconditionDeleteOptions(string(pod.UID)))
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return false, nil
+	}
+	return err == nil, err
 }

@@ -3,6 +3,7 @@ package configurationresources
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -117,13 +119,13 @@ func TestTwoSchedulers(t *testing.T) {
 func TestContestWaitsForTheInstances(t *testing.T) {
 	r, holder := preemptionRig(t)
 	late := bound(t, pod("late", "1"), "node-a", cam1)
-	if err := r.known.Add(late); err != nil {
+	if err := errors.Join(r.known.Add(late), r.client.Tracker().Add(late)); err != nil {
 		t.Fatal(err)
 	}
-	r.book.evict, r.book.sources = nil, []cache.InformerSynced{func() bool { return false }}
+	r.book.leads, r.book.sources = false, []cache.InformerSynced{func() bool { return false }}
 	r.book.setPod(late)
 	r.filter(pod("any", "1"), "node-a")
-	if r.book.evict != nil {
+	if r.book.leads {
 		t.Fatal("leads before the Instances are read")
 	}
 	in := instance("cam-1", "")
@@ -134,18 +136,39 @@ func TestContestWaitsForTheInstances(t *testing.T) {
 	eventually(t, "the eviction of the pod without the claim", func() bool { return slices.Equal(r.deleted(), []string{holder.Name}) })
 }
 
-// Who would keep the slot is going itself: the other need not.
+// Who would keep the slot is going itself, or is another pod by now: the other
+// need not go. The API is asked, for this scheduler may have stood still.
 func TestContestWithAKeeperThatGoes(t *testing.T) {
-	r, holder := preemptionRig(t)
-	late := bound(t, pod("late", "1"), "node-a", cam1)
-	going := holder.DeepCopy()
-	going.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-	if err := errors.Join(r.known.Add(late), r.known.Update(going)); err != nil {
-		t.Fatal(err)
-	}
-	r.evictLoser(&ledger.Contest{Keeper: podKey(holder), Losers: []ledger.Pod{podKey(late)}}, podKey(late))
-	if got := r.deleted(); len(got) != 0 {
-		t.Errorf("evicted %v", got)
+	for name, change := range map[string]func(*v1.Pod){
+		"terminating":        func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} },
+		"completed":          func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded },
+		"re-created":         func(p *v1.Pod) { p.UID = "another" },
+		"gone":               nil,
+		"there (it is kept)": func(*v1.Pod) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, holder := preemptionRig(t)
+			late := bound(t, pod("late", "1"), "node-a", cam1)
+			if err := errors.Join(r.known.Add(late), r.client.Tracker().Add(late)); err != nil {
+				t.Fatal(err)
+			}
+			pods := v1.SchemeGroupVersion.WithResource("pods")
+			if change == nil {
+				if err := r.client.Tracker().Delete(pods, holder.Namespace, holder.Name); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				live := holder.DeepCopy()
+				change(live)
+				if err := r.client.Tracker().Update(pods, live, live.Namespace); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.evictLoser(&ledger.Contest{Keeper: podKey(holder), Losers: []ledger.Pod{podKey(late)}}, podKey(late))
+			if got, kept := r.deleted(), strings.HasPrefix(name, "there"); (len(got) == 1) != kept {
+				t.Errorf("evicted %v", got)
+			}
+		})
 	}
 }
 
@@ -428,4 +451,49 @@ func TestInstanceLevelClaimRacesAConfigurationLevelOne(t *testing.T) {
 	}
 	r.book.setInstance(instance("cam-1", ""))
 	r.schedule(t, p, "node-a")
+}
+
+// Two pods are nominated on one node, with no assignment yet. Each is tried with
+// the other imagined there: neither may be given what is kept for the other, or
+// both would wait until the nominations end.
+func TestNominatedPodsDoNotBlockEachOther(t *testing.T) {
+	for name, slots := range map[string]int{"slots for both": 4, "slots for one": 2} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			names := []string{"cam-1", "cam-2"}
+			for _, name := range names {
+				in := instance(name, "")
+				in.Spec.Capacity = int32(slots / len(names))
+				r.book.setInstance(in)
+			}
+			pods := []*v1.Pod{pod("p", "2"), pod("q", "2")}
+			for _, p := range pods {
+				p.Status.NominatedNodeName = "node-a"
+				r.book.setPod(p)
+			}
+			bound := 0
+			for i, p := range pods {
+				state, status := r.filter(p, "node-a")
+				imagined := state.Clone()
+				if other := pods[1-i]; status.IsSuccess() && !r.book.holds(string(other.UID)) {
+					info, err := framework.NewPodInfo(other)
+					if err != nil {
+						t.Fatal(err)
+					}
+					r.AddPod(r.ctx, imagined, p, info, nil)
+					status = r.Filter(r.ctx, imagined, p, nodeInfo("node-a"))
+				}
+				if !status.IsSuccess() {
+					continue
+				}
+				if status := r.Reserve(r.ctx, state, p, "node-a"); !status.IsSuccess() {
+					t.Fatal(status)
+				}
+				bound++
+			}
+			if bound != slots/2 {
+				t.Errorf("%d of 2 pods that need 2 of %d slots each can be bound", bound, slots)
+			}
+		})
+	}
 }

@@ -24,14 +24,17 @@ type Event struct {
 // Revision orders the events of one API server's storage, whatever their kind. It
 // is 0 for an event without a readable resource version.
 func (e Event) Revision() uint64 {
-	var text string
 	switch {
 	case e.Pod != nil:
-		text = e.Pod.ResourceVersion
+		return revision(e.Pod.ResourceVersion)
 	case e.Instance != nil:
-		text = e.Instance.ResourceVersion
+		return revision(e.Instance.ResourceVersion)
 	}
-	n, err := strconv.ParseUint(text, 10, 64)
+	return 0
+}
+
+func revision(resourceVersion string) uint64 {
+	n, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {
 		return 0
 	}

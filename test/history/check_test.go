@@ -142,15 +142,17 @@ func TestCaughtUp(t *testing.T) {
 	events := []Event{pod(watch.Added, "a", "3"), pod(watch.Added, "b", "4"), pod(watch.Modified, "a", "7"), pod(watch.Deleted, "b", "8")}
 	for name, test := range map[string]struct {
 		there map[types.UID]string
+		asOf  uint64
 		want  bool
 	}{
-		"as it is":            {map[types.UID]string{"a": "7"}, true},
-		"an older version":    {map[types.UID]string{"a": "3"}, true},
-		"a newer version":     {map[types.UID]string{"a": "9"}, false},
-		"one not yet seen":    {map[types.UID]string{"a": "7", "c": "9"}, false},
-		"one not yet seen go": {map[types.UID]string{}, false},
+		"as it is":            {map[types.UID]string{"a": "7"}, 8, true},
+		"an older version":    {map[types.UID]string{"a": "3"}, 3, true},
+		"a newer version":     {map[types.UID]string{"a": "9"}, 9, false},
+		"one not yet seen":    {map[types.UID]string{"a": "7", "c": "9"}, 9, false},
+		"one not yet seen go": {map[types.UID]string{}, 9, false},
+		"one made since":      {map[types.UID]string{}, 2, true},
 	} {
-		if got := caughtUp(events, test.there); got != test.want {
+		if got := caughtUp(events, test.there, test.asOf); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -99,6 +99,7 @@ func (r *Recorder) Events(ctx context.Context) ([]Event, error) {
 	if err != nil {
 		return nil, err
 	}
+	asOf := revision(pods.ResourceVersion)
 	there := map[types.UID]string{}
 	for i := range pods.Items {
 		there[pods.Items[i].UID] = pods.Items[i].ResourceVersion
@@ -111,7 +112,7 @@ func (r *Recorder) Events(ctx context.Context) ([]Event, error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		events = r.events
-		return caughtUp(events, there), r.err
+		return caughtUp(events, there, asOf), r.err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("record the history of namespace %s: %w", r.namespace, err)
@@ -119,27 +120,29 @@ func (r *Recorder) Events(ctx context.Context) ([]Event, error) {
 	return events[:len(events):len(events)], nil
 }
 
-// caughtUp reports whether the events lead at least to the objects that are there,
-// each in its version or a later one, and to no others.
-func caughtUp(events []Event, there map[types.UID]string) bool {
-	have := map[types.UID]uint64{}
+// caughtUp reports whether the events lead at least to the objects that were there
+// as of a revision, each in its version or a later one, and to no others.
+func caughtUp(events []Event, there map[types.UID]string, asOf uint64) bool {
+	have, since := map[types.UID]uint64{}, map[types.UID]uint64{}
 	gone := map[types.UID]bool{}
 	for _, e := range events {
 		var object metav1.Object = e.Instance
 		if e.Pod != nil {
 			object = e.Pod
 		}
-		have[object.GetUID()] = e.Revision()
-		gone[object.GetUID()] = e.Type == watch.Deleted
+		uid := object.GetUID()
+		if _, known := since[uid]; !known {
+			since[uid] = e.Revision()
+		}
+		have[uid], gone[uid] = e.Revision(), e.Type == watch.Deleted
 	}
 	for uid, version := range there {
-		want := Event{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}}.Revision()
-		if have[uid] < want {
+		if have[uid] < revision(version) {
 			return false
 		}
 	}
 	for uid := range have {
-		if _, still := there[uid]; !still && !gone[uid] {
+		if _, still := there[uid]; !still && !gone[uid] && since[uid] <= asOf {
 			return false
 		}
 	}
