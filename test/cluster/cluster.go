@@ -101,6 +101,10 @@ func (c *Cluster) RESTConfig() (*rest.Config, error) {
 // BinDir holds links to every program of the cluster, kubectl among them.
 func (c *Cluster) BinDir() string { return c.layout.bin() }
 
+// SchedulerPluginDir is the scheduler's --devschedpath, empty at first. To load what
+// is put there, restart the scheduler.
+func (c *Cluster) SchedulerPluginDir() string { return c.layout.schedulerPlugins() }
+
 // AuditLog is the API server's audit log: one JSON audit.k8s.io/v1 Event a line,
 // level Metadata, writes only. A write is in it when its caller has the answer.
 func (c *Cluster) AuditLog() string { return c.layout.auditLog() }

@@ -59,6 +59,8 @@ func schedulerProcess(cfg Config, l layout, bin programs) (*process, error) {
 	argv, env, err := unitProcess(cfg.RepoRoot, schedulerUnit, bin[Scheduler], map[string]string{
 		"KUBECONFIG": kubeconfig,
 		"CONFIG":     config,
+
+		"KUBE_SCHEDULER_ARGS": "--devschedpath=" + l.schedulerPlugins(),
 	})
 	return &process{Component: Scheduler, NetNS: l.netNS(controlNS), Argv: argv, Env: env}, err
 }

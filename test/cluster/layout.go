@@ -17,6 +17,7 @@ func (l layout) procs() string                 { return filepath.Join(l.dir, "pr
 func (l layout) images() string                { return filepath.Join(l.dir, "images") }
 func (l layout) config() string                { return filepath.Join(l.dir, "config") }
 func (l layout) namespaces() string            { return filepath.Join(l.dir, "ns") }
+func (l layout) schedulerPlugins() string      { return filepath.Join(l.dir, "schedulerplugins") }
 func (l layout) saved() string                 { return filepath.Join(l.dir, "cluster.json") }
 func (l layout) apiAddress() string            { return filepath.Join(l.dir, "api-address") }
 func (l layout) auditLog() string              { return filepath.Join(l.logs(), "audit.log") }

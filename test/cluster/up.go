@@ -93,7 +93,10 @@ func (u *upper) run(ctx context.Context) error {
 
 func (u *upper) makeDirs() error {
 	l := u.layout
-	for _, dir := range []string{l.logs(), l.bin(), l.procs(), l.images(), l.config()} {
+	if err := os.RemoveAll(l.schedulerPlugins()); err != nil { // which match no other build
+		return err
+	}
+	for _, dir := range []string{l.logs(), l.bin(), l.schedulerPlugins(), l.procs(), l.images(), l.config()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
