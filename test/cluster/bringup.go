@@ -19,6 +19,12 @@ import (
 //	                                └▶ deploy/ ─┬▶ kube-scheduler
 //	containerd, images (each node) ─────────────┴▶ kubecri ─▶ kubelet ─▶ Ready
 func (u *upper) bringUp(ctx context.Context) error {
+	if u.cfg.APIOnly {
+		if err := u.startAPI(ctx); err != nil {
+			return err
+		}
+		return u.install(ctx)
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	apiReady, installed := make(chan struct{}), make(chan struct{})
 	g.Go(func() error {

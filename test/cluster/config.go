@@ -24,6 +24,9 @@ type Config struct {
 	// Stock runs the upstream kube-scheduler and points each kubelet straight at
 	// containerd: the cluster to compare with. Nothing of deploy/ is applied.
 	Stock bool
+	// APIOnly runs etcd and the API server and nothing else; without Stock,
+	// deploy/ is applied. Nodes must be empty: a benchmark makes objects of them.
+	APIOnly bool
 	// RepoRoot is the checkout that holds deploy/ and our binaries' sources.
 	// Default: the module's root at or above the working directory.
 	RepoRoot string
@@ -62,7 +65,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.StateDir == "" {
 		c.StateDir = filepath.Join("/var/tmp/kubeslot", c.Name)
 	}
-	if len(c.Nodes) == 0 {
+	if len(c.Nodes) == 0 && !c.APIOnly {
 		c.Nodes = DefaultNodes
 	}
 	if c.Out == nil {
@@ -79,6 +82,9 @@ func (c Config) validate() error {
 	var errs []error
 	if !validName.MatchString(c.Name) {
 		errs = append(errs, fmt.Errorf("cluster name %q: want lower case letters, digits and '-', at most 32", c.Name))
+	}
+	if c.APIOnly && len(c.Nodes) > 0 {
+		errs = append(errs, fmt.Errorf("a cluster of an API server alone runs no nodes, but %d are named", len(c.Nodes)))
 	}
 	if len(c.Nodes) > maxNodes {
 		errs = append(errs, fmt.Errorf("%d nodes: at most %d fit the cluster's address range", len(c.Nodes), maxNodes))
