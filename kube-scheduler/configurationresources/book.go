@@ -40,6 +40,9 @@ type book struct {
 	// one, assumed that of a pod whose slots are assumed. Both by UID.
 	tries          uint64
 	tried, assumed map[string]uint64
+	// starting: the ledger has not seen yet all that existed at start. Once it has,
+	// all waiting pods are tried.
+	starting bool
 	// rounds wake the pods that wait for a resource, some at a time.
 	rounds map[string]*round
 	// deadlines end nominations, by the nominated pod's UID.
@@ -70,6 +73,7 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 		activator: handle,
 		client:    client,
 		ledger:    ledger.New(),
+		starting:  true,
 		profiles:  map[string]bool{},
 		waiting:   map[string]map[string]*v1.Pod{},
 		tried:     map[string]uint64{},
@@ -141,8 +145,9 @@ func (b *book) announceSync(ctx context.Context) {
 		return
 	}
 	b.logger.Info("Ledger is in step with the API")
-	b.mu.RLock()
-	defer b.mu.RUnlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.starting = false
 	pods := map[string]*v1.Pod{}
 	for _, waiting := range b.waiting {
 		for uid, pod := range waiting {

@@ -18,6 +18,10 @@ const (
 	// roundInterval is the time that they have to take what is free, before
 	// twice as many are tried. All of 10,000 are tried within two seconds.
 	roundInterval = 200 * time.Millisecond
+	// manyWaiting is when gains within a round are put together into the next
+	// one: choosing whom to try takes 10 ms of 10,000 waiting pods, and thousands
+	// of Instances may come at once.
+	manyWaiting = 256
 )
 
 // round is the pods that wait for a resource and have not been tried since the
@@ -25,6 +29,8 @@ const (
 type round struct {
 	pods []*v1.Pod
 	size int
+	// again: the ledger has gained more since, and a new round is to follow.
+	again bool
 }
 
 // wake has the pods tried that ask for something gained: as many as there are
@@ -32,12 +38,20 @@ type round struct {
 // rest only while slots stay free. One freed slot must not send a thousand
 // waiting pods through the scheduler. The caller holds mu.
 func (b *book) wake(gain ledger.Gain) {
-	b.wakeThose(gain, func(*v1.Pod) bool { return true })
+	now := slices.DeleteFunc(slices.Clone(gain), func(resource string) bool {
+		r := b.rounds[resource]
+		if r == nil || len(b.waiting[resource]) <= manyWaiting {
+			return false
+		}
+		r.again = true
+		return true
+	})
+	b.wakeThose(now, func(*v1.Pod) bool { return true })
 }
 
 // wakeThose is wake for some of the waiting pods. The caller holds mu.
 func (b *book) wakeThose(gain ledger.Gain, wanted func(*v1.Pod) bool) {
-	if len(gain) == 0 {
+	if len(gain) == 0 || b.starting {
 		return
 	}
 	gain = slices.Clone(gain)
@@ -88,16 +102,15 @@ func (b *book) next(resource string, r *round) {
 	}
 	b.activator.Activate(b.logger, pods)
 	r.pods, r.size = r.pods[n:], 2*r.size
-	if len(r.pods) == 0 {
-		delete(b.rounds, resource)
-		return
-	}
 	time.AfterFunc(roundInterval, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		switch {
 		case b.rounds[resource] != r: // a later gain began anew
-		case b.ledger.Free(resource) == 0:
+		case r.again:
+			delete(b.rounds, resource)
+			b.wake(ledger.Gain{resource})
+		case len(r.pods) == 0 || b.ledger.Free(resource) == 0:
 			delete(b.rounds, resource)
 		default:
 			b.next(resource, r)

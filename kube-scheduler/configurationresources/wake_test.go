@@ -112,6 +112,52 @@ func TestWakesAsManyAsHelps(t *testing.T) {
 	}
 }
 
+// While many pods wait, the gains of a moment wake them together: thousands of
+// Instances may come at once. None is missed.
+func TestGainsWakeManyTogether(t *testing.T) {
+	r := newRig(t)
+	const waiting, gains = 4 * manyWaiting, 500
+	for i := range waiting {
+		r.book.setPod(pod(fmt.Sprintf("p%04d", i), "1"))
+	}
+	r.activated = nil
+	for i := range gains {
+		r.instance(fmt.Sprintf("cam-%d", i), nil, "node-a")
+	}
+	tried := map[string]int{}
+	eventually(t, "the rounds to end", func() bool {
+		r.book.mu.Lock()
+		defer r.book.mu.Unlock()
+		return len(r.book.rounds) == 0
+	})
+	for _, name := range r.activated {
+		tried[name]++
+	}
+	if len(tried) != waiting {
+		t.Errorf("%d of %d pods were woken, while %d slots stay free", len(tried), waiting, gains)
+	}
+	// The first gain, and the others in another round or, on a slow machine, a few.
+	if most := 20 * waiting; len(r.activated) > most {
+		t.Errorf("%d wakings after %d gains, want at most %d", len(r.activated), gains, most)
+	}
+}
+
+// What the ledger sees at start wakes nobody: all that wait are tried once it has
+// seen everything.
+func TestNoWakingBeforeTheLedgerIsInStep(t *testing.T) {
+	r := newRig(t)
+	r.book.setPod(pod("waiter", "1"))
+	r.activated, r.book.starting = nil, true
+	r.instance("cam-1", nil, "node-a")
+	if len(r.activated) > 0 {
+		t.Errorf("activated %v", r.activated)
+	}
+	r.book.announceSync(r.ctx) // it has no sources to wait for
+	if !slices.Equal(r.activated, []string{"waiter"}) {
+		t.Errorf("in step: activated %v, want the waiter", r.activated)
+	}
+}
+
 // A pod that the scheduler tries before the book's handler has seen it is woken
 // all the same; one that is deleted by then is not remembered.
 func TestTriedBeforeSeen(t *testing.T) {
