@@ -1,5 +1,7 @@
 package types
 
+import "maps"
+
 // ContainerInfo is what a container asks of devices and what it was given.
 //
 // Requests and Scorer are the pod author's input. DevRequests and AllocateFrom
@@ -53,6 +55,31 @@ func NewPodInfo() *PodInfo {
 		InitContainers:    make(map[string]ContainerInfo),
 		RunningContainers: make(map[string]ContainerInfo),
 	}
+}
+
+// Clone returns a deep copy in which no map is nil, and none of a container.
+func (p *PodInfo) Clone() *PodInfo {
+	return &PodInfo{
+		Name:              p.Name,
+		NodeName:          p.NodeName,
+		Requests:          orEmpty(maps.Clone(p.Requests)),
+		InitContainers:    cloneContainers(p.InitContainers),
+		RunningContainers: cloneContainers(p.RunningContainers),
+	}
+}
+
+func cloneContainers(from map[string]ContainerInfo) map[string]ContainerInfo {
+	to := make(map[string]ContainerInfo, len(from))
+	for name, c := range from {
+		to[name] = ContainerInfo{
+			KubeRequests: orEmpty(maps.Clone(c.KubeRequests)),
+			Requests:     orEmpty(maps.Clone(c.Requests)),
+			DevRequests:  orEmpty(maps.Clone(c.DevRequests)),
+			AllocateFrom: orEmpty(maps.Clone(c.AllocateFrom)),
+			Scorer:       orEmpty(maps.Clone(c.Scorer)),
+		}
+	}
+	return to
 }
 
 // GetContainerInPod returns a copy of the named container, init containers

@@ -57,6 +57,23 @@ func TestNodeInfoClone(t *testing.T) {
 	}
 }
 
+func TestPodInfoClone(t *testing.T) {
+	original := &PodInfo{Name: "p", NodeName: "n", Requests: ResourceList{"r": 1},
+		InitContainers:    map[string]ContainerInfo{"i": {AllocateFrom: ResourceLocation{"r": "from"}}},
+		RunningContainers: map[string]ContainerInfo{"c": {}}}
+	clone := original.Clone()
+	clone.Requests["r"], clone.InitContainers["i"].AllocateFrom["r"] = 9, "elsewhere"
+	c := clone.RunningContainers["c"]
+	c.KubeRequests["r"], c.Requests["r"], c.DevRequests["r"], c.AllocateFrom["r"], c.Scorer["r"] = 1, 1, 1, "x", 1 // no map is nil
+	clone.RunningContainers["other"] = c
+	if original.Requests["r"] != 1 || original.InitContainers["i"].AllocateFrom["r"] != "from" || len(original.RunningContainers) != 1 {
+		t.Errorf("a change of the clone reached the original: %+v", original)
+	}
+	if clone.Name != "p" || clone.NodeName != "n" {
+		t.Errorf("Clone() = %+v", clone)
+	}
+}
+
 func TestGetContainerInPod(t *testing.T) {
 	pod := &PodInfo{
 		InitContainers:    map[string]ContainerInfo{"i": {Requests: ResourceList{"r": 1}}},

@@ -10,31 +10,6 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-// clonePod returns a deep copy in which no map is nil, and no container's map.
-func clonePod(pod *types.PodInfo) *types.PodInfo {
-	return &types.PodInfo{
-		Name:              pod.Name,
-		NodeName:          pod.NodeName,
-		Requests:          clone(pod.Requests),
-		InitContainers:    cloneContainers(pod.InitContainers),
-		RunningContainers: cloneContainers(pod.RunningContainers),
-	}
-}
-
-func cloneContainers(from map[string]types.ContainerInfo) map[string]types.ContainerInfo {
-	to := make(map[string]types.ContainerInfo, len(from))
-	for name, c := range from {
-		to[name] = types.ContainerInfo{
-			KubeRequests: clone(c.KubeRequests),
-			Requests:     clone(c.Requests),
-			DevRequests:  clone(c.DevRequests),
-			AllocateFrom: clone(c.AllocateFrom),
-			Scorer:       clone(c.Scorer),
-		}
-	}
-	return to
-}
-
 func clone[M ~map[K]V, K comparable, V any](m M) M {
 	to := make(M, len(m))
 	maps.Copy(to, m)
@@ -45,7 +20,7 @@ func clone[M ~map[K]V, K comparable, V any](m M) M {
 // placed: DevRequests are the Requests, which the plugins then translate in
 // place, so that a copy must not be used twice; no group resource is allocated.
 func fresh(pod *types.PodInfo, node string) *types.PodInfo {
-	p := clonePod(pod)
+	p := pod.Clone()
 	p.NodeName = node
 	for _, containers := range []map[string]types.ContainerInfo{p.RunningContainers, p.InitContainers} {
 		for name, c := range containers {
@@ -64,7 +39,7 @@ func fresh(pod *types.PodInfo, node string) *types.PodInfo {
 // It is an error if the plugin changed an allocation that was made before it, or
 // made one of a slot, which is the ledger's: each device has one giver.
 func adopt(before, after *types.PodInfo) (*types.PodInfo, error) {
-	pod := clonePod(before)
+	pod := before.Clone()
 	for _, part := range []struct {
 		to, from map[string]types.ContainerInfo
 	}{

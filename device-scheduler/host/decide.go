@@ -85,7 +85,7 @@ type answer struct {
 
 func (p *plugin) fits(node *types.NodeInfo, pod *types.PodInfo) (answer, *Fault) {
 	a := about{method: "PodFitsDevice", node: node.Name, pod: pod.Name, shared: true}
-	nodeCopy, podCopy := node.Clone(), clonePod(pod)
+	nodeCopy, podCopy := node.Clone(), pod.Clone()
 	got, fault := call(p, a, func(s devicescheduler.DeviceScheduler) (answer, error) {
 		ok, reasons, score := s.PodFitsDevice(nodeCopy, podCopy, false)
 		if math.IsNaN(score) || math.IsInf(score, 0) {
@@ -142,7 +142,7 @@ func (h *Host) Allocate(n *Node, pod *types.PodInfo) (*types.PodInfo, error) {
 
 func (p *plugin) allocate(node *types.NodeInfo, pod *types.PodInfo) (*types.PodInfo, *Fault) {
 	a := about{method: "PodAllocate", node: node.Name, pod: pod.Name}
-	nodeCopy, podCopy := node.Clone(), clonePod(pod)
+	nodeCopy, podCopy := node.Clone(), pod.Clone()
 	return call(p, a, func(s devicescheduler.DeviceScheduler) (*types.PodInfo, error) {
 		if err := s.PodAllocate(nodeCopy, podCopy); err != nil {
 			return nil, err

@@ -26,7 +26,7 @@ func (h *Host) Heeds(n *Node, pod *types.PodInfo, container string, name types.R
 		func(r types.ResourceList) { delete(r, name) },
 		func(r types.ResourceList) { r[name] = max(r[name], r[name]+1) }, // without overflow
 	} {
-		changed := clonePod(pod)
+		changed := pod.Clone()
 		change(requestsOf(changed, container))
 		if !reflect.DeepEqual(as, h.answers(n, changed, name)) {
 			return true

@@ -72,7 +72,7 @@ func (h *Host) With(n *Node, uid string, pod *types.PodInfo) (*Node, error) {
 		n, _ = h.Without(n, uid)
 	}
 	next := n.copy()
-	err := h.take(next, uid, clonePod(pod))
+	err := h.take(next, uid, pod.Clone())
 	return next, err
 }
 
@@ -159,7 +159,7 @@ func (h *Host) take(n *Node, uid string, pod *types.PodInfo) error {
 func (p *plugin) account(method string, node *types.NodeInfo, pod *types.PodInfo,
 	count func(devicescheduler.DeviceScheduler, *types.NodeInfo, *types.PodInfo) error) (types.ResourceList, *Fault) {
 	a := about{method: method, node: node.Name, pod: pod.Name}
-	node, pod = node.Clone(), clonePod(pod)
+	node, pod = node.Clone(), pod.Clone()
 	return call(p, a, func(s devicescheduler.DeviceScheduler) (types.ResourceList, error) {
 		if err := count(s, node, pod); err != nil {
 			return nil, err

@@ -3,12 +3,12 @@ package load
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/kubeslot/kubeslot/plugins/plugintest"
 )
 
 // built holds the plugins that tests share: to link one takes seconds.
@@ -39,36 +39,20 @@ func build(t *testing.T, name string, flags ...string) string {
 	if file, ok := built.files[key]; ok {
 		return file
 	}
-	if testing.CoverMode() != "" {
-		t.Skip("coverage changes this binary's packages: no plugin matches it")
-	}
-	needGCC(t)
-	info, _ := debug.ReadBuildInfo()
-	for _, key := range []string{"-race", "-trimpath"} {
-		if setting(info, key) == "true" {
-			flags = append(flags, key)
-		}
-	}
 	file := filepath.Join(built.dir, strings.NewReplacer("/", "_", "=", "_").Replace(key)+".so")
-	goBuild(t, file, "./testdata/src/"+name, append(flags, "-buildmode=plugin")...)
+	plugintest.Build(t, file, "./testdata/src/"+name, flags...)
 	built.files[key] = file
 	return file
 }
 
 func goBuild(t *testing.T, file, pkg string, flags ...string) {
 	t.Helper()
-	cmd := exec.Command("go", append(append([]string{"build", "-o", file}, flags...), pkg)...)
-	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=1")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
-	}
+	plugintest.Go(t, append(append([]string{"build", "-o", file}, flags...), pkg)...)
 }
 
 func needGCC(t *testing.T) {
 	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("gcc is not on PATH: no plugin can be built")
-	}
+	plugintest.NeedGCC(t)
 }
 
 // overlay returns a flag that builds with the file, of this module, replaced.

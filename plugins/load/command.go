@@ -77,11 +77,18 @@ func expand(args []string) ([]string, error) {
 	return files, nil
 }
 
+// CheckFiles says what is wrong with each bad file, as if they were loaded in this
+// order, without running any.
+func CheckFiles(files []string, factory string) []*FileError {
+	h, err := self()
+	_, bad := checkAll(h, err, files, factory)
+	return bad
+}
+
 // Check writes what is wrong with each file, and what would follow at start. It
 // returns whether all is well.
 func Check(w io.Writer, files []string, factory string) bool {
-	h, hostErr := self()
-	_, bad := checkAll(h, hostErr, files, factory)
+	bad := CheckFiles(files, factory)
 	findings := map[string][]Finding{}
 	for _, b := range bad {
 		findings[b.File] = b.Findings
