@@ -1,6 +1,6 @@
 // Package admit decides whether a container may be created, and with which
-// devices: it reads the pod's assignment, claims the slots and says what they
-// bring. How the container's request comes here and what becomes of the answer is
+// devices: it reads the pod's assignment, claims the slots, asks the device plugins
+// and says what all of it brings. How the container's request comes here and what becomes of the answer is
 // others' affair: package intercept's in proxy mode, package nri's in NRI mode.
 //
 // The rule for errors: a container that was assigned devices, or asks for some,
@@ -24,13 +24,14 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-// Config configures an Admitter; everything but CDI, Events, Metrics and
+// Config configures an Admitter; everything but CDI, Plugins, Events, Metrics and
 // Tracer is required.
 type Config struct {
 	Node string
@@ -47,7 +48,9 @@ type Config struct {
 	// CDI returns the name by which the runtime knows a device, "" for none.
 	CDI func(ctx context.Context, instance string, device discovery.Device) string
 	// Events, if set, tells pods why their containers do not start.
-	Events  record.EventRecorder
+	Events record.EventRecorder
+	// Plugins are the node's device plugins; nil is none.
+	Plugins *deviceplugins.Plugins
 	Metrics *metrics.Metrics
 	Tracer  *tracing.Tracer
 }
@@ -85,7 +88,8 @@ type Admission struct {
 	Additions inject.Additions
 
 	admitter *Admitter
-	taken    *claims.Taken // nil for a container without devices
+	devices  bool
+	taken    *claims.Taken // nil for a container without slots
 	slots    []string
 }
 
@@ -109,36 +113,42 @@ func (a *Admitter) Admit(ctx context.Context, c Container) (*Admission, error) {
 		return &Admission{admitter: a}, nil
 	}
 	finding, span := a.Tracer.Start(ctx, "FindDevices")
-	add, err := a.additions(finding, c, what.grants)
+	add, err := a.additions(finding, c, what)
 	span.End(err)
 	if err != nil {
 		return nil, a.refused(logger, c, what.grants, err)
 	}
+	admission := &Admission{Additions: add, admitter: a, devices: true, slots: slotNames(what.grants)}
+	if len(what.grants) == 0 && len(what.requested) == 0 {
+		return admission, nil // from device plugins alone
+	}
 	taking, span := a.Tracer.Start(ctx, "Claim")
 	if span.Recorded() {
-		span.Slots(slotNames(what.grants))
+		span.Slots(admission.slots)
 	}
-	taken, err := a.Claims.Take(taking, claims.Request{
+	admission.taken, err = a.Claims.Take(taking, claims.Request{
 		Pod: c.Pod, Container: c.Name, Sandbox: c.Sandbox, Grants: what.grants, Requested: what.requested})
 	span.End(err)
 	if err != nil {
 		return nil, a.refused(logger, c, what.grants, err)
 	}
-	return &Admission{Additions: add, admitter: a, taken: taken, slots: slotNames(what.grants)}, nil
+	return admission, nil
 }
 
 // Created says that the runtime has created the container, under id; "" says that
 // its id is not known, and has the runtime asked.
 func (a *Admission) Created(ctx context.Context, id string) {
-	if a.taken == nil {
+	if !a.devices {
 		return
 	}
 	a.admitter.Metrics.Injection(metrics.Injected)
-	if id == "" {
+	if a.taken != nil && id == "" {
 		a.taken.Failed(status.Error(codes.Unavailable, "the runtime's answer names no container"))
 		return
 	}
-	a.taken.Created(id)
+	if a.taken != nil {
+		a.taken.Created(id)
+	}
 	klog.FromContext(ctx).Info("Created container with devices", "containerID", id, "slots", a.slots)
 }
 
@@ -147,6 +157,8 @@ func (a *Admission) Created(ctx context.Context, id string) {
 func (a *Admission) Failed(err error) {
 	if a.taken != nil {
 		a.taken.Failed(err)
+	}
+	if a.devices {
 		a.admitter.Metrics.Injection(metrics.Rejected)
 	}
 }
@@ -154,7 +166,7 @@ func (a *Admission) Failed(err error) {
 // due looks at the pod as the API server has it, if it is here already, and at
 // the assignment in its annotations.
 func (a *Admitter) due(annotations map[string]string, pod claims.Pod, container string) (due, error) {
-	return decide(a.Node, annotations, pod, container, a.spec(annotations, pod))
+	return decide(a.Node, annotations, pod, container, a.spec(annotations, pod), a.Plugins.Gives)
 }
 
 // spec returns the pod as the API server has it, nil while it is not here.
@@ -172,7 +184,12 @@ func (a *Admitter) spec(annotations map[string]string, pod claims.Pod) *corev1.P
 }
 
 // additions finds the devices and returns what they bring.
-func (a *Admitter) additions(ctx context.Context, c Container, granted []assignment.Grant) (inject.Additions, error) {
+func (a *Admitter) additions(ctx context.Context, c Container, what due) (inject.Additions, error) {
+	answers, err := a.answers(ctx, c, what)
+	if err != nil {
+		return inject.Additions{}, err
+	}
+	granted := what.grants
 	ctx, cancel := context.WithTimeout(ctx, a.DeviceTimeout)
 	defer cancel()
 	devices, names := map[string]discovery.Device{}, map[string]string{}
@@ -198,7 +215,7 @@ func (a *Admitter) additions(ctx context.Context, c Container, granted []assignm
 		}
 		grants = append(grants, grant)
 	}
-	return inject.Add(c.Requested, grants)
+	return inject.Add(c.Requested, grants, answers...)
 }
 
 // tellWithheld says, once a property, why containers do not have it by its name.

@@ -2,13 +2,12 @@ package admit
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -18,11 +17,14 @@ type due struct {
 	grants []assignment.Grant
 	// requested is how many of each resource it asks for, named as in Grant.
 	requested map[string]int64
+	// assigned is the pod's assignment when device plugins have a part in what it
+	// gives to this container; nil otherwise.
+	assigned *types.PodInfo
 	// ignored says why it starts without devices that somebody may expect.
 	ignored error
 }
 
-func (d due) none() bool { return len(d.grants) == 0 && len(d.requested) == 0 }
+func (d due) none() bool { return len(d.grants) == 0 && len(d.requested) == 0 && d.assigned == nil }
 
 // sourceAnnotation says where the kubelet has a pod from: "api", or, for a static
 // pod, "file" or "http".
@@ -34,28 +36,33 @@ const sourceAnnotation = "kubernetes.io/config.source"
 //
 // No assignment and no spec is no reason to wait: a pod without an assignment
 // is held up only when it is known to request devices.
-func decide(node string, annotations map[string]string, pod claims.Pod, container string, spec *corev1.Pod) (due, error) {
+func decide(node string, annotations map[string]string, pod claims.Pod, container string, spec *corev1.Pod, gives gives) (due, error) {
+	asked := plugged(annotations, spec, container, gives)
 	if static(annotations) {
-		return due{ignored: unassignable(spec, container)}, nil
+		return due{ignored: unassignable(spec, container, asked)}, nil
 	}
-	grants, requested, err := granted(node, annotations, pod, container)
-	if spec == nil {
-		if err != nil {
-			// The scheduler has made an assignment for this pod.
-			return due{}, claims.Refusef("its assignment cannot be used: %v", err)
-		}
-		return due{grants: grants, requested: requested}, nil
-	}
-	requested = requests(spec, container)
-	switch {
-	case err != nil && len(requested) == 0:
-		return due{ignored: fmt.Errorf("it requests no devices, and its assignment cannot be used: %w", err)}, nil
-	case err != nil:
+	info, err := assignment.Granted(annotations, pod.UID, node)
+	if err != nil {
+		// The scheduler has made one for this pod: who knows for which container.
 		return due{}, claims.Refusef("its assignment cannot be used: %v; delete the pod, and its next one is assigned anew", err)
-	case grants == nil && len(requested) > 0 && annotations[assignment.HolderAnnotation] != pod.UID:
-		return due{}, unassigned(annotations, spec, requested)
 	}
-	return due{grants: grants, requested: requested}, nil
+	var d due
+	if info != nil {
+		if d, err = granted(info, spec, container); err != nil {
+			return due{}, claims.Refusef("its assignment cannot be used: %v; delete the pod, and its next one is assigned anew", err)
+		}
+	}
+	if spec != nil {
+		d.requested = requests(spec, container)
+	}
+	switch {
+	case info == nil && len(d.requested)+len(asked) > 0:
+		return due{}, unassigned(annotations, spec, d.requested, asked)
+	case d.assigned == nil && len(asked) > 0:
+		return due{}, claims.Refusef("it requests %s, of which a device plugin of this node gives out devices, and the scheduler has assigned it none: does the scheduler have its half of the plugin (--devschedpath)?",
+			names(nil, asked))
+	}
+	return d, nil
 }
 
 // static reports whether the kubelet has the pod from elsewhere than the API server.
@@ -67,43 +74,34 @@ func static(annotations map[string]string) bool {
 // unassignable says what a static pod's container requests in vain: the kubelet
 // starts it without asking any scheduler, so it cannot have an assignment. It is
 // started nevertheless, for nobody could make it one that works.
-func unassignable(spec *corev1.Pod, container string) error {
-	if spec == nil {
+func unassignable(spec *corev1.Pod, container string, asked []types.ResourceName) error {
+	requested := map[string]int64{}
+	if spec != nil {
+		requested = requests(spec, container)
+	}
+	if len(requested)+len(asked) == 0 {
 		return nil
 	}
-	requested := requests(spec, container)
-	if len(requested) == 0 {
-		return nil
-	}
-	return fmt.Errorf("it requests %s, but it is of a static pod, to which no scheduler assigns slots; make it an ordinary pod, such as a DaemonSet's",
-		resourceNames(requested))
+	return fmt.Errorf("it requests %s, but it is of a static pod, to which no scheduler assigns devices; make it an ordinary pod, such as a DaemonSet's",
+		names(requested, asked))
 }
 
-// resourceNames lists resources by their full names.
-func resourceNames(requested map[string]int64) string {
-	names := make([]string, 0, len(requested))
-	for _, name := range slices.Sorted(maps.Keys(requested)) {
-		names = append(names, assignment.ResourcePrefix+name)
-	}
-	return strings.Join(names, ", ")
-}
-
-// granted returns the slots that the scheduler assigned to a container, and what
-// its annotation says that they are for.
-func granted(node string, annotations map[string]string, pod claims.Pod, container string) ([]assignment.Grant, map[string]int64, error) {
-	info, err := assignment.Granted(annotations, pod.UID, node)
-	if err != nil || info == nil {
-		return nil, nil, err
-	}
+// granted returns what the scheduler assigned to a container, and what the
+// annotation says that it is for.
+func granted(info *types.PodInfo, spec *corev1.Pod, container string) (due, error) {
 	c := info.GetContainerInPod(container)
 	if c == nil { // one that requests nothing, or an ephemeral one
-		return nil, nil, nil
+		return due{}, nil
 	}
 	grants, err := assignment.Grants(c)
 	if err != nil {
-		return nil, nil, err
+		return due{}, err
 	}
-	return grants, ours(c.Requests), nil
+	d := due{grants: grants, requested: ours(c.Requests)}
+	if deviceplugins.Concerns(c) {
+		d.assigned = withKube(info, spec)
+	}
+	return d, nil
 }
 
 // ours returns the requests for Configurations and Instances, without prefix.
@@ -117,9 +115,14 @@ func ours(list types.ResourceList) map[string]int64 {
 	return requested
 }
 
-// requests returns what a container's spec asks for. Ephemeral containers cannot
-// ask for anything.
+// requests returns the slots that a container's spec asks for.
 func requests(pod *corev1.Pod, container string) map[string]int64 {
+	return ours(specRequests(pod, container))
+}
+
+// specRequests returns what a container's spec asks for. Ephemeral containers
+// cannot ask for anything.
+func specRequests(pod *corev1.Pod, container string) types.ResourceList {
 	list := types.ResourceList{}
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
@@ -132,15 +135,23 @@ func requests(pod *corev1.Pod, container string) map[string]int64 {
 			}
 		}
 	}
-	return ours(list)
+	return list
 }
 
-// unassigned says why a container that requests devices was assigned none.
-func unassigned(annotations map[string]string, pod *corev1.Pod, requested map[string]int64) error {
-	why := fmt.Sprintf("it was bound by scheduler %q, which is not Kubeslot's, or with spec.nodeName", pod.Spec.SchedulerName)
+// unassigned says why a container that requests devices was assigned none. The
+// spec may not be known.
+func unassigned(annotations map[string]string, spec *corev1.Pod, requested map[string]int64, asked []types.ResourceName) error {
+	why := "it was bound by a scheduler that is not Kubeslot's, or with spec.nodeName"
+	if spec != nil {
+		why = fmt.Sprintf("it was bound by scheduler %q, which is not Kubeslot's, or with spec.nodeName", spec.Spec.SchedulerName)
+	}
 	if holder := annotations[assignment.HolderAnnotation]; holder != "" {
 		why = fmt.Sprintf("its annotation %s names another pod's UID, %q", assignment.HolderAnnotation, holder)
 	}
-	return claims.Refusef("it requests %s, and the scheduler has assigned it no slots: %s. Create the pod again without spec.nodeName, for Kubeslot's scheduler",
-		resourceNames(requested), why)
+	what := "slots"
+	if len(asked) > 0 {
+		what = "devices"
+	}
+	return claims.Refusef("it requests %s, and the scheduler has assigned it no %s: %s. Create the pod again without spec.nodeName, for Kubeslot's scheduler",
+		names(requested, asked), what, why)
 }

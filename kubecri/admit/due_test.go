@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
+	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -19,6 +21,79 @@ var (
 	requesting = admittest.Requesting
 	assigned   = admittest.Assigned
 )
+
+// onlyWidgets is a node whose device plugins give out example.com/widget.
+func onlyWidgets(name types.ResourceName) bool { return name == "example.com/widget" }
+
+// widgets is the pod, whose container "main" asks for example.com/widget in its spec.
+func widgets(name corev1.ResourceName) *corev1.Pod {
+	p := requesting("")
+	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{name: resource.MustParse("2"), "cpu": resource.MustParse("1")}
+	return p
+}
+
+const (
+	// asking is what a pod's author writes, placed what becomes of it.
+	asking = `{"runningcontainer":{"main":{"requests":{"example.com/widget":2,"none":0}}}}`
+	placed = `{"nodename":"node-a","runningcontainer":{"main":{"requests":{"example.com/widget":2},"allocatefrom":{"resource/group/w/0":"resource/group/w/7"}},"side":{}}}`
+	// placedOnly is for what the spec asks for.
+	placedOnly = `{"nodename":"node-a","initcontainer":{"main":{"allocatefrom":{"resource/group/w/0":"resource/group/w/7"}}}}`
+)
+
+// What is for device plugins, and what must not start without them.
+func TestDecideOnDevicePlugins(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		annotations map[string]string
+		container   string
+		spec        *corev1.Pod
+		assigned    bool
+		ignored     bool
+		errors      []string
+	}{
+		{name: "assigned", annotations: assigned(placed), spec: requesting(""), assigned: true},
+		{name: "assigned, pod not seen yet", annotations: assigned(placed), assigned: true},
+		{name: "assigned for what the spec asks, to an init container", annotations: assigned(placedOnly), spec: widgets("example.com/widget"), assigned: true},
+		{name: "the other container", annotations: assigned(placed), container: "side", spec: requesting("")},
+		{name: "ephemeral container", annotations: assigned(placed), container: "debug", spec: requesting("")},
+		{name: "slots alone", annotations: assigned(good), spec: requesting("1")},
+		{name: "the author asks, no scheduler of ours", annotations: map[string]string{assignment.Annotation: asking},
+			errors: []string{"example.com/widget", "not Kubeslot's", "spec.nodeName"}},
+		{name: "and its spec is known", annotations: map[string]string{assignment.Annotation: asking}, spec: requesting(""), errors: []string{`scheduler "other"`}},
+		{name: "the author's other container", annotations: map[string]string{assignment.Annotation: asking}, container: "side", spec: requesting("")},
+		{name: "another pod's assignment", annotations: map[string]string{assignment.Annotation: placed, assignment.HolderAnnotation: "u0"}, errors: []string{"another pod's UID"}},
+		{name: "the spec asks a plugin of this node, no scheduler of ours", spec: widgets("example.com/widget"), errors: []string{"example.com/widget", `scheduler "other"`}},
+		{name: "the spec asks, and only slots are assigned", annotations: assigned(good), spec: widgets("example.com/widget"), errors: []string{"example.com/widget", "--devschedpath"}},
+		{name: "the spec asks the kubelet's device plugins", spec: widgets("example.com/other")},
+		{name: "static pod that asks", annotations: map[string]string{assignment.Annotation: asking, sourceAnnotation: "file"}, ignored: true},
+		{name: "static pod whose spec asks", annotations: map[string]string{sourceAnnotation: "file"}, spec: widgets("example.com/widget"), ignored: true},
+		{name: "for another node", annotations: assigned(strings.Replace(placed, "node-a", "node-b", 1)), errors: []string{"node-b"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.container == "" {
+				test.container = "main"
+			}
+			got, err := decide(node, test.annotations, pod, test.container, test.spec, onlyWidgets)
+			if (err != nil) != (test.errors != nil) {
+				t.Fatalf("error %v, want one with %q", err, test.errors)
+			}
+			for _, part := range test.errors {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not say %q", err, part)
+				}
+			}
+			if (got.assigned != nil) != test.assigned || (got.ignored != nil) != test.ignored || got.none() != (!test.assigned && len(got.grants) == 0) {
+				t.Errorf("got %+v, want assigned %t, ignored %t", got, test.assigned, test.ignored)
+			}
+			if test.assigned && test.spec != nil {
+				want := specRequests(test.spec, "main")
+				if kube := got.assigned.GetContainerInPod("main").KubeRequests; len(kube) != len(want) {
+					t.Errorf("KubeRequests %v, want %v", kube, want)
+				}
+			}
+		})
+	}
+}
 
 func TestDecide(t *testing.T) {
 	for _, test := range []struct {
@@ -50,7 +125,7 @@ func TestDecide(t *testing.T) {
 		{name: "static pod without a mirror", annotations: map[string]string{sourceAnnotation: "file"}},
 		{name: "not static", spec: requesting("1"), annotations: map[string]string{sourceAnnotation: "api"}, errors: []string{"akri.sh/cam"}},
 		{name: "malformed, and requests", annotations: assigned("{"), spec: requesting("1"), errors: []string{"JSON"}},
-		{name: "malformed, and requests nothing", annotations: assigned("{"), spec: requesting(""), ignored: true},
+		{name: "malformed, and requests nothing", annotations: assigned("{"), spec: requesting(""), errors: []string{"JSON"}},
 		{name: "malformed, and not seen yet", annotations: assigned("{"), errors: []string{"JSON"}},
 		{name: "malformed slot", annotations: assigned(strings.Replace(good, "cam-a1-0", "cam", 1)), spec: requesting("1"), errors: []string{"allocatefrom"}},
 		{name: "malformed without holder, not seen yet", annotations: map[string]string{assignment.Annotation: "{"}},
@@ -61,7 +136,7 @@ func TestDecide(t *testing.T) {
 			if test.container == "" {
 				test.container = "main"
 			}
-			got, err := decide(node, test.annotations, pod, test.container, test.spec)
+			got, err := decide(node, test.annotations, pod, test.container, test.spec, onlyWidgets)
 			if (err != nil) != (test.errors != nil) {
 				t.Fatalf("error %v, want one with %q", err, test.errors)
 			}
@@ -81,11 +156,13 @@ func TestDecide(t *testing.T) {
 func FuzzDecide(f *testing.F) {
 	f.Add(good, "u1", "api")
 	f.Add(`{"nodename":"node-a","initcontainer":{"main":null}}`, "u1", "")
+	f.Add(placed, "u1", "api")
+	f.Add(asking, "", "")
 	f.Add(`{"nodename":"node-a","runningcontainer":{"main":{"allocatefrom":{"akri.sh/":"-","akri.sh/x/99999999999999":"x-0"}}}}`, "u1", "")
 	f.Fuzz(func(t *testing.T, text, holder, source string) {
 		annotations := map[string]string{assignment.Annotation: text, assignment.HolderAnnotation: holder, sourceAnnotation: source}
 		for _, spec := range []*corev1.Pod{nil, requesting(""), requesting("1")} {
-			got, err := decide(node, annotations, pod, "main", spec)
+			got, err := decide(node, annotations, pod, "main", spec, onlyWidgets)
 			if err == nil && spec != nil && source != "file" && source != "http" && len(spec.Spec.Containers[0].Resources.Requests) > 0 && got.none() {
 				t.Errorf("a container that requests devices starts without")
 			}

@@ -4,15 +4,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/types"
 )
 
-// Explain says what the pod's container asks of Claims when it is created on the
-// node, or, as an error, why it would be refused before. What it
-// will start without, and why, is returned as ignored.
-func Explain(node string, pod *corev1.Pod, container string) (request claims.Request, ignored, err error) {
-	request = claims.Request{Container: container,
+// Explained is what a pod's container is to get.
+type Explained struct {
+	// Request is what it asks of Claims.
+	Request claims.Request
+	// Assigned is the pod's assignment when device plugins have a part in what it
+	// gives to the container; nil otherwise.
+	Assigned *types.PodInfo
+	// Ignored says what it will start without, and why; nil for nothing.
+	Ignored error
+}
+
+// Explain says what the pod's container is to get when it is created on the node,
+// or, as an error, why it would be refused before. gives is what
+// deviceplugins.Plugins.Gives says.
+func Explain(node string, pod *corev1.Pod, container string, gives func(types.ResourceName) bool) (Explained, error) {
+	request := claims.Request{Container: container,
 		Pod: claims.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}}
-	d, err := decide(node, pod.Annotations, request.Pod, container, pod)
+	d, err := decide(node, pod.Annotations, request.Pod, container, pod, gives)
 	request.Grants, request.Requested = d.grants, d.requested
-	return request, d.ignored, err
+	return Explained{Request: request, Assigned: d.assigned, Ignored: d.ignored}, err
 }

@@ -55,13 +55,13 @@ const (
 // byNode indexes the Instances that this node can reach.
 const byNode = "kubecri/advertise/node"
 
-// Source adds what a device plugin knows to the node's information. KubeCap and
-// KubeAlloc are set in node.status; a resource outside akri.sh/ that a Source
-// no longer names is left there, since somebody else may have put it there.
-type Source func(*types.NodeInfo) error
+// Devices says what the device plugins know of the node, as far as they have told,
+// at once. KubeCap and KubeAlloc are set in node.status. While settled is false, what
+// the node says already is kept beside it. What is returned is the caller's.
+type Devices func() (info *types.NodeInfo, settled bool)
 
 // Config is what an Advertiser needs. All but Interval, LowerAfter,
-// Metrics, Sources and Clock is required.
+// Metrics, Devices and Clock is required.
 type Config struct {
 	NodeName string
 	// Client patches the node's status.
@@ -72,9 +72,9 @@ type Config struct {
 	Nodes     coreinformers.NodeInformer
 	Pods      coreinformers.PodInformer
 	Instances informers.InstanceInformer
-	// Sources are asked at each look at the node, one after another.
-	Sources []Source
-	// Interval is DefaultInterval when 0. Sources are asked again after it.
+	// Devices is asked at each look at the node.
+	Devices Devices
+	// Interval is DefaultInterval when 0.
 	Interval time.Duration
 	// LowerAfter is DefaultLowerAfter when 0.
 	LowerAfter time.Duration
@@ -107,6 +107,9 @@ type Advertiser struct {
 	synced []cache.InformerSynced
 	// told are the resources held beyond what exists, as last logged.
 	told []held
+	// foreign are resources that device plugins have and others advertise, as last
+	// logged.
+	foreign []types.ResourceName
 	// sinking is what the last plan left to be lowered.
 	sinking sinking
 	// sent is the last patch that was accepted, and sentTo the cached node that
@@ -125,6 +128,9 @@ func New(config Config) (*Advertiser, error) {
 	}
 	if config.LowerAfter == 0 {
 		config.LowerAfter = DefaultLowerAfter
+	}
+	if config.Devices == nil {
+		config.Devices = func() (*types.NodeInfo, bool) { return types.NewNodeInfoWithName(config.NodeName), true }
 	}
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
@@ -192,46 +198,43 @@ func (a *Advertiser) advertise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	info, sourceErr := a.info() // slots are advertised all the same
-	p, err := plan(node, info, instances, pods, a.sinking, a.config.Clock.Now(), a.config.LowerAfter)
+	info, settled := a.config.Devices()
+	p, err := plan(view{node: node, devices: info, settled: settled, instances: instances, pods: pods,
+		sinking: a.sinking, now: a.config.Clock.Now(), lowerAfter: a.config.LowerAfter})
 	if err != nil {
-		return errors.Join(err, sourceErr)
+		return err
 	}
 	a.sinking = p.sinking
 	if p.recheck > 0 {
 		a.queue.AddAfter(node.Name, p.recheck)
 	}
-	a.tell(ctx, p.kept)
+	a.tell(ctx, p.kept, p.foreign)
 	if p.patch == nil || node == a.sentTo && bytes.Equal(p.patch, a.sent) {
 		a.config.Metrics.Advertised(slotCounts(node.Name, instances))
-		return sourceErr
+		return p.unsaid
 	}
 	_, err = a.config.Client.CoreV1().Nodes().Patch(ctx, node.Name,
 		apitypes.MergePatchType, p.patch, metav1.PatchOptions{}, "status")
 	a.config.Metrics.Patched(err)
 	if err != nil {
-		return errors.Join(fmt.Errorf("patch the status of node %s: %w", node.Name, err), sourceErr)
+		return errors.Join(fmt.Errorf("patch the status of node %s: %w", node.Name, err), p.unsaid)
 	}
 	a.sent, a.sentTo = p.patch, node
 	a.config.Metrics.Advertised(slotCounts(node.Name, instances))
 	klog.FromContext(ctx).Info("Advertised what the node has", "instances", len(instances))
-	return sourceErr
+	return p.unsaid
 }
 
-// info asks the Sources; it returns nil when one of them cannot tell, because
-// the annotation is written as a whole.
-func (a *Advertiser) info() (*types.NodeInfo, error) {
-	info := types.NewNodeInfoWithName(a.config.NodeName)
-	for _, source := range a.config.Sources {
-		if err := source(info); err != nil {
-			return nil, fmt.Errorf("ask a device plugin what node %s has: %w", a.config.NodeName, err)
+// tell logs which resources stand above what exists, and which are not ours, when
+// that changes.
+func (a *Advertiser) tell(ctx context.Context, kept []held, foreign []types.ResourceName) {
+	for _, name := range foreign {
+		if !slices.Contains(a.foreign, name) {
+			klog.FromContext(ctx).Error(nil, "A device plugin's resource is not advertised, because the node has it from somebody else: remove the other, such as a device plugin of the kubelet",
+				"resource", name)
 		}
 	}
-	return info, nil
-}
-
-// tell logs which resources stand above what exists, when that changes.
-func (a *Advertiser) tell(ctx context.Context, kept []held) {
+	a.foreign = foreign
 	for _, h := range kept {
 		if !slices.Contains(a.told, h) {
 			klog.FromContext(ctx).Info("Pods hold more of a resource than there is now, so it is not taken from the node yet",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,8 +23,9 @@ import (
 )
 
 type fixture struct {
-	kube *kubefake.Clientset
-	akri *fake.Clientset
+	advertiser *Advertiser
+	kube       *kubefake.Clientset
+	akri       *fake.Clientset
 }
 
 // start runs an advertiser of node a.
@@ -43,6 +45,7 @@ func start(t *testing.T, kube *kubefake.Clientset, change func(*Config), instanc
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.advertiser = a
 	ctx, cancel := context.WithCancel(context.Background())
 	core.Start(ctx.Done())
 	akri.Start(ctx.Done())
@@ -169,31 +172,28 @@ func TestOnlyChangesThatMatterAreLookedInto(t *testing.T) {
 	}
 }
 
-func TestATimeComesWithoutAnyChange(t *testing.T) {
-	gpus := make(chan int64, 1)
-	gpus <- 1
-	var last int64
-	f := start(t, kubefake.NewClientset(node(nil, nil)), func(c *Config) {
-		c.Interval = 10 * time.Millisecond
-		c.Sources = []Source{func(info *types.NodeInfo) error {
-			select {
-			case last = <-gpus:
-			default:
+// What device plugins say is there soon after they say so, and at times anyway.
+func TestTheNodeFollowsItsDevicePlugins(t *testing.T) {
+	for name, interval := range map[string]time.Duration{"told": time.Hour, "at times": 10 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			var gpus atomic.Int64
+			gpus.Store(1)
+			f := start(t, kubefake.NewClientset(node(nil, nil)), func(c *Config) {
+				c.Interval = interval
+				c.Devices = func() (*types.NodeInfo, bool) {
+					info := types.NewNodeInfoWithName("a")
+					info.KubeCap["nvidia.com/gpu"] = gpus.Load()
+					return info, true
+				}
+			})
+			f.wantStatus(t, "nvidia.com/gpu", "1")
+			gpus.Store(2)
+			if interval == time.Hour {
+				f.advertiser.Changed()
 			}
-			info.KubeCap["nvidia.com/gpu"], info.KubeAlloc["nvidia.com/gpu"] = last, last
-			return nil
-		}}
-	})
-	f.wantStatus(t, "nvidia.com/gpu", "1")
-	gpus <- 2
-	f.wantStatus(t, "nvidia.com/gpu", "2")
-}
-
-func TestSlotsAreAdvertisedThoughAPluginFails(t *testing.T) {
-	f := start(t, kubefake.NewClientset(node(nil, nil)), func(c *Config) {
-		c.Sources = []Source{func(*types.NodeInfo) error { return errors.New("no driver") }}
-	}, instance("cam", "8120fe", 2, "a"))
-	f.wantStatus(t, "akri.sh/cam", "2")
+			f.wantStatus(t, "nvidia.com/gpu", "2")
+		})
+	}
 }
 
 func TestARefusedPatchIsTriedAgain(t *testing.T) {

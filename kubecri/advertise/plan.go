@@ -18,15 +18,15 @@ import (
 )
 
 // patch is a JSON merge patch of the node's status subresource, which takes the
-// annotations as well: what the node has changes in one write. A nil quantity
-// removes the resource.
+// annotations as well: what the node has changes in one write. A nil quantity or
+// annotation is removed.
 type patch struct {
 	Metadata *metadata `json:"metadata,omitempty"`
 	Status   *status   `json:"status,omitempty"`
 }
 
 type metadata struct {
-	Annotations map[string]string `json:"annotations,omitempty"`
+	Annotations map[string]*string `json:"annotations,omitempty"`
 }
 
 type status struct {
@@ -43,73 +43,87 @@ type held struct {
 	allocated int64
 }
 
-// planned is what plan returns.
-type planned struct {
-	patch   []byte // nil when the node says everything already
-	kept    []held
-	sinking sinking       // to be given to the next plan
-	recheck time.Duration // when the first of them is due; 0 for none
+// view is all that plan goes by.
+type view struct {
+	node *corev1.Node
+	// devices is what device plugins say, which plan adds to, and settled whether
+	// all of them have.
+	devices *types.NodeInfo
+	settled bool
+	// instances and pods may include those of other nodes.
+	instances []*v0.Instance
+	pods      []*corev1.Pod
+	// sinking is from the plan before.
+	sinking    sinking
+	now        time.Time
+	lowerAfter time.Duration
 }
 
-// plan says what makes the node say what it has: info is what its device plugins
-// say, nil when they could not be asked; pods and instances may include those of
-// other nodes. What is no longer needed stays for a while, see sinking.
-// Pure: nothing but its arguments counts.
-func plan(node *corev1.Node, info *types.NodeInfo, instances []*v0.Instance, pods []*corev1.Pod, known sinking, now time.Time, lowerAfter time.Duration) (planned, error) {
-	capacity := slotResources(node.Name, instances)
+// planned is what plan returns.
+type planned struct {
+	patch []byte // nil when the node says everything already
+	kept  []held
+	// foreign are resources of device plugins that the node has from others.
+	foreign []types.ResourceName
+	sinking sinking       // to be given to the next plan
+	recheck time.Duration // when the first of them is due; 0 for none
+	// unsaid says why what device plugins say is not in the patch.
+	unsaid error
+}
+
+// plan says what makes the node say what it has. What is no longer needed stays
+// for a while, see sinking. Pure: nothing but the view counts.
+func plan(v view) (planned, error) {
+	node := v.node
+	ours, plugged := listed(node), amounts(v.devices)
+	next := planned{foreign: takeOver(node, ours, plugged)}
+	for name := range plugged {
+		ours[corev1.ResourceName(name)] = true
+	}
+	capacity := slotResources(node.Name, v.instances)
+	maps.Copy(capacity, plugged)
 	allocatable := maps.Clone(capacity)
-	annotation := node.Annotations[assignment.Annotation]
-	if info != nil {
-		addOthers(capacity, info.KubeCap)
-		addOthers(allocatable, info.KubeAlloc)
-		var err error
-		if annotation, err = assignment.EncodeNode(info); err != nil {
-			return planned{}, err
-		}
+	if !v.settled {
+		keepUnsettled(node, ours, v.devices, capacity, allocatable)
 	}
 
 	// A stock kubelet that restarts kills running pods which do not fit its
 	// allocatable any more, and it makes allocatable from capacity.
-	var kept []held
-	requests := heldByPods(node.Name, pods)
+	requests := heldByPods(node.Name, ours, v.pods)
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		if n := requests[name]; n > allocatable[name] {
-			kept = append(kept, held{corev1.ResourceName(name), allocatable[name], n})
+			next.kept = append(next.kept, held{corev1.ResourceName(name), allocatable[name], n})
 			allocatable[name] = n
 			capacity[name] = max(capacity[name], n)
 		}
 	}
-
-	next := planned{kept: kept}
-	next.sinking, next.recheck = known.keep(node, capacity, allocatable, now, lowerAfter)
+	next.sinking, next.recheck = v.sinking.keep(node, ours, capacity, allocatable, v.now, v.lowerAfter)
 
 	var p patch
+	annotations, err := annotate(node, v.devices, capacity)
+	if next.unsaid = err; err != nil {
+		for name := range ours { // their list cannot be written, so they stay as they are
+			delete(capacity, types.ResourceName(name))
+			delete(allocatable, types.ResourceName(name))
+		}
+		ours = nil
+	}
+	if len(annotations) > 0 {
+		p.Metadata = &metadata{annotations}
+	}
 	var s status
-	s.Capacity = difference(node.Status.Capacity, capacity)
-	s.Allocatable = difference(node.Status.Allocatable, allocatable)
+	s.Capacity = difference(node.Status.Capacity, capacity, ours)
+	s.Allocatable = difference(node.Status.Allocatable, allocatable, ours)
 	if len(s.Capacity) > 0 || len(s.Allocatable) > 0 {
 		p.Status = &s
-	}
-	if node.Annotations[assignment.Annotation] != annotation {
-		p.Metadata = &metadata{Annotations: map[string]string{assignment.Annotation: annotation}}
 	}
 	if p == (patch{}) {
 		return next, nil
 	}
-	var err error
 	if next.patch, err = json.Marshal(p); err != nil {
 		return planned{}, fmt.Errorf("encode the patch of node %s: %w", node.Name, err)
 	}
 	return next, nil
-}
-
-// addOthers adds what device plugins want in node.status; slots are not theirs.
-func addOthers(to, from types.ResourceList) {
-	for name, n := range from {
-		if !isSlots(corev1.ResourceName(name)) {
-			to[name] = n
-		}
-	}
 }
 
 // slotResources names the slots of the Instances that the node can reach: of
@@ -140,16 +154,16 @@ func slotCounts(node string, instances []*v0.Instance) map[string]int64 {
 
 func slots(i *v0.Instance) int64 { return int64(max(i.Spec.Capacity, 1)) } // 1 is the API's default
 
-// heldByPods sums what the node's pods request of slots, as the scheduler and
-// the kubelet count it.
-func heldByPods(node string, pods []*corev1.Pod) types.ResourceList {
+// heldByPods sums what the node's pods request of slots and of what else is ours,
+// as the scheduler and the kubelet count it.
+func heldByPods(node string, ours owned, pods []*corev1.Pod) types.ResourceList {
 	sum := types.ResourceList{}
 	for _, pod := range pods {
 		if pod.Spec.NodeName != node || !holds(pod) {
 			continue
 		}
 		for name, quantity := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
-			if isSlots(name) {
+			if ours.has(name) {
 				sum[types.ResourceName(name)] += quantity.Value()
 			}
 		}
@@ -172,9 +186,9 @@ func isSlots(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), assignment.ResourcePrefix)
 }
 
-// difference returns what makes the node's list say want. Beyond want, slots
-// that no longer exist go; other resources are not this package's.
-func difference(has corev1.ResourceList, want types.ResourceList) quantities {
+// difference returns what makes the node's list say want. Beyond want, what is
+// ours and no longer exists goes.
+func difference(has corev1.ResourceList, want types.ResourceList, ours owned) quantities {
 	change := quantities{}
 	for name, n := range want {
 		if q, ok := has[corev1.ResourceName(name)]; !ok || q.CmpInt64(n) != 0 {
@@ -182,7 +196,7 @@ func difference(has corev1.ResourceList, want types.ResourceList) quantities {
 		}
 	}
 	for name := range has {
-		if _, ok := want[types.ResourceName(name)]; !ok && isSlots(name) {
+		if _, ok := want[types.ResourceName(name)]; !ok && ours.has(name) {
 			change[name] = nil
 		}
 	}

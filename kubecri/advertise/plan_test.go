@@ -1,6 +1,7 @@
 package advertise
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -59,9 +60,11 @@ func container(requests map[string]string) corev1.Container {
 	return corev1.Container{Resources: corev1.ResourceRequirements{Requests: resources(requests)}}
 }
 
-func with(pod *corev1.Pod, change func(*corev1.Pod)) *corev1.Pod {
-	change(pod)
-	return pod
+func with[T any](object *T, changes ...func(*T)) *T {
+	for _, change := range changes {
+		change(object)
+	}
+	return object
 }
 
 type counts = map[string]string
@@ -70,14 +73,20 @@ func TestPlan(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	two := counts{"akri.sh/cam": "2", "akri.sh/cam-8120fe": "2", "cpu": "4"}
 	cam := []*v0.Instance{instance("cam", "8120fe", 2, "b", "a")}
+	gpus := counts{"nvidia.com/gpu": "2"}
+	list := func(names string) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Annotations[ResourcesAnnotation] = names }
+	}
 	for name, tc := range map[string]struct {
 		node      *corev1.Node
 		info      types.NodeInfo
-		noInfo    bool
+		unsettled bool
 		instances []*v0.Instance
 		pods      []*corev1.Pod
 		want      string
 		kept      []held
+		foreign   []types.ResourceName
+		unsaid    bool
 	}{
 		"nothing to say": {node: node(nil, nil)},
 		"a new node": {
@@ -175,29 +184,74 @@ func TestPlan(t *testing.T) {
 				Capacity: types.ResourceList{"resource/group/gpu/0/cards": 1},
 				KubeCap:  types.ResourceList{"nvidia.com/gpu": 2, "akri.sh/cam": 9},
 				KubeAlloc: types.ResourceList{
-					"nvidia.com/gpu": 1,
+					"nvidia.com/gpu": 1, "example.com/widget": 3,
 				},
 			},
 			instances: cam,
-			want: `{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"{\"name\":\"a\",\"capacity\":{\"resource/group/gpu/0/cards\":1}}"}},` +
-				`"status":{"capacity":{"nvidia.com/gpu":"2"},"allocatable":{"nvidia.com/gpu":"1"}}}`,
+			// The kubelet would make allocatable what capacity is.
+			want: `{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"{\"name\":\"a\",\"capacity\":{\"resource/group/gpu/0/cards\":1}}",` +
+				`"kubeslot.io/plugin-resources":"example.com/widget,nvidia.com/gpu"}},` +
+				`"status":{"capacity":{"example.com/widget":"3","nvidia.com/gpu":"1"},"allocatable":{"example.com/widget":"3","nvidia.com/gpu":"1"}}}`,
 		},
-		"device plugins that cannot tell": {
-			node:      &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{Allocatable: resources(two), Capacity: resources(counts{"akri.sh/cam-8120fe": "2"})}},
-			noInfo:    true,
-			instances: cam,
-			want:      `{"status":{"capacity":{"akri.sh/cam":"2"}}}`,
+		"device plugins, all said": {
+			node: with(node(gpus, gpus), list("nvidia.com/gpu")),
+			info: types.NodeInfo{KubeCap: types.ResourceList{"nvidia.com/gpu": 2}},
+		},
+		"what a device plugin no longer says goes, and only of ours": {
+			node: with(node(counts{"nvidia.com/gpu": "2", "example.com/other": "1"}, counts{"nvidia.com/gpu": "2"}), list("nvidia.com/gpu")),
+			want: `{"metadata":{"annotations":{"kubeslot.io/plugin-resources":null}},"status":{"capacity":{"nvidia.com/gpu":null},"allocatable":{"nvidia.com/gpu":null}}}`,
+		},
+		"a device plugin's resource that pods hold": {
+			node: with(node(gpus, gpus), list("nvidia.com/gpu")),
+			pods: []*corev1.Pod{running("p", counts{"nvidia.com/gpu": "1", "example.com/other": "1"})},
+			want: `{"status":{"capacity":{"nvidia.com/gpu":"1"},"allocatable":{"nvidia.com/gpu":"1"}}}`,
+			kept: []held{{"nvidia.com/gpu", 0, 1}},
+		},
+		"the kubelet's own device plugin has it": {
+			node:    node(gpus, gpus),
+			info:    types.NodeInfo{KubeCap: types.ResourceList{"nvidia.com/gpu": 8}},
+			foreign: []types.ResourceName{"nvidia.com/gpu"},
+		},
+		"a device plugin of the kubelet has gone": {
+			node: node(counts{"nvidia.com/gpu": "0"}, counts{"nvidia.com/gpu": "0"}),
+			info: types.NodeInfo{KubeCap: types.ResourceList{"nvidia.com/gpu": 8}},
+			want: `{"metadata":{"annotations":{"kubeslot.io/plugin-resources":"nvidia.com/gpu"}},"status":{"capacity":{"nvidia.com/gpu":"8"},"allocatable":{"nvidia.com/gpu":"8"}}}`,
+		},
+		"a list that somebody wrote": {
+			node: with(node(counts{"cpu": "4", "akri.sh/cam": "2", "x": "1"}, nil), list("cpu,,akri.sh/cam,x,/")),
+			want: `{"metadata":{"annotations":{"kubeslot.io/plugin-resources":null}},"status":{"capacity":{"akri.sh/cam":null}}}`,
+		},
+		"plugins that start": {
+			node: with(node(gpus, gpus), list("nvidia.com/gpu"), func(n *corev1.Node) {
+				n.Annotations[assignment.Annotation] = `{"name":"a","capacity":{"old":1,"new":1},"used":{"old":1},"scorer":{"old":1}}`
+			}),
+			info:      types.NodeInfo{Capacity: types.ResourceList{"new": 2}, KubeCap: types.ResourceList{"example.com/widget": 3}},
+			unsettled: true,
+			want: `{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"{\"name\":\"a\",\"capacity\":{\"new\":2,\"old\":1},\"scorer\":{\"old\":1}}",` +
+				`"kubeslot.io/plugin-resources":"example.com/widget,nvidia.com/gpu"}},` +
+				`"status":{"capacity":{"example.com/widget":"3"},"allocatable":{"example.com/widget":"3"}}}`,
+		},
+		"plugins that start, beside garbage": {
+			node: with(node(nil, nil), func(n *corev1.Node) { n.Annotations[assignment.Annotation] = "x" }), unsettled: true,
+			want: `{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"{\"name\":\"a\"}"}}}`,
+		},
+		"more than the annotations take": {
+			node: with(node(counts{"nvidia.com/gpu": "2"}, nil), list("nvidia.com/gpu"), func(n *corev1.Node) {
+				n.Annotations["other"] = strings.Repeat("x", maxAnnotations-200)
+			}),
+			info:      types.NodeInfo{Capacity: types.ResourceList{types.ResourceName(strings.Repeat("y", 200)): 1}, KubeCap: types.ResourceList{"example.com/widget": 3}},
+			instances: cam, unsaid: true,
+			want: `{"status":{"capacity":{"akri.sh/cam":"2","akri.sh/cam-8120fe":"2"},"allocatable":{"akri.sh/cam":"2","akri.sh/cam-8120fe":"2"}}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			info := &tc.info
-			info.Name = "a"
-			if tc.noInfo {
-				info = nil
+			tc.info.Name = "a"
+			got, err := plan(view{node: tc.node, devices: tc.info.Clone(), settled: !tc.unsettled, instances: tc.instances, pods: tc.pods, now: time.Unix(1000, 0)})
+			if err != nil || (got.unsaid != nil) != tc.unsaid {
+				t.Fatal(err, got.unsaid)
 			}
-			got, err := plan(tc.node, info, tc.instances, tc.pods, nil, time.Unix(1000, 0), 0)
-			if err != nil {
-				t.Fatal(err)
+			if diff := cmp.Diff(tc.foreign, got.foreign); diff != "" {
+				t.Errorf("foreign (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tc.want, string(got.patch)); diff != "" {
 				t.Errorf("patch (-want +got):\n%s", diff)
@@ -263,7 +317,8 @@ func TestAmountsRiseAtOnceAndSinkLater(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n, known := node(nil, nil), sinking(nil)
 			for _, s := range steps {
-				got, err := plan(n, &types.NodeInfo{Name: "a"}, s.instances, s.pods, known, time.Unix(int64(1000+s.at), 0), after)
+				got, err := plan(view{node: n, devices: types.NewNodeInfoWithName("a"), settled: true, instances: s.instances, pods: s.pods, sinking: known,
+					now: time.Unix(int64(1000+s.at), 0), lowerAfter: after})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -291,7 +346,7 @@ func TestWhatIsDueStaysDue(t *testing.T) {
 	n := node(counts{"akri.sh/cam": "1"}, counts{"akri.sh/cam": "1"})
 	known := sinking{"akri.sh/cam": {since: time.Unix(0, 0)}}
 	for range 2 {
-		got, err := plan(n, nil, nil, nil, known, time.Unix(1000, 0), time.Second)
+		got, err := plan(view{node: n, devices: types.NewNodeInfoWithName("a"), settled: true, sinking: known, now: time.Unix(1000, 0), lowerAfter: time.Second})
 		if err != nil || got.patch == nil {
 			t.Fatalf("plan() = %s, %v, want the resource removed", got.patch, err)
 		}

@@ -8,7 +8,8 @@ import (
 	"github.com/kubeslot/kubeslot/types"
 )
 
-// sinking are the slots that the node says beyond what it needs, by resource.
+// sinking are the slots, and resources of device plugins, that the node says beyond
+// what it needs, by resource.
 //
 // An amount is raised at once and lowered only when it has not been needed for a
 // while. What is not needed here may be on its way: the scheduler has bound a pod
@@ -26,12 +27,12 @@ type sunk struct {
 // keep raises capacity and allocatable, which are what is needed, to what the node
 // says of each resource that has been needed within after. It returns what to know
 // next time, and when the first resource is due; 0 for none.
-func (known sinking) keep(node *corev1.Node, capacity, allocatable types.ResourceList, now time.Time, after time.Duration) (sinking, time.Duration) {
+func (known sinking) keep(node *corev1.Node, ours owned, capacity, allocatable types.ResourceList, now time.Time, after time.Duration) (sinking, time.Duration) {
 	next, recheck := sinking{}, time.Duration(0)
 	for _, list := range []corev1.ResourceList{node.Status.Capacity, node.Status.Allocatable} {
 		for resource := range list {
 			name := types.ResourceName(resource)
-			if _, done := next[name]; done || !isSlots(resource) {
+			if _, done := next[name]; done || !ours.has(resource) {
 				continue
 			}
 			hasCapacity, hasAllocatable := node.Status.Capacity[resource], node.Status.Allocatable[resource]

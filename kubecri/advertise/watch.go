@@ -10,6 +10,9 @@ import (
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
+// Changed says that Devices has something new to say.
+func (a *Advertiser) Changed() { a.changed() }
+
 // changed has the node looked at soon; changes until then count once.
 func (a *Advertiser) changed() { a.queue.AddAfter(a.config.NodeName, debounce) }
 

@@ -16,13 +16,14 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
+	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	clientset "github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
 )
 
 // timeout bounds each question.
 const timeout = 5 * time.Second
 
-// Config is what is to be checked; everything but Pod and
+// Config is what is to be checked; everything but Pod, Plugins and
 // the image service is required.
 type Config struct {
 	Node string
@@ -35,6 +36,10 @@ type Config struct {
 	Images        runtimeapi.ImageServiceClient
 	Kube          kubernetes.Interface
 	Akri          clientset.Interface
+	// Devices is the folder of device plugins. Plugins, if set, are those in it,
+	// started, to be asked what the pod gets.
+	Devices string
+	Plugins *deviceplugins.Plugins
 	// Pod is namespace/name of the pod to explain, "" for none.
 	Pod string
 }
@@ -51,6 +56,7 @@ func Run(ctx context.Context, out io.Writer, config Config) bool {
 	c := &checker{Config: config, out: out}
 	c.runtime(ctx)
 	c.images(ctx)
+	c.plugins()
 	if c.api(ctx) {
 		c.rights(ctx)
 		c.definitions(ctx)

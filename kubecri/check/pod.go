@@ -44,17 +44,23 @@ func (c *checker) pod(ctx context.Context) {
 }
 
 func (c *checker) container(ctx context.Context, pod *corev1.Pod, container string) {
-	request, ignored, err := admit.Explain(c.Node, pod, container)
+	what, err := admit.Explain(c.Node, pod, container, c.Plugins.Gives)
 	if err != nil {
 		c.fail("container", "%s would be refused: %v", container, err)
 		return
 	}
-	if ignored != nil {
-		c.note("container", "%s starts without devices: %v", container, ignored)
+	if what.Ignored != nil {
+		c.note("container", "%s starts without devices: %v", container, what.Ignored)
 		return
 	}
+	if what.Assigned != nil {
+		c.plugged(ctx, container, what.Assigned)
+	}
+	request := what.Request
 	if len(request.Grants) == 0 && len(request.Requested) == 0 {
-		c.ok("container", "%s gets no devices and requests none", container)
+		if what.Assigned == nil {
+			c.ok("container", "%s gets no devices and requests none", container)
+		}
 		return
 	}
 	instances, err := claims.Explain(ctx, c.Akri, c.Node, request)

@@ -14,10 +14,10 @@ import (
 // DevicesEnv is the variable that lists all devices of the container.
 const DevicesEnv = "AKRI_DEVICES"
 
-// maxEnvBytes is Linux's MAX_ARG_STRLEN (32 pages of 4 KiB): the longest string
+// MaxEnvBytes is Linux's MAX_ARG_STRLEN (32 pages of 4 KiB): the longest string
 // that execve takes, here NAME=VALUE and a NUL. No variable of one device is
 // longer than the list that holds them all.
-const maxEnvBytes = 128 << 10
+const MaxEnvBytes = 128 << 10
 
 // Variables that decide what code a process runs, by name and by prefix: where the
 // shell finds programs and scripts of its own, the dynamic loader and libc, and
@@ -58,14 +58,18 @@ type listed struct {
 // environment returns the variables: for each property K of each device K_<HASH>,
 // and K for the first device that has it, unless it is withheld; last DevicesEnv.
 //
-// Both are left out when the container sets them itself, since the runtime lets the
+// Both are left out when a device plugin gives the variable, and when the container
+// sets it itself, since the runtime lets the
 // last one win: what a pod's author wrote has precedence over what a device
 // reports, as it has with the kubelet's device plugins (GenerateRunContainerOptions).
 // DevicesEnv is always ours. A list that no process could have is an error.
-func environment(container Container, grants []Grant) ([]Variable, error) {
+func environment(container Container, grants []Grant, given []Variable) ([]Variable, error) {
 	taken := map[string]bool{DevicesEnv: true} // only the list itself may have its name
 	for _, name := range container.Env {
 		taken[name] = true
+	}
+	for _, v := range given {
+		taken[v.Name] = true
 	}
 	// The names with a hash are the exact ones: one device's plain K must not
 	// take the name of another's K_<HASH>.
@@ -107,9 +111,9 @@ func environment(container Container, grants []Grant) ([]Variable, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", DevicesEnv, err)
 	}
-	if n := len(DevicesEnv) + len("=\x00") + len(text); n > maxEnvBytes {
+	if n := len(DevicesEnv) + len("=\x00") + len(text); n > MaxEnvBytes {
 		return nil, fmt.Errorf("the properties of its %d devices take %d bytes in the variable %s, and Linux starts no process with one of more than %d: request fewer slots in one container, or have its discovery handler report less",
-			len(grants), n, DevicesEnv, maxEnvBytes)
+			len(grants), n, DevicesEnv, MaxEnvBytes)
 	}
 	set(DevicesEnv, string(text))
 	return envs, nil

@@ -1,5 +1,6 @@
-// Package inject says what a container gets for the slots that it was granted:
-// environment, mounts, device nodes and the annotations that name the slots. It
+// Package inject says what a container gets for the slots that it was granted, and
+// from device plugins: environment, mounts, device nodes and the annotations that
+// name the slots. It
 // computes; it neither reads nor writes anything. What it says is a value in the
 // words of no protocol, which each way to the runtime encodes: cri.go as bytes of
 // a CRI request.
@@ -40,7 +41,7 @@ type Container struct {
 // value is nothing. Equal arguments of Add make equal Additions.
 type Additions struct {
 	// Env are in order; no name is twice in it, nor among the container's own but
-	// for DevicesEnv, which is to win.
+	// for DevicesEnv and those of device plugins, which are to win.
 	Env []Variable
 	// Mounts and Devices are where no other of the container's is. Permissions are
 	// never empty.
@@ -62,27 +63,39 @@ func (a Additions) none() bool {
 // Variable is one of the environment. Its value is any bytes but NUL.
 type Variable struct{ Name, Value string }
 
-// Add returns what the grants, in their order, add to the container.
-func Add(container Container, grants []Grant) (Additions, error) {
+// Add returns what the grants add to the container, in their order, and then the
+// device plugins' answers in theirs.
+func Add(container Container, grants []Grant, answers ...Answer) (Additions, error) {
 	add := Additions{Users: container.Users}
-	if len(grants) == 0 {
-		return add, nil
-	}
-	var err error
-	if add.Env, err = environment(container, grants); err != nil {
+	given, err := variables(answers)
+	if err != nil {
 		return Additions{}, err
 	}
-	if add.Mounts, add.Devices, err = paths(container, grants); err != nil {
+	if len(grants) > 0 {
+		if add.Env, err = environment(container, grants, given); err != nil {
+			return Additions{}, err
+		}
+		add.Annotations = make(map[string]string, len(grants))
+	}
+	add.Env = append(add.Env, given...)
+	if add.Mounts, add.Devices, err = paths(container, grants, answers); err != nil {
 		return Additions{}, err
 	}
-	add.Annotations = make(map[string]string, len(grants))
-	named := map[string]bool{}
+	named := map[string]bool{"": true}
+	name := func(device string) {
+		if !named[device] {
+			named[device] = true
+			add.CDI = append(add.CDI, device)
+		}
+	}
 	for _, g := range grants {
 		key, value := slot.Annotation(g.Slot, g.Holder)
 		add.Annotations[key] = value
-		if g.CDI != "" && !named[g.CDI] {
-			named[g.CDI] = true
-			add.CDI = append(add.CDI, g.CDI)
+		name(g.CDI)
+	}
+	for _, a := range answers {
+		for _, device := range a.CDI {
+			name(device)
 		}
 	}
 	return add, nil

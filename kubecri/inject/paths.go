@@ -9,17 +9,20 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 )
 
+// allPermissions of a device node: read, write, mknod.
+const allPermissions = "rwm"
+
 // source is what is put at a path of the container, and by whom.
 type source struct {
 	what  string // comparable description: two equal ones are one and the same
 	owner string
 }
 
-// paths returns the mounts and device nodes of the grants, each once, without those
+// paths returns the mounts and device nodes of the grants and the answers, each once, without those
 // that the runtime has from a CDI spec. Two that want the same path of the container
 // for different things are an error: the container would run with only one of its
 // devices.
-func paths(container Container, grants []Grant) ([]discovery.Mount, []discovery.DeviceSpec, error) {
+func paths(container Container, grants []Grant, answers []Answer) ([]discovery.Mount, []discovery.DeviceSpec, error) {
 	at := map[string]source{}
 	for _, mounted := range container.Mounts {
 		at[path.Clean(mounted)] = source{owner: "a volume of the pod"}
@@ -32,7 +35,7 @@ func paths(container Container, grants []Grant) ([]discovery.Mount, []discovery.
 	place := func(containerPath, hostPath, what, owner string) (bool, error) {
 		for _, p := range []string{containerPath, hostPath} {
 			if !path.IsAbs(p) || strings.Contains(p, "\x00") || !utf8.ValidString(p) {
-				return false, fmt.Errorf("%s has %s with path %q, which is not an absolute path: its discovery handler reports it wrongly",
+				return false, fmt.Errorf("%s has %s with path %q, which is not an absolute path: its discovery handler or plugin reports it wrongly",
 					owner, what, p)
 			}
 		}
@@ -51,8 +54,7 @@ func paths(container Container, grants []Grant) ([]discovery.Mount, []discovery.
 	for _, g := range grants {
 		owner := fmt.Sprintf("the device of slot %s", g.Slot)
 		for _, m := range g.Device.Mounts {
-			what := fmt.Sprintf("mount of %s (read-only %t)", m.HostPath, m.ReadOnly)
-			fresh, err := place(m.ContainerPath, m.HostPath, what, owner)
+			fresh, err := place(m.ContainerPath, m.HostPath, mountText(m), owner)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -63,9 +65,9 @@ func paths(container Container, grants []Grant) ([]discovery.Mount, []discovery.
 		for _, d := range g.Device.DeviceSpecs {
 			permissions := d.Permissions
 			if permissions == "" {
-				permissions = "rwm"
+				permissions = allPermissions
 			}
-			if strings.Trim(permissions, "rwm") != "" {
+			if strings.Trim(permissions, allPermissions) != "" {
 				return nil, nil, fmt.Errorf("%s wants permissions %q on %s: want a subset of rwm", owner, permissions, d.HostPath)
 			}
 			if container.Users.Own() && path.Clean(d.ContainerPath) != path.Clean(d.HostPath) {
@@ -83,7 +85,31 @@ func paths(container Container, grants []Grant) ([]discovery.Mount, []discovery.
 			}
 		}
 	}
+	for _, a := range answers {
+		for _, m := range a.Mounts {
+			fresh, err := place(m.ContainerPath, m.HostPath, mountText(m), a.owner())
+			if err != nil {
+				return nil, nil, err
+			}
+			if fresh {
+				mounts = append(mounts, m)
+			}
+		}
+		for _, node := range a.Devices {
+			fresh, err := place(node, node, deviceText(node, allPermissions), a.owner())
+			if err != nil {
+				return nil, nil, err
+			}
+			if fresh {
+				devices = append(devices, discovery.DeviceSpec{ContainerPath: node, HostPath: node, Permissions: allPermissions})
+			}
+		}
+	}
 	return mounts, devices, nil
+}
+
+func mountText(m discovery.Mount) string {
+	return fmt.Sprintf("mount of %s (read-only %t)", m.HostPath, m.ReadOnly)
 }
 
 func deviceText(hostPath, permissions string) string {

@@ -46,6 +46,7 @@ type Metrics struct {
 	resyncs    *metrics.CounterVec
 	patches    *metrics.CounterVec
 	advertised *metrics.GaugeVec
+	plugins    devicePlugins
 
 	registry Registry
 }
@@ -88,6 +89,7 @@ func New(registry Registry) *Metrics {
 			StabilityLevel: metrics.ALPHA}, []string{"configuration"}),
 		registry: registry,
 	}
+	m.plugins = newDevicePlugins(registry)
 	registry.MustRegister(latency, errors, injections, m.conflicts, m.taken, m.released, m.reconciles, m.resyncs, m.patches, m.advertised)
 
 	resolve := func(name string) *method {

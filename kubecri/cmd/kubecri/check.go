@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -22,7 +24,7 @@ when it could not begin.`
 // newCheckCommand makes `kubecri check`, which sets code when it finds something.
 func newCheckCommand(code *int) *cobra.Command {
 	o := newOptions()
-	pod := ""
+	pod, start := "", false
 	cmd := &cobra.Command{
 		Use:          "check",
 		Short:        "Tell whether kubecri can work here, and what it would do for a pod",
@@ -48,7 +50,14 @@ func newCheckCommand(code *int) *cobra.Command {
 			}
 			config := check.Config{
 				Node: o.nodeName, RuntimeEndpoint: o.runtimeEndpoint, Runtime: runtimeapi.NewRuntimeServiceClient(runtime),
-				Server: cluster.server, Kube: cluster.kube, Akri: cluster.akri, Pod: pod,
+				Server: cluster.server, Kube: cluster.kube, Akri: cluster.akri, Devices: o.devices, Pod: pod,
+			}
+			if start {
+				ctx, cancel := context.WithCancel(cmd.Context())
+				defer cancel()
+				if config.Plugins, err = startPlugins(ctx, o); err != nil {
+					return err
+				}
 			}
 			if images != nil {
 				defer images.Close()
@@ -62,6 +71,8 @@ func newCheckCommand(code *int) *cobra.Command {
 	}
 	groups := o.flags()
 	groups.FlagSet("check").StringVar(&pod, "pod", "", "Pod to explain, as namespace/name.")
+	groups.FlagSet("check").BoolVar(&start, "start-plugins", false,
+		"Load and start the device plugins in this process too, to ask them what they know of the node and would give to the pod. Some hardware may mind two.")
 	addFlags(cmd, groups)
 	return cmd
 }

@@ -33,6 +33,7 @@ const qps, burst = 100, 200
 // when it can be reached.
 type cluster struct {
 	server      string // its URL
+	node        string // this one's name
 	kube        kubernetes.Interface
 	akri        akriclient.Interface
 	broadcaster record.EventBroadcaster
@@ -55,7 +56,7 @@ func newCluster(kubeconfig, node string) (*cluster, error) {
 	}
 	config.QPS, config.Burst = qps, burst
 	config = rest.AddUserAgent(config, "kubecri")
-	c := &cluster{server: config.Host}
+	c := &cluster{server: config.Host, node: node}
 	if c.akri, err = akriclient.NewForConfig(config); err != nil {
 		return nil, err
 	}
@@ -82,10 +83,14 @@ func newCluster(kubeconfig, node string) (*cluster, error) {
 	return c, nil
 }
 
-// run keeps the caches filled and sends events until ctx is done.
-func (c *cluster) run(ctx context.Context) {
+// recordEvents sends events from now on, until run has ended; others are lost.
+func (c *cluster) recordEvents() {
 	c.broadcaster.StartStructuredLogging(3)
 	c.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.kube.CoreV1().Events("")})
+}
+
+// run keeps the caches filled until ctx is done.
+func (c *cluster) run(ctx context.Context) {
 	c.podInformers.StartWithContext(ctx)
 	c.nodeInformers.StartWithContext(ctx)
 	c.akriInformers.Start(ctx.Done())

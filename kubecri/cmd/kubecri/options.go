@@ -15,8 +15,10 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/version/verflag"
 
+	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
+	"github.com/kubeslot/kubeslot/plugins/load"
 )
 
 // options are the command line.
@@ -35,6 +37,11 @@ type options struct {
 	claimGrace    time.Duration
 	claimResync   time.Duration
 	deviceTimeout time.Duration
+
+	devices        string
+	devicesSet     func() bool // on the command line
+	devicesPolicy  load.Policy
+	devicesTimeout time.Duration
 
 	advertiseInterval time.Duration
 	stateDir          string
@@ -91,6 +98,14 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"The devices of the handler debugEcho vanish while this file contains OFFLINE. (default debug-echo-availability.txt in --state-dir)")
 	devices.BoolVar(&o.debugEchoHost, "debug-echo-host-access", false,
 		"Let Configurations of the handler debugEcho inject mounts and device nodes, which makes whoever may write one root on this node. For tests.")
+	plugins := groups.FlagSet("device plugins")
+	plugins.StringVar(&o.devices, "cridevices", defaultDevices,
+		"Folder of device plugins, loaded at start in the order of their names: its *.so files. The default one may be absent.")
+	plugins.Var(&o.devicesPolicy, "cridevices-policy",
+		"What to do about a file that cannot be loaded: refuse to start, or skip it. kubecri plugin check says what is wrong with it.")
+	plugins.DurationVar(&o.devicesTimeout, "cridevices-timeout", deviceplugins.DefaultTimeout,
+		"How long a call of a device plugin may take. One that takes longer is left alone until the call returns.")
+	o.devicesSet = func() bool { return plugins.Changed("cridevices") }
 	operations := groups.FlagSet("operations")
 	operations.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:10349",
 		"Where to serve /metrics, /healthz and /readyz, over HTTP and to whoever can connect. \"0\" serves nothing.")
@@ -161,6 +176,13 @@ func (o *options) complete() error {
 	}
 	if o.tracing.Node = o.nodeName; o.tracing.Endpoint != "" {
 		bad("tracing-*", o.tracing.Validate())
+	}
+	if o.devicesSet() {
+		_, err := os.ReadDir(o.devices)
+		bad("cridevices", err)
+	}
+	if o.devicesTimeout < 100*time.Millisecond {
+		bad("cridevices-timeout", fmt.Errorf("%s: want at least 100ms", o.devicesTimeout))
 	}
 	bad("metrics-bind-address", checkBindAddress(o.metricsAddress))
 	if !filepath.IsAbs(o.stateDir) {

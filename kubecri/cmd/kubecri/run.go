@@ -20,11 +20,13 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/agent"
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	"github.com/kubeslot/kubeslot/kubecri/intercept"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/kubecri/systemd"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
+	"github.com/kubeslot/kubeslot/plugins/load"
 )
 
 // stopTimeout bounds what an ending process waits for besides CRI calls: until it
@@ -77,14 +79,14 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	n, err := newNode(o, runtime, numbers, tracer)
+	n, err := newNode(ctx, o, runtime, numbers, tracer)
 	if err != nil {
 		return err
 	}
 	admitter, err := admit.New(admit.Config{
 		Node: o.nodeName, Pods: n.cluster.pods.Lister(), Claims: n.claims,
 		Device: n.agent.WaitDevice, DeviceTimeout: o.deviceTimeout, Events: n.cluster.events, Metrics: numbers, Tracer: tracer,
-		CDI: n.cdiDevice(),
+		CDI: n.cdiDevice(), Plugins: n.plugins,
 	})
 	if err != nil {
 		return err
@@ -115,7 +117,7 @@ func run(ctx context.Context, o *options) error {
 	ended := make(chan struct{})
 	go func() { defer close(ended); n.run(background) }()
 	if o.metricsAddress != noMetrics {
-		go endpoints(socket, shimConn, images != nil, n.cluster).Serve(background, o.metricsAddress)
+		go endpoints(socket, shimConn, images != nil, n).Serve(background, o.metricsAddress)
 	}
 	go systemd.Watchdog(background, socket.Run)
 	context.AfterFunc(ctx, func() { notify(logger, systemd.Stopping) })
@@ -165,16 +167,30 @@ type node struct {
 	advertiser *advertise.Advertiser
 	claims     *claims.Claims
 	cdi        *cdi.Injector // nil without --cdi-dir
+	plugins    *deviceplugins.Plugins
+	badPlugins []*load.FileError // files that were skipped
 	// runtimeIsBack, if set, is called whenever the runtime can be reached again.
 	runtimeIsBack func()
 }
 
-func newNode(o *options, runtime *grpc.ClientConn, numbers *metrics.Metrics, tracer *tracing.Tracer) (*node, error) {
+func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers *metrics.Metrics, tracer *tracing.Tracer) (*node, error) {
 	cluster, err := newCluster(o.kubeconfig, o.nodeName)
 	if err != nil {
 		return nil, err
 	}
 	n := &node{runtime: runtime, cluster: cluster}
+	loaded, bad, err := loadPlugins(ctx, o, cluster.kube, numbers)
+	if err != nil {
+		return nil, err
+	}
+	n.badPlugins = bad
+	n.plugins, err = deviceplugins.New(deviceplugins.Config{
+		Node: o.nodeName, Loaded: loaded, Timeout: o.devicesTimeout, Interval: o.advertiseInterval,
+		Events: cluster.events, Metrics: numbers, Changed: func() { n.advertiser.Changed() },
+	})
+	if err != nil {
+		return nil, err
+	}
 	n.agent, err = agent.New(agent.Config{
 		NodeName: o.nodeName, Client: cluster.akri, KubeClient: cluster.kube,
 		Configurations: cluster.configurations, Instances: cluster.instances, Recorder: cluster.events,
@@ -185,7 +201,7 @@ func newNode(o *options, runtime *grpc.ClientConn, numbers *metrics.Metrics, tra
 	}
 	n.advertiser, err = advertise.New(advertise.Config{
 		NodeName: o.nodeName, Client: cluster.kube, Nodes: cluster.nodes, Pods: cluster.pods,
-		Instances: cluster.instances, Interval: o.advertiseInterval, Metrics: numbers,
+		Instances: cluster.instances, Devices: n.plugins.NodeInfo, Interval: o.advertiseInterval, Metrics: numbers,
 	})
 	if err != nil {
 		return nil, err
@@ -215,8 +231,11 @@ func (n *node) cdiDevice() func(context.Context, string, discovery.Device) strin
 
 // run works until ctx is done. Informers retry by themselves, without end.
 func (n *node) run(ctx context.Context) {
+	n.cluster.recordEvents()
+	n.tellBadPlugins()
 	var running sync.WaitGroup
 	running.Go(func() { n.cluster.run(ctx) })
+	running.Go(func() { n.plugins.Run(ctx) })
 	running.Go(func() { n.agent.Run(ctx) })
 	running.Go(func() { n.advertiser.Run(ctx) })
 	running.Go(func() { n.claims.Run(ctx) })

@@ -39,7 +39,7 @@ func (registry) CustomMustRegister(c ...componentmetrics.StableCollector) {
 // endpoints are kubecri's metrics and checks. shim leads to our own socket, as
 // the kubelet's connection does; images is whether the image service is another's
 // than the runtime's.
-func endpoints(socket health.Check, shim grpc.ClientConnInterface, images bool, c *cluster) health.Endpoints {
+func endpoints(socket health.Check, shim grpc.ClientConnInterface, images bool, n *node) health.Endpoints {
 	cri := health.Check{Name: "cri", Run: func(ctx context.Context) error {
 		_, err := runtimeapi.NewRuntimeServiceClient(shim).Version(ctx, &runtimeapi.VersionRequest{})
 		if err != nil {
@@ -47,7 +47,8 @@ func endpoints(socket health.Check, shim grpc.ClientConnInterface, images bool, 
 		}
 		return nil
 	}}
-	ready := []health.Check{socket, cri, c.informersSynced()}
+	ready := []health.Check{socket, cri, n.cluster.informersSynced(),
+		{Name: "device-plugins", Advice: true, Run: func(context.Context) error { return n.plugins.Failing() }}}
 	if images {
 		ready = append(ready, health.Check{Name: "images", Run: func(ctx context.Context) error {
 			return check.Images(ctx, runtimeapi.NewImageServiceClient(shim))

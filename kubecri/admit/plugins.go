@@ -1,0 +1,95 @@
+package admit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
+	"github.com/kubeslot/kubeslot/kubecri/inject"
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+// gives reports whether a resource of node.status is one that the device plugins
+// of this node give out.
+type gives func(types.ResourceName) bool
+
+// plugged returns what a container asks of device plugins: in the annotation, where
+// its author may ask for anything, and in its spec, where it is known, for what the
+// plugins of this node give out. Sorted; of an annotation that cannot be read,
+// nothing.
+func plugged(annotations map[string]string, spec *corev1.Pod, container string, gives gives) []types.ResourceName {
+	asked := map[types.ResourceName]bool{}
+	if info, err := assignment.DecodePod(annotations); err == nil && info != nil {
+		if c := info.GetContainerInPod(container); c != nil {
+			for _, name := range deviceplugins.Asked(c) {
+				asked[name] = true
+			}
+		}
+	}
+	if spec != nil {
+		for name, n := range specRequests(spec, container) {
+			if n > 0 && gives(name) {
+				asked[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(asked))
+}
+
+// withKube returns the assignment with each container's spec.resources.requests,
+// which are not in it, where the pod's spec is known: plugins of KubeDevice expect
+// them.
+func withKube(info *types.PodInfo, spec *corev1.Pod) *types.PodInfo {
+	if spec == nil {
+		return info
+	}
+	info = info.Clone()
+	for _, containers := range []map[string]types.ContainerInfo{info.InitContainers, info.RunningContainers} {
+		for name, c := range containers {
+			c.KubeRequests = specRequests(spec, name)
+			containers[name] = c
+		}
+	}
+	return info
+}
+
+// answers asks the device plugins for their part in what is due.
+func (a *Admitter) answers(ctx context.Context, c Container, what due) ([]inject.Answer, error) {
+	if what.assigned == nil {
+		return nil, nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, a.DeviceTimeout)
+	a.Plugins.Tried(waiting)
+	cancel()
+	answers, err := a.Plugins.Allocate(ctx, what.assigned, c.Name)
+	if errors.Is(err, deviceplugins.ErrNoPlugin) {
+		return nil, claims.Refusef("%v", err)
+	}
+	return answers, err
+}
+
+// names lists resources for a message, slots by their full names.
+func names(slots map[string]int64, plugged []types.ResourceName) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(slots)) {
+		all = append(all, assignment.ResourcePrefix+name)
+	}
+	for _, name := range plugged {
+		all = append(all, string(name))
+	}
+	if len(all) > enough {
+		all = append(all[:enough], fmt.Sprintf("and %d more", len(all)-enough))
+	}
+	return strings.Join(all, ", ")
+}
+
+// enough names in a message that becomes an event.
+const enough = 8

@@ -1,0 +1,94 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kubeslot/kubeslot/kubecri/inject"
+	"github.com/kubeslot/kubeslot/plugins/load"
+	"github.com/kubeslot/kubeslot/types"
+)
+
+// plugins says of each file whether it would be loaded, and of those that were
+// started what they say of the node.
+func (c *checker) plugins() {
+	files, err := load.Files(c.Devices)
+	if err != nil {
+		c.fail("plugins", "%v", err)
+		return
+	}
+	if len(files) == 0 {
+		c.ok("plugins", "none in %s", c.Devices)
+		return
+	}
+	bad := load.CheckFiles(files, load.Devices.Factory)
+	for _, file := range bad {
+		c.fail("plugins", "%v", file)
+	}
+	for _, file := range files {
+		if !slices.ContainsFunc(bad, func(b *load.FileError) bool { return b.File == file }) {
+			c.ok("plugins", "%s can be loaded", file)
+		}
+	}
+	if c.Plugins == nil {
+		return
+	}
+	if err := c.Plugins.Failing(); err != nil {
+		c.fail("plugins", "%v", err)
+	}
+	info, _ := c.Plugins.NodeInfo()
+	c.ok("plugins", "say that the node has %d resources in its annotation, and in its status %s", len(info.Allocatable), amounts(info))
+}
+
+func amounts(info *types.NodeInfo) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(info.KubeAlloc)) {
+		all = append(all, fmt.Sprintf("%s: %d", name, info.KubeAlloc[name]))
+	}
+	if len(all) == 0 {
+		return "none"
+	}
+	return strings.Join(all, ", ")
+}
+
+// plugged says what the container gets from device plugins.
+func (c *checker) plugged(ctx context.Context, container string, pod *types.PodInfo) {
+	if c.Plugins == nil {
+		from := pod.GetContainerInPod(container).AllocateFrom
+		c.ok("container", "%s was assigned %d resources by device plugins; with --start-plugins they are asked what they make of it", container, len(from))
+		return
+	}
+	answers, err := c.Plugins.Allocate(ctx, pod, container)
+	if err != nil {
+		c.fail("container", "%s would be refused: %v", container, err)
+		return
+	}
+	if _, err := inject.Add(inject.Container{}, nil, answers...); err != nil {
+		c.fail("container", "%s would be refused: %v", container, err)
+		return
+	}
+	for _, a := range answers {
+		c.ok("container", "%s gets from device plugin %q: %s", container, a.Plugin, describeAnswer(a))
+	}
+}
+
+func describeAnswer(a inject.Answer) string {
+	var parts []string
+	add := func(what string, items []string) {
+		if len(items) > 0 {
+			parts = append(parts, what+" "+strings.Join(items, " "))
+		}
+	}
+	var mounts []string
+	for _, m := range a.Mounts {
+		mounts = append(mounts, m.HostPath+":"+m.ContainerPath)
+	}
+	add("devices", a.Devices)
+	add("CDI devices", a.CDI)
+	add("mounts", mounts)
+	add("environment", slices.Sorted(maps.Keys(a.Env)))
+	return strings.Join(parts, ", ")
+}

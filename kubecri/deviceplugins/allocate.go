@@ -1,0 +1,194 @@
+package deviceplugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kubeslot/kubeslot/kubecri/inject"
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/device"
+)
+
+// ErrNoPlugin is in the error of Allocate when no plugin of this node answers for
+// what the container was assigned.
+var ErrNoPlugin = errors.New("no device plugin of this node answers for it")
+
+// Concerns reports whether the container was assigned, or asks in its annotation
+// for, anything that is for device plugins: all but slots.
+func Concerns(c *types.ContainerInfo) bool {
+	return len(Asked(c)) > 0 || len(entries(c)) > 0
+}
+
+// Asked returns the requests of the annotation that are not for slots, sorted.
+func Asked(c *types.ContainerInfo) []types.ResourceName {
+	var names []types.ResourceName
+	for _, name := range slices.Sorted(maps.Keys(c.Requests)) {
+		if c.Requests[name] > 0 && !isSlot(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func isSlot(name types.ResourceName) bool {
+	return strings.HasPrefix(string(name), assignment.ResourcePrefix)
+}
+
+// entries are the resources that the container was assigned, sorted.
+func entries(c *types.ContainerInfo) []types.ResourceName {
+	all := map[types.ResourceName]bool{}
+	for want, from := range c.AllocateFrom {
+		if !isSlot(want) {
+			all[from] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// Allocate asks the plugins what the container of the pod gets for its assignment,
+// and returns their answers in the order of the plugins. An error means that the
+// container must not start: a plugin failed, or nobody answers for a part of what
+// was assigned. Right after a start, wait for Tried first.
+//
+// A plugin answers for what it says that the node has. What no plugin says is
+// answered for by any that gives the container something and has no other part in
+// its assignment.
+func (p *Plugins) Allocate(ctx context.Context, pod *types.PodInfo, container string) ([]inject.Answer, error) {
+	c := pod.GetContainerInPod(container)
+	if c == nil || !Concerns(c) {
+		return nil, nil
+	}
+	if p == nil || len(p.plugins) == 0 {
+		return nil, fmt.Errorf("%s: %w: none is loaded, see --cridevices", described(c), ErrNoPlugin)
+	}
+	assigned := entries(c)
+	parts := make([]part, 0, len(p.plugins))
+	for _, one := range p.plugins {
+		parts = append(parts, one.partOf(assigned))
+	}
+	if err := waitFor(c, assigned, parts); err != nil {
+		return nil, err
+	}
+	var answers []inject.Answer
+	for i, one := range p.plugins {
+		if parts[i].out != nil {
+			continue
+		}
+		a, fault := one.allocate(ctx, pod, container)
+		if fault != nil {
+			return nil, fault
+		}
+		if !a.Empty() {
+			parts[i].answered = true
+			answers = append(answers, a)
+		}
+	}
+	return answers, covered(c, assigned, parts)
+}
+
+// part is a plugin's part in a container's assignment.
+type part struct {
+	plugin string
+	// out says why it cannot be asked; nil when it can.
+	out error
+	// owns are the resources that it says the node has.
+	owns     map[types.ResourceName]bool
+	answered bool
+}
+
+func (one *plugin) partOf(assigned []types.ResourceName) part {
+	part := part{plugin: one.name, out: one.hangs(), owns: map[types.ResourceName]bool{}}
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	switch {
+	case part.out != nil || one.started:
+	case one.wrong != nil:
+		part.out = one.wrong
+	default:
+		part.out = errors.New("it has not started yet")
+	}
+	if one.data == nil {
+		return part
+	}
+	for _, name := range assigned {
+		for _, list := range []types.ResourceList{one.data.Allocatable, one.data.Capacity, one.data.KubeAlloc, one.data.KubeCap} {
+			if _, has := list[name]; has {
+				part.owns[name] = true
+			}
+		}
+	}
+	return part
+}
+
+// waitFor refuses the container while a plugin that has, or may have, a part in
+// its assignment cannot be asked.
+func waitFor(c *types.ContainerInfo, assigned []types.ResourceName, parts []part) error {
+	owned := 0
+	for _, name := range assigned {
+		if slices.ContainsFunc(parts, func(p part) bool { return p.owns[name] }) {
+			owned++
+		}
+	}
+	all := owned == len(assigned) && owned > 0
+	for _, p := range parts {
+		if p.out != nil && (len(p.owns) > 0 || !all) {
+			return fmt.Errorf("%s: device plugin %q cannot be asked now: %w", described(c), p.plugin, p.out)
+		}
+	}
+	return nil
+}
+
+// covered wants an answer for everything that was assigned.
+func covered(c *types.ContainerInfo, assigned []types.ResourceName, parts []part) error {
+	stranger := slices.ContainsFunc(parts, func(p part) bool { return p.answered && len(p.owns) == 0 })
+	for _, name := range assigned {
+		owner := slices.IndexFunc(parts, func(p part) bool { return p.owns[name] })
+		switch {
+		case owner < 0 && !stranger:
+			return fmt.Errorf("%s: %w: %q, which no plugin says that the node has; was the device taken out?", described(c), ErrNoPlugin, name)
+		case owner >= 0 && !parts[owner].answered:
+			return fmt.Errorf("%s: %w: device plugin %q, which says that the node has %q, gives nothing", described(c), ErrNoPlugin, parts[owner].plugin, name)
+		}
+	}
+	if len(assigned) == 0 && !slices.ContainsFunc(parts, func(p part) bool { return p.answered }) {
+		return fmt.Errorf("%s: %w", described(c), ErrNoPlugin)
+	}
+	return nil
+}
+
+// described says what the container has to do with plugins.
+func described(c *types.ContainerInfo) string {
+	quoted := func(names []types.ResourceName) string {
+		const enough = 4
+		texts := make([]string, 0, enough+1)
+		for _, name := range names[:min(len(names), enough)] {
+			texts = append(texts, fmt.Sprintf("%q", name))
+		}
+		if len(names) > enough {
+			texts = append(texts, fmt.Sprintf("and %d more", len(names)-enough))
+		}
+		return strings.Join(texts, ", ")
+	}
+	if assigned := entries(c); len(assigned) > 0 {
+		return "it was assigned " + quoted(assigned)
+	}
+	return "it requests " + quoted(Asked(c))
+}
+
+// allocate asks one plugin. The order of what it returns is kept; a map has none.
+func (one *plugin) allocate(ctx context.Context, pod *types.PodInfo, container string) (inject.Answer, *Fault) {
+	p := pod.Clone()
+	c := p.GetContainerInPod(container)
+	return call(ctx, one.caller, methodAllocate, func(d device.Device) (inject.Answer, error) {
+		mounts, devices, env, err := d.Allocate(p, c)
+		if err != nil {
+			return inject.Answer{}, err
+		}
+		return answer(one.name, given{slices.Clone(mounts), slices.Clone(devices), maps.Clone(env)})
+	})
+}

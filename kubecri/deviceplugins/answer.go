@@ -1,0 +1,100 @@
+package deviceplugins
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"tags.cncf.io/container-device-interface/pkg/parser"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/inject"
+	"github.com/kubeslot/kubeslot/types/device"
+)
+
+// given is what Allocate returned.
+type given struct {
+	mounts  []device.Mount
+	devices []string
+	env     map[string]string
+}
+
+// answer checks what Allocate returned: the container would fail later and less
+// clearly, or run without its device. Of a mount's host path the runtime would
+// make a folder if there is none.
+func answer(plugin string, g given) (inject.Answer, error) {
+	a := inject.Answer{Plugin: plugin, Env: map[string]string{}}
+	for _, m := range g.mounts {
+		for _, path := range []string{m.ContainerPath, m.HostPath} {
+			if err := checkPath(path); err != nil {
+				return a, fmt.Errorf("%w: a mount of %q at %q: %v", errLie, m.HostPath, m.ContainerPath, err)
+			}
+		}
+		if m.ContainerPath == "/" {
+			return a, fmt.Errorf("%w: a mount of %q at /, the container's root", errLie, m.HostPath)
+		}
+		if _, err := os.Stat(m.HostPath); err != nil {
+			return a, fmt.Errorf("%w: a mount at %q: %v", errLie, m.ContainerPath, err)
+		}
+		a.Mounts = append(a.Mounts, discovery.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath, ReadOnly: m.Readonly})
+	}
+	for _, d := range g.devices {
+		if parser.IsQualifiedName(d) {
+			a.CDI = append(a.CDI, d)
+			continue
+		}
+		if err := checkDevice(d); err != nil {
+			return a, fmt.Errorf("%w: the device %q: %v", errLie, d, err)
+		}
+		a.Devices = append(a.Devices, d)
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.env)) {
+		if problems := validation.IsRelaxedEnvVarName(name); len(problems) > 0 {
+			return a, fmt.Errorf("%w: the variable %q: %s", errLie, name, strings.Join(problems, "; "))
+		}
+		if name == inject.DevicesEnv {
+			return a, fmt.Errorf("%w: the variable %s is kubecri's own", errLie, name)
+		}
+		if strings.Contains(g.env[name], "\x00") {
+			return a, fmt.Errorf("%w: the value of the variable %q has a NUL, which no process can have", errLie, name)
+		}
+		if len(name)+len(g.env[name])+2 > inject.MaxEnvBytes {
+			return a, fmt.Errorf("%w: the variable %q has %d bytes, and Linux starts no process with one of more than %d",
+				errLie, name, len(g.env[name]), inject.MaxEnvBytes)
+		}
+		a.Env[name] = g.env[name]
+	}
+	return a, nil
+}
+
+func checkPath(path string) error {
+	switch {
+	case !filepath.IsAbs(path):
+		return fmt.Errorf("%q is not an absolute path", path)
+	case filepath.Clean(path) != path:
+		return fmt.Errorf("%q is not a clean path, which is %q", path, filepath.Clean(path))
+	case strings.Contains(path, "\x00") || !utf8.ValidString(path):
+		return fmt.Errorf("%q is not a path", path)
+	}
+	return nil
+}
+
+// checkDevice wants a device node, or a link to one, as the runtime does.
+func checkDevice(path string) error {
+	if err := checkPath(path); err != nil {
+		return fmt.Errorf("%w, nor a CDI name such as vendor.com/class=name", err)
+	}
+	stat, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if stat.Mode()&os.ModeDevice == 0 {
+		return fmt.Errorf("not a device node but %s", stat.Mode().Type())
+	}
+	return nil
+}
