@@ -138,7 +138,7 @@ func kubecriProcess(cfg Config, l layout, n Node, bin programs) (*process, error
 		"STATE_DIR":        n.KubecriDir,
 		"CDI_DIR":          n.CDIDir,
 		// The e2e tests try every kind of injection.
-		"KUBECRI_ARGS": "--debug-echo-host-access",
+		"KUBECRI_ARGS": "--debug-echo-host-access --cridevices=" + n.DevicePluginDir,
 	})
 	return &process{Component: Kubecri, Node: n.Name, NetNS: n.NetNS, MountNS: n.MountNS, Argv: argv, Env: env}, err
 }

@@ -56,6 +56,8 @@ type Node struct {
 	StaticPodDir string
 	// PodLogsDir is kubelet's podLogsDir.
 	PodLogsDir string
+	// DevicePluginDir is kubecri's --cridevices, empty at first.
+	DevicePluginDir string
 	// CDIDir is where the node's containerd looks for CDI specs first.
 	CDIDir string
 	// KubeletDir is the node's /var/lib/kubelet as the host sees it; tmpfs volumes
@@ -76,6 +78,7 @@ func (l layout) node(name string) Node {
 		KubecriDir:       in("kubecri"),
 		StaticPodDir:     in("manifests"),
 		PodLogsDir:       in("pod-logs"),
+		DevicePluginDir:  in("cridevices"),
 		CDIDir:           in("cdi"),
 		KubeletDir:       in("kubelet"),
 	}

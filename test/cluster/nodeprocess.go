@@ -22,7 +22,7 @@ const (
 // prepareNode makes a node's folders, files, cgroup and mount namespace.
 func prepareNode(cfg Config, l layout, index int, cg cgroups, bin programs) error {
 	n := l.node(cfg.Nodes[index])
-	dirs := []string{n.KubecriDir, n.StaticPodDir, n.PodLogsDir, n.CDIDir, n.cniConfig()}
+	dirs := []string{n.KubecriDir, n.StaticPodDir, n.PodLogsDir, n.DevicePluginDir, n.CDIDir, n.cniConfig()}
 	binds := map[string]string{}
 	for _, target := range nodePrivateDirs {
 		if err := makeMountPoint(target); err != nil {
