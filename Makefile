@@ -33,7 +33,7 @@ demo-down: ## Take down the cluster that a demo with KEEP=1 left.
 test: lint test-unit test-e2e ## All tests: lint, unit tests with the race detector, the real cluster.
 
 lint: ## gofmt, go vet, and generated files up to date.
-	@hack/preflight.sh go
+	@hack/preflight.sh go gcc
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l); \
 		[ -z "$$unformatted" ] || { echo "not gofmt-clean:"; echo "$$unformatted"; exit 1; }
 	go vet ./...

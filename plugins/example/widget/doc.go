@@ -8,7 +8,8 @@
 //     group scheduler, which finds the board
 //
 // The folders beside hold only the factories, for a plugin is a package main,
-// and nothing can import that. See docs/plugins.md.
+// and nothing can import that. `make plugins` builds both; docs/plugins.md says
+// how to begin a plugin of your own with a copy.
 package widget
 
 import (
