@@ -73,7 +73,9 @@ func (r *rig) agree(name, configuration string, count int) []string {
 			}
 		}
 	}
-	containers := r.containers(p.Spec.NodeName, p)
+	containers := slices.DeleteFunc(r.containers(p.Spec.NodeName, p), func(c *runtimeapi.Container) bool {
+		return c.State == runtimeapi.ContainerState_CONTAINER_EXITED // a former one, not removed yet
+	})
 	if len(containers) != 1 || !maps.Equal(slotAnnotations(containers[0]), wantAnnotations) {
 		r.Errorf("container annotations of %s: %v, want %v", name, containers, wantAnnotations)
 	}
