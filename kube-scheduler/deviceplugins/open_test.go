@@ -3,9 +3,7 @@ package deviceplugins
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -17,52 +15,39 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/kubeslot/kubeslot/plugins/load"
+	"github.com/kubeslot/kubeslot/plugins/plugintest"
 )
 
-// buildExample builds the example plugin's scheduler half with this test binary's
-// flags, once.
-var buildExample = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "deviceplugins")
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(dir, "widget.so")
-	args := []string{"build", "-buildmode=plugin", "-o", file}
-	info, _ := debug.ReadBuildInfo()
-	for _, s := range info.Settings {
-		if (s.Key == "-race" || s.Key == "-trimpath") && s.Value == "true" {
-			args = append(args, s.Key)
-		}
-	}
-	cmd := exec.Command("go", append(args, "../../plugins/example/scheduler")...)
-	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=1")
-	cmd.Stderr = os.Stderr
-	return file, cmd.Run()
-})
+// example is the example plugin's scheduler half, built once: to link one takes
+// seconds.
+var example struct {
+	sync.Mutex
+	dir, file string
+}
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if file, err := buildExample(); err == nil {
-		os.RemoveAll(filepath.Dir(file))
+	dir, err := os.MkdirTemp("", "deviceplugins")
+	if err != nil {
+		panic(err)
 	}
+	example.dir = dir
+	code := m.Run()
+	os.RemoveAll(dir)
 	os.Exit(code)
 }
 
 // folder returns a folder with the example plugin, and files of the given texts.
 func folder(t *testing.T, texts map[string]string) string {
 	t.Helper()
-	if testing.CoverMode() != "" {
-		t.Skip("coverage changes this binary's packages: no plugin matches it")
-	}
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("gcc is not on PATH: no plugin can be built")
-	}
-	file, err := buildExample()
-	if err != nil {
-		t.Fatal(err)
+	example.Lock()
+	defer example.Unlock()
+	if example.file == "" {
+		file := filepath.Join(example.dir, "widget.so")
+		plugintest.Build(t, file, "../../plugins/example/scheduler")
+		example.file = file
 	}
 	dir := t.TempDir()
-	if err := os.Symlink(file, filepath.Join(dir, "50-widget.so")); err != nil {
+	if err := os.Symlink(example.file, filepath.Join(dir, "50-widget.so")); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range texts {
