@@ -21,6 +21,16 @@ func (l *Ledger) Instance(name string) *akriv0.Instance {
 	return nil
 }
 
+// Configuration returns the Configuration that a resource name asks for, or that of
+// the Instance which it names; nil when there is none. It is not to be changed.
+func (l *Ledger) Configuration(resource string) *akriv0.Configuration {
+	k := l.kindOf(resource)
+	if k == nil || k.owners[k.active] == nil {
+		return nil
+	}
+	return k.owners[k.active].configuration
+}
+
 // Stray is claims on an Instance that were made for pods which do not use them.
 type Stray struct {
 	Instance *akriv0.Instance // not to be changed

@@ -68,6 +68,9 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 		return nil, unresolvable(err.Error())
 	}
 	p.book.expect(p.pods, pod)
+	if status := p.unambiguous(req); status != nil {
+		return nil, status
+	}
 	if !p.book.synced() {
 		return nil, unresolvable("the akri.sh Configurations and Instances have not been read yet: are the CRDs installed, and may the scheduler list them? (kubectl apply -k deploy/)")
 	}
@@ -215,6 +218,9 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return nil // the pod asks for no slots
 	}
 	c := data.(*cycle)
+	if status := p.unambiguous(c.req); status != nil {
+		return status // a DeviceClass since PreFilter
+	}
 	a, shortfall, err := p.book.assume(c, node, p.args.Strategy)
 	if err != nil {
 		return fwk.AsStatus(err)

@@ -110,8 +110,8 @@ func (*Plugin) Name() string { return Name }
 
 // EventsToRegister registers the events that matter apart from the ledger: the
 // author corrected the annotation for which the pod was refused, a node is new or
-// advertises more, or a pod no longer counts against what a node advertises. All
-// others the book answers by activating the pods that they help.
+// advertises more, a pod no longer counts against what a node advertises, or a
+// DeviceClass has given up the name of a resource of ours. All others the book answers by activating the pods that they help.
 func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{
@@ -125,6 +125,11 @@ func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, er
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete},
 			QueueingHintFn: afterDeletion,
+		},
+		{
+			// With the DRA feature off, the framework watches none.
+			Event:          fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Update | fwk.Delete},
+			QueueingHintFn: afterDeviceClassChange,
 		},
 	}, nil
 }

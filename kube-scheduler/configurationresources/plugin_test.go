@@ -46,8 +46,9 @@ type fakeHandle struct {
 	client clientset.Interface
 }
 
-func (h fakeHandle) ClientSet() clientset.Interface { return h.client }
-func (h fakeHandle) APICacher() fwk.APICacher       { return nil }
+func (h fakeHandle) ClientSet() clientset.Interface         { return h.client }
+func (h fakeHandle) APICacher() fwk.APICacher               { return nil }
+func (h fakeHandle) SharedDRAManager() fwk.SharedDRAManager { return nil }
 
 // Activate implements fwk.PodActivator.
 func (r *rig) Activate(_ klog.Logger, pods map[string]*v1.Pod) {

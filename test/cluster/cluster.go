@@ -110,6 +110,9 @@ func (c *Cluster) SchedulerPluginDir() string { return c.layout.schedulerPlugins
 // level Metadata, writes only. A write is in it when its caller has the answer.
 func (c *Cluster) AuditLog() string { return c.layout.auditLog() }
 
+// SchedulerConfig is our scheduler's --config file, which it reads when it starts.
+func (c *Cluster) SchedulerConfig() string { return c.layout.schedulerConfig() }
+
 // LogPath is where a component's output goes. node is empty for components of
 // the control plane.
 func (c *Cluster) LogPath(component, node string) string { return c.layout.logOf(component, node) }

@@ -51,7 +51,7 @@ func unitProcess(repoRoot, unit, program string, vars map[string]string) (argv, 
 }
 
 func schedulerProcess(cfg Config, l layout, bin programs) (*process, error) {
-	config := filepath.Join(l.config(), "kube-scheduler.yaml")
+	config := l.schedulerConfig()
 	kubeconfig := l.kubeconfig(Scheduler)
 	if err := renderSchedulerConfig(filepath.Join(cfg.RepoRoot, schedulerConfigFile), config, kubeconfig); err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ func (l layout) etcd() string                  { return filepath.Join(l.dir, "et
 func (l layout) procs() string                 { return filepath.Join(l.dir, "procs") }
 func (l layout) images() string                { return filepath.Join(l.dir, "images") }
 func (l layout) config() string                { return filepath.Join(l.dir, "config") }
+func (l layout) schedulerConfig() string       { return filepath.Join(l.config(), "kube-scheduler.yaml") }
 func (l layout) namespaces() string            { return filepath.Join(l.dir, "ns") }
 func (l layout) schedulerPlugins() string      { return filepath.Join(l.dir, "schedulerplugins") }
 func (l layout) saved() string                 { return filepath.Join(l.dir, "cluster.json") }
