@@ -14,6 +14,7 @@ import (
 	configv1 "k8s.io/kubernetes/pkg/scheduler/apis/config/v1"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 	"github.com/kubeslot/kubeslot/kube-scheduler/configurationresources"
 	"github.com/kubeslot/kubeslot/kube-scheduler/defaults"
 	"github.com/kubeslot/kubeslot/kube-scheduler/deviceplugins"
@@ -26,14 +27,14 @@ const kindName = "cam"
 // arm is a way to give devices to pods.
 type arm struct {
 	name string
-	// todo says why the arm cannot run yet.
-	todo string
 	// resource is the extended resource that pods request; "" with DRA claims.
 	resource v1.ResourceName
 	// onNode: nodes report the resource in their status.
 	onNode bool
 	// ours: Instances, and our scheduler.
 	ours bool
+	// strict: our scheduler claims the slots before it binds.
+	strict bool
 	// dra: ResourceSlices and a DeviceClass.
 	dra bool
 }
@@ -41,9 +42,7 @@ type arm struct {
 var arms = []arm{
 	{name: "plain", resource: "example.com/" + kindName, onNode: true},
 	{name: "ours", resource: assignment.ResourcePrefix + kindName, ours: true},
-	// Give it PluginConfig with claimMode Scheduler in install.
-	{name: "strict", resource: assignment.ResourcePrefix + kindName, ours: true,
-		todo: "claimMode Scheduler is not implemented yet"},
+	{name: "strict", resource: assignment.ResourcePrefix + kindName, ours: true, strict: true},
 	{name: "dra-extended", resource: "example.com/" + kindName, dra: true},
 	{name: "dra-claim", dra: true},
 }
@@ -70,6 +69,9 @@ func (a arm) registry() frameworkruntime.Registry {
 		configurationresources.Name: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			if err := installCRDs(ctx, handle.KubeConfig()); err != nil {
 				return nil, err
+			}
+			if a.strict {
+				args.(*config.ConfigurationResourcesArgs).ClaimMode = config.ClaimByScheduler
 			}
 			return factory(ctx, args, handle)
 		},

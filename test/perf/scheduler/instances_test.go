@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/kubernetes/test/utils/ktesting"
 	"sigs.k8s.io/yaml"
 
@@ -160,7 +161,29 @@ func waitForSlots(tCtx ktesting.TContext, instance string) error {
 		return fmt.Errorf("wait until the scheduler knows Instance %s: %w", instance, err)
 	}
 	now := int64(0)
-	return pods.Delete(tCtx, probe.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	if err := pods.Delete(tCtx, probe.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		return err
+	}
+	return release(tCtx, instance)
+}
+
+// release frees the Instance's slots, as the kubecri of a node does whose pod is gone.
+func release(tCtx ktesting.TContext, instance string) error {
+	client, err := akriClient(tCtx)
+	if err != nil {
+		return err
+	}
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		in, err := client.AkriV0().Instances(namespace).Get(tCtx, instance, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for slot := range in.Spec.DeviceUsage {
+			in.Spec.DeviceUsage[slot] = ""
+		}
+		_, err = client.AkriV0().Instances(namespace).Update(tCtx, in, metav1.UpdateOptions{})
+		return err
+	})
 }
 
 func akriClient(tCtx ktesting.TContext) (versioned.Interface, error) {

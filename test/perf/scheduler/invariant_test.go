@@ -16,7 +16,8 @@ import (
 
 // check reads the API after a run: every pod is bound, and in our arms each has
 // as many distinct slots as it asks for, all of Instances that its node
-// reaches, and none that another pod has.
+// reaches, and none that another pod has. With strict the slots that are claimed are
+// those, by their pods.
 func (r run) check(tCtx ktesting.TContext) error {
 	pods, err := tCtx.Client().CoreV1().Pods(metav1.NamespaceAll).List(tCtx, metav1.ListOptions{})
 	if err != nil {
@@ -51,6 +52,7 @@ func (r run) check(tCtx ktesting.TContext) error {
 
 func (r run) checkSlots(pods []v1.Pod, instances map[string]*akriv0.Instance) (errs []error) {
 	holders := map[slot.Name]string{}
+	claims := map[string]string{} // by slot, as they should be
 	for i := range pods {
 		pod := &pods[i]
 		fail := func(format string, args ...any) {
@@ -73,6 +75,7 @@ func (r run) checkSlots(pods []v1.Pod, instances map[string]*akriv0.Instance) (e
 					fail("slot %s is also held by %s", g.Slot, other)
 				}
 				holders[g.Slot] = pod.Name
+				claims[g.Slot.String()] = slot.Usage{Node: pod.Spec.NodeName, Holder: string(pod.UID)}.String()
 				in := instances[g.Slot.Instance]
 				if in == nil || g.Slot.Index >= int(in.Spec.Capacity) {
 					fail("slot %s does not exist", g.Slot)
@@ -85,6 +88,20 @@ func (r run) checkSlots(pods []v1.Pod, instances map[string]*akriv0.Instance) (e
 		if int64(got) != asked.Value() {
 			fail("%d slots instead of %s", got, asked.String())
 		}
+	}
+	if !r.strict {
+		return errs
+	}
+	for _, in := range instances {
+		for name, value := range in.Spec.DeviceUsage {
+			if want := claims[name]; value != want {
+				errs = append(errs, fmt.Errorf("slot %s is claimed as %q instead of %q", name, value, want))
+			}
+			delete(claims, name)
+		}
+	}
+	for name, want := range claims {
+		errs = append(errs, fmt.Errorf("slot %s is not claimed, instead of %q", name, want))
 	}
 	return errs
 }
