@@ -101,7 +101,7 @@ func (o *options) flags() cliflag.NamedFlagSets {
 	plugins := groups.FlagSet("device plugins")
 	plugins.StringVar(&o.devices, "cridevices", defaultDevices,
 		"Folder of device plugins, loaded at start in the order of their names: its *.so files. The default one may be absent.")
-	plugins.Var(&o.devicesPolicy, "cridevices-policy",
+	plugins.Var(&o.devicesPolicy, "cridevices-bad-plugins",
 		"What to do about a file that cannot be loaded: refuse to start, or skip it. kubecri plugin check says what is wrong with it.")
 	plugins.DurationVar(&o.devicesTimeout, "cridevices-timeout", deviceplugins.DefaultTimeout,
 		"How long a call of a device plugin may take. One that takes longer is left alone until the call returns.")

@@ -23,7 +23,7 @@ import (
 const defaultDevices = "/usr/local/KubeExt/devices"
 
 // reasonRefused is of the node's event about a file that was not loaded.
-const reasonRefused = "DevicePluginNotLoaded"
+const reasonRefused = "BadDevicePlugin"
 
 // eventTimeout bounds the last words of a process that does not start.
 const eventTimeout = 3 * time.Second
