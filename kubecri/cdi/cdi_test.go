@@ -151,6 +151,53 @@ func TestSpecsFollowTheDevices(t *testing.T) {
 	wantFiles(t, dir, "kubeslot-cam-b2.json", "vendor.com-gpu.json")
 }
 
+// What could not be written, on a full disk say, is written when there is room,
+// though no device changes.
+func TestSpecsAreWrittenOnceTheyCanBe(t *testing.T) {
+	base := t.TempDir()
+	inTheWay := filepath.Join(base, "run")
+	if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	i := NewInjector(filepath.Join(inTheWay, "cdi"), runtime{})
+	i.retry = time.Millisecond
+	s := &source{changed: make(chan struct{})}
+	s.set("cam-a1")
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	looks := &counted{source: s, times: make(chan struct{})}
+	go func() { defer close(ended); i.Run(ctx, looks) }()
+	for range 2 { // it could not, and tries again
+		select {
+		case <-looks.times:
+		case <-time.After(10 * time.Second):
+			t.Fatal("in 10 s it did not try again")
+		}
+	}
+	go func() {
+		for range looks.times {
+		}
+	}()
+	if err := os.Remove(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	wantFiles(t, filepath.Join(inTheWay, "cdi"), "kubeslot-cam-a1.json")
+	stop()
+	<-ended
+	close(looks.times)
+}
+
+// counted says each time that the devices are looked at.
+type counted struct {
+	*source
+	times chan struct{}
+}
+
+func (c *counted) Devices() (map[string]discovery.Device, <-chan struct{}) {
+	c.times <- struct{}{}
+	return c.source.Devices()
+}
+
 func TestByNameOnlyWhereTheRuntimeResolvesIt(t *testing.T) {
 	dir := t.TempDir()
 	config := func(text string) map[string]string { return map[string]string{"config": text} }

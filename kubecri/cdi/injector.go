@@ -2,6 +2,7 @@ package cdi
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -36,12 +37,13 @@ type Injector struct {
 	store   store
 	runtime Runtime
 	usable  atomic.Bool // as far as known
+	retry   time.Duration
 }
 
 // NewInjector keeps specs in dir. Until Probe has asked the runtime, nothing is
 // given by name.
 func NewInjector(dir string, runtime Runtime) *Injector {
-	return &Injector{store: store{dir: dir}, runtime: runtime}
+	return &Injector{store: store{dir: dir}, runtime: runtime, retry: writeRetry}
 }
 
 // Probe asks the runtime whether it resolves our names: to be called whenever it
@@ -99,15 +101,19 @@ func (i *Injector) Run(ctx context.Context, source Devices) {
 	logger := klog.FromContext(ctx).WithName("cdi")
 	for {
 		devices, changed := source.Devices()
+		var failed []error
 		for instance, device := range devices {
-			if err := i.store.put(instance, device); err != nil {
+			err := i.store.put(instance, device)
+			if errors.As(err, &notDescribed{}) {
 				logger.V(2).Info("No CDI spec for a device", "instance", instance, "reason", err)
+			} else if err != nil {
+				failed = append(failed, err)
 			}
 		}
 		var retry <-chan time.Time
-		if err := i.store.prune(source.Gone); err != nil {
-			logger.Error(err, "Cannot remove CDI specs of devices that are gone, trying again", "every", writeRetry)
-			retry = time.After(writeRetry)
+		if err := errors.Join(append(failed, i.store.prune(source.Gone))...); err != nil {
+			logger.Error(err, "Cannot bring CDI specs up to date: containers get devices written out, as good; trying again", "every", i.retry)
+			retry = time.After(i.retry)
 		}
 		select {
 		case <-changed:

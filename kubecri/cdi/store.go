@@ -26,12 +26,16 @@ func (s *store) path(instance string) string {
 	return filepath.Join(s.dir, prefix+instance+suffix)
 }
 
+// notDescribed is the error for a device that CDI cannot describe, as it is: no
+// fault of the disk.
+type notDescribed struct{ error }
+
 // put makes the file say what the device is. A reader finds the former file or
 // the new one, also after a crash.
 func (s *store) put(instance string, device discovery.Device) error {
 	data, err := describe(instance, device)
 	if err != nil {
-		return err
+		return notDescribed{err}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
