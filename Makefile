@@ -1,6 +1,6 @@
 # Kubeslot. `make demo` shows it, `make test` tests it; both need Linux, root, Go
 # and gcc, and fetch all else as Go modules.
-.PHONY: help build plugins plugin-builder demo demo-down test lint test-unit test-e2e bench-scheduler bench-cri generate clean
+.PHONY: help build plugins plugin-builder demo demo-down test lint test-unit test-e2e bench-scheduler bench-scheduler-memory bench-cri generate clean
 
 KUBE_VERSION := v1.36.3
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
@@ -51,6 +51,10 @@ test-e2e: ## Tests on a real cluster of two nodes (KEEP=1 leaves it up).
 bench-scheduler: ## Pods/s against plain pods and DRA (COUNT, NODES, PODS, SHAPES, ARMS: test/perf/scheduler/bench.sh).
 	@hack/preflight.sh go
 	test/perf/scheduler/bench.sh
+
+bench-scheduler-memory: ## The scheduler's memory against the stock one's, apart from the API server (ROUNDS=3, NODES=5000, PODS=10000).
+	@hack/preflight.sh root go gcc
+	go run ./test/perf/memory -rounds=$(or $(ROUNDS),3) -nodes=$(or $(NODES),5000) -pods=$(or $(PODS),10000)
 
 bench-cri: ## CRI calls straight to containerd and through kubecri (ROUNDS=10).
 	@hack/preflight.sh root go gcc

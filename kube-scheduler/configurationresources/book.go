@@ -85,6 +85,9 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 	}
 	factory := externalversions.NewSharedInformerFactory(client, 0)
 	akri := factory.Akri().V0()
+	if err := akri.Instances().Informer().SetTransform(trim); err != nil {
+		return nil, fmt.Errorf("watch the API: %w", err)
+	}
 	for _, source := range []struct {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler

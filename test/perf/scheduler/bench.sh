@@ -3,6 +3,7 @@
 #   COUNT   repeats, in each of which all arms run (6)
 #   NODES   nodes of the cluster (500)
 #   PODS    pods measured in each run (1000)
+#   DRAPODS pods measured in runs of DRA's arms, which take longer (PODS)
 #   SHAPES  of dense,sparse,shared,full (all)
 #   ARMS    of plain,ours,dra-extended,dra-claim (all)
 #   BATCHING=true enables OpportunisticBatching, which scheduler_perf disables
@@ -29,9 +30,11 @@ export PATH="$out/bin:$PATH" TMPDIR=$temp
 run() {
   local profile=()
   [ "${PROFILE:-}" = cpu ] && profile=(-profile "$out/$1-$2.pprof")
+  local pods=${PODS:-1000}
+  [[ $2 = dra-* ]] && pods=${DRAPODS:-$pods}
   "$out/bin/scheduler.test" -test.run '^$' -test.bench '^BenchmarkPerfScheduling$' -test.benchtime 1x \
     -test.timeout 2h -data-items-dir "$temp/items" -v 0 "${profile[@]}" \
-    -shapes "$1" -arms "$2" -nodes "${NODES:-500}" -pods "${PODS:-1000}" -batching="${BATCHING:-false}" \
+    -shapes "$1" -arms "$2" -nodes "${NODES:-500}" -pods "$pods" -batching="${BATCHING:-false}" \
     >"$temp/log" 2>&1 || { cat "$temp/log" >&2; return 1; }
   # A line of the result is a benchmark's, or says on what it ran.
   grep -E '^(Benchmark.* 1	|goos:|goarch:|pkg:|cpu:)' "$temp/log" >>"$out/raw.txt"
