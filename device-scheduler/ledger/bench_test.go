@@ -101,6 +101,28 @@ func BenchmarkReserve(b *testing.B) {
 	}
 }
 
+// BenchmarkUpdate is an Instance's event, when its node claims a slot or gives it
+// back.
+func BenchmarkUpdate(b *testing.B) {
+	for _, nodes := range []int{500, 5_000} {
+		for _, shared := range []bool{false, true} {
+			l, names := fleet(nodes, 5*nodes, false)
+			reach := names[:1]
+			if shared {
+				reach = names
+			}
+			b.Run(fmt.Sprintf("nodes=%d/shared=%v", nodes, shared), func(b *testing.B) {
+				usage := []map[string]string{{"cam-000000-0": ""}, {"cam-000000-0": "C:p:" + names[0]}}
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					l.SetInstance(&akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: "cam-000000", Namespace: "ns"},
+						Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: 2, Nodes: reach, DeviceUsage: usage[i%2]}})
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkRebuild reads a whole cluster, as after a restart.
 func BenchmarkRebuild(b *testing.B) {
 	for _, instances := range []int{500, 5_000, 50_000} {

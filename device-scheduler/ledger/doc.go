@@ -67,7 +67,8 @@ type kind struct {
 	// groups of nodes that reach the same Instances, by their joined names.
 	groups map[string]*group
 	byNode map[string]reach
-	free   int // free slots of all groups
+	spare  *btree.FreeListG[*device] // of all groups' orders
+	free   int                       // free slots of all groups
 }
 
 // owner is one Configuration of a kind's name, with its namespace's Instances.

@@ -25,7 +25,7 @@ func (k *kind) groupFor(nodes []string) *group {
 	if g := k.groups[key]; g != nil {
 		return g
 	}
-	g := &group{key: key, nodes: nodes, order: btree.NewG(btreeDegree, byFree)}
+	g := &group{key: key, nodes: nodes, order: btree.NewWithFreeListG(btreeDegree, byFree, k.spare)}
 	k.groups[key] = g
 	for _, n := range nodes {
 		r := k.byNode[n]
@@ -81,9 +81,24 @@ func (g *group) unlist(d *device) {
 	g.offers = g.order.Len()
 }
 
-// place puts a device into the group of the nodes that reach it.
-func (d *device) place() {
-	d.group = d.kind.groupFor(d.nodes)
+// move puts a device into the group of the nodes that reach it now, and gives it
+// the capacity. It reports whether a node is among them that was not before. Most
+// updates of an Instance are claims, and change neither.
+func (d *device) move(nodes []string, capacity int) (wider bool) {
+	same := slices.Equal(nodes, d.nodes)
+	if !same {
+		nodes = sorted(nodes)
+		same = slices.Equal(nodes, d.nodes)
+	}
+	if d.group != nil && same && capacity == d.capacity {
+		return false
+	}
+	wider = !same && !subset(nodes, d.nodes)
+	d.displace()
+	d.capacity = capacity
+	d.grow(capacity)
+	d.group = d.kind.groupFor(nodes)
+	d.nodes = d.group.nodes // one copy for all members
 	d.group.members++
 	d.group.slots += d.capacity
 	d.group.free += d.nfree
@@ -91,6 +106,7 @@ func (d *device) place() {
 	if d.nfree > 0 {
 		d.group.list(d)
 	}
+	return wider
 }
 
 // displace takes it out again.

@@ -3,6 +3,8 @@ package ledger
 import (
 	"slices"
 
+	"github.com/google/btree"
+
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -100,10 +102,9 @@ func (l *Ledger) applyInstance(k *kind, in *akriv0.Instance) Gain {
 		// Another Configuration's Instance has the name; it keeps it.
 		return nil
 	}
-	before, nodesBefore := slices.Clone(d.free), d.nodes
-	d.displace()
-	d.exists, d.kind, d.capacity, d.nodes = true, k, int(in.Spec.Capacity), sorted(in.Spec.Nodes)
-	d.grow(d.capacity)
+	before := slices.Clone(d.free)
+	d.exists, d.kind = true, k
+	wider := d.move(in.Spec.Nodes, int(in.Spec.Capacity))
 	claimed := bitset{}
 	for i := range d.slots {
 		if d.slots[i].claim != "" {
@@ -125,8 +126,7 @@ func (l *Ledger) applyInstance(k *kind, in *akriv0.Instance) Gain {
 		d.refresh(i)
 		gained = gained || d.free.has(i) && !before.has(i) || claimed.has(i) && d.waitsForNominee(i)
 	}
-	d.place()
-	if gained || d.nfree > 0 && !subset(d.nodes, nodesBefore) {
+	if gained || d.nfree > 0 && wider {
 		return Gain{k.name, d.name}
 	}
 	return nil
@@ -192,7 +192,8 @@ func (l *Ledger) dropDevice(d *device) {
 func (l *Ledger) kind(name string) *kind {
 	k := l.kinds[name]
 	if k == nil {
-		k = &kind{name: name, owners: map[string]*owner{}, groups: map[string]*group{}, byNode: map[string]reach{}}
+		k = &kind{name: name, owners: map[string]*owner{}, groups: map[string]*group{}, byNode: map[string]reach{},
+			spare: btree.NewFreeListG[*device](btree.DefaultFreeListSize)}
 		l.kinds[name] = k
 	}
 	return k
