@@ -12,8 +12,15 @@ import (
 // cdiKind=<name>.
 const cdiKind = "nvidia.com/gpu"
 
-// cdiFolders are where runtimes look for CDI specs.
-var cdiFolders = []string{"/etc/cdi", "/var/run/cdi"}
+// cdiFolders are where the runtime looks for CDI specs: the two that CDI knows,
+// and the one that kubecri is told of in its environment.
+func cdiFolders() []string {
+	folders := []string{"/etc/cdi", "/var/run/cdi"}
+	if own := os.Getenv("CDI_DIR"); own != "" {
+		folders = append(folders, own)
+	}
+	return folders
+}
 
 // maxSpec bounds what is read of a file; nvidia-ctk's specs have some 20 KiB.
 const maxSpec = 4 << 20

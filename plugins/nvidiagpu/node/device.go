@@ -38,7 +38,7 @@ var _ device.Device = (*Device)(nil)
 
 // NewDevice returns a Device that reads the library's GPUs, after load.
 func NewDevice(lib nvml.Interface, load func() error) *Device {
-	return &Device{lib: lib, load: load, cdiFolders: cdiFolders, health: health{lib: lib, sick: map[string]string{}}}
+	return &Device{lib: lib, load: load, cdiFolders: cdiFolders(), health: health{lib: lib, sick: map[string]string{}}}
 }
 
 // New prepares nothing.
@@ -217,8 +217,8 @@ func (d *Device) whyNot(uuid string, index map[string]int) string {
 		return fmt.Sprintf("the node has no such GPU (%s)", d.told)
 	}
 	// What it last said may be a minute ago.
-	if _, code := d.gpus[i].handle.GetMemoryInfo(); code != nvml.SUCCESS {
-		return check("GetMemoryInfo", code).Error()
+	if _, err := memory(d.gpus[i].handle); err != nil {
+		return err.Error()
 	}
 	return ""
 }

@@ -93,11 +93,10 @@ func describe(handle nvml.Device) (found, error) {
 	if g.UUID == "" || strings.ContainsAny(g.UUID, "/, \t\n") {
 		return g, fmt.Errorf("its UUID %q cannot be part of a resource's name", g.UUID)
 	}
-	memory, code := handle.GetMemoryInfo()
-	if err := check("GetMemoryInfo", code); err != nil {
+	var err error
+	if g.Memory, err = memory(handle); err != nil {
 		return g, err
 	}
-	g.Memory = int64(min(memory.Total, 1<<62))
 	// A GPU that is partitioned cannot be used as a whole.
 	if mode, _, code := handle.GetMigMode(); code == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE {
 		return g, errors.New("it is in MIG mode, and MIG devices are not supported")
@@ -108,6 +107,16 @@ func describe(handle nvml.Device) (found, error) {
 	}
 	g.bus = address(pci)
 	return g, nil
+}
+
+// memory returns a GPU's bytes, 0 if it has none of its own. It fails if the GPU
+// is lost.
+func memory(handle nvml.Device) (int64, error) {
+	info, code := handle.GetMemoryInfo()
+	if code == nvml.ERROR_NOT_SUPPORTED {
+		return 0, nil // it shares the machine's
+	}
+	return int64(min(info.Total, 1<<62)), check("GetMemoryInfo", code)
 }
 
 func address(pci nvml.PciInfo) string {

@@ -19,6 +19,16 @@ type asking struct {
 	info types.ContainerInfo
 }
 
+// placing is the placing of a pod on a node.
+type placing struct {
+	node *types.NodeInfo
+	free []gpu.GPU
+	own  []gpu.GPU // the running containers'
+	uses map[gpuGroup]bool
+	// quality has, for each container that we chose for, 1 over its cliques.
+	quality []float64
+}
+
 // place writes to the pod's containers which GPUs of the node they get, or what
 // the group scheduler is to find for them. It returns how well connected the
 // GPUs are that it chose: from 0 to 1, 1 if each container's are in one clique.
@@ -27,69 +37,58 @@ type asking struct {
 // most GPUs, so that who can do with any does not stand in the way. Init
 // containers run before the others, one at a time, and use their GPUs first.
 func place(node *types.NodeInfo, pod *types.PodInfo) (connected float64, reason devicescheduler.PredicateFailureReason) {
-	running, bad := asks(pod.RunningContainers, pod.Requests)
-	if bad != nil {
-		return 0, bad
-	}
-	init, bad := asks(pod.InitContainers, pod.Requests)
-	if bad != nil {
-		return 0, bad
-	}
-	if len(running)+len(init) == 0 {
-		return 0, nil
-	}
-	free := gpu.Free(node.Allocatable, node.Used)
-	uses := map[gpuGroup]bool{}
-	var own []gpu.GPU // the running containers'
-	var quality []float64
-	for _, c := range running {
-		if c.named {
-			continue
-		}
-		got := Choose(enough(free, c.memory), c.count, func(g gpuGroup) bool { return uses[g] })
-		if got == nil {
-			return 0, short(node, c)
-		}
-		own = append(own, got...)
-		free = without(free, got)
-		quality = append(quality, note(uses, got))
-		c.give(got)
-		pod.RunningContainers[c.name] = c.info
-	}
-	for _, c := range init {
-		if c.named {
-			continue
-		}
-		used := maps.Clone(uses)
-		mine := enough(own, c.memory)
-		got := Choose(mine, min(c.count, len(mine)), func(g gpuGroup) bool { return used[g] })
-		note(used, got)
-		if more := c.count - len(got); more > 0 {
-			others := Choose(enough(free, c.memory), more, func(g gpuGroup) bool { return used[g] })
-			if others == nil {
-				return 0, short(node, c)
-			}
-			got = append(got, others...)
-		}
-		quality = append(quality, note(used, got))
-		c.give(got)
-		pod.InitContainers[c.name] = c.info
-	}
+	p := placing{node: node, free: gpu.Free(node.Allocatable, node.Used), uses: map[gpuGroup]bool{}}
 	for _, part := range []struct {
-		asking     []asking
 		containers map[string]types.ContainerInfo
-	}{{running, pod.RunningContainers}, {init, pod.InitContainers}} {
-		for _, c := range part.asking {
+		choose     func(*asking) bool
+	}{{pod.RunningContainers, p.running}, {pod.InitContainers, p.init}} {
+		asking, bad := asks(part.containers, pod.Requests)
+		if bad != nil {
+			return 0, bad
+		}
+		for _, c := range asking {
 			if c.named {
 				c.info.DevRequests = c.translate(c.info.DevRequests, node.Allocatable)
-				part.containers[c.name] = c.info
+			} else if !part.choose(&c) {
+				return 0, p.short(c)
 			}
+			part.containers[c.name] = c.info
 		}
 	}
-	for _, q := range quality {
-		connected += q / float64(len(quality))
+	for _, q := range p.quality {
+		connected += q / float64(len(p.quality))
 	}
 	return connected, nil
+}
+
+// running chooses a running container's GPUs, if there are enough.
+func (p *placing) running(c *asking) bool {
+	got := Choose(enough(p.free, c.memory), c.count, func(g gpuGroup) bool { return p.uses[g] })
+	if got == nil {
+		return false
+	}
+	p.own, p.free = append(p.own, got...), without(p.free, got)
+	p.quality = append(p.quality, note(p.uses, got))
+	c.give(got)
+	return true
+}
+
+// init chooses an init container's GPUs, if there are enough.
+func (p *placing) init(c *asking) bool {
+	uses := maps.Clone(p.uses)
+	own := enough(p.own, c.memory)
+	got := Choose(own, min(c.count, len(own)), func(g gpuGroup) bool { return uses[g] })
+	note(uses, got)
+	if more := c.count - len(got); more > 0 {
+		others := Choose(enough(p.free, c.memory), more, func(g gpuGroup) bool { return uses[g] })
+		if others == nil {
+			return false
+		}
+		got = append(got, others...)
+	}
+	p.quality = append(p.quality, note(uses, got))
+	c.give(got)
+	return true
 }
 
 // asks returns the containers that ask for GPUs, in the order in which they
@@ -174,12 +173,12 @@ func without(gpus, taken []gpu.GPU) []gpu.GPU {
 }
 
 // short is the reason of a node that has too few GPUs for the container.
-func short(node *types.NodeInfo, c asking) devicescheduler.PredicateFailureReason {
-	used, all := gpu.Count(node.Allocatable, node.Used)
+func (p *placing) short(c asking) devicescheduler.PredicateFailureReason {
+	used, all := gpu.Count(p.node.Allocatable, p.node.Used)
 	name := gpu.Resource
 	if c.memory > 0 {
 		name = gpu.Memory
-		for _, g := range gpu.Free(node.Allocatable, nil) {
+		for _, g := range gpu.Free(p.node.Allocatable, nil) {
 			if g.Memory < c.memory {
 				all--
 			}
