@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
 	"github.com/kubeslot/kubeslot/plugins/load"
 	"github.com/kubeslot/kubeslot/types"
@@ -57,8 +58,8 @@ func amounts(info *types.NodeInfo) string {
 // plugged says what the container gets from device plugins.
 func (c *checker) plugged(ctx context.Context, container string, pod *types.PodInfo) {
 	if c.Plugins == nil {
-		from := pod.GetContainerInPod(container).AllocateFrom
-		c.ok("container", "%s was assigned %d resources by device plugins; with --start-plugins they are asked what they make of it", container, len(from))
+		c.ok("container", "%s was assigned %d resources of device plugins; with --start-plugins they are asked what it gets for them",
+			container, len(deviceplugins.Assigned(pod.GetContainerInPod(container))))
 		return
 	}
 	answers, err := c.Plugins.Allocate(ctx, pod, container)

@@ -21,7 +21,7 @@ var ErrNoPlugin = errors.New("no device plugin of this node answers for it")
 // Concerns reports whether the container was assigned, or asks in its annotation
 // for, anything that is for device plugins: all but slots.
 func Concerns(c *types.ContainerInfo) bool {
-	return len(Asked(c)) > 0 || len(entries(c)) > 0
+	return len(Asked(c)) > 0 || len(Assigned(c)) > 0
 }
 
 // Asked returns the requests of the annotation that are not for slots, sorted.
@@ -39,8 +39,9 @@ func isSlot(name types.ResourceName) bool {
 	return strings.HasPrefix(string(name), assignment.ResourcePrefix)
 }
 
-// entries are the resources that the container was assigned, sorted.
-func entries(c *types.ContainerInfo) []types.ResourceName {
+// Assigned returns the resources that the container was assigned, but for slots,
+// sorted.
+func Assigned(c *types.ContainerInfo) []types.ResourceName {
 	all := map[types.ResourceName]bool{}
 	for want, from := range c.AllocateFrom {
 		if !isSlot(want) {
@@ -66,7 +67,7 @@ func (p *Plugins) Allocate(ctx context.Context, pod *types.PodInfo, container st
 	if p == nil || len(p.plugins) == 0 {
 		return nil, fmt.Errorf("%s: %w: none is loaded, see --cridevices", described(c), ErrNoPlugin)
 	}
-	assigned := entries(c)
+	assigned := Assigned(c)
 	parts := make([]part, 0, len(p.plugins))
 	for _, one := range p.plugins {
 		parts = append(parts, one.partOf(assigned))
@@ -174,7 +175,7 @@ func described(c *types.ContainerInfo) string {
 		}
 		return strings.Join(texts, ", ")
 	}
-	if assigned := entries(c); len(assigned) > 0 {
+	if assigned := Assigned(c); len(assigned) > 0 {
 		return "it was assigned " + quoted(assigned)
 	}
 	return "it requests " + quoted(Asked(c))

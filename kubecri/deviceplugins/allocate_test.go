@@ -221,6 +221,7 @@ func TestAnswer(t *testing.T) {
 		{name: "a file", given: given{devices: []string{file}}, err: "not a device node"},
 		{name: "a folder", given: given{devices: []string{dir}}, err: "not a device node"},
 		{name: "half a CDI name", given: given{devices: []string{"vendor.com/gpu"}}, err: "CDI name"},
+		{name: "a CDI class of one letter", given: given{devices: []string{"vendor.com/g=0"}}, err: "CDI name"},
 		{name: "empty device", given: given{devices: []string{""}}, err: "absolute"},
 		{name: "no variable", given: given{env: map[string]string{"": "1"}}, err: "variable"},
 		{name: "=", given: given{env: map[string]string{"A=B": "1"}}, err: "variable"},

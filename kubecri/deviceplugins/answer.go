@@ -44,7 +44,7 @@ func answer(plugin string, g given) (inject.Answer, error) {
 		a.Mounts = append(a.Mounts, discovery.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath, ReadOnly: m.Readonly})
 	}
 	for _, d := range g.devices {
-		if parser.IsQualifiedName(d) {
+		if qualified(d) {
 			a.CDI = append(a.CDI, d)
 			continue
 		}
@@ -70,6 +70,15 @@ func answer(plugin string, g given) (inject.Answer, error) {
 		a.Env[name] = g.env[name]
 	}
 	return a, nil
+}
+
+// qualified reports whether a device is named by CDI. Vendors and classes of one
+// character count as none: the CDI library of v1.1.0, which runtimes have too,
+// panics over them.
+func qualified(name string) bool {
+	kind, _, _ := strings.Cut(name, "=")
+	vendor, class, _ := strings.Cut(kind, "/")
+	return len(vendor) > 1 && len(class) > 1 && parser.IsQualifiedName(name)
 }
 
 func checkPath(path string) error {

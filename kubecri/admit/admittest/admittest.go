@@ -114,6 +114,11 @@ func NewWorld(t testing.TB, runtime claims.Runtime, changes ...func(*claims.Conf
 	return &World{Claims: c, Pods: corelisters.NewPodLister(pods), Client: client, Metrics: numbers, Counts: counts, Stop: stop}
 }
 
+// NoPods is a lister whose node has no pods yet.
+func NoPods() corelisters.PodLister {
+	return corelisters.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}))
+}
+
 // WantUsage waits until the deviceUsage of slot cam-a1-0 is as wanted.
 func (w *World) WantUsage(t testing.TB, want string) {
 	t.Helper()
