@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+// installExample has the scheduler and node A's kubecri run the example plugin's
+// two halves, until the test ends.
+func (r *rig) installExample() {
+	r.Helper()
+	root := shared.Config().RepoRoot
+	buildPlugins(r.T, filepath.Join(root, "plugins/example/scheduler"), filepath.Join(root, "plugins/example/device"))
+	built := filepath.Join(shared.BinDir(), "plugins")
+	files := map[string]string{
+		filepath.Join(built, "schedulers/example.so"): filepath.Join(shared.SchedulerPluginDir(), "example.so"),
+		filepath.Join(built, "devices/example.so"):    filepath.Join(shared.Nodes()[0].DevicePluginDir, "example.so"),
+	}
+	restart := func() {
+		for component, node := range map[string]string{"kube-scheduler": "", "kubecri": nodeA} {
+			r.check(shared.Kill(component, node, syscall.SIGKILL))
+			r.check(shared.Start(component, node))
+		}
+	}
+	r.Cleanup(func() {
+		for _, file := range files {
+			os.Remove(file)
+		}
+		restart()
+	})
+	for from, to := range files {
+		text, err := os.ReadFile(from)
+		r.check(err)
+		r.check(os.WriteFile(to, text, 0o644))
+	}
+	restart()
+}
+
+// widgets are those that the pod's container was told of; all must be of one board.
+func (r *rig) widgets(pod string, n int) []string {
+	r.Helper()
+	r.awaitRunning(pod)
+	got := strings.Split(r.env(pod)["WIDGETS"], ",")
+	for _, w := range got {
+		if len(got) != n || w == "" || w[0] != got[0][0] {
+			r.Errorf("pod %s got widgets %q, want %d of one board", pod, got, n)
+		}
+	}
+	return got
+}
+
+// The whole way of a plugin: what its device half says of the node, its scheduler
+// half places, and its device half puts into the container; beside slots, in one
+// Binding.
+func TestDevicePluginOfTwoHalves(t *testing.T) {
+	r := newRig(t)
+	r.debugEcho("wcam", 1, nil, "wcam0")
+	r.installExample()
+	r.await("the node to have two boards of two widgets", func() (bool, string) {
+		n, err := kube.CoreV1().Nodes().Get(r.ctx, nodeA, metav1.GetOptions{})
+		r.check(err)
+		info, err := assignment.DecodeNode(n.Annotations)
+		r.check(err)
+		q := n.Status.Allocatable["example.com/widget"]
+		return q.Value() == 4 && info.Allocatable["resource/group/board/1/widget/3/cards"] == 1, fmt.Sprint(q.String(), n.Annotations)
+	})
+
+	asking := func(name string, n int, slots map[string]int64) *v1.Pod {
+		p := newPod(name, "", slots)
+		p.Annotations[assignment.Annotation] = fmt.Sprintf(`{"runningcontainer":{"main":{"requests":{"example.com/widget":%d}}}}`, n)
+		return p
+	}
+	r.create(asking("annotated", 2, map[string]int64{"wcam": 1}))
+	first := r.widgets("annotated", 2)
+	if r.env("annotated")["AKRI_DEVICES"] == "" || len(r.usage("wcam")) != 1 {
+		t.Errorf("no slot beside the widgets: %v", r.usage("wcam"))
+	}
+	info, err := assignment.Granted(r.pod("annotated").Annotations, string(r.pod("annotated").UID), nodeA)
+	r.check(err)
+	if from := info.RunningContainers["main"].AllocateFrom; len(from) != 3 {
+		t.Errorf("assignment %v, want a slot and two widgets", from)
+	}
+
+	r.create(asking("too-many", 3, nil)) // no board has them
+	r.awaitPending("too-many")
+	spec := newPod("spec", "", nil)
+	spec.Spec.Containers[0].Resources.Limits = v1.ResourceList{"example.com/widget": resource.MustParse("2")}
+	r.create(spec)
+	if second := r.widgets("spec", 2); slices.Contains(first, second[0]) {
+		t.Errorf("widgets are given twice: %v and %v", first, second)
+	}
+	r.create(asking("waits", 1, nil))
+	r.awaitPending("waits")
+	r.delete("spec")
+	r.widgets("waits", 1)
+}
