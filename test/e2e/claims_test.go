@@ -34,7 +34,7 @@ func (r *rig) claimsByScheduler() {
 	r.check(err)
 	r.Cleanup(func() {
 		r.check(os.WriteFile(file, before, 0o600))
-		r.check(shared.Restart("kube-scheduler", ""))
+		r.restartScheduler()
 		_, err := shared.Kubectl(r.ctx, "delete", "-k", rights)
 		r.check(err)
 	})
@@ -45,7 +45,20 @@ func (r *rig) claimsByScheduler() {
 	text, err := yaml.Marshal(config)
 	r.check(err)
 	r.check(os.WriteFile(file, text, 0o600))
-	r.check(shared.Restart("kube-scheduler", ""))
+	r.restartScheduler()
+}
+
+// restartScheduler ends the scheduler in good order, so that it gives up its lease,
+// and starts it again.
+func (r *rig) restartScheduler() {
+	r.Helper()
+	if err := shared.Kill("kube-scheduler", "", syscall.SIGTERM); err == nil {
+		r.await("the scheduler to end", func() (bool, string) {
+			pid, err := shared.PID("kube-scheduler", "")
+			return err != nil, fmt.Sprint("pid ", pid)
+		})
+	}
+	r.check(shared.Start("kube-scheduler", ""))
 }
 
 // write changes a slot's claim from one value to another, as another writer would.
