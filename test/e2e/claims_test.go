@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -205,6 +206,7 @@ func TestAnotherWriter(t *testing.T) {
 	for _, slot := range slots {
 		r.check(r.write(slot, "", rival))
 	}
+	r.schedulerMayOnlyClaim(instances[0].Name)
 	r.create(newPod("first", nodeA, map[string]int64{"rival": 1}))
 	r.awaitPending("first", "short of akri.sh/rival", "0 of 2 slots free", "2 held")
 	r.check(r.write(slots[1], rival, ""))
@@ -252,6 +254,31 @@ func TestAnotherWriter(t *testing.T) {
 	t.Logf("the rival had slots %d times", taken)
 	if taken == 0 {
 		t.Error("it had none")
+	}
+}
+
+// schedulerMayOnlyClaim checks the policy of deploy/scheduler-claims on an Instance
+// whose slot is claimed.
+func (r *rig) schedulerMayOnlyClaim(instance string) {
+	r.Helper()
+	config, err := shared.RESTConfig()
+	r.check(err)
+	config.Impersonate.UserName = "system:kube-scheduler"
+	scheduler, err := versioned.NewForConfig(config)
+	r.check(err)
+	path := "/spec/deviceUsage/" + instance + "-0"
+	for patch, want := range map[string]string{
+		`{"op":"replace","path":"` + path + `","value":"C:thief:node-a"}`:     "may claim only a slot that is free",
+		`{"op":"remove","path":"` + path + `"}`:                               "may not drop a slot",
+		`{"op":"replace","path":"/spec/capacity","value":9}`:                  "may change only the deviceUsage",
+		`{"op":"replace","path":"/spec/nodes","value":[]}`:                    "may change only the deviceUsage",
+		`{"op":"add","path":"/metadata/annotations","value":{"some":"note"}}`: "may change only the deviceUsage",
+	} {
+		r.await("the scheduler's "+patch+" to be refused, for it "+want, func() (bool, string) { // once the policy is in force
+			_, err := scheduler.AkriV0().Instances(r.ns).Patch(r.ctx, instance, types.JSONPatchType, []byte("["+patch+"]"),
+				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			return strings.Contains(fmt.Sprint(err), want), fmt.Sprint(err)
+		})
 	}
 }
 
