@@ -34,6 +34,9 @@ func checkInvariants(t failer, l *Ledger) {
 			if d == nil || d.slots[h.slot.Index].nominee != uid {
 				t.Fatalf("%s is kept for pod %s, but the slot does not know", h.slot, uid)
 			}
+			if h.slot.Index >= d.capacity || !d.reaches(n.node) {
+				t.Fatalf("%s is kept for pod %s in vain: %d slots, reached by %v", h.slot, uid, d.capacity, d.nodes)
+			}
 			for _, holder := range d.slots[h.slot.Index].holders {
 				if p := l.pods[holder]; holder != uid && !p.ending && p.Priority >= n.Priority {
 					t.Fatalf("%s is kept for pod %s although %s, no less important, holds it", h.slot, uid, holder)

@@ -36,30 +36,33 @@ func (l *Ledger) DeleteConfiguration(namespace, name string) Gain {
 
 // SetInstance adds or updates an Instance: its nodes, capacity and claims.
 func (l *Ledger) SetInstance(in *akriv0.Instance) Gain {
+	var gain Gain
 	if d := l.devices[in.Name]; d != nil && d.kind != nil && d.kind.name != in.Spec.ConfigurationName {
 		// An informer may show a deletion and a new Instance as one update.
 		if old := d.kind.owner(in.Namespace).instances[in.Name]; old != nil {
-			l.DeleteInstance(old)
+			gain = l.DeleteInstance(old)
 		}
 	}
 	k := l.kind(in.Spec.ConfigurationName)
 	k.owner(in.Namespace).instances[in.Name] = in
 	if k.active != in.Namespace {
-		return nil
+		return gain
 	}
-	return l.applyInstance(k, in)
+	return append(gain, l.applyInstance(k, in)...)
 }
 
 // DeleteInstance removes an Instance. Slots that pods hold stay held, should it
-// come back under its name.
+// come back under its name. What is gained was kept for pods that cannot have it all
+// any more.
 func (l *Ledger) DeleteInstance(in *akriv0.Instance) Gain {
 	k := l.kind(in.Spec.ConfigurationName)
 	delete(k.owner(in.Namespace).instances, in.Name)
+	var gain Gain
 	if k.active == in.Namespace {
-		l.withdraw(l.devices[in.Name], k)
+		gain = l.withdraw(l.devices[in.Name], k)
 	}
 	l.dropKind(k)
-	return nil
+	return gain
 }
 
 // elect finds the Configuration that owns the name, and re-reads the Instances
@@ -79,17 +82,18 @@ func (l *Ledger) elect(k *kind) Gain {
 		l.dropKind(k)
 		return nil
 	}
+	var gain Gain
 	if old := k.owners[k.active]; old != nil {
 		for name := range old.instances {
-			l.withdraw(l.devices[name], k)
+			gain = append(gain, l.withdraw(l.devices[name], k)...)
 		}
 	}
 	k.active = best
 	if best == "" {
 		l.dropKind(k)
-		return nil
+		return gain
 	}
-	gain := k.gain()
+	gain = append(gain, k.gain()...)
 	for _, in := range k.owners[best].instances {
 		gain = append(gain, l.applyInstance(k, in)...)
 	}
@@ -126,10 +130,17 @@ func (l *Ledger) applyInstance(k *kind, in *akriv0.Instance) Gain {
 		d.refresh(i)
 		gained = gained || d.free.has(i) && !before.has(i) || claimed.has(i) && d.waitsForNominee(i)
 	}
-	if gained || d.nfree > 0 && wider {
-		return Gain{k.name, d.name}
+	gain, vain := l.endVain(d)
+	// A device that others hold can be preempted on nodes that reach it now.
+	if gained || vain || wider && (d.nfree > 0 || d.held()) {
+		gain = append(gain, k.name, d.name)
 	}
-	return nil
+	return gain
+}
+
+// held reports whether pods hold slots of the device.
+func (d *device) held() bool {
+	return slices.ContainsFunc(d.slots, func(s slotState) bool { return len(s.holders) > 0 })
 }
 
 func sorted(nodes []string) []string {
@@ -149,9 +160,9 @@ func subset(a, b []string) bool {
 }
 
 // withdraw takes a device's slots out of use and forgets it once nobody holds any.
-func (l *Ledger) withdraw(d *device, k *kind) {
+func (l *Ledger) withdraw(d *device, k *kind) Gain {
 	if d == nil || d.kind != k || !d.exists {
-		return
+		return nil
 	}
 	d.displace()
 	d.exists, d.capacity, d.nodes = false, 0, nil
@@ -159,7 +170,12 @@ func (l *Ledger) withdraw(d *device, k *kind) {
 		d.slots[i].claim = ""
 		d.refresh(i)
 	}
+	gain, vain := l.endVain(d)
+	if vain {
+		gain = append(gain, k.name, d.name)
+	}
 	l.dropDevice(d)
+	return gain
 }
 
 func (d *device) grow(n int) {

@@ -1,5 +1,7 @@
 package ledger
 
+import "slices"
+
 // nomination keeps slots for a pod, from when its victims are told to go until
 // it is bound itself: without it, a pod of lower priority could take them, on
 // another node, the moment that they are free.
@@ -47,19 +49,39 @@ func (l *Ledger) Denominate(uid string) Gain {
 	return gain
 }
 
-// Nominated returns the node for which slots are kept for the pod; "" if none are,
-// or if one of them is no longer there to be had, so that the pod has to preempt anew.
-func (l *Ledger) Nominated(uid string) string {
-	n := l.nominations[uid]
-	if n == nil {
-		return ""
+// endVain ends the nominations that keep a slot of the device which is no longer to
+// be had from their node, so that their pods preempt anew. It reports whether there
+// were any.
+func (l *Ledger) endVain(d *device) (Gain, bool) {
+	if len(l.nominations) == 0 {
+		return nil, false
 	}
-	for _, h := range n.holds {
-		if d := l.devices[h.slot.Instance]; h.slot.Index >= d.capacity || !d.reaches(n.node) {
-			return ""
+	var gain Gain
+	vain := false
+	for i := range d.slots {
+		n := l.nominations[d.slots[i].nominee]
+		if n != nil && (i >= d.capacity || !d.reaches(n.node)) {
+			gain, vain = append(gain, l.Denominate(n.UID)...), true
 		}
 	}
-	return n.node
+	return gain, vain
+}
+
+// Nominated returns the node for which slots are kept for the pod; "" if none are.
+func (l *Ledger) Nominated(uid string) string {
+	if n := l.nominations[uid]; n != nil {
+		return n.node
+	}
+	return ""
+}
+
+// Ready reports whether slots are kept for the pod and all of them are free for it:
+// it could be bound.
+func (l *Ledger) Ready(uid string) bool {
+	n := l.nominations[uid]
+	return n != nil && !slices.ContainsFunc(n.holds, func(h hold) bool {
+		return !l.freeFor(n.Pod, l.devices[h.slot.Instance], h.slot.Index)
+	})
 }
 
 // keptFrom reports whether a nomination keeps the slot from the pod: not from the

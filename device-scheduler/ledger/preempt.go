@@ -61,6 +61,8 @@ type Preemption struct {
 	Victims []Victim
 	// Assignment is what the pod gets once the victims are gone.
 	Assignment Assignment
+	// Free is set when all of that is free already: there is nothing to wait for.
+	Free bool
 }
 
 // Preempt finds the fewest of the candidates that have to go for the request to
@@ -99,6 +101,9 @@ func (l *Ledger) Preempt(strategy Strategy, node string, req *Request, candidate
 		}
 	}
 	p.Assignment = fit()
+	p.Free = !slices.ContainsFunc(p.Assignment.holds(), func(h hold) bool {
+		return !l.freeFor(req.Pod, l.devices[h.slot.Instance], h.slot.Index)
+	})
 	return p
 }
 

@@ -43,6 +43,8 @@ type book struct {
 	// starting: the ledger has not seen yet all that existed at start. Once it has,
 	// all waiting pods are tried.
 	starting bool
+	// attended are nominated pods that are tried again by attend, by UID.
+	attended map[string]bool
 	// rounds wake the pods that wait for a resource, some at a time.
 	rounds map[string]*round
 	// deadlines end nominations, by the nominated pod's UID.
@@ -79,6 +81,7 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 		tried:     map[string]uint64{},
 		assumed:   map[string]uint64{},
 		patience:  standbyPatience,
+		attended:  map[string]bool{},
 		rounds:    map[string]*round{},
 		deadlines: map[string]*time.Timer{},
 		nominated: map[string]*v1.Pod{},

@@ -58,6 +58,7 @@ func (b *book) followNomination(pod *v1.Pod, req *ledger.Request) {
 	if p := b.ledger.Preempt(ledger.Spread, node, req, nil); p != nil {
 		b.nominate(req.Pod, node, p.Assignment, followedNominationTimeout)
 		b.nominated[uid] = pod
+		b.attend(pod)
 	}
 }
 

@@ -53,6 +53,12 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	if best == nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "no pods of lower priority hold slots that would help")
 	}
+	if best.Free {
+		// Filter had others expected there, or the slots were given back since. They
+		// take what they want first; no event of the ledger follows to wake this pod.
+		p.book.activator.Activate(klog.FromContext(ctx), map[string]*v1.Pod{c.req.UID: pod})
+		return nil, fwk.NewStatus(fwk.Unschedulable, "slots that would do are free, and other pods are expected to take them first")
+	}
 	klog.FromContext(ctx).Info("Preempting for slots", "pod", klog.KObj(pod), "node", best.Node, "victims", len(best.Victims))
 	if len(best.Victims) > 0 {
 		go p.evict(context.WithoutCancel(ctx), pod, best)
@@ -77,7 +83,7 @@ func (p *Plugin) preempt(c *cycle, nodes []string) *ledger.Preemption {
 			best = found
 		}
 	}
-	if best != nil {
+	if best != nil && !best.Free {
 		p.book.nominate(c.req.Pod, best.Node, best.Assignment, p.args.NominationTimeout.Duration)
 	}
 	return best

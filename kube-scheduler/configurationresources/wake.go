@@ -73,6 +73,12 @@ func (b *book) wakeThose(gain ledger.Gain, wanted func(*v1.Pod) bool) {
 		}
 		r := &round{pods: slices.Collect(maps.Values(pods)), size: max(firstWoken, b.ledger.Free(resource))}
 		slices.SortFunc(r.pods, b.firstToTry)
+		for _, pod := range r.pods {
+			if b.ledger.Nominated(string(pod.UID)) == "" {
+				break
+			}
+			b.attend(pod)
+		}
 		b.rounds[resource] = r
 		b.next(resource, r)
 	}
@@ -114,6 +120,30 @@ func (b *book) next(resource string, r *round) {
 			delete(b.rounds, resource)
 		default:
 			b.next(resource, r)
+		}
+	})
+}
+
+// attendInterval is the time between two attempts of attend.
+const attendInterval = time.Second
+
+// attend has a nominated pod tried each second while all that is kept for it is
+// free. Once would do, but for DefaultPreemption: until its API calls have returned
+// it keeps the pod out of the queue, and forgets that somebody wanted it in. The
+// caller holds mu.
+func (b *book) attend(pod *v1.Pod) {
+	uid := string(pod.UID)
+	if b.attended[uid] || !b.ledger.Ready(uid) {
+		return
+	}
+	b.attended[uid] = true
+	time.AfterFunc(attendInterval, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.attended, uid)
+		if b.ledger.Ready(uid) {
+			b.activator.Activate(b.logger, map[string]*v1.Pod{uid: pod})
+			b.attend(pod)
 		}
 	})
 }

@@ -1,0 +1,254 @@
+package configurationresources
+
+import (
+	"errors"
+	"fmt"
+	"math/rand"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// TestNoPodWaitsThatCouldRun lets random pods come and go, of several priorities,
+// and devices change, in upstream's scheduler with our plugin. Whenever things come
+// to rest, no pod waits that could run, be it by preemption, and no slot is held
+// twice or by nobody.
+func TestNoPodWaitsThatCouldRun(t *testing.T) {
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	w := newCluster(t, rand.New(rand.NewSource(seed)))
+	for round := range 25 {
+		for range 1 + w.rand.Intn(8) {
+			w.step()
+		}
+		var why string
+		deadline := time.Now().Add(20 * time.Second)
+		for why = w.unsettled(); why != ""; why = w.unsettled() {
+			if time.Now().After(deadline) {
+				t.Fatalf("round %d: waited 20s; %s", round, why)
+			}
+			w.nodesWork()
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	if w.bound == 0 || w.evicted == 0 {
+		t.Errorf("%d pods were bound and %d evicted: that tests little", w.bound, w.evicted)
+	}
+}
+
+// fakeCluster is an API and nodes around the scheduler: nodes claim the slots of
+// bound pods, let deleted pods end, and release their claims.
+type fakeCluster struct {
+	*testing.T
+	rand           *rand.Rand
+	client         *fake.Clientset
+	book           *book
+	instances      map[string]*akriv0.Instance
+	next           int
+	bound, evicted int
+}
+
+var podsResource = v1.SchemeGroupVersion.WithResource("pods")
+
+func newCluster(t *testing.T, r *rand.Rand) *fakeCluster {
+	amounts := v1.ResourceList{"cpu": resource.MustParse("100"), "pods": resource.MustParse("1000"), "akri.sh/cam": resource.MustParse("1000")}
+	var objects []runtime.Object
+	for _, name := range []string{"node-a", "node-b"} {
+		objects = append(objects, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}},
+			Status: v1.NodeStatus{Capacity: amounts, Allocatable: amounts}})
+	}
+	w := &fakeCluster{T: t, rand: r, client: fake.NewClientset(objects...), instances: map[string]*akriv0.Instance{}}
+	w.client.PrependReactor("create", "pods", bindInTracker(w.client))
+	// A bound pod ends when its node has seen to it, in nodesWork.
+	w.client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		stored, err := w.client.Tracker().Get(podsResource, a.GetNamespace(), a.(clienttesting.DeleteAction).GetName())
+		if err != nil {
+			return true, nil, err
+		}
+		p := stored.(*v1.Pod).DeepCopy()
+		if p.Spec.NodeName == "" {
+			return false, nil, nil
+		}
+		p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		return true, nil, w.client.Tracker().Update(podsResource, p, p.Namespace)
+	})
+	w.book = runScheduler(t, w.client)
+	for i := range 3 {
+		in := instance(fmt.Sprint("cam-", i), "")
+		in.Spec.Capacity = 2
+		w.set(in)
+	}
+	return w
+}
+
+func (w *fakeCluster) set(in *akriv0.Instance) {
+	w.instances[in.Name] = in
+	w.book.setInstance(in)
+}
+
+func (w *fakeCluster) pods() []*v1.Pod {
+	list, err := w.client.Tracker().List(podsResource, v1.SchemeGroupVersion.WithKind("Pod"), "default")
+	if err != nil {
+		w.Fatal(err)
+	}
+	var pods []*v1.Pod
+	for i := range list.(*v1.PodList).Items {
+		pods = append(pods, &list.(*v1.PodList).Items[i])
+	}
+	return pods
+}
+
+// step is something that a user or a device does.
+func (w *fakeCluster) step() {
+	pods := w.pods()
+	switch n := w.rand.Intn(10); {
+	case n < 6 && len(pods) < 12:
+		w.next++
+		p := pod(fmt.Sprint("p", w.next), fmt.Sprint(1+w.rand.Intn(2)))
+		priority := int32(w.rand.Intn(3))
+		p.Spec.Priority, p.Spec.SchedulerName = &priority, v1.DefaultSchedulerName
+		if n < 3 {
+			p.Spec.NodeSelector = map[string]string{v1.LabelHostname: []string{"node-a", "node-b"}[w.rand.Intn(2)]}
+		}
+		if err := w.client.Tracker().Add(p); err != nil {
+			w.Fatal(err)
+		}
+	case n < 8 && len(pods) > 0:
+		p := pods[w.rand.Intn(len(pods))]
+		if err := w.client.CoreV1().Pods("default").Delete(w.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
+			w.Fatal(err)
+		}
+	case n == 8:
+		in := w.instances[fmt.Sprint("cam-", w.rand.Intn(3))].DeepCopy()
+		in.Spec.Capacity = int32(1 + w.rand.Intn(3))
+		in.Spec.Nodes = [][]string{{"node-a"}, {"node-b"}, {"node-a", "node-b"}, {"node-a", "node-b"}}[w.rand.Intn(4)]
+		w.set(in)
+	default:
+		w.nodesWork()
+	}
+}
+
+// nodesWork does what nodes do, some of it: claims follow pods, deleted pods end.
+func (w *fakeCluster) nodesWork() {
+	claims := map[string]map[string]string{}
+	for _, p := range w.pods() {
+		if p.Spec.NodeName == "" {
+			continue
+		}
+		if p.DeletionTimestamp != nil && w.rand.Intn(3) == 0 {
+			if err := w.client.Tracker().Delete(podsResource, p.Namespace, p.Name); err != nil {
+				w.Fatal(err)
+			}
+			continue
+		}
+		a, err := assigned(p)
+		if err != nil {
+			w.Fatal(err)
+		}
+		for _, g := range a["main"] {
+			if claims[g.Slot.Instance] == nil {
+				claims[g.Slot.Instance] = map[string]string{}
+			}
+			claims[g.Slot.Instance][g.Slot.String()] = slot.Usage{Node: p.Spec.NodeName, Holder: string(p.UID)}.String()
+		}
+	}
+	for name, in := range w.instances {
+		if w.rand.Intn(2) == 0 {
+			in = in.DeepCopy()
+			in.Spec.DeviceUsage = claims[name]
+			w.set(in)
+		}
+	}
+}
+
+// unsettled says what is not as it should be at rest, "" when all is.
+func (w *fakeCluster) unsettled() string {
+	var why []error
+	held := map[slot.Name]string{}
+	pods := w.pods()
+	w.book.mu.RLock()
+	defer w.book.mu.RUnlock()
+	uids := map[string]bool{}
+	for _, p := range pods {
+		uids[string(p.UID)] = true
+		if p.DeletionTimestamp != nil {
+			why = append(why, fmt.Errorf("pod %s is being deleted", p.Name))
+			continue
+		}
+		if p.Spec.NodeName == "" {
+			why = append(why, w.couldRun(p))
+			continue
+		}
+		a, err := assigned(p)
+		if err != nil {
+			w.Fatal(err)
+		}
+		for _, g := range a["main"] {
+			if other := held[g.Slot]; other != "" {
+				w.Fatalf("slot %s is held by %s and %s", g.Slot, other, p.Name)
+			}
+			held[g.Slot] = p.Name
+		}
+		if got, want := len(w.book.ledger.Holds(string(p.UID))), len(a["main"]); got != want {
+			why = append(why, fmt.Errorf("pod %s holds %d slots, and has %d", p.Name, got, want))
+		}
+	}
+	for _, in := range w.instances {
+		for name, usage := range in.Spec.DeviceUsage {
+			if s, err := slot.Parse(name); err != nil || held[s] == "" {
+				why = append(why, fmt.Errorf("slot %s is claimed as %q", name, usage))
+			}
+		}
+	}
+	w.bound += len(held)
+	for _, a := range w.client.Actions() {
+		if patch, ok := a.(clienttesting.PatchAction); ok && strings.Contains(string(patch.GetPatch()), v1.PodReasonPreemptionByScheduler) {
+			w.evicted++
+		}
+	}
+	if err := errors.Join(why...); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// couldRun says how the pod could run, if it could. The caller holds the book's lock.
+func (w *fakeCluster) couldRun(p *v1.Pod) error {
+	req, err := requestOf(p)
+	if err != nil {
+		w.Fatal(err)
+	}
+	l := w.book.ledger
+	for _, node := range []string{"node-a", "node-b"} {
+		if selected := p.Spec.NodeSelector[v1.LabelHostname]; selected != "" && selected != node {
+			continue
+		}
+		if a, shortfall := l.Draft(ledger.Spread).For(req.Pod).Fit(node, req); shortfall == nil {
+			return fmt.Errorf("pod %s waits and could run on %s with %v", p.Name, node, a)
+		}
+		var lower []ledger.Victim
+		for _, v := range l.Holders(node, req) {
+			if v.Priority < req.Priority {
+				lower = append(lower, v)
+			}
+		}
+		if len(lower) == 0 {
+			continue
+		}
+		if found := l.Preempt(ledger.Spread, node, req, lower); found != nil {
+			return fmt.Errorf("pod %s of priority %d waits and could preempt %v on %s", p.Name, req.Priority, found.Victims, node)
+		}
+	}
+	return nil
+}
