@@ -56,9 +56,9 @@ bench-scheduler-memory: ## The scheduler's memory against the stock one's, apart
 	@hack/preflight.sh root go gcc
 	go run ./test/perf/memory -rounds=$(or $(ROUNDS),3) -nodes=$(or $(NODES),5000) -pods=$(or $(PODS),10000)
 
-bench-cri: ## CRI calls straight to containerd and through kubecri (ROUNDS=10).
+bench-cri: ## CRI calls straight to containerd and through kubecri (ROUNDS=10 PODS=10).
 	@hack/preflight.sh root go gcc
-	go run ./test/perf/cri -rounds=$(or $(ROUNDS),10)
+	go run ./test/perf/cri -rounds=$(or $(ROUNDS),10) -pods=$(or $(PODS),10)
 
 generate: ## Deep copies, clients and CRDs from types/akri/v0.
 	@hack/preflight.sh go

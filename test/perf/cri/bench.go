@@ -52,6 +52,7 @@ type bench struct {
 type memory struct {
 	when                string
 	kubecri, containerd int64 // bytes
+	anonymous           int64 // of kubecri's, what is not pages of its file
 }
 
 // run measures everything, with ever more containers. It removes what it made.
@@ -109,6 +110,9 @@ func (b *bench) run(ctx context.Context) (err error) {
 func (b *bench) weigh(when string) (err error) {
 	m := memory{when: when}
 	if m.kubecri, err = b.kubecri.rss(); err != nil {
+		return err
+	}
+	if m.anonymous, err = b.kubecri.anonymous(); err != nil {
 		return err
 	}
 	if m.containerd, err = b.containerd.rss(); err != nil {

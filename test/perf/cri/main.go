@@ -1,7 +1,8 @@
 // Command cri measures what kubecri costs: the same CRI calls straight to
 // containerd and through kubecri, in one run, on the programs of a test cluster.
-// Client, kubecri and containerd are processes of their own; the kubelet is
-// stopped, since it would remove containers that it does not know.
+// Client, kubecri and containerd are processes of their own; kubelets are stopped,
+// since they would remove containers that they do not know. Before that, pods are
+// started through kubelets at either socket.
 //
 // The two ways take turns in short blocks, so that whatever else the machine
 // does meets both. `make bench-cri` runs it; docs/performance.md has results.
@@ -30,26 +31,27 @@ func main() {
 	name := flag.String("cluster", "bench-cri", "name of the cluster, which is brought up and taken down")
 	attach := flag.Bool("attach", false, "use a cluster that is up, and leave it up; its first node's kubelet and containers go")
 	rounds := flag.Int("rounds", 10, "how many times both ways take turns")
+	pods := flag.Int("pods", 10, "pods to start in each block through real kubelets, one after the other and all at a time; 0 for none")
 	only := flag.String("run", "", "regular expression of the operations to measure, as in the table")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *name, *attach, *rounds, *only); err != nil {
+	if err := run(ctx, *name, *attach, *rounds, *pods, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-cri:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, name string, attach bool, rounds int, only string) (err error) {
-	if rounds < 1 {
-		return fmt.Errorf("-rounds=%d: want at least 1", rounds)
+func run(ctx context.Context, name string, attach bool, rounds, pods int, only string) (err error) {
+	if rounds < 1 || pods < 0 {
+		return fmt.Errorf("-rounds=%d -pods=%d: want at least 1 round, and no fewer than 0 pods", rounds, pods)
 	}
 	pattern, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("-run: %w", err)
 	}
-	cfg := cluster.Config{Name: name, Nodes: []string{"node-a"}}
+	cfg := cluster.Config{Name: name, Nodes: []string{"node-a", "node-b"}}
 	bring := cluster.Up
 	if attach {
 		bring = func(_ context.Context, cfg cluster.Config) (*cluster.Cluster, error) { return cluster.Attach(cfg) }
@@ -61,13 +63,25 @@ func run(ctx context.Context, name string, attach bool, rounds int, only string)
 	if !attach {
 		defer func() { err = errors.Join(err, c.Down(context.WithoutCancel(ctx))) }()
 	}
-	node := c.Nodes()[0]
-	for component, where := range map[string]string{cluster.Kubelet: node.Name, cluster.Scheduler: ""} {
-		if err := c.Kill(component, where, syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	b := &bench{rounds: rounds, only: pattern}
+	if pods > 0 && pattern.MatchString("Pod start") {
+		p, err := newPodBench(c, (rounds+1)/2, pods, pods)
+		if err != nil {
+			return err
+		}
+		if b.results, err = p.run(ctx); err != nil {
 			return err
 		}
 	}
-	b := &bench{rounds: rounds, only: pattern}
+	node := c.Nodes()[0]
+	for _, n := range c.Nodes() {
+		if err := stop(c, cluster.Kubelet, n.Name); err != nil {
+			return err
+		}
+	}
+	if err := stop(c, cluster.Scheduler, ""); err != nil {
+		return err
+	}
 	for _, way := range []struct{ name, socket string }{{"direct", node.ContainerdSocket}, {"kubecri", node.KubecriSocket}} {
 		conn, err := grpc.NewClient("unix://"+way.socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
@@ -86,4 +100,12 @@ func run(ctx context.Context, name string, attach bool, rounds int, only string)
 		return err
 	}
 	return b.write(os.Stdout)
+}
+
+// stop ends a component that may have ended.
+func stop(c *cluster.Cluster, component, node string) error {
+	if err := c.Kill(component, node, syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
 }

@@ -47,6 +47,21 @@ func (p process) rss() (int64, error) {
 	return pages * int64(os.Getpagesize()), err
 }
 
+// anonymous returns how much of rss is not pages of files.
+func (p process) anonymous() (int64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(data)) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "RssAnon:" {
+			kib, err := strconv.ParseInt(fields[1], 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, fmt.Errorf("/proc/%d/status has no RssAnon", p.pid)
+}
+
 // quantile returns the value that the share q of times does not exceed.
 func quantile(times []time.Duration, q float64) time.Duration {
 	if len(times) == 0 {
@@ -66,9 +81,9 @@ func (b *bench) write(out io.Writer) error {
 			ms(direct), ms(quantile(r.times[0], .99)), ms(through), ms(quantile(r.times[1], .99)),
 			ms(through-direct), float64(through)/float64(max(direct, 1)), ms(r.cpu/time.Duration(max(r.calls, 1))))
 	}
-	text.WriteString("\n| memory | RSS of kubecri | of containerd |\n|---|---|---|\n")
+	text.WriteString("\n| memory | RSS of kubecri | of it not file pages | RSS of containerd |\n|---|---|---|---|\n")
 	for _, m := range b.rss {
-		fmt.Fprintf(&text, "| %s | %.1f MiB | %.1f MiB |\n", m.when, mib(m.kubecri), mib(m.containerd))
+		fmt.Fprintf(&text, "| %s | %.1f MiB | %.1f MiB | %.1f MiB |\n", m.when, mib(m.kubecri), mib(m.anonymous), mib(m.containerd))
 	}
 	_, err := io.WriteString(out, text.String())
 	return err

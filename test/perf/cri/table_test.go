@@ -28,6 +28,9 @@ func TestProcess(t *testing.T) {
 	if err != nil || rss < 1<<20 || rss > 1<<30 {
 		t.Errorf("our memory is %d bytes, %v", rss, err)
 	}
+	if anonymous, err := self.anonymous(); err != nil || anonymous <= 0 || anonymous > rss+(64<<20) {
+		t.Errorf("of it %d are not file pages, %v", anonymous, err)
+	}
 	before, err := self.cpu()
 	if err != nil {
 		t.Fatal(err)
@@ -44,14 +47,14 @@ func TestProcess(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	b := &bench{results: []result{{operation: "Version", times: [2][]time.Duration{{time.Millisecond}, {1500 * time.Microsecond}}, cpu: time.Millisecond, calls: 2}},
-		rss: []memory{{when: "with 10 containers", kubecri: 50 << 20, containerd: 60 << 20}}}
+		rss: []memory{{when: "with 10 containers", kubecri: 50 << 20, anonymous: 9 << 20, containerd: 60 << 20}}}
 	var out strings.Builder
 	if err := b.write(&out); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range []string{
 		"| Version | 1.000 ms | 1.000 ms | 1.500 ms | 1.500 ms | 0.500 ms | 1.500 | 0.500 ms |",
-		"| with 10 containers | 50.0 MiB | 60.0 MiB |",
+		"| with 10 containers | 50.0 MiB | 9.0 MiB | 60.0 MiB |",
 	} {
 		if !strings.Contains(out.String(), row) {
 			t.Errorf("no row %q in:\n%s", row, out.String())
