@@ -2,6 +2,7 @@ package deviceplugins
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -226,4 +227,15 @@ func list(info *types.PodInfo) []asked {
 // fromAuthor reports whether the annotation asks for anything.
 func (r *request) fromAuthor() bool {
 	return slices.ContainsFunc(r.asked, func(a asked) bool { return a.author })
+}
+
+// kind is the same for pods that ask for the same in all containers.
+func (r *request) kind() string {
+	unnamed := *r.pod
+	unnamed.Name = ""
+	text, err := json.Marshal(&unnamed)
+	if err != nil {
+		return r.pod.Name // no two pods ask for the same
+	}
+	return fmt.Sprintf("%s %v", text, r.asked)
 }

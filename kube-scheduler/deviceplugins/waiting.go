@@ -37,8 +37,9 @@ type waiting struct {
 }
 
 type waiter struct {
-	pod *v1.Pod
-	req *request
+	pod  *v1.Pod
+	req  *request
+	kind string // pods of one kind ask for the same: they fit a node alike
 	// refused is whether this plugin refused the pod when it was tried last, and
 	// faulted whether it did so because a plugin failed.
 	refused, faulted bool
@@ -55,7 +56,7 @@ func (a *account) expect(pod *v1.Pod, r *request) {
 	defer w.mu.Unlock()
 	// A pod that the informer has deleted would never be forgotten again.
 	if live, err := a.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && live.UID == pod.UID && live.Spec.NodeName == "" {
-		w.pods[pod.UID] = &waiter{pod: pod, req: r}
+		w.pods[pod.UID] = &waiter{pod: pod, req: r, kind: r.kind()}
 	}
 }
 
@@ -125,6 +126,7 @@ func (w *waiting) refusedPods() []waiter {
 func (a *account) follow(ctx context.Context) {
 	if cache.WaitForCacheSync(ctx.Done(), a.sources...) {
 		a.logger.Info("Devices of nodes and pods are in step with the API")
+		a.waiting.takeDirty() // all pods are tried now
 		a.activate(a.waiting.refusedPods())
 	}
 	for {
@@ -138,27 +140,34 @@ func (a *account) follow(ctx context.Context) {
 }
 
 func (a *account) wakeAll() {
-	for _, node := range a.waiting.takeDirty() {
-		a.wake(node)
+	nodes := a.waiting.takeDirty()
+	refused := a.waiting.refusedPods()
+	for _, node := range nodes {
+		tried := a.wake(node, refused)
+		refused = slices.DeleteFunc(refused, func(one waiter) bool { return tried[one.pod.UID] })
 	}
 }
 
-// wake has the refused pods tried that fit the node now: some at once, and the
-// rest only while they still fit. One device must not send a thousand pods through
-// the scheduler.
-func (a *account) wake(node string) {
+// wake has those of the refused pods tried that fit the node now: some at once, and
+// the rest only while they still fit. One device must not send a thousand pods
+// through the scheduler. It returns who is tried.
+func (a *account) wake(node string, refused []waiter) map[apitypes.UID]bool {
 	w := a.waiting
 	w.mu.Lock()
 	size := max(firstWoken, w.sizes[node])
 	delete(w.sizes, node)
 	w.mu.Unlock()
+	n := a.host.Node(node)
+	if n == nil {
+		return nil
+	}
 	var fitting []waiter
-	for _, one := range w.refusedPods() {
-		n := a.host.Node(node)
-		if n == nil {
-			return
+	fits := map[string]bool{} // by kind
+	for _, one := range refused {
+		if _, judged := fits[one.kind]; !judged {
+			fits[one.kind] = a.judge(node, n, one.req).fits()
 		}
-		if !a.judge(node, n, one.req).fits() {
+		if !fits[one.kind] {
 			continue
 		}
 		if len(fitting) == size {
@@ -171,6 +180,11 @@ func (a *account) wake(node string) {
 		fitting = append(fitting, one)
 	}
 	a.activate(fitting)
+	tried := make(map[apitypes.UID]bool, len(fitting))
+	for _, one := range fitting {
+		tried[one.pod.UID] = true
+	}
+	return tried
 }
 
 func (a *account) activate(waiters []waiter) {
