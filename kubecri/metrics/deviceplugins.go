@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"strings"
 	"time"
 
 	"k8s.io/component-base/metrics"
@@ -47,6 +48,7 @@ func (m *Metrics) DevicePlugin(name string, methods, kinds []string) *DevicePlug
 	if m == nil {
 		return nil
 	}
+	name = strings.ToValidUTF8(name, "?") // one bad label would spoil all metrics
 	d := &DevicePlugin{latency: map[string]metrics.ObserverMetric{}, faults: m.plugins.faults, up: m.plugins.up.WithLabelValues(name), name: name}
 	d.up.Set(0)
 	for _, method := range methods {

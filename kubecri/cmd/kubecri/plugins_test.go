@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,9 +13,13 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	componentmetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2"
 
+	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
+	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/plugins/load"
+	"github.com/kubeslot/kubeslot/types/device"
 )
 
 // A file that is no plugin keeps kubecri from starting, of which the node has one
@@ -74,4 +80,36 @@ kubecri_device_plugin_bad_files{reason="wrong-packages"} 0
 			}
 		})
 	}
+}
+
+// broken is a device plugin that does not start.
+type broken struct{ device.Device }
+
+func (broken) New() error   { return nil }
+func (broken) Start() error { return errors.New("no driver") }
+
+// What is wrong with a device plugin is advice in /readyz: the kubelet is served.
+func TestReadyzTellsOfDevicePlugins(t *testing.T) {
+	cluster, err := newCluster(unreachableAPI(t, t.TempDir()), "node-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugins, err := deviceplugins.New(deviceplugins.Config{Node: "node-a", Loaded: []load.Plugin[device.Device]{{Name: "broken", Value: broken{}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
+	defer cancel()
+	go plugins.Run(ctx)
+	plugins.Tried(ctx)
+	for _, check := range endpoints(health.Check{Name: "socket"}, nil, false, &node{cluster: cluster, plugins: plugins}).Ready {
+		if check.Name != "device-plugins" {
+			continue
+		}
+		if err := check.Run(ctx); !check.Advice || err == nil || !strings.Contains(err.Error(), `"broken" failed in Start: no driver`) {
+			t.Errorf("advice %t, %v", check.Advice, err)
+		}
+		return
+	}
+	t.Error("no such check")
 }
