@@ -81,16 +81,17 @@ type Container struct {
 	Requested inject.Container
 }
 
-// Admission is a container that may be created. Exactly one of Created and Failed
-// is to be called.
+// Admission is a container that may be created. Exactly one of Created, Failed and
+// Refuse is to be called.
 type Admission struct {
 	// Additions are what the container is to get; nothing for one without devices.
 	Additions inject.Additions
 
-	admitter *Admitter
-	devices  bool
-	taken    *claims.Taken // nil for a container without slots
-	slots    []string
+	admitter  *Admitter
+	container Container
+	grants    []assignment.Grant
+	devices   bool
+	taken     *claims.Taken // nil for a container without slots
 }
 
 // Admit claims the container's slots, or says why it must not be created, as a
@@ -118,13 +119,13 @@ func (a *Admitter) Admit(ctx context.Context, c Container) (*Admission, error) {
 	if err != nil {
 		return nil, a.refused(logger, c, what.grants, err)
 	}
-	admission := &Admission{Additions: add, admitter: a, devices: true, slots: slotNames(what.grants)}
+	admission := &Admission{Additions: add, admitter: a, container: c, grants: what.grants, devices: true}
 	if len(what.grants) == 0 && len(what.requested) == 0 {
 		return admission, nil // from device plugins alone
 	}
 	taking, span := a.Tracer.Start(ctx, "Claim")
 	if span.Recorded() {
-		span.Slots(admission.slots)
+		span.Slots(slotNames(what.grants))
 	}
 	admission.taken, err = a.Claims.Take(taking, claims.Request{
 		Pod: c.Pod, Container: c.Name, Sandbox: c.Sandbox, Grants: what.grants, Requested: what.requested})
@@ -149,7 +150,7 @@ func (a *Admission) Created(ctx context.Context, id string) {
 	if a.taken != nil {
 		a.taken.Created(id)
 	}
-	klog.FromContext(ctx).Info("Created container with devices", "containerID", id, "slots", a.slots)
+	klog.FromContext(ctx).Info("Created container with devices", "containerID", id, "slots", slotNames(a.grants))
 }
 
 // Failed says that the runtime did not create the container, as err says, or, with
@@ -161,6 +162,15 @@ func (a *Admission) Failed(err error) {
 	if a.devices {
 		a.admitter.Metrics.Injection(metrics.Rejected)
 	}
+}
+
+// Refuse says that the runtime was not asked for the container, because it cannot
+// be told what to add, as err says. It returns what Admit would have.
+func (a *Admission) Refuse(ctx context.Context, err error) error {
+	if a.taken != nil {
+		a.taken.Failed(err)
+	}
+	return a.admitter.refused(klog.FromContext(ctx), a.container, a.grants, err)
 }
 
 // due looks at the pod as the API server has it, if it is here already, and at
@@ -176,7 +186,7 @@ func (a *Admitter) spec(annotations map[string]string, pod claims.Pod) *corev1.P
 		return nil
 	}
 	// A static pod is there as its mirror, which has a UID of its own.
-	mirror := static(annotations) && p.Annotations[corev1.MirrorPodAnnotationKey] == pod.UID
+	mirror := Static(annotations) && p.Annotations[corev1.MirrorPodAnnotationKey] == pod.UID
 	if string(p.UID) == pod.UID || mirror {
 		return p
 	}

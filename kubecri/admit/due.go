@@ -38,7 +38,7 @@ const sourceAnnotation = "kubernetes.io/config.source"
 // is held up only when it is known to request devices.
 func decide(node string, annotations map[string]string, pod claims.Pod, container string, spec *corev1.Pod, gives gives) (due, error) {
 	asked := plugged(annotations, spec, container, gives)
-	if static(annotations) {
+	if Static(annotations) {
 		return due{ignored: unassignable(spec, container, asked)}, nil
 	}
 	info, err := assignment.Granted(annotations, pod.UID, node)
@@ -65,8 +65,8 @@ func decide(node string, annotations map[string]string, pod claims.Pod, containe
 	return d, nil
 }
 
-// static reports whether the kubelet has the pod from elsewhere than the API server.
-func static(annotations map[string]string) bool {
+// Static reports whether the kubelet has the pod from elsewhere than the API server.
+func Static(annotations map[string]string) bool {
 	source := annotations[sourceAnnotation]
 	return source == "file" || source == "http"
 }

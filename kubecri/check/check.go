@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"time"
 
@@ -23,8 +24,8 @@ import (
 // timeout bounds each question.
 const timeout = 5 * time.Second
 
-// Config is what is to be checked; everything but Pod, Plugins and
-// the image service is required.
+// Config is what is to be checked; everything but Pod, Plugins, the image service
+// and NRI is required.
 type Config struct {
 	Node string
 	// RuntimeEndpoint and Server are told to the reader.
@@ -34,8 +35,10 @@ type Config struct {
 	// both are empty otherwise.
 	ImageEndpoint string
 	Images        runtimeapi.ImageServiceClient
-	Kube          kubernetes.Interface
-	Akri          clientset.Interface
+	// NRI is the path of the runtime's NRI socket in NRI mode, "" in proxy mode.
+	NRI  string
+	Kube kubernetes.Interface
+	Akri clientset.Interface
 	// Devices is the folder of device plugins. Plugins, if set, are those in it,
 	// started, to be asked what the pod gets.
 	Devices string
@@ -56,6 +59,7 @@ func Run(ctx context.Context, out io.Writer, config Config) bool {
 	c := &checker{Config: config, out: out}
 	c.runtime(ctx)
 	c.images(ctx)
+	c.nri(ctx)
 	c.plugins()
 	if c.api(ctx) {
 		c.rights(ctx)
@@ -114,6 +118,23 @@ func Images(ctx context.Context, images runtimeapi.ImageServiceClient) error {
 		return fmt.Errorf("ask the image service for an image: %w", err)
 	}
 	return nil
+}
+
+// nri connects as a plugin does, and goes before it would register.
+func (c *checker) nri(ctx context.Context) {
+	if c.NRI == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", c.NRI)
+	if err != nil {
+		c.fail("NRI", "%v. Is NRI on in the runtime, and is --nri-socket its socket?", err)
+		return
+	}
+	conn.Close()
+	c.ok("NRI", "the runtime takes plugins at %s", c.NRI)
+	c.note("NRI", "while kubecri is away, the runtime creates containers without their devices unless it requires the plugin: see docs/nri.md")
 }
 
 func (c *checker) api(ctx context.Context) bool {

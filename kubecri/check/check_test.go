@@ -3,6 +3,8 @@ package check
 import (
 	"context"
 	"errors"
+	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -96,6 +98,24 @@ func TestNode(t *testing.T) {
 			test.change(&c, kube)
 			wantReport(t, c, test.well, test.says)
 		})
+	}
+}
+
+func TestNRISocket(t *testing.T) {
+	config, _ := setup(nil, "")
+	config.NRI = filepath.Join(t.TempDir(), "nri.sock")
+	var out strings.Builder
+	if Run(t.Context(), &out, config) || !strings.Contains(out.String(), "FAIL  NRI") || !strings.Contains(out.String(), config.NRI) {
+		t.Errorf("without a runtime: %s", out.String())
+	}
+	l, err := net.Listen("unix", config.NRI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	out.Reset()
+	if !Run(t.Context(), &out, config) || !strings.Contains(out.String(), "ok    NRI") || !strings.Contains(out.String(), "note  NRI") {
+		t.Errorf("with a runtime: %s", out.String())
 	}
 }
 

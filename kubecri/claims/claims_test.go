@@ -14,6 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
 func TestTakeWritesOnceForAnInstance(t *testing.T) {
@@ -209,6 +210,32 @@ func TestStartAgreesWithTheRuntime(t *testing.T) {
 		t.Errorf("told again: %s", event)
 	default:
 	}
+}
+
+// CRI does not show the annotations that NRI gave a container.
+func TestContainersOfNRIUseWhatTheirPodsWereAssigned(t *testing.T) {
+	r := &fakeRuntime{}
+	r.add(t, "c1", "u1")
+	r.add(t, "c2", "u2")
+	assigned := func(uid, node, slot string) map[string]string {
+		return map[string]string{assignment.HolderAnnotation: uid, assignment.Annotation: fmt.Sprintf(
+			`{"nodename":%q,"runningcontainer":{"main":{"allocatefrom":{"akri.sh/cam/0":%q}},"side":{"allocatefrom":{"akri.sh/cam/0":"cam-a1-2"}}}}`, node, slot)}
+	}
+	r.pods = map[string]map[string]string{"box-u1": assigned("u1", here, "cam-a1-0"), "box-u2": assigned("forged", here, "cam-a1-1")}
+	clock := clocktesting.NewFakeClock(time.Now())
+	f := start(t, newAPI(t, cam("cam-a1", 3, map[string]string{"cam-a1-1": "C:u2:node-a", "cam-a1-2": "C:u1:node-a"})), r, setup{clock: clock, grace: time.Minute})
+	f.wantUsage(t, "cam-a1-0", "C:u1:node-a")                  // remade
+	f.wantUsage(t, "cam-a1-1", "C:u2:node-a")                  // within its grace
+	if err := f.reconcile(t.Context(), "cam-a1"); err != nil { // knows of the orphans from here on
+		t.Fatal(err)
+	}
+	clock.Step(2 * time.Minute)
+	f.wantUsage(t, "cam-a1-1", "") // what somebody wrote grants nothing
+	f.wantUsage(t, "cam-a1-2", "") // no container uses it
+	f.wantUsage(t, "cam-a1-0", "C:u1:node-a")
+	r.change(func() { r.stopped = map[string]bool{"box-u1": true} }) // and c1 has exited
+	f.Resync()
+	f.wantUsage(t, "cam-a1-0", "")
 }
 
 func TestAClaimLostLaterIsRemade(t *testing.T) {

@@ -133,6 +133,7 @@ type fakeRuntime struct {
 	down       bool
 	containers []*runtimeapi.Container
 	stopped    map[string]bool
+	pods       map[string]map[string]string            // annotations, by sandbox
 	events     chan *runtimeapi.ContainerEventResponse // nil for a runtime without events
 }
 
@@ -150,9 +151,11 @@ func (r *fakeRuntime) ListPodSandbox(context.Context, *runtimeapi.ListPodSandbox
 	defer r.mu.Unlock()
 	resp := &runtimeapi.ListPodSandboxResponse{}
 	for _, c := range r.containers {
-		if !r.stopped[c.PodSandboxId] { // the filter asks for ready ones
-			resp.Items = append(resp.Items, &runtimeapi.PodSandbox{Id: c.PodSandboxId})
+		box := &runtimeapi.PodSandbox{Id: c.PodSandboxId, Annotations: r.pods[c.PodSandboxId]}
+		if r.stopped[c.PodSandboxId] {
+			box.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 		}
+		resp.Items = append(resp.Items, box)
 	}
 	return resp, nil
 }
@@ -249,6 +252,7 @@ func start(t *testing.T, a *api, r *fakeRuntime, s setup) *fixture {
 	ended := make(chan struct{})
 	factory.Start(ctx.Done())
 	pods.Start(ctx.Done())
+	pods.WaitForCacheSync(ctx.Done())
 	if !s.down {
 		factory.WaitForCacheSync(ctx.Done())
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 	kubelettypes "k8s.io/kubelet/pkg/types"
 
+	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -89,53 +90,76 @@ func (c *Claims) list(ctx context.Context) ([]*user, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list containers: %w", err)
 	}
-	sandboxes, err := c.config.Runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
-		State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}}})
+	sandboxes, err := c.config.Runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("list pod sandboxes: %w", err)
 	}
-	ready := make(map[string]bool, len(sandboxes.Items))
+	byID := make(map[string]*runtimeapi.PodSandbox, len(sandboxes.Items))
 	for _, s := range sandboxes.Items {
-		ready[s.Id] = s.State == runtimeapi.PodSandboxState_SANDBOX_READY
+		byID[s.Id] = s
 	}
 	var users []*user
 	for _, container := range containers.Containers {
-		if !ready[container.PodSandboxId] && container.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		sandbox := byID[container.PodSandboxId] // nil when it went in between
+		ready := sandbox != nil && sandbox.State == runtimeapi.PodSandboxState_SANDBOX_READY
+		if !ready && container.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
 			continue
 		}
-		if u := c.userOf(ctx, container); u != nil {
+		if u := c.userOf(ctx, container, sandbox.GetAnnotations()); u != nil {
 			users = append(users, u)
 		}
 	}
 	return users, nil
 }
 
-// userOf reads a container's slot annotations; nil when it has none.
-func (c *Claims) userOf(ctx context.Context, container *runtimeapi.Container) *user {
-	var slots map[slot.Name]slot.Usage
-	for key, value := range container.Annotations {
-		name, holder, ok, err := slot.ParseAnnotation(key, value)
-		if err != nil {
-			klog.FromContext(ctx).Error(err, "Passed over a container's annotation", "containerID", container.Id)
-		}
-		if !ok || err != nil {
-			continue
-		}
-		if slots == nil {
-			slots = map[slot.Name]slot.Usage{}
-		}
-		slots[name] = slot.Usage{Node: c.config.Node, Holder: holder}
-	}
-	if slots == nil {
-		return nil
-	}
-	return &user{
-		id: container.Id, sandbox: container.PodSandboxId, slots: slots,
+// userOf reads a container's slots from its annotations; nil when it has none. What
+// NRI adds to a container does not show in CRI: a container without slot
+// annotations uses what was assigned to it, by its pod's annotations.
+func (c *Claims) userOf(ctx context.Context, container *runtimeapi.Container, podAnnotations map[string]string) *user {
+	u := &user{
+		id: container.Id, sandbox: container.PodSandboxId,
 		name: kubelettypes.GetContainerName(container.Labels),
 		pod: Pod{
 			Namespace: kubelettypes.GetPodNamespace(container.Labels),
 			Name:      kubelettypes.GetPodName(container.Labels),
 			UID:       kubelettypes.GetPodUID(container.Labels),
 		},
+		slots: map[slot.Name]slot.Usage{},
 	}
+	for key, value := range container.Annotations {
+		name, holder, ok, err := slot.ParseAnnotation(key, value)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Passed over a container's annotation", "containerID", container.Id)
+		}
+		if ok && err == nil {
+			u.slots[name] = slot.Usage{Node: c.config.Node, Holder: holder}
+		}
+	}
+	if len(u.slots) == 0 {
+		grants, err := Assigned(c.config.Node, podAnnotations, u.pod, u.name)
+		if err != nil { // it was created without devices, then
+			return nil
+		}
+		for _, g := range grants {
+			u.slots[g.Slot] = usageOf(g, u.pod.UID, c.config.Node)
+		}
+	}
+	if len(u.slots) == 0 {
+		return nil
+	}
+	return u
+}
+
+// Assigned returns the slots that the scheduler assigned to a container on the
+// node, as the pod's annotations say.
+func Assigned(node string, podAnnotations map[string]string, pod Pod, container string) ([]assignment.Grant, error) {
+	info, err := assignment.Granted(podAnnotations, pod.UID, node)
+	if err != nil || info == nil {
+		return nil, err
+	}
+	c := info.GetContainerInPod(container)
+	if c == nil {
+		return nil, nil
+	}
+	return assignment.Grants(c)
 }

@@ -39,7 +39,7 @@ func FromCRI(request *runtimeapi.CreateContainerRequest) Container {
 // the request with the additions: lists append, map keys are set, and fields
 // that this binary has never heard of stay as the kubelet wrote them.
 func (a Additions) CRI() ([]byte, error) {
-	if a.none() {
+	if a.None() {
 		return nil, nil
 	}
 	message, err := proto.MarshalOptions{Deterministic: true}.Marshal(a.config())

@@ -56,7 +56,8 @@ type Additions struct {
 	Annotations map[string]string
 }
 
-func (a Additions) none() bool {
+// None reports whether there are none.
+func (a Additions) None() bool {
 	return len(a.Env)+len(a.Mounts)+len(a.Devices)+len(a.CDI)+len(a.Annotations) == 0
 }
 

@@ -43,10 +43,10 @@ func TestAnswers(t *testing.T) {
 
 	// Without slots there is no list of them.
 	add, err = Add(container, nil, Answer{Plugin: "a", Env: map[string]string{"GPU": "1"}})
-	if err != nil || len(add.Env) != 1 || len(add.Annotations) != 0 || add.none() {
+	if err != nil || len(add.Env) != 1 || len(add.Annotations) != 0 || add.None() {
 		t.Errorf("%+v, %v", add, err)
 	}
-	if add, err := Add(container, nil); err != nil || !add.none() {
+	if add, err := Add(container, nil); err != nil || !add.None() {
 		t.Errorf("%+v, %v", add, err)
 	}
 }

@@ -4,13 +4,17 @@ import runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 // UserNamespace says which users of the node a pod's users are. The zero value is
 // a pod with the node's own users.
-type UserNamespace struct{ UIDs, GIDs []IDMapping }
+type UserNamespace struct {
+	UIDs, GIDs []IDMapping
+	// Unknown is a pod with users of its own when it is not said which.
+	Unknown bool
+}
 
 // IDMapping maps Length ids from Container on to those of the node from Host on.
 type IDMapping struct{ Host, Container, Length uint32 }
 
 // Own reports whether the pod has a user namespace of its own (hostUsers: false).
-func (u UserNamespace) Own() bool { return len(u.UIDs)+len(u.GIDs) > 0 }
+func (u UserNamespace) Own() bool { return u.Unknown || len(u.UIDs)+len(u.GIDs) > 0 }
 
 // usersFromCRI reads those of a pod.
 func usersFromCRI(pod *runtimeapi.PodSandboxConfig) UserNamespace {

@@ -39,8 +39,7 @@ func (i *interceptor) createContainer(ctx context.Context, request []byte, forwa
 	}
 	extra, err := admission.Additions.CRI()
 	if err != nil {
-		admission.Failed(err)
-		return err
+		return admission.Refuse(ctx, err)
 	}
 	_, forwarding := i.tracer.Start(ctx, "Forward")
 	response, err := forward(extra)

@@ -59,6 +59,9 @@ func newCheckCommand(code *int) *cobra.Command {
 					return err
 				}
 			}
+			if o.mode == modeNRI {
+				config.NRI = path(o.nriSocket)
+			}
 			if images != nil {
 				defer images.Close()
 				config.ImageEndpoint, config.Images = o.imageEndpoint, runtimeapi.NewImageServiceClient(images)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/containerd/nri/pkg/api"
 	"k8s.io/apimachinery/pkg/util/validation"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
@@ -16,17 +17,26 @@ import (
 	"k8s.io/component-base/version/verflag"
 
 	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
+	"github.com/kubeslot/kubeslot/kubecri/nri"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	"github.com/kubeslot/kubeslot/plugins/load"
 )
 
+// Values of --mode.
+const modeProxy, modeNRI = "proxy", "nri"
+
 // options are the command line.
 type options struct {
 	kubelet kubeletFlags
 
+	mode string
+
+	nriSocket, nriName, nriIndex string
+
 	listen          string
 	listenSet       func() bool // on the command line
+	runtimeSet      func() bool // likewise
 	runtimeEndpoint string
 	imageEndpoint   string // "": the runtime's
 	drainTimeout    time.Duration
@@ -63,6 +73,8 @@ func newOptions() *options {
 func (o *options) flags() cliflag.NamedFlagSets {
 	var groups cliflag.NamedFlagSets
 	cri := groups.FlagSet("CRI")
+	cri.StringVar(&o.mode, "mode", modeProxy,
+		"How kubecri gets between kubelet and runtime: proxy, at a socket of its own that the kubelet uses; or nri, as a plugin of the runtime, with no change to the kubelet. NRI fails open, see docs/nri.md.")
 	cri.StringVar(&o.listen, "listen", "unix:///run/kubecri/kubecri.sock",
 		"Socket to serve the kubelet on. It gets the owner and mode of the runtime's socket. A socket that another process serves is not taken over.")
 	cri.StringVar(&o.runtimeEndpoint, "runtime-endpoint", "unix:///run/containerd/containerd.sock",
@@ -71,7 +83,15 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"Socket of the image service, if it is another than the runtime's. It need not exist yet. The kubelet's flag of this name means the same. (default the imageServiceEndpoint of --config, else --runtime-endpoint)")
 	cri.DurationVar(&o.drainTimeout, "drain-timeout", 10*time.Second,
 		"How long CRI calls in flight may go on after SIGTERM.")
+	plugin := groups.FlagSet("NRI")
+	plugin.StringVar(&o.nriSocket, "nri-socket", api.DefaultSocketPath,
+		"With --mode=nri: the runtime's NRI socket. It need not exist yet.")
+	plugin.StringVar(&o.nriName, "nri-plugin-name", "kubecri",
+		"With --mode=nri: the name to register by, which the runtime's default validator may require.")
+	plugin.StringVar(&o.nriIndex, "nri-plugin-index", "50",
+		"With --mode=nri: the place among the runtime's plugins, two digits.")
 	o.listenSet = func() bool { return cri.Changed("listen") }
+	o.runtimeSet = func() bool { return cri.Changed("runtime-endpoint") }
 	cluster := groups.FlagSet("cluster")
 	cluster.StringVar(&o.nodeName, "node-name", "",
 		"Name of this node's Node object. (default --hostname-override or the host's name, in lower case as the kubelet's)")
@@ -128,10 +148,22 @@ func (o *options) complete() error {
 			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
 		}
 	}
+	switch o.mode {
+	case modeProxy:
+	case modeNRI:
+		_, err := proxy.SocketPath(o.nriSocket)
+		bad("nri-socket", err)
+		bad("nri-plugin-name or -index", nri.CheckName(o.nriName, o.nriIndex))
+	default:
+		bad("mode", fmt.Errorf("%q: want %s or %s", o.mode, modeProxy, modeNRI))
+	}
 	if !o.listenSet() || o.imageEndpoint == "" {
 		endpoints, err := o.kubelet.endpoints()
 		bad("config", err)
-		if !o.listenSet() {
+		switch {
+		case o.mode == modeNRI && !o.runtimeSet(): // the kubelet talks to the runtime itself
+			o.runtimeEndpoint = cmp.Or(endpoints.Runtime, o.runtimeEndpoint)
+		case o.mode == modeProxy && !o.listenSet():
 			o.listen = cmp.Or(endpoints.Runtime, o.listen)
 		}
 		o.imageEndpoint = cmp.Or(o.imageEndpoint, endpoints.Images)
@@ -140,6 +172,9 @@ func (o *options) complete() error {
 	bad("listen", err)
 	runtime, err := proxy.SocketPath(o.runtimeEndpoint)
 	bad("runtime-endpoint", err)
+	if o.mode == modeNRI {
+		o.imageEndpoint = "" // the kubelet goes there by itself
+	}
 	if o.imageEndpoint != "" {
 		images, err := proxy.SocketPath(o.imageEndpoint)
 		bad("image-service-endpoint", err)
@@ -148,7 +183,7 @@ func (o *options) complete() error {
 			o.imageEndpoint = ""
 		}
 	}
-	if listen == runtime && listen != "" {
+	if o.mode == modeProxy && listen == runtime && listen != "" {
 		errs = append(errs, fmt.Errorf("--listen and --runtime-endpoint are both %s: kubecri stands between the two, and the kubelet's containerRuntimeEndpoint is where kubecri listens", listen))
 	}
 	if o.nodeName == "" {

@@ -39,6 +39,11 @@ func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
 		{name: "no CDI", args: []string{"--cdi-dir="}},
 		{name: "CDI dir", args: []string{"--cdi-dir=here"}, want: []string{"--cdi-dir"}},
 		{name: "state dir", args: []string{"--state-dir=here"}, want: []string{"--state-dir"}},
+		{name: "mode", args: []string{"--mode=cri"}, want: []string{"--mode", `"cri"`, "proxy or nri"}},
+		{name: "NRI", args: []string{"--mode=nri", "--nri-socket=/run/nri.sock", "--nri-plugin-name=kubecri", "--nri-plugin-index=07"}},
+		{name: "NRI, at the kubelet's runtime", args: []string{"--mode=nri", "--container-runtime-endpoint=unix:///run/containerd/containerd.sock"}},
+		{name: "NRI plugin", args: []string{"--mode=nri", "--nri-socket=nri.sock", "--nri-plugin-name=a/b", "--nri-plugin-index=7"},
+			want: []string{"--nri-socket", "--nri-plugin-name", "a/b", `"7"`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := newOptions()

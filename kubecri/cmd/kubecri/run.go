@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -21,7 +20,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
-	"github.com/kubeslot/kubeslot/kubecri/intercept"
+	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/kubecri/systemd"
@@ -29,126 +28,20 @@ import (
 	"github.com/kubeslot/kubeslot/plugins/load"
 )
 
-// stopTimeout bounds what an ending process waits for besides CRI calls: until it
+// stopTimeout bounds what an ending process waits for besides requests: until it
 // has ended, the next one is not started, and the kubelet is not served.
 const stopTimeout = 300 * time.Millisecond
 
-// run serves the kubelet until ctx is done. Everything is made before anything
-// is started, and nothing that is made needs the API server or the runtime: the
-// kubelet is served within milliseconds, whatever else is down.
+// run works until ctx is done. Everything is made before anything is started, and
+// nothing that is made needs the API server or the runtime.
 func run(ctx context.Context, o *options) error {
-	logger := klog.FromContext(ctx)
 	if err := os.MkdirAll(o.stateDir, 0o700); err != nil {
 		return fmt.Errorf("make --state-dir: %w", err)
 	}
-	listen, runtimePath := path(o.listen), path(o.runtimeEndpoint)
-	listener, err := systemd.Listener(listen)
-	ours := err == nil && listener == nil // systemd's is as its unit says
-	if ours {
-		listener, err = proxy.Listen(listen, runtimePath)
+	if o.mode == modeNRI {
+		return runNRI(ctx, o)
 	}
-	if err != nil {
-		return err
-	}
-	defer listener.Close()
-	socket, err := socketCheck(listen)
-	if err != nil {
-		return err
-	}
-	runtime, err := proxy.Dial(o.runtimeEndpoint)
-	if err != nil {
-		return fmt.Errorf("--runtime-endpoint: %w", err)
-	}
-	defer runtime.Close()
-
-	images, err := dialImages(o)
-	if err != nil {
-		return err
-	}
-	if images != nil {
-		defer images.Close()
-	}
-	shimConn, err := proxy.Dial(o.listen)
-	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
-	}
-	defer shimConn.Close()
-
-	numbers := metrics.New(registry{})
-	tracer, err := newTracer(ctx, o)
-	if err != nil {
-		return err
-	}
-	n, err := newNode(ctx, o, runtime, numbers, tracer)
-	if err != nil {
-		return err
-	}
-	admitter, err := admit.New(admit.Config{
-		Node: o.nodeName, Pods: n.cluster.pods.Lister(), Claims: n.claims,
-		Device: n.agent.WaitDevice, DeviceTimeout: o.deviceTimeout, Events: n.cluster.events, Metrics: numbers, Tracer: tracer,
-		CDI: n.cdiDevice(), Plugins: n.plugins,
-	})
-	if err != nil {
-		return err
-	}
-	shimConfig := proxy.Config{Runtime: runtime, Interceptors: intercept.New(admitter, n.claims, tracer), DrainTimeout: o.drainTimeout, Called: numbers.Call}
-	if images != nil {
-		shimConfig.Images = images
-	}
-	shim, err := proxy.New(shimConfig)
-	if err != nil {
-		return err
-	}
-
-	// Calls that are drained still change claims, so the rest goes on until the
-	// proxy has ended.
-	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	if ours {
-		n.runtimeIsBack = func() {
-			err := socket.Run(background) // it may be somebody else's by now
-			if err == nil {
-				err = proxy.CopyAccess(listen, runtimePath)
-			}
-			if err != nil {
-				logger.Error(err, "Our socket does not have the owner and mode of the runtime's")
-			}
-		}
-	}
-	ended := make(chan struct{})
-	go func() { defer close(ended); n.run(background) }()
-	if o.metricsAddress != noMetrics {
-		go endpoints(socket, shimConn, images != nil, n).Serve(background, o.metricsAddress)
-	}
-	go systemd.Watchdog(background, socket.Run)
-	context.AfterFunc(ctx, func() { notify(logger, systemd.Stopping) })
-	notify(logger, systemd.Ready) // a kubelet that connects is served from here on
-	logger.Info("Serving the kubelet", "listen", listen, "runtime", runtimePath, "images", cmp.Or(o.imageEndpoint, o.runtimeEndpoint), "node", o.nodeName)
-	err = shim.Serve(ctx, listener)
-	enough := time.After(stopTimeout)
-	draining, cancel := context.WithTimeout(background, stopTimeout)
-	n.claims.Drain(draining)
-	tracer.Shutdown(draining)
-	cancel()
-	stop()
-	select {
-	case <-ended:
-	case <-enough:
-		// A kill would be as good: whatever is undone is done by the next life.
-		logger.V(2).Info("Ended without waiting for all background work", "timeout", stopTimeout)
-	}
-	return err
-}
-
-// dialImages connects to the image service; nil when the runtime has it.
-func dialImages(o *options) (*grpc.ClientConn, error) {
-	if o.imageEndpoint == "" {
-		return nil, nil
-	}
-	conn, err := proxy.Dial(o.imageEndpoint)
-	if err != nil {
-		return nil, fmt.Errorf("--image-service-endpoint: %w", err)
-	}
-	return conn, nil
+	return runProxy(ctx, o)
 }
 
 // newTracer makes what --tracing-endpoint says; nil for none.
@@ -159,7 +52,7 @@ func newTracer(ctx context.Context, o *options) (*tracing.Tracer, error) {
 	return tracing.New(ctx, o.tracing)
 }
 
-// node is all that works beside the proxy.
+// node is all that works beside the proxy or the plugin.
 type node struct {
 	runtime    *grpc.ClientConn
 	cluster    *cluster
@@ -169,16 +62,22 @@ type node struct {
 	cdi        *cdi.Injector // nil without --cdi-dir
 	plugins    *deviceplugins.Plugins
 	badPlugins []*load.FileError // files that were skipped
+	admitter   *admit.Admitter
+	tracer     *tracing.Tracer // nil without --tracing-endpoint
 	// runtimeIsBack, if set, is called whenever the runtime can be reached again.
-	runtimeIsBack func()
+	runtimeIsBack func(context.Context)
 }
 
-func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers *metrics.Metrics, tracer *tracing.Tracer) (*node, error) {
+func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers *metrics.Metrics) (*node, error) {
+	tracer, err := newTracer(ctx, o)
+	if err != nil {
+		return nil, err
+	}
 	cluster, err := newCluster(o.kubeconfig, o.nodeName)
 	if err != nil {
 		return nil, err
 	}
-	n := &node{runtime: runtime, cluster: cluster}
+	n := &node{runtime: runtime, cluster: cluster, tracer: tracer}
 	loaded, bad, err := loadPlugins(ctx, o, cluster.kube, numbers)
 	if err != nil {
 		return nil, err
@@ -218,7 +117,12 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	if o.cdiDir != "" {
 		n.cdi = cdi.NewInjector(o.cdiDir, runtimeapi.NewRuntimeServiceClient(runtime))
 	}
-	return n, nil
+	n.admitter, err = admit.New(admit.Config{
+		Node: o.nodeName, Pods: cluster.pods.Lister(), Claims: n.claims,
+		Device: n.agent.WaitDevice, DeviceTimeout: o.deviceTimeout, Events: cluster.events, Metrics: numbers, Tracer: tracer,
+		CDI: n.cdiDevice(), Plugins: n.plugins,
+	})
+	return n, err
 }
 
 // cdiDevice is what admit.Config wants.
@@ -227,6 +131,35 @@ func (n *node) cdiDevice() func(context.Context, string, discovery.Device) strin
 		return nil
 	}
 	return n.cdi.Device
+}
+
+// work runs the node until ctx is done and serve, which gets ctx, has returned.
+func (n *node) work(ctx context.Context, o *options, e health.Endpoints, alive func(context.Context) error, serve func(context.Context) error) error {
+	logger := klog.FromContext(ctx)
+	// Requests that are drained still change claims, so the rest goes on until serve
+	// has ended.
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() { defer close(ended); n.run(background) }()
+	if o.metricsAddress != noMetrics {
+		go e.Serve(background, o.metricsAddress)
+	}
+	go systemd.Watchdog(background, alive)
+	context.AfterFunc(ctx, func() { notify(logger, systemd.Stopping) })
+	err := serve(ctx)
+	enough := time.After(stopTimeout)
+	draining, cancel := context.WithTimeout(background, stopTimeout)
+	n.claims.Drain(draining)
+	n.tracer.Shutdown(draining)
+	cancel()
+	stop()
+	select {
+	case <-ended:
+	case <-enough:
+		// A kill would be as good: whatever is undone is done by the next life.
+		logger.V(2).Info("Ended without waiting for all background work", "timeout", stopTimeout)
+	}
+	return err
 }
 
 // run works until ctx is done. Informers retry by themselves, without end.
@@ -245,7 +178,7 @@ func (n *node) run(ctx context.Context) {
 	running.Go(func() {
 		onReconnect(ctx, n.runtime, func() {
 			if n.runtimeIsBack != nil {
-				n.runtimeIsBack()
+				n.runtimeIsBack(ctx)
 			}
 			n.claims.Resync()
 			if n.cdi != nil {

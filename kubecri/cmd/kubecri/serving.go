@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/check"
 	"github.com/kubeslot/kubeslot/kubecri/health"
+	"github.com/kubeslot/kubeslot/kubecri/nri"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 )
 
@@ -47,14 +48,34 @@ func endpoints(socket health.Check, shim grpc.ClientConnInterface, images bool, 
 		}
 		return nil
 	}}
-	ready := []health.Check{socket, cri, n.cluster.informersSynced(),
-		{Name: "device-plugins", Advice: true, Run: func(context.Context) error { return n.plugins.Failing() }}}
+	ready := []health.Check{socket, cri, n.cluster.informersSynced(), n.devicePlugins()}
 	if images {
 		ready = append(ready, health.Check{Name: "images", Run: func(ctx context.Context) error {
 			return check.Images(ctx, runtimeapi.NewImageServiceClient(shim))
 		}})
 	}
 	return health.Endpoints{Metrics: legacyregistry.Handler(), Live: []health.Check{socket}, Ready: ready}
+}
+
+// devicePlugins tells which of them fail.
+func (n *node) devicePlugins() health.Check {
+	return health.Check{Name: "device-plugins", Advice: true, Run: func(context.Context) error { return n.plugins.Failing() }}
+}
+
+// nriEndpoints are those of NRI mode: there is no socket of ours, and the
+// runtime has no part in whether we are alive.
+func nriEndpoints(plugin *nri.Plugin, runtime runtimeapi.RuntimeServiceClient, n *node) health.Endpoints {
+	return health.Endpoints{Metrics: legacyregistry.Handler(), Ready: []health.Check{
+		{Name: "nri", Run: func(context.Context) error { return plugin.Connected() }},
+		{Name: "cri", Run: func(ctx context.Context) error {
+			_, err := runtime.Version(ctx, &runtimeapi.VersionRequest{})
+			if err != nil {
+				return fmt.Errorf("ask the runtime for its version: %w", err)
+			}
+			return nil
+		}},
+		n.cluster.informersSynced(), n.devicePlugins(),
+	}}
 }
 
 // socketCheck remembers the socket file: a kubelet that reconnects finds us only

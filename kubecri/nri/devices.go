@@ -1,0 +1,142 @@
+package nri
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containerd/nri/pkg/api"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubeslot/kubeslot/discovery"
+)
+
+// What NRI lets a container do with the device nodes that it adds
+// (api.LinuxDevice.AccessString), whatever was asked for.
+const charAccess, blockAccess = "rw", "rwm"
+
+// addDevice adds a device node, or all that are in a folder. In CRI the runtime
+// looks what is there; here it is for us to do. Rules after NRI's own take away
+// what is not permitted, and add mknod where it is.
+func addDevice(a *api.ContainerAdjustment, spec discovery.DeviceSpec, c *api.Container) error {
+	nodes, err := deviceNodes(spec.HostPath, spec.ContainerPath)
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		for _, has := range c.GetLinux().GetDevices() {
+			if has.GetPath() == node.Path && (has.GetMajor() != node.Major || has.GetMinor() != node.Minor) {
+				return fmt.Errorf("the container has another device at %s: give it only one of them", node.Path)
+			}
+		}
+		a.AddDevice(node)
+		access := charAccess
+		if node.Type == "b" {
+			access = blockAccess
+		}
+		for _, rule := range []struct {
+			allow  bool
+			access string
+		}{{true, without(spec.Permissions, access)}, {false, without(access, spec.Permissions)}} {
+			if rule.access == "" || !rule.allow && seesAllDevices(c) {
+				continue
+			}
+			resources(a).Devices = append(resources(a).Devices, &api.LinuxDeviceCgroup{
+				Allow: rule.allow, Type: node.Type, Major: api.Int64(node.Major), Minor: api.Int64(node.Minor), Access: rule.access})
+		}
+	}
+	return nil
+}
+
+func resources(a *api.ContainerAdjustment) *api.LinuxResources {
+	if a.Linux == nil {
+		a.Linux = &api.LinuxContainerAdjustment{}
+	}
+	if a.Linux.Resources == nil {
+		a.Linux.Resources = &api.LinuxResources{}
+	}
+	return a.Linux.Resources
+}
+
+// without returns the letters of access that are not in other.
+func without(access, other string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(other, r) {
+			return -1
+		}
+		return r
+	}, access)
+}
+
+// seesAllDevices reports whether the container may use every device of the node,
+// as privileged ones may.
+func seesAllDevices(c *api.Container) bool {
+	return slices.ContainsFunc(c.GetLinux().GetResources().GetDevices(), func(d *api.LinuxDeviceCgroup) bool {
+		return d.GetAllow() && (d.GetType() == "a" || d.GetType() == "") && d.GetMajor() == nil && d.GetMinor() == nil
+	})
+}
+
+// deviceNodes returns the device node at a path of the host, links followed, or
+// those in the folder there. Folders are searched to the bottom; what is no device
+// in them is passed over.
+func deviceNodes(hostPath, containerPath string) ([]*api.LinuxDevice, error) {
+	real, err := filepath.EvalSymlinks(hostPath)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(real)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		node, err := deviceNode(real, containerPath)
+		if err != nil {
+			return nil, err
+		}
+		return []*api.LinuxDevice{node}, nil
+	}
+	var nodes []*api.LinuxDevice
+	err = filepath.WalkDir(real, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rest, err := filepath.Rel(real, path)
+		if err != nil {
+			return err
+		}
+		node, err := deviceNode(path, filepath.Join(containerPath, rest))
+		if errors.Is(err, errNoDevice) {
+			return nil
+		}
+		nodes = append(nodes, node)
+		return err
+	})
+	if err == nil && len(nodes) == 0 {
+		err = errNoDevice
+	}
+	return nodes, err
+}
+
+var errNoDevice = errors.New("there is no device node")
+
+// deviceNode describes the device node at a path of the host, of which it is the
+// owner, group and mode in the container, too.
+func deviceNode(path, containerPath string) (*api.LinuxDevice, error) {
+	var stat unix.Stat_t
+	if err := unix.Lstat(path, &stat); err != nil {
+		return nil, &os.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	kind := map[uint32]string{unix.S_IFBLK: "b", unix.S_IFCHR: "c"}[stat.Mode&unix.S_IFMT]
+	if kind == "" {
+		return nil, errNoDevice
+	}
+	return &api.LinuxDevice{
+		Path: containerPath, Type: kind,
+		Major: int64(unix.Major(stat.Rdev)), Minor: int64(unix.Minor(stat.Rdev)),
+		FileMode: api.FileMode(os.FileMode(stat.Mode &^ unix.S_IFMT)), Uid: api.UInt32(stat.Uid), Gid: api.UInt32(stat.Gid),
+	}, nil
+}

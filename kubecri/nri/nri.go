@@ -1,0 +1,202 @@
+// Package nri is kubecri's other way to the containers: as a plugin of the
+// runtime's Node Resource Interface (https://github.com/containerd/nri) instead of
+// a proxy in front of it. The kubelet talks to the runtime directly; the runtime
+// asks here before it creates a container, and tells what becomes of it. What a
+// container gets is package admit's to say, as in proxy mode.
+//
+// NRI fails open: a runtime whose plugin is not connected, or does not answer in
+// time, creates containers without it. So every answer comes before the runtime's
+// time limit, as a refusal if need be; what was created meanwhile without its
+// devices is not started, or stopped, as soon as it is seen; and docs/nri.md tells
+// how to make containerd refuse by itself.
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/client-go/tools/record"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/kubecri/admit"
+	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/tracing"
+)
+
+const (
+	// dialRetry is between two attempts to connect: for so long containers may be
+	// created without us after the runtime has restarted.
+	dialRetry = 100 * time.Millisecond
+	// refusedRetry is after a connection that the runtime did not accept as a
+	// plugin's.
+	refusedRetry = 2 * time.Second
+)
+
+// Config configures a Plugin. Everything but Tracer is required.
+type Config struct {
+	Node string
+	// Socket is the runtime's NRI socket, Name and Index (two digits, the order
+	// among plugins) what we register as.
+	Socket, Name, Index string
+	Admitter            *admit.Admitter
+	Claims              *claims.Claims // the Admitter's
+	// Runtime stops containers that run without their devices.
+	Runtime Stopper
+	// Events tells their pods.
+	Events record.EventRecorder
+	Tracer *tracing.Tracer
+}
+
+// Stopper is the runtime's CRI, as far as it is needed.
+type Stopper interface {
+	StopContainer(ctx context.Context, in *runtimeapi.StopContainerRequest, opts ...grpc.CallOption) (*runtimeapi.StopContainerResponse, error)
+}
+
+// Plugin is the plugin. Safe for concurrent use.
+type Plugin struct {
+	config Config
+	// ready is closed when the runtime has accepted us for the first time.
+	ready     chan struct{}
+	firstTime sync.Once
+
+	mu       sync.Mutex
+	creating map[string]*admit.Admission // by container id
+	created  chan struct{}               // closed once creating is empty; nil while nobody waits for that
+	// lost says why there is no connection; nil while there is one.
+	lost error
+}
+
+// New makes a Plugin that is not connected yet.
+func New(config Config) (*Plugin, error) {
+	if config.Node == "" || config.Socket == "" || config.Admitter == nil || config.Claims == nil || config.Runtime == nil || config.Events == nil {
+		return nil, errors.New("nri: node, socket, admitter, claims, runtime and event recorder are required")
+	}
+	if err := CheckName(config.Name, config.Index); err != nil {
+		return nil, fmt.Errorf("nri: %w", err)
+	}
+	return &Plugin{config: config, ready: make(chan struct{}), creating: map[string]*admit.Admission{},
+		lost: errors.New("not connected yet")}, nil
+}
+
+// CheckName checks a plugin's name and index.
+func CheckName(name, index string) error {
+	return errors.Join(api.CheckPluginName(name), api.CheckPluginIndex(index))
+}
+
+// Run is a plugin of the runtime until ctx is done, and again whenever the runtime
+// has come back.
+func (p *Plugin) Run(ctx context.Context) {
+	logger := klog.FromContext(ctx).WithName("nri")
+	ctx = klog.NewContext(ctx, logger)
+	told := false
+	for ctx.Err() == nil {
+		retry := dialRetry
+		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", p.config.Socket)
+		if err == nil {
+			var accepted bool
+			accepted, err = p.session(ctx, conn)
+			if told = told && !accepted; !accepted {
+				retry = refusedRetry
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		p.disconnected(err)
+		if !told { // once an outage
+			told = true
+			logger.Error(err, "Not connected to the runtime's NRI: it creates containers without their devices meanwhile, unless it is configured to require this plugin",
+				"socket", p.config.Socket, "plugin", p.config.Name)
+		}
+		select {
+		case <-time.After(retry):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Ready returns what is closed once the runtime has accepted the plugin: from then
+// on containers are not created without it.
+func (p *Plugin) Ready() <-chan struct{} { return p.ready }
+
+// Connected returns why the runtime does not ask us; nil when it does.
+func (p *Plugin) Connected() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lost == nil {
+		return nil
+	}
+	return fmt.Errorf("plugin %s-%s at %s: %w", p.config.Index, p.config.Name, p.config.Socket, p.lost)
+}
+
+func (p *Plugin) connected() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost = nil
+	p.firstTime.Do(func() { close(p.ready) })
+}
+
+func (p *Plugin) disconnected(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost = err
+}
+
+// begin remembers the admission of a container that the runtime goes on to create.
+func (p *Plugin) begin(id string, a *admit.Admission) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.creating[id] = a
+}
+
+// end returns what begin remembered; nil for nothing.
+func (p *Plugin) end(id string) *admit.Admission {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := p.creating[id]
+	delete(p.creating, id)
+	p.tellIfCreated()
+	return a
+}
+
+// whenCreated returns what is closed once the runtime has said of all admitted
+// containers what became of them.
+func (p *Plugin) whenCreated() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	created := make(chan struct{})
+	p.created = created
+	p.tellIfCreated()
+	return created
+}
+
+func (p *Plugin) tellIfCreated() {
+	if len(p.creating) == 0 && p.created != nil {
+		close(p.created)
+		p.created = nil
+	}
+}
+
+// settle ends all creations, once the runtime has said what containers it has.
+func (p *Plugin) settle(ctx context.Context, exists map[string]bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, a := range p.creating {
+		if exists[id] {
+			a.Created(ctx, id)
+		} else {
+			a.Failed(status.Error(codes.Unavailable, "the connection to the runtime's NRI was lost meanwhile"))
+		}
+	}
+	clear(p.creating)
+	p.tellIfCreated()
+}

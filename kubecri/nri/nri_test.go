@@ -1,0 +1,426 @@
+package nri
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	validator "github.com/containerd/nri/plugins/default-validator"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics/testutil"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/admit"
+	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
+)
+
+// runtime is the runtime's half of NRI as containerd has it linked in, over a real
+// socket, and the one call of CRI that is made.
+type runtime struct {
+	*adaptation.Adaptation
+	pods       []*api.PodSandbox
+	containers []*api.Container
+
+	mu      sync.Mutex
+	stopped []string
+}
+
+func (r *runtime) StopContainer(_ context.Context, in *runtimeapi.StopContainerRequest, _ ...grpc.CallOption) (*runtimeapi.StopContainerResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopped = append(r.stopped, in.ContainerId)
+	return &runtimeapi.StopContainerResponse{}, nil
+}
+
+func (r *runtime) stops() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.stopped, " ")
+}
+
+// serve starts the runtime's half at the socket.
+func (r *runtime) serve(t *testing.T, socket string, options ...adaptation.Option) {
+	t.Helper()
+	var err error
+	none := filepath.Join(filepath.Dir(socket), "none")
+	r.Adaptation, err = adaptation.New("containerd", "2.3.7",
+		func(ctx context.Context, synchronize adaptation.SyncCB) error {
+			_, err := synchronize(ctx, r.pods, r.containers)
+			return err
+		},
+		func(context.Context, []*adaptation.ContainerUpdate) ([]*adaptation.ContainerUpdate, error) {
+			return nil, nil
+		},
+		append([]adaptation.Option{adaptation.WithSocketPath(socket), adaptation.WithPluginPath(none), adaptation.WithPluginConfigPath(none)}, options...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Stop)
+}
+
+// flow is a plugin that is connected to the runtime.
+type flow struct {
+	*admittest.World
+	plugin *Plugin
+	rt     *runtime
+	socket string
+	events *record.FakeRecorder
+	stop   func() // ends the plugin
+}
+
+type devices func(context.Context, string) (discovery.Device, error)
+
+func camera(context.Context, string) (discovery.Device, error) {
+	return discovery.Device{Properties: map[string]string{"URL": "rtsp://a"}}, nil
+}
+
+func newFlow(t *testing.T, rt *runtime, device devices) *flow {
+	t.Helper()
+	f := &flow{World: admittest.NewWorld(t, nil), rt: rt, events: record.NewFakeRecorder(10), socket: filepath.Join(t.TempDir(), "nri.sock")}
+	admitter, err := admit.New(admit.Config{Node: admittest.Node, Pods: f.Pods, Claims: f.Claims, Device: device, DeviceTimeout: time.Minute, Metrics: f.Metrics,
+		CDI: func(_ context.Context, instance string, device discovery.Device) string {
+			if len(device.DeviceSpecs) > 0 {
+				return "" // written out
+			}
+			return "akri.sh/" + instance
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.plugin, err = New(Config{Node: admittest.Node, Socket: f.socket, Name: "kubecri", Index: "50",
+		Admitter: admitter, Claims: f.Claims, Runtime: rt, Events: f.events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); f.plugin.Run(ctx) }()
+	f.stop = func() { cancel(); <-ended }
+	t.Cleanup(f.stop)
+	return f
+}
+
+// start is newFlow with the runtime there.
+func start(t *testing.T, rt *runtime, device devices, options ...adaptation.Option) *flow {
+	t.Helper()
+	f := newFlow(t, rt, device)
+	rt.serve(t, f.socket, options...)
+	f.await(t, "the plugin to be connected", func() bool { return f.asked(t) })
+	return f
+}
+
+// asked reports whether the runtime asks the plugin: a moment after it was
+// synchronized.
+func (f *flow) asked(t *testing.T) bool {
+	t.Helper()
+	if f.plugin.Connected() != nil {
+		return false
+	}
+	_, err := f.rt.CreateContainer(t.Context(), create("main", "probe", admittest.Assigned("{")))
+	return err != nil
+}
+
+func (f *flow) await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited 10 s for %s; connected: %v", what, f.plugin.Connected())
+		}
+	}
+}
+
+func sandbox(annotations map[string]string) *api.PodSandbox {
+	return &api.PodSandbox{Id: "box", Namespace: admittest.Pod.Namespace, Name: admittest.Pod.Name, Uid: admittest.Pod.UID, Annotations: annotations}
+}
+
+func create(name, id string, annotations map[string]string) *api.CreateContainerRequest {
+	return &api.CreateContainerRequest{Pod: sandbox(annotations), Container: &api.Container{Id: id, PodSandboxId: "box", Name: name, Env: []string{"PATH=/bin"}}}
+}
+
+func TestAssignedContainerGetsItsDeviceUntilItIsRemoved(t *testing.T) {
+	pod := sandbox(admittest.Assigned(admittest.Good))
+	for name, remove := range map[string]func(context.Context, *runtime) error{
+		"RemoveContainer": func(ctx context.Context, r *runtime) error {
+			return r.RemoveContainer(ctx, &api.RemoveContainerRequest{Pod: pod, Container: &api.Container{Id: "c1"}})
+		},
+		"StopPodSandbox": func(ctx context.Context, r *runtime) error {
+			return r.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: pod})
+		},
+		"RemovePodSandbox": func(ctx context.Context, r *runtime) error {
+			return r.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: pod})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, &runtime{}, camera)
+			request := create("main", "c1", pod.Annotations)
+			response, err := f.rt.CreateContainer(t.Context(), request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.WantUsage(t, "C:u1:node-a")
+			got := response.Adjust
+			if got.Annotations["akri.agent.slot-cam-a1-0"] != "C:u1:cam-a1-0" || len(got.Env) != 3 || got.Env[0].Key != "URL" || got.Env[0].Value != "rtsp://a" ||
+				len(got.CDIDevices) != 1 || got.CDIDevices[0].Name != "akri.sh/cam-a1" {
+				t.Errorf("the runtime got %v", got)
+			}
+			c := &api.Container{Id: "c1", PodSandboxId: "box", Name: "main", Annotations: got.Annotations}
+			if err := f.rt.PostCreateContainer(t.Context(), &api.PostCreateContainerRequest{Pod: pod, Container: c}); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.rt.StartContainer(t.Context(), &api.StartContainerRequest{Pod: pod, Container: c}); err != nil {
+				t.Error(err)
+			}
+			if _, err := f.rt.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{}); err != nil {
+				t.Fatal(err)
+			}
+			f.WantUsage(t, "C:u1:node-a")
+			if err := remove(t.Context(), f.rt); err != nil {
+				t.Fatal(err)
+			}
+			f.WantUsage(t, "")
+		})
+	}
+}
+
+// The runtime undoes a creation that fails after we have agreed to it.
+func TestFailedCreateReleases(t *testing.T) {
+	f := start(t, &runtime{}, camera)
+	if _, err := f.rt.CreateContainer(t.Context(), create("main", "c1", admittest.Assigned(admittest.Good))); err != nil {
+		t.Fatal(err)
+	}
+	f.WantUsage(t, "C:u1:node-a")
+	if err := f.rt.RemoveContainer(t.Context(), &api.RemoveContainerRequest{Pod: &api.PodSandbox{Id: "box"}, Container: &api.Container{Id: "c1"}}); err != nil {
+		t.Fatal(err)
+	}
+	f.WantUsage(t, "")
+	values, err := testutil.GetCounterValuesFromGatherer(f.Counts, "kubecri_injections_total", nil, "result")
+	if err != nil || values["rejected"] != 1 || values["injected"] != 0 {
+		t.Errorf("counted %v, %v", values, err)
+	}
+}
+
+func TestOtherContainersPassUntouched(t *testing.T) {
+	f := start(t, &runtime{}, camera)
+	for name, annotations := range map[string]map[string]string{"side": admittest.Assigned(admittest.Good), "debug": nil} {
+		response, err := f.rt.CreateContainer(t.Context(), create(name, "c1", annotations))
+		if err != nil || !nothing(response) {
+			t.Errorf("%s: %v, %v", name, response, err)
+		}
+		if err := f.rt.StartContainer(t.Context(), &api.StartContainerRequest{Pod: sandbox(annotations), Container: &api.Container{Id: "c1", Name: name}}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// nothing reports whether a response adjusts nothing.
+func nothing(r *api.CreateContainerResponse) bool {
+	return len(r.GetAdjust().GetEnv())+len(r.GetAdjust().GetAnnotations())+len(r.GetAdjust().GetCDIDevices()) == 0
+}
+
+func TestNeverWithoutItsDevices(t *testing.T) {
+	missing := func(context.Context, string) (discovery.Device, error) {
+		return discovery.Device{DeviceSpecs: []discovery.DeviceSpec{{HostPath: "/dev/is-not-there", ContainerPath: "/dev/x"}}}, nil
+	}
+	for _, test := range []struct {
+		name        string
+		annotations map[string]string
+		device      devices
+		says        []string
+	}{
+		{"not assigned", nil, camera, []string{`"main"`, "ns/cams", "akri.sh/cam"}},
+		{"malformed", admittest.Assigned("{"), camera, []string{`"main"`, "ns/cams", "JSON"}},
+		{"no such slot", admittest.Assigned(strings.Replace(admittest.Good, "cam-a1-0", "cam-a1-7", 1)), camera, []string{"cam-a1-7", "capacity 1"}},
+		{"device not known", admittest.Assigned(admittest.Good), func(context.Context, string) (discovery.Device, error) {
+			return discovery.Device{}, errors.New("waiting for the first report")
+		}, []string{"ns/cams", "first report"}},
+		{"device node gone", admittest.Assigned(admittest.Good), missing, []string{`"main"`, "ns/cams", "/dev/is-not-there"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := start(t, &runtime{}, test.device)
+			response, err := f.rt.CreateContainer(t.Context(), create("main", "c1", test.annotations))
+			if err == nil {
+				t.Fatalf("no error: %v", response)
+			}
+			for _, part := range test.says {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not say %q", err, part)
+				}
+			}
+			f.WantUsage(t, "")
+		})
+	}
+}
+
+// A late answer is no answer, and the container starts without its devices: so
+// what takes too long is refused in time, and the plugin stays connected.
+func TestAnswersWithinTheRuntimesLimit(t *testing.T) {
+	adaptation.SetPluginRequestTimeout(400 * time.Millisecond)
+	defer adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout)
+	f := start(t, &runtime{}, func(ctx context.Context, _ string) (discovery.Device, error) {
+		<-ctx.Done()
+		return discovery.Device{}, errors.New("the device was not found in time")
+	})
+	for range 2 {
+		_, err := f.rt.CreateContainer(t.Context(), create("main", "c1", admittest.Assigned(admittest.Good)))
+		if err == nil || !strings.Contains(err.Error(), "not found in time") {
+			t.Fatalf("got %v, want a refusal", err)
+		}
+	}
+	f.WantUsage(t, "")
+}
+
+func TestConnectsAgainWhenTheRuntimeIsBack(t *testing.T) {
+	f := start(t, &runtime{}, camera)
+	pod := sandbox(admittest.Assigned(admittest.Good))
+	if _, err := f.rt.CreateContainer(t.Context(), create("main", "c1", pod.Annotations)); err != nil {
+		t.Fatal(err)
+	}
+	// It dies in the middle of a creation, and somebody else is at its socket for a
+	// moment.
+	f.rt.kill(t)
+	f.await(t, "the loss to be noticed", func() bool { return f.plugin.Connected() != nil })
+	if err := os.Remove(f.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", f.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	l.Close()
+	// The container came to be, with what it was to have.
+	f.rt.pods = []*api.PodSandbox{pod}
+	f.rt.containers = []*api.Container{{Id: "c1", PodSandboxId: "box", Name: "main", State: api.ContainerState_CONTAINER_CREATED,
+		Annotations: map[string]string{"akri.agent.slot-cam-a1-0": "C:u1:cam-a1-0"}}}
+	f.rt.serve(t, f.socket)
+	f.await(t, "the plugin to be connected again", func() bool { return f.asked(t) })
+	if err := f.rt.RemoveContainer(t.Context(), &api.RemoveContainerRequest{Pod: pod, Container: &api.Container{Id: "c1"}}); err != nil {
+		t.Fatal(err)
+	}
+	f.WantUsage(t, "")
+	if got := f.rt.stops(); got != "" {
+		t.Errorf("stopped %s", got)
+	}
+}
+
+// kill ends the runtime's half and its connections, as the end of its process does.
+// The library leaves those of plugins that it did not launch open, so it is made to
+// close one as too slow.
+func (r *runtime) kill(t *testing.T) {
+	t.Helper()
+	adaptation.SetPluginRequestTimeout(time.Nanosecond)
+	defer adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout)
+	if err := r.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: &api.PodSandbox{Id: "none"}}); err != nil {
+		t.Fatal(err)
+	}
+	r.Stop()
+}
+
+// Containers that the runtime created while it did without us are not started, and
+// those that it has started are stopped.
+func TestWhatLacksItsDevicesDoesNotRun(t *testing.T) {
+	pod := sandbox(admittest.Assigned(admittest.Good))
+	has := map[string]string{"akri.agent.slot-cam-a1-0": "C:u1:cam-a1-0"}
+	rt := &runtime{pods: []*api.PodSandbox{pod}, containers: []*api.Container{
+		{Id: "lacking", PodSandboxId: "box", Name: "main", State: api.ContainerState_CONTAINER_RUNNING},
+		{Id: "whole", PodSandboxId: "box", Name: "main", State: api.ContainerState_CONTAINER_RUNNING, Annotations: has},
+		{Id: "without", PodSandboxId: "box", Name: "side", State: api.ContainerState_CONTAINER_RUNNING},
+		{Id: "podless", PodSandboxId: "gone", Name: "main", State: api.ContainerState_CONTAINER_RUNNING},
+	}}
+	f := start(t, rt, camera)
+	f.await(t, "a container to be stopped", func() bool { return rt.stops() != "" })
+	if got := rt.stops(); got != "lacking" {
+		t.Errorf("stopped %s", got)
+	}
+	select {
+	case event := <-f.events.Events:
+		for _, part := range []string{"StartedWithoutDevices", `"main"`, "cam-a1-0"} {
+			if !strings.Contains(event, part) {
+				t.Errorf("event %q does not say %q", event, part)
+			}
+		}
+	default:
+		t.Error("no event")
+	}
+
+	err := f.rt.StartContainer(t.Context(), &api.StartContainerRequest{Pod: pod, Container: rt.containers[0]})
+	if err == nil || !strings.Contains(err.Error(), "cam-a1-0") {
+		t.Errorf("started: %v", err)
+	}
+	static := proto.Clone(pod).(*api.PodSandbox)
+	static.Annotations["kubernetes.io/config.source"] = "file"
+	for _, request := range []*api.StartContainerRequest{{Pod: pod, Container: rt.containers[1]}, {Pod: static, Container: rt.containers[0]}} {
+		if err := f.rt.StartContainer(t.Context(), request); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What docs/nri.md says of containerd's default validator.
+func TestRuntimeCanRequireThePlugin(t *testing.T) {
+	f := start(t, &runtime{}, camera, adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{
+		Enable: true, RequiredPlugins: []string{"kubecri"}, TolerateMissingAnnotation: "tolerate"}))
+	request := func(annotations map[string]string) error {
+		_, err := f.rt.CreateContainer(t.Context(), create("side", "c2", annotations))
+		return err
+	}
+	if err := request(nil); err != nil {
+		t.Error(err)
+	}
+	f.stop()
+	f.await(t, "the runtime to see that the plugin has gone", func() bool { return request(nil) != nil })
+	if err := request(nil); !strings.Contains(err.Error(), `required plugin "kubecri" not present`) {
+		t.Error(err)
+	}
+	if err := request(map[string]string{"tolerate/pod": "true"}); err != nil {
+		t.Errorf("not tolerated: %v", err)
+	}
+}
+
+// A kubecri that is told to end answers what it was asked before.
+func TestStopLetsTheAnswerOut(t *testing.T) {
+	asked, reply := make(chan struct{}), make(chan struct{})
+	f := start(t, &runtime{}, func(ctx context.Context, instance string) (discovery.Device, error) {
+		close(asked)
+		<-reply
+		return camera(ctx, instance)
+	})
+	answer := make(chan *api.CreateContainerResponse)
+	go func() {
+		request := create("main", "c1", admittest.Assigned(admittest.Good))
+		response, err := f.rt.CreateContainer(t.Context(), request)
+		if err != nil {
+			t.Error(err)
+		}
+		if err := f.rt.PostCreateContainer(t.Context(), &api.PostCreateContainerRequest{Pod: request.Pod, Container: request.Container}); err != nil {
+			t.Error(err)
+		}
+		answer <- response
+	}()
+	<-asked
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); f.stop() }()
+	close(reply)
+	if response := <-answer; nothing(response) {
+		t.Errorf("the container was created without its devices: %v", response)
+	}
+	<-stopped
+}

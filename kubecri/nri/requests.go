@@ -1,0 +1,140 @@
+package nri
+
+import (
+	"context"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/ttrpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/kubecri/admit"
+	"github.com/kubeslot/kubeslot/kubecri/claims"
+)
+
+// ours is the part of the runtime's time limit within which a request is answered;
+// the rest is for the way there and back. An answer that is late counts as none,
+// and the container starts without its devices. As containerd asks for one
+// container at a time, a longer limit would also hold up the others longer.
+const ours = 0.75
+
+// within bounds a request.
+func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(api.DefaultPluginRequestTimeout)
+	}
+	return context.WithTimeout(ctx, time.Duration(float64(time.Until(deadline))*ours))
+}
+
+// Synchronize is called once a connection, when no container is being created,
+// with the sandboxes and the containers that are created or run.
+func (s *session) Synchronize(ctx context.Context, sandboxes []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	pods := make(map[string]*api.PodSandbox, len(sandboxes))
+	for _, box := range sandboxes {
+		pods[box.Id] = box
+	}
+	exists := make(map[string]bool, len(containers))
+	for _, c := range containers {
+		exists[c.Id] = true
+		if err := s.lacks(pods[c.PodSandboxId], c); err != nil {
+			s.background.Go(func() { s.stop(pods[c.PodSandboxId], c, err) })
+		}
+	}
+	s.settle(s.ctx, exists)
+	s.config.Claims.Resync() // for what ended while we were away
+	s.accepted.Store(true)
+	s.connected()
+	klog.FromContext(s.ctx).Info("The runtime asks for each container from here on", "sandboxes", len(sandboxes), "containers", len(containers))
+	return nil, nil
+}
+
+// CreateContainer is asked before a container is created; an error keeps it from
+// being created.
+func (s *session) CreateContainer(ctx context.Context, sandbox *api.PodSandbox, c *api.Container) (_ *api.ContainerAdjustment, _ []*api.ContainerUpdate, err error) {
+	ctx, span := s.config.Tracer.Call(traced(ctx), "CreateContainer")
+	defer func() { span.End(err) }()
+	s.answering.RLock()
+	defer s.answering.RUnlock()
+	in := admit.Container{
+		Pod: podOf(sandbox), PodAnnotations: sandbox.GetAnnotations(), Sandbox: sandbox.GetId(),
+		Name: c.GetName(), Requested: requested(c),
+	}
+	span.Pod(in.Pod.Namespace, in.Pod.Name, in.Pod.UID, in.Name)
+	answer, cancel := within(ctx)
+	defer cancel()
+	answer = klog.NewContext(answer, s.loggerOf(in.Pod, in.Name))
+	admission, err := s.config.Admitter.Admit(answer, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	if admission.Additions.None() {
+		return nil, nil, nil
+	}
+	adjustment, err := adjust(admission.Additions, c)
+	if err != nil {
+		return nil, nil, admission.Refuse(answer, err)
+	}
+	s.begin(c.GetId(), admission)
+	return adjustment, nil, nil
+}
+
+// traced has the runtime's trace context, which comes in ttrpc's metadata, where
+// gRPC has it.
+func traced(ctx context.Context) context.Context {
+	md, ok := ttrpc.GetMetadata(ctx)
+	if !ok {
+		return ctx
+	}
+	return metadata.NewIncomingContext(ctx, metadata.MD(md))
+}
+
+// PostCreateContainer is told of a container that was created.
+func (s *session) PostCreateContainer(_ context.Context, sandbox *api.PodSandbox, c *api.Container) error {
+	if a := s.end(c.GetId()); a != nil {
+		a.Created(klog.NewContext(s.ctx, s.loggerOf(podOf(sandbox), c.GetName())), c.GetId())
+	}
+	return nil
+}
+
+// StartContainer is asked before a container is started.
+func (s *session) StartContainer(_ context.Context, sandbox *api.PodSandbox, c *api.Container) error {
+	if err := s.lacks(sandbox, c); err != nil {
+		s.loggerOf(podOf(sandbox), c.GetName()).Error(err, "Refused to start a container that was created while kubecri did not answer")
+		return status.Errorf(codes.FailedPrecondition, "kubecri does not start container %q of pod %s without its devices: %v", c.GetName(), podOf(sandbox), err)
+	}
+	return nil
+}
+
+// RemoveContainer is told of a container that is removed, and of one whose creation
+// failed.
+func (s *session) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	if a := s.end(c.GetId()); a != nil {
+		a.Failed(status.Error(codes.Aborted, "the runtime did not create the container"))
+	}
+	s.config.Claims.ContainerRemoved(c.GetId())
+	return nil
+}
+
+// StopPodSandbox is told of a sandbox that has stopped.
+func (s *session) StopPodSandbox(_ context.Context, sandbox *api.PodSandbox) error {
+	s.config.Claims.SandboxStopped(sandbox.GetId())
+	return nil
+}
+
+// RemovePodSandbox is told of a sandbox that is removed.
+func (s *session) RemovePodSandbox(_ context.Context, sandbox *api.PodSandbox) error {
+	s.config.Claims.SandboxStopped(sandbox.GetId())
+	return nil
+}
+
+func (s *session) loggerOf(pod claims.Pod, container string) klog.Logger {
+	return klog.FromContext(s.ctx).WithValues("pod", klog.KRef(pod.Namespace, pod.Name), "container", container)
+}
+
+func podOf(sandbox *api.PodSandbox) claims.Pod {
+	return claims.Pod{Namespace: sandbox.GetNamespace(), Name: sandbox.GetName(), UID: sandbox.GetUid()}
+}

@@ -1,0 +1,140 @@
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// registerTimeout bounds the time until the runtime has configured us. Its own
+	// limits are 5 s to register and 2 s to configure.
+	registerTimeout = 10 * time.Second
+	// endTimeout bounds the wait for the runtime's word on the container in hand, and
+	// for the stub, which may be stuck in its start when the runtime went in the
+	// middle of that.
+	endTimeout = 300 * time.Millisecond
+)
+
+// session is one connection. Its methods, see requests.go, are called by the stub.
+type session struct {
+	*Plugin
+	ctx        context.Context // for what outlives a request
+	configured chan struct{}
+	once       sync.Once
+	accepted   atomic.Bool
+	background sync.WaitGroup
+	// answering is held for reading by requests for new containers, and for writing
+	// once there are to be no more.
+	answering sync.RWMutex
+}
+
+// session is the runtime's plugin on conn until that ends, or ctx is done and the
+// request in hand is answered. It returns why it ended, and whether the runtime had
+// accepted us.
+func (p *Plugin) session(ctx context.Context, conn net.Conn) (accepted bool, err error) {
+	defer conn.Close()
+	stopping := ctx
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	s := &session{Plugin: p, ctx: ctx, configured: make(chan struct{})}
+	defer s.background.Wait()
+	defer cancel()
+	watched := &watchedConn{Conn: conn, ended: make(chan struct{})}
+	plugin, err := stub.New(s, stub.WithConnection(watched), stub.WithPluginName(p.config.Name), stub.WithPluginIdx(p.config.Index),
+		stub.WithLogger(logger{}))
+	if err != nil {
+		return false, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- plugin.Run(ctx) }()
+
+	// Register and configure, then serve.
+	select {
+	case err := <-ended:
+		return false, orEnded(err)
+	case <-watched.ended:
+	case <-stopping.Done():
+	case <-time.After(registerTimeout):
+		conn.Close()
+		return false, fmt.Errorf("the runtime did not configure the plugin within %s", registerTimeout)
+	case <-s.configured:
+		klog.FromContext(ctx).V(2).Info("Configured", "requestTimeout", plugin.RequestTimeout(), "runtimeNRI", plugin.RuntimeNRIVersion())
+		select {
+		case err := <-ended:
+			return s.accepted.Load(), orEnded(err)
+		case <-watched.ended:
+		case <-stopping.Done():
+			s.answering.Lock() // and never unlocked: who comes now finds no plugin
+			select {
+			case <-s.whenCreated(): // so the last answer has arrived
+			case <-watched.ended:
+			case <-time.After(endTimeout):
+			}
+		}
+	}
+	cancel()
+	conn.Close()
+	select {
+	case <-ended:
+	case <-time.After(endTimeout): // it waits for a reply that cannot come any more
+	}
+	return s.accepted.Load(), errEnded
+}
+
+var errEnded = errors.New("the runtime ended the connection")
+
+func orEnded(err error) error {
+	if err == nil {
+		return errEnded
+	}
+	return err
+}
+
+// Configure is called when the runtime has registered the plugin.
+func (s *session) Configure(ctx context.Context, _, runtime, version string) (api.EventMask, error) {
+	within := "unknown"
+	if deadline, ok := ctx.Deadline(); ok {
+		within = time.Until(deadline).Round(time.Millisecond).String()
+	}
+	klog.FromContext(s.ctx).Info("Plugin of the runtime. NRI fails open: while kubecri is away, or if it does not answer in time, the runtime creates containers without their devices, unless its default validator requires the plugin; see docs/nri.md",
+		"runtime", runtime, "version", version, "plugin", s.config.Name, "index", s.config.Index, "answerWithin", within)
+	s.once.Do(func() { close(s.configured) })
+	return 0, nil // all events that there are methods for
+}
+
+// watchedConn closes ended when the other end is gone: the stub does not always
+// tell.
+type watchedConn struct {
+	net.Conn
+	once  sync.Once
+	ended chan struct{}
+}
+
+func (c *watchedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		c.once.Do(func() { close(c.ended) })
+	}
+	return n, err
+}
+
+// logger passes on what the stub says.
+type logger struct{}
+
+func (logger) say(ctx context.Context, level klog.Level, format string, args []any) {
+	klog.FromContext(ctx).WithName("nri").V(int(level)).Info(fmt.Sprintf(format, args...))
+}
+
+func (l logger) Debugf(ctx context.Context, format string, args ...any) { l.say(ctx, 6, format, args) }
+func (l logger) Infof(ctx context.Context, format string, args ...any)  { l.say(ctx, 4, format, args) }
+func (l logger) Warnf(ctx context.Context, format string, args ...any)  { l.say(ctx, 1, format, args) }
+func (l logger) Errorf(ctx context.Context, format string, args ...any) { l.say(ctx, 0, format, args) }
