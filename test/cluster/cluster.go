@@ -34,6 +34,7 @@ type saved struct {
 	Nodes      []string          `json:"nodes"`
 	Stock      bool              `json:"stock,omitempty"`
 	APIOnly    bool              `json:"apiOnly,omitempty"`
+	NRI        []string          `json:"nri,omitempty"`
 	RepoRoot   string            `json:"repoRoot"`
 	Binaries   map[string]string `json:"binaries,omitempty"`
 	BuildFlags []string          `json:"buildFlags,omitempty"`
@@ -42,7 +43,7 @@ type saved struct {
 
 func (c *Cluster) save() error {
 	data, err := json.MarshalIndent(saved{
-		Name: c.cfg.Name, Nodes: c.cfg.Nodes, Stock: c.cfg.Stock, APIOnly: c.cfg.APIOnly, RepoRoot: c.cfg.RepoRoot,
+		Name: c.cfg.Name, Nodes: c.cfg.Nodes, Stock: c.cfg.Stock, APIOnly: c.cfg.APIOnly, NRI: c.cfg.NRI, RepoRoot: c.cfg.RepoRoot,
 		Binaries: c.cfg.Binaries, BuildFlags: c.cfg.BuildFlags, Programs: c.programs,
 	}, "", "  ")
 	if err != nil {
@@ -70,7 +71,7 @@ func Attach(cfg Config) (*Cluster, error) {
 	if err := json.Unmarshal(data, &s); err != nil {
 		return nil, fmt.Errorf("%s: %w", l.saved(), err)
 	}
-	cfg.Name, cfg.Nodes, cfg.Stock, cfg.RepoRoot = s.Name, s.Nodes, s.Stock, s.RepoRoot
+	cfg.Name, cfg.Nodes, cfg.Stock, cfg.NRI, cfg.RepoRoot = s.Name, s.Nodes, s.Stock, s.NRI, s.RepoRoot
 	cfg.Binaries, cfg.BuildFlags, cfg.APIOnly = s.Binaries, s.BuildFlags, s.APIOnly
 	return &Cluster{cfg: cfg, layout: l, programs: s.Programs}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -27,6 +28,9 @@ type Config struct {
 	// APIOnly runs etcd and the API server and nothing else; without Stock,
 	// deploy/ is applied. Nodes must be empty: a benchmark makes objects of them.
 	APIOnly bool
+	// NRI are the nodes whose kubecri is a plugin of containerd from the start, and
+	// whose kubelets talk to containerd; see docs/nri.md. SetNRI changes it.
+	NRI []string
 	// RepoRoot is the checkout that holds deploy/ and our binaries' sources.
 	// Default: the module's root at or above the working directory.
 	RepoRoot string
@@ -100,6 +104,11 @@ func (c Config) validate() error {
 		seen[node] = true
 		if n := len(layout{c.StateDir}.node(node).KubecriDir) + 1 + socketNameSpace; n > maxSocketPath {
 			errs = append(errs, fmt.Errorf("state folder %s: %d characters too long for node %q, because unix sockets beneath it would pass the kernel's limit of %d; choose a shorter --state-dir", c.StateDir, n-maxSocketPath, node, maxSocketPath))
+		}
+	}
+	for _, node := range c.NRI {
+		if !slices.Contains(c.Nodes, node) {
+			errs = append(errs, fmt.Errorf("NRI node %q is none of the nodes %q", node, c.Nodes))
 		}
 	}
 	if strings.ContainsAny(c.StateDir, " \t\n\\:,") {

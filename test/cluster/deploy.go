@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -130,6 +131,11 @@ func renderSchedulerConfig(from, to, kubeconfig string) error {
 }
 
 func kubecriProcess(cfg Config, l layout, n Node, bin programs) (*process, error) {
+	// The e2e tests try every kind of injection.
+	args := "--debug-echo-host-access --cridevices=" + n.DevicePluginDir
+	if slices.Contains(cfg.NRI, n.Name) {
+		args += " --mode=nri --nri-socket=" + n.nriSocket()
+	}
 	argv, env, err := unitProcess(cfg.RepoRoot, kubecriUnit, bin[Kubecri], map[string]string{
 		"NODE_NAME":        n.Name,
 		"KUBECONFIG":       l.kubeconfig(processID(Kubecri, n.Name)),
@@ -137,8 +143,7 @@ func kubecriProcess(cfg Config, l layout, n Node, bin programs) (*process, error
 		"LISTEN":           "unix://" + n.KubecriSocket,
 		"STATE_DIR":        n.KubecriDir,
 		"CDI_DIR":          n.CDIDir,
-		// The e2e tests try every kind of injection.
-		"KUBECRI_ARGS": "--debug-echo-host-access --cridevices=" + n.DevicePluginDir,
+		"KUBECRI_ARGS":     args,
 	})
 	return &process{Component: Kubecri, Node: n.Name, NetNS: n.NetNS, MountNS: n.MountNS, Argv: argv, Env: env}, err
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -66,13 +67,14 @@ func makeMountPoint(dir string) error {
 func (n Node) cniConfig() string        { return filepath.Join(n.Dir, "cni/net.d") }
 func (n Node) resolvConf() string       { return filepath.Join(n.Dir, "resolv.conf") }
 func (n Node) containerdConfig() string { return filepath.Join(n.Dir, "containerd.toml") }
+func (n Node) nriSocket() string        { return filepath.Join(n.Dir, "nri.sock") }
 func (n Node) kubeletConfig() string    { return filepath.Join(n.Dir, "kubelet.yaml") }
 
 func nodeCgroup(cfg Config, l layout, node string) string { return l.cgroup(cfg.Name) + "/" + node }
 
 // criSocket is what kubelet talks to.
 func criSocket(cfg Config, n Node) string {
-	if cfg.Stock {
+	if cfg.Stock || slices.Contains(cfg.NRI, n.Name) {
 		return n.ContainerdSocket
 	}
 	return n.KubecriSocket
@@ -115,9 +117,11 @@ func containerdConfig(n Node, bin programs, restrictOOM bool) string {
 	set("[plugins.'io.containerd.internal.v1.opt']")
 	set("path = %q", in("opt"))
 	set("[plugins.'io.containerd.nri.v1.nri']")
-	set("socket_path = %q", in("nri.sock"))
+	set("socket_path = %q", n.nriSocket())
 	set("plugin_path = %q", in("nri/plugins"))
 	set("plugin_config_path = %q", in("nri/conf.d"))
+	set("[plugins.'io.containerd.nri.v1.nri'.default_validator]")
+	set("enable = true") // of pods that say so themselves
 	set("[plugins.'io.containerd.cri.v1.images'.pinned_images]")
 	set("sandbox = %q", PauseImage)
 	set("[plugins.'io.containerd.cri.v1.runtime']")

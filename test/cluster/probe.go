@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,6 +55,9 @@ func (c *Cluster) probe(component, node string) func(context.Context) error {
 	case Containerd:
 		return criAnswers(n.ContainerdSocket)
 	case Kubecri:
+		if slices.Contains(c.cfg.NRI, node) {
+			return httpOK(n.NetNS, "http://127.0.0.1:10349/readyz")
+		}
 		return criAnswers(n.KubecriSocket)
 	case Forwarder:
 		return c.forwarderListens

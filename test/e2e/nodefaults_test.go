@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,15 +23,6 @@ import (
 
 // theNode is node-a, of which the tests here take parts away.
 func theNode() cluster.Node { return shared.Nodes()[0] }
-
-// runtime asks the node's runtime past kubecri.
-func (r *rig) runtime() runtimeapi.RuntimeServiceClient {
-	r.Helper()
-	conn, err := grpc.NewClient("unix://"+theNode().ContainerdSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	r.check(err)
-	r.Cleanup(func() { conn.Close() })
-	return runtimeapi.NewRuntimeServiceClient(conn)
-}
 
 // awaitOtherContainer waits until the pod runs in another container than not.
 func (r *rig) awaitOtherContainer(pod *v1.Pod, not string) *runtimeapi.Container {
@@ -103,7 +92,7 @@ func TestAPIServerHangs(t *testing.T) {
 	plain := r.create(newPod("plain", nodeA, nil))
 	r.awaitRunning("plain")
 	first, other := r.containers(nodeA, holder)[0].Id, r.containers(nodeA, plain)[0].Id
-	runtime := r.runtime()
+	runtime := r.cri(theNode().ContainerdSocket)
 
 	pause := func() { r.check(shared.Kill("kube-apiserver", "", syscall.SIGSTOP)) }
 	resume := func() { r.check(shared.Kill("kube-apiserver", "", syscall.SIGCONT)) }
@@ -119,7 +108,7 @@ func TestAPIServerHangs(t *testing.T) {
 	if took := time.Since(hung); took > 8*time.Second { // a call that waits for the API server waits 10 s
 		t.Errorf("containers that need no API server took %s", took)
 	}
-	if got := slotAnnotations(again); len(got) != 1 || got["akri.agent.slot-"+slots[0]] == "" {
+	if got := slotAnnotations(again.Annotations); len(got) != 1 || got["akri.agent.slot-"+slots[0]] == "" {
 		t.Errorf("the container that started again has %v, want slot %s", got, slots[0])
 	}
 
@@ -189,7 +178,7 @@ deviceSpecs: [{containerPath: /dev/cam0, hostPath: /dev/zero, permissions: r}]
 	// know starts again with its device.
 	r.check(shared.Restart(cluster.Kubecri, nodeA))
 	first := r.containersOnce(r.pod("holder"))
-	_, err := r.runtime().StopContainer(r.ctx, &runtimeapi.StopContainerRequest{ContainerId: first})
+	_, err := r.cri(theNode().ContainerdSocket).StopContainer(r.ctx, &runtimeapi.StopContainerRequest{ContainerId: first})
 	r.check(err)
 	r.awaitOtherContainer(r.pod("holder"), first)
 	r.awaitUsage("before", map[string]string{kept[0]: "C:" + string(r.pod("holder").UID) + ":" + nodeA})
@@ -200,7 +189,7 @@ deviceSpecs: [{containerPath: /dev/cam0, hostPath: /dev/zero, permissions: r}]
 // containersOnce waits for the pod's one container: kubecri may just have started.
 func (r *rig) containersOnce(pod *v1.Pod) (id string) {
 	r.Helper()
-	list, err := r.runtime().ListContainers(r.ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+	list, err := r.cri(theNode().ContainerdSocket).ListContainers(r.ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
 		LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(pod.UID)}}})
 	r.check(err)
 	if len(list.Containers) != 1 {

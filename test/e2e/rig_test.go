@@ -329,29 +329,40 @@ func (r *rig) env(pod string) map[string]string {
 	return env
 }
 
-// containers asks the node's runtime, through kubecri, for a pod's containers.
+// containers asks the node's runtime, as its kubelet does, for a pod's containers.
 func (r *rig) containers(node string, pod *v1.Pod) []*runtimeapi.Container {
 	r.Helper()
-	for _, n := range shared.Nodes() {
-		if n.Name != node {
-			continue
-		}
-		conn, err := grpc.NewClient("unix://"+n.KubecriSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		r.check(err)
-		defer conn.Close()
-		list, err := runtimeapi.NewRuntimeServiceClient(conn).ListContainers(r.ctx, &runtimeapi.ListContainersRequest{
-			Filter: &runtimeapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.name": pod.Name, "io.kubernetes.pod.namespace": r.ns}}})
-		r.check(err)
-		return list.Containers
-	}
-	r.Fatalf("no node %s", node)
-	return nil
+	list, err := r.cri(shared.CRISocket(node)).ListContainers(r.ctx, &runtimeapi.ListContainersRequest{
+		Filter: &runtimeapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.name": pod.Name, "io.kubernetes.pod.namespace": r.ns}}})
+	r.check(err)
+	return list.Containers
 }
 
-// slotAnnotations are a container's akri.agent.slot-* annotations.
-func slotAnnotations(c *runtimeapi.Container) map[string]string {
+// cri is a client of a CRI socket.
+func (r *rig) cri(socket string) runtimeapi.RuntimeServiceClient {
+	r.Helper()
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	r.check(err)
+	r.Cleanup(func() { conn.Close() })
+	return runtimeapi.NewRuntimeServiceClient(conn)
+}
+
+// specAnnotations are those of the container's OCI spec.
+func (r *rig) specAnnotations(node, id string) map[string]string {
+	r.Helper()
+	status, err := r.cri(shared.CRISocket(node)).ContainerStatus(r.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	r.check(err)
+	var info struct {
+		RuntimeSpec struct{ Annotations map[string]string }
+	}
+	r.check(json.Unmarshal([]byte(status.Info["info"]), &info))
+	return info.RuntimeSpec.Annotations
+}
+
+// slotAnnotations are the akri.agent.slot-* ones of a container's annotations.
+func slotAnnotations(annotations map[string]string) map[string]string {
 	found := map[string]string{}
-	for k, v := range c.Annotations {
+	for k, v := range annotations {
 		if strings.HasPrefix(k, "akri.agent.slot-") {
 			found[k] = v
 		}

@@ -41,12 +41,13 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	var cfg cluster.Config
-	var nodes, buildFlags string
+	var nodes, nri, buildFlags string
 	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
 	flags.StringVar(&cfg.Name, "name", "", `name of the cluster (default "default")`)
 	flags.StringVar(&cfg.StateDir, "state-dir", "", "folder that holds everything of it (default /var/tmp/kubeslot/<name>)")
 	flags.StringVar(&nodes, "nodes", strings.Join(cluster.DefaultNodes, ","), "up: the nodes' names")
 	flags.BoolVar(&cfg.Stock, "stock", false, "up: upstream's kube-scheduler, kubelets straight at containerd, nothing of deploy/")
+	flags.StringVar(&nri, "nri", "", "up: nodes whose kubecri is a plugin of containerd, of --nodes")
 	flags.StringVar(&buildFlags, "build-flags", "", "up: further flags of go build for our programs, e.g. -race")
 	flags.BoolVar(&cfg.Keep, "keep", false, "up: leave a cluster that failed to come up as it is")
 	flags.Usage = func() {
@@ -64,6 +65,9 @@ func run(ctx context.Context, args []string) error {
 		return fmt.Errorf("unexpected arguments %q", flags.Args())
 	}
 	cfg.Nodes = strings.Split(nodes, ",")
+	if nri != "" {
+		cfg.NRI = strings.Split(nri, ",")
+	}
 	cfg.BuildFlags = strings.Fields(buildFlags)
 
 	switch args[0] {

@@ -1,0 +1,152 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeslot/kubeslot/test/cluster"
+)
+
+// One node goes from proxy to NRI mode and back, with a pod that runs all the time
+// on it, and everything that can happen to kubecri and containerd happens between.
+func TestNRIMode(t *testing.T) {
+	r := newRig(t)
+	instances := r.debugEcho("nri", 3, nil, "nri0", "nri1")
+	r.create(newPod("stays", nodeB, map[string]int64{"nri": 2}))
+	stays := r.agree("stays", "nri", 2)
+	id, claims := r.containers(nodeB, r.pod("stays"))[0].Id, r.usage("nri")
+	unharmed := func(when string) {
+		t.Helper()
+		p := r.pod("stays")
+		if c := r.containers(nodeB, p); len(c) != 1 || c[0].Id != id || p.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("%s: its containers are %v, was %s: %v", when, c, id, p.Status.ContainerStatuses)
+		}
+		for slot, value := range claims {
+			if got := r.usage("nri")[slot]; got != value {
+				t.Errorf("%s: deviceUsage of %s is %q, was %q", when, slot, got, value)
+			}
+		}
+	}
+
+	r.check(shared.SetNRI(r.ctx, nodeB, true))
+	defer func() {
+		r.check(shared.SetNRI(r.ctx, nodeB, false))
+		unharmed("in proxy mode again")
+		r.create(newPod("last", nodeB, map[string]int64{"nri": 1}))
+		r.agree("last", "nri", 1)
+	}()
+	unharmed("in NRI mode")
+	socket := filepath.Join(shared.Nodes()[1].Dir, "nri.sock")
+	out, err := exec.CommandContext(r.ctx, filepath.Join(shared.BinDir(), cluster.Kubecri), "check", "--mode=nri", "--nri-socket="+socket,
+		"--runtime-endpoint="+shared.Nodes()[1].ContainerdSocket, "--node-name="+nodeB, "--kubeconfig="+shared.Kubeconfig()).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "ok    NRI") {
+		t.Errorf("kubecri check: %v\n%s", err, out)
+	}
+
+	r.create(newPod("p", nodeB, map[string]int64{"nri": 2}))
+	r.agree("p", "nri", 2)
+	r.create(newPod("goes", nodeB, map[string]int64{instances[0].Name: 1}))
+	r.agree("goes", "nri", 1)
+
+	// What ends is released by its event.
+	r.check(shared.Kill(cluster.Kubelet, nodeB, syscall.SIGSTOP))
+	pod := r.pod("p")
+	box := r.containers(nodeB, pod)[0].PodSandboxId
+	runtime := r.cri(shared.CRISocket(nodeB))
+	_, err = runtime.StopPodSandbox(r.ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: box})
+	r.check(err)
+	stopped, left := time.Now(), 0
+	r.await("the stopped pod's slots to be free", func() (bool, string) {
+		left = 0
+		for _, value := range r.usage("nri") {
+			if value == "C:"+string(pod.UID)+":"+nodeB {
+				left++
+			}
+		}
+		return left == 0, fmt.Sprint(left, " are held")
+	})
+	took := time.Since(stopped)
+	t.Logf("released %s after its sandbox stopped", took.Round(time.Millisecond))
+	if took > 5*time.Second { // the grace is 20 s, a resync comes every 30 s
+		t.Error("too late for an event")
+	}
+	r.check(kube.CoreV1().Pods(r.ns).Delete(r.ctx, "p", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	r.check(shared.Kill(cluster.Kubelet, nodeB, syscall.SIGCONT))
+
+	// containerd restarts.
+	r.check(shared.Restart(cluster.Containerd, nodeB))
+	r.check(shared.AwaitServing(r.ctx, cluster.Containerd, nodeB))
+	r.check(shared.AwaitServing(r.ctx, cluster.Kubecri, nodeB)) // which is to be connected
+	r.create(newPod("after", nodeB, map[string]int64{"nri": 1}))
+	r.agree("after", "nri", 1)
+	unharmed("after a restart of containerd")
+	r.delete("after")
+
+	// kubecri is away.
+	r.check(shared.Kill(cluster.Kubecri, nodeB, syscall.SIGKILL))
+	// NRI fails open, unless the pod requires the plugin.
+	r.create(newPod("open", nodeB, map[string]int64{"nri": 1}))
+	careful := newPod("careful", nodeB, map[string]int64{"nri": 1})
+	careful.Annotations["required-plugins.noderesource.dev"] = `["kubecri"]`
+	r.create(careful)
+	r.awaitRunning("open")
+	if list, ok := r.env("open")["AKRI_DEVICES"]; ok {
+		t.Errorf("kubecri was down, and yet: %s", list)
+	}
+	r.awaitEvent("careful", "Failed", `required plugin "kubecri" not present`)
+	r.check(kube.CoreV1().Pods(r.ns).Delete(r.ctx, "goes", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+
+	r.check(shared.Start(cluster.Kubecri, nodeB))
+	r.awaitEvent("open", "StartedWithoutDevices", `"main"`)
+	r.await("container of pod open to be created again", func() (bool, string) {
+		p := r.pod("open")
+		s := p.Status.ContainerStatuses
+		return len(s) > 0 && s[0].RestartCount > 0 && s[0].State.Running != nil, fmt.Sprint(s)
+	})
+	want := maps.Clone(claims)
+	for _, name := range []string{"open", "careful"} {
+		slot := r.agree(name, "nri", 1)[0]
+		want[slot] = "C:" + string(r.pod(name).UID) + ":" + nodeB
+	}
+	if len(want) != len(claims)+2 {
+		t.Errorf("slots: %v", want)
+	}
+	r.awaitUsage("nri", want) // "goes" is gone
+	unharmed("after a kill of kubecri")
+
+	// A slot is another's.
+	held := r.usage("nri")
+	r.check(shared.Kill(cluster.Kubelet, nodeB, syscall.SIGSTOP))
+	r.create(newPod("late", nodeB, map[string]int64{instances[0].Name: 1}))
+	var slot string
+	r.await("the pod to be bound", func() (bool, string) {
+		text := r.pod("late").Annotations["KubeDevice/DeviceInfo"]
+		_, rest, ok := strings.Cut(text, `/0":"`)
+		slot, _, _ = strings.Cut(rest, `"`)
+		return ok && held[slot] == "", text
+	})
+	claim := func(value string) {
+		patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/deviceUsage/%s","value":%q}]`, slot, value)
+		_, err := akri.AkriV0().Instances(r.ns).Patch(r.ctx, instances[0].Name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+		r.check(err)
+	}
+	claim("C:intruder:" + nodeA)
+	r.check(shared.Kill(cluster.Kubelet, nodeB, syscall.SIGCONT))
+	r.awaitEvent("late", "DeviceRefused", `container "main"`, slot, "intruder", nodeA)
+	r.awaitEvent("late", "Failed", "kubecri does not start container", slot, "intruder")
+	claim("")
+	r.agree("late", "nri", 1)
+	if len(stays) != 2 {
+		t.Errorf("slots of the pod that stays: %v", stays)
+	}
+}
