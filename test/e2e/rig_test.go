@@ -56,17 +56,24 @@ func (r *rig) cleanUp() {
 	if r.Failed() {
 		r.dump(ctx)
 	}
-	r.check(kube.CoreV1().Pods(r.ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
-	r.await("the namespace's pods to be gone", func() (bool, string) {
-		pods, err := kube.CoreV1().Pods(r.ns).List(ctx, metav1.ListOptions{})
-		return err == nil && len(pods.Items) == 0, fmt.Sprint(err, len(podsOf(pods)))
-	})
+	r.deletePods()
 	r.check(akri.AkriV0().Configurations(r.ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
 	r.await("the namespace's Instances to be gone", func() (bool, string) {
 		in, err := akri.AkriV0().Instances(r.ns).List(ctx, metav1.ListOptions{})
 		return err == nil && len(in.Items) == 0, fmt.Sprint(err, in)
 	})
 	r.check(kube.CoreV1().Namespaces().Delete(ctx, r.ns, metav1.DeleteOptions{}))
+}
+
+// deletePods deletes the namespace's pods and waits until they are gone.
+func (r *rig) deletePods() {
+	r.Helper()
+	ctx := context.Background()
+	r.check(kube.CoreV1().Pods(r.ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+	r.await("the namespace's pods to be gone", func() (bool, string) {
+		pods, err := kube.CoreV1().Pods(r.ns).List(ctx, metav1.ListOptions{})
+		return err == nil && len(pods.Items) == 0, fmt.Sprint(err, len(podsOf(pods)))
+	})
 }
 
 func podsOf(l *v1.PodList) []v1.Pod {
