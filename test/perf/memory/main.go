@@ -27,25 +27,26 @@ func main() {
 	flag.IntVar(&s.nodes, "nodes", 5000, "nodes of each cluster")
 	flag.IntVar(&s.slots, "slots", 10, "slots of each node, two an Instance; an even number")
 	flag.IntVar(&s.pods, "pods", 10_000, "pods that each scheduler binds, one slot each")
+	profiles := flag.String("profiles", "", "folder for heap profiles, <arm>.pprof, of the last start")
 	rounds := flag.Int("rounds", 3, "how many times each scheduler is started again, the two in turn")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, s, *rounds); err != nil {
+	if err := run(ctx, s, *rounds, *profiles); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-scheduler-memory:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, s size, rounds int) (err error) {
+func run(ctx context.Context, s size, rounds int, profiles string) (err error) {
 	if rounds < 1 {
 		return fmt.Errorf("-rounds=%d: want at least 1", rounds)
 	}
 	if err := s.validate(); err != nil {
 		return err
 	}
-	arms := []*arm{{name: "plain", size: s}, {name: "ours", size: s, ours: true}}
+	arms := []*arm{{name: "plain", size: s, profiles: profiles}, {name: "ours", size: s, profiles: profiles, ours: true}}
 	for _, a := range arms {
 		c, err := cluster.Up(ctx, cluster.Config{Name: "bench-memory-" + a.name, Stock: !a.ours, APIOnly: true})
 		if err != nil {

@@ -41,10 +41,11 @@ func (s size) validate() error {
 // arm is a cluster whose scheduler is measured.
 type arm struct {
 	size
-	name    string
-	ours    bool
-	cluster *cluster.Cluster
-	client  *kubernetes.Clientset
+	name     string
+	ours     bool
+	profiles string
+	cluster  *cluster.Cluster
+	client   *kubernetes.Clientset
 
 	scheduled memory   // after it has bound all pods
 	rounds    []memory // started again

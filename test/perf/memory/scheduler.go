@@ -71,9 +71,18 @@ func (a *arm) restarted(ctx context.Context) (m memory, err error) {
 	if err := s.await(ctx, "it knows all nodes, pods and slots", a.knowsAll); err != nil {
 		return memory{}, err
 	}
-	m, err = s.settled(ctx)
+	if m, err = s.settled(ctx); err != nil {
+		return m, err
+	}
 	progress("%s: %.0f MiB resident, %.0f MiB heap", a.name, m.resident/(1<<20), m.heap/(1<<20))
-	return m, err
+	if a.profiles == "" {
+		return m, nil
+	}
+	profile, err := s.get(ctx, "/debug/pprof/heap?gc=1")
+	if err != nil {
+		return m, err
+	}
+	return m, os.WriteFile(filepath.Join(a.profiles, a.name+".pprof"), profile, 0o644)
 }
 
 // knowsAll reports whether the scheduler's caches hold the whole cluster.
