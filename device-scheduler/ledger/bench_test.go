@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // fleet is a cluster of one Configuration: shared Instances that every node
@@ -79,25 +80,27 @@ func BenchmarkFits(b *testing.B) {
 	}
 }
 
-// BenchmarkReserve is Reserve and Unreserve of one pod.
+// BenchmarkReserve is Reserve and Unreserve of one pod, two slots a container.
 func BenchmarkReserve(b *testing.B) {
-	for _, instances := range []int{500, 5_000, 50_000} {
-		l, nodes := fleet(500, instances, true)
-		b.Run(fmt.Sprintf("instances=%d", instances), func(b *testing.B) {
-			req := podFor(1, 2)
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				node := nodes[i%len(nodes)]
-				a, shortfall := l.Draft(Spread).Fit(node, req)
-				if shortfall != nil {
-					b.Fatal(shortfall)
+	for _, size := range []struct{ nodes, instances int }{{500, 500}, {500, 5_000}, {500, 50_000}, {5_000, 50_000}} {
+		l, nodes := fleet(size.nodes, size.instances, true)
+		for _, containers := range []int{1, 4, 8} {
+			b.Run(fmt.Sprintf("nodes=%d/instances=%d/containers=%d", size.nodes, size.instances, containers), func(b *testing.B) {
+				req := podFor(containers, 2)
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					node := nodes[i%len(nodes)]
+					a, shortfall := l.Draft(Spread).Fit(node, req)
+					if shortfall != nil {
+						b.Fatal(shortfall)
+					}
+					if _, err := l.Assume(req.Pod, node, a); err != nil {
+						b.Fatal(err)
+					}
+					l.Forget(req.UID)
 				}
-				if _, err := l.Assume(req.Pod, node, a); err != nil {
-					b.Fatal(err)
-				}
-				l.Forget(req.UID)
-			}
-		})
+			})
+		}
 	}
 }
 
@@ -123,13 +126,19 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 }
 
-// BenchmarkRebuild reads a whole cluster, as after a restart.
+// BenchmarkRebuild reads a whole cluster, as after a restart: its Instances, and
+// for each a pod that has a slot of it.
 func BenchmarkRebuild(b *testing.B) {
-	for _, instances := range []int{500, 5_000, 50_000} {
-		b.Run(fmt.Sprintf("instances=%d", instances), func(b *testing.B) {
+	for _, size := range []struct{ nodes, instances int }{{500, 500}, {500, 5_000}, {500, 50_000}, {5_000, 50_000}} {
+		b.Run(fmt.Sprintf("nodes=%d/instances=%d", size.nodes, size.instances), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				fleet(500, instances, false)
+				l, nodes := fleet(size.nodes, size.instances, false)
+				for i := range size.instances {
+					name := fmt.Sprintf("cam-%06x", i)
+					l.Observe(Pod{UID: name, Namespace: "ns", Name: name}, nodes[i%size.nodes], Assignment{
+						"main": {{Resource: "cam", Slot: slot.Name{Instance: name}}}})
+				}
 			}
 		})
 	}
