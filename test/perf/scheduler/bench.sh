@@ -5,8 +5,9 @@
 #   PODS    pods measured in each run (1000)
 #   DRAPODS pods measured in runs of DRA's arms, which take longer (PODS)
 #   SHAPES  of dense,sparse,shared,full (all)
-#   ARMS    of plain,ours,dra-extended,dra-claim (all)
-#   BATCHING=true enables OpportunisticBatching, which scheduler_perf disables
+#   ARMS    of plain,ours,strict,dra-extended,dra-claim (all)
+#   BATCHING=true enables OpportunisticBatching, which scheduler_perf disables, and
+#           ends the default topology constraints, with which it does nothing
 #   PROFILE=cpu writes CPU profiles of what is measured, <shape>-<arm>.pprof
 #   OUT     where results go (_output/bench-scheduler)
 set -euo pipefail
@@ -45,7 +46,7 @@ run() {
 # of its speed, hits all of them alike.
 : >"$out/raw.txt"
 IFS=, read -ra shapes <<<"${SHAPES:-dense,sparse,shared,full}"
-IFS=, read -ra arms <<<"${ARMS:-plain,ours,dra-extended,dra-claim}"
+IFS=, read -ra arms <<<"${ARMS:-plain,ours,strict,dra-extended,dra-claim}"
 for ((n = 0; n < ${COUNT:-6}; n++)); do
   for shape in "${shapes[@]}"; do
     for ((i = 0; i < ${#arms[@]}; i++)); do

@@ -18,7 +18,7 @@ var (
 	nodeCount  = flag.Int("nodes", 500, "nodes of the cluster; each shape has ten slots for one of them")
 	podCount   = flag.Int("pods", 1000, "pods measured in each run")
 	profile    = flag.String("profile", "", "file for a CPU profile of what is measured; for a single arm and shape")
-	batching   = flag.Bool("batching", false, "enable OpportunisticBatching, which scheduler_perf disables")
+	batching   = flag.Bool("batching", false, "enable OpportunisticBatching, which scheduler_perf disables, without default topology constraints")
 )
 
 func TestMain(m *testing.M) {

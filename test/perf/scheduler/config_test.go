@@ -10,7 +10,9 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeschedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"sigs.k8s.io/yaml"
 )
 
@@ -59,7 +61,7 @@ func (r run) writeConfig(b *testing.B) string {
 	}
 	createPods(measureNamespace, r.pods, 1, true)
 
-	return write("config.yaml", []any{map[string]any{
+	test := map[string]any{
 		"name":         fmt.Sprintf("shape=%s/arm=%s", r.shape.name, r.arm.name),
 		"labels":       []string{"performance"},
 		"featureGates": gates(),
@@ -67,7 +69,26 @@ func (r run) writeConfig(b *testing.B) string {
 		"metricsCollectorConfig": map[string]any{},
 		"workloadTemplate":       ops,
 		"workloads":              []any{map[string]any{"name": fmt.Sprintf("nodes=%d", r.nodes)}},
-	}})
+	}
+	if *batching {
+		test["schedulerConfigPath"] = write("scheduler.yaml", batchable())
+	}
+	return write("config.yaml", []any{test})
+}
+
+// batchable is a scheduler's configuration with which pods can be batched:
+// PodTopologySpread signs none that its default constraints apply to.
+func batchable() any {
+	return map[string]any{
+		"apiVersion": kubeschedulerv1.SchemeGroupVersion.String(), "kind": "KubeSchedulerConfiguration",
+		"profiles": []any{map[string]any{
+			"schedulerName": v1.DefaultSchedulerName,
+			"pluginConfig": []any{map[string]any{
+				"name": names.PodTopologySpread,
+				"args": map[string]any{"defaultingType": kubeschedulerv1.ListDefaulting},
+			}},
+		}},
+	}
 }
 
 // gates are the same for all arms.
