@@ -192,15 +192,24 @@ func (r *reasons) status(shortfall *ledger.Shortfall) *fwk.Status {
 	return unresolvable(text)
 }
 
+// PreScore skips Score for pods that ask for no slots: it would be asked about
+// hundreds of nodes.
+func (*Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	if _, err := state.Read(stateKey); err != nil {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	return nil
+}
+
 // Score prefers nodes as the plugin's arguments weigh: those with more of the
 // requested slots free (with fewer, when packing), and those with devices of
 // their own.
 func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
-	data, err := state.Read(stateKey)
-	if err != nil {
-		return 0, nil // the pod asks for no slots
+	c, status := readCycle(state)
+	if status != nil {
+		return 0, status
 	}
-	prospect := p.book.prospect(data.(*cycle).req, node.Node().Name)
+	prospect := p.book.prospect(c.req, node.Node().Name)
 	if p.args.Strategy == ledger.Pack {
 		prospect.Free = 1 - prospect.Free
 	}

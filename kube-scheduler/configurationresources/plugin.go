@@ -56,6 +56,7 @@ var (
 	_ fwk.PreFilterExtensions = (*Plugin)(nil)
 	_ fwk.FilterPlugin        = (*Plugin)(nil)
 	_ fwk.PostFilterPlugin    = (*Plugin)(nil)
+	_ fwk.PreScorePlugin      = (*Plugin)(nil)
 	_ fwk.ScorePlugin         = (*Plugin)(nil)
 	_ fwk.ReservePlugin       = (*Plugin)(nil)
 	_ fwk.BindPlugin          = (*Plugin)(nil)

@@ -145,6 +145,9 @@ func TestPodsWithoutSlotsAreLeftAlone(t *testing.T) {
 	if _, status := r.PreFilter(r.ctx, state, p, nil); !status.IsSkip() {
 		t.Errorf("PreFilter: %v", status)
 	}
+	if status := r.PreScore(r.ctx, state, p, nil); !status.IsSkip() {
+		t.Errorf("PreScore: %v", status)
+	}
 	if status := r.Reserve(r.ctx, state, p, "node-a"); !status.IsSuccess() {
 		t.Errorf("Reserve: %v", status)
 	}
