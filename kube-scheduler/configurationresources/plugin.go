@@ -7,9 +7,10 @@
 // reach such devices; Filter asks the ledger whether a node has the slots; Score
 // prefers nodes with more of them free; PostFilter preempts pods on other nodes
 // that hold slots of shared devices, which DefaultPreemption cannot; Reserve
-// takes the slots, so that no other pod is offered them; Bind sends the Binding with the assignment in its
-// annotations, which the API server merges into the pod in the same write that
-// sets its node. Unreserve gives the slots back.
+// takes the slots, so that no other pod is offered them; Bind claims them, with
+// claimMode Scheduler (claim.go, strays.go), and sends the Binding with the
+// assignment in its annotations, which the API server merges into the pod in the
+// same write that sets its node. Unreserve gives the slots back.
 //
 // Waiting pods are woken by the book (book.go) when the ledger has gained what
 // they ask for, and not by the framework's cluster events: so each event that

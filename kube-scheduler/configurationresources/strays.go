@@ -31,6 +31,8 @@ func (p *Plugin) releaseStrays(ctx context.Context) {
 	if !p.book.synced() {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, sweepInterval)
+	defer cancel()
 	strays, pods := p.book.strays()
 	for _, stray := range strays {
 		for name, usage := range stray.Claims {
