@@ -56,9 +56,9 @@ func Assigned(c *types.ContainerInfo) []types.ResourceName {
 // container must not start: a plugin failed, or nobody answers for a part of what
 // was assigned. Right after a start, wait for Tried first.
 //
-// A plugin answers for what it says that the node has. What no plugin says is
-// answered for by any that gives the container something and has no other part in
-// its assignment.
+// A plugin answers for what it says that the node has, of what was assigned and of
+// what the container asks for. What was assigned and no plugin says is answered for
+// by any that gives the container something and has no other part in its assignment.
 func (p *Plugins) Allocate(ctx context.Context, pod *types.PodInfo, container string) ([]inject.Answer, error) {
 	c := pod.GetContainerInPod(container)
 	if c == nil || !Concerns(c) {
@@ -67,10 +67,15 @@ func (p *Plugins) Allocate(ctx context.Context, pod *types.PodInfo, container st
 	if p == nil || len(p.plugins) == 0 {
 		return nil, fmt.Errorf("%s: %w: none is loaded, see --cridevices", described(c), ErrNoPlugin)
 	}
-	assigned := Assigned(c)
+	assigned, asked := Assigned(c), Asked(c)
+	for name, n := range c.KubeRequests { // of the spec, where it is known
+		if n > 0 && !isSlot(name) {
+			asked = append(asked, name)
+		}
+	}
 	parts := make([]part, 0, len(p.plugins))
 	for _, one := range p.plugins {
-		parts = append(parts, one.partOf(assigned))
+		parts = append(parts, one.partOf(assigned, asked))
 	}
 	if err := waitFor(c, assigned, parts); err != nil {
 		return nil, err
@@ -98,11 +103,13 @@ type part struct {
 	// out says why it cannot be asked; nil when it can.
 	out error
 	// owns are the resources that it says the node has.
-	owns     map[types.ResourceName]bool
+	owns map[types.ResourceName]bool
+	// asked is one that it says the node has and the container asks for; "" for none.
+	asked    types.ResourceName
 	answered bool
 }
 
-func (one *plugin) partOf(assigned []types.ResourceName) part {
+func (one *plugin) partOf(assigned, asked []types.ResourceName) part {
 	part := part{plugin: one.name, out: one.hangs(), owns: map[types.ResourceName]bool{}}
 	one.mu.Lock()
 	defer one.mu.Unlock()
@@ -113,17 +120,31 @@ func (one *plugin) partOf(assigned []types.ResourceName) part {
 	default:
 		part.out = errors.New("it has not started yet")
 	}
-	if one.data == nil {
-		return part
-	}
 	for _, name := range assigned {
-		for _, list := range []types.ResourceList{one.data.Allocatable, one.data.Capacity, one.data.KubeAlloc, one.data.KubeCap} {
-			if _, has := list[name]; has {
-				part.owns[name] = true
-			}
+		if has(one.data, name) {
+			part.owns[name] = true
+		}
+	}
+	for _, name := range asked {
+		if has(one.data, name) {
+			part.asked = max(part.asked, name) // any, but always the same
 		}
 	}
 	return part
+}
+
+// has reports whether a plugin that said info, nil for nothing yet, says that the
+// node has the resource.
+func has(info *types.NodeInfo, name types.ResourceName) bool {
+	if info == nil {
+		return false
+	}
+	for _, list := range []types.ResourceList{info.Allocatable, info.Capacity, info.KubeAlloc, info.KubeCap} {
+		if _, said := list[name]; said {
+			return true
+		}
+	}
+	return false
 }
 
 // waitFor refuses the container while a plugin that has, or may have, a part in
@@ -137,7 +158,7 @@ func waitFor(c *types.ContainerInfo, assigned []types.ResourceName, parts []part
 	}
 	all := owned == len(assigned) && owned > 0
 	for _, p := range parts {
-		if p.out != nil && (len(p.owns) > 0 || !all) {
+		if p.out != nil && (len(p.owns) > 0 || p.asked != "" || !all) {
 			return fmt.Errorf("%s: device plugin %q cannot be asked now: %w", described(c), p.plugin, p.out)
 		}
 	}
@@ -154,6 +175,12 @@ func covered(c *types.ContainerInfo, assigned []types.ResourceName, parts []part
 			return fmt.Errorf("%s: %w: %q, which no plugin says that the node has; was the device taken out?", described(c), ErrNoPlugin, name)
 		case owner >= 0 && !parts[owner].answered:
 			return fmt.Errorf("%s: %w: device plugin %q, which says that the node has %q, gives nothing", described(c), ErrNoPlugin, parts[owner].plugin, name)
+		}
+	}
+	for _, p := range parts {
+		if p.asked != "" && !p.answered {
+			return fmt.Errorf("it requests %q: %w: device plugin %q, which says that the node has it, gives nothing; does the scheduler have its half of the plugin (--devschedpath)?",
+				p.asked, ErrNoPlugin, p.plugin)
 		}
 	}
 	if len(assigned) == 0 && !slices.ContainsFunc(parts, func(p part) bool { return p.answered }) {

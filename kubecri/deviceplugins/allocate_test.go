@@ -24,6 +24,7 @@ func assigned(from ...types.ResourceName) *types.PodInfo {
 		c.AllocateFrom[types.ResourceName(fmt.Sprintf("want/%d", i))] = name
 	}
 	return &types.PodInfo{Name: "p", RunningContainers: map[string]types.ContainerInfo{"main": c,
+		"spec": {KubeRequests: types.ResourceList{"example.com/widget": 1, "cpu": 1, "akri.sh/cam": 1}, AllocateFrom: types.ResourceLocation{"want": "resource/x"}},
 		"asks": {Requests: types.ResourceList{"example.com/widget": 1}},
 		"side": {Requests: types.ResourceList{"akri.sh/cam": 1, "unset": 0}, AllocateFrom: types.ResourceLocation{"akri.sh/cam/0": "cam-a1-0"}}},
 		InitContainers: map[string]types.ContainerInfo{"init": c}}
@@ -52,38 +53,42 @@ func TestAllocate(t *testing.T) {
 	}{
 		{name: "a container of nothing", container: "side", plugins: []*fake{{name: "a", allocate: gives("A", "1")}}},
 		{name: "an ephemeral container", container: "debug", plugins: []*fake{{name: "a", allocate: gives("A", "1")}}},
-		{name: "its plugin", from: []types.ResourceName{"x"}, plugins: []*fake{{name: "a", update: has("x"), allocate: gives("A", "1")}, {name: "b"}}, answers: "a"},
-		{name: "an init container", container: "init", from: []types.ResourceName{"x"}, plugins: []*fake{{name: "a", update: has("x"), allocate: gives("A", "1")}}, answers: "a"},
+		{name: "its plugin", from: []types.ResourceName{"x"}, plugins: []*fake{{name: "a", update: says("x"), allocate: gives("A", "1")}, {name: "b"}}, answers: "a"},
+		{name: "an init container", container: "init", from: []types.ResourceName{"x"}, plugins: []*fake{{name: "a", update: says("x"), allocate: gives("A", "1")}}, answers: "a"},
 		{name: "two plugins, in order", from: []types.ResourceName{"x", "y"}, plugins: []*fake{
-			{name: "b", update: has("y"), allocate: gives("B", "1")}, {name: "a", update: has("x"), allocate: gives("A", "1")}}, answers: "b a"},
+			{name: "b", update: says("y"), allocate: gives("B", "1")}, {name: "a", update: says("x"), allocate: gives("A", "1")}}, answers: "b a"},
 		{name: "one that asks, and is assigned by a plugin that needs no entries", container: "asks",
 			plugins: []*fake{{name: "a", allocate: gives("A", "1")}}, answers: "a"},
 
 		{name: "no plugins", from: []types.ResourceName{"x"}, err: []string{`"x"`, "none is loaded", "--cridevices"}},
 		{name: "nobody answers", from: []types.ResourceName{"x"}, plugins: []*fake{{name: "a"}}, err: []string{`"x"`, "no plugin says"}},
 		{name: "nobody answers one that asks", container: "asks", plugins: []*fake{{name: "a"}}, err: []string{`"example.com/widget"`, "no device plugin"}},
-		{name: "its plugin gives nothing", from: []types.ResourceName{"x"}, plugins: []*fake{{name: "a", update: has("x")}, {name: "b", allocate: gives("B", "1")}},
+		{name: "its plugin gives nothing", from: []types.ResourceName{"x"}, plugins: []*fake{{name: "a", update: says("x")}, {name: "b", allocate: gives("B", "1")}},
 			err: []string{`"a"`, "gives nothing"}},
-		{name: "a part that no plugin has", from: []types.ResourceName{"gone", "x"}, plugins: []*fake{{name: "a", update: has("x"), allocate: gives("A", "1")}},
+		{name: "a part that no plugin has", from: []types.ResourceName{"gone", "x"}, plugins: []*fake{{name: "a", update: says("x"), allocate: gives("A", "1")}},
 			err: []string{`"gone"`, "taken out"}},
 		{name: "a part in a plugin's own words", from: []types.ResourceName{"own words", "x"}, plugins: []*fake{
-			{name: "a", update: has("x"), allocate: gives("A", "1")}, {name: "b", allocate: gives("B", "1")}}, answers: "a b"},
+			{name: "a", update: says("x"), allocate: gives("A", "1")}, {name: "b", allocate: gives("B", "1")}}, answers: "a b"},
 
-		{name: "a plugin's message", from: []types.ResourceName{"x"}, plugins: []*fake{{name: "a", update: has("x"), allocate: fails("widget 7 is on fire")}},
+		{name: "its plugin is asked for more, and gives it", container: "spec", plugins: []*fake{{name: "a", update: says("resource/x", "example.com/widget"), allocate: gives("A", "1")}}, answers: "a"},
+		{name: "another plugin is asked too, and gives nothing", container: "spec", plugins: []*fake{
+			{name: "a", update: says("resource/x"), allocate: gives("A", "1")}, {name: "b", update: says("example.com/widget")}}, err: []string{`"example.com/widget"`, `"b"`, "gives nothing", "--devschedpath"}},
+
+		{name: "a plugin's message", from: []types.ResourceName{"x"}, plugins: []*fake{{name: "a", update: says("x"), allocate: fails("widget 7 is on fire")}},
 			err: []string{`"a" failed in Allocate`, "widget 7 is on fire"}},
-		{name: "a panic", from: []types.ResourceName{"x"}, plugins: []*fake{{name: "a", update: has("x"),
+		{name: "a panic", from: []types.ResourceName{"x"}, plugins: []*fake{{name: "a", update: says("x"),
 			allocate: func(p *types.PodInfo, _ *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
 				p.InitContainers["none"].Requests["r"] = 1 // a nil map
 				return nil, nil, nil, nil
 			}}}, err: []string{"panic"}},
-		{name: "a hang", from: []types.ResourceName{"x"}, plugins: []*fake{{name: "a", update: has("x"), allocate: hangs}}, err: []string{"did not return in time"}},
+		{name: "a hang", from: []types.ResourceName{"x"}, plugins: []*fake{{name: "a", update: says("x"), allocate: hangs}}, err: []string{"did not return in time"}},
 
 		{name: "its plugin is not started", from: []types.ResourceName{"x"}, plugins: []*fake{{name: "a", start: broken, allocate: gives("A", "1")}},
 			err: []string{`"a" cannot be asked now`, "no driver"}},
 		{name: "another's failure is none of its business", from: []types.ResourceName{"x"}, plugins: []*fake{
-			{name: "b", start: broken}, {name: "a", update: has("x"), allocate: gives("A", "1")}}, answers: "a"},
+			{name: "b", start: broken}, {name: "a", update: says("x"), allocate: gives("A", "1")}}, answers: "a"},
 		{name: "one that may have a part is not started", from: []types.ResourceName{"x", "y"}, plugins: []*fake{
-			{name: "b", start: broken}, {name: "a", update: has("x"), allocate: gives("A", "1")}}, err: []string{`"b" cannot be asked`}},
+			{name: "b", start: broken}, {name: "a", update: says("x"), allocate: gives("A", "1")}}, err: []string{`"b" cannot be asked`}},
 		{name: "one that cannot say what the node has, but answers", from: []types.ResourceName{"x"}, plugins: []*fake{
 			{name: "a", update: func(*types.NodeInfo) error { return errors.New("bus") }, allocate: gives("A", "1")}}, answers: "a"},
 	} {
@@ -122,7 +127,7 @@ func TestAllocate(t *testing.T) {
 // than its caller.
 func TestAllocateWaitsForStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := &fake{name: "a", start: func() error { time.Sleep(3 * time.Second); return nil }, update: has("x"), allocate: gives("A", "1")}
+		slow := &fake{name: "a", start: func() error { time.Sleep(3 * time.Second); return nil }, update: says("x"), allocate: gives("A", "1")}
 		w := start(t, Config{Loaded: loaded(slow)})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -141,11 +146,11 @@ func TestAllocateWaitsForStart(t *testing.T) {
 // once, those of others start.
 func TestAllocateBesideAHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stuck := &fake{name: "a", update: has("x"), allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+		stuck := &fake{name: "a", update: says("x"), allocate: func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
 			time.Sleep(time.Hour)
 			return nil, nil, nil, nil
 		}}
-		well := &fake{name: "b", update: has("y"), allocate: gives("B", "1")}
+		well := &fake{name: "b", update: says("y"), allocate: gives("B", "1")}
 		w := start(t, Config{Loaded: loaded(stuck, well), Timeout: 10 * time.Second})
 		var waiting sync.WaitGroup
 		for range 3 { // the first hangs, the others wait for their turn in vain
@@ -184,7 +189,7 @@ func TestAllocateGivesCopies(t *testing.T) {
 			return nil, nil, map[string]string{"SEEN": string(c.AllocateFrom["want/0"])}, nil
 		}
 		// Both see the pod as it is: c is a copy of p's container whose maps are shared.
-		w := start(t, Config{Loaded: loaded(&fake{name: "a", update: has("x"), allocate: vandal}, &fake{name: "b", allocate: func(p *types.PodInfo, c *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+		w := start(t, Config{Loaded: loaded(&fake{name: "a", update: says("x"), allocate: vandal}, &fake{name: "b", allocate: func(p *types.PodInfo, c *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
 			return nil, nil, map[string]string{"B": p.Name + " " + string(c.AllocateFrom["want/0"])}, nil
 		}})})
 		pod := assigned("x")

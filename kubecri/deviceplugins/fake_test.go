@@ -93,8 +93,8 @@ func (f *fake) Allocate(pod *types.PodInfo, c *types.ContainerInfo) ([]device.Mo
 	return nil, nil, nil, nil
 }
 
-// has is an UpdateNodeInfo that says that the node has one of each.
-func has(names ...types.ResourceName) func(*types.NodeInfo) error {
+// says is an UpdateNodeInfo that says that the node has one of each.
+func says(names ...types.ResourceName) func(*types.NodeInfo) error {
 	return func(info *types.NodeInfo) error {
 		for _, name := range names {
 			info.Capacity[name], info.Allocatable[name] = 1, 1

@@ -56,7 +56,7 @@ func (w *world) node() (map[types.ResourceName]int64, bool) {
 
 func TestLifecycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &fake{name: "a", update: has("x")}
+		a := &fake{name: "a", update: says("x")}
 		w := start(t, Config{Loaded: loaded(a), Interval: time.Minute})
 		if !slices.Equal(a.calls, []string{methodNew, methodStart, methodUpdateNodeInfo}) {
 			t.Errorf("calls %v", a.calls)
@@ -65,7 +65,7 @@ func TestLifecycle(t *testing.T) {
 		if node["x"] != 1 || !settled || w.changed.Load() == 0 || w.Failing() != nil || w.event() != "" {
 			t.Errorf("%v %t %d %v", node, settled, w.changed.Load(), w.Failing())
 		}
-		set(a, &a.update, has("x", "y"))
+		set(a, &a.update, says("x", "y"))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if node, _ := w.node(); node["y"] != 1 || a.count(methodStart) != 1 {
@@ -79,8 +79,8 @@ func TestLifecycle(t *testing.T) {
 // kept for a while only.
 func TestStartFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &fake{name: "a", start: broken, update: has("x")}
-		b := &fake{name: "b", update: has("y")}
+		a := &fake{name: "a", start: broken, update: says("x")}
+		b := &fake{name: "b", update: says("y")}
 		w := start(t, Config{Loaded: loaded(a, b)})
 		node, settled := w.node()
 		if len(node) != 1 || node["y"] != 1 || settled {
@@ -154,12 +154,12 @@ func TestUpdateFails(t *testing.T) {
 			return nil
 		},
 		"nil maps": func(info *types.NodeInfo) error { *info = types.NodeInfo{}; info.Capacity["x"] = 1; return nil },
-		"b's":      has("y"),
+		"b's":      says("y"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := &fake{name: "0b", update: has("y")}
-				a := &fake{name: "a", update: has("x")}
+				b := &fake{name: "0b", update: says("y")}
+				a := &fake{name: "a", update: says("x")}
 				w := start(t, Config{Loaded: loaded(b, a)})
 				set(a, &a.update, broken)
 				time.Sleep(DefaultInterval)
@@ -168,7 +168,7 @@ func TestUpdateFails(t *testing.T) {
 				if len(node) != 2 || node["x"] != 1 || !settled || w.Failing() == nil {
 					t.Errorf("%v %t %v", node, settled, w.Failing())
 				}
-				set(a, &a.update, has("x2"))
+				set(a, &a.update, says("x2"))
 				time.Sleep(DefaultInterval)
 				synctest.Wait()
 				if node, _ := w.node(); node["x2"] != 1 || node["x"] != 0 || w.Failing() != nil {
@@ -202,8 +202,8 @@ func TestUpdateIsCopied(t *testing.T) {
 func TestHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		a := &fake{name: "a", start: func() error { <-release; return nil }, update: has("x")}
-		b := &fake{name: "b", update: has("y")}
+		a := &fake{name: "a", start: func() error { <-release; return nil }, update: says("x")}
+		b := &fake{name: "b", update: says("y")}
 		w := start(t, Config{Loaded: loaded(a, b), Timeout: time.Second})
 		if node, _ := w.node(); node["y"] != 1 {
 			t.Errorf("b waits for a: %v", node)

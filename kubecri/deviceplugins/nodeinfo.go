@@ -44,12 +44,14 @@ func (p *Plugins) Gives(name types.ResourceName) bool {
 		return false
 	}
 	for _, one := range p.plugins {
-		if data := one.said(); data != nil {
-			_, capacity := data.KubeCap[name]
-			_, allocatable := data.KubeAlloc[name]
-			if capacity || allocatable {
-				return true
-			}
+		data := one.said()
+		if data == nil {
+			continue
+		}
+		_, capacity := data.KubeCap[name]
+		_, allocatable := data.KubeAlloc[name]
+		if capacity || allocatable {
+			return true
 		}
 	}
 	return false

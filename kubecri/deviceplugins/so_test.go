@@ -14,6 +14,7 @@ import (
 // A plugin that was built and loaded as a .so file, through everything that it may
 // do. Go cannot unload it, so it is loaded once.
 func TestSharedObject(t *testing.T) {
+	plugintest.Once(t)
 	dir := t.TempDir()
 	plugintest.Build(t, filepath.Join(dir, "fickle.so"), "./testdata/src/fickle")
 	args := os.Args

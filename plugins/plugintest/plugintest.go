@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"testing"
 )
 
@@ -48,5 +49,16 @@ func NeedGCC(t testing.TB) {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("gcc is not on PATH: no plugin can be built")
+	}
+}
+
+var ran sync.Map // names of tests
+
+// Once skips the test when it runs again in this process (-count): Go takes a plugin
+// that is built again for a copy of the one that it has loaded, and loads neither.
+func Once(t testing.TB) {
+	t.Helper()
+	if _, again := ran.LoadOrStore(t.Name(), true); again {
+		t.Skip("a process loads a plugin once")
 	}
 }

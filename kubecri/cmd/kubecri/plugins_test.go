@@ -19,6 +19,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/plugins/load"
+	"github.com/kubeslot/kubeslot/plugins/plugintest"
 	"github.com/kubeslot/kubeslot/types/device"
 )
 
@@ -112,4 +113,25 @@ func TestReadyzTellsOfDevicePlugins(t *testing.T) {
 		return
 	}
 	t.Error("no such check")
+}
+
+// `kubecri check --start-plugins` starts those that can be loaded, and says what is
+// wrong with the others itself.
+func TestStartPlugins(t *testing.T) {
+	plugintest.Once(t)
+	dir := t.TempDir()
+	plugintest.Build(t, filepath.Join(dir, "example.so"), "../../../plugins/example/device")
+	if err := os.WriteFile(filepath.Join(dir, "bad.so"), []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	plugins, err := startPlugins(ctx, &options{nodeName: "node-a", devices: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, settled := plugins.NodeInfo()
+	if info.KubeAlloc["example.com/widget"] != 4 || !settled || plugins.Failing() != nil {
+		t.Errorf("%+v, settled %t, %v", info, settled, plugins.Failing())
+	}
 }
