@@ -100,3 +100,47 @@ func TestGang(t *testing.T) {
 		t.Errorf("given: %v", given)
 	}
 }
+
+// A pod of higher priority takes the devices of others: upstream's preemption asks
+// the plugins what would be without them, and the pod is tried when they are gone.
+func TestPreemptionInTheScheduler(t *testing.T) {
+	ctx, client := context.Background(), fake.NewClientset()
+	binds(client)
+	s := &story{}
+	node := s.node(t, "a", "1x4", "")
+	node.Status.Allocatable["pods"] = resource.MustParse("100")
+	node.Status.Capacity = node.Status.Allocatable
+	if _, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	startScheduler(t, client)
+	create := func(name, priority string, n string) {
+		t.Helper()
+		// In the annotation alone: NodeResourcesFit does not know of these widgets.
+		p := parsePod(t, name, "", priority, "main\nannotation "+`{"runningcontainer":{"main":{"requests":{"example.com/widget":`+n+`}}}}`)
+		p.Spec.SchedulerName = v1.DefaultSchedulerName
+		if _, err := client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bound := func(name string) bool {
+		p, err := client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+		return err == nil && p.Spec.NodeName != ""
+	}
+	create("important", "5", "1")
+	for _, name := range []string{"low1", "low2", "low3"} {
+		create(name, "1", "1")
+	}
+	for _, name := range []string{"important", "low1", "low2", "low3"} {
+		eventually(t, "pod "+name+" is bound", func() bool { return bound(name) })
+	}
+	create("vip", "9", "3")
+	eventually(t, "the pod of the highest priority is bound", func() bool { return bound("vip") })
+	left, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left.Items) != 2 || !bound("important") {
+		t.Errorf("left are %d pods; the important one too: %v", len(left.Items), bound("important"))
+	}
+}

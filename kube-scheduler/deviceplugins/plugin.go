@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
@@ -134,14 +135,31 @@ func handlerOf[T any](set, gone func(T), same func(a, b T) bool) cache.ResourceE
 func (*Plugin) Name() string { return Name }
 
 // EventsToRegister registers what matters apart from the account: the author
-// corrected the annotation for which the pod was refused. All else, such as new
-// nodes, other annotations of nodes, and pods that end, the account answers by
-// activating the pods that fit then (waiting.go).
+// corrected the annotation for which the pod was refused, or a pod is no longer
+// nominated for what this one needs. All else, such as new nodes, other annotations
+// of nodes, and pods that end, the account answers by activating the pods that fit
+// then (waiting.go).
 func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{
 		Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update},
 		QueueingHintFn: binding.AfterInputChange,
+	}, {
+		// That a nomination ends is a deletion to the framework.
+		Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete},
+		QueueingHintFn: afterNomination,
 	}}, nil
+}
+
+func afterNomination(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	gone, _, err := schedutil.As[*v1.Pod](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	if gone == nil || gone.Spec.NodeName != "" || gone.Status.NominatedNodeName == "" ||
+		gone.Annotations[assignment.Annotation] == "" && !requestsExtended(gone) {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
 }
 
 // SignPod keeps pods that ask plugins for something out of opportunistic batching,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -160,8 +161,47 @@ func TestWakingInRounds(t *testing.T) {
 	}
 	eventually(t, "all are tried", func() bool {
 		all = append(all, s.woken()...)
-		return len(all) == 3*firstWoken
+		return len(sets.New(all...)) == 3*firstWoken
 	})
+}
+
+// A pod that was activated and not tried, as a preemptor may be while its victims
+// are deleted, is activated again.
+func TestActivatedInVain(t *testing.T) {
+	s := &story{}
+	s.rig = newRig(t, host.Options{}, newMoody())
+	full := frameworkNode(s.node(t, "a", "0x1", ""))
+	s.account.setNode(full.Node())
+	p := widgets(t, "p", 1)
+	s.create(t, p)
+	try := func() {
+		state := framework.NewCycleState()
+		if _, status := s.PreFilter(s.ctx, state, p, nil); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		s.Filter(s.ctx, state, p, full)
+	}
+	woken := func(after time.Duration) bool {
+		s.account.pushAgain(time.Now().Add(after))
+		return slices.Equal(s.woken(), []string{"p"})
+	}
+	try()
+	s.account.setNode(s.node(t, "a", "1x1", ""))
+	if !woken(0) {
+		t.Fatal("it is not activated")
+	}
+	if woken(firstCheck / 2) {
+		t.Error("it is activated again at once")
+	}
+	if !woken(firstCheck) || woken(firstCheck) || !woken(2*firstCheck) {
+		t.Error("it is not activated again, later and later")
+	}
+	s.account.setNode(full.Node())
+	s.woken()
+	try() // and it was refused again
+	if woken(time.Hour) {
+		t.Error("it was tried, and is activated again")
+	}
 }
 
 // What failed is asked again, later and later, until it goes well.
@@ -271,11 +311,20 @@ func TestObservedBeforeUnreserve(t *testing.T) {
 	}
 }
 
-func TestAnnotationChangeWakes(t *testing.T) {
+func TestHints(t *testing.T) {
 	r := newRig(t, host.Options{}, newMoody())
 	registered, err := r.EventsToRegister(r.ctx)
-	if err != nil || len(registered) != 1 {
+	if err != nil || len(registered) != 2 {
 		t.Fatal(registered, err)
+	}
+	nominated, plain := widgets(t, "n", 1), parsePod(t, "n", "", "", "main cpu=1")
+	nominated.Status.NominatedNodeName, plain.Status.NominatedNodeName = "a", "a"
+	ended := nominated.DeepCopy()
+	ended.Spec.NodeName = "a"
+	for gone, want := range map[*v1.Pod]fwk.QueueingHint{nominated: fwk.Queue, plain: fwk.QueueSkip, ended: fwk.QueueSkip, widgets(t, "n", 1): fwk.QueueSkip} {
+		if got, err := registered[1].QueueingHintFn(r.account.logger, widgets(t, "p", 1), gone, nil); got != want || err != nil {
+			t.Errorf("%s on %q for %q is gone: hint %v, %v; want %v", gone.Name, gone.Spec.NodeName, gone.Status.NominatedNodeName, got, err, want)
+		}
 	}
 	p := widgets(t, "p", 1)
 	corrected := p.DeepCopy()

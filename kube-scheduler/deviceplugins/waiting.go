@@ -31,15 +31,26 @@ const (
 type waiting struct {
 	mu    sync.Mutex
 	pods  map[apitypes.UID]*waiter
+	tries int64 // counts them
 	dirty map[string]bool
 	sizes map[string]int // of the next round, by node
-	poke  chan struct{}  // has an entry when dirty has
+	// checks are for pods that were activated: were they tried?
+	checks []recheck
+	poke   chan struct{} // has an entry when there may be something to do
+}
+
+// recheck is when to see whether pods were tried, and how long after that again.
+type recheck struct {
+	pods  []waiter
+	at    time.Time
+	delay time.Duration
 }
 
 type waiter struct {
 	pod  *v1.Pod
 	req  *request
 	kind string // pods of one kind ask for the same: they fit a node alike
+	try  int64  // which one this is, of all pods' tries
 	// refused is whether this plugin refused the pod when it was tried last, and
 	// faulted whether it did so because a plugin failed.
 	refused, faulted bool
@@ -56,7 +67,8 @@ func (a *account) expect(pod *v1.Pod, r *request) {
 	defer w.mu.Unlock()
 	// A pod that the informer has deleted would never be forgotten again.
 	if live, err := a.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && live.UID == pod.UID && live.Spec.NodeName == "" {
-		w.pods[pod.UID] = &waiter{pod: pod, req: r, kind: r.kind()}
+		w.tries++
+		w.pods[pod.UID] = &waiter{pod: pod, req: r, kind: r.kind(), try: w.tries}
 	}
 }
 
@@ -69,9 +81,9 @@ func (w *waiting) refused(uid apitypes.UID, faulted bool) {
 	}
 }
 
-// settle remembers that the pod is not to be woken: it is tried now, or has a node.
-// If it is not bound there after all, the framework tries it again, after a while:
-// to be woken at once by what it gives back itself would go round in circles.
+// settle remembers that the pod has a node. If it is not bound there after all, the
+// framework tries it again, after a while: to be woken at once by what it gives back
+// itself would go round in circles.
 func (w *waiting) settle(uid apitypes.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,6 +103,11 @@ func (w *waiting) markDirty(node string) {
 	w.mu.Lock()
 	w.dirty[node] = true
 	w.mu.Unlock()
+	w.look()
+}
+
+// look has the waiting pods looked at.
+func (w *waiting) look() {
 	select {
 	case w.poke <- struct{}{}:
 	default:
@@ -140,6 +157,7 @@ func (a *account) follow(ctx context.Context) {
 }
 
 func (a *account) wakeAll() {
+	a.pushAgain(time.Now())
 	nodes := a.waiting.takeDirty()
 	refused := a.waiting.refusedPods()
 	for _, node := range nodes {
@@ -187,14 +205,50 @@ func (a *account) wake(node string, refused []waiter) map[apitypes.UID]bool {
 	return tried
 }
 
-func (a *account) activate(waiters []waiter) {
+// firstCheck is the time that an activated pod has to be tried, before it is
+// activated again; then twice that, and so on.
+const firstCheck = time.Second
+
+// activate has the pods tried.
+func (a *account) activate(waiters []waiter) { a.push(waiters, firstCheck) }
+
+// push has the pods tried, and sees later whether they were: the framework drops
+// pods that a PreEnqueue plugin keeps back, as DefaultPreemption does with a
+// preemptor while it deletes the victims.
+func (a *account) push(waiters []waiter, delay time.Duration) {
 	if len(waiters) == 0 {
 		return
 	}
 	pods := make(map[string]*v1.Pod, len(waiters))
 	for _, one := range waiters {
 		pods[string(one.pod.UID)] = one.pod
-		a.waiting.settle(one.pod.UID) // until it is refused again
 	}
 	a.activator.Activate(a.logger, pods)
+	w := a.waiting
+	w.mu.Lock()
+	w.checks = append(w.checks, recheck{pods: waiters, at: time.Now().Add(delay), delay: delay})
+	w.mu.Unlock()
+	time.AfterFunc(delay, w.look)
+}
+
+// pushAgain has those pods tried again that were not when it is time to check.
+func (a *account) pushAgain(now time.Time) {
+	w := a.waiting
+	w.mu.Lock()
+	var due []recheck
+	w.checks = slices.DeleteFunc(w.checks, func(c recheck) bool {
+		if now.Before(c.at) {
+			return false
+		}
+		c.pods = slices.DeleteFunc(c.pods, func(one waiter) bool {
+			current := w.pods[one.pod.UID]
+			return current == nil || current.try != one.try || !current.refused
+		})
+		due = append(due, c)
+		return true
+	})
+	w.mu.Unlock()
+	for _, c := range due {
+		a.push(c.pods, min(2*c.delay, maxRetry))
+	}
 }
