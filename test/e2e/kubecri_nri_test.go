@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
 // One node goes from proxy to NRI mode and back, with a pod that runs all the time
@@ -56,7 +58,28 @@ func TestNRIMode(t *testing.T) {
 	r.create(newPod("p", nodeB, map[string]int64{"nri": 2}))
 	r.agree("p", "nri", 2)
 	r.create(newPod("goes", nodeB, map[string]int64{instances[0].Name: 1}))
-	r.agree("goes", "nri", 1)
+	goes := r.agree("goes", "nri", 1)
+
+	// Devices that CDI does not describe.
+	r.usersOfItsOwn(nodeB)
+	r.delete("users")
+	link := filepath.Join(t.TempDir(), "link")
+	r.check(os.Symlink("/dev/zero", link))
+	r.debugEcho("linked", 1, func(c *akriv0.Configuration) {
+		c.Spec.DiscoveryHandler.DiscoveryDetails = fmt.Sprintf(`
+descriptions: [zero]
+mounts: [{containerPath: /data, hostPath: %s, readOnly: true}]
+deviceSpecs: [{containerPath: /dev/cam0, hostPath: %s, permissions: r}]
+`, filepath.Dir(link), link)
+	}, "zero")
+	r.create(newPod("linked", nodeB, map[string]int64{"linked": 1}))
+	r.agree("linked", "linked", 1)
+	if got := strings.TrimSpace(r.exec("linked", "read", "/dev/cam0", "4")); got != "00000000" {
+		t.Errorf("read from /dev/cam0: %q", got)
+	}
+	if got := r.exec("linked", "ls", "/data"); !strings.Contains(got, "link") {
+		t.Errorf("ls /data: %q", got)
+	}
 
 	// What ends is released by its event.
 	r.check(shared.Kill(cluster.Kubelet, nodeB, syscall.SIGSTOP))
@@ -104,7 +127,15 @@ func TestNRIMode(t *testing.T) {
 		t.Errorf("kubecri was down, and yet: %s", list)
 	}
 	r.awaitEvent("careful", "Failed", `required plugin "kubecri" not present`)
-	r.check(kube.CoreV1().Pods(r.ns).Delete(r.ctx, "goes", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	gone := r.pod("goes")
+	r.delete("goes")
+	r.await("the containers of pod goes to be gone", func() (bool, string) {
+		left := r.containers(nodeB, gone)
+		return len(left) == 0, fmt.Sprint(left)
+	})
+	if got := r.usage("nri")[goes[0]]; got != nodeB {
+		t.Errorf("deviceUsage of %s is %q while kubecri is down", goes[0], got)
+	}
 
 	r.check(shared.Start(cluster.Kubecri, nodeB))
 	r.awaitEvent("open", "StartedWithoutDevices", `"main"`)

@@ -225,11 +225,16 @@ func TestLocalDevices(t *testing.T) {
 // the user that it is on the node: files of the node's root are its root's.
 func TestUserNamespacedPod(t *testing.T) {
 	r := newRig(t)
-	dir := t.TempDir()
+	r.usersOfItsOwn(nodeA)
+}
+
+func (r *rig) usersOfItsOwn(onNode string) {
+	r.Helper()
+	dir := r.TempDir()
 	r.check(os.Chmod(filepath.Dir(dir), 0o755)) // the way to it is for everybody
 	r.check(os.Chmod(dir, 0o700))
 	r.check(writeFile(filepath.Join(dir, "secret"), "cam!"))
-	node := filepath.Join(t.TempDir(), "cam0")
+	node := filepath.Join(r.TempDir(), "cam0")
 	r.check(syscall.Mknod(node, syscall.S_IFCHR|0o666, 1<<8|5)) // as /dev/zero
 	r.check(os.Chmod(node, 0o666))
 	r.debugEcho("users", 1, func(c *akriv0.Configuration) {
@@ -239,19 +244,19 @@ mounts: [{containerPath: /data, hostPath: %s, readOnly: true}]
 deviceSpecs: [{containerPath: %[2]s, hostPath: %[2]s, permissions: r}]
 `, dir, node)
 	}, "zero")
-	p := newPod("p", nodeA, map[string]int64{"users": 1})
+	p := newPod("users", onNode, map[string]int64{"users": 1})
 	no := false
 	p.Spec.HostUsers = &no
 	r.create(p)
-	r.agree("p", "users", 1)
-	uids, err := hex.DecodeString(strings.TrimSpace(r.exec("p", "read", "/proc/self/uid_map", "100")))
+	r.agree("users", "users", 1)
+	uids, err := hex.DecodeString(strings.TrimSpace(r.exec("users", "read", "/proc/self/uid_map", "100")))
 	if ids := strings.Fields(string(uids)); err != nil || len(ids) < 3 || ids[1] == "0" {
-		t.Errorf("the pod has the node's users: %q, %v", uids, err)
+		r.Errorf("the pod has the node's users: %q, %v", uids, err)
 	}
-	if got := strings.TrimSpace(r.exec("p", "read", "/data/secret", "4")); got != "63616d21" {
-		t.Errorf("read of a file of the node's root: %q", got)
+	if got := strings.TrimSpace(r.exec("users", "read", "/data/secret", "4")); got != "63616d21" {
+		r.Errorf("read of a file of the node's root: %q", got)
 	}
-	if got := strings.TrimSpace(r.exec("p", "read", node, "4")); got != "00000000" {
-		t.Errorf("read from the device node: %q", got)
+	if got := strings.TrimSpace(r.exec("users", "read", node, "4")); got != "00000000" {
+		r.Errorf("read from the device node: %q", got)
 	}
 }
