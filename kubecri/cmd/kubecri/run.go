@@ -20,6 +20,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
+	"github.com/kubeslot/kubeslot/kubecri/footprint"
 	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
@@ -172,6 +173,7 @@ func (n *node) run(ctx context.Context) {
 	running.Go(func() { n.agent.Run(ctx) })
 	running.Go(func() { n.advertiser.Run(ctx) })
 	running.Go(func() { n.claims.Run(ctx) })
+	running.Go(func() { footprint.AfterStart(ctx) })
 	if n.cdi != nil {
 		running.Go(func() { n.cdi.Run(ctx, n.agent) })
 	}
