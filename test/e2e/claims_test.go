@@ -251,7 +251,12 @@ func TestAnotherWriter(t *testing.T) {
 	seen.Stop()
 	watching.Wait()
 	r.awaitUsage("rival", map[string]string{})
-	t.Logf("the rival had slots %d times", taken)
+	events, err := kube.CoreV1().Events(r.ns).List(r.ctx, metav1.ListOptions{})
+	r.check(err)
+	lost := slices.DeleteFunc(events.Items, func(e v1.Event) bool {
+		return !strings.Contains(e.Message, "cannot be bound to node") || !strings.Contains(e.Message, "is claimed by holder rival on node elsewhere")
+	})
+	t.Logf("the rival had slots %d times, and %d times it was just ahead of the scheduler", taken, len(lost))
 	if taken == 0 {
 		t.Error("it had none")
 	}
