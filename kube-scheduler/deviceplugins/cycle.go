@@ -125,6 +125,9 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, adde
 	}
 	holds := c.removed[pod.UID]
 	if holds == nil {
+		if pod.Spec.NodeName != "" {
+			return nil // bound without devices
+		}
 		req, err := requestOf(pod)
 		if err != nil || req == nil {
 			return nil // it holds nothing, and will get nothing
