@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/component-base/metrics/testutil"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	testingclock "k8s.io/utils/clock/testing"
@@ -206,6 +207,7 @@ func TestActivatedInVain(t *testing.T) {
 
 // What failed is asked again, later and later, until it goes well.
 func TestRetryBacksOff(t *testing.T) {
+	registerMetrics()
 	s, plugin := &story{}, newMoody()
 	r := newRig(t, host.Options{}, plugin)
 	s.rig = r
@@ -224,6 +226,9 @@ func TestRetryBacksOff(t *testing.T) {
 		clock.Step(time.Millisecond)
 	}
 	eventually(t, "it waits to retry", clock.HasWaiters)
+	if n, err := testutil.GetCounterMetricValue(faults.WithLabelValues("widget", "AddNode", "panic")); n < 4 || err != nil {
+		t.Errorf("metric: %v faults, %v", n, err)
+	}
 	plugin.set("AddNode", "")
 	clock.Step(maxRetry)
 	eventually(t, "the node is usable", func() bool {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2/ktesting"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -185,6 +186,16 @@ func TestInTheScheduler(t *testing.T) {
 		}
 		awaitBound(t, "five")
 	})
+
+	if n, err := testutil.GetGaugeMetricValue(loaded.WithLabelValues("widget")); n != 1 || err != nil {
+		t.Errorf("metric: %v plugins are loaded, %v", n, err)
+	}
+	for _, method := range methods {
+		n, err := testutil.GetHistogramMetricCount(callDuration.WithLabelValues("widget", method))
+		if err != nil || n == 0 && method != "RemoveNode" {
+			t.Errorf("metric: %d calls of %s, %v", n, method, err)
+		}
+	}
 
 	given := map[string]string{}
 	for _, name := range []string{"three", "four", "five"} {
