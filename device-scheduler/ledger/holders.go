@@ -213,6 +213,11 @@ func (l *Ledger) add(p *podRecord) Gain {
 		}
 		d.refresh(h.slot.Index)
 	}
+	// What is kept for the pod itself stays kept, should it have to give it back,
+	// unless it has taken something else.
+	if n := l.nominations[p.UID]; n != nil && !sameHolds(n.holds, p.holds) {
+		gain = append(gain, l.Denominate(p.UID)...)
+	}
 	for _, h := range p.holds {
 		if nominee := l.devices[h.slot.Instance].slots[h.slot.Index].nominee; nominee != "" && nominee != p.UID {
 			gain = append(gain, l.Denominate(nominee)...)

@@ -50,7 +50,9 @@ func (b *book) followNomination(pod *v1.Pod, req *ledger.Request) {
 		}
 		return
 	}
-	if b.ledger.Nominated(uid) != "" {
+	// The framework also nominates pods that have been reserved, if their bind may
+	// take long: those have their slots.
+	if b.ledger.Nominated(uid) != "" || b.ledger.Holds(uid) != nil {
 		return
 	}
 	b.nominated[uid] = pod

@@ -497,3 +497,45 @@ func TestNominatedPodsDoNotBlockEachOther(t *testing.T) {
 		})
 	}
 }
+
+// A reserved pod whose bind may take long, as a gang's, is nominated by the
+// framework. It has its slot; no second one is kept for it.
+func TestReservedPodIsNominated(t *testing.T) {
+	r := newScheduler(t)
+	r.book.setInstance(instance("cam-2", ""))
+	p := pod("p", "1")
+	r.book.setPod(p)
+	state := r.schedule(t, p, "node-a")
+	shown := p.DeepCopy()
+	shown.Status.NominatedNodeName = "node-a"
+	r.book.setPod(shown)
+	if !r.mayTake("node-b") {
+		t.Error("the other slot is kept for a pod that has one")
+	}
+	r.Unreserve(r.ctx, state, p, "node-a")
+	if got := r.book.ledger.Free("cam"); got != 2 {
+		t.Errorf("%d slots are free of 2", got)
+	}
+}
+
+// A pod that slots are kept for takes others, which are free as well: the kept ones
+// are for whoever comes.
+func TestNominatedPodTakesOtherSlots(t *testing.T) {
+	r := newScheduler(t)
+	p := pod("p", "1")
+	p.Status.NominatedNodeName = "node-a"
+	r.book.setPod(p)
+	if r.mayTake("node-b") {
+		t.Fatal("the slot is not kept")
+	}
+	larger := instance("cam-0", "")
+	larger.Spec.Capacity = 2
+	r.book.setInstance(larger)
+	r.schedule(t, p, "node-a")
+	if got := r.book.ledger.Holds("p-uid"); len(got) != 1 || got[0].Instance != "cam-0" {
+		t.Fatalf("took %v, want of the Instance with the most free", got)
+	}
+	if got := r.book.ledger.Free("cam-1"); got != 1 {
+		t.Error("the slot that it did not take is still kept for it")
+	}
+}
