@@ -29,11 +29,11 @@ import (
 // socket, and the one call of CRI that is made.
 type runtime struct {
 	*adaptation.Adaptation
-	pods       []*api.PodSandbox
-	containers []*api.Container
 
-	mu      sync.Mutex
-	stopped []string
+	mu         sync.Mutex
+	pods       []*api.PodSandbox // with containers what it has when it synchronizes
+	containers []*api.Container
+	stopped    []string
 }
 
 func (r *runtime) StopContainer(_ context.Context, in *runtimeapi.StopContainerRequest, _ ...grpc.CallOption) (*runtimeapi.StopContainerResponse, error) {
@@ -56,7 +56,10 @@ func (r *runtime) serve(t *testing.T, socket string, options ...adaptation.Optio
 	none := filepath.Join(filepath.Dir(socket), "none")
 	r.Adaptation, err = adaptation.New("containerd", "2.3.7",
 		func(ctx context.Context, synchronize adaptation.SyncCB) error {
-			_, err := synchronize(ctx, r.pods, r.containers)
+			r.mu.Lock()
+			pods, containers := r.pods, r.containers
+			r.mu.Unlock()
+			_, err := synchronize(ctx, pods, containers)
 			return err
 		},
 		func(context.Context, []*adaptation.ContainerUpdate) ([]*adaptation.ContainerUpdate, error) {
@@ -283,6 +286,35 @@ func TestAnswersWithinTheRuntimesLimit(t *testing.T) {
 	f.WantUsage(t, "")
 }
 
+// A kubecri that hangs is dropped by the runtime, and finds what was created past it
+// when it has connected again.
+func TestAHangIsMadeUpFor(t *testing.T) {
+	adaptation.SetPluginRequestTimeout(200 * time.Millisecond)
+	defer adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout)
+	hangs, goesOn := make(chan struct{}), make(chan struct{})
+	f := start(t, &runtime{}, func(ctx context.Context, instance string) (discovery.Device, error) {
+		close(hangs)
+		<-goesOn // as long as it takes
+		return camera(ctx, instance)
+	})
+	request := create("main", "c1", admittest.Assigned(admittest.Good))
+	f.rt.mu.Lock()
+	f.rt.pods, f.rt.containers = []*api.PodSandbox{request.Pod}, []*api.Container{{Id: "c1", PodSandboxId: "box", Name: "main", State: api.ContainerState_CONTAINER_RUNNING}}
+	f.rt.mu.Unlock()
+	response, err := f.rt.CreateContainer(t.Context(), request)
+	if err != nil || !nothing(response) {
+		t.Fatalf("NRI fails open, and yet: %v, %v", response, err)
+	}
+	<-hangs
+	f.await(t, "the container to be stopped", func() bool { return f.rt.stops() == "c1" })
+	close(goesOn)
+	f.await(t, "the plugin to be asked again", func() bool { return f.asked(t) })
+	if err := f.rt.RemoveContainer(t.Context(), &api.RemoveContainerRequest{Pod: request.Pod, Container: &api.Container{Id: "c1"}}); err != nil {
+		t.Fatal(err)
+	}
+	f.WantUsage(t, "")
+}
+
 func TestConnectsAgainWhenTheRuntimeIsBack(t *testing.T) {
 	f := start(t, &runtime{}, camera)
 	pod := sandbox(admittest.Assigned(admittest.Good))
@@ -328,8 +360,10 @@ func (r *runtime) kill(t *testing.T) {
 	t.Helper()
 	adaptation.SetPluginRequestTimeout(time.Nanosecond)
 	defer adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout)
-	if err := r.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: &api.PodSandbox{Id: "none"}}); err != nil {
-		t.Fatal(err)
+	for range 50 { // an answer and the end of its time may be seen in either order
+		if err := r.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: &api.PodSandbox{Id: "none"}}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	r.Stop()
 }

@@ -71,6 +71,10 @@ func (s *session) CreateContainer(ctx context.Context, sandbox *api.PodSandbox, 
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := ctx.Err(); err != nil { // nobody listens any more
+		admission.Failed(status.Error(codes.Aborted, "the runtime did not wait for the answer")) // it went on without the devices
+		return nil, nil, err
+	}
 	if admission.Additions.None() {
 		return nil, nil, nil
 	}
