@@ -109,9 +109,9 @@ func (l *Ledger) applyInstance(k *kind, in *akriv0.Instance) Gain {
 	before := slices.Clone(d.free)
 	d.exists, d.kind = true, k
 	wider := d.move(in.Spec.Nodes, int(in.Spec.Capacity))
-	claimed := bitset{}
+	claimed, claims := bitset{}, make([]string, len(d.slots))
 	for i := range d.slots {
-		if d.slots[i].claim != "" {
+		if claims[i] = d.slots[i].claim; claims[i] != "" {
 			claimed.set(i)
 		}
 		d.slots[i].claim = ""
@@ -130,12 +130,26 @@ func (l *Ledger) applyInstance(k *kind, in *akriv0.Instance) Gain {
 		d.refresh(i)
 		gained = gained || d.free.has(i) && !before.has(i) || claimed.has(i) && d.waitsForNominee(i)
 	}
+	for i, before := range claims {
+		s := &d.slots[i]
+		// A holder that others had the claim of could not be preempted, and now can.
+		gained = gained || len(s.holders) > 0 && before != s.claim && l.foreign(d, i, before) && !l.foreign(d, i, s.claim)
+	}
 	gain, vain := l.endVain(d)
 	// A device that others hold can be preempted on nodes that reach it now.
 	if gained || vain || wider && (d.nfree > 0 || d.held()) {
 		gain = append(gain, k.name, d.name)
 	}
 	return gain
+}
+
+// foreign reports whether a claim on the held slot is none of its holders'.
+func (l *Ledger) foreign(d *device, index int, claim string) bool {
+	name := slot.Name{Instance: d.name, Index: index}
+	return !slices.ContainsFunc(d.slots[index].holders, func(uid string) bool {
+		p := l.pods[uid]
+		return slices.ContainsFunc(p.holds, func(h hold) bool { return h.slot == name && p.owns(h, claim) })
+	})
 }
 
 // held reports whether pods hold slots of the device.
