@@ -29,6 +29,9 @@ type book struct {
 	activator fwk.PodActivator
 	client    versioned.Interface
 	sources   []cache.InformerSynced
+	// decided is closed when it is clear whether the ledger comes into step: it has,
+	// the API's objects cannot be read, or startPatience is over.
+	decided chan struct{}
 
 	mu     sync.RWMutex
 	ledger *ledger.Ledger
@@ -61,6 +64,11 @@ type book struct {
 	nominated map[string]*v1.Pod
 }
 
+// startPatience bounds how long the first pods wait for the ledger. 25,000 Instances
+// take 2 s. Without the wait, each waiting pod would be refused, with a write to its
+// status and an event, and tried again.
+const startPatience = 10 * time.Second
+
 // startBook makes the book and starts its informers; they stop with ctx. It does
 // not wait for them: without the CRDs, pods that ask for no slots must schedule.
 func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
@@ -85,11 +93,22 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 		rounds:    map[string]*round{},
 		deadlines: map[string]*time.Timer{},
 		nominated: map[string]*v1.Pod{},
+		decided:   make(chan struct{}),
 	}
+	decide := sync.OnceFunc(func() { close(b.decided) })
+	time.AfterFunc(startPatience, decide)
 	factory := externalversions.NewSharedInformerFactory(client, 0)
 	akri := factory.Akri().V0()
 	if err := akri.Instances().Informer().SetTransform(trim); err != nil {
 		return nil, fmt.Errorf("watch the API: %w", err)
+	}
+	for _, informer := range []cache.SharedIndexInformer{akri.Configurations().Informer(), akri.Instances().Informer()} {
+		if err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+			decide() // without the CRDs, or the right to read, other pods must not wait
+			cache.DefaultWatchErrorHandler(ctx, r, err)
+		}); err != nil {
+			return nil, fmt.Errorf("watch the API: %w", err)
+		}
 	}
 	for _, source := range []struct {
 		informer cache.SharedIndexInformer
@@ -110,7 +129,10 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 	claims.RegisterMetrics()
 	inService.book.Store(b)
 	factory.Start(ctx.Done())
-	go b.announceSync(ctx)
+	go func() {
+		b.announceSync(ctx)
+		decide()
+	}()
 	return b, nil
 }
 
@@ -143,6 +165,19 @@ func (b *book) synced() bool {
 		}
 	}
 	return true
+}
+
+// awaitStart waits until the ledger is in step, and reports whether it is. It does
+// not wait once it is clear that this may take long.
+func (b *book) awaitStart(ctx context.Context) bool {
+	if b.synced() {
+		return true
+	}
+	select {
+	case <-b.decided:
+	case <-ctx.Done():
+	}
+	return b.synced()
 }
 
 // announceSync wakes the pods that were refused because the ledger was not full yet.

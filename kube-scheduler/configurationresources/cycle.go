@@ -54,7 +54,7 @@ const minNodesToNarrow = 100
 
 // PreFilter reads the pod's requests, refuses those that no node can meet, and
 // narrows the nodes to those that reach the devices.
-func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	req, err := requestOf(pod)
 	if err != nil {
 		return nil, unresolvable(err.Error())
@@ -71,7 +71,7 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	if status := p.unambiguous(req); status != nil {
 		return nil, status
 	}
-	if !p.book.synced() {
+	if !p.book.awaitStart(ctx) {
 		return nil, unresolvable("the akri.sh Configurations and Instances have not been read yet: are the CRDs installed, and may the scheduler list them? (kubectl apply -k deploy/)")
 	}
 	p.lead()

@@ -66,7 +66,8 @@ func newRig(t *testing.T) *rig {
 	r.Plugin = &Plugin{pods: corelisters.NewPodLister(r.known), handle: fakeHandle{client: r.client}, args: args, book: &book{
 		logger: logger, activator: r, ledger: ledger.New(), profiles: map[string]bool{v1.DefaultSchedulerName: true}, waiting: map[string]map[string]*v1.Pod{},
 		tried: map[string]uint64{}, assumed: map[string]uint64{}, patience: time.Hour, attended: map[string]bool{},
-		rounds: map[string]*round{}, deadlines: map[string]*time.Timer{}, nominated: map[string]*v1.Pod{}}}
+		rounds: map[string]*round{}, deadlines: map[string]*time.Timer{}, nominated: map[string]*v1.Pod{}, decided: make(chan struct{})}}
+	close(r.book.decided)
 	r.book.evict = r.evictLosers
 	t.Cleanup(func() {
 		r.book.mu.Lock()

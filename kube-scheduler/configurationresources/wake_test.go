@@ -3,11 +3,13 @@ package configurationresources
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -155,6 +157,34 @@ func TestNoWakingBeforeTheLedgerIsInStep(t *testing.T) {
 	r.book.announceSync(r.ctx) // it has no sources to wait for
 	if !slices.Equal(r.activated, []string{"waiter"}) {
 		t.Errorf("in step: activated %v, want the waiter", r.activated)
+	}
+}
+
+// Pods that come first wait for the ledger, rather than be refused one by one while
+// it is being read.
+func TestFirstPodsWaitForTheLedger(t *testing.T) {
+	for name, inStep := range map[string]bool{"in step": true, "no CRDs": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.instance("cam-1", nil, "node-a")
+			var synced atomic.Bool
+			r.book.sources, r.book.decided = []cache.InformerSynced{synced.Load}, make(chan struct{})
+			answer := make(chan *fwk.Status)
+			go func() {
+				_, status := r.PreFilter(r.ctx, framework.NewCycleState(), pod("p", "1"), nil)
+				answer <- status
+			}()
+			select {
+			case status := <-answer:
+				t.Fatalf("answered before the ledger was read: %v", status)
+			default:
+			}
+			synced.Store(inStep)
+			close(r.book.decided)
+			if status := <-answer; status.IsSuccess() != inStep {
+				t.Errorf("PreFilter: %v", status)
+			}
+		})
 	}
 }
 
