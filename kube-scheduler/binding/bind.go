@@ -106,10 +106,13 @@ func deliver(ctx context.Context, handle fwk.Handle, binding *v1.Binding) (resul
 	first := err
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 	for {
-		if apierrors.IsConflict(err) {
-			// It is bound, by this or by another, or is being deleted: for good, either way.
+		if apierrors.IsConflict(err) || refused(err) {
+			// It is bound, by this or by another, is being deleted, or may not be bound:
+			// for good, whichever it is. A refusal alone does not tell, since admission
+			// comes before a look at the pod.
+			answer := err
 			if result, err = resultOf(ctx, handle, binding); err == nil {
-				return result, first
+				return result, errors.Join(first, answer)
 			}
 		}
 		logger.Error(err, "Cannot tell yet whether a bind was applied; its devices stay taken", "bindError", first)
@@ -118,11 +121,8 @@ func deliver(ctx context.Context, handle fwk.Handle, binding *v1.Binding) (resul
 		case <-ctx.Done():
 			return unknown, first
 		}
-		switch err = send(ctx, handle, binding); {
-		case err == nil:
+		if err = send(ctx, handle, binding); err == nil {
 			return applied, nil
-		case refused(err):
-			return notApplied, err
 		}
 	}
 }

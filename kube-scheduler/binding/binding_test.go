@@ -232,6 +232,7 @@ func TestLostBinds(t *testing.T) {
 		"lost and not applied":              {fate: []fate{{err: reset}}, bound: true, sent: 2},
 		"lost and applied late":             {fate: []fate{{late: true, err: reset}}, bound: true, sent: 2},
 		"lost, and then refused":            {fate: []fate{{err: reset}, {err: forbidden}}, sent: 2},
+		"lost and applied, then refused":    {fate: []fate{{applied: true, err: reset}, {err: forbidden}}, bound: true, sent: 2},
 		"API down for a while":              {fate: []fate{{applied: true, err: reset}, {err: down}, {err: down}}, getFate: []error{down, down}, bound: true, sent: 6},
 		"lost, and then bound by another":   {change: elsewhere, fate: []fate{{err: reset}}, sent: 2},
 		"lost, and the pod deleted by then": {gone: true, fate: []fate{{err: reset}}, sent: 2},
