@@ -14,7 +14,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"syscall"
 
@@ -53,7 +55,16 @@ func run(ctx context.Context, name string, attach bool, rounds, pods int, only s
 	}
 	cfg := cluster.Config{Name: name, Nodes: []string{"node-a", "node-b"}}
 	bring := cluster.Up
-	if attach {
+	if !attach {
+		dir, err := os.MkdirTemp("", "bench-cri-*")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		if cfg.Binaries, err = installed(ctx, dir); err != nil {
+			return err
+		}
+	} else {
 		bring = func(_ context.Context, cfg cluster.Config) (*cluster.Cluster, error) { return cluster.Attach(cfg) }
 	}
 	c, err := bring(ctx, cfg)
@@ -100,6 +111,22 @@ func run(ctx context.Context, name string, attach bool, rounds, pods int, only s
 		return err
 	}
 	return b.write(os.Stdout)
+}
+
+// installed builds kubecri and installs it, as on a node, by copying: of the file
+// that a linker has written, the page cache may hold larger pieces than of any copy,
+// and what a process has mapped counts by them.
+func installed(ctx context.Context, dir string) (map[string]string, error) {
+	linked, program := filepath.Join(dir, "linked"), filepath.Join(dir, cluster.Kubecri)
+	for _, command := range [][]string{
+		{"go", "build", "-trimpath", "-o", linked, "github.com/kubeslot/kubeslot/kubecri/cmd/kubecri"},
+		{"install", "-m", "755", linked, program},
+	} {
+		if text, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%v: %w\n%s", command, err, text)
+		}
+	}
+	return map[string]string{cluster.Kubecri: program}, nil
 }
 
 // stop ends a component that may have ended.
