@@ -1,14 +1,20 @@
 package e2e
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeslot/kubeslot/test/cluster"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
 // Each device has a CDI spec on each node that sees it, as long as it does. That
@@ -44,4 +50,49 @@ func TestDevicesAsCDISpecs(t *testing.T) {
 		}
 		return true, ""
 	})
+}
+
+// A containerd with CDI off refuses a container that names CDI devices: there the
+// device is written into the request. With CDI on again, it is named again.
+func TestRuntimeWithoutCDI(t *testing.T) {
+	r := newRig(t)
+	r.debugEcho("nocdi", 2, func(c *akriv0.Configuration) {
+		c.Spec.DiscoveryHandler.DiscoveryDetails = fmt.Sprintf(`
+descriptions: [zero]
+mounts: [{containerPath: /data, hostPath: %s, readOnly: true}]
+deviceSpecs: [{containerPath: /dev/cam0, hostPath: /dev/zero, permissions: r}]
+`, t.TempDir())
+	}, "zero")
+	file := filepath.Join(shared.Nodes()[0].Dir, "containerd.toml")
+	config, err := os.ReadFile(file)
+	r.check(err)
+	restart := func(config []byte) {
+		r.check(os.WriteFile(file, config, 0o644))
+		r.check(shared.Kill(cluster.Containerd, nodeA, syscall.SIGKILL))
+		r.check(shared.Start(cluster.Containerd, nodeA))
+		r.check(shared.AwaitServing(r.ctx, cluster.Containerd, nodeA))
+	}
+	off := bytes.Replace(config, []byte("enable_cdi = true"), []byte("enable_cdi = false"), 1)
+	if bytes.Equal(off, config) {
+		t.Fatalf("%s does not turn CDI on:\n%s", file, config)
+	}
+	t.Cleanup(func() {
+		if now, err := os.ReadFile(file); err == nil && !bytes.Equal(now, config) {
+			restart(config)
+		}
+	})
+	for _, step := range []struct {
+		pod    string
+		config []byte
+	}{{"off", off}, {"on-again", config}} {
+		restart(step.config)
+		r.create(newPod(step.pod, nodeA, map[string]int64{"nocdi": 1}))
+		r.awaitRunning(step.pod)
+		if got := strings.TrimSpace(r.exec(step.pod, "read", "/dev/cam0", "4")); got != "00000000" {
+			t.Errorf("pod %s read from /dev/cam0: %q", step.pod, got)
+		}
+		if got := r.exec(step.pod, "ls", "/data"); strings.Contains(got, "no such") {
+			t.Errorf("pod %s: ls /data: %q", step.pod, got)
+		}
+	}
 }
