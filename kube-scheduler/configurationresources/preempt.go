@@ -57,7 +57,7 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		// Filter had others expected there, or the slots were given back since. They
 		// take what they want first; no event of the ledger follows to wake this pod.
 		p.book.activator.Activate(klog.FromContext(ctx), map[string]*v1.Pod{c.req.UID: pod})
-		return nil, fwk.NewStatus(fwk.Unschedulable, "slots that would do are free, and other pods are expected to take them first")
+		return nil, fwk.NewStatus(fwk.Unschedulable, "slots that would do are free by now, so no pod is preempted; the pod is tried again")
 	}
 	klog.FromContext(ctx).Info("Preempting for slots", "pod", klog.KObj(pod), "node", best.Node, "victims", len(best.Victims))
 	if len(best.Victims) > 0 {

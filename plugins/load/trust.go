@@ -27,28 +27,30 @@ func checkTrust(path string) (string, []Finding) {
 	if !stat.Mode().IsRegular() {
 		return "", []Finding{{Unreadable, fmt.Sprintf("is not a regular file but %s", kindOfFile(stat.Mode()))}}
 	}
-	findings := checkOwner(real, stat)
+	findings := checkOwner(real, "", stat)
 	folders := []string{filepath.Dir(real)}
 	if listed, err := filepath.Abs(filepath.Dir(path)); err == nil && listed != folders[0] {
 		folders = append(folders, listed) // where the link is
 	}
 	for _, folder := range folders {
 		if stat, err := os.Stat(folder); err == nil {
-			findings = append(findings, checkOwner(folder, stat)...)
+			findings = append(findings, checkOwner(folder, fmt.Sprintf("is in %s, which ", folder), stat)...)
 		}
 	}
 	return real, findings
 }
 
-func checkOwner(path string, stat fs.FileInfo) []Finding {
+// checkOwner says who else could write a path; where begins the text, which goes on
+// from the file's name.
+func checkOwner(path, where string, stat fs.FileInfo) []Finding {
 	var findings []Finding
 	if sys, ok := stat.Sys().(*syscall.Stat_t); ok && sys.Uid != 0 && int(sys.Uid) != os.Geteuid() {
 		findings = append(findings, Finding{Untrusted,
-			fmt.Sprintf("%s belongs to user %d, and neither to root nor to this process's user %d: chown root %s", path, sys.Uid, os.Geteuid(), path)})
+			fmt.Sprintf("%sbelongs to user %d, and neither to root nor to this process's user %d: chown root %s", where, sys.Uid, os.Geteuid(), path)})
 	}
 	if mode := stat.Mode().Perm(); mode&0o022 != 0 {
 		findings = append(findings, Finding{Untrusted,
-			fmt.Sprintf("%s can be written by others than its owner (mode %04o): chmod go-w %s", path, mode, path)})
+			fmt.Sprintf("%scan be written by others than its owner (mode %04o): chmod go-w %s", where, mode, path)})
 	}
 	return findings
 }
