@@ -70,18 +70,7 @@ func TestDecideOnDevicePlugins(t *testing.T) {
 		{name: "for another node", annotations: assigned(strings.Replace(placed, "node-a", "node-b", 1)), errors: []string{"node-b"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if test.container == "" {
-				test.container = "main"
-			}
-			got, err := decide(node, test.annotations, pod, test.container, test.spec, onlyWidgets)
-			if (err != nil) != (test.errors != nil) {
-				t.Fatalf("error %v, want one with %q", err, test.errors)
-			}
-			for _, part := range test.errors {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("error %q does not say %q", err, part)
-				}
-			}
+			got := decided(t, test.annotations, test.container, test.spec, test.errors)
 			if (got.assigned != nil) != test.assigned || (got.ignored != nil) != test.ignored || got.none() != (!test.assigned && len(got.grants) == 0) {
 				t.Errorf("got %+v, want assigned %t, ignored %t", got, test.assigned, test.ignored)
 			}
@@ -133,18 +122,7 @@ func TestDecide(t *testing.T) {
 		{name: "assigned nothing", annotations: assigned(`{"nodename":"node-a"}`), spec: requesting("1"), requested: 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if test.container == "" {
-				test.container = "main"
-			}
-			got, err := decide(node, test.annotations, pod, test.container, test.spec, onlyWidgets)
-			if (err != nil) != (test.errors != nil) {
-				t.Fatalf("error %v, want one with %q", err, test.errors)
-			}
-			for _, part := range test.errors {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("error %q does not say %q", err, part)
-				}
-			}
+			got := decided(t, test.annotations, test.container, test.spec, test.errors)
 			if len(got.grants) != test.grants || got.requested["cam"] != test.requested || (got.ignored != nil) != test.ignored {
 				t.Errorf("got %+v, want %d grants, %d requested, ignored %t", got, test.grants, test.requested, test.ignored)
 			}
@@ -193,4 +171,23 @@ func TestAStaticPodIsToldThatItGetsNoSlots(t *testing.T) {
 	if got, err := a.due(nil, pod, "main"); err != nil || got.ignored != nil {
 		t.Errorf("due() of an ordinary pod = %+v, %v", got, err)
 	}
+}
+
+// decided is what is due to a container, "" for main; an error has to say all of
+// errors, and there must be none if it is nil.
+func decided(t *testing.T, annotations map[string]string, container string, spec *corev1.Pod, errors []string) due {
+	t.Helper()
+	if container == "" {
+		container = "main"
+	}
+	got, err := decide(node, annotations, pod, container, spec, onlyWidgets)
+	if (err != nil) != (errors != nil) {
+		t.Fatalf("error %v, want one with %q", err, errors)
+	}
+	for _, part := range errors {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error %q does not say %q", err, part)
+		}
+	}
+	return got
 }

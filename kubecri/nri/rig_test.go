@@ -1,0 +1,149 @@
+package nri
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/grpc"
+	"k8s.io/client-go/tools/record"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/admit"
+	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
+)
+
+// runtime is the runtime's half of NRI as containerd has it linked in, over a real
+// socket, and the one call of CRI that is made.
+type runtime struct {
+	*adaptation.Adaptation
+
+	mu         sync.Mutex
+	pods       []*api.PodSandbox // with containers what it has when it synchronizes
+	containers []*api.Container
+	stopped    []string
+}
+
+func (r *runtime) StopContainer(_ context.Context, in *runtimeapi.StopContainerRequest, _ ...grpc.CallOption) (*runtimeapi.StopContainerResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopped = append(r.stopped, in.ContainerId)
+	return &runtimeapi.StopContainerResponse{}, nil
+}
+
+func (r *runtime) stops() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.stopped, " ")
+}
+
+// serve starts the runtime's half at the socket.
+func (r *runtime) serve(t *testing.T, socket string, options ...adaptation.Option) {
+	t.Helper()
+	var err error
+	none := filepath.Join(filepath.Dir(socket), "none")
+	r.Adaptation, err = adaptation.New("containerd", "2.3.7",
+		func(ctx context.Context, synchronize adaptation.SyncCB) error {
+			r.mu.Lock()
+			pods, containers := r.pods, r.containers
+			r.mu.Unlock()
+			_, err := synchronize(ctx, pods, containers)
+			return err
+		},
+		func(context.Context, []*adaptation.ContainerUpdate) ([]*adaptation.ContainerUpdate, error) {
+			return nil, nil
+		},
+		append([]adaptation.Option{adaptation.WithSocketPath(socket), adaptation.WithPluginPath(none), adaptation.WithPluginConfigPath(none)}, options...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Stop)
+}
+
+// flow is a plugin that is connected to the runtime.
+type flow struct {
+	*admittest.World
+	plugin *Plugin
+	rt     *runtime
+	socket string
+	events *record.FakeRecorder
+	stop   func() // ends the plugin
+}
+
+type devices func(context.Context, string) (discovery.Device, error)
+
+func camera(context.Context, string) (discovery.Device, error) {
+	return discovery.Device{Properties: map[string]string{"URL": "rtsp://a"}}, nil
+}
+
+func newFlow(t *testing.T, rt *runtime, device devices) *flow {
+	t.Helper()
+	f := &flow{World: admittest.NewWorld(t, nil), rt: rt, events: record.NewFakeRecorder(10), socket: filepath.Join(t.TempDir(), "nri.sock")}
+	admitter, err := admit.New(admit.Config{Node: admittest.Node, Pods: f.Pods, Claims: f.Claims, Device: device, DeviceTimeout: time.Minute, Metrics: f.Metrics,
+		CDI: func(_ context.Context, instance string, device discovery.Device) string {
+			if len(device.DeviceSpecs) > 0 {
+				return "" // written out
+			}
+			return "akri.sh/" + instance
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.plugin, err = New(Config{Node: admittest.Node, Socket: f.socket, Name: "kubecri", Index: "50",
+		Admitter: admitter, Claims: f.Claims, Runtime: rt, Events: f.events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); f.plugin.Run(ctx) }()
+	f.stop = func() { cancel(); <-ended }
+	t.Cleanup(f.stop)
+	return f
+}
+
+// start is newFlow with the runtime there.
+func start(t *testing.T, rt *runtime, device devices, options ...adaptation.Option) *flow {
+	t.Helper()
+	f := newFlow(t, rt, device)
+	rt.serve(t, f.socket, options...)
+	f.await(t, "the plugin to be connected", func() bool { return f.asked(t) })
+	return f
+}
+
+// asked reports whether the runtime asks the plugin: a moment after it was
+// synchronized.
+func (f *flow) asked(t *testing.T) bool {
+	t.Helper()
+	if f.plugin.Connected() != nil {
+		return false
+	}
+	_, err := f.rt.CreateContainer(t.Context(), create("main", "probe", admittest.Assigned("{")))
+	return err != nil
+}
+
+func (f *flow) await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited 10 s for %s; connected: %v", what, f.plugin.Connected())
+		}
+	}
+}
+
+func sandbox(annotations map[string]string) *api.PodSandbox {
+	return &api.PodSandbox{Id: "box", Namespace: admittest.Pod.Namespace, Name: admittest.Pod.Name, Uid: admittest.Pod.UID, Annotations: annotations}
+}
+
+func create(name, id string, annotations map[string]string) *api.CreateContainerRequest {
+	return &api.CreateContainerRequest{Pod: sandbox(annotations), Container: &api.Container{Id: id, PodSandboxId: "box", Name: name, Env: []string{"PATH=/bin"}}}
+}
