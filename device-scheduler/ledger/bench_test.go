@@ -68,10 +68,11 @@ func BenchmarkFits(b *testing.B) {
 		for _, shared := range []bool{false, true} {
 			l, nodes := fleet(500, instances, shared)
 			b.Run(fmt.Sprintf("instances=%d/shared=%v", instances, shared), func(b *testing.B) {
-				req := podFor(1, 1)
+				survey := l.Survey(podFor(1, 1), NewRoll(nodes))
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
-					if shortfall, sure := l.Fits(nodes[i%len(nodes)], req); shortfall != nil || !sure {
+					place := i % len(nodes)
+					if shortfall, sure := survey.Fits(nodes[place], place); shortfall != nil || !sure {
 						b.Fatal(shortfall, sure)
 					}
 				}

@@ -17,7 +17,7 @@
 //   - draft.go: a what-if view for one scheduling cycle
 //   - fit.go: choosing slots for a pod's containers; orders.go: in which order they choose
 //   - preempt.go: which pods would have to go
-//   - quick.go: whether a simple request fits, from counts alone
+//   - survey.go: what many nodes have for one request, from counts alone
 //   - shortfall.go: why a pod does not fit
 package ledger
 
@@ -69,6 +69,15 @@ type kind struct {
 	byNode map[string]reach
 	spare  *btree.FreeListG[*device] // of all groups' orders
 	free   int                       // free slots of all groups
+	// version changes with whatever of the kind is not a count: its owner, how
+	// unique its Instances must be, and which nodes reach any.
+	version uint64
+	// surveyed is what a roll's nodes reached as of a version.
+	surveyed struct {
+		roll    *Roll
+		version uint64
+		reaches []reach
+	}
 }
 
 // owner is one Configuration of a kind's name, with its namespace's Instances.

@@ -245,7 +245,8 @@ func (f *fitting) preferred(k *kind, allowed func(*device) bool) *device {
 			best = d
 		}
 	}
-	for g := range k.byNode[f.node].groups {
+	at := k.byNode[f.node]
+	for g := range at.groups {
 		g.each(f.strategy, func(d *device) bool {
 			if f.changed[d] != nil || !allowed(d) {
 				return true

@@ -27,6 +27,7 @@ func (k *kind) groupFor(nodes []string) *group {
 	}
 	g := &group{key: key, nodes: nodes, order: btree.NewWithFreeListG(btreeDegree, byFree, k.spare)}
 	k.groups[key] = g
+	k.version++
 	for _, n := range nodes {
 		r := k.byNode[n]
 		if len(nodes) == 1 {
@@ -44,6 +45,7 @@ func (k *kind) dropIfEmpty(g *group) {
 		return
 	}
 	delete(k.groups, g.key)
+	k.version++
 	for _, n := range g.nodes {
 		r := k.byNode[n]
 		if r.own == g {
@@ -59,7 +61,7 @@ func (k *kind) dropIfEmpty(g *group) {
 }
 
 // groups yields the groups that the node is in.
-func (r reach) groups(yield func(*group) bool) {
+func (r *reach) groups(yield func(*group) bool) {
 	if r.own != nil && !yield(r.own) {
 		return
 	}

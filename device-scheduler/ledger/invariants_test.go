@@ -108,7 +108,7 @@ func checkInvariants(t failer, l *Ledger) {
 			}
 			inGroups += g.free
 			for _, n := range g.nodes {
-				if !slices.Contains(slices.Collect(k.byNode[n].groups), g) {
+				if at := k.byNode[n]; !slices.Contains(slices.Collect(at.groups), g) {
 					t.Fatalf("node %s misses its group", n)
 				}
 			}

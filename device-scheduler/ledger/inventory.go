@@ -19,6 +19,7 @@ func (l *Ledger) SetConfiguration(c *akriv0.Configuration) Gain {
 	o := k.owner(c.Namespace)
 	changed := o.configuration == nil || o.configuration.Spec.Unique() != c.Spec.Unique()
 	o.configuration = c
+	k.version++
 	gain := l.elect(k)
 	if changed && len(gain) == 0 {
 		gain = k.gain()
@@ -89,6 +90,7 @@ func (l *Ledger) elect(k *kind) Gain {
 		}
 	}
 	k.active = best
+	k.version++
 	if best == "" {
 		l.dropKind(k)
 		return gain

@@ -54,7 +54,8 @@ func (f *fitting) shortfall(i int, r ResourceRequest, k *kind) *Shortfall {
 		}
 	}
 	if !s.InstanceLevel {
-		for g := range k.byNode[f.node].groups {
+		at := k.byNode[f.node]
+		for g := range at.groups {
 			s.Instances += g.members
 			s.Slots += g.slots
 			s.Free += g.free

@@ -35,6 +35,8 @@ type book struct {
 
 	mu     sync.RWMutex
 	ledger *ledger.Ledger
+	// roster is of the nodes as the scheduler's last snapshot had them.
+	roster *roster
 	// profiles are the scheduler names whose pods this process schedules.
 	profiles map[string]bool
 	// waiting are unbound pods by the resource names that they ask for, then UID.

@@ -21,6 +21,9 @@ const stateKey = Name
 // cycle is what the plugin knows of a pod during its scheduling cycle.
 type cycle struct {
 	req *ledger.Request
+	// survey is the request for the nodes of the roster.
+	survey *ledger.Survey
+	roster *roster
 	// amounts are the pod's requests for slots, as the kubelet counts them.
 	amounts []amount
 	// released are UIDs of pods that preemption imagines away; expected are
@@ -35,7 +38,7 @@ type cycle struct {
 
 // Clone implements fwk.StateData.
 func (c *cycle) Clone() fwk.StateData {
-	return &cycle{req: c.req, amounts: c.amounts, reasons: c.reasons, released: maps.Clone(c.released), expected: maps.Clone(c.expected), assignment: c.assignment}
+	return &cycle{req: c.req, survey: c.survey, roster: c.roster, amounts: c.amounts, reasons: c.reasons, released: maps.Clone(c.released), expected: maps.Clone(c.expected), assignment: c.assignment}
 }
 
 func readCycle(state fwk.CycleState) (*cycle, *fwk.Status) {
@@ -84,7 +87,8 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if shortfall != nil {
 		return nil, unresolvable(shortfall.String())
 	}
-	state.Write(stateKey, &cycle{req: req, amounts: sortedAmounts(pod), reasons: &reasons{}})
+	survey, roster := p.book.survey(req, nodes)
+	state.Write(stateKey, &cycle{req: req, survey: survey, roster: roster, amounts: sortedAmounts(pod), reasons: &reasons{}})
 	if reach == nil {
 		return nil, nil
 	}
@@ -161,7 +165,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 	if status != nil {
 		return status
 	}
-	if shortfall := p.book.fit(c, node.Node().Name, p.args.Strategy); shortfall != nil {
+	if shortfall := p.book.fit(c, node, p.args.Strategy); shortfall != nil {
 		return c.reasons.status(shortfall)
 	}
 	return unadvertised(c.amounts, node)
@@ -209,7 +213,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, node 
 	if status != nil {
 		return 0, status
 	}
-	prospect := p.book.prospect(c.req, node.Node().Name)
+	prospect := p.book.prospect(c, node)
 	if p.args.Strategy == ledger.Pack {
 		prospect.Free = 1 - prospect.Free
 	}

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -115,16 +116,27 @@ func (b *book) unwait(pod *v1.Pod) {
 	delete(b.assumed, string(pod.UID))
 }
 
+// survey prepares a request to be asked of the scheduler's nodes.
+func (b *book) survey(req *ledger.Request, nodes []fwk.NodeInfo) (*ledger.Survey, *roster) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.roster.of(nodes) {
+		b.roster = newRoster(nodes)
+	}
+	return b.ledger.Survey(req, b.roster.roll), b.roster
+}
+
 // fit asks whether the node has slots for the cycle's pod.
-func (b *book) fit(c *cycle, node string, strategy ledger.Strategy) *ledger.Shortfall {
+func (b *book) fit(c *cycle, node fwk.NodeInfo, strategy ledger.Strategy) *ledger.Shortfall {
+	name, place := node.Node().Name, c.roster.place(node)
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	if len(c.released) == 0 && len(c.expected) == 0 {
-		if shortfall, sure := b.ledger.Fits(node, c.req); sure {
+		if shortfall, sure := c.survey.Fits(name, place); sure {
 			return shortfall
 		}
 	}
-	_, shortfall := c.draft(b.ledger, node, strategy).Fit(node, c.req)
+	_, shortfall := c.draft(b.ledger, name, strategy).Fit(name, c.req)
 	return shortfall
 }
 
@@ -196,9 +208,10 @@ func (b *book) reach(req *ledger.Request, limit int) ([]string, *ledger.Shortfal
 	return b.ledger.Reach(req, limit)
 }
 
-// prospect is how well the node can serve the request.
-func (b *book) prospect(req *ledger.Request, node string) ledger.Prospect {
+// prospect is how well the node can serve the cycle's pod.
+func (b *book) prospect(c *cycle, node fwk.NodeInfo) ledger.Prospect {
+	name, place := node.Node().Name, c.roster.place(node)
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.ledger.Prospect(req, node)
+	return c.survey.Prospect(name, place)
 }

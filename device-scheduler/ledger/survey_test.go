@@ -1,0 +1,66 @@
+package ledger
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// survey prepares a request, for nodes of which some may not be on the roll.
+func (w *world) survey(t *rapid.T) {
+	if len(w.rolls) < 2 {
+		w.rolls = append(w.rolls, NewRoll(rapid.Permutation(worldNodes).Draw(t, "roll")[:rapid.IntRange(1, 3).Draw(t, "length")]))
+	}
+	req := drawRequest(t, Pod{UID: "asking", Namespace: "ns", Name: "p"})
+	roll := rapid.SampledFrom(w.rolls).Draw(t, "roll")
+	w.surveys = append(w.surveys, surveyed{w.Survey(req, roll), req, roll})
+	if len(w.surveys) > 5 {
+		w.surveys = w.surveys[1:]
+	}
+}
+
+type surveyed struct {
+	*Survey
+	req  *Request
+	roll *Roll
+}
+
+// checkSurveys compares what surveys say, whatever has happened since they were
+// made, with the ledger's own answers.
+func (w *world) checkSurveys(t *rapid.T) {
+	for _, s := range w.surveys {
+		for _, node := range worldNodes {
+			_, fit := w.Draft(w.strategy).For(s.req.Pod).Fit(node, s.req)
+			prospect := w.Survey(s.req, nil).Prospect(node, Unlisted)
+			for _, place := range []int{Unlisted, slices.Index(s.roll.names, node)} {
+				if shortfall, sure := s.Fits(node, place); sure && !reflect.DeepEqual(shortfall, fit) {
+					t.Fatalf("of node %s at %d a survey of %+v says %+v, Fit says %+v", node, place, s.req, shortfall, fit)
+				}
+				if got := s.Prospect(node, place); got != prospect {
+					t.Fatalf("of node %s at %d a survey of %+v says %+v, a new one says %+v", node, place, s.req, got, prospect)
+				}
+			}
+		}
+	}
+}
+
+// TestSurveyAnswersForSimpleRequests: one resource of one container is what Filter
+// is asked for most, and is answered without choosing slots.
+func TestSurveyAnswersForSimpleRequests(t *testing.T) {
+	l, nodes := fleet(3, 6, false)
+	roll := NewRoll(nodes)
+	for count, fits := range map[int]bool{1: true, 2: true, 3: false} {
+		shortfall, sure := l.Survey(podFor(1, count), roll).Fits(nodes[2], 2)
+		if !sure || (shortfall == nil) != fits {
+			t.Errorf("%d of 2 Instances: Fits() = %+v, %v, want it sure to say %v", count, shortfall, sure, fits)
+		}
+	}
+	if _, sure := l.Survey(podFor(2, 1), roll).Fits(nodes[2], 2); sure {
+		t.Error("Fits() is sure of two containers, whose slots depend on each other")
+	}
+	if n := testing.AllocsPerRun(100, func() { l.Survey(podFor(1, 1), roll) }); n > 12 {
+		t.Errorf("a survey over a known roll allocates %v times: it looks at each node again", n)
+	}
+}
