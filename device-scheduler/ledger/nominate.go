@@ -91,6 +91,17 @@ func (l *Ledger) keptFrom(pod Pod, nominee string) bool {
 	return n != nil && nominee != pod.UID && n.Priority >= pod.Priority
 }
 
+// mayHaveKept reports whether any slots are kept for the pod, or for one of lower
+// priority: these are free for it, and are not counted as free.
+func (l *Ledger) mayHaveKept(pod Pod) bool {
+	for uid := range l.nominations {
+		if !l.keptFrom(pod, uid) {
+			return true
+		}
+	}
+	return false
+}
+
 // freeFor reports whether the pod may take the slot.
 func (l *Ledger) freeFor(pod Pod, d *device, index int) bool {
 	if d.free.has(index) {

@@ -86,7 +86,7 @@ func (s *Survey) at(p *part, node string, place int) (*kind, akriv0.UniqueScope,
 // for one resource: choosing slots costs ten times as much. sure is false where
 // only Fit can tell. The place is the node's on the survey's roll, or Unlisted.
 func (s *Survey) Fits(node string, place int) (shortfall *Shortfall, sure bool) {
-	if len(s.parts) != 1 || len(s.ledger.nominations) > 0 {
+	if len(s.parts) != 1 || s.ledger.mayHaveKept(s.req.Pod) {
 		return nil, false
 	}
 	p := &s.parts[0]

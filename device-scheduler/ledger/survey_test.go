@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // survey prepares a request, for nodes of which some may not be on the roll.
@@ -13,7 +15,11 @@ func (w *world) survey(t *rapid.T) {
 	if len(w.rolls) < 2 {
 		w.rolls = append(w.rolls, NewRoll(rapid.Permutation(worldNodes).Draw(t, "roll")[:rapid.IntRange(1, 3).Draw(t, "length")]))
 	}
-	req := drawRequest(t, Pod{UID: "asking", Namespace: "ns", Name: "p"})
+	pod := Pod{UID: "asking", Namespace: "ns", Name: "p", Priority: drawPriority(t)}
+	if len(w.nominations) > 0 && rapid.Bool().Draw(t, "nominee") {
+		pod = w.nominations[pickKey(t, w.nominations)].Pod
+	}
+	req := drawRequest(t, pod)
 	roll := rapid.SampledFrom(w.rolls).Draw(t, "roll")
 	w.surveys = append(w.surveys, surveyed{w.Survey(req, roll), req, roll})
 	if len(w.surveys) > 5 {
@@ -59,6 +65,14 @@ func TestSurveyAnswersForSimpleRequests(t *testing.T) {
 	}
 	if _, sure := l.Survey(podFor(2, 1), roll).Fits(nodes[2], 2); sure {
 		t.Error("Fits() is sure of two containers, whose slots depend on each other")
+	}
+	l.Nominate(Pod{UID: "another", Namespace: "ns", Name: "another"}, nodes[2], Assignment{"c0": {
+		{Resource: "cam", Slot: slot.Name{Instance: "cam-000002"}}, {Resource: "cam", Ordinal: 1, Slot: slot.Name{Instance: "cam-000002", Index: 1}}}})
+	for count, fits := range map[int]bool{1: true, 2: false} {
+		shortfall, sure := l.Survey(podFor(1, count), roll).Fits(nodes[2], 2)
+		if !sure || (shortfall == nil) != fits {
+			t.Errorf("%d of 2 Instances, one kept for another pod: Fits() = %+v, %v, want it sure to say %v", count, shortfall, sure, fits)
+		}
 	}
 	if n := testing.AllocsPerRun(100, func() { l.Survey(podFor(1, 1), roll) }); n > 12 {
 		t.Errorf("a survey over a known roll allocates %v times: it looks at each node again", n)
