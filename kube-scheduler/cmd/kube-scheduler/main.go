@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"os"
 
 	"k8s.io/component-base/cli"
@@ -11,6 +12,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
+	"github.com/kubeslot/kubeslot/footprint"
 	"github.com/kubeslot/kubeslot/kube-scheduler/configurationresources"
 	"github.com/kubeslot/kubeslot/kube-scheduler/defaults"
 	"github.com/kubeslot/kubeslot/kube-scheduler/deviceplugins"
@@ -27,6 +29,7 @@ func main() {
 	)
 	plugins.AddFlags(cmd)
 	cmd.AddCommand(load.NewPluginCommand(load.Schedulers, &code))
+	go footprint.AfterStart(context.Background())
 	if failed := cli.Run(cmd); failed != 0 {
 		code = failed
 	}

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
@@ -46,6 +47,11 @@ func run(ctx context.Context, s size, rounds int, profiles string) (err error) {
 	if err := s.validate(); err != nil {
 		return err
 	}
+	dir, err := os.MkdirTemp("", "bench-memory-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
 	arms := []*arm{{name: "plain", size: s, profiles: profiles}, {name: "ours", size: s, profiles: profiles, ours: true}}
 	for _, a := range arms {
 		c, err := cluster.Up(ctx, cluster.Config{Name: "bench-memory-" + a.name, Stock: !a.ours, APIOnly: true})
@@ -54,6 +60,9 @@ func run(ctx context.Context, s size, rounds int, profiles string) (err error) {
 		}
 		defer func() { err = errors.Join(err, c.Down(context.WithoutCancel(ctx))) }()
 		a.cluster = c
+		if err := a.install(ctx, filepath.Join(dir, a.name)); err != nil {
+			return err
+		}
 	}
 	for _, a := range arms {
 		if err := a.prepare(ctx); err != nil {

@@ -45,6 +45,7 @@ type arm struct {
 	ours     bool
 	profiles string
 	cluster  *cluster.Cluster
+	program  string // the scheduler's file
 	client   *kubernetes.Clientset
 
 	scheduled memory   // after it has bound all pods
