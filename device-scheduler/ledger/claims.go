@@ -9,16 +9,14 @@ import (
 )
 
 // Instance returns the Instance that slots are given from under the name, as last
-// set; nil when there is none. It is not to be changed.
+// set: its identity and version, and what decisions need. It is nil when there is
+// none. Its nodes are not to be changed.
 func (l *Ledger) Instance(name string) *akriv0.Instance {
 	d := l.devices[name]
 	if d == nil || !d.exists {
 		return nil
 	}
-	if o := d.kind.owners[d.kind.active]; o != nil {
-		return o.instances[name]
-	}
-	return nil
+	return l.instances[instanceKey{d.kind.active, name}].instance()
 }
 
 // Configuration returns the Configuration that a resource name asks for, or that of
@@ -33,7 +31,7 @@ func (l *Ledger) Configuration(resource string) *akriv0.Configuration {
 
 // Stray is claims on an Instance that were made for pods which do not use them.
 type Stray struct {
-	Instance *akriv0.Instance // not to be changed
+	Instance *akriv0.Instance // see Ledger.Instance
 	Claims   map[slot.Name]slot.Usage
 }
 

@@ -10,6 +10,7 @@
 // claim on it in Instance.spec.deviceUsage (inventory.go). Its parts:
 //
 //   - inventory.go: Configurations and Instances as the API has them
+//   - record.go: what is kept of an Instance
 //   - claims.go: claims that were made for pods which do not use them
 //   - index.go: Instances ordered by free slots for each group of nodes
 //   - holders.go: pods and the slots they hold
@@ -39,9 +40,10 @@ const (
 
 // Ledger is the account. The zero value is not usable; see New.
 type Ledger struct {
-	kinds   map[string]*kind   // by Configuration name
-	devices map[string]*device // by Instance name
-	pods    map[string]*podRecord
+	kinds     map[string]*kind // by Configuration name
+	instances map[instanceKey]*record
+	devices   map[string]*device // by Instance name
+	pods      map[string]*podRecord
 	// nominations keep slots for pods that preemption made room for, by UID.
 	nominations map[string]*nomination
 }
@@ -49,9 +51,10 @@ type Ledger struct {
 // New returns an empty ledger.
 func New() *Ledger {
 	return &Ledger{
-		kinds:   map[string]*kind{},
-		devices: map[string]*device{},
-		pods:    map[string]*podRecord{},
+		kinds:     map[string]*kind{},
+		instances: map[instanceKey]*record{},
+		devices:   map[string]*device{},
+		pods:      map[string]*podRecord{},
 
 		nominations: map[string]*nomination{},
 	}
@@ -82,8 +85,9 @@ type kind struct {
 
 // owner is one Configuration of a kind's name, with its namespace's Instances.
 type owner struct {
+	namespace     string
 	configuration *akriv0.Configuration // nil when only its Instances are known
-	instances     map[string]*akriv0.Instance
+	instances     []*record
 }
 
 // reach is what one node reaches of a kind. Filter and Score look at it for each
@@ -117,7 +121,7 @@ type device struct {
 	free     bitset
 	nfree    int
 	// clOnNode counts configuration-level holders by node, for UniquePerNode.
-	clOnNode map[string]int
+	clOnNode counts
 }
 
 type slotState struct {

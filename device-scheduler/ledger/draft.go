@@ -118,7 +118,7 @@ func (dr *Draft) nfree(d *device) int {
 }
 
 func (dr *Draft) clOnNode(d *device, node string) int {
-	n := d.clOnNode[node]
+	n := d.clOnNode.of(node)
 	if ch := dr.changed[d]; ch != nil {
 		n += ch.clOnNode[node]
 	}

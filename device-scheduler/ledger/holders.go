@@ -185,8 +185,7 @@ func (l *Ledger) Remove(uid string) Gain {
 		s.holders = slices.DeleteFunc(s.holders, func(u string) bool { return u == uid })
 		open := false // the node may take another of its slots, though this one may stay taken
 		if h.cl {
-			if d.clOnNode[p.node]--; d.clOnNode[p.node] == 0 {
-				delete(d.clOnNode, p.node)
+			if d.clOnNode.add(p.node, -1) == 0 {
 				open = d.nfree > 0 && d.kind.unique() == akriv0.UniquePerNode
 			}
 		}
@@ -203,13 +202,14 @@ func (l *Ledger) Remove(uid string) Gain {
 func (l *Ledger) add(p *podRecord) Gain {
 	var gain Gain
 	l.pods[p.UID] = p
-	for _, h := range p.holds {
+	for i, h := range p.holds {
 		d := l.device(h.slot.Instance)
+		p.holds[i].slot.Instance = d.name // one copy
 		d.grow(h.slot.Index + 1)
 		s := &d.slots[h.slot.Index]
 		s.holders = append(s.holders, p.UID)
 		if h.cl {
-			d.clOnNode[p.node]++
+			d.clOnNode.add(p.node, 1)
 		}
 		d.refresh(h.slot.Index)
 	}

@@ -75,8 +75,8 @@ func checkInvariants(t failer, l *Ledger) {
 			t.Fatalf("%s: nfree is %d, want %d", name, d.nfree, n)
 		}
 		for node, c := range cl {
-			if d.clOnNode[node] != c {
-				t.Fatalf("%s: %d holders on %s, want %d", name, d.clOnNode[node], node, c)
+			if d.clOnNode.of(node) != c {
+				t.Fatalf("%s: %d holders on %s, want %d", name, d.clOnNode.of(node), node, c)
 			}
 		}
 		if len(cl) != len(d.clOnNode) {

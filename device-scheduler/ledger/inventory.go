@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/google/btree"
 
@@ -35,34 +36,45 @@ func (l *Ledger) DeleteConfiguration(namespace, name string) Gain {
 	return l.elect(k)
 }
 
-// SetInstance adds or updates an Instance: its nodes, capacity and claims.
+// SetInstance adds or updates an Instance: its nodes, capacity and claims. It keeps
+// nothing of in.
 func (l *Ledger) SetInstance(in *akriv0.Instance) Gain {
 	var gain Gain
-	if d := l.devices[in.Name]; d != nil && d.kind != nil && d.kind.name != in.Spec.ConfigurationName {
-		// An informer may show a deletion and a new Instance as one update.
-		if old := d.kind.owner(in.Namespace).instances[in.Name]; old != nil {
-			gain = l.DeleteInstance(old)
-		}
+	r := l.instances[instanceKey{in.Namespace, in.Name}]
+	if r != nil && (r.uid != string(in.UID) || r.kind.name != in.Spec.ConfigurationName) {
+		// A watch may show a deletion and a new Instance as one update.
+		gain = l.DeleteInstance(in)
+		r = nil
 	}
-	k := l.kind(in.Spec.ConfigurationName)
-	k.owner(in.Namespace).instances[in.Name] = in
-	if k.active != in.Namespace {
+	if r == nil {
+		k := l.kind(in.Spec.ConfigurationName)
+		o := k.owner(in.Namespace)
+		r = o.enter(k, in)
+		l.instances[instanceKey{o.namespace, r.name}] = r
+	}
+	moved := r.update(in)
+	if r.kind.active != r.owner.namespace {
 		return gain
 	}
-	return append(gain, l.applyInstance(k, in)...)
+	return append(gain, l.applyInstance(r, moved)...)
 }
 
-// DeleteInstance removes an Instance. Slots that pods hold stay held, should it
-// come back under its name. What is gained was kept for pods that cannot have it all
-// any more.
+// DeleteInstance removes the Instance of that namespace and name. Slots that pods
+// hold stay held, should it come back under its name. What is gained was kept for
+// pods that cannot have it all any more.
 func (l *Ledger) DeleteInstance(in *akriv0.Instance) Gain {
-	k := l.kind(in.Spec.ConfigurationName)
-	delete(k.owner(in.Namespace).instances, in.Name)
-	var gain Gain
-	if k.active == in.Namespace {
-		gain = l.withdraw(l.devices[in.Name], k)
+	key := instanceKey{in.Namespace, in.Name}
+	r := l.instances[key]
+	if r == nil {
+		return nil
 	}
-	l.dropKind(k)
+	delete(l.instances, key)
+	r.owner.leave(r)
+	var gain Gain
+	if r.kind.active == in.Namespace {
+		gain = l.withdraw(l.devices[in.Name], r.kind)
+	}
+	l.dropKind(r.kind)
 	return gain
 }
 
@@ -85,8 +97,8 @@ func (l *Ledger) elect(k *kind) Gain {
 	}
 	var gain Gain
 	if old := k.owners[k.active]; old != nil {
-		for name := range old.instances {
-			gain = append(gain, l.withdraw(l.devices[name], k)...)
+		for _, r := range old.instances {
+			gain = append(gain, l.withdraw(l.devices[r.name], k)...)
 		}
 	}
 	k.active = best
@@ -96,21 +108,24 @@ func (l *Ledger) elect(k *kind) Gain {
 		return gain
 	}
 	gain = append(gain, k.gain()...)
-	for _, in := range k.owners[best].instances {
-		gain = append(gain, l.applyInstance(k, in)...)
+	for _, r := range k.owners[best].instances {
+		gain = append(gain, l.applyInstance(r, true)...)
 	}
 	return gain
 }
 
-func (l *Ledger) applyInstance(k *kind, in *akriv0.Instance) Gain {
-	d := l.device(in.Name)
+// applyInstance has the device give slots as its Instance says. moved is false when
+// nodes and capacity are as they were.
+func (l *Ledger) applyInstance(r *record, moved bool) Gain {
+	d, k := l.device(r.name), r.kind
 	if d.exists && d.kind != k {
 		// Another Configuration's Instance has the name; it keeps it.
 		return nil
 	}
 	before := slices.Clone(d.free)
 	d.exists, d.kind = true, k
-	wider := d.move(in.Spec.Nodes, int(in.Spec.Capacity))
+	wider := (moved || d.group == nil) && d.move(r.nodes, r.capacity)
+	r.nodes = d.nodes
 	claimed, claims := bitset{}, make([]string, len(d.slots))
 	for i := range d.slots {
 		if claims[i] = d.slots[i].claim; claims[i] != "" {
@@ -118,14 +133,12 @@ func (l *Ledger) applyInstance(k *kind, in *akriv0.Instance) Gain {
 		}
 		d.slots[i].claim = ""
 	}
-	for name, value := range in.Spec.DeviceUsage {
-		n, err := slot.Parse(name)
-		if err != nil || n.Instance != in.Name || value == "" {
-			continue // not a slot of this Instance, or free
+	for _, u := range r.usage {
+		if u.claim != "" {
+			d.grow(u.index + 1)
+			// A value that does not parse is somebody's claim all the same.
+			d.slots[u.index].claim = u.claim
 		}
-		d.grow(n.Index + 1)
-		// A value that does not parse is somebody's claim all the same.
-		d.slots[n.Index].claim = value
 	}
 	gained := false
 	for i := range d.slots {
@@ -195,16 +208,16 @@ func (l *Ledger) withdraw(d *device, k *kind) Gain {
 }
 
 func (d *device) grow(n int) {
-	for len(d.slots) < n {
-		d.slots = append(d.slots, slotState{})
+	if n > len(d.slots) {
+		d.slots = append(d.slots, make([]slotState, n-len(d.slots))...)
 	}
 }
 
 func (l *Ledger) device(name string) *device {
 	d := l.devices[name]
 	if d == nil {
-		d = &device{name: name, clOnNode: map[string]int{}}
-		l.devices[name] = d
+		d = &device{name: strings.Clone(name)}
+		l.devices[d.name] = d
 	}
 	return d
 }
@@ -224,9 +237,9 @@ func (l *Ledger) dropDevice(d *device) {
 func (l *Ledger) kind(name string) *kind {
 	k := l.kinds[name]
 	if k == nil {
-		k = &kind{name: name, owners: map[string]*owner{}, groups: map[string]*group{}, byNode: map[string]reach{},
+		k = &kind{name: strings.Clone(name), owners: map[string]*owner{}, groups: map[string]*group{}, byNode: map[string]reach{},
 			spare: btree.NewFreeListG[*device](btree.DefaultFreeListSize)}
-		l.kinds[name] = k
+		l.kinds[k.name] = k
 	}
 	return k
 }
@@ -245,8 +258,8 @@ func (l *Ledger) dropKind(k *kind) {
 func (k *kind) owner(namespace string) *owner {
 	o := k.owners[namespace]
 	if o == nil {
-		o = &owner{instances: map[string]*akriv0.Instance{}}
-		k.owners[namespace] = o
+		o = &owner{namespace: strings.Clone(namespace)}
+		k.owners[o.namespace] = o
 	}
 	return o
 }
@@ -254,8 +267,8 @@ func (k *kind) owner(namespace string) *owner {
 func (k *kind) gain() Gain {
 	gain := Gain{k.name}
 	if o := k.owners[k.active]; o != nil {
-		for name := range o.instances {
-			gain = append(gain, name)
+		for _, r := range o.instances {
+			gain = append(gain, r.name)
 		}
 	}
 	slices.Sort(gain)

@@ -56,6 +56,7 @@ func TestHistories(t *testing.T) {
 			"survey":               w.survey,
 			"": func(t *rapid.T) {
 				checkInvariants(t, w.Ledger)
+				w.checkRecords(t)
 				w.checkSingleHolders(t)
 				w.checkRebuilt(t)
 				w.checkExpected(t)

@@ -100,25 +100,20 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 	decide := sync.OnceFunc(func() { close(b.decided) })
 	time.AfterFunc(startPatience, decide)
 	factory := externalversions.NewSharedInformerFactory(client, 0)
-	akri := factory.Akri().V0()
-	if err := akri.Instances().Informer().SetTransform(trim); err != nil {
-		return nil, fmt.Errorf("watch the API: %w", err)
+	akri, core := factory.Akri().V0(), handle.SharedInformerFactory().Core().V1()
+	failed := func(ctx context.Context, r *cache.Reflector, err error) {
+		decide() // without the CRDs, or the right to read, other pods must not wait
+		cache.DefaultWatchErrorHandler(ctx, r, err)
 	}
-	for _, informer := range []cache.SharedIndexInformer{akri.Configurations().Informer(), akri.Instances().Informer()} {
-		if err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
-			decide() // without the CRDs, or the right to read, other pods must not wait
-			cache.DefaultWatchErrorHandler(ctx, r, err)
-		}); err != nil {
-			return nil, fmt.Errorf("watch the API: %w", err)
-		}
+	if err := akri.Configurations().Informer().SetWatchErrorHandlerWithContext(failed); err != nil {
+		return nil, fmt.Errorf("watch the API: %w", err)
 	}
 	for _, source := range []struct {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
 	}{
 		{akri.Configurations().Informer(), handlerOf(b.setConfiguration, b.deleteConfiguration)},
-		{akri.Instances().Informer(), handlerOf(b.setInstance, b.deleteInstance)},
-		{handle.SharedInformerFactory().Core().V1().Pods().Informer(), handlerOf(b.setPod, b.deletePod)},
+		{core.Pods().Informer(), handlerOf(b.setPod, b.deletePod)},
 	} {
 		registration, err := source.informer.AddEventHandler(source.handler)
 		if err != nil {
@@ -126,11 +121,19 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 		}
 		b.sources = append(b.sources, registration.HasSynced)
 	}
+	instances := b.instanceController(failed)
+	b.sources = append(b.sources, instances.HasSynced)
 	registerMetrics()
 	binding.RegisterMetrics()
 	claims.RegisterMetrics()
 	inService.book.Store(b)
 	factory.Start(ctx.Done())
+	go func() {
+		// What reading Instances leaves as garbage would else lie between the pods and
+		// nodes, which stay, and a third of that memory could not be given back.
+		cache.WaitForCacheSync(ctx.Done(), core.Pods().Informer().HasSynced, core.Nodes().Informer().HasSynced)
+		instances.RunWithContext(ctx)
+	}()
 	go func() {
 		b.announceSync(ctx)
 		decide()
@@ -210,19 +213,4 @@ func (b *book) deleteConfiguration(c *akriv0.Configuration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.wake(b.ledger.DeleteConfiguration(c.Namespace, c.Name))
-}
-
-func (b *book) setInstance(in *akriv0.Instance) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if has := b.ledger.Instance(in.Name); has != nil && has.Namespace == in.Namespace && newer(has, in) {
-		return // refresh was ahead of the informer
-	}
-	b.wake(b.ledger.SetInstance(in))
-}
-
-func (b *book) deleteInstance(in *akriv0.Instance) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.wake(b.ledger.DeleteInstance(in))
 }

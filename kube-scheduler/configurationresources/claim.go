@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -91,22 +90,4 @@ func (b *book) instance(name string) *akriv0.Instance {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.ledger.Instance(name)
-}
-
-// refresh enters an Instance that was read because a claim on it met something
-// unexpected, ahead of the informer. One that the ledger does not have is left to
-// the informer: it may have been deleted since it was read.
-func (b *book) refresh(in *akriv0.Instance) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	has := b.ledger.Instance(in.Name)
-	if has != nil && has.Namespace == in.Namespace && has.UID == in.UID && newer(in, has) {
-		b.wake(b.ledger.SetInstance(in))
-	}
-}
-
-// newer reports whether a is a later version of an object than b.
-func newer(a, b *akriv0.Instance) bool {
-	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
-	return err == nil && order > 0
 }

@@ -194,12 +194,11 @@ func TestSameNameRecreated(t *testing.T) {
 		t.Errorf("%d resources are waited for by nobody", n)
 	}
 
-	instances := handlerOf(r.book.setInstance, r.book.deleteInstance)
 	running := bound(t, pod("q", "1"), "node-a", cam1)
 	pods.OnAdd(running, false)
 	larger := instance("cam-1", "again")
 	larger.Spec.Capacity = 2
-	instances.OnUpdate(instance("cam-1", ""), larger)
+	r.book.setInstance(larger)
 	if got := r.book.ledger.Free("cam-1"); got != 1 || !r.book.holds("q-uid") {
 		t.Errorf("%d slots are free of the new Instance, want 1 of 2; held by its pod: %v", got, r.book.holds("q-uid"))
 	}
