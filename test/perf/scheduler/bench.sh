@@ -2,8 +2,8 @@
 # Runs the scheduler benchmark and compares its arms:
 #   COUNT   repeats, in each of which all arms run (6)
 #   NODES   nodes of the cluster (500)
-#   PODS    pods measured in each run (1000)
-#   DRAPODS pods measured in runs of DRA's arms, which take longer (PODS)
+#   PODS    pods measured in each run (2000), but in full
+#   DRAPODS pods measured in runs of DRA's arms, which take longer (250; shared 20)
 #   SHAPES  of dense,sparse,shared,full (all)
 #   ARMS    of plain,ours,strict,dra-extended,dra-claim (all)
 #   BATCHING=true enables OpportunisticBatching, which scheduler_perf disables, and
@@ -31,8 +31,11 @@ export PATH="$out/bin:$PATH" TMPDIR=$temp
 run() {
   local profile=()
   [ "${PROFILE:-}" = cpu ] && profile=(-profile "$out/$1-$2.pprof")
-  local pods=${PODS:-1000}
-  [[ $2 = dra-* ]] && pods=${DRAPODS:-$pods}
+  local pods=${PODS:-2000}
+  case $1-$2 in
+    shared-dra-*) pods=${DRAPODS:-20} ;;
+    *-dra-*) pods=${DRAPODS:-250} ;;
+  esac
   "$out/bin/scheduler.test" -test.run '^$' -test.bench '^BenchmarkPerfScheduling$' -test.benchtime 1x \
     -test.timeout 2h -data-items-dir "$temp/items" -v 0 "${profile[@]}" \
     -shapes "$1" -arms "$2" -nodes "${NODES:-500}" -pods "$pods" -batching="${BATCHING:-false}" \
