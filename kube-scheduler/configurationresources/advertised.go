@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -31,12 +32,14 @@ func amounts(pod *v1.Pod) map[v1.ResourceName]int64 {
 type amount struct {
 	name v1.ResourceName
 	n    int64
+	// rooms are what the roster's nodes have left of it.
+	rooms rooms
 }
 
 func sortedAmounts(pod *v1.Pod) []amount {
 	var sorted []amount
 	for name, n := range amounts(pod) {
-		sorted = append(sorted, amount{name, n})
+		sorted = append(sorted, amount{name: name, n: n})
 	}
 	slices.SortFunc(sorted, func(a, b amount) int { return cmp.Compare(a.name, b.name) })
 	return sorted
@@ -46,11 +49,18 @@ func sortedAmounts(pod *v1.Pod) []amount {
 // has slots for it: a device is an Instance a moment before its node advertises
 // it, and pods that did not come through this scheduler count there too.
 // (kubelet lifecycle/predicate.go)
-func unadvertised(want []amount, node fwk.NodeInfo) *fwk.Status {
-	allocatable := node.GetAllocatable().GetScalarResources()
-	for _, w := range want {
-		total := allocatable[w.name]
-		if used := node.GetRequested().GetScalarResources()[w.name]; used+w.n > total {
+func unadvertised(want []amount, node fwk.NodeInfo, place int) *fwk.Status {
+	generation := node.GetGeneration()
+	for i := range want {
+		w := &want[i]
+		if place != ledger.Unlisted && w.rooms.enough(place, generation, w.n) {
+			continue
+		}
+		total, used := node.GetAllocatable().GetScalarResources()[w.name], node.GetRequested().GetScalarResources()[w.name]
+		if place != ledger.Unlisted {
+			w.rooms.remember(place, generation, total-used)
+		}
+		if used+w.n > total {
 			return unresolvable(fmt.Sprintf("node(s) not advertising enough %s: %d of %d in use, %d requested", w.name, used, total, w.n))
 		}
 	}

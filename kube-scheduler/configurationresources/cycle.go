@@ -21,7 +21,8 @@ const stateKey = Name
 // cycle is what the plugin knows of a pod during its scheduling cycle.
 type cycle struct {
 	req *ledger.Request
-	// survey is the request for the nodes of the roster.
+	// survey is the request for the nodes of the roster. Both, and the amounts' rooms,
+	// are set by the book.
 	survey *ledger.Survey
 	roster *roster
 	// amounts are the pod's requests for slots, as the kubelet counts them.
@@ -87,8 +88,9 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if shortfall != nil {
 		return nil, unresolvable(shortfall.String())
 	}
-	survey, roster := p.book.survey(req, nodes)
-	state.Write(stateKey, &cycle{req: req, survey: survey, roster: roster, amounts: sortedAmounts(pod), reasons: &reasons{}})
+	c := &cycle{req: req, amounts: sortedAmounts(pod), reasons: &reasons{}}
+	p.book.survey(c, nodes)
+	state.Write(stateKey, c)
 	if reach == nil {
 		return nil, nil
 	}
@@ -165,10 +167,11 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 	if status != nil {
 		return status
 	}
-	if shortfall := p.book.fit(c, node, p.args.Strategy); shortfall != nil {
+	place := c.roster.place(node)
+	if shortfall := p.book.fit(c, node.Node().Name, place, p.args.Strategy); shortfall != nil {
 		return c.reasons.status(shortfall)
 	}
-	return unadvertised(c.amounts, node)
+	return unadvertised(c.amounts, node, place)
 }
 
 // reasons remembers the texts of a cycle's shortfalls.
@@ -213,7 +216,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, node 
 	if status != nil {
 		return 0, status
 	}
-	prospect := p.book.prospect(c, node)
+	prospect := p.book.prospect(c, node.Node().Name, c.roster.place(node))
 	if p.args.Strategy == ledger.Pack {
 		prospect.Free = 1 - prospect.Free
 	}

@@ -116,27 +116,31 @@ func (b *book) unwait(pod *v1.Pod) {
 	delete(b.assumed, string(pod.UID))
 }
 
-// survey prepares a request to be asked of the scheduler's nodes.
-func (b *book) survey(req *ledger.Request, nodes []fwk.NodeInfo) (*ledger.Survey, *roster) {
+// survey prepares the cycle to ask the scheduler's nodes.
+func (b *book) survey(c *cycle, nodes []fwk.NodeInfo) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.roster.of(nodes) {
 		b.roster = newRoster(nodes)
 	}
-	return b.ledger.Survey(req, b.roster.roll), b.roster
+	c.roster = b.roster
+	c.survey = b.ledger.Survey(c.req, c.roster.roll)
+	for i := range c.amounts {
+		c.amounts[i].rooms = c.roster.roomsOf(c.amounts[i].name)
+	}
 }
 
-// fit asks whether the node has slots for the cycle's pod.
-func (b *book) fit(c *cycle, node fwk.NodeInfo, strategy ledger.Strategy) *ledger.Shortfall {
-	name, place := node.Node().Name, c.roster.place(node)
+// fit asks whether the node, which may have a place on the roster, has slots for
+// the cycle's pod.
+func (b *book) fit(c *cycle, node string, place int, strategy ledger.Strategy) *ledger.Shortfall {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	if len(c.released) == 0 && len(c.expected) == 0 {
-		if shortfall, sure := c.survey.Fits(name, place); sure {
+		if shortfall, sure := c.survey.Fits(node, place); sure {
 			return shortfall
 		}
 	}
-	_, shortfall := c.draft(b.ledger, name, strategy).Fit(name, c.req)
+	_, shortfall := c.draft(b.ledger, node, strategy).Fit(node, c.req)
 	return shortfall
 }
 
@@ -209,9 +213,8 @@ func (b *book) reach(req *ledger.Request, limit int) ([]string, *ledger.Shortfal
 }
 
 // prospect is how well the node can serve the cycle's pod.
-func (b *book) prospect(c *cycle, node fwk.NodeInfo) ledger.Prospect {
-	name, place := node.Node().Name, c.roster.place(node)
+func (b *book) prospect(c *cycle, node string, place int) ledger.Prospect {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return c.survey.Prospect(name, place)
+	return c.survey.Prospect(node, place)
 }

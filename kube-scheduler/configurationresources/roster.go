@@ -1,6 +1,9 @@
 package configurationresources
 
 import (
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -9,16 +12,18 @@ import (
 
 // roster has the places on a roll of the scheduler's nodes. They are found by the
 // address of their NodeInfo, which a node keeps in the scheduler's snapshot; a copy
-// of it, made to imagine other pods on the node, has no place. It never changes.
+// of it, made to imagine other pods on the node, has no place.
 type roster struct {
 	list   []fwk.NodeInfo
 	roll   *ledger.Roll
 	places map[*framework.NodeInfo]int32
+	// rooms are of the resources that pods asked for. The book's lock protects the map.
+	rooms map[v1.ResourceName]rooms
 }
 
 func newRoster(list []fwk.NodeInfo) *roster {
 	names := make([]string, len(list))
-	r := &roster{list: list, places: make(map[*framework.NodeInfo]int32, len(list))}
+	r := &roster{list: list, places: make(map[*framework.NodeInfo]int32, len(list)), rooms: map[v1.ResourceName]rooms{}}
 	for i, node := range list {
 		names[i] = node.Node().Name
 		if info, ok := node.(*framework.NodeInfo); ok {
@@ -43,4 +48,40 @@ func (r *roster) place(node fwk.NodeInfo) int {
 		}
 	}
 	return ledger.Unlisted
+}
+
+// rooms are how much of a resource the nodes advertise and no pod uses, by place:
+// where that is in a NodeInfo, the processor waits for memory several times. Each
+// is of one generation of the NodeInfo, which changes with the node and its pods.
+type rooms []atomic.Uint64
+
+const (
+	roomBits = 16
+	maxRoom  = 1<<roomBits - 1
+	// maxRooms bounds the resources that rooms are remembered of: Instances are
+	// resources too, and there may be tens of thousands.
+	maxRooms = 64
+)
+
+// roomsOf returns the rooms of the resource. The caller holds the book's lock.
+func (r *roster) roomsOf(name v1.ResourceName) rooms {
+	found, ok := r.rooms[name]
+	if !ok {
+		if len(r.rooms) == maxRooms {
+			clear(r.rooms)
+		}
+		found = make(rooms, len(r.list))
+		r.rooms[name] = found
+	}
+	return found
+}
+
+// enough reports whether at least n are known to be left.
+func (r rooms) enough(place int, generation, n int64) bool {
+	known := r[place].Load()
+	return known>>roomBits == uint64(generation)&(1<<(64-roomBits)-1) && int64(known&maxRoom) >= n
+}
+
+func (r rooms) remember(place int, generation, left int64) {
+	r[place].Store(uint64(generation)<<roomBits | uint64(max(0, min(left, maxRoom))))
 }

@@ -2,8 +2,12 @@ package configurationresources
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
@@ -45,5 +49,63 @@ func TestFilterOfNodesThatComeAndGo(t *testing.T) {
 	}
 	if p.book.roster.of([]fwk.NodeInfo{bare}) {
 		t.Error("the roster of one list passes for that of another")
+	}
+}
+
+// TestFilterOfWhatNodesAdvertise: what is left of it follows the node's pods and
+// its status, though it is remembered from pod to pod.
+func TestFilterOfWhatNodesAdvertise(t *testing.T) {
+	ctx := context.Background()
+	p, nodes := benchCluster(1, 8)
+	node := nodes[0].(*framework.NodeInfo)
+	fits := func(what, quantity string, want bool) {
+		t.Helper()
+		state, asking := framework.NewCycleState(), pod("p", quantity)
+		if _, status := p.PreFilter(ctx, state, asking, nodes); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		for range 2 {
+			if status := p.Filter(ctx, state, asking, node); status.IsSuccess() != want {
+				t.Errorf("%s: Filter of a pod that asks for %s = %v, want it to fit: %v", what, quantity, status, want)
+			}
+		}
+	}
+	advertise := func(n string) {
+		changed := node.Node().DeepCopy()
+		changed.Status.Allocatable["akri.sh/cam"] = resource.MustParse(n)
+		node.SetNode(changed)
+	}
+	advertise("4")
+	fits("4 advertised", "4", true)
+	fits("4 advertised", "5", false)
+	using := pod("using", "2")
+	podInfo, err := framework.NewPodInfo(using)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.AddPodInfo(podInfo)
+	fits("2 of 4 used", "3", false)
+	fits("2 of 4 used", "2", true)
+	advertise("1")
+	fits("2 of 1 used", "1", false)
+	advertise("100000")
+	fits("2 of 100000 used", "8", true)
+	if err := node.RemovePod(klog.Background(), using); err != nil {
+		t.Fatal(err)
+	}
+	advertise("3")
+	fits("3 advertised", "3", true)
+	fits("3 advertised", "4", false)
+}
+
+// TestRoomsAreBounded: Instances are resources too, of which pods may ask for one
+// after the other.
+func TestRoomsAreBounded(t *testing.T) {
+	r := newRoster([]fwk.NodeInfo{nodeInfo("a")})
+	for i := range 10 * maxRooms {
+		r.roomsOf(v1.ResourceName(fmt.Sprint("akri.sh/cam-", i)))
+	}
+	if len(r.rooms) > maxRooms {
+		t.Errorf("rooms of %d resources are kept, of %d", len(r.rooms), maxRooms)
 	}
 }
