@@ -8,7 +8,9 @@
 // collide with it.
 //
 //   - plan.go: what to write, from an Instance as last seen; pure
-//   - writer.go: writing it, whatever the API server's answer, and taking it back
+//   - writer.go: writing it, and taking it back
+//   - line.go: one patch of an Instance at a time for all who wait for one, whatever
+//     the API server's answer
 //
 // What is left behind is released by whoever can know that it is: a claim that
 // names a pod which waits unbound, by the scheduler; any claim that no container

@@ -3,8 +3,8 @@ package claims
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +36,10 @@ type Writer struct {
 	Client versioned.Interface
 	// Seen is told of each Instance that was read because it was not as expected.
 	Seen func(*akriv0.Instance)
+
+	mu sync.Mutex
+	// waiting are requests for Instances of which one is being served, see line.
+	waiting map[types.NamespacedName][]*request
 }
 
 // Take claims slots of the Instance, which is as last seen: all of them or none,
@@ -73,64 +77,6 @@ func (w *Writer) Release(ctx context.Context, in *akriv0.Instance, claim Claim) 
 	return err
 }
 
-// knowledge is what a plan rests on.
-type knowledge struct {
-	live bool // the Instance was read just now, and not seen some time ago
-	lost bool // the answer to an attempt was lost, which may have been applied
-}
-
-// errStale asks for the Instance as it is now.
-var errStale = errors.New("the Instance may have changed")
-
-// write sends the patch that plan makes. When somebody else wrote in between, or
-// the answer was lost, plan is asked again, about the Instance as it is now: nil
-// when it is gone.
-func (w *Writer) write(ctx context.Context, in *akriv0.Instance, plan func(*akriv0.Instance, knowledge) ([]operation, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	var k knowledge
-	backoff, refusals := backoff, 0
-	namespace, name := in.Namespace, in.Name
-	for {
-		patch, err := plan(in, k)
-		if err == nil {
-			if len(patch) == 0 {
-				return nil
-			}
-			var refused bool
-			if refused, err = w.send(ctx, in, patch); err == nil {
-				return nil
-			}
-			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-				return fmt.Errorf("write deviceUsage of Instance %s/%s (kubectl apply -k deploy/scheduler-claims gives the right): %w", namespace, name, err)
-			}
-			if refused {
-				refusals++
-			}
-			k.lost = k.lost || !refused
-			if refusals == maxRefusals || !pause(ctx, &backoff) {
-				return fmt.Errorf("write deviceUsage of Instance %s/%s: %w", namespace, name, err)
-			}
-		} else if !errors.Is(err, errStale) {
-			return err
-		}
-		for {
-			if in, err = w.get(ctx, namespace, name); err == nil {
-				w.Seen(in)
-				break
-			}
-			if apierrors.IsNotFound(err) {
-				in = nil
-				break
-			}
-			if !pause(ctx, &backoff) {
-				return fmt.Errorf("read Instance %s/%s again: %w", namespace, name, err)
-			}
-		}
-		k.live = true
-	}
-}
-
 // ReleaseStray gives back a claim that nobody is about to use, if the Instance is
 // still as it was when that was found out.
 func (w *Writer) ReleaseStray(ctx context.Context, in *akriv0.Instance, claim Claim) error {
@@ -138,23 +84,25 @@ func (w *Writer) ReleaseStray(ctx context.Context, in *akriv0.Instance, claim Cl
 	if len(patch) == 0 {
 		return nil
 	}
-	_, err := w.send(ctx, in, append(patch, test("/metadata/resourceVersion", in.ResourceVersion)))
+	instance := types.NamespacedName{Namespace: in.Namespace, Name: in.Name}
+	_, err := w.send(ctx, instance, append(patch, test("/metadata/resourceVersion", in.ResourceVersion)))
 	countReleased(stray, patch, err)
 	if err != nil {
-		return fmt.Errorf("write deviceUsage of Instance %s/%s: %w", in.Namespace, in.Name, err)
+		return fmt.Errorf("write deviceUsage of Instance %s: %w", instance, err)
 	}
 	return nil
 }
 
-// send reports with an error whether the patch was certainly not applied.
-func (w *Writer) send(ctx context.Context, in *akriv0.Instance, patch []operation) (refused bool, err error) {
+// send reports with an error whether the patch was certainly not applied. It waits
+// for the answer also when the pod has no more time.
+func (w *Writer) send(ctx context.Context, instance types.NamespacedName, patch []operation) (refused bool, err error) {
 	text, err := json.Marshal(patch)
 	if err != nil {
 		return true, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	_, err = w.Client.AkriV0().Instances(in.Namespace).Patch(ctx, in.Name, types.JSONPatchType, text, metav1.PatchOptions{FieldManager: fieldManager})
+	_, err = w.Client.AkriV0().Instances(instance.Namespace).Patch(ctx, instance.Name, types.JSONPatchType, text, metav1.PatchOptions{FieldManager: fieldManager})
 	switch {
 	case err == nil:
 		return false, nil
@@ -167,18 +115,16 @@ func (w *Writer) send(ctx context.Context, in *akriv0.Instance, patch []operatio
 	return apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) || utilnet.IsConnectionRefused(err), err
 }
 
-func (w *Writer) get(ctx context.Context, namespace, name string) (*akriv0.Instance, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+func (w *Writer) get(ctx context.Context, instance types.NamespacedName) (*akriv0.Instance, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	return w.Client.AkriV0().Instances(namespace).Get(ctx, name, metav1.GetOptions{})
+	return w.Client.AkriV0().Instances(instance.Namespace).Get(ctx, instance.Name, metav1.GetOptions{})
 }
 
-// pause waits for the next attempt; false means that there is no more time.
-func pause(ctx context.Context, backoff *wait.Backoff) bool {
+// pause waits for the next attempt, or until there is no more time for it.
+func pause(ctx context.Context, backoff *wait.Backoff) {
 	select {
 	case <-time.After(backoff.Step()):
-		return true
 	case <-ctx.Done():
-		return false
 	}
 }

@@ -229,21 +229,22 @@ func TestTakeWithLostAnswers(t *testing.T) {
 }
 
 func TestTakeGivesUp(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 0)
-	defer cancel()
+	ctx, end := context.WithCancel(t.Context())
+	ends := func() error { end(); return errors.New("connection reset") }
+	fails := func(err error) func() error { return func() error { return err } }
 	for name, test := range map[string]struct {
 		ctx     context.Context
-		err     error
+		before  func() error
 		want    string
 		patches int
 	}{
-		"without the right":       {t.Context(), apierrors.NewForbidden(instances.GroupResource(), "cam-1", errors.New("no")), "deploy/scheduler-claims", 1},
-		"refused again and again": {t.Context(), apierrors.NewInvalid(akriv0.SchemeGroupVersion.WithKind("Instance").GroupKind(), "cam-1", nil), "default/cam-1", maxRefusals},
-		"when the scheduler ends": {ctx, errors.New("connection reset"), "connection reset", 1},
+		"without the right":       {t.Context(), fails(apierrors.NewForbidden(instances.GroupResource(), "cam-1", errors.New("no"))), "deploy/scheduler-claims", 1},
+		"refused again and again": {t.Context(), fails(apierrors.NewInvalid(akriv0.SchemeGroupVersion.WithKind("Instance").GroupKind(), "cam-1", nil)), "default/cam-1", maxRefusals},
+		"when the scheduler ends": {ctx, ends, "connection reset", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAPI(t, cam(nil))
-			a.before = func() error { return test.err }
+			a.before = test.before
 			var held *Held
 			err := a.Take(test.ctx, cam(nil), cl(0))
 			if err == nil || errors.As(err, &held) || !strings.Contains(err.Error(), test.want) || a.patches != test.patches {
