@@ -39,6 +39,7 @@ func desired(existing *v0.Instance, configuration *v0.Configuration, device foun
 		instance = existing.DeepCopy()
 	}
 	instance.OwnerReferences = ownedBy(instance.OwnerReferences, configuration)
+	instance.ManagedFields = untracked(instance.ManagedFields)
 	spec := &instance.Spec
 	spec.ConfigurationName = configuration.Name
 	spec.CDIName = v0.GroupName + "/" + configuration.Name + "=" + device.hash
@@ -53,6 +54,19 @@ func desired(existing *v0.Instance, configuration *v0.Configuration, device foun
 	}
 	spec.DeviceUsage = withSlots(spec.DeviceUsage, instance.Name, int(spec.Capacity))
 	return instance
+}
+
+// untracked ends the API server's record of who set which field, which is of use to
+// server-side apply alone: it stays when somebody has applied the Instance, as Akri's
+// agent does. The record names each node and each slot once more, and is compared
+// at each write: with 500 nodes it is most of what a claim costs. One empty entry is
+// what asks for its end, which lasts until the next apply.
+func untracked(fields []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	applied := func(e metav1.ManagedFieldsEntry) bool { return e.Operation == metav1.ManagedFieldsOperationApply }
+	if len(fields) == 0 || slices.ContainsFunc(fields, applied) {
+		return fields
+	}
+	return []metav1.ManagedFieldsEntry{{}}
 }
 
 // withSlots changes usage so that each slot of the Instance has an entry and

@@ -26,6 +26,8 @@ func TestDesired(t *testing.T) {
 		BrokerProperties: map[string]string{"ID": "foo0", "URL": "mine"},
 		DeviceUsage:      map[string]string{"cam-8120fe-0": "", "cam-8120fe-1": ""},
 	}
+	applied := []metav1.ManagedFieldsEntry{
+		{Manager: "kubecri", Operation: metav1.ManagedFieldsOperationUpdate}, {Manager: "node-b", Operation: metav1.ManagedFieldsOperationApply}}
 	for name, tc := range map[string]struct {
 		existing func(*v0.Instance) // changes the right Instance; nil: there is none
 		capacity int32
@@ -103,6 +105,16 @@ func TestDesired(t *testing.T) {
 			want: func(i *v0.Instance) {
 				i.OwnerReferences = []metav1.OwnerReference{owner, {APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x"}}
 			},
+		},
+		"tracked by the API server": {
+			existing: func(i *v0.Instance) {
+				i.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubecri", Operation: metav1.ManagedFieldsOperationUpdate}}
+			},
+			want: func(i *v0.Instance) { i.ManagedFields = []metav1.ManagedFieldsEntry{{}} },
+		},
+		"applied as Akri's agent does it": {
+			existing: func(i *v0.Instance) { i.ManagedFields = applied },
+			want:     func(i *v0.Instance) { i.ManagedFields = applied },
 		},
 		"owned as Akri's agent does it": {
 			existing: func(i *v0.Instance) { i.OwnerReferences[0].BlockOwnerDeletion = &yes },

@@ -304,3 +304,32 @@ func (r *rig) noClaimReplaced(events watch.Interface) {
 		}
 	}
 }
+
+// The API server does not track who set what of an Instance, until somebody applies
+// it, as Akri's agent does: then its record stays, and nobody's nodes are lost.
+func TestFieldsOfInstances(t *testing.T) {
+	r := newRig(t)
+	in := r.debugEcho("fields", 2, nil, "fields0")[0]
+	r.await("the record of fields to end", func() (bool, string) {
+		in = r.instances("fields")[0]
+		return len(in.ManagedFields) == 0, fmt.Sprint(in.ManagedFields)
+	})
+	apply, err := json.Marshal(map[string]any{"apiVersion": "akri.sh/v0", "kind": "Instance", "metadata": map[string]any{"name": in.Name},
+		"spec": map[string]any{"configurationName": "fields", "nodes": []string{"node-of-akri"}}})
+	r.check(err)
+	_, err = akri.AkriV0().Instances(r.ns).Patch(r.ctx, in.Name, types.ApplyPatchType, apply, metav1.PatchOptions{FieldManager: "node-of-akri"})
+	r.check(err)
+	c, err := akri.AkriV0().Configurations(r.ns).Get(r.ctx, "fields", metav1.GetOptions{})
+	r.check(err)
+	c.Spec.Capacity = 3
+	_, err = akri.AkriV0().Configurations(r.ns).Update(r.ctx, c, metav1.UpdateOptions{})
+	r.check(err)
+	r.await("kubecri to write the Instance", func() (bool, string) {
+		in = r.instances("fields")[0]
+		return in.Spec.Capacity == 3, fmt.Sprint(in.Spec.Capacity)
+	})
+	applied := slices.ContainsFunc(in.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "node-of-akri" })
+	if slices.Sort(in.Spec.Nodes); !applied || !slices.Equal(in.Spec.Nodes, []string{nodeA, nodeB, "node-of-akri"}) {
+		t.Errorf("nodes %v, and the record of fields %v", in.Spec.Nodes, in.ManagedFields)
+	}
+}

@@ -81,7 +81,12 @@ func (r run) createInstances(tCtx ktesting.TContext, reach []string) error {
 		return err
 	}
 	createOne := func(in *akriv0.Instance) error {
-		_, err := client.AkriV0().Instances(namespace).Create(tCtx, in, metav1.CreateOptions{})
+		in, err := client.AkriV0().Instances(namespace).Create(tCtx, in, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		in.ManagedFields = []metav1.ManagedFieldsEntry{{}} // as kubecri does once it sees it
+		_, err = client.AkriV0().Instances(namespace).Update(tCtx, in, metav1.UpdateOptions{})
 		return err
 	}
 	n, _ := r.instances()
