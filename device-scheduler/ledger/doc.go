@@ -13,7 +13,7 @@
 //   - record.go: what is kept of an Instance
 //   - claims.go: claims that were made for pods which do not use them
 //   - index.go: Instances ordered by free slots for each group of nodes
-//   - holders.go: pods and the slots they hold
+//   - holders.go: pods and the slots they hold; counts.go: how many on each node
 //   - nominate.go: slots kept for pods that preemption made room for
 //   - draft.go: a what-if view for one scheduling cycle
 //   - fit.go: choosing slots for a pod's containers; orders.go: in which order they choose
