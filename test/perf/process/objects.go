@@ -4,17 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-base/metrics/testutil"
 
-	"github.com/kubeslot/kubeslot/test/cluster"
 	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -28,69 +25,7 @@ const (
 	writers          = 16 // objects that are created at the same time
 )
 
-// size is what both clusters hold.
-type size struct{ nodes, slots, pods int }
-
-func (s size) validate() error {
-	if s.nodes < 1 || s.slots < slotsPerInstance || s.slots%slotsPerInstance != 0 || s.pods < 1 || s.pods > s.nodes*s.slots {
-		return fmt.Errorf("%d nodes with %d slots each for %d pods: want an even number of slots for each node, and as many in all as pods", s.nodes, s.slots, s.pods)
-	}
-	return nil
-}
-
-// arm is a cluster whose scheduler is measured.
-type arm struct {
-	size
-	name     string
-	ours     bool
-	profiles string
-	cluster  *cluster.Cluster
-	program  string // the scheduler's file
-	client   *kubernetes.Clientset
-
-	scheduled memory   // after it has bound all pods
-	rounds    []memory // started again
-}
-
-func (a *arm) resource() v1.ResourceName {
-	if a.ours {
-		return assignment.ResourcePrefix + kind
-	}
-	return "example.com/" + kind
-}
-
 func nodeName(i int) string { return fmt.Sprintf("node-%05d", i) }
-
-// prepare creates all objects, and has the scheduler bind the pods.
-func (a *arm) prepare(ctx context.Context) error {
-	config, err := a.cluster.RESTConfig()
-	if err != nil {
-		return err
-	}
-	config.QPS = -1
-	core := rest.CopyConfig(config)
-	core.ContentType = "application/vnd.kubernetes.protobuf"
-	if a.client, err = kubernetes.NewForConfig(core); err != nil {
-		return err
-	}
-	account := &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	if _, err := a.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	if err := create(ctx, a.nodes, a.createNode); err != nil {
-		return fmt.Errorf("create nodes: %w", err)
-	}
-	if a.ours {
-		if err := a.createInstances(ctx, config); err != nil {
-			return fmt.Errorf("create Instances: %w", err)
-		}
-	}
-	if err := create(ctx, a.pods, a.createPod); err != nil {
-		return fmt.Errorf("create pods: %w", err)
-	}
-	progress("%s: %d nodes and %d pods are created", a.name, a.nodes, a.pods)
-	return a.bindAll(ctx)
-}
 
 // create calls one for 0 to n-1, several at a time.
 func create(ctx context.Context, n int, one func(context.Context, int) error) error {
@@ -109,7 +44,9 @@ func (a *arm) createNode(ctx context.Context, i int) error {
 		v1.ResourcePods:   resource.MustParse("110"),
 		v1.ResourceCPU:    resource.MustParse("32"),
 		v1.ResourceMemory: resource.MustParse("256Gi"),
-		a.resource():      *resource.NewQuantity(int64(a.slots), resource.DecimalSI),
+	}
+	if a.onNode {
+		capacity[a.resource] = *resource.NewQuantity(int64(a.slots), resource.DecimalSI)
 	}
 	if a.ours {
 		for _, in := range a.instancesOf(i) {
@@ -156,8 +93,19 @@ func (a *arm) instancesOf(i int) []*akriv0.Instance {
 	return of
 }
 
-func (a *arm) createInstances(ctx context.Context, config *rest.Config) error {
-	client, err := versioned.NewForConfig(config)
+// createDevices creates as many as nodes have slots.
+func (a *arm) createDevices(ctx context.Context) error {
+	switch {
+	case a.ours:
+		return a.createInstances(ctx)
+	case a.dra:
+		return a.createResourceSlices(ctx)
+	}
+	return nil // the nodes report them
+}
+
+func (a *arm) createInstances(ctx context.Context) error {
+	client, err := versioned.NewForConfig(a.config)
 	if err != nil {
 		return err
 	}
@@ -177,25 +125,66 @@ func (a *arm) createInstances(ctx context.Context, config *rest.Config) error {
 	})
 }
 
-func (a *arm) createPod(ctx context.Context, i int) error {
-	amount := v1.ResourceList{a.resource(): resource.MustParse("1")}
-	_, err := a.client.CoreV1().Pods(namespace).Create(ctx, &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%05d", i)},
-		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10.1",
-			Resources: v1.ResourceRequirements{Requests: amount, Limits: amount}}}},
-	}, metav1.CreateOptions{})
-	return err
+func (a *arm) createResourceSlices(ctx context.Context) error {
+	const driver = "gpu.example.com"
+	name := string(a.resource)
+	if _, err := a.client.ResourceV1().DeviceClasses().Create(ctx, &resourceapi.DeviceClass{
+		ObjectMeta: metav1.ObjectMeta{Name: kind},
+		Spec: resourceapi.DeviceClassSpec{
+			ExtendedResourceName: &name,
+			Selectors: []resourceapi.DeviceSelector{{
+				CEL: &resourceapi.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", driver)},
+			}},
+		},
+	}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	return create(ctx, a.nodes, func(ctx context.Context, i int) error {
+		node, model := nodeName(i), "A100"
+		slice := &resourceapi.ResourceSlice{
+			ObjectMeta: metav1.ObjectMeta{Name: node},
+			Spec: resourceapi.ResourceSliceSpec{
+				Driver: driver, NodeName: &node, Pool: resourceapi.ResourcePool{Name: node, ResourceSliceCount: 1},
+			},
+		}
+		for n := range a.slots {
+			slice.Spec.Devices = append(slice.Spec.Devices, resourceapi.Device{
+				Name:       fmt.Sprintf("device-%d", n),
+				Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"model": {StringValue: &model}},
+			})
+		}
+		_, err := a.client.ResourceV1().ResourceSlices().Create(ctx, slice, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// createPods creates n further pods.
+func (a *arm) createPods(ctx context.Context, n int) error {
+	first := a.created
+	a.created += n
+	amount := v1.ResourceList{a.resource: resource.MustParse("1")}
+	if err := create(ctx, n, func(ctx context.Context, i int) error {
+		_, err := a.client.CoreV1().Pods(namespace).Create(ctx, &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%05d", first+i)},
+			Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10.1",
+				Resources: v1.ResourceRequirements{Requests: amount, Limits: amount}}}},
+		}, metav1.CreateOptions{})
+		return err
+	}); err != nil {
+		return fmt.Errorf("create pods: %w", err)
+	}
+	return nil
 }
 
 // checkBound says which of the pods are not bound, or in our arm have no assignment.
-func (a *arm) checkBound(ctx context.Context) error {
-	pods, err := a.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermNotEqualSelector("spec.nodeName", "").String()})
+func (a *arm) checkBound(ctx context.Context, _ testutil.Metrics) error {
+	pods, err := a.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: bound.String()})
 	if err != nil {
 		return err
 	}
 	var errs []error
-	if len(pods.Items) != a.pods {
-		errs = append(errs, fmt.Errorf("%d of %d pods are bound", len(pods.Items), a.pods))
+	if len(pods.Items) != a.created {
+		errs = append(errs, fmt.Errorf("%d of %d pods are bound", len(pods.Items), a.created))
 	}
 	holders := map[slot.Name]string{}
 	for i := range pods.Items {
@@ -218,5 +207,3 @@ func (a *arm) checkBound(ctx context.Context) error {
 	}
 	return errors.Join(errs...)
 }
-
-var begin = time.Now()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
 	"os"
@@ -22,77 +21,17 @@ import (
 	"github.com/kubeslot/kubeslot/test/cluster"
 )
 
-// memory is what a scheduler uses, in bytes.
-type memory struct {
-	resident, heap float64
-	// peak is the most that was resident since its start.
-	peak float64
-}
-
 const (
-	deadline = 5 * time.Minute
+	deadline = 20 * time.Minute // DRA binds some fifty pods a second
 	poll     = 500 * time.Millisecond
-	// Memory has settled when this many readings, each after a collection,
-	// differ by no more than the tolerance.
-	readings          = 8
-	relativeTolerance = 0.02
-	absoluteTolerance = 2 << 20
-	// startUp is when ours has given back what only its start needed (footprint).
-	startUp = 15 * time.Second
 )
 
-// bindAll starts the scheduler and measures it once it has bound all pods.
-func (a *arm) bindAll(ctx context.Context) (err error) {
-	s, err := a.start(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	begin := time.Now()
-	// It counts a pod before the API does.
-	if err := s.await(ctx, "it has bound all pods", func(m testutil.Metrics) error {
-		if err := a.knowsAll(m); err != nil {
-			return err
-		}
-		return a.checkBound(ctx)
-	}); err != nil {
-		return err
-	}
-	progress("%s: all pods are bound after %s", a.name, time.Since(begin).Round(time.Second))
-	a.scheduled, err = s.settled(ctx)
-	return err
-}
-
-// restarted starts the scheduler anew and measures it once it knows everything.
-func (a *arm) restarted(ctx context.Context) (m memory, err error) {
-	s, err := a.start(ctx)
-	if err != nil {
-		return memory{}, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := s.await(ctx, "it knows all nodes, pods and slots", a.knowsAll); err != nil {
-		return memory{}, err
-	}
-	if m, err = s.settled(ctx); err != nil {
-		return m, err
-	}
-	progress("%s: %.0f MiB resident, %.0f MiB heap", a.name, m.resident/(1<<20), m.heap/(1<<20))
-	if a.profiles == "" {
-		return m, nil
-	}
-	profile, err := s.get(ctx, "/debug/pprof/heap?gc=1")
-	if err != nil {
-		return m, err
-	}
-	return m, os.WriteFile(filepath.Join(a.profiles, a.name+".pprof"), profile, 0o644)
-}
-
 // knowsAll reports whether the scheduler's caches hold the whole cluster.
-func (a *arm) knowsAll(m testutil.Metrics) error {
-	want := map[string]float64{`scheduler_cache_size{type="nodes"}`: float64(a.nodes), `scheduler_cache_size{type="pods"}`: float64(a.pods)}
+func (a *arm) knowsAll(_ context.Context, m testutil.Metrics) error {
+	want := map[string]float64{`scheduler_cache_size{type="nodes"}`: float64(a.nodes), `scheduler_cache_size{type="pods"}`: float64(a.created)}
 	if a.ours {
-		want[fmt.Sprintf(`kubeslot_scheduler_slots{configuration=%q, state="held"}`, kind)] = float64(a.pods)
-		want[fmt.Sprintf(`kubeslot_scheduler_slots{configuration=%q, state="free"}`, kind)] = float64(a.nodes*a.slots - a.pods)
+		want[fmt.Sprintf(`kubeslot_scheduler_slots{configuration=%q, state="held"}`, kind)] = float64(a.created)
+		want[fmt.Sprintf(`kubeslot_scheduler_slots{configuration=%q, state="free"}`, kind)] = float64(a.nodes*a.slots - a.created)
 	}
 	for name, n := range want {
 		if got := sample(m, name); got != n {
@@ -194,7 +133,7 @@ func (s *scheduler) stop() error {
 }
 
 // await polls the scheduler's metrics until done returns nil.
-func (s *scheduler) await(ctx context.Context, what string, done func(testutil.Metrics) error) error {
+func (s *scheduler) await(ctx context.Context, what string, done func(context.Context, testutil.Metrics) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, poll, deadline, true, func(ctx context.Context) (bool, error) {
 		select {
@@ -204,7 +143,7 @@ func (s *scheduler) await(ctx context.Context, what string, done func(testutil.M
 		}
 		m, err := s.metrics(ctx)
 		if err == nil {
-			err = done(m)
+			err = done(ctx, m)
 		}
 		last = err
 		return err == nil, nil
@@ -215,61 +154,16 @@ func (s *scheduler) await(ctx context.Context, what string, done func(testutil.M
 	return nil
 }
 
-// settled waits until collections free no more memory and the runtime returns no
-// more of it to the system.
-func (s *scheduler) settled(ctx context.Context) (memory, error) {
-	var seen []memory
-	err := s.await(ctx, "its memory settles", func(testutil.Metrics) error {
-		if age := time.Since(s.begun); age < startUp {
-			return fmt.Errorf("it is %s old, want %s", age, startUp)
-		}
-		if _, err := s.get(ctx, "/debug/pprof/heap?gc=1"); err != nil {
-			return err
-		}
-		m, err := s.metrics(ctx)
-		if err != nil {
-			return err
-		}
-		now := memory{resident: sample(m, "process_resident_memory_bytes"), heap: sample(m, "go_memstats_heap_inuse_bytes")}
-		if now.resident == 0 || now.heap == 0 {
-			return errors.New("its metrics lack process_resident_memory_bytes or go_memstats_heap_inuse_bytes")
-		}
-		if seen = append(seen, now); len(seen) < readings {
-			return fmt.Errorf("%d readings, want %d", len(seen), readings)
-		}
-		seen = seen[len(seen)-readings:]
-		for _, other := range seen {
-			if differ(now.resident, other.resident) || differ(now.heap, other.heap) {
-				return fmt.Errorf("memory is %+v, and was %+v", now, other)
-			}
-		}
+// profile writes what the scheduler answers, if profiles are wanted.
+func (a *arm) profile(ctx context.Context, s *scheduler, kind, path string) error {
+	if a.profiles == "" {
 		return nil
-	})
+	}
+	text, err := s.get(ctx, path)
 	if err != nil {
-		return memory{}, err
+		return err
 	}
-	m := seen[len(seen)-1]
-	m.peak, err = peakOf(s.cmd.Process.Pid)
-	return m, err
-}
-
-func differ(a, b float64) bool {
-	return math.Abs(a-b) > max(absoluteTolerance, relativeTolerance*max(a, b))
-}
-
-// peakOf reads VmHWM, see proc(5).
-func peakOf(pid int) (float64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(status)) {
-		var kib float64
-		if n, _ := fmt.Sscanf(line, "VmHWM: %f kB", &kib); n == 1 {
-			return kib * 1024, nil
-		}
-	}
-	return 0, fmt.Errorf("/proc/%d/status has no VmHWM", pid)
+	return os.WriteFile(filepath.Join(a.profiles, a.name+"-"+kind+".pprof"), text, 0o644)
 }
 
 func (s *scheduler) metrics(ctx context.Context) (testutil.Metrics, error) {
