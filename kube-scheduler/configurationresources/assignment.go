@@ -1,8 +1,6 @@
 package configurationresources
 
 import (
-	"fmt"
-
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
@@ -21,23 +19,8 @@ func partOf(a ledger.Assignment) *types.PodInfo {
 	return part
 }
 
-// assigned returns the slots that a scheduler gave a bound pod; nil if none did.
+// assigned returns the slots that a bound pod holds; nil if no scheduler gave it any.
+// The error says why it does not hold all that its annotation says.
 func assigned(pod *v1.Pod) (ledger.Assignment, error) {
-	info, err := assignment.Granted(pod.Annotations, string(pod.UID), pod.Spec.NodeName)
-	if err != nil || info == nil {
-		return nil, err
-	}
-	a := ledger.Assignment{}
-	for _, containers := range []map[string]types.ContainerInfo{info.InitContainers, info.RunningContainers} {
-		for name, c := range containers {
-			grants, err := assignment.Grants(&c)
-			if err != nil {
-				return nil, fmt.Errorf("container %q: %w", name, err)
-			}
-			if len(grants) > 0 {
-				a[name] = append(a[name], grants...)
-			}
-		}
-	}
-	return a, nil
+	return assignment.Held(pod)
 }

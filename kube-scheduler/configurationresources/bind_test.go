@@ -115,20 +115,38 @@ func TestAnnotationsTooLarge(t *testing.T) {
 
 func TestBoundPods(t *testing.T) {
 	grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-1"}}}}
+	write := func(containers string) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			p.Annotations[assignment.Annotation] = `{"nodename":"node-a","runningcontainer":{` + containers + `}}`
+		}
+	}
 	tests := map[string]struct {
 		change func(*v1.Pod)
-		holds  bool
+		holds  string
 	}{
-		"assigned":             {func(*v1.Pod) {}, true},
-		"forged at creation":   {func(p *v1.Pod) { delete(p.Annotations, assignment.HolderAnnotation) }, false},
-		"another pod's":        {func(p *v1.Pod) { p.Annotations[assignment.HolderAnnotation] = "other-uid" }, false},
-		"another node's":       {func(p *v1.Pod) { p.Spec.NodeName = "node-b" }, false},
-		"malformed":            {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = "{" }, false},
-		"not a slot":           {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = forged("cam") }, false},
-		"slot out of range":    {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = forged("cam-1-99999999999") }, false},
-		"ended":                {func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }, false},
-		"failed":               {func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }, false},
-		"asks nothing, forged": {func(p *v1.Pod) { p.Spec.Containers[0].Resources = v1.ResourceRequirements{}; p.Annotations = nil }, false},
+		"assigned":           {func(*v1.Pod) {}, "cam-1-0"},
+		"limits alone":       {func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests = nil }, "cam-1-0"},
+		"forged at creation": {func(p *v1.Pod) { delete(p.Annotations, assignment.HolderAnnotation) }, ""},
+		"another pod's":      {func(p *v1.Pod) { p.Annotations[assignment.HolderAnnotation] = "other-uid" }, ""},
+		"another node's":     {func(p *v1.Pod) { p.Spec.NodeName = "node-b" }, ""},
+		"malformed":          {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = "{" }, ""},
+		"not a slot":         {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = forged("cam") }, ""},
+		"slot out of range":  {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = forged("cam-1-99999999999") }, ""},
+		"ended":              {func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }, ""},
+		"failed":             {func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }, ""},
+		// Written by who may update pods, when the UID was known.
+		"asks nothing, forged": {func(p *v1.Pod) { p.Spec.Containers[0].Resources = v1.ResourceRequirements{} }, ""},
+		"asks nothing, forged for no container": {func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources = v1.ResourceRequirements{}
+			write(`"ghost":{"allocatefrom":{"akri.sh/cam/0":"cam-1-0"}}`)(p)
+		}, ""},
+		"more than it asks":     {write(`"main":{"allocatefrom":{"akri.sh/cam/0":"cam-1-0","akri.sh/cam/1":"cam-1-1"}}`), ""},
+		"another than it asks":  {write(`"main":{"allocatefrom":{"akri.sh/cam-1/0":"cam-1-0"}}`), ""},
+		"also for no container": {write(`"main":{"allocatefrom":{"akri.sh/cam/0":"cam-1-0"}},"ghost":{"allocatefrom":{"akri.sh/cam/0":"cam-1-1"}}`), "cam-1-0"},
+		"also more than asked for": {func(p *v1.Pod) {
+			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: "side"})
+			write(`"main":{"allocatefrom":{"akri.sh/cam/0":"cam-1-0"}},"side":{"allocatefrom":{"akri.sh/cam/0":"cam-1-1"}}`)(p)
+		}, "cam-1-0"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -137,8 +155,12 @@ func TestBoundPods(t *testing.T) {
 			p := bound(t, pod("p", "1"), "node-a", grant)
 			test.change(p)
 			r.book.setPod(p)
-			if got := r.book.holds("p-uid"); got != test.holds {
-				t.Errorf("holds a slot: %v, want %v", got, test.holds)
+			var holds []string
+			for _, s := range r.book.ledger.Holds("p-uid") {
+				holds = append(holds, s.String())
+			}
+			if got := strings.Join(holds, " "); got != test.holds {
+				t.Errorf("holds %q, want %q", got, test.holds)
 			}
 		})
 	}

@@ -9,7 +9,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
-	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
 // setPod follows a pod from waiting to bound to ended.
@@ -19,7 +18,7 @@ func (b *book) setPod(pod *v1.Pod) {
 		b.deletePod(pod)
 	case pod.Spec.NodeName == "":
 		b.await(pod)
-	case pod.Annotations[assignment.HolderAnnotation] != "" || requestsSlots(pod):
+	case requestsSlots(pod): // others hold none, whatever their annotations say
 		b.observe(pod)
 	}
 }
@@ -72,7 +71,7 @@ func (b *book) observe(pod *v1.Pod) {
 	}
 	a, err := assigned(pod)
 	if err != nil {
-		logger.Error(err, "A bound pod's assignment cannot be read; it is granted no slots")
+		logger.Error(err, "A bound pod's assignment cannot be used, or not all of it; the pod does not hold those slots")
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

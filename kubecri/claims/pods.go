@@ -4,7 +4,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -85,23 +84,16 @@ func assigned(pod *corev1.Pod, node string) map[slot.Name]slot.Usage {
 }
 
 // slotsAssigned returns the slots that the scheduler assigned to the pod on the
-// node. What cannot be read is passed over: no container is created from it
-// either.
+// node. What its containers are not created with is passed over.
 func slotsAssigned(pod *corev1.Pod, node string) map[slot.Name]slot.Usage {
-	info, err := assignment.Granted(pod.Annotations, string(pod.UID), node)
-	if err != nil || info == nil || pod.Spec.NodeName != node {
+	if pod.Spec.NodeName != node {
 		return nil
 	}
+	held, _ := assignment.Held(pod)
 	slots := map[slot.Name]slot.Usage{}
-	for _, containers := range []map[string]types.ContainerInfo{info.InitContainers, info.RunningContainers} {
-		for _, container := range containers {
-			grants, err := assignment.Grants(&container)
-			if err != nil {
-				continue
-			}
-			for _, g := range grants {
-				slots[g.Slot] = usageOf(g, string(pod.UID), node)
-			}
+	for _, grants := range held {
+		for _, g := range grants {
+			slots[g.Slot] = usageOf(g, string(pod.UID), node)
 		}
 	}
 	return slots

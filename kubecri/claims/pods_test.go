@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	kubefake "k8s.io/client-go/kubernetes/fake"
@@ -25,8 +26,12 @@ func boundPod(t *testing.T, uid string, resourceAndSlots ...string) *corev1.Pod 
 	if err != nil {
 		t.Fatal(err)
 	}
+	requests := corev1.ResourceList{}
+	for name, n := range c.Requests {
+		requests[corev1.ResourceName(name)] = *resource.NewQuantity(n, resource.DecimalSI)
+	}
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod-" + uid, UID: apitypes.UID(uid), Annotations: notes},
-		Spec: corev1.PodSpec{NodeName: here}}
+		Spec: corev1.PodSpec{NodeName: here, Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: requests}}}}}
 }
 
 // A scheduler claims for a pod, binds it, and the containers are long in coming:
@@ -81,6 +86,21 @@ func TestClaimsOfABoundPodStay(t *testing.T) {
 			f.wantUsage(t, "cam-a1-1", "")
 		})
 	}
+}
+
+// What a pod's author writes into its annotation keeps no claim beyond what the pod
+// requests: no container comes to use it.
+func TestSurplusKeepsNoClaim(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	a := newAPI(t, cam("cam-a1", 2, map[string]string{"cam-a1-0": "node-a", "cam-a1-1": "C:u1:node-a"}))
+	forged := boundPod(t, "u1", "cam", "cam-a1-1", "cam-a1", "cam-a1-0")
+	forged.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+	f := start(t, a, &fakeRuntime{}, setup{grace: 20 * time.Second, clock: clock, pods: kubefake.NewClientset(forged)})
+	<-f.ready
+	f.wantOrphans(t, 2)
+	clock.Step(time.Hour)
+	f.wantUsage(t, "cam-a1-0", "")
+	f.wantUsage(t, "cam-a1-1", "")
 }
 
 // The end of a pod is no news of a slot that a container, or another pod, has.

@@ -42,19 +42,13 @@ func usageOf(g assignment.Grant, podUID, node string) slot.Usage {
 // verify checks that the container gets as many of each resource as it asks for:
 // more is not its due, and with fewer it would run without a device.
 func (r *Request) verify() error {
+	if err := assignment.CheckSurplus(r.Grants, r.Requested); err != nil {
+		return Refusef("%v", err)
+	}
 	granted := map[string]int64{}
 	for _, g := range r.Grants {
 		granted[g.Resource]++
 	}
-	for _, g := range r.Grants {
-		if n, want := granted[g.Resource], r.Requested[g.Resource]; n > want {
-			return Refusef("%d slots of %s%s are assigned, and the container requests %d", n, assignment.ResourcePrefix, g.Resource, want)
-		}
-	}
-	return r.complete(granted)
-}
-
-func (r *Request) complete(granted map[string]int64) error {
 	var missing []string
 	for resource, want := range r.Requested {
 		if granted[resource] < want {

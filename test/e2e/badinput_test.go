@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -111,6 +113,65 @@ func TestForgedAssignments(t *testing.T) {
 			t.Errorf("editing an assignment through pods/%s: %v", subresource, err)
 		}
 	}
+}
+
+// Who may update pods learns a pod's UID, and could then forge an assignment for it
+// before it is bound. The policy refuses that; without it the pod holds no slots
+// that it does not request.
+func TestForgedWhenTheUIDIsKnown(t *testing.T) {
+	r := newRig(t)
+	instance := r.debugEcho("late", 2, nil, "late0")[0].Name
+	p := newPod("gated", nodeA, nil)
+	p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "kubeslot.test/gate"}}
+	p = r.create(p)
+	forgery, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
+		assignment.HolderAnnotation: string(p.UID),
+		assignment.Annotation: fmt.Sprintf(
+			`{"nodename":%q,"runningcontainer":{"ghost":{"allocatefrom":{"akri.sh/late/0":"%s-0","akri.sh/late/1":"%[2]s-1"}}}}`, nodeA, instance)}}})
+	r.check(err)
+	author := r.mayOnly("author", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}})
+	patch := func(body []byte, o metav1.PatchOptions) error {
+		_, err := author.CoreV1().Pods(r.ns).Patch(r.ctx, "gated", types.MergePatchType, body, o)
+		return err
+	}
+	refused := func(err error) bool { return err != nil && strings.Contains(err.Error(), "kubeslot-assignment") }
+	if err := patch(forgery, metav1.PatchOptions{}); !refused(err) || !strings.Contains(err.Error(), "comes with the binding") {
+		t.Fatalf("forging the assignment of a gated pod: %v", err)
+	}
+
+	r.withoutPolicy("kubeslot-assignment", func() {
+		r.await("the policy to be gone", func() (bool, string) {
+			err := patch(forgery, metav1.PatchOptions{})
+			return err == nil, fmt.Sprint(err)
+		})
+	})
+	r.await("the policy to be back", func() (bool, string) {
+		err := patch([]byte(`{"metadata":{"annotations":{"kubeslot.io/holder":"x"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return refused(err), fmt.Sprint(err)
+	})
+	r.check(patch([]byte(`{"spec":{"schedulingGates":null}}`), metav1.PatchOptions{}))
+	if p := r.awaitRunning("gated"); p.Annotations[assignment.HolderAnnotation] != string(p.UID) {
+		t.Fatalf("the forgery did not last: %v", p.Annotations)
+	}
+	for _, name := range []string{"one", "two"} {
+		r.create(newPod(name, "", map[string]int64{"late": 1}))
+		r.agree(name, "late", 1)
+	}
+}
+
+// withoutPolicy takes an admission policy out of force while f runs.
+func (r *rig) withoutPolicy(name string, f func()) {
+	r.Helper()
+	bindings := kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	binding, err := bindings.Get(r.ctx, name, metav1.GetOptions{})
+	r.check(err)
+	r.check(bindings.Delete(r.ctx, name, metav1.DeleteOptions{}))
+	defer func() {
+		binding.ObjectMeta = metav1.ObjectMeta{Name: name}
+		_, err := bindings.Create(context.Background(), binding, metav1.CreateOptions{})
+		r.check(err)
+	}()
+	f()
 }
 
 func TestConfigurationValidation(t *testing.T) {

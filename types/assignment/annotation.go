@@ -18,7 +18,8 @@ const (
 	// HolderAnnotation holds the UID of the pod that the assignment was made
 	// for. The scheduler writes it with the assignment, in the Binding. A pod's
 	// author cannot know the UID before the API server has made the pod, so an
-	// assignment without it was not made by the scheduler and grants nothing.
+	// assignment without it was not made by the scheduler and grants nothing. That
+	// others do not write it afterwards is up to deploy/policies/assignment.yaml.
 	HolderAnnotation = "kubeslot.io/holder"
 
 	// maxBytes is the API server's limit for all annotations of an object
