@@ -21,8 +21,8 @@ func (l *Ledger) Census() []Census {
 			continue
 		}
 		c.Free += d.nfree
-		for i := range d.slots {
-			switch s := &d.slots[i]; {
+		for _, s := range d.known {
+			switch {
 			case len(s.holders) > 1:
 				c.Conflicting++
 			case len(s.holders) == 1:

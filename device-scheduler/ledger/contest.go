@@ -20,10 +20,13 @@ type Contest struct {
 // several bound holders: a pod that is only assumed can still be left unbound.
 func (l *Ledger) Contested(s slot.Name) *Contest {
 	d := l.devices[s.Instance]
-	if d == nil || s.Index >= len(d.slots) || len(d.slots[s.Index].holders) < 2 {
+	if d == nil {
 		return nil
 	}
-	state := &d.slots[s.Index]
+	state := d.at(s.Index)
+	if state == nil || len(state.holders) < 2 {
+		return nil
+	}
 	holders := make([]*podRecord, 0, len(state.holders))
 	for _, uid := range state.holders {
 		if p := l.pods[uid]; p.bound {

@@ -118,8 +118,10 @@ type device struct {
 	nodes    []string // that reach it, sorted
 	group    *group
 	slots    []slotState // at least capacity long
-	free     bitset
-	nfree    int
+	// beyond are slots behind these that pods hold; see know.
+	beyond map[int]*slotState
+	free   bitset
+	nfree  int
 	// clOnNode counts configuration-level holders by node, for UniquePerNode.
 	clOnNode counts
 }

@@ -41,7 +41,7 @@ func (dr *Draft) Release(uid string) {
 		if h.cl {
 			ch.addCL(p.node, -1)
 		}
-		s := &d.slots[h.slot.Index]
+		s := d.at(h.slot.Index)
 		free := d.exists && h.slot.Index < d.capacity && len(s.holders) == 1 && p.owns(h, s.claim)
 		if free && !ch.free.has(h.slot.Index) && !dr.ledger.keptFrom(dr.pod, s.nominee) {
 			ch.free.set(h.slot.Index)

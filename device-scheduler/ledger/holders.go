@@ -42,17 +42,28 @@ type hold struct {
 // Assignment is the slots of a pod's containers, by container name.
 type Assignment map[string][]assignment.Grant
 
+// holds returns each slot once, in order. One that is assigned at both levels, as no
+// scheduler does, is held at the Instance's.
 func (a Assignment) holds() []hold {
 	var holds []hold
 	for _, grants := range a {
 		for _, g := range grants {
-			h := hold{slot: g.Slot, cl: !g.InstanceLevel()}
-			if !slices.Contains(holds, h) {
-				holds = append(holds, h)
-			}
+			holds = append(holds, hold{slot: g.Slot, cl: !g.InstanceLevel()})
 		}
 	}
-	return holds
+	slices.SortFunc(holds, hold.compare)
+	return slices.CompactFunc(holds, func(a, b hold) bool { return a.slot == b.slot })
+}
+
+func (h hold) compare(other hold) int {
+	order := compareSlots(h.slot, other.slot)
+	switch {
+	case order != 0 || h.cl == other.cl:
+		return order
+	case h.cl:
+		return 1
+	}
+	return -1
 }
 
 // Conflict is a slot that a second pod holds.
@@ -86,7 +97,7 @@ func (l *Ledger) Check(uid string) error {
 	}
 	for _, h := range p.holds {
 		d := l.devices[h.slot.Instance]
-		s := &d.slots[h.slot.Index]
+		s := d.at(h.slot.Index)
 		switch {
 		case !d.exists:
 			return fmt.Errorf("slot %s: Instance %s does not exist any more", h.slot, d.name)
@@ -132,7 +143,7 @@ func (l *Ledger) Observe(pod Pod, node string, a Assignment) ([]Conflict, Gain) 
 			return nil, nil
 		}
 		holds := a.holds()
-		if p.node == node && sameHolds(p.holds, holds) {
+		if p.node == node && slices.Equal(p.holds, holds) {
 			p.Pod, p.bound = pod, true
 			return l.conflicts(p), nil
 		}
@@ -152,23 +163,11 @@ func (l *Ledger) Observe(pod Pod, node string, a Assignment) ([]Conflict, Gain) 
 func (l *Ledger) conflicts(p *podRecord) []Conflict {
 	var found []Conflict
 	for _, h := range p.holds {
-		if other := l.boundHolder(&l.devices[h.slot.Instance].slots[h.slot.Index], p.UID); other != nil {
+		if other := l.boundHolder(l.devices[h.slot.Instance].at(h.slot.Index), p.UID); other != nil {
 			found = append(found, Conflict{Slot: h.slot, Holder: other.Pod})
 		}
 	}
 	return found
-}
-
-func sameHolds(a, b []hold) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for _, h := range a {
-		if !slices.Contains(b, h) {
-			return false
-		}
-	}
-	return true
 }
 
 // Remove records that a pod is gone, or has ended.
@@ -181,7 +180,7 @@ func (l *Ledger) Remove(uid string) Gain {
 	var gain Gain
 	for _, h := range p.holds {
 		d := l.devices[h.slot.Instance]
-		s := &d.slots[h.slot.Index]
+		s := d.at(h.slot.Index)
 		s.holders = slices.DeleteFunc(s.holders, func(u string) bool { return u == uid })
 		open := false // the node may take another of its slots, though this one may stay taken
 		if h.cl {
@@ -191,6 +190,9 @@ func (l *Ledger) Remove(uid string) Gain {
 		}
 		if d.refresh(h.slot.Index) || d.waitsForNominee(h.slot.Index) || open {
 			gain = append(gain, d.kind.name, d.name)
+		}
+		if len(s.holders) == 0 {
+			delete(d.beyond, h.slot.Index)
 		}
 		l.dropDevice(d)
 	}
@@ -205,8 +207,7 @@ func (l *Ledger) add(p *podRecord) Gain {
 	for i, h := range p.holds {
 		d := l.device(h.slot.Instance)
 		p.holds[i].slot.Instance = d.name // one copy
-		d.grow(h.slot.Index + 1)
-		s := &d.slots[h.slot.Index]
+		s := d.know(h.slot.Index)
 		s.holders = append(s.holders, p.UID)
 		if h.cl {
 			d.clOnNode.add(p.node, 1)
@@ -215,11 +216,11 @@ func (l *Ledger) add(p *podRecord) Gain {
 	}
 	// What is kept for the pod itself stays kept, should it have to give it back,
 	// unless it has taken something else.
-	if n := l.nominations[p.UID]; n != nil && !sameHolds(n.holds, p.holds) {
+	if n := l.nominations[p.UID]; n != nil && !slices.Equal(n.holds, p.holds) {
 		gain = append(gain, l.Denominate(p.UID)...)
 	}
 	for _, h := range p.holds {
-		if nominee := l.devices[h.slot.Instance].slots[h.slot.Index].nominee; nominee != "" && nominee != p.UID {
+		if nominee := l.devices[h.slot.Instance].at(h.slot.Index).nominee; nominee != "" && nominee != p.UID {
 			gain = append(gain, l.Denominate(nominee)...)
 		}
 	}

@@ -136,7 +136,7 @@ func (d *device) reaches(node string) bool {
 // refresh recomputes whether slot i is free and keeps the order right. It
 // reports whether the slot became free.
 func (d *device) refresh(i int) bool {
-	s := &d.slots[i]
+	s := d.at(i)
 	free := d.exists && i < d.capacity && len(s.holders) == 0 && s.claim == "" && s.nominee == ""
 	if free == d.free.has(i) {
 		return false
@@ -165,7 +165,7 @@ func (d *device) refresh(i int) bool {
 // waitsForNominee reports whether slot i would be free, were it not kept for a
 // pod that preempted: it is that pod's turn.
 func (d *device) waitsForNominee(i int) bool {
-	s := &d.slots[i]
+	s := d.at(i)
 	return s.nominee != "" && d.exists && i < d.capacity && len(s.holders) == 0 && s.claim == ""
 }
 

@@ -23,7 +23,7 @@ func checkInvariants(t failer, l *Ledger) {
 	for uid, p := range l.pods {
 		for _, h := range p.holds {
 			d := l.devices[h.slot.Instance]
-			if d == nil || !slices.Contains(d.slots[h.slot.Index].holders, uid) {
+			if d == nil || d.at(h.slot.Index) == nil || !slices.Contains(d.at(h.slot.Index).holders, uid) {
 				t.Fatalf("pod %s holds %s, but the slot does not know", uid, h.slot)
 			}
 		}
@@ -47,8 +47,12 @@ func checkInvariants(t failer, l *Ledger) {
 	members := map[*group][]*device{}
 	for name, d := range l.devices {
 		n, cl := 0, map[string]int{}
-		for i := range d.slots {
-			s := &d.slots[i]
+		for i, s := range d.beyond {
+			if i < len(d.slots) || len(s.holders) == 0 || s.claim != "" || s.nominee != "" {
+				t.Fatalf("%s-%d, of %d slots: %+v is beyond them", name, i, len(d.slots), *s)
+			}
+		}
+		for i, s := range d.known {
 			free := d.exists && i < d.capacity && len(s.holders) == 0 && s.claim == "" && s.nominee == ""
 			if free != d.free.has(i) {
 				t.Fatalf("%s-%d: free bit is %v, want %v", name, i, d.free.has(i), free)

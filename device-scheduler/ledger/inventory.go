@@ -169,7 +169,12 @@ func (l *Ledger) foreign(d *device, index int, claim string) bool {
 
 // held reports whether pods hold slots of the device.
 func (d *device) held() bool {
-	return slices.ContainsFunc(d.slots, func(s slotState) bool { return len(s.holders) > 0 })
+	for _, s := range d.known {
+		if len(s.holders) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func sorted(nodes []string) []string {
@@ -208,9 +213,60 @@ func (l *Ledger) withdraw(d *device, k *kind) Gain {
 }
 
 func (d *device) grow(n int) {
-	if n > len(d.slots) {
-		d.slots = append(d.slots, make([]slotState, n-len(d.slots))...)
+	if n <= len(d.slots) {
+		return
 	}
+	d.slots = append(d.slots, make([]slotState, n-len(d.slots))...)
+	for i, s := range d.beyond {
+		if i < n {
+			d.slots[i] = *s
+			delete(d.beyond, i)
+		}
+	}
+}
+
+// at returns what is known of slot i, nil when that is nothing.
+func (d *device) at(i int) *slotState {
+	if i < len(d.slots) {
+		return &d.slots[i]
+	}
+	return d.beyond[i]
+}
+
+// known yields the slots of which at knows anything.
+func (d *device) known(yield func(int, *slotState) bool) {
+	for i := range d.slots {
+		if !yield(i, &d.slots[i]) {
+			return
+		}
+	}
+	for i, s := range d.beyond {
+		if !yield(i, s) {
+			return
+		}
+	}
+}
+
+// fewSlots is more than most Instances have.
+const fewSlots = 8
+
+// know returns slot i for a pod to hold, also when the device does not have it: an
+// Instance may be seen after the pod, or shrink, and an assignment may be forged. One
+// that names the last slots of thousands of Instances must not cost memory for all
+// slots before these.
+func (d *device) know(i int) *slotState {
+	if i < fewSlots {
+		d.grow(i + 1)
+	}
+	s := d.at(i)
+	if s == nil {
+		if d.beyond == nil {
+			d.beyond = map[int]*slotState{}
+		}
+		s = &slotState{}
+		d.beyond[i] = s
+	}
+	return s
 }
 
 func (l *Ledger) device(name string) *device {
@@ -226,8 +282,8 @@ func (l *Ledger) dropDevice(d *device) {
 	if d.exists {
 		return
 	}
-	for i := range d.slots {
-		if len(d.slots[i].holders) > 0 || d.slots[i].nominee != "" {
+	for _, s := range d.known {
+		if len(s.holders) > 0 || s.nominee != "" {
 			return
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -90,7 +91,7 @@ func (w *world) instance(t *rapid.T) {
 		in = old.DeepCopy()
 	}
 	in.Spec.ConfigurationName = config
-	in.Spec.Capacity = int32(rapid.IntRange(1, 4).Draw(t, "capacity"))
+	in.Spec.Capacity = rapid.SampledFrom([]int32{1, 2, 3, 4, fewSlots + 2}).Draw(t, "capacity")
 	in.Spec.Nodes = rapid.SliceOfNDistinct(rapid.SampledFrom(worldNodes), 0, 3, rapid.ID[string]).Draw(t, "nodes")
 	w.instances[name] = in
 	w.SetInstance(in)
@@ -254,22 +255,32 @@ func (w *world) checkExpected(t *rapid.T) {
 
 func (w *world) denominate(t *rapid.T) { w.Denominate(pickKey(t, w.nominations)) }
 
-// anotherScheduler binds a pod with a slot of its own choice, or one that this one
-// has only just assumed.
+// anotherScheduler binds a pod with slots of its own choice, which may be any that a
+// forger can think of, or one that this one has only just assumed.
 func (w *world) anotherScheduler(t *rapid.T) {
 	w.nextPod++
 	pod := Pod{UID: fmt.Sprintf("p%d", w.nextPod), Namespace: "ns", Name: "foreign", Priority: drawPriority(t)}
-	name := pickKey(t, w.instances)
-	s := slot.Name{Instance: name, Index: rapid.IntRange(0, 3).Draw(t, "slot")}
 	node := rapid.SampledFrom(worldNodes).Draw(t, "node")
-	a := Assignment{"main": {{Resource: name, Slot: s}}}
+	a := Assignment{}
+	for range rapid.IntRange(1, 3).Draw(t, "grants") {
+		name := rapid.SampledFrom([]string{"cam-1", "cam-2", "gps-1", "gone-1"}).Draw(t, "instance")
+		g := assignment.Grant{Resource: name, Slot: slot.Name{Instance: name, Index: rapid.SampledFrom([]int{0, 1, 2, 3, 9, 9999}).Draw(t, "slot")}}
+		if rapid.Bool().Draw(t, "configuration-level") {
+			g.Resource, _, _ = strings.Cut(name, "-")
+		}
+		container := rapid.SampledFrom([]string{"main", "side"}).Draw(t, "container")
+		a[container] = append(a[container], g)
+	}
 	conflicts, _ := w.Observe(pod, node, a)
 	w.pods[pod.UID], w.foreign[pod.UID] = scheduled{pod, node, a}, true
-	if holders := w.devices[name].slots[s.Index].holders; len(holders) > 1 != (len(conflicts) == 1) {
-		t.Fatalf("%s has holders %v, and conflicts are %v", s, holders, conflicts)
-	}
-	if c := w.Contested(s); (c != nil) != (len(conflicts) == 1) {
-		t.Fatalf("%s: contest %v, conflicts %v", s, c, conflicts)
+	for _, s := range w.Holds(pod.UID) {
+		conflict := slices.ContainsFunc(conflicts, func(c Conflict) bool { return c.Slot == s })
+		if holders := w.devices[s.Instance].at(s.Index).holders; len(holders) > 1 != conflict {
+			t.Fatalf("%s has holders %v, and conflicts are %v", s, holders, conflicts)
+		}
+		if c := w.Contested(s); (c != nil) != conflict {
+			t.Fatalf("%s: contest %v, conflicts %v", s, c, conflicts)
+		}
 	}
 }
 
@@ -286,8 +297,8 @@ func (w *world) claim(t *rapid.T) {
 
 func (w *world) checkSingleHolders(t *rapid.T) {
 	for _, d := range w.devices {
-		for i := range d.slots {
-			given := slices.DeleteFunc(slices.Clone(d.slots[i].holders), func(uid string) bool { return w.foreign[uid] })
+		for i, s := range d.known {
+			given := slices.DeleteFunc(slices.Clone(s.holders), func(uid string) bool { return w.foreign[uid] })
 			if len(given) > 1 {
 				t.Fatalf("%s-%d was given to all of %v", d.name, i, given)
 			}

@@ -335,8 +335,7 @@ func observed(conflicts []Conflict, g Gain) string {
 func (l *Ledger) show() string {
 	var out []string
 	for _, d := range l.devices {
-		for i := range d.slots {
-			s := &d.slots[i]
+		for i, s := range d.known {
 			state := "free"
 			switch {
 			case len(s.holders) > 0 && s.claim != "":

@@ -37,12 +37,12 @@ func Parse(s string) (Name, error) {
 	return Name{Instance: s[:cut], Index: index}, nil
 }
 
-// maxIndex bounds indices far above the API's capacity limit, so that a forged
-// name cannot make a reader reserve memory for it.
-const maxIndex = 99_999
+// maxIndex is that of the last slot of an Instance with the largest capacity that
+// the API allows.
+const maxIndex = 9_999
 
 func parseIndex(s string) (int, error) {
-	if s == "" || len(s) > 5 || (len(s) > 1 && s[0] == '0') {
+	if s == "" || len(s) > 4 || (len(s) > 1 && s[0] == '0') {
 		return 0, fmt.Errorf("index %q is not a number from 0 to %d", s, maxIndex)
 	}
 	n := 0

@@ -14,10 +14,10 @@ func names() *rapid.Generator[string] {
 
 func TestName(t *testing.T) {
 	for text, want := range map[string]Name{
-		"akri-onvif-8120fe-0":     {"akri-onvif-8120fe", 0},
-		"akri-onvif-8120fe-99999": {"akri-onvif-8120fe", 99999},
-		"a-1-2":                   {"a-1", 2},
-		"--1":                     {"-", 1},
+		"akri-onvif-8120fe-0":    {"akri-onvif-8120fe", 0},
+		"akri-onvif-8120fe-9999": {"akri-onvif-8120fe", 9999},
+		"a-1-2":                  {"a-1", 2},
+		"--1":                    {"-", 1},
 	} {
 		if got, err := Parse(text); err != nil || got != want {
 			t.Errorf("Parse(%q) = %v, %v, want %v", text, got, err, want)
@@ -25,7 +25,7 @@ func TestName(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "-", "-0", "a", "a-", "a-00", "a-01", "a-+1", "a--", "a- 1", "a-1 ", "a-1\n", "a-x", "a-0x1", "a-1e1", "a-1_0",
-		"a-100000", "a-99999999999999999999999999", "a-\u0661", "a-" + strings.Repeat("9", 1<<20),
+		"a-10000", "a-99999999999999999999999999", "a-\u0661", "a-" + strings.Repeat("9", 1<<20),
 	} {
 		if got, err := Parse(text); err == nil {
 			t.Errorf("Parse(%.32q) = %v, want an error", text, got)
@@ -43,7 +43,7 @@ func TestNameRoundTrip(t *testing.T) {
 }
 
 func FuzzName(f *testing.F) {
-	for _, seed := range []string{"akri-onvif-8120fe-0", "a-01", "-1", "a-99999", "a-100000", "a-1-", "\x00-1"} {
+	for _, seed := range []string{"akri-onvif-8120fe-0", "a-01", "-1", "a-9999", "a-10000", "a-1-", "\x00-1"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
