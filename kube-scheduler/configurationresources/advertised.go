@@ -67,35 +67,61 @@ func unadvertised(want []amount, node fwk.NodeInfo, place int) *fwk.Status {
 	return nil
 }
 
-// afterAdvertisement requeues a pod when a node is new, or advertises more of
-// what the pod asks for.
-func afterAdvertisement(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+// refusedByNode remembers that a node had slots for a waiting pod and did not advertise
+// enough of them: only such a pod is helped by what changes there.
+func (b *book) refusedByNode(pod *v1.Pod) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, waits := b.tried[string(pod.UID)]; waits { // it has not gone meanwhile
+		b.refused.Store(pod.UID, true)
+	}
+}
+
+// afterAdvertisement requeues a pod when a node begins to advertise what the pod asks
+// for, and when one advertises more of it and the pod waits for that. The hint runs
+// under the queue's lock and must not take the book's.
+func (b *book) afterAdvertisement(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	oldNode, newNode, err := schedutil.As[*v1.Node](oldObj, newObj)
-	if err != nil || oldNode == nil {
+	if err != nil {
 		return fwk.Queue, err
 	}
 	if newNode == nil {
 		return fwk.QueueSkip, nil
 	}
-	for name := range amounts(pod) {
-		before, now := oldNode.Status.Allocatable[name], newNode.Status.Allocatable[name]
-		if now.Cmp(before) > 0 {
-			return fwk.Queue, nil
+	var before v1.ResourceList
+	if oldNode != nil {
+		before = oldNode.Status.Allocatable
+	}
+	_, refused := b.refused.Load(pod.UID)
+	helps := false
+	for name, n := range amounts(pod) {
+		had, has := before[name], newNode.Status.Allocatable[name]
+		if has.Value() < n {
+			return fwk.QueueSkip, nil
 		}
+		if has.Cmp(had) > 0 && (refused || had.IsZero()) {
+			helps = true
+		}
+	}
+	if helps {
+		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
 }
 
-// afterDeletion requeues a pod when one that counted against the same amounts on
-// its node is gone. The ledger has activated those that wait for its slots
+// afterDeletion requeues a pod that waits for what a node advertises when one that
+// counted against it is gone. The ledger has activated those that wait for its slots
 // already, but perhaps before the scheduler's cache knew of the deletion. The
-// hint runs under the queue's lock and must not take the book's.
-func afterDeletion(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+// framework also tells of pods whose binding failed as deleted ones.
+func (b *book) afterDeletion(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	deleted, newPod, err := schedutil.As[*v1.Pod](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err
 	}
 	if deleted == nil || newPod != nil {
+		return fwk.QueueSkip, nil
+	}
+	if _, refused := b.refused.Load(pod.UID); !refused {
 		return fwk.QueueSkip, nil
 	}
 	gone := amounts(deleted)

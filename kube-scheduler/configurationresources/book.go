@@ -45,6 +45,9 @@ type book struct {
 	// one, assumed that of a pod whose slots are assumed. Both by UID.
 	tries          uint64
 	tried, assumed map[string]uint64
+	// refused are the UIDs of waiting pods for which, in their last cycle, a node had
+	// slots that it does not advertise. The framework's hints read it without mu.
+	refused sync.Map
 	// starting: the ledger has not seen yet all that existed at start. Once it has,
 	// all waiting pods are tried.
 	starting bool

@@ -33,13 +33,16 @@ type cycle struct {
 	expected map[string]*ledger.Request
 	// reasons are the texts of shortfalls, which many nodes have alike.
 	reasons *reasons
+	// refused tells the book of the first node that had slots for the pod and did not
+	// advertise enough of them.
+	refused *sync.Once
 	// assignment is set by Reserve.
 	assignment ledger.Assignment
 }
 
 // Clone implements fwk.StateData.
 func (c *cycle) Clone() fwk.StateData {
-	return &cycle{req: c.req, survey: c.survey, roster: c.roster, amounts: c.amounts, reasons: c.reasons, released: maps.Clone(c.released), expected: maps.Clone(c.expected), assignment: c.assignment}
+	return &cycle{req: c.req, survey: c.survey, roster: c.roster, amounts: c.amounts, reasons: c.reasons, refused: c.refused, released: maps.Clone(c.released), expected: maps.Clone(c.expected), assignment: c.assignment}
 }
 
 func readCycle(state fwk.CycleState) (*cycle, *fwk.Status) {
@@ -88,7 +91,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if shortfall != nil {
 		return nil, unresolvable(shortfall.String())
 	}
-	c := &cycle{req: req, amounts: sortedAmounts(pod), reasons: &reasons{}}
+	c := &cycle{req: req, amounts: sortedAmounts(pod), reasons: &reasons{}, refused: &sync.Once{}}
 	p.book.survey(c, nodes)
 	state.Write(stateKey, c)
 	if reach == nil {
@@ -162,7 +165,7 @@ func (c *cycle) draft(l *ledger.Ledger, node string, strategy ledger.Strategy) *
 
 // Filter reports whether the node has slots for all of the pod's containers, and
 // its kubelet knows of them.
-func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
 	c, status := readCycle(state)
 	if status != nil {
 		return status
@@ -171,7 +174,11 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 	if shortfall := p.book.fit(c, node.Node().Name, place, p.args.Strategy); shortfall != nil {
 		return c.reasons.status(shortfall)
 	}
-	return unadvertised(c.amounts, node, place)
+	status = unadvertised(c.amounts, node, place)
+	if status != nil {
+		c.refused.Do(func() { p.book.refusedByNode(pod) })
+	}
+	return status
 }
 
 // reasons remembers the texts of a cycle's shortfalls.

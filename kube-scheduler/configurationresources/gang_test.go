@@ -24,6 +24,8 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
 // A gang of three with two slots: upstream's scheduler, gangs on, reserves two,
@@ -92,6 +94,12 @@ func TestGangInTheRealScheduler(t *testing.T) {
 // runScheduler runs upstream's scheduler with the plugin on a book without
 // Instances, which the test feeds.
 func runScheduler(t *testing.T, client *fake.Clientset) *book {
+	book, _ := runSchedulerWith(t, client, func(p *Plugin) fwk.Plugin { return p })
+	return book
+}
+
+// runSchedulerWith is runScheduler with something made of the plugin.
+func runSchedulerWith(t *testing.T, client *fake.Clientset, wrap func(*Plugin) fwk.Plugin) (*book, *scheduler.Scheduler) {
 	logger, ctx := ktesting.NewTestContext(t)
 	ctx, cancel := context.WithCancel(ctx)
 	t.Cleanup(cancel)
@@ -103,12 +111,17 @@ func runScheduler(t *testing.T, client *fake.Clientset) *book {
 		if _, err := pods.Informer().AddEventHandler(handlerOf(rig.book.setPod, rig.book.deletePod)); err != nil {
 			return nil, err
 		}
-		return &Plugin{handle: handle, args: rig.args, book: rig.book, pods: pods.Lister(),
-			pdbs: informers.Policy().V1().PodDisruptionBudgets().Lister()}, nil
+		return wrap(&Plugin{handle: handle, args: rig.args, book: rig.book, pods: pods.Lister(),
+			pdbs: informers.Policy().V1().PodDisruptionBudgets().Lister()}), nil
 	}
 	cfg, err := latest.Default()
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, c := range cfg.Profiles[0].PluginConfig {
+		if args, ok := c.Args.(*schedulerconfig.NodeResourcesFitArgs); ok {
+			args.IgnoredResourceGroups = []string{akriv0.GroupName} // as package defaults has it
+		}
 	}
 	plugins := cfg.Profiles[0].Plugins
 	plugins.MultiPoint.Enabled = append(plugins.MultiPoint.Enabled, schedulerconfig.Plugin{Name: Name})
@@ -128,7 +141,7 @@ func runScheduler(t *testing.T, client *fake.Clientset) *book {
 	done := make(chan struct{})
 	go func() { s.Run(ctx); close(done) }()
 	t.Cleanup(func() { cancel(); <-done })
-	return rig.book
+	return rig.book, s
 }
 
 // bindInTracker carries out bindings in the fake client's store.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +28,13 @@ import (
 // twice or by nobody.
 func TestNoPodWaitsThatCouldRun(t *testing.T) {
 	seed := time.Now().UnixNano()
-	t.Logf("seed %d", seed)
+	if given := os.Getenv("SEED"); given != "" {
+		var err error
+		if seed, err = strconv.ParseInt(given, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("SEED=%d", seed)
 	w := newCluster(t, rand.New(rand.NewSource(seed)))
 	for round := range 25 {
 		for range 1 + w.rand.Intn(8) {

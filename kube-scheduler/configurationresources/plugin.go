@@ -111,10 +111,11 @@ func NewFactory() frameworkruntime.PluginFactory {
 func (*Plugin) Name() string { return Name }
 
 // EventsToRegister registers the events that matter apart from the ledger: the
-// author corrected the annotation for which the pod was refused, a node is new or
-// advertises more, a pod no longer counts against what a node advertises, or a
-// DeviceClass has given up the name of a resource of ours. All others the book answers by activating the pods that they help.
-func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+// author corrected the annotation for which the pod was refused, a node advertises
+// more, a pod no longer counts against what a node advertises, or a DeviceClass has
+// given up the name of a resource of ours. All others the book answers by activating
+// the pods that they help.
+func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update},
@@ -122,11 +123,11 @@ func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, er
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},
-			QueueingHintFn: afterAdvertisement,
+			QueueingHintFn: p.book.afterAdvertisement,
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete},
-			QueueingHintFn: afterDeletion,
+			QueueingHintFn: p.book.afterDeletion,
 		},
 		{
 			// With the DRA feature off, the framework watches none.

@@ -49,6 +49,7 @@ func (b *book) expect(pods corelisters.PodLister, pod *v1.Pod) {
 		b.enter(live, req)
 		b.tries++
 		b.tried[string(pod.UID)] = b.tries
+		b.refused.Delete(pod.UID)
 	}
 }
 
@@ -113,6 +114,7 @@ func (b *book) unwait(pod *v1.Pod) {
 	}
 	delete(b.tried, string(pod.UID))
 	delete(b.assumed, string(pod.UID))
+	b.refused.Delete(pod.UID)
 }
 
 // survey prepares the cycle to ask the scheduler's nodes.

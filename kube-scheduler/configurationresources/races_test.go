@@ -324,7 +324,7 @@ func TestNodeDeletedAndReAdded(t *testing.T) {
 		t.Errorf("before the node advertises: %v", status)
 	}
 	for what, old := range map[string]any{"re-added": nil, "advertises again": bare.Node()} {
-		if hint, err := afterAdvertisement(klog.Background(), p, old, known.Node()); hint != fwk.Queue || err != nil {
+		if hint, err := r.book.afterAdvertisement(klog.Background(), p, old, known.Node()); hint != fwk.Queue || err != nil {
 			t.Errorf("%s: hint %v, %v", what, hint, err)
 		}
 	}

@@ -16,12 +16,8 @@ const (
 	// firstWoken is how many pods are tried at once when fewer slots are free.
 	firstWoken = 16
 	// roundInterval is the time that they have to take what is free, before
-	// twice as many are tried. All of 10,000 are tried within two seconds.
-	roundInterval = 200 * time.Millisecond
-	// manyWaiting is when gains within a round are put together into the next
-	// one: choosing whom to try takes 10 ms of 10,000 waiting pods, and thousands
-	// of Instances may come at once.
-	manyWaiting = 256
+	// twice as many are tried. All of 10,000 are tried within a second.
+	roundInterval = 100 * time.Millisecond
 )
 
 // round is the pods that wait for a resource and have not been tried since the
@@ -36,11 +32,13 @@ type round struct {
 // wake has the pods tried that ask for something gained: as many as there are
 // slots free, those of the highest priority and then the oldest first, and the
 // rest only while slots stay free. One freed slot must not send a thousand
-// waiting pods through the scheduler. The caller holds mu.
+// waiting pods through the scheduler. While many wait, the gains within a round are
+// put together into the next one: choosing whom to try takes 10 ms of 10,000 waiting
+// pods, and thousands of Instances may come at once. The caller holds mu.
 func (b *book) wake(gain ledger.Gain) {
 	now := slices.DeleteFunc(slices.Clone(gain), func(resource string) bool {
 		r := b.rounds[resource]
-		if r == nil || len(b.waiting[resource]) <= manyWaiting {
+		if r == nil || len(b.waiting[resource]) <= firstWoken {
 			return false
 		}
 		r.again = true
@@ -49,7 +47,8 @@ func (b *book) wake(gain ledger.Gain) {
 	b.wakeThose(now, func(*v1.Pod) bool { return true })
 }
 
-// wakeThose is wake for some of the waiting pods. The caller holds mu.
+// wakeThose is wake for some of the waiting pods, beside those of the round that is
+// under way. The caller holds mu.
 func (b *book) wakeThose(gain ledger.Gain, wanted func(*v1.Pod) bool) {
 	if len(gain) == 0 || b.starting {
 		return
@@ -66,22 +65,30 @@ func (b *book) wakeThose(gain ledger.Gain, wanted func(*v1.Pod) bool) {
 		if len(pods) == 0 {
 			continue
 		}
+		r := &round{size: firstWoken}
 		if before := b.rounds[resource]; before != nil {
 			for _, pod := range before.pods {
 				pods[string(pod.UID)] = pod
 			}
+			r.again = before.again
 		}
-		r := &round{pods: slices.Collect(maps.Values(pods)), size: max(firstWoken, b.ledger.Free(resource))}
-		slices.SortFunc(r.pods, b.firstToTry)
-		for _, pod := range r.pods {
-			if b.ledger.Nominated(string(pod.UID)) == "" {
-				break
-			}
-			b.attend(pod)
-		}
-		b.rounds[resource] = r
-		b.next(resource, r)
+		r.pods = slices.Collect(maps.Values(pods))
+		b.begin(resource, r)
 	}
+}
+
+// begin starts a round of at least its size. The caller holds mu.
+func (b *book) begin(resource string, r *round) {
+	r.size = max(r.size, b.ledger.Free(resource))
+	slices.SortFunc(r.pods, b.firstToTry)
+	for _, pod := range r.pods {
+		if b.ledger.Nominated(string(pod.UID)) == "" {
+			break
+		}
+		b.attend(pod)
+	}
+	b.rounds[resource] = r
+	b.next(resource, r)
 }
 
 // firstToTry orders waiting pods: those for which slots are kept, then by
@@ -113,15 +120,26 @@ func (b *book) next(resource string, r *round) {
 		defer b.mu.Unlock()
 		switch {
 		case b.rounds[resource] != r: // a later gain began anew
+		case b.ledger.Free(resource) == 0, len(r.pods) == 0 && !r.again:
+			delete(b.rounds, resource)
 		case r.again:
-			delete(b.rounds, resource)
-			b.wake(ledger.Gain{resource})
-		case len(r.pods) == 0 || b.ledger.Free(resource) == 0:
-			delete(b.rounds, resource)
+			b.beginAgain(resource, r)
 		default:
 			b.next(resource, r)
 		}
 	})
+}
+
+// beginAgain begins a round of all waiting pods in place of one during which the
+// ledger has gained more. While gains follow each other so closely that no round
+// ends, the rounds grow until all pods have been tried: what stays free may be of
+// use to the last of them only. The caller holds mu.
+func (b *book) beginAgain(resource string, before *round) {
+	r := &round{pods: slices.Collect(maps.Values(b.waiting[resource])), size: firstWoken}
+	if len(before.pods) > 0 {
+		r.size = before.size
+	}
+	b.begin(resource, r)
 }
 
 // attendInterval is the time between two attempts of attend.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -58,14 +59,18 @@ func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 			t.Errorf("%s: hint is %v, %v; want %v", what, got, err, want)
 		}
 	}
-	if got, err := afterDeletion(klog.Background(), waiter, running, nil); got != fwk.Queue || err != nil {
-		t.Errorf("a pod with the same request deleted: hint %v, %v", got, err)
-	}
 	plain := running.DeepCopy()
 	plain.Spec.Containers[0].Resources = v1.ResourceRequirements{}
-	if got, err := afterDeletion(klog.Background(), waiter, plain, nil); got != fwk.QueueSkip || err != nil {
-		t.Errorf("a plain pod deleted: hint %v, %v", got, err)
+	gone := func(what string, deleted *v1.Pod, want fwk.QueueingHint) {
+		t.Helper()
+		if got, err := r.book.afterDeletion(klog.Background(), waiter, deleted, nil); got != want || err != nil {
+			t.Errorf("%s deleted: hint %v, %v; want %v", what, got, err, want)
+		}
 	}
+	gone("a pod with the same request, whose slots the waiter waits for,", running, fwk.QueueSkip)
+	r.book.refused.Store(waiter.UID, true)
+	gone("a pod with the same request, on a node that does not advertise enough,", running, fwk.Queue)
+	gone("a plain pod", plain, fwk.QueueSkip)
 	hint("its annotation edited", waiter, changed, fwk.Queue)
 	hint("nothing edited", waiter, waiter, fwk.QueueSkip)
 	hint("another pod's annotation", holder, running, fwk.QueueSkip)
@@ -118,7 +123,7 @@ func TestWakesAsManyAsHelps(t *testing.T) {
 // Instances may come at once. None is missed.
 func TestGainsWakeManyTogether(t *testing.T) {
 	r := newRig(t)
-	const waiting, gains = 4 * manyWaiting, 500
+	const waiting, gains = 1000, 500
 	for i := range waiting {
 		r.book.setPod(pod(fmt.Sprintf("p%04d", i), "1"))
 	}
@@ -142,6 +147,71 @@ func TestGainsWakeManyTogether(t *testing.T) {
 	if most := 20 * waiting; len(r.activated) > most {
 		t.Errorf("%d wakings after %d gains, want at most %d", len(r.activated), gains, most)
 	}
+}
+
+// A waiting pod is tried within a second of a gain that only it can use, be there
+// 10,000 of a higher priority.
+func TestAllAreTriedWithinASecond(t *testing.T) {
+	tried, rounds := 0, 0
+	for size := firstWoken; tried < 10_000; size *= 2 {
+		tried, rounds = tried+size, rounds+1
+	}
+	if last := time.Duration(rounds-1) * roundInterval; last >= time.Second {
+		t.Errorf("the last of 10,000 pods are tried after %s", last)
+	}
+}
+
+// Gains that follow each other closely are put into the next round, and that of a
+// failed pod begins one at once: the last of those that wait is tried all the same.
+func TestNoGainIsMissed(t *testing.T) {
+	const waiting = 100
+	crowd := func(t *testing.T) *rig {
+		r := newRig(t)
+		for i := range waiting {
+			p, priority := pod(fmt.Sprintf("p%03d", i), "1"), int32(i)
+			p.Spec.Priority = &priority
+			r.book.setPod(p)
+		}
+		r.instance("cam-left", nil, "node-b") // it stays free
+		return r
+	}
+	times := func(r *rig, name string) (n int) {
+		r.book.mu.Lock()
+		defer r.book.mu.Unlock()
+		for _, activated := range r.activated {
+			if activated == name {
+				n++
+			}
+		}
+		return n
+	}
+	t.Run("gains without end", func(t *testing.T) {
+		r, n := crowd(t), 0
+		eventually(t, "the last pod to be tried", func() bool {
+			usage := map[string]string{}
+			if n++; n%2 == 0 {
+				usage["cam-1-0"] = "C:other:node-a"
+			}
+			r.instance("cam-1", usage, "node-a")
+			return times(r, "p000") > 0
+		})
+	})
+	t.Run("a pod that failed", func(t *testing.T) {
+		r := crowd(t)
+		failed, other := pod("failed", "1"), pod("p050", "1")
+		state := r.schedule(t, failed, "node-b")
+		if err := r.known.Add(other); err != nil {
+			t.Fatal(err)
+		}
+		if _, status := r.filter(other, "node-b"); status.IsSuccess() {
+			t.Fatal("two pods fit one slot")
+		}
+		r.book.mu.Lock()
+		r.activated, r.book.rounds["cam"] = nil, &round{size: firstWoken, again: true}
+		r.book.mu.Unlock()
+		r.Unreserve(r.ctx, state, failed, "node-b") // that wakes the other, which was refused meanwhile
+		eventually(t, "the first to be tried for what was gained during the round", func() bool { return times(r, "p099") > 0 })
+	})
 }
 
 // What the ledger sees at start wakes nobody: all that wait are tried once it has
@@ -225,6 +295,9 @@ func TestWaitsForTheKubeletToKnow(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := pod("p", "1")
+	if err := r.known.Add(p); err != nil {
+		t.Fatal(err)
+	}
 	for advertised, fits := range map[string]bool{"": false, "1": false, "2": true} {
 		info := framework.NewNodeInfo(holder.Pod)
 		info.SetNode(node(advertised))
@@ -235,24 +308,49 @@ func TestWaitsForTheKubeletToKnow(t *testing.T) {
 		if status := r.Filter(r.ctx, state, p, info); status.IsSuccess() != fits {
 			t.Errorf("with %q advertised and one in use: %v, want fits %v", advertised, status, fits)
 		}
+		if _, refused := r.book.refused.Load(p.UID); refused == fits {
+			t.Errorf("with %q advertised and one in use: remembered as refused: %v", advertised, refused)
+		}
 	}
+	two := pod("two", "2")
 	for _, test := range []struct {
+		pod           *v1.Pod
+		refused       bool
 		before, after *v1.Node
 		want          fwk.QueueingHint
 	}{
-		{node("1"), node("2"), fwk.Queue},
-		{node("1"), node(""), fwk.QueueSkip},
-		{node(""), node("1"), fwk.Queue},
-		{node("2"), node("1"), fwk.QueueSkip},
-		{node("1"), node("1"), fwk.QueueSkip},
-		{nil, node("2"), fwk.Queue},
+		{p, true, node("1"), node("2"), fwk.Queue},
+		{p, true, node("1"), node(""), fwk.QueueSkip},
+		{p, true, node("2"), node("1"), fwk.QueueSkip},
+		{p, true, node("1"), node("1"), fwk.QueueSkip},
+		{two, true, node(""), node("1"), fwk.QueueSkip},
+		{two, true, node("1"), node("2"), fwk.Queue},
+		// It waits for slots: the ledger wakes it, but for a node that it was never tried on.
+		{p, false, node("1"), node("2"), fwk.QueueSkip},
+		{p, false, node(""), node("1"), fwk.Queue},
+		{p, false, nil, node("2"), fwk.Queue},
+		{p, false, nil, node(""), fwk.QueueSkip},
+		{two, false, nil, node("1"), fwk.QueueSkip},
 	} {
 		var old any
 		if test.before != nil {
 			old = test.before
 		}
-		if got, err := afterAdvertisement(klog.Background(), p, old, test.after); got != test.want || err != nil {
-			t.Errorf("%v -> %v: hint %v, %v", test.before, test.after.Status.Allocatable, got, err)
+		r.book.refused.Delete(test.pod.UID)
+		if test.refused {
+			r.book.refused.Store(test.pod.UID, true)
 		}
+		if got, err := r.book.afterAdvertisement(klog.Background(), test.pod, old, test.after); got != test.want || err != nil {
+			t.Errorf("pod %s, refused %v, %v -> %v: hint %v, %v", test.pod.Name, test.refused, test.before, test.after.Status.Allocatable, got, err)
+		}
+	}
+	r.book.refused.Store(p.UID, true)
+	r.book.deletePod(p)
+	if _, remembered := r.book.refused.Load(p.UID); remembered {
+		t.Error("a pod that is gone is remembered as refused")
+	}
+	r.book.refusedByNode(p) // its cycle goes on
+	if _, remembered := r.book.refused.Load(p.UID); remembered {
+		t.Error("a pod that went during its cycle is remembered as refused")
 	}
 }

@@ -1,0 +1,237 @@
+package configurationresources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+)
+
+// queue is upstream's scheduler with our plugin, on nodes that tests change.
+type queue struct {
+	*testing.T
+	client    *fake.Clientset
+	book      *book
+	scheduler *scheduler.Scheduler
+}
+
+var nodesResource = v1.SchemeGroupVersion.WithResource("nodes")
+
+// advertising is a node that advertises so many slots.
+func advertising(name, slots string) *v1.Node {
+	amounts := v1.ResourceList{"cpu": resource.MustParse("1000"), "pods": resource.MustParse("10000")}
+	if slots != "" {
+		amounts["akri.sh/cam"] = resource.MustParse(slots)
+	}
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}},
+		Status: v1.NodeStatus{Capacity: amounts, Allocatable: amounts}}
+}
+
+func newQueue(t *testing.T, wrap func(*Plugin) fwk.Plugin, objects ...runtime.Object) *queue {
+	q := &queue{T: t, client: fake.NewClientset(objects...)}
+	q.client.PrependReactor("create", "pods", bindInTracker(q.client))
+	if wrap == nil {
+		wrap = func(p *Plugin) fwk.Plugin { return p }
+	}
+	q.book, q.scheduler = runSchedulerWith(t, q.client, wrap)
+	return q
+}
+
+// rest waits until no pod is to be tried, and returns how many scheduling cycles
+// there were.
+func (q *queue) rest() int {
+	q.Helper()
+	q.eventually("the scheduler's queue to be empty", func() bool {
+		s := q.scheduler.SchedulingQueue
+		return len(q.book.rounds) == 0 && len(s.PodsInActiveQ())+len(s.PodsInBackoffQ())+len(s.InFlightPods()) == 0
+	})
+	q.book.mu.RLock()
+	defer q.book.mu.RUnlock()
+	return int(q.book.tries)
+}
+
+// add creates pods for a node, the first of them with the highest priority, and
+// waits until all have been tried.
+func (q *queue) add(node string, names ...string) {
+	for i, name := range names {
+		p, priority := pod(name, "1"), int32(1000-i)
+		p.Spec.Priority, p.Spec.SchedulerName = &priority, v1.DefaultSchedulerName
+		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: node}
+		if err := q.client.Tracker().Add(p); err != nil {
+			q.Fatal(err)
+		}
+	}
+	for _, name := range names {
+		q.eventually("pod "+name+" to be tried", func() bool {
+			return q.book.tried[name+"-uid"] > 0 || q.book.assumed[name+"-uid"] > 0 || q.node(name) != ""
+		})
+	}
+}
+
+// eventually polls under the book's lock.
+func (q *queue) eventually(what string, ok func() bool) {
+	q.Helper()
+	eventually(q.T, what, func() bool {
+		q.book.mu.RLock()
+		defer q.book.mu.RUnlock()
+		return ok()
+	})
+}
+
+func (q *queue) node(pod string) string {
+	stored, err := q.client.Tracker().Get(podsResource, "default", pod)
+	if err != nil {
+		q.Fatal(err)
+	}
+	return stored.(*v1.Pod).Spec.NodeName
+}
+
+func (q *queue) delete(pod string) {
+	if err := q.client.Tracker().Delete(podsResource, "default", pod); err != nil {
+		q.Fatal(err)
+	}
+}
+
+func crowd(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("p%03d", i)
+	}
+	return names
+}
+
+// A holder's end helps nobody while its slot is still claimed on its node, and one
+// pod after that: it does not send all that wait through the scheduler.
+func TestWaitingPodsAreNotTriedInVain(t *testing.T) {
+	q := newQueue(t, nil, advertising("node-a", "1"), advertising("node-b", ""))
+	in := instance("cam-1", "")
+	q.book.setInstance(in)
+	q.add("node-a", "holder")
+	q.eventually("the holder to be bound", func() bool { return q.node("holder") == "node-a" })
+	claimed := in.DeepCopy()
+	claimed.Spec.DeviceUsage = map[string]string{"cam-1-0": "C:holder-uid:node-a"}
+	q.book.setInstance(claimed)
+	waiting := crowd(100)
+	q.add("node-a", waiting...)
+
+	before := q.rest()
+	q.delete("holder")
+	q.eventually("the holder to be gone", func() bool { return !q.book.ledger.Bound("holder-uid") })
+	if err := q.client.Tracker().Add(advertising("node-c", "")); err != nil { // without devices it helps nobody either
+		t.Fatal(err)
+	}
+	if got := q.rest() - before; got > 0 {
+		t.Errorf("%d scheduling cycles of %d waiting pods, while no slot was free", got, len(waiting))
+	}
+	q.book.setInstance(in)
+	q.eventually("one of the waiting to be bound", func() bool {
+		return slices.ContainsFunc(waiting, func(name string) bool { return q.node(name) != "" })
+	})
+	if got := q.rest() - before; got > 2*firstWoken {
+		t.Errorf("%d scheduling cycles of %d waiting pods for one free slot, want at most %d", got, len(waiting), 2*firstWoken)
+	}
+}
+
+// A pod whose binding fails again and again gives its slot back each time: that is
+// no reason to try those that wait for others.
+func TestFailedBindingsTryNobodyElse(t *testing.T) {
+	q := newQueue(t, nil, advertising("node-a", "1"), advertising("node-b", "1"))
+	var failures atomic.Int32
+	q.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if a.GetSubresource() != "binding" {
+			return false, nil, nil
+		}
+		failures.Add(1)
+		return true, nil, errors.New("refused")
+	})
+	taken, free := instance("cam-1", ""), instance("cam-2", "")
+	taken.Spec.DeviceUsage = map[string]string{"cam-1-0": "C:other-uid:node-a"}
+	taken.Spec.Nodes, free.Spec.Nodes = []string{"node-a"}, []string{"node-b"}
+	q.book.setInstance(taken)
+	q.book.setInstance(free)
+	waiting := crowd(100)
+	q.add("node-a", waiting...)
+	before := q.rest()
+	q.add("node-b", "never")
+	q.eventually("a third failure", func() bool { return failures.Load() > 2 })
+	q.delete("never")
+	if got := q.rest() - before; got > firstWoken {
+		t.Errorf("%d scheduling cycles, with %d waiting pods, while one pod's binding failed %d times; want at most %d", got, len(waiting), failures.Load(), firstWoken)
+	}
+}
+
+// A node's slots count when it advertises them: a pod that waits for that is tried
+// when the node does, and when a pod that counted against it is gone.
+func TestTriedWhenANodeAdvertises(t *testing.T) {
+	t.Run("more", func(t *testing.T) {
+		q := newQueue(t, nil, advertising("node-a", "0"))
+		q.book.setInstance(instance("cam-1", ""))
+		q.add("node-a", "p")
+		if err := q.client.Tracker().Update(nodesResource, advertising("node-a", "1"), ""); err != nil {
+			t.Fatal(err)
+		}
+		q.eventually("the pod to be bound", func() bool { return q.node("p") == "node-a" })
+	})
+	t.Run("at all", func(t *testing.T) {
+		q := newQueue(t, nil, advertising("node-b", ""))
+		in := instance("cam-1", "")
+		in.Spec.Nodes = []string{"node-a"}
+		q.book.setInstance(in)
+		q.add("node-a", "p")
+		if err := q.client.Tracker().Add(advertising("node-a", "")); err != nil {
+			t.Fatal(err)
+		}
+		if err := q.client.Tracker().Update(nodesResource, advertising("node-a", "1"), ""); err != nil {
+			t.Fatal(err)
+		}
+		q.eventually("the pod to be bound", func() bool { return q.node("p") == "node-a" })
+	})
+	t.Run("what another pod used", func(t *testing.T) {
+		foreign := pod("foreign", "1") // it has no assignment, and counts for the kubelet
+		foreign.Spec.NodeName = "node-a"
+		q := newQueue(t, nil, advertising("node-a", "1"), foreign)
+		q.book.setInstance(instance("cam-1", ""))
+		q.add("node-a", "p")
+		q.delete("foreign")
+		q.eventually("the pod to be bound", func() bool { return q.node("p") == "node-a" })
+	})
+}
+
+// A slot that is freed while a pod is being tried, after the node was asked, is not
+// missed: nothing else comes to wake the pod.
+func TestGainDuringACycle(t *testing.T) {
+	in := instance("cam-1", "")
+	q := newQueue(t, func(p *Plugin) fwk.Plugin {
+		return &filterHook{Plugin: p, after: func() { p.book.setInstance(in) }}
+	}, advertising("node-a", "1"))
+	claimed := in.DeepCopy()
+	claimed.Spec.DeviceUsage = map[string]string{"cam-1-0": "C:other-uid:node-b"}
+	q.book.setInstance(claimed)
+	q.add("node-a", "p")
+	q.eventually("the pod to be bound", func() bool { return q.node("p") == "node-a" })
+}
+
+// filterHook does something after each refusal of Filter.
+type filterHook struct {
+	*Plugin
+	after func()
+}
+
+func (h *filterHook) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+	status := h.Plugin.Filter(ctx, state, pod, node)
+	if !status.IsSuccess() {
+		h.after()
+	}
+	return status
+}
