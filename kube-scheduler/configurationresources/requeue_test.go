@@ -2,10 +2,8 @@ package configurationresources
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 )
@@ -140,34 +137,6 @@ func TestWaitingPodsAreNotTriedInVain(t *testing.T) {
 	})
 	if got := q.rest() - before; got > 2*firstWoken {
 		t.Errorf("%d scheduling cycles of %d waiting pods for one free slot, want at most %d", got, len(waiting), 2*firstWoken)
-	}
-}
-
-// A pod whose binding fails again and again gives its slot back each time: that is
-// no reason to try those that wait for others.
-func TestFailedBindingsTryNobodyElse(t *testing.T) {
-	q := newQueue(t, nil, advertising("node-a", "1"), advertising("node-b", "1"))
-	var failures atomic.Int32
-	q.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		if a.GetSubresource() != "binding" {
-			return false, nil, nil
-		}
-		failures.Add(1)
-		return true, nil, errors.New("refused")
-	})
-	taken, free := instance("cam-1", ""), instance("cam-2", "")
-	taken.Spec.DeviceUsage = map[string]string{"cam-1-0": "C:other-uid:node-a"}
-	taken.Spec.Nodes, free.Spec.Nodes = []string{"node-a"}, []string{"node-b"}
-	q.book.setInstance(taken)
-	q.book.setInstance(free)
-	waiting := crowd(100)
-	q.add("node-a", waiting...)
-	before := q.rest()
-	q.add("node-b", "never")
-	q.eventually("a third failure", func() bool { return failures.Load() > 2 })
-	q.delete("never")
-	if got := q.rest() - before; got > firstWoken {
-		t.Errorf("%d scheduling cycles, with %d waiting pods, while one pod's binding failed %d times; want at most %d", got, len(waiting), failures.Load(), firstWoken)
 	}
 }
 
