@@ -73,6 +73,19 @@ func chosen(names string) ([]*arm, error) {
 	return arms, nil
 }
 
+// up starts the arm's API server, and installs its scheduler as the program.
+func (a *arm) up(ctx context.Context, program string) error {
+	var err error
+	a.cluster, err = cluster.Up(ctx, cluster.Config{Name: "bench-" + a.name, Stock: !a.ours, APIOnly: true})
+	if err != nil {
+		return err
+	}
+	if err := a.install(ctx, program); err != nil {
+		return errors.Join(err, a.cluster.Down(context.WithoutCancel(ctx)))
+	}
+	return nil
+}
+
 // prepare creates all objects, and has the scheduler bind the first pods.
 func (a *arm) prepare(ctx context.Context) error {
 	var err error

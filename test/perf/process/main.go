@@ -22,8 +22,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
-
-	"github.com/kubeslot/kubeslot/test/cluster"
 )
 
 func main() {
@@ -61,15 +59,10 @@ func run(ctx context.Context, s size, names, profiles string) (err error) {
 	defer os.RemoveAll(dir)
 	for _, a := range arms {
 		a.size, a.profiles = s, profiles
-		c, err := cluster.Up(ctx, cluster.Config{Name: "bench-" + a.name, Stock: !a.ours, APIOnly: true})
-		if err != nil {
+		if err := a.up(ctx, filepath.Join(dir, a.name)); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, c.Down(context.WithoutCancel(ctx))) }()
-		a.cluster = c
-		if err := a.install(ctx, filepath.Join(dir, a.name)); err != nil {
-			return err
-		}
+		defer func() { err = errors.Join(err, a.cluster.Down(context.WithoutCancel(ctx))) }()
 	}
 	for _, a := range arms {
 		if err := a.prepare(ctx); err != nil {
@@ -80,11 +73,10 @@ func run(ctx context.Context, s size, names, profiles string) (err error) {
 		return err
 	}
 	for _, a := range arms {
-		s, err := a.startForSpeed(ctx)
-		if err != nil {
+		if err := a.startForSpeed(ctx); err != nil {
 			return fmt.Errorf("arm %s: %w", a.name, err)
 		}
-		defer func() { err = errors.Join(err, s.stop()) }()
+		defer func() { err = errors.Join(err, a.running.stop()) }()
 	}
 	if err := inTurn(s.rounds, arms, func(a *arm, round int) error { return a.bindFurther(ctx, round) }); err != nil {
 		return err

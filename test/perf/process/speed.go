@@ -37,20 +37,20 @@ const profileSeconds = 4
 // bound selects the pods that have a node.
 var bound = fields.OneTermNotEqualSelector("spec.nodeName", "")
 
-// startForSpeed starts the scheduler, to be stopped by the caller.
-func (a *arm) startForSpeed(ctx context.Context) (*scheduler, error) {
+// startForSpeed starts the scheduler, which the caller stops.
+func (a *arm) startForSpeed(ctx context.Context) error {
 	s, err := a.start(ctx)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	if err = s.await(ctx, "it knows all nodes, pods and slots", a.knowsAll); err == nil {
+		_, err = s.settled(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, s.stop())
 	}
 	a.running = s
-	if err := s.await(ctx, "it knows all nodes, pods and slots", a.knowsAll); err != nil {
-		return nil, errors.Join(err, s.stop())
-	}
-	if _, err := s.settled(ctx); err != nil {
-		return nil, errors.Join(err, s.stop())
-	}
-	return s, nil
+	return nil
 }
 
 // bindFurther creates pods and measures how fast the scheduler binds them.
