@@ -15,7 +15,7 @@ import (
 var (
 	armNames   = flag.String("arms", "", "comma-separated arms to compare; all when empty")
 	shapeNames = flag.String("shapes", "", "comma-separated shapes of cluster; all when empty")
-	nodeCount  = flag.Int("nodes", 500, "nodes of the cluster; each shape has ten slots for one of them")
+	nodeCount  = flag.Int("nodes", 500, "nodes of the cluster; for each of them dense and shared have ten slots, sparse five, full forty but at most 50,000")
 	podCount   = flag.Int("pods", 1000, "pods measured in each run")
 	profile    = flag.String("profile", "", "file for a CPU profile of what is measured; for a single arm and shape")
 	batching   = flag.Bool("batching", false, "enable OpportunisticBatching, which scheduler_perf disables, without default topology constraints")
