@@ -3,6 +3,9 @@ package e2e
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,6 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
 // A pod that is resized keeps its slot, also where that restarts its container;
@@ -60,6 +66,70 @@ func TestPodResize(t *testing.T) {
 	r.awaitPending("waiter", "0 of 1 slots free")
 	r.delete("p")
 	r.agree("waiter", "size", 1)
+}
+
+// A sidecar has its slot besides the app container's for as long as the pod lives,
+// also when it starts again. The pod's init containers, which end before, use the
+// slots of those that follow: two slots do for four containers.
+func TestSidecar(t *testing.T) {
+	r := newRig(t)
+	dir := t.TempDir()
+	r.debugEcho("side", 2, func(c *akriv0.Configuration) {
+		c.Spec.UniqueDevices = new(bool)
+		c.Spec.DiscoveryHandler.DiscoveryDetails = fmt.Sprintf("descriptions: [side0]\nmounts: [{containerPath: /slots, hostPath: %s}]\n", dir)
+	}, "side0")
+	p := newPod("p", nodeA, map[string]int64{"side": 1})
+	container := func(name, lifetime string) v1.Container {
+		c := *p.Spec.Containers[0].DeepCopy()
+		c.Name, c.Args = name, []string{"hold", "/slots", lifetime}
+		return c
+	}
+	sidecar, always := container("sidecar", "1h"), v1.ContainerRestartPolicyAlways
+	sidecar.RestartPolicy = &always
+	p.Spec.InitContainers = []v1.Container{container("before", "0s"), sidecar, container("beside", "0s")}
+	p.Spec.Containers = []v1.Container{container("main", "1h")}
+	r.create(p)
+	p = r.awaitRunning("p")
+
+	slots, ids := map[string]string{}, map[string]string{}
+	for _, c := range r.containers(nodeA, p) {
+		held := slices.Collect(maps.Values(slotAnnotations(c.Annotations)))
+		if len(held) != 1 {
+			t.Fatalf("container %s has the slots %v, want one", c.Metadata.Name, held)
+		}
+		slots[c.Metadata.Name], ids[c.Metadata.Name] = held[0], c.Id
+	}
+	if len(slots) != 4 || slots["sidecar"] == slots["main"] || slots["beside"] != slots["main"] {
+		t.Fatalf("slots %v, want the sidecar's and main's to differ, and the init container beside the sidecar to have main's", slots)
+	}
+	usage := r.usage("side")
+	if len(usage) != 2 {
+		t.Errorf("the claims are %v, want two", usage)
+	}
+
+	_, err := r.cri(theNode().ContainerdSocket).StopContainer(r.ctx, &runtimeapi.StopContainerRequest{ContainerId: ids["sidecar"]})
+	r.check(err)
+	r.await("the sidecar to run again", func() (bool, string) {
+		s := r.pod("p").Status.InitContainerStatuses
+		return s[1].State.Running != nil && s[1].RestartCount == 1, fmt.Sprint(s)
+	})
+	for _, c := range r.containers(nodeA, p) {
+		if got := slotAnnotations(c.Annotations); !slices.Contains(slices.Collect(maps.Values(got)), slots[c.Metadata.Name]) {
+			t.Errorf("since the sidecar's restart container %s has %v, want %s", c.Metadata.Name, got, slots[c.Metadata.Name])
+		}
+	}
+	r.awaitUsage("side", usage)
+	if main := r.pod("p").Status.ContainerStatuses[0]; main.RestartCount != 0 {
+		t.Errorf("main was started again: %v", main)
+	}
+	if conflict, err := os.ReadFile(filepath.Join(dir, "CONFLICT")); err == nil {
+		t.Errorf("containers used a slot at the same time:\n%s", conflict)
+	}
+
+	r.create(newPod("waiter", nodeB, map[string]int64{"side": 2}))
+	r.awaitPending("waiter", "0 of 2 slots free", "2 held")
+	r.delete("p")
+	r.agree("waiter", "side", 2)
 }
 
 // A node is deleted and registers anew. Its pod runs on and keeps its slot, and
