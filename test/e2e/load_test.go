@@ -19,12 +19,13 @@ import (
 	"github.com/kubeslot/kubeslot/test/history"
 )
 
-// load creates and deletes pods that use slots, of which there are too few, and
-// watches all that happens to them.
+// load creates and deletes pods of two priorities that use slots, of which there
+// are too few, and watches all that happens to them.
 type load struct {
 	*rig
 	name     string // of the Configuration
 	slots    int
+	classes  []string
 	dir      string // where containers lock the slots that they use
 	recorder *history.Recorder
 	cancel   context.CancelFunc
@@ -37,7 +38,7 @@ const loadWorkers = 8
 // startLoad makes two devices of two slots each, and starts the load.
 func startLoad(r *rig, name string) *load {
 	r.Helper()
-	l := &load{rig: r, name: name, slots: 4, dir: r.TempDir()}
+	l := &load{rig: r, name: name, slots: 4, dir: r.TempDir(), classes: []string{r.priorityClass(100), r.priorityClass(1000)}}
 	l.debugEcho(name, 2, func(c *akriv0.Configuration) {
 		c.Spec.DiscoveryHandler.DiscoveryDetails = fmt.Sprintf(
 			"descriptions: [%s0, %s1]\nmounts: [{containerPath: /slots, hostPath: %s}]\n", name, name, l.dir)
@@ -62,10 +63,11 @@ func startLoad(r *rig, name string) *load {
 }
 
 // one is the life of one pod: it ends by itself, or is deleted while it runs, or
-// at any time before. The next one has the same name.
+// at any time before, or preempted. The next one has the same name.
 func (l *load) one(ctx context.Context, name string) error {
 	p := newPod(name, []string{"", nodeA, nodeB}[rand.Intn(3)], map[string]int64{l.name: 1 + rand.Int63n(2)})
 	p.Spec.RestartPolicy = v1.RestartPolicyNever
+	p.Spec.PriorityClassName = l.classes[rand.Intn(len(l.classes))]
 	lifetime, patient := "1h", true
 	switch rand.Intn(3) {
 	case 0:
@@ -82,17 +84,17 @@ func (l *load) one(ctx context.Context, name string) error {
 	until := time.Now().Add(time.Duration(rand.Intn(1000)) * time.Millisecond)
 	err = l.poll(ctx, func() (bool, error) {
 		live, err := pods.Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) { // it has lost a contest
+		if apierrors.IsNotFound(err) { // it was preempted, or has lost a contest
 			return true, nil
 		}
 		if err != nil {
 			return false, err
 		}
 		ended := live.Status.Phase == v1.PodSucceeded || live.Status.Phase == v1.PodFailed
-		if !patient && time.Now().After(until) || lifetime == "1h" && live.Status.Phase == v1.PodRunning {
-			return true, nil
+		if patient && lifetime == "1h" && live.Status.Phase == v1.PodRunning {
+			patient, until = false, time.Now().Add(time.Duration(rand.Intn(2000))*time.Millisecond)
 		}
-		return ended || live.DeletionTimestamp != nil, nil
+		return ended || live.DeletionTimestamp != nil || !patient && time.Now().After(until), nil
 	})
 	if err != nil {
 		return err
@@ -137,16 +139,19 @@ func (l *load) stop() {
 }
 
 // finish ends the load and checks that no slot was given twice, and that none is
-// lost or leaked: after all pods have gone, each slot can be had again.
-func (l *load) finish(rules history.Rules) history.Report {
+// lost or leaked: after all pods have gone, each slot can be had again. The ledger
+// of each scheduler, with all that it has been through, is what the API shows.
+func (l *load) finish(rules history.Rules) {
 	l.Helper()
 	l.stop()
+	l.ledgersAgree(l.name)
 	l.check(kube.CoreV1().Pods(l.ns).DeleteCollection(l.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
 	l.await("the load's pods to be gone", func() (bool, string) {
 		pods, err := kube.CoreV1().Pods(l.ns).List(l.ctx, metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0, fmt.Sprint(err, len(podsOf(pods)))
 	})
 	l.awaitUsage(l.name, map[string]string{})
+	l.ledgersAgree(l.name)
 	for i := range l.slots {
 		p := newPod(fmt.Sprint("last-", i), "", map[string]int64{l.name: 1})
 		p.Spec.Containers[0].Args = []string{"hold", "/slots", "1h"}
@@ -162,20 +167,28 @@ func (l *load) finish(rules history.Rules) history.Report {
 	if len(held) != l.slots {
 		l.Errorf("in the end %d of %d slots can be had: %v", len(held), l.slots, held)
 	}
-	ctx, cancel := context.WithTimeout(l.ctx, patience)
-	defer cancel()
-	events, err := l.recorder.Events(ctx)
-	l.check(err)
-	report := history.Check(events, rules)
-	l.Logf("history of %d events: %d pods bound, %d claims, %d slots bound twice for a while", len(events), report.Bound, report.Claims, report.Doubles)
-	for _, v := range report.Violations {
-		l.Error(v)
-	}
+	l.ledgersAgree(l.name)
+	report := l.judge(l.recorder, rules)
 	if report.Bound < 2*l.slots {
 		l.Errorf("only %d pods were bound: that is no load", report.Bound)
 	}
 	if conflict, err := os.ReadFile(filepath.Join(l.dir, "CONFLICT")); err == nil {
 		l.Errorf("containers used a slot at the same time:\n%s", conflict)
+	}
+}
+
+// judge checks what has been recorded, up to now.
+func (r *rig) judge(recorder *history.Recorder, rules history.Rules) history.Report {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.ctx, patience)
+	defer cancel()
+	events, err := recorder.Events(ctx)
+	r.check(err)
+	report := history.Check(events, rules)
+	r.Logf("history of %d events: %d pods bound, %d preempted, %d claims, %d slots bound twice for a while",
+		len(events), report.Bound, report.Preempted, report.Claims, report.Doubles)
+	for _, v := range report.Violations {
+		r.Error(v)
 	}
 	return report
 }

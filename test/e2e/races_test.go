@@ -14,13 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kubeslot/kubeslot/test/cluster"
 	"github.com/kubeslot/kubeslot/test/history"
 )
 
 // Two further schedulers, which take the place of the one that Up started.
 const schedulerB, schedulerC = "kube-scheduler-b", "kube-scheduler-c"
 
-var schedulerPorts = map[string]int{schedulerB: 10269, schedulerC: 10279}
+var schedulerPorts = map[string]int{cluster.Scheduler: 10259, schedulerB: 10269, schedulerC: 10279}
 
 // schedulers runs the given schedulers instead of the cluster's own one, until the
 // test ends.
@@ -99,13 +100,24 @@ func (r *rig) awaitLeader(among ...string) (leader string) {
 // awaitBound waits until the load's pods are being bound: n more of them than now.
 func (l *load) awaitBound(n int) {
 	l.Helper()
+	l.awaitMore(n, "bound", func(so history.Report) int { return so.Bound })
+}
+
+// awaitPreempted waits until one more of the load's pods has been preempted.
+func (l *load) awaitPreempted() {
+	l.Helper()
+	l.awaitMore(1, "preempted", func(so history.Report) int { return so.Preempted })
+}
+
+func (l *load) awaitMore(n int, what string, of func(history.Report) int) {
+	l.Helper()
 	seen := func() int {
 		events, err := l.recorder.Events(l.ctx)
 		l.check(err)
-		return history.Check(events, history.Rules{Doubles: true}).Bound
+		return of(history.Check(events, history.Rules{Doubles: true}))
 	}
 	before := seen()
-	l.await(fmt.Sprintf("%d more pods to be bound", n), func() (bool, string) {
+	l.await(fmt.Sprintf("%d more pods to be %s", n, what), func() (bool, string) {
 		now := seen()
 		return now >= before+n, fmt.Sprint(now-before, " were")
 	})
@@ -141,7 +153,11 @@ func TestKillLoops(t *testing.T) {
 	r.schedulers([]string{schedulerB}, "--leader-elect=false")
 	l := startLoad(r, "kill")
 	for round := range 6 {
-		l.awaitBound(1)
+		if round%2 == 0 {
+			l.awaitPreempted() // its slots are kept for another pod, by a ledger that goes
+		} else {
+			l.awaitBound(1)
+		}
 		r.check(shared.Restart(schedulerB, ""))
 		l.awaitBound(1)
 		r.check(shared.Restart("kubecri", []string{nodeA, nodeB}[round%2]))

@@ -51,10 +51,10 @@ type Rules struct {
 
 // Report is what a history has shown.
 type Report struct {
-	// Bound pods that were given slots, claims written, and slots that two pods
-	// were bound with for a while.
-	Bound, Claims, Doubles int
-	Violations             []string
+	// Bound pods that were given slots, claims written, slots that two pods were
+	// bound with for a while, and bound pods that a scheduler made go for another.
+	Bound, Claims, Doubles, Preempted int
+	Violations                        []string
 }
 
 // Check replays a complete history: from before the first pod that asks for slots,

@@ -26,7 +26,7 @@ import (
 //	instance NAME capacity=N [SLOT=USAGE ...]    as it is from now on; "gone" instead of capacity: deleted
 //	bind POD NODE [SLOT ...] [by-name]           bound with slots, through CL requests, or IL ones
 //	create POD NODE                              bound by somebody, with a request and no assignment
-//	show POD running|done|deleted|moved
+//	show POD running|done|deleted|moved|preempted
 //
 // The events are handed over in random order.
 func TestCheck(t *testing.T) {
@@ -39,6 +39,9 @@ func TestCheck(t *testing.T) {
 			rand.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
 			r := Check(events, Rules{Doubles: d.HasArg("doubles")})
 			out := fmt.Sprintf("bound %d, claims %d, doubles %d", r.Bound, r.Claims, r.Doubles)
+			if r.Preempted > 0 {
+				out += fmt.Sprintf(", preempted %d", r.Preempted)
+			}
 			return strings.Join(append([]string{out}, r.Violations...), "\n")
 		})
 	})
@@ -84,6 +87,9 @@ func read(t *testing.T, input string) []Event {
 				p.Status.Phase = v1.PodSucceeded
 			case "deleted":
 				e.Type = watch.Deleted
+			case "preempted":
+				status.State.Running = &v1.ContainerStateRunning{}
+				p.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler}}
 			case "moved":
 				p.Annotations = assigned(t, p, []string{"cam-9-0"})
 			}

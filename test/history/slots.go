@@ -34,6 +34,8 @@ type pod struct {
 	live    bool // neither ended nor gone
 	claimed map[slot.Name]bool
 	status  v1.PodStatus
+	// preempted is set once a scheduler has made it go for another.
+	preempted bool
 }
 
 func (p *pod) String() string { return p.name + " (" + p.uid + ")" }
@@ -79,6 +81,10 @@ func (r *replay) pod(event watch.EventType, shown *v1.Pod) {
 		r.violated("pod %s was bound with the slots %v, and shows %v", p, p.slots, slots)
 	}
 	p.status = shown.Status
+	if !p.preempted && slices.ContainsFunc(p.status.Conditions, preempted) {
+		p.preempted = true
+		r.report.Preempted++
+	}
 	ended := event == watch.Deleted || shown.Status.Phase == v1.PodSucceeded || shown.Status.Phase == v1.PodFailed
 	if ended && p.live {
 		p.live = false
@@ -91,6 +97,10 @@ func (r *replay) pod(event watch.EventType, shown *v1.Pod) {
 			r.violated("pod %s runs with slot %s without having claimed it", p, name)
 		}
 	}
+}
+
+func preempted(c v1.PodCondition) bool {
+	return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonPreemptionByScheduler
 }
 
 // bound makes the pod hold its slots.
