@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -30,23 +28,11 @@ func (r *rig) claimsByScheduler() {
 	rights := filepath.Join(shared.Config().RepoRoot, "deploy/scheduler-claims")
 	_, err := shared.Kubectl(r.ctx, "apply", "-k", rights)
 	r.check(err)
-	file := shared.SchedulerConfig()
-	before, err := os.ReadFile(file)
-	r.check(err)
 	r.Cleanup(func() {
-		r.check(os.WriteFile(file, before, 0o600))
-		r.restartScheduler()
-		_, err := shared.Kubectl(r.ctx, "delete", "-k", rights)
+		_, err := shared.Kubectl(context.Background(), "delete", "-k", rights)
 		r.check(err)
 	})
-	config := map[string]any{}
-	r.check(yaml.Unmarshal(before, &config))
-	config["profiles"] = []any{map[string]any{"schedulerName": v1.DefaultSchedulerName, "pluginConfig": []any{
-		map[string]any{"name": "ConfigurationResources", "args": map[string]any{"claimMode": "Scheduler"}}}}}
-	text, err := yaml.Marshal(config)
-	r.check(err)
-	r.check(os.WriteFile(file, text, 0o600))
-	r.restartScheduler()
+	r.profiles(profile(v1.DefaultSchedulerName, map[string]any{"claimMode": "Scheduler"}))
 }
 
 // restartScheduler ends the scheduler in good order, so that it gives up its lease,

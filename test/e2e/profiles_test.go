@@ -1,0 +1,83 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubeslot/kubeslot/test/history"
+)
+
+// profile is one of a KubeSchedulerConfiguration, with arguments for our plugin.
+func profile(schedulerName string, args map[string]any) any {
+	return map[string]any{"schedulerName": schedulerName, "pluginConfig": []any{
+		map[string]any{"name": "ConfigurationResources", "args": args}}}
+}
+
+// profiles gives the scheduler these and no others, until the test ends.
+func (r *rig) profiles(profiles ...any) {
+	r.Helper()
+	file := shared.SchedulerConfig()
+	before, err := os.ReadFile(file)
+	r.check(err)
+	r.Cleanup(func() {
+		r.check(os.WriteFile(file, before, 0o600))
+		r.restartScheduler()
+	})
+	config := map[string]any{}
+	r.check(yaml.Unmarshal(before, &config))
+	config["profiles"] = profiles
+	text, err := yaml.Marshal(config)
+	r.check(err)
+	r.check(os.WriteFile(file, text, 0o600))
+	r.restartScheduler()
+}
+
+// Two profiles of one scheduler give out the same slots, each by its own strategy,
+// from one ledger: what one has just chosen, before the API shows it, the other knows.
+func TestTwoProfiles(t *testing.T) {
+	r := newRig(t)
+	recorder, err := history.Record(r.ctx, kube, akri, r.ns)
+	r.check(err)
+	r.debugEcho("prof", 4, nil, "prof0", "prof1")
+	const spreading, packing = v1.DefaultSchedulerName, "packing"
+	r.profiles(profile(spreading, map[string]any{"strategy": "Spread"}), profile(packing, map[string]any{"strategy": "Pack"}))
+	create := func(name, scheduler string) {
+		t.Helper()
+		p := newPod(name, "", map[string]int64{"prof": 1})
+		p.Spec.SchedulerName = scheduler
+		r.create(p)
+	}
+	instanceOf := func(name string) string {
+		t.Helper()
+		slot := r.agree(name, "prof", 1)[0]
+		return slot[:strings.LastIndex(slot, "-")]
+	}
+	create("first", spreading)
+	first := instanceOf("first")
+	create("packed", packing)
+	if got := instanceOf("packed"); got != first {
+		t.Errorf("Pack took from %s, where nothing was held, instead of %s", got, first)
+	}
+	create("spread", spreading)
+	if got := instanceOf("spread"); got == first {
+		t.Errorf("Spread took a third slot of %s, and the other has none held", first)
+	}
+	// At once, for the five slots that are left.
+	for i := range 5 {
+		create(fmt.Sprint("p", i), []string{spreading, packing}[i%2])
+	}
+	for i := range 5 {
+		r.agree(fmt.Sprint("p", i), "prof", 1)
+	}
+	create("waiter", packing)
+	r.awaitPending("waiter", "0 of 8 slots free", "8 held")
+	r.delete("first") // of the other profile
+	r.agree("waiter", "prof", 1)
+	r.ledgersAgree("prof")
+	r.judge(recorder, history.Rules{})
+}
