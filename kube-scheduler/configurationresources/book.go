@@ -7,7 +7,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -16,6 +15,7 @@ import (
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
+	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
 	"github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -115,8 +115,8 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
 	}{
-		{akri.Configurations().Informer(), handlerOf(b.setConfiguration, b.deleteConfiguration)},
-		{core.Pods().Informer(), handlerOf(b.setPod, b.deletePod)},
+		{akri.Configurations().Informer(), informer.Handler(b.setConfiguration, b.deleteConfiguration, nil)},
+		{core.Pods().Informer(), informer.Handler(b.setPod, b.deletePod, nil)},
 	} {
 		registration, err := source.informer.AddEventHandler(source.handler)
 		if err != nil {
@@ -142,27 +142,6 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 		decide()
 	}()
 	return b, nil
-}
-
-// handlerOf makes an informer's handler of one function for an object that is
-// there and one for an object that is gone. An informer whose watch was interrupted
-// shows an object that was deleted and made again under its name as one update.
-func handlerOf[T metav1.Object](set, gone func(T)) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { set(obj.(T)) },
-		UpdateFunc: func(oldObj, obj any) {
-			if before := oldObj.(T); before.GetUID() != obj.(T).GetUID() {
-				gone(before)
-			}
-			set(obj.(T))
-		},
-		DeleteFunc: func(obj any) {
-			if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = d.Obj
-			}
-			gone(obj.(T))
-		},
-	}
 }
 
 // synced reports whether the ledger has seen all that existed at start.

@@ -25,6 +25,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -108,7 +109,7 @@ func runSchedulerWith(t *testing.T, client *fake.Clientset, wrap func(*Plugin) f
 	factory := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		rig.book.activator, rig.book.logger = handle, logger
 		pods := informers.Core().V1().Pods()
-		if _, err := pods.Informer().AddEventHandler(handlerOf(rig.book.setPod, rig.book.deletePod)); err != nil {
+		if _, err := pods.Informer().AddEventHandler(informer.Handler(rig.book.setPod, rig.book.deletePod, nil)); err != nil {
 			return nil, err
 		}
 		return wrap(&Plugin{handle: handle, args: rig.args, book: rig.book, pods: pods.Lister(),

@@ -19,6 +19,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -175,7 +176,7 @@ func TestContestWithAKeeperThatGoes(t *testing.T) {
 // the informer shows it as one change.
 func TestSameNameRecreated(t *testing.T) {
 	r := newScheduler(t)
-	pods := handlerOf(r.book.setPod, r.book.deletePod)
+	pods := informer.Handler(r.book.setPod, r.book.deletePod, nil)
 	former := bound(t, pod("p", "1"), "node-a", cam1)
 	pods.OnAdd(former, false)
 	again := pod("p", "1")
@@ -287,7 +288,7 @@ func TestLivesOfABoundPod(t *testing.T) {
 			r.activated = nil
 			after := before.DeepCopy()
 			test.change(after)
-			handlerOf(r.book.setPod, r.book.deletePod).OnUpdate(before, after)
+			informer.Handler(r.book.setPod, r.book.deletePod, nil).OnUpdate(before, after)
 			if r.book.holds("p-uid") != test.holds || r.mayTake("node-b") == test.holds {
 				t.Errorf("holds its slot: %v, want %v; another may take it: %v", r.book.holds("p-uid"), test.holds, r.mayTake("node-b"))
 			}

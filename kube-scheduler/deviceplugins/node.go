@@ -44,7 +44,7 @@ func amounts(from v1.ResourceList) types.ResourceList {
 
 // sameDevices reports whether nothing has changed that nodeInfoOf reads.
 func sameDevices(a, b *v1.Node) bool {
-	return a.UID == b.UID && a.Annotations[assignment.Annotation] == b.Annotations[assignment.Annotation] &&
+	return a.Annotations[assignment.Annotation] == b.Annotations[assignment.Annotation] &&
 		apiequality.Semantic.DeepEqual(a.Status.Capacity, b.Status.Capacity) &&
 		apiequality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }

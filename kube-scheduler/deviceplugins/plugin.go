@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
+	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
@@ -97,8 +98,8 @@ func startAccount(ctx context.Context, handle fwk.Handle, schedulers []devicesch
 		startAtZero(name)
 	}
 	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
-		informers.Nodes().Informer(): handlerOf(a.setNode, a.deleteNode, sameDevices),
-		informers.Pods().Informer():  handlerOf(a.setPod, a.deletePod, nil),
+		informers.Nodes().Informer(): informer.Handler(a.setNode, a.deleteNode, sameDevices),
+		informers.Pods().Informer():  informer.Handler(a.setPod, a.deletePod, nil),
 	} {
 		registration, err := informer.AddEventHandler(handler)
 		if err != nil {
@@ -109,26 +110,6 @@ func startAccount(ctx context.Context, handle fwk.Handle, schedulers []devicesch
 	go a.follow(ctx)
 	go a.retry(ctx, clock.RealClock{})
 	return a, nil
-}
-
-// handlerOf makes an informer's handler of one function for an object that is
-// there and one for an object that is gone. same, if not nil, says which updates
-// change nothing.
-func handlerOf[T any](set, gone func(T), same func(a, b T) bool) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { set(obj.(T)) },
-		UpdateFunc: func(oldObj, obj any) {
-			if same == nil || !same(oldObj.(T), obj.(T)) {
-				set(obj.(T))
-			}
-		},
-		DeleteFunc: func(obj any) {
-			if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = d.Obj
-			}
-			gone(obj.(T))
-		},
-	}
 }
 
 // Name implements fwk.Plugin.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/plugins/example/widget"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -33,6 +34,8 @@ import (
 //	bind pod=p                      the Binding, which the API then shows
 //	unreserve, end pod=p
 //	annotate pod=p                  somebody changes the annotation of the pod to this text
+//	recreate pod=p                  the API shows another pod of its name as an update of it; lines as
+//	                                for schedule
 //	bound pod=p node=a              bound by somebody else; lines as for schedule
 //	preempt pod=p node=a [without=(q)] [with=(r)]  would it fit
 //	mood method=M is=panic          of the plugin
@@ -117,6 +120,14 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		pod.Annotations[assignment.Annotation] = d.Input
 		s.pods[pod.Name] = pod
 		s.account.setPod(pod)
+	case "recreate":
+		again := parsePod(t, pod.Name, pod.Namespace, "", d.Input)
+		again.UID = pod.UID + "-again"
+		s.pods[pod.Name] = again
+		if err := s.known.Update(again); err != nil {
+			t.Fatal(err)
+		}
+		informer.Handler(s.account.setPod, s.account.deletePod, nil).OnUpdate(pod, again)
 	case "bound":
 		pod = parsePod(t, arg("pod"), "", "", d.Input)
 		pod.Spec.NodeName = arg("node")
