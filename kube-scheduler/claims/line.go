@@ -32,11 +32,12 @@ var errStale = errors.New("the Instance may have changed")
 
 // request is a change to an Instance that is to be written.
 type request struct {
-	ctx  context.Context
-	plan plan
-	done chan error // takes the answer, and may be left unread
+	in       *akriv0.Instance // as last seen
+	plan     plan
+	releases bool
 
-	in       *akriv0.Instance
+	ctx      context.Context
+	done     chan error // takes the answer, and may be left unread
 	known    knowledge
 	alone    bool  // it was refused with others, any of which may be the reason
 	refusals int   // of it alone
@@ -51,19 +52,20 @@ type line struct {
 	stale    bool       // the Instance is to be read before the next patch
 }
 
-// write sends the patch that plan makes. When somebody else wrote in between, or
-// the answer was lost, plan is asked again, about the Instance as it is now.
+// write sends the patch that the request's plan makes. When somebody else wrote in
+// between, or the answer was lost, the plan is asked again, about the Instance as it
+// is now.
 //
 // A patch of an Instance that many nodes reach takes the API server milliseconds,
 // and it starts anew when another patch was faster. So patches of one Instance are
 // sent one at a time, and requests that come meanwhile are sent together. That is
 // as if they were sent one after the other, since each tests what those before it
 // leave, except that all are applied or none.
-func (w *Writer) write(ctx context.Context, in *akriv0.Instance, plan plan) error {
+func (w *Writer) write(ctx context.Context, r *request) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	r := &request{ctx: ctx, plan: plan, done: make(chan error, 1), in: in}
-	key := types.NamespacedName{Namespace: in.Namespace, Name: in.Name}
+	r.ctx, r.done = ctx, make(chan error, 1)
+	key := types.NamespacedName{Namespace: r.in.Namespace, Name: r.in.Name}
 	w.mu.Lock()
 	if w.waiting == nil {
 		w.waiting = map[types.NamespacedName][]*request{}
@@ -91,9 +93,12 @@ func (l *line) serve() {
 		if len(group) == 0 {
 			continue
 		}
-		refused, err := l.send(group[0].ctx, l.instance, patch)
+		left, refused, err := l.send(group[0].ctx, l.instance, patch)
 		if err == nil {
 			pace = backoff
+			if slices.ContainsFunc(group, func(r *request) bool { return r.releases }) {
+				l.Seen(left)
+			}
 		}
 		for _, r := range group {
 			l.settle(r, refused, err, len(group) == 1)

@@ -34,7 +34,8 @@ var backoff = wait.Backoff{Duration: 5 * time.Millisecond, Factor: 2, Jitter: 0.
 // Writer writes claims. Safe for concurrent use.
 type Writer struct {
 	Client versioned.Interface
-	// Seen is told of each Instance that was read because it was not as expected.
+	// Seen is told of each Instance that was read because it was not as expected, and
+	// of what Release has left, before it returns.
 	Seen func(*akriv0.Instance)
 
 	mu sync.Mutex
@@ -46,7 +47,7 @@ type Writer struct {
 // in one write. It returns a *Held when that cannot be. After another error they
 // may be claimed nevertheless: it could not be found out in time.
 func (w *Writer) Take(ctx context.Context, in *akriv0.Instance, claim Claim) error {
-	err := w.write(ctx, in, func(in *akriv0.Instance, k knowledge) ([]operation, error) {
+	err := w.write(ctx, &request{in: in, plan: func(in *akriv0.Instance, k knowledge) ([]operation, error) {
 		if in == nil {
 			return nil, &Held{Slot: claim.slots()[0]}
 		}
@@ -55,7 +56,7 @@ func (w *Writer) Take(ctx context.Context, in *akriv0.Instance, claim Claim) err
 			return nil, errStale // what looks taken may have been released since
 		}
 		return patch, err
-	})
+	}})
 	countTaken(len(claim), err)
 	return err
 }
@@ -63,7 +64,7 @@ func (w *Writer) Take(ctx context.Context, in *akriv0.Instance, claim Claim) err
 // Release gives back those slots of the Instance that are claimed as claim says.
 func (w *Writer) Release(ctx context.Context, in *akriv0.Instance, claim Claim) error {
 	var patch []operation
-	err := w.write(ctx, in, func(in *akriv0.Instance, k knowledge) ([]operation, error) {
+	err := w.write(ctx, &request{in: in, releases: true, plan: func(in *akriv0.Instance, k knowledge) ([]operation, error) {
 		if !k.live {
 			return nil, errStale
 		}
@@ -72,7 +73,7 @@ func (w *Writer) Release(ctx context.Context, in *akriv0.Instance, claim Claim) 
 			patch = release(in, claim)
 		}
 		return patch, nil
-	})
+	}})
 	countReleased(unbound, patch, err)
 	return err
 }
@@ -85,7 +86,7 @@ func (w *Writer) ReleaseStray(ctx context.Context, in *akriv0.Instance, claim Cl
 		return nil
 	}
 	instance := types.NamespacedName{Namespace: in.Namespace, Name: in.Name}
-	_, err := w.send(ctx, instance, append(patch, test("/metadata/resourceVersion", in.ResourceVersion)))
+	_, _, err := w.send(ctx, instance, append(patch, test("/metadata/resourceVersion", in.ResourceVersion)))
 	countReleased(stray, patch, err)
 	if err != nil {
 		return fmt.Errorf("write deviceUsage of Instance %s: %w", instance, err)
@@ -93,26 +94,27 @@ func (w *Writer) ReleaseStray(ctx context.Context, in *akriv0.Instance, claim Cl
 	return nil
 }
 
-// send reports with an error whether the patch was certainly not applied. It waits
-// for the answer also when the pod has no more time.
-func (w *Writer) send(ctx context.Context, instance types.NamespacedName, patch []operation) (refused bool, err error) {
+// send returns the Instance as the patch has left it, and reports with an error
+// whether it was certainly not applied. It waits for the answer also when the pod has
+// no more time.
+func (w *Writer) send(ctx context.Context, instance types.NamespacedName, patch []operation) (left *akriv0.Instance, refused bool, err error) {
 	text, err := json.Marshal(patch)
 	if err != nil {
-		return true, err
+		return nil, true, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	_, err = w.Client.AkriV0().Instances(instance.Namespace).Patch(ctx, instance.Name, types.JSONPatchType, text, metav1.PatchOptions{FieldManager: fieldManager})
+	left, err = w.Client.AkriV0().Instances(instance.Namespace).Patch(ctx, instance.Name, types.JSONPatchType, text, metav1.PatchOptions{FieldManager: fieldManager})
 	switch {
 	case err == nil:
-		return false, nil
+		return left, false, nil
 	case apierrors.IsInvalid(err), apierrors.IsConflict(err):
 		// A test failed; or, as the API server says itself, others write the
 		// Instance all the time.
 		conflicts.Inc()
-		return true, err
+		return nil, true, err
 	}
-	return apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) || utilnet.IsConnectionRefused(err), err
+	return nil, apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) || utilnet.IsConnectionRefused(err), err
 }
 
 func (w *Writer) get(ctx context.Context, instance types.NamespacedName) (*akriv0.Instance, error) {

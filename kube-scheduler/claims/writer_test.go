@@ -269,6 +269,9 @@ func TestRelease(t *testing.T) {
 	if got := a.usage(t); got["cam-1-0"] != "" || got["cam-1-1"] != "C:u2:b" {
 		t.Errorf("deviceUsage %v", got)
 	}
+	if last := a.seen[len(a.seen)-1]; last.Spec.DeviceUsage["cam-1-0"] != "" {
+		t.Errorf("released, and the ledger was last told %v", last.Spec.DeviceUsage)
+	}
 	if err := newAPI(t).Release(t.Context(), in, claim); err != nil {
 		t.Errorf("of an Instance that is gone: %v", err)
 	}

@@ -3,6 +3,8 @@ package configurationresources
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -38,9 +40,15 @@ func newClaimRig(t *testing.T) *claimRig {
 	r.akri.PrependReactor("patch", "instances", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		_, obj, err := apply(action)
 		if err != nil {
-			err = apierrors.NewGenericServerResponse(422, "patch", instances.GroupResource(), "", err.Error(), 0, false)
+			return true, nil, apierrors.NewGenericServerResponse(422, "patch", instances.GroupResource(), "", err.Error(), 0, false)
 		}
-		return true, obj, err
+		in := obj.(*akriv0.Instance)
+		version, err := strconv.Atoi(in.ResourceVersion)
+		if err != nil {
+			return true, nil, err
+		}
+		in.ResourceVersion = strconv.Itoa(version + 1)
+		return true, in, r.akri.Tracker().Update(instances, in, in.Namespace)
 	})
 	for _, name := range []string{"cam-1", "cam-2"} {
 		r.set(t, name, "1", "")
@@ -224,6 +232,45 @@ func TestClaimsOfAFailedBind(t *testing.T) {
 			t.Errorf("deviceUsage is %q", got)
 		}
 	})
+}
+
+// A pod whose Binding is refused releases its claims. That wakes who was refused
+// meanwhile, and not the pod itself, which would claim and release without end: the
+// watch shows the released Instances only when the pod has given back its slots.
+func TestReleasedClaimsDoNotWakeTheirPod(t *testing.T) {
+	r := newClaimRig(t)
+	p, q := pod("p", "2"), pod("q", "1")
+	for _, waiting := range []*v1.Pod{p, q} {
+		if err := r.known.Add(waiting); err != nil {
+			t.Fatal(err)
+		}
+		r.book.setPod(waiting)
+	}
+	state := r.schedule(t, p, "node-a")
+	if _, status := r.filter(q, "node-a"); status.IsSuccess() {
+		t.Fatal("no slot is left, and another pod gets one")
+	}
+	r.answer = func(live *v1.Pod) error {
+		live.Spec.NodeName = ""
+		return apierrors.NewForbidden(v1.Resource("pods"), "p", errors.New("a webhook's word"))
+	}
+	if status := r.Bind(r.ctx, state, p, "node-a"); status.IsSuccess() {
+		t.Fatal("bound")
+	}
+	r.Unreserve(r.ctx, state, p, "node-a")
+	for _, name := range []string{"cam-1", "cam-2"} {
+		in, err := r.akri.Tracker().Get(instances, "default", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if version := in.(*akriv0.Instance).ResourceVersion; version != "3" {
+			t.Fatalf("Instance %s has version %s, want 3: claimed and released", name, version)
+		}
+		r.book.setInstance(in.(*akriv0.Instance).DeepCopy())
+	}
+	if want := []string{"q"}; !slices.Equal(r.activated, want) {
+		t.Errorf("tried again: %v, want %v", r.activated, want)
+	}
 }
 
 // once answers the first Binding with the error.
