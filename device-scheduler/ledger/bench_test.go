@@ -44,7 +44,7 @@ func BenchmarkFit(b *testing.B) {
 	for _, instances := range []int{500, 5_000, 50_000} {
 		for _, shared := range []bool{false, true} {
 			l, nodes := fleet(500, instances, shared)
-			for _, ask := range []struct{ containers, count int }{{1, 1}, {1, 8}, {4, 2}} {
+			for _, ask := range []struct{ containers, count int }{{1, 1}, {1, 8}, {4, 2}, {1, 500}} {
 				if !shared && instances/500 < ask.count {
 					continue
 				}

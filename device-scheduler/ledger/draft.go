@@ -21,6 +21,7 @@ type change struct {
 	free     bitset
 	nfree    int
 	clOnNode map[string]int // added to the device's
+	users    []int          // containers of the pod that is being fitted
 }
 
 // Draft returns a view that is equal to the ledger, for choosing by the strategy.

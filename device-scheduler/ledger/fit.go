@@ -67,7 +67,8 @@ type fitting struct {
 	node     string
 	req      *Request
 	// got has a row a container, in the request's order.
-	got [][]pick
+	got    [][]pick
+	queues []*queue
 }
 
 type pick struct {
@@ -75,8 +76,23 @@ type pick struct {
 	device *device
 }
 
+// need is a request of a container that is being satisfied.
+type need struct {
+	ResourceRequest
+	container int
+	kind      *kind
+	unique    akriv0.UniqueScope
+	got       int
+}
+
+// cl reports whether any device of the kind will do.
+func (n *need) cl() bool { return n.Name == n.kind.name }
+
 func (dr *Draft) fit(strategy Strategy, node string, req *Request, order []int) (Assignment, *Shortfall) {
 	f := &fitting{Draft: dr, strategy: strategy, node: node, req: req, got: make([][]pick, len(req.Containers))}
+	for _, ch := range dr.changed {
+		ch.users = nil // of another pod
+	}
 	for _, step := range []struct{ init, il bool }{{false, true}, {false, false}, {true, true}, {true, false}} {
 		for at := range req.Containers {
 			i := at
@@ -125,151 +141,130 @@ func (l *Ledger) kindOf(resource string) *kind {
 
 // satisfy gives container i the slots of one request.
 func (f *fitting) satisfy(i int, r ResourceRequest, k *kind) *Shortfall {
-	unique := k.unique()
-	if r.Name != k.name && unique != "" && r.Count > 1 {
+	n := &need{ResourceRequest: r, container: i, kind: k, unique: k.unique()}
+	if !n.cl() && n.unique != "" && n.Count > 1 {
 		return f.shortfall(i, r, k)
 	}
-	for ordinal := range r.Count {
-		p, ok := f.reuse(i, r, k, unique)
-		if !ok {
-			p, ok = f.takeNew(i, r, k, unique)
-		}
-		if !ok {
-			return f.shortfall(i, r, k)
-		}
-		p.Resource, p.Ordinal = r.Name, ordinal
-		f.got[i] = append(f.got[i], p)
+	if f.req.Containers[i].Role == Init {
+		f.reuse(n)
+	}
+	if n.cl() {
+		f.takeAny(n)
+	} else {
+		f.takeNamed(n)
+	}
+	if n.got < n.Count {
+		return f.shortfall(i, r, k)
 	}
 	return nil
 }
 
-// reuse finds a slot for an init container among those that the pod has anyway
-// and that nobody else uses while it runs: all but those of the sidecars that
-// started before it. Slots keep their level, since a claim can have only one form.
-func (f *fitting) reuse(i int, r ResourceRequest, k *kind, unique akriv0.UniqueScope) (pick, bool) {
-	if f.req.Containers[i].Role != Init {
-		return pick{}, false
+// give gives the container a slot.
+func (f *fitting) give(n *need, p pick) {
+	p.Resource, p.Ordinal = n.Name, n.got
+	n.got++
+	f.got[n.container] = append(f.got[n.container], p)
+	ch := f.changed[p.device]
+	ch.users = append(ch.users, n.container)
+}
+
+// reuse gives an init container slots that the pod has anyway and that nobody else
+// uses while it runs: all but those of the sidecars that started before it. Slots
+// keep their level, since a claim can have only one form.
+func (f *fitting) reuse(n *need) {
+	i := n.container
+	taken := map[slot.Name]bool{} // by those sidecars, or by this container
+	for j := range i + 1 {
+		if j == i || f.req.Containers[j].Role == Sidecar {
+			for _, p := range f.got[j] {
+				taken[p.Slot] = true
+			}
+		}
 	}
 	for j := range f.got {
-		if j == i || j < i && f.req.Containers[j].Role == Sidecar {
+		if j == i {
 			continue
 		}
 		for _, p := range f.got[j] {
-			sameLevel := p.InstanceLevel() == (r.Name != k.name)
-			if !sameLevel || p.device.kind != k || r.Name != k.name && r.Name != p.device.name {
+			if n.got == n.Count {
+				return
+			}
+			sameLevel := p.InstanceLevel() != n.cl()
+			if !sameLevel || p.device.kind != n.kind || !n.cl() && n.Name != p.device.name {
 				continue
 			}
-			if f.has(i, p.Slot) || f.inUse(i, p.Slot) || unique != "" && f.uses(i, p.device) {
+			if taken[p.Slot] || f.excluded(n, p.device) {
 				continue
 			}
-			return p, true
+			taken[p.Slot] = true
+			f.give(n, p)
 		}
 	}
-	return pick{}, false
 }
 
-// inUse reports whether a sidecar that started before init container i has the slot.
-func (f *fitting) inUse(i int, s slot.Name) bool {
-	for j := range i {
-		if f.req.Containers[j].Role == Sidecar && f.has(j, s) {
-			return true
+// takeNamed gives the container free slots of the Instance that it asks for.
+func (f *fitting) takeNamed(n *need) {
+	d := f.ledger.devices[n.Name]
+	for n.got < n.Count && d.reaches(f.node) && f.nfree(d) > 0 && !f.spent(n, d) && !f.excluded(n, d) {
+		f.give(n, f.take(n, d))
+	}
+}
+
+// takeAny gives the container free slots of those Instances that the strategy takes
+// first.
+func (f *fitting) takeAny(n *need) {
+	q := f.queue(n.kind)
+	var excluded []*device
+	for n.got < n.Count {
+		d := q.top()
+		switch {
+		case d == nil:
+			return
+		case f.spent(n, d):
+			q.drop()
+		case f.excluded(n, d):
+			q.drop()
+			excluded = append(excluded, d)
+		default:
+			f.give(n, f.take(n, d))
 		}
 	}
-	return false
+	for _, d := range excluded {
+		q.enter(d)
+	}
 }
 
-func (f *fitting) has(i int, s slot.Name) bool {
-	for _, p := range f.got[i] {
-		if p.Slot == s {
-			return true
+func (f *fitting) take(n *need, d *device) pick {
+	p := pick{Grant: assignment.Grant{Slot: f.Draft.take(d, n.cl(), f.node)}, device: d}
+	for _, q := range f.queues {
+		if q.kind == d.kind {
+			q.enter(d)
 		}
 	}
-	return false
+	return p
 }
 
-// uses reports whether container i has a slot of the device.
-func (f *fitting) uses(i int, d *device) bool {
-	for _, p := range f.got[i] {
-		if p.device == d {
-			return true
-		}
-	}
-	return false
-}
-
-// takeNew takes a free slot for container i.
-func (f *fitting) takeNew(i int, r ResourceRequest, k *kind, unique akriv0.UniqueScope) (pick, bool) {
-	cl := r.Name == k.name
-	allowed := func(d *device) bool { return f.nfree(d) > 0 && !f.excluded(i, d, cl, unique) }
-	var best *device
-	if !cl {
-		if d := f.ledger.devices[r.Name]; d.reaches(f.node) && allowed(d) {
-			best = d
-		}
-	} else {
-		best = f.preferred(k, allowed)
-	}
-	if best == nil {
-		return pick{}, false
-	}
-	return pick{Grant: assignment.Grant{Slot: f.take(best, cl, f.node)}, device: best}, true
-}
-
-// excluded reports whether uniqueness keeps container i from the device.
-func (f *fitting) excluded(i int, d *device, cl bool, unique akriv0.UniqueScope) bool {
-	switch unique {
-	case "":
-		return false
+// spent reports whether uniqueness keeps all of the pod's containers from another
+// slot of the device.
+func (f *fitting) spent(n *need, d *device) bool {
+	switch n.unique {
 	case akriv0.UniquePerPod:
-		for j := range f.got {
-			if f.uses(j, d) {
-				return true
-			}
-		}
-		return false
+		return len(f.users(d)) > 0
 	case akriv0.UniquePerNode:
-		if cl && f.clOnNode(d, f.node) > 0 {
-			return true
-		}
+		return n.cl() && f.clOnNode(d, f.node) > 0
 	}
-	return f.uses(i, d)
+	return false
 }
 
-// preferred returns the kind's allowed device that the strategy takes first.
-// Devices that the draft has not changed come in order from the index; the few
-// that it has are compared one by one.
-func (f *fitting) preferred(k *kind, allowed func(*device) bool) *device {
-	var best *device
-	better := func(d *device) {
-		if best == nil || f.before(d, best) {
-			best = d
-		}
-	}
-	at := k.byNode[f.node]
-	for g := range at.groups {
-		g.each(f.strategy, func(d *device) bool {
-			if f.changed[d] != nil || !allowed(d) {
-				return true
-			}
-			better(d)
-			return false
-		})
-	}
-	for d := range f.changed {
-		if d.kind == k && d.reaches(f.node) && allowed(d) {
-			better(d)
-		}
-	}
-	return best
+// excluded reports whether uniqueness keeps the container from the device.
+func (f *fitting) excluded(n *need, d *device) bool {
+	return n.unique != "" && slices.Contains(f.users(d), n.container)
 }
 
-func (f *fitting) before(a, b *device) bool {
-	na, nb := f.nfree(a), f.nfree(b)
-	switch {
-	case na == nb:
-		return a.name < b.name
-	case f.strategy == Pack:
-		return na < nb
+// users are the containers that have got slots of the device.
+func (f *fitting) users(d *device) []int {
+	if ch := f.changed[d]; ch != nil {
+		return ch.users
 	}
-	return na > nb
+	return nil
 }

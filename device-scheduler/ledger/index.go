@@ -169,19 +169,27 @@ func (d *device) waitsForNominee(i int) bool {
 	return s.nominee != "" && d.exists && i < d.capacity && len(s.holders) == 0 && s.claim == ""
 }
 
-// each calls visit with the group's devices that have free slots, in the
-// strategy's order, until visit returns false.
-func (g *group) each(strategy Strategy, visit func(*device) bool) {
+// each calls visit with the group's devices that have free slots, from one of them
+// or from the first on, in the strategy's order, until visit returns false.
+func (g *group) each(strategy Strategy, from *device, visit func(*device) bool) {
 	if strategy != Pack {
-		g.order.Ascend(visit)
+		if from == nil {
+			g.order.Ascend(visit)
+		} else {
+			g.order.AscendGreaterOrEqual(from, visit)
+		}
 		return
 	}
 	// Ascending gives names in order within one count of free slots; the counts
 	// are walked from the fewest up.
-	last, ok := g.order.Max()
-	for ok {
-		n, more := last.nfree, true
-		g.order.AscendGreaterOrEqual(&device{nfree: n}, func(d *device) bool {
+	if from == nil {
+		if last, ok := g.order.Max(); ok {
+			from = &device{nfree: last.nfree}
+		}
+	}
+	for from != nil {
+		n, more := from.nfree, true
+		g.order.AscendGreaterOrEqual(from, func(d *device) bool {
 			if d.nfree != n {
 				return false
 			}
@@ -191,9 +199,9 @@ func (g *group) each(strategy Strategy, visit func(*device) bool) {
 		if !more {
 			return
 		}
-		ok = false
+		from = nil
 		g.order.DescendLessOrEqual(&device{nfree: n}, func(d *device) bool {
-			last, ok = d, true
+			from = &device{nfree: d.nfree}
 			return false
 		})
 	}

@@ -2,6 +2,7 @@ package configurationresources
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -42,6 +43,20 @@ func TestAssignmentTravelsInTheBinding(t *testing.T) {
 	}
 	if sent[0].UID != "p-uid" || sent[0].Target.Name != "node-a" {
 		t.Errorf("binding is for UID %s on %s", sent[0].UID, sent[0].Target.Name)
+	}
+}
+
+// The API server allows 256 KiB of annotations, and does not check that at a Binding.
+func TestTheMostSlotsFitTheAnnotation(t *testing.T) {
+	var grants []assignment.Grant
+	for i := range maxSlots {
+		name := strings.Repeat("c", 61) + fmt.Sprintf("%02d", i%maxResources)
+		grants = append(grants, assignment.Grant{Resource: name, Ordinal: maxSlots - 1 - i/maxResources,
+			Slot: slot.Name{Instance: strings.Repeat("i", 63), Index: 9999}})
+	}
+	others := map[string]string{"others": strings.Repeat("x", 100<<10)}
+	if _, err := assignment.Encode(partOf(ledger.Assignment{"main": grants}), "uid", others); err != nil {
+		t.Error(err)
 	}
 }
 

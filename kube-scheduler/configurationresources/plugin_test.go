@@ -184,6 +184,22 @@ func TestRefusals(t *testing.T) {
 		"huge": {
 			func(_ *rig, p *v1.Pod) { *p = *pod("p", "9E") },
 			fwk.UnschedulableAndUnresolvable, []string{"whole number"}},
+		"too many slots in one pod": {
+			func(_ *rig, p *v1.Pod) {
+				half := pod("p", fmt.Sprint(maxSlots/2)).Spec.Containers[0].Resources
+				p.Spec.InitContainers = []v1.Container{{Name: "first", Resources: half}}
+				p.Spec.Containers = []v1.Container{{Name: "main", Resources: half}, {Name: "last", Resources: pod("p", "1").Spec.Containers[0].Resources}}
+			},
+			fwk.UnschedulableAndUnresolvable, []string{`"last"`, "more than 1000 slots", "at most 100 resources"}},
+		"too many resources in one pod": {
+			func(_ *rig, p *v1.Pod) {
+				names := v1.ResourceList{}
+				for i := range maxResources + 1 {
+					names[v1.ResourceName(fmt.Sprint("akri.sh/cam-", i))] = resource.MustParse("1")
+				}
+				p.Spec.Containers[0].Resources = v1.ResourceRequirements{Limits: names}
+			},
+			fwk.UnschedulableAndUnresolvable, []string{"of 101 resources", "at most 1000 slots", "at most 100 resources"}},
 		"malformed annotation": {
 			func(_ *rig, p *v1.Pod) { p.Annotations[assignment.Annotation] = `{"requests":[]}` },
 			fwk.UnschedulableAndUnresolvable, []string{"KubeDevice/DeviceInfo", "PodInfo"}},

@@ -15,9 +15,16 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-// maxCount bounds a single request: far above what a container can use, and low
-// enough that an absurd one costs nothing.
-const maxCount = 10_000
+const (
+	// maxSlots bounds the slots of one pod: far above what containers can use, and so
+	// few that choosing them takes a millisecond a node. A slot takes at most 150 bytes of
+	// the assignment, so that those of a container fit the 256 KiB which the API server
+	// allows for annotations, and leave 100 KiB for others.
+	maxSlots = 1000
+	// maxResources bounds the resources of one pod: for each of them Filter remembers
+	// what every node advertises.
+	maxResources = 100
+)
 
 // requestsSlots reports whether any of the pod's containers asks for slots.
 func requestsSlots(pod *v1.Pod) bool {
@@ -61,29 +68,37 @@ func requestOf(pod *v1.Pod) (*ledger.Request, error) {
 	if !requestsSlots(pod) {
 		return nil, nil
 	}
-	req := &ledger.Request{Pod: podKey(pod)}
+	req, slots := &ledger.Request{Pod: podKey(pod)}, 0
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		role := ledger.Init
 		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
 			role = ledger.Sidecar
 		}
-		if err := addContainer(req, c, role); err != nil {
+		if err := addContainer(req, c, role, &slots); err != nil {
 			return nil, err
 		}
 	}
 	for i := range pod.Spec.Containers {
-		if err := addContainer(req, &pod.Spec.Containers[i], ledger.App); err != nil {
+		if err := addContainer(req, &pod.Spec.Containers[i], ledger.App, &slots); err != nil {
 			return nil, err
 		}
 	}
-	if len(resourcesOf(req)) == 0 {
+	switch n := len(resourcesOf(req)); {
+	case n == 0:
 		return nil, nil // all its requests are for 0
+	case n > maxResources:
+		return nil, fmt.Errorf("the pod requests slots of %d resources; %s", n, podLimits)
 	}
 	return req, nil
 }
 
-func addContainer(req *ledger.Request, c *v1.Container, role ledger.Role) error {
+// podLimits says how much one pod may request.
+var podLimits = fmt.Sprintf("a pod may request at most %d slots, of at most %d resources (%s…): split it into several", maxSlots, maxResources, assignment.ResourcePrefix)
+
+// addContainer counts the pod's slots, and stops when they are too many: a container
+// may name tens of thousands of resources.
+func addContainer(req *ledger.Request, c *v1.Container, role ledger.Role, slots *int) error {
 	cr := ledger.ContainerRequest{Name: c.Name, Role: role}
 	add := func(name v1.ResourceName, q resource.Quantity) error {
 		rest, ours := strings.CutPrefix(string(name), assignment.ResourcePrefix)
@@ -91,8 +106,11 @@ func addContainer(req *ledger.Request, c *v1.Container, role ledger.Role) error 
 			return nil
 		}
 		n, exact := q.AsInt64()
-		if !exact || n < 0 || n > maxCount {
-			return fmt.Errorf("container %q requests %s of %s: want a whole number from 0 to %d", c.Name, q.String(), name, maxCount)
+		if !exact || n < 0 || n > maxSlots {
+			return fmt.Errorf("container %q requests %s of %s: want a whole number from 0 to %d", c.Name, q.String(), name, maxSlots)
+		}
+		if *slots += int(n); *slots > maxSlots {
+			return fmt.Errorf("with container %q the pod requests more than %d slots; %s", c.Name, maxSlots, podLimits)
 		}
 		cr.Resources = append(cr.Resources, ledger.ResourceRequest{Name: rest, Count: int(n)})
 		return nil
@@ -115,16 +133,15 @@ func addContainer(req *ledger.Request, c *v1.Container, role ledger.Role) error 
 	return nil
 }
 
-// resourcesOf lists the distinct resource names that the pod asks for, without
-// the akri.sh/ prefix.
+// resourcesOf lists the distinct resource names that the pod asks for, in order and
+// without the akri.sh/ prefix.
 func resourcesOf(req *ledger.Request) []string {
 	var names []string
 	for i := range req.Containers {
 		for _, r := range req.Containers[i].Resources {
-			if !slices.Contains(names, r.Name) {
-				names = append(names, r.Name)
-			}
+			names = append(names, r.Name)
 		}
 	}
-	return names
+	slices.Sort(names)
+	return slices.Compact(names)
 }
