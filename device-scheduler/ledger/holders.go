@@ -185,7 +185,7 @@ func (l *Ledger) Remove(uid string) Gain {
 		open := false // the node may take another of its slots, though this one may stay taken
 		if h.cl {
 			if d.clOnNode.add(p.node, -1) == 0 {
-				open = d.nfree > 0 && d.kind.unique() == akriv0.UniquePerNode
+				open = d.exists && d.kind.unique() == akriv0.UniquePerNode && d.offers()
 			}
 		}
 		if d.refresh(h.slot.Index) || d.waitsForNominee(h.slot.Index) || open {

@@ -169,6 +169,16 @@ func (d *device) waitsForNominee(i int) bool {
 	return s.nominee != "" && d.exists && i < d.capacity && len(s.holders) == 0 && s.claim == ""
 }
 
+// offers reports whether some slot is free, or would be, were it not kept for a pod.
+func (d *device) offers() bool {
+	for i := range d.slots {
+		if d.free.has(i) || d.waitsForNominee(i) {
+			return true
+		}
+	}
+	return false
+}
+
 // each calls visit with the group's devices that have free slots, from one of them
 // or from the first on, in the strategy's order, until visit returns false.
 func (g *group) each(strategy Strategy, from *device, visit func(*device) bool) {

@@ -1,6 +1,10 @@
 package ledger
 
-import "slices"
+import (
+	"slices"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
 
 // nomination keeps slots for a pod, from when its victims are told to go until
 // it is bound itself: without it, a pod of lower priority could take them, on
@@ -75,12 +79,14 @@ func (l *Ledger) Nominated(uid string) string {
 	return ""
 }
 
-// Ready reports whether slots are kept for the pod and all of them are free for it:
-// it could be bound.
+// Ready reports whether slots are kept for the pod and it may take all of them: it
+// could be bound.
 func (l *Ledger) Ready(uid string) bool {
 	n := l.nominations[uid]
 	return n != nil && !slices.ContainsFunc(n.holds, func(h hold) bool {
-		return !l.freeFor(n.Pod, l.devices[h.slot.Instance], h.slot.Index)
+		d := l.devices[h.slot.Instance]
+		return !l.freeFor(n.Pod, d, h.slot.Index) ||
+			h.cl && d.kind.unique() == akriv0.UniquePerNode && d.clOnNode.of(n.node) > 0
 	})
 }
 

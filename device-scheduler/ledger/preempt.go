@@ -61,7 +61,7 @@ type Preemption struct {
 	Victims []Victim
 	// Assignment is what the pod gets once the victims are gone.
 	Assignment Assignment
-	// Free is set when all of that is free already: there is nothing to wait for.
+	// Free is set when the pod fits as things are: there is nothing to wait for.
 	Free bool
 }
 
@@ -70,6 +70,9 @@ type Preemption struct {
 // are spared first, then those of higher priority, then older ones. Pods that
 // are being deleted count as gone. It returns nil when no candidates help.
 func (l *Ledger) Preempt(strategy Strategy, node string, req *Request, candidates []Victim) *Preemption {
+	if a, shortfall := l.Draft(strategy).For(req.Pod).Fit(node, req); shortfall == nil {
+		return &Preemption{Node: node, Assignment: a, Free: true}
+	}
 	gone := map[string]bool{}
 	for uid, p := range l.pods {
 		if p.ending {
@@ -101,9 +104,6 @@ func (l *Ledger) Preempt(strategy Strategy, node string, req *Request, candidate
 		}
 	}
 	p.Assignment = fit()
-	p.Free = !slices.ContainsFunc(p.Assignment.holds(), func(h hold) bool {
-		return !l.freeFor(req.Pod, l.devices[h.slot.Instance], h.slot.Index)
-	})
 	return p
 }
 

@@ -29,7 +29,7 @@ import (
 //	check pod=p                                may it still be bound as scheduled
 //	restart [strategy=Pack]                    a new scheduler: the ledger is rebuilt from what the API shows
 //	preempt pod=p node=a [priority=] [protected=(q,…)]  lines as for schedule: victims, and nominate
-//	denominate, nominated pod=p
+//	denominate, nominated, ready pod=p         ready: may it take all that is kept for it
 //	strays waiting=(p,…)                       claims for pods that wait without slots
 //	contested slot=s                           who keeps a slot that several pods hold
 //	reach limit=n                              lines as for schedule
@@ -213,6 +213,11 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			return "slots are kept on " + n
 		}
 		return "no slots are kept"
+	case "ready":
+		if s.Ready(pod.UID) {
+			return "ready"
+		}
+		return "not yet"
 	case "denominate":
 		return gained(s.Denominate(pod.UID))
 	case "preempt":
@@ -228,6 +233,9 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			return "no victims help"
 		}
 		s.Nominate(pod, node, p.Assignment)
+		if p.Free {
+			return "fits as it is\n" + show(p.Assignment)
+		}
 		out := "victims:"
 		for _, v := range p.Victims {
 			out += fmt.Sprintf(" %s on %s", v.Name, v.Node)

@@ -45,6 +45,8 @@ type Plugin struct {
 	book   *book
 	pods   corelisters.PodLister
 	pdbs   policylisters.PodDisruptionBudgetLister
+	// later are the UIDs of the pods that tryLater is to have tried.
+	later sync.Map
 	// claims is set with claimMode Scheduler.
 	claims *claims.Writer
 	// sweeping starts the search for stray claims, which ends with ctx.

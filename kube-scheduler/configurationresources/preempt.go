@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -56,7 +57,7 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	if best.Free {
 		// Filter had others expected there, or the slots were given back since. They
 		// take what they want first; no event of the ledger follows to wake this pod.
-		p.book.activator.Activate(klog.FromContext(ctx), map[string]*v1.Pod{c.req.UID: pod})
+		p.tryLater(pod)
 		return nil, fwk.NewStatus(fwk.Unschedulable, "slots that would do are free by now, so no pod is preempted; the pod is tried again")
 	}
 	klog.FromContext(ctx).Info("Preempting for slots", "pod", klog.KObj(pod), "node", best.Node, "victims", len(best.Victims))
@@ -141,6 +142,20 @@ func (p *Plugin) victim(v ledger.Victim) (*v1.Pod, error) {
 	return pod, err
 }
 
+// tryLater has the pod tried in a while, past the queue's backoff: at once it would
+// be tried over and over for as long as nothing changes.
+func (p *Plugin) tryLater(pod *v1.Pod) {
+	if _, already := p.later.LoadOrStore(pod.UID, true); already {
+		return
+	}
+	time.AfterFunc(attendInterval, func() {
+		p.later.Delete(pod.UID)
+		p.book.mu.Lock()
+		defer p.book.mu.Unlock()
+		p.book.activator.Activate(p.book.logger, map[string]*v1.Pod{string(pod.UID): pod})
+	})
+}
+
 // evict deletes the victims. If one cannot be deleted, the slots are kept no
 // longer and the preemptor is tried again.
 func (p *Plugin) evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger.Preemption) {
@@ -163,7 +178,7 @@ func (p *Plugin) evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger.Pr
 		p.book.mu.Lock()
 		defer p.book.mu.Unlock()
 		p.book.denominate(string(preemptor.UID))
-		p.book.activator.Activate(logger, map[string]*v1.Pod{string(preemptor.UID): preemptor})
+		p.tryLater(preemptor)
 	}
 }
 

@@ -1,0 +1,126 @@
+package configurationresources
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// awake returns who has been activated since it was last asked, after a while.
+func (r *rig) awake(after time.Duration) []string {
+	time.Sleep(after)
+	synctest.Wait()
+	r.book.mu.Lock()
+	defer r.book.mu.Unlock()
+	got := r.activated
+	r.activated = nil
+	return got
+}
+
+// A node may have one slot of an Instance, and the pod that has it is on its way
+// out. There are free slots, but its successor waits, and is not tried meanwhile.
+func TestWaitsWhileItsNodeHasASlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, other := preemptionRig(t)
+		r.book.setConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "default"},
+			Spec: akriv0.ConfigurationSpec{UniqueScope: akriv0.UniquePerNode}})
+		in := instance("cam-1", "")
+		in.Spec.Capacity = 3
+		r.book.setInstance(in)
+		old := pod("old", "1")
+		c, _ := readCycle(r.schedule(t, old, "node-a"))
+		old = bound(t, old, "node-a", c.assignment)
+		r.book.setPod(old)
+		r.book.deletePod(other) // its slot is the lowest
+		ending := old.DeepCopy()
+		ending.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		r.book.setPod(ending)
+
+		next := pod("next", "1")
+		r.book.setPod(next)
+		r.awake(time.Minute)
+		for range 2 {
+			if node, status := r.postFilter(t, next); node != "node-a" || !status.IsSuccess() {
+				t.Errorf("nominated to %q, %v", node, status)
+			}
+		}
+		if got := r.awake(time.Minute); len(got) != 0 {
+			t.Errorf("while the other pod is ending: activated %v", got)
+		}
+		r.book.deletePod(ending)
+		if got := r.awake(time.Minute); !slices.Contains(got, "next") {
+			t.Errorf("the other pod gone: activated %v", got)
+		}
+	})
+}
+
+// Filter refuses a slot that a nominated pod is expected to take. Nothing keeps it
+// for that pod: the one that was refused is tried again, but not at once.
+func TestRefusedThoughFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, holder := preemptionRig(t)
+		r.book.deletePod(holder)
+		p := pod("p", "1")
+		r.book.setPod(p)
+		r.awake(time.Minute)
+		info, err := framework.NewPodInfo(important("expected"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			state, _ := r.filter(p, "node-a")
+			r.AddPod(r.ctx, state, p, info, nil)
+			status := r.Filter(r.ctx, state, p, nodeInfo("node-a"))
+			if status.Code() != fwk.Unschedulable {
+				t.Fatal(status)
+			}
+			statuses := framework.NewDefaultNodeToStatus()
+			statuses.Set("node-a", status.WithPlugin(Name))
+			statuses.Set("node-b", fwk.NewStatus(fwk.Unschedulable).WithPlugin("NodeResourcesFit"))
+			if result, status := r.PostFilter(r.ctx, state, p, statuses); result != nil || status.Code() != fwk.Unschedulable {
+				t.Errorf("PostFilter: %v, %v", result, status)
+			}
+		}
+		if got := r.awake(0); len(got) != 0 {
+			t.Errorf("at once: activated %v", got)
+		}
+		if got := r.awake(time.Minute); !slices.Equal(got, []string{"p"}) {
+			t.Errorf("within a minute: activated %v", got)
+		}
+	})
+}
+
+// A victim cannot be evicted: its slot is kept no longer, and the pod is tried
+// again, but not at once, since that is as likely to fail again.
+func TestVictimCannotBeEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := preemptionRig(t)
+		r.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("a webhook denied the request")
+		})
+		vip := important("vip")
+		r.book.setPod(vip)
+		if node, status := r.postFilter(t, vip); node != "node-a" || !status.IsSuccess() {
+			t.Fatalf("nominated to %q, %v", node, status)
+		}
+		if got := r.awake(0); len(got) != 0 {
+			t.Errorf("at once: activated %v", got)
+		}
+		if got := r.book.nominatedNode("vip-uid"); got != "" {
+			t.Errorf("slots are kept on %q", got)
+		}
+		if got := r.awake(time.Minute); !slices.Equal(got, []string{"vip"}) {
+			t.Errorf("within a minute: activated %v", got)
+		}
+	})
+}
