@@ -22,8 +22,8 @@ import (
 // each order if need be. Pack can run dry where Spread does not, and is retried
 // as Spread.
 //
-// Init containers come last: they run before the app containers, and reuse
-// their slots as far as they can.
+// At each level init containers come last: they run before the app containers, and
+// reuse their slots as far as they can.
 func (dr *Draft) Fit(node string, req *Request) (Assignment, *Shortfall) {
 	strategies := []Strategy{Spread}
 	if dr.strategy == Pack {
@@ -93,7 +93,7 @@ func (dr *Draft) fit(strategy Strategy, node string, req *Request, order []int) 
 	for _, ch := range dr.changed {
 		ch.users = nil // of another pod
 	}
-	for _, step := range []struct{ init, il bool }{{false, true}, {false, false}, {true, true}, {true, false}} {
+	for _, step := range []struct{ init, il bool }{{false, true}, {true, true}, {false, false}, {true, false}} {
 		for at := range req.Containers {
 			i := at
 			if !step.init {
