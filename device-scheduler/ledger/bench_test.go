@@ -105,6 +105,49 @@ func BenchmarkReserve(b *testing.B) {
 	}
 }
 
+// BenchmarkPreempt looks for the victims on a node from which all devices are
+// reached, each slot of them held by a pod elsewhere: the pod needs one of them, or
+// eight; also one of another kind, which the most important of the pods holds, or
+// which nobody does who could be evicted.
+func BenchmarkPreempt(b *testing.B) {
+	for _, holders := range []int{1_000, 5_000} {
+		l, nodes := fleet(10, holders/2, true)
+		l.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "gps", Namespace: "ns"}})
+		for _, in := range []struct{ name, claim string }{{"gps-held", ""}, {"gps-claimed", "C:stranger:elsewhere"}} {
+			l.SetInstance(&akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: in.name, Namespace: "ns"}, Spec: akriv0.InstanceSpec{
+				ConfigurationName: "gps", Capacity: 1, Nodes: nodes, DeviceUsage: map[string]string{in.name + "-0": in.claim}}})
+		}
+		hold := func(uid string, priority int32, s slot.Name) {
+			l.Observe(Pod{UID: uid, Namespace: "ns", Name: uid, Priority: priority}, nodes[0], Assignment{"main": {{Resource: "cam", Slot: s}}})
+		}
+		for i := range holders {
+			hold(fmt.Sprint("p", i), 0, slot.Name{Instance: fmt.Sprintf("cam-%06x", i/2), Index: i % 2})
+		}
+		hold("important", 1, slot.Name{Instance: "gps-held"})
+		for _, ask := range []struct {
+			count   int
+			gps     string
+			victims int
+		}{{1, "", 1}, {8, "", 8}, {1, "gps", 2}, {1, "gps-claimed", 0}} {
+			name := fmt.Sprintf("holders=%d/count=%d", holders, ask.count)
+			req := podFor(1, ask.count)
+			req.UID = "vip"
+			if ask.gps != "" {
+				name += "/" + ask.gps
+				req.Containers[0].Resources = append(req.Containers[0].Resources, ResourceRequest{Name: ask.gps, Count: 1})
+			}
+			b.Run(name, func(b *testing.B) {
+				for b.Loop() {
+					p := l.Preempt(Spread, nodes[1], req, l.Holders(nodes[1], req))
+					if (p != nil) != (ask.victims > 0) || p != nil && len(p.Victims) != ask.victims {
+						b.Fatalf("%+v", p)
+					}
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkUpdate is an Instance's event, when its node claims a slot or gives it
 // back.
 func BenchmarkUpdate(b *testing.B) {

@@ -2,8 +2,11 @@ package ledger
 
 import (
 	"cmp"
-	"maps"
+	"iter"
 	"slices"
+	"sort"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
 // Victim is a pod that may be made to go.
@@ -31,28 +34,75 @@ func moreImportant(a, b Victim) int {
 // from on the node, on whichever node they are themselves, ordered by UID. Pods
 // that are being deleted are not among them.
 func (l *Ledger) Holders(node string, req *Request) []Victim {
-	found := map[string]Victim{}
-	for i := range req.Containers {
-		for _, r := range req.Containers[i].Resources {
-			k := l.kindOf(r.Name)
-			if k == nil {
-				continue
-			}
-			for uid, p := range l.pods {
-				if p.ending {
-					continue
-				}
-				for _, h := range p.holds {
-					d := l.devices[h.slot.Instance]
-					if d.kind == k && d.reaches(node) && (r.Name == k.name || r.Name == d.name) {
-						found[uid] = Victim{Pod: p.Pod, Node: p.node}
-						break
-					}
-				}
+	var found []Victim
+	for p := range l.holders(node, req) {
+		if !p.ending {
+			found = append(found, Victim{Pod: p.Pod, Node: p.node})
+		}
+	}
+	slices.SortFunc(found, func(a, b Victim) int { return cmp.Compare(a.UID, b.UID) })
+	return found
+}
+
+// holders yields them, in no order, with those that are being deleted.
+func (l *Ledger) holders(node string, req *Request) iter.Seq[*podRecord] {
+	kinds, named := l.asked(req)
+	return func(yield func(*podRecord) bool) {
+		for _, p := range l.pods {
+			if slices.ContainsFunc(p.holds, func(h hold) bool {
+				d := l.devices[h.slot.Instance]
+				return (kinds[d.kind] || named[d]) && d.reaches(node)
+			}) && !yield(p) {
+				return
 			}
 		}
 	}
-	return slices.SortedFunc(maps.Values(found), func(a, b Victim) int { return cmp.Compare(a.UID, b.UID) })
+}
+
+// asked returns the kinds that the request asks for any Instance of, and the
+// Instances that it asks for by name.
+func (l *Ledger) asked(req *Request) (map[*kind]bool, map[*device]bool) {
+	kinds, named := map[*kind]bool{}, map[*device]bool{}
+	for i := range req.Containers {
+		for _, r := range req.Containers[i].Resources {
+			switch k := l.kindOf(r.Name); {
+			case k == nil:
+			case k.name == r.Name:
+				kinds[k] = true
+			default:
+				named[l.devices[r.Name]] = true
+			}
+		}
+	}
+	return kinds, named
+}
+
+// Distinct returns the nodes, sorted, without those that are to the request like
+// one before them: they reach the same devices, and Preempt finds the same there.
+func (l *Ledger) Distinct(nodes []string, req *Request) []string {
+	kinds, named := l.asked(req)
+	alike := func(a, b string) bool {
+		for k := range kinds {
+			// With that scope it matters what pods on the node have.
+			ra, rb := k.byNode[a], k.byNode[b]
+			if k.unique() == akriv0.UniquePerNode || ra.own != rb.own || !slices.Equal(ra.shared, rb.shared) {
+				return false
+			}
+		}
+		for d := range named {
+			if d.reaches(a) != d.reaches(b) {
+				return false
+			}
+		}
+		return true
+	}
+	var distinct []string
+	for _, node := range sorted(nodes) {
+		if !slices.ContainsFunc(distinct, func(before string) bool { return alike(before, node) }) {
+			distinct = append(distinct, node)
+		}
+	}
+	return distinct
 }
 
 // Preemption is what it would take to run a pod on a node.
@@ -65,46 +115,63 @@ type Preemption struct {
 	Free bool
 }
 
-// Preempt finds the fewest of the candidates that have to go for the request to
-// fit the node, none of which could stay: pods whose eviction violates a budget
-// are spared first, then those of higher priority, then older ones. Pods that
-// are being deleted count as gone. It returns nil when no candidates help.
+// Preempt finds which of the candidates have to go for the request to fit the
+// node. None of them could stay: pods whose eviction violates a budget are spared
+// first, then those of higher priority, then older ones, though more of the others
+// go for it. Pods that are being deleted count as gone. It returns nil when no
+// candidates help.
+//
+// The more pods go, the more fits. So the most important victim is the first of the
+// shortest tail of the candidates that is enough, and the next ones are found alike
+// among those behind it.
 func (l *Ledger) Preempt(strategy Strategy, node string, req *Request, candidates []Victim) *Preemption {
 	if a, shortfall := l.Draft(strategy).For(req.Pod).Fit(node, req); shortfall == nil {
 		return &Preemption{Node: node, Assignment: a, Free: true}
 	}
-	gone := map[string]bool{}
-	for uid, p := range l.pods {
+	var ending []string
+	for p := range l.holders(node, req) {
 		if p.ending {
-			gone[uid] = true
+			ending = append(ending, p.UID)
 		}
 	}
-	fit := func() Assignment {
+	fit := func(gone ...[]Victim) Assignment {
 		draft := l.Draft(strategy).For(req.Pod)
-		for uid := range gone {
+		for _, uid := range ending {
 			draft.Release(uid)
+		}
+		for _, v := range slices.Concat(gone...) {
+			draft.Release(v.UID)
 		}
 		if a, shortfall := draft.Fit(node, req); shortfall == nil {
 			return a
 		}
 		return nil
 	}
-	for _, v := range candidates {
-		gone[v.UID] = true
-	}
-	if fit() == nil {
-		return nil
-	}
+	rest := slices.DeleteFunc(slices.Clone(candidates), func(v Victim) bool { return l.pods[v.UID] == nil || l.pods[v.UID].ending })
+	slices.SortFunc(rest, moreImportant)
 	p := &Preemption{Node: node}
-	for _, v := range slices.SortedFunc(slices.Values(candidates), moreImportant) {
-		delete(gone, v.UID)
-		if fit() == nil {
-			gone[v.UID] = true
-			p.Victims = append(p.Victims, v)
+	for p.Assignment = fit(); p.Assignment == nil; p.Assignment = fit(p.Victims) {
+		tail := shortest(len(rest), func(n int) bool { return fit(p.Victims, rest[len(rest)-n:]) != nil })
+		if tail == 0 {
+			return nil
 		}
+		at := len(rest) - tail
+		p.Victims, rest = append(p.Victims, rest[at]), rest[at+1:]
 	}
-	p.Assignment = fit()
 	return p
+}
+
+// shortest returns the least length from 1 to most that is enough, 0 if none is. It
+// looks at short ones first: to release many pods takes long, and few are needed.
+func shortest(most int, enough func(int) bool) int {
+	short, length := 0, 1
+	for ; length < most && !enough(length); length *= 2 {
+		short = length
+	}
+	if length = min(length, most); length == 0 || length == most && !enough(most) {
+		return 0
+	}
+	return short + 1 + sort.Search(length-short-1, func(i int) bool { return enough(short + 1 + i) })
 }
 
 // Better orders preemptions, the best first: the fewest violated budgets, then

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -50,7 +51,7 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 			short = append(short, name)
 		}
 	}
-	best := p.preempt(c, short)
+	best := p.preempt(c, pod, short)
 	if best == nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "no pods of lower priority hold slots that would help")
 	}
@@ -68,38 +69,72 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 }
 
 // preempt chooses the best preemption on the nodes, and keeps its slots for the pod.
-func (p *Plugin) preempt(c *cycle, nodes []string) *ledger.Preemption {
-	p.book.mu.Lock()
-	defer p.book.mu.Unlock()
+// It may take long, with thousands of candidates, and the book's lock is free at
+// times: what it has found is confirmed in the end. If that fails, it is tried again.
+func (p *Plugin) preempt(c *cycle, pod *v1.Pod, nodes []string) *ledger.Preemption {
+	b := p.book
 	var best *ledger.Preemption
-	for _, node := range nodes {
-		var candidates []ledger.Victim
-		for _, v := range p.book.ledger.Holders(node, c.req) {
-			if v.Priority < c.req.Priority {
-				candidates = append(candidates, v)
-			}
-		}
-		found := p.book.ledger.Preempt(p.args.Strategy, node, c.req, p.protect(candidates))
+	for _, node := range b.distinct(nodes, c.req) {
+		found := b.preemption(p.args.Strategy, node, c.req, p.protect(b.candidates(node, c.req)))
 		if found != nil && (best == nil || ledger.Better(found, best) < 0) {
 			best = found
 		}
 	}
-	if best != nil && !best.Free {
-		p.book.nominate(c.req.Pod, best.Node, best.Assignment, p.args.NominationTimeout.Duration)
+	if best == nil || best.Free {
+		return best
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	best = b.ledger.Preempt(p.args.Strategy, best.Node, c.req, best.Victims)
+	switch {
+	case best == nil:
+		p.tryLater(pod)
+	case !best.Free:
+		b.nominate(c.req.Pod, best.Node, best.Assignment, p.args.NominationTimeout.Duration)
 	}
 	return best
+}
+
+// distinct returns the nodes that differ in what a preemption for the request finds.
+func (b *book) distinct(nodes []string, req *ledger.Request) []string {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.ledger.Distinct(nodes, req)
+}
+
+// candidates returns the pods of lower priority that hold what the request could be
+// served from on the node.
+func (b *book) candidates(node string, req *ledger.Request) []ledger.Victim {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return slices.DeleteFunc(b.ledger.Holders(node, req), func(v ledger.Victim) bool { return v.Priority >= req.Priority })
+}
+
+func (b *book) preemption(strategy ledger.Strategy, node string, req *ledger.Request, candidates []ledger.Victim) *ledger.Preemption {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.ledger.Preempt(strategy, node, req, candidates)
+}
+
+// budget is a PodDisruptionBudget with the number of evictions that it allows yet.
+type budget struct {
+	*policyv1.PodDisruptionBudget
+	selector labels.Selector
+	allowed  int32
 }
 
 // protect marks the candidates whose eviction would violate a budget, and fills
 // in when they started. A budget protects none while it allows disruptions.
 func (p *Plugin) protect(candidates []ledger.Victim) []ledger.Victim {
-	budgets, err := p.pdbs.List(labels.Everything())
+	list, err := p.pdbs.List(labels.Everything())
 	if err != nil {
-		budgets = nil // an informer's lister does not fail
+		list = nil // an informer's lister does not fail
 	}
-	allowed := make(map[*policyv1.PodDisruptionBudget]int32, len(budgets))
-	for _, b := range budgets {
-		allowed[b] = b.Status.DisruptionsAllowed
+	var budgets []*budget
+	for _, b := range list {
+		if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil {
+			budgets = append(budgets, &budget{b, selector, b.Status.DisruptionsAllowed})
+		}
 	}
 	for i := range candidates {
 		v := &candidates[i]
@@ -109,10 +144,10 @@ func (p *Plugin) protect(candidates []ledger.Victim) []ledger.Victim {
 		}
 		v.Started = schedutil.GetPodStartTime(pod).UnixNano()
 		for _, b := range budgets {
-			if !covers(b, pod) {
+			if !b.covers(pod) {
 				continue
 			}
-			if allowed[b]--; allowed[b] < 0 {
+			if b.allowed--; b.allowed < 0 {
 				v.Protected = true
 			}
 		}
@@ -122,12 +157,8 @@ func (p *Plugin) protect(candidates []ledger.Victim) []ledger.Victim {
 
 // covers follows policy/v1: a budget with an empty selector covers all pods of
 // its namespace; one already disrupted is not counted again.
-func covers(b *policyv1.PodDisruptionBudget, pod *v1.Pod) bool {
-	if b.Namespace != pod.Namespace {
-		return false
-	}
-	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-	if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+func (b *budget) covers(pod *v1.Pod) bool {
+	if b.Namespace != pod.Namespace || !b.selector.Matches(labels.Set(pod.Labels)) {
 		return false
 	}
 	_, disrupted := b.Status.DisruptedPods[pod.Name]

@@ -7,8 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	policylisters "k8s.io/client-go/listers/policy/v1"
 	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -123,4 +127,74 @@ func TestVictimCannotBeEvicted(t *testing.T) {
 			t.Errorf("within a minute: activated %v", got)
 		}
 	})
+}
+
+// listedBudgets has none, and is told when it is asked.
+type listedBudgets struct {
+	policylisters.PodDisruptionBudgetLister
+	asked func()
+}
+
+func (l listedBudgets) List(labels.Selector) ([]*policyv1.PodDisruptionBudget, error) {
+	l.asked()
+	return nil, nil
+}
+
+// While the nodes are looked at, the ledger goes on changing: what was found on the
+// first is confirmed in the end.
+func TestConfirmsItsPreemption(t *testing.T) {
+	for name, test := range map[string]struct {
+		meanwhile func(t *testing.T, r *rig, holder *v1.Pod)
+		node      string
+		deleted   []string
+		later     []string
+	}{
+		"nothing happens": {func(*testing.T, *rig, *v1.Pod) {}, "node-a", []string{"holder"}, nil},
+		"the holder has gone": {func(t *testing.T, r *rig, holder *v1.Pod) { r.book.deletePod(holder) },
+			"", nil, []string{"vip"}},
+		"a more important pod has the slot": {func(t *testing.T, r *rig, holder *v1.Pod) {
+			r.book.deletePod(holder)
+			r.book.setPod(bound(t, important("other"), "node-a", cam1))
+		}, "", nil, []string{"vip"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, holder := preemptionRig(t)
+				r.instance("cam-1", nil, "node-a")
+				r.instance("cam-2", nil, "node-b")
+				r.schedule(t, important("king"), "node-b")
+				vip := important("vip")
+				r.book.setPod(vip)
+				r.awake(time.Minute)
+				asked := 0
+				r.pdbs = listedBudgets{asked: func() {
+					if asked++; asked == 2 {
+						test.meanwhile(t, r, holder)
+						r.awake(0) // of what it has gained
+					}
+				}}
+				state, _ := r.filter(vip, "node-a")
+				statuses := framework.NewDefaultNodeToStatus()
+				for _, node := range []string{"node-a", "node-b"} {
+					statuses.Set(node, fwk.NewStatus(fwk.Unschedulable).WithPlugin(Name))
+				}
+				node := ""
+				if result, _ := r.PostFilter(r.ctx, state, vip, statuses); result != nil {
+					node = result.NominatedNodeName
+				}
+				if asked != 2 {
+					t.Errorf("%d nodes were looked at", asked)
+				}
+				if node != test.node || r.book.nominatedNode("vip-uid") != test.node {
+					t.Errorf("nominated to %q; slots are kept on %q", node, r.book.nominatedNode("vip-uid"))
+				}
+				if got := r.awake(time.Minute); !slices.Equal(got, test.later) {
+					t.Errorf("activated %v", got)
+				}
+				if got := r.deleted(); !slices.Equal(got, test.deleted) {
+					t.Errorf("deleted %v", got)
+				}
+			})
+		})
+	}
 }
