@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -264,10 +265,12 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 }
 
 // restart makes the ledger anew, as a new scheduler does: from pods, Instances and
-// Configurations, in whichever order they come.
+// Configurations, in whichever order they come; but pods by UID, since that is the
+// order in which a slot's holders are shown.
 func (s *story) restart() {
 	s.Ledger = New()
-	for uid, b := range s.api.bound {
+	for _, uid := range slices.Sorted(maps.Keys(s.api.bound)) {
+		b := s.api.bound[uid]
 		s.Observe(b.pod, b.node, b.a)
 		if s.api.ending[uid] {
 			s.SetEnding(uid)
