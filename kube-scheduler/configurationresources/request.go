@@ -105,8 +105,8 @@ func addContainer(req *ledger.Request, c *v1.Container, role ledger.Role, slots 
 		if !ours || q.IsZero() {
 			return nil
 		}
-		n, exact := q.AsInt64()
-		if !exact || n < 0 || n > maxSlots {
+		n := q.Value()
+		if q.Sign() < 0 || q.CmpInt64(maxSlots) > 0 || q.CmpInt64(n) != 0 {
 			return fmt.Errorf("container %q requests %s of %s: want a whole number from 0 to %d", c.Name, q.String(), name, maxSlots)
 		}
 		if *slots += int(n); *slots > maxSlots {
