@@ -3,7 +3,9 @@ package configurationresources
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,6 +19,9 @@ import (
 	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // nodesHandle adds what PostFilter needs of the framework.
@@ -49,22 +54,35 @@ func (l nodeLister) Get(name string) (fwk.NodeInfo, error) {
 // preemptionRig has a shared camera with one slot, which a pod on node-b holds.
 func preemptionRig(t *testing.T) (*rig, *v1.Pod) {
 	r := newRig(t)
-	budgets := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	r.pdbs = policylisters.NewPodDisruptionBudgetLister(budgets)
+	r.mayPreempt(t)
+	return r, r.hold(t, "cam-1", pod("holder", "1"), "node-a", "node-b")
+}
+
+// mayPreempt gives the plugin what it needs for PostFilter.
+func (r *rig) mayPreempt(t *testing.T, budgets ...*policyv1.PodDisruptionBudget) {
+	t.Helper()
 	r.handle = nodesHandle{fakeHandle: fakeHandle{client: r.client}, nodes: []fwk.NodeInfo{nodeInfo("node-a"), nodeInfo("node-b")}}
-	r.instance("cam-1", nil, "node-a", "node-b")
-	holder := pod("holder", "1")
-	state := r.schedule(t, holder, "node-b")
-	c, _ := readCycle(state)
-	holder = bound(t, holder, "node-b", c.assignment)
+	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for _, b := range budgets {
+		if err := store.Add(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.pdbs = policylisters.NewPodDisruptionBudgetLister(store)
+}
+
+// hold adds a camera of one slot that the nodes reach, and the pod that holds it on
+// the last of them.
+func (r *rig) hold(t *testing.T, camera string, holder *v1.Pod, nodes ...string) *v1.Pod {
+	t.Helper()
+	r.instance(camera, nil, nodes...)
+	grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: camera}}}}
+	holder = bound(t, holder, nodes[len(nodes)-1], grant)
 	r.book.setPod(holder)
-	if err := r.known.Add(holder); err != nil {
+	if err := errors.Join(r.known.Add(holder), r.client.Tracker().Add(holder)); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.client.Tracker().Add(holder); err != nil {
-		t.Fatal(err)
-	}
-	return r, holder
+	return holder
 }
 
 func important(name string) *v1.Pod {
@@ -73,17 +91,39 @@ func important(name string) *v1.Pod {
 	return p
 }
 
-// postFilter is what the framework does when node-a is short of slots only.
+// refuse runs the cycle to where the framework runs PostFilter: the nodes are short
+// of slots.
+func (r *rig) refuse(t *testing.T, p *v1.Pod, nodes ...string) (fwk.CycleState, *framework.NodeToStatus) {
+	t.Helper()
+	r.book.setPod(p)
+	state, statuses := framework.NewCycleState(), framework.NewDefaultNodeToStatus()
+	var infos []fwk.NodeInfo
+	for _, node := range nodes {
+		infos = append(infos, nodeInfo(node))
+	}
+	if _, status := r.PreFilter(r.ctx, state, p, infos); !status.IsSuccess() {
+		t.Fatalf("PreFilter: %v", status)
+	}
+	for _, info := range infos {
+		status := r.Filter(r.ctx, state, p, info)
+		if status.Code() != fwk.Unschedulable {
+			t.Fatalf("Filter of %s: %v", info.Node().Name, status)
+		}
+		statuses.Set(info.Node().Name, status.WithPlugin(Name))
+	}
+	return state, statuses
+}
+
+// postFilter is what the framework does when node-a is short of slots only. It
+// returns the node that the pod is nominated to.
 func (r *rig) postFilter(t *testing.T, p *v1.Pod) (string, *fwk.Status) {
 	t.Helper()
-	state, status := r.filter(p, "node-a")
-	if status.Code() != fwk.Unschedulable {
-		t.Fatalf("Filter: %v", status)
-	}
-	statuses := framework.NewDefaultNodeToStatus()
-	statuses.Set("node-a", status.WithPlugin(Name))
+	state, statuses := r.refuse(t, p, "node-a")
 	statuses.Set("node-b", fwk.NewStatus(fwk.Unschedulable, "no CPU").WithPlugin("NodeResourcesFit"))
-	result, status := r.PostFilter(r.ctx, state, p, statuses)
+	return nominated(r.PostFilter(r.ctx, state, p, statuses))
+}
+
+func nominated(result *fwk.PostFilterResult, status *fwk.Status) (string, *fwk.Status) {
 	if result == nil {
 		return "", status
 	}
@@ -105,6 +145,11 @@ func (r *rig) deleted() []string {
 		names = append(names, name)
 	}
 	return names
+}
+
+// synctestRun is a subtest in which time stands still while anything runs.
+func synctestRun(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
@@ -143,6 +188,48 @@ func TestPreemptsAcrossNodes(t *testing.T) {
 	r.book.setPod(bound(t, vip, "node-a", c.assignment))
 	if r.book.nominatedNode("vip-uid") != "" || len(r.book.deadlines) != 0 {
 		t.Error("the nomination outlives the bind")
+	}
+}
+
+// The better of two nodes that are short of slots is chosen, and none that is short
+// of something else.
+func TestPreemptsOnTheBetterNode(t *testing.T) {
+	for name, test := range map[string]struct {
+		a, b int32 // the priority of the camera's holder on that node
+		cpu  string
+		want string
+		gone string
+	}{
+		"the first":                         {a: 0, b: 50, want: "node-a", gone: "holder-a"},
+		"the second":                        {a: 50, b: 0, want: "node-b", gone: "holder-b"},
+		"the better one has no CPU":         {a: 50, b: 0, cpu: "node-b", want: "node-a", gone: "holder-a"},
+		"equally good: by name, every time": {a: 7, b: 7, want: "node-a", gone: "holder-a"},
+	} {
+		synctestRun(t, name, func(t *testing.T) {
+			r := newRig(t)
+			r.mayPreempt(t)
+			for node, priority := range map[string]int32{"node-a": test.a, "node-b": test.b} {
+				which := strings.TrimPrefix(node, "node-")
+				holder := pod("holder-"+which, "1")
+				holder.Spec.Priority = &priority
+				r.hold(t, "cam-"+which, holder, node)
+			}
+			vip := important("vip")
+			state, statuses := r.refuse(t, vip, "node-a", "node-b")
+			if test.cpu != "" {
+				statuses.Set(test.cpu, fwk.NewStatus(fwk.Unschedulable, "no CPU").WithPlugin("NodeResourcesFit"))
+			}
+			if node, status := nominated(r.PostFilter(r.ctx, state, vip, statuses)); node != test.want || !status.IsSuccess() {
+				t.Errorf("nominated to %q, %v; want %q", node, status, test.want)
+			}
+			if got := r.book.nominatedNode("vip-uid"); got != test.want {
+				t.Errorf("slots are kept on %q, want %q", got, test.want)
+			}
+			synctest.Wait() // for the evictions
+			if got := r.deleted(); !slices.Equal(got, []string{test.gone}) {
+				t.Errorf("evicted %v, want %v", got, test.gone)
+			}
+		})
 	}
 }
 
@@ -238,23 +325,5 @@ func TestContestedSlot(t *testing.T) {
 				t.Error("the first holder lost its slot")
 			}
 		})
-	}
-}
-
-func TestBudgetsProtect(t *testing.T) {
-	r, holder := preemptionRig(t)
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: holder.Namespace},
-		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}}}
-	for allowed, protected := range map[int32]bool{0: true, 1: false} {
-		budget.Status.DisruptionsAllowed = allowed
-		budgets := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-		if err := budgets.Add(budget); err != nil {
-			t.Fatal(err)
-		}
-		r.pdbs = policylisters.NewPodDisruptionBudgetLister(budgets)
-		req, _ := requestOf(important("vip"))
-		if got := r.protect(r.book.ledger.Holders("node-a", req)); len(got) != 1 || got[0].Protected != protected {
-			t.Errorf("with %d disruptions allowed: %+v", allowed, got)
-		}
 	}
 }
