@@ -15,6 +15,7 @@ import (
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
+	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
 	"github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions"
@@ -37,8 +38,9 @@ type book struct {
 	ledger *ledger.Ledger
 	// roster is of the nodes as the scheduler's last snapshot had them.
 	roster *roster
-	// profiles are the scheduler names whose pods this process schedules.
-	profiles map[string]bool
+	// profiles are the scheduler names whose pods this process schedules, with their
+	// arguments.
+	profiles map[string]*config.ConfigurationResourcesArgs
 	// waiting are unbound pods by the resource names that they ask for, then UID.
 	waiting map[string]map[string]*v1.Pod
 	// tries counts scheduling cycles; tried has the count of each waiting pod's last
@@ -55,8 +57,8 @@ type book struct {
 	attended map[string]bool
 	// rounds wake the pods that wait for a resource, some at a time.
 	rounds map[string]*round
-	// deadlines end nominations, by the nominated pod's UID.
-	deadlines map[string]*time.Timer
+	// deadlines are those of nominations, by the nominated pod's UID.
+	deadlines map[string]*deadline
 	// contested are slots that several pods hold, until that is settled: by the
 	// leader at once, else when standby has passed; evict deletes the losers.
 	contested []slot.Name
@@ -77,9 +79,9 @@ const startPatience = 10 * time.Second
 // startBook makes the book and starts its informers; they stop with ctx. It does
 // not wait for them: without the CRDs, pods that ask for no slots must schedule.
 func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
-	config := restclient.CopyConfig(handle.KubeConfig())
-	config.ContentType, config.AcceptContentTypes = "application/json", "application/json" // CRDs have no protobuf
-	client, err := versioned.NewForConfig(config)
+	rest := restclient.CopyConfig(handle.KubeConfig())
+	rest.ContentType, rest.AcceptContentTypes = "application/json", "application/json" // CRDs have no protobuf
+	client, err := versioned.NewForConfig(rest)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for akri.sh: %w", err)
 	}
@@ -89,14 +91,14 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 		client:    client,
 		ledger:    ledger.New(),
 		starting:  true,
-		profiles:  map[string]bool{},
+		profiles:  map[string]*config.ConfigurationResourcesArgs{},
 		waiting:   map[string]map[string]*v1.Pod{},
 		tried:     map[string]uint64{},
 		assumed:   map[string]uint64{},
 		patience:  standbyPatience,
 		attended:  map[string]bool{},
 		rounds:    map[string]*round{},
-		deadlines: map[string]*time.Timer{},
+		deadlines: map[string]*deadline{},
 		nominated: map[string]*v1.Pod{},
 		decided:   make(chan struct{}),
 	}
@@ -176,6 +178,7 @@ func (b *book) announceSync(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.starting = false
+	b.followNominations()
 	pods := map[string]*v1.Pod{}
 	for _, waiting := range b.waiting {
 		for uid, pod := range waiting {

@@ -7,32 +7,43 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 )
+
+// deadline ends a nomination to a node: what is kept for its pod is let go then, and
+// not kept again for as long as the pod's status shows that nomination.
+type deadline struct {
+	node  string
+	at    time.Time
+	timer *time.Timer
+}
 
 // nominate keeps slots for a pod that preempted others until it is bound, gone,
 // or the timeout passes. The caller holds mu.
 func (b *book) nominate(pod ledger.Pod, node string, a ledger.Assignment, timeout time.Duration) {
 	b.denominate(pod.UID)
 	b.wake(b.ledger.Nominate(pod, node, a))
-	var timer *time.Timer
-	timer = time.AfterFunc(timeout, func() {
+	d := &deadline{node: node, at: time.Now().Add(timeout)}
+	d.timer = time.AfterFunc(timeout, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if b.deadlines[pod.UID] != timer {
+		if b.deadlines[pod.UID] != d {
 			return // settled, while this waited for the lock
 		}
 		b.logger.Info("Slots are kept no longer for a pod that preempted others and was not bound in time",
 			"pod", klog.KRef(pod.Namespace, pod.Name), "podUID", pod.UID, "node", node, "timeout", timeout)
 		b.denominate(pod.UID)
+		b.deadlines[pod.UID] = d // passed
 	})
-	b.deadlines[pod.UID] = timer
+	b.deadlines[pod.UID] = d
 }
 
-// denominate lets go of what is kept for the pod. The caller holds mu.
+// denominate lets go of what is kept for the pod, and forgets that it was
+// nominated. The caller holds mu.
 func (b *book) denominate(uid string) {
 	delete(b.nominated, uid)
-	if timer := b.deadlines[uid]; timer != nil {
-		timer.Stop()
+	if d := b.deadlines[uid]; d != nil {
+		d.timer.Stop()
 		delete(b.deadlines, uid)
 	}
 	b.wake(b.ledger.Denominate(uid))
@@ -42,10 +53,11 @@ func (b *book) denominate(uid string) {
 // has nominated: it frees the slots on one node, and pods on other nodes that
 // share the device could take them. The caller holds mu.
 func (b *book) followNomination(pod *v1.Pod, req *ledger.Request) {
-	uid := string(pod.UID)
-	node := pod.Status.NominatedNodeName
+	uid, now := string(pod.UID), time.Now()
+	node, d := pod.Status.NominatedNodeName, b.deadlines[uid]
 	if node == "" {
-		if b.nominated[uid] != nil {
+		// A nomination of ours that is not over may not have reached the API yet.
+		if b.nominated[uid] != nil || d != nil && !now.Before(d.at) {
 			b.denominate(uid)
 		}
 		return
@@ -55,21 +67,35 @@ func (b *book) followNomination(pod *v1.Pod, req *ledger.Request) {
 	if b.ledger.Nominated(uid) != "" || b.ledger.Holds(uid) != nil {
 		return
 	}
+	args := b.argsOf(pod)
+	timeout := args.NominationTimeout.Duration
+	if d != nil && d.node == node {
+		if timeout = d.at.Sub(now); timeout <= 0 {
+			return
+		}
+	}
 	b.nominated[uid] = pod
 	// Its victims are known as such once they are being deleted.
-	if p := b.ledger.Preempt(ledger.Spread, node, req, nil); p != nil {
-		b.nominate(req.Pod, node, p.Assignment, followedNominationTimeout)
+	if p := b.ledger.Preempt(args.Strategy, node, req, nil); p != nil {
+		b.nominate(req.Pod, node, p.Assignment, timeout)
 		b.nominated[uid] = pod
 		b.attend(pod)
 	}
 }
 
-// followedNominationTimeout bounds nominations of other plugins, which have no
-// deadline of their own.
-const followedNominationTimeout = 5 * time.Minute
+// argsOf are the arguments of the pod's profile, or the defaults for a pod of
+// another scheduler. The caller holds mu.
+func (b *book) argsOf(pod *v1.Pod) *config.ConfigurationResourcesArgs {
+	if args := b.profiles[pod.Spec.SchedulerName]; args != nil {
+		return args
+	}
+	args := &config.ConfigurationResourcesArgs{}
+	args.SetDefaults()
+	return args
+}
 
-// followNominations tries again for those whose victims were not known yet. The
-// caller holds mu.
+// followNominations tries again for those whose victims, or whose slots, were not
+// known yet. The caller holds mu.
 func (b *book) followNominations() {
 	for uid, pod := range b.nominated {
 		if b.ledger.Nominated(uid) != "" {

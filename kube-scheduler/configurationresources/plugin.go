@@ -92,7 +92,6 @@ func NewFactory() frameworkruntime.PluginFactory {
 			}
 			shared = b
 		}
-		shared.serve(handle.ProfileName())
 		informers := handle.SharedInformerFactory()
 		p := &Plugin{
 			handle: handle, args: *args, book: shared, ctx: ctx,
@@ -104,6 +103,7 @@ func NewFactory() frameworkruntime.PluginFactory {
 		}
 		shared.mu.Lock()
 		defer shared.mu.Unlock()
+		shared.profiles[handle.ProfileName()] = &p.args
 		shared.evict = p.evictLosers // any profile's will do
 		return p, nil
 	}

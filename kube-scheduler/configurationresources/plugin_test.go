@@ -57,6 +57,15 @@ func (r *rig) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 	}
 }
 
+// woken returns the pods activated since it was called before.
+func (r *rig) woken() []string {
+	r.book.mu.Lock()
+	defer r.book.mu.Unlock()
+	woken := r.activated
+	r.activated = nil
+	return woken
+}
+
 func newRig(t *testing.T) *rig {
 	logger, ctx := ktesting.NewTestContext(t)
 	r := &rig{ctx: ctx, client: fake.NewClientset()}
@@ -64,10 +73,11 @@ func newRig(t *testing.T) *rig {
 	args.SetDefaults()
 	r.known = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	r.Plugin = &Plugin{pods: corelisters.NewPodLister(r.known), handle: fakeHandle{client: r.client}, args: args, book: &book{
-		logger: logger, activator: r, ledger: ledger.New(), profiles: map[string]bool{v1.DefaultSchedulerName: true}, waiting: map[string]map[string]*v1.Pod{},
+		logger: logger, activator: r, ledger: ledger.New(), profiles: map[string]*config.ConfigurationResourcesArgs{}, waiting: map[string]map[string]*v1.Pod{},
 		tried: map[string]uint64{}, assumed: map[string]uint64{}, patience: time.Hour, attended: map[string]bool{},
-		rounds: map[string]*round{}, deadlines: map[string]*time.Timer{}, nominated: map[string]*v1.Pod{}, decided: make(chan struct{})}}
+		rounds: map[string]*round{}, deadlines: map[string]*deadline{}, nominated: map[string]*v1.Pod{}, decided: make(chan struct{})}}
 	close(r.book.decided)
+	r.book.profiles[v1.DefaultSchedulerName] = &r.args
 	r.book.evict = r.evictLosers
 	t.Cleanup(func() {
 		r.book.mu.Lock()

@@ -1,6 +1,7 @@
 package configurationresources
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -63,6 +64,11 @@ func (b *book) enter(pod *v1.Pod, req *ledger.Request) {
 		}
 		pods[string(pod.UID)] = pod
 	}
+}
+
+// awaits reports whether the pod is on the waiting lists. The caller holds mu.
+func (b *book) awaits(req *ledger.Request) bool {
+	return slices.ContainsFunc(resourcesOf(req), func(resource string) bool { return b.waiting[resource][req.UID] != nil })
 }
 
 func (b *book) observe(pod *v1.Pod) {

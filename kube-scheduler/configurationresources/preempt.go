@@ -85,6 +85,9 @@ func (p *Plugin) preempt(c *cycle, pod *v1.Pod, nodes []string) *ledger.Preempti
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !b.awaits(c.req) {
+		return nil // it was deleted meanwhile
+	}
 	best = b.ledger.Preempt(p.args.Strategy, best.Node, c.req, best.Victims)
 	switch {
 	case best == nil:

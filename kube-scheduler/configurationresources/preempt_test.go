@@ -253,50 +253,6 @@ func TestDoesNotPreempt(t *testing.T) {
 	}
 }
 
-// What was kept is let go when the time is over, and others are tried again.
-func TestNominationEnds(t *testing.T) {
-	r, holder := preemptionRig(t)
-	r.args.NominationTimeout = metav1.Duration{Duration: 50 * time.Millisecond}
-	other := pod("other", "1")
-	r.book.setPod(other)
-	vip := important("vip")
-	if node, _ := r.postFilter(t, vip); node != "node-a" {
-		t.Fatalf("nominated to %q", node)
-	}
-	r.book.deletePod(holder)
-	eventually(t, "the nomination to end", func() bool { return r.book.nominatedNode("vip-uid") == "" })
-	if _, status := r.filter(other, "node-b"); !status.IsSuccess() {
-		t.Errorf("the slot is still kept: %v", status)
-	}
-}
-
-// A pod that DefaultPreemption nominated has its slots kept as well.
-func TestFollowsOthersNominations(t *testing.T) {
-	r, holder := preemptionRig(t)
-	vip := important("vip")
-	vip.Status.NominatedNodeName = "node-b"
-	r.book.setPod(vip)
-	if r.book.nominatedNode("vip-uid") != "" {
-		t.Error("nominated before any victim ends")
-	}
-	ending := holder.DeepCopy()
-	ending.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-	r.book.setPod(ending)
-	if got := r.book.nominatedNode("vip-uid"); got != "node-b" {
-		t.Fatalf("slots are kept on node %q", got)
-	}
-	r.book.deletePod(ending)
-	if _, status := r.filter(pod("thief", "1"), "node-a"); status.Code() != fwk.Unschedulable {
-		t.Errorf("a pod on another node may take the slot: %v", status)
-	}
-	given := vip.DeepCopy()
-	given.Status.NominatedNodeName = ""
-	r.book.setPod(given)
-	if _, status := r.filter(pod("next", "1"), "node-a"); !status.IsSuccess() {
-		t.Errorf("the slot is kept after the nomination was cleared: %v", status)
-	}
-}
-
 // Two pods hold one slot after a late bind of a former leader: the later goes. The
 // leader sees to it at once, and another scheduler when nobody has for a while: it
 // may lead without anything to schedule.

@@ -1,11 +1,252 @@
 package configurationresources
 
 import (
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 )
+
+// nominatedTo is the pod as the API shows it once it is nominated to the node.
+func nominatedTo(p *v1.Pod, node string) *v1.Pod {
+	p = p.DeepCopy()
+	p.Status.NominatedNodeName = node
+	return p
+}
+
+// ending is the pod as the API shows it once it is deleted, until its node has
+// stopped it.
+func ending(p *v1.Pod) *v1.Pod {
+	p = p.DeepCopy()
+	p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	return p
+}
+
+// A pod that DefaultPreemption nominated has its slots kept as well.
+func TestFollowsOthersNominations(t *testing.T) {
+	r, holder := preemptionRig(t)
+	vip := nominatedTo(important("vip"), "node-b")
+	r.book.setPod(vip)
+	if r.book.nominatedNode("vip-uid") != "" {
+		t.Error("nominated before any victim ends")
+	}
+	r.book.setPod(ending(holder))
+	if got := r.book.nominatedNode("vip-uid"); got != "node-b" {
+		t.Fatalf("slots are kept on node %q", got)
+	}
+	r.book.deletePod(holder)
+	if r.mayTake("node-a") {
+		t.Error("a pod on another node may take the slot")
+	}
+	r.book.setPod(nominatedTo(vip, ""))
+	if !r.mayTake("node-a") {
+		t.Error("the slot is kept after the nomination was cleared")
+	}
+}
+
+// What was kept is let go when the time of the pod's profile is over, and others are
+// tried again. The pod's status goes on to show the nomination: no slots are kept
+// for that again, but for another nomination.
+func TestNominationEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		scheduler string
+		ours      bool
+		timeout   time.Duration
+	}{
+		"ours":                     {v1.DefaultSchedulerName, true, time.Minute},
+		"DefaultPreemption's":      {v1.DefaultSchedulerName, false, time.Minute},
+		"of another profile":       {"patient", false, time.Hour},
+		"of a scheduler elsewhere": {"elsewhere", false, 5 * time.Minute},
+	} {
+		synctestRun(t, name, func(t *testing.T) {
+			r, holder := preemptionRig(t)
+			r.args.NominationTimeout.Duration = time.Minute
+			patient := &config.ConfigurationResourcesArgs{NominationTimeout: metav1.Duration{Duration: time.Hour}}
+			patient.SetDefaults()
+			r.book.profiles["patient"] = patient
+			r.book.setPod(pod("other", "1"))
+			vip := important("vip")
+			vip.Spec.SchedulerName = test.scheduler
+
+			node := "node-b"
+			if test.ours {
+				node, _ = r.postFilter(t, vip)
+				synctest.Wait() // for the eviction
+			}
+			shown := nominatedTo(vip, node)
+			if test.ours {
+				r.book.setPod(vip.DeepCopy()) // of before the nomination was written
+				if got := r.book.nominatedNode("vip-uid"); got != node {
+					t.Fatalf("before the API shows the nomination: slots are kept on %q, want %q", got, node)
+				}
+			}
+			r.book.setPod(shown)
+			r.book.setPod(ending(holder))
+			r.book.deletePod(holder)
+			kept := func(when, on string) {
+				t.Helper()
+				synctest.Wait()
+				if got := r.book.nominatedNode("vip-uid"); got != on || r.mayTake("node-a") != (on == "") {
+					t.Fatalf("%s: slots are kept on %q, another may take them: %v; want them kept on %q", when, got, r.mayTake("node-a"), on)
+				}
+			}
+			kept("the victim gone", node)
+			time.Sleep(test.timeout - 1)
+			kept("in time", node)
+			r.woken()
+			time.Sleep(1)
+			kept("the time over", "")
+			if woken := r.woken(); !slices.Contains(woken, "other") || !slices.Contains(woken, "vip") {
+				t.Errorf("activated %v, want other and vip", woken)
+			}
+
+			r.book.setPod(shown.DeepCopy())
+			kept("the nomination shown again", "")
+			r.book.setPod(ending(bound(t, pod("any", "1"), "node-b", nil)))
+			kept("another pod ends", "")
+			another := map[string]string{"node-a": "node-b", "node-b": "node-a"}[node]
+			r.book.setPod(nominatedTo(vip, another))
+			kept("nominated to another node", another)
+			time.Sleep(test.timeout)
+			kept("that time over", "")
+			r.book.setPod(nominatedTo(vip, another))
+			kept("that shown again", "")
+			r.book.setPod(vip)
+			kept("cleared", "")
+			r.book.setPod(nominatedTo(vip, another))
+			kept("the same once more", another)
+		})
+	}
+}
+
+// A pod whose nomination is over, and for which we preempt anew, has slots kept
+// again, though its status shows no change.
+func TestNominatedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := preemptionRig(t)
+		r.args.NominationTimeout.Duration = time.Minute
+		vip := important("vip")
+		node, _ := r.postFilter(t, vip)
+		shown := nominatedTo(vip, node)
+		r.book.setPod(shown)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := r.book.nominatedNode("vip-uid"); got != "" {
+			t.Fatalf("slots are kept on %q after the time is over", got)
+		}
+		if got, status := r.postFilter(t, shown); got != node || r.book.nominatedNode("vip-uid") != node {
+			t.Errorf("nominated to %q, %v; slots are kept on %q", got, status, r.book.nominatedNode("vip-uid"))
+		}
+		time.Sleep(time.Minute - 1)
+		synctest.Wait()
+		if r.book.nominatedNode("vip-uid") != node {
+			t.Error("the second nomination ended with the first one's time")
+		}
+	})
+}
+
+// A nomination whose slots are lost and come back, as when the device was out of its
+// node's reach for a moment, ends no later for it.
+func TestNominationThatIsFollowedAgainEndsAsBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, holder := preemptionRig(t)
+		r.args.NominationTimeout.Duration = time.Minute
+		vip := nominatedTo(important("vip"), "node-b")
+		vip.Spec.SchedulerName = v1.DefaultSchedulerName
+		r.book.setPod(vip)
+		r.book.setPod(ending(holder))
+		r.book.deletePod(holder)
+		time.Sleep(40 * time.Second)
+		r.instance("cam-1", nil, "node-a")
+		if got := r.book.nominatedNode("vip-uid"); got != "" {
+			t.Fatalf("slots are kept on %q, which does not reach the device", got)
+		}
+		r.instance("cam-1", nil, "node-a", "node-b")
+		r.book.setPod(vip.DeepCopy())
+		if got := r.book.nominatedNode("vip-uid"); got != "node-b" {
+			t.Fatalf("slots are kept on %q, want node-b", got)
+		}
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if got := r.book.nominatedNode("vip-uid"); got != "" {
+			t.Errorf("slots are kept on %q after the time is over", got)
+		}
+	})
+}
+
+// The pod that slots are kept for goes: they are free, others are tried, and nothing
+// is remembered of it.
+func TestNominatedPodGoes(t *testing.T) {
+	preempted := func(t *testing.T, r *rig, holder, vip *v1.Pod) *v1.Pod {
+		node, status := r.postFilter(t, vip)
+		if node != "node-a" {
+			t.Fatalf("nominated to %q, %v", node, status)
+		}
+		return nominatedTo(vip, node)
+	}
+	for name, before := range map[string]func(t *testing.T, r *rig, holder, vip *v1.Pod) *v1.Pod{
+		"before its victim": preempted,
+		"after its victim": func(t *testing.T, r *rig, holder, vip *v1.Pod) *v1.Pod {
+			vip = preempted(t, r, holder, vip)
+			r.book.deletePod(holder)
+			return vip
+		},
+		"after its time": func(t *testing.T, r *rig, holder, vip *v1.Pod) *v1.Pod {
+			vip = preempted(t, r, holder, vip)
+			r.book.setPod(vip)
+			time.Sleep(r.args.NominationTimeout.Duration)
+			synctest.Wait()
+			return vip
+		},
+		"nominated by DefaultPreemption": func(t *testing.T, r *rig, holder, vip *v1.Pod) *v1.Pod {
+			vip = nominatedTo(vip, "node-b")
+			r.book.setPod(vip)
+			r.book.setPod(ending(holder))
+			return vip
+		},
+		"and is bound elsewhere": func(t *testing.T, r *rig, holder, vip *v1.Pod) *v1.Pod {
+			r.book.setPod(bound(t, preempted(t, r, holder, vip), "node-b", nil))
+			return vip
+		},
+		"in its cycle, before PostFilter": func(t *testing.T, r *rig, holder, vip *v1.Pod) *v1.Pod {
+			state, statuses := r.refuse(t, vip, "node-a")
+			r.book.deletePod(vip)
+			if node, status := nominated(r.PostFilter(r.ctx, state, vip, statuses)); node != "" || status.Code() != fwk.Unschedulable {
+				t.Errorf("a pod that is gone is nominated to %q, %v", node, status)
+			}
+			synctest.Wait()
+			if got := r.deleted(); len(got) != 0 {
+				t.Errorf("%v are evicted for a pod that is gone", got)
+			}
+			return vip
+		},
+	} {
+		synctestRun(t, name, func(t *testing.T) {
+			r, holder := preemptionRig(t)
+			other := pod("other", "1")
+			r.book.setPod(other)
+			vip := before(t, r, holder, important("vip"))
+			synctest.Wait()
+			r.woken()
+			r.book.deletePod(vip)
+			r.book.deletePod(holder)
+			if woken := r.woken(); !slices.Contains(woken, "other") {
+				t.Errorf("activated %v, want other", woken)
+			}
+			if n := len(r.book.deadlines) + len(r.book.nominated); n != 0 {
+				t.Errorf("%d nominations are remembered of a pod that is gone", n)
+			}
+			r.schedule(t, other, "node-b")
+		})
+	}
+}
 
 // Two pods are nominated on one node, with no assignment yet. Each is tried with
 // the other imagined there: neither may be given what is kept for the other, or

@@ -33,13 +33,15 @@ func instance(name string, uid string) *akriv0.Instance {
 		Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: 1, Nodes: []string{"node-a", "node-b"}}}
 }
 
-// newScheduler has read the pods and the Instance cam-1, of one slot.
+// newScheduler has read the pods and then the Instance cam-1, of one slot.
 func newScheduler(t *testing.T, pods ...*v1.Pod) *rig {
 	r := newRig(t)
+	r.book.starting = true
 	for _, p := range pods {
 		r.book.setPod(p)
 	}
 	r.book.setInstance(instance("cam-1", ""))
+	r.book.announceSync(r.ctx)
 	return r
 }
 
@@ -56,38 +58,6 @@ func (r *rig) applyBindings(live *v1.Pod) {
 		live.Spec.NodeName, live.Annotations = b.Target.Name, b.Annotations
 		return true, nil, nil
 	})
-}
-
-// The scheduler is killed at any point of a pod's cycle. The next one gives the
-// slot away exactly if the API does not have the pod bound with it.
-func TestSchedulerKilledAtAnyPoint(t *testing.T) {
-	for killed, steps := range map[string]struct{ filter, reserve, bind bool }{
-		"before Filter":                     {},
-		"after Filter":                      {filter: true},
-		"after Reserve":                     {filter: true, reserve: true},
-		"after the bind, before news of it": {filter: true, reserve: true, bind: true},
-	} {
-		t.Run(killed, func(t *testing.T) {
-			former, p, live := newScheduler(t), pod("p", "1"), pod("p", "1")
-			former.applyBindings(live)
-			if steps.filter {
-				state, _ := former.filter(p, "node-a")
-				if steps.reserve {
-					former.Reserve(former.ctx, state, p, "node-a")
-				}
-				if steps.bind {
-					former.Bind(former.ctx, state, p, "node-a")
-				}
-			}
-			next := newScheduler(t, live)
-			if next.book.holds("p-uid") != steps.bind || next.mayTake("node-b") == steps.bind {
-				t.Errorf("p holds its slot: %v, another may take it: %v", next.book.holds("p-uid"), next.mayTake("node-b"))
-			}
-			if !steps.bind {
-				next.schedule(t, p, "node-b")
-			}
-		})
-	}
 }
 
 // Two schedulers choose one slot. The one that hears of the other's bind before

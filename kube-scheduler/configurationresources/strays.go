@@ -70,17 +70,10 @@ func (b *book) strays() ([]ledger.Stray, map[string]*v1.Pod) {
 	waits := map[string]*v1.Pod{}
 	for _, pods := range b.waiting {
 		for uid, pod := range pods {
-			if b.profiles[pod.Spec.SchedulerName] {
+			if b.profiles[pod.Spec.SchedulerName] != nil {
 				waits[uid] = pod
 			}
 		}
 	}
 	return b.ledger.Strays(func(uid string) bool { return waits[uid] != nil }), waits
-}
-
-// serve says that the pods of the scheduler name are this process's.
-func (b *book) serve(profile string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.profiles[profile] = true
 }

@@ -1,0 +1,124 @@
+package configurationresources
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// The scheduler is killed at any point of a pod's cycle. The next one gives the
+// slot away exactly if the API does not have the pod bound with it.
+func TestSchedulerKilledAtAnyPoint(t *testing.T) {
+	for killed, steps := range map[string]struct{ filter, reserve, bind bool }{
+		"before Filter":                     {},
+		"after Filter":                      {filter: true},
+		"after Reserve":                     {filter: true, reserve: true},
+		"after the bind, before news of it": {filter: true, reserve: true, bind: true},
+	} {
+		t.Run(killed, func(t *testing.T) {
+			former, p, live := newScheduler(t), pod("p", "1"), pod("p", "1")
+			former.applyBindings(live)
+			if steps.filter {
+				state, _ := former.filter(p, "node-a")
+				if steps.reserve {
+					former.Reserve(former.ctx, state, p, "node-a")
+				}
+				if steps.bind {
+					former.Bind(former.ctx, state, p, "node-a")
+				}
+			}
+			next := newScheduler(t, live)
+			if next.book.holds("p-uid") != steps.bind || next.mayTake("node-b") == steps.bind {
+				t.Errorf("p holds its slot: %v, another may take it: %v", next.book.holds("p-uid"), next.mayTake("node-b"))
+			}
+			if !steps.bind {
+				next.schedule(t, p, "node-b")
+			}
+		})
+	}
+}
+
+// The scheduler is killed after PostFilter chose a victim, at any point from there on.
+// The next one evicts at most that victim, and keeps its slot for the preemptor as
+// soon as it can know of it.
+func TestSchedulerKilledWhilePreempting(t *testing.T) {
+	type point struct {
+		evicted, gone bool // what has become of the victim
+		written       bool // the nomination
+	}
+	for killed, at := range map[string]point{
+		"before the eviction":                      {},
+		"before the eviction, nomination written":  {written: true},
+		"the victim is ending":                     {evicted: true},
+		"the victim is ending, nomination written": {evicted: true, written: true},
+		"the victim is gone":                       {evicted: true, gone: true},
+		"the victim is gone, nomination written":   {evicted: true, gone: true, written: true},
+	} {
+		synctestRun(t, killed, func(t *testing.T) {
+			former, holder := preemptionRig(t)
+			vip := important("vip")
+			node, status := former.postFilter(t, vip)
+			synctest.Wait() // for the eviction
+			if node != "node-a" || !slices.Equal(former.deleted(), []string{"holder"}) {
+				t.Fatalf("nominated to %q, %v; evicted %v", node, status, former.deleted())
+			}
+
+			// What the API has of it.
+			live := []*v1.Pod{vip}
+			if at.written {
+				live[0] = nominatedTo(vip, node)
+			}
+			switch {
+			case !at.evicted:
+				live = append(live, holder)
+			case !at.gone:
+				live = append(live, ending(holder))
+			}
+			next := newScheduler(t, live...)
+			next.mayPreempt(t)
+			for _, p := range live {
+				if err := next.known.Add(p); err != nil {
+					t.Fatal(err)
+				}
+				if err := next.client.Tracker().Add(p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if kept := next.book.nominatedNode("vip-uid"); (kept == node) != (at.evicted && at.written) {
+				t.Errorf("slots are kept on %q from the start", kept)
+			}
+			if free := at.gone && !at.written; next.mayTake("node-b") != free {
+				t.Errorf("another may take the slot before the preemptor is tried: %v, want %v", !free, free)
+			}
+
+			// The preemptor is tried, and again once the victim is gone.
+			var evicted []string
+			if !at.gone {
+				if got, status := next.postFilter(t, live[0]); got != node {
+					t.Fatalf("nominated to %q, %v", got, status)
+				}
+				synctest.Wait()
+				if !at.evicted {
+					evicted = []string{"holder"}
+				}
+				if next.mayTake("node-b") {
+					t.Error("the slot is given to another while its holder lives")
+				}
+				next.book.deletePod(holder)
+				if next.mayTake("node-b") {
+					t.Error("the slot is given to another once its holder is gone")
+				}
+			}
+			if got := next.deleted(); !slices.Equal(got, evicted) {
+				t.Errorf("evicted %v, want %v", got, evicted)
+			}
+			next.schedule(t, live[0], node)
+			if _, status := next.filter(important("another"), "node-b"); status.Code() != fwk.Unschedulable {
+				t.Errorf("the slot is given a second time: %v", status)
+			}
+		})
+	}
+}
