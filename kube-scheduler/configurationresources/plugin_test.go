@@ -19,8 +19,6 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -261,34 +259,6 @@ func TestPreFilterNarrowsToNodesThatReach(t *testing.T) {
 	result, status = r.PreFilter(r.ctx, framework.NewCycleState(), pod("p", "1"), nodes[:3])
 	if !status.IsSuccess() || result != nil {
 		t.Errorf("in a small cluster: got %v, %v", result, status)
-	}
-}
-
-func TestMetrics(t *testing.T) {
-	r := newRig(t)
-	r.instance("cam-1", nil, "node-a")
-	r.instance("cam-2", map[string]string{"cam-2-0": "C:gone:node-a"}, "node-a")
-	r.instance("cam-3", nil, "node-b")
-	r.schedule(t, pod("holder", "1"), "node-a")
-	r.book.setPod(pod("waiter", "1"))
-	registry := metrics.NewKubeRegistry()
-	c := &collector{}
-	c.book.Store(r.book)
-	registry.CustomMustRegister(c)
-	want := `
-# HELP kubeslot_scheduler_slots [ALPHA] Slots of a Configuration by state: free, held by a pod, claimed by a node for no known pod, conflicting (held by several pods), nominated (kept for a pod that preempted).
-# TYPE kubeslot_scheduler_slots gauge
-kubeslot_scheduler_slots{configuration="cam",state="claimed"} 1
-kubeslot_scheduler_slots{configuration="cam",state="conflicting"} 0
-kubeslot_scheduler_slots{configuration="cam",state="free"} 1
-kubeslot_scheduler_slots{configuration="cam",state="held"} 1
-kubeslot_scheduler_slots{configuration="cam",state="nominated"} 0
-# HELP kubeslot_scheduler_waiting_pods [ALPHA] Pods not bound yet that request a resource, without the akri.sh/ prefix.
-# TYPE kubeslot_scheduler_waiting_pods gauge
-kubeslot_scheduler_waiting_pods{resource="cam"} 1
-`
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
-		t.Error(err)
 	}
 }
 

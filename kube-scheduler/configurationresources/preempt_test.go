@@ -265,11 +265,17 @@ func TestContestedSlot(t *testing.T) {
 			if err := errors.Join(r.known.Add(late), r.client.Tracker().Add(late)); err != nil {
 				t.Fatal(err)
 			}
+			registerMetrics() // one that is not registered counts nothing
+			before := counted(t, conflicts)
 			r.book.leads = false
 			if !leads {
 				r.book.patience = 50 * time.Millisecond
 			}
 			r.book.setPod(late)
+			r.book.setPod(late.DeepCopy())
+			if got := counted(t, conflicts) - before; got != 1 {
+				t.Errorf("%v conflicts are counted, want 1", got)
+			}
 			if leads {
 				if len(r.deleted()) != 0 {
 					t.Fatalf("a standby deletes %v at once", r.deleted())

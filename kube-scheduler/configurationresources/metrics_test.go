@@ -1,0 +1,94 @@
+package configurationresources
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// counted reads a counter. It must be registered: others count nothing.
+func counted(t *testing.T, c metrics.CounterMetric) float64 {
+	t.Helper()
+	n, err := testutil.GetCounterMetricValue(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestMetrics(t *testing.T) {
+	r := newRig(t)
+	r.instance("cam-1", nil, "node-a")
+	r.instance("cam-2", map[string]string{"cam-2-0": "C:gone:node-a"}, "node-a")
+	r.instance("cam-3", nil, "node-b")
+	r.instance("cam-4", nil, "node-c")
+	r.instance("cam-5", nil, "node-d")
+	r.schedule(t, pod("holder", "1"), "node-a")
+	r.book.setPod(pod("waiter", "1"))
+	for _, name := range []string{"early", "late"} {
+		r.book.setPod(bound(t, pod(name, "1"), "node-c", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-4"}}}}))
+	}
+	r.book.setPod(nominatedTo(important("vip"), "node-d"))
+	registry := metrics.NewKubeRegistry()
+	c := &collector{}
+	c.book.Store(r.book)
+	registry.CustomMustRegister(c)
+	want := `
+# HELP kubeslot_scheduler_slots [ALPHA] Slots of a Configuration by state: free, held by a pod, claimed by a node for no known pod, conflicting (held by several pods), nominated (kept for a pod that preempted).
+# TYPE kubeslot_scheduler_slots gauge
+kubeslot_scheduler_slots{configuration="cam",state="claimed"} 1
+kubeslot_scheduler_slots{configuration="cam",state="conflicting"} 1
+kubeslot_scheduler_slots{configuration="cam",state="free"} 1
+kubeslot_scheduler_slots{configuration="cam",state="held"} 1
+kubeslot_scheduler_slots{configuration="cam",state="nominated"} 1
+# HELP kubeslot_scheduler_waiting_pods [ALPHA] Pods not bound yet that request a resource, without the akri.sh/ prefix.
+# TYPE kubeslot_scheduler_waiting_pods gauge
+kubeslot_scheduler_waiting_pods{resource="cam"} 2
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}
+
+// Each choice of slots is timed, by whether there were any.
+func TestResolutionIsTimed(t *testing.T) {
+	registerMetrics()
+	timed := func() (n [2]uint64, seconds float64) {
+		for i, result := range []string{"taken", "short"} {
+			m := resolutionDuration.WithLabelValues(result)
+			count, err := testutil.GetHistogramMetricCount(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum, err := testutil.GetHistogramMetricValue(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n[i], seconds = count, seconds+sum
+		}
+		return n, seconds
+	}
+	r := newScheduler(t)
+	p, q := pod("p", "1"), pod("q", "1")
+	state, status := r.filter(q, "node-b")
+	if !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	before, since := timed()
+	r.schedule(t, p, "node-a")
+	if status := r.Reserve(r.ctx, state, q, "node-b"); status.IsSuccess() {
+		t.Fatal("the slot is given twice")
+	}
+	after, until := timed()
+	if taken, short := after[0]-before[0], after[1]-before[1]; taken != 1 || short != 1 {
+		t.Errorf("timed: %d that took slots and %d that were short of them, want one each", taken, short)
+	}
+	if took := until - since; took <= 0 || took > 60 {
+		t.Errorf("they took %v seconds", took)
+	}
+}
