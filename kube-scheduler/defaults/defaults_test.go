@@ -3,6 +3,7 @@ package defaults
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
@@ -89,7 +90,8 @@ func TestArguments(t *testing.T) {
 		t.Fatal("no arguments")
 		return nil
 	}
-	if a := of(load(t, "")); a.Strategy != ledger.Spread || *a.NodeScore.LocalDevices != 1 || a.ClaimMode != pluginconfig.ClaimByNode || a.Validate() != nil {
+	if a := of(load(t, "")); a.Strategy != ledger.Spread || *a.NodeScore.LocalDevices != 1 || a.ClaimMode != pluginconfig.ClaimByNode ||
+		a.NominationTimeout.Duration != 5*time.Minute || a.Validate() != nil {
 		t.Errorf("defaults: %+v", a)
 	}
 	if a := of(load(t, args("strategy: Pack, nodeScore: {localDevices: 0}"))); a.Strategy != ledger.Pack || *a.NodeScore.LocalDevices != 0 || *a.NodeScore.FreeSlots != 1 {
@@ -98,7 +100,12 @@ func TestArguments(t *testing.T) {
 	if a := of(load(t, args("claimMode: Scheduler"))); a.ClaimMode != pluginconfig.ClaimByScheduler || a.Validate() != nil {
 		t.Errorf("as written: %+v", a)
 	}
-	for _, bad := range []string{"strategy: Random", "claimMode: Both", "nominationTimeout: 1ms", "nodeScore: {freeSlots: 101}", "nodeScore: {freeSlots: 0, localDevices: 0}"} {
+	for written, want := range map[string]time.Duration{"90s": 90 * time.Second, "1s": time.Second, "0s": 5 * time.Minute} {
+		if a := of(load(t, args("nominationTimeout: "+written))); a.NominationTimeout.Duration != want || a.Validate() != nil {
+			t.Errorf("nominationTimeout %s: %+v", written, a)
+		}
+	}
+	for _, bad := range []string{"strategy: Random", "claimMode: Both", "nominationTimeout: 1ms", "nominationTimeout: 999ms", "nominationTimeout: -5m", "nodeScore: {freeSlots: 101}", "nodeScore: {localDevices: -1}", "nodeScore: {freeSlots: 0, localDevices: 0}"} {
 		if err := of(load(t, args(bad))).Validate(); err == nil {
 			t.Errorf("%s: no error", bad)
 		}
