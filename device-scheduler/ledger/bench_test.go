@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -62,7 +63,8 @@ func BenchmarkFit(b *testing.B) {
 	}
 }
 
-// BenchmarkFits is the Filter of a simple request, which must not allocate.
+// BenchmarkFits is the Filter of a simple request, which must not allocate
+// (TestSurveyDoesNotAllocate).
 func BenchmarkFits(b *testing.B) {
 	for _, instances := range []int{500, 50_000} {
 		for _, shared := range []bool{false, true} {
@@ -171,19 +173,24 @@ func BenchmarkUpdate(b *testing.B) {
 }
 
 // BenchmarkRebuild reads a whole cluster, as after a restart: its Instances, and
-// for each a pod that has a slot of it.
+// the pods that have one slot of each, one for each of their containers.
 func BenchmarkRebuild(b *testing.B) {
 	for _, size := range []struct{ nodes, instances int }{{500, 500}, {500, 5_000}, {500, 50_000}, {5_000, 50_000}} {
-		b.Run(fmt.Sprintf("nodes=%d/instances=%d", size.nodes, size.instances), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				l, nodes := fleet(size.nodes, size.instances, false)
-				for i := range size.instances {
-					name := fmt.Sprintf("cam-%06x", i)
-					l.Observe(Pod{UID: name, Namespace: "ns", Name: name}, nodes[i%size.nodes], Assignment{
-						"main": {{Resource: "cam", Slot: slot.Name{Instance: name}}}})
+		for _, containers := range []int{1, 4, 8} {
+			b.Run(fmt.Sprintf("nodes=%d/instances=%d/containers=%d", size.nodes, size.instances, containers), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					l, nodes := fleet(size.nodes, size.instances, false)
+					for i := 0; i < size.instances; i += containers {
+						a := make(Assignment, containers)
+						for c := i; c < min(i+containers, size.instances); c++ {
+							a[fmt.Sprint("c", c-i)] = []assignment.Grant{{Resource: "cam", Slot: slot.Name{Instance: fmt.Sprintf("cam-%06x", c)}}}
+						}
+						name := fmt.Sprintf("pod-%06x", i)
+						l.Observe(Pod{UID: name, Namespace: "ns", Name: name}, nodes[i%size.nodes], a)
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }

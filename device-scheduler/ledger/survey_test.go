@@ -79,3 +79,32 @@ func TestSurveyAnswersForSimpleRequests(t *testing.T) {
 		t.Error("each survey over a known roll looks at all its nodes again")
 	}
 }
+
+// TestSurveyDoesNotAllocate: Filter and Score ask a survey of hundreds of nodes for
+// each pod, in clusters of any size.
+func TestSurveyDoesNotAllocate(t *testing.T) {
+	for _, instances := range []int{500, 50_000} {
+		for _, shared := range []bool{false, true} {
+			l, nodes := fleet(500, instances, shared)
+			for name, req := range map[string]*Request{"any Instance": podFor(1, 1), "one by name": {Pod: Pod{UID: "p"}, Containers: []ContainerRequest{
+				{Name: "c0", Resources: []ResourceRequest{{Name: "cam-000000", Count: 1}}}}}} {
+				survey := l.Survey(req, NewRoll(nodes))
+				for place, node := range map[int]string{0: nodes[0], Unlisted: nodes[0]} {
+					if shortfall, sure := survey.Fits(node, place); shortfall != nil || !sure {
+						t.Fatalf("%d Instances, shared %v, %s: Fits() = %+v, %v, want a fit that is sure", instances, shared, name, shortfall, sure)
+					}
+					if n := testing.AllocsPerRun(100, func() { survey.Fits(node, place) }); n != 0 {
+						t.Errorf("%d Instances, shared %v, %s: Fits allocates %v times", instances, shared, name, n)
+					}
+					if n := testing.AllocsPerRun(100, func() { survey.Prospect(node, place) }); n != 0 {
+						t.Errorf("%d Instances, shared %v, %s: Prospect allocates %v times", instances, shared, name, n)
+					}
+				}
+			}
+			several := l.Survey(podFor(4, 2), NewRoll(nodes))
+			if n := testing.AllocsPerRun(100, func() { several.Prospect(nodes[1], 1) }); n != 0 {
+				t.Errorf("%d Instances, shared %v: Prospect of several containers allocates %v times", instances, shared, n)
+			}
+		}
+	}
+}
