@@ -1,72 +1,111 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// TestFitIsComplete compares Fit with an exhaustive search: it finds slots for
-// containers of one Configuration exactly when there are any, also where some
-// ask for one of its Instances by name.
+// TestFitIsComplete compares Fit with an exhaustive search: it finds slots exactly
+// when there are any, for containers of all roles that ask for two Configurations
+// or for Instances by name, whatever uniqueness each Configuration demands and
+// which slots others hold.
 func TestFitIsComplete(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		strategy := rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy")
 		l := New()
-		l.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "ns"}})
-		free := rapid.SliceOfN(rapid.IntRange(1, 3), 1, 4).Draw(t, "free slots")
-		for i, n := range free {
-			in := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c-", i), Namespace: "ns"}}
-			in.Spec = akriv0.InstanceSpec{ConfigurationName: "c", Capacity: int32(n), Nodes: []string{"a"}}
-			l.SetInstance(in)
+		instances, held := map[string]*akriv0.Instance{}, map[slot.Name]bool{}
+		unique, onNode := map[string]akriv0.UniqueScope{}, map[string]bool{}
+		for _, kind := range []string{"c", "d"} {
+			configuration := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: kind, Namespace: "ns"}}
+			configuration.Spec = drawUnique(t)
+			unique[kind] = configuration.Spec.Unique()
+			l.SetConfiguration(configuration)
+			for i := range rapid.IntRange(1, 4).Draw(t, "Instances") {
+				in := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(kind, "-", i), Namespace: "ns"}}
+				in.Spec = akriv0.InstanceSpec{ConfigurationName: kind, Capacity: int32(rapid.IntRange(1, 3).Draw(t, "capacity")), Nodes: []string{"a"}}
+				l.SetInstance(in)
+				instances[in.Name] = in
+				if resource := rapid.SampledFrom([]string{"", "", "", kind, in.Name}).Draw(t, "held as"); resource != "" {
+					s := slot.Name{Instance: in.Name}
+					l.Observe(Pod{UID: in.Name}, "a", Assignment{"main": {{Resource: resource, Slot: s}}})
+					held[s], onNode[in.Name] = true, resource == kind
+				}
+			}
 		}
-		needs := rapid.SliceOfN(rapid.IntRange(1, 4), 1, 4).Draw(t, "needs")
 		req := &Request{}
-		named := make([]int, len(needs)) // the Instance that a container has by name, or -1
-		for i, n := range needs {
-			c := ContainerRequest{Name: fmt.Sprint(i), Resources: []ResourceRequest{{Name: "c", Count: n}}}
-			if named[i] = rapid.IntRange(-1, len(free)-1).Draw(t, "named"); named[i] >= 0 {
-				c.Resources = append(c.Resources, ResourceRequest{Name: fmt.Sprint("c-", named[i]), Count: 1})
+		for i := range rapid.SampledFrom([]int{1, 2, 3, 3, 6}).Draw(t, "containers") {
+			c := ContainerRequest{Name: fmt.Sprint("c", i), Role: drawRole(t)}
+			for _, kind := range []string{"c", "d"} {
+				if n := rapid.IntRange(0, 3).Draw(t, "needs"); n > 0 {
+					c.Resources = append(c.Resources, ResourceRequest{Name: kind, Count: n})
+				}
+				if named := fmt.Sprint(kind, "-", rapid.IntRange(0, 7).Draw(t, "named")); instances[named] != nil {
+					c.Resources = append(c.Resources, ResourceRequest{Name: named, Count: rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "count")})
+				}
 			}
 			req.Containers = append(req.Containers, c)
 		}
-		_, shortfall := l.Draft(strategy).Fit("a", req)
-		want := true
-		for _, i := range named {
-			if i >= 0 {
-				free[i]--
-				want = want && free[i] >= 0
+		slices.SortStableFunc(req.plain().Containers, func(a, b ContainerRequest) int { // app containers come last
+			return cmp.Compare(min(b.Role, Init), min(a.Role, Init))
+		})
+		s := search{rules: rules{req: req, instances: instances, unique: unique, onNode: onNode, taken: func(s slot.Name) string {
+			if held[s] {
+				return "by another pod"
 			}
-		}
-		if got, want := shortfall == nil, want && solvable(free, needs, named, 0, 0); got != want {
-			t.Fatalf("fits: %v, want %v", got, want)
+			return ""
+		}}}
+		a, shortfall := l.Draft(strategy).Fit("a", req)
+		if shortfall == nil {
+			s.check(t, a)
+		} else if len(req.Containers) <= 3 && s.solvable() { // to try all ways of more takes too long
+			t.Fatalf("%s; but for %+v there are %v", shortfall, req, s.got)
 		}
 	})
 }
 
-// solvable tries every way to give needs[0] different Instances, from the
-// given one on, and so on for the other containers.
-func solvable(free, needs, named []int, from, got int) bool {
-	if len(needs) == 0 {
-		return true
+// TestRules: the search and the checks of answers stand and fall with these.
+func TestRules(t *testing.T) {
+	cl, il := assignment.Grant{Resource: "c", Slot: slot.Name{Instance: "c-1"}}, assignment.Grant{Resource: "c-1", Slot: slot.Name{Instance: "c-1"}}
+	second := assignment.Grant{Resource: "c", Slot: slot.Name{Instance: "c-1", Index: 1}}
+	for name, test := range map[string]struct {
+		unique   akriv0.UniqueScope
+		roles    []Role // of the containers, of which the first has a slot
+		has, get assignment.Grant
+		at       int // which container gets the other
+		allowed  bool
+	}{
+		"the same slot, twice in one container":             {"", []Role{App}, cl, cl, 0, false},
+		"the same slot, in two containers that run at once": {"", []Role{App, App}, cl, cl, 1, false},
+		"the same slot, in a sidecar and after its start":   {"", []Role{Sidecar, Init}, cl, cl, 1, false},
+		"the same slot, before a sidecar starts":            {"", []Role{Init, Sidecar}, cl, cl, 1, true},
+		"the same slot, in two init containers":             {akriv0.UniquePerPod, []Role{Init, Init}, cl, cl, 1, true},
+		"the same slot, at two levels":                      {"", []Role{Init, App}, il, cl, 1, false},
+		"slots alone count":                                 {"", []Role{App}, cl, second, 0, true},
+		"two of one Instance in a container":                {akriv0.UniquePerContainer, []Role{App}, cl, second, 0, false},
+		"two of one Instance in a pod":                      {akriv0.UniquePerContainer, []Role{App, App}, cl, second, 1, true},
+		"two of one Instance in a pod, unique in it":        {akriv0.UniquePerPod, []Role{App, App}, cl, second, 1, false},
+		"two of one Instance on a node, unique in a pod":    {akriv0.UniquePerPod, []Role{Init, App}, cl, second, 1, false},
+		"two of one Instance on a node, unique on it":       {akriv0.UniquePerNode, []Role{App, App}, cl, second, 1, false},
+		"one of them by its name":                           {akriv0.UniquePerNode, []Role{App, App}, il, second, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := rules{req: &Request{}, unique: map[string]akriv0.UniqueScope{"c": test.unique}, taken: func(slot.Name) string { return "" },
+				instances: map[string]*akriv0.Instance{"c-1": {ObjectMeta: metav1.ObjectMeta{Name: "c-1"}, Spec: akriv0.InstanceSpec{ConfigurationName: "c", Capacity: 2}}}}
+			for _, role := range test.roles {
+				u.req.Containers = append(u.req.Containers, ContainerRequest{Role: role})
+			}
+			if wrong := u.against([][]assignment.Grant{{test.has}}, test.at, test.get); (wrong == "") != test.allowed {
+				t.Errorf("against() = %q, want it allowed: %v", wrong, test.allowed)
+			}
+		})
 	}
-	if got == needs[0] {
-		return solvable(free, needs[1:], named[1:], 0, 0)
-	}
-	for i := from; i < len(free); i++ {
-		if free[i] == 0 || i == named[0] {
-			continue
-		}
-		free[i]--
-		ok := solvable(free, needs, named, i+1, got+1)
-		free[i]++
-		if ok {
-			return true
-		}
-	}
-	return false
 }

@@ -33,13 +33,13 @@ func (w *world) checkRecords(t failer) {
 		t.Fatalf("%d Instances, %d of them of a Configuration, want %d", len(w.Ledger.instances), inOwners, len(w.instances))
 	}
 	for name, in := range w.instances {
-		got := w.Ledger.instances[instanceKey{in.Namespace, name}].instance()
+		got := w.Ledger.instances[instanceKey{in.Namespace, in.Name}].instance()
 		want := &akriv0.Instance{ObjectMeta: in.ObjectMeta, Spec: in.Spec}
 		want.Spec.Nodes = slices.Sorted(slices.Values(in.Spec.Nodes))
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("Instance %s (-API +ledger):\n%s", name, diff)
 		}
-		if w.devices[name] != nil && w.devices[name].exists && cmp.Diff(got, w.Instance(name), cmpopts.EquateEmpty()) != "" {
+		if in == w.inForce(in.Name) && cmp.Diff(got, w.Instance(in.Name), cmpopts.EquateEmpty()) != "" {
 			t.Fatalf("Instance %s is another one than slots are given from", name)
 		}
 	}

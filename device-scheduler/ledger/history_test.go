@@ -1,0 +1,389 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"pgregory.net/rapid"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// What happens to pods in TestHistories.
+
+// claims are the slots of a pod, with the claims that its node makes on them.
+func (s scheduled) claims() map[slot.Name]string {
+	claims := map[slot.Name]string{}
+	for _, grants := range s.a {
+		for _, g := range grants {
+			claims[g.Slot] = slot.Usage{Node: s.node}.String()
+			if !g.InstanceLevel() {
+				claims[g.Slot] = slot.Usage{Node: s.node, Holder: s.pod.UID}.String()
+			}
+		}
+	}
+	return claims
+}
+
+func (w *world) newPod(t *rapid.T, name string) Pod {
+	w.made++
+	return Pod{UID: fmt.Sprint("p", w.made), Namespace: "ns", Name: name, Priority: drawPriority(t)}
+}
+
+// reserve chooses slots for a few pods.
+func (w *world) reserve(t *rapid.T) {
+	for range rapid.IntRange(1, 3).Draw(t, "pods") {
+		w.reserveOne(t)
+	}
+}
+
+// reserveOne chooses slots for a new pod, for one that slots are kept for, or for one
+// that a scheduler which was killed may have bound.
+func (w *world) reserveOne(t *rapid.T) {
+	var pod Pod
+	var req *Request
+	switch which := rapid.IntRange(0, 3).Draw(t, "which"); {
+	case which == 0 && len(w.wants) > 0:
+		uid := pickKey(t, w.wants)
+		req = w.wants[uid]
+		pod = req.Pod
+	case which == 1 && len(w.late) > 0:
+		pod = w.late[pickKey(t, w.late)].pod
+		req = drawRequest(t, pod)
+	default:
+		pod = w.newPod(t, "p")
+		req = drawRequest(t, pod)
+	}
+	if _, chosen := w.assumed[pod.UID]; chosen {
+		return
+	}
+	node := rapid.SampledFrom(worldNodes).Draw(t, "node")
+	a, shortfall := w.Draft(w.strategy).For(pod).Fit(node, req)
+	if shortfall != nil {
+		if shortfall.String() == "" {
+			t.Fatalf("no reason why %+v does not fit", req)
+		}
+		return
+	}
+	w.rules(node, req, nil).check(t, a)
+	if _, err := w.Assume(pod, node, a); err != nil {
+		t.Fatalf("the slots that Fit chose cannot be assumed: %v", err)
+	}
+	w.assumed[pod.UID] = scheduled{pod, node, a}
+	if _, err := w.Assume(pod, node, a); err == nil {
+		t.Fatalf("pod %s was given slots twice", pod.UID)
+	}
+}
+
+// bind binds a pod as was assumed, if that is still right. A bind that was under way
+// before is applied all the same.
+func (w *world) bind(t *rapid.T) {
+	uid := pickKey(t, w.assumed)
+	if w.Check(uid) != nil && !rapid.Bool().Draw(t, "under way") {
+		w.forget(uid)
+		return
+	}
+	w.observe(t, w.assumed[uid])
+}
+
+func (w *world) bindFails(t *rapid.T) { w.forget(pickKey(t, w.assumed)) }
+
+func (w *world) forget(uid string) {
+	w.Forget(uid)
+	delete(w.assumed, uid)
+}
+
+// boundOtherwise shows a pod bound with other slots than were assumed, or with none.
+func (w *world) boundOtherwise(t *rapid.T) {
+	uid := pickKey(t, w.assumed)
+	w.foreign[uid] = true
+	w.observe(t, scheduled{w.assumed[uid].pod, rapid.SampledFrom(worldNodes).Draw(t, "node"), w.drawForeign(t, 0)})
+}
+
+// anotherScheduler binds a pod with a slot of its own choice, which this one may have
+// given to another pod, or have assumed for one.
+func (w *world) anotherScheduler(t *rapid.T) {
+	pod := w.newPod(t, "foreign")
+	w.foreign[pod.UID] = true
+	w.observe(t, scheduled{pod, rapid.SampledFrom(worldNodes).Draw(t, "node"), w.drawForeign(t, 1)})
+}
+
+// lateBind applies a bind of a scheduler that was killed, unless another was first.
+func (w *world) lateBind(t *rapid.T) {
+	uid := pickKey(t, w.late)
+	w.foreign[uid] = true
+	w.observe(t, w.late[uid])
+}
+
+// drawForeign draws slots that another scheduler would give: one that this one has
+// just assumed, or any, of Instances that it may not know.
+func (w *world) drawForeign(t *rapid.T, atLeast int) Assignment {
+	if rapid.IntRange(atLeast, 5).Draw(t, "with slots") == 0 {
+		return nil
+	}
+	config := rapid.SampledFrom([]string{"cam", "gps"}).Draw(t, "config")
+	s := slot.Name{Instance: fmt.Sprint(config, "-", rapid.IntRange(1, 3).Draw(t, "n")), Index: rapid.IntRange(0, 3).Draw(t, "slot")}
+	if assumed, found := w.drawAssumed(t); found {
+		s = assumed
+		config, _, _ = strings.Cut(s.Instance, "-")
+	}
+	return Assignment{"main": {{Resource: rapid.SampledFrom([]string{config, s.Instance}).Draw(t, "resource"), Slot: s}}}
+}
+
+// drawAssumed draws, half of the time, a slot that is assumed for a pod.
+func (w *world) drawAssumed(t *rapid.T) (slot.Name, bool) {
+	if len(w.assumed) == 0 || rapid.Bool().Draw(t, "any") {
+		return slot.Name{}, false
+	}
+	slots := slices.SortedFunc(maps.Keys(w.assumed[pickKey(t, w.assumed)].claims()), compareSlots)
+	if len(slots) == 0 {
+		return slot.Name{}, false
+	}
+	return rapid.SampledFrom(slots).Draw(t, "assumed"), true
+}
+
+// observe shows a pod bound.
+func (w *world) observe(t *rapid.T, s scheduled) {
+	uid := s.pod.UID
+	s.pod.Bound = int64(rapid.IntRange(1, 3).Draw(t, "bound at"))
+	want := map[slot.Name]bool{}
+	for name := range s.claims() {
+		if len(w.holders(name, w.pods)) > 0 {
+			want[name] = true
+		}
+	}
+	w.Denominate(uid)
+	conflicts, _ := w.Observe(s.pod, s.node, s.a)
+	w.pods[uid] = s
+	delete(w.assumed, uid)
+	delete(w.late, uid)
+	delete(w.wants, uid)
+	if w.ending[uid] {
+		w.SetEnding(uid)
+	}
+	got := map[slot.Name]bool{}
+	for _, c := range conflicts {
+		got[c.Slot] = true
+	}
+	if !maps.Equal(got, want) {
+		t.Fatalf("pod %s is bound with %v: conflicts %v, want them for %v", uid, s.a, conflicts, want)
+	}
+	// Whoever reserved slots for it gives them back, as after a failed bind.
+	if w.Forget(uid); len(s.a) > 0 && !w.Bound(uid) {
+		t.Fatalf("the slots of pod %s, which is bound, were given back", uid)
+	}
+}
+
+// annotationEdited shows a bound pod with other slots than before.
+func (w *world) annotationEdited(t *rapid.T) {
+	s := w.pods[pickKey(t, w.pods)]
+	if len(s.a) == 0 {
+		t.Skip("has no slots")
+	}
+	conflicts, gain := w.Observe(s.pod, rapid.SampledFrom(worldNodes).Draw(t, "node"), w.drawForeign(t, 0))
+	if conflicts != nil || gain != nil {
+		t.Fatalf("an edited annotation has changed something: conflicts %v, gain %v", conflicts, gain)
+	}
+}
+
+// podGone deletes a pod, which may be about to be bound, or only marks it.
+func (w *world) podGone(t *rapid.T) {
+	all := maps.Clone(w.pods)
+	maps.Copy(all, w.assumed)
+	uid := pickKey(t, all)
+	if rapid.Bool().Draw(t, "only ending") {
+		w.ending[uid] = true
+		w.SetEnding(uid)
+		return
+	}
+	w.Denominate(uid)
+	w.Remove(uid)
+	for _, pods := range []map[string]scheduled{w.pods, w.assumed, w.late} {
+		delete(pods, uid)
+	}
+	delete(w.wants, uid)
+	if gain := w.Forget(uid); gain != nil {
+		t.Fatalf("pod %s, which is gone, gave back %v a second time", uid, gain)
+	}
+}
+
+func drawPriority(t *rapid.T) int32 { return int32(rapid.IntRange(0, 2).Draw(t, "priority")) }
+
+func drawRole(t *rapid.T) Role {
+	return rapid.SampledFrom([]Role{App, App, Init, Sidecar}).Draw(t, "role")
+}
+
+func drawRequest(t *rapid.T, pod Pod) *Request {
+	req := &Request{Pod: pod, Containers: rapid.SliceOfN(rapid.Custom(drawContainer), 1, 3).Draw(t, "containers")}
+	for i := range req.Containers {
+		req.Containers[i].Name = fmt.Sprint("c", i)
+	}
+	return req
+}
+
+func drawContainer(t *rapid.T) ContainerRequest {
+	c := ContainerRequest{Role: drawRole(t)}
+	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"cam", "gps", "cam-1", "gps-2"}), 0, 2, rapid.ID[string]).Draw(t, "resources") {
+		c.Resources = append(c.Resources, ResourceRequest{Name: name, Count: rapid.IntRange(1, 3).Draw(t, "count")})
+	}
+	return c
+}
+
+// holders are those of the pods that have the slot, sorted by UID.
+func (w *world) holders(name slot.Name, pods ...map[string]scheduled) []string {
+	var uids []string
+	for _, some := range pods {
+		for uid, s := range some {
+			if _, holds := s.claims()[name]; holds {
+				uids = append(uids, uid)
+			}
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+// claimOn is what deviceUsage has for the slot.
+func (w *world) claimOn(name slot.Name) string {
+	if in := w.inForce(name.Instance); in != nil {
+		return in.Spec.DeviceUsage[name.String()]
+	}
+	return ""
+}
+
+// rules are those for the request on the node, once some pods are gone.
+func (w *world) rules(node string, req *Request, gone map[string]bool) *rules {
+	u := &rules{req: req, instances: map[string]*akriv0.Instance{}, unique: map[string]akriv0.UniqueScope{}, onNode: map[string]bool{}}
+	for _, key := range w.instances {
+		if in := w.inForce(key.Name); in != nil && slices.Contains(in.Spec.Nodes, node) {
+			u.instances[in.Name] = in
+			u.unique[in.Spec.ConfigurationName] = w.owner(in.Spec.ConfigurationName).Spec.Unique()
+		}
+	}
+	own := map[slot.Name][]string{} // claims that end with the pods
+	for _, pods := range []map[string]scheduled{w.pods, w.assumed} {
+		for uid, s := range pods {
+			for name, claim := range s.claims() {
+				if gone[uid] {
+					own[name] = append(own[name], claim)
+				} else if s.node == node && claim != node {
+					u.onNode[name.Instance] = true
+				}
+			}
+		}
+	}
+	u.taken = func(name slot.Name) string {
+		for _, uid := range w.holders(name, w.pods, w.assumed) {
+			if !gone[uid] {
+				return "pod " + uid + " holds it"
+			}
+		}
+		if claim := w.claimOn(name); claim != "" && !slices.Contains(own[name], claim) {
+			return "claimed " + claim
+		}
+		for uid, n := range w.nominations {
+			if uid != req.UID && n.Priority >= req.Priority && slices.ContainsFunc(n.holds, func(h hold) bool { return h.slot == name }) {
+				return "kept for " + uid
+			}
+		}
+		return ""
+	}
+	return u
+}
+
+// checkSlots checks that the ledger knows who has each slot, that it has given none
+// twice, that each slot is free which nobody has, and who keeps a contested one.
+func (w *world) checkSlots(t *rapid.T) {
+	known := map[slot.Name]bool{}
+	for name, d := range w.devices {
+		in := w.inForce(name)
+		for i := range d.slots {
+			s := slot.Name{Instance: name, Index: i}
+			known[s] = true
+			holders := w.holders(s, w.pods, w.assumed)
+			if got := slices.Sorted(slices.Values(d.slots[i].holders)); !slices.Equal(got, holders) {
+				t.Fatalf("%s is held by %v, want %v", s, got, holders)
+			}
+			given := slices.DeleteFunc(slices.Clone(holders), func(uid string) bool { return w.foreign[uid] })
+			if len(given) > 1 {
+				t.Fatalf("%s was given to all of %v", s, given)
+			}
+			free := in != nil && i < int(in.Spec.Capacity) && len(holders) == 0 && w.claimOn(s) == "" && d.slots[i].nominee == ""
+			if free != d.free.has(i) {
+				t.Fatalf("%s is free: %v, want %v", s, d.free.has(i), free)
+			}
+			w.checkContest(t, s)
+		}
+		if in != nil && int(in.Spec.Capacity) > len(d.slots) {
+			t.Fatalf("%s has %d slots, want %d", name, len(d.slots), in.Spec.Capacity)
+		}
+	}
+	for _, pods := range []map[string]scheduled{w.pods, w.assumed} {
+		for uid, p := range pods {
+			for s := range p.claims() {
+				if !known[s] {
+					t.Fatalf("%s, which pod %s has, is lost", s, uid)
+				}
+			}
+		}
+	}
+	for _, in := range w.instances {
+		if w.inForce(in.Name) != nil && w.devices[in.Name] == nil {
+			t.Fatalf("Instance %s is lost", in.Name)
+		}
+	}
+}
+
+func (w *world) checkContest(t *rapid.T, s slot.Name) {
+	bound := w.holders(s, w.pods)
+	claimed := func(uid string) int {
+		if w.claimOn(s) == w.pods[uid].claims()[s] {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(bound, func(a, b string) int {
+		return cmp.Or(claimed(a)-claimed(b), cmp.Compare(w.pods[a].pod.Bound, w.pods[b].pod.Bound), cmp.Compare(a, b))
+	})
+	c := w.Contested(s)
+	if c == nil || len(bound) < 2 {
+		if c != nil || len(bound) > 1 {
+			t.Fatalf("%s is bound to %v, and the contest is %+v", s, bound, c)
+		}
+		return
+	}
+	got := []string{c.Keeper.UID}
+	for _, p := range c.Losers {
+		got = append(got, p.UID)
+	}
+	want := slices.DeleteFunc(slices.Clone(bound), func(uid string) bool { return uid != bound[0] && w.ending[uid] })
+	if !slices.Equal(got, want) {
+		t.Fatalf("of %s, which %v have, the keeper and the losers are %v, want %v", s, bound, got, want)
+	}
+}
+
+// checkAssumed checks that an assumed pod may be bound, unless it has lost a slot or
+// somebody else is bound with it or has claimed it.
+func (w *world) checkAssumed(t *rapid.T) {
+	for uid, p := range w.assumed {
+		reason := ""
+		for s, own := range p.claims() {
+			in, claim := w.inForce(s.Instance), w.claimOn(s)
+			switch {
+			case in == nil || s.Index >= int(in.Spec.Capacity) || !slices.Contains(in.Spec.Nodes, p.node):
+				reason = fmt.Sprintf("%s is lost", s)
+			case claim != "" && claim != own:
+				reason = fmt.Sprintf("%s is claimed %s", s, claim)
+			case len(w.holders(s, w.pods)) > 0:
+				reason = fmt.Sprintf("%s is bound to another pod", s)
+			}
+		}
+		if err := w.Check(uid); (err != nil) != (reason != "") {
+			t.Fatalf("pod %s, which is assumed: Check() = %v, want reason %q", uid, err, reason)
+		}
+	}
+}
