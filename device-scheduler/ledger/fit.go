@@ -19,8 +19,10 @@ import (
 // any solution that leaves out an Instance with as many free slots as one it
 // uses can swap the two. That does not hold for containers which uniqueness
 // keeps from an Instance that they have by name, so these choose first, and in
-// each order if need be. Pack can run dry where Spread does not, and is retried
-// as Spread.
+// each order if need be. Where two of them are in a pod, an assignment may be missed:
+// the one that chooses first may take what only it could leave to the other
+// (one: cam=2 cam-3=1, two: cam=2 cam-4=1). Pack can run dry where Spread does not,
+// and is retried as Spread.
 //
 // At each level init containers come last: they run before the app containers, and
 // reuse their slots as far as they can.
