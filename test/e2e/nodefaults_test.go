@@ -177,6 +177,7 @@ deviceSpecs: [{containerPath: /dev/cam0, hostPath: /dev/zero, permissions: r}]
 	// A restarted kubecri, too, knows who holds what; the container that it does not
 	// know starts again with its device.
 	r.check(shared.Restart(cluster.Kubecri, nodeA))
+	r.check(shared.AwaitServing(r.ctx, cluster.Kubecri, nodeA))
 	first := r.containersOnce(r.pod("holder"))
 	_, err := r.cri(theNode().ContainerdSocket).StopContainer(r.ctx, &runtimeapi.StopContainerRequest{ContainerId: first})
 	r.check(err)
