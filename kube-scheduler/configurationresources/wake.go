@@ -120,10 +120,10 @@ func (b *book) next(resource string, r *round) {
 		defer b.mu.Unlock()
 		switch {
 		case b.rounds[resource] != r: // a later gain began anew
-		case b.ledger.Free(resource) == 0, len(r.pods) == 0 && !r.again:
-			delete(b.rounds, resource)
-		case r.again:
+		case r.again: // even with nothing free: what is kept for a pod does not count
 			b.beginAgain(resource, r)
+		case len(r.pods) == 0 || b.ledger.Free(resource) == 0:
+			delete(b.rounds, resource)
 		default:
 			b.next(resource, r)
 		}
@@ -136,7 +136,7 @@ func (b *book) next(resource string, r *round) {
 // use to the last of them only. The caller holds mu.
 func (b *book) beginAgain(resource string, before *round) {
 	r := &round{pods: slices.Collect(maps.Values(b.waiting[resource])), size: firstWoken}
-	if len(before.pods) > 0 {
+	if len(before.pods) > 0 && b.ledger.Free(resource) > 0 {
 		r.size = before.size
 	}
 	b.begin(resource, r)

@@ -214,6 +214,33 @@ func TestNoGainIsMissed(t *testing.T) {
 	})
 }
 
+// What is kept for a nominated pod does not count as free. When it is gained while a
+// round is under way, the pod is tried after the round all the same.
+func TestKeptSlotIsGainedDuringARound(t *testing.T) {
+	r, holder := preemptionRig(t)
+	vip := important("vip")
+	r.book.setPod(vip)
+	if node, status := r.postFilter(t, vip); node != "node-a" || !status.IsSuccess() {
+		t.Fatalf("nominated to %q, %v", node, status)
+	}
+	for i := range 2 * firstWoken {
+		r.book.setPod(pod(fmt.Sprintf("p%03d", i), "1"))
+	}
+	r.book.mu.Lock()
+	r.book.begin("cam", &round{size: firstWoken})
+	r.activated = nil
+	r.book.mu.Unlock()
+	r.book.deletePod(holder)
+	if free := r.book.ledger.Free("cam"); free != 0 {
+		t.Fatalf("%d slots are free, want the one to be kept", free)
+	}
+	eventually(t, "the nominated pod to be tried", func() bool {
+		r.book.mu.Lock()
+		defer r.book.mu.Unlock()
+		return slices.Contains(r.activated, "vip")
+	})
+}
+
 // What the ledger sees at start wakes nobody: all that wait are tried once it has
 // seen everything.
 func TestNoWakingBeforeTheLedgerIsInStep(t *testing.T) {
