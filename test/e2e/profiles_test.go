@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubeslot/kubeslot/test/cluster"
 	"github.com/kubeslot/kubeslot/test/history"
 )
 
@@ -67,10 +69,22 @@ func TestTwoProfiles(t *testing.T) {
 	if got := instanceOf("spread"); got == first {
 		t.Errorf("Spread took a third slot of %s, and the other has none held", first)
 	}
-	// At once, for the five slots that are left.
+	// Five slots are left. The scheduler is stopped while the pods for them come, so
+	// that no profile can have read from the API what the other has just chosen.
+	r.check(shared.Kill(cluster.Scheduler, "", syscall.SIGSTOP))
 	for i := range 5 {
 		create(fmt.Sprint("p", i), []string{spreading, packing}[i%2])
 	}
+	r.check(shared.Kill(cluster.Scheduler, "", syscall.SIGCONT))
+	r.await("all eight pods to be bound", func() (bool, string) {
+		events, err := recorder.Events(r.ctx)
+		r.check(err)
+		report := history.Check(events, history.Rules{})
+		if report.Doubles > 0 { // one of the two pods will be gone
+			r.Fatalf("the profiles gave slots twice: %s", strings.Join(report.Violations, "; "))
+		}
+		return report.Bound == 8, fmt.Sprint(report.Bound, " are")
+	})
 	for i := range 5 {
 		r.agree(fmt.Sprint("p", i), "prof", 1)
 	}
