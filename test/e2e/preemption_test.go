@@ -35,28 +35,35 @@ func (r *rig) preempts(name, node string, event func(vip *v1.Pod) string) {
 	recorder, err := history.Record(r.ctx, kube, akri, r.ns)
 	r.check(err)
 	staff, vip := r.priorityClass(500), r.priorityClass(1000)
-	r.debugEcho(name, 2, nil, name+"0")
+	r.debugEcho(name, 3, nil, name+"0")
 	for pod, class := range map[string]string{"victim": "", "senior": staff} {
 		p := newPod(pod, node, map[string]int64{name: 1})
 		p.Spec.PriorityClassName = class
 		r.create(p)
 		r.agree(pod, name, 1)
 	}
+	// The last slot's holder is nobody's victim. With it on node-b, node-a advertises
+	// more than its own pods use: what preemption frees there, the ledger has to say.
+	peer := newPod("peer", nodeB, map[string]int64{name: 1})
+	peer.Spec.PriorityClassName = vip
+	r.create(peer)
+	r.agree("peer", name, 1)
 	r.create(newPod("thief", nodeB, map[string]int64{name: 1}))
-	r.awaitPending("thief", "0 of 2 slots free")
+	r.awaitPending("thief", "0 of 3 slots free")
 
 	p := newPod("vip", nodeA, map[string]int64{name: 1})
 	p.Spec.PriorityClassName = vip
 	p = r.create(p)
 	r.agree("vip", name, 1)
 	r.agree("senior", name, 1)
+	r.agree("peer", name, 1)
 	r.awaitEvent("victim", "Preempted", event(p))
 	if p := r.pod("thief"); p.Spec.NodeName != "" {
 		r.Errorf("the pod of lower priority was bound to %s", p.Spec.NodeName)
 	}
 	r.ledgersAgree(name)
-	if report := r.judge(recorder, history.Rules{}); report.Bound != 3 || report.Preempted != 1 {
-		r.Errorf("%d pods were bound and %d preempted, want 3 and 1", report.Bound, report.Preempted)
+	if report := r.judge(recorder, history.Rules{}); report.Bound != 4 || report.Preempted != 1 {
+		r.Errorf("%d pods were bound and %d preempted, want 4 and 1", report.Bound, report.Preempted)
 	}
 	r.delete("vip")
 	r.agree("thief", name, 1)
