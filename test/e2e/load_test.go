@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 
@@ -191,4 +192,39 @@ func (r *rig) judge(recorder *history.Recorder, rules history.Rules) history.Rep
 		r.Error(v)
 	}
 	return report
+}
+
+// logWait logs how long a waiting pod took to be bound, and to run, once the pod that
+// had its slot before released it.
+func (r *rig) logWait(recorder *history.Recorder, former, waiter, slot string) {
+	r.Helper()
+	events, err := recorder.Events(r.ctx)
+	r.check(err)
+	var released, ended, bound, ran time.Time
+	claim := ""
+	for _, e := range events {
+		first := func(at *time.Time, is bool) {
+			if is && at.IsZero() {
+				*at = e.Seen
+			}
+		}
+		switch p := e.Pod; {
+		case p == nil:
+			value, has := e.Instance.Spec.DeviceUsage[slot]
+			if has && value == "" && claim != "" {
+				released = e.Seen
+			}
+			if has {
+				claim = value
+			}
+		case p.Name == former:
+			first(&ended, e.Type == watch.Deleted || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed)
+		case p.Name == waiter:
+			first(&bound, p.Spec.NodeName != "")
+			first(&ran, p.Status.Phase == v1.PodRunning)
+		}
+	}
+	after := func(t time.Time) time.Duration { return t.Sub(released).Round(time.Millisecond) }
+	r.Logf("pod %s was bound %v and ran %v after its slot was released; its former holder, pod %s, ended %v after that",
+		waiter, after(bound), after(ran), former, after(ended))
 }

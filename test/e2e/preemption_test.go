@@ -66,7 +66,7 @@ func (r *rig) preempts(name, node string, event func(vip *v1.Pod) string) {
 		r.Errorf("%d pods were bound and %d preempted, want 4 and 1", report.Bound, report.Preempted)
 	}
 	r.delete("vip")
-	r.agree("thief", name, 1)
+	r.logWait(recorder, "vip", "thief", r.agree("thief", name, 1)[0])
 	r.delete("senior")
 	r.ledgersAgree(name)
 }

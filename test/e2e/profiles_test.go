@@ -91,7 +91,7 @@ func TestTwoProfiles(t *testing.T) {
 	create("waiter", packing)
 	r.awaitPending("waiter", "0 of 8 slots free", "8 held")
 	r.delete("first") // of the other profile
-	r.agree("waiter", "prof", 1)
+	r.logWait(recorder, "first", "waiter", r.agree("waiter", "prof", 1)[0])
 	r.ledgersAgree("prof")
 	r.judge(recorder, history.Rules{})
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -19,6 +20,8 @@ type Event struct {
 	Type     watch.EventType // Added, Modified or Deleted
 	Pod      *v1.Pod
 	Instance *akriv0.Instance
+	// Seen is when the watch has shown it; Check does not look at it.
+	Seen time.Time
 }
 
 // Revision orders the events of one API server's storage, whatever their kind. It

@@ -68,7 +68,7 @@ func (r *Recorder) follow(ctx context.Context, from string, start cache.WatchFun
 	}
 	go func() {
 		for shown := range w.ResultChan() {
-			e := Event{Type: shown.Type}
+			e := Event{Type: shown.Type, Seen: time.Now()}
 			switch object := shown.Object.(type) {
 			case *v1.Pod:
 				e.Pod = object
