@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -192,5 +193,35 @@ func BenchmarkRebuild(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkTrade fits pods whose containers have to trade: each asks for several of few
+// devices, of which Pack leaves the last ones too few different. The sizes are drawn,
+// from seeds with which there are many trades and enough slots.
+func BenchmarkTrade(b *testing.B) {
+	for _, of := range []struct{ containers, seed int }{{5, 4991}, {15, 3275}, {45, 4961}} {
+		l := New()
+		l.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "ns"}})
+		req := podFor(of.containers, 0)
+		random := rand.New(rand.NewPCG(uint64(of.seed), 0))
+		slots := 0
+		for i := range req.Containers {
+			count := 1 + random.IntN(of.containers-1)
+			req.Containers[i].Resources[0].Count = count
+			slots += count
+		}
+		for i := range of.containers {
+			l.SetInstance(&akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("cam-", i), Namespace: "ns"},
+				Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: int32(1 + random.IntN(of.containers)), Nodes: []string{"a"}}})
+		}
+		b.Run(fmt.Sprintf("containers=%d/slots=%d", of.containers, slots), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, shortfall := l.Draft(Pack).Fit("a", req); shortfall != nil {
+					b.Fatal(shortfall)
+				}
+			}
+		})
 	}
 }

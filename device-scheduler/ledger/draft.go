@@ -21,8 +21,11 @@ type change struct {
 	free     bitset
 	nfree    int
 	clOnNode map[string]int // added to the device's
-	users    []int          // containers of the pod that is being fitted
+	uses     []use          // by the pod that is being fitted
 }
+
+// use is a slot of a device that a container of the pod has.
+type use struct{ container, index int }
 
 // Draft returns a view that is equal to the ledger, for choosing by the strategy.
 func (l *Ledger) Draft(strategy Strategy) *Draft {

@@ -1,12 +1,12 @@
 package ledger
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // Fit chooses slots on the node for all of the pod's containers, or says what
@@ -15,92 +15,19 @@ import (
 //
 // Requests for an Instance come first, since they leave no choice; then those
 // for a Configuration, each container in turn taking from the Instance that the
-// strategy prefers. With Spread this finds an assignment whenever there is one:
-// any solution that leaves out an Instance with as many free slots as one it
-// uses can swap the two. That does not hold for containers which uniqueness
-// keeps from an Instance that they have by name, so these choose first, and in
-// each order if need be. Where two of them are in a pod, an assignment may be missed:
-// the one that chooses first may take what only it could leave to the other
-// (one: cam=2 cam-3=1, two: cam=2 cam-4=1). Pack can run dry where Spread does not,
-// and is retried as Spread.
+// strategy prefers. Where uniqueness keeps a container from all that is left, it
+// trades with others of the pod (trade.go), so that an assignment is found whenever
+// there is one.
 //
 // At each level init containers come last: they run before the app containers, and
 // reuse their slots as far as they can.
 func (dr *Draft) Fit(node string, req *Request) (Assignment, *Shortfall) {
-	strategies := []Strategy{Spread}
-	if dr.strategy == Pack {
-		strategies = []Strategy{Pack, Spread}
-	}
-	orders := dr.ledger.orders(req)
-	last := len(strategies)*len(orders) - 1
-	var first *Shortfall
-	for i, strategy := range strategies {
-		for j, order := range orders {
-			try := dr
-			if i*len(orders)+j < last {
-				try = dr.clone()
-			}
-			a, shortfall := try.fit(strategy, node, req, order)
-			if shortfall == nil {
-				dr.changed = try.changed
-				return a, nil
-			}
-			if first == nil {
-				first = shortfall
-			}
-		}
-	}
-	return nil, first
-}
-
-func (dr *Draft) clone() *Draft {
-	c := *dr
-	c.changed = make(map[*device]*change, len(dr.changed))
-	for d, ch := range dr.changed {
-		c.changed[d] = &change{free: slices.Clone(ch.free), nfree: ch.nfree, clOnNode: maps.Clone(ch.clOnNode)}
-	}
-	return &c
-}
-
-// fitting is one run of fit: what the pod has got so far.
-type fitting struct {
-	*Draft
-	strategy Strategy
-	node     string
-	req      *Request
-	// got has a row a container, in the request's order.
-	got    [][]pick
-	queues []*queue
-}
-
-type pick struct {
-	assignment.Grant
-	device *device
-}
-
-// need is a request of a container that is being satisfied.
-type need struct {
-	ResourceRequest
-	container int
-	kind      *kind
-	unique    akriv0.UniqueScope
-	got       int
-}
-
-// cl reports whether any device of the kind will do.
-func (n *need) cl() bool { return n.Name == n.kind.name }
-
-func (dr *Draft) fit(strategy Strategy, node string, req *Request, order []int) (Assignment, *Shortfall) {
-	f := &fitting{Draft: dr, strategy: strategy, node: node, req: req, got: make([][]pick, len(req.Containers))}
+	f := &fitting{Draft: dr, node: node, req: req, got: make([][]pick, len(req.Containers))}
 	for _, ch := range dr.changed {
-		ch.users = nil // of another pod
+		ch.uses = nil // of another pod
 	}
-	for _, step := range []struct{ init, il bool }{{false, true}, {true, true}, {false, false}, {true, false}} {
-		for at := range req.Containers {
-			i := at
-			if !step.init {
-				i = order[at]
-			}
+	for _, step := range []struct{ il, init bool }{{true, false}, {true, true}, {false, false}, {false, true}} {
+		for i := range req.Containers {
 			c := &req.Containers[i]
 			if (c.Role == Init) != step.init {
 				continue
@@ -127,6 +54,50 @@ func (dr *Draft) fit(strategy Strategy, node string, req *Request, order []int) 
 		}
 	}
 	return a, nil
+}
+
+func (dr *Draft) clone() *Draft {
+	c := *dr
+	c.changed = make(map[*device]*change, len(dr.changed))
+	for d, ch := range dr.changed {
+		c.changed[d] = &change{free: slices.Clone(ch.free), nfree: ch.nfree, clOnNode: maps.Clone(ch.clOnNode)}
+	}
+	return &c
+}
+
+// fitting is one run of fit: what the pod has got so far.
+type fitting struct {
+	*Draft
+	node string
+	req  *Request
+	// got has a row a container, in the request's order.
+	got    [][]pick
+	queues []*queue
+}
+
+type pick struct {
+	assignment.Grant
+	device *device
+}
+
+// need is a request of a container that is being satisfied.
+type need struct {
+	ResourceRequest
+	container int
+	kind      *kind
+	unique    akriv0.UniqueScope
+	got       int
+}
+
+// cl reports whether any device of the kind will do.
+func (n *need) cl() bool { return n.Name == n.kind.name }
+
+// servedBy reports whether a slot that the pod has is one of those asked for.
+func (n *need) servedBy(p pick) bool {
+	if n.cl() {
+		return p.device.kind == n.kind && !p.InstanceLevel()
+	}
+	return p.device.name == n.Name && p.InstanceLevel()
 }
 
 // kindOf returns the kind that a resource name asks for: its Configuration, or
@@ -167,41 +138,43 @@ func (f *fitting) give(n *need, p pick) {
 	n.got++
 	f.got[n.container] = append(f.got[n.container], p)
 	ch := f.changed[p.device]
-	ch.users = append(ch.users, n.container)
+	ch.uses = append(ch.uses, use{n.container, p.Slot.Index})
 }
 
-// reuse gives an init container slots that the pod has anyway and that nobody else
-// uses while it runs: all but those of the sidecars that started before it. Slots
-// keep their level, since a claim can have only one form.
+// reuse gives the container slots that are idle while it runs.
 func (f *fitting) reuse(n *need) {
-	i := n.container
-	taken := map[slot.Name]bool{} // by those sidecars, or by this container
-	for j := range i + 1 {
-		if j == i || f.req.Containers[j].Role == Sidecar {
-			for _, p := range f.got[j] {
-				taken[p.Slot] = true
+	for p := range f.idle(n) {
+		if n.got == n.Count {
+			return
+		}
+		f.give(n, p)
+	}
+}
+
+// idle yields slots that could serve the need, which the pod has anyway and which
+// nobody uses while the container runs. Slots keep their level, since a claim can have
+// only one form.
+func (f *fitting) idle(n *need) iter.Seq[pick] {
+	return func(yield func(pick) bool) {
+		for j, picks := range f.got {
+			if f.req.together(n.container, j) {
+				continue
+			}
+			for _, p := range picks {
+				if n.servedBy(p) && !f.excluded(n, p.device) && !f.inUse(p, n.container, j) && !yield(p) {
+					return
+				}
 			}
 		}
 	}
-	for j := range f.got {
-		if j == i {
-			continue
-		}
-		for _, p := range f.got[j] {
-			if n.got == n.Count {
-				return
-			}
-			sameLevel := p.InstanceLevel() != n.cl()
-			if !sameLevel || p.device.kind != n.kind || !n.cl() && n.Name != p.device.name {
-				continue
-			}
-			if taken[p.Slot] || f.excluded(n, p.device) {
-				continue
-			}
-			taken[p.Slot] = true
-			f.give(n, p)
-		}
-	}
+}
+
+// inUse reports whether the slot is in use while a container runs, by a container
+// besides another one.
+func (f *fitting) inUse(p pick, container, besides int) bool {
+	return slices.ContainsFunc(f.uses(p.device), func(u use) bool {
+		return u.index == p.Slot.Index && u.container != besides && f.req.together(container, u.container)
+	})
 }
 
 // takeNamed gives the container free slots of the Instance that it asks for.
@@ -213,26 +186,19 @@ func (f *fitting) takeNamed(n *need) {
 }
 
 // takeAny gives the container free slots of those Instances that the strategy takes
-// first.
+// first, or others for which it has to trade.
 func (f *fitting) takeAny(n *need) {
 	q := f.queue(n.kind)
 	var excluded []*device
 	for n.got < n.Count {
-		d := q.top()
-		switch {
-		case d == nil:
-			return
-		case f.spent(n, d):
-			q.drop()
-		case f.excluded(n, d):
-			q.drop()
-			excluded = append(excluded, d)
-		default:
-			f.give(n, f.take(n, d))
+		d := q.next(n, &excluded)
+		if d == nil {
+			break
 		}
+		f.give(n, f.take(n, d))
 	}
-	for _, d := range excluded {
-		q.enter(d)
+	q.enter(excluded...)
+	for n.got < n.Count && n.unique != "" && f.trade(n, excluded) {
 	}
 }
 
@@ -251,7 +217,7 @@ func (f *fitting) take(n *need, d *device) pick {
 func (f *fitting) spent(n *need, d *device) bool {
 	switch n.unique {
 	case akriv0.UniquePerPod:
-		return len(f.users(d)) > 0
+		return len(f.uses(d)) > 0
 	case akriv0.UniquePerNode:
 		return n.cl() && f.clOnNode(d, f.node) > 0
 	}
@@ -260,13 +226,18 @@ func (f *fitting) spent(n *need, d *device) bool {
 
 // excluded reports whether uniqueness keeps the container from the device.
 func (f *fitting) excluded(n *need, d *device) bool {
-	return n.unique != "" && slices.Contains(f.users(d), n.container)
+	return n.unique != "" && f.usedBy(d, n.container)
 }
 
-// users are the containers that have got slots of the device.
-func (f *fitting) users(d *device) []int {
+// usedBy reports whether the container has a slot of the device.
+func (f *fitting) usedBy(d *device, container int) bool {
+	return slices.ContainsFunc(f.uses(d), func(u use) bool { return u.container == container })
+}
+
+// uses are those of the device by the pod.
+func (f *fitting) uses(d *device) []use {
 	if ch := f.changed[d]; ch != nil {
-		return ch.users
+		return ch.uses
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func TestFitIsComplete(t *testing.T) {
 			}
 			req.Containers = append(req.Containers, c)
 		}
-		slices.SortStableFunc(req.plain().Containers, func(a, b ContainerRequest) int { // app containers come last
+		slices.SortStableFunc(req.Containers, func(a, b ContainerRequest) int { // app containers come last
 			return cmp.Compare(min(b.Role, Init), min(a.Role, Init))
 		})
 		s := search{rules: rules{req: req, instances: instances, unique: unique, onNode: onNode, taken: func(s slot.Name) string {

@@ -83,10 +83,32 @@ func (q *queue) drop() {
 	heap.Pop(q)
 }
 
-// enter puts a device in, with the slots that it has left.
-func (q *queue) enter(d *device) {
-	if n := q.fitting.nfree(d); n > 0 {
-		heap.Push(q, entry{d, n, nil})
+// next returns the device that the container is to take from; nil if there is none.
+// It takes out those before it, and adds to excluded those which others of the pod may
+// take from.
+func (q *queue) next(n *need, excluded *[]*device) *device {
+	for {
+		d := q.top()
+		switch {
+		case d == nil:
+			return nil
+		case q.fitting.spent(n, d):
+			q.drop()
+		case q.fitting.excluded(n, d):
+			q.drop()
+			*excluded = append(*excluded, d)
+		default:
+			return d
+		}
+	}
+}
+
+// enter puts devices in, with the slots that they have left.
+func (q *queue) enter(devices ...*device) {
+	for _, d := range devices {
+		if n := q.fitting.nfree(d); n > 0 {
+			heap.Push(q, entry{d, n, nil})
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ func TestQueue(t *testing.T) {
 			l.SetInstance(in)
 		}
 		strategy := rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy")
-		f := &fitting{Draft: l.Draft(strategy), strategy: strategy, node: "a"}
+		f := &fitting{Draft: l.Draft(strategy), node: "a"}
 		k, dropped := l.kinds["c"], map[*device]bool{}
 		open := func() []*device {
 			var all []*device

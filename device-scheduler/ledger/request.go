@@ -26,6 +26,19 @@ type Request struct {
 	Containers []ContainerRequest
 }
 
+// together reports whether there is a time at which containers i and j both run: init
+// containers run alone but for the sidecars before them, all others together.
+func (req *Request) together(i, j int) bool {
+	earlier, later := req.Containers[min(i, j)].Role, req.Containers[max(i, j)].Role
+	switch {
+	case i == j:
+		return true
+	case later == Init:
+		return earlier == Sidecar
+	}
+	return earlier != Init
+}
+
 // ContainerRequest is what one container asks for, sorted by resource.
 type ContainerRequest struct {
 	Name      string

@@ -3,7 +3,6 @@ package ledger
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -182,18 +181,4 @@ func (s *search) had(name slot.Name) bool {
 	return slices.ContainsFunc(s.got, func(grants []assignment.Grant) bool {
 		return slices.ContainsFunc(grants, func(g assignment.Grant) bool { return g.Slot == name })
 	})
-}
-
-// plain drops requests for an Instance from containers which ask for others of its
-// Configuration as well. With these uniqueness makes Instances differ, and there are
-// requests for which Fit does not find what there is.
-func (req *Request) plain() *Request {
-	for i := range req.Containers {
-		c := &req.Containers[i]
-		c.Resources = slices.DeleteFunc(c.Resources, func(r ResourceRequest) bool {
-			kind, _, named := strings.Cut(r.Name, "-")
-			return named && slices.ContainsFunc(c.Resources, func(o ResourceRequest) bool { return o.Name == kind })
-		})
-	}
-	return req
 }

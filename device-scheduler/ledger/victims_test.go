@@ -20,7 +20,7 @@ func (w *world) preempt(t *rapid.T) {
 	pod := w.newPod(t, "vip")
 	pod.Priority++
 	node := rapid.SampledFrom(worldNodes).Draw(t, "node")
-	req := drawRequest(t, pod).plain()
+	req := drawRequest(t, pod)
 	candidates := drawCandidates(t, w.Ledger, node, req)
 	p := w.Preempt(w.strategy, node, req, candidates)
 	if p == nil {
@@ -94,7 +94,7 @@ func TestPreemptionSparesWhatItCan(t *testing.T) {
 			l.Observe(pod, rapid.SampledFrom([]string{"a", "b"}).Draw(t, "node"), a)
 			slots = slots[n:]
 		}
-		req := drawRequest(t, Pod{UID: "vip", Namespace: "ns", Name: "vip", Priority: 2}).plain()
+		req := drawRequest(t, Pod{UID: "vip", Namespace: "ns", Name: "vip", Priority: 2})
 		req.Containers = append(req.Containers, ContainerRequest{Name: "main", Resources: []ResourceRequest{{Name: "cam", Count: 1}}})
 		for i := range req.Containers { // there is no other Configuration
 			req.Containers[i].Resources = slices.DeleteFunc(req.Containers[i].Resources, func(r ResourceRequest) bool {
