@@ -41,7 +41,7 @@ lint: ## gofmt, go vet, and generated files up to date.
 
 test-unit: ## Unit tests with the race detector.
 	@hack/preflight.sh go gcc
-	go test -race $(UNIT)
+	go test -race -timeout 30m $(UNIT)
 	go -C kubedevice-api test -race ./...
 
 test-e2e: ## Tests on a real cluster of two nodes (KEEP=1 leaves it up).

@@ -61,18 +61,22 @@ func (q *queue) rest() int {
 // add creates pods for a node, the first of them with the highest priority, and
 // waits until all have been tried.
 func (q *queue) add(node string, names ...string) {
-	for i, name := range names {
-		p, priority := pod(name, "1"), int32(1000-i)
-		p.Spec.Priority, p.Spec.SchedulerName = &priority, v1.DefaultSchedulerName
-		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: node}
-		if err := q.client.Tracker().Add(p); err != nil {
-			q.Fatal(err)
+	priority := int32(1000)
+	for some := range slices.Chunk(names, 50) { // the fake client's watch holds 100 events
+		for _, name := range some {
+			p, its := pod(name, "1"), priority
+			p.Spec.Priority, p.Spec.SchedulerName = &its, v1.DefaultSchedulerName
+			p.Spec.NodeSelector = map[string]string{v1.LabelHostname: node}
+			if err := q.client.Tracker().Add(p); err != nil {
+				q.Fatal(err)
+			}
+			priority--
 		}
-	}
-	for _, name := range names {
-		q.eventually("pod "+name+" to be tried", func() bool {
-			return q.book.tried[name+"-uid"] > 0 || q.book.assumed[name+"-uid"] > 0 || q.node(name) != ""
-		})
+		for _, name := range some {
+			q.eventually("pod "+name+" to be tried", func() bool {
+				return q.book.tried[name+"-uid"] > 0 || q.book.assumed[name+"-uid"] > 0 || q.node(name) != ""
+			})
+		}
 	}
 }
 
@@ -119,7 +123,7 @@ func TestWaitingPodsAreNotTriedInVain(t *testing.T) {
 	claimed := in.DeepCopy()
 	claimed.Spec.DeviceUsage = map[string]string{"cam-1-0": "C:holder-uid:node-a"}
 	q.book.setInstance(claimed)
-	waiting := crowd(100)
+	waiting := crowd(300)
 	q.add("node-a", waiting...)
 
 	before := q.rest()
@@ -135,8 +139,10 @@ func TestWaitingPodsAreNotTriedInVain(t *testing.T) {
 	q.eventually("one of the waiting to be bound", func() bool {
 		return slices.ContainsFunc(waiting, func(name string) bool { return q.node(name) != "" })
 	})
-	if got := q.rest() - before; got > 2*firstWoken {
-		t.Errorf("%d scheduling cycles of %d waiting pods for one free slot, want at most %d", got, len(waiting), 2*firstWoken)
+	// The first ones and, where these take longer than a round, those of two more.
+	const most = 7 * firstWoken
+	if got := q.rest() - before; got > most {
+		t.Errorf("%d scheduling cycles of %d waiting pods for one free slot, want at most %d", got, len(waiting), most)
 	}
 }
 

@@ -84,7 +84,7 @@ func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 // the highest priority are tried first, and the others only if it stays free.
 func TestWakesAsManyAsHelps(t *testing.T) {
 	for name, taken := range map[string]bool{"taken at once": true, "left free": false} {
-		t.Run(name, func(t *testing.T) {
+		synctestRun(t, name, func(t *testing.T) {
 			r := newRig(t)
 			const waiting = 100
 			for i := range waiting {

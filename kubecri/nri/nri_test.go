@@ -137,7 +137,7 @@ func TestNeverWithoutItsDevices(t *testing.T) {
 // A late answer is no answer, and the container starts without its devices: so
 // what takes too long is refused in time, and the plugin stays connected.
 func TestAnswersWithinTheRuntimesLimit(t *testing.T) {
-	adaptation.SetPluginRequestTimeout(400 * time.Millisecond)
+	adaptation.SetPluginRequestTimeout(4 * time.Second) // a quarter of it is for the way
 	defer adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout)
 	f := start(t, &runtime{}, func(ctx context.Context, _ string) (discovery.Device, error) {
 		<-ctx.Done()
@@ -155,7 +155,7 @@ func TestAnswersWithinTheRuntimesLimit(t *testing.T) {
 // A kubecri that hangs is dropped by the runtime, and finds what was created past it
 // when it has connected again.
 func TestAHangIsMadeUpFor(t *testing.T) {
-	adaptation.SetPluginRequestTimeout(200 * time.Millisecond)
+	adaptation.SetPluginRequestTimeout(2 * time.Second)
 	defer adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout)
 	hangs, goesOn := make(chan struct{}), make(chan struct{})
 	f := start(t, &runtime{}, func(ctx context.Context, instance string) (discovery.Device, error) {

@@ -134,9 +134,9 @@ func (f *flow) asked(t *testing.T) bool {
 
 func (f *flow) await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited 10 s for %s; connected: %v", what, f.plugin.Connected())
+			t.Fatalf("waited a minute for %s; connected: %v", what, f.plugin.Connected())
 		}
 	}
 }

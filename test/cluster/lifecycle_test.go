@@ -192,9 +192,7 @@ func partitionAndHeal(t *testing.T, c *Cluster) {
 		}
 		return err
 	}
-	if err := reachable(); err != nil {
-		t.Fatalf("kubelet before the partition: %v", err)
-	}
+	eventually(t, "the kubelet to be reachable", reachable)
 	if err := c.Partition(node.Name); err != nil {
 		t.Fatal(err)
 	}

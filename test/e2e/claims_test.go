@@ -48,6 +48,15 @@ func (r *rig) restartScheduler() {
 	r.check(shared.Start("kube-scheduler", ""))
 }
 
+// schedulerRuns starts the scheduler if it has ended, as systemd does: it ends when it
+// cannot renew its lease for 10 s.
+func (r *rig) schedulerRuns() {
+	r.Helper()
+	if _, err := shared.PID("kube-scheduler", ""); err != nil {
+		r.check(shared.Start("kube-scheduler", ""))
+	}
+}
+
 // write changes a slot's claim from one value to another, as another writer would.
 func (r *rig) write(slot, from, to string) error {
 	instance := slot[:strings.LastIndex(slot, "-")]

@@ -196,6 +196,7 @@ func TestGPUs(t *testing.T) {
 	r.check(os.WriteFile(filepath.Join(shared.Nodes()[0].KubecriDir, "fakegpu"), []byte("two-cliques\nlost 4\n"), 0o600))
 	r.check(shared.Restart(cluster.Kubecri, nodeA))
 	r.await("a GPU to leave", func() (bool, string) { return r.amounts("nvidia.com/gpu", 7, 8) })
+	r.restartScheduler() // one that has read this
 	p = p.DeepCopy()
 	p.Name = "none"
 	r.create(p)

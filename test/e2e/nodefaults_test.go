@@ -133,6 +133,7 @@ func TestAPIServerHangs(t *testing.T) {
 		}
 	}()
 	defer func() { stop(); <-ended }()
+	r.schedulerRuns()
 	r.create(newPod("late", nodeA, map[string]int64{"hang": 1}))
 	r.awaitRunning("late")
 	stop()

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,7 +45,7 @@ func TestBadSchedulerPlugins(t *testing.T) {
 	}
 
 	const refuses, skips = "kube-scheduler-refuses", "kube-scheduler-skips"
-	ctx, cancel := context.WithTimeout(r.ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(r.ctx, patience)
 	defer cancel()
 	if err := shared.StartScheduler(ctx, refuses, 10301, "--devschedpath="+dir); err == nil {
 		t.Error("it serves with a bad plugin")
