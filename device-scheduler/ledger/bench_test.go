@@ -225,3 +225,39 @@ func BenchmarkTrade(b *testing.B) {
 		})
 	}
 }
+
+// inVain is a pod of 400 containers, of which the last one could trade with each of the
+// others, and none has what it needs.
+func inVain() (*Ledger, *Request) {
+	l := New()
+	l.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "ns"}})
+	set := func(name string, capacity int32) {
+		l.SetInstance(&akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"},
+			Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: capacity, Nodes: []string{"a"}}})
+	}
+	set("cam-one", 1000)
+	set("cam-two", 1000)
+	req := podFor(400, 2)
+	for i := range req.Containers {
+		c := &req.Containers[i]
+		if c.Role = Sidecar; i >= 200 {
+			c.Resources[0].Count = 3
+			if i < 399 {
+				set(fmt.Sprint("cam-own-", i), 1)
+			}
+		}
+	}
+	req.Containers[399].Role = Init
+	return l, req
+}
+
+// BenchmarkTradeInVain refuses a pod after all that a refusal may take.
+func BenchmarkTradeInVain(b *testing.B) {
+	l, req := inVain()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, shortfall := l.Draft(Spread).Fit("a", req); shortfall == nil {
+			b.Fatal("it fits")
+		}
+	}
+}

@@ -17,7 +17,7 @@ import (
 // for a Configuration, each container in turn taking from the Instance that the
 // strategy prefers. Where uniqueness keeps a container from all that is left, it
 // trades with others of the pod (trade.go), so that an assignment is found whenever
-// there is one.
+// there is one, but for the pods that trade.go names.
 //
 // At each level init containers come last: they run before the app containers, and
 // reuse their slots as far as they can.
@@ -73,6 +73,8 @@ type fitting struct {
 	// got has a row a container, in the request's order.
 	got    [][]pick
 	queues []*queue
+	// work counts the uses that were looked at.
+	work int
 }
 
 type pick struct {
@@ -199,6 +201,7 @@ func (f *fitting) takeAny(n *need) {
 	}
 	q.enter(excluded...)
 	for n.got < n.Count && n.unique != "" && f.trade(n, excluded) {
+		f.reuse(n) // what has changed hands may be idle now
 	}
 }
 
@@ -237,6 +240,7 @@ func (f *fitting) usedBy(d *device, container int) bool {
 // uses are those of the device by the pod.
 func (f *fitting) uses(d *device) []use {
 	if ch := f.changed[d]; ch != nil {
+		f.work += len(ch.uses)
 		return ch.uses
 	}
 	return nil

@@ -72,6 +72,62 @@ func TestFitIsComplete(t *testing.T) {
 	})
 }
 
+// TestTrades fits pods in which containers of all roles have some devices by name and
+// need others, so that they trade a lot. What they get is right; and without init
+// containers they get it whenever they can.
+func TestTrades(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := New()
+		configuration := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "ns"}}
+		configuration.Spec.UniqueScope = rapid.SampledFrom([]akriv0.UniqueScope{akriv0.UniquePerContainer, akriv0.UniquePerNode}).Draw(t, "scope")
+		l.SetConfiguration(configuration)
+		instances := map[string]*akriv0.Instance{}
+		for i := range rapid.IntRange(3, 5).Draw(t, "Instances") {
+			in := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c-", i), Namespace: "ns"}}
+			in.Spec = akriv0.InstanceSpec{ConfigurationName: "c", Capacity: int32(rapid.IntRange(1, 5).Draw(t, "capacity")), Nodes: []string{"a"}}
+			l.SetInstance(in)
+			instances[in.Name] = in
+		}
+		req := &Request{}
+		containers := rapid.IntRange(3, 7).Draw(t, "containers")
+		earlier := rapid.SampledFrom([][]Role{{Sidecar}, {Init, Sidecar}}).Draw(t, "roles")
+		for i := range containers {
+			c := ContainerRequest{Name: fmt.Sprint("c", i), Resources: []ResourceRequest{{Name: "c", Count: rapid.IntRange(1, 2).Draw(t, "needs")}}}
+			if i < containers-1 {
+				c.Role = rapid.SampledFrom(earlier).Draw(t, "role")
+			}
+			for name := range len(instances) {
+				if rapid.IntRange(0, 2).Draw(t, "named") == 0 {
+					c.Resources = append(c.Resources, ResourceRequest{Name: fmt.Sprint("c-", name), Count: 1})
+				}
+			}
+			req.Containers = append(req.Containers, c)
+		}
+		s := search{rules: rules{req: req, instances: instances, unique: map[string]akriv0.UniqueScope{"c": configuration.Spec.Unique()},
+			taken: func(slot.Name) string { return "" }}}
+		a, shortfall := l.Draft(rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy")).Fit("a", req)
+		if shortfall == nil {
+			s.check(t, a)
+		} else if len(earlier) == 1 && containers <= 4 && s.solvable() {
+			t.Fatalf("%s; but for %+v there are %v", shortfall, req, s.got)
+		}
+	})
+}
+
+// A pod cannot keep the scheduler busy: trades are given up, here after some thousand
+// allocations of some ten thousand.
+func TestTradesAreGivenUp(t *testing.T) {
+	l, req := inVain()
+	allocations := testing.AllocsPerRun(1, func() {
+		if _, shortfall := l.Draft(Spread).Fit("a", req); shortfall == nil {
+			t.Error("it fits")
+		}
+	})
+	if allocations > 10_000 {
+		t.Errorf("%.0f allocations", allocations)
+	}
+}
+
 // TestRules: the search and the checks of answers stand and fall with these.
 func TestRules(t *testing.T) {
 	cl, il := assignment.Grant{Resource: "c", Slot: slot.Name{Instance: "c-1"}}, assignment.Grant{Resource: "c-1", Slot: slot.Name{Instance: "c-1"}}

@@ -1,8 +1,6 @@
 package ledger
 
-import (
-	"slices"
-)
+import "slices"
 
 // offer is a pick that a container would give to another one.
 type offer struct {
@@ -10,13 +8,22 @@ type offer struct {
 	at int // of the giver's picks
 }
 
+// maxWork bounds how many uses are looked at for one pod before trades are given up:
+// some milliseconds. A pod with the most slots and resources that it may have, and
+// dozens of containers, stays below.
+const maxWork = 5_000_000
+
 // trade gives a container a slot where uniqueness keeps it from the devices that have
 // free ones: another container gives it one of its own and gets another one instead,
 // for which it may have to trade too. This is the search for an augmenting path of a
 // matching: when there is none, no choice of slots would serve the containers so far.
+//
 // Containers that do not run at once may have the same slot, which a matching does not
-// know: for these it is tried too, and drawn pods (TestFitIsComplete, eight million)
-// have shown none that it misses, but there is no proof.
+// know. For an init container this tries what moves a slot from one container to
+// another; an assignment is missed where two that share a slot would both have to
+// move, as may be with two init containers that have devices by name, behind a sidecar.
+// When it is called, nothing that the pod has is idle while the container runs and
+// could serve it.
 func (f *fitting) trade(n *need, free []*device) bool {
 	offers := make([]*offer, len(f.got)) // by giver
 	for giver, picks := range f.got {
@@ -25,7 +32,7 @@ func (f *fitting) trade(n *need, free []*device) bool {
 			continue
 		}
 		offers[giver] = &offer{n.container, at}
-		reached, ok := f.search(n, giver, offers, free)
+		asked, ok := f.search(n, giver, offers, free)
 		if ok {
 			return true
 		}
@@ -33,8 +40,8 @@ func (f *fitting) trade(n *need, free []*device) bool {
 			continue // nor will others find what they cannot have
 		}
 		for at := at; at >= 0; at = f.available(n, giver, n.container, at+1) {
-			for _, last := range reached {
-				if f.canShare(n, picks[at], giver, last) {
+			for _, last := range asked {
+				if f.canShare(n, picks[at], giver, last) && !f.onTheWay(picks[at], last, giver, offers) {
 					offers[giver].at = at
 					f.pass(n, picks[at], last, offers)
 					return true
@@ -51,7 +58,7 @@ func (f *fitting) trade(n *need, free []*device) bool {
 // has asked.
 func (f *fitting) search(n *need, first int, offers []*offer, free []*device) (asked []int, ok bool) {
 	asked = []int{first}
-	for i := 0; i < len(asked); i++ {
+	for i := 0; i < len(asked) && f.work < maxWork; i++ {
 		to := asked[i]
 		if p, ok := f.instead(n, to, offers, free); ok {
 			f.pass(n, p, to, offers)
@@ -61,7 +68,11 @@ func (f *fitting) search(n *need, first int, offers []*offer, free []*device) (a
 			if giver == n.container || offers[giver] != nil {
 				continue
 			}
-			if at := f.available(n, giver, to, 0); at >= 0 {
+			at := f.available(n, giver, to, 0)
+			for at >= 0 && f.onTheWay(f.got[giver][at], to, n.container, offers) {
+				at = f.available(n, giver, to, at+1)
+			}
+			if at >= 0 {
 				offers[giver] = &offer{to, at}
 				asked = append(asked, giver)
 			}
@@ -74,6 +85,9 @@ func (f *fitting) search(n *need, first int, offers []*offer, free []*device) (a
 // could have; -1 if there is none.
 func (f *fitting) available(n *need, giver, to, from int) int {
 	for at, p := range f.got[giver][from:] {
+		if f.work > maxWork {
+			return -1
+		}
 		if n.servedBy(p) && !f.usedBy(p.device, to) && !f.inUse(p, to, giver) {
 			return from + at
 		}
@@ -87,7 +101,7 @@ func (f *fitting) available(n *need, giver, to, from int) int {
 func (f *fitting) instead(n *need, giver int, offers []*offer, free []*device) (pick, bool) {
 	own := &need{ResourceRequest: n.ResourceRequest, container: giver, kind: n.kind, unique: n.unique}
 	for p := range f.idle(own) {
-		if !f.onTheWay(n, p, giver, offers) {
+		if !f.onTheWay(p, giver, n.container, offers) {
 			return p, true
 		}
 	}
@@ -99,8 +113,10 @@ func (f *fitting) instead(n *need, giver int, offers []*offer, free []*device) (
 	return pick{}, false
 }
 
-func (f *fitting) onTheWay(n *need, p pick, giver int, offers []*offer) bool {
-	for hop := giver; hop != n.container; hop = offers[hop].to {
+// onTheWay reports whether the slot changes hands on the way from one container to
+// another.
+func (f *fitting) onTheWay(p pick, from, to int, offers []*offer) bool {
+	for hop := from; hop != to; hop = offers[hop].to {
 		if f.got[hop][offers[hop].at].Slot == p.Slot {
 			return true
 		}
