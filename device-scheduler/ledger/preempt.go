@@ -2,9 +2,12 @@ package ledger
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"sort"
+	"strconv"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
@@ -19,8 +22,8 @@ type Victim struct {
 	Protected bool
 }
 
-// moreImportant orders victims: those to spare first.
-func moreImportant(a, b Victim) int {
+// MoreImportant orders victims: those to spare first.
+func MoreImportant(a, b Victim) int {
 	if a.Protected != b.Protected {
 		if a.Protected {
 			return -1
@@ -80,25 +83,28 @@ func (l *Ledger) asked(req *Request) (map[*kind]bool, map[*device]bool) {
 // Distinct returns the nodes, sorted, without those that are to the request like
 // one before them: they reach the same devices, and Preempt finds the same there.
 func (l *Ledger) Distinct(nodes []string, req *Request) []string {
-	kinds, named := l.asked(req)
-	alike := func(a, b string) bool {
-		for k := range kinds {
-			// With that scope it matters what pods on the node have.
-			ra, rb := k.byNode[a], k.byNode[b]
-			if k.unique() == akriv0.UniquePerNode || ra.own != rb.own || !slices.Equal(ra.shared, rb.shared) {
-				return false
-			}
-		}
-		for d := range named {
-			if d.reaches(a) != d.reaches(b) {
-				return false
-			}
-		}
-		return true
-	}
+	asked, byName := l.asked(req)
+	kinds, named := slices.Collect(maps.Keys(asked)), slices.Collect(maps.Keys(byName))
 	var distinct []string
+	var like []byte
+	seen := map[string]bool{}
 	for _, node := range sorted(nodes) {
-		if !slices.ContainsFunc(distinct, func(before string) bool { return alike(before, node) }) {
+		like = like[:0]
+		for _, k := range kinds {
+			if k.unique() == akriv0.UniquePerNode { // then it matters what pods on the node have
+				like = append(like, node...)
+			}
+			at := k.byNode[node]
+			for g := range at.groups {
+				like = fmt.Appendf(like, " %p", g)
+			}
+			like = append(like, ';')
+		}
+		for _, d := range named {
+			like = strconv.AppendBool(like, d.reaches(node))
+		}
+		if !seen[string(like)] {
+			seen[string(like)] = true
 			distinct = append(distinct, node)
 		}
 	}
@@ -148,7 +154,7 @@ func (l *Ledger) Preempt(strategy Strategy, node string, req *Request, candidate
 		return nil
 	}
 	rest := slices.DeleteFunc(slices.Clone(candidates), func(v Victim) bool { return l.pods[v.UID] == nil || l.pods[v.UID].ending })
-	slices.SortFunc(rest, moreImportant)
+	slices.SortFunc(rest, MoreImportant)
 	p := &Preemption{Node: node}
 	for p.Assignment = fit(); p.Assignment == nil; p.Assignment = fit(p.Victims) {
 		tail := shortest(len(rest), func(n int) bool { return fit(p.Victims, rest[len(rest)-n:]) != nil })

@@ -161,7 +161,7 @@ func tryEach(l *Ledger, strategy Strategy, node string, req *Request, candidates
 		return nil
 	}
 	p := &Preemption{Node: node}
-	for _, v := range slices.SortedFunc(slices.Values(candidates), moreImportant) {
+	for _, v := range slices.SortedFunc(slices.Values(candidates), MoreImportant) {
 		if gone[v.UID] = false; fit() == nil {
 			gone[v.UID] = true
 			p.Victims = append(p.Victims, v)

@@ -34,7 +34,11 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 				}
 			}
 			if narrowed && len(nodes) == 0 {
-				return nil, &Shortfall{Reason: NoNode, Container: c.Name, Resource: r.Name, Needed: r.Count}
+				reason := NoNode
+				if size > 0 {
+					reason = Apart
+				}
+				return nil, &Shortfall{Reason: reason, Container: c.Name, Resource: r.Name, Needed: r.Count}
 			}
 		}
 	}

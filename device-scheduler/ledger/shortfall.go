@@ -13,8 +13,11 @@ type Reason int
 const (
 	// Unknown: there is no Configuration or Instance of the name.
 	Unknown Reason = iota + 1
-	// NoNode: no node reaches Instances for all of the pod's requests.
+	// NoNode: no node reaches an Instance for the request.
 	NoNode
+	// Apart: some nodes reach one, but none of those that reach Instances for other
+	// requests of the pod.
+	Apart
 	// NotReachable: the node reaches no Instance that could serve the request.
 	NotReachable
 	// Impossible: the request exceeds what the node reaches, whoever holds it.
@@ -87,6 +90,9 @@ func (s *Shortfall) String() string {
 		return fmt.Sprintf("container %q requests %s, but there is no Configuration or Instance %q", s.Container, name, s.Resource)
 	case NoNode:
 		return fmt.Sprintf("no node reaches an Instance for %s, requested by container %q", name, s.Container)
+	case Apart:
+		return fmt.Sprintf("no node reaches Instances for all that the pod requests: of the nodes that do for its other requests, none does for %s, requested by container %q",
+			name, s.Container)
 	case NotReachable:
 		return fmt.Sprintf("node(s) reach no Instance for %s, requested by container %q", name, s.Container)
 	case Impossible:

@@ -2,12 +2,15 @@ package configurationresources
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 )
 
 // pdb covers the pods of its namespace that have the label group=<group>, or all
@@ -37,7 +40,7 @@ func TestBudgetsProtect(t *testing.T) {
 	}{
 		"none":                                 {nil, nil},
 		"allows none":                          {[]*policyv1.PodDisruptionBudget{pdb("", 0)}, []string{"first", "second"}},
-		"allows one of two":                    {[]*policyv1.PodDisruptionBudget{pdb("", 1)}, []string{"second"}},
+		"allows one of two":                    {[]*policyv1.PodDisruptionBudget{pdb("", 1)}, []string{"first"}},
 		"allows both":                          {[]*policyv1.PodDisruptionBudget{pdb("", 2)}, nil},
 		"covers one":                           {[]*policyv1.PodDisruptionBudget{pdb("2", 0)}, []string{"second"}},
 		"one each":                             {[]*policyv1.PodDisruptionBudget{pdb("1", 0), pdb("2", 1)}, []string{"first"}},
@@ -70,6 +73,7 @@ func TestBudgetsProtect(t *testing.T) {
 			if len(candidates) != 2 {
 				t.Fatalf("candidates are %+v, want 2", candidates)
 			}
+			slices.SortFunc(candidates, func(a, b ledger.Victim) int { return strings.Compare(a.Name, b.Name) })
 			var got []string
 			for i, v := range candidates {
 				if v.Protected {
@@ -97,6 +101,7 @@ func TestPreemptsPodsWithoutABudget(t *testing.T) {
 		"it is covered, and may be disrupted":         {pdb("lesser", 1), "lesser"},
 		"the greater one is covered":                  {pdb("greater", 0), "lesser"},
 		"both are covered, and nobody may be evicted": {pdb("", 0), "lesser"},
+		"both are covered, and one may be evicted":    {pdb("", 1), "lesser"},
 	} {
 		synctestRun(t, name, func(t *testing.T) {
 			r := newRig(t)

@@ -21,9 +21,9 @@ import (
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 )
 
-// maxPreemptionNodes bounds the nodes that are looked at for one preemption, as
-// DefaultPreemption's minCandidateNodesAbsolute does.
-const maxPreemptionNodes = 100
+// maxPreemptions bounds the preemptions that the best one is chosen from, each on
+// another node, as DefaultPreemption's minCandidateNodesAbsolute does.
+const maxPreemptions = 100
 
 // PostFilter preempts pods of lower priority, on whichever node, that hold slots
 // of devices which the pod could use from a node where nothing but slots is
@@ -47,7 +47,7 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	}
 	var short []string
 	for _, n := range nodes {
-		if name := n.Node().Name; statuses.Get(name).Plugin() == Name && len(short) < maxPreemptionNodes {
+		if name := n.Node().Name; statuses.Get(name).Plugin() == Name {
 			short = append(short, name)
 		}
 	}
@@ -74,10 +74,17 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 func (p *Plugin) preempt(c *cycle, pod *v1.Pod, nodes []string) *ledger.Preemption {
 	b := p.book
 	var best *ledger.Preemption
+	choices := 0
 	for _, node := range b.distinct(nodes, c.req) {
 		found := b.preemption(p.args.Strategy, node, c.req, p.protect(b.candidates(node, c.req)))
-		if found != nil && (best == nil || ledger.Better(found, best) < 0) {
+		if found == nil {
+			continue
+		}
+		if best == nil || ledger.Better(found, best) < 0 {
 			best = found
+		}
+		if choices++; choices == maxPreemptions {
+			break
 		}
 	}
 	if best == nil || best.Free {
@@ -127,8 +134,12 @@ type budget struct {
 }
 
 // protect marks the candidates whose eviction would violate a budget, and fills
-// in when they started. A budget protects none while it allows disruptions.
+// in when they started. A budget protects none while it allows disruptions: those that
+// it allows are of the least important.
 func (p *Plugin) protect(candidates []ledger.Victim) []ledger.Victim {
+	if len(candidates) == 0 {
+		return nil
+	}
 	list, err := p.pdbs.List(labels.Everything())
 	if err != nil {
 		list = nil // an informer's lister does not fail
@@ -139,15 +150,19 @@ func (p *Plugin) protect(candidates []ledger.Victim) []ledger.Victim {
 			budgets = append(budgets, &budget{b, selector, b.Status.DisruptionsAllowed})
 		}
 	}
+	pods := map[string]*v1.Pod{}
 	for i := range candidates {
 		v := &candidates[i]
-		pod, err := p.victim(*v)
-		if err != nil {
-			continue
+		if pod, err := p.victim(*v); err == nil {
+			pods[v.UID] = pod
+			v.Started = schedutil.GetPodStartTime(pod).UnixNano()
 		}
-		v.Started = schedutil.GetPodStartTime(pod).UnixNano()
+	}
+	slices.SortFunc(candidates, func(a, b ledger.Victim) int { return ledger.MoreImportant(b, a) })
+	for i := range candidates {
+		v := &candidates[i]
 		for _, b := range budgets {
-			if !b.covers(pod) {
+			if pod := pods[v.UID]; pod == nil || !b.covers(pod) {
 				continue
 			}
 			if b.allowed--; b.allowed < 0 {
@@ -191,7 +206,7 @@ func (p *Plugin) tryLater(pod *v1.Pod) {
 }
 
 // evict deletes the victims. If one cannot be deleted, the slots are kept no
-// longer and the preemptor is tried again.
+// longer and the preemptor is told and tried again.
 func (p *Plugin) evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger.Preemption) {
 	logger := klog.FromContext(ctx)
 	var errs []error
@@ -209,6 +224,8 @@ func (p *Plugin) evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger.Pr
 	}
 	if err := errors.Join(errs...); err != nil {
 		logger.Error(err, "Preemption for slots failed", "pod", klog.KObj(preemptor), "node", chosen.Node)
+		p.handle.EventRecorder().Eventf(preemptor, nil, v1.EventTypeWarning, "PreemptionFailed", "Preempting",
+			"%d of %d pods could not be made to give up their slots, and it is tried again; the first: %.200s", len(errs), len(chosen.Victims), errs[0])
 		p.book.mu.Lock()
 		defer p.book.mu.Unlock()
 		p.book.denominate(string(preemptor.UID))

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -112,6 +113,10 @@ func TestVictimCannotBeEvicted(t *testing.T) {
 		r.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("a webhook denied the request")
 		})
+		recorder := events.NewFakeRecorder(1)
+		handle := r.handle.(nodesHandle)
+		handle.recorder = recorder
+		r.handle = handle
 		vip := important("vip")
 		r.book.setPod(vip)
 		if node, status := r.postFilter(t, vip); node != "node-a" || !status.IsSuccess() {
@@ -122,6 +127,11 @@ func TestVictimCannotBeEvicted(t *testing.T) {
 		}
 		if got := r.book.nominatedNode("vip-uid"); got != "" {
 			t.Errorf("slots are kept on %q", got)
+		}
+		const want = "Warning PreemptionFailed 1 of 1 pods could not be made to give up their slots, and it is tried again; " +
+			"the first: evict pod default/holder: a webhook denied the request"
+		if got := <-recorder.Events; got != want {
+			t.Errorf("event %q, want %q", got, want)
 		}
 		if got := r.awake(time.Minute); !slices.Equal(got, []string{"vip"}) {
 			t.Errorf("within a minute: activated %v", got)
@@ -162,8 +172,9 @@ func TestConfirmsItsPreemption(t *testing.T) {
 				r, holder := preemptionRig(t)
 				r.instance("cam-1", nil, "node-a")
 				r.instance("cam-2", nil, "node-b")
-				r.schedule(t, important("king"), "node-b")
-				vip := important("vip")
+				vip, king, less := important("vip"), important("king"), int32(50)
+				king.Spec.Priority = &less // and more than the holder's
+				r.schedule(t, king, "node-b")
 				r.book.setPod(vip)
 				r.awake(time.Minute)
 				asked := 0

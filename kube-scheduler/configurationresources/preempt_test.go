@@ -2,6 +2,7 @@ package configurationresources
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -28,13 +29,14 @@ import (
 type nodesHandle struct {
 	fakeHandle
 	fwk.SharedLister
-	nodes []fwk.NodeInfo
+	nodes    []fwk.NodeInfo
+	recorder events.EventRecorderLogger
 }
 
 func (h nodesHandle) SnapshotSharedLister() fwk.SharedLister    { return h }
 func (h nodesHandle) NodeInfos() fwk.NodeInfoLister             { return nodeLister{nodes: h.nodes} }
 func (h nodesHandle) GetWaitingPod(types.UID) fwk.WaitingPod    { return nil }
-func (h nodesHandle) EventRecorder() events.EventRecorderLogger { return noEvents{} }
+func (h nodesHandle) EventRecorder() events.EventRecorderLogger { return h.recorder }
 
 type noEvents struct{ events.EventRecorderLogger }
 
@@ -61,7 +63,7 @@ func preemptionRig(t *testing.T) (*rig, *v1.Pod) {
 // mayPreempt gives the plugin what it needs for PostFilter.
 func (r *rig) mayPreempt(t *testing.T, budgets ...*policyv1.PodDisruptionBudget) {
 	t.Helper()
-	r.handle = nodesHandle{fakeHandle: fakeHandle{client: r.client}, nodes: []fwk.NodeInfo{nodeInfo("node-a"), nodeInfo("node-b")}}
+	r.handle = nodesHandle{fakeHandle: fakeHandle{client: r.client}, nodes: []fwk.NodeInfo{nodeInfo("node-a"), nodeInfo("node-b")}, recorder: noEvents{}}
 	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	for _, b := range budgets {
 		if err := store.Add(b); err != nil {
@@ -159,6 +161,33 @@ func eventually(t *testing.T, what string, ok func() bool) {
 			t.Fatalf("waited 30s for %s", what)
 		}
 	}
+}
+
+// Of many nodes that are short of slots, all are looked at until there is choice
+// enough: here pods of lower priority are on the last one only.
+func TestPreemptsOnTheLastOfManyNodes(t *testing.T) {
+	r := newRig(t)
+	r.mayPreempt(t)
+	nodes := crowdOf("node", 3*maxPreemptions)
+	for i, node := range nodes {
+		holder := important(fmt.Sprint("holder-", i))
+		if i == len(nodes)-1 {
+			holder = pod("holder", "1")
+		}
+		r.hold(t, fmt.Sprint("cam-", i), holder, node)
+	}
+	vip := important("vip")
+	state, statuses := r.refuse(t, vip, nodes...)
+	handle := r.handle.(nodesHandle)
+	handle.nodes = nil
+	for _, node := range nodes {
+		handle.nodes = append(handle.nodes, nodeInfo(node))
+	}
+	r.handle = handle
+	if node, status := nominated(r.PostFilter(r.ctx, state, vip, statuses)); node != nodes[len(nodes)-1] || !status.IsSuccess() {
+		t.Fatalf("nominated to %q, %v", node, status)
+	}
+	eventually(t, "the holder's eviction", func() bool { return slices.Equal(r.deleted(), []string{"holder"}) })
 }
 
 // A pod on node-a takes the slot of a pod on node-b, and nobody takes it in

@@ -104,10 +104,12 @@ func (q *queue) delete(pod string) {
 	}
 }
 
-func crowd(n int) []string {
+func crowd(n int) []string { return crowdOf("p", n) }
+
+func crowdOf(what string, n int) []string {
 	names := make([]string, n)
 	for i := range names {
-		names[i] = fmt.Sprintf("p%03d", i)
+		names[i] = fmt.Sprintf("%s%03d", what, i)
 	}
 	return names
 }

@@ -3,6 +3,7 @@ package configurationresources
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -124,10 +125,23 @@ func (b *book) next(resource string, r *round) {
 			b.beginAgain(resource, r)
 		case len(r.pods) == 0 || b.ledger.Free(resource) == 0:
 			delete(b.rounds, resource)
+			b.missOut(r.pods)
 		default:
 			b.next(resource, r)
 		}
 	})
+}
+
+// missOut remembers the pods that a round did not come to, since others took what was
+// free: they are refused by that, and are to be tried if those give it back. The
+// caller holds mu.
+func (b *book) missOut(pods []*v1.Pod) {
+	for _, pod := range pods {
+		uid := string(pod.UID)
+		if _, waits := b.tried[uid]; waits {
+			b.tried[uid] = math.MaxUint64 // until it is tried
+		}
+	}
 }
 
 // beginAgain begins a round of all waiting pods in place of one during which the
