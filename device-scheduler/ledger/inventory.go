@@ -209,6 +209,16 @@ func (l *Ledger) withdraw(d *device, k *kind) Gain {
 		gain = append(gain, k.name, d.name)
 	}
 	l.dropDevice(d)
+	var next *record // that had the name too
+	for _, other := range l.kinds {
+		r := l.instances[instanceKey{other.active, d.name}]
+		if other != k && r != nil && r.kind == other && (next == nil || r.kind.name < next.kind.name) {
+			next = r
+		}
+	}
+	if next != nil {
+		gain = append(gain, l.applyInstance(next, true)...)
+	}
 	return gain
 }
 
