@@ -141,7 +141,7 @@ func BenchmarkPreempt(b *testing.B) {
 			}
 			b.Run(name, func(b *testing.B) {
 				for b.Loop() {
-					p := l.Preempt(Spread, nodes[1], req, l.Holders(nodes[1], req))
+					p := l.Preempt(Spread, nodes[1], req, l.Holdings(req).On(nodes[1]))
 					if (p != nil) != (ask.victims > 0) || p != nil && len(p.Victims) != ask.victims {
 						b.Fatalf("%+v", p)
 					}

@@ -45,6 +45,7 @@ type Ledger struct {
 	instances map[instanceKey]*record
 	devices   map[string]*device // by Instance name
 	pods      map[string]*podRecord
+	ending    map[string]*podRecord // those of the pods that are being deleted
 	// nominations keep slots for pods that preemption made room for, by UID.
 	nominations map[string]*nomination
 }
@@ -56,6 +57,7 @@ func New() *Ledger {
 		instances: map[instanceKey]*record{},
 		devices:   map[string]*device{},
 		pods:      map[string]*podRecord{},
+		ending:    map[string]*podRecord{},
 
 		nominations: map[string]*nomination{},
 	}

@@ -177,6 +177,7 @@ func (l *Ledger) Remove(uid string) Gain {
 		return nil
 	}
 	delete(l.pods, uid)
+	delete(l.ending, uid)
 	var gain Gain
 	for _, h := range p.holds {
 		d := l.devices[h.slot.Instance]

@@ -20,7 +20,15 @@ var (
 // checkInvariants recomputes from scratch what the ledger keeps up to date.
 func checkInvariants(t failer, l *Ledger) {
 	t.Helper()
+	for uid, p := range l.ending {
+		if l.pods[uid] != p || !p.ending {
+			t.Fatalf("pod %s is not there, or not being deleted", uid)
+		}
+	}
 	for uid, p := range l.pods {
+		if p.ending && l.ending[uid] != p {
+			t.Fatalf("pod %s is being deleted, and not among those", uid)
+		}
 		for _, h := range p.holds {
 			d := l.devices[h.slot.Instance]
 			if d == nil || d.at(h.slot.Index) == nil || !slices.Contains(d.at(h.slot.Index).holders, uid) {

@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"sort"
@@ -33,33 +32,53 @@ func MoreImportant(a, b Victim) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Started, b.Started), cmp.Compare(a.UID, b.UID))
 }
 
-// Holders returns the pods that hold slots which the request could be served
-// from on the node, on whichever node they are themselves, ordered by UID. Pods
-// that are being deleted are not among them.
-func (l *Ledger) Holders(node string, req *Request) []Victim {
+// Holdings are the pods that hold what a request could be served from somewhere, at
+// the time when it was asked for them. It reads the ledger, and is to be guarded with it.
+type Holdings struct {
+	kinds map[*kind]bool // that have what is asked for
+	pods  map[*group][]*podRecord
+}
+
+// Holdings finds the pods that hold slots of what is asked for. It looks at each pod
+// once, so that many nodes can be asked after that.
+func (l *Ledger) Holdings(req *Request) *Holdings {
+	kinds, named := l.asked(req)
+	h := &Holdings{kinds: maps.Clone(kinds), pods: map[*group][]*podRecord{}}
+	for d := range named {
+		h.kinds[d.kind] = true
+	}
+	for _, p := range l.pods {
+		for _, held := range p.holds {
+			d := l.devices[held.slot.Instance]
+			if d.group == nil || !kinds[d.kind] && !named[d] {
+				continue
+			}
+			if of := h.pods[d.group]; len(of) == 0 || of[len(of)-1] != p {
+				h.pods[d.group] = append(of, p)
+			}
+		}
+	}
+	return h
+}
+
+// On returns those that hold devices which the node reaches, on whichever node they are
+// themselves, ordered by UID. Pods that are being deleted are not among them.
+func (h *Holdings) On(node string) []Victim {
+	seen := map[*podRecord]bool{}
 	var found []Victim
-	for p := range l.holders(node, req) {
-		if !p.ending {
-			found = append(found, Victim{Pod: p.Pod, Node: p.node})
+	for k := range h.kinds {
+		at := k.byNode[node]
+		for g := range at.groups {
+			for _, p := range h.pods[g] {
+				if !seen[p] && !p.ending {
+					seen[p] = true
+					found = append(found, Victim{Pod: p.Pod, Node: p.node})
+				}
+			}
 		}
 	}
 	slices.SortFunc(found, func(a, b Victim) int { return cmp.Compare(a.UID, b.UID) })
 	return found
-}
-
-// holders yields them, in no order, with those that are being deleted.
-func (l *Ledger) holders(node string, req *Request) iter.Seq[*podRecord] {
-	kinds, named := l.asked(req)
-	return func(yield func(*podRecord) bool) {
-		for _, p := range l.pods {
-			if slices.ContainsFunc(p.holds, func(h hold) bool {
-				d := l.devices[h.slot.Instance]
-				return (kinds[d.kind] || named[d]) && d.reaches(node)
-			}) && !yield(p) {
-				return
-			}
-		}
-	}
 }
 
 // asked returns the kinds that the request asks for any Instance of, and the
@@ -135,9 +154,13 @@ func (l *Ledger) Preempt(strategy Strategy, node string, req *Request, candidate
 		return &Preemption{Node: node, Assignment: a, Free: true}
 	}
 	var ending []string
-	for p := range l.holders(node, req) {
-		if p.ending {
-			ending = append(ending, p.UID)
+	kinds, named := l.asked(req)
+	for uid, p := range l.ending {
+		if slices.ContainsFunc(p.holds, func(h hold) bool {
+			d := l.devices[h.slot.Instance]
+			return (kinds[d.kind] || named[d]) && d.reaches(node)
+		}) {
+			ending = append(ending, uid)
 		}
 	}
 	fit := func(gone ...[]Victim) Assignment {
@@ -206,5 +229,6 @@ func Better(a, b *Preemption) int {
 func (l *Ledger) SetEnding(uid string) {
 	if p := l.pods[uid]; p != nil {
 		p.ending = true
+		l.ending[uid] = p
 	}
 }

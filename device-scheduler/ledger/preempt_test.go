@@ -27,7 +27,7 @@ func TestVictims(t *testing.T) {
 			distinct := l.Distinct(worldNodes, req)
 			var best, bestDistinct *Preemption
 			for _, node := range worldNodes {
-				candidates := l.Holders(node, req)
+				candidates := l.Holdings(req).On(node)
 				for i := range candidates {
 					v := &candidates[i]
 					n, err := strconv.Atoi(v.UID)
@@ -119,7 +119,7 @@ func crowded(t *rapid.T, strategy Strategy) *Ledger {
 				l.SetEnding(name)
 			}
 		case rapid.IntRange(0, 5).Draw(t, "preempts") == 5:
-			candidates := slices.DeleteFunc(l.Holders(node, req), func(v Victim) bool { return v.Priority >= req.Priority })
+			candidates := slices.DeleteFunc(l.Holdings(req).On(node), func(v Victim) bool { return v.Priority >= req.Priority })
 			if p := l.Preempt(strategy, node, req, candidates); p != nil {
 				l.Nominate(req.Pod, node, p.Assignment)
 			}

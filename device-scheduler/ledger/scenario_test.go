@@ -223,7 +223,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		return gained(s.Denominate(pod.UID))
 	case "preempt":
 		req := request(t, pod, d.Input)
-		candidates := slices.DeleteFunc(s.Holders(node, req), func(v Victim) bool { return v.Priority >= pod.Priority })
+		candidates := slices.DeleteFunc(s.Holdings(req).On(node), func(v Victim) bool { return v.Priority >= pod.Priority })
 		for _, a := range d.CmdArgs {
 			for i := range candidates {
 				candidates[i].Protected = candidates[i].Protected || a.Key == "protected" && slices.Contains(a.Vals, candidates[i].Name)

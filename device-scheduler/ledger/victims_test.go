@@ -37,7 +37,7 @@ func (w *world) preempt(t *rapid.T) {
 }
 
 func drawCandidates(t *rapid.T, l *Ledger, node string, req *Request) []Victim {
-	candidates := slices.DeleteFunc(l.Holders(node, req), func(v Victim) bool { return v.Priority >= req.Priority })
+	candidates := slices.DeleteFunc(l.Holdings(req).On(node), func(v Victim) bool { return v.Priority >= req.Priority })
 	for i := range candidates {
 		candidates[i].Protected = rapid.Bool().Draw(t, "protected")
 		candidates[i].Started = int64(rapid.IntRange(1, 2).Draw(t, "started"))

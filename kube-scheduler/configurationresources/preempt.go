@@ -75,8 +75,9 @@ func (p *Plugin) preempt(c *cycle, pod *v1.Pod, nodes []string) *ledger.Preempti
 	b := p.book
 	var best *ledger.Preemption
 	choices := 0
-	for _, node := range b.distinct(nodes, c.req) {
-		found := b.preemption(p.args.Strategy, node, c.req, p.protect(b.candidates(node, c.req)))
+	distinct, holdings := b.choices(nodes, c.req)
+	for _, node := range distinct {
+		found := b.preemption(p.args.Strategy, node, c.req, p.protect(b.candidates(holdings, node, c.req)))
 		if found == nil {
 			continue
 		}
@@ -105,19 +106,20 @@ func (p *Plugin) preempt(c *cycle, pod *v1.Pod, nodes []string) *ledger.Preempti
 	return best
 }
 
-// distinct returns the nodes that differ in what a preemption for the request finds.
-func (b *book) distinct(nodes []string, req *ledger.Request) []string {
+// choices returns the nodes that differ in what a preemption for the request finds, and
+// the pods that hold what it could be served from.
+func (b *book) choices(nodes []string, req *ledger.Request) ([]string, *ledger.Holdings) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.ledger.Distinct(nodes, req)
+	return b.ledger.Distinct(nodes, req), b.ledger.Holdings(req)
 }
 
 // candidates returns the pods of lower priority that hold what the request could be
 // served from on the node.
-func (b *book) candidates(node string, req *ledger.Request) []ledger.Victim {
+func (b *book) candidates(holdings *ledger.Holdings, node string, req *ledger.Request) []ledger.Victim {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return slices.DeleteFunc(b.ledger.Holders(node, req), func(v ledger.Victim) bool { return v.Priority >= req.Priority })
+	return slices.DeleteFunc(holdings.On(node), func(v ledger.Victim) bool { return v.Priority >= req.Priority })
 }
 
 func (b *book) preemption(strategy ledger.Strategy, node string, req *ledger.Request, candidates []ledger.Victim) *ledger.Preemption {
