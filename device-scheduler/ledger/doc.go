@@ -17,7 +17,7 @@
 //   - nominate.go: slots kept for pods that preemption made room for
 //   - draft.go: a what-if view for one scheduling cycle
 //   - fit.go: choosing slots for a pod's containers; queue.go: from which Instance
-//     next; trade.go: where the containers get in each other's way
+//     next; trade.go, room.go: where the containers get in each other's way
 //   - preempt.go: which pods would have to go
 //   - survey.go: what many nodes have for one request, from counts alone
 //   - shortfall.go: why a pod does not fit

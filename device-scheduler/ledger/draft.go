@@ -25,7 +25,10 @@ type change struct {
 }
 
 // use is a slot of a device that a container of the pod has.
-type use struct{ container, index int }
+type use struct {
+	container, index int
+	cl               bool
+}
 
 // Draft returns a view that is equal to the ledger, for choosing by the strategy.
 func (l *Ledger) Draft(strategy Strategy) *Draft {

@@ -17,7 +17,7 @@ import (
 // for a Configuration, each container in turn taking from the Instance that the
 // strategy prefers. Where uniqueness keeps a container from all that is left, it
 // trades with others of the pod (trade.go), so that an assignment is found whenever
-// there is one, but for the pods that trade.go names.
+// there is one, but for pods as room.go names.
 //
 // At each level init containers come last: they run before the app containers, and
 // reuse their slots as far as they can.
@@ -73,6 +73,8 @@ type fitting struct {
 	// got has a row a container, in the request's order.
 	got    [][]pick
 	queues []*queue
+	// spared are init containers of whose devices none is to be filled; see room.go.
+	spared []int
 	// work counts the uses that were looked at.
 	work int
 }
@@ -120,13 +122,15 @@ func (f *fitting) satisfy(i int, r ResourceRequest, k *kind) *Shortfall {
 	if !n.cl() && n.unique != "" && n.Count > 1 {
 		return f.shortfall(i, r, k)
 	}
-	if f.req.Containers[i].Role == Init {
+	init := f.req.Containers[i].Role == Init
+	if init {
 		f.reuse(n)
 	}
-	if n.cl() {
-		f.takeAny(n)
-	} else {
+	if !n.cl() {
 		f.takeNamed(n)
+	} else if excluded := f.takeAny(n); n.unique != "" {
+		for n.got < n.Count && (init && f.makeRoom(n) || !init && f.trade(n, excluded)) {
+		}
 	}
 	if n.got < n.Count {
 		return f.shortfall(i, r, k)
@@ -140,7 +144,7 @@ func (f *fitting) give(n *need, p pick) {
 	n.got++
 	f.got[n.container] = append(f.got[n.container], p)
 	ch := f.changed[p.device]
-	ch.uses = append(ch.uses, use{n.container, p.Slot.Index})
+	ch.uses = append(ch.uses, use{n.container, p.Slot.Index, n.cl()})
 }
 
 // reuse gives the container slots that are idle while it runs.
@@ -163,7 +167,7 @@ func (f *fitting) idle(n *need) iter.Seq[pick] {
 				continue
 			}
 			for _, p := range picks {
-				if n.servedBy(p) && !f.excluded(n, p.device) && !f.inUse(p, n.container, j) && !yield(p) {
+				if n.servedBy(p) && !f.excluded(n, p.device) && !f.inUse(p, n.container) && !yield(p) {
 					return
 				}
 			}
@@ -171,11 +175,10 @@ func (f *fitting) idle(n *need) iter.Seq[pick] {
 	}
 }
 
-// inUse reports whether the slot is in use while a container runs, by a container
-// besides another one.
-func (f *fitting) inUse(p pick, container, besides int) bool {
+// inUse reports whether the slot is in use while the container runs.
+func (f *fitting) inUse(p pick, container int) bool {
 	return slices.ContainsFunc(f.uses(p.device), func(u use) bool {
-		return u.index == p.Slot.Index && u.container != besides && f.req.together(container, u.container)
+		return u.index == p.Slot.Index && f.req.together(container, u.container)
 	})
 }
 
@@ -188,8 +191,8 @@ func (f *fitting) takeNamed(n *need) {
 }
 
 // takeAny gives the container free slots of those Instances that the strategy takes
-// first, or others for which it has to trade.
-func (f *fitting) takeAny(n *need) {
+// first. It returns those with free slots that uniqueness keeps it from.
+func (f *fitting) takeAny(n *need) []*device {
 	q := f.queue(n.kind)
 	var excluded []*device
 	for n.got < n.Count {
@@ -200,9 +203,7 @@ func (f *fitting) takeAny(n *need) {
 		f.give(n, f.take(n, d))
 	}
 	q.enter(excluded...)
-	for n.got < n.Count && n.unique != "" && f.trade(n, excluded) {
-		f.reuse(n) // what has changed hands may be idle now
-	}
+	return excluded
 }
 
 func (f *fitting) take(n *need, d *device) pick {
@@ -229,7 +230,7 @@ func (f *fitting) spent(n *need, d *device) bool {
 
 // excluded reports whether uniqueness keeps the container from the device.
 func (f *fitting) excluded(n *need, d *device) bool {
-	return n.unique != "" && f.usedBy(d, n.container)
+	return n.unique != "" && (f.usedBy(d, n.container) || f.fills(n, d, n.container, nobody))
 }
 
 // usedBy reports whether the container has a slot of the device.
