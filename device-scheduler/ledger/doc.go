@@ -15,6 +15,7 @@
 //   - index.go: Instances ordered by free slots for each group of nodes
 //   - holders.go: pods and the slots they hold; counts.go: how many on each node
 //   - nominate.go: slots kept for pods that preemption made room for
+//   - gain.go: what a change lets waiting pods find, free or by preemption
 //   - draft.go: a what-if view for one scheduling cycle
 //   - fit.go: choosing slots for a pod's containers; queue.go: from which Instance
 //     next; trade.go, room.go: where the containers get in each other's way

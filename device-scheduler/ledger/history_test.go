@@ -70,11 +70,11 @@ func (w *world) reserveOne(t *rapid.T) {
 		return
 	}
 	w.rules(node, req, nil).check(t, a)
-	if _, err := w.Assume(pod, node, a); err != nil {
+	if err := w.Assume(pod, node, a); err != nil {
 		t.Fatalf("the slots that Fit chose cannot be assumed: %v", err)
 	}
 	w.assumed[pod.UID] = scheduled{pod, node, a}
-	if _, err := w.Assume(pod, node, a); err == nil {
+	if err := w.Assume(pod, node, a); err == nil {
 		t.Fatalf("pod %s was given slots twice", pod.UID)
 	}
 }
@@ -185,7 +185,7 @@ func (w *world) annotationEdited(t *rapid.T) {
 		t.Skip("has no slots")
 	}
 	conflicts, gain := w.Observe(s.pod, rapid.SampledFrom(worldNodes).Draw(t, "node"), w.drawForeign(t, 0))
-	if conflicts != nil || gain != nil {
+	if conflicts != nil || !gain.Empty() {
 		t.Fatalf("an edited annotation has changed something: conflicts %v, gain %v", conflicts, gain)
 	}
 }
@@ -206,7 +206,7 @@ func (w *world) podGone(t *rapid.T) {
 		delete(pods, uid)
 	}
 	delete(w.wants, uid)
-	if gain := w.Forget(uid); gain != nil {
+	if gain := w.Forget(uid); !gain.Empty() {
 		t.Fatalf("pod %s, which is gone, gave back %v a second time", uid, gain)
 	}
 }

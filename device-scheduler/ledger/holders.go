@@ -77,12 +77,12 @@ type Conflict struct {
 // changes. What is gained was kept for less important pods, whose plans this ends.
 func (l *Ledger) Assume(pod Pod, node string, a Assignment) (Gain, error) {
 	if l.pods[pod.UID] != nil {
-		return nil, fmt.Errorf("pod %s (UID %s) already holds slots", pod, pod.UID)
+		return Gain{}, fmt.Errorf("pod %s (UID %s) already holds slots", pod, pod.UID)
 	}
 	holds := a.holds()
 	for _, h := range holds {
 		if d := l.devices[h.slot.Instance]; d == nil || !l.freeFor(pod, d, h.slot.Index) {
-			return nil, fmt.Errorf("slot %s is no longer free", h.slot)
+			return Gain{}, fmt.Errorf("slot %s is no longer free", h.slot)
 		}
 	}
 	return l.add(&podRecord{Pod: pod, node: node, holds: holds}), nil
@@ -128,7 +128,7 @@ func (l *Ledger) boundHolder(s *slotState, uid string) *podRecord {
 // Forget undoes Assume, unless the pod has been observed bound since.
 func (l *Ledger) Forget(uid string) Gain {
 	if p := l.pods[uid]; p == nil || p.bound {
-		return nil
+		return Gain{}
 	}
 	return l.Remove(uid)
 }
@@ -140,12 +140,12 @@ func (l *Ledger) Observe(pod Pod, node string, a Assignment) ([]Conflict, Gain) 
 	var gain Gain
 	if p := l.pods[pod.UID]; p != nil {
 		if p.bound {
-			return nil, nil
+			return nil, Gain{}
 		}
 		holds := a.holds()
 		if p.node == node && slices.Equal(p.holds, holds) {
 			p.Pod, p.bound = pod, true
-			return l.conflicts(p), nil
+			return l.conflicts(p), Gain{}
 		}
 		// Bound with another assignment than assumed: by another scheduler.
 		gain = l.Remove(pod.UID)
@@ -154,7 +154,7 @@ func (l *Ledger) Observe(pod Pod, node string, a Assignment) ([]Conflict, Gain) 
 		return nil, gain
 	}
 	p := &podRecord{Pod: pod, node: node, holds: a.holds(), bound: true}
-	gain = append(gain, l.add(p)...)
+	gain.add(l.add(p))
 	return l.conflicts(p), gain
 }
 
@@ -173,24 +173,26 @@ func (l *Ledger) conflicts(p *podRecord) []Conflict {
 // Remove records that a pod is gone, or has ended.
 func (l *Ledger) Remove(uid string) Gain {
 	p := l.pods[uid]
+	var gain Gain
 	if p == nil {
-		return nil
+		return gain
 	}
 	delete(l.pods, uid)
 	delete(l.ending, uid)
-	var gain Gain
 	for _, h := range p.holds {
 		d := l.devices[h.slot.Instance]
 		s := d.at(h.slot.Index)
 		s.holders = slices.DeleteFunc(s.holders, func(u string) bool { return u == uid })
-		open := false // the node may take another of its slots, though this one may stay taken
-		if h.cl {
-			if d.clOnNode.add(p.node, -1) == 0 {
-				open = d.exists && d.kind.unique() == akriv0.UniquePerNode && d.offers()
-			}
+		if d.refresh(h.slot.Index) || d.waitsForNominee(h.slot.Index) {
+			gain.free(d)
 		}
-		if d.refresh(h.slot.Index) || d.waitsForNominee(h.slot.Index) || open {
-			gain = append(gain, d.kind.name, d.name)
+		// Those above the pod that the slot is kept for, or another holder, could have
+		// had it before, but for this one.
+		if above, ok := l.price(d, h.slot.Index); ok && (len(s.holders) > 0 || p.Priority > above) {
+			gain.held(d, above)
+		}
+		if h.cl && d.clOnNode.add(p.node, -1) == 0 && d.exists && d.kind.unique() == akriv0.UniquePerNode {
+			gain.open(l, d, 0) // the node may take another of its slots, though this one may stay taken
 		}
 		if len(s.holders) == 0 {
 			delete(d.beyond, h.slot.Index)
@@ -218,11 +220,21 @@ func (l *Ledger) add(p *podRecord) Gain {
 	// What is kept for the pod itself stays kept, should it have to give it back,
 	// unless it has taken something else.
 	if n := l.nominations[p.UID]; n != nil && !slices.Equal(n.holds, p.holds) {
-		gain = append(gain, l.Denominate(p.UID)...)
+		gain.add(l.Denominate(p.UID))
 	}
 	for _, h := range p.holds {
 		if nominee := l.devices[h.slot.Instance].at(h.slot.Index).nominee; nominee != "" && nominee != p.UID {
-			gain = append(gain, l.Denominate(nominee)...)
+			gain.add(l.displace(nominee))
+		}
+	}
+	for _, h := range p.holds {
+		d := l.devices[h.slot.Instance]
+		if d.at(h.slot.Index).claim == "" {
+			continue
+		}
+		// Nobody could be preempted for the claim, before this pod was known.
+		if above, ok := l.price(d, h.slot.Index); ok {
+			gain.held(d, above)
 		}
 	}
 	return gain

@@ -96,7 +96,7 @@ func (d *device) move(nodes []string, capacity int) (wider bool) {
 		return false
 	}
 	wider = !same && !subset(nodes, d.nodes)
-	d.displace()
+	d.ungroup()
 	d.capacity = capacity
 	d.grow(capacity)
 	d.group = d.kind.groupFor(nodes)
@@ -111,8 +111,8 @@ func (d *device) move(nodes []string, capacity int) (wider bool) {
 	return wider
 }
 
-// displace takes it out again.
-func (d *device) displace() {
+// ungroup takes it out again.
+func (d *device) ungroup() {
 	if d.group == nil {
 		return
 	}
@@ -167,16 +167,6 @@ func (d *device) refresh(i int) bool {
 func (d *device) waitsForNominee(i int) bool {
 	s := d.at(i)
 	return s.nominee != "" && d.exists && i < d.capacity && len(s.holders) == 0 && s.claim == ""
-}
-
-// offers reports whether some slot is free, or would be, were it not kept for a pod.
-func (d *device) offers() bool {
-	for i := range d.slots {
-		if d.free.has(i) || d.waitsForNominee(i) {
-			return true
-		}
-	}
-	return false
 }
 
 // each calls visit with the group's devices that have free slots, from one of them

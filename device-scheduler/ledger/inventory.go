@@ -7,12 +7,7 @@ import (
 	"github.com/google/btree"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
-
-// Gain names what a waiting pod may now find more of: resource names without
-// the akri.sh/ prefix, of Configurations and Instances.
-type Gain []string
 
 // SetConfiguration adds or updates a Configuration.
 func (l *Ledger) SetConfiguration(c *akriv0.Configuration) Gain {
@@ -21,9 +16,10 @@ func (l *Ledger) SetConfiguration(c *akriv0.Configuration) Gain {
 	changed := o.configuration == nil || o.configuration.Spec.Unique() != c.Spec.Unique()
 	o.configuration = c
 	k.version++
+	active := k.active
 	gain := l.elect(k)
-	if changed && len(gain) == 0 {
-		gain = k.gain()
+	if changed && k.active == active && active == c.Namespace {
+		gain = l.changedUniqueness(k)
 	}
 	return gain
 }
@@ -56,7 +52,8 @@ func (l *Ledger) SetInstance(in *akriv0.Instance) Gain {
 	if r.kind.active != r.owner.namespace {
 		return gain
 	}
-	return append(gain, l.applyInstance(r, moved)...)
+	gain.add(l.applyInstance(r, moved))
+	return gain
 }
 
 // DeleteInstance removes the Instance of that namespace and name. Slots that pods
@@ -66,7 +63,7 @@ func (l *Ledger) DeleteInstance(in *akriv0.Instance) Gain {
 	key := instanceKey{in.Namespace, in.Name}
 	r := l.instances[key]
 	if r == nil {
-		return nil
+		return Gain{}
 	}
 	delete(l.instances, key)
 	r.owner.leave(r)
@@ -93,12 +90,12 @@ func (l *Ledger) elect(k *kind) Gain {
 	}
 	if best == k.active {
 		l.dropKind(k)
-		return nil
+		return Gain{}
 	}
 	var gain Gain
 	if old := k.owners[k.active]; old != nil {
 		for _, r := range old.instances {
-			gain = append(gain, l.withdraw(l.devices[r.name], k)...)
+			gain.add(l.withdraw(l.devices[r.name], k))
 		}
 	}
 	k.active = best
@@ -107,9 +104,21 @@ func (l *Ledger) elect(k *kind) Gain {
 		l.dropKind(k)
 		return gain
 	}
-	gain = append(gain, k.gain()...)
+	gain.Free = append(gain.Free, k.names()...)
 	for _, r := range k.owners[best].instances {
-		gain = append(gain, l.applyInstance(r, true)...)
+		gain.add(l.applyInstance(r, true))
+	}
+	return gain
+}
+
+// changedUniqueness is what pods may get when the same Instance serves more of them, or
+// fewer, than before.
+func (l *Ledger) changedUniqueness(k *kind) Gain {
+	gain := Gain{Free: k.names()}
+	for _, r := range k.owners[k.active].instances {
+		if d := l.devices[r.name]; d != nil && d.kind == k {
+			gain.open(l, d, 0)
+		}
 	}
 	return gain
 }
@@ -120,11 +129,13 @@ func (l *Ledger) applyInstance(r *record, moved bool) Gain {
 	d, k := l.device(r.name), r.kind
 	if d.exists && d.kind != k {
 		// Another Configuration's Instance has the name; it keeps it.
-		return nil
+		return Gain{}
 	}
-	before := slices.Clone(d.free)
+	before, newSlots := slices.Clone(d.free), d.capacity
 	d.exists, d.kind = true, k
-	wider := (moved || d.group == nil) && d.move(r.nodes, r.capacity)
+	if (moved || d.group == nil) && d.move(r.nodes, r.capacity) {
+		newSlots = 0 // to nodes that did not reach it before
+	}
 	r.nodes = d.nodes
 	claimed, claims := bitset{}, make([]string, len(d.slots))
 	for i := range d.slots {
@@ -140,41 +151,25 @@ func (l *Ledger) applyInstance(r *record, moved bool) Gain {
 			d.slots[u.index].claim = u.claim
 		}
 	}
-	gained := false
+	free := false
 	for i := range d.slots {
 		d.refresh(i)
-		gained = gained || d.free.has(i) && !before.has(i) || claimed.has(i) && d.waitsForNominee(i)
+		free = free || d.free.has(i) && !before.has(i) || claimed.has(i) && d.waitsForNominee(i)
 	}
+	gain := l.endVain(d)
 	for i, before := range claims {
-		s := &d.slots[i]
 		// A holder that others had the claim of could not be preempted, and now can.
-		gained = gained || len(s.holders) > 0 && before != s.claim && l.foreign(d, i, before) && !l.foreign(d, i, s.claim)
-	}
-	gain, vain := l.endVain(d)
-	// A device that others hold can be preempted on nodes that reach it now.
-	if gained || vain || wider && (d.nfree > 0 || d.held()) {
-		gain = append(gain, k.name, d.name)
-	}
-	return gain
-}
-
-// foreign reports whether a claim on the held slot is none of its holders'.
-func (l *Ledger) foreign(d *device, index int, claim string) bool {
-	name := slot.Name{Instance: d.name, Index: index}
-	return !slices.ContainsFunc(d.slots[index].holders, func(uid string) bool {
-		p := l.pods[uid]
-		return slices.ContainsFunc(p.holds, func(h hold) bool { return h.slot == name && p.owns(h, claim) })
-	})
-}
-
-// held reports whether pods hold slots of the device.
-func (d *device) held() bool {
-	for _, s := range d.known {
-		if len(s.holders) > 0 {
-			return true
+		if before != d.slots[i].claim && l.foreign(d, i, before) {
+			if above, ok := l.price(d, i); ok {
+				gain.held(d, above)
+			}
 		}
 	}
-	return false
+	gain.open(l, d, newSlots)
+	if free {
+		gain.free(d)
+	}
+	return gain
 }
 
 func sorted(nodes []string) []string {
@@ -196,18 +191,15 @@ func subset(a, b []string) bool {
 // withdraw takes a device's slots out of use and forgets it once nobody holds any.
 func (l *Ledger) withdraw(d *device, k *kind) Gain {
 	if d == nil || d.kind != k || !d.exists {
-		return nil
+		return Gain{}
 	}
-	d.displace()
+	d.ungroup()
 	d.exists, d.capacity, d.nodes = false, 0, nil
 	for i := range d.slots {
 		d.slots[i].claim = ""
 		d.refresh(i)
 	}
-	gain, vain := l.endVain(d)
-	if vain {
-		gain = append(gain, k.name, d.name)
-	}
+	gain := l.endVain(d)
 	l.dropDevice(d)
 	var next *record // that had the name too
 	for _, other := range l.kinds {
@@ -217,7 +209,7 @@ func (l *Ledger) withdraw(d *device, k *kind) Gain {
 		}
 	}
 	if next != nil {
-		gain = append(gain, l.applyInstance(next, true)...)
+		gain.add(l.applyInstance(next, true))
 	}
 	return gain
 }
@@ -330,15 +322,16 @@ func (k *kind) owner(namespace string) *owner {
 	return o
 }
 
-func (k *kind) gain() Gain {
-	gain := Gain{k.name}
+// names are the resources that the Configuration in force serves.
+func (k *kind) names() []string {
+	names := []string{k.name}
 	if o := k.owners[k.active]; o != nil {
 		for _, r := range o.instances {
-			gain = append(gain, r.name)
+			names = append(names, r.name)
 		}
 	}
-	slices.Sort(gain)
-	return gain
+	slices.Sort(names)
+	return names
 }
 
 // unique is the scope of the Configuration in force, "" when slots alone count.

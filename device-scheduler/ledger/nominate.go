@@ -17,13 +17,13 @@ type nomination struct {
 
 // Nominate keeps the assignment's slots for the pod, free or not. Whatever was
 // kept for it before is let go, and so is all that is kept for a pod that one of
-// these slots was kept for: it has to preempt anew.
+// these slots was kept for: it is displaced.
 func (l *Ledger) Nominate(pod Pod, node string, a Assignment) Gain {
 	gain := l.Denominate(pod.UID)
 	n := &nomination{Pod: pod, node: node, holds: a.holds()}
 	for _, h := range n.holds {
 		if d := l.devices[h.slot.Instance]; d != nil && h.slot.Index < len(d.slots) {
-			gain = append(gain, l.Denominate(d.slots[h.slot.Index].nominee)...)
+			gain.add(l.displace(d.slots[h.slot.Index].nominee))
 		}
 		d := l.device(h.slot.Instance)
 		d.grow(h.slot.Index + 1)
@@ -38,7 +38,7 @@ func (l *Ledger) Nominate(pod Pod, node string, a Assignment) Gain {
 func (l *Ledger) Denominate(uid string) Gain {
 	n := l.nominations[uid]
 	if n == nil {
-		return nil
+		return Gain{}
 	}
 	delete(l.nominations, uid)
 	var gain Gain
@@ -46,29 +46,39 @@ func (l *Ledger) Denominate(uid string) Gain {
 		d := l.devices[h.slot.Instance]
 		d.slots[h.slot.Index].nominee = ""
 		if d.refresh(h.slot.Index) {
-			gain = append(gain, d.kind.name, d.name)
+			gain.free(d)
+		} else if above, ok := l.price(d, h.slot.Index); ok && above < n.Priority {
+			gain.held(d, above)
 		}
 		l.dropDevice(d)
 	}
 	return gain
 }
 
-// endVain ends the nominations that keep a slot of the device which is no longer to
-// be had from their node, so that their pods preempt anew. It reports whether there
-// were any.
-func (l *Ledger) endVain(d *device) (Gain, bool) {
-	if len(l.nominations) == 0 {
-		return nil, false
+// displace ends a nomination, if there is one, that cannot come true any more.
+func (l *Ledger) displace(uid string) Gain {
+	if l.nominations[uid] == nil {
+		return Gain{}
 	}
+	gain := l.Denominate(uid)
+	gain.Displaced = append(gain.Displaced, uid)
+	return gain
+}
+
+// endVain ends the nominations that keep a slot of the device which is no longer to
+// be had from their node.
+func (l *Ledger) endVain(d *device) Gain {
 	var gain Gain
-	vain := false
+	if len(l.nominations) == 0 {
+		return gain
+	}
 	for i := range d.slots {
 		n := l.nominations[d.slots[i].nominee]
 		if n != nil && (i >= d.capacity || !d.reaches(n.node)) {
-			gain, vain = append(gain, l.Denominate(n.UID)...), true
+			gain.add(l.displace(n.UID))
 		}
 	}
-	return gain, vain
+	return gain
 }
 
 // Nominated returns the node for which slots are kept for the pod; "" if none are.

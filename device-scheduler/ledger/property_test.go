@@ -18,7 +18,7 @@ import (
 // world is what the API would hold, and what its schedulers have under way: the
 // ledger must agree with it at every step.
 type world struct {
-	*Ledger
+	*prober
 	strategy       Strategy
 	configurations map[string]*akriv0.Configuration // by namespace/name
 	instances      map[string]*akriv0.Instance      // by namespace/name
@@ -43,11 +43,11 @@ var worldNodes = []string{"a", "b", "c"}
 // After each step the ledger's counts are right, it knows the holders of each slot,
 // none has two by its doing and none is lost, an assumed pod may be bound unless the
 // API has a reason against it, what is kept for a nominated pod can still be had by
-// it, and a ledger rebuilt from the API's objects, as after a restart, is equal to
-// the live one.
+// it, a waiting pod is told of whatever lets it run, and a ledger rebuilt from the API's
+// objects, as after a restart, is equal to the live one.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{Ledger: New(), strategy: rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy"),
+		w := &world{prober: newProber(t), strategy: rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy"),
 			configurations: map[string]*akriv0.Configuration{}, instances: map[string]*akriv0.Instance{},
 			pods: map[string]scheduled{}, assumed: map[string]scheduled{}, late: map[string]scheduled{},
 			ending: map[string]bool{}, foreign: map[string]bool{}, wants: map[string]*Request{}}
@@ -84,6 +84,7 @@ func TestHistories(t *testing.T) {
 				w.checkRebuilt(t)
 				w.checkExpected(t)
 				w.checkSurveys(t)
+				w.prober.check(t, w.strategy)
 			},
 		})
 	})
@@ -220,7 +221,7 @@ func (w *world) restart(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "restart") > 0 {
 		return
 	}
-	w.Ledger = w.rebuild()
+	w.prober.restart(w.rebuild())
 	maps.Copy(w.late, w.assumed)
 	clear(w.assumed)
 	clear(w.wants)

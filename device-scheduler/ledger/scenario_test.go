@@ -147,7 +147,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 				return "error: " + err.Error()
 			}
 			s.scheduled[pod.UID] = scheduled{pod, node, a}
-			if len(gain) > 0 {
+			if !gain.Empty() {
 				return show(a) + "\n" + gained(gain)
 			}
 		}
@@ -327,12 +327,24 @@ func show(a Assignment) string {
 }
 
 func gained(g Gain) string {
-	if len(g) == 0 {
+	if g.Empty() {
 		return "no gain"
 	}
-	g = slices.Clone(g)
-	slices.Sort(g)
-	return "gain: " + strings.Join(slices.Compact(g), " ")
+	var out []string
+	if free := slices.Compact(slices.Sorted(slices.Values(g.Free))); len(free) > 0 {
+		out = append(out, "gain: "+strings.Join(free, " "))
+	}
+	above := map[int32][]string{}
+	for _, name := range slices.Sorted(maps.Keys(g.Held)) {
+		above[g.Held[name]] = append(above[g.Held[name]], name)
+	}
+	for _, priority := range slices.Sorted(maps.Keys(above)) {
+		out = append(out, fmt.Sprintf("gain above priority %d: %s", priority, strings.Join(above[priority], " ")))
+	}
+	if len(g.Displaced) > 0 {
+		out = append(out, "displaced: "+strings.Join(slices.Sorted(slices.Values(g.Displaced)), " "))
+	}
+	return strings.Join(out, "\n")
 }
 
 func observed(conflicts []Conflict, g Gain) string {

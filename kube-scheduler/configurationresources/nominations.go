@@ -40,13 +40,16 @@ func (b *book) nominate(pod ledger.Pod, node string, a ledger.Assignment, timeou
 
 // denominate lets go of what is kept for the pod, and forgets that it was
 // nominated. The caller holds mu.
-func (b *book) denominate(uid string) {
+func (b *book) denominate(uid string) { b.wake(b.letGo(uid)) }
+
+// letGo is denominate, and wakes nobody. The caller holds mu.
+func (b *book) letGo(uid string) ledger.Gain {
 	delete(b.nominated, uid)
 	if d := b.deadlines[uid]; d != nil {
 		d.timer.Stop()
 		delete(b.deadlines, uid)
 	}
-	b.wake(b.ledger.Denominate(uid))
+	return b.ledger.Denominate(uid)
 }
 
 // followNomination keeps slots also for pods that another plugin's preemption

@@ -84,6 +84,9 @@ func (b *book) observe(pod *v1.Pod) {
 	defer b.mu.Unlock()
 	b.unwait(pod)
 	b.denominate(string(pod.UID))
+	if b.ledger.Holds(string(pod.UID)) == nil {
+		b.took(podKey(pod), a)
+	}
 	found, gain := b.ledger.Observe(podKey(pod), pod.Spec.NodeName, a)
 	for _, c := range found {
 		conflicts.Inc()
@@ -165,6 +168,7 @@ func (b *book) assume(c *cycle, node string, strategy ledger.Strategy) (ledger.A
 	if err != nil {
 		return nil, nil, err
 	}
+	b.took(c.req.Pod, a)
 	b.wake(gain)
 	delete(b.tried, c.req.UID)
 	b.assumed[c.req.UID] = b.tries

@@ -230,7 +230,9 @@ func (p *Plugin) evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger.Pr
 			"%d of %d pods could not be made to give up their slots, and it is tried again; the first: %.200s", len(errs), len(chosen.Victims), errs[0])
 		p.book.mu.Lock()
 		defer p.book.mu.Unlock()
-		p.book.denominate(string(preemptor.UID))
+		gain := p.book.letGo(string(preemptor.UID))
+		gain.Held = nil // whoever would preempt the same victims at once would fail like this one
+		p.book.wake(gain)
 		p.tryLater(preemptor)
 	}
 }

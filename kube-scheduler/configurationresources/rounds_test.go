@@ -14,11 +14,7 @@ func TestNoGainIsMissed(t *testing.T) {
 	const waiting = 100
 	crowd := func(t *testing.T) *rig {
 		r := newRig(t)
-		for i := range waiting {
-			p, priority := pod(fmt.Sprintf("p%03d", i), "1"), int32(i)
-			p.Spec.Priority = &priority
-			r.book.setPod(p)
-		}
+		r.awaitAll(waiting)
 		r.instance("cam-left", nil, "node-b") // it stays free
 		return r
 	}
@@ -54,7 +50,7 @@ func TestNoGainIsMissed(t *testing.T) {
 			t.Fatal("two pods fit one slot")
 		}
 		r.book.mu.Lock()
-		r.activated, r.book.rounds["cam"] = nil, &round{size: firstWoken, again: true}
+		r.activated, r.book.rounds["cam"] = nil, &round{size: firstWoken, above: nobody, since: &gained{free: true, above: nobody}}
 		r.book.mu.Unlock()
 		r.Unreserve(r.ctx, state, failed, "node-b") // that wakes the other, which was refused meanwhile
 		eventually(t, "the first to be tried for what was gained during the round", func() bool { return times(r, "p099") > 0 })
@@ -104,7 +100,7 @@ func TestKeptSlotIsGainedDuringARound(t *testing.T) {
 		r.book.setPod(pod(fmt.Sprintf("p%03d", i), "1"))
 	}
 	r.book.mu.Lock()
-	r.book.begin("cam", &round{size: firstWoken})
+	r.book.begin("cam", &round{size: firstWoken, above: nobody})
 	r.activated = nil
 	r.book.mu.Unlock()
 	r.book.deletePod(holder)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
@@ -21,61 +22,135 @@ const (
 	roundInterval = 100 * time.Millisecond
 )
 
+// nobody is a priority that no pod exceeds.
+const nobody = math.MaxInt32
+
+// gained is what the ledger has gained of one resource.
+type gained struct {
+	free bool
+	// above is the priority that a pod has to exceed to get slots that others have.
+	above int32
+}
+
+func (g gained) with(other gained) gained {
+	return gained{g.free || other.free, min(g.above, other.above)}
+}
+
+// gains sorts a gain by resource.
+func gains(gain ledger.Gain) map[string]gained {
+	by := make(map[string]gained, len(gain.Free))
+	for _, resource := range gain.Free {
+		by[resource] = gained{free: true, above: nobody}
+	}
+	for resource, above := range gain.Held {
+		by[resource] = gained{by[resource].free, above}
+	}
+	return by
+}
+
 // round is the pods that wait for a resource and have not been tried since the
 // ledger last gained some of it, the first to try first.
 type round struct {
 	pods []*v1.Pod
 	size int
-	// again: the ledger has gained more since, and a new round is to follow.
-	again bool
+	// above: pods of more than this priority are tried even if nothing is free, since
+	// they can preempt for it.
+	above int32
+	// since is what the ledger has gained since: a new round is to follow when this one's
+	// pods have had their time.
+	since *gained
+	due   time.Time
 }
 
-// wake has the pods tried that ask for something gained: as many as there are
-// slots free, those of the highest priority and then the oldest first, and the
-// rest only while slots stay free. One freed slot must not send a thousand
-// waiting pods through the scheduler. While many wait, the gains within a round are
-// put together into the next one: choosing whom to try takes 10 ms of 10,000 waiting
-// pods, and thousands of Instances may come at once. The caller holds mu.
+// wake has the pods tried that what was gained may help. For free slots these are as
+// many as there are slots, those of the highest priority and then the oldest first, and
+// the rest only while slots stay free: one freed slot must not send a thousand waiting
+// pods through the scheduler. For slots that can be preempted for they are all that can.
+// While many wait, the gains within a round are put together into the next one: choosing
+// whom to try takes 10 ms of 10,000 waiting pods, and thousands of Instances may come at
+// once. The caller holds mu.
 func (b *book) wake(gain ledger.Gain) {
-	now := slices.DeleteFunc(slices.Clone(gain), func(resource string) bool {
-		r := b.rounds[resource]
-		if r == nil || len(b.waiting[resource]) <= firstWoken {
-			return false
-		}
-		r.again = true
-		return true
-	})
-	b.wakeThose(now, func(*v1.Pod) bool { return true })
-}
-
-// wakeThose is wake for some of the waiting pods, beside those of the round that is
-// under way. The caller holds mu.
-func (b *book) wakeThose(gain ledger.Gain, wanted func(*v1.Pod) bool) {
-	if len(gain) == 0 || b.starting {
+	if b.starting || gain.Empty() {
 		return
 	}
-	gain = slices.Clone(gain)
-	slices.Sort(gain)
-	for _, resource := range slices.Compact(gain) {
-		pods := map[string]*v1.Pod{}
-		for uid, pod := range b.waiting[resource] {
-			if wanted(pod) {
-				pods[uid] = pod
-			}
+	b.wakeDisplaced(gain.Displaced)
+	by := gains(gain)
+	for _, resource := range slices.Sorted(maps.Keys(by)) {
+		g := by[resource]
+		if r := b.rounds[resource]; r == nil || len(b.waiting[resource]) <= firstWoken {
+			b.try(resource, g.above, b.helped(resource, g))
+		} else if r.since != nil {
+			*r.since = r.since.with(g)
+		} else {
+			r.since = &g
 		}
-		if len(pods) == 0 {
-			continue
-		}
-		r := &round{size: firstWoken}
-		if before := b.rounds[resource]; before != nil {
-			for _, pod := range before.pods {
-				pods[string(pod.UID)] = pod
-			}
-			r.again = before.again
-		}
-		r.pods = slices.Collect(maps.Values(pods))
-		b.begin(resource, r)
 	}
+}
+
+// wakeThose is wake for some of the waiting pods, and at once. The caller holds mu.
+func (b *book) wakeThose(gain ledger.Gain, wanted func(*v1.Pod) bool) {
+	if b.starting || gain.Empty() {
+		return
+	}
+	by := gains(gain)
+	for _, resource := range slices.Sorted(maps.Keys(by)) {
+		g := by[resource]
+		b.try(resource, g.above, slices.DeleteFunc(b.helped(resource, g), func(pod *v1.Pod) bool { return !wanted(pod) }))
+	}
+}
+
+// wakeDisplaced has pods tried for which slots are kept no longer. The caller holds mu.
+func (b *book) wakeDisplaced(uids []string) {
+	pods := map[string]*v1.Pod{}
+	for _, uid := range uids {
+		for _, waiting := range b.waiting {
+			if pod := waiting[uid]; pod != nil {
+				pods[uid] = pod
+				break
+			}
+		}
+	}
+	if len(pods) > 0 {
+		b.activator.Activate(b.logger, pods)
+	}
+}
+
+// helped are the waiting pods that what was gained may help. The caller holds mu.
+func (b *book) helped(resource string, g gained) []*v1.Pod {
+	pods := make([]*v1.Pod, 0, len(b.waiting[resource]))
+	for _, pod := range b.waiting[resource] {
+		if g.free || corev1helpers.PodPriority(pod) > g.above {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// try begins a round of the pods and of those that the round under way has not come to.
+// The caller holds mu.
+func (b *book) try(resource string, above int32, pods []*v1.Pod) {
+	if len(pods) == 0 {
+		return
+	}
+	r := &round{pods: pods, size: firstWoken, above: above}
+	if before := b.rounds[resource]; before != nil {
+		r.pods, r.above = union(pods, before.pods), min(above, before.above)
+		if r.since = before.since; r.since != nil {
+			r.due = before.due // or gains that follow each other closely would put it off for ever
+		}
+	}
+	b.begin(resource, r)
+}
+
+// union has each pod once.
+func union(a, b []*v1.Pod) []*v1.Pod {
+	pods := make(map[types.UID]*v1.Pod, len(a)+len(b))
+	for _, some := range [][]*v1.Pod{a, b} {
+		for _, pod := range some {
+			pods[pod.UID] = pod
+		}
+	}
+	return slices.Collect(maps.Values(pods))
 }
 
 // begin starts a round of at least its size. The caller holds mu.
@@ -116,42 +191,78 @@ func (b *book) next(resource string, r *round) {
 	}
 	b.activator.Activate(b.logger, pods)
 	r.pods, r.size = r.pods[n:], 2*r.size
-	time.AfterFunc(roundInterval, func() {
+	if r.due.IsZero() {
+		r.due = time.Now().Add(roundInterval)
+	}
+	time.AfterFunc(time.Until(r.due), func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
+		r.due = time.Time{}
 		switch {
 		case b.rounds[resource] != r: // a later gain began anew
-		case r.again: // even with nothing free: what is kept for a pod does not count
+			return
+		case r.since != nil: // even with nothing free: what is kept for a pod does not count
 			b.beginAgain(resource, r)
-		case len(r.pods) == 0 || b.ledger.Free(resource) == 0:
+			return
+		case b.ledger.Free(resource) == 0:
+			b.missOut(r)
+		}
+		if len(r.pods) == 0 {
 			delete(b.rounds, resource)
-			b.missOut(r.pods)
-		default:
+		} else {
 			b.next(resource, r)
 		}
 	})
 }
 
-// missOut remembers the pods that a round did not come to, since others took what was
-// free: they are refused by that, and are to be tried if those give it back. The
+// missOut leaves to the round, since others took what was free, only the pods that can
+// preempt. The others are refused by that, and are to be tried if those give it back. The
 // caller holds mu.
-func (b *book) missOut(pods []*v1.Pod) {
-	for _, pod := range pods {
-		uid := string(pod.UID)
-		if _, waits := b.tried[uid]; waits {
+func (b *book) missOut(r *round) {
+	r.pods = slices.DeleteFunc(r.pods, func(pod *v1.Pod) bool {
+		if corev1helpers.PodPriority(pod) > r.above {
+			return false
+		}
+		if uid := string(pod.UID); b.tried[uid] > 0 {
 			b.tried[uid] = math.MaxUint64 // until it is tried
+		}
+		return true
+	})
+}
+
+// took tells the rounds under way that a pod has taken slots, which were free: the pods
+// that they have not come to, and that are more important, can preempt it. The caller
+// holds mu.
+func (b *book) took(pod ledger.Pod, a ledger.Assignment) {
+	if len(b.rounds) == 0 || b.ledger.Nominated(pod.UID) != "" { // these were kept for it
+		return
+	}
+	note := func(resource string) {
+		if r := b.rounds[resource]; r != nil {
+			r.above = min(r.above, pod.Priority)
+		}
+	}
+	for _, grants := range a {
+		for _, g := range grants {
+			note(g.Slot.Instance)
+			if c := b.ledger.Configuration(g.Slot.Instance); c != nil {
+				note(c.Name)
+			}
 		}
 	}
 }
 
-// beginAgain begins a round of all waiting pods in place of one during which the
-// ledger has gained more. While gains follow each other so closely that no round
-// ends, the rounds grow until all pods have been tried: what stays free may be of
-// use to the last of them only. The caller holds mu.
+// beginAgain begins a round for what the ledger has gained during another, in place
+// of that. While gains follow each other so closely that no round ends, the rounds grow
+// until all pods have been tried: what stays free may be of use to the last of them
+// only. The caller holds mu.
 func (b *book) beginAgain(resource string, before *round) {
-	r := &round{pods: slices.Collect(maps.Values(b.waiting[resource])), size: firstWoken}
-	if len(before.pods) > 0 && b.ledger.Free(resource) > 0 {
-		r.size = before.size
+	r := &round{pods: union(b.helped(resource, *before.since), before.pods), size: firstWoken, above: before.since.above}
+	if len(before.pods) > 0 {
+		r.above = min(r.above, before.above)
+		if r.above < nobody || b.ledger.Free(resource) > 0 {
+			r.size = before.size
+		}
 	}
 	b.begin(resource, r)
 }

@@ -80,19 +80,39 @@ func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 	expect("the waiter gone")
 }
 
+// awaitAll has so many pods wait, each of its number as priority, and returns their names.
+func (r *rig) awaitAll(pods int) []string {
+	names := crowd(pods)
+	for i, name := range names {
+		r.book.setPod(withPriority(pod(name, "1"), int32(i)))
+	}
+	r.activated = nil
+	return names
+}
+
+func withPriority(p *v1.Pod, priority int32) *v1.Pod {
+	p.Spec.Priority = &priority
+	return p
+}
+
 // One freed slot does not send all waiting pods through the scheduler: those of
-// the highest priority are tried first, and the others only if it stays free.
+// the highest priority are tried first, and the others only if it stays free, or if they
+// can preempt the pod that took it.
 func TestWakesAsManyAsHelps(t *testing.T) {
-	for name, taken := range map[string]bool{"taken at once": true, "left free": false} {
+	const waiting = 100
+	for name, test := range map[string]struct {
+		taken    bool
+		priority int32 // of the taker
+		want     int
+	}{
+		"left free":                         {want: waiting},
+		"taken by a pod no less important":  {true, waiting, firstWoken},
+		"taken by one like those not tried": {true, waiting - firstWoken - 1, firstWoken},
+		"taken by a less important pod":     {true, 49, waiting - 50},
+	} {
 		synctestRun(t, name, func(t *testing.T) {
 			r := newRig(t)
-			const waiting = 100
-			for i := range waiting {
-				p, priority := pod(fmt.Sprintf("p%03d", i), "1"), int32(i)
-				p.Spec.Priority = &priority
-				r.book.setPod(p)
-			}
-			r.activated = nil
+			r.awaitAll(waiting)
 			r.instance("cam-1", nil, "node-a")
 			woken := func() []string {
 				r.book.mu.Lock()
@@ -102,18 +122,16 @@ func TestWakesAsManyAsHelps(t *testing.T) {
 			if got := woken(); len(got) != firstWoken || !slices.Contains(got, "p099") || slices.Contains(got, "p000") {
 				t.Fatalf("first woken: %v", got)
 			}
-			want := waiting
-			if taken {
-				r.schedule(t, pod("taker", "1"), "node-a")
-				want = firstWoken
+			if test.taken {
+				r.schedule(t, withPriority(pod("taker", "1"), test.priority), "node-a")
 			}
 			eventually(t, "the round to end", func() bool {
 				r.book.mu.Lock()
 				defer r.book.mu.Unlock()
 				return len(r.book.rounds) == 0
 			})
-			if got := woken(); len(got) != want {
-				t.Errorf("woken in all: %d, want %d", len(got), want)
+			if got := woken(); len(got) != test.want {
+				t.Errorf("woken in all: %d, want %d", len(got), test.want)
 			}
 		})
 	}

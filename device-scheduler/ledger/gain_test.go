@@ -1,0 +1,110 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// prober has pods that wait, and checks for TestHistories that the ledger says of each
+// change after which one of them can run, or can preempt, that it may help that pod.
+type prober struct {
+	*Ledger
+	gained  Gain
+	excused bool // all pods are tried
+	waiting []*probe
+}
+
+// probe is a pod that waits on a node.
+type probe struct {
+	req  *Request
+	node string
+	can  bool // run or preempt, as of the last look
+}
+
+func newProber(t *rapid.T) *prober {
+	p := &prober{Ledger: New(), excused: true}
+	for i := range 4 {
+		pod := Pod{UID: fmt.Sprint("probe", i), Name: fmt.Sprint("probe", i), Priority: int32(i)}
+		req := drawRequest(t, pod)
+		for _, node := range worldNodes {
+			p.waiting = append(p.waiting, &probe{req: req, node: node})
+		}
+	}
+	return p
+}
+
+func (p *prober) SetConfiguration(c *akriv0.Configuration) {
+	p.gained.add(p.Ledger.SetConfiguration(c))
+}
+
+func (p *prober) DeleteConfiguration(namespace, name string) {
+	p.gained.add(p.Ledger.DeleteConfiguration(namespace, name))
+}
+
+func (p *prober) SetInstance(in *akriv0.Instance) { p.gained.add(p.Ledger.SetInstance(in)) }
+
+func (p *prober) DeleteInstance(in *akriv0.Instance) { p.gained.add(p.Ledger.DeleteInstance(in)) }
+
+func (p *prober) Assume(pod Pod, node string, a Assignment) error {
+	gain, err := p.Ledger.Assume(pod, node, a)
+	p.gained.add(gain)
+	return err
+}
+
+func (p *prober) Forget(uid string) Gain {
+	gain := p.Ledger.Forget(uid)
+	p.gained.add(gain)
+	return gain
+}
+
+func (p *prober) Observe(pod Pod, node string, a Assignment) ([]Conflict, Gain) {
+	conflicts, gain := p.Ledger.Observe(pod, node, a)
+	p.gained.add(gain)
+	return conflicts, gain
+}
+
+func (p *prober) Remove(uid string) { p.gained.add(p.Ledger.Remove(uid)) }
+
+func (p *prober) Nominate(pod Pod, node string, a Assignment) {
+	p.gained.add(p.Ledger.Nominate(pod, node, a))
+}
+
+func (p *prober) Denominate(uid string) { p.gained.add(p.Ledger.Denominate(uid)) }
+
+// restart has another ledger, after which all pods are tried.
+func (p *prober) restart(l *Ledger) { p.Ledger, p.excused = l, true }
+
+// check looks whether the waiting pods can run, and what they were told since. It does
+// not count on pods that are being deleted: their end will be a gain.
+func (p *prober) check(t *rapid.T, strategy Strategy) {
+	ending := p.ending
+	defer func() { p.ending = ending }()
+	p.ending = nil
+	for _, w := range p.waiting {
+		lower := slices.DeleteFunc(p.Holdings(w.req).On(w.node), func(v Victim) bool { return v.Priority >= w.req.Priority })
+		could := w.can
+		found := p.Preempt(strategy, w.node, w.req, lower)
+		if w.can = found != nil; w.can && !could && !p.excused && !p.helps(w.req) {
+			t.Fatalf("pod %s of priority %d, which asks for %+v, can have %v on %s now, if %v go; it is told only of %+v",
+				w.req.UID, w.req.Priority, w.req.Containers, found.Assignment, w.node, found.Victims, p.gained)
+		}
+	}
+	p.gained, p.excused = Gain{}, false
+}
+
+// helps reports whether what was gained may help the pod.
+func (p *prober) helps(req *Request) bool {
+	for _, c := range req.Containers {
+		for _, r := range c.Resources {
+			above, held := p.gained.Held[r.Name]
+			if slices.Contains(p.gained.Free, r.Name) || held && req.Priority > above {
+				return true
+			}
+		}
+	}
+	return false
+}
