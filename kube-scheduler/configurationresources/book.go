@@ -55,8 +55,10 @@ type book struct {
 	starting bool
 	// attended are nominated pods that are tried again by attend, by UID.
 	attended map[string]bool
-	// rounds wake the pods that wait for a resource, some at a time.
+	// rounds wake the pods that wait for a resource, atOnce of them or as many as slots
+	// are free, and then more.
 	rounds map[string]*round
+	atOnce int
 	// deadlines are those of nominations, by the nominated pod's UID.
 	deadlines map[string]*deadline
 	// contested are slots that several pods hold, until that is settled: by the
@@ -98,6 +100,7 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 		patience:  standbyPatience,
 		attended:  map[string]bool{},
 		rounds:    map[string]*round{},
+		atOnce:    firstWoken,
 		deadlines: map[string]*deadline{},
 		nominated: map[string]*v1.Pod{},
 		decided:   make(chan struct{}),

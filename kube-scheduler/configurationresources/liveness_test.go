@@ -92,6 +92,9 @@ func newCluster(t *testing.T, r *rand.Rand) *fakeCluster {
 		return true, nil, w.client.Tracker().Update(podsResource, p, p.Namespace)
 	})
 	w.book = runScheduler(t, w.client)
+	w.book.mu.Lock()
+	w.book.atOnce = 1 + r.Intn(3) // so that a few pods make rounds of several wakings
+	w.book.mu.Unlock()
 	for i := range 3 {
 		in := instance(fmt.Sprint("cam-", i), "")
 		in.Spec.Capacity = 2

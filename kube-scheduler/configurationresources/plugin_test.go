@@ -73,7 +73,7 @@ func newRig(t *testing.T) *rig {
 	r.Plugin = &Plugin{pods: corelisters.NewPodLister(r.known), handle: fakeHandle{client: r.client}, args: args, book: &book{
 		logger: logger, activator: r, ledger: ledger.New(), profiles: map[string]*config.ConfigurationResourcesArgs{}, waiting: map[string]map[string]*v1.Pod{},
 		tried: map[string]uint64{}, assumed: map[string]uint64{}, patience: time.Hour, attended: map[string]bool{},
-		rounds: map[string]*round{}, deadlines: map[string]*deadline{}, nominated: map[string]*v1.Pod{}, decided: make(chan struct{})}}
+		rounds: map[string]*round{}, atOnce: firstWoken, deadlines: map[string]*deadline{}, nominated: map[string]*v1.Pod{}, decided: make(chan struct{})}}
 	close(r.book.decided)
 	r.book.profiles[v1.DefaultSchedulerName] = &r.args
 	r.book.evict = r.evictLosers

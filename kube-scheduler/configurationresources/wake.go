@@ -77,7 +77,7 @@ func (b *book) wake(gain ledger.Gain) {
 	by := gains(gain)
 	for _, resource := range slices.Sorted(maps.Keys(by)) {
 		g := by[resource]
-		if r := b.rounds[resource]; r == nil || len(b.waiting[resource]) <= firstWoken {
+		if r := b.rounds[resource]; r == nil || len(b.waiting[resource]) <= b.atOnce {
 			b.try(resource, g.above, b.helped(resource, g))
 		} else if r.since != nil {
 			*r.since = r.since.with(g)
@@ -132,7 +132,7 @@ func (b *book) try(resource string, above int32, pods []*v1.Pod) {
 	if len(pods) == 0 {
 		return
 	}
-	r := &round{pods: pods, size: firstWoken, above: above}
+	r := &round{pods: pods, size: b.atOnce, above: above}
 	if before := b.rounds[resource]; before != nil {
 		r.pods, r.above = union(pods, before.pods), min(above, before.above)
 		if r.since = before.since; r.since != nil {
@@ -257,7 +257,7 @@ func (b *book) took(pod ledger.Pod, a ledger.Assignment) {
 // until all pods have been tried: what stays free may be of use to the last of them
 // only. The caller holds mu.
 func (b *book) beginAgain(resource string, before *round) {
-	r := &round{pods: union(b.helped(resource, *before.since), before.pods), size: firstWoken, above: before.since.above}
+	r := &round{pods: union(b.helped(resource, *before.since), before.pods), size: b.atOnce, above: before.since.above}
 	if len(before.pods) > 0 {
 		r.above = min(r.above, before.above)
 		if r.above < nobody || b.ledger.Free(resource) > 0 {
