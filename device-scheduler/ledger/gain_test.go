@@ -29,7 +29,10 @@ func newProber(t *rapid.T) *prober {
 	p := &prober{Ledger: New(), excused: true}
 	for i := range 4 {
 		pod := Pod{UID: fmt.Sprint("probe", i), Name: fmt.Sprint("probe", i), Priority: int32(i)}
-		req := drawRequest(t, pod)
+		req := &Request{Pod: pod, Containers: []ContainerRequest{{Name: "main", Resources: []ResourceRequest{{Name: "cam", Count: 1}}}}}
+		if i%2 == 0 {
+			req = drawRequest(t, pod)
+		}
 		for _, node := range worldNodes {
 			p.waiting = append(p.waiting, &probe{req: req, node: node})
 		}

@@ -19,32 +19,64 @@ type nomination struct {
 // kept for it before is let go, and so is all that is kept for a pod that one of
 // these slots was kept for: it is displaced.
 func (l *Ledger) Nominate(pod Pod, node string, a Assignment) Gain {
-	gain := l.Denominate(pod.UID)
+	var gain Gain
+	ended := []*nomination{l.end(pod.UID)}
 	n := &nomination{Pod: pod, node: node, holds: a.holds()}
 	for _, h := range n.holds {
-		if d := l.devices[h.slot.Instance]; d != nil && h.slot.Index < len(d.slots) {
-			gain.add(l.displace(d.slots[h.slot.Index].nominee))
-		}
 		d := l.device(h.slot.Instance)
 		d.grow(h.slot.Index + 1)
+		if before := l.end(d.slots[h.slot.Index].nominee); before != nil {
+			gain.Displaced = append(gain.Displaced, before.UID)
+			ended = append(ended, before)
+		}
 		d.slots[h.slot.Index].nominee = pod.UID
 		d.refresh(h.slot.Index)
 	}
 	l.nominations[pod.UID] = n
+	for _, before := range ended {
+		gain.add(l.released(before))
+	}
 	return gain
 }
 
 // Denominate lets go of what is kept for the pod.
-func (l *Ledger) Denominate(uid string) Gain {
+func (l *Ledger) Denominate(uid string) Gain { return l.released(l.end(uid)) }
+
+// displace ends a nomination, if there is one, that cannot come true any more.
+func (l *Ledger) displace(uid string) Gain {
+	n := l.end(uid)
+	gain := l.released(n)
+	if n != nil {
+		gain.Displaced = append(gain.Displaced, uid)
+	}
+	return gain
+}
+
+// end ends a nomination and returns it, nil if there is none. What it kept is to be
+// given to released.
+func (l *Ledger) end(uid string) *nomination {
 	n := l.nominations[uid]
 	if n == nil {
-		return Gain{}
+		return nil
 	}
 	delete(l.nominations, uid)
+	for _, h := range n.holds {
+		l.devices[h.slot.Instance].slots[h.slot.Index].nominee = ""
+	}
+	return n
+}
+
+// released is what others may get that was kept by a nomination which has ended.
+func (l *Ledger) released(n *nomination) Gain {
 	var gain Gain
+	if n == nil {
+		return gain
+	}
 	for _, h := range n.holds {
 		d := l.devices[h.slot.Instance]
-		d.slots[h.slot.Index].nominee = ""
+		if d == nil {
+			continue // dropped, when another of its slots was released
+		}
 		if d.refresh(h.slot.Index) {
 			gain.free(d)
 		} else if above, ok := l.price(d, h.slot.Index); ok && above < n.Priority {
@@ -52,16 +84,6 @@ func (l *Ledger) Denominate(uid string) Gain {
 		}
 		l.dropDevice(d)
 	}
-	return gain
-}
-
-// displace ends a nomination, if there is one, that cannot come true any more.
-func (l *Ledger) displace(uid string) Gain {
-	if l.nominations[uid] == nil {
-		return Gain{}
-	}
-	gain := l.Denominate(uid)
-	gain.Displaced = append(gain.Displaced, uid)
 	return gain
 }
 

@@ -233,15 +233,18 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		if p == nil {
 			return "no victims help"
 		}
-		s.Nominate(pod, node, p.Assignment)
-		if p.Free {
-			return "fits as it is\n" + show(p.Assignment)
-		}
 		out := "victims:"
 		for _, v := range p.Victims {
 			out += fmt.Sprintf(" %s on %s", v.Name, v.Node)
 		}
-		return out + "\n" + show(p.Assignment)
+		if p.Free {
+			out = "fits as it is"
+		}
+		out += "\n" + show(p.Assignment)
+		if gain := s.Nominate(pod, node, p.Assignment); !gain.Empty() {
+			out += "\n" + gained(gain)
+		}
+		return out
 	case "forget":
 		return gained(s.Forget(pod.UID))
 	case "remove":
