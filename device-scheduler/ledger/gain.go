@@ -3,19 +3,21 @@ package ledger
 import (
 	"math"
 	"slices"
+
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// Gain is what waiting pods may find more of than before. Resource names are without
-// the akri.sh/ prefix, of Configurations and Instances.
+// Gain is what waiting pods may find more of than before.
 type Gain struct {
 	// Free are resources with slots that have become free, or that the pods for which
-	// they are kept may take now.
+	// they are kept may take now: names without the akri.sh/ prefix, of Configurations
+	// and Instances.
 	Free []string
-	// Held are resources with slots that pods have, or that are kept for them, and that
-	// only a pod of more than this priority may now get.
-	Held map[string]int32
+	// Held are slots that others have, or that are kept for others, and that pods of more
+	// than their Price may have now, and could not before.
+	Held []slot.Name
 	// Displaced are the UIDs of pods for which slots were kept that they cannot have any
-	// more. They have to preempt anew.
+	// more. They have to look for others.
 	Displaced []string
 }
 
@@ -24,38 +26,25 @@ func (g Gain) Empty() bool { return len(g.Free)+len(g.Held)+len(g.Displaced) == 
 
 func (g *Gain) add(other Gain) {
 	g.Free = append(g.Free, other.Free...)
+	g.Held = append(g.Held, other.Held...)
 	g.Displaced = append(g.Displaced, other.Displaced...)
-	for name, above := range other.Held {
-		g.hold(name, above)
-	}
 }
 
 // free records that the device has slots to give that it had not before.
 func (g *Gain) free(d *device) { g.Free = append(g.Free, d.kind.name, d.name) }
 
-// held records that pods of more than this priority can have the device's slots.
-func (g *Gain) held(d *device, above int32) {
-	g.hold(d.kind.name, above)
-	g.hold(d.name, above)
+func (g *Gain) held(d *device, index int) {
+	g.Held = append(g.Held, slot.Name{Instance: d.name, Index: index})
 }
 
-func (g *Gain) hold(name string, above int32) {
-	if g.Held == nil {
-		g.Held = map[string]int32{}
-	}
-	if lowest, known := g.Held[name]; !known || above < lowest {
-		g.Held[name] = above
-	}
-}
-
-// open records that pods may get slots of the device, from the first of them on, from
-// where they could not before.
+// open records the device's slots, from the first on, for pods that could have had none
+// of them before.
 func (g *Gain) open(l *Ledger, d *device, first int) {
 	free := false
 	for i := first; i < d.capacity; i++ {
 		free = free || d.free.has(i) || d.waitsForNominee(i)
-		if above, ok := l.price(d, i); ok {
-			g.held(d, above)
+		if _, ok := l.price(d, i); ok {
+			g.held(d, i)
 		}
 	}
 	if free {
@@ -63,9 +52,17 @@ func (g *Gain) open(l *Ledger, d *device, first int) {
 	}
 }
 
-// price returns the priority that a pod has to exceed to get a slot that another has,
+// Price returns the priority that a pod has to exceed to get a slot that another has,
 // or that is kept for another. It reports false when no priority helps, or none is
 // needed, and for a slot of a pod that is going: its end is a gain.
+func (l *Ledger) Price(s slot.Name) (int32, bool) {
+	d := l.devices[s.Instance]
+	if d == nil {
+		return 0, false
+	}
+	return l.price(d, s.Index)
+}
+
 func (l *Ledger) price(d *device, index int) (int32, bool) {
 	s := d.at(index)
 	if s == nil || !d.exists || index >= d.capacity || len(s.holders) > 1 || l.foreign(d, index, s.claim) {
@@ -88,9 +85,18 @@ func (l *Ledger) price(d *device, index int) (int32, bool) {
 // foreign reports whether the claim on the slot is none of its holders'.
 func (l *Ledger) foreign(d *device, index int, claim string) bool {
 	return claim != "" && !slices.ContainsFunc(d.at(index).holders, func(uid string) bool {
-		p := l.pods[uid]
-		return slices.ContainsFunc(p.holds, func(h hold) bool {
-			return h.slot.Instance == d.name && h.slot.Index == index && p.owns(h, claim)
-		})
+		p, name := l.pods[uid], slot.Name{Instance: d.name, Index: index}
+		i, found := slices.BinarySearchFunc(p.holds, name, func(h hold, name slot.Name) int { return compareSlots(h.slot, name) })
+		return found && p.owns(p.holds[i], claim)
 	})
+}
+
+// Resources are the names by which pods ask for slots of the Instance, without the
+// akri.sh/ prefix; none when it does not exist.
+func (l *Ledger) Resources(instance string) []string {
+	d := l.devices[instance]
+	if d == nil || !d.exists {
+		return nil
+	}
+	return []string{d.kind.name, d.name}
 }

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // prober has pods that wait, and checks for TestHistories that the ledger says of each
@@ -101,13 +102,15 @@ func (p *prober) check(t *rapid.T, strategy Strategy) {
 
 // helps reports whether what was gained may help the pod.
 func (p *prober) helps(req *Request) bool {
+	asks := map[string]bool{}
 	for _, c := range req.Containers {
 		for _, r := range c.Resources {
-			above, held := p.gained.Held[r.Name]
-			if slices.Contains(p.gained.Free, r.Name) || held && req.Priority > above {
-				return true
-			}
+			asks[r.Name] = true
 		}
 	}
-	return false
+	return slices.ContainsFunc(p.gained.Free, func(name string) bool { return asks[name] }) ||
+		slices.ContainsFunc(p.gained.Held, func(s slot.Name) bool {
+			price, ok := p.Price(s)
+			return ok && req.Priority > price && slices.ContainsFunc(p.Resources(s.Instance), func(name string) bool { return asks[name] })
+		})
 }

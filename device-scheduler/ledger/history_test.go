@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -131,7 +132,14 @@ func (w *world) drawForeign(t *rapid.T, atLeast int) Assignment {
 		s = assumed
 		config, _, _ = strings.Cut(s.Instance, "-")
 	}
-	return Assignment{"main": {{Resource: rapid.SampledFrom([]string{config, s.Instance}).Draw(t, "resource"), Slot: s}}}
+	grant := func(s slot.Name) []assignment.Grant {
+		return []assignment.Grant{{Resource: rapid.SampledFrom([]string{config, s.Instance}).Draw(t, "resource"), Slot: s}}
+	}
+	a := Assignment{"main": grant(s)}
+	if rapid.IntRange(0, 3).Draw(t, "another") == 0 {
+		a["side"] = grant(slot.Name{Instance: s.Instance, Index: s.Index + 1})
+	}
+	return a
 }
 
 // drawAssumed draws, half of the time, a slot that is assumed for a pod.

@@ -173,31 +173,55 @@ func (l *Ledger) conflicts(p *podRecord) []Conflict {
 // Remove records that a pod is gone, or has ended.
 func (l *Ledger) Remove(uid string) Gain {
 	p := l.pods[uid]
-	var gain Gain
 	if p == nil {
-		return gain
+		return Gain{}
 	}
-	delete(l.pods, uid)
-	delete(l.ending, uid)
 	for _, h := range p.holds {
 		d := l.devices[h.slot.Instance]
 		s := d.at(h.slot.Index)
 		s.holders = slices.DeleteFunc(s.holders, func(u string) bool { return u == uid })
+		if h.cl {
+			d.clOnNode.add(p.node, -1)
+		}
+	}
+	delete(l.pods, uid)
+	delete(l.ending, uid)
+	gain := l.leaves(p)
+	for _, h := range p.holds {
+		d := l.devices[h.slot.Instance]
+		if d == nil {
+			continue // dropped, since none of its slots is held any more
+		}
+		if s := d.beyond[h.slot.Index]; s != nil && len(s.holders) == 0 {
+			delete(d.beyond, h.slot.Index)
+		}
+		l.dropDevice(d)
+	}
+	return gain
+}
+
+// leaves is what others may get of what a pod has held, which is gone.
+func (l *Ledger) leaves(p *podRecord) Gain {
+	var gain Gain
+	cl := false // its slots of the device, so far
+	for i, h := range p.holds {
+		d := l.devices[h.slot.Instance]
 		if d.refresh(h.slot.Index) || d.waitsForNominee(h.slot.Index) {
 			gain.free(d)
 		}
 		// Those above the pod that the slot is kept for, or another holder, could have
 		// had it before, but for this one.
-		if above, ok := l.price(d, h.slot.Index); ok && (len(s.holders) > 0 || p.Priority > above) {
-			gain.held(d, above)
+		if above, ok := l.price(d, h.slot.Index); ok && (len(d.at(h.slot.Index).holders) > 0 || p.Priority > above) {
+			gain.held(d, h.slot.Index)
 		}
-		if h.cl && d.clOnNode.add(p.node, -1) == 0 && d.exists && d.kind.unique() == akriv0.UniquePerNode {
-			gain.open(l, d, 0) // the node may take another of its slots, though this one may stay taken
+		cl = cl || h.cl
+		if i == len(p.holds)-1 || p.holds[i+1].slot.Instance != d.name {
+			// The node may take another of its slots, though this one may stay taken.
+			if cl && d.exists && d.kind.unique() == akriv0.UniquePerNode {
+				gain.open(l, d, 0)
+			}
+			cl = false
 		}
-		if len(s.holders) == 0 {
-			delete(d.beyond, h.slot.Index)
-		}
-		l.dropDevice(d)
 	}
 	return gain
 }
@@ -233,8 +257,8 @@ func (l *Ledger) add(p *podRecord) Gain {
 			continue
 		}
 		// Nobody could be preempted for the claim, before this pod was known.
-		if above, ok := l.price(d, h.slot.Index); ok {
-			gain.held(d, above)
+		if _, ok := l.price(d, h.slot.Index); ok {
+			gain.held(d, h.slot.Index)
 		}
 	}
 	return gain

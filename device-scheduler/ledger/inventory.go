@@ -101,6 +101,9 @@ func (l *Ledger) elect(k *kind) Gain {
 	k.active = best
 	k.version++
 	if best == "" {
+		if d := l.devices[k.name]; d != nil && d.exists {
+			gain.open(l, d, 0) // an Instance of the name, for which it has stood
+		}
 		l.dropKind(k)
 		return gain
 	}
@@ -159,9 +162,9 @@ func (l *Ledger) applyInstance(r *record, moved bool) Gain {
 	gain := l.endVain(d)
 	for i, before := range claims {
 		// A holder that others had the claim of could not be preempted, and now can.
-		if before != d.slots[i].claim && l.foreign(d, i, before) {
-			if above, ok := l.price(d, i); ok {
-				gain.held(d, above)
+		if s := &d.slots[i]; len(s.holders) > 0 && before != s.claim && l.foreign(d, i, before) {
+			if _, ok := l.price(d, i); ok {
+				gain.held(d, i)
 			}
 		}
 	}

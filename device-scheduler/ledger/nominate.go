@@ -80,7 +80,7 @@ func (l *Ledger) released(n *nomination) Gain {
 		if d.refresh(h.slot.Index) {
 			gain.free(d)
 		} else if above, ok := l.price(d, h.slot.Index); ok && above < n.Priority {
-			gain.held(d, above)
+			gain.held(d, h.slot.Index)
 		}
 		l.dropDevice(d)
 	}

@@ -109,16 +109,16 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			c.Spec.UniqueScope = akriv0.UniqueScope(u)
 		}
 		s.api.configurations[ns+"/"+c.Name] = c
-		return gained(s.SetConfiguration(c))
+		return s.gained(s.SetConfiguration(c))
 	case "delete-configuration":
 		delete(s.api.configurations, ns+"/"+arg("name", ""))
-		return gained(s.DeleteConfiguration(ns, arg("name", "")))
+		return s.gained(s.DeleteConfiguration(ns, arg("name", "")))
 	case "instance", "delete-instance":
 		in := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: arg("name", ""), Namespace: ns},
 			Spec: akriv0.InstanceSpec{ConfigurationName: arg("config", ""), DeviceUsage: map[string]string{}}}
 		if d.Cmd == "delete-instance" {
 			delete(s.api.instances, ns+"/"+in.Name)
-			return gained(s.DeleteInstance(in))
+			return s.gained(s.DeleteInstance(in))
 		}
 		capacity, _ := strconv.Atoi(arg("capacity", "1"))
 		in.Spec.Capacity = int32(capacity)
@@ -132,7 +132,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			in.Spec.DeviceUsage[name] = usage
 		}
 		s.api.instances[ns+"/"+in.Name] = in
-		return gained(s.SetInstance(in))
+		return s.gained(s.SetInstance(in))
 	case "schedule", "fits":
 		a, shortfall := s.Draft(s.strategy).For(pod).Fit(node, request(t, pod, d.Input))
 		if shortfall != nil {
@@ -148,7 +148,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			}
 			s.scheduled[pod.UID] = scheduled{pod, node, a}
 			if !gain.Empty() {
-				return show(a) + "\n" + gained(gain)
+				return show(a) + "\n" + s.gained(gain)
 			}
 		}
 		return show(a)
@@ -164,7 +164,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "bound":
 		b := s.scheduled[pod.UID]
 		s.api.bound[pod.UID] = b
-		return observed(s.Observe(b.pod, b.node, b.a))
+		return s.observed(s.Observe(b.pod, b.node, b.a))
 	case "observe":
 		a := Assignment{}
 		for _, line := range lines(d.Input) {
@@ -180,7 +180,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		if _, known := s.api.bound[pod.UID]; !known {
 			s.api.bound[pod.UID] = scheduled{pod, node, a}
 		}
-		return observed(s.Observe(pod, node, a))
+		return s.observed(s.Observe(pod, node, a))
 	case "contested":
 		name, err := slot.Parse(arg("slot", ""))
 		if err != nil {
@@ -220,7 +220,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		return "not yet"
 	case "denominate":
-		return gained(s.Denominate(pod.UID))
+		return s.gained(s.Denominate(pod.UID))
 	case "preempt":
 		req := request(t, pod, d.Input)
 		candidates := slices.DeleteFunc(s.Holdings(req).On(node), func(v Victim) bool { return v.Priority >= pod.Priority })
@@ -242,14 +242,14 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		out += "\n" + show(p.Assignment)
 		if gain := s.Nominate(pod, node, p.Assignment); !gain.Empty() {
-			out += "\n" + gained(gain)
+			out += "\n" + s.gained(gain)
 		}
 		return out
 	case "forget":
-		return gained(s.Forget(pod.UID))
+		return s.gained(s.Forget(pod.UID))
 	case "remove":
 		delete(s.api.bound, pod.UID)
-		return gained(s.Remove(pod.UID))
+		return s.gained(s.Remove(pod.UID))
 	case "reach":
 		limit, _ := strconv.Atoi(arg("limit", "1000"))
 		nodes, shortfall := s.Reach(request(t, pod, d.Input), limit)
@@ -329,7 +329,7 @@ func show(a Assignment) string {
 	return strings.Join(out, "\n")
 }
 
-func gained(g Gain) string {
+func (s *story) gained(g Gain) string {
 	if g.Empty() {
 		return "no gain"
 	}
@@ -337,12 +337,16 @@ func gained(g Gain) string {
 	if free := slices.Compact(slices.Sorted(slices.Values(g.Free))); len(free) > 0 {
 		out = append(out, "gain: "+strings.Join(free, " "))
 	}
-	above := map[int32][]string{}
-	for _, name := range slices.Sorted(maps.Keys(g.Held)) {
-		above[g.Held[name]] = append(above[g.Held[name]], name)
+	held := map[int32][]string{}
+	for _, name := range g.Held {
+		if price, ok := s.Price(name); ok {
+			held[price] = append(held[price], name.String())
+		} else {
+			out = append(out, "no gain: "+name.String())
+		}
 	}
-	for _, priority := range slices.Sorted(maps.Keys(above)) {
-		out = append(out, fmt.Sprintf("gain above priority %d: %s", priority, strings.Join(above[priority], " ")))
+	for _, priority := range slices.Sorted(maps.Keys(held)) {
+		out = append(out, fmt.Sprintf("gain above priority %d: %s", priority, strings.Join(slices.Compact(slices.Sorted(slices.Values(held[priority]))), " ")))
 	}
 	if len(g.Displaced) > 0 {
 		out = append(out, "displaced: "+strings.Join(slices.Sorted(slices.Values(g.Displaced)), " "))
@@ -350,12 +354,12 @@ func gained(g Gain) string {
 	return strings.Join(out, "\n")
 }
 
-func observed(conflicts []Conflict, g Gain) string {
+func (s *story) observed(conflicts []Conflict, g Gain) string {
 	var out strings.Builder
 	for _, c := range conflicts {
 		fmt.Fprintf(&out, "conflict: %s is held by %s\n", c.Slot, c.Holder.Name)
 	}
-	return out.String() + gained(g)
+	return out.String() + s.gained(g)
 }
 
 func (l *Ledger) show() string {

@@ -16,14 +16,15 @@ type deadline struct {
 	node  string
 	at    time.Time
 	timer *time.Timer
+	tries uint64 // the book's, as it began
 }
 
 // nominate keeps slots for a pod that preempted others until it is bound, gone,
 // or the timeout passes. The caller holds mu.
-func (b *book) nominate(pod ledger.Pod, node string, a ledger.Assignment, timeout time.Duration) {
-	b.denominate(pod.UID)
+func (b *book) nominate(pod ledger.Pod, node string, a ledger.Assignment, timeout time.Duration) *deadline {
+	b.forgetNomination(pod.UID)
 	b.wake(b.ledger.Nominate(pod, node, a))
-	d := &deadline{node: node, at: time.Now().Add(timeout)}
+	d := &deadline{node: node, at: time.Now().Add(timeout), tries: b.tries}
 	d.timer = time.AfterFunc(timeout, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -36,20 +37,37 @@ func (b *book) nominate(pod ledger.Pod, node string, a ledger.Assignment, timeou
 		b.deadlines[pod.UID] = d // passed
 	})
 	b.deadlines[pod.UID] = d
+	return d
 }
 
 // denominate lets go of what is kept for the pod, and forgets that it was
 // nominated. The caller holds mu.
-func (b *book) denominate(uid string) { b.wake(b.letGo(uid)) }
+func (b *book) denominate(uid string) {
+	b.forgetNomination(uid)
+	b.wake(b.ledger.Denominate(uid))
+}
 
-// letGo is denominate, and wakes nobody. The caller holds mu.
-func (b *book) letGo(uid string) ledger.Gain {
+func (b *book) forgetNomination(uid string) {
 	delete(b.nominated, uid)
 	if d := b.deadlines[uid]; d != nil {
 		d.timer.Stop()
 		delete(b.deadlines, uid)
 	}
-	return b.ledger.Denominate(uid)
+}
+
+// nominatedInVain ends a nomination whose victims did not go, unless it has ended. Like
+// forget, it wakes those that were refused meanwhile, but not the pod itself: pods whose
+// victims stay would else wake themselves, or each other, for ever. The caller holds mu.
+func (b *book) nominatedInVain(pod *v1.Pod, d *deadline) bool {
+	uid := string(pod.UID)
+	if b.deadlines[uid] != d {
+		return false
+	}
+	b.forgetNomination(uid)
+	b.wakeThose(b.ledger.Denominate(uid), func(waiting *v1.Pod) bool {
+		return b.tried[string(waiting.UID)] > d.tries && waiting.UID != pod.UID
+	})
+	return true
 }
 
 // followNomination keeps slots also for pods that another plugin's preemption

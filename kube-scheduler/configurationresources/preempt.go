@@ -51,7 +51,7 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 			short = append(short, name)
 		}
 	}
-	best := p.preempt(c, pod, short)
+	best, nomination := p.preempt(c, pod, short)
 	if best == nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "no pods of lower priority hold slots that would help")
 	}
@@ -63,7 +63,7 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	}
 	klog.FromContext(ctx).Info("Preempting for slots", "pod", klog.KObj(pod), "node", best.Node, "victims", len(best.Victims))
 	if len(best.Victims) > 0 {
-		go p.evict(context.WithoutCancel(ctx), pod, best)
+		go p.evict(context.WithoutCancel(ctx), pod, best, nomination)
 	}
 	return framework.NewPostFilterResultWithNominatedNode(best.Node), nil
 }
@@ -71,7 +71,7 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 // preempt chooses the best preemption on the nodes, and keeps its slots for the pod.
 // It may take long, with thousands of candidates, and the book's lock is free at
 // times: what it has found is confirmed in the end. If that fails, it is tried again.
-func (p *Plugin) preempt(c *cycle, pod *v1.Pod, nodes []string) *ledger.Preemption {
+func (p *Plugin) preempt(c *cycle, pod *v1.Pod, nodes []string) (*ledger.Preemption, *deadline) {
 	b := p.book
 	var best *ledger.Preemption
 	choices := 0
@@ -89,21 +89,21 @@ func (p *Plugin) preempt(c *cycle, pod *v1.Pod, nodes []string) *ledger.Preempti
 		}
 	}
 	if best == nil || best.Free {
-		return best
+		return best, nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.awaits(c.req) {
-		return nil // it was deleted meanwhile
+		return nil, nil // it was deleted meanwhile
 	}
 	best = b.ledger.Preempt(p.args.Strategy, best.Node, c.req, best.Victims)
-	switch {
-	case best == nil:
+	if best == nil {
 		p.tryLater(pod)
-	case !best.Free:
-		b.nominate(c.req.Pod, best.Node, best.Assignment, p.args.NominationTimeout.Duration)
 	}
-	return best
+	if best == nil || best.Free {
+		return best, nil
+	}
+	return best, b.nominate(c.req.Pod, best.Node, best.Assignment, p.args.NominationTimeout.Duration)
 }
 
 // choices returns the nodes that differ in what a preemption for the request finds, and
@@ -209,7 +209,7 @@ func (p *Plugin) tryLater(pod *v1.Pod) {
 
 // evict deletes the victims. If one cannot be deleted, the slots are kept no
 // longer and the preemptor is told and tried again.
-func (p *Plugin) evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger.Preemption) {
+func (p *Plugin) evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger.Preemption, nomination *deadline) {
 	logger := klog.FromContext(ctx)
 	var errs []error
 	for _, v := range chosen.Victims {
@@ -230,10 +230,9 @@ func (p *Plugin) evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger.Pr
 			"%d of %d pods could not be made to give up their slots, and it is tried again; the first: %.200s", len(errs), len(chosen.Victims), errs[0])
 		p.book.mu.Lock()
 		defer p.book.mu.Unlock()
-		gain := p.book.letGo(string(preemptor.UID))
-		gain.Held = nil // whoever would preempt the same victims at once would fail like this one
-		p.book.wake(gain)
-		p.tryLater(preemptor)
+		if p.book.nominatedInVain(preemptor, nomination) {
+			p.tryLater(preemptor)
+		}
 	}
 }
 

@@ -50,7 +50,7 @@ func TestNoGainIsMissed(t *testing.T) {
 			t.Fatal("two pods fit one slot")
 		}
 		r.book.mu.Lock()
-		r.activated, r.book.rounds["cam"] = nil, &round{size: firstWoken, above: nobody, since: &gained{free: true, above: nobody}}
+		r.activated, r.book.rounds["cam"] = nil, &round{size: firstWoken, since: &gained{free: true}}
 		r.book.mu.Unlock()
 		r.Unreserve(r.ctx, state, failed, "node-b") // that wakes the other, which was refused meanwhile
 		eventually(t, "the first to be tried for what was gained during the round", func() bool { return times(r, "p099") > 0 })
@@ -72,7 +72,11 @@ func TestRoundThatMissedOutGoesOn(t *testing.T) {
 				t.Fatal("a pod fits, and there are no slots")
 			}
 		}
-		r.activated = nil
+		last := pod(waiting[len(waiting)-1], "1") // it has failed before
+		r.instance("cam-0", nil, "node-a")
+		r.Unreserve(r.ctx, r.schedule(t, last, "node-a"), last, "node-a")
+		r.book.deleteInstance(instance("cam-0", ""))
+		r.awake(time.Minute)
 		r.instance("cam-1", nil, "node-a")
 		taker := pod("taker", "1")
 		state := r.schedule(t, taker, "node-a")
@@ -100,7 +104,7 @@ func TestKeptSlotIsGainedDuringARound(t *testing.T) {
 		r.book.setPod(pod(fmt.Sprintf("p%03d", i), "1"))
 	}
 	r.book.mu.Lock()
-	r.book.begin("cam", &round{size: firstWoken, above: nobody})
+	r.book.begin("cam", &round{size: firstWoken})
 	r.activated = nil
 	r.book.mu.Unlock()
 	r.book.deletePod(holder)

@@ -12,6 +12,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 const (
@@ -22,28 +23,30 @@ const (
 	roundInterval = 100 * time.Millisecond
 )
 
-// nobody is a priority that no pod exceeds.
-const nobody = math.MaxInt32
-
 // gained is what the ledger has gained of one resource.
 type gained struct {
 	free bool
-	// above is the priority that a pod has to exceed to get slots that others have.
-	above int32
+	// held are slots for which pods can preempt, see ledger.Gain.
+	held []slot.Name
 }
 
-func (g gained) with(other gained) gained {
-	return gained{g.free || other.free, min(g.above, other.above)}
-}
-
-// gains sorts a gain by resource.
-func gains(gain ledger.Gain) map[string]gained {
-	by := make(map[string]gained, len(gain.Free))
-	for _, resource := range gain.Free {
-		by[resource] = gained{free: true, above: nobody}
+// gains sorts a gain by resource. The caller holds mu.
+func (b *book) gains(gain ledger.Gain) map[string]*gained {
+	by := make(map[string]*gained, len(gain.Free))
+	of := func(resource string) *gained {
+		if by[resource] == nil {
+			by[resource] = &gained{}
+		}
+		return by[resource]
 	}
-	for resource, above := range gain.Held {
-		by[resource] = gained{by[resource].free, above}
+	for _, resource := range gain.Free {
+		of(resource).free = true
+	}
+	for _, s := range gain.Held {
+		for _, resource := range b.ledger.Resources(s.Instance) {
+			g := of(resource)
+			g.held = append(g.held, s)
+		}
 	}
 	return by
 }
@@ -53,11 +56,10 @@ func gains(gain ledger.Gain) map[string]gained {
 type round struct {
 	pods []*v1.Pod
 	size int
-	// above: pods of more than this priority are tried even if nothing is free, since
-	// they can preempt for it.
-	above int32
-	// since is what the ledger has gained since: a new round is to follow when this one's
-	// pods have had their time.
+	// held are slots for which pods are tried that can preempt, even if nothing is free.
+	held []slot.Name
+	// since is what the ledger has gained since the round began: another is to follow
+	// when the pods that were woken have had their time, which is due.
 	since *gained
 	due   time.Time
 }
@@ -65,24 +67,25 @@ type round struct {
 // wake has the pods tried that what was gained may help. For free slots these are as
 // many as there are slots, those of the highest priority and then the oldest first, and
 // the rest only while slots stay free: one freed slot must not send a thousand waiting
-// pods through the scheduler. For slots that can be preempted for they are all that can.
-// While many wait, the gains within a round are put together into the next one: choosing
-// whom to try takes 10 ms of 10,000 waiting pods, and thousands of Instances may come at
-// once. The caller holds mu.
+// pods through the scheduler. Nor must one that can be preempted for: then pods are tried
+// while it can. While many wait, the gains within a round are put together into the next
+// one: choosing whom to try takes 10 ms of 10,000 waiting pods, and thousands of Instances
+// may come at once. The caller holds mu.
 func (b *book) wake(gain ledger.Gain) {
 	if b.starting || gain.Empty() {
 		return
 	}
 	b.wakeDisplaced(gain.Displaced)
-	by := gains(gain)
+	by := b.gains(gain)
 	for _, resource := range slices.Sorted(maps.Keys(by)) {
 		g := by[resource]
 		if r := b.rounds[resource]; r == nil || len(b.waiting[resource]) <= b.atOnce {
-			b.try(resource, g.above, b.helped(resource, g))
-		} else if r.since != nil {
-			*r.since = r.since.with(g)
+			b.try(resource, g.held, b.helped(resource, g))
+		} else if r.since == nil {
+			r.since = g
 		} else {
-			r.since = &g
+			r.since.free = r.since.free || g.free
+			r.since.held = append(r.since.held, g.held...)
 		}
 	}
 }
@@ -92,10 +95,10 @@ func (b *book) wakeThose(gain ledger.Gain, wanted func(*v1.Pod) bool) {
 	if b.starting || gain.Empty() {
 		return
 	}
-	by := gains(gain)
+	by := b.gains(gain)
 	for _, resource := range slices.Sorted(maps.Keys(by)) {
 		g := by[resource]
-		b.try(resource, g.above, slices.DeleteFunc(b.helped(resource, g), func(pod *v1.Pod) bool { return !wanted(pod) }))
+		b.try(resource, g.held, slices.DeleteFunc(b.helped(resource, g), func(pod *v1.Pod) bool { return !wanted(pod) }))
 	}
 }
 
@@ -116,28 +119,42 @@ func (b *book) wakeDisplaced(uids []string) {
 }
 
 // helped are the waiting pods that what was gained may help. The caller holds mu.
-func (b *book) helped(resource string, g gained) []*v1.Pod {
+func (b *book) helped(resource string, g *gained) []*v1.Pod {
 	pods := make([]*v1.Pod, 0, len(b.waiting[resource]))
+	preempts := b.preempts(g.held)
 	for _, pod := range b.waiting[resource] {
-		if g.free || corev1helpers.PodPriority(pod) > g.above {
+		if g.free || preempts(pod) {
 			pods = append(pods, pod)
 		}
 	}
 	return pods
 }
 
+// preempts tells which pods are important enough to preempt for one of the slots, as
+// things are. The caller holds mu.
+func (b *book) preempts(held []slot.Name) func(*v1.Pod) bool {
+	lowest, some := int32(0), false
+	for _, s := range held {
+		if price, ok := b.ledger.Price(s); ok && (!some || price < lowest) {
+			lowest, some = price, true
+		}
+	}
+	return func(pod *v1.Pod) bool {
+		never := pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever
+		return some && !never && corev1helpers.PodPriority(pod) > lowest
+	}
+}
+
 // try begins a round of the pods and of those that the round under way has not come to.
 // The caller holds mu.
-func (b *book) try(resource string, above int32, pods []*v1.Pod) {
+func (b *book) try(resource string, held []slot.Name, pods []*v1.Pod) {
 	if len(pods) == 0 {
 		return
 	}
-	r := &round{pods: pods, size: b.atOnce, above: above}
+	r := &round{pods: pods, size: b.atOnce, held: held}
 	if before := b.rounds[resource]; before != nil {
-		r.pods, r.above = union(pods, before.pods), min(above, before.above)
-		if r.since = before.since; r.since != nil {
-			r.due = before.due // or gains that follow each other closely would put it off for ever
-		}
+		r.pods, r.held, r.since = union(pods, before.pods), append(before.held, held...), before.since
+		r.due = before.due // or pods that fail one after the other would put the rest off for ever
 	}
 	b.begin(resource, r)
 }
@@ -197,19 +214,19 @@ func (b *book) next(resource string, r *round) {
 	time.AfterFunc(time.Until(r.due), func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
+		if b.rounds[resource] != r {
+			return // another has begun, with what this one left
+		}
 		r.due = time.Time{}
+		if b.ledger.Free(resource) == 0 {
+			b.missOut(resource, r)
+		}
 		switch {
-		case b.rounds[resource] != r: // a later gain began anew
-			return
 		case r.since != nil: // even with nothing free: what is kept for a pod does not count
 			b.beginAgain(resource, r)
-			return
-		case b.ledger.Free(resource) == 0:
-			b.missOut(r)
-		}
-		if len(r.pods) == 0 {
+		case len(r.pods) == 0:
 			delete(b.rounds, resource)
-		} else {
+		default:
 			b.next(resource, r)
 		}
 	})
@@ -218,12 +235,14 @@ func (b *book) next(resource string, r *round) {
 // missOut leaves to the round, since others took what was free, only the pods that can
 // preempt. The others are refused by that, and are to be tried if those give it back. The
 // caller holds mu.
-func (b *book) missOut(r *round) {
+func (b *book) missOut(resource string, r *round) {
+	preempts := b.preempts(r.held)
 	r.pods = slices.DeleteFunc(r.pods, func(pod *v1.Pod) bool {
-		if corev1helpers.PodPriority(pod) > r.above {
+		if preempts(pod) {
 			return false
 		}
-		if uid := string(pod.UID); b.tried[uid] > 0 {
+		uid := string(pod.UID)
+		if _, assumed := b.assumed[uid]; !assumed && b.waiting[resource][uid] != nil {
 			b.tried[uid] = math.MaxUint64 // until it is tried
 		}
 		return true
@@ -237,16 +256,17 @@ func (b *book) took(pod ledger.Pod, a ledger.Assignment) {
 	if len(b.rounds) == 0 || b.ledger.Nominated(pod.UID) != "" { // these were kept for it
 		return
 	}
-	note := func(resource string) {
-		if r := b.rounds[resource]; r != nil {
-			r.above = min(r.above, pod.Priority)
-		}
-	}
 	for _, grants := range a {
 		for _, g := range grants {
-			note(g.Slot.Instance)
-			if c := b.ledger.Configuration(g.Slot.Instance); c != nil {
-				note(c.Name)
+			for _, resource := range b.ledger.Resources(g.Slot.Instance) {
+				r := b.rounds[resource]
+				if r == nil {
+					continue
+				}
+				r.held = append(r.held, g.Slot)
+				if r.since != nil && r.since.free { // it may have taken that
+					r.since.held = append(r.since.held, g.Slot)
+				}
 			}
 		}
 	}
@@ -257,12 +277,10 @@ func (b *book) took(pod ledger.Pod, a ledger.Assignment) {
 // until all pods have been tried: what stays free may be of use to the last of them
 // only. The caller holds mu.
 func (b *book) beginAgain(resource string, before *round) {
-	r := &round{pods: union(b.helped(resource, *before.since), before.pods), size: b.atOnce, above: before.since.above}
+	r := &round{pods: union(b.helped(resource, before.since), before.pods), size: b.atOnce, held: before.since.held}
 	if len(before.pods) > 0 {
-		r.above = min(r.above, before.above)
-		if r.above < nobody || b.ledger.Free(resource) > 0 {
-			r.size = before.size
-		}
+		r.held = append(before.held, r.held...)
+		r.size = before.size
 	}
 	b.begin(resource, r)
 }

@@ -1,11 +1,16 @@
 package configurationresources
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -24,7 +29,7 @@ func TestWakesAllThatCanPreempt(t *testing.T) {
 			func(r *rig) { r.instance("cam-1", nil, "node-b") }},
 		"both, while a round is under way": {map[string]string{"cam-1-0": "C:stranger:node-b"}, func(r *rig) {
 			r.book.mu.Lock()
-			r.book.rounds["cam"] = &round{above: nobody}
+			r.book.rounds["cam"] = &round{}
 			r.book.next("cam", r.book.rounds["cam"])
 			r.book.mu.Unlock()
 			r.instance("cam-1", nil, "node-b")
@@ -37,6 +42,9 @@ func TestWakesAllThatCanPreempt(t *testing.T) {
 				r.hold(t, "cam-1", withPriority(pod("holder", "1"), int32(waiting-can-1)), "node-b")
 				r.instance("cam-1", test.usage, "node-b")
 				want := r.awaitAll(waiting)[waiting-can:]
+				never, policy := withPriority(pod("never", "1"), waiting), v1.PreemptNever
+				never.Spec.PreemptionPolicy = &policy
+				r.book.setPod(never)
 				test.change(r)
 				if got := slices.Sorted(slices.Values(r.awake(time.Second))); !slices.Equal(got, want) {
 					t.Errorf("woken: %v, want %v", got, want)
@@ -81,31 +89,201 @@ func TestWakesTheDisplaced(t *testing.T) {
 	}
 }
 
-// What is gained during a round is tried after it, also when pods that fail begin
-// rounds of their own all the time.
-func TestFailingPodsPutNoGainOff(t *testing.T) {
+// What is gained during a round is tried after it, and what the round has not come to is
+// in time, also when pods that fail begin rounds of their own all the time.
+func TestFailingPodsPutNothingOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		names := r.awaitAll(3 * firstWoken)
-		first, last := names[len(names)-1], names[0]
+		names := r.awaitAll(4 * firstWoken)
+		var important []*v1.Pod
+		for i, name := range names[3*firstWoken:] {
+			p := withPriority(pod(name, "1"), int32(3*firstWoken+i))
+			if err := r.known.Add(p); err != nil {
+				t.Fatal(err)
+			}
+			important = append(important, p)
+		}
 		r.instance("cam-1", nil, "node-a") // begins a round
-		if got := r.awake(0); !slices.Contains(got, first) {
+		if got := r.awake(0); len(got) != firstWoken {
 			t.Fatalf("woken: %v", got)
 		}
 		r.instance("cam-2", nil, "node-a")
-		for range 8 {
+		woken := map[string]int{}
+		for range 20 {
 			failed := withPriority(pod("failed", "1"), 1000)
 			state := r.schedule(t, failed, "node-a")
-			other := withPriority(pod(last, "1"), 0)
-			if err := r.known.Add(other); err != nil {
+			for _, p := range important {
+				r.filter(p, "node-a") // they are tried meanwhile
+			}
+			r.awake(0)
+			r.Unreserve(r.ctx, state, failed, "node-a")
+			r.awake(0) // wakes the important ones
+			for _, name := range r.awake(roundInterval / 4) {
+				woken[name]++
+			}
+		}
+		for _, name := range names {
+			if woken[name] == 0 {
+				t.Errorf("pod %s was not woken within five rounds' time", name)
+			}
+		}
+	})
+}
+
+// A pod takes what was gained during a round that has nobody left to wake: those above
+// it are tried.
+func TestTakenDuringAnEmptyRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		want := r.awaitAll(100)[50:]
+		r.book.mu.Lock()
+		r.book.rounds["cam"] = &round{size: firstWoken}
+		r.book.next("cam", r.book.rounds["cam"])
+		r.book.mu.Unlock()
+		r.instance("cam-1", nil, "node-a")
+		r.schedule(t, withPriority(pod("taker", "1"), 49), "node-a")
+		if got := slices.Sorted(slices.Values(r.awake(time.Second))); !slices.Equal(got, want) {
+			t.Errorf("woken: %v, want %v", got, want)
+		}
+	})
+}
+
+// A pod that fails begins a round, and another takes what it gave back: those that can
+// preempt for something else are tried all the same.
+func TestFailingPodLeavesPreemptors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.hold(t, "cam-1", withPriority(pod("holder", "1"), 49), "node-b")
+		r.instance("cam-2", nil, "node-c")
+		failed := withPriority(pod("failed", "1"), 1000)
+		state := r.schedule(t, failed, "node-c")
+		want := r.awaitAll(100)[50:]
+		first := withPriority(pod("p099", "1"), 99)
+		if err := r.known.Add(first); err != nil {
+			t.Fatal(err)
+		}
+		if _, status := r.filter(first, "node-c"); status.IsSuccess() {
+			t.Fatal("two pods fit one slot")
+		}
+		r.instance("cam-1", nil, "node-a", "node-b")
+		r.Unreserve(r.ctx, state, failed, "node-c")
+		r.schedule(t, withPriority(pod("taker", "1"), 1000), "node-c")
+		woken := slices.Sorted(slices.Values(r.awake(time.Second)))
+		if got := slices.Compact(woken); !slices.Equal(got, want) {
+			t.Errorf("woken: %v, want %v", got, want)
+		}
+	})
+}
+
+// A slot for which many can preempt is preempted for by the first: the others are not
+// tried. Gains that help none of those that wait do not have more of them tried either.
+func TestRoundsOfPreemptorsEnd(t *testing.T) {
+	synctestRun(t, "preempted for", func(t *testing.T) {
+		r := newRig(t)
+		r.mayPreempt(t)
+		r.hold(t, "cam-1", pod("holder", "1"), "node-b")
+		r.awaitAll(100)
+		first := withPriority(pod("p099", "1"), 99)
+		r.instance("cam-1", nil, "node-a", "node-b")
+		if node, status := r.postFilter(t, first); node == "" {
+			t.Fatalf("the first preempts nobody: %v", status)
+		}
+		if got := r.awake(time.Second); len(got) != firstWoken {
+			t.Errorf("woken: %v, want the first %d", got, firstWoken)
+		}
+	})
+	synctestRun(t, "gains that do not help", func(t *testing.T) {
+		r := newRig(t)
+		r.hold(t, "cam-2", withPriority(pod("holder", "1"), 1000), "node-b")
+		r.awaitAll(100)
+		r.instance("cam-1", nil, "node-a")
+		r.schedule(t, withPriority(pod("taker", "1"), 100), "node-a")
+		var woken []string
+		for range 20 {
+			r.instance("cam-2", map[string]string{"cam-2-0": "C:stranger:node-b"}, "node-b")
+			r.instance("cam-2", nil, "node-b")
+			woken = append(woken, r.awake(roundInterval/2)...)
+		}
+		if len(woken) != firstWoken {
+			t.Errorf("woken: %v, want the first %d", woken, firstWoken)
+		}
+	})
+}
+
+// Two pods that would preempt the same victim, which cannot be evicted: each is tried
+// when the other has failed, if it was refused meanwhile, and again in a while. They do
+// not wake each other all the time, nor a pod itself by what it gives back.
+func TestFailedEvictionsWakeNobodyForEver(t *testing.T) {
+	for what, quantity := range map[string]string{"its slot": "1", "its slot and a free one": "2"} {
+		synctestRun(t, what, func(t *testing.T) {
+			r, _ := preemptionRig(t)
+			r.instance("cam-2", map[string]string{"cam-2-0": "C:stranger:node-b"}, "node-a", "node-b")
+			if quantity == "2" {
+				r.instance("cam-2", nil, "node-a", "node-b")
+			}
+			evicting := make(chan struct{})
+			r.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				<-evicting
+				return true, nil, errors.New("a webhook denied the request")
+			})
+			one, other := withPriority(pod("one", quantity), 100), withPriority(pod("other", quantity), 100)
+			if err := errors.Join(r.known.Add(one), r.known.Add(other)); err != nil {
 				t.Fatal(err)
 			}
-			r.filter(other, "node-a") // it is tried meanwhile
-			r.Unreserve(r.ctx, state, failed, "node-a")
-			time.Sleep(roundInterval / 4)
+			if node, status := r.postFilter(t, one); node == "" {
+				t.Fatalf("one preempts nobody: %v", status)
+			}
+			if node, _ := r.postFilter(t, other); node != "" {
+				t.Fatalf("the slots are kept for one, and the other is nominated to %s", node)
+			}
+			if node, status := r.postFilter(t, one); node == "" { // it is tried meanwhile, too
+				t.Fatalf("one is nominated no more: %v", status)
+			}
+			r.awake(0)
+			evicting <- struct{}{}
+			if got := r.awake(0); !slices.Contains(got, "other") || slices.Contains(got, "one") {
+				t.Errorf("woken when one has failed: %v, want only the other", got)
+			}
+			if node, status := r.postFilter(t, other); node == "" {
+				t.Fatalf("the other preempts nobody: %v", status)
+			}
+			evicting <- struct{}{}
+			if got := r.awake(0); len(got) != 0 {
+				t.Errorf("woken when the other has failed: %v", got)
+			}
+			if got := slices.Sorted(slices.Values(r.awake(2 * attendInterval))); !slices.Equal(got, []string{"one", "other"}) {
+				t.Errorf("woken in a while: %v", got)
+			}
+		})
+	}
+}
+
+// An eviction that fails late ends no nomination but its own.
+func TestLateFailureOfAnEviction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := preemptionRig(t)
+		late := make(chan struct{})
+		r.client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if a.(clienttesting.DeleteAction).GetName() != "holder" {
+				return false, nil, nil
+			}
+			<-late
+			return true, nil, errors.New("timed out")
+		})
+		vip := important("vip")
+		if node, status := r.postFilter(t, vip); node == "" {
+			t.Fatalf("the vip preempts nobody: %v", status)
 		}
-		if got := r.awake(0); !slices.Contains(got, first) {
-			t.Errorf("woken within two rounds' time: %v; want %s, which the gain may help", got, first)
+		r.book.deleteInstance(instance("cam-1", "")) // that displaces it
+		r.hold(t, "cam-2", pod("holder2", "1"), "node-a", "node-b")
+		node, status := r.postFilter(t, vip)
+		if node == "" {
+			t.Fatalf("the vip preempts nobody: %v", status)
+		}
+		late <- struct{}{}
+		synctest.Wait()
+		if got := r.book.nominatedNode("vip-uid"); got != node {
+			t.Errorf("slots are kept on %q, want %q", got, node)
 		}
 	})
 }
