@@ -13,8 +13,8 @@ type Gain struct {
 	// they are kept may take now: names without the akri.sh/ prefix, of Configurations
 	// and Instances.
 	Free []string
-	// Held are slots that others have, or that are kept for others, and that pods of more
-	// than their Price may have now, and could not before.
+	// Held are slots that others have, or that are kept for others, and that some pods of
+	// more than their Price may have now, and could not before.
 	Held []slot.Name
 	// Displaced are the UIDs of pods for which slots were kept that they cannot have any
 	// more. They have to look for others.
@@ -37,13 +37,13 @@ func (g *Gain) held(d *device, index int) {
 	g.Held = append(g.Held, slot.Name{Instance: d.name, Index: index})
 }
 
-// open records the device's slots, from the first on, for pods that could have had none
-// of them before.
-func (g *Gain) open(l *Ledger, d *device, first int) {
+// open records the device's slots, from the first on, for pods up to that priority that
+// could have had none of them before.
+func (g *Gain) open(l *Ledger, d *device, first int, upTo int32) {
 	free := false
 	for i := first; i < d.capacity; i++ {
 		free = free || d.free.has(i) || d.waitsForNominee(i)
-		if _, ok := l.price(d, i); ok {
+		if above, ok := l.price(d, i); ok && above < upTo {
 			g.held(d, i)
 		}
 	}
@@ -80,6 +80,25 @@ func (l *Ledger) price(d *device, index int) (int32, bool) {
 		above, taken = max(above, n.Priority), true
 	}
 	return above, taken
+}
+
+// Undecided returns the UIDs of pods that have the slot and may have to give it back: one
+// that is only assumed to be bound, and one that the slot is kept for.
+func (l *Ledger) Undecided(s slot.Name) []string {
+	var uids []string
+	d := l.devices[s.Instance]
+	if d == nil || d.at(s.Index) == nil {
+		return nil
+	}
+	for _, uid := range d.at(s.Index).holders {
+		if !l.pods[uid].bound {
+			uids = append(uids, uid)
+		}
+	}
+	if nominee := d.at(s.Index).nominee; nominee != "" {
+		uids = append(uids, nominee)
+	}
+	return uids
 }
 
 // foreign reports whether the claim on the slot is none of its holders'.

@@ -216,9 +216,10 @@ func (l *Ledger) leaves(p *podRecord) Gain {
 		}
 		cl = cl || h.cl
 		if i == len(p.holds)-1 || p.holds[i+1].slot.Instance != d.name {
-			// The node may take another of its slots, though this one may stay taken.
+			// The node may take another of its slots, though this one may stay taken. Pods
+			// above this one could have preempted it.
 			if cl && d.exists && d.kind.unique() == akriv0.UniquePerNode {
-				gain.open(l, d, 0)
+				gain.open(l, d, 0, p.Priority)
 			}
 			cl = false
 		}

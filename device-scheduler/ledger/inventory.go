@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -102,7 +103,7 @@ func (l *Ledger) elect(k *kind) Gain {
 	k.version++
 	if best == "" {
 		if d := l.devices[k.name]; d != nil && d.exists {
-			gain.open(l, d, 0) // an Instance of the name, for which it has stood
+			gain.open(l, d, 0, math.MaxInt32) // an Instance of the name, for which it has stood
 		}
 		l.dropKind(k)
 		return gain
@@ -120,7 +121,7 @@ func (l *Ledger) changedUniqueness(k *kind) Gain {
 	gain := Gain{Free: k.names()}
 	for _, r := range k.owners[k.active].instances {
 		if d := l.devices[r.name]; d != nil && d.kind == k {
-			gain.open(l, d, 0)
+			gain.open(l, d, 0, math.MaxInt32)
 		}
 	}
 	return gain
@@ -168,7 +169,7 @@ func (l *Ledger) applyInstance(r *record, moved bool) Gain {
 			}
 		}
 	}
-	gain.open(l, d, newSlots)
+	gain.open(l, d, newSlots, math.MaxInt32)
 	if free {
 		gain.free(d)
 	}

@@ -44,7 +44,7 @@ type book struct {
 	// waiting are unbound pods by the resource names that they ask for, then UID.
 	waiting map[string]map[string]*v1.Pod
 	// tries counts scheduling cycles; tried has the count of each waiting pod's last
-	// one, assumed that of a pod whose slots are assumed. Both by UID.
+	// one, assumed that of a pod whose slots are assumed, see untold. Both by UID.
 	tries          uint64
 	tried, assumed map[string]uint64
 	// refused are the UIDs of waiting pods for which, in their last cycle, a node had

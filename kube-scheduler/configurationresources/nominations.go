@@ -16,7 +16,7 @@ type deadline struct {
 	node  string
 	at    time.Time
 	timer *time.Timer
-	tries uint64 // the book's, as it began
+	tries uint64 // the book's, as it began; see untold
 }
 
 // nominate keeps slots for a pod that preempted others until it is bound, gone,
@@ -24,6 +24,7 @@ type deadline struct {
 func (b *book) nominate(pod ledger.Pod, node string, a ledger.Assignment, timeout time.Duration) *deadline {
 	b.forgetNomination(pod.UID)
 	b.wake(b.ledger.Nominate(pod, node, a))
+	b.took(a)
 	d := &deadline{node: node, at: time.Now().Add(timeout), tries: b.tries}
 	d.timer = time.AfterFunc(timeout, func() {
 		b.mu.Lock()
@@ -60,12 +61,12 @@ func (b *book) forgetNomination(uid string) {
 // victims stay would else wake themselves, or each other, for ever. The caller holds mu.
 func (b *book) nominatedInVain(pod *v1.Pod, d *deadline) bool {
 	uid := string(pod.UID)
-	if b.deadlines[uid] != d {
+	if b.deadlines[uid] != d || b.ledger.Nominated(uid) == "" {
 		return false
 	}
 	b.forgetNomination(uid)
 	b.wakeThose(b.ledger.Denominate(uid), func(waiting *v1.Pod) bool {
-		return b.tried[string(waiting.UID)] > d.tries && waiting.UID != pod.UID
+		return b.refusedSince(d.tries, waiting) && waiting.UID != pod.UID
 	})
 	return true
 }

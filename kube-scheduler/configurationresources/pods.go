@@ -85,7 +85,7 @@ func (b *book) observe(pod *v1.Pod) {
 	b.unwait(pod)
 	b.denominate(string(pod.UID))
 	if b.ledger.Holds(string(pod.UID)) == nil {
-		b.took(podKey(pod), a)
+		b.took(a)
 	}
 	found, gain := b.ledger.Observe(podKey(pod), pod.Spec.NodeName, a)
 	for _, c := range found {
@@ -168,9 +168,10 @@ func (b *book) assume(c *cycle, node string, strategy ledger.Strategy) (ledger.A
 	if err != nil {
 		return nil, nil, err
 	}
-	b.took(c.req.Pod, a)
+	if b.ledger.Nominated(c.req.UID) == "" { // else these were kept for it
+		b.took(a)
+	}
 	b.wake(gain)
-	delete(b.tried, c.req.UID)
 	b.assumed[c.req.UID] = b.tries
 	return a, nil, nil
 }
@@ -183,8 +184,8 @@ func (b *book) check(uid string) error {
 }
 
 // forget gives an assumed pod's slots back, unless it turned out to be bound. That
-// helps the pods which were refused meanwhile, but neither the pod itself nor its
-// gang, which is reserved and reverted as one: two pods that fail after Reserve
+// helps the pods which were refused meanwhile, see untold, but neither the pod itself nor
+// its gang, which is reserved and reverted as one: two pods that fail after Reserve
 // would else wake each other for ever.
 func (b *book) forget(pod *v1.Pod) {
 	b.mu.Lock()
@@ -192,8 +193,14 @@ func (b *book) forget(pod *v1.Pod) {
 	since, uid := b.assumed[string(pod.UID)], string(pod.UID)
 	delete(b.assumed, uid)
 	b.wakeThose(b.ledger.Forget(uid), func(waiting *v1.Pod) bool {
-		return b.tried[string(waiting.UID)] > since && waiting.UID != pod.UID && !sameGang(waiting, pod)
+		return b.refusedSince(since, waiting) && waiting.UID != pod.UID && !sameGang(waiting, pod)
 	})
+}
+
+// refusedSince reports whether a waiting pod was tried after so many tries, to no avail.
+func (b *book) refusedSince(tries uint64, pod *v1.Pod) bool {
+	_, assumed := b.assumed[string(pod.UID)]
+	return !assumed && b.tried[string(pod.UID)] > tries
 }
 
 func sameGang(a, b *v1.Pod) bool {

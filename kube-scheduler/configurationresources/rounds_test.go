@@ -104,7 +104,7 @@ func TestKeptSlotIsGainedDuringARound(t *testing.T) {
 		r.book.setPod(pod(fmt.Sprintf("p%03d", i), "1"))
 	}
 	r.book.mu.Lock()
-	r.book.begin("cam", &round{size: firstWoken})
+	r.book.begin("cam", &round{size: firstWoken, gained: gained{free: true}})
 	r.activated = nil
 	r.book.mu.Unlock()
 	r.book.deletePod(holder)

@@ -94,36 +94,33 @@ func TestWakesTheDisplaced(t *testing.T) {
 func TestFailingPodsPutNothingOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		names := r.awaitAll(4 * firstWoken)
-		var important []*v1.Pod
-		for i, name := range names[3*firstWoken:] {
-			p := withPriority(pod(name, "1"), int32(3*firstWoken+i))
-			if err := r.known.Add(p); err != nil {
+		names := r.awaitAll(4 * firstWoken) // the last 16 are tried first
+		var next []*v1.Pod
+		for i := 2 * firstWoken; i < 3*firstWoken; i++ {
+			next = append(next, withPriority(pod(names[i], "1"), int32(i)))
+			if err := r.known.Add(next[len(next)-1]); err != nil {
 				t.Fatal(err)
 			}
-			important = append(important, p)
 		}
 		r.instance("cam-1", nil, "node-a") // begins a round
-		if got := r.awake(0); len(got) != firstWoken {
+		if got := r.awake(0); !slices.Equal(slices.Sorted(slices.Values(got)), names[3*firstWoken:]) {
 			t.Fatalf("woken: %v", got)
 		}
 		r.instance("cam-2", nil, "node-a")
-		woken := map[string]int{}
+		woken := map[string]bool{}
 		for range 20 {
 			failed := withPriority(pod("failed", "1"), 1000)
 			state := r.schedule(t, failed, "node-a")
-			for _, p := range important {
+			for _, p := range next {
 				r.filter(p, "node-a") // they are tried meanwhile
 			}
-			r.awake(0)
 			r.Unreserve(r.ctx, state, failed, "node-a")
-			r.awake(0) // wakes the important ones
 			for _, name := range r.awake(roundInterval / 4) {
-				woken[name]++
+				woken[name] = true
 			}
 		}
 		for _, name := range names {
-			if woken[name] == 0 {
+			if !woken[name] {
 				t.Errorf("pod %s was not woken within five rounds' time", name)
 			}
 		}
@@ -175,23 +172,119 @@ func TestFailingPodLeavesPreemptors(t *testing.T) {
 	})
 }
 
+// A free slot is kept for a pod before a round has come to all that wait: those above
+// that pod are tried.
+func TestKeptDuringARound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		want := r.awaitAll(100)[50:]
+		r.instance("cam-1", nil, "node-a")
+		nominee := withPriority(pod("nominee", "1"), 49)
+		r.book.setPod(nominee)
+		r.book.mu.Lock()
+		r.book.nominate(podKey(nominee), "node-a", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-1"}}}}, time.Hour)
+		r.book.mu.Unlock()
+		if got := slices.Sorted(slices.Values(r.awake(time.Second))); !slices.Equal(got, want) {
+			t.Errorf("woken: %v, want %v", got, want)
+		}
+	})
+}
+
+// A node begins to reach a slot that a pod is only about to have. A less important pod,
+// which was refused before, is not told; it is when the slot is given back.
+func TestToldWhenTheSlotIsGivenBack(t *testing.T) {
+	for name, about := range map[string]func(*testing.T, *rig) (giveBack func()){
+		"it is assumed": func(t *testing.T, r *rig) func() {
+			r.instance("cam-1", nil, "node-b")
+			taker := withPriority(pod("taker", "1"), 50)
+			if err := r.known.Add(taker); err != nil {
+				t.Fatal(err)
+			}
+			state := r.schedule(t, taker, "node-b")
+			return func() { r.Unreserve(r.ctx, state, taker, "node-b") }
+		},
+		"it is kept": func(t *testing.T, r *rig) func() {
+			r.hold(t, "cam-1", pod("holder", "1"), "node-b")
+			vip := withPriority(pod("vip", "1"), 50)
+			r.book.setPod(vip)
+			r.book.mu.Lock()
+			grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-1"}}}}
+			nomination := r.book.nominate(podKey(vip), "node-b", grant, time.Hour)
+			r.book.mu.Unlock()
+			return func() {
+				r.book.mu.Lock()
+				defer r.book.mu.Unlock()
+				r.book.nominatedInVain(vip, nomination)
+			}
+		},
+	} {
+		synctestRun(t, name, func(t *testing.T) {
+			r := newRig(t)
+			unimportant := withPriority(pod("unimportant", "1"), 10)
+			if err := r.known.Add(unimportant); err != nil {
+				t.Fatal(err)
+			}
+			if _, status := r.filter(unimportant, "node-a"); status.IsSuccess() {
+				t.Fatal("a pod fits, and there are no slots")
+			}
+			giveBack := about(t, r)
+			r.awake(time.Minute)
+			r.instance("cam-1", nil, "node-a", "node-b")
+			if got := r.awake(0); slices.Contains(got, "unimportant") {
+				t.Errorf("woken while it can have nothing: %v", got)
+			}
+			giveBack()
+			if got := r.awake(0); !slices.Contains(got, "unimportant") {
+				t.Errorf("woken: %v, want the unimportant pod", got)
+			}
+		})
+	}
+}
+
+// Gains that help nobody take one look at those that wait, and not one each.
+func TestGainsThatHelpNobodyArePutTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for i := range 3 {
+			r.hold(t, fmt.Sprint("cam-", i), withPriority(pod(fmt.Sprint("holder", i), "1"), 1000), "node-b")
+		}
+		r.awaitAll(100)
+		for i := range 3 {
+			r.instance(fmt.Sprint("cam-", i), nil, "node-a", "node-b")
+		}
+		r.book.mu.Lock()
+		if round := r.book.rounds["cam"]; round == nil || round.since == nil || len(round.since.held) != 2 {
+			t.Errorf("the round: %+v", round)
+		}
+		r.book.mu.Unlock()
+		if got := r.awake(time.Second); len(got) != 0 || len(r.book.rounds) != 0 {
+			t.Errorf("woken: %v, with rounds %v under way", got, r.book.rounds)
+		}
+	})
+}
+
 // A slot for which many can preempt is preempted for by the first: the others are not
 // tried. Gains that help none of those that wait do not have more of them tried either.
 func TestRoundsOfPreemptorsEnd(t *testing.T) {
-	synctestRun(t, "preempted for", func(t *testing.T) {
-		r := newRig(t)
-		r.mayPreempt(t)
-		r.hold(t, "cam-1", pod("holder", "1"), "node-b")
-		r.awaitAll(100)
-		first := withPriority(pod("p099", "1"), 99)
-		r.instance("cam-1", nil, "node-a", "node-b")
-		if node, status := r.postFilter(t, first); node == "" {
-			t.Fatalf("the first preempts nobody: %v", status)
-		}
-		if got := r.awake(time.Second); len(got) != firstWoken {
-			t.Errorf("woken: %v, want the first %d", got, firstWoken)
-		}
-	})
+	for what, elsewhere := range map[string][]string{"preempted for": nil, "preempted for, and a slot is free elsewhere": {"cam-2"}} {
+		synctestRun(t, what, func(t *testing.T) {
+			r := newRig(t)
+			r.mayPreempt(t)
+			r.hold(t, "cam-1", pod("holder", "1"), "node-b")
+			for _, name := range elsewhere {
+				r.instance(name, nil, "node-c")
+			}
+			r.awaitAll(100)
+			first := withPriority(pod("p099", "1"), 99)
+			r.instance("cam-1", nil, "node-a", "node-b")
+			if node, status := r.postFilter(t, first); node == "" {
+				t.Fatalf("the first preempts nobody: %v", status)
+			}
+			if got := r.awake(time.Second); len(got) != firstWoken {
+				t.Errorf("woken: %v, want the first %d", got, firstWoken)
+			}
+		})
+	}
 	synctestRun(t, "gains that do not help", func(t *testing.T) {
 		r := newRig(t)
 		r.hold(t, "cam-2", withPriority(pod("holder", "1"), 1000), "node-b")
