@@ -14,7 +14,7 @@ type Gain struct {
 	// and Instances.
 	Free []string
 	// Held are slots that others have, or that are kept for others, and that some pods of
-	// more than their Price may have now, and could not before.
+	// more than their Price may have now, or once they are free, and could not before.
 	Held []slot.Name
 	// Displaced are the UIDs of pods for which slots were kept that they cannot have any
 	// more. They have to look for others.

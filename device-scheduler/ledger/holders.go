@@ -66,6 +66,16 @@ func (h hold) compare(other hold) int {
 	return -1
 }
 
+// Slots are those assigned, each once.
+func (a Assignment) Slots() []slot.Name {
+	holds := a.holds()
+	slots := make([]slot.Name, len(holds))
+	for i, h := range holds {
+		slots[i] = h.slot
+	}
+	return slots
+}
+
 // Conflict is a slot that a second pod holds.
 type Conflict struct {
 	Slot   slot.Name
@@ -209,9 +219,11 @@ func (l *Ledger) leaves(p *podRecord) Gain {
 		if d.refresh(h.slot.Index) || d.waitsForNominee(h.slot.Index) {
 			gain.free(d)
 		}
-		// Those above the pod that the slot is kept for, or another holder, could have
-		// had it before, but for this one.
-		if above, ok := l.price(d, h.slot.Index); ok && (len(d.at(h.slot.Index).holders) > 0 || p.Priority > above) {
+		// Those above another holder, or above a less important pod that the slot is kept
+		// for, could have had it before, but for this one.
+		s := d.at(h.slot.Index)
+		n := l.nominations[s.nominee]
+		if _, ok := l.price(d, h.slot.Index); ok && len(s.holders) > 0 || n != nil && p.Priority > n.Priority {
 			gain.held(d, h.slot.Index)
 		}
 		cl = cl || h.cl

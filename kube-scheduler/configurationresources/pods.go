@@ -168,8 +168,10 @@ func (b *book) assume(c *cycle, node string, strategy ledger.Strategy) (ledger.A
 	if err != nil {
 		return nil, nil, err
 	}
-	if b.ledger.Nominated(c.req.UID) == "" { // else these were kept for it
+	if b.ledger.Nominated(c.req.UID) == "" {
 		b.took(a)
+	} else {
+		b.tookKept(c.req.UID, a)
 	}
 	b.wake(gain)
 	b.assumed[c.req.UID] = b.tries

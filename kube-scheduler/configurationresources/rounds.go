@@ -149,17 +149,15 @@ func (b *book) took(a ledger.Assignment) {
 	if len(b.rounds) == 0 {
 		return
 	}
-	for _, grants := range a {
-		for _, g := range grants {
-			for _, resource := range b.ledger.Resources(g.Slot.Instance) {
-				r := b.rounds[resource]
-				if r == nil {
-					continue
-				}
-				r.held = r.held.with(slots{g.Slot: true})
-				if r.since != nil && r.since.free { // it may have taken that
-					r.since.held = r.since.held.with(slots{g.Slot: true})
-				}
+	for _, s := range a.Slots() {
+		for _, resource := range b.ledger.Resources(s.Instance) {
+			r := b.rounds[resource]
+			if r == nil {
+				continue
+			}
+			r.held = r.held.with(slots{s: true})
+			if r.since != nil && r.since.free { // it may have taken that
+				r.since.held = r.since.held.with(slots{s: true})
 			}
 		}
 	}

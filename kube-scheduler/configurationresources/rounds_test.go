@@ -117,3 +117,34 @@ func TestKeptSlotIsGainedDuringARound(t *testing.T) {
 		return slices.Contains(r.activated, "vip")
 	})
 }
+
+// A round that goes on for what was gained during it goes on for what it was for, too.
+func TestRoundsGoOnForAll(t *testing.T) {
+	const waiting = 100
+	free := func(r *rig) { r.instance("cam-1", nil, "node-a") } // and nobody takes it
+	for name, test := range map[string]struct {
+		begin, meanwhile func(*rig)
+		want             int
+	}{
+		"pods are tried for something else": {free, func(r *rig) {
+			r.book.mu.Lock()
+			defer r.book.mu.Unlock()
+			r.book.try("cam", &gained{}, r.book.helped("cam", &gained{free: true})[:1])
+		}, waiting},
+		"a gain that helps nobody":                           {free, func(r *rig) { r.instance("cam-2", nil, "node-a", "node-b") }, waiting},
+		"a gain that helps nobody, in a round of preemptors": {func(r *rig) { r.instance("cam-3", nil, "node-a", "node-b") }, func(r *rig) { r.instance("cam-2", nil, "node-a", "node-b") }, waiting / 2},
+	} {
+		synctestRun(t, name, func(t *testing.T) {
+			r := newRig(t)
+			r.hold(t, "cam-2", withPriority(pod("holder2", "1"), 1000), "node-b")
+			r.hold(t, "cam-3", withPriority(pod("holder3", "1"), waiting/2-1), "node-b")
+			want := r.awaitAll(waiting)[waiting-test.want:]
+			test.begin(r)
+			test.meanwhile(r)
+			woken := slices.Sorted(slices.Values(r.awake(time.Second)))
+			if got := slices.Compact(woken); !slices.Equal(got, want) {
+				t.Errorf("woken: %v, want %v", got, want)
+			}
+		})
+	}
+}

@@ -86,8 +86,9 @@ func (b *book) wake(gain ledger.Gain) {
 }
 
 // untold has all that wait told if a pod gives one of the slots back that it is only
-// assumed to have, or that are kept for it. Those that are too unimportant to preempt it
-// are not told of the gain: it is as if they had been refused. The caller holds mu.
+// assumed to have, or that are kept for it, or if it takes what is kept. Those that are too
+// unimportant to preempt it are not told of the gain, or that cannot have the slot yet: it
+// is as if they had been refused. The caller holds mu.
 func (b *book) untold(held []slot.Name) {
 	for _, s := range held {
 		for _, uid := range b.ledger.Undecided(s) {
@@ -110,6 +111,14 @@ func (b *book) wakeThose(gain ledger.Gain, wanted func(*v1.Pod) bool) {
 	for _, resource := range slices.Sorted(maps.Keys(by)) {
 		g := by[resource]
 		b.try(resource, g, slices.DeleteFunc(b.helped(resource, g), func(pod *v1.Pod) bool { return !wanted(pod) }))
+	}
+}
+
+// tookKept has those tried that are more important than a pod which has taken what was
+// kept for it, and that were refused meanwhile: they can preempt it. The caller holds mu.
+func (b *book) tookKept(uid string, a ledger.Assignment) {
+	if d := b.deadlines[uid]; d != nil {
+		b.wakeThose(ledger.Gain{Held: a.Slots()}, func(waiting *v1.Pod) bool { return b.refusedSince(d.tries, waiting) })
 	}
 }
 

@@ -172,24 +172,6 @@ func TestFailingPodLeavesPreemptors(t *testing.T) {
 	})
 }
 
-// A free slot is kept for a pod before a round has come to all that wait: those above
-// that pod are tried.
-func TestKeptDuringARound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		want := r.awaitAll(100)[50:]
-		r.instance("cam-1", nil, "node-a")
-		nominee := withPriority(pod("nominee", "1"), 49)
-		r.book.setPod(nominee)
-		r.book.mu.Lock()
-		r.book.nominate(podKey(nominee), "node-a", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-1"}}}}, time.Hour)
-		r.book.mu.Unlock()
-		if got := slices.Sorted(slices.Values(r.awake(time.Second))); !slices.Equal(got, want) {
-			t.Errorf("woken: %v, want %v", got, want)
-		}
-	})
-}
-
 // A node begins to reach a slot that a pod is only about to have. A less important pod,
 // which was refused before, is not told; it is when the slot is given back.
 func TestToldWhenTheSlotIsGivenBack(t *testing.T) {
@@ -266,20 +248,29 @@ func TestGainsThatHelpNobodyArePutTogether(t *testing.T) {
 // A slot for which many can preempt is preempted for by the first: the others are not
 // tried. Gains that help none of those that wait do not have more of them tried either.
 func TestRoundsOfPreemptorsEnd(t *testing.T) {
-	for what, elsewhere := range map[string][]string{"preempted for": nil, "preempted for, and a slot is free elsewhere": {"cam-2"}} {
+	preempt := func(t *testing.T, r *rig) {
+		if node, status := r.postFilter(t, withPriority(pod("p099", "1"), 99)); node == "" {
+			t.Fatalf("the first preempts nobody: %v", status)
+		}
+	}
+	for what, test := range map[string]struct {
+		elsewhere []string // cameras with a free slot
+		change    func(*testing.T, *rig)
+	}{
+		"preempted for": {nil, preempt},
+		"preempted for, and a slot is free elsewhere": {[]string{"cam-2"}, preempt},
+		"the holder goes by itself":                   {nil, func(t *testing.T, r *rig) { r.book.setPod(ending(bound(t, pod("holder", "1"), "node-b", nil))) }},
+	} {
 		synctestRun(t, what, func(t *testing.T) {
 			r := newRig(t)
 			r.mayPreempt(t)
 			r.hold(t, "cam-1", pod("holder", "1"), "node-b")
-			for _, name := range elsewhere {
+			for _, name := range test.elsewhere {
 				r.instance(name, nil, "node-c")
 			}
 			r.awaitAll(100)
-			first := withPriority(pod("p099", "1"), 99)
 			r.instance("cam-1", nil, "node-a", "node-b")
-			if node, status := r.postFilter(t, first); node == "" {
-				t.Fatalf("the first preempts nobody: %v", status)
-			}
+			test.change(t, r)
 			if got := r.awake(time.Second); len(got) != firstWoken {
 				t.Errorf("woken: %v, want the first %d", got, firstWoken)
 			}

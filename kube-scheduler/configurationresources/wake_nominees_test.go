@@ -1,0 +1,90 @@
+package configurationresources
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// A free slot is kept for a pod before a round has come to all that wait: those above
+// that pod are tried.
+func TestKeptDuringARound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		want := r.awaitAll(100)[50:]
+		r.instance("cam-1", nil, "node-a")
+		nominee := withPriority(pod("nominee", "1"), 49)
+		r.book.setPod(nominee)
+		r.book.mu.Lock()
+		r.book.nominate(podKey(nominee), "node-a", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-1"}}}}, time.Hour)
+		r.book.mu.Unlock()
+		if got := slices.Sorted(slices.Values(r.awake(time.Second))); !slices.Equal(got, want) {
+			t.Errorf("woken: %v, want %v", got, want)
+		}
+	})
+}
+
+// A slot is kept for a pod, and more important ones were refused before that or since,
+// for a still more important pod that had it, or for the claim that this left. They are
+// tried when the first has it.
+func TestRefusedBeforeTheNomineeHasIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		priority int32 // of the pod that has the slot first
+		early    bool  // when the others are refused
+	}{
+		"the first holder was more important": {1000, true},
+		"its claim stayed for a while":        {0, false},
+	} {
+		synctestRun(t, name, func(t *testing.T) {
+			r := newRig(t)
+			r.mayPreempt(t)
+			holder := r.hold(t, "cam-1", withPriority(pod("holder", "1"), test.priority), "node-a", "node-b")
+			claim := map[string]string{"cam-1-0": "C:holder-uid:node-b"}
+			r.instance("cam-1", claim, "node-a", "node-b")
+			nominee := withPriority(pod("nominee", "1"), 49)
+			names := crowd(100)
+			refuse := func() {
+				for i, name := range names {
+					p := withPriority(pod(name, "1"), int32(i))
+					r.book.setPod(p)
+					if err := r.known.Add(p); err != nil {
+						t.Fatal(err)
+					}
+					if _, status := r.filter(p, "node-a"); status.IsSuccess() {
+						t.Fatal("a pod fits, and there are no slots")
+					}
+				}
+			}
+			if test.early {
+				refuse()
+			}
+			r.book.setPod(ending(holder))
+			if err := r.known.Add(nominee); err != nil {
+				t.Fatal(err)
+			}
+			if node, status := r.postFilter(t, nominee); node == "" {
+				t.Fatalf("nominated to no node: %v", status)
+			}
+			r.book.deletePod(holder)
+			if !test.early {
+				refuse()
+			}
+			r.awake(time.Minute)
+			r.instance("cam-1", nil, "node-a", "node-b")
+			r.schedule(t, nominee, "node-a")
+			woken := r.awake(time.Second)
+			for _, name := range names[50:] {
+				if !slices.Contains(woken, name) {
+					t.Fatalf("woken: %v, want also %s", woken, name)
+				}
+			}
+			if slices.Contains(woken, names[49]) {
+				t.Errorf("woken: %v; %s cannot preempt", woken, names[49])
+			}
+		})
+	}
+}
