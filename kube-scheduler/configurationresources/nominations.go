@@ -96,13 +96,33 @@ func (b *book) followNomination(pod *v1.Pod, req *ledger.Request) {
 			return
 		}
 	}
+	before := b.nominated[uid]
 	b.nominated[uid] = pod
 	// Its victims are known as such once they are being deleted.
 	if p := b.ledger.Preempt(args.Strategy, node, req, nil); p != nil {
 		b.nominate(req.Pod, node, p.Assignment, timeout)
 		b.nominated[uid] = pod
 		b.attend(pod)
+	} else if before == nil || before.Status.NominatedNodeName != node {
+		time.AfterFunc(attendInterval, func() { // they may have gone already
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.victimGone(node)
+		})
 	}
+}
+
+// victimGone has those tried that another plugin has nominated to the node, and for which
+// it has nothing that could be kept: what a victim had may have gone to another pod. The
+// caller holds mu.
+func (b *book) victimGone(node string) {
+	var uids []string
+	for uid, pod := range b.nominated {
+		if pod.Status.NominatedNodeName == node && b.ledger.Nominated(uid) == "" {
+			uids = append(uids, uid)
+		}
+	}
+	b.wakeDisplaced(uids)
 }
 
 // argsOf are the arguments of the pod's profile, or the defaults for a pod of

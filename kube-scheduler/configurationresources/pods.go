@@ -107,6 +107,9 @@ func (b *book) deletePod(pod *v1.Pod) {
 	b.unwait(pod)
 	b.denominate(string(pod.UID))
 	b.wake(b.ledger.Remove(string(pod.UID)))
+	if pod.Spec.NodeName != "" {
+		b.victimGone(pod.Spec.NodeName)
+	}
 }
 
 // unwait forgets a pod that waits no longer. The caller holds mu.

@@ -1,6 +1,7 @@
 package configurationresources
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -84,6 +85,41 @@ func TestRefusedBeforeTheNomineeHasIt(t *testing.T) {
 			}
 			if slices.Contains(woken, names[49]) {
 				t.Errorf("woken: %v; %s cannot preempt", woken, names[49])
+			}
+		})
+	}
+}
+
+// DefaultPreemption evicts a pod for another, and a third gets the slot. The second is
+// tried when its victim has gone, also when its nomination is shown only after that.
+func TestVictimsSlotGoesToAnother(t *testing.T) {
+	for name, late := range map[string]bool{"nominated before the victim goes": false, "nominated after": true} {
+		synctestRun(t, name, func(t *testing.T) {
+			r, holder := preemptionRig(t)
+			for i := range 2 * firstWoken {
+				r.book.setPod(withPriority(pod(fmt.Sprint("more", i), "1"), 2000))
+			}
+			vip, other := important("vip"), important("other")
+			r.book.setPod(vip)
+			if node, status := r.postFilter(t, other); node == "" {
+				t.Fatalf("nominated to no node: %v", status)
+			}
+			shown := func() { r.book.setPod(nominatedTo(vip, "node-b")) }
+			gone := func() { r.book.setPod(ending(holder)); r.book.deletePod(holder) }
+			if late {
+				gone()
+				r.awake(time.Minute)
+				shown()
+			} else {
+				shown()
+				r.awake(time.Minute)
+				gone()
+			}
+			if got := r.awake(attendInterval); !slices.Contains(got, "vip") {
+				t.Errorf("woken: %v, want the vip", got)
+			}
+			if got := r.awake(time.Minute); slices.Contains(got, "vip") {
+				t.Errorf("woken again: %v", got)
 			}
 		})
 	}
