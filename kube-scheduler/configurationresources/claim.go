@@ -57,6 +57,7 @@ func (s *beforeBind) Do(ctx context.Context) *fwk.Status {
 		}
 		s.release(ctx, tried)
 		if held != nil {
+			s.tryLater(s.pod)
 			return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("cannot be bound to node %s: %v; the pod is tried again", s.node, held))
 		}
 		return fwk.AsStatus(err)

@@ -249,6 +249,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return fwk.AsStatus(err)
 	}
 	if shortfall != nil {
+		p.tryLater(pod) // another got it since Filter; it may find or preempt something else
 		return c.reasons.status(shortfall)
 	}
 	if err := binding.Contribute(state, pod, node, Name, partOf(a)); err != nil {

@@ -193,8 +193,9 @@ func (p *Plugin) victim(v ledger.Victim) (*v1.Pod, error) {
 	return pod, err
 }
 
-// tryLater has the pod tried in a while, past the queue's backoff: at once it would
-// be tried over and over for as long as nothing changes.
+// tryLater has the pod tried in a while, past the queue's backoff, since nothing more
+// comes that would wake it: at once it would be tried over and over for as long as nothing
+// changes.
 func (p *Plugin) tryLater(pod *v1.Pod) {
 	if _, already := p.later.LoadOrStore(pod.UID, true); already {
 		return

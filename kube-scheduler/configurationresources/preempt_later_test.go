@@ -139,6 +139,40 @@ func TestVictimCannotBeEvicted(t *testing.T) {
 	})
 }
 
+// A pod that finds at Reserve, or when its slots are to be claimed, that another has just
+// got them is not asked whom it could preempt, and may find other slots: it is tried again.
+func TestAnotherWasFaster(t *testing.T) {
+	synctestRun(t, "at Reserve", func(t *testing.T) {
+		r := newRig(t)
+		r.instance("cam-1", nil, "node-a")
+		p := pod("p", "1")
+		state, status := r.filter(p, "node-a")
+		if !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		r.schedule(t, pod("faster", "1"), "node-a")
+		if status := r.Reserve(r.ctx, state, p, "node-a"); status.Code() != fwk.Unschedulable {
+			t.Fatalf("Reserve: %v", status)
+		}
+		if got := r.awake(attendInterval); !slices.Equal(got, []string{"p"}) {
+			t.Errorf("woken: %v", got)
+		}
+	})
+	t.Run("at the claim", func(t *testing.T) {
+		r := newClaimRig(t)
+		p := pod("p", "1")
+		r.book.setPod(p)
+		state := r.schedule(t, p, "node-a")
+		c, _ := readCycle(state)
+		r.set(t, c.assignment["main"][0].Slot.Instance, unseen, "C:other:node-b")
+		if status := r.Bind(r.ctx, state, p, "node-a"); status.Code() != fwk.Unschedulable {
+			t.Fatalf("Bind: %v", status)
+		}
+		r.Unreserve(r.ctx, state, p, "node-a")
+		eventually(t, "the pod to be tried, which the other slot would do", func() bool { return slices.Contains(r.woken(), "p") })
+	})
+}
+
 // listedBudgets has none, and is told when it is asked.
 type listedBudgets struct {
 	policylisters.PodDisruptionBudgetLister
