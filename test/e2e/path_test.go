@@ -74,10 +74,11 @@ func (r *rig) agree(name, configuration string, count int) []string {
 		}
 	}
 	containers := slices.DeleteFunc(r.containers(p.Spec.NodeName, p), func(c *runtimeapi.Container) bool {
-		return c.State == runtimeapi.ContainerState_CONTAINER_EXITED // a former one, not removed yet
+		// A former one, or one that was not started because the runtime died; not removed yet.
+		return c.State != runtimeapi.ContainerState_CONTAINER_RUNNING
 	})
 	if len(containers) != 1 {
-		r.Fatalf("containers of %s: %v, want one", name, containers)
+		r.Fatalf("containers of %s that run: %v, want one", name, containers)
 	}
 	annotations := containers[0].Annotations
 	if slices.Contains(shared.Config().NRI, p.Spec.NodeName) { // CRI does not show them
