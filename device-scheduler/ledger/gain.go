@@ -37,8 +37,8 @@ func (g *Gain) held(d *device, index int) {
 	g.Held = append(g.Held, slot.Name{Instance: d.name, Index: index})
 }
 
-// open records the device's slots, from the first on, for pods up to that priority that
-// could have had none of them before.
+// open records the device's slots, from the first on, as if nobody could have had any of
+// them before: those that are free, and those of pods less important than that priority.
 func (g *Gain) open(l *Ledger, d *device, first int, upTo int32) {
 	free := false
 	for i := first; i < d.capacity; i++ {

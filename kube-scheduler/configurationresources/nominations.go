@@ -48,6 +48,8 @@ func (b *book) denominate(uid string) {
 	b.wake(b.ledger.Denominate(uid))
 }
 
+// forgetNomination forgets that the pod was nominated, and its deadline. What is kept for
+// it in the ledger stays. The caller holds mu.
 func (b *book) forgetNomination(uid string) {
 	delete(b.nominated, uid)
 	if d := b.deadlines[uid]; d != nil {
@@ -58,7 +60,8 @@ func (b *book) forgetNomination(uid string) {
 
 // nominatedInVain ends a nomination whose victims did not go, unless it has ended. Like
 // forget, it wakes those that were refused meanwhile, but not the pod itself: pods whose
-// victims stay would else wake themselves, or each other, for ever. The caller holds mu.
+// victims stay would else wake themselves, or each other, for ever. It reports whether it
+// has ended it. The caller holds mu.
 func (b *book) nominatedInVain(pod *v1.Pod, d *deadline) bool {
 	uid := string(pod.UID)
 	if b.deadlines[uid] != d || b.ledger.Nominated(uid) == "" {

@@ -203,6 +203,7 @@ func (b *book) forget(pod *v1.Pod) {
 }
 
 // refusedSince reports whether a waiting pod was tried after so many tries, to no avail.
+// The caller holds mu.
 func (b *book) refusedSince(tries uint64, pod *v1.Pod) bool {
 	_, assumed := b.assumed[string(pod.UID)]
 	return !assumed && b.tried[string(pod.UID)] > tries
