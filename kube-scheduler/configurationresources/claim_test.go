@@ -16,8 +16,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
-	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned/fake"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
 )
 
 // claimRig has claimMode Scheduler, and two cameras of one slot each.

@@ -30,8 +30,8 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/types"
-	informers "github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions/akri/v0"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
 )
 
 const (

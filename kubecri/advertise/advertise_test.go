@@ -17,9 +17,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubeslot/kubeslot/types"
-	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned/fake"
-	"github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
+	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
 )
 
 type fixture struct {

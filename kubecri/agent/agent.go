@@ -27,8 +27,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery"
-	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
-	informers "github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions/akri/v0"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
 )
 
 const (

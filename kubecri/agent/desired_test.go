@@ -280,7 +280,7 @@ func collidingIDs(t *testing.T) (first, second string) {
 	seen := map[string]string{}
 	for n := range 1 << 20 {
 		id := fmt.Sprintf("camera-%d", n)
-		hash := slot.InstanceHash(id, true, "")
+		hash := slot.InstanceHash(id, true, "", slot.ShortHash)
 		if other, ok := seen[hash]; ok {
 			return min(id, other), max(id, other)
 		}

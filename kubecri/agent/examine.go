@@ -26,7 +26,7 @@ func examine(configuration string, result discovery.Result, node string) (map[st
 			rejected = append(rejected, fmt.Errorf("device %.64q: %w", device.ID, err))
 			continue
 		}
-		hash := slot.InstanceHash(device.ID, result.Shared, node)
+		hash := slot.InstanceHash(device.ID, result.Shared, node, slot.ShortHash)
 		name := slot.InstanceName(configuration, hash)
 		if other, taken := devices[name]; taken {
 			err := fmt.Errorf("its hash %s is also that of device %.64q, which comes first", hash, other.ID)

@@ -20,9 +20,9 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/kubeslot/kubeslot/discovery"
-	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned/fake"
-	"github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
+	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -344,7 +344,7 @@ func configuration(name string, capacity int32) *v0.Configuration {
 
 // instanceOf names the Instance of a shared device.
 func instanceOf(configuration, id string) string {
-	return slot.InstanceName(configuration, slot.InstanceHash(id, true, ""))
+	return slot.InstanceName(configuration, slot.InstanceHash(id, true, "", slot.ShortHash))
 }
 
 // rightInstance is what agents of the nodes keep for a shared device.
@@ -352,7 +352,7 @@ func rightInstance(c *v0.Configuration, id string, nodes ...string) *v0.Instance
 	device := discovery.Device{ID: id, Properties: map[string]string{"ID": id}}
 	var i *v0.Instance
 	for _, n := range nodes {
-		i = desired(i, c, found{Device: device, shared: true, hash: slot.InstanceHash(id, true, "")}, n)
+		i = desired(i, c, found{Device: device, shared: true, hash: slot.InstanceHash(id, true, "", slot.ShortHash)}, n)
 	}
 	return i
 }

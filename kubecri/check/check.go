@@ -18,7 +18,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
-	clientset "github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
+	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 )
 
 // timeout bounds each question.

@@ -18,9 +18,9 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
-	clientset "github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
-	informers "github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions/akri/v0"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 

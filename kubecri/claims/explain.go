@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	clientset "github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
-	listers "github.com/kubeslot/kubeslot/types/akri/client/listers/akri/v0"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	listers "github.com/kubeslot/kubeslot/types/client/listers/akri/v0"
 )
 
 // Explain finds out for a person what Take would say to the request on the node,

@@ -22,9 +22,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned/fake"
-	informers "github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
+	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 
-	clientset "github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
-	listers "github.com/kubeslot/kubeslot/types/akri/client/listers/akri/v0"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	listers "github.com/kubeslot/kubeslot/types/client/listers/akri/v0"
 )
 
 // Names of our indices in the shared informer.

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	listers "github.com/kubeslot/kubeslot/types/akri/client/listers/akri/v0"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	listers "github.com/kubeslot/kubeslot/types/client/listers/akri/v0"
 )
 
 // The slots of an Instance's name are those that the scheduler gives, which

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
-	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 )
 
 // The one cluster that the tests share, each in a namespace of its own.

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
-	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 )
 
 // Recorder records a namespace's Pods and Instances.

@@ -175,7 +175,7 @@ func FuzzAnnotation(f *testing.F) {
 }
 
 func TestInstanceHash(t *testing.T) {
-	if got := InstanceHash("foo0", true, "node-a"); got != "8120fe" {
+	if got := InstanceHash("foo0", true, "node-a", ShortHash); got != "8120fe" {
 		t.Errorf("hash of the shared device foo0 = %s, want 8120fe as Akri has it", got)
 	}
 	if got := InstanceName("akri-debug-echo", "8120fe"); got != "akri-debug-echo-8120fe" {
@@ -183,12 +183,16 @@ func TestInstanceHash(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		id, node := rapid.String().Draw(t, "id"), rapid.String().Draw(t, "node")
-		local := InstanceHash(id, false, node)
-		if local != InstanceHash(id+node, true, "another") {
+		digits := rapid.SampledFrom([]int{ShortHash, LongHash}).Draw(t, "digits")
+		local := InstanceHash(id, false, node, digits)
+		if local != InstanceHash(id+node, true, "another", digits) {
 			t.Fatalf("the hash of a local device %q on %q is not that of both together", id, node)
 		}
-		if len(local) != 6 || strings.Trim(local, "0123456789abcdef") != "" {
-			t.Fatalf("hash %q is not six hexadecimal digits", local)
+		if len(local) != digits || strings.Trim(local, "0123456789abcdef") != "" {
+			t.Fatalf("hash %q is not %d hexadecimal digits", local, digits)
+		}
+		if c, h := SplitInstance(InstanceName("a-b", local)); c != "a-b" || h != local {
+			t.Fatalf("SplitInstance(a-b-%s) = %q, %q", local, c, h)
 		}
 	})
 }

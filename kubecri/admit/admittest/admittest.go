@@ -26,10 +26,10 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
-	"github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned/fake"
-	informers "github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
+	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions"
 )
 
 // Node is the node's name.

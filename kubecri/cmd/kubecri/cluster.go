@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
 
-	akriclient "github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned"
-	akrischeme "github.com/kubeslot/kubeslot/types/akri/client/clientset/versioned/scheme"
-	akriinformers "github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions"
-	akriv0informers "github.com/kubeslot/kubeslot/types/akri/client/informers/externalversions/akri/v0"
+	akriclient "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	akrischeme "github.com/kubeslot/kubeslot/types/client/clientset/versioned/scheme"
+	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions"
+	akriv0informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
 )
 
 // Requests a second to the API server, and at once: claims of a node full of

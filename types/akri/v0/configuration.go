@@ -3,6 +3,8 @@ package v0
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // Configuration says what kind of device to discover, with which handler, and
@@ -20,6 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="Scope",type=string,JSONPath=`.spec.uniqueScope`,description="Within what an Instance's slots are given once",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 56 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be a DNS label of at most 56 characters, because akri.sh/<name>-<hash> becomes a resource name"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 50 || !has(self.spec.instanceNameDigits) || self.spec.instanceNameDigits == 6",message="metadata.name must have at most 50 characters with instanceNameDigits 12, because akri.sh/<name>-<hash> becomes a resource name"
 type Configuration struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -82,6 +85,22 @@ type ConfigurationSpec struct {
 	// +kubebuilder:default=Container
 	UniqueScope UniqueScope `json:"uniqueScope,omitempty"`
 
+	// instanceNameDigits is how many digits the hash in an Instance's name has: 6, as
+	// Akri's, or 12 for thousands of devices, of which two would meet in six digits.
+	// It cannot be changed: the Instances would get other names under running pods.
+	// +optional
+	// +default=6
+	// +kubebuilder:default=6
+	// +kubebuilder:validation:Enum=6;12
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="instanceNameDigits cannot be changed; create another Configuration"
+	InstanceNameDigits int32 `json:"instanceNameDigits,omitempty"`
+
+	// discovery has a few nodes discover devices that many nodes reach over the
+	// network. Without it each node discovers for itself.
+	// +optional
+	// +nullable
+	Discovery *Discovery `json:"discovery,omitempty"`
+
 	// brokerSpec is the workload that the controller runs for each Instance.
 	// +optional
 	// +nullable
@@ -107,6 +126,22 @@ type ConfigurationSpec struct {
 	// slot; they win over a device's properties of the same name.
 	// +optional
 	BrokerProperties map[string]string `json:"brokerProperties,omitempty"`
+}
+
+// Discovery says who discovers, and who reaches what is found.
+type Discovery struct {
+	// replicas is how many nodes discover at a time.
+	// +optional
+	// +default=1
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// nodeSelector selects, by labels, the nodes that reach the devices, of which
+	// some discover them. Empty selects all nodes.
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 }
 
 // DiscoveryHandlerInfo selects a discovery handler and what it looks for.
@@ -186,6 +221,19 @@ type BrokerSpec struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	BrokerJobSpec *runtime.RawExtension `json:"brokerJobSpec,omitempty"`
 }
+
+// HashDigits is how many digits an Instance's hash has, also where the API server did
+// not fill in the default.
+func (s *ConfigurationSpec) HashDigits() int {
+	if s.InstanceNameDigits == slot.LongHash {
+		return slot.LongHash
+	}
+	return slot.ShortHash
+}
+
+// Slots is the number of slots of each Instance, also where the API server did not
+// fill in the default.
+func (s *ConfigurationSpec) Slots() int { return int(max(s.Capacity, 1)) }
 
 // Unique reports the scope within which an Instance's slots are given once, and
 // "" when uniqueDevices is false.

@@ -3,8 +3,9 @@ package v0
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Instance is one discovered device. Pods request it as `akri.sh/<name>`, or
-// any of its Configuration's as `akri.sh/<configuration>`. kubecri creates and
-// removes Instances; they are not meant to be edited.
+// any of its Configuration's as `akri.sh/<configuration>`. The controller writes
+// Instances, from DeviceSlices and SlotClaims, for people and for brokers: nothing is
+// decided by them, and an edit is undone.
 //
 // +genclient
 // +genclient:noStatus
@@ -14,7 +15,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.spec.configurationName`,description="Configuration that found the device"
 // +kubebuilder:printcolumn:name="Shared",type=boolean,JSONPath=`.spec.shared`,description="Whether several nodes can reach the device"
 // +kubebuilder:printcolumn:name="Capacity",type=integer,JSONPath=`.spec.capacity`,description="Number of slots"
-// +kubebuilder:printcolumn:name="Nodes",type=string,JSONPath=`.spec.nodes`,description="Nodes that can reach the device"
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodeCount`,description="Number of nodes that can reach the device"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.startsWith(self.spec.configurationName + '-')",message="metadata.name must be <configurationName>-<hash>, at most 63 characters"
 type Instance struct {
@@ -22,6 +23,9 @@ type Instance struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec InstanceSpec `json:"spec"`
+
+	// +optional
+	Status InstanceStatus `json:"status,omitzero"`
 }
 
 // InstanceList is a list of Instances.
@@ -64,9 +68,10 @@ type InstanceSpec struct {
 	// +optional
 	Shared bool `json:"shared,omitempty"`
 
-	// nodes are those that can reach the device now.
+	// nodes are those that can reach the device now, at most 100 of them, by name.
+	// status.nodeCount has the number of all.
 	// +optional
-	// +listType=set
+	// +listType=atomic
 	Nodes []string `json:"nodes,omitempty"`
 
 	// deviceUsage has an entry for each slot: "" is free, "<node>" is held
@@ -74,4 +79,20 @@ type InstanceSpec struct {
 	// its Configuration. A missing entry is free.
 	// +optional
 	DeviceUsage map[string]string `json:"deviceUsage,omitempty"`
+}
+
+// MaxInstanceNodes is how many nodes an Instance names at most.
+const MaxInstanceNodes = 100
+
+// InstanceStatus is what else the controller says of the device.
+type InstanceStatus struct {
+	// nodeCount is how many nodes can reach the device now.
+	// +optional
+	NodeCount int32 `json:"nodeCount,omitempty"`
+
+	// problems are what is wrong with reports and claims of the device, at most 16.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Problems []string `json:"problems,omitempty"`
 }

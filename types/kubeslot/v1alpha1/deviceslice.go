@@ -1,0 +1,154 @@
+package v1alpha1
+
+import (
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+const (
+	// MaxDevices is how many devices a slice may list.
+	MaxDevices = 256
+	// MaxSliceBytes is how large a slice's devices may be, encoded as JSON. kubecri
+	// keeps to it; the API server does not check it.
+	MaxSliceBytes = 256 << 10
+	// MaxProblems is how many problems a slice may list.
+	MaxProblems = 64
+	// MaxIDLength is how long a device's id may be, in characters.
+	MaxIDLength = 1024
+	// MaxMessageLength is how long a problem's message may be, in characters.
+	MaxMessageLength = 1024
+)
+
+// DeviceSlice is a part of what one node sees: devices, and what keeps it from
+// seeing more. That node's kubecri alone writes it, and the Node object owns it, so
+// that a node that is deleted takes its slices along. A node has as many as its
+// devices need, and at least one. Its name is `<node>-<suffix>`.
+//
+// +genclient
+// +genclient:nonNamespaced
+// +genclient:noStatus
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:selectablefield:JSONPath=`.spec.nodeName`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`,description="Node that sees the devices"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Problem",type=string,JSONPath=`.spec.problems[0].message`,description="The first of what keeps the node from seeing more",priority=1
+type DeviceSlice struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec DeviceSliceSpec `json:"spec"`
+}
+
+// DeviceSliceList is a list of DeviceSlices.
+//
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+type DeviceSliceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []DeviceSlice `json:"items"`
+}
+
+// DeviceSliceSpec is what the node sees.
+type DeviceSliceSpec struct {
+	// nodeName is the node that sees the devices. It cannot be changed.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="nodeName cannot be changed"
+	NodeName string `json:"nodeName"`
+
+	// devices are those that the node sees, in any order.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	Devices []Device `json:"devices,omitempty"`
+
+	// problems keep the node from seeing more.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Problems []Problem `json:"problems,omitempty"`
+}
+
+// Device is one device as a node sees it. Its mounts and device nodes stay on the
+// node.
+type Device struct {
+	// configuration is the one that the device was found for.
+	Configuration ConfigurationReference `json:"configuration"`
+
+	// id tells the device apart from all others of its Configuration.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	ID string `json:"id"`
+
+	// hash is that of the id, with the node's name when the device is not shared;
+	// see slot.InstanceHash. The Instance is `<configuration>-<hash>`. One that does
+	// not fit the id is not believed.
+	// +kubebuilder:validation:Pattern=`^([0-9a-f]{6}|[0-9a-f]{12})$`
+	Hash string `json:"hash"`
+
+	// shared is true when equal ids mean the same device on every node.
+	// +optional
+	Shared bool `json:"shared,omitempty"`
+
+	// properties are what the discovery handler says of the device. Containers get
+	// them as environment variables.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=256
+	Properties map[string]string `json:"properties,omitempty"`
+}
+
+// ConfigurationReference names a Configuration of akri.sh.
+type ConfigurationReference struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=56
+	Name string `json:"name"`
+}
+
+// String returns namespace/name.
+func (r ConfigurationReference) String() string { return r.Namespace + "/" + r.Name }
+
+// Problem keeps a node from seeing a Configuration's devices, or some of them.
+type Problem struct {
+	// configuration is the one that is concerned; none when all are.
+	// +optional
+	Configuration *ConfigurationReference `json:"configuration,omitempty"`
+
+	// reason is in CamelCase, such as UnknownHandler.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason"`
+
+	// message says what is wrong and what to do.
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message"`
+}
+
+// Instance returns the name of the device's Instance.
+func (d *Device) Instance() string { return slot.InstanceName(d.Configuration.Name, d.Hash) }
+
+// Check returns an error when the device is not what it says: whoever reads a
+// slice must leave out such a device. Without this a node could report another
+// node's local device as its own.
+func (d *Device) Check(node string) error {
+	if d.ID == "" {
+		return errors.New("a device without id")
+	}
+	if n := len(d.Hash); n != slot.ShortHash && n != slot.LongHash {
+		return fmt.Errorf("device %.64q: hash %.64q has not %d or %d digits", d.ID, d.Hash, slot.ShortHash, slot.LongHash)
+	}
+	if want := slot.InstanceHash(d.ID, d.Shared, node, len(d.Hash)); want != d.Hash {
+		return fmt.Errorf("device %.64q: hash %q is not that of its id, which is %q", d.ID, d.Hash, want)
+	}
+	return nil
+}

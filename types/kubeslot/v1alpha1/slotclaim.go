@@ -1,0 +1,134 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// ConfigurationLabel is on each SlotClaim: the name of its Instance's Configuration.
+const ConfigurationLabel = "kubeslot.io/configuration"
+
+// Level says how a slot was requested.
+//
+// +kubebuilder:validation:Enum=CL;IL
+type Level string
+
+const (
+	// ConfigurationLevel is a request for any device of a Configuration.
+	ConfigurationLevel Level = "CL"
+	// InstanceLevel is a request for one device.
+	InstanceLevel Level = "IL"
+)
+
+// SlotClaim says who uses a slot. Its name is the slot's: creating it is what takes
+// the slot, since only one object can have the name, and deleting it releases the
+// slot. The node creates it before a container that uses the slot exists, and
+// deletes it when the last one is gone; with claimMode Scheduler the scheduler
+// creates it. The Node object owns it.
+//
+// A claim counts only where the node that it names sees the device, and below the
+// Configuration's capacity.
+//
+// +genclient
+// +genclient:nonNamespaced
+// +genclient:noStatus
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:selectablefield:JSONPath=`.spec.nodeName`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`,description="Node that uses the slot"
+// +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.spec.pod.namespace`,description="Namespace of the pod"
+// +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.spec.pod.name`,description="Pod that uses the slot"
+// +kubebuilder:printcolumn:name="Container",type=string,JSONPath=`.spec.container`,description="Container that the slot was taken for"
+// +kubebuilder:printcolumn:name="Level",type=string,JSONPath=`.spec.level`,description="CL: any device of the Configuration was requested; IL: this one"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?-([0-9a-f]{6}|[0-9a-f]{12})-(0|[1-9][0-9]{0,3})$')",message="metadata.name must be a slot's: <configuration>-<hash>-<index>"
+type SlotClaim struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec cannot be changed; delete the claim and create another"
+	Spec SlotClaimSpec `json:"spec"`
+}
+
+// SlotClaimList is a list of SlotClaims.
+//
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+type SlotClaimList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []SlotClaim `json:"items"`
+}
+
+// SlotClaimSpec says who uses the slot. It cannot be changed.
+type SlotClaimSpec struct {
+	// nodeName is the node that uses the slot.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	NodeName string `json:"nodeName"`
+
+	// pod is the one that uses the slot; not known where the kubelet's device
+	// manager gives out slots.
+	// +optional
+	Pod *PodReference `json:"pod,omitempty"`
+
+	// container is the pod's container that the slot was taken for. Others of the
+	// pod may use it later: a container after an init container.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Container string `json:"container,omitempty"`
+
+	// level says how the slot was requested.
+	Level Level `json:"level"`
+
+	// holder is the pod's UID, or the id of the kubelet's device.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[^:]+$`
+	Holder string `json:"holder"`
+}
+
+// PodReference names one pod. Two pods of one name, one after the other, have
+// different UIDs.
+type PodReference struct {
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// +kubebuilder:validation:MaxLength=253
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
+}
+
+// Slot returns the slot that is claimed.
+func (c *SlotClaim) Slot() (slot.Name, error) { return slot.Parse(c.Name) }
+
+// Usage is the claim as Instance.spec.deviceUsage shows it.
+func (s *SlotClaimSpec) Usage() slot.Usage {
+	if s.Level == InstanceLevel {
+		return slot.Usage{Node: s.NodeName}
+	}
+	return slot.Usage{Node: s.NodeName, Holder: s.Holder}
+}
+
+// NewSlotClaim makes the claim of a slot. The owner is the Node of spec.nodeName.
+func NewSlotClaim(name slot.Name, spec SlotClaimSpec, owner metav1.OwnerReference) *SlotClaim {
+	configuration, _ := slot.SplitInstance(name.Instance)
+	return &SlotClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            name.String(),
+			Labels:          map[string]string{ConfigurationLabel: configuration},
+			OwnerReferences: []metav1.OwnerReference{owner},
+		},
+		Spec: spec,
+	}
+}
+
+// NodeOwner is the owner reference of what a node writes: the garbage collector
+// deletes it with the Node. It does not block the Node's deletion, which would need
+// the right to change finalizers.
+func NodeOwner(node string, uid types.UID) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node, UID: uid}
+}
