@@ -3,12 +3,12 @@ package ledger
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -16,20 +16,58 @@ import (
 // reaches, or as many for each node alone.
 func fleet(nodes, instances int, shared bool) (*Ledger, []string) {
 	l := New()
-	l.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "ns"}})
-	var names []string
-	for n := range nodes {
-		names = append(names, fmt.Sprintf("node-%05d", n))
+	c := configurationOf("cam", akriv0.ConfigurationSpec{Capacity: 2, InstanceNameDigits: slot.LongHash})
+	if shared {
+		c.Spec.Discovery = &akriv0.Discovery{}
 	}
-	for i := range instances {
-		in := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("cam-%06x", i), Namespace: "ns"},
-			Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: 2, Nodes: names}}
-		if !shared {
-			in.Spec.Nodes = names[i%nodes : i%nodes+1]
+	l.SetConfiguration(c)
+	names := fleetNodes(nodes)
+	reporters := names
+	if shared {
+		for _, node := range names {
+			l.SetNode(node, nil)
 		}
-		l.SetInstance(in)
+		reporters = names[:1]
+	}
+	for _, s := range fleetSlices(reporters, instances, shared) {
+		l.SetSlice(s)
 	}
 	return l, names
+}
+
+func fleetNodes(nodes int) []string {
+	names := make([]string, nodes)
+	for n := range names {
+		names[n] = fmt.Sprintf("node-%05d", n)
+	}
+	return names
+}
+
+// fleetSlices are those of nodes that report the Instances in turn.
+func fleetSlices(nodes []string, instances int, shared bool) []*v1alpha1.DeviceSlice {
+	var all []*v1alpha1.DeviceSlice
+	for n, node := range nodes {
+		var devices []v1alpha1.Device
+		for i := n; i < instances; i += len(nodes) {
+			devices = append(devices, fleetDevice(i, node, shared))
+		}
+		for part := range slices.Chunk(devices, v1alpha1.MaxDevices) {
+			all = append(all, sliceOf(fmt.Sprint(node, "-", part[0].ID), node, part...))
+		}
+	}
+	return all
+}
+
+func fleetDevice(i int, node string, shared bool) v1alpha1.Device {
+	d := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "ns", Name: "cam"}, ID: fmt.Sprint(i), Shared: shared}
+	d.Hash = slot.InstanceHash(d.ID, shared, node, slot.LongHash)
+	return d
+}
+
+// fleetInstance is the name of an Instance, a shared one without a node.
+func fleetInstance(i int, node string) string {
+	d := fleetDevice(i, node, node == "")
+	return d.Instance()
 }
 
 func podFor(containers, count int) *Request {
@@ -115,18 +153,17 @@ func BenchmarkReserve(b *testing.B) {
 func BenchmarkPreempt(b *testing.B) {
 	for _, holders := range []int{1_000, 5_000} {
 		l, nodes := fleet(10, holders/2, true)
-		l.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "gps", Namespace: "ns"}})
-		for _, in := range []struct{ name, claim string }{{"gps-held", ""}, {"gps-claimed", "C:stranger:elsewhere"}} {
-			l.SetInstance(&akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: in.name, Namespace: "ns"}, Spec: akriv0.InstanceSpec{
-				ConfigurationName: "gps", Capacity: 1, Nodes: nodes, DeviceUsage: map[string]string{in.name + "-0": in.claim}}})
-		}
+		l.SetConfiguration(configurationOf("gps", akriv0.ConfigurationSpec{}))
+		share(l, "gps-held", nodes...)
+		share(l, "gps-claimed", nodes...)
+		occupy(l, "gps-claimed", nodes[0], 0, 1)
 		hold := func(uid string, priority int32, s slot.Name) {
 			l.Observe(Pod{UID: uid, Namespace: "ns", Name: uid, Priority: priority}, nodes[0], Assignment{"main": {{Resource: "cam", Slot: s}}})
 		}
 		for i := range holders {
-			hold(fmt.Sprint("p", i), 0, slot.Name{Instance: fmt.Sprintf("cam-%06x", i/2), Index: i % 2})
+			hold(fmt.Sprint("p", i), 0, slot.Name{Instance: fleetInstance(i/2, ""), Index: i % 2})
 		}
-		hold("important", 1, slot.Name{Instance: "gps-held"})
+		hold("important", 1, slot.Name{Instance: full("gps-held")})
 		for _, ask := range []struct {
 			count   int
 			gps     string
@@ -137,7 +174,7 @@ func BenchmarkPreempt(b *testing.B) {
 			req.UID = "vip"
 			if ask.gps != "" {
 				name += "/" + ask.gps
-				req.Containers[0].Resources = append(req.Containers[0].Resources, ResourceRequest{Name: ask.gps, Count: 1})
+				req.Containers[0].Resources = append(req.Containers[0].Resources, ResourceRequest{Name: full(ask.gps), Count: 1})
 			}
 			b.Run(name, func(b *testing.B) {
 				for b.Loop() {
@@ -151,44 +188,91 @@ func BenchmarkPreempt(b *testing.B) {
 	}
 }
 
-// BenchmarkUpdate is an Instance's event, when its node claims a slot or gives it
-// back.
+// BenchmarkUpdate is a SlotClaim's event, when its node claims a slot or gives it back.
 func BenchmarkUpdate(b *testing.B) {
 	for _, nodes := range []int{500, 5_000} {
 		for _, shared := range []bool{false, true} {
-			l, names := fleet(nodes, 5*nodes, false)
-			reach := names[:1]
+			l, names := fleet(nodes, 5*nodes, shared)
+			node := names[0]
 			if shared {
-				reach = names
+				node = ""
 			}
 			b.Run(fmt.Sprintf("nodes=%d/shared=%v", nodes, shared), func(b *testing.B) {
-				usage := []map[string]string{{"cam-000000-0": ""}, {"cam-000000-0": "C:p:" + names[0]}}
+				c := claimOf(slot.Name{Instance: fleetInstance(0, node)}, names[0], "p")
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
-					l.SetInstance(&akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: "cam-000000", Namespace: "ns"},
-						Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: 2, Nodes: reach, DeviceUsage: usage[i%2]}})
+					if i%2 == 0 {
+						l.SetClaim(c)
+					} else {
+						l.DeleteClaim(c.Name)
+					}
 				}
 			})
 		}
 	}
 }
 
-// BenchmarkRebuild reads a whole cluster, as after a restart: its Instances, and
-// the pods that have one slot of each, one for each of their containers.
+// BenchmarkJoin has nodes that share 100 Instances join, and then leave, one after the
+// other: the work of one must hardly grow with the number of the others.
+func BenchmarkJoin(b *testing.B) {
+	for _, nodes := range []int{1_000, 2_000, 4_000} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			all := crowd(nodes, 100)
+			b.ReportAllocs()
+			for b.Loop() {
+				l := New()
+				l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{InstanceNameDigits: slot.LongHash}))
+				for _, s := range all {
+					l.SetSlice(s)
+				}
+				for _, s := range all {
+					l.DeleteSlice(s.Name)
+				}
+			}
+		})
+	}
+}
+
+// crowd is the slices of nodes that all see the same devices.
+func crowd(nodes, instances int) []*v1alpha1.DeviceSlice {
+	all := make([]*v1alpha1.DeviceSlice, nodes)
+	for n := range all {
+		var devices []v1alpha1.Device
+		for i := range instances {
+			devices = append(devices, fleetDevice(i, "", true))
+		}
+		node := fmt.Sprintf("node-%05d", n*7919%nodes)
+		all[n] = sliceOf(node+"-0", node, devices...)
+	}
+	return all
+}
+
+// BenchmarkRebuild reads a whole cluster, as after a restart: its slices, and the pods
+// that have one slot of each Instance, one for each of their containers.
 func BenchmarkRebuild(b *testing.B) {
 	for _, size := range []struct{ nodes, instances int }{{500, 500}, {500, 5_000}, {500, 50_000}, {5_000, 50_000}} {
+		nodes := fleetNodes(size.nodes)
+		all := fleetSlices(nodes, size.instances, false)
 		for _, containers := range []int{1, 4, 8} {
+			var pods []scheduled
+			for i := 0; i < size.instances; i += containers {
+				a := make(Assignment, containers)
+				for c := i; c < min(i+containers, size.instances); c++ {
+					a[fmt.Sprint("c", c-i)] = []assignment.Grant{{Resource: "cam", Slot: slot.Name{Instance: fleetInstance(c, nodes[c%size.nodes])}}}
+				}
+				name := fmt.Sprintf("pod-%06x", i)
+				pods = append(pods, scheduled{Pod{UID: name, Namespace: "ns", Name: name}, nodes[i%size.nodes], a})
+			}
 			b.Run(fmt.Sprintf("nodes=%d/instances=%d/containers=%d", size.nodes, size.instances, containers), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					l, nodes := fleet(size.nodes, size.instances, false)
-					for i := 0; i < size.instances; i += containers {
-						a := make(Assignment, containers)
-						for c := i; c < min(i+containers, size.instances); c++ {
-							a[fmt.Sprint("c", c-i)] = []assignment.Grant{{Resource: "cam", Slot: slot.Name{Instance: fmt.Sprintf("cam-%06x", c)}}}
-						}
-						name := fmt.Sprintf("pod-%06x", i)
-						l.Observe(Pod{UID: name, Namespace: "ns", Name: name}, nodes[i%size.nodes], a)
+					l := New()
+					l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{Capacity: 2, InstanceNameDigits: slot.LongHash}))
+					for _, s := range all {
+						l.SetSlice(s)
+					}
+					for _, p := range pods {
+						l.Observe(p.pod, p.node, p.a)
 					}
 				}
 			})
@@ -202,7 +286,7 @@ func BenchmarkRebuild(b *testing.B) {
 func BenchmarkTrade(b *testing.B) {
 	for _, of := range []struct{ containers, seed int }{{5, 4991}, {15, 3275}, {45, 4961}} {
 		l := New()
-		l.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "ns"}})
+		l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{Capacity: int32(of.containers)}))
 		req := podFor(of.containers, 0)
 		random := rand.New(rand.NewPCG(uint64(of.seed), 0))
 		slots := 0
@@ -212,8 +296,8 @@ func BenchmarkTrade(b *testing.B) {
 			slots += count
 		}
 		for i := range of.containers {
-			l.SetInstance(&akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("cam-", i), Namespace: "ns"},
-				Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: int32(1 + random.IntN(of.containers)), Nodes: []string{"a"}}})
+			share(l, fmt.Sprint("cam-", i), "a")
+			occupy(l, fmt.Sprint("cam-", i), "a", 1+random.IntN(of.containers), of.containers)
 		}
 		b.Run(fmt.Sprintf("containers=%d/slots=%d", of.containers, slots), func(b *testing.B) {
 			b.ReportAllocs()
@@ -229,25 +313,27 @@ func BenchmarkTrade(b *testing.B) {
 // inVain is a pod of 400 containers, of which the last one could trade with each of the
 // others, and none has what it needs.
 func inVain() (*Ledger, *Request) {
+	const capacity = 400
 	l := New()
-	l.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "ns"}})
-	set := func(name string, capacity int32) {
-		l.SetInstance(&akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"},
-			Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: capacity, Nodes: []string{"a"}}})
-	}
-	set("cam-one", 1000)
-	set("cam-two", 1000)
+	l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{Capacity: capacity, InstanceNameDigits: slot.LongHash}))
+	devices := []v1alpha1.Device{fleetDevice(0, "a", true), fleetDevice(1, "a", true)}
 	req := podFor(400, 2)
 	for i := range req.Containers {
 		c := &req.Containers[i]
 		if c.Role = Sidecar; i >= 200 {
 			c.Resources[0].Count = 3
 			if i < 399 {
-				set(fmt.Sprint("cam-own-", i), 1)
+				devices = append(devices, fleetDevice(i, "a", true))
 			}
 		}
 	}
 	req.Containers[399].Role = Init
+	l.SetSlice(sliceOf("a-0", "a", devices...))
+	for _, own := range devices[2:] { // each has one slot
+		for i := 1; i < capacity; i++ {
+			l.SetClaim(claimOf(slot.Name{Instance: own.Instance(), Index: i}, "a", "somebody"))
+		}
+	}
 	return l, req
 }
 

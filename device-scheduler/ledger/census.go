@@ -3,10 +3,29 @@ package ledger
 // Census counts a Configuration's slots by state.
 type Census struct {
 	Configuration string
-	// Free slots, those held by pods, those that a node has claimed while no
+	// Free slots, those held by pods, those that are claimed while no
 	// known pod holds them, those that several pods hold, and those that are
 	// kept for a pod that preempted.
 	Free, Held, Claimed, Conflicting, Nominated int
+}
+
+// Ignored counts the SlotClaims that do not count, and the devices that slices list and
+// that are left out, once for each slice.
+func (l *Ledger) Ignored() (claims, devices int) {
+	for _, c := range l.claims {
+		if !c.counts {
+			claims++
+		}
+	}
+	for _, s := range l.slices {
+		devices += s.unsound
+		for _, r := range s.reports {
+			if s.node.leftOut(r) != nil {
+				devices++
+			}
+		}
+	}
+	return claims, devices
 }
 
 // Census counts the slots of all Configurations, in no order.
@@ -27,7 +46,7 @@ func (l *Ledger) Census() []Census {
 				c.Conflicting++
 			case len(s.holders) == 1:
 				c.Held++
-			case s.claim != "":
+			case s.claimed() != nil:
 				c.Claimed++
 			case s.nominee != "":
 				c.Nominated++

@@ -4,63 +4,134 @@ import (
 	"slices"
 	"strings"
 
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// Instance returns the Instance that slots are given from under the name, as last
-// set: its identity and version, and what decisions need. It is nil when there is
-// none. Its nodes are not to be changed.
-func (l *Ledger) Instance(name string) *akriv0.Instance {
-	d := l.devices[name]
-	if d == nil || !d.exists {
-		return nil
+// claim is what decisions need of a SlotClaim. It keeps nothing that the object was
+// decoded into.
+type claim struct {
+	uid, version string
+	holder       string // a pod's UID, or a device plugin's id
+	node         *nodeRecord
+	// counts is set while the node reaches the device and the slot is within the
+	// capacity.
+	counts bool
+}
+
+// SetClaim adds or updates a SlotClaim. It keeps nothing of c.
+func (l *Ledger) SetClaim(c *v1alpha1.SlotClaim) Gain {
+	name, err := c.Slot()
+	if err != nil {
+		return Gain{} // the API server has no such
 	}
-	return l.instances[instanceKey{d.kind.active, name}].instance()
-}
-
-// Configuration returns the Configuration that a resource name asks for, or that of
-// the Instance which it names; nil when there is none. It is not to be changed.
-func (l *Ledger) Configuration(resource string) *akriv0.Configuration {
-	k := l.kindOf(resource)
-	if k == nil || k.owners[k.active] == nil {
-		return nil
+	d := l.device(name.Instance)
+	s := d.know(name.Index)
+	if has := s.claim; has != nil && has.uid == string(c.UID) && has.holder == c.Spec.Holder && has.node.name == c.Spec.NodeName {
+		has.version = strings.Clone(c.ResourceVersion)
+		return Gain{}
 	}
-	return k.owners[k.active].configuration
+	n := l.node(c.Spec.NodeName)
+	n.claims++
+	return l.replaceClaim(d, name.Index, &claim{uid: strings.Clone(string(c.UID)), version: strings.Clone(c.ResourceVersion),
+		holder: strings.Clone(c.Spec.Holder), node: n})
 }
 
-// Stray is claims on an Instance that were made for pods which do not use them.
-type Stray struct {
-	Instance *akriv0.Instance // see Ledger.Instance
-	Claims   map[slot.Name]slot.Usage
+// DeleteClaim removes the SlotClaim of that name.
+func (l *Ledger) DeleteClaim(name string) Gain {
+	n, c := l.claim(name)
+	if c == nil {
+		return Gain{}
+	}
+	return l.replaceClaim(l.devices[n.Instance], n.Index, nil)
 }
 
-// Strays finds the claims whose holder is a pod that waits to be bound and has
+func (l *Ledger) replaceClaim(d *device, i int, c *claim) Gain {
+	var gain Gain
+	s := d.at(i)
+	old, counted := s.claim, s.claimed()
+	s.claim = c
+	d.unlist()
+	free, held := l.recount(d, i, counted)
+	d.list()
+	if free {
+		gain.free(d)
+	}
+	if held {
+		gain.held(d, i)
+	}
+	if old != nil {
+		old.node.claims--
+		l.dropNode(old.node)
+	}
+	l.forget(d, i)
+	return gain
+}
+
+// claim returns the SlotClaim of that name and its slot, nil when there is none.
+func (l *Ledger) claim(name string) (slot.Name, *claim) {
+	n, err := slot.Parse(name)
+	if d := l.devices[n.Instance]; err == nil && d != nil {
+		if s := d.at(n.Index); s != nil {
+			return n, s.claim
+		}
+	}
+	return n, nil
+}
+
+// claims yields all SlotClaims.
+func (l *Ledger) claims(yield func(slot.Name, *claim) bool) {
+	for _, d := range l.devices {
+		for i, s := range d.known {
+			if s.claim != nil && !yield(slot.Name{Instance: d.name, Index: i}, s.claim) {
+				return
+			}
+		}
+	}
+}
+
+// ClaimVersion returns the UID and the resource version of the SlotClaim as last set; ""
+// when there is none.
+func (l *Ledger) ClaimVersion(name string) (uid, version string) {
+	if _, c := l.claim(name); c != nil {
+		return c.uid, c.version
+	}
+	return "", ""
+}
+
+// EachClaim calls visit with the name of each SlotClaim, in no order.
+func (l *Ledger) EachClaim(visit func(name string)) {
+	for name := range l.claims {
+		visit(name.String())
+	}
+}
+
+// owns reports whether a claim on a slot that the pod holds is the pod's own, or none.
+func (p *podRecord) owns(c *claim) bool {
+	return c == nil || c.holder == p.UID && c.node.name == p.node
+}
+
+// OrphanedClaim is a SlotClaim that was made for a pod which does not use it.
+type OrphanedClaim struct {
+	Name   slot.Name
+	UID    types.UID // of the SlotClaim
+	Holder string    // UID of the pod
+	Node   string
+}
+
+// OrphanedClaims finds the claims whose holder is a pod that waits to be bound and has
 // been given no slots: a scheduler claimed them for it, and then could not bind it.
 // Other claims without a holder may be of a pod or a device plugin that this ledger
-// does not know. They are ordered by Instance.
-func (l *Ledger) Strays(waits func(uid string) bool) []Stray {
-	var strays []Stray
-	for _, d := range l.devices {
-		var claims map[slot.Name]slot.Usage
-		for i := range d.slots {
-			s := &d.slots[i]
-			if s.claim == "" || len(s.holders) > 0 {
-				continue
-			}
-			usage, err := slot.ParseUsage(s.claim)
-			if err != nil || !usage.ConfigurationLevel() || l.pods[usage.Holder] != nil || !waits(usage.Holder) {
-				continue
-			}
-			if claims == nil {
-				claims = map[slot.Name]slot.Usage{}
-			}
-			claims[slot.Name{Instance: d.name, Index: i}] = usage
-		}
-		if in := l.Instance(d.name); claims != nil && in != nil {
-			strays = append(strays, Stray{Instance: in, Claims: claims})
+// does not know. They are ordered by slot.
+func (l *Ledger) OrphanedClaims(waits func(podUID string) bool) []OrphanedClaim {
+	var orphaned []OrphanedClaim
+	for name, c := range l.claims {
+		if l.pods[c.holder] == nil && waits(c.holder) {
+			orphaned = append(orphaned, OrphanedClaim{Name: name, UID: types.UID(c.uid), Holder: c.holder, Node: c.node.name})
 		}
 	}
-	slices.SortFunc(strays, func(a, b Stray) int { return strings.Compare(a.Instance.Name, b.Instance.Name) })
-	return strays
+	slices.SortFunc(orphaned, func(a, b OrphanedClaim) int { return compareSlots(a.Name, b.Name) })
+	return orphaned
 }

@@ -37,10 +37,8 @@ func (l *Ledger) Contested(s slot.Name) *Contest {
 		return nil
 	}
 	claimed := func(p *podRecord) int {
-		for _, h := range p.holds {
-			if h.slot == s && state.claim != "" && p.owns(h, state.claim) {
-				return 0
-			}
+		if c := state.claimed(); c != nil && p.owns(c) {
+			return 0
 		}
 		return 1
 	}

@@ -6,25 +6,32 @@
 // sequence of calls that a scenario file can spell out (see testdata/scenarios). The
 // caller serializes writers; any number of Drafts may read between writes.
 //
-// A slot is free only if no pod holds it (holders.go) and the node side has no
-// claim on it in Instance.spec.deviceUsage (inventory.go). Its parts:
+// A slot is free only if no pod holds it (holders.go) and no SlotClaim that counts is on
+// it (claims.go). Its parts:
 //
-//   - inventory.go: Configurations and Instances as the API has them
-//   - record.go: what is kept of an Instance
-//   - claims.go: claims that were made for pods which do not use them
-//   - index.go: Instances ordered by free slots for each group of nodes
+//   - configurations.go: Configurations, one of which owns a name
+//   - deviceslices.go: DeviceSlices as the API has them; nodes.go: nodes and their labels
+//   - reports.go: what nodes report, and which nodes reach an Instance for it
+//   - index.go: Instances ordered by free slots for each set of nodes
+//   - devices.go: an Instance's slots
+//   - claims.go: SlotClaims, those that count and those of pods which do not use them
 //   - holders.go: pods and the slots they hold; counts.go: how many on each node
+//   - contest.go: who keeps a slot that several pods hold
 //   - nominate.go: slots kept for pods that preemption made room for
 //   - gain.go: what a change lets waiting pods find, free or by preemption
 //   - draft.go: a what-if view for one scheduling cycle
 //   - fit.go: choosing slots for a pod's containers; queue.go: from which Instance
 //     next; trade.go, room.go: where the containers get in each other's way
 //   - preempt.go: which pods would have to go
+//   - reach.go: which nodes a request could be served on
 //   - survey.go: what many nodes have for one request, from counts alone
 //   - shortfall.go: why a pod does not fit
+//   - census.go: slots by state
 package ledger
 
 import (
+	"hash/maphash"
+
 	"github.com/google/btree"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -42,56 +49,53 @@ const (
 
 // Ledger is the account. The zero value is not usable; see New.
 type Ledger struct {
-	kinds     map[string]*kind // by Configuration name
-	instances map[instanceKey]*record
-	devices   map[string]*device // by Instance name
-	pods      map[string]*podRecord
-	ending    map[string]*podRecord // those of the pods that are being deleted
+	kinds   map[string]*kind   // by Configuration name
+	devices map[string]*device // by Instance name
+	nodes   map[string]*nodeRecord
+	slices  map[string]*sliceRecord
+	pods    map[string]*podRecord
+	ending  map[string]*podRecord // those of the pods that are being deleted
 	// nominations keep slots for pods that preemption made room for, by UID.
 	nominations map[string]*nomination
+	seed        maphash.Seed // of the hashes of devices' ids
 }
 
 // New returns an empty ledger.
 func New() *Ledger {
 	return &Ledger{
-		kinds:     map[string]*kind{},
-		instances: map[instanceKey]*record{},
-		devices:   map[string]*device{},
-		pods:      map[string]*podRecord{},
-		ending:    map[string]*podRecord{},
+		kinds:   map[string]*kind{},
+		devices: map[string]*device{},
+		nodes:   map[string]*nodeRecord{},
+		slices:  map[string]*sliceRecord{},
+		pods:    map[string]*podRecord{},
+		ending:  map[string]*podRecord{},
 
 		nominations: map[string]*nomination{},
+		seed:        maphash.MakeSeed(),
 	}
 }
 
 // kind is a Configuration and its Instances.
 type kind struct {
 	name string
-	// owners are the Configurations of this name, by namespace. Resource names
-	// have no namespace, so that one of them owns the name.
-	owners map[string]*owner
-	active string // namespace of the owner; "" when there is none
-	// groups of nodes that reach the same Instances, by their joined names.
-	groups map[string]*group
+	// configurations are those of this name, by namespace. Resource names have no
+	// namespace, so that one of them owns the name.
+	configurations map[string]*akriv0.Configuration
+	owner          *akriv0.Configuration // nil when there is none
+	// devices are those that nodes report, or did while somebody has slots of them.
+	devices map[*device]struct{}
+	// selected are the nodes that reach all devices, with spec.discovery.
+	selected nodeSet
+	// groups of nodes that reach the same Instances.
+	groups map[setKey]*group
+	made   uint64 // groups so far
 	byNode map[string]reach
 	spare  *btree.FreeListG[*device] // of all groups' orders
 	free   int                       // free slots of all groups
-	// version changes with whatever of the kind is not a count: its owner, how
-	// unique its Instances must be, and which nodes reach any.
+	// version changes with the Configurations of the name.
 	version uint64
-	// surveyed is what a roll's nodes reached as of a version.
-	surveyed struct {
-		roll    *Roll
-		version uint64
-		reaches []reach
-	}
-}
-
-// owner is one Configuration of a kind's name, with its namespace's Instances.
-type owner struct {
-	namespace     string
-	configuration *akriv0.Configuration // nil when only its Instances are known
-	instances     []*record
+	// surveyed is what a roll's nodes reach; nil before the first survey.
+	surveyed *table
 }
 
 // reach is what one node reaches of a kind. Filter and Score look at it for each
@@ -99,7 +103,7 @@ type owner struct {
 // that it lies in the map itself, and a group has its counts side by side.
 type reach struct {
 	own    *group   // of Instances that no other node reaches; nil without any
-	shared []*group // with other nodes
+	shared []*group // with other nodes, in the order in which they were made
 }
 
 // group is a set of nodes with the Instances that exactly they can reach.
@@ -108,21 +112,22 @@ type group struct {
 	slots   int // capacity of all members
 	free    int // free slots of all members
 	offers  int // members with a free slot: those in order
-	key     string
-	nodes   []string
+	nodes   nodeSet
+	number  uint64 // of the kind's groups
 	order   *btree.BTreeG[*device]
 }
 
-// device is an Instance, or what is left of one while pods hold its slots.
+// device is an Instance, or what is left of one while its slots are held or claimed.
 type device struct {
-	name     string
-	kind     *kind
-	exists   bool
-	capacity int
-	nodes    []string // that reach it, sorted
-	group    *group
-	slots    []slotState // at least capacity long
-	// beyond are slots behind these that pods hold; see know.
+	name      string
+	kind      *kind   // nil before a node has reported it
+	reports   *report // what nodes say of it, oldest first
+	accepted  *report // the one of these that counts; nil when none does
+	reporters int     // nodes whose report is accepted
+	capacity  int
+	group     *group      // nil when no node reaches it: then it does not exist
+	slots     []slotState // at least capacity long
+	// beyond are slots behind these that somebody has; see know.
 	beyond map[int]*slotState
 	free   bitset
 	nfree  int
@@ -134,6 +139,6 @@ type slotState struct {
 	// holders are pod UIDs. More than one is a conflict, which only several
 	// schedulers or forged pods can cause; none of them is forgotten.
 	holders []string
-	claim   string // the value in deviceUsage
+	claim   *claim // nil when there is none; see claimed
 	nominee string // UID of the pod that the slot is kept for
 }

@@ -49,7 +49,7 @@ func (dr *Draft) Release(uid string) {
 			ch.addCL(p.node, -1)
 		}
 		s := d.at(h.slot.Index)
-		free := d.exists && h.slot.Index < d.capacity && len(s.holders) == 1 && p.owns(h, s.claim)
+		free := d.exists() && h.slot.Index < d.capacity && len(s.holders) == 1 && p.owns(s.claimed())
 		if free && !ch.free.has(h.slot.Index) && !dr.ledger.keptFrom(dr.pod, s.nominee) {
 			ch.free.set(h.slot.Index)
 			ch.nfree++
@@ -149,16 +149,4 @@ func (ch *change) addCL(node string, n int) {
 		ch.clOnNode = map[string]int{}
 	}
 	ch.clOnNode[node] += n
-}
-
-// owns reports whether a claim on the held slot is the pod's own, or none.
-func (p *podRecord) owns(h hold, claim string) bool {
-	if claim == "" {
-		return true
-	}
-	u := slot.Usage{Node: p.node}
-	if h.cl {
-		u.Holder = p.UID
-	}
-	return claim == u.String()
 }

@@ -107,10 +107,10 @@ func (n *need) servedBy(p pick) bool {
 // kindOf returns the kind that a resource name asks for: its Configuration, or
 // that of the Instance which it names; nil if there is neither.
 func (l *Ledger) kindOf(resource string) *kind {
-	if k := l.kinds[resource]; k != nil && k.active != "" {
+	if k := l.kinds[resource]; k != nil && k.owner != nil {
 		return k
 	}
-	if d := l.devices[resource]; d != nil && d.exists {
+	if d := l.devices[resource]; d != nil && d.exists() {
 		return d.kind
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -22,22 +21,23 @@ func TestFitIsComplete(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		strategy := rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy")
 		l := New()
-		instances, held := map[string]*akriv0.Instance{}, map[slot.Name]bool{}
+		instances, held := map[string]*instance{}, map[slot.Name]bool{}
 		unique, onNode := map[string]akriv0.UniqueScope{}, map[string]bool{}
 		for _, kind := range []string{"c", "d"} {
-			configuration := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: kind, Namespace: "ns"}}
-			configuration.Spec = drawUnique(t)
+			configuration := configurationOf(kind, drawUnique(t))
+			configuration.Spec.Capacity = 3
 			unique[kind] = configuration.Spec.Unique()
 			l.SetConfiguration(configuration)
 			for i := range rapid.IntRange(1, 4).Draw(t, "Instances") {
-				in := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(kind, "-", i), Namespace: "ns"}}
-				in.Spec = akriv0.InstanceSpec{ConfigurationName: kind, Capacity: int32(rapid.IntRange(1, 3).Draw(t, "capacity")), Nodes: []string{"a"}}
-				l.SetInstance(in)
-				instances[in.Name] = in
-				if resource := rapid.SampledFrom([]string{"", "", "", kind, in.Name}).Draw(t, "held as"); resource != "" {
-					s := slot.Name{Instance: in.Name}
-					l.Observe(Pod{UID: in.Name}, "a", Assignment{"main": {{Resource: resource, Slot: s}}})
-					held[s], onNode[in.Name] = true, resource == kind
+				name := fmt.Sprint(kind, "-", i)
+				in := &instance{name: full(name), configuration: kind, capacity: rapid.IntRange(1, 3).Draw(t, "capacity")}
+				share(l, name, "a")
+				occupy(l, name, "a", in.capacity, 3)
+				instances[in.name] = in
+				if resource := rapid.SampledFrom([]string{"", "", "", kind, in.name}).Draw(t, "held as"); resource != "" {
+					s := slot.Name{Instance: in.name}
+					l.Observe(Pod{UID: in.name}, "a", Assignment{"main": {{Resource: resource, Slot: s}}})
+					held[s], onNode[in.name] = true, resource == kind
 				}
 			}
 		}
@@ -48,7 +48,7 @@ func TestFitIsComplete(t *testing.T) {
 				if n := rapid.IntRange(0, 3).Draw(t, "needs"); n > 0 {
 					c.Resources = append(c.Resources, ResourceRequest{Name: kind, Count: n})
 				}
-				if named := fmt.Sprint(kind, "-", rapid.IntRange(0, 7).Draw(t, "named")); instances[named] != nil {
+				if named := full(fmt.Sprint(kind, "-", rapid.IntRange(0, 7).Draw(t, "named"))); instances[named] != nil {
 					c.Resources = append(c.Resources, ResourceRequest{Name: named, Count: rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "count")})
 				}
 			}
@@ -78,15 +78,16 @@ func TestFitIsComplete(t *testing.T) {
 func TestTrades(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := New()
-		configuration := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "ns"}}
+		configuration := configurationOf("c", akriv0.ConfigurationSpec{Capacity: 5})
 		configuration.Spec.UniqueScope = rapid.SampledFrom([]akriv0.UniqueScope{akriv0.UniquePerContainer, akriv0.UniquePerNode}).Draw(t, "scope")
 		l.SetConfiguration(configuration)
-		instances := map[string]*akriv0.Instance{}
+		instances := map[string]*instance{}
 		for i := range rapid.IntRange(3, 5).Draw(t, "Instances") {
-			in := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c-", i), Namespace: "ns"}}
-			in.Spec = akriv0.InstanceSpec{ConfigurationName: "c", Capacity: int32(rapid.IntRange(1, 5).Draw(t, "capacity")), Nodes: []string{"a"}}
-			l.SetInstance(in)
-			instances[in.Name] = in
+			name := fmt.Sprint("c-", i)
+			in := &instance{name: full(name), configuration: "c", capacity: rapid.IntRange(1, 5).Draw(t, "capacity")}
+			share(l, name, "a")
+			occupy(l, name, "a", in.capacity, 5)
+			instances[in.name] = in
 		}
 		req := &Request{}
 		containers := rapid.IntRange(3, 7).Draw(t, "containers")
@@ -96,9 +97,9 @@ func TestTrades(t *testing.T) {
 			if i < containers-1 {
 				c.Role = rapid.SampledFrom(earlier).Draw(t, "role")
 			}
-			for name := range len(instances) {
+			for i := range len(instances) {
 				if rapid.IntRange(0, 2).Draw(t, "named") == 0 {
-					c.Resources = append(c.Resources, ResourceRequest{Name: fmt.Sprint("c-", name), Count: 1})
+					c.Resources = append(c.Resources, ResourceRequest{Name: full(fmt.Sprint("c-", i)), Count: 1})
 				}
 			}
 			req.Containers = append(req.Containers, c)
@@ -155,7 +156,7 @@ func TestRules(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := rules{req: &Request{}, unique: map[string]akriv0.UniqueScope{"c": test.unique}, taken: func(slot.Name) string { return "" },
-				instances: map[string]*akriv0.Instance{"c-1": {ObjectMeta: metav1.ObjectMeta{Name: "c-1"}, Spec: akriv0.InstanceSpec{ConfigurationName: "c", Capacity: 2}}}}
+				instances: map[string]*instance{"c-1": {name: "c-1", configuration: "c", capacity: 2}}}
 			for _, role := range test.roles {
 				u.req.Containers = append(u.req.Containers, ContainerRequest{Role: role})
 			}

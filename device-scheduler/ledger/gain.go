@@ -65,7 +65,7 @@ func (l *Ledger) Price(s slot.Name) (int32, bool) {
 
 func (l *Ledger) price(d *device, index int) (int32, bool) {
 	s := d.at(index)
-	if s == nil || !d.exists || index >= d.capacity || len(s.holders) > 1 || l.foreign(d, index, s.claim) {
+	if s == nil || !d.exists() || index >= d.capacity || len(s.holders) > 1 || l.foreign(d, index, s.claimed()) {
 		return 0, false
 	}
 	above, taken := int32(math.MinInt32), false
@@ -102,19 +102,15 @@ func (l *Ledger) Undecided(s slot.Name) []string {
 }
 
 // foreign reports whether the claim on the slot is none of its holders'.
-func (l *Ledger) foreign(d *device, index int, claim string) bool {
-	return claim != "" && !slices.ContainsFunc(d.at(index).holders, func(uid string) bool {
-		p, name := l.pods[uid], slot.Name{Instance: d.name, Index: index}
-		i, found := slices.BinarySearchFunc(p.holds, name, func(h hold, name slot.Name) int { return compareSlots(h.slot, name) })
-		return found && p.owns(p.holds[i], claim)
-	})
+func (l *Ledger) foreign(d *device, index int, c *claim) bool {
+	return c != nil && !slices.ContainsFunc(d.at(index).holders, func(uid string) bool { return l.pods[uid].owns(c) })
 }
 
 // Resources are the names by which pods ask for slots of the Instance, without the
 // akri.sh/ prefix; none when it does not exist.
 func (l *Ledger) Resources(instance string) []string {
 	d := l.devices[instance]
-	if d == nil || !d.exists {
+	if d == nil || !d.exists() {
 		return nil
 	}
 	return []string{d.kind.name, d.name}

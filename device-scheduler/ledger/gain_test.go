@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -49,9 +50,23 @@ func (p *prober) DeleteConfiguration(namespace, name string) {
 	p.gained.add(p.Ledger.DeleteConfiguration(namespace, name))
 }
 
-func (p *prober) SetInstance(in *akriv0.Instance) { p.gained.add(p.Ledger.SetInstance(in)) }
+func (p *prober) SetSlice(s *v1alpha1.DeviceSlice) (Gain, []error) {
+	gain, errs := p.Ledger.SetSlice(s)
+	p.gained.add(gain)
+	return gain, errs
+}
 
-func (p *prober) DeleteInstance(in *akriv0.Instance) { p.gained.add(p.Ledger.DeleteInstance(in)) }
+func (p *prober) DeleteSlice(name string) { p.gained.add(p.Ledger.DeleteSlice(name)) }
+
+func (p *prober) SetClaim(c *v1alpha1.SlotClaim) { p.gained.add(p.Ledger.SetClaim(c)) }
+
+func (p *prober) DeleteClaim(name string) { p.gained.add(p.Ledger.DeleteClaim(name)) }
+
+func (p *prober) SetNode(name string, labels map[string]string) {
+	p.gained.add(p.Ledger.SetNode(name, labels))
+}
+
+func (p *prober) DeleteNode(name string) { p.gained.add(p.Ledger.DeleteNode(name)) }
 
 func (p *prober) Assume(pod Pod, node string, a Assignment) error {
 	gain, err := p.Ledger.Assume(pod, node, a)

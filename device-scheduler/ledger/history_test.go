@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"pgregory.net/rapid"
 
@@ -16,19 +15,19 @@ import (
 
 // What happens to pods in TestHistories.
 
-// claims are the slots of a pod, with the claims that its node makes on them.
-func (s scheduled) claims() map[slot.Name]string {
-	claims := map[slot.Name]string{}
+// slots are those of a pod, and whether it has them for its Configuration.
+func (s scheduled) slots() map[slot.Name]bool {
+	slots := map[slot.Name]bool{}
 	for _, grants := range s.a {
 		for _, g := range grants {
-			claims[g.Slot] = slot.Usage{Node: s.node}.String()
-			if !g.InstanceLevel() {
-				claims[g.Slot] = slot.Usage{Node: s.node, Holder: s.pod.UID}.String()
-			}
+			slots[g.Slot] = !g.InstanceLevel()
 		}
 	}
-	return claims
+	return slots
 }
+
+// claimant is whom the pod's node claims its slots for.
+func (s scheduled) claimant() string { return s.pod.UID + " on " + s.node }
 
 func (w *world) newPod(t *rapid.T, name string) Pod {
 	w.made++
@@ -127,10 +126,10 @@ func (w *world) drawForeign(t *rapid.T, atLeast int) Assignment {
 		return nil
 	}
 	config := rapid.SampledFrom([]string{"cam", "gps"}).Draw(t, "config")
-	s := slot.Name{Instance: fmt.Sprint(config, "-", rapid.IntRange(1, 3).Draw(t, "n")), Index: rapid.IntRange(0, 3).Draw(t, "slot")}
+	s := slot.Name{Instance: full(fmt.Sprint(config, "-", rapid.IntRange(1, 3).Draw(t, "n"))), Index: rapid.IntRange(0, 3).Draw(t, "slot")}
 	if assumed, found := w.drawAssumed(t); found {
 		s = assumed
-		config, _, _ = strings.Cut(s.Instance, "-")
+		config, _ = slot.SplitInstance(s.Instance)
 	}
 	grant := func(s slot.Name) []assignment.Grant {
 		return []assignment.Grant{{Resource: rapid.SampledFrom([]string{config, s.Instance}).Draw(t, "resource"), Slot: s}}
@@ -147,7 +146,7 @@ func (w *world) drawAssumed(t *rapid.T) (slot.Name, bool) {
 	if len(w.assumed) == 0 || rapid.Bool().Draw(t, "any") {
 		return slot.Name{}, false
 	}
-	slots := slices.SortedFunc(maps.Keys(w.assumed[pickKey(t, w.assumed)].claims()), compareSlots)
+	slots := slices.SortedFunc(maps.Keys(w.assumed[pickKey(t, w.assumed)].slots()), compareSlots)
 	if len(slots) == 0 {
 		return slot.Name{}, false
 	}
@@ -159,7 +158,7 @@ func (w *world) observe(t *rapid.T, s scheduled) {
 	uid := s.pod.UID
 	s.pod.Bound = int64(rapid.IntRange(1, 3).Draw(t, "bound at"))
 	want := map[slot.Name]bool{}
-	for name := range s.claims() {
+	for name := range s.slots() {
 		if len(w.holders(name, w.pods)) > 0 {
 			want[name] = true
 		}
@@ -235,7 +234,7 @@ func drawRequest(t *rapid.T, pod Pod) *Request {
 
 func drawContainer(t *rapid.T) ContainerRequest {
 	c := ContainerRequest{Role: drawRole(t)}
-	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"cam", "gps", "cam-1", "gps-2"}), 0, 2, rapid.ID[string]).Draw(t, "resources") {
+	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"cam", "gps", full("cam-1"), full("gps-2")}), 0, 2, rapid.ID[string]).Draw(t, "resources") {
 		c.Resources = append(c.Resources, ResourceRequest{Name: name, Count: rapid.IntRange(1, 3).Draw(t, "count")})
 	}
 	return c
@@ -246,7 +245,7 @@ func (w *world) holders(name slot.Name, pods ...map[string]scheduled) []string {
 	var uids []string
 	for _, some := range pods {
 		for uid, s := range some {
-			if _, holds := s.claims()[name]; holds {
+			if _, holds := s.slots()[name]; holds {
 				uids = append(uids, uid)
 			}
 		}
@@ -255,30 +254,32 @@ func (w *world) holders(name slot.Name, pods ...map[string]scheduled) []string {
 	return uids
 }
 
-// claimOn is what deviceUsage has for the slot.
+// claimOn is whom the slot is claimed for, if the claim counts; "" if for nobody.
 func (w *world) claimOn(name slot.Name) string {
-	if in := w.inForce(name.Instance); in != nil {
-		return in.Spec.DeviceUsage[name.String()]
+	c, in := w.claims[name.String()], w.inForce(name.Instance)
+	if c == nil || in == nil || name.Index >= in.capacity || !slices.Contains(in.nodes, c.Spec.NodeName) {
+		return ""
 	}
-	return ""
+	return c.Spec.Holder + " on " + c.Spec.NodeName
 }
 
 // rules are those for the request on the node, once some pods are gone.
 func (w *world) rules(node string, req *Request, gone map[string]bool) *rules {
-	u := &rules{req: req, instances: map[string]*akriv0.Instance{}, unique: map[string]akriv0.UniqueScope{}, onNode: map[string]bool{}}
-	for _, key := range w.instances {
-		if in := w.inForce(key.Name); in != nil && slices.Contains(in.Spec.Nodes, node) {
-			u.instances[in.Name] = in
-			u.unique[in.Spec.ConfigurationName] = w.owner(in.Spec.ConfigurationName).Spec.Unique()
+	u := &rules{req: req, instances: map[string]*instance{}, unique: map[string]akriv0.UniqueScope{}, onNode: map[string]bool{}}
+	w.inForce("")
+	for name, in := range w.expected {
+		if slices.Contains(in.nodes, node) {
+			u.instances[name] = in
+			u.unique[in.configuration] = w.owner(in.configuration).Spec.Unique()
 		}
 	}
 	own := map[slot.Name][]string{} // claims that end with the pods
 	for _, pods := range []map[string]scheduled{w.pods, w.assumed} {
 		for uid, s := range pods {
-			for name, claim := range s.claims() {
+			for name, cl := range s.slots() {
 				if gone[uid] {
-					own[name] = append(own[name], claim)
-				} else if s.node == node && claim != node {
+					own[name] = append(own[name], s.claimant())
+				} else if s.node == node && cl {
 					u.onNode[name.Instance] = true
 				}
 			}
@@ -309,39 +310,40 @@ func (w *world) checkSlots(t *rapid.T) {
 	known := map[slot.Name]bool{}
 	for name, d := range w.devices {
 		in := w.inForce(name)
-		for i := range d.slots {
+		for i, state := range d.known {
 			s := slot.Name{Instance: name, Index: i}
 			known[s] = true
 			holders := w.holders(s, w.pods, w.assumed)
-			if got := slices.Sorted(slices.Values(d.slots[i].holders)); !slices.Equal(got, holders) {
+			if got := slices.Sorted(slices.Values(state.holders)); !slices.Equal(got, holders) {
 				t.Fatalf("%s is held by %v, want %v", s, got, holders)
 			}
 			given := slices.DeleteFunc(slices.Clone(holders), func(uid string) bool { return w.foreign[uid] })
 			if len(given) > 1 {
 				t.Fatalf("%s was given to all of %v", s, given)
 			}
-			free := in != nil && i < int(in.Spec.Capacity) && len(holders) == 0 && w.claimOn(s) == "" && d.slots[i].nominee == ""
+			free := in != nil && i < in.capacity && len(holders) == 0 && w.claimOn(s) == "" && state.nominee == ""
 			if free != d.free.has(i) {
 				t.Fatalf("%s is free: %v, want %v", s, d.free.has(i), free)
 			}
 			w.checkContest(t, s)
 		}
-		if in != nil && int(in.Spec.Capacity) > len(d.slots) {
-			t.Fatalf("%s has %d slots, want %d", name, len(d.slots), in.Spec.Capacity)
+		if in != nil && (in.capacity > len(d.slots) || !slices.Equal(d.nodes(), in.nodes)) || in == nil && d.exists() {
+			t.Fatalf("%s has %d slots on %v, want %+v", name, len(d.slots), d.nodes(), in)
 		}
 	}
 	for _, pods := range []map[string]scheduled{w.pods, w.assumed} {
 		for uid, p := range pods {
-			for s := range p.claims() {
+			for s := range p.slots() {
 				if !known[s] {
 					t.Fatalf("%s, which pod %s has, is lost", s, uid)
 				}
 			}
 		}
 	}
-	for _, in := range w.instances {
-		if w.inForce(in.Name) != nil && w.devices[in.Name] == nil {
-			t.Fatalf("Instance %s is lost", in.Name)
+	w.inForce("")
+	for name := range w.expected {
+		if w.devices[name] == nil {
+			t.Fatalf("Instance %s is lost", name)
 		}
 	}
 }
@@ -349,7 +351,7 @@ func (w *world) checkSlots(t *rapid.T) {
 func (w *world) checkContest(t *rapid.T, s slot.Name) {
 	bound := w.holders(s, w.pods)
 	claimed := func(uid string) int {
-		if w.claimOn(s) == w.pods[uid].claims()[s] {
+		if w.claimOn(s) == w.pods[uid].claimant() {
 			return 0
 		}
 		return 1
@@ -379,12 +381,12 @@ func (w *world) checkContest(t *rapid.T, s slot.Name) {
 func (w *world) checkAssumed(t *rapid.T) {
 	for uid, p := range w.assumed {
 		reason := ""
-		for s, own := range p.claims() {
+		for s := range p.slots() {
 			in, claim := w.inForce(s.Instance), w.claimOn(s)
 			switch {
-			case in == nil || s.Index >= int(in.Spec.Capacity) || !slices.Contains(in.Spec.Nodes, p.node):
+			case in == nil || s.Index >= in.capacity || !slices.Contains(in.nodes, p.node):
 				reason = fmt.Sprintf("%s is lost", s)
-			case claim != "" && claim != own:
+			case claim != "" && claim != p.claimant():
 				reason = fmt.Sprintf("%s is claimed %s", s, claim)
 			case len(w.holders(s, w.pods)) > 0:
 				reason = fmt.Sprintf("%s is bound to another pod", s)

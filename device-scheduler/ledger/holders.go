@@ -109,14 +109,14 @@ func (l *Ledger) Check(uid string) error {
 		d := l.devices[h.slot.Instance]
 		s := d.at(h.slot.Index)
 		switch {
-		case !d.exists:
+		case !d.exists():
 			return fmt.Errorf("slot %s: Instance %s does not exist any more", h.slot, d.name)
 		case !d.reaches(p.node):
 			return fmt.Errorf("slot %s: Instance %s cannot be reached from node %s any more", h.slot, d.name, p.node)
 		case h.slot.Index >= d.capacity:
 			return fmt.Errorf("slot %s: Instance %s has capacity %d now", h.slot, d.name, d.capacity)
-		case !p.owns(h, s.claim):
-			return fmt.Errorf("slot %s has been claimed by another (deviceUsage %q)", h.slot, s.claim)
+		case !p.owns(s.claimed()):
+			return fmt.Errorf("slot %s has been claimed by node %s for another (%s)", h.slot, s.claim.node.name, s.claim.holder)
 		}
 		if other := l.boundHolder(s, uid); other != nil {
 			return fmt.Errorf("slot %s has been assigned to pod %s by another scheduler", h.slot, other.Pod)
@@ -202,10 +202,7 @@ func (l *Ledger) Remove(uid string) Gain {
 		if d == nil {
 			continue // dropped, since none of its slots is held any more
 		}
-		if s := d.beyond[h.slot.Index]; s != nil && len(s.holders) == 0 {
-			delete(d.beyond, h.slot.Index)
-		}
-		l.dropDevice(d)
+		l.forget(d, h.slot.Index)
 	}
 	return gain
 }
@@ -230,7 +227,7 @@ func (l *Ledger) leaves(p *podRecord) Gain {
 		if i == len(p.holds)-1 || p.holds[i+1].slot.Instance != d.name {
 			// The node may take another of its slots, though this one may stay taken. Pods
 			// above this one could have preempted it.
-			if cl && d.exists && d.kind.unique() == akriv0.UniquePerNode {
+			if cl && d.exists() && d.kind.unique() == akriv0.UniquePerNode {
 				gain.open(l, d, 0, p.Priority)
 			}
 			cl = false
@@ -266,7 +263,7 @@ func (l *Ledger) add(p *podRecord) Gain {
 	}
 	for _, h := range p.holds {
 		d := l.devices[h.slot.Instance]
-		if d.at(h.slot.Index).claim == "" {
+		if d.at(h.slot.Index).claimed() == nil {
 			continue
 		}
 		// Nobody could be preempted for the claim, before this pod was known.

@@ -1,8 +1,8 @@
 package ledger
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/google/btree"
 )
@@ -18,24 +18,46 @@ func byFree(a, b *device) bool {
 
 const btreeDegree = 16
 
-// groupFor returns the kind's group of exactly these nodes, which it makes if
-// needed. Nodes are sorted and unique.
-func (k *kind) groupFor(nodes []string) *group {
-	key := strings.Join(nodes, "\x00")
-	if g := k.groups[key]; g != nil {
+// setKey tells sets of nodes apart: it is the XOR of the nodes' keys, which are random.
+type setKey [2]uint64
+
+// nodeSet is a set of nodes.
+type nodeSet struct {
+	key   setKey
+	names []string // sorted
+}
+
+func (s *nodeSet) has(name string) bool {
+	_, found := slices.BinarySearch(s.names, name)
+	return found
+}
+
+// toggled is the set's key with the node added or, if it is in the set, removed.
+func (s *nodeSet) toggled(n *nodeRecord) setKey {
+	return setKey{s.key[0] ^ n.key[0], s.key[1] ^ n.key[1]}
+}
+
+// toggle adds the node or, if it is in the set, removes it.
+func (s *nodeSet) toggle(n *nodeRecord) {
+	s.key = s.toggled(n)
+	if i, found := slices.BinarySearch(s.names, n.name); found {
+		s.names = slices.Delete(s.names, i, i+1)
+	} else {
+		s.names = slices.Insert(s.names, i, n.name)
+	}
+}
+
+// groupOf returns the kind's group of exactly these nodes, which it makes if needed.
+func (k *kind) groupOf(nodes nodeSet) *group {
+	if g := k.groups[nodes.key]; g != nil {
 		return g
 	}
-	g := &group{key: key, nodes: nodes, order: btree.NewWithFreeListG(btreeDegree, byFree, k.spare)}
-	k.groups[key] = g
-	k.version++
-	for _, n := range nodes {
-		r := k.byNode[n]
-		if len(nodes) == 1 {
-			r.own = g
-		} else {
-			r.shared = append(r.shared, g)
-		}
-		k.byNode[n] = r
+	k.made++
+	nodes.names = slices.Clone(nodes.names)
+	g := &group{nodes: nodes, number: k.made, order: btree.NewWithFreeListG(btreeDegree, byFree, k.spare)}
+	k.groups[nodes.key] = g
+	for _, name := range nodes.names {
+		k.link(g, name, true)
 	}
 	return g
 }
@@ -44,20 +66,36 @@ func (k *kind) dropIfEmpty(g *group) {
 	if g.members > 0 {
 		return
 	}
-	delete(k.groups, g.key)
-	k.version++
-	for _, n := range g.nodes {
-		r := k.byNode[n]
-		if r.own == g {
-			r.own = nil
-		}
-		r.shared = slices.DeleteFunc(r.shared, func(o *group) bool { return o == g })
-		if r.own == nil && len(r.shared) == 0 {
-			delete(k.byNode, n)
-		} else {
-			k.byNode[n] = r
-		}
+	delete(k.groups, g.nodes.key)
+	for _, name := range g.nodes.names {
+		k.link(g, name, false)
 	}
+}
+
+// link records that the node reaches the group's devices, or that it does not.
+func (k *kind) link(g *group, name string, reaches bool) {
+	r := k.byNode[name]
+	if r.own == g {
+		r.own = nil
+	}
+	i, found := slices.BinarySearchFunc(r.shared, g, func(a, b *group) int { return cmp.Compare(a.number, b.number) })
+	shared := reaches && len(g.nodes.names) > 1
+	switch {
+	case shared && !found:
+		r.shared = slices.Insert(r.shared, i, g)
+	case !shared && found:
+		r.shared = slices.Delete(r.shared, i, i+1)
+	}
+	if reaches && !shared {
+		r.own = g
+	}
+	if r.own == nil && len(r.shared) == 0 {
+		delete(k.byNode, name)
+		r = reach{}
+	} else {
+		k.byNode[name] = r
+	}
+	k.surveyed.set(name, r)
 }
 
 // groups yields the groups that the node is in.
@@ -72,101 +110,93 @@ func (r *reach) groups(yield func(*group) bool) {
 	}
 }
 
-// list puts a device with free slots into the order, from which unlist takes it.
-func (g *group) list(d *device) {
-	g.order.ReplaceOrInsert(d)
-	g.offers = g.order.Len()
+// shift adds the node to those that reach the devices or, where it is among them, removes
+// it. All of them exist. A group all of whose devices shift keeps them: to join devices
+// that thousands of nodes share must not cost a node as much as there are others.
+func shift(n *nodeRecord, devices []*device) {
+	slices.SortStableFunc(devices, func(a, b *device) int {
+		return cmp.Or(cmp.Compare(a.kind.name, b.kind.name), cmp.Compare(a.group.number, b.group.number))
+	})
+	for len(devices) > 0 {
+		k, g := devices[0].kind, devices[0].group
+		same := slices.IndexFunc(devices, func(d *device) bool { return d.group != g })
+		if same < 0 {
+			same = len(devices)
+		}
+		to := k.groups[g.nodes.toggled(n)]
+		switch {
+		case to != nil:
+		case same == g.members:
+			k.change(g, n)
+			to = g
+		default:
+			nodes := nodeSet{key: g.nodes.key, names: slices.Clone(g.nodes.names)}
+			nodes.toggle(n)
+			to = k.groupOf(nodes)
+		}
+		if to != g {
+			for _, d := range devices[:same] {
+				d.remove()
+				d.put(to)
+			}
+		}
+		devices = devices[same:]
+	}
 }
 
-func (g *group) unlist(d *device) {
-	g.order.Delete(d)
-	g.offers = g.order.Len()
-}
-
-// move puts a device into the group of the nodes that reach it now, and gives it
-// the capacity. It reports whether a node is among them that was not before. Most
-// updates of an Instance are claims, and change neither.
-func (d *device) move(nodes []string, capacity int) (wider bool) {
-	same := slices.Equal(nodes, d.nodes)
-	if !same {
-		nodes = sorted(nodes)
-		same = slices.Equal(nodes, d.nodes)
-	}
-	if d.group != nil && same && capacity == d.capacity {
-		return false
-	}
-	wider = !same && !subset(nodes, d.nodes)
-	d.ungroup()
-	d.capacity = capacity
-	d.grow(capacity)
-	d.group = d.kind.groupFor(nodes)
-	d.nodes = d.group.nodes // one copy for all members
-	d.group.members++
-	d.group.slots += d.capacity
-	d.group.free += d.nfree
-	d.kind.free += d.nfree
-	if d.nfree > 0 {
-		d.group.list(d)
-	}
-	return wider
-}
-
-// ungroup takes it out again.
-func (d *device) ungroup() {
-	if d.group == nil {
-		return
-	}
-	if d.nfree > 0 {
-		d.group.unlist(d)
-	}
-	d.group.members--
-	d.group.slots -= d.capacity
-	d.group.free -= d.nfree
-	d.kind.free -= d.nfree
-	d.kind.dropIfEmpty(d.group)
-	d.group = nil
-}
-
-// reaches reports whether the node can reach the device.
-func (d *device) reaches(node string) bool {
-	_, found := slices.BinarySearch(d.nodes, node)
-	return found
-}
-
-// refresh recomputes whether slot i is free and keeps the order right. It
-// reports whether the slot became free.
-func (d *device) refresh(i int) bool {
-	s := d.at(i)
-	free := d.exists && i < d.capacity && len(s.holders) == 0 && s.claim == "" && s.nominee == ""
-	if free == d.free.has(i) {
-		return false
-	}
-	if d.group != nil && d.nfree > 0 {
-		d.group.unlist(d)
-	}
-	step := 1
-	if free {
-		d.free.set(i)
-	} else {
-		d.free.clear(i)
-		step = -1
-	}
-	d.nfree += step
-	if d.group != nil {
-		d.group.free += step
-		d.kind.free += step
-		if d.nfree > 0 {
-			d.group.list(d)
+// change adds the node to the group or, if it is in it, removes it.
+func (k *kind) change(g *group, n *nodeRecord) {
+	delete(k.groups, g.nodes.key)
+	g.nodes.toggle(n)
+	k.groups[g.nodes.key] = g
+	k.link(g, n.name, g.nodes.has(n.name))
+	if len(g.nodes.names) <= 2 { // the other reached it alone, or does now
+		for _, name := range g.nodes.names {
+			k.link(g, name, true)
 		}
 	}
-	return free
 }
 
-// waitsForNominee reports whether slot i would be free, were it not kept for a
-// pod that preempted: it is that pod's turn.
-func (d *device) waitsForNominee(i int) bool {
-	s := d.at(i)
-	return s.nominee != "" && d.exists && i < d.capacity && len(s.holders) == 0 && s.claim == ""
+// put puts a device that is in no group into one, with the capacity that its
+// Configuration says.
+func (d *device) put(g *group) {
+	d.resize(d.kind.owner.Spec.Slots())
+	d.group = g
+	g.members++
+	g.slots += d.capacity
+	g.free += d.nfree
+	d.kind.free += d.nfree
+	d.list()
+}
+
+// remove takes the device out of its group, if it is in one.
+func (d *device) remove() {
+	g := d.group
+	if g == nil {
+		return
+	}
+	d.unlist()
+	d.group = nil
+	g.members--
+	g.slots -= d.capacity
+	g.free -= d.nfree
+	d.kind.free -= d.nfree
+	d.kind.dropIfEmpty(g)
+}
+
+// list enters a device in its group's order if it has free slots; unlist takes it out.
+func (d *device) list() {
+	if g := d.group; g != nil && d.nfree > 0 {
+		g.order.ReplaceOrInsert(d)
+		g.offers = g.order.Len()
+	}
+}
+
+func (d *device) unlist() {
+	if g := d.group; g != nil && d.nfree > 0 {
+		g.order.Delete(d)
+		g.offers = g.order.Len()
+	}
 }
 
 // each calls visit with the group's devices that have free slots, from one of them

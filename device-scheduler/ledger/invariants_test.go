@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -39,29 +40,35 @@ func checkInvariants(t failer, l *Ledger) {
 	for uid, n := range l.nominations {
 		for _, h := range n.holds {
 			d := l.devices[h.slot.Instance]
-			if d == nil || d.slots[h.slot.Index].nominee != uid {
+			if d == nil || d.at(h.slot.Index).nominee != uid {
 				t.Fatalf("%s is kept for pod %s, but the slot does not know", h.slot, uid)
 			}
 			if h.slot.Index >= d.capacity || !d.reaches(n.node) {
-				t.Fatalf("%s is kept for pod %s in vain: %d slots, reached by %v", h.slot, uid, d.capacity, d.nodes)
+				t.Fatalf("%s is kept for pod %s in vain: %d slots, reached by %v", h.slot, uid, d.capacity, d.nodes())
 			}
-			for _, holder := range d.slots[h.slot.Index].holders {
+			for _, holder := range d.at(h.slot.Index).holders {
 				if p := l.pods[holder]; holder != uid && !p.ending && p.Priority >= n.Priority {
 					t.Fatalf("%s is kept for pod %s although %s, no less important, holds it", h.slot, uid, holder)
 				}
 			}
 		}
 	}
-	members := map[*group][]*device{}
+	members, claims := map[*group][]*device{}, map[*nodeRecord]int{}
 	for name, d := range l.devices {
 		n, cl := 0, map[string]int{}
 		for i, s := range d.beyond {
-			if i < len(d.slots) || len(s.holders) == 0 || s.claim != "" || s.nominee != "" {
+			if i < len(d.slots) || !s.inUse() {
 				t.Fatalf("%s-%d, of %d slots: %+v is beyond them", name, i, len(d.slots), *s)
 			}
 		}
 		for i, s := range d.known {
-			free := d.exists && i < d.capacity && len(s.holders) == 0 && s.claim == "" && s.nominee == ""
+			if c := s.claim; c != nil {
+				claims[c.node]++
+				if counts := i < d.capacity && slices.Contains(d.nodes(), c.node.name); counts != c.counts {
+					t.Fatalf("the claim of %s on %s-%d counts: %v, want %v", c.node.name, name, i, c.counts, counts)
+				}
+			}
+			free := d.group != nil && i < d.capacity && len(s.holders) == 0 && s.claimed() == nil && s.nominee == ""
 			if free != d.free.has(i) {
 				t.Fatalf("%s-%d: free bit is %v, want %v", name, i, d.free.has(i), free)
 			}
@@ -94,11 +101,17 @@ func checkInvariants(t failer, l *Ledger) {
 		if len(cl) != len(d.clOnNode) {
 			t.Fatalf("%s: clOnNode is %v, want %v", name, d.clOnNode, cl)
 		}
-		if d.exists != (d.group != nil) {
-			t.Fatalf("%s: exists is %v, but group is %v", name, d.exists, d.group)
-		}
 		if d.group != nil {
 			members[d.group] = append(members[d.group], d)
+		}
+		if capacity := len(d.slots); capacity < d.capacity || capacity > max(d.capacity, fewSlots) {
+			t.Fatalf("%s has room for %d slots, of %d", name, capacity, d.capacity)
+		}
+	}
+	checkReports(t, l)
+	for _, n := range l.nodes {
+		if n.claims != claims[n] || n.claims == 0 && len(n.slices) == 0 && !n.known {
+			t.Fatalf("node %s, known %v, with %d slices, counts %d claims, want %d", n.name, n.known, len(n.slices), n.claims, claims[n])
 		}
 	}
 	for _, k := range l.kinds {
@@ -116,17 +129,125 @@ func checkInvariants(t failer, l *Ledger) {
 			}
 			if slots != g.slots || free != g.free || listed != g.order.Len() || listed != g.offers || len(members[g]) != g.members {
 				t.Fatalf("group of %v counts %d slots, %d free, %d listed, %d members; want %d, %d, %d, %d",
-					g.nodes, g.slots, g.free, g.order.Len(), g.members, slots, free, listed, len(members[g]))
+					g.nodes.names, g.slots, g.free, g.order.Len(), g.members, slots, free, listed, len(members[g]))
 			}
 			inGroups += g.free
-			for _, n := range g.nodes {
-				if at := k.byNode[n]; !slices.Contains(slices.Collect(at.groups), g) {
-					t.Fatalf("node %s misses its group", n)
+			key := setKey{}
+			for _, name := range g.nodes.names {
+				n := l.nodes[name]
+				key = setKey{key[0] ^ n.key[0], key[1] ^ n.key[1]}
+				if at := k.byNode[name]; !slices.Contains(slices.Collect(at.groups), g) {
+					t.Fatalf("node %s misses its group", name)
+				}
+			}
+			if key != g.nodes.key || k.groups[key] != g || !slices.IsSorted(g.nodes.names) || len(members[g]) == 0 {
+				t.Fatalf("the group of %v is not that of these nodes", g.nodes.names)
+			}
+		}
+		for name, at := range k.byNode {
+			var numbers []uint64
+			for g := range at.groups {
+				if !g.nodes.has(name) || k.groups[g.nodes.key] != g || (g == at.own) != (len(g.nodes.names) == 1) {
+					t.Fatalf("node %s is in the group of %v", name, g.nodes.names)
+				}
+				if g != at.own {
+					numbers = append(numbers, g.number)
+				}
+			}
+			if !slices.IsSorted(numbers) || at.own == nil && numbers == nil {
+				t.Fatalf("node %s is in the groups %v", name, numbers)
+			}
+		}
+		if table := k.surveyed; table != nil {
+			for place, name := range table.roll.names {
+				if got, want := table.reaches[place], k.byNode[name]; got.own != want.own || !slices.Equal(got.shared, want.shared) {
+					t.Fatalf("node %s reaches %v, which is shown as %v", name, want, got)
 				}
 			}
 		}
 		if inGroups != k.free {
 			t.Fatalf("%s counts %d free slots, want %d", k.name, k.free, inGroups)
 		}
+	}
+}
+
+// checkReports compares which nodes reach the devices with what the slices list.
+func checkReports(t failer, l *Ledger) {
+	t.Helper()
+	listed, reporters := map[*report]int32{}, map[*device]map[string]bool{}
+	for name, s := range l.slices {
+		if s.name != name || l.nodes[s.node.name] != s.node || !slices.Contains(s.node.slices, s) {
+			t.Fatalf("slice %s is not that of node %s", name, s.node.name)
+		}
+		for _, r := range s.reports {
+			listed[r]++
+			if r.device.accepted != r || r.device.kind.refuses(s.node, r) != "" {
+				continue
+			}
+			if reporters[r.device] == nil {
+				reporters[r.device] = map[string]bool{}
+			}
+			reporters[r.device][s.node.name] = true
+		}
+	}
+	for _, k := range l.kinds {
+		if len(k.devices) == 0 && len(k.configurations) == 0 {
+			t.Fatalf("kind %s is kept for nothing", k.name)
+		}
+		selected := map[string]bool{}
+		for _, n := range l.nodes {
+			if k.discovers() && n.selected(k.owner) {
+				selected[n.name] = true
+			}
+		}
+		if want := slices.Sorted(maps.Keys(selected)); !slices.Equal(k.selected.names, want) {
+			t.Fatalf("of kind %s the nodes %v are selected, want %v", k.name, k.selected.names, want)
+		}
+		for d := range k.devices {
+			if d.kind != k || l.devices[d.name] != d {
+				t.Fatalf("kind %s has device %s, which is not there or of another", k.name, d.name)
+			}
+			want := slices.Sorted(maps.Keys(reporters[d]))
+			if d.reporters != len(want) {
+				t.Fatalf("%s is reported by %v, and the count is %d", d.name, want, d.reporters)
+			}
+			if k.discovers() && len(want) > 0 {
+				want = k.selected.names
+			}
+			if !slices.Equal(d.nodes(), want) || (d.accepted != nil) != (len(want) > 0) {
+				t.Fatalf("%s is reached by %v, want %v", d.name, d.nodes(), want)
+			}
+		}
+	}
+	for _, d := range l.devices {
+		if d.kind != nil {
+			if _, found := d.kind.devices[d]; !found || l.kinds[d.kind.name] != d.kind {
+				t.Fatalf("%s is none of its kind's devices", d.name)
+			}
+		}
+		for r := d.reports; r != nil; r = r.next {
+			if r.device != d || r.slices != listed[r] || listed[r] == 0 {
+				t.Fatalf("a report of %s is listed in %d slices, and the count is %d", d.name, listed[r], r.slices)
+			}
+			delete(listed, r)
+			if r.shared || d.accepted == nil || !d.accepted.shared {
+				continue
+			}
+			for _, s := range l.slices {
+				if slices.Contains(s.reports, r) && d.kind.refuses(s.node, r) == "" {
+					t.Fatalf("%s is shared, as some report, although it is a local device of node %s", d.name, s.node.name)
+				}
+			}
+		}
+		for r := d.reports; r != nil && d.accepted == nil; r = r.next {
+			for _, s := range l.slices {
+				if slices.Contains(s.reports, r) && d.kind.refuses(s.node, r) == "" {
+					t.Fatalf("no node reaches %s, which %s reports", d.name, s.node.name)
+				}
+			}
+		}
+	}
+	for r := range listed {
+		t.Fatalf("%s does not know of a report", r.device.name)
 	}
 }

@@ -24,12 +24,12 @@ func (l *Ledger) Nominate(pod Pod, node string, a Assignment) Gain {
 	n := &nomination{Pod: pod, node: node, holds: a.holds()}
 	for _, h := range n.holds {
 		d := l.device(h.slot.Instance)
-		d.grow(h.slot.Index + 1)
-		if before := l.end(d.slots[h.slot.Index].nominee); before != nil {
+		s := d.know(h.slot.Index)
+		if before := l.end(s.nominee); before != nil {
 			gain.Displaced = append(gain.Displaced, before.UID)
 			ended = append(ended, before)
 		}
-		d.slots[h.slot.Index].nominee = pod.UID
+		s.nominee = pod.UID
 		d.refresh(h.slot.Index)
 	}
 	l.nominations[pod.UID] = n
@@ -61,7 +61,7 @@ func (l *Ledger) end(uid string) *nomination {
 	}
 	delete(l.nominations, uid)
 	for _, h := range n.holds {
-		l.devices[h.slot.Instance].slots[h.slot.Index].nominee = ""
+		l.devices[h.slot.Instance].at(h.slot.Index).nominee = ""
 	}
 	return n
 }
@@ -82,7 +82,7 @@ func (l *Ledger) released(n *nomination) Gain {
 		} else if above, ok := l.price(d, h.slot.Index); ok && above < n.Priority {
 			gain.held(d, h.slot.Index)
 		}
-		l.dropDevice(d)
+		l.forget(d, h.slot.Index)
 	}
 	return gain
 }
@@ -94,8 +94,8 @@ func (l *Ledger) endVain(d *device) Gain {
 	if len(l.nominations) == 0 {
 		return gain
 	}
-	for i := range d.slots {
-		n := l.nominations[d.slots[i].nominee]
+	for i, s := range d.known {
+		n := l.nominations[s.nominee]
 		if n != nil && (i >= d.capacity || !d.reaches(n.node)) {
 			gain.add(l.displace(n.UID))
 		}
@@ -145,11 +145,8 @@ func (l *Ledger) freeFor(pod Pod, d *device, index int) bool {
 	if d.free.has(index) {
 		return true
 	}
-	if index >= len(d.slots) {
-		return false
-	}
-	s := &d.slots[index]
-	return d.exists && index < d.capacity && len(s.holders) == 0 && s.claim == "" && !l.keptFrom(pod, s.nominee)
+	s := d.at(index)
+	return s != nil && d.available(index) && !l.keptFrom(pod, s.nominee)
 }
 
 // For makes the draft the pod's view: slots that are kept for others of lower

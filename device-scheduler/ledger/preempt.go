@@ -107,7 +107,7 @@ func (l *Ledger) Distinct(nodes []string, req *Request) []string {
 	var distinct []string
 	var like []byte
 	seen := map[string]bool{}
-	for _, node := range sorted(nodes) {
+	for _, node := range slices.Compact(slices.Sorted(slices.Values(nodes))) {
 		like = like[:0]
 		for _, k := range kinds {
 			if k.unique() == akriv0.UniquePerNode { // then it matters what pods on the node have

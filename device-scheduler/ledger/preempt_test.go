@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -60,15 +59,14 @@ func TestVictims(t *testing.T) {
 // TestDistinct has devices that all nodes reach, or one of them alone.
 func TestDistinct(t *testing.T) {
 	l := New()
-	configuration := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "ns"}}
+	configuration := configurationOf("cam", akriv0.ConfigurationSpec{})
 	l.SetConfiguration(configuration)
 	for name, nodes := range map[string][]string{"cam-1": worldNodes, "cam-2": {"c"}} {
-		l.SetInstance(&akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"},
-			Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: 1, Nodes: nodes}})
+		share(l, name, nodes...)
 	}
 	check := func(resource string, want ...string) {
 		t.Helper()
-		req := &Request{Containers: []ContainerRequest{{Resources: []ResourceRequest{{Name: resource, Count: 1}}}}}
+		req := &Request{Containers: []ContainerRequest{{Resources: []ResourceRequest{{Name: full(resource), Count: 1}}}}}
 		if got := l.Distinct([]string{"b", "c", "a"}, req); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", resource, got, want)
 		}
@@ -91,20 +89,20 @@ const pods = 20
 func crowded(t *rapid.T, strategy Strategy) *Ledger {
 	l := New()
 	for _, name := range []string{"cam", "gps"} {
-		c := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"}}
+		c := configurationOf(name, akriv0.ConfigurationSpec{Capacity: 3})
 		c.Spec.UniqueScope = rapid.SampledFrom([]akriv0.UniqueScope{akriv0.UniquePerContainer, akriv0.UniquePerPod, akriv0.UniquePerNode}).Draw(t, "scope")
 		if rapid.IntRange(0, 3).Draw(t, "slots alone") == 3 {
 			c.Spec.UniqueDevices = new(bool)
 		}
 		l.SetConfiguration(c)
 		for i := range rapid.IntRange(3, 4).Draw(t, "instances") {
-			in := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, i), Namespace: "ns"}}
-			in.Spec = akriv0.InstanceSpec{ConfigurationName: name, Capacity: int32(rapid.IntRange(1, 3).Draw(t, "capacity")),
-				Nodes: rapid.SliceOfNDistinct(rapid.SampledFrom(worldNodes), 2, 3, rapid.ID[string]).Draw(t, "nodes")}
+			in := fmt.Sprintf("%s-%d", name, i)
+			nodes := rapid.SliceOfNDistinct(rapid.SampledFrom(worldNodes), 2, 3, rapid.ID[string]).Draw(t, "nodes")
+			share(l, in, nodes...)
+			occupy(l, in, nodes[0], rapid.IntRange(1, 3).Draw(t, "capacity"), 3)
 			if rapid.IntRange(0, 9).Draw(t, "claimed") == 9 {
-				in.Spec.DeviceUsage = map[string]string{in.Name + "-0": "C:stranger:b"}
+				occupy(l, in, nodes[0], 0, 1)
 			}
-			l.SetInstance(in)
 		}
 	}
 	for i := range pods {
@@ -130,7 +128,7 @@ func crowded(t *rapid.T, strategy Strategy) *Ledger {
 
 // needs is a container that asks for something.
 func needs(t *rapid.T) ContainerRequest {
-	name := rapid.SampledFrom([]string{"cam", "gps", "cam-1"}).Draw(t, "needs")
+	name := rapid.SampledFrom([]string{"cam", "gps", full("cam-1")}).Draw(t, "needs")
 	return ContainerRequest{Name: "main", Resources: []ResourceRequest{{Name: name, Count: 1}}}
 }
 

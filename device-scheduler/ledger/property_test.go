@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -21,7 +23,10 @@ type world struct {
 	*prober
 	strategy       Strategy
 	configurations map[string]*akriv0.Configuration // by namespace/name
-	instances      map[string]*akriv0.Instance      // by namespace/name
+	slices         map[string]*v1alpha1.DeviceSlice
+	claims         map[string]*v1alpha1.SlotClaim
+	nodes          map[string]map[string]string // labels
+	expected       map[string]*instance         // see inForce; nil after a change
 	// pods are bound, and assumed those for which slots are chosen. late are the binds
 	// of a scheduler that was killed, which may still be applied. All by UID.
 	pods, assumed, late map[string]scheduled
@@ -48,22 +53,26 @@ var worldNodes = []string{"a", "b", "c"}
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{prober: newProber(t), strategy: rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy"),
-			configurations: map[string]*akriv0.Configuration{}, instances: map[string]*akriv0.Instance{},
+			configurations: map[string]*akriv0.Configuration{}, slices: map[string]*v1alpha1.DeviceSlice{},
+			claims: map[string]*v1alpha1.SlotClaim{}, nodes: map[string]map[string]string{},
 			pods: map[string]scheduled{}, assumed: map[string]scheduled{}, late: map[string]scheduled{},
 			ending: map[string]bool{}, foreign: map[string]bool{}, wants: map[string]*Request{}}
 		for _, config := range []string{"cam", "gps"} {
-			w.setConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: config, Namespace: "ns"}, Spec: drawUnique(t)})
-			for i := range 2 {
-				w.setInstance(t, &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(config, "-", i+1), Namespace: "ns"},
-					Spec: akriv0.InstanceSpec{ConfigurationName: config}})
-			}
+			w.setConfiguration(configurationOf(config, drawUnique(t)))
+		}
+		for _, node := range worldNodes {
+			w.setNode(t, node)
+			w.setSlice(t, node+"-0", node)
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"configuration":        w.configuration,
 			"delete configuration": w.deleteConfiguration,
-			"instance":             w.instance,
-			"delete instance":      w.deleteInstance,
+			"slice":                w.slice,
+			"delete slice":         w.deleteSlice,
 			"claim":                w.claim,
+			"delete claim":         w.deleteClaim,
+			"node":                 w.node,
+			"delete node":          w.deleteNode,
 			"reserve":              w.reserve,
 			"bind":                 w.bind,
 			"bind fails":           w.bindFails,
@@ -78,7 +87,7 @@ func TestHistories(t *testing.T) {
 			"restart":              w.restart,
 			"": func(t *rapid.T) {
 				checkInvariants(t, w.Ledger)
-				w.checkRecords(t)
+				w.checkObjects(t)
 				w.checkSlots(t)
 				w.checkAssumed(t)
 				w.checkRebuilt(t)
@@ -101,6 +110,8 @@ func drawUnique(t *rapid.T) akriv0.ConfigurationSpec {
 		akriv0.UniquePerContainer, akriv0.UniquePerPod, akriv0.UniquePerNode}).Draw(t, "scope")}
 }
 
+var zones = []string{"north", "south"}
+
 func (w *world) configuration(t *rapid.T) {
 	c := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: rapid.SampledFrom([]string{"cam", "gps"}).Draw(t, "name"), Namespace: drawNamespace(t)}}
 	c.CreationTimestamp = metav1.Unix(int64(rapid.IntRange(1, 2).Draw(t, "created")), 0)
@@ -108,11 +119,22 @@ func (w *world) configuration(t *rapid.T) {
 		c.DeletionTimestamp = &metav1.Time{}
 	}
 	c.Spec = drawUnique(t)
+	c.Spec.Capacity = rapid.SampledFrom([]int32{1, 1, 2, 3, 4, 10}).Draw(t, "capacity")
+	if rapid.IntRange(0, 15).Draw(t, "long names") == 15 {
+		c.Spec.InstanceNameDigits = slot.LongHash
+	}
+	switch rapid.IntRange(0, 7).Draw(t, "discovery") {
+	case 6:
+		c.Spec.Discovery = &akriv0.Discovery{}
+	case 7:
+		c.Spec.Discovery = &akriv0.Discovery{NodeSelector: map[string]string{"zone": rapid.SampledFrom(zones).Draw(t, "zone")}}
+	}
 	w.setConfiguration(c)
 }
 
 func (w *world) setConfiguration(c *akriv0.Configuration) {
 	w.configurations[c.Namespace+"/"+c.Name] = c
+	w.expected = nil
 	w.SetConfiguration(c)
 }
 
@@ -120,99 +142,155 @@ func (w *world) deleteConfiguration(t *rapid.T) {
 	key := pickKey(t, w.configurations)
 	c := w.configurations[key]
 	delete(w.configurations, key)
+	w.expected = nil
 	w.DeleteConfiguration(c.Namespace, c.Name)
 }
 
-// instance adds an Instance, updates one, or replaces it by another of its name,
-// where the watch may have missed the deletion.
-func (w *world) instance(t *rapid.T) {
-	config := rapid.SampledFrom([]string{"cam", "gps"}).Draw(t, "config")
-	name := fmt.Sprintf("%s-%d", config, rapid.IntRange(1, 3).Draw(t, "n"))
-	if assumed, found := w.drawAssumed(t); found {
-		name = assumed.Instance
-		config, _, _ = strings.Cut(name, "-")
+// slice adds a slice, updates one, or replaces it by another node's of its name, where
+// the watch may have missed the deletion.
+func (w *world) slice(t *rapid.T) {
+	node := rapid.SampledFrom(worldNodes).Draw(t, "node")
+	name := fmt.Sprint(node, "-", rapid.IntRange(0, 1).Draw(t, "n"))
+	if rapid.IntRange(0, 15).Draw(t, "replaced") == 15 {
+		node = rapid.SampledFrom(worldNodes).Draw(t, "another node")
+	}
+	w.setSlice(t, name, node)
+}
+
+func (w *world) setSlice(t *rapid.T, name, node string) {
+	s := sliceOf(name, node)
+	for range rapid.IntRange(0, 5).Draw(t, "devices") {
+		s.Spec.Devices = append(s.Spec.Devices, drawDevice(t, node))
 	}
 	w.made++
-	in := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: drawNamespace(t), UID: types.UID(fmt.Sprint("i", w.made))}, Spec: akriv0.InstanceSpec{ConfigurationName: config}}
-	if old := w.instances[in.Namespace+"/"+in.Name]; old != nil && rapid.IntRange(0, 3).Draw(t, "replaced") < 3 {
-		in = old.DeepCopy()
+	s.UID, s.ResourceVersion = types.UID(fmt.Sprint("s", w.made)), fmt.Sprint(w.made)
+	w.slices[name] = s
+	w.expected = nil
+	w.SetSlice(s)
+}
+
+// drawDevice draws one that the node may report, which is not always sound. Of devices of
+// one name the first that was seen keeps it, so that there are only those here of which
+// one has to win, whatever comes first.
+func drawDevice(t *rapid.T, node string) v1alpha1.Device {
+	config := rapid.SampledFrom([]string{"cam", "gps"}).Draw(t, "config")
+	short := fmt.Sprint(config, "-", rapid.IntRange(1, 3).Draw(t, "device"))
+	namespace := drawNamespace(t)
+	switch rapid.IntRange(0, 11).Draw(t, "which") {
+	case 8:
+		return twinOf(deviceOf(config+"-1", namespace, node), "b") // not sound, but for node b
+	case 9:
+		return deviceOf(short+"@"+node, namespace, node)
+	case 10:
+		return deviceOf(short+"@a", namespace, node)
+	case 11:
+		d := deviceOf(short, namespace, node)
+		d.Hash = rapid.SampledFrom([]string{"", "0", "000000", "zzzzzz", "000000000000", slot.InstanceHash(d.ID, true, "", slot.LongHash)}).Draw(t, "hash")
+		return d
 	}
-	w.setInstance(t, in)
+	return deviceOf(short, namespace, node)
 }
 
-func (w *world) setInstance(t *rapid.T, in *akriv0.Instance) {
-	in.Spec.Capacity = rapid.SampledFrom([]int32{1, 1, 2, 3, 4}).Draw(t, "capacity")
-	in.Spec.Nodes = rapid.SliceOfNDistinct(rapid.SampledFrom(worldNodes), 0, 3, rapid.ID[string]).Draw(t, "nodes")
-	w.instances[in.Namespace+"/"+in.Name] = in
-	w.SetInstance(in)
+func (w *world) deleteSlice(t *rapid.T) {
+	name := pickKey(t, w.slices)
+	delete(w.slices, name)
+	w.expected = nil
+	w.DeleteSlice(name)
 }
 
-func (w *world) deleteInstance(t *rapid.T) {
-	key := pickKey(t, w.instances)
-	w.DeleteInstance(w.instances[key])
-	delete(w.instances, key)
+func (w *world) node(t *rapid.T) { w.setNode(t, rapid.SampledFrom(worldNodes).Draw(t, "node")) }
+
+func (w *world) setNode(t *rapid.T, name string) {
+	w.nodes[name] = map[string]string{"zone": rapid.SampledFrom(zones).Draw(t, "zone")}
+	w.expected = nil
+	w.SetNode(name, w.nodes[name])
 }
 
-// claim makes a node write or drop a claim: a holder's, if there is one, or any.
+func (w *world) deleteNode(t *rapid.T) {
+	name := pickKey(t, w.nodes)
+	delete(w.nodes, name)
+	w.expected = nil
+	w.DeleteNode(name)
+}
+
+// claim makes a node claim a slot: for a holder, if there is one, or for anybody; also one
+// that it does not reach, or that there is not.
 func (w *world) claim(t *rapid.T) {
-	key := pickKey(t, w.instances)
-	s := slot.Name{Instance: w.instances[key].Name, Index: rapid.IntRange(0, 4).Draw(t, "slot")}
-	if assumed, found := w.drawAssumed(t); found && w.inForce(assumed.Instance) != nil {
-		s, key = assumed, w.inForce(assumed.Instance).Namespace+"/"+assumed.Instance
+	s, found := w.drawAssumed(t)
+	if !found {
+		s = drawSlot(t)
 	}
-	in := w.instances[key].DeepCopy()
-	usages := []string{"", "", "", "a", "b", "C:p1:a", "C:gone:c", "C:?"}
+	by := []*v1alpha1.SlotClaim{claimOf(s, "a", "p1"), claimOf(s, "c", "gone"), claimOf(s, "nowhere", "p1")}
 	for _, holders := range []map[string]scheduled{w.pods, w.assumed} {
 		for _, uid := range slices.Sorted(maps.Keys(holders)) {
-			if own, holds := holders[uid].claims()[s]; holds {
-				usages = append(usages, own, own, own, own, own, own)
+			if _, holds := holders[uid].slots()[s]; holds {
+				own := claimOf(s, holders[uid].node, uid)
+				by = append(by, own, own, own)
 			}
 		}
 	}
-	if in.Spec.DeviceUsage == nil {
-		in.Spec.DeviceUsage = map[string]string{}
-	}
-	in.Spec.DeviceUsage[s.String()] = rapid.SampledFrom(usages).Draw(t, "usage")
-	w.instances[key] = in
-	w.SetInstance(in)
+	c := rapid.SampledFrom(by).Draw(t, "claim")
+	w.made++
+	c.ResourceVersion = fmt.Sprint(w.made)
+	w.claims[c.Name] = c
+	w.SetClaim(c)
 }
 
-// owner is the Configuration in force under the name, if any.
-func (w *world) owner(name string) *akriv0.Configuration {
-	var first *akriv0.Configuration
-	for _, c := range w.configurations {
-		if c.Name == name && c.MayOwnName() && (first == nil || akriv0.CompareOwners(c, first) < 0) {
-			first = c
-		}
-	}
-	return first
+func (w *world) deleteClaim(t *rapid.T) {
+	name := pickKey(t, w.claims)
+	delete(w.claims, name)
+	w.DeleteClaim(name)
 }
 
-// inForce is the Instance from which slots are given under the name, if any.
-func (w *world) inForce(name string) *akriv0.Instance {
-	configuration, _, _ := strings.Cut(name, "-")
-	if c := w.owner(configuration); c != nil {
-		return w.instances[c.Namespace+"/"+name]
-	}
-	return nil
+func drawSlot(t *rapid.T) slot.Name {
+	short := fmt.Sprint(rapid.SampledFrom([]string{"cam-", "gps-"}).Draw(t, "config"), rapid.SampledFrom([]string{"1", "2", "3", "1@a"}).Draw(t, "n"))
+	return slot.Name{Instance: full(short), Index: rapid.SampledFrom([]int{0, 0, 1, 1, 2, 3, 9, 9999}).Draw(t, "slot")}
 }
 
-// rebuild makes a ledger of what the API shows.
-func (w *world) rebuild() *Ledger {
+// rebuild makes a ledger of what the API shows, in any order.
+func (w *world) rebuild(t *rapid.T) *Ledger {
 	l := New()
-	for uid, p := range w.pods {
+	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
+	for _, uid := range shuffled(random, w.pods) {
+		p := w.pods[uid]
 		l.Observe(p.pod, p.node, p.a)
 		if w.ending[uid] {
 			l.SetEnding(uid)
 		}
 	}
-	for _, in := range w.instances {
-		l.SetInstance(in)
+	steps := []func(){
+		func() {
+			for _, name := range shuffled(random, w.slices) {
+				l.SetSlice(w.slices[name])
+			}
+		},
+		func() {
+			for _, key := range shuffled(random, w.configurations) {
+				l.SetConfiguration(w.configurations[key])
+			}
+		},
+		func() {
+			for _, name := range shuffled(random, w.claims) {
+				l.SetClaim(w.claims[name])
+			}
+		},
+		func() {
+			for _, name := range shuffled(random, w.nodes) {
+				l.SetNode(name, w.nodes[name])
+			}
+		},
 	}
-	for _, c := range w.configurations {
-		l.SetConfiguration(c)
+	for _, i := range random.Perm(len(steps)) {
+		steps[i]()
 	}
 	return l
+}
+
+// shuffled returns the map's keys.
+func shuffled[V any](random *rand.Rand, of map[string]V) []string {
+	keys := slices.Sorted(maps.Keys(of))
+	random.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	return keys
 }
 
 // restart kills the scheduler. The next one reads the API; a bind that was under way
@@ -221,7 +299,7 @@ func (w *world) restart(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "restart") > 0 {
 		return
 	}
-	w.prober.restart(w.rebuild())
+	w.prober.restart(w.rebuild(t))
 	maps.Copy(w.late, w.assumed)
 	clear(w.assumed)
 	clear(w.wants)
@@ -229,7 +307,7 @@ func (w *world) restart(t *rapid.T) {
 }
 
 func (w *world) checkRebuilt(t *rapid.T) {
-	rebuilt := w.rebuild()
+	rebuilt := w.rebuild(t)
 	checkInvariants(t, rebuilt)
 	if live, again := usable(w.Ledger, w.assumed), usable(rebuilt, nil); live != again {
 		t.Fatalf("rebuilt ledger:\n%s\nlive ledger, without the assumed pods:\n%s", again, live)
@@ -249,18 +327,24 @@ func (w *world) checkRebuilt(t *rapid.T) {
 func usable(l *Ledger, without map[string]scheduled) string {
 	var out []string
 	for name, d := range l.devices {
-		for i := range d.slots {
-			s := &d.slots[i]
+		for i, s := range d.known {
 			holders := slices.Sorted(slices.Values(s.holders)) // not in the order in which they were seen
 			holders = slices.DeleteFunc(holders, func(uid string) bool { _, ok := without[uid]; return ok })
-			given := d.exists && i < d.capacity
-			if given || len(holders) > 0 || s.claim != "" {
-				out = append(out, fmt.Sprintf("%s-%d: given %v, holders %v, claim %q", name, i, given, holders, s.claim))
+			given := d.exists() && i < d.capacity
+			if given || len(holders) > 0 || s.claim != nil {
+				out = append(out, fmt.Sprintf("%s-%d: given to %v: %v, holders %v, %s", name, i, d.nodes(), given, holders, s.claim))
 			}
 		}
 	}
 	slices.Sort(out)
 	return strings.Join(out, "\n")
+}
+
+func (c *claim) String() string {
+	if c == nil {
+		return "no claim"
+	}
+	return fmt.Sprintf("claimed for %s on %s, %s of version %s, counts %v", c.holder, c.node.name, c.uid, c.version, c.counts)
 }
 
 func pickKey[V any](t *rapid.T, m map[string]V) string {

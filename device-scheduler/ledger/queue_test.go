@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -15,12 +14,14 @@ import (
 func TestQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := New()
-		l.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "ns"}})
+		l.SetConfiguration(configurationOf("c", akriv0.ConfigurationSpec{Capacity: 4}))
 		nodes := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "d"}), 0, 3, rapid.ID[string])
 		for i := range rapid.IntRange(0, 12).Draw(t, "Instances") {
-			in := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c-", i), Namespace: "ns"}}
-			in.Spec = akriv0.InstanceSpec{ConfigurationName: "c", Capacity: int32(rapid.IntRange(1, 4).Draw(t, "capacity")), Nodes: nodes.Draw(t, "nodes")}
-			l.SetInstance(in)
+			name, reach := fmt.Sprint("c-", i), nodes.Draw(t, "nodes")
+			share(l, name, reach...)
+			if len(reach) > 0 {
+				occupy(l, name, reach[0], rapid.IntRange(1, 4).Draw(t, "slots"), 4)
+			}
 		}
 		strategy := rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy")
 		f := &fitting{Draft: l.Draft(strategy), node: "a"}

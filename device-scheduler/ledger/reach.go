@@ -18,7 +18,7 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 			size, reaches := len(k.byNode), func(n string) bool { _, ok := k.byNode[n]; return ok }
 			if r.Name != k.name {
 				d := l.devices[r.Name]
-				size, reaches = len(d.nodes), d.reaches
+				size, reaches = len(d.nodes()), d.reaches
 			}
 			switch {
 			case narrowed:
@@ -26,7 +26,7 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 			case size > limit:
 				continue
 			case r.Name != k.name:
-				nodes, narrowed = slices.Clone(l.devices[r.Name].nodes), true
+				nodes, narrowed = slices.Clone(l.devices[r.Name].nodes()), true
 			default:
 				nodes, narrowed = make([]string, 0, size), true
 				for n := range k.byNode {

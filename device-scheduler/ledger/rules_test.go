@@ -15,7 +15,7 @@ import (
 type rules struct {
 	req *Request
 	// instances are those that the node reaches, by name.
-	instances map[string]*akriv0.Instance
+	instances map[string]*instance
 	unique    map[string]akriv0.UniqueScope // by Configuration
 	// taken says who has a slot already, "" if it is free for the pod.
 	taken func(slot.Name) string
@@ -28,24 +28,24 @@ type rules struct {
 // containers have got; "" if nothing is.
 func (u *rules) against(got [][]assignment.Grant, i int, g assignment.Grant) string {
 	in := u.instances[g.Slot.Instance]
-	if in == nil || g.Slot.Index >= int(in.Spec.Capacity) {
+	if in == nil || g.Slot.Index >= in.capacity {
 		return "the node cannot use it"
 	}
-	if g.Resource != in.Name && g.Resource != in.Spec.ConfigurationName {
+	if g.Resource != in.name && g.Resource != in.configuration {
 		return "it is not what was asked for"
 	}
 	if by := u.taken(g.Slot); by != "" {
 		return "it is taken: " + by
 	}
-	unique := u.unique[in.Spec.ConfigurationName]
-	if unique == akriv0.UniquePerNode && !g.InstanceLevel() && u.onNode[in.Name] {
+	unique := u.unique[in.configuration]
+	if unique == akriv0.UniquePerNode && !g.InstanceLevel() && u.onNode[in.name] {
 		return "another pod has its Instance on the node"
 	}
 	for j, grants := range got {
 		for _, other := range grants {
 			same, cl := other.Slot == g.Slot, !other.InstanceLevel() && !g.InstanceLevel()
 			switch {
-			case other.Slot.Instance != in.Name:
+			case other.Slot.Instance != in.name:
 			case same && u.overlap(i, j):
 				return fmt.Sprintf("container %d has it at the same time", j)
 			case same && other.InstanceLevel() != g.InstanceLevel():
@@ -130,7 +130,7 @@ func (s *search) solvable() bool {
 			for _, r := range c.Resources {
 				var from []string
 				for name, in := range s.instances {
-					if in.Spec.ConfigurationName == kind && (r.Name == name || r.Name == kind) {
+					if in.configuration == kind && (r.Name == name || r.Name == kind) {
 						from = append(from, name)
 					}
 				}
@@ -161,7 +161,7 @@ func (s *search) solve(ones []one, from int) bool {
 	}
 	for at := from; at < len(o.from); at++ {
 		fresh := false // the slots that no container has yet are all the same
-		for i := range int(s.instances[o.from[at]].Spec.Capacity) {
+		for i := range s.instances[o.from[at]].capacity {
 			g := assignment.Grant{Resource: o.resource, Slot: slot.Name{Instance: o.from[at], Index: i}}
 			if s.against(s.got, o.container, g) != "" || fresh && !s.had(g.Slot) {
 				continue

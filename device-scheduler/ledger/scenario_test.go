@@ -13,15 +13,23 @@ import (
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // TestScenarios runs the stories in testdata/scenarios. Commands:
 //
 //	ledger strategy=Pack                       start anew
-//	configuration name=c [ns=] [created=] [unique=Container|Pod|Node|none] [deleting]
-//	instance name=c-1 config=c capacity=2 nodes=(a,b) [ns=]  and claims as "<slot> <usage>" lines
-//	delete-configuration, delete-instance      name= [ns=]
+//	configuration name=c [ns=] [created=] [unique=Container|Pod|Node|none] [capacity=] [discovery=(zone:z)] [deleting]
+//	delete-configuration name=c [ns=]
+//	instance name=c-1 nodes=(a,b) [ns=] [capacity=]  these nodes report it, and no others; the Configuration's capacity
+//	delete-instance name=c-1 [ns=]             no node reports it
+//	slice name=a-0 node=a [ns=]                lines "instance [twin|wrong|long]"
+//	delete-slice name=a-0
+//	claim slot=s node=a pod=p                  another takes the place of one that was not seen deleted
+//	delete-claim slot=s
+//	node name=a [labels=(zone:z)], delete-node name=a
+//	ignored                                    how many claims do not count, how many devices are left out
 //	schedule pod=p node=a [uid=]               lines "[init|sidecar] container resource=count ..."
 //	fits                                       the same, without taking the slots
 //	bound pod=p [uid=]                         the API shows it bound as scheduled
@@ -31,7 +39,7 @@ import (
 //	restart [strategy=Pack]                    a new scheduler: the ledger is rebuilt from what the API shows
 //	preempt pod=p node=a [priority=] [protected=(q,…)]  lines as for schedule: victims, and nominate
 //	denominate, nominated, ready pod=p         ready: may it take all that is kept for it
-//	strays waiting=(p,…)                       claims for pods that wait without slots
+//	orphans waiting=(p,…)                      claims for pods that wait without slots
 //	contested slot=s                           who keeps a slot that several pods hold
 //	reach limit=n                              lines as for schedule
 //	slots                                      each slot and who holds it
@@ -43,7 +51,7 @@ func TestScenarios(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out := s.run(t, d)
 			checkInvariants(t, s.Ledger)
-			return out
+			return short(out)
 		})
 	})
 }
@@ -52,14 +60,17 @@ type story struct {
 	*Ledger
 	strategy  Strategy
 	scheduled map[string]scheduled // by UID
+	capacity  map[string]int32     // of Configurations
 	api       api
 }
 
 // api is what a new scheduler would read.
 type api struct {
 	configurations map[string]*akriv0.Configuration // by namespace/name
-	instances      map[string]*akriv0.Instance
-	bound          map[string]scheduled // by UID
+	slices         map[string]*v1alpha1.DeviceSlice
+	claims         map[string]*v1alpha1.SlotClaim
+	nodes          map[string]map[string]string // labels
+	bound          map[string]scheduled         // by UID
 	ending         map[string]bool
 }
 
@@ -70,9 +81,9 @@ type scheduled struct {
 }
 
 func newStory() *story {
-	return &story{Ledger: New(), strategy: Spread, scheduled: map[string]scheduled{}, api: api{
-		configurations: map[string]*akriv0.Configuration{}, instances: map[string]*akriv0.Instance{},
-		bound: map[string]scheduled{}, ending: map[string]bool{}}}
+	return &story{Ledger: New(), strategy: Spread, scheduled: map[string]scheduled{}, capacity: map[string]int32{}, api: api{
+		configurations: map[string]*akriv0.Configuration{}, slices: map[string]*v1alpha1.DeviceSlice{}, claims: map[string]*v1alpha1.SlotClaim{},
+		nodes: map[string]map[string]string{}, bound: map[string]scheduled{}, ending: map[string]bool{}}}
 }
 
 func (s *story) run(t *testing.T, d *datadriven.TestData) string {
@@ -89,7 +100,15 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	priority, _ := strconv.Atoi(arg("priority", "0"))
 	pod.Priority = int32(priority)
 	pod.Bound, _ = strconv.ParseInt(arg("since", "0"), 10, 64)
-	node, ns := arg("node", ""), arg("ns", "default")
+	node, ns, name := arg("node", ""), arg("ns", "default"), arg("name", "")
+	vals := func(key string) (vals []string, given bool) {
+		for _, a := range d.CmdArgs {
+			if a.Key == key {
+				return a.Vals, true
+			}
+		}
+		return nil, false
+	}
 
 	switch d.Cmd {
 	case "ledger":
@@ -98,7 +117,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		return ""
 	case "configuration":
 		created, _ := strconv.ParseInt(arg("created", "0"), 10, 64)
-		c := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: arg("name", ""), Namespace: ns,
+		c := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: full(name), Namespace: ns,
 			CreationTimestamp: metav1.Unix(created, 0)}}
 		if d.HasArg("deleting") {
 			c.DeletionTimestamp = &metav1.Time{}
@@ -108,31 +127,79 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		} else {
 			c.Spec.UniqueScope = akriv0.UniqueScope(u)
 		}
+		if selector, given := vals("discovery"); given {
+			c.Spec.Discovery = &akriv0.Discovery{NodeSelector: labels(selector)}
+		}
+		if capacity, err := strconv.Atoi(arg("capacity", "")); err == nil {
+			s.capacity[c.Name] = int32(capacity)
+		}
+		c.Spec.Capacity = s.capacity[c.Name]
 		s.api.configurations[ns+"/"+c.Name] = c
 		return s.gained(s.SetConfiguration(c))
 	case "delete-configuration":
-		delete(s.api.configurations, ns+"/"+arg("name", ""))
-		return s.gained(s.DeleteConfiguration(ns, arg("name", "")))
+		delete(s.api.configurations, ns+"/"+full(name))
+		return s.gained(s.DeleteConfiguration(ns, full(name)))
 	case "instance", "delete-instance":
-		in := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: arg("name", ""), Namespace: ns},
-			Spec: akriv0.InstanceSpec{ConfigurationName: arg("config", ""), DeviceUsage: map[string]string{}}}
-		if d.Cmd == "delete-instance" {
-			delete(s.api.instances, ns+"/"+in.Name)
-			return s.gained(s.DeleteInstance(in))
+		var gain Gain
+		if capacity, err := strconv.Atoi(arg("capacity", "")); err == nil {
+			gain.add(s.setCapacity(name, int32(capacity)))
 		}
-		capacity, _ := strconv.Atoi(arg("capacity", "1"))
-		in.Spec.Capacity = int32(capacity)
-		for _, a := range d.CmdArgs {
-			if a.Key == "nodes" {
-				in.Spec.Nodes = a.Vals
+		nodes, _ := vals("nodes")
+		for _, node := range nodes {
+			gain.add(s.setSlice(sliceOf(node+"-"+ns+"-"+name, node, deviceOf(name, ns, node))))
+		}
+		for _, slice := range slices.Sorted(maps.Keys(s.api.slices)) {
+			if node, of, _ := strings.Cut(slice, "-"); of == ns+"-"+name && !slices.Contains(nodes, node) {
+				delete(s.api.slices, slice)
+				gain.add(s.DeleteSlice(slice))
 			}
 		}
+		return s.gained(gain)
+	case "slice":
+		slice := sliceOf(name, node)
 		for _, line := range lines(d.Input) {
-			name, usage, _ := strings.Cut(line, " ")
-			in.Spec.DeviceUsage[name] = usage
+			instance, how, _ := strings.Cut(line, " ")
+			device := deviceOf(instance, ns, node)
+			switch how {
+			case "twin":
+				device = twinOf(device, "")
+			case "local twin":
+				device = twinOf(device, node)
+			case "wrong":
+				device.Hash = "000000"
+			case "long":
+				device.Hash = slot.InstanceHash(device.ID, device.Shared, node, slot.LongHash)
+			}
+			slice.Spec.Devices = append(slice.Spec.Devices, device)
 		}
-		s.api.instances[ns+"/"+in.Name] = in
-		return s.gained(s.SetInstance(in))
+		s.api.slices[name] = slice
+		gain, errs := s.SetSlice(slice)
+		out := ""
+		for _, err := range errs {
+			out += "left out: " + err.Error() + "\n"
+		}
+		return out + s.gained(gain)
+	case "delete-slice":
+		delete(s.api.slices, name)
+		return s.gained(s.DeleteSlice(name))
+	case "claim":
+		c := claimOf(parse(t, arg("slot", "")), node, pod.UID)
+		s.api.claims[c.Name] = c
+		return s.gained(s.SetClaim(c))
+	case "delete-claim":
+		name := parse(t, arg("slot", "")).String()
+		delete(s.api.claims, name)
+		return s.gained(s.DeleteClaim(name))
+	case "node":
+		pairs, _ := vals("labels")
+		s.api.nodes[name] = labels(pairs)
+		return s.gained(s.SetNode(name, labels(pairs)))
+	case "delete-node":
+		delete(s.api.nodes, name)
+		return s.gained(s.DeleteNode(name))
+	case "ignored":
+		claims, devices := s.Ignored()
+		return fmt.Sprintf("%d claims, %d devices", claims, devices)
 	case "schedule", "fits":
 		a, shortfall := s.Draft(s.strategy).For(pod).Fit(node, request(t, pod, d.Input))
 		if shortfall != nil {
@@ -170,11 +237,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		for _, line := range lines(d.Input) {
 			words := strings.Fields(line)
 			for i, name := range words[2:] {
-				n, err := slot.Parse(name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				a[words[0]] = append(a[words[0]], assignment.Grant{Resource: words[1], Ordinal: i, Slot: n})
+				a[words[0]] = append(a[words[0]], assignment.Grant{Resource: full(words[1]), Ordinal: i, Slot: parse(t, name)})
 			}
 		}
 		if _, known := s.api.bound[pod.UID]; !known {
@@ -182,11 +245,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		return s.observed(s.Observe(pod, node, a))
 	case "contested":
-		name, err := slot.Parse(arg("slot", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := s.Contested(name)
+		c := s.Contested(parse(t, arg("slot", "")))
 		if c == nil {
 			return "not contested"
 		}
@@ -195,16 +254,13 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			out += "; goes: " + p.Name
 		}
 		return out
-	case "strays":
-		waiting := d.CmdArgs[0].Vals
-		var out []string
-		for _, stray := range s.Strays(func(uid string) bool { return slices.Contains(waiting, uid) }) {
-			for name, usage := range stray.Claims {
-				out = append(out, name.String()+" "+usage.String())
-			}
+	case "orphans":
+		waiting, _ := vals("waiting")
+		out := "orphaned:"
+		for _, c := range s.OrphanedClaims(func(uid string) bool { return slices.Contains(waiting, uid) }) {
+			out += fmt.Sprintf(" %s for %s on %s", c.Name, c.Holder, c.Node)
 		}
-		slices.Sort(out)
-		return strings.Join(append([]string{"strays:"}, out...), " ")
+		return out
 	case "ending":
 		s.api.ending[pod.UID] = true
 		s.SetEnding(pod.UID)
@@ -224,10 +280,9 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "preempt":
 		req := request(t, pod, d.Input)
 		candidates := slices.DeleteFunc(s.Holdings(req).On(node), func(v Victim) bool { return v.Priority >= pod.Priority })
-		for _, a := range d.CmdArgs {
-			for i := range candidates {
-				candidates[i].Protected = candidates[i].Protected || a.Key == "protected" && slices.Contains(a.Vals, candidates[i].Name)
-			}
+		protected, _ := vals("protected")
+		for i := range candidates {
+			candidates[i].Protected = slices.Contains(protected, candidates[i].Name)
 		}
 		p := s.Preempt(s.strategy, node, req, candidates)
 		if p == nil {
@@ -265,123 +320,4 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	}
 	t.Fatalf("%s: unknown command %q", d.Pos, d.Cmd)
 	return ""
-}
-
-// restart makes the ledger anew, as a new scheduler does: from pods, Instances and
-// Configurations, in whichever order they come; but pods by UID, since that is the
-// order in which a slot's holders are shown.
-func (s *story) restart() {
-	s.Ledger = New()
-	for _, uid := range slices.Sorted(maps.Keys(s.api.bound)) {
-		b := s.api.bound[uid]
-		s.Observe(b.pod, b.node, b.a)
-		if s.api.ending[uid] {
-			s.SetEnding(uid)
-		}
-	}
-	for _, in := range s.api.instances {
-		s.SetInstance(in)
-	}
-	for _, c := range s.api.configurations {
-		s.SetConfiguration(c)
-	}
-}
-
-func lines(input string) []string {
-	return strings.FieldsFunc(input, func(r rune) bool { return r == '\n' })
-}
-
-func request(t *testing.T, pod Pod, input string) *Request {
-	req := &Request{Pod: pod}
-	for _, line := range lines(input) {
-		words := strings.Fields(line)
-		c := ContainerRequest{}
-		switch words[0] {
-		case "init":
-			c.Role, words = Init, words[1:]
-		case "sidecar":
-			c.Role, words = Sidecar, words[1:]
-		}
-		c.Name = words[0]
-		for _, w := range words[1:] {
-			name, count, _ := strings.Cut(w, "=")
-			n, err := strconv.Atoi(count)
-			if err != nil {
-				t.Fatalf("request %q: %v", w, err)
-			}
-			c.Resources = append(c.Resources, ResourceRequest{Name: name, Count: n})
-		}
-		req.Containers = append(req.Containers, c)
-	}
-	return req
-}
-
-func show(a Assignment) string {
-	var out []string
-	for name, grants := range a {
-		line := name + ":"
-		for _, g := range grants {
-			line += fmt.Sprintf(" %s/%d=%s", g.Resource, g.Ordinal, g.Slot)
-		}
-		out = append(out, line)
-	}
-	slices.Sort(out)
-	return strings.Join(out, "\n")
-}
-
-func (s *story) gained(g Gain) string {
-	if g.Empty() {
-		return "no gain"
-	}
-	var out []string
-	if free := slices.Compact(slices.Sorted(slices.Values(g.Free))); len(free) > 0 {
-		out = append(out, "gain: "+strings.Join(free, " "))
-	}
-	held := map[int32][]string{}
-	for _, name := range g.Held {
-		if price, ok := s.Price(name); ok {
-			held[price] = append(held[price], name.String())
-		} else {
-			out = append(out, "no gain: "+name.String())
-		}
-	}
-	for _, priority := range slices.Sorted(maps.Keys(held)) {
-		out = append(out, fmt.Sprintf("gain above priority %d: %s", priority, strings.Join(slices.Compact(slices.Sorted(slices.Values(held[priority]))), " ")))
-	}
-	if len(g.Displaced) > 0 {
-		out = append(out, "displaced: "+strings.Join(slices.Sorted(slices.Values(g.Displaced)), " "))
-	}
-	return strings.Join(out, "\n")
-}
-
-func (s *story) observed(conflicts []Conflict, g Gain) string {
-	var out strings.Builder
-	for _, c := range conflicts {
-		fmt.Fprintf(&out, "conflict: %s is held by %s\n", c.Slot, c.Holder.Name)
-	}
-	return out.String() + s.gained(g)
-}
-
-func (l *Ledger) show() string {
-	var out []string
-	for _, d := range l.devices {
-		for i, s := range d.known {
-			state := "free"
-			switch {
-			case len(s.holders) > 0 && s.claim != "":
-				state = fmt.Sprintf("held by %s, claimed %s", strings.Join(s.holders, " and "), s.claim)
-			case len(s.holders) > 0:
-				state = "held by " + strings.Join(s.holders, " and ")
-			case s.claim != "":
-				state = "claimed " + s.claim
-			case d.waitsForNominee(i):
-				state = "kept for " + s.nominee
-			case !d.free.has(i):
-				state = "out of capacity"
-			}
-			out = append(out, fmt.Sprintf("%s: %s", slot.Name{Instance: d.name, Index: i}, state))
-		}
-	}
-	slices.Sort(out)
-	return strings.Join(out, "\n")
 }

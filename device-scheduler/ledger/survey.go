@@ -3,10 +3,36 @@ package ledger
 import akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 
 // Roll is a list of nodes that are known by their place in it. It never changes.
-type Roll struct{ names []string }
+type Roll struct {
+	names  []string
+	places map[string]int
+}
 
 // NewRoll makes a roll of the names, in their order.
-func NewRoll(names []string) *Roll { return &Roll{names: names} }
+func NewRoll(names []string) *Roll {
+	r := &Roll{names: names, places: make(map[string]int, len(names))}
+	for place, name := range names {
+		r.places[name] = place
+	}
+	return r
+}
+
+// table is what a roll's nodes reach of a kind, by their place. It follows the kind's
+// changes for as long as the kind has it.
+type table struct {
+	roll    *Roll
+	reaches []reach
+}
+
+// set enters what a node reaches.
+func (t *table) set(node string, r reach) {
+	if t == nil {
+		return
+	}
+	if place, found := t.roll.places[node]; found {
+		t.reaches[place] = r
+	}
+}
 
 // Unlisted is the place of a node that is not on the roll.
 const Unlisted = -1
@@ -26,12 +52,12 @@ type Survey struct {
 type part struct {
 	ResourceRequest
 	container int
-	// kind is the Configuration's, with what the roll's nodes reached of it when its
+	// kind is the Configuration's, with how unique its Instances had to be when its
 	// version was this; nil for an Instance's name, or one that was not known.
 	kind    *kind
 	version uint64
 	unique  akriv0.UniqueScope
-	reaches []reach
+	table   *table
 }
 
 // Survey prepares the request for the nodes of a roll, which may be nil. It keeps
@@ -42,7 +68,7 @@ func (l *Ledger) Survey(req *Request, roll *Roll) *Survey {
 		for _, r := range req.Containers[i].Resources {
 			p := part{ResourceRequest: r, container: i}
 			if k := l.kindOf(r.Name); k != nil && k.name == r.Name {
-				p.kind, p.version, p.unique, p.reaches = k, k.version, k.unique(), k.reached(roll)
+				p.kind, p.version, p.unique, p.table = k, k.version, k.unique(), k.reached(roll)
 			}
 			s.parts = append(s.parts, p)
 		}
@@ -50,19 +76,18 @@ func (l *Ledger) Survey(req *Request, roll *Roll) *Survey {
 	return s
 }
 
-// reached is what the roll's nodes reach, by their place.
-func (k *kind) reached(roll *Roll) []reach {
+// reached is what the roll's nodes reach; nil without a roll.
+func (k *kind) reached(roll *Roll) *table {
 	if roll == nil {
 		return nil
 	}
-	if k.surveyed.roll != roll || k.surveyed.version != k.version {
-		reaches := make([]reach, len(roll.names))
+	if k.surveyed == nil || k.surveyed.roll != roll {
+		k.surveyed = &table{roll, make([]reach, len(roll.names))}
 		for place, node := range roll.names {
-			reaches[place] = k.byNode[node]
+			k.surveyed.reaches[place] = k.byNode[node]
 		}
-		k.surveyed.roll, k.surveyed.version, k.surveyed.reaches = roll, k.version, reaches
 	}
-	return k.surveyed.reaches
+	return k.surveyed
 }
 
 // at returns the kind that a part asks for, or whose Instance it names, how unique
@@ -70,8 +95,8 @@ func (k *kind) reached(roll *Roll) []reach {
 // there is none.
 func (s *Survey) at(p *part, node string, place int) (*kind, akriv0.UniqueScope, reach) {
 	if p.kind != nil && p.kind.version == p.version {
-		if place >= 0 && place < len(p.reaches) {
-			return p.kind, p.unique, p.reaches[place]
+		if t := p.table; t != nil && t == p.kind.surveyed && place >= 0 && place < len(t.reaches) {
+			return p.kind, p.unique, t.reaches[place]
 		}
 		return p.kind, p.unique, p.kind.byNode[node]
 	}
@@ -157,7 +182,7 @@ func (s *Survey) Prospect(node string, place int) Prospect {
 			}
 		} else if d := s.ledger.devices[p.Name]; d.reaches(node) {
 			slots, free = d.capacity, d.nfree
-			if len(d.nodes) == 1 {
+			if len(d.nodes()) == 1 {
 				local = d.nfree
 			}
 		}

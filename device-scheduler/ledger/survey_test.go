@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -67,17 +68,53 @@ func TestSurveyAnswersForSimpleRequests(t *testing.T) {
 		t.Error("Fits() is sure of two containers, whose slots depend on each other")
 	}
 	l.Nominate(Pod{UID: "another", Namespace: "ns", Name: "another"}, nodes[2], Assignment{"c0": {
-		{Resource: "cam", Slot: slot.Name{Instance: "cam-000002"}}, {Resource: "cam", Ordinal: 1, Slot: slot.Name{Instance: "cam-000002", Index: 1}}}})
+		{Resource: "cam", Slot: slot.Name{Instance: fleetInstance(2, nodes[2])}}, {Resource: "cam", Ordinal: 1, Slot: slot.Name{Instance: fleetInstance(2, nodes[2]), Index: 1}}}})
 	for count, fits := range map[int]bool{1: true, 2: false} {
 		shortfall, sure := l.Survey(podFor(1, count), roll).Fits(nodes[2], 2)
 		if !sure || (shortfall == nil) != fits {
 			t.Errorf("%d of 2 Instances, one kept for another pod: Fits() = %+v, %v, want it sure to say %v", count, shortfall, sure, fits)
 		}
 	}
-	table := func() *reach { return &l.Survey(podFor(1, 1), roll).parts[0].reaches[0] }
+	table := func() *reach { return &l.Survey(podFor(1, 1), roll).parts[0].table.reaches[0] }
 	if table() != table() {
 		t.Error("each survey over a known roll looks at all its nodes again")
 	}
+}
+
+// TestSurveyFollowsJoins: what nodes of the roll reach is not looked up anew for all of
+// them when one joins or leaves. Surveys over an earlier roll are right as well.
+func TestSurveyFollowsJoins(t *testing.T) {
+	l := New()
+	l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{}))
+	rolls := []*Roll{NewRoll([]string{"a", "b"}), NewRoll([]string{"b", "a", "c"})}
+	req := podFor(1, 1)
+	share(l, "cam-1", "a")
+	early, late := l.Survey(req, rolls[0]), l.Survey(req, rolls[1])
+	table := &late.parts[0].table.reaches[0]
+	check := func(when string, reach ...string) {
+		t.Helper()
+		for i, s := range []*Survey{early, late, l.Survey(req, rolls[1])} {
+			roll := rolls[min(i, 1)]
+			for place, node := range roll.names {
+				shortfall, sure := s.Fits(node, place)
+				if want := slices.Contains(reach, node); !sure || (shortfall == nil) != want {
+					t.Errorf("%s, survey %d of node %s: Fits() = %+v, %v, want it sure to say %v", when, i, node, shortfall, sure, want)
+				}
+			}
+			if i == 2 && &s.parts[0].table.reaches[0] != table {
+				t.Errorf("%s, all nodes were looked up again", when)
+			}
+		}
+	}
+	check("at first", "a")
+	share(l, "cam-1", "b", "c")
+	check("b and c have joined", "a", "b", "c")
+	l.DeleteSlice("a-cam-1")
+	check("a has left", "b", "c")
+	l.DeleteSlice("c-cam-1")
+	check("b is left alone", "b")
+	l.DeleteSlice("b-cam-1")
+	check("all have left")
 }
 
 // TestSurveyDoesNotAllocate: Filter and Score ask a survey of hundreds of nodes for
@@ -86,8 +123,12 @@ func TestSurveyDoesNotAllocate(t *testing.T) {
 	for _, instances := range []int{500, 50_000} {
 		for _, shared := range []bool{false, true} {
 			l, nodes := fleet(500, instances, shared)
+			named := fleetInstance(0, "")
+			if !shared {
+				named = fleetInstance(0, nodes[0])
+			}
 			for name, req := range map[string]*Request{"any Instance": podFor(1, 1), "one by name": {Pod: Pod{UID: "p"}, Containers: []ContainerRequest{
-				{Name: "c0", Resources: []ResourceRequest{{Name: "cam-000000", Count: 1}}}}}} {
+				{Name: "c0", Resources: []ResourceRequest{{Name: named, Count: 1}}}}}} {
 				survey := l.Survey(req, NewRoll(nodes))
 				for place, node := range map[int]string{0: nodes[0], Unlisted: nodes[0]} {
 					if shortfall, sure := survey.Fits(node, place); shortfall != nil || !sure {

@@ -7,10 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -71,15 +69,17 @@ func checkVictims(t *rapid.T, l *Ledger, strategy Strategy, req *Request, candid
 func TestPreemptionSparesWhatItCan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := New()
-		l.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "ns"}, Spec: drawUnique(t)})
+		spec := drawUnique(t)
+		spec.Capacity = 3
+		l.SetConfiguration(configurationOf("cam", spec))
 		for i := range rapid.IntRange(1, 4).Draw(t, "Instances") {
-			in := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("cam-", i), Namespace: "ns"},
-				Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: int32(rapid.IntRange(1, 3).Draw(t, "capacity")), Nodes: []string{"a", "b"}}}
-			l.SetInstance(in)
+			name := fmt.Sprint("cam-", i)
+			share(l, name, "a", "b")
+			occupy(l, name, "a", rapid.IntRange(1, 3).Draw(t, "capacity"), 3)
 		}
 		var slots []slot.Name
 		for name, d := range l.devices {
-			for i := range d.slots {
+			for i := range d.nfree {
 				slots = append(slots, slot.Name{Instance: name, Index: i})
 			}
 		}

@@ -1,20 +1,14 @@
-// Package claims writes a pod's slots into Instance.spec.deviceUsage before the
-// pod is bound, for claimMode Scheduler: whoever else gives out slots sees them
-// taken, and what another has taken is found out before the bind.
+// Package claims creates a pod's SlotClaims before the pod is bound, for claimMode
+// Scheduler: whoever else gives out slots sees them taken, and what another has
+// taken is found out before the bind.
 //
-// A claim has the value that kubecri would write, so that the node finds it made.
-// It is written by compare-and-swap on the slot's own entry: a JSON patch that
-// tests that the entry is free. Writers of other slots of the same Instance do not
-// collide with it.
+// A claim is what kubecri would create, so that the node finds it made. Creating it
+// is the compare-and-swap, since only one object can have the slot's name.
 //
-//   - plan.go: what to write, from an Instance as last seen; pure
-//   - writer.go: writing it, and taking it back
-//   - line.go: one patch of an Instance at a time for all who wait for one, whatever
-//     the API server's answer
+//   - claim.go: the claims of a pod, and who has a slot instead
+//   - writer.go: creating and deleting them
 //
-// What is left behind is released by whoever can know that it is: a claim that
-// names a pod which waits unbound, by the scheduler; any claim that no container
-// and no bound pod of its node accounts for, by the node's kubecri after a grace
-// period (kubecri/claims). An instance-level claim names no pod, so that only the
-// latter can tell.
+// What is left behind is released by whoever can know that it is: the claim of a
+// pod that waits unbound, by the scheduler; that of a pod that is gone or bound
+// without the slot, by the controller.
 package claims

@@ -12,8 +12,8 @@ const subsystem = "kubeslot_scheduler"
 
 // Why claims are released.
 const (
-	unbound = "unbound" // the pod was not bound after all
-	stray   = "stray"   // a scheduler that ended left them
+	unbound  = "unbound"  // the pod was not bound after all
+	orphaned = "orphaned" // a scheduler that ended left them
 )
 
 var (
@@ -26,24 +26,18 @@ var (
 	released = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem:      subsystem,
 		Name:           "claims_released_total",
-		Help:           "Claims released by the scheduler, by reason: unbound (the pod was not bound after all), stray (left by a scheduler that ended).",
+		Help:           "Claims released by the scheduler, by reason: unbound (the pod was not bound after all), orphaned (left by a scheduler that ended).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"reason"})
-	conflicts = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem:      subsystem,
-		Name:           "claim_conflicts_total",
-		Help:           "Writes of claims that were refused since another writer changed the Instance, and tried again.",
-		StabilityLevel: metrics.ALPHA,
-	})
 )
 
 // RegisterMetrics registers the package's metrics, once, at zero.
 var RegisterMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(taken, released, conflicts)
+	legacyregistry.MustRegister(taken, released)
 	for _, result := range []string{"claimed", "held", "failed"} {
 		taken.WithLabelValues(result)
 	}
-	for _, reason := range []string{unbound, stray} {
+	for _, reason := range []string{unbound, orphaned} {
 		released.WithLabelValues(reason)
 	}
 })
@@ -57,15 +51,4 @@ func countTaken(slots int, err error) {
 		result = "failed"
 	}
 	taken.WithLabelValues(result).Add(float64(slots))
-}
-
-func countReleased(reason string, patch []operation, err error) {
-	if err != nil {
-		return
-	}
-	for _, o := range patch {
-		if o.Op == "add" {
-			released.WithLabelValues(reason).Inc()
-		}
-	}
 }

@@ -2,131 +2,219 @@ package claims
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	kubeslotv1alpha1 "github.com/kubeslot/kubeslot/types/client/clientset/versioned/typed/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 const (
-	// callTimeout bounds one call of the API server.
+	// callTimeout bounds one call of the API server, without the time that the
+	// client's own rate limiter takes.
 	callTimeout = 5 * time.Second
-	// patience bounds all attempts to claim or release the slots of one Instance.
-	patience = 20 * time.Second
-	// maxRefusals in a row mean as many other writers, or a policy that is against it.
-	maxRefusals = 10
+	// parallel is how many claims of a pod are written at once.
+	parallel = 16
 	// fieldManager is who the API server says has written a claim.
 	fieldManager = "kube-scheduler-claims"
 )
 
-// backoff is between attempts.
-var backoff = wait.Backoff{Duration: 5 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 20, Cap: time.Second}
+// backoff is between attempts, and bounds them: 5 s and ten calls.
+var backoff = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 10}
 
-// Writer writes claims. Safe for concurrent use.
+// Writer creates and deletes claims. Safe for concurrent use.
 type Writer struct {
 	Client versioned.Interface
-	// Seen is told of each Instance that was read because it was not as expected, and
-	// of what Release has left, before it returns.
-	Seen func(*akriv0.Instance)
-
-	mu sync.Mutex
-	// waiting are requests for Instances of which one is being served, see line.
-	waiting map[types.NamespacedName][]*request
+	// Seen is told of each claim that Take created, or found in its way; Gone of each
+	// that is deleted. Both before the method returns.
+	Seen, Gone func(*v1alpha1.SlotClaim)
 }
 
-// Take claims slots of the Instance, which is as last seen: all of them or none,
-// in one write. It returns a *Held when that cannot be. After another error they
-// may be claimed nevertheless: it could not be found out in time.
-func (w *Writer) Take(ctx context.Context, in *akriv0.Instance, claim Claim) error {
-	err := w.write(ctx, &request{in: in, plan: func(in *akriv0.Instance, k knowledge) ([]operation, error) {
-		if in == nil {
-			return nil, &Held{Slot: claim.slots()[0]}
-		}
-		patch, err := take(in, claim, k.lost)
-		if !k.live && (err != nil || len(patch) == 0) {
-			return nil, errStale // what looks taken may have been released since
-		}
-		return patch, err
-	}})
-	countTaken(len(claim), err)
-	return err
+// NewClient makes the client for a Writer.
+func NewClient(config *restclient.Config) (versioned.Interface, error) {
+	config = restclient.CopyConfig(config)
+	config.Timeout = callTimeout
+	return versioned.NewForConfig(config)
 }
 
-// Release gives back those slots of the Instance that are claimed as claim says.
-func (w *Writer) Release(ctx context.Context, in *akriv0.Instance, claim Claim) error {
-	var patch []operation
-	err := w.write(ctx, &request{in: in, releases: true, plan: func(in *akriv0.Instance, k knowledge) ([]operation, error) {
-		if !k.live {
-			return nil, errStale
+// Take creates the claims, all or none. It returns them as the API server has them,
+// or a *Held when another has one of the slots. After an error they are deleted
+// again; one that could not be deleted is found later as orphaned.
+func (w *Writer) Take(ctx context.Context, claims []*v1alpha1.SlotClaim) ([]*v1alpha1.SlotClaim, error) {
+	all, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	taken := make([]*v1alpha1.SlotClaim, len(claims))
+	workqueue.ParallelizeUntil(all, parallel, len(claims), func(i int) {
+		var err error
+		if taken[i], err = w.create(all, claims[i]); err != nil {
+			stop(err) // the first counts
 		}
-		patch = nil
-		if in != nil {
-			patch = release(in, claim)
-		}
-		return patch, nil
-	}})
-	countReleased(unbound, patch, err)
-	return err
-}
-
-// ReleaseStray gives back a claim that nobody is about to use, if the Instance is
-// still as it was when that was found out.
-func (w *Writer) ReleaseStray(ctx context.Context, in *akriv0.Instance, claim Claim) error {
-	patch := release(in, claim)
-	if len(patch) == 0 {
-		return nil
+	})
+	err := context.Cause(all)
+	countTaken(len(claims), err)
+	if err == nil {
+		return taken, nil
 	}
-	instance := types.NamespacedName{Namespace: in.Namespace, Name: in.Name}
-	_, _, err := w.send(ctx, instance, append(patch, test("/metadata/resourceVersion", in.ResourceVersion)))
-	countReleased(stray, patch, err)
+	var created []*v1alpha1.SlotClaim
+	for _, c := range taken {
+		if c != nil {
+			created = append(created, c)
+		}
+	}
+	if err := w.Release(ctx, created); err != nil {
+		klog.FromContext(ctx).Error(err, "Slots stay claimed for a pod that is not bound; they are released later")
+	}
+	return nil, err
+}
+
+// create creates a claim. With an error it returns the claim, without UID, if it may
+// have been created all the same.
+func (w *Writer) create(ctx context.Context, want *v1alpha1.SlotClaim) (*v1alpha1.SlotClaim, error) {
+	var got, lost *v1alpha1.SlotClaim
+	err := w.attempt(ctx, func(ctx context.Context) error {
+		created, err := w.claims().Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
+		switch {
+		case err == nil:
+			got = created
+		case apierrors.IsAlreadyExists(err):
+			got, err = w.found(ctx, want)
+		case retriable(err) && !apierrors.IsTooManyRequests(err):
+			lost = want
+		}
+		if got != nil {
+			w.Seen(got)
+		}
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("write deviceUsage of Instance %s: %w", instance, err)
+		return lost, fmt.Errorf("create SlotClaim %s: %w", want.Name, err)
+	}
+	return got, nil
+}
+
+// found returns the claim that exists already, if it is the one that is wanted.
+func (w *Writer) found(ctx context.Context, want *v1alpha1.SlotClaim) (*v1alpha1.SlotClaim, error) {
+	found, err := w.claims().Get(ctx, want.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, errAgain // it was released since
+	case err != nil:
+		return nil, err
+	case !same(found, want):
+		w.Seen(found)
+		return nil, &Held{By: found}
+	case found.DeletionTimestamp != nil:
+		return nil, errAgain // it is on its way out
+	}
+	return found, nil
+}
+
+// Release deletes the claims, as Take returned them.
+func (w *Writer) Release(ctx context.Context, claims []*v1alpha1.SlotClaim) error {
+	ctx = context.WithoutCancel(ctx)
+	errs := make([]error, len(claims))
+	workqueue.ParallelizeUntil(ctx, parallel, len(claims), func(i int) {
+		c := claims[i]
+		err := w.attempt(ctx, func(ctx context.Context) error {
+			if c.UID == "" { // the answer to its creation was lost
+				found, err := w.claims().Get(ctx, c.Name, metav1.GetOptions{})
+				if apierrors.IsNotFound(err) || err == nil && !same(found, c) {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				c = found
+			}
+			return w.delete(ctx, c.Name, c.UID, unbound)
+		})
+		if err != nil {
+			errs[i] = fmt.Errorf("delete SlotClaim %s: %w", c.Name, err)
+			return
+		}
+		if c.UID != "" {
+			w.Gone(c)
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// ReleaseOrphan deletes the claim of a pod that was not bound, unless the slot has
+// been released, or claimed anew, since. It makes one attempt.
+func (w *Writer) ReleaseOrphan(ctx context.Context, name slot.Name, uid types.UID) error {
+	if err := w.delete(ctx, name.String(), uid, orphaned); err != nil {
+		return fmt.Errorf("delete SlotClaim %s: %w", name, explain(err))
 	}
 	return nil
 }
 
-// send returns the Instance as the patch has left it, and reports with an error
-// whether it was certainly not applied. It waits for the answer also when the pod has
-// no more time.
-func (w *Writer) send(ctx context.Context, instance types.NamespacedName, patch []operation) (left *akriv0.Instance, refused bool, err error) {
-	text, err := json.Marshal(patch)
-	if err != nil {
-		return nil, true, err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-	defer cancel()
-	left, err = w.Client.AkriV0().Instances(instance.Namespace).Patch(ctx, instance.Name, types.JSONPatchType, text, metav1.PatchOptions{FieldManager: fieldManager})
+// delete deletes the claim with that UID, if it is there.
+func (w *Writer) delete(ctx context.Context, name string, uid types.UID, reason string) error {
+	err := w.claims().Delete(ctx, name, *metav1.NewPreconditionDeleteOptions(string(uid)))
 	switch {
 	case err == nil:
-		return left, false, nil
-	case apierrors.IsInvalid(err), apierrors.IsConflict(err):
-		// A test failed; or, as the API server says itself, others write the
-		// Instance all the time.
-		conflicts.Inc()
-		return nil, true, err
+		released.WithLabelValues(reason).Inc()
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or another by now
+		return nil
 	}
-	return nil, apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) || utilnet.IsConnectionRefused(err), err
+	return err
 }
 
-func (w *Writer) get(ctx context.Context, instance types.NamespacedName) (*akriv0.Instance, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-	defer cancel()
-	return w.Client.AkriV0().Instances(instance.Namespace).Get(ctx, instance.Name, metav1.GetOptions{})
+// attempt makes calls until one is answered for good, within a bounded time. Those
+// under way are waited for, also when there is no more time for another.
+func (w *Writer) attempt(ctx context.Context, call func(context.Context) error) error {
+	var last error
+	err := wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
+		if last = call(context.WithoutCancel(ctx)); last == nil {
+			return true, nil
+		}
+		if !retriable(last) {
+			return false, last
+		}
+		return false, nil
+	})
+	if err != nil && last != nil {
+		return explain(last)
+	}
+	return err
 }
 
-// pause waits for the next attempt, or until there is no more time for it.
-func pause(ctx context.Context, backoff *wait.Backoff) {
-	select {
-	case <-time.After(backoff.Step()):
-	case <-ctx.Done():
+func (w *Writer) claims() kubeslotv1alpha1.SlotClaimInterface {
+	return w.Client.KubeslotV1alpha1().SlotClaims()
+}
+
+// errAgain asks for another attempt.
+var errAgain = errors.New("it is being released")
+
+// retriable reports whether another attempt may succeed: there was no answer, or the
+// API server could not do it now.
+func retriable(err error) bool {
+	var held *Held
+	if errors.As(err, &held) {
+		return false
 	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true
+	}
+	return status.Status().Code >= 500 || apierrors.IsTooManyRequests(err)
+}
+
+// explain says how to get a right that is missing.
+func explain(err error) error {
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		return fmt.Errorf("%w; kubectl apply -k deploy/scheduler-claims gives the right", err)
+	}
+	return err
 }

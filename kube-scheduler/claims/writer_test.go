@@ -4,335 +4,381 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
+	"github.com/kubeslot/kubeslot/kube-scheduler/claims/claimstest"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-var instances = akriv0.SchemeGroupVersion.WithResource("instances")
-
-// api is an API server that applies JSON patches as the real one does.
-type api struct {
-	*fake.Clientset
+// rig is a Writer, the API server that it writes to, and what it told of.
+type rig struct {
 	*Writer
-	seen    []*akriv0.Instance
-	patches int
-	gets    int
-	// before and after a patch is applied; an error is the call's answer.
-	before, after func() error
-	// read is called ahead of each get.
-	read func() error
+	*claimstest.API
+	mu         sync.Mutex
+	seen, gone []string // names of claims, and whose they are
 }
 
-func newAPI(t *testing.T, in ...*akriv0.Instance) *api {
-	t.Helper()
+func newRig() *rig {
 	RegisterMetrics()
-	a := &api{Clientset: fake.NewSimpleClientset()}
-	a.Writer = &Writer{Client: a, Seen: func(in *akriv0.Instance) { a.seen = append(a.seen, in) }}
-	for _, in := range in {
-		if err := a.Tracker().Add(in.DeepCopy()); err != nil {
-			t.Fatal(err)
+	r := &rig{API: claimstest.New()}
+	told := func(of *[]string) func(*v1alpha1.SlotClaim) {
+		return func(c *v1alpha1.SlotClaim) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			*of = append(*of, strings.TrimPrefix(c.Name, "cam-8120fe-")+" "+c.Spec.Holder)
 		}
 	}
-	apply := clienttesting.ObjectReaction(a.Tracker())
-	a.PrependReactor("patch", "instances", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		a.patches++
-		if a.before != nil {
-			if err := a.before(); err != nil {
-				return true, nil, err
-			}
-		}
-		_, obj, err := apply(action)
-		if apierrors.IsNotFound(err) {
-			return true, nil, err
-		}
-		if err != nil {
-			return true, nil, apierrors.NewGenericServerResponse(422, "patch", instances.GroupResource(), "", err.Error(), 0, false)
-		}
-		in := obj.(*akriv0.Instance)
-		n, _ := strconv.Atoi(in.ResourceVersion)
-		in.ResourceVersion = strconv.Itoa(n + 1)
-		if err := a.Tracker().Update(instances, in, in.Namespace); err != nil {
-			return true, nil, err
-		}
-		if a.after != nil {
-			if err := a.after(); err != nil {
-				return true, nil, err
-			}
-		}
-		return true, in, nil
-	})
-	a.PrependReactor("get", "instances", func(clienttesting.Action) (bool, runtime.Object, error) {
-		a.gets++
-		if a.read != nil {
-			if err := a.read(); err != nil {
-				return true, nil, err
-			}
-		}
-		return false, nil, nil
-	})
-	return a
+	r.Writer = &Writer{Client: r.API, Seen: told(&r.seen), Gone: told(&r.gone)}
+	return r
 }
 
-// usage returns what is stored.
-func (a *api) usage(t *testing.T) map[string]string {
-	t.Helper()
-	got, err := a.Tracker().Get(instances, "default", "cam-1")
-	if err != nil {
-		t.Fatal(err)
+// holders are who has the slots 0 to 9, by what is stored; "" for nobody.
+func (r *rig) holders() string {
+	var all []string
+	for i := range 10 {
+		if c := r.Claim(fmt.Sprint("cam-8120fe-", i)); c != nil {
+			all = append(all, fmt.Sprint(i, " ", c.Spec.Holder))
+		}
 	}
-	return got.(*akriv0.Instance).Spec.DeviceUsage
+	return strings.Join(all, ", ")
 }
 
-// write changes what is stored, as somebody else does.
-func (a *api) write(t *testing.T, slot, value string) {
-	t.Helper()
-	got, err := a.Tracker().Get(instances, "default", "cam-1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := got.(*akriv0.Instance).DeepCopy()
-	if in.Spec.DeviceUsage == nil {
-		in.Spec.DeviceUsage = map[string]string{}
-	}
-	in.Spec.DeviceUsage[slot] = value
-	n, _ := strconv.Atoi(in.ResourceVersion)
-	in.ResourceVersion = strconv.Itoa(n + 1)
-	if err := a.Tracker().Update(instances, in, in.Namespace); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// times returns a function that returns the error the first n times.
-func times(n int, err error) func() error {
-	return func() error {
-		if n--; n < 0 {
+// on makes a hook that answers the first n calls of the verb with the error.
+func on(verb string, n int, err error) func(string, string) error {
+	return func(v, _ string) error {
+		if v != verb || n == 0 {
 			return nil
 		}
+		n--
 		return err
 	}
 }
 
-func counted(t *testing.T, result string) float64 {
+var (
+	reset     = errors.New("connection reset")
+	forbidden = apierrors.NewForbidden(claimstest.Claims.GroupResource(), "cam-8120fe-0", errors.New("no"))
+	invalid   = apierrors.NewInvalid(v1alpha1.SchemeGroupVersion.WithKind("SlotClaim").GroupKind(), "cam-8120fe-0", nil)
+	forever   = 1 << 30
+)
+
+func counted(t *testing.T, c metrics.CounterMetric) float64 {
 	t.Helper()
-	n, err := testutil.GetCounterMetricValue(taken.WithLabelValues(result))
+	n, err := testutil.GetCounterMetricValue(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-func TestTakeWritesOnce(t *testing.T) {
-	for form, usage := range map[string]map[string]string{
-		"listed": {"cam-1-0": "", "cam-1-1": ""}, "sparse": {"cam-1-9": "b"}, "none": nil,
-	} {
-		t.Run(form, func(t *testing.T) {
-			in := cam(usage)
-			a := newAPI(t, in)
-			before := counted(t, "claimed")
-			if err := a.Take(t.Context(), in, Claim{name(0): {Node: "a", Holder: "u1"}, name(1): {Node: "a"}}); err != nil {
-				t.Fatal(err)
-			}
-			if got := a.usage(t); got["cam-1-0"] != "C:u1:a" || got["cam-1-1"] != "a" {
-				t.Errorf("deviceUsage %v", got)
-			}
-			if a.patches != 1 || a.gets != 0 || counted(t, "claimed")-before != 2 {
-				t.Errorf("%d patches, %d gets, %v counted", a.patches, a.gets, counted(t, "claimed")-before)
-			}
-		})
+func TestTakeIsOneWriteASlot(t *testing.T) {
+	r := newRig()
+	before := counted(t, taken.WithLabelValues("claimed"))
+	got, err := r.Take(t.Context(), of("p", "a", "0", "1", "!2"))
+	if err != nil || r.holders() != "0 p-uid, 1 p-uid, 2 p-uid" || len(r.Actions()) != 3 {
+		t.Errorf("%v; held: %s, after %d calls", err, r.holders(), len(r.Actions()))
 	}
-}
-
-// Somebody writes between what was seen and the claim.
-func TestTakeFromACopyThatIsOld(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		now     map[string]string // what the API server has
-		seen    map[string]string
-		held    bool
-		patches int
-	}{
-		{name: "another slot was taken: no conflict", now: map[string]string{"cam-1-0": "", "cam-1-1": "b"}, seen: map[string]string{"cam-1-0": "", "cam-1-1": ""}, patches: 1},
-		{name: "the slot was taken", now: map[string]string{"cam-1-0": "C:u2:b"}, seen: map[string]string{"cam-1-0": ""}, held: true, patches: 1},
-		{name: "the entry was removed", now: map[string]string{"cam-1-1": "b"}, seen: map[string]string{"cam-1-0": ""}, patches: 2},
-		{name: "the slot was given back", now: map[string]string{"cam-1-0": ""}, seen: map[string]string{"cam-1-0": "C:u2:b"}, patches: 1},
-		{name: "the pod's own claim of before was given back", now: map[string]string{"cam-1-0": ""}, seen: map[string]string{"cam-1-0": "C:u1:a"}, patches: 1},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			a := newAPI(t, cam(test.now))
-			err := a.Take(t.Context(), cam(test.seen), cl(0))
-			var held *Held
-			if errors.As(err, &held) != test.held || (err != nil) != test.held || a.patches != test.patches {
-				t.Fatalf("%v after %d patches", err, a.patches)
-			}
-			want := "C:u1:a"
-			if test.held {
-				want = "C:u2:b"
-				if len(a.seen) != 1 || a.seen[0].Spec.DeviceUsage["cam-1-0"] != want {
-					t.Errorf("the ledger was told %v", a.seen)
-				}
-			}
-			if got := a.usage(t)["cam-1-0"]; got != want {
-				t.Errorf("deviceUsage %q, want %q", got, want)
-			}
-		})
-	}
-}
-
-func TestTakeOfAnInstanceThatIsGone(t *testing.T) {
-	var held *Held
-	if err := newAPI(t).Take(t.Context(), cam(nil), cl(0)); !errors.As(err, &held) || !strings.Contains(err.Error(), "does not exist") {
-		t.Errorf("gone: %v", err)
-	}
-	again := cam(nil)
-	again.UID, again.Spec.Capacity = "i2", 1
-	if err := newAPI(t, again).Take(t.Context(), cam(nil), cl(1)); !errors.As(err, &held) {
-		t.Errorf("made again, smaller: %v", err)
-	}
-}
-
-// Answers are lost: the claim is made, once, whichever attempt was applied.
-func TestTakeWithLostAnswers(t *testing.T) {
-	reset := errors.New("connection reset")
-	for _, claim := range []Claim{cl(0), il(0)} {
-		for name, lose := range map[string]func(*api){
-			"applied":                     func(a *api) { a.after = times(1, reset) },
-			"not applied":                 func(a *api) { a.before = times(1, reset) },
-			"timed out and applied":       func(a *api) { a.after = times(1, apierrors.NewTimeoutError("etcd", 1)) },
-			"applied, and no word for it": func(a *api) { a.after, a.read = times(1, reset), times(3, reset) },
-			"several times":               func(a *api) { a.before, a.after, a.read = times(2, reset), times(1, reset), times(2, reset) },
-		} {
-			t.Run(fmt.Sprint(claim, name), func(t *testing.T) {
-				in := cam(nil)
-				a := newAPI(t, in)
-				lose(a)
-				if err := a.Take(t.Context(), in, claim); err != nil {
-					t.Fatal(err)
-				}
-				if got := a.usage(t)["cam-1-0"]; got != claim[slot.Name{Instance: "cam-1"}].String() {
-					t.Errorf("deviceUsage %q", got)
-				}
-			})
+	for _, c := range got {
+		if c.UID == "" {
+			t.Errorf("claim %s is not as the API server has it", c.Name)
 		}
 	}
+	if len(r.seen) != 3 || counted(t, taken.WithLabelValues("claimed"))-before != 3 {
+		t.Errorf("told of %v, counted %v", r.seen, counted(t, taken.WithLabelValues("claimed"))-before)
+	}
 }
 
-func TestTakeGivesUp(t *testing.T) {
-	ctx, end := context.WithCancel(t.Context())
-	ends := func() error { end(); return errors.New("connection reset") }
-	fails := func(err error) func() error { return func() error { return err } }
+// A slot that is claimed already is the pod's only if it was claimed for it, on that
+// node, and through the same request; else the error says whose it is, the ledger is
+// told, and what else was claimed is given back.
+func TestTakeOfAClaimedSlot(t *testing.T) {
+	plugin := of("p", "b", "1")[0]
+	plugin.Spec.Pod, plugin.Spec.Holder = nil, "virtual-7"
 	for name, test := range map[string]struct {
-		ctx     context.Context
-		before  func() error
-		want    string
-		patches int
+		claim *v1alpha1.SlotClaim // of slot 1
+		held  string              // a part of the error; "" when the slot is the pod's
 	}{
-		"without the right":       {t.Context(), fails(apierrors.NewForbidden(instances.GroupResource(), "cam-1", errors.New("no"))), "deploy/scheduler-claims", 1},
-		"refused again and again": {t.Context(), fails(apierrors.NewInvalid(akriv0.SchemeGroupVersion.WithKind("Instance").GroupKind(), "cam-1", nil)), "default/cam-1", maxRefusals},
-		"when the scheduler ends": {ctx, ends, "connection reset", 1},
+		"for the pod":                        {of("p", "a", "1")[0], ""},
+		"for the pod, on another node":       {of("p", "b", "1")[0], "cam-8120fe-1 is claimed by pod default/p (UID p-uid) on node b"},
+		"for the pod, for another container": {func() *v1alpha1.SlotClaim { c := of("p", "a", "1")[0]; c.Spec.Container = "warm"; return c }(), ""},
+		"for the pod, through its Instance":  {of("p", "a", "!1")[0], "by pod default/p"},
+		"for another pod":                    {of("q", "a", "1")[0], "by pod default/q (UID q-uid) on node a"},
+		"by a device plugin":                 {plugin, "by holder virtual-7 on node b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newAPI(t, cam(nil))
-			a.before = test.before
+			r := newRig()
+			r.Put(test.claim)
+			_, err := r.Take(t.Context(), of("p", "a", "0", "1", "2"))
 			var held *Held
-			err := a.Take(test.ctx, cam(nil), cl(0))
-			if err == nil || errors.As(err, &held) || !strings.Contains(err.Error(), test.want) || a.patches != test.patches {
-				t.Errorf("%v after %d patches", err, a.patches)
+			if errors.As(err, &held) != (test.held != "") || err != nil && !strings.Contains(err.Error(), test.held) {
+				t.Fatalf("error %v, want one with %q", err, test.held)
+			}
+			want := "1 " + test.claim.Spec.Holder
+			if held == nil {
+				want = "0 p-uid, 1 p-uid, 2 p-uid"
+			}
+			if r.holders() != want || !slices.Contains(r.seen, "1 "+test.claim.Spec.Holder) {
+				t.Errorf("held: %s, want %s; the ledger was told of %v", r.holders(), want, r.seen)
 			}
 		})
+	}
+}
+
+// The slot is released between the attempt to create its claim and the look at whose
+// it is; or its claim is being deleted.
+func TestTakeOfASlotThatIsBeingReleased(t *testing.T) {
+	t.Run("by another", func(t *testing.T) {
+		r := newRig()
+		r.Put(of("q", "b", "0")[0])
+		r.Before = func(verb, name string) error {
+			if verb == "get" {
+				r.Remove(name)
+			}
+			return nil
+		}
+		if _, err := r.Take(t.Context(), of("p", "a", "0")); err != nil || r.holders() != "0 p-uid" {
+			t.Errorf("%v; held: %s", err, r.holders())
+		}
+	})
+	t.Run("by the pod's former attempt", func(t *testing.T) {
+		r := newRig()
+		going := of("p", "a", "0")[0]
+		going.DeletionTimestamp, going.Finalizers = &metav1.Time{}, []string{"foregroundDeletion"}
+		former, looks := r.Put(going), 0
+		r.Before = func(verb, name string) error {
+			if verb == "get" {
+				looks++
+			}
+			if looks == 2 {
+				r.Remove(name)
+				looks++
+			}
+			return nil
+		}
+		if got, err := r.Take(t.Context(), of("p", "a", "0")); err != nil || got[0].UID == former.UID {
+			t.Errorf("%v, got %v", err, got)
+		}
+	})
+}
+
+// Answers are lost: the slot is claimed once, whichever attempt was applied.
+func TestTakeWithLostAnswers(t *testing.T) {
+	for name, lose := range map[string]func(*rig){
+		"applied":                     func(r *rig) { r.After = on("create", 1, reset) },
+		"not applied":                 func(r *rig) { r.Before = on("create", 1, reset) },
+		"timed out and applied":       func(r *rig) { r.After = on("create", 1, apierrors.NewTimeoutError("etcd", 1)) },
+		"applied, and no word for it": func(r *rig) { r.After = on("create", 1, reset); r.Before = on("get", 3, reset) },
+		"several times":               func(r *rig) { r.Before = on("create", 2, reset); r.After = on("create", 1, reset) },
+		"too many requests":           func(r *rig) { r.Before = on("create", 3, apierrors.NewTooManyRequests("later", 1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				lose(r)
+				got, err := r.Take(t.Context(), of("p", "a", "0"))
+				if err != nil || r.holders() != "0 p-uid" || got[0].UID != r.Claim("cam-8120fe-0").UID {
+					t.Errorf("%v; held: %s, got %v", err, r.holders(), got)
+				}
+			})
+		})
+	}
+}
+
+// When a claim fails for good, nothing is left of the pod's others, whatever became of
+// them.
+func TestTakeGivesUp(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	for name, test := range map[string]struct {
+		ctx           context.Context
+		before, after func(verb, name string) error
+		want          string
+		creations     int // at least; of slot 0
+	}{
+		"without the right": {before: of0("create", forbidden), want: "kubectl apply -k deploy/scheduler-claims", creations: 1},
+		"by a policy":       {before: of0("create", invalid), want: "create SlotClaim cam-8120fe-0", creations: 1},
+		"without an answer": {before: of0("create", reset), want: "connection reset", creations: 10},
+		"without an answer, though applied": {after: of0("create", reset),
+			before: func(verb, name string) error {
+				if verb == "create" && name == "cam-8120fe-1" {
+					return invalid
+				}
+				return nil
+			}, want: "create SlotClaim", creations: 1},
+		"when the scheduler ends": {ctx: ctx, before: func(verb, name string) error {
+			if verb == "create" {
+				end()
+				return reset
+			}
+			return nil
+		}, want: "context canceled", creations: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.Before, r.After = test.before, test.after
+				if test.ctx == nil {
+					test.ctx = t.Context()
+				}
+				failed := counted(t, taken.WithLabelValues("failed"))
+				_, err := r.Take(test.ctx, of("p", "a", "0", "1", "2"))
+				var held *Held
+				if err == nil || errors.As(err, &held) || !strings.Contains(err.Error(), test.want) || r.Calls("create") < test.creations {
+					t.Errorf("error %v, want one with %q; %d creations", err, test.want, r.Calls("create"))
+				}
+				if r.holders() != "" {
+					t.Errorf("left behind: %s", r.holders())
+				}
+				for _, c := range r.seen {
+					if !slices.Contains(r.gone, c) {
+						t.Errorf("the ledger was told of %v, and that %v are gone", r.seen, r.gone)
+					}
+				}
+				if got := counted(t, taken.WithLabelValues("failed")) - failed; got != 3 {
+					t.Errorf("%v counted as failed, want 3", got)
+				}
+			})
+		})
+	}
+}
+
+// of0 answers each call of the verb for slot 0 with the error.
+func of0(verb string, err error) func(verb, name string) error {
+	return func(v, name string) error {
+		if v == verb && name == "cam-8120fe-0" {
+			return err
+		}
+		return nil
 	}
 }
 
 func TestRelease(t *testing.T) {
-	in := cam(nil)
-	a := newAPI(t, in)
-	claim := Claim{name(0): {Node: "a", Holder: "u1"}, name(1): {Node: "a"}}
-	if err := a.Take(t.Context(), in, claim); err != nil {
-		t.Fatal(err)
+	for name, prepare := range map[string]func(*rig){
+		"":                       func(*rig) {},
+		"lost, not applied":      func(r *rig) { r.Before = on("delete", 3, reset) },
+		"lost, applied":          func(r *rig) { r.After = on("delete", 3, reset) },
+		"gone already":           func(r *rig) { r.Remove("cam-8120fe-0") },
+		"after the scheduler":    func(*rig) {},
+		"another has it by now":  func(r *rig) { r.Remove("cam-8120fe-0"); r.Put(of("q", "b", "0")[0]) },
+		"the pod has another by": func(r *rig) { r.Remove("cam-8120fe-0"); r.Put(of("p", "a", "0")[0]) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				got, err := r.Take(t.Context(), of("p", "a", "0", "1"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				prepare(r)
+				want := ""
+				if c := r.Claim("cam-8120fe-0"); c != nil && c.UID != got[0].UID {
+					want = "0 " + c.Spec.Holder
+				}
+				ctx, end := context.WithCancel(t.Context())
+				if name == "after the scheduler" {
+					end()
+				}
+				defer end()
+				if err := r.Release(ctx, got); err != nil || r.holders() != want {
+					t.Errorf("%v; held: %q, want %q", err, r.holders(), want)
+				}
+				if len(r.gone) != 2 {
+					t.Errorf("the ledger was told of %v", r.gone)
+				}
+			})
+		})
 	}
-	a.write(t, "cam-1-1", "C:u2:b")
-	a.before, a.read = times(1, errors.New("connection reset")), times(2, errors.New("connection refused"))
-	if err := a.Release(t.Context(), in, claim); err != nil {
-		t.Fatal(err)
+	t.Run("without the right", func(t *testing.T) {
+		r := newRig()
+		r.Before = on("delete", forever, forbidden)
+		got := []*v1alpha1.SlotClaim{r.Put(of("p", "a", "0")[0])}
+		if err := r.Release(t.Context(), got); err == nil || !strings.Contains(err.Error(), "deploy/scheduler-claims") || len(r.gone) != 0 {
+			t.Errorf("error %v; told of %v", err, r.gone)
+		}
+	})
+}
+
+// An orphaned claim is deleted only if it is the one that was found to be one.
+func TestReleaseOrphan(t *testing.T) {
+	r := newRig()
+	found, name := r.Put(of("p", "a", "0")[0]), slot.Name{Instance: "cam-8120fe"}
+	r.Remove(found.Name)
+	now := r.Put(of("p", "a", "0")[0])
+	before := counted(t, released.WithLabelValues(orphaned))
+	if err := r.ReleaseOrphan(t.Context(), name, found.UID); err != nil || r.holders() != "0 p-uid" {
+		t.Errorf("made again since: %v; held: %q", err, r.holders())
 	}
-	if got := a.usage(t); got["cam-1-0"] != "" || got["cam-1-1"] != "C:u2:b" {
-		t.Errorf("deviceUsage %v", got)
+	if err := r.ReleaseOrphan(t.Context(), name, now.UID); err != nil || r.holders() != "" {
+		t.Errorf("%v; held: %q", err, r.holders())
 	}
-	if last := a.seen[len(a.seen)-1]; last.Spec.DeviceUsage["cam-1-0"] != "" {
-		t.Errorf("released, and the ledger was last told %v", last.Spec.DeviceUsage)
+	if got := counted(t, released.WithLabelValues(orphaned)) - before; got != 1 {
+		t.Errorf("%v counted, want 1", got)
 	}
-	if err := newAPI(t).Release(t.Context(), in, claim); err != nil {
-		t.Errorf("of an Instance that is gone: %v", err)
+	r.Before = on("delete", 1, reset)
+	if err := r.ReleaseOrphan(t.Context(), name, now.UID); !errors.Is(err, reset) {
+		t.Errorf("without an answer: %v", err)
 	}
 }
 
-// A stray claim is released only if nothing has happened to its Instance since it
-// was found to be one: its pod may be about to be bound with it.
-func TestReleaseStray(t *testing.T) {
-	in := cam(map[string]string{"cam-1-0": "C:u1:a"})
-	a := newAPI(t, in)
-	a.write(t, "cam-1-1", "C:u2:b")
-	if err := a.ReleaseStray(t.Context(), in, cl(0)); err == nil || a.usage(t)["cam-1-0"] != "C:u1:a" {
-		t.Errorf("changed since: %v, deviceUsage %v", err, a.usage(t))
-	}
-	now, err := a.AkriV0().Instances("default").Get(t.Context(), "cam-1", metav1.GetOptions{})
+// Each call is bounded, by its client and at the API server, so that a claim does not
+// come long after it was given up.
+func TestCallsAreBounded(t *testing.T) {
+	timeouts := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		timeouts <- req.URL.Query().Get("timeout")
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer server.Close()
+	client, err := NewClient(&restclient.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.ReleaseStray(t.Context(), now, cl(0)); err != nil || a.usage(t)["cam-1-0"] != "" || a.usage(t)["cam-1-1"] != "C:u2:b" {
-		t.Errorf("%v, deviceUsage %v", err, a.usage(t))
+	w := &Writer{Client: client}
+	if _, err := w.Take(t.Context(), of("p", "a", "0")); !apierrors.IsForbidden(err) {
+		t.Errorf("answer: %v", err)
+	}
+	if got := <-timeouts; got != callTimeout.String() {
+		t.Errorf("the API server is to answer within %q, want %v", got, callTimeout)
 	}
 }
 
-// Of many that want the same few slots, each slot goes to one.
+// Of many that want the same few slots, each slot goes to one; and a pod that wants
+// two has both or none.
 func TestManyWriters(t *testing.T) {
-	in := cam(nil)
-	a := newAPI(t, in)
-	a.Writer.Seen = func(*akriv0.Instance) {}
-	const writers = 12
-	won := make([][]int, writers)
+	r := newRig()
+	const writers, slots = 12, 4
+	won := make([][]*v1alpha1.SlotClaim, writers)
 	var all sync.WaitGroup
 	for w := range writers {
 		all.Go(func() {
-			for index := range 2 {
-				err := a.Take(t.Context(), in, Claim{name(index): {Node: "a", Holder: fmt.Sprint("u", w)}})
-				var held *Held
-				switch {
-				case err == nil:
-					won[w] = append(won[w], index)
-				case !errors.As(err, &held):
-					t.Error(err)
-				}
+			got, err := r.Take(t.Context(), of(fmt.Sprint("p", w), "a", fmt.Sprint(w%slots), fmt.Sprint((w+1)%slots)))
+			var held *Held
+			if err != nil && !errors.As(err, &held) {
+				t.Error(err)
 			}
+			won[w] = got
 		})
 	}
 	all.Wait()
-	winners := map[string]string{}
-	for w, slots := range won {
-		for _, index := range slots {
-			if other := winners[name(index).String()]; other != "" {
-				t.Errorf("slot %d went to u%d and to %s", index, w, other)
-			}
-			winners[name(index).String()] = fmt.Sprintf("C:u%d:a", w)
+	var want []string
+	for w, claims := range won {
+		for _, c := range claims {
+			want = append(want, fmt.Sprint(strings.TrimPrefix(c.Name, "cam-8120fe-"), " p", w, "-uid"))
 		}
 	}
-	for slot, value := range a.usage(t) {
-		if winners[slot] != value {
-			t.Errorf("slot %s is %q, and its winner %q", slot, value, winners[slot])
-		}
-	}
-	if len(winners) != 2 {
-		t.Errorf("winners: %v", winners)
+	slices.Sort(want)
+	if got := r.holders(); got != strings.Join(want, ", ") {
+		t.Errorf("held: %s, won: %v", got, want)
 	}
 }

@@ -24,11 +24,11 @@ type ConfigurationResourcesArgs struct {
 	// preferred likewise.
 	Strategy ledger.Strategy `json:"strategy,omitempty"`
 
-	// ClaimMode says who writes a pod's slots into Instance.spec.deviceUsage, and
-	// when: Node (default), the node's kubecri before it creates a container, or
-	// Scheduler, this scheduler before it binds the pod. The latter is for clusters
-	// where others give out slots too; it costs one write for each Instance of a pod
-	// and needs the rights of deploy/scheduler-claims.
+	// ClaimMode says who creates the SlotClaims of a pod, and when: Node (default),
+	// the node's kubecri before it creates a container, or Scheduler, this scheduler
+	// before it binds the pod. The latter is for clusters where others give out slots
+	// too; it costs one write for each slot of a pod and needs the rights of
+	// deploy/scheduler-claims.
 	ClaimMode ClaimMode `json:"claimMode,omitempty"`
 
 	// NodeScore weighs what makes a node better for a pod.

@@ -3,6 +3,7 @@ package configurationresources
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,7 +29,19 @@ func amounts(pod *v1.Pod) map[v1.ResourceName]int64 {
 	return found
 }
 
-// amount is how much of a resource a pod requests.
+// advertisable are those amounts that nodes advertise: of Configurations. Instances are
+// not advertised, and the kubelet ignores extended resources that its node lacks. It
+// takes no lock.
+func (b *book) advertisable(pod *v1.Pod) map[v1.ResourceName]int64 {
+	found := amounts(pod)
+	maps.DeleteFunc(found, func(name v1.ResourceName, _ int64) bool {
+		_, kind := b.kinds.Load(strings.TrimPrefix(string(name), assignment.ResourcePrefix))
+		return !kind
+	})
+	return found
+}
+
+// amount is how much of a Configuration's resource a pod requests.
 type amount struct {
 	name v1.ResourceName
 	n    int64
@@ -36,9 +49,9 @@ type amount struct {
 	rooms rooms
 }
 
-func sortedAmounts(pod *v1.Pod) []amount {
+func (b *book) sortedAmounts(pod *v1.Pod) []amount {
 	var sorted []amount
-	for name, n := range amounts(pod) {
+	for name, n := range b.advertisable(pod) {
 		sorted = append(sorted, amount{name: name, n: n})
 	}
 	slices.SortFunc(sorted, func(a, b amount) int { return cmp.Compare(a.name, b.name) })
@@ -46,7 +59,7 @@ func sortedAmounts(pod *v1.Pod) []amount {
 }
 
 // unadvertised reports why the kubelet would refuse the pod, although the ledger
-// has slots for it: a device is an Instance a moment before its node advertises
+// has slots for it: a device is in a DeviceSlice a moment before its node advertises
 // it, and pods that did not come through this scheduler count there too.
 // (kubelet lifecycle/predicate.go)
 func unadvertised(want []amount, node fwk.NodeInfo, place int) *fwk.Status {
@@ -94,7 +107,7 @@ func (b *book) afterAdvertisement(_ klog.Logger, pod *v1.Pod, oldObj, newObj any
 	}
 	_, refused := b.refused.Load(pod.UID)
 	helps := false
-	for name, n := range amounts(pod) {
+	for name, n := range b.advertisable(pod) {
 		had, has := before[name], newNode.Status.Allocatable[name]
 		if has.Value() < n {
 			return fwk.QueueSkip, nil
@@ -125,7 +138,7 @@ func (b *book) afterDeletion(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fw
 		return fwk.QueueSkip, nil
 	}
 	gone := amounts(deleted)
-	for name := range amounts(pod) {
+	for name := range b.advertisable(pod) {
 		if gone[name] > 0 {
 			return fwk.Queue, nil
 		}

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -15,37 +14,45 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// benchCluster is a plugin whose nodes each have Instances of their own, and
-// advertise them.
-func benchCluster(nodes, instances int) (*Plugin, []fwk.NodeInfo) {
+// benchCluster is a plugin whose nodes each have devices of their own, and advertise
+// them.
+func benchCluster(nodes, devices int) (*Plugin, []fwk.NodeInfo) {
 	args := config.ConfigurationResourcesArgs{}
 	args.SetDefaults()
 	p := &Plugin{
 		pods:   corelisters.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})),
 		handle: fakeHandle{client: fake.NewClientset()}, args: args,
-		book: &book{ledger: ledger.New(), waiting: map[string]map[string]*v1.Pod{}},
+		book: &book{ledger: ledger.New(), leftOut: map[string]string{}, waiting: map[string]map[string]*v1.Pod{}},
 	}
-	p.book.setConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "default"}})
+	configuration := cameras(2)
+	configuration.Spec.InstanceNameDigits = slot.LongHash
+	p.book.setConfiguration(configuration)
 	var infos []fwk.NodeInfo
 	for i := range nodes {
 		infos = append(infos, nodeInfo(fmt.Sprintf("node-%05d", i)))
 	}
-	for i := range instances {
-		p.book.setInstance(&akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("cam-%06x", i), Namespace: "default"},
-			Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: 2, Nodes: []string{infos[i%nodes].Node().Name}}})
+	for i, info := range infos {
+		node, reports := info.Node().Name, []v1alpha1.Device(nil)
+		for j := i; j < devices; j += nodes {
+			id := fmt.Sprint("device-", j)
+			reports = append(reports, v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"},
+				ID: id, Hash: slot.InstanceHash(id, false, node, slot.LongHash)})
+		}
+		p.book.setSlice(slice(node, "0", reports...))
 	}
 	return p, infos
 }
 
 // BenchmarkFilter is one node's Filter, as the framework calls it.
 func BenchmarkFilter(b *testing.B) {
-	for _, size := range []struct{ nodes, instances int }{{500, 2_500}, {5_000, 25_000}, {5_000, 50_000}} {
-		p, nodes := benchCluster(size.nodes, size.instances)
+	for _, size := range []struct{ nodes, devices int }{{500, 2_500}, {5_000, 25_000}, {5_000, 50_000}} {
+		p, nodes := benchCluster(size.nodes, size.devices)
 		for _, ask := range []struct{ name, quantity string }{{"fits", "1"}, {"refused", "50"}} {
-			b.Run(fmt.Sprintf("nodes=%d/instances=%d/%s", size.nodes, size.instances, ask.name), func(b *testing.B) {
+			b.Run(fmt.Sprintf("nodes=%d/devices=%d/%s", size.nodes, size.devices, ask.name), func(b *testing.B) {
 				state, asking := framework.NewCycleState(), pod("p", ask.quantity)
 				if _, status := p.PreFilter(context.Background(), state, asking, nodes); !status.IsSuccess() {
 					b.Fatal(status)

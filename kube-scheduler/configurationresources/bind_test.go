@@ -19,11 +19,11 @@ import (
 
 func TestAssignmentTravelsInTheBinding(t *testing.T) {
 	r := newRig(t)
-	r.instance("cam-1", nil, "node-a")
+	r.book.device("cam-000001", nil, "node-a")
 	p := pod("p", "1")
 	p.Annotations[assignment.Annotation] = `{"podname":"forged","nodename":"forged","requests":{"other/x":1},
 		"runningcontainer":{"main":{"requests":{"gpu/topology":1},"scorer":{"gpu":2},
-		"devrequests":{"x":1},"allocatefrom":{"akri.sh/cam/0":"cam-1-7","gpu":"x"}}}}`
+		"devrequests":{"x":1},"allocatefrom":{"akri.sh/cam/0":"cam-000001-7","gpu":"x"}}}}`
 	r.client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
 	state := r.schedule(t, p, "node-a")
 	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSuccess() {
@@ -34,7 +34,7 @@ func TestAssignmentTravelsInTheBinding(t *testing.T) {
 		t.Fatalf("want one API call, a Binding; got %v", r.client.Actions())
 	}
 	want := `{"podname":"p","nodename":"node-a","requests":{"other/x":1},"runningcontainer":{"main":{` +
-		`"requests":{"akri.sh/cam":1,"gpu/topology":1},"allocatefrom":{"akri.sh/cam/0":"cam-1-0"},"scorer":{"gpu":2}}}}`
+		`"requests":{"akri.sh/cam":1,"gpu/topology":1},"allocatefrom":{"akri.sh/cam/0":"cam-000001-0"},"scorer":{"gpu":2}}}}`
 	if got := sent[0].Annotations[assignment.Annotation]; got != want {
 		t.Errorf("assignment:\n got %s\nwant %s", got, want)
 	}
@@ -76,7 +76,7 @@ func TestBindFailures(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.instance("cam-1", nil, "node-a")
+			r.book.device("cam-000001", nil, "node-a")
 			p := pod("p", "1")
 			state := r.schedule(t, p, "node-a")
 			live := p.DeepCopy()
@@ -111,7 +111,7 @@ func TestBindFailures(t *testing.T) {
 // before the bind, since the API server would refuse all later updates.
 func TestAnnotationsTooLarge(t *testing.T) {
 	r := newRig(t)
-	r.instance("cam-1", nil, "node-a")
+	r.book.device("cam-000001", nil, "node-a")
 	p := pod("p", "1")
 	p.Annotations["big"] = strings.Repeat("x", 256<<10-100)
 	state, status := r.filter(p, "node-a")
@@ -129,7 +129,7 @@ func TestAnnotationsTooLarge(t *testing.T) {
 }
 
 func TestBoundPods(t *testing.T) {
-	grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-1"}}}}
+	grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}
 	write := func(containers string) func(*v1.Pod) {
 		return func(p *v1.Pod) {
 			p.Annotations[assignment.Annotation] = `{"nodename":"node-a","runningcontainer":{` + containers + `}}`
@@ -139,34 +139,34 @@ func TestBoundPods(t *testing.T) {
 		change func(*v1.Pod)
 		holds  string
 	}{
-		"assigned":           {func(*v1.Pod) {}, "cam-1-0"},
-		"limits alone":       {func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests = nil }, "cam-1-0"},
+		"assigned":           {func(*v1.Pod) {}, "cam-000001-0"},
+		"limits alone":       {func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests = nil }, "cam-000001-0"},
 		"forged at creation": {func(p *v1.Pod) { delete(p.Annotations, assignment.HolderAnnotation) }, ""},
 		"another pod's":      {func(p *v1.Pod) { p.Annotations[assignment.HolderAnnotation] = "other-uid" }, ""},
 		"another node's":     {func(p *v1.Pod) { p.Spec.NodeName = "node-b" }, ""},
 		"malformed":          {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = "{" }, ""},
 		"not a slot":         {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = forged("cam") }, ""},
-		"slot out of range":  {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = forged("cam-1-99999999999") }, ""},
+		"slot out of range":  {func(p *v1.Pod) { p.Annotations[assignment.Annotation] = forged("cam-000001-99999999999") }, ""},
 		"ended":              {func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }, ""},
 		"failed":             {func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }, ""},
 		// Written by who may update pods, when the UID was known.
 		"asks nothing, forged": {func(p *v1.Pod) { p.Spec.Containers[0].Resources = v1.ResourceRequirements{} }, ""},
 		"asks nothing, forged for no container": {func(p *v1.Pod) {
 			p.Spec.Containers[0].Resources = v1.ResourceRequirements{}
-			write(`"ghost":{"allocatefrom":{"akri.sh/cam/0":"cam-1-0"}}`)(p)
+			write(`"ghost":{"allocatefrom":{"akri.sh/cam/0":"cam-000001-0"}}`)(p)
 		}, ""},
-		"more than it asks":     {write(`"main":{"allocatefrom":{"akri.sh/cam/0":"cam-1-0","akri.sh/cam/1":"cam-1-1"}}`), ""},
-		"another than it asks":  {write(`"main":{"allocatefrom":{"akri.sh/cam-1/0":"cam-1-0"}}`), ""},
-		"also for no container": {write(`"main":{"allocatefrom":{"akri.sh/cam/0":"cam-1-0"}},"ghost":{"allocatefrom":{"akri.sh/cam/0":"cam-1-1"}}`), "cam-1-0"},
+		"more than it asks":     {write(`"main":{"allocatefrom":{"akri.sh/cam/0":"cam-000001-0","akri.sh/cam/1":"cam-000001-1"}}`), ""},
+		"another than it asks":  {write(`"main":{"allocatefrom":{"akri.sh/cam-000001/0":"cam-000001-0"}}`), ""},
+		"also for no container": {write(`"main":{"allocatefrom":{"akri.sh/cam/0":"cam-000001-0"}},"ghost":{"allocatefrom":{"akri.sh/cam/0":"cam-000001-1"}}`), "cam-000001-0"},
 		"also more than asked for": {func(p *v1.Pod) {
 			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: "side"})
-			write(`"main":{"allocatefrom":{"akri.sh/cam/0":"cam-1-0"}},"side":{"allocatefrom":{"akri.sh/cam/0":"cam-1-1"}}`)(p)
-		}, "cam-1-0"},
+			write(`"main":{"allocatefrom":{"akri.sh/cam/0":"cam-000001-0"}},"side":{"allocatefrom":{"akri.sh/cam/0":"cam-000001-1"}}`)(p)
+		}, "cam-000001-0"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.instance("cam-1", nil, "node-a", "node-b")
+			r.book.device("cam-000001", nil, "node-a", "node-b")
 			p := bound(t, pod("p", "1"), "node-a", grant)
 			test.change(p)
 			r.book.setPod(p)

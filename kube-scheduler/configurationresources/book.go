@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -17,9 +18,9 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -28,14 +29,21 @@ import (
 type book struct {
 	logger    klog.Logger
 	activator fwk.PodActivator
+	config    *restclient.Config
 	client    versioned.Interface
 	sources   []cache.InformerSynced
 	// decided is closed when it is clear whether the ledger comes into step: it has,
 	// the API's objects cannot be read, or startPatience is over.
 	decided chan struct{}
 
+	// kinds are the names of Configurations. The framework's hints read it without mu.
+	kinds sync.Map
+
 	mu     sync.RWMutex
 	ledger *ledger.Ledger
+	// leftOut is what was last logged of a DeviceSlice's devices that are left out.
+	leftOut map[string]string
+	claimed claimed
 	// roster is of the nodes as the scheduler's last snapshot had them.
 	roster *roster
 	// profiles are the scheduler names whose pods this process schedules, with their
@@ -73,7 +81,7 @@ type book struct {
 	nominated map[string]*v1.Pod
 }
 
-// startPatience bounds how long the first pods wait for the ledger. 25,000 Instances
+// startPatience bounds how long the first pods wait for the ledger. 25,000 devices
 // take 2 s. Without the wait, each waiting pod would be refused, with a write to its
 // status and an event, and tried again.
 const startPatience = 10 * time.Second
@@ -85,13 +93,16 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 	rest.ContentType, rest.AcceptContentTypes = "application/json", "application/json" // CRDs have no protobuf
 	client, err := versioned.NewForConfig(rest)
 	if err != nil {
-		return nil, fmt.Errorf("make a client for akri.sh: %w", err)
+		return nil, fmt.Errorf("make a client for akri.sh and kubeslot.io: %w", err)
 	}
 	b := &book{
 		logger:    klog.FromContext(ctx).WithName(Name),
 		activator: handle,
+		config:    rest,
 		client:    client,
 		ledger:    ledger.New(),
+		leftOut:   map[string]string{},
+		claimed:   claimed{released: map[types.UID]bool{}},
 		starting:  true,
 		profiles:  map[string]*config.ConfigurationResourcesArgs{},
 		waiting:   map[string]map[string]*v1.Pod{},
@@ -121,6 +132,7 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 		handler  cache.ResourceEventHandler
 	}{
 		{akri.Configurations().Informer(), informer.Handler(b.setConfiguration, b.deleteConfiguration, nil)},
+		{core.Nodes().Informer(), informer.Handler(b.setNode, b.deleteNode, sameLabels)},
 		{core.Pods().Informer(), informer.Handler(b.setPod, b.deletePod, nil)},
 	} {
 		registration, err := source.informer.AddEventHandler(source.handler)
@@ -129,18 +141,28 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 		}
 		b.sources = append(b.sources, registration.HasSynced)
 	}
-	instances := b.instanceController(failed)
-	b.sources = append(b.sources, instances.HasSynced)
+	deviceSlices, slotClaims := client.KubeslotV1alpha1().DeviceSlices(), client.KubeslotV1alpha1().SlotClaims()
+	feeds := []cache.Controller{
+		b.sliceFeed().controller(b, source[*v1alpha1.DeviceSliceList]{deviceSlices.List, deviceSlices.Watch}.listWatch(), &v1alpha1.DeviceSlice{}, trimSlice, failed),
+		b.claimFeed().controller(b, source[*v1alpha1.SlotClaimList]{slotClaims.List, slotClaims.Watch}.listWatch(), &v1alpha1.SlotClaim{}, trimClaim, failed),
+	}
+	for _, f := range feeds {
+		b.sources = append(b.sources, done(f.HasSyncedChecker().Done()))
+	}
 	registerMetrics()
 	binding.RegisterMetrics()
 	claims.RegisterMetrics()
 	inService.book.Store(b)
 	factory.Start(ctx.Done())
 	go func() {
-		// What reading Instances leaves as garbage would else lie between the pods and
-		// nodes, which stay, and a third of that memory could not be given back.
-		cache.WaitForCacheSync(ctx.Done(), core.Pods().Informer().HasSynced, core.Nodes().Informer().HasSynced)
-		instances.RunWithContext(ctx)
+		// What reading the devices leaves as garbage would else lie between the pods and
+		// nodes, which stay, and a third of that memory could not be given back. And with
+		// their Configurations known, what is wrong with devices is logged.
+		cache.WaitForCacheSync(ctx.Done(), core.Pods().Informer().HasSynced, core.Nodes().Informer().HasSynced,
+			akri.Configurations().Informer().HasSynced)
+		for _, f := range feeds {
+			go f.RunWithContext(ctx)
+		}
 	}()
 	go func() {
 		b.announceSync(ctx)
@@ -189,16 +211,4 @@ func (b *book) announceSync(ctx context.Context) {
 		}
 	}
 	b.activator.Activate(b.logger, pods)
-}
-
-func (b *book) setConfiguration(c *akriv0.Configuration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.wake(b.ledger.SetConfiguration(c))
-}
-
-func (b *book) deleteConfiguration(c *akriv0.Configuration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.wake(b.ledger.DeleteConfiguration(c.Namespace, c.Name))
 }

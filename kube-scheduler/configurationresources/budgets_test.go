@@ -63,7 +63,7 @@ func TestBudgetsProtect(t *testing.T) {
 				holder.Labels = map[string]string{"group": group}
 				started := metav1.Unix(int64(1000*i), 0)
 				holder.Status.StartTime = &started
-				r.hold(t, "cam-"+group, holder, "node-b")
+				r.hold(t, "cam-00000"+group, holder, "node-b")
 			}
 			req, err := requestOf(important("vip"))
 			if err != nil {
@@ -111,7 +111,7 @@ func TestPreemptsPodsWithoutABudget(t *testing.T) {
 				holder.Spec.Priority, holder.Labels = &priority, map[string]string{"group": name}
 				started := metav1.Unix(int64(1000*i), 0)
 				holder.Status.StartTime = &started
-				r.hold(t, "cam-"+name, holder, "node-a", "node-b")
+				r.hold(t, camera(name), holder, "node-a", "node-b")
 			}
 			if node, status := r.postFilter(t, important("vip")); node != "node-a" {
 				t.Fatalf("nominated to %q, %v", node, status)

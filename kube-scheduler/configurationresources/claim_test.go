@@ -4,55 +4,40 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
+	"github.com/kubeslot/kubeslot/kube-scheduler/claims/claimstest"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // claimRig has claimMode Scheduler, and two cameras of one slot each.
 type claimRig struct {
 	*rig
-	akri *fake.Clientset
+	api *claimstest.API
 	// answer is what the API server says to a Binding, and does with it.
 	answer func(live *v1.Pod) error
 }
 
-var instances = akriv0.SchemeGroupVersion.WithResource("instances")
-
-func newClaimRig(t *testing.T) *claimRig {
-	r := &claimRig{rig: newRig(t), akri: fake.NewSimpleClientset()}
+// newClaimRig makes one on the API server, a new one for nil.
+func newClaimRig(t *testing.T, api *claimstest.API) *claimRig {
+	if api == nil {
+		api = claimstest.New()
+	}
+	r := &claimRig{rig: newRig(t), api: api}
+	r.mayPreempt(t)
 	ended, end := context.WithCancel(t.Context())
 	end()
-	r.Plugin.ctx = ended // tests look for strays themselves
-	r.claims = &claims.Writer{Client: r.akri, Seen: r.book.refresh}
-	apply := clienttesting.ObjectReaction(r.akri.Tracker())
-	r.akri.PrependReactor("patch", "instances", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		_, obj, err := apply(action)
-		if err != nil {
-			return true, nil, apierrors.NewGenericServerResponse(422, "patch", instances.GroupResource(), "", err.Error(), 0, false)
-		}
-		in := obj.(*akriv0.Instance)
-		version, err := strconv.Atoi(in.ResourceVersion)
-		if err != nil {
-			return true, nil, err
-		}
-		in.ResourceVersion = strconv.Itoa(version + 1)
-		return true, in, r.akri.Tracker().Update(instances, in, in.Namespace)
-	})
-	for _, name := range []string{"cam-1", "cam-2"} {
-		r.set(t, name, "1", "")
-	}
+	r.Plugin.ctx = ended // tests look for orphaned claims themselves
+	r.claims = &claims.Writer{Client: r.api, Seen: r.book.claimSeen, Gone: r.book.claimGone}
+	r.book.shared("cam-000001", "cam-000002")
 	r.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding)
 		live := pod(b.Name, "1")
@@ -69,44 +54,23 @@ func newClaimRig(t *testing.T) *claimRig {
 	return r
 }
 
-// set is an Instance's only slot as the API server has it; the informer is told of
-// it if the version says so.
-func (r *claimRig) set(t *testing.T, name, version, usage string) {
-	t.Helper()
-	in := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: "uid-of-" + "it", ResourceVersion: version},
-		Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: 1, Nodes: []string{"node-a"}, DeviceUsage: map[string]string{name + "-0": usage}}}
-	err := r.akri.Tracker().Add(in)
-	if apierrors.IsAlreadyExists(err) {
-		err = r.akri.Tracker().Update(instances, in, in.Namespace)
+// holder is whose claim the API server has on the slot, and where: "" for nobody's.
+func (r *claimRig) holder(slot string) string {
+	c := r.api.Claim(slot)
+	if c == nil {
+		return ""
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if version != unseen {
-		r.book.setInstance(in.DeepCopy())
-	}
-}
-
-// unseen is the version of an Instance that the informer does not show yet.
-const unseen = "100"
-
-func (r *claimRig) usage(t *testing.T, name string) string {
-	t.Helper()
-	in, err := r.akri.Tracker().Get(instances, "default", name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return in.(*akriv0.Instance).Spec.DeviceUsage[name+"-0"]
+	return c.Spec.Holder + " on " + c.Spec.NodeName
 }
 
 func TestClaimsBeforeTheBinding(t *testing.T) {
-	r := newClaimRig(t)
+	r := newClaimRig(t, nil)
 	p := pod("p", "2")
 	state := r.schedule(t, p, "node-a")
 	r.answer = func(*v1.Pod) error {
-		for _, name := range []string{"cam-1", "cam-2"} {
-			if got := r.usage(t, name); got != "C:p-uid:node-a" {
-				t.Errorf("when the Binding is sent, the slot of %s is claimed as %q", name, got)
+		for _, slot := range []string{"cam-000001-0", "cam-000002-0"} {
+			if got := r.holder(slot); got != "p-uid on node-a" {
+				t.Errorf("when the Binding is sent, slot %s is claimed by %q", slot, got)
 			}
 		}
 		return nil
@@ -114,63 +78,161 @@ func TestClaimsBeforeTheBinding(t *testing.T) {
 	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSuccess() || len(r.bindings()) != 1 {
 		t.Fatalf("Bind: %v, %d bindings", status, len(r.bindings()))
 	}
-	for _, a := range r.akri.Actions() {
-		if a.GetVerb() != "patch" {
-			t.Errorf("more than one write for each Instance: %v", a)
-		}
+	if r.api.Calls("create") != 2 || len(r.api.Actions()) != 2 {
+		t.Errorf("more than one write a slot: %v", r.api.Actions())
 	}
-	if len(r.akri.Actions()) != 2 {
-		t.Errorf("%d API calls for two Instances", len(r.akri.Actions()))
+	for _, slot := range []string{"cam-000001-0", "cam-000002-0"} {
+		c := r.api.Claim(slot)
+		if owner := c.OwnerReferences[0]; owner.Name != "node-a" || owner.UID != "node-a-uid" {
+			t.Errorf("the owner of claim %s is %v", slot, owner)
+		}
+		if uid, _ := r.book.ledger.ClaimVersion(slot); uid != string(c.UID) {
+			t.Errorf("the ledger waits for the watch to show claim %s", slot)
+		}
 	}
 }
 
 // Another writer has taken a slot that the ledger has for free.
 func TestSlotTakenByAnotherWriter(t *testing.T) {
-	r := newClaimRig(t)
+	r := newClaimRig(t, nil)
 	p := pod("p", "2")
 	r.book.setPod(p)
 	state := r.schedule(t, p, "node-a")
-	r.set(t, "cam-2", unseen, "C:other:node-b")
+	others := r.api.Put(claim("cam-000002-0", "C:other:node-b"))
 	status := r.Bind(r.ctx, state, p, "node-a")
 	if status.Code() != fwk.Unschedulable || len(r.bindings()) != 0 {
 		t.Fatalf("Bind: %v, %d bindings", status, len(r.bindings()))
 	}
-	for _, part := range []string{"cam-2-0", "other", "node-b", "tried again"} {
+	for _, part := range []string{"cam-000002-0", "other", "node-b", "tried again"} {
 		if !strings.Contains(status.Message(), part) {
 			t.Errorf("message %q lacks %q", status.Message(), part)
 		}
 	}
-	if r.usage(t, "cam-1") != "" || r.usage(t, "cam-2") != "C:other:node-b" {
-		t.Errorf("left behind: %q, %q", r.usage(t, "cam-1"), r.usage(t, "cam-2"))
+	if r.holder("cam-000001-0") != "" || r.holder("cam-000002-0") != "other on node-b" {
+		t.Errorf("left behind: %q, %q", r.holder("cam-000001-0"), r.holder("cam-000002-0"))
 	}
 	r.Unreserve(r.ctx, state, p, "node-a")
 	if _, status := r.filter(p, "node-a"); status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "1 of 2 slots free") {
 		t.Errorf("the ledger does not know: %v", status)
 	}
-	// What the informer shows of before changes nothing, and what comes after wakes.
-	r.activated = nil
-	stale := r.book.instance("cam-2").DeepCopy()
-	stale.ResourceVersion, stale.Spec.DeviceUsage = "1", nil
-	r.book.setInstance(stale)
-	if _, status := r.filter(p, "node-a"); status.IsSuccess() || len(r.activated) != 0 {
+	// What the watch shows of before changes nothing, and what comes after wakes.
+	r.woken()
+	r.book.deleteClaim(claim("cam-000002-0", "C:former:node-b"))
+	if _, status := r.filter(p, "node-a"); status.IsSuccess() || len(r.woken()) != 0 {
 		t.Errorf("an old event counts: %v", status)
 	}
-	r.set(t, "cam-2", "101", "")
-	if _, status := r.filter(p, "node-a"); !status.IsSuccess() || len(r.activated) != 1 {
-		t.Errorf("given back: %v, activated %v", status, r.activated)
+	r.book.deleteClaim(others)
+	if _, status := r.filter(p, "node-a"); !status.IsSuccess() || len(r.woken()) != 1 {
+		t.Errorf("given back, and the pod is not tried: %v", status)
 	}
 }
 
-func TestInstanceGoneAtBind(t *testing.T) {
-	r := newClaimRig(t)
+// Two schedulers give out slots, each its own pods, and choose the same: one of them has
+// it, and the other takes the next one.
+func TestTwoSchedulersClaimOneSlot(t *testing.T) {
+	api := claimstest.New()
+	first, second := newClaimRig(t, api), newClaimRig(t, api)
+	p, q := pod("p", "1"), pod("q", "1")
+	sp, sq := first.schedule(t, p, "node-a"), second.schedule(t, q, "node-b")
+	if status := second.Bind(second.ctx, sq, q, "node-b"); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	if status := first.Bind(first.ctx, sp, p, "node-a"); status.Code() != fwk.Unschedulable || len(first.bindings()) != 0 {
+		t.Fatalf("both are bound with one slot: %v", status)
+	}
+	first.Unreserve(first.ctx, sp, p, "node-a")
+	sp = first.schedule(t, p, "node-a")
+	if status := first.Bind(first.ctx, sp, p, "node-a"); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	if a, b := first.holder("cam-000001-0"), first.holder("cam-000002-0"); a != "q-uid on node-b" || b != "p-uid on node-a" {
+		t.Errorf("the slots are claimed by %q and %q", a, b)
+	}
+}
+
+// A claim that does not count is in the way all the same, since it has the slot's name:
+// the pod waits, and says for whom, until the controller has deleted it.
+func TestClaimThatDoesNotCountInTheWay(t *testing.T) {
+	r, p := newClaimRig(t, nil), pod("p", "2")
+	rogue := r.api.Put(claim("cam-000001-0", "C:rogue:node-z"))
+	r.book.setClaim(rogue, false)
+	for range 2 {
+		state := r.schedule(t, p, "node-a")
+		if status := r.Bind(r.ctx, state, p, "node-a"); status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "holder rogue on node node-z") {
+			t.Fatalf("Bind: %v", status)
+		}
+		r.Unreserve(r.ctx, state, p, "node-a")
+	}
+	r.api.Remove(rogue.Name)
+	r.book.deleteClaim(rogue)
+	if status := r.Bind(r.ctx, r.schedule(t, p, "node-a"), p, "node-a"); !status.IsSuccess() {
+		t.Error(status)
+	}
+}
+
+// The answer to a claim is lost: the pod is bound with it all the same.
+func TestClaimWhoseAnswerWasLost(t *testing.T) {
+	r, p := newClaimRig(t, nil), pod("p", "2")
+	state, lost := r.schedule(t, p, "node-a"), 0
+	r.api.After = func(verb, _ string) error {
+		if verb != "create" || lost == 2 {
+			return nil
+		}
+		lost++
+		return errors.New("connection reset")
+	}
+	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSuccess() || len(r.bindings()) != 1 {
+		t.Fatalf("Bind: %v, %d bindings", status, len(r.bindings()))
+	}
+	for _, slot := range []string{"cam-000001-0", "cam-000002-0"} {
+		if uid, _ := r.book.ledger.ClaimVersion(slot); r.holder(slot) != "p-uid on node-a" || uid != string(r.api.Claim(slot).UID) {
+			t.Errorf("slot %s is claimed by %q, and the ledger has claim %q", slot, r.holder(slot), uid)
+		}
+	}
+}
+
+// A claim that cannot be made for want of a right, or because the node is gone, leaves
+// the pod unbound and nothing behind.
+func TestClaimsThatCannotBeMade(t *testing.T) {
+	t.Run("without the right", func(t *testing.T) {
+		r, p := newClaimRig(t, nil), pod("p", "2")
+		state := r.schedule(t, p, "node-a")
+		r.api.Before = func(verb, name string) error {
+			if verb == "create" && name == "cam-000002-0" {
+				return apierrors.NewForbidden(claimstest.Claims.GroupResource(), name, errors.New("no"))
+			}
+			return nil
+		}
+		status := r.Bind(r.ctx, state, p, "node-a")
+		if status.Code() != fwk.Error || !strings.Contains(status.Message(), "deploy/scheduler-claims") || len(r.bindings()) != 0 {
+			t.Errorf("Bind: %v", status)
+		}
+		if got := r.holder("cam-000001-0"); got != "" {
+			t.Errorf("left behind: %q", got)
+		}
+	})
+	t.Run("the node is gone", func(t *testing.T) {
+		r, p := newClaimRig(t, nil), pod("p", "1")
+		state, _ := r.filter(p, "node-a")
+		handle := r.handle.(nodesHandle)
+		handle.nodes = nil
+		r.handle = handle
+		if status := r.Reserve(r.ctx, state, p, "node-a"); status.Code() != fwk.Error || !strings.Contains(status.Message(), "node-a") {
+			t.Errorf("Reserve: %v", status)
+		}
+	})
+}
+
+func TestDeviceGoneAtBind(t *testing.T) {
+	r := newClaimRig(t, nil)
 	p := pod("p", "2")
 	state := r.schedule(t, p, "node-a")
-	r.book.deleteInstance(r.book.instance("cam-2"))
-	if status := r.Bind(r.ctx, state, p, "node-a"); status.Code() != fwk.Error || !strings.Contains(status.Message(), "cam-2 does not exist") {
+	r.book.device("cam-000002", nil)
+	if status := r.Bind(r.ctx, state, p, "node-a"); status.Code() != fwk.Error || !strings.Contains(status.Message(), "cam-000002") || len(r.bindings()) != 0 {
 		t.Errorf("Bind: %v", status)
 	}
-	if got := r.usage(t, "cam-1"); got != "" {
-		t.Errorf("left behind: %q", got)
+	if len(r.api.Actions()) != 0 {
+		t.Errorf("claims for a pod that cannot be bound: %v", r.api.Actions())
 	}
 }
 
@@ -206,20 +268,20 @@ func TestClaimsOfAFailedBind(t *testing.T) {
 		}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newClaimRig(t)
+			r := newClaimRig(t, nil)
 			p := pod("p", "1")
 			state := r.schedule(t, p, "node-a")
 			r.answer = test.answer
 			if status := r.Bind(r.ctx, state, p, "node-a"); status.IsSuccess() != test.bound {
 				t.Fatalf("Bind: %v", status)
 			}
-			if got := r.usage(t, "cam-1"); (got != "") != test.kept {
-				t.Errorf("deviceUsage is %q, kept should be %v", got, test.kept)
+			if got := r.holder("cam-000001-0"); (got != "") != test.kept {
+				t.Errorf("the slot is claimed by %q, kept should be %v", got, test.kept)
 			}
 		})
 	}
 	t.Run("the scheduler ends before it knows", func(t *testing.T) {
-		r := newClaimRig(t)
+		r := newClaimRig(t, nil)
 		p := pod("p", "1")
 		state := r.schedule(t, p, "node-a")
 		ctx, end := context.WithCancel(r.ctx)
@@ -228,17 +290,17 @@ func TestClaimsOfAFailedBind(t *testing.T) {
 		if status := r.Bind(ctx, state, p, "node-a"); status.IsSuccess() {
 			t.Fatal("bound")
 		}
-		if got := r.usage(t, "cam-1"); got != "C:p-uid:node-a" {
-			t.Errorf("deviceUsage is %q", got)
+		if got := r.holder("cam-000001-0"); got != "p-uid on node-a" {
+			t.Errorf("the slot is claimed by %q", got)
 		}
 	})
 }
 
 // A pod whose Binding is refused releases its claims. That wakes who was refused
 // meanwhile, and not the pod itself, which would claim and release without end: the
-// watch shows the released Instances only when the pod has given back its slots.
+// watch shows the claims made and released only when the pod has given back its slots.
 func TestReleasedClaimsDoNotWakeTheirPod(t *testing.T) {
-	r := newClaimRig(t)
+	r := newClaimRig(t, nil)
 	p, q := pod("p", "2"), pod("q", "1")
 	for _, waiting := range []*v1.Pod{p, q} {
 		if err := r.known.Add(waiting); err != nil {
@@ -250,7 +312,9 @@ func TestReleasedClaimsDoNotWakeTheirPod(t *testing.T) {
 	if _, status := r.filter(q, "node-a"); status.IsSuccess() {
 		t.Fatal("no slot is left, and another pod gets one")
 	}
+	var made []*v1alpha1.SlotClaim
 	r.answer = func(live *v1.Pod) error {
+		made = append(made, r.api.Claim("cam-000001-0").DeepCopy(), r.api.Claim("cam-000002-0").DeepCopy())
 		live.Spec.NodeName = ""
 		return apierrors.NewForbidden(v1.Resource("pods"), "p", errors.New("a webhook's word"))
 	}
@@ -258,18 +322,18 @@ func TestReleasedClaimsDoNotWakeTheirPod(t *testing.T) {
 		t.Fatal("bound")
 	}
 	r.Unreserve(r.ctx, state, p, "node-a")
-	for _, name := range []string{"cam-1", "cam-2"} {
-		in, err := r.akri.Tracker().Get(instances, "default", name)
-		if err != nil {
-			t.Fatal(err)
+	for _, c := range made {
+		if r.api.Claim(c.Name) != nil {
+			t.Fatalf("slot %s stays claimed", c.Name)
 		}
-		if version := in.(*akriv0.Instance).ResourceVersion; version != "3" {
-			t.Fatalf("Instance %s has version %s, want 3: claimed and released", name, version)
-		}
-		r.book.setInstance(in.(*akriv0.Instance).DeepCopy())
+		r.book.setClaim(c.DeepCopy(), false)
+		r.book.deleteClaim(c)
 	}
-	if want := []string{"q"}; !slices.Equal(r.activated, want) {
-		t.Errorf("tried again: %v, want %v", r.activated, want)
+	if got, want := r.woken(), []string{"q"}; !slices.Equal(got, want) {
+		t.Errorf("tried again: %v, want %v", got, want)
+	}
+	if n := len(r.book.claimed.released); n != 0 {
+		t.Errorf("%d claims are remembered that are gone", n)
 	}
 }
 
@@ -279,73 +343,5 @@ func once(err error) func(*v1.Pod) error {
 		e := err
 		err = nil
 		return e
-	}
-}
-
-// Of the claims that a killed scheduler made before it could bind, those for a pod
-// that waits are released, once the API server says that it is not bound.
-func TestStrayClaims(t *testing.T) {
-	for name, test := range map[string]struct {
-		change func(*claimRig, *v1.Pod)
-		kept   bool
-	}{
-		"of a waiting pod": {func(*claimRig, *v1.Pod) {}, false},
-		"of a pod that is gone by now": {func(r *claimRig, p *v1.Pod) {
-			_ = r.client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), p.Namespace, p.Name)
-		}, false},
-		"of another scheduler's pod": {func(_ *claimRig, p *v1.Pod) { p.Spec.SchedulerName = "other" }, true},
-		"of a pod that is bound by now": {func(r *claimRig, p *v1.Pod) {
-			live := p.DeepCopy()
-			live.Spec.NodeName = "node-a"
-			_ = r.client.Tracker().Update(v1.SchemeGroupVersion.WithResource("pods"), live, p.Namespace)
-		}, true},
-		"without an answer": {func(r *claimRig, _ *v1.Pod) {
-			r.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("refused") })
-		}, true},
-		"of an unknown holder":      {func(r *claimRig, p *v1.Pod) { r.book.deletePod(p) }, true},
-		"before the ledger is full": {func(r *claimRig, _ *v1.Pod) { r.book.sources = append(r.book.sources, func() bool { return false }) }, true},
-		"of a bind under way": {func(r *claimRig, p *v1.Pod) {
-			req, _ := requestOf(p)
-			if _, _, err := r.book.assume(&cycle{req: req}, "node-a", r.args.Strategy); err != nil {
-				panic(err)
-			}
-		}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newClaimRig(t)
-			p := pod("p", "1")
-			p.Spec.SchedulerName = v1.DefaultSchedulerName
-			if err := r.client.Tracker().Add(p.DeepCopy()); err != nil {
-				t.Fatal(err)
-			}
-			r.set(t, "cam-1", "2", "C:p-uid:node-a")
-			r.book.setPod(p)
-			test.change(r, p)
-			r.releaseStrays(r.ctx)
-			if got := r.usage(t, "cam-1"); (got != "") != test.kept {
-				t.Errorf("deviceUsage is %q, kept should be %v", got, test.kept)
-			}
-		})
-	}
-}
-
-// What a claim met is no news of an Instance that has been deleted since.
-func TestRefreshLeavesDeletedInstancesAlone(t *testing.T) {
-	r := newClaimRig(t)
-	read := r.book.instance("cam-1").DeepCopy()
-	read.ResourceVersion = "7"
-	r.book.deleteInstance(read)
-	r.book.refresh(read)
-	if r.book.instance("cam-1") != nil {
-		t.Error("it is back")
-	}
-	again := read.DeepCopy()
-	again.UID, again.ResourceVersion = "another", "8"
-	r.book.setInstance(again)
-	late := read.DeepCopy()
-	late.ResourceVersion = "9"
-	r.book.refresh(late)
-	if got := r.book.instance("cam-1"); got.UID != "another" {
-		t.Errorf("the former one is back: %v", got.UID)
 	}
 }

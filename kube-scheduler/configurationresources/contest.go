@@ -34,7 +34,7 @@ func (p *Plugin) lead() {
 }
 
 // settleContests has the losers of contested slots evicted, at once if this
-// scheduler leads. Claims count in a contest: it waits for the Instances. The
+// scheduler leads. Claims count in a contest: it waits for the SlotClaims. The
 // caller holds mu.
 func (b *book) settleContests() {
 	switch {

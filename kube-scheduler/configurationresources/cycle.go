@@ -25,7 +25,7 @@ type cycle struct {
 	// are set by the book.
 	survey *ledger.Survey
 	roster *roster
-	// amounts are the pod's requests for slots, as the kubelet counts them.
+	// amounts are what the node must advertise for the pod, as the kubelet counts it.
 	amounts []amount
 	// released are UIDs of pods that preemption imagines away; expected are
 	// nominated pods that it imagines on the node, by UID.
@@ -79,10 +79,10 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return nil, status
 	}
 	if !p.book.awaitStart(ctx) {
-		return nil, unresolvable("the akri.sh Configurations and Instances have not been read yet: are the CRDs installed, and may the scheduler list them? (kubectl apply -k deploy/)")
+		return nil, unresolvable("the Configurations, DeviceSlices and SlotClaims have not been read yet: are the CRDs installed, and may the scheduler list them? (kubectl apply -k deploy/)")
 	}
 	p.lead()
-	p.sweepStrays()
+	p.sweepOrphans()
 	limit := len(nodes) / 2
 	if len(nodes) < minNodesToNarrow {
 		limit = 0
@@ -91,7 +91,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if shortfall != nil {
 		return nil, unresolvable(shortfall.String())
 	}
-	c := &cycle{req: req, amounts: sortedAmounts(pod), reasons: &reasons{}, refused: &sync.Once{}}
+	c := &cycle{req: req, amounts: p.book.sortedAmounts(pod), reasons: &reasons{}, refused: &sync.Once{}}
 	p.book.survey(c, nodes)
 	state.Write(stateKey, c)
 	if reach == nil {
@@ -255,7 +255,11 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	if err := binding.Contribute(state, pod, node, Name, partOf(a)); err != nil {
 		return unresolvable(err.Error()) // Unreserve follows
 	}
-	binding.Precede(state, Name, p.beforeBind(pod, node, a))
+	step, err := p.beforeBind(pod, node, a)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	binding.Precede(state, Name, step)
 	c.assignment = a
 	return nil
 }

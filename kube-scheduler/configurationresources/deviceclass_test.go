@@ -52,12 +52,12 @@ func deviceClass(name, extended string) *resourceapi.DeviceClass {
 
 // A DeviceClass of the same name: the pod gets neither, and is told why.
 func TestDeviceClassOfTheSameName(t *testing.T) {
-	for _, name := range []string{"cam", "cam-1"} {
+	for _, name := range []string{"cam", "cam-000001"} {
 		t.Run(name, func(t *testing.T) {
 			r, seen := newRig(t), []string{}
 			classes := extendedresourcecache.NewExtendedResourceCache(klog.Background())
 			r.handle = draHandle{fakeHandle: fakeHandle{client: r.client}, classes: classes, events: &seen}
-			r.instance("cam-1", nil, "node-a")
+			r.book.device("cam-000001", nil, "node-a")
 			p := pod("p", "1")
 			amount := p.Spec.Containers[0].Resources.Requests["akri.sh/cam"]
 			p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceName("akri.sh/" + name): amount}}
@@ -89,7 +89,7 @@ func TestDeviceClassOfTheSameName(t *testing.T) {
 	t.Run("with the feature off", func(t *testing.T) {
 		r := newRig(t)
 		r.handle = draHandle{fakeHandle: fakeHandle{client: r.client}}
-		r.instance("cam-1", nil, "node-a")
+		r.book.device("cam-000001", nil, "node-a")
 		if _, status := r.filter(pod("p", "1"), "node-a"); !status.IsSuccess() {
 			t.Error(status)
 		}

@@ -7,7 +7,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -26,27 +28,57 @@ import (
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// akriAPI serves the Instances and the Configuration cam. Nothing happens to them.
-func akriAPI(t *testing.T, instances ...akriv0.Instance) *restclient.Config {
+// slotAPI serves the slices and the Configuration cam, and no claims. Nothing happens to
+// them.
+func slotAPI(t *testing.T, slices ...v1alpha1.DeviceSlice) *restclient.Config {
+	return serve(t, slotLists(slices...), nil)
+}
+
+// slotLists are those that the scheduler reads, by path.
+func slotLists(slices ...v1alpha1.DeviceSlice) map[string]any {
 	meta := metav1.ListMeta{ResourceVersion: "1"}
-	lists := map[string]any{
-		"/apis/akri.sh/v0/instances": akriv0.InstanceList{ListMeta: meta, Items: instances},
-		"/apis/akri.sh/v0/configurations": akriv0.ConfigurationList{ListMeta: meta,
-			Items: []akriv0.Configuration{{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "default"}}}},
+	return map[string]any{
+		"/apis/akri.sh/v0/configurations":         akriv0.ConfigurationList{ListMeta: meta, Items: []akriv0.Configuration{*cameras(1)}},
+		"/apis/kubeslot.io/v1alpha1/deviceslices": v1alpha1.DeviceSliceList{ListMeta: meta, Items: slices},
+		"/apis/kubeslot.io/v1alpha1/slotclaims":   v1alpha1.SlotClaimList{ListMeta: meta},
 	}
+}
+
+// event is what a watch shows.
+type event struct {
+	Type   string `json:"type"`
+	Object any    `json:"object"`
+}
+
+// serve is an API server with these lists, by path; what has none is not served. A watch
+// shows what comes of its path's channel, if there is one.
+func serve(t *testing.T, lists map[string]any, events map[string]chan event) *restclient.Config {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		query, list := req.URL.Query(), lists[req.URL.Path]
 		switch {
+		case strings.Contains(req.URL.Path, "instances"):
+			t.Errorf("the scheduler asks for %s: Instances are a view, which may lag", req.URL)
+			http.NotFound(w, req)
 		case list == nil:
 			http.NotFound(w, req)
 		case query.Get("sendInitialEvents") != "":
 			http.Error(w, "lists come by themselves", http.StatusBadRequest)
 		case query.Get("watch") != "":
 			w.WriteHeader(http.StatusOK)
-			w.(http.Flusher).Flush()
-			<-req.Context().Done()
+			for {
+				w.(http.Flusher).Flush()
+				select {
+				case e := <-events[req.URL.Path]:
+					if err := json.NewEncoder(w).Encode(e); err != nil {
+						t.Error(err)
+					}
+				case <-req.Context().Done():
+					return
+				}
+			}
 		default:
 			w.Header().Set("Content-Type", "application/json")
 			if err := json.NewEncoder(w).Encode(list); err != nil {
@@ -61,41 +93,7 @@ func akriAPI(t *testing.T, instances ...akriv0.Instance) *restclient.Config {
 // Two profiles of one scheduler, made as upstream makes them, have one ledger: of two
 // pods, one of each, that want the only slot, one gets it.
 func TestProfilesShareTheLedger(t *testing.T) {
-	schedulermetrics.Register()
-	_, ctx := ktesting.NewTestContext(t)
-	kubeConfig, client := akriAPI(t, *instance("cam-1", "")), fake.NewClientset()
-	ctx, cancel := context.WithCancel(ctx)
-	t.Cleanup(cancel) // before the API ends
-
-	var plugins []*Plugin
-	factory := NewFactory()
-	registry := frameworkruntime.Registry{
-		queuesort.Name: queuesort.New,
-		Name: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-			made, err := factory(ctx, args, handle)
-			if err == nil {
-				plugins = append(plugins, made.(*Plugin))
-			}
-			return made, err
-		},
-	}
-	on := func(name string) schedulerconfig.PluginSet {
-		return schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: name}}}
-	}
-	var profiles []schedulerconfig.KubeSchedulerProfile
-	for _, name := range []string{"one", "two"} {
-		profiles = append(profiles, schedulerconfig.KubeSchedulerProfile{SchedulerName: name,
-			Plugins:      &schedulerconfig.Plugins{QueueSort: on(queuesort.Name), MultiPoint: on(Name)},
-			PluginConfig: []schedulerconfig.PluginConfig{{Name: Name, Args: &config.ConfigurationResourcesArgs{}}}})
-	}
-	informers := scheduler.NewInformerFactory(client, 0)
-	informers.Core().V1().Nodes().Informer() // as the scheduler asks for
-	if _, err := profile.NewMap(ctx, profiles, registry, func(string) events.EventRecorderLogger { return noEvents{} },
-		frameworkruntime.WithKubeConfig(kubeConfig), frameworkruntime.WithClientSet(client),
-		frameworkruntime.WithInformerFactory(informers), frameworkruntime.WithPodActivator(&rig{})); err != nil {
-		t.Fatal(err)
-	}
-	informers.Start(ctx.Done())
+	ctx, plugins := started(t, slotAPI(t, *slice("node-a", "0", reported("cam-000001"))), "one", "two")
 
 	var refusals []string
 	for _, p := range plugins {
@@ -121,6 +119,109 @@ func TestProfilesShareTheLedger(t *testing.T) {
 			t.Errorf("pods of profile %s are taken for another scheduler's", name)
 		}
 	}
+}
+
+// The ledger follows what the API server's watches show.
+func TestTheLedgerFollowsTheWatches(t *testing.T) {
+	const slices, claims = "/apis/kubeslot.io/v1alpha1/deviceslices", "/apis/kubeslot.io/v1alpha1/slotclaims"
+	events := map[string]chan event{slices: make(chan event), claims: make(chan event)}
+	_, plugins := started(t, serve(t, slotLists(), events), "one")
+	b := plugins[0].book
+	kind := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind}
+	}
+	reports, taken := as(slice("node-a", "0", reported("cam-000001")), "s", "2"), as(claim("cam-000001-0", "C:x:node-a"), "c", "3")
+	reports.TypeMeta, taken.TypeMeta = kind("DeviceSlice"), kind("SlotClaim")
+	more := reports.DeepCopy()
+	more.ResourceVersion, more.Spec.Devices = "4", append(more.Spec.Devices, reported("cam-000002"))
+	for _, step := range []struct {
+		path, verb string
+		object     any
+		free       int // then
+	}{
+		{slices, "ADDED", reports, 1},
+		{claims, "ADDED", taken, 0},
+		{slices, "MODIFIED", more, 1},
+		{claims, "DELETED", taken, 2},
+		{slices, "DELETED", more, 0},
+	} {
+		events[step.path] <- event{step.verb, step.object}
+		eventually(t, step.verb+" to be followed", func() bool {
+			b.mu.RLock()
+			defer b.mu.RUnlock()
+			return b.ledger.Free("cam") == step.free
+		})
+	}
+}
+
+// Without a CRD, or the right to read, pods that ask for no slots are scheduled, and
+// the others are told why they wait, and not kept waiting for that.
+func TestWithoutCRDs(t *testing.T) {
+	all := []string{"/apis/akri.sh/v0/configurations", "/apis/kubeslot.io/v1alpha1/deviceslices", "/apis/kubeslot.io/v1alpha1/slotclaims"}
+	for name, lacks := range map[string][]string{"none": all, "no configurations": all[:1], "no deviceslices": all[1:2], "no slotclaims": all[2:]} {
+		t.Run(name, func(t *testing.T) {
+			served := slotLists()
+			for _, path := range lacks {
+				delete(served, path)
+			}
+			ctx, plugins := started(t, serve(t, served, nil), "one")
+			p, plain := plugins[0], pod("plain", "1")
+			plain.Spec.Containers[0].Resources = v1.ResourceRequirements{}
+			if _, status := p.PreFilter(ctx, framework.NewCycleState(), plain, nil); !status.IsSkip() {
+				t.Errorf("PreFilter of a pod without devices: %v", status)
+			}
+			start := time.Now()
+			_, status := p.PreFilter(ctx, framework.NewCycleState(), pod("p", "1"), nil)
+			if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "are the CRDs installed") {
+				t.Errorf("PreFilter of a pod with devices: %v", status)
+			}
+			if took := time.Since(start); took > startPatience/2 {
+				t.Errorf("it was kept waiting for %v", took)
+			}
+		})
+	}
+}
+
+// started is the plugin of each profile, made as upstream makes them, of a scheduler with
+// that API.
+func started(t *testing.T, kubeConfig *restclient.Config, names ...string) (context.Context, []*Plugin) {
+	t.Helper()
+	schedulermetrics.Register()
+	_, ctx := ktesting.NewTestContext(t)
+	client := fake.NewClientset()
+	ctx, cancel := context.WithCancel(ctx)
+	t.Cleanup(cancel) // before the API ends
+
+	var plugins []*Plugin
+	factory := NewFactory()
+	registry := frameworkruntime.Registry{
+		queuesort.Name: queuesort.New,
+		Name: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+			made, err := factory(ctx, args, handle)
+			if err == nil {
+				plugins = append(plugins, made.(*Plugin))
+			}
+			return made, err
+		},
+	}
+	on := func(name string) schedulerconfig.PluginSet {
+		return schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: name}}}
+	}
+	var profiles []schedulerconfig.KubeSchedulerProfile
+	for _, name := range names {
+		profiles = append(profiles, schedulerconfig.KubeSchedulerProfile{SchedulerName: name,
+			Plugins:      &schedulerconfig.Plugins{QueueSort: on(queuesort.Name), MultiPoint: on(Name)},
+			PluginConfig: []schedulerconfig.PluginConfig{{Name: Name, Args: &config.ConfigurationResourcesArgs{}}}})
+	}
+	informers := scheduler.NewInformerFactory(client, 0)
+	informers.Core().V1().Nodes().Informer() // as the scheduler asks for
+	if _, err := profile.NewMap(ctx, profiles, registry, func(string) events.EventRecorderLogger { return noEvents{} },
+		frameworkruntime.WithKubeConfig(kubeConfig), frameworkruntime.WithClientSet(client),
+		frameworkruntime.WithInformerFactory(informers), frameworkruntime.WithPodActivator(&rig{})); err != nil {
+		t.Fatal(err)
+	}
+	informers.Start(ctx.Done())
+	return ctx, plugins
 }
 
 type profileHandle struct{ fakeHandle }

@@ -51,8 +51,8 @@ func TestGangInTheRealScheduler(t *testing.T) {
 	client := fake.NewClientset(objects...)
 	client.PrependReactor("create", "pods", bindInTracker(client))
 	b := runScheduler(t, client)
-	b.setInstance(instance("cam-1", ""))
-	b.setInstance(instance("cam-2", ""))
+	b.shared("cam-000001")
+	b.shared("cam-000002")
 
 	refusals := func() (n int) {
 		for _, a := range client.Actions() {
@@ -77,7 +77,7 @@ func TestGangInTheRealScheduler(t *testing.T) {
 		t.Fatalf("%d of a gang that does not fit are bound", n)
 	}
 
-	b.setInstance(instance("cam-3", ""))
+	b.shared("cam-000003")
 	eventually(t, "the gang to be bound", func() bool { return len(bindingsOf(client)) == len(members) })
 	slots := map[string]bool{}
 	for _, p := range members {
@@ -93,7 +93,7 @@ func TestGangInTheRealScheduler(t *testing.T) {
 }
 
 // runScheduler runs upstream's scheduler with the plugin on a book without
-// Instances, which the test feeds.
+// devices, which the test feeds.
 func runScheduler(t *testing.T, client *fake.Clientset) *book {
 	book, _ := runSchedulerWith(t, client, func(p *Plugin) fwk.Plugin { return p })
 	return book

@@ -18,7 +18,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -62,7 +61,7 @@ type fakeCluster struct {
 	rand           *rand.Rand
 	client         *fake.Clientset
 	book           *book
-	instances      map[string]*akriv0.Instance
+	devices        map[string]*fakeDevice
 	next           int
 	bound, evicted int
 }
@@ -76,7 +75,7 @@ func newCluster(t *testing.T, r *rand.Rand) *fakeCluster {
 		objects = append(objects, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}},
 			Status: v1.NodeStatus{Capacity: amounts, Allocatable: amounts}})
 	}
-	w := &fakeCluster{T: t, rand: r, client: fake.NewClientset(objects...), instances: map[string]*akriv0.Instance{}}
+	w := &fakeCluster{T: t, rand: r, client: fake.NewClientset(objects...), devices: map[string]*fakeDevice{}}
 	w.client.PrependReactor("create", "pods", bindInTracker(w.client))
 	// A bound pod ends when its node has seen to it, in nodesWork.
 	w.client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -95,17 +94,24 @@ func newCluster(t *testing.T, r *rand.Rand) *fakeCluster {
 	w.book.mu.Lock()
 	w.book.atOnce = 1 + r.Intn(3) // so that a few pods make rounds of several wakings
 	w.book.mu.Unlock()
+	w.book.setConfiguration(cameras(2))
 	for i := range 3 {
-		in := instance(fmt.Sprint("cam-", i), "")
-		in.Spec.Capacity = 2
-		w.set(in)
+		name := fmt.Sprint("cam-00000", i)
+		w.devices[name] = &fakeDevice{nodes: []string{"node-a", "node-b"}}
+		w.show(name)
 	}
 	return w
 }
 
-func (w *fakeCluster) set(in *akriv0.Instance) {
-	w.instances[in.Name] = in
-	w.book.setInstance(in)
+// fakeDevice is who reaches a device, and who has claimed its slots.
+type fakeDevice struct {
+	nodes  []string
+	claims map[string]string // as in deviceUsage
+}
+
+func (w *fakeCluster) show(name string) {
+	d := w.devices[name]
+	w.book.device(name, d.claims, d.nodes...)
 }
 
 func (w *fakeCluster) pods() []*v1.Pod {
@@ -141,10 +147,13 @@ func (w *fakeCluster) step() {
 			w.Fatal(err)
 		}
 	case n == 8:
-		in := w.instances[fmt.Sprint("cam-", w.rand.Intn(3))].DeepCopy()
-		in.Spec.Capacity = int32(1 + w.rand.Intn(3))
-		in.Spec.Nodes = [][]string{{"node-a"}, {"node-b"}, {"node-a", "node-b"}, {"node-a", "node-b"}}[w.rand.Intn(4)]
-		w.set(in)
+		if w.rand.Intn(3) == 0 {
+			w.book.setConfiguration(cameras(1 + w.rand.Intn(3)))
+			return
+		}
+		name := fmt.Sprint("cam-00000", w.rand.Intn(3))
+		w.devices[name].nodes = [][]string{{"node-a"}, {"node-b"}, {"node-a", "node-b"}, {"node-a", "node-b"}}[w.rand.Intn(4)]
+		w.show(name)
 	default:
 		w.nodesWork()
 	}
@@ -174,11 +183,10 @@ func (w *fakeCluster) nodesWork() {
 			claims[g.Slot.Instance][g.Slot.String()] = slot.Usage{Node: p.Spec.NodeName, Holder: string(p.UID)}.String()
 		}
 	}
-	for name, in := range w.instances {
+	for name, d := range w.devices {
 		if w.rand.Intn(2) == 0 {
-			in = in.DeepCopy()
-			in.Spec.DeviceUsage = claims[name]
-			w.set(in)
+			d.claims = claims[name]
+			w.show(name)
 		}
 	}
 }
@@ -215,8 +223,8 @@ func (w *fakeCluster) unsettled() string {
 			why = append(why, fmt.Errorf("pod %s holds %d slots, and has %d", p.Name, got, want))
 		}
 	}
-	for _, in := range w.instances {
-		for name, usage := range in.Spec.DeviceUsage {
+	for _, d := range w.devices {
+		for name, usage := range d.claims {
 			if s, err := slot.Parse(name); err != nil || held[s] == "" {
 				why = append(why, fmt.Errorf("slot %s is claimed as %q", name, usage))
 			}

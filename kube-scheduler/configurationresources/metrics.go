@@ -15,6 +15,9 @@ var (
 	slotsDesc = metrics.NewDesc(subsystem+"_slots",
 		"Slots of a Configuration by state: free, held by a pod, claimed by a node for no known pod, conflicting (held by several pods), nominated (kept for a pod that preempted).",
 		[]string{"configuration", "state"}, nil, metrics.ALPHA, "")
+	ignoredDesc = metrics.NewDesc(subsystem+"_ignored",
+		"What does not count: claims (SlotClaims whose node does not reach the device, or beyond the capacity) and devices (of DeviceSlices, left out because they are not what they say).",
+		[]string{"what"}, nil, metrics.ALPHA, "")
 	waitingDesc = metrics.NewDesc(subsystem+"_waiting_pods",
 		"Pods not bound yet that request a resource, without the akri.sh/ prefix.",
 		[]string{"resource"}, nil, metrics.ALPHA, "")
@@ -64,6 +67,7 @@ var inService collector
 // DescribeWithStability implements metrics.StableCollector.
 func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- slotsDesc
+	ch <- ignoredDesc
 	ch <- waitingDesc
 }
 
@@ -79,6 +83,10 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 		for state, count := range map[string]int{"free": n.Free, "held": n.Held, "claimed": n.Claimed, "conflicting": n.Conflicting, "nominated": n.Nominated} {
 			ch <- metrics.NewLazyConstMetric(slotsDesc, metrics.GaugeValue, float64(count), n.Configuration, state)
 		}
+	}
+	claims, devices := b.ledger.Ignored()
+	for what, n := range map[string]int{"claims": claims, "devices": devices} {
+		ch <- metrics.NewLazyConstMetric(ignoredDesc, metrics.GaugeValue, float64(n), what)
 	}
 	for resource, pods := range b.waiting {
 		ch <- metrics.NewLazyConstMetric(waitingDesc, metrics.GaugeValue, float64(len(pods)), resource)

@@ -23,22 +23,31 @@ func counted(t *testing.T, c metrics.CounterMetric) float64 {
 
 func TestMetrics(t *testing.T) {
 	r := newRig(t)
-	r.instance("cam-1", nil, "node-a")
-	r.instance("cam-2", map[string]string{"cam-2-0": "C:gone:node-a"}, "node-a")
-	r.instance("cam-3", nil, "node-b")
-	r.instance("cam-4", nil, "node-c")
-	r.instance("cam-5", nil, "node-d")
+	r.book.device("cam-000001", nil, "node-a")
+	r.book.device("cam-000002", map[string]string{"cam-000002-0": "C:gone:node-a"}, "node-a")
+	r.book.device("cam-000003", nil, "node-b")
+	r.book.device("cam-000004", nil, "node-c")
+	r.book.device("cam-000005", nil, "node-d")
 	r.schedule(t, pod("holder", "1"), "node-a")
 	r.book.setPod(pod("waiter", "1"))
 	for _, name := range []string{"early", "late"} {
-		r.book.setPod(bound(t, pod(name, "1"), "node-c", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-4"}}}}))
+		r.book.setPod(bound(t, pod(name, "1"), "node-c", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000004"}}}}))
 	}
 	r.book.setPod(nominatedTo(important("vip"), "node-d"))
+	r.book.setClaim(claim("cam-000001-1", "C:x:node-a"), false) // beyond the capacity
+	r.book.setClaim(claim("cam-000001-0", "C:x:node-z"), false) // out of reach
+	stolen := reported("cam-000001")
+	stolen.Shared = false // of another node, by its hash
+	r.book.setSlice(slice("node-z", "0", stolen))
 	registry := metrics.NewKubeRegistry()
 	c := &collector{}
 	c.book.Store(r.book)
 	registry.CustomMustRegister(c)
 	want := `
+# HELP kubeslot_scheduler_ignored [ALPHA] What does not count: claims (SlotClaims whose node does not reach the device, or beyond the capacity) and devices (of DeviceSlices, left out because they are not what they say).
+# TYPE kubeslot_scheduler_ignored gauge
+kubeslot_scheduler_ignored{what="claims"} 2
+kubeslot_scheduler_ignored{what="devices"} 1
 # HELP kubeslot_scheduler_slots [ALPHA] Slots of a Configuration by state: free, held by a pod, claimed by a node for no known pod, conflicting (held by several pods), nominated (kept for a pod that preempted).
 # TYPE kubeslot_scheduler_slots gauge
 kubeslot_scheduler_slots{configuration="cam",state="claimed"} 1

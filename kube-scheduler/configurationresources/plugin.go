@@ -8,7 +8,7 @@
 // prefers nodes with more of them free; PostFilter preempts pods on other nodes
 // that hold slots of shared devices, which DefaultPreemption cannot; Reserve
 // takes the slots, so that no other pod is offered them; Bind claims them, with
-// claimMode Scheduler (claim.go, strays.go), and sends the Binding with the
+// claimMode Scheduler (claim.go, orphans.go), and sends the Binding with the
 // assignment in its annotations, which the API server merges into the pod in the
 // same write that sets its node. Unreserve gives the slots back.
 //
@@ -49,7 +49,7 @@ type Plugin struct {
 	later sync.Map
 	// claims is set with claimMode Scheduler.
 	claims *claims.Writer
-	// sweeping starts the search for stray claims, which ends with ctx.
+	// sweeping starts the search for orphaned claims, which ends with ctx.
 	sweeping sync.Once
 	ctx      context.Context
 }
@@ -99,7 +99,11 @@ func NewFactory() frameworkruntime.PluginFactory {
 			pdbs: informers.Policy().V1().PodDisruptionBudgets().Lister(),
 		}
 		if args.ClaimMode == config.ClaimByScheduler {
-			p.claims = &claims.Writer{Client: shared.client, Seen: shared.refresh}
+			client, err := claims.NewClient(shared.config)
+			if err != nil {
+				return nil, fmt.Errorf("start plugin %s: make a client for claims: %w", Name, err)
+			}
+			p.claims = &claims.Writer{Client: client, Seen: shared.claimSeen, Gone: shared.claimGone}
 		}
 		shared.mu.Lock()
 		defer shared.mu.Unlock()

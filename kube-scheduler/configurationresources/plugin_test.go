@@ -26,7 +26,6 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -71,7 +70,7 @@ func newRig(t *testing.T) *rig {
 	args.SetDefaults()
 	r.known = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	r.Plugin = &Plugin{pods: corelisters.NewPodLister(r.known), handle: fakeHandle{client: r.client}, args: args, book: &book{
-		logger: logger, activator: r, ledger: ledger.New(), profiles: map[string]*config.ConfigurationResourcesArgs{}, waiting: map[string]map[string]*v1.Pod{},
+		logger: logger, activator: r, ledger: ledger.New(), leftOut: map[string]string{}, claimed: claimed{released: map[types.UID]bool{}}, profiles: map[string]*config.ConfigurationResourcesArgs{}, waiting: map[string]map[string]*v1.Pod{},
 		tried: map[string]uint64{}, assumed: map[string]uint64{}, patience: time.Hour, attended: map[string]bool{},
 		rounds: map[string]*round{}, atOnce: firstWoken, deadlines: map[string]*deadline{}, nominated: map[string]*v1.Pod{}, decided: make(chan struct{})}}
 	close(r.book.decided)
@@ -84,13 +83,8 @@ func newRig(t *testing.T) *rig {
 			r.book.standby.Stop()
 		}
 	})
-	r.book.setConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "default"}})
+	r.book.setConfiguration(cameras(1))
 	return r
-}
-
-func (r *rig) instance(name string, usage map[string]string, nodes ...string) {
-	r.book.setInstance(&akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
-		Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: 1, Nodes: nodes, DeviceUsage: usage}})
 }
 
 func pod(name, quantity string) *v1.Pod {
@@ -104,11 +98,9 @@ func pod(name, quantity string) *v1.Pod {
 
 func nodeInfo(name string) fwk.NodeInfo {
 	info := framework.NewNodeInfo()
-	advertised := v1.ResourceList{}
-	for _, resourceName := range []v1.ResourceName{"akri.sh/cam", "akri.sh/cam-1", "akri.sh/cam-2"} {
-		advertised[resourceName] = resource.MustParse("100")
-	}
-	info.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Allocatable: advertised}})
+	node := withNode(name)
+	node.Status.Allocatable = v1.ResourceList{"akri.sh/cam": resource.MustParse("100")}
+	info.SetNode(node)
 	return info
 }
 
@@ -217,10 +209,12 @@ func TestRefusals(t *testing.T) {
 			},
 			fwk.UnschedulableAndUnresolvable, []string{"negative"}},
 		"held": {
-			func(r *rig, _ *v1.Pod) { r.instance("cam-1", map[string]string{"cam-1-0": "C:x:node-b"}, "node-a") },
+			func(r *rig, _ *v1.Pod) {
+				r.book.device("cam-000001", map[string]string{"cam-000001-0": "C:x:node-a"}, "node-a")
+			},
 			fwk.Unschedulable, []string{"0 of 1 slots free", "1 held"}},
 		"out of reach": {
-			func(r *rig, _ *v1.Pod) { r.instance("cam-1", nil, "node-b") },
+			func(r *rig, _ *v1.Pod) { r.book.device("cam-000001", nil, "node-b") },
 			fwk.UnschedulableAndUnresolvable, []string{"reach no Instance"}},
 		"not synced": {
 			func(r *rig, _ *v1.Pod) { r.book.sources = append(r.book.sources, func() bool { return false }) },
@@ -229,7 +223,7 @@ func TestRefusals(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.instance("cam-1", nil, "node-a")
+			r.book.device("cam-000001", nil, "node-a")
 			p := pod("p", "1")
 			test.change(r, p)
 			_, status := r.filter(p, "node-a")
@@ -247,7 +241,7 @@ func TestRefusals(t *testing.T) {
 
 func TestPreFilterNarrowsToNodesThatReach(t *testing.T) {
 	r := newRig(t)
-	r.instance("cam-1", nil, "node-a")
+	r.book.device("cam-000001", nil, "node-a")
 	var nodes []fwk.NodeInfo
 	for i := range minNodesToNarrow {
 		nodes = append(nodes, nodeInfo(fmt.Sprint("node-", i)))
@@ -264,9 +258,9 @@ func TestPreFilterNarrowsToNodesThatReach(t *testing.T) {
 
 func TestScore(t *testing.T) {
 	r := newRig(t)
-	r.instance("cam-1", map[string]string{"cam-1-0": "node-a"}, "node-a", "node-b", "node-c")
-	r.instance("cam-2", nil, "node-a", "node-b", "node-c")
-	r.instance("cam-3", nil, "node-b")
+	r.book.device("cam-000001", map[string]string{"cam-000001-0": "node-a"}, "node-a", "node-b", "node-c")
+	r.book.device("cam-000002", nil, "node-a", "node-b", "node-c")
+	r.book.device("cam-000003", nil, "node-b")
 	p := pod("p", "1")
 	state, _ := r.filter(p, "node-a")
 	score := func(strategy ledger.Strategy, free, local int32, node string) int64 {
@@ -295,7 +289,7 @@ func TestScore(t *testing.T) {
 
 func TestPreemptionImagines(t *testing.T) {
 	r := newRig(t)
-	r.instance("cam-1", nil, "node-a", "node-b")
+	r.book.device("cam-000001", nil, "node-a", "node-b")
 	victim := pod("victim", "1")
 	r.schedule(t, victim, "node-a")
 	p := pod("p", "1")

@@ -37,11 +37,9 @@ func (r *rig) awake(after time.Duration) []string {
 func TestWaitsWhileItsNodeHasASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, other := preemptionRig(t)
-		r.book.setConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "default"},
-			Spec: akriv0.ConfigurationSpec{UniqueScope: akriv0.UniquePerNode}})
-		in := instance("cam-1", "")
-		in.Spec.Capacity = 3
-		r.book.setInstance(in)
+		onePerNode := cameras(3)
+		onePerNode.Spec.UniqueScope = akriv0.UniquePerNode
+		r.book.setConfiguration(onePerNode)
 		old := pod("old", "1")
 		c, _ := readCycle(r.schedule(t, old, "node-a"))
 		old = bound(t, old, "node-a", c.assignment)
@@ -144,7 +142,7 @@ func TestVictimCannotBeEvicted(t *testing.T) {
 func TestAnotherWasFaster(t *testing.T) {
 	synctestRun(t, "at Reserve", func(t *testing.T) {
 		r := newRig(t)
-		r.instance("cam-1", nil, "node-a")
+		r.book.device("cam-000001", nil, "node-a")
 		p := pod("p", "1")
 		state, status := r.filter(p, "node-a")
 		if !status.IsSuccess() {
@@ -159,12 +157,12 @@ func TestAnotherWasFaster(t *testing.T) {
 		}
 	})
 	t.Run("at the claim", func(t *testing.T) {
-		r := newClaimRig(t)
+		r := newClaimRig(t, nil)
 		p := pod("p", "1")
 		r.book.setPod(p)
 		state := r.schedule(t, p, "node-a")
 		c, _ := readCycle(state)
-		r.set(t, c.assignment["main"][0].Slot.Instance, unseen, "C:other:node-b")
+		r.api.Put(claim(c.assignment["main"][0].Slot.String(), "C:other:node-b"))
 		if status := r.Bind(r.ctx, state, p, "node-a"); status.Code() != fwk.Unschedulable {
 			t.Fatalf("Bind: %v", status)
 		}
@@ -204,8 +202,8 @@ func TestConfirmsItsPreemption(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, holder := preemptionRig(t)
-				r.instance("cam-1", nil, "node-a")
-				r.instance("cam-2", nil, "node-b")
+				r.book.device("cam-000001", nil, "node-a")
+				r.book.device("cam-000002", nil, "node-b")
 				vip, king, less := important("vip"), important("king"), int32(50)
 				king.Spec.Priority = &less // and more than the holder's
 				r.schedule(t, king, "node-b")

@@ -50,6 +50,9 @@ type nodeLister struct {
 func (l nodeLister) List() ([]fwk.NodeInfo, error) { return l.nodes, nil }
 func (l nodeLister) Get(name string) (fwk.NodeInfo, error) {
 	i := slices.IndexFunc(l.nodes, func(n fwk.NodeInfo) bool { return n.Node().Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("node %s is not in the snapshot", name)
+	}
 	return l.nodes[i], nil
 }
 
@@ -57,7 +60,7 @@ func (l nodeLister) Get(name string) (fwk.NodeInfo, error) {
 func preemptionRig(t *testing.T) (*rig, *v1.Pod) {
 	r := newRig(t)
 	r.mayPreempt(t)
-	return r, r.hold(t, "cam-1", pod("holder", "1"), "node-a", "node-b")
+	return r, r.hold(t, "cam-000001", pod("holder", "1"), "node-a", "node-b")
 }
 
 // mayPreempt gives the plugin what it needs for PostFilter.
@@ -77,7 +80,7 @@ func (r *rig) mayPreempt(t *testing.T, budgets ...*policyv1.PodDisruptionBudget)
 // the last of them.
 func (r *rig) hold(t *testing.T, camera string, holder *v1.Pod, nodes ...string) *v1.Pod {
 	t.Helper()
-	r.instance(camera, nil, nodes...)
+	r.book.device(camera, nil, nodes...)
 	grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: camera}}}}
 	holder = bound(t, holder, nodes[len(nodes)-1], grant)
 	r.book.setPod(holder)
@@ -174,7 +177,7 @@ func TestPreemptsOnTheLastOfManyNodes(t *testing.T) {
 		if i == len(nodes)-1 {
 			holder = pod("holder", "1")
 		}
-		r.hold(t, fmt.Sprint("cam-", i), holder, node)
+		r.hold(t, camera(i), holder, node)
 	}
 	vip := important("vip")
 	state, statuses := r.refuse(t, vip, nodes...)
@@ -241,7 +244,7 @@ func TestPreemptsOnTheBetterNode(t *testing.T) {
 				which := strings.TrimPrefix(node, "node-")
 				holder := pod("holder-"+which, "1")
 				holder.Spec.Priority = &priority
-				r.hold(t, "cam-"+which, holder, node)
+				r.hold(t, "cam-00000"+which, holder, node)
 			}
 			vip := important("vip")
 			state, statuses := r.refuse(t, vip, "node-a", "node-b")

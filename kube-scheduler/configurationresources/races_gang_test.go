@@ -25,7 +25,7 @@ func gang(group string, names ...string) []*v1.Pod {
 // meanwhile, least of all the gang.
 func TestGangReverted(t *testing.T) {
 	r := newScheduler(t)
-	r.book.setInstance(instance("cam-2", ""))
+	r.book.shared("cam-000002")
 	members := gang("g", "g1", "g2", "g3")
 	other := pod("other", "1")
 	for _, p := range append(slices.Clone(members), other) {
@@ -50,7 +50,7 @@ func TestGangReverted(t *testing.T) {
 		t.Errorf("woken by what the gang gave back: %v", r.activated)
 	}
 	// With one device more the whole gang fits: simulated, reverted, reserved, bound.
-	r.book.setInstance(instance("cam-3", ""))
+	r.book.shared("cam-000003")
 	r.activated = nil
 	var states []fwk.CycleState
 	for _, p := range members {
@@ -82,7 +82,7 @@ func TestGangReverted(t *testing.T) {
 // would wake each other for ever, past the queue's backoff.
 func TestFailedPodsDoNotWakeEachOther(t *testing.T) {
 	r := newScheduler(t)
-	r.book.setInstance(instance("cam-2", ""))
+	r.book.shared("cam-000002")
 	pods := []*v1.Pod{pod("x", "1"), pod("y", "1")}
 	for _, p := range pods {
 		r.book.setPod(p)

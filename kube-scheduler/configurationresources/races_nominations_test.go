@@ -164,11 +164,11 @@ func TestNominationThatIsFollowedAgainEndsAsBefore(t *testing.T) {
 		r.book.setPod(ending(holder))
 		r.book.deletePod(holder)
 		time.Sleep(40 * time.Second)
-		r.instance("cam-1", nil, "node-a")
+		r.book.device("cam-000001", nil, "node-a")
 		if got := r.book.nominatedNode("vip-uid"); got != "" {
 			t.Fatalf("slots are kept on %q, which does not reach the device", got)
 		}
-		r.instance("cam-1", nil, "node-a", "node-b")
+		r.book.device("cam-000001", nil, "node-a", "node-b")
 		r.book.setPod(vip.DeepCopy())
 		if got := r.book.nominatedNode("vip-uid"); got != "node-b" {
 			t.Fatalf("slots are kept on %q, want node-b", got)
@@ -255,12 +255,8 @@ func TestNominatedPodsDoNotBlockEachOther(t *testing.T) {
 	for name, slots := range map[string]int{"slots for both": 4, "slots for one": 2} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			names := []string{"cam-1", "cam-2"}
-			for _, name := range names {
-				in := instance(name, "")
-				in.Spec.Capacity = int32(slots / len(names))
-				r.book.setInstance(in)
-			}
+			r.book.setConfiguration(cameras(slots / 2))
+			r.book.shared("cam-000001", "cam-000002")
 			pods := []*v1.Pod{pod("p", "2"), pod("q", "2")}
 			for _, p := range pods {
 				p.Status.NominatedNodeName = "node-a"
@@ -297,7 +293,7 @@ func TestNominatedPodsDoNotBlockEachOther(t *testing.T) {
 // framework. It has its slot; no second one is kept for it.
 func TestReservedPodIsNominated(t *testing.T) {
 	r := newScheduler(t)
-	r.book.setInstance(instance("cam-2", ""))
+	r.book.shared("cam-000002")
 	p := pod("p", "1")
 	r.book.setPod(p)
 	state := r.schedule(t, p, "node-a")
@@ -323,14 +319,13 @@ func TestNominatedPodTakesOtherSlots(t *testing.T) {
 	if r.mayTake("node-b") {
 		t.Fatal("the slot is not kept")
 	}
-	larger := instance("cam-0", "")
-	larger.Spec.Capacity = 2
-	r.book.setInstance(larger)
+	r.book.setConfiguration(cameras(2))
+	r.book.shared("cam-000000")
 	r.schedule(t, p, "node-a")
-	if got := r.book.ledger.Holds("p-uid"); len(got) != 1 || got[0].Instance != "cam-0" {
-		t.Fatalf("took %v, want of the Instance with the most free", got)
+	if got := r.book.ledger.Holds("p-uid"); len(got) != 1 || got[0].Instance != "cam-000000" {
+		t.Fatalf("took %v, want of the device with the most free", got)
 	}
-	if got := r.book.ledger.Free("cam-1"); got != 1 {
+	if got := r.book.ledger.Free("cam-000001"); got != 2 {
 		t.Error("the slot that it did not take is still kept for it")
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -20,27 +19,21 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // docs/races.md lists the races, and where each is tested.
 
-var cam1 = ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-1"}}}}
+var cam1 = ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}
 
-func instance(name string, uid string) *akriv0.Instance {
-	return &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: "uid-" + types.UID(uid)},
-		Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: 1, Nodes: []string{"node-a", "node-b"}}}
-}
-
-// newScheduler has read the pods and then the Instance cam-1, of one slot.
+// newScheduler has read the pods and then of the camera cam-000001, of one slot.
 func newScheduler(t *testing.T, pods ...*v1.Pod) *rig {
 	r := newRig(t)
 	r.book.starting = true
 	for _, p := range pods {
 		r.book.setPod(p)
 	}
-	r.book.setInstance(instance("cam-1", ""))
+	r.book.shared("cam-000001")
 	r.book.announceSync(r.ctx)
 	return r
 }
@@ -86,7 +79,7 @@ func TestTwoSchedulers(t *testing.T) {
 }
 
 // A contest is decided by claims among other things: not before those are read.
-func TestContestWaitsForTheInstances(t *testing.T) {
+func TestContestWaitsForTheClaims(t *testing.T) {
 	r, holder := preemptionRig(t)
 	late := bound(t, pod("late", "1"), "node-a", cam1)
 	if err := errors.Join(r.known.Add(late), r.client.Tracker().Add(late)); err != nil {
@@ -96,11 +89,9 @@ func TestContestWaitsForTheInstances(t *testing.T) {
 	r.book.setPod(late)
 	r.filter(pod("any", "1"), "node-a")
 	if r.book.leads {
-		t.Fatal("leads before the Instances are read")
+		t.Fatal("leads before the claims are read")
 	}
-	in := instance("cam-1", "")
-	in.Spec.DeviceUsage = map[string]string{"cam-1-0": "C:late-uid:node-a"}
-	r.book.setInstance(in)
+	r.book.setClaim(claim("cam-000001-0", "C:late-uid:node-a"), false)
 	r.book.sources = nil
 	r.filter(pod("any", "1"), "node-a")
 	eventually(t, "the eviction of the pod without the claim", func() bool { return slices.Equal(r.deleted(), []string{holder.Name}) })
@@ -167,11 +158,11 @@ func TestSameNameRecreated(t *testing.T) {
 
 	running := bound(t, pod("q", "1"), "node-a", cam1)
 	pods.OnAdd(running, false)
-	larger := instance("cam-1", "again")
-	larger.Spec.Capacity = 2
-	r.book.setInstance(larger)
-	if got := r.book.ledger.Free("cam-1"); got != 1 || !r.book.holds("q-uid") {
-		t.Errorf("%d slots are free of the new Instance, want 1 of 2; held by its pod: %v", got, r.book.holds("q-uid"))
+	r.book.device("cam-000001", nil) // and found again, when it can be shared by more
+	r.book.setConfiguration(cameras(2))
+	r.book.shared("cam-000001")
+	if got := r.book.ledger.Free("cam-000001"); got != 1 || !r.book.holds("q-uid") {
+		t.Errorf("%d slots are free of the device that came back, want 1 of 2; held by its pod: %v", got, r.book.holds("q-uid"))
 	}
 }
 
@@ -213,16 +204,16 @@ func TestPodDeletedDuringBind(t *testing.T) {
 
 // The device goes between Reserve and Bind, which may be long for a gang: the pod
 // is not bound with it, and gets another.
-func TestInstanceDeletedWhileReserved(t *testing.T) {
+func TestDeviceGoneWhileReserved(t *testing.T) {
 	r, p := newScheduler(t), pod("p", "1")
 	r.applyBindings(p.DeepCopy())
 	state := r.schedule(t, p, "node-a")
-	r.book.deleteInstance(instance("cam-1", ""))
+	r.book.device("cam-000001", nil)
 	if status := r.Bind(r.ctx, state, p, "node-a"); status.Code() != fwk.Error || len(r.bindings()) != 0 {
 		t.Fatalf("bound with a device that is gone: %v", status)
 	}
 	r.Unreserve(r.ctx, state, p, "node-a")
-	r.book.setInstance(instance("cam-2", ""))
+	r.book.shared("cam-000002")
 	state = r.schedule(t, p, "node-a")
 	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSuccess() {
 		t.Error(status)
@@ -242,7 +233,7 @@ func TestLivesOfABoundPod(t *testing.T) {
 		"pod resize": {func(p *v1.Pod) {
 			p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: more, Limits: more}
 		}, true},
-		"annotation edited":      {func(p *v1.Pod) { p.Annotations["KubeDevice/DeviceInfo"] = forged("cam-1-7") }, true},
+		"annotation edited":      {func(p *v1.Pod) { p.Annotations["KubeDevice/DeviceInfo"] = forged("cam-000001-7") }, true},
 		"annotation malformed":   {func(p *v1.Pod) { p.Annotations["KubeDevice/DeviceInfo"] = "{" }, true},
 		"annotations taken away": {func(p *v1.Pod) { p.Annotations = nil }, true},
 		"node lost":              {func(p *v1.Pod) { p.Status.Phase = v1.PodUnknown }, true},
@@ -277,12 +268,15 @@ func TestLivesOfABoundPod(t *testing.T) {
 // kubelet and kubecri write anew. The ledger does not lose what its pods hold.
 func TestNodeDeletedAndReAdded(t *testing.T) {
 	r := newScheduler(t)
-	r.book.setInstance(instance("cam-2", ""))
+	r.book.shared("cam-000002")
 	r.book.setPod(bound(t, pod("holder", "1"), "node-a", cam1))
-	gone := instance("cam-1", "")
-	gone.Spec.Nodes = []string{"node-b"}
-	r.book.setInstance(gone)
-	r.book.setInstance(instance("cam-1", ""))
+	// The garbage collector deletes its slices.
+	for _, camera := range []string{"cam-000001", "cam-000002"} {
+		r.book.device(camera, nil, "node-b")
+	}
+	r.book.deleteNode(withNode("node-a"))
+	r.book.setNode(withNode("node-a"))
+	r.book.shared("cam-000001", "cam-000002")
 
 	p := pod("p", "1")
 	state, status := r.filter(p, "node-a")
@@ -302,8 +296,8 @@ func TestNodeDeletedAndReAdded(t *testing.T) {
 	if status := r.Reserve(r.ctx, state, p, "node-a"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	if got := r.book.ledger.Holds("p-uid"); len(got) != 1 || got[0].Instance != "cam-2" {
-		t.Errorf("got %v, want a slot of cam-2: the other is the holder's", got)
+	if got := r.book.ledger.Holds("p-uid"); len(got) != 1 || got[0].Instance != "cam-000002" {
+		t.Errorf("got %v, want a slot of cam-000002: the other is the holder's", got)
 	}
 }
 
@@ -312,9 +306,7 @@ func TestNodeDeletedAndReAdded(t *testing.T) {
 func TestInstanceLevelClaimRacesAConfigurationLevelOne(t *testing.T) {
 	r, p := newScheduler(t), pod("p", "1")
 	state := r.schedule(t, p, "node-a")
-	claimed := instance("cam-1", "")
-	claimed.Spec.DeviceUsage = map[string]string{"cam-1-0": "node-b"}
-	r.book.setInstance(claimed)
+	r.book.setClaim(claim("cam-000001-0", "node-b"), false)
 	if status := r.Bind(r.ctx, state, p, "node-a"); status.IsSuccess() || len(r.bindings()) != 0 {
 		t.Fatalf("bound with a slot that another has claimed: %v", status)
 	}
@@ -322,6 +314,6 @@ func TestInstanceLevelClaimRacesAConfigurationLevelOne(t *testing.T) {
 	if r.mayTake("node-a") {
 		t.Error("the claimed slot is free")
 	}
-	r.book.setInstance(instance("cam-1", ""))
+	r.book.deleteClaim(claim("cam-000001-0", "node-b"))
 	r.schedule(t, p, "node-a")
 }

@@ -118,13 +118,11 @@ func crowdOf(what string, n int) []string {
 // pod after that: it does not send all that wait through the scheduler.
 func TestWaitingPodsAreNotTriedInVain(t *testing.T) {
 	q := newQueue(t, nil, advertising("node-a", "1"), advertising("node-b", ""))
-	in := instance("cam-1", "")
-	q.book.setInstance(in)
+	q.book.shared("cam-000001")
 	q.add("node-a", "holder")
 	q.eventually("the holder to be bound", func() bool { return q.node("holder") == "node-a" })
-	claimed := in.DeepCopy()
-	claimed.Spec.DeviceUsage = map[string]string{"cam-1-0": "C:holder-uid:node-a"}
-	q.book.setInstance(claimed)
+	its := claim("cam-000001-0", "C:holder-uid:node-a")
+	q.book.setClaim(its, false)
 	waiting := crowd(300)
 	q.add("node-a", waiting...)
 
@@ -137,7 +135,7 @@ func TestWaitingPodsAreNotTriedInVain(t *testing.T) {
 	if got := q.rest() - before; got > 0 {
 		t.Errorf("%d scheduling cycles of %d waiting pods, while no slot was free", got, len(waiting))
 	}
-	q.book.setInstance(in)
+	q.book.deleteClaim(its)
 	q.eventually("one of the waiting to be bound", func() bool {
 		return slices.ContainsFunc(waiting, func(name string) bool { return q.node(name) != "" })
 	})
@@ -153,7 +151,7 @@ func TestWaitingPodsAreNotTriedInVain(t *testing.T) {
 func TestTriedWhenANodeAdvertises(t *testing.T) {
 	t.Run("more", func(t *testing.T) {
 		q := newQueue(t, nil, advertising("node-a", "0"))
-		q.book.setInstance(instance("cam-1", ""))
+		q.book.shared("cam-000001")
 		q.add("node-a", "p")
 		if err := q.client.Tracker().Update(nodesResource, advertising("node-a", "1"), ""); err != nil {
 			t.Fatal(err)
@@ -162,9 +160,7 @@ func TestTriedWhenANodeAdvertises(t *testing.T) {
 	})
 	t.Run("at all", func(t *testing.T) {
 		q := newQueue(t, nil, advertising("node-b", ""))
-		in := instance("cam-1", "")
-		in.Spec.Nodes = []string{"node-a"}
-		q.book.setInstance(in)
+		q.book.device("cam-000001", nil, "node-a")
 		q.add("node-a", "p")
 		if err := q.client.Tracker().Add(advertising("node-a", "")); err != nil {
 			t.Fatal(err)
@@ -178,7 +174,7 @@ func TestTriedWhenANodeAdvertises(t *testing.T) {
 		foreign := pod("foreign", "1") // it has no assignment, and counts for the kubelet
 		foreign.Spec.NodeName = "node-a"
 		q := newQueue(t, nil, advertising("node-a", "1"), foreign)
-		q.book.setInstance(instance("cam-1", ""))
+		q.book.shared("cam-000001")
 		q.add("node-a", "p")
 		q.delete("foreign")
 		q.eventually("the pod to be bound", func() bool { return q.node("p") == "node-a" })
@@ -188,13 +184,10 @@ func TestTriedWhenANodeAdvertises(t *testing.T) {
 // A slot that is freed while a pod is being tried, after the node was asked, is not
 // missed: nothing else comes to wake the pod.
 func TestGainDuringACycle(t *testing.T) {
-	in := instance("cam-1", "")
 	q := newQueue(t, func(p *Plugin) fwk.Plugin {
-		return &filterHook{Plugin: p, after: func() { p.book.setInstance(in) }}
+		return &filterHook{Plugin: p, after: func() { p.book.shared("cam-000001") }}
 	}, advertising("node-a", "1"))
-	claimed := in.DeepCopy()
-	claimed.Spec.DeviceUsage = map[string]string{"cam-1-0": "C:other-uid:node-b"}
-	q.book.setInstance(claimed)
+	q.book.device("cam-000001", map[string]string{"cam-000001-0": "C:other-uid:node-b"}, "node-a", "node-b")
 	q.add("node-a", "p")
 	q.eventually("the pod to be bound", func() bool { return q.node("p") == "node-a" })
 }

@@ -58,8 +58,8 @@ type rooms []atomic.Uint64
 const (
 	roomBits = 16
 	maxRoom  = 1<<roomBits - 1
-	// maxRooms bounds the resources that rooms are remembered of: Instances are
-	// resources too, and there may be tens of thousands.
+	// maxRooms bounds the resources that rooms are remembered of: there may be
+	// thousands of Configurations.
 	maxRooms = 64
 )
 

@@ -98,7 +98,7 @@ func TestFilterOfWhatNodesAdvertise(t *testing.T) {
 	fits("3 advertised", "4", false)
 }
 
-// TestRoomsAreBounded: Instances are resources too, of which pods may ask for one
+// TestRoomsAreBounded: pods may ask for the slots of thousands of Configurations, one
 // after the other.
 func TestRoomsAreBounded(t *testing.T) {
 	r := newRoster([]fwk.NodeInfo{nodeInfo("a")})

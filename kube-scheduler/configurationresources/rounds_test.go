@@ -15,7 +15,7 @@ func TestNoGainIsMissed(t *testing.T) {
 	crowd := func(t *testing.T) *rig {
 		r := newRig(t)
 		r.awaitAll(waiting)
-		r.instance("cam-left", nil, "node-b") // it stays free
+		r.book.device("cam-00000b", nil, "node-b") // it stays free
 		return r
 	}
 	times := func(r *rig, name string) (n int) {
@@ -33,9 +33,9 @@ func TestNoGainIsMissed(t *testing.T) {
 		eventually(t, "the last pod to be tried", func() bool {
 			usage := map[string]string{}
 			if n++; n%2 == 0 {
-				usage["cam-1-0"] = "C:other:node-a"
+				usage["cam-000001-0"] = "C:other:node-a"
 			}
-			r.instance("cam-1", usage, "node-a")
+			r.book.device("cam-000001", usage, "node-a")
 			return times(r, "p000") > 0
 		})
 	})
@@ -73,11 +73,11 @@ func TestRoundThatMissedOutGoesOn(t *testing.T) {
 			}
 		}
 		last := pod(waiting[len(waiting)-1], "1") // it has failed before
-		r.instance("cam-0", nil, "node-a")
+		r.book.device("cam-000000", nil, "node-a")
 		r.Unreserve(r.ctx, r.schedule(t, last, "node-a"), last, "node-a")
-		r.book.deleteInstance(instance("cam-0", ""))
+		r.book.device("cam-000000", nil)
 		r.awake(time.Minute)
-		r.instance("cam-1", nil, "node-a")
+		r.book.device("cam-000001", nil, "node-a")
 		taker := pod("taker", "1")
 		state := r.schedule(t, taker, "node-a")
 		if got := r.awake(time.Second); len(got) != firstWoken {
@@ -121,7 +121,7 @@ func TestKeptSlotIsGainedDuringARound(t *testing.T) {
 // A round that goes on for what was gained during it goes on for what it was for, too.
 func TestRoundsGoOnForAll(t *testing.T) {
 	const waiting = 100
-	free := func(r *rig) { r.instance("cam-1", nil, "node-a") } // and nobody takes it
+	free := func(r *rig) { r.book.device("cam-000001", nil, "node-a") } // and nobody takes it
 	for name, test := range map[string]struct {
 		begin, meanwhile func(*rig)
 		want             int
@@ -131,13 +131,13 @@ func TestRoundsGoOnForAll(t *testing.T) {
 			defer r.book.mu.Unlock()
 			r.book.try("cam", &gained{}, r.book.helped("cam", &gained{free: true})[:1])
 		}, waiting},
-		"a gain that helps nobody":                           {free, func(r *rig) { r.instance("cam-2", nil, "node-a", "node-b") }, waiting},
-		"a gain that helps nobody, in a round of preemptors": {func(r *rig) { r.instance("cam-3", nil, "node-a", "node-b") }, func(r *rig) { r.instance("cam-2", nil, "node-a", "node-b") }, waiting / 2},
+		"a gain that helps nobody":                           {free, func(r *rig) { r.book.device("cam-000002", nil, "node-a", "node-b") }, waiting},
+		"a gain that helps nobody, in a round of preemptors": {func(r *rig) { r.book.device("cam-000003", nil, "node-a", "node-b") }, func(r *rig) { r.book.device("cam-000002", nil, "node-a", "node-b") }, waiting / 2},
 	} {
 		synctestRun(t, name, func(t *testing.T) {
 			r := newRig(t)
-			r.hold(t, "cam-2", withPriority(pod("holder2", "1"), 1000), "node-b")
-			r.hold(t, "cam-3", withPriority(pod("holder3", "1"), waiting/2-1), "node-b")
+			r.hold(t, "cam-000002", withPriority(pod("holder2", "1"), 1000), "node-b")
+			r.hold(t, "cam-000003", withPriority(pod("holder3", "1"), waiting/2-1), "node-b")
 			want := r.awaitAll(waiting)[waiting-test.want:]
 			test.begin(r)
 			test.meanwhile(r)

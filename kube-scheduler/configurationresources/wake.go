@@ -59,7 +59,7 @@ func (b *book) gains(gain ledger.Gain) map[string]*gained {
 // the rest only while slots stay free: one freed slot must not send a thousand waiting
 // pods through the scheduler. Nor must one that can be preempted for: then pods are tried
 // while it can. While many wait, the gains within a round are put together into the next
-// one: choosing whom to try takes 10 ms of 10,000 waiting pods, and thousands of Instances
+// one: choosing whom to try takes 10 ms of 10,000 waiting pods, and thousands of devices
 // may come at once. The caller holds mu.
 func (b *book) wake(gain ledger.Gain) {
 	if b.starting || gain.Empty() {

@@ -17,11 +17,11 @@ func TestKeptDuringARound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		want := r.awaitAll(100)[50:]
-		r.instance("cam-1", nil, "node-a")
+		r.book.device("cam-000001", nil, "node-a")
 		nominee := withPriority(pod("nominee", "1"), 49)
 		r.book.setPod(nominee)
 		r.book.mu.Lock()
-		r.book.nominate(podKey(nominee), "node-a", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-1"}}}}, time.Hour)
+		r.book.nominate(podKey(nominee), "node-a", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}, time.Hour)
 		r.book.mu.Unlock()
 		if got := slices.Sorted(slices.Values(r.awake(time.Second))); !slices.Equal(got, want) {
 			t.Errorf("woken: %v, want %v", got, want)
@@ -43,9 +43,9 @@ func TestRefusedBeforeTheNomineeHasIt(t *testing.T) {
 		synctestRun(t, name, func(t *testing.T) {
 			r := newRig(t)
 			r.mayPreempt(t)
-			holder := r.hold(t, "cam-1", withPriority(pod("holder", "1"), test.priority), "node-a", "node-b")
-			claim := map[string]string{"cam-1-0": "C:holder-uid:node-b"}
-			r.instance("cam-1", claim, "node-a", "node-b")
+			holder := r.hold(t, "cam-000001", withPriority(pod("holder", "1"), test.priority), "node-a", "node-b")
+			claim := map[string]string{"cam-000001-0": "C:holder-uid:node-b"}
+			r.book.device("cam-000001", claim, "node-a", "node-b")
 			nominee := withPriority(pod("nominee", "1"), 49)
 			names := crowd(100)
 			refuse := func() {
@@ -75,7 +75,7 @@ func TestRefusedBeforeTheNomineeHasIt(t *testing.T) {
 				refuse()
 			}
 			r.awake(time.Minute)
-			r.instance("cam-1", nil, "node-a", "node-b")
+			r.book.device("cam-000001", nil, "node-a", "node-b")
 			r.schedule(t, nominee, "node-a")
 			woken := r.awake(time.Second)
 			for _, name := range names[50:] {

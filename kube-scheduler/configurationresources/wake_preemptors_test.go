@@ -24,23 +24,23 @@ func TestWakesAllThatCanPreempt(t *testing.T) {
 		usage  map[string]string // before
 		change func(*rig)
 	}{
-		"a node reaches the device": {nil, func(r *rig) { r.instance("cam-1", nil, "node-a", "node-b") }},
-		"a stranger's claim goes": {map[string]string{"cam-1-0": "C:stranger:node-b"},
-			func(r *rig) { r.instance("cam-1", nil, "node-b") }},
-		"both, while a round is under way": {map[string]string{"cam-1-0": "C:stranger:node-b"}, func(r *rig) {
+		"a node reaches the device": {nil, func(r *rig) { r.book.device("cam-000001", nil, "node-a", "node-b") }},
+		"a stranger's claim goes": {map[string]string{"cam-000001-0": "C:stranger:node-b"},
+			func(r *rig) { r.book.device("cam-000001", nil, "node-b") }},
+		"both, while a round is under way": {map[string]string{"cam-000001-0": "C:stranger:node-b"}, func(r *rig) {
 			r.book.mu.Lock()
 			r.book.rounds["cam"] = &round{}
 			r.book.next("cam", r.book.rounds["cam"])
 			r.book.mu.Unlock()
-			r.instance("cam-1", nil, "node-b")
-			r.instance("cam-1", nil, "node-a", "node-b")
+			r.book.device("cam-000001", nil, "node-b")
+			r.book.device("cam-000001", nil, "node-a", "node-b")
 		}},
 	} {
 		for _, can := range []int{firstWoken / 2, 4 * firstWoken} {
 			synctestRun(t, fmt.Sprintf("%s, and %d can", name, can), func(t *testing.T) {
 				r := newRig(t)
-				r.hold(t, "cam-1", withPriority(pod("holder", "1"), int32(waiting-can-1)), "node-b")
-				r.instance("cam-1", test.usage, "node-b")
+				r.hold(t, "cam-000001", withPriority(pod("holder", "1"), int32(waiting-can-1)), "node-b")
+				r.book.device("cam-000001", test.usage, "node-b")
 				want := r.awaitAll(waiting)[waiting-can:]
 				never, policy := withPriority(pod("never", "1"), waiting), v1.PreemptNever
 				never.Spec.PreemptionPolicy = &policy
@@ -64,11 +64,11 @@ func TestWakesTheDisplaced(t *testing.T) {
 			}
 		},
 		"another scheduler gives the slot away": func(t *testing.T, r *rig) {
-			grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-1"}}}}
+			grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}
 			r.book.setPod(bound(t, pod("foreign", "1"), "node-b", grant))
 		},
-		"the device is gone":                 func(_ *testing.T, r *rig) { r.book.deleteInstance(instance("cam-1", "")) },
-		"its node does not reach the device": func(_ *testing.T, r *rig) { r.instance("cam-1", nil, "node-c") },
+		"the device is gone":                 func(_ *testing.T, r *rig) { r.book.device("cam-000001", nil) },
+		"its node does not reach the device": func(_ *testing.T, r *rig) { r.book.device("cam-000001", nil, "node-c") },
 	} {
 		synctestRun(t, name, func(t *testing.T) {
 			r, _ := preemptionRig(t)
@@ -102,11 +102,11 @@ func TestFailingPodsPutNothingOff(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r.instance("cam-1", nil, "node-a") // begins a round
+		r.book.device("cam-000001", nil, "node-a") // begins a round
 		if got := r.awake(0); !slices.Equal(slices.Sorted(slices.Values(got)), names[3*firstWoken:]) {
 			t.Fatalf("woken: %v", got)
 		}
-		r.instance("cam-2", nil, "node-a")
+		r.book.device("cam-000002", nil, "node-a")
 		woken := map[string]bool{}
 		for range 20 {
 			failed := withPriority(pod("failed", "1"), 1000)
@@ -137,7 +137,7 @@ func TestTakenDuringAnEmptyRound(t *testing.T) {
 		r.book.rounds["cam"] = &round{size: firstWoken}
 		r.book.next("cam", r.book.rounds["cam"])
 		r.book.mu.Unlock()
-		r.instance("cam-1", nil, "node-a")
+		r.book.device("cam-000001", nil, "node-a")
 		r.schedule(t, withPriority(pod("taker", "1"), 49), "node-a")
 		if got := slices.Sorted(slices.Values(r.awake(time.Second))); !slices.Equal(got, want) {
 			t.Errorf("woken: %v, want %v", got, want)
@@ -150,8 +150,8 @@ func TestTakenDuringAnEmptyRound(t *testing.T) {
 func TestFailingPodLeavesPreemptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.hold(t, "cam-1", withPriority(pod("holder", "1"), 49), "node-b")
-		r.instance("cam-2", nil, "node-c")
+		r.hold(t, "cam-000001", withPriority(pod("holder", "1"), 49), "node-b")
+		r.book.device("cam-000002", nil, "node-c")
 		failed := withPriority(pod("failed", "1"), 1000)
 		state := r.schedule(t, failed, "node-c")
 		want := r.awaitAll(100)[50:]
@@ -162,7 +162,7 @@ func TestFailingPodLeavesPreemptors(t *testing.T) {
 		if _, status := r.filter(first, "node-c"); status.IsSuccess() {
 			t.Fatal("two pods fit one slot")
 		}
-		r.instance("cam-1", nil, "node-a", "node-b")
+		r.book.device("cam-000001", nil, "node-a", "node-b")
 		r.Unreserve(r.ctx, state, failed, "node-c")
 		r.schedule(t, withPriority(pod("taker", "1"), 1000), "node-c")
 		woken := slices.Sorted(slices.Values(r.awake(time.Second)))
@@ -177,7 +177,7 @@ func TestFailingPodLeavesPreemptors(t *testing.T) {
 func TestToldWhenTheSlotIsGivenBack(t *testing.T) {
 	for name, about := range map[string]func(*testing.T, *rig) (giveBack func()){
 		"it is assumed": func(t *testing.T, r *rig) func() {
-			r.instance("cam-1", nil, "node-b")
+			r.book.device("cam-000001", nil, "node-b")
 			taker := withPriority(pod("taker", "1"), 50)
 			if err := r.known.Add(taker); err != nil {
 				t.Fatal(err)
@@ -186,11 +186,11 @@ func TestToldWhenTheSlotIsGivenBack(t *testing.T) {
 			return func() { r.Unreserve(r.ctx, state, taker, "node-b") }
 		},
 		"it is kept": func(t *testing.T, r *rig) func() {
-			r.hold(t, "cam-1", pod("holder", "1"), "node-b")
+			r.hold(t, "cam-000001", pod("holder", "1"), "node-b")
 			vip := withPriority(pod("vip", "1"), 50)
 			r.book.setPod(vip)
 			r.book.mu.Lock()
-			grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-1"}}}}
+			grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}
 			nomination := r.book.nominate(podKey(vip), "node-b", grant, time.Hour)
 			r.book.mu.Unlock()
 			return func() {
@@ -211,7 +211,7 @@ func TestToldWhenTheSlotIsGivenBack(t *testing.T) {
 			}
 			giveBack := about(t, r)
 			r.awake(time.Minute)
-			r.instance("cam-1", nil, "node-a", "node-b")
+			r.book.device("cam-000001", nil, "node-a", "node-b")
 			if got := r.awake(0); slices.Contains(got, "unimportant") {
 				t.Errorf("woken while it can have nothing: %v", got)
 			}
@@ -228,11 +228,11 @@ func TestGainsThatHelpNobodyArePutTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		for i := range 3 {
-			r.hold(t, fmt.Sprint("cam-", i), withPriority(pod(fmt.Sprint("holder", i), "1"), 1000), "node-b")
+			r.hold(t, fmt.Sprint("cam-00000", i), withPriority(pod(fmt.Sprint("holder", i), "1"), 1000), "node-b")
 		}
 		r.awaitAll(100)
 		for i := range 3 {
-			r.instance(fmt.Sprint("cam-", i), nil, "node-a", "node-b")
+			r.book.shared(fmt.Sprint("cam-00000", i))
 		}
 		r.book.mu.Lock()
 		if round := r.book.rounds["cam"]; round == nil || round.since == nil || len(round.since.held) != 2 {
@@ -258,18 +258,18 @@ func TestRoundsOfPreemptorsEnd(t *testing.T) {
 		change    func(*testing.T, *rig)
 	}{
 		"preempted for": {nil, preempt},
-		"preempted for, and a slot is free elsewhere": {[]string{"cam-2"}, preempt},
+		"preempted for, and a slot is free elsewhere": {[]string{"cam-000002"}, preempt},
 		"the holder goes by itself":                   {nil, func(t *testing.T, r *rig) { r.book.setPod(ending(bound(t, pod("holder", "1"), "node-b", nil))) }},
 	} {
 		synctestRun(t, what, func(t *testing.T) {
 			r := newRig(t)
 			r.mayPreempt(t)
-			r.hold(t, "cam-1", pod("holder", "1"), "node-b")
+			r.hold(t, "cam-000001", pod("holder", "1"), "node-b")
 			for _, name := range test.elsewhere {
-				r.instance(name, nil, "node-c")
+				r.book.device(name, nil, "node-c")
 			}
 			r.awaitAll(100)
-			r.instance("cam-1", nil, "node-a", "node-b")
+			r.book.device("cam-000001", nil, "node-a", "node-b")
 			test.change(t, r)
 			if got := r.awake(time.Second); len(got) != firstWoken {
 				t.Errorf("woken: %v, want the first %d", got, firstWoken)
@@ -278,14 +278,14 @@ func TestRoundsOfPreemptorsEnd(t *testing.T) {
 	}
 	synctestRun(t, "gains that do not help", func(t *testing.T) {
 		r := newRig(t)
-		r.hold(t, "cam-2", withPriority(pod("holder", "1"), 1000), "node-b")
+		r.hold(t, "cam-000002", withPriority(pod("holder", "1"), 1000), "node-b")
 		r.awaitAll(100)
-		r.instance("cam-1", nil, "node-a")
+		r.book.device("cam-000001", nil, "node-a")
 		r.schedule(t, withPriority(pod("taker", "1"), 100), "node-a")
 		var woken []string
 		for range 20 {
-			r.instance("cam-2", map[string]string{"cam-2-0": "C:stranger:node-b"}, "node-b")
-			r.instance("cam-2", nil, "node-b")
+			r.book.device("cam-000002", map[string]string{"cam-000002-0": "C:stranger:node-b"}, "node-b")
+			r.book.device("cam-000002", nil, "node-b")
 			woken = append(woken, r.awake(roundInterval/2)...)
 		}
 		if len(woken) != firstWoken {
@@ -301,9 +301,9 @@ func TestFailedEvictionsWakeNobodyForEver(t *testing.T) {
 	for what, quantity := range map[string]string{"its slot": "1", "its slot and a free one": "2"} {
 		synctestRun(t, what, func(t *testing.T) {
 			r, _ := preemptionRig(t)
-			r.instance("cam-2", map[string]string{"cam-2-0": "C:stranger:node-b"}, "node-a", "node-b")
+			r.book.device("cam-000002", map[string]string{"cam-000002-0": "C:stranger:node-b"}, "node-a", "node-b")
 			if quantity == "2" {
-				r.instance("cam-2", nil, "node-a", "node-b")
+				r.book.device("cam-000002", nil, "node-a", "node-b")
 			}
 			evicting := make(chan struct{})
 			r.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -358,8 +358,8 @@ func TestLateFailureOfAnEviction(t *testing.T) {
 		if node, status := r.postFilter(t, vip); node == "" {
 			t.Fatalf("the vip preempts nobody: %v", status)
 		}
-		r.book.deleteInstance(instance("cam-1", "")) // that displaces it
-		r.hold(t, "cam-2", pod("holder2", "1"), "node-a", "node-b")
+		r.book.device("cam-000001", nil) // that displaces it
+		r.hold(t, "cam-000002", pod("holder2", "1"), "node-a", "node-b")
 		node, status := r.postFilter(t, vip)
 		if node == "" {
 			t.Fatalf("the vip preempts nobody: %v", status)

@@ -22,7 +22,7 @@ import (
 
 func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 	r := newRig(t)
-	r.instance("cam-1", nil, "node-a")
+	r.book.device("cam-000001", nil, "node-a")
 	holder := pod("holder", "1")
 	state := r.schedule(t, holder, "node-a")
 	c, _ := readCycle(state)
@@ -39,15 +39,15 @@ func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 		r.activated = nil
 	}
 	r.activated = nil
-	r.instance("cam-1", map[string]string{"cam-1-0": "C:holder-uid:node-a"}, "node-a")
+	r.book.device("cam-000001", map[string]string{"cam-000001-0": "C:holder-uid:node-a"}, "node-a")
 	expect("the holder's claim")
 	r.book.setPod(waiter)
 	expect("nothing new about the waiter")
 	r.book.deletePod(running)
 	expect("the holder gone, its claim not")
-	r.instance("cam-1", nil, "node-a")
+	r.book.device("cam-000001", nil, "node-a")
 	expect("the claim gone", "waiter")
-	r.instance("cam-1", nil, "node-a", "node-b")
+	r.book.device("cam-000001", nil, "node-a", "node-b")
 	expect("another node reaches the device", "waiter")
 	r.book.setConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}})
 	expect("another Configuration")
@@ -76,7 +76,7 @@ func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 	hint("another pod's annotation", holder, running, fwk.QueueSkip)
 	hint("another pod gone", running, nil, fwk.QueueSkip)
 	r.book.deletePod(changed)
-	r.instance("cam-2", nil, "node-a")
+	r.book.device("cam-000002", nil, "node-a")
 	expect("the waiter gone")
 }
 
@@ -113,7 +113,7 @@ func TestWakesAsManyAsHelps(t *testing.T) {
 		synctestRun(t, name, func(t *testing.T) {
 			r := newRig(t)
 			r.awaitAll(waiting)
-			r.instance("cam-1", nil, "node-a")
+			r.book.device("cam-000001", nil, "node-a")
 			woken := func() []string {
 				r.book.mu.Lock()
 				defer r.book.mu.Unlock()
@@ -138,7 +138,7 @@ func TestWakesAsManyAsHelps(t *testing.T) {
 }
 
 // While many pods wait, the gains of a moment wake them together: thousands of
-// Instances may come at once. None is missed.
+// devices may come at once. None is missed.
 func TestGainsWakeManyTogether(t *testing.T) {
 	r := newRig(t)
 	const waiting, gains = 1000, 500
@@ -147,7 +147,7 @@ func TestGainsWakeManyTogether(t *testing.T) {
 	}
 	r.activated = nil
 	for i := range gains {
-		r.instance(fmt.Sprintf("cam-%d", i), nil, "node-a")
+		r.book.device(camera(i), nil, "node-a")
 	}
 	tried := map[string]int{}
 	eventually(t, "the rounds to end", func() bool {
@@ -185,7 +185,7 @@ func TestNoWakingBeforeTheLedgerIsInStep(t *testing.T) {
 	r := newRig(t)
 	r.book.setPod(pod("waiter", "1"))
 	r.activated, r.book.starting = nil, true
-	r.instance("cam-1", nil, "node-a")
+	r.book.device("cam-000001", nil, "node-a")
 	if len(r.activated) > 0 {
 		t.Errorf("activated %v", r.activated)
 	}
@@ -201,7 +201,7 @@ func TestFirstPodsWaitForTheLedger(t *testing.T) {
 	for name, inStep := range map[string]bool{"in step": true, "no CRDs": false} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.instance("cam-1", nil, "node-a")
+			r.book.device("cam-000001", nil, "node-a")
 			var synced atomic.Bool
 			r.book.sources, r.book.decided = []cache.InformerSynced{synced.Load}, make(chan struct{})
 			answer := make(chan *fwk.Status)
@@ -233,21 +233,21 @@ func TestTriedBeforeSeen(t *testing.T) {
 	}
 	for _, p := range []*v1.Pod{early, late} {
 		if _, status := r.filter(p, "node-a"); status.IsSuccess() {
-			t.Fatal("fits without an Instance")
+			t.Fatal("fits without a device")
 		}
 	}
 	r.activated = nil
-	r.instance("cam-1", nil, "node-a")
+	r.book.device("cam-000001", nil, "node-a")
 	if !slices.Equal(r.activated, []string{"early"}) {
 		t.Errorf("activated %v, want early", r.activated)
 	}
 }
 
-// A node's new device is an Instance before its kubelet knows: a pod bound in
+// A node's new device is in a DeviceSlice before its kubelet knows: a pod bound in
 // between would fail its admission.
 func TestWaitsForTheKubeletToKnow(t *testing.T) {
 	r := newRig(t)
-	r.instance("cam-1", nil, "node-a")
+	r.book.device("cam-000001", nil, "node-a")
 	node := func(advertised string) *v1.Node {
 		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}
 		if advertised != "" {

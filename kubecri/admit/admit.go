@@ -12,6 +12,7 @@ package admit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -209,7 +210,8 @@ func (a *Admitter) additions(ctx context.Context, c Container, what due) (inject
 		if !ok {
 			var err error
 			if device, err = a.Device(ctx, g.Slot.Instance); err != nil {
-				return inject.Additions{}, err
+				return inject.Additions{}, fmt.Errorf("Instance %s cannot be reached from this node: %w; creation is retried, and the device may come back",
+					g.Slot.Instance, err)
 			}
 			devices[g.Slot.Instance] = device
 			a.tellWithheld(ctx, g.Slot.Instance, device)

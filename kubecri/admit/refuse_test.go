@@ -51,7 +51,7 @@ func TestARefusalIsAnEventOfThePod(t *testing.T) {
 		{"must not be used", "DeviceRefused", container(strings.Replace(admittest.Good, "cam-a1-0", "cam-a1-7", 1)), nil,
 			[]string{`container "main" of pod ns/cams`, "without its slots cam-a1-7", "capacity 1"}},
 		{"cannot be read", "DeviceRefused", container("{"), nil, []string{`container "main" of pod ns/cams`, "without its devices", "JSON"}},
-		{"not there", "DeviceUnavailable", container(admittest.Good), errors.New("no report yet"), []string{"slots cam-a1-0", "no report yet"}},
+		{"not there", "DeviceUnavailable", container(admittest.Good), errors.New("no report yet"), []string{"slots cam-a1-0", "Instance cam-a1 cannot be reached from this node: no report yet; creation is retried"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			client := fake.NewClientset()

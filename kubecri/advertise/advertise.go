@@ -3,7 +3,7 @@
 // node's KubeDevice/DeviceInfo annotation.
 //
 // The numbers serve whoever looks at the node and the kubelet's admission; which
-// pod gets a slot is decided by the scheduler, from Instances.
+// pod gets a slot is decided by the scheduler, from DeviceSlices.
 package advertise
 
 import (
@@ -30,16 +30,16 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/types"
-	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
+	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
+	kubeslotinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 )
 
 const (
 	// DefaultInterval is how often the node is looked at without any change.
 	DefaultInterval = time.Minute
 
-	// debounce gathers changes that come together, such as the Instances of a
-	// new Configuration, and is well below the second that a new device may take.
+	// debounce gathers changes that come together, such as the slices of many
+	// Configurations, and is well below the second that a new device may take.
 	debounce = 100 * time.Millisecond
 
 	// DefaultLowerAfter is how long an amount stands after it is no longer needed.
@@ -52,26 +52,32 @@ const (
 	maxRetry = 10 * time.Second
 )
 
-// byNode indexes the Instances that this node can reach.
-const byNode = "kubecri/advertise/node"
-
 // Devices says what the device plugins know of the node, as far as they have told,
 // at once. KubeCap and KubeAlloc are set in node.status. While settled is false, what
 // the node says already is kept beside it. What is returned is the caller's.
 type Devices func() (info *types.NodeInfo, settled bool)
 
-// Config is what an Advertiser needs. All but Interval, LowerAfter,
-// Metrics, Devices and Clock is required.
+// Reached says how many devices of a Configuration with spec.discovery the node
+// reaches; false while that is not known.
+type Reached func(configuration string) (devices int, known bool)
+
+// Config is what an Advertiser needs. All but Interval, LowerAfter, Metrics,
+// Devices, Reached and Clock is required.
 type Config struct {
 	NodeName string
 	// Client patches the node's status.
 	Client kubernetes.Interface
 	// Nodes and Pods need to hold no more than this node and its pods (field
-	// selectors metadata.name and spec.nodeName), Instances those of all
-	// namespaces. Whoever made the informers starts them, after New.
-	Nodes     coreinformers.NodeInformer
-	Pods      coreinformers.PodInformer
-	Instances informers.InstanceInformer
+	// selectors metadata.name and spec.nodeName), Slices no more than this node's,
+	// Configurations those of all namespaces. Whoever made the informers starts
+	// them, after New.
+	Nodes          coreinformers.NodeInformer
+	Pods           coreinformers.PodInformer
+	Slices         kubeslotinformers.DeviceSliceInformer
+	Configurations akriinformers.ConfigurationInformer
+	// Reached is asked at each look at the node. Without it no Configuration with
+	// spec.discovery is advertised.
+	Reached Reached
 	// Devices is asked at each look at the node.
 	Devices Devices
 	// Interval is DefaultInterval when 0.
@@ -93,7 +99,8 @@ func (c *Config) validate() error {
 	require(c.Client != nil, "Client is missing")
 	require(c.Nodes != nil, "Nodes is missing")
 	require(c.Pods != nil, "Pods is missing")
-	require(c.Instances != nil, "Instances is missing")
+	require(c.Slices != nil, "Slices is missing")
+	require(c.Configurations != nil, "Configurations is missing")
 	require(c.Interval >= 0, "Interval is negative")
 	require(c.LowerAfter >= 0, "LowerAfter is negative")
 	return errors.Join(errs...)
@@ -131,6 +138,9 @@ func New(config Config) (*Advertiser, error) {
 	}
 	if config.Devices == nil {
 		config.Devices = func() (*types.NodeInfo, bool) { return types.NewNodeInfoWithName(config.NodeName), true }
+	}
+	if config.Reached == nil {
+		config.Reached = func(string) (int, bool) { return 0, false }
 	}
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
@@ -194,12 +204,12 @@ func (a *Advertiser) advertise(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list the pods of node %s: %w", node.Name, err)
 	}
-	instances, err := a.instances()
+	slots, err := a.slots()
 	if err != nil {
 		return err
 	}
 	info, settled := a.config.Devices()
-	p, err := plan(view{node: node, devices: info, settled: settled, instances: instances, pods: pods,
+	p, err := plan(view{node: node, devices: info, settled: settled, slots: slots, pods: pods,
 		sinking: a.sinking, now: a.config.Clock.Now(), lowerAfter: a.config.LowerAfter})
 	if err != nil {
 		return err
@@ -210,7 +220,7 @@ func (a *Advertiser) advertise(ctx context.Context) error {
 	}
 	a.tell(ctx, p.kept, p.foreign)
 	if p.patch == nil || node == a.sentTo && bytes.Equal(p.patch, a.sent) {
-		a.config.Metrics.Advertised(slotCounts(node.Name, instances))
+		a.config.Metrics.Advertised(slots)
 		return p.unsaid
 	}
 	_, err = a.config.Client.CoreV1().Nodes().Patch(ctx, node.Name,
@@ -220,8 +230,8 @@ func (a *Advertiser) advertise(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("patch the status of node %s: %w", node.Name, err), p.unsaid)
 	}
 	a.sent, a.sentTo = p.patch, node
-	a.config.Metrics.Advertised(slotCounts(node.Name, instances))
-	klog.FromContext(ctx).Info("Advertised what the node has", "instances", len(instances))
+	a.config.Metrics.Advertised(slots)
+	klog.FromContext(ctx).Info("Advertised what the node has", "configurations", len(slots))
 	return p.unsaid
 }
 
@@ -242,16 +252,4 @@ func (a *Advertiser) tell(ctx context.Context, kept []held, foreign []types.Reso
 		}
 	}
 	a.told = kept
-}
-
-func (a *Advertiser) instances() ([]*v0.Instance, error) {
-	objs, err := a.config.Instances.Informer().GetIndexer().ByIndex(byNode, a.config.NodeName)
-	if err != nil {
-		return nil, fmt.Errorf("look up the Instances of node %s: %w", a.config.NodeName, err)
-	}
-	instances := make([]*v0.Instance, 0, len(objs))
-	for _, obj := range objs {
-		instances = append(instances, obj.(*v0.Instance))
-	}
-	return instances, nil
 }

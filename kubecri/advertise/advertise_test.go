@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,23 +21,25 @@ import (
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
 	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 type fixture struct {
 	advertiser *Advertiser
 	kube       *kubefake.Clientset
-	akri       *fake.Clientset
+	client     *fake.Clientset
 }
 
 // start runs an advertiser of node a.
-func start(t *testing.T, kube *kubefake.Clientset, change func(*Config), instances ...runtime.Object) *fixture {
+func start(t *testing.T, kube *kubefake.Clientset, change func(*Config), objects ...runtime.Object) *fixture {
 	t.Helper()
-	f := &fixture{kube: kube, akri: fake.NewSimpleClientset(instances...)}
+	f := &fixture{kube: kube, client: fake.NewSimpleClientset(objects...)}
 	core := coreinformers.NewSharedInformerFactory(kube, 0)
-	akri := externalversions.NewSharedInformerFactory(f.akri, 0)
+	ours := externalversions.NewSharedInformerFactory(f.client, 0)
 	config := Config{
 		NodeName: "a", Client: kube, Nodes: core.Core().V1().Nodes(), Pods: core.Core().V1().Pods(),
-		Instances: akri.Akri().V0().Instances(), LowerAfter: 20 * time.Millisecond,
+		Slices: ours.Kubeslot().V1alpha1().DeviceSlices(), Configurations: ours.Akri().V0().Configurations(), LowerAfter: 20 * time.Millisecond,
 	}
 	if change != nil {
 		change(&config)
@@ -48,7 +51,7 @@ func start(t *testing.T, kube *kubefake.Clientset, change func(*Config), instanc
 	f.advertiser = a
 	ctx, cancel := context.WithCancel(context.Background())
 	core.Start(ctx.Done())
-	akri.Start(ctx.Done())
+	ours.Start(ctx.Done())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -58,7 +61,7 @@ func start(t *testing.T, kube *kubefake.Clientset, change func(*Config), instanc
 		cancel()
 		<-done
 		core.Shutdown()
-		akri.Shutdown()
+		ours.Shutdown()
 	})
 	return f
 }
@@ -108,26 +111,42 @@ func (f *fixture) patches() (n int) {
 	return n
 }
 
-func TestTheNodeFollowsItsInstancesAndPods(t *testing.T) {
+func configuration(name string, capacity int32) *v0.Configuration {
+	return &v0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "cameras", Name: name}, Spec: v0.ConfigurationSpec{Capacity: capacity}}
+}
+
+// deviceSlice is node a's, with local devices of Configuration cameras/cam.
+func deviceSlice(name string, ids ...string) *v1alpha1.DeviceSlice {
+	s := &v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.DeviceSliceSpec{NodeName: "a"}}
+	for _, id := range ids {
+		s.Spec.Devices = append(s.Spec.Devices, v1alpha1.Device{ID: id, Hash: slot.InstanceHash(id, false, "a", slot.ShortHash),
+			Configuration: v1alpha1.ConfigurationReference{Namespace: "cameras", Name: "cam"}})
+	}
+	return s
+}
+
+func TestTheNodeFollowsItsSlicesAndPods(t *testing.T) {
 	pod := running("p", counts{"akri.sh/cam": "1"})
-	f := start(t, kubefake.NewClientset(node(nil, nil), pod), nil, instance("cam", "8120fe", 2, "a"))
+	f := start(t, kubefake.NewClientset(node(nil, nil), pod), nil, configuration("cam", 2), deviceSlice("a-0", "gate"))
 	f.wantStatus(t, "akri.sh/cam", "2")
-	f.wantStatus(t, "akri.sh/cam-8120fe", "2")
 	if n := f.patches(); n != 1 {
-		t.Errorf("%d patches, want both resources in one", n)
+		t.Errorf("%d patches, want capacity and allocatable in one", n)
 	}
 
-	instances := f.akri.AkriV0().Instances("cameras")
-	if _, err := instances.Create(t.Context(), instance("cam", "a19705", 3, "a", "b"), metav1.CreateOptions{}); err != nil {
+	slices := f.client.KubeslotV1alpha1().DeviceSlices()
+	if _, err := slices.Create(t.Context(), deviceSlice("a-1", "yard", "gate"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	f.wantStatus(t, "akri.sh/cam", "5")
-	for _, name := range []string{"cam-8120fe", "cam-a19705"} {
-		if err := instances.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	f.wantStatus(t, "akri.sh/cam", "4") // a device in two slices is one
+	if _, err := f.client.AkriV0().Configurations("cameras").Update(t.Context(), configuration("cam", 5), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.wantStatus(t, "akri.sh/cam", "10")
+	for _, name := range []string{"a-0", "a-1"} {
+		if err := slices.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f.wantStatus(t, "akri.sh/cam-a19705", "")
 	f.wantStatus(t, "akri.sh/cam", "1") // as long as the pod is there
 	if err := f.kube.CoreV1().Pods("cameras").Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -135,41 +154,52 @@ func TestTheNodeFollowsItsInstancesAndPods(t *testing.T) {
 	f.wantStatus(t, "akri.sh/cam", "")
 }
 
+func TestCountSlots(t *testing.T) {
+	later := metav1.Unix(100, 0)
+	another := configuration("cam", 9)
+	another.Namespace, another.CreationTimestamp = "other", later
+	found := configuration("found", 3)
+	found.Spec.Discovery = &v0.Discovery{}
+	long := configuration("cam", 2)
+	long.Spec.InstanceNameDigits = slot.LongHash
+	foreign := deviceSlice("b-0", "roof")
+	foreign.Spec.NodeName = "b"
+	wrong := deviceSlice("a-1", "gate")
+	wrong.Spec.Devices[0].ID = "yard"
+	for name, tc := range map[string]struct {
+		configurations []*v0.Configuration
+		slices         []*v1alpha1.DeviceSlice
+		reached        Reached
+		want           map[string]int64
+	}{
+		"devices times capacity":                 {[]*v0.Configuration{configuration("cam", 2)}, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate", "yard")}, nil, map[string]int64{"cam": 4}},
+		"no capacity is 1":                       {[]*v0.Configuration{configuration("cam", 0)}, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate")}, nil, map[string]int64{"cam": 1}},
+		"another node's slice":                   {[]*v0.Configuration{configuration("cam", 2)}, []*v1alpha1.DeviceSlice{foreign}, nil, map[string]int64{"cam": 0}},
+		"a hash that is not the id's":            {[]*v0.Configuration{configuration("cam", 2)}, []*v1alpha1.DeviceSlice{wrong}, nil, map[string]int64{"cam": 0}},
+		"hashes of another length":               {[]*v0.Configuration{long}, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate")}, nil, map[string]int64{"cam": 0}},
+		"of a Configuration that is gone":        {nil, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate")}, nil, map[string]int64{}},
+		"the oldest of two of one name owns it":  {[]*v0.Configuration{another, configuration("cam", 2)}, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate")}, nil, map[string]int64{"cam": 2}},
+		"devices that other nodes discover":      {[]*v0.Configuration{found}, nil, func(string) (int, bool) { return 7, true }, map[string]int64{"found": 21}},
+		"devices that others discover, not read": {[]*v0.Configuration{found}, nil, func(string) (int, bool) { return 0, false }, map[string]int64{"found": 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.reached == nil {
+				tc.reached = func(string) (int, bool) { return 0, false }
+			}
+			if got := countSlots(tc.configurations, tc.slices, "a", tc.reached); !maps.Equal(got, tc.want) {
+				t.Errorf("countSlots() = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestAWipedStatusIsRestored(t *testing.T) {
-	f := start(t, kubefake.NewClientset(node(nil, nil)), nil, instance("cam", "8120fe", 2, "a"))
+	f := start(t, kubefake.NewClientset(node(nil, nil)), nil, configuration("cam", 2), deviceSlice("a-0", "gate"))
 	f.wantStatus(t, "akri.sh/cam", "2")
 	if _, err := f.kube.CoreV1().Nodes().UpdateStatus(t.Context(), node(nil, nil), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	f.wantStatus(t, "akri.sh/cam", "2")
-}
-
-// Claims come with each container of the whole cluster.
-func TestOnlyChangesThatMatterAreLookedInto(t *testing.T) {
-	change := func(f func(*v0.Instance), nodes ...string) [2]*v0.Instance {
-		old := instance("cam", "8120fe", 2, nodes...)
-		is := old.DeepCopy()
-		f(is)
-		return [2]*v0.Instance{old, is}
-	}
-	for name, tc := range map[string]struct {
-		change [2]*v0.Instance
-		want   bool
-	}{
-		"capacity":           {change(func(i *v0.Instance) { i.Spec.Capacity = 3 }, "a"), true},
-		"capacity elsewhere": {change(func(i *v0.Instance) { i.Spec.Capacity = 3 }, "b"), false},
-		"joined":             {change(func(i *v0.Instance) { i.Spec.Nodes = []string{"b", "a"} }, "b"), true},
-		"left":               {change(func(i *v0.Instance) { i.Spec.Nodes = nil }, "a"), true},
-		"another joined":     {change(func(i *v0.Instance) { i.Spec.Nodes = []string{"a", "b"} }, "a"), false},
-		"a claim":            {change(func(i *v0.Instance) { i.Spec.DeviceUsage = map[string]string{"cam-8120fe-0": "a"} }, "a"), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := &Advertiser{config: Config{NodeName: "a"}}
-			if got := a.matters(tc.change[0], tc.change[1]); got != tc.want {
-				t.Errorf("matters() = %v, want %v", got, tc.want)
-			}
-		})
-	}
 }
 
 // What device plugins say is there soon after they say so, and at times anyway.
@@ -203,12 +233,12 @@ func TestARefusedPatchIsTriedAgain(t *testing.T) {
 		left--
 		return left >= 0, nil, errors.New("connection refused")
 	})
-	f := start(t, kube, nil, instance("cam", "8120fe", 2, "a"))
+	f := start(t, kube, nil, configuration("cam", 2), deviceSlice("a-0", "gate"))
 	f.wantStatus(t, "akri.sh/cam", "2")
 }
 
 func TestANodeThatIsNotThereYet(t *testing.T) {
-	f := start(t, kubefake.NewClientset(), nil, instance("cam", "8120fe", 2, "a"))
+	f := start(t, kubefake.NewClientset(), nil, configuration("cam", 2), deviceSlice("a-0", "gate"))
 	if _, err := f.kube.CoreV1().Nodes().Create(t.Context(), node(nil, nil), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/kubeslot/kubeslot/types"
-	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // patch is a JSON merge patch of the node's status subresource, which takes the
@@ -50,9 +50,11 @@ type view struct {
 	// all of them have.
 	devices *types.NodeInfo
 	settled bool
-	// instances and pods may include those of other nodes.
-	instances []*v0.Instance
-	pods      []*corev1.Pod
+	// slots are those that the node reaches, by Configuration: an entry for each
+	// that there is, also with none.
+	slots map[string]int64
+	// pods may include those of other nodes.
+	pods []*corev1.Pod
 	// sinking is from the plan before.
 	sinking    sinking
 	now        time.Time
@@ -80,7 +82,7 @@ func plan(v view) (planned, error) {
 	for name := range plugged {
 		ours[corev1.ResourceName(name)] = true
 	}
-	capacity := slotResources(node.Name, v.instances)
+	capacity := slotResources(v.slots)
 	maps.Copy(capacity, plugged)
 	allocatable := maps.Clone(capacity)
 	if !v.settled {
@@ -90,6 +92,7 @@ func plan(v view) (planned, error) {
 	// A stock kubelet that restarts kills running pods which do not fit its
 	// allocatable any more, and it makes allocatable from capacity.
 	requests := heldByPods(node.Name, ours, v.pods)
+	maps.DeleteFunc(requests, func(name types.ResourceName, _ int64) bool { return instanceLevel(name, v.slots) })
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		if n := requests[name]; n > allocatable[name] {
 			next.kept = append(next.kept, held{corev1.ResourceName(name), allocatable[name], n})
@@ -97,7 +100,10 @@ func plan(v view) (planned, error) {
 			capacity[name] = max(capacity[name], n)
 		}
 	}
-	next.sinking, next.recheck = v.sinking.keep(node, ours, capacity, allocatable, v.now, v.lowerAfter)
+	stays := func(name corev1.ResourceName) bool {
+		return ours.has(name) && !instanceLevel(types.ResourceName(name), v.slots)
+	}
+	next.sinking, next.recheck = v.sinking.keep(node, stays, capacity, allocatable, v.now, v.lowerAfter)
 
 	var p patch
 	annotations, err := annotate(node, v.devices, capacity)
@@ -126,33 +132,29 @@ func plan(v view) (planned, error) {
 	return next, nil
 }
 
-// slotResources names the slots of the Instances that the node can reach: of
-// each, and of each Configuration, which wins where both have one name.
-func slotResources(node string, instances []*v0.Instance) types.ResourceList {
+// slotResources names the slots of each Configuration of which there are any.
+func slotResources(slots map[string]int64) types.ResourceList {
 	list := types.ResourceList{}
-	for _, i := range instances {
-		if slices.Contains(i.Spec.Nodes, node) {
-			list[types.ResourceName(assignment.ResourcePrefix+i.Name)] = slots(i)
+	for configuration, n := range slots {
+		if n > 0 {
+			list[types.ResourceName(assignment.ResourcePrefix+configuration)] = n
 		}
-	}
-	for configuration, n := range slotCounts(node, instances) {
-		list[types.ResourceName(assignment.ResourcePrefix+configuration)] = n
 	}
 	return list
 }
 
-// slotCounts counts by Configuration the slots that the node can reach.
-func slotCounts(node string, instances []*v0.Instance) map[string]int64 {
-	counts := map[string]int64{}
-	for _, i := range instances {
-		if slices.Contains(i.Spec.Nodes, node) {
-			counts[i.Spec.ConfigurationName] += slots(i)
-		}
+// instanceLevel reports whether the resource is an Instance's. Those are not
+// advertised, and a former kubecri did: they go at once and whole, also while pods
+// hold them, since a kubelet ignores extended resources that its node does not have
+// (pkg/kubelet/lifecycle/predicate.go, removeMissingExtendedResources).
+func instanceLevel(name types.ResourceName, slots map[string]int64) bool {
+	text, ours := strings.CutPrefix(string(name), assignment.ResourcePrefix)
+	if _, exists := slots[text]; !ours || exists {
+		return false
 	}
-	return counts
+	configuration, hash := slot.SplitInstance(text)
+	return configuration != "" && (len(hash) == slot.ShortHash || len(hash) == slot.LongHash) && strings.Trim(hash, "0123456789abcdef") == ""
 }
-
-func slots(i *v0.Instance) int64 { return int64(max(i.Spec.Capacity, 1)) } // 1 is the API's default
 
 // heldByPods sums what the node's pods request of slots and of what else is ours,
 // as the scheduler and the kubelet count it.

@@ -14,16 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubeslot/kubeslot/types"
-	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
-
-func instance(configuration, hash string, capacity int32, nodes ...string) *v0.Instance {
-	return &v0.Instance{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "cameras", Name: configuration + "-" + hash},
-		Spec:       v0.InstanceSpec{ConfigurationName: configuration, Capacity: capacity, Nodes: nodes},
-	}
-}
 
 func resources(counts map[string]string) corev1.ResourceList {
 	list := corev1.ResourceList{}
@@ -71,8 +63,8 @@ type counts = map[string]string
 
 func TestPlan(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
-	two := counts{"akri.sh/cam": "2", "akri.sh/cam-8120fe": "2", "cpu": "4"}
-	cam := []*v0.Instance{instance("cam", "8120fe", 2, "b", "a")}
+	two := counts{"akri.sh/cam": "2", "cpu": "4"}
+	cam := map[string]int64{"cam": 2}
 	gpus := counts{"nvidia.com/gpu": "2"}
 	list := func(names string) func(*corev1.Node) {
 		return func(n *corev1.Node) { n.Annotations[ResourcesAnnotation] = names }
@@ -81,7 +73,7 @@ func TestPlan(t *testing.T) {
 		node      *corev1.Node
 		info      types.NodeInfo
 		unsettled bool
-		instances []*v0.Instance
+		slots     map[string]int64
 		pods      []*corev1.Pod
 		want      string
 		kept      []held
@@ -93,52 +85,48 @@ func TestPlan(t *testing.T) {
 			node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
 			want: `{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"{\"name\":\"a\"}"}}}`,
 		},
-		"slots of each Instance, and of all of a Configuration": {
-			node: node(counts{"cpu": "4"}, counts{"cpu": "3"}),
-			instances: []*v0.Instance{
-				instance("cam", "8120fe", 2, "a"), instance("cam", "a19705", 3, "b", "a"),
-				instance("cam", "ffffff", 5, "b"), instance("gpu", "000000", 0, "a"),
-			},
-			want: `{"status":{` +
-				`"capacity":{"akri.sh/cam":"5","akri.sh/cam-8120fe":"2","akri.sh/cam-a19705":"3","akri.sh/gpu":"1","akri.sh/gpu-000000":"1"},` +
-				`"allocatable":{"akri.sh/cam":"5","akri.sh/cam-8120fe":"2","akri.sh/cam-a19705":"3","akri.sh/gpu":"1","akri.sh/gpu-000000":"1"}}}`,
+		"slots of each Configuration": {
+			node:  node(counts{"cpu": "4"}, counts{"cpu": "3"}),
+			slots: map[string]int64{"cam": 5, "gpu": 1, "empty": 0},
+			want:  `{"status":{"capacity":{"akri.sh/cam":"5","akri.sh/gpu":"1"},"allocatable":{"akri.sh/cam":"5","akri.sh/gpu":"1"}}}`,
 		},
-		"all said":             {node: node(two, two), instances: cam},
-		"in another notation":  {node: node(counts{"akri.sh/cam": "2000m", "akri.sh/cam-8120fe": "2"}, two), instances: cam},
-		"allocatable is wiped": {node: node(two, counts{"cpu": "4", "akri.sh/cam": "2"}), instances: cam, want: `{"status":{"allocatable":{"akri.sh/cam-8120fe":"2"}}}`},
+		"all said":             {node: node(two, two), slots: cam},
+		"in another notation":  {node: node(counts{"akri.sh/cam": "2000m"}, two), slots: cam},
+		"allocatable is wiped": {node: node(two, counts{"cpu": "4"}), slots: cam, want: `{"status":{"allocatable":{"akri.sh/cam":"2"}}}`},
 		"only what differs": {
-			node:      node(counts{"akri.sh/cam": "1", "akri.sh/cam-8120fe": "2"}, two),
-			instances: cam,
-			want:      `{"status":{"capacity":{"akri.sh/cam":"2"}}}`,
+			node:  node(counts{"akri.sh/cam": "1"}, two),
+			slots: cam,
+			want:  `{"status":{"capacity":{"akri.sh/cam":"2"}}}`,
 		},
 		"what is gone goes, and only of ours": {
 			node: node(counts{"akri.sh/cam": "2", "nvidia.com/gpu": "1", "akri.shop/x": "1"}, counts{"akri.sh/old": "0", "nvidia.com/gpu": "1"}),
 			want: `{"status":{"capacity":{"akri.sh/cam":null},"allocatable":{"akri.sh/old":null}}}`,
 		},
-		"a Configuration's name wins over an Instance's": {
-			node: node(nil, nil),
-			instances: []*v0.Instance{
-				instance("cam", "8120fe", 2, "a"), instance("cam-8120fe", "a19705", 7, "a"),
-			},
-			want: `{"status":{` +
-				`"capacity":{"akri.sh/cam":"2","akri.sh/cam-8120fe":"7","akri.sh/cam-8120fe-a19705":"7"},` +
-				`"allocatable":{"akri.sh/cam":"2","akri.sh/cam-8120fe":"7","akri.sh/cam-8120fe-a19705":"7"}}}`,
+		"a Configuration that is named as an Instance": {
+			node:  node(counts{"akri.sh/cam": "2", "akri.sh/cam-8120fe": "3"}, counts{"akri.sh/cam": "2"}),
+			slots: map[string]int64{"cam": 2, "cam-8120fe": 7},
+			want:  `{"status":{"capacity":{"akri.sh/cam-8120fe":"7"},"allocatable":{"akri.sh/cam-8120fe":"7"}}}`,
+		},
+		// A kubelet ignores what its node does not have, and kills what has too little.
+		"an Instance's slots, of a former kubecri, go whole while a pod holds one": {
+			node:  node(counts{"akri.sh/cam": "2", "akri.sh/cam-8120fe": "2", "akri.sh/old-0123456789ab": "0"}, counts{"akri.sh/cam": "2", "akri.sh/cam-8120fe": "2"}),
+			slots: cam,
+			pods:  []*corev1.Pod{running("p", counts{"akri.sh/cam-8120fe": "1"})},
+			want:  `{"status":{"capacity":{"akri.sh/cam-8120fe":null,"akri.sh/old-0123456789ab":null},"allocatable":{"akri.sh/cam-8120fe":null}}}`,
 		},
 
 		"not below what pods hold": {
-			node: node(counts{"akri.sh/cam": "6", "akri.sh/cam-8120fe": "6"}, counts{"akri.sh/cam": "6", "akri.sh/cam-8120fe": "6"}),
-			instances: []*v0.Instance{
-				instance("cam", "8120fe", 2, "a"),
-			},
-			pods: []*corev1.Pod{running("p", counts{"akri.sh/cam": "2"}, counts{"akri.sh/cam": "1"}), running("q", counts{"akri.sh/cam": "1", "cpu": "1"})},
-			want: `{"status":{"capacity":{"akri.sh/cam":"4","akri.sh/cam-8120fe":"2"},"allocatable":{"akri.sh/cam":"4","akri.sh/cam-8120fe":"2"}}}`,
-			kept: []held{{"akri.sh/cam", 2, 4}},
+			node:  node(counts{"akri.sh/cam": "6"}, counts{"akri.sh/cam": "6"}),
+			slots: cam,
+			pods:  []*corev1.Pod{running("p", counts{"akri.sh/cam": "2"}, counts{"akri.sh/cam": "1"}), running("q", counts{"akri.sh/cam": "1", "cpu": "1"})},
+			want:  `{"status":{"capacity":{"akri.sh/cam":"4"},"allocatable":{"akri.sh/cam":"4"}}}`,
+			kept:  []held{{"akri.sh/cam", 2, 4}},
 		},
 		"held, and gone altogether": {
-			node: node(counts{"akri.sh/cam": "2", "akri.sh/cam-8120fe": "2"}, counts{"akri.sh/cam": "2", "akri.sh/cam-8120fe": "2"}),
-			pods: []*corev1.Pod{running("p", counts{"akri.sh/cam-8120fe": "1"})},
-			want: `{"status":{"capacity":{"akri.sh/cam":null,"akri.sh/cam-8120fe":"1"},"allocatable":{"akri.sh/cam":null,"akri.sh/cam-8120fe":"1"}}}`,
-			kept: []held{{"akri.sh/cam-8120fe", 0, 1}},
+			node: node(counts{"akri.sh/cam": "2", "akri.sh/old-name": "2"}, counts{"akri.sh/cam": "2", "akri.sh/old-name": "2"}),
+			pods: []*corev1.Pod{running("p", counts{"akri.sh/old-name": "1"})},
+			want: `{"status":{"capacity":{"akri.sh/cam":null,"akri.sh/old-name":"1"},"allocatable":{"akri.sh/cam":null,"akri.sh/old-name":"1"}}}`,
+			kept: []held{{"akri.sh/old-name", 0, 1}},
 		},
 		"zeroed by a kubelet": {
 			node: node(counts{"akri.sh/cam": "0"}, counts{"akri.sh/cam": "0"}),
@@ -187,7 +175,7 @@ func TestPlan(t *testing.T) {
 					"nvidia.com/gpu": 1, "example.com/widget": 3,
 				},
 			},
-			instances: cam,
+			slots: cam,
 			// The kubelet would make allocatable what capacity is.
 			want: `{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"{\"name\":\"a\",\"capacity\":{\"resource/group/gpu/0/cards\":1}}",` +
 				`"kubeslot.io/plugin-resources":"example.com/widget,nvidia.com/gpu"}},` +
@@ -239,14 +227,14 @@ func TestPlan(t *testing.T) {
 			node: with(node(counts{"nvidia.com/gpu": "2"}, nil), list("nvidia.com/gpu"), func(n *corev1.Node) {
 				n.Annotations["other"] = strings.Repeat("x", maxAnnotations-200)
 			}),
-			info:      types.NodeInfo{Capacity: types.ResourceList{types.ResourceName(strings.Repeat("y", 200)): 1}, KubeCap: types.ResourceList{"example.com/widget": 3}},
-			instances: cam, unsaid: true,
-			want: `{"status":{"capacity":{"akri.sh/cam":"2","akri.sh/cam-8120fe":"2"},"allocatable":{"akri.sh/cam":"2","akri.sh/cam-8120fe":"2"}}}`,
+			info:  types.NodeInfo{Capacity: types.ResourceList{types.ResourceName(strings.Repeat("y", 200)): 1}, KubeCap: types.ResourceList{"example.com/widget": 3}},
+			slots: cam, unsaid: true,
+			want: `{"status":{"capacity":{"akri.sh/cam":"2"},"allocatable":{"akri.sh/cam":"2"}}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.info.Name = "a"
-			got, err := plan(view{node: tc.node, devices: tc.info.Clone(), settled: !tc.unsettled, instances: tc.instances, pods: tc.pods, now: time.Unix(1000, 0)})
+			got, err := plan(view{node: tc.node, devices: tc.info.Clone(), settled: !tc.unsettled, slots: tc.slots, pods: tc.pods, now: time.Unix(1000, 0)})
 			if err != nil || (got.unsaid != nil) != tc.unsaid {
 				t.Fatal(err, got.unsaid)
 			}
@@ -266,47 +254,41 @@ func TestPlan(t *testing.T) {
 // Each step is a look at the node; the patch is applied before the next one.
 func TestAmountsRiseAtOnceAndSinkLater(t *testing.T) {
 	const after = 30 * time.Second
-	gone := func(n ...int32) (instances []*v0.Instance) {
-		for _, capacity := range n {
-			instances = append(instances, instance("cam", "8120fe", capacity, "a"))
-		}
-		return instances
-	}
 	type step struct {
-		at        int // seconds
-		instances []*v0.Instance
-		pods      []*corev1.Pod
-		want      string // of akri.sh/cam, "" for none
-		recheck   time.Duration
+		at      int   // seconds
+		cam     int64 // slots of Configuration cam
+		pods    []*corev1.Pod
+		want    string // of akri.sh/cam, "" for none
+		recheck time.Duration
 	}
 	for name, steps := range map[string][]step{
 		"lowered after a while": {
-			{at: 0, instances: gone(6), want: "6"},
-			{at: 10, instances: gone(2), want: "6", recheck: after},
-			{at: 39, instances: gone(2), want: "6", recheck: time.Second},
-			{at: 40, instances: gone(2), want: "2"},
+			{at: 0, cam: 6, want: "6"},
+			{at: 10, cam: 2, want: "6", recheck: after},
+			{at: 39, cam: 2, want: "6", recheck: time.Second},
+			{at: 40, cam: 2, want: "2"},
 		},
 		"removed after a while": {
-			{at: 0, instances: gone(6), want: "6"},
+			{at: 0, cam: 6, want: "6"},
 			{at: 10, want: "6", recheck: after},
 			{at: 40, want: ""},
 		},
 		"needed again in between": {
-			{at: 0, instances: gone(6), want: "6"},
+			{at: 0, cam: 6, want: "6"},
 			{at: 10, want: "6", recheck: after},
-			{at: 20, instances: gone(7), want: "7"},
+			{at: 20, cam: 7, want: "7"},
 			{at: 41, want: "7", recheck: after},
 			{at: 71, want: ""},
 		},
 		"the time starts anew when it sinks further": {
-			{at: 0, instances: gone(6), want: "6"},
-			{at: 10, instances: gone(4), want: "6", recheck: after},
-			{at: 30, instances: gone(2), want: "6", recheck: after},
-			{at: 50, instances: gone(3), want: "6", recheck: 10 * time.Second},
-			{at: 60, instances: gone(3), want: "3"},
+			{at: 0, cam: 6, want: "6"},
+			{at: 10, cam: 4, want: "6", recheck: after},
+			{at: 30, cam: 2, want: "6", recheck: after},
+			{at: 50, cam: 3, want: "6", recheck: 10 * time.Second},
+			{at: 60, cam: 3, want: "3"},
 		},
 		"a pod that was bound before it sank, and is seen only now": {
-			{at: 0, instances: gone(6), want: "6"},
+			{at: 0, cam: 6, want: "6"},
 			{at: 10, want: "6", recheck: after},
 			{at: 15, pods: []*corev1.Pod{running("late", counts{"akri.sh/cam": "2"})}, want: "6", recheck: 25 * time.Second},
 			{at: 40, pods: []*corev1.Pod{running("late", counts{"akri.sh/cam": "2"})}, want: "2"},
@@ -317,7 +299,7 @@ func TestAmountsRiseAtOnceAndSinkLater(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n, known := node(nil, nil), sinking(nil)
 			for _, s := range steps {
-				got, err := plan(view{node: n, devices: types.NewNodeInfoWithName("a"), settled: true, instances: s.instances, pods: s.pods, sinking: known,
+				got, err := plan(view{node: n, devices: types.NewNodeInfoWithName("a"), settled: true, slots: map[string]int64{"cam": s.cam}, pods: s.pods, sinking: known,
 					now: time.Unix(int64(1000+s.at), 0), lowerAfter: after})
 				if err != nil {
 					t.Fatal(err)

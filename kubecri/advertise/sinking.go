@@ -15,7 +15,7 @@ import (
 // while. What is not needed here may be on its way: the scheduler has bound a pod
 // that our watch does not show yet, and the kubelet rejects it for good when the
 // node has less than it asks for. Too much, on the other hand, does no harm: the
-// scheduler gives slots from Instances alone.
+// scheduler gives slots from DeviceSlices alone.
 type sinking map[types.ResourceName]sunk
 
 // sunk is what is needed of a resource, and since when it is no more than that.
@@ -27,12 +27,12 @@ type sunk struct {
 // keep raises capacity and allocatable, which are what is needed, to what the node
 // says of each resource that has been needed within after. It returns what to know
 // next time, and when the first resource is due; 0 for none.
-func (known sinking) keep(node *corev1.Node, ours owned, capacity, allocatable types.ResourceList, now time.Time, after time.Duration) (sinking, time.Duration) {
+func (known sinking) keep(node *corev1.Node, ours func(corev1.ResourceName) bool, capacity, allocatable types.ResourceList, now time.Time, after time.Duration) (sinking, time.Duration) {
 	next, recheck := sinking{}, time.Duration(0)
 	for _, list := range []corev1.ResourceList{node.Status.Capacity, node.Status.Allocatable} {
 		for resource := range list {
 			name := types.ResourceName(resource)
-			if _, done := next[name]; done || !ours.has(resource) {
+			if _, done := next[name]; done || !ours(resource) {
 				continue
 			}
 			hasCapacity, hasAllocatable := node.Status.Capacity[resource], node.Status.Allocatable[resource]

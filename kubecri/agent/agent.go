@@ -1,14 +1,12 @@
-// Package agent turns what discovery handlers find on this node into Instances.
+// Package agent reports what discovery handlers find on this node as the node's
+// DeviceSlices, which it alone writes.
 //
-// It runs a Configuration's handler, and for each device keeps the Instance and
-// this node's entry in its spec.nodes. Everything is level-triggered: a report,
-// a change of a Configuration and an edit of an Instance all only queue a name,
-// and the Instance is then compared with what desired() says it should be.
+// Everything is level-triggered: a report, a change of a Configuration and an edit
+// of a slice all only wake the writer, which compares the node's slices with what
+// plan() says they should be.
 //
-// Who changes what: the queue of Configurations has one worker, which alone
-// starts and stops discovery; a discovery goroutine alone sets its kind's
-// devices; the workers of the queue of Instances alone write to the API, where
-// the resourceVersion settles races with other nodes and with claims.
+// Who changes what: one worker starts and stops discovery; a discovery goroutine
+// alone sets its session's devices; one writer alone writes slices.
 package agent
 
 import (
@@ -18,54 +16,60 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
-	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
-)
-
-const (
-	// instanceWorkers write Instances at the same time.
-	instanceWorkers = 4
-
-	// What failed is tried again after 50 ms, doubled up to 10 s: short enough
-	// that an API server that returns finds its nodes soon.
-	minRetry = 50 * time.Millisecond
-	maxRetry = 10 * time.Second
+	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
+	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 )
 
 // defaultRestart paces a handler that fails: after 1 s, doubled up to a minute.
 var defaultRestart = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 7, Cap: time.Minute}
 
-// Config is what an Agent needs. All but Handlers,
-// PropertyNamespaces and Restart is required.
+// retries paces what the API server refused: after 50 ms, doubled up to 10 s, short
+// enough that an API server that returns finds its nodes soon.
+func retries() wait.Backoff {
+	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 9, Cap: 10 * time.Second}
+}
+
+// Config is what an Agent needs. All but Handlers, PropertyNamespaces, Restart,
+// Clock and ReachChanged is required.
 type Config struct {
 	// NodeName is the node that this agent discovers for.
 	NodeName string
-	// Client writes Instances.
+	// Client writes DeviceSlices, and reads those of other nodes for Configurations
+	// with spec.discovery.
 	Client versioned.Interface
-	// KubeClient reads the Secrets and ConfigMaps that discoveryProperties name.
+	// KubeClient reads the Secrets and ConfigMaps that discoveryProperties name, and
+	// writes the Leases of Configurations with spec.discovery.
 	KubeClient kubernetes.Interface
 	// PropertyNamespaces are where discoveryProperties may refer to, besides the
 	// Configuration's own namespace; AllNamespaces for anywhere.
 	PropertyNamespaces []string
-	// Configurations and Instances are informers of all namespaces. Whoever made
-	// them starts them, after New.
-	Configurations informers.ConfigurationInformer
-	Instances      informers.InstanceInformer
+	// Configurations are those of all namespaces; Slices and Nodes need to hold no
+	// more than this node's (field selectors spec.nodeName and metadata.name).
+	// Whoever made the informers starts them, after New.
+	Configurations akriinformers.ConfigurationInformer
+	Slices         informers.DeviceSliceInformer
+	Nodes          coreinformers.NodeInformer
 	// Handlers are those there are from the start; see AddHandler.
 	Handlers []discovery.Handler
 	// Recorder writes Events about Configurations; its scheme must know them.
 	Recorder record.EventRecorder
 	// Restart paces handlers that fail.
 	Restart wait.Backoff
+	Clock   clock.WithTicker
+	// ReachChanged is called when Reached may have something new to say. It must not
+	// block.
+	ReachChanged func()
 }
 
 func (c *Config) validate() error {
@@ -75,7 +79,8 @@ func (c *Config) validate() error {
 		"Client":         c.Client == nil,
 		"KubeClient":     c.KubeClient == nil,
 		"Configurations": c.Configurations == nil,
-		"Instances":      c.Instances == nil,
+		"Slices":         c.Slices == nil,
+		"Nodes":          c.Nodes == nil,
 		"Recorder":       c.Recorder == nil,
 	} {
 		if missing {
@@ -85,19 +90,20 @@ func (c *Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// Agent keeps the Instances of this node's devices.
+// Agent keeps the DeviceSlices of this node.
 type Agent struct {
 	config         Config
-	configurations workqueue.TypedRateLimitingInterface[string] // names
-	instances      workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	configurations workqueue.TypedInterface[string] // names
 	synced         []cache.InformerSynced
 	duplicates     duplicates // the worker of configurations alone
 	discoveries    sync.WaitGroup
+	// dirty wakes the writer, and written tells it that its cache has changed.
+	dirty, written chan struct{}
 
-	mu    sync.RWMutex
-	ready bool             // the caches have synced
-	kinds map[string]*kind // what is discovered, by Configuration name
-	// changed is closed and replaced whenever ready or kinds, or anything in
+	mu       sync.RWMutex
+	ready    bool                // the caches have synced
+	sessions map[string]*session // what is discovered, by Configuration name
+	// changed is closed and replaced whenever ready or sessions, or anything in
 	// them, changes: see WaitDevice.
 	changed chan struct{}
 
@@ -114,17 +120,22 @@ func New(config Config) (*Agent, error) {
 	if config.Restart == (wait.Backoff{}) {
 		config.Restart = defaultRestart
 	}
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	if config.ReachChanged == nil {
+		config.ReachChanged = func() {}
+	}
 	a := &Agent{
-		config: config,
-		configurations: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry)),
-		instances: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minRetry, maxRetry)),
-		duplicates:    duplicates{},
-		kinds:         map[string]*kind{},
-		changed:       make(chan struct{}),
-		handlers:      map[string]discovery.Handler{},
-		handlersAdded: make(chan struct{}),
+		config:         config,
+		configurations: workqueue.NewTyped[string](),
+		duplicates:     duplicates{},
+		dirty:          make(chan struct{}, 1),
+		written:        make(chan struct{}, 1),
+		sessions:       map[string]*session{},
+		changed:        make(chan struct{}),
+		handlers:       map[string]discovery.Handler{},
+		handlersAdded:  make(chan struct{}),
 	}
 	for _, h := range config.Handlers {
 		if err := a.AddHandler(h); err != nil {
@@ -159,8 +170,8 @@ func (a *Agent) handler(name string) (discovery.Handler, <-chan struct{}) {
 	return a.handlers[name], a.handlersAdded
 }
 
-// Run works until ctx ends and its handlers have returned. Instances stay as
-// they are then: devices do not go away because the agent does.
+// Run works until ctx ends and its handlers have returned. Slices stay as they are
+// then: devices do not go away because the agent does.
 func (a *Agent) Run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("agent")
 	ctx = klog.NewContext(ctx, logger)
@@ -168,7 +179,6 @@ func (a *Agent) Run(ctx context.Context) {
 	defer a.discoveries.Wait() // after the worker that starts them has returned
 	defer workers.Wait()
 	defer a.configurations.ShutDown()
-	defer a.instances.ShutDown()
 
 	if !cache.WaitForCacheSync(ctx.Done(), a.synced...) {
 		return // ctx has ended
@@ -178,10 +188,17 @@ func (a *Agent) Run(ctx context.Context) {
 	a.announce()
 	a.mu.Unlock()
 
-	workers.Go(func() { work(ctx, a.configurations, a.reconcileConfiguration) })
-	for range instanceWorkers {
-		workers.Go(func() { work(ctx, a.instances, a.reconcileInstance) })
-	}
+	workers.Go(func() {
+		for {
+			name, shutdown := a.configurations.Get()
+			if shutdown {
+				return
+			}
+			a.reconcileConfiguration(ctx, name)
+			a.configurations.Done(name)
+		}
+	})
+	workers.Go(func() { a.write(ctx) })
 	<-ctx.Done()
 }
 
@@ -191,24 +208,21 @@ func (a *Agent) announce() {
 	a.changed = make(chan struct{})
 }
 
-// work reconciles one key after another until the queue is shut down.
-func work[K comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[K], reconcile func(context.Context, K) error) {
-	for {
-		key, shutdown := queue.Get()
-		if shutdown {
-			return
-		}
-		switch err := reconcile(ctx, key); {
-		case err == nil:
-			queue.Forget(key)
-		case ctx.Err() != nil: // not worth a word
-		case errors.Is(err, errRaced):
-			klog.FromContext(ctx).V(2).Info("Lost several races for an Instance, trying again", "reason", err.Error())
-			queue.AddRateLimited(key)
-		default:
-			klog.FromContext(ctx).Error(err, "Trying again", "failures", queue.NumRequeues(key)+1)
-			queue.AddRateLimited(key)
-		}
-		queue.Done(key)
+// sleep waits for d, or until ctx ends or news, which may be nil, says something.
+func (a *Agent) sleep(ctx context.Context, d time.Duration, news <-chan struct{}) {
+	timer := a.config.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-news:
+	case <-ctx.Done():
+	}
+}
+
+// wake has the channel, which has room for one, say that something is new.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it says so already
 	}
 }

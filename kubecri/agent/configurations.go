@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -17,59 +18,45 @@ import (
 type duplicates map[string]map[types.UID]types.UID
 
 // reconcileConfiguration starts, stops and updates discovery for the
-// Configuration of the name, and has its Instances looked at.
-func (a *Agent) reconcileConfiguration(ctx context.Context, name string) error {
-	all, err := a.configurationsNamed(name)
-	if err != nil {
-		return err
-	}
-	first, others := rank(all)
+// Configuration of the name, and has its devices looked at.
+func (a *Agent) reconcileConfiguration(ctx context.Context, name string) {
+	first, others := a.owner(name)
 	a.tell(ctx, name, first, others)
+	selected := first != nil && a.selects(first)
 
 	a.mu.Lock()
-	k := a.kinds[name]
-	if k != nil && (first == nil || !k.discovers(first)) {
-		k.stop()
-		delete(a.kinds, name)
-		k = nil
+	s := a.sessions[name]
+	if s != nil && (first == nil || !s.discovers(first, selected)) {
+		s.stop()
+		delete(a.sessions, name)
+		s = nil
 	}
 	switch {
 	case first == nil:
-	case k == nil:
-		a.kinds[name] = a.startDiscovery(ctx, first)
+	case s == nil:
+		a.sessions[name] = a.startSession(ctx, first, selected)
 	default:
-		k.configuration = first
+		s.configuration = first
 	}
 	a.announce()
 	a.mu.Unlock()
-	return a.queueInstances(name)
+	wake(a.dirty)
+	a.config.ReachChanged()
 }
 
-// queueInstances has every Instance looked at that the Configuration has, or
-// should have.
-func (a *Agent) queueInstances(configuration string) error {
-	instances, err := a.instancesOf(configuration)
-	if err != nil {
-		return err
+// selects reports whether spec.discovery, if set, selects this node.
+func (a *Agent) selects(c *v0.Configuration) bool {
+	if c.Spec.Discovery == nil {
+		return true
 	}
-	for _, i := range instances {
-		a.instances.Add(types.NamespacedName{Namespace: i.Namespace, Name: i.Name})
-	}
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	if k := a.kinds[configuration]; k != nil {
-		for instance := range k.devices {
-			a.instances.Add(types.NamespacedName{Namespace: k.configuration.Namespace, Name: instance})
-		}
-	}
-	return nil
+	node := a.node()
+	return node != nil && labels.SelectorFromSet(c.Spec.Discovery.NodeSelector).Matches(labels.Set(node.Labels))
 }
 
-// rank returns the one of several Configurations of one name that owns it, and
-// those that give way to it. One that is being deleted is neither: the garbage
-// collector removes its Instances.
-func rank(all []*v0.Configuration) (first *v0.Configuration, others []*v0.Configuration) {
-	live := slices.DeleteFunc(slices.Clone(all), func(c *v0.Configuration) bool { return !c.MayOwnName() })
+// owner returns the Configuration that owns the name, nil for none, and those that
+// give way to it. One that is being deleted is neither.
+func (a *Agent) owner(name string) (first *v0.Configuration, others []*v0.Configuration) {
+	live := slices.DeleteFunc(a.allConfigurations(), func(c *v0.Configuration) bool { return c.Name != name || !c.MayOwnName() })
 	if len(live) == 0 {
 		return nil, nil
 	}
@@ -97,9 +84,10 @@ func (a *Agent) tell(ctx context.Context, name string, first *v0.Configuration, 
 	}
 }
 
-// discovers reports whether the discovery under way is that of the
-// Configuration as it is now.
-func (k *kind) discovers(c *v0.Configuration) bool {
-	return k.configuration.UID == c.UID &&
-		apiequality.Semantic.DeepEqual(k.configuration.Spec.DiscoveryHandler, c.Spec.DiscoveryHandler)
+// discovers reports whether the session is that of the Configuration as it is now.
+func (s *session) discovers(c *v0.Configuration, selected bool) bool {
+	is, was := &c.Spec, &s.configuration.Spec
+	return s.configuration.UID == c.UID && s.selected == selected &&
+		apiequality.Semantic.DeepEqual(is.Discovery, was.Discovery) &&
+		apiequality.Semantic.DeepEqual(is.DiscoveryHandler, was.DiscoveryHandler)
 }

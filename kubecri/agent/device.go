@@ -3,36 +3,78 @@ package agent
 import (
 	"context"
 	"fmt"
-	"strings"
+	"maps"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
-
-// configurationOf returns the Configuration's part of an Instance's name.
-func configurationOf(instance string) string {
-	return instance[:max(strings.LastIndexByte(instance, '-'), 0)]
-}
 
 // Device returns the device behind an Instance as this node sees it now, with
 // the Configuration's brokerProperties over its properties; false when it does
-// not, or does not know yet. Only memory is read. Properties are the caller's,
-// Mounts and DeviceSpecs must not be changed. Safe for concurrent use.
+// not, or does not know yet. With spec.discovery that is what any node reports.
+// Only memory is read. Properties are the caller's, Mounts and DeviceSpecs must not
+// be changed. Safe for concurrent use.
 func (a *Agent) Device(instance string) (discovery.Device, bool) {
+	name, hash := slot.SplitInstance(instance)
 	a.mu.RLock()
-	k := a.kinds[configurationOf(instance)]
-	if k == nil {
-		a.mu.RUnlock()
+	defer a.mu.RUnlock()
+	s := a.sessions[name]
+	if s == nil {
 		return discovery.Device{}, false
 	}
-	configuration := k.configuration
-	seen, ok := k.devices[instance]
-	a.mu.RUnlock()
+	return s.device(hash)
+}
+
+// device is Device for one session. Agent.mu must be held.
+func (s *session) device(hash string) (discovery.Device, bool) {
+	f, ok := s.devices[hash]
+	device := f.Device
+	if !ok && s.reach != nil {
+		device, ok = s.reach.device(hash)
+	}
 	if !ok {
 		return discovery.Device{}, false
 	}
-	device := seen.Device
-	device.Properties = seen.properties(configuration)
-	return device, true
+	return configured(device, s.configuration), true
+}
+
+// Devices returns all devices that the node sees now, by Instance, as Device
+// does, and what is closed when that may have changed.
+func (a *Agent) Devices() (map[string]discovery.Device, <-chan struct{}) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	all := map[string]discovery.Device{}
+	for name, s := range a.sessions {
+		if s.reach != nil {
+			for _, hash := range s.reach.all() {
+				if device, ok := s.reach.device(hash); ok {
+					all[slot.InstanceName(name, hash)] = configured(device, s.configuration)
+				}
+			}
+		}
+		for hash, f := range s.devices {
+			all[slot.InstanceName(name, hash)] = configured(f.Device, s.configuration)
+		}
+	}
+	return all, a.changed
+}
+
+// configured is the device with the Configuration's properties over the handler's,
+// in a map of its own.
+func configured(device discovery.Device, c *v0.Configuration) discovery.Device {
+	all := make(map[string]string, len(device.Properties)+len(c.Spec.BrokerProperties))
+	maps.Copy(all, device.Properties)
+	maps.Copy(all, c.Spec.BrokerProperties)
+	device.Properties = all
+	return device
+}
+
+// Gone reports whether it is known that the node does not see the Instance's
+// device: false as long as a report is outstanding that may have it.
+func (a *Agent) Gone(instance string) bool {
+	_, err := a.missing(instance)
+	return err != nil
 }
 
 // WaitDevice is Device for when the agent may have just started: it waits for
@@ -63,36 +105,42 @@ func (a *Agent) WaitDevice(ctx context.Context, instance string) (discovery.Devi
 // missing says what has to happen before the device can be there, or returns an
 // error when nothing is outstanding.
 func (a *Agent) missing(instance string) (waitingFor string, err error) {
-	name := configurationOf(instance)
+	name, hash := slot.SplitInstance(instance)
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	if !a.ready {
 		return "the list of Configurations", nil
 	}
-	k := a.kinds[name]
-	if k == nil {
-		all, err := a.configurationsNamed(name)
-		if err != nil {
-			return "", err
-		}
-		if first, _ := rank(all); first == nil {
+	s := a.sessions[name]
+	if s == nil {
+		if first, _ := a.owner(name); first == nil {
 			return "", fmt.Errorf("device of Instance %s: there is no Configuration %q", instance, name)
 		}
 		return fmt.Sprintf("discovery for Configuration %s to start", name), nil
 	}
-	return k.missing(instance)
-}
-
-func (k *kind) missing(instance string) (waitingFor string, err error) {
-	handler := k.configuration.Spec.DiscoveryHandler.Name
-	if _, ok := k.devices[instance]; ok {
+	waitingFor, why := s.missing()
+	if _, ok := s.device(hash); ok {
 		return "", nil // reported just now
 	}
-	switch {
-	case k.reported:
-		return "", fmt.Errorf("device of Instance %s: discovery handler %q does not see it on this node", instance, handler)
-	case k.problem != "":
-		return "the first report: " + k.problem, nil
+	if why != "" {
+		return "", fmt.Errorf("device of Instance %s: %s", instance, why)
 	}
-	return fmt.Sprintf("the first report of discovery handler %q", handler), nil
+	return waitingFor, nil
+}
+
+// missing says what is outstanding before devices of the session can be there, or
+// why one that is not there does not exist. Agent.mu must be held.
+func (s *session) missing() (waitingFor, why string) {
+	handler := s.configuration.Spec.DiscoveryHandler.Name
+	switch {
+	case !s.selected:
+		return "", fmt.Sprintf("spec.discovery.nodeSelector of Configuration %s does not select this node", reference(s.configuration))
+	case s.reach != nil:
+		return s.reach.missing()
+	case s.reported:
+		return "", fmt.Sprintf("discovery handler %q does not see it on this node", handler)
+	case s.problem.Reason != "":
+		return "the first report: " + s.problem.Message, ""
+	}
+	return fmt.Sprintf("the first report of discovery handler %q", handler), ""
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,64 +13,97 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// kind is one Configuration under discovery. Its fields are guarded by
+// session is one Configuration under discovery. Its fields are guarded by
 // Agent.mu; maps are replaced, never changed.
-type kind struct {
-	name, namespace string // the Configuration's; never change
-	stop            context.CancelFunc
+type session struct {
+	stop     context.CancelFunc // never changes
+	selected bool               // spec.discovery, if set, selects this node; never changes
+	reach    *reach             // set when spec.discovery is, and selects this node; never changes
 	// configuration is the newest version seen.
 	configuration *v0.Configuration
-	// reported is false until the handler has reported for the first time: until
-	// then nothing is known, and nothing may be taken away.
+	// reported is false until this node's devices are known: until then nothing may
+	// be taken away.
 	reported bool
-	devices  map[string]found // by Instance
-	// problem is what keeps discovery from working, as last told.
-	problem string
+	devices  map[string]found // by hash
+	// problem is what keeps discovery from working, as last told; no reason for none.
+	problem v1alpha1.Problem
 	// rejected says which devices of the last report were left out.
 	rejected string
 }
 
-// startDiscovery runs the Configuration's handler until stopped.
-func (a *Agent) startDiscovery(ctx context.Context, configuration *v0.Configuration) *kind {
-	logger := klog.FromContext(ctx).WithValues(
-		"configuration", klog.KObj(configuration), "handler", configuration.Spec.DiscoveryHandler.Name)
-	ctx, stop := context.WithCancel(klog.NewContext(ctx, logger))
-	k := &kind{name: configuration.Name, namespace: configuration.Namespace, configuration: configuration, stop: stop}
-	a.discoveries.Go(func() { a.discover(ctx, k, configuration.Spec.DiscoveryHandler) })
-	return k
+// found is a device as its handler reported it.
+type found struct {
+	discovery.Device
+	shared bool
+	hash   string // slot.InstanceHash of it
+	size   int    // in a slice, as JSON
 }
 
-// discover keeps the handler running, and waits for one when there is none.
-func (a *Agent) discover(ctx context.Context, k *kind, info v0.DiscoveryHandlerInfo) {
-	restart := a.config.Restart
-	for ctx.Err() == nil {
-		handler, added := a.handler(info.Name)
+// startSession runs the Configuration's handler until stopped: at all times, or with
+// spec.discovery while this node is one of those that discover.
+func (a *Agent) startSession(ctx context.Context, c *v0.Configuration, selected bool) *session {
+	logger := klog.FromContext(ctx).WithValues(
+		"configuration", klog.KObj(c), "handler", c.Spec.DiscoveryHandler.Name)
+	ctx, stop := context.WithCancel(klog.NewContext(ctx, logger))
+	s := &session{configuration: c, stop: stop, selected: selected}
+	switch {
+	case c.Spec.Discovery == nil:
+		a.discoveries.Go(func() { a.discover(ctx, s, c) })
+	case selected:
+		s.reach = a.newReach(c)
+		a.discoveries.Go(func() { a.run(ctx, s.reach) })
+		a.discoveries.Go(func() { a.compete(ctx, s, c) })
+	default:
+		s.reported = true // nothing is seen from here
+	}
+	return s
+}
+
+// discover keeps the handler running until ctx ends.
+func (a *Agent) discover(ctx context.Context, s *session, c *v0.Configuration) {
+	restart, info := a.config.Restart, c.Spec.DiscoveryHandler
+	var pause time.Duration
+	for {
+		handler := a.awaitHandler(ctx, s, info.Name)
 		if handler == nil {
-			a.tellProblem(ctx, k, "UnknownHandler", fmt.Errorf(
-				"no discovery handler %q on this node: discovery starts when there is one", info.Name))
-			select {
-			case <-added:
-			case <-ctx.Done():
-			}
-			continue
+			return
 		}
-		started := time.Now()
-		err := a.runHandler(ctx, k.namespace, info, handler, func(result discovery.Result) { a.take(ctx, k, result) })
+		started := a.config.Clock.Now()
+		running, stop := context.WithCancel(ctx)
+		after := pause
+		a.discoveries.Go(func() { a.forgetProblem(running, s, after) })
+		err := a.runHandler(running, c.Namespace, info, handler, func(result discovery.Result) { a.take(ctx, s, result) })
+		stop()
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(started) > a.config.Restart.Cap { // a new failure, not one that goes on
+		if a.config.Clock.Since(started) > a.config.Restart.Cap { // a new failure, not one that goes on
 			restart = a.config.Restart
-			a.forgetProblem(k)
 		}
-		a.tellProblem(ctx, k, "DiscoveryFailed", fmt.Errorf("discovery handler %q: %w", info.Name, err))
+		a.tellProblem(ctx, s, "DiscoveryFailed", fmt.Errorf("discovery handler %q: %w", info.Name, err))
+		pause = restart.Step()
+		a.sleep(ctx, pause, nil)
+	}
+}
+
+// awaitHandler waits until there is a handler of the name; nil when ctx ends first.
+func (a *Agent) awaitHandler(ctx context.Context, s *session, name string) discovery.Handler {
+	for ctx.Err() == nil {
+		handler, added := a.handler(name)
+		if handler != nil {
+			return handler
+		}
+		a.tellProblem(ctx, s, "UnknownHandler", fmt.Errorf(
+			"no discovery handler %q on this node: discovery starts when there is one", name))
 		select {
-		case <-time.After(restart.Step()):
+		case <-added:
 		case <-ctx.Done():
 		}
 	}
+	return nil
 }
 
 // runHandler calls the handler once; it returns an error in any case. A panic
@@ -100,61 +134,112 @@ func (a *Agent) runHandler(ctx context.Context, namespace string, info v0.Discov
 	return err
 }
 
-// take makes a report what is known of the kind's devices.
-func (a *Agent) take(ctx context.Context, k *kind, result discovery.Result) {
-	devices, rejected := examine(k.name, result, a.config.NodeName)
+// take makes a report what is known of the session's devices.
+func (a *Agent) take(ctx context.Context, s *session, result discovery.Result) {
+	a.mu.RLock()
+	configuration := s.configuration
+	a.mu.RUnlock()
+	devices, errs := examine(configuration, a.config.NodeName, result, a.named(configuration))
+	rejected := summary(errs)
+
 	a.mu.Lock()
-	if a.kinds[k.name] != k { // stopped meanwhile
+	if a.sessions[configuration.Name] != s { // stopped meanwhile
 		a.mu.Unlock()
 		return
 	}
-	configuration := k.configuration
-	gone := k.devices
-	unchanged := k.reported && equalDevices(gone, devices)
-	tellRejected := len(rejected) > 0 && summary(rejected) != k.rejected
-	k.reported, k.devices, k.rejected = true, devices, summary(rejected)
+	unchanged := s.reported && equalDevices(s.devices, devices)
+	tell := rejected != "" && rejected != s.rejected
+	s.reported, s.devices, s.rejected = true, devices, rejected
 	if !unchanged {
 		a.announce()
 	}
 	a.mu.Unlock()
+	wake(a.dirty)
 
 	logger := klog.FromContext(ctx)
-	if tellRejected {
-		logger.Info("Left out devices that the handler reported", "count", len(rejected), "reason", summary(rejected))
+	if tell {
+		logger.Info("Left out devices that the handler reported", "count", len(errs), "reason", rejected)
 		a.config.Recorder.Eventf(configuration, corev1.EventTypeWarning, "DevicesRejected",
-			"Node %s leaves out %d devices: %s", a.config.NodeName, len(rejected), summary(rejected))
+			"Node %s leaves out %s", a.config.NodeName, rejected)
 	}
-	if unchanged {
-		return
-	}
-	logger.Info("The handler reported devices", "count", len(devices))
-	for instance := range gone {
-		a.instances.Add(keyOf(configuration, instance))
-	}
-	if err := a.queueInstances(k.name); err != nil {
-		a.configurations.AddRateLimited(k.name) // looks at all its Instances, too
+	if !unchanged {
+		logger.Info("The handler reported devices", "count", len(devices))
 	}
 }
 
-// tellProblem logs, and writes as an Event, what keeps discovery from working:
-// once until it changes, or is over.
-func (a *Agent) tellProblem(ctx context.Context, k *kind, reason string, err error) {
+// named returns which of the Configuration's devices has a hash in this node's
+// slices: of two devices of one hash, the one that came first keeps it.
+func (a *Agent) named(c *v0.Configuration) func(hash string) (id string) {
+	return func(hash string) string {
+		for _, slice := range a.ownSlices() {
+			for i := range slice.Spec.Devices {
+				if d := &slice.Spec.Devices[i]; d.Hash == hash && d.Configuration == reference(c) {
+					return d.ID
+				}
+			}
+		}
+		return ""
+	}
+}
+
+// tellProblem logs, and writes as an Event and into the node's slices, what keeps
+// discovery from working: once until it changes, or is over.
+func (a *Agent) tellProblem(ctx context.Context, s *session, reason string, err error) {
 	a.mu.Lock()
-	known := k.problem == err.Error()
-	k.problem = err.Error()
-	configuration := k.configuration
-	a.announce() // WaitDevice says what it waits for
+	known := s.problem.Reason == reason && withoutNumbers(s.problem.Message) == withoutNumbers(err.Error())
+	configuration := s.configuration
+	if !known {
+		s.problem = v1alpha1.Problem{Reason: reason, Message: err.Error()}
+		a.announce() // WaitDevice says what it waits for
+	}
 	a.mu.Unlock()
 	if known {
 		klog.FromContext(ctx).V(2).Info("Discovery still does not work", "reason", err.Error())
 		return
 	}
+	wake(a.dirty)
 	klog.FromContext(ctx).Error(err, "Discovery does not work")
 	a.config.Recorder.Eventf(configuration, corev1.EventTypeWarning, reason, "Node %s: %v", a.config.NodeName, err)
 }
 
-func (a *Agent) forgetProblem(k *kind) {
+// withoutNumbers is what two errors have in common that differ in ports or times
+// alone.
+func withoutNumbers(text string) string {
+	return strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// forgetProblem ends the session's problem once the handler has run for as long as
+// was waited for it, and not before: a handler that fails again and again must not
+// have the slice written each time.
+func (a *Agent) forgetProblem(running context.Context, s *session, after time.Duration) {
+	a.sleep(running, after, nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	k.problem = ""
+	if running.Err() == nil && s.problem.Reason != "" {
+		s.problem = v1alpha1.Problem{}
+		wake(a.dirty)
+	}
+}
+
+// problems are those to be written into the node's slices.
+func (s *session) problems() []v1alpha1.Problem {
+	var all []v1alpha1.Problem
+	ref := reference(s.configuration)
+	if p := s.problem; p.Reason != "" {
+		p.Configuration = &ref
+		all = append(all, p)
+	}
+	if s.rejected != "" {
+		all = append(all, v1alpha1.Problem{Configuration: &ref, Reason: "DevicesRejected", Message: "left out: " + s.rejected})
+	}
+	return all
+}
+
+func reference(c *v0.Configuration) v1alpha1.ConfigurationReference {
+	return v1alpha1.ConfigurationReference{Namespace: c.Namespace, Name: c.Name}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,183 +18,144 @@ import (
 )
 
 func TestTheOldestOfTwoConfigurationsOfANameCounts(t *testing.T) {
-	first, second := configuration("cam", 1), configuration("cam", 1)
-	first.CreationTimestamp = metav1.Unix(100, 0)
-	second.Namespace, second.UID, second.CreationTimestamp = "attic", "second", metav1.Unix(200, 0)
-	api := newAPI(second)
-	handler := seeing("foo0")
-	node := api.start(t, "node-a", handler)
-	attic := api.AkriV0().Instances("attic")
-	inAttic := func(want bool) {
-		t.Helper()
-		eventually(t, "the Instance in the other namespace", func() error {
-			_, err := attic.Get(t.Context(), "cam-8120fe", metav1.GetOptions{})
-			if (err == nil) != want {
-				return fmt.Errorf("want it to exist: %v; got %v", want, err)
+	synctest.Test(t, func(t *testing.T) {
+		first, second := configuration("cam"), configuration("cam")
+		first.CreationTimestamp = metav1.Unix(100, 0)
+		second.Namespace, second.UID, second.CreationTimestamp = "attic", "second", metav1.Unix(200, 0)
+		api := newAPI(second)
+		agent := api.start(t, "node-a", seeing("foo0"))
+		wantNamespace := func(want string) {
+			t.Helper()
+			api.want(t, "node-a-0: foo0")
+			if got := api.slices(t)[0].Spec.Devices[0].Configuration.Namespace; got != want {
+				t.Errorf("the device is that of namespace %s, want %s", got, want)
 			}
-			return nil
-		})
-	}
-	inAttic(true)
-
-	api.configure(t, first)
-	node.wantEvent(t, "Warning DuplicateName Not discovered: Configuration cameras/cam is older and has the resource akri.sh/cam. Rename this one, or delete the other.")
-	api.wantInstance(t, "cam-8120fe", hasNodes("node-a"))
-	inAttic(false)
-
-	if err := api.AkriV0().Configurations(ns).Delete(t.Context(), "cam", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	inAttic(true)
-	api.wantNoInstance(t, "cam-8120fe")
-}
-
-func TestRank(t *testing.T) {
-	at := func(namespace string, seconds int64) *v0.Configuration {
-		return &v0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, CreationTimestamp: metav1.Unix(seconds, 0)}}
-	}
-	deleted := at("a", 1)
-	deleted.DeletionTimestamp = &deleted.CreationTimestamp
-	for name, tc := range map[string]struct {
-		all  []*v0.Configuration
-		want string // namespaces in order
-	}{
-		"none":                      {},
-		"the oldest":                {all: []*v0.Configuration{at("a", 3), at("b", 2), at("c", 4)}, want: "b a c"},
-		"of one age, by namespace":  {all: []*v0.Configuration{at("b", 2), at("a", 2)}, want: "a b"},
-		"not one on its way out":    {all: []*v0.Configuration{deleted, at("b", 2)}, want: "b"},
-		"none but on their way out": {all: []*v0.Configuration{deleted}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			first, others := rank(tc.all)
-			var got []string
-			if first != nil {
-				got = append(got, first.Namespace)
-			}
-			for _, c := range others {
-				got = append(got, c.Namespace)
-			}
-			if strings.Join(got, " ") != tc.want {
-				t.Errorf("rank() = %q, want %q", got, tc.want)
-			}
-		})
-	}
+		}
+		wantNamespace("attic")
+		api.configure(t, first)
+		wantNamespace(ns)
+		agent.wantEvents(t, "Warning DuplicateName Not discovered: Configuration cameras/cam is older and has the resource akri.sh/cam. Rename this one, or delete the other.")
+		if err := api.AkriV0().Configurations(ns).Delete(t.Context(), "cam", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		wantNamespace("attic")
+	})
 }
 
 func TestAnUnknownHandlerIsToldOnceAndWaitedFor(t *testing.T) {
-	api := newAPI(configuration("cam", 1))
-	node := api.start(t, "node-a")
-	node.wantEvent(t, `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node: discovery starts when there is one`)
-	if err := node.AddHandler(seeing("foo0")); err != nil {
-		t.Fatal(err)
-	}
-	api.wantInstance(t, "cam-8120fe", hasNodes("node-a"))
-	if err := node.AddHandler(seeing()); err == nil {
-		t.Error("a second handler of the name was taken")
-	}
-	node.stop()
-	if len(node.events.Events) > 0 {
-		t.Errorf("a further Event: %q", <-node.events.Events)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(configuration("cam"))
+		agent := api.start(t, "node-a")
+		agent.wantEvents(t, `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node: discovery starts when there is one`)
+		api.want(t, "node-a-0: !UnknownHandler")
+		if err := agent.AddHandler(seeing("foo0")); err != nil {
+			t.Fatal(err)
+		}
+		api.want(t, "node-a-0: foo0")
+		if err := agent.AddHandler(seeing()); err == nil {
+			t.Error("a second handler of the name was taken")
+		}
+		agent.wantEvents(t)
+	})
 }
 
+// The last report of a handler that fails stands, and its failures are written once,
+// though each is at another port.
 func TestAFailingHandlerIsRestartedAndItsLastReportStands(t *testing.T) {
-	for name, breakIt := range map[string]func(*echoes){
-		`Warning DiscoveryFailed Node node-a: discovery handler "echoes": lost the network`:          func(h *echoes) { h.fail = errors.New("lost the network") },
+	for want, breakIt := range map[string]func(*echoes){
+		`Warning DiscoveryFailed Node node-a: discovery handler "echoes": lost port 4000`:            func(h *echoes) { h.fail = func(run int) error { return fmt.Errorf("lost port %d", 4000+run-1) } },
 		`Warning DiscoveryFailed Node node-a: discovery handler "echoes": panic: index out of range`: func(h *echoes) { h.panics = true },
 	} {
-		t.Run(name, func(t *testing.T) {
-			api := newAPI(configuration("cam", 1))
-			handler := seeing("foo0")
-			node := api.start(t, "node-a", handler)
-			api.wantInstance(t, "cam-8120fe", hasNodes("node-a"))
-
-			handler.change(func() { breakIt(handler) })
-			node.wantEvent(t, name)
-			eventually(t, "restarts", func() error {
-				handler.mu.Lock()
-				defer handler.mu.Unlock()
-				if handler.runs < 4 {
-					return fmt.Errorf("ran %d times", handler.runs)
+		t.Run(want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api, handler := newAPI(configuration("cam")), seeing("foo0")
+				agent := api.start(t, "node-a", handler)
+				api.want(t, "node-a-0: foo0")
+				handler.change(func() { breakIt(handler) })
+				agent.wantEvents(t, want)
+				api.want(t, "node-a-0: foo0 !DiscoveryFailed")
+				api.called()
+				pass(time.Hour)
+				api.wantCalls(t)
+				if handler.runs < 50 || handler.runs > 80 {
+					t.Errorf("ran %d times in an hour", handler.runs)
 				}
-				return nil
+				if _, ok := agent.Device("cam-8120fe"); !ok {
+					t.Error("the device went with its handler")
+				}
+				handler.change(func() { handler.fail, handler.panics = nil, false })
+				handler.see("foo0", "foo1")
+				pass(3 * time.Minute)
+				api.wantNow(t, "node-a-0: foo0 foo1")
+				agent.wantEvents(t)
 			})
-			if _, ok := node.Device("cam-8120fe"); !ok {
-				t.Error("the device went with its handler")
-			}
-			handler.change(func() { handler.fail, handler.panics = nil, false })
-			handler.see("foo0", "foo1")
-			api.wantInstance(t, instanceOf("cam", "foo1"), hasNodes("node-a"))
-			node.stop()
-			if writes := api.writesTo("cam-8120fe"); len(writes) != 1 {
-				t.Errorf("the Instance was written to: %q", writes)
-			}
 		})
 	}
 }
 
-func TestDevicesOfOneHashAreToldAndTheFirstIsTaken(t *testing.T) {
-	first, second := collidingIDs(t)
-	api := newAPI(configuration("cam", 1))
-	node := api.start(t, "node-a", seeing(second, first))
-	select {
-	case e := <-node.events.Events:
-		if !strings.HasPrefix(e, "Warning DevicesRejected Node node-a leaves out 1 devices") || !strings.Contains(e, second) {
-			t.Errorf("Event %q does not say that %q is left out", e, second)
+func TestDevicesThatAreLeftOutAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := collidingIDs(t)
+		api, handler := newAPI(configuration("cam")), seeing(second)
+		agent := api.start(t, "node-a", handler)
+		api.want(t, "node-a-0: "+second)
+		handler.see(first, second, "")
+		api.want(t, "node-a-0: "+second+" !DevicesRejected")
+		why := `2 devices: device "": has no id; device "` + first + `": its hash ` + instanceOf("cam", first)[4:] + ` is also that of device "` + second +
+			`", which comes first; a Configuration with spec.instanceNameDigits: 12 tells them apart`
+		agent.wantEvents(t, "Warning DevicesRejected Node node-a leaves out "+why)
+		if got := api.slices(t)[0].Spec.Problems[0].Message; got != "left out: "+why {
+			t.Errorf("problem %q", got)
 		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("no Event")
-	}
-	api.wantInstance(t, instanceOf("cam", first), func(i *v0.Instance) bool { return i.Spec.BrokerProperties["ID"] == first })
+		handler.see(first)
+		api.want(t, "node-a-0: "+first)
+	})
 }
 
 func TestWaitDevice(t *testing.T) {
-	c := configuration("cam", 1)
-	c.Spec.BrokerProperties = map[string]string{"URL": "rtsp"}
-	api := newAPI(c)
-	handler := silent()
-	node := api.start(t, "node-a", handler)
-
-	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := node.WaitDevice(short, "cam-8120fe"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "waiting for") {
-		t.Errorf("WaitDevice() before any report = %v, want the deadline, and what was waited for", err)
-	}
-
-	type answer struct {
-		properties map[string]string
-		err        error
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		d, err := node.WaitDevice(t.Context(), "cam-8120fe")
-		answers <- answer{d.Properties, err}
-	}()
-	handler.see("foo0")
-	got := <-answers
-	if got.err != nil {
-		t.Fatal(got.err)
-	}
-	if diff := cmp.Diff(map[string]string{"ID": "foo0", "URL": "rtsp"}, got.properties); diff != "" {
-		t.Errorf("properties (-want +got):\n%s", diff)
-	}
-
-	for instance, want := range map[string]string{
-		"cam-a19705":    `discovery handler "echoes" does not see it on this node`,
-		"garage-8120fe": `there is no Configuration "garage"`,
-		"":              `there is no Configuration ""`,
-	} {
-		if _, err := node.WaitDevice(t.Context(), instance); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("WaitDevice(%q) = %v, want %s", instance, err, want)
+	synctest.Test(t, func(t *testing.T) {
+		c := configuration("cam")
+		c.Spec.BrokerProperties = map[string]string{"URL": "rtsp"}
+		handler := silent()
+		agent := newAPI(c).start(t, "node-a", handler)
+		soon := func(instance string) error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := agent.WaitDevice(ctx, instance)
+			return err
 		}
-	}
-
-	handler.see()
-	eventually(t, "Device()", func() error {
-		if _, ok := node.Device("cam-8120fe"); ok {
-			return errors.New("still finds what is gone")
+		if err := soon("cam-8120fe"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "waiting for the first report") {
+			t.Errorf("WaitDevice() before any report = %v, want the deadline, and what was waited for", err)
 		}
-		return nil
+		if agent.Gone("cam-8120fe") || !agent.Gone("garage-8120fe") {
+			t.Error("a device is gone before the first report, or that of no Configuration is not")
+		}
+		_, changed := agent.Devices()
+		time.AfterFunc(time.Minute, func() { handler.see("foo0") })
+		device, err := agent.WaitDevice(t.Context(), "cam-8120fe")
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-changed
+		all, _ := agent.Devices()
+		want := map[string]string{"ID": "foo0", "URL": "rtsp"}
+		if !cmp.Equal(device.Properties, want) || !cmp.Equal(all["cam-8120fe"].Properties, want) || len(all) != 1 {
+			t.Errorf("properties %v, and %v of all devices, want %v", device.Properties, all, want)
+		}
+		for instance, want := range map[string]string{
+			"cam-a19705":    `discovery handler "echoes" does not see it on this node`,
+			"garage-8120fe": `there is no Configuration "garage"`,
+			"":              `there is no Configuration ""`,
+		} {
+			if err := soon(instance); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("WaitDevice(%q) = %v, want %s", instance, err, want)
+			}
+		}
+		handler.see()
+		synctest.Wait()
+		if _, ok := agent.Device("cam-8120fe"); ok || !agent.Gone("cam-8120fe") {
+			t.Error("what is gone is still found")
+		}
 	})
 }
 

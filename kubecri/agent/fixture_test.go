@@ -1,20 +1,26 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
+	coreinformers "k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
@@ -23,208 +29,207 @@ import (
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
 	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 const ns = "cameras"
 
-// api is the fake clientset, made to enforce resourceVersions and delete
-// preconditions of Instances as the API server does.
+// api is the fake clientsets, made to enforce resourceVersions and preconditions as
+// the API server does. It is used in a synctest bubble, where time is ours.
 type api struct {
 	*fake.Clientset
 	kube *kubefake.Clientset
 
-	mu           sync.Mutex
-	version      int
-	writes       []string // "update foo", in order
-	down         bool
-	beforeDelete func(*v0.Instance) // changes what is about to be deleted, once
+	mu      sync.Mutex
+	version int
+	calls   []string // "update node-a-0", in order; no lists and watches
+	left    int      // calls until the API server is away; negative for never
 }
 
+// newAPI has the objects, and the Nodes node-a and node-b.
 func newAPI(objects ...runtime.Object) *api {
-	a := &api{kube: kubefake.NewClientset()}
-	for _, o := range objects {
-		if i, ok := o.(*v0.Instance); ok {
-			a.stamp(i)
-		}
-	}
+	a := &api{kube: kubefake.NewClientset(node("node-a"), node("node-b")), left: -1}
 	a.Clientset = fake.NewSimpleClientset(objects...)
-	a.PrependReactor("*", "instances", a.react)
+	a.PrependReactor("*", "*", a.react(a.Tracker()))
+	a.kube.PrependReactor("*", "*", a.react(a.kube.Tracker()))
 	return a
 }
 
-func (a *api) stamp(i *v0.Instance) {
-	a.version++
-	i.ResourceVersion = strconv.Itoa(a.version)
-	if i.UID == "" {
-		i.UID = types.UID("instance-" + i.ResourceVersion)
-	}
-}
-
-func (a *api) react(action clienttesting.Action) (bool, runtime.Object, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.down && action.GetVerb() != "list" && action.GetVerb() != "watch" {
-		return true, nil, errors.New("connection refused")
-	}
-	gvr, namespace := action.GetResource(), action.GetNamespace()
-	current := func(name string) *v0.Instance {
-		if obj, err := a.Tracker().Get(gvr, namespace, name); err == nil {
-			return obj.(*v0.Instance)
+func (a *api) react(tracker clienttesting.ObjectTracker) clienttesting.ReactionFunc {
+	return func(action clienttesting.Action) (bool, runtime.Object, error) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		gvr, namespace := action.GetResource(), action.GetNamespace()
+		var name string
+		var is runtime.Object // what is written
+		switch action := action.(type) {
+		case clienttesting.CreateActionImpl:
+			is = action.Object.DeepCopyObject()
+		case clienttesting.UpdateActionImpl:
+			is = action.Object.DeepCopyObject()
+		case clienttesting.DeleteActionImpl:
+			name = action.Name
+		case clienttesting.GetActionImpl:
+			name = action.Name
+		default:
+			return false, nil, nil
 		}
-		return nil
-	}
-	conflict := func(name string) error {
-		return apierrors.NewConflict(gvr.GroupResource(), name, errors.New("the object has been modified"))
-	}
-	switch action := action.(type) {
-	case clienttesting.CreateActionImpl:
-		i := action.Object.(*v0.Instance).DeepCopy()
-		if current(i.Name) != nil {
-			return true, nil, apierrors.NewAlreadyExists(gvr.GroupResource(), i.Name)
+		var m metav1.Object
+		if is != nil {
+			m, _ = meta.Accessor(is)
+			name = m.GetName()
 		}
-		a.writes = append(a.writes, "create "+i.Name)
-		a.stamp(i)
-		return true, i, a.Tracker().Create(gvr, i, namespace)
-	case clienttesting.UpdateActionImpl:
-		i := action.Object.(*v0.Instance).DeepCopy()
-		switch was := current(i.Name); {
-		case was == nil:
-			return true, nil, apierrors.NewNotFound(gvr.GroupResource(), i.Name)
-		case was.ResourceVersion != i.ResourceVersion:
-			return true, nil, conflict(i.Name)
+		a.calls = append(a.calls, action.GetVerb()+" "+name)
+		if a.left == 0 {
+			return true, nil, errors.New("connection refused")
 		}
-		a.writes = append(a.writes, "update "+i.Name)
-		a.stamp(i)
-		return true, i, a.Tracker().Update(gvr, i, namespace)
-	case clienttesting.DeleteActionImpl:
-		was := current(action.Name)
-		if was == nil {
-			return true, nil, apierrors.NewNotFound(gvr.GroupResource(), action.Name)
-		}
-		if change := a.beforeDelete; change != nil {
-			a.beforeDelete = nil
-			was = was.DeepCopy()
-			change(was)
-			a.stamp(was)
-			if err := a.Tracker().Update(gvr, was, namespace); err != nil {
+		a.left = max(a.left-1, -1)
+		obj, err := tracker.Get(gvr, namespace, name)
+		if is == nil || action.GetVerb() == "update" {
+			if err != nil {
 				return true, nil, err
 			}
+		} else if err == nil {
+			return true, nil, apierrors.NewAlreadyExists(gvr.GroupResource(), name)
 		}
-		if p := action.DeleteOptions.Preconditions; p != nil {
-			if p.UID != nil && *p.UID != was.UID || p.ResourceVersion != nil && *p.ResourceVersion != was.ResourceVersion {
-				return true, nil, conflict(action.Name)
+		var was metav1.Object
+		if obj != nil {
+			was, _ = meta.Accessor(obj)
+		}
+		conflict := apierrors.NewConflict(gvr.GroupResource(), name, errors.New("the object has been modified"))
+		switch action := action.(type) {
+		case clienttesting.DeleteActionImpl:
+			if p := action.DeleteOptions.Preconditions; p != nil && p.UID != nil && *p.UID != was.GetUID() {
+				return true, nil, conflict
 			}
+			return true, nil, tracker.Delete(gvr, namespace, name)
+		case clienttesting.GetActionImpl:
+			return true, obj, nil
 		}
-		a.writes = append(a.writes, "delete "+action.Name)
-		return true, nil, a.Tracker().Delete(gvr, namespace, action.Name)
+		a.version++
+		if action.GetVerb() == "update" {
+			if m.GetResourceVersion() != was.GetResourceVersion() {
+				return true, nil, conflict
+			}
+			m.SetResourceVersion(strconv.Itoa(a.version))
+			return true, is, tracker.Update(gvr, is, namespace)
+		}
+		m.SetResourceVersion(strconv.Itoa(a.version))
+		m.SetUID(cmp.Or(m.GetUID(), types.UID("uid-"+m.GetResourceVersion())))
+		return true, is, tracker.Create(gvr, is, namespace)
 	}
-	return false, nil, nil
 }
 
-func (a *api) setDown(down bool) {
+// outage has the API server be away after the next calls; -1 ends that.
+func (a *api) outage(after int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.down = down
+	a.left = after
 }
 
-func (a *api) writesTo(instance string) []string {
+// called returns the calls since it was asked last, sorted.
+func (a *api) called() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(a.writes), func(w string) bool {
-		_, of, _ := cutSpace(w)
-		return of != instance
-	})
+	calls := a.calls
+	slices.Sort(calls)
+	a.calls = nil
+	return calls
 }
 
-func cutSpace(s string) (verb, name string, ok bool) {
-	_, err := fmt.Sscan(s, &verb, &name)
-	return verb, name, err == nil
-}
-
-func (a *api) instance(t *testing.T, name string) *v0.Instance {
+// wantCalls passes time and compares the calls since the last question.
+func (a *api) wantCalls(t *testing.T, want ...string) {
 	t.Helper()
-	i, err := a.AkriV0().Instances(ns).Get(t.Context(), name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
+	pass(time.Second)
+	if diff := gocmp.Diff(want, a.called()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
 	}
+}
+
+// slices are all slices, in order.
+func (a *api) slices(t *testing.T) []v1alpha1.DeviceSlice {
+	t.Helper()
+	list, err := a.KubeslotV1alpha1().DeviceSlices().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return i
+	slices.SortFunc(list.Items, func(a, b v1alpha1.DeviceSlice) int { return compareNames(a.Name, b.Name) })
+	return list.Items
 }
 
-// edit changes an Instance as another client would.
-func (a *api) edit(t *testing.T, name string, change func(*v0.Instance)) {
+// want passes time and compares the slices, each written as "node-a-0: foo0 foo1
+// !UnknownHandler".
+func (a *api) want(t *testing.T, want ...string) {
 	t.Helper()
-	eventually(t, "edit of Instance "+name, func() error {
-		i := a.instance(t, name)
-		if i == nil {
-			return errors.New("it does not exist")
+	pass(2 * time.Second)
+	a.wantNow(t, want...)
+}
+
+func (a *api) wantNow(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	var got []string
+	for _, s := range a.slices(t) {
+		var ids []string
+		for i := range s.Spec.Devices {
+			ids = append(ids, s.Spec.Devices[i].ID)
 		}
-		change(i)
-		_, err := a.AkriV0().Instances(ns).Update(t.Context(), i, metav1.UpdateOptions{})
-		return err
-	})
+		slices.Sort(ids)
+		for _, p := range s.Spec.Problems {
+			ids = append(ids, "!"+p.Reason)
+		}
+		got = append(got, strings.TrimSpace(s.Name+": "+strings.Join(ids, " ")))
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("slices (-want +got):\n%s", diff)
+	}
+}
+
+// edit changes a slice as another client would.
+func (a *api) edit(t *testing.T, name string, change func(*v1alpha1.DeviceSlice)) {
+	t.Helper()
+	client := a.KubeslotV1alpha1().DeviceSlices()
+	s, err := client.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = s.DeepCopy()
+	change(s)
+	if _, err = client.Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (a *api) configure(t *testing.T, c *v0.Configuration) {
 	t.Helper()
-	configurations := a.AkriV0().Configurations(c.Namespace)
-	_, err := configurations.Create(t.Context(), c, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		_, err = configurations.Update(t.Context(), c, metav1.UpdateOptions{})
+	client := a.AkriV0().Configurations(c.Namespace)
+	was, err := client.Get(t.Context(), c.Name, metav1.GetOptions{})
+	if err == nil {
+		c.ResourceVersion = was.ResourceVersion
+		_, err = client.Update(t.Context(), c, metav1.UpdateOptions{})
+	} else {
+		_, err = client.Create(t.Context(), c, metav1.CreateOptions{})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// eventually waits until check returns nil.
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-}
-
-func (a *api) wantInstance(t *testing.T, name string, ok func(*v0.Instance) bool) {
-	t.Helper()
-	eventually(t, "Instance "+name, func() error {
-		if i := a.instance(t, name); i == nil {
-			return errors.New("does not exist")
-		} else if !ok(i) {
-			return fmt.Errorf("not as expected: %+v", i.Spec)
-		}
-		return nil
-	})
-}
-
-func (a *api) wantNoInstance(t *testing.T, name string) {
-	t.Helper()
-	eventually(t, "Instance "+name, func() error {
-		if i := a.instance(t, name); i != nil {
-			return fmt.Errorf("still there: %+v", i.Spec)
-		}
-		return nil
-	})
+// pass lets time pass, and all that is due in it happen.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 // echoes is a handler that reports what a test sets.
 type echoes struct {
 	mu      sync.Mutex
 	result  *discovery.Result
-	fail    error
+	fail    func(run int) error
 	panics  bool
 	runs    int
+	running int
 	changed chan struct{}
 }
 
@@ -233,7 +238,10 @@ func (h *echoes) Name() string { return "echoes" }
 func (h *echoes) Discover(ctx context.Context, _ discovery.Request, report func(discovery.Result)) error {
 	h.mu.Lock()
 	h.runs++
+	h.running++
+	run := h.runs
 	h.mu.Unlock()
+	defer h.change(func() { h.running-- })
 	var last *discovery.Result
 	for {
 		h.mu.Lock()
@@ -243,7 +251,7 @@ func (h *echoes) Discover(ctx context.Context, _ discovery.Request, report func(
 			panic("index out of range")
 		}
 		if fail != nil {
-			return fail
+			return fail(run)
 		}
 		if result != nil && result != last {
 			report(*result)
@@ -288,21 +296,21 @@ func silent() *echoes {
 
 func seeing(ids ...string) *echoes { return silent().see(ids...) }
 
-// node runs an agent.
-type node struct {
+// running is an agent at work.
+type running struct {
 	*Agent
 	events *record.FakeRecorder
 	stop   func() // and waits until nothing is left to do
 }
 
-func (a *api) start(t *testing.T, name string, handlers ...discovery.Handler) *node {
+func (a *api) start(t *testing.T, name string, handlers ...discovery.Handler) *running {
 	t.Helper()
-	factory := externalversions.NewSharedInformerFactory(a, 0)
+	factory, core := externalversions.NewSharedInformerFactory(a, 0), coreinformers.NewSharedInformerFactory(a.kube, 0)
 	recorder := record.NewFakeRecorder(100)
 	agent, err := New(Config{
 		NodeName: name, Client: a, KubeClient: a.kube, Recorder: recorder, Handlers: handlers,
-		Configurations: factory.Akri().V0().Configurations(), Instances: factory.Akri().V0().Instances(),
-		Restart: wait.Backoff{Duration: time.Millisecond, Factor: 2, Steps: 5, Cap: 20 * time.Millisecond},
+		Configurations: factory.Akri().V0().Configurations(), Slices: factory.Kubeslot().V1alpha1().DeviceSlices(),
+		Nodes: core.Core().V1().Nodes(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -310,6 +318,7 @@ func (a *api) start(t *testing.T, name string, handlers ...discovery.Handler) *n
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	factory.Start(ctx.Done())
+	core.Start(ctx.Done())
 	go func() {
 		defer close(done)
 		agent.Run(ctx)
@@ -318,47 +327,44 @@ func (a *api) start(t *testing.T, name string, handlers ...discovery.Handler) *n
 		cancel()
 		<-done
 		factory.Shutdown()
+		core.Shutdown()
 	})
 	t.Cleanup(stop)
-	return &node{Agent: agent, events: recorder, stop: stop}
+	return &running{Agent: agent, events: recorder, stop: stop}
 }
 
-func (n *node) wantEvent(t *testing.T, want string) {
+// wantEvents passes time and compares the Events since the last question.
+func (r *running) wantEvents(t *testing.T, want ...string) {
 	t.Helper()
-	select {
-	case got := <-n.events.Events:
-		if got != want {
-			t.Fatalf("Event %q, want %q", got, want)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatalf("no Event, want %q", want)
+	pass(time.Second)
+	var got []string
+	for len(r.events.Events) > 0 {
+		got = append(got, <-r.events.Events)
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("Events (-want +got):\n%s", diff)
 	}
 }
 
-func configuration(name string, capacity int32) *v0.Configuration {
+func node(name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
+}
+
+func configuration(name string) *v0.Configuration {
 	return &v0.Configuration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("uid-" + name)},
-		Spec:       v0.ConfigurationSpec{Capacity: capacity, DiscoveryHandler: v0.DiscoveryHandlerInfo{Name: "echoes"}},
+		Spec:       v0.ConfigurationSpec{DiscoveryHandler: v0.DiscoveryHandlerInfo{Name: "echoes"}},
 	}
+}
+
+func many(n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("foo%d", i))
+	}
+	return ids
 }
 
 // instanceOf names the Instance of a shared device.
 func instanceOf(configuration, id string) string {
 	return slot.InstanceName(configuration, slot.InstanceHash(id, true, "", slot.ShortHash))
-}
-
-// rightInstance is what agents of the nodes keep for a shared device.
-func rightInstance(c *v0.Configuration, id string, nodes ...string) *v0.Instance {
-	device := discovery.Device{ID: id, Properties: map[string]string{"ID": id}}
-	var i *v0.Instance
-	for _, n := range nodes {
-		i = desired(i, c, found{Device: device, shared: true, hash: slot.InstanceHash(id, true, "", slot.ShortHash)}, n)
-	}
-	return i
-}
-
-func hasNodes(nodes ...string) func(*v0.Instance) bool {
-	return func(i *v0.Instance) bool {
-		return slices.Equal(slices.Sorted(slices.Values(i.Spec.Nodes)), slices.Sorted(slices.Values(nodes)))
-	}
 }

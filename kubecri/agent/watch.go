@@ -2,56 +2,50 @@ package agent
 
 import (
 	"fmt"
+	"maps"
 
-	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// Indices that the agent adds to the informers it is given: a Configuration by
-// its name and an Instance by its Configuration's, whatever their namespaces,
-// because the resources that they become have none.
-const (
-	byName          = "kubecri/agent/name"
-	byConfiguration = "kubecri/agent/configuration"
-)
-
-// watch makes every change of a Configuration or Instance queue its name.
+// watch makes every change of a Configuration queue its name, and every other one
+// that matters wake the writer.
 func (a *Agent) watch() error {
-	configurations, instances := a.config.Configurations.Informer(), a.config.Instances.Informer()
-	if err := configurations.AddIndexers(cache.Indexers{byName: func(obj any) ([]string, error) {
-		return []string{obj.(*v0.Configuration).Name}, nil
-	}}); err != nil {
-		return fmt.Errorf("index Configurations by name: %w", err)
+	queue := func(obj any) {
+		// An informer's objects always have a name.
+		if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
+			a.configurations.Add(name.Name)
+		}
 	}
-	if err := instances.AddIndexers(cache.Indexers{byConfiguration: func(obj any) ([]string, error) {
-		return []string{obj.(*v0.Instance).Spec.ConfigurationName}, nil
-	}}); err != nil {
-		return fmt.Errorf("index Instances by Configuration: %w", err)
+	written := func(any) {
+		wake(a.written)
+		wake(a.dirty)
 	}
-
-	configurationsSynced, err := configurations.AddEventHandler(onChange(func(name types.NamespacedName) {
-		a.configurations.Add(name.Name)
-	}))
-	if err != nil {
-		return fmt.Errorf("watch Configurations: %w", err)
+	for _, w := range []struct {
+		kind     string
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+	}{
+		{"Configurations", a.config.Configurations.Informer(), onChange(queue)},
+		{"DeviceSlices", a.config.Slices.Informer(), onChange(written)},
+		{"Nodes", a.config.Nodes.Informer(), cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { a.nodeChanged() },
+			UpdateFunc: func(old, node any) { a.nodeUpdated(old.(*corev1.Node), node.(*corev1.Node)) },
+		}},
+	} {
+		registration, err := w.informer.AddEventHandler(w.handler)
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", w.kind, err)
+		}
+		a.synced = append(a.synced, registration.HasSynced)
 	}
-	instancesSynced, err := instances.AddEventHandler(onChange(a.instances.Add))
-	if err != nil {
-		return fmt.Errorf("watch Instances: %w", err)
-	}
-	a.synced = []cache.InformerSynced{configurationsSynced.HasSynced, instancesSynced.HasSynced}
 	return nil
 }
 
-func onChange(queue func(types.NamespacedName)) cache.ResourceEventHandler {
-	handle := func(obj any) {
-		// An informer's objects always have a name.
-		if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
-			queue(types.NamespacedName{Namespace: name.Namespace, Name: name.Name})
-		}
-	}
+func onChange(handle func(any)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    handle,
 		UpdateFunc: func(_, obj any) { handle(obj) },
@@ -59,24 +53,49 @@ func onChange(queue func(types.NamespacedName)) cache.ResourceEventHandler {
 	}
 }
 
-// configurationsNamed returns the Configurations of the name in all namespaces.
-func (a *Agent) configurationsNamed(name string) ([]*v0.Configuration, error) {
-	return indexed[v0.Configuration](a.config.Configurations.Informer().GetIndexer(), byName, name)
-}
-
-// instancesOf returns the Instances of all Configurations of the name.
-func (a *Agent) instancesOf(configuration string) ([]*v0.Instance, error) {
-	return indexed[v0.Instance](a.config.Instances.Informer().GetIndexer(), byConfiguration, configuration)
-}
-
-func indexed[T any](indexer cache.Indexer, index, value string) ([]*T, error) {
-	objs, err := indexer.ByIndex(index, value)
-	if err != nil {
-		return nil, fmt.Errorf("look up %q in index %s: %w", value, index, err)
+func (a *Agent) nodeUpdated(old, node *corev1.Node) {
+	if old.UID != node.UID || !maps.Equal(old.Labels, node.Labels) {
+		a.nodeChanged()
 	}
-	typed := make([]*T, 0, len(objs))
+}
+
+// nodeChanged looks at whom the Node's labels select, and at who owns the slices.
+func (a *Agent) nodeChanged() {
+	for _, c := range a.allConfigurations() {
+		if c.Spec.Discovery != nil {
+			a.configurations.Add(c.Name)
+		}
+	}
+	wake(a.dirty)
+}
+
+// node is the Node object of this node; nil while there is none.
+func (a *Agent) node() *corev1.Node {
+	node, err := a.config.Nodes.Lister().Get(a.config.NodeName)
+	if err != nil { // a cache knows no other error than NotFound
+		return nil
+	}
+	return node
+}
+
+// ownSlices are the node's slices as the cache has them.
+func (a *Agent) ownSlices() []*v1alpha1.DeviceSlice {
+	var own []*v1alpha1.DeviceSlice
+	for _, obj := range a.config.Slices.Informer().GetStore().List() {
+		if s := obj.(*v1alpha1.DeviceSlice); s.Spec.NodeName == a.config.NodeName {
+			own = append(own, s)
+		}
+	}
+	return own
+}
+
+// allConfigurations are those of all namespaces: the resources that they become
+// have none.
+func (a *Agent) allConfigurations() []*v0.Configuration {
+	objs := a.config.Configurations.Informer().GetStore().List()
+	all := make([]*v0.Configuration, 0, len(objs))
 	for _, obj := range objs {
-		typed = append(typed, obj.(*T))
+		all = append(all, obj.(*v0.Configuration))
 	}
-	return typed, nil
+	return all
 }

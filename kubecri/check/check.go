@@ -18,7 +18,9 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // timeout bounds each question.
@@ -38,7 +40,8 @@ type Config struct {
 	// NRI is the path of the runtime's NRI socket in NRI mode, "" in proxy mode.
 	NRI  string
 	Kube kubernetes.Interface
-	Akri clientset.Interface
+	// Client is of akri.sh and kubeslot.io.
+	Client clientset.Interface
 	// Devices is the folder of device plugins. Plugins, if set, are those in it,
 	// started, to be asked what the pod gets.
 	Devices string
@@ -52,6 +55,9 @@ type checker struct {
 	Config
 	out io.Writer
 	bad bool
+
+	configurations []*akriv0.Configuration
+	reached        map[string]v1alpha1.Device // by Instance
 }
 
 // Run writes what it finds to out and reports whether all is well.
@@ -63,8 +69,7 @@ func Run(ctx context.Context, out io.Writer, config Config) bool {
 	c.plugins()
 	if c.api(ctx) {
 		c.rights(ctx)
-		c.definitions(ctx)
-		if c.Pod != "" {
+		if c.devices(ctx) && c.Pod != "" {
 			c.pod(ctx)
 		}
 	}
@@ -156,7 +161,8 @@ type right struct {
 // rights are those of deploy/rbac/kubecri.yaml that the program uses.
 var rights = []right{
 	{"akri.sh", "configurations", "", []string{"list", "watch"}},
-	{"akri.sh", "instances", "", []string{"get", "list", "watch", "create", "update", "delete"}},
+	{"kubeslot.io", "deviceslices", "", []string{"get", "list", "watch", "create", "update", "delete"}},
+	{"kubeslot.io", "slotclaims", "", []string{"get", "list", "watch", "create", "delete"}},
 	{"", "pods", "", []string{"list", "watch"}},
 	{"", "nodes", "", []string{"list", "watch"}},
 	{"", "nodes", "status", []string{"patch"}},
@@ -195,25 +201,4 @@ func (c *checker) may(ctx context.Context, r right, verb string) (bool, error) {
 		return false, err
 	}
 	return review.Status.Allowed, nil
-}
-
-// definitions looks whether the custom resources are there and what this node
-// reaches.
-func (c *checker) definitions(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	instances, err := c.Akri.AkriV0().Instances(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		c.fail("devices", "list Instances: %v. Are the CRDs of deploy/crds applied?", err)
-		return
-	}
-	reached := 0
-	for i := range instances.Items {
-		for _, node := range instances.Items[i].Spec.Nodes {
-			if node == c.Node {
-				reached++
-			}
-		}
-	}
-	c.ok("devices", "%d Instances, %d of them reached by node %s", len(instances.Items), reached, c.Node)
 }

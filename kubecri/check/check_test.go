@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -21,6 +22,8 @@ import (
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 type containerd struct{ err error }
@@ -33,7 +36,7 @@ func (c containerd) Status(context.Context, *runtimeapi.StatusRequest, ...grpc.C
 	return &runtimeapi.StatusResponse{Info: map[string]string{"config": `{"enableCDI":true,"cdiSpecDirs":["/etc/cdi"]}`}}, nil
 }
 
-const good = `{"nodename":"node-a","runningcontainer":{"main":{"requests":{"akri.sh/cam":1},"allocatefrom":{"akri.sh/cam/0":"cam-a1-0"}}}}`
+const good = `{"nodename":"node-a","runningcontainer":{"main":{"requests":{"akri.sh/cam":1},"allocatefrom":{"akri.sh/cam/0":"cam-8120fe-0"}}}}`
 
 // pod has a container "main" that asks for a camera, one "side" that does not,
 // and the assignment.
@@ -48,8 +51,9 @@ func pod(node, text string) *corev1.Pod {
 	return p
 }
 
-// setup returns a node where all is well, with the pod if there is one.
-func setup(p *corev1.Pod, usage string) (Config, *kubefake.Clientset) {
+// setup returns a node where all is well, with the pod if there is one. holder is who
+// has slot cam-8120fe-0, as <pod UID>@<node>; "" for nobody.
+func setup(p *corev1.Pod, holder string) (Config, *kubefake.Clientset) {
 	kube := kubefake.NewClientset()
 	c := Config{Node: "node-a", RuntimeEndpoint: "unix:///r.sock", Server: "https://api", Runtime: containerd{}, Kube: kube}
 	if p != nil {
@@ -57,10 +61,27 @@ func setup(p *corev1.Pod, usage string) (Config, *kubefake.Clientset) {
 		c.Kube, c.Pod = kube, p.Namespace+"/"+p.Name
 	}
 	allow(kube, func(*authorizationv1.ResourceAttributes) bool { return true })
-	c.Akri = fake.NewSimpleClientset(&akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam-a1"},
-		Spec: akriv0.InstanceSpec{ConfigurationName: "cam", CDIName: "akri.sh/cam=a1", Capacity: 1, Nodes: []string{"node-a"},
-			BrokerProperties: map[string]string{"URL": "rtsp://a"}, DeviceUsage: map[string]string{"cam-a1-0": usage}}})
+	c.Client = fake.NewSimpleClientset(
+		&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam"},
+			Spec: akriv0.ConfigurationSpec{Capacity: 2, BrokerProperties: map[string]string{"PASSWORD": "x", "URL": "y"}}},
+		slice("node-a", "foo0", true, v1alpha1.Problem{Reason: "UnknownHandler", Message: "no handler opcua"}),
+		slice("node-b", "foo1", true))
+	if holder != "" {
+		uid, node, _ := strings.Cut(holder, "@")
+		claim := &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: "cam-8120fe-0"}, Spec: v1alpha1.SlotClaimSpec{NodeName: node, Container: "main",
+			Level: v1alpha1.ConfigurationLevel, Holder: uid, Pod: &v1alpha1.PodReference{Namespace: "ns", Name: "pod-" + uid, UID: types.UID(uid)}}}
+		if err := c.Client.(*fake.Clientset).Tracker().Add(claim); err != nil {
+			panic(err)
+		}
+	}
 	return c, kube
+}
+
+// slice is what a node says of one device.
+func slice(node, id string, shared bool, problems ...v1alpha1.Problem) *v1alpha1.DeviceSlice {
+	return &v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-0"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: node, Problems: problems,
+		Devices: []v1alpha1.Device{{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}, ID: id, Shared: shared,
+			Hash: slot.InstanceHash(id, shared, node, slot.ShortHash), Properties: map[string]string{"URL": "rtsp://a"}}}}}
 }
 
 func allow(kube *kubefake.Clientset, may func(*authorizationv1.ResourceAttributes) bool) {
@@ -79,16 +100,17 @@ func TestNode(t *testing.T) {
 		says   []string
 	}{
 		{"well", func(*Config, *kubefake.Clientset) {}, true,
-			[]string{"ok    runtime    containerd v2.3.7 at unix:///r.sock", "/etc/cdi", "ok    API", "ok    rights", "1 Instances, 1 of them reached by node node-a"}},
+			[]string{"ok    runtime    containerd v2.3.7 at unix:///r.sock", "/etc/cdi", "ok    API", "ok    rights",
+				"1 Configurations; node node-a reaches 1 devices, with 2 slots, and has claimed 0 slots", "note  devices    UnknownHandler: no handler opcua"}},
 		{"runtime down", func(c *Config, _ *kubefake.Clientset) { c.Runtime = containerd{errors.New("no such file")} }, false,
 			[]string{"FAIL  runtime", "no such file", "--runtime-endpoint", "ok    API"}},
 		{"a right is missing", func(_ *Config, kube *kubefake.Clientset) {
 			allow(kube, func(a *authorizationv1.ResourceAttributes) bool {
 				return a.Subresource != "status" && a.Verb != "delete"
 			})
-		}, false, []string{"FAIL  rights", "delete instances, patch nodes/status", "system:kubecri:node-a"}},
+		}, false, []string{"FAIL  rights", "delete deviceslices, delete slotclaims, patch nodes/status", "system:kubecri:node-a"}},
 		{"no CRDs", func(c *Config, _ *kubefake.Clientset) {
-			c.Akri.(*fake.Clientset).PrependReactor("list", "instances", func(ktesting.Action) (bool, runtime.Object, error) {
+			c.Client.(*fake.Clientset).PrependReactor("list", "slotclaims", func(ktesting.Action) (bool, runtime.Object, error) {
 				return true, nil, errors.New("the server could not find the requested resource")
 			})
 		}, false, []string{"FAIL  devices", "deploy/crds"}},
@@ -121,25 +143,54 @@ func TestNRISocket(t *testing.T) {
 
 func TestPod(t *testing.T) {
 	for _, test := range []struct {
-		name  string
-		pod   *corev1.Pod
-		usage string
-		well  bool
-		says  []string
+		name   string
+		pod    *corev1.Pod
+		holder string
+		well   bool
+		says   []string
 	}{
 		{"to be created", pod("node-a", good), "", true,
-			[]string{"main gets slot cam-a1-0 for akri.sh/cam, which is free: CDI device akri.sh/cam=a1, environment URL AKRI_DEVICES", "side gets no devices"}},
-		{"running", pod("node-a", good), "C:u1:node-a", true, []string{"which it holds"}},
-		{"held by another", pod("node-a", good), "C:u2:node-b", false, []string{"FAIL  container", "main would be refused", "pod UID u2 on node node-b"}},
+			[]string{"main gets slot cam-8120fe-0 for akri.sh/cam, which is free: CDI device akri.sh/cam=8120fe, environment PASSWORD URL AKRI_DEVICES", "side gets no devices"}},
+		{"running", pod("node-a", good), "u1@node-a", true, []string{"which it holds"}},
+		{"held by another", pod("node-a", good), "u2@node-b", false,
+			[]string{"FAIL  container", "main would be refused", `slot cam-8120fe-0 is claimed by container "main" of pod ns/pod-u2 on node node-b`}},
 		{"not assigned", pod("node-a", ""), "", false, []string{"main would be refused", "akri.sh/cam"}},
-		{"no such Instance", pod("node-a", strings.Replace(good, "cam-a1-0", "cam-zz-0", 1)), "", false, []string{"Instance cam-zz does not exist"}},
+		{"beyond the capacity", pod("node-a", strings.Replace(good, "8120fe-0", "8120fe-2", 1)), "", false, []string{"main would be refused", "capacity 2"}},
+		{"another node's device", pod("node-a", strings.Replace(good, "8120fe", slot.InstanceHash("foo1", true, "", slot.ShortHash), 1)), "", false,
+			[]string{"cannot be reached from this node"}},
 		{"elsewhere", pod("node-b", good), "", false, []string{"FAIL  pod", "on node node-b, not node-a"}},
 		{"not bound", pod("", ""), "", false, []string{"FAIL  pod", "not bound"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c, _ := setup(test.pod, test.usage)
+			c, _ := setup(test.pod, test.holder)
 			wantReport(t, c, test.well, test.says)
 		})
+	}
+}
+
+// Of a Configuration that a few nodes discover, this node reaches what they report when
+// its labels are selected.
+func TestDevicesThatOthersDiscover(t *testing.T) {
+	for labels, well := range map[string]bool{"hall-3": true, "hall-4": false} {
+		c, kube := setup(pod("node-a", strings.Replace(good, "8120fe", slot.InstanceHash("foo1", true, "", slot.ShortHash), 1)), "")
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{"hall": labels}}}
+		if err := kube.Tracker().Add(node); err != nil {
+			t.Fatal(err)
+		}
+		configurations := c.Client.AkriV0().Configurations("default")
+		cam, err := configurations.Get(t.Context(), "cam", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cam.Spec.Discovery = &akriv0.Discovery{Replicas: 1, NodeSelector: map[string]string{"hall": "hall-3"}}
+		if _, err := configurations.Update(t.Context(), cam, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		says := []string{"reaches 2 devices", "main gets slot"}
+		if !well {
+			says = []string{"reaches 0 devices", "cannot be reached"}
+		}
+		wantReport(t, c, well, says)
 	}
 }
 

@@ -32,7 +32,7 @@ func (w *widgets) Allocate(*types.PodInfo, *types.ContainerInfo) ([]device.Mount
 	return []device.Mount{{ContainerPath: "/lib/w", HostPath: "/"}}, []string{"/dev/null", "v.com/widget=7"}, map[string]string{"WIDGET": "7"}, nil
 }
 
-const widget = `{"nodename":"node-a","runningcontainer":{"main":{"requests":{"akri.sh/cam":1},"allocatefrom":{"akri.sh/cam/0":"cam-a1-0","resource/group/w/0":"resource/group/w/7"}}}}`
+const widget = `{"nodename":"node-a","runningcontainer":{"main":{"requests":{"akri.sh/cam":1},"allocatefrom":{"akri.sh/cam/0":"cam-8120fe-0","resource/group/w/0":"resource/group/w/7"}}}}`
 
 // Files are checked without running them; with --start-plugins they are asked.
 func TestPlugins(t *testing.T) {
@@ -49,10 +49,10 @@ func TestPlugins(t *testing.T) {
 		says   []string
 	}{
 		{"none", filepath.Join(bad, "none"), nil, true, []string{"plugins    none in"}},
-		{"loadable", good, nil, true, []string{"a.so can be loaded", "1 resources of device plugins", "--start-plugins", "main gets slot cam-a1-0"}},
+		{"loadable", good, nil, true, []string{"a.so can be loaded", "1 resources of device plugins", "--start-plugins", "main gets slot cam-8120fe-0"}},
 		{"not a plugin", bad, nil, false, []string{"FAIL  plugins", "b.so is not a shared object", "plugin-builder"}},
 		{"started", good, &widgets{}, true, []string{"1 resources in its annotation", "example.com/widget: 1",
-			`main gets from device plugin "widgets": devices /dev/null, CDI devices v.com/widget=7, mounts /:/lib/w, environment WIDGET`, "main gets slot cam-a1-0"}},
+			`main gets from device plugin "widgets": devices /dev/null, CDI devices v.com/widget=7, mounts /:/lib/w, environment WIDGET`, "main gets slot cam-8120fe-0"}},
 		{"does not start", good, &widgets{errors.New("no driver")}, false, []string{"FAIL  plugins", "no driver", "main would be refused"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/admit"
+	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -63,24 +63,35 @@ func (c *checker) container(ctx context.Context, pod *corev1.Pod, container stri
 		}
 		return
 	}
-	instances, err := claims.Explain(ctx, c.Akri, c.Node, request)
+	for _, g := range request.Grants {
+		if _, ok := c.reached[g.Slot.Instance]; !ok {
+			c.fail("container", "%s would be refused: Instance %s cannot be reached from this node", container, g.Slot.Instance)
+			return
+		}
+	}
+	holds, err := claims.Explain(ctx, c.Client, c.configurations, c.Node, request)
 	if err != nil {
 		c.fail("container", "%s would be refused: %v", container, err)
 		return
 	}
 	for _, g := range request.Grants {
-		c.ok("container", "%s gets %s", container, describe(g, instances[g.Slot.Instance]))
+		c.ok("container", "%s gets %s", container, c.describe(g, holds[g.Slot]))
 	}
 }
 
-// describe says what a slot brings. Mounts and device nodes are not in the
-// Instance; the running kubecri has them from its discovery handler.
-func describe(g assignment.Grant, in *akriv0.Instance) string {
+// describe says what a slot brings. Mounts and device nodes are not in DeviceSlices;
+// the running kubecri has them from its discovery handler.
+func (c *checker) describe(g assignment.Grant, holds bool) string {
 	claim := "which is free"
-	if in.Spec.DeviceUsage[g.Slot.String()] != "" {
+	if holds {
 		claim = "which it holds"
 	}
-	variables := slices.Sorted(maps.Keys(in.Spec.BrokerProperties))
+	device := c.reached[g.Slot.Instance]
+	configuration := claims.Owner(c.configurations, device.Configuration.Name)
+	variables := slices.Collect(maps.Keys(device.Properties))
+	variables = slices.AppendSeq(variables, maps.Keys(configuration.Spec.BrokerProperties))
+	slices.Sort(variables)
+	variables = slices.Compact(variables)
 	return fmt.Sprintf("slot %s for %s%s, %s: CDI device %s, environment %s",
-		g.Slot, assignment.ResourcePrefix, g.Resource, claim, in.Spec.CDIName, strings.Join(append(variables, inject.DevicesEnv), " "))
+		g.Slot, assignment.ResourcePrefix, g.Resource, claim, cdi.Name(g.Slot.Instance), strings.Join(append(variables, inject.DevicesEnv), " "))
 }

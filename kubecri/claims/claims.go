@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -20,15 +22,17 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
-	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
+	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
+	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 const (
 	// apiTimeout bounds what one attempt waits for the API server.
 	apiTimeout = 10 * time.Second
-	// workers is how many Instances are written at a time.
-	workers = 4
+	// workers is how many claims are written at a time, and for one container.
+	workers = 8
 	// retryMin and retryMax bound the wait before a failed write is tried again.
 	// The maximum is small: it is how long slots stay taken after an API outage.
 	retryMin, retryMax = 20 * time.Millisecond, 5 * time.Second
@@ -38,10 +42,11 @@ const (
 type Config struct {
 	Node           string
 	Client         clientset.Interface
-	Instances      informers.InstanceInformer
-	Configurations informers.ConfigurationInformer
-	// Pods are those of this node.
-	Pods coreinformers.PodInformer
+	Configurations akriinformers.ConfigurationInformer
+	// Claims and Pods are those of this node; Nodes is this node.
+	Claims informers.SlotClaimInformer
+	Pods   coreinformers.PodInformer
+	Nodes  coreinformers.NodeInformer
 	// Runtime is asked directly, not through the proxy.
 	Runtime Runtime
 	// Events tells a pod that its slot was lost.
@@ -49,7 +54,7 @@ type Config struct {
 	// Grace is how long a claim without a container is left alone when it is not
 	// known to have had one. Restarting takes less, creating a container too.
 	Grace time.Duration
-	// Resync is how often the book is compared with the runtime.
+	// Resync is how often containers and claims are compared with the runtime.
 	Resync  time.Duration
 	Metrics *metrics.Metrics
 	Tracer  *tracing.Tracer
@@ -58,16 +63,16 @@ type Config struct {
 
 // Claims is the owner of the node's claims. Safe for concurrent use.
 type Claims struct {
-	config Config
-	store  *store
-	book   *book
-	queue  workqueue.TypedRateLimitingInterface[string] // of Instance names
-	// kick asks for a resync now; ready is closed after the first one.
-	kick  chan struct{}
-	ready chan struct{}
-	// locks has one writer of an Instance's claims at a time. Names share them.
-	locks  [64]chan struct{}
-	memory *memory
+	config     Config
+	store      *store
+	containers *containers
+	queue      workqueue.TypedRateLimitingInterface[slot.Name]
+	kick       chan struct{} // asks for a resync now
+	known      chan struct{} // closed when the runtime has been asked
+	synced     chan struct{} // closed when claims, Configurations and the node have been read
+
+	mu     sync.Mutex
+	memory map[slot.Name]memory
 }
 
 // New makes Claims and registers with the informers, which the caller runs.
@@ -75,7 +80,7 @@ func New(config Config) (*Claims, error) {
 	switch {
 	case config.Node == "":
 		return nil, errors.New("claims: no node name")
-	case config.Client == nil, config.Instances == nil, config.Configurations == nil, config.Pods == nil, config.Runtime == nil, config.Events == nil:
+	case config.Client == nil, config.Claims == nil, config.Configurations == nil, config.Nodes == nil, config.Pods == nil, config.Runtime == nil, config.Events == nil:
 		return nil, errors.New("claims: client, informers, runtime and event recorder are required")
 	case config.Grace < 0, config.Resync <= 0:
 		return nil, fmt.Errorf("claims: grace %s must not be negative, resync %s must be positive", config.Grace, config.Resync)
@@ -85,35 +90,21 @@ func New(config Config) (*Claims, error) {
 	}
 	c := &Claims{
 		config: config,
-		store: &store{client: config.Client, indexer: config.Instances.Informer().GetIndexer(),
-			configurations: config.Configurations.Lister(), written: map[types.NamespacedName]*akriv0.Instance{}},
-		book: newBook(),
+		store: &store{node: config.Node, client: config.Client, cached: config.Claims.Informer().GetStore(), clock: config.Clock,
+			created: map[slot.Name]created{}, deleted: map[types.UID]time.Time{}, writing: map[slot.Name]chan struct{}{}},
+		containers: newContainers(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryMin, retryMax),
-			workqueue.TypedRateLimitingQueueConfig[string]{Name: "claims", Clock: config.Clock}),
+			workqueue.NewTypedItemExponentialFailureRateLimiter[slot.Name](retryMin, retryMax),
+			workqueue.TypedRateLimitingQueueConfig[slot.Name]{Name: "claims", Clock: config.Clock}),
 		kick:   make(chan struct{}, 1),
-		ready:  make(chan struct{}),
-		memory: newMemory(),
+		known:  make(chan struct{}),
+		synced: make(chan struct{}),
+		memory: map[slot.Name]memory{},
 	}
-	for i := range c.locks {
-		c.locks[i] = make(chan struct{}, 1)
-	}
-	informer := config.Instances.Informer()
-	if err := informer.AddIndexers(indexers(config.Node)); err != nil {
+	if err := c.follow(); err != nil {
 		return nil, fmt.Errorf("claims: %w", err)
 	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { c.seen(obj) },
-		UpdateFunc: func(_, obj any) { c.seen(obj) },
-		DeleteFunc: func(obj any) { c.deleted(obj) },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("claims: %w", err)
-	}
-	if err := c.followPods(config.Pods.Informer()); err != nil {
-		return nil, fmt.Errorf("claims: %w", err)
-	}
-	config.Metrics.Watch(c.book.inUse, c.book.pending)
+	config.Metrics.Watch(c.containers.inUse, c.containers.pending)
 	return c, nil
 }
 
@@ -126,8 +117,12 @@ func (c *Claims) Run(ctx context.Context) {
 	defer c.queue.ShutDown()
 	running.Go(func() { c.resyncLoop(ctx) })
 	running.Go(func() { c.eventLoop(ctx) })
-	if !cache.WaitForCacheSync(ctx.Done(), c.config.Instances.Informer().HasSynced, c.config.Configurations.Informer().HasSynced,
-		c.config.Pods.Informer().HasSynced) {
+	if !cache.WaitFor(ctx, "", c.config.Claims.Informer().HasSyncedChecker(), c.config.Configurations.Informer().HasSyncedChecker(),
+		c.config.Nodes.Informer().HasSyncedChecker()) {
+		return
+	}
+	close(c.synced)
+	if !cache.WaitFor(ctx, "", c.config.Pods.Informer().HasSyncedChecker()) {
 		return
 	}
 	for range workers {
@@ -141,11 +136,11 @@ func (c *Claims) Run(ctx context.Context) {
 
 // ContainerRemoved says that the runtime has removed a container. It returns at
 // once; the container's claims are released as soon as the API server takes it.
-func (c *Claims) ContainerRemoved(id string) { c.enqueue(c.book.removeContainer(id)) }
+func (c *Claims) ContainerRemoved(id string) { c.enqueue(c.containers.removeContainer(id)) }
 
 // SandboxStopped says that the runtime has stopped or removed a sandbox: none of
 // its containers can start again. It returns at once.
-func (c *Claims) SandboxStopped(id string) { c.enqueue(c.book.stopSandbox(id)) }
+func (c *Claims) SandboxStopped(id string) { c.enqueue(c.containers.stopSandbox(id)) }
 
 // Resync asks the runtime soon what containers there are.
 func (c *Claims) Resync() {
@@ -155,39 +150,75 @@ func (c *Claims) Resync() {
 	}
 }
 
-// seen is told of every Instance, most of which are of no concern here.
-func (c *Claims) seen(obj any) {
-	if in, ok := obj.(*akriv0.Instance); ok && (concerns(in, c.config.Node) || c.book.knows(in.Name)) {
-		c.queue.Add(in.Name)
+// follow registers with the informers. The claim of a container that runs is made
+// again when it vanishes, and when it could not be made before: without a
+// Configuration, or while the Node object was away, which takes its claims along.
+func (c *Claims) follow() error {
+	_, err := c.config.Claims.Informer().AddEventHandler(handler(func(claim *v1alpha1.SlotClaim) {
+		if name, err := claim.Slot(); err == nil && claim.Spec.NodeName == c.config.Node {
+			c.store.saw(name, claim.UID)
+			c.queue.Add(name)
+		}
+	}))
+	if err != nil {
+		return err
 	}
+	_, err = c.config.Configurations.Informer().AddEventHandler(handler(func(changed *akriv0.Configuration) {
+		for _, name := range c.containers.slots() {
+			if configuration, _ := slot.SplitInstance(name.Instance); configuration == changed.Name {
+				c.queue.Add(name)
+			}
+		}
+	}))
+	if err != nil {
+		return err
+	}
+	known := types.UID("")
+	_, err = c.config.Nodes.Informer().AddEventHandler(handler(func(node *corev1.Node) {
+		if node.Name == c.config.Node && node.UID != known {
+			known = node.UID
+			c.enqueue(c.containers.slots())
+		}
+	}))
+	if err != nil {
+		return err
+	}
+	return c.followPods(c.config.Pods.Informer())
 }
 
-func (c *Claims) deleted(obj any) {
-	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = last.Obj
+// handler calls f with each object that is new, changed or gone.
+func handler[T any](f func(*T)) cache.ResourceEventHandler {
+	seen := func(obj any) {
+		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = last.Obj
+		}
+		if o, ok := obj.(*T); ok {
+			f(o)
+		}
 	}
-	if in, ok := obj.(*akriv0.Instance); ok {
-		c.store.forget(in)
-		c.memory.setOrphans(key(in), nil)
-		c.queue.Add(in.Name)
-	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: seen, UpdateFunc: func(_, obj any) { seen(obj) }, DeleteFunc: seen}
 }
 
 func (c *Claims) enqueue(names []slot.Name) {
 	for _, name := range names {
-		c.queue.Add(name.Instance)
+		c.queue.Add(name)
 	}
 }
 
-// lock makes the caller the only writer of the Instance's claims in this process.
-func (c *Claims) lock(ctx context.Context, instance string) (unlock func(), err error) {
-	h := fnv.New32a()
-	h.Write([]byte(instance))
-	l := c.locks[h.Sum32()%uint32(len(c.locks))]
-	select {
-	case l <- struct{}{}:
-		return func() { <-l }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for another change to the claims of Instance %s: %w", instance, ctx.Err())
+// configurations returns those of all namespaces.
+func (c *Claims) configurations() []*akriv0.Configuration {
+	all, err := c.config.Configurations.Lister().List(labels.Everything())
+	if err != nil { // a list from memory
+		panic(err)
 	}
+	return all
+}
+
+// owner is the Node object, which owns the claims.
+func (c *Claims) owner() (metav1.OwnerReference, error) {
+	node, err := c.config.Nodes.Lister().Get(c.config.Node)
+	if err != nil {
+		return metav1.OwnerReference{}, fmt.Errorf("slots cannot be claimed while the API server has no Node object of this node, or has not shown it: %w", err)
+	}
+	return v1alpha1.NodeOwner(node.Name, node.UID), nil
 }

@@ -9,43 +9,145 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-func TestTakeWritesOnceForAnInstance(t *testing.T) {
-	f := start(t, newAPI(t, cam("cam-a1", 3, nil)), &fakeRuntime{}, setup{})
-	f.mustTake(t, "c1", request(t, "u1", "cam", "cam-a1-0", "cam", "cam-a1-2", "cam-a1", "cam-a1-1"))
-	for name, want := range map[string]string{"cam-a1-0": "C:u1:node-a", "cam-a1-2": "C:u1:node-a", "cam-a1-1": "node-a"} {
-		if got := f.api.usage(t, name); got != want {
-			t.Errorf("deviceUsage of %s is %q, want %q", name, got, want)
+func TestTakeCreatesAClaimForEachSlot(t *testing.T) {
+	f := start(t, newAPI(t, 3, nil), &fakeRuntime{}, setup{})
+	slots := []string{"cam", "cam-a1-0", "cam", "cam-a1-2", "cam-a1", "cam-a1-1"}
+	f.mustCreate(t, "c1", "u1", slots...)
+	for name, level := range map[string]v1alpha1.Level{"cam-a1-0": "CL", "cam-a1-2": "CL", "cam-a1-1": "IL"} {
+		want := &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.ConfigurationLabel: "cam"},
+			OwnerReferences: []metav1.OwnerReference{v1alpha1.NodeOwner(here, "uid-a")}},
+			Spec: v1alpha1.SlotClaimSpec{NodeName: here, Container: "main", Level: level, Holder: "u1",
+				Pod: &v1alpha1.PodReference{Namespace: "ns", Name: "pod-u1", UID: "u1"}}}
+		got := f.api.claim(t, name).DeepCopy()
+		got.UID = ""
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("claim of slot %s (-want +got):\n%s", name, diff)
 		}
 	}
-	if n := f.api.writes(); n != 1 {
-		t.Errorf("%d writes", n)
-	}
 	// The container restarts: its claims are there, and need no API server.
-	f.api.set(true)
-	f.mustTake(t, "c2", request(t, "u1", "cam", "cam-a1-0", "cam", "cam-a1-2", "cam-a1", "cam-a1-1"))
+	f.api.set(away)
+	f.mustCreate(t, "c2", "u1", slots...)
 }
 
-func TestTakeRetriesOnConflict(t *testing.T) {
-	a := newAPI(t, cam("cam-a1", 2, nil))
-	f := start(t, a, &fakeRuntime{}, setup{})
-	a.before = func() {
-		a.write(t, "cam-a1", func(in *akriv0.Instance) { in.Spec.DeviceUsage = map[string]string{"cam-a1-1": "node-b"} })
+// What Take says to a slot that has a claim already.
+func TestTakeOfAClaimedSlot(t *testing.T) {
+	for _, test := range []struct {
+		name, claim string
+		change      func(*v1alpha1.SlotClaim)
+		instance    bool  // requested by its name
+		capacity    int32 // more than 2
+		writes      int
+		errors      []string
+	}{
+		{name: "free", writes: 1},
+		{name: "the pod's already", claim: "CL u1 node-a"},
+		{name: "the pod's already, through the Instance", claim: "IL u1 node-a", instance: true},
+		{name: "held by another pod", claim: "CL u2 node-a", errors: []string{"cam-a1-1", `container "main" of pod ns/pod-u2 on node node-a`, "creation is retried"}},
+		{name: "held through the Instance by another pod", claim: "IL u2 node-a", instance: true, errors: []string{"ns/pod-u2 on node node-a"}},
+		{name: "held on another node", claim: "CL u1 node-b", errors: []string{"node-b"}},
+		{name: "held at the other level", claim: "IL u1 node-a", errors: []string{"cam-a1-1"}},
+		{name: "held for a pod as a whole", claim: "CL u2 node-b", change: func(c *v1alpha1.SlotClaim) { c.Spec.Container = "" }, errors: []string{"by pod ns/pod-u2 on node node-b"}},
+		{name: "held by a device of the kubelet", claim: "CL cam-7 node-b", change: func(c *v1alpha1.SlotClaim) { c.Spec.Pod = nil }, errors: []string{`holder "cam-7" on node node-b`}},
+		{name: "the pod's, but it is to go", claim: "CL u1 node-a", change: func(c *v1alpha1.SlotClaim) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} },
+			errors: []string{"is being deleted"}},
+		{name: "beyond the capacity", capacity: -1, errors: []string{"cam-a1-1", "Configuration cam", "capacity 1"}},
+		{name: "beyond the capacity, and the pod's already: the capacity shrank", capacity: -1, claim: "CL u1 node-a"},
+		{name: "beyond the capacity, and another pod's", capacity: -1, claim: "CL u2 node-a", errors: []string{"capacity 1"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := newAPI(t, 2+test.capacity, nil)
+			if test.claim != "" {
+				claim := claimed(t, "cam-a1-1", test.claim)
+				if test.change != nil {
+					test.change(claim)
+				}
+				if err := a.add(claim); err != nil {
+					t.Fatal(err)
+				}
+			}
+			resource := "cam"
+			if test.instance {
+				resource = "cam-a1"
+			}
+			_, err := start(t, a, &fakeRuntime{}, setup{}).Take(t.Context(), request(t, "u1", resource, "cam-a1-1"))
+			var refusal *Refusal
+			if errors.As(err, &refusal) != (test.errors != nil) || err != nil && refusal == nil {
+				t.Fatalf("error %v, want a refusal with %q", err, test.errors)
+			}
+			for _, part := range test.errors {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not say %q", err, part)
+				}
+			}
+			if n := a.writes(); n != test.writes {
+				t.Errorf("%d writes, want %d", n, test.writes)
+			}
+		})
 	}
-	f.mustTake(t, "c1", request(t, "u1", "cam", "cam-a1-0"))
-	f.wantUsage(t, "cam-a1-0", "C:u1:node-a")
-	f.wantUsage(t, "cam-a1-1", "node-b")
+}
+
+// Between what Take knows and what it does, a claim may come and go.
+func TestTakeOfAClaimThatChangesMeanwhile(t *testing.T) {
+	for name, meanwhile := range map[string]func(a *api, verb string){
+		"the scheduler creates it for the pod": func(a *api, verb string) {
+			if verb == "create" {
+				a.put(t, "cam-a1-0", "CL u1 node-a")
+			}
+		},
+		"another's is there, and goes": func(a *api, verb string) {
+			if a.who(t, "cam-a1-0") == "" && verb == "create" {
+				a.put(t, "cam-a1-0", "CL u2 node-b")
+			} else if verb == "get" {
+				a.remove(t, "cam-a1-0")
+				a.set(nil)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t, 1, nil)
+			f := start(t, a, &fakeRuntime{}, setup{})
+			a.set(func(verb string, do func() error) error { meanwhile(a, verb); return do() })
+			f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
+			f.still(t, "cam-a1-0", "CL u1 node-a")
+		})
+	}
+}
+
+// What is deleted is the claim that was looked at, not another that came since.
+func TestAReleaseLeavesANewClaimOfTheSlot(t *testing.T) {
+	for _, next := range []string{"CL u2 node-b", ""} {
+		f := start(t, newAPI(t, 1, nil), &fakeRuntime{}, setup{})
+		f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
+		f.api.set(func(verb string, do func() error) error {
+			if verb == "delete" {
+				f.api.remove(t, "cam-a1-0")
+				if next != "" {
+					f.api.put(t, "cam-a1-0", next)
+				}
+				f.api.set(nil)
+			}
+			return do()
+		})
+		f.remove("c1")
+		f.Drain(t.Context())
+		f.still(t, "cam-a1-0", next)
+	}
 }
 
 func TestOneOfTwoNodesGetsTheLastSlot(t *testing.T) {
-	a := newAPI(t, cam("cam-a1", 1, nil))
+	a := newAPI(t, 1, nil)
+	nodes := []string{here, there}
 	fs := []*fixture{start(t, a, &fakeRuntime{}, setup{node: here}), start(t, a, &fakeRuntime{}, setup{node: there})}
 	errs := make([]error, 2)
 	var wg sync.WaitGroup
@@ -54,24 +156,28 @@ func TestOneOfTwoNodesGetsTheLastSlot(t *testing.T) {
 		wg.Go(func() { _, errs[i] = f.Take(t.Context(), r) })
 	}
 	wg.Wait()
-	if (errs[0] == nil) == (errs[1] == nil) {
-		t.Fatalf("want one refused: %v", errs)
+	winner := 0
+	if errs[0] != nil {
+		winner = 1
 	}
-	var r *Refusal
-	if err := errors.Join(errs...); !errors.As(err, &r) || !strings.Contains(err.Error(), "cam-a1-0") {
-		t.Errorf("the refusal is %v", err)
+	var refusal *Refusal
+	want := fmt.Sprintf(`slot cam-a1-0 is claimed by container "main" of pod ns/pod-u%d on node %s`, winner, nodes[winner])
+	if err := errs[1-winner]; errs[winner] != nil || !errors.As(err, &refusal) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want one refusal with %q", errs, want)
 	}
 }
 
 func TestARefusedSlotGivesBackTheOthers(t *testing.T) {
-	f := start(t, newAPI(t, cam("cam-a1", 1, nil), cam("cam-b2", 1, map[string]string{"cam-b2-0": "C:other:node-b"})), &fakeRuntime{}, setup{})
-	_, err := f.Take(t.Context(), request(t, "u1", "cam", "cam-a1-0", "cam", "cam-b2-0"))
+	f := start(t, newAPI(t, 2, map[string]string{"cam-b2-0": "CL u9 node-b", "cam-c3-0": "CL u1 node-a"}), &fakeRuntime{}, setup{})
+	_, err := f.Take(t.Context(), request(t, "u1", "cam", "cam-a1-0", "cam", "cam-b2-0", "cam", "cam-c3-0", "cam-a1", "cam-a1-1"))
 	var refusal *Refusal
 	if !errors.As(err, &refusal) {
 		t.Fatalf("got %v, want a refusal", err)
 	}
-	f.wantUsage(t, "cam-a1-0", "")
-	f.wantUsage(t, "cam-b2-0", "C:other:node-b")
+	f.Drain(t.Context())
+	for name, want := range map[string]string{"cam-a1-0": "", "cam-a1-1": "", "cam-b2-0": "CL u9 node-b", "cam-c3-0": "CL u1 node-a"} {
+		f.still(t, name, want)
+	}
 }
 
 func TestReleaseWithTheLastContainer(t *testing.T) {
@@ -80,130 +186,115 @@ func TestReleaseWithTheLastContainer(t *testing.T) {
 		"sandbox stopped": func(f *fixture) { f.SandboxStopped("box-u1") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := start(t, newAPI(t, cam("cam-a1", 2, nil)), &fakeRuntime{}, setup{})
-			f.mustTake(t, "c1", request(t, "u1", "cam", "cam-a1-0"))
-			f.mustTake(t, "c2", request(t, "u1", "cam", "cam-a1-0"))
-			f.mustTake(t, "other", request(t, "u2", "cam-a1", "cam-a1-1"))
-			f.ContainerRemoved("c1")
-			f.ContainerRemoved("never heard of")
-			if err := f.reconcile(t.Context(), "cam-a1"); err != nil {
+			f := start(t, newAPI(t, 2, nil), &fakeRuntime{}, setup{})
+			init := request(t, "u1", "cam", "cam-a1-0")
+			init.Container = "init"
+			taken, err := f.Take(t.Context(), init)
+			if err != nil {
 				t.Fatal(err)
 			}
-			if got := f.api.usage(t, "cam-a1-0"); got != "C:u1:node-a" {
-				t.Fatalf("released while a container uses it: %q", got)
+			taken.Created("c1")
+			f.mustCreate(t, "c2", "u1", "cam", "cam-a1-0")
+			f.mustCreate(t, "other", "u2", "cam-a1", "cam-a1-1")
+			f.ContainerRemoved("c1")
+			f.ContainerRemoved("never heard of")
+			f.still(t, "cam-a1-0", "CL u1 node-a")
+			if got := f.api.claim(t, "cam-a1-0").Spec.Container; got != "init" {
+				t.Errorf("the claim is of container %q", got)
 			}
 			last(f)
-			f.wantUsage(t, "cam-a1-0", "")
-			f.wantUsage(t, "cam-a1-1", "node-a")
+			f.want(t, "cam-a1-0", "")
+			f.still(t, "cam-a1-1", "IL u2 node-a")
 			// The next pod gets it, whatever the informer shows by now.
-			f.mustTake(t, "c3", request(t, "u3", "cam", "cam-a1-0"))
-			f.wantUsage(t, "cam-a1-0", "C:u3:node-a")
+			f.mustCreate(t, "c3", "u3", "cam", "cam-a1-0")
+			f.still(t, "cam-a1-0", "CL u3 node-a")
 		})
 	}
 }
 
 func TestReleaseOutlastsAnAPIOutage(t *testing.T) {
-	f := start(t, newAPI(t, cam("cam-a1", 1, nil)), &fakeRuntime{}, setup{})
-	f.mustTake(t, "c1", request(t, "u1", "cam", "cam-a1-0"))
-	f.api.set(true)
+	f := start(t, newAPI(t, 1, nil), &fakeRuntime{}, setup{})
+	f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
+	f.api.set(away)
 	f.ContainerRemoved("c1")
-	if err := f.reconcile(t.Context(), "cam-a1"); err == nil {
+	if err := f.reconcile(t.Context(), mustSlot(t, "cam-a1-0")); err == nil {
 		t.Fatal("no error while the API server is down")
 	}
 	if _, err := f.Take(t.Context(), request(t, "u2", "cam", "cam-a1-0")); err == nil {
 		t.Fatal("a slot was taken while the API server is down")
 	}
-	f.api.set(false)
-	f.wantUsage(t, "cam-a1-0", "")
+	f.api.set(nil)
+	f.want(t, "cam-a1-0", "")
 }
 
 func TestAnotherPodOfTheNodeIsRefused(t *testing.T) {
-	f := start(t, newAPI(t, cam("cam-a1", 1, nil)), &fakeRuntime{}, setup{})
-	f.mustTake(t, "c1", request(t, "u1", "cam-a1", "cam-a1-0"))
-	// deviceUsage cannot tell: it says node-a for both.
-	_, err := f.Take(t.Context(), request(t, "u2", "cam-a1", "cam-a1-0"))
-	if err == nil || !strings.Contains(err.Error(), "ns/pod-u1") {
+	f := start(t, newAPI(t, 1, nil), &fakeRuntime{}, setup{})
+	f.mustCreate(t, "c1", "u1", "cam-a1", "cam-a1-0")
+	next := request(t, "u2", "cam-a1", "cam-a1-0")
+	next.Pod.Name = "pod-u1" // it came after the other
+	_, err := f.Take(t.Context(), next)
+	if err == nil || !strings.Contains(err.Error(), "ns/pod-u1 on this node") {
 		t.Errorf("got %v, want a refusal that names ns/pod-u1", err)
 	}
 }
 
 func TestAFailedCreateReleases(t *testing.T) {
-	f := start(t, newAPI(t, cam("cam-a1", 2, nil)), &fakeRuntime{}, setup{})
-	f.mustTake(t, "c1", request(t, "u1", "cam", "cam-a1-1"))
+	f := start(t, newAPI(t, 2, nil), &fakeRuntime{}, setup{})
+	f.mustCreate(t, "c1", "u1", "cam", "cam-a1-1")
 	taken, err := f.Take(t.Context(), request(t, "u1", "cam", "cam-a1-0", "cam", "cam-a1-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	taken.Failed(status.Error(codes.Unknown, "no such image"))
-	f.wantUsage(t, "cam-a1-0", "")
-	f.wantUsage(t, "cam-a1-1", "C:u1:node-a") // c1 has it
+	f.want(t, "cam-a1-0", "")
+	f.still(t, "cam-a1-1", "CL u1 node-a") // c1 has it
 }
 
 // The kubelet's deadline may pass although the runtime creates the container.
 func TestAnUncertainCreateIsLeftToTheRuntimesWord(t *testing.T) {
-	f := start(t, newAPI(t, cam("cam-a1", 1, nil)), &fakeRuntime{}, setup{})
+	f := start(t, newAPI(t, 1, nil), &fakeRuntime{}, setup{})
 	taken, err := f.Take(t.Context(), request(t, "u1", "cam", "cam-a1-0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.runtime.add(t, "c1", "u1", "u1@cam-a1-0")
+	f.runtime.add(t, "c1", "u1", "cam", "cam-a1-0")
 	taken.Failed(status.Error(codes.DeadlineExceeded, "late"))
-	for deadline := time.Now().Add(10 * time.Second); len(f.book.uses("cam-a1").held) == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("in 10 s the runtime was not asked")
-		}
-	}
-	f.wantUsage(t, "cam-a1-0", "C:u1:node-a")
+	await(t, "the runtime to be asked", func() bool { return f.containers.has("c1") })
+	f.still(t, "cam-a1-0", "CL u1 node-a")
 	f.ContainerRemoved("c1")
-	f.wantUsage(t, "cam-a1-0", "")
+	f.want(t, "cam-a1-0", "")
 }
 
 func TestStartAgreesWithTheRuntime(t *testing.T) {
 	r := &fakeRuntime{stopped: map[string]bool{"box-dead": true}}
-	r.add(t, "c1", "u1", "u1@cam-a1-0", "cam-b2-0")
-	r.add(t, "c2", "dead", "dead@cam-a1-1")
-	r.add(t, "c3", "u3", "u3@cam-a1-2")
-	r.add(t, "c4", "u4", "u4@cam-a1-5")
+	r.add(t, "c1", "u1", "cam", "cam-a1-0", "cam-b2", "cam-b2-0")
+	r.add(t, "c2", "dead", "cam", "cam-a1-1")
+	r.add(t, "c3", "u3", "cam", "cam-a1-2")
+	r.add(t, "c4", "u4", "cam", "cam-a1-5")
 	clock := clocktesting.NewFakeClock(time.Now())
-	a := newAPI(t, cam("cam-b2", 1, nil), cam("cam-a1", 6, map[string]string{
-		"cam-a1-0": "", // c1's claim was lost
-		"cam-a1-1": "C:dead:node-a",
-		"cam-a1-2": "C:u3:node-a",
-		"cam-a1-3": "C:gone:node-b",
-		"cam-a1-4": "node-a",
-		"cam-a1-5": "C:thief:node-b",
-	}))
-	f := start(t, a, r, setup{grace: 20 * time.Second, clock: clock})
-	f.wantUsage(t, "cam-a1-0", "C:u1:node-a")
-	f.wantUsage(t, "cam-b2-0", "node-a")
-	select {
-	case event := <-f.events.Events:
-		for _, part := range []string{"SlotLost", "cam-a1-5", "thief"} {
-			if !strings.Contains(event, part) {
-				t.Errorf("event %q does not say %q", event, part)
-			}
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("no event for the lost slot in 10 s")
-	}
+	f := start(t, newAPI(t, 6, map[string]string{ // c1's claims were lost
+		"cam-a1-1": "CL dead node-a",
+		"cam-a1-2": "CL u3 node-a",
+		"cam-a1-3": "CL gone node-b",
+		"cam-a1-4": "IL gone node-a",
+		"cam-a1-5": "CL thief node-b",
+	}), r, setup{grace: 20 * time.Second, clock: clock})
+	f.want(t, "cam-a1-0", "CL u1 node-a")
+	f.want(t, "cam-b2-0", "IL u1 node-a")
+	f.wantEvent(t, "SlotLost", "cam-a1-5", "ns/pod-thief", there)
 	// A claim of this node in its grace is neither released nor given away.
 	if _, err := f.Take(t.Context(), request(t, "u9", "cam", "cam-a1-1")); err == nil {
 		t.Error("took a claim in its grace")
 	}
+	f.still(t, "cam-a1-1", "CL dead node-a")
+	f.still(t, "cam-a1-4", "IL gone node-a")
 	clock.Step(19 * time.Second)
-	if err := f.reconcile(t.Context(), "cam-a1"); err != nil {
-		t.Fatal(err)
-	}
-	if got := f.api.usage(t, "cam-a1-4"); got != "node-a" {
-		t.Errorf("released before its grace was over: %q", got)
-	}
+	f.still(t, "cam-a1-4", "IL gone node-a")
 	clock.Step(2 * time.Second)
-	f.wantUsage(t, "cam-a1-1", "")
-	f.wantUsage(t, "cam-a1-4", "")
-	for name, want := range map[string]string{"cam-a1-2": "C:u3:node-a", "cam-a1-3": "C:gone:node-b", "cam-a1-5": "C:thief:node-b"} {
-		if got := f.api.usage(t, name); got != want {
-			t.Errorf("deviceUsage of %s is %q, want %q", name, got, want)
-		}
+	f.want(t, "cam-a1-1", "")
+	f.want(t, "cam-a1-4", "")
+	for name, want := range map[string]string{"cam-a1-2": "CL u3 node-a", "cam-a1-3": "CL gone node-b", "cam-a1-5": "CL thief node-b"} {
+		f.still(t, name, want)
 	}
 	select {
 	case event := <-f.events.Events:
@@ -223,59 +314,40 @@ func TestContainersOfNRIUseWhatTheirPodsWereAssigned(t *testing.T) {
 	}
 	r.pods = map[string]map[string]string{"box-u1": assigned("u1", here, "cam-a1-0"), "box-u2": assigned("forged", here, "cam-a1-1")}
 	clock := clocktesting.NewFakeClock(time.Now())
-	f := start(t, newAPI(t, cam("cam-a1", 3, map[string]string{"cam-a1-1": "C:u2:node-a", "cam-a1-2": "C:u1:node-a"})), r, setup{clock: clock, grace: time.Minute})
-	f.wantUsage(t, "cam-a1-0", "C:u1:node-a")                  // remade
-	f.wantUsage(t, "cam-a1-1", "C:u2:node-a")                  // within its grace
-	if err := f.reconcile(t.Context(), "cam-a1"); err != nil { // knows of the orphans from here on
-		t.Fatal(err)
-	}
+	f := start(t, newAPI(t, 3, map[string]string{"cam-a1-1": "CL u2 node-a", "cam-a1-2": "CL u1 node-a"}), r, setup{clock: clock, grace: time.Minute})
+	f.want(t, "cam-a1-0", "CL u1 node-a")  // made again
+	f.still(t, "cam-a1-1", "CL u2 node-a") // within its grace
+	f.still(t, "cam-a1-2", "CL u1 node-a")
 	clock.Step(2 * time.Minute)
-	f.wantUsage(t, "cam-a1-1", "") // what somebody wrote grants nothing
-	f.wantUsage(t, "cam-a1-2", "") // no container uses it
-	f.wantUsage(t, "cam-a1-0", "C:u1:node-a")
+	f.want(t, "cam-a1-1", "") // what somebody wrote grants nothing
+	f.want(t, "cam-a1-2", "") // no container uses it
+	f.still(t, "cam-a1-0", "CL u1 node-a")
 	r.change(func() { r.stopped = map[string]bool{"box-u1": true} }) // and c1 has exited
 	f.Resync()
-	f.wantUsage(t, "cam-a1-0", "")
-}
-
-func TestAClaimLostLaterIsRemade(t *testing.T) {
-	f := start(t, newAPI(t, cam("cam-a1", 1, nil)), &fakeRuntime{}, setup{})
-	f.mustTake(t, "c1", request(t, "u1", "cam", "cam-a1-0"))
-	f.api.write(t, "cam-a1", func(in *akriv0.Instance) { in.Spec.DeviceUsage["cam-a1-0"] = "" })
-	f.wantUsage(t, "cam-a1-0", "C:u1:node-a")
+	f.want(t, "cam-a1-0", "")
 }
 
 func TestTakeWaitsForTheRuntimesWord(t *testing.T) {
 	r := &fakeRuntime{down: true}
-	f := start(t, newAPI(t, cam("cam-a1", 1, nil)), r, setup{})
+	f := start(t, newAPI(t, 1, nil), r, setup{})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := f.Take(ctx, request(t, "u1", "cam", "cam-a1-0")); err == nil || !strings.Contains(err.Error(), "runtime") {
 		t.Errorf("got %v, want an error that names the runtime", err)
 	}
-	r.mu.Lock()
-	r.down = false
-	r.mu.Unlock()
+	r.change(func() { r.down = false })
 	f.Resync()
-	f.mustTake(t, "c1", request(t, "u1", "cam", "cam-a1-0"))
+	f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
 }
 
-func TestMissingInstance(t *testing.T) {
-	f := start(t, newAPI(t), &fakeRuntime{}, setup{})
-	var refusal *Refusal
-	if _, err := f.Take(t.Context(), request(t, "u1", "cam", "cam-a1-0")); !errors.As(err, &refusal) || !strings.Contains(err.Error(), "cam-a1") {
-		t.Errorf("got %v, want a refusal that names cam-a1", err)
-	}
-}
-
-// An Instance that the informer does not show yet is looked up.
-func TestTakeBeforeTheInformerKnows(t *testing.T) {
-	a := newAPI(t, cam("cam-a1", 1, nil))
+// The claims' owner has to be known. The kubelet tries again.
+func TestNoClaimWithoutTheNodeObject(t *testing.T) {
+	a := newAPI(t, 1, nil)
+	a.kube = kubefake.NewClientset()
 	f := start(t, a, &fakeRuntime{}, setup{})
-	obj, _, _ := f.store.indexer.GetByKey("default/cam-a1")
-	if err := f.store.indexer.Delete(obj); err != nil {
-		t.Fatal(err)
+	_, err := f.Take(t.Context(), request(t, "u1", "cam", "cam-a1-0"))
+	var refusal *Refusal
+	if err == nil || errors.As(err, &refusal) || !strings.Contains(err.Error(), "no Node object") || a.writes() != 0 {
+		t.Errorf("got %v after %d writes, want an error that is no refusal", err, a.writes())
 	}
-	f.mustTake(t, "c1", request(t, "u1", "cam", "cam-a1-0"))
-	f.wantUsage(t, "cam-a1-0", "C:u1:node-a")
 }

@@ -1,170 +1,114 @@
 package claims
 
 import (
-	"maps"
 	"slices"
 	"time"
 
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
+// remakeInterval is at least between two times that a claim is made again. Somebody
+// may delete it each time: the controller deletes claims that do not count.
+const remakeInterval = 10 * time.Second
+
+// hold is how a pod uses a slot, as the claim says it.
+type hold struct {
+	podUID string
+	level  v1alpha1.Level
+}
+
+func holdOf(c *v1alpha1.SlotClaim) hold { return hold{c.Spec.Holder, c.Spec.Level} }
+
 // holder is a container that uses a slot.
 type holder struct {
-	usage     slot.Usage
+	hold
 	pod       Pod
 	container string
 }
 
-// uses says how an Instance's slots are used on this node.
-type uses struct {
-	held  map[slot.Name][]holder // by created containers that can run, or run again
-	busy  map[slot.Name]bool     // a container that uses it is being created
-	freed map[slot.Name]bool     // the last container that used it is known to have gone
-	// due is how the pods that are bound to the node are to hold the slots.
-	due map[slot.Name][]slot.Usage
+// use says how containers of this node use a slot.
+type use struct {
+	held []holder // created containers that can run, or run again
+	busy bool     // a container that uses it is being created
+	// freed are the UIDs of pods whose containers used the slot last and are known to
+	// have gone.
+	freed []string
 }
 
-// orphan is a claim of this node without a container.
-type orphan struct {
+// view is all that is known of a slot.
+type view struct {
 	slot  slot.Name
-	value string
+	claim *v1alpha1.SlotClaim // this node's, nil for none
+	use   use
+	// due is how the pods that are bound to the node are to use it.
+	due []hold
+	// capacity is the number of the Instance's slots, 0 while no claim can be made.
+	capacity int
 }
 
-// loss is a slot that a container here uses and somebody else has claimed.
-type loss struct {
-	slot   slot.Name
-	value  string
-	holder holder
+// memory is what is remembered of a slot from one decision to the next.
+type memory struct {
+	orphan types.UID // the claim without a container, and since when it is known
+	since  time.Time
+	remade time.Time // when a claim was last made again
+	lost   types.UID // the claim of another that was told of
 }
 
-// decision is what is to be done about an Instance's claims.
+// decision is what is to be done about a slot's claim, in this order.
 type decision struct {
-	edit    edit
-	settled []slot.Name          // freed slots of which no claim is left, once edit is written
-	orphans map[orphan]time.Time // claims without a container, and since when
-	recheck time.Duration        // when the first of them is due; 0 for none
-	lost    []loss
+	remove  bool
+	remake  *holder       // the container to claim for
+	settled bool          // the slot was freed, and then the claim is gone
+	recheck time.Duration // when to decide again; 0 for not
+	memory  memory
 }
 
-// edit is what to write in deviceUsage; nil removes the entry.
-type edit map[string]*string
-
-func (e edit) set(n slot.Name, u slot.Usage) {
-	value := u.String()
-	e[n.String()] = &value
-}
-
-// releases counts the entries that give a slot back.
-func (e edit) releases() int {
-	n := 0
-	for _, value := range e {
-		if value == nil || *value == "" {
-			n++
+// decide compares a slot's claim with its use on the node. A claim without a
+// container is released: at once when the container is known to have gone, and
+// after grace otherwise, for it may be about to come: a create that another life of
+// this process began, or a pod whose scheduler claims before it binds. While a pod
+// here is due to use the slot, the claim stays. A container without a claim gets it
+// again.
+func decide(v view, known memory, now time.Time, grace time.Duration) decision {
+	held, c := v.use.held, v.claim
+	switch {
+	case v.use.busy:
+		return decision{memory: known}
+	case c != nil && c.DeletionTimestamp != nil:
+		return decision{memory: known} // the informer says when it is gone
+	}
+	d := decision{settled: len(v.use.freed) > 0 && len(held) == 0}
+	if len(held) > 0 {
+		d.memory = memory{remade: known.remade, lost: known.lost}
+		if c != nil && slices.ContainsFunc(held, func(h holder) bool { return h.hold == holdOf(c) }) {
+			d.memory.lost = ""
+			return d
 		}
+		d.remove = c != nil // of another pod, which has no container here, or at another level
+		if v.slot.Index < v.capacity && now.Sub(known.remade) >= remakeInterval {
+			d.remake = &held[0]
+		}
+		return d
 	}
-	return n
-}
-
-// apply returns a copy of the Instance with the edit.
-func (e edit) apply(in *akriv0.Instance) *akriv0.Instance {
-	in = in.DeepCopy()
-	if in.Spec.DeviceUsage == nil {
-		in.Spec.DeviceUsage = make(map[string]string, len(e))
-	}
-	for name, value := range e {
-		if value == nil {
-			delete(in.Spec.DeviceUsage, name)
+	switch {
+	case c == nil:
+	case slices.Contains(v.use.freed, c.Spec.Holder):
+		d.remove = true
+	case slices.Contains(v.due, holdOf(c)):
+		// Its scheduler claimed it; the containers are to come, however long an image takes.
+	default:
+		since := now
+		if known.orphan == c.UID {
+			since = known.since
+		}
+		if left := grace - now.Sub(since); left > 0 {
+			d.recheck, d.memory = left, memory{orphan: c.UID, since: since}
 		} else {
-			in.Spec.DeviceUsage[name] = *value
+			d.remove = true
 		}
 	}
-	return in
-}
-
-// decide compares an Instance's claims with its use on the node. A claim of the
-// node without a container is released: at once when its container is known to
-// have gone, and after grace otherwise, for it may be about to come: a create that
-// another life of this process began, or a pod whose scheduler claims before it
-// binds. While a pod here is due to use the slot, the claim stays. A container without a claim gets it back
-// when the slot is free; owner is false for an Instance that only shares the name
-// of the one that slots are given from, to which no claim is added.
-func decide(in *akriv0.Instance, owner bool, node string, u uses, orphans map[orphan]time.Time, now time.Time, grace time.Duration) decision {
-	d := decision{edit: edit{}, orphans: map[orphan]time.Time{}}
-	claimed := map[slot.Name]bool{}
-	for key, value := range in.Spec.DeviceUsage {
-		name, err := slot.Parse(key)
-		if err != nil || name.Instance != in.Name || value == "" {
-			continue
-		}
-		claimed[name] = true
-		if u.busy[name] {
-			continue
-		}
-		held := u.held[name]
-		usage, err := slot.ParseUsage(value)
-		switch {
-		case err != nil || usage.Node != node:
-			if owner && len(held) > 0 {
-				d.lost = append(d.lost, loss{slot: name, value: value, holder: held[0]})
-			}
-		case slices.ContainsFunc(held, func(h holder) bool { return h.usage == usage }):
-		case owner && len(held) > 0: // of another pod here, or another form
-			d.edit.set(name, held[0].usage)
-		case u.freed[name]:
-			d.release(in, name)
-		case slices.Contains(u.due[name], usage):
-			// Its scheduler claimed it; the containers are to come, however long an
-			// image takes.
-		default:
-			d.orphan(in, orphan{name, value}, orphans, now, grace)
-		}
-	}
-	for name, held := range u.held {
-		if owner && !claimed[name] && !u.busy[name] && name.Index < int(in.Spec.Capacity) {
-			d.edit.set(name, held[0].usage)
-		}
-	}
-	for name := range u.freed {
-		if !u.busy[name] && len(u.held[name]) == 0 {
-			d.settled = append(d.settled, name)
-		}
-	}
-	slices.SortFunc(d.lost, func(a, b loss) int { return compareSlots(a.slot, b.slot) })
-	slices.SortFunc(d.settled, compareSlots)
 	return d
-}
-
-func (d *decision) release(in *akriv0.Instance, name slot.Name) {
-	if name.Index < int(in.Spec.Capacity) {
-		d.edit.set(name, slot.Usage{})
-		return
-	}
-	d.edit[name.String()] = nil // a slot of a larger capacity, of former times
-}
-
-func (d *decision) orphan(in *akriv0.Instance, o orphan, known map[orphan]time.Time, now time.Time, grace time.Duration) {
-	since, ok := known[o]
-	if !ok {
-		since = now
-	}
-	left := grace - now.Sub(since)
-	if left <= 0 {
-		d.release(in, o.slot)
-		return
-	}
-	d.orphans[o] = since
-	if d.recheck == 0 || left < d.recheck {
-		d.recheck = left
-	}
-}
-
-// concerns reports whether the Instance has a claim of the node.
-func concerns(in *akriv0.Instance, node string) bool {
-	for value := range maps.Values(in.Spec.DeviceUsage) {
-		if usage, err := slot.ParseUsage(value); err == nil && usage.Node == node && node != "" {
-			return true
-		}
-	}
-	return false
 }

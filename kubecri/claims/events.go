@@ -70,7 +70,7 @@ func (c *Claims) happened(id string, what runtimeapi.ContainerEventType) {
 		c.ContainerRemoved(id)
 		c.SandboxStopped(id)
 	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT:
-		if c.book.has(id) {
+		if c.containers.has(id) {
 			c.Resync()
 		}
 	}
@@ -81,9 +81,9 @@ func (c *Claims) happened(id string, what runtimeapi.ContainerEventType) {
 // have to wait out the grace period.
 func (c *Claims) Drain(ctx context.Context) {
 	select {
-	case <-c.book.whenSettled():
+	case <-c.containers.whenSettled():
 	case <-ctx.Done():
-		if n := c.book.pending(); n > 0 {
+		if n := c.containers.pending(); n > 0 {
 			klog.FromContext(ctx).Info("Ending with claims that are not released yet: the next start releases them after the grace period", "slots", n)
 		}
 	}

@@ -22,10 +22,9 @@ func event(id string, what runtimeapi.ContainerEventType) *runtimeapi.ContainerE
 func withContainer(t *testing.T, state runtimeapi.ContainerState) *fixture {
 	t.Helper()
 	r := &fakeRuntime{events: make(chan *runtimeapi.ContainerEventResponse), stopped: map[string]bool{}}
-	r.add(t, "c1", "u1", "u1@cam-a1-0")
+	r.add(t, "c1", "u1", "cam", "cam-a1-0")
 	r.containers[0].State = state
-	f := start(t, newAPI(t, cam("cam-a1", 1, map[string]string{"cam-a1-0": "C:u1:node-a"})), r, setup{})
-	<-f.ready
+	f := start(t, newAPI(t, 1, map[string]string{"cam-a1-0": "CL u1 node-a"}), r, setup{})
 	return f
 }
 
@@ -45,7 +44,7 @@ func TestWhatEndsBehindOurBackIsReleasedUponItsEvent(t *testing.T) {
 			f.runtime.change(func() { test.change(f.runtime) })
 			f.runtime.events <- event("another", stopped)
 			f.runtime.events <- test.event
-			f.wantUsage(t, "cam-a1-0", "")
+			f.want(t, "cam-a1-0", "")
 		})
 	}
 }
@@ -57,12 +56,12 @@ func TestContainerOutlivesItsSandbox(t *testing.T) {
 	if err := f.resync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := f.book.inUse(); n != 1 {
+	if n := f.containers.inUse(); n != 1 {
 		t.Fatalf("%d slots in use, want the running container's", n)
 	}
 	f.runtime.change(func() { f.runtime.containers[0].State = runtimeapi.ContainerState_CONTAINER_EXITED })
 	f.runtime.events <- event("c1", stopped)
-	f.wantUsage(t, "cam-a1-0", "")
+	f.want(t, "cam-a1-0", "")
 }
 
 // An exited container of a ready sandbox is restarted there, and keeps its slot.
@@ -73,7 +72,7 @@ func TestContainerThatExitsKeepsItsSlot(t *testing.T) {
 	if err := f.resync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := f.book.inUse(); n != 1 {
+	if n := f.containers.inUse(); n != 1 {
 		t.Errorf("%d slots in use, want 1", n)
 	}
 }
@@ -82,24 +81,24 @@ func TestListensAgainWhenTheStreamEnds(t *testing.T) {
 	f := withContainer(t, runtimeapi.ContainerState_CONTAINER_EXITED)
 	f.runtime.change(func() { f.runtime.containers = nil })
 	f.runtime.events <- nil // what happens until the next stream is found by a resync
-	f.wantUsage(t, "cam-a1-0", "")
+	f.want(t, "cam-a1-0", "")
 	f.runtime.events <- event("c9", deleted) // and somebody listens
 }
 
 func TestDrainWaitsForReleases(t *testing.T) {
 	f := withContainer(t, runtimeapi.ContainerState_CONTAINER_EXITED)
 	f.Drain(t.Context()) // nothing to wait for
-	f.api.set(true)
+	f.api.set(away)
 	f.ContainerRemoved("c1")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	f.Drain(ctx) // ends, although the API server is down
-	if ctx.Err() == nil || f.book.pending() != 1 {
-		t.Fatalf("Drain did not wait for the release (%d pending)", f.book.pending())
+	if ctx.Err() == nil || f.containers.pending() != 1 {
+		t.Fatalf("Drain did not wait for the release (%d pending)", f.containers.pending())
 	}
-	f.api.set(false)
+	f.api.set(nil)
 	f.Drain(t.Context())
-	if got := f.api.usage(t, "cam-a1-0"); got != "" {
-		t.Errorf("after Drain deviceUsage is %q", got)
+	if got := f.api.who(t, "cam-a1-0"); got != "" {
+		t.Errorf("after Drain the slot is %q", got)
 	}
 }

@@ -4,53 +4,38 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
-	listers "github.com/kubeslot/kubeslot/types/client/listers/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // Explain finds out for a person what Take would say to the request on the node,
-// as far as the API server knows: it returns the Instances of the slots by name,
-// and an error like Take's. Nothing is claimed.
-func Explain(ctx context.Context, client clientset.Interface, node string, r Request) (map[string]*akriv0.Instance, error) {
-	configurations, err := client.AkriV0().Configurations(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list Configurations: %w", err)
-	}
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	for i := range configurations.Items {
-		if err := indexer.Add(&configurations.Items[i]); err != nil {
-			return nil, err
-		}
-	}
-	s := &store{client: client, configurations: listers.NewConfigurationLister(indexer)}
-
-	usages, err := r.usages(node)
-	if err != nil {
+// as far as the API server knows: it returns which of the slots the pod holds
+// already, and an error like Take's. Nothing is claimed.
+func Explain(ctx context.Context, client clientset.Interface, configurations []*akriv0.Configuration, node string, r Request) (holds map[slot.Name]bool, err error) {
+	if _, err := r.levels(); err != nil {
 		return nil, err
 	}
-	instances := map[string]*akriv0.Instance{}
-	var refusal error
-	for _, name := range instancesOf(usages) {
-		found, err := s.live(ctx, name)
-		if err != nil {
+	if err := r.verify(); err != nil {
+		return nil, err
+	}
+	holds = map[slot.Name]bool{}
+	for _, g := range r.Grants {
+		claim, err := client.KubeslotV1alpha1().SlotClaims().Get(ctx, g.Slot.String(), metav1.GetOptions{})
+		there := !apierrors.IsNotFound(err)
+		if there && err != nil {
+			return nil, fmt.Errorf("look who has SlotClaim %s: %w", g.Slot, err)
+		}
+		holds[g.Slot] = there && same(claim, specOf(node, r.Pod, r.Container, levelOf(g)))
+		if err := check(g, configurations, holds[g.Slot]); err != nil {
 			return nil, err
 		}
-		if len(found) == 0 {
-			err = noInstance(name)
-		} else {
-			instances[name] = found[0]
-			_, err = claim(found[0], node, &r)
-		}
-		if refusal == nil {
-			refusal = err
+		if there && !holds[g.Slot] {
+			return nil, refuseHeld(g.Slot, claim)
 		}
 	}
-	if err := r.verify(); err != nil {
-		return instances, err
-	}
-	return instances, refusal
+	return holds, nil
 }

@@ -3,8 +3,9 @@ package claims
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,8 +14,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	kubeinformers "k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
@@ -22,109 +21,18 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
+	"github.com/kubeslot/kubeslot/types/assignment"
 	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// api is an API server that checks resourceVersions, and can be down.
-type api struct {
-	*fake.Clientset
-	mu      sync.Mutex
-	down    bool
-	updates int
-	version int
-	// before is called ahead of each update, to get in between.
-	before func()
-}
-
-func newAPI(t *testing.T, instances ...*akriv0.Instance) *api {
+func mustSlot(t testing.TB, name string) slot.Name {
 	t.Helper()
-	objs := make([]runtime.Object, 0, len(instances))
-	for _, in := range instances {
-		objs = append(objs, in)
-	}
-	a := &api{Clientset: fake.NewSimpleClientset(objs...), version: 1}
-	a.PrependReactor("*", "instances", func(action ktesting.Action) (bool, runtime.Object, error) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.down {
-			return true, nil, errors.New("connection refused")
-		}
-		return false, nil, nil
-	})
-	a.PrependReactor("update", "instances", func(action ktesting.Action) (bool, runtime.Object, error) {
-		in := action.(ktesting.UpdateAction).GetObject().(*akriv0.Instance).DeepCopy()
-		a.mu.Lock()
-		before := a.before
-		a.before = nil
-		a.mu.Unlock()
-		if before != nil {
-			before()
-		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.down {
-			return true, nil, errors.New("connection refused")
-		}
-		gvr := akriv0.SchemeGroupVersion.WithResource("instances")
-		got, err := a.Tracker().Get(gvr, in.Namespace, in.Name)
-		if err != nil {
-			return true, nil, err
-		}
-		if v := got.(*akriv0.Instance).ResourceVersion; v != in.ResourceVersion {
-			return true, nil, apierrors.NewConflict(gvr.GroupResource(), in.Name, errors.New("at "+v))
-		}
-		a.version++
-		a.updates++
-		in.ResourceVersion = strconv.Itoa(a.version)
-		return true, in, a.Tracker().Update(gvr, in.DeepCopy(), in.Namespace)
-	})
-	return a
-}
-
-func (a *api) set(down bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.down = down
-}
-
-func (a *api) writes() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.updates
-}
-
-// usage returns a slot's deviceUsage, as stored.
-func (a *api) usage(t *testing.T, name string) string {
-	t.Helper()
-	s := mustSlot(t, name)
-	got, err := a.Tracker().Get(akriv0.SchemeGroupVersion.WithResource("instances"), "default", s.Instance)
+	s, err := slot.Parse(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return got.(*akriv0.Instance).Spec.DeviceUsage[name]
-}
-
-// write changes an Instance as somebody else would. It goes past the clientset,
-// which handles one request at a time, to be possible during another.
-func (a *api) write(t *testing.T, instance string, change func(*akriv0.Instance)) {
-	t.Helper()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	gvr := akriv0.SchemeGroupVersion.WithResource("instances")
-	got, err := a.Tracker().Get(gvr, "default", instance)
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := got.(*akriv0.Instance).DeepCopy()
-	change(in)
-	a.version++
-	in.ResourceVersion = strconv.Itoa(a.version)
-	if err := a.Tracker().Update(gvr, in, "default"); err != nil {
-		t.Fatal(err)
-	}
+	return s
 }
 
 // fakeRuntime lists containers.
@@ -194,23 +102,21 @@ func (r *fakeRuntime) change(f func()) {
 }
 
 // add creates a container as if through another life of kubecri.
-func (r *fakeRuntime) add(t *testing.T, id, podUID string, annotations ...string) {
+func (r *fakeRuntime) add(t *testing.T, id, podUID string, resourceAndSlots ...string) {
 	t.Helper()
 	c := &runtimeapi.Container{Id: id, PodSandboxId: "box-" + podUID, Annotations: map[string]string{},
 		State: runtimeapi.ContainerState_CONTAINER_EXITED, // an exited one is restarted, and holds its slots
 		Labels: map[string]string{"io.kubernetes.pod.uid": podUID, "io.kubernetes.pod.name": "pod-" + podUID,
 			"io.kubernetes.pod.namespace": "ns", "io.kubernetes.container.name": "main"}}
-	for _, text := range annotations {
-		holder, name, cl := strings.Cut(text, "@")
-		if !cl {
-			holder, name = "", text
+	for _, g := range grants(t, resourceAndSlots...) {
+		holder := podUID
+		if g.InstanceLevel() {
+			holder = ""
 		}
-		key, value := slot.Annotation(mustSlot(t, name), holder)
+		key, value := slot.Annotation(g.Slot, holder)
 		c.Annotations[key] = value
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.containers = append(r.containers, c)
+	r.change(func() { r.containers = append(r.containers, c) })
 }
 
 type fixture struct {
@@ -218,6 +124,7 @@ type fixture struct {
 	api     *api
 	runtime *fakeRuntime
 	events  *record.FakeRecorder
+	kill    func() // ends it, with what it has begun undone
 }
 
 type setup struct {
@@ -225,10 +132,9 @@ type setup struct {
 	grace time.Duration
 	clock clock.WithTicker
 	pods  *kubefake.Clientset // the pods bound to the node
-	down  bool                // the API server, at start
 }
 
-// start runs Claims against the API and the runtime.
+// start runs Claims against the API and the runtime, and waits until both have been read.
 func start(t *testing.T, a *api, r *fakeRuntime, s setup) *fixture {
 	t.Helper()
 	if s.node == "" {
@@ -237,28 +143,58 @@ func start(t *testing.T, a *api, r *fakeRuntime, s setup) *fixture {
 	if s.grace == 0 {
 		s.grace = time.Hour
 	}
-	factory := informers.NewSharedInformerFactory(a, 0)
 	if s.pods == nil {
 		s.pods = kubefake.NewClientset()
 	}
-	pods := kubeinformers.NewSharedInformerFactory(s.pods, 0)
+	factory := informers.NewSharedInformerFactory(a, 0)
+	pods, nodes := kubeinformers.NewSharedInformerFactory(s.pods, 0), kubeinformers.NewSharedInformerFactory(a.kube, 0)
 	events := record.NewFakeRecorder(10)
-	c, err := New(Config{Node: s.node, Client: a, Instances: factory.Akri().V0().Instances(), Configurations: factory.Akri().V0().Configurations(),
-		Pods: pods.Core().V1().Pods(), Runtime: r, Events: events, Grace: s.grace, Resync: time.Hour, Clock: s.clock})
+	c, err := New(Config{Node: s.node, Client: a, Claims: factory.Kubeslot().V1alpha1().SlotClaims(), Configurations: factory.Akri().V0().Configurations(),
+		Pods: pods.Core().V1().Pods(), Nodes: nodes.Core().V1().Nodes(), Runtime: r, Events: events, Grace: s.grace, Resync: time.Hour, Clock: s.clock})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
+	before := watches(a, a.kube, s.pods)
 	factory.Start(ctx.Done())
 	pods.Start(ctx.Done())
-	pods.WaitForCacheSync(ctx.Done())
-	if !s.down {
-		factory.WaitForCacheSync(ctx.Done())
-	}
+	nodes.Start(ctx.Done())
 	go func() { defer close(ended); c.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended; factory.Shutdown(); pods.Shutdown() })
-	return &fixture{c, a, r, events}
+	kill := sync.OnceFunc(func() { cancel(); <-ended; factory.Shutdown(); pods.Shutdown(); nodes.Shutdown() })
+	t.Cleanup(kill)
+	// What is deleted between a list and its watch goes unseen with this fake.
+	await(t, "the informers", func() bool { return watches(a, a.kube, s.pods) >= before+4 })
+	if !r.down {
+		if err := c.ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &fixture{c, a, r, events, kill}
+}
+
+// watches counts those that were begun.
+func watches(clients ...interface{ Actions() []ktesting.Action }) (n int) {
+	for _, client := range clients {
+		for _, action := range client.Actions() {
+			if action.GetVerb() == "watch" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func grants(t testing.TB, resourceAndSlots ...string) []assignment.Grant {
+	t.Helper()
+	var grants []assignment.Grant
+	ordinal := map[string]int{}
+	for i := 0; i < len(resourceAndSlots); i += 2 {
+		r := resourceAndSlots[i]
+		grants = append(grants, assignment.Grant{Resource: r, Ordinal: ordinal[r], Slot: mustSlot(t, resourceAndSlots[i+1])})
+		ordinal[r]++
+	}
+	return grants
 }
 
 func request(t *testing.T, podUID string, resourceAndSlots ...string) Request {
@@ -271,23 +207,70 @@ func request(t *testing.T, podUID string, resourceAndSlots ...string) Request {
 	return r
 }
 
-// mustTake takes and creates.
-func (f *fixture) mustTake(t *testing.T, id string, r Request) {
+// create creates a container of the pod, unless Take says otherwise.
+func (f *fixture) create(t *testing.T, id, podUID string, resourceAndSlots ...string) error {
 	t.Helper()
-	taken, err := f.Take(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
+	taken, err := f.Take(t.Context(), request(t, podUID, resourceAndSlots...))
+	if err == nil {
+		f.runtime.add(t, id, podUID, resourceAndSlots...)
+		taken.Created(id)
 	}
-	taken.Created(id)
+	return err
 }
 
-func (f *fixture) wantUsage(t *testing.T, name, want string) {
+func (f *fixture) mustCreate(t *testing.T, id, podUID string, resourceAndSlots ...string) {
 	t.Helper()
-	var got string
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
-		if got = f.api.usage(t, name); got == want {
-			return
+	if err := f.create(t, id, podUID, resourceAndSlots...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// remove removes a container.
+func (f *fixture) remove(id string) {
+	f.runtime.change(func() {
+		f.runtime.containers = slices.DeleteFunc(f.runtime.containers, func(c *runtimeapi.Container) bool { return c.Id == id })
+	})
+	f.ContainerRemoved(id)
+}
+
+// await waits until ok.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited 10 s for %s", what)
 		}
 	}
-	t.Fatalf("deviceUsage of %s is %q, and in 10 s did not become %q", name, got, want)
+}
+
+// want waits until the slot is as wanted.
+func (f *fixture) want(t *testing.T, name, want string) {
+	t.Helper()
+	await(t, fmt.Sprintf("slot %s to be %q", name, want), func() bool { return f.api.who(t, name) == want })
+}
+
+// still checks that the slot is as wanted after all is done that is to be done now.
+func (f *fixture) still(t *testing.T, name, want string) {
+	t.Helper()
+	if err := f.reconcile(t.Context(), mustSlot(t, name)); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.api.who(t, name); got != want {
+		t.Errorf("slot %s is %q, want %q", name, got, want)
+	}
+}
+
+// wantEvent waits for an event that says all of parts.
+func (f *fixture) wantEvent(t *testing.T, parts ...string) {
+	t.Helper()
+	select {
+	case event := <-f.events.Events:
+		for _, part := range parts {
+			if !strings.Contains(event, part) {
+				t.Errorf("event %q does not say %q", event, part)
+			}
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("no event in 10 s")
+	}
 }

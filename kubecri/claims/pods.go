@@ -5,11 +5,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// assignedHere is our index of the pod informer: pods by the Instances of which
-// the scheduler has assigned them slots.
+// assignedHere is our index of the pod informer: pods by the slots that the scheduler
+// has assigned to them.
 const assignedHere = "kubecri/claims/assigned"
 
 // followPods registers with the informer of this node's pods. A scheduler with
@@ -22,7 +23,11 @@ func (c *Claims) followPods(pods cache.SharedIndexInformer) error {
 		if !ok {
 			return nil, nil
 		}
-		return instancesOf(assigned(pod, c.config.Node)), nil
+		var names []string
+		for name := range assigned(pod, c.config.Node) {
+			names = append(names, name.String())
+		}
+		return names, nil
 	}})
 	if err != nil {
 		return err
@@ -50,33 +55,32 @@ func (c *Claims) followPods(pods cache.SharedIndexInformer) error {
 func (c *Claims) podGone(pod *corev1.Pod) {
 	var slots []slot.Name
 	for name := range slotsAssigned(pod, c.config.Node) {
-		if len(c.due(name.Instance)[name]) == 0 {
+		if len(c.due(name)) == 0 {
 			slots = append(slots, name)
 		}
 	}
-	c.enqueue(c.book.freeUnused(slots))
+	c.enqueue(c.containers.freeUnused(string(pod.UID), slots))
 }
 
-// due returns how the pods here are to hold the Instance's slots, whether or not
-// their containers exist yet.
-func (c *Claims) due(instance string) map[slot.Name][]slot.Usage {
-	objs, err := c.config.Pods.Informer().GetIndexer().ByIndex(assignedHere, instance)
+// due returns how the pods here are to hold the slot, whether or not their
+// containers exist yet.
+func (c *Claims) due(name slot.Name) []hold {
+	objs, err := c.config.Pods.Informer().GetIndexer().ByIndex(assignedHere, name.String())
 	if err != nil { // only for an index that does not exist
 		panic(err)
 	}
-	due := map[slot.Name][]slot.Usage{}
+	var due []hold
 	for _, obj := range objs {
-		for name, usage := range assigned(obj.(*corev1.Pod), c.config.Node) {
-			if name.Instance == instance {
-				due[name] = append(due[name], usage)
-			}
+		pod := obj.(*corev1.Pod)
+		if level, ok := assigned(pod, c.config.Node)[name]; ok {
+			due = append(due, hold{string(pod.UID), level})
 		}
 	}
 	return due
 }
 
 // assigned returns the slots that a pod is to use here, none once it has ended.
-func assigned(pod *corev1.Pod, node string) map[slot.Name]slot.Usage {
+func assigned(pod *corev1.Pod, node string) map[slot.Name]v1alpha1.Level {
 	if ended(pod) {
 		return nil
 	}
@@ -85,15 +89,15 @@ func assigned(pod *corev1.Pod, node string) map[slot.Name]slot.Usage {
 
 // slotsAssigned returns the slots that the scheduler assigned to the pod on the
 // node. What its containers are not created with is passed over.
-func slotsAssigned(pod *corev1.Pod, node string) map[slot.Name]slot.Usage {
+func slotsAssigned(pod *corev1.Pod, node string) map[slot.Name]v1alpha1.Level {
 	if pod.Spec.NodeName != node {
 		return nil
 	}
 	held, _ := assignment.Held(pod)
-	slots := map[slot.Name]slot.Usage{}
+	slots := map[slot.Name]v1alpha1.Level{}
 	for _, grants := range held {
 		for _, g := range grants {
-			slots[g.Slot] = usageOf(g, string(pod.UID), node)
+			slots[g.Slot] = levelOf(g)
 		}
 	}
 	return slots

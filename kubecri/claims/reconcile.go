@@ -2,9 +2,6 @@ package claims
 
 import (
 	"context"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,11 +9,11 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// work handles one Instance from the queue; false means that the queue is shut.
+// work handles one slot from the queue; false means that the queue is shut.
 func (c *Claims) work(ctx context.Context) bool {
 	name, shutdown := c.queue.Get()
 	if shutdown {
@@ -28,7 +25,7 @@ func (c *Claims) work(ctx context.Context) bool {
 	c.config.Metrics.Reconciled(err)
 	if err != nil {
 		if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot bring claims up to date, trying again", "instance", name)
+			klog.FromContext(ctx).Error(err, "Cannot bring a claim up to date, trying again", "slot", name)
 		}
 		c.queue.AddRateLimited(name)
 		return true
@@ -37,130 +34,122 @@ func (c *Claims) work(ctx context.Context) bool {
 	return true
 }
 
-// reconcile makes the claims on an Instance agree with the containers.
-func (c *Claims) reconcile(ctx context.Context, name string) error {
-	if !c.book.isKnown() {
+// reconcile makes the claim of a slot agree with the containers.
+func (c *Claims) reconcile(ctx context.Context, name slot.Name) error {
+	if !c.containers.isKnown() {
 		return nil // the first resync asks for it again
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	unlock, err := c.lock(ctx, name)
+	unlock, err := c.store.lock(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	found := c.store.named(name)
-	if len(found) == 0 {
-		c.book.settled(slices.Collect(maps.Keys(c.book.uses(name).freed)))
+	v := view{slot: name, claim: c.store.get(name), use: c.containers.use(name), due: c.due(name), capacity: c.capacity(name)}
+	d := decide(v, c.remembered(name), c.config.Clock.Now(), c.config.Grace)
+	start := time.Now()
+	err = c.apply(ctx, v, &d)
+	c.trace(ctx, name, start, d, err)
+	if err != nil {
+		return err
 	}
-	var settled []slot.Name
-	for i, in := range found {
-		owner := i == 0
-		var d decision
-		start := time.Now()
-		_, err := c.modify(ctx, in, true, func(in *akriv0.Instance) (edit, error) {
-			uses := c.book.uses(name)
-			uses.due = c.due(name)
-			d = decide(in, owner, c.config.Node, uses, c.memory.orphansOf(key(in)), c.config.Clock.Now(), c.config.Grace)
-			return d.edit, nil
-		})
-		c.trace(ctx, name, start, d.edit, err)
-		if err != nil {
-			return err
-		}
-		c.config.Metrics.ClaimsReleased(d.edit.releases())
-		if len(d.edit) > 0 {
-			klog.FromContext(ctx).V(2).Info("Brought claims up to date", "instance", klog.KObj(in), "slots", slices.Sorted(maps.Keys(d.edit)))
-		}
-		c.memory.setOrphans(key(in), d.orphans)
-		if d.recheck > 0 {
-			c.queue.AddAfter(name, d.recheck)
-		}
-		if owner {
-			settled = d.settled
-			c.report(ctx, name, d.lost)
-		}
+	c.remember(name, d.memory)
+	if d.recheck > 0 {
+		c.queue.AddAfter(name, d.recheck)
 	}
-	c.book.settled(settled)
+	if d.settled {
+		c.containers.settled(name)
+	}
 	return nil
 }
 
-// trace makes a span of claims that were written or could not be; most often there
-// was nothing to do.
-func (c *Claims) trace(ctx context.Context, instance string, start time.Time, e edit, err error) {
-	if len(e) == 0 && err == nil {
+// apply writes what was decided.
+func (c *Claims) apply(ctx context.Context, v view, d *decision) error {
+	logger := klog.FromContext(ctx).V(2)
+	if d.remove {
+		if err := c.store.remove(ctx, v.slot, v.claim.UID); err != nil {
+			return err
+		}
+		c.config.Metrics.ClaimsReleased(1)
+		logger.Info("Released a claim", "slot", v.slot, "claimedBy", describe(v.claim))
+	}
+	if d.remake == nil {
+		return nil
+	}
+	owner, err := c.owner()
+	if err != nil {
+		return err
+	}
+	wrote, other, err := c.store.create(ctx, v.slot, specOf(c.config.Node, d.remake.pod, d.remake.container, d.remake.level), owner)
+	switch {
+	case err != nil:
+		return err
+	case other != nil:
+		c.report(ctx, v.slot, d, other)
+	case wrote:
+		d.memory = memory{remade: c.config.Clock.Now()}
+		logger.Info("Made a claim again, whose container runs", "slot", v.slot, "pod", klog.KRef(d.remake.pod.Namespace, d.remake.pod.Name))
+	}
+	return nil
+}
+
+// report tells of a slot that a container here uses and that another has claimed:
+// once, for nothing can be done about it here. A claim of this node is dealt with when
+// the informer shows it.
+func (c *Claims) report(ctx context.Context, name slot.Name, d *decision, other *v1alpha1.SlotClaim) {
+	if other.Spec.NodeName == c.config.Node || d.memory.lost == other.UID {
 		return
 	}
-	name := "ReconcileClaims"
-	if e.releases() == len(e) {
-		name = "ReleaseClaims"
+	d.memory.lost = other.UID
+	by, pod := d.remake, d.remake.pod
+	klog.FromContext(ctx).Error(nil, "A container uses a slot that is claimed by another", "slot", name,
+		"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.container, "claimedBy", describe(other))
+	c.config.Events.Eventf(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)},
+		corev1.EventTypeWarning, "SlotLost", "Container %q uses slot %s, which is now claimed by %s. Both use the device at once: delete one of the pods.",
+		by.container, name, describe(other))
+}
+
+// trace makes a span of a claim that was written or could not be; most often there
+// was nothing to do.
+func (c *Claims) trace(ctx context.Context, name slot.Name, start time.Time, d decision, err error) {
+	if !d.remove && d.remake == nil {
+		return
 	}
-	span := c.config.Tracer.Began(ctx, name, start)
+	what := "ReconcileClaims"
+	if d.remake == nil {
+		what = "ReleaseClaims"
+	}
+	span := c.config.Tracer.Began(ctx, what, start)
 	if span.Recorded() {
-		span.Instance(instance)
-		span.Slots(slices.Sorted(maps.Keys(e)))
+		span.Instance(name.Instance)
+		span.Slots([]string{name.String()})
 	}
 	span.End(err)
 }
 
-// report tells of slots that a container here uses and somebody else has claimed:
-// once each, for nothing can be done about it here.
-func (c *Claims) report(ctx context.Context, instance string, lost []loss) {
-	for _, l := range c.memory.unreported(instance, lost) {
-		klog.FromContext(ctx).Error(nil, "A container uses a slot that is claimed by another", "slot", l.slot,
-			"pod", klog.KRef(l.holder.pod.Namespace, l.holder.pod.Name), "container", l.holder.container, "deviceUsage", l.value)
-		pod := &corev1.ObjectReference{Kind: "Pod", APIVersion: "v1",
-			Namespace: l.holder.pod.Namespace, Name: l.holder.pod.Name, UID: types.UID(l.holder.pod.UID)}
-		c.config.Events.Eventf(pod, corev1.EventTypeWarning, "SlotLost",
-			"Container %q uses slot %s, which is now claimed by %s. Both use the device at once: delete one of the pods.",
-			l.holder.container, l.slot, describe(l.value))
+// capacity is the number of the Instance's slots, 0 while no claim can be made.
+func (c *Claims) capacity(name slot.Name) int {
+	configuration, _ := slot.SplitInstance(name.Instance)
+	owner := Owner(c.configurations(), configuration)
+	if _, err := c.owner(); err != nil || owner == nil {
+		return 0
 	}
+	return owner.Spec.Slots()
 }
 
-// memory is what reconciling remembers from one time to the next.
-type memory struct {
-	mu       sync.Mutex
-	orphans  map[types.NamespacedName]map[orphan]time.Time
-	reported map[string]map[loss]bool // by Instance name
+func (c *Claims) remembered(name slot.Name) memory {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.memory[name]
 }
 
-func newMemory() *memory {
-	return &memory{orphans: map[types.NamespacedName]map[orphan]time.Time{}, reported: map[string]map[loss]bool{}}
-}
-
-// orphansOf returns a map that is not changed any more.
-func (m *memory) orphansOf(in types.NamespacedName) map[orphan]time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.orphans[in]
-}
-
-func (m *memory) setOrphans(in types.NamespacedName, orphans map[orphan]time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(orphans) == 0 {
-		delete(m.orphans, in)
+func (c *Claims) remember(name slot.Name, m memory) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m == (memory{}) {
+		delete(c.memory, name)
 		return
 	}
-	m.orphans[in] = orphans
-}
-
-// unreported returns the losses that are new, and forgets those that are over.
-func (m *memory) unreported(instance string, lost []loss) []loss {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var fresh []loss
-	now := make(map[loss]bool, len(lost))
-	for _, l := range lost {
-		if !m.reported[instance][l] {
-			fresh = append(fresh, l)
-		}
-		now[l] = true
-	}
-	if len(now) == 0 {
-		delete(m.reported, instance)
-	} else {
-		m.reported[instance] = now
-	}
-	return fresh
+	c.memory[name] = m
 }

@@ -1,6 +1,11 @@
 package claims
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
 
 // Refusal is an error that says that a container must not get what its pod's
 // annotation says: not a failure of ours, and not to be retried by us.
@@ -12,4 +17,25 @@ func (r *Refusal) Error() string { return r.text }
 // Refusef returns a *Refusal with the text.
 func Refusef(format string, args ...any) error {
 	return &Refusal{text: fmt.Sprintf(format, args...)}
+}
+
+// refuseHeld says that another has the slot's claim.
+func refuseHeld(name slot.Name, by *v1alpha1.SlotClaim) error {
+	return Refusef("slot %s is claimed by %s; it is free when that container is gone, and creation is retried", name, describe(by))
+}
+
+// describe says who has a claim.
+func describe(c *v1alpha1.SlotClaim) string {
+	who := fmt.Sprintf("holder %q", c.Spec.Holder)
+	if pod := c.Spec.Pod; pod != nil {
+		who = "pod " + pod.Namespace + "/" + pod.Name
+		if c.Spec.Container != "" {
+			who = fmt.Sprintf("container %q of %s", c.Spec.Container, who)
+		}
+	}
+	who += " on node " + c.Spec.NodeName
+	if c.DeletionTimestamp != nil {
+		who += " (and is being deleted)"
+	}
+	return who
 }

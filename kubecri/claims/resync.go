@@ -11,6 +11,7 @@ import (
 	kubelettypes "k8s.io/kubelet/pkg/types"
 
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -56,29 +57,25 @@ func (c *Claims) resyncLoop(ctx context.Context) {
 	}
 }
 
-// resync makes the book agree with the runtime, and has the claims follow.
+// resync makes the containers those that the runtime has, and has the claims follow.
 func (c *Claims) resync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
 	defer cancel()
-	since := c.book.startSync()
+	since := c.containers.startSync()
 	listed, err := c.list(ctx)
 	if err != nil {
-		c.book.abandonSync()
+		c.containers.abandonSync()
 		return err
 	}
-	c.enqueue(c.book.finishSync(since, listed))
+	c.containers.finishSync(since, listed)
 	select {
-	case <-c.ready:
+	case <-c.known:
 	default:
 		klog.FromContext(ctx).Info("Read from the runtime which containers use slots", "containers", len(listed))
-		close(c.ready)
+		close(c.known)
 	}
-	for name := range c.book.instances() {
-		c.queue.Add(name)
-	}
-	for _, name := range c.store.indexer.ListIndexFuncValues(claimedHere) {
-		c.queue.Add(name)
-	}
+	c.enqueue(c.containers.slots())
+	c.enqueue(c.store.names())
 	return nil
 }
 
@@ -124,7 +121,7 @@ func (c *Claims) userOf(ctx context.Context, container *runtimeapi.Container, po
 			Name:      kubelettypes.GetPodName(container.Labels),
 			UID:       kubelettypes.GetPodUID(container.Labels),
 		},
-		slots: map[slot.Name]slot.Usage{},
+		slots: map[slot.Name]v1alpha1.Level{},
 	}
 	for key, value := range container.Annotations {
 		name, holder, ok, err := slot.ParseAnnotation(key, value)
@@ -132,7 +129,10 @@ func (c *Claims) userOf(ctx context.Context, container *runtimeapi.Container, po
 			klog.FromContext(ctx).Error(err, "Passed over a container's annotation", "containerID", container.Id)
 		}
 		if ok && err == nil {
-			u.slots[name] = slot.Usage{Node: c.config.Node, Holder: holder}
+			u.slots[name] = v1alpha1.ConfigurationLevel
+			if holder == "" {
+				u.slots[name] = v1alpha1.InstanceLevel
+			}
 		}
 	}
 	if len(u.slots) == 0 {
@@ -141,7 +141,7 @@ func (c *Claims) userOf(ctx context.Context, container *runtimeapi.Container, po
 			return nil
 		}
 		for _, g := range grants {
-			u.slots[g.Slot] = usageOf(g, u.pod.UID, c.config.Node)
+			u.slots[g.Slot] = levelOf(g)
 		}
 	}
 	if len(u.slots) == 0 {

@@ -1,157 +1,182 @@
 package claims
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
-	listers "github.com/kubeslot/kubeslot/types/client/listers/akri/v0"
+	typed "github.com/kubeslot/kubeslot/types/client/clientset/versioned/typed/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// Names of our indices in the shared informer.
 const (
-	byName      = "kubecri/claims/name"
-	claimedHere = "kubecri/claims/claimed"
+	// shownWithin is how soon the informer shows what was written. After that the
+	// informer is right: what was written is gone again.
+	shownWithin = time.Minute
+	// createAttempts is how often a claim may be there for a create and gone when it
+	// is looked at.
+	createAttempts = 5
 )
 
-// store reads and writes Instances. It sees its own writes before the informer
-// does: a claim that was just released must not look held.
+// store reads and writes this node's claims. It sees its own writes before the
+// informer does: a claim that was just deleted must not look held, and one that was
+// just created is not created again.
 type store struct {
-	client         clientset.Interface
-	indexer        cache.Indexer
-	configurations listers.ConfigurationLister
+	node   string
+	client clientset.Interface
+	cached cache.Store
+	clock  clock.PassiveClock
 
-	mu      sync.Mutex
-	written map[types.NamespacedName]*akriv0.Instance
+	mu sync.Mutex
+	// created and deleted are those that the informer does not show yet, and since when.
+	created map[slot.Name]created
+	deleted map[types.UID]time.Time
+	// writing are the slots that somebody is at: one at a time.
+	writing map[slot.Name]chan struct{}
 }
 
-// indexers find Instances by name and those that the node has claims on.
-func indexers(node string) cache.Indexers {
-	return cache.Indexers{
-		byName: func(obj any) ([]string, error) {
-			in, ok := obj.(*akriv0.Instance)
-			if !ok {
-				return nil, nil
-			}
-			return []string{in.Name}, nil
-		},
-		claimedHere: func(obj any) ([]string, error) {
-			if in, ok := obj.(*akriv0.Instance); ok && concerns(in, node) {
-				return []string{in.Name}, nil
-			}
-			return nil, nil
-		},
-	}
+type created struct {
+	claim *v1alpha1.SlotClaim
+	at    time.Time
 }
 
-// named returns the Instances of the name as last seen, the owner of the name
-// first. They are not to be changed.
-func (s *store) named(name string) []*akriv0.Instance {
-	objs, err := s.indexer.ByIndex(byName, name)
-	if err != nil { // only for an index that does not exist
-		panic(err)
-	}
-	found := make([]*akriv0.Instance, 0, len(objs))
-	for _, obj := range objs {
-		found = append(found, s.newest(obj.(*akriv0.Instance)))
-	}
-	return s.ranked(found)
-}
-
-// live asks the API server for the Instances of the name.
-func (s *store) live(ctx context.Context, name string) ([]*akriv0.Instance, error) {
-	list, err := s.client.AkriV0().Instances(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look up Instance %s: %w", name, err)
-	}
-	var found []*akriv0.Instance
-	for i := range list.Items {
-		if list.Items[i].Name == name {
-			found = append(found, &list.Items[i])
+// lock makes the caller the only one in this process who is at the slot's claim.
+func (s *store) lock(ctx context.Context, name slot.Name) (unlock func(), err error) {
+	for {
+		s.mu.Lock()
+		other, taken := s.writing[name]
+		if !taken {
+			done := make(chan struct{})
+			s.writing[name] = done
+			s.mu.Unlock()
+			return func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				delete(s.writing, name)
+				close(done)
+			}, nil
+		}
+		s.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for another change to the claim of slot %s: %w", name, ctx.Err())
 		}
 	}
-	return s.ranked(found), nil
 }
 
-// get asks the API server for one Instance; nil when it does not exist.
-func (s *store) get(ctx context.Context, in *akriv0.Instance) (*akriv0.Instance, error) {
-	got, err := s.client.AkriV0().Instances(in.Namespace).Get(ctx, in.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("get Instance %s/%s: %w", in.Namespace, in.Name, err)
-	}
-	return got, nil
-}
-
-// update writes an Instance if it is still at in's resourceVersion.
-func (s *store) update(ctx context.Context, in *akriv0.Instance) error {
-	got, err := s.client.AkriV0().Instances(in.Namespace).Update(ctx, in, metav1.UpdateOptions{FieldManager: "kubecri-claims"})
-	if err != nil {
-		return fmt.Errorf("update deviceUsage of Instance %s/%s: %w", in.Namespace, in.Name, err)
-	}
+// get returns this node's claim of the slot, nil for none. It is not to be changed.
+func (s *store) get(name slot.Name) *v1alpha1.SlotClaim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.written[key(in)] = got
+	if c, ok := s.created[name]; ok && s.recent(c.at) {
+		return c.claim
+	}
+	claim := s.shown(name)
+	if claim != nil && claim.DeletionTimestamp == nil && s.recent(s.deleted[claim.UID]) {
+		return nil
+	}
+	return claim
+}
+
+func (s *store) recent(at time.Time) bool { return s.clock.Since(at) < shownWithin }
+
+// shown returns what the informer shows of this node.
+func (s *store) shown(name slot.Name) *v1alpha1.SlotClaim {
+	obj, _, _ := s.cached.GetByKey(name.String())
+	if claim, ok := obj.(*v1alpha1.SlotClaim); ok && claim.Spec.NodeName == s.node {
+		return claim
+	}
 	return nil
 }
 
-// newest returns the later of the informer's copy and what we wrote.
-func (s *store) newest(cached *akriv0.Instance) *akriv0.Instance {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ours := s.written[key(cached)]
-	if ours == nil {
-		return cached
-	}
-	order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, ours.ResourceVersion)
-	if err != nil || order >= 0 || cached.UID != ours.UID {
-		delete(s.written, key(cached))
-		return cached
-	}
-	return ours
-}
-
-// forget drops what we wrote of an Instance that was deleted.
-func (s *store) forget(in *akriv0.Instance) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.written, key(in))
-}
-
-// ranked puts the Instance of the Configuration that owns its name first: resource
-// names have no namespace, and this is whose slots the scheduler gives.
-func (s *store) ranked(found []*akriv0.Instance) []*akriv0.Instance {
-	if len(found) < 2 {
-		return found
-	}
-	configuration := func(in *akriv0.Instance) *akriv0.Configuration {
-		c, err := s.configurations.Configurations(in.Namespace).Get(in.Spec.ConfigurationName)
-		if err != nil { // it is not in the cache
-			return nil
+// names returns the slots of which the node has claims.
+func (s *store) names() []slot.Name {
+	var names []slot.Name
+	for _, obj := range s.cached.List() {
+		if name, err := obj.(*v1alpha1.SlotClaim).Slot(); err == nil {
+			names = append(names, name)
 		}
-		return c
 	}
-	slices.SortFunc(found, func(a, b *akriv0.Instance) int {
-		return cmp.Or(akriv0.CompareOwners(configuration(a), configuration(b)), cmp.Compare(a.Namespace, b.Namespace))
-	})
-	return found
+	return names
 }
 
-func key(in *akriv0.Instance) types.NamespacedName {
-	return types.NamespacedName{Namespace: in.Namespace, Name: in.Name}
+// saw is told of each claim that the informer has begun or ceased to show.
+func (s *store) saw(name slot.Name, uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c, ok := s.created[name]; ok && c.claim.UID == uid {
+		delete(s.created, name)
+	}
+	if claim := s.shown(name); claim == nil || claim.UID != uid {
+		delete(s.deleted, uid)
+	}
 }
+
+func (s *store) wasCreated(name slot.Name, claim *v1alpha1.SlotClaim) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.created, name)
+	if shown := s.shown(name); shown == nil || shown.UID != claim.UID {
+		s.created[name] = created{claim, s.clock.Now()}
+	}
+}
+
+func (s *store) wasDeleted(name slot.Name, uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.created, name)
+	if shown := s.shown(name); shown != nil && shown.UID == uid {
+		s.deleted[uid] = s.clock.Now()
+	}
+}
+
+// create creates a claim; wrote says that it did. When there is one already that is
+// not the same, it returns that. After an error the claim may be there: the informer
+// will show it.
+func (s *store) create(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec, owner metav1.OwnerReference) (wrote bool, other *v1alpha1.SlotClaim, err error) {
+	want := v1alpha1.NewSlotClaim(name, spec, owner)
+	for range createAttempts {
+		got, err := s.api().Create(ctx, want, metav1.CreateOptions{FieldManager: "kubecri"})
+		if err == nil {
+			s.wasCreated(name, got)
+			return true, nil, nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return false, nil, fmt.Errorf("create SlotClaim %s: %w", name, err)
+		}
+		there, err := s.api().Get(ctx, name.String(), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err): // it went in between
+		case err != nil:
+			return false, nil, fmt.Errorf("look who has SlotClaim %s: %w", name, err)
+		case same(there, spec):
+			s.wasCreated(name, there)
+			return false, nil, nil
+		default:
+			return false, there, nil
+		}
+	}
+	return false, nil, fmt.Errorf("create SlotClaim %s: others create and delete it all the time", name)
+}
+
+// remove deletes the claim, and no later one of the name.
+func (s *store) remove(ctx context.Context, name slot.Name, uid types.UID) error {
+	err := s.api().Delete(ctx, name.String(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete SlotClaim %s: %w", name, err)
+	}
+	s.wasDeleted(name, uid)
+	return nil
+}
+
+func (s *store) api() typed.SlotClaimInterface { return s.client.KubeslotV1alpha1().SlotClaims() }

@@ -1,56 +1,69 @@
 package claims
 
 import (
-	"slices"
+	"cmp"
+	"strings"
 	"testing"
+	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
 
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	listers "github.com/kubeslot/kubeslot/types/client/listers/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// The slots of an Instance's name are those that the scheduler gives, which
-// follows the Configuration that owns its name.
-func TestTheOwnersInstanceComesFirst(t *testing.T) {
-	at := func(namespace string, seconds int64, change func(*akriv0.Configuration)) *akriv0.Configuration {
-		c := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cam", CreationTimestamp: metav1.Unix(seconds, 0)}}
-		if change != nil {
-			change(c)
-		}
-		return c
-	}
-	going := func(c *akriv0.Configuration) { c.DeletionTimestamp = &metav1.Time{} }
-	for name, tc := range map[string]struct {
-		configurations []*akriv0.Configuration
-		want           []string
+// What was written is seen before the informer shows it, until it does.
+func TestOwnWritesAreSeenAtOnce(t *testing.T) {
+	name := mustSlot(t, "cam-a1-0")
+	for _, test := range []struct {
+		name string
+		// happens are what we created or deleted, and what the informer showed or hid, by
+		// the claim's UID.
+		happens string
+		node    string // here if empty
+		want    types.UID
 	}{
-		"the oldest":                    {[]*akriv0.Configuration{at("a", 2, nil), at("b", 1, nil)}, []string{"b", "a"}},
-		"not one that is being deleted": {[]*akriv0.Configuration{at("a", 1, going), at("b", 2, nil)}, []string{"b", "a"}},
-		"not one that is gone":          {[]*akriv0.Configuration{at("b", 2, nil)}, []string{"b", "a"}},
-		"none":                          {nil, []string{"a", "b"}},
+		{name: "nothing written", happens: "shown 1", want: "1"},
+		{name: "another node's", happens: "shown 1", node: there},
+		{name: "created", happens: "created 1", want: "1"},
+		{name: "created, and deleted by another", happens: "created 1, shown 1, hidden 1"},
+		{name: "created, and never shown: it went while nobody watched", happens: "created 1, minute 0"},
+		{name: "deleted", happens: "shown 1, deleted 1"},
+		{name: "deleted, and created by another", happens: "shown 1, deleted 1, hidden 1, shown 2", want: "2"},
+		{name: "deleted and created", happens: "shown 1, deleted 1, created 2", want: "2"},
+		{name: "deleted, created and deleted, and the informer is late", happens: "shown 1, deleted 1, created 2, deleted 2"},
+		{name: "deleted, and shown again by an API server that was restored", happens: "shown 1, deleted 1, minute 0", want: "1"},
+		{name: "deleted and created, and the informer is late", happens: "shown 1, deleted 1, created 2, hidden 1", want: "2"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-			for _, c := range tc.configurations {
-				if err := indexer.Add(c); err != nil {
+		t.Run(test.name, func(t *testing.T) {
+			clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
+			s := &store{node: here, cached: cache.NewStore(cache.MetaNamespaceKeyFunc), clock: clock, created: map[slot.Name]created{}, deleted: map[types.UID]time.Time{}}
+			for event := range strings.SplitSeq(test.happens, ", ") {
+				what, uid, _ := strings.Cut(event, " ")
+				claim := claimed(t, "cam-a1-0", "CL u1 "+cmp.Or(test.node, here))
+				claim.UID = types.UID(uid)
+				var err error
+				switch what {
+				case "created":
+					s.wasCreated(name, claim)
+				case "deleted":
+					s.wasDeleted(name, claim.UID)
+				case "minute":
+					clock.SetTime(clock.Now().Add(shownWithin))
+				case "shown":
+					err = s.cached.Add(claim)
+					s.saw(name, claim.UID)
+				case "hidden":
+					err = s.cached.Delete(claim)
+					s.saw(name, claim.UID)
+				}
+				if err != nil {
 					t.Fatal(err)
 				}
 			}
-			s := &store{configurations: listers.NewConfigurationLister(indexer)}
-			var found []*akriv0.Instance
-			for _, namespace := range []string{"b", "a"} {
-				in := cam("cam-a1", 1, nil)
-				in.Namespace = namespace
-				found = append(found, in)
-			}
-			var got []string
-			for _, in := range s.ranked(found) {
-				got = append(got, in.Namespace)
-			}
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("order %q, want %q", got, tc.want)
+			if got := s.get(name); (got != nil) != (test.want != "") || got != nil && got.UID != test.want {
+				t.Errorf("got %v, want UID %q", got, test.want)
 			}
 		})
 	}

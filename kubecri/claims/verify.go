@@ -3,8 +3,11 @@ package claims
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -19,24 +22,36 @@ type Request struct {
 	Requested map[string]int64
 }
 
-// usages returns how the container is to hold each slot. A slot twice is refused.
-func (r *Request) usages(node string) (map[slot.Name]slot.Usage, error) {
-	usages := make(map[slot.Name]slot.Usage, len(r.Grants))
+// levels returns how the container requests each slot. A slot twice is refused.
+func (r *Request) levels() (map[slot.Name]v1alpha1.Level, error) {
+	levels := make(map[slot.Name]v1alpha1.Level, len(r.Grants))
 	for _, g := range r.Grants {
-		if _, twice := usages[g.Slot]; twice {
+		if _, twice := levels[g.Slot]; twice {
 			return nil, Refusef("slot %s is assigned twice to the container", g.Slot)
 		}
-		usages[g.Slot] = usageOf(g, r.Pod.UID, node)
+		levels[g.Slot] = levelOf(g)
 	}
-	return usages, nil
+	return levels, nil
 }
 
-// usageOf is how a pod on the node holds a slot that it was granted.
-func usageOf(g assignment.Grant, podUID, node string) slot.Usage {
+func levelOf(g assignment.Grant) v1alpha1.Level {
 	if g.InstanceLevel() {
-		return slot.Usage{Node: node}
+		return v1alpha1.InstanceLevel
 	}
-	return slot.Usage{Node: node, Holder: podUID}
+	return v1alpha1.ConfigurationLevel
+}
+
+// specOf is the claim of a pod's container on the node.
+func specOf(node string, pod Pod, container string, level v1alpha1.Level) v1alpha1.SlotClaimSpec {
+	return v1alpha1.SlotClaimSpec{NodeName: node, Container: container, Level: level, Holder: pod.UID,
+		Pod: &v1alpha1.PodReference{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}}
+}
+
+// same reports whether the claim is there, and is the same pod's on the same node at
+// the same level. Containers of a pod share it.
+func same(c *v1alpha1.SlotClaim, spec v1alpha1.SlotClaimSpec) bool {
+	return c != nil && c.DeletionTimestamp == nil &&
+		c.Spec.NodeName == spec.NodeName && c.Spec.Holder == spec.Holder && c.Spec.Level == spec.Level
 }
 
 // verify checks that the container gets as many of each resource as it asks for:
@@ -63,50 +78,31 @@ func (r *Request) verify() error {
 		granted[missing[0]], assignment.ResourcePrefix, missing[0], r.Requested[missing[0]])
 }
 
-// claim returns what to write for the grants that are of this Instance, nothing
-// when the container's pod has them already, and refuses what it may not have.
-func claim(in *akriv0.Instance, node string, r *Request) (edit, error) {
-	if !slices.Contains(in.Spec.Nodes, node) {
-		return nil, Refusef("Instance %s cannot be reached from this node (its nodes: %q); creation is retried, and the device may come back",
-			in.Name, in.Spec.Nodes)
+// check refuses a grant that the Configurations do not allow. The pod may hold the
+// slot already, beyond a capacity that has shrunk since.
+func check(g assignment.Grant, all []*akriv0.Configuration, holds bool) error {
+	name, _ := slot.SplitInstance(g.Slot.Instance)
+	configuration := Owner(all, name)
+	switch {
+	case configuration == nil:
+		return Refusef("slot %s is of Configuration %s, which does not exist or is being deleted; creation is retried, and it may come back", g.Slot, name)
+	case !g.InstanceLevel() && g.Resource != name:
+		return Refusef("slot %s is assigned for %s%s, but its Instance is of Configuration %s", g.Slot, assignment.ResourcePrefix, g.Resource, name)
+	case g.Slot.Index >= configuration.Spec.Slots() && !holds:
+		return Refusef("slot %s does not exist: Configuration %s has capacity %d; delete the pod, and its next one is assigned anew",
+			g.Slot, name, configuration.Spec.Slots())
 	}
-	e := edit{}
-	for _, g := range r.Grants {
-		if g.Slot.Instance != in.Name {
-			continue
-		}
-		if !g.InstanceLevel() && g.Resource != in.Spec.ConfigurationName {
-			return nil, Refusef("slot %s is assigned for %s%s, but its Instance is of Configuration %s",
-				g.Slot, assignment.ResourcePrefix, g.Resource, in.Spec.ConfigurationName)
-		}
-		want := usageOf(g, r.Pod.UID, node)
-		value := in.Spec.DeviceUsage[g.Slot.String()]
-		switch {
-		case value == want.String():
-			// Whether another pod's container here uses it, the book has said. It may
-			// lie beyond a capacity that has shrunk since.
-		case g.Slot.Index >= int(in.Spec.Capacity):
-			return nil, Refusef("slot %s does not exist: Instance %s has capacity %d; delete the pod, and its next one is assigned anew",
-				g.Slot, in.Name, in.Spec.Capacity)
-		case value == "":
-			e.set(g.Slot, want)
-		default:
-			return nil, Refusef("slot %s is held by %s (deviceUsage %q); it is free when the container that holds it is gone, and creation is retried",
-				g.Slot, describe(value), value)
-		}
-	}
-	return e, nil
+	return nil
 }
 
-// describe says who holds a slot.
-func describe(value string) string {
-	usage, err := slot.ParseUsage(value)
-	switch {
-	case err != nil:
-		return "an unknown holder"
-	case usage.ConfigurationLevel():
-		return "pod UID " + usage.Holder + " on node " + usage.Node
-	default:
-		return "a pod on node " + usage.Node
+// Owner returns the Configuration that owns the name, nil when none does: resource
+// names have no namespace, and its devices are those that the scheduler gives.
+func Owner(all []*akriv0.Configuration, name string) *akriv0.Configuration {
+	var first *akriv0.Configuration
+	for _, c := range all {
+		if c.Name == name && akriv0.CompareOwners(c, first) < 0 {
+			first = c
+		}
 	}
+	return first
 }

@@ -136,7 +136,7 @@ kubecri_injections_total{result="ignored"} 0
 kubecri_injections_total{result="injected"} 1
 kubecri_injections_total{result="refused"} 2
 kubecri_injections_total{result="rejected"} 1
-# HELP kubecri_claims_taken_total [ALPHA] Claims written for containers about to be created.
+# HELP kubecri_claims_taken_total [ALPHA] Claims created for containers about to be created.
 # TYPE kubecri_claims_taken_total counter
 kubecri_claims_taken_total 1
 `), "kubecri_injections_total", "kubecri_claims_taken_total"); err != nil {

@@ -39,7 +39,6 @@ type Metrics struct {
 	unknown *method
 
 	injections map[string]metrics.CounterMetric
-	conflicts  *metrics.Counter
 	taken      *metrics.Counter
 	released   *metrics.Counter
 	reconciles *metrics.CounterVec
@@ -78,10 +77,9 @@ func New(registry Registry) *Metrics {
 	m := &Metrics{
 		methods:    map[string]*method{},
 		injections: map[string]metrics.CounterMetric{},
-		conflicts:  counter("claim_conflicts_total", "Writes of claims that met a newer Instance and were decided anew."),
-		taken:      counter("claims_taken_total", "Claims written for containers about to be created."),
-		released:   counter("claims_released_total", "Claims given back."),
-		reconciles: results("claim_reconciles_total", "Comparisons of an Instance's claims with the containers, by result."),
+		taken:      counter("claims_taken_total", "Claims created for containers about to be created."),
+		released:   counter("claims_released_total", "Claims deleted."),
+		reconciles: results("claim_reconciles_total", "Comparisons of a slot's claim with the containers, by result."),
 		resyncs:    results("runtime_resyncs_total", "Times that the runtime was asked for its containers, by result."),
 		patches:    results("advertise_patches_total", "Patches of the node's status, by result."),
 		advertised: metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: "advertised_slots",
@@ -90,7 +88,7 @@ func New(registry Registry) *Metrics {
 		registry: registry,
 	}
 	m.plugins = newDevicePlugins(registry)
-	registry.MustRegister(latency, errors, injections, m.conflicts, m.taken, m.released, m.reconciles, m.resyncs, m.patches, m.advertised)
+	registry.MustRegister(latency, errors, injections, m.taken, m.released, m.reconciles, m.resyncs, m.patches, m.advertised)
 
 	resolve := func(name string) *method {
 		r := &method{latency: latency.WithLabelValues(name)}
@@ -160,28 +158,21 @@ func (m *Metrics) Injection(result string) {
 	}
 }
 
-// ClaimConflict counts a write that came too late.
-func (m *Metrics) ClaimConflict() {
-	if m != nil {
-		m.conflicts.Inc()
-	}
-}
-
-// ClaimsTaken counts claims written for a container.
+// ClaimsTaken counts claims created for a container.
 func (m *Metrics) ClaimsTaken(n int) {
 	if m != nil {
 		m.taken.Add(float64(n))
 	}
 }
 
-// ClaimsReleased counts claims given back.
+// ClaimsReleased counts claims deleted.
 func (m *Metrics) ClaimsReleased(n int) {
 	if m != nil {
 		m.released.Add(float64(n))
 	}
 }
 
-// Reconciled counts a comparison of an Instance's claims with the containers.
+// Reconciled counts a comparison of a slot's claim with the containers.
 func (m *Metrics) Reconciled(err error) {
 	if m != nil {
 		m.reconciles.WithLabelValues(result(err)).Inc()

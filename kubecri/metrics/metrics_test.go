@@ -53,7 +53,6 @@ func TestForeseeableSeriesStartAtZero(t *testing.T) {
 		{"kubecri_rpc_errors_total", map[string]string{"method": "runtime.v1.RuntimeService/CreateContainer", "code": "Unavailable"}},
 		{"kubecri_rpc_errors_total", map[string]string{"method": "other", "code": "Unimplemented"}},
 		{"kubecri_injections_total", map[string]string{"result": "refused"}},
-		{"kubecri_claim_conflicts_total", nil},
 		{"kubecri_claims_taken_total", nil},
 		{"kubecri_claims_released_total", nil},
 		{"kubecri_claims_held", nil},
@@ -78,7 +77,6 @@ func TestWhatIsCounted(t *testing.T) {
 	m.Call("/made.up/Name", codes.Unimplemented, time.Millisecond)
 	m.Call("/made.up/Name", codes.Code(99), time.Millisecond)
 	m.Injection(Injected)
-	m.ClaimConflict()
 	m.ClaimsTaken(2)
 	m.ClaimsReleased(3)
 	m.Reconciled(errors.New("down"))
@@ -97,7 +95,6 @@ func TestWhatIsCounted(t *testing.T) {
 		{"kubecri_rpc_errors_total", "method=other code=Unimplemented", 1},
 		{"kubecri_rpc_errors_total", "method=other code=Unknown", 1},
 		{"kubecri_injections_total", "result=injected", 1},
-		{"kubecri_claim_conflicts_total", "", 1},
 		{"kubecri_claims_taken_total", "", 2},
 		{"kubecri_claims_released_total", "", 3},
 		{"kubecri_claims_held", "", 3},
@@ -126,7 +123,6 @@ func TestNoMetricsCountNothing(t *testing.T) {
 	var m *Metrics
 	m.Call("/a/b", codes.OK, 0)
 	m.Injection(Injected)
-	m.ClaimConflict()
 	m.ClaimsTaken(1)
 	m.ClaimsReleased(1)
 	m.Reconciled(nil)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -133,9 +134,16 @@ func (s Span) Pod(namespace, name, uid, container string) {
 
 // Slots says which slots it concerns.
 func (s Span) Slots(names []string) {
-	if s.Recorded() {
-		s.span.SetAttributes(attribute.StringSlice("kubeslot.slots", names))
+	if !s.Recorded() {
+		return
 	}
+	// StringSlice keeps the strings without the compiler's knowledge (it uses
+	// reflect.Copy), so those of a caller may be on its stack. Copies made in a loop are not.
+	kept := make([]string, len(names))
+	for i, name := range names {
+		kept[i] = strings.Clone(name)
+	}
+	s.span.SetAttributes(attribute.StringSlice("kubeslot.slots", kept))
 }
 
 // Instance says which Instance it concerns.

@@ -16,7 +16,7 @@ import (
 // bringUp starts everything, as much at the same time as their needs allow:
 //
 //	etcd ─▶ kube-apiserver ─▶ RBAC ─┬▶ kube-controller-manager
-//	                                └▶ deploy/ ─┬▶ kube-scheduler
+//	                                └▶ deploy/ ─┬▶ kube-scheduler, controller
 //	containerd, images (each node) ─────────────┴▶ kubecri ─▶ kubelet ─▶ Ready
 func (u *upper) bringUp(ctx context.Context) error {
 	if u.cfg.APIOnly {
@@ -36,6 +36,9 @@ func (u *upper) bringUp(ctx context.Context) error {
 			return err
 		}
 		close(installed)
+		if err := u.startController(ctx); err != nil {
+			return err
+		}
 		return u.startScheduler(ctx)
 	})
 	g.Go(func() error {
@@ -158,6 +161,17 @@ func (u *upper) startScheduler(ctx context.Context) error {
 		if p, err = schedulerProcess(u.cfg, u.layout, u.programs); err != nil {
 			return err
 		}
+	}
+	return u.startAndAwait(ctx, p)
+}
+
+func (u *upper) startController(ctx context.Context) error {
+	if u.cfg.Stock {
+		return nil
+	}
+	p, err := controllerProcess(u.cfg, u.layout, u.programs)
+	if err != nil {
+		return err
 	}
 	return u.startAndAwait(ctx, p)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Config says which cluster to bring up. The zero value is a usable cluster:
-// "default", with two nodes, running this repository's kube-scheduler and kubecri.
+// "default", with two nodes, running this repository's kube-scheduler, controller and kubecri.
 type Config struct {
 	// Name tells clusters on one machine apart. Default "default".
 	Name string
@@ -35,7 +35,7 @@ type Config struct {
 	// Default: the module's root at or above the working directory.
 	RepoRoot string
 	// Binaries replaces programs that are otherwise built from RepoRoot, by name:
-	// kube-scheduler, kubecri.
+	// kube-scheduler, kubecri, controller.
 	Binaries map[string]string
 	// BuildFlags are further flags of `go build` for the programs built from
 	// RepoRoot, for example -race.

@@ -18,6 +18,7 @@ import (
 const (
 	deployDir           = "deploy"
 	schedulerUnit       = "deploy/systemd/kube-scheduler.service"
+	controllerUnit      = "deploy/systemd/controller.service"
 	kubecriUnit         = "deploy/systemd/kubecri.service"
 	schedulerConfigFile = "deploy/kube-scheduler/config.yaml"
 )
@@ -31,6 +32,7 @@ func ourPrograms(cfg Config) map[string]string {
 	if !cfg.Stock {
 		programs[Scheduler] = "./kube-scheduler/cmd/kube-scheduler"
 		programs[Kubecri] = "./kubecri/cmd/kubecri"
+		programs[Controller] = "./controller/cmd/controller"
 	}
 	for name := range cfg.Binaries {
 		delete(programs, name)
@@ -130,6 +132,15 @@ func renderSchedulerConfig(from, to, kubeconfig string) error {
 	return writeYAML(to, config)
 }
 
+// There is one controller and no other to elect: see controllerManagerProcess.
+func controllerProcess(cfg Config, l layout, bin programs) (*process, error) {
+	argv, env, err := unitProcess(cfg.RepoRoot, controllerUnit, bin[Controller], map[string]string{
+		"KUBECONFIG":      l.kubeconfig(Controller),
+		"CONTROLLER_ARGS": "--leader-elect=false --v=2",
+	})
+	return &process{Component: Controller, NetNS: l.netNS(controlNS), Argv: argv, Env: env}, err
+}
+
 func kubecriProcess(cfg Config, l layout, n Node, bin programs) (*process, error) {
 	// The e2e tests try every kind of injection.
 	args := "--debug-echo-host-access --cridevices=" + n.DevicePluginDir
@@ -154,7 +165,7 @@ func checkDeploy(cfg Config) error {
 		return nil
 	}
 	var missing []string
-	for _, file := range []string{filepath.Join(deployDir, "kustomization.yaml"), schedulerUnit, kubecriUnit, schedulerConfigFile} {
+	for _, file := range []string{filepath.Join(deployDir, "kustomization.yaml"), schedulerUnit, controllerUnit, kubecriUnit, schedulerConfigFile} {
 		if _, err := os.Stat(filepath.Join(cfg.RepoRoot, file)); err != nil {
 			missing = append(missing, file)
 		}

@@ -93,3 +93,19 @@ func TestUnitBecomesCommandLine(t *testing.T) {
 		})
 	}
 }
+
+// deploy/'s units leave no variable open that the cluster does not set.
+func TestControllerRunsAsItsUnitSays(t *testing.T) {
+	root, err := FindRepoRoot(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := controllerProcess(Config{RepoRoot: root}, layout{"/s"}, programs{Controller: "/bin/ours"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"/bin/ours", "--kubeconfig=/s/kubeconfigs/controller", "--leader-elect=false", "--v=2"}
+	if !slices.Equal(p.Argv, want) {
+		t.Errorf("got  %q\nwant %q", p.Argv, want)
+	}
+}

@@ -146,6 +146,9 @@ func clientIdentities(cfg Config) map[string]identityOf {
 		ControllerManager: {"system:kube-controller-manager", nil},
 		Scheduler:         {"system:kube-scheduler", nil},
 	}
+	if !cfg.Stock {
+		ids[Controller] = identityOf{"system:kubeslot-controller", nil}
+	}
 	for _, node := range cfg.Nodes {
 		ids[processID(Kubelet, node)] = identityOf{kubeletUser(node), []string{"system:nodes"}}
 		if !cfg.Stock {

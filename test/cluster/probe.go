@@ -50,6 +50,8 @@ func (c *Cluster) probe(component, node string) func(context.Context) error {
 		return c.apiServerReady
 	case ControllerManager:
 		return httpOK(control, "https://127.0.0.1:10257/healthz")
+	case Controller:
+		return httpOK(control, "http://127.0.0.1:10361/readyz")
 	case Kubelet:
 		return httpOK(n.NetNS, "http://127.0.0.1:10248/healthz")
 	case Containerd:

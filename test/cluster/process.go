@@ -24,6 +24,7 @@ const (
 	Kubelet           = "kubelet"
 	Containerd        = "containerd"
 	Kubecri           = "kubecri"
+	Controller        = "controller"
 	// Forwarder listens on the host's loopback and leads to the API server.
 	Forwarder = "forward"
 )

@@ -18,8 +18,8 @@ const (
 )
 
 // Up brings a cluster up and returns when every node is Ready and the control
-// plane, and without Stock our scheduler and every kubecri, are serving. When it
-// fails it takes everything down again, unless cfg.Keep.
+// plane, and without Stock our scheduler, controller and every kubecri, are serving.
+// When it fails it takes everything down again, unless cfg.Keep.
 //
 // The first Up on a machine builds Kubernetes, which takes minutes; ctx bounds
 // that too. Everything after the builds has a deadline of its own.

@@ -35,7 +35,7 @@ func main() {
 func run(ctx context.Context) (err error) {
 	cfg := cluster.Config{Name: "demo", Out: os.Stdout}
 	keep := os.Getenv("KEEP") != "" && os.Getenv("KEEP") != "0"
-	title("Bring up a cluster: API server, two nodes with kubelet, kubecri and containerd, our scheduler")
+	title("Bring up a cluster: API server, two nodes with kubelet, kubecri and containerd, our scheduler and controller")
 	if err := cluster.Down(ctx, cfg); err != nil {
 		return fmt.Errorf("take down the last demo's cluster: %w", err)
 	}
@@ -62,7 +62,7 @@ func howToUse(c *cluster.Cluster) {
 	title("The cluster stays up (KEEP=1)")
 	fmt.Printf(`Use it:
   export KUBECONFIG=%s PATH=%s:$PATH
-  kubectl get pods,configurations,instances -o wide
+  kubectl get pods,configurations,instances,deviceslices,slotclaims -o wide
   kubectl exec viewer-3 -- /app env
 Its logs are in %s
 Take it away:

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -60,12 +57,11 @@ func (s *show) play() error {
 	if err := s.await("both nodes to have found and advertised both cameras", s.camerasFound); err != nil {
 		return err
 	}
-	title("The Instances that the nodes discovered, and their slots")
-	if err := s.print(s.kubectl("get", "instances", "-o", "wide")); err != nil {
-		return err
-	}
-	if err := s.printSlots(); err != nil {
-		return err
+	title("What each node reports, and the Instances that the controller shows of it")
+	for _, kind := range []string{"deviceslices", "instances"} {
+		if err := s.print(s.kubectl("get", kind)); err != nil {
+			return err
+		}
 	}
 
 	title("Create three pods that want two cameras each (test/demo/viewers.yaml)")
@@ -200,34 +196,8 @@ func (s *show) refused(name string) func() (bool, error) {
 	}
 }
 
-// printSlots shows deviceUsage, with the names of the pods behind it.
-func (s *show) printSlots() error {
-	list, err := s.akri.AkriV0().Instances(namespace).List(s.ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	pods, err := s.kube.CoreV1().Pods(namespace).List(s.ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	byUID := map[string]string{}
-	for _, p := range pods.Items {
-		byUID[string(p.UID)] = p.Name
-	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "SLOT\tPOD\tDEVICEUSAGE")
-	for _, in := range list.Items {
-		for _, name := range slices.Sorted(maps.Keys(in.Spec.DeviceUsage)) {
-			usage := in.Spec.DeviceUsage[name]
-			pod := "(free)"
-			if parts := strings.Split(usage, ":"); len(parts) == 3 {
-				pod = byUID[parts[1]]
-			}
-			fmt.Fprintf(w, "%s\t%s\t%q\n", name, pod, usage)
-		}
-	}
-	return w.Flush()
-}
+// printSlots shows the slots that are held; the others are free.
+func (s *show) printSlots() error { return s.print(s.kubectl("get", "slotclaims")) }
 
 // printPod shows the pod's assignment, and what its container sees of it.
 func (s *show) printPod(name string) error {

@@ -25,7 +25,7 @@ func TestRequestsThatCannotBeMet(t *testing.T) {
 	r.debugEcho("few", 2, nil, "few0", "few1")
 	r.create(newPod("greedy", "", map[string]int64{"few": 3}))
 	r.awaitPending("greedy", `too few Instances for akri.sh/few: container "main" needs 3 different ones (uniqueDevices), 2 reached`)
-	if got := r.usage("few"); len(got) != 0 {
+	if got := r.claims("few"); len(got) != 0 {
 		t.Errorf("a refused pod holds slots: %v", got)
 	}
 
@@ -53,8 +53,7 @@ func TestMalformedAnnotation(t *testing.T) {
 // annotation says, and harm nobody.
 func TestForgedAssignments(t *testing.T) {
 	r := newRig(t)
-	slots := r.debugEcho("forge", 8, nil, "forge0")
-	slot := slots[0].Name + "-0"
+	slot := r.debugEcho("forge", 8, nil, "forge0")[0].name + "-0"
 	forged := func(holder string) map[string]string {
 		a := map[string]string{assignment.Annotation: fmt.Sprintf(
 			`{"podname":"p","nodename":"node-a","runningcontainer":{"main":{"requests":{"akri.sh/forge":1},"allocatefrom":{"akri.sh/forge/0":%q}}}}`, slot)}
@@ -84,7 +83,7 @@ func TestForgedAssignments(t *testing.T) {
 	r.create(plain)
 	r.awaitRunning("plain")
 
-	if got := r.usage("forge"); len(got) != 0 {
+	if got := r.claims("forge"); len(got) != 0 {
 		t.Errorf("forged assignments hold slots: %v", got)
 	}
 	// Another pod's assignment, copied, is written anew.
@@ -120,7 +119,7 @@ func TestForgedAssignments(t *testing.T) {
 // that it does not request.
 func TestForgedWhenTheUIDIsKnown(t *testing.T) {
 	r := newRig(t)
-	instance := r.debugEcho("late", 2, nil, "late0")[0].Name
+	instance := r.debugEcho("late", 2, nil, "late0")[0].name
 	p := newPod("gated", nodeA, nil)
 	p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "kubeslot.test/gate"}}
 	p = r.create(p)
@@ -185,6 +184,8 @@ func TestConfigurationValidation(t *testing.T) {
 		"no-value":                    {"discoveryHandler: {name: debugEcho, discoveryProperties: [{name: a}]}", "exactly one of value and valueFrom"},
 		"dots.in.name":                {"discoveryHandler: {name: debugEcho}", "DNS label"},
 		"x" + strings.Repeat("y", 60): {"discoveryHandler: {name: debugEcho}", "56 characters"},
+		"digits":                      {"instanceNameDigits: 8\n  discoveryHandler: {name: debugEcho}", "instanceNameDigits"},
+		"x" + strings.Repeat("y", 50): {"instanceNameDigits: 12\n  discoveryHandler: {name: debugEcho}", "50 characters"},
 	}
 	for name, test := range tests {
 		_, err := r.apply(name, test.spec)
@@ -220,16 +221,17 @@ func TestConfigurationValidation(t *testing.T) {
   capacity: 2`); err != nil {
 		t.Fatal(err)
 	}
-	r.awaitInstances("akri-debug-echo", 1)
+	r.awaitDevices("akri-debug-echo", 1)
 	out, err := shared.Kubectl(r.ctx, "get", "configurations", "-n", r.ns, "-o", "jsonpath={.items[0].spec.brokerSpec.brokerPodSpec.containers[0].image}")
 	r.check(err)
 	if out != "nginx:stable-alpine" {
 		t.Errorf("the broker's pod spec was not kept: %q", out)
 	}
-	_, err = akri.AkriV0().Configurations(r.ns).Patch(r.ctx, "akri-debug-echo", types.MergePatchType,
-		[]byte(`{"spec":{"discoveryHandler":{"name":"udev"}}}`), metav1.PatchOptions{})
-	if err == nil || !strings.Contains(err.Error(), "cannot be changed") {
-		t.Errorf("changing the discovery handler: %v", err)
+	for _, spec := range []string{`{"discoveryHandler":{"name":"udev"}}`, `{"instanceNameDigits":12}`} {
+		_, err = akri.AkriV0().Configurations(r.ns).Patch(r.ctx, "akri-debug-echo", types.MergePatchType, []byte(`{"spec":`+spec+`}`), metav1.PatchOptions{})
+		if err == nil || !strings.Contains(err.Error(), "cannot be changed") {
+			t.Errorf("changing to %s: %v", spec, err)
+		}
 	}
 }
 
@@ -239,22 +241,40 @@ func (r *rig) apply(name, spec string) (string, error) {
 	return shared.Kubectl(r.ctx, "apply", "-n", r.ns, "-f", file)
 }
 
-// An unknown handler and bad details are said on the Configuration, and hurt no
-// other.
+// An unknown handler and bad details are said on the Configuration and in the nodes'
+// slices, and hurt no other.
 func TestBadDiscovery(t *testing.T) {
 	r := newRig(t)
 	r.debugEchoUnchecked("bad-details", "debugEcho", "descriptions: 7")
 	r.debugEchoUnchecked("bad-handler", "sonar", "")
 	r.awaitEvent("bad-details", "DiscoveryFailed", "debugEcho")
 	r.awaitEvent("bad-handler", "UnknownHandler", "sonar")
+	for configuration, part := range map[string]string{"bad-details": "debugEcho", "bad-handler": "sonar"} {
+		r.await("both nodes' slices to have the problem of "+configuration, func() (bool, string) {
+			list, err := akri.KubeslotV1alpha1().DeviceSlices().List(r.ctx, metav1.ListOptions{})
+			r.check(err)
+			with := map[string]bool{}
+			for _, s := range list.Items {
+				for _, p := range s.Spec.Problems {
+					if p.Configuration != nil && p.Configuration.Namespace == r.ns && p.Configuration.Name == configuration && strings.Contains(p.Message, part) {
+						with[s.Spec.NodeName] = true
+					}
+				}
+			}
+			return with[nodeA] && with[nodeB], fmt.Sprint(with)
+		})
+	}
 	r.debugEcho("good", 1, nil, "good0")
 }
 
 func (r *rig) debugEchoUnchecked(name, handler, details string) {
 	r.Helper()
-	_, err := akri.AkriV0().Configurations(r.ns).Create(r.ctx, &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: akriv0.ConfigurationSpec{DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: handler, DiscoveryDetails: details}}}, metav1.CreateOptions{})
-	r.check(err)
+	r.check(r.createConfiguration(name, akriv0.ConfigurationSpec{DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: handler, DiscoveryDetails: details}}))
+}
+
+func (r *rig) createConfiguration(name string, spec akriv0.ConfigurationSpec) error {
+	_, err := akri.AkriV0().Configurations(r.ns).Create(r.ctx, &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
+	return err
 }
 
 // Two pods on two nodes race for the last slot: one runs, the other waits, and
@@ -289,7 +309,7 @@ func TestRaceForTheLastSlot(t *testing.T) {
 		r.agree(loser, "last", 1)
 		r.delete(loser)
 	}
-	r.awaitUsage("last", map[string]string{})
+	r.awaitClaims("last", map[string]holding{})
 	events, err := kube.CoreV1().Events(r.ns).List(r.ctx, metav1.ListOptions{})
 	r.check(err)
 	if i := slices.IndexFunc(events.Items, func(e v1.Event) bool { return strings.Contains(e.Reason, "UnexpectedAdmissionError") }); i >= 0 {

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -18,8 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/kubeslot/kubeslot/test/cluster"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // claimsByScheduler gives the scheduler claimMode Scheduler, until the test ends.
@@ -48,30 +50,22 @@ func (r *rig) restartScheduler() {
 	r.check(shared.Start("kube-scheduler", ""))
 }
 
-// schedulerRuns starts the scheduler if it has ended, as systemd does: it ends when it
-// cannot renew its lease for 10 s.
-func (r *rig) schedulerRuns() {
+// controlPlaneRuns starts the scheduler and the controller if they have ended, as
+// systemd does: they end when they cannot renew their leases for 10 s.
+func (r *rig) controlPlaneRuns() {
 	r.Helper()
-	if _, err := shared.PID("kube-scheduler", ""); err != nil {
-		r.check(shared.Start("kube-scheduler", ""))
+	for _, component := range []string{cluster.Scheduler, cluster.Controller} {
+		if _, err := shared.PID(component, ""); err != nil {
+			r.check(shared.Start(component, ""))
+		}
 	}
-}
-
-// write changes a slot's claim from one value to another, as another writer would.
-func (r *rig) write(slot, from, to string) error {
-	instance := slot[:strings.LastIndex(slot, "-")]
-	path := "/spec/deviceUsage/" + slot
-	patch, err := json.Marshal([]map[string]string{{"op": "test", "path": path, "value": from}, {"op": "replace", "path": path, "value": to}})
-	r.check(err)
-	_, err = akri.AkriV0().Instances(r.ns).Patch(r.ctx, instance, types.JSONPatchType, patch, metav1.PatchOptions{})
-	return err
 }
 
 // A slot is claimed by the time that its pod is bound, and as long as the pod is,
 // however long its image takes. With the last of the pods it is free.
 func TestClaimedWhenBound(t *testing.T) {
 	r := newRig(t)
-	name := r.debugEcho("early", 3, func(c *akriv0.Configuration) { c.Spec.UniqueDevices = new(bool) }, "early0")[0].Name
+	name := r.debugEcho("early", 3, func(c *akriv0.Configuration) { c.Spec.UniqueDevices = new(bool) }, "early0")[0].name
 	r.claimsByScheduler()
 	r.check(shared.Kill("kubelet", nodeA, syscall.SIGSTOP)) // no container, so no claim of kubecri's
 	resumed := false
@@ -84,44 +78,52 @@ func TestClaimedWhenBound(t *testing.T) {
 	t.Cleanup(resume)
 	pulling := newPod("pulling", nodeA, map[string]int64{"early": 1})
 	pulling.Spec.Containers[0].Image = "kubeslot.test/absent:1"
-	want := map[string]int{}
+	want := map[holding]bool{}
 	for _, p := range []*v1.Pod{newPod("any", nodeA, map[string]int64{"early": 1}), newPod("this", nodeA, map[string]int64{name: 1}), pulling} {
-		p = r.create(p)
+		r.create(p)
 		r.await("pod "+p.Name+" to be bound", func() (bool, string) {
 			return r.pod(p.Name).Spec.NodeName == nodeA, fmt.Sprint(r.pod(p.Name).Status.Conditions)
 		})
-		value := "C:" + string(p.UID) + ":" + nodeA
+		held := heldBy(r.pod(p.Name))
 		if p.Name == "this" {
-			value = nodeA
+			held = held.byName()
 		}
-		want[value]++
-		got := map[string]int{}
-		for _, value := range r.usage("early") {
-			got[value]++
+		want[held] = true
+		claims, got := r.claims("early"), map[holding]bool{}
+		for _, h := range claims {
+			got[h] = true
 		}
-		if !maps.Equal(got, want) {
-			t.Errorf("when pod %s is bound, the claims are %v, want %v", p.Name, got, want)
+		if len(claims) != len(want) || !maps.Equal(got, want) {
+			t.Errorf("when pod %s is bound, the claims are %v, want %v", p.Name, claims, want)
 		}
 	}
 	resume()
 	r.agree("any", "early", 1)
 	r.awaitRunning("this")
 	r.awaitEvent("pulling", "ErrImageNeverPull")
-	// kubecri releases a claim that it cannot account for after a while, and leaves
-	// those of bound pods, which are older, alone.
+	// A claim without a pod, as a scheduler that was killed may leave, is released after
+	// a while. Those of bound pods, which are older, stay.
 	slots := r.agree("any", "early", 1)
 	r.delete("any")
+	n, err := kube.CoreV1().Nodes().Get(r.ctx, nodeA, metav1.GetOptions{})
+	r.check(err)
+	ghost := v1alpha1.PodReference{Namespace: r.ns, Name: "ghost", UID: "ghost-uid"}
 	r.await("slot "+slots[0]+" to be free", func() (bool, string) {
-		return r.write(slots[0], "", "C:nobody:"+nodeA) == nil, fmt.Sprint(r.usage("early"))
+		err := r.claim(slots[0], v1alpha1.NodeOwner(nodeA, n.UID),
+			v1alpha1.SlotClaimSpec{NodeName: nodeA, Level: v1alpha1.ConfigurationLevel, Holder: string(ghost.UID), Pod: &ghost, Container: "main"})
+		return err == nil, fmt.Sprint(err, r.claims("early"))
 	})
-	r.await("kubecri to release a claim without a pod", func() (bool, string) { return r.usage("early")[slots[0]] == "", fmt.Sprint(r.usage("early")) })
-	if usage := r.usage("early"); len(usage) != 2 {
-		t.Errorf("the claims of the bound pods are %v", usage)
+	r.await("the claim without a pod to be released", func() (bool, string) {
+		_, claimed := r.claims("early")[slots[0]]
+		return !claimed, fmt.Sprint(r.claims("early"))
+	})
+	if claims := r.claims("early"); len(claims) != 2 {
+		t.Errorf("the claims of the bound pods are %v", claims)
 	}
 	for _, pod := range []string{"pulling", "this"} {
 		r.delete(pod)
 	}
-	r.awaitUsage("early", map[string]string{})
+	r.awaitClaims("early", map[string]holding{})
 }
 
 // noBindings keeps the API server from binding pods of the namespace, which it
@@ -155,17 +157,20 @@ func (r *rig) noBindings() (allow func()) {
 }
 
 // A scheduler is killed between claim and bind. The next one releases what it
-// claimed for pods that wait, and kubecri the rest: nothing leaks.
+// claimed for pods that wait, and kubecri or the controller the rest: nothing leaks.
 func TestSchedulerKilledAfterClaiming(t *testing.T) {
 	r := newRig(t)
-	name := r.debugEcho("killed", 3, func(c *akriv0.Configuration) { c.Spec.UniqueDevices = new(bool) }, "killed0")[0].Name
+	name := r.debugEcho("killed", 3, func(c *akriv0.Configuration) { c.Spec.UniqueDevices = new(bool) }, "killed0")[0].name
 	r.claimsByScheduler()
 	allow := r.noBindings()
 	r.create(newPod("waits", nodeA, map[string]int64{"killed": 1}))
 	r.create(newPod("goes", nodeA, map[string]int64{"killed": 1}))
 	r.create(newPod("by-name", nodeA, map[string]int64{name: 1}))
-	r.await("all slots to be claimed, and no pod bound", func() (bool, string) { return len(r.usage("killed")) == 3, fmt.Sprint(r.usage("killed")) })
+	r.await("all slots to be claimed, and no pod bound", func() (bool, string) { return len(r.claims("killed")) == 3, fmt.Sprint(r.claims("killed")) })
 	r.check(shared.Kill("kube-scheduler", "", syscall.SIGKILL))
+	if claims := r.claims("killed"); len(claims) != 3 {
+		t.Fatalf("nothing to leak: %v", claims)
+	}
 	allow()
 	r.delete("goes")
 	for _, pod := range []string{"waits", "by-name"} {
@@ -173,46 +178,38 @@ func TestSchedulerKilledAfterClaiming(t *testing.T) {
 			t.Fatalf("pod %s was bound", pod)
 		}
 	}
-	if usage := r.usage("killed"); len(usage) != 3 {
-		t.Fatalf("nothing to leak: %v", usage)
-	}
 	r.check(shared.Start("kube-scheduler", ""))
-	r.agree("waits", "killed", 1)
-	r.agree("by-name", "killed", 1)
-	waits, all := "C:"+string(r.pod("waits").UID)+":"+nodeA, []string{}
-	r.await("only the claims of the two that run to be left", func() (bool, string) {
-		all = slices.Sorted(maps.Values(r.usage("killed")))
-		return slices.Equal(all, []string{waits, nodeA}), fmt.Sprint(all)
-	})
+	waits, byName := r.agree("waits", "killed", 1)[0], r.agree("by-name", "killed", 1)[0]
+	r.awaitClaims("killed", map[string]holding{waits: heldBy(r.pod("waits")), byName: heldBy(r.pod("by-name")).byName()})
 	r.delete("waits")
 	r.delete("by-name")
-	r.awaitUsage("killed", map[string]string{})
+	r.awaitClaims("killed", map[string]holding{})
 }
 
 // Another writer takes and frees slots all the time. Neither takes what the other
 // has, and a pod that finds the slots taken says so and runs when one is free.
 func TestAnotherWriter(t *testing.T) {
 	r := newRig(t)
-	instances := r.debugEcho("rival", 1, nil, "rival0", "rival1")
+	devices := r.debugEcho("rival", 1, nil, "rival0", "rival1")
 	r.claimsByScheduler()
-	slots := []string{instances[0].Name + "-0", instances[1].Name + "-0"}
-	const rival = "C:rival:elsewhere"
+	slots := []string{devices[0].name + "-0", devices[1].name + "-0"}
+	rival := r.newStranger("rival")
 
-	for _, slot := range slots {
-		r.check(r.write(slot, "", rival))
+	for _, name := range slots {
+		r.check(rival.take(name))
 	}
-	r.schedulerMayOnlyClaim(instances[0].Name)
+	r.schedulerMayOnlyClaim(slots[0])
 	r.create(newPod("first", nodeA, map[string]int64{"rival": 1}))
 	r.awaitPending("first", "short of akri.sh/rival", "0 of 2 slots free", "2 held")
-	r.check(r.write(slots[1], rival, ""))
+	r.check(r.releaseClaim(slots[1]))
 	if got := r.agree("first", "rival", 1); got[0] != slots[1] {
 		t.Errorf("it got %v, and %s was free", got, slots[1])
 	}
-	r.check(r.write(slots[0], rival, ""))
+	r.check(r.releaseClaim(slots[0]))
 	r.delete("first")
-	r.awaitUsage("rival", map[string]string{})
+	r.awaitClaims("rival", map[string]holding{})
 
-	seen, err := akri.AkriV0().Instances(r.ns).Watch(r.ctx, metav1.ListOptions{})
+	seen, err := akri.KubeslotV1alpha1().SlotClaims().Watch(r.ctx, metav1.ListOptions{})
 	r.check(err)
 	var watching, racing sync.WaitGroup
 	watching.Go(func() { r.noClaimReplaced(seen) })
@@ -225,13 +222,13 @@ func TestAnotherWriter(t *testing.T) {
 				return
 			default:
 			}
-			slot := slots[i%len(slots)]
-			if r.write(slot, "", rival) != nil {
+			name := slots[i%len(slots)]
+			if rival.take(name) != nil {
 				continue
 			}
 			taken++
-			if err := r.write(slot, rival, ""); err != nil {
-				t.Errorf("the rival's claim of %s was taken from it: %v", slot, err)
+			if err := r.releaseClaim(name); err != nil {
+				t.Errorf("the rival's claim of %s was taken from it: %v", name, err)
 			}
 		}
 	})
@@ -245,11 +242,11 @@ func TestAnotherWriter(t *testing.T) {
 	racing.Wait()
 	seen.Stop()
 	watching.Wait()
-	r.awaitUsage("rival", map[string]string{})
+	r.awaitClaims("rival", map[string]holding{})
 	events, err := kube.CoreV1().Events(r.ns).List(r.ctx, metav1.ListOptions{})
 	r.check(err)
 	lost := slices.DeleteFunc(events.Items, func(e v1.Event) bool {
-		return !strings.Contains(e.Message, "cannot be bound to node") || !strings.Contains(e.Message, "is claimed by holder rival on node elsewhere")
+		return !containsAll(e.Message, []string{"cannot be bound to node", theirs.holder, strangerName})
 	})
 	t.Logf("the rival had slots %d times, and %d times it was just ahead of the scheduler", taken, len(lost))
 	if taken == 0 {
@@ -257,74 +254,65 @@ func TestAnotherWriter(t *testing.T) {
 	}
 }
 
-// schedulerMayOnlyClaim checks the policy of deploy/scheduler-claims on an Instance
-// whose slot is claimed.
-func (r *rig) schedulerMayOnlyClaim(instance string) {
+// schedulerMayOnlyClaim checks the rights of deploy/scheduler-claims, on a slot that is
+// claimed and on the one after it.
+func (r *rig) schedulerMayOnlyClaim(claimed string) {
 	r.Helper()
 	config, err := shared.RESTConfig()
 	r.check(err)
 	config.Impersonate.UserName = "system:kube-scheduler"
 	scheduler, err := versioned.NewForConfig(config)
 	r.check(err)
-	path := "/spec/deviceUsage/" + instance + "-0"
-	for patch, want := range map[string]string{
-		`{"op":"replace","path":"` + path + `","value":"C:thief:node-a"}`:     "may claim only a slot that is free",
-		`{"op":"remove","path":"` + path + `"}`:                               "may not drop a slot",
-		`{"op":"replace","path":"/spec/capacity","value":9}`:                  "may change only the deviceUsage",
-		`{"op":"replace","path":"/spec/nodes","value":[]}`:                    "may change only the deviceUsage",
-		`{"op":"add","path":"/metadata/annotations","value":{"some":"note"}}`: "may change only the deviceUsage",
+	name, err := slot.Parse(claimed)
+	r.check(err)
+	next := slot.Name{Instance: name.Instance, Index: name.Index + 1}
+	spec := v1alpha1.SlotClaimSpec{NodeName: nodeA, Level: v1alpha1.ConfigurationLevel, Holder: "thief"}
+	create := func(name slot.Name, owner string, finalizers ...string) error {
+		c := v1alpha1.NewSlotClaim(name, spec, v1alpha1.NodeOwner(owner, "some-uid"))
+		c.Finalizers = finalizers
+		_, err := scheduler.KubeslotV1alpha1().SlotClaims().Create(r.ctx, c, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	r.await("the rights of the scheduler to be in force", func() (bool, string) {
+		err := create(next, nodeA)
+		return err == nil, fmt.Sprint(err)
+	})
+	patch := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
+	for what, try := range map[string]func() error{
+		"already exists":                  func() error { return create(name, nodeA) },
+		"the Node of their spec.nodeName": func() error { return create(next, nodeB) },
+		"without finalizers":              func() error { return create(next, nodeA, "kubeslot.test/never") },
+		`cannot patch resource "slotclaims"`: func() error {
+			_, err := scheduler.KubeslotV1alpha1().SlotClaims().Patch(r.ctx, claimed, types.MergePatchType, []byte(`{"spec":{"holder":"thief"}}`), patch)
+			return err
+		},
+		`cannot patch resource "instances"`: func() error {
+			_, err := scheduler.AkriV0().Instances(r.ns).Patch(r.ctx, name.Instance, types.MergePatchType, []byte(`{"spec":{"capacity":9}}`), patch)
+			return err
+		},
 	} {
-		r.await("the scheduler's "+patch+" to be refused, for it "+want, func() (bool, string) { // once the policy is in force
-			_, err := scheduler.AkriV0().Instances(r.ns).Patch(r.ctx, instance, types.JSONPatchType, []byte("["+patch+"]"),
-				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-			return strings.Contains(fmt.Sprint(err), want), fmt.Sprint(err)
+		r.await("the scheduler to be refused, because "+what, func() (bool, string) { // once the policy is in force
+			err := try()
+			return strings.Contains(fmt.Sprint(err), what), fmt.Sprint(err)
 		})
 	}
 }
 
-// noClaimReplaced follows Instances until the watch ends: a claim ends before the
-// next one begins.
+// noClaimReplaced follows SlotClaims until the watch ends: a claim ends before the
+// next one of its slot begins.
 func (r *rig) noClaimReplaced(events watch.Interface) {
-	last := map[string]string{}
+	last := map[string]*v1alpha1.SlotClaim{}
 	for event := range events.ResultChan() {
-		in, ok := event.Object.(*akriv0.Instance)
+		claim, ok := event.Object.(*v1alpha1.SlotClaim)
 		if !ok {
 			continue
 		}
-		for slot, value := range in.Spec.DeviceUsage {
-			if was := last[slot]; was != "" && value != "" && was != value {
-				r.Errorf("the claim %s of slot %s was replaced by %s", was, slot, value)
-			}
-			last[slot] = value
+		if was := last[claim.Name]; was != nil && (was.UID != claim.UID || was.Spec.Holder != claim.Spec.Holder) {
+			r.Errorf("the claim of slot %s by %v was replaced by %v", claim.Name, was.Spec, claim.Spec)
 		}
-	}
-}
-
-// The API server does not track who set what of an Instance, until somebody applies
-// it, as Akri's agent does: then its record stays, and nobody's nodes are lost.
-func TestFieldsOfInstances(t *testing.T) {
-	r := newRig(t)
-	in := r.debugEcho("fields", 2, nil, "fields0")[0]
-	r.await("the record of fields to end", func() (bool, string) {
-		in = r.instances("fields")[0]
-		return len(in.ManagedFields) == 0, fmt.Sprint(in.ManagedFields)
-	})
-	apply, err := json.Marshal(map[string]any{"apiVersion": "akri.sh/v0", "kind": "Instance", "metadata": map[string]any{"name": in.Name},
-		"spec": map[string]any{"configurationName": "fields", "nodes": []string{"node-of-akri"}}})
-	r.check(err)
-	_, err = akri.AkriV0().Instances(r.ns).Patch(r.ctx, in.Name, types.ApplyPatchType, apply, metav1.PatchOptions{FieldManager: "node-of-akri"})
-	r.check(err)
-	c, err := akri.AkriV0().Configurations(r.ns).Get(r.ctx, "fields", metav1.GetOptions{})
-	r.check(err)
-	c.Spec.Capacity = 3
-	_, err = akri.AkriV0().Configurations(r.ns).Update(r.ctx, c, metav1.UpdateOptions{})
-	r.check(err)
-	r.await("kubecri to write the Instance", func() (bool, string) {
-		in = r.instances("fields")[0]
-		return in.Spec.Capacity == 3, fmt.Sprint(in.Spec.Capacity)
-	})
-	applied := slices.ContainsFunc(in.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "node-of-akri" })
-	if slices.Sort(in.Spec.Nodes); !applied || !slices.Equal(in.Spec.Nodes, []string{nodeA, nodeB, "node-of-akri"}) {
-		t.Errorf("nodes %v, and the record of fields %v", in.Spec.Nodes, in.ManagedFields)
+		last[claim.Name] = claim
+		if event.Type == watch.Deleted {
+			delete(last, claim.Name)
+		}
 	}
 }

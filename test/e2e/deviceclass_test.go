@@ -37,8 +37,8 @@ func TestDeviceClassOfTheSameName(t *testing.T) {
 	})
 	claims, err := kube.ResourceV1().ResourceClaims(r.ns).List(r.ctx, metav1.ListOptions{})
 	r.check(err)
-	if len(claims.Items) != 0 || len(r.usage("both")) != 0 {
-		t.Errorf("given to a refused pod: claims %v, slots %v", claims.Items, r.usage("both"))
+	if len(claims.Items) != 0 || len(r.claims("both")) != 0 {
+		t.Errorf("given to a refused pod: claims %v, slots %v", claims.Items, r.claims("both"))
 	}
 	remove()
 	r.agree("p", "both", 1)

@@ -13,7 +13,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"sigs.k8s.io/yaml"
 
@@ -27,13 +26,8 @@ func writeFile(path, text string) error { return os.WriteFile(path, []byte(text)
 // container is refused with the slot and its holder, and starts once it is free.
 func TestSlotClaimedByAnother(t *testing.T) {
 	r := newRig(t)
-	name := r.debugEcho("stolen", 1, nil, "stolen0")[0].Name
-	slot := name + "-0"
-	claim := func(from, to string) {
-		patch := fmt.Sprintf(`[{"op":"test","path":"/spec/deviceUsage/%s","value":%q},{"op":"replace","path":"/spec/deviceUsage/%s","value":%q}]`, slot, from, slot, to)
-		_, err := akri.AkriV0().Instances(r.ns).Patch(r.ctx, name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
-		r.check(err)
-	}
+	slot := r.debugEcho("stolen", 1, nil, "stolen0")[0].name + "-0"
+	other := r.newStranger("stolen")
 	r.check(shared.Kill("kubelet", nodeA, syscall.SIGSTOP))
 	resume := func() { r.check(shared.Kill("kubelet", nodeA, syscall.SIGCONT)) }
 	defer resume()
@@ -42,14 +36,14 @@ func TestSlotClaimedByAnother(t *testing.T) {
 		p := r.pod("p")
 		return p.Spec.NodeName == nodeA && p.Annotations[assignment.HolderAnnotation] == string(p.UID), fmt.Sprint(p.Annotations)
 	})
-	claim("", "C:intruder:"+nodeB)
+	r.check(other.take(slot))
 	resume()
-	r.awaitEvent("p", "Failed", slot, "intruder", nodeB)
-	r.awaitEvent("p", "DeviceRefused", `container "main" of pod `+r.ns+"/p", slot, "intruder", nodeB)
-	if got := r.usage("stolen"); got[slot] != "C:intruder:"+nodeB {
-		t.Errorf("deviceUsage: %v", got)
+	r.awaitEvent("p", "Failed", slot, "intruder", strangerName)
+	r.awaitEvent("p", "DeviceRefused", `container "main" of pod `+r.ns+"/p", slot, "intruder", strangerName)
+	if got := r.claims("stolen"); got[slot] != theirs {
+		t.Errorf("the claims are %v", got)
 	}
-	claim("C:intruder:"+nodeB, "")
+	r.check(r.releaseClaim(slot))
 	r.agree("p", "stolen", 1)
 }
 
@@ -63,18 +57,18 @@ func TestKubecriKilled(t *testing.T) {
 	r.agree("stays", "kill", 2)
 	gone := r.agree("goes", "kill", 1)
 	before := r.containers(nodeA, r.pod("stays"))[0].Id
-	usage := r.usage("kill")
+	claims := r.claims("kill")
 
 	r.check(shared.Kill("kubecri", nodeA, syscall.SIGKILL))
 	grace := int64(1)
 	r.check(kube.CoreV1().Pods(r.ns).Delete(r.ctx, "goes", metav1.DeleteOptions{GracePeriodSeconds: &grace}))
-	if got := r.usage("kill"); len(got) != len(usage) {
-		t.Errorf("claims changed while kubecri was down: %v, were %v", got, usage)
+	if got := r.claims("kill"); len(got) != len(claims) {
+		t.Errorf("claims changed while kubecri was down: %v, were %v", got, claims)
 	}
 	r.check(shared.Start("kubecri", nodeA))
 
-	delete(usage, gone[0])
-	r.awaitUsage("kill", usage)
+	delete(claims, gone[0])
+	r.awaitClaims("kill", claims)
 	r.agree("stays", "kill", 2)
 	p := r.pod("stays")
 	if c := r.containers(nodeA, p); c[0].Id != before || p.Status.ContainerStatuses[0].RestartCount != 0 {
@@ -85,7 +79,7 @@ func TestKubecriKilled(t *testing.T) {
 	r.agree("next", "kill", 1)
 	r.delete("stays")
 	r.delete("next")
-	r.awaitUsage("kill", map[string]string{})
+	r.awaitClaims("kill", map[string]holding{})
 }
 
 // The scheduler is killed: the new one knows who holds what.
@@ -120,7 +114,7 @@ func TestAPIServerDown(t *testing.T) {
 			_, err := shared.Kubectl(r.ctx, "get", "--raw", "/readyz")
 			return err == nil, fmt.Sprint(err)
 		})
-		r.schedulerRuns()
+		r.controlPlaneRuns()
 	}()
 
 	static := newPod("static", "", nil)
@@ -153,8 +147,8 @@ func TestAPIServerDown(t *testing.T) {
 	})
 }
 
-// Devices that vanish and come back: Instances follow, and a pod that waits for
-// one runs when it is there.
+// Devices that vanish and come back: slices and Instances follow, and a pod that
+// waits for one runs when it is there.
 func TestDevicesComeAndGo(t *testing.T) {
 	r := newRig(t)
 	r.debugEcho("hot", 1, nil, "hot0")
@@ -167,13 +161,15 @@ func TestDevicesComeAndGo(t *testing.T) {
 	nodes := shared.Nodes()
 	first := unplug(nodes[0])
 	r.await("only node-b to reach the device", func() (bool, string) {
-		in := r.instances("hot")
-		return len(in) == 1 && slices.Equal(in[0].Spec.Nodes, []string{nodeB}), fmt.Sprint(in)
+		d := r.devices("hot")
+		return len(d) == 1 && slices.Equal(d[0].nodes, []string{nodeB}), fmt.Sprint(d)
 	})
+	r.awaitView("hot")
 	r.create(newPod("far", nodeA, map[string]int64{"hot": 1}))
 	r.awaitPending("far", "akri.sh/hot")
 	second := unplug(nodes[1])
-	r.awaitInstances("hot", 0)
+	r.awaitDevices("hot", 0)
+	r.awaitView("hot")
 	r.ledgersAgree("hot") // else the pod is bound with what has just gone
 	r.create(newPod("waiter", nodeB, map[string]int64{"hot": 1}))
 	r.awaitPending("waiter", "no node reaches an Instance for akri.sh/hot")
@@ -182,14 +178,8 @@ func TestDevicesComeAndGo(t *testing.T) {
 	r.check(os.Remove(first))
 	r.delete("waiter")
 	r.agree("far", "hot", 1)
-	for _, node := range []string{nodeA, nodeB} {
-		r.await("node "+node+" to advertise it", func() (bool, string) {
-			n, err := kube.CoreV1().Nodes().Get(r.ctx, node, metav1.GetOptions{})
-			r.check(err)
-			q := n.Status.Allocatable["akri.sh/hot"]
-			return q.Value() == 1, q.String()
-		})
-	}
+	r.awaitAdvertised("hot", 1, r.awaitDevices("hot", 1))
+	r.awaitView("hot")
 }
 
 // The scheduler writes once for each pod that it schedules at first try, Events
@@ -234,7 +224,7 @@ func TestNoForbiddenWrites(t *testing.T) {
 	}
 	refused, allowed := map[string]string{}, map[string]bool{}
 	for _, e := range auditEvents(r) {
-		if e.User.Username != "system:kube-scheduler" && !strings.HasPrefix(e.User.Username, "system:kubecri:") {
+		if e.UserAgent == rogueAgent || !ours(e.User.Username) {
 			continue
 		}
 		message := e.ResponseStatus.Message
@@ -257,8 +247,50 @@ func TestNoForbiddenWrites(t *testing.T) {
 	}
 }
 
+// controllerUser is the one writer of Instances.
+const controllerUser = "system:kubeslot-controller"
+
+// ours reports whether the user is one of our components.
+func ours(user string) bool {
+	return user == "system:kube-scheduler" || user == controllerUser || strings.HasPrefix(user, "system:kubecri:")
+}
+
+// Each object has one writer: the controller writes Instances, and a node's kubecri
+// that node's slices. Only claims have several.
+func TestOneWriterAnObject(t *testing.T) {
+	r := newRig(t)
+	r.debugEcho("single", 2, nil, "single0")
+	r.create(newPod("p", nodeA, map[string]int64{"single": 1}))
+	r.agree("p", "single", 1)
+	r.awaitView("single")
+	seen := map[string]int{}
+	for _, e := range auditEvents(r) {
+		if e.UserAgent == rogueAgent || !ours(e.User.Username) || e.ResponseStatus.Code >= http.StatusBadRequest {
+			continue
+		}
+		seen[e.ObjectRef.Resource]++
+		node := strings.TrimPrefix(e.User.Username, "system:kubecri:")
+		switch e.ObjectRef.Resource {
+		case "instances":
+			if e.User.Username != controllerUser {
+				t.Errorf("%s made a %s of Instance %s", e.User.Username, e.Verb, e.ObjectRef.Name)
+			}
+		case "deviceslices":
+			if !strings.HasPrefix(e.ObjectRef.Name, node+"-") {
+				t.Errorf("%s made a %s of slice %s", e.User.Username, e.Verb, e.ObjectRef.Name)
+			}
+		}
+	}
+	for _, resource := range []string{"instances", "deviceslices", "slotclaims"} {
+		if seen[resource] == 0 {
+			t.Errorf("the audit log has no write of %s", resource)
+		}
+	}
+}
+
 type auditEvent struct {
 	Verb           string
+	UserAgent      string
 	User           struct{ Username string }
 	ObjectRef      struct{ Resource, Subresource, Namespace, Name string }
 	ResponseStatus struct {

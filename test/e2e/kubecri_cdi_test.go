@@ -22,10 +22,10 @@ import (
 // it refuses a container with a name that no spec has.
 func TestDevicesAsCDISpecs(t *testing.T) {
 	r := newRig(t)
-	in := r.debugEcho("cdi", 1, nil, "cdi0")[0]
+	d := r.debugEcho("cdi", 1, nil, "cdi0")[0]
 	specs := func() (paths []string) {
 		for _, n := range shared.Nodes() {
-			paths = append(paths, filepath.Join(n.CDIDir, "kubeslot-"+in.Name+".json"))
+			paths = append(paths, filepath.Join(n.CDIDir, "kubeslot-"+d.name+".json"))
 		}
 		return paths
 	}()

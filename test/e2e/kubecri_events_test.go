@@ -27,13 +27,13 @@ func TestSlotOfContainerRemovedBehindKubecri(t *testing.T) {
 	runtime := runtimeapi.NewRuntimeServiceClient(conn)
 	_, err = runtime.StopContainer(r.ctx, &runtimeapi.StopContainerRequest{ContainerId: id})
 	r.check(err)
-	if got := r.usage("behind"); got[slots[0]] == "" {
-		t.Errorf("the slot was released with its container stopped only: %v", got)
+	if got := r.claims("behind"); len(got) != 1 {
+		t.Errorf("slot %s was released with its container stopped only: %v", slots[0], got)
 	}
 	_, err = runtime.RemoveContainer(r.ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
 	r.check(err)
 	removed := time.Now()
-	r.awaitUsage("behind", map[string]string{})
+	r.awaitClaims("behind", map[string]holding{})
 	if took := time.Since(removed); took > 10*time.Second { // a resync comes every 30 s
 		t.Errorf("the slot was free after %s", took)
 	}

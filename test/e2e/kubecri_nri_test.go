@@ -12,7 +12,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
@@ -23,19 +22,19 @@ import (
 // on it, and everything that can happen to kubecri and containerd happens between.
 func TestNRIMode(t *testing.T) {
 	r := newRig(t)
-	instances := r.debugEcho("nri", 3, nil, "nri0", "nri1")
+	devices := r.debugEcho("nri", 3, nil, "nri0", "nri1")
 	r.create(newPod("stays", nodeB, map[string]int64{"nri": 2}))
 	stays := r.agree("stays", "nri", 2)
-	id, claims := r.containers(nodeB, r.pod("stays"))[0].Id, r.usage("nri")
+	id, claims := r.containers(nodeB, r.pod("stays"))[0].Id, r.claims("nri")
 	unharmed := func(when string) {
 		t.Helper()
 		p := r.pod("stays")
 		if c := r.containers(nodeB, p); len(c) != 1 || c[0].Id != id || p.Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("%s: its containers are %v, was %s: %v", when, c, id, p.Status.ContainerStatuses)
 		}
-		for slot, value := range claims {
-			if got := r.usage("nri")[slot]; got != value {
-				t.Errorf("%s: deviceUsage of %s is %q, was %q", when, slot, got, value)
+		for slot, claim := range claims {
+			if got := r.claims("nri")[slot]; got != claim {
+				t.Errorf("%s: the claim of %s is %v, was %v", when, slot, got, claim)
 			}
 		}
 	}
@@ -57,7 +56,7 @@ func TestNRIMode(t *testing.T) {
 
 	r.create(newPod("p", nodeB, map[string]int64{"nri": 2}))
 	r.agree("p", "nri", 2)
-	r.create(newPod("goes", nodeB, map[string]int64{instances[0].Name: 1}))
+	r.create(newPod("goes", nodeB, map[string]int64{devices[0].name: 1}))
 	goes := r.agree("goes", "nri", 1)
 
 	// Devices that CDI does not describe.
@@ -91,8 +90,8 @@ deviceSpecs: [{containerPath: /dev/cam0, hostPath: %s, permissions: r}]
 	stopped, left := time.Now(), 0
 	r.await("the stopped pod's slots to be free", func() (bool, string) {
 		left = 0
-		for _, value := range r.usage("nri") {
-			if value == "C:"+string(pod.UID)+":"+nodeB {
+		for _, claim := range r.claims("nri") {
+			if claim == heldBy(pod) {
 				left++
 			}
 		}
@@ -133,8 +132,8 @@ deviceSpecs: [{containerPath: /dev/cam0, hostPath: %s, permissions: r}]
 		left := r.containers(nodeB, gone)
 		return len(left) == 0, fmt.Sprint(left)
 	})
-	if got := r.usage("nri")[goes[0]]; got != nodeB {
-		t.Errorf("deviceUsage of %s is %q while kubecri is down", goes[0], got)
+	if got := r.claims("nri")[goes[0]]; got != heldBy(gone).byName() {
+		t.Errorf("the claim of %s is %v while kubecri is down", goes[0], got)
 	}
 
 	r.check(shared.Start(cluster.Kubecri, nodeB))
@@ -147,35 +146,31 @@ deviceSpecs: [{containerPath: /dev/cam0, hostPath: %s, permissions: r}]
 	want := maps.Clone(claims)
 	for _, name := range []string{"open", "careful"} {
 		slot := r.agree(name, "nri", 1)[0]
-		want[slot] = "C:" + string(r.pod(name).UID) + ":" + nodeB
+		want[slot] = heldBy(r.pod(name))
 	}
 	if len(want) != len(claims)+2 {
 		t.Errorf("slots: %v", want)
 	}
-	r.awaitUsage("nri", want) // "goes" is gone
+	r.awaitClaims("nri", want) // "goes" is gone
 	unharmed("after a kill of kubecri")
 
 	// A slot is another's.
-	held := r.usage("nri")
+	other := r.newStranger("nri")
+	held := r.claims("nri")
 	r.check(shared.Kill(cluster.Kubelet, nodeB, syscall.SIGSTOP))
-	r.create(newPod("late", nodeB, map[string]int64{instances[0].Name: 1}))
+	r.create(newPod("late", nodeB, map[string]int64{devices[0].name: 1}))
 	var slot string
 	r.await("the pod to be bound", func() (bool, string) {
 		text := r.pod("late").Annotations["KubeDevice/DeviceInfo"]
 		_, rest, ok := strings.Cut(text, `/0":"`)
 		slot, _, _ = strings.Cut(rest, `"`)
-		return ok && held[slot] == "", text
+		return ok && held[slot] == (holding{}), text
 	})
-	claim := func(value string) {
-		patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/deviceUsage/%s","value":%q}]`, slot, value)
-		_, err := akri.AkriV0().Instances(r.ns).Patch(r.ctx, instances[0].Name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
-		r.check(err)
-	}
-	claim("C:intruder:" + nodeA)
+	r.check(other.take(slot))
 	r.check(shared.Kill(cluster.Kubelet, nodeB, syscall.SIGCONT))
-	r.awaitEvent("late", "DeviceRefused", `container "main"`, slot, "intruder", nodeA)
+	r.awaitEvent("late", "DeviceRefused", `container "main"`, slot, "intruder", strangerName)
 	r.awaitEvent("late", "Failed", "kubecri does not start container", slot, "intruder")
-	claim("")
+	r.check(r.releaseClaim(slot))
 	r.agree("late", "nri", 1)
 	if len(stays) != 2 {
 		t.Errorf("slots of the pod that stays: %v", stays)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,15 +59,18 @@ func (r *rig) slotsByState(configuration string) map[string]int {
 		}
 	}
 	counts := map[string]int{"free": 0, "held": 0, "claimed": 0, "conflicting": 0}
-	for _, in := range r.instances(configuration) {
-		for index := range int(in.Spec.Capacity) {
-			name := slot.Name{Instance: in.Name, Index: index}
+	claims := r.claims(configuration)
+	for _, d := range r.devices(configuration) {
+		c, err := akri.AkriV0().Configurations(r.ns).Get(r.ctx, configuration, metav1.GetOptions{})
+		r.check(err)
+		for index := range c.Spec.Slots() {
+			name := slot.Name{Instance: d.name, Index: index}
 			switch n := holders[name]; {
 			case n > 1:
 				counts["conflicting"]++
 			case n == 1:
 				counts["held"]++
-			case in.Spec.DeviceUsage[name.String()] != "":
+			case slices.Contains(d.nodes, claims[name.String()].node):
 				counts["claimed"]++
 			default:
 				counts["free"]++

@@ -17,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // A pod that is resized keeps its slot, also where that restarts its container;
@@ -34,7 +35,7 @@ func TestPodResize(t *testing.T) {
 		{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer}}
 	r.create(p)
 	held := r.agree("p", "size", 1)
-	usage := r.usage("size")
+	claims := r.claims("size")
 
 	resize := func(requests string) error {
 		_, err := kube.CoreV1().Pods(r.ns).Patch(r.ctx, "p", types.StrategicMergePatchType,
@@ -53,7 +54,7 @@ func TestPodResize(t *testing.T) {
 		if env := r.env("p"); !strings.Contains(env["AKRI_DEVICES"], held[0]) {
 			t.Errorf("after the resize of %s AKRI_DEVICES is %s, want %s", name, env["AKRI_DEVICES"], held)
 		}
-		r.awaitUsage("size", usage)
+		r.awaitClaims("size", claims)
 	}
 	r.check(resize(`{"cpu":"20m"}`))
 	resized(v1.ResourceCPU, "20m", 0)
@@ -102,9 +103,9 @@ func TestSidecar(t *testing.T) {
 	if len(slots) != 4 || slots["sidecar"] == slots["main"] || slots["beside"] != slots["main"] {
 		t.Fatalf("slots %v, want the sidecar's and main's to differ, and the init container beside the sidecar to have main's", slots)
 	}
-	usage := r.usage("side")
-	if len(usage) != 2 {
-		t.Errorf("the claims are %v, want two", usage)
+	claims := r.claims("side")
+	if len(claims) != 2 {
+		t.Errorf("the claims are %v, want two", claims)
 	}
 
 	_, err := r.cri(theNode().ContainerdSocket).StopContainer(r.ctx, &runtimeapi.StopContainerRequest{ContainerId: ids["sidecar"]})
@@ -118,7 +119,7 @@ func TestSidecar(t *testing.T) {
 			t.Errorf("since the sidecar's restart container %s has %v, want %s", c.Metadata.Name, got, slots[c.Metadata.Name])
 		}
 	}
-	r.awaitUsage("side", usage)
+	r.awaitClaims("side", claims)
 	if main := r.pod("p").Status.ContainerStatuses[0]; main.RestartCount != 0 {
 		t.Errorf("main was started again: %v", main)
 	}
@@ -132,23 +133,68 @@ func TestSidecar(t *testing.T) {
 	r.agree("waiter", "side", 2)
 }
 
-// A node is deleted and registers anew. Its pod runs on and keeps its slot, and
-// the node advertises its devices again.
+// A node is deleted, with what it owns, and registers anew. Its pods run on and keep
+// their slots; slices and claims come back, as those of the new Node object, and the
+// node advertises its devices again.
 func TestNodeDeletedAndReAdded(t *testing.T) {
 	r := newRig(t)
-	instances := r.debugEcho("renode", 1, nil, "renode0")
+	devices := r.debugEcho("renode", 2, nil, "renode0")
 	r.create(newPod("holder", nodeB, map[string]int64{"renode": 1}))
 	r.agree("holder", "renode", 1)
-	before := r.containers(nodeB, r.pod("holder"))[0].Id
+	r.create(newPod("by-name", nodeB, map[string]int64{devices[0].name: 1}))
+	r.agree("by-name", "renode", 1)
+	claims := r.claims("renode")
+	before := map[string]string{}
+	for _, name := range []string{"holder", "by-name"} {
+		before[name] = r.containers(nodeB, r.pod(name))[0].Id
+	}
 
 	r.check(kube.CoreV1().Nodes().Delete(r.ctx, nodeB, metav1.DeleteOptions{}))
 	r.create(newPod("waiter", nodeB, map[string]int64{"renode": 1}))
 	// A kubelet registers its node only at start.
 	r.check(shared.Kill("kubelet", nodeB, syscall.SIGKILL))
 	r.check(shared.Start("kubelet", nodeB))
-	r.await("node-b to be there again, and ready", func() (bool, string) {
-		n, err := kube.CoreV1().Nodes().Get(r.ctx, nodeB, metav1.GetOptions{})
-		if err != nil {
+	owner := v1alpha1.NodeOwner(nodeB, r.awaitReady(nodeB).UID)
+	r.await("the slices and claims of the new Node", func() (bool, string) {
+		of := metav1.ListOptions{FieldSelector: "spec.nodeName=" + nodeB}
+		reported, err := akri.KubeslotV1alpha1().DeviceSlices().List(r.ctx, of)
+		r.check(err)
+		held, err := akri.KubeslotV1alpha1().SlotClaims().List(r.ctx, of)
+		r.check(err)
+		owners := [][]metav1.OwnerReference{}
+		for _, s := range reported.Items {
+			owners = append(owners, s.OwnerReferences)
+		}
+		for _, c := range held.Items {
+			owners = append(owners, c.OwnerReferences)
+		}
+		former := slices.ContainsFunc(owners, func(o []metav1.OwnerReference) bool { return !slices.Equal(o, []metav1.OwnerReference{owner}) })
+		return len(reported.Items) > 0 && len(held.Items) == 2 && !former, fmt.Sprint(owners)
+	})
+	r.awaitClaims("renode", claims)
+	r.awaitAdvertised("renode", 2, r.awaitDevices("renode", 1))
+	r.awaitPending("waiter", "0 of 2 slots free", "2 held")
+	for name, id := range before {
+		r.await("the kubelet to find pod "+name+" again", func() (bool, string) {
+			_, err := shared.Kubectl(r.ctx, "exec", "-n", r.ns, name, "--", "/app", "env")
+			return err == nil, fmt.Sprint(err)
+		})
+		r.agree(name, "renode", 1)
+		if after := r.containers(nodeB, r.pod(name)); after[0].Id != id {
+			t.Errorf("the container of pod %s was replaced: %s, was %s", name, after[0].Id, id)
+		}
+	}
+	r.delete("holder")
+	r.agree("waiter", "renode", 1)
+}
+
+// awaitReady waits until the node is there and Ready.
+func (r *rig) awaitReady(node string) *v1.Node {
+	r.Helper()
+	var n *v1.Node
+	r.await(node+" to be there, and ready", func() (bool, string) {
+		var err error
+		if n, err = kube.CoreV1().Nodes().Get(r.ctx, node, metav1.GetOptions{}); err != nil {
 			return false, err.Error()
 		}
 		for _, c := range n.Status.Conditions {
@@ -158,16 +204,5 @@ func TestNodeDeletedAndReAdded(t *testing.T) {
 		}
 		return false, "no condition"
 	})
-	r.awaitAdvertised(instances)
-	r.awaitPending("waiter", "0 of 1 slots free", "1 held")
-	r.await("the kubelet to find its pod again", func() (bool, string) {
-		_, err := shared.Kubectl(r.ctx, "exec", "-n", r.ns, "holder", "--", "/app", "env")
-		return err == nil, fmt.Sprint(err)
-	})
-	r.agree("holder", "renode", 1)
-	if after := r.containers(nodeB, r.pod("holder")); after[0].Id != before {
-		t.Errorf("the container was replaced: %s, was %s", after[0].Id, before)
-	}
-	r.delete("holder")
-	r.agree("waiter", "renode", 1)
+	return n
 }

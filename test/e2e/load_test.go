@@ -151,7 +151,7 @@ func (l *load) finish(rules history.Rules) {
 		pods, err := kube.CoreV1().Pods(l.ns).List(l.ctx, metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0, fmt.Sprint(err, len(podsOf(pods)))
 	})
-	l.awaitUsage(l.name, map[string]string{})
+	l.awaitClaims(l.name, map[string]holding{})
 	l.ledgersAgree(l.name)
 	for i := range l.slots {
 		p := newPod(fmt.Sprint("last-", i), "", map[string]int64{l.name: 1})
@@ -201,7 +201,6 @@ func (r *rig) logWait(recorder *history.Recorder, former, waiter, slot string) {
 	events, err := recorder.Events(r.ctx)
 	r.check(err)
 	var released, ended, bound, ran time.Time
-	claim := ""
 	for _, e := range events {
 		first := func(at *time.Time, is bool) {
 			if is && at.IsZero() {
@@ -210,12 +209,8 @@ func (r *rig) logWait(recorder *history.Recorder, former, waiter, slot string) {
 		}
 		switch p := e.Pod; {
 		case p == nil:
-			value, has := e.Instance.Spec.DeviceUsage[slot]
-			if has && value == "" && claim != "" {
+			if e.Claim != nil && e.Claim.Name == slot && e.Type == watch.Deleted {
 				released = e.Seen
-			}
-			if has {
-				claim = value
 			}
 		case p.Name == former:
 			first(&ended, e.Type == watch.Deleted || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed)

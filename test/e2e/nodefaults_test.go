@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,7 +57,7 @@ func TestRuntimeKilledUnderLoad(t *testing.T) {
 		r.create(newPod(fmt.Sprint("p", i), nodeA, map[string]int64{"load": 1}))
 	}
 	r.await("the first of the pods to be claimed for", func() (bool, string) {
-		got := r.usage("load")
+		got := r.claims("load")
 		return len(got) > 2, fmt.Sprint(got)
 	})
 	r.check(shared.Kill(cluster.Containerd, nodeA, syscall.SIGKILL))
@@ -67,16 +68,16 @@ func TestRuntimeKilledUnderLoad(t *testing.T) {
 		_, err := kube.CoreV1().Pods(r.ns).Get(r.ctx, "goes", metav1.GetOptions{})
 		return err != nil, "it is still there"
 	})
-	want := map[string]string{}
+	want := map[string]holding{}
 	for _, name := range []string{"stays", "p0", "p1", "p2", "p3"} {
 		for _, slot := range r.agree(name, "load", 1) {
-			want[slot] = "C:" + string(r.pod(name).UID) + ":" + nodeA
+			want[slot] = heldBy(r.pod(name))
 		}
 	}
 	if len(want) != pods+1 {
 		t.Errorf("%d pods have %d slots: %v", pods+1, len(want), want)
 	}
-	r.awaitUsage("load", want)
+	r.awaitClaims("load", want)
 	if c := r.containers(nodeA, r.pod("stays")); len(c) != 1 || c[0].Id != before {
 		t.Errorf("the container that ran was replaced: %v, was %s", c, before)
 	}
@@ -133,15 +134,15 @@ func TestAPIServerHangs(t *testing.T) {
 		}
 	}()
 	defer func() { stop(); <-ended }()
-	r.schedulerRuns()
+	r.controlPlaneRuns()
 	r.create(newPod("late", nodeA, map[string]int64{"hang": 1}))
 	r.awaitRunning("late")
 	stop()
 	<-ended
 	resume()
 	late := r.agree("late", "hang", 1)
-	r.awaitUsage("hang", map[string]string{
-		slots[0]: "C:" + string(holder.UID) + ":" + nodeA, late[0]: "C:" + string(r.pod("late").UID) + ":" + nodeA})
+	r.awaitClaims("hang", map[string]holding{slots[0]: heldBy(r.pod("holder")), late[0]: heldBy(r.pod("late"))})
+	r.controlPlaneRuns()
 }
 
 // With no room for CDI specs, devices are written into the request; nothing that
@@ -183,9 +184,9 @@ deviceSpecs: [{containerPath: /dev/cam0, hostPath: /dev/zero, permissions: r}]
 	_, err := r.cri(theNode().ContainerdSocket).StopContainer(r.ctx, &runtimeapi.StopContainerRequest{ContainerId: first})
 	r.check(err)
 	r.awaitOtherContainer(r.pod("holder"), first)
-	r.awaitUsage("before", map[string]string{kept[0]: "C:" + string(r.pod("holder").UID) + ":" + nodeA})
+	r.awaitClaims("before", map[string]holding{kept[0]: heldBy(r.pod("holder"))})
 	r.delete("p")
-	r.awaitUsage("full", map[string]string{})
+	r.awaitClaims("full", map[string]holding{})
 }
 
 // containersOnce waits for the pod's one container: kubecri may just have started.
@@ -200,7 +201,7 @@ func (r *rig) containersOnce(pod *v1.Pod) (id string) {
 	return list.Containers[0].Id
 }
 
-// Capacity below what a pod holds, then no Instance at all, and a kubelet that
+// Capacity below what a pod holds, then no device at all, and a kubelet that
 // starts anew each time: it finds no less than its pods hold, and lets them live.
 func TestShrinkBelowUseAndKubeletRestart(t *testing.T) {
 	r := newRig(t)
@@ -210,7 +211,7 @@ func TestShrinkBelowUseAndKubeletRestart(t *testing.T) {
 	}, "shrink0")
 	holder := r.create(newPod("holder", nodeA, map[string]int64{"shrink": 2}))
 	r.agree("holder", "shrink", 2)
-	before := r.containers(nodeA, holder)[0].Id
+	before, claims := r.containers(nodeA, holder)[0].Id, r.claims("shrink")
 
 	lives := func(after string) {
 		r.Helper()
@@ -227,16 +228,16 @@ func TestShrinkBelowUseAndKubeletRestart(t *testing.T) {
 		if q := n.Status.Allocatable["akri.sh/shrink"]; q.Value() < 2 {
 			t.Errorf("%s: the node says %s slots, and its pod holds 2", after, q.String())
 		}
+		if got := r.claims("shrink"); !maps.Equal(got, claims) {
+			t.Errorf("%s: the claims are %v, want %v", after, got, claims)
+		}
 	}
 	_, err := akri.AkriV0().Configurations(r.ns).Patch(r.ctx, "shrink", types.MergePatchType, []byte(`{"spec":{"capacity":1}}`), metav1.PatchOptions{})
 	r.check(err)
-	r.await("the Instance's capacity to be 1", func() (bool, string) {
-		in := r.instances("shrink")
-		return len(in) == 1 && in[0].Spec.Capacity == 1, fmt.Sprint(in)
-	})
+	r.awaitView("shrink")
 	lives("after-shrink")
 	r.check(akri.AkriV0().Configurations(r.ns).Delete(r.ctx, "shrink", metav1.DeleteOptions{}))
-	r.awaitInstances("shrink", 0)
+	r.awaitDevices("shrink", 0)
 	lives("after-loss")
 }
 
@@ -289,7 +290,7 @@ func TestKubecriKilledDuringCreate(t *testing.T) {
 	}()
 	r.check(shared.Restart(cluster.Kubecri, nodeA)) // it finds the one in between
 
-	want := map[string]string{}
+	want := map[string]holding{}
 	for name, forwarded := range map[string]bool{"before": false, "after": true} {
 		m := moment{forwarded, make(chan struct{}), make(chan struct{})}
 		moments <- m
@@ -300,8 +301,8 @@ func TestKubecriKilledDuringCreate(t *testing.T) {
 			close(m.released)
 			r.Fatalf("waited %v for the container of pod %s to be created", patience, name)
 		}
-		if got := r.usage("flight"); len(got) != len(want)+1 {
-			t.Errorf("%s: deviceUsage %v while the container is being created", name, got)
+		if got := r.claims("flight"); len(got) != len(want)+1 {
+			t.Errorf("%s: claims %v while the container is being created", name, got)
 		}
 		r.check(shared.Kill(cluster.Kubecri, nodeA, syscall.SIGKILL))
 		close(m.released)
@@ -312,13 +313,13 @@ func TestKubecriKilledDuringCreate(t *testing.T) {
 		main := info.RunningContainers["main"]
 		grants, err := assignment.Grants(&main)
 		r.check(err)
-		want[grants[0].Slot.String()] = "C:" + string(p.UID) + ":" + nodeA
-		r.awaitUsage("flight", want)
+		want[grants[0].Slot.String()] = heldBy(p)
+		r.awaitClaims("flight", want)
 	}
 	if len(want) != 2 {
 		t.Errorf("two pods hold %v", want)
 	}
 	r.delete("before")
 	r.delete("after")
-	r.awaitUsage("flight", map[string]string{})
+	r.awaitClaims("flight", map[string]holding{})
 }

@@ -46,18 +46,17 @@ func (r *rig) agree(name, configuration string, count int) []string {
 	r.check(json.Unmarshal([]byte(env["AKRI_DEVICES"]), &devices))
 	var slots []string
 	wantAnnotations := map[string]string{}
-	usage := r.usage(configuration)
+	claims := r.claims(configuration)
 	for i, g := range grants {
 		slot := g.Slot.String()
 		slots = append(slots, slot)
-		holder, claim := "", p.Spec.NodeName
-		if !g.InstanceLevel() {
-			holder = "C:" + string(p.UID) + ":"
-			claim = holder + p.Spec.NodeName
+		holder, claim := "C:"+string(p.UID)+":", heldBy(p)
+		if g.InstanceLevel() {
+			holder, claim = "", claim.byName()
 		}
 		wantAnnotations["akri.agent.slot-"+slot] = holder + slot
-		if usage[slot] != claim {
-			r.Errorf("deviceUsage of %s is %q, want %q", slot, usage[slot], claim)
+		if claims[slot] != claim {
+			r.Errorf("the claim of %s is %v, want %v", slot, claims[slot], claim)
 		}
 		hash := strings.ToUpper(g.Slot.Instance[strings.LastIndex(g.Slot.Instance, "-")+1:])
 		if len(devices) != len(grants) || devices[i].Slot != slot || devices[i].Instance != g.Slot.Instance {
@@ -92,23 +91,22 @@ func (r *rig) agree(name, configuration string, count int) []string {
 
 func TestTwoCameras(t *testing.T) {
 	r := newRig(t)
-	instances := r.debugEcho("cams", 2, func(c *akriv0.Configuration) {
+	devices := r.debugEcho("cams", 2, func(c *akriv0.Configuration) {
 		c.Spec.BrokerProperties = map[string]string{"SITE": "gate"}
 	}, "foo0", "foo1")
-	if instances[0].Name != "cams-8120fe" && instances[1].Name != "cams-8120fe" {
-		t.Errorf("the Instance of foo0 should be cams-8120fe, got %s and %s", instances[0].Name, instances[1].Name)
+	if devices[0].name != "cams-8120fe" && devices[1].name != "cams-8120fe" {
+		t.Errorf("the Instance of foo0 should be cams-8120fe, got %s and %s", devices[0].name, devices[1].name)
 	}
+	r.awaitView("cams")
 	for _, node := range []string{nodeA, nodeB} {
 		r.await("node "+node+" to advertise the cameras", func() (bool, string) {
 			n, err := kube.CoreV1().Nodes().Get(r.ctx, node, metav1.GetOptions{})
 			r.check(err)
 			info, err := assignment.DecodeNode(n.Annotations)
 			r.check(err)
-			for name, want := range map[string]int64{"cams": 4, instances[0].Name: 2, instances[1].Name: 2} {
-				for _, list := range []v1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
-					if q := list[v1.ResourceName("akri.sh/"+name)]; q.Value() != want {
-						return false, fmt.Sprintf("%s is %v, want %d", name, q.Value(), want)
-					}
+			for _, list := range []v1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
+				if q := list["akri.sh/cams"]; q.Value() != 4 {
+					return false, fmt.Sprintf("it has %v, want 4", q.Value())
 				}
 			}
 			return info != nil && info.Name == node, fmt.Sprintf("annotation %v", info)
@@ -132,15 +130,15 @@ func TestTwoCameras(t *testing.T) {
 	r.agree("three", "cams", 2)
 	r.delete("two")
 	r.delete("three")
-	r.awaitUsage("cams", map[string]string{})
+	r.awaitClaims("cams", map[string]holding{})
 }
 
 func TestInstanceLevelAndSeveralContainers(t *testing.T) {
 	r := newRig(t)
-	instances := r.debugEcho("il", 2, nil, "il0", "il1")
+	devices := r.debugEcho("il", 2, nil, "il0", "il1")
 	// One by name and one of any kind in one container; init and app containers
 	// share slots.
-	p := newPod("both", nodeA, map[string]int64{"il": 1, instances[1].Name: 1})
+	p := newPod("both", nodeA, map[string]int64{"il": 1, devices[1].name: 1})
 	second := *p.Spec.Containers[0].DeepCopy()
 	second.Name = "second"
 	second.Resources.Requests = v1.ResourceList{"akri.sh/il": resource.MustParse("2")}
@@ -157,18 +155,18 @@ func TestInstanceLevelAndSeveralContainers(t *testing.T) {
 		len(info.RunningContainers["main"].AllocateFrom) != 2 {
 		t.Fatalf("assignment: %s", p.Annotations[assignment.Annotation])
 	}
-	if got := r.usage("il"); len(got) != 4 || got[instances[1].Name+"-0"] != nodeA {
-		t.Errorf("deviceUsage: %v, want all four slots held and the first of %s by node name", got, instances[1].Name)
+	if got := r.claims("il"); len(got) != 4 || got[devices[1].name+"-0"] != heldBy(p).byName() {
+		t.Errorf("claims: %v, want all four slots claimed and the first of %s by name", got, devices[1].name)
 	}
 	byName := map[string]*runtimeapi.Container{}
 	for _, c := range r.containers(nodeA, p) {
 		byName[c.Metadata.Name] = c
 	}
-	if a := slotAnnotations(byName["main"].Annotations); a["akri.agent.slot-"+instances[1].Name+"-0"] != instances[1].Name+"-0" || len(a) != 2 {
+	if a := slotAnnotations(byName["main"].Annotations); a["akri.agent.slot-"+devices[1].name+"-0"] != devices[1].name+"-0" || len(a) != 2 {
 		t.Errorf("annotations of main: %v", a)
 	}
 	r.delete("both")
-	r.awaitUsage("il", map[string]string{})
+	r.awaitClaims("il", map[string]holding{})
 }
 
 // A container gets the device's mounts and real device nodes.
@@ -205,20 +203,44 @@ deviceSpecs: [{containerPath: /dev/cam0, hostPath: /dev/zero, permissions: r}]
 func TestLocalDevices(t *testing.T) {
 	r := newRig(t)
 	r.debugEchoUnchecked("usb", "debugEcho", `{"descriptions": ["stick"], "shared": false}`)
-	instances := r.awaitInstances("usb", 2)
-	r.awaitAdvertised(instances)
-	for _, in := range instances {
-		if len(in.Spec.Nodes) != 1 || in.Spec.Shared {
-			t.Errorf("%s: shared %v, nodes %v", in.Name, in.Spec.Shared, in.Spec.Nodes)
+	devices := r.awaitDevices("usb", 2)
+	r.awaitAdvertised("usb", 1, devices)
+	for _, d := range devices {
+		if len(d.nodes) != 1 || d.shared {
+			t.Errorf("%s: shared %v, nodes %v", d.name, d.shared, d.nodes)
 		}
 	}
-	r.create(newPod("byname", "", map[string]int64{instances[0].Name: 1}))
-	if p := r.awaitRunning("byname"); p.Spec.NodeName != instances[0].Spec.Nodes[0] {
-		t.Errorf("the pod runs on %s, its device is on %v", p.Spec.NodeName, instances[0].Spec.Nodes)
+	r.create(newPod("byname", "", map[string]int64{devices[0].name: 1}))
+	if p := r.awaitRunning("byname"); p.Spec.NodeName != devices[0].nodes[0] {
+		t.Errorf("the pod runs on %s, its device is on %v", p.Spec.NodeName, devices[0].nodes)
 	}
 	r.create(newPod("any", "", map[string]int64{"usb": 1}))
-	if p := r.awaitRunning("any"); p.Spec.NodeName != instances[1].Spec.Nodes[0] {
+	if p := r.awaitRunning("any"); p.Spec.NodeName != devices[1].nodes[0] {
 		t.Errorf("the pod runs on %s, where the device is held", p.Spec.NodeName)
+	}
+}
+
+// With spec.discovery one node discovers, and the pods of all nodes that are selected
+// get the devices, with their properties.
+func TestDiscoveredByOneNode(t *testing.T) {
+	r := newRig(t)
+	r.check(r.createConfiguration("once", akriv0.ConfigurationSpec{Capacity: 2, Discovery: &akriv0.Discovery{Replicas: 1},
+		DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho", DiscoveryDetails: `{"descriptions": ["once0"]}`}}))
+	both := []string{nodeA, nodeB}
+	r.awaitAdvertised("once", 2, []device{{nodes: both}})
+	r.await("the Instance to show both nodes", func() (bool, string) {
+		in := r.instances("once")
+		return len(in) == 1 && slices.Equal(in[0].Spec.Nodes, both), fmt.Sprint(in)
+	})
+	if d := r.devices("once"); len(d) != 1 || len(d[0].nodes) != 1 {
+		t.Errorf("reported by more than one node: %v", d)
+	}
+	for _, node := range both {
+		r.create(newPod(node, node, map[string]int64{"once": 1}))
+		r.agree(node, "once", 1)
+		if env := r.env(node); env["DEBUG_ECHO_DESCRIPTION"] != "once0" {
+			t.Errorf("environment on %s: %v", node, env)
+		}
 	}
 }
 

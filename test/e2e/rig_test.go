@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
 // patience is how long anything may take on a slow machine before a test says
@@ -49,8 +45,8 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// cleanUp deletes the namespace's pods and Configurations and waits until no
-// Instance of theirs is left, so that the next test starts from nothing.
+// cleanUp deletes the namespace's pods and Configurations and waits until nothing of
+// theirs is left, so that the next test starts from nothing.
 func (r *rig) cleanUp() {
 	ctx := context.Background()
 	if r.Failed() {
@@ -58,7 +54,23 @@ func (r *rig) cleanUp() {
 	}
 	r.deletePods()
 	r.check(akri.AkriV0().Configurations(r.ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
-	r.await("the namespace's Instances to be gone", func() (bool, string) {
+	r.await("the namespace's devices, claims and Instances to be gone", func() (bool, string) {
+		reported, err := akri.KubeslotV1alpha1().DeviceSlices().List(ctx, metav1.ListOptions{})
+		r.check(err)
+		for _, s := range reported.Items {
+			for _, d := range s.Spec.Devices {
+				if d.Configuration.Namespace == r.ns {
+					return false, fmt.Sprintf("%s has device %s", s.Name, d.Instance())
+				}
+			}
+		}
+		claims, err := akri.KubeslotV1alpha1().SlotClaims().List(ctx, metav1.ListOptions{})
+		r.check(err)
+		for _, c := range claims.Items {
+			if c.Spec.Pod != nil && c.Spec.Pod.Namespace == r.ns {
+				return false, fmt.Sprintf("pod %s has slot %s", c.Spec.Pod.Name, c.Name)
+			}
+		}
 		in, err := akri.AkriV0().Instances(r.ns).List(ctx, metav1.ListOptions{})
 		return err == nil && len(in.Items) == 0, fmt.Sprint(err, in)
 	})
@@ -88,7 +100,7 @@ func (r *rig) dump(ctx context.Context) {
 	for _, args := range [][]string{
 		{"get", "pods,configurations,instances", "-n", r.ns, "-o", "wide"},
 		{"get", "events", "-n", r.ns, "--sort-by=.metadata.creationTimestamp"},
-		{"get", "instances", "-n", r.ns, "-o", "yaml"},
+		{"get", "deviceslices,slotclaims", "-o", "yaml"},
 	} {
 		out, err := shared.Kubectl(ctx, args...)
 		r.Logf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -113,87 +125,6 @@ func (r *rig) await(what string, ok func() (bool, string)) {
 	if err != nil {
 		r.Fatalf("waited %v for %s; last seen: %s", patience, what, seen)
 	}
-}
-
-// debugEcho makes a Configuration of pretended devices and waits for Instances
-// that both nodes reach.
-func (r *rig) debugEcho(name string, capacity int32, change func(*akriv0.Configuration), devices ...string) []akriv0.Instance {
-	r.Helper()
-	details, err := json.Marshal(map[string]any{"descriptions": devices})
-	r.check(err)
-	c := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: akriv0.ConfigurationSpec{
-		DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho", DiscoveryDetails: string(details)}, Capacity: capacity}}
-	if change != nil {
-		change(c)
-	}
-	_, err = akri.AkriV0().Configurations(r.ns).Create(r.ctx, c, metav1.CreateOptions{})
-	r.check(err)
-	found := r.awaitInstances(name, len(devices))
-	r.awaitAdvertised(found)
-	return found
-}
-
-// awaitAdvertised waits until the Instances' nodes advertise them: a pod that is
-// tried before is refused for that reason first, and its event keeps the first
-// reason.
-func (r *rig) awaitAdvertised(instances []akriv0.Instance) {
-	r.Helper()
-	for _, in := range instances {
-		for _, node := range in.Spec.Nodes {
-			r.await("node "+node+" to advertise "+in.Name, func() (bool, string) {
-				n, err := kube.CoreV1().Nodes().Get(r.ctx, node, metav1.GetOptions{})
-				r.check(err)
-				own, all := n.Status.Allocatable[v1.ResourceName("akri.sh/"+in.Name)], n.Status.Allocatable[v1.ResourceName("akri.sh/"+in.Spec.ConfigurationName)]
-				return own.Value() == int64(in.Spec.Capacity) && all.Value() >= own.Value(), own.String() + " " + all.String()
-			})
-		}
-	}
-}
-
-func (r *rig) awaitInstances(configuration string, n int) []akriv0.Instance {
-	r.Helper()
-	var found []akriv0.Instance
-	r.await(fmt.Sprintf("%d Instances of %s on both nodes", n, configuration), func() (bool, string) {
-		found = r.instances(configuration)
-		for i := range found {
-			if len(found[i].Spec.Nodes) != 2 && found[i].Spec.Shared {
-				return false, fmt.Sprint(found[i].Name, " is reached by ", found[i].Spec.Nodes)
-			}
-		}
-		return len(found) == n, fmt.Sprint(len(found), " Instances")
-	})
-	return found
-}
-
-// instances lists a Configuration's Instances, sorted by name.
-func (r *rig) instances(configuration string) []akriv0.Instance {
-	r.Helper()
-	list, err := akri.AkriV0().Instances(r.ns).List(r.ctx, metav1.ListOptions{})
-	r.check(err)
-	found := slices.DeleteFunc(list.Items, func(in akriv0.Instance) bool { return in.Spec.ConfigurationName != configuration })
-	slices.SortFunc(found, func(a, b akriv0.Instance) int { return strings.Compare(a.Name, b.Name) })
-	return found
-}
-
-// usage is the deviceUsage of all of a Configuration's Instances that is not free.
-func (r *rig) usage(configuration string) map[string]string {
-	held := map[string]string{}
-	for _, in := range r.instances(configuration) {
-		for slot, value := range in.Spec.DeviceUsage {
-			if value != "" {
-				held[slot] = value
-			}
-		}
-	}
-	return held
-}
-
-func (r *rig) awaitUsage(configuration string, want map[string]string) {
-	r.Helper()
-	r.await(fmt.Sprintf("deviceUsage of %s to be %v", configuration, want), func() (bool, string) {
-		got := r.usage(configuration)
-		return maps.Equal(got, want), fmt.Sprint(got)
-	})
 }
 
 // newPod describes a pod with one container "main" that runs the test image.

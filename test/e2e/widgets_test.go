@@ -83,8 +83,8 @@ func TestDevicePluginOfTwoHalves(t *testing.T) {
 	}
 	r.create(asking("annotated", 2, map[string]int64{"wcam": 1}))
 	first := r.widgets("annotated", 2)
-	if r.env("annotated")["AKRI_DEVICES"] == "" || len(r.usage("wcam")) != 1 {
-		t.Errorf("no slot beside the widgets: %v", r.usage("wcam"))
+	if r.env("annotated")["AKRI_DEVICES"] == "" || len(r.claims("wcam")) != 1 {
+		t.Errorf("no slot beside the widgets: %v", r.claims("wcam"))
 	}
 	info, err := assignment.Granted(r.pod("annotated").Annotations, string(r.pod("annotated").UID), nodeA)
 	r.check(err)

@@ -25,7 +25,7 @@ func TestWithoutCRDs(t *testing.T) {
 			restored = true
 		}
 	}
-	t.Cleanup(func() { restore() }) // before the rig's own clean-up, which lists Instances
+	t.Cleanup(func() { restore() }) // before the rig's own clean-up, which lists objects of theirs
 	r.check(shared.Kill("kube-scheduler", "", syscall.SIGKILL))
 	r.check(shared.Start("kube-scheduler", ""))
 
@@ -43,7 +43,7 @@ func TestWithoutCRDs(t *testing.T) {
 func (r *rig) awaitCRDs() {
 	r.Helper()
 	r.await("the CRDs to be served", func() (bool, string) {
-		_, err := shared.Kubectl(r.ctx, "get", "configurations,instances", "-A")
+		_, err := shared.Kubectl(r.ctx, "get", "configurations,instances,deviceslices,slotclaims", "-A")
 		return err == nil, fmt.Sprint(err)
 	})
 }

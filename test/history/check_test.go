@@ -18,12 +18,17 @@ import (
 	podinfo "github.com/kubeslot/kubeslot/types"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // TestCheck runs the histories in testdata. A line is one event:
 //
-//	instance NAME capacity=N [SLOT=USAGE ...]    as it is from now on; "gone" instead of capacity: deleted
+//	configuration NAME capacity=N                as it is from now on
+//	slice NODE [ID[=HASH] ...]                   the node's one slice, of shared devices of cam
+//	claim SLOT POD NODE [by-name]                a new SlotClaim, through a CL request, or an IL one
+//	edit SLOT POD NODE                           the spec of the SlotClaim becomes this
+//	release SLOT
 //	bind POD NODE [SLOT ...] [by-name]           bound with slots, through CL requests, or IL ones
 //	create POD NODE                              bound by somebody, with a request and no assignment
 //	show POD running|done|deleted|moved|preempted
@@ -49,27 +54,43 @@ func TestCheck(t *testing.T) {
 
 func read(t *testing.T, input string) []Event {
 	var events []Event
-	pods := map[string]*v1.Pod{}
+	pods, claims := map[string]*v1.Pod{}, map[string]*v1alpha1.SlotClaim{}
 	for i, line := range strings.Split(strings.TrimSpace(input), "\n") {
 		words := strings.Fields(line)
 		version := strconv.Itoa(i + 1)
 		kind, name, rest := words[0], words[1], words[2:]
 		e := Event{Type: watch.Modified}
 		switch kind {
-		case "instance":
-			e.Instance = &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: akriv0.InstanceSpec{DeviceUsage: map[string]string{}}}
-			for _, w := range rest {
-				key, value, _ := strings.Cut(w, "=")
-				switch n, err := strconv.Atoi(value); {
-				case w == "gone":
-					e.Type = watch.Deleted
-				case key == "capacity" && err == nil:
-					e.Instance.Spec.Capacity = int32(n)
-				default:
-					e.Instance.Spec.DeviceUsage[key] = value
-				}
+		case "configuration":
+			capacity, err := strconv.Atoi(strings.TrimPrefix(rest[0], "capacity="))
+			if err != nil {
+				t.Fatal(err)
 			}
-			e.Instance.ResourceVersion = version
+			e.Configuration = &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: akriv0.ConfigurationSpec{Capacity: int32(capacity)}}
+		case "slice":
+			e.Slice = &v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: name + "-0"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: name}}
+			for _, w := range rest {
+				id, hash, given := strings.Cut(w, "=")
+				if !given {
+					hash = slot.InstanceHash(id, true, name, slot.ShortHash)
+				}
+				e.Slice.Spec.Devices = append(e.Slice.Spec.Devices, v1alpha1.Device{
+					Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}, ID: id, Hash: hash, Shared: true})
+			}
+		case "claim", "edit":
+			c := &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(version)},
+				Spec: v1alpha1.SlotClaimSpec{Holder: rest[0], NodeName: rest[1], Level: v1alpha1.ConfigurationLevel}}
+			if slices.Contains(rest, "by-name") {
+				c.Spec.Level = v1alpha1.InstanceLevel
+			}
+			if kind == "claim" {
+				e.Type = watch.Added
+			} else {
+				c.UID = claims[name].UID
+			}
+			e.Claim, claims[name] = c, c
+		case "release":
+			e.Type, e.Claim = watch.Deleted, claims[name].DeepCopy()
 		case "bind", "create":
 			p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: v1.PodSpec{NodeName: rest[0],
 				Containers: []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"akri.sh/cam": resource.MustParse("1")}}}}}}
@@ -91,17 +112,17 @@ func read(t *testing.T, input string) []Event {
 				status.State.Running = &v1.ContainerStateRunning{}
 				p.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler}}
 			case "moved":
-				p.Annotations = assigned(t, p, []string{"cam-9-0"})
+				p.Annotations = assigned(t, p, []string{"cam-8120fe-9"})
 			}
 			p.Status.ContainerStatuses = []v1.ContainerStatus{status}
 			pods[name] = p
 		default:
 			t.Fatalf("unknown event %q", line)
 		}
-		if kind != "instance" {
+		if e.object() == nil {
 			e.Pod = pods[name].DeepCopy()
-			e.Pod.ResourceVersion = version
 		}
+		e.object().SetResourceVersion(version)
 		events = append(events, e)
 	}
 	return events

@@ -1,6 +1,7 @@
-// Package history tells from everything that the API has shown, Pods and
-// Instances, every event in its order, whether slots were given out correctly:
-// none had two live holders at a time, and none was lost or leaked at the end.
+// Package history tells from everything that the API has shown, Pods,
+// Configurations, DeviceSlices and SlotClaims, every event in its order, whether
+// slots were given out correctly: none had two live holders at a time, and none was
+// lost or leaked at the end.
 //
 //   - check.go: the rules, a pure function of a history (see Check)
 //   - slots.go: what is known of pods and slots while a history is replayed

@@ -2,14 +2,14 @@ package history
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
@@ -17,14 +17,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 )
 
-// Recorder records a namespace's Pods and Instances.
+// Recorder records a namespace's Pods and Configurations, and the cluster's
+// DeviceSlices and SlotClaims.
 type Recorder struct {
-	kube      kubernetes.Interface
-	akri      versioned.Interface
+	kinds     []*cache.ListWatch
 	namespace string
 
 	mu     sync.Mutex
@@ -33,56 +32,84 @@ type Recorder struct {
 }
 
 // Record starts recording until ctx ends. The namespace must have no pods yet.
-func Record(ctx context.Context, kube kubernetes.Interface, akri versioned.Interface, namespace string) (*Recorder, error) {
-	r := &Recorder{kube: kube, akri: akri, namespace: namespace}
-	pods, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+func Record(ctx context.Context, kube kubernetes.Interface, client versioned.Interface, namespace string) (*Recorder, error) {
+	r := &Recorder{namespace: namespace, kinds: []*cache.ListWatch{
+		listWatch(kube.CoreV1().Pods(namespace)),
+		listWatch(client.AkriV0().Configurations(namespace)),
+		listWatch(client.KubeslotV1alpha1().DeviceSlices()),
+		listWatch(client.KubeslotV1alpha1().SlotClaims()),
+	}}
+	for _, kind := range r.kinds {
+		there, from, err := list(ctx, kind)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range there {
+			if e.Pod != nil {
+				return nil, fmt.Errorf("namespace %s has pod %s already: a history begins before the first", namespace, e.Pod.Name)
+			}
+		}
+		r.add(there...)
+		if err := r.follow(ctx, from, kind); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// listWatch makes a ListWatch of one kind's client.
+func listWatch[L runtime.Object](client interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}) *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
+		WatchFuncWithContext: client.Watch,
+	}
+}
+
+// list returns the kind's objects as they are now, and the list's resource version.
+func list(ctx context.Context, kind *cache.ListWatch) (there []Event, asOf string, err error) {
+	shown, err := kind.ListWithContext(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	if n := len(pods.Items); n > 0 {
-		return nil, fmt.Errorf("namespace %s has %d pods already: a history begins before the first", namespace, n)
-	}
-	instances, err := akri.AkriV0().Instances(namespace).List(ctx, metav1.ListOptions{})
+	listed, err := meta.ListAccessor(shown)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	for i := range instances.Items {
-		r.events = append(r.events, Event{Type: watch.Added, Instance: &instances.Items[i]})
-	}
-	err = errors.Join(
-		r.follow(ctx, pods.ResourceVersion, func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return kube.CoreV1().Pods(namespace).Watch(ctx, o)
-		}),
-		r.follow(ctx, instances.ResourceVersion, func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return akri.AkriV0().Instances(namespace).Watch(ctx, o)
-		}))
-	return r, err
+	err = meta.EachListItem(shown, func(object runtime.Object) error {
+		there = append(there, newEvent(watch.Added, object))
+		return nil
+	})
+	return there, listed.GetResourceVersion(), err
+}
+
+func (r *Recorder) add(events ...Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, events...)
 }
 
 // follow records one watch. It is taken up again after an interruption, from the
 // last event that was seen, so that none is missed.
-func (r *Recorder) follow(ctx context.Context, from string, start cache.WatchFuncWithContext) error {
-	w, err := watchtools.NewRetryWatcherWithContext(ctx, from, &cache.ListWatch{WatchFuncWithContext: start})
+func (r *Recorder) follow(ctx context.Context, from string, kind cache.WatcherWithContext) error {
+	w, err := watchtools.NewRetryWatcherWithContext(ctx, from, kind)
 	if err != nil {
 		return err
 	}
 	go func() {
 		for shown := range w.ResultChan() {
-			e := Event{Type: shown.Type, Seen: time.Now()}
-			switch object := shown.Object.(type) {
-			case *v1.Pod:
-				e.Pod = object
-			case *akriv0.Instance:
-				e.Instance = object
-			}
-			r.mu.Lock()
-			switch {
-			case shown.Type == watch.Error:
+			if shown.Type == watch.Error {
+				r.mu.Lock()
 				r.err = fmt.Errorf("the watch has lost events: %w", apierrors.FromObject(shown.Object))
-			case e.Pod != nil || e.Instance != nil:
-				r.events = append(r.events, e)
+				r.mu.Unlock()
+				continue
 			}
-			r.mu.Unlock()
+			e := newEvent(shown.Type, shown.Object)
+			if e.Seen = time.Now(); e.object() != nil {
+				r.add(e)
+			}
 		}
 	}()
 	return nil
@@ -91,24 +118,21 @@ func (r *Recorder) follow(ctx context.Context, from string, start cache.WatchFun
 // Events returns the history up to what the API has now. It waits until that has
 // been seen, or ctx ends.
 func (r *Recorder) Events(ctx context.Context) ([]Event, error) {
-	pods, err := r.kube.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	instances, err := r.akri.AkriV0().Instances(r.namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	asOf := revision(pods.ResourceVersion)
-	there := map[types.UID]string{}
-	for i := range pods.Items {
-		there[pods.Items[i].UID] = pods.Items[i].ResourceVersion
-	}
-	for i := range instances.Items {
-		there[instances.Items[i].UID] = instances.Items[i].ResourceVersion
+	there, asOf := map[types.UID]string{}, uint64(0)
+	for i, kind := range r.kinds {
+		shown, version, err := list(ctx, kind)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 { // what comes later may be missing in this list, and there in another
+			asOf = revision(version)
+		}
+		for _, e := range shown {
+			there[e.object().GetUID()] = e.object().GetResourceVersion()
+		}
 	}
 	var events []Event
-	err = wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		events = r.events
@@ -126,11 +150,7 @@ func caughtUp(events []Event, there map[types.UID]string, asOf uint64) bool {
 	have, since := map[types.UID]uint64{}, map[types.UID]uint64{}
 	gone := map[types.UID]bool{}
 	for _, e := range events {
-		var object metav1.Object = e.Instance
-		if e.Pod != nil {
-			object = e.Pod
-		}
-		uid := object.GetUID()
+		uid := e.object().GetUID()
 		if _, known := since[uid]; !known {
 			since[uid] = e.Revision()
 		}

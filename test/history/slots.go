@@ -1,16 +1,19 @@
 package history
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/kubeslot/kubeslot/types"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -20,17 +23,29 @@ type replay struct {
 	at     uint64
 	report Report
 	pods   map[string]*pod // by UID
-	// claims are the entries of deviceUsage; holders the live bound pods by slot.
-	claims  map[slot.Name]string
+	// claims are the SlotClaims; holders the live bound pods by slot.
+	claims  map[slot.Name]claim
 	holders map[slot.Name][]*pod
-	existed map[slot.Name]bool // at some time
+	// capacity is the largest that was ever in force of each Configuration of the
+	// history, by name; reported the Instances of which a slice ever had the device.
+	capacity map[string]int
+	reported map[string]bool
 }
+
+// claim is a SlotClaim, of which several can follow each other under one name.
+type claim struct {
+	uid          apitypes.UID
+	holder, node string
+	level        v1alpha1.Level
+}
+
+func (c claim) String() string { return fmt.Sprintf("%s by %s on %s", c.level, c.holder, c.node) }
 
 // pod is a pod that was bound with slots.
 type pod struct {
 	uid, name, node string
-	// slots are its containers' by container, each with the form of its claim.
-	slots   map[string]map[slot.Name]slot.Usage
+	// slots are its containers' by container, each with how it was requested.
+	slots   map[string]map[slot.Name]v1alpha1.Level
 	live    bool // neither ended nor gone
 	claimed map[slot.Name]bool
 	status  v1.PodStatus
@@ -40,21 +55,32 @@ type pod struct {
 
 func (p *pod) String() string { return p.name + " (" + p.uid + ")" }
 
-// all returns the pod's slots, and how it claims each.
-func (p *pod) all() map[slot.Name]slot.Usage {
-	all := map[slot.Name]slot.Usage{}
+// all returns the slots of all the pod's containers.
+func (p *pod) all() map[slot.Name]v1alpha1.Level {
+	all := map[slot.Name]v1alpha1.Level{}
 	for _, slots := range p.slots {
 		maps.Copy(all, slots)
 	}
 	return all
 }
 
-// claim is the value by which the pod claims the slot; "" if it has no part in it.
-func (p *pod) claim(name slot.Name) string { return p.all()[name].String() }
+// made reports whether the slot's claim is the pod's, as one of its containers was
+// given the slot.
+func (p *pod) made(name slot.Name, c claim) bool {
+	if c.holder != p.uid || c.node != p.node {
+		return false
+	}
+	for _, slots := range p.slots {
+		if level, given := slots[name]; given && level == c.level {
+			return true
+		}
+	}
+	return false
+}
 
 // running returns the slots of the containers that run.
-func (p *pod) running() map[slot.Name]slot.Usage {
-	running := map[slot.Name]slot.Usage{}
+func (p *pod) running() map[slot.Name]v1alpha1.Level {
+	running := map[slot.Name]v1alpha1.Level{}
 	for _, statuses := range [][]v1.ContainerStatus{p.status.InitContainerStatuses, p.status.ContainerStatuses} {
 		for _, s := range statuses {
 			if s.State.Running != nil {
@@ -107,7 +133,7 @@ func preempted(c v1.PodCondition) bool {
 func (r *replay) bound(p *pod) {
 	r.report.Bound++
 	for _, name := range slices.SortedFunc(maps.Keys(p.all()), compare) {
-		if !r.existed[name] {
+		if configuration, _ := slot.SplitInstance(name.Instance); !r.reported[name.Instance] || name.Index >= r.capacity[configuration] {
 			r.violated("pod %s is bound with slot %s, which has never existed", p, name)
 		}
 		if others := r.holders[name]; len(others) > 0 {
@@ -121,12 +147,12 @@ func (r *replay) bound(p *pod) {
 }
 
 // slotsOf returns the slots that a bound pod was given.
-func (r *replay) slotsOf(shown *v1.Pod) map[string]map[slot.Name]slot.Usage {
+func (r *replay) slotsOf(shown *v1.Pod) map[string]map[slot.Name]v1alpha1.Level {
 	info, err := assignment.Granted(shown.Annotations, string(shown.UID), shown.Spec.NodeName)
 	if err != nil || info == nil || shown.Spec.NodeName == "" {
 		return nil
 	}
-	slots := map[string]map[slot.Name]slot.Usage{}
+	slots := map[string]map[slot.Name]v1alpha1.Level{}
 	for _, containers := range []map[string]types.ContainerInfo{info.InitContainers, info.RunningContainers} {
 		for container, c := range containers {
 			grants, err := assignment.Grants(&c)
@@ -134,14 +160,14 @@ func (r *replay) slotsOf(shown *v1.Pod) map[string]map[slot.Name]slot.Usage {
 				r.violated("pod %s: %v", shown.Name, err)
 			}
 			for _, g := range grants {
-				usage := slot.Usage{Node: shown.Spec.NodeName}
-				if !g.InstanceLevel() {
-					usage.Holder = string(shown.UID)
+				level := v1alpha1.ConfigurationLevel
+				if g.InstanceLevel() {
+					level = v1alpha1.InstanceLevel
 				}
 				if slots[container] == nil {
-					slots[container] = map[slot.Name]slot.Usage{}
+					slots[container] = map[slot.Name]v1alpha1.Level{}
 				}
-				slots[container][g.Slot] = usage
+				slots[container][g.Slot] = level
 			}
 		}
 	}
@@ -163,45 +189,57 @@ func (r *replay) runsUnassigned(shown *v1.Pod) {
 	}
 }
 
-func (r *replay) instance(event watch.EventType, shown *akriv0.Instance) {
-	now := map[slot.Name]string{}
-	if event != watch.Deleted {
-		for index := range int(shown.Spec.Capacity) {
-			r.existed[slot.Name{Instance: shown.Name, Index: index}] = true
-		}
-		for key, value := range shown.Spec.DeviceUsage {
-			if name, err := slot.Parse(key); err == nil && value != "" {
-				now[name] = value
-			}
-		}
-	}
-	for _, name := range slices.SortedFunc(maps.Keys(r.claims), compare) {
-		if before := r.claims[name]; name.Instance == shown.Name && now[name] != before {
-			if now[name] != "" {
-				r.violated("slot %s goes from %q to %q without having been released", name, before, now[name])
-			}
-			delete(r.claims, name)
-		}
-	}
-	for _, name := range slices.SortedFunc(maps.Keys(now), compare) {
-		if r.claims[name] == "" {
-			r.claims[name] = now[name]
-			r.claim(name, now[name])
+func (r *replay) configuration(shown *akriv0.Configuration) {
+	r.capacity[shown.Name] = max(r.capacity[shown.Name], shown.Spec.Slots())
+}
+
+// slice notes the devices that the node sees. A device that is not what it says is
+// nobody's.
+func (r *replay) slice(shown *v1alpha1.DeviceSlice) {
+	for i := range shown.Spec.Devices {
+		if d := &shown.Spec.Devices[i]; d.Check(shown.Spec.NodeName) == nil {
+			r.reported[d.Instance()] = true
 		}
 	}
 }
 
-// claim records that a node claims a slot, which must be for a pod there.
-func (r *replay) claim(name slot.Name, value string) {
+// claim notes that a node claims a slot, which must be for a pod there, or that it
+// releases one.
+func (r *replay) claim(event watch.EventType, shown *v1alpha1.SlotClaim) {
+	name, err := shown.Slot()
+	if err != nil {
+		r.violated("SlotClaim %q: %v", shown.Name, err)
+		return
+	}
+	if configuration, _ := slot.SplitInstance(name.Instance); !r.recorded(configuration) {
+		return
+	}
+	now := claim{uid: shown.UID, holder: shown.Spec.Holder, node: shown.Spec.NodeName, level: shown.Spec.Level}
+	before, claimed := r.claims[name]
+	switch {
+	case claimed && before.uid != now.uid:
+		r.violated("slot %s goes from %s to %s without having been released", name, before, now)
+	case claimed && before != now:
+		r.violated("slot %s goes from %s to %s in one SlotClaim", name, before, now)
+	}
+	if event == watch.Deleted {
+		delete(r.claims, name)
+		return
+	}
+	if r.claims[name] = now; claimed && before == now {
+		return // its metadata has changed
+	}
 	r.report.Claims++
-	found := false
-	for _, p := range r.pods {
-		if p.claim(name) == value {
-			// By its value an instance-level claim is any such pod's on the node.
-			p.claimed[name], found = true, true
-		}
+	p := r.pods[now.holder]
+	if p == nil || !p.made(name, now) {
+		r.violated("slot %s is claimed %s, and no pod was bound with it so", name, now)
+		return
 	}
-	if !found {
-		r.violated("slot %s is claimed as %q, and no pod was bound with it so", name, value)
-	}
+	p.claimed[name] = true
+}
+
+// recorded reports whether the history has a Configuration of that name.
+func (r *replay) recorded(configuration string) bool {
+	_, has := r.capacity[configuration]
+	return has
 }

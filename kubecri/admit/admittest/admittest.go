@@ -1,5 +1,5 @@
 // Package admittest has what tests of admissions need: a pod that was assigned a
-// slot, an API server that has the slot's Instance, and the node's claims.
+// slot, an API server that has the slot's Configuration, and the node's claims.
 package admittest
 
 import (
@@ -12,9 +12,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	kubeinformers "k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -30,6 +32,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
 	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // Node is the node's name.
@@ -59,7 +62,7 @@ func Requesting(n string) *corev1.Pod {
 	return p
 }
 
-// World is the API server, which has Instance cam-a1 of capacity 1 and the pod,
+// World is the API server, which has Configuration cam of capacity 1 and the pod,
 // and the node's claims, which run until the test ends.
 type World struct {
 	Claims  *claims.Claims
@@ -78,20 +81,22 @@ func NewWorld(t testing.TB, runtime claims.Runtime, changes ...func(*claims.Conf
 	if runtime == nil {
 		runtime = emptyRuntime{}
 	}
-	client := fake.NewSimpleClientset(&akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam-a1", ResourceVersion: "1"},
-		Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: 1, Nodes: []string{Node}}})
-	version := 1 // the fake leaves resourceVersions alone, which tell new copies from old
-	client.PrependReactor("update", "instances", func(action ktesting.Action) (bool, k8sruntime.Object, error) {
-		version++
-		action.(ktesting.UpdateAction).GetObject().(*akriv0.Instance).ResourceVersion = strconv.Itoa(version)
+	client := fake.NewSimpleClientset(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam"},
+		Spec: akriv0.ConfigurationSpec{Capacity: 1}})
+	uids := 0 // the fake gives none
+	client.PrependReactor("create", "slotclaims", func(action ktesting.Action) (bool, k8sruntime.Object, error) {
+		uids++
+		action.(ktesting.CreateAction).GetObject().(*v1alpha1.SlotClaim).UID = types.UID(strconv.Itoa(uids))
 		return false, nil, nil
 	})
 	factory := informers.NewSharedInformerFactory(client, 0)
-	bound := kubeinformers.NewSharedInformerFactory(kubefake.NewClientset(), 0)
+	bound := kubeinformers.NewSharedInformerFactory(kubefake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: Node, UID: "n1"}}), 0)
 	counts := componentmetrics.NewKubeRegistry()
 	numbers := metrics.New(counts)
-	config := claims.Config{Metrics: numbers, Node: Node, Client: client, Instances: factory.Akri().V0().Instances(), Configurations: factory.Akri().V0().Configurations(),
-		Pods: bound.Core().V1().Pods(), Runtime: runtime, Events: record.NewFakeRecorder(10), Grace: time.Hour, Resync: time.Hour}
+	config := claims.Config{Metrics: numbers, Node: Node, Client: client,
+		Claims: factory.Kubeslot().V1alpha1().SlotClaims(), Configurations: factory.Akri().V0().Configurations(),
+		Pods: bound.Core().V1().Pods(), Nodes: bound.Core().V1().Nodes(),
+		Runtime: runtime, Events: record.NewFakeRecorder(10), Grace: time.Hour, Resync: time.Hour}
 	for _, change := range changes {
 		change(&config)
 	}
@@ -119,19 +124,22 @@ func NoPods() corelisters.PodLister {
 	return corelisters.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}))
 }
 
-// WantUsage waits until the deviceUsage of slot cam-a1-0 is as wanted.
+// WantUsage waits until slot cam-a1-0 is used as wanted, in the form of deviceUsage.
 func (w *World) WantUsage(t testing.TB, want string) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
-		in, err := w.Client.AkriV0().Instances("default").Get(context.Background(), "cam-a1", metav1.GetOptions{})
-		if err != nil {
+		usage := ""
+		claim, err := w.Client.KubeslotV1alpha1().SlotClaims().Get(context.Background(), "cam-a1-0", metav1.GetOptions{})
+		if err == nil {
+			usage = claim.Spec.Usage().String()
+		} else if !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
-		if in.Spec.DeviceUsage["cam-a1-0"] == want {
+		if usage == want {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("deviceUsage is %v, and in 10 s did not become %q", in.Spec.DeviceUsage, want)
+			t.Fatalf("the slot is used by %q, and in 10 s it was not %q", usage, want)
 		}
 	}
 }

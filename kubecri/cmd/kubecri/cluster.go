@@ -16,13 +16,15 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
 
-	akriclient "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
-	akrischeme "github.com/kubeslot/kubeslot/types/client/clientset/versioned/scheme"
-	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions"
-	akriv0informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	ourscheme "github.com/kubeslot/kubeslot/types/client/clientset/versioned/scheme"
+	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
+	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
+	kubeslotinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 )
 
 // Requests a second to the API server, and at once: claims of a node full of
@@ -35,17 +37,22 @@ type cluster struct {
 	server      string // its URL
 	node        string // this one's name
 	kube        kubernetes.Interface
-	akri        akriclient.Interface
+	client      versioned.Interface // of akri.sh and kubeslot.io
 	broadcaster record.EventBroadcaster
 	events      record.EventRecorder
 
-	podInformers   informers.SharedInformerFactory // of this node
-	nodeInformers  informers.SharedInformerFactory // this node
-	akriInformers  akriinformers.SharedInformerFactory
-	pods           coreinformers.PodInformer
-	nodes          coreinformers.NodeInformer
-	instances      akriv0informers.InstanceInformer
-	configurations akriv0informers.ConfigurationInformer
+	pods           coreinformers.PodInformer             // of this node
+	nodes          coreinformers.NodeInformer            // this node
+	slices         kubeslotinformers.DeviceSliceInformer // of this node
+	claims         kubeslotinformers.SlotClaimInformer   // of this node
+	configurations akriinformers.ConfigurationInformer
+	factories      []factory
+}
+
+// factory runs informers.
+type factory interface {
+	Start(stop <-chan struct{})
+	Shutdown()
 }
 
 // newCluster makes the clients; it reads the kubeconfig and connects to nothing.
@@ -57,7 +64,7 @@ func newCluster(kubeconfig, node string) (*cluster, error) {
 	config.QPS, config.Burst = qps, burst
 	config = rest.AddUserAgent(config, "kubecri")
 	c := &cluster{server: config.Host, node: node}
-	if c.akri, err = akriclient.NewForConfig(config); err != nil {
+	if c.client, err = versioned.NewForConfig(config); err != nil {
 		return nil, err
 	}
 	core := rest.CopyConfig(config) // custom resources have no protobuf
@@ -66,18 +73,22 @@ func newCluster(kubeconfig, node string) (*cluster, error) {
 		return nil, err
 	}
 
-	c.podInformers = selected(c.kube, "spec.nodeName", node)
-	c.pods = c.podInformers.Core().V1().Pods()
-	c.pods.Informer()
-	c.nodeInformers = selected(c.kube, metav1.ObjectNameField, node)
-	c.nodes = c.nodeInformers.Core().V1().Nodes()
-	c.akriInformers = akriinformers.NewSharedInformerFactory(c.akri, 0)
-	c.instances = c.akriInformers.Akri().V0().Instances()
-	c.configurations = c.akriInformers.Akri().V0().Configurations()
-
+	here := func(field string) informers.SharedInformerFactory {
+		return informers.NewSharedInformerFactoryWithOptions(c.kube, 0,
+			informers.WithTransform(withoutManagedFields), informers.WithTweakListOptions(selecting(field, node)))
+	}
+	pods, nodes, configurations := here("spec.nodeName"), here(metav1.ObjectNameField), externalversions.NewSharedInformerFactory(c.client, 0)
+	own := externalversions.NewSharedInformerFactoryWithOptions(c.client, 0,
+		externalversions.WithTransform(withoutManagedFields), externalversions.WithTweakListOptions(selecting("spec.nodeName", node)))
+	c.pods = pods.Core().V1().Pods()
+	c.nodes = nodes.Core().V1().Nodes()
+	c.slices = own.Kubeslot().V1alpha1().DeviceSlices()
+	c.claims = own.Kubeslot().V1alpha1().SlotClaims()
+	c.configurations = configurations.Akri().V0().Configurations()
+	c.factories = []factory{pods, nodes, own, configurations}
 	eventScheme := runtime.NewScheme()
 	utilruntime.Must(scheme.AddToScheme(eventScheme))
-	utilruntime.Must(akrischeme.AddToScheme(eventScheme))
+	utilruntime.Must(ourscheme.AddToScheme(eventScheme))
 	c.broadcaster = record.NewBroadcaster()
 	c.events = c.broadcaster.NewRecorder(eventScheme, corev1.EventSource{Component: "kubecri", Host: node})
 	return c, nil
@@ -91,26 +102,37 @@ func (c *cluster) recordEvents() {
 
 // run keeps the caches filled until ctx is done.
 func (c *cluster) run(ctx context.Context) {
-	c.podInformers.StartWithContext(ctx)
-	c.nodeInformers.StartWithContext(ctx)
-	c.akriInformers.Start(ctx.Done())
+	for _, f := range c.factories {
+		f.Start(ctx.Done())
+	}
 	<-ctx.Done()
 	c.broadcaster.Shutdown()
-	c.podInformers.Shutdown()
-	c.nodeInformers.Shutdown()
-	c.akriInformers.Shutdown()
+	for _, f := range c.factories {
+		f.Shutdown()
+	}
 }
 
-// selected makes informers of the objects whose field has the value.
-func selected(client kubernetes.Interface, field, value string) informers.SharedInformerFactory {
-	return informers.NewSharedInformerFactoryWithOptions(client, 0,
-		informers.WithTransform(withoutManagedFields),
-		informers.WithTweakListOptions(func(options *metav1.ListOptions) {
-			options.FieldSelector = fields.OneTermEqualSelector(field, value).String()
-		}))
+// namedInformer is an informer and what it is of.
+type namedInformer struct {
+	resource string
+	informer cache.SharedIndexInformer
 }
 
-// withoutManagedFields saves their memory: pods and nodes are not updated from here.
+func (c *cluster) informers() []namedInformer {
+	return []namedInformer{
+		{"pods", c.pods.Informer()}, {"nodes", c.nodes.Informer()}, {"configurations.akri.sh", c.configurations.Informer()},
+		{"deviceslices.kubeslot.io", c.slices.Informer()}, {"slotclaims.kubeslot.io", c.claims.Informer()},
+	}
+}
+
+// selecting asks for the objects whose field has the value.
+func selecting(field, value string) func(*metav1.ListOptions) {
+	return func(options *metav1.ListOptions) {
+		options.FieldSelector = fields.OneTermEqualSelector(field, value).String()
+	}
+}
+
+// withoutManagedFields saves their memory: an update without them leaves them as they are.
 func withoutManagedFields(obj any) (any, error) {
 	if o, err := meta.Accessor(obj); err == nil {
 		o.SetManagedFields(nil)

@@ -19,10 +19,10 @@ import (
 
 const description = `kubecri listens as the kubelet's container runtime endpoint and forwards every
 CRI call to the runtime. When a container is created whose pod was assigned
-device slots, it claims them in the Instances' deviceUsage and adds the devices'
+device slots, it claims them (a SlotClaim object each) and adds the devices'
 environment, mounts and device nodes; it releases them when the container is
-gone. It also discovers devices, keeps their Instances, and advertises them as
-the node's resources.
+gone. It also discovers devices, reports them in the node's DeviceSlices, and
+advertises them as the node's resources.
 
 Start it before the kubelet, and give the kubelet --listen's value as its
 containerRuntimeEndpoint. Or give kubecri the kubelet's own arguments: flags of

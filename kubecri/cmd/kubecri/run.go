@@ -92,8 +92,9 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 		return nil, err
 	}
 	n.agent, err = agent.New(agent.Config{
-		NodeName: o.nodeName, Client: cluster.akri, KubeClient: cluster.kube,
-		Configurations: cluster.configurations, Instances: cluster.instances, Recorder: cluster.events,
+		NodeName: o.nodeName, Client: cluster.client, KubeClient: cluster.kube,
+		Configurations: cluster.configurations, Slices: cluster.slices, Nodes: cluster.nodes, Recorder: cluster.events,
+		ReachChanged:       func() { n.advertiser.Changed() },
 		PropertyNamespaces: o.propertySpaces, Handlers: []discovery.Handler{&debugecho.Handler{AvailabilityFile: o.debugEchoFile, HostAccess: o.debugEchoHost}},
 	})
 	if err != nil {
@@ -101,14 +102,14 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	}
 	n.advertiser, err = advertise.New(advertise.Config{
 		NodeName: o.nodeName, Client: cluster.kube, Nodes: cluster.nodes, Pods: cluster.pods,
-		Instances: cluster.instances, Devices: n.plugins.NodeInfo, Interval: o.advertiseInterval, Metrics: numbers,
+		Slices: cluster.slices, Configurations: cluster.configurations, Reached: n.agent.Reached, Devices: n.plugins.NodeInfo, Interval: o.advertiseInterval, Metrics: numbers,
 	})
 	if err != nil {
 		return nil, err
 	}
 	n.claims, err = claims.New(claims.Config{
-		Node: o.nodeName, Client: cluster.akri,
-		Instances: cluster.instances, Configurations: cluster.configurations, Pods: cluster.pods,
+		Node: o.nodeName, Client: cluster.client,
+		Claims: cluster.claims, Configurations: cluster.configurations, Nodes: cluster.nodes, Pods: cluster.pods,
 		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
 		Grace: o.claimGrace, Resync: o.claimResync, Metrics: numbers, Tracer: tracer,
 	})

@@ -161,7 +161,7 @@ func TestHealthFollowsTheKubeletsPathAndNotTheAPI(t *testing.T) {
 	await(t, url+"/readyz", http.StatusServiceUnavailable, "[-]cri failed")
 	awaitMode(t, listen, 0o600)
 	stopRuntime := serveRuntime(t, runtimeSocket)
-	await(t, url+"/readyz", http.StatusOK, "[+]cri ok", "[!]informers: pods, nodes, instances.akri.sh, configurations.akri.sh not read")
+	await(t, url+"/readyz", http.StatusOK, "[+]cri ok", "[!]informers: pods, nodes, configurations.akri.sh, deviceslices.kubeslot.io, slotclaims.kubeslot.io not read")
 	awaitMode(t, listen, 0o660) // as the runtime's
 	await(t, url+"/metrics", http.StatusOK, `kubecri_rpc_duration_seconds_count{method="runtime.v1.RuntimeService/Version"}`,
 		`kubecri_rpc_errors_total{code="Unavailable",method="runtime.v1.RuntimeService/Version"}`, "kubecri_claims_held 0", "go_goroutines", "rest_client_requests_total")

@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
-	"k8s.io/client-go/tools/cache"
 	componentmetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // requests to the API server
@@ -118,15 +117,9 @@ func greeted(ctx context.Context, path string) error {
 func (c *cluster) informersSynced() health.Check {
 	return health.Check{Name: "informers", Advice: true, Run: func(context.Context) error {
 		var missing []string
-		for _, i := range []struct {
-			kind     string
-			informer cache.SharedIndexInformer
-		}{
-			{"pods", c.pods.Informer()}, {"nodes", c.nodes.Informer()},
-			{"instances.akri.sh", c.instances.Informer()}, {"configurations.akri.sh", c.configurations.Informer()},
-		} {
+		for _, i := range c.informers() {
 			if !i.informer.HasSynced() {
-				missing = append(missing, i.kind)
+				missing = append(missing, i.resource)
 			}
 		}
 		if len(missing) > 0 {

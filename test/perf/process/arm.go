@@ -36,7 +36,7 @@ type arm struct {
 	resource v1.ResourceName
 	// onNode: nodes report the resource in their status.
 	onNode bool
-	// ours: Instances, and our scheduler.
+	// ours: DeviceSlices, and our scheduler.
 	ours bool
 	// dra: ResourceSlices and a DeviceClass.
 	dra bool

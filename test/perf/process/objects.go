@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -15,6 +16,7 @@ import (
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -48,11 +50,6 @@ func (a *arm) createNode(ctx context.Context, i int) error {
 	if a.onNode {
 		capacity[a.resource] = *resource.NewQuantity(int64(a.slots), resource.DecimalSI)
 	}
-	if a.ours {
-		for _, in := range a.instancesOf(i) {
-			capacity[v1.ResourceName(assignment.ResourcePrefix+in.Name)] = *resource.NewQuantity(int64(in.Spec.Capacity), resource.DecimalSI)
-		}
-	}
 	nodes := a.client.CoreV1().Nodes()
 	node, err := nodes.Create(ctx, &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Labels: map[string]string{v1.LabelHostname: nodeName(i)}},
@@ -69,57 +66,58 @@ func (a *arm) createNode(ctx context.Context, i int) error {
 	return err
 }
 
-// instancesOf are the Instances of the i-th node, with what a discovered device
-// has in them.
-func (a *arm) instancesOf(i int) []*akriv0.Instance {
-	var of []*akriv0.Instance
-	perNode := a.slots / slotsPerInstance
-	for n := i * perNode; n < (i+1)*perNode; n++ {
-		hash := fmt.Sprintf("%06x", n)
-		in := &akriv0.Instance{
-			ObjectMeta: metav1.ObjectMeta{Name: kind + "-" + hash},
-			Spec: akriv0.InstanceSpec{
-				ConfigurationName: kind, Capacity: slotsPerInstance, Nodes: []string{nodeName(i)},
-				CDIName:          "akri.sh/" + kind + "=" + hash,
-				BrokerProperties: map[string]string{"MODEL": "A100", "FAMILY": "GPU", "DRIVER_VERSION": "1.2.3"},
-				DeviceUsage:      map[string]string{},
-			},
-		}
-		for index := range slotsPerInstance {
-			in.Spec.DeviceUsage[slot.Name{Instance: in.Name, Index: index}.String()] = ""
-		}
-		of = append(of, in)
+// devicesOf are the devices of a node, with what a discovered one has in it.
+func (a *arm) devicesOf(node string) []v1alpha1.Device {
+	var devices []v1alpha1.Device
+	for n := range a.slots / slotsPerInstance {
+		id := fmt.Sprintf("device-%d", n)
+		devices = append(devices, v1alpha1.Device{
+			Configuration: v1alpha1.ConfigurationReference{Namespace: namespace, Name: kind},
+			ID:            id, Hash: slot.InstanceHash(id, false, node, slot.LongHash),
+			Properties: map[string]string{"MODEL": "A100", "FAMILY": "GPU", "DRIVER_VERSION": "1.2.3"},
+		})
 	}
-	return of
+	return devices
 }
 
 // createDevices creates as many as nodes have slots.
 func (a *arm) createDevices(ctx context.Context) error {
 	switch {
 	case a.ours:
-		return a.createInstances(ctx)
+		return a.createDeviceSlices(ctx)
 	case a.dra:
 		return a.createResourceSlices(ctx)
 	}
 	return nil // the nodes report them
 }
 
-func (a *arm) createInstances(ctx context.Context) error {
+func (a *arm) createDeviceSlices(ctx context.Context) error {
 	client, err := versioned.NewForConfig(a.config)
 	if err != nil {
 		return err
 	}
 	if _, err := client.AkriV0().Configurations(namespace).Create(ctx, &akriv0.Configuration{
 		ObjectMeta: metav1.ObjectMeta{Name: kind},
-		Spec:       akriv0.ConfigurationSpec{DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho"}, Capacity: slotsPerInstance},
+		Spec: akriv0.ConfigurationSpec{DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho"},
+			Capacity: slotsPerInstance, InstanceNameDigits: slot.LongHash},
 	}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	return create(ctx, a.nodes, func(ctx context.Context, i int) error {
-		for _, in := range a.instancesOf(i) {
-			if _, err := client.AkriV0().Instances(namespace).Create(ctx, in, metav1.CreateOptions{}); err != nil {
+		node, err := a.client.CoreV1().Nodes().Get(ctx, nodeName(i), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		part := 0
+		for devices := range slices.Chunk(a.devicesOf(node.Name), v1alpha1.MaxDevices) {
+			if _, err := client.KubeslotV1alpha1().DeviceSlices().Create(ctx, &v1alpha1.DeviceSlice{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", node.Name, part),
+					OwnerReferences: []metav1.OwnerReference{v1alpha1.NodeOwner(node.Name, node.UID)}},
+				Spec: v1alpha1.DeviceSliceSpec{NodeName: node.Name, Devices: devices},
+			}, metav1.CreateOptions{}); err != nil {
 				return err
 			}
+			part++
 		}
 		return nil
 	})

@@ -31,7 +31,7 @@ type arm struct {
 	resource v1.ResourceName
 	// onNode: nodes report the resource in their status.
 	onNode bool
-	// ours: Instances, and our scheduler.
+	// ours: DeviceSlices, and our scheduler.
 	ours bool
 	// strict: our scheduler claims the slots before it binds.
 	strict bool

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,18 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	kubeslot "github.com/kubeslot/kubeslot/types"
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // The check after a run finds each way in which slots can be given out wrongly.
 func TestCheckSlots(t *testing.T) {
 	ours := run{arm: arm{resource: assignment.ResourcePrefix + kindName}}
-	instances := map[string]*akriv0.Instance{}
-	for _, name := range []string{"cam-a", "cam-b"} {
-		instances[name] = &akriv0.Instance{Spec: akriv0.InstanceSpec{Capacity: 2, Nodes: []string{"node-a"}}}
-	}
+	reach := map[string]map[string]bool{"cam-a": {"node-a": true}, "cam-b": {"node-a": true}}
 	pod := func(name, node string, asked int, slots ...string) v1.Pod {
 		return assignedPod(t, ours, name, node, asked, slots...)
 	}
@@ -41,7 +39,7 @@ func TestCheckSlots(t *testing.T) {
 		"out of the node's way": {pods: []v1.Pod{pod("a", "node-b", 1, "cam-a-0")}, want: "cannot be reached"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			errs := ours.checkSlots(tc.pods, instances)
+			errs := ours.checkSlots(tc.pods, reach, nil)
 			if tc.want == "" && len(errs) > 0 || tc.want != "" && (len(errs) != 1 || !strings.Contains(errs[0].Error(), tc.want)) {
 				t.Errorf("checkSlots() = %v, want one error with %q", errs, tc.want)
 			}
@@ -77,21 +75,59 @@ func assignedPod(t *testing.T, r run, name, node string, asked int, slots ...str
 // With claimMode Scheduler, also each way in which claims can be wrong.
 func TestCheckClaims(t *testing.T) {
 	strict := run{arm: arm{resource: assignment.ResourcePrefix + kindName, strict: true}}
+	right := claim{"a", "node-a", v1alpha1.ConfigurationLevel}
 	for name, tc := range map[string]struct {
-		usage map[string]string
-		want  string
+		claims map[string]claim
+		want   string
 	}{
-		"right":              {usage: map[string]string{"cam-a-0": "C:a:node-a", "cam-a-1": ""}},
-		"not claimed":        {usage: map[string]string{"cam-a-0": ""}, want: `slot cam-a-0 is claimed as "" instead of "C:a:node-a"`},
-		"not even listed":    {want: "slot cam-a-0 is not claimed"},
-		"by another":         {usage: map[string]string{"cam-a-0": "C:b:node-a"}, want: `"C:b:node-a" instead of`},
-		"left by a pod gone": {usage: map[string]string{"cam-a-0": "C:a:node-a", "cam-a-1": "node-a"}, want: `slot cam-a-1 is claimed as "node-a" instead of ""`},
+		"right":              {claims: map[string]claim{"cam-a-0": right}},
+		"not claimed":        {want: "slot cam-a-0 is not claimed"},
+		"by another":         {claims: map[string]claim{"cam-a-0": {"b", "node-a", v1alpha1.ConfigurationLevel}}, want: "{b node-a CL} instead of {a node-a CL}"},
+		"at another node":    {claims: map[string]claim{"cam-a-0": {"a", "node-b", v1alpha1.ConfigurationLevel}}, want: "{a node-b CL} instead of {a node-a CL}"},
+		"as if by name":      {claims: map[string]claim{"cam-a-0": {"a", "node-a", v1alpha1.InstanceLevel}}, want: "{a node-a IL} instead of {a node-a CL}"},
+		"left by a pod gone": {claims: map[string]claim{"cam-a-0": right, "cam-a-1": right}, want: "slot cam-a-1 is claimed by a on node node-a, and should be free"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			instances := map[string]*akriv0.Instance{"cam-a": {Spec: akriv0.InstanceSpec{Capacity: 2, Nodes: []string{"node-a"}, DeviceUsage: tc.usage}}}
-			errs := strict.checkSlots([]v1.Pod{assignedPod(t, strict, "a", "node-a", 1, "cam-a-0")}, instances)
+			reach := map[string]map[string]bool{"cam-a": {"node-a": true}}
+			errs := strict.checkSlots([]v1.Pod{assignedPod(t, strict, "a", "node-a", 1, "cam-a-0")}, reach, tc.claims)
 			if tc.want == "" && len(errs) > 0 || tc.want != "" && (len(errs) != 1 || !strings.Contains(errs[0].Error(), tc.want)) {
 				t.Errorf("checkSlots() = %v, want one error with %q", errs, tc.want)
+			}
+		})
+	}
+}
+
+// What the nodes report is what the scheduler believes, at every size: names are those
+// of the devices and all different, and slices are no larger than the API allows.
+func TestDeviceSlices(t *testing.T) {
+	for _, s := range shapes(100, 1) {
+		s.slots *= 10
+		t.Run(s.name, func(t *testing.T) {
+			reach := make([]v1.Node, s.deviceNodes)
+			for i := range reach {
+				reach[i].Name = fmt.Sprint("node-", i)
+			}
+			instances, entries := map[string]bool{}, 0
+			for _, part := range (run{shape: s}).deviceSlices(reach) {
+				if n := len(part.Spec.Devices); n == 0 || n > v1alpha1.MaxDevices || !strings.HasPrefix(part.Name, part.Spec.NodeName+"-") {
+					t.Errorf("slice %s of node %s has %d devices", part.Name, part.Spec.NodeName, n)
+				}
+				for i := range part.Spec.Devices {
+					d := &part.Spec.Devices[i]
+					entries++
+					instances[d.Instance()] = true
+					if err := d.Check(part.Spec.NodeName); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			n, _ := s.instances()
+			want := n
+			if s.shared {
+				want *= len(reach)
+			}
+			if len(instances) != n || entries != want {
+				t.Errorf("%d Instances in %d entries, want %d in %d", len(instances), entries, n, want)
 			}
 		})
 	}

@@ -24,22 +24,23 @@ func (r run) prepare(m *meter) perf.NodeUpdateFn {
 		if len(nodes.Items) < r.nodes {
 			return nil // the other kind of nodes comes next
 		}
-		var reach []string
+		var reach []v1.Node
 		for i := range nodes.Items {
 			if r.shared || strings.HasPrefix(nodes.Items[i].Name, deviceNodePrefix) {
-				reach = append(reach, nodes.Items[i].Name)
+				reach = append(reach, nodes.Items[i])
 			}
 		}
 		profile := scheduler.Profiles[v1.DefaultSchedulerName]
 		switch {
 		case r.ours:
-			if err := r.createInstances(tCtx, reach); err != nil {
+			last, err := r.createSlices(tCtx, reach)
+			if err != nil {
 				return err
 			}
-			if err := r.advertise(tCtx, nodes.Items, reach); err != nil {
+			if err := r.advertise(tCtx, reach); err != nil {
 				return err
 			}
-			if err := waitForSlots(tCtx, r.lastInstance(reach).Name); err != nil {
+			if err := waitForSlots(tCtx, last.Spec); err != nil {
 				return err
 			}
 		case r.dra:

@@ -3,14 +3,13 @@ package scheduler
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubernetes/test/utils/ktesting"
 
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -35,24 +34,49 @@ func (r run) check(tCtx ktesting.TContext) error {
 	if !r.ours {
 		return errors.Join(errs...)
 	}
-	client, err := akriClient(tCtx)
+	client, err := ourClient(tCtx)
 	if err != nil {
 		return err
 	}
-	list, err := client.AkriV0().Instances(metav1.NamespaceAll).List(tCtx, metav1.ListOptions{})
+	reported, err := client.KubeslotV1alpha1().DeviceSlices().List(tCtx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
-	instances := make(map[string]*akriv0.Instance, len(list.Items))
-	for i := range list.Items {
-		instances[list.Items[i].Name] = &list.Items[i]
+	reach := map[string]map[string]bool{}
+	for i := range reported.Items {
+		spec := &reported.Items[i].Spec
+		for d := range spec.Devices {
+			instance := spec.Devices[d].Instance()
+			if reach[instance] == nil {
+				reach[instance] = map[string]bool{}
+			}
+			reach[instance][spec.NodeName] = true
+		}
 	}
-	return errors.Join(append(errs, r.checkSlots(pods.Items, instances)...)...)
+	made, err := client.KubeslotV1alpha1().SlotClaims().List(tCtx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	claims := map[string]claim{}
+	for i := range made.Items {
+		spec := &made.Items[i].Spec
+		claims[made.Items[i].Name] = claim{spec.Holder, spec.NodeName, spec.Level}
+	}
+	return errors.Join(append(errs, r.checkSlots(pods.Items, reach, claims)...)...)
 }
 
-func (r run) checkSlots(pods []v1.Pod, instances map[string]*akriv0.Instance) (errs []error) {
+// claim is what a SlotClaim says.
+type claim struct {
+	holder, node string
+	level        v1alpha1.Level
+}
+
+// checkSlots checks the pods' assignments against the nodes that reach each Instance,
+// and against the claims, by slot.
+func (r run) checkSlots(pods []v1.Pod, reach map[string]map[string]bool, claims map[string]claim) (errs []error) {
 	holders := map[slot.Name]string{}
-	claims := map[string]string{} // by slot, as they should be
+	want := map[string]claim{}
+	_, capacity := r.instances()
 	for i := range pods {
 		pod := &pods[i]
 		fail := func(format string, args ...any) {
@@ -75,11 +99,10 @@ func (r run) checkSlots(pods []v1.Pod, instances map[string]*akriv0.Instance) (e
 					fail("slot %s is also held by %s", g.Slot, other)
 				}
 				holders[g.Slot] = pod.Name
-				claims[g.Slot.String()] = slot.Usage{Node: pod.Spec.NodeName, Holder: string(pod.UID)}.String()
-				in := instances[g.Slot.Instance]
-				if in == nil || g.Slot.Index >= int(in.Spec.Capacity) {
+				want[g.Slot.String()] = claim{string(pod.UID), pod.Spec.NodeName, v1alpha1.ConfigurationLevel}
+				if reach[g.Slot.Instance] == nil || g.Slot.Index >= capacity {
 					fail("slot %s does not exist", g.Slot)
-				} else if !slices.Contains(in.Spec.Nodes, pod.Spec.NodeName) {
+				} else if !reach[g.Slot.Instance][pod.Spec.NodeName] {
 					fail("slot %s cannot be reached from there", g.Slot)
 				}
 			}
@@ -92,16 +115,17 @@ func (r run) checkSlots(pods []v1.Pod, instances map[string]*akriv0.Instance) (e
 	if !r.strict {
 		return errs
 	}
-	for _, in := range instances {
-		for name, value := range in.Spec.DeviceUsage {
-			if want := claims[name]; value != want {
-				errs = append(errs, fmt.Errorf("slot %s is claimed as %q instead of %q", name, value, want))
-			}
-			delete(claims, name)
+	for name, c := range claims {
+		if w, wanted := want[name]; !wanted {
+			errs = append(errs, fmt.Errorf("slot %s is claimed by %s on node %s, and should be free", name, c.holder, c.node))
+		} else if c != w {
+			errs = append(errs, fmt.Errorf("slot %s has the claim %v instead of %v", name, c, w))
 		}
 	}
-	for name, want := range claims {
-		errs = append(errs, fmt.Errorf("slot %s is not claimed, instead of %q", name, want))
+	for name, w := range want {
+		if _, has := claims[name]; !has {
+			errs = append(errs, fmt.Errorf("slot %s is not claimed, instead of %v", name, w))
+		}
 	}
 	return errs
 }

@@ -3,12 +3,13 @@ package scheduler
 import (
 	"fmt"
 
+	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // resourceSlices are as many devices as the run has slots.
-func (r run) resourceSlices(reach []string) []*resourceapi.ResourceSlice {
+func (r run) resourceSlices(reach []v1.Node) []*resourceapi.ResourceSlice {
 	newSlice := func(name string, devices int) *resourceapi.ResourceSlice {
 		s := &resourceapi.ResourceSlice{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -36,9 +37,9 @@ func (r run) resourceSlices(reach []string) []*resourceapi.ResourceSlice {
 		}
 		return slices
 	}
-	for _, node := range reach {
-		s := newSlice(node, r.slots)
-		s.Spec.NodeName = &node
+	for i := range reach {
+		s := newSlice(reach[i].Name, r.slots)
+		s.Spec.NodeName = &reach[i].Name
 		slices = append(slices, s)
 	}
 	return slices

@@ -40,7 +40,7 @@ func (c *requestCounter) Observe(ctx context.Context, verb string, u url.URL, la
 	switch has := func(resource string) bool { return slices.Contains(path, resource) }; {
 	case last == "events":
 		c.events.Add(1)
-	case has("pods") && (verb != "POST" || last != "pods"), has("resourceclaims"), has("instances"), has("configurations"):
+	case has("pods") && (verb != "POST" || last != "pods"), has("resourceclaims"), has("slotclaims"), has("deviceslices"), has("instances"), has("configurations"):
 		c.scheduling.Add(1)
 	}
 }

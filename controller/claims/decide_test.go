@@ -1,0 +1,130 @@
+package claims
+
+import (
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ktypes "k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+const claimed = "cam-8120fe-0"
+
+// claimBy is of the pod default/p, on node-a, whose Node object had the UID.
+func claimBy(podUID, nodeUID string) *v1alpha1.SlotClaim {
+	c := v1alpha1.NewSlotClaim(slot.Name{Instance: "cam-8120fe", Index: 0}, v1alpha1.SlotClaimSpec{
+		NodeName: "node-a", Container: "c", Level: v1alpha1.ConfigurationLevel, Holder: podUID,
+		Pod: &v1alpha1.PodReference{Namespace: "default", Name: "p", UID: ktypes.UID(podUID)},
+	}, v1alpha1.NodeOwner("node-a", ktypes.UID(nodeUID)))
+	c.UID = "claim-uid"
+	return c
+}
+
+func nodeOf(uid string, status corev1.ConditionStatus) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: ktypes.UID(uid)}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: status}}}}
+}
+
+// podOn is bound to a node, and was assigned the slot; "" for none.
+func podOn(t *testing.T, uid, node, slotName string) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: ktypes.UID(uid)},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+			Limits: corev1.ResourceList{"akri.sh/cam": resource.MustParse("1")}}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	if slotName == "" {
+		return pod
+	}
+	s, err := slot.Parse(slotName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	container := types.ContainerInfo{}
+	assignment.Set(&container, []assignment.Grant{{Resource: "cam", Slot: s}})
+	info := &types.PodInfo{Name: "p", NodeName: node, RunningContainers: map[string]types.ContainerInfo{"c": container}}
+	if pod.Annotations, err = assignment.Encode(info, uid, nil); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func TestJudge(t *testing.T) {
+	ready, notReady, unknown := nodeOf("n1", corev1.ConditionTrue), nodeOf("n1", corev1.ConditionFalse), nodeOf("n1", corev1.ConditionUnknown)
+	holds := podOn(t, "u1", "node-a", claimed)
+	done := podOn(t, "u1", "node-a", claimed)
+	done.Status.Phase = corev1.PodSucceeded
+	failed := podOn(t, "u1", "node-a", claimed)
+	failed.Status.Phase = corev1.PodFailed
+	forged := podOn(t, "u1", "node-a", claimed)
+	forged.Annotations[assignment.HolderAnnotation] = "u2"
+	podless := claimBy("u1", "n1")
+	podless.Spec.Pod = nil
+	otherHolder := claimBy("u1", "n1")
+	otherHolder.Spec.Holder = "u9"
+	unowned := claimBy("u1", "n1")
+	unowned.OwnerReferences = nil
+	why := errors.New("why")
+	for name, tc := range map[string]struct {
+		facts
+		reason string
+	}{
+		"in use":                                  {facts{claimBy("u1", "n1"), ready, holds, nil}, ""},
+		"in use, node not Ready":                  {facts{claimBy("u1", "n1"), notReady, holds, nil}, ""},
+		"taken before the Binding":                {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "", ""), nil}, ""},
+		"pod gone, node Ready: the node's affair": {facts{claimBy("u1", "n1"), ready, nil, nil}, ""},
+		"pod done, node Ready: the node's affair": {facts{claimBy("u1", "n1"), ready, done, nil}, ""},
+		"pod not known, node not Ready":           {facts{podless, notReady, nil, nil}, ""},
+		"without an owner":                        {facts{unowned, ready, nil, nil}, ""},
+
+		"pod gone, node not Ready":  {facts{claimBy("u1", "n1"), notReady, nil, nil}, podGone},
+		"pod gone, node not heard":  {facts{claimBy("u1", "n1"), unknown, nil, nil}, podGone},
+		"pod done, node not Ready":  {facts{claimBy("u1", "n1"), notReady, done, nil}, ""},
+		"node and pod gone":         {facts{claimBy("u1", "n1"), nil, nil, nil}, nodeGone},
+		"node gone, pod elsewhere":  {facts{claimBy("u1", "n1"), nil, podOn(t, "u1", "node-b", ""), nil}, nodeGone},
+		"node gone, pod not bound":  {facts{claimBy("u1", "n1"), nil, podOn(t, "u1", "", ""), nil}, nodeGone},
+		"node gone, pod done":       {facts{claimBy("u1", "n1"), nil, done, nil}, nodeGone},
+		"node gone, pod not known":  {facts{podless, nil, nil, nil}, nodeGone},
+		"node gone, pod runs there": {facts{claimBy("u1", "n1"), nil, holds, nil}, ""},
+		"node made anew":            {facts{claimBy("u1", "n0"), ready, nil, nil}, nodeGone},
+		"node made anew under it":   {facts{claimBy("u1", "n0"), ready, holds, nil}, ""},
+
+		"does not count, in use":              {facts{claimBy("u1", "n1"), ready, holds, why}, ""},
+		"does not count, pod gone":            {facts{claimBy("u1", "n1"), ready, nil, why}, doesNotCount},
+		"does not count, pod done":            {facts{claimBy("u1", "n1"), ready, done, why}, doesNotCount},
+		"does not count, pod failed":          {facts{claimBy("u1", "n1"), ready, failed, why}, doesNotCount},
+		"does not count, another slot":        {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", "cam-8120fe-1"), why}, doesNotCount},
+		"does not count, nothing assigned":    {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", ""), why}, doesNotCount},
+		"does not count, forged assignment":   {facts{claimBy("u1", "n1"), ready, forged, why}, doesNotCount},
+		"does not count, pod on another node": {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-b", claimed), why}, doesNotCount},
+		"does not count, not the holder":      {facts{otherHolder, ready, holds, why}, doesNotCount},
+		"does not count, pod not known":       {facts{podless, ready, nil, why}, doesNotCount},
+		"does not count, node not Ready":      {facts{claimBy("u1", "n1"), notReady, nil, why}, podGone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := judge(tc.facts)
+			if got.reason != tc.reason || (got.message == "") != (got.reason == "") {
+				t.Errorf("%+v, want reason %q", got, tc.reason)
+			}
+			if got.afterGrace != (got.reason == doesNotCount) {
+				t.Errorf("%s: after the grace: %v", got.reason, got.afterGrace)
+			}
+			// What is deleted must have been suspect: else it is not looked at.
+			if podExists := tc.pod != nil || tc.claim.Spec.Pod == nil; got.reason != "" && !suspect(tc.facts, podExists) {
+				t.Error("not suspect")
+			}
+		})
+	}
+	if suspect(facts{claimBy("u1", "n1"), ready, nil, nil}, true) {
+		t.Error("a claim in use is suspect: it would be read from the API server")
+	}
+	if suspect(facts{claimBy("u1", "n1"), ready, nil, nil}, false) {
+		t.Error("a claim whose pod is gone is suspect, though its node is Ready and releases it")
+	}
+}

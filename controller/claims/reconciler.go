@@ -1,0 +1,203 @@
+// Package claims deletes SlotClaims that are nobody's: of nodes that are gone, of pods
+// that are gone and whose node cannot say so, and claims that do not count and that
+// no pod was assigned. All others are released by their node.
+//
+// What the caches say only makes a claim suspect. What it is judged by (decide.go) is
+// read from the API server, and the deletion is of that very claim, by UID.
+package claims
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// Config is what a Reconciler needs; all of it is required.
+type Config struct {
+	// Client reads SlotClaims, Nodes and the metadata of pods from the cache.
+	Client client.Client
+	// Live reads Nodes and pods from the API server.
+	Live      client.Reader
+	Inventory *inventory.Inventory
+	Recorder  events.EventRecorder
+	Clock     clock.PassiveClock
+	// Grace is how long a claim that does not count is left alone.
+	Grace time.Duration
+}
+
+// Reconciler judges one claim at a time.
+type Reconciler struct {
+	Config
+
+	mu    sync.Mutex
+	since map[types.UID]time.Time // by claim: since when there is a reason that must stand for the grace
+}
+
+var _ reconcile.Reconciler = &Reconciler{}
+
+// New makes a Reconciler.
+func New(c Config) *Reconciler { return &Reconciler{Config: c, since: map[types.UID]time.Time{}} }
+
+// Reconcile deletes the claim if it is nobody's.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	claim := &v1alpha1.SlotClaim{}
+	if err := r.Client.Get(ctx, request.NamespacedName, claim); err != nil {
+		if apierrors.IsNotFound(err) {
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("read SlotClaim %s: %w", request.Name, err)
+	}
+	if claim.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil
+	}
+	suspicious, err := r.suspicious(ctx, claim)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("look at SlotClaim %s: %w", claim.Name, err)
+	}
+	v := verdict{}
+	if suspicious {
+		f, err := r.readFacts(ctx, claim)
+		if err != nil {
+			return reconcile.Result{}, fmt.Errorf("look at SlotClaim %s: %w", claim.Name, err)
+		}
+		v = judge(f)
+	}
+	if left := r.graceLeft(claim.UID, v); v.reason != "" && left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	if v.reason == "" {
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, r.delete(ctx, claim, v)
+}
+
+// graceLeft is how long the verdict has to stand before it is acted upon.
+func (r *Reconciler) graceLeft(uid types.UID, v verdict) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !v.afterGrace {
+		delete(r.since, uid)
+		return 0
+	}
+	since, ok := r.since[uid]
+	if !ok {
+		since = r.Clock.Now()
+		r.since[uid] = since
+	}
+	return r.Grace - r.Clock.Since(since)
+}
+
+// Forget is called with each claim that is gone.
+func (r *Reconciler) Forget(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.since, uid)
+}
+
+func (r *Reconciler) suspicious(ctx context.Context, claim *v1alpha1.SlotClaim) (bool, error) {
+	f := facts{claim: claim, doesNotCount: r.Inventory.DoesNotCount(claim)}
+	var err error
+	if f.node, err = get(ctx, r.Client, types.NamespacedName{Name: claim.Spec.NodeName}, &corev1.Node{}); err != nil {
+		return false, err
+	}
+	podExists := true
+	if p := claim.Spec.Pod; p != nil {
+		pod := &metav1.PartialObjectMetadata{}
+		pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+		if pod, err = get(ctx, r.Client, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, pod); err != nil {
+			return false, err
+		}
+		podExists = pod != nil && pod.UID == p.UID
+	}
+	return suspect(f, podExists), nil
+}
+
+// readFacts reads them from the API server.
+func (r *Reconciler) readFacts(ctx context.Context, claim *v1alpha1.SlotClaim) (facts, error) {
+	f := facts{claim: claim, doesNotCount: r.Inventory.DoesNotCount(claim)}
+	var err error
+	if f.node, err = get(ctx, r.Live, types.NamespacedName{Name: claim.Spec.NodeName}, &corev1.Node{}); err != nil {
+		return facts{}, err
+	}
+	if p := claim.Spec.Pod; p != nil {
+		if f.pod, err = get(ctx, r.Live, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, &corev1.Pod{}); err != nil {
+			return facts{}, err
+		}
+		if f.pod != nil && f.pod.UID != p.UID {
+			f.pod = nil
+		}
+	}
+	return f, nil
+}
+
+// get reads an object, and returns nil when there is none.
+func get[T interface {
+	comparable
+	client.Object
+}](ctx context.Context, from client.Reader, key types.NamespacedName, into T) (T, error) {
+	var none T
+	if err := from.Get(ctx, key, into); apierrors.IsNotFound(err) {
+		return none, nil
+	} else if err != nil {
+		return none, err
+	}
+	return into, nil
+}
+
+// delete deletes the very claim that was judged, and says so where somebody looks.
+func (r *Reconciler) delete(ctx context.Context, claim *v1alpha1.SlotClaim, v verdict) error {
+	pod := ""
+	if p := claim.Spec.Pod; p != nil {
+		pod = p.Namespace + "/" + p.Name
+	}
+	err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another claim by now
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete SlotClaim %s of node %s, pod %q, because %s: %w", claim.Name, claim.Spec.NodeName, pod, v.message, err)
+	}
+	deleted.WithLabelValues(v.reason).Inc()
+	klog.FromContext(ctx).Info("Deleted a SlotClaim that is nobody's", "slot", claim.Name, "node", claim.Spec.NodeName,
+		"pod", pod, "container", claim.Spec.Container, "reason", v.reason, "message", v.message)
+	if about := r.about(claim, v); about != nil {
+		r.Recorder.Eventf(about, nil, corev1.EventTypeWarning, "SlotClaim"+v.reason, "DeleteSlotClaim",
+			"Deleted the claim of slot %s by node %s, for pod %q: %s", claim.Name, claim.Spec.NodeName, pod, v.message)
+	}
+	return nil
+}
+
+// about is what an Event is attached to: the Node, which made the claim, or when it
+// is gone the Configuration.
+func (r *Reconciler) about(claim *v1alpha1.SlotClaim, v verdict) runtime.Object {
+	if v.reason != nodeGone {
+		return &corev1.Node{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+			ObjectMeta: metav1.ObjectMeta{Name: claim.Spec.NodeName, UID: types.UID(nodeUID(claim))},
+		}
+	}
+	s, err := slot.Parse(claim.Name)
+	if err != nil {
+		return nil
+	}
+	if owner := r.Inventory.Device(s.Instance).Configuration; owner != nil {
+		return owner
+	}
+	return nil
+}

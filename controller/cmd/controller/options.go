@@ -1,0 +1,128 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/cli/globalflag"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/version/verflag"
+)
+
+// options are the command line.
+type options struct {
+	kubeconfig string
+	qps        float32
+	burst      int
+
+	leaderElect                               bool
+	leaseNamespace, leaseName                 string
+	leaseDuration, renewDeadline, retryPeriod time.Duration
+
+	workers    int
+	claimGrace time.Duration
+
+	metricsAddress, healthAddress string
+
+	logging *logsapi.LoggingConfiguration
+}
+
+func newOptions() *options {
+	return &options{logging: logsapi.NewLoggingConfiguration()}
+}
+
+// flags returns the flags in the groups that --help shows.
+func (o *options) flags() cliflag.NamedFlagSets {
+	var groups cliflag.NamedFlagSets
+	cluster := groups.FlagSet("cluster")
+	cluster.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"Kubeconfig of the controller's own identity. Empty means that of the pod it runs in.")
+	cluster.Float32Var(&o.qps, "kube-api-qps", 200, "Requests a second to the API server.")
+	cluster.IntVar(&o.burst, "kube-api-burst", 400, "Requests to the API server at once.")
+	election := groups.FlagSet("leader election")
+	election.BoolVar(&o.leaderElect, "leader-elect", true,
+		"Work only as the leader, which a Lease elects. Without it run one controller alone.")
+	election.StringVar(&o.leaseNamespace, "leader-elect-resource-namespace", "kube-system",
+		"Namespace of the Lease.")
+	election.StringVar(&o.leaseName, "leader-elect-resource-name", "kubeslot-controller",
+		"Name of the Lease.")
+	election.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second,
+		"How long others wait before they replace a leader that does not renew the Lease.")
+	election.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second,
+		"How long the leader tries to renew the Lease before it ends.")
+	election.DurationVar(&o.retryPeriod, "leader-elect-retry-period", 2*time.Second,
+		"Time between two tries to get or renew the Lease.")
+	work := groups.FlagSet("work")
+	work.IntVar(&o.workers, "concurrent-syncs", 8,
+		"How many Instances, and how many SlotClaims, are worked on at once.")
+	work.DurationVar(&o.claimGrace, "claim-grace", 5*time.Second,
+		"How long a SlotClaim is left alone that does not count, because its node does not see the device or the capacity is smaller, and that no pod was assigned.")
+	operations := groups.FlagSet("operations")
+	operations.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:10360",
+		"Where to serve /metrics, over HTTP and to whoever can connect. \"0\" serves nothing.")
+	operations.StringVar(&o.healthAddress, "health-probe-bind-address", "127.0.0.1:10361",
+		"Where to serve /healthz and /readyz. \"0\" serves nothing.")
+	logsapi.AddFlags(o.logging, groups.FlagSet("logging"))
+	verflag.AddFlags(groups.FlagSet("global"))
+	globalflag.AddGlobalFlags(groups.FlagSet("global"), "controller", logs.SkipLoggingConfigurationFlags())
+	return groups
+}
+
+// validate checks everything that can be checked before anything is started.
+func (o *options) validate() error {
+	var errs []error
+	bad := func(flag string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+		}
+	}
+	if o.kubeconfig != "" {
+		_, err := os.Stat(o.kubeconfig)
+		bad("kubeconfig", err)
+	}
+	if o.qps <= 0 {
+		bad("kube-api-qps", fmt.Errorf("%v: want more than 0", o.qps))
+	}
+	if o.burst <= 0 {
+		bad("kube-api-burst", fmt.Errorf("%d: want more than 0", o.burst))
+	}
+	if o.workers <= 0 {
+		bad("concurrent-syncs", fmt.Errorf("%d: want more than 0", o.workers))
+	}
+	if o.claimGrace < 0 {
+		bad("claim-grace", fmt.Errorf("%s is negative", o.claimGrace))
+	}
+	if o.leaderElect {
+		for _, problem := range validation.IsDNS1123Label(o.leaseNamespace) {
+			bad("leader-elect-resource-namespace", fmt.Errorf("%q: %s", o.leaseNamespace, problem))
+		}
+		for _, problem := range validation.IsDNS1123Subdomain(o.leaseName) {
+			bad("leader-elect-resource-name", fmt.Errorf("%q: %s", o.leaseName, problem))
+		}
+		// As client-go's leader election has it, which would end the process only later.
+		if o.leaseDuration <= o.renewDeadline || o.renewDeadline <= o.retryPeriod*12/10 || o.retryPeriod <= 0 {
+			errs = append(errs, fmt.Errorf("--leader-elect-lease-duration %s, --leader-elect-renew-deadline %s, --leader-elect-retry-period %s: "+
+				"want each longer than the next, the second by more than a fifth", o.leaseDuration, o.renewDeadline, o.retryPeriod))
+		}
+	}
+	bad("metrics-bind-address", checkBindAddress(o.metricsAddress))
+	bad("health-probe-bind-address", checkBindAddress(o.healthAddress))
+	return errors.Join(errs...)
+}
+
+// checkBindAddress takes host:port, and "0" for none.
+func checkBindAddress(address string) error {
+	if address == "0" {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return fmt.Errorf(`%w: want host:port, :port, or "0" for none`, err)
+	}
+	return nil
+}

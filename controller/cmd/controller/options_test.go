@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestFlags(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want string // part of the error; "" for none
+	}{
+		"defaults":            {nil, ""},
+		"all":                 {[]string{"--leader-elect=false", "--leader-elect-resource-namespace=x", "--metrics-bind-address=:1", "--health-probe-bind-address=0", "--claim-grace=1m"}, ""},
+		"no kubeconfig":       {[]string{"--kubeconfig=/no/such"}, "--kubeconfig"},
+		"no rate":             {[]string{"--kube-api-qps=0"}, "--kube-api-qps"},
+		"no burst":            {[]string{"--kube-api-burst=-1"}, "--kube-api-burst"},
+		"no workers":          {[]string{"--concurrent-syncs=0"}, "--concurrent-syncs"},
+		"no grace":            {[]string{"--claim-grace=-1s"}, "--claim-grace"},
+		"no namespace":        {[]string{"--leader-elect-resource-namespace="}, "--leader-elect-resource-namespace"},
+		"bad namespace alone": {[]string{"--leader-elect-resource-namespace=X", "--leader-elect=false"}, ""},
+		"lease too short":     {[]string{"--leader-elect-lease-duration=10s"}, "want each longer than the next"},
+		"renewed too rarely":  {[]string{"--leader-elect-retry-period=9s"}, "want each longer than the next"},
+		"no port":             {[]string{"--metrics-bind-address=localhost"}, "--metrics-bind-address"},
+		"no port for probes":  {[]string{"--health-probe-bind-address=1"}, "--health-probe-bind-address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOptions()
+			groups := o.flags()
+			for _, set := range groups.FlagSets {
+				set.ParseErrorsAllowlist.UnknownFlags = true
+				if err := set.Parse(tc.args); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := o.validate()
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+		})
+	}
+	o := newOptions()
+	o.flags()
+	if !o.leaderElect || o.leaseNamespace != "kube-system" || o.claimGrace != 5*time.Second {
+		t.Errorf("defaults %+v", o)
+	}
+}
+
+// --help names every flag in its group.
+func TestHelp(t *testing.T) {
+	cmd := newCommand()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{"--help"})
+	if err := cmd.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"Leader election flags", "--leader-elect-resource-namespace", "--metrics-bind-address", "--health-probe-bind-address",
+		"--kubeconfig", "-v, --v", "--version", "system:kubeslot-controller"} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("--help lacks %q", part)
+		}
+	}
+}

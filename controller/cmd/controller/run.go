@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	kubescheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kubeslot/kubeslot/controller/claims"
+	"github.com/kubeslot/kubeslot/controller/instances"
+	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/watch"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+const (
+	userAgent = "kubeslot-controller"
+	// How long the first lists may take: of all pods, of a slow API server. After it
+	// the process ends, to be started anew.
+	syncTimeout = 10 * time.Minute
+	// What fails is tried again after the first, at last after the second.
+	firstRetry, lastRetry = time.Second, time.Minute
+)
+
+// run works until ctx is done, or until the process is the leader no longer.
+func run(ctx context.Context, o *options) error {
+	logger := klog.FromContext(ctx)
+	log.SetLogger(logger)
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("--kubeconfig %q: %w", o.kubeconfig, err)
+	}
+	config.QPS, config.Burst = o.qps, o.burst
+	config = rest.AddUserAgent(config, userAgent)
+	mgr, err := manager.New(config, manager.Options{
+		Scheme:                        newScheme(),
+		Logger:                        logger,
+		Cache:                         watch.CacheOptions(),
+		LeaderElection:                o.leaderElect,
+		LeaderElectionNamespace:       o.leaseNamespace,
+		LeaderElectionID:              o.leaseName,
+		LeaderElectionReleaseOnCancel: true, // run's caller ends the process
+		LeaseDuration:                 &o.leaseDuration,
+		RenewDeadline:                 &o.renewDeadline,
+		RetryPeriod:                   &o.retryPeriod,
+		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
+		HealthProbeBindAddress:        o.healthAddress,
+	})
+	if err != nil {
+		return err
+	}
+	if err := setup(mgr, o); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(kubescheme.AddToScheme(scheme))
+	utilruntime.Must(akriv0.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	return scheme
+}
+
+// setup gives the manager its controllers.
+func setup(mgr manager.Manager, o *options) error {
+	inv := inventory.New()
+	judge := claims.New(claims.Config{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Inventory: inv,
+		Recorder: mgr.GetEventRecorder(userAgent), Clock: clock.RealClock{}, Grace: o.claimGrace,
+	})
+	w := watch.New(mgr.GetCache(), inv, judge.Forget)
+	if err := add(mgr, o, "instances", instances.New(mgr.GetClient(), inv, clock.RealClock{}), w.Instances()); err != nil {
+		return err
+	}
+	if err := add(mgr, o, "claims", judge, w.Claims()); err != nil {
+		return err
+	}
+	if err := metrics.Registry.Register(ignored{inv}); err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	return mgr.AddReadyzCheck("caches", func(*http.Request) error { return w.Synced() })
+}
+
+// add makes a controller whose source is also filled while another process leads.
+func add(mgr manager.Manager, o *options, name string, r reconcile.Reconciler, from source.Source) error {
+	warm := true
+	c, err := controller.New(name, mgr, controller.Options{
+		Reconciler:              r,
+		MaxConcurrentReconciles: o.workers,
+		CacheSyncTimeout:        syncTimeout,
+		EnableWarmup:            &warm,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+	})
+	if err != nil {
+		return err
+	}
+	return c.Watch(from)
+}
+
+// ignored counts what the inventory leaves out, when it is asked.
+type ignored struct{ *inventory.Inventory }
+
+var (
+	ignoredReports = prometheus.NewDesc("kubeslot_controller_ignored_devices",
+		"Reports of devices that do not count: their hash does not fit, another Configuration has the name, or another device has the Instance's.", nil, nil)
+	ignoredClaims = prometheus.NewDesc("kubeslot_controller_ignored_claims",
+		"SlotClaims that do not count: their node does not see the device, or the capacity is smaller.", nil, nil)
+)
+
+func (ignored) Describe(ch chan<- *prometheus.Desc) { ch <- ignoredReports; ch <- ignoredClaims }
+
+func (i ignored) Collect(ch chan<- prometheus.Metric) {
+	reports, claims := i.Ignored()
+	ch <- prometheus.MustNewConstMetric(ignoredReports, prometheus.GaugeValue, float64(reports))
+	ch <- prometheus.MustNewConstMetric(ignoredClaims, prometheus.GaugeValue, float64(claims))
+}
+
+var _ prometheus.Collector = ignored{}

@@ -1,0 +1,233 @@
+package inventory
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// Device is all that is known of an Instance's device. Nothing in it may be changed.
+type Device struct {
+	// Configuration owns the name; nil when none does.
+	Configuration *akriv0.Configuration
+	// Reported is the device as the first node, by name, reports it; nil when no node
+	// does whose report counts.
+	Reported *v1alpha1.Device
+	// Nodes reach the device, in the order of their names.
+	Nodes []string
+	// Claims are of its slots, in the order of their indexes. Those that do not count
+	// are among them.
+	Claims []Claim
+	// LeftOut says of reports why they do not count, at most maxLeftOut of them.
+	LeftOut []string
+}
+
+// Claim is a claim, and why it does not count; nil when it does.
+type Claim struct {
+	*v1alpha1.SlotClaim
+	Index        int
+	DoesNotCount error
+}
+
+// maxLeftOut bounds what is said of reports that do not count: enough for
+// Instance.status.problems.
+const maxLeftOut = 17
+
+// standing is what follows from an Instance's reports.
+type standing struct {
+	first   *v1alpha1.Device // of the device that has the name
+	nodes   *nodeSet         // nil: none
+	leftOut []string
+	ignored int // reports that do not count
+}
+
+// Device returns what is known under an Instance's name.
+func (v *Inventory) Device(instance string) Device {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	r := v.records[instance]
+	if r == nil {
+		name, _ := slot.SplitInstance(instance)
+		if named := v.names[name]; named != nil {
+			return Device{Configuration: named.owner}
+		}
+		return Device{}
+	}
+	named := v.configurationsOf(instance)
+	v.judge(r, named)
+	d := Device{Configuration: named.owner, Reported: r.first, LeftOut: r.leftOut}
+	if r.nodes != nil {
+		d.Nodes = r.nodes.sorted
+	}
+	for index, c := range r.claims {
+		d.Claims = append(d.Claims, Claim{SlotClaim: c, Index: index, DoesNotCount: doesNotCount(c, index, r, named)})
+	}
+	slices.SortFunc(d.Claims, func(a, b Claim) int { return cmp.Compare(a.Index, b.Index) })
+	return d
+}
+
+// DoesNotCount returns why a claim does not make its slot taken; nil when it does.
+func (v *Inventory) DoesNotCount(c *v1alpha1.SlotClaim) error {
+	s, err := c.Slot()
+	if err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	r := v.records[s.Instance]
+	if r == nil {
+		return errUnreached
+	}
+	named := v.configurationsOf(s.Instance)
+	v.judge(r, named)
+	return doesNotCount(c, s.Index, r, named)
+}
+
+var errUnreached = errors.New("the node does not see the device")
+
+func doesNotCount(c *v1alpha1.SlotClaim, index int, r *record, named *configurations) error {
+	if named.owner == nil {
+		return errors.New("there is no such Configuration")
+	}
+	if r.nodes == nil {
+		return errUnreached
+	}
+	if _, reaches := r.nodes.has[c.Spec.NodeName]; !reaches {
+		return errUnreached
+	}
+	if slots := named.owner.Spec.Slots(); index >= slots {
+		return fmt.Errorf("the device has only the slots 0 to %d", slots-1)
+	}
+	return nil
+}
+
+// Ignored counts the reports and the claims that do not count.
+func (v *Inventory) Ignored() (reports, claims int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for instance, r := range v.records {
+		named := v.configurationsOf(instance)
+		v.judge(r, named)
+		reports += r.ignored
+		for index, c := range r.claims {
+			if doesNotCount(c, index, r, named) != nil {
+				claims++
+			}
+		}
+	}
+	return reports, claims
+}
+
+// judge brings a record's standing up to date.
+func (v *Inventory) judge(r *record, named *configurations) {
+	if r.judged {
+		return
+	}
+	r.judged = true
+	r.standing = standing{}
+	if named.owner == nil {
+		for _, reports := range r.reports {
+			r.ignored += len(reports)
+		}
+		return
+	}
+	var selected *nodeSet
+	if named.owner.Spec.Discovery != nil {
+		selected = v.selectedNodes(named)
+	}
+	var believed []report
+	var problems []string
+	for _, reports := range r.reports {
+		for _, rep := range reports {
+			if err := mistrust(&rep, named.owner, selected); err != nil {
+				problems = append(problems, fmt.Sprintf("the report of node %s is left out: %v", rep.slice.Spec.NodeName, err))
+				continue
+			}
+			believed = append(believed, rep)
+		}
+	}
+	believed, losers := decideName(believed)
+	for _, rep := range losers {
+		problems = append(problems, fmt.Sprintf("node %s reports the device %.64q, whose Instance would have this name too; it is left out. "+
+			"Use a Configuration with instanceNameDigits: 12", rep.slice.Spec.NodeName, rep.device.ID))
+	}
+	slices.Sort(problems)
+	r.ignored = len(problems)
+	r.leftOut = slices.Clone(problems[:min(len(problems), maxLeftOut)])
+	if len(believed) == 0 {
+		return
+	}
+	r.first = believed[0].device
+	if r.nodes = selected; selected == nil {
+		has := make(map[string]struct{}, len(believed))
+		for _, rep := range believed {
+			has[rep.slice.Spec.NodeName] = struct{}{}
+		}
+		r.nodes = newNodeSet(has)
+	}
+}
+
+// mistrust returns why a report does not count, whatever others say; nil when it may.
+func mistrust(r *report, owner *akriv0.Configuration, selected *nodeSet) error {
+	d := r.device
+	switch {
+	case r.bad != nil:
+		return r.bad
+	case d.Configuration.Namespace != owner.Namespace:
+		return fmt.Errorf("it is for Configuration %s, but %s/%s has the name", d.Configuration, owner.Namespace, owner.Name)
+	case len(d.Hash) != owner.Spec.HashDigits():
+		return fmt.Errorf("device %.64q: its hash %q has not the %d digits of the Configuration", d.ID, d.Hash, owner.Spec.HashDigits())
+	}
+	if selected != nil {
+		if !d.Shared {
+			return fmt.Errorf("device %.64q: it is not shared, as spec.discovery of its Configuration demands", d.ID)
+		}
+		if _, ok := selected.has[r.slice.Spec.NodeName]; !ok {
+			return errors.New("the Configuration's spec.discovery.nodeSelector does not select the node")
+		}
+	}
+	return nil
+}
+
+// decideName splits reports of one Instance's name into those of the device that has
+// the name, by node, and the others. Of several devices one that is not shared goes
+// before one that is, then the one in the oldest slice, then by the slices' names.
+func decideName(reports []report) (winner, others []report) {
+	if len(reports) == 0 {
+		return nil, nil
+	}
+	first := slices.MinFunc(reports, func(a, b report) int {
+		return cmp.Or(
+			compareBool(a.device.Shared, b.device.Shared),
+			a.slice.CreationTimestamp.Compare(b.slice.CreationTimestamp.Time),
+			cmp.Compare(a.slice.Name, b.slice.Name),
+			cmp.Compare(a.device.ID, b.device.ID),
+		)
+	})
+	for _, r := range reports {
+		if r.identity() == first.identity() {
+			winner = append(winner, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	slices.SortStableFunc(winner, func(a, b report) int {
+		return cmp.Or(cmp.Compare(a.slice.Spec.NodeName, b.slice.Spec.NodeName), cmp.Compare(a.slice.Name, b.slice.Name))
+	})
+	return winner, others
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}

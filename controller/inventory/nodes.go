@@ -1,0 +1,108 @@
+package inventory
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// Node is what counts of a Node object.
+type Node struct {
+	UID    types.UID
+	Ready  bool
+	Labels map[string]string
+}
+
+// SetNode takes note of a Node object as it is now.
+func (v *Inventory) SetNode(name string, node Node) Change {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	before, known := v.nodes[name]
+	v.nodes[name] = node
+	var change Change
+	if !known || !maps.Equal(before.Labels, node.Labels) {
+		change = v.selectionChanged(before.Labels, known, node.Labels, true)
+	}
+	if !known || before.UID != node.UID || before.Ready != node.Ready {
+		change.Claims = append(change.Claims, v.claimsOfNode.names(name)...)
+	}
+	return change
+}
+
+// DeleteNode forgets a Node object.
+func (v *Inventory) DeleteNode(name string) Change {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	before, known := v.nodes[name]
+	delete(v.nodes, name)
+	change := v.selectionChanged(before.Labels, known, nil, false)
+	change.Claims = append(change.Claims, v.claimsOfNode.names(name)...)
+	return change
+}
+
+// selectionChanged returns what depends on the nodes that Configurations with
+// spec.discovery select, of those that select a node now or before, and not both.
+func (v *Inventory) selectionChanged(before map[string]string, was bool, now map[string]string, is bool) Change {
+	var change Change
+	for _, named := range v.names {
+		if named.owner == nil || named.owner.Spec.Discovery == nil {
+			continue
+		}
+		d := named.owner.Spec.Discovery
+		if (was && selects(d, before)) == (is && selects(d, now)) {
+			continue
+		}
+		named.selected = nil
+		for instance := range named.instances {
+			r := v.records[instance]
+			r.judged = false
+			change.Instances = append(change.Instances, key(named.owner, instance))
+			for _, claim := range r.claims {
+				change.Claims = append(change.Claims, claim.Name)
+			}
+		}
+	}
+	return change
+}
+
+func selects(d *akriv0.Discovery, nodeLabels map[string]string) bool {
+	return labels.SelectorFromSet(d.NodeSelector).Matches(labels.Set(nodeLabels))
+}
+
+// nodeSet is a set of nodes, and the same in the order of their names. It is not
+// changed once it is made.
+type nodeSet struct {
+	sorted []string
+	has    map[string]struct{}
+}
+
+func newNodeSet(has map[string]struct{}) *nodeSet {
+	return &nodeSet{sorted: slices.Sorted(maps.Keys(has)), has: has}
+}
+
+// selectedNodes are those that the owner's spec.discovery selects.
+func (v *Inventory) selectedNodes(named *configurations) *nodeSet {
+	if named.selected == nil {
+		has := map[string]struct{}{}
+		for name, node := range v.nodes {
+			if selects(named.owner.Spec.Discovery, node.Labels) {
+				has[name] = struct{}{}
+			}
+		}
+		named.selected = newNodeSet(has)
+	}
+	return named.selected
+}
+
+// LacksSlices reports whether there is a Node object of the name and no slice of the
+// node's: its kubecri is of a version before DeviceSlices, or has never run.
+func (v *Inventory) LacksSlices(node string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	_, exists := v.nodes[node]
+	return exists && v.slicesOfNode[node] == 0
+}

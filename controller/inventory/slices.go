@@ -1,0 +1,127 @@
+package inventory
+
+import (
+	"slices"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// SetSlice takes note of a slice as it is now. Only what it says differently of a
+// device is a change.
+func (v *Inventory) SetSlice(s *v1alpha1.DeviceSlice) Change {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	before := v.slices[s.Name]
+	v.slices[s.Name] = s
+	v.countSlices(before, -1)
+	v.countSlices(s, +1)
+	return v.replace(before, s)
+}
+
+// DeleteSlice forgets a slice.
+func (v *Inventory) DeleteSlice(name string) Change {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	before := v.slices[name]
+	delete(v.slices, name)
+	v.countSlices(before, -1)
+	return v.replace(before, nil)
+}
+
+func (v *Inventory) countSlices(s *v1alpha1.DeviceSlice, n int) {
+	if s == nil {
+		return
+	}
+	node := s.Spec.NodeName
+	if v.slicesOfNode[node] += n; v.slicesOfNode[node] == 0 {
+		delete(v.slicesOfNode, node)
+	}
+}
+
+// replace puts one slice's reports in the place of another's of the same name;
+// either may be nil.
+func (v *Inventory) replace(before, now *v1alpha1.DeviceSlice) Change {
+	was, is := reportsOf(before), reportsOf(now)
+	var change Change
+	for instance, reports := range is {
+		old := was[instance]
+		delete(was, instance)
+		r := v.record(instance)
+		// Also equal ones are replaced, so that the old slice's memory is freed.
+		wasMixed := len(r.kinds) > 1
+		r.put(now.Name, reports)
+		if !slices.EqualFunc(old, reports, sameReport) {
+			v.reportsChanged(&change, instance, before, now, wasMixed)
+		}
+	}
+	for instance := range was {
+		r := v.records[instance]
+		wasMixed := len(r.kinds) > 1
+		r.put(before.Name, nil)
+		v.reportsChanged(&change, instance, before, now, wasMixed)
+		v.tidy(instance)
+	}
+	return change
+}
+
+// reportsOf sorts a slice's devices by Instance. A device whose name is no
+// Instance's is nobody's.
+func reportsOf(s *v1alpha1.DeviceSlice) map[string][]report {
+	if s == nil {
+		return nil
+	}
+	reports := make(map[string][]report, len(s.Spec.Devices))
+	for i := range s.Spec.Devices {
+		d := &s.Spec.Devices[i]
+		instance := d.Instance()
+		if configuration, _ := slot.SplitInstance(instance); configuration != d.Configuration.Name {
+			continue
+		}
+		reports[instance] = append(reports[instance], report{slice: s, device: d, bad: d.Check(s.Spec.NodeName)})
+	}
+	return reports
+}
+
+func sameReport(a, b report) bool {
+	return a.slice.Spec.NodeName == b.slice.Spec.NodeName && a.slice.CreationTimestamp.Equal(&b.slice.CreationTimestamp) &&
+		apiequality.Semantic.DeepEqual(a.device, b.device)
+}
+
+// put replaces a slice's reports of the Instance.
+func (r *record) put(sliceName string, reports []report) {
+	for _, old := range r.reports[sliceName] {
+		kind := old.identity()
+		if r.kinds[kind]--; r.kinds[kind] == 0 {
+			delete(r.kinds, kind)
+		}
+	}
+	for _, rep := range reports {
+		r.kinds[rep.identity()]++
+	}
+	if r.reports[sliceName] = reports; len(reports) == 0 {
+		delete(r.reports, sliceName)
+	}
+	r.judged = false
+}
+
+// reportsChanged adds an Instance to the change, and the claims of it that may count
+// now or no longer: those of the slice's node. Where several devices compete for the
+// name, or discoverers speak for other nodes, they are all claims.
+func (v *Inventory) reportsChanged(change *Change, instance string, before, now *v1alpha1.DeviceSlice, wasMixed bool) {
+	owner := v.configurationsOf(instance).owner
+	if owner == nil {
+		return // nothing is made of its devices, and none of their claims counts
+	}
+	change.Instances = append(change.Instances, key(owner, instance))
+	r := v.records[instance]
+	all := wasMixed || len(r.kinds) > 1 || owner.Spec.Discovery != nil
+	for _, claim := range r.claims {
+		node := claim.Spec.NodeName
+		if all || before != nil && node == before.Spec.NodeName || now != nil && node == now.Spec.NodeName {
+			change.Claims = append(change.Claims, claim.Name)
+		}
+	}
+}

@@ -1,0 +1,313 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubeslot/kubeslot/controller/inventory"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// rig is a Watch on informers that the test drives.
+type rig struct {
+	*testing.T
+	*Watch
+	informers  *informertest.FakeInformers
+	instances  queue
+	claims     queue
+	forgotten  []types.UID
+	registered chan struct{}
+}
+
+// synced is false for informers that have not had all there is.
+func newRig(t *testing.T, synced bool) *rig {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{akriv0.AddToScheme, v1alpha1.AddToScheme, corev1.AddToScheme, metav1.AddMetaToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &rig{T: t, informers: &informertest.FakeInformers{Scheme: scheme}, registered: make(chan struct{})}
+	if !synced {
+		for _, obj := range []client.Object{&akriv0.Configuration{}, &v1alpha1.DeviceSlice{}, &v1alpha1.SlotClaim{}, &corev1.Node{}, &akriv0.Instance{}} {
+			i, err := r.informers.FakeInformerFor(t.Context(), obj)
+			if err != nil {
+				t.Fatal(err)
+			}
+			*i = *controllertest.NewFakeInformer()
+		}
+	}
+	newQueue := func() queue {
+		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		t.Cleanup(q.ShutDown)
+		return q
+	}
+	r.instances, r.claims = newQueue(), newQueue()
+	r.Watch = New(podsToo{r.informers, r.registered}, inventory.New(), func(uid types.UID) { r.forgotten = append(r.forgotten, uid) })
+	return r
+}
+
+// podsToo lets the fake informers have pods' metadata, which are the last kind to get
+// a handler.
+type podsToo struct {
+	*informertest.FakeInformers
+	registered chan struct{} // closed when all handlers are
+}
+
+func (c podsToo) GetInformer(ctx context.Context, obj client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	if _, ok := obj.(*metav1.PartialObjectMetadata); !ok {
+		return c.FakeInformers.GetInformer(ctx, obj)
+	}
+	i, err := c.FakeInformers.GetInformer(ctx, &corev1.Pod{})
+	return lastInformer{i, c.registered}, err
+}
+
+type lastInformer struct {
+	cache.Informer
+	registered chan struct{}
+}
+
+func (i lastInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	defer close(i.registered)
+	return i.Informer.AddEventHandler(h)
+}
+
+func (r *rig) informer(obj client.Object) *controllertest.FakeInformer {
+	r.Helper()
+	i, err := r.informers.FakeInformerFor(r.Context(), obj)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return i
+}
+
+// start starts both sources, and waits until they are synced.
+func (r *rig) start() {
+	r.Helper()
+	for source, q := range map[interface {
+		Start(context.Context, queue) error
+		WaitForSync(context.Context) error
+	}]queue{r.Instances(): r.instances, r.Claims(): r.claims} {
+		if err := source.Start(r.Context(), q); err != nil {
+			r.Fatal(err)
+		}
+		if err := source.WaitForSync(r.Context()); err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+// queued takes what a queue has.
+func queued(q queue) []string {
+	var names []string
+	for q.Len() > 0 {
+		request, _ := q.Get()
+		q.Done(request)
+		names = append(names, request.String())
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (r *rig) expect(what string, instances, claims []string) {
+	r.Helper()
+	if d := cmp.Diff(instances, queued(r.instances)); d != "" {
+		r.Errorf("%s: Instances to look at (-want +got):\n%s", what, d)
+	}
+	if d := cmp.Diff(claims, queued(r.claims)); d != "" {
+		r.Errorf("%s: claims to look at (-want +got):\n%s", what, d)
+	}
+}
+
+var (
+	cam   = &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam", UID: "c"}}
+	foo   = v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}, ID: "foo0", Shared: true, Hash: "8120fe"}
+	aFoo  = &v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: "a-0", UID: "s"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: "a", Devices: []v1alpha1.Device{foo}}}
+	claim = func(uid types.UID, pod types.UID) *v1alpha1.SlotClaim {
+		c := v1alpha1.NewSlotClaim(slot.Name{Instance: "cam-8120fe", Index: 0}, v1alpha1.SlotClaimSpec{NodeName: "a", Holder: string(pod)}, metav1.OwnerReference{})
+		c.UID = uid
+		return c
+	}
+	theInstance = []string{"default/cam-8120fe"}
+	theClaim    = []string{"/cam-8120fe-0"}
+)
+
+func TestEventsHaveWhatTheyConcernLookedAt(t *testing.T) {
+	r := newRig(t, true)
+	r.start()
+	r.expect("nothing", nil, nil)
+	r.informer(cam).Add(cam)
+	r.informer(aFoo).Add(aFoo)
+	r.expect("found", theInstance, nil)
+	r.informer(claim("1", "p")).Add(claim("1", "p"))
+	r.expect("claimed", theInstance, theClaim)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "n"}}
+	r.informer(node).Add(node)
+	r.expect("Node", nil, theClaim)
+	ready := node.DeepCopy()
+	ready.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	r.informer(node).Update(node, ready)
+	r.expect("Node Ready", nil, theClaim)
+	r.informer(node).Update(ready, ready)
+	r.expect("Node unchanged", nil, nil)
+	pod := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}}
+	r.informer(&corev1.Pod{}).Delete(pod)
+	r.expect("pod gone", nil, theClaim)
+	pod.UID = "another"
+	r.informer(&corev1.Pod{}).Delete(pod)
+	r.expect("another pod gone", nil, nil)
+	i := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "junk"}}
+	r.informer(i).Add(i)
+	r.informer(i).Delete(i)
+	r.expect("Instance made by hand", []string{"x/junk"}, nil)
+	r.informer(node).Delete(node)
+	r.expect("Node gone", nil, theClaim)
+	r.informer(aFoo).Delete(aFoo)
+	r.expect("not seen any more", theInstance, theClaim)
+	r.informer(cam).Delete(cam)
+	r.expect("Configuration gone", theInstance, theClaim)
+}
+
+// A watch that was interrupted shows what it has missed in ways of its own.
+func TestMissedEvents(t *testing.T) {
+	r := newRig(t, true)
+	r.start()
+	r.informer(cam).Add(cam)
+	r.informer(aFoo).Add(aFoo)
+	r.informer(claim("1", "p")).Add(claim("1", "p"))
+	r.expect("before", theInstance, theClaim)
+	r.informer(claim("1", "p")).Update(claim("1", "p"), claim("2", "q"))
+	if !slices.Equal(r.forgotten, []types.UID{"1"}) {
+		t.Errorf("forgets %q, want the claim that is gone", r.forgotten)
+	}
+	r.expect("deleted and made again", theInstance, theClaim)
+	if len(r.inventory.ClaimsOfPod("p")) != 0 || len(r.inventory.ClaimsOfPod("q")) != 1 {
+		t.Error("the claim is still the former pod's")
+	}
+	for _, k := range r.kinds() {
+		if _, ok := k.object.(*v1alpha1.SlotClaim); ok {
+			k.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "cam-8120fe-0", Obj: claim("2", "q")})
+		}
+	}
+	r.expect("deleted, final state unknown", theInstance, theClaim)
+	if d := r.inventory.Device("cam-8120fe"); len(d.Claims) != 0 {
+		t.Errorf("claims %v", d.Claims)
+	}
+}
+
+// Nothing is looked at before all is known that there is: what is not known yet would
+// be taken for gone.
+func TestNothingIsLookedAtBeforeAllIsKnown(t *testing.T) {
+	r := newRig(t, false)
+	instances, claims := r.Instances(), r.Claims()
+	if err := instances.Start(t.Context(), r.instances); err != nil {
+		t.Fatal(err)
+	}
+	<-r.registered
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := instances.WaitForSync(impatient); err == nil || r.Synced() == nil {
+		t.Fatal("it is synced before its informers are")
+	}
+	kinds := []client.Object{cam, aFoo, claim("1", "p"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam-8120fe"}}}
+	for _, obj := range kinds {
+		if r.Synced() == nil {
+			t.Fatalf("it is synced without %T", obj)
+		}
+		r.informer(obj).Add(obj)
+		r.informer(obj).Synced()
+	}
+	if err := instances.WaitForSync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Synced(); err != nil {
+		t.Error(err)
+	}
+	r.expect("synced", theInstance, nil)
+	// The second is started later: it has what came before, too.
+	if err := errors.Join(claims.Start(t.Context(), r.claims), claims.WaitForSync(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	r.expect("the second source", theInstance, theClaim)
+}
+
+// An API that is not there yet, such as a CRD that is not installed, is waited for.
+func TestWaitsForAPIs(t *testing.T) {
+	r := newRig(t, true)
+	var mu sync.Mutex
+	tries := 0
+	r.retryEvery = time.Millisecond
+	r.Watch.cache = failing{r.Watch.cache, func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if tries++; tries == 1 {
+			return errors.New("no matches for kind")
+		}
+		return nil
+	}}
+	r.start()
+	if tries <= 1 {
+		t.Errorf("%d tries", tries)
+	}
+}
+
+type failing struct {
+	cache.Cache
+	fail func() error
+}
+
+func (f failing) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	if err := f.fail(); err != nil {
+		return nil, err
+	}
+	return f.Cache.GetInformer(ctx, obj, opts...)
+}
+
+// What is trimmed off is most of a pod or a node; what is decided by is kept.
+func TestTrim(t *testing.T) {
+	pod := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "7",
+		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"}, OwnerReferences: []metav1.OwnerReference{{}}}}
+	got, err := trimPod(pod)
+	want := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "7"}}
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Errorf("pod (-want +got), %v:\n%s", err, d)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: "7", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"}},
+		Spec: corev1.NodeSpec{PodCIDR: "c"}, Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{}}, Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeDiskPressure}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue, Message: "m"}}}}
+	got, err = trimNode(node)
+	wantNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: "7", Labels: map[string]string{"a": "b"}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+	if d := cmp.Diff(wantNode, got); d != "" || err != nil {
+		t.Errorf("node (-want +got), %v:\n%s", err, d)
+	}
+	if !nodeOf(got.(*corev1.Node)).Ready || nodeOf(&corev1.Node{}).Ready {
+		t.Error("readiness is lost")
+	}
+	for _, trim := range []toolscache.TransformFunc{trimPod, trimNode} {
+		tombstone := toolscache.DeletedFinalStateUnknown{Key: "k"}
+		if got, err := trim(tombstone); got != any(tombstone) || err != nil {
+			t.Errorf("%v becomes %v, %v", tombstone, got, err)
+		}
+	}
+}

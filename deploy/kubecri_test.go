@@ -1,0 +1,227 @@
+package deploy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+var (
+	slicesResource = schema.GroupVersionResource{Group: "kubeslot.io", Version: "v1alpha1", Resource: "deviceslices"}
+	claimsResource = schema.GroupVersionResource{Group: "kubeslot.io", Version: "v1alpha1", Resource: "slotclaims"}
+	nodesResource  = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	leasesResource = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+)
+
+const nodeNameKey = "authentication.kubernetes.io/node-name"
+
+func kubecri(node string) *user.DefaultInfo {
+	return &user.DefaultInfo{Name: "system:kubecri:" + node, Groups: []string{"system:kubecris", "system:authenticated"}}
+}
+
+func kubelet(node string) *user.DefaultInfo {
+	return &user.DefaultInfo{Name: "system:node:" + node, Groups: []string{"system:nodes", "system:authenticated"}}
+}
+
+// account is a ServiceAccount's token; node is "" for one that is not a pod's.
+func account(namespace, name, node string) *user.DefaultInfo {
+	u := &user.DefaultInfo{Name: "system:serviceaccount:" + namespace + ":" + name,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}}
+	if node != "" {
+		u.Extra = map[string][]string{nodeNameKey: {node}}
+	}
+	return u
+}
+
+// written is a DeviceSlice or a SlotClaim; more is further metadata.
+func written(name, node, owner, more string) string {
+	return fmt.Sprintf("metadata: {name: %s, ownerReferences: [{apiVersion: v1, kind: Node, name: %s, uid: u}]%s}\nspec: {nodeName: %s}", name, owner, more, node)
+}
+
+// A node writes what it owns and nothing of others, whatever identity it has.
+func TestNodesWriteTheirOwnSlicesAndClaims(t *testing.T) {
+	p := policies(t, "policies/kubecri.yaml")["kubeslot-kubecri-objects"]
+	const (
+		otherNode = "whose spec.nodeName is its own name"
+		metadata  = "of the metadata a node may set"
+		owner     = "must have its own Node object as the one owner"
+		naming    = "may name its DeviceSlices only node-a-<letters and digits>"
+	)
+	slice := func(name, node, owner, more string) string { return written(name, node, owner, more) }
+	long := strings.Repeat("n", 250)
+	for name, tc := range map[string]struct {
+		request
+		want string // "" for allowed
+	}{
+		"slice":                    {request{object: slice("node-a-0", "node-a", "node-a", "")}, ""},
+		"slice, labelled":          {request{object: slice("node-a-0", "node-a", "node-a", ", labels: {kubeslot.io/discovery: cam}")}, ""},
+		"slice, updated":           {request{object: slice("node-a-0", "node-a", "node-a", ""), old: slice("node-a-0", "node-a", "node-a", "")}, ""},
+		"slice, deleted":           {request{old: slice("node-a-0", "node-a", "node-a", "")}, ""},
+		"slice, made by hand":      {request{old: slice("oops", "node-a", "node-b", "")}, ""},
+		"slice of a long name":     {request{by: kubecri(long), object: slice(long[:245]+"-0", long, long, "")}, ""},
+		"claim":                    {request{resource: claimsResource, object: written("cam-abcdef-0", "node-a", "node-a", ", labels: {kubeslot.io/configuration: cam}")}, ""},
+		"claim, deleted":           {request{resource: claimsResource, old: written("cam-abcdef-0", "node-a", "node-a", "")}, ""},
+		"kubelet's identity":       {request{by: kubelet("node-a"), object: slice("node-a-0", "node-a", "node-a", "")}, ""},
+		"pod's token":              {request{by: account("kubeslot-system", "kubecri", "node-a"), object: slice("node-a-0", "node-a", "node-a", "")}, ""},
+		"others' metadata stays":   {request{object: slice("node-a-0", "node-a", "node-a", ", annotations: {a: b}, labels: {c: d}, finalizers: [e/f]"), old: slice("node-a-0", "node-a", "node-a", ", annotations: {a: b}, labels: {c: d}, finalizers: [e/f]")}, ""},
+		"others' metadata dropped": {request{object: slice("node-a-0", "node-a", "node-a", ""), old: slice("node-a-0", "node-a", "node-a", ", annotations: {a: b}, labels: {c: d}, finalizers: [e/f]")}, ""},
+		"the controller":           {request{by: account("kubeslot-system", "kubeslot-controller", "node-a"), resource: claimsResource, old: written("cam-abcdef-0", "node-b", "node-b", "")}, ""},
+		"somebody else":            {request{by: &user.DefaultInfo{Name: "admin", Groups: []string{"system:authenticated"}}, object: slice("x", "node-b", "node-c", "")}, ""},
+
+		"another's slice":                       {request{object: slice("node-b-0", "node-b", "node-b", "")}, otherNode},
+		"another's slice, updated":              {request{object: slice("node-b-0", "node-a", "node-a", ""), old: slice("node-b-0", "node-b", "node-b", "")}, otherNode},
+		"another's slice, deleted":              {request{old: slice("node-b-0", "node-b", "node-b", "")}, otherNode},
+		"another's claim":                       {request{resource: claimsResource, object: written("cam-abcdef-0", "node-b", "node-b", "")}, otherNode},
+		"another's claim, deleted":              {request{resource: claimsResource, old: written("cam-abcdef-0", "node-b", "node-b", "")}, otherNode},
+		"another's, as kubelet":                 {request{by: kubelet("node-a"), object: slice("node-b-0", "node-b", "node-b", "")}, otherNode},
+		"another's, with a pod's token":         {request{by: account("kubeslot-system", "kubecri", "node-a"), old: slice("node-b-0", "node-b", "node-b", "")}, otherNode},
+		"a token of no pod":                     {request{by: account("kubeslot-system", "kubecri", ""), object: slice("node-a-0", "node-a", "node-a", "")}, "only with the token of a pod"},
+		"a name of the other group":             {request{by: &user.DefaultInfo{Name: "system:node:node-a", Groups: []string{"system:kubecris"}}, object: slice("node-a-0", "node-a", "node-a", "")}, "token"},
+		"a slice of a longer node's name":       {request{object: slice("node-a-b-0", "node-a", "node-a", "")}, naming},
+		"a slice of another's name":             {request{object: slice("node-b-0", "node-a", "node-a", "")}, naming},
+		"a slice named as the node":             {request{object: slice("node-a", "node-a", "node-a", "")}, naming},
+		"a suffix with a dot":                   {request{object: slice("node-a-0.x", "node-a", "node-a", "")}, naming},
+		"owned by another":                      {request{object: slice("node-a-0", "node-a", "node-b", "")}, owner},
+		"owned by nobody":                       {request{object: "metadata: {name: node-a-0}\nspec: {nodeName: node-a}"}, owner},
+		"owned by a pod":                        {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "Node", "Pod", 1)}, owner},
+		"owned by a Node of another API":        {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "v1", "x.io/v1", 1)}, owner},
+		"a kubecri's name, as a kubelet":        {request{by: &user.DefaultInfo{Name: "system:kubecri:node-a", Groups: []string{"system:nodes"}}, object: slice("node-a-0", "node-a", "node-a", "")}, "token"},
+		"two owners":                            {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "[", "[{apiVersion: v1, kind: Node, name: node-a, uid: v}, ", 1)}, owner},
+		"a controller owner":                    {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "uid: u", "uid: u, controller: true", 1)}, owner},
+		"an owner that blocks":                  {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "uid: u", "uid: u, blockOwnerDeletion: true", 1)}, owner},
+		"finalizers":                            {request{object: slice("node-a-0", "node-a", "node-a", ", finalizers: [a/b]")}, metadata},
+		"finalizers, added":                     {request{object: slice("node-a-0", "node-a", "node-a", ", finalizers: [a/b]"), old: slice("node-a-0", "node-a", "node-a", "")}, metadata},
+		"annotations":                           {request{object: slice("node-a-0", "node-a", "node-a", ", annotations: {a: b}")}, metadata},
+		"annotations, changed":                  {request{object: slice("node-a-0", "node-a", "node-a", ", annotations: {a: c}"), old: slice("node-a-0", "node-a", "node-a", ", annotations: {a: b}")}, metadata},
+		"labels":                                {request{object: slice("node-a-0", "node-a", "node-a", ", labels: {a: b}")}, metadata},
+		"labels of claims":                      {request{object: slice("node-a-0", "node-a", "node-a", ", labels: {kubeslot.io/configuration: b}")}, metadata},
+		"generateName":                          {request{object: slice("node-a-0", "node-a", "node-a", ", generateName: node-a-")}, metadata},
+		"a claim with finalizers, with a token": {request{by: account("kubeslot-system", "kubecri", "node-a"), resource: claimsResource, object: written("cam-abcdef-0", "node-a", "node-a", ", finalizers: [a/b]")}, metadata},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := tc.request
+			if r.by == nil {
+				r.by = kubecri("node-a")
+			}
+			if r.kind = "SlotClaim"; r.resource.Empty() {
+				r.resource, r.kind = slicesResource, "DeviceSlice"
+			}
+			expect(t, p, r, tc.want)
+		})
+	}
+}
+
+// expect checks the refusal, of which want is a part; "" for none.
+func expect(t *testing.T, p *policy, r request, want string) {
+	t.Helper()
+	if got := p.refusal(t, r); (got == "") != (want == "") || !strings.Contains(got, want) || strings.HasPrefix(got, "ERROR") {
+		t.Errorf("refusal %q, want %q", got, want)
+	}
+}
+
+func TestKubecriWritesItsOwnNodesTotals(t *testing.T) {
+	p := policies(t, "policies/kubecri.yaml")["kubeslot-kubecri-node"]
+	const before = `{metadata: {name: node-a, labels: {l: v}, annotations: {theirs: x}}, spec: {podCIDR: c},
+ status: {capacity: {cpu: "4", akri.sh/cam: "2", akri.sh/cam-8120fe: "2"}, allocatable: {cpu: "4", akri.sh/cam: "2"}, conditions: [{type: Ready, status: "True"}]}}`
+	const (
+		resources = "may change only its annotations and resources"
+		status    = "only the capacity and allocatable of a node's status"
+	)
+	for name, tc := range map[string]struct{ from, to, want string }{
+		"totals":                     {`cam: "2", akri.sh/cam-8120fe: "2"`, `cam: "3"`, ""},
+		"a total gone":               {`, akri.sh/cam: "2", akri.sh/cam-8120fe: "2"`, ``, ""},
+		"allocatable":                {`allocatable: {cpu: "4", akri.sh/cam: "2"`, `allocatable: {cpu: "4", akri.sh/other: "1"`, ""},
+		"its annotation":             {`theirs: x`, `theirs: x, KubeDevice/DeviceInfo: "{}"`, ""},
+		"another annotation":         {`theirs: x`, `theirs: "y"`, "may change only the annotations"},
+		"an annotation gone":         {`theirs: x`, ``, "may change only the annotations"},
+		"labels":                     {`l: v`, `l: w`, resources},
+		"spec":                       {`podCIDR: c`, `podCIDR: c, unschedulable: true`, resources},
+		"owners":                     {`name: node-a`, `name: node-a, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: c, uid: u}]`, resources},
+		"finalizers":                 {`name: node-a`, `name: node-a, finalizers: [a/b]`, resources},
+		"cpu":                        {`capacity: {cpu: "4"`, `capacity: {cpu: "5"`, "may advertise only akri.sh resources"},
+		"cpu gone":                   {`allocatable: {cpu: "4", `, `allocatable: {`, "may advertise only akri.sh resources"},
+		"conditions":                 {`status: "True"`, `status: "False"`, status},
+		"addresses":                  {`conditions:`, `addresses: [{type: InternalIP, address: 10.0.0.1}], conditions:`, status},
+		"volumes":                    {`conditions:`, `volumesInUse: [v], conditions:`, status},
+		"images":                     {`conditions:`, `images: [{names: [i]}], conditions:`, status},
+		"plugins' resources":         {`theirs: x`, `theirs: x, kubeslot.io/plugin-resources: a.b/c`, ""},
+		"resources of others":        {`theirs: x`, `theirs: x, kubeslot.io/plugin-resources: akri.sh/cam`, "may not take over resources"},
+		"resources of the kubelet's": {`theirs: x`, `theirs: x, kubeslot.io/plugin-resources: cpu`, "may list only extended resources"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			after := strings.Replace(before, tc.from, tc.to, 1)
+			if after == before {
+				t.Fatalf("nothing to replace: %s", tc.from)
+			}
+			r := request{by: kubecri("node-a"), resource: nodesResource, kind: "Node", subresource: "status", object: after, old: before}
+			expect(t, p, r, tc.want)
+			r.by = account("kubeslot-system", "kubecri", "node-a")
+			expect(t, p, r, tc.want)
+			if r.by = kubecri("node-b"); tc.want == "" {
+				expect(t, p, r, "may change only its own node")
+			}
+			r.by = kubelet("node-a")
+			expect(t, p, r, "")
+		})
+	}
+}
+
+func TestKubecriWritesDiscoveryLeasesInItsOwnName(t *testing.T) {
+	p := policies(t, "policies/kubecri.yaml")["kubeslot-kubecri-leases"]
+	lease := func(name, holder, more string) string {
+		return fmt.Sprintf("metadata: {name: %s, namespace: default%s}\nspec: {holderIdentity: %q}", name, more, holder)
+	}
+	const (
+		which = "only Leases whose names begin with kubeslot-discovery-"
+		whose = "may only make its own node the holder"
+	)
+	for name, tc := range map[string]struct {
+		by          *user.DefaultInfo
+		object, old string
+		want        string
+	}{
+		"taken":                      {nil, lease("kubeslot-discovery-cam-0", "node-a", ", labels: {a: b}"), "", ""},
+		"renewed":                    {nil, lease("kubeslot-discovery-cam-0", "node-a", ""), lease("kubeslot-discovery-cam-0", "node-a", ""), ""},
+		"taken over":                 {nil, lease("kubeslot-discovery-cam-0", "node-a", ""), lease("kubeslot-discovery-cam-0", "node-b", ""), ""},
+		"given up":                   {nil, lease("kubeslot-discovery-cam-0", "", ""), lease("kubeslot-discovery-cam-0", "node-a", ""), ""},
+		"with a pod's token":         {account("kubeslot-system", "kubecri", "node-a"), lease("kubeslot-discovery-cam-0", "node-a", ""), "", ""},
+		"the kubelet's":              {kubelet("node-a"), lease("node-a", "node-a", ""), lease("node-a", "node-a", ""), ""},
+		"the controller's":           {account("kubeslot-system", "kubeslot-controller", "node-a"), lease("kubeslot-controller", "x", ""), "", ""},
+		"the scheduler's":            {account("kubeslot-system", "kube-scheduler", "node-a"), lease("kube-scheduler", "x", ""), "", ""},
+		"in another's name":          {nil, lease("kubeslot-discovery-cam-0", "node-b", ""), "", whose},
+		"another's, given up":        {nil, lease("kubeslot-discovery-cam-0", "", ""), lease("kubeslot-discovery-cam-0", "node-b", ""), whose},
+		"of nobody":                  {nil, lease("kubeslot-discovery-cam-0", "", ""), "", whose},
+		"with a token of no pod":     {account("kubeslot-system", "kubecri", ""), lease("kubeslot-discovery-cam-0", "", ""), "", whose},
+		"the scheduler's, by a node": {nil, lease("kube-scheduler", "node-a", ""), lease("kube-scheduler", "s", ""), which},
+		"with finalizers":            {nil, lease("kubeslot-discovery-cam-0", "node-a", ", finalizers: [a/b]"), "", which},
+		"deleted":                    {nil, "", lease("kubeslot-discovery-cam-0", "node-a", ""), which},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.by == nil {
+				tc.by = kubecri("node-a")
+			}
+			expect(t, p, request{by: tc.by, resource: leasesResource, kind: "Lease", object: tc.object, old: tc.old}, tc.want)
+		})
+	}
+}
+
+func TestSchedulersClaimsGoWithTheirNodes(t *testing.T) {
+	p := policies(t, "scheduler-claims/policy.yaml")["kubeslot-scheduler-claims"]
+	const refused = "only SlotClaims that the Node of their spec.nodeName alone owns"
+	for name, tc := range map[string]struct{ object, want string }{
+		"owned by its node":  {written("cam-abcdef-0", "node-a", "node-a", ""), ""},
+		"owned by another":   {written("cam-abcdef-0", "node-a", "node-b", ""), refused},
+		"owned by nobody":    {"metadata: {name: cam-abcdef-0}\nspec: {nodeName: node-a}", refused},
+		"with finalizers":    {written("cam-abcdef-0", "node-a", "node-a", ", finalizers: [a/b]"), refused},
+		"owned by two nodes": {strings.Replace(written("cam-abcdef-0", "node-a", "node-a", ""), "[", "[{apiVersion: v1, kind: Node, name: node-a, uid: v}, ", 1), refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, by := range []*user.DefaultInfo{{Name: "system:kube-scheduler"}, account("kubeslot-system", "kube-scheduler", "node-c")} {
+				expect(t, p, request{by: by, resource: claimsResource, kind: "SlotClaim", object: tc.object}, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,128 @@
+package ledger
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// sliceRecord is what decisions need of a DeviceSlice. It keeps nothing that the object
+// was decoded into: one text of it would keep the memory around that text.
+type sliceRecord struct {
+	name, uid, version string
+	node               *nodeRecord
+	reports            []*report // each once
+	unsound            int       // devices that are not what they say
+}
+
+// SetSlice adds or updates a DeviceSlice. It keeps nothing of s. The errors are of
+// devices that are left out.
+func (l *Ledger) SetSlice(s *v1alpha1.DeviceSlice) (Gain, []error) {
+	u := l.update()
+	r := l.slices[s.Name]
+	if r != nil && r.node.name != s.Spec.NodeName {
+		// A watch may show a deletion and a new slice as one update.
+		u.drop(r)
+		r = nil
+	}
+	if r == nil {
+		r = &sliceRecord{name: strings.Clone(s.Name), node: l.node(s.Spec.NodeName)}
+		r.node.slices = append(r.node.slices, r)
+		l.slices[r.name] = r
+	}
+	r.uid, r.version = strings.Clone(string(s.UID)), strings.Clone(s.ResourceVersion)
+	reports, errs := l.read(r.node, s)
+	r.unsound = len(errs)
+	u.replace(r, reports)
+	gain := u.done()
+	for _, report := range reports {
+		if err := r.node.leftOut(report); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return gain, errs
+}
+
+// DeleteSlice removes a DeviceSlice.
+func (l *Ledger) DeleteSlice(name string) Gain {
+	r := l.slices[name]
+	if r == nil {
+		return Gain{}
+	}
+	u := l.update()
+	u.drop(r)
+	return u.done()
+}
+
+// drop removes a slice.
+func (u *update) drop(s *sliceRecord) {
+	u.replace(s, nil)
+	s.node.slices = slices.DeleteFunc(s.node.slices, func(o *sliceRecord) bool { return o == s })
+	delete(u.slices, s.name)
+	u.dropNode(s.node)
+}
+
+// read finds what the slice reports, and says what is wrong with the rest.
+func (l *Ledger) read(n *nodeRecord, s *v1alpha1.DeviceSlice) (reports []*report, errs []error) {
+	reports = make([]*report, 0, len(s.Spec.Devices))
+	for i := range s.Spec.Devices {
+		device := &s.Spec.Devices[i]
+		if err := device.Check(n.name); err != nil {
+			errs = append(errs, err)
+		} else if r := l.report(n, device); !slices.Contains(reports, r) {
+			reports = append(reports, r)
+		}
+	}
+	return reports, errs
+}
+
+// replace has the slice report something else.
+func (u *update) replace(s *sliceRecord, reports []*report) {
+	if slices.Equal(s.reports, reports) {
+		return
+	}
+	gone, added := without(s.reports, reports), without(reports, s.reports)
+	s.reports = reports
+	for _, r := range gone {
+		r.slices--
+		u.touch(r.device, noSlot)
+	}
+	for _, r := range added {
+		r.slices++
+	}
+	elsewhere := func(r *report) bool { return s.node.lists(r, s) }
+	u.leave(s.node, slices.DeleteFunc(gone, elsewhere))
+	u.join(s.node, slices.DeleteFunc(added, elsewhere))
+}
+
+// without returns those of a that are not in b.
+func without(a, b []*report) []*report {
+	in := make(map[*report]struct{}, len(b))
+	for _, r := range b {
+		in[r] = struct{}{}
+	}
+	var rest []*report
+	for _, r := range a {
+		if _, found := in[r]; !found {
+			rest = append(rest, r)
+		}
+	}
+	return rest
+}
+
+// SliceVersion returns the UID and the resource version of the DeviceSlice as last set;
+// "" when there is none.
+func (l *Ledger) SliceVersion(name string) (uid, version string) {
+	if s := l.slices[name]; s != nil {
+		return s.uid, s.version
+	}
+	return "", ""
+}
+
+// EachSlice calls visit with the name of each DeviceSlice, in no order.
+func (l *Ledger) EachSlice(visit func(name string)) {
+	for name := range l.slices {
+		visit(name)
+	}
+}

@@ -1,0 +1,186 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// owner is the Configuration in force under the name, if any.
+func (w *world) owner(name string) *akriv0.Configuration {
+	var first *akriv0.Configuration
+	for _, c := range w.configurations {
+		if c.Name == name && c.MayOwnName() && (first == nil || akriv0.CompareOwners(c, first) < 0) {
+			first = c
+		}
+	}
+	return first
+}
+
+// inForce is the Instance from which slots are given under the name, if any.
+func (w *world) inForce(name string) *instance {
+	if w.expected == nil {
+		w.expected = map[string]*instance{}
+		reports := map[string]map[bool][]string{} // nodes by Instance and whether shared
+		for _, s := range w.slices {
+			for i := range s.Spec.Devices {
+				d, node := &s.Spec.Devices[i], s.Spec.NodeName
+				c := w.owner(d.Configuration.Name)
+				if c == nil || c.Namespace != d.Configuration.Namespace || d.Check(node) != nil || len(d.Hash) != c.Spec.HashDigits() ||
+					c.Spec.Discovery != nil && (!d.Shared || !w.selected(c, node)) {
+					continue
+				}
+				if reports[d.Instance()] == nil {
+					reports[d.Instance()] = map[bool][]string{}
+				}
+				reports[d.Instance()][d.Shared] = append(reports[d.Instance()][d.Shared], node)
+				w.expected[d.Instance()] = &instance{name: d.Instance(), configuration: c.Name, capacity: c.Spec.Slots()}
+			}
+		}
+		for name, in := range w.expected {
+			nodes := reports[name][false]
+			if len(nodes) == 0 {
+				nodes = reports[name][true]
+			}
+			if c := w.owner(in.configuration); c.Spec.Discovery != nil {
+				nodes = slices.DeleteFunc(slices.Clone(worldNodes), func(node string) bool { return !w.selected(c, node) })
+			}
+			slices.Sort(nodes)
+			in.nodes = slices.Compact(nodes)
+		}
+	}
+	return w.expected[name]
+}
+
+// selected reports whether the Configuration's discovery selects the node.
+func (w *world) selected(c *akriv0.Configuration, node string) bool {
+	labels, known := w.nodes[node]
+	zone, given := c.Spec.Discovery.NodeSelector["zone"]
+	return known && (!given || labels["zone"] == zone)
+}
+
+// checkObjects compares the slices and claims that the ledger knows with the API's.
+func (w *world) checkObjects(t failer) {
+	t.Helper()
+	var slicesKnown, claimsKnown []string
+	w.EachSlice(func(name string) { slicesKnown = append(slicesKnown, name) })
+	w.EachClaim(func(name string) { claimsKnown = append(claimsKnown, name) })
+	slices.Sort(slicesKnown)
+	slices.Sort(claimsKnown)
+	if want := slices.Sorted(maps.Keys(w.slices)); !slices.Equal(slicesKnown, want) {
+		t.Fatalf("the ledger knows the slices %v, want %v", slicesKnown, want)
+	}
+	if want := slices.Sorted(maps.Keys(w.claims)); !slices.Equal(claimsKnown, want) {
+		t.Fatalf("the ledger knows the claims %v, want %v", claimsKnown, want)
+	}
+	for name, s := range w.slices {
+		if uid, version := w.SliceVersion(name); uid != string(s.UID) || version != s.ResourceVersion {
+			t.Fatalf("slice %s is known as %s of version %s, want %s of %s", name, uid, version, s.UID, s.ResourceVersion)
+		}
+	}
+	counted := 0
+	for name, c := range w.claims {
+		if uid, version := w.ClaimVersion(name); uid != string(c.UID) || version != c.ResourceVersion {
+			t.Fatalf("claim %s is known as %s of version %s, want %s of %s", name, uid, version, c.UID, c.ResourceVersion)
+		}
+		if s, err := c.Slot(); err == nil && w.claimOn(s) != "" {
+			counted++
+		}
+	}
+	leftOut := 0
+	for _, s := range w.slices {
+		var seen []v1alpha1.Device
+		for _, d := range s.Spec.Devices {
+			c := w.owner(d.Configuration.Name)
+			in := w.inForce(d.Instance())
+			switch {
+			case d.Check(s.Spec.NodeName) != nil:
+				leftOut++
+			case slices.ContainsFunc(seen, func(o v1alpha1.Device) bool {
+				return o.Configuration == d.Configuration && o.ID == d.ID && o.Hash == d.Hash
+			}), c == nil:
+			case in == nil, !slices.Contains(in.nodes, s.Spec.NodeName), c.Namespace != d.Configuration.Namespace, c.Spec.Discovery != nil && !d.Shared:
+				leftOut++
+			case d.Shared && w.hasLocal(d, c):
+				leftOut++
+			}
+			seen = append(seen, d)
+		}
+	}
+	if claims, devices := w.Ignored(); claims != len(w.claims)-counted || devices != leftOut {
+		t.Fatalf("%d claims do not count and %d devices are left out, want %d and %d", claims, devices, len(w.claims)-counted, leftOut)
+	}
+}
+
+// hasLocal reports whether a node reports a local device of the shared one's name.
+func (w *world) hasLocal(shared v1alpha1.Device, c *akriv0.Configuration) bool {
+	for _, s := range w.slices {
+		for _, d := range s.Spec.Devices {
+			if !d.Shared && d.Instance() == shared.Instance() && d.Configuration.Namespace == c.Namespace && c.Spec.Discovery == nil && d.Check(s.Spec.NodeName) == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// What an API object was decoded into must be free once the ledger has it: one text
+// that is kept of it would keep all that lies around it.
+func TestNothingOfTheObjectIsKept(t *testing.T) {
+	const around, objects = 1 << 20, 32
+	part := func(text string) string { return (text + strings.Repeat(" ", around))[:len(text)] }
+	l := New()
+	l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{}))
+	for i := range objects {
+		node := part(fmt.Sprint("node-", i))
+		d := deviceOf(fmt.Sprint("cam-", i), "ns", node)
+		d.Configuration.Namespace, d.Configuration.Name, d.ID, d.Hash = part("ns"), part("cam"), part(d.ID), part(d.Hash)
+		s := sliceOf(part(node+"-0"), node, d)
+		s.UID, s.ResourceVersion = types.UID(part("uid")), part("1")
+		l.SetSlice(s)
+		c := claimOf(slot.Name{Instance: d.Instance()}, part(node), part("holder"))
+		c.Name, c.UID, c.ResourceVersion = part(c.Name), types.UID(part("uid")), part("1")
+		l.SetClaim(c)
+		c = claimOf(slot.Name{Instance: fmt.Sprint("gps-", i)}, part("elsewhere"), part("holder"))
+		c.Name = part(c.Name)
+		l.SetClaim(c)
+		d = deviceOf(fmt.Sprint("other-", i), "ns", node)
+		d.Configuration.Name = part(fmt.Sprint("other", i))
+		l.SetSlice(sliceOf(node+"-1", node, d))
+	}
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	if m.HeapAlloc > objects*around/2 {
+		t.Errorf("%d MiB are in use for %d nodes, of whose objects nothing should be kept", m.HeapAlloc>>20, objects)
+	}
+	if free := l.Free("cam"); free != 0 {
+		t.Errorf("%d slots are free, want none", free)
+	}
+	runtime.KeepAlive(l)
+}
+
+func TestCounts(t *testing.T) {
+	var c counts
+	for _, node := range []string{"b", "a", "c", "b", "b"} {
+		c.add(node, 1)
+	}
+	if got := c.add("a", -1); got != 0 {
+		t.Errorf("a has %d left, want 0", got)
+	}
+	if got := c.add("b", -1); got != 2 {
+		t.Errorf("b has %d left, want 2", got)
+	}
+	if len(c) != 2 || c.of("a") != 0 || c.of("b") != 2 || c.of("c") != 1 || c.of("d") != 0 {
+		t.Errorf("got %v, want b: 2, c: 1", c)
+	}
+}

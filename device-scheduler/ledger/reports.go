@@ -1,0 +1,218 @@
+package ledger
+
+import (
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"math"
+	"slices"
+	"unique"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// report is what an Instance is, as nodes say. All slices that say the same share it.
+// Reports of one Instance contradict each other: only one of them counts.
+type report struct {
+	device    *device
+	next      *report               // the device's, newer
+	namespace unique.Handle[string] // of the Configuration
+	id        uint64                // see identity
+	shared    bool
+	slices    int32 // that list it
+}
+
+// identity tells devices apart. Local ones of two nodes are two, though their ids be
+// equal.
+type identity struct{ id, node string }
+
+// report returns what the node says of the device.
+func (l *Ledger) report(n *nodeRecord, of *v1alpha1.Device) *report {
+	who := identity{id: of.ID}
+	if !of.Shared {
+		who.node = n.name
+	}
+	id := maphash.Comparable(l.seed, who)
+	d := l.device(of.Instance())
+	if d.kind == nil {
+		d.kind = l.kind(of.Configuration.Name)
+		d.kind.devices[d] = struct{}{}
+	}
+	at := &d.reports
+	for ; *at != nil; at = &(*at).next {
+		if r := *at; r.id == id && r.shared == of.Shared && r.namespace.Value() == of.Configuration.Namespace {
+			return r
+		}
+	}
+	*at = &report{device: d, namespace: unique.Make(of.Configuration.Namespace), id: id, shared: of.Shared}
+	return *at
+}
+
+// refuses says why the node's report does not count; "" if it may.
+func (k *kind) refuses(n *nodeRecord, r *report) string {
+	c := k.owner
+	switch {
+	case c == nil:
+		return "there is no such Configuration"
+	case r.namespace.Value() != c.Namespace:
+		return fmt.Sprintf("the name belongs to the Configuration of namespace %s, not to that of %s", c.Namespace, r.namespace.Value())
+	case len(r.device.name)-len(k.name)-1 != c.Spec.HashDigits():
+		return fmt.Sprintf("the Configuration's instanceNameDigits are %d", c.Spec.HashDigits())
+	case c.Spec.Discovery == nil:
+		return ""
+	case !r.shared:
+		return "it is not shared, as spec.discovery of its Configuration demands"
+	case !n.selected(c):
+		return "spec.discovery of its Configuration does not select the node"
+	}
+	return ""
+}
+
+// leftOut returns an error if the node's report does not count, although its
+// Configuration is known.
+func (n *nodeRecord) leftOut(r *report) error {
+	d := r.device
+	why := d.kind.refuses(n, r)
+	if why == "" && d.accepted != r {
+		why = "another device has its name; with instanceNameDigits 12 in the Configuration devices hardly ever meet"
+	}
+	if why == "" || d.kind.owner == nil {
+		return nil
+	}
+	return fmt.Errorf("node %s reports Instance %s, which is left out: %s", n.name, d.name, why)
+}
+
+// discovers reports whether nodes reach the devices that others discover.
+func (k *kind) discovers() bool { return k.owner != nil && k.owner.Spec.Discovery != nil }
+
+func (k *kind) has(d *device) bool { return d.kind == k }
+
+// update is a change of what nodes report, until done.
+type update struct {
+	*Ledger
+	// fresh are the devices that change, with the first slot that somebody could not
+	// have before: 0 when a node is new to the device.
+	fresh map[*device]int
+	// orphans are those that have lost the report which counted. Which one counts next
+	// is decided last.
+	orphans map[*device]bool
+}
+
+func (l *Ledger) update() *update {
+	return &update{Ledger: l, fresh: map[*device]int{}, orphans: map[*device]bool{}}
+}
+
+// noSlot is behind all slots.
+const noSlot = math.MaxInt
+
+func (u *update) touch(d *device, fresh int) {
+	if before, found := u.fresh[d]; !found || fresh < before {
+		u.fresh[d] = fresh
+	}
+}
+
+// leave records that the node does not report these any more.
+func (u *update) leave(n *nodeRecord, reports []*report) {
+	var left []*device
+	for _, r := range reports {
+		d := r.device
+		if d.accepted != r || d.kind.refuses(n, r) != "" {
+			continue
+		}
+		u.touch(d, noSlot)
+		d.reporters--
+		if d.reporters == 0 {
+			u.withdraw(d)
+			u.orphans[d] = true
+		} else if !d.kind.discovers() {
+			left = append(left, d)
+		}
+	}
+	shift(n, left)
+}
+
+// join records that the node reports these as well.
+func (u *update) join(n *nodeRecord, reports []*report) {
+	var joined []*device
+	for _, r := range reports {
+		d, k := r.device, r.device.kind
+		if u.orphans[d] || k.refuses(n, r) != "" {
+			continue
+		}
+		switch {
+		case d.accepted == r:
+		case d.accepted == nil:
+			d.accepted = r
+		case r.shared || !d.accepted.shared:
+			continue // the other was first
+		default: // no node can say of another's local device that it is its own
+			u.withdraw(d)
+			d.accepted = r
+			joined = slices.DeleteFunc(joined, func(o *device) bool { return o == d })
+		}
+		d.reporters++
+		switch {
+		case d.group == nil && k.discovers():
+			d.put(k.groupOf(k.selected))
+		case d.group == nil:
+			d.put(k.groupOf(nodeSet{key: n.key, names: []string{n.name}}))
+		case k.discovers():
+			continue // the node reaches it already
+		default:
+			joined = append(joined, d)
+		}
+		u.touch(d, 0)
+	}
+	shift(n, joined)
+}
+
+// withdraw takes the device out of use: no report counts.
+func (u *update) withdraw(d *device) {
+	u.touch(d, noSlot)
+	d.remove()
+	d.accepted, d.reporters, d.capacity = nil, 0, 0
+}
+
+// reread decides anew on all reports of the kind.
+func (u *update) reread(k *kind) {
+	for d := range k.devices {
+		u.withdraw(d)
+		u.orphans[d] = true
+	}
+	k.selected = nodeSet{}
+	if k.discovers() {
+		for _, n := range u.nodes {
+			if n.selected(k.owner) {
+				k.selected.toggle(n)
+			}
+		}
+	}
+}
+
+// done ends the update.
+func (u *update) done() Gain {
+	for d := range u.fresh {
+		d.forgetReports()
+	}
+	orphans := u.orphans
+	u.orphans = nil
+	maps.DeleteFunc(orphans, func(d *device, _ bool) bool { return d.reports == nil })
+	if len(orphans) > 0 {
+		for _, name := range slices.Sorted(maps.Keys(u.nodes)) {
+			n := u.nodes[name]
+			u.join(n, n.all(func(d *device) bool { return orphans[d] }))
+		}
+	}
+	return u.settle(u.fresh)
+}
+
+// forgetReports drops those that no slice lists any more.
+func (d *device) forgetReports() {
+	for at := &d.reports; *at != nil; {
+		if (*at).slices == 0 {
+			*at = (*at).next
+		} else {
+			at = &(*at).next
+		}
+	}
+}

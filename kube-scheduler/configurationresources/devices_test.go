@@ -1,0 +1,126 @@
+package configurationresources
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// ids are of devices with hashes that read well: the first camera is cam-000001, and
+// cameras are in the order of their names.
+var ids = map[string]string{
+	"000000": "dev14618690", "000001": "dev22867305", "000002": "dev19100459", "000003": "dev6560310",
+	"000004": "dev8977938", "000005": "dev1017475", "00000a": "dev1150920", "00000b": "dev19918885",
+}
+
+var otherIDs sync.Map // by hash
+
+// camera is the name of the camera with any other id.
+func camera(id any) string {
+	hash := slot.InstanceHash(fmt.Sprint(id), true, "", slot.ShortHash)
+	otherIDs.Store(hash, fmt.Sprint(id))
+	return slot.InstanceName("cam", hash)
+}
+
+// reported is the device as nodes report it.
+func reported(name string) v1alpha1.Device {
+	configuration, hash := slot.SplitInstance(name)
+	id := ids[hash]
+	if id == "" {
+		other, ok := otherIDs.Load(hash)
+		if !ok {
+			panic("no id is known of which the hash is " + hash)
+		}
+		id = other.(string)
+	}
+	return v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: configuration}, ID: id, Hash: hash, Shared: true}
+}
+
+// slice is what the node reports of the devices, as the API has it.
+func slice(node, suffix string, devices ...v1alpha1.Device) *v1alpha1.DeviceSlice {
+	return &v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-" + suffix},
+		Spec: v1alpha1.DeviceSliceSpec{NodeName: node, Devices: devices}}
+}
+
+// claim is that of a slot with the value that deviceUsage would have: "C:<holder>:<node>",
+// or "<node>" for one that was taken through its Instance.
+func claim(name, usage string) *v1alpha1.SlotClaim {
+	n, err := slot.Parse(name)
+	if err != nil {
+		panic(err)
+	}
+	u, err := slot.ParseUsage(usage)
+	if err != nil {
+		panic(err)
+	}
+	spec := v1alpha1.SlotClaimSpec{NodeName: u.Node, Level: v1alpha1.ConfigurationLevel, Holder: u.Holder}
+	if !u.ConfigurationLevel() {
+		spec.Level, spec.Holder = v1alpha1.InstanceLevel, "somebody"
+	}
+	c := v1alpha1.NewSlotClaim(n, spec, v1alpha1.NodeOwner(u.Node, ""))
+	c.UID = types.UID("claim of " + name + " as " + usage)
+	return c
+}
+
+// cameras is the Configuration cam, of so many slots a device.
+func cameras(capacity int) *akriv0.Configuration {
+	return &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "default"},
+		Spec: akriv0.ConfigurationSpec{Capacity: int32(capacity)}}
+}
+
+// device tells the book that these nodes reach the device, and no others any more, and
+// that its slots are claimed so, and no others any more. Each node has a slice for it.
+func (b *book) device(name string, claims map[string]string, nodes ...string) {
+	for s, usage := range claims {
+		b.setClaim(claim(s, usage), false)
+	}
+	_, hash := slot.SplitInstance(name)
+	before, reaches := map[string]bool{}, map[string]bool{}
+	b.eachSlice(func(slice string) {
+		if node, ok := strings.CutSuffix(slice, "-"+hash); ok {
+			before[node] = true
+		}
+	})
+	for _, node := range nodes {
+		if reaches[node] = true; !before[node] {
+			b.setSlice(slice(node, hash, reported(name)))
+		}
+	}
+	for node := range before {
+		if !reaches[node] {
+			b.deleteSlice(node + "-" + hash)
+		}
+	}
+	var released []*v1alpha1.SlotClaim
+	b.eachClaim(func(s string) {
+		if _, ok := claims[s]; strings.HasPrefix(s, name+"-") && !ok {
+			c := &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: s}}
+			uid, _ := b.ledger.ClaimVersion(s)
+			c.UID = types.UID(uid)
+			released = append(released, c)
+		}
+	})
+	for _, c := range released {
+		b.deleteClaim(c)
+	}
+}
+
+// shared tells the book of a device that node-a and node-b reach, without claims.
+func (b *book) shared(names ...string) {
+	for _, name := range names {
+		b.device(name, nil, "node-a", "node-b")
+	}
+}
+
+// withNode is a node that is there, for what asks for one.
+func withNode(name string) *v1.Node {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-uid")}}
+}

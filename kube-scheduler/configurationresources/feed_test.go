@@ -1,0 +1,223 @@
+package configurationresources
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// drain follows all that is in the queue.
+func drain[T object](t *testing.T, f *feed[T], queue *cache.RealFIFO) {
+	t.Helper()
+	queue.Close() // else it blocks when it is empty
+	for {
+		if _, err := queue.Pop(f.follow); errors.Is(err, cache.ErrFIFOClosed) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// as is the object with that UID and resource version.
+func as[T object](obj T, uid, version string) T {
+	obj.SetUID(types.UID(uid))
+	obj.SetResourceVersion(version)
+	return obj
+}
+
+// The watch was interrupted, and the API listed anew: what was deleted meanwhile is
+// missing from the list, also a slice that was made again under its name.
+func TestSlicesAfterAnInterruption(t *testing.T) {
+	r := newRig(t)
+	f := r.book.sliceFeed()
+	queue := f.queue(r.book, trimSlice)
+	of := func(node string, cameras ...string) *v1alpha1.DeviceSlice {
+		var devices []v1alpha1.Device
+		for _, name := range cameras {
+			d := reported(name)
+			d.Properties = map[string]string{"URL": "rtsp://" + name}
+			devices = append(devices, d)
+		}
+		return slice(node, "0", devices...)
+	}
+	first := as(of("node-a", "cam-000001", "cam-000002"), "a", "1")
+	if err := queue.Replace([]any{first, as(of("node-b", "cam-000003"), "b", "2"), as(of("node-c", "cam-000004"), "c", "3")}, "3"); err != nil {
+		t.Fatal(err)
+	}
+	drain(t, f, queue)
+	if got := r.book.ledger.Free("cam"); got != 4 || !queue.HasSynced() {
+		t.Fatalf("%d slots are free of four devices, synced: %v", got, queue.HasSynced())
+	}
+	if first.Spec.Devices[0].Properties != nil {
+		t.Error("what no decision needs is kept until the ledger has read all")
+	}
+	r.schedule(t, pod("p", "2"), "node-a")
+
+	// node-a lost a device, node-b's slice is gone, node-c's was made again with another.
+	if err := queue.Replace([]any{as(of("node-a", "cam-000002"), "a", "11"), as(of("node-c", "cam-000005"), "again", "10")}, "12"); err != nil {
+		t.Fatal(err)
+	}
+	drain(t, f, queue)
+	for camera, want := range map[string]int{"cam-000001": 0, "cam-000002": 0, "cam-000003": 0, "cam-000004": 0, "cam-000005": 1} {
+		if got := r.book.ledger.Free(camera); got != want {
+			t.Errorf("%d slots of %s are free, want %d", got, camera, want)
+		}
+	}
+	if got := len(r.book.ledger.Holds("p-uid")); got != 2 {
+		t.Errorf("the pod holds %d slots, want 2", got)
+	}
+
+	if err := queue.Delete(as(of("node-c", "cam-000005"), "again", "13")); err != nil {
+		t.Fatal(err)
+	}
+	drain(t, f, queue)
+	if got := r.book.ledger.Free("cam"); got != 0 {
+		t.Errorf("%d slots are free, and no node reports a free one", got)
+	}
+}
+
+// A list that says what the ledger knows already helps nobody: thousands of slices may
+// be listed again after an interruption.
+func TestUnchangedSlicesWakeNobody(t *testing.T) {
+	r := newRig(t)
+	s := as(slice("node-a", "0", reported("cam-000001")), "a", "1")
+	r.book.setSlice(s)
+	r.book.setPod(pod("waiter", "1"))
+	r.woken()
+	r.book.setSlice(s)
+	r.book.setSlice(as(slice("node-a", "0", reported("cam-000001")), "a", "2"))
+	if got := r.woken(); len(got) != 0 {
+		t.Errorf("woken: %v", got)
+	}
+}
+
+// What comes of claims, from the watch and from this scheduler's own writes, in any
+// order that is possible: in the end the ledger has the claims that exist. A step is
+// "<verb> <slot> <claim> <version>"; "lists" are the claims of a whole list.
+func TestClaimsInAnyOrder(t *testing.T) {
+	for name, test := range map[string]struct{ steps, want string }{
+		"the watch comes after the write":                  {"list 1; seen 0 x 5; added 0 x 5", "0 x"},
+		"the write's answer comes after the watch":         {"list 1; added 0 x 5; seen 0 x 5", "0 x"},
+		"and after its deletion by another":                {"list 1; added 0 x 5; deleted 0 x 6; seen 0 x 5", ""},
+		"and after a list that lacks it":                   {"list 1; list 7; seen 0 x 5", ""},
+		"its deletion by another":                          {"list 1; seen 0 x 5; added 0 x 5; deleted 0 x 6", ""},
+		"its release":                                      {"list 1; seen 0 x 5; gone 0 x; added 0 x 5; deleted 0 x 6", ""},
+		"its release, while the watch lags":                {"list 1; seen 0 x 5; gone 0 x; added 0 x 5", ""},
+		"its release, told after the watch":                {"list 1; seen 0 x 5; added 0 x 5; deleted 0 x 6; gone 0 x", ""},
+		"released, and another claim of the slot":          {"list 1; seen 0 x 5; gone 0 x; added 0 x 5; deleted 0 x 6; added 0 y 7", "0 y"},
+		"released, and claimed again":                      {"list 1; seen 0 x 5; gone 0 x; seen 0 y 7; added 0 x 5; deleted 0 x 6; added 0 y 7", "0 y"},
+		"a slot that another had before":                   {"list 1; added 0 y 2; seen 0 x 5; deleted 0 y 4; added 0 x 5", "0 x"},
+		"the watch shows another that is gone by now":      {"list 1; seen 0 x 5; added 0 y 2; deleted 0 y 4; added 0 x 5", "0 x"},
+		"and is slow to show that":                         {"list 1; seen 0 x 5; added 0 y 2", "0 x"},
+		"another is met in its place":                      {"list 1; seen 0 y 5; added 0 y 5; deleted 0 y 6", ""},
+		"an interruption: listed":                          {"list 1; seen 0 x 5; list 7, 0 x 5", "0 x"},
+		"an interruption: deleted meanwhile":               {"list 1; added 0 x 5; list 7", ""},
+		"an interruption: another by now":                  {"list 1; added 0 x 5; list 7, 0 y 6", "0 y"},
+		"an interruption: the list is older":               {"list 1; seen 0 x 5; list 3; added 0 x 5", "0 x"},
+		"an interruption: released meanwhile":              {"list 1; seen 0 x 5; gone 0 x; list 7; added 0 y 8", "0 y"},
+		"an interruption: released, and in an older list":  {"list 1; seen 0 x 5; gone 0 x; list 5, 0 x 5; deleted 0 x 6", ""},
+		"restored from a backup: another had the slot":     {"list 1; added 0 x 90; list 7, 0 y 6; deleted 0 y 8; seen 0 z 9; added 0 z 9", "0 z"},
+		"restored from a backup: another has the slot":     {"list 1; added 0 x 90; list 7, 0 y 6", "0 y"},
+		"restored from a backup: nobody had it":            {"list 1; seen 0 x 90; list 7", ""},
+		"two slots, of which one is released":              {"list 1; seen 0 x 5; seen 1 z 6; gone 1 z; added 0 x 5; added 1 z 6; deleted 1 z 7", "0 x"},
+		"what a claim says of itself changes: its labels,": {"list 1; added 0 x 5; updated 0 x 8", "0 x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.book.setConfiguration(cameras(2))
+			r.book.shared("cam-000001")
+			f := r.book.claimFeed()
+			queue := f.queue(r.book, trimClaim)
+			made := func(words []string) *v1alpha1.SlotClaim { // "<slot> <claim> [<version>]"
+				c := as(claim("cam-000001-"+words[0], "C:"+words[1]+":node-a"), words[1], "")
+				if len(words) > 2 {
+					c.ResourceVersion = words[2]
+				}
+				return c
+			}
+			for step := range strings.SplitSeq(test.steps, "; ") {
+				words, err := strings.Fields(step), error(nil)
+				switch words[0] {
+				case "list":
+					var all []any
+					for _, listed := range strings.Split(step, ", ")[1:] {
+						all = append(all, made(strings.Fields(listed)))
+					}
+					err = queue.Replace(all, strings.TrimSuffix(words[1], ","))
+				case "added":
+					err = queue.Add(made(words[1:]))
+				case "updated":
+					err = queue.Update(made(words[1:]))
+				case "deleted":
+					err = queue.Delete(made(words[1:]))
+				case "seen":
+					r.book.claimSeen(made(words[1:]))
+				case "gone":
+					r.book.claimGone(made(words[1:]))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				drain(t, f, queue)
+			}
+			var got []string
+			for _, index := range []string{"0", "1"} {
+				if uid, _ := r.book.ledger.ClaimVersion("cam-000001-" + index); uid != "" {
+					got = append(got, index+" "+uid)
+				}
+			}
+			if strings.Join(got, ", ") != test.want {
+				t.Errorf("the ledger has %q, want %q", got, test.want)
+			}
+			if free, want := r.book.ledger.Free("cam"), 2-len(got); free != want {
+				t.Errorf("%d slots are free, want %d", free, want)
+			}
+			if n := len(r.book.claimed.released); n != strings.Count(name, "lags") {
+				t.Errorf("%d released claims are remembered", n)
+			}
+		})
+	}
+}
+
+// The book asks whether all is read while it holds its lock, which the queue may be
+// waiting for with its own.
+func TestSyncedWhileTheQueueWaits(t *testing.T) {
+	r := newRig(t)
+	f := r.book.sliceFeed()
+	queue := f.queue(r.book, trimSlice)
+	r.book.sources = []cache.InformerSynced{done(queue.HasSyncedChecker().Done())}
+	if err := queue.Replace([]any{as(slice("node-a", "0", reported("cam-000001")), "a", "1")}, "1"); err != nil {
+		t.Fatal(err)
+	}
+	entered, left := make(chan struct{}), make(chan error)
+	r.book.mu.Lock()
+	go func() {
+		_, err := queue.Pop(func(obj any, initial bool) error {
+			close(entered)
+			return f.follow(obj, initial)
+		})
+		left <- err
+	}()
+	<-entered
+	answer := make(chan bool)
+	go func() { answer <- r.book.synced() }()
+	select {
+	case synced := <-answer:
+		if synced {
+			t.Error("synced before the slice is in the ledger")
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the book and the queue wait for each other")
+	}
+	r.book.mu.Unlock()
+	if err := <-left; err != nil || !r.book.synced() {
+		t.Errorf("synced: %v, %v", r.book.synced(), err)
+	}
+}

@@ -1,0 +1,115 @@
+package configurationresources
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	v1 "k8s.io/api/core/v1"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+func (b *book) setConfiguration(c *akriv0.Configuration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	gain := b.ledger.SetConfiguration(c)
+	b.noteKind(c.Name)
+	b.wake(gain)
+}
+
+func (b *book) deleteConfiguration(c *akriv0.Configuration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	gain := b.ledger.DeleteConfiguration(c.Namespace, c.Name)
+	b.noteKind(c.Name)
+	b.wake(gain)
+}
+
+// noteKind records whether the name is a Configuration's. The caller holds mu.
+func (b *book) noteKind(name string) {
+	if c := b.ledger.Configuration(name); c != nil && c.Name == name {
+		b.kinds.Store(name, true)
+	} else {
+		b.kinds.Delete(name)
+	}
+}
+
+// setNode enters a node's labels, by which a Configuration's spec.discovery says who
+// reaches the devices.
+func (b *book) setNode(node *v1.Node) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wake(b.ledger.SetNode(node.Name, node.Labels))
+}
+
+func (b *book) deleteNode(node *v1.Node) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wake(b.ledger.DeleteNode(node.Name))
+}
+
+func sameLabels(a, b *v1.Node) bool { return maps.Equal(a.Labels, b.Labels) }
+
+func (b *book) sliceFeed() *feed[*v1alpha1.DeviceSlice] {
+	return &feed[*v1alpha1.DeviceSlice]{
+		names:   b.eachSlice,
+		set:     func(s *v1alpha1.DeviceSlice, _ bool) { b.setSlice(s) },
+		deleted: func(s *v1alpha1.DeviceSlice) { b.deleteSlice(s.Name) },
+		missing: b.deleteSlice,
+	}
+}
+
+// trimSlice drops what containers get of the devices, and what people read.
+func trimSlice(s *v1alpha1.DeviceSlice) {
+	for i := range s.Spec.Devices {
+		s.Spec.Devices[i].Properties = nil
+	}
+	s.Spec.Problems = nil
+}
+
+func (b *book) setSlice(s *v1alpha1.DeviceSlice) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if uid, version := b.ledger.SliceVersion(s.Name); s.ResourceVersion != "" && uid == string(s.UID) && version == s.ResourceVersion {
+		return // listed again
+	}
+	gain, leftOut := b.ledger.SetSlice(s)
+	b.reportLeftOut(s, leftOut)
+	b.wake(gain)
+}
+
+func (b *book) deleteSlice(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.leftOut, name)
+	b.wake(b.ledger.DeleteSlice(name))
+}
+
+func (b *book) eachSlice(visit func(name string)) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	b.ledger.EachSlice(visit)
+}
+
+// maxReasons is how many devices of a slice the log says the reason of. A node may
+// report hundreds that are wrong.
+const maxReasons = 3
+
+// reportLeftOut logs which devices of a slice are not given to pods, and why, once
+// each time that this changes. The caller holds mu.
+func (b *book) reportLeftOut(s *v1alpha1.DeviceSlice, leftOut []error) {
+	if len(leftOut) == 0 {
+		delete(b.leftOut, s.Name)
+		return
+	}
+	reasons := errors.Join(leftOut[:min(maxReasons, len(leftOut))]...)
+	text := fmt.Sprintf("%d: %.1000s", len(leftOut), reasons)
+	if b.leftOut[s.Name] == text {
+		return
+	}
+	b.leftOut[s.Name] = text
+	b.logger.Info("Devices that a node reports are left out", "node", s.Spec.NodeName, "deviceSlice", s.Name,
+		"devices", len(leftOut), "reasons", fmt.Sprintf("%.1000s", reasons))
+}

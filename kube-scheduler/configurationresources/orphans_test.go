@@ -1,0 +1,69 @@
+package configurationresources
+
+import (
+	"errors"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// Of the claims that a killed scheduler made before it could bind, those for a pod
+// that waits are released, once the API server says that it is not bound.
+func TestOrphanedClaims(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*claimRig, *v1.Pod)
+		kept   bool
+	}{
+		"of a waiting pod": {func(*claimRig, *v1.Pod) {}, false},
+		"of a pod that is gone by now": {func(r *claimRig, p *v1.Pod) {
+			_ = r.client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), p.Namespace, p.Name)
+		}, false},
+		"of another scheduler's pod": {func(_ *claimRig, p *v1.Pod) { p.Spec.SchedulerName = "other" }, true},
+		"of a pod that is bound by now": {func(r *claimRig, p *v1.Pod) {
+			live := p.DeepCopy()
+			live.Spec.NodeName = "node-a"
+			_ = r.client.Tracker().Update(v1.SchemeGroupVersion.WithResource("pods"), live, p.Namespace)
+		}, true},
+		"without an answer": {func(r *claimRig, _ *v1.Pod) {
+			r.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("refused") })
+		}, true},
+		"of an unknown holder":      {func(r *claimRig, p *v1.Pod) { r.book.deletePod(p) }, true},
+		"before the ledger is full": {func(r *claimRig, _ *v1.Pod) { r.book.sources = append(r.book.sources, func() bool { return false }) }, true},
+		"of a bind under way": {func(r *claimRig, p *v1.Pod) {
+			req, _ := requestOf(p)
+			if _, _, err := r.book.assume(&cycle{req: req}, "node-a", r.args.Strategy); err != nil {
+				panic(err)
+			}
+		}, true},
+		"that was made anew since": {func(r *claimRig, _ *v1.Pod) {
+			r.api.Remove("cam-000001-0")
+			r.api.Put(claim("cam-000001-0", "C:p-uid:node-a"))
+		}, true},
+	} {
+		for level, c := range map[string]*v1alpha1.SlotClaim{"Configuration": claim("cam-000001-0", "C:p-uid:node-a"), "Instance": func() *v1alpha1.SlotClaim {
+			c := claim("cam-000001-0", "node-a")
+			c.Spec.Holder = "p-uid"
+			return c
+		}()} {
+			t.Run(name+", through the "+level, func(t *testing.T) {
+				r := newClaimRig(t, nil)
+				p := pod("p", "1")
+				p.Spec.SchedulerName = v1.DefaultSchedulerName
+				if err := r.client.Tracker().Add(p.DeepCopy()); err != nil {
+					t.Fatal(err)
+				}
+				r.book.setClaim(r.api.Put(c), false)
+				r.book.setPod(p)
+				test.change(r, p)
+				r.releaseOrphans(r.ctx)
+				if got := r.holder("cam-000001-0"); (got != "") != test.kept {
+					t.Errorf("the slot is claimed by %q, kept should be %v", got, test.kept)
+				}
+			})
+		}
+	}
+}

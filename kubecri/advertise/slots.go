@@ -1,0 +1,55 @@
+package advertise
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// slots counts the slots that the node reaches, by Configuration: what its
+// DeviceSlices list, and so what the scheduler knows. Configurations that own their
+// names have an entry, also with none.
+func (a *Advertiser) slots() (map[string]int64, error) {
+	configurations, err := a.config.Configurations.Lister().List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list Configurations: %w", err)
+	}
+	reported, err := a.config.Slices.Lister().List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list the DeviceSlices of node %s: %w", a.config.NodeName, err)
+	}
+	return countSlots(configurations, reported, a.config.NodeName, a.config.Reached), nil
+}
+
+func countSlots(configurations []*v0.Configuration, reported []*v1alpha1.DeviceSlice, node string, reached Reached) map[string]int64 {
+	owners := map[string]*v0.Configuration{}
+	for _, c := range configurations {
+		if c.MayOwnName() && (owners[c.Name] == nil || v0.CompareOwners(c, owners[c.Name]) < 0) {
+			owners[c.Name] = c
+		}
+	}
+	devices := map[string]bool{} // Instances that have been counted
+	slots := map[string]int64{}
+	for name, c := range owners {
+		slots[name] = 0
+		if n, known := reached(name); c.Spec.Discovery != nil && known {
+			slots[name] = int64(n * c.Spec.Slots())
+		}
+	}
+	for _, s := range reported {
+		for d := range slices.Values(s.Spec.Devices) {
+			c := owners[d.Configuration.Name]
+			if s.Spec.NodeName != node || c == nil || c.Namespace != d.Configuration.Namespace || c.Spec.Discovery != nil ||
+				len(d.Hash) != c.Spec.HashDigits() || d.Check(node) != nil || devices[d.Instance()] {
+				continue
+			}
+			devices[d.Instance()] = true
+			slots[c.Name] += int64(c.Spec.Slots())
+		}
+	}
+	return slots
+}

@@ -1,0 +1,263 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// DiscoveryLabel is on slices with the devices of a Configuration with
+// spec.discovery, whose name it says: other nodes read those slices. They have no
+// other devices.
+const DiscoveryLabel = "kubeslot.io/discovery"
+
+// maxNodeInName is how much of the node's name is in a slice's.
+const maxNodeInName = 245
+
+// view is all that plan goes by.
+type view struct {
+	node   string
+	owner  metav1.OwnerReference
+	slices []*v1alpha1.DeviceSlice // the node's
+	// known has all Configurations whose devices need not go.
+	known map[v1alpha1.ConfigurationReference]known
+	// problems each name a Configuration.
+	problems []v1alpha1.Problem
+	// complete is true when all is known that there is to report. Then the node has a
+	// slice even if it has no devices.
+	complete bool
+	// taken are names of slices that belong to other nodes.
+	taken map[string]bool
+}
+
+// known is what is known of one Configuration's devices.
+type known struct {
+	label    string           // DiscoveryLabel of its slices
+	reported bool             // until then its devices stay as they are
+	devices  map[string]found // by hash
+}
+
+// change is a slice to be created, when it has no resourceVersion, or updated, or
+// deleted.
+type change struct {
+	slice  *v1alpha1.DeviceSlice
+	delete bool
+}
+
+// draft is a slice that is being planned.
+type draft struct {
+	was     *v1alpha1.DeviceSlice // nil for a new one
+	name    string
+	label   string
+	devices []v1alpha1.Device
+	bytes   int // of the devices, as JSON; 0 when not counted
+	changed bool
+	gained  bool // it gets a device that it did not have
+	moved   bool // it had a device that goes to another slice
+}
+
+type deviceKey struct {
+	configuration v1alpha1.ConfigurationReference
+	hash          string
+}
+
+// plan returns what makes the node's slices say what is known. A device stays in the
+// slice where it is, so that a change of one device is a write of one slice. What is
+// in first must be written before what is in then, so that no device that moves is
+// missing in between. Pure: nothing but the view counts, and it is not changed.
+func plan(v *view) (first, then []change) {
+	drafts, placed := v.keep()
+	for ref, k := range v.known {
+		if k.reported && len(k.devices) > 0 {
+			v.add(&drafts, ref, k, placed)
+		}
+	}
+	// The problems are in the first slice without label, which stays when it is empty.
+	var main *draft
+	for _, d := range drafts {
+		if d.label == "" && (main == nil || compareNames(d.name, main.name) < 0) {
+			main = d
+		}
+	}
+	if main == nil && (v.complete || len(v.problems) > 0) {
+		main = v.draft(&drafts, "")
+	}
+	for _, d := range drafts {
+		var problems []v1alpha1.Problem
+		if d == main {
+			problems = tidy(v.problems)
+		}
+		switch {
+		case len(d.devices) == 0 && d != main:
+			then = append(then, change{slice: d.was, delete: true})
+		case d.was == nil || d.gained:
+			first = append(first, change{slice: v.slice(d, problems)})
+		case d.changed || !apiequality.Semantic.DeepEqual(d.was.Spec.Problems, problems) || !v.owns(d.was):
+			then = append(then, change{slice: v.slice(d, problems)})
+		}
+	}
+	for _, s := range v.slices { // made by hand
+		if s.DeletionTimestamp == nil && !v.isName(s.Name) {
+			then = append(then, change{slice: s, delete: true})
+		}
+	}
+	return first, then
+}
+
+// keep returns drafts of the slices there are, with the devices that stay, and what
+// these are.
+func (v *view) keep() (drafts []*draft, placed map[deviceKey]bool) {
+	placed = map[deviceKey]bool{}
+	for _, s := range slices.SortedFunc(slices.Values(v.slices), func(a, b *v1alpha1.DeviceSlice) int {
+		return compareNames(a.Name, b.Name)
+	}) {
+		if s.DeletionTimestamp != nil || !v.isName(s.Name) {
+			continue
+		}
+		d := &draft{was: s, name: s.Name, label: s.Labels[DiscoveryLabel]}
+		d.devices = make([]v1alpha1.Device, 0, len(s.Spec.Devices))
+		drafts = append(drafts, d)
+		var changed []int // devices that may need more room now
+		for _, device := range s.Spec.Devices {
+			key := deviceKey{device.Configuration, device.Hash}
+			k, stays := v.known[key.configuration]
+			f, seen := k.devices[key.hash]
+			switch {
+			case placed[key], !stays, k.reported && !seen: // the first: in two slices since it moved
+				d.changed = true
+				continue
+			case k.reported && k.label != d.label:
+				d.changed, d.moved = true, true
+				continue
+			case k.reported && !f.is(&device):
+				device, d.changed = f.report(key.configuration), true
+				changed = append(changed, len(d.devices))
+			}
+			d.devices = append(d.devices, device)
+			placed[key] = true
+		}
+		for len(changed) > 0 && v.size(d) > v1alpha1.MaxSliceBytes {
+			last := changed[len(changed)-1]
+			delete(placed, deviceKey{d.devices[last].Configuration, d.devices[last].Hash})
+			d.devices = slices.Delete(d.devices, last, last+1)
+			changed, d.bytes, d.moved = changed[:len(changed)-1], 0, true
+		}
+	}
+	return drafts, placed
+}
+
+// add puts the Configuration's devices that are in no slice into the first ones that
+// have room, or into new ones. A slice that a device leaves in this round takes none:
+// of two slices that give each other a device, one would have to be written first.
+func (v *view) add(drafts *[]*draft, ref v1alpha1.ConfigurationReference, k known, placed map[deviceKey]bool) {
+	var missing []found
+	for hash, f := range k.devices {
+		if !placed[deviceKey{ref, hash}] {
+			missing = append(missing, f)
+		}
+	}
+	slices.SortFunc(missing, func(a, b found) int { return cmp.Compare(a.ID, b.ID) })
+	for i := range missing {
+		f := &missing[i]
+		at := slices.IndexFunc(*drafts, func(d *draft) bool {
+			return d.label == k.label && !d.moved && len(d.devices) < v1alpha1.MaxDevices && v.size(d)+f.size <= v1alpha1.MaxSliceBytes
+		})
+		var d *draft
+		if at >= 0 {
+			d = (*drafts)[at]
+		} else {
+			d = v.draft(drafts, k.label)
+		}
+		d.bytes = v.size(d) + f.size
+		d.devices = append(d.devices, f.report(ref))
+		d.changed, d.gained = true, true
+	}
+}
+
+// draft adds a draft of a new slice.
+func (v *view) draft(drafts *[]*draft, label string) *draft {
+	has := func(name string) bool {
+		return v.taken[name] ||
+			slices.ContainsFunc(v.slices, func(s *v1alpha1.DeviceSlice) bool { return s.Name == name }) ||
+			slices.ContainsFunc(*drafts, func(d *draft) bool { return d.name == name })
+	}
+	d := &draft{label: label}
+	for n := 0; d.name == "" || has(d.name); n++ {
+		d.name = v.prefix() + strconv.Itoa(n)
+	}
+	*drafts = append(*drafts, d)
+	return d
+}
+
+// slice is the draft as an object.
+func (v *view) slice(d *draft, problems []v1alpha1.Problem) *v1alpha1.DeviceSlice {
+	s := &v1alpha1.DeviceSlice{}
+	if d.was != nil {
+		s.ObjectMeta = *d.was.ObjectMeta.DeepCopy()
+	} else if s.Name = d.name; d.label != "" {
+		s.Labels = map[string]string{DiscoveryLabel: d.label}
+	}
+	s.OwnerReferences = []metav1.OwnerReference{v.owner}
+	s.Spec = v1alpha1.DeviceSliceSpec{NodeName: v.node, Devices: d.devices, Problems: problems}
+	return s
+}
+
+// size counts what the draft's devices take.
+func (v *view) size(d *draft) int {
+	if d.bytes == 0 {
+		for i := range d.devices {
+			if f, ok := v.known[d.devices[i].Configuration].devices[d.devices[i].Hash]; ok {
+				d.bytes += f.size
+			} else {
+				d.bytes += size(d.devices[i])
+			}
+		}
+	}
+	return d.bytes
+}
+
+func (v *view) owns(s *v1alpha1.DeviceSlice) bool {
+	return len(s.OwnerReferences) == 1 && apiequality.Semantic.DeepEqual(s.OwnerReferences[0], v.owner)
+}
+
+func (v *view) prefix() string { return v.node[:min(len(v.node), maxNodeInName)] + "-" }
+
+var suffix = regexp.MustCompile(`^[0-9a-z]+$`)
+
+func (v *view) isName(name string) bool {
+	rest, ok := strings.CutPrefix(name, v.prefix())
+	return ok && suffix.MatchString(rest)
+}
+
+// compareNames orders slices of one node by their numbers.
+func compareNames(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
+
+// is reports whether the device is as slices have it.
+func (f *found) is(d *v1alpha1.Device) bool {
+	return f.ID == d.ID && f.shared == d.Shared && maps.Equal(f.Properties, d.Properties)
+}
+
+// tidy orders the problems and cuts what a slice would not take.
+func tidy(problems []v1alpha1.Problem) []v1alpha1.Problem {
+	all := slices.SortedFunc(slices.Values(problems), func(a, b v1alpha1.Problem) int {
+		return cmp.Or(cmp.Compare(a.Configuration.String(), b.Configuration.String()), cmp.Compare(a.Reason, b.Reason))
+	})
+	if more := len(all) - v1alpha1.MaxProblems; more > 0 {
+		all = append(all[:v1alpha1.MaxProblems-1:v1alpha1.MaxProblems-1], v1alpha1.Problem{
+			Reason: "MoreProblems", Message: fmt.Sprintf("%d more problems are in kubecri's log", more+1)})
+	}
+	for i := range all {
+		text := strings.ToValidUTF8(all[i].Message, "?")
+		all[i].Message = strings.ToValidUTF8(text[:min(len(text), v1alpha1.MaxMessageLength)], "") // not half a character
+	}
+	return all
+}

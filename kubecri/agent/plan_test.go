@@ -1,0 +1,261 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"pgregory.net/rapid"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// reported is what is known of a Configuration whose handler sees the devices.
+func reported(c *v0.Configuration, label string, devices ...discovery.Device) known {
+	found, _ := examine(c, "node-a", discovery.Result{Devices: devices, Shared: true}, func(string) string { return "" })
+	return known{label: label, reported: true, devices: found}
+}
+
+// apply makes the changes as the API server would.
+func apply(is []*v1alpha1.DeviceSlice, changes ...change) []*v1alpha1.DeviceSlice {
+	is = slices.Clone(is)
+	for _, c := range changes {
+		is = slices.DeleteFunc(is, func(s *v1alpha1.DeviceSlice) bool { return s.Name == c.slice.Name })
+		if !c.delete {
+			s := c.slice.DeepCopy()
+			s.ResourceVersion = "1"
+			is = append(is, s)
+		}
+	}
+	return is
+}
+
+// Whatever the slices are and the handlers report: two phases of writes make the slices
+// say it within the limits, write no slice that is right, and leave nothing to do. No
+// device that stays is missing in between, in whatever order a phase is written.
+func TestPlan(t *testing.T) {
+	configurations := []*v0.Configuration{configuration("cam"), configuration("mic"), configuration("gps")}
+	sizes := rapid.SampledFrom([]int{0, 0, 1000, 20_000})
+	rapid.Check(t, func(t *rapid.T) {
+		v := &view{node: "node-a", owner: v1alpha1.NodeOwner("node-a", "uid")}
+		for round := range 3 {
+			v.known, v.complete = map[v1alpha1.ConfigurationReference]known{}, rapid.Bool().Draw(t, "complete")
+			ref := reference(configurations[0])
+			v.problems = slices.Repeat([]v1alpha1.Problem{{Configuration: &ref}}, rapid.SampledFrom([]int{0, 0, 1, 70}).Draw(t, "problems"))
+			want := map[string]int{}
+			for i, c := range configurations {
+				if rapid.IntRange(0, 4).Draw(t, "gone") == 0 {
+					continue
+				}
+				label := rapid.SampledFrom([]string{"", "", c.Name}).Draw(t, "label")
+				var devices []discovery.Device
+				first, n, size := rapid.IntRange(0, 200).Draw(t, "first"), rapid.IntRange(0, 300).Draw(t, "n"), sizes.Draw(t, "size")
+				for id := first; id < first+n; id++ {
+					devices = append(devices, discovery.Device{ID: fmt.Sprint(i, id), Properties: map[string]string{"X": strings.Repeat("x", size)}})
+				}
+				k := reported(c, label, devices...)
+				if k.reported = rapid.IntRange(0, 4).Draw(t, "unreported") > 0; !k.reported {
+					k.devices = nil
+					for _, s := range v.slices {
+						for _, d := range s.Spec.Devices {
+							if d.Configuration == reference(c) {
+								want[d.ID] = 1
+							}
+						}
+					}
+				}
+				for _, f := range k.devices {
+					want[f.ID] = 1
+				}
+				v.known[reference(c)] = k
+			}
+			count := func(is []*v1alpha1.DeviceSlice) map[string]int {
+				ids := map[string]int{}
+				for _, s := range is {
+					for _, d := range s.Spec.Devices {
+						ids[d.ID]++
+					}
+				}
+				return ids
+			}
+			before := count(v.slices)
+			first, then := plan(v)
+			for _, phase := range [][]change{first, then} {
+				for _, c := range rapid.Permutation(phase).Draw(t, "order") {
+					at := slices.IndexFunc(v.slices, func(s *v1alpha1.DeviceSlice) bool { return s.Name == c.slice.Name })
+					if at >= 0 && !c.delete && apiequality.Semantic.DeepEqual(v.slices[at].Spec, c.slice.Spec) {
+						t.Fatalf("round %d writes %s, which is right", round, c.slice.Name)
+					}
+					v.slices = apply(v.slices, c)
+					meanwhile := count(v.slices)
+					for id := range before {
+						if want[id] > 0 && meanwhile[id] == 0 {
+							t.Fatalf("round %d: device %s is missing after the write of %s", round, id, c.slice.Name)
+						}
+					}
+				}
+			}
+			if is := count(v.slices); !maps.Equal(is, want) {
+				t.Fatalf("round %d reports %d devices, want %d: %v", round, len(is), len(want), cmp.Diff(want, is))
+			}
+			for _, s := range v.slices {
+				bytes := 0
+				for _, d := range s.Spec.Devices {
+					bytes += size(d)
+					if k := v.known[d.Configuration]; k.reported && k.label != s.Labels[DiscoveryLabel] {
+						t.Fatalf("device %s is in slice %s with labels %v, want %q", d.ID, s.Name, s.Labels, k.label)
+					}
+				}
+				if len(s.Spec.Devices) > v1alpha1.MaxDevices || bytes > v1alpha1.MaxSliceBytes || len(s.Spec.Problems) > v1alpha1.MaxProblems {
+					t.Fatalf("slice %s has %d devices of %d bytes and %d problems", s.Name, len(s.Spec.Devices), bytes, len(s.Spec.Problems))
+				}
+			}
+			if len(v.slices) == 0 && (v.complete || len(v.problems) > 0) {
+				t.Fatal("no slice")
+			}
+			if first, then = plan(v); len(first)+len(then) > 0 {
+				t.Fatalf("round %d leaves something to do: %d and %d changes", round, len(first), len(then))
+			}
+		}
+	})
+}
+
+func TestExamine(t *testing.T) {
+	first, second := collidingIDs(t)
+	device := func(id string) discovery.Device { return discovery.Device{ID: id} }
+	with := func(id string, properties int, key, value string) discovery.Device {
+		d := discovery.Device{ID: id, Properties: map[string]string{key: value}}
+		for n := range properties - 1 {
+			d.Properties[fmt.Sprint("P", n)] = ""
+		}
+		return d
+	}
+	for name, tc := range map[string]struct {
+		devices  []discovery.Device
+		change   func(*v0.Configuration)
+		local    bool
+		named    string   // the id of the device of first's hash so far
+		want     []string // ids
+		rejected []string // parts of the reasons
+	}{
+		"nothing":         {},
+		"all right":       {devices: []discovery.Device{device("b"), device("a")}, want: []string{"a", "b"}},
+		"no id":           {devices: []discovery.Device{device(""), device("a")}, want: []string{"a"}, rejected: []string{"has no id"}},
+		"NUL":             {devices: []discovery.Device{device("a\x00")}, rejected: []string{"NUL in the id"}},
+		"no UTF-8":        {devices: []discovery.Device{device("\xff")}, rejected: []string{"the id is not text"}},
+		"a long id":       {devices: []discovery.Device{device(strings.Repeat("ä", 1024)), device(strings.Repeat("z", 1025))}, want: []string{strings.Repeat("ä", 1024)}, rejected: []string{"more than 1024 characters"}},
+		"twice":           {devices: []discovery.Device{device("a"), device("a"), device("a")}, want: []string{"a"}, rejected: []string{"more than once", "more than once"}},
+		"many properties": {devices: []discovery.Device{with("a", 256, "x", ""), with("b", 257, "x", "")}, want: []string{"a"}, rejected: []string{"257 properties, of 256"}},
+		"large":           {devices: []discovery.Device{with("a", 1, "x", strings.Repeat("x", 60<<10)), with("b", 1, "x", strings.Repeat("x", 64<<10))}, want: []string{"a"}, rejected: []string{"of 65536 that are allowed"}},
+		"one hash for two": {
+			devices: []discovery.Device{device(second), device(first)}, want: []string{first},
+			rejected: []string{"spec.instanceNameDigits: 12 tells them apart"},
+		},
+		"one hash for two, of which one has it": {
+			devices: []discovery.Device{device(second), device(first)}, named: second, want: []string{second},
+			rejected: []string{"which comes first"},
+		},
+		"twelve digits": {
+			devices: []discovery.Device{device(second), device(first)}, want: []string{first, second},
+			change: func(c *v0.Configuration) { c.Spec.InstanceNameDigits = 12 },
+		},
+		"for other nodes": {
+			devices: []discovery.Device{device("a"), {ID: "b", Mounts: make([]discovery.Mount, 1)}, {ID: "c", DeviceSpecs: make([]discovery.DeviceSpec, 1)}}, want: []string{"a"},
+			change:   func(c *v0.Configuration) { c.Spec.Discovery = &v0.Discovery{} },
+			rejected: []string{"with spec.discovery other nodes use it", "with spec.discovery other nodes use it"},
+		},
+		"for other nodes, local": {
+			devices: []discovery.Device{device("a")}, local: true,
+			change:   func(c *v0.Configuration) { c.Spec.Discovery = &v0.Discovery{} },
+			rejected: []string{"with spec.discovery other nodes use it"},
+		},
+		"properties that are no environment": {
+			devices:  []discovery.Device{with("a", 1, "A=B", ""), with("b", 1, "", ""), with("c", 1, "A", "\x00"), with("d", 1, "A", "\xff"), with("e", 1, "A", "=\n")},
+			want:     []string{"e"},
+			rejected: []string{"name of an environment variable", "name of an environment variable", "not text", "not text"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := configuration("cam")
+			if tc.change != nil {
+				tc.change(c)
+			}
+			devices, rejected := examine(c, "a", discovery.Result{Devices: tc.devices, Shared: !tc.local}, func(string) string { return tc.named })
+			var ids []string
+			for hash, d := range devices {
+				ids = append(ids, d.ID)
+				report := d.report(reference(c))
+				if err := report.Check("a"); err != nil || hash != d.hash || len(hash) != c.Spec.HashDigits() {
+					t.Errorf("device %q has hash %s: %v", d.ID, hash, err)
+				}
+			}
+			slices.Sort(ids)
+			if !slices.Equal(ids, tc.want) {
+				t.Errorf("devices %q, want %q", ids, tc.want)
+			}
+			if len(rejected) != len(tc.rejected) {
+				t.Fatalf("rejected %v, want %q", rejected, tc.rejected)
+			}
+			for i, part := range tc.rejected {
+				if !strings.Contains(rejected[i].Error(), part) {
+					t.Errorf("rejected %v, want %q", rejected[i], part)
+				}
+			}
+		})
+	}
+	c := configuration("cam")
+	c.Spec.InstanceNameDigits = 12
+	devices := make([]discovery.Device, maxDevices+10)
+	for i := range devices {
+		devices[i].ID = fmt.Sprint(i)
+	}
+	taken, rejected := examine(c, "a", discovery.Result{Devices: devices}, func(string) string { return "" })
+	if len(taken) != maxDevices || summary(rejected) != "1 devices: 20010 devices are reported, of which the first 20000 are taken" {
+		t.Errorf("%d devices are taken, rejected: %s", len(taken), summary(rejected))
+	}
+}
+
+// collidingIDs finds two ids with one three-byte hash, in order.
+func collidingIDs(t *testing.T) (first, second string) {
+	t.Helper()
+	seen := map[string]string{}
+	for n := range 1 << 20 {
+		id := fmt.Sprintf("camera-%d", n)
+		hash := slot.InstanceHash(id, true, "", slot.ShortHash)
+		if other, ok := seen[hash]; ok {
+			return min(id, other), max(id, other)
+		}
+		seen[hash] = id
+	}
+	t.Fatal("no two of a million ids have one hash")
+	return "", ""
+}
+
+// BenchmarkPlan plans what a change of one of 10,000 devices takes.
+func BenchmarkPlan(b *testing.B) {
+	v := &view{node: "node-a", owner: v1alpha1.NodeOwner("node-a", "uid"), known: map[v1alpha1.ConfigurationReference]known{}}
+	for i := range 50 {
+		c := configuration(fmt.Sprintf("cam%d", i))
+		var devices []discovery.Device
+		for _, id := range many(200) {
+			devices = append(devices, discovery.Device{ID: id, Properties: map[string]string{"ID": id, "PATH": "/dev/" + id}})
+		}
+		v.known[reference(c)] = reported(c, "", devices...)
+	}
+	first, _ := plan(v)
+	v.slices = apply(nil, first...)
+	v.slices[7].Spec.Devices[3].ID = "another"
+	b.ReportAllocs()
+	for b.Loop() {
+		if first, then := plan(v); len(first) != 0 || len(then) != 1 {
+			b.Fatal(len(first), len(then))
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/client/informers/externalversions/internalinterfaces"
+	kubeslotinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// byHash indexes the slices of a reach.
+const byHash = "hash"
+
+// reach is what any node reports of one Configuration with spec.discovery: all of
+// the nodes that are selected reach these devices. Safe for concurrent use.
+type reach struct {
+	configuration v1alpha1.ConfigurationReference
+	digits        int
+	informer      cache.SharedIndexInformer
+	failed        atomic.Pointer[error] // why the informer could not read, as last seen
+}
+
+func (a *Agent) newReach(c *v0.Configuration) *reach {
+	r := &reach{configuration: reference(c), digits: c.Spec.HashDigits()}
+	var selected internalinterfaces.TweakListOptionsFunc = func(o *metav1.ListOptions) {
+		o.LabelSelector = labels.Set{DiscoveryLabel: c.Name}.String()
+	}
+	r.informer = kubeslotinformers.NewFilteredDeviceSliceInformer(a.config.Client, 0, cache.Indexers{byHash: func(obj any) ([]string, error) {
+		return r.hashes(obj.(*v1alpha1.DeviceSlice)), nil
+	}}, selected)
+	// These fail for an informer alone that has been started.
+	_ = r.informer.SetTransform(func(obj any) (any, error) {
+		if s, ok := obj.(*v1alpha1.DeviceSlice); ok {
+			small := *s
+			small.ManagedFields = nil
+			obj = &small
+		}
+		return obj, nil
+	})
+	_ = r.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
+		r.failed.Store(&err)
+		cache.DefaultWatchErrorHandler(ctx, reflector, err)
+	})
+	_, _ = r.informer.AddEventHandler(onChange(func(any) { a.reachChanged() }))
+	return r
+}
+
+// run keeps the reach up to date until ctx ends.
+func (a *Agent) run(ctx context.Context, r *reach) {
+	a.discoveries.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), r.informer.HasSynced) {
+			a.reachChanged() // also when there is nothing
+		}
+	})
+	r.informer.RunWithContext(ctx)
+}
+
+func (a *Agent) reachChanged() {
+	a.mu.Lock()
+	a.announce()
+	a.mu.Unlock()
+	a.config.ReachChanged()
+}
+
+// hashes are those of the slice's devices that are believed.
+func (r *reach) hashes(s *v1alpha1.DeviceSlice) []string {
+	var hashes []string
+	for i := range s.Spec.Devices {
+		d := &s.Spec.Devices[i]
+		if d.Configuration == r.configuration && d.Shared && len(d.Hash) == r.digits && d.Check(s.Spec.NodeName) == nil {
+			hashes = append(hashes, d.Hash)
+		}
+	}
+	return hashes
+}
+
+// device returns the device as the first slice that has it says.
+func (r *reach) device(hash string) (discovery.Device, bool) {
+	objs, _ := r.informer.GetIndexer().ByIndex(byHash, hash) // the index exists
+	if len(objs) == 0 {
+		return discovery.Device{}, false
+	}
+	first := slices.MinFunc(objs, func(a, b any) int {
+		return cmp.Compare(a.(*v1alpha1.DeviceSlice).Name, b.(*v1alpha1.DeviceSlice).Name)
+	}).(*v1alpha1.DeviceSlice)
+	at := slices.IndexFunc(first.Spec.Devices, func(d v1alpha1.Device) bool {
+		return d.Hash == hash && d.Configuration == r.configuration
+	})
+	d := &first.Spec.Devices[at]
+	return discovery.Device{ID: d.ID, Properties: d.Properties}, true
+}
+
+// all are the hashes of all devices.
+func (r *reach) all() []string { return r.informer.GetIndexer().ListIndexFuncValues(byHash) }
+
+// missing is session.missing of the reach.
+func (r *reach) missing() (waitingFor, why string) {
+	if r.informer.HasSynced() {
+		return "", fmt.Sprintf("none of the nodes that discover for Configuration %s reports it", r.configuration)
+	}
+	waitingFor = fmt.Sprintf("the DeviceSlices of label %s=%s", DiscoveryLabel, r.configuration.Name)
+	if err := r.failed.Load(); err != nil {
+		waitingFor += fmt.Sprintf(", which cannot be read: %v", *err)
+	}
+	return waitingFor, ""
+}
+
+// Reached says how many devices of a Configuration with spec.discovery this node
+// reaches; false while that is not known, and for other Configurations. Only memory
+// is read. Safe for concurrent use.
+func (a *Agent) Reached(configuration string) (devices int, known bool) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	switch s := a.sessions[configuration]; {
+	case s == nil || s.configuration.Spec.Discovery == nil:
+		return 0, false
+	case s.reach == nil:
+		return 0, true // not selected
+	case !s.reach.informer.HasSynced():
+		return 0, false
+	default:
+		return len(s.reach.all()), true
+	}
+}

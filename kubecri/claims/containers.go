@@ -1,0 +1,333 @@
+package claims
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// Pod identifies a pod. Two pods of one name, one after the other, have
+// different UIDs.
+type Pod struct {
+	Namespace, Name, UID string
+}
+
+// String returns namespace/name.
+func (p Pod) String() string { return p.Namespace + "/" + p.Name }
+
+// user is a container and the slots that it uses. Its id is "" while it is
+// being created.
+type user struct {
+	id      string
+	sandbox string
+	pod     Pod
+	name    string
+	slots   map[slot.Name]v1alpha1.Level
+	born    uint64 // event at which it was entered or got its id
+}
+
+// containers says which containers on this node use which slots. It knows what the
+// runtime said when last asked and what has been done through us since. Safe for
+// concurrent use.
+type containers struct {
+	mu     sync.Mutex
+	known  bool // the runtime has been asked
+	events uint64
+	users  map[*user]bool
+	byID   map[string]*user
+	bySlot map[slot.Name]map[*user]bool
+	// freed are slots whose last user is known to have gone, with the UIDs of the pods
+	// whose claims on them are released without grace.
+	freed map[slot.Name][]string
+	// emptied is closed when freed becomes empty; nil while nobody waits for that.
+	emptied chan struct{}
+	// gone are the containers and sandboxes that went while the runtime was
+	// being asked; it may list them still. nil at other times.
+	gone map[string]bool
+}
+
+func newContainers() *containers {
+	return &containers{users: map[*user]bool{}, byID: map[string]*user{}, bySlot: map[slot.Name]map[*user]bool{}, freed: map[slot.Name][]string{}}
+}
+
+// begin enters a container that is about to be created. It refuses a slot that
+// another pod's container uses here.
+func (c *containers) begin(u *user) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range slices.SortedFunc(maps.Keys(u.slots), compareSlots) {
+		for other := range c.bySlot[name] {
+			if other.pod.UID != u.pod.UID {
+				return Refusef("slot %s is used by container %q of pod %s on this node; the slot is free when that container is gone, and creation is retried",
+					name, other.name, other.pod)
+			}
+		}
+	}
+	c.add(u)
+	return nil
+}
+
+// created gives a container its id.
+func (c *containers) created(u *user, id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if listed := c.byID[id]; listed != nil { // the runtime was asked in between
+		c.drop(listed)
+	}
+	if !c.users[u] {
+		return
+	}
+	u.id = id
+	c.events++
+	u.born = c.events
+	c.byID[id] = u
+	for name := range u.slots {
+		c.unfree(name)
+	}
+}
+
+// failed takes out a container that was not created. Slots that nobody else uses
+// are freed if they are among taken.
+func (c *containers) failed(u *user, taken []slot.Name) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(u)
+	for _, name := range taken {
+		c.freeIfUnused(name, u.pod.UID)
+	}
+}
+
+// removeContainer takes out a removed container and returns its slots.
+func (c *containers) removeContainer(id string) []slot.Name {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.remember(id)
+	if u := c.byID[id]; u != nil {
+		return c.free(u)
+	}
+	return nil
+}
+
+// stopSandbox takes out the containers of a stopped sandbox, which cannot start
+// again, and returns their slots.
+func (c *containers) stopSandbox(id string) []slot.Name {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.remember(id)
+	var names []slot.Name
+	for u := range c.users {
+		if u.id != "" && u.sandbox == id {
+			names = append(names, c.free(u)...)
+		}
+	}
+	return names
+}
+
+// freeUnused marks as free the slots that no container uses, of a pod that is
+// gone, and returns their names: they were claimed before there was a container.
+func (c *containers) freeUnused(pod string, slots []slot.Name) []slot.Name {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var names []slot.Name
+	for _, name := range slots {
+		if c.freeIfUnused(name, pod) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// startSync begins to ask the runtime, and returns what to give to finishSync.
+func (c *containers) startSync() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone = map[string]bool{}
+	return c.events
+}
+
+// abandonSync ends a sync that failed.
+func (c *containers) abandonSync() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone = nil
+}
+
+// finishSync makes the account agree with what the runtime listed. Containers created
+// or removed since startSync are as they were seen here.
+func (c *containers) finishSync(since uint64, listed []*user) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	there := make(map[string]bool, len(listed))
+	for _, u := range listed {
+		if c.gone[u.id] || c.gone[u.sandbox] {
+			continue
+		}
+		there[u.id] = true
+		if c.byID[u.id] == nil {
+			c.add(u)
+			c.byID[u.id] = u
+			for name := range u.slots {
+				c.unfree(name)
+			}
+		}
+	}
+	for u := range c.users {
+		if u.id != "" && !there[u.id] && u.born <= since {
+			c.free(u)
+		}
+	}
+	c.gone = nil
+	c.known = true
+}
+
+func (c *containers) isKnown() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known
+}
+
+// use returns how a slot is used.
+func (c *containers) use(name slot.Name) use {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := use{freed: slices.Clone(c.freed[name])}
+	for u := range c.bySlot[name] {
+		if u.id == "" {
+			s.busy = true
+			continue
+		}
+		s.held = append(s.held, holder{hold: hold{u.pod.UID, u.slots[name]}, pod: u.pod, container: u.name})
+	}
+	slices.SortFunc(s.held, func(a, b holder) int {
+		return cmp.Or(cmp.Compare(a.pod.UID, b.pod.UID), cmp.Compare(a.container, b.container))
+	})
+	return s
+}
+
+// inUse returns how many slots are in use.
+func (c *containers) inUse() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.bySlot)
+}
+
+// pending returns how many slots were freed and are claimed still.
+func (c *containers) pending() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.freed)
+}
+
+// has reports whether the id is that of a container that uses slots, or of its
+// sandbox.
+func (c *containers) has(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byID[id] != nil {
+		return true
+	}
+	for u := range c.users {
+		if u.sandbox == id {
+			return true
+		}
+	}
+	return false
+}
+
+// whenSettled returns what is closed once no slot is freed and claimed still.
+func (c *containers) whenSettled() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.emptied == nil {
+		c.emptied = make(chan struct{})
+	}
+	settled := c.emptied
+	c.tellIfEmpty()
+	return settled
+}
+
+func (c *containers) unfree(name slot.Name) {
+	delete(c.freed, name)
+	c.tellIfEmpty()
+}
+
+func (c *containers) tellIfEmpty() {
+	if len(c.freed) == 0 && c.emptied != nil {
+		close(c.emptied)
+		c.emptied = nil
+	}
+}
+
+// settled forgets that a slot was freed: its claim is gone.
+func (c *containers) settled(name slot.Name) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unfree(name)
+}
+
+// slots returns those that are used here or were.
+func (c *containers) slots() []slot.Name {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.AppendSeq(slices.Collect(maps.Keys(c.bySlot)), maps.Keys(c.freed))
+}
+
+func (c *containers) add(u *user) {
+	c.events++
+	u.born = c.events
+	c.users[u] = true
+	for name := range u.slots {
+		if c.bySlot[name] == nil {
+			c.bySlot[name] = map[*user]bool{}
+		}
+		c.bySlot[name][u] = true
+	}
+}
+
+func (c *containers) drop(u *user) {
+	delete(c.users, u)
+	if u.id != "" && c.byID[u.id] == u {
+		delete(c.byID, u.id)
+	}
+	for name := range u.slots {
+		delete(c.bySlot[name], u)
+		if len(c.bySlot[name]) == 0 {
+			delete(c.bySlot, name)
+		}
+	}
+}
+
+// free drops a user that is known to have gone.
+func (c *containers) free(u *user) []slot.Name {
+	c.drop(u)
+	names := slices.Collect(maps.Keys(u.slots))
+	for _, name := range names {
+		c.freeIfUnused(name, u.pod.UID)
+	}
+	return names
+}
+
+// freeIfUnused frees a slot of the pod's claim, unless a container uses it.
+func (c *containers) freeIfUnused(name slot.Name, pod string) bool {
+	if len(c.bySlot[name]) > 0 {
+		return false
+	}
+	if !slices.Contains(c.freed[name], pod) {
+		c.freed[name] = append(c.freed[name], pod)
+	}
+	return true
+}
+
+func (c *containers) remember(id string) {
+	if c.gone != nil {
+		c.gone[id] = true
+	}
+}
+
+func compareSlots(a, b slot.Name) int {
+	return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Index, b.Index))
+}

@@ -1,0 +1,128 @@
+// Command scale measures what many nodes cost the API server: hollow nodes, each with
+// the real agent, claims and advertiser, connections and an identity of its own, all
+// in one process, against a real API server and etcd with deploy/ applied. The nodes
+// have no kubelet and no containers; pods are objects that nobody runs.
+//
+//   - node.go: a hollow node
+//   - measure.go: what is measured: CPU, requests, bytes
+//   - rows.go: what is done with N nodes
+//   - local.go: one node with ten thousand devices, in a process of its own
+//   - table.go: the results, and how they grow
+//
+// `make bench-scale` runs it; docs/performance.md has results.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/test/cluster"
+)
+
+// options are the command line.
+type options struct {
+	nodes   []int
+	shared  int           // devices that all nodes reach
+	claims  int           // that are made and released one after the other
+	idle    time.Duration // that is watched for writes
+	devices int           // local ones, of one node
+	kinds   int           // Configurations that these are of
+}
+
+func main() {
+	var o options
+	sizes := flag.String("nodes", "50,200,500,1000", "how many nodes, comma-separated, each on a cluster of its own")
+	flag.IntVar(&o.shared, "shared", 10, "devices that all nodes reach")
+	flag.IntVar(&o.claims, "claims", 200, "claims that are made and released one after the other")
+	flag.DurationVar(&o.idle, "idle", time.Minute, "how long idle nodes are watched")
+	flag.IntVar(&o.devices, "local", 10_000, "devices of the one node that has many; 0 leaves that out")
+	flag.IntVar(&o.kinds, "configurations", 50, "Configurations that these are of")
+	only := flag.String("hollow-node", "", "run one hollow node of this name until standard input ends; for -local, by the command itself")
+	server := flag.String("kubeconfig", "", "of the administrator, for -hollow-node")
+	flag.Parse()
+	klog.LogToStderr(false) // of a thousand nodes nobody reads the logs
+	klog.SetOutput(discard{})
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := o.setSizes(*sizes)
+	switch {
+	case err != nil:
+	case *only != "":
+		err = runOnly(ctx, *only, *server)
+	default:
+		err = run(ctx, &o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench-scale:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+func (o *options) setSizes(list string) error {
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return fmt.Errorf("-nodes=%s: %q is not a number of nodes", list, text)
+		}
+		o.nodes = append(o.nodes, n)
+	}
+	if o.shared < 1 || o.claims < 1 || o.kinds < 1 || o.devices%o.kinds != 0 {
+		return errors.New("-shared, -claims and -configurations want at least 1, -local a multiple of -configurations")
+	}
+	return nil
+}
+
+// run measures each size, and then the one node with many devices.
+func run(ctx context.Context, o *options) error {
+	var results []result
+	for _, n := range o.nodes {
+		r, err := withCluster(ctx, func(b *bench) (result, error) { return b.size(ctx, n) }, o)
+		if err != nil {
+			return fmt.Errorf("%d nodes: %w", n, err)
+		}
+		results = append(results, r)
+		progress("%d nodes: %+v", n, r)
+	}
+	var local *localResult
+	if o.devices > 0 {
+		r, err := withCluster(ctx, func(b *bench) (localResult, error) { return b.local(ctx) }, o)
+		if err != nil {
+			return fmt.Errorf("%d local devices: %w", o.devices, err)
+		}
+		local = &r
+	}
+	return write(os.Stdout, o, results, local)
+}
+
+// withCluster does something on an API server of its own.
+func withCluster[R any](ctx context.Context, do func(*bench) (R, error), o *options) (r R, err error) {
+	c, err := cluster.Up(ctx, cluster.Config{Name: "bench-scale", APIOnly: true})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, c.Down(context.WithoutCancel(ctx))) }()
+	b, err := newBench(c, o)
+	if err != nil {
+		return r, err
+	}
+	return do(b)
+}
+
+func progress(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%s %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/kubeslot/kubeslot/test/cluster"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+)
+
+const (
+	deadline = 5 * time.Minute
+	poll     = 20 * time.Millisecond
+)
+
+// bench is one cluster that is measured.
+type bench struct {
+	*options
+	cluster *cluster.Cluster
+	admin   *rest.Config
+	kube    kubernetes.Interface
+	client  versioned.Interface
+	traffic traffic // of all hollow nodes
+	nodes   []*node
+}
+
+func newBench(c *cluster.Cluster, o *options) (*bench, error) {
+	b := &bench{options: o, cluster: c}
+	var err error
+	if b.admin, err = c.RESTConfig(); err != nil {
+		return nil, err
+	}
+	b.admin.QPS = -1
+	if b.kube, err = kubernetes.NewForConfig(b.admin); err != nil {
+		return nil, err
+	}
+	b.client, err = versioned.NewForConfig(b.admin)
+	return b, err
+}
+
+// cost is what the API server and etcd did.
+type cost struct {
+	seconds            float64 // that passed
+	api, etcd          float64 // CPU seconds
+	sent               float64 // bytes to the hollow nodes
+	writes, conflicts  float64 // requests that write kubeslot.io's objects or nodes, and 409s among them
+	slices, nodeWrites float64 // writes of DeviceSlices, and of Nodes
+}
+
+func (c cost) cpu() float64 { return c.api + c.etcd }
+
+// snapshot is the counters at one time.
+type snapshot struct {
+	at time.Time
+	cost
+}
+
+// now reads the counters.
+func (b *bench) now(ctx context.Context) (snapshot, error) {
+	s := snapshot{at: time.Now()}
+	var errs [3]error
+	s.api, errs[0] = cpuSeconds(b.cluster.PID(cluster.APIServer, ""))
+	s.etcd, errs[1] = cpuSeconds(b.cluster.PID(cluster.Etcd, ""))
+	s.sent = float64(b.traffic.received.Load())
+	text, err := b.kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err == nil {
+		m := testutil.NewMetrics()
+		if err = testutil.ParseMetrics(string(text), &m); err == nil {
+			s.count(m)
+		}
+	}
+	errs[2] = err
+	return s, errors.Join(errs[:]...)
+}
+
+func (s *snapshot) count(m testutil.Metrics) {
+	for _, sample := range m["apiserver_request_total"] {
+		label := func(name string) string { return string(sample.Metric[testutil.LabelName(name)]) }
+		switch label("verb") {
+		case "POST", "PUT", "PATCH", "APPLY", "DELETE":
+		default:
+			continue
+		}
+		n := float64(sample.Value)
+		switch label("resource") {
+		case "deviceslices":
+			s.slices += n
+		case "nodes":
+			s.nodeWrites += n
+		case "slotclaims", "instances", "configurations":
+		default:
+			continue
+		}
+		s.writes += n
+		if label("code") == "409" {
+			s.conflicts += n
+		}
+	}
+}
+
+func cpuSeconds(pid int, err error) (float64, error) {
+	if err != nil {
+		return 0, err
+	}
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0, err
+	}
+	stat, err := p.Stat()
+	return stat.CPUTime(), err
+}
+
+// measure does something and returns what it cost.
+func (b *bench) measure(ctx context.Context, do func() error) (cost, error) {
+	before, err := b.now(ctx)
+	if err != nil {
+		return cost{}, err
+	}
+	begin := time.Now()
+	if err := do(); err != nil {
+		return cost{}, err
+	}
+	seconds := time.Since(begin).Seconds()
+	// What the watchers are told comes after the answer.
+	if err := b.quiet(ctx); err != nil {
+		return cost{}, err
+	}
+	after, err := b.now(ctx)
+	return cost{
+		seconds: seconds, api: after.api - before.api, etcd: after.etcd - before.etcd, sent: after.sent - before.sent,
+		writes: after.writes - before.writes, conflicts: after.conflicts - before.conflicts,
+		slices: after.slices - before.slices, nodeWrites: after.nodeWrites - before.nodeWrites,
+	}, err
+}
+
+// quiet waits until the nodes are told hardly anything for a moment: watches have
+// bookmarks, so that it is never nothing.
+func (b *bench) quiet(ctx context.Context) error {
+	last, since := b.traffic.received.Load(), time.Now()
+	return await(ctx, "the nodes are told everything", func() error {
+		still := time.Since(since)
+		if still < 500*time.Millisecond {
+			return fmt.Errorf("%s have passed", still)
+		}
+		now := b.traffic.received.Load()
+		sent := now - last
+		last, since = now, time.Now()
+		if sent > int64(100*len(b.nodes)+2000) {
+			return fmt.Errorf("%d bytes came within %s", sent, still)
+		}
+		return nil
+	})
+}
+
+// await polls until done returns nil.
+func await(ctx context.Context, what string, done func() error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, poll, deadline, true, func(context.Context) (bool, error) {
+		last = done()
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until %s: %w; last seen: %w", what, err, last)
+	}
+	return nil
+}

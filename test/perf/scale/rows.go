@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kubeslot/kubeslot/kubecri/claims"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+const (
+	namespace = metav1.NamespaceDefault
+	capacity  = 10 // slots of each shared device
+)
+
+// result is what was measured with so many nodes.
+type result struct {
+	nodes          int
+	join           cost
+	idle           cost
+	claim, release cost            // of all claims
+	taken, told    []time.Duration // of each claim: Take has returned, a watcher of all claims knows
+	restart        cost
+}
+
+// size runs the rows with n nodes.
+func (b *bench) size(ctx context.Context, n int) (result, error) {
+	r := result{nodes: n}
+	if err := b.createNodes(ctx, n); err != nil {
+		return r, err
+	}
+	if err := b.startNodes(ctx, n); err != nil {
+		return r, err
+	}
+	defer b.endNodes()
+	if err := b.quiet(ctx); err != nil {
+		return r, err
+	}
+	progress("%d nodes run", n)
+	for _, row := range []func(context.Context, *result) error{b.measureJoin, b.measureIdle, b.measureClaims, b.measureRestart} {
+		if err := row(ctx, &r); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+func nodeName(i int) string { return fmt.Sprintf("node-%05d", i) }
+
+func (b *bench) createNodes(ctx context.Context, n int) error {
+	return parallel(ctx, n, func(i int) error { return b.createNode(ctx, nodeName(i)) })
+}
+
+func (b *bench) createNode(ctx context.Context, name string) error {
+	amounts := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110"), corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi")}
+	nodes := b.kube.CoreV1().Nodes()
+	node, err := nodes.Create(ctx, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+		Status:     corev1.NodeStatus{Capacity: amounts, Allocatable: amounts, Conditions: []corev1.NodeCondition{ready}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	node.Spec.Taints = nil // admission has added that it is not ready
+	_, err = nodes.Update(ctx, node, metav1.UpdateOptions{})
+	return err
+}
+
+// startNodes runs n hollow nodes and waits until their caches have synced.
+func (b *bench) startNodes(ctx context.Context, n int) error {
+	b.nodes = make([]*node, n)
+	if err := parallel(ctx, n, func(i int) (err error) {
+		b.nodes[i], err = start(ctx, nodeName(i), identity(b.admin, nodeName(i), &b.traffic))
+		return err
+	}); err != nil {
+		return err
+	}
+	return await(ctx, "all hollow nodes have synced", func() error {
+		for _, n := range b.nodes {
+			if !n.hasSynced() {
+				return fmt.Errorf("%s has not", n.name)
+			}
+		}
+		return nil
+	})
+}
+
+func (b *bench) endNodes() {
+	workqueue.ParallelizeUntil(context.Background(), 16, len(b.nodes), func(i int) {
+		if b.nodes[i] != nil {
+			b.nodes[i].end()
+		}
+	})
+}
+
+// parallel calls one for 0 to n-1, several at a time.
+func parallel(ctx context.Context, n int, one func(i int) error) error {
+	errs := make([]error, n)
+	workqueue.ParallelizeUntil(ctx, 16, n, func(i int) { errs[i] = one(i) })
+	return errors.Join(append(errs, ctx.Err())...)
+}
+
+func configuration(name, details string) *akriv0.Configuration {
+	return &akriv0.Configuration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       akriv0.ConfigurationSpec{DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: listed{}.Name(), DiscoveryDetails: details}, Capacity: capacity},
+	}
+}
+
+// measureJoin has all nodes discover the shared devices at the same time, until each
+// has reported all of them.
+func (b *bench) measureJoin(ctx context.Context, r *result) error {
+	reported, stop, err := b.countReports(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	r.join, err = b.measure(ctx, func() error {
+		_, err := b.client.AkriV0().Configurations(namespace).Create(ctx, configuration("cameras", details("shared", b.shared, "camera-%d")), metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		return await(ctx, "all nodes have reported the devices", func() error {
+			if n := reported(); n < r.nodes*b.shared {
+				return fmt.Errorf("%d of %d reports are there", n, r.nodes*b.shared)
+			}
+			return nil
+		})
+	})
+	return err
+}
+
+// measureIdle watches nodes that have nothing to do.
+func (b *bench) measureIdle(ctx context.Context, r *result) (err error) {
+	// What follows from the join, such as the nodes' totals, is not idle yet.
+	if err := b.settle(ctx); err != nil {
+		return err
+	}
+	r.idle, err = b.measure(ctx, func() error {
+		select {
+		case <-time.After(b.options.idle):
+		case <-ctx.Done():
+		}
+		return ctx.Err()
+	})
+	return err
+}
+
+// settle waits until the nodes write nothing any more.
+func (b *bench) settle(ctx context.Context) error {
+	last := -1.0
+	since := time.Now()
+	return await(ctx, "the nodes write nothing more", func() error {
+		if time.Since(since) < 2*time.Second {
+			return fmt.Errorf("they wrote a moment ago")
+		}
+		since = time.Now()
+		now, err := b.now(ctx)
+		if err != nil {
+			return err
+		}
+		wrote := now.writes - last
+		last = now.writes
+		if wrote > 0 {
+			return fmt.Errorf("%v writes", wrote)
+		}
+		return nil
+	})
+}
+
+// measureClaims takes slots one after the other, each for another node, as that
+// node's kubecri does it, and releases them.
+func (b *bench) measureClaims(ctx context.Context, r *result) error {
+	there, stop, err := b.watchClaims(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	slots := b.slotNames()
+	n := min(b.options.claims, len(slots))
+	var all []*held
+	r.claim, err = b.measure(ctx, func() error {
+		for i := range n {
+			begin := time.Now()
+			h, err := b.take(ctx, b.nodes[i*len(b.nodes)/n], slots[i], i)
+			if err != nil {
+				return err
+			}
+			r.taken = append(r.taken, time.Since(begin))
+			if err := await(ctx, "the watcher knows of the claim", func() error { return there(slots[i].String(), true) }); err != nil {
+				return err
+			}
+			r.told = append(r.told, time.Since(begin))
+			all = append(all, h)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.release, err = b.measure(ctx, func() error {
+		for i, h := range all {
+			h.node.runtime.clear()
+			h.node.claims.ContainerRemoved(h.container)
+			if err := await(ctx, "the watcher knows of the release", func() error { return there(slots[i].String(), false) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return err
+}
+
+// held is a slot that a node's container uses.
+type held struct {
+	node      *node
+	container string
+}
+
+func (b *bench) slotNames() (names []slot.Name) {
+	for i := range b.shared {
+		hash := slot.InstanceHash(fmt.Sprintf("camera-%d", i), true, "", slot.ShortHash)
+		for index := range capacity {
+			names = append(names, slot.Name{Instance: slot.InstanceName("cameras", hash), Index: index})
+		}
+	}
+	return names
+}
+
+// take claims a slot for a pod of the node.
+func (b *bench) take(ctx context.Context, n *node, name slot.Name, i int) (*held, error) {
+	uid, id := fmt.Sprintf("00000000-0000-0000-0000-%012d", i), fmt.Sprintf("container-%d", i)
+	taken, err := n.claims.Take(ctx, claims.Request{
+		Pod: claims.Pod{Namespace: namespace, Name: fmt.Sprintf("pod-%d", i), UID: uid}, Container: "app", Sandbox: "sandbox-" + id,
+		Grants:    []assignment.Grant{{Resource: "cameras", Ordinal: 0, Slot: name}},
+		Requested: map[string]int64{"cameras": 1},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("take slot %s on %s: %w", name, n.name, err)
+	}
+	n.runtime.add(container(n.name, id, uid, name))
+	taken.Created(id)
+	return &held{node: n, container: id}, nil
+}
+
+// measureRestart ends all nodes and starts them again, until they have synced.
+func (b *bench) measureRestart(ctx context.Context, r *result) error {
+	b.endNodes()
+	if err := b.quiet(ctx); err != nil {
+		return err
+	}
+	var err error
+	r.restart, err = b.measure(ctx, func() error { return b.startNodes(ctx, r.nodes) })
+	slices.Sort(r.taken)
+	slices.Sort(r.told)
+	return err
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// row is a line of the table: a figure for each number of nodes.
+type row struct {
+	name   string
+	format string
+	of     func(result) float64
+	fitted bool // whether its growth is of interest
+}
+
+// rows are those of the table. MB are 10^6 bytes.
+func rows(o *options) []row {
+	return []row{
+		{fmt.Sprintf("join of %d shared devices: until all are reported, s", o.shared), "%.2f", func(r result) float64 { return r.join.seconds }, true},
+		{"join: slice writes", "%.0f", func(r result) float64 { return r.join.slices }, true},
+		{"join: conflicts", "%.0f", func(r result) float64 { return r.join.conflicts }, false},
+		{"join: CPU of API server and etcd, s", "%.2f", func(r result) float64 { return r.join.cpu() }, true},
+		{"join: sent to the nodes, MB", "%.2f", func(r result) float64 { return r.join.sent / 1e6 }, true},
+		{fmt.Sprintf("idle for %s: writes", o.idle), "%.0f", func(r result) float64 { return r.idle.writes }, false},
+		{"idle: CPU of API server and etcd, % of a core", "%.1f", func(r result) float64 { return 100 * r.idle.cpu() / r.idle.seconds }, false},
+		{"a claim: taken, p50 ms", "%.1f", func(r result) float64 { return milliseconds(quantile(r.taken, 0.5)) }, true},
+		{"a claim: taken, p99 ms", "%.1f", func(r result) float64 { return milliseconds(quantile(r.taken, 0.99)) }, false},
+		{"a claim: a watcher of all knows, p50 ms", "%.1f", func(r result) float64 { return milliseconds(quantile(r.told, 0.5)) }, true},
+		{"a claim: CPU of API server and etcd, ms", "%.2f", func(r result) float64 { return 1000 * r.claim.cpu() / float64(len(r.taken)) }, true},
+		{"a claim: sent to the nodes, kB", "%.2f", func(r result) float64 { return r.claim.sent / 1e3 / float64(len(r.taken)) }, true},
+		{"a release: CPU of API server and etcd, ms", "%.2f", func(r result) float64 { return 1000 * r.release.cpu() / float64(len(r.taken)) }, true},
+		{"all restart: until all have synced, s", "%.2f", func(r result) float64 { return r.restart.seconds }, true},
+		{"all restart: CPU of API server and etcd, s", "%.2f", func(r result) float64 { return r.restart.cpu() }, true},
+		{"all restart: sent to the nodes, MB", "%.2f", func(r result) float64 { return r.restart.sent / 1e6 }, true},
+		{"all restart: writes", "%.0f", func(r result) float64 { return r.restart.writes }, false},
+	}
+}
+
+// write prints the results as a table in Markdown.
+func write(out io.Writer, o *options, results []result, local *localResult) error {
+	var text strings.Builder
+	text.WriteString("|")
+	for _, r := range results {
+		fmt.Fprintf(&text, " | N=%d", r.nodes)
+	}
+	text.WriteString(" | growth |\n|---" + strings.Repeat("|---", len(results)+1) + "|\n")
+	for _, row := range rows(o) {
+		fmt.Fprintf(&text, "| %s", row.name)
+		var x, y []float64
+		for _, r := range results {
+			value := row.of(r)
+			fmt.Fprintf(&text, " | "+row.format, value)
+			x, y = append(x, float64(r.nodes)), append(y, value)
+		}
+		growth := "–"
+		if k, ok := exponent(x, y); ok && row.fitted {
+			growth = fmt.Sprintf("N^%.1f", k)
+		}
+		fmt.Fprintf(&text, " | %s |\n", growth)
+	}
+	if local != nil {
+		fmt.Fprintf(&text, "\n| %d local devices of %d Configurations on one node | |\n|---|---|\n", o.devices, o.kinds)
+		fmt.Fprintf(&text, "| until the scheduler can give all, s | %.1f |\n| slice writes | %.0f |\n| conflicts | %.0f |\n", local.schedulable.Seconds(), local.slices, local.conflicts)
+		fmt.Fprintf(&text, "| writes of the Node | %.0f |\n| the node's process, MiB that no file backs | %.0f |\n| resources in node.status | %d |\n", local.nodeWrites, local.resident, local.resources)
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+// exponent fits y = a·x^k by least squares of the logarithms. It reports false when
+// there is nothing to fit.
+func exponent(x, y []float64) (k float64, ok bool) {
+	if len(x) < 2 || slices.Min(y) <= 0 {
+		return 0, false
+	}
+	var n, sx, sy, sxx, sxy float64
+	for i := range x {
+		lx, ly := math.Log(x[i]), math.Log(y[i])
+		n, sx, sy, sxx, sxy = n+1, sx+lx, sy+ly, sxx+lx*lx, sxy+lx*ly
+	}
+	if d := n*sxx - sx*sx; d > 0 {
+		return (n*sxy - sx*sy) / d, true
+	}
+	return 0, false
+}
+
+// quantile is of sorted durations.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
