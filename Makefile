@@ -1,6 +1,6 @@
 # Kubeslot. `make demo` shows it, `make test` tests it; both need Linux, root, Go
 # and gcc, and fetch all else as Go modules.
-.PHONY: help build plugins plugin-builder demo demo-down test lint test-unit test-e2e bench-scheduler bench-scheduler-process bench-cri generate clean
+.PHONY: help build plugins plugin-builder demo demo-down test lint test-unit test-e2e bench-scheduler bench-scheduler-process bench-scale bench-cri generate clean
 
 KUBE_VERSION := v1.36.3
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
@@ -55,6 +55,10 @@ bench-scheduler: ## Pods/s against plain pods and DRA (COUNT, NODES, PODS, SHAPE
 bench-scheduler-process: ## The scheduler's memory, CPU and pods/s against the stock one's, apart from the API server (ROUNDS=6, NODES=5000, PODS=10000, ARMS=plain,ours,dra).
 	@hack/preflight.sh root go gcc
 	go run ./test/perf/process -rounds=$(or $(ROUNDS),6) -nodes=$(or $(NODES),5000) -pods=$(or $(PODS),10000) -arms=$(or $(ARMS),plain,ours,dra) $(if $(PROFILES),-profiles=$(PROFILES))
+
+bench-scale: ## What N nodes cost the API server: joins, claims, restarts, ten thousand devices on one node (NODES=50,200,500,1000).
+	@hack/preflight.sh root go gcc
+	go run ./test/perf/scale -nodes=$(or $(NODES),50,200,500,1000)
 
 bench-cri: ## CRI calls straight to containerd and through kubecri (ROUNDS=10 PODS=10).
 	@hack/preflight.sh root go gcc

@@ -204,7 +204,7 @@ func (a *Advertiser) advertise(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list the pods of node %s: %w", node.Name, err)
 	}
-	slots, err := a.slots()
+	slots, err := a.slots(node)
 	if err != nil {
 		return err
 	}

@@ -180,13 +180,13 @@ func TestCountSlots(t *testing.T) {
 		"of a Configuration that is gone":        {nil, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate")}, nil, map[string]int64{}},
 		"the oldest of two of one name owns it":  {[]*v0.Configuration{another, configuration("cam", 2)}, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate")}, nil, map[string]int64{"cam": 2}},
 		"devices that other nodes discover":      {[]*v0.Configuration{found}, nil, func(string) (int, bool) { return 7, true }, map[string]int64{"found": 21}},
-		"devices that others discover, not read": {[]*v0.Configuration{found}, nil, func(string) (int, bool) { return 0, false }, map[string]int64{"found": 0}},
+		"devices that others discover, not read": {[]*v0.Configuration{found}, nil, func(string) (int, bool) { return 0, false }, map[string]int64{"found": 12}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.reached == nil {
 				tc.reached = func(string) (int, bool) { return 0, false }
 			}
-			if got := countSlots(tc.configurations, tc.slices, "a", tc.reached); !maps.Equal(got, tc.want) {
+			if got := countSlots(tc.configurations, tc.slices, node(nil, counts{"akri.sh/found": "12"}), tc.reached); !maps.Equal(got, tc.want) {
 				t.Errorf("countSlots() = %v, want %v", got, tc.want)
 			}
 		})

@@ -4,16 +4,18 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // slots counts the slots that the node reaches, by Configuration: what its
 // DeviceSlices list, and so what the scheduler knows. Configurations that own their
 // names have an entry, also with none.
-func (a *Advertiser) slots() (map[string]int64, error) {
+func (a *Advertiser) slots(node *corev1.Node) (map[string]int64, error) {
 	configurations, err := a.config.Configurations.Lister().List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("list Configurations: %w", err)
@@ -22,10 +24,10 @@ func (a *Advertiser) slots() (map[string]int64, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the DeviceSlices of node %s: %w", a.config.NodeName, err)
 	}
-	return countSlots(configurations, reported, a.config.NodeName, a.config.Reached), nil
+	return countSlots(configurations, reported, node, a.config.Reached), nil
 }
 
-func countSlots(configurations []*v0.Configuration, reported []*v1alpha1.DeviceSlice, node string, reached Reached) map[string]int64 {
+func countSlots(configurations []*v0.Configuration, reported []*v1alpha1.DeviceSlice, node *corev1.Node, reached Reached) map[string]int64 {
 	owners := map[string]*v0.Configuration{}
 	for _, c := range configurations {
 		if c.MayOwnName() && (owners[c.Name] == nil || v0.CompareOwners(c, owners[c.Name]) < 0) {
@@ -36,15 +38,21 @@ func countSlots(configurations []*v0.Configuration, reported []*v1alpha1.DeviceS
 	slots := map[string]int64{}
 	for name, c := range owners {
 		slots[name] = 0
-		if n, known := reached(name); c.Spec.Discovery != nil && known {
+		if c.Spec.Discovery == nil {
+			continue
+		}
+		if n, known := reached(name); known {
 			slots[name] = int64(n * c.Spec.Slots())
+		} else { // what the node says stands
+			says := node.Status.Allocatable[corev1.ResourceName(assignment.ResourcePrefix+name)]
+			slots[name] = says.Value()
 		}
 	}
 	for _, s := range reported {
 		for d := range slices.Values(s.Spec.Devices) {
 			c := owners[d.Configuration.Name]
-			if s.Spec.NodeName != node || c == nil || c.Namespace != d.Configuration.Namespace || c.Spec.Discovery != nil ||
-				len(d.Hash) != c.Spec.HashDigits() || d.Check(node) != nil || devices[d.Instance()] {
+			if s.Spec.NodeName != node.Name || c == nil || c.Namespace != d.Configuration.Namespace || c.Spec.Discovery != nil ||
+				len(d.Hash) != c.Spec.HashDigits() || d.Check(node.Name) != nil || devices[d.Instance()] {
 				continue
 			}
 			devices[d.Instance()] = true

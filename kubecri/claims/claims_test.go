@@ -223,6 +223,7 @@ func TestReleaseOutlastsAnAPIOutage(t *testing.T) {
 	if _, err := f.Take(t.Context(), request(t, "u2", "cam", "cam-a1-0")); err == nil {
 		t.Fatal("a slot was taken while the API server is down")
 	}
+	f.podGone(boundPod(t, "u2", "cam", "cam-a1-0")) // it waits no longer
 	f.api.set(nil)
 	f.want(t, "cam-a1-0", "")
 }
@@ -329,15 +330,19 @@ func TestContainersOfNRIUseWhatTheirPodsWereAssigned(t *testing.T) {
 
 func TestTakeWaitsForTheRuntimesWord(t *testing.T) {
 	r := &fakeRuntime{down: true}
-	f := start(t, newAPI(t, 1, nil), r, setup{})
+	f := start(t, newAPI(t, 1, map[string]string{"cam-b2-0": "CL u2 node-a"}), r, setup{grace: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := f.Take(ctx, request(t, "u1", "cam", "cam-a1-0")); err == nil || !strings.Contains(err.Error(), "runtime") {
 		t.Errorf("got %v, want an error that names the runtime", err)
 	}
+	<-f.synced
+	f.still(t, "cam-b2-0", "CL u2 node-a")
+	await(t, "the claims to be looked at", func() bool { return len(f.store.names()) == 1 && f.queue.Len() == 0 })
 	r.change(func() { r.down = false })
 	f.Resync()
 	f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
+	f.want(t, "cam-b2-0", "") // nobody's, as the runtime says
 }
 
 // The claims' owner has to be known. The kubelet tries again.

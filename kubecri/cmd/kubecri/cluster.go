@@ -64,12 +64,18 @@ func newCluster(kubeconfig, node string) (*cluster, error) {
 	config.QPS, config.Burst = qps, burst
 	config = rest.AddUserAgent(config, "kubecri")
 	c := &cluster{server: config.Host, node: node}
-	if c.client, err = versioned.NewForConfig(config); err != nil {
+	// One connection for both clients: a thousand nodes that start together are a
+	// thousand TLS handshakes for the API server, not two thousand.
+	connection, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	if c.client, err = versioned.NewForConfigAndClient(config, connection); err != nil {
 		return nil, err
 	}
 	core := rest.CopyConfig(config) // custom resources have no protobuf
 	core.ContentType, core.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
-	if c.kube, err = kubernetes.NewForConfig(core); err != nil {
+	if c.kube, err = kubernetes.NewForConfigAndClient(core, connection); err != nil {
 		return nil, err
 	}
 

@@ -17,7 +17,6 @@ import (
 
 	"github.com/prometheus/procfs"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
@@ -26,9 +25,8 @@ import (
 // localResult is what one node with many devices costs.
 type localResult struct {
 	cost
-	schedulable time.Duration // until the scheduler has all slots as free
-	resident    float64       // MiB of the node's process that no file backs
-	resources   int           // of ours in node.status
+	Resident  float64 // MiB of the node's process that no file backs
+	Resources int     // of ours in node.status
 }
 
 const manyDevices = "node-with-many"
@@ -54,7 +52,6 @@ func (b *bench) local(ctx context.Context) (r localResult, err error) {
 		return r, err
 	}
 	var n *child
-	begin := time.Now()
 	r.cost, err = b.measure(ctx, func() (err error) {
 		if n, err = b.startChild(ctx); err != nil {
 			return err
@@ -72,12 +69,10 @@ func (b *bench) local(ctx context.Context) (r localResult, err error) {
 	if err != nil {
 		return r, err
 	}
-	r.schedulable = time.Duration(r.seconds * float64(time.Second))
-	progress("all slots can be given after %s", time.Since(begin))
 	if err := b.settle(ctx); err != nil {
 		return r, err
 	}
-	if r.resident, err = anonymous(n.cmd.Process.Pid); err != nil {
+	if r.Resident, err = anonymous(n.cmd.Process.Pid); err != nil {
 		return r, err
 	}
 	node, err := b.kube.CoreV1().Nodes().Get(ctx, manyDevices, metav1.GetOptions{})
@@ -86,7 +81,7 @@ func (b *bench) local(ctx context.Context) (r localResult, err error) {
 	}
 	for name := range node.Status.Capacity {
 		if strings.HasPrefix(string(name), "akri.sh/") {
-			r.resources++
+			r.Resources++
 		}
 	}
 	return r, n.end()
@@ -113,7 +108,7 @@ func (b *bench) startChild(ctx context.Context) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &child{cmd: exec.CommandContext(ctx, self, "-hollow-node="+manyDevices, "-kubeconfig="+b.cluster.Kubeconfig())}
+	c := &child{cmd: exec.CommandContext(ctx, self, "-hollow-node="+manyDevices)}
 	c.cmd.Stderr = os.Stderr
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
@@ -127,8 +122,12 @@ func (c *child) end() error {
 }
 
 // runOnly is the child.
-func runOnly(ctx context.Context, name, kubeconfig string) error {
-	admin, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+func runOnly(ctx context.Context, name string) error {
+	c, err := cluster.Attach(cluster.Config{Name: clusterName, APIOnly: true})
+	if err != nil {
+		return err
+	}
+	admin, err := adminInside(c)
 	if err != nil {
 		return err
 	}
@@ -165,7 +164,7 @@ func (b *bench) startScheduler(ctx context.Context) (*scheduler, error) {
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // of its own making, on the loopback
 	}}
 	s.cmd = exec.CommandContext(ctx, filepath.Join(b.cluster.BinDir(), cluster.Scheduler),
-		"--kubeconfig="+b.cluster.Kubeconfig(), "--leader-elect=false", "--bind-address=127.0.0.1",
+		"--kubeconfig="+b.cluster.Kubeconfig(), "--master="+b.admin.Host, "--leader-elect=false", "--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", port), "--authorization-always-allow-paths=/metrics")
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -14,16 +14,19 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
@@ -47,18 +50,19 @@ func main() {
 	flag.DurationVar(&o.idle, "idle", time.Minute, "how long idle nodes are watched")
 	flag.IntVar(&o.devices, "local", 10_000, "devices of the one node that has many; 0 leaves that out")
 	flag.IntVar(&o.kinds, "configurations", 50, "Configurations that these are of")
+	inside := flag.String("inside", "", "what to measure on the cluster that is up, \"size\" or \"local\"; the command runs itself so, in the control plane's network namespace")
 	only := flag.String("hollow-node", "", "run one hollow node of this name until standard input ends; for -local, by the command itself")
-	server := flag.String("kubeconfig", "", "of the administrator, for -hollow-node")
 	flag.Parse()
-	klog.LogToStderr(false) // of a thousand nodes nobody reads the logs
-	klog.SetOutput(discard{})
+	klog.SetLogger(logr.Discard()) // of a thousand nodes nobody reads the logs
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := o.setSizes(*sizes)
 	switch {
 	case err != nil:
 	case *only != "":
-		err = runOnly(ctx, *only, *server)
+		err = runOnly(ctx, *only)
+	case *inside != "":
+		err = runInside(ctx, &o, *inside)
 	default:
 		err = run(ctx, &o)
 	}
@@ -68,10 +72,6 @@ func main() {
 		os.Exit(1)
 	}
 }
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 func (o *options) setSizes(list string) error {
 	for text := range strings.SplitSeq(list, ",") {
@@ -91,16 +91,15 @@ func (o *options) setSizes(list string) error {
 func run(ctx context.Context, o *options) error {
 	var results []result
 	for _, n := range o.nodes {
-		r, err := withCluster(ctx, func(b *bench) (result, error) { return b.size(ctx, n) }, o)
+		r, err := onCluster[result](ctx, o, "size", n)
 		if err != nil {
 			return fmt.Errorf("%d nodes: %w", n, err)
 		}
 		results = append(results, r)
-		progress("%d nodes: %+v", n, r)
 	}
 	var local *localResult
 	if o.devices > 0 {
-		r, err := withCluster(ctx, func(b *bench) (localResult, error) { return b.local(ctx) }, o)
+		r, err := onCluster[localResult](ctx, o, "local", 1)
 		if err != nil {
 			return fmt.Errorf("%d local devices: %w", o.devices, err)
 		}
@@ -109,19 +108,57 @@ func run(ctx context.Context, o *options) error {
 	return write(os.Stdout, o, results, local)
 }
 
-// withCluster does something on an API server of its own.
-func withCluster[R any](ctx context.Context, do func(*bench) (R, error), o *options) (r R, err error) {
-	c, err := cluster.Up(ctx, cluster.Config{Name: "bench-scale", APIOnly: true})
+// onCluster measures something on an API server of its own. It runs in the API
+// server's network namespace: the way there from the host is a forwarder's, which has
+// not enough files for all connections.
+func onCluster[R any](ctx context.Context, o *options, what string, nodes int) (r R, err error) {
+	c, err := cluster.Up(ctx, cluster.Config{Name: clusterName, APIOnly: true})
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, c.Down(context.WithoutCancel(ctx))) }()
-	b, err := newBench(c, o)
+	pid, err := c.PID(cluster.APIServer, "")
 	if err != nil {
 		return r, err
 	}
-	return do(b)
+	self, err := os.Executable()
+	if err != nil {
+		return r, err
+	}
+	cmd := exec.CommandContext(ctx, "nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", pid), self, "-inside="+what, fmt.Sprintf("-nodes=%d", nodes),
+		fmt.Sprintf("-shared=%d", o.shared), fmt.Sprintf("-claims=%d", o.claims), "-idle="+o.idle.String(),
+		fmt.Sprintf("-local=%d", o.devices), fmt.Sprintf("-configurations=%d", o.kinds))
+	cmd.Stderr = os.Stderr
+	text, err := cmd.Output()
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(text, &r)
 }
+
+// runInside prints what was measured as JSON.
+func runInside(ctx context.Context, o *options, what string) error {
+	c, err := cluster.Attach(cluster.Config{Name: clusterName, APIOnly: true})
+	if err != nil {
+		return err
+	}
+	b, err := newBench(c, o)
+	if err != nil {
+		return err
+	}
+	var r any
+	if what == "local" {
+		r, err = b.local(ctx)
+	} else {
+		r, err = b.size(ctx, o.nodes[0])
+	}
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(r)
+}
+
+const clusterName = "bench-scale"
 
 func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%s %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
@@ -35,7 +36,7 @@ type bench struct {
 func newBench(c *cluster.Cluster, o *options) (*bench, error) {
 	b := &bench{options: o, cluster: c}
 	var err error
-	if b.admin, err = c.RESTConfig(); err != nil {
+	if b.admin, err = adminInside(c); err != nil {
 		return nil, err
 	}
 	b.admin.QPS = -1
@@ -46,16 +47,31 @@ func newBench(c *cluster.Cluster, o *options) (*bench, error) {
 	return b, err
 }
 
-// cost is what the API server and etcd did.
-type cost struct {
-	seconds            float64 // that passed
-	api, etcd          float64 // CPU seconds
-	sent               float64 // bytes to the hollow nodes
-	writes, conflicts  float64 // requests that write kubeslot.io's objects or nodes, and 409s among them
-	slices, nodeWrites float64 // writes of DeviceSlices, and of Nodes
+// adminInside is the administrator as in the control plane's network namespace: the
+// controller manager knows the API server's address there.
+func adminInside(c *cluster.Cluster) (*rest.Config, error) {
+	admin, err := c.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	inside, err := clientcmd.BuildConfigFromFlags("", c.ComponentKubeconfig(cluster.ControllerManager, ""))
+	if err != nil {
+		return nil, err
+	}
+	admin.Host = inside.Host
+	return admin, nil
 }
 
-func (c cost) cpu() float64 { return c.api + c.etcd }
+// cost is what the API server and etcd did.
+type cost struct {
+	Seconds            float64 // that passed
+	API, Etcd          float64 // CPU seconds
+	Sent               float64 // bytes to the hollow nodes
+	Writes, Conflicts  float64 // requests that write our objects or nodes, and 409s among them
+	Slices, NodeWrites float64 // writes of DeviceSlices, and of Nodes
+}
+
+func (c cost) cpu() float64 { return c.API + c.Etcd }
 
 // snapshot is the counters at one time.
 type snapshot struct {
@@ -67,9 +83,9 @@ type snapshot struct {
 func (b *bench) now(ctx context.Context) (snapshot, error) {
 	s := snapshot{at: time.Now()}
 	var errs [3]error
-	s.api, errs[0] = cpuSeconds(b.cluster.PID(cluster.APIServer, ""))
-	s.etcd, errs[1] = cpuSeconds(b.cluster.PID(cluster.Etcd, ""))
-	s.sent = float64(b.traffic.received.Load())
+	s.API, errs[0] = cpuSeconds(b.cluster.PID(cluster.APIServer, ""))
+	s.Etcd, errs[1] = cpuSeconds(b.cluster.PID(cluster.Etcd, ""))
+	s.Sent = float64(b.traffic.received.Load())
 	text, err := b.kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err == nil {
 		m := testutil.NewMetrics()
@@ -92,16 +108,16 @@ func (s *snapshot) count(m testutil.Metrics) {
 		n := float64(sample.Value)
 		switch label("resource") {
 		case "deviceslices":
-			s.slices += n
+			s.Slices += n
 		case "nodes":
-			s.nodeWrites += n
+			s.NodeWrites += n
 		case "slotclaims", "instances", "configurations":
 		default:
 			continue
 		}
-		s.writes += n
+		s.Writes += n
 		if label("code") == "409" {
-			s.conflicts += n
+			s.Conflicts += n
 		}
 	}
 }
@@ -135,9 +151,9 @@ func (b *bench) measure(ctx context.Context, do func() error) (cost, error) {
 	}
 	after, err := b.now(ctx)
 	return cost{
-		seconds: seconds, api: after.api - before.api, etcd: after.etcd - before.etcd, sent: after.sent - before.sent,
-		writes: after.writes - before.writes, conflicts: after.conflicts - before.conflicts,
-		slices: after.slices - before.slices, nodeWrites: after.nodeWrites - before.nodeWrites,
+		Seconds: seconds, API: after.API - before.API, Etcd: after.Etcd - before.Etcd, Sent: after.Sent - before.Sent,
+		Writes: after.Writes - before.Writes, Conflicts: after.Conflicts - before.Conflicts,
+		Slices: after.Slices - before.Slices, NodeWrites: after.NodeWrites - before.NodeWrites,
 	}, err
 }
 

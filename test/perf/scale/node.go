@@ -84,13 +84,17 @@ type node struct {
 // start runs a hollow node, as kubecri/cmd/kubecri puts it together.
 func start(ctx context.Context, name string, config *rest.Config) (*node, error) {
 	n := &node{name: name, runtime: &emptyRuntime{}}
-	client, err := versioned.NewForConfig(config)
+	connection, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	client, err := versioned.NewForConfigAndClient(config, connection)
 	if err != nil {
 		return nil, err
 	}
 	core := rest.CopyConfig(config)
 	core.ContentType, core.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
-	kube, err := kubernetes.NewForConfig(core)
+	kube, err := kubernetes.NewForConfigAndClient(core, connection)
 	if err != nil {
 		return nil, err
 	}

@@ -25,17 +25,16 @@ const (
 
 // result is what was measured with so many nodes.
 type result struct {
-	nodes          int
-	join           cost
-	idle           cost
-	claim, release cost            // of all claims
-	taken, told    []time.Duration // of each claim: Take has returned, a watcher of all claims knows
-	restart        cost
+	Nodes          int
+	Join, Idle     cost
+	Claim, Release cost            // of all claims
+	Taken, Told    []time.Duration // of each claim: Take has returned, a watcher of all claims knows
+	Restart        cost
 }
 
 // size runs the rows with n nodes.
 func (b *bench) size(ctx context.Context, n int) (result, error) {
-	r := result{nodes: n}
+	r := result{Nodes: n}
 	if err := b.createNodes(ctx, n); err != nil {
 		return r, err
 	}
@@ -125,14 +124,14 @@ func (b *bench) measureJoin(ctx context.Context, r *result) error {
 		return err
 	}
 	defer stop()
-	r.join, err = b.measure(ctx, func() error {
+	r.Join, err = b.measure(ctx, func() error {
 		_, err := b.client.AkriV0().Configurations(namespace).Create(ctx, configuration("cameras", details("shared", b.shared, "camera-%d")), metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
 		return await(ctx, "all nodes have reported the devices", func() error {
-			if n := reported(); n < r.nodes*b.shared {
-				return fmt.Errorf("%d of %d reports are there", n, r.nodes*b.shared)
+			if n := reported(); n < r.Nodes*b.shared {
+				return fmt.Errorf("%d of %d reports are there", n, r.Nodes*b.shared)
 			}
 			return nil
 		})
@@ -146,7 +145,7 @@ func (b *bench) measureIdle(ctx context.Context, r *result) (err error) {
 	if err := b.settle(ctx); err != nil {
 		return err
 	}
-	r.idle, err = b.measure(ctx, func() error {
+	r.Idle, err = b.measure(ctx, func() error {
 		select {
 		case <-time.After(b.options.idle):
 		case <-ctx.Done():
@@ -169,8 +168,8 @@ func (b *bench) settle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		wrote := now.writes - last
-		last = now.writes
+		wrote := now.Writes - last
+		last = now.Writes
 		if wrote > 0 {
 			return fmt.Errorf("%v writes", wrote)
 		}
@@ -189,18 +188,18 @@ func (b *bench) measureClaims(ctx context.Context, r *result) error {
 	slots := b.slotNames()
 	n := min(b.options.claims, len(slots))
 	var all []*held
-	r.claim, err = b.measure(ctx, func() error {
+	r.Claim, err = b.measure(ctx, func() error {
 		for i := range n {
 			begin := time.Now()
 			h, err := b.take(ctx, b.nodes[i*len(b.nodes)/n], slots[i], i)
 			if err != nil {
 				return err
 			}
-			r.taken = append(r.taken, time.Since(begin))
+			r.Taken = append(r.Taken, time.Since(begin))
 			if err := await(ctx, "the watcher knows of the claim", func() error { return there(slots[i].String(), true) }); err != nil {
 				return err
 			}
-			r.told = append(r.told, time.Since(begin))
+			r.Told = append(r.Told, time.Since(begin))
 			all = append(all, h)
 		}
 		return nil
@@ -208,7 +207,7 @@ func (b *bench) measureClaims(ctx context.Context, r *result) error {
 	if err != nil {
 		return err
 	}
-	r.release, err = b.measure(ctx, func() error {
+	r.Release, err = b.measure(ctx, func() error {
 		for i, h := range all {
 			h.node.runtime.clear()
 			h.node.claims.ContainerRemoved(h.container)
@@ -260,8 +259,8 @@ func (b *bench) measureRestart(ctx context.Context, r *result) error {
 		return err
 	}
 	var err error
-	r.restart, err = b.measure(ctx, func() error { return b.startNodes(ctx, r.nodes) })
-	slices.Sort(r.taken)
-	slices.Sort(r.told)
+	r.Restart, err = b.measure(ctx, func() error { return b.startNodes(ctx, r.Nodes) })
+	slices.Sort(r.Taken)
+	slices.Sort(r.Told)
 	return err
 }

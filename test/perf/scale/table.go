@@ -20,23 +20,23 @@ type row struct {
 // rows are those of the table. MB are 10^6 bytes.
 func rows(o *options) []row {
 	return []row{
-		{fmt.Sprintf("join of %d shared devices: until all are reported, s", o.shared), "%.2f", func(r result) float64 { return r.join.seconds }, true},
-		{"join: slice writes", "%.0f", func(r result) float64 { return r.join.slices }, true},
-		{"join: conflicts", "%.0f", func(r result) float64 { return r.join.conflicts }, false},
-		{"join: CPU of API server and etcd, s", "%.2f", func(r result) float64 { return r.join.cpu() }, true},
-		{"join: sent to the nodes, MB", "%.2f", func(r result) float64 { return r.join.sent / 1e6 }, true},
-		{fmt.Sprintf("idle for %s: writes", o.idle), "%.0f", func(r result) float64 { return r.idle.writes }, false},
-		{"idle: CPU of API server and etcd, % of a core", "%.1f", func(r result) float64 { return 100 * r.idle.cpu() / r.idle.seconds }, false},
-		{"a claim: taken, p50 ms", "%.1f", func(r result) float64 { return milliseconds(quantile(r.taken, 0.5)) }, true},
-		{"a claim: taken, p99 ms", "%.1f", func(r result) float64 { return milliseconds(quantile(r.taken, 0.99)) }, false},
-		{"a claim: a watcher of all knows, p50 ms", "%.1f", func(r result) float64 { return milliseconds(quantile(r.told, 0.5)) }, true},
-		{"a claim: CPU of API server and etcd, ms", "%.2f", func(r result) float64 { return 1000 * r.claim.cpu() / float64(len(r.taken)) }, true},
-		{"a claim: sent to the nodes, kB", "%.2f", func(r result) float64 { return r.claim.sent / 1e3 / float64(len(r.taken)) }, true},
-		{"a release: CPU of API server and etcd, ms", "%.2f", func(r result) float64 { return 1000 * r.release.cpu() / float64(len(r.taken)) }, true},
-		{"all restart: until all have synced, s", "%.2f", func(r result) float64 { return r.restart.seconds }, true},
-		{"all restart: CPU of API server and etcd, s", "%.2f", func(r result) float64 { return r.restart.cpu() }, true},
-		{"all restart: sent to the nodes, MB", "%.2f", func(r result) float64 { return r.restart.sent / 1e6 }, true},
-		{"all restart: writes", "%.0f", func(r result) float64 { return r.restart.writes }, false},
+		{fmt.Sprintf("join of %d shared devices: until all are reported, s", o.shared), "%.2f", func(r result) float64 { return r.Join.Seconds }, true},
+		{"join: slice writes", "%.0f", func(r result) float64 { return r.Join.Slices }, true},
+		{"join: conflicts", "%.0f", func(r result) float64 { return r.Join.Conflicts }, false},
+		{"join: CPU of API server and etcd, s", "%.2f", func(r result) float64 { return r.Join.cpu() }, true},
+		{"join: sent to the nodes, MB", "%.2f", func(r result) float64 { return r.Join.Sent / 1e6 }, true},
+		{fmt.Sprintf("idle for %s: writes", o.idle), "%.0f", func(r result) float64 { return r.Idle.Writes }, false},
+		{"idle: CPU of API server and etcd, % of a core", "%.1f", func(r result) float64 { return 100 * r.Idle.cpu() / r.Idle.Seconds }, false},
+		{"a claim: taken, p50 ms", "%.1f", func(r result) float64 { return milliseconds(quantile(r.Taken, 0.5)) }, true},
+		{"a claim: taken, p99 ms", "%.1f", func(r result) float64 { return milliseconds(quantile(r.Taken, 0.99)) }, false},
+		{"a claim: a watcher of all knows, p50 ms", "%.1f", func(r result) float64 { return milliseconds(quantile(r.Told, 0.5)) }, true},
+		{"a claim: CPU of API server and etcd, ms", "%.2f", func(r result) float64 { return 1000 * r.Claim.cpu() / float64(len(r.Taken)) }, true},
+		{"a claim: sent to the nodes, kB", "%.2f", func(r result) float64 { return r.Claim.Sent / 1e3 / float64(len(r.Taken)) }, true},
+		{"a release: CPU of API server and etcd, ms", "%.2f", func(r result) float64 { return 1000 * r.Release.cpu() / float64(len(r.Taken)) }, true},
+		{"all restart: until all have synced, s", "%.2f", func(r result) float64 { return r.Restart.Seconds }, true},
+		{"all restart: CPU of API server and etcd, s", "%.2f", func(r result) float64 { return r.Restart.cpu() }, true},
+		{"all restart: sent to the nodes, MB", "%.2f", func(r result) float64 { return r.Restart.Sent / 1e6 }, true},
+		{"all restart: writes", "%.0f", func(r result) float64 { return r.Restart.Writes }, false},
 	}
 }
 
@@ -45,7 +45,7 @@ func write(out io.Writer, o *options, results []result, local *localResult) erro
 	var text strings.Builder
 	text.WriteString("|")
 	for _, r := range results {
-		fmt.Fprintf(&text, " | N=%d", r.nodes)
+		fmt.Fprintf(&text, " | N=%d", r.Nodes)
 	}
 	text.WriteString(" | growth |\n|---" + strings.Repeat("|---", len(results)+1) + "|\n")
 	for _, row := range rows(o) {
@@ -54,7 +54,7 @@ func write(out io.Writer, o *options, results []result, local *localResult) erro
 		for _, r := range results {
 			value := row.of(r)
 			fmt.Fprintf(&text, " | "+row.format, value)
-			x, y = append(x, float64(r.nodes)), append(y, value)
+			x, y = append(x, float64(r.Nodes)), append(y, value)
 		}
 		growth := "–"
 		if k, ok := exponent(x, y); ok && row.fitted {
@@ -64,8 +64,8 @@ func write(out io.Writer, o *options, results []result, local *localResult) erro
 	}
 	if local != nil {
 		fmt.Fprintf(&text, "\n| %d local devices of %d Configurations on one node | |\n|---|---|\n", o.devices, o.kinds)
-		fmt.Fprintf(&text, "| until the scheduler can give all, s | %.1f |\n| slice writes | %.0f |\n| conflicts | %.0f |\n", local.schedulable.Seconds(), local.slices, local.conflicts)
-		fmt.Fprintf(&text, "| writes of the Node | %.0f |\n| the node's process, MiB that no file backs | %.0f |\n| resources in node.status | %d |\n", local.nodeWrites, local.resident, local.resources)
+		fmt.Fprintf(&text, "| until the scheduler can give all, s | %.1f |\n| slice writes | %.0f |\n| conflicts | %.0f |\n", local.Seconds, local.Slices, local.Conflicts)
+		fmt.Fprintf(&text, "| writes of the Node | %.0f |\n| the node's process, MiB that no file backs | %.0f |\n| resources in node.status | %d |\n", local.NodeWrites, local.Resident, local.Resources)
 	}
 	_, err := io.WriteString(out, text.String())
 	return err
