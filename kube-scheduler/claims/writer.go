@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,8 +25,9 @@ const (
 	// callTimeout bounds one call of the API server, without the time that the
 	// client's own rate limiter takes.
 	callTimeout = 5 * time.Second
-	// parallel is how many claims of a pod are written at once.
-	parallel = 16
+	// parallel is how many claims of a pod are written at once, and maxCalls how many of
+	// all pods: the API server is slower with more, and then calls run into their timeout.
+	parallel, maxCalls = 16, 32
 	// fieldManager is who the API server says has written a claim.
 	fieldManager = "kube-scheduler-claims"
 )
@@ -39,6 +41,9 @@ type Writer struct {
 	// Seen is told of each claim that Take created, or found in its way; Gone of each
 	// that is deleted. Both before the method returns.
 	Seen, Gone func(*v1alpha1.SlotClaim)
+
+	once  sync.Once
+	calls chan struct{} // holds one for each call under way
 }
 
 // NewClient makes the client for a Writer.
@@ -176,7 +181,12 @@ func (w *Writer) delete(ctx context.Context, name string, uid types.UID, reason 
 func (w *Writer) attempt(ctx context.Context, call func(context.Context) error) error {
 	var last error
 	err := wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
-		if last = call(context.WithoutCancel(ctx)); last == nil {
+		if err := w.begin(ctx); err != nil {
+			return false, err
+		}
+		last = call(context.WithoutCancel(ctx))
+		<-w.calls
+		if last == nil {
 			return true, nil
 		}
 		if !retriable(last) {
@@ -188,6 +198,17 @@ func (w *Writer) attempt(ctx context.Context, call func(context.Context) error) 
 		return explain(last)
 	}
 	return err
+}
+
+// begin waits until a call may be made, whose end takes one from calls.
+func (w *Writer) begin(ctx context.Context) error {
+	w.once.Do(func() { w.calls = make(chan struct{}, maxCalls) })
+	select {
+	case w.calls <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (w *Writer) claims() kubeslotv1alpha1.SlotClaimInterface {

@@ -353,6 +353,50 @@ func TestCallsAreBounded(t *testing.T) {
 	}
 }
 
+// A hundred pods at once must not make so many calls that these run into their timeout.
+func TestCallsOfAllPodsAreLimited(t *testing.T) {
+	const pods = 3 * maxCalls
+	var mu sync.Mutex
+	underWay, most := 0, 0
+	full := make(chan struct{})
+	count := func(n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		underWay += n
+		if most = max(most, underWay); n > 0 && most == maxCalls && underWay == maxCalls {
+			select {
+			case <-full:
+			default:
+				close(full)
+			}
+		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		count(1)
+		defer count(-1)
+		<-full // none is answered before as many as may be are there
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer server.Close()
+	client, err := NewClient(&restclient.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &Writer{Client: client}
+	var all sync.WaitGroup
+	for i := range pods {
+		all.Go(func() {
+			if _, err := w.Take(t.Context(), of(fmt.Sprint("p", i), "a", fmt.Sprint(i))); !apierrors.IsForbidden(err) {
+				t.Errorf("pod %d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+	if most != maxCalls {
+		t.Errorf("%d calls were under way at once, want %d", most, maxCalls)
+	}
+}
+
 // Of many that want the same few slots, each slot goes to one; and a pod that wants
 // two has both or none.
 func TestManyWriters(t *testing.T) {

@@ -40,6 +40,7 @@ type options struct {
 	idle    time.Duration // that is watched for writes
 	devices int           // local ones, of one node
 	kinds   int           // Configurations that these are of
+	api     string        // kube-apiserver's file; "" is that of the tests
 }
 
 func main() {
@@ -50,6 +51,7 @@ func main() {
 	flag.DurationVar(&o.idle, "idle", time.Minute, "how long idle nodes are watched")
 	flag.IntVar(&o.devices, "local", 10_000, "devices of the one node that has many; 0 leaves that out")
 	flag.IntVar(&o.kinds, "configurations", 50, "Configurations that these are of")
+	flag.StringVar(&o.api, "kube-apiserver", "", "another kube-apiserver to measure, such as one of another version")
 	inside := flag.String("inside", "", "what to measure on the cluster that is up, \"size\" or \"local\"; the command runs itself so, in the control plane's network namespace")
 	only := flag.String("hollow-node", "", "run one hollow node of this name until standard input ends; for -local, by the command itself")
 	flag.Parse()
@@ -112,7 +114,11 @@ func run(ctx context.Context, o *options) error {
 // server's network namespace: the way there from the host is a forwarder's, which has
 // not enough files for all connections.
 func onCluster[R any](ctx context.Context, o *options, what string, nodes int) (r R, err error) {
-	c, err := cluster.Up(ctx, cluster.Config{Name: clusterName, APIOnly: true})
+	config := cluster.Config{Name: clusterName, APIOnly: true}
+	if o.api != "" {
+		config.Binaries = map[string]string{cluster.APIServer: o.api}
+	}
+	c, err := cluster.Up(ctx, config)
 	if err != nil {
 		return r, err
 	}
