@@ -195,22 +195,30 @@ func mistrust(r *report, owner *akriv0.Configuration, selected *nodeSet) error {
 }
 
 // decideName splits reports of one Instance's name into those of the device that has
-// the name, by node, and the others. Of several devices one that is not shared goes
-// before one that is, then the one in the oldest slice, then by the slices' names.
+// the name, by node, and the others. Of several local devices it is the one in the
+// oldest slice, then by the slices' names, and so of several shared ones. A shared one
+// goes before a local one when several nodes report it: see choose in
+// device-scheduler/ledger.
 func decideName(reports []report) (winner, others []report) {
-	if len(reports) == 0 {
-		return nil, nil
-	}
-	first := slices.MinFunc(reports, func(a, b report) int {
+	slices.SortStableFunc(reports, func(a, b report) int {
 		return cmp.Or(
-			compareBool(a.device.Shared, b.device.Shared),
 			a.slice.CreationTimestamp.Compare(b.slice.CreationTimestamp.Time),
 			cmp.Compare(a.slice.Name, b.slice.Name),
 			cmp.Compare(a.device.ID, b.device.ID),
 		)
 	})
+	local := slices.IndexFunc(reports, func(r report) bool { return !r.device.Shared })
+	shared := slices.IndexFunc(reports, func(r report) bool { return r.device.Shared })
+	first := local
+	if local < 0 || shared >= 0 && nodesOf(reports, reports[shared]) > 1 {
+		first = shared
+	}
+	if first < 0 {
+		return nil, nil
+	}
+	has := reports[first].identity()
 	for _, r := range reports {
-		if r.identity() == first.identity() {
+		if r.identity() == has {
 			winner = append(winner, r)
 		} else {
 			others = append(others, r)
@@ -222,12 +230,13 @@ func decideName(reports []report) (winner, others []report) {
 	return winner, others
 }
 
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
+// nodesOf counts the nodes that report the same device.
+func nodesOf(reports []report, of report) int {
+	nodes := map[string]bool{}
+	for _, r := range reports {
+		if r.identity() == of.identity() {
+			nodes[r.slice.Spec.NodeName] = true
+		}
 	}
-	return 1
+	return len(nodes)
 }

@@ -91,6 +91,8 @@ func (u *update) replace(s *sliceRecord, reports []*report) {
 	for _, r := range added {
 		r.slices++
 	}
+	u.contest(gone)
+	u.contest(added)
 	elsewhere := func(r *report) bool { return s.node.lists(r, s) }
 	u.leave(s.node, slices.DeleteFunc(gone, elsewhere))
 	u.join(s.node, slices.DeleteFunc(added, elsewhere))

@@ -230,12 +230,12 @@ func checkReports(t failer, l *Ledger) {
 				t.Fatalf("a report of %s is listed in %d slices, and the count is %d", d.name, listed[r], r.slices)
 			}
 			delete(listed, r)
-			if r.shared || d.accepted == nil || !d.accepted.shared {
+			if r.shared || d.accepted == nil || !d.accepted.shared || d.reporters > 1 {
 				continue
 			}
 			for _, s := range l.slices {
 				if slices.Contains(s.reports, r) && d.kind.refuses(s.node, r) == "" {
-					t.Fatalf("%s is shared, as some report, although it is a local device of node %s", d.name, s.node.name)
+					t.Fatalf("%s is shared, as one node reports, although it is a local device of node %s", d.name, s.node.name)
 				}
 			}
 		}

@@ -47,9 +47,9 @@ func (w *world) inForce(name string) *instance {
 			}
 		}
 		for name, in := range w.expected {
-			nodes := reports[name][false]
-			if len(nodes) == 0 {
-				nodes = reports[name][true]
+			nodes, shared := reports[name][false], slices.Compact(slices.Sorted(slices.Values(reports[name][true])))
+			if in.shared = len(nodes) == 0 || len(shared) > 1; in.shared {
+				nodes = shared
 			}
 			if c := w.owner(in.configuration); c.Spec.Discovery != nil {
 				nodes = slices.DeleteFunc(slices.Clone(worldNodes), func(node string) bool { return !w.selected(c, node) })
@@ -110,7 +110,7 @@ func (w *world) checkObjects(t failer) {
 			}), c == nil:
 			case in == nil, !slices.Contains(in.nodes, s.Spec.NodeName), c.Namespace != d.Configuration.Namespace, c.Spec.Discovery != nil && !d.Shared:
 				leftOut++
-			case d.Shared && w.hasLocal(d, c):
+			case d.Shared != in.shared:
 				leftOut++
 			}
 			seen = append(seen, d)
@@ -119,18 +119,6 @@ func (w *world) checkObjects(t failer) {
 	if claims, devices := w.Ignored(); claims != len(w.claims)-counted || devices != leftOut {
 		t.Fatalf("%d claims do not count and %d devices are left out, want %d and %d", claims, devices, len(w.claims)-counted, leftOut)
 	}
-}
-
-// hasLocal reports whether a node reports a local device of the shared one's name.
-func (w *world) hasLocal(shared v1alpha1.Device, c *akriv0.Configuration) bool {
-	for _, s := range w.slices {
-		for _, d := range s.Spec.Devices {
-			if !d.Shared && d.Instance() == shared.Instance() && d.Configuration.Namespace == c.Namespace && c.Spec.Discovery == nil && d.Check(s.Spec.NodeName) == nil {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // What an API object was decoded into must be free once the ledger has it: one text

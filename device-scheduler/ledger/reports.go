@@ -96,10 +96,13 @@ type update struct {
 	// orphans are those that have lost the report which counted. Which one counts next
 	// is decided last.
 	orphans map[*device]bool
+	// contested are those whose reports contradict each other, of which some are new or
+	// gone.
+	contested map[*device]bool
 }
 
 func (l *Ledger) update() *update {
-	return &update{Ledger: l, fresh: map[*device]int{}, orphans: map[*device]bool{}}
+	return &update{Ledger: l, fresh: map[*device]int{}, orphans: map[*device]bool{}, contested: map[*device]bool{}}
 }
 
 // noSlot is behind all slots.
@@ -139,16 +142,11 @@ func (u *update) join(n *nodeRecord, reports []*report) {
 		if u.orphans[d] || k.refuses(n, r) != "" {
 			continue
 		}
-		switch {
-		case d.accepted == r:
-		case d.accepted == nil:
+		if d.accepted == nil {
 			d.accepted = r
-		case r.shared || !d.accepted.shared:
-			continue // the other was first
-		default: // no node can say of another's local device that it is its own
-			u.withdraw(d)
-			d.accepted = r
-			joined = slices.DeleteFunc(joined, func(o *device) bool { return o == d })
+		}
+		if d.accepted != r {
+			continue // another device has the name
 		}
 		d.reporters++
 		switch {
@@ -189,6 +187,56 @@ func (u *update) reread(k *kind) {
 	}
 }
 
+// contest has it looked at last whether another report of these devices is to count.
+func (u *update) contest(reports []*report) {
+	for _, r := range reports {
+		if r.device.reports.next != nil {
+			u.contested[r.device] = true
+		}
+	}
+}
+
+// decide finds, of reports that contradict each other, the one that is to count.
+func (l *Ledger) decide(devices map[*device]bool) map[*device]*report {
+	contested := func(d *device) bool { return devices[d] && d.reports != nil && d.reports.next != nil }
+	nodes := map[*report]int{}
+	for _, n := range l.nodes {
+		for _, r := range n.all(contested) {
+			if r.device.kind.refuses(n, r) == "" {
+				nodes[r]++
+			}
+		}
+	}
+	decided := map[*device]*report{}
+	for d := range devices {
+		if contested(d) {
+			decided[d] = d.choose(nodes)
+		}
+	}
+	return decided
+}
+
+// choose returns the report that counts, by how many nodes make each; nil when none
+// does. Of local ones it is the oldest, and so of shared ones. A node can find an id
+// whose hash is another device's: a shared one that only it reports takes no node's own
+// device, and a local one takes none that several nodes share.
+func (d *device) choose(nodes map[*report]int) *report {
+	var local, shared *report
+	for r := d.reports; r != nil; r = r.next {
+		switch {
+		case nodes[r] == 0:
+		case r.shared && shared == nil:
+			shared = r
+		case !r.shared && local == nil:
+			local = r
+		}
+	}
+	if local == nil || shared != nil && nodes[shared] > 1 {
+		return shared
+	}
+	return local
+}
+
 // done ends the update.
 func (u *update) done() Gain {
 	for d := range u.fresh {
@@ -197,6 +245,15 @@ func (u *update) done() Gain {
 	orphans := u.orphans
 	u.orphans = nil
 	maps.DeleteFunc(orphans, func(d *device, _ bool) bool { return d.reports == nil })
+	if maps.Copy(u.contested, orphans); len(u.contested) > 0 {
+		for d, r := range u.decide(u.contested) {
+			if d.accepted != r {
+				u.withdraw(d)
+				orphans[d] = true
+				d.accepted = r
+			}
+		}
+	}
 	if len(orphans) > 0 {
 		for _, name := range slices.Sorted(maps.Keys(u.nodes)) {
 			n := u.nodes[name]
