@@ -26,7 +26,7 @@ const (
 	maxPause = time.Second
 
 	// maxLag is how long is waited for the cache to show what was written.
-	maxLag = 5 * time.Second
+	maxLag = 15 * time.Second
 )
 
 // errTaken is returned when a slice of another node has the name.
