@@ -163,6 +163,7 @@ var rights = []right{
 	{"akri.sh", "configurations", "", []string{"list", "watch"}},
 	{"kubeslot.io", "deviceslices", "", []string{"get", "list", "watch", "create", "update", "delete"}},
 	{"kubeslot.io", "slotclaims", "", []string{"get", "list", "watch", "create", "delete"}},
+	{"coordination.k8s.io", "leases", "", []string{"get", "list", "watch", "create", "update"}}, // of spec.discovery
 	{"", "pods", "", []string{"list", "watch"}},
 	{"", "nodes", "", []string{"list", "watch"}},
 	{"", "nodes", "status", []string{"patch"}},
