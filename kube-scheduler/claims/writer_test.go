@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +12,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	restclient "k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 
@@ -328,72 +325,6 @@ func TestReleaseOrphan(t *testing.T) {
 	r.Before = on("delete", 1, reset)
 	if err := r.ReleaseOrphan(t.Context(), name, now.UID); !errors.Is(err, reset) {
 		t.Errorf("without an answer: %v", err)
-	}
-}
-
-// Each call is bounded, by its client and at the API server, so that a claim does not
-// come long after it was given up.
-func TestCallsAreBounded(t *testing.T) {
-	timeouts := make(chan string, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		timeouts <- req.URL.Query().Get("timeout")
-		w.WriteHeader(http.StatusForbidden)
-	}))
-	defer server.Close()
-	client, err := NewClient(&restclient.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &Writer{Client: client}
-	if _, err := w.Take(t.Context(), of("p", "a", "0")); !apierrors.IsForbidden(err) {
-		t.Errorf("answer: %v", err)
-	}
-	if got := <-timeouts; got != callTimeout.String() {
-		t.Errorf("the API server is to answer within %q, want %v", got, callTimeout)
-	}
-}
-
-// A hundred pods at once must not make so many calls that these run into their timeout.
-func TestCallsOfAllPodsAreLimited(t *testing.T) {
-	const pods = 3 * maxCalls
-	var mu sync.Mutex
-	underWay, most := 0, 0
-	full := make(chan struct{})
-	count := func(n int) {
-		mu.Lock()
-		defer mu.Unlock()
-		underWay += n
-		if most = max(most, underWay); n > 0 && most == maxCalls && underWay == maxCalls {
-			select {
-			case <-full:
-			default:
-				close(full)
-			}
-		}
-	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		count(1)
-		defer count(-1)
-		<-full // none is answered before as many as may be are there
-		w.WriteHeader(http.StatusForbidden)
-	}))
-	defer server.Close()
-	client, err := NewClient(&restclient.Config{Host: server.URL, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &Writer{Client: client}
-	var all sync.WaitGroup
-	for i := range pods {
-		all.Go(func() {
-			if _, err := w.Take(t.Context(), of(fmt.Sprint("p", i), "a", fmt.Sprint(i))); !apierrors.IsForbidden(err) {
-				t.Errorf("pod %d: %v", i, err)
-			}
-		})
-	}
-	all.Wait()
-	if most != maxCalls {
-		t.Errorf("%d calls were under way at once, want %d", most, maxCalls)
 	}
 }
 
