@@ -9,6 +9,6 @@
 //   - writer.go: creating and deleting them
 //
 // What is left behind is released by whoever can know that it is: the claim of a
-// pod that waits unbound, by the scheduler; that of a pod that is gone or bound
-// without the slot, by the controller.
+// pod that waits unbound, by the scheduler; any other, by the kubecri of its node, or
+// by the controller once the node cannot.
 package claims

@@ -323,6 +323,19 @@ func TestAmountsRiseAtOnceAndSinkLater(t *testing.T) {
 	}
 }
 
+// An Instance's amount, of a former kubecri, does not sink: it goes whole and at once.
+func TestAmountsOfInstancesGoAtOnce(t *testing.T) {
+	n := node(counts{"akri.sh/cam": "2", "akri.sh/cam-8120fe": "2"}, counts{"akri.sh/cam": "2", "akri.sh/cam-8120fe": "2"})
+	got, err := plan(view{node: n, devices: types.NewNodeInfoWithName("a"), settled: true, slots: map[string]int64{"cam": 2},
+		now: time.Unix(1000, 0), lowerAfter: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"status":{"capacity":{"akri.sh/cam-8120fe":null},"allocatable":{"akri.sh/cam-8120fe":null}}}`; string(got.patch) != want {
+		t.Errorf("patch %s, want %s", got.patch, want)
+	}
+}
+
 // What is due is lowered at the next attempt when the patch could not be written.
 func TestWhatIsDueStaysDue(t *testing.T) {
 	n := node(counts{"akri.sh/cam": "1"}, counts{"akri.sh/cam": "1"})
