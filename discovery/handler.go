@@ -12,6 +12,11 @@ type Request struct {
 	// Properties are spec.discoveryHandler.discoveryProperties, with Secrets and
 	// ConfigMaps resolved. An optional one that does not exist is left out.
 	Properties map[string][]byte
+
+	// Warn, if set, is told what the Configuration's author should know though
+	// discovery works, such as a key that the handler does not have. Safe for
+	// concurrent use.
+	Warn func(message string)
 }
 
 // Result is everything that a handler sees at one time.
@@ -33,7 +38,8 @@ type Handler interface {
 	// Discover looks for devices until ctx ends. It calls report with the full
 	// list as soon as it knows it, also when that is empty, and again whenever it
 	// changes; never concurrently. It returns promptly once ctx has ended. Any
-	// earlier return is a failure, after which it is called again; meanwhile the
-	// last report stands, because a handler that broke says nothing of devices.
+	// earlier return is a failure, or of an error that wraps ErrInvalid, the
+	// Configuration's author's. Then it is called again; meanwhile the last report
+	// stands, because a handler that broke says nothing of devices.
 	Discover(ctx context.Context, request Request, report func(Result)) error
 }

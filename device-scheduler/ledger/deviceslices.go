@@ -63,13 +63,17 @@ func (u *update) drop(s *sliceRecord) {
 	u.dropNode(s.node)
 }
 
-// read finds what the slice reports, and says what is wrong with the rest.
+// read finds what the slice reports, and says what is wrong with the rest. Of an
+// unschedulable device the node has no slots to give, as if it were not there; pods that
+// hold some hold them.
 func (l *Ledger) read(n *nodeRecord, s *v1alpha1.DeviceSlice) (reports []*report, errs []error) {
 	reports = make([]*report, 0, len(s.Spec.Devices))
 	for i := range s.Spec.Devices {
 		device := &s.Spec.Devices[i]
 		if err := device.Check(n.name); err != nil {
 			errs = append(errs, err)
+		} else if device.Unschedulable {
+			continue
 		} else if r := l.report(n, device); !slices.Contains(reports, r) {
 			reports = append(reports, r)
 		}

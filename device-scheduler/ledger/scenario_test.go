@@ -167,6 +167,8 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 				device = twinOf(device, node)
 			case "wrong":
 				device.Hash = "000000"
+			case "unschedulable":
+				device.Unschedulable = true
 			case "long":
 				device.Hash = slot.InstanceHash(device.ID, device.Shared, node, slot.LongHash)
 			}

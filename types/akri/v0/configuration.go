@@ -12,12 +12,18 @@ import (
 // kind as `akri.sh/<name>`.
 //
 // +genclient
-// +genclient:noStatus
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=akric,categories=all
 // +kubebuilder:printcolumn:name="Capacity",type=integer,JSONPath=`.spec.capacity`,description="Slots of each Instance"
 // +kubebuilder:printcolumn:name="Handler",type=string,JSONPath=`.spec.discoveryHandler.name`,description="Discovery handler that finds the devices"
+// +kubebuilder:printcolumn:name="Instances",type=integer,JSONPath=`.status.instances`,description="Devices that are there"
+// +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.slots.held`,description="Slots that pods use"
+// +kubebuilder:printcolumn:name="Slots",type=integer,JSONPath=`.status.slots.total`,description="Slots of all Instances"
+// +kubebuilder:printcolumn:name="Discovering",type=string,JSONPath=`.status.conditions[?(@.type=="Discovering")].status`,description="Whether discovery works on all nodes that try it"
+// +kubebuilder:printcolumn:name="Brokers",type=integer,JSONPath=`.status.brokers.ready`,description="Brokers that are ready",priority=1
+// +kubebuilder:printcolumn:name="Problem",type=string,JSONPath=`.status.problems[0].message`,description="The first of what is wrong",priority=1
 // +kubebuilder:printcolumn:name="Unique",type=boolean,JSONPath=`.spec.uniqueDevices`,description="Whether a container gets at most one slot of an Instance",priority=1
 // +kubebuilder:printcolumn:name="Scope",type=string,JSONPath=`.spec.uniqueScope`,description="Within what an Instance's slots are given once",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -28,6 +34,9 @@ type Configuration struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec ConfigurationSpec `json:"spec"`
+
+	// +optional
+	Status ConfigurationStatus `json:"status,omitzero"`
 }
 
 // ConfigurationList is a list of Configurations.
@@ -169,6 +178,7 @@ type DiscoveryHandlerInfo struct {
 // +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.valueFrom)",message="exactly one of value and valueFrom must be set"
 type DiscoveryProperty struct {
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:Pattern=`^[_A-Za-z][_A-Za-z0-9]*$`
 	Name string `json:"name"`
 	// +optional
 	Value *string `json:"value,omitempty"`

@@ -98,6 +98,12 @@ type Device struct {
 	// +optional
 	Shared bool `json:"shared,omitempty"`
 
+	// unschedulable is true when the node no longer knows whether the device is there,
+	// since its discovery handler does not answer: pods that hold slots of it keep them,
+	// and no other pod gets one on this node.
+	// +optional
+	Unschedulable bool `json:"unschedulable,omitempty"`
+
 	// properties are what the discovery handler says of the device. Containers get
 	// them as environment variables.
 	// +optional

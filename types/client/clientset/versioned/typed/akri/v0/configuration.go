@@ -25,6 +25,8 @@ type ConfigurationsGetter interface {
 type ConfigurationInterface interface {
 	Create(ctx context.Context, configuration *akriv0.Configuration, opts v1.CreateOptions) (*akriv0.Configuration, error)
 	Update(ctx context.Context, configuration *akriv0.Configuration, opts v1.UpdateOptions) (*akriv0.Configuration, error)
+	// Add a +genclient:noStatus comment above the type to avoid generating UpdateStatus().
+	UpdateStatus(ctx context.Context, configuration *akriv0.Configuration, opts v1.UpdateOptions) (*akriv0.Configuration, error)
 	Delete(ctx context.Context, name string, opts v1.DeleteOptions) error
 	DeleteCollection(ctx context.Context, opts v1.DeleteOptions, listOpts v1.ListOptions) error
 	Get(ctx context.Context, name string, opts v1.GetOptions) (*akriv0.Configuration, error)

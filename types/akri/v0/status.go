@@ -1,0 +1,83 @@
+package v0
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Types of a Configuration's conditions.
+const (
+	// ConditionDiscovering is true while the handler works on all nodes that try it,
+	// False while it fails on some, and Unknown while no node has said anything.
+	ConditionDiscovering = "Discovering"
+	// ConditionBrokersReady is true while as many brokers are ready as there should be.
+	// A Configuration without brokers does not have it.
+	ConditionBrokersReady = "BrokersReady"
+)
+
+// MaxConfigurationProblems is how many problems a Configuration's status lists.
+const MaxConfigurationProblems = 16
+
+// ConfigurationStatus is what there is of the Configuration. The controller writes
+// it, for people: nothing is decided by it.
+type ConfigurationStatus struct {
+	// observedGeneration is the generation that the rest is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// instances is how many devices there are.
+	// +optional
+	Instances int32 `json:"instances"`
+
+	// nodes is how many nodes reach at least one of them.
+	// +optional
+	Nodes int32 `json:"nodes"`
+
+	// slots are those of all Instances.
+	// +optional
+	Slots SlotCount `json:"slots,omitzero"`
+
+	// brokers are those of all Instances.
+	// +optional
+	Brokers *BrokerCount `json:"brokers,omitempty"`
+
+	// problems keep nodes from discovering, or brokers from running: at most 16, by node.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Problems []ConfigurationProblem `json:"problems,omitempty"`
+
+	// conditions are Discovering and, with brokers, BrokersReady.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// SlotCount counts slots.
+type SlotCount struct {
+	// total is how many there are.
+	Total int32 `json:"total"`
+	// held is how many of them pods use.
+	Held int32 `json:"held"`
+}
+
+// BrokerCount counts brokers: Pods, or Jobs.
+type BrokerCount struct {
+	// desired is how many there should be.
+	Desired int32 `json:"desired"`
+	// ready is how many of them are ready; of Jobs, how many have completed.
+	Ready int32 `json:"ready"`
+}
+
+// ConfigurationProblem keeps the Configuration from doing what it should.
+type ConfigurationProblem struct {
+	// node is where; empty for all of the cluster.
+	// +optional
+	Node string `json:"node,omitempty"`
+	// reason is in CamelCase, such as UnknownHandler.
+	Reason string `json:"reason"`
+	// message says what is wrong and what to do.
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message"`
+	// count is how many nodes have it, this one included; 0 means 1.
+	// +optional
+	Count int32 `json:"count,omitempty"`
+}
