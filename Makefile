@@ -10,9 +10,10 @@ UNIT := $(shell go list ./... 2>/dev/null | grep -v /test/e2e)
 help: ## Show the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
-build: ## Build kube-scheduler, kubecri and controller into _output/.
+build: ## Build kube-scheduler, kubecri, controller and kubectl-kubeslot into _output/.
 	@hack/preflight.sh go gcc
 	CGO_ENABLED=1 go build -trimpath -ldflags '$(LDFLAGS)' -o _output/ ./kube-scheduler/cmd/kube-scheduler ./kubecri/cmd/kubecri ./controller/cmd/controller
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o _output/ ./kubectl-kubeslot/cmd/kubectl-kubeslot
 
 plugins: build ## Build and check this tree's plugins, into _output/plugins/{schedulers,devices}/ (FAKE=1: with a fake GPU one, into _output/plugins/fake/).
 	go run ./plugins/builder $(wildcard plugins/*/scheduler plugins/*/device)

@@ -26,8 +26,9 @@ const (
 // ourPrograms maps the programs built from the repository to their packages.
 func ourPrograms(cfg Config) map[string]string {
 	programs := map[string]string{
-		"forward":   "./test/cluster/forward",
-		"noseccomp": "./test/cluster/noseccomp",
+		"forward":          "./test/cluster/forward",
+		"noseccomp":        "./test/cluster/noseccomp",
+		"kubectl-kubeslot": "./kubectl-kubeslot/cmd/kubectl-kubeslot",
 	}
 	if !cfg.Stock {
 		programs[Scheduler] = "./kube-scheduler/cmd/kube-scheduler"

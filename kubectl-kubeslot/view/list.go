@@ -1,0 +1,187 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+// Configuration is a row of what there is of a Configuration.
+type Configuration struct {
+	Namespace string   `json:"namespace"`
+	Name      string   `json:"name"`
+	Handler   string   `json:"handler"`
+	Instances int      `json:"instances"`
+	Slots     int      `json:"slots"`
+	Free      int      `json:"free"`
+	Held      int      `json:"held"`
+	Waiting   int      `json:"waiting"` // pods
+	Nodes     int      `json:"nodes"`
+	Problems  []string `json:"problems,omitempty"`
+}
+
+// Configurations returns a row for each Configuration, by namespace and name.
+func (v *View) Configurations() []Configuration {
+	waiting := v.waiting()
+	var rows []Configuration
+	for i := range v.objects.Configurations {
+		c := &v.objects.Configurations[i]
+		row := Configuration{Namespace: c.Namespace, Name: c.Name, Handler: c.Spec.DiscoveryHandler.Name, Problems: v.problems(c)}
+		if v.configurations[c.Name] == c {
+			nodes := map[string]bool{}
+			for _, in := range v.of[c.Name] {
+				row.Instances++
+				for _, s := range v.slotsOf(in) {
+					row.Slots++
+					if s.State == Free {
+						row.Free++
+					} else {
+						row.Held++
+					}
+				}
+				for _, node := range v.nodes(in) {
+					nodes[node] = true
+				}
+			}
+			row.Nodes, row.Waiting = len(nodes), waiting[c.Name]
+		}
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b Configuration) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return rows
+}
+
+// problems are what nodes and the controller say is wrong with the Configuration.
+func (v *View) problems(c *akriv0.Configuration) []string {
+	var all []string
+	add := func(text string) {
+		if !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	if first := v.configurations[c.Name]; first != nil && first != c {
+		add(fmt.Sprintf("the Configuration of this name in namespace %s is older and has the name", first.Namespace))
+	}
+	for _, s := range v.objects.Slices {
+		for _, p := range s.Spec.Problems {
+			if p.Configuration != nil && p.Configuration.Namespace == c.Namespace && p.Configuration.Name == c.Name {
+				add(fmt.Sprintf("node %s: %s: %s", s.Spec.NodeName, p.Reason, p.Message))
+			}
+		}
+	}
+	for _, p := range c.Status.Problems {
+		text := p.Reason + ": " + p.Message
+		if p.Node != "" {
+			text = "node " + p.Node + ": " + text
+		}
+		add(text)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// waiting counts, by Configuration, the pods that ask for its devices and have no node.
+func (v *View) waiting() map[string]int {
+	count := map[string]int{}
+	for i := range v.objects.Pods {
+		pod := &v.objects.Pods[i]
+		if pod.Spec.NodeName != "" || ended(pod) {
+			continue
+		}
+		asked := map[string]bool{}
+		for _, r := range requests(pod) {
+			asked[v.configurationOf(r.resource)] = true
+		}
+		for name := range asked {
+			count[name]++
+		}
+	}
+	return count
+}
+
+// configurationOf is the Configuration of the resource, which is named without prefix.
+func (v *View) configurationOf(resource string) string {
+	if v.configurations[resource] != nil {
+		return resource
+	}
+	if in := v.instances[resource]; in != nil {
+		return in.Spec.ConfigurationName
+	}
+	return resource
+}
+
+// request is what a container asks for, of a resource named without prefix.
+type request struct {
+	container string
+	resource  string
+	count     int64
+}
+
+// requests are those of the pod, by container in the order of the pod and by name.
+func requests(pod *corev1.Pod) []request {
+	var all []request
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			counts := map[string]int64{}
+			for _, list := range []corev1.ResourceList{c.Resources.Limits, c.Resources.Requests} {
+				for name, quantity := range list {
+					if resource, ours := strings.CutPrefix(string(name), assignment.ResourcePrefix); ours && quantity.Value() > 0 {
+						counts[resource] = quantity.Value()
+					}
+				}
+			}
+			for _, resource := range slices.Sorted(maps.Keys(counts)) {
+				all = append(all, request{c.Name, resource, counts[resource]})
+			}
+		}
+	}
+	return all
+}
+
+// Instance is a row of one device.
+type Instance struct {
+	Namespace     string            `json:"namespace"`
+	Name          string            `json:"name"`
+	Configuration string            `json:"configuration"`
+	Device        string            `json:"device,omitempty"` // the handler's id of it
+	Shared        bool              `json:"shared"`
+	Nodes         []string          `json:"nodes"`
+	Lost          []string          `json:"lost,omitempty"` // nodes whose handler does not answer
+	Slots         int               `json:"slots"`
+	Free          int               `json:"free"`
+	Held          int               `json:"held"`
+	Properties    map[string]string `json:"properties,omitempty"`
+	Problems      []string          `json:"problems,omitempty"`
+}
+
+// Instances returns a row for each Instance, by Configuration and name.
+func (v *View) Instances() []Instance {
+	var rows []Instance
+	for _, name := range slices.Sorted(maps.Keys(v.of)) {
+		for _, in := range v.of[name] {
+			d := v.devices[in.Name]
+			row := Instance{Namespace: in.Namespace, Name: in.Name, Configuration: name, Device: d.id, Shared: in.Spec.Shared,
+				Nodes: v.nodes(in), Lost: d.lost, Properties: in.Spec.BrokerProperties, Problems: in.Status.Problems}
+			for _, s := range v.slotsOf(in) {
+				row.Slots++
+				if s.State == Free {
+					row.Free++
+				} else {
+					row.Held++
+				}
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}

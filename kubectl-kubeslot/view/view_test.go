@@ -1,0 +1,301 @@
+package view
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	kubedevice "github.com/kubeslot/kubeslot/types"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+var (
+	now  = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	long = metav1.NewTime(now.Add(-time.Hour))
+)
+
+// yard and gate are the Instances of two cameras.
+var yard, gate = "cam-" + slot.InstanceHash("yard", true, "", 6), "cam-" + slot.InstanceHash("gate", true, "", 6)
+
+// cluster has two shared cameras of two slots, which nodes a and b reach.
+func cluster() Objects {
+	device := func(id string) v1alpha1.Device {
+		return v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}, ID: id,
+			Hash: slot.InstanceHash(id, true, "", 6), Shared: true}
+	}
+	slice := func(node string) v1alpha1.DeviceSlice {
+		return v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-0"},
+			Spec: v1alpha1.DeviceSliceSpec{NodeName: node, Devices: []v1alpha1.Device{device("yard"), device("gate")}}}
+	}
+	instance := func(name string) akriv0.Instance {
+		return akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: 2, Shared: true, Nodes: []string{"a", "b"}}}
+	}
+	node := func(name string) corev1.Node { return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+	return Objects{
+		Configurations: []akriv0.Configuration{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam", UID: "c", CreationTimestamp: long},
+			Spec: akriv0.ConfigurationSpec{Capacity: 2, DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "onvif"}}}},
+		Instances: []akriv0.Instance{instance(yard), instance(gate)},
+		Slices:    []v1alpha1.DeviceSlice{slice("a"), slice("b")},
+		Nodes:     []corev1.Node{node("a"), node("b")},
+	}
+}
+
+// pod asks for so many of a resource.
+func pod(name, resourceName string, count int64) corev1.Pod {
+	list := corev1.ResourceList{corev1.ResourceName("akri.sh/" + resourceName): *resource.NewQuantity(count, resource.DecimalSI)}
+	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: long},
+		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: list, Requests: list}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodPending}}
+}
+
+// bound is the pod on the node, with the slots.
+func bound(t *testing.T, p corev1.Pod, node, resourceName string, slots ...string) corev1.Pod {
+	t.Helper()
+	var grants []assignment.Grant
+	for i, text := range slots {
+		name, err := slot.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		grants = append(grants, assignment.Grant{Resource: resourceName, Ordinal: i, Slot: name})
+	}
+	var c kubedevice.ContainerInfo
+	assignment.Set(&c, grants)
+	annotations, err := assignment.Encode(&kubedevice.PodInfo{NodeName: node, RunningContainers: map[string]kubedevice.ContainerInfo{"main": c}}, string(p.UID), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Annotations, p.Spec.NodeName, p.Status.Phase = annotations, node, corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: long}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	return p
+}
+
+func claim(name, node, pod string) v1alpha1.SlotClaim {
+	return v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: long}, Spec: v1alpha1.SlotClaimSpec{
+		NodeName: node, Container: "main", Level: v1alpha1.ConfigurationLevel, Holder: pod,
+		Pod: &v1alpha1.PodReference{Namespace: "default", Name: pod, UID: types.UID(pod)}}}
+}
+
+func TestSlots(t *testing.T) {
+	o := cluster()
+	o.Claims = []v1alpha1.SlotClaim{claim(yard+"-0", "a", "runs"), claim(yard+"-7", "b", "old")}
+	o.Pods = []corev1.Pod{bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0"), bound(t, pod("starts", "cam", 1), "b", "cam", gate+"-1")}
+	want := map[string]Slot{
+		yard + "-0": {State: Held, Namespace: "default", Pod: "runs", Container: "main", Node: "a", Level: "CL", Since: long.Time},
+		yard + "-1": {State: Free},
+		yard + "-7": {State: Held, Namespace: "default", Pod: "old", Container: "main", Node: "b", Level: "CL", Since: long.Time}, // beyond the capacity
+		gate + "-0": {State: Free},
+		gate + "-1": {State: Assigned, Namespace: "default", Pod: "starts", Container: "main", Node: "b", Level: "CL", Since: long.Time},
+	}
+	got := map[string]Slot{}
+	for _, s := range New(o).Slots() {
+		if device := map[string]string{yard: "yard", gate: "gate"}[s.Instance]; s.Device != device {
+			t.Errorf("slot %s is of device %q, want %q", s.Name, s.Device, device)
+		}
+		name := s.Name
+		s.Name, s.Instance, s.Configuration, s.Device = "", "", "", ""
+		got[name] = s
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Slots() (-want +got):\n%s", diff)
+	}
+}
+
+func TestSlotsWithoutTheRightToListClaims(t *testing.T) {
+	o := cluster()
+	o.Slices = nil
+	o.Instances[0].Spec.DeviceUsage = map[string]string{yard + "-0": "C:uid:a", yard + "-1": "b"}
+	var held []string
+	for _, s := range New(o).Slots() {
+		if s.State == Held {
+			held = append(held, s.Name+" "+s.Level+" "+s.Holder())
+		}
+	}
+	if diff := cmp.Diff([]string{yard + "-0 CL node a", yard + "-1 IL node b"}, held); diff != "" {
+		t.Errorf("held (-want +got):\n%s", diff)
+	}
+}
+
+func TestConfigurations(t *testing.T) {
+	o := cluster()
+	o.Claims = []v1alpha1.SlotClaim{claim(yard+"-0", "a", "runs")}
+	o.Pods = []corev1.Pod{bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0"), pod("waits", "cam", 5), pod("waits too", yard, 2), pod("other", "printers", 1)}
+	later := o.Configurations[0]
+	later.Namespace, later.UID, later.CreationTimestamp = "other", "d", metav1.NewTime(now)
+	o.Configurations = append(o.Configurations, later)
+	o.Slices[1].Spec.Problems = []v1alpha1.Problem{{Reason: "DiscoveryFailed", Message: "no route",
+		Configuration: &v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}}}
+	want := []Configuration{
+		{Namespace: "default", Name: "cam", Handler: "onvif", Instances: 2, Slots: 4, Free: 3, Held: 1, Waiting: 2, Nodes: 2,
+			Problems: []string{"node b: DiscoveryFailed: no route"}},
+		{Namespace: "other", Name: "cam", Handler: "onvif", Problems: []string{"the Configuration of this name in namespace default is older and has the name"}},
+	}
+	if diff := cmp.Diff(want, New(o).Configurations()); diff != "" {
+		t.Errorf("Configurations() (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhyAPodWaits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		resource string
+		count    int64
+		change   func(o *Objects)
+		want     string
+		holders  int
+	}{
+		"nothing is in its way":            {resource: "cam", count: 2},
+		"more than there are":              {resource: "cam", count: 3, want: "it asks for 3, and there are only 2 in all"},
+		"one device, more slots than free": {resource: yard, count: 2, change: hold(yard + "-0"), want: "it asks for 2, and there are only 1 free slot(s)", holders: 1},
+		"each of another device": {resource: "cam", count: 2, change: hold(yard+"-0", yard+"-1"),
+			want: "it asks for 2, and there are only 1 device(s) with a free slot", holders: 2},
+		"slots alone count": {resource: "cam", count: 2, change: func(o *Objects) {
+			hold(yard+"-0", yard+"-1")(o)
+			o.Configurations[0].Spec.UniqueDevices = new(bool)
+		}},
+		"each device on another node": {resource: "cam", count: 2, change: func(o *Objects) {
+			o.Slices[0].Spec.Devices, o.Slices[1].Spec.Devices = o.Slices[0].Spec.Devices[:1], o.Slices[1].Spec.Devices[1:]
+		}, want: "it asks for 2, and no node reaches more than 1 device(s) with a free slot (a)"},
+		"a node whose handler does not answer": {resource: yard, count: 1, change: func(o *Objects) {
+			o.Slices[0].Spec.Devices[0].Unschedulable, o.Slices[1].Spec.Devices[0].Unschedulable = true, true
+		}, want: "no node reaches the device"},
+		"no such thing": {resource: "cams", count: 1, want: "there is no Configuration or Instance of this name that you can see"},
+		"no device": {resource: "cam", count: 1, change: func(o *Objects) {
+			o.Instances = nil
+			o.Configurations[0].Status.Problems = []akriv0.ConfigurationProblem{{Node: "a", Reason: "UnknownHandler", Message: "no handler"}}
+		}, want: "no node sees a device of this Configuration: node a: UnknownHandler: no handler"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := cluster()
+			if tc.change != nil {
+				tc.change(&o)
+			}
+			o.Pods = append(o.Pods, pod("p", tc.resource, tc.count))
+			p, found := New(o).Pod("default", "p")
+			switch {
+			case !found:
+				t.Fatal("the pod is not found")
+			case tc.want == "" && len(p.Waits) != 0:
+				t.Errorf("waits for %+v, want nothing", p.Waits)
+			case tc.want != "" && (len(p.Waits) != 1 || p.Waits[0].Why != tc.want || len(p.Waits[0].Holders) != tc.holders):
+				t.Errorf("waits for %+v, want %q and %d holders", p.Waits, tc.want, tc.holders)
+			}
+		})
+	}
+}
+
+func hold(slots ...string) func(*Objects) {
+	return func(o *Objects) {
+		for _, name := range slots {
+			o.Claims = append(o.Claims, claim(name, "a", "holder"))
+		}
+	}
+}
+
+func TestPodWithSlots(t *testing.T) {
+	o := cluster()
+	o.Claims = []v1alpha1.SlotClaim{claim(yard+"-0", "a", "runs")}
+	o.Pods = []corev1.Pod{bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0")}
+	o.Pods[0].Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerError", Message: "slot taken"}}
+	p, _ := New(o).Pod("default", "runs")
+	if len(p.Slots) != 1 || p.Slots[0].Name != yard+"-0" || len(p.Waits) != 0 ||
+		cmp.Diff([]string{"the kubelet, of container main: CreateContainerError: slot taken"}, p.Says) != "" {
+		t.Errorf("Pod() = %+v", p)
+	}
+	if _, found := New(o).Pod("default", "nobody"); found {
+		t.Error("a pod that is not there is found")
+	}
+}
+
+func TestExamine(t *testing.T) {
+	healthy := func(t *testing.T) Objects {
+		o := cluster()
+		o.Claims = []v1alpha1.SlotClaim{claim(yard+"-0", "a", "runs")}
+		o.Pods = []corev1.Pod{bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0"), pod("waits", "cam", 9)}
+		return o
+	}
+	for name, tc := range map[string]struct {
+		change func(t *testing.T, o *Objects)
+		object string
+		want   string // a part of the problem
+	}{
+		"all is well": {},
+		"a claim whose pod is gone": {object: "slotclaim/" + gate + "-0", want: "its pod default/dead is gone, and node b has not released it",
+			change: func(_ *testing.T, o *Objects) { o.Claims = append(o.Claims, claim(gate+"-0", "b", "dead")) }},
+		"a claim that is new": {change: func(_ *testing.T, o *Objects) {
+			c := claim(gate+"-0", "b", "dead")
+			c.CreationTimestamp = metav1.NewTime(now)
+			o.Claims = append(o.Claims, c)
+		}},
+		"a claim beyond the capacity": {object: "slotclaim/" + yard + "-5", want: "capacity of 2",
+			change: func(_ *testing.T, o *Objects) { o.Claims = append(o.Claims, claim(yard+"-5", "a", "runs")) }},
+		"a claim of a device that its node does not report": {object: "slotclaim/" + yard + "-0", want: "node a holds it, and does not report the device",
+			change: func(_ *testing.T, o *Objects) { o.Slices[0].Spec.Devices = o.Slices[0].Spec.Devices[1:] }},
+		"a claim of a device that nobody reports": {object: "slotclaim/" + yard + "-0", want: "no node reports its device",
+			change: func(_ *testing.T, o *Objects) {
+				for i := range o.Slices {
+					o.Slices[i].Spec.Devices = o.Slices[i].Spec.Devices[1:]
+				}
+			}},
+		"a slot of two pods": {object: "pod/default/twin", want: "slot " + yard + "-0 is also assigned to pod default/runs",
+			change: func(t *testing.T, o *Objects) {
+				o.Pods = append(o.Pods, bound(t, pod("twin", "cam", 1), "b", "cam", yard+"-0"))
+			}},
+		"a container without a claim": {object: "pod/default/runs", want: "runs without a claim of its slot",
+			change: func(_ *testing.T, o *Objects) { o.Claims = nil }},
+		"a node without slices": {object: "node/c", want: "it has no DeviceSlice",
+			change: func(_ *testing.T, o *Objects) {
+				o.Nodes = append(o.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}})
+			}},
+		"a handler that does not answer": {object: "instance/" + gate, want: "node b does not know",
+			change: func(_ *testing.T, o *Objects) { o.Slices[1].Spec.Devices[1].Unschedulable = true }},
+		"a problem of an Instance": {object: "instance/" + gate, want: "two devices",
+			change: func(_ *testing.T, o *Objects) { o.Instances[1].Status.Problems = []string{"two devices"} }},
+		"an assignment that nobody can read": {object: "pod/default/runs", want: "cannot be read",
+			change: func(t *testing.T, o *Objects) {
+				o.Claims, o.Pods[0] = nil, bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0", gate+"-0")
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := healthy(t)
+			if tc.change != nil {
+				tc.change(t, &o)
+			}
+			findings := New(o).Examine(now)
+			if tc.object == "" {
+				if len(findings) != 0 {
+					t.Errorf("Examine() = %+v, want nothing", findings)
+				}
+				return
+			}
+			for _, f := range findings {
+				if f.Object == tc.object && strings.Contains(f.Problem, tc.want) {
+					return
+				}
+			}
+			t.Errorf("Examine() = %+v, want %q of %s", findings, tc.want, tc.object)
+		})
+	}
+}
+
+func TestNode(t *testing.T) {
+	o := cluster()
+	o.Claims = []v1alpha1.SlotClaim{claim(yard+"-0", "a", "runs")}
+	n, found := New(o).Node("a")
+	if !found || !n.Reports || len(n.Instances) != 2 || len(n.Slots) != 1 {
+		t.Errorf("Node(a) = %+v, %v", n, found)
+	}
+	if n, found := New(o).Node("c"); found {
+		t.Errorf("Node(c) = %+v", n)
+	}
+}
