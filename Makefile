@@ -1,6 +1,6 @@
 # Kubeslot. `make demo` shows it, `make test` tests it; both need Linux, root, Go
 # and gcc, and fetch all else as Go modules.
-.PHONY: help build plugins plugin-builder demo demo-down test lint test-unit test-e2e bench-scheduler bench-scheduler-process bench-scale bench-cri generate clean
+.PHONY: help build plugins plugin-builder demo demo-down test lint test-unit test-e2e bench-scheduler bench-scheduler-process bench-scale bench-cri images push generate clean
 
 KUBE_VERSION := v1.36.3
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
@@ -18,6 +18,14 @@ build: ## Build kube-scheduler, kubecri, controller and kubectl-kubeslot into _o
 plugins: build ## Build and check this tree's plugins, into _output/plugins/{schedulers,devices}/ (FAKE=1: with a fake GPU one, into _output/plugins/fake/).
 	go run ./plugins/builder $(wildcard plugins/*/scheduler plugins/*/device)
 	$(if $(FAKE),go run ./plugins/builder -o _output/plugins/fake/fakegpu.so test/fakegpu/device)
+
+images: ## Build container images for amd64 and arm64 as OCI archives into _output/images/ (ONLY=kubecri,controller VERSION=v1).
+	@hack/preflight.sh go
+	go run ./deploy/images/cmd/images -ldflags '$(LDFLAGS)' $(if $(VERSION),-version=$(VERSION)) $(if $(ONLY),-only=$(ONLY)) $(if $(REGISTRY),-registry=$(REGISTRY))
+
+push: ## Build the images and send them to REGISTRY=<host/folder>, with the credentials of docker login.
+	@hack/preflight.sh go
+	go run ./deploy/images/cmd/images -push -registry=$(or $(REGISTRY),$(error say where to: make push REGISTRY=registry.example/kubeslot)) -ldflags '$(LDFLAGS)' $(if $(VERSION),-version=$(VERSION)) $(if $(ONLY),-only=$(ONLY))
 
 plugin-builder: ## Build and check a plugin, of any tree, for _output's binaries: PLUGIN=<folder> [OUT=<file.so>].
 	@hack/preflight.sh go gcc

@@ -115,6 +115,8 @@ require (
 
 require (
 	github.com/containerd/log v0.1.0 // indirect
+	github.com/docker/cli v29.7.2+incompatible // indirect
+	github.com/docker/docker-credential-helpers v0.9.3 // indirect
 	github.com/evanphx/json-patch/v5 v5.9.11 // indirect
 	github.com/go-errors/errors v1.4.2 // indirect
 	github.com/knqyf263/go-plugin v0.9.0 // indirect

@@ -1,0 +1,117 @@
+package images
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"path"
+	"slices"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Program is a static program to be put into an image.
+type Program struct {
+	// Name is the file's in the image, /<Name>, which is its entry point.
+	Name string
+	// Binary is the program, for linux and the Architecture, as in GOARCH.
+	Binary       []byte
+	Architecture string
+	// User runs it, as uid or uid:gid; root when empty.
+	User string
+	// Labels are put on the image, and Annotations on its manifest.
+	Labels, Annotations map[string]string
+}
+
+// SBOMFolder is where in an image the list of its modules is, as SPDX 2.3 JSON.
+const SBOMFolder = "/usr/share/sbom"
+
+// Image returns the program's image.
+func Image(p Program) (v1.Image, error) {
+	files := []file{{"/" + p.Name, 0o755, p.Binary}}
+	bill, err := SBOM(p.Name, p.Binary)
+	if err != nil {
+		return nil, err
+	}
+	if bill != nil {
+		files = append(files, file{path.Join(SBOMFolder, p.Name+".spdx.json"), 0o644, bill})
+	}
+	image := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
+	image = mutate.ConfigMediaType(image, types.OCIConfigJSON)
+	// The program has a layer of its own: what changes least often comes last.
+	for _, f := range files {
+		layer, err := layer(f)
+		if err != nil {
+			return nil, err
+		}
+		if image, err = mutate.AppendLayers(image, layer); err != nil {
+			return nil, err
+		}
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", p.Architecture
+	if p.Architecture == "arm64" {
+		config.Variant = "v8"
+	}
+	config.Config = v1.Config{Entrypoint: []string{"/" + p.Name}, Env: []string{"PATH=/"}, User: p.User, Labels: p.Labels}
+	if image, err = mutate.ConfigFile(image, config); err != nil {
+		return nil, err
+	}
+	return mutate.Annotations(image, p.Annotations).(v1.Image), nil
+}
+
+// Index returns an index of images, one an architecture, ordered by that.
+func Index(images []v1.Image, annotations map[string]string) (v1.ImageIndex, error) {
+	type entry struct {
+		image    v1.Image
+		platform *v1.Platform
+	}
+	var entries []entry
+	for _, image := range images {
+		config, err := image.ConfigFile()
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, entry{image, config.Platform()})
+	}
+	slices.SortFunc(entries, func(a, b entry) int {
+		return bytes.Compare([]byte(a.platform.Architecture), []byte(b.platform.Architecture))
+	})
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, e := range entries {
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: e.image, Descriptor: v1.Descriptor{Platform: e.platform}})
+	}
+	return mutate.Annotations(index, annotations).(v1.ImageIndex), nil
+}
+
+type file struct {
+	name    string
+	mode    int64
+	content []byte
+}
+
+// layer has one file, of root, from 1970.
+func layer(f file) (v1.Layer, error) {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	if err := w.WriteHeader(&tar.Header{Name: f.name[1:], Mode: f.mode, Size: int64(len(f.content)), ModTime: time.Unix(0, 0), Format: tar.FormatPAX}); err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(f.content); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil }
+	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
+}
