@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Generates deep copies, clients and CRDs from the API types, and the plugin arguments' deep copies.
+# Generates deep copies, clients and CRDs from the API types, the plugin arguments' deep copies, and the
+# discovery protocol.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,3 +22,4 @@ tool informer-gen --output-pkg "$client/informers" --output-dir types/client/inf
   --versioned-clientset-package "$client/clientset/versioned" --listers-package "$client/listers" \
   --go-header-file "$header" "${apis[@]}"
 tool controller-gen crd paths=./types/akri/v0 paths=./types/kubeslot/v1alpha1 output:crd:dir=deploy/crds
+go -C hack/tools run ./protocompile ../.. types/discovery/v0/discovery.proto

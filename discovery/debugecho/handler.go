@@ -39,23 +39,26 @@ const (
 
 // Handler is the handler. Its zero value is ready for use.
 type Handler struct {
-	// AvailabilityFile makes all devices vanish while it contains OFFLINE and
-	// nothing else but white space; DefaultAvailabilityFile when empty.
+	// AvailabilityFile makes all devices vanish while OFFLINE is anywhere in its
+	// first 4 KiB, as in Akri; DefaultAvailabilityFile when empty.
 	AvailabilityFile string
 
-	// HostAccess allows mounts and deviceSpecs in discoveryDetails. They make any
-	// path of the node reachable for whoever may write a Configuration.
-	HostAccess bool
+	// Local makes devices their node's alone where discoveryDetails do not say, as
+	// DEBUG_ECHO_INSTANCES_SHARED=false does in Akri.
+	Local bool
 }
 
-var _ discovery.Handler = (*Handler)(nil)
+var _ discovery.Sharer = (*Handler)(nil)
 
 // Name implements discovery.Handler.
 func (*Handler) Name() string { return Name }
 
+// Shared implements discovery.Sharer.
+func (h *Handler) Shared() bool { return !h.Local }
+
 // Discover implements discovery.Handler. It fails at once on bad details.
 func (h *Handler) Discover(ctx context.Context, request discovery.Request, report func(discovery.Result)) error {
-	online, err := parse(request.Details, h.HostAccess)
+	online, err := parse(request, h.Shared())
 	if err != nil {
 		return err
 	}
@@ -145,5 +148,5 @@ func isOffline(file string) bool {
 	defer f.Close()
 	content := make([]byte, maxAvailabilityBytes)
 	n, _ := f.Read(content)
-	return strings.TrimSpace(string(content[:n])) == offline
+	return strings.Contains(string(content[:n]), offline)
 }

@@ -26,7 +26,8 @@ func TestDetails(t *testing.T) {
 
 	for name, tc := range map[string]struct {
 		details string
-		guarded bool // without HostAccess
+		local   bool   // Handler.Local
+		warning string // a part of the one warning
 		want    discovery.Result
 		wantErr string // a part of the error
 	}{
@@ -51,22 +52,21 @@ func TestDetails(t *testing.T) {
 				deviceSpecs: [{containerPath: /dev/c, hostPath: /dev/null}]}`,
 			want: discovery.Result{Shared: true, Devices: []discovery.Device{full}},
 		},
-		"without host access, no paths needed": {
-			details: "{descriptions: [foo0], mounts: [], deviceSpecs: []}",
-			guarded: true,
-			want:    discovery.Result{Shared: true, Devices: []discovery.Device{echo("foo0")}},
+		"local devices by the handler's option": {
+			details: "descriptions: [foo0]", local: true,
+			want: discovery.Result{Devices: []discovery.Device{echo("foo0")}},
 		},
-		"a mount without host access": {
-			details: "{descriptions: [foo0], mounts: [{containerPath: /c, hostPath: /}]}",
-			guarded: true, wantErr: "--debug-echo-host-access",
+		"shared devices against the handler's option": {
+			details: "{descriptions: [foo0], shared: true}", local: true,
+			want: discovery.Result{Shared: true, Devices: []discovery.Device{echo("foo0")}},
 		},
-		"a device node without host access": {
-			details: "{descriptions: [foo0], deviceSpecs: [{containerPath: /dev/c, hostPath: /dev/sda}]}",
-			guarded: true, wantErr: "--debug-echo-host-access",
+		"a key that it does not have": { // works in Akri
+			details: "{descriptions: [foo0], colour: red}", warning: `unknown field "colour"`,
+			want: discovery.Result{Shared: true, Devices: []discovery.Device{echo("foo0")}},
 		},
 		"empty":            {details: "", wantErr: "descriptions, the list of devices to find, is missing"},
 		"not YAML":         {details: "descriptions: [", wantErr: "discoveryDetails of debugEcho"},
-		"misspelt":         {details: "description: [foo0]", wantErr: `unknown field "description"`},
+		"misspelt":         {details: "description: [foo0]", wantErr: "descriptions, the list of devices to find, is missing", warning: `unknown field "description"`},
 		"wrong type":       {details: "descriptions: 3", wantErr: "discoveryDetails of debugEcho"},
 		"half a mount":     {details: "{descriptions: [a], mounts: [{hostPath: /h}]}", wantErr: "mounts[0]: containerPath and hostPath"},
 		"half a node":      {details: "{descriptions: [a], deviceSpecs: [{hostPath: /h}]}", wantErr: "deviceSpecs[0]"},
@@ -74,10 +74,18 @@ func TestDetails(t *testing.T) {
 		"a list, not keys": {details: "[foo0]", wantErr: "discoveryDetails of debugEcho"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := parse(tc.details, !tc.guarded)
+			var warnings []string
+			request := discovery.Request{Details: tc.details, Warn: func(message string) { warnings = append(warnings, message) }}
+			got, err := parse(request, !tc.local)
+			switch {
+			case tc.warning == "" && len(warnings) > 0:
+				t.Errorf("parse() warns of %q", warnings)
+			case tc.warning != "" && (len(warnings) != 1 || !strings.Contains(warnings[0], tc.warning)):
+				t.Errorf("parse() warns of %q, want one with %q", warnings, tc.warning)
+			}
 			if tc.wantErr != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
-					t.Fatalf("parse() = %v, want an error with %q", err, tc.wantErr)
+				if err == nil || !strings.Contains(err.Error(), tc.wantErr) || !errors.Is(err, discovery.ErrInvalid) {
+					t.Fatalf("parse() = %v, want an ErrInvalid with %q", err, tc.wantErr)
 				}
 				return
 			}
@@ -96,7 +104,7 @@ func FuzzDetails(f *testing.F) {
 	f.Add("descriptions: [a]\nshared: false\nmounts: [{containerPath: /c, hostPath: /h}]")
 	f.Add("\x00")
 	f.Fuzz(func(t *testing.T, text string) {
-		result, err := parse(text, true)
+		result, err := parse(discovery.Request{Details: text}, true)
 		if err != nil && len(result.Devices) > 0 {
 			t.Errorf("parse(%q) returns devices and the error %v", text, err)
 		}
@@ -144,7 +152,7 @@ func TestDevicesFollowTheAvailabilityFile(t *testing.T) {
 	reports := discover(t, &Handler{AvailabilityFile: file}, "descriptions: [foo0, foo1]")
 	wantReport(t, reports, 2) // no file
 
-	write(t, file, "OFFLINE\n")
+	write(t, file, "# by hand\nnow OFFLINE, as Akri has it\n")
 	wantReport(t, reports, 0)
 
 	write(t, file, "")
@@ -184,10 +192,10 @@ func TestPollsWhatCannotBeWatched(t *testing.T) {
 }
 
 func TestBadDetailsFailAtOnce(t *testing.T) {
-	err := (&Handler{}).Discover(t.Context(), discovery.Request{Details: "colour: red"},
+	err := (&Handler{}).Discover(t.Context(), discovery.Request{Details: "descriptions: red"},
 		func(r discovery.Result) { t.Errorf("reported %+v", r) })
-	if err == nil || !strings.Contains(err.Error(), `unknown field "colour"`) {
-		t.Errorf("Discover() = %v, want an error that names the unknown field", err)
+	if !errors.Is(err, discovery.ErrInvalid) || !strings.Contains(err.Error(), "descriptions") {
+		t.Errorf("Discover() = %v, want an ErrInvalid that names the key", err)
 	}
 }
 
@@ -197,15 +205,4 @@ func TestAPipeIsNotOpened(t *testing.T) {
 		t.Skipf("cannot make a pipe: %v", err)
 	}
 	wantReport(t, discover(t, &Handler{AvailabilityFile: pipe}, "descriptions: [foo0]"), 1)
-}
-
-// Whoever may write a Configuration is not root on the node, unless it is told so.
-func TestHostAccessIsOffByDefault(t *testing.T) {
-	request := discovery.Request{Details: "{descriptions: [a], mounts: [{containerPath: /host, hostPath: /}]}"}
-	ctx, cancel := context.WithCancel(t.Context())
-	err := (&Handler{}).Discover(ctx, request, func(discovery.Result) { t.Error("devices were reported"); cancel() })
-	cancel()
-	if err == nil || !strings.Contains(err.Error(), "--debug-echo-host-access") {
-		t.Errorf("Discover() = %v, want an error that names the flag", err)
-	}
 }

@@ -1,0 +1,100 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// connectTimeout is how long a handler may take until it speaks HTTP/2.
+	connectTimeout = 10 * time.Second
+
+	// windowBytes is the stream's and the connection's flow control window. That it is
+	// set keeps gRPC from measuring by HTTP/2 pings, of which servers take few.
+	windowBytes = 256 << 10
+
+	// bufferBytes are the read and write buffers of each of many quiet connections.
+	bufferBytes = 4 << 10
+
+	maxHeaderBytes = 64 << 10
+)
+
+// tcpKeepalive finds out within a minute that a node or a pod is gone. It is TCP's:
+// gRPC's servers end connections on which HTTP/2 pings come more often than every
+// five minutes.
+var tcpKeepalive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3}
+
+// connection is one to a handler.
+type connection struct {
+	*grpc.ClientConn
+	dialError atomic.Pointer[error] // of the last attempt
+}
+
+// dial returns a connection that is made when it is used. timeout is for that.
+func dial(to address, timeout time.Duration) (*connection, error) {
+	c := &connection{}
+	var err error
+	c.ClientConn, err = grpc.NewClient("passthrough:///handler",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			conn, err := connect(ctx, to)
+			c.dialError.Store(&err)
+			return conn, err
+		}),
+		grpc.WithAuthority(to.authority()),
+		grpc.WithNoProxy(),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: timeout}),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDisableRetry(),
+		grpc.WithInitialWindowSize(windowBytes),
+		grpc.WithInitialConnWindowSize(windowBytes),
+		grpc.WithReadBufferSize(bufferBytes),
+		grpc.WithWriteBufferSize(bufferBytes),
+		grpc.WithMaxHeaderListSize(maxHeaderBytes))
+	return c, err
+}
+
+// authority is the :authority of requests. A path would be none, and servers that
+// check it, such as tonic's, refuse it.
+func (a address) authority() string {
+	if a.network == "unix" {
+		return "localhost"
+	}
+	return a.dial
+}
+
+func connect(ctx context.Context, to address) (net.Conn, error) {
+	if to.network == "unix" {
+		// A link could lead to any socket of the node.
+		info, err := os.Lstat(to.dial)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, errors.New("there is no such socket: is the handler running, and is this directory mounted into it?")
+		case err != nil:
+			return nil, err
+		case info.Mode().Type() != fs.ModeSocket:
+			return nil, fmt.Errorf("%s is no socket (%s)", to.dial, info.Mode())
+		}
+	}
+	dialer := net.Dialer{KeepAliveConfig: tcpKeepalive}
+	return dialer.DialContext(ctx, to.network, to.dial)
+}
+
+// explain is the error of a stream that could not be opened.
+func (c *connection) explain(err error) error {
+	if dialError := c.dialError.Load(); dialError != nil && *dialError != nil {
+		return fmt.Errorf("cannot connect: %w", *dialError)
+	}
+	return fmt.Errorf("cannot connect: %s", shorten(status.Convert(err).Message()))
+}

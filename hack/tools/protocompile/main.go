@@ -1,0 +1,114 @@
+// Command protocompile generates Go from a .proto, as protoc with the plugins go and
+// go-grpc would: without protoc, which is no Go module. To be run in hack/tools:
+//
+//	go run ./protocompile [-check] <root> <file.proto, seen from root>
+//
+// The Go files are written beside the .proto. With -check nothing is written, and a
+// file that differs is an error.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/bufbuild/protocompile"
+	"github.com/bufbuild/protocompile/protoutil"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/pluginpb"
+)
+
+func main() {
+	check := flag.Bool("check", false, "write nothing; fail if what is there differs")
+	flag.Parse()
+	if flag.NArg() != 2 {
+		fmt.Fprintln(os.Stderr, "usage: protocompile [-check] <root> <file.proto, seen from root>")
+		os.Exit(2)
+	}
+	if err := generate(context.Background(), flag.Arg(0), flag.Arg(1), *check); err != nil {
+		fmt.Fprintf(os.Stderr, "protocompile: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func generate(ctx context.Context, root, file string, check bool) error {
+	request, err := compile(ctx, root, file)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, plugin := range []string{"protoc-gen-go", "protoc-gen-go-grpc"} {
+		files, err := run(ctx, plugin, request)
+		if err != nil {
+			return err
+		}
+		for _, f := range files {
+			path := filepath.Join(root, f.GetName())
+			if check {
+				errs = append(errs, compare(path, f.GetContent()))
+				continue
+			}
+			if err := os.WriteFile(path, []byte(f.GetContent()), 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// compile returns what protoc would ask a plugin. Comments are kept, they become
+// those of the Go types.
+func compile(ctx context.Context, root, file string) (*pluginpb.CodeGeneratorRequest, error) {
+	compiler := protocompile.Compiler{
+		Resolver:       &protocompile.SourceResolver{ImportPaths: []string{root}},
+		SourceInfoMode: protocompile.SourceInfoStandard,
+	}
+	compiled, err := compiler.Compile(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	return &pluginpb.CodeGeneratorRequest{
+		FileToGenerate: []string{file},
+		Parameter:      proto.String("paths=source_relative"),
+		ProtoFile:      []*descriptorpb.FileDescriptorProto{protoutil.ProtoFromFileDescriptor(compiled[0])},
+	}, nil
+}
+
+// run runs a plugin, a tool of this module, and returns the files that it makes.
+func run(ctx context.Context, plugin string, request *pluginpb.CodeGeneratorRequest) ([]*pluginpb.CodeGeneratorResponse_File, error) {
+	input, err := proto.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "go", "tool", plugin)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(input), os.Stderr
+	output, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", plugin, err)
+	}
+	var response pluginpb.CodeGeneratorResponse
+	if err := proto.Unmarshal(output, &response); err != nil {
+		return nil, fmt.Errorf("the answer of %s: %w", plugin, err)
+	}
+	if response.GetError() != "" {
+		return nil, fmt.Errorf("%s: %s", plugin, response.GetError())
+	}
+	return response.GetFile(), nil
+}
+
+func compare(path, want string) error {
+	have, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if string(have) != want {
+		return fmt.Errorf("%s is not what its .proto says: make generate", path)
+	}
+	return nil
+}
