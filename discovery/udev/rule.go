@@ -1,0 +1,170 @@
+package udev
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/kubeslot/kubeslot/discovery/sysfs"
+)
+
+// key is what of a device a condition looks at: the names that udev(7) has.
+type key int
+
+const (
+	keyKernel key = iota
+	keySubsystem
+	keyDriver
+	keyDevpath
+	keyAttr
+	keyEnv
+	keyTag
+	keyKernels
+	keySubsystems
+	keyDrivers
+	keyAttrs
+	keyTags
+)
+
+// rule is one udev rule: all conditions must hold.
+type rule struct {
+	// device are the conditions on the device itself.
+	device []condition
+	// parents are the conditions that must all hold for one and the same of the device
+	// and its parents: KERNELS, SUBSYSTEMS, DRIVERS, ATTRS and TAGS.
+	parents []condition
+}
+
+// condition is KEY{name}=="value" or KEY{name}!="value".
+type condition struct {
+	key    key
+	name   string // of ATTR{name}, ATTRS{name} and ENV{name}
+	negate bool
+	value  pattern
+}
+
+// matches reports whether the rule selects the device.
+func (r *rule) matches(d *sysfs.Device) bool {
+	if !holdAll(r.device, d) {
+		return false
+	}
+	if len(r.parents) == 0 {
+		return true
+	}
+	for parent := d; parent != nil; parent = parent.Parent() {
+		if holdAll(r.parents, parent) {
+			return true
+		}
+	}
+	return false
+}
+
+func holdAll(conditions []condition, d *sysfs.Device) bool {
+	for i := range conditions {
+		if !conditions[i].holds(d) {
+			return false
+		}
+	}
+	return true
+}
+
+// holds reports whether the condition holds for the device. What is missing counts as
+// empty, except for attributes: a condition on one that a device does not have never
+// holds, as in udevd, also with !=.
+func (c *condition) holds(d *sysfs.Device) bool {
+	switch c.key {
+	case keyKernel, keyKernels:
+		return c.value.matches(d.Name()) != c.negate
+	case keySubsystem, keySubsystems:
+		return c.value.matches(d.Subsystem()) != c.negate
+	case keyDriver, keyDrivers:
+		return c.value.matches(d.Driver()) != c.negate
+	case keyDevpath:
+		return c.value.matches(d.Path()) != c.negate
+	case keyTag, keyTags:
+		return slices.ContainsFunc(d.Tags(), c.value.matches) != c.negate
+	case keyEnv:
+		return c.matchesEnv(d) != c.negate
+	case keyAttr, keyAttrs:
+		value, ok := d.Attr(c.name)
+		if !ok {
+			return false
+		}
+		if !c.value.endsInSpace {
+			value = strings.TrimRight(value, space)
+		}
+		return c.value.matches(value) != c.negate
+	}
+	return false
+}
+
+// matchesEnv takes a name with glob characters for that of any property, as libudev, and
+// with it Akri's handler, does.
+func (c *condition) matchesEnv(d *sysfs.Device) bool {
+	if !isGlob(c.name) {
+		return c.value.matches(d.Property(c.name))
+	}
+	for name, value := range d.Properties() {
+		if glob(c.name, name) && c.value.matches(value) {
+			return true
+		}
+	}
+	return false
+}
+
+// pattern is the value of a condition: alternatives with "|" between them, which are
+// globs if any one of them has a glob's character.
+type pattern struct {
+	alternatives []string
+	globs        bool
+	// expression matches too, if set: see regex.
+	expression *regexp.Regexp
+	// endsInSpace: white space at the end of an attribute counts only if the first
+	// alternative that is not empty ends in white space too.
+	endsInSpace bool
+}
+
+// space is what isspace(3) takes for white space.
+const space = " \t\n\v\f\r"
+
+// newPattern compiles a value. With akriRegex, it is also tried as a regular expression.
+func newPattern(value string, akriRegex bool) pattern {
+	p := pattern{alternatives: strings.Split(value, "|"), globs: isGlob(value)}
+	for _, alternative := range p.alternatives {
+		if alternative != "" {
+			p.endsInSpace = strings.TrimRight(alternative, space) != alternative
+			break
+		}
+	}
+	if akriRegex {
+		p.expression = regex(value)
+	}
+	return p
+}
+
+func (p *pattern) matches(s string) bool {
+	for _, alternative := range p.alternatives {
+		if p.globs && glob(alternative, s) || !p.globs && alternative == s {
+			return true
+		}
+	}
+	return p.expression != nil && p.expression.MatchString(s)
+}
+
+// regex compiles a value that Akri's handler takes for a regular expression, to match
+// the whole string; nil for one that is none. A value whose only special characters are
+// those of globs, and dots, as in "1-1.2", is meant as it is written.
+func regex(value string) *regexp.Regexp {
+	if !strings.ContainsAny(value, `\^$+(){}`) && !strings.Contains(value, ".*") && !strings.Contains(value, ".?") &&
+		!strings.Contains(value, "]*") && !strings.Contains(value, "]?") {
+		return nil
+	}
+	if _, err := regexp.Compile(value); err != nil {
+		return nil // Such as "a)|(b", which would be one with more around it.
+	}
+	expression, err := regexp.Compile(`^(?s:` + value + `)$`)
+	if err != nil {
+		return nil
+	}
+	return expression
+}

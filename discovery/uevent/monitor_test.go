@@ -1,0 +1,235 @@
+package uevent
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubeslot/kubeslot/discovery/sysfs"
+	"github.com/kubeslot/kubeslot/discovery/sysfs/sysfstest"
+)
+
+const usb2 = "/devices/pci0000:00/0000:00:15.0/usb2"
+
+// source stands in for Watch: the test sends the events.
+type source struct {
+	events chan *Event
+	starts chan struct{}
+	stops  chan struct{}
+}
+
+func newSource() *source {
+	return &source{events: make(chan *Event), starts: make(chan struct{}, 10), stops: make(chan struct{}, 10)}
+}
+
+func (s *source) watch(ctx context.Context, changed func(*Event)) error {
+	s.starts <- struct{}{}
+	changed(nil)
+	for {
+		select {
+		case <-ctx.Done():
+			s.stops <- struct{}{}
+			return ctx.Err()
+		case e := <-s.events:
+			changed(e)
+		}
+	}
+}
+
+func wait[T any](t *testing.T, from <-chan T, what string) T {
+	t.Helper()
+	select {
+	case value := <-from:
+		return value
+	case <-time.After(patience):
+		t.Fatalf("waited %v for %s", patience, what)
+		panic("unreachable")
+	}
+}
+
+// follow watches with the monitor and returns the changes and how to end it.
+func follow(t *testing.T, m *Monitor) (<-chan Change, func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	changes, done := make(chan Change, 100), make(chan error, 1)
+	go func() { done <- m.Watch(ctx, func(c Change) { changes <- c }) }()
+	end := sync.OnceValue(func() error {
+		cancel()
+		return wait(t, done, "Watch to end")
+	})
+	t.Cleanup(func() { _ = end() })
+	return changes, end
+}
+
+func names(devices []*sysfs.Device) string {
+	var all []string
+	for _, d := range devices {
+		all = append(all, d.Name())
+	}
+	return strings.Join(all, " ")
+}
+
+func TestMonitor(t *testing.T) {
+	machine := sysfstest.New(t, sysfstest.Recording(t, "serial"))
+	events := newSource()
+	monitor := &Monitor{Tree: machine.Tree, Events: events.watch}
+	changes, end := follow(t, monitor)
+	all := wait(t, changes, "all devices")
+	if got := names(all.Devices); !all.All || got != "0000:00:14.0 usb1 1-2 1-2:1.0 ttyUSB0 ttyUSB0" {
+		t.Fatalf("the first change is %+v, devices %s", all, got)
+	}
+
+	machine.Add(t, sysfstest.Recording(t, "camera"))
+	events.events <- &Event{Action: "add", Path: usb2}
+	events.events <- &Event{Action: "add", Path: usb2 + "/2-1"}
+	added := wait(t, changes, "two new devices")
+	if got := names(added.Devices); added.All || got != "usb2 2-1" || len(added.Gone) > 0 {
+		t.Errorf("two new devices: %+v, devices %s", added, got)
+	}
+
+	machine.Remove(t, usb2)
+	events.events <- &Event{Action: "remove", Path: usb2}
+	gone := wait(t, changes, "a device that is gone")
+	if diff := cmp.Diff([]string{usb2, usb2 + "/2-1"}, gone.Gone); diff != "" || gone.All || len(gone.Devices) > 0 {
+		t.Errorf("gone with its parent (-want +got):\n%s%+v", diff, gone)
+	}
+
+	// The second watcher has the same devices, and no socket of its own.
+	others, endOther := follow(t, monitor)
+	if second := wait(t, others, "all devices for the second watcher"); len(second.Devices) != len(all.Devices) || second.Devices[1] != all.Devices[1] {
+		t.Errorf("the second watcher has other devices: %s", names(second.Devices))
+	}
+	if err := end(); !errors.Is(err, context.Canceled) {
+		t.Errorf("Watch() = %v, want %v", err, context.Canceled)
+	}
+	machine.Add(t, sysfstest.Recording(t, "camera"))
+	events.events <- nil
+	scanned := wait(t, others, "all devices, after events were lost")
+	for !scanned.All { // The second look at usb2.
+		scanned = wait(t, others, "all devices, after events were lost")
+	}
+	if !strings.Contains(names(scanned.Devices), "video0") {
+		t.Errorf("after events were lost, the devices are %s", names(scanned.Devices))
+	}
+	if len(events.stops) != 0 || len(events.starts) != 1 {
+		t.Errorf("%d sockets were opened and %d closed, want one that stays", len(events.starts), len(events.stops))
+	}
+	_ = endOther()
+	wait(t, events.stops, "the socket to be closed after the last watcher")
+
+	// It starts again for the next one.
+	again, _ := follow(t, monitor)
+	wait(t, again, "all devices again")
+}
+
+func TestAttributesThatChangeWithoutAnEvent(t *testing.T) {
+	machine := sysfstest.New(t, sysfstest.Recording(t, "serial"))
+	monitor := &Monitor{Tree: machine.Tree, ScanInterval: 50 * time.Millisecond, Events: newSource().watch}
+	changes, _ := follow(t, monitor)
+	before := wait(t, changes, "all devices")
+	if value, _ := before.Devices[2].Attr("product"); value != "FT232R USB UART" {
+		t.Fatalf("product is %q", value)
+	}
+	machine.SetAttr(t, before.Devices[2].Path(), "product", "New firmware")
+	for deadline := time.Now().Add(patience); ; {
+		if value, _ := wait(t, changes, "a scan").Devices[2].Attr("product"); value == "New firmware" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the attribute's new value was never seen")
+		}
+	}
+}
+
+func TestARenamedDeviceTakesItsChildrenAlong(t *testing.T) {
+	tap := func(name string) string {
+		return "P: /devices/virtual/net/" + name + "\nE: SUBSYSTEM=net\n\nP: /devices/virtual/net/" + name + "/macvtap/tap4\nN: tap4\nE: SUBSYSTEM=macvtap\n"
+	}
+	machine := sysfstest.New(t, tap("old"))
+	events := newSource()
+	changes, _ := follow(t, &Monitor{Tree: machine.Tree, Events: events.watch})
+	wait(t, changes, "all devices")
+	machine.Remove(t, "/devices/virtual/net/old")
+	machine.Add(t, tap("new"))
+	events.events <- &Event{Action: "move", Path: "/devices/virtual/net/new", Properties: map[string]string{"DEVPATH_OLD": "/devices/virtual/net/old"}}
+	got := wait(t, changes, "the renaming")
+	if diff := cmp.Diff([]string{"/devices/virtual/net/old", "/devices/virtual/net/old/macvtap/tap4"}, got.Gone); diff != "" || names(got.Devices) != "new tap4" {
+		t.Errorf("new: %s; gone (-want +got):\n%s", names(got.Devices), diff)
+	}
+}
+
+func TestWithoutUevents(t *testing.T) {
+	machine := sysfstest.New(t, sysfstest.Recording(t, "serial"))
+	refused := func(context.Context, func(*Event)) error { return errors.New("operation not permitted") }
+	monitor := &Monitor{Tree: machine.Tree, ScanInterval: 50 * time.Millisecond, Events: refused}
+	changes, _ := follow(t, monitor)
+	wait(t, changes, "all devices")
+	machine.Add(t, sysfstest.Recording(t, "camera"))
+	for deadline := time.Now().Add(patience); !strings.Contains(names(wait(t, changes, "a scan").Devices), "video0"); {
+		if time.Now().After(deadline) {
+			t.Fatal("the camera was never seen")
+		}
+	}
+}
+
+func TestNoSysfsEndsWatching(t *testing.T) {
+	machine := sysfstest.New(t, sysfstest.Recording(t, "serial"))
+	events := newSource()
+	monitor := &Monitor{Tree: machine.Tree, Events: events.watch}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	seen, done := make(chan struct{}, 10), make(chan error, 1)
+	go func() { done <- monitor.Watch(ctx, func(Change) { seen <- struct{}{} }) }()
+	wait(t, seen, "all devices")
+	aside := filepath.Join(t.TempDir(), "sys")
+	if err := os.Rename(machine.Tree.Sys, aside); err != nil {
+		t.Fatal(err)
+	}
+	events.events <- nil
+	if err := wait(t, done, "Watch to end without sysfs"); err == nil || !strings.Contains(err.Error(), "is sysfs mounted") {
+		t.Errorf("Watch() = %v, want an error that asks for sysfs", err)
+	}
+	if err := os.Rename(aside, machine.Tree.Sys); err != nil {
+		t.Fatal(err)
+	}
+	changes, _ := follow(t, monitor)
+	wait(t, changes, "all devices, once sysfs is back")
+}
+
+// Of a device that is removed and added again before a watcher looks, the last counts.
+func TestChangesThatWaitAreMerged(t *testing.T) {
+	machine := sysfstest.New(t, sysfstest.Recording(t, "serial"))
+	devices, err := machine.Tree.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	usb, tty := devices[2], devices[5]
+	for name, tc := range map[string]struct {
+		put     []Change
+		devices string
+		gone    []string
+		all     bool
+	}{
+		"removed, added": {put: []Change{{Gone: []string{tty.Path()}}, {Devices: devices[5:]}}, devices: "ttyUSB0"},
+		"added, removed": {put: []Change{{Devices: devices[5:]}, {Gone: []string{tty.Path()}}}, gone: []string{tty.Path()}},
+		"two devices":    {put: []Change{{Devices: devices[5:]}, {Gone: []string{usb.Path()}}}, gone: []string{usb.Path()}, devices: "ttyUSB0"},
+		"a scan":         {put: []Change{{Gone: []string{tty.Path()}}, {All: true, Devices: devices[2:3]}}, devices: "1-2", all: true},
+		"after a scan":   {put: []Change{{All: true, Devices: devices[2:3]}, {Gone: []string{usb.Path()}}}, gone: []string{usb.Path()}, all: true},
+	} {
+		w := newWatcher()
+		for _, c := range tc.put {
+			w.put(c)
+		}
+		got, err := w.take()
+		if names(got.Devices) != tc.devices || !cmp.Equal(got.Gone, tc.gone) || got.All != tc.all || err != nil {
+			t.Errorf("%s: devices %q, gone %v, all %v, %v; want %q, %v, %v", name, names(got.Devices), got.Gone, got.All, err, tc.devices, tc.gone, tc.all)
+		}
+	}
+}
