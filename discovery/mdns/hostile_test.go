@@ -1,0 +1,122 @@
+package mdns
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// A host on the network can announce as many instances as it likes. They are bounded,
+// asked for at a bounded rate, and forgotten when nothing is behind them.
+func TestInstancesWithoutEnd(t *testing.T) {
+	c := newCache(func() float64 { return 0 })
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s, err := parseService("_http._tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.addService(now, s)
+	c.addLink(now, 2, "eth0", []netip.Prefix{netip.MustParsePrefix("10.0.0.5/24")}, true)
+	ptr := func(label string) record {
+		return record{name: s.query, rtype: typePTR, ttl: 1 << 31, data: string(wireName(t, label, "_http", "_tcp", "local"))}
+	}
+	var packet []record
+	for i := range maxInstances + 1000 {
+		packet = append(packet, ptr(fmt.Sprint("x", i)))
+	}
+	c.receive(now, 2, packet)
+	if got := len(c.links[2].instances); got != maxInstances {
+		t.Errorf("%d instances are kept, want %d", got, maxInstances)
+	}
+	if !c.full {
+		t.Error("nobody is told that there are more")
+	}
+
+	start, asked := now, 0
+	for !c.due.IsZero() && now.Sub(start) < 2*time.Minute {
+		now = c.due
+		for _, a := range c.advance(now) {
+			asked += len(a.questions)
+			if len(a.questions) > maxQuestions || len(a.known) > maxKnownAnswers {
+				t.Fatalf("%d questions and %d known answers at a time", len(a.questions), len(a.known))
+			}
+		}
+	}
+	if most := int(now.Sub(start)/tick) * maxQuestions; asked > most {
+		t.Errorf("%d questions asked in %v, want at most %d", asked, now.Sub(start), most)
+	}
+	if got := len(c.links[2].instances); got != 0 {
+		t.Errorf("%d instances are left that nothing is behind", got)
+	}
+
+	// There is room for real ones again.
+	lamp := wireName(t, "Lamp", "_http", "_tcp", "local")
+	host := wireName(t, "lamp", "local")
+	c.receive(now, 2, []record{
+		ptr("Lamp"),
+		{name: lamp, rtype: typeSRV, ttl: 120, data: "\x00\x00\x00\x00\x00\x50" + string(host)},
+		{name: lamp, rtype: typeTXT, ttl: 120},
+		{name: host, rtype: typeA, ttl: 120, data: "\x0a\x00\x00\x07"},
+	})
+	if found := c.snapshot(s); len(found) != 1 || found[0].label != "Lamp" {
+		t.Errorf("found %+v, want the lamp", found)
+	}
+}
+
+// Records with a TTL of a second must not keep us asking all the time.
+func TestShortTTLs(t *testing.T) {
+	c := newCache(func() float64 { return 0 })
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s, err := parseService("_http._tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.addService(now, s)
+	c.addLink(now, 2, "eth0", nil, true)
+	var packet []record
+	for i := range maxInstances {
+		packet = append(packet, record{name: s.query, rtype: typePTR, ttl: 1, data: string(wireName(t, fmt.Sprint("x", i), "_http", "_tcp", "local"))})
+	}
+	start, turns, ptrs := now, 0, 0
+	for now.Sub(start) < 10*time.Second {
+		c.receive(now, 2, packet)
+		for end := now.Add(990 * time.Millisecond); now.Before(end); now = c.due {
+			turns++
+			for _, a := range c.advance(now) {
+				for _, q := range a.questions {
+					if q.rtype == typePTR {
+						ptrs++
+					}
+				}
+			}
+		}
+	}
+	if most := int(10*time.Second/tick) * 2; turns > most {
+		t.Errorf("%d turns in 10 s, want at most %d", turns, most)
+	}
+	if ptrs > 12 {
+		t.Errorf("the service was asked for %d times in 10 s, want at most once a second", ptrs)
+	}
+}
+
+// What does not come from the port of multicast DNS is no response (RFC 6762 6).
+func TestAnotherPort(t *testing.T) {
+	if !inNewNamespace(t) {
+		return
+	}
+	peer := newNeighbour(t)
+	peer.cable("eth0", []string{"10.7.0.1/24"}, []string{"10.7.0.2/24"})
+	d := discover(t, &Handler{}, "services: [_http._tcp]")
+	d.waitForIDs()
+	stranger := peer.dial("10.7.0.2:9999")
+	if _, err := stranger.Write(lamp(t, 120, "10.7.0.66")); err != nil {
+		t.Fatal(err)
+	}
+	// What comes later, and counts, shows that the first had its chance.
+	send(t, peer.open("eth0", false), lamp(t, 120, "10.7.0.2"))
+	d.waitForIDs("Lamp._http._tcp")
+	if got := d.last.Devices[0].Properties[AddressesProperty]; got != "10.7.0.2" {
+		t.Errorf("addresses %q, want 10.7.0.2 alone", got)
+	}
+}
