@@ -1,0 +1,382 @@
+package onvif
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/onvifcamera"
+	"github.com/kubeslot/kubeslot/test/onvifcamera/lan"
+)
+
+// Cameras on a real network. Times are bounds, not expectations: a round of probes is
+// testInterval here.
+
+func propertiesOf(pairs ...string) map[string][]byte {
+	p := map[string][]byte{}
+	for i := 0; i < len(pairs); i += 2 {
+		p[pairs[i]] = []byte(pairs[i+1])
+	}
+	return p
+}
+
+// A camera that was there before is found by its answer, and logged in to.
+func TestLogins(t *testing.T) {
+	l := lan.New(t)
+	const user, password = "ad<min", `s&"cret`
+	byUUID := fmt.Sprintf(`{"%s": {"username": %q, "password": %q}}`, strings.ToUpper(uuidA), user, password)
+	encoded := fmt.Sprintf(`{"%s": {"username": %q, "password": %q, "base64encoded": true}}`, uuidA, user, base64.StdEncoding.EncodeToString([]byte(password)))
+	byRef := fmt.Sprintf(`{"%s": {"username_ref": "u", "password_ref": "p"}}`, uuidA)
+	underscores := strings.ReplaceAll(uuidA, "-", "_")
+	list := propertiesOf(credentialList, `["one"]`, "one", byUUID)
+	login := func(auth onvifcamera.Auth) onvifcamera.Config {
+		return onvifcamera.Config{User: user, Password: password, Auth: auth, RefuseReplays: true}
+	}
+	late := login(onvifcamera.AuthWSS)
+	late.ClockOffset = -26 * time.Hour
+	ahead := login(onvifcamera.AuthWSS)
+	ahead.ClockOffset = 3 * time.Hour
+	md5 := login(onvifcamera.AuthDigest)
+	md5.DigestAlgorithm = "MD5"
+	sha := login(onvifcamera.AuthDigest)
+	sha.DigestAlgorithm = "SHA-256"
+	for name, tc := range map[string]struct {
+		camera     onvifcamera.Config
+		properties map[string][]byte
+		unknown    bool   // the addresses are
+		warning    string // a part of it
+	}{
+		"no login needed":            {},
+		"credential list":            {camera: login(onvifcamera.AuthWSS), properties: list},
+		"credential list, base64":    {camera: login(onvifcamera.AuthWSS), properties: propertiesOf(credentialList, `["one"]`, "one", encoded)},
+		"credential ref list":        {camera: login(onvifcamera.AuthWSS), properties: propertiesOf(credentialRefList, `["r"]`, "r", byRef, "u", user, "p", password)},
+		"username_<uuid>":            {camera: login(onvifcamera.AuthWSS), properties: propertiesOf("username_"+underscores, user, "password_"+underscores, password)},
+		"username_default":           {camera: login(onvifcamera.AuthWSS), properties: propertiesOf("username_default", user, "password_default", password)},
+		"the UUID's before default":  {camera: login(onvifcamera.AuthWSS), properties: propertiesOf("username_default", "x", "password_default", "y", "username_"+underscores, user, "password_"+underscores, password)},
+		"a clock far behind":         {camera: late, properties: list},
+		"a clock ahead":              {camera: ahead, properties: list},
+		"HTTP digest with MD5":       {camera: md5, properties: list},
+		"HTTP digest with SHA-256":   {camera: sha, properties: list},
+		"both kinds of login":        {camera: login(onvifcamera.AuthBoth), properties: list},
+		"no login known":             {camera: login(onvifcamera.AuthBoth), unknown: true},
+		"a wrong login":              {camera: login(onvifcamera.AuthWSS), properties: propertiesOf("username_default", user, "password_default", "guess"), unknown: true, warning: "refused the login"},
+		"a wrong login, HTTP digest": {camera: sha, properties: propertiesOf("username_default", user, "password_default", "guess"), unknown: true, warning: "refused the login"},
+		"a list that is no JSON":     {camera: login(onvifcamera.AuthWSS), properties: propertiesOf(credentialList, `[one]`), unknown: true, warning: "device_credential_list is no JSON list"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.camera.MAC, tc.camera.MaxDelay = "02:00:00:aa:bb:cc", time.Millisecond
+			camera, host := startCamera(t, l, tc.camera)
+			r := discover(t, &Handler{Interval: time.Minute}, discovery.Request{Properties: tc.properties, Details: "discoveryTimeoutSeconds: 1"})
+			url := fmt.Sprintf("http://%s/onvif/device_service", host.IPv4)
+			want := []discovery.Device{{ID: url + "-" + uuidA, Properties: map[string]string{
+				"ONVIF_DEVICE_SERVICE_URL": url, "ONVIF_DEVICE_UUID": uuidA,
+				"ONVIF_DEVICE_IP_ADDRESS": host.IPv4.String(), "ONVIF_DEVICE_MAC_ADDRESS": "02:00:00:aa:bb:cc",
+			}}}
+			if tc.unknown {
+				delete(want[0].Properties, "ONVIF_DEVICE_IP_ADDRESS")
+				delete(want[0].Properties, "ONVIF_DEVICE_MAC_ADDRESS")
+			}
+			if diff := cmp.Diff(want, r.next(10*time.Second, "the first round")); diff != "" {
+				t.Errorf("reported (-want +got):\n%s", diff)
+			}
+			select {
+			case warning := <-r.warnings:
+				if tc.warning == "" || !strings.Contains(warning, tc.warning) || strings.Contains(warning, password) {
+					t.Errorf("warned of %q, want %q", warning, tc.warning)
+				}
+			default:
+				if tc.warning != "" {
+					t.Errorf("no warning, want %q", tc.warning)
+				}
+			}
+			// Cameras lock out who fails too often.
+			if n := camera.Count("GetNetworkInterfaces"); n > 2 {
+				t.Errorf("the camera was asked %d times for its addresses, want 2 at most", n)
+			}
+		})
+	}
+}
+
+// Hello and Bye are heard: nobody waits for a round of probes.
+func TestHelloAndBye(t *testing.T) {
+	l := lan.New(t)
+	r := discover(t, &Handler{Interval: time.Hour}, discovery.Request{})
+	r.want(5*time.Second, "nothing")
+	for _, config := range []onvifcamera.Config{{}, {NoXAddrsInMatches: true}} {
+		camera, host := startCamera(t, l, config)
+		r.want(time.Second, "Hello", akriID(host, uuidA))
+		camera.Stop()
+		r.want(time.Second, "Bye")
+	}
+}
+
+// Probes are repeated, and a camera that nobody heard from is there while it answers
+// when it is asked directly.
+func TestSilence(t *testing.T) {
+	l := lan.New(t)
+	camera, host := startCamera(t, l, onvifcamera.Config{})
+	witness, _ := startCamera(t, l, onvifcamera.Config{UUID: uuidB}) // counts rounds
+	r := discover(t, &Handler{Interval: testInterval}, discovery.Request{Details: "uuids: {items: [" + uuidA + "]}"})
+	r.want(5*time.Second, "a camera that was there", akriID(host, uuidA))
+
+	await(t, "4 probes on each of 2 IP versions in each of 2 rounds", func() bool { return camera.Count("Probe") >= 16 })
+	asked := camera.Count("GetSystemDateAndTime")
+	camera.SetDeaf(true)
+	await(t, "direct questions to a deaf camera", func() bool { return camera.Count("GetSystemDateAndTime") >= asked+6 })
+	r.wantNone("the camera is deaf, but there")
+
+	// A cable that is pulled for less than three rounds.
+	camera.SetDeaf(false)
+	probes := camera.Count("Probe")
+	await(t, "probes", func() bool { return camera.Count("Probe") > probes })
+	host.SetConnected(false)
+	probes = witness.Count("Probe")
+	await(t, "two rounds without the camera", func() bool { return witness.Count("Probe") >= probes+16 })
+	host.SetConnected(true)
+	r.wantNone("two rounds without the camera")
+
+	camera.Kill()
+	began := time.Now()
+	r.want(6*testInterval+2*requestTimeout, "the loss of power")
+	if took := time.Since(began); took < 2*testInterval {
+		t.Errorf("gone after %s, before three rounds were silent", took)
+	}
+}
+
+// Anybody can send a Bye. It counts when the camera does not answer.
+func TestForgedBye(t *testing.T) {
+	l := lan.New(t)
+	camera, host := startCamera(t, l, onvifcamera.Config{})
+	r := discover(t, &Handler{Interval: time.Hour}, discovery.Request{})
+	r.want(5*time.Second, "the camera", akriID(host, uuidA))
+	asked := camera.Count("GetSystemDateAndTime")
+	camera.Bye()
+	await(t, "questions whether the Bye is true", func() bool { return camera.Count("GetSystemDateAndTime") >= asked+3 })
+	r.wantNone("a Bye of a camera that is there")
+	camera.StopHTTP()
+	camera.Bye()
+	r.want(2*time.Second, "a Bye of a camera that does not answer")
+}
+
+func TestFilters(t *testing.T) {
+	l := lan.New(t)
+	a, b := l.Host(), l.Host()
+	startCameraOn(t, a, onvifcamera.Config{UUID: strings.ToUpper(uuidA), MAC: "02:00:00:AA:BB:CC", Scopes: []string{"onvif://www.onvif.org/location/hall"}})
+	startCameraOn(t, b, onvifcamera.Config{UUID: uuidB, MAC: "02:00:00:00:00:01", User: "u", Password: "p"})
+	idA, idB := akriID(a, uuidA), akriID(b, uuidB)
+	for details, want := range map[string][]string{
+		"{}": {idA, idB},
+		"scopes: {items: ['onvif://www.onvif.org/location/hall']}":                  {idA},
+		"scopes: {items: ['onvif://www.onvif.org/location/HALL']}":                  nil,
+		"scopes: {action: Exclude, items: ['onvif://www.onvif.org/location/hall']}": {idB},
+		"uuids: {action: Include, items: ['" + strings.ToUpper(uuidB) + "']}":       {idB},
+		"uuids: {action: Exclude, items: ['" + uuidB + "']}":                        {idA},
+		"uuids: {action: Include, items: []}":                                       nil,
+		"uuids: {action: Exclude, items: []}":                                       {idA, idB},
+		"macAddresses: {items: ['02:00:00:aa:bb:cc', '02:00:00:00:00:01']}":         {idA}, // the other one's are not known
+		"macAddresses: {action: Exclude, items: ['02:00:00:aa:bb:dd']}":             {idA},
+		"macAddresses: {action: Exclude, items: []}":                                {idA, idB},
+		"ipAddresses: {items: ['" + a.IPv4.String() + "']}":                         {idA},
+		"ipAddresses: {action: Exclude, items: ['" + a.IPv4.String() + "']}":        nil,
+		"identity: uuid": {uuidA, uuidB},
+	} {
+		t.Run(details, func(t *testing.T) {
+			r := discover(t, &Handler{Interval: time.Minute}, discovery.Request{Details: details})
+			devices := r.next(10*time.Second, "the first round")
+			if diff := cmp.Diff(want, ids(devices)); diff != "" {
+				t.Errorf("reported (-want +got):\n%s", diff)
+			}
+			for _, d := range devices {
+				if _, ok := d.Properties[IPAddressProperty]; ok != (d.Properties[UUIDProperty] == uuidA) {
+					t.Errorf("%s is known of %s: %v", IPAddressProperty, d.ID, ok)
+				}
+			}
+		})
+	}
+}
+
+// A new address is another device with Akri's identity, and the same one, with another
+// URL, with identity uuid.
+func TestAddressChanges(t *testing.T) {
+	l := lan.New(t)
+	camera, host := startCamera(t, l, onvifcamera.Config{})
+	h := &Handler{Interval: testInterval}
+	akri := discover(t, h, discovery.Request{})
+	better := discover(t, h, discovery.Request{Details: "identity: uuid"})
+	akri.want(5*time.Second, "the camera", akriID(host, uuidA))
+	better.want(5*time.Second, "the camera", uuidA)
+
+	url := fmt.Sprintf("http://[%s]/onvif/device_service", host.IPv6)
+	camera.SetXAddrs(url)
+	camera.Hello()
+	akri.want(2*time.Second, "the new address", url+"-"+uuidA)
+	if devices := better.want(2*time.Second, "the new address", uuidA); devices[0].Properties[ServiceURLProperty] != url {
+		t.Errorf("reported %v, want %s", devices, url)
+	}
+}
+
+// Cheap cameras share their maker's UUID.
+func TestSameUUIDTwice(t *testing.T) {
+	l := lan.New(t)
+	first, a := startCamera(t, l, onvifcamera.Config{})
+	_, b := startCamera(t, l, onvifcamera.Config{})
+	r := discover(t, &Handler{Interval: testInterval}, discovery.Request{})
+	r.want(5*time.Second, "both cameras", akriID(a, uuidA), akriID(b, uuidA))
+	await(t, "four rounds", func() bool { return first.Count("Probe") >= 32 })
+	r.wantNone("both are there")
+	first.Kill()
+	r.want(6*testInterval+2*requestTimeout, "the end of one", akriID(b, uuidA))
+}
+
+// All Configurations share one scan.
+func TestConfigurationsShareProbes(t *testing.T) {
+	l := lan.New(t)
+	camera, host := startCamera(t, l, onvifcamera.Config{})
+	h := &Handler{Interval: time.Hour}
+	var all []*reports
+	for range 10 {
+		all = append(all, discover(t, h, discovery.Request{}))
+	}
+	for _, r := range all {
+		r.want(5*time.Second, "the camera", akriID(host, uuidA))
+	}
+	if n := camera.Count("Probe"); n > 8 {
+		t.Errorf("the camera heard %d probes, want those of one scan: 8", n)
+	}
+	late := discover(t, h, discovery.Request{})
+	late.want(time.Second, "a camera that is known", akriID(host, uuidA))
+	for _, r := range all {
+		r.stop()
+	}
+	late.wantNone("others ended")
+	camera.Stop()
+	late.want(time.Second, "Bye")
+	late.stop()
+	if h.scan != nil || h.users != 0 {
+		t.Errorf("the scan runs on: %d users", h.users)
+	}
+}
+
+func TestNewInterface(t *testing.T) {
+	first, second := lan.New(t), lan.NewOn(t, "eth1")
+	_, host := startCamera(t, first, onvifcamera.Config{})
+	r := discover(t, &Handler{Interval: time.Hour}, discovery.Request{})
+	r.want(5*time.Second, "the camera", akriID(host, uuidA))
+	_, other := startCamera(t, second, onvifcamera.Config{UUID: uuidB})
+	r.want(2*time.Second, "a camera on the second interface", akriID(host, uuidA), akriID(other, uuidB))
+	third := lan.NewOn(t, "eth2")
+	_, last := startCamera(t, third, onvifcamera.Config{UUID: "c"})
+	third.Unplug()
+	third.PlugIn()
+	r.want(5*time.Second, "a camera on an interface that came later", akriID(host, uuidA), akriID(other, uuidB), akriID(last, "c"))
+}
+
+// Which interfaces of a node are probed on: real ones, of every kind that this kernel has.
+func TestInterfaces(t *testing.T) {
+	lan.New(t) // eth0
+	add := func(link netlink.Link, addresses ...string) {
+		t.Helper()
+		if err := netlink.LinkAdd(link); err != nil {
+			t.Fatalf("add %s: %v", link.Attrs().Name, err)
+		}
+		t.Cleanup(func() { _ = netlink.LinkDel(link) })
+		for _, a := range addresses {
+			address, err := netlink.ParseAddr(a)
+			if err == nil {
+				err = netlink.AddrAdd(link, address)
+			}
+			if err != nil {
+				t.Fatalf("address %s of %s: %v", a, link.Attrs().Name, err)
+			}
+		}
+		if err := netlink.LinkSetUp(link); err != nil {
+			t.Fatalf("set %s up: %v", link.Attrs().Name, err)
+		}
+	}
+	veth := func(name string, master int) *netlink.Veth {
+		v := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: name + "p"}
+		v.Name, v.MasterIndex = name, master
+		return v
+	}
+	bridge := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
+	bridge.Name = "br7"
+	add(bridge, "10.7.0.1/24")
+	add(veth("port", bridge.Index), "10.7.1.1/24")
+	add(veth("pod", 0), "fe80::1234/64")
+	add(veth("veth7", 0), "10.7.2.1/24")
+	add(veth("uplink", 0), "10.7.3.1/24", "10.7.3.2/24")
+	down := veth("down", 0)
+	add(down, "10.7.4.1/24")
+	if err := netlink.LinkSetDown(down); err != nil {
+		t.Fatal(err)
+	}
+	endpoints, err := listEndpoints(DefaultInterfaces)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, e := range endpoints {
+		if e.address.Is4() {
+			got[e.name] = e.address.String()
+		}
+	}
+	want := map[string]string{"eth0": "192.168.77.1", "br7": "10.7.0.1", "uplink": "10.7.3.1"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("IPv4 (-want +got):\n%s", diff)
+	}
+	for _, e := range endpoints {
+		if e.name == "pod" {
+			t.Errorf("%v is used", e)
+		}
+	}
+}
+
+// Akri finds no camera over IPv6. An address of link scope is asked by the right interface.
+func TestIPv6Alone(t *testing.T) {
+	l := lan.New(t)
+	r := discover(t, &Handler{Interval: time.Hour}, discovery.Request{})
+	r.want(5*time.Second, "nothing")
+	want := []string{}
+	for i, remove := range []func(net.IP) bool{
+		func(ip net.IP) bool { return ip.To4() != nil },
+		func(ip net.IP) bool { return !ip.IsLinkLocalUnicast() },
+	} {
+		host := l.Host()
+		local := ""
+		err := host.Do(func() error {
+			link, err := netlink.LinkByName("eth0")
+			if err != nil {
+				return err
+			}
+			addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+			for _, a := range addresses {
+				if a.IP.IsLinkLocalUnicast() {
+					local = a.IP.String()
+				}
+				if remove(a.IP) {
+					err = errors.Join(err, netlink.AddrDel(link, &a))
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := host.IPv6.String()
+		if i == 1 {
+			address = local
+		}
+		id := fmt.Sprintf("camera-%d", i)
+		startCameraOn(t, host, onvifcamera.Config{UUID: id})
+		want = append(want, fmt.Sprintf("http://[%s]/onvif/device_service-%s", address, id))
+		r.want(2*time.Second, "Hello over IPv6 alone", want...)
+	}
+}

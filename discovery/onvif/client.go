@@ -1,0 +1,188 @@
+package onvif
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// maxResponse is how long an answer of a camera may be. GetNetworkInterfaces has
+	// some KiB.
+	maxResponse = 256 << 10
+
+	// requestTimeout is how long a camera has for one request.
+	requestTimeout = 3 * time.Second
+)
+
+// errNotAuthorized is wrapped when a camera wants a login, or another one.
+var errNotAuthorized = errors.New("not authorized")
+
+// client asks cameras. Its zero value is not ready: newClient makes one. It is safe for
+// concurrent use.
+type client struct{ http *http.Client }
+
+func newClient() *client {
+	return &client{&http.Client{
+		Timeout: requestTimeout,
+		Transport: &http.Transport{
+			// Never a proxy: cameras are on the local network.
+			DialContext: dial,
+			// Self-signed certificates are all that cameras have. They stand for no more
+			// than plain HTTP, which is what cameras usually speak.
+			TLSClientConfig:        &tls.Config{InsecureSkipVerify: true},
+			MaxResponseHeaderBytes: 16 << 10,
+			DisableKeepAlives:      true, // the next request may be in hours
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+type targetKey struct{}
+
+// dial connects to a target's address, which a stranger chose, unless that is one that
+// no camera has: this machine itself, or a cloud's metadata service.
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	t, _ := ctx.Value(targetKey{}).(target)
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	if a, err := netip.ParseAddr(host); err == nil && a.Is6() && a.IsLinkLocalUnicast() {
+		address = net.JoinHostPort(a.WithZone(t.zone).String(), port)
+	}
+	dialer := net.Dialer{Timeout: requestTimeout, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		return allowed(to.Addr().Unmap().WithZone(""), t.source.Unmap().WithZone(""))
+	}}
+	return dialer.DialContext(ctx, network, address)
+}
+
+// metadataServices are the addresses at which clouds give away credentials.
+var metadataServices = []netip.Addr{netip.MustParseAddr("169.254.169.254"), netip.MustParseAddr("fd00:ec2::254")}
+
+func allowed(to, source netip.Addr) error {
+	if to == source { // whoever sent it asks us to ask itself
+		return nil
+	}
+	if to.IsLoopback() || to.IsUnspecified() || to.IsMulticast() || to == metadataServices[0] || to == metadataServices[1] {
+		return fmt.Errorf("%s is no address of a camera", to)
+	}
+	return nil
+}
+
+// fault is a SOAP fault.
+type fault struct {
+	Code struct {
+		Value   string
+		Subcode struct {
+			Value   string
+			Subcode struct{ Value string }
+		}
+	}
+	Reason struct{ Text string }
+}
+
+func (f *fault) Error() string {
+	return fmt.Sprintf("SOAP fault %.64q: %.200q", f.subcode(), strings.TrimSpace(f.Reason.Text))
+}
+
+func (f *fault) subcode() string {
+	return strings.TrimSpace(f.Code.Subcode.Value)
+}
+
+// Is makes ter:NotAuthorized an errNotAuthorized. Some cameras have it in the reason
+// alone, as "Sender not Authorized".
+func (f *fault) Is(err error) bool {
+	text := strings.ToLower(strings.Join([]string{f.subcode(), f.Code.Subcode.Subcode.Value, f.Reason.Text}, " "))
+	text = strings.ReplaceAll(text, " ", "")
+	return err == errNotAuthorized && (strings.Contains(text, "notauthorized") || strings.Contains(text, "failedauthentication"))
+}
+
+// answerOf is the content of a SOAP answer: a struct whose name is that of its element.
+type answerOf interface{ element() xml.Name }
+
+// envelope is a SOAP answer.
+type envelope[T answerOf] struct {
+	XMLName xml.Name
+	Body    struct {
+		Fault    *fault
+		Response T `xml:",any"`
+	}
+}
+
+// post sends one request of the device service. header is the SOAP header's content,
+// authorization that of HTTP; both may be empty. It returns the answer with its body
+// read, whatever its status is.
+func (c *client) post(ctx context.Context, t target, operation, header, authorization string) (*http.Response, []byte, error) {
+	body := fmt.Sprintf(`<?xml version="1.0" encoding="UTF-8"?><s:Envelope xmlns:s="%s"><s:Header>%s</s:Header>`+
+		`<s:Body><%s xmlns="%s"/></s:Body></s:Envelope>`, nsSOAP, header, operation, nsDevice)
+	ctx = context.WithValue(ctx, targetKey{}, t)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, t.xaddr, strings.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	request.Header.Set("Content-Type", `application/soap+xml; charset=utf-8; action="`+nsDevice+"/"+operation+`"`)
+	request.Header.Set("User-Agent", "kubeslot")
+	if authorization != "" {
+		request.Header.Set("Authorization", authorization)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(text) > maxResponse {
+		return nil, nil, fmt.Errorf("the answer has more than %d bytes", maxResponse)
+	}
+	return response, text, nil
+}
+
+// read takes the content of an answer to an operation.
+func read[T answerOf](operation string, response *http.Response, text []byte) (content T, err error) {
+	var e envelope[T]
+	err = unmarshal(bytes.TrimSpace(text), &e)
+	switch {
+	case response.StatusCode == http.StatusUnauthorized:
+		return content, fmt.Errorf("%w: %s", errNotAuthorized, response.Status)
+	case err == nil && e.Body.Fault != nil:
+		return content, e.Body.Fault
+	case response.StatusCode != http.StatusOK:
+		return content, fmt.Errorf("HTTP status %.64q", response.Status)
+	case err != nil:
+		return content, fmt.Errorf("answer: %w", err)
+	case e.XMLName.Local != "Envelope" || e.Body.Response.element().Local != operation+"Response":
+		return content, fmt.Errorf("answer is <%.64s> in <%.64s>", e.Body.Response.element().Local, e.XMLName.Local)
+	}
+	return e.Body.Response, nil
+}
+
+// asked wraps an error of a request with what was asked of whom.
+func asked(t target, operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err // it repeats the URL
+	}
+	return fmt.Errorf("%s of %s: %w", operation, t.xaddr, err)
+}

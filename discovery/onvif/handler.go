@@ -1,0 +1,135 @@
+package onvif
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/kubeslot/kubeslot/discovery"
+)
+
+const (
+	// Name is what Configurations select the handler by.
+	Name = "onvif"
+
+	// DefaultInterval is the time between rounds of probes: Akri's. A camera that is
+	// plugged in says Hello, and need not wait for one.
+	DefaultInterval = 10 * time.Second
+
+	// settleTimeout is how long the first report waits for cameras that answered the
+	// probe, and then have to be asked, beyond discoveryTimeoutSeconds.
+	settleTimeout = 2 * requestTimeout
+)
+
+// Handler finds ONVIF cameras. Its zero value is ready for use. Its fields must not
+// change once it is used.
+//
+// All Discover calls of a Handler share one scan of the network.
+type Handler struct {
+	// Interfaces are globs of names of network interfaces; those that begin with "!"
+	// leave interfaces out, and the last that matches counts. DefaultInterfaces when nil.
+	// Interfaces that are down, have no multicast or no address are never used.
+	Interfaces []string
+
+	// Interval is the time between rounds of probes; DefaultInterval when 0.
+	Interval time.Duration
+
+	mu    sync.Mutex
+	scan  *scan // nil while users is 0
+	users int
+}
+
+var _ discovery.Sharer = (*Handler)(nil)
+
+// Name implements discovery.Handler.
+func (*Handler) Name() string { return Name }
+
+// Shared implements discovery.Sharer: every node of the network reaches a camera.
+func (*Handler) Shared() bool { return true }
+
+// Discover implements discovery.Handler.
+func (h *Handler) Discover(ctx context.Context, request discovery.Request, report func(discovery.Result)) error {
+	d, err := parseDetails(request)
+	if err != nil {
+		return err
+	}
+	s, err := h.acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", Name, err)
+	}
+	defer h.release()
+
+	q := newQuery(d, request, s.client)
+	settled := s.started.Add(d.timeout())
+	var reported *discovery.Result
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		cameras, asking, changed := s.present()
+		now := time.Now()
+		candidates, next := d.candidates(cameras, now)
+		querying, retry := q.start(ctx, candidates, now)
+		next = earlier(next, retry)
+		// The first report is of everything, also when it is nothing: not of the
+		// cameras that happened to answer first.
+		wait := settled
+		if !now.Before(settled) {
+			wait = settled.Add(settleTimeout)
+		}
+		if reported != nil || !now.Before(settled) && (!asking && !querying || !now.Before(wait)) {
+			result := q.result(candidates)
+			if reported == nil || !reflect.DeepEqual(*reported, result) {
+				report(result)
+				reported = &result
+			}
+			wait = time.Time{}
+		}
+		timer.Stop()
+		if wait = earlier(wait, next); !wait.IsZero() {
+			timer.Reset(time.Until(wait))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		case <-timer.C:
+		case r := <-q.results:
+			q.finish(ctx, r, time.Now())
+		}
+	}
+}
+
+// acquire returns the scan, which it starts for the first user.
+func (h *Handler) acquire(ctx context.Context) (*scan, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.users == 0 {
+		patterns, interval := h.Interfaces, h.Interval
+		if patterns == nil {
+			patterns = DefaultInterfaces
+		}
+		if interval <= 0 {
+			interval = DefaultInterval
+		}
+		// It outlives this Discover when another one uses it.
+		s, err := startScan(context.WithoutCancel(ctx), newClient(), patterns, interval)
+		if err != nil {
+			return nil, err
+		}
+		h.scan = s
+	}
+	h.users++
+	return h.scan, nil
+}
+
+// release ends the scan after its last user.
+func (h *Handler) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.users--; h.users == 0 {
+		h.scan.stop()
+		h.scan = nil
+	}
+}

@@ -1,0 +1,180 @@
+package onvif
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/discovery"
+)
+
+const (
+	// maxQueries bounds the cameras that one Configuration asks at a time.
+	maxQueries = 8
+
+	// minQueryInterval is the least time between two questions to a camera.
+	minQueryInterval = 10 * time.Second
+
+	// maxQueryInterval is the most time until a camera that does not answer is asked
+	// again, or one that refused the login: cameras lock out who fails too often.
+	maxQueryInterval, maxLoginInterval = 5 * time.Minute, 30 * time.Minute
+
+	firstLoginInterval = time.Minute
+
+	// maxWarnings bounds the cameras that the user is warned of.
+	maxWarnings = 100
+)
+
+// query is what one Configuration asks the cameras: their addresses. It belongs to
+// one goroutine.
+type query struct {
+	details     details
+	credentials credentials
+	request     discovery.Request
+	client      *client
+	results     chan queryResult
+	facts       map[factKey]*fact
+	running     int
+	warned      map[string]bool               // by UUID
+	last        map[string][]discovery.Device // of the last result, by UUID
+}
+
+type factKey struct{ uuid, xaddr string }
+
+// fact is what a service told.
+type fact struct {
+	network network
+	version string // of the camera when it was asked
+	known   bool   // it was asked: its device can be reported
+	asking  bool
+	due     time.Time     // when to ask at the earliest
+	backoff time.Duration // after the last failure; 0 after a success
+}
+
+type queryResult struct {
+	fact    *fact
+	uuid    string
+	xaddr   string
+	network network
+	err     error
+}
+
+func newQuery(d details, request discovery.Request, client *client) *query {
+	return &query{
+		details: d, credentials: parseCredentials(request), request: request, client: client,
+		// Room for all that run: none of them waits for a Discover that has ended.
+		results: make(chan queryResult, maxQueries), facts: map[factKey]*fact{}, warned: map[string]bool{},
+	}
+}
+
+// start asks the candidates that are to be asked now. It returns whether there are some
+// of which nothing is known yet, and when to call it again at the latest; zero for never.
+func (q *query) start(ctx context.Context, candidates []candidate, now time.Time) (pending bool, next time.Time) {
+	old := q.facts
+	q.facts = make(map[factKey]*fact, len(candidates))
+	for _, c := range candidates {
+		pending = pending || len(c.devices) == 0
+		for _, v := range c.devices {
+			key := factKey{c.uuid, v.xaddr}
+			f := old[key]
+			if f == nil {
+				f = &fact{}
+			}
+			q.facts[key] = f
+			pending = pending || !f.known
+			if f.asking || f.known && f.backoff == 0 && f.version == c.version {
+				continue
+			}
+			if now.Before(f.due) {
+				next = earlier(next, f.due)
+				continue
+			}
+			if q.running == maxQueries {
+				continue // the next result calls for it
+			}
+			f.asking, f.version, f.due = true, c.version, now.Add(minQueryInterval)
+			q.running++
+			login := q.credentials.of(c.uuid)
+			go func() {
+				n, err := q.client.network(ctx, v.target, login, v.offset)
+				q.results <- queryResult{f, c.uuid, v.xaddr, n, err}
+			}()
+		}
+	}
+	return pending, next
+}
+
+// finish takes a result.
+func (q *query) finish(ctx context.Context, r queryResult, now time.Time) {
+	q.running--
+	f := r.fact
+	f.asking, f.known = false, true
+	if r.err == nil {
+		f.network, f.backoff = r.network, 0
+		return
+	}
+	// What it told before stands.
+	least, most := minQueryInterval, maxQueryInterval
+	if errors.Is(r.err, errNotAuthorized) {
+		least, most = firstLoginInterval, maxLoginInterval
+	}
+	f.backoff = min(max(2*f.backoff, least), most)
+	f.due = now.Add(f.backoff)
+	klog.FromContext(ctx).V(2).Info("Cannot ask a camera for its addresses", "handler", Name,
+		"uuid", r.uuid, "again", f.backoff, "err", r.err)
+	q.warn(r)
+}
+
+// warn tells the user, once for each camera, of what a user can do something about.
+func (q *query) warn(r queryResult) {
+	uuid := r.uuid
+	login := q.credentials.of(uuid) != nil
+	if q.warned[uuid] || len(q.warned) >= maxWarnings || !login && !q.details.needsNetwork() {
+		return
+	}
+	q.warned[uuid] = true
+	consequence := "its IP and MAC address are not known"
+	if q.details.needsNetwork() {
+		consequence = "the filters ipAddresses and macAddresses leave it out"
+	}
+	switch {
+	case !errors.Is(r.err, errNotAuthorized):
+		q.request.Warnf("onvif: camera %s: %v, so %s", uuid, r.err, consequence)
+	case login:
+		q.request.Warnf("onvif: camera %s at %s refused the login that discoveryProperties have for it, so %s", uuid, r.xaddr, consequence)
+	default:
+		q.request.Warnf("onvif: camera %s at %s wants a login, and discoveryProperties have none for it, so %s", uuid, r.xaddr, consequence)
+	}
+}
+
+// result returns the devices. Until enough is known of all that a camera is now, it is
+// what it was in the last result.
+func (q *query) result(candidates []candidate) discovery.Result {
+	result, last := discovery.Result{Shared: true}, q.last
+	q.last = make(map[string][]discovery.Device, len(candidates))
+	for _, c := range candidates {
+		devices, ok := q.devices(c)
+		if !ok {
+			devices = last[c.uuid]
+		}
+		q.last[c.uuid] = devices
+		result.Devices = append(result.Devices, devices...)
+	}
+	return result
+}
+
+// devices is false when something of a camera is not known yet.
+func (q *query) devices(c candidate) (devices []discovery.Device, ok bool) {
+	for _, v := range c.devices {
+		f := q.facts[factKey{c.uuid, v.xaddr}]
+		if f == nil || !f.known {
+			return nil, false
+		}
+		if device, ok := q.details.device(c.camera, v, f.network); ok {
+			devices = append(devices, device)
+		}
+	}
+	return devices, len(c.devices) > 0
+}

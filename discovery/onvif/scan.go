@@ -1,0 +1,302 @@
+package onvif
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// maxAsked bounds the cameras that are asked directly at a time.
+	maxAsked = 32
+
+	// addressDelay is how long addresses may come and go before links are looked at.
+	addressDelay = 200 * time.Millisecond
+
+	// byeInterval is the time between questions to a camera that said Bye.
+	byeInterval = time.Second
+)
+
+// scan probes for cameras and listens for them, once for all Configurations of a node.
+type scan struct {
+	patterns []string
+	interval time.Duration
+	client   *client
+	started  time.Time
+	resolves *rate.Limiter
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+
+	mu        sync.Mutex
+	sightings sightings
+	changed   chan struct{} // closed at the next change
+	links     map[endpointAddress]*link
+	questions []question // not asked yet
+	asking    int        // goroutines that ask
+}
+
+// startScan fails when interfaces cannot be listed, or none of them can be used.
+func startScan(ctx context.Context, client *client, patterns []string, interval time.Duration) (*scan, error) {
+	s := &scan{
+		patterns: patterns, interval: interval, client: client, started: time.Now(),
+		resolves: rate.NewLimiter(10, 20), changed: make(chan struct{}), links: map[endpointAddress]*link{},
+	}
+	ctx, s.cancel = context.WithCancel(ctx)
+	addresses := make(chan struct{}, 1)
+	err := watchAddresses(ctx, func() {
+		select {
+		case addresses <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Looking at addresses from time to time instead", "handler", Name, "interval", interval)
+	}
+	links, err := s.updateLinks(ctx)
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	s.running.Go(func() { s.run(ctx, links, addresses) })
+	return s, nil
+}
+
+// stop returns when all of the scan has ended.
+func (s *scan) stop() {
+	s.cancel()
+	s.mu.Lock()
+	for _, l := range s.links {
+		l.close()
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+}
+
+// run probes until ctx ends.
+func (s *scan) run(ctx context.Context, links []*link, addresses <-chan struct{}) {
+	s.probe(ctx, links)
+	round := time.NewTicker(s.interval)
+	defer round.Stop()
+	for {
+		var delayed <-chan time.Time
+		select {
+		case <-ctx.Done():
+			return
+		case <-round.C:
+			s.update(ctx, func() (bool, []question) { return false, s.sightings.endRound() })
+			if _, err := s.updateLinks(ctx); err != nil {
+				klog.FromContext(ctx).Error(err, "Cannot look for cameras", "handler", Name)
+			}
+			s.probe(ctx, s.allLinks())
+			continue
+		case <-addresses:
+			delayed = time.After(addressDelay)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-delayed:
+		}
+		opened, err := s.updateLinks(ctx)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot look for cameras", "handler", Name)
+		}
+		s.probe(ctx, opened)
+	}
+}
+
+// probe sends all probes, and again a little later: UDP loses messages, and SOAP over
+// UDP (appendix I) wants multicast repeated after 50 to 250 ms.
+func (s *scan) probe(ctx context.Context, links []*link) {
+	messages := probes()
+	send := func() {
+		for _, l := range links {
+			for _, m := range messages {
+				if err := l.send(m); err != nil && ctx.Err() == nil {
+					klog.FromContext(ctx).V(2).Info("Cannot send a probe", "handler", Name, "interface", l.name, "err", err)
+				}
+			}
+		}
+	}
+	send()
+	repeat := time.NewTimer(50*time.Millisecond + rand.N(200*time.Millisecond))
+	defer repeat.Stop()
+	select {
+	case <-ctx.Done():
+	case <-repeat.C:
+		send()
+	}
+}
+
+func (s *scan) allLinks() (all []*link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.links {
+		all = append(all, l)
+	}
+	return all
+}
+
+// updateLinks opens and closes links, so that they are what the machine's interfaces
+// are now. It returns those that are new, and an error when none can be used of those
+// that there are.
+func (s *scan) updateLinks(ctx context.Context) (opened []*link, err error) {
+	endpoints, err := listEndpoints(s.patterns)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() != nil {
+		return nil, nil // stop has closed the links
+	}
+	var failures []error
+	old := s.links
+	s.links = map[endpointAddress]*link{}
+	for _, e := range endpoints {
+		if l := old[e]; l != nil {
+			s.links[e] = l
+			delete(old, e)
+			continue
+		}
+		l, err := openLink(e)
+		if err != nil {
+			failures = append(failures, err)
+			klog.FromContext(ctx).Error(err, "Cannot look for cameras on an interface", "handler", Name, "interface", e.name, "address", e.address)
+			continue
+		}
+		s.links[e] = l
+		opened = append(opened, l)
+		s.running.Go(func() { s.read(ctx, l, l.unicast) })
+		s.running.Go(func() { s.read(ctx, l, l.group) })
+	}
+	for _, l := range old {
+		l.close()
+	}
+	if len(s.links) == 0 {
+		return nil, errors.Join(failures...)
+	}
+	return opened, nil
+}
+
+// read takes messages until the link is closed.
+func (s *scan) read(ctx context.Context, l *link, conn net.PacketConn) {
+	buffer := make([]byte, maxDatagram)
+	for {
+		n, from, err := conn.ReadFrom(buffer)
+		if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
+			return
+		}
+		if err != nil { // such as ENETDOWN; the link is closed when its address goes
+			klog.FromContext(ctx).V(2).Info("Cannot receive", "handler", Name, "interface", l.name, "err", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(addressDelay):
+			}
+			continue
+		}
+		source := from.(*net.UDPAddr).AddrPort().Addr().Unmap().WithZone("")
+		if err := s.receive(ctx, l, source, buffer[:n]); err != nil {
+			klog.FromContext(ctx).V(4).Info("Ignoring a message", "handler", Name, "interface", l.name, "source", source, "err", err)
+		}
+	}
+}
+
+// receive takes one message.
+func (s *scan) receive(ctx context.Context, l *link, source netip.Addr, datagram []byte) error {
+	present, leaving, err := parseMessage(datagram)
+	if err != nil {
+		return err
+	}
+	on := path{index: l.index, source: source}
+	for _, a := range present {
+		var unresolved bool
+		s.update(ctx, func() (changed bool, ask []question) {
+			changed, unresolved, ask = s.sightings.heard(on, a, time.Now())
+			return changed, ask
+		})
+		if unresolved && s.resolves.Allow() {
+			_ = l.send(resolve(a.address)) // asked again when it is heard again
+		}
+	}
+	for _, uuid := range leaving {
+		s.update(ctx, func() (bool, []question) { return false, s.sightings.bye(uuid) })
+	}
+	return nil
+}
+
+// update changes the sightings, wakes who waits for changes, and asks the questions
+// that come of it.
+func (s *scan) update(ctx context.Context, change func() (changed bool, ask []question)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed, ask := change()
+	if changed {
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	s.questions = append(s.questions, ask...)
+	for range ask {
+		if s.asking < maxAsked {
+			s.asking++
+			s.running.Go(func() { s.ask(ctx) })
+		}
+	}
+}
+
+// ask asks until there are no questions left.
+func (s *scan) ask(ctx context.Context) {
+	for {
+		s.mu.Lock()
+		if len(s.questions) == 0 || ctx.Err() != nil {
+			s.asking--
+			s.mu.Unlock()
+			return
+		}
+		q := s.questions[0]
+		s.questions = s.questions[1:]
+		s.mu.Unlock()
+
+		offset, err := s.client.isThere(ctx, q.target)
+		if ctx.Err() != nil {
+			continue
+		}
+		klog.FromContext(ctx).V(3).Info("Asked a camera", "handler", Name, "uuid", q.uuid, "url", q.target.xaddr, "clockOffset", offset, "err", err)
+		s.update(ctx, func() (bool, []question) {
+			changed, again := s.sightings.answered(q.uuid, q.target.xaddr, err == nil, offset)
+			if again {
+				s.running.Go(func() { s.askAgain(ctx, q.uuid) })
+			}
+			return changed, nil
+		})
+	}
+}
+
+// askAgain asks a camera that said Bye, after a while.
+func (s *scan) askAgain(ctx context.Context, uuid string) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(byeInterval):
+		s.update(ctx, func() (bool, []question) { return false, s.sightings.askLeaving(uuid) })
+	}
+}
+
+// present returns the cameras that are there, sorted by UUID, whether others are being
+// asked for the first time, and a channel that closes when this changes.
+func (s *scan) present() (cameras []camera, pending bool, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cameras, pending = s.sightings.present()
+	return cameras, pending, s.changed
+}

@@ -1,0 +1,388 @@
+package onvif
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// maxSilent is how many rounds of probes a camera may leave unanswered before it
+	// is asked directly: UDP loses packets.
+	maxSilent = 3
+
+	// maxCameras bounds what a flood of made-up cameras costs.
+	maxCameras = 2048
+
+	// byeChecks is how often a camera is asked that said Bye but still answers: it may
+	// take some seconds to shut down. After that the Bye was not the camera's.
+	byeChecks = 5
+
+	// maxPaths bounds what a flood of sources for one UUID costs.
+	maxPaths = 32
+)
+
+// path is where a camera is heard. Cheap cameras share their maker's UUID, so one UUID
+// may be heard of several sources.
+type path struct {
+	index  int // of the interface
+	source netip.Addr
+}
+
+// sightings are the cameras that were heard. They do no I/O: the caller passes on what
+// it hears, and asks whom it is told to. Not safe for concurrent use.
+type sightings struct {
+	cameras map[string]*sighting // by UUID
+}
+
+// sighting is one camera.
+type sighting struct {
+	uuid     string
+	since    time.Time // first heard
+	answers  map[path]*answer
+	services map[string]*service // by XAddr
+	leaving  int                 // questions left after a Bye
+}
+
+// answer is what a camera told on one path. It may tell something else on another.
+type answer struct {
+	xaddrs    []string
+	scopes    []string
+	version   string
+	silent    int  // rounds since the last message
+	heard     bool // in the present round
+	contested bool // another source took the UUID since: the address may be an old one
+}
+
+// service is the device service at one XAddr.
+type service struct {
+	verified bool          // it answered when it was last asked
+	asked    bool          // it was asked at least once
+	asking   bool          // it is being asked
+	failed   bool          // it is gone, or not told any more: it goes once all of the camera's were asked
+	told     verified      // as it was last told
+	offset   time.Duration // of the camera's clock to ours
+}
+
+// question is a service to ask whether it is there.
+type question struct {
+	uuid   string
+	target target
+}
+
+// target is a service, and what is needed to connect to it.
+type target struct {
+	xaddr  string
+	source netip.Addr // that the XAddr was told from
+	zone   string     // for link-local addresses: the index of the interface
+}
+
+// heard takes an announcement. It returns whether the cameras changed, and which
+// services to ask. resolve is whether to ask where the camera's service is: it did not
+// say, or not what it is.
+func (s *sightings) heard(on path, a announcement, now time.Time) (changed, resolve bool, ask []question) {
+	var known *answer
+	if camera := s.cameras[a.uuid]; camera != nil {
+		known = camera.answers[on]
+	}
+	// Without XAddrs it is where it was, unless something changed.
+	if known != nil && a.brief && a.version == known.version {
+		a.xaddrs, a.scopes, a.brief = known.xaddrs, known.scopes, false
+	}
+	if a.brief {
+		return false, a.kind != resolveMatch, nil
+	}
+	camera := s.cameras[a.uuid]
+	if camera == nil {
+		if len(s.cameras) >= maxCameras {
+			return false, false, nil
+		}
+		camera = &sighting{uuid: a.uuid, since: now, answers: map[path]*answer{}, services: map[string]*service{}}
+		if s.cameras == nil {
+			s.cameras = map[string]*sighting{}
+		}
+		s.cameras[a.uuid] = camera
+	}
+	if known == nil {
+		if len(camera.answers) >= maxPaths {
+			return false, false, nil
+		}
+		ask = camera.contest(on)
+	}
+	camera.leaving = 0
+	camera.answers[on] = &answer{xaddrs: a.xaddrs, scopes: a.scopes, version: a.version, heard: true}
+	for _, xaddr := range a.xaddrs {
+		v := camera.services[xaddr]
+		if v == nil {
+			v = &service{}
+			camera.services[xaddr] = v
+			ask = camera.ask(ask, xaddr)
+		}
+		v.failed = false
+	}
+	if known != nil && slices.Equal(known.xaddrs, a.xaddrs) {
+		changed = known.version != a.version || !slices.Equal(known.scopes, a.scopes)
+		return changed, false, ask
+	}
+	for xaddr, v := range camera.services {
+		told := false
+		v.told, told = camera.describe(xaddr)
+		v.failed = v.failed || !told
+	}
+	camera.dropFailed()
+	return true, false, ask
+}
+
+// contest asks whether a camera is still where it was heard so far on an interface,
+// now that it is heard from another address: DHCP may have moved it.
+func (c *sighting) contest(on path) (ask []question) {
+	for _, other := range slices.SortedFunc(maps.Keys(c.answers), path.compare) {
+		if other.index != on.index || other.source.Is6() != on.source.Is6() {
+			continue
+		}
+		c.answers[other].contested = true
+		for _, xaddr := range c.answers[other].xaddrs {
+			ask = c.ask(ask, xaddr)
+		}
+	}
+	return ask
+}
+
+// bye takes a camera's Bye. Anybody could have sent it, so the camera is asked.
+func (s *sightings) bye(uuid string) []question {
+	camera := s.cameras[uuid]
+	if camera == nil {
+		return nil
+	}
+	camera.leaving = byeChecks
+	return s.askLeaving(uuid)
+}
+
+// askLeaving asks a camera that said Bye, if it did not announce itself since.
+func (s *sightings) askLeaving(uuid string) (ask []question) {
+	camera := s.cameras[uuid]
+	if camera == nil || camera.leaving == 0 {
+		return nil
+	}
+	for _, xaddr := range slices.Sorted(maps.Keys(camera.services)) {
+		ask = camera.ask(ask, xaddr)
+	}
+	return ask
+}
+
+// answered takes what came of a question: whether the service is there, and how far
+// the camera's clock is ahead. It returns whether the cameras changed, and whether to
+// call askLeaving in a second.
+func (s *sightings) answered(uuid, xaddr string, there bool, offset time.Duration) (changed, again bool) {
+	camera := s.cameras[uuid]
+	if camera == nil || camera.services[xaddr] == nil {
+		return false, false // it told other addresses meanwhile
+	}
+	v := camera.services[xaddr]
+	changed = !v.asked
+	_, told := camera.describe(xaddr)
+	v.asking, v.asked, v.failed = false, true, !told
+	switch {
+	case there:
+		changed = changed || !v.verified
+		v.verified, v.offset = true, offset
+		if camera.leaving > 0 {
+			camera.leaving--
+			again = camera.leaving > 0
+		}
+	case camera.leaving > 0 || camera.silent(xaddr):
+		v.failed = true
+	default:
+		// A camera that answers probes stays, whatever a single request says.
+	}
+	if camera.dropFailed() {
+		changed = true
+	}
+	if len(camera.answers) == 0 {
+		delete(s.cameras, uuid)
+	}
+	return changed, again
+}
+
+// endRound counts who did not answer. It returns whom to ask: silent cameras, and
+// those that announce themselves but did not answer when they were asked.
+func (s *sightings) endRound() (ask []question) {
+	for _, uuid := range slices.Sorted(maps.Keys(s.cameras)) {
+		camera := s.cameras[uuid]
+		for _, a := range camera.answers {
+			if !a.heard {
+				a.silent++
+			}
+			a.heard = false
+		}
+		for _, xaddr := range slices.Sorted(maps.Keys(camera.services)) {
+			if camera.silent(xaddr) || !camera.services[xaddr].verified {
+				ask = camera.ask(ask, xaddr)
+			}
+		}
+	}
+	return ask
+}
+
+// ask appends a question, unless the service is being asked already.
+func (c *sighting) ask(questions []question, xaddr string) []question {
+	v := c.services[xaddr]
+	if v.asking {
+		return questions
+	}
+	v.asking = true
+	told, _ := c.describe(xaddr)
+	return append(questions, question{c.uuid, told.target})
+}
+
+// describe returns a service as the camera tells it now, or told it last.
+func (c *sighting) describe(xaddr string) (v verified, told bool) {
+	v.target.xaddr = xaddr
+	best := false // of a path that was heard of late
+	for _, on := range slices.SortedFunc(maps.Keys(c.answers), path.compare) {
+		a := c.answers[on]
+		if !slices.Contains(a.xaddrs, xaddr) {
+			continue
+		}
+		if !told || !best && a.silent == 0 {
+			v.source, v.zone = on.source, strconv.Itoa(on.index)
+			best = a.silent == 0
+		}
+		told = true
+		v.ipv4 = v.ipv4 || on.source.Is4()
+	}
+	if !told {
+		v = c.services[xaddr].told
+	}
+	v.offset = c.services[xaddr].offset
+	return v, told
+}
+
+func (p path) compare(q path) int {
+	return cmp.Or(
+		cmp.Compare(p.source.BitLen(), q.source.BitLen()), // IPv4 first
+		cmp.Compare(p.index, q.index),
+		p.source.Compare(q.source),
+	)
+}
+
+// silent is whether no path on which a service was told was heard of late.
+func (c *sighting) silent(xaddr string) bool {
+	for _, a := range c.answers {
+		if a.silent < maxSilent && !a.contested && slices.Contains(a.xaddrs, xaddr) {
+			return false
+		}
+	}
+	return true
+}
+
+// dropFailed forgets services that are gone, and the paths on which nothing else is
+// left. It waits until none of the camera's is being asked: a camera that is gone goes
+// as a whole, instead of turning into its IPv6 address for a moment.
+func (c *sighting) dropFailed() (changed bool) {
+	for _, v := range c.services {
+		if v.asking {
+			return false
+		}
+	}
+	for xaddr, v := range c.services {
+		if !v.failed {
+			continue
+		}
+		changed = changed || v.verified
+		delete(c.services, xaddr)
+		for on, a := range c.answers {
+			a.xaddrs = slices.DeleteFunc(slices.Clone(a.xaddrs), func(x string) bool { return x == xaddr })
+			if len(a.xaddrs) == 0 {
+				delete(c.answers, on)
+			}
+		}
+	}
+	return changed
+}
+
+// camera is a camera that is there.
+type camera struct {
+	uuid     string
+	scopes   []string   // all that it told, sorted
+	version  string     // of what it told: another one when that changed
+	since    time.Time  // first heard
+	asking   bool       // a service of it is being asked for the first time
+	services []verified // best first
+}
+
+// verified is a service that answered.
+type verified struct {
+	target
+	offset time.Duration // of the camera's clock to ours
+	ipv4   bool          // it was told over IPv4
+}
+
+// present returns the cameras that are there, sorted by UUID, and whether others are
+// being asked for the first time.
+func (s *sightings) present() (cameras []camera, pending bool) {
+	for _, uuid := range slices.Sorted(maps.Keys(s.cameras)) {
+		sighted := s.cameras[uuid]
+		c := camera{uuid: uuid, since: sighted.since}
+		var versions []string
+		for _, a := range sighted.answers {
+			c.scopes = append(c.scopes, a.scopes...)
+			versions = append(versions, a.version)
+		}
+		c.scopes, c.version = sortedSet(c.scopes), strings.Join(sortedSet(versions), " ")
+		for xaddr, v := range sighted.services {
+			c.asking = c.asking || !v.asked
+			if !v.verified {
+				continue
+			}
+			told, _ := sighted.describe(xaddr)
+			c.services = append(c.services, told)
+		}
+		pending = pending || c.asking
+		if len(c.services) > 0 {
+			slices.SortFunc(c.services, verified.compare)
+			cameras = append(cameras, c)
+		}
+	}
+	return cameras, pending
+}
+
+func sortedSet(values []string) []string {
+	slices.Sort(values)
+	return slices.Compact(values)
+}
+
+// compare orders services by use to a broker. The order is by the URL alone at last,
+// so that all nodes prefer the same one.
+func (v verified) compare(w verified) int {
+	return cmp.Or(
+		cmp.Compare(v.rank(), w.rank()),
+		cmp.Compare(v.xaddr, w.xaddr),
+	)
+}
+
+func (v verified) rank() int {
+	rank := 0
+	if v.linkLocal() { // pods cannot reach it
+		rank += 4
+	}
+	if !strings.HasPrefix(v.xaddr, "http:") {
+		rank += 2
+	}
+	if a := hostAddress(v.xaddr); a.Is6() {
+		rank++
+	}
+	return rank
+}
+
+// akri is whether Akri finds the service: one that is told over IPv4, of plain HTTP
+// and not link-local.
+func (v verified) akri() bool {
+	return v.ipv4 && strings.HasPrefix(v.xaddr, "http:") && !v.linkLocal()
+}
+
+func (v verified) linkLocal() bool { return hostAddress(v.xaddr).IsLinkLocalUnicast() }

@@ -1,0 +1,227 @@
+// Package opcua is Akri's opcua discovery handler: it finds OPC UA servers by asking
+// the URLs of its Configuration, each of a server or of a discovery server, for the
+// servers they know.
+//
+//   - details.go: what a Configuration asks for
+//   - source.go, standing.go: one URL, asked again and again
+//   - devices.go, resolver.go: the devices that an answer means
+//   - client.go, frame.go, messages.go, reader.go: OPC UA's binary protocol
+//
+// Requests are encoded with gopcua. Its client is not used, since a hostile server can
+// end the process with it: the buffers of its own goroutine, whose panics nobody
+// recovers, have the size that the server wants (v0.8.0: one of 4 bytes is enough), its
+// decoder takes memory for as many elements as a message says it has, and diagnostics
+// may be as deep as a message is long.
+package opcua
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kubeslot/kubeslot/discovery"
+)
+
+const (
+	// Name is what Configurations select the handler by.
+	Name = "opcua"
+
+	// DefaultInterval is Akri's.
+	DefaultInterval = 10 * time.Second
+
+	// askTimeout is for all that is asked of a server in one round.
+	askTimeout = 5 * time.Second
+
+	// firstReport is how long the first report waits for URLs that have neither
+	// answered nor been given up. What it lacks is gone: while this handler was not
+	// running, such a URL's devices may have been there all the time. Each has been
+	// asked once in any case.
+	firstReport = 5 * time.Second
+
+	// asksAtOnce bounds a Configuration's connections and what their answers take of
+	// memory.
+	asksAtOnce = 100
+
+	// maxWarnings is how many different warnings a Configuration gets.
+	maxWarnings = 1000
+)
+
+// Handler is the handler. Its zero value is ready for use.
+type Handler struct {
+	// Interval is the time between two rounds of each URL; DefaultInterval when it is
+	// not positive.
+	Interval time.Duration
+
+	// For tests; the constants and net's when not set.
+	askTimeout, firstReport time.Duration
+	lookup                  func(ctx context.Context, host string) ([]string, error)
+}
+
+var _ discovery.Sharer = (*Handler)(nil)
+
+// Name implements discovery.Handler.
+func (*Handler) Name() string { return Name }
+
+// Shared implements discovery.Sharer: all nodes that reach a server find it.
+func (*Handler) Shared() bool { return true }
+
+// Discover implements discovery.Handler. It fails at once on bad details, and otherwise
+// only when ctx ends. Each URL has a goroutine: one that does not answer delays no other,
+// beyond firstReport.
+func (h *Handler) Discover(ctx context.Context, request discovery.Request, report func(discovery.Result)) error {
+	p, err := parse(request)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	interval := h.Interval
+	if interval <= 0 {
+		interval = DefaultInterval
+	}
+	r := &run{
+		plan: p, request: request, interval: interval, timeout: cmp.Or(h.askTimeout, askTimeout), lookup: h.lookup,
+		asking: make(chan struct{}, asksAtOnce), views: make(chan view), sources: map[string]*running{}, warned: map[string]bool{},
+	}
+	if r.lookup == nil {
+		r.lookup = net.DefaultResolver.LookupHost
+	}
+	defer r.ended.Wait()
+	defer cancel()
+	for _, t := range p.targets {
+		r.start(ctx, t, p.onNetwork)
+	}
+	overdue := time.NewTimer(cmp.Or(h.firstReport, firstReport))
+	defer overdue.Stop()
+	var last []discovery.Device
+	reported, late := false, false
+	for {
+		if reported || r.settled(late) {
+			if devices := r.devices(); !reported || !reflect.DeepEqual(devices, last) {
+				last, reported = devices, true
+				report(discovery.Result{Devices: devices, Shared: true})
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-overdue.C:
+			late = true
+		case v := <-r.views:
+			r.take(ctx, v)
+		}
+	}
+}
+
+// run is one Discover. Its goroutine alone uses the maps.
+type run struct {
+	plan
+	request  discovery.Request
+	interval time.Duration
+	timeout  time.Duration // of a round's requests
+	lookup   func(ctx context.Context, host string) ([]string, error)
+	asking   chan struct{}
+	views    chan view
+	sources  map[string]*running // by URL
+	warned   map[string]bool
+	ended    sync.WaitGroup
+}
+
+// running is a source and the last of its views.
+type running struct {
+	*source
+	view    view
+	stop    context.CancelFunc
+	learned bool // from another source, and not of the details
+}
+
+func (r *run) start(ctx context.Context, at target, onNetwork bool) *running {
+	ctx, stop := context.WithCancel(ctx)
+	s := &running{stop: stop, source: &source{
+		at: at, onNetwork: onNetwork, names: r.names, interval: r.interval, timeout: r.timeout,
+		resolver: resolver{lookup: r.lookup}, asking: r.asking, views: r.views,
+	}}
+	r.sources[at.url] = s
+	r.ended.Go(func() { s.run(ctx) })
+	return s
+}
+
+// take keeps a view. The source may be one that has been stopped meanwhile.
+func (r *run) take(ctx context.Context, v view) {
+	s := r.sources[v.of.at.url]
+	if s == nil || s.source != v.of {
+		return
+	}
+	s.view = v
+	for _, warning := range v.warnings {
+		if !r.warned[warning] && len(r.warned) < maxWarnings {
+			r.warned[warning] = true
+			r.request.Warnf("%s: %s", Name, warning)
+		}
+	}
+	if r.onNetwork && !s.learned {
+		r.follow(ctx)
+	}
+}
+
+// follow asks the servers that are known from a network themselves, since only they say
+// what they are, and no others.
+func (r *run) follow(ctx context.Context) {
+	want := map[string]target{}
+	for _, t := range r.targets {
+		for _, learned := range r.sources[t.url].view.learned {
+			if len(want) < maxRecords {
+				want[learned.url] = learned
+			}
+		}
+	}
+	for url, s := range r.sources {
+		if _, wanted := want[url]; s.learned && !wanted {
+			s.stop()
+			delete(r.sources, url)
+		}
+	}
+	for url, t := range want {
+		if r.sources[url] == nil {
+			r.start(ctx, t, false).learned = true
+		}
+	}
+}
+
+// settled reports whether each source has answered or is given up, or when it is late,
+// has been asked at least.
+func (r *run) settled(late bool) bool {
+	for _, s := range r.sources {
+		if asked := s.view.of != nil; !s.view.settled && !(late && asked) {
+			return false
+		}
+	}
+	return true
+}
+
+// devices returns what all sources see, sorted by ID. Of a server that several see, the
+// details' first URL has it.
+func (r *run) devices() []discovery.Device {
+	byID := map[string]discovery.Device{}
+	add := func(s *running) {
+		for _, d := range s.view.devices {
+			if _, there := byID[d.ID]; !there {
+				byID[d.ID] = d
+			}
+		}
+	}
+	for _, t := range r.targets {
+		add(r.sources[t.url])
+	}
+	for _, url := range slices.Sorted(maps.Keys(r.sources)) {
+		if r.sources[url].learned {
+			add(r.sources[url])
+		}
+	}
+	return slices.SortedFunc(maps.Values(byID), func(a, b discovery.Device) int { return strings.Compare(a.ID, b.ID) })
+}

@@ -1,0 +1,134 @@
+package opcua
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/gopcua/opcua/ua"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/discovery"
+)
+
+// source asks one URL again and again. What it thinks of it goes to views.
+type source struct {
+	at        target
+	onNetwork bool // also what the server knows from its network
+	names     *discovery.FilterList
+	interval  time.Duration
+	timeout   time.Duration // of a round's requests
+	resolver  resolver
+	asking    chan struct{} // as many at a time as it has room for
+	views     chan<- view
+	noNetwork bool // the server has no FindServersOnNetwork
+}
+
+// view is what a source thinks of its URL.
+type view struct {
+	of *source
+	found
+	settled  bool
+	warnings []string // for the Configuration's author
+}
+
+// run asks until ctx ends.
+func (s *source) run(ctx context.Context) {
+	log := klog.FromContext(ctx).WithValues("url", s.at.url)
+	var now standing
+	for {
+		f, warnings, err := s.round(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		before := now
+		wait := now.observe(f, err, s.interval)
+		if err != nil {
+			log.V(2).Info("No answer", "err", err, "failures", now.failures, "refusals", now.refusals)
+		}
+		if now.gaveUp && !before.gaveUp {
+			log.Info("No server", "err", err)
+			warnings = append(warnings, fmt.Sprintf("no OPC UA server at %s: %v", s.at.url, cause(err)))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case s.views <- view{of: s, found: now.found, settled: now.settled, warnings: warnings}:
+		}
+		// All nodes ask the same servers: not at the same time.
+		wait += time.Duration((rand.Float64() - 0.5) / 5 * float64(wait))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// round asks once. A panic while it reads what the server sends is an error.
+func (s *source) round(ctx context.Context) (f found, warnings []string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+			klog.FromContext(ctx).Error(err, "Asking a server", "url", s.at.url)
+		}
+	}()
+	select {
+	case <-ctx.Done():
+		return f, nil, ctx.Err()
+	case s.asking <- struct{}{}:
+		defer func() { <-s.asking }()
+	}
+	applications, records, err := s.ask(ctx)
+	if err != nil {
+		return f, nil, err
+	}
+	servers := serversOf(applications, s.names)
+	f.devices, warnings = devicesOf(servers, s.at, s.resolver.known(ctx, servers))
+	for _, r := range records {
+		// The other discovery servers know nothing that this one does not.
+		if t, err := parseTarget(r.url); err == nil && !slices.Contains(r.capabilities, "LDS") {
+			f.learned = append(f.learned, t)
+		}
+	}
+	if s.noNetwork {
+		warnings = append(warnings, fmt.Sprintf("the server at %s has no FindServersOnNetwork: serversOnNetwork finds nothing there", s.at.url))
+	}
+	return f, warnings, nil
+}
+
+// ask sends the requests of a round.
+func (s *source) ask(ctx context.Context) (list []application, records []record, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	c, err := dial(ctx, s.at)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer c.close()
+	if list, err = c.findServers(); err != nil {
+		return nil, nil, err
+	}
+	s.noNetwork = false
+	if s.onNetwork {
+		records, err = c.findServersOnNetwork()
+		if errors.Is(err, ua.StatusBadServiceUnsupported) || errors.Is(err, ua.StatusBadNotImplemented) {
+			s.noNetwork, err = true, nil
+		}
+	}
+	return list, records, err
+}
+
+// cause is a network error without the addresses and ports of the connection: the same
+// text for the same cause.
+func cause(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
+		return op.Err
+	}
+	return err
+}
