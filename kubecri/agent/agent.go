@@ -5,8 +5,9 @@
 // of a slice all only wake the writer, which compares the node's slices with what
 // plan() says they should be.
 //
-// Who changes what: one worker starts and stops discovery; a discovery goroutine
-// alone sets its session's devices; one writer alone writes slices.
+// Who changes what: one worker starts and stops sessions, each of which runs the sources
+// of its handler; what these say, and what comes of it with time, is in the session's
+// reports (pure functions); one writer alone writes slices.
 package agent
 
 import (
@@ -26,13 +27,17 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/hostpaths"
+	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/kubecri/properties"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
 	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 )
 
-// defaultRestart paces a handler that fails: after 1 s, doubled up to a minute.
-var defaultRestart = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 7, Cap: time.Minute}
+// defaultRestart paces a source that fails: after 1 s, doubled up to a minute, with
+// jitter, for the nodes may all have lost the same thing.
+var defaultRestart = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 7, Cap: time.Minute}
 
 // retries paces what the API server refused: after 50 ms, doubled up to 10 s, short
 // enough that an API server that returns finds its nodes soon.
@@ -40,8 +45,8 @@ func retries() wait.Backoff {
 	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 9, Cap: 10 * time.Second}
 }
 
-// Config is what an Agent needs. All but Handlers, PropertyNamespaces, Restart,
-// Clock and ReachChanged is required.
+// Config is what an Agent needs. All but PropertyNamespaces, AllowedPaths, Grace,
+// Restart, Clock, Metrics, ReachChanged and TellHolders is required.
 type Config struct {
 	// NodeName is the node that this agent discovers for.
 	NodeName string
@@ -60,16 +65,27 @@ type Config struct {
 	Configurations akriinformers.ConfigurationInformer
 	Slices         informers.DeviceSliceInformer
 	Nodes          coreinformers.NodeInformer
-	// Handlers are those there are from the start; see AddHandler.
-	Handlers []discovery.Handler
+	// Registry has the sources of devices: the handlers in this process, and those that
+	// register.
+	Registry *discovery.Registry
+	// AllowedPaths are those of the node that devices may have mounts and device nodes of.
+	AllowedPaths hostpaths.Allowed
+	// Grace is how long the devices of a source that stopped working stay; DefaultGrace
+	// when zero.
+	Grace Grace
 	// Recorder writes Events about Configurations; its scheme must know them.
 	Recorder record.EventRecorder
-	// Restart paces handlers that fail.
+	// Restart paces sources that fail.
 	Restart wait.Backoff
 	Clock   clock.WithTicker
+	Metrics *metrics.Metrics
 	// ReachChanged is called when Reached may have something new to say. It must not
 	// block.
 	ReachChanged func()
+	// TellHolders is called when the device of an Instance has changed, or is gone, so
+	// that the pods that use it here can be told: reason is in CamelCase, message for
+	// people. It must not block.
+	TellHolders func(instance, reason, message string)
 }
 
 func (c *Config) validate() error {
@@ -78,6 +94,7 @@ func (c *Config) validate() error {
 		"NodeName":       c.NodeName == "",
 		"Client":         c.Client == nil,
 		"KubeClient":     c.KubeClient == nil,
+		"Registry":       c.Registry == nil,
 		"Configurations": c.Configurations == nil,
 		"Slices":         c.Slices == nil,
 		"Nodes":          c.Nodes == nil,
@@ -96,9 +113,13 @@ type Agent struct {
 	configurations workqueue.TypedInterface[string] // names
 	synced         []cache.InformerSynced
 	duplicates     duplicates // the worker of configurations alone
+	properties     *properties.Reader
 	discoveries    sync.WaitGroup
+	began          time.Time // Run; set before there are sessions
 	// dirty wakes the writer, and written tells it that its cache has changed.
 	dirty, written chan struct{}
+	// timed wakes who looks at what changes with time alone.
+	timed chan struct{}
 
 	mu       sync.RWMutex
 	ready    bool                // the caches have synced
@@ -106,10 +127,6 @@ type Agent struct {
 	// changed is closed and replaced whenever ready or sessions, or anything in
 	// them, changes: see WaitDevice.
 	changed chan struct{}
-
-	handlersMu    sync.Mutex
-	handlers      map[string]discovery.Handler
-	handlersAdded chan struct{} // closed and replaced by AddHandler
 }
 
 // New returns an agent, to be started with Run.
@@ -123,51 +140,30 @@ func New(config Config) (*Agent, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
+	if config.Grace == (Grace{}) {
+		config.Grace = DefaultGrace
+	}
 	if config.ReachChanged == nil {
 		config.ReachChanged = func() {}
+	}
+	if config.TellHolders == nil {
+		config.TellHolders = func(string, string, string) {}
 	}
 	a := &Agent{
 		config:         config,
 		configurations: workqueue.NewTyped[string](),
 		duplicates:     duplicates{},
+		properties:     properties.NewReader(config.KubeClient, config.PropertyNamespaces, config.Clock),
 		dirty:          make(chan struct{}, 1),
 		written:        make(chan struct{}, 1),
+		timed:          make(chan struct{}, 1),
 		sessions:       map[string]*session{},
 		changed:        make(chan struct{}),
-		handlers:       map[string]discovery.Handler{},
-		handlersAdded:  make(chan struct{}),
-	}
-	for _, h := range config.Handlers {
-		if err := a.AddHandler(h); err != nil {
-			return nil, err
-		}
 	}
 	if err := a.watch(); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 	return a, nil
-}
-
-// AddHandler makes a handler available, also to Configurations that wait for
-// one of its name. Safe for concurrent use.
-func (a *Agent) AddHandler(h discovery.Handler) error {
-	a.handlersMu.Lock()
-	defer a.handlersMu.Unlock()
-	if _, ok := a.handlers[h.Name()]; ok {
-		return fmt.Errorf("agent: there is a discovery handler %q already", h.Name())
-	}
-	a.handlers[h.Name()] = h
-	close(a.handlersAdded)
-	a.handlersAdded = make(chan struct{})
-	return nil
-}
-
-// handler returns the handler of the name, or nil and what is closed when
-// another handler is added.
-func (a *Agent) handler(name string) (discovery.Handler, <-chan struct{}) {
-	a.handlersMu.Lock()
-	defer a.handlersMu.Unlock()
-	return a.handlers[name], a.handlersAdded
 }
 
 // Run works until ctx ends and its handlers have returned. Slices stay as they are
@@ -184,7 +180,7 @@ func (a *Agent) Run(ctx context.Context) {
 		return // ctx has ended
 	}
 	a.mu.Lock()
-	a.ready = true
+	a.ready, a.began = true, a.config.Clock.Now()
 	a.announce()
 	a.mu.Unlock()
 
@@ -199,6 +195,7 @@ func (a *Agent) Run(ctx context.Context) {
 		}
 	})
 	workers.Go(func() { a.write(ctx) })
+	workers.Go(func() { a.passTime(ctx) })
 	<-ctx.Done()
 }
 
@@ -208,14 +205,26 @@ func (a *Agent) announce() {
 	a.changed = make(chan struct{})
 }
 
-// sleep waits for d, or until ctx ends or news, which may be nil, says something.
-func (a *Agent) sleep(ctx context.Context, d time.Duration, news <-chan struct{}) {
+// sleep waits for d, or until ctx ends or one of the channels, of which there are two at
+// most, is closed or says something.
+func (a *Agent) sleep(ctx context.Context, d time.Duration, news ...<-chan struct{}) {
 	timer := a.config.Clock.NewTimer(d)
 	defer timer.Stop()
+	news = append(news, nil, nil)
 	select {
 	case <-timer.C():
-	case <-news:
+	case <-news[0]:
+	case <-news[1]:
 	case <-ctx.Done():
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -29,6 +29,7 @@ func (a *Agent) reconcileConfiguration(ctx context.Context, name string) {
 	if s != nil && (first == nil || !s.discovers(first, selected)) {
 		s.stop()
 		delete(a.sessions, name)
+		a.config.Metrics.DiscoveryEnded(name)
 		s = nil
 	}
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -28,7 +29,7 @@ func (a *Agent) Device(instance string) (discovery.Device, bool) {
 
 // device is Device for one session. Agent.mu must be held.
 func (s *session) device(hash string) (discovery.Device, bool) {
-	f, ok := s.devices[hash]
+	f, ok := s.standing.devices[hash]
 	device := f.Device
 	if !ok && s.reach != nil {
 		device, ok = s.reach.device(hash)
@@ -53,7 +54,7 @@ func (a *Agent) Devices() (map[string]discovery.Device, <-chan struct{}) {
 				}
 			}
 		}
-		for hash, f := range s.devices {
+		for hash, f := range s.standing.devices {
 			all[slot.InstanceName(name, hash)] = configured(f.Device, s.configuration)
 		}
 	}
@@ -88,6 +89,9 @@ func (a *Agent) WaitDevice(ctx context.Context, instance string) (discovery.Devi
 		a.mu.RUnlock()
 
 		if device, ok := a.Device(instance); ok {
+			if err := a.allowed(instance, device); err != nil {
+				return discovery.Device{}, err
+			}
 			return device, nil
 		}
 		waitingFor, err := a.missing(instance)
@@ -100,6 +104,25 @@ func (a *Agent) WaitDevice(ctx context.Context, instance string) (discovery.Devi
 			return discovery.Device{}, fmt.Errorf("device of Instance %s: waiting for %s: %w", instance, waitingFor, ctx.Err())
 		}
 	}
+}
+
+// allowed looks again at where the device's paths lead: they may have changed since it
+// was reported.
+func (a *Agent) allowed(instance string, device discovery.Device) error {
+	if len(device.Mounts)+len(device.DeviceSpecs) == 0 {
+		return nil
+	}
+	name, _ := slot.SplitInstance(instance)
+	handler := ""
+	a.mu.RLock()
+	if s := a.sessions[name]; s != nil {
+		handler = s.configuration.Spec.DiscoveryHandler.Name
+	}
+	a.mu.RUnlock()
+	if err := a.config.AllowedPaths.Check(handler, device); err != nil {
+		return fmt.Errorf("device of Instance %s: %w", instance, err)
+	}
+	return nil
 }
 
 // missing says what has to happen before the device can be there, or returns an
@@ -118,7 +141,7 @@ func (a *Agent) missing(instance string) (waitingFor string, err error) {
 		}
 		return fmt.Sprintf("discovery for Configuration %s to start", name), nil
 	}
-	waitingFor, why := s.missing()
+	waitingFor, why := s.missing(hash)
 	if _, ok := s.device(hash); ok {
 		return "", nil // reported just now
 	}
@@ -130,17 +153,18 @@ func (a *Agent) missing(instance string) (waitingFor string, err error) {
 
 // missing says what is outstanding before devices of the session can be there, or
 // why one that is not there does not exist. Agent.mu must be held.
-func (s *session) missing() (waitingFor, why string) {
+func (s *session) missing(hash string) (waitingFor, why string) {
 	handler := s.configuration.Spec.DiscoveryHandler.Name
 	switch {
 	case !s.selected:
 		return "", fmt.Sprintf("spec.discovery.nodeSelector of Configuration %s does not select this node", reference(s.configuration))
 	case s.reach != nil:
 		return s.reach.missing()
-	case s.reported:
+	case s.standing.settled || s.standing.had[hash]:
 		return "", fmt.Sprintf("discovery handler %q does not see it on this node", handler)
-	case s.problem.Reason != "":
-		return "the first report: " + s.problem.Message, ""
+	}
+	for _, source := range slices.Sorted(maps.Keys(s.problems)) {
+		return "the first report: " + s.problems[source].Message, ""
 	}
 	return fmt.Sprintf("the first report of discovery handler %q", handler), ""
 }

@@ -5,166 +5,271 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
+	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// session is one Configuration under discovery. Its fields are guarded by
-// Agent.mu; maps are replaced, never changed.
-type session struct {
-	stop     context.CancelFunc // never changes
-	selected bool               // spec.discovery, if set, selects this node; never changes
-	reach    *reach             // set when spec.discovery is, and selects this node; never changes
-	// configuration is the newest version seen.
-	configuration *v0.Configuration
-	// reported is false until this node's devices are known: until then nothing may
-	// be taken away.
-	reported bool
-	devices  map[string]found // by hash
-	// problem is what keeps discovery from working, as last told; no reason for none.
-	problem v1alpha1.Problem
-	// rejected says which devices of the last report were left out.
-	rejected string
-}
+// Reasons of problems, and of their Events.
+const (
+	reasonUnknownHandler = "UnknownHandler"
+	reasonProperties     = "NoDiscoveryProperties"
+	reasonInvalid        = "InvalidDiscoveryDetails"
+	reasonFailed         = "DiscoveryFailed"
+)
 
-// found is a device as its handler reported it.
-type found struct {
-	discovery.Device
-	shared bool
-	hash   string // slot.InstanceHash of it
-	size   int    // in a slice, as JSON
-}
-
-// startSession runs the Configuration's handler until stopped: at all times, or with
-// spec.discovery while this node is one of those that discover.
-func (a *Agent) startSession(ctx context.Context, c *v0.Configuration, selected bool) *session {
-	logger := klog.FromContext(ctx).WithValues(
-		"configuration", klog.KObj(c), "handler", c.Spec.DiscoveryHandler.Name)
-	ctx, stop := context.WithCancel(klog.NewContext(ctx, logger))
-	s := &session{configuration: c, stop: stop, selected: selected}
-	switch {
-	case c.Spec.Discovery == nil:
-		a.discoveries.Go(func() { a.discover(ctx, s, c) })
-	case selected:
-		s.reach = a.newReach(c)
-		a.discoveries.Go(func() { a.run(ctx, s.reach) })
-		a.discoveries.Go(func() { a.compete(ctx, s, c) })
-	default:
-		s.reported = true // nothing is seen from here
-	}
-	return s
-}
-
-// discover keeps the handler running until ctx ends.
+// discover keeps all sources of the Configuration's handler running until ctx ends.
 func (a *Agent) discover(ctx context.Context, s *session, c *v0.Configuration) {
-	restart, info := a.config.Restart, c.Spec.DiscoveryHandler
-	var pause time.Duration
-	for {
-		handler := a.awaitHandler(ctx, s, info.Name)
-		if handler == nil {
+	inputs := &inputs{changed: make(chan struct{})}
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	workers.Go(func() { a.followProperties(ctx, s, c, inputs) })
+
+	type worker struct {
+		source *discovery.Source
+		stop   context.CancelFunc
+		done   chan struct{}
+	}
+	running := map[string]*worker{} // by the source's ID
+	for ctx.Err() == nil {
+		sources, changed := a.config.Registry.Sources(c.Spec.DiscoveryHandler.Name)
+		there := map[string]*discovery.Source{}
+		for _, source := range sources {
+			there[source.ID] = source
+		}
+		for id, w := range running {
+			if there[id] == w.source {
+				continue
+			}
+			w.stop()
+			<-w.done // so that it does not report after its successor
+			delete(running, id)
+			a.update(ctx, s, func(r *reports, now time.Time) { r.remove(id, now) })
+			a.forgetProblem(ctx, s, id, 0)
+		}
+		for id, source := range there {
+			if running[id] != nil {
+				continue
+			}
+			a.update(ctx, s, func(r *reports, _ time.Time) { r.join(id, source.BuiltIn) })
+			working, stop := context.WithCancel(klog.NewContext(ctx, klog.FromContext(ctx).WithValues("source", id)))
+			w := &worker{source, stop, make(chan struct{})}
+			running[id] = w
+			workers.Go(func() {
+				defer close(w.done)
+				defer stop()
+				a.runSource(working, s, c, source, inputs)
+			})
+		}
+		a.awaitChange(ctx, s, c, len(sources), changed)
+	}
+}
+
+// awaitSource waits until there is a source of the Configuration's handler; false when
+// ctx ends first.
+func (a *Agent) awaitSource(ctx context.Context, s *session, c *v0.Configuration) bool {
+	for ctx.Err() == nil {
+		sources, changed := a.config.Registry.Sources(c.Spec.DiscoveryHandler.Name)
+		if len(sources) > 0 {
+			a.forgetUnknown(s)
+			return true
+		}
+		a.awaitChange(ctx, s, c, 0, changed)
+	}
+	return false
+}
+
+// awaitChange waits until the handler has other sources. That there are none is told,
+// when endpoints that a former life of the agent knew have had the time to register.
+func (a *Agent) awaitChange(ctx context.Context, s *session, c *v0.Configuration, sources int, changed <-chan struct{}) {
+	if sources > 0 {
+		a.forgetUnknown(s)
+	} else {
+		if a.sleep(ctx, a.began.Add(registering).Sub(a.config.Clock.Now()), changed); ctx.Err() != nil || isClosed(changed) {
 			return
 		}
-		started := a.config.Clock.Now()
+		a.tellProblem(ctx, s, "", reasonUnknownHandler, fmt.Errorf(
+			"no discovery handler %q on this node: discovery starts when there is one", c.Spec.DiscoveryHandler.Name))
+	}
+	select {
+	case <-changed:
+	case <-ctx.Done():
+	}
+}
+
+func (a *Agent) forgetUnknown(s *session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s.problems[""].Reason == reasonUnknownHandler {
+		delete(s.problems, "")
+		wake(a.dirty)
+	}
+}
+
+// inputs are the values of discoveryProperties as last read. Safe for concurrent use.
+type inputs struct {
+	mu      sync.Mutex
+	known   bool
+	values  map[string][]byte // never changed
+	changed chan struct{}     // closed and replaced with the values
+}
+
+func (i *inputs) set(values map[string][]byte) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.known, i.values = true, values
+	close(i.changed)
+	i.changed = make(chan struct{})
+}
+
+// get returns the values, whether they are known, and what is closed when there are others.
+func (i *inputs) get() (values map[string][]byte, known bool, changed <-chan struct{}) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.values, i.known, i.changed
+}
+
+// followProperties keeps the inputs up to date until ctx ends. When they cannot be read
+// any more the last ones stay.
+func (a *Agent) followProperties(ctx context.Context, s *session, c *v0.Configuration, in *inputs) {
+	a.properties.Follow(ctx, c.Namespace, c.Spec.DiscoveryHandler.DiscoveryProperties, func(values map[string][]byte, err error) {
+		if err != nil {
+			a.tellProblem(ctx, s, propertiesProblem, reasonProperties, err)
+			return
+		}
+		a.forgetProblem(ctx, s, propertiesProblem, 0)
+		in.set(values)
+	})
+}
+
+// propertiesProblem is the problem's key where others have a source's ID, which has an @.
+const propertiesProblem = "properties"
+
+// restarting is how long a process may be away before that is told: one that is
+// replaced by its next version is back sooner.
+const restarting = 2 * time.Second
+
+// runSource keeps one source running until ctx ends.
+func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, source *discovery.Source, in *inputs) {
+	restart, pause := a.config.Restart, time.Duration(0)
+	var failing time.Time // since when it has not reported
+	for ctx.Err() == nil {
+		values, known, changed := in.get()
+		if !known {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		renewed, started := source.Renewed(), a.config.Clock.Now()
 		running, stop := context.WithCancel(ctx)
-		after := pause
-		a.discoveries.Go(func() { a.forgetProblem(running, s, after) })
-		err := a.runHandler(running, c.Namespace, info, handler, func(result discovery.Result) { a.take(ctx, s, result) })
+		var watching sync.WaitGroup
+		watching.Go(func() { a.forgetProblem(running, s, source.ID, pause) })
+		watching.Go(func() {
+			select {
+			case <-changed:
+				stop() // and start with the new values
+			case <-running.Done():
+			}
+		})
+		reported, err := a.runHandler(running, s, c, source, values)
 		stop()
+		watching.Wait()
 		if ctx.Err() != nil {
 			return
+		}
+		if isClosed(changed) { // that is why it ended, or does not matter any more
+			klog.FromContext(ctx).Info("Discovery starts anew, since discoveryProperties have changed")
+			continue
+		}
+		if now := a.config.Clock.Now(); reported || failing.IsZero() {
+			failing = now
+		}
+		a.failed(ctx, s, source, failing, err)
+		if errors.Is(err, discovery.ErrInvalid) {
+			select {
+			case <-renewed: // perhaps by another version of it
+			case <-changed:
+			case <-ctx.Done():
+			}
+			pause = max(pause, a.config.Restart.Duration) // until then it is the same problem
+			continue
 		}
 		if a.config.Clock.Since(started) > a.config.Restart.Cap { // a new failure, not one that goes on
 			restart = a.config.Restart
 		}
-		a.tellProblem(ctx, s, "DiscoveryFailed", fmt.Errorf("discovery handler %q: %w", info.Name, err))
 		pause = restart.Step()
-		a.sleep(ctx, pause, nil)
+		a.sleep(ctx, pause, renewed, changed)
+		if isClosed(renewed) {
+			restart = a.config.Restart
+		}
 	}
 }
 
-// awaitHandler waits until there is a handler of the name; nil when ctx ends first.
-func (a *Agent) awaitHandler(ctx context.Context, s *session, name string) discovery.Handler {
-	for ctx.Err() == nil {
-		handler, added := a.handler(name)
-		if handler != nil {
-			return handler
-		}
-		a.tellProblem(ctx, s, "UnknownHandler", fmt.Errorf(
-			"no discovery handler %q on this node: discovery starts when there is one", name))
-		select {
-		case <-added:
-		case <-ctx.Done():
-		}
+// failed says that a source does not work, and has not since then.
+func (a *Agent) failed(ctx context.Context, s *session, source *discovery.Source, since time.Time, err error) {
+	a.config.Metrics.DiscoveryFailed(source.Handler.Name())
+	a.update(ctx, s, func(r *reports, now time.Time) { r.fail(source.ID, now) })
+	reason, err := reasonFailed, fmt.Errorf("discovery handler %q: %w", source.Handler.Name(), err)
+	switch {
+	case errors.Is(err, discovery.ErrInvalid):
+		reason = reasonInvalid
+	case !source.BuiltIn && a.config.Clock.Since(since) < restarting:
+		klog.FromContext(ctx).Info("A discovery handler does not answer, trying again", "reason", err)
+		return
 	}
-	return nil
+	a.tellProblem(ctx, s, source.ID, reason, err)
 }
 
-// runHandler calls the handler once; it returns an error in any case. A panic
-// is one: this process is also the node's container runtime endpoint, which a
-// malformed answer from some device must not take down.
-func (a *Agent) runHandler(ctx context.Context, namespace string, info v0.DiscoveryHandlerInfo, handler discovery.Handler, report func(discovery.Result)) (err error) {
-	properties, err := resolve(ctx, a.config.KubeClient, readable{own: namespace, others: a.config.PropertyNamespaces}, info.DiscoveryProperties)
-	if err != nil {
-		return err
-	}
+// runHandler calls the handler once; it returns an error in any case, and whether there
+// was a report. A panic is one: this process is also the node's container runtime
+// endpoint, which a malformed answer from some device must not take down.
+func (a *Agent) runHandler(ctx context.Context, s *session, c *v0.Configuration, source *discovery.Source, properties map[string][]byte) (reported bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
 			klog.FromContext(ctx).Error(err, "The discovery handler has a bug", "stack", string(debug.Stack()))
 		}
 	}()
-	// What reports after its time may be a handler that lost sight of its devices
-	// because it was told to stop.
-	request := discovery.Request{Details: info.DiscoveryDetails, Properties: properties}
-	err = handler.Discover(ctx, request, func(result discovery.Result) {
-		if ctx.Err() == nil {
-			report(result)
+	started := a.config.Clock.Now()
+	request := discovery.Request{Details: c.Spec.DiscoveryHandler.DiscoveryDetails, Properties: properties,
+		Warn: func(message string) { a.warn(ctx, s, message) }}
+	err = source.Handler.Discover(ctx, request, func(result discovery.Result) {
+		// What reports after its time may be a handler that lost sight of its devices
+		// because it was told to stop.
+		if ctx.Err() != nil {
+			return
 		}
+		if !reported {
+			reported = true
+			a.config.Metrics.DiscoveryReported(source.Handler.Name(), c.Name, a.config.Clock.Since(started))
+		}
+		a.take(ctx, s, source, result)
 	})
 	if err == nil {
 		err = errors.New("ended, though it should go on")
 	}
-	return err
+	return reported, err
 }
 
-// take makes a report what is known of the session's devices.
-func (a *Agent) take(ctx context.Context, s *session, result discovery.Result) {
+// take makes a report what is known of the source's devices.
+func (a *Agent) take(ctx context.Context, s *session, source *discovery.Source, result discovery.Result) {
 	a.mu.RLock()
 	configuration := s.configuration
+	var known map[string]found
+	if last := s.reports.source(source.ID); last != nil {
+		known = last.devices
+	}
 	a.mu.RUnlock()
-	devices, errs := examine(configuration, a.config.NodeName, result, a.named(configuration))
-	rejected := summary(errs)
-
-	a.mu.Lock()
-	if a.sessions[configuration.Name] != s { // stopped meanwhile
-		a.mu.Unlock()
-		return
-	}
-	unchanged := s.reported && equalDevices(s.devices, devices)
-	tell := rejected != "" && rejected != s.rejected
-	s.reported, s.devices, s.rejected = true, devices, rejected
-	if !unchanged {
-		a.announce()
-	}
-	a.mu.Unlock()
-	wake(a.dirty)
-
-	logger := klog.FromContext(ctx)
-	if tell {
-		logger.Info("Left out devices that the handler reported", "count", len(errs), "reason", rejected)
-		a.config.Recorder.Eventf(configuration, corev1.EventTypeWarning, "DevicesRejected",
-			"Node %s leaves out %s", a.config.NodeName, rejected)
-	}
-	if !unchanged {
-		logger.Info("The handler reported devices", "count", len(devices))
-	}
+	e := examination{configuration: configuration, node: a.config.NodeName, known: known, named: a.named(configuration),
+		allowed: func(d discovery.Device) error { return a.config.AllowedPaths.Check(source.Handler.Name(), d) }}
+	devices, rejected := e.examine(result)
+	a.update(ctx, s, func(r *reports, _ time.Time) { r.report(source.ID, result.Shared, devices, rejected) })
 }
 
 // named returns which of the Configuration's devices has a hash in this node's
@@ -180,66 +285,4 @@ func (a *Agent) named(c *v0.Configuration) func(hash string) (id string) {
 		}
 		return ""
 	}
-}
-
-// tellProblem logs, and writes as an Event and into the node's slices, what keeps
-// discovery from working: once until it changes, or is over.
-func (a *Agent) tellProblem(ctx context.Context, s *session, reason string, err error) {
-	a.mu.Lock()
-	known := s.problem.Reason == reason && withoutNumbers(s.problem.Message) == withoutNumbers(err.Error())
-	configuration := s.configuration
-	if !known {
-		s.problem = v1alpha1.Problem{Reason: reason, Message: err.Error()}
-		a.announce() // WaitDevice says what it waits for
-	}
-	a.mu.Unlock()
-	if known {
-		klog.FromContext(ctx).V(2).Info("Discovery still does not work", "reason", err.Error())
-		return
-	}
-	wake(a.dirty)
-	klog.FromContext(ctx).Error(err, "Discovery does not work")
-	a.config.Recorder.Eventf(configuration, corev1.EventTypeWarning, reason, "Node %s: %v", a.config.NodeName, err)
-}
-
-// withoutNumbers is what two errors have in common that differ in ports or times
-// alone.
-func withoutNumbers(text string) string {
-	return strings.Map(func(r rune) rune {
-		if '0' <= r && r <= '9' {
-			return -1
-		}
-		return r
-	}, text)
-}
-
-// forgetProblem ends the session's problem once the handler has run for as long as
-// was waited for it, and not before: a handler that fails again and again must not
-// have the slice written each time.
-func (a *Agent) forgetProblem(running context.Context, s *session, after time.Duration) {
-	a.sleep(running, after, nil)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if running.Err() == nil && s.problem.Reason != "" {
-		s.problem = v1alpha1.Problem{}
-		wake(a.dirty)
-	}
-}
-
-// problems are those to be written into the node's slices.
-func (s *session) problems() []v1alpha1.Problem {
-	var all []v1alpha1.Problem
-	ref := reference(s.configuration)
-	if p := s.problem; p.Reason != "" {
-		p.Configuration = &ref
-		all = append(all, p)
-	}
-	if s.rejected != "" {
-		all = append(all, v1alpha1.Problem{Configuration: &ref, Reason: "DevicesRejected", Message: "left out: " + s.rejected})
-	}
-	return all
-}
-
-func reference(c *v0.Configuration) v1alpha1.ConfigurationReference {
-	return v1alpha1.ConfigurationReference{Namespace: c.Namespace, Name: c.Name}
 }

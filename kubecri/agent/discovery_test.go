@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kubefake "k8s.io/client-go/kubernetes/fake"
 
-	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/discovery"
 )
 
 func TestTheOldestOfTwoConfigurationsOfANameCounts(t *testing.T) {
@@ -46,21 +44,19 @@ func TestAnUnknownHandlerIsToldOnceAndWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(configuration("cam"))
 		agent := api.start(t, "node-a")
+		pass(registering - 2*time.Second)
+		agent.wantEvents(t) // it may be about to register again
+		api.wantCalls(t)
 		agent.wantEvents(t, `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node: discovery starts when there is one`)
 		api.want(t, "node-a-0: !UnknownHandler")
-		if err := agent.AddHandler(seeing("foo0")); err != nil {
-			t.Fatal(err)
-		}
+		agent.Add(discovery.NewSource(seeing("foo0"), discovery.BuiltInEndpoint))
 		api.want(t, "node-a-0: foo0")
-		if err := agent.AddHandler(seeing()); err == nil {
-			t.Error("a second handler of the name was taken")
-		}
 		agent.wantEvents(t)
 	})
 }
 
-// The last report of a handler that fails stands, and its failures are written once,
-// though each is at another port.
+// The last report of a handler that fails stands for its time, and its failures are
+// written once, though each is at another port.
 func TestAFailingHandlerIsRestartedAndItsLastReportStands(t *testing.T) {
 	for want, breakIt := range map[string]func(*echoes){
 		`Warning DiscoveryFailed Node node-a: discovery handler "echoes": lost port 4000`:            func(h *echoes) { h.fail = func(run int) error { return fmt.Errorf("lost port %d", 4000+run-1) } },
@@ -74,14 +70,29 @@ func TestAFailingHandlerIsRestartedAndItsLastReportStands(t *testing.T) {
 				handler.change(func() { breakIt(handler) })
 				agent.wantEvents(t, want)
 				api.want(t, "node-a-0: foo0 !DiscoveryFailed")
-				api.called()
-				pass(time.Hour)
-				api.wantCalls(t)
-				if handler.runs < 50 || handler.runs > 80 {
-					t.Errorf("ran %d times in an hour", handler.runs)
-				}
+				pass(20 * time.Second)
+				api.wantNow(t, "node-a-0: foo0 !DiscoveryFailed")
+				pass(10 * time.Second)
+				api.wantNow(t, "node-a-0: foo0? !DiscoveryFailed") // no new pods
+				pass(4 * time.Minute)
+				api.wantNow(t, "node-a-0: foo0? !DiscoveryFailed")
 				if _, ok := agent.Device("cam-8120fe"); !ok {
 					t.Error("the device went with its handler")
+				}
+				agent.wantTold(t)
+				pass(time.Minute)
+				api.wantNow(t, "node-a-0: !DiscoveryFailed")
+				agent.wantEvents(t, "Warning DevicesLost Node node-a no longer reports 1 devices: discovery handler echoes@built-in has not worked since they were reported last")
+				agent.wantTold(t, "cam-8120fe DeviceGone Node node-a no longer sees the device of Instance cam-8120fe")
+				if _, ok := agent.Device("cam-8120fe"); ok || !agent.Gone("cam-8120fe") {
+					t.Error("the device stays for ever")
+				}
+				api.called()
+				runs := handler.ran()
+				pass(time.Hour)
+				api.wantCalls(t)
+				if n := handler.ran() - runs; n < 50 || n > 80 {
+					t.Errorf("ran %d times in an hour", n)
 				}
 				handler.change(func() { handler.fail, handler.panics = nil, false })
 				handler.see("foo0", "foo1")
@@ -157,65 +168,4 @@ func TestWaitDevice(t *testing.T) {
 			t.Error("what is gone is still found")
 		}
 	})
-}
-
-func TestDiscoveryProperties(t *testing.T) {
-	meta := metav1.ObjectMeta{Namespace: "default", Name: "x"}
-	client := kubefake.NewClientset(
-		&corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"key": {0xff}}},
-		&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"key": "text"}, BinaryData: map[string][]byte{"binary": {1}}},
-	)
-	yes, value := true, "v"
-	secret := func(name, key string, optional *bool) v0.DiscoveryProperty {
-		return v0.DiscoveryProperty{Name: "p", ValueFrom: &v0.DiscoveryPropertySource{
-			SecretKeyRef: &v0.DiscoveryPropertyKeySelector{Name: name, Key: key, Optional: optional}}}
-	}
-	configMap := func(name, key string, optional *bool) v0.DiscoveryProperty {
-		return v0.DiscoveryProperty{Name: "p", ValueFrom: &v0.DiscoveryPropertySource{
-			ConfigMapKeyRef: &v0.DiscoveryPropertyKeySelector{Name: name, Namespace: "default", Key: key, Optional: optional}}}
-	}
-	for name, tc := range map[string]struct {
-		property  v0.DiscoveryProperty
-		namespace string   // the Configuration's, "default" when empty
-		allowed   []string // other namespaces
-		want      map[string][]byte
-		wantErr   string
-	}{
-		"value":               {property: v0.DiscoveryProperty{Name: "p", Value: &value}, want: map[string][]byte{"p": []byte("v")}},
-		"Secret":              {property: secret("x", "key", nil), want: map[string][]byte{"p": {0xff}}},
-		"ConfigMap":           {property: configMap("x", "key", nil), want: map[string][]byte{"p": []byte("text")}},
-		"ConfigMap binary":    {property: configMap("x", "binary", nil), want: map[string][]byte{"p": {1}}},
-		"no Secret":           {property: secret("y", "key", nil), wantErr: `property "p": read Secret default/y`},
-		"no key":              {property: configMap("x", "other", nil), wantErr: `ConfigMap default/x has no key "other"`},
-		"optional, no Secret": {property: secret("y", "key", &yes), want: map[string][]byte{}},
-		"optional, no key":    {property: configMap("x", "other", &yes), want: map[string][]byte{}},
-		"of another namespace": {property: secret("x", "key", &yes), namespace: "cameras",
-			wantErr: `Secret default/x is not in the Configuration's own namespace "cameras"; kubecri's --discovery-property-namespaces=default would allow it`},
-		"of another namespace, ConfigMap":       {property: configMap("x", "key", nil), namespace: "cameras", wantErr: "--discovery-property-namespaces=default"},
-		"of another namespace, another allowed": {property: secret("x", "key", nil), namespace: "cameras", allowed: []string{"mics"}, wantErr: "--discovery-property-namespaces=default"},
-		"of an allowed namespace":               {property: secret("x", "key", nil), namespace: "cameras", allowed: []string{"mics", "default"}, want: map[string][]byte{"p": {0xff}}},
-		"all namespaces allowed":                {property: secret("x", "key", nil), namespace: "cameras", allowed: []string{"*"}, want: map[string][]byte{"p": {0xff}}},
-		"neither of the two":                    {property: v0.DiscoveryProperty{Name: "p"}, wantErr: "neither a value nor a valueFrom"},
-		"a source of no object":                 {property: v0.DiscoveryProperty{Name: "p", ValueFrom: &v0.DiscoveryPropertySource{}}, wantErr: "neither"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			from := readable{own: "default", others: tc.allowed}
-			if tc.namespace != "" {
-				from.own = tc.namespace
-			}
-			got, err := resolve(t.Context(), client, from, []v0.DiscoveryProperty{tc.property})
-			if tc.wantErr != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
-					t.Fatalf("resolve() = %v, want an error with %q", err, tc.wantErr)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("resolve() (-want +got):\n%s", diff)
-			}
-		})
-	}
 }

@@ -73,7 +73,7 @@ func (a *Agent) compete(ctx context.Context, s *session, c *v0.Configuration) {
 	backoff := retries()
 	var full time.Time // since when others hold all Leases; zero when they do not
 	// A node without the handler leaves the Leases to others.
-	for a.awaitHandler(ctx, s, c.Spec.DiscoveryHandler.Name) != nil {
+	for a.awaitSource(ctx, s, c) {
 		lease, next := e.vacant()
 		if lease == nil {
 			now := a.config.Clock.Now()
@@ -83,15 +83,15 @@ func (a *Agent) compete(ctx context.Context, s *session, c *v0.Configuration) {
 			if left := handover - now.Sub(full); left > 0 {
 				next = min(next, left)
 			} else {
-				a.withdraw(s)
+				a.withdraw(ctx, s)
 			}
-			a.forgetProblem(ctx, s, 0)
+			a.forgetProblems(s)
 			a.sleep(ctx, next, e.changed)
 			continue
 		}
 		full = time.Time{}
 		if !e.mine(lease) {
-			a.sleep(ctx, rand.N(hesitation), nil)
+			a.sleep(ctx, rand.N(hesitation))
 			if again, _ := e.vacant(); again == nil || again.Name != lease.Name || again.ResourceVersion != lease.ResourceVersion {
 				continue // somebody was faster
 			}
@@ -100,24 +100,26 @@ func (a *Agent) compete(ctx context.Context, s *session, c *v0.Configuration) {
 		switch {
 		case err == nil:
 			backoff = retries()
-			e.hold(ctx, held, func(ctx context.Context) { a.discover(ctx, s, c) })
+			a.forgetProblems(s)
+			if able := e.hold(ctx, s, held); !able {
+				a.sleep(ctx, a.config.Restart.Cap) // others first
+			}
 			continue
 		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err), ctx.Err() != nil:
 		default:
-			a.tellProblem(ctx, s, "NoLease", fmt.Errorf("take Lease %s/%s to discover: %w", c.Namespace, lease.Name, err))
+			a.tellProblem(ctx, s, "", "NoLease", fmt.Errorf("take Lease %s/%s to discover: %w", c.Namespace, lease.Name, err))
 		}
-		a.sleep(ctx, backoff.Step(), nil)
+		a.sleep(ctx, backoff.Step())
 	}
 }
 
 // withdraw makes the session's devices no longer be seen by this node.
-func (a *Agent) withdraw(s *session) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !s.reported || len(s.devices) > 0 || s.rejected != "" {
-		s.reported, s.devices, s.rejected = true, nil, ""
-		a.announce()
-		wake(a.dirty)
+func (a *Agent) withdraw(ctx context.Context, s *session) {
+	a.mu.RLock()
+	done := s.standing.settled && len(s.standing.devices) == 0 && s.rejected == ""
+	a.mu.RUnlock()
+	if !done {
+		a.update(ctx, s, func(r *reports, _ time.Time) { r.clear() })
 	}
 }
 
@@ -175,19 +177,22 @@ func (e *election) take(ctx context.Context, lease *coordinationv1.Lease) (*coor
 	return e.client.Update(ctx, next, metav1.UpdateOptions{})
 }
 
-// hold discovers and renews the Lease until it is lost or ctx ends. Then the Lease
-// is released.
-func (e *election) hold(ctx context.Context, lease *coordinationv1.Lease, discover func(context.Context)) {
+// hold discovers and renews the Lease until it is lost or ctx ends, or no source works.
+// Then the Lease is released. It returns false when another node may do better.
+func (e *election) hold(ctx context.Context, s *session, lease *coordinationv1.Lease) (able bool) {
 	logger := klog.FromContext(ctx).WithValues("lease", klog.KObj(lease))
 	logger.Info("This node discovers for others")
 	discovering, stop := context.WithCancel(ctx)
 	var done sync.WaitGroup
-	done.Go(func() { discover(discovering) })
+	done.Go(func() { e.discover(discovering, s, e.configuration) })
 	lost := false
-	for !lost {
-		if e.sleep(ctx, renewAfter, nil); ctx.Err() != nil {
+	for able = true; !lost && able; {
+		if e.sleep(ctx, renewAfter); ctx.Err() != nil {
 			break
 		}
+		e.mu.RLock()
+		able = s.reports.works(e.config.Clock.Now())
+		e.mu.RUnlock()
 		next, err := e.take(ctx, lease)
 		if apierrors.IsConflict(err) {
 			next, err = e.client.Get(ctx, lease.Name, metav1.GetOptions{})
@@ -206,7 +211,10 @@ func (e *election) hold(ctx context.Context, lease *coordinationv1.Lease, discov
 	done.Wait()
 	if lost {
 		logger.Info("This node no longer discovers for others: its Lease is another's")
-		return
+		return able
+	}
+	if !able {
+		logger.Info("This node releases its Lease, since its discovery handler does not work")
 	}
 	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
@@ -215,4 +223,5 @@ func (e *election) hold(ctx context.Context, lease *coordinationv1.Lease, discov
 	if _, err := e.client.Update(releasing, lease, metav1.UpdateOptions{}); err != nil {
 		logger.V(2).Info("Cannot release the Lease, which ends by itself", "reason", err)
 	}
+	return able
 }

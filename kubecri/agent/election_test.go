@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/kubeslot/kubeslot/discovery"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -274,6 +275,91 @@ func TestWhatKeepsANodeFromReachingIsSaid(t *testing.T) {
 		}
 		if _, known := agent.Reached("cam"); known {
 			t.Error("it is known what is reached")
+		}
+	})
+}
+
+// A node whose handler does not work leaves the Lease to another, whose handler may.
+func TestANodeWithoutAWorkingHandlerHandsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openShop(t, 1, "n1", "n2")
+		holder := s.discover()[0]
+		broken := s.handlers[holder]
+		broken.change(func() { broken.fail = func(int) error { return errors.New("stream broke") } })
+		s.want(t, unschedulableAfter+renewAfter+2*time.Second, 1, anyNumber)
+		if is := s.discover(); is[0] == holder {
+			t.Errorf("%s discovers on", holder)
+		}
+		s.want(t, 2*handover+time.Minute, 1, 1)
+		if is := s.report(t); is[0] == holder {
+			t.Errorf("%s reports on", holder)
+		}
+	})
+}
+
+// Where no handler works the nodes take turns, and the device goes when its time is over.
+func TestNoNodeHasAWorkingHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openShop(t, 1, "n1", "n2")
+		for _, h := range s.handlers {
+			h.change(func() { h.fail = func(int) error { return errors.New("stream broke") } })
+		}
+		s.want(t, 20*time.Second, 0, 1)
+		pass(6 * time.Minute)
+		if is := s.report(t); len(is) > 0 {
+			t.Errorf("%s report on", is)
+		}
+		s.called()
+		pass(10 * time.Minute)
+		if n := len(s.called()); n > 2*120+60 {
+			t.Errorf("%d calls in ten minutes", n)
+		}
+	})
+}
+
+// Pods on every node that reaches a device are told when it is another, and when it is
+// gone; that another node reports it now is no news.
+func TestHoldersOfWhatOthersDiscoverAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openShop(t, 1, "n1", "n2")
+		all := func(url string, n int) {
+			result := &discovery.Result{Shared: true}
+			for range n {
+				result.Devices = append(result.Devices, discovery.Device{ID: "foo0", Properties: map[string]string{"URL": url}})
+			}
+			for _, h := range s.handlers {
+				h.change(func() { h.result = result })
+			}
+		}
+		all("rtsp://a", 1)
+		pass(2 * time.Second)
+		for _, n := range s.nodes {
+			n.mu.Lock()
+			n.told = nil
+			n.mu.Unlock()
+		}
+		all("rtsp://b", 1)
+		for _, name := range []string{"n1", "n2"} {
+			s.nodes[name].wantTold(t, "cam-8120fe DeviceChanged The device of Instance cam-8120fe has changed on node "+name+": property URL. ")
+		}
+		holder := s.discover()[0]
+		s.nodes[holder].stop()
+		pass(time.Minute)
+		delete(s.nodes, holder)
+		delete(s.nodes, "node-x")
+		for _, n := range s.nodes {
+			n.wantTold(t)
+		}
+		// The other node's slice stays while that is away.
+		if err := s.KubeslotV1alpha1().DeviceSlices().Delete(t.Context(), holder+"-0", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range s.nodes {
+			n.wantTold(t)
+		}
+		all("", 0)
+		for _, n := range s.nodes {
+			n.wantTold(t, "cam-8120fe DeviceGone")
 		}
 	})
 }

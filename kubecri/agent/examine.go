@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -23,40 +24,50 @@ const (
 	maxDeviceBytes = 64 << 10
 	// maxProperties is how many properties a device may have in a DeviceSlice.
 	maxProperties = 256
+	// maxPaths is how many mounts and device nodes a device may have, and maxPathBytes
+	// how long a path is (PATH_MAX, without NUL).
+	maxPaths     = 256
+	maxPathBytes = 4095
 )
 
+// examination is what examine goes by, besides the report.
+type examination struct {
+	configuration *v0.Configuration
+	node          string
+	// known is the source's last report as it was examined: what has not changed is not
+	// looked at again.
+	known map[string]found
+	// named returns the id of the device that has a hash so far, "" for none.
+	named func(hash string) string
+	// allowed returns an error for a device whose paths must not be given to containers.
+	allowed func(discovery.Device) error
+}
+
 // examine returns the devices of a report, by hash. It leaves out those that cannot
-// be served and says why, in the order of their ids. named returns the id of the
-// device that has a hash so far, "" for none.
-func examine(c *v0.Configuration, node string, result discovery.Result, named func(hash string) string) (map[string]found, []error) {
+// be served and says why, in the order of their ids.
+func (e *examination) examine(result discovery.Result) (map[string]found, []error) {
 	devices := make(map[string]found, min(len(result.Devices), maxDevices))
 	var rejected []error
-	reject := func(id string, err error) { rejected = append(rejected, fmt.Errorf("device %.64q: %w", id, err)) }
 	byID := slices.SortedStableFunc(slices.Values(result.Devices), func(a, b discovery.Device) int {
 		return cmp.Compare(a.ID, b.ID)
 	})
 	for i, device := range byID {
 		if i > 0 && byID[i-1].ID == device.ID {
-			reject(device.ID, errors.New("reported more than once"))
+			rejected = append(rejected, rejection(device.ID, errors.New("reported more than once")))
 			continue
 		}
-		if err := check(c, device, result.Shared); err != nil {
-			reject(device.ID, err)
-			continue
-		}
-		f := found{Device: device, shared: result.Shared,
-			hash: slot.InstanceHash(device.ID, result.Shared, node, c.Spec.HashDigits())}
-		if f.size = size(f.report(reference(c))); f.size > maxDeviceBytes {
-			reject(device.ID, fmt.Errorf("takes %d bytes with its properties, of %d that are allowed", f.size, maxDeviceBytes))
+		f, err := e.device(device, result.Shared)
+		if err != nil {
+			rejected = append(rejected, rejection(device.ID, err))
 			continue
 		}
 		other, taken := devices[f.hash]
 		switch {
-		case taken && named(f.hash) == device.ID: // the other is the later
+		case taken && e.named(f.hash) == device.ID: // the other is the later
 			devices[f.hash] = f
-			reject(other.ID, collision(c, f))
+			rejected = append(rejected, rejection(other.ID, collision(f)))
 		case taken:
-			reject(device.ID, collision(c, other))
+			rejected = append(rejected, rejection(device.ID, collision(other)))
 		case len(devices) == maxDevices:
 			return devices, append([]error{fmt.Errorf("%d devices are reported, of which the first %d are taken",
 				len(byID), maxDevices)}, rejected...)
@@ -67,9 +78,34 @@ func examine(c *v0.Configuration, node string, result discovery.Result, named fu
 	return devices, rejected
 }
 
-func collision(c *v0.Configuration, with found) error {
+// device is the device as it is taken, or why it is not.
+func (e *examination) device(device discovery.Device, shared bool) (found, error) {
+	c := e.configuration
+	f := found{Device: device, shared: shared, hash: slot.InstanceHash(device.ID, shared, e.node, c.Spec.HashDigits())}
+	if known, ok := e.known[f.hash]; ok && known.equal(&f) {
+		return known, nil
+	}
+	if err := check(c, device, shared); err != nil {
+		return found{}, err
+	}
+	if err := e.allowed(device); err != nil {
+		return found{}, err
+	}
+	most := f.report(reference(c))
+	most.Unschedulable = true // as it may become
+	if f.size = size(most); f.size > maxDeviceBytes {
+		return found{}, fmt.Errorf("takes %d bytes with its properties, of %d that are allowed", f.size, maxDeviceBytes)
+	}
+	return f, nil
+}
+
+// rejection says of a device that it is left out.
+func rejection(id string, err error) error { return fmt.Errorf("device %.64q: %w", id, err) }
+
+// collision says that another device has the hash.
+func collision(with found) error {
 	err := fmt.Errorf("its hash %s is also that of device %.64q, which comes first", with.hash, with.ID)
-	if c.Spec.HashDigits() == slot.ShortHash {
+	if len(with.hash) == slot.ShortHash {
 		err = fmt.Errorf("%w; a Configuration with spec.instanceNameDigits: 12 tells them apart", err)
 	}
 	return err
@@ -101,12 +137,40 @@ func check(c *v0.Configuration, device discovery.Device, shared bool) error {
 			return fmt.Errorf("the value of property %.64q is not text", key)
 		}
 	}
+	return checkPaths(device)
+}
+
+// checkPaths rejects mounts and device nodes that no container can have. Which paths of
+// the node are allowed is another question.
+func checkPaths(device discovery.Device) error {
+	if n := len(device.Mounts) + len(device.DeviceSpecs); n > maxPaths {
+		return fmt.Errorf("has %d mounts and device nodes, of %d that are allowed", n, maxPaths)
+	}
+	check := func(what, path string) error {
+		if !filepath.IsAbs(path) || len(path) > maxPathBytes || strings.ContainsRune(path, 0) || !utf8.ValidString(path) {
+			return fmt.Errorf("%s %.64q is not the absolute path of a file", what, path)
+		}
+		return nil
+	}
+	for _, m := range device.Mounts {
+		if err := errors.Join(check("hostPath", m.HostPath), check("containerPath", m.ContainerPath)); err != nil {
+			return fmt.Errorf("mount: %w", err)
+		}
+	}
+	for _, d := range device.DeviceSpecs {
+		if err := errors.Join(check("hostPath", d.HostPath), check("containerPath", d.ContainerPath)); err != nil {
+			return fmt.Errorf("device node: %w", err)
+		}
+		if strings.Trim(d.Permissions, "rwm") != "" {
+			return fmt.Errorf("device node %.64q: permissions %.64q are not a subset of rwm", d.HostPath, d.Permissions)
+		}
+	}
 	return nil
 }
 
 // report is the device as slices have it. The map is the handler's.
 func (f *found) report(c v1alpha1.ConfigurationReference) v1alpha1.Device {
-	return v1alpha1.Device{Configuration: c, ID: f.ID, Hash: f.hash, Shared: f.shared, Properties: f.Properties}
+	return v1alpha1.Device{Configuration: c, ID: f.ID, Hash: f.hash, Shared: f.shared, Unschedulable: f.unschedulable, Properties: f.Properties}
 }
 
 // size is what the device takes in a slice, with a comma.
@@ -115,12 +179,37 @@ func size(d v1alpha1.Device) int {
 	return len(text) + 1
 }
 
+// equal reports whether two reports of a device come to the same.
+func (f *found) equal(other *found) bool {
+	return f.ID == other.ID && f.shared == other.shared && f.unschedulable == other.unschedulable && len(f.differences(other)) == 0
+}
+
+// differences are what a container gets of the device that is another now, in words.
+func (f *found) differences(now *found) []string {
+	var all []string
+	for key := range f.Properties {
+		if value, ok := now.Properties[key]; !ok || value != f.Properties[key] {
+			all = append(all, "property "+key)
+		}
+	}
+	for key := range now.Properties {
+		if _, ok := f.Properties[key]; !ok {
+			all = append(all, "property "+key)
+		}
+	}
+	slices.Sort(all)
+	if !slices.Equal(f.Mounts, now.Mounts) {
+		all = append(all, "mounts")
+	}
+	if !slices.Equal(f.DeviceSpecs, now.DeviceSpecs) {
+		all = append(all, "device nodes")
+	}
+	return all
+}
+
 // equalDevices reports whether two reports come to the same.
 func equalDevices(a, b map[string]found) bool {
-	return maps.EqualFunc(a, b, func(a, b found) bool {
-		return a.ID == b.ID && a.shared == b.shared && maps.Equal(a.Properties, b.Properties) &&
-			slices.Equal(a.Mounts, b.Mounts) && slices.Equal(a.DeviceSpecs, b.DeviceSpecs)
-	})
+	return maps.EqualFunc(a, b, func(a, b found) bool { return a.equal(&b) })
 }
 
 // summary counts the errors and names the first few, since an Event holds 1024

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/hostpaths"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
 	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
@@ -45,6 +46,8 @@ type api struct {
 	version int
 	calls   []string // "update node-a-0", in order; no lists and watches
 	left    int      // calls until the API server is away; negative for never
+
+	allowed hostpaths.Allowed // of the agents that start
 }
 
 // newAPI has the objects, and the Nodes node-a and node-b.
@@ -158,8 +161,8 @@ func (a *api) slices(t *testing.T) []v1alpha1.DeviceSlice {
 	return list.Items
 }
 
-// want passes time and compares the slices, each written as "node-a-0: foo0 foo1
-// !UnknownHandler".
+// want passes time and compares the slices, each written as "node-a-0: foo0 foo1?
+// !UnknownHandler", where foo1 is unschedulable.
 func (a *api) want(t *testing.T, want ...string) {
 	t.Helper()
 	pass(2 * time.Second)
@@ -173,7 +176,11 @@ func (a *api) wantNow(t *testing.T, want ...string) {
 	for _, s := range a.slices(t) {
 		var ids []string
 		for i := range s.Spec.Devices {
-			ids = append(ids, s.Spec.Devices[i].ID)
+			id := s.Spec.Devices[i].ID
+			if s.Spec.Devices[i].Unschedulable {
+				id += "?"
+			}
+			ids = append(ids, id)
 		}
 		slices.Sort(ids)
 		for _, p := range s.Spec.Problems {
@@ -222,93 +229,36 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// echoes is a handler that reports what a test sets.
-type echoes struct {
-	mu      sync.Mutex
-	result  *discovery.Result
-	fail    func(run int) error
-	panics  bool
-	runs    int
-	running int
-	changed chan struct{}
-}
-
-func (h *echoes) Name() string { return "echoes" }
-
-func (h *echoes) Discover(ctx context.Context, _ discovery.Request, report func(discovery.Result)) error {
-	h.mu.Lock()
-	h.runs++
-	h.running++
-	run := h.runs
-	h.mu.Unlock()
-	defer h.change(func() { h.running-- })
-	var last *discovery.Result
-	for {
-		h.mu.Lock()
-		result, fail, panics, changed := h.result, h.fail, h.panics, h.changed
-		h.mu.Unlock()
-		if panics {
-			panic("index out of range")
-		}
-		if fail != nil {
-			return fail(run)
-		}
-		if result != nil && result != last {
-			report(*result)
-			last = result
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			report(discovery.Result{}) // as a careless handler might
-			return ctx.Err()
-		}
+// allow sets the paths that devices may have.
+func (a *api) allow(t *testing.T, paths ...string) {
+	t.Helper()
+	var err error
+	if a.allowed, err = hostpaths.Parse(paths); err != nil {
+		t.Fatal(err)
 	}
 }
-
-func (h *echoes) change(f func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	f()
-	if h.changed != nil {
-		close(h.changed)
-	}
-	h.changed = make(chan struct{})
-}
-
-// see makes shared devices with the ids be all that there is.
-func (h *echoes) see(ids ...string) *echoes { return h.report(true, ids...) }
-
-func (h *echoes) report(shared bool, ids ...string) *echoes {
-	result := &discovery.Result{Shared: shared}
-	for _, id := range ids {
-		result.Devices = append(result.Devices, discovery.Device{ID: id, Properties: map[string]string{"ID": id}})
-	}
-	h.change(func() { h.result = result })
-	return h
-}
-
-func silent() *echoes {
-	h := &echoes{}
-	h.change(func() {})
-	return h
-}
-
-func seeing(ids ...string) *echoes { return silent().see(ids...) }
 
 // running is an agent at work.
 type running struct {
 	*Agent
+	*discovery.Registry
 	events *record.FakeRecorder
 	stop   func() // and waits until nothing is left to do
+
+	mu   sync.Mutex
+	told []string // what holders were told
 }
 
 func (a *api) start(t *testing.T, name string, handlers ...discovery.Handler) *running {
 	t.Helper()
 	factory, core := externalversions.NewSharedInformerFactory(a, 0), coreinformers.NewSharedInformerFactory(a.kube, 0)
-	recorder := record.NewFakeRecorder(100)
+	recorder, registry := record.NewFakeRecorder(100), discovery.NewRegistry()
+	for _, h := range handlers {
+		registry.Add(discovery.NewSource(h, discovery.BuiltInEndpoint))
+	}
+	r := &running{Registry: registry, events: recorder}
 	agent, err := New(Config{
-		NodeName: name, Client: a, KubeClient: a.kube, Recorder: recorder, Handlers: handlers,
+		NodeName: name, Client: a, KubeClient: a.kube, Recorder: recorder, Registry: registry, TellHolders: r.tell, AllowedPaths: a.allowed,
 		Configurations: factory.Akri().V0().Configurations(), Slices: factory.Kubeslot().V1alpha1().DeviceSlices(),
 		Nodes: core.Core().V1().Nodes(),
 	})
@@ -330,7 +280,32 @@ func (a *api) start(t *testing.T, name string, handlers ...discovery.Handler) *r
 		core.Shutdown()
 	})
 	t.Cleanup(stop)
-	return &running{Agent: agent, events: recorder, stop: stop}
+	r.Agent, r.stop = agent, stop
+	return r
+}
+
+// tell is Config.TellHolders.
+func (r *running) tell(instance, reason, message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told = append(r.told, instance+" "+reason+" "+message)
+}
+
+// wantTold compares what holders were told since the last question, each of which must
+// begin as is wanted.
+func (r *running) wantTold(t *testing.T, want ...string) {
+	t.Helper()
+	pass(time.Second)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ok := len(r.told) == len(want)
+	for i := range want {
+		ok = ok && strings.HasPrefix(r.told[i], want[i])
+	}
+	if !ok {
+		t.Errorf("holders were told %q, want %q", r.told, want)
+	}
+	r.told = nil
 }
 
 // wantEvents passes time and compares the Events since the last question.

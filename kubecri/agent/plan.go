@@ -39,11 +39,11 @@ type view struct {
 	taken map[string]bool
 }
 
-// known is what is known of one Configuration's devices.
+// known is what is known of one Configuration's devices. The zero value is that
+// nothing is known yet, so that its devices stay as they are.
 type known struct {
-	label    string           // DiscoveryLabel of its slices
-	reported bool             // until then its devices stay as they are
-	devices  map[string]found // by hash
+	label string // DiscoveryLabel of its slices
+	standing
 }
 
 // change is a slice to be created, when it has no resourceVersion, or updated, or
@@ -77,7 +77,7 @@ type deviceKey struct {
 func plan(v *view) (first, then []change) {
 	drafts, placed := v.keep()
 	for ref, k := range v.known {
-		if k.reported && len(k.devices) > 0 {
+		if len(k.devices) > 0 {
 			v.add(&drafts, ref, k, placed)
 		}
 	}
@@ -132,15 +132,17 @@ func (v *view) keep() (drafts []*draft, placed map[deviceKey]bool) {
 			k, stays := v.known[key.configuration]
 			f, seen := k.devices[key.hash]
 			switch {
-			case placed[key], !stays, k.reported && !seen: // the first: in two slices since it moved
+			case placed[key], !stays, !seen && k.age(key.hash, device.Shared) == withdrawn: // the first: in two slices since it moved
 				d.changed = true
 				continue
-			case k.reported && k.label != d.label:
+			case seen && k.label != d.label:
 				d.changed, d.moved = true, true
 				continue
-			case k.reported && !f.is(&device):
+			case seen && !f.is(&device):
 				device, d.changed = f.report(key.configuration), true
 				changed = append(changed, len(d.devices))
+			case !seen && k.age(key.hash, device.Shared) == unschedulable && !device.Unschedulable:
+				device.Unschedulable, d.changed, d.bytes = true, true, 0
 			}
 			d.devices = append(d.devices, device)
 			placed[key] = true
@@ -243,13 +245,13 @@ func compareNames(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), 
 
 // is reports whether the device is as slices have it.
 func (f *found) is(d *v1alpha1.Device) bool {
-	return f.ID == d.ID && f.shared == d.Shared && maps.Equal(f.Properties, d.Properties)
+	return f.ID == d.ID && f.shared == d.Shared && f.unschedulable == d.Unschedulable && maps.Equal(f.Properties, d.Properties)
 }
 
 // tidy orders the problems and cuts what a slice would not take.
 func tidy(problems []v1alpha1.Problem) []v1alpha1.Problem {
 	all := slices.SortedFunc(slices.Values(problems), func(a, b v1alpha1.Problem) int {
-		return cmp.Or(cmp.Compare(a.Configuration.String(), b.Configuration.String()), cmp.Compare(a.Reason, b.Reason))
+		return cmp.Or(cmp.Compare(a.Configuration.String(), b.Configuration.String()), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
 	})
 	if more := len(all) - v1alpha1.MaxProblems; more > 0 {
 		all = append(all[:v1alpha1.MaxProblems-1:v1alpha1.MaxProblems-1], v1alpha1.Problem{

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,8 +20,9 @@ import (
 
 // reported is what is known of a Configuration whose handler sees the devices.
 func reported(c *v0.Configuration, label string, devices ...discovery.Device) known {
-	found, _ := examine(c, "node-a", discovery.Result{Devices: devices, Shared: true}, func(string) string { return "" })
-	return known{label: label, reported: true, devices: found}
+	e := examination{configuration: c, node: "node-a", named: func(string) string { return "" }, allowed: func(discovery.Device) error { return nil }}
+	found, _ := e.examine(discovery.Result{Devices: devices, Shared: true})
+	return known{label: label, standing: standing{settled: true, devices: found}}
 }
 
 // apply makes the changes as the API server would.
@@ -49,7 +51,7 @@ func TestPlan(t *testing.T) {
 			v.known, v.complete = map[v1alpha1.ConfigurationReference]known{}, rapid.Bool().Draw(t, "complete")
 			ref := reference(configurations[0])
 			v.problems = slices.Repeat([]v1alpha1.Problem{{Configuration: &ref}}, rapid.SampledFrom([]int{0, 0, 1, 70}).Draw(t, "problems"))
-			want := map[string]int{}
+			want, unusable := map[string]int{}, map[string]bool{}
 			for i, c := range configurations {
 				if rapid.IntRange(0, 4).Draw(t, "gone") == 0 {
 					continue
@@ -61,18 +63,33 @@ func TestPlan(t *testing.T) {
 					devices = append(devices, discovery.Device{ID: fmt.Sprint(i, id), Properties: map[string]string{"X": strings.Repeat("x", size)}})
 				}
 				k := reported(c, label, devices...)
-				if k.reported = rapid.IntRange(0, 4).Draw(t, "unreported") > 0; !k.reported {
-					k.devices = nil
+				for _, hash := range slices.Sorted(maps.Keys(k.devices)) {
+					f := k.devices[hash]
+					f.unschedulable = rapid.IntRange(0, 3).Draw(t, "lost") == 0
+					k.devices[hash] = f
+				}
+				if k.settled = rapid.IntRange(0, 4).Draw(t, "unsettled") > 0; !k.settled {
+					k.unreported.shared = age(rapid.IntRange(int(usable), int(withdrawn)).Draw(t, "unreported"))
+					k.had = map[string]bool{}
+					if rapid.Bool().Draw(t, "nothing reported") {
+						k.devices = nil
+					}
 					for _, s := range v.slices {
 						for _, d := range s.Spec.Devices {
-							if d.Configuration == reference(c) {
+							if d.Configuration != reference(c) {
+								continue
+							}
+							if rapid.IntRange(0, 9).Draw(t, "had") == 0 {
+								k.had[d.Hash] = true
+							} else if k.unreported.shared != withdrawn {
 								want[d.ID] = 1
+								unusable[d.ID] = d.Unschedulable || k.unreported.shared == unschedulable
 							}
 						}
 					}
 				}
 				for _, f := range k.devices {
-					want[f.ID] = 1
+					want[f.ID], unusable[f.ID] = 1, f.unschedulable
 				}
 				v.known[reference(c)] = k
 			}
@@ -109,7 +126,11 @@ func TestPlan(t *testing.T) {
 				bytes := 0
 				for _, d := range s.Spec.Devices {
 					bytes += size(d)
-					if k := v.known[d.Configuration]; k.reported && k.label != s.Labels[DiscoveryLabel] {
+					k := v.known[d.Configuration]
+					if d.Unschedulable != unusable[d.ID] {
+						t.Fatalf("device %s is unschedulable: %t, want %t", d.ID, d.Unschedulable, unusable[d.ID])
+					}
+					if _, reported := k.devices[d.Hash]; (reported || k.settled) && k.label != s.Labels[DiscoveryLabel] {
 						t.Fatalf("device %s is in slice %s with labels %v, want %q", d.ID, s.Name, s.Labels, k.label)
 					}
 				}
@@ -123,6 +144,21 @@ func TestPlan(t *testing.T) {
 			if first, then = plan(v); len(first)+len(then) > 0 {
 				t.Fatalf("round %d leaves something to do: %d and %d changes", round, len(first), len(then))
 			}
+		}
+	})
+}
+
+// In whatever order problems come, they are written alike: else each round would write.
+func TestProblemsHaveAnOrder(t *testing.T) {
+	ref := reference(configuration("cam"))
+	var all []v1alpha1.Problem
+	for i := range 20 {
+		all = append(all, v1alpha1.Problem{Configuration: &ref, Reason: "DiscoveryFailed", Message: fmt.Sprint("endpoint ", i)})
+	}
+	want := tidy(all)
+	rapid.Check(t, func(t *rapid.T) {
+		if got := tidy(rapid.Permutation(all).Draw(t, "order")); !cmp.Equal(got, want) {
+			t.Errorf("problems %v, want %v", got, want)
 		}
 	})
 }
@@ -181,13 +217,32 @@ func TestExamine(t *testing.T) {
 			want:     []string{"e"},
 			rejected: []string{"name of an environment variable", "name of an environment variable", "not text", "not text"},
 		},
+		"paths": {
+			devices: []discovery.Device{
+				{ID: "a", Mounts: []discovery.Mount{{ContainerPath: "/x", HostPath: "/y"}}, DeviceSpecs: []discovery.DeviceSpec{{ContainerPath: "/x", HostPath: "/y", Permissions: "rw"}}},
+				{ID: "b", Mounts: []discovery.Mount{{ContainerPath: "x", HostPath: "/y"}}},
+				{ID: "c", Mounts: []discovery.Mount{{ContainerPath: "/x", HostPath: ""}}},
+				{ID: "d", DeviceSpecs: []discovery.DeviceSpec{{ContainerPath: "/x", HostPath: "/y\x00"}}},
+				{ID: "e", DeviceSpecs: []discovery.DeviceSpec{{ContainerPath: "/x", HostPath: "/y", Permissions: "rwx"}}},
+				{ID: "f", Mounts: make([]discovery.Mount, 200), DeviceSpecs: make([]discovery.DeviceSpec, 57)},
+				{ID: "g", Mounts: []discovery.Mount{{ContainerPath: "/x", HostPath: "/etc"}}},
+			},
+			want:     []string{"a"},
+			rejected: []string{`containerPath "x"`, `hostPath ""`, `hostPath "/y\x00"`, `permissions "rwx"`, "257 mounts and device nodes", "is not allowed"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := configuration("cam")
 			if tc.change != nil {
 				tc.change(c)
 			}
-			devices, rejected := examine(c, "a", discovery.Result{Devices: tc.devices, Shared: !tc.local}, func(string) string { return tc.named })
+			e := examination{configuration: c, node: "a", named: func(string) string { return tc.named }, allowed: func(d discovery.Device) error {
+				if len(d.Mounts) > 0 && d.Mounts[0].HostPath == "/etc" {
+					return errors.New("is not allowed")
+				}
+				return nil
+			}}
+			devices, rejected := e.examine(discovery.Result{Devices: tc.devices, Shared: !tc.local})
 			var ids []string
 			for hash, d := range devices {
 				ids = append(ids, d.ID)
@@ -216,7 +271,8 @@ func TestExamine(t *testing.T) {
 	for i := range devices {
 		devices[i].ID = fmt.Sprint(i)
 	}
-	taken, rejected := examine(c, "a", discovery.Result{Devices: devices}, func(string) string { return "" })
+	e := examination{configuration: c, node: "a", named: func(string) string { return "" }, allowed: func(discovery.Device) error { return nil }}
+	taken, rejected := e.examine(discovery.Result{Devices: devices})
 	if len(taken) != maxDevices || summary(rejected) != "1 devices: 20010 devices are reported, of which the first 20000 are taken" {
 		t.Errorf("%d devices are taken, rejected: %s", len(taken), summary(rejected))
 	}

@@ -28,10 +28,12 @@ type reach struct {
 	digits        int
 	informer      cache.SharedIndexInformer
 	failed        atomic.Pointer[error] // why the informer could not read, as last seen
+	// seen are the devices as last seen, by hash; the informer's handler alone.
+	seen map[string]discovery.Device
 }
 
 func (a *Agent) newReach(c *v0.Configuration) *reach {
-	r := &reach{configuration: reference(c), digits: c.Spec.HashDigits()}
+	r := &reach{configuration: reference(c), digits: c.Spec.HashDigits(), seen: map[string]discovery.Device{}}
 	var selected internalinterfaces.TweakListOptionsFunc = func(o *metav1.ListOptions) {
 		o.LabelSelector = labels.Set{DiscoveryLabel: c.Name}.String()
 	}
@@ -51,8 +53,46 @@ func (a *Agent) newReach(c *v0.Configuration) *reach {
 		r.failed.Store(&err)
 		cache.DefaultWatchErrorHandler(ctx, reflector, err)
 	})
-	_, _ = r.informer.AddEventHandler(onChange(func(any) { a.reachChanged() }))
+	_, _ = r.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { a.sliceChanged(r, obj) },
+		UpdateFunc: func(old, obj any) { a.sliceChanged(r, old, obj) },
+		DeleteFunc: func(obj any) { a.sliceChanged(r, obj) },
+	})
 	return r
+}
+
+// sliceChanged tells pods here of devices that are other than before, or gone. versions
+// are those of the slice that has changed.
+func (a *Agent) sliceChanged(r *reach, versions ...any) {
+	var all []news
+	for _, version := range versions {
+		if last, ok := version.(cache.DeletedFinalStateUnknown); ok {
+			version = last.Obj
+		}
+		slice, ok := version.(*v1alpha1.DeviceSlice)
+		if !ok {
+			continue
+		}
+		for _, hash := range r.hashes(slice) {
+			before, was := r.seen[hash]
+			now, is := r.device(hash) // whichever slice has it
+			if is {
+				r.seen[hash] = now
+			} else {
+				delete(r.seen, hash)
+			}
+			switch {
+			case was && !is:
+				all = append(all, a.gone(r.configuration.Name, hash))
+			case was:
+				if what := (&found{Device: before}).differences(&found{Device: now}); len(what) > 0 {
+					all = append(all, a.another(r.configuration.Name, hash, what))
+				}
+			}
+		}
+	}
+	a.reachChanged()
+	a.tellHolders(all)
 }
 
 // run keeps the reach up to date until ctx ends.

@@ -44,7 +44,7 @@ func (a *Agent) write(ctx context.Context) {
 		}
 		early := pause - a.config.Clock.Since(last)
 		if early > 0 {
-			a.sleep(ctx, early, nil)
+			a.sleep(ctx, early)
 			select { // what has come meanwhile is in this round
 			case <-a.dirty:
 			default:
@@ -66,7 +66,7 @@ func (a *Agent) write(ctx context.Context) {
 		}
 		klog.FromContext(ctx).Error(err, "Cannot write all DeviceSlices, trying again")
 		wake(a.dirty)
-		a.sleep(ctx, backoff.Step(), nil)
+		a.sleep(ctx, backoff.Step())
 	}
 }
 
@@ -124,14 +124,14 @@ func (w *writer) view(ctx context.Context, owner metav1.OwnerReference) (*view, 
 	for name, c := range owners {
 		k := known{}
 		if s := w.sessions[name]; s != nil && s.discovers(c, w.selects(c)) {
-			k.reported, k.devices = s.reported, s.devices
-			v.problems = append(v.problems, s.problems()...)
+			k.standing = s.standing
+			v.problems = append(v.problems, s.toWrite()...)
 		}
 		if c.Spec.Discovery != nil {
 			k.label = name
 		}
 		v.known[reference(c)] = k
-		v.complete = v.complete && k.reported
+		v.complete = v.complete && k.settled
 	}
 	w.mu.RUnlock()
 	for _, s := range v.slices {

@@ -109,6 +109,13 @@ func TestNode(t *testing.T) {
 				return a.Subresource != "status" && a.Verb != "delete"
 			})
 		}, false, []string{"FAIL  rights", "delete deviceslices, delete slotclaims, patch nodes/status", "system:kubecri:node-a"}},
+		{"a handler does not work", func(c *Config, _ *kubefake.Clientset) {
+			lost := slice("node-a", "foo2", true)
+			lost.Name, lost.Spec.Devices[0].Unschedulable = "node-a-1", true
+			if err := c.Client.(*fake.Clientset).Tracker().Add(lost); err != nil {
+				panic(err)
+			}
+		}, true, []string{"reaches 2 devices", "note  devices    1 of them are for no new pods"}},
 		{"no CRDs", func(c *Config, _ *kubefake.Clientset) {
 			c.Client.(*fake.Clientset).PrependReactor("list", "slotclaims", func(ktesting.Action) (bool, runtime.Object, error) {
 				return true, nil, errors.New("the server could not find the requested resource")

@@ -47,7 +47,7 @@ func (c *checker) devices(ctx context.Context) bool {
 		return false
 	}
 	c.reached = map[string]v1alpha1.Device{}
-	slots := 0
+	slots, unschedulable := 0, 0
 	for i := range slices.Items {
 		s := &slices.Items[i].Spec
 		for _, d := range s.Devices {
@@ -62,6 +62,9 @@ func (c *checker) devices(ctx context.Context) bool {
 			if here {
 				c.reached[d.Instance()] = d
 				slots += configuration.Spec.Slots()
+				if d.Unschedulable {
+					unschedulable++
+				}
 			}
 		}
 		for _, p := range s.Problems {
@@ -72,6 +75,9 @@ func (c *checker) devices(ctx context.Context) bool {
 	}
 	c.ok("devices", "%d Configurations; node %s reaches %d devices, with %d slots, and has claimed %d slots",
 		len(c.configurations), c.Node, len(c.reached), slots, len(claimed.Items))
+	if unschedulable > 0 {
+		c.note("devices", "%d of them are for no new pods, since their discovery handler does not work: see docs/discovery.md", unschedulable)
+	}
 	return true
 }
 

@@ -46,6 +46,7 @@ type Metrics struct {
 	patches    *metrics.CounterVec
 	advertised *metrics.GaugeVec
 	plugins    devicePlugins
+	discovery  discovery
 
 	registry Registry
 }
@@ -88,6 +89,7 @@ func New(registry Registry) *Metrics {
 		registry: registry,
 	}
 	m.plugins = newDevicePlugins(registry)
+	m.discovery = newDiscovery(registry)
 	registry.MustRegister(latency, errors, injections, m.taken, m.released, m.reconciles, m.resyncs, m.patches, m.advertised)
 
 	resolve := func(name string) *method {

@@ -58,9 +58,7 @@ type options struct {
 	cdiDir            string
 	metricsAddress    string
 	tracing           tracing.Config // no endpoint: none
-	debugEchoFile     string
-	debugEchoHost     bool
-	propertySpaces    []string
+	discovery         discoveryOptions
 
 	logging *logsapi.LoggingConfiguration
 }
@@ -108,16 +106,11 @@ func (o *options) flags() cliflag.NamedFlagSets {
 	devices := groups.FlagSet("devices")
 	devices.DurationVar(&o.advertiseInterval, "advertise-interval", time.Minute,
 		"How often the node's resources are checked, besides on each change.")
-	devices.StringSliceVar(&o.propertySpaces, "discovery-property-namespaces", nil,
-		"Namespaces whose Secrets and ConfigMaps the discoveryProperties of any Configuration may refer to, besides those of its own namespace; * for all. Whoever may write a Configuration can read them.")
 	devices.StringVar(&o.stateDir, "state-dir", "/var/lib/kubecri",
 		"Folder for kubecri's own files, made if absent.")
 	devices.StringVar(&o.cdiDir, "cdi-dir", "/var/run/cdi",
 		"Folder for a CDI spec of each device. Where the runtime has CDI on and reads it, containers get their devices by CDI name. Empty for neither.")
-	devices.StringVar(&o.debugEchoFile, "debug-echo-availability-file", "",
-		"The devices of the handler debugEcho vanish while this file contains OFFLINE. (default debug-echo-availability.txt in --state-dir)")
-	devices.BoolVar(&o.debugEchoHost, "debug-echo-host-access", false,
-		"Let Configurations of the handler debugEcho inject mounts and device nodes, which makes whoever may write one root on this node. For tests.")
+	o.discovery.addTo(groups.FlagSet("discovery"))
 	plugins := groups.FlagSet("device plugins")
 	plugins.StringVar(&o.devices, "cridevices", defaultDevices,
 		"Folder of device plugins, loaded at start in the order of their names: its *.so files. The default one may be absent.")
@@ -226,8 +219,6 @@ func (o *options) complete() error {
 	if o.cdiDir != "" && !filepath.IsAbs(o.cdiDir) {
 		bad("cdi-dir", fmt.Errorf("%q is not an absolute path", o.cdiDir))
 	}
-	if o.debugEchoFile == "" {
-		o.debugEchoFile = filepath.Join(o.stateDir, "debug-echo-availability.txt")
-	}
+	o.discovery.complete(o.stateDir, bad)
 	return errors.Join(errs...)
 }

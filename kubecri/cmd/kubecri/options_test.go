@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,13 @@ func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
 		{name: "no CDI", args: []string{"--cdi-dir="}},
 		{name: "CDI dir", args: []string{"--cdi-dir=here"}, want: []string{"--cdi-dir"}},
 		{name: "state dir", args: []string{"--state-dir=here"}, want: []string{"--state-dir"}},
+		{name: "no handlers", args: []string{"--discovery-handlers=", "--discovery-handlers-directory="}},
+		{name: "some handlers", args: []string{"--discovery-handlers=udev,debugEcho", "--handler-allowed-paths=/dev,onvif=,debugEcho=/srv/x"}},
+		{name: "an unknown handler", args: []string{"--discovery-handlers=udev,zigbee"}, want: []string{"--discovery-handlers", `"zigbee"`, "debugEcho, udev"}},
+		{name: "handlers' directory", args: []string{"--discovery-handlers-directory=here"}, want: []string{"--discovery-handlers-directory"}},
+		{name: "allowed paths", args: []string{"--handler-allowed-paths=/dev/../etc,udev=dev"}, want: []string{"--handler-allowed-paths", "..", `"udev=dev"`}},
+		{name: "grace", args: []string{"--handler-grace=0s", "--handler-grace-local=-1s"}, want: []string{"--handler-grace:", "--handler-grace-local:"}},
+		{name: "trees", args: []string{"--sysfs=sys", "--udev-data=data", "--dev=dev"}, want: []string{"--sysfs", "--udev-data", "--dev:"}},
 		{name: "mode", args: []string{"--mode=cri"}, want: []string{"--mode", `"cri"`, "proxy or nri"}},
 		{name: "NRI", args: []string{"--mode=nri", "--nri-socket=/run/nri.sock", "--nri-plugin-name=kubecri", "--nri-plugin-index=07"}},
 		{name: "NRI, at the kubelet's runtime", args: []string{"--mode=nri", "--container-runtime-endpoint=unix:///run/containerd/containerd.sock"}},
@@ -74,7 +82,7 @@ func TestHelpGroupsTheFlags(t *testing.T) {
 	if err := cmd.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"CRI flags:", "Cluster flags:", "Slots flags:", "Kubelet flags:", "Operations flags:", "--hostname-override", "--runtime-endpoint", "--logging-format"} {
+	for _, part := range []string{"CRI flags:", "Cluster flags:", "Slots flags:", "Kubelet flags:", "Operations flags:", "Discovery flags:", "--hostname-override", "--runtime-endpoint", "--logging-format"} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("--help does not show %q", part)
 		}
@@ -137,5 +145,39 @@ func TestCheckTellsByItsExitCode(t *testing.T) {
 	}
 	if err := newCommand([]string{"check", "--node-name=A_b"}, &code).Execute(); err == nil {
 		t.Error("a wrong command line is no error")
+	}
+}
+
+// Each handler has the name that it is selected by, and those that are not named do not run.
+func TestBuiltInHandlers(t *testing.T) {
+	for args, want := range map[string][]string{
+		"":                                    builtInNames(),
+		"--discovery-handlers=udev,debugEcho": {"debugEcho", "udev"},
+		"--discovery-handlers=":               nil,
+	} {
+		o, set := newOptions(), pflag.NewFlagSet("kubecri", pflag.ContinueOnError)
+		for _, group := range o.flags().FlagSets {
+			set.AddFlagSet(group)
+		}
+		if err := set.Parse(strings.Fields("--node-name=a --discovery-handlers-directory= " + args)); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.complete(); err != nil {
+			t.Fatal(err)
+		}
+		registry, server, err := o.discovery.sources()
+		if err != nil || server != nil {
+			t.Fatal(server, err)
+		}
+		var names []string
+		for _, name := range builtInNames() {
+			sources, _ := registry.Sources(name)
+			for _, source := range sources {
+				names = append(names, source.Handler.Name())
+			}
+		}
+		if !slices.Equal(names, want) {
+			t.Errorf("%s: handlers %q, want %q", args, names, want)
+		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery"
-	"github.com/kubeslot/kubeslot/discovery/debugecho"
+	"github.com/kubeslot/kubeslot/discovery/remote"
 	"github.com/kubeslot/kubeslot/footprint"
 	"github.com/kubeslot/kubeslot/kubecri/admit"
 	"github.com/kubeslot/kubeslot/kubecri/advertise"
@@ -58,6 +58,7 @@ type node struct {
 	runtime    *grpc.ClientConn
 	cluster    *cluster
 	agent      *agent.Agent
+	handlers   *remote.Server // discovery handlers that register; nil without --discovery-handlers-directory
 	advertiser *advertise.Advertiser
 	claims     *claims.Claims
 	cdi        *cdi.Injector // nil without --cdi-dir
@@ -91,11 +92,17 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	if err != nil {
 		return nil, err
 	}
+	registry, handlers, err := o.discovery.sources()
+	if err != nil {
+		return nil, err
+	}
+	n.handlers = handlers
 	n.agent, err = agent.New(agent.Config{
 		NodeName: o.nodeName, Client: cluster.client, KubeClient: cluster.kube,
 		Configurations: cluster.configurations, Slices: cluster.slices, Nodes: cluster.nodes, Recorder: cluster.events,
-		ReachChanged:       func() { n.advertiser.Changed() },
-		PropertyNamespaces: o.propertySpaces, Handlers: []discovery.Handler{&debugecho.Handler{AvailabilityFile: o.debugEchoFile, HostAccess: o.debugEchoHost}},
+		Registry: registry, Grace: o.discovery.grace, AllowedPaths: o.discovery.allowed, PropertyNamespaces: o.discovery.propertySpaces, Metrics: numbers,
+		ReachChanged: func() { n.advertiser.Changed() },
+		TellHolders:  func(instance, reason, message string) { n.claims.Tell(instance, reason, message) },
 	})
 	if err != nil {
 		return nil, err
@@ -172,6 +179,9 @@ func (n *node) run(ctx context.Context) {
 	running.Go(func() { n.cluster.run(ctx) })
 	running.Go(func() { n.plugins.Run(ctx) })
 	running.Go(func() { n.agent.Run(ctx) })
+	if n.handlers != nil {
+		running.Go(func() { n.handlers.Run(ctx) })
+	}
 	running.Go(func() { n.advertiser.Run(ctx) })
 	running.Go(func() { n.claims.Run(ctx) })
 	running.Go(func() { footprint.AfterStart(ctx) })

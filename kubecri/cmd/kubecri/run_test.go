@@ -95,7 +95,7 @@ func awaitMode(t *testing.T, path string, want os.FileMode) {
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		info, err := os.Stat(path)
 		if err != nil {
-			t.Fatal(err)
+			continue
 		}
 		if is = info.Mode().Perm(); is == want {
 			return
@@ -130,7 +130,8 @@ func TestHealthFollowsTheKubeletsPathAndNotTheAPI(t *testing.T) {
 		set.AddFlagSet(group)
 	}
 	if err := set.Parse([]string{"--listen=" + listen, "--runtime-endpoint=" + runtimeSocket, "--node-name=node-a",
-		"--kubeconfig=" + unreachableAPI(t, dir), "--state-dir=" + filepath.Join(dir, "state"), "--cdi-dir=" + filepath.Join(dir, "cdi"), "--metrics-bind-address=" + address}); err != nil {
+		"--kubeconfig=" + unreachableAPI(t, dir), "--state-dir=" + filepath.Join(dir, "state"), "--cdi-dir=" + filepath.Join(dir, "cdi"),
+		"--discovery-handlers-directory=" + filepath.Join(dir, "handlers"), "--metrics-bind-address=" + address}); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.complete(); err != nil {
@@ -160,6 +161,7 @@ func TestHealthFollowsTheKubeletsPathAndNotTheAPI(t *testing.T) {
 	await(t, url+"/healthz", http.StatusOK, "[+]socket ok")
 	await(t, url+"/readyz", http.StatusServiceUnavailable, "[-]cri failed")
 	awaitMode(t, listen, 0o600)
+	awaitMode(t, filepath.Join(dir, "handlers", "agent-registration.sock"), 0o600)
 	stopRuntime := serveRuntime(t, runtimeSocket)
 	await(t, url+"/readyz", http.StatusOK, "[+]cri ok", "[!]informers: pods, nodes, configurations.akri.sh, deviceslices.kubeslot.io, slotclaims.kubeslot.io not read")
 	awaitMode(t, listen, 0o660) // as the runtime's

@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// Reasons of the Events of pods whose containers use a device.
+const (
+	// reasonChanged: containers have what the device was when they were created.
+	reasonChanged = "DeviceChanged"
+	// reasonGone: this node no longer sees the device.
+	reasonGone = "DeviceGone"
+)
+
+// news is what pods that use an Instance's device are to be told.
+type news struct{ instance, reason, message string }
+
+// another is the news that a device is other than it was.
+func (a *Agent) another(configuration, hash string, what []string) news {
+	instance := slot.InstanceName(configuration, hash)
+	return news{instance, reasonChanged, fmt.Sprintf(
+		"The device of Instance %s has changed on node %s: %s. Containers have it as it was when they were created; a new pod gets it as it is now.",
+		instance, a.config.NodeName, strings.Join(what, ", "))}
+}
+
+// gone is the news that a device is not there any more.
+func (a *Agent) gone(configuration, hash string) news {
+	instance := slot.InstanceName(configuration, hash)
+	return news{instance, reasonGone, fmt.Sprintf(
+		"Node %s no longer sees the device of Instance %s: containers that use it may fail.", a.config.NodeName, instance)}
+}
+
+func (a *Agent) tellHolders(all []news) {
+	for _, n := range all {
+		a.config.TellHolders(n.instance, n.reason, n.message)
+	}
+}
+
+// news compares what is known of this node's devices with what was. With spec.discovery
+// the devices are other nodes' as well: see sliceChanged. Agent.mu must be held.
+func (a *Agent) news(s *session, was *standing) []news {
+	if s.reach != nil {
+		return nil
+	}
+	name := s.configuration.Name
+	var all []news
+	for hash, before := range was.devices {
+		now, ok := s.standing.devices[hash]
+		if !ok {
+			all = append(all, a.gone(name, hash))
+		} else if what := before.differences(&now); len(what) > 0 {
+			all = append(all, a.another(name, hash, what))
+		}
+	}
+	if !was.settled {
+		// What a former life of the agent reported is in the slices, without paths.
+		a.eachWritten(s, func(d *v1alpha1.Device) {
+			if _, ok := was.devices[d.Hash]; ok || was.age(d.Hash, d.Shared) == withdrawn {
+				return // as above, or told before
+			}
+			before := found{}
+			before.Properties = d.Properties
+			now, ok := s.standing.devices[d.Hash]
+			if ok {
+				now.Mounts, now.DeviceSpecs = nil, nil
+				if what := before.differences(&now); len(what) > 0 {
+					all = append(all, a.another(name, d.Hash, what))
+				}
+			} else if s.standing.age(d.Hash, d.Shared) == withdrawn {
+				all = append(all, a.gone(name, d.Hash))
+			}
+		})
+	}
+	slices.SortFunc(all, func(a, b news) int { return cmp.Compare(a.instance, b.instance) })
+	return all
+}
+
+// eachWritten calls f with the devices that this node's slices have of the session's
+// Configuration.
+func (a *Agent) eachWritten(s *session, f func(*v1alpha1.Device)) {
+	ref := reference(s.configuration)
+	for _, slice := range a.ownSlices() {
+		for i := range slice.Spec.Devices {
+			if d := &slice.Spec.Devices[i]; d.Configuration == ref {
+				f(d)
+			}
+		}
+	}
+}

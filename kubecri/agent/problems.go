@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// maxWarnings is how many of its warnings a handler has told of one Configuration: a
+// handler on the network chooses what it warns of.
+const maxWarnings = 16
+
+// tellProblem logs, and writes as an Event and into the node's slices, what keeps
+// discovery from working: once until it changes, or is over. source is the ID of the
+// source that has the problem, "" when all have it.
+func (a *Agent) tellProblem(ctx context.Context, s *session, source, reason string, err error) {
+	a.mu.Lock()
+	is := s.problems[source]
+	known := is.Reason == reason && withoutNumbers(is.Message) == withoutNumbers(err.Error())
+	configuration := s.configuration
+	if !known {
+		s.problems[source] = v1alpha1.Problem{Reason: reason, Message: err.Error()}
+		a.announce() // WaitDevice says what it waits for
+	}
+	a.mu.Unlock()
+	if known {
+		klog.FromContext(ctx).V(2).Info("Discovery still does not work", "reason", err.Error())
+		return
+	}
+	wake(a.dirty)
+	klog.FromContext(ctx).Error(err, "Discovery does not work")
+	a.config.Recorder.Eventf(configuration, corev1.EventTypeWarning, reason, "Node %s: %v", a.config.NodeName, err)
+}
+
+// withoutNumbers is what two errors have in common that differ in ports or times
+// alone.
+func withoutNumbers(text string) string {
+	return strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// forgetProblem ends the problem of a source once it has run for as long as was waited
+// for it, and not before: a handler that fails again and again must not have the slice
+// written each time.
+func (a *Agent) forgetProblem(running context.Context, s *session, source string, after time.Duration) {
+	a.sleep(running, after)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, ok := s.problems[source]; ok && running.Err() == nil {
+		delete(s.problems, source)
+		wake(a.dirty)
+	}
+}
+
+// forgetProblems ends all problems.
+func (a *Agent) forgetProblems(s *session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(s.problems) > 0 {
+		clear(s.problems)
+		wake(a.dirty)
+	}
+}
+
+// warn is Request.Warn: each warning is an Event, once.
+func (a *Agent) warn(ctx context.Context, s *session, message string) {
+	a.mu.Lock()
+	known := s.warned[message] || len(s.warned) >= maxWarnings
+	if !known {
+		s.warned[message] = true
+	}
+	configuration := s.configuration
+	a.mu.Unlock()
+	if known {
+		return
+	}
+	klog.FromContext(ctx).Info("Warning of a discovery handler", "message", message)
+	a.config.Recorder.Eventf(configuration, corev1.EventTypeWarning, "DiscoveryWarning", "Node %s: %.900s", a.config.NodeName, message)
+}
+
+// toWrite are the problems to be written into the node's slices.
+func (s *session) toWrite() []v1alpha1.Problem {
+	var all []v1alpha1.Problem
+	ref := reference(s.configuration)
+	for _, source := range slices.Sorted(maps.Keys(s.problems)) {
+		p := s.problems[source]
+		p.Configuration = &ref
+		all = append(all, p)
+	}
+	if s.rejected != "" {
+		all = append(all, v1alpha1.Problem{Configuration: &ref, Reason: "DevicesRejected", Message: "left out: " + s.rejected})
+	}
+	return all
+}
+
+func reference(c *v0.Configuration) v1alpha1.ConfigurationReference {
+	return v1alpha1.ConfigurationReference{Namespace: c.Namespace, Name: c.Name}
+}

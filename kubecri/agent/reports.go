@@ -1,0 +1,333 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+const (
+	// unschedulableAfter is how long devices that nobody reports any more are given to
+	// new pods: a handler that is replaced by its next version needs less.
+	unschedulableAfter = 30 * time.Second
+
+	// registering is how long after the agent's start an endpoint that was registered
+	// before may take to register again. Akri's handlers look every 10 s whether their
+	// stream is dead, and then try every 10 s to register.
+	registering = 30 * time.Second
+)
+
+// Grace is how long devices stay known that are lost: whose source stopped working,
+// so that nobody says whether they are there.
+type Grace struct {
+	// Shared is for devices that other nodes may reach too, Local for this node's own.
+	Shared, Local time.Duration
+}
+
+// DefaultGrace is Akri's five minutes for devices on a network, and a minute for those
+// that cannot be there without the node.
+var DefaultGrace = Grace{Shared: 5 * time.Minute, Local: time.Minute}
+
+// age is how far lost devices have got.
+type age int
+
+const (
+	usable        age = iota
+	unschedulable     // no new slots are given of them on this node
+	withdrawn         // no longer known
+)
+
+func (g Grace) of(shared bool) time.Duration {
+	if shared {
+		return g.Shared
+	}
+	return g.Local
+}
+
+// age is that of devices that are lost since then.
+func (g Grace) age(shared bool, since, now time.Time) age {
+	switch lost := now.Sub(since); {
+	case lost >= g.of(shared):
+		return withdrawn
+	case lost >= unschedulableAfter:
+		return unschedulable
+	}
+	return usable
+}
+
+// next is when age will be another; zero when never again.
+func (g Grace) next(shared bool, since, now time.Time) time.Time {
+	var next time.Time
+	for _, after := range []time.Duration{unschedulableAfter, g.of(shared)} {
+		if at := since.Add(after); at.After(now) && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}
+
+// reports are what the sources of one Configuration's handler have said, and so what
+// is known of its devices:
+//
+//   - reported: a source that works has the device in its last report.
+//   - gone: a source that works no longer reports it. It goes at once.
+//   - lost: its source has stopped working. The last report counts until the grace is
+//     over; after unschedulableAfter no new pods get the device.
+//   - unreported: the node's slices have the device, and no source has reported since the
+//     session began. It is kept as if lost since then, until all sources have reported.
+//
+// Nothing here reads a clock or knows of Kubernetes; times are arguments.
+type reports struct {
+	grace Grace
+	began time.Time // the session
+	// registered is when all endpoints that a former life of the agent knew have had
+	// the time to register.
+	registered time.Time
+	sources    []*sourceReport // of two that report a device the first counts
+	// settled is true once all sources have reported, or have had the time to: then
+	// there are no unreported devices. It stays true.
+	settled bool
+	// had are the hashes of all devices that were reported, until settled: one of these
+	// that nobody reports is gone, or lost, and not unreported. Replaced, never changed.
+	had map[string]bool
+}
+
+// sourceReport is the last report of one source.
+type sourceReport struct {
+	id      string
+	builtIn bool
+
+	reported bool // since the session began
+	shared   bool
+	devices  map[string]found // by hash; replaced, never changed
+	rejected []error          // why devices of it were left out
+	lost     time.Time        // since when the source does not work; zero while it does
+	removed  bool             // it is not a source any more
+}
+
+// withdrawal is a lost source's report that no longer counts.
+type withdrawal struct {
+	source  string           // its id
+	devices map[string]found // by hash; another source may have some of them
+}
+
+func (r *reports) source(id string) *sourceReport {
+	at := slices.IndexFunc(r.sources, func(s *sourceReport) bool { return s.id == id })
+	if at < 0 {
+		return nil
+	}
+	return r.sources[at]
+}
+
+// join adds a source, which is now waited for.
+func (r *reports) join(id string, builtIn bool) {
+	if s := r.source(id); s != nil {
+		s.removed = false
+		return
+	}
+	r.sources = append(r.sources, &sourceReport{id: id, builtIn: builtIn})
+	slices.SortFunc(r.sources, func(a, b *sourceReport) int {
+		if a.builtIn != b.builtIn {
+			if a.builtIn {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.id, b.id)
+	})
+}
+
+// report takes what a source sees: all of it.
+func (r *reports) report(id string, shared bool, devices map[string]found, rejected []error) {
+	s := r.source(id)
+	if s == nil {
+		return
+	}
+	s.reported, s.shared, s.devices, s.rejected, s.lost = true, shared, devices, rejected, time.Time{}
+	if !r.settled {
+		had := maps.Clone(r.had)
+		if had == nil {
+			had = make(map[string]bool, len(devices))
+		}
+		for hash := range devices {
+			had[hash] = true
+		}
+		r.had = had
+	}
+}
+
+// fail says that a source has stopped working.
+func (r *reports) fail(id string, now time.Time) {
+	if s := r.source(id); s != nil && s.lost.IsZero() {
+		s.lost = now
+	}
+}
+
+// remove says that a source will not come back by itself.
+func (r *reports) remove(id string, now time.Time) {
+	r.fail(id, now)
+	if s := r.source(id); s != nil {
+		s.removed = true
+	}
+	r.sources = slices.DeleteFunc(r.sources, func(s *sourceReport) bool { return s.removed && !s.reported })
+}
+
+// clear forgets all devices, and waits for no report: other nodes see them.
+func (r *reports) clear() {
+	for _, s := range r.sources {
+		s.devices, s.rejected = nil, nil
+	}
+	r.settled, r.had = true, nil
+}
+
+// expire drops the reports whose grace is over, and returns those that had devices.
+func (r *reports) expire(now time.Time) []withdrawal {
+	var over []withdrawal
+	r.sources = slices.DeleteFunc(r.sources, func(s *sourceReport) bool {
+		if !s.reported || s.lost.IsZero() || r.grace.age(s.shared, s.lost, now) < withdrawn {
+			return false
+		}
+		if len(s.devices) > 0 {
+			over = append(over, withdrawal{s.id, s.devices})
+		}
+		s.devices, s.rejected = nil, nil
+		return s.removed
+	})
+	r.settled = r.settled || r.allReported(now) ||
+		r.unreported(true, now) == withdrawn && r.unreported(false, now) == withdrawn
+	if r.settled {
+		r.had = nil
+	}
+	return over
+}
+
+// works is false when no source has worked for a while: another node may do better.
+func (r *reports) works(now time.Time) bool {
+	return slices.ContainsFunc(r.sources, func(s *sourceReport) bool {
+		return !s.removed && (s.lost.IsZero() || now.Sub(s.lost) < unschedulableAfter)
+	})
+}
+
+// allReported is true when no source is waited for. Where only the agent itself finds
+// devices of the kind, no other source is expected.
+func (r *reports) allReported(now time.Time) bool {
+	endpoints := len(r.sources) == 0
+	for _, s := range r.sources {
+		if !s.reported {
+			return false
+		}
+		endpoints = endpoints || !s.builtIn
+	}
+	return len(r.sources) > 0 && (!endpoints || !now.Before(r.registered))
+}
+
+// unreported is how far devices have got that the slices have and no source has reported.
+func (r *reports) unreported(shared bool, now time.Time) age {
+	if r.settled {
+		return withdrawn
+	}
+	return r.grace.age(shared, r.began, now)
+}
+
+// ages are those of shared devices, and of the node's own.
+type ages struct{ shared, local age }
+
+// of a device that is in the slices and not among devices.
+func (st *standing) age(hash string, shared bool) age {
+	switch {
+	case st.settled || st.had[hash]:
+		return withdrawn
+	case shared:
+		return st.unreported.shared
+	}
+	return st.unreported.local
+}
+
+// standing is what is known of a Configuration's devices at one time.
+type standing struct {
+	devices  map[string]found // by hash; never changed
+	rejected []error          // why devices were left out
+	// settled is true when there are no devices but these. Until then those that the
+	// slices have besides, and that are not among had, are as unreported says.
+	settled    bool
+	had        map[string]bool
+	unreported ages
+	// next is when all this changes without a report; zero for never.
+	next time.Time
+}
+
+// stands returns what is known now; call expire before. named returns the id of the
+// device that has a hash so far, "" for none.
+func (r *reports) stands(now time.Time, named func(hash string) string) standing {
+	st := standing{settled: r.settled, had: r.had, unreported: ages{r.unreported(true, now), r.unreported(false, now)}}
+	soonest := func(at time.Time) {
+		if !at.IsZero() && (st.next.IsZero() || at.Before(st.next)) {
+			st.next = at
+		}
+	}
+	if !r.settled {
+		soonest(r.grace.next(true, r.began, now))
+		soonest(r.grace.next(false, r.began, now))
+		if r.registered.After(now) {
+			soonest(r.registered)
+		}
+	}
+	// Of a device that several report, one that works counts before one that is lost, and
+	// the one that was lost last before others.
+	var works, lost []*sourceReport
+	for _, s := range r.sources {
+		switch {
+		case s.lost.IsZero():
+			works = append(works, s)
+		case len(s.devices) > 0:
+			lost = append(lost, s)
+			soonest(r.grace.next(s.shared, s.lost, now))
+		case s.removed && s.reported:
+			soonest(r.grace.next(s.shared, s.lost, now)) // to be forgotten
+		}
+	}
+	slices.SortStableFunc(lost, func(a, b *sourceReport) int { return b.lost.Compare(a.lost) })
+	for _, s := range append(works, lost...) {
+		st.merge(s, !s.lost.IsZero() && r.grace.age(s.shared, s.lost, now) >= unschedulable, named)
+	}
+	return st
+}
+
+// merge adds the devices of a source that no source before it has reported.
+func (st *standing) merge(s *sourceReport, unschedulable bool, named func(hash string) string) {
+	st.rejected = append(st.rejected, s.rejected...)
+	if len(s.devices) == 0 {
+		return
+	}
+	if len(st.devices) == 0 && !unschedulable {
+		st.devices = s.devices // as nearly always
+		return
+	}
+	all := make(map[string]found, len(st.devices)+len(s.devices))
+	for hash, f := range st.devices {
+		all[hash] = f
+	}
+	dropped := 0
+	for _, f := range slices.SortedFunc(maps.Values(s.devices), func(a, b found) int { return cmp.Compare(a.ID, b.ID) }) {
+		f.unschedulable = unschedulable
+		other, taken := all[f.hash]
+		switch {
+		case taken && other.ID == f.ID:
+		case taken && named(f.hash) == f.ID:
+			all[f.hash] = f
+			st.rejected = append(st.rejected, rejection(other.ID, collision(f)))
+		case taken:
+			st.rejected = append(st.rejected, rejection(f.ID, collision(other)))
+		case len(all) == maxDevices:
+			dropped++
+		default:
+			all[f.hash] = f
+		}
+	}
+	if dropped > 0 {
+		st.rejected = append(st.rejected, fmt.Errorf("%s reports %d devices beyond the %d that are taken of all sources", s.id, dropped, maxDevices))
+	}
+	st.devices = all
+}

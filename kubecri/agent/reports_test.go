@@ -1,0 +1,133 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/kubeslot/kubeslot/discovery"
+)
+
+// TestReports runs the stories in testdata/reports. Commands:
+//
+//	begin [registered=30s]        a session with the default grace begins; after that time all
+//	                              endpoints that a former life of the agent knew have registered
+//	join source=a [built-in]      the source is waited for
+//	report source=a [local]       lines are the ids of all devices that it sees, with "=hash" for
+//	                              one of another hash than its id
+//	fail source=a                 it stopped working
+//	remove source=a               and is not a source any more
+//	clear                         other nodes see the devices
+//	at t=40s                      since the session began
+//	named hash=x id=b             the device that the slices have of a hash
+//	works                         may this node go on to discover for others
+//
+// Each answer is what is known then: the devices, with "?" for one that new pods do not
+// get; what becomes of those that only the slices have; and when this changes by itself.
+func TestReports(t *testing.T) {
+	datadriven.Walk(t, "testdata/reports", func(t *testing.T, path string) {
+		begin := time.Unix(1000, 0)
+		var r *reports
+		now, names := begin, map[string]string{}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			var source string
+			d.MaybeScanArgs(t, "source", &source)
+			switch d.Cmd {
+			case "begin":
+				registered := time.Duration(0)
+				if d.HasArg("registered") {
+					registered = duration(t, d, "registered")
+				}
+				now, names = begin, map[string]string{}
+				r = &reports{grace: DefaultGrace, began: begin, registered: begin.Add(registered)}
+			case "join":
+				r.join(source, d.HasArg("built-in"))
+			case "report":
+				shared, devices := !d.HasArg("local"), map[string]found{}
+				for id := range strings.FieldsSeq(d.Input) {
+					id, hash, other := strings.Cut(id, "=")
+					if !other {
+						hash = id
+					}
+					devices[hash] = found{Device: discovery.Device{ID: id, Properties: map[string]string{"BY": source}}, hash: hash, shared: shared}
+				}
+				r.report(source, shared, devices, nil)
+			case "fail":
+				r.fail(source, now)
+			case "remove":
+				r.remove(source, now)
+			case "clear":
+				r.clear()
+			case "named":
+				var hash, id string
+				d.ScanArgs(t, "hash", &hash)
+				d.ScanArgs(t, "id", &id)
+				names[hash] = id
+			case "works":
+				return fmt.Sprintln(r.works(now))
+			case "at":
+				now = begin.Add(duration(t, d, "t"))
+			default:
+				t.Fatalf("unknown command %q", d.Cmd)
+			}
+			return answer(r, now, begin, names)
+		})
+	})
+}
+
+func duration(t *testing.T, d *datadriven.TestData, key string) time.Duration {
+	t.Helper()
+	var text string
+	d.ScanArgs(t, key, &text)
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+func answer(r *reports, now, begin time.Time, names map[string]string) string {
+	var out strings.Builder
+	for _, w := range r.expire(now) {
+		fmt.Fprintf(&out, "withdrew %d of %s\n", len(w.devices), w.source)
+	}
+	if again := r.expire(now); len(again) > 0 {
+		return "expires twice"
+	}
+	st := r.stands(now, func(hash string) string { return names[hash] })
+	var devices []string
+	for _, f := range st.devices {
+		text := f.ID
+		if len(r.sources) > 1 {
+			text += "@" + f.Properties["BY"]
+		}
+		if f.unschedulable {
+			text += "?"
+		}
+		devices = append(devices, text)
+	}
+	slices.Sort(devices)
+	if len(devices) == 0 {
+		devices = []string{"none"}
+	}
+	fmt.Fprintf(&out, "devices: %s\n", strings.Join(devices, " "))
+	if !st.settled {
+		text := func(a age) string { return [...]string{"stay", "stay, not for new pods", "go"}[a] }
+		fmt.Fprintf(&out, "of the slices: shared %s; local %s", text(st.unreported.shared), text(st.unreported.local))
+		if len(st.had) > 0 {
+			fmt.Fprintf(&out, "; %d reported", len(st.had))
+		}
+		out.WriteString("\n")
+	}
+	for _, err := range st.rejected {
+		fmt.Fprintf(&out, "rejected: %v\n", err)
+	}
+	if !st.next.IsZero() {
+		fmt.Fprintf(&out, "next: %s\n", st.next.Sub(begin))
+	}
+	return out.String()
+}

@@ -1,0 +1,182 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// session is one Configuration under discovery. Its fields are guarded by
+// Agent.mu; maps are replaced, never changed.
+type session struct {
+	stop     context.CancelFunc // never changes
+	selected bool               // spec.discovery, if set, selects this node; never changes
+	reach    *reach             // set when spec.discovery is, and selects this node; never changes
+	// configuration is the newest version seen.
+	configuration *v0.Configuration
+	// reports are what the sources have said, and standing is what these came to when
+	// somebody looked last: see settle.
+	reports  reports
+	standing standing
+	// rejected says which devices were left out, as last told.
+	rejected string
+	// problems keep discovery from working, as last told: by the ID of the source that
+	// has it, "" for one of all.
+	problems map[string]v1alpha1.Problem
+	// warned are what the handler has warned of.
+	warned map[string]bool
+}
+
+// found is a device as its handler reported it.
+type found struct {
+	discovery.Device
+	shared        bool
+	unschedulable bool
+	hash          string // slot.InstanceHash of it
+	size          int    // at most, in a slice, as JSON
+}
+
+// startSession runs the Configuration's handler until stopped: at all times, or with
+// spec.discovery while this node is one of those that discover.
+func (a *Agent) startSession(ctx context.Context, c *v0.Configuration, selected bool) *session {
+	logger := klog.FromContext(ctx).WithValues(
+		"configuration", klog.KObj(c), "handler", c.Spec.DiscoveryHandler.Name)
+	ctx, stop := context.WithCancel(klog.NewContext(ctx, logger))
+	now := a.config.Clock.Now()
+	s := &session{configuration: c, stop: stop, selected: selected,
+		reports:  reports{grace: a.config.Grace, began: now, registered: a.began.Add(registering)},
+		problems: map[string]v1alpha1.Problem{}, warned: map[string]bool{}}
+	switch {
+	case c.Spec.Discovery == nil:
+		a.discoveries.Go(func() { a.discover(ctx, s, c) })
+	case selected:
+		s.reach = a.newReach(c)
+		a.discoveries.Go(func() { a.run(ctx, s.reach) })
+		a.discoveries.Go(func() { a.compete(ctx, s, c) })
+	default:
+		s.reports.clear() // nothing is seen from here
+	}
+	s.standing = s.reports.stands(now, nil)
+	wake(a.timed)
+	return s
+}
+
+// runs reports whether the session is still the Configuration's. Agent.mu must be held.
+func (a *Agent) runs(s *session) bool { return a.sessions[s.configuration.Name] == s }
+
+// update changes the session's reports and has everybody know what has come of it.
+func (a *Agent) update(ctx context.Context, s *session, change func(r *reports, now time.Time)) {
+	a.mu.Lock()
+	if !a.runs(s) {
+		a.mu.Unlock()
+		return
+	}
+	change(&s.reports, a.config.Clock.Now())
+	tell := a.settle(ctx, s)
+	a.mu.Unlock()
+	tell()
+}
+
+// settle finds out what is known of the session's devices now. It returns what tells
+// people of it. Agent.mu must be held, and not while telling.
+func (a *Agent) settle(ctx context.Context, s *session) (tell func()) {
+	logger, c, was := klog.FromContext(ctx), s.configuration, s.standing
+	now := a.config.Clock.Now()
+	over := s.reports.expire(now)
+	s.standing = s.reports.stands(now, a.named(c))
+	rejected := summary(s.standing.rejected)
+	leftOut := rejected != "" && rejected != s.rejected
+	count := len(s.standing.rejected)
+	s.rejected = rejected
+	unchanged := was.settled == s.standing.settled && equalDevices(was.devices, s.standing.devices)
+	if !unchanged {
+		a.announce()
+	}
+	wake(a.dirty)
+	if !s.standing.next.IsZero() {
+		wake(a.timed)
+	}
+	type loss struct {
+		source  string
+		devices int
+	}
+	var lost []loss
+	for _, w := range over {
+		n := 0
+		for hash := range w.devices {
+			if _, ok := s.standing.devices[hash]; !ok {
+				n++
+			}
+		}
+		if n > 0 {
+			lost = append(lost, loss{w.source, n})
+		}
+	}
+	news := a.news(s, &was)
+	devices, unusable := len(s.standing.devices), 0
+	for _, f := range s.standing.devices {
+		if f.unschedulable {
+			unusable++
+		}
+	}
+	a.config.Metrics.Discovered(c.Name, devices-unusable, unusable)
+	return func() {
+		if leftOut {
+			logger.Info("Left out devices that the handler reported", "count", count, "reason", rejected)
+			a.config.Recorder.Eventf(c, corev1.EventTypeWarning, "DevicesRejected", "Node %s leaves out %s", a.config.NodeName, rejected)
+		}
+		for _, l := range lost {
+			logger.Info("Withdrew the devices of a source that does not work", "source", l.source, "devices", l.devices)
+			a.config.Recorder.Eventf(c, corev1.EventTypeWarning, "DevicesLost",
+				"Node %s no longer reports %d devices: %s has not worked since they were reported last", a.config.NodeName, l.devices, sourceName(l.source))
+		}
+		if !unchanged {
+			logger.Info("What is known of the devices has changed", "count", devices)
+		}
+		a.tellHolders(news)
+	}
+}
+
+// passTime settles sessions when that is due, until ctx ends.
+func (a *Agent) passTime(ctx context.Context) {
+	for ctx.Err() == nil {
+		var next time.Time
+		var tell []func()
+		a.mu.Lock()
+		now := a.config.Clock.Now()
+		for _, s := range a.sessions {
+			if at := s.standing.next; !at.IsZero() && !at.After(now) {
+				tell = append(tell, a.settle(klog.NewContext(ctx, klog.FromContext(ctx).WithValues("configuration", klog.KObj(s.configuration))), s))
+			}
+			if at := s.standing.next; !at.IsZero() && (next.IsZero() || at.Before(next)) {
+				next = at
+			}
+		}
+		a.mu.Unlock()
+		for _, f := range tell {
+			f()
+		}
+		var due <-chan time.Time
+		stop := func() bool { return true }
+		if !next.IsZero() {
+			timer := a.config.Clock.NewTimer(next.Sub(now))
+			due, stop = timer.C(), timer.Stop
+		}
+		select {
+		case <-due:
+		case <-a.timed:
+		case <-ctx.Done():
+		}
+		stop()
+	}
+}
+
+// sourceName is a source in a message.
+func sourceName(id string) string { return fmt.Sprintf("discovery handler %s", id) }

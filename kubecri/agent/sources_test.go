@@ -1,0 +1,266 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubeslot/kubeslot/discovery"
+)
+
+// at is a source of the handler's name at an endpoint.
+func at(endpoint string, h discovery.Handler) *discovery.Source {
+	return discovery.NewSource(h, endpoint)
+}
+
+func TestSeveralSourcesAreAUnion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, builtIn, a, b := newAPI(configuration("cam")), seeing("foo0"), seeing("foo0", "foo1"), seeing("foo2")
+		agent := api.start(t, "node-a", builtIn)
+		agent.Add(at("/a.sock", a))
+		agent.Add(at("/b.sock", b))
+		api.want(t, "node-a-0: foo0 foo1 foo2")
+		a.see("foo0") // one that lives: what it no longer reports is gone
+		api.want(t, "node-a-0: foo0 foo2")
+		a.see("foo0", "foo1")
+		api.want(t, "node-a-0: foo0 foo1 foo2")
+
+		// One's failure does not touch the others.
+		a.change(func() { a.fail = func(int) error { return errors.New("stream broke") } })
+		agent.wantEvents(t) // perhaps it starts again
+		pass(3 * time.Second)
+		agent.wantEvents(t, `Warning DiscoveryFailed Node node-a: discovery handler "echoes": stream broke`)
+		pass(30 * time.Second)
+		api.wantNow(t, "node-a-0: foo0 foo1? foo2 !DiscoveryFailed")
+		if b.ran() != 1 || builtIn.ran() != 1 {
+			t.Errorf("the others ran %d and %d times", b.ran(), builtIn.ran())
+		}
+		pass(5 * time.Minute)
+		api.wantNow(t, "node-a-0: foo0 foo2 !DiscoveryFailed")
+		agent.wantEvents(t, "Warning DevicesLost Node node-a no longer reports 1 devices: discovery handler echoes@/a.sock has not worked since they were reported last")
+
+		// A source that is removed takes its problem along, and its devices after a while.
+		agent.Remove("echoes@/a.sock")
+		agent.Remove("echoes@/b.sock")
+		api.want(t, "node-a-0: foo0 foo2")
+		pass(30 * time.Second)
+		api.wantNow(t, "node-a-0: foo0 foo2?")
+		agent.Add(at("/b.sock", seeing("foo2")))
+		api.want(t, "node-a-0: foo0 foo2")
+		agent.Remove("echoes@/b.sock")
+		pass(5 * time.Minute)
+		api.wantNow(t, "node-a-0: foo0")
+	})
+}
+
+// A handler that is killed and comes back registers again, and is not waited for as long
+// as one that fails again and again.
+func TestARegistrationEndsTheWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, handler := newAPI(configuration("cam")), seeing("foo0")
+		agent, source := api.start(t, "node-a"), at("/a.sock", handler)
+		agent.Add(source)
+		api.want(t, "node-a-0: foo0")
+		handler.change(func() { handler.fail = func(int) error { return errors.New("gone") } })
+		pass(4 * time.Minute) // it tries once a minute now
+		handler.change(func() { handler.fail = nil })
+		handler.see("foo0", "foo1")
+		runs := handler.ran()
+		agent.Add(at("/a.sock", handler)) // which is another value, as of a registration
+		synctest.Wait()
+		if handler.ran() != runs+1 {
+			t.Errorf("ran %d times after it had registered", handler.ran()-runs)
+		}
+		// When it fails now, it is not as if it had failed all along.
+		handler.change(func() {
+			handler.fail = func(int) error {
+				handler.fail = nil
+				return errors.New("once")
+			}
+		})
+		pass(3 * time.Second)
+		if handler.ran() != runs+2 {
+			t.Errorf("ran %d times after it had failed once", handler.ran()-runs-1)
+		}
+		runs++
+
+		pass(2 * time.Minute)
+		api.wantNow(t, "node-a-0: foo0 foo1")
+
+		// While it works a registration changes nothing.
+		api.called()
+		for range 100 {
+			agent.Add(at("/a.sock", handler))
+			pass(time.Second)
+		}
+		if handler.ran() != runs+1 {
+			t.Errorf("ran %d times more", handler.ran()-runs-1)
+		}
+		api.wantCalls(t)
+	})
+}
+
+// A process that is replaced by its next version is no event at all.
+func TestARestartOfAHandlerWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, handler := newAPI(configuration("cam")), seeing("foo0")
+		agent := api.start(t, "node-a")
+		agent.Add(at("/a.sock", handler))
+		api.want(t, "node-a-0: foo0")
+		api.called()
+		for range 10 {
+			handler.change(func() { handler.fail = func(int) error { return errors.New("stream broke") } })
+			pass(1500 * time.Millisecond)
+			handler.change(func() { handler.fail = nil })
+			agent.Add(at("/a.sock", handler))
+			pass(10 * time.Second)
+		}
+		api.wantCalls(t)
+		agent.wantEvents(t)
+		if n := handler.ran(); n < 11 {
+			t.Errorf("ran %d times", n)
+		}
+	})
+}
+
+// Of a handler that has not registered again yet, nothing is taken away after a restart.
+func TestARestartWaitsForEndpoints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(configuration("cam"))
+		first := api.start(t, "node-a")
+		first.Add(at("/a.sock", seeing("foo0")))
+		first.Add(at("/b.sock", seeing("foo1")))
+		api.want(t, "node-a-0: foo0 foo1")
+		first.stop()
+		api.called()
+		second := api.start(t, "node-a")
+		pass(9 * time.Second)
+		second.Add(at("/a.sock", seeing("foo0")))
+		pass(10 * time.Second)
+		second.Add(at("/b.sock", seeing("foo1")))
+		pass(10 * time.Minute)
+		api.wantCalls(t)
+		second.wantEvents(t)
+		api.wantNow(t, "node-a-0: foo0 foo1")
+		second.stop()
+
+		third := api.start(t, "node-a")
+		third.Add(at("/a.sock", seeing("foo0"))) // the other does not come back
+		pass(29 * time.Second)
+		api.wantNow(t, "node-a-0: foo0 foo1")
+		pass(3 * time.Second)
+		api.wantNow(t, "node-a-0: foo0")
+		third.wantTold(t, "cam-a19705 DeviceGone") // foo1
+	})
+}
+
+// Without their handler devices that a former life of the agent reported do not stay for
+// ever.
+func TestDevicesWithoutAHandlerGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(configuration("cam"), configuration("mic"))
+		first := api.start(t, "node-a", seeing("foo0"))
+		api.want(t, "node-a-0: foo0 foo0")
+		first.stop()
+		second := api.start(t, "node-a")
+		pass(29 * time.Second)
+		api.wantNow(t, "node-a-0: foo0 foo0")
+		pass(3 * time.Second)
+		api.wantNow(t, "node-a-0: foo0? foo0? !UnknownHandler !UnknownHandler")
+		if second.Gone("cam-8120fe") {
+			t.Error("the device is gone early")
+		}
+		pass(5 * time.Minute)
+		api.wantNow(t, "node-a-0: !UnknownHandler !UnknownHandler")
+		if !second.Gone("cam-8120fe") {
+			t.Error("the device is not gone")
+		}
+		second.wantTold(t, "cam-8120fe DeviceGone", "mic-8120fe DeviceGone")
+	})
+}
+
+// Bad details are not tried again until something is another.
+func TestBadDetailsAreTriedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := configuration("cam")
+		api, handler := newAPI(c), silent()
+		handler.fail = func(int) error {
+			time.Sleep(100 * time.Millisecond) // as it is far away
+			return discovery.Invalidf("discoveryDetails of echoes: oops")
+		}
+		agent := api.start(t, "node-a", handler)
+		agent.wantEvents(t, `Warning InvalidDiscoveryDetails Node node-a: discovery handler "echoes": discoveryDetails of echoes: oops`)
+		pass(time.Hour)
+		api.wantNow(t, "node-a-0: !InvalidDiscoveryDetails")
+		if handler.ran() != 1 {
+			t.Errorf("tried %d times", handler.ran())
+		}
+		api.called()
+		for range 100 { // a handler that registers again and again does not have the same written again
+			agent.Add(at(discovery.BuiltInEndpoint, handler))
+			pass(time.Second)
+		}
+		api.wantCalls(t)
+		agent.wantEvents(t)
+		if handler.ran() != 101 {
+			t.Errorf("tried %d times, want once a registration", handler.ran())
+		}
+		handler.change(func() { handler.fail = nil })
+		handler.see("foo0")
+		c = c.DeepCopy()
+		c.Spec.DiscoveryHandler.DiscoveryDetails = "right"
+		api.configure(t, c)
+		api.want(t, "node-a-0: foo0")
+	})
+}
+
+// warner warns, and otherwise is the handler.
+type warner struct {
+	*echoes
+	warnings []string
+}
+
+func (w *warner) Discover(ctx context.Context, request discovery.Request, report func(discovery.Result)) error {
+	for _, message := range w.warnings {
+		request.Warnf("%s", message)
+	}
+	return w.echoes.Discover(ctx, request, report)
+}
+
+func TestWarningsAreEventsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, handler := newAPI(configuration("cam")), seeing("foo0")
+		agent := api.start(t, "node-a", &warner{handler, []string{"unknown key x", "unknown key x", "unknown key y"}})
+		want := []string{"Warning DiscoveryWarning Node node-a: unknown key x", "Warning DiscoveryWarning Node node-a: unknown key y"}
+		agent.wantEvents(t, want...)
+		handler.change(func() {
+			handler.fail = func(run int) error {
+				if run == 1 {
+					return errors.New("once")
+				}
+				handler.fail = nil
+				return errors.New("twice")
+			}
+		})
+		pass(time.Minute)
+		agent.wantEvents(t, `Warning DiscoveryFailed Node node-a: discovery handler "echoes": once`, `Warning DiscoveryFailed Node node-a: discovery handler "echoes": twice`)
+		api.want(t, "node-a-0: foo0")
+	})
+}
+
+func TestAFloodOfWarningsEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all []string
+		for i := range 10_000 {
+			all = append(all, fmt.Sprint("warning ", i))
+		}
+		agent := newAPI(configuration("cam")).start(t, "node-a", &warner{seeing(), all})
+		pass(time.Second)
+		if n := len(agent.events.Events); n != maxWarnings {
+			t.Errorf("%d Events, want %d", n, maxWarnings)
+		}
+	})
+}

@@ -1,0 +1,52 @@
+package claims
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Tell writes an Event to each pod whose containers use a slot of the Instance here. It
+// does not block. Until the runtime has said what runs here, nobody is known to use
+// anything: what is told earlier is told then.
+func (c *Claims) Tell(instance, reason, message string) {
+	select {
+	case <-c.known:
+		c.tell(instance, reason, message)
+	default:
+		go func() {
+			<-c.known
+			c.tell(instance, reason, message)
+		}()
+	}
+}
+
+func (c *Claims) tell(instance, reason, message string) {
+	for _, pod := range c.containers.pods(instance) {
+		c.config.Events.Event(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1",
+			Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}, corev1.EventTypeWarning, reason, message)
+	}
+}
+
+// pods returns those whose containers use a slot of the Instance, in order.
+func (c *containers) pods(instance string) []Pod {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var pods []Pod
+	for name, users := range c.bySlot {
+		if name.Instance != instance {
+			continue
+		}
+		for u := range users {
+			if !slices.Contains(pods, u.pod) {
+				pods = append(pods, u.pod)
+			}
+		}
+	}
+	slices.SortFunc(pods, func(a, b Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	return pods
+}

@@ -1,0 +1,140 @@
+// Package hostpaths says which paths of the node discovery handlers may give to
+// containers. Whoever may register a handler or write a Configuration chooses the paths,
+// and a mount of the wrong one makes a container root on the node.
+package hostpaths
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kubeslot/kubeslot/discovery"
+)
+
+// Default is what is allowed when nobody says otherwise: device nodes, and what udev
+// knows of them.
+var Default = []string{"/dev", "/run/udev"}
+
+// Allowed are the paths that may be given, with all that is below them. The zero value
+// allows none. Safe for concurrent use.
+type Allowed struct {
+	all     []string            // for handlers that are not in handlers
+	handler map[string][]string // by handler's name
+}
+
+// Parse reads entries of the form `[handler=]path`. An entry with a handler's name is for
+// that handler, which then has no others; with an empty path it has none. It returns an
+// error for a path that is not absolute and clean.
+func Parse(entries []string) (Allowed, error) {
+	a := Allowed{handler: map[string][]string{}}
+	var errs []error
+	for _, entry := range entries {
+		handler, path, named := strings.Cut(entry, "=")
+		if !named {
+			handler, path = "", entry
+		}
+		switch {
+		case named && handler == "":
+			errs = append(errs, fmt.Errorf("%q names no handler: want [handler=]path", entry))
+		case named && path == "":
+			a.handler[handler] = slices.Clip(a.handler[handler]) // none, unless others name it too
+		case check(path) != nil:
+			errs = append(errs, fmt.Errorf("%q: %w", entry, check(path)))
+		case named:
+			a.handler[handler] = append(a.handler[handler], path)
+		default:
+			a.all = append(a.all, path)
+		}
+	}
+	return a, errors.Join(errs...)
+}
+
+// Of are the paths that the handler may give.
+func (a Allowed) Of(handler string) []string {
+	if own, ok := a.handler[handler]; ok {
+		return own
+	}
+	return a.all
+}
+
+// Check returns an error when the device has a mount or a device node that the handler
+// may not give. Links are followed, so what counts is where the path leads now. It reads
+// the file system.
+func (a Allowed) Check(handler string, device discovery.Device) error {
+	for _, m := range device.Mounts {
+		if err := a.path(handler, m.HostPath); err != nil {
+			return fmt.Errorf("mount of %q: %w", m.HostPath, err)
+		}
+	}
+	for _, d := range device.DeviceSpecs {
+		if err := a.path(handler, d.HostPath); err != nil {
+			return fmt.Errorf("device node %q: %w", d.HostPath, err)
+		}
+	}
+	return nil
+}
+
+func (a Allowed) path(handler, path string) error {
+	if err := check(path); err != nil {
+		return err
+	}
+	real, err := resolve(path)
+	if err != nil {
+		return err
+	}
+	allowed := a.Of(handler)
+	if slices.ContainsFunc(allowed, func(root string) bool {
+		root, err := resolve(root)
+		return err == nil && within(root, real)
+	}) {
+		return nil
+	}
+	leads := ""
+	if real != path {
+		leads = fmt.Sprintf(", which leads to %s,", real)
+	}
+	return fmt.Errorf("the path%s is in none of the folders that handler %q may give to containers, %q; kubecri's --handler-allowed-paths says which",
+		leads, handler, allowed)
+}
+
+func check(path string) error {
+	switch {
+	case !filepath.IsAbs(path):
+		return errors.New("is not an absolute path")
+	case strings.ContainsRune(path, 0):
+		return errors.New("has NUL in it")
+	case slices.Contains(strings.Split(path, "/"), ".."):
+		return errors.New("has .. in it")
+	}
+	return nil
+}
+
+// resolve follows the links of a path. What is not there yet has none: a container
+// runtime may make a folder that it is to mount.
+func resolve(path string) (string, error) {
+	path = filepath.Clean(path)
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		return real, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return "", errors.New("is a link that leads to nothing") // or to what is made later, anywhere
+	}
+	dir, err := resolve(filepath.Dir(path))
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, filepath.Base(path)), nil
+}
+
+// within reports whether the path is the folder or below it.
+func within(folder, path string) bool {
+	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
+}
