@@ -1,10 +1,14 @@
 // Package controller holds the parts of the cluster binary, a package a concern:
 //
-//	inventory   what nodes report and claim, by Instance, in memory
-//	instances   writes Instances: the inventory as people and brokers see it
-//	claims      deletes SlotClaims that are nobody's
-//	watch       feeds the inventory from the API server, and says what to look at
+//	inventory       what nodes report and claim, by Instance, in memory
+//	instances       writes Instances: the inventory as people and brokers see it
+//	claims          deletes SlotClaims that are nobody's
+//	brokers         runs the Pods and Jobs of Instances
+//	services        makes the Services of Instances and Configurations
+//	configurations  writes the status of Configurations
+//	naming          names, labels and annotations of what is made, as Akri's
+//	watch           feeds the inventory from the API server, and says what to look at
 //
 // Scheduler and kubecri read nothing that is written here: a controller that is down
-// delays the view, and the deletion of what a node that is gone has left.
+// delays the view, brokers, and the deletion of what a node that is gone has left.
 package controller

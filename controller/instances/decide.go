@@ -54,7 +54,7 @@ func decide(key types.NamespacedName, d inventory.Device, existing *akriv0.Insta
 	case existing.Spec.ConfigurationName != c.Name:
 		return step{remove, nil, "it names another Configuration, which cannot be changed"}
 	}
-	if i := notUpgraded(existing, lacksSlices); i >= 0 {
+	if i := NotUpgraded(existing, lacksSlices); i >= 0 {
 		return step{wait, nil, fmt.Sprintf("it is from before DeviceSlices, and node %s of its nodes has none yet: upgrade kubecri there, or delete the Instance", existing.Spec.Nodes[i])}
 	}
 	if d.Reported == nil && len(d.Claims) == 0 {
@@ -67,11 +67,11 @@ func decide(key types.NamespacedName, d inventory.Device, existing *akriv0.Insta
 	return step{patch, want, "it was not as it should be"}
 }
 
-// notUpgraded returns the index of the first node that wrote to the Instance itself
+// NotUpgraded returns the index, in spec.nodes, of the first node that wrote to the Instance itself
 // and may still do so, as Akri's agents and kubecris before DeviceSlices do; -1 when
 // there is none. An Instance that the controller has written has a nodeCount or no
 // nodes.
-func notUpgraded(existing *akriv0.Instance, lacksSlices func(node string) bool) int {
+func NotUpgraded(existing *akriv0.Instance, lacksSlices func(node string) bool) int {
 	if existing.Status.NodeCount != 0 {
 		return -1
 	}

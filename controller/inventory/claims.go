@@ -75,7 +75,11 @@ func (v *Inventory) Everything() Change {
 	for instance := range v.records {
 		if owner := v.configurationsOf(instance).owner; owner != nil {
 			all.Instances = append(all.Instances, key(owner, instance))
+			all.Brokers = append(all.Brokers, key(owner, instance))
 		}
+	}
+	for _, named := range v.names {
+		all.Configurations = append(all.Configurations, named.keys()...)
 	}
 	for name := range v.claims {
 		all.Claims = append(all.Claims, name)

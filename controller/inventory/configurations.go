@@ -2,6 +2,7 @@ package inventory
 
 import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -24,6 +25,15 @@ func (v *Inventory) configurationsNamed(name string) *configurations {
 	return c
 }
 
+// keys are those of all Configurations of the name.
+func (c *configurations) keys() []types.NamespacedName {
+	var keys []types.NamespacedName
+	for _, one := range c.byNamespace {
+		keys = append(keys, types.NamespacedName{Namespace: one.Namespace, Name: one.Name})
+	}
+	return keys
+}
+
 func (v *Inventory) configurationsOf(instance string) *configurations {
 	name, _ := slot.SplitInstance(instance)
 	return v.configurationsNamed(name)
@@ -41,7 +51,9 @@ func (v *Inventory) SetConfiguration(c *akriv0.Configuration) Change {
 	defer v.mu.Unlock()
 	named := v.configurationsNamed(c.Name)
 	named.byNamespace[c.Namespace] = c
-	return v.ownerChanged(named)
+	change := v.ownerChanged(named)
+	change.Configurations = named.keys()
+	return change
 }
 
 // DeleteConfiguration forgets a Configuration.
@@ -54,6 +66,7 @@ func (v *Inventory) DeleteConfiguration(namespace, name string) Change {
 	}
 	delete(named.byNamespace, namespace)
 	change := v.ownerChanged(named)
+	change.Configurations = append(named.keys(), types.NamespacedName{Namespace: namespace, Name: name})
 	v.tidyName(name)
 	return change
 }
@@ -80,6 +93,7 @@ func (v *Inventory) ownerChanged(named *configurations) Change {
 		for _, owner := range []*akriv0.Configuration{before, named.owner} {
 			if owner != nil {
 				change.Instances = append(change.Instances, key(owner, instance))
+				change.Brokers = append(change.Brokers, key(owner, instance))
 			}
 		}
 		for _, claim := range r.claims {

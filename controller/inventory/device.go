@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -20,6 +21,9 @@ type Device struct {
 	Reported *v1alpha1.Device
 	// Nodes reach the device, in the order of their names.
 	Nodes []string
+	// Unschedulable are those of them that no longer know whether the device is there: who
+	// uses it there goes on, and nobody else gets it.
+	Unschedulable map[string]struct{}
 	// Claims are of its slots, in the order of their indexes. Those that do not count
 	// are among them.
 	Claims []Claim
@@ -42,6 +46,7 @@ const maxLeftOut = 17
 type standing struct {
 	first   *v1alpha1.Device // of the device that has the name
 	nodes   *nodeSet         // nil: none
+	lost    map[string]struct{}
 	leftOut []string
 	ignored int // reports that do not count
 }
@@ -60,7 +65,7 @@ func (v *Inventory) Device(instance string) Device {
 	}
 	named := v.configurationsOf(instance)
 	v.judge(r, named)
-	d := Device{Configuration: named.owner, Reported: r.first, LeftOut: r.leftOut}
+	d := Device{Configuration: named.owner, Reported: r.first, LeftOut: r.leftOut, Unschedulable: r.lost}
 	if r.nodes != nil {
 		d.Nodes = r.nodes.sorted
 	}
@@ -170,6 +175,26 @@ func (v *Inventory) judge(r *record, named *configurations) {
 		}
 		r.nodes = newNodeSet(has)
 	}
+	r.lost = lost(believed, r.nodes, selected != nil)
+}
+
+// lost returns the nodes for which no report says that the device is there for certain.
+// Discoverers report for all nodes.
+func lost(reports []report, nodes *nodeSet, discovered bool) map[string]struct{} {
+	if !slices.ContainsFunc(reports, func(r report) bool { return r.device.Unschedulable }) {
+		return nil
+	}
+	lost := maps.Clone(nodes.has)
+	for _, r := range reports {
+		switch {
+		case r.device.Unschedulable:
+		case discovered:
+			return nil
+		default:
+			delete(lost, r.slice.Spec.NodeName)
+		}
+	}
+	return lost
 }
 
 // mistrust returns why a report does not count, whatever others say; nil when it may.

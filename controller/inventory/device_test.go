@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -296,5 +297,39 @@ func BenchmarkJoin(b *testing.B) {
 				}
 			}
 		}
+	}
+}
+
+func TestUnschedulableDevices(t *testing.T) {
+	here, lost := device("foo0", true, ""), device("foo0", true, "")
+	lost.Unschedulable = true
+	for name, tc := range map[string]struct {
+		discovery bool
+		slices    []*v1alpha1.DeviceSlice
+		want      []string
+	}{
+		"all is well":                    {false, []*v1alpha1.DeviceSlice{sliceAt(0, "a-0", "a", here), sliceAt(0, "b-0", "b", here)}, nil},
+		"one node":                       {false, []*v1alpha1.DeviceSlice{sliceAt(0, "a-0", "a", lost), sliceAt(0, "b-0", "b", here)}, []string{"a"}},
+		"both":                           {false, []*v1alpha1.DeviceSlice{sliceAt(0, "a-0", "a", lost), sliceAt(0, "b-0", "b", lost)}, []string{"a", "b"}},
+		"another slice of the node says": {false, []*v1alpha1.DeviceSlice{sliceAt(0, "a-0", "a", lost), sliceAt(0, "a-1", "a", here)}, nil},
+		"one discoverer":                 {true, []*v1alpha1.DeviceSlice{sliceAt(0, "a-0", "a", lost), sliceAt(0, "b-0", "b", here)}, nil},
+		"all discoverers":                {true, []*v1alpha1.DeviceSlice{sliceAt(0, "a-0", "a", lost)}, []string{"a", "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := New()
+			v.SetConfiguration(configuration("default", "cam", func(c *akriv0.Configuration) {
+				if tc.discovery {
+					c.Spec.Discovery = &akriv0.Discovery{}
+				}
+			}))
+			v.SetNode("a", Node{})
+			v.SetNode("b", Node{})
+			for _, s := range tc.slices {
+				v.SetSlice(s)
+			}
+			if got := slices.Sorted(maps.Keys(v.Device("cam-8120fe").Unschedulable)); !slices.Equal(got, tc.want) {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -15,6 +17,9 @@ type Node struct {
 	UID    types.UID
 	Ready  bool
 	Labels map[string]string
+	// Unschedulable is set while the node is cordoned.
+	Unschedulable bool
+	Taints        []corev1.Taint
 }
 
 // SetNode takes note of a Node object as it is now.
@@ -30,6 +35,9 @@ func (v *Inventory) SetNode(name string, node Node) Change {
 	if !known || before.UID != node.UID || before.Ready != node.Ready {
 		change.Claims = append(change.Claims, v.claimsOfNode.names(name)...)
 	}
+	if !known || !apiequality.Semantic.DeepEqual(before, node) {
+		change.Brokers = append(change.Brokers, v.brokersReaching(name, node.Labels)...)
+	}
 	return change
 }
 
@@ -41,7 +49,49 @@ func (v *Inventory) DeleteNode(name string) Change {
 	delete(v.nodes, name)
 	change := v.selectionChanged(before.Labels, known, nil, false)
 	change.Claims = append(change.Claims, v.claimsOfNode.names(name)...)
+	change.Brokers = append(change.Brokers, v.brokersReaching(name, before.Labels)...)
 	return change
+}
+
+// Nodes returns what counts of those Node objects that exist, by name.
+func (v *Inventory) Nodes(names []string) map[string]Node {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	nodes := make(map[string]Node, len(names))
+	for _, name := range names {
+		if node, ok := v.nodes[name]; ok {
+			nodes[name] = node
+		}
+	}
+	return nodes
+}
+
+// brokersReaching returns the Instances that have a broker spec and that the node
+// reports, or reaches by their Configuration's spec.discovery.
+func (v *Inventory) brokersReaching(name string, nodeLabels map[string]string) []types.NamespacedName {
+	var found []types.NamespacedName
+	for _, s := range v.slices {
+		if s.Spec.NodeName != name {
+			continue
+		}
+		for i := range s.Spec.Devices {
+			instance := s.Spec.Devices[i].Instance()
+			if r := v.records[instance]; r == nil {
+				continue
+			}
+			if owner := v.configurationsOf(instance).owner; owner != nil && owner.Spec.BrokerSpec != nil && owner.Spec.Discovery == nil {
+				found = append(found, key(owner, instance))
+			}
+		}
+	}
+	for _, named := range v.names {
+		if owner := named.owner; owner != nil && owner.Spec.BrokerSpec != nil && owner.Spec.Discovery != nil && selects(owner.Spec.Discovery, nodeLabels) {
+			for instance := range named.instances {
+				found = append(found, key(owner, instance))
+			}
+		}
+	}
+	return found
 }
 
 // selectionChanged returns what depends on the nodes that Configurations with
@@ -61,6 +111,7 @@ func (v *Inventory) selectionChanged(before map[string]string, was bool, now map
 			r := v.records[instance]
 			r.judged = false
 			change.Instances = append(change.Instances, key(named.owner, instance))
+			change.Brokers = append(change.Brokers, key(named.owner, instance))
 			for _, claim := range r.claims {
 				change.Claims = append(change.Claims, claim.Name)
 			}

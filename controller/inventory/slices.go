@@ -18,7 +18,9 @@ func (v *Inventory) SetSlice(s *v1alpha1.DeviceSlice) Change {
 	v.slices[s.Name] = s
 	v.countSlices(before, -1)
 	v.countSlices(s, +1)
-	return v.replace(before, s)
+	change := v.replace(before, s)
+	change.Configurations = v.problemsChanged(before, s)
+	return change
 }
 
 // DeleteSlice forgets a slice.
@@ -28,7 +30,9 @@ func (v *Inventory) DeleteSlice(name string) Change {
 	before := v.slices[name]
 	delete(v.slices, name)
 	v.countSlices(before, -1)
-	return v.replace(before, nil)
+	change := v.replace(before, nil)
+	change.Configurations = v.problemsChanged(before, nil)
+	return change
 }
 
 func (v *Inventory) countSlices(s *v1alpha1.DeviceSlice, n int) {
@@ -116,6 +120,7 @@ func (v *Inventory) reportsChanged(change *Change, instance string, before, now 
 		return // nothing is made of its devices, and none of their claims counts
 	}
 	change.Instances = append(change.Instances, key(owner, instance))
+	change.Brokers = append(change.Brokers, key(owner, instance))
 	r := v.records[instance]
 	all := wasMixed || len(r.kinds) > 1 || owner.Spec.Discovery != nil
 	for _, claim := range r.claims {

@@ -5,9 +5,13 @@ package watch
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,17 +24,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/naming"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Watch is the one set of handlers that feeds the inventory. Both of its sources, of
-// Instances and of claims, start it, and are synced when the inventory is: no
-// controller works before, so that nothing is taken for gone that is not known yet.
+// Watch is the one set of handlers that feeds the inventory. Each of its sources starts
+// it, and is synced when the inventory is: no controller works before, so that nothing
+// is taken for gone that is not known yet.
 type Watch struct {
 	cache     cache.Cache
+	made      cache.Cache // of what the controller made; see Made
 	inventory *inventory.Inventory
 	// claimGone is called with each claim that is gone.
 	claimGone func(types.UID)
@@ -41,38 +48,43 @@ type Watch struct {
 	start  sync.Once
 	synced chan struct{} // closed when the inventory holds all that there is
 
-	mu                sync.Mutex
-	instances, claims queue // nil before the source is started
+	mu     sync.Mutex
+	queues map[Source]queue // of the sources that are started
 }
+
+// Source is what a controller has put into its queue.
+type Source string
+
+// The sources.
+const (
+	Instances             Source = "Instances"
+	Claims                Source = "SlotClaims"
+	Brokers               Source = "brokers of Instances"
+	InstanceServices      Source = "Services of Instances"
+	Configurations        Source = "Configurations"
+	ConfigurationServices Source = "Services of Configurations"
+)
 
 // New makes a Watch.
-func New(c cache.Cache, inv *inventory.Inventory, claimGone func(types.UID)) *Watch {
-	return &Watch{cache: c, inventory: inv, claimGone: claimGone, retryEvery: time.Second, synced: make(chan struct{})}
+func New(c, made cache.Cache, inv *inventory.Inventory, claimGone func(types.UID)) *Watch {
+	return &Watch{cache: c, made: made, inventory: inv, claimGone: claimGone, retryEvery: time.Second, synced: make(chan struct{}), queues: map[Source]queue{}}
 }
 
-// Instances is the source of Instances to look at.
-func (w *Watch) Instances() source.SyncingSource {
-	return &attached{w, "Instances", func(q queue) { w.instances = q }}
-}
-
-// Claims is the source of SlotClaims to look at.
-func (w *Watch) Claims() source.SyncingSource {
-	return &attached{w, "SlotClaims", func(q queue) { w.claims = q }}
-}
+// Source is a controller's source.
+func (w *Watch) Source(s Source) source.SyncingSource { return &attached{w, s} }
 
 // attached has a queue filled.
 type attached struct {
 	*Watch
-	name   string
-	attach func(queue)
+	source Source
 }
 
-func (a *attached) String() string { return "inventory source: " + a.name }
+func (a *attached) String() string { return "inventory source: " + string(a.source) }
 
 // Start attaches the queue. Whichever source is started first starts the watches.
 func (a *attached) Start(ctx context.Context, q queue) error {
 	a.mu.Lock()
-	a.attach(q)
+	a.queues[a.source] = q
 	a.mu.Unlock()
 	a.start.Do(func() { go a.feed(ctx) })
 	return nil
@@ -86,7 +98,15 @@ func (a *attached) WaitForSync(ctx context.Context) error {
 	case <-ctx.Done():
 		return errors.New("the inventory is not synced: " + ctx.Err().Error())
 	}
-	a.enqueue(a.inventory.Everything())
+	change := a.inventory.Everything()
+	var instances akriv0.InstanceList // some may be of devices that nobody reports
+	if err := a.cache.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list Instances: %w", err)
+	}
+	for i := range instances.Items {
+		change.Instances = append(change.Instances, client.ObjectKeyFromObject(&instances.Items[i]))
+	}
+	a.enqueue(change)
 	return nil
 }
 
@@ -104,7 +124,7 @@ func (w *Watch) Synced() error {
 func (w *Watch) feed(ctx context.Context) {
 	var had []toolscache.InformerSynced
 	for _, k := range w.kinds() {
-		informer := w.informer(ctx, k.object)
+		informer := w.informer(ctx, k.cache, k.object)
 		if informer == nil {
 			return // ctx is done
 		}
@@ -120,9 +140,9 @@ func (w *Watch) feed(ctx context.Context) {
 	}
 }
 
-func (w *Watch) informer(ctx context.Context, object client.Object) cache.Informer {
+func (w *Watch) informer(ctx context.Context, c cache.Cache, object client.Object) cache.Informer {
 	for {
-		informer, err := w.cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		informer, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err == nil {
 			return informer
 		}
@@ -139,6 +159,7 @@ func (w *Watch) informer(ctx context.Context, object client.Object) cache.Inform
 
 // kind is a kind that is watched.
 type kind struct {
+	cache   cache.Cache
 	object  client.Object
 	handler toolscache.ResourceEventHandler
 }
@@ -148,22 +169,68 @@ func (w *Watch) kinds() []kind {
 	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	inv := w.inventory
 	return []kind{
-		{&akriv0.Configuration{}, handler(w, inv.SetConfiguration,
+		{w.cache, &akriv0.Configuration{}, handler(w, inv.SetConfiguration,
 			func(c *akriv0.Configuration) inventory.Change { return inv.DeleteConfiguration(c.Namespace, c.Name) })},
-		{&v1alpha1.DeviceSlice{}, handler(w, inv.SetSlice,
+		{w.cache, &v1alpha1.DeviceSlice{}, handler(w, inv.SetSlice,
 			func(s *v1alpha1.DeviceSlice) inventory.Change { return inv.DeleteSlice(s.Name) })},
-		{&v1alpha1.SlotClaim{}, handler(w, inv.SetClaim,
+		{w.cache, &v1alpha1.SlotClaim{}, handler(w, inv.SetClaim,
 			func(c *v1alpha1.SlotClaim) inventory.Change { w.claimGone(c.UID); return inv.DeleteClaim(c.Name) })},
-		{&corev1.Node{}, handler(w,
+		{w.cache, &corev1.Node{}, handler(w,
 			func(n *corev1.Node) inventory.Change { return inv.SetNode(n.Name, nodeOf(n)) },
 			func(n *corev1.Node) inventory.Change { return inv.DeleteNode(n.Name) })},
-		{&akriv0.Instance{}, handler(w, instanceChanged, instanceChanged)},
-		{pods, handler(w, w.podChanged, w.podChanged)},
+		{w.cache, &akriv0.Instance{}, w.instanceHandler()},
+		{w.made, &corev1.Pod{}, handler(w, madeChanged[*corev1.Pod], madeChanged[*corev1.Pod])},
+		{w.made, &batchv1.Job{}, handler(w, madeChanged[*batchv1.Job], madeChanged[*batchv1.Job])},
+		{w.made, &corev1.Service{}, handler(w, madeChanged[*corev1.Service], madeChanged[*corev1.Service])},
+		{w.cache, pods, handler(w, w.podChanged, w.podChanged)},
 	}
 }
 
+// instanceHandler has an Instance's brokers looked at only when something of it
+// changed that they depend on: each claim changes its deviceUsage.
+func (w *Watch) instanceHandler() toolscache.ResourceEventHandler {
+	every := handler(w, instanceChanged, instanceChanged)
+	every.UpdateFunc = func(oldObj, obj any) {
+		before, now := oldObj.(*akriv0.Instance), obj.(*akriv0.Instance)
+		change := instanceChanged(now)
+		if before.UID == now.UID && (before.DeletionTimestamp == nil) == (now.DeletionTimestamp == nil) && maps.Equal(before.Annotations, now.Annotations) {
+			change.Brokers = nil
+		}
+		w.enqueue(change)
+	}
+	return every
+}
+
 func instanceChanged(i *akriv0.Instance) inventory.Change {
-	return inventory.Change{Instances: []types.NamespacedName{client.ObjectKeyFromObject(i)}}
+	key := client.ObjectKeyFromObject(i)
+	return inventory.Change{Instances: []types.NamespacedName{key}, Brokers: []types.NamespacedName{key}}
+}
+
+// madeChanged says what concerns a broker pod, a Job or a Service: the Instance and
+// the Configuration in its labels.
+func madeChanged[T client.Object](o T) inventory.Change {
+	var change inventory.Change
+	if instance := o.GetLabels()[naming.Instance]; instance != "" {
+		change.Brokers = []types.NamespacedName{{Namespace: o.GetNamespace(), Name: instance}}
+	}
+	if configuration := o.GetLabels()[naming.Configuration]; configuration != "" {
+		change.Configurations = []types.NamespacedName{{Namespace: o.GetNamespace(), Name: configuration}}
+	}
+	return change
+}
+
+// BrokersChanged has everything looked at that depends on how an Instance's brokers
+// fare.
+func (w *Watch) BrokersChanged(instance types.NamespacedName) {
+	configuration := []types.NamespacedName{configurationOf(instance)}
+	w.add(InstanceServices, []types.NamespacedName{instance})
+	w.add(Configurations, configuration)
+	w.add(ConfigurationServices, configuration)
+}
+
+func configurationOf(instance types.NamespacedName) types.NamespacedName {
+	name, _ := slot.SplitInstance(instance.Name)
+	return types.NamespacedName{Namespace: instance.Namespace, Name: name}
 }
 
 func (w *Watch) podChanged(p *metav1.PartialObjectMetadata) inventory.Change {
@@ -171,7 +238,7 @@ func (w *Watch) podChanged(p *metav1.PartialObjectMetadata) inventory.Change {
 }
 
 func nodeOf(n *corev1.Node) inventory.Node {
-	node := inventory.Node{UID: n.UID, Labels: n.Labels}
+	node := inventory.Node{UID: n.UID, Labels: n.Labels, Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			node.Ready = c.Status == corev1.ConditionTrue
@@ -184,7 +251,7 @@ func nodeOf(n *corev1.Node) inventory.Node {
 // one for an object that is gone. An informer whose watch was interrupted shows an
 // object that was deleted and made again under its name as one update: then the former
 // is gone.
-func handler[T client.Object](w *Watch, set, gone func(T) inventory.Change) toolscache.ResourceEventHandler {
+func handler[T client.Object](w *Watch, set, gone func(T) inventory.Change) toolscache.ResourceEventHandlerFuncs {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { w.enqueue(set(obj.(T))) },
 		UpdateFunc: func(oldObj, obj any) {
@@ -204,17 +271,33 @@ func handler[T client.Object](w *Watch, set, gone func(T) inventory.Change) tool
 
 // enqueue has everything of a change looked at.
 func (w *Watch) enqueue(change inventory.Change) {
-	w.mu.Lock()
-	instances, claims := w.instances, w.claims
-	w.mu.Unlock()
-	if instances != nil {
-		for _, key := range change.Instances {
-			instances.Add(reconcile.Request{NamespacedName: key})
-		}
+	w.add(Instances, change.Instances)
+	w.add(Brokers, change.Brokers)
+	w.add(InstanceServices, change.Brokers)
+	w.add(Configurations, change.Configurations)
+	w.add(ConfigurationServices, change.Configurations)
+	concerned := map[types.NamespacedName]bool{}
+	for _, instance := range change.Instances {
+		concerned[configurationOf(instance)] = true
 	}
-	if claims != nil {
-		for _, name := range change.Claims {
-			claims.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
-		}
+	w.add(Configurations, slices.Collect(maps.Keys(concerned)))
+	for _, name := range change.Claims {
+		w.add(Claims, []types.NamespacedName{{Name: name}})
+	}
+}
+
+// add puts keys into a source's queue, once it is started.
+func (w *Watch) add(s Source, keys []types.NamespacedName) {
+	if len(keys) == 0 {
+		return
+	}
+	w.mu.Lock()
+	q := w.queues[s]
+	w.mu.Unlock()
+	if q == nil {
+		return
+	}
+	for _, key := range keys {
+		q.Add(reconcile.Request{NamespacedName: key})
 	}
 }

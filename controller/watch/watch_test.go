@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/naming"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -42,7 +44,7 @@ type rig struct {
 func newRig(t *testing.T, synced bool) *rig {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{akriv0.AddToScheme, v1alpha1.AddToScheme, corev1.AddToScheme, metav1.AddMetaToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{akriv0.AddToScheme, v1alpha1.AddToScheme, corev1.AddToScheme, batchv1.AddToScheme, metav1.AddMetaToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +65,8 @@ func newRig(t *testing.T, synced bool) *rig {
 		return q
 	}
 	r.instances, r.claims = newQueue(), newQueue()
-	r.Watch = New(podsToo{r.informers, r.registered}, inventory.New(), func(uid types.UID) { r.forgotten = append(r.forgotten, uid) })
+	made := &informertest.FakeInformers{Scheme: scheme}
+	r.Watch = New(podsToo{r.informers, r.registered}, made, inventory.New(), func(uid types.UID) { r.forgotten = append(r.forgotten, uid) })
 	return r
 }
 
@@ -107,7 +110,7 @@ func (r *rig) start() {
 	for source, q := range map[interface {
 		Start(context.Context, queue) error
 		WaitForSync(context.Context) error
-	}]queue{r.Instances(): r.instances, r.Claims(): r.claims} {
+	}]queue{r.Source(Instances): r.instances, r.Source(Claims): r.claims} {
 		if err := source.Start(r.Context(), q); err != nil {
 			r.Fatal(err)
 		}
@@ -188,6 +191,69 @@ func TestEventsHaveWhatTheyConcernLookedAt(t *testing.T) {
 	r.expect("Configuration gone", theInstance, theClaim)
 }
 
+// What the controller made has its Instance and its Configuration looked at, and a
+// claim does not have brokers looked at.
+func TestWhatIsMadeIsLookedAt(t *testing.T) {
+	r := newRig(t, true)
+	r.start()
+	queues := map[Source]queue{}
+	for _, s := range []Source{Brokers, InstanceServices, Configurations, ConfigurationServices} {
+		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		t.Cleanup(q.ShutDown)
+		source := r.Source(s)
+		if err := errors.Join(source.Start(t.Context(), q), source.WaitForSync(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		queues[s] = q
+	}
+	instance, configuration := []string{"default/cam-8120fe"}, []string{"default/cam"}
+	expect := func(what string, brokers, instanceServices, configurations, configurationServices []string) {
+		t.Helper()
+		for s, want := range map[Source][]string{Brokers: brokers, InstanceServices: instanceServices, Configurations: configurations, ConfigurationServices: configurationServices} {
+			if d := cmp.Diff(want, queued(queues[s])); d != "" {
+				t.Errorf("%s: %s to look at (-want +got):\n%s", what, s, d)
+			}
+		}
+	}
+	made := func(obj client.Object) *controllertest.FakeInformer {
+		i, err := r.made.(*informertest.FakeInformers).FakeInformerFor(t.Context(), obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i
+	}
+	labels := map[string]string{naming.Instance: "cam-8120fe", naming.Configuration: "cam"}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Labels: labels}}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "j", Labels: labels}}
+	ofAll := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s", Labels: map[string]string{naming.Configuration: "cam"}}}
+	i := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam-8120fe", UID: "u"}}
+	used := i.DeepCopy()
+	used.Spec.DeviceUsage = map[string]string{"cam-8120fe-0": "a"}
+	noted := used.DeepCopy()
+	noted.Annotations = map[string]string{naming.JobDone: "x"}
+	expect("nothing", nil, nil, nil, nil)
+	made(pod).Add(pod)
+	expect("pod", instance, instance, configuration, configuration)
+	made(job).Delete(job)
+	expect("job", instance, instance, configuration, configuration)
+	made(ofAll).Add(ofAll)
+	expect("service", nil, nil, configuration, configuration)
+	r.informer(i).Add(i)
+	expect("Instance", instance, instance, configuration, nil)
+	r.informer(i).Update(i, used)
+	expect("Instance's usage", nil, nil, configuration, nil)
+	r.informer(i).Update(used, noted)
+	expect("Instance's annotation", instance, instance, configuration, nil)
+	r.BrokersChanged(types.NamespacedName{Namespace: "default", Name: "cam-8120fe"})
+	expect("its brokers fare otherwise", nil, instance, configuration, configuration)
+	r.informer(cam).Add(cam)
+	expect("Configuration", nil, nil, configuration, configuration)
+	r.informer(aFoo).Add(aFoo)
+	expect("found", instance, instance, configuration, nil)
+	r.informer(claim("1", "p")).Add(claim("1", "p"))
+	expect("claimed", nil, nil, configuration, nil)
+}
+
 // A watch that was interrupted shows what it has missed in ways of its own.
 func TestMissedEvents(t *testing.T) {
 	r := newRig(t, true)
@@ -219,7 +285,7 @@ func TestMissedEvents(t *testing.T) {
 // be taken for gone.
 func TestNothingIsLookedAtBeforeAllIsKnown(t *testing.T) {
 	r := newRig(t, false)
-	instances, claims := r.Instances(), r.Claims()
+	instances, claims := r.Source(Instances), r.Source(Claims)
 	if err := instances.Start(t.Context(), r.instances); err != nil {
 		t.Fatal(err)
 	}
@@ -293,15 +359,16 @@ func TestTrim(t *testing.T) {
 		t.Errorf("pod (-want +got), %v:\n%s", err, d)
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: "7", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"}},
-		Spec: corev1.NodeSpec{PodCIDR: "c"}, Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{}}, Conditions: []corev1.NodeCondition{
+		Spec: corev1.NodeSpec{PodCIDR: "c", Unschedulable: true, Taints: []corev1.Taint{{Key: "k"}}}, Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{}}, Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeDiskPressure}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue, Message: "m"}}}}
 	got, err = trimNode(node)
 	wantNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: "7", Labels: map[string]string{"a": "b"}},
+		Spec:   corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "k"}}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	if d := cmp.Diff(wantNode, got); d != "" || err != nil {
 		t.Errorf("node (-want +got), %v:\n%s", err, d)
 	}
-	if !nodeOf(got.(*corev1.Node)).Ready || nodeOf(&corev1.Node{}).Ready {
+	if n := nodeOf(got.(*corev1.Node)); !n.Ready || !n.Unschedulable || len(n.Taints) != 1 || nodeOf(&corev1.Node{}).Ready {
 		t.Error("readiness is lost")
 	}
 	for _, trim := range []toolscache.TransformFunc{trimPod, trimNode} {

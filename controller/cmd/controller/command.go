@@ -12,13 +12,15 @@ import (
 	"k8s.io/component-base/version/verflag"
 )
 
-const description = `controller keeps what people and brokers see of devices: it writes each device's
-Instance, from what the nodes report (DeviceSlices) and use (SlotClaims), and
-deletes the SlotClaims of nodes and pods that are gone.
+const description = `controller does what a Configuration promises beyond discovery: it writes each
+device's Instance, from what the nodes report (DeviceSlices) and use (SlotClaims),
+runs the brokers and Services that the Configuration asks for, writes its status,
+and deletes the SlotClaims of nodes and pods that are gone.
 
 Scheduling and running containers do not need it: while no controller runs,
-Instances do not change, and slots of nodes that are gone stay taken. Of several
-that run one is at work, the leader; the others wait, their caches filled.
+Instances, brokers and Services do not change, and slots of nodes that are gone stay
+taken. Of several that run one is at work, the leader; the others wait, their caches
+filled.
 
 Its identity is the user system:kubeslot-controller; its permissions are in
 deploy/rbac/controller.yaml.`

@@ -1,5 +1,6 @@
-// Command controller is Kubeslot's part of the cluster: it writes Instances, and
-// deletes the SlotClaims of nodes and pods that are gone.
+// Command controller is Kubeslot's part of the cluster: it writes Instances and the
+// status of Configurations, runs brokers and their Services, and deletes the SlotClaims
+// of nodes and pods that are gone.
 package main
 
 import (

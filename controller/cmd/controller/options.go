@@ -60,7 +60,7 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"Time between two tries to get or renew the Lease.")
 	work := groups.FlagSet("work")
 	work.IntVar(&o.workers, "concurrent-syncs", 8,
-		"How many Instances, and how many SlotClaims, are worked on at once.")
+		"How many Instances, SlotClaims, brokers of Instances, Services and Configurations are worked on at once, of each.")
 	work.DurationVar(&o.claimGrace, "claim-grace", 5*time.Second,
 		"How long a SlotClaim is left alone that does not count, because its node does not see the device or the capacity is smaller, and that no pod was assigned.")
 	operations := groups.FlagSet("operations")

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -24,9 +25,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/kubeslot/kubeslot/controller/brokers"
 	"github.com/kubeslot/kubeslot/controller/claims"
+	"github.com/kubeslot/kubeslot/controller/configurations"
 	"github.com/kubeslot/kubeslot/controller/instances"
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/services"
 	"github.com/kubeslot/kubeslot/controller/watch"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -68,7 +72,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	if err := setup(mgr, o); err != nil {
+	if err := setup(ctx, mgr, o); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
@@ -83,18 +87,50 @@ func newScheme() *runtime.Scheme {
 }
 
 // setup gives the manager its controllers.
-func setup(mgr manager.Manager, o *options) error {
-	inv := inventory.New()
-	judge := claims.New(claims.Config{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Inventory: inv,
-		Recorder: mgr.GetEventRecorder(userAgent), Clock: clock.RealClock{}, Grace: o.claimGrace,
-	})
-	w := watch.New(mgr.GetCache(), inv, judge.Forget)
-	if err := add(mgr, o, "instances", instances.New(mgr.GetClient(), inv, clock.RealClock{}), w.Instances()); err != nil {
+func setup(ctx context.Context, mgr manager.Manager, o *options) error {
+	made, err := watch.NewMade(mgr)
+	if err != nil {
 		return err
 	}
-	if err := add(mgr, o, "claims", judge, w.Claims()); err != nil {
-		return err
+	for _, index := range []func(context.Context, client.FieldIndexer) error{brokers.Index, services.Index} {
+		if err := index(ctx, made); err != nil {
+			return err
+		}
+	}
+	inv := inventory.New()
+	recorder := mgr.GetEventRecorder(userAgent)
+	judge := claims.New(claims.Config{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Inventory: inv,
+		Recorder: recorder, Clock: clock.RealClock{}, Grace: o.claimGrace,
+	})
+	w := watch.New(mgr.GetCache(), made, inv, judge.Forget)
+	broker := brokers.New(brokers.Config{
+		Client: mgr.GetClient(), Made: made, Live: mgr.GetAPIReader(), Inventory: inv,
+		Recorder: recorder, Clock: clock.RealClock{}, Changed: w.BrokersChanged,
+	})
+	forServices := services.Config{Client: mgr.GetClient(), Made: made, Live: mgr.GetAPIReader(), Inventory: inv, Brokers: broker, Recorder: recorder}
+	for _, c := range []struct {
+		name       string
+		reconciler reconcile.Reconciler
+		source     watch.Source
+	}{
+		{"instances", instances.New(mgr.GetClient(), inv, clock.RealClock{}), watch.Instances},
+		{"claims", judge, watch.Claims},
+		{"brokers", broker, watch.Brokers},
+		{"instance-services", services.OfInstances(forServices), watch.InstanceServices},
+		{"configurations", configurations.New(configurations.Config{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Inventory: inv, Brokers: broker.Sum, Clock: clock.RealClock{},
+		}), watch.Configurations},
+		{"configuration-services", services.OfConfigurations(forServices), watch.ConfigurationServices},
+	} {
+		if err := add(mgr, o, c.name, c.reconciler, w.Source(c.source)); err != nil {
+			return err
+		}
+	}
+	for _, c := range []prometheus.Collector{configurations.InstanceCount{Inventory: inv}, brokers.PodCount{Made: made}} {
+		if err := metrics.Registry.Register(c); err != nil {
+			return err
+		}
 	}
 	if err := metrics.Registry.Register(ignored{inv}); err != nil {
 		return err

@@ -1,0 +1,92 @@
+package brokers
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeslot/kubeslot/controller/naming"
+)
+
+const (
+	// firstDelay is between a broker's first failure on a node and its successor. It
+	// doubles with each further failure: 9 pods end within the first 10 minutes.
+	firstDelay = time.Second
+	maxDelay   = 5 * time.Minute
+	// runsWell is how long a broker has to run for its earlier failures to be forgotten.
+	runsWell = 10 * time.Minute
+	// maxRefusedDelay is between two tries to create what the API server refuses.
+	maxRefusedDelay = time.Minute
+)
+
+// delay is how long to wait after so many failures in a row.
+func delay(failures int, most time.Duration) time.Duration {
+	d := firstDelay
+	for ; failures > 1 && d < most; failures-- {
+		d *= 2
+	}
+	return min(d, most)
+}
+
+// failuresBefore is how many predecessors of a broker pod failed in a row.
+func failuresBefore(p *corev1.Pod) int {
+	n, err := strconv.Atoi(p.Annotations[naming.Failures])
+	if err != nil || n < 0 || n > 1000 { // none, or edited by hand
+		return 0
+	}
+	return n
+}
+
+// failures is how many brokers have failed in a row with a pod that has ended.
+func failures(p *corev1.Pod) int {
+	if ranFor(p) >= runsWell {
+		return 1
+	}
+	return failuresBefore(p) + 1
+}
+
+// ranFor is how long a pod's longest container ran, by its node's clock.
+func ranFor(p *corev1.Pod) time.Duration {
+	var longest time.Duration
+	for _, s := range p.Status.ContainerStatuses {
+		if t := s.State.Terminated; t != nil && !t.StartedAt.IsZero() {
+			longest = max(longest, t.FinishedAt.Sub(t.StartedAt.Time))
+		}
+	}
+	return longest
+}
+
+// endedAt is when a pod ended: when its last container did, or when it was not
+// admitted on its node. Times in the API are cut to seconds, and nodes' clocks may be
+// wrong: it is the end of that second, neither before the pod was created nor after it
+// was seen first.
+func endedAt(p *corev1.Pod, seen time.Time) time.Time {
+	at := p.CreationTimestamp.Time
+	if p.Status.StartTime != nil && p.Status.StartTime.After(at) {
+		at = p.Status.StartTime.Time
+	}
+	for _, s := range p.Status.ContainerStatuses {
+		if t := s.State.Terminated; t != nil && t.FinishedAt.After(at) {
+			at = t.FinishedAt.Time
+		}
+	}
+	if at = at.Add(time.Second); at.After(seen) {
+		return seen
+	}
+	return at
+}
+
+// whyEnded says in a few words why a pod ended.
+func whyEnded(p *corev1.Pod) string {
+	for _, s := range p.Status.ContainerStatuses {
+		if t := s.State.Terminated; t != nil && (t.ExitCode != 0 || p.Status.Phase == corev1.PodSucceeded) {
+			return fmt.Sprintf("container %s ended with exit code %d (%s)", s.Name, t.ExitCode, t.Reason)
+		}
+	}
+	if p.Status.Reason != "" || p.Status.Message != "" {
+		return fmt.Sprintf("%s: %s", p.Status.Reason, p.Status.Message)
+	}
+	return "its phase is " + string(p.Status.Phase)
+}

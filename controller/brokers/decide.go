@@ -1,0 +1,299 @@
+package brokers
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/naming"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// facts are what there is to know of an Instance's brokers.
+type facts struct {
+	now           time.Time
+	instance      *akriv0.Instance
+	configuration *akriv0.Configuration // owns the Instance's name
+	spec          *spec                 // nil: the Configuration wants no broker
+	// reported is set while a node reports the device.
+	reported   bool
+	shared     bool
+	properties map[string]string         // of the device and the Configuration
+	reach      []string                  // nodes that reach the device
+	lost       map[string]struct{}       // those that do not know whether it is there
+	nodes      map[string]inventory.Node // those, and the pods'; one that is missing does not exist
+	pods       []*corev1.Pod             // owned by the Instance
+	memory     memory
+}
+
+// memory is what no object says. It is lost with the process: then a broker's failures
+// count from what its pod says, and Events are told again.
+type memory struct {
+	specHash string
+	failures map[string]int          // in a row, by node
+	seen     map[types.UID]time.Time // when a pod was seen first that has ended
+	// refused is how often in a row the API server refused to create a broker, last at
+	// refusedAt.
+	refused   int
+	refusedAt time.Time
+}
+
+// plan is what to do about an Instance's brokers, in this order.
+type plan struct {
+	remove []removal
+	// replace are Ready brokers of an earlier spec: they go when it is their turn.
+	replace []removal
+	adopt   []*corev1.Pod // as they should be: with our annotations
+	create  []*corev1.Pod
+	after   time.Duration // look again; 0: only when something changes
+
+	desired, ready int
+	problem        *Problem
+	news           []news
+	memory         memory
+}
+
+type removal struct {
+	pod  *corev1.Pod
+	node string
+	why  string
+}
+
+// news is something that a user should read once.
+type news struct{ reason, action, message string }
+
+const brokerEnded = "BrokerEnded"
+
+// Problem keeps an Instance from having its brokers.
+type Problem struct{ Reason, Message string }
+
+// Reasons of problems, in conditions and Events.
+const (
+	InvalidSpec     = "InvalidBrokerSpec"
+	UnknownTemplate = "UnknownTemplate"
+	TooManySlots    = "BrokerNeedsMoreSlots"
+	NameTaken       = "BrokerNameTaken"
+	NotCreated      = "BrokerNotCreated"
+)
+
+// propertiesHash is of the properties that the containers get; "" when they get none.
+func (f *facts) propertiesHash() string {
+	if !f.spec.usesProperties {
+		return ""
+	}
+	return naming.Hash(propertiesText(f.properties))
+}
+
+// decide says what to do about broker pods.
+func decide(f *facts) plan {
+	p := plan{memory: f.memory.next(f)}
+	if f.spec == nil || f.spec.err == nil && f.spec.pod == nil {
+		for _, pod := range f.pods {
+			p.removeUnlessGoing(pod, "", "its Configuration has no broker pod")
+		}
+		return p
+	}
+	on, surplus := f.byNode()
+	p.ready = countReady(f, on)
+	if f.spec.err != nil { // what runs is left as it is
+		p.desired = min(f.configuration.Spec.Slots(), len(f.reach))
+		p.problem = &Problem{InvalidSpec, f.spec.err.Error()}
+		return p
+	}
+	for _, pod := range surplus {
+		p.removeUnlessGoing(pod, "", "it is not the broker of a node that reaches the device")
+	}
+	places := f.spec.places(f.configuration.Spec.Slots())
+	if places == 0 && f.reported {
+		p.problem = tooManySlots(f)
+	}
+	n := nodesFor(f.spec.pod, f.nodes)
+	selected := 0
+	for _, name := range f.reach {
+		if n.selected(name) {
+			selected++
+		}
+	}
+	p.desired = min(places, selected)
+	chosen := map[string]bool{}
+	for _, node := range placement(f, n, places, on) {
+		chosen[node] = true
+	}
+	for _, node := range f.reach {
+		pod := on[node]
+		switch known, exists := f.nodes[node]; {
+		case chosen[node]:
+			p.tend(f, node, pod)
+		case pod == nil:
+		case exists && !known.Ready && pod.Spec.NodeName != "":
+			// What runs on a node that is not Ready is moved by eviction.
+		case isEnded(pod) && len(chosen) == 0 && places > 0:
+			// Its logs stay while there is no successor.
+		default:
+			p.removeUnlessGoing(pod, node, "there are brokers enough")
+		}
+	}
+	return p
+}
+
+func tooManySlots(f *facts) *Problem {
+	return &Problem{TooManySlots, fmt.Sprintf("a broker requests %d slots of its Instance, which has %d: raise spec.capacity, or have the broker request fewer",
+		f.spec.slots, f.configuration.Spec.Slots())}
+}
+
+// byNode returns the broker pod of each node that reaches the device, and the pods
+// that are none. Pods on other nodes that exist and are not Ready are left alone.
+func (f *facts) byNode() (on map[string]*corev1.Pod, surplus []*corev1.Pod) {
+	on = map[string]*corev1.Pod{}
+	labelled := make(map[string]string, len(f.reach))
+	for _, node := range f.reach {
+		labelled[naming.Cut(node)] = node
+	}
+	for _, pod := range f.pods {
+		node := pod.Spec.NodeName
+		if node == "" {
+			node = labelled[pod.Labels[naming.TargetNode]]
+		}
+		_, reaches := slices.BinarySearch(f.reach, node)
+		known, exists := f.nodes[node]
+		switch {
+		case reaches && pod.Name == naming.Pod(f.instance.Name, node, f.shared):
+			on[node] = pod
+		case exists && !known.Ready:
+		default:
+			surplus = append(surplus, pod)
+		}
+	}
+	return on, surplus
+}
+
+func countReady(f *facts, on map[string]*corev1.Pod) int {
+	ready := 0
+	for node, pod := range on {
+		if f.nodes[node].Ready && isReady(pod) {
+			ready++
+		}
+	}
+	return ready
+}
+
+// tend sees to the broker of a node that is to have one.
+func (p *plan) tend(f *facts, node string, pod *corev1.Pod) {
+	switch {
+	case pod == nil:
+		p.make(f, node)
+	case pod.DeletionTimestamp != nil: // its successor has the same name
+	case isEnded(pod):
+		p.succeed(f, node, pod)
+	case pod.Annotations[naming.SpecHash] == "":
+		// Akri made it. It is of this spec, as far as anybody knows.
+		adopted := pod.DeepCopy()
+		if adopted.Annotations == nil {
+			adopted.Annotations = map[string]string{}
+		}
+		adopted.Annotations[naming.SpecHash] = f.spec.hash
+		if h := f.propertiesHash(); h != "" {
+			adopted.Annotations[naming.PropertiesHash] = h
+		}
+		p.adopt = append(p.adopt, adopted)
+	case !f.isCurrent(pod):
+		if _, err := renderPod(f, node, 0); err != nil { // there would be no successor
+			p.problem = &Problem{UnknownTemplate, err.Error()}
+			return
+		}
+		if r := (removal{pod, node, "it is of an earlier spec"}); isReady(pod) {
+			p.replace = append(p.replace, r)
+		} else {
+			p.remove = append(p.remove, r)
+		}
+	}
+}
+
+// isCurrent reports whether a pod is of the spec and the properties as they are now.
+func (f *facts) isCurrent(pod *corev1.Pod) bool {
+	return pod.Annotations[naming.SpecHash] == f.spec.hash && pod.Annotations[naming.PropertiesHash] == f.propertiesHash()
+}
+
+// make creates a node's broker, unless the API server refused the last one just now.
+func (p *plan) make(f *facts, node string) {
+	if p.memory.refused > 0 {
+		if wait := p.memory.refusedAt.Add(delay(p.memory.refused, maxRefusedDelay)).Sub(f.now); wait > 0 {
+			p.lookAgain(wait)
+			return
+		}
+	}
+	pod, err := renderPod(f, node, p.memory.failures[node])
+	if err != nil {
+		p.problem = &Problem{UnknownTemplate, err.Error()}
+		return
+	}
+	p.create = append(p.create, pod)
+}
+
+// succeed removes a pod that has ended when its successor is due.
+func (p *plan) succeed(f *facts, node string, pod *corev1.Pod) {
+	if pod.Annotations[naming.SpecHash] != "" && !f.isCurrent(pod) {
+		p.remove = append(p.remove, removal{pod, node, "it has ended, and was of an earlier spec"})
+		return
+	}
+	wait := delay(p.memory.failures[node], maxDelay)
+	if _, told := f.memory.seen[pod.UID]; !told {
+		p.news = append(p.news, news{brokerEnded, "RestartBroker", fmt.Sprintf(
+			"Broker %s on node %s ended: %s. Its successor comes after %s", pod.Name, node, whyEnded(pod), wait)})
+	}
+	left := endedAt(pod, p.memory.seen[pod.UID]).Add(wait).Sub(f.now)
+	if left > 0 {
+		p.lookAgain(left)
+		return
+	}
+	p.remove = append(p.remove, removal{pod, node, "it has ended, and its successor is due"})
+}
+
+func (p *plan) lookAgain(after time.Duration) {
+	if p.after == 0 || after < p.after {
+		p.after = after
+	}
+}
+
+func (p *plan) removeUnlessGoing(pod *corev1.Pod, node, why string) {
+	if pod.DeletionTimestamp == nil {
+		p.remove = append(p.remove, removal{pod, node, why})
+	}
+}
+
+// next is what is to be remembered from now on: of nodes and pods that there are.
+func (m memory) next(f *facts) memory {
+	n := memory{failures: map[string]int{}, seen: map[types.UID]time.Time{}}
+	if f.spec == nil || f.spec.err != nil {
+		return n
+	}
+	if n.specHash = f.spec.hash; m.specHash == n.specHash {
+		n.refused, n.refusedAt = m.refused, m.refusedAt
+		for _, node := range f.reach {
+			if m.failures[node] > 0 {
+				n.failures[node] = m.failures[node]
+			}
+		}
+	}
+	on, _ := f.byNode()
+	for node, pod := range on {
+		adopted := pod.Annotations[naming.SpecHash] == ""
+		switch {
+		case !adopted && !f.isCurrent(pod): // its failures are not its successor's
+			delete(n.failures, node)
+			continue
+		case isEnded(pod):
+			n.failures[node] = failures(pod)
+			if n.seen[pod.UID] = f.now; !m.seen[pod.UID].IsZero() {
+				n.seen[pod.UID] = m.seen[pod.UID]
+			}
+		default:
+			n.failures[node] = failuresBefore(pod)
+		}
+	}
+	return n
+}

@@ -1,0 +1,99 @@
+package brokers
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeslot/kubeslot/controller/naming"
+)
+
+// jobPlan is what to do about an Instance's Jobs, in this order.
+type jobPlan struct {
+	create *batchv1.Job
+	// record is the new value of the Instance's annotation naming.JobDone; nil to leave
+	// it. It comes after the Job, so that a Job is not forgotten that was never made.
+	record *string
+	remove []*batchv1.Job
+
+	desired, ready int
+	expected       bool // the Job runs or is to be made
+	problem        *Problem
+}
+
+// decideJobs says what to do about Jobs. A Job is made once for a spec: the Instance
+// remembers it, so that a Job that its time to live has removed does not run again.
+// Jobs of earlier specs finish and go.
+func decideJobs(f *facts, jobs []*batchv1.Job) jobPlan {
+	var p jobPlan
+	done := f.instance.Annotations[naming.JobDone]
+	if f.spec == nil || f.spec.err == nil && f.spec.job == nil {
+		for _, job := range jobs {
+			if job.DeletionTimestamp == nil {
+				p.remove = append(p.remove, job)
+			}
+		}
+		if done != "" {
+			p.record = new(string)
+		}
+		return p
+	}
+	if f.spec.err != nil { // said of the pods; what runs is left as it is
+		return p
+	}
+	var current *batchv1.Job
+	for _, job := range jobs {
+		switch hash := job.Annotations[naming.SpecHash]; {
+		case hash == f.spec.hash,
+			hash == "" && job.Name == naming.Job(f.instance.Name, f.configuration.Generation): // Akri's, of this spec
+			current = job
+		case isFinished(job) && job.DeletionTimestamp == nil:
+			p.remove = append(p.remove, job)
+		}
+	}
+	p.desired = 1
+	switch {
+	case current != nil:
+		p.expected = !isFinished(current)
+		if isComplete(current) {
+			p.ready = 1
+		}
+		if done != f.spec.hash {
+			p.record = &f.spec.hash
+		}
+	case done == f.spec.hash:
+		p.ready = 1
+	case !f.reported: // the device has gone, and the Instance will
+		p.desired = 0
+	default:
+		p.make(f)
+	}
+	return p
+}
+
+func (p *jobPlan) make(f *facts) {
+	if f.spec.slots > int64(f.configuration.Spec.Slots()) {
+		p.problem = tooManySlots(f)
+		return
+	}
+	job, err := renderJob(f)
+	if err != nil {
+		p.problem = &Problem{UnknownTemplate, err.Error()}
+		return
+	}
+	p.create, p.record, p.expected = job, &f.spec.hash, true
+}
+
+func isFinished(job *batchv1.Job) bool {
+	return isComplete(job) || hasCondition(job, batchv1.JobFailed)
+}
+
+func isComplete(job *batchv1.Job) bool { return hasCondition(job, batchv1.JobComplete) }
+
+func hasCondition(job *batchv1.Job, kind batchv1.JobConditionType) bool {
+	for _, c := range job.Status.Conditions {
+		if c.Type == kind {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,71 @@
+package brokers
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/kubeslot/kubeslot/controller/naming"
+)
+
+var (
+	created = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "kubeslot_controller_brokers_created_total",
+		Help: "Broker pods and Jobs that were created, by kind.",
+	}, []string{"kind"})
+	removed = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "kubeslot_controller_brokers_deleted_total",
+		Help: "Broker pods and Jobs that were deleted, by kind. Those that go with their Instance are not counted.",
+	}, []string{"kind"})
+	refused = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "kubeslot_controller_brokers_refused_total",
+		Help: "Broker pods and Jobs that the API server refused to create, by kind: quota, admission, an invalid spec, a name that is taken.",
+	}, []string{"kind"})
+	ended = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "kubeslot_controller_brokers_ended_total",
+		Help: "Broker pods that have failed or ended, and get a successor after a delay.",
+	})
+)
+
+const podKind, jobKind = "Pod", "Job"
+
+func init() {
+	metrics.Registry.MustRegister(created, removed, refused, ended)
+	for _, c := range []*prometheus.CounterVec{created, removed, refused} {
+		c.WithLabelValues(podKind)
+		c.WithLabelValues(jobKind)
+	}
+}
+
+// PodCount counts broker pods that are scheduled and have not ended, as Akri's metric
+// of the name does.
+type PodCount struct{ Made client.Reader }
+
+var podCount = prometheus.NewDesc("akri_broker_pod_count", "Broker pods that are scheduled and have not ended, by Configuration and node.", []string{"configuration", "node"}, nil)
+
+var _ prometheus.Collector = PodCount{}
+
+// Describe implements prometheus.Collector.
+func (PodCount) Describe(ch chan<- *prometheus.Desc) { ch <- podCount }
+
+// Collect implements prometheus.Collector.
+func (p PodCount) Collect(ch chan<- prometheus.Metric) {
+	pods := &corev1.PodList{}
+	if err := p.Made.List(context.Background(), pods, client.UnsafeDisableDeepCopy); err != nil {
+		return // the cache is not there yet
+	}
+	type key struct{ configuration, node string }
+	counts := map[key]int{}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if configuration := pod.Labels[naming.Configuration]; configuration != "" && pod.Spec.NodeName != "" && !isEnded(pod) {
+			counts[key{configuration, pod.Spec.NodeName}]++
+		}
+	}
+	for k, n := range counts {
+		ch <- prometheus.MustNewConstMetric(podCount, prometheus.GaugeValue, float64(n), k.configuration, k.node)
+	}
+}

@@ -1,0 +1,382 @@
+// Package brokers runs, for each Instance, what its Configuration's brokerSpec wants:
+// a Pod on some of the nodes that reach the device, or one Job.
+//
+// What to do is a pure function of what there is (decide.go, jobs.go); the Reconciler
+// does it, in an order in which it may be stopped between any two writes.
+package brokers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubeslot/kubeslot/controller/instances"
+	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/naming"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+const (
+	// askAgain is when a broker that waits for its turn to be replaced asks again.
+	askAgain = 3 * time.Second
+	// cacheLag is when something is looked at again that the cache may not have yet.
+	cacheLag = time.Second
+	// FieldOwner is the controller in managedFields.
+	FieldOwner = client.FieldOwner("kubeslot-controller")
+)
+
+// Config is what a Reconciler needs; all of it is required.
+type Config struct {
+	// Client reads Instances from the cache.
+	Client client.Client
+	// Made reads pods and Jobs from the cache, which has the indexes of Index.
+	Made client.Reader
+	// Live reads from the API server.
+	Live      client.Reader
+	Inventory *inventory.Inventory
+	Recorder  events.EventRecorder
+	Clock     clock.PassiveClock
+	// Changed is called with each Instance whose brokers fare otherwise than before.
+	Changed func(types.NamespacedName)
+}
+
+// Reconciler sees to the brokers of one Instance at a time.
+type Reconciler struct {
+	Config
+	specs   specs
+	rollout rollout
+	results results
+
+	mu       sync.Mutex
+	uids     map[types.NamespacedName]types.UID // of Instances
+	memories map[types.UID]memory               // by Instance
+	told     map[types.UID]Problem              // by Instance: what an Event told last
+}
+
+var _ reconcile.Reconciler = &Reconciler{}
+
+// New makes a Reconciler.
+func New(c Config) *Reconciler {
+	return &Reconciler{
+		Config:   c,
+		results:  results{of: map[types.NamespacedName]map[string]result{}, changed: c.Changed},
+		uids:     map[types.NamespacedName]types.UID{},
+		memories: map[types.UID]memory{}, told: map[types.UID]Problem{},
+	}
+}
+
+// Sum tells how a Configuration's brokers fare.
+func (r *Reconciler) Sum(configuration types.NamespacedName) Sum { return r.results.sum(configuration) }
+
+// Expected reports whether a broker of the Instance runs or is to come; known is false
+// when the Instance has not been looked at yet.
+func (r *Reconciler) Expected(instance types.NamespacedName) (expected, known bool) {
+	return r.results.expected(instance)
+}
+
+// Reconcile sees to an Instance's brokers.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	key := request.NamespacedName
+	instance, err := get(ctx, r.Client, key, &akriv0.Instance{})
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("read Instance %s: %w", key, err)
+	}
+	device := r.Inventory.Device(key.Name)
+	c := device.Configuration
+	if instance == nil || instance.DeletionTimestamp != nil || c == nil || c.Namespace != key.Namespace {
+		// Its brokers go with it: the garbage collector sees to them.
+		r.results.forget(key)
+		if instance == nil {
+			r.forget(key)
+		}
+		if c == nil {
+			r.specs.forget(configurationKey(key))
+		}
+		return reconcile.Result{}, nil
+	}
+	if instances.NotUpgraded(instance, r.Inventory.LacksSlices) >= 0 {
+		// Akri's, and some of its nodes do not report yet: their brokers would be taken for
+		// surplus.
+		r.results.forget(key)
+		return reconcile.Result{RequeueAfter: instances.LookAgain}, nil
+	}
+	f, jobs, err := r.read(ctx, instance, device)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("look at the brokers of Instance %s: %w", key, err)
+	}
+	pods, job := decide(f), decideJobs(f, jobs)
+	after, err := r.do(ctx, f, &pods, &job)
+	r.remember(key, instance.UID, pods.memory)
+	found := result{desired: pods.desired + job.desired, ready: pods.ready + job.ready, expected: pods.desired > 0 || job.expected}
+	for _, problem := range []*Problem{pods.problem, job.problem} {
+		if problem != nil {
+			found.problem = *problem
+		}
+	}
+	r.results.set(key, found)
+	r.tell(f, found.problem, pods.news)
+	return reconcile.Result{RequeueAfter: after}, err
+}
+
+// read collects the facts.
+func (r *Reconciler) read(ctx context.Context, instance *akriv0.Instance, device inventory.Device) (*facts, []*batchv1.Job, error) {
+	c := device.Configuration
+	f := &facts{
+		now: r.Clock.Now(), instance: instance, configuration: c, spec: r.specs.of(c),
+		reported: device.Reported != nil, shared: instance.Spec.Shared, reach: device.Nodes, lost: device.Unschedulable,
+		memory: r.memory(instance.UID),
+	}
+	properties := instance.Spec.BrokerProperties
+	if device.Reported != nil {
+		f.shared = device.Reported.Shared
+		properties = make(map[string]string, len(device.Reported.Properties)+len(c.Spec.BrokerProperties))
+		maps.Copy(properties, device.Reported.Properties)
+		maps.Copy(properties, c.Spec.BrokerProperties)
+	}
+	f.properties = properties
+	var podList corev1.PodList
+	var jobList batchv1.JobList
+	of := []client.ListOption{client.InNamespace(instance.Namespace), client.MatchingFields{InstanceIndex: instance.Name}}
+	if err := r.Made.List(ctx, &podList, of...); err != nil {
+		return nil, nil, err
+	}
+	if err := r.Made.List(ctx, &jobList, of...); err != nil {
+		return nil, nil, err
+	}
+	names := append([]string(nil), f.reach...)
+	for i := range podList.Items {
+		if pod := &podList.Items[i]; metav1.IsControlledBy(pod, instance) {
+			f.pods = append(f.pods, pod)
+			names = append(names, pod.Spec.NodeName)
+		}
+	}
+	var jobs []*batchv1.Job
+	for i := range jobList.Items {
+		if job := &jobList.Items[i]; metav1.IsControlledBy(job, instance) {
+			jobs = append(jobs, job)
+		}
+	}
+	if f.spec != nil || len(f.pods) > 0 {
+		f.nodes = r.Inventory.Nodes(names)
+	}
+	return f, jobs, nil
+}
+
+// do does what was planned, and returns when to look again. Each write by itself
+// brings the brokers nearer to what they should be.
+func (r *Reconciler) do(ctx context.Context, f *facts, pods *plan, jobs *jobPlan) (time.Duration, error) {
+	after := pods.after
+	again := func(d time.Duration) {
+		if after == 0 || d < after {
+			after = d
+		}
+	}
+	for _, removal := range pods.remove {
+		if err := r.removePod(ctx, f, removal); err != nil {
+			return 0, err
+		}
+	}
+	if len(pods.replace) > 0 {
+		waits, err := r.replace(ctx, f, pods.replace)
+		if err != nil {
+			return 0, err
+		}
+		if waits {
+			again(askAgain)
+		}
+	}
+	for _, pod := range pods.adopt {
+		if err := r.adopt(ctx, pod); err != nil {
+			return 0, err
+		}
+	}
+	for _, pod := range pods.create {
+		wait, err := r.create(ctx, f, podKind, pod, &pods.memory, &pods.problem)
+		if err != nil {
+			return 0, err
+		}
+		if wait > 0 { // what is refused now is refused for the next, too
+			again(wait)
+			break
+		}
+	}
+	wait, err := r.doJobs(ctx, f, jobs, &pods.memory)
+	if err != nil {
+		return 0, err
+	}
+	if wait > 0 {
+		again(wait)
+	}
+	return after, nil
+}
+
+func (r *Reconciler) removePod(ctx context.Context, f *facts, removal removal) error {
+	pod := removal.pod
+	err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete broker pod %s/%s of node %q, because %s: %w", pod.Namespace, pod.Name, removal.node, removal.why, err)
+	}
+	if err == nil {
+		removed.WithLabelValues(podKind).Inc()
+		klog.FromContext(ctx).V(2).Info("Deleted a broker pod", "instance", klog.KObj(f.instance), "pod", klog.KObj(pod), "node", removal.node, "reason", removal.why)
+	}
+	return nil
+}
+
+// replace removes the Ready brokers of an earlier spec whose turn it is, and reports
+// whether others wait.
+func (r *Reconciler) replace(ctx context.Context, f *facts, replace []removal) (waits bool, _ error) {
+	c := types.NamespacedName{Namespace: f.configuration.Namespace, Name: f.configuration.Name}
+	var list corev1.PodList
+	err := r.Made.List(ctx, &list, client.InNamespace(c.Namespace), client.MatchingFields{ConfigurationIndex: c.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return false, err
+	}
+	var all []*corev1.Pod
+	var on []string
+	for i := range list.Items {
+		pod := &list.Items[i]
+		if pod.Labels[naming.TargetNode] == "" { // a Job's
+			continue
+		}
+		all, on = append(all, pod), append(on, pod.Spec.NodeName)
+	}
+	nodes := r.Inventory.Nodes(on)
+	for _, removal := range replace {
+		if !r.rollout.mayReplace(c, turn{f.instance.Name, removal.node}, f.spec.hash, all, nodes, f.now) {
+			return true, nil
+		}
+		if err := r.removePod(ctx, f, removal); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// adopt gives a pod of Akri's our annotations.
+func (r *Reconciler) adopt(ctx context.Context, pod *corev1.Pod) error {
+	before := pod.DeepCopy()
+	before.Annotations = maps.Clone(before.Annotations)
+	delete(before.Annotations, naming.SpecHash)
+	delete(before.Annotations, naming.PropertiesHash)
+	if err := r.Client.Patch(ctx, pod, client.MergeFrom(before), FieldOwner); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("adopt broker pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// create creates a Pod or a Job, and returns how long to wait when it cannot be
+// created now: then something is wrong that another try at once would not cure.
+func (r *Reconciler) create(ctx context.Context, f *facts, kind string, object client.Object, m *memory, problem **Problem) (time.Duration, error) {
+	err := r.Client.Create(ctx, object, FieldOwner)
+	switch {
+	case err == nil:
+		m.refused = 0
+		created.WithLabelValues(kind).Inc()
+		klog.FromContext(ctx).V(2).Info("Created a broker", "instance", klog.KObj(f.instance), "kind", kind, "name", object.GetName())
+		return 0, nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return 0, nil // its Instance goes with the namespace
+	case apierrors.IsAlreadyExists(err):
+		taken, err := r.taken(ctx, f, kind, object)
+		if err != nil {
+			return 0, err
+		}
+		if taken == nil {
+			return cacheLag, nil
+		}
+		*problem = taken
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		*problem = &Problem{NotCreated, fmt.Sprintf("%s %s: %v", kind, object.GetName(), err)}
+	default:
+		return 0, fmt.Errorf("create %s %s/%s: %w", kind, object.GetNamespace(), object.GetName(), err)
+	}
+	refused.WithLabelValues(kind).Inc()
+	m.refused++
+	m.refusedAt = f.now
+	return delay(m.refused, maxRefusedDelay), nil
+}
+
+// taken finds out who has the name of a broker that could not be created; nil when
+// there is nothing to do but to wait.
+func (r *Reconciler) taken(ctx context.Context, f *facts, kind string, object client.Object) (*Problem, error) {
+	there := &metav1.PartialObjectMetadata{}
+	there.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(podKind))
+	if kind == jobKind {
+		there.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind(jobKind))
+	}
+	there, err := get(ctx, r.Live, client.ObjectKeyFromObject(object), there)
+	if err != nil || there == nil {
+		return nil, err
+	}
+	owner := metav1.GetControllerOf(there)
+	if owner != nil && owner.Kind == "Instance" && owner.Name == f.instance.Name {
+		if owner.UID == f.instance.UID && there.GetLabels()[naming.Controller] != naming.ControllerName {
+			return &Problem{NameTaken, fmt.Sprintf("%s %s has lost its label %s=%s: put it back, or delete it", kind, there.GetName(), naming.Controller, naming.ControllerName)}, nil
+		}
+		return nil, nil // ours, and the cache is behind; or of a former Instance, and going
+	}
+	return &Problem{NameTaken, fmt.Sprintf("there is a %s %s that is not this Instance's: rename or delete it", kind, there.GetName())}, nil
+}
+
+// doJobs does what was planned for Jobs.
+func (r *Reconciler) doJobs(ctx context.Context, f *facts, p *jobPlan, m *memory) (time.Duration, error) {
+	if p.create != nil {
+		if left := m.refusedAt.Add(delay(m.refused, maxRefusedDelay)).Sub(f.now); m.refused > 0 && left > 0 {
+			return left, nil
+		}
+		wait, err := r.create(ctx, f, jobKind, p.create, m, &p.problem)
+		if err != nil || wait > 0 {
+			return wait, err
+		}
+	}
+	if p.record != nil && *p.record != f.instance.Annotations[naming.JobDone] {
+		want := f.instance.DeepCopy()
+		if want.Annotations == nil {
+			want.Annotations = map[string]string{}
+		}
+		if want.Annotations[naming.JobDone] = *p.record; *p.record == "" {
+			delete(want.Annotations, naming.JobDone)
+		}
+		if err := r.Client.Patch(ctx, want, client.MergeFrom(f.instance), FieldOwner); client.IgnoreNotFound(err) != nil {
+			return 0, fmt.Errorf("note on Instance %s/%s that its Job was made: %w", want.Namespace, want.Name, err)
+		}
+	}
+	for _, job := range p.remove {
+		err := r.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return 0, fmt.Errorf("delete Job %s/%s: %w", job.Namespace, job.Name, err)
+		}
+		if err == nil {
+			removed.WithLabelValues(jobKind).Inc()
+		}
+	}
+	return 0, nil
+}
+
+// get reads an object, and returns nil when there is none.
+func get[T interface {
+	comparable
+	client.Object
+}](ctx context.Context, from client.Reader, key types.NamespacedName, into T) (T, error) {
+	var none T
+	if err := from.Get(ctx, key, into); apierrors.IsNotFound(err) {
+		return none, nil
+	} else if err != nil {
+		return none, err
+	}
+	return into, nil
+}

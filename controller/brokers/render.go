@@ -1,0 +1,141 @@
+package brokers
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeslot/kubeslot/controller/naming"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// renderPod makes the Instance's broker pod for a node. failures is how many of its
+// predecessors there have failed in a row.
+func renderPod(f *facts, node string, failures int) (*corev1.Pod, error) {
+	name := naming.Pod(f.instance.Name, node, f.shared)
+	p := f.spec.pod.DeepCopy()
+	v := values{instance: f.instance.Name, node: node, properties: f.properties}
+	if err := v.expandPod(p); err != nil {
+		return nil, fmt.Errorf("spec.brokerSpec.brokerPodSpec: %w", err)
+	}
+	requestInstance(p, f.instance.Name)
+	pin(p, node)
+	annotations := map[string]string{naming.SpecHash: f.spec.hash}
+	if h := f.propertiesHash(); h != "" {
+		annotations[naming.PropertiesHash] = h
+	}
+	if failures > 0 {
+		annotations[naming.Failures] = strconv.Itoa(failures)
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.instance.Namespace, Name: name,
+			Labels:          naming.PodLabels(f.configuration.Name, f.instance.Name, node, name),
+			Annotations:     annotations,
+			OwnerReferences: []metav1.OwnerReference{ownedBy(f.instance)},
+		},
+		Spec: *p,
+	}, nil
+}
+
+// renderJob makes the Instance's Job for the Configuration's generation. Its pods
+// carry all labels of a broker, so that the Services find them.
+func renderJob(f *facts) (*batchv1.Job, error) {
+	name := naming.Job(f.instance.Name, f.configuration.Generation)
+	spec := f.spec.job.DeepCopy()
+	v := values{instance: f.instance.Name, properties: f.properties}
+	template := &spec.Template
+	labels, errLabels := v.expandMap("template.metadata.labels", template.Labels, f.spec.slots)
+	annotations, errAnnotations := v.expandMap("template.metadata.annotations", template.Annotations, f.spec.slots)
+	if err := errors.Join(errLabels, errAnnotations, v.expandPod(&template.Spec)); err != nil {
+		return nil, fmt.Errorf("spec.brokerSpec.brokerJobSpec: %w", err)
+	}
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, naming.JobLabels(f.configuration.Name, f.instance.Name, name))
+	template.Labels, template.Annotations = labels, annotations
+	requestInstance(&template.Spec, f.instance.Name)
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.instance.Namespace, Name: name,
+			Labels:          naming.JobLabels(f.configuration.Name, f.instance.Name, name),
+			Annotations:     map[string]string{naming.SpecHash: f.spec.hash},
+			OwnerReferences: []metav1.OwnerReference{ownedBy(f.instance)},
+		},
+		Spec: *spec,
+	}, nil
+}
+
+// ownedBy makes the Instance the owner, so that the garbage collector removes what was
+// made for it. Nothing is to block an Instance's deletion.
+func ownedBy(i *akriv0.Instance) metav1.OwnerReference {
+	controller := true
+	return metav1.OwnerReference{
+		APIVersion: akriv0.SchemeGroupVersion.String(), Kind: "Instance", Name: i.Name, UID: i.UID, Controller: &controller,
+	}
+}
+
+// requestInstance has containers that request {{PLACEHOLDER}} request the Instance, as
+// often as is written there. Requests and limits of such a resource must be equal:
+// either may be left out.
+func requestInstance(p *corev1.PodSpec, instance string) {
+	name := corev1.ResourceName(akriv0.GroupName + "/" + instance)
+	for _, containers := range [][]corev1.Container{p.InitContainers, p.Containers} {
+		for i := range containers {
+			r := &containers[i].Resources
+			limit, hasLimit := r.Limits[placeholder]
+			request, hasRequest := r.Requests[placeholder]
+			if !hasLimit && !hasRequest {
+				continue
+			}
+			if !hasLimit {
+				limit = request
+				if r.Limits == nil {
+					r.Limits = corev1.ResourceList{}
+				}
+			}
+			delete(r.Limits, placeholder)
+			r.Limits[name] = limit
+			if hasRequest {
+				delete(r.Requests, placeholder)
+				r.Requests[name] = request
+			}
+		}
+	}
+}
+
+// pin lets the pod run on the node alone. A node is fit when it meets any one of the
+// affinity's terms: so the node is added to each of them.
+func pin(p *corev1.PodSpec, node string) {
+	if p.Affinity == nil {
+		p.Affinity = &corev1.Affinity{}
+	}
+	if p.Affinity.NodeAffinity == nil {
+		p.Affinity.NodeAffinity = &corev1.NodeAffinity{}
+	}
+	required := &p.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if *required == nil {
+		*required = &corev1.NodeSelector{}
+	}
+	terms := &(*required).NodeSelectorTerms
+	// A term without requirements matches no node: with the node added it would.
+	*terms = slices.DeleteFunc(*terms, func(t corev1.NodeSelectorTerm) bool {
+		return len(t.MatchExpressions)+len(t.MatchFields) == 0
+	})
+	if len(*terms) == 0 {
+		*terms = []corev1.NodeSelectorTerm{{}}
+	}
+	for i := range *terms {
+		t := &(*terms)[i]
+		t.MatchFields = append(t.MatchFields, corev1.NodeSelectorRequirement{
+			Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node},
+		})
+	}
+}

@@ -1,0 +1,271 @@
+package brokers
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+func podSpec(t *testing.T, text string) string {
+	t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func TestRenderPod(t *testing.T) {
+	spec := podSpec(t, `
+initContainers:
+- name: wait
+  resources: {requests: {"{{PLACEHOLDER}}": "2", cpu: 1m}}
+containers:
+- name: main
+  command: [run, "--node={{NODE}}"]
+  args: ["{{INSTANCE}}", "{{SLOT_COUNT}}", "{{.Go}} {{ jinja }} {{}} {single}"]
+  env:
+  - {name: WHO, value: "{{property:K}}-{{property:WIN}}"}
+  - {name: FROM, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+  resources:
+    limits: {"{{PLACEHOLDER}}": "3", akri.sh/other: "1"}
+    requests: {"{{PLACEHOLDER}}": "3"}
+- name: side
+  args: ["{{SLOT_COUNT}}"]
+affinity:
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms:
+      - matchExpressions: [{key: disk, operator: Exists}]
+      - {}
+      - matchFields: [{key: metadata.name, operator: NotIn, values: [x]}]
+`)
+	f := newFacts(t, configuration(5, spec), "node-a")
+	if f.spec.slots != 3 || !f.spec.asksForDevice || !f.spec.usesProperties {
+		t.Errorf("spec %+v", f.spec)
+	}
+	before := f.spec.pod.DeepCopy()
+	pod, err := renderPod(f, "node-a", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(before, f.spec.pod); d != "" {
+		t.Errorf("the spec, which all Instances share, was changed:\n%s", d)
+	}
+	got, err := yaml.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `apiVersion: v1
+metadata:
+  annotations:
+    kubeslot.io/broker-failures: "4"
+    kubeslot.io/broker-properties: ` + f.propertiesHash() + `
+    kubeslot.io/broker-spec: ` + f.spec.hash + `
+  labels:
+    akri.sh/configuration: cam
+    akri.sh/instance: cam-8120fe
+    akri.sh/target-node: node-a
+    app: node-a-cam-8120fe-pod
+    controller: akri.sh
+  name: node-a-cam-8120fe-pod
+  namespace: default
+  ownerReferences:
+  - apiVersion: akri.sh/v0
+    controller: true
+    kind: Instance
+    name: cam-8120fe
+    uid: instance-uid
+spec:
+  affinity:
+    nodeAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution:
+        nodeSelectorTerms:
+        - matchExpressions:
+          - key: disk
+            operator: Exists
+          matchFields:
+          - key: metadata.name
+            operator: In
+            values:
+            - node-a
+        - matchFields:
+          - key: metadata.name
+            operator: NotIn
+            values:
+            - x
+          - key: metadata.name
+            operator: In
+            values:
+            - node-a
+  containers:
+  - args:
+    - cam-8120fe
+    - "3"
+    - '{{.Go}} {{ jinja }} {{}} {single}'
+    command:
+    - run
+    - --node=node-a
+    env:
+    - name: WHO
+      value: v-configuration
+    - name: FROM
+      valueFrom:
+        fieldRef:
+          fieldPath: spec.nodeName
+    name: main
+    resources:
+      limits:
+        akri.sh/cam-8120fe: "3"
+        akri.sh/other: "1"
+      requests:
+        akri.sh/cam-8120fe: "3"
+  - args:
+    - "0"
+    name: side
+    resources: {}
+  initContainers:
+  - name: wait
+    resources:
+      limits:
+        akri.sh/cam-8120fe: "2"
+      requests:
+        akri.sh/cam-8120fe: "2"
+        cpu: 1m
+`
+	var wantPod corev1.Pod
+	if err := yaml.UnmarshalStrict([]byte(want), &wantPod); err != nil {
+		t.Fatal(err)
+	}
+	wantText, _ := yaml.Marshal(wantPod)
+	if d := cmp.Diff(strings.Replace(string(wantText), "apiVersion: v1\n", "", 1), string(got)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	local := newFacts(t, configuration(1, onePod), "node-a")
+	local.shared = false
+	pod, err = renderPod(local, "node-a", 0)
+	if err != nil || pod.Name != "cam-8120fe-pod" || len(pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms) != 1 || pod.Annotations["kubeslot.io/broker-failures"] != "" {
+		t.Errorf("local: %+v, %v", pod, err)
+	}
+}
+
+func TestTemplatesThatAreRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"{{UNKNOWN}}":         "unknown template {{UNKNOWN}}",
+		"{{PLACEHOLDER}}":     "unknown template",
+		"{{property:}}":       `no property ""`,
+		"{{property:k}}":      `no property "k"`,
+		"a{{NODE}}{{NOPE_2}}": "{{NOPE_2}}",
+	} {
+		f := newFacts(t, configuration(1, `{"containers":[{"name":"a"},{"name":"b","env":[{"name":"E","value":"`+text+`"}]}]}`), "a")
+		_, err := renderPod(f, "a", 0)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "containers[1].env[0].value") {
+			t.Errorf("%s: error %v, want the place and %q", text, err, want)
+		}
+	}
+}
+
+// What a Configuration says of its brokers has another hash exactly when it means
+// something else.
+func TestSpecHash(t *testing.T) {
+	of := func(spec, property string) string {
+		c := configuration(1, spec)
+		c.Spec.BrokerProperties = map[string]string{"K": property}
+		return parse(c).hash
+	}
+	if of(onePod, "v") != of(" "+strings.Replace(onePod, `"name":"b","image":"i"`, `"image" : "i", "name":"b"`, 1), "v") {
+		t.Error("another way to write it is another spec")
+	}
+	if of(onePod, "v") == of(onePod, "w") || of(onePod, "v") == of(strings.Replace(onePod, `"i"`, `"j"`, 1), "v") {
+		t.Error("another property, or image, is the same spec")
+	}
+	const without = `{"containers":[{"name":"b"}]}`
+	if of(without, "v") != of(without, "w") {
+		t.Error("a broker that gets no properties is another with others")
+	}
+	const templated = `{"containers":[{"name":"b","args":["{{property:K}}"]}]}`
+	if of(templated, "v") == of(templated, "w") {
+		t.Error("a broker with a property in a template is the same with another")
+	}
+	if parse(configuration(1, "")) != nil || parse(configuration(1, "null")) != nil {
+		t.Error("no spec is one")
+	}
+}
+
+func TestPodSlots(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	container := func(n string) corev1.Container {
+		var c corev1.Container
+		if err := yaml.Unmarshal([]byte(`resources: {limits: {"{{PLACEHOLDER}}": "`+n+`"}}`), &c); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	sidecar := container("4")
+	sidecar.RestartPolicy = &always
+	p := &corev1.PodSpec{Containers: []corev1.Container{container("1"), container("2"), {}}, InitContainers: []corev1.Container{container("5")}}
+	if n := podSlots(p, placeholder); n != 5 {
+		t.Errorf("%d slots, want those of the init container, 5", n)
+	}
+	p.InitContainers = append(p.InitContainers, sidecar)
+	if n := podSlots(p, placeholder); n != 7 {
+		t.Errorf("%d slots, want those of containers and sidecar, 7", n)
+	}
+}
+
+// Akri's sample Configurations, as its charts have them, are understood as they are.
+func TestAkrisSamples(t *testing.T) {
+	for file, want := range map[string]struct {
+		slots int64
+		job   bool
+	}{"onvif": {1, false}, "opcua": {1, false}, "udev": {1, false}, "job": {1, true}} {
+		c := &akriv0.Configuration{}
+		readYAML(t, "../../types/akri/v0/testdata/"+file+".yaml", c)
+		s := parse(c)
+		if s == nil || s.err != nil || s.slots != want.slots || (s.job != nil) != want.job || !s.asksForDevice {
+			t.Errorf("%s: %+v", file, s)
+		}
+	}
+}
+
+// No spec, however odd, panics: it is somebody else's input.
+func FuzzBrokerSpec(f *testing.F) {
+	f.Add(onePod)
+	f.Add(`{"containers":[{"name":"b","args":["{{NODE}}{{property:x}}"],"resources":{"limits":{"{{PLACEHOLDER}}":"-1e30"}}}],"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{},{"matchExpressions":[{"key":"\u0000"}]}]}}}}`)
+	f.Add(`{"initContainers":[{"restartPolicy":"Always","resources":{"requests":{"{{PLACEHOLDER}}":"9223372036854775807"}}}]}`)
+	f.Fuzz(func(t *testing.T, spec string) {
+		for _, job := range []bool{false, true} {
+			c := configuration(2, spec)
+			if job {
+				c.Spec.BrokerSpec = &akriv0.BrokerSpec{BrokerJobSpec: &runtime.RawExtension{Raw: []byte(`{"template":{"spec":` + spec + `}}`)}}
+			}
+			facts := newFacts(t, c, "a b")
+			p := decide(facts)
+			for _, pod := range p.create {
+				if pod.Spec.Affinity == nil || len(pod.OwnerReferences) != 1 {
+					t.Errorf("%s is not pinned, or nobody's", pod.Name)
+				}
+			}
+			decideJobs(facts, nil)
+		}
+	})
+}
+
+func TestExpandMap(t *testing.T) {
+	in := map[string]string{"a": "{{INSTANCE}}", "b": "plain"}
+	out, err := values{instance: "i"}.expandMap("labels", in, 0)
+	if err != nil || !maps.Equal(out, map[string]string{"a": "i", "b": "plain"}) || in["a"] != "{{INSTANCE}}" {
+		t.Errorf("%v, %v; the input is %v now", out, err, in)
+	}
+	if _, err := (values{}).expandMap("labels", map[string]string{"a": "{{NODE}}"}, 0); err == nil || !slices.Contains(strings.Fields(err.Error()), "labels[a]:") {
+		t.Errorf("a Job's node: %v", err)
+	}
+}

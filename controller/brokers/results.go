@@ -1,0 +1,97 @@
+package brokers
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Sum is how the brokers of a Configuration's Instances fare.
+type Sum struct {
+	Instances int // that were looked at
+	Desired   int
+	Ready     int
+	// Expected is how many Instances have a broker that runs or is to come.
+	Expected int
+	// Problem is that of the first Instance, by name, that has one; FirstWith is its
+	// name, and With how many have one.
+	Problem   *Problem
+	FirstWith string
+	With      int
+}
+
+// results keeps what was found of each Instance, by Configuration.
+type results struct {
+	mu sync.Mutex
+	of map[types.NamespacedName]map[string]result // by Configuration and Instance's name
+	// changed is called, without the lock, with each Instance whose result is another.
+	changed func(types.NamespacedName)
+}
+
+type result struct {
+	desired, ready int
+	// expected is set while a broker runs or is to come.
+	expected bool
+	problem  Problem // the zero Problem is none
+}
+
+func configurationKey(instance types.NamespacedName) types.NamespacedName {
+	return types.NamespacedName{Namespace: instance.Namespace, Name: configurationOf(instance.Name)}
+}
+
+func (r *results) set(instance types.NamespacedName, now result) {
+	key := configurationKey(instance)
+	r.mu.Lock()
+	if r.of[key] == nil {
+		r.of[key] = map[string]result{}
+	}
+	before, known := r.of[key][instance.Name]
+	r.of[key][instance.Name] = now
+	r.mu.Unlock()
+	if !known || before != now {
+		r.changed(instance)
+	}
+}
+
+func (r *results) forget(instance types.NamespacedName) {
+	key := configurationKey(instance)
+	r.mu.Lock()
+	_, known := r.of[key][instance.Name]
+	if delete(r.of[key], instance.Name); len(r.of[key]) == 0 {
+		delete(r.of, key)
+	}
+	r.mu.Unlock()
+	if known {
+		r.changed(instance)
+	}
+}
+
+// expected reports whether a broker of the Instance runs or is to come; known is false
+// when the Instance has not been looked at.
+func (r *results) expected(instance types.NamespacedName) (expected, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one, known := r.of[configurationKey(instance)][instance.Name]
+	return one.expected, known
+}
+
+func (r *results) sum(configuration types.NamespacedName) Sum {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var s Sum
+	for name, one := range r.of[configuration] {
+		s.Instances++
+		s.Desired += one.desired
+		s.Ready += one.ready
+		if one.expected {
+			s.Expected++
+		}
+		if one.problem == (Problem{}) {
+			continue
+		}
+		if s.With++; s.FirstWith == "" || name < s.FirstWith {
+			s.FirstWith, s.Problem = name, &one.problem
+		}
+	}
+	return s
+}

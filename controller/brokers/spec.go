@@ -1,0 +1,225 @@
+package brokers
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/kubeslot/kubeslot/controller/naming"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// placeholder stands in a broker's spec for the resource of the Instance that the
+// broker is for.
+const placeholder = corev1.ResourceName("{{PLACEHOLDER}}")
+
+// spec is what a Configuration says of its brokers. It is shared, and not changed.
+type spec struct {
+	// pod or job is set, never both; neither when err is.
+	pod *corev1.PodSpec
+	job *batchv1.JobSpec
+	// err is why the spec cannot be used.
+	err error
+	// hash changes with everything that the Configuration says of a broker.
+	hash string
+	// slots is how many slots of its Instance a broker takes; 0 when it asks for none.
+	slots int64
+	// usesProperties is set when the containers get the device's properties, or the
+	// spec has them in templates.
+	usesProperties bool
+	// asksForDevice is set when a container requests any device of akri.sh.
+	asksForDevice bool
+}
+
+// parse reads the broker spec of a Configuration; nil when it has none.
+func parse(c *akriv0.Configuration) *spec {
+	b := c.Spec.BrokerSpec
+	if b == nil {
+		return nil
+	}
+	s := &spec{}
+	var raw []byte
+	var template *corev1.PodSpec
+	switch {
+	case isSet(b.BrokerPodSpec):
+		raw, s.pod = b.BrokerPodSpec.Raw, &corev1.PodSpec{}
+		s.err = decode("spec.brokerSpec.brokerPodSpec", raw, s.pod)
+		template = s.pod
+	case isSet(b.BrokerJobSpec):
+		raw, s.job = b.BrokerJobSpec.Raw, &batchv1.JobSpec{}
+		s.err = decode("spec.brokerSpec.brokerJobSpec", raw, s.job)
+		template = &s.job.Template.Spec
+	default:
+		return nil
+	}
+	if s.err != nil {
+		s.pod, s.job = nil, nil
+		return s
+	}
+	s.slots = podSlots(template, placeholder)
+	s.asksForDevice = asks(template)
+	s.usesProperties = s.asksForDevice || strings.Contains(string(raw), "{{"+propertyTemplate)
+	texts := []string{canonical(raw)}
+	if s.usesProperties {
+		texts = append(texts, propertiesText(c.Spec.BrokerProperties))
+	}
+	s.hash = naming.Hash(texts...)
+	return s
+}
+
+func isSet(e *runtime.RawExtension) bool {
+	return e != nil && len(e.Raw) > 0 && string(e.Raw) != "null"
+}
+
+// decode reads a spec, and says which of its fields are unknown, mistyped or twice
+// there: a misspelt field would be dropped unseen.
+func decode(path string, raw []byte, into any) error {
+	unknown, err := kjson.UnmarshalStrict(raw, into)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if len(unknown) > 0 {
+		return fmt.Errorf("%s: %w", path, errors.Join(unknown...))
+	}
+	return nil
+}
+
+// canonical is JSON whose keys are sorted, so that only its meaning counts.
+func canonical(raw []byte) string {
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return string(raw)
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return string(raw)
+	}
+	return string(text)
+}
+
+func propertiesText(properties map[string]string) string {
+	if len(properties) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(properties) // keys are sorted; strings always marshal
+	return string(text)
+}
+
+// podSlots is how much of a resource a pod takes: what its containers take at once, or
+// its largest init container.
+func podSlots(p *corev1.PodSpec, name corev1.ResourceName) int64 {
+	var sum, largest int64
+	for i := range p.Containers {
+		sum += amount(&p.Containers[i], name)
+	}
+	for i := range p.InitContainers {
+		c := &p.InitContainers[i]
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			sum += amount(c, name)
+		} else {
+			largest = max(largest, amount(c, name))
+		}
+	}
+	return max(sum, largest)
+}
+
+// amount is how much of a resource a container takes.
+func amount(c *corev1.Container, name corev1.ResourceName) int64 {
+	if q, ok := c.Resources.Limits[name]; ok {
+		return q.Value()
+	}
+	q := c.Resources.Requests[name]
+	return q.Value()
+}
+
+// asks reports whether a container requests the device of the Instance, or any other
+// of akri.sh.
+func asks(p *corev1.PodSpec) bool {
+	for _, containers := range [][]corev1.Container{p.Containers, p.InitContainers} {
+		for i := range containers {
+			for _, list := range []corev1.ResourceList{containers[i].Resources.Limits, containers[i].Resources.Requests} {
+				for name := range list {
+					if name == placeholder || strings.HasPrefix(string(name), akriv0.GroupName+"/") {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
+}
+
+// places is how many brokers an Instance has room for.
+func (s *spec) places(capacity int) int {
+	if s.slots > 0 {
+		return capacity / int(min(s.slots, maxSlots+1))
+	}
+	return capacity
+}
+
+const maxSlots = 10000 // Maximum of Configuration.spec.capacity
+
+// specs keeps what was parsed, for a Configuration has a broker for each of its
+// thousands of Instances.
+type specs struct {
+	mu     sync.Mutex
+	parsed map[types.NamespacedName]parsedSpec
+}
+
+type parsedSpec struct {
+	uid        types.UID
+	generation int64
+	spec       *spec
+	told       bool
+}
+
+// of returns the spec of a Configuration; nil when it has none.
+func (s *specs) of(c *akriv0.Configuration) *spec {
+	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := s.parsed[key]
+	if !ok || p.uid != c.UID || p.generation != c.Generation {
+		p = parsedSpec{uid: c.UID, generation: c.Generation, spec: parse(c)}
+		if s.parsed == nil {
+			s.parsed = map[types.NamespacedName]parsedSpec{}
+		}
+		s.parsed[key] = p
+	}
+	return p.spec
+}
+
+// first reports whether it is called for the first time for the Configuration's spec
+// as it is now.
+func (s *specs) first(c *akriv0.Configuration) bool {
+	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.parsed[key]
+	told := p.told
+	p.told = true
+	s.parsed[key] = p
+	return !told
+}
+
+// forget forgets the spec of a Configuration that is gone.
+func (s *specs) forget(key types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.parsed, key)
+}
+
+// configurationOf is the name of the Instance's Configuration.
+func configurationOf(instance string) string {
+	name, _ := slot.SplitInstance(instance)
+	return name
+}

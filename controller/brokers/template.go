@@ -1,0 +1,109 @@
+package brokers
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Templates that a broker's spec may have, in the values of env, in command and args,
+// and in the annotations and labels of a Job's pods.
+const (
+	instanceTemplate  = "INSTANCE"
+	nodeTemplate      = "NODE"
+	slotCountTemplate = "SLOT_COUNT"
+	propertyTemplate  = "property:" // and the property's name
+)
+
+// templatePattern matches what is meant as a template: a word in capitals, or
+// property:NAME. Everything else in double braces, as templates of Go and of Jinja, is
+// the broker's own.
+var templatePattern = regexp.MustCompile(`\{\{([A-Z][A-Z0-9_]*|property:[^{}]*)\}\}`)
+
+// values are what templates stand for.
+type values struct {
+	instance   string
+	node       string // "" for a Job, whose node nobody knows yet
+	properties map[string]string
+}
+
+// expand replaces the templates in a text. slots is how many slots of the Instance
+// the container requests, or the pod for a label or annotation.
+func (v values) expand(text string, slots int64) (string, error) {
+	if !strings.Contains(text, "{{") {
+		return text, nil
+	}
+	var errs []error
+	expanded := templatePattern.ReplaceAllStringFunc(text, func(match string) string {
+		name := match[2 : len(match)-2]
+		property, isProperty := strings.CutPrefix(name, propertyTemplate)
+		switch {
+		case name == instanceTemplate:
+			return v.instance
+		case name == nodeTemplate && v.node != "":
+			return v.node
+		case name == nodeTemplate:
+			errs = append(errs, errors.New("{{NODE}} is not known in a Job; use an env variable with valueFrom.fieldRef spec.nodeName"))
+		case name == slotCountTemplate:
+			return strconv.FormatInt(slots, 10)
+		case isProperty:
+			value, ok := v.properties[property]
+			if ok {
+				return value
+			}
+			errs = append(errs, fmt.Errorf("%s: device and Configuration have no property %q", match, property))
+		default:
+			errs = append(errs, fmt.Errorf("unknown template %s; there are {{INSTANCE}}, {{NODE}}, {{SLOT_COUNT}} and {{property:NAME}}", match))
+		}
+		return match
+	})
+	return expanded, errors.Join(errs...)
+}
+
+// expandPod replaces the templates in the containers of a pod, which is changed.
+func (v values) expandPod(p *corev1.PodSpec) error {
+	var errs []error
+	for _, of := range []struct {
+		kind       string
+		containers []corev1.Container
+	}{{"initContainers", p.InitContainers}, {"containers", p.Containers}} {
+		for i := range of.containers {
+			c := &of.containers[i]
+			slots := amount(c, placeholder)
+			replace := func(field string, text *string) {
+				var err error
+				if *text, err = v.expand(*text, slots); err != nil {
+					errs = append(errs, fmt.Errorf("%s[%d].%s: %w", of.kind, i, field, err))
+				}
+			}
+			for j := range c.Env {
+				replace(fmt.Sprintf("env[%d].value", j), &c.Env[j].Value)
+			}
+			for j := range c.Command {
+				replace(fmt.Sprintf("command[%d]", j), &c.Command[j])
+			}
+			for j := range c.Args {
+				replace(fmt.Sprintf("args[%d]", j), &c.Args[j])
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// expandMap returns the map with the templates in its values replaced.
+func (v values) expandMap(field string, in map[string]string, slots int64) (map[string]string, error) {
+	out := maps.Clone(in)
+	var errs []error
+	for key, text := range in {
+		var err error
+		if out[key], err = v.expand(text, slots); err != nil {
+			errs = append(errs, fmt.Errorf("%s[%s]: %w", field, key, err))
+		}
+	}
+	return out, errors.Join(errs...)
+}

@@ -1,0 +1,320 @@
+package configurations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubeslot/kubeslot/controller/brokers"
+	"github.com/kubeslot/kubeslot/controller/inventory"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+var (
+	start = time.Unix(1_000_000_000, 0).UTC()
+	key   = types.NamespacedName{Namespace: "default", Name: "cam"}
+)
+
+func configuration(broker bool) *akriv0.Configuration {
+	c := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam", UID: "u", Generation: 3, CreationTimestamp: metav1.NewTime(start.Add(-time.Hour))},
+		Spec: akriv0.ConfigurationSpec{Capacity: 2}}
+	if broker {
+		c.Spec.BrokerSpec = &akriv0.BrokerSpec{BrokerPodSpec: &runtime.RawExtension{Raw: []byte(`{}`)}}
+	}
+	return c
+}
+
+func TestStatus(t *testing.T) {
+	mine := configuration(false)
+	older := configuration(false)
+	older.Namespace = "other"
+	type problem = akriv0.ConfigurationProblem
+	for name, tc := range map[string]struct {
+		broker     bool
+		summary    inventory.Summary
+		sum        brokers.Sum
+		conditions []string // type=status reason: message
+		problems   []problem
+	}{
+		"nothing yet": {summary: inventory.Summary{Owner: mine}, conditions: []string{"Discovering=Unknown NothingReported: no node reports"}},
+		"devices": {summary: inventory.Summary{Owner: mine, Instances: 3, Nodes: 1, Slots: 6, Held: 2},
+			conditions: []string{"Discovering=True HandlerWorks: 3 devices found on 1 node"}},
+		"one node fails": {summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, Problems: []inventory.NodeProblem{{Node: "b", Reason: "UnknownHandler", Message: "no handler"}}},
+			conditions: []string{"Discovering=False UnknownHandler: node b: no handler"}, problems: []problem{{Node: "b", Reason: "UnknownHandler", Message: "no handler"}}},
+		"nodes fail alike, and one twice": {summary: inventory.Summary{Owner: mine, Problems: []inventory.NodeProblem{
+			{Node: "a", Reason: "R", Message: "m"}, {Node: "b", Reason: "R", Message: "m"}, {Node: "b", Reason: "S", Message: "n"}, {Node: "c", Reason: "R", Message: "m"}}},
+			conditions: []string{"Discovering=False R: 3 nodes have problems; a says: m"},
+			problems:   []problem{{Node: "a", Reason: "R", Message: "m", Count: 3}, {Node: "b", Reason: "S", Message: "n"}}},
+		"another has the name": {summary: inventory.Summary{Owner: older}, conditions: []string{"Discovering=False NameTaken: Configuration other/cam is older"},
+			problems: []problem{{Reason: "NameTaken", Message: takenBy(older)}}},
+		"reports left out": {summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, LeftOut: 2, FirstLeftOut: "why"},
+			conditions: []string{"Discovering=True"}, problems: []problem{{Reason: "ReportsLeftOut", Message: "2 reports of devices left out; the first: why"}}},
+		"brokers": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1}, sum: brokers.Sum{Instances: 1, Desired: 2, Ready: 2},
+			conditions: []string{"Discovering=True", "BrokersReady=True AllReady: 2 of 2 brokers are ready"}},
+		"brokers start": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1}, sum: brokers.Sum{Instances: 1, Desired: 1},
+			conditions: []string{"Discovering=True", "BrokersReady=False BrokersNotReady: 0 of 1 brokers are ready"}},
+		"brokers with problems": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 2, Nodes: 1},
+			sum:        brokers.Sum{Instances: 2, Desired: 2, Problem: &brokers.Problem{Reason: "Why", Message: "m"}, FirstWith: "cam-1", With: 2},
+			conditions: []string{"Discovering=True", "BrokersReady=False Why: 0 of 2 brokers are ready; 2 Instances, the first is cam-1: m"},
+			problems:   []problem{{Reason: "Why", Message: "2 Instances, the first is cam-1: m"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := status(configuration(tc.broker), tc.summary, tc.sum, start)
+			if st.ObservedGeneration != 3 || int(st.Instances) != tc.summary.Instances || int(st.Slots.Held) != tc.summary.Held || (st.Brokers != nil) != tc.broker {
+				t.Errorf("%+v", st)
+			}
+			if len(st.Conditions) != len(tc.conditions) {
+				t.Fatalf("conditions %+v, want %q", st.Conditions, tc.conditions)
+			}
+			for i, c := range st.Conditions {
+				if got := fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message); !strings.HasPrefix(got, tc.conditions[i]) || c.ObservedGeneration != 3 {
+					t.Errorf("condition %q, want %q", got, tc.conditions[i])
+				}
+			}
+			if d := cmp.Diff(tc.problems, st.Problems); d != "" {
+				t.Errorf("problems (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestStatusIsBounded(t *testing.T) {
+	var many []inventory.NodeProblem
+	for i := range 40 {
+		many = append(many, inventory.NodeProblem{Node: fmt.Sprintf("n%02d", i), Reason: "R", Message: fmt.Sprint(i, strings.Repeat("é", 2000))})
+	}
+	st := status(configuration(false), inventory.Summary{Owner: configuration(false), Problems: many}, brokers.Sum{}, start)
+	if n := len(st.Problems); n != akriv0.MaxConfigurationProblems || !strings.Contains(st.Problems[n-1].Message, "25 more") || st.Problems[0].Node != "n00" {
+		t.Errorf("%d problems, the last %q", n, st.Problems[n-1].Message)
+	}
+	if n := len([]rune(st.Problems[0].Message)); n != maxMessageLength {
+		t.Errorf("a message of %d characters", n)
+	}
+}
+
+// A condition keeps the time since when it holds.
+func TestTransitionTimes(t *testing.T) {
+	c := configuration(false)
+	found := inventory.Summary{Owner: c, Instances: 1, Nodes: 1}
+	c.Status = status(c, found, brokers.Sum{}, start)
+	later := status(c, inventory.Summary{Owner: c, Instances: 2, Nodes: 1}, brokers.Sum{}, start.Add(time.Minute))
+	if !later.Conditions[0].LastTransitionTime.Time.Equal(start) || later.Conditions[0].Message == c.Status.Conditions[0].Message {
+		t.Errorf("still true: %+v", later.Conditions[0])
+	}
+	c.Status = later
+	if failed := status(c, inventory.Summary{Owner: c}, brokers.Sum{}, start.Add(time.Hour)); !failed.Conditions[0].LastTransitionTime.Time.Equal(start.Add(time.Hour)) || later.Conditions[0].Status != metav1.ConditionTrue {
+		t.Errorf("no longer true: %+v, before %+v", failed.Conditions[0], later.Conditions[0])
+	}
+}
+
+// rig is a Reconciler before a fake API server.
+type rig struct {
+	*testing.T
+	*Reconciler
+	inv    *inventory.Inventory
+	clock  *clocktesting.FakePassiveClock
+	api    client.WithWatch
+	writes []time.Time
+	fail   error // of the next write
+	sum    brokers.Sum
+}
+
+func newRig(t *testing.T, c *akriv0.Configuration) *rig {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{akriv0.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &rig{T: t, inv: inventory.New(), clock: clocktesting.NewFakePassiveClock(start)}
+	write := func(do func() error) error {
+		r.writes = append(r.writes, r.clock.Now())
+		if err := r.fail; err != nil {
+			r.fail = nil
+			return err
+		}
+		return do()
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&akriv0.Configuration{}).WithObjects(c).WithReturnManagedFields()
+	r.api = interceptor.NewClient(builder.Build(), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return write(func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+		},
+	})
+	r.Reconciler = New(Config{Client: r.api, Live: r.api, Inventory: r.inv, Clock: r.clock, Brokers: func(types.NamespacedName) brokers.Sum { return r.sum }})
+	return r
+}
+
+func (r *rig) reconcile() reconcile.Result {
+	r.Helper()
+	result, err := r.Reconcile(r.Context(), reconcile.Request{NamespacedName: key})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return result
+}
+
+func (r *rig) configuration() *akriv0.Configuration {
+	r.Helper()
+	c := &akriv0.Configuration{}
+	if err := r.api.Get(r.Context(), key, c); err != nil {
+		r.Fatal(err)
+	}
+	return c
+}
+
+func (r *rig) slice(node string, devices int, problems ...v1alpha1.Problem) {
+	s := &v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-0"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: node, Problems: problems}}
+	for i := range devices {
+		id := fmt.Sprint("foo", i)
+		s.Spec.Devices = append(s.Spec.Devices, v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}, ID: id, Shared: true,
+			Hash: slot.InstanceHash(id, true, "", slot.ShortHash)})
+	}
+	r.inv.SetSlice(s)
+}
+
+// The first change is written soon, and at most one in 5 seconds; what does not
+// change is not written.
+func TestOneWriteInFiveSeconds(t *testing.T) {
+	r := newRig(t, configuration(false))
+	r.inv.SetConfiguration(configuration(false))
+	due := start
+	const every = 20 * time.Millisecond
+	look := func() {
+		if after := r.reconcile().RequeueAfter; after > 0 {
+			due = r.clock.Now().Add(after)
+		}
+	}
+	for i := range 1000 { // 20 s
+		r.clock.SetTime(start.Add(time.Duration(i) * every))
+		r.slice(fmt.Sprint("node-", i), 1)
+		look()
+	}
+	for due.After(r.clock.Now()) {
+		r.clock.SetTime(due)
+		look()
+	}
+	for i := 1; i < len(r.writes); i++ {
+		if r.writes[i].Sub(r.writes[i-1]) < Interval {
+			t.Errorf("writes at %s and %s", r.writes[i-1], r.writes[i])
+		}
+	}
+	if len(r.writes) < 4 || len(r.writes) > 6 || r.writes[0].Sub(start) > 2*lookInterval {
+		t.Errorf("%d writes in 25 s, the first after %s", len(r.writes), r.writes[0].Sub(start))
+	}
+	if st := r.configuration().Status; st.Nodes != 1000 || st.Instances != 1 || st.Slots.Total != 2 {
+		t.Errorf("in the end %+v", st)
+	}
+	before := len(r.writes)
+	r.clock.SetTime(r.clock.Now().Add(time.Hour))
+	if result := r.reconcile(); len(r.writes) != before || result.RequeueAfter != 0 {
+		t.Errorf("an unchanged status is written, or looked at again: %+v", result)
+	}
+}
+
+func TestFirstStatusWaits(t *testing.T) {
+	c := configuration(true)
+	r := newRig(t, c)
+	r.inv.SetConfiguration(c)
+	r.slice("a", 2)
+	if result := r.reconcile(); len(r.writes) != 0 || result.RequeueAfter != lookInterval {
+		t.Errorf("a new Configuration's first devices are not waited for: %+v", result)
+	}
+	r.clock.SetTime(start.Add(time.Second))
+	if result := r.reconcile(); len(r.writes) != 0 || result.RequeueAfter != lookInterval {
+		t.Errorf("its brokers are not waited for: %+v", result)
+	}
+	r.sum.Instances = 2
+	r.clock.SetTime(start.Add(2 * time.Second))
+	if r.reconcile(); len(r.writes) != 1 {
+		t.Error("not written once all is known")
+	}
+	r = newRig(t, c)
+	r.inv.SetConfiguration(c)
+	r.slice("a", 2)
+	for range 30 {
+		r.clock.SetTime(r.clock.Now().Add(r.reconcile().RequeueAfter))
+	}
+	if len(r.writes) != 1 {
+		t.Errorf("%d writes while the brokers of some Instances are never looked at, want 1", len(r.writes))
+	}
+}
+
+func TestFailedWrites(t *testing.T) {
+	r := newRig(t, configuration(false))
+	r.inv.SetConfiguration(configuration(false))
+	r.reconcile()
+	r.clock.SetTime(start.Add(lookInterval))
+	r.fail = apierrors.NewInternalError(errors.New("why"))
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err == nil {
+		t.Error("a failed write is no error")
+	}
+	r.clock.SetTime(start.Add(lookInterval + Interval))
+	if r.reconcile(); r.configuration().Status.ObservedGeneration != 3 {
+		t.Error("it is not written later")
+	}
+	if err := r.api.Delete(t.Context(), r.configuration()); err != nil {
+		t.Fatal(err)
+	}
+	if r.reconcile(); len(r.times) != 0 {
+		t.Error("a Configuration that is gone is remembered")
+	}
+}
+
+// Finalizers that Akri's agents left are taken off, once their nodes run kubecri or are
+// gone; nobody else's.
+func TestAkrisFinalizers(t *testing.T) {
+	c := configuration(false)
+	c.Finalizers = []string{"node-a", "node-b", "node-gone", "example.com/keep", "mine", metav1.FinalizerOrphanDependents}
+	for _, f := range []string{"node-a", "node-b", "node-gone"} {
+		c.ManagedFields = append(c.ManagedFields, metav1.ManagedFieldsEntry{Manager: f + "-fin", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "akri.sh/v0",
+			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:finalizers":{"v:\"` + f + `\"":{}}}}`)}})
+	}
+	r := newRig(t, c)
+	r.inv.SetConfiguration(c)
+	r.inv.SetNode("node-a", inventory.Node{UID: "a"})
+	r.inv.SetNode("node-b", inventory.Node{UID: "b"})
+	r.slice("node-a", 1)
+	want := func(what string, finalizers ...string) {
+		t.Helper()
+		if got := r.configuration().Finalizers; !slices.Equal(got, finalizers) {
+			t.Errorf("%s: %q, want %q", what, got, finalizers)
+		}
+	}
+	if result := r.reconcile(); result.RequeueAfter == 0 || result.RequeueAfter > akriAgain {
+		t.Errorf("node-b is not looked at again: %+v", result)
+	}
+	want("kubecri runs on node-a", "node-b", "example.com/keep", "mine", metav1.FinalizerOrphanDependents)
+	r.clock.SetTime(start.Add(time.Minute))
+	r.reconcile()
+	want("nothing new", "node-b", "example.com/keep", "mine", metav1.FinalizerOrphanDependents)
+	r.inv.DeleteNode("node-b")
+	r.fail = apierrors.NewConflict(akriv0.Resource("configurations"), "cam", errors.New("why"))
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err == nil {
+		t.Error("a conflict is not tried again")
+	}
+	r.reconcile()
+	want("node-b is gone", "example.com/keep", "mine", metav1.FinalizerOrphanDependents)
+}

@@ -1,0 +1,151 @@
+// Package configurations writes the status of Configurations: their devices, slots and
+// brokers in numbers, and what is wrong, for people. Nobody decides anything by it.
+package configurations
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubeslot/kubeslot/controller/brokers"
+	"github.com/kubeslot/kubeslot/controller/inventory"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+const (
+	// Interval is the least time between two writes of one status.
+	Interval = 5 * time.Second
+	// lookInterval is the least time between two looks at one Configuration that lead
+	// to no write: it may have thousands of Instances. It is also how long the first
+	// status of a Configuration waits, so that its first devices are in it.
+	lookInterval = time.Second
+	// brokersWithin is how long the first status of this process waits until the
+	// brokers of all Instances have been looked at.
+	brokersWithin = 10 * time.Second
+	// akriAgain is when finalizers of Akri's are looked at again that must stay for now.
+	akriAgain = 10 * time.Second
+	// FieldOwner is the controller in managedFields.
+	FieldOwner = client.FieldOwner("kubeslot-controller")
+)
+
+// Config is what a Reconciler needs; all of it is required.
+type Config struct {
+	// Client reads Configurations from the cache.
+	Client client.Client
+	// Live reads Configurations from the API server.
+	Live      client.Reader
+	Inventory *inventory.Inventory
+	// Brokers tells how a Configuration's brokers fare.
+	Brokers func(types.NamespacedName) brokers.Sum
+	Clock   clock.PassiveClock
+}
+
+// Reconciler writes one status at a time.
+type Reconciler struct {
+	Config
+
+	mu    sync.Mutex
+	times map[types.NamespacedName]times
+}
+
+// times say when a Configuration was looked at, and until when it is not written.
+type times struct{ first, looked, quietUntil time.Time }
+
+var _ reconcile.Reconciler = &Reconciler{}
+
+// New makes a Reconciler.
+func New(c Config) *Reconciler {
+	return &Reconciler{Config: c, times: map[types.NamespacedName]times{}}
+}
+
+// Reconcile brings a Configuration's status up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	key := request.NamespacedName
+	c := &akriv0.Configuration{}
+	if err := r.Client.Get(ctx, key, c); apierrors.IsNotFound(err) {
+		r.forget(key)
+		return reconcile.Result{}, nil
+	} else if err != nil {
+		return reconcile.Result{}, fmt.Errorf("read Configuration %s: %w", key, err)
+	}
+	remain, err := r.takeOff(ctx, c)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if c.DeletionTimestamp != nil {
+		if remain {
+			return reconcile.Result{RequeueAfter: akriAgain}, nil
+		}
+		return reconcile.Result{}, nil
+	}
+	after, err := r.writeStatus(ctx, key, c)
+	if remain && (after == 0 || after > akriAgain) {
+		after = akriAgain
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// writeStatus writes the status if it is another, and returns when to look again.
+func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, c *akriv0.Configuration) (time.Duration, error) {
+	now := r.Clock.Now()
+	r.mu.Lock()
+	t := r.times[key]
+	if t.first.IsZero() {
+		t.first = now
+	}
+	wait := max(t.quietUntil.Sub(now), t.looked.Add(lookInterval).Sub(now))
+	if c.Status.ObservedGeneration == 0 {
+		wait = max(wait, t.first.Add(lookInterval).Sub(now))
+	}
+	if wait <= 0 {
+		t.looked = now
+	}
+	r.times[key] = t
+	r.mu.Unlock()
+	if wait > 0 {
+		return min(wait, Interval), nil
+	}
+
+	summary := r.Inventory.Summary(key)
+	sum := r.Brokers(key)
+	if hasBroker(c) && sum.Instances < summary.Instances && now.Sub(t.first) < brokersWithin {
+		return lookInterval, nil
+	}
+	want := c.DeepCopy()
+	want.Status = status(c, summary, sum, now)
+	if apiequality.Semantic.DeepEqual(c.Status, want.Status) {
+		return 0, nil
+	}
+	err := r.Client.Status().Patch(ctx, want, client.MergeFrom(c), FieldOwner)
+	r.mu.Lock()
+	t.quietUntil = r.Clock.Now().Add(Interval)
+	r.times[key] = t
+	r.mu.Unlock()
+	if apierrors.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("write the status of Configuration %s: %w", key, err)
+	}
+	writes.Inc()
+	klog.FromContext(ctx).V(2).Info("Wrote a Configuration's status", "configuration", klog.KRef(key.Namespace, key.Name))
+	return 0, nil
+}
+
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.times, key)
+}

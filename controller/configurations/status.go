@@ -1,0 +1,180 @@
+package configurations
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeslot/kubeslot/controller/brokers"
+	"github.com/kubeslot/kubeslot/controller/inventory"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// Reasons of conditions and problems.
+const (
+	discovering     = "HandlerWorks"
+	nothingReported = "NothingReported"
+	nameTaken       = "NameTaken"
+	reportsLeftOut  = "ReportsLeftOut"
+	moreProblems    = "MoreProblems"
+	allReady        = "AllReady"
+	notReady        = "BrokersNotReady"
+)
+
+const maxMessageLength = 1024
+
+// status is what there is to say of a Configuration, given what its status says
+// already, which is not changed.
+func status(c *akriv0.Configuration, s inventory.Summary, sum brokers.Sum, now time.Time) akriv0.ConfigurationStatus {
+	st := akriv0.ConfigurationStatus{
+		ObservedGeneration: c.Generation,
+		Instances:          int32(s.Instances),
+		Nodes:              int32(s.Nodes),
+		Slots:              akriv0.SlotCount{Total: int32(s.Slots), Held: int32(s.Held)},
+		Problems:           problems(c, s, sum),
+	}
+	conditions := []metav1.Condition{discoveringCondition(c, s)}
+	if hasBroker(c) {
+		st.Brokers = &akriv0.BrokerCount{Desired: int32(sum.Desired), Ready: int32(sum.Ready)}
+		conditions = append(conditions, brokersCondition(sum))
+	}
+	for _, condition := range conditions {
+		if before := meta.FindStatusCondition(c.Status.Conditions, condition.Type); before != nil {
+			st.Conditions = append(st.Conditions, *before)
+		}
+		condition.ObservedGeneration = c.Generation
+		condition.Message = cut(condition.Message, maxMessageLength)
+		condition.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second)) // as the API keeps it
+		meta.SetStatusCondition(&st.Conditions, condition)
+	}
+	return st
+}
+
+func hasBroker(c *akriv0.Configuration) bool {
+	b := c.Spec.BrokerSpec
+	return b != nil && (b.BrokerPodSpec != nil || b.BrokerJobSpec != nil)
+}
+
+// owns reports whether the Configuration has its name, or another of the name.
+func owns(c *akriv0.Configuration, s inventory.Summary) bool {
+	return s.Owner == nil || s.Owner.Namespace == c.Namespace
+}
+
+func takenBy(owner *akriv0.Configuration) string {
+	return fmt.Sprintf("Configuration %s/%s is older and has the name, which must be unique in the cluster, because akri.sh/%s has no namespace: rename one of them",
+		owner.Namespace, owner.Name, owner.Name)
+}
+
+func discoveringCondition(c *akriv0.Configuration, s inventory.Summary) metav1.Condition {
+	condition := metav1.Condition{Type: akriv0.ConditionDiscovering, Status: metav1.ConditionTrue, Reason: discovering}
+	switch failing := nodesOf(s.Problems); {
+	case !owns(c, s):
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, nameTaken, takenBy(s.Owner)
+	case failing > 0:
+		first := s.Problems[0]
+		condition.Status, condition.Reason = metav1.ConditionFalse, first.Reason
+		condition.Message = fmt.Sprintf("%s have problems; %s says: %s", count(failing, "node"), first.Node, first.Message)
+		if failing == 1 {
+			condition.Message = fmt.Sprintf("node %s: %s", first.Node, first.Message)
+		}
+	case s.Instances == 0:
+		condition.Status, condition.Reason = metav1.ConditionUnknown, nothingReported
+		condition.Message = "no node reports a device, nor what keeps it from finding one"
+	default:
+		condition.Message = fmt.Sprintf("%s found on %s", count(s.Instances, "device"), count(s.Nodes, "node"))
+	}
+	return condition
+}
+
+func brokersCondition(sum brokers.Sum) metav1.Condition {
+	condition := metav1.Condition{Type: akriv0.ConditionBrokersReady, Status: metav1.ConditionTrue, Reason: allReady,
+		Message: fmt.Sprintf("%d of %d brokers are ready", sum.Ready, sum.Desired)}
+	switch {
+	case sum.Problem != nil:
+		condition.Status, condition.Reason = metav1.ConditionFalse, sum.Problem.Reason
+		condition.Message += "; " + brokerProblem(sum)
+	case sum.Ready < sum.Desired:
+		condition.Status, condition.Reason = metav1.ConditionFalse, notReady
+	}
+	return condition
+}
+
+func brokerProblem(sum brokers.Sum) string {
+	if sum.With == 1 {
+		return fmt.Sprintf("Instance %s: %s", sum.FirstWith, sum.Problem.Message)
+	}
+	return fmt.Sprintf("%d Instances, the first is %s: %s", sum.With, sum.FirstWith, sum.Problem.Message)
+}
+
+// problems lists what is wrong. Nodes that have the same problem are one entry.
+func problems(c *akriv0.Configuration, s inventory.Summary, sum brokers.Sum) []akriv0.ConfigurationProblem {
+	var all []akriv0.ConfigurationProblem
+	if !owns(c, s) {
+		all = append(all, akriv0.ConfigurationProblem{Reason: nameTaken, Message: takenBy(s.Owner)})
+	}
+	if sum.Problem != nil && hasBroker(c) {
+		all = append(all, akriv0.ConfigurationProblem{Reason: sum.Problem.Reason, Message: brokerProblem(sum)})
+	}
+	if s.LeftOut > 0 {
+		all = append(all, akriv0.ConfigurationProblem{Reason: reportsLeftOut,
+			Message: fmt.Sprintf("%s of devices left out; the first: %s", count(s.LeftOut, "report"), s.FirstLeftOut)})
+	}
+	all = append(all, byNode(s.Problems)...)
+	if len(all) > akriv0.MaxConfigurationProblems {
+		left := len(all) - akriv0.MaxConfigurationProblems + 1
+		all = append(all[:akriv0.MaxConfigurationProblems-1], akriv0.ConfigurationProblem{
+			Reason: moreProblems, Message: fmt.Sprintf("there are %d more problems: see the DeviceSlices of the nodes", left)})
+	}
+	for i := range all {
+		all[i].Message = cut(all[i].Message, maxMessageLength)
+	}
+	return all
+}
+
+// byNode makes one entry of equal problems of several nodes, under the first node's
+// name.
+func byNode(of []inventory.NodeProblem) []akriv0.ConfigurationProblem {
+	sorted := slices.Clone(of)
+	slices.SortStableFunc(sorted, func(a, b inventory.NodeProblem) int {
+		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message), cmp.Compare(a.Node, b.Node))
+	})
+	var all []akriv0.ConfigurationProblem
+	for _, p := range sorted {
+		if n := len(all); n > 0 && all[n-1].Reason == p.Reason && all[n-1].Message == p.Message {
+			all[n-1].Count = max(all[n-1].Count, 1) + 1
+			continue
+		}
+		all = append(all, akriv0.ConfigurationProblem{Node: p.Node, Reason: p.Reason, Message: p.Message})
+	}
+	slices.SortStableFunc(all, func(a, b akriv0.ConfigurationProblem) int { return cmp.Compare(a.Node, b.Node) })
+	return all
+}
+
+func nodesOf(problems []inventory.NodeProblem) int {
+	n := 0
+	for i, p := range problems { // sorted by node
+		if i == 0 || problems[i-1].Node != p.Node {
+			n++
+		}
+	}
+	return n
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// cut shortens a text to so many characters.
+func cut(text string, length int) string {
+	if runes := []rune(text); len(runes) > length {
+		return string(runes[:length-1]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,127 @@
+package inventory
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+func TestSummary(t *testing.T) {
+	cam := types.NamespacedName{Namespace: "default", Name: "cam"}
+	v := New()
+	c := configuration("default", "cam", nil)
+	summary := func(what string, want Summary) {
+		t.Helper()
+		got := v.Summary(cam)
+		got.Owner, want.Owner = nil, nil
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", what, d)
+		}
+	}
+	summary("nothing", Summary{})
+	v.SetConfiguration(c)
+	v.SetSlice(sliceAt(0, "a-0", "a", device("foo0", true, ""), device("foo1", true, "")))
+	v.SetSlice(sliceAt(0, "a-1", "a", device("foo2", true, "")))
+	v.SetSlice(sliceAt(0, "b-0", "b", device("foo1", true, "")))
+	empty := sliceAt(0, "c-0", "c")
+	empty.Spec.Problems = []v1alpha1.Problem{
+		{Configuration: &v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}, Reason: "R", Message: "m"}, {Reason: "All", Message: "m"},
+		{Configuration: &v1alpha1.ConfigurationReference{Namespace: "default", Name: "other"}, Reason: "Other", Message: "m"}}
+	v.SetSlice(empty)
+	problems := []NodeProblem{{"c", "All", "m"}, {"c", "R", "m"}}
+	summary("three devices", Summary{Instances: 3, Nodes: 2, Slots: 6, Problems: problems})
+	v.SetClaim(claimOf(foo0, 0, "a"))
+	v.SetClaim(claimOf(foo0, 1, "b")) // does not see it: does not count
+	summary("claimed", Summary{Instances: 3, Nodes: 2, Slots: 6, Held: 1, Problems: problems})
+	bad := device("foo3", true, "")
+	bad.Configuration.Namespace = "elsewhere"
+	v.SetSlice(sliceAt(0, "b-0", "b", bad))
+	got := v.Summary(cam)
+	if got.Instances != 3 || got.Nodes != 1 || got.LeftOut != 1 || got.FirstLeftOut == "" {
+		t.Errorf("a report of another namespace: %+v", got)
+	}
+	older := configuration("elsewhere", "cam", nil)
+	c2 := c.DeepCopy()
+	c2.CreationTimestamp.Time = sliceAt(9, "", "").CreationTimestamp.Time
+	v.SetConfiguration(c2)
+	v.SetConfiguration(older)
+	if got := v.Summary(cam); got.Owner != older || got.Instances != 0 || got.Problems != nil {
+		t.Errorf("another has the name: %+v", got)
+	}
+	if got := v.Count(); !cmp.Equal(got, map[Count]int{{"cam", true}: 1}) {
+		t.Errorf("counts %v", got)
+	}
+}
+
+const foo0 = "cam-8120fe"
+
+// With spec.discovery the nodes that it selects reach the devices.
+func TestSummaryOfDiscovery(t *testing.T) {
+	v := New()
+	v.SetConfiguration(configuration("default", "cam", func(c *akriv0.Configuration) { c.Spec.Discovery = &akriv0.Discovery{} }))
+	for i := range 5 {
+		v.SetNode(fmt.Sprint("n", i), Node{})
+	}
+	if s := v.Summary(types.NamespacedName{Namespace: "default", Name: "cam"}); s.Nodes != 0 {
+		t.Errorf("no device: %+v", s)
+	}
+	v.SetSlice(sliceAt(0, "n1-0", "n1", device("foo0", true, "")))
+	if s := v.Summary(types.NamespacedName{Namespace: "default", Name: "cam"}); s.Nodes != 5 || s.Instances != 1 {
+		t.Errorf("one device: %+v", s)
+	}
+}
+
+// What brokers and status depend on has them looked at; what they do not, not.
+func TestWhatIsLookedAt(t *testing.T) {
+	instance := []types.NamespacedName{{Namespace: "default", Name: foo0}}
+	cam := []types.NamespacedName{{Namespace: "default", Name: "cam"}}
+	withBroker := configuration("default", "cam", func(c *akriv0.Configuration) { c.Spec.BrokerSpec = &akriv0.BrokerSpec{} })
+	problem := func(name string) *v1alpha1.DeviceSlice {
+		s := sliceAt(0, "a-0", "a", device("foo0", true, ""))
+		s.Spec.Problems = []v1alpha1.Problem{{Reason: name}}
+		return s
+	}
+	v := New()
+	for _, step := range []struct {
+		what                    string
+		do                      func() Change
+		brokers, configurations []types.NamespacedName
+	}{
+		{"Configuration", func() Change { return v.SetConfiguration(withBroker) }, nil, cam},
+		{"found", func() Change { return v.SetSlice(sliceAt(0, "a-0", "a", device("foo0", true, ""))) }, instance, nil},
+		{"the same", func() Change { return v.SetSlice(sliceAt(0, "a-0", "a", device("foo0", true, ""))) }, nil, nil},
+		{"a problem of all", func() Change { return v.SetSlice(problem("P")) }, nil, cam},
+		{"the same problem", func() Change { return v.SetSlice(problem("P")) }, nil, nil},
+		{"claimed", func() Change { return v.SetClaim(claimOf(foo0, 0, "a")) }, nil, nil},
+		{"node", func() Change { return v.SetNode("a", Node{Ready: true}) }, instance, nil},
+		{"node unchanged", func() Change { return v.SetNode("a", Node{Ready: true}) }, nil, nil},
+		{"node cordoned", func() Change { return v.SetNode("a", Node{Ready: true, Unschedulable: true}) }, instance, nil},
+		{"node tainted", func() Change { return v.SetNode("a", Node{Ready: true, Taints: []corev1.Taint{{Key: "k"}}}) }, instance, nil},
+		{"another node", func() Change { return v.SetNode("b", Node{Ready: true}) }, nil, nil},
+		{"node not Ready", func() Change { return v.SetNode("a", Node{}) }, instance, nil},
+		{"node gone", func() Change { return v.DeleteNode("a") }, instance, nil},
+		{"capacity", func() Change {
+			c := withBroker.DeepCopy()
+			c.Spec.Capacity = 7
+			return v.SetConfiguration(c)
+		}, append(slices.Clone(instance), instance...), cam},
+		{"everything", v.Everything, instance, cam},
+		{"slice gone", func() Change { return v.DeleteSlice("a-0") }, instance, cam},
+		{"Configuration gone", func() Change { return v.DeleteConfiguration("default", "cam") }, instance, cam},
+	} {
+		change := step.do()
+		if d := cmp.Diff(step.brokers, change.Brokers); d != "" {
+			t.Errorf("%s: brokers (-want +got):\n%s", step.what, d)
+		}
+		if d := cmp.Diff(step.configurations, change.Configurations); d != "" {
+			t.Errorf("%s: configurations (-want +got):\n%s", step.what, d)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+// Package naming has the names, labels and annotations of what the controller makes
+// for a Configuration. Names and labels are Akri's, so that its tools, its dashboards
+// and people's selectors find brokers as before.
+package naming
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Labels of pods, jobs and services.
+const (
+	App           = "app"        // the object's own name
+	Controller    = "controller" // ControllerName, on all of them
+	Configuration = "akri.sh/configuration"
+	Instance      = "akri.sh/instance"
+	TargetNode    = "akri.sh/target-node"
+
+	ControllerName = "akri.sh"
+)
+
+// Annotations of the same, and of Instances. Akri has none of them.
+const (
+	// SpecHash is on a pod, job or service: of the spec that it was made of.
+	SpecHash = "kubeslot.io/broker-spec"
+	// PropertiesHash is on a broker pod: of the device's properties at the time.
+	PropertiesHash = "kubeslot.io/broker-properties"
+	// Failures is on a broker pod: how many of its predecessors on the node have failed
+	// in a row.
+	Failures = "kubeslot.io/broker-failures"
+	// JobDone is on an Instance: the SpecHash of the Job that was made for it last.
+	JobDone = "kubeslot.io/broker-job"
+)
+
+// Pod is the name of an Instance's broker pod on a node.
+func Pod(instance, node string, shared bool) string {
+	if shared {
+		return Cut(node + "-" + strings.ReplaceAll(instance, ".", "-") + "-pod")
+	}
+	return Cut(instance + "-pod")
+}
+
+// Job is the name of an Instance's Job for a generation of its Configuration.
+func Job(instance string, generation int64) string {
+	return Cut(instance + "-" + strconv.FormatInt(generation, 10) + "-job")
+}
+
+// Service is the name of the Service of an Instance or of a Configuration. A Service's
+// name begins with a letter, which a Configuration's need not.
+func Service(of string) string {
+	if of != "" && of[0] >= '0' && of[0] <= '9' {
+		of = "svc-" + of
+	}
+	return Cut(of + "-svc")
+}
+
+// PodLabels are those of an Instance's broker pod on a node.
+func PodLabels(configuration, instance, node, name string) map[string]string {
+	labels := JobLabels(configuration, instance, name)
+	labels[TargetNode] = Cut(node)
+	return labels
+}
+
+// JobLabels are those of an Instance's Job, and of the Job's pods.
+func JobLabels(configuration, instance, name string) map[string]string {
+	return map[string]string{
+		App: name, Controller: ControllerName, Configuration: configuration, Instance: instance,
+	}
+}
+
+// hashLength is how many hex digits tell names apart that were cut.
+const hashLength = 8
+
+// Cut returns a name as it is when it fits into a label's value, which is 63
+// characters; else its beginning with a hash of the whole. Names that were made by
+// Akri fit: it could not make others.
+func Cut(name string) string {
+	if len(name) <= validation.LabelValueMaxLength {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	head := strings.TrimRight(name[:validation.LabelValueMaxLength-1-hashLength], "-._")
+	return head + "-" + hex.EncodeToString(sum[:])[:hashLength]
+}
+
+// Hash is a short digest of texts, for annotations that tell whether something
+// changed.
+func Hash(texts ...string) string {
+	h := sha256.New()
+	for _, t := range texts {
+		h.Write([]byte(strconv.Itoa(len(t)) + ":" + t))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}

@@ -1,0 +1,196 @@
+// Package services makes the Services that a Configuration asks for: one for each
+// Instance, and one for all, which select the pods of their brokers.
+//
+// Both are reconciled alike: what differs is the object that owns the Service
+// (owners.go).
+package services
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubeslot/kubeslot/controller/brokers"
+	"github.com/kubeslot/kubeslot/controller/inventory"
+)
+
+const (
+	// cacheLag is when something is looked at again that the cache may not have yet.
+	cacheLag = time.Second
+	// refusedAgain is when something is tried again that is refused, or in the way.
+	refusedAgain = time.Minute
+	// FieldOwner is the controller in managedFields.
+	FieldOwner = client.FieldOwner("kubeslot-controller")
+)
+
+// Reasons of Events.
+const (
+	InvalidSpec = "InvalidServiceSpec"
+	NameTaken   = "ServiceNameTaken"
+	NotWritten  = "ServiceNotWritten"
+)
+
+// Config is what a Reconciler needs; all of it is required.
+type Config struct {
+	// Client reads Instances and Configurations from the cache.
+	Client client.Client
+	// Made reads pods and Services from the cache, which has the indexes of Index and
+	// brokers.Index.
+	Made client.Reader
+	// Live reads Services from the API server.
+	Live      client.Reader
+	Inventory *inventory.Inventory
+	Brokers   *brokers.Reconciler
+	Recorder  events.EventRecorder
+}
+
+// Reconciler sees to one Service at a time.
+type Reconciler struct {
+	Config
+	find finder
+
+	mu   sync.Mutex
+	told map[types.NamespacedName]string // what an Event told last
+}
+
+var _ reconcile.Reconciler = &Reconciler{}
+
+// Reconcile sees to the Service of one object.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	key := request.NamespacedName
+	o, err := r.find(ctx, &r.Config, key)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("look for the owner of a Service, %s: %w", key, err)
+	}
+	if o == nil { // the garbage collector removes its Service
+		r.isNews(key, "")
+		return reconcile.Result{}, nil
+	}
+	f := facts{owner: o.reference.UID, expected: o.expected}
+	trouble := ""
+	if o.raw != nil {
+		f.want, err = render(o.field, o.raw, key.Namespace, key.Name, o.label, o.reference)
+		if err != nil { // what is there is left as it is
+			r.tell(key, o, InvalidSpec, err.Error())
+			return reconcile.Result{}, nil
+		}
+	}
+	if f.services, f.pods, err = o.read(ctx, &r.Config, key); err != nil {
+		return reconcile.Result{}, fmt.Errorf("look at the Service of %s: %w", key, err)
+	}
+	s := decide(f)
+	after := time.Duration(0)
+	if s.verb != "" {
+		if trouble, after, err = r.do(ctx, s, o); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if trouble == "" {
+		r.isNews(key, "")
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// do writes. It returns what is in the way, which an Event has told, and when to look
+// again.
+func (r *Reconciler) do(ctx context.Context, s step, o *owner) (trouble string, after time.Duration, _ error) {
+	key := types.NamespacedName{Namespace: s.service.Namespace, Name: o.name}
+	var err error
+	switch s.verb {
+	case create:
+		err = r.Client.Create(ctx, s.service, FieldOwner)
+	case update:
+		// With the resourceVersion that was read: somebody may have got an address.
+		err = r.Client.Update(ctx, s.service, FieldOwner)
+	default:
+		err = r.Client.Delete(ctx, s.service, client.Preconditions{UID: &s.service.UID})
+	}
+	switch {
+	case err == nil:
+		writes.WithLabelValues(string(s.verb)).Inc()
+		klog.FromContext(ctx).V(2).Info("Wrote a Service", "verb", s.verb, "service", klog.KObj(s.service))
+		return "", 0, nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return "", 0, nil
+	case apierrors.IsAlreadyExists(err):
+		return r.taken(ctx, s.service, o, key)
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // the cache was behind
+		return "", cacheLag, nil
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+		message := fmt.Sprintf("%s Service %s: %v", s.verb, s.service.Name, err)
+		r.tell(key, o, NotWritten, message)
+		return message, refusedAgain, nil
+	}
+	return "", 0, fmt.Errorf("%s Service %s/%s: %w", s.verb, s.service.Namespace, s.service.Name, err)
+}
+
+// taken finds out who has the name. A stranger's Service is left alone.
+func (r *Reconciler) taken(ctx context.Context, want *corev1.Service, o *owner, key types.NamespacedName) (string, time.Duration, error) {
+	there := &corev1.Service{}
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(want), there)
+	if apierrors.IsNotFound(err) {
+		return "", cacheLag, nil
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("read Service %s/%s: %w", want.Namespace, want.Name, err)
+	}
+	switch has := metav1.GetControllerOf(there); {
+	case has != nil && has.UID == o.reference.UID:
+		// Ours, and the cache is behind, or it has lost its labels.
+		if err := r.Client.Update(ctx, merge(there, want), FieldOwner); err != nil && !apierrors.IsConflict(err) {
+			return "", 0, fmt.Errorf("update Service %s/%s: %w", want.Namespace, want.Name, err)
+		}
+		return "", cacheLag, nil
+	case has != nil && has.Kind == o.reference.Kind && has.Name == o.reference.Name:
+		return "", cacheLag, nil // of a former object of the name, and going
+	}
+	message := fmt.Sprintf("there is a Service %s that is not the controller's: it is left alone; rename or delete it", want.Name)
+	r.tell(key, o, NameTaken, message)
+	return message, refusedAgain, nil
+}
+
+// tell attaches an Event to the object, if it is news.
+func (r *Reconciler) tell(key types.NamespacedName, o *owner, reason, message string) {
+	if r.isNews(key, reason+message) {
+		r.Recorder.Eventf(o.object, nil, corev1.EventTypeWarning, reason, "WriteService", "%s", message)
+	}
+}
+
+// isNews reports whether a text is another than the last about an object; "" forgets.
+func (r *Reconciler) isNews(key types.NamespacedName, text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if text == "" {
+		delete(r.told, key)
+		return false
+	}
+	before := r.told[key]
+	r.told[key] = text
+	return before != text
+}
+
+// owner is what a Service is for.
+type owner struct {
+	name      string
+	object    runtime.Object
+	reference metav1.OwnerReference
+	label     string // its label on pods and the Service
+	index     string // of the cache, by that label
+	field     string // of the Configuration, where the spec is
+	raw       *runtime.RawExtension
+	expected  bool
+}
+
+// finder finds what a Service is for; nil when there is none, or it is going.
+type finder func(ctx context.Context, c *Config, key types.NamespacedName) (*owner, error)
