@@ -10,10 +10,10 @@ UNIT := $(shell go list ./... 2>/dev/null | grep -v /test/e2e)
 help: ## Show the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
-build: ## Build kube-scheduler, kubecri, controller and kubectl-kubeslot into _output/.
+build: ## Build kube-scheduler, kubecri, controller, kubectl-kubeslot and the standalone discovery handlers into _output/.
 	@hack/preflight.sh go gcc
 	CGO_ENABLED=1 go build -trimpath -ldflags '$(LDFLAGS)' -o _output/ ./kube-scheduler/cmd/kube-scheduler ./kubecri/cmd/kubecri ./controller/cmd/controller
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o _output/ ./kubectl-kubeslot/cmd/kubectl-kubeslot
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o _output/ ./kubectl-kubeslot/cmd/kubectl-kubeslot ./discovery/cmd/...
 
 plugins: build ## Build and check this tree's plugins, into _output/plugins/{schedulers,devices}/ (FAKE=1: with a fake GPU one, into _output/plugins/fake/).
 	go run ./plugins/builder $(wildcard plugins/*/scheduler plugins/*/device)
@@ -47,6 +47,8 @@ lint: ## gofmt, go vet, and generated files up to date.
 		[ -z "$$unformatted" ] || { echo "not gofmt-clean:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
 	go -C kubedevice-api vet ./...
+	go -C hack/tools run ./protocompile -check ../.. types/discovery/v0/discovery.proto
+	@deploy/helm/copy.sh -check
 
 test-unit: ## Unit tests with the race detector.
 	@hack/preflight.sh go gcc
@@ -55,7 +57,7 @@ test-unit: ## Unit tests with the race detector.
 
 test-e2e: ## Tests on a real cluster of two nodes (KEEP=1 leaves it up).
 	@hack/preflight.sh root go gcc
-	KUBESLOT_E2E=1 go test -count=1 -p 1 -timeout 45m -v ./test/cluster ./test/e2e $(if $(RUN),-run '$(RUN)')
+	KUBESLOT_E2E=1 go test -count=1 -p 1 -timeout 45m -v ./test/cluster ./test/e2e ./test/helm $(if $(RUN),-run '$(RUN)')
 
 bench-scheduler: ## Pods/s against plain pods and DRA (COUNT, NODES, PODS, SHAPES, ARMS: test/perf/scheduler/bench.sh).
 	@hack/preflight.sh go
@@ -73,7 +75,7 @@ bench-cri: ## CRI calls straight to containerd and through kubecri (ROUNDS=10 PO
 	@hack/preflight.sh root go gcc
 	go run ./test/perf/cri -rounds=$(or $(ROUNDS),10) -pods=$(or $(PODS),10)
 
-generate: ## Deep copies, clients and CRDs from types/akri/v0.
+generate: ## Deep copies, clients and CRDs from types, the discovery protocol, and the chart's copies.
 	@hack/preflight.sh go
 	hack/generate.sh
 

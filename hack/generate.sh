@@ -23,3 +23,4 @@ tool informer-gen --output-pkg "$client/informers" --output-dir types/client/inf
   --go-header-file "$header" "${apis[@]}"
 tool controller-gen crd paths=./types/akri/v0 paths=./types/kubeslot/v1alpha1 output:crd:dir=deploy/crds
 go -C hack/tools run ./protocompile ../.. types/discovery/v0/discovery.proto
+deploy/helm/copy.sh

@@ -80,8 +80,8 @@ func (o *discoveryOptions) addTo(flags *pflag.FlagSet) {
 		"The devices of the handler debugEcho vanish while this file contains OFFLINE. (default debug-echo-availability.txt in --state-dir)")
 	flags.StringSliceVar(&o.onvifInterfaces, "onvif-interfaces", onvif.DefaultInterfaces,
 		`Network interfaces on which the handler onvif looks for cameras: globs of names; "!" before one leaves interfaces out, and the last that matches counts.`)
-	flags.StringSliceVar(&o.mdnsInterfaces, "mdns-interfaces", nil,
-		"Network interfaces on which the handler mdns browses: globs of names. (default all that multicast)")
+	flags.StringSliceVar(&o.mdnsInterfaces, "mdns-interfaces", mdns.DefaultInterfaces,
+		"The same for the handler mdns.")
 	flags.StringVar(&o.tree.Sys, "sysfs", sysfs.DefaultSys, "Where the handlers udev and usb find the kernel's devices.")
 	flags.StringVar(&o.tree.UdevData, "udev-data", sysfs.DefaultUdevData, "Where the handlers udev and usb find what udevd knows of devices, if it runs.")
 	flags.StringVar(&o.tree.Dev, "dev", sysfs.DefaultDev, "Where the handlers udev and usb find device nodes.")

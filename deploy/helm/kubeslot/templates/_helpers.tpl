@@ -1,0 +1,70 @@
+{{- define "kubeslot.labels" -}}
+app.kubernetes.io/part-of: kubeslot
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | quote }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- /* The image of a component: (list $ "kubecri") */ -}}
+{{- define "kubeslot.image" -}}
+{{- $root := index . 0 -}}
+image: {{ $root.Values.image.registry }}/{{ index . 1 }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}
+imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+{{- end }}
+
+{{- define "kubeslot.pullSecrets" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+{{- range . }}
+- name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Objects of a file of deploy/, for the release's namespace: (list $ "files/rbac/kubecri.yaml") */ -}}
+{{- define "kubeslot.objects" -}}
+{{- $root := index . 0 -}}
+{{- $root.Files.Get (index . 1) | replace "kubeslot-system" $root.Release.Namespace -}}
+{{- end }}
+
+{{- define "kubeslot.runtimeSocket" -}}
+{{- $sockets := dict "containerd" "/run/containerd/containerd.sock" "crio" "/var/run/crio/crio.sock" "k3s" "/run/k3s/containerd/containerd.sock" "microk8s" "/var/snap/microk8s/common/run/containerd.sock" -}}
+{{- .Values.kubecri.runtime.socket | default (index $sockets .Values.kubecri.runtime.preset) -}}
+{{- end }}
+
+{{- define "kubeslot.nriSocket" -}}
+{{- .Values.kubecri.runtime.nriSocket | default "/var/run/nri/nri.sock" -}}
+{{- end }}
+
+{{- /* Where the pods of a Deployment go: (list $ "controller" .Values.controller) */ -}}
+{{- define "kubeslot.spread" -}}
+{{- $root := index . 0 -}}
+{{- $values := index . 2 -}}
+{{- with $values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+affinity:
+{{- if $values.affinity }}
+  {{- toYaml $values.affinity | nindent 2 }}
+{{- else }}
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 100
+      podAffinityTerm:
+        topologyKey: kubernetes.io/hostname
+        labelSelector:
+          matchLabels: {app.kubernetes.io/name: {{ index . 1 }}, app.kubernetes.io/instance: {{ $root.Release.Name }}}
+{{- end }}
+{{- end }}
+
+{{- /* What client-go goes by in a pod, as entries of env. */ -}}
+{{- define "kubeslot.apiServer" -}}
+{{- if .Values.apiServer.host }}
+- {name: KUBERNETES_SERVICE_HOST, value: {{ .Values.apiServer.host | quote }}}
+- {name: KUBERNETES_SERVICE_PORT, value: {{ .Values.apiServer.port | default "6443" | toString | quote }}}
+{{- end }}
+{{- end }}
