@@ -1,6 +1,6 @@
 # Kubeslot. `make demo` shows it, `make test` tests it; both need Linux, root, Go
 # and gcc, and fetch all else as Go modules.
-.PHONY: help build plugins plugin-builder demo demo-down test lint test-unit test-e2e bench-scheduler bench-scheduler-process bench-scale bench-cri images push generate clean
+.PHONY: help build plugins plugin-builder demo demo-down test lint test-unit test-e2e bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-cri images push generate clean
 
 KUBE_VERSION := v1.36.3
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
@@ -70,6 +70,10 @@ bench-scheduler-process: ## The scheduler's memory, CPU and pods/s against the s
 bench-scale: ## What N nodes cost the API server: joins, claims, restarts, ten thousand devices on one node (NODES=50,200,500,1000).
 	@hack/preflight.sh root go gcc
 	go run ./test/perf/scale -nodes=$(or $(NODES),50,200,500,1000)
+
+bench-discovery: ## Ten thousand devices on one node, and a device that is plugged in and out (DEVICES=10000 SAMPLES=200).
+	@hack/preflight.sh root go gcc
+	go run ./test/perf/discovery -devices=$(or $(DEVICES),10000) -samples=$(or $(SAMPLES),200)
 
 bench-cri: ## CRI calls straight to containerd and through kubecri (ROUNDS=10 PODS=10).
 	@hack/preflight.sh root go gcc

@@ -113,9 +113,11 @@ func start(ctx context.Context, name string, config *rest.Config) (*node, error)
 	events := record.NewFakeRecorder(0)
 	events.Events = nil // nobody reads them
 
+	handlers := discovery.NewRegistry()
+	handlers.Add(discovery.NewSource(listed{}, discovery.BuiltInEndpoint))
 	if n.agent, err = agent.New(agent.Config{
 		NodeName: name, Client: client, KubeClient: kube, Configurations: configurations, Slices: sliceInformer, Nodes: nodeInformer,
-		Handlers: []discovery.Handler{listed{}}, Recorder: events,
+		Registry: handlers, Recorder: events,
 	}); err != nil {
 		return nil, err
 	}
