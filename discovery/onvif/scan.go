@@ -19,9 +19,6 @@ const (
 
 	// addressDelay is how long addresses may come and go before links are looked at.
 	addressDelay = 200 * time.Millisecond
-
-	// byeInterval is the time between questions to a camera that said Bye.
-	byeInterval = time.Second
 )
 
 // scan probes for cameras and listens for them, once for all Configurations of a node.
@@ -275,8 +272,8 @@ func (s *scan) ask(ctx context.Context) {
 		klog.FromContext(ctx).V(3).Info("Asked a camera", "handler", Name, "uuid", q.uuid, "url", q.target.xaddr, "clockOffset", offset, "err", err)
 		s.update(ctx, func() (bool, []question) {
 			changed, again := s.sightings.answered(q.uuid, q.target.xaddr, err == nil, offset)
-			if again {
-				s.running.Go(func() { s.askAgain(ctx, q.uuid) })
+			if again > 0 {
+				s.running.Go(func() { s.askAgain(ctx, q.uuid, again) })
 			}
 			return changed, nil
 		})
@@ -284,10 +281,10 @@ func (s *scan) ask(ctx context.Context) {
 }
 
 // askAgain asks a camera that said Bye, after a while.
-func (s *scan) askAgain(ctx context.Context, uuid string) {
+func (s *scan) askAgain(ctx context.Context, uuid string, after time.Duration) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(byeInterval):
+	case <-time.After(after):
 		s.update(ctx, func() (bool, []question) { return false, s.sightings.askLeaving(uuid) })
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -19,8 +18,10 @@ const (
 	maxCameras = 2048
 
 	// byeChecks is how often a camera is asked that said Bye but still answers: it may
-	// take some seconds to shut down. After that the Bye was not the camera's.
-	byeChecks = 5
+	// take some seconds to shut down. After that the Bye was not the camera's. The
+	// time between questions is byeInterval at first, and then doubles: 6.2 s in all.
+	byeChecks   = 6
+	byeInterval = 200 * time.Millisecond
 
 	// maxPaths bounds what a flood of sources for one UUID costs.
 	maxPaths = 32
@@ -45,7 +46,7 @@ type sighting struct {
 	since    time.Time // first heard
 	answers  map[path]*answer
 	services map[string]*service // by XAddr
-	leaving  int                 // questions left after a Bye
+	leaving  int                 // how often it was asked since a Bye; 0 without one
 }
 
 // answer is what a camera told on one path. It may tell something else on another.
@@ -63,6 +64,7 @@ type service struct {
 	verified bool          // it answered when it was last asked
 	asked    bool          // it was asked at least once
 	asking   bool          // it is being asked
+	mute     bool          // it did not answer when it was last asked, and was not told since
 	failed   bool          // it is gone, or not told any more: it goes once all of the camera's were asked
 	told     verified      // as it was last told
 	offset   time.Duration // of the camera's clock to ours
@@ -122,7 +124,7 @@ func (s *sightings) heard(on path, a announcement, now time.Time) (changed, reso
 			camera.services[xaddr] = v
 			ask = camera.ask(ask, xaddr)
 		}
-		v.failed = false
+		v.mute, v.failed = false, false
 	}
 	if known != nil && slices.Equal(known.xaddrs, a.xaddrs) {
 		changed = known.version != a.version || !slices.Equal(known.scopes, a.scopes)
@@ -155,11 +157,11 @@ func (c *sighting) contest(on path) (ask []question) {
 // bye takes a camera's Bye. Anybody could have sent it, so the camera is asked.
 func (s *sightings) bye(uuid string) []question {
 	camera := s.cameras[uuid]
-	if camera == nil {
+	if camera == nil || camera.leaving > 0 {
 		return nil
 	}
-	camera.leaving = byeChecks
-	return s.askLeaving(uuid)
+	camera.leaving = 1
+	return camera.askAll(nil)
 }
 
 // askLeaving asks a camera that said Bye, if it did not announce itself since.
@@ -168,44 +170,45 @@ func (s *sightings) askLeaving(uuid string) (ask []question) {
 	if camera == nil || camera.leaving == 0 {
 		return nil
 	}
-	for _, xaddr := range slices.Sorted(maps.Keys(camera.services)) {
-		ask = camera.ask(ask, xaddr)
-	}
-	return ask
+	camera.leaving++
+	return camera.askAll(nil)
 }
 
 // answered takes what came of a question: whether the service is there, and how far
-// the camera's clock is ahead. It returns whether the cameras changed, and whether to
-// call askLeaving in a second.
-func (s *sightings) answered(uuid, xaddr string, there bool, offset time.Duration) (changed, again bool) {
+// the camera's clock is ahead. It returns whether the cameras changed, and when to call
+// askLeaving; 0 for never.
+func (s *sightings) answered(uuid, xaddr string, there bool, offset time.Duration) (changed bool, again time.Duration) {
 	camera := s.cameras[uuid]
 	if camera == nil || camera.services[xaddr] == nil {
-		return false, false // it told other addresses meanwhile
+		return false, 0 // it told other addresses meanwhile
 	}
 	v := camera.services[xaddr]
 	changed = !v.asked
 	_, told := camera.describe(xaddr)
-	v.asking, v.asked, v.failed = false, true, !told
+	v.asking, v.asked, v.mute, v.failed = false, true, !there, !told
 	switch {
 	case there:
 		changed = changed || !v.verified
 		v.verified, v.offset = true, offset
-		if camera.leaving > 0 {
-			camera.leaving--
-			again = camera.leaving > 0
-		}
 	case camera.leaving > 0 || camera.silent(xaddr):
 		v.failed = true
 	default:
 		// A camera that answers probes stays, whatever a single request says.
 	}
+	if camera.asking() {
+		return changed, 0
+	}
+	if camera.leaving > 0 && camera.leaving < byeChecks && !camera.mute() {
+		return changed, byeInterval << (camera.leaving - 1) // it is on its way, perhaps
+	}
+	camera.leaving = 0
 	if camera.dropFailed() {
 		changed = true
 	}
 	if len(camera.answers) == 0 {
 		delete(s.cameras, uuid)
 	}
-	return changed, again
+	return changed, 0
 }
 
 // endRound counts who did not answer. It returns whom to ask: silent cameras, and
@@ -219,13 +222,44 @@ func (s *sightings) endRound() (ask []question) {
 			}
 			a.heard = false
 		}
+		silent := false
 		for _, xaddr := range slices.Sorted(maps.Keys(camera.services)) {
-			if camera.silent(xaddr) || !camera.services[xaddr].verified {
+			silent = silent || camera.silent(xaddr)
+			if !camera.services[xaddr].verified {
 				ask = camera.ask(ask, xaddr)
 			}
 		}
+		if silent { // on one path: is all of it gone?
+			ask = camera.askAll(ask)
+		}
 	}
 	return ask
+}
+
+func (c *sighting) askAll(questions []question) []question {
+	for _, xaddr := range slices.Sorted(maps.Keys(c.services)) {
+		questions = c.ask(questions, xaddr)
+	}
+	return questions
+}
+
+// mute is whether none of the camera's services answers.
+func (c *sighting) mute() bool {
+	for _, v := range c.services {
+		if !v.mute && !v.failed {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *sighting) asking() bool {
+	for _, v := range c.services {
+		if v.asking {
+			return true
+		}
+	}
+	return false
 }
 
 // ask appends a question, unless the service is being asked already.
@@ -281,16 +315,16 @@ func (c *sighting) silent(xaddr string) bool {
 }
 
 // dropFailed forgets services that are gone, and the paths on which nothing else is
-// left. It waits until none of the camera's is being asked: a camera that is gone goes
-// as a whole, instead of turning into its IPv6 address for a moment.
+// left. It waits until none of the camera's is being asked. If one is gone and none
+// answers, all are: a camera that loses power goes as a whole, instead of turning into
+// its IPv6 address until that was silent as long as the other.
 func (c *sighting) dropFailed() (changed bool) {
-	for _, v := range c.services {
-		if v.asking {
-			return false
-		}
+	if c.asking() {
+		return false
 	}
+	all := c.mute() && slices.ContainsFunc(slices.Collect(maps.Values(c.services)), func(v *service) bool { return v.failed })
 	for xaddr, v := range c.services {
-		if !v.failed {
+		if !v.failed && !all {
 			continue
 		}
 		changed = changed || v.verified
@@ -304,85 +338,3 @@ func (c *sighting) dropFailed() (changed bool) {
 	}
 	return changed
 }
-
-// camera is a camera that is there.
-type camera struct {
-	uuid     string
-	scopes   []string   // all that it told, sorted
-	version  string     // of what it told: another one when that changed
-	since    time.Time  // first heard
-	asking   bool       // a service of it is being asked for the first time
-	services []verified // best first
-}
-
-// verified is a service that answered.
-type verified struct {
-	target
-	offset time.Duration // of the camera's clock to ours
-	ipv4   bool          // it was told over IPv4
-}
-
-// present returns the cameras that are there, sorted by UUID, and whether others are
-// being asked for the first time.
-func (s *sightings) present() (cameras []camera, pending bool) {
-	for _, uuid := range slices.Sorted(maps.Keys(s.cameras)) {
-		sighted := s.cameras[uuid]
-		c := camera{uuid: uuid, since: sighted.since}
-		var versions []string
-		for _, a := range sighted.answers {
-			c.scopes = append(c.scopes, a.scopes...)
-			versions = append(versions, a.version)
-		}
-		c.scopes, c.version = sortedSet(c.scopes), strings.Join(sortedSet(versions), " ")
-		for xaddr, v := range sighted.services {
-			c.asking = c.asking || !v.asked
-			if !v.verified {
-				continue
-			}
-			told, _ := sighted.describe(xaddr)
-			c.services = append(c.services, told)
-		}
-		pending = pending || c.asking
-		if len(c.services) > 0 {
-			slices.SortFunc(c.services, verified.compare)
-			cameras = append(cameras, c)
-		}
-	}
-	return cameras, pending
-}
-
-func sortedSet(values []string) []string {
-	slices.Sort(values)
-	return slices.Compact(values)
-}
-
-// compare orders services by use to a broker. The order is by the URL alone at last,
-// so that all nodes prefer the same one.
-func (v verified) compare(w verified) int {
-	return cmp.Or(
-		cmp.Compare(v.rank(), w.rank()),
-		cmp.Compare(v.xaddr, w.xaddr),
-	)
-}
-
-func (v verified) rank() int {
-	rank := 0
-	if v.linkLocal() { // pods cannot reach it
-		rank += 4
-	}
-	if !strings.HasPrefix(v.xaddr, "http:") {
-		rank += 2
-	}
-	if a := hostAddress(v.xaddr); a.Is6() {
-		rank++
-	}
-	return rank
-}
-
-// akri is whether Akri finds the service: one that is told over IPv4, of plain HTTP
-// and not link-local.
-func (v verified) akri() bool {
-	return v.ipv4 && strings.HasPrefix(v.xaddr, "http:") && !v.linkLocal()
-}
-
-func (v verified) linkLocal() bool { return hostAddress(v.xaddr).IsLinkLocalUnicast() }

@@ -48,7 +48,7 @@ func TestSightings(t *testing.T) {
 		case "there", "not-there":
 			changed, again := s.answered(arg("uuid"), arg("xaddr"), d.Cmd == "there", 0)
 			flag("changed", changed)
-			flag("ask again in a second", again)
+			flag(fmt.Sprintf("ask again after %s", again), again > 0)
 		case "rounds":
 			var n int
 			d.ScanArgs(t, "n", &n)
