@@ -1,6 +1,6 @@
 # Kubeslot. `make demo` shows it, `make test` tests it; both need Linux, root, Go
 # and gcc, and fetch all else as Go modules.
-.PHONY: help build plugins plugin-builder demo demo-down test lint test-unit test-e2e bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-cri images push generate clean
+.PHONY: help build plugins plugin-builder demo demo-down test lint test-unit test-e2e soak bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-cri images push generate clean
 
 KUBE_VERSION := v1.36.3
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
@@ -57,7 +57,10 @@ test-unit: ## Unit tests with the race detector.
 
 test-e2e: ## Tests on a real cluster of two nodes (KEEP=1 leaves it up).
 	@hack/preflight.sh root go gcc
-	KUBESLOT_E2E=1 go test -count=1 -p 1 -timeout 45m -v ./test/cluster ./test/e2e ./test/helm $(if $(RUN),-run '$(RUN)')
+	KUBESLOT_E2E=1 go test -count=1 -p 1 -timeout 60m -v ./test/cluster ./test/e2e ./test/helm $(if $(RUN),-run '$(RUN)')
+
+soak: ## Ten minutes on a real cluster with handlers and devices and nothing to do: nothing may be written (SOAK=10m).
+	$(MAKE) test-e2e RUN=TestStandaloneHandlers SOAK=$(or $(SOAK),10m)
 
 bench-scheduler: ## Pods/s against plain pods and DRA (COUNT, NODES, PODS, SHAPES, ARMS: test/perf/scheduler/bench.sh).
 	@hack/preflight.sh go

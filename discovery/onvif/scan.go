@@ -112,10 +112,15 @@ func (s *scan) run(ctx context.Context, links []*link, addresses <-chan struct{}
 // probe sends all probes, and again a little later: UDP loses messages, and SOAP over
 // UDP (appendix I) wants multicast repeated after 50 to 250 ms.
 func (s *scan) probe(ctx context.Context, links []*link) {
-	messages := probes()
+	// Each link has messages of its own: a camera answers only the first of two with one
+	// MessageID, and the address that the second was sent by may be the better one.
+	messages := make([][][]byte, len(links))
+	for i := range links {
+		messages[i] = probes()
+	}
 	send := func() {
-		for _, l := range links {
-			for _, m := range messages {
+		for i, l := range links {
+			for _, m := range messages[i] {
 				if err := l.send(m); err != nil && ctx.Err() == nil {
 					klog.FromContext(ctx).V(2).Info("Cannot send a probe", "handler", Name, "interface", l.name, "err", err)
 				}

@@ -26,8 +26,9 @@ const (
 // ourPrograms maps the programs built from the repository to their packages.
 func ourPrograms(cfg Config) map[string]string {
 	programs := map[string]string{
-		"forward":          "./test/cluster/forward",
-		"noseccomp":        "./test/cluster/noseccomp",
+		"forward":   "./test/cluster/forward",
+		"noseccomp": "./test/cluster/noseccomp",
+
 		"kubectl-kubeslot": "./kubectl-kubeslot/cmd/kubectl-kubeslot",
 	}
 	if !cfg.Stock {
@@ -94,10 +95,7 @@ func (c *Cluster) RemoveScheduler(component string) error {
 	if !strings.HasPrefix(component, Scheduler+"-") {
 		return fmt.Errorf("%q is not a further scheduler", component)
 	}
-	if err := c.Kill(component, "", syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	return os.Remove(c.layout.recordOf(component, ""))
+	return c.RemoveProgram(component, "")
 }
 
 const securePort = "--secure-port"
@@ -143,8 +141,9 @@ func controllerProcess(cfg Config, l layout, bin programs) (*process, error) {
 }
 
 func kubecriProcess(cfg Config, l layout, n Node, bin programs) (*process, error) {
-	// The e2e tests try every kind of injection.
-	args := "--debug-echo-host-access --cridevices=" + n.DevicePluginDir
+	// Of debugEcho the e2e tests try every kind of injection.
+	args := "--cridevices=" + n.DevicePluginDir + " --discovery-handlers-directory=" + n.HandlersDir +
+		" --handler-allowed-paths=/dev,/run/udev,debugEcho=/dev,debugEcho=" + os.TempDir()
 	if slices.Contains(cfg.NRI, n.Name) {
 		args += " --mode=nri --nri-socket=" + n.nriSocket()
 	}
@@ -158,6 +157,27 @@ func kubecriProcess(cfg Config, l layout, n Node, bin programs) (*process, error
 		"KUBECRI_ARGS":     args,
 	})
 	return &process{Component: Kubecri, Node: n.Name, NetNS: n.NetNS, MountNS: n.MountNS, Argv: argv, Env: env}, err
+}
+
+// SetKubecriArgs restarts a node's kubecri with further arguments, which are added
+// to those that Up gave it, and returns when it serves. Without any, it has Up's again.
+func (c *Cluster) SetKubecriArgs(ctx context.Context, node string, args ...string) error {
+	i := slices.Index(c.cfg.Nodes, node)
+	if i < 0 || c.cfg.Stock {
+		return fmt.Errorf("the cluster has no node %q with a kubecri", node)
+	}
+	p, err := kubecriProcess(c.cfg, c.layout, c.Nodes()[i], c.programs)
+	if err != nil {
+		return err
+	}
+	p.Argv = append(p.Argv, args...)
+	if err := c.Kill(Kubecri, node, syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	if err := c.layout.start(p); err != nil {
+		return err
+	}
+	return c.AwaitServing(ctx, Kubecri, node)
 }
 
 // checkDeploy reports what the repository lacks before anything is created.

@@ -9,6 +9,11 @@
 // namespace gets nothing but a TCP listener on 127.0.0.1 (program forward) that
 // makes the API server reachable for kubectl and tests.
 //
+// A node's /sys is its own: it shows the interfaces, and the devices that hang on
+// them, of the node's network namespace. AddMacvtap plugs such a device in; AddMachine
+// puts a machine that is no node on the network, such as a camera; Run starts a program
+// on either.
+//
 // To move a version: in its folder of upstream, `go get -tool PACKAGE@VERSION`;
 // for Kubernetes, move the replace directives along.
 //

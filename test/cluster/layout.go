@@ -59,6 +59,9 @@ type Node struct {
 	PodLogsDir string
 	// DevicePluginDir is kubecri's --cridevices, empty at first.
 	DevicePluginDir string
+	// HandlersDir is kubecri's --discovery-handlers-directory, where discovery
+	// handlers register and have their sockets.
+	HandlersDir string
 	// CDIDir is where the node's containerd looks for CDI specs first.
 	CDIDir string
 	// KubeletDir is the node's /var/lib/kubelet as the host sees it; tmpfs volumes
@@ -80,6 +83,7 @@ func (l layout) node(name string) Node {
 		StaticPodDir:     in("manifests"),
 		PodLogsDir:       in("pod-logs"),
 		DevicePluginDir:  in("cridevices"),
+		HandlersDir:      in("akri"),
 		CDIDir:           in("cdi"),
 		KubeletDir:       in("kubelet"),
 	}

@@ -134,6 +134,8 @@ func TestTwoClustersLiveAndDieApart(t *testing.T) {
 		}
 	}
 
+	t.Run("devices", func(t *testing.T) { devicesOfOneNode(t, a) })
+	t.Run("machine", func(t *testing.T) { machineIsReachedByMulticast(t, a) })
 	t.Run("partition", func(t *testing.T) { partitionAndHeal(t, a) })
 	t.Run("restarts", func(t *testing.T) { restartEverything(t, a) })
 

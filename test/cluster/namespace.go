@@ -33,16 +33,24 @@ func onOwnThread(fn func() error) error {
 // inNetNS runs fn in the network namespace bound at path.
 func inNetNS(path string, fn func() error) error {
 	return onOwnThread(func() error {
-		ns, err := os.Open(path)
-		if err != nil {
-			return fmt.Errorf("network namespace: %w", err)
-		}
-		defer ns.Close()
-		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("enter network namespace %s: %w", path, err)
+		if err := enterNetNS(path); err != nil {
+			return err
 		}
 		return fn()
 	})
+}
+
+// enterNetNS moves the calling thread into the network namespace bound at path.
+func enterNetNS(path string) error {
+	ns, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("network namespace: %w", err)
+	}
+	defer ns.Close()
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter network namespace %s: %w", path, err)
+	}
+	return nil
 }
 
 // dialInNetNS connects from within a network namespace. The address must hold an
@@ -81,13 +89,21 @@ func makeNetNS(path string) error {
 
 // makeMountNS creates a mount namespace and binds it at path. Mounts of the host
 // arrive in it, its own do not leave it, and every key of binds shows its value.
-func makeMountNS(path string, binds map[string]string) error {
+// Its /sys is that of the network namespace bound at netNS.
+func makeMountNS(path, netNS string, binds map[string]string) error {
 	return makeNamespace(path, "mnt", func() error {
+		if err := enterNetNS(netNS); err != nil {
+			return err
+		}
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 			return err
 		}
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 			return fmt.Errorf("make mounts slaves: %w", err)
+		}
+		// Before mounts are shared: unmounting /sys would unmount the copies too.
+		if err := mountSysfs(); err != nil {
+			return err
 		}
 		// Shared among themselves, as on a node booted by systemd: containers may
 		// ask for Bidirectional mount propagation.

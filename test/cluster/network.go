@@ -3,6 +3,8 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"net/netip"
 	"os"
 
@@ -13,7 +15,7 @@ import (
 // The addresses exist only in a cluster's namespaces, so every cluster has the
 // same ones.
 //
-//	nodes, control plane  10.240.0.0/16
+//	nodes, control plane  10.240.0.0/16, of which 10.240.2.0/24 are other machines
 //	pods                  10.241.<n>.0/24 for the n-th node
 //	services              10.96.0.0/16; only the first one is served
 //
@@ -23,6 +25,7 @@ import (
 var (
 	controlIP  = netip.MustParseAddr("10.240.0.10")
 	apiService = netip.MustParseAddr("10.96.0.1")
+	multicast  = netip.MustParsePrefix("224.0.0.0/4")
 )
 
 const (
@@ -88,7 +91,9 @@ func createNetwork(l layout, nodes []string) error {
 		return err
 	}
 	defer closeHub()
-	br := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
+	// Without snooping the bridge passes multicast to every port, like a simple switch.
+	snooping := false
+	br := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs(), MulticastSnooping: &snooping}
 	br.Name = bridge
 	if err := errors.Join(hub.LinkAdd(br), hub.LinkSetUp(br)); err != nil {
 		return fmt.Errorf("create bridge: %w", err)
@@ -120,6 +125,9 @@ func plugIn(hub *netlink.Handle, bridge int, port string, m member) error {
 		return fmt.Errorf("set %s up: %w", port, err)
 	}
 
+	if err := inNetNS(m.ns, configureIP); err != nil {
+		return err
+	}
 	h, err := netlink.NewHandleAt(ns)
 	if err != nil {
 		return err
@@ -131,18 +139,38 @@ func plugIn(hub *netlink.Handle, bridge int, port string, m member) error {
 	if err := addAddresses(h, uplink, networkBits, m.ip); err != nil {
 		return err
 	}
+	link, err := h.LinkByName(uplink)
+	if err != nil {
+		return err
+	}
+	// There is no default route, which multicast of most programs needs.
+	routes := []netlink.Route{{LinkIndex: link.Attrs().Index, Dst: ipNet(multicast), Scope: netlink.SCOPE_LINK}}
 	for _, r := range m.routes {
-		to, err := netlink.ParseIPNet(r.to.String())
-		if err != nil {
-			return err
-		}
-		if err := h.RouteAdd(&netlink.Route{Dst: to, Gw: r.via.AsSlice()}); err != nil {
-			return fmt.Errorf("route %s via %s: %w", r.to, r.via, err)
+		routes = append(routes, netlink.Route{Dst: ipNet(r.to), Gw: r.via.AsSlice()})
+	}
+	for _, r := range routes {
+		if err := h.RouteAdd(&r); err != nil {
+			return fmt.Errorf("route %s: %w", r, err)
 		}
 	}
-	return inNetNS(m.ns, func() error {
-		return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644)
-	})
+	return nil
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// configureIP makes the calling thread's network namespace forward, and use its
+// IPv6 addresses at once instead of asking the neighbours for a second first.
+func configureIP() error {
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
+		return err
+	}
+	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+uplink+"/accept_dad", []byte("0"), 0o644)
+	if errors.Is(err, fs.ErrNotExist) { // a kernel without IPv6
+		return nil
+	}
+	return err
 }
 
 func addAddresses(h *netlink.Handle, name string, bits int, addrs ...netip.Addr) error {

@@ -23,7 +23,7 @@ const (
 // prepareNode makes a node's folders, files, cgroup and mount namespace.
 func prepareNode(cfg Config, l layout, index int, cg cgroups, bin programs) error {
 	n := l.node(cfg.Nodes[index])
-	dirs := []string{n.KubecriDir, n.StaticPodDir, n.PodLogsDir, n.DevicePluginDir, n.CDIDir, n.cniConfig()}
+	dirs := []string{n.KubecriDir, n.StaticPodDir, n.PodLogsDir, n.DevicePluginDir, n.HandlersDir, n.CDIDir, n.cniConfig()}
 	binds := map[string]string{}
 	for _, target := range nodePrivateDirs {
 		if err := makeMountPoint(target); err != nil {
@@ -52,7 +52,7 @@ func prepareNode(cfg Config, l layout, index int, cg cgroups, bin programs) erro
 	if err := cg.create(nodeCgroup(cfg, l, n.Name)); err != nil {
 		return err
 	}
-	return makeMountNS(n.MountNS, binds)
+	return makeMountNS(n.MountNS, n.NetNS, binds)
 }
 
 // makeMountPoint makes sure that a folder is there to mount over. The host's

@@ -59,7 +59,23 @@ func checkPrerequisites(cfg Config) error {
 	if err := checkLinks(); err != nil {
 		errs = append(errs, err)
 	}
+	if err := checkInotify(10 + 12*len(cfg.Nodes)); err != nil {
+		errs = append(errs, err)
+	}
 	return errors.Join(errs...)
+}
+
+// checkInotify takes as many inotify instances as a cluster may need, and gives them
+// back: a kubelet that gets none ends.
+func checkInotify(want int) error {
+	for got := range want {
+		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+		if err != nil {
+			return fmt.Errorf("only %d inotify instances are to be had, and the cluster may need %d: sysctl fs.inotify.max_user_instances=1024: %w", got, want, err)
+		}
+		defer unix.Close(fd)
+	}
+	return nil
 }
 
 func hasCapability(bit int) bool {

@@ -1,6 +1,6 @@
 // Command demo brings up a real cluster and shows Kubeslot at work: two cameras
-// with two slots each, shared by pods that want two cameras each. KEEP=1 leaves
-// the cluster up.
+// with two slots each, shared by pods that want two cameras each, and a device that
+// is plugged in while a pod waits for it. KEEP=1 leaves the cluster up.
 package main
 
 import (
@@ -64,6 +64,7 @@ func howToUse(c *cluster.Cluster) {
   export KUBECONFIG=%s PATH=%s:$PATH
   kubectl get pods,configurations,instances,deviceslices,slotclaims -o wide
   kubectl exec viewer-3 -- /app env
+  go run ./test/cluster/cmd/cluster plug --name demo node-a sensor1
 Its logs are in %s
 Take it away:
   make demo-down

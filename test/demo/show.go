@@ -116,6 +116,9 @@ func (s *show) play() error {
 	if took > promise {
 		return fmt.Errorf("viewer-3 took %.2f s to run after the holder was gone, and %v was promised", took.Seconds(), promise)
 	}
+	if err := s.hotplug(); err != nil {
+		return err
+	}
 	title("Done: no slot was given twice, and none was left unused")
 	return nil
 }
@@ -155,10 +158,11 @@ func (s *show) await(what string, done func() (bool, error)) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("waited %v for %s: %w", time.Since(start).Round(time.Second), what, err), last)
 	}
-	fmt.Printf("  (%.2f s until %s)\n", time.Since(start).Seconds(), strings.Replace(what, " to ", " ", 1))
+	fmt.Printf("  (waited %.2f s for %s)\n", time.Since(start).Seconds(), what)
 	return nil
 }
 
+// camerasFound is asked before there are other devices.
 func (s *show) camerasFound() (bool, error) {
 	list, err := s.akri.AkriV0().Instances(namespace).List(s.ctx, metav1.ListOptions{})
 	if err != nil {
@@ -189,11 +193,7 @@ func (s *show) running(name string) func() (bool, error) {
 }
 
 func (s *show) refused(name string) func() (bool, error) {
-	return func() (bool, error) {
-		events, err := s.kube.CoreV1().Events(namespace).List(s.ctx, metav1.ListOptions{
-			FieldSelector: "reason=FailedScheduling,involvedObject.name=" + name})
-		return err == nil && len(events.Items) > 0, err
-	}
+	return s.told(name, "FailedScheduling")
 }
 
 // printSlots shows the slots that are held; the others are free.

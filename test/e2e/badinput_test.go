@@ -247,7 +247,7 @@ func TestBadDiscovery(t *testing.T) {
 	r := newRig(t)
 	r.debugEchoUnchecked("bad-details", "debugEcho", "descriptions: 7")
 	r.debugEchoUnchecked("bad-handler", "sonar", "")
-	r.awaitEvent("bad-details", "DiscoveryFailed", "debugEcho")
+	r.awaitEvent("bad-details", "InvalidDiscoveryDetails", "debugEcho")
 	r.awaitEvent("bad-handler", "UnknownHandler", "sonar")
 	for configuration, part := range map[string]string{"bad-details": "debugEcho", "bad-handler": "sonar"} {
 		r.await("both nodes' slices to have the problem of "+configuration, func() (bool, string) {

@@ -46,10 +46,16 @@ func run(m *testing.M) (code int, err error) {
 	cfg := cluster.Config{Name: "e2e", Nodes: []string{nodeA, nodeB}, BuildFlags: []string{"-race"}}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
-	if err := cluster.Down(ctx, cfg); err != nil {
-		return 0, fmt.Errorf("remove what an earlier run left: %w", err)
+	if os.Getenv("REUSE") != "" { // the cluster that a run with KEEP has left, with its binaries
+		shared, err = cluster.Attach(cfg)
+	} else {
+		err = cluster.Down(ctx, cfg)
+		if err != nil {
+			return 0, fmt.Errorf("remove what an earlier run left: %w", err)
+		}
+		shared, err = cluster.Up(ctx, cfg)
 	}
-	if shared, err = cluster.Up(ctx, cfg); err != nil {
+	if err != nil {
 		return 0, err
 	}
 	defer func() {

@@ -7,6 +7,7 @@
 //	app sleep DURATION    end well after DURATION
 //	app crash-after DUR   end with 1 after DUR
 //	app read FILE N       print up to N bytes of FILE in hexadecimal
+//	app get URL           GET an HTTP URL, print the answer's status line
 //	app ls PATH           list a folder, or one file: mode, size, name
 //	app hold DIR DURATION use the container's slots as devices that take one user:
 //	                      lock DIR/<slot> for each, or write DIR/CONFLICT and end
@@ -19,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -42,7 +44,7 @@ func main() {
 }
 
 func command(name string, args []string) (exitCode int, err error) {
-	want := map[string]int{"run": 0, "env": 0, "exit": 1, "sleep": 1, "crash-after": 1, "read": 2, "ls": 1, "hold": 2}
+	want := map[string]int{"run": 0, "env": 0, "exit": 1, "sleep": 1, "crash-after": 1, "read": 2, "get": 1, "ls": 1, "hold": 2}
 	n, ok := want[name]
 	if !ok {
 		return 0, errors.New("no such command")
@@ -67,6 +69,8 @@ func command(name string, args []string) (exitCode int, err error) {
 		return 1, sleep(args[0])
 	case "read":
 		return 0, read(args[0], args[1])
+	case "get":
+		return 0, get(args[0])
 	case "ls":
 		return 0, list(args[0])
 	case "hold":
@@ -113,6 +117,17 @@ func read(file, count string) error {
 		return err
 	}
 	fmt.Println(hex.EncodeToString(data))
+	return nil
+}
+
+func get(url string) error {
+	client := http.Client{Timeout: 10 * time.Second}
+	response, err := client.Get(url)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	fmt.Println(response.Proto, response.Status)
 	return nil
 }
 

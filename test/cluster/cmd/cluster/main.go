@@ -1,5 +1,6 @@
 // Command cluster brings a real Kubernetes cluster up on this machine, takes it
-// down without a trace, and tells how it fares. See package cluster.
+// down without a trace, tells how it fares, and plugs devices into its nodes. See
+// package cluster.
 package main
 
 import (
@@ -17,10 +18,14 @@ import (
 )
 
 const usage = `usage: cluster up|down|status [flags]
+       cluster plug|unplug [flags] NODE INTERFACE
 
   up       bring the cluster up, ready for pods
   down     take it away: processes, mounts, namespaces, cgroups; logs stay
   status   list its processes and nodes, and how to use it
+  plug     plug a device into a node: a macvtap interface, a character device that
+           only this node has in /sys
+  unplug   take it out again
 
 `
 
@@ -61,7 +66,11 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 {
+	plugs := args[0] == "plug" || args[0] == "unplug"
+	if plugs && flags.NArg() != 2 {
+		return fmt.Errorf("%s wants a node and the name of an interface, got %q", args[0], flags.Args())
+	}
+	if !plugs && flags.NArg() > 0 {
 		return fmt.Errorf("unexpected arguments %q", flags.Args())
 	}
 	cfg.Nodes = strings.Split(nodes, ",")
@@ -89,10 +98,28 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 		return status(ctx, c)
+	case "plug", "unplug":
+		return plug(cfg, args[0] == "plug", flags.Arg(0), flags.Arg(1))
 	default:
 		flags.Usage()
 		return fmt.Errorf("no such command: %s", args[0])
 	}
+}
+
+func plug(cfg cluster.Config, in bool, node, name string) error {
+	c, err := cluster.Attach(cfg)
+	if err != nil {
+		return err
+	}
+	if !in {
+		return c.RemoveMacvtap(node, name)
+	}
+	tap, err := c.AddMacvtap(node, name)
+	if err != nil {
+		return err
+	}
+	fmt.Println(tap.Device, tap.DevPath)
+	return nil
 }
 
 func status(ctx context.Context, c *cluster.Cluster) error {
