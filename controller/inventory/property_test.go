@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -69,6 +70,7 @@ func drawSlice(t *rapid.T, name, node string) *v1alpha1.DeviceSlice {
 			Configuration: v1alpha1.ConfigurationReference{
 				Namespace: drawNamespace(t), Name: drawName(t)},
 			ID: rapid.SampledFrom(ids).Draw(t, "id"), Shared: rapid.Bool().Draw(t, "shared"),
+			Unschedulable: rapid.IntRange(0, 4).Draw(t, "unschedulable") == 0,
 		}
 		if rapid.Bool().Draw(t, "properties") {
 			d.Properties = map[string]string{"K": node}
@@ -177,10 +179,11 @@ func look(v *Inventory, w *world) seen {
 		if d.Configuration == nil {
 			continue
 		}
-		text := fmt.Sprintf("%v spec %+v nodes %v left out %q", d.Configuration.Namespace+d.Configuration.Name+string(d.Configuration.UID), d.Configuration.Spec, d.Nodes, d.LeftOut)
-		if d.Configuration.Spec.Discovery != nil {
-			text += fmt.Sprint(d.Configuration.Spec.Discovery.NodeSelector)
+		spec, err := json.Marshal(d.Configuration.Spec) // what pointers in it are to, not where that is
+		if err != nil {
+			panic(err)
 		}
+		text := fmt.Sprintf("%v spec %s nodes %v lost %v left out %q", d.Configuration.Namespace+d.Configuration.Name+string(d.Configuration.UID), spec, d.Nodes, d.Unschedulable, d.LeftOut)
 		if d.Reported != nil {
 			text += fmt.Sprintf(" %+v", *d.Reported)
 		}
