@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/yaml"
 )
@@ -132,6 +134,18 @@ type request struct {
 	kind        string
 	subresource string
 	object, old string
+	// may are the rights of who makes it, as "verb resource.group namespace".
+	may rights
+}
+
+type rights []string
+
+// Authorize implements authorizer.Authorizer.
+func (r rights) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if slices.Contains(r, fmt.Sprintf("%s %s %s", a.GetVerb(), schema.GroupResource{Group: a.GetAPIGroup(), Resource: a.GetResource()}, a.GetNamespace())) {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionDeny, "", nil
 }
 
 // refusal returns why the policy denies the request; "" when it does not.
@@ -159,7 +173,7 @@ func (p *policy) refusal(t *testing.T, r request) string {
 	}
 	attributes.Attributes = admission.NewAttributesRecord(attributes.VersionedObject, attributes.VersionedOldObject, kind,
 		named.GetNamespace(), named.GetName(), r.resource, r.subresource, operation, nil, false, r.by)
-	result := p.validator.Validate(context.Background(), r.resource, attributes, nil, nil, celconfig.RuntimeCELCostBudget, nil)
+	result := p.validator.Validate(context.Background(), r.resource, attributes, nil, nil, celconfig.RuntimeCELCostBudget, r.may)
 	for _, d := range result.Decisions {
 		if d.Evaluation == validating.EvalError {
 			return "ERROR: " + d.Message

@@ -27,6 +27,7 @@ type facts struct {
 	lost       map[string]struct{}       // those that do not know whether it is there
 	nodes      map[string]inventory.Node // those, and the pods'; one that is missing does not exist
 	pods       []*corev1.Pod             // owned by the Instance
+	scheduler  string                    // of brokers whose spec names none; "" is the cluster's default
 	memory     memory
 }
 
@@ -37,8 +38,9 @@ type memory struct {
 	failures map[string]int          // in a row, by node
 	seen     map[types.UID]time.Time // when a pod was seen first that has ended
 	// refused is how often in a row the API server refused to create a broker, last at
-	// refusedAt.
+	// refusedAt, and why.
 	refused   int
+	refusal   Problem
 	refusedAt time.Time
 }
 
@@ -52,6 +54,7 @@ type plan struct {
 	after   time.Duration // look again; 0: only when something changes
 
 	desired, ready int
+	outdated       int // of an earlier spec
 	problem        *Problem
 	news           []news
 	memory         memory
@@ -65,6 +68,9 @@ type removal struct {
 
 // news is something that a user should read once.
 type news struct{ reason, action, message string }
+
+// leftAlone is when a surplus broker is looked at again whose node is not Ready.
+const leftAlone = 10 * time.Second
 
 const brokerEnded = "BrokerEnded"
 
@@ -107,6 +113,10 @@ func decide(f *facts) plan {
 	for _, pod := range surplus {
 		p.removeUnlessGoing(pod, "", "it is not the broker of a node that reaches the device")
 	}
+	if len(on)+len(surplus) < len(f.pods) { // some are left alone, on nodes that nothing tells of
+		p.lookAgain(leftAlone)
+	}
+	p.outdated = f.countOutdated(on)
 	places := f.spec.places(f.configuration.Spec.Slots())
 	if places == 0 && f.reported {
 		p.problem = tooManySlots(f)
@@ -181,6 +191,18 @@ func countReady(f *facts, on map[string]*corev1.Pod) int {
 	return ready
 }
 
+// countOutdated counts the brokers of an earlier spec, but not Akri's and those on nodes
+// that are not Ready.
+func (f *facts) countOutdated(on map[string]*corev1.Pod) int {
+	outdated := 0
+	for node, pod := range on {
+		if pod.Annotations[naming.SpecHash] != "" && !f.isCurrent(pod) && !isEnded(pod) && f.nodes[node].Ready {
+			outdated++
+		}
+	}
+	return outdated
+}
+
 // tend sees to the broker of a node that is to have one.
 func (p *plan) tend(f *facts, node string, pod *corev1.Pod) {
 	switch {
@@ -222,6 +244,7 @@ func (f *facts) isCurrent(pod *corev1.Pod) bool {
 func (p *plan) make(f *facts, node string) {
 	if p.memory.refused > 0 {
 		if wait := p.memory.refusedAt.Add(delay(p.memory.refused, maxRefusedDelay)).Sub(f.now); wait > 0 {
+			p.problem = &p.memory.refusal
 			p.lookAgain(wait)
 			return
 		}
@@ -236,7 +259,7 @@ func (p *plan) make(f *facts, node string) {
 
 // succeed removes a pod that has ended when its successor is due.
 func (p *plan) succeed(f *facts, node string, pod *corev1.Pod) {
-	if pod.Annotations[naming.SpecHash] != "" && !f.isCurrent(pod) {
+	if hash := pod.Annotations[naming.SpecHash]; hash != "" && hash != f.spec.hash {
 		p.remove = append(p.remove, removal{pod, node, "it has ended, and was of an earlier spec"})
 		return
 	}
@@ -272,7 +295,7 @@ func (m memory) next(f *facts) memory {
 		return n
 	}
 	if n.specHash = f.spec.hash; m.specHash == n.specHash {
-		n.refused, n.refusedAt = m.refused, m.refusedAt
+		n.refused, n.refusedAt, n.refusal = m.refused, m.refusedAt, m.refusal
 		for _, node := range f.reach {
 			if m.failures[node] > 0 {
 				n.failures[node] = m.failures[node]
@@ -281,9 +304,11 @@ func (m memory) next(f *facts) memory {
 	}
 	on, _ := f.byNode()
 	for node, pod := range on {
-		adopted := pod.Annotations[naming.SpecHash] == ""
+		hash := pod.Annotations[naming.SpecHash]
 		switch {
-		case !adopted && !f.isCurrent(pod): // its failures are not its successor's
+		// Its failures are not its successor's. Of other properties they are: these may
+		// change all the time.
+		case hash != "" && hash != f.spec.hash:
 			delete(n.failures, node)
 			continue
 		case isEnded(pod):

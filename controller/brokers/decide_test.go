@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/naming"
 )
 
@@ -29,6 +30,7 @@ func TestDecide(t *testing.T) {
 	const onC = `{"nodeSelector":{"name":"c"},"containers":[{"name":"b"}]}`
 	const tolerant = `{"tolerations":[{"key":"k","operator":"Exists"}],"containers":[{"name":"b"}]}`
 	const template = `{"containers":[{"name":"b","args":["{{property:GONE}}"]}]}`
+	elsewhere := brokerPod("a", "Ready")
 	for name, tc := range map[string]struct {
 		capacity       int32
 		spec           string
@@ -60,6 +62,7 @@ func TestDecide(t *testing.T) {
 		"unbound, its node not Ready":        {1, onePod, "a b!", pods{brokerPod("a", "Ready"), brokerPod("b", "Pending")}, "-/b", 1, 1},
 		"no longer reaches the device":       {1, onePod, "b", pods{brokerPod("a", "Ready")}, "-a/a, +b", 1, 0},
 		"nobody reaches the device":          {1, onePod, "", pods{brokerPod("a", "Ready")}, "-a/a", 0, 0},
+		"another's node, not Ready":          {1, onePod, "b", pods{brokerPod("b", "Ready"), elsewhere}, "after 10s", 1, 1},
 		"capacity lowered: Ready stays":      {1, onePod, "a b", pods{brokerPod("a", "Ready"), brokerPod("b", "Starting")}, "-b/b", 1, 1},
 		"capacity lowered: then by rank":     {1, onePod, "a b d", pods{brokerPod("a", "Ready"), brokerPod("d", "Ready")}, "-d/d", 1, 2},
 		"going":                              {1, onePod, "b", pods{brokerPod("b", "Ready", going)}, "", 1, 0},
@@ -68,17 +71,17 @@ func TestDecide(t *testing.T) {
 		"another spec":                       {2, onePod, "a b", pods{brokerPod("a", "Ready", former), brokerPod("b", "Ready")}, "~a", 2, 2},
 		"another spec, not Ready":            {2, onePod, "a b", pods{brokerPod("a", "Starting", former), brokerPod("b", "Ready")}, "-a/a", 2, 1},
 		"another spec that is bad":           {1, template, "b", pods{brokerPod("b", "Ready", former)}, "problem UnknownTemplate", 1, 1},
-		"other properties": {1, onePod, "b", pods{brokerPod("b", "Ready", func(p *corev1.Pod) { p.Annotations[naming.PropertiesHash] = "former" })},
-			"~b", 1, 1},
-		"Akri's":           {1, onePod, "b", pods{brokerPod("b", "Ready", akris)}, "adopt b", 1, 1},
-		"Akri's, surplus":  {1, onePod, "a b", pods{brokerPod("a", "Pending", akris), brokerPod("b", "Ready", akris)}, "-/a, adopt b", 1, 1},
-		"invalid spec":     {1, `{"containers":[{"name":"b","imagee":"i"}]}`, "b", nil, "problem InvalidBrokerSpec", 1, 0},
-		"mistyped spec":    {1, `{"containers":"b"}`, "b", pods{brokerPod("b", "Ready", former)}, "problem InvalidBrokerSpec", 1, 1},
-		"unknown property": {1, template, "b", nil, "problem UnknownTemplate", 1, 0},
+		"other properties":                   {1, onePod, "b", pods{brokerPod("b", "Ready", formerProperties)}, "~b", 1, 1},
+		"Akri's":                             {1, onePod, "b", pods{brokerPod("b", "Ready", akris)}, "adopt b", 1, 1},
+		"Akri's, surplus":                    {1, onePod, "a b", pods{brokerPod("a", "Pending", akris), brokerPod("b", "Ready", akris)}, "-/a, adopt b", 1, 1},
+		"invalid spec":                       {1, `{"containers":[{"name":"b","imagee":"i"}]}`, "b", nil, "problem InvalidBrokerSpec", 1, 0},
+		"mistyped spec":                      {1, `{"containers":"b"}`, "b", pods{brokerPod("b", "Ready", former)}, "problem InvalidBrokerSpec", 1, 1},
+		"unknown property":                   {1, template, "b", nil, "problem UnknownTemplate", 1, 0},
 		// Delays: see TestBackoff.
 		"failed just now":                 {1, onePod, "a b", pods{brokerPod("b", "Failed")}, "after 1s", 1, 0},
 		"failed, not the first by rank":   {1, onePod, "a b", pods{brokerPod("a", "Failed")}, "after 1s", 1, 0},
 		"failed, of an earlier spec":      {1, onePod, "b", pods{brokerPod("b", "Failed", former)}, "-b/b", 1, 0},
+		"failed, of other properties":     {1, onePod, "b", pods{brokerPod("b", "Failed", formerProperties)}, "after 1s", 1, 0},
 		"failed, its node cordoned":       {1, onePod, "a b#", pods{brokerPod("b", "Failed")}, "-b/b, +a", 1, 0},
 		"failed, and no node to go to":    {1, onePod, "b#", pods{brokerPod("b", "Failed")}, "", 1, 0},
 		"failed, another runs":            {1, onePod, "a b", pods{brokerPod("a", "Ready"), brokerPod("b", "Failed")}, "-b/b", 1, 1},
@@ -93,7 +96,13 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFacts(t, configuration(tc.capacity, tc.spec), tc.nodes, tc.pods...)
+			if strings.Contains(name, "another's node") {
+				f.nodes["a"] = inventory.Node{UID: "a"}
+			}
 			p := decide(f)
+			if want := strings.Count(tc.want, "~"); p.outdated != want && want > 0 {
+				t.Errorf("%d outdated, want %d", p.outdated, want)
+			}
 			if got := p.show(); got != tc.want {
 				t.Errorf("plan %q, want %q (problem %v)", got, tc.want, p.problem)
 			}
@@ -168,7 +177,7 @@ func TestBackoff(t *testing.T) {
 		}
 	}
 	for _, clock := range []time.Duration{0, -time.Hour, time.Hour} {
-		for _, kind := range []string{"exits at once", "not admitted", "deleted by hand, the count is in memory"} {
+		for _, kind := range []string{"exits at once", "not admitted", "deleted by hand, the count is in memory", "its properties change with each"} {
 			if n := podsIn(t, 10*time.Minute, clock, kind); n > 12 || n < 9 {
 				t.Errorf("%s, node's clock off by %s: %d pods in 10 minutes, want 9 to 12", kind, clock, n)
 			}
@@ -181,7 +190,7 @@ func podsIn(t *testing.T, long, clock time.Duration, kind string) int {
 	t.Helper()
 	f := newFacts(t, configuration(1, onePod), "b")
 	created := 0
-	for f.now.Before(start.Add(long)) {
+	for f.now.Before(start.Add(long)) && created < 1000 {
 		p := decide(f)
 		f.memory = p.memory
 		switch {
@@ -197,6 +206,9 @@ func podsIn(t *testing.T, long, clock time.Duration, kind string) int {
 				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, StartedAt: at, FinishedAt: at}}}}
 			}
 			f.pods = []*corev1.Pod{pod}
+			if kind == "its properties change with each" {
+				f.properties = map[string]string{"K": fmt.Sprint(created)}
+			}
 		case len(p.remove) == 1:
 			f.pods = nil
 		case p.after > 0:

@@ -117,6 +117,8 @@ func going(p *corev1.Pod)  { p.DeletionTimestamp = &metav1.Time{Time: start} }
 func former(p *corev1.Pod) { p.Annotations[naming.SpecHash] = "former" }
 func akris(p *corev1.Pod)  { p.Annotations = nil }
 
+func formerProperties(p *corev1.Pod) { p.Annotations[naming.PropertiesHash] = "former" }
+
 func failedBefore(n int) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Annotations[naming.Failures] = fmt.Sprint(n) }
 }

@@ -38,7 +38,7 @@ const (
 	FieldOwner = client.FieldOwner("kubeslot-controller")
 )
 
-// Config is what a Reconciler needs; all of it is required.
+// Config is what a Reconciler needs; all of it is required but SchedulerName.
 type Config struct {
 	// Client reads Instances from the cache.
 	Client client.Client
@@ -49,6 +49,9 @@ type Config struct {
 	Inventory *inventory.Inventory
 	Recorder  events.EventRecorder
 	Clock     clock.PassiveClock
+	// SchedulerName is of the scheduler of brokers whose spec names none; "" is the
+	// cluster's default.
+	SchedulerName string
 	// Changed is called with each Instance whose brokers fare otherwise than before.
 	Changed func(types.NamespacedName)
 }
@@ -104,6 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		if c == nil {
 			r.specs.forget(configurationKey(key))
+			r.rollout.forget(configurationKey(key))
 		}
 		return reconcile.Result{}, nil
 	}
@@ -120,7 +124,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	pods, job := decide(f), decideJobs(f, jobs)
 	after, err := r.do(ctx, f, &pods, &job)
 	r.remember(key, instance.UID, pods.memory)
-	found := result{desired: pods.desired + job.desired, ready: pods.ready + job.ready, expected: pods.desired > 0 || job.expected}
+	found := result{desired: pods.desired + job.desired, ready: pods.ready + job.ready, outdated: pods.outdated, expected: pods.desired > 0 || job.expected}
 	for _, problem := range []*Problem{pods.problem, job.problem} {
 		if problem != nil {
 			found.problem = *problem
@@ -136,7 +140,7 @@ func (r *Reconciler) read(ctx context.Context, instance *akriv0.Instance, device
 	c := device.Configuration
 	f := &facts{
 		now: r.Clock.Now(), instance: instance, configuration: c, spec: r.specs.of(c),
-		reported: device.Reported != nil, shared: instance.Spec.Shared, reach: device.Nodes, lost: device.Unschedulable,
+		reported: device.Reported != nil, shared: instance.Spec.Shared, reach: device.Nodes, lost: device.Unschedulable, scheduler: r.SchedulerName,
 		memory: r.memory(instance.UID),
 	}
 	properties := instance.Spec.BrokerProperties
@@ -256,7 +260,7 @@ func (r *Reconciler) replace(ctx context.Context, f *facts, replace []removal) (
 	}
 	nodes := r.Inventory.Nodes(on)
 	for _, removal := range replace {
-		if !r.rollout.mayReplace(c, turn{f.instance.Name, removal.node}, f.spec.hash, all, nodes, f.now) {
+		if !r.rollout.mayReplace(c, turn{f.instance.Name, removal.node}, removal.pod.UID, f.spec.hash, all, nodes, f.now) {
 			return true, nil
 		}
 		if err := r.removePod(ctx, f, removal); err != nil {
@@ -284,7 +288,7 @@ func (r *Reconciler) create(ctx context.Context, f *facts, kind string, object c
 	err := r.Client.Create(ctx, object, FieldOwner)
 	switch {
 	case err == nil:
-		m.refused = 0
+		m.refused, m.refusal = 0, Problem{}
 		created.WithLabelValues(kind).Inc()
 		klog.FromContext(ctx).V(2).Info("Created a broker", "instance", klog.KObj(f.instance), "kind", kind, "name", object.GetName())
 		return 0, nil
@@ -306,7 +310,7 @@ func (r *Reconciler) create(ctx context.Context, f *facts, kind string, object c
 	}
 	refused.WithLabelValues(kind).Inc()
 	m.refused++
-	m.refusedAt = f.now
+	m.refusedAt, m.refusal = f.now, **problem
 	return delay(m.refused, maxRefusedDelay), nil
 }
 
@@ -324,8 +328,10 @@ func (r *Reconciler) taken(ctx context.Context, f *facts, kind string, object cl
 	}
 	owner := metav1.GetControllerOf(there)
 	if owner != nil && owner.Kind == "Instance" && owner.Name == f.instance.Name {
-		if owner.UID == f.instance.UID && there.GetLabels()[naming.Controller] != naming.ControllerName {
-			return &Problem{NameTaken, fmt.Sprintf("%s %s has lost its label %s=%s: put it back, or delete it", kind, there.GetName(), naming.Controller, naming.ControllerName)}, nil
+		labels := there.GetLabels()
+		if owner.UID == f.instance.UID && (labels[naming.Controller] != naming.ControllerName || labels[naming.Instance] != f.instance.Name) {
+			return &Problem{NameTaken, fmt.Sprintf("%s %s has lost one of its labels %s=%s and %s=%s: put them back, or delete it",
+				kind, there.GetName(), naming.Controller, naming.ControllerName, naming.Instance, f.instance.Name)}, nil
 		}
 		return nil, nil // ours, and the cache is behind; or of a former Instance, and going
 	}
@@ -336,6 +342,7 @@ func (r *Reconciler) taken(ctx context.Context, f *facts, kind string, object cl
 func (r *Reconciler) doJobs(ctx context.Context, f *facts, p *jobPlan, m *memory) (time.Duration, error) {
 	if p.create != nil {
 		if left := m.refusedAt.Add(delay(m.refused, maxRefusedDelay)).Sub(f.now); m.refused > 0 && left > 0 {
+			p.problem = &m.refusal
 			return left, nil
 		}
 		wait, err := r.create(ctx, f, jobKind, p.create, m, &p.problem)

@@ -2,6 +2,7 @@ package brokers
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -64,8 +65,8 @@ func TestLifeOfBrokers(t *testing.T) {
 	}
 	r.inv.DeleteConfiguration("default", "cam")
 	expect("its Configuration is gone: the garbage collector sees to it")
-	if s := r.sum(); s != (Sum{}) || len(r.specs.parsed) != 0 {
-		t.Errorf("gone: %+v, %v", s, r.specs.parsed)
+	if s := r.sum(); s != (Sum{}) || len(r.specs.parsed)+len(r.rollout.turns) != 0 {
+		t.Errorf("gone: %+v, %v, %v", s, r.specs.parsed, r.rollout.turns)
 	}
 	instance := theInstance()
 	if err := r.api.Delete(t.Context(), instance, client.Preconditions{UID: &instance.UID}); err != nil {
@@ -76,6 +77,23 @@ func TestLifeOfBrokers(t *testing.T) {
 	}
 	if len(r.memories)+len(r.Reconciler.told)+len(r.uids) != 0 {
 		t.Errorf("remembers %v, %v, %v", r.memories, r.Reconciler.told, r.uids)
+	}
+}
+
+// Other properties of a device replace its brokers on one node after the other, though
+// their spec is the same.
+func TestOtherPropertiesRollOut(t *testing.T) {
+	r := newRig(t, theInstance())
+	r.inv.SetConfiguration(configuration(3, onePod))
+	r.found("a", "b", "c")
+	r.settle()
+	for round, value := range []string{"other", "third"} {
+		r.properties = map[string]string{"K": value}
+		r.found("a", "b", "c")
+		want := []string{"delete Pod a-pod", "create Pod a-pod", "delete Pod b-pod", "create Pod b-pod", "delete Pod c-pod", "create Pod c-pod"}
+		if got := r.settle(); !slices.Equal(got, want) {
+			t.Errorf("round %d: writes %q, want %q", round, got, want)
+		}
 	}
 }
 
@@ -195,7 +213,11 @@ func TestRefusedBrokers(t *testing.T) {
 		if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > maxRefusedDelay {
 			t.Fatalf("%+v, %v", result, err)
 		}
-		r.clock.SetTime(r.clock.Now().Add(result.RequeueAfter))
+		r.clock.SetTime(r.clock.Now().Add(result.RequeueAfter / 2))
+		if result, err := r.reconcile(); err != nil || result.RequeueAfter <= 0 || r.sum().Problem == nil { // something else changes
+			t.Fatalf("before the next try: %+v, %v, %+v", result, err, r.sum())
+		}
+		r.clock.SetTime(r.clock.Now().Add(result.RequeueAfter / 2))
 	}
 	if tries > 18 || len(r.writes) > tries {
 		t.Errorf("%d looks and %d tries to create in 10 minutes", tries, len(r.writes))
@@ -209,6 +231,22 @@ func TestRefusedBrokers(t *testing.T) {
 	r.refuse = nil
 	if got := r.settle(); len(got) != 2 || r.sum().Problem != nil {
 		t.Errorf("once there is room: %q, %+v", got, r.sum())
+	}
+	r = newRig(t, theInstance())
+	r.inv.SetConfiguration(jobConfiguration(1, jobSpec))
+	r.found("a")
+	r.refuse = func(string) error { return quota }
+	for range 2 {
+		if result, err := r.reconcile(); err != nil || result.RequeueAfter <= 0 || r.sum().Problem == nil || r.sum().Problem.Reason != NotCreated {
+			t.Errorf("a Job: %+v, %v, %+v", result, err, r.sum())
+		}
+	}
+	if told := r.told(); strings.Count(told, NotCreated) != 1 || len(r.writes) != 1 {
+		t.Errorf("a Job: tells %q, writes %q", told, r.writes)
+	}
+	r.refuse = nil
+	if got := r.settle(); len(got) != 2 || r.sum().Problem != nil {
+		t.Errorf("a Job, once there is room: %q, %+v", got, r.sum())
 	}
 	terminating := apierrors.NewForbidden(corev1.Resource("pods"), "x", errWhy)
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -227,10 +265,19 @@ func TestNameIsTaken(t *testing.T) {
 	stranger := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	formers := stranger.DeepCopy()
 	formers.OwnerReferences = []metav1.OwnerReference{{APIVersion: "akri.sh/v0", Kind: "Instance", Name: instanceName, UID: "former", Controller: new(true)}}
+	unlabelled := stranger.DeepCopy()
+	unlabelled.OwnerReferences = []metav1.OwnerReference{ownedBy(theInstance())}
+	lost := func(label string) *corev1.Pod {
+		p := unlabelled.DeepCopy()
+		p.Labels = naming.PodLabels("cam", instanceName, "a", name)
+		delete(p.Labels, label)
+		return p
+	}
 	for what, tc := range map[string]struct {
 		there   *corev1.Pod
 		problem bool
-	}{"a stranger's": {stranger, true}, "a former Instance's": {formers, false}} {
+	}{"a stranger's": {stranger, true}, "a former Instance's": {formers, false}, "our unlabelled": {unlabelled, true},
+		"our own, without its Instance,": {lost(naming.Instance), true}} {
 		r := newRig(t, theInstance(), tc.there)
 		r.inv.SetConfiguration(configuration(1, onePod))
 		r.found("a")
@@ -238,7 +285,10 @@ func TestNameIsTaken(t *testing.T) {
 		if err != nil || result.RequeueAfter == 0 || (r.sum().Problem != nil) != tc.problem || strings.Contains(r.told(), NameTaken) != tc.problem {
 			t.Errorf("%s: %+v, %v, %+v", what, result, err, r.sum())
 		}
-		if pods := r.pods(); len(pods) != 1 || pods[0].Labels != nil {
+		if s := r.sum(); tc.there.OwnerReferences != nil && tc.problem && s.Problem != nil && !strings.Contains(s.Problem.Message, "akri.sh/instance="+instanceName+": put them back, or delete it") {
+			t.Errorf("%s: the problem %v does not say what to do", what, s.Problem)
+		}
+		if pods := r.pods(); len(pods) != 1 || !maps.Equal(pods[0].Labels, tc.there.Labels) {
 			t.Errorf("%s pod was touched: %v", what, pods)
 		}
 	}

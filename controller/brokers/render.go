@@ -1,6 +1,7 @@
 package brokers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,10 +23,11 @@ func renderPod(f *facts, node string, failures int) (*corev1.Pod, error) {
 	p := f.spec.pod.DeepCopy()
 	v := values{instance: f.instance.Name, node: node, properties: f.properties}
 	if err := v.expandPod(p); err != nil {
-		return nil, fmt.Errorf("spec.brokerSpec.brokerPodSpec: %w", err)
+		return nil, fmt.Errorf("%s: %w", podSpecPath, err)
 	}
 	requestInstance(p, f.instance.Name)
 	pin(p, node)
+	p.SchedulerName = cmp.Or(p.SchedulerName, f.scheduler)
 	annotations := map[string]string{naming.SpecHash: f.spec.hash}
 	if h := f.propertiesHash(); h != "" {
 		annotations[naming.PropertiesHash] = h
@@ -62,6 +64,7 @@ func renderJob(f *facts) (*batchv1.Job, error) {
 	maps.Copy(labels, naming.JobLabels(f.configuration.Name, f.instance.Name, name))
 	template.Labels, template.Annotations = labels, annotations
 	requestInstance(&template.Spec, f.instance.Name)
+	template.Spec.SchedulerName = cmp.Or(template.Spec.SchedulerName, f.scheduler)
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: f.instance.Namespace, Name: name,

@@ -1,6 +1,7 @@
 package brokers
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/third_party/forked/golang/expansion"
 	"sigs.k8s.io/yaml"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -157,6 +159,31 @@ spec:
 	}
 }
 
+// A device's properties cannot name the broker's variables: what the kubelet makes of
+// each text is the property as it is.
+func TestPropertiesAreNotExpanded(t *testing.T) {
+	const spec = `{"template":{"metadata":{"labels":{"l":"{{property:P}}"},"annotations":{"a":"{{property:P}}"}},"spec":{"containers":[{"name":"b",` +
+		`"env":[{"name":"SECRET","value":"s"},{"name":"E","value":"$(SECRET) {{property:P}}"}],"command":["$${{property:P}}"],"args":["{{property:D}}{{property:P}}$(SECRET)"]}]}}}`
+	for property, want := range map[string]string{"$(SECRET)": "$(SECRET)", "$$(SECRET)": "$$(SECRET)", "$": "$", "(SECRET)": "(SECRET)", "5 $": "5 $"} {
+		f := newFacts(t, jobConfiguration(1, spec), "a")
+		f.properties = map[string]string{"P": property, "D": "$"}
+		job, err := renderJob(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := job.Spec.Template.Spec.Containers[0]
+		variables := expansion.MappingFuncFor(map[string]string{"SECRET": "s"})
+		for text, want := range map[string]string{c.Env[1].Value: "s " + want, c.Command[0]: "$" + want, c.Args[0]: "$" + want + "s"} {
+			if got := expansion.Expand(text, variables); got != want {
+				t.Errorf("%q: the kubelet makes %q of %q, want %q", property, got, text, want)
+			}
+		}
+		if l, a := job.Spec.Template.Labels["l"], job.Spec.Template.Annotations["a"]; l != property || a != property {
+			t.Errorf("%q: label %q, annotation %q", property, l, a)
+		}
+	}
+}
+
 func TestTemplatesThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"{{UNKNOWN}}":         "unknown template {{UNKNOWN}}",
@@ -164,12 +191,66 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 		"{{property:}}":       `no property ""`,
 		"{{property:k}}":      `no property "k"`,
 		"a{{NODE}}{{NOPE_2}}": "{{NOPE_2}}",
+		"a${{property:K}}":    "names a variable",
+		"$$$({{property:K}})": "names a variable",
 	} {
 		f := newFacts(t, configuration(1, `{"containers":[{"name":"a"},{"name":"b","env":[{"name":"E","value":"`+text+`"}]}]}`), "a")
 		_, err := renderPod(f, "a", 0)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "containers[1].env[0].value") {
 			t.Errorf("%s: error %v, want the place and %q", text, err, want)
 		}
+	}
+}
+
+// A spec that names its node, or whose affinity nobody can read, is refused with its
+// path and what to do.
+func TestNodesThatAreRefused(t *testing.T) {
+	const affinity = `{"containers":[{"name":"b"}],"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[` +
+		`{"matchExpressions":[{"key":"disk","operator":"Exists"}]},{"matchExpressions":[{"key":"name","operator":"%s","values":["a"]}]}]}}}}`
+	for spec, want := range map[string]string{
+		`{"nodeName":"a","containers":[{"name":"b"}]}`: `spec.brokerSpec.brokerPodSpec.nodeName: "a": the controller chooses the node; use nodeSelector or affinity`,
+		fmt.Sprintf(affinity, "in"):                    `spec.brokerSpec.brokerPodSpec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[1].matchExpressions[0].operator: Unsupported value: "in"`,
+		fmt.Sprintf(affinity, "In"):                    "",
+	} {
+		p := decide(newFacts(t, configuration(1, spec), "a"))
+		if want == "" {
+			if p.problem != nil || len(p.create) != 1 {
+				t.Errorf("%s: %q, problem %v", spec, p.show(), p.problem)
+			}
+			continue
+		}
+		if p.problem == nil || p.problem.Reason != InvalidSpec || !strings.HasPrefix(p.problem.Message, want) || len(p.create)+len(p.remove) > 0 {
+			t.Errorf("%s: %q, problem %v, want %q", spec, p.show(), p.problem, want)
+		}
+	}
+}
+
+// The controller's scheduler is that of brokers which name none; brokers that run stay
+// when it changes.
+func TestScheduler(t *testing.T) {
+	for spec, want := range map[string]string{`{"containers":[{"name":"b"}]}`: "ours", `{"schedulerName":"own","containers":[{"name":"b"}]}`: "own"} {
+		f := newFacts(t, configuration(1, spec), "a", brokerPod("a", "Ready"))
+		f.scheduler = "ours"
+		if got := decide(f).show(); got != "" {
+			t.Errorf("a broker that runs: %q", got)
+		}
+		pod, err := renderPod(f, "a", 0)
+		if err != nil || pod.Spec.SchedulerName != want || f.spec.pod.SchedulerName == "ours" {
+			t.Errorf("pod of %s: %v, %+v, want scheduler %q", spec, err, pod, want)
+		}
+		f = newFacts(t, jobConfiguration(1, `{"template":{"spec":`+spec+`}}`), "a")
+		f.scheduler = "ours"
+		job, err := renderJob(f)
+		if err != nil || job.Spec.Template.Spec.SchedulerName != want {
+			t.Errorf("Job of %s: %v, %+v, want scheduler %q", spec, err, job, want)
+		}
+	}
+	r := newRig(t, theInstance())
+	r.SchedulerName = "ours"
+	r.inv.SetConfiguration(configuration(1, onePod))
+	r.found("a")
+	if r.settle(); len(r.pods()) != 1 || r.pods()[0].Spec.SchedulerName != "ours" {
+		t.Errorf("made %+v", r.pods())
 	}
 }
 

@@ -11,6 +11,7 @@ type Sum struct {
 	Instances int // that were looked at
 	Desired   int
 	Ready     int
+	Outdated  int // pods of an earlier spec
 	// Expected is how many Instances have a broker that runs or is to come.
 	Expected int
 	// Problem is that of the first Instance, by name, that has one; FirstWith is its
@@ -29,7 +30,7 @@ type results struct {
 }
 
 type result struct {
-	desired, ready int
+	desired, ready, outdated int
 	// expected is set while a broker runs or is to come.
 	expected bool
 	problem  Problem // the zero Problem is none
@@ -83,6 +84,7 @@ func (r *results) sum(configuration types.NamespacedName) Sum {
 		s.Instances++
 		s.Desired += one.desired
 		s.Ready += one.ready
+		s.Outdated += one.outdated
 		if one.expected {
 			s.Expected++
 		}

@@ -40,6 +40,8 @@ type rig struct {
 	refuse  func(write string) error // nil: no; before it is done
 	lose    func(write string) bool  // its answer, when it is done
 	changed []types.NamespacedName
+	// properties that nodes report of the device, from the next found on
+	properties map[string]string
 }
 
 func newRig(t *testing.T, objects ...client.Object) *rig {
@@ -50,7 +52,8 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 			t.Fatal(err)
 		}
 	}
-	r := &rig{T: t, inv: inventory.New(), clock: clocktesting.NewFakePassiveClock(start), events: events.NewFakeRecorder(1000)}
+	r := &rig{T: t, inv: inventory.New(), clock: clocktesting.NewFakePassiveClock(start), events: events.NewFakeRecorder(1000),
+		properties: map[string]string{"K": "v"}}
 	write := func(verb string, o client.Object, do func() error) error {
 		w := fmt.Sprintf("%s %T %s", verb, o, o.GetName())
 		r.writes = append(r.writes, strings.NewReplacer("*v1.", "", "*v0.", "", "-"+instanceName, "").Replace(w))
@@ -103,7 +106,7 @@ func (r *rig) found(nodes ...string) {
 	for _, node := range nodes {
 		r.inv.SetNode(node, inventory.Node{UID: types.UID(node), Ready: true})
 		r.inv.SetSlice(&v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-0"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: node, Devices: []v1alpha1.Device{
-			{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}, ID: "foo0", Hash: "8120fe", Shared: true, Properties: map[string]string{"K": "v"}}}}})
+			{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}, ID: "foo0", Hash: "8120fe", Shared: true, Properties: r.properties}}}})
 	}
 }
 

@@ -20,25 +20,38 @@ const startsWithin = time.Minute
 // called concurrently.
 type rollout struct {
 	mu    sync.Mutex
-	turns map[types.NamespacedName]map[turn]time.Time // by Configuration: granted, and when
+	turns map[types.NamespacedName]map[turn]grant // by Configuration
 }
 
 // turn is one Instance's broker on one node.
 type turn struct{ instance, node string }
 
-// mayReplace reports whether the Instance's broker on the node may go now, and takes
-// the turn. pods are all broker pods of the Configuration in its namespace, hash is of
-// its spec.
-func (r *rollout) mayReplace(configuration types.NamespacedName, t turn, hash string, pods []*corev1.Pod, nodes map[string]inventory.Node, now time.Time) bool {
+// grant is when a turn was taken, and the pod that it was taken for.
+type grant struct {
+	at       time.Time
+	replaced types.UID
+}
+
+// forget forgets the turns of a Configuration that is gone.
+func (r *rollout) forget(configuration types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.turns, configuration)
+}
+
+// mayReplace reports whether the pod, the Instance's broker on the node, may go now, and
+// takes the turn. pods are all broker pods of the Configuration in its namespace, hash is
+// of its spec.
+func (r *rollout) mayReplace(configuration types.NamespacedName, t turn, pod types.UID, hash string, pods []*corev1.Pod, nodes map[string]inventory.Node, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.turns == nil {
-		r.turns = map[types.NamespacedName]map[turn]time.Time{}
+		r.turns = map[types.NamespacedName]map[turn]grant{}
 	}
 	granted := r.turns[configuration]
-	for other, at := range granted {
+	for other, g := range granted {
 		// Over when its successor is there, which counts by itself then.
-		if now.Sub(at) > startsWithin || hasSuccessor(other, hash, pods) {
+		if now.Sub(g.at) > startsWithin || hasSuccessor(other, g.replaced, hash, pods) {
 			delete(granted, other)
 		}
 	}
@@ -51,16 +64,18 @@ func (r *rollout) mayReplace(configuration types.NamespacedName, t turn, hash st
 		return false
 	}
 	if granted == nil {
-		granted = map[turn]time.Time{}
+		granted = map[turn]grant{}
 		r.turns[configuration] = granted
 	}
-	granted[t] = now
+	granted[t] = grant{now, pod}
 	return true
 }
 
-func hasSuccessor(t turn, hash string, pods []*corev1.Pod) bool {
+// hasSuccessor reports whether there is another pod than the one that was replaced. The
+// spec alone does not tell them apart: other properties of the device replace pods, too.
+func hasSuccessor(t turn, replaced types.UID, hash string, pods []*corev1.Pod) bool {
 	for _, p := range pods {
-		if p.Labels[naming.Instance] == t.instance && p.Labels[naming.TargetNode] == naming.Cut(t.node) &&
+		if p.UID != replaced && p.Labels[naming.Instance] == t.instance && p.Labels[naming.TargetNode] == naming.Cut(t.node) &&
 			p.DeletionTimestamp == nil && p.Annotations[naming.SpecHash] == hash {
 			return true
 		}

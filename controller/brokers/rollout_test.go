@@ -38,7 +38,7 @@ func TestWhoseTurnItIs(t *testing.T) {
 				all = append(all, make(f))
 			}
 			var r rollout
-			if got := r.mayReplace(types.NamespacedName{Name: "cam"}, turn{"i", "a"}, f.spec.hash, all, f.nodes, start); got != tc.want {
+			if got := r.mayReplace(types.NamespacedName{Name: "cam"}, turn{"i", "a"}, "asks", f.spec.hash, all, f.nodes, start); got != tc.want {
 				t.Errorf("%v, want %v", got, tc.want)
 			}
 		})
@@ -52,7 +52,7 @@ func TestTurnLasts(t *testing.T) {
 	cam, other := types.NamespacedName{Name: "cam"}, types.NamespacedName{Name: "other"}
 	var r rollout
 	ask := func(c types.NamespacedName, instance, node string, now time.Time, pods ...*corev1.Pod) bool {
-		return r.mayReplace(c, turn{instance, node}, f.spec.hash, pods, f.nodes, now)
+		return r.mayReplace(c, turn{instance, node}, types.UID("uid-of-"+instance+"-"+node), f.spec.hash, pods, f.nodes, now)
 	}
 	if !ask(cam, instanceName, "a", start) || !ask(cam, "i2", "a", start) || !ask(other, "x", "b", start) {
 		t.Fatal("node a does not get its turn, or another Configuration's node b")

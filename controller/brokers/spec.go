@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/kubeslot/kubeslot/controller/naming"
@@ -52,7 +54,9 @@ func parse(c *akriv0.Configuration) *spec {
 	switch {
 	case isSet(b.BrokerPodSpec):
 		raw, s.pod = b.BrokerPodSpec.Raw, &corev1.PodSpec{}
-		s.err = decode("spec.brokerSpec.brokerPodSpec", raw, s.pod)
+		if s.err = decode(podSpecPath, raw, s.pod); s.err == nil {
+			s.err = checkNode(s.pod)
+		}
 		template = s.pod
 	case isSet(b.BrokerJobSpec):
 		raw, s.job = b.BrokerJobSpec.Raw, &batchv1.JobSpec{}
@@ -91,6 +95,23 @@ func decode(path string, raw []byte, into any) error {
 		return fmt.Errorf("%s: %w", path, errors.Join(unknown...))
 	}
 	return nil
+}
+
+// podSpecPath is where a Configuration has the spec of its broker pods.
+const podSpecPath = "spec.brokerSpec.brokerPodSpec"
+
+// checkNode checks what a pod's spec says of its node: a node that is named would get
+// the pod of every other, and an affinity that cannot be read matches none, unseen.
+func checkNode(p *corev1.PodSpec) error {
+	if p.NodeName != "" {
+		return fmt.Errorf("%s.nodeName: %q: the controller chooses the node; use nodeSelector or affinity", podSpecPath, p.NodeName)
+	}
+	if p.Affinity == nil || p.Affinity.NodeAffinity == nil || p.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	_, err := nodeaffinity.NewNodeSelector(p.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+		field.WithPath(field.NewPath(podSpecPath, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")))
+	return err
 }
 
 // canonical is JSON whose keys are sorted, so that only its meaning counts.

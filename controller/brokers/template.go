@@ -30,7 +30,13 @@ type values struct {
 	instance   string
 	node       string // "" for a Job, whose node nobody knows yet
 	properties map[string]string
+	// kubelet is set for texts in which the kubelet replaces $(VARIABLE). Properties come
+	// from devices, which are not to read the broker's variables, its Secrets among them.
+	kubelet bool
 }
+
+// variablePattern matches a property that would be, or begin, the name of a variable.
+var variablePattern = regexp.MustCompile(`(^|[^$])(\$\$)*\$\(?\{\{property:`)
 
 // expand replaces the templates in a text. slots is how many slots of the Instance
 // the container requests, or the pod for a label or annotation.
@@ -39,6 +45,9 @@ func (v values) expand(text string, slots int64) (string, error) {
 		return text, nil
 	}
 	var errs []error
+	if v.kubelet && variablePattern.MatchString(text) {
+		errs = append(errs, errors.New("a property after $ or $( names a variable: write $$ for a $, and the variable's name in full"))
+	}
 	expanded := templatePattern.ReplaceAllStringFunc(text, func(match string) string {
 		name := match[2 : len(match)-2]
 		property, isProperty := strings.CutPrefix(name, propertyTemplate)
@@ -53,7 +62,10 @@ func (v values) expand(text string, slots int64) (string, error) {
 			return strconv.FormatInt(slots, 10)
 		case isProperty:
 			value, ok := v.properties[property]
-			if ok {
+			switch {
+			case ok && v.kubelet:
+				return strings.ReplaceAll(value, "$", "$$")
+			case ok:
 				return value
 			}
 			errs = append(errs, fmt.Errorf("%s: device and Configuration have no property %q", match, property))
@@ -67,6 +79,7 @@ func (v values) expand(text string, slots int64) (string, error) {
 
 // expandPod replaces the templates in the containers of a pod, which is changed.
 func (v values) expandPod(p *corev1.PodSpec) error {
+	v.kubelet = true
 	var errs []error
 	for _, of := range []struct {
 		kind       string

@@ -3,6 +3,7 @@ package configurations
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -20,12 +21,18 @@ const (
 	nothingReported = "NothingReported"
 	nameTaken       = "NameTaken"
 	reportsLeftOut  = "ReportsLeftOut"
+	nodeProblem     = "NodeProblem"
 	moreProblems    = "MoreProblems"
 	allReady        = "AllReady"
+	nothingToRun    = "NothingToRun"
+	rollingOut      = "RollingOut"
 	notReady        = "BrokersNotReady"
 )
 
 const maxMessageLength = 1024
+
+// reasonPattern is what a condition's reason must be.
+var reasonPattern = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 
 // status is what there is to say of a Configuration, given what its status says
 // already, which is not changed.
@@ -40,7 +47,7 @@ func status(c *akriv0.Configuration, s inventory.Summary, sum brokers.Sum, now t
 	conditions := []metav1.Condition{discoveringCondition(c, s)}
 	if hasBroker(c) {
 		st.Brokers = &akriv0.BrokerCount{Desired: int32(sum.Desired), Ready: int32(sum.Ready)}
-		conditions = append(conditions, brokersCondition(sum))
+		conditions = append(conditions, brokersCondition(c, s, sum))
 	}
 	for _, condition := range conditions {
 		if before := meta.FindStatusCondition(c.Status.Conditions, condition.Type); before != nil {
@@ -77,6 +84,9 @@ func discoveringCondition(c *akriv0.Configuration, s inventory.Summary) metav1.C
 	case failing > 0:
 		first := s.Problems[0]
 		condition.Status, condition.Reason = metav1.ConditionFalse, first.Reason
+		if !reasonPattern.MatchString(first.Reason) { // the API server would refuse the status
+			condition.Reason = nodeProblem
+		}
 		condition.Message = fmt.Sprintf("%s have problems; %s says: %s", count(failing, "node"), first.Node, first.Message)
 		if failing == 1 {
 			condition.Message = fmt.Sprintf("node %s: %s", first.Node, first.Message)
@@ -90,13 +100,19 @@ func discoveringCondition(c *akriv0.Configuration, s inventory.Summary) metav1.C
 	return condition
 }
 
-func brokersCondition(sum brokers.Sum) metav1.Condition {
+func brokersCondition(c *akriv0.Configuration, s inventory.Summary, sum brokers.Sum) metav1.Condition {
 	condition := metav1.Condition{Type: akriv0.ConditionBrokersReady, Status: metav1.ConditionTrue, Reason: allReady,
 		Message: fmt.Sprintf("%d of %d brokers are ready", sum.Ready, sum.Desired)}
 	switch {
+	case !owns(c, s), s.Instances == 0:
+		condition.Status, condition.Reason = metav1.ConditionUnknown, nothingToRun
+		condition.Message = "there is no Instance of this Configuration"
 	case sum.Problem != nil:
 		condition.Status, condition.Reason = metav1.ConditionFalse, sum.Problem.Reason
 		condition.Message += "; " + brokerProblem(sum)
+	case sum.Outdated > 0:
+		condition.Status, condition.Reason = metav1.ConditionFalse, rollingOut
+		condition.Message += fmt.Sprintf("; %d are of an earlier spec", sum.Outdated)
 	case sum.Ready < sum.Desired:
 		condition.Status, condition.Reason = metav1.ConditionFalse, notReady
 	}

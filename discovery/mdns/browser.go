@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/discovery/netif"
 )
 
 const (
@@ -78,7 +81,7 @@ func (b *browser) start() {
 	b.cancel = cancel
 	b.done.Go(func() { b.run(ctx) })
 	b.done.Go(func() {
-		if err := watchInterfaces(ctx, func() { signal(b.rescan) }); ctx.Err() == nil {
+		if err := netif.Watch(ctx, func() { signal(b.rescan) }); ctx.Err() == nil {
 			b.logger.Error(err, "Changes of network interfaces are seen late", "interval", rescanInterval)
 		}
 	})
@@ -232,7 +235,7 @@ func (b *browser) send(a ask) {
 
 // scan opens sockets on new interfaces and closes those of interfaces that are gone.
 func (b *browser) scan(ctx context.Context) {
-	all, err := interfaces(b.patterns)
+	all, err := netif.List(b.patterns)
 	if err != nil {
 		b.fail(err)
 		return
@@ -242,21 +245,21 @@ func (b *browser) scan(ctx context.Context) {
 	fresh := map[int]bool{}
 	var failures []error
 	for _, i := range all {
-		for v6, has := range map[bool]bool{false: i.v4, true: i.v6} {
-			key := socketKey{i.index, v6}
-			if !has {
+		for _, v6 := range []bool{false, true} {
+			key := socketKey{i.Index, v6}
+			if !slices.ContainsFunc(i.Prefixes, func(p netip.Prefix) bool { return p.Addr().Is6() == v6 }) {
 				continue
 			}
 			if old := b.sockets[key]; old == nil || old.failed.Load() {
-				s, err := openSocket(i.index, v6)
+				s, err := openSocket(i.Index, v6)
 				if err != nil {
-					failures = append(failures, fmt.Errorf("network interface %s: %w", i.name, err))
+					failures = append(failures, fmt.Errorf("network interface %s: %w", i.Name, err))
 					continue
 				}
 				b.open(ctx, key, s)
-				fresh[i.index] = true
+				fresh[i.Index] = true
 			}
-			wanted[key], links[i.index] = true, true
+			wanted[key], links[i.Index] = true, true
 		}
 	}
 	for key, s := range b.sockets {
@@ -270,13 +273,13 @@ func (b *browser) scan(ctx context.Context) {
 
 // update tells the cache and the subscribers of the interfaces: links are those that
 // have a socket, fresh those with a new one.
-func (b *browser) update(all []netInterface, links, fresh map[int]bool, failures []error) {
+func (b *browser) update(all []netif.Interface, links, fresh map[int]bool, failures []error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
 	for _, i := range all {
-		if links[i.index] {
-			b.cache.addLink(now, i.index, i.name, i.prefixes, fresh[i.index])
+		if links[i.Index] {
+			b.cache.addLink(now, i.Index, i.Name, i.Prefixes, fresh[i.Index])
 		}
 	}
 	for index := range b.cache.links {

@@ -33,8 +33,7 @@ const (
 // while any of them runs.
 type Handler struct {
 	// Interfaces are globs of names of the network interfaces to browse on; "!" before
-	// one leaves interfaces out, and the last that matches counts. DefaultInterfaces when
-	// nil.
+	// one leaves interfaces out, and the last that matches counts. netif.Default when nil.
 	Interfaces []string
 
 	mu      sync.Mutex
@@ -114,11 +113,7 @@ func (h *Handler) acquire(logger klog.Logger) *browser {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.users++; h.users == 1 {
-		patterns := h.Interfaces
-		if patterns == nil {
-			patterns = DefaultInterfaces
-		}
-		h.browser = newBrowser(logger.WithValues("handler", Name), patterns)
+		h.browser = newBrowser(logger.WithValues("handler", Name), h.Interfaces)
 		h.browser.start()
 	}
 	return h.browser

@@ -174,7 +174,7 @@ func addressesReady(device string) error {
 		}
 		ready := 0
 		for _, a := range addresses {
-			if _, ok := toPrefix(a); ok {
+			if a.Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) == 0 {
 				ready++
 			}
 		}

@@ -283,66 +283,6 @@ func TestNewInterface(t *testing.T) {
 	r.want(5*time.Second, "a camera on an interface that came later", akriID(host, uuidA), akriID(other, uuidB), akriID(last, "c"))
 }
 
-// Which interfaces of a node are probed on: real ones, of every kind that this kernel has.
-func TestInterfaces(t *testing.T) {
-	lan.New(t) // eth0
-	add := func(link netlink.Link, addresses ...string) {
-		t.Helper()
-		if err := netlink.LinkAdd(link); err != nil {
-			t.Fatalf("add %s: %v", link.Attrs().Name, err)
-		}
-		t.Cleanup(func() { _ = netlink.LinkDel(link) })
-		for _, a := range addresses {
-			address, err := netlink.ParseAddr(a)
-			if err == nil {
-				err = netlink.AddrAdd(link, address)
-			}
-			if err != nil {
-				t.Fatalf("address %s of %s: %v", a, link.Attrs().Name, err)
-			}
-		}
-		if err := netlink.LinkSetUp(link); err != nil {
-			t.Fatalf("set %s up: %v", link.Attrs().Name, err)
-		}
-	}
-	veth := func(name string, master int) *netlink.Veth {
-		v := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: name + "p"}
-		v.Name, v.MasterIndex = name, master
-		return v
-	}
-	bridge := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
-	bridge.Name = "br7"
-	add(bridge, "10.7.0.1/24")
-	add(veth("port", bridge.Index), "10.7.1.1/24")
-	add(veth("pod", 0), "fe80::1234/64")
-	add(veth("veth7", 0), "10.7.2.1/24")
-	add(veth("uplink", 0), "10.7.3.1/24", "10.7.3.2/24")
-	down := veth("down", 0)
-	add(down, "10.7.4.1/24")
-	if err := netlink.LinkSetDown(down); err != nil {
-		t.Fatal(err)
-	}
-	endpoints, err := listEndpoints(DefaultInterfaces)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]string{}
-	for _, e := range endpoints {
-		if e.address.Is4() {
-			got[e.name] = e.address.String()
-		}
-	}
-	want := map[string]string{"eth0": "192.168.77.1", "br7": "10.7.0.1", "uplink": "10.7.3.1"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("IPv4 (-want +got):\n%s", diff)
-	}
-	for _, e := range endpoints {
-		if e.name == "pod" {
-			t.Errorf("%v is used", e)
-		}
-	}
-}
-
 // Akri finds no camera over IPv6. An address of link scope is asked by the right interface.
 func TestIPv6Alone(t *testing.T) {
 	l := lan.New(t)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/discovery/netif"
 )
 
 func TestDetails(t *testing.T) {
@@ -186,20 +187,27 @@ func TestQueriesAreBounded(t *testing.T) {
 	}
 }
 
-func TestSelectedInterfaces(t *testing.T) {
-	for _, tc := range []struct {
-		patterns []string
-		name     string
-		want     bool
-	}{
-		{nil, "eth0", true},
-		{DefaultInterfaces, "eth0", true}, {DefaultInterfaces, "br0", true}, {DefaultInterfaces, "cali123", false}, {DefaultInterfaces, "veth1", false},
-		{[]string{"eth*"}, "eth1", true}, {[]string{"eth*"}, "wlan0", false},
-		{[]string{"eth*", "!eth1"}, "eth1", false}, {[]string{"!eth1", "eth*"}, "eth1", true}, {[]string{"eth*", "!eth1"}, "eth0", true},
-		{[]string{"["}, "eth0", false}, // a bad pattern matches nothing
-	} {
-		if got := selected(tc.patterns, tc.name); got != tc.want {
-			t.Errorf("selected(%q, %s) = %v, want %v", tc.patterns, tc.name, got, tc.want)
+func TestEndpoints(t *testing.T) {
+	of := func(index int, name string, prefixes ...string) netif.Interface {
+		i := netif.Interface{Index: index, Name: name}
+		for _, p := range prefixes {
+			i.Prefixes = append(i.Prefixes, netip.MustParsePrefix(p))
 		}
+		return i
+	}
+	got := endpoints([]netif.Interface{
+		of(2, "eth0", "10.7.3.9/24", "10.7.3.1/24", "fd77::1/64", "fe80::2/64", "fe80::1/64"),
+		of(3, "eth1", "fd78::1/64"), // no address to send multicast of link scope from
+		of(4, "eth2", "169.254.1.1/16"),
+	})
+	want := []endpointAddress{
+		{2, "eth0", netip.MustParseAddr("10.7.3.9")}, {2, "eth0", netip.MustParseAddr("fe80::2")},
+		{4, "eth2", netip.MustParseAddr("169.254.1.1")},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("endpoints = %v, want %v", got, want)
+	}
+	if got := len(endpoints(slices.Repeat([]netif.Interface{of(2, "eth0", "10.7.3.9/24", "fe80::2/64")}, 100))); got != maxLinks {
+		t.Errorf("%d links on 100 interfaces, want %d", got, maxLinks)
 	}
 }

@@ -29,7 +29,7 @@ const (
 // All Discover calls of a Handler share one scan of the network.
 type Handler struct {
 	// Interfaces are globs of names of network interfaces; those that begin with "!"
-	// leave interfaces out, and the last that matches counts. DefaultInterfaces when nil.
+	// leave interfaces out, and the last that matches counts. netif.Default when nil.
 	// Interfaces that are down, have no multicast or no address are never used.
 	Interfaces []string
 
@@ -106,15 +106,12 @@ func (h *Handler) acquire(ctx context.Context) (*scan, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.users == 0 {
-		patterns, interval := h.Interfaces, h.Interval
-		if patterns == nil {
-			patterns = DefaultInterfaces
-		}
+		interval := h.Interval
 		if interval <= 0 {
 			interval = DefaultInterval
 		}
 		// It outlives this Discover when another one uses it.
-		s, err := startScan(context.WithoutCancel(ctx), newClient(), patterns, interval)
+		s, err := startScan(context.WithoutCancel(ctx), newClient(), h.Interfaces, interval)
 		if err != nil {
 			return nil, err
 		}

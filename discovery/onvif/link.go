@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubeslot/kubeslot/discovery/netif"
 )
 
 const (
@@ -29,10 +28,6 @@ var (
 	groupIPv4 = netip.MustParseAddr("239.255.255.250")
 	groupIPv6 = netip.MustParseAddr("ff02::c")
 )
-
-// DefaultInterfaces are the interfaces that are used unless Handler.Interfaces says
-// otherwise: all but those to pods, by the names that network plugins give them.
-var DefaultInterfaces = []string{"!cali*", "!lxc*", "!veth*", "!azv*", "!gke*", "!eni*", "!nerdctl*", "!cilium_*", "!tunl*", "!kube-*", "!nodelocaldns"}
 
 // endpointAddress is an interface with an address to send from. It tells whether a link
 // is still the same.
@@ -65,76 +60,20 @@ func (l *link) send(message []byte) error {
 	return err
 }
 
-// listEndpoints returns the interfaces to use, with one address of each IP version.
-func listEndpoints(patterns []string) ([]endpointAddress, error) {
-	links, err := netlink.LinkList()
-	if err != nil {
-		return nil, fmt.Errorf("list network interfaces: %w", err)
-	}
-	addresses, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
-	if err != nil {
-		return nil, fmt.Errorf("list addresses of network interfaces: %w", err)
-	}
-	vrfs := map[int]bool{}
-	for _, l := range links {
-		vrfs[l.Attrs().Index] = l.Type() == "vrf"
-	}
-	var endpoints []endpointAddress
-	for _, l := range links {
-		a := l.Attrs()
-		const want = net.FlagUp | net.FlagMulticast
-		switch {
-		case a.Flags&want != want || a.Flags&net.FlagLoopback != 0:
-			continue
-		case a.MasterIndex != 0 && !vrfs[a.MasterIndex]:
-			continue // a port of a bridge or a bond, which is an interface itself
-		case !selected(patterns, a.Name):
-			continue
-		case l.Type() == "veth" && onlyLinkLocal(addresses, a.Index):
-			continue // the host's end of a pod's network, whatever its name
-		}
-		for _, ipv6 := range []bool{false, true} {
-			if address, ok := sourceAddress(addresses, a.Index, ipv6); ok && len(endpoints) < maxLinks {
-				endpoints = append(endpoints, endpointAddress{a.Index, a.Name, address})
+// endpoints returns interfaces with the addresses to send multicast from: the first IPv4
+// one, and the first link-local IPv6 one.
+func endpoints(interfaces []netif.Interface) (all []endpointAddress) {
+	for _, i := range interfaces {
+		for _, source := range []func(netip.Prefix) bool{
+			func(p netip.Prefix) bool { return p.Addr().Is4() },
+			func(p netip.Prefix) bool { return p.Addr().Is6() && p.Addr().IsLinkLocalUnicast() },
+		} {
+			if n := slices.IndexFunc(i.Prefixes, source); n >= 0 && len(all) < maxLinks {
+				all = append(all, endpointAddress{i.Index, i.Name, i.Prefixes[n].Addr()})
 			}
 		}
 	}
-	return endpoints, nil
-}
-
-// selected is whether the last pattern that matches a name has no "!". Names that no
-// pattern matches are selected if no pattern selects any.
-func selected(patterns []string, name string) bool {
-	selects := slices.ContainsFunc(patterns, func(p string) bool { return !strings.HasPrefix(p, "!") })
-	for _, pattern := range slices.Backward(patterns) {
-		glob, not := strings.CutPrefix(pattern, "!")
-		if ok, _ := filepath.Match(glob, name); ok {
-			return !not
-		}
-	}
-	return !selects
-}
-
-// sourceAddress returns the address of an interface to send multicast from: the first
-// IPv4 one, or the link-local IPv6 one.
-func sourceAddress(addresses []netlink.Addr, index int, ipv6 bool) (netip.Addr, bool) {
-	for _, a := range addresses {
-		address, ok := netip.AddrFromSlice(a.IP)
-		address = address.Unmap()
-		if !ok || a.LinkIndex != index || address.Is6() != ipv6 || a.Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) != 0 {
-			continue
-		}
-		if !ipv6 || address.IsLinkLocalUnicast() {
-			return address, true
-		}
-	}
-	return netip.Addr{}, false
-}
-
-func onlyLinkLocal(addresses []netlink.Addr, index int) bool {
-	return !slices.ContainsFunc(addresses, func(a netlink.Addr) bool {
-		return a.LinkIndex == index && !a.IP.IsLinkLocalUnicast()
-	})
+	return all
 }
 
 func openLink(e endpointAddress) (l *link, err error) {
@@ -181,19 +120,4 @@ func listen(network string, address netip.Addr, port int) (net.PacketConn, error
 		return errors.Join(controlErr, err)
 	}}
 	return config.ListenPacket(context.Background(), network, net.JoinHostPort(address.String(), strconv.Itoa(port)))
-}
-
-// watchAddresses calls changed when addresses of this machine come and go, until ctx
-// ends.
-func watchAddresses(ctx context.Context, changed func()) error {
-	updates := make(chan netlink.AddrUpdate)
-	if err := netlink.AddrSubscribe(updates, ctx.Done()); err != nil {
-		return fmt.Errorf("watch addresses of network interfaces: %w", err)
-	}
-	go func() { // until the library closes the channel, after ctx has ended
-		for range updates {
-			changed()
-		}
-	}()
-	return nil
 }

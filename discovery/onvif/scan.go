@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/time/rate"
 	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/discovery/netif"
 )
 
 const (
@@ -47,15 +49,17 @@ func startScan(ctx context.Context, client *client, patterns []string, interval 
 	}
 	ctx, s.cancel = context.WithCancel(ctx)
 	addresses := make(chan struct{}, 1)
-	err := watchAddresses(ctx, func() {
-		select {
-		case addresses <- struct{}{}:
-		default:
+	s.running.Go(func() {
+		err := netif.Watch(ctx, func() {
+			select {
+			case addresses <- struct{}{}:
+			default:
+			}
+		})
+		if ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Looking at addresses from time to time instead", "handler", Name, "interval", interval)
 		}
 	})
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Looking at addresses from time to time instead", "handler", Name, "interval", interval)
-	}
 	links, err := s.updateLinks(ctx)
 	if err != nil {
 		s.stop()
@@ -105,7 +109,9 @@ func (s *scan) run(ctx context.Context, links []*link, addresses <-chan struct{}
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot look for cameras", "handler", Name)
 		}
-		s.probe(ctx, opened)
+		if len(opened) > 0 {
+			s.probe(ctx, opened)
+		}
 	}
 }
 
@@ -150,7 +156,7 @@ func (s *scan) allLinks() (all []*link) {
 // are now. It returns those that are new, and an error when none can be used of those
 // that there are.
 func (s *scan) updateLinks(ctx context.Context) (opened []*link, err error) {
-	endpoints, err := listEndpoints(s.patterns)
+	interfaces, err := netif.List(s.patterns)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +168,7 @@ func (s *scan) updateLinks(ctx context.Context) (opened []*link, err error) {
 	var failures []error
 	old := s.links
 	s.links = map[endpointAddress]*link{}
-	for _, e := range endpoints {
+	for _, e := range endpoints(interfaces) {
 		if l := old[e]; l != nil {
 			s.links[e] = l
 			delete(old, e)

@@ -20,6 +20,14 @@ import (
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
+const (
+	// maxMessageBytes is how long a request may be, with its properties: as long as the
+	// agent takes a response to be.
+	maxMessageBytes = 16 << 20
+	// maxStreams are served at once on one connection; the next waits.
+	maxStreams = 256
+)
+
 // Serve serves the handler and keeps it registered with the agent until ctx ends, and
 // returns nil then. An error says why the handler cannot be reached any more: an
 // address that is taken, or a socket that somebody removed.
@@ -43,7 +51,7 @@ func Serve(ctx context.Context, handler discovery.Handler, options Options) erro
 		lost:    make(chan struct{}, 1),
 		present: at.present,
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxConcurrentStreams(maxStreams))
 	pb.RegisterDiscoveryHandlerServer(server, &service{handler: sharer, logger: logger, dropped: r.reregister})
 
 	var workers sync.WaitGroup

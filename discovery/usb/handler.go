@@ -27,11 +27,11 @@ type Handler struct {
 	// Tree is where devices are read: this machine, if zero.
 	Tree sysfs.Tree
 
-	// Events are those of the kernel and udevd unless a test sets them.
-	Events func(ctx context.Context, changed func(*uevent.Event)) error
+	// Monitor, if set, is used to follow devices, so that several handlers share one; its
+	// Tree must be the same.
+	Monitor *uevent.Monitor
 
-	once    sync.Once
-	monitor *uevent.Monitor
+	once sync.Once
 }
 
 var _ discovery.Sharer = (*Handler)(nil)
@@ -49,12 +49,16 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	if err != nil {
 		return err
 	}
-	h.once.Do(func() { h.monitor = &uevent.Monitor{Tree: h.Tree, Events: h.Events} })
+	h.once.Do(func() {
+		if h.Monitor == nil {
+			h.Monitor = &uevent.Monitor{Tree: h.Tree}
+		}
+	})
 
 	ctx, cancel := context.WithCancel(ctx)
 	changes, failed := make(chan uevent.Change), make(chan error, 1)
 	go func() {
-		failed <- h.monitor.Watch(ctx, func(change uevent.Change) {
+		failed <- h.Monitor.Watch(ctx, func(change uevent.Change) {
 			select {
 			case changes <- change:
 			case <-ctx.Done():

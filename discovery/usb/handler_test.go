@@ -31,7 +31,7 @@ func discover(t *testing.T, details string, names ...string) *discoverer {
 	t.Helper()
 	d := &discoverer{t: t, machine: plugged(t, names...), events: make(chan *uevent.Event, 100),
 		reports: make(chan discovery.Result, 100), done: make(chan error, 1)}
-	h := &Handler{Tree: d.machine.Tree, Events: func(ctx context.Context, changed func(*uevent.Event)) error {
+	h := &Handler{Monitor: &uevent.Monitor{Tree: d.machine.Tree, Events: func(ctx context.Context, changed func(*uevent.Event)) error {
 		changed(nil)
 		for {
 			select {
@@ -41,7 +41,7 @@ func discover(t *testing.T, details string, names ...string) *discoverer {
 				changed(e)
 			}
 		}
-	}}
+	}}}
 	ctx, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
 	go func() {

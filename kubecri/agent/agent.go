@@ -45,7 +45,7 @@ func retries() wait.Backoff {
 	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 9, Cap: 10 * time.Second}
 }
 
-// Config is what an Agent needs. All but PropertyNamespaces, AllowedPaths, Grace,
+// Config is what an Agent needs. All but PropertyNamespaces, NoEndpoints, AllowedPaths, Grace,
 // Restart, Clock, Metrics, ReachChanged and TellHolders is required.
 type Config struct {
 	// NodeName is the node that this agent discovers for.
@@ -68,6 +68,9 @@ type Config struct {
 	// Registry has the sources of devices: the handlers in this process, and those that
 	// register.
 	Registry *discovery.Registry
+	// NoEndpoints says that no handlers register, so that after the agent's start none is
+	// waited for.
+	NoEndpoints bool
 	// AllowedPaths are those of the node that devices may have mounts and device nodes of.
 	AllowedPaths hostpaths.Allowed
 	// Grace is how long the devices of a source that stopped working stay; DefaultGrace
@@ -197,6 +200,15 @@ func (a *Agent) Run(ctx context.Context) {
 	workers.Go(func() { a.write(ctx) })
 	workers.Go(func() { a.passTime(ctx) })
 	<-ctx.Done()
+}
+
+// registered is when all endpoints that a former life of the agent knew have had the time
+// to register.
+func (a *Agent) registered() time.Time {
+	if a.config.NoEndpoints {
+		return a.began
+	}
+	return a.began.Add(registering)
 }
 
 // announce wakes those who wait for a.changed. a.mu must be held.

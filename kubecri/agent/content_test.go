@@ -71,7 +71,7 @@ func TestPathsAreAllowed(t *testing.T) {
 		api.allow(t, "/dev/null")
 		agent := api.start(t, "node-a", handler)
 		mount := func(id, path string) discovery.Device {
-			return discovery.Device{ID: id, Mounts: []discovery.Mount{{ContainerPath: "/x", HostPath: path}}}
+			return discovery.Device{ID: id, Mounts: []discovery.Mount{{ContainerPath: "/x", HostPath: path, ReadOnly: true}}}
 		}
 		handler.change(func() {
 			handler.result = &discovery.Result{Shared: true, Devices: []discovery.Device{mount("foo0", link), mount("foo1", "/etc")}}

@@ -89,7 +89,7 @@ func (a *Agent) awaitChange(ctx context.Context, s *session, c *v0.Configuration
 	if sources > 0 {
 		a.forgetUnknown(s)
 	} else {
-		if a.sleep(ctx, a.began.Add(registering).Sub(a.config.Clock.Now()), changed); ctx.Err() != nil || isClosed(changed) {
+		if a.sleep(ctx, a.registered().Sub(a.config.Clock.Now()), changed); ctx.Err() != nil || isClosed(changed) {
 			return
 		}
 		a.tellProblem(ctx, s, "", reasonUnknownHandler, fmt.Errorf(
@@ -156,7 +156,7 @@ const restarting = 2 * time.Second
 // runSource keeps one source running until ctx ends.
 func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, source *discovery.Source, in *inputs) {
 	restart, pause := a.config.Restart, time.Duration(0)
-	var failing time.Time // since when it has not reported
+	var failing time.Time // since when each run has ended soon; zero while it works
 	for ctx.Err() == nil {
 		values, known, changed := in.get()
 		if !known {
@@ -177,7 +177,7 @@ func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, 
 			case <-running.Done():
 			}
 		})
-		reported, err := a.runHandler(running, s, c, source, values)
+		err := a.runHandler(running, s, c, source, values)
 		stop()
 		watching.Wait()
 		if ctx.Err() != nil {
@@ -187,7 +187,11 @@ func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, 
 			klog.FromContext(ctx).Info("Discovery starts anew, since discoveryProperties have changed")
 			continue
 		}
-		if now := a.config.Clock.Now(); reported || failing.IsZero() {
+		now := a.config.Clock.Now()
+		if now.Sub(started) > a.config.Restart.Cap { // a new failure, not one that goes on
+			restart, failing = a.config.Restart, time.Time{}
+		}
+		if failing.IsZero() {
 			failing = now
 		}
 		a.failed(ctx, s, source, failing, err)
@@ -200,13 +204,10 @@ func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, 
 			pause = max(pause, a.config.Restart.Duration) // until then it is the same problem
 			continue
 		}
-		if a.config.Clock.Since(started) > a.config.Restart.Cap { // a new failure, not one that goes on
-			restart = a.config.Restart
-		}
 		pause = restart.Step()
 		a.sleep(ctx, pause, renewed, changed)
 		if isClosed(renewed) {
-			restart = a.config.Restart
+			restart, failing = a.config.Restart, time.Time{}
 		}
 	}
 }
@@ -226,17 +227,16 @@ func (a *Agent) failed(ctx context.Context, s *session, source *discovery.Source
 	a.tellProblem(ctx, s, source.ID, reason, err)
 }
 
-// runHandler calls the handler once; it returns an error in any case, and whether there
-// was a report. A panic is one: this process is also the node's container runtime
+// runHandler calls the handler once; it returns an error in any case. A panic is one: this process is also the node's container runtime
 // endpoint, which a malformed answer from some device must not take down.
-func (a *Agent) runHandler(ctx context.Context, s *session, c *v0.Configuration, source *discovery.Source, properties map[string][]byte) (reported bool, err error) {
+func (a *Agent) runHandler(ctx context.Context, s *session, c *v0.Configuration, source *discovery.Source, properties map[string][]byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
 			klog.FromContext(ctx).Error(err, "The discovery handler has a bug", "stack", string(debug.Stack()))
 		}
 	}()
-	started := a.config.Clock.Now()
+	started, reported := a.config.Clock.Now(), false
 	request := discovery.Request{Details: c.Spec.DiscoveryHandler.DiscoveryDetails, Properties: properties,
 		Warn: func(message string) { a.warn(ctx, s, message) }}
 	err = source.Handler.Discover(ctx, request, func(result discovery.Result) {
@@ -254,7 +254,7 @@ func (a *Agent) runHandler(ctx context.Context, s *session, c *v0.Configuration,
 	if err == nil {
 		err = errors.New("ended, though it should go on")
 	}
-	return reported, err
+	return err
 }
 
 // take makes a report what is known of the source's devices.

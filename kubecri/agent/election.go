@@ -182,6 +182,7 @@ func (e *election) take(ctx context.Context, lease *coordinationv1.Lease) (*coor
 func (e *election) hold(ctx context.Context, s *session, lease *coordinationv1.Lease) (able bool) {
 	logger := klog.FromContext(ctx).WithValues("lease", klog.KObj(lease))
 	logger.Info("This node discovers for others")
+	began := e.config.Clock.Now()
 	discovering, stop := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() { e.discover(discovering, s, e.configuration) })
@@ -191,7 +192,7 @@ func (e *election) hold(ctx context.Context, s *session, lease *coordinationv1.L
 			break
 		}
 		e.mu.RLock()
-		able = s.reports.works(e.config.Clock.Now())
+		able = s.reports.works(began, e.config.Clock.Now())
 		e.mu.RUnlock()
 		next, err := e.take(ctx, lease)
 		if apierrors.IsConflict(err) {

@@ -297,6 +297,28 @@ func TestANodeWithoutAWorkingHandlerHandsOver(t *testing.T) {
 	})
 }
 
+// A handler that was away for long, and then takes its time to report, is given it.
+func TestAHandlerThatIsBackMayTakeItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openShop(t, 1, "n1")
+		h := s.handlers["n1"]
+		h.change(func() { h.fail = func(int) error { return errors.New("stream broke") } })
+		pass(time.Minute)
+		h.change(func() { h.fail, h.result = nil, nil })
+		pass(2 * time.Minute)
+		runs := h.ran()
+		pass(20 * time.Second)
+		if is := s.discover(); len(is) != 1 || h.ran() != runs {
+			t.Errorf("%q discover, and the handler was started %d times more", is, h.ran()-runs)
+		}
+		h.see("foo0", "foo1")
+		s.want(t, time.Minute, 1, 1)
+		if n := len(s.slices(t)[0].Spec.Devices); n != 2 {
+			t.Errorf("%d devices are reported, want 2", n)
+		}
+	})
+}
+
 // Where no handler works the nodes take turns, and the device goes when its time is over.
 func TestNoNodeHasAWorkingHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -28,6 +28,8 @@ const (
 	// how long a path is (PATH_MAX, without NUL).
 	maxPaths     = 256
 	maxPathBytes = 4095
+	// maxRejections is how many devices are named that are left out.
+	maxRejections = 1000
 )
 
 // examination is what examine goes by, besides the report.
@@ -53,21 +55,21 @@ func (e *examination) examine(result discovery.Result) (map[string]found, []erro
 	})
 	for i, device := range byID {
 		if i > 0 && byID[i-1].ID == device.ID {
-			rejected = append(rejected, rejection(device.ID, errors.New("reported more than once")))
+			rejected = reject(rejected, rejection(device.ID, errors.New("reported more than once")))
 			continue
 		}
 		f, err := e.device(device, result.Shared)
 		if err != nil {
-			rejected = append(rejected, rejection(device.ID, err))
+			rejected = reject(rejected, rejection(device.ID, err))
 			continue
 		}
 		other, taken := devices[f.hash]
 		switch {
 		case taken && e.named(f.hash) == device.ID: // the other is the later
 			devices[f.hash] = f
-			rejected = append(rejected, rejection(other.ID, collision(f)))
+			rejected = reject(rejected, rejection(other.ID, collision(f)))
 		case taken:
-			rejected = append(rejected, rejection(device.ID, collision(other)))
+			rejected = reject(rejected, rejection(device.ID, collision(other)))
 		case len(devices) == maxDevices:
 			return devices, append([]error{fmt.Errorf("%d devices are reported, of which the first %d are taken",
 				len(byID), maxDevices)}, rejected...)
@@ -97,6 +99,35 @@ func (e *examination) device(device discovery.Device, shared bool) (found, error
 		return found{}, fmt.Errorf("takes %d bytes with its properties, of %d that are allowed", f.size, maxDeviceBytes)
 	}
 	return f, nil
+}
+
+// unnamed counts devices that are left out besides those that are named.
+type unnamed int
+
+func (n unnamed) Error() string { return fmt.Sprintf("%d more are left out", int(n)) }
+
+// reject adds an error to all, or only counts it when these are many.
+func reject(all []error, err error) []error {
+	if len(all) < maxRejections {
+		return append(all, err)
+	}
+	if n, ok := all[len(all)-1].(unnamed); ok {
+		all[len(all)-1] = n + 1
+		return all
+	}
+	return append(all, unnamed(1))
+}
+
+// count is how many devices the errors are about.
+func count(errs []error) (n int) {
+	for _, err := range errs {
+		if more, ok := err.(unnamed); ok {
+			n += int(more)
+		} else {
+			n++
+		}
+	}
+	return n
 }
 
 // rejection says of a device that it is left out.
@@ -224,7 +255,7 @@ func summary(errs []error) string {
 		parts = append(parts, err.Error())
 	}
 	if len(errs) > most {
-		parts = append(parts, fmt.Sprintf("and %d more", len(errs)-most))
+		parts = append(parts, fmt.Sprintf("and %d more", count(errs)-most))
 	}
-	return fmt.Sprintf("%d devices: %s", len(errs), strings.Join(parts, "; "))
+	return fmt.Sprintf("%d devices: %s", count(errs), strings.Join(parts, "; "))
 }

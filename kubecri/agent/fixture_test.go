@@ -47,7 +47,9 @@ type api struct {
 	calls   []string // "update node-a-0", in order; no lists and watches
 	left    int      // calls until the API server is away; negative for never
 
-	allowed hostpaths.Allowed // of the agents that start
+	// Of the agents that start:
+	allowed     hostpaths.Allowed
+	noEndpoints bool
 }
 
 // newAPI has the objects, and the Nodes node-a and node-b.
@@ -259,6 +261,7 @@ func (a *api) start(t *testing.T, name string, handlers ...discovery.Handler) *r
 	r := &running{Registry: registry, events: recorder}
 	agent, err := New(Config{
 		NodeName: name, Client: a, KubeClient: a.kube, Recorder: recorder, Registry: registry, TellHolders: r.tell, AllowedPaths: a.allowed,
+		NoEndpoints:    a.noEndpoints,
 		Configurations: factory.Akri().V0().Configurations(), Slices: factory.Kubeslot().V1alpha1().DeviceSlices(),
 		Nodes: core.Core().V1().Nodes(),
 	})

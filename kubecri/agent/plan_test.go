@@ -278,6 +278,18 @@ func TestExamine(t *testing.T) {
 	}
 }
 
+// A flood of devices that cannot be served is counted, and not kept.
+func TestExamineKeepsFewRejections(t *testing.T) {
+	e := examination{configuration: configuration("cam"), node: "a", named: func(string) string { return "" }}
+	_, rejected := e.examine(discovery.Result{Devices: make([]discovery.Device, 50_000)})
+	if n := len(rejected); n != maxRejections+1 || rejected[n-1].Error() != "49000 more are left out" {
+		t.Errorf("keeps %d rejections, the last is %q", n, rejected[n-1])
+	}
+	if text := summary(rejected); !strings.HasPrefix(text, "50000 devices: ") || !strings.HasSuffix(text, "; and 49995 more") {
+		t.Errorf("summary %q", text)
+	}
+}
+
 // collidingIDs finds two ids with one three-byte hash, in order.
 func collidingIDs(t *testing.T) (first, second string) {
 	t.Helper()

@@ -104,6 +104,7 @@ type sourceReport struct {
 	devices  map[string]found // by hash; replaced, never changed
 	rejected []error          // why devices of it were left out
 	lost     time.Time        // since when the source does not work; zero while it does
+	failed   time.Time        // when it stopped working last
 	removed  bool             // it is not a source any more
 }
 
@@ -160,7 +161,12 @@ func (r *reports) report(id string, shared bool, devices map[string]found, rejec
 
 // fail says that a source has stopped working.
 func (r *reports) fail(id string, now time.Time) {
-	if s := r.source(id); s != nil && s.lost.IsZero() {
+	s := r.source(id)
+	if s == nil {
+		return
+	}
+	s.failed = now
+	if s.lost.IsZero() {
 		s.lost = now
 	}
 }
@@ -203,24 +209,23 @@ func (r *reports) expire(now time.Time) []withdrawal {
 	return over
 }
 
-// works is false when no source has worked for a while: another node may do better.
-func (r *reports) works(now time.Time) bool {
+// works is false when no source has worked for a while: another node may do better. One
+// that has not failed since this node discovers is given the time to report.
+func (r *reports) works(since, now time.Time) bool {
 	return slices.ContainsFunc(r.sources, func(s *sourceReport) bool {
-		return !s.removed && (s.lost.IsZero() || now.Sub(s.lost) < unschedulableAfter)
+		return !s.removed && (s.lost.IsZero() || s.failed.Before(since) || now.Sub(s.lost) < unschedulableAfter)
 	})
 }
 
-// allReported is true when no source is waited for. Where only the agent itself finds
-// devices of the kind, no other source is expected.
+// allReported is true when no source is waited for. An endpoint may have the name of a
+// handler that is built in, so until it has had the time to register, one is waited for.
 func (r *reports) allReported(now time.Time) bool {
-	endpoints := len(r.sources) == 0
 	for _, s := range r.sources {
 		if !s.reported {
 			return false
 		}
-		endpoints = endpoints || !s.builtIn
 	}
-	return len(r.sources) > 0 && (!endpoints || !now.Before(r.registered))
+	return len(r.sources) > 0 && !now.Before(r.registered)
 }
 
 // unreported is how far devices have got that the slices have and no source has reported.
@@ -317,9 +322,9 @@ func (st *standing) merge(s *sourceReport, unschedulable bool, named func(hash s
 		case taken && other.ID == f.ID:
 		case taken && named(f.hash) == f.ID:
 			all[f.hash] = f
-			st.rejected = append(st.rejected, rejection(other.ID, collision(f)))
+			st.rejected = reject(st.rejected, rejection(other.ID, collision(f)))
 		case taken:
-			st.rejected = append(st.rejected, rejection(f.ID, collision(other)))
+			st.rejected = reject(st.rejected, rejection(f.ID, collision(other)))
 		case len(all) == maxDevices:
 			dropped++
 		default:

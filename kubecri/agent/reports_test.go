@@ -24,7 +24,7 @@ import (
 //	clear                         other nodes see the devices
 //	at t=40s                      since the session began
 //	named hash=x id=b             the device that the slices have of a hash
-//	works                         may this node go on to discover for others
+//	works [since=10s]             may this node, which discovers for others since then, go on
 //
 // Each answer is what is known then: the devices, with "?" for one that new pods do not
 // get; what becomes of those that only the slices have; and when this changes by itself.
@@ -68,7 +68,11 @@ func TestReports(t *testing.T) {
 				d.ScanArgs(t, "id", &id)
 				names[hash] = id
 			case "works":
-				return fmt.Sprintln(r.works(now))
+				since := time.Duration(0)
+				if d.HasArg("since") {
+					since = duration(t, d, "since")
+				}
+				return fmt.Sprintln(r.works(begin.Add(since), now))
 			case "at":
 				now = begin.Add(duration(t, d, "t"))
 			default:

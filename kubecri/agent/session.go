@@ -51,7 +51,7 @@ func (a *Agent) startSession(ctx context.Context, c *v0.Configuration, selected 
 	ctx, stop := context.WithCancel(klog.NewContext(ctx, logger))
 	now := a.config.Clock.Now()
 	s := &session{configuration: c, stop: stop, selected: selected,
-		reports:  reports{grace: a.config.Grace, began: now, registered: a.began.Add(registering)},
+		reports:  reports{grace: a.config.Grace, began: now, registered: a.registered()},
 		problems: map[string]v1alpha1.Problem{}, warned: map[string]bool{}}
 	switch {
 	case c.Spec.Discovery == nil:
@@ -89,11 +89,12 @@ func (a *Agent) update(ctx context.Context, s *session, change func(r *reports, 
 func (a *Agent) settle(ctx context.Context, s *session) (tell func()) {
 	logger, c, was := klog.FromContext(ctx), s.configuration, s.standing
 	now := a.config.Clock.Now()
+	cleared := s.reports.settled // if was is not: other nodes see the devices
 	over := s.reports.expire(now)
 	s.standing = s.reports.stands(now, a.named(c))
 	rejected := summary(s.standing.rejected)
 	leftOut := rejected != "" && rejected != s.rejected
-	count := len(s.standing.rejected)
+	leftOutCount := count(s.standing.rejected)
 	s.rejected = rejected
 	unchanged := was.settled == s.standing.settled && equalDevices(was.devices, s.standing.devices)
 	if !unchanged {
@@ -119,6 +120,10 @@ func (a *Agent) settle(ctx context.Context, s *session) (tell func()) {
 			lost = append(lost, loss{w.source, n})
 		}
 	}
+	former := 0
+	if !cleared && !s.reports.allReported(now) {
+		former = a.lostFormer(c, &was, &s.standing)
+	}
 	news := a.news(s, &was)
 	devices, unusable := len(s.standing.devices), 0
 	for _, f := range s.standing.devices {
@@ -129,7 +134,7 @@ func (a *Agent) settle(ctx context.Context, s *session) (tell func()) {
 	a.config.Metrics.Discovered(c.Name, devices-unusable, unusable)
 	return func() {
 		if leftOut {
-			logger.Info("Left out devices that the handler reported", "count", count, "reason", rejected)
+			logger.Info("Left out devices that the handler reported", "count", leftOutCount, "reason", rejected)
 			a.config.Recorder.Eventf(c, corev1.EventTypeWarning, "DevicesRejected", "Node %s leaves out %s", a.config.NodeName, rejected)
 		}
 		for _, l := range lost {
@@ -137,11 +142,36 @@ func (a *Agent) settle(ctx context.Context, s *session) (tell func()) {
 			a.config.Recorder.Eventf(c, corev1.EventTypeWarning, "DevicesLost",
 				"Node %s no longer reports %d devices: %s has not worked since they were reported last", a.config.NodeName, l.devices, sourceName(l.source))
 		}
+		if former > 0 {
+			logger.Info("Withdrew devices that no source has reported since discovery began", "devices", former)
+			a.config.Recorder.Eventf(c, corev1.EventTypeWarning, "DevicesLost", "Node %s no longer reports %d devices: no discovery handler %q has reported them since discovery began",
+				a.config.NodeName, former, c.Spec.DiscoveryHandler.Name)
+		}
 		if !unchanged {
 			logger.Info("What is known of the devices has changed", "count", devices)
 		}
 		a.tellHolders(news)
 	}
+}
+
+// lostFormer counts the Configuration's devices that only the node's slices know, and that
+// are withdrawn now.
+func (a *Agent) lostFormer(c *v0.Configuration, was, is *standing) (n int) {
+	if was.settled || was.unreported == is.unreported {
+		return 0
+	}
+	for _, slice := range a.ownSlices() {
+		for i := range slice.Spec.Devices {
+			d := &slice.Spec.Devices[i]
+			if d.Configuration != reference(c) {
+				continue
+			}
+			if _, ok := is.devices[d.Hash]; !ok && was.age(d.Hash, d.Shared) < withdrawn && is.age(d.Hash, d.Shared) == withdrawn {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // passTime settles sessions when that is due, until ctx ends.

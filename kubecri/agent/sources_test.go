@@ -157,6 +157,53 @@ func TestARestartWaitsForEndpoints(t *testing.T) {
 	})
 }
 
+// That a handler is also built in does not take away what an endpoint of its name has.
+func TestARestartWaitsForEndpointsOfABuiltInHandlersName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(configuration("cam"))
+		first := api.start(t, "node-a", seeing("foo0"))
+		first.Add(at("/a.sock", seeing("foo1")))
+		api.want(t, "node-a-0: foo0 foo1")
+		first.stop()
+		api.called()
+		second := api.start(t, "node-a", seeing("foo0"))
+		pass(20 * time.Second)
+		second.Add(at("/a.sock", seeing("foo1")))
+		pass(time.Minute)
+		api.wantCalls(t)
+		second.wantTold(t)
+		second.stop()
+
+		// Where none can register, none is waited for.
+		api.noEndpoints = true
+		api.start(t, "node-a", seeing("foo0"))
+		api.want(t, "node-a-0: foo0")
+	})
+}
+
+// A process that reports and then ends its stream at once, again and again, does not work.
+func TestAHandlerWhoseStreamEndsAgainAndAgainIsToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, handler := newAPI(configuration("cam")), seeing("foo0")
+		agent := api.start(t, "node-a")
+		agent.Add(at("/a.sock", ends{handler}))
+		pass(5 * time.Second)
+		api.wantNow(t, "node-a-0: foo0 !DiscoveryFailed")
+		agent.wantEvents(t, `Warning DiscoveryFailed Node node-a: discovery handler "echoes": ended, though it should go on`)
+		pass(10 * time.Minute)
+		api.wantNow(t, "node-a-0: foo0 !DiscoveryFailed")
+		agent.wantEvents(t)
+	})
+}
+
+// ends reports what the handler sees, and ends.
+type ends struct{ *echoes }
+
+func (e ends) Discover(_ context.Context, _ discovery.Request, report func(discovery.Result)) error {
+	e.change(func() { report(*e.result) })
+	return nil
+}
+
 // Without their handler devices that a former life of the agent reported do not stay for
 // ever.
 func TestDevicesWithoutAHandlerGo(t *testing.T) {
@@ -178,6 +225,9 @@ func TestDevicesWithoutAHandlerGo(t *testing.T) {
 		if !second.Gone("cam-8120fe") {
 			t.Error("the device is not gone")
 		}
+		unknown := `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node: discovery starts when there is one`
+		lost := `Warning DevicesLost Node node-a no longer reports 1 devices: no discovery handler "echoes" has reported them since discovery began`
+		second.wantEvents(t, unknown, unknown, lost, lost)
 		second.wantTold(t, "cam-8120fe DeviceGone", "mic-8120fe DeviceGone")
 	})
 }

@@ -263,7 +263,7 @@ func TestKilledBetweenAnyTwoCalls(t *testing.T) {
 			}
 			api.outage(-1)
 			api.start(t, "node-a", handler)
-			pass(2 * time.Second)
+			pass(registering + 2*time.Second)
 			is := reported()
 			for _, d := range grown.Devices {
 				if is[d.ID] != 1 || len(is) != len(grown.Devices) {

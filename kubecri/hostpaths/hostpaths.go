@@ -62,12 +62,18 @@ func (a Allowed) Of(handler string) []string {
 }
 
 // Check returns an error when the device has a mount or a device node that the handler
-// may not give. Links are followed, so what counts is where the path leads now. It reads
-// the file system.
+// may not give. Of the folders for all handlers it may give read-only mounts alone: who
+// writes /run/udev/rules.d is root on the node. Links are followed, so what counts is
+// where the path leads now. It reads the file system.
 func (a Allowed) Check(handler string, device discovery.Device) error {
+	_, own := a.handler[handler]
 	for _, m := range device.Mounts {
 		if err := a.path(handler, m.HostPath); err != nil {
 			return fmt.Errorf("mount of %q: %w", m.HostPath, err)
+		}
+		if !m.ReadOnly && !own {
+			return fmt.Errorf("mount of %q: want readOnly: true; an entry %q of kubecri's --handler-allowed-paths lets it be written",
+				m.HostPath, handler+"="+m.HostPath)
 		}
 	}
 	for _, d := range device.DeviceSpecs {
@@ -87,11 +93,21 @@ func (a Allowed) path(handler, path string) error {
 		return err
 	}
 	allowed := a.Of(handler)
-	if slices.ContainsFunc(allowed, func(root string) bool {
-		root, err := resolve(root)
-		return err == nil && within(root, real)
-	}) {
-		return nil
+	var refused error // why the folder that has the path does not do
+	for _, folder := range allowed {
+		switch root, err := filepath.EvalSymlinks(folder); {
+		case err != nil:
+			if folder = filepath.Clean(folder); within(folder, filepath.Clean(path)) || within(folder, real) {
+				refused = fmt.Errorf("kubecri does not see the allowed folder %s (%w): where it runs in a container, mount that folder into it at the same place", folder, err)
+			}
+		case within(root, real):
+			if refused = public(root, real); refused == nil {
+				return nil
+			}
+		}
+	}
+	if refused != nil {
+		return refused
 	}
 	leads := ""
 	if real != path {
@@ -99,6 +115,27 @@ func (a Allowed) path(handler, path string) error {
 	}
 	return fmt.Errorf("the path%s is in none of the folders that handler %q may give to containers, %q; kubecri's --handler-allowed-paths says which",
 		leads, handler, allowed)
+}
+
+// public returns an error when the path is in a folder below root that anybody may write,
+// such as /dev/shm: what is there now may be another thing when a container gets it.
+func public(root, path string) error {
+	for path != root {
+		if path = filepath.Dir(path); path == root {
+			break // whoever allowed it knows it
+		}
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o002 != 0 {
+			return fmt.Errorf("is in %s, which anybody may write", path)
+		}
+	}
+	return nil
 }
 
 func check(path string) error {

@@ -74,7 +74,6 @@ func TestCheck(t *testing.T) {
 		{name: "a handler that may give nothing", handler: "none", path: "/dev", wantErr: `handler "none"`},
 		{name: "the allowed folder is a link", allowed: &linked, path: "/dev/snd"},
 		{name: "the allowed folder is a link, outside", allowed: &linked, path: "/etc", wantErr: "in none of the folders"},
-		{name: "everything", allowed: &everything, path: "/etc"},
 		{name: "the zero value", allowed: &Allowed{}, path: "/dev", wantErr: "in none of the folders"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -82,7 +81,7 @@ func TestCheck(t *testing.T) {
 				test.allowed = &allowed
 			}
 			for kind, device := range map[string]discovery.Device{
-				"mount":       {Mounts: []discovery.Mount{{ContainerPath: "/x", HostPath: dir + test.path}}},
+				"mount":       {Mounts: []discovery.Mount{{ContainerPath: "/x", HostPath: dir + test.path, ReadOnly: true}}},
 				"device node": {DeviceSpecs: []discovery.DeviceSpec{{ContainerPath: "/x", HostPath: dir + test.path}}},
 			} {
 				err := test.allowed.Check(test.handler, device)
@@ -99,8 +98,110 @@ func TestCheck(t *testing.T) {
 	if err := everything.Check("", relative); err == nil || !strings.Contains(err.Error(), "not an absolute path") {
 		t.Errorf("Check() of a relative path = %v", err)
 	}
+	if err := everything.Check("", discovery.Device{Mounts: []discovery.Mount{{HostPath: "/etc", ReadOnly: true}}}); err != nil {
+		t.Errorf("Check() of /etc = %v, though everything is allowed", err)
+	}
 	if err := (Allowed{}).Check("", discovery.Device{Properties: map[string]string{"A": "b"}}); err != nil {
 		t.Errorf("Check() of a device without paths = %v", err)
+	}
+}
+
+// What all handlers may give is for reading: who writes udev's rules is root. Device nodes
+// are what they are for.
+func TestMountsForAllAreReadOnly(t *testing.T) {
+	dir := t.TempDir()
+	for _, sub := range []string{"udev/rules.d", "data"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../udev", filepath.Join(dir, "data/udev")); err != nil {
+		t.Fatal(err)
+	}
+	allowed, err := Parse([]string{dir + "/udev", "echo=" + dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		handler, path string
+		readOnly      bool
+		refused       bool
+	}{
+		{path: "/udev", refused: true},
+		{path: "/udev/rules.d", refused: true},
+		{path: "/data/udev/rules.d", refused: true}, // a link
+		{path: "/udev/rules.d", readOnly: true},
+		{handler: "echo", path: "/udev/rules.d"},
+		{handler: "echo", path: ""},
+		{handler: "echo", path: "/data"},
+	} {
+		mount := discovery.Mount{ContainerPath: "/x", HostPath: dir + test.path, ReadOnly: test.readOnly}
+		err := allowed.Check(test.handler, discovery.Device{Mounts: []discovery.Mount{mount}})
+		if (err != nil) != test.refused || err != nil && !strings.Contains(err.Error(), "want readOnly: true") {
+			t.Errorf("handler %q mounts %+v: %v, want it to be refused: %t", test.handler, mount, err, test.refused)
+		}
+	}
+	node := discovery.Device{DeviceSpecs: []discovery.DeviceSpec{{ContainerPath: "/x", HostPath: dir + "/udev/rules.d", Permissions: "rwm"}}}
+	if err := allowed.Check("", node); err != nil {
+		t.Errorf("Check() of a device node = %v", err)
+	}
+}
+
+// What anybody may write may be another thing when a container gets it.
+func TestPublicFolders(t *testing.T) {
+	dir := t.TempDir()
+	for _, sub := range []string{"dev/shm/mine/deep", "dev/snd"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(filepath.Join(dir, "dev/shm"), 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../shm/mine", filepath.Join(dir, "dev/snd/link")); err != nil {
+		t.Fatal(err)
+	}
+	allowed, err := Parse([]string{dir + "/dev", "echo=" + dir + "/dev", "own=" + dir + "/dev", "own=" + dir + "/dev/shm"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		handler, path string
+		refused       bool
+	}{
+		{path: "/dev/shm"}, // itself is nobody's to replace
+		{path: "/dev/snd"},
+		{path: "/dev/shm/mine", refused: true},
+		{path: "/dev/shm/mine/deep", refused: true},
+		{path: "/dev/shm/none/deep", refused: true},
+		{path: "/dev/snd/link/deep", refused: true},
+		{handler: "echo", path: "/dev/shm/mine", refused: true},
+		{handler: "own", path: "/dev/shm/mine"}, // it is allowed by name
+	} {
+		for kind, device := range map[string]discovery.Device{
+			"mount":       {Mounts: []discovery.Mount{{ContainerPath: "/x", HostPath: dir + test.path, ReadOnly: true}}},
+			"device node": {DeviceSpecs: []discovery.DeviceSpec{{ContainerPath: "/x", HostPath: dir + test.path}}},
+		} {
+			err := allowed.Check(test.handler, device)
+			if (err != nil) != test.refused || err != nil && !strings.Contains(err.Error(), "/dev/shm, which anybody may write") {
+				t.Errorf("handler %q, %s %s: %v, want it to be refused: %t", test.handler, kind, test.path, err, test.refused)
+			}
+		}
+	}
+}
+
+// Where kubecri's container lacks a folder of the node, links in it cannot be followed.
+func TestAFolderThatIsNotSeenAllowsNothing(t *testing.T) {
+	dir := t.TempDir()
+	allowed, err := Parse([]string{dir + "/srv/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/srv", "/srv/models/etc"} {
+		err := allowed.Check("", discovery.Device{DeviceSpecs: []discovery.DeviceSpec{{ContainerPath: "/x", HostPath: dir + path}}})
+		if err == nil || !strings.Contains(err.Error(), "does not see the allowed folder "+dir+"/srv") || !strings.Contains(err.Error(), "at the same place") {
+			t.Errorf("Check() of %s = %v", path, err)
+		}
 	}
 }
 
@@ -138,7 +239,7 @@ func FuzzCheck(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, path string) {
 		path = dir + path
-		if allowed.Check("x", discovery.Device{Mounts: []discovery.Mount{{HostPath: path}}}) != nil {
+		if allowed.Check("x", discovery.Device{Mounts: []discovery.Mount{{HostPath: path, ReadOnly: true}}}) != nil {
 			return
 		}
 		// What is not there would be made by the runtime, so its folder counts.

@@ -153,17 +153,29 @@ func echoed(listener *net.UDPConn, from Node, network, group string) error {
 			return err
 		}
 		defer sender.Close()
-		deadline := time.Now().Add(5 * time.Second)
-		if err := errors.Join(sender.SetDeadline(deadline), listener.SetDeadline(deadline)); err != nil {
-			return err
-		}
-		if _, err := sender.WriteToUDP([]byte(from.Name), to); err != nil {
-			return err
-		}
+		// UDP may lose a datagram, above all on an interface that has just come up: whoever
+		// looks for devices asks again.
+		deadline := time.Now().Add(20 * time.Second)
 		buffer := make([]byte, 100)
-		n, back, err := listener.ReadFromUDP(buffer)
-		if err != nil || string(buffer[:n]) != from.Name {
-			return fmt.Errorf("heard %q: %w", buffer[:n], err)
+		var n int
+		var back *net.UDPAddr
+		for {
+			if _, err := sender.WriteToUDP([]byte(from.Name), to); err != nil {
+				return err
+			}
+			if err := listener.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+				return err
+			}
+			n, back, err = listener.ReadFromUDP(buffer)
+			if err == nil && string(buffer[:n]) == from.Name {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("heard %q: %w", buffer[:n], err)
+			}
+		}
+		if err := sender.SetDeadline(deadline.Add(time.Second)); err != nil {
+			return err
 		}
 		if _, err := listener.WriteToUDP(buffer[:n], back); err != nil {
 			return err

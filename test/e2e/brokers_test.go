@@ -350,7 +350,7 @@ func TestControllersRights(t *testing.T) {
 	}{
 		{"akri.sh", "configurations", "", append([]string{"patch"}, read...)},
 		{"akri.sh", "configurations", "status", []string{"patch"}},
-		{"akri.sh", "instances", "", append([]string{"create", "update", "patch", "delete"}, read...)},
+		{"akri.sh", "instances", "", append([]string{"create", "patch", "delete"}, read...)},
 		{"kubeslot.io", "deviceslices", "", read},
 		{"kubeslot.io", "slotclaims", "", append([]string{"delete"}, read...)},
 		{"", "nodes", "", read},

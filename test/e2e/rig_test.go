@@ -10,8 +10,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -55,6 +57,15 @@ func (r *rig) cleanUp() {
 	ctx := context.Background()
 	if r.Failed() {
 		r.dump(ctx)
+	}
+	list, err := akri.AkriV0().Configurations(r.ns).List(ctx, metav1.ListOptions{})
+	r.check(err)
+	for _, c := range list.Items {
+		if c.Spec.BrokerSpec != nil { // whose pods would be made again
+			if err := akri.AkriV0().Configurations(r.ns).Delete(ctx, c.Name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+				r.check(err)
+			}
+		}
 	}
 	r.deletePods()
 	r.check(akri.AkriV0().Configurations(r.ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
@@ -244,6 +255,19 @@ func (r *rig) mayOnly(user string, rule rbacv1.PolicyRule) kubernetes.Interface 
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}}, metav1.CreateOptions{})
 	r.check(err)
+	// The API server's authorizer learns of it a little later.
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			resource, subresource, _ := strings.Cut(resource, "/")
+			r.await(user+" to have the right", func() (bool, string) {
+				review, err := kube.AuthorizationV1().SubjectAccessReviews().Create(r.ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+					User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: r.ns, Verb: rule.Verbs[0], Group: group, Resource: resource, Subresource: subresource}}},
+					metav1.CreateOptions{})
+				r.check(err)
+				return review.Status.Allowed, review.Status.Reason
+			})
+		}
+	}
 	config, err := shared.RESTConfig()
 	r.check(err)
 	config.Impersonate.UserName = user

@@ -5,6 +5,7 @@ package helm
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubeslot/kubeslot/deploy/images"
@@ -59,9 +61,11 @@ func TestChart(t *testing.T) {
 			"kubecri.runtime.preset=docker":    "'/kubecri/runtime/preset': value must be one of 'containerd'",
 			"scheduler.name=default-scheduler": "/scheduler/name",
 			"kubecri.allowedPaths=/dev":        "'/kubecri/allowedPaths': got string, want array",
+			"controller.replica=3":             "additional properties 'replica' not allowed",
+			"image.registry=":                  "image.registry is not set",
 			"kubcri.enabled=false":             "additional properties 'kubcri' not allowed",
 		} {
-			if out, err := in.tryHelm("template", "kubeslot", chart, "--set", set); err == nil || !strings.Contains(out, want) {
+			if out, err := in.tryHelm("template", "kubeslot", chart, "--set", "image.registry=x", "--set", set); err == nil || !strings.Contains(out, want) {
 				t.Errorf("with %s helm says %q, want %q", set, out, want)
 			}
 		}
@@ -99,6 +103,27 @@ func TestChart(t *testing.T) {
 		return len(list.Items) == 2 && strings.Count(shown, "[node-a node-b]") == 2, shown
 	})
 	started := in.containerID("viewer")
+
+	// A broker, of a spec that names no scheduler: Akri's have none.
+	broker, err := json.Marshal(corev1.PodSpec{Containers: []corev1.Container{{Name: "broker", Image: cluster.AppImage, ImagePullPolicy: corev1.PullNever,
+		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"{{PLACEHOLDER}}": resource.MustParse("1")}}}}})
+	in.check(err)
+	watched := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "watched"}, Spec: akriv0.ConfigurationSpec{Capacity: 1,
+		DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho", DiscoveryDetails: "descriptions: [door]"},
+		BrokerSpec:       &akriv0.BrokerSpec{BrokerPodSpec: &k8sruntime.RawExtension{Raw: broker}}}}
+	_, err = in.client.AkriV0().Configurations("default").Create(ctx, watched, metav1.CreateOptions{})
+	in.check(err)
+	in.await("the broker to be ready", func() (bool, string) {
+		c, err := in.client.AkriV0().Configurations("default").Get(ctx, "watched", metav1.GetOptions{})
+		in.check(err)
+		return c.Status.Brokers != nil && c.Status.Brokers.Ready == 1, fmt.Sprintf("%+v", c.Status)
+	})
+	in.check(in.client.AkriV0().Configurations("default").Delete(ctx, "watched", metav1.DeleteOptions{}))
+	in.await("the broker to be gone", func() (bool, string) {
+		list, err := in.kube.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "akri.sh/configuration=watched"})
+		in.check(err)
+		return len(list.Items) == 0, fmt.Sprintf("%d pods", len(list.Items))
+	})
 
 	// An upgrade replaces our pods and leaves those of others alone.
 	replaced := in.ourPods("kubecri")

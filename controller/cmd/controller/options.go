@@ -25,8 +25,9 @@ type options struct {
 	leaseNamespace, leaseName                 string
 	leaseDuration, renewDeadline, retryPeriod time.Duration
 
-	workers    int
-	claimGrace time.Duration
+	workers       int
+	claimGrace    time.Duration
+	schedulerName string
 
 	metricsAddress, healthAddress string
 
@@ -63,6 +64,8 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"How many Instances, SlotClaims, brokers of Instances, Services and Configurations are worked on at once, of each.")
 	work.DurationVar(&o.claimGrace, "claim-grace", 5*time.Second,
 		"How long a SlotClaim is left alone that does not count, because its node does not see the device or the capacity is smaller, and that no pod was assigned.")
+	work.StringVar(&o.schedulerName, "broker-scheduler-name", "",
+		"Scheduler of brokers whose spec has no schedulerName. Empty means the cluster's default. Brokers that there are stay as they are.")
 	operations := groups.FlagSet("operations")
 	operations.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:10360",
 		"Where to serve /metrics, over HTTP and to whoever can connect. \"0\" serves nothing.")
@@ -97,6 +100,11 @@ func (o *options) validate() error {
 	}
 	if o.claimGrace < 0 {
 		bad("claim-grace", fmt.Errorf("%s is negative", o.claimGrace))
+	}
+	if o.schedulerName != "" {
+		for _, problem := range validation.IsDNS1123Subdomain(o.schedulerName) {
+			bad("broker-scheduler-name", fmt.Errorf("%q: %s", o.schedulerName, problem))
+		}
 	}
 	if o.leaderElect {
 		for _, problem := range validation.IsDNS1123Label(o.leaseNamespace) {

@@ -13,12 +13,13 @@ func TestFlags(t *testing.T) {
 		want string // part of the error; "" for none
 	}{
 		"defaults":            {nil, ""},
-		"all":                 {[]string{"--leader-elect=false", "--leader-elect-resource-namespace=x", "--metrics-bind-address=:1", "--health-probe-bind-address=0", "--claim-grace=1m"}, ""},
+		"all":                 {[]string{"--leader-elect=false", "--leader-elect-resource-namespace=x", "--metrics-bind-address=:1", "--health-probe-bind-address=0", "--claim-grace=1m", "--broker-scheduler-name=kubeslot-scheduler"}, ""},
 		"no kubeconfig":       {[]string{"--kubeconfig=/no/such"}, "--kubeconfig"},
 		"no rate":             {[]string{"--kube-api-qps=0"}, "--kube-api-qps"},
 		"no burst":            {[]string{"--kube-api-burst=-1"}, "--kube-api-burst"},
 		"no workers":          {[]string{"--concurrent-syncs=0"}, "--concurrent-syncs"},
 		"no grace":            {[]string{"--claim-grace=-1s"}, "--claim-grace"},
+		"bad scheduler":       {[]string{"--broker-scheduler-name=a b"}, "--broker-scheduler-name"},
 		"no namespace":        {[]string{"--leader-elect-resource-namespace="}, "--leader-elect-resource-namespace"},
 		"bad namespace alone": {[]string{"--leader-elect-resource-namespace=X", "--leader-elect=false"}, ""},
 		"lease too short":     {[]string{"--leader-elect-lease-duration=10s"}, "want each longer than the next"},

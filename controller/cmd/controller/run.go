@@ -106,7 +106,7 @@ func setup(ctx context.Context, mgr manager.Manager, o *options) error {
 	w := watch.New(mgr.GetCache(), made, inv, judge.Forget)
 	broker := brokers.New(brokers.Config{
 		Client: mgr.GetClient(), Made: made, Live: mgr.GetAPIReader(), Inventory: inv,
-		Recorder: recorder, Clock: clock.RealClock{}, Changed: w.BrokersChanged,
+		Recorder: recorder, Clock: clock.RealClock{}, SchedulerName: o.schedulerName, Changed: w.BrokersChanged,
 	})
 	forServices := services.Config{Client: mgr.GetClient(), Made: made, Live: mgr.GetAPIReader(), Inventory: inv, Brokers: broker, Recorder: recorder}
 	for _, c := range []struct {

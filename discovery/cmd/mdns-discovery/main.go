@@ -7,13 +7,14 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/mdns"
+	"github.com/kubeslot/kubeslot/discovery/netif"
 	"github.com/kubeslot/kubeslot/discovery/standalone"
 )
 
 func main() {
 	standalone.Run(func(flags *pflag.FlagSet) discovery.Handler {
 		handler := &mdns.Handler{}
-		flags.StringSliceVar(&handler.Interfaces, "interfaces", mdns.DefaultInterfaces,
+		flags.StringSliceVar(&handler.Interfaces, "interfaces", netif.Default,
 			`network interfaces to look on: globs of names; "!" before one leaves interfaces out, and the last that matches counts`)
 		return handler
 	})

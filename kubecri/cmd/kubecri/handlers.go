@@ -13,11 +13,13 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/debugecho"
 	"github.com/kubeslot/kubeslot/discovery/mdns"
+	"github.com/kubeslot/kubeslot/discovery/netif"
 	"github.com/kubeslot/kubeslot/discovery/onvif"
 	"github.com/kubeslot/kubeslot/discovery/opcua"
 	"github.com/kubeslot/kubeslot/discovery/remote"
 	"github.com/kubeslot/kubeslot/discovery/sysfs"
 	"github.com/kubeslot/kubeslot/discovery/udev"
+	"github.com/kubeslot/kubeslot/discovery/uevent"
 	"github.com/kubeslot/kubeslot/discovery/usb"
 	"github.com/kubeslot/kubeslot/kubecri/agent"
 	"github.com/kubeslot/kubeslot/kubecri/hostpaths"
@@ -34,10 +36,10 @@ var builtIns = []builtIn{
 	{debugecho.Name, func(o *discoveryOptions) discovery.Handler {
 		return &debugecho.Handler{AvailabilityFile: o.debugEchoFile}
 	}},
-	{udev.Name, func(o *discoveryOptions) discovery.Handler { return &udev.Handler{Tree: o.tree} }},
+	{udev.Name, func(o *discoveryOptions) discovery.Handler { return &udev.Handler{Tree: o.tree, Monitor: o.monitor} }},
 	{onvif.Name, func(o *discoveryOptions) discovery.Handler { return &onvif.Handler{Interfaces: o.onvifInterfaces} }},
 	{opcua.Name, func(*discoveryOptions) discovery.Handler { return &opcua.Handler{} }},
-	{usb.Name, func(o *discoveryOptions) discovery.Handler { return &usb.Handler{Tree: o.tree} }},
+	{usb.Name, func(o *discoveryOptions) discovery.Handler { return &usb.Handler{Tree: o.tree, Monitor: o.monitor} }},
 	{mdns.Name, func(o *discoveryOptions) discovery.Handler { return &mdns.Handler{Interfaces: o.mdnsInterfaces} }},
 }
 
@@ -58,7 +60,8 @@ type discoveryOptions struct {
 	grace          agent.Grace
 	propertySpaces []string
 	debugEchoFile  string
-	tree           sysfs.Tree // for udev and usb
+	tree           sysfs.Tree      // for udev and usb
+	monitor        *uevent.Monitor // of the tree, which both share
 
 	onvifInterfaces, mdnsInterfaces []string
 }
@@ -78,9 +81,9 @@ func (o *discoveryOptions) addTo(flags *pflag.FlagSet) {
 		"Namespaces whose Secrets and ConfigMaps the discoveryProperties of any Configuration may refer to, besides those of its own namespace; * for all. Whoever may write a Configuration can read them.")
 	flags.StringVar(&o.debugEchoFile, "debug-echo-availability-file", "",
 		"The devices of the handler debugEcho vanish while this file contains OFFLINE. (default debug-echo-availability.txt in --state-dir)")
-	flags.StringSliceVar(&o.onvifInterfaces, "onvif-interfaces", onvif.DefaultInterfaces,
+	flags.StringSliceVar(&o.onvifInterfaces, "onvif-interfaces", netif.Default,
 		`Network interfaces on which the handler onvif looks for cameras: globs of names; "!" before one leaves interfaces out, and the last that matches counts.`)
-	flags.StringSliceVar(&o.mdnsInterfaces, "mdns-interfaces", mdns.DefaultInterfaces,
+	flags.StringSliceVar(&o.mdnsInterfaces, "mdns-interfaces", netif.Default,
 		"The same for the handler mdns.")
 	flags.StringVar(&o.tree.Sys, "sysfs", sysfs.DefaultSys, "Where the handlers udev and usb find the kernel's devices.")
 	flags.StringVar(&o.tree.UdevData, "udev-data", sysfs.DefaultUdevData, "Where the handlers udev and usb find what udevd knows of devices, if it runs.")
@@ -119,6 +122,7 @@ func (o *discoveryOptions) complete(stateDir string, bad func(flag string, err e
 // sources returns a registry with the built-in handlers that are to run, and the
 // server that adds others to it; nil for no others.
 func (o *discoveryOptions) sources() (*discovery.Registry, *remote.Server, error) {
+	o.monitor = &uevent.Monitor{Tree: o.tree}
 	registry := discovery.NewRegistry()
 	for _, b := range builtIns {
 		if slices.Contains(o.handlers, b.name) {

@@ -10,6 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/kubeslot/kubeslot/discovery/udev"
+	"github.com/kubeslot/kubeslot/discovery/uevent"
+	"github.com/kubeslot/kubeslot/discovery/usb"
 )
 
 func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
@@ -174,6 +178,18 @@ func TestBuiltInHandlers(t *testing.T) {
 			sources, _ := registry.Sources(name)
 			for _, source := range sources {
 				names = append(names, source.Handler.Name())
+				var monitor *uevent.Monitor
+				switch h := source.Handler.(type) {
+				case *udev.Handler:
+					monitor = h.Monitor
+				case *usb.Handler:
+					monitor = h.Monitor
+				default:
+					continue
+				}
+				if monitor == nil || monitor != o.discovery.monitor {
+					t.Errorf("%s does not use the shared monitor", name)
+				}
 			}
 		}
 		if !slices.Equal(names, want) {

@@ -100,7 +100,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	n.agent, err = agent.New(agent.Config{
 		NodeName: o.nodeName, Client: cluster.client, KubeClient: cluster.kube,
 		Configurations: cluster.configurations, Slices: cluster.slices, Nodes: cluster.nodes, Recorder: cluster.events,
-		Registry: registry, Grace: o.discovery.grace, AllowedPaths: o.discovery.allowed, PropertyNamespaces: o.discovery.propertySpaces, Metrics: numbers,
+		Registry: registry, NoEndpoints: o.discovery.directory == "", Grace: o.discovery.grace, AllowedPaths: o.discovery.allowed, PropertyNamespaces: o.discovery.propertySpaces, Metrics: numbers,
 		ReachChanged: func() { n.advertiser.Changed() },
 		TellHolders:  func(instance, reason, message string) { n.claims.Tell(instance, reason, message) },
 	})

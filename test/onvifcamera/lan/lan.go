@@ -257,6 +257,7 @@ func (l *LAN) plugIn(ns netns.NsHandle, name string) *Host {
 		l.t.Fatalf("set up interface %s: %v", name, err)
 	}
 	l.awaitUp(l.hub, h.index)
+	l.awaitUp(inside, link.Attrs().Index)
 	l.await("an IPv6 address of link scope on "+name, func() (bool, error) {
 		addresses, err := inside.AddrList(link, netlink.FAMILY_V6)
 		return slices.ContainsFunc(addresses, func(a netlink.Addr) bool {

@@ -9,7 +9,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- /* The image of a component: (list $ "kubecri") */ -}}
 {{- define "kubeslot.image" -}}
 {{- $root := index . 0 -}}
-image: {{ $root.Values.image.registry }}/{{ index . 1 }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}
+image: {{ required "image.registry is not set: make push REGISTRY=… sends the images to yours, see docs/helm.md" $root.Values.image.registry }}/{{ index . 1 }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}
 imagePullPolicy: {{ $root.Values.image.pullPolicy }}
 {{- end }}
 
