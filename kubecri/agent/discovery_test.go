@@ -44,9 +44,10 @@ func TestAnUnknownHandlerIsToldOnceAndWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(configuration("cam"))
 		agent := api.start(t, "node-a")
-		pass(registering - 2*time.Second)
+		pass(registering - 3*time.Second)
 		agent.wantEvents(t) // it may be about to register again
 		api.wantCalls(t)
+		pass(time.Second)
 		agent.wantEvents(t, `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node: discovery starts when there is one`)
 		api.want(t, "node-a-0: !UnknownHandler")
 		agent.Add(discovery.NewSource(seeing("foo0"), discovery.BuiltInEndpoint))
