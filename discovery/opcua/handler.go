@@ -54,7 +54,7 @@ const (
 
 // Handler is the handler. Its zero value is ready for use.
 type Handler struct {
-	// Interval is the time between two rounds of each URL; DefaultInterval when it is
+	// Interval is the time between two requests to each URL; DefaultInterval when it is
 	// not positive.
 	Interval time.Duration
 

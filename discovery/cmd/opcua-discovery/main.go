@@ -13,7 +13,7 @@ import (
 func main() {
 	standalone.Run(func(flags *pflag.FlagSet) discovery.Handler {
 		h := &opcua.Handler{}
-		flags.DurationVar(&h.Interval, "interval", opcua.DefaultInterval, "time between two rounds of each discovery URL")
+		flags.DurationVar(&h.Interval, "interval", opcua.DefaultInterval, "time between two requests to each discovery URL")
 		return h
 	})
 }
