@@ -16,12 +16,13 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/assignment/signing"
 )
 
-// Bind binds the pod, with all that was contributed to its cycle, in one write. It
-// is the whole of a plugin's Bind: without a contribution the pod is left to the
-// next bind plugin.
-func Bind(ctx context.Context, handle fwk.Handle, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+// Bind binds the pod, with all that was contributed to its cycle, in one write. The
+// signer, if there is one, signs the assignment. It is the whole of a plugin's Bind:
+// without a contribution the pod is left to the next bind plugin.
+func Bind(ctx context.Context, handle fwk.Handle, signer *signing.Signer, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	p := read(state)
 	if p == nil {
 		return fwk.NewStatus(fwk.Skip)
@@ -29,8 +30,10 @@ func Bind(ctx context.Context, handle fwk.Handle, state fwk.CycleState, pod *v1.
 	if p.node != node {
 		return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: its devices were chosen on node %s", klog.KObj(pod), node, p.node))
 	}
+	annotations := maps.Clone(p.annotations)
+	signer.Sign(annotations, string(pod.UID), node)
 	binding := &v1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: p.annotations},
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: annotations},
 		Target:     v1.ObjectReference{Kind: "Node", Name: node},
 	}
 	undo, status := p.prepare(ctx)

@@ -2,8 +2,14 @@ package binding
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,6 +25,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/assignment/signing"
 )
 
 type fakeHandle struct {
@@ -54,6 +61,56 @@ func gpus() *types.PodInfo {
 	}
 }
 
+// A scheduler with a key signs what it binds, for the pod and its node.
+func TestTheAssignmentIsSigned(t *testing.T) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"key": {Type: "PRIVATE KEY", Bytes: private}, "pub": {Type: "PUBLIC KEY", Bytes: public}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := Options{SigningKeyFile: filepath.Join(dir, "key")}
+	signer, err := o.Signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := signing.NewVerifier(filepath.Join(dir, "pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := fake.NewClientset()
+	client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+	pod, state := newPod(""), framework.NewCycleState()
+	if err := Contribute(state, pod, "a", "slots", slots()); err != nil {
+		t.Fatal(err)
+	}
+	if status := Bind(context.Background(), fakeHandle{client: client}, signer, state, pod, "a"); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	sent := client.Actions()[0].(clienttesting.CreateAction).GetObject().(*v1.Binding)
+	if err := verifier.Verify(sent.Annotations, string(pod.UID), "a"); err != nil {
+		t.Errorf("%v; annotations %v", err, sent.Annotations)
+	}
+	if none, err := (&Options{}).Signer(); none != nil || err != nil {
+		t.Errorf("without a key: %v, %v", none, err)
+	}
+	if _, err := (&Options{SigningKeyFile: filepath.Join(dir, "pub")}).Signer(); err == nil {
+		t.Error("a public key is taken for one to sign with")
+	}
+}
+
 // What two plugins gave a pod goes out in one Binding, whichever of them sends it.
 func TestOneBindingCarriesAllParts(t *testing.T) {
 	client := fake.NewClientset()
@@ -64,7 +121,7 @@ func TestOneBindingCarriesAllParts(t *testing.T) {
 	if err := errors.Join(Contribute(state, pod, "a", "Slots", slots()), Contribute(state, pod, "a", "Devices", gpus())); err != nil {
 		t.Fatal(err)
 	}
-	if status := Bind(context.Background(), fakeHandle{client: client}, state, pod, "a"); !status.IsSuccess() {
+	if status := Bind(context.Background(), fakeHandle{client: client}, nil, state, pod, "a"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
 	if len(client.Actions()) != 1 {
@@ -84,14 +141,14 @@ func TestOneBindingCarriesAllParts(t *testing.T) {
 
 func TestNothingContributedIsSkipped(t *testing.T) {
 	state, pod := framework.NewCycleState(), newPod("")
-	if status := Bind(context.Background(), fakeHandle{}, state, pod, "a"); !status.IsSkip() {
+	if status := Bind(context.Background(), fakeHandle{}, nil, state, pod, "a"); !status.IsSkip() {
 		t.Error(status)
 	}
 	if err := Contribute(state, pod, "a", "Slots", slots()); err != nil {
 		t.Fatal(err)
 	}
 	Withdraw(state, pod, "Slots")
-	if status := Bind(context.Background(), fakeHandle{}, state, pod, "a"); !status.IsSkip() {
+	if status := Bind(context.Background(), fakeHandle{}, nil, state, pod, "a"); !status.IsSkip() {
 		t.Error("after withdrawal:", status)
 	}
 }
@@ -113,7 +170,7 @@ func TestContributedAgain(t *testing.T) {
 	if strings.Contains(text(), "cam-1-0") || !strings.Contains(text(), `"nodename":"b"`) {
 		t.Error("for another node:", text())
 	}
-	if status := Bind(context.Background(), fakeHandle{}, state, pod, "a"); status.Code() != fwk.Error {
+	if status := Bind(context.Background(), fakeHandle{}, nil, state, pod, "a"); status.Code() != fwk.Error {
 		t.Error("bound to the node that it was not for:", status)
 	}
 }
@@ -251,7 +308,7 @@ func TestLostBinds(t *testing.T) {
 			if err := Contribute(state, pod, "a", "Slots", slots()); err != nil {
 				t.Fatal(err)
 			}
-			status := Bind(context.Background(), fakeHandle{client: client}, state, pod, "a")
+			status := Bind(context.Background(), fakeHandle{client: client}, nil, state, pod, "a")
 			if status.IsSuccess() != test.bound || s.sent != test.sent {
 				t.Errorf("Bind: %v after %d requests, want bound %v after %d", status, s.sent, test.bound, test.sent)
 			}
@@ -285,7 +342,7 @@ func TestChecksBeforeBinding(t *testing.T) {
 	if err := Contribute(state, pod, "a", "Devices", gpus()); err != nil {
 		t.Fatal(err)
 	}
-	status := Bind(context.Background(), fakeHandle{}, state, pod, "a")
+	status := Bind(context.Background(), fakeHandle{}, nil, state, pod, "a")
 	if status.Code() != fwk.Error || !strings.Contains(status.Message(), "cam-1-0 is gone") {
 		t.Error(status)
 	}
@@ -295,7 +352,7 @@ func TestChecksBeforeBinding(t *testing.T) {
 	if err := Contribute(state, pod, "a", "Slots", slots()); err != nil {
 		t.Fatal(err)
 	}
-	if status := Bind(context.Background(), fakeHandle{client: client}, state, pod, "a"); !status.IsSuccess() {
+	if status := Bind(context.Background(), fakeHandle{client: client}, nil, state, pod, "a"); !status.IsSuccess() {
 		t.Error(status)
 	}
 }
@@ -379,7 +436,7 @@ func TestSteps(t *testing.T) {
 			if test.change != nil {
 				test.change(state, pod, named)
 			}
-			status := Bind(context.Background(), fakeHandle{client: client}, state, pod, read(state).node)
+			status := Bind(context.Background(), fakeHandle{client: client}, nil, state, pod, read(state).node)
 			if got := strings.Join(log, ", "); got != test.want || status.IsSuccess() != strings.HasSuffix(test.want, "bind") {
 				t.Errorf("%s: %v, want %s", got, status, test.want)
 			}

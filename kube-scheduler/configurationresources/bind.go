@@ -13,5 +13,5 @@ import (
 // annotations: one write, so that a pod is never bound without it. Other pods
 // are left to the next bind plugin.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
-	return binding.Bind(ctx, p.handle, state, pod, node)
+	return binding.Bind(ctx, p.handle, p.signer, state, pod, node)
 }

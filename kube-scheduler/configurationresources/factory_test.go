@@ -26,6 +26,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -193,7 +194,7 @@ func started(t *testing.T, kubeConfig *restclient.Config, names ...string) (cont
 	t.Cleanup(cancel) // before the API ends
 
 	var plugins []*Plugin
-	factory := NewFactory()
+	factory := NewFactory(&binding.Options{})
 	registry := frameworkruntime.Registry{
 		queuesort.Name: queuesort.New,
 		Name: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
@@ -246,7 +247,7 @@ func TestFactoryRefusesArguments(t *testing.T) {
 		"no weights":        {&config.ConfigurationResourcesArgs{NodeScore: config.NodeScore{FreeSlots: &zero, LocalDevices: &zero}}, []string{"mine", "nodeScore", "must not be 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plugin, err := NewFactory()(context.Background(), test.args, profileHandle{})
+			plugin, err := NewFactory(&binding.Options{})(context.Background(), test.args, profileHandle{})
 			if err == nil {
 				t.Fatalf("made %v", plugin)
 			}

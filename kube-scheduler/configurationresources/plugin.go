@@ -32,6 +32,7 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
+	"github.com/kubeslot/kubeslot/types/assignment/signing"
 )
 
 // Name of the plugin in a KubeSchedulerConfiguration.
@@ -46,7 +47,8 @@ type Plugin struct {
 	pods   corelisters.PodLister
 	pdbs   policylisters.PodDisruptionBudgetLister
 	// later are the UIDs of the pods that tryLater is to have tried.
-	later sync.Map
+	later  sync.Map
+	signer *signing.Signer // nil: assignments are not signed
 	// claims is set with claimMode Scheduler.
 	claims *claims.Writer
 	// sweeping starts the search for orphaned claims, which ends with ctx.
@@ -68,8 +70,9 @@ var (
 )
 
 // NewFactory returns the plugin's factory. Profiles that are made with the same
-// factory share one ledger, since they give out the same slots.
-func NewFactory() frameworkruntime.PluginFactory {
+// factory share one ledger, since they give out the same slots. The options are read
+// when the first profile is made, so that flags may set them until then.
+func NewFactory(o *binding.Options) frameworkruntime.PluginFactory {
 	var (
 		mu     sync.Mutex
 		shared *book
@@ -85,6 +88,10 @@ func NewFactory() frameworkruntime.PluginFactory {
 		}
 		mu.Lock()
 		defer mu.Unlock()
+		signer, err := o.Signer()
+		if err != nil {
+			return nil, err
+		}
 		if shared == nil {
 			b, err := startBook(ctx, handle)
 			if err != nil {
@@ -94,7 +101,7 @@ func NewFactory() frameworkruntime.PluginFactory {
 		}
 		informers := handle.SharedInformerFactory()
 		p := &Plugin{
-			handle: handle, args: *args, book: shared, ctx: ctx,
+			handle: handle, args: *args, book: shared, ctx: ctx, signer: signer,
 			pods: informers.Core().V1().Pods().Lister(),
 			pdbs: informers.Policy().V1().PodDisruptionBudgets().Lister(),
 		}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
@@ -119,20 +119,15 @@ func listEvents(t *testing.T, client *fake.Clientset) []v1.Event {
 
 func TestFlags(t *testing.T) {
 	var o Options
-	var out strings.Builder
-	cmd := &cobra.Command{Use: "kube-scheduler", RunE: func(*cobra.Command, []string) error { return nil }}
-	cmd.SetOut(&out)
-	o.AddFlags(cmd)
-	cmd.SetArgs([]string{"--devschedpath=/plugins", "--devsched-bad-plugins=skip"})
-	if err := cmd.Execute(); err != nil || o.Folder != "/plugins" || o.Policy != load.Skip {
+	fs := pflag.NewFlagSet("kube-scheduler", pflag.ContinueOnError)
+	o.AddFlags(fs)
+	if err := fs.Parse([]string{"--devschedpath=/plugins", "--devsched-bad-plugins=skip"}); err != nil || o.Folder != "/plugins" || o.Policy != load.Skip {
 		t.Errorf("%+v, %v", o, err)
 	}
-	cmd.SetArgs([]string{"--help"})
-	if err := cmd.Execute(); err != nil || !strings.Contains(out.String(), "--devsched-bad-plugins refuse|skip") {
-		t.Errorf("help %s, %v", out.String(), err)
+	if help := fs.FlagUsages(); !strings.Contains(help, "--devsched-bad-plugins refuse|skip") {
+		t.Errorf("help %s", help)
 	}
-	cmd.SetArgs([]string{"--devsched-bad-plugins=maybe"})
-	if err := cmd.Execute(); err == nil {
+	if err := fs.Parse([]string{"--devsched-bad-plugins=maybe"}); err == nil {
 		t.Error("a policy that there is not")
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/assignment/signing"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
 
@@ -30,6 +31,7 @@ const Name = "DevicePlugins"
 type Plugin struct {
 	handle  fwk.Handle
 	account *account
+	signer  *signing.Signer // nil: assignments are not signed
 }
 
 var (
@@ -48,13 +50,13 @@ var (
 // NewFactory returns the plugin's factory. The options are read when the first
 // profile is made, so that flags may set them until then; the .so files are loaded
 // once for all profiles.
-func NewFactory(o *Options) frameworkruntime.PluginFactory {
-	return newFactory(o.Timeout, func(ctx context.Context, handle fwk.Handle) ([]devicescheduler.DeviceScheduler, error) {
+func NewFactory(o *Options, b *binding.Options) frameworkruntime.PluginFactory {
+	return newFactory(o.Timeout, b.Signer, func(ctx context.Context, handle fwk.Handle) ([]devicescheduler.DeviceScheduler, error) {
 		return open(ctx, handle.ClientSet(), *o)
 	})
 }
 
-func newFactory(timeout time.Duration, open func(context.Context, fwk.Handle) ([]devicescheduler.DeviceScheduler, error)) frameworkruntime.PluginFactory {
+func newFactory(timeout time.Duration, signer func() (*signing.Signer, error), open func(context.Context, fwk.Handle) ([]devicescheduler.DeviceScheduler, error)) frameworkruntime.PluginFactory {
 	var (
 		mu     sync.Mutex
 		shared *account
@@ -62,6 +64,10 @@ func newFactory(timeout time.Duration, open func(context.Context, fwk.Handle) ([
 	return func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		mu.Lock()
 		defer mu.Unlock()
+		signer, err := signer()
+		if err != nil {
+			return nil, err
+		}
 		if shared == nil {
 			registerMetrics()
 			binding.RegisterMetrics()
@@ -73,7 +79,7 @@ func newFactory(timeout time.Duration, open func(context.Context, fwk.Handle) ([
 				return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 			}
 		}
-		return &Plugin{handle: handle, account: shared}, nil
+		return &Plugin{handle: handle, account: shared, signer: signer}, nil
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
+	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -41,7 +42,7 @@ func startScheduler(t *testing.T, client *fake.Clientset) {
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	sched, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(broadcaster),
 		scheduler.WithProfiles(cfg.Profiles...), scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{
-			Name: NewFactory(&Options{Folder: folder(t, nil)}),
+			Name: NewFactory(&Options{Folder: folder(t, nil)}, &binding.Options{}),
 		}), scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(1))
 	if err != nil {
 		cancel()

@@ -30,10 +30,11 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/assignment/signing"
 )
 
-// Config configures an Admitter; everything but CDI, Plugins, Events, Metrics and
-// Tracer is required.
+// Config configures an Admitter; everything but CDI, Verifier, Plugins, Events,
+// Metrics and Tracer is required.
 type Config struct {
 	Node string
 	// Pods are those of this node. A pod that is not there (yet) is judged by
@@ -50,6 +51,8 @@ type Config struct {
 	CDI func(ctx context.Context, instance string, device discovery.Device) string
 	// Events, if set, tells pods why their containers do not start.
 	Events record.EventRecorder
+	// Verifier, if set, takes only assignments that a trusted scheduler signed.
+	Verifier *signing.Verifier
 	// Plugins are the node's device plugins; nil is none.
 	Plugins *deviceplugins.Plugins
 	Metrics *metrics.Metrics
@@ -177,7 +180,7 @@ func (a *Admission) Refuse(ctx context.Context, err error) error {
 // due looks at the pod as the API server has it, if it is here already, and at
 // the assignment in its annotations.
 func (a *Admitter) due(annotations map[string]string, pod claims.Pod, container string) (due, error) {
-	return decide(a.Node, annotations, pod, container, a.spec(annotations, pod), a.Plugins.Gives)
+	return decide(a.Node, annotations, pod, container, a.spec(annotations, pod), a.Plugins.Gives, a.Verifier.Verify)
 }
 
 // spec returns the pod as the API server has it, nil while it is not here.

@@ -26,6 +26,10 @@ type due struct {
 
 func (d due) none() bool { return len(d.grants) == 0 && len(d.requested) == 0 && d.assigned == nil }
 
+// verify says whether an assignment to the pod with the UID on the node was signed by
+// a trusted scheduler: (*signing.Verifier).Verify.
+type verify = func(annotations map[string]string, podUID, node string) error
+
 // sourceAnnotation says where the kubelet has a pod from: "api", or, for a static
 // pod, "file" or "http".
 const sourceAnnotation = "kubernetes.io/config.source"
@@ -34,9 +38,11 @@ const sourceAnnotation = "kubernetes.io/config.source"
 // the CRI request and, where it is known (not nil), the pod's spec. An error
 // means that the container must not start.
 //
+// An assignment that verify does not take is as bad as one that cannot be read.
+//
 // No assignment and no spec is no reason to wait: a pod without an assignment
 // is held up only when it is known to request devices.
-func decide(node string, annotations map[string]string, pod claims.Pod, container string, spec *corev1.Pod, gives gives) (due, error) {
+func decide(node string, annotations map[string]string, pod claims.Pod, container string, spec *corev1.Pod, gives gives, verify verify) (due, error) {
 	asked := plugged(annotations, spec, container, gives)
 	if Static(annotations) {
 		return due{ignored: unassignable(spec, container, asked)}, nil
@@ -48,6 +54,9 @@ func decide(node string, annotations map[string]string, pod claims.Pod, containe
 	}
 	var d due
 	if info != nil {
+		if err := verify(annotations, pod.UID, node); err != nil {
+			return due{}, claims.Refusef("its assignment was not signed by a scheduler that this node trusts: %v; compare the scheduler's --assignment-signing-key-file with --assignment-public-keys-file of this node, then delete the pod, and its next one is assigned anew", err)
+		}
 		if d, err = granted(info, spec, container); err != nil {
 			return due{}, claims.Refusef("its assignment cannot be used: %v; delete the pod, and its next one is assigned anew", err)
 		}

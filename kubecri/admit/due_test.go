@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/assignment/signing"
 )
 
 var (
@@ -130,6 +132,31 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// anySignature is what a node without keys of schedulers takes.
+var anySignature = (*signing.Verifier)(nil).Verify
+
+// An assignment without a valid signature is as bad as one that cannot be read: all
+// containers of the pod wait, and those of pods without an assignment do not.
+func TestAnAssignmentThatIsNotSigned(t *testing.T) {
+	refuse := func(_ map[string]string, uid, on string) error {
+		if uid != pod.UID || on != node {
+			t.Errorf("asked about pod %s on node %s", uid, on)
+		}
+		return errors.New("annotation kubeslot.io/signature is missing")
+	}
+	for name, spec := range map[string]*corev1.Pod{"seen": requesting("1"), "not seen yet": nil, "requests nothing": requesting("")} {
+		_, err := decide(node, assigned(good), pod, "main", spec, onlyWidgets, refuse)
+		if err == nil || !strings.Contains(err.Error(), "kubeslot.io/signature is missing") || !strings.Contains(err.Error(), "--assignment-public-keys-file") {
+			t.Errorf("%s: %v, want the missing signature and where its keys are", name, err)
+		}
+	}
+	for name, annotations := range map[string]map[string]string{"no assignment": nil, "of a static pod": {sourceAnnotation: "file"}} {
+		if got, err := decide(node, annotations, pod, "main", requesting(""), onlyWidgets, refuse); err != nil || !got.none() {
+			t.Errorf("%s: %+v, %v, want a container that starts without devices", name, got, err)
+		}
+	}
+}
+
 // Nothing that can be written in an annotation may stop the process.
 func FuzzDecide(f *testing.F) {
 	f.Add(good, "u1", "api")
@@ -140,7 +167,7 @@ func FuzzDecide(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, holder, source string) {
 		annotations := map[string]string{assignment.Annotation: text, assignment.HolderAnnotation: holder, sourceAnnotation: source}
 		for _, spec := range []*corev1.Pod{nil, requesting(""), requesting("1")} {
-			got, err := decide(node, annotations, pod, "main", spec, onlyWidgets)
+			got, err := decide(node, annotations, pod, "main", spec, onlyWidgets, anySignature)
 			if err == nil && spec != nil && source != "file" && source != "http" && len(spec.Spec.Containers[0].Resources.Requests) > 0 && got.none() {
 				t.Errorf("a container that requests devices starts without")
 			}
@@ -180,7 +207,7 @@ func decided(t *testing.T, annotations map[string]string, container string, spec
 	if container == "" {
 		container = "main"
 	}
-	got, err := decide(node, annotations, pod, container, spec, onlyWidgets)
+	got, err := decide(node, annotations, pod, container, spec, onlyWidgets, anySignature)
 	if (err != nil) != (errors != nil) {
 		t.Fatalf("error %v, want one with %q", err, errors)
 	}

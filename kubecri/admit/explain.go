@@ -5,6 +5,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/assignment/signing"
 )
 
 // Explained is what a pod's container is to get.
@@ -20,11 +21,11 @@ type Explained struct {
 
 // Explain says what the pod's container is to get when it is created on the node,
 // or, as an error, why it would be refused before. gives is what
-// deviceplugins.Plugins.Gives says.
-func Explain(node string, pod *corev1.Pod, container string, gives func(types.ResourceName) bool) (Explained, error) {
+// deviceplugins.Plugins.Gives says; verifier is the node's, nil for none.
+func Explain(node string, pod *corev1.Pod, container string, gives func(types.ResourceName) bool, verifier *signing.Verifier) (Explained, error) {
 	request := claims.Request{Container: container,
 		Pod: claims.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}}
-	d, err := decide(node, pod.Annotations, request.Pod, container, pod, gives)
+	d, err := decide(node, pod.Annotations, request.Pod, container, pod, gives, verifier.Verify)
 	request.Grants, request.Requested = d.grants, d.requested
 	return Explained{Request: request, Assigned: d.assigned, Ignored: d.ignored}, err
 }

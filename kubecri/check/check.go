@@ -19,6 +19,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment/signing"
 	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -46,6 +47,8 @@ type Config struct {
 	// started, to be asked what the pod gets.
 	Devices string
 	Plugins *deviceplugins.Plugins
+	// Verifier of assignments, as kubecri has it; nil for none.
+	Verifier *signing.Verifier
 	// Pod is namespace/name of the pod to explain, "" for none.
 	Pod string
 }

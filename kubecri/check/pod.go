@@ -44,7 +44,7 @@ func (c *checker) pod(ctx context.Context) {
 }
 
 func (c *checker) container(ctx context.Context, pod *corev1.Pod, container string) {
-	what, err := admit.Explain(c.Node, pod, container, c.Plugins.Gives)
+	what, err := admit.Explain(c.Node, pod, container, c.Plugins.Gives, c.Verifier)
 	if err != nil {
 		c.fail("container", "%s would be refused: %v", container, err)
 		return

@@ -22,6 +22,11 @@ const (
 	// others do not write it afterwards is up to deploy/policies/assignment.yaml.
 	HolderAnnotation = "kubeslot.io/holder"
 
+	// SignatureAnnotation holds "<id of the key>.<signature>" where schedulers sign
+	// assignments (package signing). It is at most maxSignature bytes long.
+	SignatureAnnotation = "kubeslot.io/signature"
+	maxSignature        = 128
+
 	// maxBytes is the API server's limit for all annotations of an object
 	// (apimachinery validation, TotalAnnotationSizeLimitB). It is not checked at
 	// Bind, so that a larger one would break every later update of the pod.
@@ -94,12 +99,12 @@ func Encode(info *types.PodInfo, podUID string, has map[string]string) (map[stri
 		return nil, fmt.Errorf("encode the assignment of pod %s: %w", info.Name, err)
 	}
 	made := map[string]string{Annotation: string(text), HolderAnnotation: podUID}
-	total := 0
+	total := len(SignatureAnnotation) + maxSignature // whether or not it is signed
 	for key, value := range made {
 		total += len(key) + len(value)
 	}
 	for key, value := range has {
-		if _, replaced := made[key]; !replaced {
+		if _, replaced := made[key]; !replaced && key != SignatureAnnotation {
 			total += len(key) + len(value)
 		}
 	}

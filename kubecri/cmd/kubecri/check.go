@@ -48,7 +48,12 @@ func newCheckCommand(code *int) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			verifier, err := o.verifier()
+			if err != nil {
+				return err
+			}
 			config := check.Config{
+				Verifier: verifier,
 				Node: o.nodeName, RuntimeEndpoint: o.runtimeEndpoint, Runtime: runtimeapi.NewRuntimeServiceClient(runtime),
 				Server: cluster.server, Kube: cluster.kube, Client: cluster.client, Devices: o.devices, Pod: pod,
 			}

@@ -21,6 +21,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	"github.com/kubeslot/kubeslot/plugins/load"
+	"github.com/kubeslot/kubeslot/types/assignment/signing"
 )
 
 // Values of --mode.
@@ -43,6 +44,8 @@ type options struct {
 
 	nodeName   string
 	kubeconfig string
+
+	publicKeysFile string // "": assignments need no signature
 
 	claimGrace    time.Duration
 	claimResync   time.Duration
@@ -101,6 +104,8 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"How long a claim of this node is left alone when no container uses the slot and none is known to have.")
 	slots.DurationVar(&o.claimResync, "claim-resync", 30*time.Second,
 		"How often claims are compared with the runtime's containers.")
+	slots.StringVar(&o.publicKeysFile, "assignment-public-keys-file", "",
+		"Ed25519 public keys, in PEM, of the schedulers that sign assignments (kube-scheduler --assignment-signing-key-file). With it, containers get devices only by an assignment that one of them signed. Read again when a key is not in it. Empty takes assignments without a signature.")
 	slots.DurationVar(&o.deviceTimeout, "device-timeout", 5*time.Second,
 		"How long the creation of a container waits for its device to be discovered, after a start.")
 	devices := groups.FlagSet("devices")
@@ -221,4 +226,16 @@ func (o *options) complete() error {
 	}
 	o.discovery.complete(o.stateDir, bad)
 	return errors.Join(errs...)
+}
+
+// verifier is what takes only signed assignments, nil where no keys are given.
+func (o *options) verifier() (*signing.Verifier, error) {
+	if o.publicKeysFile == "" {
+		return nil, nil
+	}
+	v, err := signing.NewVerifier(o.publicKeysFile)
+	if err != nil {
+		return nil, fmt.Errorf("--assignment-public-keys-file: %w", err)
+	}
+	return v, nil
 }

@@ -126,10 +126,14 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	if o.cdiDir != "" {
 		n.cdi = cdi.NewInjector(o.cdiDir, runtimeapi.NewRuntimeServiceClient(runtime))
 	}
+	verifier, err := o.verifier()
+	if err != nil {
+		return nil, err
+	}
 	n.admitter, err = admit.New(admit.Config{
 		Node: o.nodeName, Pods: cluster.pods.Lister(), Claims: n.claims,
 		Device: n.agent.WaitDevice, DeviceTimeout: o.deviceTimeout, Events: cluster.events, Metrics: numbers, Tracer: tracer,
-		CDI: n.cdiDevice(), Plugins: n.plugins,
+		CDI: n.cdiDevice(), Plugins: n.plugins, Verifier: verifier,
 	})
 	return n, err
 }

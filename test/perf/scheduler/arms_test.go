@@ -14,6 +14,7 @@ import (
 	configv1 "k8s.io/kubernetes/pkg/scheduler/apis/config/v1"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 	"github.com/kubeslot/kubeslot/kube-scheduler/configurationresources"
 	"github.com/kubeslot/kubeslot/kube-scheduler/defaults"
@@ -35,6 +36,8 @@ type arm struct {
 	ours bool
 	// strict: our scheduler claims the slots before it binds.
 	strict bool
+	// signed: our scheduler signs what it assigns.
+	signed bool
 	// dra: ResourceSlices and a DeviceClass.
 	dra bool
 }
@@ -43,6 +46,7 @@ var arms = []arm{
 	{name: "plain", resource: "example.com/" + kindName, onNode: true},
 	{name: "ours", resource: assignment.ResourcePrefix + kindName, ours: true},
 	{name: "strict", resource: assignment.ResourcePrefix + kindName, ours: true, strict: true},
+	{name: "signed", resource: assignment.ResourcePrefix + kindName, ours: true, signed: true},
 	{name: "dra-extended", resource: "example.com/" + kindName, dra: true},
 	{name: "dra-claim", dra: true},
 }
@@ -64,7 +68,11 @@ func (a arm) registry() frameworkruntime.Registry {
 	if !a.ours {
 		return nil
 	}
-	factory := configurationresources.NewFactory()
+	o := &binding.Options{}
+	if a.signed {
+		o.SigningKeyFile = *signingKey
+	}
+	factory := configurationresources.NewFactory(o)
 	return frameworkruntime.Registry{
 		configurationresources.Name: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			if err := installCRDs(ctx, handle.KubeConfig()); err != nil {
@@ -75,7 +83,7 @@ func (a arm) registry() frameworkruntime.Registry {
 			}
 			return factory(ctx, args, handle)
 		},
-		deviceplugins.Name: deviceplugins.NewFactory(&deviceplugins.Options{}),
+		deviceplugins.Name: deviceplugins.NewFactory(&deviceplugins.Options{}, o),
 	}
 }
 

@@ -5,7 +5,7 @@
 #   PODS    pods measured in each run (2000), but in full
 #   DRAPODS pods measured in runs of DRA's arms, which take longer (250; shared 20)
 #   SHAPES  of dense,sparse,shared,full (all)
-#   ARMS    of plain,ours,strict,dra-extended,dra-claim (all)
+#   ARMS    of plain,ours,strict,signed,dra-extended,dra-claim (all but signed)
 #   BATCHING=true enables OpportunisticBatching, which scheduler_perf disables, and
 #           ends the default topology constraints, with which it does nothing
 #   PROFILE=cpu writes CPU profiles of what is measured, <shape>-<arm>.pprof
@@ -23,6 +23,7 @@ printf '#!/bin/sh\nexec %q --unsafe-no-fsync "$@"\n' "$out/bin/etcd-server" >"$o
 chmod +x "$out/bin/etcd"
 go test -c -o "$out/bin/scheduler.test" .
 
+openssl genpkey -algorithm ed25519 -out "$out/signing.key" # of the arm signed
 temp=$(mktemp -d /dev/shm/bench-scheduler.XXXXXX)
 trap 'rm -rf "$temp"' EXIT
 export PATH="$out/bin:$PATH" TMPDIR=$temp
@@ -38,7 +39,7 @@ run() {
   esac
   "$out/bin/scheduler.test" -test.run '^$' -test.bench '^BenchmarkPerfScheduling$' -test.benchtime 1x \
     -test.timeout 2h -data-items-dir "$temp/items" -v 0 "${profile[@]}" \
-    -shapes "$1" -arms "$2" -nodes "${NODES:-500}" -pods "$pods" -batching="${BATCHING:-false}" \
+    -signing-key "$out/signing.key" -shapes "$1" -arms "$2" -nodes "${NODES:-500}" -pods "$pods" -batching="${BATCHING:-false}" \
     >"$temp/log" 2>&1 || { cat "$temp/log" >&2; return 1; }
   # A line of the result is a benchmark's, or says on what it ran.
   grep -E '^(Benchmark.* 1	|goos:|goarch:|pkg:|cpu:)' "$temp/log" >>"$out/raw.txt"
@@ -59,5 +60,5 @@ for ((n = 0; n < ${COUNT:-6}; n++)); do
 done
 
 echo
-go tool benchstat -col '/arm@(plain ours strict dra-extended dra-claim)' -row /shape,/nodes \
+go tool benchstat -col '/arm@(plain ours strict signed dra-extended dra-claim)' -row /shape,/nodes \
   -filter '.unit:(pods/s OR cpu-ms/pod OR writes/pod OR events/pod OR heap-MB)' "$out/raw.txt" | tee "$out/table.txt"

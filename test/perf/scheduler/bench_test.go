@@ -18,6 +18,7 @@ var (
 	nodeCount  = flag.Int("nodes", 500, "nodes of the cluster; for each of them dense and shared have ten slots, sparse five, full forty but at most 50,000")
 	podCount   = flag.Int("pods", 1000, "pods measured in each run")
 	profile    = flag.String("profile", "", "file for a CPU profile of what is measured; for a single arm and shape")
+	signingKey = flag.String("signing-key", "", "Ed25519 private key in PEM, of the arm signed")
 	batching   = flag.Bool("batching", false, "enable OpportunisticBatching, which scheduler_perf disables, without default topology constraints")
 )
 
