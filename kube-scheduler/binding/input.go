@@ -18,11 +18,7 @@ import (
 // stay where they are. It is never nil without an error; its resource maps must not
 // be changed.
 func Input(pod *v1.Pod) (*types.PodInfo, error) {
-	written, err := assignment.DecodePod(pod.Annotations)
-	if err != nil {
-		return nil, err
-	}
-	in, err := assignment.Input(written)
+	in, err := assignment.Input(pod.Annotations)
 	if err != nil {
 		return nil, err
 	}

@@ -69,9 +69,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if req == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	if written, err := assignment.DecodePod(pod.Annotations); err != nil {
-		return nil, unresolvable(err.Error())
-	} else if _, err := assignment.Input(written); err != nil {
+	if _, err := assignment.Input(pod.Annotations); err != nil {
 		return nil, unresolvable(err.Error())
 	}
 	p.book.expect(p.pods, pod)

@@ -43,9 +43,15 @@ func TestMalformedAnnotation(t *testing.T) {
 	p.Annotations[assignment.Annotation] = `{"runningcontainer": 7}`
 	r.create(p)
 	r.awaitPending("p", assignment.Annotation, "not the JSON of a PodInfo")
-	_, err := kube.CoreV1().Pods(r.ns).Patch(r.ctx, "p", types.MergePatchType,
-		[]byte(`{"metadata":{"annotations":{"KubeDevice/DeviceInfo":"{}"}}}`), metav1.PatchOptions{})
-	r.check(err)
+	rewrite := func(text string) {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{assignment.Annotation: text}}})
+		r.check(err)
+		_, err = kube.CoreV1().Pods(r.ns).Patch(r.ctx, "p", types.MergePatchType, patch, metav1.PatchOptions{})
+		r.check(err)
+	}
+	rewrite(`{"runningcontainers":{"main":{}}}`)
+	r.awaitPending("p", `unknown key "runningcontainers"`, `did you mean "runningcontainer"?`)
+	rewrite(`{}`)
 	r.agree("p", "mal", 1)
 }
 

@@ -47,17 +47,24 @@ func DecodePod(annotations map[string]string) (*types.PodInfo, error) {
 	return info, nil
 }
 
-// Input returns the part of info that a pod's author may write: requests and
-// scorers. Maps are shared with info. It is an error to request a negative count.
-func Input(info *types.PodInfo) (*types.PodInfo, error) {
+// Input reads the part of the pod annotation that its author may write: requests and
+// scorers. It is empty, and not nil, when there is none. It is an error to request a
+// negative count, and to write a key that nobody reads.
+func Input(annotations map[string]string) (*types.PodInfo, error) {
+	info, err := DecodePod(annotations)
+	if err != nil {
+		return nil, err
+	}
 	if info == nil {
 		return &types.PodInfo{}, nil
+	}
+	if err := checkKeys(annotations[Annotation]); err != nil {
+		return nil, err
 	}
 	in := &types.PodInfo{Requests: info.Requests}
 	if err := checkCounts("", info.Requests); err != nil {
 		return nil, err
 	}
-	var err error
 	if in.InitContainers, err = inputContainers(info.InitContainers); err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func newCheckCommand(code *int) *cobra.Command {
 			}
 			config := check.Config{
 				Verifier: verifier,
-				Node: o.nodeName, RuntimeEndpoint: o.runtimeEndpoint, Runtime: runtimeapi.NewRuntimeServiceClient(runtime),
+				Node:     o.nodeName, RuntimeEndpoint: o.runtimeEndpoint, Runtime: runtimeapi.NewRuntimeServiceClient(runtime),
 				Server: cluster.server, Kube: cluster.kube, Client: cluster.client, Devices: o.devices, Pod: pod,
 			}
 			if start {

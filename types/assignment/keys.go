@@ -1,0 +1,87 @@
+package assignment
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// The keys that package types' PodInfo and ContainerInfo have in JSON.
+var (
+	podKeys       = []string{"podname", "nodename", "requests", containerKeys[0], containerKeys[1]}
+	containerKeys = []string{"initcontainer", "runningcontainer"}
+	requestKeys   = []string{"requests", "devrequests", "allocatefrom", "scorer"}
+)
+
+// checkKeys refuses a key that nobody reads: most likely it is misspelt, and the pod
+// would run without what it asks for. Case does not matter, as for encoding/json.
+func checkKeys(text string) error {
+	var pod map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &pod); err != nil {
+		return nil // not an object: its reader says so
+	}
+	if err := known(pod, podKeys, ""); err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(pod)) {
+		if !slices.ContainsFunc(containerKeys, func(k string) bool { return strings.EqualFold(k, key) }) {
+			continue
+		}
+		var containers map[string]map[string]json.RawMessage
+		if err := json.Unmarshal(pod[key], &containers); err != nil {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(containers)) {
+			if err := known(containers[name], requestKeys, key+"."+name+"."); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func known(object map[string]json.RawMessage, keys []string, path string) error {
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		if slices.ContainsFunc(keys, func(k string) bool { return strings.EqualFold(k, key) }) {
+			continue
+		}
+		nearest := slices.MinFunc(keys, func(a, b string) int { return distance(a, key) - distance(b, key) })
+		return fmt.Errorf("annotation %s: unknown key %q: did you mean %q? The keys there are %s",
+			Annotation, path+shorten(key), path+nearest, strings.Join(keys, ", "))
+	}
+	return nil
+}
+
+// shorten keeps a key of an author's from filling a message.
+func shorten(key string) string {
+	const most = 64
+	if len(key) <= most {
+		return key
+	}
+	return strings.ToValidUTF8(key[:most], "") + "…"
+}
+
+// distance is how many letters have to be added, removed or replaced to make b of a.
+// Only the beginning of a long b counts.
+func distance(a, b string) int {
+	b = strings.ToLower(shorten(b))
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
