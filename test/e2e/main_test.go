@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
-	cfg := cluster.Config{Name: "e2e", Nodes: []string{nodeA, nodeB}, BuildFlags: []string{"-race"}}
+	cfg := cluster.Config{Name: cmp.Or(os.Getenv("CLUSTER"), "e2e"), Nodes: []string{nodeA, nodeB}, BuildFlags: []string{"-race"}}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	if os.Getenv("REUSE") != "" { // the cluster that a run with KEEP has left, with its binaries
@@ -60,7 +61,7 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer func() {
 		if os.Getenv("KEEP") != "" {
-			fmt.Printf("KEEP is set: the cluster stays. export KUBECONFIG=%s; take it away with: go run ./test/cluster/cmd/cluster down --name e2e\n", shared.Kubeconfig())
+			fmt.Printf("KEEP is set: the cluster stays. export KUBECONFIG=%s; take it away with: go run ./test/cluster/cmd/cluster down --name %s\n", shared.Kubeconfig(), cfg.Name)
 			return
 		}
 		err = errors.Join(err, shared.Down(context.Background()))
