@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Generates deep copies, clients and CRDs from the API types, the plugin arguments' deep copies, and the
-# discovery protocol.
+# Generates deep copies, clients and CRDs from the API types, the plugin arguments' deep copies, the
+# discovery protocol, and dashboards.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,4 +23,5 @@ tool informer-gen --output-pkg "$client/informers" --output-dir types/client/inf
   --go-header-file "$header" "${apis[@]}"
 tool controller-gen crd paths=./types/akri/v0 paths=./types/kubeslot/v1alpha1 output:crd:dir=deploy/crds
 go -C hack/tools run ./protocompile ../.. types/discovery/v0/discovery.proto
+go run ./deploy/monitoring/cmd/monitoring deploy/monitoring
 deploy/helm/copy.sh
