@@ -115,6 +115,20 @@ func (r *Registry) Sources(name string) (sources []*Source, changed <-chan struc
 	return n.sources, n.changed
 }
 
+// Names are those under which there is a source, sorted.
+func (r *Registry) Names() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var names []string
+	for name, n := range r.names {
+		if len(n.sources) > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // named returns what is known of the name. r.mu must be held.
 func (r *Registry) named(name string) *named {
 	n := r.names[name]

@@ -45,6 +45,11 @@ func TestSourcesAreSortedWithTheBuiltInOneFirst(t *testing.T) {
 	if got := ids(sources); !slices.Equal(got, want) {
 		t.Errorf("Sources(udev) = %q, want %q", got, want)
 	}
+	r.Remove("onvif@built-in")
+	r.Sources("onvif") // asked for, and not there
+	if got := r.Names(); !slices.Equal(got, []string{"udev"}) {
+		t.Errorf("Names() = %q, want udev alone", got)
+	}
 	if sources, _ := r.Sources("opcua"); len(sources) != 0 {
 		t.Errorf("Sources(opcua) = %q, want none", ids(sources))
 	}

@@ -132,3 +132,11 @@ func (k *kind) unique() akriv0.UniqueScope {
 	}
 	return k.owner.Spec.Unique()
 }
+
+// ownerName is namespace/name of the Configuration in force, "" when there is none.
+func (k *kind) ownerName() string {
+	if k.owner == nil {
+		return ""
+	}
+	return k.owner.Namespace + "/" + k.owner.Name
+}

@@ -34,11 +34,10 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 				}
 			}
 			if narrowed && len(nodes) == 0 {
-				reason := NoNode
 				if size > 0 {
-					reason = Apart
+					return nil, &Shortfall{Reason: Apart, Container: c.Name, Resource: r.Name, Needed: r.Count}
 				}
-				return nil, &Shortfall{Reason: reason, Container: c.Name, Resource: r.Name, Needed: r.Count}
+				return nil, &Shortfall{Reason: NoNode, Container: c.Name, Resource: r.Name, Needed: r.Count, Configuration: k.ownerName()}
 			}
 		}
 	}

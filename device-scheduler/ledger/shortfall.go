@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"strings"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -41,6 +42,8 @@ type Shortfall struct {
 	Own       int // slots that this pod's other requests would take
 	// InstanceLevel is set when one Instance was asked for by name.
 	InstanceLevel bool
+	// Configuration is namespace/name of the one whose problems may say why NoNode is.
+	Configuration string
 }
 
 // Resolvable reports whether the request could be met once others let go.
@@ -89,7 +92,11 @@ func (s *Shortfall) String() string {
 	case Unknown:
 		return fmt.Sprintf("container %q requests %s, but there is no Configuration or Instance %q", s.Container, name, s.Resource)
 	case NoNode:
-		return fmt.Sprintf("no node reaches an Instance for %s, requested by container %q", name, s.Container)
+		text := fmt.Sprintf("no node reaches an Instance for %s, requested by container %q", name, s.Container)
+		if namespace, configuration, ok := strings.Cut(s.Configuration, "/"); ok {
+			text += fmt.Sprintf("; kubectl describe configuration -n %s %s says what keeps nodes from finding one", namespace, configuration)
+		}
+		return text
 	case Apart:
 		return fmt.Sprintf("no node reaches Instances for all that the pod requests: of the nodes that do for its other requests, none does for %s, requested by container %q",
 			name, s.Container)

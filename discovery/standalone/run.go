@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
+	"github.com/kubeslot/kubeslot/version"
 )
 
 // Run is the whole main of a handler's program. new adds the handler's own flags, if
@@ -40,6 +41,7 @@ func run(ctx context.Context, args []string, env func(string) string, output io.
 	flags.SortFlags = false
 	handler := new(flags)
 	options.addFlags(flags, env)
+	printVersion := flags.Bool("version", false, "print the version, and end")
 	flags.Usage = func() {
 		fmt.Fprintf(output, "%s is the discovery handler %q as a program of its own. It registers with the\nnode's agent (kubecri or Akri's) and finds devices for it.\n\nFlags:\n%s",
 			flags.Name(), handler.Name(), flags.FlagUsages())
@@ -53,6 +55,9 @@ func run(ctx context.Context, args []string, env func(string) string, output io.
 	case err != nil:
 		fmt.Fprintf(output, "%s: %v (see --help)\n", flags.Name(), err)
 		return 2
+	case *printVersion:
+		version.Print(output)
+		return 0
 	}
 	if err := Serve(ctx, handler, options); err != nil {
 		klog.FromContext(ctx).Error(err, "The discovery handler cannot serve", "handler", handler.Name())

@@ -46,6 +46,7 @@ func Bind(ctx context.Context, handle fwk.Handle, signer *signing.Signer, state 
 	result, err := deliver(ctx, handle, binding)
 	switch result {
 	case applied:
+		p.tell(ctx, pod)
 		return nil
 	case notApplied:
 		undo()

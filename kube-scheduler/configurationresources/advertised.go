@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // amounts are a pod's requests for slots as the kubelet counts them when it
@@ -107,7 +108,11 @@ func (b *book) afterAdvertisement(_ klog.Logger, pod *v1.Pod, oldObj, newObj any
 	}
 	_, refused := b.refused.Load(pod.UID)
 	helps := false
-	for name, n := range b.advertisable(pod) {
+	want := b.advertisable(pod)
+	if v1alpha1.ChoosesSlots(newNode) {
+		want = amounts(pod) // Instances are advertised there too
+	}
+	for name, n := range want {
 		had, has := before[name], newNode.Status.Allocatable[name]
 		if has.Value() < n {
 			return fwk.QueueSkip, nil
@@ -138,7 +143,7 @@ func (b *book) afterDeletion(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fw
 		return fwk.QueueSkip, nil
 	}
 	gone := amounts(deleted)
-	for name := range b.advertisable(pod) {
+	for name := range amounts(pod) {
 		if gone[name] > 0 {
 			return fwk.Queue, nil
 		}

@@ -26,7 +26,7 @@ func benchCluster(nodes, devices int) (*Plugin, []fwk.NodeInfo) {
 	p := &Plugin{
 		pods:   corelisters.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})),
 		handle: fakeHandle{client: fake.NewClientset()}, args: args,
-		book: &book{ledger: ledger.New(), leftOut: map[string]string{}, waiting: map[string]map[string]*v1.Pod{}},
+		book: &book{ledger: ledger.New(), leftOut: map[string]string{}, waiting: map[string]map[string]*v1.Pod{}, waits: map[string]*podWait{}},
 	}
 	configuration := cameras(2)
 	configuration.Spec.InstanceNameDigits = slot.LongHash

@@ -38,6 +38,9 @@ type book struct {
 
 	// kinds are the names of Configurations. The framework's hints read it without mu.
 	kinds sync.Map
+	// choosing are the names of the nodes that choose slots themselves. Filter reads it
+	// without mu.
+	choosing sync.Map
 
 	mu     sync.RWMutex
 	ledger *ledger.Ledger
@@ -51,6 +54,8 @@ type book struct {
 	profiles map[string]*config.ConfigurationResourcesArgs
 	// waiting are unbound pods by the resource names that they ask for, then UID.
 	waiting map[string]map[string]*v1.Pod
+	// waits says of the pods in waiting how long and why they wait, by UID.
+	waits map[string]*podWait
 	// tries counts scheduling cycles; tried has the count of each waiting pod's last
 	// one, assumed that of a pod whose slots are assumed, see untold. Both by UID.
 	tries          uint64
@@ -106,6 +111,7 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 		starting:  true,
 		profiles:  map[string]*config.ConfigurationResourcesArgs{},
 		waiting:   map[string]map[string]*v1.Pod{},
+		waits:     map[string]*podWait{},
 		tried:     map[string]uint64{},
 		assumed:   map[string]uint64{},
 		patience:  standbyPatience,

@@ -44,6 +44,11 @@ func (s *beforeBind) Do(ctx context.Context) *fwk.Status {
 	if err := s.book.check(string(s.pod.UID)); err != nil {
 		return fwk.AsStatus(err)
 	}
+	if s.book.choosesSlots(s.node) { // since Reserve
+		s.tryLater(s.pod)
+		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("cannot be bound to node %s with an assignment: the node chooses slots itself by now (label %s=%s); the pod is tried again",
+			s.node, v1alpha1.ModeLabel, v1alpha1.ModeDevicePlugin))
+	}
 	if len(s.wants) == 0 {
 		return nil
 	}
@@ -53,6 +58,13 @@ func (s *beforeBind) Do(ctx context.Context) *fwk.Status {
 		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("cannot be bound to node %s: %v; the pod is tried again", s.node, held))
 	}
 	s.taken = taken
+	if len(taken) > 0 {
+		names := make([]string, 0, len(taken))
+		for _, claim := range taken {
+			names = append(names, claim.Name)
+		}
+		klog.FromContext(ctx).Info("Claimed slots", "pod", klog.KObj(s.pod), "node", s.node, "slots", names)
+	}
 	return fwk.AsStatus(err)
 }
 

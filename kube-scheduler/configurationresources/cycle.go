@@ -21,6 +21,8 @@ const stateKey = Name
 // cycle is what the plugin knows of a pod during its scheduling cycle.
 type cycle struct {
 	req *ledger.Request
+	// wait takes note of why the pod is refused.
+	wait *podWait
 	// survey is the request for the nodes of the roster. Both, and the amounts' rooms,
 	// are set by the book.
 	survey *ledger.Survey
@@ -42,7 +44,7 @@ type cycle struct {
 
 // Clone implements fwk.StateData.
 func (c *cycle) Clone() fwk.StateData {
-	return &cycle{req: c.req, survey: c.survey, roster: c.roster, amounts: c.amounts, reasons: c.reasons, refused: c.refused, released: maps.Clone(c.released), expected: maps.Clone(c.expected), assignment: c.assignment}
+	return &cycle{req: c.req, wait: c.wait, survey: c.survey, roster: c.roster, amounts: c.amounts, reasons: c.reasons, refused: c.refused, released: maps.Clone(c.released), expected: maps.Clone(c.expected), assignment: c.assignment}
 }
 
 func readCycle(state fwk.CycleState) (*cycle, *fwk.Status) {
@@ -70,13 +72,16 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	if _, err := assignment.Input(pod.Annotations); err != nil {
+		p.book.refuse(pod, invalidRequest)
 		return nil, unresolvable(err.Error())
 	}
-	p.book.expect(p.pods, pod)
+	wait := p.book.expect(p.pods, pod)
 	if status := p.unambiguous(req); status != nil {
+		wait.meet(resourceNameTaken)
 		return nil, status
 	}
 	if !p.book.awaitStart(ctx) {
+		wait.meet(ledgerNotRead)
 		return nil, unresolvable("the Configurations, DeviceSlices and SlotClaims have not been read yet: are the CRDs installed, and may the scheduler list them? (kubectl apply -k deploy/)")
 	}
 	p.lead()
@@ -87,9 +92,10 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	}
 	reach, shortfall := p.book.reach(req, limit)
 	if shortfall != nil {
+		wait.meet(reasonFor(shortfall))
 		return nil, unresolvable(shortfall.String())
 	}
-	c := &cycle{req: req, amounts: p.book.sortedAmounts(pod), reasons: &reasons{}, refused: &sync.Once{}}
+	c := &cycle{req: req, wait: wait, amounts: p.book.sortedAmounts(pod), reasons: &reasons{}, refused: &sync.Once{}}
 	p.book.survey(c, nodes)
 	state.Write(stateKey, c)
 	if reach == nil {
@@ -170,13 +176,28 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, no
 	}
 	place := c.roster.place(node)
 	if shortfall := p.book.fit(c, node.Node().Name, place, p.args.Strategy); shortfall != nil {
+		c.meet(reasonFor(shortfall))
 		return c.reasons.status(shortfall)
 	}
-	status = unadvertised(c.amounts, node, place)
-	if status != nil {
-		c.refused.Do(func() { p.book.refusedByNode(pod) })
+	if p.book.choosesSlots(node.Node().Name) {
+		status = lacks(pod, node)
+	} else {
+		status = unadvertised(c.amounts, node, place)
 	}
-	return status
+	if status != nil {
+		c.meet(notAdvertised)
+		c.refused.Do(func() { p.book.refusedByNode(pod) })
+		return status
+	}
+	c.meet(slotsFree)
+	return nil
+}
+
+// meet takes note of how things are, and not of how preemption imagines them.
+func (c *cycle) meet(r reason) {
+	if len(c.released) == 0 {
+		c.wait.meet(r)
+	}
 }
 
 // reasons remembers the texts of a cycle's shortfalls.
@@ -241,6 +262,9 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	c := data.(*cycle)
 	if status := p.unambiguous(c.req); status != nil {
 		return status // a DeviceClass since PreFilter
+	}
+	if p.book.choosesSlots(node) {
+		return nil
 	}
 	a, shortfall, err := p.book.assume(c, node, p.args.Strategy)
 	if err != nil {

@@ -41,12 +41,14 @@ func (b *book) noteKind(name string) {
 func (b *book) setNode(node *v1.Node) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.noteMode(node)
 	b.wake(b.ledger.SetNode(node.Name, node.Labels))
 }
 
 func (b *book) deleteNode(node *v1.Node) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.choosing.Delete(node.Name)
 	b.wake(b.ledger.DeleteNode(node.Name))
 }
 

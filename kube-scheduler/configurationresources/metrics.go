@@ -19,8 +19,25 @@ var (
 		"What does not count: claims (SlotClaims whose node does not reach the device, or beyond the capacity) and devices (of DeviceSlices, left out because they are not what they say).",
 		[]string{"what"}, nil, metrics.ALPHA, "")
 	waitingDesc = metrics.NewDesc(subsystem+"_waiting_pods",
-		"Pods not bound yet that request a resource, without the akri.sh/ prefix.",
-		[]string{"resource"}, nil, metrics.ALPHA, "")
+		"Pods not bound yet that request slots, by Configuration (<unknown> when there is none of the name) and why they were not scheduled when they were tried last. Of the scheduler that leads.",
+		[]string{"configuration", "reason"}, nil, metrics.ALPHA, "")
+	oldestDesc = metrics.NewDesc(subsystem+"_oldest_waiting_pod_seconds",
+		"Age of the oldest of the pods that waiting_pods counts.",
+		[]string{"configuration", "reason"}, nil, metrics.ALPHA, "")
+
+	waitingSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Subsystem:      subsystem,
+		Name:           "pod_waiting_seconds",
+		Help:           "How long pods with slots had waited for one reason when they were bound: a pod counts once for each reason that it has met.",
+		Buckets:        []float64{.1, 1, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600},
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"reason"})
+	preempted = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem:      subsystem,
+		Name:           "preempted_pods_total",
+		Help:           "Pods that had to go because another pod was to have their slots, whichever plugin chose them.",
+		StabilityLevel: metrics.ALPHA,
+	})
 
 	resolutionDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Subsystem:      subsystem,
@@ -39,10 +56,13 @@ var (
 )
 
 var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(resolutionDuration, conflicts)
+	legacyregistry.MustRegister(resolutionDuration, conflicts, waitingSeconds, preempted)
 	legacyregistry.CustomMustRegister(&inService)
 	for _, result := range []string{"taken", "short"} {
 		resolutionDuration.WithLabelValues(result)
+	}
+	for _, reason := range reasonNames {
+		waitingSeconds.WithLabelValues(reason)
 	}
 })
 
@@ -69,6 +89,7 @@ func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- slotsDesc
 	ch <- ignoredDesc
 	ch <- waitingDesc
+	ch <- oldestDesc
 }
 
 // CollectWithStability implements metrics.StableCollector.
@@ -88,7 +109,12 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	for what, n := range map[string]int{"claims": claims, "devices": devices} {
 		ch <- metrics.NewLazyConstMetric(ignoredDesc, metrics.GaugeValue, float64(n), what)
 	}
-	for resource, pods := range b.waiting {
-		ch <- metrics.NewLazyConstMetric(waitingDesc, metrics.GaugeValue, float64(len(pods)), resource)
+	if !b.leads && b.tries == 0 {
+		return // why a pod waits is known to the scheduler that tries it
+	}
+	now := time.Now()
+	for key, n := range b.countWaiting() {
+		ch <- metrics.NewLazyConstMetric(waitingDesc, metrics.GaugeValue, float64(n.pods), key.configuration, key.reason)
+		ch <- metrics.NewLazyConstMetric(oldestDesc, metrics.GaugeValue, max(0, now.Sub(n.oldest).Seconds()), key.configuration, key.reason)
 	}
 }

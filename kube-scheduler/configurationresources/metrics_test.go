@@ -30,6 +30,9 @@ func TestMetrics(t *testing.T) {
 	r.book.device("cam-000005", nil, "node-d")
 	r.schedule(t, pod("holder", "1"), "node-a")
 	r.book.setPod(pod("waiter", "1"))
+	stranger := pod("stranger", "1")
+	stranger.Spec.SchedulerName = "theirs"
+	r.book.setPod(stranger)
 	for _, name := range []string{"early", "late"} {
 		r.book.setPod(bound(t, pod(name, "1"), "node-c", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000004"}}}}))
 	}
@@ -43,6 +46,7 @@ func TestMetrics(t *testing.T) {
 	c := &collector{}
 	c.book.Store(r.book)
 	registry.CustomMustRegister(c)
+	names := []string{"kubeslot_scheduler_ignored", "kubeslot_scheduler_slots", "kubeslot_scheduler_waiting_pods"}
 	want := `
 # HELP kubeslot_scheduler_ignored [ALPHA] What does not count: claims (SlotClaims whose node does not reach the device, or beyond the capacity) and devices (of DeviceSlices, left out because they are not what they say).
 # TYPE kubeslot_scheduler_ignored gauge
@@ -55,12 +59,17 @@ kubeslot_scheduler_slots{configuration="cam",state="conflicting"} 1
 kubeslot_scheduler_slots{configuration="cam",state="free"} 1
 kubeslot_scheduler_slots{configuration="cam",state="held"} 1
 kubeslot_scheduler_slots{configuration="cam",state="nominated"} 1
-# HELP kubeslot_scheduler_waiting_pods [ALPHA] Pods not bound yet that request a resource, without the akri.sh/ prefix.
+# HELP kubeslot_scheduler_waiting_pods [ALPHA] Pods not bound yet that request slots, by Configuration (<unknown> when there is none of the name) and why they were not scheduled when they were tried last. Of the scheduler that leads.
 # TYPE kubeslot_scheduler_waiting_pods gauge
-kubeslot_scheduler_waiting_pods{resource="cam"} 2
+kubeslot_scheduler_waiting_pods{configuration="cam",reason="NotTried"} 2
+kubeslot_scheduler_waiting_pods{configuration="cam",reason="OtherScheduler"} 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
+	}
+	r.book.leads, r.book.tries = false, 0 // why a pod waits is the leader's to say
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(""), "kubeslot_scheduler_waiting_pods", "kubeslot_scheduler_oldest_waiting_pod_seconds"); err != nil {
+		t.Errorf("a scheduler that does not lead has waiting pods: %v", err)
 	}
 }
 

@@ -23,6 +23,7 @@ type deadline struct {
 // or the timeout passes. The caller holds mu.
 func (b *book) nominate(pod ledger.Pod, node string, a ledger.Assignment, timeout time.Duration) *deadline {
 	b.forgetNomination(pod.UID)
+	b.tellPreempted(pod, node, a)
 	b.wake(b.ledger.Nominate(pod, node, a))
 	b.took(a)
 	d := &deadline{node: node, at: time.Now().Add(timeout), tries: b.tries}

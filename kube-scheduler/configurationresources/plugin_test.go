@@ -70,7 +70,7 @@ func newRig(t *testing.T) *rig {
 	args.SetDefaults()
 	r.known = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	r.Plugin = &Plugin{pods: corelisters.NewPodLister(r.known), handle: fakeHandle{client: r.client}, args: args, book: &book{
-		logger: logger, activator: r, ledger: ledger.New(), leftOut: map[string]string{}, claimed: claimed{released: map[types.UID]bool{}}, profiles: map[string]*config.ConfigurationResourcesArgs{}, waiting: map[string]map[string]*v1.Pod{},
+		logger: logger, activator: r, ledger: ledger.New(), leftOut: map[string]string{}, claimed: claimed{released: map[types.UID]bool{}}, profiles: map[string]*config.ConfigurationResourcesArgs{}, waiting: map[string]map[string]*v1.Pod{}, waits: map[string]*podWait{},
 		tried: map[string]uint64{}, assumed: map[string]uint64{}, patience: time.Hour, attended: map[string]bool{},
 		rounds: map[string]*round{}, atOnce: firstWoken, deadlines: map[string]*deadline{}, nominated: map[string]*v1.Pod{}, decided: make(chan struct{})}}
 	close(r.book.decided)
@@ -91,7 +91,7 @@ func pod(name, quantity string) *v1.Pod {
 	amount := v1.ResourceList{"akri.sh/cam": resource.MustParse(quantity)}
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name + "-uid"), Annotations: map[string]string{}},
-		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main",
+		Spec: v1.PodSpec{SchedulerName: v1.DefaultSchedulerName, Containers: []v1.Container{{Name: "main",
 			Resources: v1.ResourceRequirements{Requests: amount, Limits: amount}}}},
 	}
 }

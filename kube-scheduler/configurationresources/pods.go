@@ -37,21 +37,27 @@ func (b *book) await(pod *v1.Pod) {
 }
 
 // expect remembers a pod that is about to be tried, should it be tried before
-// the book's own handler has seen it: what the ledger gains from now on wakes it.
-func (b *book) expect(pods corelisters.PodLister, pod *v1.Pod) {
+// the book's own handler has seen it: what the ledger gains from now on wakes it. It
+// returns the pod's wait, nil when the pod is gone.
+func (b *book) expect(pods corelisters.PodLister, pod *v1.Pod) *podWait {
 	req, err := requestOf(pod)
 	if err != nil || req == nil {
-		return
+		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	// A pod that the informer has deleted would never be forgotten again.
-	if live, err := pods.Pods(pod.Namespace).Get(pod.Name); err == nil && live.UID == pod.UID && live.Spec.NodeName == "" {
-		b.enter(live, req)
-		b.tries++
-		b.tried[string(pod.UID)] = b.tries
-		b.refused.Delete(pod.UID)
+	live, err := pods.Pods(pod.Namespace).Get(pod.Name)
+	if err != nil || live.UID != pod.UID || live.Spec.NodeName != "" {
+		return nil
 	}
+	b.enter(live, req)
+	b.tries++
+	b.tried[string(pod.UID)] = b.tries
+	b.refused.Delete(pod.UID)
+	w := b.waits[string(pod.UID)]
+	w.try(time.Now())
+	return w
 }
 
 // enter puts a pod on the waiting lists. The caller holds mu.
@@ -63,6 +69,9 @@ func (b *book) enter(pod *v1.Pod, req *ledger.Request) {
 			b.waiting[resource] = pods
 		}
 		pods[string(pod.UID)] = pod
+	}
+	if b.waits[string(pod.UID)] == nil {
+		b.waits[string(pod.UID)] = &podWait{since: time.Now()}
 	}
 }
 
@@ -82,6 +91,7 @@ func (b *book) observe(pod *v1.Pod) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.observeWait(string(pod.UID))
 	b.unwait(pod)
 	b.denominate(string(pod.UID))
 	if b.ledger.Holds(string(pod.UID)) == nil {
@@ -106,6 +116,7 @@ func (b *book) deletePod(pod *v1.Pod) {
 	defer b.mu.Unlock()
 	b.unwait(pod)
 	b.denominate(string(pod.UID))
+	b.tellReleased(pod, "Released slots")
 	b.wake(b.ledger.Remove(string(pod.UID)))
 	if pod.Spec.NodeName != "" {
 		b.victimGone(pod.Spec.NodeName)
@@ -124,6 +135,7 @@ func (b *book) unwait(pod *v1.Pod) {
 			delete(b.waiting, resource)
 		}
 	}
+	delete(b.waits, string(pod.UID))
 	delete(b.tried, string(pod.UID))
 	delete(b.assumed, string(pod.UID))
 	b.refused.Delete(pod.UID)
@@ -197,6 +209,9 @@ func (b *book) forget(pod *v1.Pod) {
 	defer b.mu.Unlock()
 	since, uid := b.assumed[string(pod.UID)], string(pod.UID)
 	delete(b.assumed, uid)
+	if !b.ledger.Bound(uid) {
+		b.tellReleased(pod, "Released slots of a pod that was not bound")
+	}
 	b.wakeThose(b.ledger.Forget(uid), func(waiting *v1.Pod) bool {
 		return b.refusedSince(since, waiting) && waiting.UID != pod.UID && !sameGang(waiting, pod)
 	})

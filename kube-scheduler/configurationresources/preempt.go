@@ -47,7 +47,7 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	}
 	var short []string
 	for _, n := range nodes {
-		if name := n.Node().Name; statuses.Get(name).Plugin() == Name {
+		if name := n.Node().Name; statuses.Get(name).Plugin() == Name && !p.book.choosesSlots(name) {
 			short = append(short, name)
 		}
 	}
@@ -61,7 +61,6 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		p.tryLater(pod)
 		return nil, fwk.NewStatus(fwk.Unschedulable, "slots that would do are free by now, so no pod is preempted; the pod is tried again")
 	}
-	klog.FromContext(ctx).Info("Preempting for slots", "pod", klog.KObj(pod), "node", best.Node, "victims", len(best.Victims))
 	if len(best.Victims) > 0 {
 		go p.evict(context.WithoutCancel(ctx), pod, best, nomination)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -107,7 +108,11 @@ func addContainer(req *ledger.Request, c *v1.Container, role ledger.Role, slots 
 		}
 		n := q.Value()
 		if q.Sign() < 0 || q.CmpInt64(maxSlots) > 0 || q.CmpInt64(n) != 0 {
-			return fmt.Errorf("container %q requests %s of %s: want a whole number from 0 to %d", c.Name, q.String(), name, maxSlots)
+			shown := q.String()
+			if q.CmpInt64(n) == 0 {
+				shown = strconv.FormatInt(n, 10) // 2000, which a Quantity shows as 2k
+			}
+			return fmt.Errorf("container %q requests %s of %s: want a whole number from 0 to %d", c.Name, shown, name, maxSlots)
 		}
 		if *slots += int(n); *slots > maxSlots {
 			return fmt.Errorf("with container %q the pod requests more than %d slots; %s", c.Name, maxSlots, podLimits)

@@ -124,6 +124,7 @@ func TestMalformedRequests(t *testing.T) {
 		"fraction":           {"1.5", "1500m"},
 		"less than one":      {"1n", "1n"},
 		"one too many":       {"1001", "1001"},
+		"thousands":          {"2k", "requests 2000 of"},
 		"beyond 64 bits":     {"1e30", "1e30"},
 		"as much below zero": {"-1e30", "-1e30"},
 	} {

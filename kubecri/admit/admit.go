@@ -94,6 +94,7 @@ type Admission struct {
 	admitter  *Admitter
 	container Container
 	grants    []assignment.Grant
+	given     []string // the devices behind the grants, and those of device plugins, for the log
 	devices   bool
 	taken     *claims.Taken // nil for a container without slots
 }
@@ -118,12 +119,12 @@ func (a *Admitter) Admit(ctx context.Context, c Container) (*Admission, error) {
 		return &Admission{admitter: a}, nil
 	}
 	finding, span := a.Tracer.Start(ctx, "FindDevices")
-	add, err := a.additions(finding, c, what)
+	add, given, err := a.additions(finding, c, what)
 	span.End(err)
 	if err != nil {
 		return nil, a.refused(logger, c, what.grants, err)
 	}
-	admission := &Admission{Additions: add, admitter: a, container: c, grants: what.grants, devices: true}
+	admission := &Admission{Additions: add, admitter: a, container: c, grants: what.grants, given: given, devices: true}
 	if len(what.grants) == 0 && len(what.requested) == 0 {
 		return admission, nil // from device plugins alone
 	}
@@ -154,7 +155,7 @@ func (a *Admission) Created(ctx context.Context, id string) {
 	if a.taken != nil {
 		a.taken.Created(id)
 	}
-	klog.FromContext(ctx).Info("Created container with devices", "containerID", id, "slots", slotNames(a.grants))
+	klog.FromContext(ctx).Info("Injected devices", "containerID", id, "slots", slotNames(a.grants), "devices", a.given)
 }
 
 // Failed says that the runtime did not create the container, as err says, or, with
@@ -197,23 +198,24 @@ func (a *Admitter) spec(annotations map[string]string, pod claims.Pod) *corev1.P
 	return nil
 }
 
-// additions finds the devices and returns what they bring.
-func (a *Admitter) additions(ctx context.Context, c Container, what due) (inject.Additions, error) {
+// additions finds the devices and returns what they bring, and their names: ids of
+// discovered devices, and resources that device plugins were asked for.
+func (a *Admitter) additions(ctx context.Context, c Container, what due) (inject.Additions, []string, error) {
 	answers, err := a.answers(ctx, c, what)
 	if err != nil {
-		return inject.Additions{}, err
+		return inject.Additions{}, nil, err
 	}
 	granted := what.grants
 	ctx, cancel := context.WithTimeout(ctx, a.DeviceTimeout)
 	defer cancel()
 	devices, names := map[string]discovery.Device{}, map[string]string{}
-	grants := make([]inject.Grant, 0, len(granted))
+	grants, given := make([]inject.Grant, 0, len(granted)), make([]string, 0, len(granted))
 	for _, g := range granted {
 		device, ok := devices[g.Slot.Instance]
 		if !ok {
 			var err error
 			if device, err = a.Device(ctx, g.Slot.Instance); err != nil {
-				return inject.Additions{}, fmt.Errorf("Instance %s cannot be reached from this node: %w; creation is retried, and the device may come back",
+				return inject.Additions{}, nil, fmt.Errorf("Instance %s cannot be reached from this node: %w; creation is retried, and the device may come back",
 					g.Slot.Instance, err)
 			}
 			devices[g.Slot.Instance] = device
@@ -228,9 +230,10 @@ func (a *Admitter) additions(ctx context.Context, c Container, what due) (inject
 		if !g.InstanceLevel() {
 			grant.Holder = c.Pod.UID
 		}
-		grants = append(grants, grant)
+		grants, given = append(grants, grant), append(given, device.ID)
 	}
-	return inject.Add(c.Requested, grants, answers...)
+	add, err := inject.Add(c.Requested, grants, answers...)
+	return add, append(given, pluginDevices(what, c.Name)...), err
 }
 
 // tellWithheld says, once a property, why containers do not have it by its name.

@@ -150,9 +150,9 @@ func specRequests(pod *corev1.Pod, container string) types.ResourceList {
 // unassigned says why a container that requests devices was assigned none. The
 // spec may not be known.
 func unassigned(annotations map[string]string, spec *corev1.Pod, requested map[string]int64, asked []types.ResourceName) error {
-	why := "it was bound by a scheduler that is not Kubeslot's, or with spec.nodeName"
+	why := "it was bound with spec.nodeName, or by a scheduler without Kubeslot's plugins"
 	if spec != nil {
-		why = fmt.Sprintf("it was bound by scheduler %q, which is not Kubeslot's, or with spec.nodeName", spec.Spec.SchedulerName)
+		why = fmt.Sprintf("it was bound with spec.nodeName, or by scheduler %q without Kubeslot's plugins", spec.Spec.SchedulerName)
 	}
 	if holder := annotations[assignment.HolderAnnotation]; holder != "" {
 		why = fmt.Sprintf("its annotation %s names another pod's UID, %q", assignment.HolderAnnotation, holder)

@@ -60,7 +60,7 @@ func TestDecideOnDevicePlugins(t *testing.T) {
 		{name: "ephemeral container", annotations: assigned(placed), container: "debug", spec: requesting("")},
 		{name: "slots alone", annotations: assigned(good), spec: requesting("1")},
 		{name: "the author asks, no scheduler of ours", annotations: map[string]string{assignment.Annotation: asking},
-			errors: []string{"example.com/widget", "not Kubeslot's", "spec.nodeName"}},
+			errors: []string{"example.com/widget", "without Kubeslot's plugins", "spec.nodeName"}},
 		{name: "and its spec is known", annotations: map[string]string{assignment.Annotation: asking}, spec: requesting(""), errors: []string{`scheduler "other"`}},
 		{name: "the author's other container", annotations: map[string]string{assignment.Annotation: asking}, container: "side", spec: requesting("")},
 		{name: "another pod's assignment", annotations: map[string]string{assignment.Annotation: placed, assignment.HolderAnnotation: "u0"}, errors: []string{"another pod's UID"}},

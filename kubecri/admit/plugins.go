@@ -76,6 +76,22 @@ func (a *Admitter) answers(ctx context.Context, c Container, what due) ([]inject
 	return answers, err
 }
 
+// pluginDevices are the node's resources that the container was assigned, but for slots.
+func pluginDevices(what due, container string) []string {
+	if what.assigned == nil {
+		return nil
+	}
+	c := what.assigned.GetContainerInPod(container)
+	if c == nil {
+		return nil
+	}
+	var all []string
+	for _, name := range deviceplugins.Assigned(c) {
+		all = append(all, string(name))
+	}
+	return all
+}
+
 // names lists resources for a message, slots by their full names.
 func names(slots map[string]int64, plugged []types.ResourceName) string {
 	var all []string

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -92,8 +93,12 @@ func (a *Agent) awaitChange(ctx context.Context, s *session, c *v0.Configuration
 		if a.sleep(ctx, a.registered().Sub(a.config.Clock.Now()), changed); ctx.Err() != nil || isClosed(changed) {
 			return
 		}
+		others := ""
+		if names := a.config.Registry.Names(); len(names) > 0 {
+			others = ", which has " + strings.Join(names, ", ")
+		}
 		a.tellProblem(ctx, s, "", reasonUnknownHandler, fmt.Errorf(
-			"no discovery handler %q on this node: discovery starts when there is one", c.Spec.DiscoveryHandler.Name))
+			"no discovery handler %q on this node%s: discovery starts when there is one", c.Spec.DiscoveryHandler.Name, others))
 	}
 	select {
 	case <-changed:

@@ -56,6 +56,26 @@ func TestAnUnknownHandlerIsToldOnceAndWaitedFor(t *testing.T) {
 	})
 }
 
+// idle is a handler of another name.
+type idle string
+
+func (i idle) Name() string { return string(i) }
+
+func (i idle) Discover(ctx context.Context, _ discovery.Request, _ func(discovery.Result)) error {
+	<-ctx.Done()
+	return nil
+}
+
+// A misspelt handler is told with those that there are.
+func TestAnUnknownHandlerIsToldWithTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(configuration("cam"))
+		agent := api.start(t, "node-a", idle("udev"), idle("onvif"))
+		pass(registering)
+		agent.wantEvents(t, `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node, which has onvif, udev: discovery starts when there is one`)
+	})
+}
+
 // The last report of a handler that fails stands for its time, and its failures are
 // written once, though each is at another port.
 func TestAFailingHandlerIsRestartedAndItsLastReportStands(t *testing.T) {

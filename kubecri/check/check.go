@@ -39,8 +39,11 @@ type Config struct {
 	ImageEndpoint string
 	Images        runtimeapi.ImageServiceClient
 	// NRI is the path of the runtime's NRI socket in NRI mode, "" in proxy mode.
-	NRI  string
-	Kube kubernetes.Interface
+	NRI string
+	// Kubelet, if set, is this node's, which should use the socket Listen.
+	Kubelet *Kubelet
+	Listen  string
+	Kube    kubernetes.Interface
 	// Client is of akri.sh and kubeslot.io.
 	Client clientset.Interface
 	// Devices is the folder of device plugins. Plugins, if set, are those in it,
@@ -59,6 +62,7 @@ type checker struct {
 	out io.Writer
 	bad bool
 
+	serverVersion  string
 	configurations []*akriv0.Configuration
 	reached        map[string]v1alpha1.Device // by Instance
 }
@@ -69,9 +73,11 @@ func Run(ctx context.Context, out io.Writer, config Config) bool {
 	c.runtime(ctx)
 	c.images(ctx)
 	c.nri(ctx)
+	c.kubelet()
 	c.plugins()
 	if c.api(ctx) {
 		c.rights(ctx)
+		c.versions(ctx)
 		if c.devices(ctx) && c.Pod != "" {
 			c.pod(ctx)
 		}
@@ -152,6 +158,7 @@ func (c *checker) api(ctx context.Context) bool {
 		return false
 	}
 	c.ok("API", "server %s at %s", version.GitVersion, c.Server)
+	c.serverVersion = version.GitVersion
 	return true
 }
 
@@ -159,23 +166,31 @@ func (c *checker) api(ctx context.Context) bool {
 type right struct {
 	group, resource, subresource string
 	verbs                        []string
+	// field is the one by which kubecri selects what is its node's: a kubelet's own
+	// identity may see no more.
+	field string
+	// without says what kubecri cannot do without it, where it can do all else.
+	without string
 }
 
 // rights are those of deploy/rbac/kubecri.yaml that the program uses.
 var rights = []right{
-	{"akri.sh", "configurations", "", []string{"list", "watch"}},
-	{"kubeslot.io", "deviceslices", "", []string{"get", "list", "watch", "create", "update", "delete"}},
-	{"kubeslot.io", "slotclaims", "", []string{"get", "list", "watch", "create", "delete"}},
-	{"coordination.k8s.io", "leases", "", []string{"get", "list", "watch", "create", "update"}}, // of spec.discovery
-	{"", "pods", "", []string{"list", "watch"}},
-	{"", "nodes", "", []string{"list", "watch"}},
-	{"", "nodes", "status", []string{"patch"}},
-	{"", "events", "", []string{"create", "patch"}},
+	{group: "akri.sh", resource: "configurations", verbs: []string{"list", "watch"}},
+	{group: "kubeslot.io", resource: "deviceslices", verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
+	{group: "kubeslot.io", resource: "slotclaims", verbs: []string{"get", "list", "watch", "create", "delete"}},
+	{group: "coordination.k8s.io", resource: "leases", verbs: []string{"get", "list", "watch"}},
+	{group: "coordination.k8s.io", resource: "leases", verbs: []string{"create", "update"},
+		without: "this node does not discover for others what a Configuration with spec.discovery describes"},
+	{resource: "pods", verbs: []string{"list", "watch"}, field: "spec.nodeName"},
+	{resource: "nodes", verbs: []string{"list", "watch"}, field: metav1.ObjectNameField},
+	{resource: "nodes", subresource: "status", verbs: []string{"patch"}, field: metav1.ObjectNameField},
+	{resource: "events", verbs: []string{"create", "patch"}},
 }
 
 func (c *checker) rights(ctx context.Context) {
 	var missing []string
 	for _, r := range rights {
+		var lacks []string
 		for _, verb := range r.verbs {
 			allowed, err := c.may(ctx, r, verb)
 			if err != nil {
@@ -183,24 +198,36 @@ func (c *checker) rights(ctx context.Context) {
 				return
 			}
 			if !allowed {
-				missing = append(missing, verb+" "+strings.TrimSuffix(r.resource+"/"+r.subresource, "/"))
+				lacks = append(lacks, verb+" "+strings.TrimSuffix(r.resource+"/"+r.subresource, "/"))
 			}
 		}
+		if r.without != "" && len(lacks) > 0 {
+			c.note("rights", "lacks: %s; so %s", strings.Join(lacks, ", "), r.without)
+			continue
+		}
+		missing = append(missing, lacks...)
 	}
 	if len(missing) > 0 {
-		c.fail("rights", "lacks: %s. Apply deploy/, and give kubecri a certificate of system:kubecri:%s in group system:kubecris",
+		c.fail("rights", "lacks: %s. Apply deploy/, and give kubecri a certificate of system:kubecri:%s in group system:kubecris; or, for the kubelet's own identity, apply deploy/kubelet-identity/",
 			strings.Join(missing, ", "), c.Node)
 		return
 	}
-	c.ok("rights", "all that deploy/rbac/kubecri.yaml gives")
+	c.ok("rights", "all that it needs of deploy/rbac/kubecri.yaml")
 }
 
 func (c *checker) may(ctx context.Context, r right, verb string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	attributes := &authorizationv1.ResourceAttributes{Group: r.group, Resource: r.resource, Subresource: r.subresource, Verb: verb}
+	if r.field == metav1.ObjectNameField { // a request with this selector is one for the name
+		attributes.Name = c.Node
+	}
+	if r.field != "" && verb != "patch" {
+		attributes.FieldSelector = &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{
+			{Key: r.field, Operator: metav1.FieldSelectorOpIn, Values: []string{c.Node}}}}
+	}
 	review, err := c.Kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Group: r.group, Resource: r.resource, Subresource: r.subresource, Verb: verb}}}, metav1.CreateOptions{})
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes}}, metav1.CreateOptions{})
 	if err != nil {
 		return false, err
 	}

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
+	fakediscovery "k8s.io/client-go/discovery/fake"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -54,12 +56,13 @@ func pod(node, text string) *corev1.Pod {
 // setup returns a node where all is well, with the pod if there is one. holder is who
 // has slot cam-8120fe-0, as <pod UID>@<node>; "" for nobody.
 func setup(p *corev1.Pod, holder string) (Config, *kubefake.Clientset) {
-	kube := kubefake.NewClientset()
+	kube := kubefake.NewClientset(nodeA())
 	c := Config{Node: "node-a", RuntimeEndpoint: "unix:///r.sock", Server: "https://api", Runtime: containerd{}, Kube: kube}
 	if p != nil {
-		kube = kubefake.NewClientset(p)
+		kube = kubefake.NewClientset(nodeA(), p)
 		c.Kube, c.Pod = kube, p.Namespace+"/"+p.Name
 	}
+	kube.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: "v1.36.3"}
 	allow(kube, func(*authorizationv1.ResourceAttributes) bool { return true })
 	c.Client = fake.NewSimpleClientset(
 		&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam"},
@@ -75,6 +78,10 @@ func setup(p *corev1.Pod, holder string) (Config, *kubefake.Clientset) {
 		}
 	}
 	return c, kube
+}
+
+func nodeA() *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.36.3"}}}
 }
 
 // slice is what a node says of one device.
@@ -180,8 +187,9 @@ func TestPod(t *testing.T) {
 func TestDevicesThatOthersDiscover(t *testing.T) {
 	for labels, well := range map[string]bool{"hall-3": true, "hall-4": false} {
 		c, kube := setup(pod("node-a", strings.Replace(good, "8120fe", slot.InstanceHash("foo1", true, "", slot.ShortHash), 1)), "")
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{"hall": labels}}}
-		if err := kube.Tracker().Add(node); err != nil {
+		node := nodeA()
+		node.Labels = map[string]string{"hall": labels}
+		if err := kube.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node, ""); err != nil {
 			t.Fatal(err)
 		}
 		configurations := c.Client.AkriV0().Configurations("default")

@@ -208,11 +208,16 @@ func (c *containers) use(name slot.Name) use {
 	return s
 }
 
-// inUse returns how many slots are in use.
-func (c *containers) inUse() int {
+// inUse returns how many slots are in use, by the name of their Configuration.
+func (c *containers) inUse() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.bySlot)
+	used := map[string]int{}
+	for name := range c.bySlot {
+		configuration, _ := slot.SplitInstance(name.Instance)
+		used[configuration]++
+	}
+	return used
 }
 
 // pending returns how many slots were freed and are claimed still.

@@ -56,7 +56,7 @@ func TestContainerOutlivesItsSandbox(t *testing.T) {
 	if err := f.resync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := f.containers.inUse(); n != 1 {
+	if n := len(f.containers.bySlot); n != 1 {
 		t.Fatalf("%d slots in use, want the running container's", n)
 	}
 	f.runtime.change(func() { f.runtime.containers[0].State = runtimeapi.ContainerState_CONTAINER_EXITED })
@@ -72,7 +72,7 @@ func TestContainerThatExitsKeepsItsSlot(t *testing.T) {
 	if err := f.resync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := f.containers.inUse(); n != 1 {
+	if n := len(f.containers.bySlot); n != 1 {
 		t.Errorf("%d slots in use, want 1", n)
 	}
 }

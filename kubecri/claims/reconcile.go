@@ -66,13 +66,13 @@ func (c *Claims) reconcile(ctx context.Context, name slot.Name) error {
 
 // apply writes what was decided.
 func (c *Claims) apply(ctx context.Context, v view, d *decision) error {
-	logger := klog.FromContext(ctx).V(2)
+	logger := klog.FromContext(ctx)
 	if d.remove {
 		if err := c.store.remove(ctx, v.slot, v.claim.UID); err != nil {
 			return err
 		}
 		c.config.Metrics.ClaimsReleased(1)
-		logger.Info("Released a claim", "slot", v.slot, "claimedBy", describe(v.claim))
+		logger.Info("Released a slot", holderOf(v.claim)...)
 	}
 	if d.remake == nil {
 		return nil
@@ -89,9 +89,22 @@ func (c *Claims) apply(ctx context.Context, v view, d *decision) error {
 		c.report(ctx, v.slot, d, other)
 	case wrote:
 		d.memory = memory{remade: c.config.Clock.Now()}
-		logger.Info("Made a claim again, whose container runs", "slot", v.slot, "pod", klog.KRef(d.remake.pod.Namespace, d.remake.pod.Name))
+		logger.Info("Claimed a slot again, whose container runs", "slot", v.slot.String(), "pod", klog.KRef(d.remake.pod.Namespace, d.remake.pod.Name), "container", d.remake.container)
 	}
 	return nil
+}
+
+// holderOf is a claim and its holder as the log has them.
+func holderOf(c *v1alpha1.SlotClaim) []any {
+	values := []any{"slot", c.Name}
+	if c.Spec.Pod == nil {
+		return append(values, "holder", c.Spec.Holder)
+	}
+	values = append(values, "pod", klog.KRef(c.Spec.Pod.Namespace, c.Spec.Pod.Name))
+	if c.Spec.Container != "" {
+		values = append(values, "container", c.Spec.Container)
+	}
+	return values
 }
 
 // report tells of a slot that a container here uses and that another has claimed:
@@ -102,6 +115,7 @@ func (c *Claims) report(ctx context.Context, name slot.Name, d *decision, other 
 		return
 	}
 	d.memory.lost = other.UID
+	c.config.Metrics.SlotLost()
 	by, pod := d.remake, d.remake.pod
 	klog.FromContext(ctx).Error(nil, "A container uses a slot that is claimed by another", "slot", name,
 		"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.container, "claimedBy", describe(other))

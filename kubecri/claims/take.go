@@ -63,7 +63,11 @@ func (c *Claims) Take(ctx context.Context, r Request) (*Taken, error) {
 	}
 	c.config.Metrics.ClaimsTaken(len(t.wrote))
 	if len(t.wrote) > 0 {
-		klog.FromContext(ctx).V(2).Info("Claimed slots", "pod", klog.KRef(r.Pod.Namespace, r.Pod.Name), "container", r.Container, "slots", t.wrote)
+		names := make([]string, 0, len(t.wrote))
+		for _, name := range t.wrote {
+			names = append(names, name.String())
+		}
+		klog.FromContext(ctx).Info("Claimed slots", "pod", klog.KRef(r.Pod.Namespace, r.Pod.Name), "container", r.Container, "slots", names)
 	}
 	return t, nil
 }

@@ -48,6 +48,15 @@ func Withheld(device discovery.Device) []string {
 	return names
 }
 
+// list is the name of the variable that lists the devices: with the resource's name
+// where the kubelet merges what several resources bring.
+func (c *Container) list() string {
+	if c.Resource == "" {
+		return DevicesEnv
+	}
+	return DevicesEnv + "_" + strings.ToUpper(strings.ReplaceAll(c.Resource, "-", "_"))
+}
+
 // listed is a device in DevicesEnv.
 type listed struct {
 	Instance   string            `json:"instance"`
@@ -64,7 +73,8 @@ type listed struct {
 // reports, as it has with the kubelet's device plugins (GenerateRunContainerOptions).
 // DevicesEnv is always ours. A list that no process could have is an error.
 func environment(container Container, grants []Grant, given []Variable) ([]Variable, error) {
-	taken := map[string]bool{DevicesEnv: true} // only the list itself may have its name
+	list := container.list()
+	taken := map[string]bool{list: true} // only the list itself may have its name
 	for _, name := range container.Env {
 		taken[name] = true
 	}
@@ -94,7 +104,7 @@ func environment(container Container, grants []Grant, given []Variable) ([]Varia
 	devices := make([]listed, 0, len(grants))
 	for _, g := range grants {
 		for _, name := range slices.Sorted(maps.Keys(g.Device.Properties)) {
-			if _, other := exact[name]; !other && !taken[name] && !withheld(name) {
+			if _, other := exact[name]; !other && !taken[name] && !withheld(name) && container.Resource == "" {
 				set(name, g.Device.Properties[name])
 			}
 			if value, ok := exact[exactName(name, g)]; ok && !taken[exactName(name, g)] {
@@ -111,11 +121,11 @@ func environment(container Container, grants []Grant, given []Variable) ([]Varia
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", DevicesEnv, err)
 	}
-	if n := len(DevicesEnv) + len("=\x00") + len(text); n > MaxEnvBytes {
+	if n := len(list) + len("=\x00") + len(text); n > MaxEnvBytes {
 		return nil, fmt.Errorf("the properties of its %d devices take %d bytes in the variable %s, and Linux starts no process with one of more than %d: request fewer slots in one container, or have its discovery handler report less",
-			len(grants), n, DevicesEnv, MaxEnvBytes)
+			len(grants), n, list, MaxEnvBytes)
 	}
-	set(DevicesEnv, string(text))
+	set(list, string(text))
 	return envs, nil
 }
 

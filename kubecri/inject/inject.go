@@ -35,6 +35,9 @@ type Container struct {
 	Devices []discovery.DeviceSpec
 	// Users are those of its pod.
 	Users UserNamespace
+	// Resource is set for what a device plugin of the kubelet answers: the Configuration or
+	// the Instance that is requested. See Additions.AllocateResponse.
+	Resource string
 }
 
 // Additions are what a container gets beyond what it is requested with. The zero

@@ -5,6 +5,7 @@
 package metrics
 
 import (
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -41,12 +42,17 @@ type Metrics struct {
 	injections map[string]metrics.CounterMetric
 	taken      *metrics.Counter
 	released   *metrics.Counter
+	lost       *metrics.Counter
 	reconciles *metrics.CounterVec
 	resyncs    *metrics.CounterVec
 	patches    *metrics.CounterVec
 	advertised *metrics.GaugeVec
 	plugins    devicePlugins
 	discovery  discovery
+	kubelet    kubeletPlugins
+
+	// known are the Configurations of the last Advertised; nil before.
+	known atomic.Pointer[map[string]bool]
 
 	registry Registry
 }
@@ -80,6 +86,7 @@ func New(registry Registry) *Metrics {
 		injections: map[string]metrics.CounterMetric{},
 		taken:      counter("claims_taken_total", "Claims created for containers about to be created."),
 		released:   counter("claims_released_total", "Claims deleted."),
+		lost:       counter("slots_lost_total", "Slots that a container here uses and that another node has claimed meanwhile: both use the device."),
 		reconciles: results("claim_reconciles_total", "Comparisons of a slot's claim with the containers, by result."),
 		resyncs:    results("runtime_resyncs_total", "Times that the runtime was asked for its containers, by result."),
 		patches:    results("advertise_patches_total", "Patches of the node's status, by result."),
@@ -90,7 +97,8 @@ func New(registry Registry) *Metrics {
 	}
 	m.plugins = newDevicePlugins(registry)
 	m.discovery = newDiscovery(registry)
-	registry.MustRegister(latency, errors, injections, m.taken, m.released, m.reconciles, m.resyncs, m.patches, m.advertised)
+	m.kubelet = newKubeletPlugins(registry)
+	registry.MustRegister(latency, errors, injections, m.taken, m.released, m.lost, m.reconciles, m.resyncs, m.patches, m.advertised)
 
 	resolve := func(name string) *method {
 		r := &method{latency: latency.WithLabelValues(name)}
@@ -174,6 +182,13 @@ func (m *Metrics) ClaimsReleased(n int) {
 	}
 }
 
+// SlotLost counts a slot that a container here uses and another node has claimed.
+func (m *Metrics) SlotLost() {
+	if m != nil {
+		m.lost.Inc()
+	}
+}
+
 // Reconciled counts a comparison of a slot's claim with the containers.
 func (m *Metrics) Reconciled(err error) {
 	if m != nil {
@@ -195,48 +210,19 @@ func (m *Metrics) Patched(err error) {
 	}
 }
 
-// Advertised sets how many slots of each Configuration the node has.
+// Advertised sets how many slots of each Configuration the node has. There is an entry
+// for each Configuration of the cluster.
 func (m *Metrics) Advertised(slots map[string]int64) {
 	if m == nil {
 		return
 	}
 	m.advertised.Reset()
+	known := make(map[string]bool, len(slots))
 	for configuration, n := range slots {
 		m.advertised.WithLabelValues(configuration).Set(float64(n))
+		known[configuration] = true
 	}
-}
-
-// Watch registers what is read when asked for: slots that containers here use,
-// and releases that the API server has not taken yet.
-func (m *Metrics) Watch(held, pending func() int) {
-	if m != nil {
-		m.registry.CustomMustRegister(&watched{held: held, pending: pending})
-	}
-}
-
-// watched collects gauges that others know the values of.
-type watched struct {
-	metrics.BaseStableCollector
-	held, pending func() int
-}
-
-var (
-	heldDesc = metrics.NewDesc(subsystem+"_claims_held",
-		"Slots that containers on this node use.", nil, nil, metrics.ALPHA, "")
-	pendingDesc = metrics.NewDesc(subsystem+"_claims_release_pending",
-		"Slots whose last container is gone and whose claim the API server still has.", nil, nil, metrics.ALPHA, "")
-)
-
-// DescribeWithStability implements metrics.StableCollector.
-func (w *watched) DescribeWithStability(ch chan<- *metrics.Desc) {
-	ch <- heldDesc
-	ch <- pendingDesc
-}
-
-// CollectWithStability implements metrics.StableCollector.
-func (w *watched) CollectWithStability(ch chan<- metrics.Metric) {
-	ch <- metrics.NewLazyConstMetric(heldDesc, metrics.GaugeValue, float64(w.held()))
-	ch <- metrics.NewLazyConstMetric(pendingDesc, metrics.GaugeValue, float64(w.pending()))
+	m.known.Store(&known)
 }
 
 func counter(name, help string) *metrics.Counter {

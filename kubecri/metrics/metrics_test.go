@@ -41,7 +41,7 @@ func value(t *testing.T, r metrics.KubeRegistry, name string, labels map[string]
 func TestForeseeableSeriesStartAtZero(t *testing.T) {
 	r := metrics.NewKubeRegistry()
 	m := New(r)
-	m.Watch(func() int { return 0 }, func() int { return 0 })
+	m.Watch(func() map[string]int { return nil }, func() int { return 0 })
 	if n := len(Methods()); n != 41 {
 		t.Errorf("CRI has %d methods, want 41: is one of the services missing?", n)
 	}
@@ -55,6 +55,7 @@ func TestForeseeableSeriesStartAtZero(t *testing.T) {
 		{"kubecri_injections_total", map[string]string{"result": "refused"}},
 		{"kubecri_claims_taken_total", nil},
 		{"kubecri_claims_released_total", nil},
+		{"kubecri_slots_lost_total", nil},
 		{"kubecri_claims_held", nil},
 		{"kubecri_claims_release_pending", nil},
 		{"kubecri_claim_reconciles_total", map[string]string{"result": "error"}},
@@ -70,7 +71,7 @@ func TestForeseeableSeriesStartAtZero(t *testing.T) {
 func TestWhatIsCounted(t *testing.T) {
 	r := metrics.NewKubeRegistry()
 	m := New(r)
-	m.Watch(func() int { return 3 }, func() int { return 2 })
+	m.Watch(func() map[string]int { return map[string]int{"cam": 2, "made-up": 1} }, func() int { return 2 })
 	m.Call(runtimeapi.RuntimeService_Version_FullMethodName, codes.OK, time.Millisecond)
 	m.Call(runtimeapi.RuntimeService_Version_FullMethodName, codes.Unavailable, time.Millisecond)
 	m.Call(runtimeapi.RuntimeService_GetContainerEvents_FullMethodName, codes.Unavailable, time.Hour)
@@ -83,7 +84,8 @@ func TestWhatIsCounted(t *testing.T) {
 	m.Resynced(nil)
 	m.Patched(nil)
 	m.Advertised(map[string]int64{"gone": 1})
-	m.Advertised(map[string]int64{"cam": 4})
+	m.Advertised(map[string]int64{"cam": 4, "idle": 0})
+	m.SlotLost()
 	for _, want := range []struct {
 		name, labels string
 		value        float64
@@ -97,7 +99,11 @@ func TestWhatIsCounted(t *testing.T) {
 		{"kubecri_injections_total", "result=injected", 1},
 		{"kubecri_claims_taken_total", "", 2},
 		{"kubecri_claims_released_total", "", 3},
+		{"kubecri_slots_lost_total", "", 1},
 		{"kubecri_claims_held", "", 3},
+		{"kubecri_used_slots", "configuration=cam", 2},
+		{"kubecri_used_slots", "configuration=idle", 0},
+		{"kubecri_used_slots", "configuration=<unknown>", 1},
 		{"kubecri_claims_release_pending", "", 2},
 		{"kubecri_claim_reconciles_total", "result=error", 1},
 		{"kubecri_runtime_resyncs_total", "result=success", 1},
@@ -112,6 +118,9 @@ func TestWhatIsCounted(t *testing.T) {
 		if got, ok := value(t, r, want.name, labels); !ok || got != want.value {
 			t.Errorf("%s{%s} is %v (there: %t), want %v", want.name, want.labels, got, ok, want.value)
 		}
+	}
+	if _, there := value(t, r, "kubecri_used_slots", map[string]string{"configuration": "made-up"}); there {
+		t.Error("a name that is no Configuration's has become a time series")
 	}
 	if _, there := value(t, r, "kubecri_advertised_slots", map[string]string{"configuration": "gone"}); there {
 		t.Error("a Configuration that is no longer advertised is still there")
@@ -129,6 +138,7 @@ func TestNoMetricsCountNothing(t *testing.T) {
 	m.Resynced(nil)
 	m.Patched(nil)
 	m.Advertised(nil)
+	m.SlotLost()
 	m.Watch(nil, nil)
 }
 

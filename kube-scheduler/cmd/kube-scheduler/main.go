@@ -20,6 +20,7 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/defaults"
 	"github.com/kubeslot/kubeslot/kube-scheduler/deviceplugins"
 	"github.com/kubeslot/kubeslot/plugins/load"
+	"github.com/kubeslot/kubeslot/version"
 )
 
 func main() {
@@ -33,6 +34,7 @@ func main() {
 		app.WithPlugin(configurationresources.Name, configurationresources.NewFactory(&bindings)),
 		app.WithPlugin(deviceplugins.Name, deviceplugins.NewFactory(&plugins, &bindings)),
 	)
+	cmd.PreRun = func(cmd *cobra.Command, _ []string) { version.PrintAndExitIfRequested(cmd.Flags()) }
 	var sections cliflag.NamedFlagSets
 	plugins.AddFlags(sections.FlagSet("device scheduler plugins"))
 	bindings.AddFlags(sections.FlagSet("device assignments"))

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/check"
@@ -16,7 +19,8 @@ const notWell = 2
 
 const checkDescription = `check asks the container runtime and the API server what kubecri needs of them,
 and with --pod what it would give the pod's containers, or why it would refuse
-them. Give it kubecri's own flags. It changes nothing, and kubecri may run.
+them. Give it kubecri's own flags; without --kubeconfig it uses $KUBECONFIG, as
+kubectl does. It changes nothing, and kubecri may run.
 
 It exits with 0 when all is well, with 2 when a line begins with FAIL, and with 1
 when it could not begin.`
@@ -32,6 +36,7 @@ func newCheckCommand(code *int) *cobra.Command {
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.kubeconfig = kubeconfigOf(o.kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 			if err := o.complete(); err != nil {
 				return err
 			}
@@ -64,8 +69,11 @@ func newCheckCommand(code *int) *cobra.Command {
 					return err
 				}
 			}
-			if o.mode == modeNRI {
+			switch o.mode {
+			case modeNRI:
 				config.NRI = path(o.nriSocket)
+			case modeProxy:
+				config.Kubelet, config.Listen = check.FindKubelet(o.nodeName), o.listen
 			}
 			if images != nil {
 				defer images.Close()
@@ -83,4 +91,18 @@ func newCheckCommand(code *int) *cobra.Command {
 		"Load and start the device plugins in this process too, to ask them what they know of the node and would give to the pod. Some hardware may mind two.")
 	addFlags(cmd, groups)
 	return cmd
+}
+
+// kubeconfigOf is the kubeconfig that a person means: that of the flag, else the first of
+// $KUBECONFIG, as for kubectl; "" is the pod's ServiceAccount.
+func kubeconfigOf(flag, env string) string {
+	if flag != "" {
+		return flag
+	}
+	for _, path := range filepath.SplitList(env) {
+		if path != "" {
+			return path
+		}
+	}
+	return ""
 }

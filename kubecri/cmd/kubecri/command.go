@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/kubeletargs"
 	"github.com/kubeslot/kubeslot/plugins/load"
+	"github.com/kubeslot/kubeslot/version"
 )
 
 const description = `kubecri listens as the kubelet's container runtime endpoint and forwards every
@@ -29,7 +30,8 @@ containerRuntimeEndpoint. Or give kubecri the kubelet's own arguments: flags of
 the kubelet that are not listed here are taken and ignored.
 
 kubecri check tells whether it can work here, and what it would do for a pod;
-kubecri plugin check, whether it would load a device plugin.`
+kubecri plugin check, whether it would load a device plugin. kubecri install puts it
+on this host and has the kubelet use it, and kubecri uninstall takes it away again.`
 
 // newCommand makes the command for the arguments that follow the program's name.
 // A command that ends without an error may still set the exit code.
@@ -43,6 +45,7 @@ func newCommand(args []string, code *int) *cobra.Command {
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			version.PrintAndExitIfRequested(cmd.Flags())
 			verflag.PrintAndExitIfRequested()
 			if err := o.complete(); err != nil {
 				return err
@@ -64,6 +67,15 @@ func newCommand(args []string, code *int) *cobra.Command {
 		cmd.AddCommand(sub)
 		if len(args) > 0 && args[0] == sub.Name() {
 			flags = sub.Flags()
+		}
+	}
+	for _, sub := range []*cobra.Command{newInstallCommand(code), newUninstallCommand(code), newCleanupCommand(code)} {
+		sub.SetHelpFunc((&cobra.Command{}).HelpFunc()) // not those of this command
+		sub.SetUsageFunc((&cobra.Command{}).UsageFunc())
+		cmd.AddCommand(sub)
+		if len(args) > 0 && args[0] == sub.Name() { // whose flags are not the kubelet's
+			cmd.SetArgs(args)
+			return cmd
 		}
 	}
 	ignored = acceptKubelets(cmd, flags, args)

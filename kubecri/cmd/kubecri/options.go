@@ -25,7 +25,7 @@ import (
 )
 
 // Values of --mode.
-const modeProxy, modeNRI = "proxy", "nri"
+const modeProxy, modeNRI, modeDevicePlugin = "proxy", "nri", "device-plugin"
 
 // options are the command line.
 type options struct {
@@ -62,6 +62,7 @@ type options struct {
 	metricsAddress    string
 	tracing           tracing.Config // no endpoint: none
 	discovery         discoveryOptions
+	devicePlugin      devicePluginOptions
 
 	logging *logsapi.LoggingConfiguration
 }
@@ -75,7 +76,7 @@ func (o *options) flags() cliflag.NamedFlagSets {
 	var groups cliflag.NamedFlagSets
 	cri := groups.FlagSet("CRI")
 	cri.StringVar(&o.mode, "mode", modeProxy,
-		"How kubecri gets between kubelet and runtime: proxy, at a socket of its own that the kubelet uses; or nri, as a plugin of the runtime, with no change to the kubelet. NRI fails open, see docs/nri.md.")
+		"How kubecri gets between kubelet and runtime: proxy, at a socket of its own that the kubelet uses; or nri, as a plugin of the runtime, with no change to the kubelet (NRI fails open, see docs/nri.md). Or not at all: device-plugin gives out slots by device plugins of the kubelet, under any scheduler, see docs/device-plugin-mode.md.")
 	cri.StringVar(&o.listen, "listen", "unix:///run/kubecri/kubecri.sock",
 		"Socket to serve the kubelet on. It gets the owner and mode of the runtime's socket. A socket that another process serves is not taken over.")
 	cri.StringVar(&o.runtimeEndpoint, "runtime-endpoint", "unix:///run/containerd/containerd.sock",
@@ -97,7 +98,7 @@ func (o *options) flags() cliflag.NamedFlagSets {
 	cluster.StringVar(&o.nodeName, "node-name", "",
 		"Name of this node's Node object. (default --hostname-override or the host's name, in lower case as the kubelet's)")
 	cluster.StringVar(&o.kubeconfig, "kubeconfig", "",
-		"Kubeconfig of kubecri's own identity, system:kubecri:<node>; the kubelet's has not the rights. Empty means that of the pod it runs in.")
+		"Kubeconfig of kubecri's own identity, system:kubecri:<node>, or of the kubelet's, which needs deploy/kubelet-identity. Empty means that of the pod it runs in.")
 	o.kubelet.addTo(groups.FlagSet("kubelet"))
 	slots := groups.FlagSet("slots")
 	slots.DurationVar(&o.claimGrace, "claim-grace", 20*time.Second,
@@ -116,6 +117,7 @@ func (o *options) flags() cliflag.NamedFlagSets {
 	devices.StringVar(&o.cdiDir, "cdi-dir", "/var/run/cdi",
 		"Folder for a CDI spec of each device. Where the runtime has CDI on and reads it, containers get their devices by CDI name. Empty for neither.")
 	o.discovery.addTo(groups.FlagSet("discovery"))
+	o.devicePlugin.addTo(groups.FlagSet("kubelet's device plugins"))
 	plugins := groups.FlagSet("device plugins")
 	plugins.StringVar(&o.devices, "cridevices", defaultDevices,
 		"Folder of device plugins, loaded at start in the order of their names: its *.so files. The default one may be absent.")
@@ -152,14 +154,16 @@ func (o *options) complete() error {
 		_, err := proxy.SocketPath(o.nriSocket)
 		bad("nri-socket", err)
 		bad("nri-plugin-name or -index", nri.CheckName(o.nriName, o.nriIndex))
+	case modeDevicePlugin:
+		o.devicePlugin.complete(bad)
 	default:
-		bad("mode", fmt.Errorf("%q: want %s or %s", o.mode, modeProxy, modeNRI))
+		bad("mode", fmt.Errorf("%q: want %s, %s or %s", o.mode, modeProxy, modeNRI, modeDevicePlugin))
 	}
 	if !o.listenSet() || o.imageEndpoint == "" {
 		endpoints, err := o.kubelet.endpoints()
 		bad("config", err)
 		switch {
-		case o.mode == modeNRI && !o.runtimeSet(): // the kubelet talks to the runtime itself
+		case o.mode != modeProxy && !o.runtimeSet(): // the kubelet talks to the runtime itself
 			o.runtimeEndpoint = cmp.Or(endpoints.Runtime, o.runtimeEndpoint)
 		case o.mode == modeProxy && !o.listenSet():
 			o.listen = cmp.Or(endpoints.Runtime, o.listen)
@@ -170,7 +174,7 @@ func (o *options) complete() error {
 	bad("listen", err)
 	runtime, err := proxy.SocketPath(o.runtimeEndpoint)
 	bad("runtime-endpoint", err)
-	if o.mode == modeNRI {
+	if o.mode != modeProxy {
 		o.imageEndpoint = "" // the kubelet goes there by itself
 	}
 	if o.imageEndpoint != "" {

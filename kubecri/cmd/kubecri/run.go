@@ -20,9 +20,11 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/agent"
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/cleanup"
 	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/kubecri/nodemode"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/kubecri/systemd"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
@@ -39,8 +41,16 @@ func run(ctx context.Context, o *options) error {
 	if err := os.MkdirAll(o.stateDir, 0o700); err != nil {
 		return fmt.Errorf("make --state-dir: %w", err)
 	}
-	if o.mode == modeNRI {
+	release, err := cleanup.Hold(o.stateDir) // against `kubecri cleanup`
+	if err != nil {
+		return fmt.Errorf("--state-dir: %w", err)
+	}
+	defer release()
+	switch o.mode {
+	case modeNRI:
 		return runNRI(ctx, o)
+	case modeDevicePlugin:
+		return runDevicePlugin(ctx, o)
 	}
 	return runProxy(ctx, o)
 }
@@ -189,6 +199,9 @@ func (n *node) run(ctx context.Context) {
 	running.Go(func() { n.advertiser.Run(ctx) })
 	running.Go(func() { n.claims.Run(ctx) })
 	running.Go(func() { footprint.AfterStart(ctx) })
+	running.Go(func() {
+		nodemode.Run(ctx, nodemode.Config{Node: n.cluster.node, Client: n.cluster.kube, Nodes: n.cluster.nodes})
+	})
 	if n.cdi != nil {
 		running.Go(func() { n.cdi.Run(ctx, n.agent) })
 	}

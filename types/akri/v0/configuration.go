@@ -16,14 +16,15 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=akric,categories=all
-// +kubebuilder:printcolumn:name="Capacity",type=integer,JSONPath=`.spec.capacity`,description="Slots of each Instance"
 // +kubebuilder:printcolumn:name="Handler",type=string,JSONPath=`.spec.discoveryHandler.name`,description="Discovery handler that finds the devices"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether devices are found, and nothing is wrong"
 // +kubebuilder:printcolumn:name="Instances",type=integer,JSONPath=`.status.instances`,description="Devices that are there"
-// +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.slots.held`,description="Slots that pods use"
 // +kubebuilder:printcolumn:name="Slots",type=integer,JSONPath=`.status.slots.total`,description="Slots of all Instances"
-// +kubebuilder:printcolumn:name="Discovering",type=string,JSONPath=`.status.conditions[?(@.type=="Discovering")].status`,description="Whether discovery works on all nodes that try it"
+// +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.slots.held`,description="Slots that pods use"
+// +kubebuilder:printcolumn:name="Problem",type=string,JSONPath=`.status.problems[0].reason`,description="The first of what is wrong"
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.problems[0].message`,description="What is wrong and what to do",priority=1
 // +kubebuilder:printcolumn:name="Brokers",type=integer,JSONPath=`.status.brokers.ready`,description="Brokers that are ready",priority=1
-// +kubebuilder:printcolumn:name="Problem",type=string,JSONPath=`.status.problems[0].message`,description="The first of what is wrong",priority=1
+// +kubebuilder:printcolumn:name="Capacity",type=integer,JSONPath=`.spec.capacity`,description="Slots of each Instance",priority=1
 // +kubebuilder:printcolumn:name="Unique",type=boolean,JSONPath=`.spec.uniqueDevices`,description="Whether a container gets at most one slot of an Instance",priority=1
 // +kubebuilder:printcolumn:name="Scope",type=string,JSONPath=`.spec.uniqueScope`,description="Within what an Instance's slots are given once",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -157,10 +158,12 @@ type Discovery struct {
 type DiscoveryHandlerInfo struct {
 	// name is that under which the handler is registered, such as "onvif".
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
 	// discoveryDetails are passed to the handler as they are, usually YAML.
 	// +optional
+	// +kubebuilder:validation:MaxLength=262144
 	DiscoveryDetails string `json:"discoveryDetails,omitempty"`
 
 	// discoveryProperties are passed to the handler, resolved from Secrets and
@@ -198,11 +201,18 @@ type DiscoveryPropertySource struct {
 
 // DiscoveryPropertyKeySelector selects one key of a Secret or ConfigMap.
 type DiscoveryPropertyKeySelector struct {
-	Key  string `json:"key"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
+	Key string `json:"key"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 	// +optional
 	// +default="default"
 	// +kubebuilder:default=default
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 	// optional lets discovery go on without the property when the object or the
 	// key does not exist.

@@ -13,9 +13,12 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=akrii,categories=all
 // +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.spec.configurationName`,description="Configuration that found the device"
+// +kubebuilder:printcolumn:name="Device",type=string,JSONPath=`.status.device`,description="The discovery handler's id of the device"
 // +kubebuilder:printcolumn:name="Shared",type=boolean,JSONPath=`.spec.shared`,description="Whether several nodes can reach the device"
-// +kubebuilder:printcolumn:name="Capacity",type=integer,JSONPath=`.spec.capacity`,description="Number of slots"
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodeCount`,description="Number of nodes that can reach the device"
+// +kubebuilder:printcolumn:name="Slots",type=integer,JSONPath=`.spec.capacity`,description="Number of slots"
+// +kubebuilder:printcolumn:name="Free",type=integer,JSONPath=`.status.freeSlots`,description="Slots that nobody has claimed"
+// +kubebuilder:printcolumn:name="Problem",type=string,JSONPath=`.status.problems[0]`,description="The first of what is wrong",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.startsWith(self.spec.configurationName + '-')",message="metadata.name must be <configurationName>-<hash>, at most 63 characters"
 type Instance struct {
@@ -66,7 +69,7 @@ type InstanceSpec struct {
 
 	// shared is true when several nodes can reach the device.
 	// +optional
-	Shared bool `json:"shared,omitempty"`
+	Shared bool `json:"shared"`
 
 	// nodes are those that can reach the device now, at most 100 of them, by name.
 	// status.nodeCount has the number of all.
@@ -86,6 +89,15 @@ const MaxInstanceNodes = 100
 
 // InstanceStatus is what else the controller says of the device.
 type InstanceStatus struct {
+	// device is the discovery handler's id of the device, such as an address or a path.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Device string `json:"device,omitempty"`
+
+	// freeSlots is how many slots nobody has claimed.
+	// +optional
+	FreeSlots int32 `json:"freeSlots"`
+
 	// nodeCount is how many nodes can reach the device now.
 	// +optional
 	NodeCount int32 `json:"nodeCount,omitempty"`

@@ -4,6 +4,10 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Types of a Configuration's conditions.
 const (
+	// ConditionReady is true while there are devices and nothing is wrong: no node has a
+	// problem, and with brokers all are ready. It is Unknown while no node has said
+	// anything.
+	ConditionReady = "Ready"
 	// ConditionDiscovering is true while the handler works on all nodes that try it,
 	// False while it fails on some, and Unknown while no node has said anything.
 	ConditionDiscovering = "Discovering"
@@ -44,7 +48,7 @@ type ConfigurationStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Problems []ConfigurationProblem `json:"problems,omitempty"`
 
-	// conditions are Discovering and, with brokers, BrokersReady.
+	// conditions are Ready, Discovering and, with brokers, BrokersReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -1,0 +1,10 @@
+package onvif
+
+import "github.com/kubeslot/kubeslot/discovery"
+
+// Validate returns what Discover would refuse the request for, without any I/O: an error
+// that wraps discovery.ErrInvalid, or nil.
+func Validate(request discovery.Request) error {
+	_, err := parseDetails(request)
+	return err
+}

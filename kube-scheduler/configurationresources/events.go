@@ -1,0 +1,68 @@
+package configurationresources
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// These log what becomes of slots, one line each at the default verbosity. Package
+// binding logs who is assigned them. A scheduler that does not lead sees the same happen
+// and logs it at verbosity 2, so that one line is enough to read.
+
+// happened is the logger for what becomes of slots. The caller holds mu.
+func (b *book) happened() klog.Logger {
+	if b.leads {
+		return b.logger
+	}
+	return b.logger.V(2)
+}
+
+// tellReleased logs the slots that a pod is about to give back. The caller holds mu.
+func (b *book) tellReleased(pod *v1.Pod, what string) {
+	slots := b.ledger.Holds(string(pod.UID))
+	if len(slots) == 0 {
+		return
+	}
+	logger := b.happened()
+	if pod.Spec.NodeName != "" {
+		logger = klog.LoggerWithValues(logger, "node", pod.Spec.NodeName)
+	}
+	logger.Info(what, "pod", klog.KObj(pod), "podUID", pod.UID, "slots", slotNames(slots))
+}
+
+// tellPreempted logs the pods that have to go for another one, this plugin's victims and
+// DefaultPreemption's, while they hold the slots. The caller holds mu.
+func (b *book) tellPreempted(preemptor ledger.Pod, node string, a ledger.Assignment) {
+	taken := map[string][]slot.Name{}
+	victims := map[string]ledger.Pod{}
+	for _, s := range a.Slots() {
+		for _, holder := range b.ledger.Holders(s) {
+			if holder.UID != preemptor.UID {
+				victims[holder.UID] = holder
+				taken[holder.UID] = append(taken[holder.UID], s)
+			}
+		}
+	}
+	for uid, victim := range victims {
+		if b.leads {
+			preempted.Inc()
+		}
+		b.happened().Info("Preempting a pod for its slots", "pod", klog.KRef(victim.Namespace, victim.Name), "podUID", uid,
+			"slots", slotNames(taken[uid]), "preemptor", klog.KRef(preemptor.Namespace, preemptor.Name), "node", node)
+	}
+}
+
+// slotNames are the slots as logs have them.
+func slotNames(slots []slot.Name) []string {
+	names := make([]string, 0, len(slots))
+	for _, s := range slots {
+		names = append(names, s.String())
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,116 @@
+package configurationresources
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// choosing is a node in device-plugin mode, whose kubelet advertises the amounts.
+func choosing(r *rig, name string, allocatable map[string]string, pods ...*v1.Pod) fwk.NodeInfo {
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.ModeLabel: v1alpha1.ModeDevicePlugin}},
+		Status: v1.NodeStatus{Allocatable: v1.ResourceList{}}}
+	for resourceName, n := range allocatable {
+		node.Status.Allocatable[v1.ResourceName("akri.sh/"+resourceName)] = resource.MustParse(n)
+	}
+	r.book.setNode(node)
+	info := framework.NewNodeInfo(pods...)
+	info.SetNode(node)
+	return info
+}
+
+// A node in device-plugin mode is counted by what its kubelet advertises, and its pods
+// are bound by whoever binds other pods, without an assignment.
+func TestNodeThatChoosesSlots(t *testing.T) {
+	r := newRig(t)
+	r.book.device("cam-000001", nil, "node-a", "node-b")
+	filter := func(p *v1.Pod, info fwk.NodeInfo) (fwk.CycleState, *fwk.Status) {
+		state := framework.NewCycleState()
+		if _, status := r.PreFilter(r.ctx, state, p, []fwk.NodeInfo{info}); !status.IsSuccess() {
+			t.Fatalf("PreFilter: %v", status)
+		}
+		return state, r.Filter(r.ctx, state, p, info)
+	}
+	p := pod("p", "1")
+	state, status := filter(p, choosing(r, "node-a", map[string]string{"cam": "1"}))
+	if !status.IsSuccess() {
+		t.Fatalf("Filter: %v", status)
+	}
+	if status := r.Reserve(r.ctx, state, p, "node-a"); !status.IsSuccess() {
+		t.Fatalf("Reserve: %v", status)
+	}
+	if r.book.holds(string(p.UID)) {
+		t.Error("the ledger has given it slots")
+	}
+	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSkip() || len(r.bindings()) > 0 {
+		t.Errorf("Bind: %v, %v", status, r.bindings())
+	}
+	r.Unreserve(r.ctx, state, p, "node-a") // it has taken nothing
+
+	for name, test := range map[string]struct {
+		info     fwk.NodeInfo
+		pod      *v1.Pod
+		code     fwk.Code
+		contains string
+	}{
+		"its kubelet has none": {choosing(r, "node-a", nil), p, fwk.UnschedulableAndUnresolvable, "0 of 0 in use, 1 requested"},
+		"another pod has it":   {choosing(r, "node-a", map[string]string{"cam": "1"}, pod("other", "1")), p, fwk.Unschedulable, "akri.sh/cam: 1 of 1 in use, 1 requested"},
+		"of an Instance": {choosing(r, "node-a", map[string]string{"cam": "1"}), func() *v1.Pod {
+			p := pod("instance", "1")
+			amount := v1.ResourceList{"akri.sh/cam-000001": resource.MustParse("1")}
+			p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: amount, Limits: amount}
+			return p
+		}(), fwk.UnschedulableAndUnresolvable, "akri.sh/cam-000001: 0 of 0 in use"},
+	} {
+		if _, status := filter(test.pod, test.info); status.Code() != test.code || !strings.Contains(status.Message(), test.contains) {
+			t.Errorf("%s: %v, want %v with %q", name, status, test.code, test.contains)
+		}
+	}
+	// The claims of nodes count, whatever the kubelet advertised ten seconds ago.
+	r.book.device("cam-000001", map[string]string{"cam-000001-0": "C:cam-0:node-b"}, "node-a", "node-b")
+	if _, status := filter(p, choosing(r, "node-a", map[string]string{"cam": "1"})); status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "0 of 1 slots free") {
+		t.Errorf("with the slot claimed by another node: %v", status)
+	}
+}
+
+// A pod with an assignment never lands on such a node: not when the node changes its mode
+// after the pod was given slots either.
+func TestNodeBeginsToChooseSlots(t *testing.T) {
+	r := newRig(t)
+	r.book.device("cam-000001", nil, "node-a")
+	p := pod("p", "1")
+	state := r.schedule(t, p, "node-a")
+	choosing(r, "node-a", map[string]string{"cam": "1"})
+	if status := r.Bind(r.ctx, state, p, "node-a"); status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "kubeslot.io/mode=device-plugin") || len(r.bindings()) > 0 {
+		t.Errorf("Bind: %v, %v", status, r.bindings())
+	}
+	// And back.
+	r.book.setNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}})
+	if status := r.Bind(r.ctx, state, p, "node-a"); len(r.bindings()) != 1 {
+		t.Errorf("Bind: %v, %v", status, r.bindings())
+	}
+}
+
+// A pod that waits for an Instance's resource is tried again when such a node's kubelet
+// advertises it.
+func TestWakesForInstances(t *testing.T) {
+	r := newRig(t)
+	p := pod("p", "1")
+	amount := v1.ResourceList{"akri.sh/cam-000001": resource.MustParse("1")}
+	p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: amount, Limits: amount}
+	before := choosing(r, "node-a", nil).Node()
+	after := choosing(r, "node-a", map[string]string{"cam-000001": "1"}).Node()
+	if hint, err := r.book.afterAdvertisement(r.book.logger, p, before, after); err != nil || hint != fwk.Queue {
+		t.Errorf("got %v, %v", hint, err)
+	}
+	if hint, err := r.book.afterAdvertisement(r.book.logger, p, after, after); err != nil || hint != fwk.QueueSkip {
+		t.Errorf("without a change: got %v, %v", hint, err)
+	}
+}

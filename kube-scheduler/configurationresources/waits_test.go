@@ -1,0 +1,246 @@
+package configurationresources
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// asks makes a pod that requests slots of the resource.
+func asks(name, resourceName, quantity string) *v1.Pod {
+	p := pod(name, "1")
+	amount := v1.ResourceList{v1.ResourceName(assignment.ResourcePrefix + resourceName): resource.MustParse(quantity)}
+	p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: amount, Limits: amount}
+	return p
+}
+
+// waitingFor returns what the metric says of the waiting pods.
+func (r *rig) waitingFor() string {
+	r.book.mu.RLock()
+	defer r.book.mu.RUnlock()
+	var lines []string
+	for key, n := range r.book.countWaiting() {
+		lines = append(lines, fmt.Sprintf("%s %s %d", key.configuration, key.reason, n.pods))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "; ")
+}
+
+// tried has the pod tried on the nodes, as the framework does.
+func (r *rig) tried(t *testing.T, p *v1.Pod, nodes ...fwk.NodeInfo) {
+	t.Helper()
+	r.book.setPod(p)
+	if err := r.known.Add(p); err != nil {
+		t.Fatal(err)
+	}
+	state := framework.NewCycleState()
+	if _, status := r.PreFilter(r.ctx, state, p, nodes); !status.IsSuccess() {
+		return
+	}
+	for _, node := range nodes {
+		r.Filter(r.ctx, state, p, node)
+	}
+}
+
+// What the last try met says why a pod waits; where nodes differ, what is nearest to running.
+func TestWhyPodsWait(t *testing.T) {
+	a, b := nodeInfo("node-a"), nodeInfo("node-b")
+	bare := nodeInfo("node-a")
+	bare.Node().Status.Allocatable = nil
+	bare.SetNode(bare.Node())
+	for name, test := range map[string]struct {
+		pod   func() *v1.Pod
+		nodes []fwk.NodeInfo
+		want  string
+	}{
+		"not tried":         {pod: nil, want: "cam NotTried 1"},
+		"held":              {pod: func() *v1.Pod { return pod("p", "1") }, nodes: []fwk.NodeInfo{a, b}, want: "cam Held 1"},
+		"held there":        {pod: func() *v1.Pod { return pod("p", "1") }, nodes: []fwk.NodeInfo{b}, want: "cam Held 1"},
+		"slots but no room": {pod: func() *v1.Pod { return asks("p", "spare", "1") }, nodes: []fwk.NodeInfo{a, b}, want: "spare Other 1"},
+		"no node asked":     {pod: func() *v1.Pod { return pod("p", "1") }, want: "cam Other 1"},
+		"not advertised":    {pod: func() *v1.Pod { return asks("p", "spare", "1") }, nodes: []fwk.NodeInfo{bare, b}, want: "spare NotAdvertised 1"},
+		"too few":           {pod: func() *v1.Pod { return pod("p", "3") }, nodes: []fwk.NodeInfo{a, b}, want: "cam TooFew 1"},
+		"an Instance":       {pod: func() *v1.Pod { return asks("p", "cam-000001", "1") }, nodes: []fwk.NodeInfo{a}, want: "cam Held 1"},
+		"two Instances": {pod: func() *v1.Pod {
+			p := asks("p", "cam-000001", "1")
+			p.Spec.Containers[0].Resources.Requests["akri.sh/cam-000002"] = resource.MustParse("1")
+			return p
+		}, nodes: []fwk.NodeInfo{a}, want: "cam Held 1"},
+		"two Configurations": {pod: func() *v1.Pod {
+			p := asks("p", "cam", "1")
+			p.Spec.Containers[0].Resources.Requests["akri.sh/spare"] = resource.MustParse("1")
+			return p
+		}, nodes: []fwk.NodeInfo{a}, want: "cam Held 1; spare Held 1"},
+		"unknown":  {pod: func() *v1.Pod { return asks("p", "made-up", "1") }, nodes: []fwk.NodeInfo{a}, want: "<unknown> UnknownResource 1"},
+		"no node":  {pod: func() *v1.Pod { return asks("p", "nowhere", "1") }, nodes: []fwk.NodeInfo{a}, want: "nowhere NoNode 1"},
+		"bad note": {pod: func() *v1.Pod { p := pod("p", "1"); p.Annotations[assignment.Annotation] = "{"; return p }, want: "cam InvalidRequest 1"},
+		"gated": {pod: func() *v1.Pod {
+			p := pod("p", "1")
+			p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "later"}}
+			return p
+		}, nodes: []fwk.NodeInfo{a}, want: "cam Gated 1"},
+		"of another scheduler": {pod: func() *v1.Pod { p := pod("p", "1"); p.Spec.SchedulerName = "theirs"; return p }, nodes: []fwk.NodeInfo{a}, want: "cam OtherScheduler 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			for _, name := range []string{"spare", "nowhere"} {
+				c := cameras(1)
+				c.Name = name
+				r.book.setConfiguration(c)
+			}
+			r.hold(t, "cam-000001", pod("holder-a", "1"), "node-a")
+			r.hold(t, "cam-000002", pod("holder-b", "1"), "node-b")
+			r.book.device("spare-000003", nil, "node-a")
+			for _, node := range []fwk.NodeInfo{a, b} {
+				node.Node().Status.Allocatable["akri.sh/spare"] = resource.MustParse("1")
+				node.(*framework.NodeInfo).SetNode(node.Node())
+			}
+			if test.pod == nil {
+				r.book.setPod(pod("p", "1"))
+			} else {
+				r.tried(t, test.pod(), test.nodes...)
+			}
+			if got := r.waitingFor(); got != test.want {
+				t.Errorf("waiting: %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// What a pod's author makes up becomes no time series.
+func TestUnknownResourcesAreOneSeries(t *testing.T) {
+	r := newRig(t)
+	for i := range 200 {
+		r.book.setPod(asks(fmt.Sprint("p", i), fmt.Sprint("made-up-", i), "1"))
+	}
+	if got := r.waitingFor(); got != "<unknown> NotTried 200" {
+		t.Errorf("waiting: %s", got)
+	}
+}
+
+// A pod's time counts for what it waited for, from its try until the next one.
+func TestWaitingTimeByReason(t *testing.T) {
+	registerMetrics()
+	// Schedulers of other tests may observe some at any time.
+	observed := func(reason string) float64 {
+		sum, err := testutil.GetHistogramMetricValue(waitingSeconds.WithLabelValues(reason))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	before := map[string]float64{}
+	for _, name := range reasonNames {
+		before[name] = observed(name)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		holder := r.hold(t, "cam-000001", pod("holder", "1"), "node-a")
+		p := pod("p", "1")
+		p.CreationTimestamp = metav1.Now()
+		r.book.setPod(p)
+		time.Sleep(2 * time.Second)
+		r.tried(t, p, nodeInfo("node-a")) // held
+		time.Sleep(30 * time.Second)
+		r.tried(t, p) // no node has been left to ask
+		time.Sleep(5 * time.Second)
+		r.tried(t, p, nodeInfo("node-a"))
+		time.Sleep(10 * time.Second)
+		if got, want := oldest(r, "Held"), 47*time.Second; got != want {
+			t.Errorf("the oldest pod that waits for what others hold is %s old, want %s", got, want)
+		}
+		r.book.deletePod(holder)
+		r.schedule(t, p, "node-a")
+		w := r.book.waits["p-uid"]
+		spent := map[string]time.Duration{}
+		for i, d := range w.spent {
+			if d > 0 {
+				spent[reasonNames[i]] += d
+			}
+		}
+		if want := map[string]time.Duration{"NotTried": 2 * time.Second, "Held": 40 * time.Second, "Other": 5 * time.Second}; !maps.Equal(spent, want) {
+			t.Errorf("waiting times %v, want %v", spent, want)
+		}
+		r.book.setPod(bound(t, p, "node-a", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}))
+		if got := r.waitingFor(); got != "" {
+			t.Errorf("still waiting: %s", got)
+		}
+		// Nobody tried this one here: it is another scheduler's, or the leader's.
+		r.book.setPod(pod("q", "1"))
+		time.Sleep(time.Hour)
+		r.book.setPod(bound(t, pod("q", "1"), "node-a", nil))
+		if len(r.book.waits) > 0 {
+			t.Errorf("%d pods are remembered for ever", len(r.book.waits))
+		}
+	})
+	for reason, want := range map[string]float64{"NotTried": 2, "Held": 40, "Other": 5} {
+		if got := observed(reason) - before[reason]; got < want || got > want+1000 { // q was not tried: its hour does not count
+			t.Errorf("%v s of waiting for %s were observed, want %v", got, reason, want)
+		}
+	}
+}
+
+// oldest is the age of the oldest pod that waits for the reason.
+func oldest(r *rig, reason string) time.Duration {
+	r.book.mu.RLock()
+	defer r.book.mu.RUnlock()
+	return time.Since(r.book.countWaiting()[waitingKey{"cam", reason}].oldest)
+}
+
+// At the default verbosity there is a line for each slot that is given back, and for each
+// pod that has to go, with who, which and for whom. A scheduler that does not lead says
+// the same at verbosity 2.
+func TestLogOfSlots(t *testing.T) {
+	for _, leads := range []bool{true, false} {
+		r := newRig(t)
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(2)))
+		r.book.logger, r.book.leads = logger, leads
+		victim := r.hold(t, "cam-000001", pod("victim", "1"), "node-a", "node-b")
+		r.book.mu.Lock()
+		r.book.nominate(ledger.Pod{UID: "vip-uid", Namespace: "default", Name: "vip", Priority: 100}, "node-a",
+			ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}, time.Hour)
+		r.book.mu.Unlock()
+		r.book.deletePod(victim)
+		assumed := pod("assumed", "1")
+		r.book.device("cam-000002", nil, "node-b")
+		r.schedule(t, assumed, "node-b")
+		r.book.leads = leads
+		r.book.forget(assumed)
+		underlier, _ := logger.GetSink().(ktesting.Underlier)
+		log, level := "", 0
+		for _, entry := range underlier.GetBuffer().Data() {
+			if strings.Contains(entry.Message, "slots") {
+				log += fmt.Sprintln(append(append([]any{entry.Message}, entry.WithKVList...), entry.ParameterKVList...)...)
+				level = max(level, entry.Verbosity)
+			}
+		}
+		for _, want := range []string{
+			"Preempting a pod for its slots pod default/victim podUID victim-uid slots [cam-000001-0] preemptor default/vip node node-a",
+			"Released slots node node-b pod default/victim podUID victim-uid slots [cam-000001-0]",
+			"Released slots of a pod that was not bound pod default/assumed podUID assumed-uid slots [cam-000002-0]",
+		} {
+			if !strings.Contains(log, want+"\n") {
+				t.Errorf("the log lacks %q:\n%s", want, log)
+			}
+		}
+		if want := map[bool]int{true: 0, false: 2}[leads]; level != want {
+			t.Errorf("leading %t: logged at verbosity %d, want %d", leads, level, want)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package check
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/kubeslot/kubeslot/kubecri/kubeletargs"
+	"github.com/kubeslot/kubeslot/version"
+)
+
+// Kubelet is what is known of the node's kubelet.
+type Kubelet struct {
+	// PID is its process id, 0 when none is seen from here.
+	PID int
+	// Endpoint is where its configuration says that the runtime is, and From what says
+	// so.
+	Endpoint, From string
+	// Changed is a file of its configuration that was changed after it started; ""
+	// for none.
+	Changed string
+	// Other is where kubeadm's instance-config.yaml says that the runtime is, "" for
+	// nowhere: by its next upgrade kubeadm tells the kubelet so.
+	Other string
+	// Err says why the rest is not known.
+	Err error
+}
+
+// instanceConfig is kubeadm's.
+const instanceConfig = "/var/lib/kubelet/instance-config.yaml"
+
+// FindKubelet looks for the node's kubelet among the processes.
+func FindKubelet(node string) *Kubelet {
+	running, err := kubeletargs.Running("/proc")
+	if err != nil {
+		return &Kubelet{Err: err}
+	}
+	p, found := kubeletargs.Of(node, running)
+	if !found {
+		return &Kubelet{}
+	}
+	k := &Kubelet{PID: p.PID}
+	if k.Endpoint, k.From, k.Err = p.Args.Endpoint(p.Root()); k.Err != nil {
+		return k
+	}
+	if k.Changed, k.Err = p.Changed(); k.Err != nil {
+		return k
+	}
+	k.Other, k.Err = kubeletargs.ReadField(p.Root() + instanceConfig)
+	return k
+}
+
+// kubelet finds the one that was pointed past kubecri.
+func (c *checker) kubelet() {
+	k := c.Kubelet
+	if k == nil {
+		return
+	}
+	const past = "so that containers start without their devices"
+	switch {
+	case k.Err != nil:
+		c.fail("kubelet", "process %d: cannot tell which runtime it uses: %v", k.PID, k.Err)
+		return
+	case k.PID == 0:
+		c.note("kubelet", "no process of it is seen from here, so it is not known whether it uses %s", c.Listen)
+		return
+	case !sameSocket(k.Endpoint, c.Listen):
+		c.fail("kubelet", "process %d uses %s, as %s says, and not kubecri at %s, %s. Run `kubecri install`, or set it there and restart the kubelet",
+			k.PID, k.Endpoint, k.From, c.Listen, past)
+		return
+	case k.Changed != "":
+		c.fail("kubelet", "process %d has not read %s, which was changed after it started: it may use the runtime past kubecri, %s. Restart it", k.PID, k.Changed, past)
+		return
+	}
+	c.ok("kubelet", "process %d uses %s, as %s says", k.PID, k.Endpoint, k.From)
+	if k.Other != "" && !sameSocket(k.Other, c.Listen) {
+		c.fail("kubelet", "%s says %s: the next `kubeadm upgrade` will have the kubelet use that, past kubecri. Run `kubecri install`, or set it to %s", instanceConfig, k.Other, c.Listen)
+	}
+}
+
+// sameSocket compares endpoints, with or without unix://; /var/run is /run.
+func sameSocket(a, b string) bool {
+	path := func(endpoint string) string {
+		return strings.TrimPrefix(filepath.Clean(strings.TrimPrefix(endpoint, "unix://")), "/var")
+	}
+	return path(a) == path(b)
+}
+
+// oldestKubelet is the oldest that kubecri is tried with, and maxSkew how many minor
+// versions a kubelet may be older than the API server (Kubernetes' version skew policy).
+const (
+	oldestKubelet = 33
+	maxSkew       = 3
+)
+
+// versions looks at what is beside this kubecri.
+func (c *checker) versions(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	node, err := c.Kube.CoreV1().Nodes().Get(ctx, c.Node, metav1.GetOptions{})
+	if err != nil {
+		c.fail("versions", "get node %s: %v. Is that its name (--node-name)?", c.Node, err)
+		return
+	}
+	kubelet := node.Status.NodeInfo.KubeletVersion
+	c.ok("versions", "kubecri %s, kubelet %s", version.Version(), kubelet)
+	k, err := utilversion.ParseGeneric(kubelet)
+	if err != nil {
+		c.note("versions", "the kubelet's version %q cannot be read: %v", kubelet, err)
+		return
+	}
+	s, err := utilversion.ParseGeneric(c.serverVersion)
+	if err != nil {
+		c.note("versions", "the API server's version %q cannot be read: %v", c.serverVersion, err)
+		return
+	}
+	switch {
+	case k.Minor() > s.Minor():
+		c.note("versions", "the kubelet is newer than the API server %s, which Kubernetes does not support", c.serverVersion)
+	case k.Minor()+maxSkew < s.Minor():
+		c.note("versions", "the kubelet is more than %d minor versions older than the API server %s, which Kubernetes does not support", maxSkew, c.serverVersion)
+	case k.Minor() < oldestKubelet:
+		c.note("versions", "kubecri is made for kubelets 1.%d and newer", oldestKubelet)
+	}
+}

@@ -1,0 +1,324 @@
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	ktesting "k8s.io/client-go/testing"
+
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+func amounts(names ...string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for _, name := range names {
+		list[corev1.ResourceName(name)] = resource.MustParse("2")
+	}
+	return list
+}
+
+func node() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-a", Annotations: map[string]string{
+			"KubeDevice/DeviceInfo": "{}", "kubeslot.io/plugin-resources": "example.com/widget", "other": "stays"}},
+		Status: corev1.NodeStatus{
+			Capacity:    amounts("cpu", "akri.sh/cam", "example.com/widget", "example.com/others"),
+			Allocatable: amounts("cpu", "akri.sh/cam", "example.com/widget", "example.com/others", "akri.sh/gone"),
+		},
+	}
+}
+
+func quickly(t *testing.T) {
+	first, second := usual, devicePlugin
+	usual = patience{time.Millisecond, 5 * time.Millisecond, 300 * time.Millisecond}
+	devicePlugin = patience{time.Millisecond, 100 * time.Millisecond, 10 * time.Second}
+	t.Cleanup(func() { usual, devicePlugin = first, second })
+}
+
+func objects() *fake.Clientset {
+	slice := func(name, node string) *v1alpha1.DeviceSlice {
+		return &v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.DeviceSliceSpec{NodeName: node}}
+	}
+	claim := func(name, node string) *v1alpha1.SlotClaim {
+		return &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.SlotClaimSpec{NodeName: node}}
+	}
+	return fake.NewSimpleClientset(slice("node-a-0", "node-a"), slice("node-b-0", "node-b"), claim("cam-8120fe-0", "node-a"), claim("cam-8120fe-1", "node-b"))
+}
+
+func TestNode(t *testing.T) {
+	quickly(t)
+	kube, client := kubefake.NewClientset(node()), objects()
+	removed, err := Node(t.Context(), kube, client, "node-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"allocatable akri.sh/cam", "allocatable akri.sh/gone", "allocatable example.com/widget", "annotation KubeDevice/DeviceInfo",
+		"annotation kubeslot.io/plugin-resources", "capacity akri.sh/cam", "capacity example.com/widget", "deviceslice node-a-0", "slotclaim cam-8120fe-0"}
+	if diff := cmp.Diff(want, removed); diff != "" {
+		t.Errorf("removed (-want +got):\n%s", diff)
+	}
+	now, err := kube.CoreV1().Nodes().Get(t.Context(), "node-a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest := node()
+	rest.Annotations = map[string]string{"other": "stays"}
+	rest.Status.Capacity, rest.Status.Allocatable = amounts("cpu", "example.com/others"), amounts("cpu", "example.com/others")
+	if diff := cmp.Diff(rest, now); diff != "" {
+		t.Errorf("the node (-want +got):\n%s", diff)
+	}
+	slices, _ := client.KubeslotV1alpha1().DeviceSlices().List(t.Context(), metav1.ListOptions{})
+	claims, _ := client.KubeslotV1alpha1().SlotClaims().List(t.Context(), metav1.ListOptions{})
+	if len(slices.Items) != 1 || len(claims.Items) != 1 || claims.Items[0].Name != "cam-8120fe-1" {
+		t.Errorf("objects of node-b: %d slices, %d claims", len(slices.Items), len(claims.Items))
+	}
+	if again, err := Node(t.Context(), kube, client, "node-a"); len(again) > 0 || err != nil {
+		t.Errorf("again: %q, %v", again, err)
+	}
+}
+
+// In device-plugin mode the kubelet writes its resources again and again, for a while.
+func TestDevicePluginMode(t *testing.T) {
+	quickly(t)
+	n := node()
+	n.Labels = map[string]string{v1alpha1.ModeLabel: v1alpha1.ModeDevicePlugin, "other": "stays"}
+	kube := kubefake.NewClientset(n)
+	nodes := corev1.SchemeGroupVersion.WithResource("nodes")
+	last, writes := time.Now(), 0
+	kube.PrependReactor("get", "nodes", func(ktesting.Action) (bool, runtime.Object, error) {
+		obj, err := kube.Tracker().Get(nodes, "", "node-a")
+		if err != nil || writes == 3 || time.Since(last) < 20*time.Millisecond {
+			return false, nil, nil
+		}
+		again := obj.(*corev1.Node).DeepCopy()
+		again.Status.Capacity["akri.sh/cam"] = resource.MustParse("0")
+		last, writes = time.Now(), writes+1
+		return false, nil, kube.Tracker().Update(nodes, again, "")
+	})
+	removed, err := Node(t.Context(), kube, fake.NewSimpleClientset(), "node-a")
+	if err != nil || !slices.Contains(removed, "label kubeslot.io/mode") {
+		t.Fatalf("removed %q, %v", removed, err)
+	}
+	now, err := kube.CoreV1().Nodes().Get(t.Context(), "node-a", metav1.GetOptions{})
+	if _, has := now.Status.Capacity["akri.sh/cam"]; err != nil || has || writes != 3 || len(now.Labels) != 1 {
+		t.Errorf("after %d writes of the kubelet: capacity %v, labels %v, %v", writes, now.Status.Capacity, now.Labels, err)
+	}
+}
+
+// Neither a node nor CRDs need be there.
+func TestNothingThere(t *testing.T) {
+	client := fake.NewSimpleClientset()
+	client.PrependReactor("list", "*", func(a ktesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: a.GetResource().Resource}, "")
+	})
+	if removed, err := Node(t.Context(), kubefake.NewClientset(), client, "node-a"); len(removed) > 0 || err != nil {
+		t.Errorf("%q, %v", removed, err)
+	}
+}
+
+// A kubelet that was about to write the status puts keys back once; somebody who does
+// so for ever is an error.
+func TestPutBack(t *testing.T) {
+	quickly(t)
+	for _, test := range []struct {
+		times int
+		says  string
+	}{{1, ""}, {1 << 30, "somebody puts"}} {
+		kube := kubefake.NewClientset(node())
+		left := test.times
+		kube.PrependReactor("get", "nodes", func(ktesting.Action) (bool, runtime.Object, error) {
+			obj, err := kube.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", "node-a")
+			n, ok := obj.(*corev1.Node)
+			if err == nil && ok && left > 0 && n.Annotations["KubeDevice/DeviceInfo"] == "" {
+				left--
+				n = n.DeepCopy()
+				n.Status.Allocatable["akri.sh/cam"], n.Status.Allocatable["example.com/widget"] = resource.MustParse("2"), resource.MustParse("2")
+				if err := kube.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), n, ""); err != nil {
+					return true, nil, err
+				}
+				return true, n, nil
+			}
+			return false, nil, nil
+		})
+		_, err := Node(t.Context(), kube, fake.NewSimpleClientset(), "node-a")
+		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("put back %d times: %v", test.times, err)
+		}
+		if err == nil {
+			n, _ := kube.CoreV1().Nodes().Get(t.Context(), "node-a", metav1.GetOptions{})
+			if len(n.Status.Allocatable) != 2 {
+				t.Errorf("still there: %v", n.Status.Allocatable)
+			}
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	quickly(t)
+	client := objects()
+	client.PrependReactor("delete", "*", func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no right") })
+	kube := kubefake.NewClientset(node())
+	kube.PrependReactor("patch", "nodes", func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("refused") })
+	removed, err := Node(context.Background(), kube, client, "node-a")
+	if len(removed) > 0 || err == nil {
+		t.Fatalf("%q, %v", removed, err)
+	}
+	for _, part := range []string{"patch the status of node node-a: refused", "delete deviceslice node-a-0: no right", "delete slotclaim cam-8120fe-0: no right"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not say %q: %v", part, err)
+		}
+	}
+}
+
+func touch(t *testing.T, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// socketAt leaves a socket; one that nobody listens at when it is closed.
+func socketAt(t *testing.T, path string, alive bool) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if !alive {
+		l.Close()
+		return
+	}
+	t.Cleanup(func() { l.Close() })
+}
+
+// tree lists all that is beneath root.
+func tree(t *testing.T, root string) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
+		if path != root {
+			all = append(all, strings.TrimPrefix(path, root))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestFiles(t *testing.T) {
+	root, err := os.MkdirTemp("", "c") // short, for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(root)
+	touch(t, root+"/run/cdi/kubeslot-cam-8120fe.json", root+"/run/cdi/.kubeslot-cam-8120fe.tmp", root+"/run/cdi/nvidia.json", root+"/run/cdi/kubeslot.yaml",
+		root+"/var/lib/kubecri/sub/file", root+"/var/lib/akri/notes", root+"/etc/kept", root+"/run/kubecri/kubecri.sock.lock")
+	socketAt(t, root+"/var/lib/akri/agent-registration.sock", false)
+	socketAt(t, root+"/var/lib/akri/mine.sock", true)
+	socketAt(t, root+"/run/kubecri/kubecri.sock", false)
+	for _, dir := range []string{"/run/udev", "/run/nri"} {
+		if err := os.Mkdir(root+dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	touch(t, root+"/run/nri/nri.conf")
+	if err := os.Symlink("/run", root+"/var/run"); err != nil { // as on hosts
+		t.Fatal(err)
+	}
+	paths := Paths{Root: root, StateDir: "/var/lib/kubecri", CDIDir: "/var/run/cdi", HandlersDir: "/var/lib/akri", Listen: "/run/kubecri/kubecri.sock",
+		Empty: []string{"/run/udev", "/var/run/nri", "/run/none"}}
+	removed, err := Files(paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"/var/run/cdi/.kubeslot-cam-8120fe.tmp", "/var/run/cdi/kubeslot-cam-8120fe.json", "/var/lib/akri/agent-registration.sock",
+		"/run/kubecri/kubecri.sock", "/run/kubecri/kubecri.sock.lock", "/run/kubecri", "/var/lib/kubecri", "/run/udev"}
+	if diff := cmp.Diff(want, removed); diff != "" {
+		t.Errorf("removed (-want +got):\n%s", diff)
+	}
+	left := []string{"/etc", "/etc/kept", "/run", "/run/cdi", "/run/cdi/kubeslot.yaml", "/run/cdi/nvidia.json", "/run/nri", "/run/nri/nri.conf",
+		"/var", "/var/lib", "/var/lib/akri", "/var/lib/akri/mine.sock", "/var/lib/akri/notes", "/var/run"}
+	if diff := cmp.Diff(left, tree(t, root)); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+	if again, err := Files(paths); len(again) > 0 || err != nil {
+		t.Errorf("again: %q, %v", again, err)
+	}
+}
+
+// Nothing is removed beneath a kubecri that runs.
+func TestFilesOfOneThatRuns(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "var/kubecri")
+	touch(t, dir+"/file")
+	first, err := Hold(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Hold(dir) // the next one, while the last one ends
+	if err != nil {
+		t.Fatal(err)
+	}
+	first()
+	if removed, err := Files(Paths{StateDir: dir}); !errors.Is(err, ErrRuns) || len(removed) > 0 {
+		t.Errorf("%q, %v", removed, err)
+	}
+	second()
+	if removed, err := Files(Paths{StateDir: dir}); err != nil || len(removed) != 1 {
+		t.Errorf("%q, %v", removed, err)
+	}
+}
+
+func TestBadPaths(t *testing.T) {
+	for _, dir := range []string{"/", "/var", "/var/lib", "/var/lib/", "/etc/../var/lib", "relative/dir", "/var/lib/kubelet"} {
+		if removed, err := Files(Paths{Root: t.TempDir(), StateDir: dir}); err == nil || len(removed) > 0 {
+			t.Errorf("%s: removed %q", dir, removed)
+		}
+	}
+}
+
+func TestResolve(t *testing.T) {
+	root := t.TempDir()
+	touch(t, root+"/data/state/x")
+	for link, to := range map[string]string{"/abs": "/data", "/data/up": "../data/state", "/escape": "../../../../data", "/loop": "/loop"} {
+		if err := os.Symlink(to, root+link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, want := range map[string]string{"/abs/state/x": "/data/state/x", "/data/up/x": "/data/state/x", "/escape/state": "/data/state",
+		"/none/here": "/none/here", "/data/../abs": "/data"} {
+		if got, err := resolve(root, path); err != nil || got != root+want {
+			t.Errorf("%s: %s, %v, want %s", path, strings.TrimPrefix(got, root), err, want)
+		}
+	}
+	if _, err := resolve(root, "/loop"); err == nil {
+		t.Error("a loop of links")
+	}
+}

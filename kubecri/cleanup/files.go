@@ -1,0 +1,241 @@
+package cleanup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Paths are where kubecri keeps things on a host; "" for nowhere.
+type Paths struct {
+	// Root is where the host's root folder is, "" for /. Links are followed as the host
+	// would.
+	Root string
+	// StateDir is kubecri's own folder, and goes whole.
+	StateDir string
+	// CDIDir has CDI specs of ours among those of others.
+	CDIDir string
+	// HandlersDir has the socket where discovery handlers register, and theirs.
+	HandlersDir string
+	// Listen is the socket's path where the kubelet found kubecri.
+	Listen string
+	// Empty are folders that go if they are empty.
+	Empty []string
+}
+
+// ErrRuns is returned by Files while a kubecri works on the host.
+var ErrRuns = errors.New("a kubecri runs on this node: stop it first, else it would write everything again")
+
+// Hold marks the state folder as in use by a kubecri that runs, until the process
+// ends or release is called. Any number may hold it.
+func Hold(stateDir string) (release func(), err error) {
+	return lock(stateDir, unix.LOCK_SH)
+}
+
+func lock(dir string, how int) (release func(), err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return func() { f.Close() }, nil
+}
+
+// Check returns ErrRuns while a kubecri works on the host, and what is wrong with the
+// paths.
+func (p Paths) Check() error {
+	for _, path := range append([]string{p.Root, p.StateDir, p.CDIDir, p.HandlersDir, p.Listen}, p.Empty...) {
+		if path != "" && !filepath.IsAbs(path) {
+			return fmt.Errorf("%q is not an absolute path", path)
+		}
+	}
+	if dir := filepath.Clean(p.StateDir); p.StateDir != "" && (strings.Count(dir, "/") < 2 || slices.Contains(notState, dir)) {
+		return fmt.Errorf("%s cannot be kubecri's own folder, and is not removed", p.StateDir)
+	}
+	release, err := p.lock()
+	if err == nil {
+		release()
+	}
+	return err
+}
+
+// notState are folders that a slip of the pen might name.
+var notState = []string{"/var/lib", "/var/run", "/var/log", "/var/tmp", "/usr/local", "/usr/lib", "/usr/bin", "/etc/kubernetes", "/var/lib/kubelet"}
+
+// lock takes the state folder for us alone.
+func (p Paths) lock() (release func(), err error) {
+	if p.StateDir == "" {
+		return func() {}, nil
+	}
+	dir, err := resolve(p.Root, p.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	release, err = lock(dir, unix.LOCK_EX)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return func() {}, nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return nil, ErrRuns
+	}
+	return release, err
+}
+
+// Files removes what kubecri left on the host, and returns what it removed. What is
+// not there is no error.
+func Files(p Paths) (removed []string, err error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	release, err := p.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	r := &remover{root: p.Root}
+	if p.CDIDir != "" {
+		r.matching(p.CDIDir, func(name, _ string) bool {
+			return strings.HasPrefix(name, "kubeslot-") && strings.HasSuffix(name, ".json") ||
+				strings.HasPrefix(name, ".kubeslot-") && strings.HasSuffix(name, ".tmp")
+		})
+		r.empty(p.CDIDir)
+	}
+	if p.HandlersDir != "" {
+		r.matching(p.HandlersDir, func(_, path string) bool { return deadSocket(path) })
+		r.empty(p.HandlersDir)
+	}
+	if p.Listen != "" {
+		base := filepath.Base(p.Listen)
+		r.matching(filepath.Dir(p.Listen), func(name, path string) bool { return name == base && deadSocket(path) || name == base+".lock" })
+		r.empty(filepath.Dir(p.Listen))
+	}
+	if p.StateDir != "" {
+		r.all(p.StateDir)
+	}
+	for _, dir := range p.Empty {
+		r.empty(dir)
+	}
+	return r.removed, errors.Join(r.errs...)
+}
+
+// remover removes files beneath root, and remembers.
+type remover struct {
+	root    string
+	removed []string
+	errs    []error
+}
+
+func (r *remover) done(path string, err error) {
+	switch {
+	case err == nil:
+		r.removed = append(r.removed, path)
+	case !errors.Is(err, fs.ErrNotExist):
+		r.errs = append(r.errs, err)
+	}
+}
+
+// matching removes files of the folder; which gets their names and where they are.
+func (r *remover) matching(dir string, which func(name, path string) bool) {
+	at, err := resolve(r.root, dir)
+	if err != nil {
+		r.done(dir, err)
+		return
+	}
+	entries, err := os.ReadDir(at)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			r.errs = append(r.errs, err)
+		}
+		return
+	}
+	for _, entry := range entries {
+		if path := filepath.Join(at, entry.Name()); !entry.IsDir() && which(entry.Name(), path) {
+			r.done(filepath.Join(dir, entry.Name()), os.Remove(path))
+		}
+	}
+}
+
+// empty removes the folder if it is empty. One that is mounted stays.
+func (r *remover) empty(dir string) {
+	at, err := resolve(r.root, dir)
+	if err == nil {
+		err = unix.Rmdir(at)
+	}
+	switch {
+	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST), errors.Is(err, unix.EBUSY), errors.Is(err, unix.ENOTDIR):
+	default:
+		r.done(dir, about("remove "+dir, err))
+	}
+}
+
+func (r *remover) all(dir string) {
+	at, err := resolve(r.root, dir)
+	if err == nil {
+		_, err = os.Lstat(at)
+	}
+	if err == nil {
+		err = os.RemoveAll(at)
+	}
+	r.done(dir, err)
+}
+
+// deadSocket reports whether the file is a unix socket that nobody listens at.
+func deadSocket(path string) bool {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode()&fs.ModeSocket == 0 {
+		return false
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		conn.Close()
+		return false
+	}
+	return errors.Is(err, unix.ECONNREFUSED)
+}
+
+// maxLinks is as the kernel's.
+const maxLinks = 40
+
+// resolve returns where the path is, beneath root, with links followed as a process
+// would whose root folder that is. What does not exist is left as it is. The last
+// element may be a link, and is followed too.
+func resolve(root, path string) (string, error) {
+	rest := strings.Split(filepath.Clean("/"+path), "/")[1:]
+	at := "/"
+	for links := 0; len(rest) > 0; {
+		name := rest[0]
+		rest = rest[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		next := filepath.Join(at, name)
+		target, err := os.Readlink(filepath.Join("/", root, next))
+		if err != nil { // no link, or not there
+			at = next
+			continue
+		}
+		if links++; links > maxLinks {
+			return "", fmt.Errorf("%s: %w", path, unix.ELOOP)
+		}
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	return filepath.Join("/", root, at), nil
+}

@@ -1,0 +1,193 @@
+package cleanup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubeslot/kubeslot/kubecri/advertise"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// patience is how long Node looks whether the kubelet puts back what was taken away.
+type patience struct{ every, quiet, atMost time.Duration }
+
+// Tests shorten them.
+var (
+	// usual is for a status that the kubelet was about to write, and had the keys still.
+	usual = patience{time.Second, 2 * time.Second, 30 * time.Second}
+	// devicePlugin is for a node whose kubelet knew our resources from device plugins. It
+	// goes on writing them for five minutes after the last one ended
+	// (endpointStopGracePeriod), every ten seconds.
+	devicePlugin = patience{time.Second, 15 * time.Second, 7 * time.Minute}
+)
+
+// Node removes from the API what kubecri wrote of the node, and returns what it
+// removed, a line each. A node that does not exist has nothing, and CRDs that do not
+// exist no objects. Call it when no kubecri runs on the node, which would write it all
+// again. Of a node in device-plugin mode it takes five minutes, until the kubelet has
+// forgotten the device plugins. It needs: get of the node, patch of its status, list and delete of
+// deviceslices and slotclaims.
+func Node(ctx context.Context, kube kubernetes.Interface, client clientset.Interface, node string) (removed []string, err error) {
+	var errs []error
+	done, err := status(ctx, kube, node)
+	removed, errs = append(removed, done...), append(errs, err)
+	mine := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
+
+	slices, err := client.KubeslotV1alpha1().DeviceSlices().List(ctx, mine)
+	if err == nil {
+		for i := range slices.Items {
+			s := &slices.Items[i]
+			if s.Spec.NodeName != node { // fake servers select nothing
+				continue
+			}
+			err := gone(client.KubeslotV1alpha1().DeviceSlices().Delete(ctx, s.Name, metav1.DeleteOptions{}))
+			removed, errs = note(removed, errs, "deviceslice "+s.Name, err)
+		}
+	}
+	errs = append(errs, about("list DeviceSlices of node "+node, gone(err)))
+	claims, err := client.KubeslotV1alpha1().SlotClaims().List(ctx, mine)
+	if err == nil {
+		for i := range claims.Items {
+			c := &claims.Items[i]
+			if c.Spec.NodeName != node {
+				continue
+			}
+			err := gone(client.KubeslotV1alpha1().SlotClaims().Delete(ctx, c.Name, metav1.DeleteOptions{}))
+			removed, errs = note(removed, errs, "slotclaim "+c.Name, err)
+		}
+	}
+	errs = append(errs, about("list SlotClaims of node "+node, gone(err)))
+	return removed, errors.Join(errs...)
+}
+
+func note(removed []string, errs []error, what string, err error) ([]string, []error) {
+	if err != nil {
+		return removed, append(errs, fmt.Errorf("delete %s: %w", what, err))
+	}
+	return append(removed, what), errs
+}
+
+func about(what string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// gone is the error unless it says that there is no such thing.
+func gone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// status takes keys and annotations from the node, until they stay away.
+func status(ctx context.Context, kube kubernetes.Interface, name string) (removed []string, err error) {
+	all := map[string]bool{}
+	began := time.Now()
+	quiet, p := began, usual
+	for {
+		node, err := kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return slices.Sorted(maps.Keys(all)), nil
+		}
+		if err != nil {
+			return slices.Sorted(maps.Keys(all)), fmt.Errorf("get node %s: %w", name, err)
+		}
+		if node.Labels[v1alpha1.ModeLabel] == v1alpha1.ModeDevicePlugin {
+			p = devicePlugin
+		}
+		patch, what := statusPatch(node, all)
+		if patch == nil {
+			if len(all) == 0 || time.Since(quiet) >= p.quiet {
+				return slices.Sorted(maps.Keys(all)), nil
+			}
+		} else {
+			if time.Since(began) > p.atMost {
+				return slices.Sorted(maps.Keys(all)), fmt.Errorf("node %s: somebody puts %s back: does a kubecri, or a device plugin for it, run there still?", name, strings.Join(what, ", "))
+			}
+			if _, err := kube.CoreV1().Nodes().Patch(ctx, name, apitypes.MergePatchType, patch, metav1.PatchOptions{}, "status"); gone(err) != nil {
+				return slices.Sorted(maps.Keys(all)), fmt.Errorf("patch the status of node %s: %w", name, err)
+			}
+			for _, w := range what {
+				all[w] = true
+			}
+			quiet = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return slices.Sorted(maps.Keys(all)), ctx.Err()
+		case <-time.After(p.every):
+		}
+	}
+}
+
+// statusPatch returns a merge patch that takes what is kubecri's from the node, and
+// what that is; nil when there is nothing. former has what was removed before: of
+// those, resources of device plugins are kubecri's even when no annotation says so any
+// more.
+func statusPatch(node *corev1.Node, former map[string]bool) (patch []byte, what []string) {
+	ours := map[corev1.ResourceName]bool{}
+	for name := range strings.SplitSeq(node.Annotations[advertise.ResourcesAnnotation], ",") {
+		if strings.Contains(name, "/") {
+			ours[corev1.ResourceName(name)] = true
+		}
+	}
+	metadata, annotations, capacity, allocatable := map[string]any{}, map[string]any{}, map[string]any{}, map[string]any{}
+	if _, has := node.Labels[v1alpha1.ModeLabel]; has {
+		metadata["labels"] = map[string]any{v1alpha1.ModeLabel: nil}
+		what = append(what, "label "+v1alpha1.ModeLabel)
+	}
+	for _, key := range []string{assignment.Annotation, advertise.ResourcesAnnotation} {
+		if _, has := node.Annotations[key]; has {
+			annotations[key] = nil
+			what = append(what, "annotation "+key)
+		}
+	}
+	take := func(from corev1.ResourceList, list map[string]any, label string) {
+		for name := range from {
+			text := label + " " + string(name)
+			if strings.HasPrefix(string(name), assignment.ResourcePrefix) || ours[name] || former[text] {
+				list[string(name)] = nil
+				what = append(what, text)
+			}
+		}
+	}
+	take(node.Status.Capacity, capacity, "capacity")
+	take(node.Status.Allocatable, allocatable, "allocatable")
+	if len(what) == 0 {
+		return nil, nil
+	}
+	slices.Sort(what)
+	p := map[string]any{}
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
+	}
+	if len(metadata) > 0 {
+		p["metadata"] = metadata
+	}
+	if len(capacity)+len(allocatable) > 0 {
+		p["status"] = map[string]any{"capacity": capacity, "allocatable": allocatable}
+	}
+	patch, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // strings and nils
+	}
+	return patch, what
+}

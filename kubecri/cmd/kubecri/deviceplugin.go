@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/component-base/metrics/legacyregistry"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/kubeslot/kubeslot/footprint"
+	"github.com/kubeslot/kubeslot/kubecri/agent"
+	"github.com/kubeslot/kubeslot/kubecri/cdi"
+	"github.com/kubeslot/kubeslot/kubecri/health"
+	"github.com/kubeslot/kubeslot/kubecri/kubeletplugins"
+	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/kubecri/nodemode"
+	"github.com/kubeslot/kubeslot/kubecri/proxy"
+	"github.com/kubeslot/kubeslot/kubecri/systemd"
+)
+
+// devicePluginOptions are those of --mode=device-plugin.
+type devicePluginOptions struct {
+	directory    string
+	podResources string
+	instances    bool
+}
+
+func (o *devicePluginOptions) addTo(flags *pflag.FlagSet) {
+	flags.StringVar(&o.directory, "kubelet-device-plugin-dir", "/var/lib/kubelet/device-plugins",
+		"With --mode=device-plugin: the kubelet's folder for device plugins, with its kubelet.sock.")
+	flags.StringVar(&o.podResources, "kubelet-pod-resources-socket", "unix:///var/lib/kubelet/pod-resources/kubelet.sock",
+		"With --mode=device-plugin: the kubelet's pod-resources socket, which tells the devices that pods have.")
+	flags.BoolVar(&o.instances, "instance-resources", true,
+		"With --mode=device-plugin: also give each device a resource of its own, akri.sh/<instance>. A node of thousands of devices has as many in its status.")
+}
+
+func (o *devicePluginOptions) complete(bad func(flag string, err error)) {
+	if !filepath.IsAbs(o.directory) {
+		bad("kubelet-device-plugin-dir", fmt.Errorf("%q is not an absolute path", o.directory))
+	}
+	_, err := proxy.SocketPath(o.podResources)
+	bad("kubelet-pod-resources-socket", err)
+}
+
+// runDevicePlugin gives out slots by device plugins of the kubelet until ctx is done.
+func runDevicePlugin(ctx context.Context, o *options) error {
+	logger := klog.FromContext(ctx)
+	if files, _ := filepath.Glob(filepath.Join(o.devices, "*.so")); len(files) > 0 {
+		logger.Info("Warning: device plugins of KubeDevice are not loaded: with --mode=device-plugin nobody would assign their devices", "folder", o.devices, "files", len(files))
+	}
+	runtime, err := proxy.Dial(o.runtimeEndpoint)
+	if err != nil {
+		return fmt.Errorf("--runtime-endpoint: %w", err)
+	}
+	defer runtime.Close()
+	podResources, err := grpc.NewClient("unix://"+path(o.devicePlugin.podResources), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(proxy.MaxMessageBytes)))
+	if err != nil {
+		return fmt.Errorf("--kubelet-pod-resources-socket: %w", err)
+	}
+	defer podResources.Close()
+	cluster, err := newCluster(o.kubeconfig, o.nodeName)
+	if err != nil {
+		return err
+	}
+	registrySources, handlers, err := o.discovery.sources()
+	if err != nil {
+		return err
+	}
+	numbers := metrics.New(registry{})
+	var plugins *kubeletplugins.Plugins
+	discoverer, err := agent.New(agent.Config{
+		NodeName: o.nodeName, Client: cluster.client, KubeClient: cluster.kube,
+		Configurations: cluster.configurations, Slices: cluster.slices, Nodes: cluster.nodes, Recorder: cluster.events,
+		Registry: registrySources, NoEndpoints: o.discovery.directory == "", Grace: o.discovery.grace, AllowedPaths: o.discovery.allowed,
+		PropertyNamespaces: o.discovery.propertySpaces, Metrics: numbers,
+		TellHolders: func(instance, reason, message string) { plugins.Tell(instance, reason, message) },
+	})
+	if err != nil {
+		return err
+	}
+	config := kubeletplugins.Config{
+		Node: o.nodeName, Client: cluster.client, Configurations: cluster.configurations, Slices: cluster.slices, Claims: cluster.claims,
+		Pods: cluster.pods, Nodes: cluster.nodes, Devices: discoverer.Devices, Device: discoverer.WaitDevice,
+		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), PodResources: podresourcesapi.NewPodResourcesListerClient(podResources),
+		Directory: o.devicePlugin.directory, NoInstances: !o.devicePlugin.instances, Events: cluster.events, Metrics: numbers,
+	}
+	var byName *cdi.Injector
+	if o.cdiDir != "" {
+		byName = cdi.NewInjector(o.cdiDir, runtimeapi.NewRuntimeServiceClient(runtime))
+		config.CDI = byName.Device
+	}
+	if plugins, err = kubeletplugins.New(config); err != nil {
+		return err
+	}
+
+	cluster.recordEvents()
+	if o.metricsAddress != noMetrics {
+		endpoints := health.Endpoints{Metrics: legacyregistry.Handler(), Ready: []health.Check{
+			cluster.informersSynced(),
+			{Name: "registered", Run: func(context.Context) error { return plugins.Registered() }},
+		}}
+		go endpoints.Serve(ctx, o.metricsAddress)
+	}
+	notify(logger, systemd.Ready) // the kubelet needs not wait for us
+	go systemd.Watchdog(ctx, func(context.Context) error { return nil })
+	context.AfterFunc(ctx, func() { notify(logger, systemd.Stopping) })
+	logger.Info("Giving out slots by device plugins of the kubelet", "directory", o.devicePlugin.directory, "runtime", path(o.runtimeEndpoint), "node", o.nodeName)
+
+	var running sync.WaitGroup
+	running.Go(func() { cluster.run(ctx) })
+	running.Go(func() { discoverer.Run(ctx) })
+	if handlers != nil {
+		running.Go(func() { handlers.Run(ctx) })
+	}
+	running.Go(func() { plugins.Run(ctx) })
+	running.Go(func() {
+		nodemode.Run(ctx, nodemode.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.nodes, Served: plugins.Served})
+	})
+	running.Go(func() { footprint.AfterStart(ctx) })
+	if byName != nil {
+		running.Go(func() { byName.Run(ctx, discoverer) })
+		running.Go(func() { onReconnect(ctx, runtime, func() { byName.Probe(ctx) }) })
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); running.Wait() }()
+	<-ctx.Done()
+	select {
+	case <-ended:
+	case <-time.After(stopTimeout): // whatever is undone is done by the next life
+	}
+	return nil
+}

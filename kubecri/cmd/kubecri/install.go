@@ -1,0 +1,298 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	units "github.com/kubeslot/kubeslot/deploy/systemd"
+	"github.com/kubeslot/kubeslot/kubecri/check"
+	"github.com/kubeslot/kubeslot/kubecri/cleanup"
+	"github.com/kubeslot/kubeslot/kubecri/hostinstall"
+	"github.com/kubeslot/kubeslot/kubecri/proxy"
+	"github.com/kubeslot/kubeslot/version"
+)
+
+const installDescription = `install puts kubecri on this host: its unit, the unit's environment file, this
+program at ` + hostinstall.Program + `, and, in mode proxy, kubecri's socket for the
+runtime's wherever the kubelet is told that: --container-runtime-endpoint in
+kubeadm-flags.env, other environment files and drop-ins, containerRuntimeEndpoint
+in its --config, in --config-dir, and in kubeadm's instance-config.yaml.
+
+It asks the runtime and the API server first whether kubecri could work, prints
+what it will change, and asks. What the files said before is kept in
+` + hostinstall.RecordFile + `. When the kubelet does not come back healthy
+within --timeout, all is undone. Run it again for a new version, or after an
+interrupted one.
+
+The kubelet restarts, and running pods go on.`
+
+// installOptions are the command line of install, and of uninstall in part.
+type installOptions struct {
+	want        hostinstall.Want
+	args        string
+	kubeletUnit string
+	leave       bool // the program that is there
+	yes, dryRun bool
+	timeout     time.Duration
+	nriSocket   string
+}
+
+func (o *installOptions) addCommon(flags *pflag.FlagSet) {
+	flags.StringVar(&o.kubeletUnit, "kubelet-unit", "kubelet.service", "systemd unit of the kubelet.")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "Print what would be changed, and end.")
+	flags.DurationVar(&o.timeout, "timeout", time.Minute, "How long the kubelet, and kubecri, may take to be healthy after a restart.")
+	flags.StringVar(&o.want.RuntimeEndpoint, "runtime-endpoint", "", "Socket of the container runtime. (default the one that the kubelet uses, or used before kubecri)")
+}
+
+// newInstallCommand makes `kubecri install`.
+func newInstallCommand(code *int) *cobra.Command {
+	o := &installOptions{}
+	cmd := &cobra.Command{
+		Use: "install", Short: "Put kubecri on this host, between kubelet and runtime", Long: installDescription,
+		Args: cobra.NoArgs, SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("args") {
+				o.want.Args = &o.args
+			}
+			return untilSignal(cmd, code, o.install)
+		},
+	}
+	flags := cmd.Flags()
+	o.addCommon(flags)
+	flags.StringVar(&o.want.Mode, "mode", modeProxy, "How kubecri gets between kubelet and runtime: proxy, where the kubelet uses kubecri's socket; in other modes, such as nri, the kubelet stays as it is.")
+	flags.StringVar(&o.want.Listen, "listen", "unix:///run/kubecri/kubecri.sock", "Socket where the kubelet is to find kubecri.")
+	flags.StringVar(&o.want.NodeName, "node-name", "", "Name of this node's Node object. (default the kubelet's --hostname-override or the host's name)")
+	flags.StringVar(&o.want.Kubeconfig, "kubeconfig", "", "Kubeconfig of kubecri's identity. (default the one of a former install, "+defaultKubeconfig+", or the kubelet's own, which needs deploy/kubelet-identity)")
+	flags.StringVar(&o.want.StateDir, "state-dir", "/var/lib/kubecri", "Folder for kubecri's own files.")
+	flags.StringVar(&o.want.CDIDir, "cdi-dir", "/var/run/cdi", "Folder for a CDI spec of each device.")
+	flags.StringVar(&o.args, "args", "", "Further arguments of kubecri, split at blanks. (default those of a former install)")
+	flags.StringVar(&o.nriSocket, "nri-socket", "/var/run/nri/nri.sock", "With --mode=nri: the runtime's NRI socket, to see whether it takes plugins.")
+	flags.BoolVar(&o.leave, "leave-program", false, "Leave the program at "+hostinstall.Program+" as it is, such as a package's.")
+	return cmd
+}
+
+// defaultKubeconfig is where docs/install.md has it.
+const defaultKubeconfig = "/etc/kubeslot/kubecri.kubeconfig"
+
+// untilSignal gives run a context that ends with the first SIGINT or SIGTERM. An error
+// is told to a person, not to a log, and sets code.
+func untilSignal(cmd *cobra.Command, code *int, run func(ctx context.Context, cmd *cobra.Command) error) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := run(ctx, cmd); err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "Error:", err)
+		*code = 1
+	}
+	return nil
+}
+
+func (o *installOptions) install(ctx context.Context, cmd *cobra.Command) error {
+	out := cmd.OutOrStdout()
+	host, err := o.look(ctx)
+	if err != nil {
+		return err
+	}
+	if err := host.Check(); err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	if err := o.complete(host); err != nil {
+		return err
+	}
+	plan, err := hostinstall.Install(host, o.want)
+	if err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	cluster, err := newCluster(o.want.Kubeconfig, o.want.NodeName)
+	if err != nil {
+		return err
+	}
+	node, err := cluster.kube.CoreV1().Nodes().Get(ctx, o.want.NodeName, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("nothing was changed: get node %q with --kubeconfig=%s: %w. Is that the node's name (--node-name)?", o.want.NodeName, o.want.Kubeconfig, err)
+	}
+	if host.Other, err = otherKubecri(ctx, cluster.kube, o.want.NodeName); err != nil {
+		return err
+	}
+	if plan, err = hostinstall.Install(host, o.want); err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	if err := o.preflight(ctx, out, cluster, plan); err != nil {
+		return err
+	}
+	if plan.Empty() {
+		fmt.Fprintf(out, "kubecri %s is installed already, and the kubelet uses it: nothing to do.\n", version.Version())
+		return nil
+	}
+	hostinstall.Print(out, plan)
+	fmt.Fprintf(out, "Running pods go on. If the kubelet is not healthy within %s, all of this is undone.\n", o.timeout)
+	if ok, err := o.proceed(cmd); err != nil || !ok {
+		return err
+	}
+	health := hostinstall.Health{Systemctl: hostinstall.RunSystemctl, Node: o.want.NodeName}
+	if hostinstall.IsReady(node) {
+		health.Kube = cluster.kube
+	}
+	if err := o.apply(ctx, out, plan, health); err != nil {
+		return errors.Join(err, o.tidy(ctx, out, host, plan, cluster))
+	}
+	fmt.Fprintf(out, "kubecri %s is installed. `kubecri check` tells how it is; `kubecri uninstall` takes it away again.\n", version.Version())
+	return nil
+}
+
+// look reads the host; it wants root, which alone may read all of it.
+func (o *installOptions) look(ctx context.Context) (hostinstall.Host, error) {
+	if os.Geteuid() != 0 {
+		return hostinstall.Host{}, errors.New("nothing was changed: this needs root")
+	}
+	return hostinstall.Look(ctx, hostinstall.RunSystemctl, o.kubeletUnit)
+}
+
+// complete fills in what was not said, from a former install and from the kubelet.
+func (o *installOptions) complete(host hostinstall.Host) error {
+	former, args := host.Environment(), host.Kubelet.Args
+	if o.want.NodeName == "" {
+		kubelet := kubeletFlags{hostnameOverride: args.HostnameOverride}
+		name, err := kubelet.nodeName()
+		if err != nil {
+			return err
+		}
+		o.want.NodeName = cmp.Or(former["NODE_NAME"], name)
+	}
+	if o.want.Kubeconfig == "" {
+		o.want.Kubeconfig = former["KUBECONFIG"]
+		if _, err := os.Stat(defaultKubeconfig); o.want.Kubeconfig == "" && err == nil {
+			o.want.Kubeconfig = defaultKubeconfig
+		}
+		o.want.Kubeconfig = cmp.Or(o.want.Kubeconfig, args.Kubeconfig)
+	}
+	if o.want.Kubeconfig == "" {
+		return errors.New("nothing was changed: the kubelet has no --kubeconfig that kubecri could use: name one with --kubeconfig")
+	}
+	var err error
+	if o.want.Kubeconfig, err = filepath.Abs(o.want.Kubeconfig); err != nil {
+		return err
+	}
+	o.want.Unit = units.Kubecri
+	if o.leave {
+		return nil
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	o.want.Program, err = hostinstall.ProgramHash(program)
+	return err
+}
+
+// otherKubecri looks for a kubecri in a pod of the node, such as the chart's.
+func otherKubecri(ctx context.Context, kube kubernetes.Interface, node string) (string, error) {
+	options := metav1.ListOptions{}
+	selecting("spec.nodeName", node)(&options)
+	pods, err := kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+	if err != nil {
+		return "", fmt.Errorf("nothing was changed: list the pods of node %s: %w", node, err)
+	}
+	for i := range pods.Items {
+		if p := &pods.Items[i]; p.Labels["app.kubernetes.io/name"] == "kubecri" && p.DeletionTimestamp == nil {
+			return fmt.Sprintf("kubecri runs on this node in pod %s/%s already", p.Namespace, p.Name), nil
+		}
+	}
+	return "", nil
+}
+
+// preflight asks what kubecri check asks, before anything is changed.
+func (o *installOptions) preflight(ctx context.Context, out io.Writer, cluster *cluster, plan hostinstall.Plan) error {
+	runtime, err := proxy.Dial(plan.RuntimeEndpoint)
+	if err != nil {
+		return err
+	}
+	defer runtime.Close()
+	config := check.Config{
+		Node: o.want.NodeName, RuntimeEndpoint: plan.RuntimeEndpoint, Runtime: runtimeapi.NewRuntimeServiceClient(runtime),
+		Server: cluster.server, Kube: cluster.kube, Client: cluster.client, Devices: defaultDevices,
+	}
+	if o.want.Mode == modeNRI {
+		config.NRI = o.nriSocket
+	}
+	if !check.Run(ctx, out, config) {
+		return errors.New("nothing was changed: kubecri could not work here, see the lines that begin with FAIL")
+	}
+	return nil
+}
+
+func (o *installOptions) apply(ctx context.Context, out io.Writer, plan hostinstall.Plan, health hostinstall.Health) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	a := hostinstall.Applier{Systemctl: hostinstall.RunSystemctl, Ready: health.Ready, Timeout: o.timeout, Executable: program, Out: out}
+	return a.Apply(ctx, plan)
+}
+
+// tidy removes what a kubecri wrote that ran for a moment, and was not there before.
+func (o *installOptions) tidy(ctx context.Context, out io.Writer, before hostinstall.Host, plan hostinstall.Plan, cluster *cluster) error {
+	if before.Record != nil || before.Files[hostinstall.UnitFile] != "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout) // after Ctrl-C too
+	defer cancel()
+	removed, err := cleanup.Files(leftByKubecri(plan.Environment, plan.Listen))
+	if errors.Is(err, cleanup.ErrRuns) { // it could not be undone
+		return nil
+	}
+	more, failed := cleanup.Node(ctx, cluster.kube, cluster.client, o.want.NodeName)
+	tellRemoved(out, append(removed, more...))
+	hostinstall.RemoveFolder()
+	return errors.Join(err, failed)
+}
+
+// tidyTimeout bounds what tidying up may take of the API server.
+const tidyTimeout = 30 * time.Second
+
+// proceed asks, unless it was told not to; false when nothing is to be done.
+func (o *installOptions) proceed(cmd *cobra.Command) (bool, error) {
+	switch {
+	case o.dryRun:
+		return false, nil
+	case o.yes:
+		return true, nil
+	}
+	return confirm(cmd.InOrStdin(), cmd.OutOrStdout())
+}
+
+// confirm asks on a terminal. Elsewhere there is nobody to answer.
+func confirm(in io.Reader, out io.Writer) (bool, error) {
+	if file, ok := in.(*os.File); ok {
+		if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+			return false, errors.New("nothing was changed: there is no terminal to ask on; say --yes")
+		}
+	}
+	fmt.Fprint(out, "Proceed? [y/N] ")
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil { // nobody there, as with /dev/null
+		return false, fmt.Errorf("nothing was changed: no answer (%w); say --yes", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return true, nil
+	}
+	fmt.Fprintln(out, "Nothing was changed.")
+	return false, nil
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubeslot/kubeslot/kubecri/cleanup"
+	"github.com/kubeslot/kubeslot/kubecri/hostinstall"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
+)
+
+const uninstallDescription = `uninstall has the kubelet use the runtime again, as it did before install, and takes
+kubecri away: its unit, its environment file, its program, and what it wrote on the
+host and in the API, as kubecri cleanup does. Kubeconfigs stay.
+
+It prints what it will change, and asks. When the kubelet does not come back healthy
+within --timeout, it is pointed at kubecri again, which goes on.
+
+Running pods go on, with their devices. A container of theirs that starts again gets
+none: drain the node first where that matters.`
+
+// newUninstallCommand makes `kubecri uninstall`.
+func newUninstallCommand(code *int) *cobra.Command {
+	o := &installOptions{}
+	cmd := &cobra.Command{
+		Use: "uninstall", Short: "Take kubecri away from this host again", Long: uninstallDescription,
+		Args: cobra.NoArgs, SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error { return untilSignal(cmd, code, o.uninstall) },
+	}
+	o.addCommon(cmd.Flags())
+	return cmd
+}
+
+func (o *installOptions) uninstall(ctx context.Context, cmd *cobra.Command) error {
+	out := cmd.OutOrStdout()
+	host, err := o.look(ctx)
+	if err != nil {
+		return err
+	}
+	plan, err := hostinstall.Uninstall(host, o.want.RuntimeEndpoint)
+	if err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	env, name := plan.Environment, plan.Environment["NODE_NAME"]
+	if name == "" {
+		if name, err = (&kubeletFlags{hostnameOverride: host.Kubelet.Args.HostnameOverride}).nodeName(); err != nil {
+			return err
+		}
+	}
+	paths := leftByKubecri(env, plan.Listen)
+	if err := paths.Check(); err != nil && !errors.Is(err, cleanup.ErrRuns) {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	plan.Notes = append(plan.Notes, fmt.Sprintf("then what kubecri wrote of node %s in the API, %s, and our files in %s and %s, are removed", name, paths.StateDir, paths.CDIDir, paths.HandlersDir))
+	health := hostinstall.Health{Systemctl: hostinstall.RunSystemctl, Node: name}
+	cluster, unreachable := newCluster(env["KUBECONFIG"], name)
+	if unreachable == nil {
+		var node *corev1.Node
+		if node, unreachable = cluster.kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); unreachable == nil {
+			if hostinstall.IsReady(node) {
+				health.Kube = cluster.kube
+			}
+			plan.Notes = append(plan.Notes, podsWithDevices(ctx, cluster.kube, name)...)
+		}
+	}
+	if unreachable != nil {
+		plan.Notes = append(plan.Notes, fmt.Sprintf("the API server cannot be asked (%v): what kubecri wrote there stays", unreachable))
+	}
+	hostinstall.Print(out, plan)
+	if ok, err := o.proceed(cmd); err != nil || !ok {
+		return err
+	}
+	if err := o.apply(ctx, out, plan, health); err != nil {
+		return err
+	}
+	removed, err := cleanup.Files(paths)
+	tellRemoved(out, removed)
+	if err != nil {
+		return fmt.Errorf("kubecri is uninstalled, but not all of its files are gone: %w. Run this again", err)
+	}
+	if unreachable == nil {
+		removed, err = cleanup.Node(ctx, cluster.kube, cluster.client, name)
+		tellRemoved(out, removed)
+		unreachable = err
+	}
+	if unreachable != nil {
+		return fmt.Errorf("kubecri is uninstalled, but what it wrote of node %s in the API is not all gone: %w. Run `kubecri cleanup --node-name=%s --kubeconfig=…` where the API server can be reached", name, unreachable, name)
+	}
+	if err := hostinstall.Forget(); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "kubecri is uninstalled, and nothing of it is left.")
+	return nil
+}
+
+// leftByKubecri says where the kubecri of the environment file has its files.
+func leftByKubecri(env map[string]string, listen string) cleanup.Paths {
+	args := strings.Fields(env["KUBECRI_ARGS"])
+	return cleanup.Paths{
+		StateDir:    cmp.Or(env["STATE_DIR"], "/var/lib/kubecri"),
+		CDIDir:      cmp.Or(env["CDI_DIR"], "/var/run/cdi"),
+		HandlersDir: argument(args, "discovery-handlers-directory", pb.DefaultDirectory),
+		Listen:      strings.TrimPrefix(listen, "unix://"),
+	}
+}
+
+// argument returns the value of a flag among the arguments.
+func argument(args []string, name, otherwise string) string {
+	for i, arg := range args {
+		if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
+			otherwise = value
+		} else if arg == "--"+name && i+1 < len(args) {
+			otherwise = args[i+1]
+		}
+	}
+	return otherwise
+}
+
+// podsWithDevices names those of the node, of which the reader should know.
+func podsWithDevices(ctx context.Context, kube kubernetes.Interface, node string) []string {
+	options := metav1.ListOptions{}
+	selecting("spec.nodeName", node)(&options)
+	pods, err := kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+	if err != nil {
+		return []string{fmt.Sprintf("the pods of node %s cannot be listed: %v", node, err)}
+	}
+	var names []string
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if p.Annotations[assignment.HolderAnnotation] == string(p.UID) && p.UID != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			names = append(names, p.Namespace+"/"+p.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d pods here were assigned devices, and run on with them: %s. A container of theirs that starts again gets none", len(names), strings.Join(names, ", "))}
+}
+
+const cleanupDescription = `cleanup removes what kubecri leaves on a node that it is taken away from. On the host:
+CDI specs and sockets of ours, --state-dir, and the other folders if they are empty
+then. In the API, of this node: akri.sh resources and those of device plugins in
+node.status, kubecri's annotations, DeviceSlices and SlotClaims.
+
+kubecri must not run here any more. Containers that run are not touched. It may be run
+again, and exits with 0 when nothing is left, and with 1 otherwise.`
+
+// newCleanupCommand makes `kubecri cleanup`.
+func newCleanupCommand(code *int) *cobra.Command {
+	var (
+		paths            cleanup.Paths
+		node, kubeconfig string
+		yes, noAPI       bool
+		timeout          time.Duration
+	)
+	cmd := &cobra.Command{
+		Use: "cleanup", Short: "Remove what a kubecri that is gone left on this node", Long: cleanupDescription,
+		Args: cobra.NoArgs, SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return untilSignal(cmd, code, func(ctx context.Context, cmd *cobra.Command) error {
+				out := cmd.OutOrStdout()
+				if node == "" {
+					var err error
+					if node, err = (&kubeletFlags{}).nodeName(); err != nil {
+						return err
+					}
+				}
+				if err := paths.Check(); err != nil {
+					return fmt.Errorf("nothing was removed: %w", err)
+				}
+				var c *cluster
+				if !noAPI {
+					var err error
+					if c, err = newCluster(kubeconfig, node); err != nil {
+						return fmt.Errorf("nothing was removed: %w", err)
+					}
+				}
+				fmt.Fprintf(out, "Removing what kubecri left on node %s: %s whole, and our files in %s\n", node, filepath.Join("/", paths.Root, paths.StateDir), strings.Join([]string{paths.CDIDir, paths.HandlersDir, filepath.Dir(paths.Listen)}, ", "))
+				if !yes {
+					if ok, err := confirm(cmd.InOrStdin(), out); err != nil || !ok {
+						return err
+					}
+				}
+				removed, err := cleanup.Files(paths)
+				if !noAPI {
+					ctx, cancel := context.WithTimeout(ctx, timeout)
+					defer cancel()
+					more, failed := cleanup.Node(ctx, c.kube, c.client, node)
+					removed, err = append(removed, more...), errors.Join(err, failed)
+				}
+				tellRemoved(out, removed)
+				if err != nil {
+					return fmt.Errorf("not all is gone: %w", err)
+				}
+				fmt.Fprintln(out, "nothing left")
+				return nil
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&node, "node-name", "", "Name of the Node object. (default the host's name)")
+	flags.StringVar(&kubeconfig, "kubeconfig", "", "Kubeconfig with the rights to clean up. Empty means that of the pod it runs in.")
+	flags.StringVar(&paths.Root, "host-root", "", "Where the host's root folder is mounted, in a container.")
+	flags.StringVar(&paths.StateDir, "state-dir", "/var/lib/kubecri", "kubecri's own folder, which goes whole. Empty for none.")
+	flags.StringVar(&paths.CDIDir, "cdi-dir", "/var/run/cdi", "Folder of CDI specs. Empty for none.")
+	flags.StringVar(&paths.HandlersDir, "discovery-handlers-directory", pb.DefaultDirectory, "Folder of discovery handlers' sockets. Empty for none.")
+	flags.StringVar(&paths.Listen, "listen", "/run/kubecri/kubecri.sock", "Socket that the kubelet used. Empty for none.")
+	flags.StringSliceVar(&paths.Empty, "empty-directories", nil, "Further folders that go if they are empty.")
+	flags.BoolVar(&noAPI, "files-only", false, "Leave the API as it is.")
+	flags.BoolVarP(&yes, "yes", "y", false, "Do not ask.")
+	flags.DurationVar(&timeout, "timeout", 8*time.Minute, "How long the API may take: five minutes after device-plugin mode, until the kubelet has forgotten the device plugins.")
+	return cmd
+}
+
+func tellRemoved(out io.Writer, removed []string) {
+	for _, what := range removed {
+		fmt.Fprintf(out, "  removed %s\n", what)
+	}
+}

@@ -1,0 +1,259 @@
+package hostinstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Applier carries out plans.
+type Applier struct {
+	Systemctl Systemctl
+	// Ready returns an error as long as what is awaited of a unit does not hold, which
+	// was started at the time or later. A Fatal one ends the wait.
+	Ready func(ctx context.Context, p Plan, unit string, what Await, since time.Time) error
+	// Timeout bounds each wait, 60 s when 0.
+	Timeout time.Duration
+	// Executable is the program that is put at Program.
+	Executable string
+	// Out gets a line a step.
+	Out io.Writer
+}
+
+// Systemctl runs systemctl and returns what it prints.
+type Systemctl func(ctx context.Context, args ...string) (string, error)
+
+// Fatal is an error of Applier.Ready that waiting does not mend.
+type Fatal struct{ error }
+
+const (
+	defaultTimeout = 60 * time.Second
+	pollInterval   = 250 * time.Millisecond
+	// undoneTimeout bounds what undoing may take after ctx is done, as by Ctrl-C.
+	undoneTimeout = 3 * time.Minute
+)
+
+// Apply carries out the plan. When a stage fails, or ctx is done, it undoes all stages
+// that it began, the last one first, and returns why; when undoing fails too, the
+// error says what is left to do by hand.
+func (a Applier) Apply(ctx context.Context, p Plan) error {
+	for i, s := range p.Stages {
+		err := a.do(ctx, p, s)
+		if err == nil {
+			continue
+		}
+		fmt.Fprintf(a.Out, "FAILED: %v\nUndoing what was done:\n", err)
+		undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoneTimeout)
+		defer cancel()
+		for _, done := range slices.Backward(p.Stages[:i+1]) {
+			if failed := a.undo(undoing, p, done); failed != nil {
+				return fmt.Errorf("%w; and undoing it failed: %w. Have the kubelet use %s, restart it, and run this again", err, failed, p.RuntimeEndpoint)
+			}
+		}
+		return fmt.Errorf("%w; all was undone", err)
+	}
+	for _, s := range p.Stages {
+		for _, c := range s.Changes {
+			if c.Path == Program {
+				if err := os.Remove(saved(Program)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (a Applier) do(ctx context.Context, p Plan, s Stage) error {
+	if err := a.run(ctx, s.Before); err != nil {
+		return err
+	}
+	for _, c := range s.Changes {
+		if err := a.change(c.Path, c.Before, c.After); err != nil {
+			return err
+		}
+	}
+	since := time.Now()
+	if err := a.run(ctx, s.Commands); err != nil {
+		return err
+	}
+	return a.await(ctx, p, s.Unit, s.Await, since)
+}
+
+func (a Applier) undo(ctx context.Context, p Plan, s Stage) error {
+	// A unit that was not there yet cannot be stopped: what counts comes after.
+	if err := a.run(ctx, s.UndoBefore); err != nil {
+		fmt.Fprintf(a.Out, "  %v\n", err)
+	}
+	var errs []error
+	for _, c := range slices.Backward(s.Changes) {
+		errs = append(errs, a.change(c.Path, c.After, c.Before))
+	}
+	since := time.Now()
+	if err := errors.Join(append(errs, a.run(ctx, s.UndoCommands))...); err != nil {
+		return err
+	}
+	back := p
+	back.Endpoint = "" // any: it is the former one again
+	return a.await(ctx, back, s.Unit, s.UndoAwait, since)
+}
+
+func (a Applier) run(ctx context.Context, commands [][]string) error {
+	for _, command := range commands {
+		fmt.Fprintf(a.Out, "  systemctl %s\n", strings.Join(command, " "))
+		if _, err := a.Systemctl(ctx, command...); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (a Applier) await(ctx context.Context, p Plan, unit string, what Await, since time.Time) error {
+	if what == Nothing {
+		return nil
+	}
+	timeout := a.Timeout
+	if timeout == 0 {
+		timeout = defaultTimeout
+	}
+	fmt.Fprintf(a.Out, "  waiting %s: %s\n", what, unit)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for {
+		err := a.Ready(ctx, p, unit, what, since)
+		if err == nil {
+			return nil
+		}
+		if fatal := (Fatal{}); errors.As(err, &fatal) {
+			return fmt.Errorf("%s: %w", unit, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: within %s: %w (journalctl -u %s says more)", unit, timeout, err, unit)
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// change makes the file what it is to be; nil for none. A reader finds the former
+// file or the new one. Somebody else's change since the plan was made is an error.
+func (a Applier) change(path string, before, after *string) error {
+	if path == Program {
+		return a.program(before, after)
+	}
+	now, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	there := err == nil
+	switch {
+	case after == nil && !there, after != nil && there && string(now) == *after:
+		return nil
+	case there != (before != nil), there && string(now) != *before:
+		return fmt.Errorf("%s was changed by somebody else meanwhile: run this again", path)
+	case after == nil:
+		fmt.Fprintf(a.Out, "  removing %s\n", path)
+		return os.Remove(path)
+	}
+	fmt.Fprintf(a.Out, "  writing %s\n", path)
+	return replaceFile(path, []byte(*after))
+}
+
+// replaceFile keeps the owner and mode of a file that is there; a new one is root's,
+// with mode 0644, or 0600 for RecordFile and the like beneath /etc/kubeslot.
+func replaceFile(path string, content []byte) (err error) {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real // not the link
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(temp.Name())
+		}
+	}()
+	mode := fs.FileMode(0o644)
+	if info, err := os.Stat(path); err == nil {
+		mode = info.Mode().Perm()
+		if err := sameOwner(temp, info); err != nil {
+			return err
+		}
+	}
+	_, err = temp.Write(content)
+	if err := errors.Join(err, temp.Chmod(mode), temp.Sync(), temp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), path)
+}
+
+// saved is where a program that was replaced is kept until all is well.
+func saved(path string) string { return path + ".before" }
+
+// program puts Executable into place, or back what was there. The one that is
+// replaced may run.
+func (a Applier) program(before, after *string) error {
+	now, err := hashFile(Program)
+	if err != nil {
+		return err
+	}
+	switch {
+	case after == nil && now == "", after != nil && now == *after:
+		return nil
+	case after == nil:
+		fmt.Fprintf(a.Out, "  removing %s\n", Program)
+		return os.Remove(Program)
+	}
+	if old, err := hashFile(saved(Program)); err != nil || old == *after { // undo
+		return errors.Join(err, os.Rename(saved(Program), Program))
+	}
+	fmt.Fprintf(a.Out, "  writing %s\n", Program)
+	if err := copyFile(a.Executable, Program+".new"); err != nil {
+		return err
+	}
+	if before != nil {
+		if err := os.Rename(Program, saved(Program)); err != nil {
+			return err
+		}
+	}
+	return os.Rename(Program+".new", Program)
+}
+
+// copyFile makes an executable copy.
+func copyFile(from, to string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(to, data, 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(to, 0o755) // whatever the umask
+}
+
+// Forget removes what remembers the install, when all else is gone.
+func Forget() error {
+	if err := os.Remove(RecordFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	RemoveFolder()
+	return nil
+}
+
+// RemoveFolder removes the folder of kubecri's configuration if it is empty.
+func RemoveFolder() { _ = os.Remove(filepath.Dir(RecordFile)) }

@@ -1,0 +1,214 @@
+package hostinstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// recorded is a service manager that writes down what it is told, and fails at one
+// command. The real one is in test/hostinstall.
+type recorded struct {
+	commands []string
+	failAt   string
+}
+
+func (r *recorded) run(_ context.Context, args ...string) (string, error) {
+	command := strings.Join(args, " ")
+	r.commands = append(r.commands, command)
+	if command == r.failAt {
+		r.failAt = ""
+		return "", fmt.Errorf("systemctl %s: exit status 1", command)
+	}
+	return "", nil
+}
+
+func text(s string) *string { return &s }
+
+// twoStages creates new, and changes old, in a folder.
+func twoStages(t *testing.T) (dir string, p Plan) {
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "old"), []byte("before"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	return dir, Plan{RuntimeEndpoint: containerd, Endpoint: ours, Stages: []Stage{
+		{Changes: []Change{{filepath.Join(dir, "sub/new"), nil, text("content")}}, Unit: UnitName, Await: Serving,
+			Commands: [][]string{{"restart", "kubecri"}}, UndoBefore: [][]string{{"disable", "kubecri"}}, UndoCommands: [][]string{{"daemon-reload"}}},
+		{Changes: []Change{{filepath.Join(dir, "old"), text("before"), text("after")}}, Unit: "kubelet.service", Await: Healthy,
+			Commands: [][]string{{"restart", "kubelet"}}, UndoCommands: [][]string{{"restart", "kubelet"}}, UndoAwait: Healthy},
+	}}
+}
+
+func contents(t *testing.T, dir string) string {
+	t.Helper()
+	var all []string
+	for _, name := range []string{"old", "sub/new"} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			all = append(all, name+"="+string(data))
+		} else if !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+func TestApply(t *testing.T) {
+	const done, undone = "old=after sub/new=content", "old=before"
+	undoFirst := []string{"disable kubecri", "daemon-reload"}
+	for name, test := range map[string]struct {
+		failAt   string
+		notReady string // unit and endpoint that never become ready
+		commands []string
+		files    string
+		says     string
+	}{
+		"well": {commands: []string{"restart kubecri", "restart kubelet"}, files: done},
+		"kubecri does not start": {failAt: "restart kubecri", files: undone, says: "exit status 1; all was undone",
+			commands: slices.Concat([]string{"restart kubecri"}, undoFirst)},
+		"kubecri does not serve": {notReady: UnitName + ours, files: undone, says: "kubecri.service: within 50ms: not ready",
+			commands: slices.Concat([]string{"restart kubecri"}, undoFirst)},
+		"the kubelet does not come back": {notReady: "kubelet.service" + ours, files: undone, says: "kubelet.service: within 50ms: not ready (journalctl -u kubelet.service says more); all was undone",
+			commands: slices.Concat([]string{"restart kubecri", "restart kubelet", "restart kubelet"}, undoFirst)},
+		"nor when it was undone": {notReady: "kubelet.service", files: "old=before sub/new=content", says: "and undoing it failed",
+			commands: []string{"restart kubecri", "restart kubelet", "restart kubelet"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, p := twoStages(t)
+			systemctl := &recorded{failAt: test.failAt}
+			a := Applier{Systemctl: systemctl.run, Timeout: 50 * time.Millisecond, Out: io.Discard,
+				Ready: func(_ context.Context, p Plan, unit string, _ Await, _ time.Time) error {
+					if unit+p.Endpoint == test.notReady || unit == test.notReady {
+						return errors.New("not ready")
+					}
+					return nil
+				}}
+			err := a.Apply(t.Context(), p)
+			if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+				t.Errorf("error %v, want one that says %q", err, test.says)
+			}
+			if diff := cmp.Diff(test.commands, systemctl.commands); diff != "" {
+				t.Errorf("commands (-want +got):\n%s", diff)
+			}
+			if got := contents(t, dir); got != test.files {
+				t.Errorf("files %q, want %q", got, test.files)
+			}
+			if info, err := os.Stat(filepath.Join(dir, "old")); err != nil || info.Mode() != 0o640 {
+				t.Errorf("mode %v, %v", info.Mode(), err)
+			}
+		})
+	}
+}
+
+// Ctrl-C undoes what was done, too.
+func TestApplyInterrupted(t *testing.T) {
+	dir, p := twoStages(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	systemctl := &recorded{}
+	a := Applier{Systemctl: systemctl.run, Out: io.Discard, Ready: func(ctx context.Context, p Plan, unit string, _ Await, _ time.Time) error {
+		if unit == "kubelet.service" && p.Endpoint != "" {
+			cancel()
+			return errors.New("not yet")
+		}
+		return ctx.Err()
+	}}
+	if err := a.Apply(ctx, p); err == nil || !strings.Contains(err.Error(), "all was undone") {
+		t.Errorf("%v", err)
+	}
+	if got := contents(t, dir); got != "old=before" {
+		t.Errorf("files %q", got)
+	}
+}
+
+// What somebody else changed since the plan was made is not overwritten.
+func TestApplyToAnotherHost(t *testing.T) {
+	for name, change := range map[string]func(dir string) error{
+		"changed": func(dir string) error { return os.WriteFile(filepath.Join(dir, "old"), []byte("else"), 0o600) },
+		"removed": func(dir string) error { return os.Remove(filepath.Join(dir, "old")) },
+	} {
+		dir, p := twoStages(t)
+		if err := change(dir); err != nil {
+			t.Fatal(err)
+		}
+		a := Applier{Systemctl: (&recorded{}).run, Out: io.Discard, Ready: func(context.Context, Plan, string, Await, time.Time) error { return nil }}
+		if err := a.Apply(t.Context(), p); err == nil || !strings.Contains(err.Error(), "changed by somebody else") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := contents(t, dir); strings.Contains(got, "after") {
+			t.Errorf("%s: files %q", name, got)
+		}
+	}
+}
+
+// A link stays one; the file that it leads to changes.
+func TestReplaceLink(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "real"), []byte("a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("real", link); err != nil {
+		t.Fatal(err)
+	}
+	if err := replaceFile(link, []byte("b")); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "real"))
+	if info, _ := os.Lstat(link); err != nil || string(data) != "b" || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("%q, %v, %v", data, err, info.Mode())
+	}
+}
+
+func TestParseUnit(t *testing.T) {
+	// As systemd 252 prints a kubelet's of kubeadm.
+	u := parseUnit(`MainPID=4711
+EnvironmentFiles=/var/lib/kubelet/kubeadm-flags.env (ignore_errors=yes)
+EnvironmentFiles=/etc/default/kubelet (ignore_errors=no)
+LoadState=loaded
+ActiveState=active
+DropInPaths=/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf /etc/systemd/system/kubelet.service.d/20.conf
+FragmentPath=/usr/lib/systemd/system/kubelet.service
+`)
+	want := unitState{loaded: true, active: true, pid: 4711, files: []string{"/usr/lib/systemd/system/kubelet.service",
+		"/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", "/etc/systemd/system/kubelet.service.d/20.conf",
+		"/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet"}}
+	if diff := cmp.Diff(want, u, cmp.AllowUnexported(unitState{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if u := parseUnit("MainPID=0\nLoadState=not-found\nActiveState=inactive\nDropInPaths=\nFragmentPath=\n"); u.loaded || u.active || len(u.files) > 0 {
+		t.Errorf("a unit that is not there: %+v", u)
+	}
+}
+
+func TestNodeReady(t *testing.T) {
+	since := time.Date(2026, 11, 22, 12, 0, 0, 700e6, time.UTC)
+	for name, test := range map[string]struct {
+		heartbeat time.Time
+		status    corev1.ConditionStatus
+		says      string
+	}{
+		"ready in the same second": {since.Truncate(time.Second), corev1.ConditionTrue, ""},
+		"ready before":             {since.Add(-2 * time.Second), corev1.ConditionTrue, "has not reported since"},
+		"not ready":                {since.Add(time.Second), corev1.ConditionFalse, "is not Ready: no network"},
+	} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: test.status, LastHeartbeatTime: metav1.NewTime(test.heartbeat), Message: "no network"}}}}
+		if err := nodeReady(n, since); (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if IsReady(&corev1.Node{}) {
+		t.Error("a node that says nothing is Ready")
+	}
+}

@@ -1,0 +1,361 @@
+package kubeletplugins
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeslot/kubeslot/kubecri/kubeletplugins/deviceids"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// shownWithin is how soon the watch shows a deletion. What it shows after that is true.
+const shownWithin = time.Minute
+
+// claim is what matters of a SlotClaim.
+type claim struct {
+	uid     types.UID
+	version uint64 // resourceVersion
+	node    string
+	level   v1alpha1.Level
+	holder  string
+	pod     string // namespace/name; "" when the claim does not say, as ours
+}
+
+func claimOf(c *v1alpha1.SlotClaim) claim {
+	version, _ := strconv.ParseUint(c.ResourceVersion, 10, 64)
+	of := claim{uid: c.UID, version: version, node: c.Spec.NodeName, level: c.Spec.Level, holder: c.Spec.Holder}
+	if c.Spec.Pod != nil {
+		of.pod = c.Spec.Pod.Namespace + "/" + c.Spec.Pod.Name
+	}
+	return of
+}
+
+// String says whose it is.
+func (c claim) String() string {
+	if c.pod != "" {
+		return fmt.Sprintf("claimed by pod %s on node %s", c.pod, c.node)
+	}
+	return fmt.Sprintf("claimed by device %q of node %s", c.holder, c.node)
+}
+
+// use is how a container of this node uses a slot, by the container's annotations.
+type use struct {
+	level v1alpha1.Level
+	id    string
+}
+
+// account knows who has which slot of the Configurations that this node serves: all
+// claims, with this process's own writes before the watch shows them, and what containers
+// use. Safe for concurrent use.
+type account struct {
+	node string
+	now  func() time.Time
+
+	mu sync.Mutex
+	// claims are by Configuration, Instance and index.
+	claims map[string]map[string]map[int]claim
+	// deleted are the claims that this process has deleted, and when.
+	deleted map[types.UID]time.Time
+	// used are the slots of containers, as last seen.
+	used map[slot.Name]use
+	// allocated is when an id of this node was last asked for, by its slot, or when the
+	// slot was first seen to be this node's.
+	allocated map[slot.Name]time.Time
+	// releasing are this node's claims that are being deleted.
+	releasing map[slot.Name]bool
+}
+
+func newAccount(node string, now func() time.Time) *account {
+	return &account{node: node, now: now, claims: map[string]map[string]map[int]claim{}, deleted: map[types.UID]time.Time{},
+		used: map[slot.Name]use{}, allocated: map[slot.Name]time.Time{}, releasing: map[slot.Name]bool{}}
+}
+
+// ours reports whether a claim is one that this mode made for this node. One that names a
+// pod is of another mode.
+func (a *account) ours(c claim) bool { return c.node == a.node && c.pod == "" }
+
+// set enters a claim as the API server has it.
+func (a *account) set(name slot.Name, c claim) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.enter(name, c)
+}
+
+func (a *account) enter(name slot.Name, c claim) {
+	if _, gone := a.deleted[c.uid]; gone {
+		return
+	}
+	configuration, _ := slot.SplitInstance(name.Instance)
+	instances := a.claims[configuration]
+	if instances == nil {
+		instances = map[string]map[int]claim{}
+		a.claims[configuration] = instances
+	}
+	slots := instances[name.Instance]
+	if slots == nil {
+		slots = map[int]claim{}
+		instances[name.Instance] = slots
+	}
+	if before, ok := slots[name.Index]; ok && before.uid != c.uid && before.version > c.version {
+		return // older news
+	}
+	slots[name.Index] = c
+	if _, known := a.allocated[name]; !known && a.ours(c) {
+		a.allocated[name] = a.now()
+	}
+}
+
+// shownGone is told that the API server has shown the end of a claim.
+func (a *account) shownGone(name slot.Name, uid types.UID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.deleted, uid)
+	a.drop(name, uid)
+}
+
+// weDeleted is told that this process has deleted a claim. The watch may show it a while yet.
+func (a *account) weDeleted(name slot.Name, uid types.UID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.now()
+	maps.DeleteFunc(a.deleted, func(_ types.UID, at time.Time) bool { return now.Sub(at) > shownWithin })
+	a.deleted[uid] = now
+	a.drop(name, uid)
+}
+
+func (a *account) drop(name slot.Name, uid types.UID) {
+	configuration, _ := slot.SplitInstance(name.Instance)
+	slots := a.claims[configuration][name.Instance]
+	if c, ok := slots[name.Index]; !ok || c.uid != uid {
+		return
+	}
+	delete(slots, name.Index)
+	if len(slots) == 0 {
+		delete(a.claims[configuration], name.Instance)
+	}
+	if _, used := a.used[name]; !used {
+		delete(a.allocated, name)
+	}
+}
+
+// replace makes the Configuration's claims those that were listed at a version; claims
+// that are newer stay.
+func (a *account) replace(configuration string, listed map[slot.Name]claim, version uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for instance, slots := range a.claims[configuration] {
+		for index, c := range slots {
+			name := slot.Name{Instance: instance, Index: index}
+			if now, ok := listed[name]; c.version <= version && (!ok || now.uid != c.uid) {
+				a.drop(name, c.uid)
+			}
+		}
+	}
+	for name, c := range listed {
+		a.enter(name, c)
+	}
+}
+
+// forget drops a Configuration whose claims are no longer watched.
+func (a *account) forget(configuration string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.claims, configuration)
+}
+
+// claim returns this node's claim of the slot.
+func (a *account) claim(name slot.Name) (claim, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	configuration, _ := slot.SplitInstance(name.Instance)
+	c, ok := a.claims[configuration][name.Instance][name.Index]
+	return c, ok && a.ours(c)
+}
+
+// holder returns whoever has the slot.
+func (a *account) holder(name slot.Name) (claim, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	configuration, _ := slot.SplitInstance(name.Instance)
+	c, ok := a.claims[configuration][name.Instance][name.Index]
+	return c, ok
+}
+
+// asked notes that the kubelet has asked for the slots now.
+func (a *account) asked(grants []deviceids.Grant) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, g := range grants {
+		a.allocated[g.Slot] = a.now()
+	}
+}
+
+// notAsked takes it back: the slots may be released at once.
+func (a *account) notAsked(names []slot.Name) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, name := range names {
+		a.allocated[name] = time.Time{}
+	}
+}
+
+// setUsed notes what containers use.
+func (a *account) setUsed(used map[slot.Name]use) (changed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	changed = !maps.Equal(a.used, used)
+	a.used = used
+	return changed
+}
+
+// instance makes the Instance for a decision. devices says what is known of it.
+func (a *account) instance(name string, capacity int, usable bool) *deviceids.Instance {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.make(name, capacity, usable)
+}
+
+func (a *account) make(name string, capacity int, usable bool) *deviceids.Instance {
+	in := &deviceids.Instance{Name: name, Capacity: capacity, Usable: usable, Others: map[int]string{}}
+	configuration, _ := slot.SplitInstance(name)
+	for index, c := range a.claims[configuration][name] {
+		switch {
+		case a.releasing[slot.Name{Instance: name, Index: index}]:
+			in.Others[index] = "being released by this node"
+		case a.ours(c):
+			in.Holds = append(in.Holds, deviceids.Hold{Index: index, ID: c.holder, Level: c.level})
+		default:
+			in.Others[index] = c.String()
+		}
+	}
+	for held, u := range a.used { // whose claims somebody deleted
+		if held.Instance == name && !slices.ContainsFunc(in.Holds, func(h deviceids.Hold) bool { return h.Index == held.Index }) {
+			in.Holds = append(in.Holds, deviceids.Hold{Index: held.Index, ID: u.id, Level: u.level})
+		}
+	}
+	slices.SortFunc(in.Holds, func(a, b deviceids.Hold) int { return a.Index - b.Index })
+	return in
+}
+
+// heldInstances returns the Instances of which this node holds slots, by Configuration.
+func (a *account) heldInstances() map[string]map[string]bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := map[string]map[string]bool{}
+	add := func(configuration, instance string) {
+		if all[configuration] == nil {
+			all[configuration] = map[string]bool{}
+		}
+		all[configuration][instance] = true
+	}
+	for configuration, instances := range a.claims {
+		for instance, slots := range instances {
+			for _, c := range slots {
+				if a.ours(c) {
+					add(configuration, instance)
+					break
+				}
+			}
+		}
+	}
+	for name := range a.used {
+		if configuration, _ := slot.SplitInstance(name.Instance); configuration != "" {
+			add(configuration, name.Instance)
+		}
+	}
+	return all
+}
+
+// holds returns all slots of this node, for package-level release decisions.
+func (a *account) holds(listed listing) []held {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var all []held
+	for configuration, instances := range a.claims {
+		for instance, slots := range instances {
+			for index, c := range slots {
+				name := slot.Name{Instance: instance, Index: index}
+				if !a.ours(c) || a.releasing[name] {
+					continue
+				}
+				resource := resourceOf(configuration, instance, c.level)
+				u, used := a.used[name]
+				all = append(all, held{slot: name, claim: c, resource: resource, asked: a.allocated[name],
+					inUse: len(listed[resource][c.holder]) > 0 || used && u == use{c.level, c.holder}})
+			}
+		}
+	}
+	return all
+}
+
+// unclaimed returns the slots that containers use and nobody has claimed, and those that
+// others have claimed.
+func (a *account) unclaimed() (free map[slot.Name]use, lost map[slot.Name]claim) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	free, lost = map[slot.Name]use{}, map[slot.Name]claim{}
+	for name, u := range a.used {
+		configuration, _ := slot.SplitInstance(name.Instance)
+		c, claimed := a.claims[configuration][name.Instance][name.Index]
+		switch {
+		case a.claims[configuration] == nil: // not known
+		case !claimed:
+			free[name] = u
+		case !a.ours(c):
+			lost[name] = c
+		}
+	}
+	return free, lost
+}
+
+// release marks the slots as being released, unless the kubelet has asked for them since
+// the decision, and returns those that are. end is to be called afterwards.
+func (a *account) release(decided []held) (going []held, end func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, h := range decided {
+		if a.allocated[h.slot].Equal(h.asked) {
+			a.releasing[h.slot] = true
+			going = append(going, h)
+		}
+	}
+	return going, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for _, h := range going {
+			delete(a.releasing, h.slot)
+		}
+	}
+}
+
+// isReleasing reports whether claims of the Configuration are being deleted.
+func (a *account) isReleasing(configuration string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name := range a.releasing {
+		if c, _ := slot.SplitInstance(name.Instance); c == configuration {
+			return true
+		}
+	}
+	return false
+}
+
+// anyUnused reports whether this node has claimed slots that no container has been seen to
+// use.
+func (a *account) anyUnused() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name := range a.allocated {
+		if _, used := a.used[name]; !used {
+			return true
+		}
+	}
+	return false
+}

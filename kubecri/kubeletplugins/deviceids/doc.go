@@ -1,0 +1,195 @@
+// Package deviceids says which device ids a device plugin of the kubelet lists, how
+// healthy they are, which of them the kubelet should take for a container, and which
+// slot an id stands for. All of it is functions of values: no clock, no I/O.
+//
+// The kubelet knows a resource as a set of ids, and gives ids to containers. Which ids
+// there are follows the Configuration's uniqueDevices and uniqueScope:
+//
+//	resource                  uniqueDevices, uniqueScope   ids
+//	akri.sh/<instance>        any                          the Instance's slots
+//	akri.sh/<configuration>   false                        the slots of all Instances
+//	akri.sh/<configuration>   true, Node                   the Instances
+//	akri.sh/<configuration>   true, Container              <configuration>-<k>: those in use,
+//	                                                       and one for each Instance with a free slot
+//
+// The first three are Akri's "resource sharing between CL and IL device plugins" (seed
+// 001 and 002), the last its "dynamic virtual device ids" (seed 000).
+//
+// An id that a pod of this node holds is listed as Healthy, whatever has become of its
+// Instance: a kubelet that restarts fails the pods of ids that are not (pkg/kubelet/cm/
+// devicemanager, devicesToAllocate).
+package deviceids
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// Resource is what one device plugin serves: a *Configuration or an *Instance.
+type Resource interface {
+	// List returns the ids that the kubelet is told of, in order.
+	List() []Device
+	// Prefer returns size of the available ids for one container, among them all of
+	// included, which the kubelet has chosen already. It returns an error when fewer can
+	// be allocated.
+	Prefer(available, included []string, size int) ([]string, error)
+	// Map returns the slot of each id of one container, in the ids' order, or why it
+	// cannot have them all.
+	Map(ids []string) ([]Grant, error)
+	// Level is that of claims for the resource's ids.
+	Level() v1alpha1.Level
+}
+
+var (
+	_ Resource = (*Configuration)(nil)
+	_ Resource = (*Instance)(nil)
+)
+
+// Device is an id that the kubelet is told of.
+type Device struct {
+	ID      string
+	Healthy bool
+}
+
+// Grant is the slot that an id stands for.
+type Grant struct {
+	ID   string
+	Slot slot.Name
+	// Held says that the node holds the slot by this id already.
+	Held bool
+	// Former is the slot that the id stood for until now, to be released once the other
+	// is claimed; nil for none.
+	Former *slot.Name
+}
+
+// Configuration is one, with the Instances that concern this node.
+type Configuration struct {
+	Name string
+	// Unique is the scope within which an Instance's slots are given once; "" when slots
+	// alone count. Scope Pod is not known to this package.
+	Unique    v0.UniqueScope
+	Instances []*Instance // by name
+}
+
+// Instance is a device that this node sees, or holds slots of.
+type Instance struct {
+	Name     string
+	Capacity int // number of slots
+	// Usable is true when the node sees the device and gives out slots of it.
+	Usable bool
+	// Holds are the slots that this node holds, by index.
+	Holds []Hold
+	// Others are the slots that others hold, or that are not to be had for another
+	// reason, which is said: "claimed by …".
+	Others map[int]string
+}
+
+// Hold is a slot that this node holds.
+type Hold struct {
+	Index int
+	ID    string // of the kubelet's device
+	Level v1alpha1.Level
+}
+
+// Level implements Resource.
+func (*Configuration) Level() v1alpha1.Level { return v1alpha1.ConfigurationLevel }
+
+// Level implements Resource.
+func (*Instance) Level() v1alpha1.Level { return v1alpha1.InstanceLevel }
+
+func (in *Instance) slot(index int) slot.Name { return slot.Name{Instance: in.Name, Index: index} }
+
+// hold returns the slot's, nil when this node does not hold it.
+func (in *Instance) hold(index int) *Hold {
+	for i := range in.Holds {
+		if in.Holds[i].Index == index {
+			return &in.Holds[i]
+		}
+	}
+	return nil
+}
+
+// free reports whether the slot can be claimed.
+func (in *Instance) free(index int) bool { return in.taken(index) == "" }
+
+// taken says why the slot cannot be claimed; "" when it can.
+func (in *Instance) taken(index int) string {
+	if why, ok := in.Others[index]; ok {
+		return why
+	}
+	h := in.hold(index)
+	switch {
+	case h != nil:
+		return fmt.Sprintf("in use on this node as %s device %s", h.Level, h.ID)
+	case !in.Usable:
+		return "of a device that this node does not see, or whose discovery handler does not answer"
+	case index < 0 || index >= in.Capacity:
+		return fmt.Sprintf("beyond the capacity, which is %d", in.Capacity)
+	}
+	return ""
+}
+
+// freeSlots counts the slots that can be claimed.
+func (in *Instance) freeSlots() int {
+	if !in.Usable {
+		return 0
+	}
+	n := in.Capacity
+	for index := range in.Others {
+		if index < in.Capacity {
+			n--
+		}
+	}
+	for _, h := range in.Holds {
+		if _, other := in.Others[h.Index]; !other && h.Index < in.Capacity {
+			n--
+		}
+	}
+	return max(n, 0)
+}
+
+// highest returns the free slot of the highest index, false for none: device plugins of
+// Instances take the lowest, so the two seldom meet.
+func (in *Instance) highest() (slot.Name, bool) {
+	if in.Usable {
+		for index := in.Capacity - 1; index >= 0; index-- {
+			if in.free(index) {
+				return in.slot(index), true
+			}
+		}
+	}
+	return slot.Name{}, false
+}
+
+// held returns the slot that this node holds at the level by the id.
+func (in *Instance) held(level v1alpha1.Level, id string) (slot.Name, bool) {
+	for _, h := range in.Holds {
+		if h.Level == level && h.ID == id {
+			return in.slot(h.Index), true
+		}
+	}
+	return slot.Name{}, false
+}
+
+// held returns the slot that this node holds by the configuration-level id, and its
+// Instance.
+func (c *Configuration) held(id string) (*Instance, slot.Name, bool) {
+	for _, in := range c.Instances {
+		if name, ok := in.held(v1alpha1.ConfigurationLevel, id); ok {
+			return in, name, true
+		}
+	}
+	return nil, slot.Name{}, false
+}
+
+func (c *Configuration) instance(name string) *Instance {
+	i := slices.IndexFunc(c.Instances, func(in *Instance) bool { return in.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return c.Instances[i]
+}

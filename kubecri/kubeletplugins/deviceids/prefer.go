@@ -1,0 +1,190 @@
+package deviceids
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// candidate is an id that the kubelet may take.
+type candidate struct {
+	id       string
+	instance *Instance // nil for an id that may stand for any
+	index    int       // of the slot, where the id says it
+	held     bool      // by this node, by this id: left over from a pod that is gone
+}
+
+// Prefer implements Resource: free slots from the lowest index, then those that are left
+// over from pods that are gone.
+func (in *Instance) Prefer(available, included []string, size int) ([]string, error) {
+	var all []candidate
+	var refused []error
+	for _, id := range without(available, included) {
+		grants, err := in.Map([]string{id})
+		if err != nil {
+			refused = append(refused, err)
+			continue
+		}
+		all = append(all, candidate{id: id, instance: in, index: grants[0].Slot.Index, held: grants[0].Held})
+	}
+	slices.SortFunc(all, func(a, b candidate) int {
+		return cmp.Or(compareBools(a.held, b.held), cmp.Compare(a.index, b.index))
+	})
+	return first(included, all, size, refused)
+}
+
+// Prefer implements Resource: free slots before those left over from pods that are gone,
+// and distinct Instances before several slots of one.
+func (c *Configuration) Prefer(available, included []string, size int) ([]string, error) {
+	if c.Unique == v0.UniquePerContainer {
+		return c.preferDistinct(available, included, size)
+	}
+	var all []candidate
+	var refused []error
+	for _, id := range without(available, included) {
+		grants, err := c.Map([]string{id})
+		if err != nil {
+			refused = append(refused, err)
+			continue
+		}
+		name := grants[0].Slot
+		all = append(all, candidate{id: id, instance: c.instance(name.Instance), index: name.Index, held: grants[0].Held})
+	}
+	// The Instance with the most free slots first, and of it the highest index.
+	slices.SortFunc(all, func(a, b candidate) int {
+		return cmp.Or(compareBools(a.held, b.held), cmp.Compare(b.instance.freeSlots(), a.instance.freeSlots()),
+			cmp.Compare(a.instance.Name, b.instance.Name), cmp.Compare(b.index, a.index))
+	})
+	return first(included, c.spread(all, included), size, refused)
+}
+
+// spread orders the candidates so that each Instance has its turn before any has a second
+// one. Candidates of equal turn stay in their order.
+func (c *Configuration) spread(all []candidate, included []string) []candidate {
+	turns := map[*Instance]int{}
+	for _, id := range included {
+		if in, _, ok := c.held(id); ok {
+			turns[in]++
+		}
+	}
+	type turn struct {
+		candidate
+		n int
+	}
+	inTurn := make([]turn, len(all))
+	for i, cand := range all {
+		inTurn[i] = turn{cand, turns[cand.instance]}
+		turns[cand.instance]++
+	}
+	slices.SortStableFunc(inTurn, func(a, b turn) int {
+		return cmp.Or(compareBools(a.held, b.held), cmp.Compare(a.n, b.n))
+	})
+	for i := range inTurn {
+		all[i] = inTurn[i].candidate
+	}
+	return all
+}
+
+// preferDistinct takes as many ids that stand for no slot yet as there are Instances for
+// them, and fills up with ids that do: of Instances that are full first, which the others
+// cannot get a slot of.
+func (c *Configuration) preferDistinct(available, included []string, size int) ([]string, error) {
+	used := map[string]bool{}
+	open := 0 // of included: without a slot
+	for _, id := range included {
+		if in, _, ok := c.held(id); ok {
+			used[in.Name] = true
+		} else {
+			open++
+		}
+	}
+	missing := size - len(included)
+	var fresh, held []candidate
+	taken := map[string]bool{}
+	rest := without(available, included)
+	slices.SortFunc(rest, compareIDs)
+	for _, id := range rest {
+		if in, _, ok := c.held(id); !ok && c.dynamic(id) {
+			fresh = append(fresh, candidate{id: id})
+		} else if ok && !used[in.Name] && !taken[in.Name] {
+			taken[in.Name] = true
+			held = append(held, candidate{id: id, instance: in, held: true})
+		}
+	}
+	slices.SortStableFunc(held, func(a, b candidate) int {
+		return compareBools(a.instance.freeSlots() > 0, b.instance.freeSlots() > 0)
+	})
+	for n := min(max(missing, 0), len(fresh)); n >= 0; n-- {
+		keep := missing - n // of held
+		if keep > len(held) {
+			break
+		}
+		free := 0 // Instances that fresh ids can get slots of
+		for _, in := range c.Instances {
+			if in.freeSlots() > 0 && !used[in.Name] && !slices.ContainsFunc(held[:max(keep, 0)], func(h candidate) bool { return h.instance == in }) {
+				free++
+			}
+		}
+		if n+open <= free {
+			return first(included, append(slices.Clone(fresh[:n]), held[:max(keep, 0)]...), size, nil)
+		}
+	}
+	have := len(used) + len(taken)
+	for _, in := range c.Instances {
+		if in.freeSlots() > 0 && !used[in.Name] && !taken[in.Name] {
+			have++
+		}
+	}
+	return nil, c.shortage(size, min(have, len(included)+len(fresh)+len(held)))
+}
+
+// first returns included and the first of the candidates, size of them together. refused
+// says why other ids that the kubelet offers cannot be given.
+func first(included []string, all []candidate, size int, refused []error) ([]string, error) {
+	ids := slices.Clone(included)
+	slices.SortFunc(ids, compareIDs)
+	for _, c := range all {
+		if len(ids) >= size {
+			break
+		}
+		ids = append(ids, c.id)
+	}
+	if len(ids) < size {
+		err := fmt.Errorf("%d devices are requested, and %d can be given", size, len(ids))
+		if len(refused) > 0 {
+			err = fmt.Errorf("%w: %w", err, errors.Join(refused[:min(len(refused), maxReasons)]...))
+		}
+		return nil, err
+	}
+	return ids, nil
+}
+
+// without returns the available ids that are not included, each once.
+func without(available, included []string) []string {
+	skip := make(map[string]bool, len(available)+len(included))
+	for _, id := range included {
+		skip[id] = true
+	}
+	var rest []string
+	for _, id := range available {
+		if !skip[id] {
+			skip[id] = true
+			rest = append(rest, id)
+		}
+	}
+	return rest
+}
+
+// compareBools orders false before true.
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}

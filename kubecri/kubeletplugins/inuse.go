@@ -1,0 +1,400 @@
+package kubeletplugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	resourcehelper "k8s.io/component-helpers/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+const (
+	// refreshEvery is how often the kubelet and the runtime are asked what is in use,
+	// besides when something ends.
+	refreshEvery = 10 * time.Second
+	// refreshGap is at least between two refreshes: what ends together is looked at once.
+	refreshGap = 50 * time.Millisecond
+	// askTimeout bounds one question to them, and apiTimeout one to the API server.
+	askTimeout, apiTimeout = 10 * time.Second, 10 * time.Second
+	// runtimeRetry is between two attempts after the runtime or the kubelet did not answer.
+	runtimeRetry = time.Second
+	// remakeInterval is at least between two times that a claim is made again. Somebody
+	// may delete it each time: the controller deletes claims that do not count.
+	remakeInterval = 10 * time.Second
+)
+
+// afterEnd is when the kubelet is asked again after a container has ended: it may run it
+// again, and takes a while to see that its pod is over.
+var afterEnd = []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond, 400 * time.Millisecond, time.Second}
+
+// kick has what is in use looked at soon.
+func (p *Plugins) kick() {
+	select {
+	case p.kicked <- struct{}{}:
+	default: // asked for already
+	}
+}
+
+// refreshLoop asks what is in use periodically, and several times after each kick.
+func (p *Plugins) refreshLoop(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	ticker := time.NewTicker(refreshEvery)
+	defer ticker.Stop()
+	failing := false
+	for step := 0; ; step++ {
+		err := p.refresh(ctx)
+		if err != nil && !failing && ctx.Err() == nil { // once an outage
+			logger.Error(err, "Cannot tell which slots are in use, or not release them; trying again", "every", runtimeRetry)
+		}
+		failing = err != nil
+		var next <-chan time.Time
+		switch again := time.Duration(p.recheck.Load()); {
+		case failing:
+			next = time.After(runtimeRetry)
+		case step < len(afterEnd):
+			next = time.After(afterEnd[step])
+		case again > 0:
+			next = time.After(again)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(refreshGap):
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.kicked:
+			step = -1
+		case <-ticker.C:
+		case <-next:
+		}
+	}
+}
+
+// refresh asks the kubelet and the runtime what is in use, releases what is not, and
+// claims again what is in use and not claimed. It releases nothing unless both answer.
+func (p *Plugins) refresh(ctx context.Context) error {
+	if err := p.refreshing.wait(ctx); err != nil {
+		return fmt.Errorf("wait for the release of slots: %w", err)
+	}
+	defer p.refreshing.done()
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if err := p.readContainers(asking); err != nil {
+		return err
+	}
+	listed, err := p.readPodResources(asking)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.listed = listed
+	p.mu.Unlock()
+	all := p.account.holds(listed)
+	decided, recheck := decideRelease(all, p.requested(), p.now())
+	p.recheck.Store(int64(recheck))
+	going, end := p.account.release(decided)
+	defer end()
+	errs := make([]error, len(going))
+	writing, cancelWrites := context.WithTimeout(ctx, apiTimeout)
+	defer cancelWrites()
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), writers, len(going), func(i int) {
+		h := going[i]
+		if errs[i] = p.giveBack(writing, h.slot); errs[i] == nil {
+			klog.FromContext(ctx).Info("Released slot", "slot", h.slot, "resource", h.resource, "device", h.claim.holder)
+		}
+	})
+	end()
+	for _, h := range going {
+		configuration, _ := slot.SplitInstance(h.slot.Instance)
+		p.slotsChanged(configuration, h.slot.Instance)
+	}
+	if len(going) > 0 {
+		p.wake() // an Instance that is gone goes with its last slot
+	}
+	return errors.Join(errors.Join(errs...), p.claimAgain(writing))
+}
+
+// readContainers asks the runtime which containers use slots.
+func (p *Plugins) readContainers(ctx context.Context) error {
+	containers, err := p.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		return fmt.Errorf("ask the runtime for its containers: %w", err)
+	}
+	sandboxes, err := p.Runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		return fmt.Errorf("ask the runtime for its pod sandboxes: %w", err)
+	}
+	used, ids := usedBy(containers.Containers, sandboxes.Items)
+	p.mu.Lock()
+	p.containers = ids
+	p.mu.Unlock()
+	if p.account.setUsed(used) {
+		p.wake()
+	}
+	p.knownOnce.Do(func() { close(p.known) })
+	return nil
+}
+
+// usedBy returns the slots of containers that can run or run again, and the ids of these
+// containers and their sandboxes: those whose sandbox is ready, running or not, and those
+// that still run though their sandbox's process has died.
+func usedBy(containers []*runtimeapi.Container, sandboxes []*runtimeapi.PodSandbox) (map[slot.Name]use, map[string]bool) {
+	ready := map[string]bool{}
+	for _, s := range sandboxes {
+		ready[s.Id] = s.State == runtimeapi.PodSandboxState_SANDBOX_READY
+	}
+	used, ids := map[slot.Name]use{}, map[string]bool{}
+	for _, c := range containers {
+		if !ready[c.PodSandboxId] && c.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+			continue
+		}
+		for key, value := range c.Annotations {
+			name, holder, ok, err := slot.ParseAnnotation(key, value)
+			if !ok || err != nil {
+				continue
+			}
+			u := use{level: v1alpha1.ConfigurationLevel, id: holder}
+			if holder == "" {
+				u = use{level: v1alpha1.InstanceLevel, id: name.String()}
+			}
+			used[name] = u
+			ids[c.Id], ids[c.PodSandboxId] = true, true
+		}
+	}
+	return used, ids
+}
+
+// readPodResources asks the kubelet which pods have which ids of ours.
+func (p *Plugins) readPodResources(ctx context.Context) (listing, error) {
+	response, err := p.PodResources.List(ctx, &podresourcesapi.ListPodResourcesRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("ask the kubelet's pod-resources which devices pods have: %w", err)
+	}
+	all := listing{}
+	for _, pod := range response.PodResources {
+		for _, c := range pod.Containers {
+			for _, d := range c.Devices {
+				if !strings.HasPrefix(d.ResourceName, assignment.ResourcePrefix) {
+					continue
+				}
+				if all[d.ResourceName] == nil {
+					all[d.ResourceName] = map[string][]podName{}
+				}
+				for _, id := range d.DeviceIds {
+					who := podName{pod.Namespace, pod.Name}
+					if !slices.Contains(all[d.ResourceName][id], who) {
+						all[d.ResourceName][id] = append(all[d.ResourceName][id], who)
+					}
+				}
+			}
+		}
+	}
+	return all, nil
+}
+
+// requested sums what pods of this node request that have not ended, as the kubelet
+// counts it.
+func (p *Plugins) requested() map[string]int64 {
+	pods, _ := p.Pods.Lister().List(labels.Everything()) // from memory
+	sum := map[string]int64{}
+	for _, pod := range pods {
+		if pod.Spec.NodeName != p.Node || ended(pod) {
+			continue
+		}
+		for name, n := range requests(pod) {
+			sum[name] += n
+		}
+	}
+	return sum
+}
+
+// requests are the amounts of ours that a pod requests.
+func requests(pod *corev1.Pod) map[string]int64 {
+	amounts := map[string]int64{}
+	for name, quantity := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
+		if strings.HasPrefix(string(name), assignment.ResourcePrefix) {
+			amounts[string(name)] = quantity.Value()
+		}
+	}
+	return amounts
+}
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// releasable reports whether this node holds slots of the Configuration that nobody is
+// known to use, or is about to release some.
+func (p *Plugins) releasable(configuration string) bool {
+	p.mu.Lock()
+	listed := p.listed
+	p.mu.Unlock()
+	for _, h := range p.account.holds(listed) {
+		if c, _ := slot.SplitInstance(h.slot.Instance); c == configuration && !h.inUse {
+			return true
+		}
+	}
+	return p.account.isReleasing(configuration)
+}
+
+// claimAgain makes the claims of slots that containers use and that somebody has deleted.
+func (p *Plugins) claimAgain(ctx context.Context) error {
+	free, lost := p.account.unclaimed()
+	maps.DeleteFunc(p.lost, func(name slot.Name, _ claim) bool { _, still := lost[name]; return !still })
+	for name, by := range lost {
+		if p.lost[name] == by {
+			continue
+		}
+		p.lost[name] = by
+		klog.FromContext(ctx).Error(nil, "A container uses a slot that another has claimed", "slot", name, "claimedBy", by)
+		p.Tell(name.Instance, "SlotLost", fmt.Sprintf("Slot %s, which a container uses, is now %s. Both use the device at once: delete one of the pods.", name, by))
+	}
+	now := p.now()
+	maps.DeleteFunc(p.remade, func(_ slot.Name, at time.Time) bool { return now.Sub(at) >= remakeInterval })
+	if len(free) == 0 {
+		return nil
+	}
+	owner, err := p.owner()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for name, u := range free {
+		if _, recently := p.remade[name]; recently {
+			continue
+		}
+		p.remade[name] = now
+		made, err := p.create(ctx, name, v1alpha1.SlotClaimSpec{NodeName: p.Node, Level: u.level, Holder: u.id}, owner)
+		if made {
+			klog.FromContext(ctx).Info("Claimed a slot again, whose container runs", "slot", name, "device", u.id)
+		}
+		if err != nil && !errors.As(err, &conflict{}) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Tell writes an Event to each pod that has a slot of the Instance here. It does not block.
+func (p *Plugins) Tell(instance, reason, message string) {
+	p.mu.Lock()
+	listed := p.listed
+	p.mu.Unlock()
+	told := map[podName]bool{}
+	for _, h := range p.account.holds(listed) {
+		if h.slot.Instance != instance {
+			continue
+		}
+		for _, who := range listed[h.resource][h.claim.holder] {
+			if told[who] {
+				continue
+			}
+			told[who] = true
+			if pod, err := p.Pods.Lister().Pods(who.namespace).Get(who.name); err == nil {
+				p.Events.Event(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+					corev1.EventTypeWarning, reason, message)
+			}
+		}
+	}
+}
+
+// followPods kicks when a pod that had slots is over.
+func (p *Plugins) followPods() error {
+	over := func(obj any) {
+		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = last.Obj
+		}
+		if pod, ok := obj.(*corev1.Pod); ok && len(requests(pod)) > 0 {
+			p.kick()
+		}
+	}
+	_, err := p.Pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, obj any) {
+			if pod, ok := obj.(*corev1.Pod); ok && ended(pod) {
+				over(pod)
+			}
+		},
+		DeleteFunc: over,
+	})
+	return err
+}
+
+// eventLoop listens to the runtime for what ends. Without events such slots stay taken
+// until the next refresh.
+func (p *Plugins) eventLoop(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	told := false
+	for {
+		err := p.listen(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		retry := runtimeRetry
+		if status.Code(err) == codes.Unimplemented {
+			if !told {
+				told = true
+				logger.Info("The runtime has no container events: slots are released at the next refresh", "refresh", refreshEvery)
+			}
+			retry = refreshEvery // another version may run by then
+		} else {
+			logger.V(2).Info("The runtime's container events ended, listening again", "reason", err, "every", runtimeRetry)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retry):
+		}
+		p.kick() // for what was missed
+	}
+}
+
+// listen kicks for each of the runtime's events about a container with slots, until the
+// runtime ends the stream.
+func (p *Plugins) listen(ctx context.Context) error {
+	stream, err := p.Runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+	if err != nil {
+		return err
+	}
+	for {
+		event, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return errors.New("the runtime ended the stream")
+		}
+		if err != nil {
+			return err
+		}
+		switch event.ContainerEventType {
+		case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT:
+			if p.account.anyUnused() { // it may be a container of these
+				p.kick()
+			}
+		case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
+			p.mu.Lock()
+			concerns := p.containers[event.ContainerId]
+			p.mu.Unlock()
+			if concerns {
+				p.kick()
+			}
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package kubeletplugins
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kubeslot/kubeslot/kubecri/kubeletplugins/deviceids"
+	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// inventory is what this node serves: Configurations by name. It does not change.
+type inventory map[string]*served
+
+// served is a Configuration that has devices on this node, or of whose devices this node
+// holds slots.
+type served struct {
+	configuration *v0.Configuration // nil when it was deleted
+	// refused: its uniqueScope cannot be kept here.
+	refused bool
+	// devices says, by Instance, of those that the node sees whether slots are given.
+	devices map[string]bool
+	// held are the Instances of which this node holds slots.
+	held map[string]bool
+}
+
+// takeInventory finds out what is to be served now.
+//
+// Devices are those that the agent sees, and those of the node's own slices that no
+// handler has reported since the start: these are listed, and slots of them are given once
+// a handler reports them.
+func (p *Plugins) takeInventory() (inventory, <-chan struct{}) {
+	seen, changed := p.Devices()
+	owners := map[string]*v0.Configuration{}
+	all, _ := p.Configurations.Lister().List(labels.Everything()) // from memory
+	for _, c := range all {
+		if c.MayOwnName() && v0.CompareOwners(c, owners[c.Name]) < 0 {
+			owners[c.Name] = c
+		}
+	}
+	inv := inventory{}
+	of := func(name string) *served {
+		s := inv[name]
+		if s == nil {
+			s = &served{configuration: owners[name], devices: map[string]bool{}, held: map[string]bool{}}
+			s.refused = s.configuration != nil && s.configuration.Spec.Unique() == v0.UniquePerPod
+			inv[name] = s
+		}
+		return s
+	}
+	for instance := range seen {
+		if configuration, _ := slot.SplitInstance(instance); owners[configuration] != nil {
+			of(configuration).devices[instance] = true
+		}
+	}
+	reported, _ := p.Slices.Lister().List(labels.Everything())
+	for _, s := range reported {
+		for i := range s.Spec.Devices {
+			d := &s.Spec.Devices[i]
+			c := owners[d.Configuration.Name]
+			if s.Spec.NodeName != p.Node || c == nil || c.Namespace != d.Configuration.Namespace || len(d.Hash) != c.Spec.HashDigits() ||
+				c.Spec.Discovery != nil || d.Check(p.Node) != nil {
+				continue
+			}
+			_, is := seen[d.Instance()]
+			of(c.Name).devices[d.Instance()] = is && !d.Unschedulable
+		}
+	}
+	for configuration, instances := range p.account.heldInstances() {
+		maps.Copy(of(configuration).held, instances)
+	}
+	return inv, changed
+}
+
+// capacity is the number of slots of an Instance that the node sees, 0 for others.
+func (s *served) capacity(instance string) int {
+	if _, seen := s.devices[instance]; !seen || s.configuration == nil {
+		return 0
+	}
+	return s.configuration.Spec.Slots()
+}
+
+// instances are all of them, by name.
+func (s *served) instances() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(s.devices)), maps.Keys(s.held))
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// key names what a plugin serves: a Configuration, or with instance set one of its Instances.
+type key struct{ configuration, instance string }
+
+// name is the resource's, without prefix.
+func (k key) name() string {
+	if k.instance != "" {
+		return k.instance
+	}
+	return k.configuration
+}
+
+// keys are those of the plugins that there are to be.
+func (inv inventory) keys(instances bool) map[key]bool {
+	all := map[key]bool{}
+	for name, s := range inv {
+		if !s.refused || len(s.held) > 0 {
+			all[key{configuration: name}] = true
+		}
+		if instances {
+			for _, instance := range s.instances() {
+				all[key{name, instance}] = true
+			}
+		}
+	}
+	return all
+}
+
+// resource makes what a decision about the plugin's ids is made of; nil when there is
+// nothing of it any more.
+func (p *Plugins) resource(k key) deviceids.Resource {
+	p.mu.Lock()
+	s := p.inventory[k.configuration]
+	p.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	if k.instance != "" {
+		return p.account.instance(k.instance, s.capacity(k.instance), s.devices[k.instance])
+	}
+	c := &deviceids.Configuration{Name: k.configuration, Unique: v0.UniquePerContainer}
+	if s.configuration != nil {
+		c.Unique = s.configuration.Spec.Unique()
+	}
+	for _, name := range s.instances() {
+		usable := s.devices[name] && !s.refused
+		c.Instances = append(c.Instances, p.account.instance(name, s.capacity(name), usable))
+	}
+	return c
+}
+
+// Served returns the resources that there are plugins of; false until that is known.
+func (p *Plugins) Served() (map[string]bool, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.inventory == nil {
+		return nil, false
+	}
+	all := map[string]bool{}
+	for k := range p.inventory.keys(!p.NoInstances) {
+		all[assignment.ResourcePrefix+k.name()] = true
+	}
+	return all, true
+}

@@ -1,0 +1,286 @@
+package kubeletplugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/inject"
+	"github.com/kubeslot/kubeslot/kubecri/kubeletplugins/deviceids"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+const (
+	// patience is how long the kubelet waits for us: it admits one pod after the other,
+	// and has no timeout of its own.
+	patience = 1500 * time.Millisecond
+	// writers is how many claims are written at a time.
+	writers = 8
+	// createAttempts is how often a claim may be there for a create and gone when it is
+	// looked at.
+	createAttempts = 5
+)
+
+// prefer chooses ids for a container and claims their slots, so that the kubelet's
+// Allocate, which follows, finds them its own: two nodes that choose at the same time
+// choose the same slots, and here the one that is late can choose again.
+func (p *Plugins) prefer(ctx context.Context, k key, available, included []string, size int) ([]string, error) {
+	_, ids, err := p.take(ctx, k, func(r deviceids.Resource) ([]string, error) { return r.Prefer(available, included, size) })
+	return ids, err
+}
+
+// allocate claims the slots of ids and returns what a container gets for them.
+func (p *Plugins) allocate(ctx context.Context, k key, ids []string) (*pluginapi.ContainerAllocateResponse, error) {
+	taken, _, err := p.take(ctx, k, func(deviceids.Resource) ([]string, error) { return ids, nil })
+	if err != nil {
+		return nil, err
+	}
+	slots := make([]string, 0, len(ids))
+	for _, g := range taken.grants {
+		slots = append(slots, g.Slot.String())
+	}
+	klog.FromContext(ctx).Info("Allocated slots", "resource", assignment.ResourcePrefix+k.name(), "devices", ids, "slots", slots)
+	return taken.answer, nil
+}
+
+// taken is what a container gets.
+type taken struct {
+	grants []deviceids.Grant
+	answer *pluginapi.ContainerAllocateResponse
+}
+
+// take claims the slots of the ids that choose returns, all or none.
+//
+// The kubelet's list of ids may be old, and so may be what this node knows of claims. So
+// when another node has a slot already, there is another choice, by what is known now. When
+// there is none, what this node holds for nobody is released first.
+func (p *Plugins) take(ctx context.Context, k key, choose func(deviceids.Resource) ([]string, error)) (*taken, []string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
+	defer cancel()
+	if err := p.allocating.wait(ctx); err != nil {
+		return nil, nil, fmt.Errorf("wait for another container's allocation: %w", err)
+	}
+	defer p.allocating.done()
+	var wrote []slot.Name
+	refreshed := false
+	for {
+		t, ids, err := p.decide(ctx, k, choose)
+		if err == nil {
+			var more []slot.Name
+			more, err = p.claim(ctx, k, t.grants)
+			wrote = append(wrote, more...)
+			if err == nil {
+				p.Metrics.ClaimsTaken(len(wrote))
+				return t, ids, nil
+			}
+			if errors.As(err, &conflict{}) && ctx.Err() == nil {
+				continue // decided by what is known now
+			}
+		} else if !refreshed && ctx.Err() == nil && p.releasable(k.configuration) {
+			refreshed = true
+			if p.refresh(ctx) == nil {
+				continue
+			}
+		}
+		// Whoever has the other slots: the kubelet is to know it before its next pod.
+		p.account.notAsked(wrote)
+		p.kick()
+		p.slotsChanged(k.configuration, "")
+		return nil, nil, err
+	}
+}
+
+// decide chooses ids, and prepares what a container gets for them: everything that can go
+// wrong without a claim goes wrong before there is one.
+func (p *Plugins) decide(ctx context.Context, k key, choose func(deviceids.Resource) ([]string, error)) (*taken, []string, error) {
+	r := p.resource(k)
+	if r == nil {
+		return nil, nil, fmt.Errorf("this node has no devices of %s%s", assignment.ResourcePrefix, k.name())
+	}
+	ids, err := choose(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	grants, err := r.Map(ids)
+	if err != nil {
+		return nil, nil, err
+	}
+	answer, err := p.answer(ctx, k, r.Level(), grants)
+	return &taken{grants, answer}, ids, err
+}
+
+// answer is what a container gets for the grants.
+func (p *Plugins) answer(ctx context.Context, k key, level v1alpha1.Level, grants []deviceids.Grant) (*pluginapi.ContainerAllocateResponse, error) {
+	devices := map[string]discovery.Device{}
+	var all []inject.Grant
+	for _, g := range grants {
+		device, ok := devices[g.Slot.Instance]
+		if !ok {
+			var err error
+			if device, err = p.Device(ctx, g.Slot.Instance); err != nil {
+				return nil, fmt.Errorf("slot %s cannot be given: %w", g.Slot, err)
+			}
+			devices[g.Slot.Instance] = device
+		}
+		grant := inject.Grant{Slot: g.Slot, Device: device}
+		if p.CDI != nil {
+			grant.CDI = p.CDI(ctx, g.Slot.Instance, device)
+		}
+		if level == v1alpha1.ConfigurationLevel {
+			grant.Holder = g.ID
+		}
+		all = append(all, grant)
+	}
+	add, err := inject.Add(inject.Container{Resource: k.name()}, all)
+	if err != nil {
+		return nil, err
+	}
+	return add.AllocateResponse(), nil
+}
+
+// conflict is the error for a slot that another has claimed.
+type conflict struct {
+	slot slot.Name
+	by   claim
+}
+
+func (c conflict) Error() string { return fmt.Sprintf("slot %s is %s", c.slot, c.by) }
+
+// claim makes the slots this node's. It returns those that it wrote, also with an error.
+func (p *Plugins) claim(ctx context.Context, k key, grants []deviceids.Grant) (wrote []slot.Name, err error) {
+	p.account.asked(grants)
+	owner, err := p.owner()
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	errs := make([]error, len(grants))
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), writers, len(grants), func(i int) {
+		g := grants[i]
+		if g.Held {
+			return
+		}
+		if g.Former != nil {
+			if errs[i] = p.giveBack(ctx, *g.Former); errs[i] != nil {
+				return
+			}
+		}
+		level := v1alpha1.ConfigurationLevel
+		if k.instance != "" {
+			level = v1alpha1.InstanceLevel
+		}
+		made, err := p.create(ctx, g.Slot, v1alpha1.SlotClaimSpec{NodeName: p.Node, Level: level, Holder: g.ID}, owner)
+		errs[i] = err
+		if made {
+			mu.Lock()
+			defer mu.Unlock()
+			wrote = append(wrote, g.Slot)
+		}
+	})
+	for _, name := range instancesOf(grants) {
+		p.slotsChanged(k.configuration, name)
+	}
+	i := slices.IndexFunc(errs, func(err error) bool { return err != nil })
+	if i < 0 {
+		return wrote, nil
+	}
+	// A failure that is no conflict will not pass.
+	if j := slices.IndexFunc(errs, func(err error) bool { return err != nil && !errors.As(err, &conflict{}) }); j >= 0 {
+		i = j
+	}
+	return wrote, errs[i]
+}
+
+func instancesOf(grants []deviceids.Grant) []string {
+	var names []string
+	for _, g := range grants {
+		if !slices.Contains(names, g.Slot.Instance) {
+			names = append(names, g.Slot.Instance)
+		}
+	}
+	return names
+}
+
+// create creates a claim. To create is to compare and swap: only one object can have the
+// slot's name. After an error other than a conflict the claim may be there: the watch
+// shows it then.
+func (p *Plugins) create(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec, owner metav1.OwnerReference) (made bool, err error) {
+	api := p.Client.KubeslotV1alpha1().SlotClaims()
+	for range createAttempts {
+		got, err := api.Create(ctx, v1alpha1.NewSlotClaim(name, spec, owner), metav1.CreateOptions{FieldManager: "kubecri"})
+		if err == nil {
+			p.account.set(name, claimOf(got))
+			return true, nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return false, fmt.Errorf("claim slot %s: create its SlotClaim: %w", name, err)
+		}
+		there, err := api.Get(ctx, name.String(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue // it went in between
+		}
+		if err != nil {
+			return false, fmt.Errorf("claim slot %s: look who has its SlotClaim: %w", name, err)
+		}
+		by := claimOf(there)
+		p.account.set(name, by)
+		if there.DeletionTimestamp == nil && p.account.ours(by) && by.level == spec.Level && by.holder == spec.Holder {
+			return false, nil // an answer to a create that was lost
+		}
+		return false, conflict{name, by}
+	}
+	return false, fmt.Errorf("claim slot %s: others create and delete its SlotClaim all the time", name)
+}
+
+// giveBack deletes this node's claim of the slot, if there is one.
+func (p *Plugins) giveBack(ctx context.Context, name slot.Name) error {
+	c, ok := p.account.claim(name)
+	if !ok {
+		return nil
+	}
+	err := p.Client.KubeslotV1alpha1().SlotClaims().Delete(ctx, name.String(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.uid}})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("release slot %s: delete its SlotClaim: %w", name, err)
+	}
+	p.account.weDeleted(name, c.uid)
+	p.Metrics.ClaimsReleased(1)
+	return nil
+}
+
+// owner is the Node object, which owns the claims.
+func (p *Plugins) owner() (metav1.OwnerReference, error) {
+	node, err := p.Nodes.Lister().Get(p.Node)
+	if err != nil {
+		return metav1.OwnerReference{}, fmt.Errorf("slots cannot be claimed while the API server has no Node object of this node, or has not shown it: %w", err)
+	}
+	return v1alpha1.NodeOwner(node.Name, node.UID), nil
+}
+
+// turn lets one go on at a time.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+// wait waits for the turn. done is to be called after it.
+func (t turn) wait(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t turn) done() { <-t }

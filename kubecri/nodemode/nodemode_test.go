@@ -1,0 +1,61 @@
+package nodemode
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestPlan(t *testing.T) {
+	now := time.Unix(100_000, 0)
+	labelled := map[string]string{"kubeslot.io/mode": "device-plugin", "other": "x"}
+	for _, test := range []struct {
+		name        string
+		labels      map[string]string
+		annotations map[string]string
+		amounts     map[string]string // allocatable, and the same capacity
+		chooses     bool
+		served      map[string]bool
+		unknown     bool
+		last        time.Duration // ago
+		want        string
+	}{
+		{name: "another mode", labels: map[string]string{"other": "x"}},
+		{name: "another mode, after device plugins", labels: labelled, amounts: map[string]string{"akri.sh/cam": "0"},
+			want: `{"metadata":{"labels":{"kubeslot.io/mode":null}}}`},
+		{name: "device plugins", chooses: true, unknown: true,
+			want: `{"metadata":{"labels":{"kubeslot.io/mode":"device-plugin"}}}`},
+		{name: "nothing to do", chooses: true, labels: labelled, amounts: map[string]string{"akri.sh/cam": "2", "cpu": "4", "nvidia.com/gpu": "1"}, served: map[string]bool{"akri.sh/cam": true}},
+		{name: "what the advertiser left", chooses: true, labels: labelled, unknown: true,
+			annotations: map[string]string{"KubeDevice/DeviceInfo": "{}", "kubeslot.io/plugin-resources": "example.com/widget,gone.example/x", "mine": "x"},
+			amounts:     map[string]string{"example.com/widget": "3", "akri.sh/cam": "2"},
+			want: `{"metadata":{"annotations":{"KubeDevice/DeviceInfo":null,"kubeslot.io/plugin-resources":null}},` +
+				`"status":{"allocatable":{"example.com/widget":null},"capacity":{"example.com/widget":null}}}`},
+		{name: "an amount that nobody serves", chooses: true, labels: labelled, amounts: map[string]string{"akri.sh/cam": "2"},
+			want: `{"status":{"allocatable":{"akri.sh/cam":null},"capacity":{"akri.sh/cam":null}}}`},
+		{name: "a zero that the kubelet writes still", chooses: true, labels: labelled, amounts: map[string]string{"akri.sh/cam": "0"}, last: time.Minute},
+		{name: "a zero that it has forgotten", chooses: true, labels: labelled, amounts: map[string]string{"akri.sh/cam": "0"}, last: forgotten,
+			want: `{"status":{"allocatable":{"akri.sh/cam":null},"capacity":{"akri.sh/cam":null}}}`},
+		{name: "a zero of what is served", chooses: true, labels: labelled, amounts: map[string]string{"akri.sh/cam": "0"}, served: map[string]bool{"akri.sh/cam": true}, last: time.Hour},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: test.labels, Annotations: test.annotations},
+				Status: corev1.NodeStatus{Capacity: corev1.ResourceList{}, Allocatable: corev1.ResourceList{}}}
+			last := map[string]time.Time{}
+			for name, n := range test.amounts {
+				node.Status.Capacity[corev1.ResourceName(name)] = resource.MustParse(n)
+				node.Status.Allocatable[corev1.ResourceName(name)] = resource.MustParse(n)
+				if test.last > 0 {
+					last[name] = now.Add(-test.last)
+				}
+			}
+			got, err := plan(view{node: node, chooses: test.chooses, served: test.served, known: !test.unknown, now: now, last: last})
+			if err != nil || string(got) != test.want {
+				t.Errorf("patch %s, %v, want %s", got, err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,16 @@
+package v1alpha1
+
+import corev1 "k8s.io/api/core/v1"
+
+const (
+	// ModeLabel is on Nodes that get no assignments: its value says how the node gives
+	// out slots. kubecri on the node writes it.
+	ModeLabel = "kubeslot.io/mode"
+	// ModeDevicePlugin is the value where the kubelet's device plugins do: the kubelet
+	// and kubecri choose the slots of a pod once it is bound.
+	ModeDevicePlugin = "device-plugin"
+)
+
+// ChoosesSlots reports whether the node itself chooses the slots of its pods, so that
+// the scheduler must not.
+func ChoosesSlots(node *corev1.Node) bool { return node.Labels[ModeLabel] == ModeDevicePlugin }
