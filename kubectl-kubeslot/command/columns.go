@@ -2,7 +2,6 @@ package command
 
 import (
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -12,55 +11,121 @@ import (
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 )
 
-var configurationColumns = []column[view.Configuration]{
-	{"NAMESPACE", false, func(c *view.Configuration) string { return c.Namespace }},
-	{"NAME", false, func(c *view.Configuration) string { return c.Name }},
-	{"HANDLER", false, func(c *view.Configuration) string { return c.Handler }},
-	{"INSTANCES", false, func(c *view.Configuration) string { return strconv.Itoa(c.Instances) }},
-	{"NODES", false, func(c *view.Configuration) string { return strconv.Itoa(c.Nodes) }},
-	{"SLOTS", false, func(c *view.Configuration) string { return strconv.Itoa(c.Slots) }},
-	{"FREE", false, func(c *view.Configuration) string { return strconv.Itoa(c.Free) }},
-	{"HELD", false, func(c *view.Configuration) string { return strconv.Itoa(c.Held) }},
-	{"WAITING", false, func(c *view.Configuration) string { return strconv.Itoa(c.Waiting) }},
-	{"PROBLEM", false, func(c *view.Configuration) string { return first(c.Problems, 60) }},
-}
-
-var instanceColumns = []column[view.Instance]{
-	{"NAME", false, func(i *view.Instance) string { return i.Name }},
-	{"DEVICE", false, func(i *view.Instance) string { return short(i.Device, 60) }},
-	{"SHARED", false, func(i *view.Instance) string { return strconv.FormatBool(i.Shared) }},
-	{"NODES", false, func(i *view.Instance) string { return some(i.Nodes, 3) }},
-	{"SLOTS", false, func(i *view.Instance) string { return strconv.Itoa(i.Slots) }},
-	{"FREE", false, func(i *view.Instance) string { return strconv.Itoa(i.Free) }},
-	{"HELD", false, func(i *view.Instance) string { return strconv.Itoa(i.Held) }},
-	{"CONFIGURATION", true, func(i *view.Instance) string { return i.Namespace + "/" + i.Configuration }},
-	{"LOST ON", true, func(i *view.Instance) string { return some(i.Lost, 3) }},
-	{"PROBLEM", true, func(i *view.Instance) string { return first(i.Problems, 120) }},
-}
-
-func slotColumns(now time.Time) []column[view.Slot] {
-	return []column[view.Slot]{
-		{"SLOT", false, func(s *view.Slot) string { return s.Name }},
-		{"STATE", false, func(s *view.Slot) string { return string(s.State) }},
-		{"HOLDER", false, func(s *view.Slot) string { return s.Holder() }},
-		{"CONTAINER", false, func(s *view.Slot) string { return s.Container }},
-		{"NODE", false, func(s *view.Slot) string { return s.Node }},
-		{"SINCE", false, func(s *view.Slot) string { return since(s.Since, now) }},
-		{"LEVEL", true, func(s *view.Slot) string { return s.Level }},
-		{"DEVICE", true, func(s *view.Slot) string { return short(s.Device, 60) }},
+// withNamespace puts the column of namespaces first when several are shown.
+func withNamespace[T any](all bool, namespace func(*T) string, columns []column[T]) []column[T] {
+	if !all {
+		return columns
 	}
+	return append([]column[T]{{"NAMESPACE", false, namespace}}, columns...)
+}
+
+func configurationColumns(all bool) []column[view.Configuration] {
+	type row = *view.Configuration
+	return withNamespace(all, func(c row) string { return c.Namespace }, []column[view.Configuration]{
+		{"NAME", false, func(c row) string { return c.Name }},
+		{"HANDLER", false, func(c row) string { return c.Handler }},
+		{"READY", false, func(c row) string { return strconv.FormatBool(c.Ready) }},
+		{"INSTANCES", false, func(c row) string { return strconv.Itoa(c.Instances) }},
+		{"NODES", false, func(c row) string { return strconv.Itoa(c.Nodes) }},
+		{"SLOTS", false, func(c row) string { return strconv.Itoa(c.Slots) }},
+		{"FREE", false, func(c row) string { return strconv.Itoa(c.Free) }},
+		{"HELD", false, func(c row) string { return strconv.Itoa(c.Held) }},
+		{"WAITING", false, func(c row) string { return strconv.Itoa(c.Waiting) }},
+		{"PROBLEM", false, func(c row) string { return first(c.Problems, 60) }},
+	})
+}
+
+func instanceColumns(all bool) []column[view.Instance] {
+	type row = *view.Instance
+	return withNamespace(all, func(i row) string { return i.Namespace }, []column[view.Instance]{
+		{"NAME", false, func(i row) string { return i.Name }},
+		{"DEVICE", false, func(i row) string { return short(i.Device, 60) }},
+		{"SHARED", false, func(i row) string { return strconv.FormatBool(i.Shared) }},
+		{"NODES", false, func(i row) string { return some(i.Nodes, 3) }},
+		{"SLOTS", false, func(i row) string { return strconv.Itoa(i.Slots) }},
+		{"FREE", false, func(i row) string { return strconv.Itoa(i.Free) }},
+		{"HELD", false, func(i row) string { return strconv.Itoa(i.Held) }},
+		{"CONFIGURATION", true, func(i row) string { return i.Configuration }},
+		{"LOST ON", true, func(i row) string { return some(i.Lost, 3) }},
+		{"PROBLEM", true, func(i row) string { return first(i.Problems, 120) }},
+	})
+}
+
+func slotColumns(now func() time.Time, all bool) []column[view.Slot] {
+	type row = *view.Slot
+	return withNamespace(all, func(s row) string { return s.InstanceNamespace }, []column[view.Slot]{
+		{"SLOT", false, func(s row) string { return s.Name }},
+		{"STATE", false, func(s row) string { return string(s.State) }},
+		{"HOLDER", false, func(s row) string { return s.Holder() }},
+		{"CONTAINER", false, func(s row) string { return s.Container }},
+		{"NODE", false, func(s row) string { return s.Node }},
+		{"LEVEL", false, func(s row) string { return s.Level }},
+		{"SINCE", false, func(s row) string { return since(s.Since, now()) }},
+		{"DEVICE", true, func(s row) string { return short(s.Device, 60) }},
+		{"POD UID", true, func(s row) string { return s.PodUID }},
+	})
+}
+
+func podColumns(now func() time.Time, all bool) []column[view.Pod] {
+	type row = *view.Pod
+	return withNamespace(all, func(p row) string { return p.Namespace }, []column[view.Pod]{
+		{"NAME", false, func(p row) string { return p.Name }},
+		{"STATE", false, func(p row) string { return string(p.State) }},
+		{"SINCE", false, func(p row) string { return since(p.Since, now()) }},
+		{"NODE", false, func(p row) string { return p.Node }},
+		{"REQUESTS", false, func(p row) string { return requests(p.Requests, 2) }},
+		{"SLOTS", false, func(p row) string { return strconv.Itoa(len(p.Slots)) }},
+		{"REASON", false, func(p row) string { return reasons(p.Waits) }},
+		{"MESSAGE", true, func(p row) string {
+			if len(p.Waits) == 0 {
+				return ""
+			}
+			return short(p.Waits[0].Why, 160)
+		}},
+	})
+}
+
+var advertisedColumns = []column[view.Advertised]{
+	{"RESOURCE", false, func(a *view.Advertised) string { return a.Resource }},
+	{"REACHED", false, func(a *view.Advertised) string { return strconv.Itoa(a.Reached) }},
+	{"FREE", false, func(a *view.Advertised) string { return strconv.Itoa(a.Free) }},
+	{"HELD HERE", false, func(a *view.Advertised) string { return strconv.Itoa(a.Held) }},
+	{"ADVERTISED", false, func(a *view.Advertised) string { return strconv.FormatInt(a.Allocatable, 10) }},
 }
 
 var findingColumns = []column[view.Finding]{
 	{"OBJECT", false, func(f *view.Finding) string { return f.Object }},
+	{"REASON", false, func(f *view.Finding) string { return f.Reason }},
 	{"PROBLEM", false, func(f *view.Finding) string { return f.Problem }},
+}
+
+// requests names what is asked for, such as akri.sh/cameras:2.
+func requests(all []view.Asked, most int) string {
+	var texts []string
+	for _, a := range all {
+		texts = append(texts, fmt.Sprintf("%s:%d", a.Resource, a.Count))
+	}
+	return some(texts, most)
+}
+
+// reasons names each reason once.
+func reasons(waits []view.Wait) string {
+	var all []string
+	seen := map[string]bool{}
+	for _, w := range waits {
+		if !seen[w.Reason] {
+			seen[w.Reason] = true
+			all = append(all, w.Reason)
+		}
+	}
+	return strings.Join(all, ",")
 }
 
 func since(at, now time.Time) string {
 	if at.IsZero() {
 		return ""
 	}
-	return duration.HumanDuration(now.Sub(at))
+	return duration.HumanDuration(max(0, now.Sub(at)))
 }
 
 // some names the first few.
@@ -88,53 +153,4 @@ func short(text string, most int) string {
 		return string(runes[:most-1]) + "…"
 	}
 	return text
-}
-
-func describePod(w io.Writer, p *view.Pod, now time.Time) {
-	where := "no node yet"
-	if p.Node != "" {
-		where = "node " + p.Node
-	}
-	fmt.Fprintf(w, "Pod %s/%s: %s, %s\n", p.Namespace, p.Name, p.Phase, where)
-	if len(p.Slots) > 0 {
-		fmt.Fprintln(w, "\nIt has:")
-		table(w, p.Slots, []column[view.Slot]{
-			{"CONTAINER", false, func(s *view.Slot) string { return s.Container }},
-			{"SLOT", false, func(s *view.Slot) string { return s.Name }},
-			{"STATE", false, func(s *view.Slot) string { return string(s.State) }},
-			{"SINCE", false, func(s *view.Slot) string { return since(s.Since, now) }},
-			{"DEVICE", false, func(s *view.Slot) string { return short(s.Device, 60) }},
-		}, true, true)
-	}
-	for _, wait := range p.Waits {
-		fmt.Fprintf(w, "\nContainer %s waits for akri.sh/%s: %s.\n", wait.Container, wait.Resource, oneLine(wait.Why))
-		if len(wait.Holders) > 0 {
-			fmt.Fprintln(w, "These have what it asks for:")
-			table(w, wait.Holders, slotColumns(now), false, true)
-		}
-	}
-	for _, text := range p.Says {
-		fmt.Fprintln(w, "\nSays", oneLine(text))
-	}
-	if len(p.Slots)+len(p.Waits)+len(p.Says) == 0 {
-		fmt.Fprintln(w, "It neither has nor waits for a device of Kubeslot.")
-	}
-}
-
-func describeNode(w io.Writer, n *view.Node, now time.Time) {
-	fmt.Fprintf(w, "Node %s\n", n.Name)
-	if !n.Reports {
-		fmt.Fprintln(w, "It has no DeviceSlice: kubecri does not run there, or cannot reach the API server.")
-	}
-	for _, problem := range n.Problems {
-		fmt.Fprintln(w, "Problem:", oneLine(problem))
-	}
-	if len(n.Instances) > 0 {
-		fmt.Fprintln(w, "\nIt reaches:")
-		table(w, n.Instances, instanceColumns, false, true)
-	}
-	if len(n.Slots) > 0 {
-		fmt.Fprintln(w, "\nIts pods have:")
-		table(w, n.Slots, slotColumns(now), false, true)
-	}
 }

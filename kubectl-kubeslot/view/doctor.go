@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,113 +9,180 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // Finding is something that is not as it should be.
 type Finding struct {
-	// Object is what has it, as resource/name.
+	// Object is what has it, as resource/name or resource/namespace/name.
 	Object string `json:"object"`
+	// Reason is a word in CamelCase that stays when texts change.
+	Reason string `json:"reason"`
 	// Problem says what is wrong and what to do.
 	Problem string `json:"problem"`
+}
+
+// Cluster is what doctor looks at besides devices and pods.
+type Cluster struct {
+	// Version is the API server's, such as v1.36.3.
+	Version string
+	// Policies are the ValidatingAdmissionPolicies that a binding enforces.
+	Policies []string
 }
 
 // settling is how long a state may last that a start or an end of a pod passes through.
 const settling = time.Minute
 
-// Examine returns what is not as it should be at the time. It needs all objects of the
-// cluster: of a part it would say that the rest is missing.
+// findings collects them. The zero value is ready.
+type findings []Finding
+
+func (f *findings) add(object, reason, format string, args ...any) {
+	*f = append(*f, Finding{object, reason, fmt.Sprintf(format, args...)})
+}
+
+// Examine returns what is not as it should be at the time, by object. It needs all
+// objects of the cluster: of a part it would say that the rest is missing.
 func (v *View) Examine(now time.Time) []Finding {
-	var all []Finding
-	add := func(object, format string, args ...any) {
-		all = append(all, Finding{object, fmt.Sprintf(format, args...)})
-	}
-	pods := map[string]*corev1.Pod{} // by UID
-	for i := range v.objects.Pods {
-		pods[string(v.objects.Pods[i].UID)] = &v.objects.Pods[i]
-	}
+	var f findings
+	v.examineClaims(&f, now)
+	v.examineGrants(&f, now)
+	v.examinePods(&f, now)
+	v.examineConfigurations(&f)
+	v.examineInstances(&f, now)
+	v.examineNodes(&f, now)
+	v.examineCluster(&f)
+	v.examineParts(&f, now)
+	slices.SortStableFunc(f, func(a, b Finding) int { return cmp.Compare(a.Object, b.Object) })
+	return f
+}
+
+// examineClaims finds claims that nobody uses, or that do not count.
+func (v *View) examineClaims(f *findings, now time.Time) {
+	nodes := v.nodeSet()
 	for _, name := range slices.Sorted(maps.Keys(v.claims)) {
 		c := v.claims[name]
 		if now.Sub(c.CreationTimestamp.Time) < settling {
 			continue
 		}
+		object := "slotclaim/" + name
 		at, err := slot.Parse(name)
 		if err != nil {
-			add("slotclaim/"+name, "its name is not that of a slot: delete it")
+			f.add(object, "BadName", "its name is not that of a slot: delete it")
 			continue
 		}
-		object := "slotclaim/" + name
 		d, known := v.devices[at.Instance]
 		in := v.instances[at.Instance]
+		reaches := slices.Contains(v.reached(at.Instance), c.Spec.NodeName)
 		switch {
-		case c.Spec.Pod != nil && pods[string(c.Spec.Pod.UID)] == nil:
-			add(object, "its pod %s/%s is gone, and node %s has not released it: look at kubecri on that node", c.Spec.Pod.Namespace, c.Spec.Pod.Name, c.Spec.NodeName)
-		case !known:
-			add(object, "no node reports its device; the slot is free when pod %s has ended", podOf(c.Spec.Pod))
-		case !slices.Contains(d.nodes, c.Spec.NodeName) && (in == nil || !v.discovers(in.Spec.ConfigurationName)):
-			add(object, "node %s holds it, and does not report the device", c.Spec.NodeName)
+		case !nodes[c.Spec.NodeName]:
+			f.add(object, "NodeGone", "its node %s does not exist: the controller deletes such claims, so look whether it runs, or delete the claim", c.Spec.NodeName)
+		case c.Spec.Pod != nil && v.pods[string(c.Spec.Pod.UID)] == nil:
+			f.add(object, "PodGone", "its pod %s/%s is gone, and node %s has not released it: look at kubecri on that node", c.Spec.Pod.Namespace, c.Spec.Pod.Name, c.Spec.NodeName)
+		case c.Spec.Pod != nil && ended(v.pods[string(c.Spec.Pod.UID)]):
+			f.add(object, "PodEnded", "its pod %s/%s has ended, and node %s has not released it: look at kubecri on that node", c.Spec.Pod.Namespace, c.Spec.Pod.Name, c.Spec.NodeName)
+		case !known || len(d.nodes) == 0:
+			f.add(object, "DeviceUnknown", "no node reports its device; the slot is free when pod %s has ended", podOf(c.Spec.Pod))
+		case !reaches:
+			f.add(object, "DeviceUnknown", "node %s holds it, and does not report the device", c.Spec.NodeName)
 		case in != nil && at.Index >= v.capacity(in):
-			add(object, "its Configuration has a capacity of %d: the slot goes when pod %s has ended", v.capacity(in), podOf(c.Spec.Pod))
+			f.add(object, "BeyondCapacity", "its Configuration has a capacity of %d: the slot goes when pod %s has ended", v.capacity(in), podOf(c.Spec.Pod))
 		}
 	}
+}
+
+// examineGrants finds slots that two have, and containers that run without their slot.
+func (v *View) examineGrants(f *findings, now time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(v.granted)) {
 		grants := v.granted[name]
-		if len(grants) > 1 {
-			add("pod/"+grants[1].pod.Namespace+"/"+grants[1].pod.Name, "slot %s is also assigned to pod %s/%s: delete one of the two, and report this",
+		for _, other := range grants[1:] {
+			f.add(podObject(other.pod), "SlotAssignedTwice", "slot %s is also assigned to pod %s/%s: delete one of the two, and report this",
 				name, grants[0].pod.Namespace, grants[0].pod.Name)
 		}
 		for _, g := range grants {
-			if c := v.claims[name]; c != nil && c.Spec.Pod != nil && c.Spec.Pod.UID != g.pod.UID && now.Sub(scheduled(g.pod)) > settling {
-				add("pod/"+g.pod.Namespace+"/"+g.pod.Name, "slot %s, which it is assigned, is still held by pod %s", name, podOf(c.Spec.Pod))
+			if now.Sub(scheduled(g.pod)) <= settling {
+				continue
 			}
-			if v.claims[name] == nil && running(g.pod, g.container) && now.Sub(scheduled(g.pod)) > settling {
-				add("pod/"+g.pod.Namespace+"/"+g.pod.Name, "container %s runs without a claim of its slot %s: was it started past kubecri? Run `kubecri check` on node %s",
+			c := v.claims[name]
+			if c != nil && c.Spec.Pod != nil && c.Spec.Pod.UID != g.pod.UID {
+				f.add(podObject(g.pod), "SlotClaimed", "slot %s, which it is assigned, is still held by pod %s", name, podOf(c.Spec.Pod))
+			}
+			if c == nil && running(g.pod, g.container) {
+				f.add(podObject(g.pod), "NoClaim", "container %s runs without a claim of its slot %s: was it started past kubecri? Run `kubecri check` on node %s",
 					g.container, name, g.pod.Spec.NodeName)
 			}
 		}
 	}
+}
+
+// examinePods finds annotations that nobody can read, and pods that nobody schedules.
+func (v *View) examinePods(f *findings, now time.Time) {
 	for i := range v.objects.Pods {
-		if pod := &v.objects.Pods[i]; v.broken[pod] != nil {
-			add("pod/"+pod.Namespace+"/"+pod.Name, "its assignment cannot be read: %v", v.broken[pod])
+		pod := &v.objects.Pods[i]
+		if ended(pod) {
+			continue
+		}
+		if err := v.broken[pod]; err != nil {
+			f.add(podObject(pod), "BadAssignment", "its assignment cannot be read: %v; delete it, and its next one is assigned anew", err)
+		}
+		if len(requests(pod)) == 0 {
+			continue
+		}
+		switch {
+		case pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 && !tried(pod) && now.Sub(pod.CreationTimestamp.Time) > settling:
+			f.add(podObject(pod), "NoScheduler", "no scheduler has tried it since it was created: none of the name %q runs", pod.Spec.SchedulerName)
+		case pod.Spec.NodeName != "" && v.broken[pod] == nil && !v.assigned[pod] && len(waiting(pod)) > 0 && !managedByKubelet(pod) && !v.choosesSlots(pod.Spec.NodeName) && now.Sub(scheduled(pod)) > settling:
+			f.add(podObject(pod), "NotAssigned", "%s; create it again for Kubeslot's scheduler", v.unassigned(pod))
 		}
 	}
+}
+
+func (v *View) examineConfigurations(f *findings) {
 	for i := range v.objects.Configurations {
 		c := &v.objects.Configurations[i]
+		object := "configuration/" + c.Namespace + "/" + c.Name
 		for _, p := range v.problems(c) {
-			add("configuration/"+c.Namespace+"/"+c.Name, "%s", p)
+			f.add(object, "ConfigurationProblem", "%s", p)
+		}
+		if c.DeletionTimestamp != nil && len(c.Finalizers) > 0 {
+			f.add(object, "Finalizers", "it is being deleted, and finalizers keep it: %v; nobody of Kubeslot sets any: remove them", c.Finalizers)
 		}
 	}
+}
+
+// examineInstances finds what is wrong with devices, and Instances that do not show what
+// there is.
+func (v *View) examineInstances(f *findings, now time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(v.instances)) {
-		for _, p := range v.instances[name].Status.Problems {
-			add("instance/"+name, "%s", p)
+		in := v.instances[name]
+		object := "instance/" + in.Namespace + "/" + name
+		for _, p := range in.Status.Problems {
+			f.add(object, "InstanceProblem", "%s", p)
 		}
-		for _, node := range v.devices[name].lost {
-			add("instance/"+name, "node %s does not know whether the device is there, since its discovery handler does not answer", node)
+		for _, node := range v.lost(in) {
+			f.add(object, "HandlerDown", "node %s does not know whether the device is there, since its discovery handler does not answer", node)
+		}
+		if v.configurations[in.Spec.ConfigurationName] == nil {
+			f.add(object, "NoConfiguration", "its Configuration %s does not exist: it is left over, delete it", in.Spec.ConfigurationName)
+		} else if late := v.mirrorLate(in, now); late != "" {
+			f.add(object, "MirrorLate", "%s: the controller has not written it, look whether it runs", late)
 		}
 	}
-	return append(all, v.nodesWithout()...)
 }
 
-// nodesWithout are the nodes that report nothing at all.
-func (v *View) nodesWithout() []Finding {
-	if len(v.objects.Configurations) == 0 {
-		return nil
-	}
-	reporting := map[string]bool{}
-	for i := range v.objects.Slices {
-		reporting[v.objects.Slices[i].Spec.NodeName] = true
-	}
-	var all []Finding
-	for i := range v.objects.Nodes {
-		if name := v.objects.Nodes[i].Name; !reporting[name] {
-			all = append(all, Finding{"node/" + name, "it has no DeviceSlice: kubecri does not run there, or cannot reach the API server"})
+// mirrorLate says of a claim that deviceUsage should show by now.
+func (v *View) mirrorLate(in *akriv0.Instance, now time.Time) string {
+	for _, s := range v.slotsOf(in) {
+		c := v.claims[s.Name]
+		usage := in.Spec.DeviceUsage[s.Name]
+		switch {
+		case c != nil && usage == "" && now.Sub(c.CreationTimestamp.Time) > settling && slices.Contains(v.reached(in.Name), c.Spec.NodeName):
+			return "its deviceUsage does not show the claim of slot " + s.Name
+		case c == nil && usage != "" && now.Sub(in.CreationTimestamp.Time) > settling && s.State == Free:
+			return "its deviceUsage shows a claim of slot " + s.Name + " that there is not"
 		}
 	}
-	return all
+	return ""
 }
 
-// discovers reports whether nodes reach what others of the Configuration discover.
-func (v *View) discovers(configuration string) bool {
-	c := v.configurations[configuration]
-	return c != nil && c.Spec.Discovery != nil
-}
+func podObject(pod *corev1.Pod) string { return "pod/" + pod.Namespace + "/" + pod.Name }

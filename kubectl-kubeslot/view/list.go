@@ -5,12 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
 // Configuration is a row of what there is of a Configuration.
@@ -25,6 +21,9 @@ type Configuration struct {
 	Waiting   int      `json:"waiting"` // pods
 	Nodes     int      `json:"nodes"`
 	Problems  []string `json:"problems,omitempty"`
+	// Ready is whether devices are found and nothing is wrong.
+	Ready  bool              `json:"ready"`
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // Configurations returns a row for each Configuration, by namespace and name.
@@ -33,7 +32,7 @@ func (v *View) Configurations() []Configuration {
 	var rows []Configuration
 	for i := range v.objects.Configurations {
 		c := &v.objects.Configurations[i]
-		row := Configuration{Namespace: c.Namespace, Name: c.Name, Handler: c.Spec.DiscoveryHandler.Name, Problems: v.problems(c)}
+		row := Configuration{Namespace: c.Namespace, Name: c.Name, Handler: c.Spec.DiscoveryHandler.Name, Problems: v.problems(c), Labels: c.Labels}
 		if v.configurations[c.Name] == c {
 			nodes := map[string]bool{}
 			for _, in := range v.of[c.Name] {
@@ -51,6 +50,7 @@ func (v *View) Configurations() []Configuration {
 				}
 			}
 			row.Nodes, row.Waiting = len(nodes), waiting[c.Name]
+			row.Ready = row.Instances > 0 && len(row.Problems) == 0
 		}
 		rows = append(rows, row)
 	}
@@ -119,35 +119,6 @@ func (v *View) configurationOf(resource string) string {
 	return resource
 }
 
-// request is what a container asks for, of a resource named without prefix.
-type request struct {
-	container string
-	resource  string
-	count     int64
-}
-
-// requests are those of the pod, by container in the order of the pod and by name.
-func requests(pod *corev1.Pod) []request {
-	var all []request
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			c := &containers[i]
-			counts := map[string]int64{}
-			for _, list := range []corev1.ResourceList{c.Resources.Limits, c.Resources.Requests} {
-				for name, quantity := range list {
-					if resource, ours := strings.CutPrefix(string(name), assignment.ResourcePrefix); ours && quantity.Value() > 0 {
-						counts[resource] = quantity.Value()
-					}
-				}
-			}
-			for _, resource := range slices.Sorted(maps.Keys(counts)) {
-				all = append(all, request{c.Name, resource, counts[resource]})
-			}
-		}
-	}
-	return all
-}
-
 // Instance is a row of one device.
 type Instance struct {
 	Namespace     string            `json:"namespace"`
@@ -157,11 +128,13 @@ type Instance struct {
 	Shared        bool              `json:"shared"`
 	Nodes         []string          `json:"nodes"`
 	Lost          []string          `json:"lost,omitempty"` // nodes whose handler does not answer
-	Slots         int               `json:"slots"`
+	Capacity      int               `json:"capacity"`
+	Slots         int               `json:"slots"` // with those beyond the capacity that somebody has
 	Free          int               `json:"free"`
 	Held          int               `json:"held"`
 	Properties    map[string]string `json:"properties,omitempty"`
 	Problems      []string          `json:"problems,omitempty"`
+	Labels        map[string]string `json:"labels,omitempty"`
 }
 
 // Instances returns a row for each Instance, by Configuration and name.
@@ -170,8 +143,8 @@ func (v *View) Instances() []Instance {
 	for _, name := range slices.Sorted(maps.Keys(v.of)) {
 		for _, in := range v.of[name] {
 			d := v.devices[in.Name]
-			row := Instance{Namespace: in.Namespace, Name: in.Name, Configuration: name, Device: d.id, Shared: in.Spec.Shared,
-				Nodes: v.nodes(in), Lost: d.lost, Properties: in.Spec.BrokerProperties, Problems: in.Status.Problems}
+			row := Instance{Capacity: v.capacity(in), Namespace: in.Namespace, Name: in.Name, Configuration: name, Device: d.id, Shared: in.Spec.Shared,
+				Nodes: v.nodes(in), Lost: v.lost(in), Properties: in.Spec.BrokerProperties, Problems: in.Status.Problems, Labels: in.Labels}
 			for _, s := range v.slotsOf(in) {
 				row.Slots++
 				if s.State == Free {

@@ -1,27 +1,69 @@
 package view
 
 import (
+	"cmp"
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // Node says what a node sees, and which slots its pods have.
 type Node struct {
-	Name      string     `json:"name"`
-	Reports   bool       `json:"reports"` // whether it has a DeviceSlice
-	Instances []Instance `json:"instances,omitempty"`
-	Slots     []Slot     `json:"slots,omitempty"`
-	Problems  []string   `json:"problems,omitempty"`
+	Name     string `json:"name"`
+	Ready    bool   `json:"ready"`
+	Cordoned bool   `json:"cordoned,omitempty"`
+	Kubelet  string `json:"kubelet,omitempty"` // its version
+	// Mode is "device-plugin" where the kubelet gives out slots, else empty: the scheduler
+	// does.
+	Mode      string       `json:"mode,omitempty"`
+	Reports   bool         `json:"reports"` // whether it has a DeviceSlice
+	Resources []Advertised `json:"resources,omitempty"`
+	Instances []Instance   `json:"instances,omitempty"`
+	Slots     []Slot       `json:"slots,omitempty"`
+	Problems  []string     `json:"problems,omitempty"`
+}
+
+// Advertised is what a node says of a Configuration in its status, beside what it
+// reaches.
+type Advertised struct {
+	Resource string `json:"resource"` // akri.sh/...
+	// Reached are the slots of the Instances that the node reaches, Free those of them
+	// that nobody has; Held are those that its own pods have.
+	Reached int `json:"reached"`
+	Free    int `json:"free"`
+	Held    int `json:"held"`
+	// Allocatable is what node.status says: the kubelet admits pods for no more.
+	Allocatable int64 `json:"allocatable"`
 }
 
 // Node returns what there is to say of the node; false when there is neither a Node
 // nor a DeviceSlice of the name.
 func (v *View) Node(name string) (Node, bool) {
 	n := Node{Name: name}
-	exists := slices.ContainsFunc(v.objects.Nodes, func(o corev1.Node) bool { return o.Name == name })
+	exists := false
+	allocatable := map[string]int64{}
+	if at := slices.IndexFunc(v.objects.Nodes, func(o corev1.Node) bool { return o.Name == name }); at >= 0 {
+		o := &v.objects.Nodes[at]
+		exists, n.Cordoned, n.Kubelet = true, o.Spec.Unschedulable, o.Status.NodeInfo.KubeletVersion
+		if v1alpha1.ChoosesSlots(o) {
+			n.Mode = v1alpha1.ModeDevicePlugin
+		}
+		for _, c := range o.Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				n.Ready = c.Status == corev1.ConditionTrue
+			}
+		}
+		for name, amount := range o.Status.Allocatable {
+			if of, ours := strings.CutPrefix(string(name), assignment.ResourcePrefix); ours {
+				allocatable[of] = amount.Value()
+			}
+		}
+	}
 	for i := range v.objects.Slices {
 		s := &v.objects.Slices[i]
 		if s.Spec.NodeName != name {
@@ -36,17 +78,45 @@ func (v *View) Node(name string) (Node, bool) {
 			n.Problems = append(n.Problems, text)
 		}
 	}
+	rows := map[string]*Advertised{}
+	row := func(of string) *Advertised {
+		if rows[of] == nil {
+			rows[of] = &Advertised{Resource: assignment.ResourcePrefix + of, Allocatable: allocatable[of]}
+		}
+		return rows[of]
+	}
+	for of := range allocatable {
+		row(of)
+	}
 	for _, in := range v.Instances() {
-		if slices.Contains(in.Nodes, name) || slices.Contains(in.Lost, name) {
+		reaches := slices.Contains(in.Nodes, name)
+		if reaches || slices.Contains(in.Lost, name) {
 			n.Instances = append(n.Instances, in)
+		}
+		if reaches {
+			r := row(in.Configuration)
+			r.Reached, r.Free = r.Reached+in.Slots, r.Free+in.Free
 		}
 	}
 	for _, s := range v.Slots() {
 		if s.Node == name {
 			n.Slots = append(n.Slots, s)
+			row(s.Configuration).Held++
 		}
 	}
+	for _, of := range slices.Sorted(maps.Keys(rows)) {
+		n.Resources = append(n.Resources, *rows[of])
+	}
 	return n, exists
+}
+
+// NodeNames are the nodes that are known of, in order.
+func (v *View) NodeNames() []string {
+	names := v.nodeSet()
+	for i := range v.objects.Slices {
+		names[v.objects.Slices[i].Spec.NodeName] = true
+	}
+	return slices.SortedFunc(maps.Keys(names), cmp.Compare[string])
 }
 
 func podOf(p *v1alpha1.PodReference) string {

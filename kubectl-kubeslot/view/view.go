@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -24,9 +26,16 @@ type Objects struct {
 	Claims         []v1alpha1.SlotClaim
 	Pods           []corev1.Pod
 	Nodes          []corev1.Node
+	// PodsOf is the namespace that Pods are of; "" is all.
+	PodsOf string
+	// Held returns what a bound pod was given, by container; nil is assignment.Held, which
+	// decodes it.
+	Held func(pod *corev1.Pod) (map[string][]assignment.Grant, error)
+	// Cluster is read for doctor alone.
+	Cluster *Cluster
 }
 
-// View is the objects, joined. It does not change.
+// View is the objects, joined. It does not change, and is safe for concurrent use.
 type View struct {
 	objects        Objects
 	configurations map[string]*akriv0.Configuration // the owner of each name
@@ -37,6 +46,18 @@ type View struct {
 	granted        map[string][]grant               // by slot: more than one is an error
 	used           map[string]map[int]bool          // indices that are mentioned, by Instance
 	broken         map[*corev1.Pod]error            // pods whose assignment cannot be read
+	pods           map[string]*corev1.Pod           // by UID
+	assigned       map[*corev1.Pod]bool             // pods that have slots
+
+	indexed    sync.Once
+	index      slotIndex // see slots
+	parsed     sync.Map  // of the scheduler's messages, what they mean
+	accounted  sync.Once
+	ledger     *ledger.Ledger // see account
+	selecting  sync.Mutex
+	selections map[string][]string // see selected
+	counted    sync.Once
+	inUse      map[string]corev1.ResourceList // see requested
 }
 
 // device is what slices say of an Instance.
@@ -57,7 +78,7 @@ type grant struct {
 func New(o Objects) *View {
 	v := &View{objects: o, configurations: map[string]*akriv0.Configuration{}, instances: map[string]*akriv0.Instance{},
 		of: map[string][]*akriv0.Instance{}, devices: map[string]device{}, claims: map[string]*v1alpha1.SlotClaim{},
-		granted: map[string][]grant{}, used: map[string]map[int]bool{}, broken: map[*corev1.Pod]error{}}
+		granted: map[string][]grant{}, used: map[string]map[int]bool{}, broken: map[*corev1.Pod]error{}, pods: map[string]*corev1.Pod{}, assigned: map[*corev1.Pod]bool{}}
 	for i := range o.Configurations {
 		c := &o.Configurations[i]
 		if first := v.configurations[c.Name]; c.MayOwnName() && (first == nil || akriv0.CompareOwners(c, first) < 0) {
@@ -85,6 +106,11 @@ func New(o Objects) *View {
 	for i := range o.Pods {
 		v.addPod(&o.Pods[i])
 	}
+	for _, grants := range v.granted { // the first has it, as the scheduler sees it
+		slices.SortFunc(grants, func(a, b grant) int {
+			return cmp.Or(scheduled(a.pod).Compare(scheduled(b.pod)), cmp.Compare(a.pod.UID, b.pod.UID))
+		})
+	}
 	return v
 }
 
@@ -107,10 +133,11 @@ func (v *View) addSlice(s *v1alpha1.DeviceSlice) {
 }
 
 func (v *View) addPod(pod *corev1.Pod) {
+	v.pods[string(pod.UID)] = pod
 	if ended(pod) || pod.Spec.NodeName == "" {
 		return
 	}
-	held, err := assignment.Held(pod)
+	held, err := v.held(pod)
 	if err != nil {
 		v.broken[pod] = err
 	}
@@ -118,12 +145,21 @@ func (v *View) addPod(pod *corev1.Pod) {
 		for _, g := range held[container] {
 			name := g.Slot.String()
 			v.use(name)
+			v.assigned[pod] = true
 			// An init container's slot may be a later container's, too.
 			if !slices.ContainsFunc(v.granted[name], func(o grant) bool { return o.pod == pod }) {
 				v.granted[name] = append(v.granted[name], grant{pod, container, g})
 			}
 		}
 	}
+}
+
+// held is what the bound pod was given, by container.
+func (v *View) held(pod *corev1.Pod) (map[string][]assignment.Grant, error) {
+	if v.objects.Held != nil {
+		return v.objects.Held(pod)
+	}
+	return assignment.Held(pod)
 }
 
 // use records that the slot is mentioned.
@@ -150,15 +186,6 @@ func (v *View) capacity(in *akriv0.Instance) int {
 	return int(max(in.Spec.Capacity, 1))
 }
 
-// nodes are those that reach the Instance: as slices say or, for a user who may not
-// list them, as the Instance does.
-func (v *View) nodes(in *akriv0.Instance) []string {
-	if d := v.devices[in.Name]; len(d.nodes) > 0 {
-		return slices.DeleteFunc(slices.Clone(d.nodes), func(node string) bool { return slices.Contains(d.lost, node) })
-	}
-	return in.Spec.Nodes
-}
-
 // State is what a slot is used for.
 type State string
 
@@ -173,17 +200,22 @@ const (
 
 // Slot is one slot and who has it.
 type Slot struct {
-	Name          string    `json:"name"`
-	Instance      string    `json:"instance"`
-	Configuration string    `json:"configuration"`
-	Device        string    `json:"device,omitempty"`
-	State         State     `json:"state"`
-	Namespace     string    `json:"podNamespace,omitempty"`
-	Pod           string    `json:"pod,omitempty"`
-	Container     string    `json:"container,omitempty"`
-	Node          string    `json:"node,omitempty"`
-	Level         string    `json:"level,omitempty"` // CL or IL
-	Since         time.Time `json:"since,omitzero"`
+	Name string `json:"name"`
+	// InstanceNamespace is that of the Instance and its Configuration.
+	InstanceNamespace string    `json:"namespace,omitempty"`
+	Instance          string    `json:"instance"`
+	Configuration     string    `json:"configuration"`
+	Device            string    `json:"device,omitempty"`
+	State             State     `json:"state"`
+	Namespace         string    `json:"podNamespace,omitempty"`
+	Pod               string    `json:"pod,omitempty"`
+	PodUID            string    `json:"podUID,omitempty"`
+	Container         string    `json:"container,omitempty"`
+	Node              string    `json:"node,omitempty"`
+	Level             string    `json:"level,omitempty"` // CL or IL
+	Since             time.Time `json:"since,omitzero"`
+	// Labels are the Instance's.
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // Holder is who has the slot, in words; empty when nobody does.
@@ -197,22 +229,43 @@ func (s *Slot) Holder() string {
 	return ""
 }
 
-// Slots returns the slots of all Instances, by Configuration and name.
-func (v *View) Slots() []Slot {
-	var all []Slot
-	for _, name := range slices.Sorted(maps.Keys(v.of)) {
-		for _, in := range v.of[name] {
-			all = append(all, v.slotsOf(in)...)
+// Slots returns the slots of all Instances, by Configuration and name. The slice is the
+// caller's.
+func (v *View) Slots() []Slot { return slices.Clone(v.slots().all) }
+
+// slotIndex is all slots, made once for a view.
+type slotIndex struct {
+	all        []Slot
+	ofInstance map[string][]Slot
+	ofPod      map[string][]Slot // by UID
+}
+
+func (v *View) slots() *slotIndex {
+	v.indexed.Do(func() {
+		x := slotIndex{ofInstance: make(map[string][]Slot, len(v.instances)), ofPod: map[string][]Slot{}}
+		for _, name := range slices.Sorted(maps.Keys(v.of)) {
+			for _, in := range v.of[name] {
+				from := len(x.all)
+				x.all = v.appendSlots(x.all, in)
+				x.ofInstance[in.Name] = x.all[from:len(x.all):len(x.all)]
+			}
 		}
-	}
-	return all
+		for i := range x.all {
+			if uid := x.all[i].PodUID; uid != "" {
+				x.ofPod[uid] = append(x.ofPod[uid], x.all[i])
+			}
+		}
+		v.index = x
+	})
+	return &v.index
 }
 
 // slotsOf returns the Instance's slots by index. A slot beyond the capacity is among
-// them as long as somebody has it.
-func (v *View) slotsOf(in *akriv0.Instance) []Slot {
+// them as long as somebody has it. They are not to be changed.
+func (v *View) slotsOf(in *akriv0.Instance) []Slot { return v.slots().ofInstance[in.Name] }
+
+func (v *View) appendSlots(all []Slot, in *akriv0.Instance) []Slot {
 	count := v.capacity(in)
-	all := make([]Slot, 0, count)
 	for index := range count {
 		all = append(all, v.slot(in, slot.Name{Instance: in.Name, Index: index}))
 	}
@@ -228,18 +281,18 @@ func (v *View) slotsOf(in *akriv0.Instance) []Slot {
 }
 
 func (v *View) slot(in *akriv0.Instance, name slot.Name) Slot {
-	s := Slot{Name: name.String(), Instance: in.Name, Configuration: in.Spec.ConfigurationName, Device: v.devices[in.Name].id, State: Free}
+	s := Slot{Name: name.String(), InstanceNamespace: in.Namespace, Labels: in.Labels, Instance: in.Name, Configuration: in.Spec.ConfigurationName, Device: v.devices[in.Name].id, State: Free}
 	if c := v.claims[s.Name]; c != nil {
 		s.State, s.Node, s.Container, s.Level, s.Since = Held, c.Spec.NodeName, c.Spec.Container, string(c.Spec.Level), c.CreationTimestamp.Time
 		if p := c.Spec.Pod; p != nil {
-			s.Namespace, s.Pod = p.Namespace, p.Name
+			s.Namespace, s.Pod, s.PodUID = p.Namespace, p.Name, string(p.UID)
 		}
 		return s
 	}
 	if grants := v.granted[s.Name]; len(grants) > 0 {
 		g := grants[0]
 		s.State, s.Namespace, s.Pod, s.Container, s.Node = Assigned, g.pod.Namespace, g.pod.Name, g.container, g.pod.Spec.NodeName
-		s.Level, s.Since = level(g.grant), scheduled(g.pod)
+		s.PodUID, s.Level, s.Since = string(g.pod.UID), level(g.grant), scheduled(g.pod)
 		return s
 	}
 	// For a user who may not list claims the Instance says who uses it.

@@ -92,11 +92,11 @@ func TestSlots(t *testing.T) {
 	o.Claims = []v1alpha1.SlotClaim{claim(yard+"-0", "a", "runs"), claim(yard+"-7", "b", "old")}
 	o.Pods = []corev1.Pod{bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0"), bound(t, pod("starts", "cam", 1), "b", "cam", gate+"-1")}
 	want := map[string]Slot{
-		yard + "-0": {State: Held, Namespace: "default", Pod: "runs", Container: "main", Node: "a", Level: "CL", Since: long.Time},
+		yard + "-0": {State: Held, Namespace: "default", Pod: "runs", PodUID: "runs", Container: "main", Node: "a", Level: "CL", Since: long.Time},
 		yard + "-1": {State: Free},
-		yard + "-7": {State: Held, Namespace: "default", Pod: "old", Container: "main", Node: "b", Level: "CL", Since: long.Time}, // beyond the capacity
+		yard + "-7": {State: Held, Namespace: "default", Pod: "old", PodUID: "old", Container: "main", Node: "b", Level: "CL", Since: long.Time}, // beyond the capacity
 		gate + "-0": {State: Free},
-		gate + "-1": {State: Assigned, Namespace: "default", Pod: "starts", Container: "main", Node: "b", Level: "CL", Since: long.Time},
+		gate + "-1": {State: Assigned, Namespace: "default", Pod: "starts", PodUID: "starts", Container: "main", Node: "b", Level: "CL", Since: long.Time},
 	}
 	got := map[string]Slot{}
 	for _, s := range New(o).Slots() {
@@ -104,7 +104,7 @@ func TestSlots(t *testing.T) {
 			t.Errorf("slot %s is of device %q, want %q", s.Name, s.Device, device)
 		}
 		name := s.Name
-		s.Name, s.Instance, s.Configuration, s.Device = "", "", "", ""
+		s.Name, s.InstanceNamespace, s.Instance, s.Configuration, s.Device = "", "", "", "", ""
 		got[name] = s
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -146,69 +146,13 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-func TestWhyAPodWaits(t *testing.T) {
-	for name, tc := range map[string]struct {
-		resource string
-		count    int64
-		change   func(o *Objects)
-		want     string
-		holders  int
-	}{
-		"nothing is in its way":            {resource: "cam", count: 2},
-		"more than there are":              {resource: "cam", count: 3, want: "it asks for 3, and there are only 2 in all"},
-		"one device, more slots than free": {resource: yard, count: 2, change: hold(yard + "-0"), want: "it asks for 2, and there are only 1 free slot(s)", holders: 1},
-		"each of another device": {resource: "cam", count: 2, change: hold(yard+"-0", yard+"-1"),
-			want: "it asks for 2, and there are only 1 device(s) with a free slot", holders: 2},
-		"slots alone count": {resource: "cam", count: 2, change: func(o *Objects) {
-			hold(yard+"-0", yard+"-1")(o)
-			o.Configurations[0].Spec.UniqueDevices = new(bool)
-		}},
-		"each device on another node": {resource: "cam", count: 2, change: func(o *Objects) {
-			o.Slices[0].Spec.Devices, o.Slices[1].Spec.Devices = o.Slices[0].Spec.Devices[:1], o.Slices[1].Spec.Devices[1:]
-		}, want: "it asks for 2, and no node reaches more than 1 device(s) with a free slot (a)"},
-		"a node whose handler does not answer": {resource: yard, count: 1, change: func(o *Objects) {
-			o.Slices[0].Spec.Devices[0].Unschedulable, o.Slices[1].Spec.Devices[0].Unschedulable = true, true
-		}, want: "no node reaches the device"},
-		"no such thing": {resource: "cams", count: 1, want: "there is no Configuration or Instance of this name that you can see"},
-		"no device": {resource: "cam", count: 1, change: func(o *Objects) {
-			o.Instances = nil
-			o.Configurations[0].Status.Problems = []akriv0.ConfigurationProblem{{Node: "a", Reason: "UnknownHandler", Message: "no handler"}}
-		}, want: "no node sees a device of this Configuration: node a: UnknownHandler: no handler"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := cluster()
-			if tc.change != nil {
-				tc.change(&o)
-			}
-			o.Pods = append(o.Pods, pod("p", tc.resource, tc.count))
-			p, found := New(o).Pod("default", "p")
-			switch {
-			case !found:
-				t.Fatal("the pod is not found")
-			case tc.want == "" && len(p.Waits) != 0:
-				t.Errorf("waits for %+v, want nothing", p.Waits)
-			case tc.want != "" && (len(p.Waits) != 1 || p.Waits[0].Why != tc.want || len(p.Waits[0].Holders) != tc.holders):
-				t.Errorf("waits for %+v, want %q and %d holders", p.Waits, tc.want, tc.holders)
-			}
-		})
-	}
-}
-
-func hold(slots ...string) func(*Objects) {
-	return func(o *Objects) {
-		for _, name := range slots {
-			o.Claims = append(o.Claims, claim(name, "a", "holder"))
-		}
-	}
-}
-
 func TestPodWithSlots(t *testing.T) {
 	o := cluster()
 	o.Claims = []v1alpha1.SlotClaim{claim(yard+"-0", "a", "runs")}
 	o.Pods = []corev1.Pod{bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0")}
 	o.Pods[0].Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerError", Message: "slot taken"}}
 	p, _ := New(o).Pod("default", "runs")
-	if len(p.Slots) != 1 || p.Slots[0].Name != yard+"-0" || len(p.Waits) != 0 ||
+	if len(p.Slots) != 1 || p.Slots[0].Name != yard+"-0" || len(p.Waits) != 1 || p.State != Starting ||
 		cmp.Diff([]string{"the kubelet, of container main: CreateContainerError: slot taken"}, p.Says) != "" {
 		t.Errorf("Pod() = %+v", p)
 	}
@@ -221,7 +165,10 @@ func TestExamine(t *testing.T) {
 	healthy := func(t *testing.T) Objects {
 		o := cluster()
 		o.Claims = []v1alpha1.SlotClaim{claim(yard+"-0", "a", "runs")}
-		o.Pods = []corev1.Pod{bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0"), pod("waits", "cam", 9)}
+		o.Instances[0].Spec.DeviceUsage = map[string]string{yard + "-0": "C:runs:a"}
+		waits := pod("waits", "cam", 9)
+		waits.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
+		o.Pods = []corev1.Pod{bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0"), waits}
 		return o
 	}
 	for name, tc := range map[string]struct {
@@ -253,17 +200,61 @@ func TestExamine(t *testing.T) {
 			}},
 		"a container without a claim": {object: "pod/default/runs", want: "runs without a claim of its slot",
 			change: func(_ *testing.T, o *Objects) { o.Claims = nil }},
+		"a claim that the controller does not show": {object: "instance/default/" + yard, want: "does not show the claim of slot " + yard + "-0",
+			change: func(_ *testing.T, o *Objects) { o.Instances[0].Spec.DeviceUsage = nil }},
+		"a node whose claims are left": {object: "slotclaim/" + yard + "-0", want: "its node a does not exist",
+			change: func(_ *testing.T, o *Objects) { o.Nodes = o.Nodes[1:] }},
+		"a pod that nobody schedules": {object: "pod/default/waits", want: "no scheduler has tried it",
+			change: func(_ *testing.T, o *Objects) { o.Pods[1].Status.Conditions = nil }},
+		"an Instance that is left": {object: "instance/default/" + gate, want: "its Configuration cam does not exist",
+			change: func(_ *testing.T, o *Objects) { o.Configurations = nil }},
+		"a resource that is left": {object: "node/b", want: "2 of akri.sh/gone, of which there is no Configuration",
+			change: func(_ *testing.T, o *Objects) {
+				o.Slices, o.Nodes[1].Status.Allocatable = o.Slices[:1], corev1.ResourceList{"akri.sh/gone": resource.MustParse("2")}
+			}},
+		"an old kubelet": {object: "node/b", want: "its kubelet is v1.32.9, and Kubeslot works from 1.33 on",
+			change: func(_ *testing.T, o *Objects) { o.Nodes[1].Status.NodeInfo.KubeletVersion = "v1.32.9" }},
+		"an old API server": {object: "cluster", want: "v1.31.0",
+			change: func(_ *testing.T, o *Objects) { o.Cluster = &Cluster{Version: "v1.31.0"} }},
+		"a policy that is missing": {object: "validatingadmissionpolicy/kubeslot-assignment", want: "who may update a pod can give it slots",
+			change: func(_ *testing.T, o *Objects) { o.Cluster = &Cluster{Version: "v1.36.3"} }},
+		"a part that is not ready": {object: "pod/default/agent", want: "it is Kubeslot's kubecri, and not Ready",
+			change: func(_ *testing.T, o *Objects) { o.Pods = append(o.Pods, part("agent", "kubecri", "v1", false)) }},
+		"parts of one version": {change: func(_ *testing.T, o *Objects) {
+			o.Pods = append(o.Pods, part("agent", "kubecri", "v1", true), part("controller", "controller", "v1", true))
+		}},
+		"parts of two versions": {object: "cluster", want: "v1 (kubecri), v2 (controller, scheduler); finish the upgrade",
+			change: func(_ *testing.T, o *Objects) {
+				o.Pods = append(o.Pods, part("agent", "kubecri", "v1", true), part("s", "scheduler", "v2", true), part("c", "controller", "v2", true))
+			}},
+		"an upgrade that is going on": {change: func(_ *testing.T, o *Objects) {
+			late := part("c", "controller", "v2", true)
+			late.CreationTimestamp = metav1.NewTime(now.Add(-5 * time.Minute))
+			o.Pods = append(o.Pods, part("agent", "kubecri", "v1", true), late)
+		}},
+		"a node's annotation that nobody can read": {object: "node/b", want: "annotation KubeDevice/DeviceInfo is not the JSON",
+			change: func(_ *testing.T, o *Objects) { o.Nodes[1].Annotations = map[string]string{assignment.Annotation: "{"} }},
+		"a slice of a node that is gone": {object: "deviceslice/c-0", want: "its node c does not exist",
+			change: func(_ *testing.T, o *Objects) {
+				o.Slices = append(o.Slices, v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: "c-0"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: "c"}})
+			}},
+		"a device that lies": {object: "deviceslice/b-0", want: "a device that nobody believes",
+			change: func(_ *testing.T, o *Objects) { o.Slices[1].Spec.Devices[0].Hash = "000000" }},
+		"a problem of a node": {object: "node/b", want: "too many devices",
+			change: func(_ *testing.T, o *Objects) {
+				o.Slices[1].Spec.Problems = []v1alpha1.Problem{{Reason: "TooMany", Message: "too many devices"}}
+			}},
 		"a node without slices": {object: "node/c", want: "it has no DeviceSlice",
 			change: func(_ *testing.T, o *Objects) {
 				o.Nodes = append(o.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}})
 			}},
-		"a handler that does not answer": {object: "instance/" + gate, want: "node b does not know",
+		"a handler that does not answer": {object: "instance/default/" + gate, want: "node b does not know",
 			change: func(_ *testing.T, o *Objects) { o.Slices[1].Spec.Devices[1].Unschedulable = true }},
-		"a problem of an Instance": {object: "instance/" + gate, want: "two devices",
+		"a problem of an Instance": {object: "instance/default/" + gate, want: "two devices",
 			change: func(_ *testing.T, o *Objects) { o.Instances[1].Status.Problems = []string{"two devices"} }},
 		"an assignment that nobody can read": {object: "pod/default/runs", want: "cannot be read",
 			change: func(t *testing.T, o *Objects) {
-				o.Claims, o.Pods[0] = nil, bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0", gate+"-0")
+				o.Claims, o.Instances[0].Spec.DeviceUsage, o.Pods[0] = nil, nil, bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0", gate+"-0")
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -286,6 +277,17 @@ func TestExamine(t *testing.T) {
 			t.Errorf("Examine() = %+v, want %q of %s", findings, tc.want, tc.object)
 		})
 	}
+}
+
+// part is a pod of Kubeslot's own.
+func part(name, of, version string, ready bool) corev1.Pod {
+	p := pod(name, "cam", 0)
+	p.Labels = map[string]string{"app.kubernetes.io/part-of": "kubeslot", "app.kubernetes.io/name": of, "app.kubernetes.io/version": version}
+	p.Spec.NodeName, p.Status.Phase = "a", corev1.PodRunning
+	if ready {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	return p
 }
 
 func TestNode(t *testing.T) {

@@ -1,0 +1,119 @@
+package command
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
+)
+
+// completeTime bounds what a key press may take.
+const completeTime = 3 * time.Second
+
+// namer finds the names that an argument may be, in the namespace.
+type namer func(v *view.View, namespace string) []string
+
+// complete completes arguments from what the user may list. Errors complete to nothing,
+// as in kubectl.
+func (o *options) complete(names namer) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+		v, namespace, err := o.completeView(cmd.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var found []string
+		for _, name := range names(v, namespace) {
+			if strings.HasPrefix(name, begin) && !slices.Contains(args, name) {
+				found = append(found, name)
+			}
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func (o *options) completeView(ctx context.Context) (*view.View, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, completeTime)
+	defer cancel()
+	namespace, err := o.namespace()
+	if err != nil {
+		return nil, "", err
+	}
+	from, err := o.source()
+	if err != nil {
+		return nil, "", err
+	}
+	objects, _, err := from.List(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	return view.New(objects), namespace, nil
+}
+
+func configurationNames(v *view.View, namespace string) []string {
+	var names []string
+	for _, c := range v.Configurations() {
+		if c.Namespace == namespace {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+func deviceNames(v *view.View, namespace string) []string {
+	names := configurationNames(v, namespace)
+	for _, i := range v.Instances() {
+		if i.Namespace == namespace {
+			names = append(names, i.Name)
+		}
+	}
+	return names
+}
+
+func podNames(v *view.View, namespace string) []string {
+	var names []string
+	for _, p := range v.Pods() {
+		if p.Namespace == namespace {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+func nodeNames(v *view.View, _ string) []string { return v.NodeNames() }
+
+// completeFlags completes the values of flags.
+func (o *options) completeFlags(root *cobra.Command) {
+	cobra.CheckErr(root.RegisterFlagCompletionFunc("output", func(_ *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
+		return begins(append([]string{"wide"}, formats()...), begin), cobra.ShellCompDirectiveNoFileComp
+	}))
+	cobra.CheckErr(root.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
+		v, _, err := o.completeView(cmd.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		namespaces := map[string]bool{}
+		for _, c := range v.Configurations() {
+			namespaces[c.Namespace] = true
+		}
+		for _, p := range v.Pods() {
+			namespaces[p.Namespace] = true
+		}
+		return begins(slices.Sorted(maps.Keys(namespaces)), begin), cobra.ShellCompDirectiveNoFileComp
+	}))
+	cobra.CheckErr(root.RegisterFlagCompletionFunc("context", func(_ *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
+		config, err := o.kube.ToRawKubeConfigLoader().RawConfig()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return begins(slices.Sorted(maps.Keys(config.Contexts)), begin), cobra.ShellCompDirectiveNoFileComp
+	}))
+}
+
+func begins(names []string, begin string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, begin) })
+}

@@ -1,0 +1,161 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
+)
+
+// maxHolders is how many slots of others a description shows of one condition.
+const maxHolders = 10
+
+func describePod(w io.Writer, p *view.Pod, now time.Time) {
+	where := "no node yet"
+	if p.Node != "" {
+		where = "node " + p.Node
+	}
+	for_ := ""
+	if !p.Since.IsZero() {
+		for_ = " for " + since(p.Since, now)
+	}
+	fmt.Fprintf(w, "Pod %s/%s: %s%s, %s\n", p.Namespace, p.Name, p.State, for_, where)
+	if len(p.Requests) > 0 {
+		var texts []string
+		for _, r := range p.Requests {
+			texts = append(texts, fmt.Sprintf("%d of %s for container %s", r.Count, r.Resource, r.Container))
+		}
+		fmt.Fprintln(w, "It asks for", plain(strings.Join(texts, ", ")))
+	}
+	if len(p.Slots) > 0 {
+		fmt.Fprintln(w, "\nIt has:")
+		newTable(w, []column[view.Slot]{
+			{"CONTAINER", false, func(s *view.Slot) string { return s.Container }},
+			{"SLOT", false, func(s *view.Slot) string { return s.Name }},
+			{"STATE", false, func(s *view.Slot) string { return string(s.State) }},
+			{"LEVEL", false, func(s *view.Slot) string { return s.Level }},
+			{"SINCE", false, func(s *view.Slot) string { return since(s.Since, now) }},
+			{"DEVICE", false, func(s *view.Slot) string { return short(s.Device, 60) }},
+		}, true, true).print(p.Slots)
+	}
+	if len(p.Waits) > 0 {
+		fmt.Fprintln(w, "\nWhat is not met:")
+	}
+	for i := range p.Waits {
+		describeWait(w, &p.Waits[i], p.Needs, now)
+	}
+	if len(p.Needs) > 0 {
+		fmt.Fprintln(w, "\nWhat would let it run:")
+		for _, need := range p.Needs {
+			fmt.Fprintln(w, "  -", plain(need))
+		}
+	}
+	for _, text := range p.Says {
+		fmt.Fprintln(w, "\nSays", plain(text))
+	}
+	if len(p.Slots)+len(p.Waits)+len(p.Says)+len(p.Requests) == 0 {
+		fmt.Fprintln(w, "It neither has nor waits for a device of Kubeslot.")
+	}
+}
+
+// describeWait says one condition, as in
+//
+//   - SlotsHeld, container main, akri.sh/cameras, node-a,node-b: it asks for 2 ...
+//
+// What it needs is said there unless it is among what would let the pod run.
+func describeWait(w io.Writer, wait *view.Wait, needs []string, now time.Time) {
+	about := []string{wait.Reason}
+	if wait.Container != "" {
+		about = append(about, "container "+wait.Container)
+	}
+	if wait.Resource != "" {
+		about = append(about, resourceName(wait.Resource))
+	}
+	if len(wait.Nodes) > 0 {
+		about = append(about, "on "+some(wait.Nodes, 3))
+	} else if wait.NodeCount > 0 {
+		about = append(about, fmt.Sprintf("on %d node(s)", wait.NodeCount))
+	}
+	fmt.Fprintf(w, "  - %s: %s\n", plain(strings.Join(about, ", ")), plain(wait.Why))
+	if wait.Needs != "" && !slices.Contains(needs, wait.Needs) {
+		fmt.Fprintf(w, "    needs: %s\n", plain(wait.Needs))
+	}
+	if len(wait.Holders) == 0 {
+		return
+	}
+	shown := wait.Holders[:min(len(wait.Holders), maxHolders)]
+	columns := slices.DeleteFunc(slotColumns(func() time.Time { return now }, false), func(c column[view.Slot]) bool { return c.name == "LEVEL" })
+	newTable(&indented{w, true}, columns, false, true).print(shown)
+	if left := len(wait.Holders) - len(shown); left > 0 {
+		fmt.Fprintf(w, "    and %d more: kubectl kubeslot slots %s --held\n", left, plain(wait.Resource))
+	}
+}
+
+// resourceName is the name as it stands in a pod.
+func resourceName(of string) string {
+	if strings.Contains(of, "/") || of == "cpu" || of == "memory" || of == "ephemeral-storage" {
+		return of
+	}
+	return "akri.sh/" + of
+}
+
+// indented writes each line four places further.
+type indented struct {
+	to    io.Writer
+	begin bool // of a line
+}
+
+// Write implements io.Writer.
+func (i *indented) Write(text []byte) (int, error) {
+	for _, line := range strings.SplitAfter(string(text), "\n") {
+		if line == "" {
+			continue
+		}
+		if i.begin {
+			line = "    " + line
+		}
+		i.begin = strings.HasSuffix(line, "\n")
+		if _, err := io.WriteString(i.to, line); err != nil {
+			return 0, err
+		}
+	}
+	return len(text), nil
+}
+
+func describeNode(w io.Writer, n *view.Node, now time.Time) {
+	state := "Ready"
+	if !n.Ready {
+		state = "not Ready, or not known"
+	}
+	if n.Cordoned {
+		state += ", cordoned"
+	}
+	if n.Kubelet != "" {
+		state += ", kubelet " + n.Kubelet
+	}
+	if n.Mode != "" {
+		state += ", mode " + n.Mode + ": its kubelet gives out the slots, and claims name no pods"
+	}
+	fmt.Fprintf(w, "Node %s: %s\n", n.Name, plain(state))
+	if !n.Reports {
+		fmt.Fprintln(w, "It has no DeviceSlice that you can see: kubecri does not run there, or cannot reach the API server.")
+	}
+	for _, problem := range n.Problems {
+		fmt.Fprintln(w, "Problem:", plain(problem))
+	}
+	if len(n.Resources) > 0 {
+		fmt.Fprintln(w, "\nIts slots:")
+		newTable(w, advertisedColumns, false, true).print(n.Resources)
+	}
+	if len(n.Instances) > 0 {
+		fmt.Fprintln(w, "\nIt reaches:")
+		newTable(w, instanceColumns(false), false, true).print(n.Instances)
+	}
+	if len(n.Slots) > 0 {
+		fmt.Fprintln(w, "\nIts pods have:")
+		newTable(w, slotColumns(func() time.Time { return now }, false), false, true).print(n.Slots)
+	}
+}

@@ -1,0 +1,246 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	fakediscovery "k8s.io/client-go/discovery/fake"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	akrifake "github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// TestScenarios runs the stories in testdata: a cluster, and what the commands print of
+// it. Lines of the input go to where they are mentioned. Commands:
+//
+//	cluster                                         start anew
+//	configuration name=cam [ns=] [capacity=2] [unique=none|Pod|Node] [deleting] [discovery=(zone:a)] [labels=(k:v)] [handler=]
+//	node name=a [cordoned] [notready] [taint=key] [labels=(zone:a)] [cpu=4] [pods=110] [advertises=(cam:4)] [kubelet=v1.36.3]
+//	devices node=a [of=cam] [ns=] [labels=(k:v)]    lines "id [lost] [local]": the node's DeviceSlice, and the Instances of it
+//	problem node=a [of=cam] reason=                 input: the message, into the node's DeviceSlice
+//	pod name=p [ns=] [asks=(cam:1,main/cam:1)] [node=a] [has=(yard-0,main/cam/yard-0)] [priority=] [scheduler=] [gate=] [nominated=a]
+//	    [deleting] [cpu=] [selector=(zone:a)] [starting] [waiting=Reason] [failed=Reason] [new] [holder=uid] [labels=(k:v)] [init] [static] [unread]
+//	    input: what the scheduler says, or the kubelet with waiting and failed
+//	claim slot=yard-0 node=a pod=p [new]            the node has claimed it
+//	usage slot=yard-0 is=                           an Instance's deviceUsage
+//	event pod=p reason=                             input: the message of a warning
+//	policies [without=name]                         those of deploy/policies, enforced
+//	delete what=pod/p|node/a|configuration/cam|instances/cam
+//	top [width=100] [height=12]                     input: keys; the screen after them, with > for the cursor and ! for trouble
+//	run [as=guest]                                  input: kubectl kubeslot ...; a guest may list what is in namespace default, and nothing else
+func TestScenarios(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nonexistent")
+	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
+		s := newStory()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.do(t, d) })
+	})
+}
+
+var (
+	storyNow = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	long     = metav1.NewTime(storyNow.Add(-time.Hour))
+)
+
+type story struct {
+	objects   map[string]runtime.Object // by kind/name
+	order     []string
+	instances map[string]string // of a device's id
+}
+
+func newStory() *story {
+	return &story{objects: map[string]runtime.Object{}, instances: map[string]string{}}
+}
+
+func (s *story) set(key string, o runtime.Object) {
+	if s.objects[key] == nil {
+		s.order = append(s.order, key)
+	}
+	s.objects[key] = o
+}
+
+// args reads the arguments of a command.
+type args struct {
+	t *testing.T
+	*datadriven.TestData
+}
+
+func (a args) has(key string) bool { return a.HasArg(key) }
+
+func (a args) get(key, fallback string) string {
+	if vals := a.all(key); len(vals) > 0 {
+		return vals[0]
+	}
+	return fallback
+}
+
+func (a args) all(key string) []string {
+	for _, arg := range a.CmdArgs {
+		if arg.Key == key {
+			return arg.Vals
+		}
+	}
+	return nil
+}
+
+// pairs reads (k:v,...).
+func (a args) pairs(key string) map[string]string {
+	found := map[string]string{}
+	for _, pair := range a.all(key) {
+		k, v, _ := strings.Cut(pair, ":")
+		found[k] = v
+	}
+	return found
+}
+
+func (s *story) do(t *testing.T, d *datadriven.TestData) string {
+	a := args{t, d}
+	name, ns := a.get("name", ""), a.get("ns", "default")
+	switch d.Cmd {
+	case "cluster":
+		*s = *newStory()
+	case "configuration":
+		s.set("configuration/"+ns+"/"+name, configurationOf(a, ns, name))
+	case "node":
+		s.set("node/"+name, nodeOf(a, name))
+	case "devices":
+		s.devices(a, ns)
+	case "problem":
+		p := v1alpha1.Problem{Reason: a.get("reason", ""), Message: d.Input}
+		if of := a.get("of", ""); of != "" {
+			p.Configuration = &v1alpha1.ConfigurationReference{Namespace: ns, Name: of}
+		}
+		slice := s.slice(a.get("node", ""))
+		slice.Spec.Problems = append(slice.Spec.Problems, p)
+	case "pod":
+		s.set("pod/"+ns+"/"+name, s.pod(a, ns, name))
+	case "claim":
+		s.claim(a, ns)
+	case "usage":
+		n := s.slotName(t, a.get("slot", ""))
+		in := s.objects["instance/"+n.Instance].(*akriv0.Instance)
+		in.Spec.DeviceUsage = map[string]string{n.String(): a.get("is", "")}
+	case "event":
+		pod := s.objects["pod/"+ns+"/"+a.get("pod", "")]
+		e := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("e%d", len(s.order))}, Type: corev1.EventTypeWarning,
+			Reason: a.get("reason", ""), Message: d.Input, ReportingController: a.get("from", "kubelet"), LastTimestamp: long}
+		if pod != nil {
+			e.InvolvedObject = corev1.ObjectReference{Kind: "Pod", Namespace: ns, Name: a.get("pod", ""), UID: pod.(*corev1.Pod).UID}
+		}
+		s.set("event/"+e.Name, e)
+	case "policies":
+		for _, policy := range []string{"kubeslot-assignment", "kubeslot-brokers", "kubeslot-kubecri-node", "kubeslot-kubecri-objects", "kubeslot-kubecri-leases"} {
+			if policy == a.get("without", "") {
+				continue
+			}
+			s.set("policy/"+policy, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}})
+			s.set("binding/"+policy, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy},
+				Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policy, ValidationActions: []admissionregistrationv1.ValidationAction{"Deny"}}})
+		}
+	case "delete":
+		kind, of, _ := strings.Cut(a.get("what", ""), "/")
+		if kind == "instances" {
+			for key, o := range s.objects {
+				if in, ok := o.(*akriv0.Instance); ok && in.Spec.ConfigurationName == of {
+					delete(s.objects, key)
+				}
+			}
+		} else {
+			delete(s.objects, a.get("what", ""))
+		}
+	case "top":
+		width, _ := strconv.Atoi(a.get("width", "100"))
+		height, _ := strconv.Atoi(a.get("height", "12"))
+		return drawn(s.top(t, width, height, strings.Fields(d.Input)...))
+	case "run":
+		line := strings.TrimSpace(strings.TrimPrefix(strings.SplitN(d.Input, "\n", 2)[0], "kubectl kubeslot"))
+		words := strings.Fields(line)
+		for i := range words {
+			if words[i] == `""` {
+				words[i] = ""
+			}
+		}
+		return s.run(t, a.get("as", ""), words...)
+	default:
+		d.Fatalf(t, "no command %s", d.Cmd)
+	}
+	return ""
+}
+
+// clients are fakes with the story's objects.
+func (s *story) clients() (*kubefake.Clientset, *akrifake.Clientset) {
+	var core, ours []runtime.Object
+	for _, key := range s.order {
+		switch o := s.objects[key].(type) {
+		case nil:
+		case *akriv0.Configuration, *akriv0.Instance, *v1alpha1.DeviceSlice, *v1alpha1.SlotClaim:
+			ours = append(ours, o.DeepCopyObject())
+		default:
+			core = append(core, o.DeepCopyObject())
+		}
+	}
+	kube := kubefake.NewClientset(core...)
+	kube.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: "v1.36.3"}
+	return kube, akrifake.NewSimpleClientset(ours...)
+}
+
+// options of a command in namespace default, and what it writes.
+func (s *story) options(as string) (o *options, out, errOut *bytes.Buffer) {
+	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
+	o = &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, now: func() time.Time { return storyNow }}
+	namespace := "default"
+	o.kube.Namespace = &namespace
+	kube, akri := s.clients()
+	if as == "guest" {
+		kube.PrependReactor("list", "*", forbid)
+		akri.PrependReactor("list", "*", forbid)
+	}
+	o.connected = source.For(kube, akri, namespace)
+	return o, out, errOut
+}
+
+// forbid refuses what is not of namespace default.
+func forbid(action clienttesting.Action) (bool, runtime.Object, error) {
+	if action.GetNamespace() == "default" {
+		return false, nil, nil
+	}
+	return true, nil, apierrors.NewForbidden(action.GetResource().GroupResource(), "", errors.New("a guest may not"))
+}
+
+func (s *story) run(t *testing.T, as string, line ...string) string {
+	o, out, errOut := s.options(as)
+	root := newRoot(o)
+	root.SetArgs(line)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	err := root.ExecuteContext(ctx)
+	text := out.String()
+	if errOut.Len() > 0 {
+		text += "(stderr) " + errOut.String()
+	}
+	if err != nil {
+		text += "error: " + err.Error() + "\n"
+	}
+	return blankLines(text)
+}
+
+// blankLines marks empty lines, which datadriven takes for the end.
+func blankLines(text string) string { return strings.ReplaceAll(text, "\n\n", "\n·\n") }

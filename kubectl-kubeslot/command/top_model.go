@@ -1,0 +1,316 @@
+package command
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
+)
+
+// page is what top shows at a time.
+type page int
+
+const (
+	configurationPage page = iota
+	instancePage
+	slotPage
+	podPage
+	pages
+)
+
+func (p page) String() string {
+	return [...]string{"Configurations", "Instances", "Slots", "Pods"}[p]
+}
+
+// topModel is the state of the screen: a value of what came in, that decides what is
+// drawn. It implements tea.Model.
+type topModel struct {
+	now   func() time.Time
+	shows func(namespace string, labels map[string]string) bool
+	all   bool
+	feed  feed
+
+	missing []string
+	view    *view.View
+	page    page
+	rows    []topRow // of the page, that pass the filter
+	header  string
+	cursor  int
+	top     int // the first row on the screen
+	of      string
+	filter  string
+	typing  bool
+	// opened is the pod that is described; lines is its description, as wide as the screen.
+	opened        *topRow
+	description   []string
+	lines         []string
+	width, height int
+}
+
+// topRow is one line, and what it is of.
+type topRow struct {
+	line                    string
+	key                     string
+	bad                     bool
+	configuration, instance string
+	podNamespace, pod       string
+}
+
+func newTop(now func() time.Time, shows func(string, map[string]string) bool, all bool) *topModel {
+	return &topModel{now: now, shows: shows, all: all, view: view.New(view.Objects{}), width: 80, height: 24}
+}
+
+// Messages.
+type (
+	changed   struct{ view *view.View }
+	tick      struct{}
+	described struct {
+		key string
+		pod view.Pod
+		ok  bool
+	}
+)
+
+// Init implements tea.Model.
+func (m *topModel) Init() tea.Cmd { return tea.Batch(m.wait(), m.tick()) }
+
+func (m *topModel) wait() tea.Cmd {
+	if m.feed == nil {
+		return nil
+	}
+	return func() tea.Msg {
+		if v := m.feed.next(); v != nil {
+			return changed{v}
+		}
+		return nil
+	}
+}
+
+// tick brings ages up to date.
+func (m *topModel) tick() tea.Cmd {
+	return tea.Tick(time.Second, func(time.Time) tea.Msg { return tick{} })
+}
+
+// Update implements tea.Model.
+func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = max(msg.Width, 20), max(msg.Height, 6)
+		m.lines = wrapped(m.description, m.width)
+		m.fill()
+	case changed:
+		m.setView(msg.view)
+		return m, tea.Batch(m.wait(), m.describe())
+	case tick:
+		m.fill()
+		return m, m.tick()
+	case described:
+		if m.opened != nil && m.opened.key == msg.key {
+			m.setDescription(msg)
+		}
+	case tea.KeyPressMsg:
+		return m, m.press(msg)
+	}
+	return m, nil
+}
+
+// press handles a key.
+func (m *topModel) press(key tea.KeyPressMsg) tea.Cmd {
+	name := key.String()
+	if m.typing {
+		m.typeFilter(key, name)
+		return nil
+	}
+	switch name {
+	case "q", "ctrl+c":
+		return tea.Quit
+	case "1", "2", "3", "4":
+		m.goTo(page(name[0]-'1'), "")
+	case "tab", "right":
+		m.goTo((m.page+1)%pages, "")
+	case "shift+tab", "left":
+		m.goTo((m.page+pages-1)%pages, "")
+	case "up", "k":
+		m.move(-1)
+	case "down", "j":
+		m.move(1)
+	case "pgup":
+		m.move(-m.space())
+	case "pgdown", "space":
+		m.move(m.space())
+	case "home", "g":
+		m.move(-len(m.rows) - len(m.lines))
+	case "end", "G":
+		m.move(len(m.rows) + len(m.lines))
+	case "/":
+		m.typing = true
+	case "esc", "backspace":
+		m.back()
+	case "enter":
+		return m.open()
+	}
+	return nil
+}
+
+func (m *topModel) typeFilter(key tea.KeyPressMsg, name string) {
+	switch name {
+	case "enter":
+		m.typing = false
+	case "esc", "ctrl+c":
+		m.typing, m.filter = false, ""
+	case "backspace":
+		if runes := []rune(m.filter); len(runes) > 0 {
+			m.filter = string(runes[:len(runes)-1])
+		}
+	default:
+		m.filter += key.Key().Text
+	}
+	m.cursor = 0
+	m.fill()
+}
+
+func (m *topModel) goTo(p page, of string) {
+	m.page, m.of, m.filter, m.opened, m.lines, m.cursor, m.top = p, of, "", nil, nil, 0, 0
+	m.fill()
+}
+
+// back undoes what narrowed the page last.
+func (m *topModel) back() {
+	switch {
+	case m.opened != nil:
+		m.opened, m.lines, m.top = nil, nil, 0
+	case m.filter != "":
+		m.filter = ""
+	default:
+		m.of = ""
+	}
+	m.fill()
+}
+
+// open goes one step further into the row of the cursor.
+func (m *topModel) open() tea.Cmd {
+	if m.opened != nil || m.cursor >= len(m.rows) {
+		return nil
+	}
+	row := m.rows[m.cursor]
+	switch m.page {
+	case configurationPage:
+		m.goTo(instancePage, row.configuration)
+	case instancePage:
+		m.goTo(slotPage, row.instance)
+	default:
+		if row.pod != "" {
+			m.opened, m.top = &row, 0
+			m.description = []string{"…"}
+			m.lines = m.description
+			return m.describe()
+		}
+	}
+	return nil
+}
+
+// describe asks for the description of the pod that is open.
+func (m *topModel) describe() tea.Cmd {
+	if m.opened == nil || m.feed == nil {
+		return nil
+	}
+	row, v, from := *m.opened, m.view, m.feed
+	return func() tea.Msg {
+		pod, ok := from.pod(v, row.podNamespace, row.pod)
+		return described{row.key, pod, ok}
+	}
+}
+
+func (m *topModel) setDescription(d described) {
+	if d.ok {
+		var text bytes.Buffer
+		describePod(&text, &d.pod, m.now())
+		m.description = strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
+	} else {
+		m.description = []string{fmt.Sprintf("There is no pod %s/%s that you can see.", plain(m.opened.podNamespace), plain(m.opened.pod))}
+	}
+	m.lines = wrapped(m.description, m.width)
+}
+
+// wrapped breaks lines between words, so that none is longer than the width. What goes on
+// stands further right than its line begins.
+func wrapped(lines []string, width int) []string {
+	var all []string
+	for _, line := range lines {
+		indent := strings.Repeat(" ", min(len(line)-len(strings.TrimLeft(line, " "))+4, width/2))
+		for runes := []rune(line); ; {
+			if len(runes) <= width {
+				all = append(all, string(runes))
+				break
+			}
+			at := width
+			for i := width; i > width/2; i-- {
+				if runes[i] == ' ' {
+					at = i
+					break
+				}
+			}
+			all = append(all, string(runes[:at]))
+			runes = append([]rune(indent), []rune(strings.TrimLeft(string(runes[at:]), " "))...)
+		}
+	}
+	return all
+}
+
+func (m *topModel) setView(v *view.View) {
+	m.view = v
+	m.fill()
+}
+
+// fill makes the page's rows anew. The cursor stays on its row.
+func (m *topModel) fill() {
+	at := ""
+	if m.cursor < len(m.rows) {
+		at = m.rows[m.cursor].key
+	}
+	switch m.page {
+	case configurationPage:
+		m.configurations()
+	case instancePage:
+		m.instances()
+	case slotPage:
+		m.slots()
+	case podPage:
+		m.pods()
+	}
+	if m.filter != "" {
+		m.rows = slices.DeleteFunc(m.rows, func(r topRow) bool { return !strings.Contains(strings.ToLower(r.line), strings.ToLower(m.filter)) })
+	}
+	if i := slices.IndexFunc(m.rows, func(r topRow) bool { return r.key == at }); at != "" && i >= 0 {
+		m.cursor = i
+	}
+	m.cursor = max(0, min(m.cursor, len(m.rows)-1))
+	m.scroll()
+}
+
+// move moves the cursor, or the description.
+func (m *topModel) move(by int) {
+	if m.opened != nil {
+		m.top = max(0, min(m.top+by, len(m.lines)-m.space()))
+		return
+	}
+	m.cursor = max(0, min(m.cursor+by, len(m.rows)-1))
+	m.scroll()
+}
+
+// scroll keeps the cursor on the screen.
+func (m *topModel) scroll() {
+	if m.opened != nil {
+		return
+	}
+	m.top = min(m.top, m.cursor)
+	m.top = max(m.top, m.cursor-m.space()+1, 0)
+}
+
+// space is how many rows the screen has: it has three lines above and one below.
+func (m *topModel) space() int { return max(m.height-4, 1) }

@@ -1,0 +1,127 @@
+package command
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
+)
+
+// stillFeed has no news, and describes pods of the view.
+type stillFeed struct{}
+
+func (stillFeed) next() *view.View { return nil }
+
+func (stillFeed) pod(v *view.View, namespace, name string) (view.Pod, bool) {
+	return v.Pod(namespace, name)
+}
+
+// keys are what a test presses, by name.
+var keys = map[string]tea.KeyPressMsg{
+	"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "tab": {Code: tea.KeyTab}, "up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown},
+	"left": {Code: tea.KeyLeft}, "right": {Code: tea.KeyRight}, "end": {Code: tea.KeyEnd}, "home": {Code: tea.KeyHome}, "pgup": {Code: tea.KeyPgUp}, "pgdown": {Code: tea.KeyPgDown},
+	"backspace": {Code: tea.KeyBackspace}, "shift+tab": {Code: tea.KeyTab, Mod: tea.ModShift},
+}
+
+// topStory is the model of a story after some keys.
+func (s *story) top(t *testing.T, width, height int, pressed ...string) *topModel {
+	o, _, _ := s.options("")
+	objects, missing, err := o.connected.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newTop(o.now, func(string, map[string]string) bool { return true }, false)
+	m.feed, m.missing = stillFeed{}, missing
+	m.Update(tea.WindowSizeMsg{Width: width, Height: height})
+	m.Update(changed{view.New(objects)})
+	for _, name := range pressed {
+		msg, named := keys[name]
+		if !named {
+			msg = tea.KeyPressMsg{Code: []rune(name)[0], Text: name}
+		}
+		_, cmd := m.Update(msg)
+		if cmd == nil {
+			continue
+		}
+		if reply, ok := cmd().(described); ok {
+			m.Update(reply)
+		}
+	}
+	return m
+}
+
+// drawn is the screen, its styles as words.
+func drawn(m *topModel) string {
+	text := strings.Join(m.screen(), "\n")
+	text = strings.NewReplacer(bold, "", dim, "", reverse, "> ", red, "! ", reset, "").Replace(text)
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return blankLines(strings.Join(lines, "\n") + "\n")
+}
+
+// The whole program reads keys, draws and ends.
+func TestTopRuns(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nonexistent")
+	s := watchStory(t)
+	m := s.top(t, 80, 12)
+	in, keyboard := io.Pipe()
+	var screen output
+	done := make(chan error, 1)
+	go func() {
+		_, err := tea.NewProgram(m, tea.WithInput(in), tea.WithOutput(&screen), tea.WithWindowSize(80, 12), tea.WithEnvironment([]string{"TERM=xterm-256color"})).Run()
+		done <- err
+	}()
+	await := func(text string) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); !strings.Contains(screen.String(), text); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("waited for %q on the screen, which is %q", text, screen.String())
+			}
+		}
+	}
+	await("[1 Configurations]")
+	if _, err := keyboard.Write([]byte("3")); err != nil {
+		t.Fatal(err)
+	}
+	await("-f30c78-0   Free")
+	if _, err := keyboard.Write([]byte("q")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Errorf("it ends with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it does not end when q is pressed")
+	}
+}
+
+// Without a terminal it says what to use instead.
+func TestTopWantsATerminal(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nonexistent")
+	file, err := os.Create(t.TempDir() + "/out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	s := watchStory(t)
+	for name, out := range map[string]io.Writer{"a buffer": &bytes.Buffer{}, "a file": file} {
+		o, _, _ := s.options("")
+		o.streams = genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: io.Discard}
+		root := newRoot(o)
+		root.SetArgs([]string{"top"})
+		if err := root.Execute(); err == nil || !strings.Contains(err.Error(), "--watch") {
+			t.Errorf("to %s: %v, want an error that names --watch", name, err)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
+)
+
+// listing is what a command of many rows shows.
+type listing[T any] struct {
+	kind    string
+	columns []column[T]
+	none    string // is said when there is nothing
+	rows    func(*view.View) []T
+	key     func(*T) string
+}
+
+// show prints the rows, and with --watch those that change until ctx is done.
+func show[T any](ctx context.Context, s *selection, l listing[T]) error {
+	if !s.watch && !s.only {
+		v, err := s.read(ctx)
+		if err != nil {
+			return err
+		}
+		return printRows(s.options, l.kind, l.rows(v), l.columns, l.none)
+	}
+	from, err := s.source()
+	if err != nil {
+		return err
+	}
+	live, err := from.Watch(ctx)
+	if err != nil {
+		return err
+	}
+	s.tellMissing(live.Missing())
+	w := newWatcher(s, l)
+	if first := l.rows(view.New(live.Objects())); s.only {
+		w.remember(first)
+	} else if err := w.update(first); err != nil {
+		return err
+	}
+	if s.watched != nil {
+		s.watched()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil // the user has seen enough
+		case <-live.Changed():
+			if err := w.update(l.rows(view.New(live.Objects()))); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// watcher prints what changes from one set of rows to the next.
+type watcher[T any] struct {
+	*selection
+	listing[T]
+	table *table[change[T]]
+	known map[string]T
+	order []string // of known, as they were shown
+}
+
+// change is a row and what became of it.
+type change[T any] struct {
+	event string // as of a watch: ADDED, MODIFIED, DELETED
+	row   T
+}
+
+func newWatcher[T any](s *selection, l listing[T]) *watcher[T] {
+	var columns []column[change[T]]
+	if s.events {
+		columns = append(columns, column[change[T]]{"EVENT", false, func(c *change[T]) string { return c.event }})
+	}
+	for _, c := range l.columns {
+		columns = append(columns, column[change[T]]{c.name, c.wide, func(of *change[T]) string { return c.value(&of.row) }})
+	}
+	return &watcher[T]{selection: s, listing: l, known: map[string]T{}, table: newTable(s.streams.Out, columns, s.output == "wide", !s.noHeaders)}
+}
+
+// update prints the rows that are new, have changed or have gone, in this order.
+func (w *watcher[T]) update(rows []T) error {
+	changes := w.changes(rows)
+	w.remember(rows)
+	if w.options.table() {
+		if len(changes) > 0 {
+			w.table.print(changes)
+		}
+		return nil
+	}
+	for i := range changes {
+		if w.events {
+			inner, err := object(w.kind, &changes[i].row)
+			if err != nil {
+				return err
+			}
+			if err := w.printObject("WatchEvent", map[string]any{"type": changes[i].event, "object": inner.Object}); err != nil {
+				return err
+			}
+		} else if err := w.printObject(w.kind, &changes[i].row); err != nil {
+			return fmt.Errorf("print %s: %w", w.kind, err)
+		}
+	}
+	return nil
+}
+
+func (w *watcher[T]) changes(rows []T) []change[T] {
+	var all []change[T]
+	now := map[string]bool{}
+	for i := range rows {
+		k := w.key(&rows[i])
+		now[k] = true
+		before, there := w.known[k]
+		switch {
+		case !there:
+			all = append(all, change[T]{"ADDED", rows[i]})
+		case !reflect.DeepEqual(before, rows[i]):
+			all = append(all, change[T]{"MODIFIED", rows[i]})
+		}
+	}
+	for _, k := range w.order {
+		if !now[k] {
+			all = append(all, change[T]{"DELETED", w.known[k]})
+		}
+	}
+	return all
+}
+
+func (w *watcher[T]) remember(rows []T) {
+	clear(w.known)
+	w.order = w.order[:0]
+	for i := range rows {
+		k := w.key(&rows[i])
+		w.known[k] = rows[i]
+		w.order = append(w.order, k)
+	}
+}

@@ -1,0 +1,67 @@
+package message
+
+import "regexp"
+
+// kubecriText is how kubecri begins what it says of a container that it does not start.
+var kubecriText = regexp.MustCompile(`kubecri does not start container "([^"]*)" of pod \S+ without (?:its devices|its slots [^:]*): `)
+
+// slotName is a slot in a text.
+const slotName = `slot (?P<slot>\S+)`
+
+// kubecriTexts are why kubecri does not start a container: kubecri/admit, kubecri/claims,
+// kubecri/inject, kubecri/agent, kubecri/deviceplugins.
+var kubecriTexts = []known{
+	text(Slots, "SlotClaimed", slotName+` is claimed by .*`, `that container has to end; the kubelet tries again`),
+	text(Slots, "SlotClaimed", slotName+` is used by container "[^"]*" of pod (?P<pod>\S+) on this node.*`, `pod $pod has to end; the kubelet tries again`),
+	text(Slots, "NotAssigned", `it requests (?P<resource>.*?), and the scheduler has assigned it no (?:slots|devices): .*`,
+		`create the pod again without spec.nodeName, for Kubeslot's scheduler`),
+	text(Slots, "NotSigned", `its assignment was not signed by a scheduler that this node trusts: .*`,
+		`the scheduler's --assignment-signing-key-file has to fit the node's --assignment-public-keys-file; then delete the pod`),
+	text(Slots, "BadAssignment", `its assignment cannot be used: .*`, `delete the pod: its next one is assigned anew`),
+	text(Slots, "BadAssignment", slotName+` is assigned (?:twice to the container|for \S+, but its Instance is of Configuration \S+)`, `delete the pod: its next one is assigned anew`),
+	text(Slots, "BadAssignment", `\d+ slots of `+resource+` are assigned, and the container requests \d+.*`, `delete the pod: its next one is assigned anew`),
+	text(Slots, "ConfigurationGone", slotName+` is of Configuration (?P<configuration>\S+), which does not exist or is being deleted.*`,
+		`create Configuration $configuration again, or delete the pod`),
+	text(Slots, "CapacityLowered", slotName+` does not exist: Configuration (?P<configuration>\S+) has capacity \d+.*`,
+		`delete the pod: its next one gets another slot; or raise the capacity again`),
+	text(Slots, "DeviceAway", `Instance (?P<instance>\S+) cannot be reached from this node: .*`,
+		`the device has to come back to this node, or the pod has to be deleted to get another; the kubelet tries again`),
+	text(Slots, "DeviceAway", `device of Instance (?P<instance>[^\s:]+): .*`,
+		`the device has to come back to this node, or the pod has to be deleted to get another; the kubelet tries again`),
+	text(Slots, "KubecriStarting", `(?:the runtime has not yet said which containers use slots|the API server has not yet said which Configurations and SlotClaims there are|slots cannot be claimed while the API server has no Node object of this node).*`,
+		`nothing: the kubelet tries again; if it stays, look at kubecri's log on the node`),
+	text(Slots, "ClaimFailed", `(?:create SlotClaim|delete SlotClaim|look who has SlotClaim|wait for another change to the claim of slot) .*`,
+		`kubecri has to reach the API server and to be allowed to write SlotClaims: kubecri check on the node`),
+	text(Plugins, "NoPlugin", `it requests .*? of which a device plugin of this node gives out devices, and the scheduler has assigned it none.*`,
+		`start the scheduler with its half of the plugin (--devschedpath), and create the pod again`),
+	text(Plugins, "NoPlugin", `.*no device plugin of this node answers for it.*`, `load the device plugin on the node (--cridevices), or delete the pod`),
+	text(Plugins, "PluginFault", `.*device plugin "(?P<plugin>[^"]*)" cannot be asked now.*`, `look at kubecri's log on the node; the kubelet tries again`),
+	text(Plugins, "PluginFault", `.*(?:invalid result|not called): .*|device plugin "(?P<plugin>[^"]*)".*`, `look at kubecri's log on the node; the kubelet tries again`),
+	text(Slots, "DevicesConflict", `.* and .* both (?:set the variable .*|want the path .*)`, `give the container devices of only one of them`),
+	text(Slots, "DevicesConflict", `the properties of its \d+ devices take \d+ bytes .*`, `request fewer slots in one container`),
+	text(Slots, "DevicesConflict", `.* puts the device node \S+ at \S+, and a pod with hostUsers: false .*`, `run the pod with hostUsers: true`),
+	text(Slots, "BadDevice", `.* (?:has .* with path .*, which is not an absolute path|wants permissions "[^"]*" on \S+: want a subset of rwm).*`, `correct its discovery handler`),
+	text(Slots, "BadDevice", `encode .*`, `report this`),
+}
+
+// kubeletTexts are the kubelet's own words, with its message behind them.
+var kubeletTexts = []known{
+	text(Slots, "NotEnoughAdvertised", `OutOf(?P<resource>akri\.sh/\S+): .*`,
+		`delete the pod: its next one is scheduled anew. Pods of another scheduler count on the node too`),
+	text(Nodes, "NotEnoughOnNode", `OutOf(?P<resource>[^\s:]+): .*`, `delete the pod: its next one is scheduled anew`),
+	text(Pod, "UnexpectedAdmissionError", `UnexpectedAdmissionError: .*`, `delete the pod: its next one is scheduled anew`),
+	text(Nodes, "NodeNotSelected", `(?:NodeAffinity|NodeName|NodePorts|NodeUnschedulable|TaintToleration|PodOSSelectorNodeLabelDoesNotMatch|PodOSNotSupported|SupplementalGroupsPolicyNotSupported|PodFeatureUnsupported|PodLevelResourcesNotSupported|AppArmor|InvalidNodeInfo|UnknownReason|InitContainerRestartPolicyForbidden|UnexpectedPredicateFailureType): .*`,
+		`delete the pod: its next one is scheduled anew`),
+	text(Nodes, "Evicted", `Evicted: .*`, `the node has to have more of what ran short; the pod's controller makes another`),
+	text(Nodes, "NodeShutdown", `(?:NodeShutdown|Terminated): .*`, `the node has to come back; the pod's controller makes another`),
+	text(Nodes, "NodeLost", `NodeLost: .*`, `the node has to come back`),
+	text(Pod, "Preempted", `Preempting: .*|Preempted: .*`, `the pod's controller makes another`),
+	text(Pod, "DeadlineExceeded", `DeadlineExceeded: .*`, `a longer activeDeadlineSeconds`),
+	text(Pod, "Image", `(?:ImagePullBackOff|ErrImagePull|ErrImageNeverPull|InvalidImageName|ImageInspectError|ErrImageInspect|RegistryUnavailable|SignatureValidationFailed): .*`,
+		`correct the image's name, or its imagePullSecrets`),
+	text(Pod, "ContainerConfig", `(?:CreateContainerConfigError|PreCreateHookError|PreStartHookError|PostStartHookError): .*`, `create the ConfigMap or Secret that is missing, or correct the container`),
+	text(Pod, "CrashLoop", `CrashLoopBackOff: .*`, `see kubectl logs --previous`),
+	text(Pod, "RunContainer", `(?:RunContainerError|CreateContainerError|ContainerCannotRun|StartError): .*`, `see the message; the kubelet tries again`),
+	text(Pod, "Sandbox", `(?:CreatePodSandboxError|ConfigPodSandboxError|KillPodSandboxError|KillContainerError|RemoveContainerError|ResizePodInPlaceError): .*`, `see kubectl describe pod`),
+	text(Pod, "Starting", `(?:ContainerCreating|PodInitializing): .*`, ``),
+}

@@ -1,0 +1,296 @@
+// Package source reads the objects that a view is made of, once or continuously, with
+// the user's own rights: what may not be listed in the whole cluster is listed in one
+// namespace, and what may not be listed at all is left out, and named. It writes nothing.
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// Requests a second, and at once, to the API server.
+const qps, burst = 50, 100
+
+// pageSize is how many objects are asked for at once.
+const pageSize = 500
+
+// Source is where objects are read from. Safe for concurrent use.
+type Source struct {
+	kube      kubernetes.Interface
+	client    versioned.Interface
+	namespace string
+}
+
+// New makes a Source of a connection. The namespace is where objects are read that may
+// not be read in the whole cluster.
+func New(config *rest.Config, namespace string) (*Source, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = qps, burst
+	if config.UserAgent == "" {
+		config.UserAgent = "kubectl-kubeslot"
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	client, err := versioned.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return For(kube, client, namespace), nil
+}
+
+// For makes a Source of clients.
+func For(kube kubernetes.Interface, client versioned.Interface, namespace string) *Source {
+	return &Source{kube: kube, client: client, namespace: namespace}
+}
+
+// kind is how one kind of objects is read. Kinds without a namespace ignore theirs.
+type kind struct {
+	resource   string
+	namespaced bool
+	needed     bool // without it there is nothing to show
+	object     runtime.Object
+	list       func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error)
+	watch      func(ctx context.Context, namespace string, options metav1.ListOptions) (watch.Interface, error)
+	// enter puts objects of the kind into the set.
+	enter func(o *view.Objects, items []runtime.Object)
+}
+
+// kinds are all that a view is made of.
+func (s *Source) kinds() []kind {
+	akri, slots, core := s.client.AkriV0(), s.client.KubeslotV1alpha1(), s.kube.CoreV1()
+	type options = metav1.ListOptions
+	return []kind{
+		{"configurations.akri.sh", true, true, &akriv0.Configuration{},
+			func(ctx context.Context, ns string, o options) (runtime.Object, error) {
+				return akri.Configurations(ns).List(ctx, o)
+			},
+			func(ctx context.Context, ns string, o options) (watch.Interface, error) {
+				return akri.Configurations(ns).Watch(ctx, o)
+			},
+			func(o *view.Objects, items []runtime.Object) {
+				o.Configurations = values[akriv0.Configuration](items)
+			}},
+		{"instances.akri.sh", true, true, &akriv0.Instance{},
+			func(ctx context.Context, ns string, o options) (runtime.Object, error) {
+				return akri.Instances(ns).List(ctx, o)
+			},
+			func(ctx context.Context, ns string, o options) (watch.Interface, error) {
+				return akri.Instances(ns).Watch(ctx, o)
+			},
+			func(o *view.Objects, items []runtime.Object) { o.Instances = values[akriv0.Instance](items) }},
+		{"deviceslices.kubeslot.io", false, false, &v1alpha1.DeviceSlice{},
+			func(ctx context.Context, _ string, o options) (runtime.Object, error) {
+				return slots.DeviceSlices().List(ctx, o)
+			},
+			func(ctx context.Context, _ string, o options) (watch.Interface, error) {
+				return slots.DeviceSlices().Watch(ctx, o)
+			},
+			func(o *view.Objects, items []runtime.Object) { o.Slices = values[v1alpha1.DeviceSlice](items) }},
+		{"slotclaims.kubeslot.io", false, false, &v1alpha1.SlotClaim{},
+			func(ctx context.Context, _ string, o options) (runtime.Object, error) {
+				return slots.SlotClaims().List(ctx, o)
+			},
+			func(ctx context.Context, _ string, o options) (watch.Interface, error) {
+				return slots.SlotClaims().Watch(ctx, o)
+			},
+			func(o *view.Objects, items []runtime.Object) { o.Claims = values[v1alpha1.SlotClaim](items) }},
+		{"pods", true, false, &corev1.Pod{},
+			func(ctx context.Context, ns string, o options) (runtime.Object, error) {
+				return core.Pods(ns).List(ctx, o)
+			},
+			func(ctx context.Context, ns string, o options) (watch.Interface, error) {
+				return core.Pods(ns).Watch(ctx, o)
+			},
+			func(o *view.Objects, items []runtime.Object) { o.Pods = values[corev1.Pod](items) }},
+		{"nodes", false, false, &corev1.Node{},
+			func(ctx context.Context, _ string, o options) (runtime.Object, error) {
+				return core.Nodes().List(ctx, o)
+			},
+			func(ctx context.Context, _ string, o options) (watch.Interface, error) {
+				return core.Nodes().Watch(ctx, o)
+			},
+			func(o *view.Objects, items []runtime.Object) { o.Nodes = values[corev1.Node](items) }},
+	}
+}
+
+// values copies objects, which are *T.
+func values[T any](items []runtime.Object) []T {
+	all := make([]T, 0, len(items))
+	for _, item := range items {
+		if value, ok := any(item).(*T); ok {
+			all = append(all, *value)
+		}
+	}
+	return all
+}
+
+// List reads all objects that the user may list. The second result names what is
+// missing, such as nodes, or what is of one namespace only, such as "pods of other
+// namespaces". Without Configurations and Instances it is an error.
+func (s *Source) List(ctx context.Context) (view.Objects, []string, error) {
+	kinds := s.kinds()
+	answers, errs := make([][]runtime.Object, len(kinds)), make([]error, len(kinds))
+	scopes := make([]scope, len(kinds))
+	var group sync.WaitGroup
+	for i := range kinds {
+		group.Go(func() { answers[i], scopes[i], errs[i] = s.read(ctx, &kinds[i]) })
+	}
+	group.Wait()
+	if err := firstOf(errs); err != nil {
+		return view.Objects{}, nil, err
+	}
+	var objects view.Objects
+	for i := range kinds {
+		kinds[i].enter(&objects, answers[i])
+	}
+	objects.PodsOf = s.podsOf(kinds, scopes)
+	return objects, missing(kinds, scopes), nil
+}
+
+// firstOf prefers an error that is not that the context is done, which others cause.
+func firstOf(errs []error) error {
+	at := slices.IndexFunc(errs, func(err error) bool { return err != nil && !errors.Is(err, context.Canceled) })
+	if at >= 0 {
+		return errs[at]
+	}
+	return errors.Join(errs...)
+}
+
+// scope is how far a kind may be read.
+type scope int
+
+const (
+	everywhere scope = iota
+	oneNamespace
+	nowhere
+)
+
+func (s *Source) podsOf(kinds []kind, scopes []scope) string {
+	for i := range kinds {
+		if kinds[i].resource == "pods" && scopes[i] != everywhere {
+			return s.namespace
+		}
+	}
+	return metav1.NamespaceAll
+}
+
+func missing(kinds []kind, scopes []scope) []string {
+	var all []string
+	for i := range kinds {
+		switch scopes[i] {
+		case oneNamespace:
+			all = append(all, kinds[i].resource+" of other namespaces")
+		case nowhere:
+			all = append(all, kinds[i].resource)
+		}
+	}
+	return all
+}
+
+// read reads all objects of a kind, as far as the user may.
+func (s *Source) read(ctx context.Context, k *kind) ([]runtime.Object, scope, error) {
+	reach := everywhere
+	items, err := pages(ctx, k, metav1.NamespaceAll, pageSize)
+	if apierrors.IsForbidden(err) && k.namespaced {
+		reach = oneNamespace
+		items, err = pages(ctx, k, s.namespace, pageSize)
+	}
+	if apierrors.IsForbidden(err) && !k.needed {
+		return nil, nowhere, nil
+	}
+	return items, reach, explain(k.resource, err)
+}
+
+func explain(resource string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("the cluster has no %s: is Kubeslot installed there? (kubectl apply -k deploy/)", resource)
+	}
+	return fmt.Errorf("list %s: %w", resource, err)
+}
+
+// pages lists a kind page by page.
+func pages(ctx context.Context, k *kind, namespace string, size int64) ([]runtime.Object, error) {
+	var all []runtime.Object
+	options := metav1.ListOptions{Limit: size}
+	for {
+		list, err := k.list(ctx, namespace, options)
+		switch {
+		case apierrors.IsResourceExpired(err) && options.Continue != "":
+			all, options = nil, metav1.ListOptions{} // took too long: all at once
+			continue
+		case err != nil:
+			return nil, err
+		}
+		items, next, err := extract(list)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, items...)
+		if next == "" {
+			return all, nil
+		}
+		options.Continue = next
+	}
+}
+
+// Events returns the events of the pod, the oldest first; none if they may not be listed.
+func (s *Source) Events(ctx context.Context, namespace, pod string) ([]corev1.Event, error) {
+	list, err := s.kube.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.Set{
+		"involvedObject.kind": "Pod", "involvedObject.name": pod}.AsSelector().String()})
+	if apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the events of pod %s/%s: %w", namespace, pod, err)
+	}
+	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int { return lastSeen(&a).Compare(lastSeen(&b)) })
+	return list.Items, nil
+}
+
+// Cluster reads what doctor looks at besides. It is an error if it may not be read.
+func (s *Source) Cluster(ctx context.Context) (*view.Cluster, error) {
+	version, err := s.kube.Discovery().ServerVersion()
+	if err != nil {
+		return nil, fmt.Errorf("ask the API server for its version: %w", err)
+	}
+	c := &view.Cluster{Version: version.GitVersion}
+	policies, err := s.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list validatingadmissionpolicies: %w", err)
+	}
+	bindings, err := s.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list validatingadmissionpolicybindings: %w", err)
+	}
+	for _, p := range policies.Items {
+		for _, b := range bindings.Items {
+			if b.Spec.PolicyName == p.Name && slices.Contains(b.Spec.ValidationActions, "Deny") {
+				c.Policies = append(c.Policies, p.Name)
+				break
+			}
+		}
+	}
+	return c, nil
+}

@@ -1,0 +1,42 @@
+package source
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+// keptAnnotations are those that a view reads.
+var keptAnnotations = []string{assignment.Annotation, assignment.HolderAnnotation, "kubernetes.io/config.source"}
+
+// trim drops what no view reads, to save memory: there may be 50,000 pods.
+func trim(object any) (any, error) {
+	if o, err := meta.Accessor(object); err == nil {
+		o.SetManagedFields(nil)
+	}
+	switch o := object.(type) {
+	case *corev1.Pod:
+		trimPod(o)
+	case *corev1.Node:
+		o.Status.Images, o.Status.VolumesAttached, o.Status.VolumesInUse = nil, nil, nil
+	}
+	return object, nil
+}
+
+func trimPod(pod *corev1.Pod) {
+	kept := map[string]string{}
+	for _, key := range keptAnnotations {
+		if value, ok := pod.Annotations[key]; ok {
+			kept[key] = value
+		}
+	}
+	pod.Annotations = kept
+	pod.Spec.Volumes, pod.Spec.EphemeralContainers, pod.Spec.DNSConfig, pod.Spec.HostAliases = nil, nil, nil, nil
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			containers[i] = corev1.Container{Name: c.Name, Image: c.Image, Resources: c.Resources, RestartPolicy: c.RestartPolicy, Ports: c.Ports}
+		}
+	}
+}

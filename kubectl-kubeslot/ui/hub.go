@@ -1,0 +1,212 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
+)
+
+// Live are objects that watches keep up to date.
+type Live interface {
+	// Objects returns them as they are. Nobody changes what it returns.
+	Objects() view.Objects
+	// Missing names the resources that the user may not list.
+	Missing() []string
+	// Err says why the objects may be out of date; nil when they are not.
+	Err() error
+	// Changed receives when one of the above may have changed, some time after it did so
+	// that what changes together is told together.
+	Changed() <-chan struct{}
+}
+
+const (
+	// settle is the shortest time between two updates.
+	settle = 100 * time.Millisecond
+	// share bounds a Hub's CPU: after an update it rests so many times as long as that took.
+	share = 4
+	// longest bounds how long it rests, and so how late a page is in a huge cluster.
+	longest = 5 * time.Second
+	// again is how often a Hub looks at what only time changes, such as a claim whose
+	// pod has been gone for a minute.
+	again = 20 * time.Second
+	// kept is how many updates a page may be behind before it is sent everything.
+	kept = 64
+)
+
+// Hub makes States of objects, and Updates for any number of pages.
+type Hub struct {
+	live  Live
+	about About
+	clock clock.WithTicker
+
+	mu      sync.Mutex
+	seq     uint64
+	view    *view.View
+	state   *State // nil before the first
+	history History
+	recent  [][]byte // the updates up to seq, encoded
+	all     []byte   // the full update of seq, encoded; nil until somebody asks for it
+	next    chan struct{}
+	first   chan struct{} // closed when there is a state
+}
+
+// NewHub makes a Hub, which works while Run does.
+func NewHub(live Live, about About, c clock.WithTicker) *Hub {
+	return &Hub{live: live, about: about, clock: c, next: make(chan struct{}), first: make(chan struct{})}
+}
+
+// Run works until ctx is done.
+func (h *Hub) Run(ctx context.Context) {
+	timer := h.clock.NewTimer(again)
+	defer timer.Stop()
+	for {
+		began := h.clock.Now()
+		h.refresh(ctx)
+		pause(ctx, h.clock, min(max(settle, share*h.clock.Since(began)), longest))
+		timer.Reset(again)
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.live.Changed():
+		case <-timer.C():
+		}
+	}
+}
+
+func pause(ctx context.Context, c clock.Clock, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-c.After(d):
+	}
+}
+
+// refresh makes a State of the objects, and an Update when it differs from the last.
+func (h *Hub) refresh(ctx context.Context) {
+	now := h.clock.Now()
+	objects := h.live.Objects()
+	v := view.New(objects)
+	state := NewState(v, objects, h.live.Missing(), h.live.Err(), now)
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.view = v
+	if h.state == nil {
+		h.state = &state
+		h.history.Begin(&state, objects.Pods, now)
+		h.publish(nil)
+		close(h.first)
+		return
+	}
+	u, differ := difference(h.state, &state)
+	u.Events, u.Points = h.history.Record(h.state, &state, now)
+	h.state = &state
+	if !differ && len(u.Points) == 0 {
+		return
+	}
+	u.Seq, u.Time, u.Recorded = h.seq+1, now.UnixMilli(), h.history.recorded
+	encoded, err := json.Marshal(u)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot encode an update of the page")
+		return
+	}
+	h.publish(encoded)
+}
+
+// publish adds an encoded update, nil for the first, and wakes the pages.
+func (h *Hub) publish(encoded []byte) {
+	h.seq++
+	h.all = nil
+	if h.recent = append(h.recent, encoded); len(h.recent) > kept {
+		h.recent = append([][]byte(nil), h.recent[1:]...)
+	}
+	close(h.next)
+	h.next = make(chan struct{})
+}
+
+// After returns the encoded updates that take a page on from the update of that number,
+// with the number of the last: a full one when the page is too far behind, or new, which
+// is number 0. When there is none yet, the channel is closed as soon as there is.
+func (h *Hub) After(seq uint64) (updates [][]byte, last uint64, next <-chan struct{}, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch behind := h.seq - seq; {
+	case h.state == nil, behind == 0:
+	case seq != 0 && behind < uint64(len(h.recent)):
+		updates = append(updates, h.recent[len(h.recent)-int(behind):]...)
+	default:
+		if h.all == nil {
+			if h.all, err = h.encodeAll(); err != nil {
+				return nil, 0, nil, err
+			}
+		}
+		updates = [][]byte{h.all}
+	}
+	return updates, h.seq, h.next, nil
+}
+
+func (h *Hub) encodeAll() ([]byte, error) {
+	u := full(h.state)
+	u.Seq, u.Time, u.Recorded, u.About = h.seq, h.clock.Now().UnixMilli(), h.history.recorded, &h.about
+	u.Events, u.Points = notNil(h.history.last()), notNil(h.history.points)
+	encoded, err := json.Marshal(u)
+	if err != nil {
+		return nil, fmt.Errorf("encode the state of the page: %w", err)
+	}
+	return encoded, nil
+}
+
+// Ready waits until there is something to say, or ctx is done.
+func (h *Hub) Ready(ctx context.Context) {
+	select {
+	case <-h.first:
+	case <-ctx.Done():
+	}
+}
+
+// Pod returns what there is to say of a pod; false when it is not among those that the
+// user may list.
+func (h *Hub) Pod(namespace, name string, events []corev1.Event) (view.Pod, bool) {
+	v := h.current()
+	if v == nil {
+		return view.Pod{}, false
+	}
+	return v.Pod(namespace, name, events...)
+}
+
+// Node returns what there is to say of a node.
+func (h *Hub) Node(name string) (view.Node, bool) {
+	v := h.current()
+	if v == nil {
+		return view.Node{}, false
+	}
+	return v.Node(name)
+}
+
+func (h *Hub) current() *view.View {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.view
+}
+
+// Spans returns when the device's slots were taken in the last hour; false when there
+// is no such device.
+func (h *Hub) Spans(device string) ([]Span, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state == nil {
+		return nil, false
+	}
+	d, found := h.state.Devices[device]
+	if !found {
+		return nil, false
+	}
+	return h.history.Spans(&d, h.clock.Now()), true
+}

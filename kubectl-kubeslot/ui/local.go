@@ -1,0 +1,59 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Local serves the page on this machine, to the user who started it.
+type Local struct {
+	hub      *Hub
+	listener net.Listener
+	handler  http.Handler
+	address  string
+}
+
+// NewLocal listens at the address, which has to be one of this machine alone; port 0 is
+// any that is free.
+func NewLocal(address string, hub *Hub, events EventReader) (*Local, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("listen address %q: %w: want host:port, such as 127.0.0.1:0", address, err)
+	}
+	if !loopback(host) {
+		return nil, fmt.Errorf("listen address %q: the page has your rights, so it is served on localhost only (127.0.0.1 or ::1). "+
+			"To reach it from elsewhere use a tunnel (ssh -L); to serve it to others use the controller's --ui-bind-address", address)
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	all := &viewer{Hub: hub, events: events}
+	keyed := newKeyed(port, routes(func(http.ResponseWriter, *http.Request) *viewer { return all }))
+	return &Local{hub: hub, listener: listener, handler: guarded(onLoopback(keyed)),
+		address: fmt.Sprintf("http://%s/?key=%s", net.JoinHostPort(host, port), keyed.key)}, nil
+}
+
+// Address is where to open the page, with the key to it.
+func (l *Local) Address() string { return l.address }
+
+// Serve serves until ctx is done.
+func (l *Local) Serve(ctx context.Context) error {
+	server := newServer(ctx, l.handler)
+	context.AfterFunc(ctx, func() { server.Close() }) // pages are connected as long as they are open
+	go l.hub.Run(ctx)
+	if err := server.Serve(l.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the page: %w", err)
+	}
+	return nil
+}
+
+func newServer(ctx context.Context, handler http.Handler) *http.Server {
+	return &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		BaseContext: func(net.Listener) context.Context { return ctx }}
+}

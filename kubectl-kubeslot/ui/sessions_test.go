@@ -1,0 +1,273 @@
+package ui
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+// apiServer is as much of one as a session needs: users by token, who see the pods of
+// their namespace, or of all.
+type apiServer struct {
+	*httptest.Server
+	mu    sync.Mutex
+	users map[string]string // namespace by token; "*" is all
+}
+
+func newAPIServer(t *testing.T) *apiServer {
+	s := &apiServer{users: map[string]string{"admins": "*", "alices": "alice", "nobodys": "nothing"}}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s
+}
+
+func (s *apiServer) revoke(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.users, token)
+}
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	s.mu.Lock()
+	sees, known := s.users[token]
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	refuse := func(code int, reason string) {
+		w.WriteHeader(code)
+		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":%q,"code":%d}`, reason, reason, code)
+	}
+	namespace, kind := "", path.Base(r.URL.Path)
+	if _, rest, found := strings.Cut(r.URL.Path, "/namespaces/"); found {
+		namespace, _, _ = strings.Cut(rest, "/")
+	}
+	group := path.Dir(strings.TrimPrefix(strings.TrimPrefix(strings.Replace(r.URL.Path, "/namespaces/"+namespace, "", 1), "/apis/"), "/api/"))
+	switch {
+	case !known:
+		refuse(http.StatusUnauthorized, "Unauthorized")
+	case kind == "selfsubjectreviews":
+		user := token
+		if sees == "alice" {
+			user = "system:serviceaccount:alice:viewer"
+		}
+		fmt.Fprintf(w, `{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"username":%q}}}`, user)
+	case sees != "*" && sees != namespace:
+		refuse(http.StatusForbidden, "Forbidden")
+	case r.URL.Query().Get("sendInitialEvents") != "":
+		refuse(http.StatusUnprocessableEntity, "Invalid") // it is an old one: clients list
+	case r.URL.Query().Get("watch") != "":
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	default:
+		items := []any{}
+		if kind == "pods" {
+			for _, ns := range []string{"alice", "bob"} {
+				if namespace == "" || namespace == ns {
+					items = append(items, map[string]any{"metadata": map[string]any{"namespace": ns, "name": ns + "s-pod", "uid": ns},
+						"spec":   map[string]any{"containers": []any{map[string]any{"name": "main", "resources": map[string]any{"limits": map[string]any{"akri.sh/cameras": "1"}}}}},
+						"status": map[string]any{"phase": "Pending"}})
+				}
+			}
+		}
+		kinds := map[string]string{"configurations": "Configuration", "instances": "Instance", "deviceslices": "DeviceSlice", "slotclaims": "SlotClaim", "pods": "Pod", "nodes": "Node"}
+		json.NewEncoder(w).Encode(map[string]any{"kind": kinds[kind] + "List", "apiVersion": group, "metadata": map[string]any{"resourceVersion": "1"}, "items": items})
+	}
+}
+
+// sessionsOf serves the page of an API server over HTTPS.
+func sessionsOf(t *testing.T, api *apiServer, most int, c clock.WithTicker) (*Sessions, *httptest.Server) {
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	// The server's own credentials, which must not be used for anybody.
+	sessions := NewSessions(ctx, &rest.Config{Host: api.URL, BearerToken: "admins"}, "test", most, c)
+	server := httptest.NewTLSServer(sessions.Handler())
+	t.Cleanup(func() {
+		cancel()
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return sessions, server
+}
+
+// client is a browser's, with cookies of its own.
+func client(t *testing.T, server *httptest.Server) *http.Client {
+	c := noFollow(t)
+	c.Transport = server.Client().Transport
+	return c
+}
+
+func login(t *testing.T, c *http.Client, server *httptest.Server, token, namespace string) *http.Response {
+	t.Helper()
+	response, err := c.PostForm(server.URL+"/login", url.Values{"token": {token}, "namespace": {namespace}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	return response
+}
+
+// firstUpdate is what a page gets when it connects; what has come of it when the server
+// answers otherwise.
+func firstUpdate(t *testing.T, c *http.Client, server *httptest.Server) (int, string) {
+	t.Helper()
+	response, err := c.Get(server.URL + "/api/updates")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		if data, found := strings.CutPrefix(lines.Text(), "data: "); found {
+			return response.StatusCode, data
+		}
+	}
+	return response.StatusCode, ""
+}
+
+// Each user sees what his token lets him see, and nothing with a token that is not good.
+func TestSessions(t *testing.T) {
+	api := newAPIServer(t)
+	_, server := sessionsOf(t, api, 10, clock.RealClock{})
+	if code, _ := firstUpdate(t, client(t, server), server); code != http.StatusUnauthorized {
+		t.Errorf("without a token it answers %d, want 401", code)
+	}
+	for token, code := range map[string]int{"": 400, "wrong": 401, "not a token": 400, "nobodys": 403} {
+		c := client(t, server)
+		if response := login(t, c, server, token, ""); response.StatusCode != code || len(response.Cookies()) != 0 {
+			t.Errorf("with the token %q it answers %s and sets %v, want %d and no cookie", token, response.Status, response.Cookies(), code)
+		}
+	}
+
+	admin, alice := client(t, server), client(t, server)
+	for c, token := range map[*http.Client]string{admin: "admins", alice: "alices"} {
+		response := login(t, c, server, token, "")
+		if response.StatusCode != http.StatusSeeOther || len(response.Cookies()) != 2 {
+			t.Fatalf("the login of %s: %s, cookies %v", token, response.Status, response.Cookies())
+		}
+		for _, cookie := range response.Cookies() {
+			if !cookie.Secure || !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || !strings.HasPrefix(cookie.Name, "__Host-") {
+				t.Errorf("the cookie %s is for more than this page", cookie)
+			}
+		}
+	}
+	if _, all := firstUpdate(t, admin, server); !strings.Contains(all, "bobs-pod") || !strings.Contains(all, "alices-pod") || !strings.Contains(all, `"missing":[]`) {
+		t.Errorf("the admin sees %s", all)
+	}
+	if _, own := firstUpdate(t, alice, server); strings.Contains(own, "bob") || !strings.Contains(own, "alices-pod") || !strings.Contains(own, "pods of other namespaces") {
+		t.Errorf("alice sees %s", own)
+	}
+	if response, _ := get(t, alice, server.URL+"/api/pods/bob/bobs-pod", nil); response.StatusCode != http.StatusNotFound {
+		t.Errorf("of bob's pod alice hears %s", response.Status)
+	}
+	// A proxy's header counts before the cookie.
+	response, body := get(t, alice, server.URL+"/api/pods/bob/bobs-pod", func(r *http.Request) { r.Header.Set("Authorization", "Bearer admins") })
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("with the admin's token in a header: %s %s", response.Status, body)
+	}
+	// Another site cannot log anybody in or out.
+	r, _ := http.NewRequest(http.MethodPost, server.URL+"/logout", nil)
+	r.Header.Set("Origin", "https://evil.example")
+	if response, err := alice.Do(r); err != nil || response.StatusCode != http.StatusForbidden {
+		t.Errorf("another site's logout: %v, %v", response, err)
+	}
+	if response, err := alice.Post(server.URL+"/logout", "", nil); err != nil || response.StatusCode != http.StatusSeeOther {
+		t.Errorf("the logout: %v, %v", response, err)
+	}
+	if code, _ := firstUpdate(t, alice, server); code != http.StatusUnauthorized {
+		t.Errorf("after the logout it answers %d, want 401", code)
+	}
+}
+
+// count is how many sessions there are.
+func (s *Sessions) sessions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all)
+}
+
+func awaitCondition(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited for %s", what)
+		}
+	}
+}
+
+// A session ends when its token is revoked, with the page that is open, and when nobody
+// has looked at it for a while.
+func TestSessionsEnd(t *testing.T) {
+	api := newAPIServer(t)
+	c := testclock.NewFakeClock(time.Now())
+	sessions, server := sessionsOf(t, api, 10, c)
+	admin := client(t, server)
+	login(t, admin, server, "admins", "")
+	login(t, client(t, server), server, "alices", "")
+	open, err := admin.Get(server.URL + "/api/updates")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Body.Close()
+	for lines := bufio.NewScanner(open.Body); !strings.HasPrefix(lines.Text(), "data: "); {
+		if !lines.Scan() {
+			t.Fatal("the page gets nothing")
+		}
+	}
+	// Of each session the guard waits for its ticker and the Hub for two timers.
+	awaitCondition(t, "both sessions to wait for the clock", func() bool { return c.Waiters() >= 6 })
+	c.Step(idle + check)
+	awaitCondition(t, "the session that nobody looks at to end, and the other to stay", func() bool { return sessions.sessions() == 1 })
+	if code, _ := firstUpdate(t, admin, server); code != http.StatusOK {
+		t.Errorf("the session with an open page answers %d", code)
+	}
+	api.revoke("admins")
+	awaitCondition(t, "the page of the revoked token to be closed", func() bool {
+		c.Step(check)
+		return sessions.sessions() == 0
+	})
+	for lines := bufio.NewScanner(open.Body); lines.Scan(); {
+	}
+	if response, body := get(t, admin, server.URL+"/", nil); response.StatusCode != http.StatusUnauthorized || !strings.Contains(body, "does not accept the token") {
+		t.Errorf("with a revoked token: %s\n%s", response.Status, body)
+	}
+}
+
+// There are no more sessions than allowed: one that nobody looks at makes room.
+func TestSessionsAreBounded(t *testing.T) {
+	api := newAPIServer(t)
+	_, server := sessionsOf(t, api, 1, clock.RealClock{})
+	admin, alice := client(t, server), client(t, server)
+	login(t, admin, server, "admins", "")
+	if response := login(t, alice, server, "alices", ""); response.StatusCode != http.StatusSeeOther {
+		t.Errorf("a second user, while nobody looks at the first's page: %s", response.Status)
+	}
+	open, err := alice.Get(server.URL + "/api/updates")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Body.Close()
+	for lines := bufio.NewScanner(open.Body); !strings.HasPrefix(lines.Text(), "data: "); {
+		if !lines.Scan() {
+			t.Fatal("the page gets nothing")
+		}
+	}
+	if response, body := get(t, admin, server.URL+"/", nil); response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "1 users have this page open") {
+		t.Errorf("while the second user's page is open the first gets %s\n%s", response.Status, body)
+	}
+}

@@ -1,0 +1,166 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/types/assignment"
+)
+
+// nodeWaits are what nodes lack for the pod apart from slots, as far as the Node objects
+// and the pods on them tell: the same as kube-scheduler's NodeUnschedulable,
+// TaintToleration, NodeAffinity and NodeResourcesFit, and that a node with slots for it
+// (which is not short of any) advertises them. Of a reason that many nodes have there is
+// one wait.
+func (v *View) nodeWaits(pod *corev1.Pod, short map[string]*ledger.Shortfall) []Wait {
+	type key struct{ reason, resource string }
+	groups := map[key]*Wait{}
+	add := func(node, reason, resource, why, needs string) {
+		k := key{reason, resource}
+		if groups[k] == nil {
+			groups[k] = &Wait{Reason: reason, Source: FromKubeslot, Resource: resource, Why: why, Needs: needs}
+		}
+		groups[k].Nodes = append(groups[k].Nodes, node)
+	}
+	want := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	affinity := nodeaffinity.GetRequiredNodeAffinity(pod)
+	for i := range v.objects.Nodes {
+		node := &v.objects.Nodes[i]
+		if taint := untolerated(node, pod.Spec.Tolerations); taint != nil {
+			if node.Spec.Unschedulable && taint.Key == corev1.TaintNodeUnschedulable {
+				add(node.Name, "NodeCordoned", "", "it is cordoned", "kubectl uncordon "+node.Name)
+			} else {
+				add(node.Name, "NodeTainted", "", "it has a taint that the pod does not tolerate: "+taint.ToString(), taintNeeds(taint))
+			}
+		}
+		if fits, err := affinity.Match(node); err != nil {
+			add(node.Name, "NodeNotSelected", "", "the pod's node affinity cannot be read: "+err.Error(), "correct the pod's node affinity")
+		} else if !fits {
+			add(node.Name, "NodeNotSelected", "", "the pod's nodeSelector or node affinity does not select it", "another nodeSelector or affinity in the pod, or other labels on the node")
+		}
+		if v.objects.PodsOf != "" {
+			continue // what the pods of other namespaces use is not known
+		}
+		v.resourceWaits(node, want, short[node.Name] == nil, add)
+	}
+	return slices.SortedFunc(func(yield func(Wait) bool) {
+		for _, w := range groups {
+			slices.Sort(w.Nodes)
+			if !yield(*w) {
+				return
+			}
+		}
+	}, func(a, b Wait) int {
+		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Resource, b.Resource))
+	})
+}
+
+func (v *View) resourceWaits(node *corev1.Node, want corev1.ResourceList, slots bool, add func(node, reason, resource, why, needs string)) {
+	used := v.requested(node.Name)
+	if most, ok := node.Status.Allocatable[corev1.ResourcePods]; ok {
+		if n := used[corev1.ResourcePods]; n.Cmp(most) >= 0 {
+			add(node.Name, "TooManyPods", "", fmt.Sprintf("it has all the %s pods that it may have", most.String()), "pods have to end there")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		need, total, in := want[name], node.Status.Allocatable[name], used[name]
+		if need.IsZero() {
+			continue
+		}
+		left := total.DeepCopy()
+		left.Sub(in)
+		if left.Cmp(need) >= 0 {
+			continue
+		}
+		of, ours := strings.CutPrefix(string(name), assignment.ResourcePrefix)
+		switch {
+		case !ours:
+			add(node.Name, "InsufficientResource", string(name), fmt.Sprintf("it asks for %s of %s, and node %s has %s left of %s", need.String(), name, node.Name, atLeastZero(left), total.String()),
+				fmt.Sprintf("pods that use %s have to end there, or a node with more of it", name))
+		case slots && v.configurations[of] != nil:
+			add(node.Name, "NotAdvertised", of, fmt.Sprintf("node %s advertises %s of %s in its status, of which %s are left, and the kubelet would refuse the pod", node.Name, total.String(), name, atLeastZero(left)),
+				"kubecri has to advertise there what it reaches: that takes a moment; if it stays, look at kubecri's log. Pods that another scheduler bound count too")
+		}
+	}
+}
+
+func atLeastZero(q resource.Quantity) string {
+	if q.Sign() < 0 {
+		return "0"
+	}
+	return q.String()
+}
+
+// requested is what the node's pods request, and under "pods" how many there are.
+func (v *View) requested(node string) corev1.ResourceList {
+	v.counted.Do(func() {
+		v.inUse = map[string]corev1.ResourceList{}
+		for i := range v.objects.Pods {
+			pod := &v.objects.Pods[i]
+			if pod.Spec.NodeName == "" || ended(pod) {
+				continue
+			}
+			sum := v.inUse[pod.Spec.NodeName]
+			if sum == nil {
+				sum = corev1.ResourceList{}
+				v.inUse[pod.Spec.NodeName] = sum
+			}
+			for name, n := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
+				total := sum[name]
+				total.Add(n)
+				sum[name] = total
+			}
+			count := sum[corev1.ResourcePods]
+			count.Add(*resource.NewQuantity(1, resource.DecimalSI))
+			sum[corev1.ResourcePods] = count
+		}
+	})
+	return v.inUse[node]
+}
+
+// untolerated returns a taint that keeps the pod from the node; nil for none. A node
+// that is cordoned has one before the taint is there.
+func untolerated(node *corev1.Node, tolerations []corev1.Toleration) *corev1.Taint {
+	taints := node.Spec.Taints
+	if node.Spec.Unschedulable {
+		taints = append([]corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}, taints...)
+	}
+	for i := range taints {
+		t := &taints[i]
+		if t.Effect == corev1.TaintEffectPreferNoSchedule {
+			continue
+		}
+		if !slices.ContainsFunc(tolerations, func(toleration corev1.Toleration) bool { return tolerates(&toleration, t) }) {
+			return t
+		}
+	}
+	return nil
+}
+
+// tolerates follows core/v1: no effect is every effect, no key with Exists every key.
+func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
+	switch {
+	case t.Effect != "" && t.Effect != taint.Effect, t.Key != "" && t.Key != taint.Key:
+		return false
+	case t.Operator == corev1.TolerationOpExists:
+		return true
+	}
+	return (t.Operator == "" || t.Operator == corev1.TolerationOpEqual) && t.Value == taint.Value && t.Key != ""
+}
+
+func taintNeeds(t *corev1.Taint) string {
+	switch t.Key {
+	case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable:
+		return "the node has to become Ready"
+	}
+	return "a toleration of it in the pod, or the taint has to go"
+}

@@ -1,0 +1,215 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// bound says why a pod that has a node does not run there, or not as it should.
+func (v *View) bound(pod *corev1.Pod, p *Pod, events []corev1.Event) {
+	if pod.Status.Phase == corev1.PodFailed {
+		w := Wait{Reason: "Failed", Source: FromKubelet, Why: "it has failed: its containers have ended", Needs: "see kubectl logs"}
+		if pod.Status.Reason != "" {
+			w = kubeletWait("", pod.Status.Reason, pod.Status.Message)
+		}
+		p.Waits = []Wait{w}
+	} else {
+		if p.State == Starting {
+			p.Waits = v.nodeTrouble(pod)
+			for _, w := range v.assignmentWaits(pod) {
+				if w.Reason != "DeviceAway" || len(p.Waits) == 0 { // the node is what is away
+					p.Waits = append(p.Waits, w)
+				}
+			}
+		}
+		for _, s := range waiting(pod) {
+			w := kubeletWait(s.Name, s.State.Waiting.Reason, s.State.Waiting.Message)
+			if w.Reason != "Starting" && !told(p.Waits, w) {
+				p.Waits = append(p.Waits, w)
+			}
+		}
+		if p.State == Starting {
+			p.Waits = append(p.Waits, eventWaits(p.Waits, events)...)
+		}
+		if p.State == Starting && len(p.Waits) == 0 {
+			p.Waits = []Wait{{Reason: "Starting", Source: FromKubelet, Why: "node " + pod.Spec.NodeName + " is starting it", Needs: "nothing: it takes a moment"}}
+		}
+	}
+	for _, w := range p.Waits {
+		if w.Needs != "" && !slices.Contains(p.Needs, w.Needs) && len(p.Needs) < maxNeeds {
+			p.Needs = append(p.Needs, w.Needs)
+		}
+	}
+}
+
+func told(waits []Wait, w Wait) bool {
+	return slices.ContainsFunc(waits, func(o Wait) bool {
+		return o.Reason == w.Reason && (o.Container == w.Container || o.Container == "" || w.Container == "")
+	})
+}
+
+// nodeTrouble is what keeps the node from starting any pod with devices.
+func (v *View) nodeTrouble(pod *corev1.Pod) []Wait {
+	node := pod.Spec.NodeName
+	var all []Wait
+	at := slices.IndexFunc(v.objects.Nodes, func(n corev1.Node) bool { return n.Name == node })
+	if len(v.objects.Nodes) > 0 && at < 0 {
+		return []Wait{{Reason: "NodeGone", Source: FromKubeslot, Nodes: []string{node}, Why: "there is no node " + node,
+			Needs: "delete the pod, if the control plane does not: its next one gets another node"}}
+	}
+	if at >= 0 {
+		for _, c := range v.objects.Nodes[at].Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+				all = append(all, Wait{Reason: "NodeNotReady", Source: FromKubeslot, Nodes: []string{node},
+					Why: fmt.Sprintf("node %s is not Ready: %s", node, c.Message), Needs: "the node has to become Ready, or the pod to be deleted"})
+			}
+		}
+	}
+	reports := slices.ContainsFunc(v.objects.Slices, func(s v1alpha1.DeviceSlice) bool { return s.Spec.NodeName == node })
+	if len(v.objects.Slices) > 0 && !reports && len(requests(pod)) > 0 {
+		all = append(all, Wait{Reason: "NoKubecri", Source: FromKubeslot, Nodes: []string{node},
+			Why: "node " + node + " has no DeviceSlice: kubecri does not run there, or cannot reach the API server", Needs: "start kubecri on the node: kubecri check says what is missing"})
+	}
+	return all
+}
+
+// assignmentWaits compares what the pod asks for and was given with what there is.
+func (v *View) assignmentWaits(pod *corev1.Pod) []Wait {
+	rows := requests(pod)
+	if len(rows) == 0 {
+		return nil
+	}
+	held, err := v.held(pod)
+	if err != nil {
+		return []Wait{{Reason: "BadAssignment", Source: FromKubeslot, Why: "its assignment cannot be read: " + err.Error(),
+			Needs: "delete the pod: its next one is assigned anew"}}
+	}
+	if len(held) == 0 {
+		if managedByKubelet(pod) || v.choosesSlots(pod.Spec.NodeName) {
+			return nil
+		}
+		return []Wait{{Reason: "NotAssigned", Source: FromKubeslot, Container: rows[0].container, Resource: rows[0].resource, Count: rows[0].count,
+			Why: v.unassigned(pod), Needs: "create the pod again without spec.nodeName, for Kubeslot's scheduler"}}
+	}
+	var all []Wait
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			if name := containers[i].Name; !started(pod, name) {
+				for _, g := range held[name] {
+					all = append(all, v.grantWaits(pod, name, g)...)
+				}
+			}
+		}
+	}
+	return all
+}
+
+func (v *View) unassigned(pod *corev1.Pod) string {
+	if holder := pod.Annotations[assignment.HolderAnnotation]; holder != "" && holder != string(pod.UID) {
+		return fmt.Sprintf("it has no slots: its annotation %s is of another pod (UID %s), as of one that was copied", assignment.HolderAnnotation, holder)
+	}
+	return fmt.Sprintf("it has a node and no slots: it was bound with spec.nodeName, or by a scheduler of the name %q that does not have Kubeslot's plugins", pod.Spec.SchedulerName)
+}
+
+// managedByKubelet reports whether the kubelet has the pod from elsewhere: no scheduler
+// assigns anything to a static pod.
+func managedByKubelet(pod *corev1.Pod) bool {
+	source := pod.Annotations["kubernetes.io/config.source"]
+	return source == "file" || source == "http"
+}
+
+// choosesSlots reports whether the node gives out slots itself: its pods get no
+// assignment, and its claims name no pods.
+func (v *View) choosesSlots(node string) bool {
+	return slices.ContainsFunc(v.objects.Nodes, func(n corev1.Node) bool { return n.Name == node && v1alpha1.ChoosesSlots(&n) })
+}
+
+// grantWaits says why a container that has not started cannot have one of its slots.
+func (v *View) grantWaits(pod *corev1.Pod, container string, g assignment.Grant) []Wait {
+	name := g.Slot.String()
+	w := Wait{Source: FromKubeslot, Container: container, Resource: g.Resource, Nodes: []string{pod.Spec.NodeName}}
+	configuration, _ := slot.SplitInstance(g.Slot.Instance)
+	c, claim := v.configurations[configuration], v.claims[name]
+	switch {
+	case claim != nil && claim.Spec.Holder != string(pod.UID):
+		w.Reason, w.Why = "SlotClaimed", fmt.Sprintf("its slot %s is still claimed for pod %s on node %s", name, podOf(claim.Spec.Pod), claim.Spec.NodeName)
+		w.Needs = fmt.Sprintf("pod %s has to end", podOf(claim.Spec.Pod))
+		if claim.Spec.Pod != nil && v.objects.PodsOf == "" && v.pods[string(claim.Spec.Pod.UID)] == nil {
+			w.Needs = fmt.Sprintf("pod %s is gone: node %s has to release the slot, look at kubecri there", podOf(claim.Spec.Pod), claim.Spec.NodeName)
+		}
+		if in := v.instances[g.Slot.Instance]; in != nil {
+			w.Holders = []Slot{v.slot(in, g.Slot)}
+		}
+	case c == nil:
+		w.Reason, w.Why = "ConfigurationGone", fmt.Sprintf("its slot %s is of Configuration %s, which does not exist, or is being deleted", name, configuration)
+		w.Needs = fmt.Sprintf("create Configuration %s again, or delete the pod", configuration)
+	case g.Slot.Index >= c.Spec.Slots() && claim == nil:
+		w.Reason, w.Why = "CapacityLowered", fmt.Sprintf("its slot %s does not exist: Configuration %s has a capacity of %d", name, configuration, c.Spec.Slots())
+		w.Needs = "delete the pod: its next one gets another slot; or raise the capacity again"
+	case len(v.objects.Slices) > 0 && !slices.Contains(v.reached(g.Slot.Instance), pod.Spec.NodeName):
+		w.Reason, w.Why = "DeviceAway", fmt.Sprintf("node %s does not see the device of its slot %s any more", pod.Spec.NodeName, name)
+		w.Needs = "the device has to come back to this node, or the pod has to be deleted to get another"
+	default:
+		return nil
+	}
+	return []Wait{w}
+}
+
+// reached are the nodes that reach the Instance, with those that are not sure.
+func (v *View) reached(instance string) []string {
+	d := v.devices[instance]
+	if configuration, _ := slot.SplitInstance(instance); len(d.nodes) > 0 && v.selected(configuration) != nil {
+		return v.selected(configuration)
+	}
+	return d.nodes
+}
+
+// started reports whether the container runs or has run to its end.
+func started(pod *corev1.Pod, container string) bool {
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for _, s := range statuses {
+			if s.Name == container {
+				return s.State.Waiting == nil && (s.State.Running != nil || s.State.Terminated != nil)
+			}
+		}
+	}
+	return false
+}
+
+// startEvents are the reasons of events that say why a pod with a node does not start
+// before it has a container.
+var startEvents = map[string]string{
+	"FailedCreatePodSandBox":        "see the message: the network or the runtime of the node; the kubelet tries again",
+	"FailedMount":                   "create the Secret, ConfigMap or volume that is missing; the kubelet tries again",
+	"FailedAttachVolume":            "the volume has to be free to be attached; the control plane tries again",
+	"FailedMapVolume":               "see kubectl describe of the pod's PersistentVolumeClaims",
+	"FailedPrepareDynamicResources": "see the DRA driver's log on the node; the kubelet tries again",
+	"NetworkNotReady":               "the network plugin of the node has to become ready",
+	"StartedWithoutDevices":         "nothing: the container is created again with its devices",
+	"SlotLost":                      "delete one of the two pods",
+	"DeviceRefused":                 "see the message; the kubelet tries again",
+	"DeviceUnavailable":             "see the message; the kubelet tries again",
+}
+
+// eventWaits are the events that nothing else has told of.
+func eventWaits(before []Wait, events []corev1.Event) []Wait {
+	var all []Wait
+	for i := range events {
+		e := &events[i]
+		needs, known := startEvents[e.Reason]
+		if !known || len(before) > 0 && (e.Reason == "DeviceRefused" || e.Reason == "DeviceUnavailable") {
+			continue
+		}
+		w := Wait{Reason: e.Reason, Source: FromKubelet, Why: e.Message, Needs: needs}
+		if !told(all, w) {
+			all = append(all, w)
+		}
+	}
+	return all
+}

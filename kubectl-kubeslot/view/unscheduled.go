@@ -1,0 +1,185 @@
+package view
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/message"
+)
+
+// unscheduled says why a pod has no node: what is true of the objects now, and what the
+// scheduler said that cannot be seen in them.
+func (v *View) unscheduled(pod *corev1.Pod, p *Pod) {
+	if p.State == Gated {
+		p.Waits = []Wait{gatedWait(pod)}
+		p.Needs = []string{p.Waits[0].Needs}
+		return
+	}
+	d := v.diagnose(pod)
+	p.Waits, p.Needs = slices.Clone(d.waits), d.needs
+	said := schedulerSays(pod)
+	if said == "" && !tried(pod) {
+		p.Waits = append([]Wait{{Reason: "NoScheduler", Source: FromKubeslot,
+			Why:   fmt.Sprintf("no scheduler has tried it yet: its schedulerName is %q", pod.Spec.SchedulerName),
+			Needs: "a scheduler of that name has to run; if this stays, there is none, or the name in the pod is wrong"}}, p.Waits...)
+	}
+	for _, part := range v.parse(said) {
+		switch {
+		case part.About == message.Preemption, d.complete && computed(part, d.waits):
+			continue
+		case part.About == message.Slots && (!d.complete || part.Reason == "InvalidRequest"):
+			// The scheduler sees more than a user of one namespace, and says it better.
+			p.Waits = slices.DeleteFunc(p.Waits, func(w Wait) bool {
+				return w.Source == FromKubeslot && (w.Reason == part.Reason && part.Reason == "InvalidRequest" ||
+					w.Reason == "NoSuchResource" && w.Resource == strings.TrimPrefix(part.Fields["resource"], "akri.sh/"))
+			})
+			if slices.ContainsFunc(p.Waits, func(w Wait) bool { return w.Reason == part.Reason && w.Holders != nil }) {
+				continue
+			}
+		}
+		p.Waits = append(p.Waits, partWait(part))
+	}
+	if p.State == Preempting {
+		p.Waits = append(p.Waits, Wait{Reason: "Preempting", Source: FromKubeslot, Nodes: []string{pod.Status.NominatedNodeName},
+			Why:   "pods are made to go for it, so that it can run on node " + pod.Status.NominatedNodeName,
+			Needs: "they have to end; it gets what they leave"})
+	}
+	if len(p.Waits) == 0 && len(p.Requests) > 0 {
+		p.Waits = append(p.Waits, v.nothingInItsWay(pod, d))
+	}
+	if len(p.Needs) == 0 {
+		for _, w := range p.Waits {
+			if w.Needs != "" && !slices.Contains(p.Needs, w.Needs) {
+				p.Needs = append(p.Needs, w.Needs)
+			}
+		}
+		p.Needs = p.Needs[:min(len(p.Needs), maxNeeds)]
+	}
+}
+
+func tried(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled })
+}
+
+// seen are the reasons that can be seen in the objects: of them, what the scheduler said
+// last may be out of date.
+var seen = map[string]bool{"NoSuchResource": true, "NoDevice": true, "DevicesApart": true, "NotReached": true, "TooFewDevices": true,
+	"SlotsHeld": true, "NotAdvertised": true, "NodeCordoned": true, "NodeTainted": true, "NodeNotSelected": true}
+
+// computed reports whether a reason of the scheduler's is among the waits, or would be if
+// it were still so.
+func computed(part message.Part, waits []Wait) bool {
+	if part.About == message.Slots && seen[part.Reason] {
+		return true
+	}
+	return slices.ContainsFunc(waits, func(w Wait) bool {
+		return w.Reason == part.Reason && w.Resource == strings.TrimPrefix(part.Fields["resource"], "akri.sh/")
+	})
+}
+
+// diagnosis is why a pod cannot have a node as things are.
+type diagnosis struct {
+	waits []Wait
+	needs []string
+	// fits are the nodes where nothing is in its way.
+	fits []string
+	// complete is whether the objects say all that there is to know of slots.
+	complete bool
+}
+
+// diagnose asks the ledger and the nodes.
+func (v *View) diagnose(pod *corev1.Pod) diagnosis {
+	if len(requests(pod)) == 0 {
+		return diagnosis{}
+	}
+	req, ok := asked(pod)
+	if !ok {
+		return diagnosis{waits: []Wait{{Reason: "InvalidRequest", Source: FromKubeslot,
+			Why:   fmt.Sprintf("it asks for more than the %d slots that one pod may have", maxSlots),
+			Needs: "split it into several pods"}}}
+	}
+	l := v.account()
+	if l == nil {
+		return diagnosis{waits: v.fromInstances(pod)}
+	}
+	d := diagnosis{complete: true}
+	if _, shortfall := l.Reach(req, math.MaxInt); shortfall != nil {
+		d.waits = []Wait{v.shortWait(shortfall, nil)} // it is so on all nodes
+		return d
+	}
+	short := map[string]*ledger.Shortfall{}
+	var open []string // nodes where nothing but slots may be missing
+	names := v.nodeNames()
+	for _, node := range names {
+		if _, shortfall := l.Draft(ledger.Spread).For(req.Pod).Fit(node, req); shortfall != nil {
+			short[node] = shortfall
+		}
+	}
+	nodes := v.nodeWaits(pod, short)
+	refused := map[string]bool{}
+	for _, w := range nodes {
+		for _, name := range w.Nodes {
+			refused[name] = true
+		}
+	}
+	for _, node := range names {
+		switch {
+		case refused[node]:
+		case short[node] == nil:
+			d.fits = append(d.fits, node)
+		case short[node].Resolvable():
+			open = append(open, node)
+		}
+	}
+	if len(d.fits) > 0 {
+		d.waits = nil
+		return d
+	}
+	d.waits = v.shortWaits(short)
+	if d.needs = v.ways(l, req, open); len(d.needs) == 0 && len(open) > 0 {
+		v.noWay(d.waits)
+	}
+	d.waits = append(d.waits, nodes...)
+	d.needs = append(d.needs, otherwise(nodes, short)...)
+	d.needs = d.needs[:min(len(d.needs), maxNeeds)]
+	return d
+}
+
+// nodeNames are the nodes that are known of, in order.
+func (v *View) nodeNames() []string {
+	names := map[string]bool{}
+	for i := range v.objects.Nodes {
+		names[v.objects.Nodes[i].Name] = true
+	}
+	if len(names) == 0 {
+		for i := range v.objects.Slices {
+			names[v.objects.Slices[i].Spec.NodeName] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// nothingInItsWay is said of a pod that could run as things are.
+func (v *View) nothingInItsWay(pod *corev1.Pod, d diagnosis) Wait {
+	w := Wait{Reason: "TriedAgain", Source: FromKubeslot, Nodes: d.fits,
+		Why: "as far as can be seen, nothing is in its way now", Needs: "nothing: the scheduler tries it again"}
+	var before []string
+	for i := range v.objects.Pods {
+		other := &v.objects.Pods[i]
+		if other.UID != pod.UID && other.Spec.NodeName == "" && !ended(other) && other.Status.NominatedNodeName != "" && len(requests(other)) > 0 {
+			before = append(before, other.Namespace+"/"+other.Name)
+		}
+	}
+	if len(before) > 0 {
+		slices.Sort(before)
+		w.Reason, w.Why = "SlotsKept", "slots that look free are kept for a pod that others were made to go for: "+some(before, 3)
+		w.Needs = "it gets a slot when that pod has its own"
+	}
+	return w
+}

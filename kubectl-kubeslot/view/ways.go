@@ -1,0 +1,123 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+)
+
+// maxNeeds is how many ways to let a pod run are named.
+const maxNeeds = 3
+
+// ways are the smallest sets of pods whose end would let the request fit a node where
+// nothing else is missing.
+func (v *View) ways(l *ledger.Ledger, req *ledger.Request, open []string) []string {
+	holdings := l.Holdings(req)
+	var found []*ledger.Preemption
+	for _, node := range l.Distinct(open, req) {
+		candidates := holdings.On(node)
+		for i := range candidates {
+			candidates[i].Priority, candidates[i].Started = 0, candidates[i].Bound
+		}
+		if way := l.Preempt(ledger.Spread, node, req, candidates); way != nil && !way.Free {
+			found = append(found, way)
+		}
+	}
+	slices.SortStableFunc(found, ledger.Better)
+	var texts []string
+	for _, way := range found {
+		if text := wayText(way, single(l, req, way, holdings.On(way.Node))); !slices.Contains(texts, text) && len(texts) < maxNeeds {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// maxSingle is how many pods are tried alone.
+const maxSingle = 50
+
+// single are the pods each of which is enough where one is, that of the way first.
+func single(l *ledger.Ledger, req *ledger.Request, way *ledger.Preemption, holders []ledger.Victim) []ledger.Victim {
+	if len(way.Victims) != 1 {
+		return nil
+	}
+	all := []ledger.Victim{way.Victims[0]}
+	for i, v := range holders {
+		if i == maxSingle {
+			break
+		}
+		v.Priority = 0
+		if alone := l.Preempt(ledger.Spread, way.Node, req, []ledger.Victim{v}); v.UID != all[0].UID && alone != nil && len(alone.Victims) == 1 {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+func wayText(way *ledger.Preemption, each []ledger.Victim) string {
+	victims, and := way.Victims, " and "
+	switch {
+	case len(victims) == 0:
+		return "pods that are being deleted have to be gone: then it can run on node " + way.Node
+	case len(each) > 1:
+		victims, and = each, " or "
+	}
+	var names []string
+	for _, victim := range victims {
+		names = append(names, fmt.Sprintf("%s (on node %s)", victim.Pod, victim.Node))
+	}
+	slices.Sort(names)
+	if len(names) > 4 {
+		names = append(names[:3], fmt.Sprintf("%d more", len(names)-3))
+	}
+	pods := "pod"
+	if and == " and " && len(names) > 1 {
+		pods = "pods"
+	}
+	have := map[bool]string{true: "have", false: "has"}[pods == "pods"]
+	return fmt.Sprintf("%s %s %s to end: then it can run on node %s", pods, strings.Join(names, and), have, way.Node)
+}
+
+// noWay corrects what the conditions need where no pod's end would help.
+func (v *View) noWay(waits []Wait) {
+	for i := range waits {
+		w := &waits[i]
+		if w.Reason != "SlotsHeld" {
+			continue
+		}
+		w.Needs = "no other pod's end would be enough: ask for fewer, or have more devices found"
+		for _, s := range w.Holders {
+			if s.PodUID == "" || v.pods[s.PodUID] == nil {
+				w.Needs = "claims whose pod is gone or not known have to be released: kubectl kubeslot doctor"
+				break
+			}
+		}
+	}
+}
+
+// otherwise is what has to change about nodes that have slots for the pod.
+func otherwise(nodes []Wait, short map[string]*ledger.Shortfall) []string {
+	var needs []string
+	for _, w := range nodes {
+		var served []string
+		for _, node := range w.Nodes {
+			if short[node] == nil {
+				served = append(served, node)
+			}
+		}
+		if len(served) == 0 || w.Needs == "" || len(needs) == maxNeeds {
+			continue
+		}
+		needs = append(needs, fmt.Sprintf("%s: %s", some(served, 3), w.Needs))
+	}
+	return needs
+}
+
+func some(names []string, most int) string {
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
