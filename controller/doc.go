@@ -6,6 +6,7 @@
 //	brokers         runs the Pods and Jobs of Instances
 //	services        makes the Services of Instances and Configurations
 //	configurations  writes the status of Configurations
+//	validation      what is wrong with a Configuration, and the webhook that says so in time
 //	naming          names, labels and annotations of what is made, as Akri's
 //	watch           feeds the inventory from the API server, and says what to look at
 //

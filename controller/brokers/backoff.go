@@ -1,13 +1,16 @@
 package brokers
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeslot/kubeslot/controller/naming"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
 const (
@@ -37,6 +40,28 @@ func failuresBefore(p *corev1.Pod) int {
 		return 0
 	}
 	return n
+}
+
+// noted is what an Instance says of nodes whose broker has been removed: until there is a
+// successor, which says it itself.
+type noted struct {
+	Spec     string         `json:"spec"` // hash
+	Failures map[string]int `json:"failures"`
+}
+
+// notedFailures reads what an Instance says of a spec's brokers; nil is nothing.
+func notedFailures(i *akriv0.Instance, spec string) map[string]int {
+	var n noted
+	if text := i.Annotations[naming.Failures]; text == "" || json.Unmarshal([]byte(text), &n) != nil || n.Spec != spec {
+		return nil // of another spec, or edited by hand
+	}
+	maps.DeleteFunc(n.Failures, func(_ string, failures int) bool { return failures < 0 || failures > 1000 })
+	return n.Failures
+}
+
+func (n noted) text() string {
+	text, _ := json.Marshal(n) // keys are sorted; it always marshals
+	return string(text)
 }
 
 // failures is how many brokers have failed in a row with a pod that has ended.

@@ -2,6 +2,7 @@ package brokers
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -31,8 +32,9 @@ type facts struct {
 	memory     memory
 }
 
-// memory is what no object says. It is lost with the process: then a broker's failures
-// count from what its pod says, and Events are told again.
+// memory is what no object says, or only those that are going. It is lost with the
+// process: then a broker's failures count from what its pod or the Instance says, and
+// Events are told again.
 type memory struct {
 	specHash string
 	failures map[string]int          // in a row, by node
@@ -46,6 +48,9 @@ type memory struct {
 
 // plan is what to do about an Instance's brokers, in this order.
 type plan struct {
+	// due are the nodes whose broker has ended and is removed for its successor, and how
+	// many have failed there in a row, which the Instance has to say before.
+	due    map[string]int
 	remove []removal
 	// replace are Ready brokers of an earlier spec: they go when it is their turn.
 	replace []removal
@@ -274,6 +279,10 @@ func (p *plan) succeed(f *facts, node string, pod *corev1.Pod) {
 		return
 	}
 	p.remove = append(p.remove, removal{pod, node, "it has ended, and its successor is due"})
+	if p.due == nil {
+		p.due = map[string]int{}
+	}
+	p.due[node] = p.memory.failures[node]
 }
 
 func (p *plan) lookAgain(after time.Duration) {
@@ -288,18 +297,38 @@ func (p *plan) removeUnlessGoing(pod *corev1.Pod, node, why string) {
 	}
 }
 
+// notedNow is what the Instance has to say before the pods that are due are removed:
+// of their nodes, and of those whose broker has no successor yet.
+func (f *facts) notedNow(due map[string]int) string {
+	now := noted{Spec: f.spec.hash, Failures: map[string]int{}}
+	on, _ := f.byNode()
+	for node, failures := range notedFailures(f.instance, f.spec.hash) {
+		if on[node] == nil && slices.Contains(f.reach, node) {
+			now.Failures[node] = failures
+		}
+	}
+	maps.Copy(now.Failures, due)
+	return now.text()
+}
+
 // next is what is to be remembered from now on: of nodes and pods that there are.
 func (m memory) next(f *facts) memory {
 	n := memory{failures: map[string]int{}, seen: map[types.UID]time.Time{}}
 	if f.spec == nil || f.spec.err != nil {
 		return n
 	}
-	if n.specHash = f.spec.hash; m.specHash == n.specHash {
+	before := m.failures
+	switch n.specHash = f.spec.hash; m.specHash {
+	case n.specHash:
 		n.refused, n.refusedAt, n.refusal = m.refused, m.refusedAt, m.refusal
-		for _, node := range f.reach {
-			if m.failures[node] > 0 {
-				n.failures[node] = m.failures[node]
-			}
+	case "": // this process has just begun
+		before = notedFailures(f.instance, n.specHash)
+	default:
+		before = nil
+	}
+	for _, node := range f.reach {
+		if before[node] > 0 {
+			n.failures[node] = before[node]
 		}
 	}
 	on, _ := f.byNode()

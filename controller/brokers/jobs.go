@@ -11,8 +11,11 @@ import (
 type jobPlan struct {
 	create *batchv1.Job
 	// record is the new value of the Instance's annotation naming.JobDone; nil to leave
-	// it. It comes after the Job, so that a Job is not forgotten that was never made.
+	// it. It comes after the Job, so that a Job is not noted that was never made.
 	record *string
+	// start is a Job that is held, and may run when it is noted: so one that ends at
+	// once, and whose time to live is over, does not run again.
+	start  *batchv1.Job
 	remove []*batchv1.Job
 
 	desired, ready int
@@ -46,7 +49,7 @@ func decideJobs(f *facts, jobs []*batchv1.Job) jobPlan {
 		case hash == f.spec.hash,
 			hash == "" && job.Name == naming.Job(f.instance.Name, f.configuration.Generation): // Akri's, of this spec
 			current = job
-		case isFinished(job) && job.DeletionTimestamp == nil:
+		case (isFinished(job) || isHeld(job)) && job.DeletionTimestamp == nil:
 			p.remove = append(p.remove, job)
 		}
 	}
@@ -59,6 +62,9 @@ func decideJobs(f *facts, jobs []*batchv1.Job) jobPlan {
 		}
 		if done != f.spec.hash {
 			p.record = &f.spec.hash
+		}
+		if isHeld(current) && current.DeletionTimestamp == nil {
+			p.start = current
 		}
 	case done == f.spec.hash:
 		p.ready = 1
@@ -81,6 +87,30 @@ func (p *jobPlan) make(f *facts) {
 		return
 	}
 	p.create, p.record, p.expected = job, &f.spec.hash, true
+	if isHeld(job) {
+		p.start = job // as it is when it has been created
+	}
+}
+
+// hold has a Job wait until it is noted. One that is suspended by its spec is left to
+// whoever resumes it.
+func hold(job *batchv1.Job) {
+	if job.Spec.Suspend != nil && *job.Spec.Suspend {
+		return
+	}
+	held := true
+	job.Spec.Suspend = &held
+	job.Annotations[naming.JobHeld] = "until its Instance notes it"
+}
+
+func isHeld(job *batchv1.Job) bool { return job.Annotations[naming.JobHeld] != "" }
+
+// released returns the Job as it is when it runs.
+func released(job *batchv1.Job) *batchv1.Job {
+	runs, held := job.DeepCopy(), false
+	runs.Spec.Suspend = &held
+	delete(runs.Annotations, naming.JobHeld)
+	return runs
 }
 
 func isFinished(job *batchv1.Job) bool {

@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -52,6 +53,13 @@ func TestRenderJob(t *testing.T) {
 			t.Errorf("label %s is %q, of its pods %q, want %q", key, job.Labels[key], template.Labels[key], want)
 		}
 	}
+	if !*job.Spec.Suspend || !isHeld(job) || *released(job).Spec.Suspend || isHeld(released(job)) || released(job).Annotations[naming.SpecHash] != f.spec.hash {
+		t.Errorf("held until it is noted: %v, %v; released: %+v", *job.Spec.Suspend, job.Annotations, released(job))
+	}
+	own, err := renderJob(newFacts(t, jobConfiguration(7, strings.Replace(jobSpec, `{`, `{"suspend":true,`, 1)), "a"))
+	if err != nil || !*own.Spec.Suspend || isHeld(own) {
+		t.Errorf("suspended by its spec: %+v, %v", own, err)
+	}
 	c := template.Spec.Containers[0]
 	if q := c.Resources.Limits["akri.sh/cam-8120fe"]; c.Args[0] != "2" || q.Value() != 2 || len(c.Resources.Limits) != 1 {
 		t.Errorf("container %+v", c)
@@ -71,6 +79,8 @@ func TestDecideJobs(t *testing.T) {
 		}
 		return j
 	}
+	held := job(1, hash, "")
+	held.Annotations[naming.JobHeld] = "yes"
 	goingJob := job(1, hash, "")
 	goingJob.DeletionTimestamp = &metav1.Time{Time: start}
 	type jobs = []*batchv1.Job
@@ -80,22 +90,26 @@ func TestDecideJobs(t *testing.T) {
 		jobs           jobs
 		done           string // on the Instance
 		create, record string // "-" clears
+		start          bool
 		remove         int
 		desired, ready int
 		expected       bool
 		gone           bool // no node reports the device
 	}{
-		"first":                          {spec: jobSpec, generation: 1, create: "cam-8120fe-1-job", record: hash, desired: 1, expected: true},
+		"first":                          {spec: jobSpec, generation: 1, create: "cam-8120fe-1-job", record: hash, start: true, desired: 1, expected: true},
 		"made, not noted":                {spec: jobSpec, generation: 1, jobs: jobs{job(1, hash, "")}, record: hash, desired: 1, expected: true},
+		"made and held, not noted":       {spec: jobSpec, generation: 1, jobs: jobs{held}, record: hash, start: true, desired: 1, expected: true},
+		"noted and held":                 {spec: jobSpec, generation: 1, jobs: jobs{held}, done: hash, start: true, desired: 1, expected: true},
+		"held, another spec":             {spec: other, generation: 2, jobs: jobs{held}, done: hash, create: "cam-8120fe-2-job", record: "other", start: true, remove: 1, desired: 1, expected: true},
 		"runs":                           {spec: jobSpec, generation: 1, jobs: jobs{job(1, hash, "")}, done: hash, desired: 1, expected: true},
 		"complete":                       {spec: jobSpec, generation: 1, jobs: jobs{job(1, hash, batchv1.JobComplete)}, done: hash, desired: 1, ready: 1},
 		"failed":                         {spec: jobSpec, generation: 1, jobs: jobs{job(1, hash, batchv1.JobFailed)}, done: hash, desired: 1},
 		"removed by its TTL":             {spec: jobSpec, generation: 1, done: hash, desired: 1, ready: 1},
 		"capacity changed":               {spec: jobSpec, generation: 2, jobs: jobs{job(1, hash, "")}, done: hash, desired: 1, expected: true},
-		"another spec":                   {spec: other, generation: 2, jobs: jobs{job(1, hash, "")}, done: hash, create: "cam-8120fe-2-job", record: "other", desired: 1, expected: true},
-		"another spec, the old finished": {spec: other, generation: 2, jobs: jobs{job(1, hash, batchv1.JobFailed)}, done: hash, create: "cam-8120fe-2-job", record: "other", remove: 1, desired: 1, expected: true},
+		"another spec":                   {spec: other, generation: 2, jobs: jobs{job(1, hash, "")}, done: hash, create: "cam-8120fe-2-job", record: "other", start: true, desired: 1, expected: true},
+		"another spec, the old finished": {spec: other, generation: 2, jobs: jobs{job(1, hash, batchv1.JobFailed)}, done: hash, create: "cam-8120fe-2-job", record: "other", start: true, remove: 1, desired: 1, expected: true},
 		"Akri's of this spec":            {spec: jobSpec, generation: 3, jobs: jobs{job(3, "", batchv1.JobComplete)}, record: hash, desired: 1, ready: 1},
-		"Akri's of an earlier spec":      {spec: jobSpec, generation: 3, jobs: jobs{job(2, "", batchv1.JobComplete)}, create: "cam-8120fe-3-job", record: hash, remove: 1, desired: 1, expected: true},
+		"Akri's of an earlier spec":      {spec: jobSpec, generation: 3, jobs: jobs{job(2, "", batchv1.JobComplete)}, create: "cam-8120fe-3-job", record: hash, start: true, remove: 1, desired: 1, expected: true},
 		"spec taken away":                {generation: 2, jobs: jobs{job(1, hash, ""), goingJob}, done: hash, record: "-", remove: 1},
 		"device gone":                    {spec: jobSpec, generation: 1, gone: true},
 		"device gone, runs":              {spec: jobSpec, generation: 1, gone: true, jobs: jobs{job(1, hash, "")}, done: hash, desired: 1, expected: true},
@@ -122,8 +136,8 @@ func TestDecideJobs(t *testing.T) {
 			if want := tc.record; want == "other" {
 				tc.record = f.spec.hash
 			}
-			if created != tc.create || record != tc.record || len(p.remove) != tc.remove || p.desired != tc.desired || p.ready != tc.ready || p.expected != tc.expected {
-				t.Errorf("create %q, record %q, remove %d, %d of %d ready, expected %v; want %+v", created, record, len(p.remove), p.ready, p.desired, p.expected, tc)
+			if created != tc.create || record != tc.record || (p.start != nil) != tc.start || len(p.remove) != tc.remove || p.desired != tc.desired || p.ready != tc.ready || p.expected != tc.expected {
+				t.Errorf("create %q, record %q, start %v, remove %d, %d of %d ready, expected %v; want %+v", created, record, p.start != nil, len(p.remove), p.ready, p.desired, p.expected, tc)
 			}
 		})
 	}
@@ -131,5 +145,53 @@ func TestDecideJobs(t *testing.T) {
 	few.Spec.Capacity = 1
 	if p := decideJobs(newFacts(t, few, "a"), nil); p.create != nil || p.problem == nil || p.problem.Reason != TooManySlots {
 		t.Errorf("a Job of more slots than there are: %+v", p)
+	}
+}
+
+// A Job that ends at once and is removed by its time to live runs once, wherever the
+// controller is killed.
+func TestJobRunsOnce(t *testing.T) {
+	for at := range 4 {
+		for _, lost := range []bool{false, true} {
+			r := newRig(t, theInstance())
+			r.inv.SetConfiguration(jobConfiguration(1, jobSpec))
+			r.found("a")
+			ran, n := 0, 0
+			kill := func(string) bool {
+				n++
+				if n-1 == at {
+					r.restart()
+				}
+				return n-1 == at
+			}
+			if lost {
+				r.lose = kill
+			} else {
+				r.refuse = func(w string) error {
+					if kill(w) {
+						return apierrors.NewInternalError(errWhy)
+					}
+					return nil
+				}
+			}
+			for range 10 {
+				_, _ = r.reconcile() // by the controller that was killed, or another
+				var all batchv1.JobList
+				if err := r.api.List(t.Context(), &all); err != nil {
+					t.Fatal(err)
+				}
+				for i := range all.Items {
+					if j := &all.Items[i]; !*j.Spec.Suspend {
+						ran++
+						if err := r.fake.Delete(t.Context(), j); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			}
+			if want := min(at, 3); ran != 1 || n < want {
+				t.Errorf("killed at write %d, its answer lost %v: the Job ran %d times, after %d writes", at, lost, ran, n)
+			}
+		}
 	}
 }

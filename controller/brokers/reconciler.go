@@ -30,8 +30,6 @@ import (
 )
 
 const (
-	// askAgain is when a broker that waits for its turn to be replaced asks again.
-	askAgain = 3 * time.Second
 	// cacheLag is when something is looked at again that the cache may not have yet.
 	cacheLag = time.Second
 	// FieldOwner is the controller in managedFields.
@@ -188,18 +186,23 @@ func (r *Reconciler) do(ctx context.Context, f *facts, pods *plan, jobs *jobPlan
 			after = d
 		}
 	}
+	if len(pods.due) > 0 {
+		if err := r.annotate(ctx, f, naming.Failures, f.notedNow(pods.due)); err != nil {
+			return 0, fmt.Errorf("note on Instance %s/%s how often its brokers failed: %w", f.instance.Namespace, f.instance.Name, err)
+		}
+	}
 	for _, removal := range pods.remove {
 		if err := r.removePod(ctx, f, removal); err != nil {
 			return 0, err
 		}
 	}
 	if len(pods.replace) > 0 {
-		waits, err := r.replace(ctx, f, pods.replace)
+		wait, err := r.replace(ctx, f, pods.replace)
 		if err != nil {
 			return 0, err
 		}
-		if waits {
-			again(askAgain)
+		if wait > 0 {
+			again(wait)
 		}
 	}
 	for _, pod := range pods.adopt {
@@ -227,6 +230,22 @@ func (r *Reconciler) do(ctx context.Context, f *facts, pods *plan, jobs *jobPlan
 	return after, nil
 }
 
+// annotate writes an annotation of the Instance; "" takes it away.
+func (r *Reconciler) annotate(ctx context.Context, f *facts, key, value string) error {
+	if f.instance.Annotations[key] == value {
+		return nil
+	}
+	want := f.instance.DeepCopy()
+	if want.Annotations == nil {
+		want.Annotations = map[string]string{}
+	}
+	if want.Annotations[key] = value; value == "" {
+		delete(want.Annotations, key)
+	}
+	err := r.Client.Patch(ctx, want, client.MergeFrom(f.instance), FieldOwner)
+	return client.IgnoreNotFound(err)
+}
+
 func (r *Reconciler) removePod(ctx context.Context, f *facts, removal removal) error {
 	pod := removal.pod
 	err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
@@ -240,34 +259,41 @@ func (r *Reconciler) removePod(ctx context.Context, f *facts, removal removal) e
 	return nil
 }
 
-// replace removes the Ready brokers of an earlier spec whose turn it is, and reports
-// whether others wait.
-func (r *Reconciler) replace(ctx context.Context, f *facts, replace []removal) (waits bool, _ error) {
+// replace removes the Ready brokers of an earlier spec whose turn it is, and returns
+// when to look again at those that wait for theirs; 0 when none does.
+func (r *Reconciler) replace(ctx context.Context, f *facts, replace []removal) (time.Duration, error) {
 	c := types.NamespacedName{Namespace: f.configuration.Namespace, Name: f.configuration.Name}
+	look := func() ([]*corev1.Pod, map[string]inventory.Node, error) { return r.brokersOf(ctx, c) }
+	for _, removal := range replace {
+		t := turn{f.instance.Name, naming.Cut(removal.node)}
+		if wait, err := r.rollout.take(c, t, removal.pod.UID, f.spec.hash, f.now, look); err != nil || wait > 0 {
+			return wait, err
+		}
+		if err := r.removePod(ctx, f, removal); err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+// brokersOf lists all broker pods of a Configuration, which are the cache's, and their
+// nodes.
+func (r *Reconciler) brokersOf(ctx context.Context, c types.NamespacedName) ([]*corev1.Pod, map[string]inventory.Node, error) {
 	var list corev1.PodList
 	err := r.Made.List(ctx, &list, client.InNamespace(c.Namespace), client.MatchingFields{ConfigurationIndex: c.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return false, err
+		return nil, nil, fmt.Errorf("list the brokers of Configuration %s: %w", c, err)
 	}
-	var all []*corev1.Pod
+	var pods []*corev1.Pod
 	var on []string
 	for i := range list.Items {
 		pod := &list.Items[i]
 		if pod.Labels[naming.TargetNode] == "" { // a Job's
 			continue
 		}
-		all, on = append(all, pod), append(on, pod.Spec.NodeName)
+		pods, on = append(pods, pod), append(on, pod.Spec.NodeName)
 	}
-	nodes := r.Inventory.Nodes(on)
-	for _, removal := range replace {
-		if !r.rollout.mayReplace(c, turn{f.instance.Name, removal.node}, removal.pod.UID, f.spec.hash, all, nodes, f.now) {
-			return true, nil
-		}
-		if err := r.removePod(ctx, f, removal); err != nil {
-			return false, err
-		}
-	}
-	return false, nil
+	return pods, r.Inventory.Nodes(on), nil
 }
 
 // adopt gives a pod of Akri's our annotations.
@@ -336,42 +362,6 @@ func (r *Reconciler) taken(ctx context.Context, f *facts, kind string, object cl
 		return nil, nil // ours, and the cache is behind; or of a former Instance, and going
 	}
 	return &Problem{NameTaken, fmt.Sprintf("there is a %s %s that is not this Instance's: rename or delete it", kind, there.GetName())}, nil
-}
-
-// doJobs does what was planned for Jobs.
-func (r *Reconciler) doJobs(ctx context.Context, f *facts, p *jobPlan, m *memory) (time.Duration, error) {
-	if p.create != nil {
-		if left := m.refusedAt.Add(delay(m.refused, maxRefusedDelay)).Sub(f.now); m.refused > 0 && left > 0 {
-			p.problem = &m.refusal
-			return left, nil
-		}
-		wait, err := r.create(ctx, f, jobKind, p.create, m, &p.problem)
-		if err != nil || wait > 0 {
-			return wait, err
-		}
-	}
-	if p.record != nil && *p.record != f.instance.Annotations[naming.JobDone] {
-		want := f.instance.DeepCopy()
-		if want.Annotations == nil {
-			want.Annotations = map[string]string{}
-		}
-		if want.Annotations[naming.JobDone] = *p.record; *p.record == "" {
-			delete(want.Annotations, naming.JobDone)
-		}
-		if err := r.Client.Patch(ctx, want, client.MergeFrom(f.instance), FieldOwner); client.IgnoreNotFound(err) != nil {
-			return 0, fmt.Errorf("note on Instance %s/%s that its Job was made: %w", want.Namespace, want.Name, err)
-		}
-	}
-	for _, job := range p.remove {
-		err := r.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-			return 0, fmt.Errorf("delete Job %s/%s: %w", job.Namespace, job.Name, err)
-		}
-		if err == nil {
-			removed.WithLabelValues(jobKind).Inc()
-		}
-	}
-	return 0, nil
 }
 
 // get reads an object, and returns nil when there is none.

@@ -65,7 +65,7 @@ func renderJob(f *facts) (*batchv1.Job, error) {
 	template.Labels, template.Annotations = labels, annotations
 	requestInstance(&template.Spec, f.instance.Name)
 	template.Spec.SchedulerName = cmp.Or(template.Spec.SchedulerName, f.scheduler)
-	return &batchv1.Job{
+	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: f.instance.Namespace, Name: name,
 			Labels:          naming.JobLabels(f.configuration.Name, f.instance.Name, name),
@@ -73,7 +73,9 @@ func renderJob(f *facts) (*batchv1.Job, error) {
 			OwnerReferences: []metav1.OwnerReference{ownedBy(f.instance)},
 		},
 		Spec: *spec,
-	}, nil
+	}
+	hold(job)
+	return job, nil
 }
 
 // ownedBy makes the Instance the owner, so that the garbage collector removes what was

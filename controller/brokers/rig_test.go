@@ -35,6 +35,7 @@ type rig struct {
 	inv     *inventory.Inventory
 	clock   *clocktesting.FakePassiveClock
 	api     client.WithWatch
+	fake    client.WithWatch // the API server behind it, for what others write
 	events  *events.FakeRecorder
 	writes  []string
 	refuse  func(write string) error // nil: no; before it is done
@@ -72,7 +73,8 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 		WithIndex(&corev1.Pod{}, InstanceIndex, ByLabel(naming.Instance)).
 		WithIndex(&corev1.Pod{}, ConfigurationIndex, ByLabel(naming.Configuration)).
 		WithIndex(&batchv1.Job{}, InstanceIndex, ByLabel(naming.Instance))
-	r.api = interceptor.NewClient(builder.Build(), interceptor.Funcs{
+	r.fake = builder.Build()
+	r.api = interceptor.NewClient(r.fake, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			uid++
 			o.SetUID(types.UID(fmt.Sprint("made-", uid)))

@@ -11,19 +11,29 @@ import (
 	"github.com/kubeslot/kubeslot/controller/naming"
 )
 
-// startsWithin is how long a new broker may take to become Ready before the rollout
-// goes on without it, if others of its spec are Ready.
-const startsWithin = time.Minute
+const (
+	// startsWithin is how long a new broker may take to become Ready before the rollout
+	// goes on without it, if others of its spec are Ready.
+	startsWithin = time.Minute
+	// lookEvery is the least time between two looks at all brokers of a Configuration:
+	// each of its thousands of Instances may ask whether it is its turn.
+	lookEvery = time.Second
+	// askAgain is when a broker that waits for its turn asks again.
+	askAgain = 3 * time.Second
+	// askAgainStopped is the same while the rollout is stopped, because no broker of the
+	// new spec has become Ready. Another spec, which is what helps, is looked at at once.
+	askAgainStopped = 30 * time.Second
+)
 
 // rollout lets Ready brokers of an earlier spec be replaced on one node of a
 // Configuration after the other. Its zero value is ready for use; its methods may be
 // called concurrently.
 type rollout struct {
-	mu    sync.Mutex
-	turns map[types.NamespacedName]map[turn]grant // by Configuration
+	mu sync.Mutex
+	of map[types.NamespacedName]*state // by Configuration
 }
 
-// turn is one Instance's broker on one node.
+// turn is one Instance's broker on one node, which is the value of its label.
 type turn struct{ instance, node string }
 
 // grant is when a turn was taken, and the pod that it was taken for.
@@ -32,83 +42,105 @@ type grant struct {
 	replaced types.UID
 }
 
+// state is how far a Configuration's rollout has come.
+type state struct {
+	granted map[turn]grant
+	// What the pods showed when they were looked at last, of the spec with the hash.
+	looked time.Time
+	hash   string
+	// busy are the nodes on which a broker is going, or its successor starts.
+	busy map[string]struct{}
+	// late are the nodes on which a successor ended, or did not become Ready in time.
+	late map[string]struct{}
+	// works is set when a broker of the spec is Ready: then what is late is the fault of
+	// a device, else it may be the spec's.
+	works bool
+}
+
+// lookup returns all broker pods of a Configuration, and their nodes.
+type lookup func() ([]*corev1.Pod, map[string]inventory.Node, error)
+
 // forget forgets the turns of a Configuration that is gone.
 func (r *rollout) forget(configuration types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.turns, configuration)
+	delete(r.of, configuration)
 }
 
-// mayReplace reports whether the pod, the Instance's broker on the node, may go now, and
-// takes the turn. pods are all broker pods of the Configuration in its namespace, hash is
-// of its spec.
-func (r *rollout) mayReplace(configuration types.NamespacedName, t turn, pod types.UID, hash string, pods []*corev1.Pod, nodes map[string]inventory.Node, now time.Time) bool {
+// take takes the turn for a pod, or returns how long to wait before it is tried again.
+// hash is of the Configuration's spec.
+func (r *rollout) take(configuration types.NamespacedName, t turn, pod types.UID, hash string, now time.Time, look lookup) (wait time.Duration, _ error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.turns == nil {
-		r.turns = map[types.NamespacedName]map[turn]grant{}
-	}
-	granted := r.turns[configuration]
-	for other, g := range granted {
-		// Over when its successor is there, which counts by itself then.
-		if now.Sub(g.at) > startsWithin || hasSuccessor(other, g.replaced, hash, pods) {
-			delete(granted, other)
+	s := r.of[configuration]
+	if s == nil {
+		s = &state{granted: map[turn]grant{}}
+		if r.of == nil {
+			r.of = map[types.NamespacedName]*state{}
 		}
+		r.of[configuration] = s
 	}
-	for other := range granted {
-		if other.node != t.node {
-			return false
+	if s.hash != hash || now.Sub(s.looked) >= lookEvery {
+		pods, nodes, err := look()
+		if err != nil {
+			return 0, err
 		}
+		s.look(pods, nodes, hash, now)
 	}
-	if !isTurn(t.node, hash, pods, nodes, now) {
-		return false
+	switch {
+	case s.isOthers(t.node):
+		return askAgain, nil
+	case !s.works && anyOther(s.late, t.node):
+		return askAgainStopped, nil
 	}
-	if granted == nil {
-		granted = map[turn]grant{}
-		r.turns[configuration] = granted
-	}
-	granted[t] = grant{now, pod}
-	return true
+	s.granted[t] = grant{now, pod}
+	return 0, nil
 }
 
-// hasSuccessor reports whether there is another pod than the one that was replaced. The
-// spec alone does not tell them apart: other properties of the device replace pods, too.
-func hasSuccessor(t turn, replaced types.UID, hash string, pods []*corev1.Pod) bool {
-	for _, p := range pods {
-		if p.UID != replaced && p.Labels[naming.Instance] == t.instance && p.Labels[naming.TargetNode] == naming.Cut(t.node) &&
-			p.DeletionTimestamp == nil && p.Annotations[naming.SpecHash] == hash {
+// isOthers reports whether another node has the turn.
+func (s *state) isOthers(node string) bool {
+	for t := range s.granted {
+		if t.node != node {
 			return true
 		}
 	}
-	return false
+	return anyOther(s.busy, node)
 }
 
-// isTurn reports whether no broker of another node is being replaced: it is neither
-// going, nor is its successor starting. A successor that does not become Ready in time
-// counts only while none of its spec is Ready: then the spec may be bad, else the
-// device.
-func isTurn(node, hash string, pods []*corev1.Pod, nodes map[string]inventory.Node, now time.Time) bool {
-	late, anyReady := false, false
-	for _, p := range pods {
-		current := p.Annotations[naming.SpecHash] == hash
-		if current && isReady(p) {
-			anyReady = true
+func anyOther(nodes map[string]struct{}, than string) bool {
+	_, has := nodes[than]
+	return len(nodes) > 1 || len(nodes) == 1 && !has
+}
+
+// look notes what the pods show.
+func (s *state) look(pods []*corev1.Pod, nodes map[string]inventory.Node, hash string, now time.Time) {
+	s.looked, s.hash, s.works = now, hash, false
+	s.busy, s.late = map[string]struct{}{}, map[string]struct{}{}
+	for t, g := range s.granted {
+		if now.Sub(g.at) > startsWithin {
+			delete(s.granted, t)
 		}
-		if p.Labels[naming.TargetNode] == naming.Cut(node) {
-			continue
+	}
+	for _, pod := range pods {
+		current, ready := pod.Annotations[naming.SpecHash] == hash, isReady(pod)
+		t := turn{pod.Labels[naming.Instance], pod.Labels[naming.TargetNode]}
+		// A grant is over when the successor is there, which counts by itself then. The
+		// spec alone does not tell them apart: other properties replace pods, too.
+		if g, has := s.granted[t]; has && pod.UID != g.replaced && pod.DeletionTimestamp == nil && current {
+			delete(s.granted, t)
 		}
-		if n, exists := nodes[p.Spec.NodeName]; exists && !n.Ready {
+		s.works = s.works || current && ready
+		if n, exists := nodes[pod.Spec.NodeName]; exists && !n.Ready {
 			continue // it goes when it can
 		}
 		switch {
-		case p.DeletionTimestamp != nil:
-			return false
-		case !current || isReady(p):
-		case isEnded(p) || now.Sub(p.CreationTimestamp.Time) > startsWithin:
-			late = true
+		case pod.DeletionTimestamp != nil:
+			s.busy[t.node] = struct{}{}
+		case !current || ready:
+		case isEnded(pod) || now.Sub(pod.CreationTimestamp.Time) > startsWithin:
+			s.late[t.node] = struct{}{}
 		default:
-			return false
+			s.busy[t.node] = struct{}{}
 		}
 	}
-	return anyReady || !late
 }

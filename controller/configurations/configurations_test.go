@@ -23,6 +23,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/controller/brokers"
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/validation"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -49,41 +50,44 @@ func TestStatus(t *testing.T) {
 	type problem = akriv0.ConfigurationProblem
 	for name, tc := range map[string]struct {
 		broker     bool
+		invalid    string
 		summary    inventory.Summary
 		sum        brokers.Sum
 		conditions []string // type=status reason: message
 		problems   []problem
 	}{
-		"nothing yet": {summary: inventory.Summary{Owner: mine}, conditions: []string{"Discovering=Unknown NothingReported: no node reports"}},
+		"nothing yet": {summary: inventory.Summary{Owner: mine}, conditions: []string{"Ready=Unknown NothingReported: no node reports", "Discovering=Unknown NothingReported: no node reports"}},
 		"devices": {summary: inventory.Summary{Owner: mine, Instances: 3, Nodes: 1, Slots: 6, Held: 2},
-			conditions: []string{"Discovering=True HandlerWorks: 3 devices found on 1 node"}},
+			conditions: []string{"Ready=True DevicesFound: 3 devices found on 1 node", "Discovering=True HandlerWorks: 3 devices found on 1 node"}},
 		"one node fails": {summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, Problems: []inventory.NodeProblem{{Node: "b", Reason: "UnknownHandler", Message: "no handler"}}},
-			conditions: []string{"Discovering=False UnknownHandler: node b: no handler"}, problems: []problem{{Node: "b", Reason: "UnknownHandler", Message: "no handler"}}},
+			conditions: []string{"Ready=False UnknownHandler: node b: no handler", "Discovering=False UnknownHandler: node b: no handler"}, problems: []problem{{Node: "b", Reason: "UnknownHandler", Message: "no handler"}}},
 		"a reason that is none": {summary: inventory.Summary{Owner: mine, Problems: []inventory.NodeProblem{{Node: "b", Reason: "no such", Message: "m"}}},
-			conditions: []string{"Discovering=False NodeProblem: node b: m"}, problems: []problem{{Node: "b", Reason: "no such", Message: "m"}}},
+			conditions: []string{"Ready=False NodeProblem: node b: m", "Discovering=False NodeProblem: node b: m"}, problems: []problem{{Node: "b", Reason: "no such", Message: "m"}}},
 		"nodes fail alike, and one twice": {summary: inventory.Summary{Owner: mine, Problems: []inventory.NodeProblem{
 			{Node: "a", Reason: "R", Message: "m"}, {Node: "b", Reason: "R", Message: "m"}, {Node: "b", Reason: "S", Message: "n"}, {Node: "c", Reason: "R", Message: "m"}}},
-			conditions: []string{"Discovering=False R: 3 nodes have problems; a says: m"},
+			conditions: []string{"Ready=False R: node a: m", "Discovering=False R: 3 nodes have problems; a says: m"},
 			problems:   []problem{{Node: "a", Reason: "R", Message: "m", Count: 3}, {Node: "b", Reason: "S", Message: "n"}}},
-		"another has the name": {summary: inventory.Summary{Owner: older}, conditions: []string{"Discovering=False NameTaken: Configuration other/cam is older"},
+		"another has the name": {summary: inventory.Summary{Owner: older}, conditions: []string{"Ready=False NameTaken: Configuration other/cam is older", "Discovering=False NameTaken: Configuration other/cam is older"},
 			problems: []problem{{Reason: "NameTaken", Message: takenBy(older)}}},
+		"wrong in itself, and on a node": {invalid: "spec.x: unknown field", summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, Problems: []inventory.NodeProblem{{Node: "b", Reason: "R", Message: "m"}}},
+			conditions: []string{"Ready=False InvalidConfiguration: spec.x: unknown field", "Discovering=False R: node b: m"}, problems: []problem{{Reason: "InvalidConfiguration", Message: "spec.x: unknown field"}, {Node: "b", Reason: "R", Message: "m"}}},
 		"reports left out": {summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, LeftOut: 2, FirstLeftOut: "why"},
-			conditions: []string{"Discovering=True"}, problems: []problem{{Reason: "ReportsLeftOut", Message: "2 reports of devices left out; the first: why"}}},
+			conditions: []string{"Ready=False ReportsLeftOut: 2 reports of devices left out", "Discovering=True"}, problems: []problem{{Reason: "ReportsLeftOut", Message: "2 reports of devices left out; the first: why"}}},
 		"brokers": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1}, sum: brokers.Sum{Instances: 1, Desired: 2, Ready: 2},
-			conditions: []string{"Discovering=True", "BrokersReady=True AllReady: 2 of 2 brokers are ready"}},
+			conditions: []string{"Ready=True DevicesFound", "Discovering=True", "BrokersReady=True AllReady: 2 of 2 brokers are ready"}},
 		"no Instance": {broker: true, summary: inventory.Summary{Owner: mine},
-			conditions: []string{"Discovering=Unknown", "BrokersReady=Unknown NothingToRun"}},
+			conditions: []string{"Ready=Unknown NothingReported", "Discovering=Unknown", "BrokersReady=Unknown NothingToRun"}},
 		"brokers roll out": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1}, sum: brokers.Sum{Instances: 1, Desired: 2, Ready: 2, Outdated: 1},
-			conditions: []string{"Discovering=True", "BrokersReady=False RollingOut: 2 of 2 brokers are ready; 1 are of an earlier spec"}},
+			conditions: []string{"Ready=False RollingOut", "Discovering=True", "BrokersReady=False RollingOut: 2 of 2 brokers are ready; 1 are of an earlier spec"}},
 		"brokers start": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1}, sum: brokers.Sum{Instances: 1, Desired: 1},
-			conditions: []string{"Discovering=True", "BrokersReady=False BrokersNotReady: 0 of 1 brokers are ready"}},
+			conditions: []string{"Ready=False BrokersNotReady", "Discovering=True", "BrokersReady=False BrokersNotReady: 0 of 1 brokers are ready"}},
 		"brokers with problems": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 2, Nodes: 1},
 			sum:        brokers.Sum{Instances: 2, Desired: 2, Problem: &brokers.Problem{Reason: "Why", Message: "m"}, FirstWith: "cam-1", With: 2},
-			conditions: []string{"Discovering=True", "BrokersReady=False Why: 0 of 2 brokers are ready; 2 Instances, the first is cam-1: m"},
+			conditions: []string{"Ready=False Why: 2 Instances, the first is cam-1: m", "Discovering=True", "BrokersReady=False Why: 0 of 2 brokers are ready; 2 Instances, the first is cam-1: m"},
 			problems:   []problem{{Reason: "Why", Message: "2 Instances, the first is cam-1: m"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			st := status(configuration(tc.broker), tc.summary, tc.sum, start)
+			st := status(configuration(tc.broker), tc.invalid, tc.summary, tc.sum, start)
 			if st.ObservedGeneration != 3 || int(st.Instances) != tc.summary.Instances || int(st.Slots.Held) != tc.summary.Held || (st.Brokers != nil) != tc.broker {
 				t.Errorf("%+v", st)
 			}
@@ -107,7 +111,7 @@ func TestStatusIsBounded(t *testing.T) {
 	for i := range 40 {
 		many = append(many, inventory.NodeProblem{Node: fmt.Sprintf("n%02d", i), Reason: "R", Message: fmt.Sprint(i, strings.Repeat("é", 2000))})
 	}
-	st := status(configuration(false), inventory.Summary{Owner: configuration(false), Problems: many}, brokers.Sum{}, start)
+	st := status(configuration(false), "", inventory.Summary{Owner: configuration(false), Problems: many}, brokers.Sum{}, start)
 	if n := len(st.Problems); n != akriv0.MaxConfigurationProblems || !strings.Contains(st.Problems[n-1].Message, "25 more") || st.Problems[0].Node != "n00" {
 		t.Errorf("%d problems, the last %q", n, st.Problems[n-1].Message)
 	}
@@ -120,13 +124,13 @@ func TestStatusIsBounded(t *testing.T) {
 func TestTransitionTimes(t *testing.T) {
 	c := configuration(false)
 	found := inventory.Summary{Owner: c, Instances: 1, Nodes: 1}
-	c.Status = status(c, found, brokers.Sum{}, start)
-	later := status(c, inventory.Summary{Owner: c, Instances: 2, Nodes: 1}, brokers.Sum{}, start.Add(time.Minute))
+	c.Status = status(c, "", found, brokers.Sum{}, start)
+	later := status(c, "", inventory.Summary{Owner: c, Instances: 2, Nodes: 1}, brokers.Sum{}, start.Add(time.Minute))
 	if !later.Conditions[0].LastTransitionTime.Time.Equal(start) || later.Conditions[0].Message == c.Status.Conditions[0].Message {
 		t.Errorf("still true: %+v", later.Conditions[0])
 	}
 	c.Status = later
-	if failed := status(c, inventory.Summary{Owner: c}, brokers.Sum{}, start.Add(time.Hour)); !failed.Conditions[0].LastTransitionTime.Time.Equal(start.Add(time.Hour)) || later.Conditions[0].Status != metav1.ConditionTrue {
+	if failed := status(c, "", inventory.Summary{Owner: c}, brokers.Sum{}, start.Add(time.Hour)); !failed.Conditions[0].LastTransitionTime.Time.Equal(start.Add(time.Hour)) || later.Conditions[0].Status != metav1.ConditionTrue {
 		t.Errorf("no longer true: %+v, before %+v", failed.Conditions[0], later.Conditions[0])
 	}
 }
@@ -141,6 +145,8 @@ type rig struct {
 	writes []time.Time
 	fail   error // of the next write
 	sum    brokers.Sum
+	found  validation.Findings
+	checks int // calls of Check
 }
 
 func newRig(t *testing.T, c *akriv0.Configuration) *rig {
@@ -169,7 +175,8 @@ func newRig(t *testing.T, c *akriv0.Configuration) *rig {
 			return write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	})
-	r.Reconciler = New(Config{Client: r.api, Live: r.api, Inventory: r.inv, Clock: r.clock, Brokers: func(types.NamespacedName) brokers.Sum { return r.sum }})
+	r.Reconciler = New(Config{Client: r.api, Live: r.api, Inventory: r.inv, Clock: r.clock, Brokers: func(types.NamespacedName) brokers.Sum { return r.sum },
+		Check: func(*akriv0.Configuration) validation.Findings { r.checks++; return r.found }})
 	return r
 }
 

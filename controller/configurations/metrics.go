@@ -32,3 +32,26 @@ func (i InstanceCount) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(instanceCount, prometheus.GaugeValue, float64(n), k.Configuration, strconv.FormatBool(k.Shared))
 	}
 }
+
+// Problems counts what is wrong with Configurations, and the nodes that say nothing.
+type Problems struct{ *inventory.Inventory }
+
+var (
+	problemCount = prometheus.NewDesc("kubeslot_controller_configuration_problems",
+		"Nodes that have a problem with a Configuration, by the reason that its status has.", []string{"configuration", "reason"}, nil)
+	withoutKubecri = prometheus.NewDesc("kubeslot_controller_nodes_without_kubecri",
+		"Linux nodes that have no DeviceSlice: kubecri has never run there, or may not write.", nil, nil)
+)
+
+var _ prometheus.Collector = Problems{}
+
+// Describe implements prometheus.Collector.
+func (Problems) Describe(ch chan<- *prometheus.Desc) { ch <- problemCount; ch <- withoutKubecri }
+
+// Collect implements prometheus.Collector.
+func (p Problems) Collect(ch chan<- prometheus.Metric) {
+	for k, n := range p.CountProblems() {
+		ch <- prometheus.MustNewConstMetric(problemCount, prometheus.GaugeValue, float64(n), k.Configuration, k.Reason)
+	}
+	ch <- prometheus.MustNewConstMetric(withoutKubecri, prometheus.GaugeValue, float64(p.NodesWithoutSlices()))
+}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/controller/brokers"
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/validation"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -46,15 +47,19 @@ type Config struct {
 	Inventory *inventory.Inventory
 	// Brokers tells how a Configuration's brokers fare.
 	Brokers func(types.NamespacedName) brokers.Sum
-	Clock   clock.PassiveClock
+	// Check says what is wrong with a Configuration itself. It is called once for each
+	// generation.
+	Check func(*akriv0.Configuration) validation.Findings
+	Clock clock.PassiveClock
 }
 
 // Reconciler writes one status at a time.
 type Reconciler struct {
 	Config
 
-	mu    sync.Mutex
-	times map[types.NamespacedName]times
+	mu      sync.Mutex
+	times   map[types.NamespacedName]times
+	checked map[types.NamespacedName]checked
 }
 
 // times say when a Configuration was looked at, and until when it is not written.
@@ -64,7 +69,7 @@ var _ reconcile.Reconciler = &Reconciler{}
 
 // New makes a Reconciler.
 func New(c Config) *Reconciler {
-	return &Reconciler{Config: c, times: map[types.NamespacedName]times{}}
+	return &Reconciler{Config: c, times: map[types.NamespacedName]times{}, checked: map[types.NamespacedName]checked{}}
 }
 
 // Reconcile brings a Configuration's status up to date.
@@ -124,7 +129,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 		return lookInterval, nil
 	}
 	want := c.DeepCopy()
-	want.Status = status(c, summary, sum, now)
+	want.Status = status(c, r.invalid(c), summary, sum, now)
 	if apiequality.Semantic.DeepEqual(c.Status, want.Status) {
 		return 0, nil
 	}
@@ -148,4 +153,5 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.times, key)
+	delete(r.checked, key)
 }

@@ -17,9 +17,11 @@ import (
 
 // Reasons of conditions and problems.
 const (
+	devicesThere    = "DevicesFound"
 	discovering     = "HandlerWorks"
 	nothingReported = "NothingReported"
 	nameTaken       = "NameTaken"
+	invalidSpec     = "InvalidConfiguration"
 	reportsLeftOut  = "ReportsLeftOut"
 	nodeProblem     = "NodeProblem"
 	moreProblems    = "MoreProblems"
@@ -35,19 +37,23 @@ const maxMessageLength = 1024
 var reasonPattern = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 
 // status is what there is to say of a Configuration, given what its status says
-// already, which is not changed.
-func status(c *akriv0.Configuration, s inventory.Summary, sum brokers.Sum, now time.Time) akriv0.ConfigurationStatus {
+// already, which is not changed. invalid is what is wrong with its spec, "" for nothing.
+func status(c *akriv0.Configuration, invalid string, s inventory.Summary, sum brokers.Sum, now time.Time) akriv0.ConfigurationStatus {
 	st := akriv0.ConfigurationStatus{
 		ObservedGeneration: c.Generation,
 		Instances:          int32(s.Instances),
 		Nodes:              int32(s.Nodes),
 		Slots:              akriv0.SlotCount{Total: int32(s.Slots), Held: int32(s.Held)},
-		Problems:           problems(c, s, sum),
+		Problems:           problems(c, invalid, s, sum),
 	}
-	conditions := []metav1.Condition{discoveringCondition(c, s)}
+	conditions := []metav1.Condition{readyCondition(s, st.Problems), discoveringCondition(c, s)}
 	if hasBroker(c) {
 		st.Brokers = &akriv0.BrokerCount{Desired: int32(sum.Desired), Ready: int32(sum.Ready)}
-		conditions = append(conditions, brokersCondition(c, s, sum))
+		brokers := brokersCondition(c, s, sum)
+		conditions = append(conditions, brokers)
+		if ready := &conditions[0]; ready.Status == metav1.ConditionTrue && brokers.Status == metav1.ConditionFalse {
+			ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, brokers.Reason, brokers.Message
+		}
 	}
 	for _, condition := range conditions {
 		if before := meta.FindStatusCondition(c.Status.Conditions, condition.Type); before != nil {
@@ -74,6 +80,27 @@ func owns(c *akriv0.Configuration, s inventory.Summary) bool {
 func takenBy(owner *akriv0.Configuration) string {
 	return fmt.Sprintf("Configuration %s/%s is older and has the name, which must be unique in the cluster, because akri.sh/%s has no namespace: rename one of them",
 		owner.Namespace, owner.Name, owner.Name)
+}
+
+// readyCondition says in one word whether all is well; brokers apart.
+func readyCondition(s inventory.Summary, problems []akriv0.ConfigurationProblem) metav1.Condition {
+	condition := metav1.Condition{Type: akriv0.ConditionReady, Status: metav1.ConditionTrue, Reason: devicesThere,
+		Message: fmt.Sprintf("%s found on %s", count(s.Instances, "device"), count(s.Nodes, "node"))}
+	switch {
+	case len(problems) > 0:
+		first := problems[0]
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, first.Reason, first.Message
+		if !reasonPattern.MatchString(first.Reason) { // the API server would refuse the status
+			condition.Reason = nodeProblem
+		}
+		if first.Node != "" {
+			condition.Message = "node " + first.Node + ": " + first.Message
+		}
+	case s.Instances == 0:
+		condition.Status, condition.Reason = metav1.ConditionUnknown, nothingReported
+		condition.Message = "no node reports a device, nor what keeps it from finding one"
+	}
+	return condition
 }
 
 func discoveringCondition(c *akriv0.Configuration, s inventory.Summary) metav1.Condition {
@@ -127,8 +154,11 @@ func brokerProblem(sum brokers.Sum) string {
 }
 
 // problems lists what is wrong. Nodes that have the same problem are one entry.
-func problems(c *akriv0.Configuration, s inventory.Summary, sum brokers.Sum) []akriv0.ConfigurationProblem {
+func problems(c *akriv0.Configuration, invalid string, s inventory.Summary, sum brokers.Sum) []akriv0.ConfigurationProblem {
 	var all []akriv0.ConfigurationProblem
+	if invalid != "" {
+		all = append(all, akriv0.ConfigurationProblem{Reason: invalidSpec, Message: invalid})
+	}
 	if !owns(c, s) {
 		all = append(all, akriv0.ConfigurationProblem{Reason: nameTaken, Message: takenBy(s.Owner)})
 	}

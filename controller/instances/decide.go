@@ -64,7 +64,7 @@ func decide(key types.NamespacedName, d inventory.Device, existing *akriv0.Insta
 	if apiequality.Semantic.DeepEqual(existing, want) {
 		return step{}
 	}
-	return step{patch, want, "it was not as it should be"}
+	return step{patch, want, changes(existing, want)}
 }
 
 // NotUpgraded returns the index, in spec.nodes, of the first node that wrote to the Instance itself

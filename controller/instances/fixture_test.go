@@ -59,6 +59,7 @@ type rig struct {
 	refuse        func() error          // of the next write
 	lost          bool                  // the next write is done, and its answer lost
 	stale         *akriv0.Instance      // what the cache still has
+	drops         bool                  // what a patch says: its CRD does not know the field
 	preconditions *metav1.Preconditions // of the last deletion
 }
 
@@ -95,7 +96,12 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 			return write("create", func() error { return c.Create(ctx, obj, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return write("patch", func() error { return c.Patch(ctx, obj, p, opts...) })
+			return write("patch", func() error {
+				if r.drops {
+					return c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+				}
+				return c.Patch(ctx, obj, p, opts...)
+			})
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 			o := client.DeleteOptions{}

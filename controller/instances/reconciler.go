@@ -86,6 +86,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("%s Instance %s: %w", s.verb, key, err)
 	}
+	if s.verb == patch && s.want.ResourceVersion == existing.ResourceVersion {
+		// The API server dropped what was written: its CRD is older, and lacks a field.
+		// Another try would be in vain until something else changes.
+		klog.FromContext(ctx).Info("The API server keeps an Instance as it is: apply the CRDs of this version", "instance", klog.KRef(key.Namespace, key.Name))
+		r.mu.Lock()
+		delete(r.written, key)
+		r.mu.Unlock()
+		return reconcile.Result{}, nil
+	}
 	klog.FromContext(ctx).V(2).Info("Wrote an Instance", "instance", klog.KRef(key.Namespace, key.Name), "verb", s.verb, "reason", s.reason)
 	writes.WithLabelValues(string(s.verb)).Inc()
 	// Looked at once more when it may be written again, which also forgets the time.

@@ -129,6 +129,27 @@ func TestOneWriteASecond(t *testing.T) {
 	}
 }
 
+// An API server whose CRD is older drops what it does not know: that is not tried again
+// until something changes.
+func TestOlderCRD(t *testing.T) {
+	r := newRig(t)
+	r.inv.SetConfiguration(configuration(2))
+	r.inv.SetSlice(sliceOf("node-a", device(nil)))
+	r.settle()
+	r.drops = true
+	for _, node := range []string{"node-b", "node-c"} {
+		r.inv.SetSlice(sliceOf(node, device(nil)))
+		if got := r.settle(); !slices.Equal(got, []string{"patch"}) {
+			t.Errorf("%s: writes %v, want one try", node, got)
+		}
+	}
+	r.drops = false
+	r.inv.SetSlice(sliceOf("node-d", device(nil)))
+	if got := r.settle(); !slices.Equal(got, []string{"patch"}) || r.instance().Status.NodeCount != 4 {
+		t.Errorf("with the CRD of this version: %v, %+v", got, r.instance().Status)
+	}
+}
+
 // Each write may fail, or be done and its answer lost, and the controller may be
 // killed there: it ends up at the same, without a write too many.
 func TestEachWriteMayFail(t *testing.T) {

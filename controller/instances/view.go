@@ -46,7 +46,11 @@ func view(key types.NamespacedName, d inventory.Device, existing *akriv0.Instanc
 		maps.Copy(properties, configuration.Spec.BrokerProperties)
 		instance.Spec.BrokerProperties, instance.Spec.Shared = properties, reported.Shared
 	}
-	instance.Status = akriv0.InstanceStatus{NodeCount: int32(len(d.Nodes)), Problems: problems(d)}
+	instance.Status = akriv0.InstanceStatus{Device: instance.Status.Device, FreeSlots: free(instance.Spec.DeviceUsage),
+		NodeCount: int32(len(d.Nodes)), Problems: problems(d)}
+	if d.Reported != nil {
+		instance.Status.Device = d.Reported.ID
+	}
 	return instance
 }
 
@@ -65,6 +69,17 @@ func usage(instance string, d inventory.Device) map[string]string {
 		}
 	}
 	return used
+}
+
+// free counts the slots that nobody has claimed.
+func free(usage map[string]string) int32 {
+	n := int32(0)
+	for _, use := range usage {
+		if use == "" {
+			n++
+		}
+	}
+	return n
 }
 
 // problems says what is wrong with reports and claims of the device, in an order that

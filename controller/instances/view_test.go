@@ -41,7 +41,7 @@ func TestView(t *testing.T) {
 			// The last was claimed when the capacity was larger.
 			DeviceUsage: map[string]string{"cam-8120fe-0": "C:pod-uid:node-a", "cam-8120fe-1": "", "cam-8120fe-5": "node-b"},
 		},
-		Status: akriv0.InstanceStatus{NodeCount: 2, Problems: []string{"left out",
+		Status: akriv0.InstanceStatus{Device: "foo0", FreeSlots: 1, NodeCount: 2, Problems: []string{"left out",
 			"the claim of slot cam-8120fe-1 by node node-c for pod default/p does not count: why",
 			"the claim of slot cam-8120fe-5 by node node-b for pod default/p does not count: beyond",
 			"the claim of slot cam-8120fe-6 by node node-c for pod default/p does not count: both"}},
@@ -55,6 +55,9 @@ func TestView(t *testing.T) {
 	gone := view(key, d, want)
 	if !maps.Equal(gone.Spec.BrokerProperties, want.Spec.BrokerProperties) || !gone.Spec.Shared {
 		t.Errorf("a device that nobody sees has another description: %+v", gone.Spec)
+	}
+	if gone.Status.Device != "foo0" || gone.Status.FreeSlots != 2 {
+		t.Errorf("of a device that nobody sees the status is %+v, want what it was, with all slots free", gone.Status)
 	}
 	if gone.Status.NodeCount != 0 || len(gone.Spec.Nodes) != 0 || len(gone.Status.Problems) != 2 || gone.Spec.DeviceUsage["cam-8120fe-0"] != "" {
 		t.Errorf("a device that nobody sees: %+v", gone)

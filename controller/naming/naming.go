@@ -30,10 +30,14 @@ const (
 	// PropertiesHash is on a broker pod: of the device's properties at the time.
 	PropertiesHash = "kubeslot.io/broker-properties"
 	// Failures is on a broker pod: how many of its predecessors on the node have failed
-	// in a row.
+	// in a row. On an Instance it is the same of nodes whose broker has been removed for
+	// its successor, as JSON.
 	Failures = "kubeslot.io/broker-failures"
 	// JobDone is on an Instance: the SpecHash of the Job that was made for it last.
 	JobDone = "kubeslot.io/broker-job"
+	// JobHeld is on a Job that is suspended until its Instance has JobDone: it must not
+	// end, and be removed, before.
+	JobHeld = "kubeslot.io/broker-held"
 )
 
 // Pod is the name of an Instance's broker pod on a node.

@@ -10,17 +10,20 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
 	"k8s.io/component-base/version/verflag"
+
+	"github.com/kubeslot/kubeslot/version"
 )
 
 const description = `controller does what a Configuration promises beyond discovery: it writes each
 device's Instance, from what the nodes report (DeviceSlices) and use (SlotClaims),
 runs the brokers and Services that the Configuration asks for, writes its status,
-and deletes the SlotClaims of nodes and pods that are gone.
+and deletes the SlotClaims of nodes and pods that are gone. It serves a webhook that
+refuses Configurations that could not work.
 
 Scheduling and running containers do not need it: while no controller runs,
 Instances, brokers and Services do not change, and slots of nodes that are gone stay
-taken. Of several that run one is at work, the leader; the others wait, their caches
-filled.
+taken, and wrong Configurations are stored. Of several that run one is at work, the
+leader; the others wait, their caches filled, and serve the webhook too.
 
 Its identity is the user system:kubeslot-controller; its permissions are in
 deploy/rbac/controller.yaml.`
@@ -34,6 +37,7 @@ func newCommand() *cobra.Command {
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			version.PrintAndExitIfRequested(cmd.Flags())
 			verflag.PrintAndExitIfRequested()
 			if err := o.validate(); err != nil {
 				return err

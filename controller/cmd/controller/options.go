@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/version/verflag"
+
+	"github.com/kubeslot/kubeslot/controller/validation"
 )
 
 // options are the command line.
@@ -30,6 +33,12 @@ type options struct {
 	schedulerName string
 
 	metricsAddress, healthAddress string
+
+	webhookAddress  string
+	webhookDuration time.Duration
+	checkedHandlers []string
+
+	ui uiOptions
 
 	logging *logsapi.LoggingConfiguration
 }
@@ -66,11 +75,19 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"How long a SlotClaim is left alone that does not count, because its node does not see the device or the capacity is smaller, and that no pod was assigned.")
 	work.StringVar(&o.schedulerName, "broker-scheduler-name", "",
 		"Scheduler of brokers whose spec has no schedulerName. Empty means the cluster's default. Brokers that there are stay as they are.")
+	checks := groups.FlagSet("validation")
+	checks.StringVar(&o.webhookAddress, "webhook-bind-address", "127.0.0.1:10362",
+		"Where to serve the webhook that refuses wrong Configurations, over HTTPS: where the ValidatingWebhookConfiguration kubeslot-configurations leads. \"0\" serves nothing.")
+	checks.DurationVar(&o.webhookDuration, "webhook-certificate-duration", 30*24*time.Hour,
+		"How long the webhook's certificate is valid, at least 1m. The controller makes it and renews it when a third is left.")
+	checks.StringSliceVar(&o.checkedHandlers, "checked-discovery-handlers", validation.Handlers(),
+		"Discovery handlers whose discoveryDetails are checked. Take out those that you have another handler for under the same name.")
 	operations := groups.FlagSet("operations")
 	operations.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:10360",
 		"Where to serve /metrics, over HTTP and to whoever can connect. \"0\" serves nothing.")
 	operations.StringVar(&o.healthAddress, "health-probe-bind-address", "127.0.0.1:10361",
 		"Where to serve /healthz and /readyz. \"0\" serves nothing.")
+	o.ui.addFlags(groups.FlagSet("page"))
 	logsapi.AddFlags(o.logging, groups.FlagSet("logging"))
 	verflag.AddFlags(groups.FlagSet("global"))
 	globalflag.AddGlobalFlags(groups.FlagSet("global"), "controller", logs.SkipLoggingConfigurationFlags())
@@ -102,15 +119,15 @@ func (o *options) validate() error {
 		bad("claim-grace", fmt.Errorf("%s is negative", o.claimGrace))
 	}
 	if o.schedulerName != "" {
-		for _, problem := range validation.IsDNS1123Subdomain(o.schedulerName) {
+		for _, problem := range utilvalidation.IsDNS1123Subdomain(o.schedulerName) {
 			bad("broker-scheduler-name", fmt.Errorf("%q: %s", o.schedulerName, problem))
 		}
 	}
 	if o.leaderElect {
-		for _, problem := range validation.IsDNS1123Label(o.leaseNamespace) {
+		for _, problem := range utilvalidation.IsDNS1123Label(o.leaseNamespace) {
 			bad("leader-elect-resource-namespace", fmt.Errorf("%q: %s", o.leaseNamespace, problem))
 		}
-		for _, problem := range validation.IsDNS1123Subdomain(o.leaseName) {
+		for _, problem := range utilvalidation.IsDNS1123Subdomain(o.leaseName) {
 			bad("leader-elect-resource-name", fmt.Errorf("%q: %s", o.leaseName, problem))
 		}
 		// As client-go's leader election has it, which would end the process only later.
@@ -119,6 +136,15 @@ func (o *options) validate() error {
 				"want each longer than the next, the second by more than a fifth", o.leaseDuration, o.renewDeadline, o.retryPeriod))
 		}
 	}
+	if _, _, err := splitBindAddress(o.webhookAddress); o.webhookAddress != "0" {
+		bad("webhook-bind-address", err)
+	}
+	if o.webhookDuration < time.Minute {
+		bad("webhook-certificate-duration", fmt.Errorf("%s: want at least 1m", o.webhookDuration))
+	}
+	_, err := validation.NewChecker(o.checkedHandlers)
+	bad("checked-discovery-handlers", err)
+	o.ui.validate(bad)
 	bad("metrics-bind-address", checkBindAddress(o.metricsAddress))
 	bad("health-probe-bind-address", checkBindAddress(o.healthAddress))
 	return errors.Join(errs...)
@@ -133,4 +159,17 @@ func checkBindAddress(address string) error {
 		return fmt.Errorf(`%w: want host:port, :port, or "0" for none`, err)
 	}
 	return nil
+}
+
+// splitBindAddress splits host:port, whose port is a number.
+func splitBindAddress(address string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, fmt.Errorf(`%w: want host:port, :port, or "0" for none`, err)
+	}
+	port, err = strconv.Atoi(text)
+	if err != nil || port < 1 || port > 65535 {
+		return "", 0, fmt.Errorf("port %q: want a number of 1 to 65535", text)
+	}
+	return host, port, nil
 }

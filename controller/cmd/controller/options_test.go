@@ -24,7 +24,17 @@ func TestFlags(t *testing.T) {
 		"bad namespace alone": {[]string{"--leader-elect-resource-namespace=X", "--leader-elect=false"}, ""},
 		"lease too short":     {[]string{"--leader-elect-lease-duration=10s"}, "want each longer than the next"},
 		"renewed too rarely":  {[]string{"--leader-elect-retry-period=9s"}, "want each longer than the next"},
+		"no webhook":          {[]string{"--webhook-bind-address=0", "--checked-discovery-handlers=udev,onvif"}, ""},
+		"no webhook's port":   {[]string{"--webhook-bind-address=:https"}, "--webhook-bind-address"},
+		"webhook without":     {[]string{"--webhook-bind-address=127.0.0.1"}, "--webhook-bind-address"},
+		"certificate ends":    {[]string{"--webhook-certificate-duration=59s"}, "--webhook-certificate-duration"},
+		"no such handler":     {[]string{"--checked-discovery-handlers=udev,sonar"}, `--checked-discovery-handlers: there is no discovery handler "sonar"`},
 		"no port":             {[]string{"--metrics-bind-address=localhost"}, "--metrics-bind-address"},
+		"the page":            {[]string{"--ui-bind-address=:8443", "--ui-max-sessions=1"}, ""},
+		"no page's port":      {[]string{"--ui-bind-address=localhost"}, "--ui-bind-address"},
+		"no page's key":       {[]string{"--ui-bind-address=:8443", "--ui-tls-cert-file=/dev/null"}, "--ui-tls-cert-file"},
+		"no such certificate": {[]string{"--ui-tls-cert-file=/no/such", "--ui-tls-private-key-file=/dev/null"}, "--ui-tls-cert-file"},
+		"nobody's page":       {[]string{"--ui-max-sessions=0"}, "--ui-max-sessions"},
 		"no port for probes":  {[]string{"--health-probe-bind-address=1"}, "--health-probe-bind-address"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,6 +31,7 @@ import (
 	"github.com/kubeslot/kubeslot/controller/instances"
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/services"
+	"github.com/kubeslot/kubeslot/controller/validation"
 	"github.com/kubeslot/kubeslot/controller/watch"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -55,6 +56,11 @@ func run(ctx context.Context, o *options) error {
 	}
 	config.QPS, config.Burst = o.qps, o.burst
 	config = rest.AddUserAgent(config, userAgent)
+	check, err := validation.NewChecker(o.checkedHandlers)
+	if err != nil {
+		return fmt.Errorf("--checked-discovery-handlers: %w", err)
+	}
+	hook := newWebhook(o)
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:                        newScheme(),
 		Logger:                        logger,
@@ -68,11 +74,16 @@ func run(ctx context.Context, o *options) error {
 		RetryPeriod:                   &o.retryPeriod,
 		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
 		HealthProbeBindAddress:        o.healthAddress,
+		WebhookServer:                 hook.server,
 	})
 	if err != nil {
 		return err
 	}
-	if err := setup(ctx, mgr, o); err != nil {
+	inv := inventory.New()
+	if err := hook.setup(mgr, check, inv); err != nil {
+		return fmt.Errorf("webhook: %w", err)
+	}
+	if err := setup(ctx, mgr, o, inv, check); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
@@ -87,7 +98,7 @@ func newScheme() *runtime.Scheme {
 }
 
 // setup gives the manager its controllers.
-func setup(ctx context.Context, mgr manager.Manager, o *options) error {
+func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.Inventory, check *validation.Checker) error {
 	made, err := watch.NewMade(mgr)
 	if err != nil {
 		return err
@@ -97,7 +108,6 @@ func setup(ctx context.Context, mgr manager.Manager, o *options) error {
 			return err
 		}
 	}
-	inv := inventory.New()
 	recorder := mgr.GetEventRecorder(userAgent)
 	judge := claims.New(claims.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Inventory: inv,
@@ -109,6 +119,9 @@ func setup(ctx context.Context, mgr manager.Manager, o *options) error {
 		Recorder: recorder, Clock: clock.RealClock{}, SchedulerName: o.schedulerName, Changed: w.BrokersChanged,
 	})
 	forServices := services.Config{Client: mgr.GetClient(), Made: made, Live: mgr.GetAPIReader(), Inventory: inv, Brokers: broker, Recorder: recorder}
+	statuses := configurations.New(configurations.Config{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Inventory: inv, Brokers: broker.Sum, Check: check.Check, Clock: clock.RealClock{},
+	})
 	for _, c := range []struct {
 		name       string
 		reconciler reconcile.Reconciler
@@ -118,22 +131,25 @@ func setup(ctx context.Context, mgr manager.Manager, o *options) error {
 		{"claims", judge, watch.Claims},
 		{"brokers", broker, watch.Brokers},
 		{"instance-services", services.OfInstances(forServices), watch.InstanceServices},
-		{"configurations", configurations.New(configurations.Config{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Inventory: inv, Brokers: broker.Sum, Clock: clock.RealClock{},
-		}), watch.Configurations},
+		{"configurations", statuses, watch.Configurations},
 		{"configuration-services", services.OfConfigurations(forServices), watch.ConfigurationServices},
 	} {
 		if err := add(mgr, o, c.name, c.reconciler, w.Source(c.source)); err != nil {
 			return err
 		}
 	}
-	for _, c := range []prometheus.Collector{configurations.InstanceCount{Inventory: inv}, brokers.PodCount{Made: made}} {
+	for _, c := range []prometheus.Collector{configurations.InstanceCount{Inventory: inv}, configurations.Problems{Inventory: inv}, brokers.PodCount{Made: made}, statuses} {
 		if err := metrics.Registry.Register(c); err != nil {
 			return err
 		}
 	}
 	if err := metrics.Registry.Register(ignored{inv}); err != nil {
 		return err
+	}
+	if o.ui.address != "0" {
+		if err := mgr.Add(uiServer{&o.ui, mgr}); err != nil {
+			return err
+		}
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err

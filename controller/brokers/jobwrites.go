@@ -1,0 +1,47 @@
+package brokers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubeslot/kubeslot/controller/naming"
+)
+
+// doJobs does what was planned for Jobs.
+func (r *Reconciler) doJobs(ctx context.Context, f *facts, p *jobPlan, m *memory) (time.Duration, error) {
+	if p.create != nil {
+		if left := m.refusedAt.Add(delay(m.refused, maxRefusedDelay)).Sub(f.now); m.refused > 0 && left > 0 {
+			p.problem = &m.refusal
+			return left, nil
+		}
+		wait, err := r.create(ctx, f, jobKind, p.create, m, &p.problem)
+		if err != nil || wait > 0 {
+			return wait, err
+		}
+	}
+	if p.record != nil {
+		if err := r.annotate(ctx, f, naming.JobDone, *p.record); err != nil {
+			return 0, fmt.Errorf("note on Instance %s/%s that its Job was made: %w", f.instance.Namespace, f.instance.Name, err)
+		}
+	}
+	if p.start != nil {
+		if err := r.Client.Patch(ctx, released(p.start), client.MergeFrom(p.start), FieldOwner); client.IgnoreNotFound(err) != nil {
+			return 0, fmt.Errorf("let Job %s/%s run: %w", p.start.Namespace, p.start.Name, err)
+		}
+	}
+	for _, job := range p.remove {
+		err := r.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return 0, fmt.Errorf("delete Job %s/%s: %w", job.Namespace, job.Name, err)
+		}
+		if err == nil {
+			removed.WithLabelValues(jobKind).Inc()
+		}
+	}
+	return 0, nil
+}

@@ -1,0 +1,58 @@
+package inventory
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+func TestCountProblems(t *testing.T) {
+	v := New()
+	v.SetConfiguration(configuration("default", "cam", nil))
+	late := configuration("elsewhere", "cam", nil)
+	late.CreationTimestamp.Time = sliceAt(9, "", "").CreationTimestamp.Time
+	v.SetConfiguration(late)
+	v.SetConfiguration(configuration("default", "mic", nil))
+	cam := &v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}
+	report := func(slice, node string, problems ...v1alpha1.Problem) {
+		s := sliceAt(0, slice, node)
+		s.Spec.Problems = problems
+		v.SetSlice(s)
+	}
+	report("a-0", "a", v1alpha1.Problem{Configuration: cam, Reason: "UnknownHandler"}, v1alpha1.Problem{Reason: "NoLease"})
+	report("a-1", "a", v1alpha1.Problem{Configuration: cam, Reason: "UnknownHandler"}) // a node counts once
+	report("b-0", "b", v1alpha1.Problem{Configuration: cam, Reason: "UnknownHandler"})
+	var made []v1alpha1.Problem // what a node makes up is one reason, and no Configuration
+	for i := range 50 {
+		made = append(made, v1alpha1.Problem{Configuration: cam, Reason: fmt.Sprint("Made", i)},
+			v1alpha1.Problem{Configuration: &v1alpha1.ConfigurationReference{Namespace: "default", Name: fmt.Sprint("made-", i)}, Reason: "UnknownHandler"})
+	}
+	report("c-0", "c", made...)
+	want := map[ProblemCount]int{
+		{"cam", "UnknownHandler"}: 2, {"cam", OtherReason}: 1, {"cam", "NoLease"}: 1, {"mic", "NoLease"}: 1, {"cam", ReasonNameTaken}: 1,
+	}
+	if d := cmp.Diff(want, v.CountProblems()); d != "" {
+		t.Errorf("problems (-want +got):\n%s", d)
+	}
+}
+
+func TestNodesWithoutSlices(t *testing.T) {
+	v := New()
+	for name, system := range map[string]string{"a": "linux", "b": "linux", "c": "", "d": "windows"} {
+		v.SetNode(name, Node{Labels: map[string]string{corev1.LabelOSStable: system}})
+	}
+	v.SetSlice(sliceAt(0, "a-0", "a"))
+	if n := v.NodesWithoutSlices(); n != 2 {
+		t.Errorf("%d nodes without slices, want b and c", n)
+	}
+	v.SetSlice(sliceAt(0, "b-0", "b"))
+	v.DeleteNode("c")
+	v.DeleteSlice("a-0")
+	if n := v.NodesWithoutSlices(); n != 1 {
+		t.Errorf("%d nodes without slices, want a", n)
+	}
+}

@@ -1,0 +1,188 @@
+package validation
+
+import (
+	"fmt"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// broker checks the spec of the broker: its fields and their types, what no Pod of any
+// cluster may have, and what the controller could not make of it. What depends on the
+// cluster, as Pod Security and quotas, is known only when the Pod is created.
+func broker(f *Findings, path *field.Path, spec *akriv0.ConfigurationSpec) {
+	b := spec.BrokerSpec
+	switch {
+	case b == nil:
+	case isSet(b.BrokerPodSpec):
+		path := path.Child("brokerPodSpec")
+		var p corev1.PodSpec
+		if errs := decode(path, b.BrokerPodSpec.Raw, &p); len(errs) > 0 {
+			f.Errors = append(f.Errors, errs...)
+			return
+		}
+		pod(f, path, &p, false, spec.Slots())
+		f.Errors = append(f.Errors, node(path, &p)...)
+	case isSet(b.BrokerJobSpec):
+		path := path.Child("brokerJobSpec")
+		var j batchv1.JobSpec
+		if errs := decode(path, b.BrokerJobSpec.Raw, &j); len(errs) > 0 {
+			f.Errors = append(f.Errors, errs...)
+			return
+		}
+		job(f, path, &j, spec.Slots())
+	}
+}
+
+func job(f *Findings, path *field.Path, j *batchv1.JobSpec, capacity int) {
+	path = path.Child("template")
+	metadata := path.Child("metadata")
+	f.Errors = append(f.Errors, templatesIn(metadata.Child("labels"), j.Template.Labels)...)
+	f.Errors = append(f.Errors, templatesIn(metadata.Child("annotations"), j.Template.Annotations)...)
+	path = path.Child("spec")
+	pod(f, path, &j.Template.Spec, true, capacity)
+	never, onFailure := corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure
+	if p := j.Template.Spec.RestartPolicy; p != never && p != onFailure {
+		f.Errors = append(f.Errors, field.NotSupported(path.Child("restartPolicy"), p, []corev1.RestartPolicy{onFailure, never}))
+	}
+}
+
+// pod checks the spec of a broker Pod, or of a Job's pods.
+func pod(f *Findings, path *field.Path, p *corev1.PodSpec, job bool, capacity int) {
+	if len(p.Containers) == 0 {
+		f.Errors = append(f.Errors, field.Required(path.Child("containers"), "a broker has at least one container"))
+	}
+	names := sets.New[string]()
+	var asks bool
+	for _, of := range []struct {
+		child      string
+		containers []corev1.Container
+	}{{"initContainers", p.InitContainers}, {"containers", p.Containers}} {
+		for i := range of.containers {
+			c := &of.containers[i]
+			path := path.Child(of.child).Index(i)
+			f.Errors = append(f.Errors, container(path, c, names)...)
+			f.Errors = append(f.Errors, templates(path, c, job)...)
+			f.Errors = append(f.Errors, resources(path.Child("resources"), &c.Resources)...)
+			asks = asks || asksForDevice(&c.Resources)
+		}
+	}
+	if !asks {
+		f.Warnings = append(f.Warnings, fmt.Sprintf("%s: no container requests %s: brokers run without the device", path, placeholder))
+	}
+	if slots := podSlots(p); slots > int64(capacity) {
+		f.Errors = append(f.Errors, field.Invalid(path, field.OmitValueType{},
+			fmt.Sprintf("the broker requests %d slots of its Instance, which has %d: request fewer, or raise spec.capacity", slots, capacity)))
+	}
+}
+
+// container checks what every API server wants of a container.
+func container(path *field.Path, c *corev1.Container, names sets.Set[string]) (errs field.ErrorList) {
+	switch {
+	case c.Name == "":
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	case names.Has(c.Name):
+		errs = append(errs, field.Duplicate(path.Child("name"), quoted(c.Name)))
+	default:
+		for _, problem := range validation.IsDNS1123Label(c.Name) {
+			errs = append(errs, field.Invalid(path.Child("name"), quoted(c.Name), problem))
+		}
+		names.Insert(c.Name)
+	}
+	if strings.TrimSpace(c.Image) == "" {
+		errs = append(errs, field.Required(path.Child("image"), ""))
+	}
+	return errs
+}
+
+// resources checks the names of resources, and how many slots are requested.
+func resources(path *field.Path, r *corev1.ResourceRequirements) (errs field.ErrorList) {
+	for _, of := range []struct {
+		child string
+		list  corev1.ResourceList
+	}{{"limits", r.Limits}, {"requests", r.Requests}} {
+		for name, quantity := range of.list {
+			path := path.Child(of.child).Key(quoted(string(name)))
+			switch {
+			case name == placeholder:
+				if quantity.Sign() < 0 || quantity.Cmp(*resource.NewQuantity(quantity.Value(), resource.DecimalSI)) != 0 {
+					errs = append(errs, field.Invalid(path, quantity.String(), "want a whole number of slots"))
+				}
+			case strings.Contains(strings.ToUpper(string(name)), "PLACEHOLDER"):
+				errs = append(errs, field.Invalid(path, field.OmitValueType{}, fmt.Sprintf("not the name of a resource; did you mean %q?", placeholder)))
+			default:
+				for _, problem := range validation.IsQualifiedName(string(name)) {
+					errs = append(errs, field.Invalid(path, field.OmitValueType{}, "not the name of a resource: "+problem))
+				}
+			}
+		}
+	}
+	limit, limited := r.Limits[placeholder]
+	if request, ok := r.Requests[placeholder]; ok && limited && request.Cmp(limit) != 0 {
+		errs = append(errs, field.Invalid(path.Child("requests").Key(string(placeholder)), request.String(), "must be equal to the limit, "+limit.String()))
+	}
+	sortByField(errs) // maps have no order
+	return errs
+}
+
+func asksForDevice(r *corev1.ResourceRequirements) bool {
+	for _, list := range []corev1.ResourceList{r.Limits, r.Requests} {
+		for name := range list {
+			if name == placeholder || strings.HasPrefix(string(name), akriv0.GroupName+"/") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// podSlots is how many slots of its Instance a pod takes: what its containers take at
+// once, or its largest init container.
+func podSlots(p *corev1.PodSpec) int64 {
+	var sum, largest int64
+	for i := range p.Containers {
+		sum += slots(&p.Containers[i])
+	}
+	for i := range p.InitContainers {
+		c := &p.InitContainers[i]
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			sum += slots(c)
+		} else {
+			largest = max(largest, slots(c))
+		}
+	}
+	return max(sum, largest)
+}
+
+func slots(c *corev1.Container) int64 {
+	q, ok := c.Resources.Limits[placeholder]
+	if !ok {
+		q = c.Resources.Requests[placeholder]
+	}
+	return max(0, min(q.Value(), 1<<32)) // sums of which do not overflow
+}
+
+// node checks what a Pod says of its node: one that is named would get the brokers of
+// all others, and an affinity that cannot be read matches none, unseen.
+func node(path *field.Path, p *corev1.PodSpec) field.ErrorList {
+	if p.NodeName != "" {
+		return field.ErrorList{field.Forbidden(path.Child("nodeName"), "the controller chooses the node; use nodeSelector or affinity")}
+	}
+	if p.Affinity == nil || p.Affinity.NodeAffinity == nil || p.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	path = path.Child("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+	_, err := nodeaffinity.NewNodeSelector(p.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution, field.WithPath(path))
+	if err == nil {
+		return nil
+	}
+	return fieldErrors(path, err)
+}

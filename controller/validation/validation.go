@@ -1,0 +1,148 @@
+// Package validation says what is wrong with a Configuration, beyond what the schema and
+// the CEL rules of its CRD can say: the fields of the specs that it carries along, the
+// details that are for a discovery handler, and what could never run. It is a function
+// of the Configuration alone. Package webhook refuses such Configurations when they are
+// written; the status of those that were stored nevertheless says the same.
+package validation
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// Findings are what there is to say of a Configuration.
+type Findings struct {
+	// Errors are what cannot work, by field.
+	Errors field.ErrorList
+	// Warnings are what may not be meant.
+	Warnings []string
+}
+
+// Checker checks Configurations. It is safe for concurrent use.
+type Checker struct {
+	handlers map[string]func(discovery.Request) error
+}
+
+// NewChecker makes a Checker, which knows the discoveryDetails of the handlers that are
+// named. A name that is none of Handlers() is an error.
+func NewChecker(handlers []string) (*Checker, error) {
+	c := &Checker{handlers: map[string]func(discovery.Request) error{}}
+	var errs []error
+	for _, name := range handlers {
+		validate, ok := known[name]
+		if !ok {
+			errs = append(errs, fmt.Errorf("there is no discovery handler %q; there are %s", name, strings.Join(Handlers(), ", ")))
+			continue
+		}
+		c.handlers[name] = validate
+	}
+	return c, errors.Join(errs...)
+}
+
+// Handlers are the names of the discovery handlers whose details can be checked, sorted.
+func Handlers() []string { return slices.Sorted(maps.Keys(known)) }
+
+// Check checks a Configuration, which may be any that the API server could have stored.
+func (c *Checker) Check(of *akriv0.Configuration) Findings {
+	var f Findings
+	spec := field.NewPath("spec")
+	c.discoveryHandler(&f, spec.Child("discoveryHandler"), &of.Spec)
+	if d := of.Spec.Discovery; d != nil {
+		f.Errors = append(f.Errors, metav1validation.ValidateLabels(d.NodeSelector, spec.Child("discovery", "nodeSelector"))...)
+	}
+	f.Errors = append(f.Errors, brokerProperties(spec.Child("brokerProperties"), of.Spec.BrokerProperties)...)
+	broker(&f, spec.Child("brokerSpec"), &of.Spec)
+	for _, s := range []struct {
+		name string
+		raw  *runtime.RawExtension
+	}{{"instanceServiceSpec", of.Spec.InstanceServiceSpec}, {"configurationServiceSpec", of.Spec.ConfigurationServiceSpec}} {
+		if isSet(s.raw) {
+			service(&f, spec.Child(s.name), s.raw.Raw)
+			if !hasBroker(&of.Spec) {
+				f.Warnings = append(f.Warnings, fmt.Sprintf("spec.%s: there is no Service without a broker, which it would lead to", s.name))
+			}
+		}
+	}
+	return f.bounded()
+}
+
+// maxFindings bounds the errors and the warnings of one Configuration, which may have
+// as many fields as 1.5 MiB hold.
+const maxFindings = 50
+
+func (f Findings) bounded() Findings {
+	if len(f.Errors) > maxFindings {
+		f.Errors = f.Errors[:maxFindings:maxFindings]
+	}
+	if n := len(f.Warnings); n > maxFindings {
+		f.Warnings = append(f.Warnings[:maxFindings:maxFindings], fmt.Sprintf("and %d more", n-maxFindings))
+	}
+	return f
+}
+
+// brokerProperties are environment variables of containers.
+func brokerProperties(path *field.Path, properties map[string]string) (errs field.ErrorList) {
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		for _, problem := range validation.IsRelaxedEnvVarName(name) {
+			errs = append(errs, field.Invalid(path.Key(quoted(name)), field.OmitValueType{}, "not the name of an environment variable: "+problem))
+		}
+		if strings.ContainsRune(properties[name], 0) {
+			errs = append(errs, field.Invalid(path.Key(quoted(name)), field.OmitValueType{}, "the value has a NUL character, which no environment variable can have"))
+		}
+	}
+	return errs
+}
+
+// isSet reports whether a spec is there; null is none.
+func isSet(e *runtime.RawExtension) bool {
+	return e != nil && len(e.Raw) > 0 && string(e.Raw) != "null"
+}
+
+func hasBroker(s *akriv0.ConfigurationSpec) bool {
+	return s.BrokerSpec != nil && (isSet(s.BrokerSpec.BrokerPodSpec) || isSet(s.BrokerSpec.BrokerJobSpec))
+}
+
+// Without returns the findings with the errors that others has too as warnings: they
+// were there before, and do not keep anything else from being changed.
+func (f Findings) Without(others Findings) Findings {
+	before := map[string]bool{}
+	for _, err := range others.Errors {
+		before[err.Error()] = true
+	}
+	kept := Findings{Warnings: slices.Clone(f.Warnings)}
+	for _, err := range f.Errors {
+		if before[err.Error()] {
+			kept.Warnings = append(kept.Warnings, err.Error())
+			continue
+		}
+		kept.Errors = append(kept.Errors, err)
+	}
+	return kept
+}
+
+// maxMessageErrors is how many errors a message names.
+const maxMessageErrors = 10
+
+// Message is all errors in one text, a few of many; "" for none.
+func (f Findings) Message() string {
+	var texts []string
+	for i, err := range f.Errors {
+		if i == maxMessageErrors {
+			texts = append(texts, fmt.Sprintf("and %d more", len(f.Errors)-i))
+			break
+		}
+		texts = append(texts, err.Error())
+	}
+	return strings.Join(texts, "; ")
+}

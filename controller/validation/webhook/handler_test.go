@@ -1,0 +1,153 @@
+package webhook
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubeslot/kubeslot/controller/validation"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+func handler(t *testing.T) *Handler {
+	t.Helper()
+	checker, err := validation.NewChecker(validation.Handlers())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Handler{Checker: checker, Owner: func(string, string) *akriv0.Configuration { return nil }}
+}
+
+func review(t *testing.T, operation admissionv1.Operation, now, before string) admission.Request {
+	t.Helper()
+	r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{UID: "u", Operation: operation, Namespace: "yard", Name: "cam"}}
+	for _, o := range []struct {
+		text string
+		raw  *runtime.RawExtension
+	}{{now, &r.Object}, {before, &r.OldObject}} {
+		if o.text == "" {
+			continue
+		}
+		var err error
+		if o.raw.Raw, err = yaml.YAMLToJSONStrict([]byte("metadata: {namespace: yard, name: cam" + o.text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+func TestHandle(t *testing.T) {
+	const (
+		good    = "}\nspec: {discoveryHandler: {name: sonar}}"
+		bad     = "}\nspec: {discoveryHandler: {name: sonar}, brokerSpec: {brokerPodSpec: {containers: [{name: b, imagee: i}]}}}"
+		badMore = "}\nspec: {capacity: 3, discoveryHandler: {name: sonar}, brokerSpec: {brokerPodSpec: {containers: [{name: b, imagee: i}]}}}"
+		odd     = "}\nspec: {discoveryHandler: {name: sonar}, brokerSpec: {brokerPodSpec: {\"a\\nb\": 1}}}"
+		oddMore = "}\nspec: {capacity: 3, discoveryHandler: {name: sonar}, brokerSpec: {brokerPodSpec: {\"a\\nb\": 1}}}"
+		worse   = "}\nspec: {discoveryHandler: {name: sonar}, brokerSpec: {brokerPodSpec: {containers: [{name: b, imagee: i}], nodename: n}}}"
+		imagee  = `spec.brokerSpec.brokerPodSpec.containers[0].imagee: Forbidden: unknown field; did you mean "image"?`
+	)
+	for name, tc := range map[string]struct {
+		operation   admissionv1.Operation
+		now, before string
+		want        string // the refusal; "" when allowed
+		warning     string // part of the only one
+	}{
+		"good":                          {operation: admissionv1.Create, now: good},
+		"bad":                           {operation: admissionv1.Create, now: bad, want: imagee},
+		"becomes bad":                   {operation: admissionv1.Update, now: bad, before: good, want: imagee},
+		"becomes good":                  {operation: admissionv1.Update, now: good, before: bad},
+		"stays bad, other spec":         {operation: admissionv1.Update, now: badMore, before: bad, warning: imagee},
+		"stays bad, same spec":          {operation: admissionv1.Update, now: ", labels: {a: b}" + bad, before: bad},
+		"stays odd, on one line":        {operation: admissionv1.Update, now: oddMore, before: odd, warning: "spec.brokerSpec.brokerPodSpec.a b: Forbidden"},
+		"becomes worse":                 {operation: admissionv1.Update, now: worse, before: bad, want: `spec.brokerSpec.brokerPodSpec.nodename: Forbidden: unknown field; did you mean "nodeName"?`, warning: imagee},
+		"is being deleted":              {operation: admissionv1.Update, now: `, deletionTimestamp: "2026-01-02T03:04:05Z"` + worse, before: bad},
+		"deleted":                       {operation: admissionv1.Delete, before: bad},
+		"cannot be read":                {operation: admissionv1.Create, now: "}\nspec: 7", warning: "was not checked: it cannot be read"},
+		"the one before cannot be read": {operation: admissionv1.Update, now: bad, before: "}\nspec: 7", want: imagee},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := handler(t).Handle(t.Context(), review(t, tc.operation, tc.now, tc.before))
+			if r.Allowed != (tc.want == "") {
+				t.Fatalf("allowed %t: %+v", r.Allowed, r.Result)
+			}
+			if !r.Allowed && (r.Result.Code != http.StatusUnprocessableEntity || r.Result.Reason != metav1.StatusReasonInvalid || r.Result.Message != tc.want) {
+				t.Errorf("refused with %+v, want %q", r.Result, tc.want)
+			}
+			if len(r.Warnings) > 1 || (len(r.Warnings) == 1) != (tc.warning != "") || tc.warning != "" && !strings.Contains(r.Warnings[0], tc.warning) {
+				t.Errorf("warnings %q, want %q", r.Warnings, tc.warning)
+			}
+		})
+	}
+}
+
+// Clients find each field in the answer's causes, as in the API server's own.
+func TestRefusalHasCauses(t *testing.T) {
+	r := handler(t).Handle(t.Context(), review(t, admissionv1.Create, "}\nspec: {discoveryHandler: {name: sonar}, instanceServiceSpec: {ports: [{port: 0}], tipe: x}, brokerSpec: {brokerPodSpec: {containers: [{nam: a}, {image: 7}]}}}", ""))
+	var fields []string
+	for _, c := range r.Result.Details.Causes {
+		fields = append(fields, string(c.Type)+" "+c.Field)
+	}
+	want := []string{"FieldValueForbidden spec.brokerSpec.brokerPodSpec.containers[0].nam", "FieldValueTypeInvalid spec.brokerSpec.brokerPodSpec.containers[1].image", "FieldValueForbidden spec.instanceServiceSpec.tipe"}
+	if d := cmp.Diff(want, fields); d != "" || r.Result.Details.Name != "cam" || r.Result.Details.Kind != "Configuration" {
+		t.Errorf("details %+v (-want +got):\n%s", r.Result.Details, d)
+	}
+}
+
+// The webhook keeps nobody from working: what it fails on is let through, and said.
+func TestPanicRefusesNothing(t *testing.T) {
+	h := handler(t)
+	h.Owner = func(string, string) *akriv0.Configuration { panic("oops") }
+	raw := review(t, admissionv1.Create, "}\nspec: {discoveryHandler: {name: sonar}}", "")
+	if r := h.Handle(t.Context(), raw); !r.Allowed || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "not checked") {
+		t.Errorf("answer %+v", r)
+	}
+}
+
+func TestNameOfAnother(t *testing.T) {
+	h := handler(t)
+	h.Owner = func(namespace, name string) *akriv0.Configuration {
+		if namespace == "yard" && name == "cam" {
+			return &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "gate", Name: "cam"}}
+		}
+		return nil
+	}
+	const good = "}\nspec: {discoveryHandler: {name: sonar}}"
+	if r := h.Handle(t.Context(), review(t, admissionv1.Create, good, "")); !r.Allowed || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "gate/cam has the name") {
+		t.Errorf("answer %+v", r)
+	}
+	if r := h.Handle(t.Context(), review(t, admissionv1.Update, "}\nspec: {capacity: 2, discoveryHandler: {name: sonar}}", good)); len(r.Warnings) != 0 {
+		t.Errorf("each update warns: %q", r.Warnings)
+	}
+}
+
+// Whatever is sent, the answer is one that the API server can read.
+func FuzzHandle(f *testing.F) {
+	checker, err := validation.NewChecker(validation.Handlers())
+	if err != nil {
+		f.Fatal(err)
+	}
+	h := &Handler{Checker: checker, Owner: func(string, string) *akriv0.Configuration { return nil }}
+	for _, seed := range []string{`{}`, `{"spec":{"discoveryHandler":{"name":"udev","discoveryDetails":"udevRules: ['KERNEL==']"}}}`, `[`,
+		`{"spec":{"brokerSpec":{"brokerPodSpec":{"containers":[{"name":"b","image":"i","args":["{{NOPE}}"],"resources":{"limits":{"{{PLACEHOLDER}}":"1e99"}}}]}}}}`,
+		`{"spec":{"brokerSpec":{"brokerJobSpec":{"template":7}},"configurationServiceSpec":{"ports":[{"port":"a"}]}}}`} {
+		f.Add([]byte(seed), []byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, now, before []byte) {
+		r := h.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Update,
+			Object: runtime.RawExtension{Raw: now}, OldObject: runtime.RawExtension{Raw: before}}})
+		if len(r.Warnings) > 0 && strings.Contains(r.Warnings[0], "check itself failed") {
+			t.Fatalf("a panic: %s", now)
+		}
+		if _, err := json.Marshal(r.AdmissionResponse); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
