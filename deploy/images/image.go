@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Program is a static program to be put into an image.
+// Program is a program to be put into an image.
 type Program struct {
 	// Name is the file's in the image, /<Name>, which is its entry point.
 	Name string
@@ -26,6 +26,21 @@ type Program struct {
 	User string
 	// Labels are put on the image, and Annotations on its manifest.
 	Labels, Annotations map[string]string
+	// Libraries are what a program that is not static is linked with, and Plugins what it
+	// loads. LibC is their C library's version, for the list of modules.
+	Libraries, Plugins []File
+	LibC               string
+}
+
+// File is a file of an image, of root, from 1970: with Content, or a symbolic link.
+type File struct {
+	// Name is its path, from the root.
+	Name string
+	// Mode are its permissions.
+	Mode    int64
+	Content []byte
+	// Link is what a symbolic link has, "" for other files.
+	Link string
 }
 
 // SBOMFolder is where in an image the list of its modules is, as SPDX 2.3 JSON.
@@ -33,19 +48,23 @@ const SBOMFolder = "/usr/share/sbom"
 
 // Image returns the program's image.
 func Image(p Program) (v1.Image, error) {
-	files := []file{{"/" + p.Name, 0o755, p.Binary}}
-	bill, err := SBOM(p.Name, p.Binary)
+	bill, err := SBOM(p)
 	if err != nil {
 		return nil, err
 	}
-	if bill != nil {
-		files = append(files, file{path.Join(SBOMFolder, p.Name+".spdx.json"), 0o644, bill})
-	}
 	image := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
 	image = mutate.ConfigMediaType(image, types.OCIConfigJSON)
-	// The program has a layer of its own: what changes least often comes last.
-	for _, f := range files {
-		layer, err := layer(f)
+	// What changes together has a layer, and what changes seldom comes first.
+	for _, files := range [][]File{
+		p.Libraries,
+		p.Plugins,
+		{{Name: "/" + p.Name, Mode: 0o755, Content: p.Binary}},
+		{{Name: path.Join(SBOMFolder, p.Name+".spdx.json"), Mode: 0o644, Content: bill}},
+	} {
+		if len(files) == 0 {
+			continue
+		}
+		layer, err := layer(files)
 		if err != nil {
 			return nil, err
 		}
@@ -93,21 +112,21 @@ func Index(images []v1.Image, annotations map[string]string) (v1.ImageIndex, err
 	return mutate.Annotations(index, annotations).(v1.ImageIndex), nil
 }
 
-type file struct {
-	name    string
-	mode    int64
-	content []byte
-}
-
-// layer has one file, of root, from 1970.
-func layer(f file) (v1.Layer, error) {
+// layer has files of root, from 1970.
+func layer(files []File) (v1.Layer, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
-	if err := w.WriteHeader(&tar.Header{Name: f.name[1:], Mode: f.mode, Size: int64(len(f.content)), ModTime: time.Unix(0, 0), Format: tar.FormatPAX}); err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(f.content); err != nil {
-		return nil, err
+	for _, f := range files {
+		header := &tar.Header{Name: f.Name[1:], Mode: f.Mode, Size: int64(len(f.Content)), ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
+		if f.Link != "" {
+			header.Typeflag, header.Linkname = tar.TypeSymlink, f.Link
+		}
+		if err := w.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(f.Content); err != nil {
+			return nil, err
+		}
 	}
 	if err := w.Close(); err != nil {
 		return nil, err

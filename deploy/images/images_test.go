@@ -7,8 +7,11 @@ import (
 	"io"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -156,10 +159,101 @@ func TestArchiveAndRegistry(t *testing.T) {
 
 func TestBuildSaysWhatFailed(t *testing.T) {
 	_, err := Build(t.Context(), Source{Root: "../..", Architectures: []string{"amd64"}}, Component{Name: "x", Package: "./test/images/no-such"}, t.TempDir())
-	if err == nil || !strings.Contains(err.Error(), "build x for amd64") {
+	if err == nil || !strings.Contains(err.Error(), "build ./test/images/no-such for amd64") {
 		t.Errorf("Build() of a package that is not there = %v", err)
 	}
-	if _, err := SBOM("x", []byte("not a program")); err == nil || !strings.Contains(err.Error(), "modules of x") {
+	if _, err := SBOM(Program{Name: "x", Binary: []byte("not a program")}); err == nil || !strings.Contains(err.Error(), "modules of x") {
 		t.Errorf("SBOM() of no program = %v", err)
+	}
+}
+
+// The image with plugins runs by itself, wherever its files are unpacked.
+func TestBuildWithPlugins(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("chroot needs root")
+	}
+	host := Component{Name: "host", Package: "./deploy/images/testdata/host", User: nobody, Title: "Loads a plugin",
+		Plugins: []string{"./deploy/images/testdata/part/device"}, PluginFolder: "/plugins"}
+	source := Source{Root: "../..", Version: "v1.2.3", Revision: "abc", Architectures: []string{runtime.GOARCH, "riscv64"}}
+	index, leftOut, err := BuildWithPlugins(t.Context(), source, host, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"riscv64 for want of riscv64-linux-gnu-gcc"}, leftOut); diff != "" {
+		t.Errorf("left out (-want +got):\n%s", diff)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	unpack(t, image, root)
+	cmd := exec.CommandContext(t.Context(), "/host")
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", []string{}, &syscall.SysProcAttr{Chroot: root}
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "hello from the plugin\n" {
+		t.Errorf("in the image's files /host says %q, %v", out, err)
+	}
+	var bill spdx
+	text, err := os.ReadFile(filepath.Join(root, SBOMFolder, "host.spdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &bill); err != nil {
+		t.Fatal(err)
+	}
+	if last := bill.Packages[len(bill.Packages)-1]; last.Name != "glibc" || !strings.HasPrefix(last.Version, "2.") {
+		t.Errorf("the SBOM ends with %+v, want glibc and its version", last)
+	}
+
+	again, _, err := BuildWithPlugins(t.Context(), source, host, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _ := index.Digest()
+	if second, err := again.Digest(); err != nil || first != second {
+		t.Errorf("built again its digest is %s, %v, and was %s", second, err, first)
+	}
+
+	source.Architectures = []string{"riscv64"}
+	if _, _, err := BuildWithPlugins(t.Context(), source, host, t.TempDir()); err == nil || !strings.Contains(err.Error(), "no C compiler for any of riscv64") {
+		t.Errorf("BuildWithPlugins() for an architecture of no compiler = %v", err)
+	}
+}
+
+// unpack writes the image's files as a runtime does.
+func unpack(t *testing.T, image v1.Image, root string) {
+	t.Helper()
+	layers, err := image.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range layers {
+		content, err := l.Uncompressed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "tar", "--extract", "--directory="+root)
+		cmd.Stdin = content
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("unpack a layer: %v\n%s", err, out)
+		}
+		_ = content.Close()
+	}
+}
+
+func TestLibCVersion(t *testing.T) {
+	for text, want := range map[string]string{
+		"GNU C Library (Debian GLIBC 2.36-9+deb12u14) stable release version 2.36.\nCompiled by GNU CC version 12.2.0.": "2.36-9+deb12u14",
+		"GNU C Library (Ubuntu GLIBC 2.39-0ubuntu8) stable release version 2.39.":                                       "2.39-0ubuntu8",
+		"GNU C Library (GNU libc) stable release version 2.40.":                                                         "2.40",
+		"musl libc": "",
+	} {
+		if got, err := libcVersion([]byte("\x00" + text + "\x00")); got != want || (err == nil) != (want != "") {
+			t.Errorf("libcVersion(%s) = %q, %v, want %q", text, got, err, want)
+		}
 	}
 }

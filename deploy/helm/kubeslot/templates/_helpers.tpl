@@ -6,18 +6,23 @@ app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | qu
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{- /* The image of a component: (list $ "kubecri") */ -}}
+{{- /* The image of a component: (list $ "kubecri"). Of those that load plugins there is a
+second kind, see image.plugins. */ -}}
 {{- define "kubeslot.image" -}}
 {{- $root := index . 0 -}}
-image: {{ required "image.registry is not set: make push REGISTRY=… sends the images to yours, see docs/helm.md" $root.Values.image.registry }}/{{ index . 1 }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}
-imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+{{- $name := index . 1 -}}
+{{- $image := $root.Values.image -}}
+{{- $registry := required "image.registry is not set: make push REGISTRY=… sends the images to yours, see docs/helm.md" (coalesce $image.registry ($root.Values.global).imageRegistry) -}}
+image: {{ $registry }}/{{ $name }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ if and $image.plugins (has $name (list "kubecri" "kube-scheduler")) }}-plugins{{ end }}
+imagePullPolicy: {{ $image.pullPolicy }}
 {{- end }}
 
+{{- /* Names, or objects with a name, as in Akri's chart and most others. */ -}}
 {{- define "kubeslot.pullSecrets" -}}
-{{- with .Values.imagePullSecrets }}
+{{- with concat (.Values.imagePullSecrets | default list) ((.Values.global).imagePullSecrets | default list) }}
 imagePullSecrets:
 {{- range . }}
-- name: {{ . }}
+- name: {{ if kindIs "map" . }}{{ .name }}{{ else }}{{ . }}{{ end }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/kubeslot/kubeslot/deploy/images"
@@ -41,6 +42,7 @@ func run(ctx context.Context) error {
 	insecure := flags.Bool("insecure", false, "the registry has no TLS")
 	only := flags.String("only", "", "names of components, with commas between them (default: all)")
 	architectures := flags.String("arch", "amd64,arm64", "architectures")
+	plugins := flags.Bool("plugins", false, "build in addition, with the tag <version>"+images.PluginsSuffix+", the images whose programs load .so files")
 	ldflags := flags.String("ldflags", "", "further flags of the linker")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return err
@@ -68,38 +70,66 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(work)
+	to := target{push: *push, insecure: *insecure}
 	for i, c := range components {
-		ref := *registry + "/" + c.Name + ":" + source.Version
-		fmt.Printf("[%d/%d] %s\n", i+1, len(components), ref)
+		to.archive, to.ref = filepath.Join(*out, c.Name+".tar"), *registry+"/"+c.Name+":"+source.Version
+		fmt.Printf("[%d/%d] %s\n", i+1, len(components), to.ref)
 		index, err := images.Build(ctx, source, c, work)
 		if err != nil {
 			return err
 		}
-		digest, err := index.Digest()
+		if err := to.put(ctx, index); err != nil {
+			return err
+		}
+		if !*plugins || c.PluginFolder == "" {
+			continue
+		}
+		to.archive, to.ref = filepath.Join(*out, c.Name+images.PluginsSuffix+".tar"), to.ref+images.PluginsSuffix
+		fmt.Printf("[%d/%d] %s\n", i+1, len(components), to.ref)
+		index, leftOut, err := images.BuildWithPlugins(ctx, source, c, work)
 		if err != nil {
 			return err
 		}
-		if *push {
-			var options []name.Option
-			if *insecure {
-				options = append(options, name.Insecure)
-			}
-			to, err := name.ParseReference(ref, options...)
-			if err != nil {
-				return err
-			}
-			if err := remote.WriteIndex(to, index, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
-				return fmt.Errorf("push %s: %w", ref, err)
-			}
-			fmt.Printf("      pushed as %s\n", digest)
-			continue
+		for _, l := range leftOut {
+			fmt.Println("      without", l)
 		}
-		archive := filepath.Join(*out, c.Name+".tar")
-		if err := images.WriteArchive(archive, ref, index); err != nil {
-			return fmt.Errorf("write %s: %w", archive, err)
+		if err := to.put(ctx, index); err != nil {
+			return err
 		}
-		fmt.Printf("      %s, %s\n", archive, digest)
 	}
+	return nil
+}
+
+// target is where an image goes: an archive, or the registry.
+type target struct {
+	ref, archive   string
+	push, insecure bool
+}
+
+func (t target) put(ctx context.Context, index v1.ImageIndex) error {
+	digest, err := index.Digest()
+	if err != nil {
+		return err
+	}
+	if !t.push {
+		if err := images.WriteArchive(t.archive, t.ref, index); err != nil {
+			return fmt.Errorf("write %s: %w", t.archive, err)
+		}
+		fmt.Printf("      %s, %s\n", t.archive, digest)
+		return nil
+	}
+	var options []name.Option
+	if t.insecure {
+		options = append(options, name.Insecure)
+	}
+	to, err := name.ParseReference(t.ref, options...)
+	if err != nil {
+		return err
+	}
+	if err := remote.WriteIndex(to, index, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+		return fmt.Errorf("push %s: %w", t.ref, err)
+	}
+	fmt.Printf("      pushed as %s\n", digest)
 	return nil
 }
 

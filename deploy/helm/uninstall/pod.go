@@ -1,0 +1,99 @@
+package uninstall
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// runPod runs the pod on the node, once, and deletes it when it has ended. The error says
+// what the pod said, or what kept it from running.
+func (u *uninstall) runPod(ctx context.Context, node string) error {
+	pods := u.Kube.CoreV1().Pods(u.Namespace)
+	pod := u.Pod.DeepCopy()
+	pod.Name, pod.Namespace, pod.Spec.NodeName = podName(node), u.Namespace, node
+	now := int64(0)
+	remove := func(ctx context.Context) error {
+		err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete pod %s/%s: %w", u.Namespace, pod.Name, err)
+		}
+		return nil
+	}
+	// One of an uninstallation that was interrupted makes place.
+	err := wait.PollUntilContextCancel(ctx, u.Interval, true, func(ctx context.Context) (bool, error) {
+		_, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return false, remove(ctx)
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return fmt.Errorf("run pod %s/%s: %w", u.Namespace, pod.Name, err)
+	}
+	state := "has not started"
+	err = wait.PollUntilContextCancel(ctx, u.Interval, true, func(ctx context.Context) (bool, error) {
+		p, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		state = stateOf(p)
+		if p.Status.Phase == corev1.PodFailed {
+			return false, errors.New(state)
+		}
+		return p.Status.Phase == corev1.PodSucceeded, nil
+	})
+	if ctx.Err() != nil {
+		err = fmt.Errorf("the time is over: %s", state)
+	}
+	if err != nil {
+		err = fmt.Errorf("pod %s/%s: %w", u.Namespace, pod.Name, err)
+	} else {
+		u.say("node %s: %s", node, state)
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	return errors.Join(err, remove(end))
+}
+
+// stateOf says what a person would look for in the pod's status.
+func stateOf(p *corev1.Pod) string {
+	for _, c := range p.Status.ContainerStatuses {
+		switch {
+		case c.State.Terminated != nil:
+			message := strings.TrimSpace(c.State.Terminated.Message)
+			if message == "" && c.State.Terminated.ExitCode == 0 {
+				return "is clean" // its log says what was removed
+			}
+			if message == "" {
+				message = fmt.Sprintf("%s, exit code %d", c.State.Terminated.Reason, c.State.Terminated.ExitCode)
+			}
+			return message
+		case c.State.Waiting != nil:
+			return strings.TrimSuffix(fmt.Sprintf("its container waits: %s: %s", c.State.Waiting.Reason, c.State.Waiting.Message), ": ")
+		case c.State.Running != nil:
+			return "it runs"
+		}
+	}
+	if p.Status.Message != "" || p.Status.Reason != "" {
+		return strings.Trim(p.Status.Reason+": "+p.Status.Message, ": ")
+	}
+	return "it has not started"
+}
+
+// podName is of a node's pod: a name of at most 253 characters that no other node has.
+func podName(node string) string {
+	const prefix, most = "kubeslot-uninstall-", 253
+	if len(prefix)+len(node) <= most {
+		return prefix + node
+	}
+	hash := fmt.Sprintf("-%x", sha256.Sum256([]byte(node)))[:11]
+	return prefix + strings.TrimRight(node[:most-len(prefix)-len(hash)], ".-") + hash
+}

@@ -1,0 +1,215 @@
+// Package uninstall is what the chart does after `helm uninstall` has deleted its objects:
+// it takes from the nodes, and from the API server, what Kubeslot's programs made.
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+)
+
+// Config says what to remove. All fields are required but NodeSelector.
+type Config struct {
+	// Release and Namespace are of the release that goes.
+	Release, Namespace string
+	// NodeSelector selects the nodes that had kubecri.
+	NodeSelector map[string]string
+	// Pod is run once on each of them, and removes what kubecri left there and in the API
+	// server. Its name and node are set here.
+	Pod *corev1.Pod
+	// CleanNode removes what the API server has of a node whose pod cannot run, and returns
+	// what that was.
+	CleanNode func(ctx context.Context, node string) ([]string, error)
+	Kube      kubernetes.Interface
+	Client    versioned.Interface
+	// Parallel is how many nodes are cleaned at a time.
+	Parallel int
+	// Interval is between two looks at the same thing.
+	Interval time.Duration
+	Out      io.Writer
+}
+
+// lastWords is how long may be used when the time for pods is over.
+const lastWords = 15 * time.Second
+
+// Run removes everything, and returns an error that says what is left and why. What can be
+// removed is removed in any case. When ctx ends it waits for no more pods.
+func Run(ctx context.Context, config Config) error {
+	u := &uninstall{Config: config}
+	errs := []error{u.awaitPods(ctx)}
+	errs = append(errs, u.nodes(ctx))
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	errs = append(errs, u.configurations(end), u.leases(end))
+	return errors.Join(errs...)
+}
+
+type uninstall struct {
+	Config
+	mu sync.Mutex // guards Out
+}
+
+func (u *uninstall) say(format string, args ...any) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	fmt.Fprintf(u.Out, format+"\n", args...)
+}
+
+// awaitPods waits until the release's pods have ended: a kubecri would write again what is
+// removed here. Pods on nodes that are not ready never end.
+func (u *uninstall) awaitPods(ctx context.Context) error {
+	ours := labels.Set{"app.kubernetes.io/part-of": "kubeslot", "app.kubernetes.io/instance": u.Release}.String()
+	var left []string
+	err := wait.PollUntilContextCancel(ctx, u.Interval, true, func(ctx context.Context) (bool, error) {
+		ready, err := u.readyNodes(ctx)
+		if err != nil {
+			return false, err
+		}
+		pods, err := u.Kube.CoreV1().Pods(u.Namespace).List(ctx, metav1.ListOptions{LabelSelector: ours})
+		if err != nil {
+			return false, fmt.Errorf("list the release's pods: %w", err)
+		}
+		left = nil
+		for _, p := range pods.Items {
+			name := p.Labels["app.kubernetes.io/name"]
+			ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+			if !ended && !strings.HasPrefix(name, "uninstall") && ready[p.Spec.NodeName] {
+				left = append(left, p.Name)
+			}
+		}
+		return len(left) == 0, nil
+	})
+	if len(left) > 0 {
+		return fmt.Errorf("pods %s have not ended, and may write again what was removed", strings.Join(left, ", "))
+	}
+	return err
+}
+
+func (u *uninstall) readyNodes(ctx context.Context) (map[string]bool, error) {
+	nodes, err := u.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	ready := map[string]bool{}
+	for _, n := range nodes.Items {
+		ready[n.Name] = isReady(&n)
+	}
+	return ready, nil
+}
+
+func isReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// nodes cleans all nodes that had kubecri.
+func (u *uninstall) nodes(ctx context.Context) error {
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	list, err := u.Kube.CoreV1().Nodes().List(end, metav1.ListOptions{LabelSelector: labels.Set(u.NodeSelector).String()})
+	cancel()
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	errs := make([]error, len(list.Items))
+	free := make(chan struct{}, u.Parallel)
+	var done sync.WaitGroup
+	for i := range list.Items {
+		free <- struct{}{}
+		done.Go(func() {
+			defer func() { <-free }()
+			errs[i] = u.node(ctx, &list.Items[i])
+		})
+	}
+	done.Wait()
+	return errors.Join(errs...)
+}
+
+func (u *uninstall) node(ctx context.Context, n *corev1.Node) error {
+	err := errors.New("the node is not ready")
+	if isReady(n) {
+		if err = u.runPod(ctx, n.Name); err == nil {
+			return nil
+		}
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	removed, apiErr := u.CleanNode(end, n.Name)
+	for _, r := range removed {
+		u.say("node %s: %s", n.Name, r)
+	}
+	if apiErr != nil {
+		return fmt.Errorf("node %s: %w; and what the API server has of it stays: %w", n.Name, err, apiErr)
+	}
+	return fmt.Errorf("node %s: %w; its files stay: remove them there with `kubecri cleanup`", n.Name, err)
+}
+
+// configurations deletes those that the chart made as hooks, which helm does not delete:
+// see templates/configurations.yaml.
+func (u *uninstall) configurations(ctx context.Context) error {
+	client := u.Client.AkriV0().Configurations(u.Namespace)
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if isGone(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list Configurations: %w", err)
+	}
+	var errs []error
+	for _, c := range list.Items {
+		if c.Annotations["helm.sh/hook"] == "" || c.Annotations["meta.helm.sh/release-name"] != u.Release || c.Annotations["meta.helm.sh/release-namespace"] != u.Namespace {
+			continue
+		}
+		if err := client.Delete(ctx, c.Name, metav1.DeleteOptions{}); err != nil && !isGone(err) {
+			errs = append(errs, fmt.Errorf("delete Configuration %s/%s: %w", c.Namespace, c.Name, err))
+			continue
+		}
+		u.say("Configuration %s/%s of the chart is deleted", c.Namespace, c.Name)
+	}
+	return errors.Join(errs...)
+}
+
+// leases deletes those of the leader elections, and those that say who discovers for a
+// Configuration.
+func (u *uninstall) leases(ctx context.Context) error {
+	type lease struct{ namespace, name string }
+	all := []lease{{u.Namespace, "kubeslot-scheduler"}, {"kube-system", "kubeslot-controller"}}
+	discovery, err := u.Kube.CoordinationV1().Leases("").List(ctx, metav1.ListOptions{LabelSelector: discoveryLabel})
+	if err != nil {
+		return fmt.Errorf("list Leases: %w", err)
+	}
+	for _, l := range discovery.Items {
+		if strings.HasPrefix(l.Name, "kubeslot-discovery-") {
+			all = append(all, lease{l.Namespace, l.Name})
+		}
+	}
+	var errs []error
+	for _, l := range all {
+		err := u.Kube.CoordinationV1().Leases(l.namespace).Delete(ctx, l.name, metav1.DeleteOptions{})
+		if err != nil && !isGone(err) {
+			errs = append(errs, fmt.Errorf("delete Lease %s/%s: %w", l.namespace, l.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// discoveryLabel is kubecri's: agent.DiscoveryLabel.
+const discoveryLabel = "kubeslot.io/discovery"
+
+// isGone is true also when the whole kind is gone.
+func isGone(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }

@@ -1,0 +1,215 @@
+package uninstall
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	akrifake "github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
+)
+
+const namespace = "kubeslot-system"
+
+// cluster is a fake API server whose kubelets end each pod at once, as ends says.
+type cluster struct {
+	kube    *fake.Clientset
+	client  *akrifake.Clientset
+	out     bytes.Buffer
+	cleaned []string // nodes without a pod, in the order of their names
+	ran     map[string]bool
+}
+
+func newCluster(ends func(node string) corev1.PodStatus, kube []runtime.Object, akri ...runtime.Object) *cluster {
+	c := &cluster{kube: fake.NewClientset(kube...), client: akrifake.NewSimpleClientset(akri...), ran: map[string]bool{}}
+	c.kube.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		p := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod)
+		if _, err := c.kube.Tracker().Get(a.GetResource(), p.Namespace, p.Name); err == nil {
+			return false, nil, nil
+		}
+		c.ran[p.Spec.NodeName] = true
+		p.Status = ends(p.Spec.NodeName)
+		return false, nil, nil
+	})
+	return c
+}
+
+func (c *cluster) run(t *testing.T, timeout time.Duration) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	return Run(ctx, Config{
+		Release: "kubeslot", Namespace: namespace, NodeSelector: map[string]string{"kubernetes.io/os": "linux"},
+		Pod: &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "cleanup"}}}},
+		CleanNode: func(_ context.Context, node string) ([]string, error) {
+			c.cleaned = append(c.cleaned, node)
+			if node == "lost" {
+				return nil, errors.New("no rights")
+			}
+			return []string{"its resources are gone"}, nil
+		},
+		Kube: c.kube, Client: c.client, Parallel: 1, Interval: time.Millisecond, Out: &c.out,
+	})
+}
+
+func node(name string, ready corev1.ConditionStatus, os string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/os": os}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}}
+}
+
+func ended(phase corev1.PodPhase, message string) corev1.PodStatus {
+	return corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{Message: message, Reason: "Completed"}}}}}
+}
+
+func well(string) corev1.PodStatus { return ended(corev1.PodSucceeded, "removed /var/lib/kubecri\n") }
+
+func ours(name, component, on string, phase corev1.PodPhase) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{
+		"app.kubernetes.io/part-of": "kubeslot", "app.kubernetes.io/instance": "kubeslot", "app.kubernetes.io/name": component}},
+		Spec: corev1.PodSpec{NodeName: on}, Status: corev1.PodStatus{Phase: phase}}
+}
+
+func lease(namespace, name string, labels map[string]string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
+}
+
+func TestRunCleansEachNodeOnceAndDeletesWhatIsTheReleases(t *testing.T) {
+	configuration := func(name string, annotations map[string]string) *akriv0.Configuration {
+		return &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations}}
+	}
+	of := func(release, hook string) map[string]string {
+		return map[string]string{"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": namespace, "helm.sh/hook": hook}
+	}
+	c := newCluster(well, []runtime.Object{
+		node("a", corev1.ConditionTrue, "linux"), node("b", corev1.ConditionTrue, "linux"), node("w", corev1.ConditionTrue, "windows"),
+		ours("kubeslot-uninstall-a", "uninstall-node", "a", corev1.PodRunning), // of an earlier attempt
+		ours("kubeslot-uninstall-x7", "uninstall", "a", corev1.PodRunning),     // this Job's
+		lease(namespace, "kubeslot-scheduler", nil), lease("kube-system", "kubeslot-controller", nil), lease("kube-system", "kube-scheduler", nil),
+		lease("default", "kubeslot-discovery-cam-0", map[string]string{discoveryLabel: "cam"}), lease("default", "mine", map[string]string{discoveryLabel: "cam"}),
+	},
+		configuration("charts", of("kubeslot", "post-install,post-rollback")), configuration("of-another", of("other", "post-install")),
+		configuration("adopted", of("kubeslot", "")), configuration("users", nil))
+	if err := c.run(t, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]bool{"a": true, "b": true}, c.ran); diff != "" {
+		t.Errorf("nodes with a pod (-want +got):\n%s", diff)
+	}
+	if want := "node b: removed /var/lib/kubecri\n"; !strings.Contains(c.out.String(), want) {
+		t.Errorf("it says\n%swant %s", &c.out, want)
+	}
+	pods, _ := c.kube.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+	if len(pods.Items) != 1 || pods.Items[0].Name != "kubeslot-uninstall-x7" {
+		t.Errorf("pods %v are left, want the Job's alone", pods.Items)
+	}
+	leases, _ := c.kube.CoordinationV1().Leases("").List(t.Context(), metav1.ListOptions{})
+	var names []string
+	for _, l := range leases.Items {
+		names = append(names, l.Name)
+	}
+	if diff := cmp.Diff([]string{"mine", "kube-scheduler"}, names); diff != "" {
+		t.Errorf("Leases (-want +got):\n%s", diff)
+	}
+	configurations, _ := c.client.AkriV0().Configurations("").List(t.Context(), metav1.ListOptions{})
+	names = nil
+	for _, c := range configurations.Items {
+		names = append(names, c.Name)
+	}
+	if diff := cmp.Diff([]string{"adopted", "of-another", "users"}, names); diff != "" {
+		t.Errorf("Configurations (-want +got):\n%s", diff)
+	}
+}
+
+func TestRunSaysWhatIsLeft(t *testing.T) {
+	status := map[string]corev1.PodStatus{
+		"fails": ended(corev1.PodFailed, "kubecri still runs on this node"),
+		"pulls": {Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "not found"}}}}},
+		"full": {Phase: corev1.PodFailed, Reason: "OutOfpods", Message: "too many pods"},
+	}
+	c := newCluster(func(node string) corev1.PodStatus { return status[node] }, []runtime.Object{
+		node("fails", corev1.ConditionTrue, "linux"), node("full", corev1.ConditionTrue, "linux"), node("lost", corev1.ConditionUnknown, "linux"),
+		node("off", corev1.ConditionFalse, "linux"), node("pulls", corev1.ConditionTrue, "linux"),
+		ours("kubecri-off", "kubecri", "off", corev1.PodRunning), // never ends
+	})
+	err := c.run(t, 100*time.Millisecond)
+	for _, want := range []string{
+		"node fails: pod kubeslot-system/kubeslot-uninstall-fails: kubecri still runs on this node; its files stay: remove them there with `kubecri cleanup`",
+		"node full: pod kubeslot-system/kubeslot-uninstall-full: OutOfpods: too many pods; its files stay",
+		"node off: the node is not ready; its files stay",
+		"node lost: the node is not ready; and what the API server has of it stays: no rights",
+		"the time is over: its container waits: ImagePullBackOff: not found",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Run() = %v\nwant %s", err, want)
+		}
+	}
+	if diff := cmp.Diff([]string{"fails", "full", "lost", "off", "pulls"}, c.cleaned); diff != "" {
+		t.Errorf("nodes cleaned in the API server alone (-want +got):\n%s", diff)
+	}
+	if pods, _ := c.kube.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{}); len(pods.Items) != 1 {
+		t.Errorf("%d pods are left, want that of the node that is off", len(pods.Items))
+	}
+}
+
+// A kubecri that runs would write again what is removed.
+func TestRunWaitsForTheReleasesPods(t *testing.T) {
+	c := newCluster(well, []runtime.Object{node("a", corev1.ConditionTrue, "linux"), ours("kubecri-a", "kubecri", "a", corev1.PodRunning)})
+	lists := 0
+	c.kube.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if lists++; lists == 3 {
+			if len(c.ran) > 0 {
+				t.Error("a node was cleaned while its kubecri ran")
+			}
+			_ = c.kube.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), namespace, "kubecri-a")
+		}
+		return false, nil, nil
+	})
+	if err := c.run(t, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if !c.ran["a"] {
+		t.Error("the node was not cleaned")
+	}
+
+	c = newCluster(well, []runtime.Object{node("a", corev1.ConditionTrue, "linux"), ours("kubecri-a", "kubecri", "a", corev1.PodRunning)})
+	if err := c.run(t, 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "pods kubecri-a have not ended") {
+		t.Errorf("with a pod that never ends Run() = %v", err)
+	}
+}
+
+// With crds.keep=false the kinds are gone before this runs.
+func TestRunWithoutTheKinds(t *testing.T) {
+	c := newCluster(well, []runtime.Object{node("a", corev1.ConditionTrue, "linux")})
+	c.client.PrependReactor("list", "configurations", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), "")
+	})
+	if err := c.run(t, 10*time.Second); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPodName(t *testing.T) {
+	long := strings.Repeat("n", 252)
+	for _, tc := range []struct{ node, want string }{{"node-a.example", "kubeslot-uninstall-node-a.example"}, {long + "a", ""}} {
+		if got := podName(tc.node); len(got) > 253 || tc.want != "" && got != tc.want {
+			t.Errorf("podName(%s) = %s (%d characters), want %s", tc.node, got, len(got), tc.want)
+		}
+	}
+	if podName(long+"a") == podName(long+"b") {
+		t.Error("two nodes have one pod name")
+	}
+}

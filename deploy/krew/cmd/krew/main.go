@@ -1,0 +1,97 @@
+// Command krew builds kubectl-kubeslot for all platforms and packs it for krew:
+//
+//	go run ./deploy/krew/cmd/krew -version v0.1.0 -url https://example.com/kubeslot/v0.1.0
+//
+// It writes the archives, kubeslot.yaml and SHA256SUMS into -out.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+
+	"github.com/kubeslot/kubeslot/deploy/krew"
+)
+
+func main() {
+	out := flag.String("out", "_output/krew", "folder to write to")
+	version := flag.String("version", "v0.0.0-dev", "Kubeslot's version")
+	url := flag.String("url", "https://example.invalid/kubeslot", "where the archives will be published")
+	homepage := flag.String("homepage", "https://github.com/kubeslot/kubeslot", "where people read more")
+	ldflags := flag.String("ldflags", "", "further flags of the linker")
+	only := flag.String("only", "", "one platform, such as linux/amd64, without a manifest")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *out, *ldflags, *only, krew.Release{Version: *version, URL: *url, Homepage: *homepage, Sums: map[krew.Platform]string{}}); err != nil {
+		fmt.Fprintln(os.Stderr, "krew:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out, ldflags, only string, release krew.Release) error {
+	license, err := os.ReadFile("LICENSE")
+	if err != nil {
+		return fmt.Errorf("%w: run it in the repository's folder", err)
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	sums := ""
+	for _, p := range krew.Platforms {
+		if only != "" && only != p.OS+"/"+p.Arch {
+			continue
+		}
+		executable, err := build(ctx, p, ldflags, release.Version)
+		if err != nil {
+			return err
+		}
+		archive, err := krew.Pack(p, executable, license)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(out, p.Archive()), archive, 0o644); err != nil {
+			return err
+		}
+		release.Sums[p] = krew.Sum(archive)
+		sums += release.Sums[p] + "  " + p.Archive() + "\n"
+		fmt.Printf("%s: %.1f MB\n", p.Archive(), float64(len(archive))/1e6)
+	}
+	if sums == "" {
+		return fmt.Errorf("no platform %q: there are %v", only, krew.Platforms)
+	}
+	if err := os.WriteFile(filepath.Join(out, "SHA256SUMS"), []byte(sums), 0o644); err != nil {
+		return err
+	}
+	if only != "" {
+		return nil
+	}
+	manifest, err := krew.Manifest(release)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(out, krew.Name+".yaml"), manifest, 0o644)
+}
+
+// build returns the executable for the platform.
+func build(ctx context.Context, p krew.Platform, ldflags, version string) ([]byte, error) {
+	folder, err := os.MkdirTemp("", "kubeslot-krew-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	path := filepath.Join(folder, p.Program())
+	flags := strings.TrimSpace("-s -w -X github.com/kubeslot/kubeslot/version.version=" + version + " " + ldflags)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", flags, "-o", path, "./kubectl-kubeslot/cmd/kubectl-kubeslot")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return nil, errors.Join(fmt.Errorf("build for %s/%s: %w", p.OS, p.Arch, err), errors.New(string(text)))
+	}
+	return os.ReadFile(path)
+}
