@@ -1,10 +1,13 @@
 # Kubeslot. `make demo` shows it, `make test` tests it; both need Linux, root, Go
 # and gcc, and fetch all else as Go modules.
-.PHONY: help build plugins plugin-builder demo demo-down test lint test-unit test-e2e soak bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-cri images push generate clean
+.PHONY: help build plugins plugin-builder demo demo-helm demo-down test lint test-unit test-e2e soak bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin bench-cri images push pictures krew generate clean
 
 KUBE_VERSION := v1.36.3
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
-	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36
+	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36 \
+	$(if $(VERSION),-X github.com/kubeslot/kubeslot/version.version=$(VERSION))
+# Tests that bring up clusters of their own, two packages at a time.
+E2E := ./test/e2e ./test/cluster ./test/helm ./test/monitoring ./test/hostinstall ./test/deviceplugin/... ./deploy
 UNIT := $(shell go list ./... 2>/dev/null | grep -v /test/e2e)
 
 help: ## Show the targets.
@@ -13,27 +16,39 @@ help: ## Show the targets.
 build: ## Build kube-scheduler, kubecri, controller, kubectl-kubeslot and the standalone discovery handlers into _output/.
 	@hack/preflight.sh go gcc
 	CGO_ENABLED=1 go build -trimpath -ldflags '$(LDFLAGS)' -o _output/ ./kube-scheduler/cmd/kube-scheduler ./kubecri/cmd/kubecri ./controller/cmd/controller
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o _output/ ./kubectl-kubeslot/cmd/kubectl-kubeslot ./discovery/cmd/...
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(LDFLAGS)' -o _output/ ./kubectl-kubeslot/cmd/kubectl-kubeslot ./discovery/cmd/...
 
 plugins: build ## Build and check this tree's plugins, into _output/plugins/{schedulers,devices}/ (FAKE=1: with a fake GPU one, into _output/plugins/fake/).
 	go run ./plugins/builder $(wildcard plugins/*/scheduler plugins/*/device)
 	$(if $(FAKE),go run ./plugins/builder -o _output/plugins/fake/fakegpu.so test/fakegpu/device)
 
-images: ## Build container images for amd64 and arm64 as OCI archives into _output/images/ (ONLY=kubecri,controller VERSION=v1).
+images: ## Build container images for amd64 and arm64 as OCI archives into _output/images/ (ONLY=kubecri,controller VERSION=v1; PLUGINS=1: those that load .so files too).
 	@hack/preflight.sh go
-	go run ./deploy/images/cmd/images -ldflags '$(LDFLAGS)' $(if $(VERSION),-version=$(VERSION)) $(if $(ONLY),-only=$(ONLY)) $(if $(REGISTRY),-registry=$(REGISTRY))
+	go run ./deploy/images/cmd/images -ldflags '$(LDFLAGS)' $(if $(VERSION),-version=$(VERSION)) $(if $(ONLY),-only=$(ONLY)) $(if $(REGISTRY),-registry=$(REGISTRY)) $(if $(PLUGINS),-plugins)
 
 push: ## Build the images and send them to REGISTRY=<host/folder>, with the credentials of docker login.
 	@hack/preflight.sh go
-	go run ./deploy/images/cmd/images -push -registry=$(or $(REGISTRY),$(error say where to: make push REGISTRY=registry.example/kubeslot)) -ldflags '$(LDFLAGS)' $(if $(VERSION),-version=$(VERSION)) $(if $(ONLY),-only=$(ONLY))
+	go run ./deploy/images/cmd/images -push -registry=$(or $(REGISTRY),$(error say where to: make push REGISTRY=registry.example/kubeslot)) -ldflags '$(LDFLAGS)' $(if $(VERSION),-version=$(VERSION)) $(if $(ONLY),-only=$(ONLY)) $(if $(PLUGINS),-plugins)
+
+pictures: ## The pictures of docs/ui.md, taken of a real cluster (needs Chromium).
+	@hack/preflight.sh root go gcc
+	kubectl-kubeslot/ui/pictures/take.sh
+
+krew: ## Pack kubectl-kubeslot for krew into _output/krew/ (VERSION=v1 URL=https://…).
+	@hack/preflight.sh go
+	go run ./deploy/krew/cmd/krew $(if $(VERSION),-version=$(VERSION)) $(if $(URL),-url=$(URL))
 
 plugin-builder: ## Build and check a plugin, of any tree, for _output's binaries: PLUGIN=<folder> [OUT=<file.so>].
 	@hack/preflight.sh go gcc
 	@go run ./plugins/builder -o '$(OUT)' '$(PLUGIN)'
 
-demo: ## Bring up a real cluster and show two cameras being shared (KEEP=1 leaves it up).
+demo: ## Bring up a real cluster and show two cameras being shared (KEEP=1 leaves it up; MODE=device-plugin: without our scheduler).
 	@hack/preflight.sh root go gcc
 	@go run ./test/demo
+
+demo-helm: ## The same on a stock cluster, with Kubeslot from its Helm chart (KEEP=1 leaves it up).
+	@hack/preflight.sh root go gcc
+	@go run ./test/demo -helm
 
 demo-down: ## Take down the cluster that a demo with KEEP=1 left.
 	@hack/preflight.sh root go
@@ -57,7 +72,7 @@ test-unit: ## Unit tests with the race detector.
 
 test-e2e: ## Tests on a real cluster of two nodes (KEEP=1 leaves it up).
 	@hack/preflight.sh root go gcc
-	KUBESLOT_E2E=1 go test -count=1 -p 1 -timeout 60m -v ./test/cluster ./test/e2e ./test/helm $(if $(RUN),-run '$(RUN)')
+	KUBESLOT_E2E=1 go test -count=1 -p $(or $(P),2) -timeout 80m -v $(E2E) $(if $(RUN),-run '$(RUN)')
 
 soak: ## Ten minutes on a real cluster with handlers and devices and nothing to do: nothing may be written (SOAK=10m).
 	$(MAKE) test-e2e RUN=TestStandaloneHandlers SOAK=$(or $(SOAK),10m)
@@ -77,6 +92,14 @@ bench-scale: ## What N nodes cost the API server: joins, claims, restarts, ten t
 bench-discovery: ## Ten thousand devices on one node, and a device that is plugged in and out (DEVICES=10000 SAMPLES=200).
 	@hack/preflight.sh root go gcc
 	go run ./test/perf/discovery -devices=$(or $(DEVICES),10000) -samples=$(or $(SAMPLES),200)
+
+bench-brokers: ## 1,000 Instances with brokers: time, API writes, CPU and memory of the controller (INSTANCES=1000 NODES=20 ARMS=local,shared).
+	@hack/preflight.sh root go gcc
+	go run ./test/perf/brokers -instances=$(or $(INSTANCES),1000) -nodes=$(or $(NODES),20) -arms=$(or $(ARMS),local,shared)
+
+bench-device-plugin: ## 200 pods race for 50 slots on two nodes: device-plugin mode against our scheduler.
+	@hack/preflight.sh root go gcc
+	go run ./test/perf/race
 
 bench-cri: ## CRI calls straight to containerd and through kubecri (ROUNDS=10 PODS=10).
 	@hack/preflight.sh root go gcc

@@ -156,7 +156,7 @@ func (u *upper) install(ctx context.Context) error {
 
 func (u *upper) startScheduler(ctx context.Context) error {
 	p := stockSchedulerProcess(u.layout, u.programs)
-	if !u.cfg.Stock {
+	if !u.cfg.Stock && !u.cfg.StockScheduler {
 		var err error
 		if p, err = schedulerProcess(u.cfg, u.layout, u.programs); err != nil {
 			return err

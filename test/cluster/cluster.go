@@ -122,7 +122,8 @@ func (c *Cluster) LogPath(component, node string) string { return c.layout.logOf
 // output. An error holds the arguments and standard error.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.programs["kubectl"], args...)
-	cmd.Env = append(inheritedEnv(), "KUBECONFIG="+c.Kubeconfig(), "KUBECACHEDIR="+filepath.Join(c.layout.dir, "kubectl-cache"))
+	// kubectl finds its plugin kubeslot on the PATH.
+	cmd.Env = append(inheritedEnv(), "PATH="+c.BinDir()+":"+os.Getenv("PATH"), "KUBECONFIG="+c.Kubeconfig(), "KUBECACHEDIR="+filepath.Join(c.layout.dir, "kubectl-cache"))
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

@@ -31,6 +31,11 @@ type Config struct {
 	// NRI are the nodes whose kubecri is a plugin of containerd from the start, and
 	// whose kubelets talk to containerd; see docs/nri.md. SetNRI changes it.
 	NRI []string
+	// DevicePlugin are the nodes whose kubecri gives out slots by device plugins of the
+	// kubelet; see docs/device-plugin-mode.md.
+	DevicePlugin []string
+	// StockScheduler runs the upstream kube-scheduler in place of ours.
+	StockScheduler bool
 	// RepoRoot is the checkout that holds deploy/ and our binaries' sources.
 	// Default: the module's root at or above the working directory.
 	RepoRoot string
@@ -106,9 +111,14 @@ func (c Config) validate() error {
 			errs = append(errs, fmt.Errorf("state folder %s: %d characters too long for node %q, because unix sockets beneath it would pass the kernel's limit of %d; choose a shorter --state-dir", c.StateDir, n-maxSocketPath, node, maxSocketPath))
 		}
 	}
-	for _, node := range c.NRI {
+	for _, node := range slices.Concat(c.NRI, c.DevicePlugin) {
 		if !slices.Contains(c.Nodes, node) {
-			errs = append(errs, fmt.Errorf("NRI node %q is none of the nodes %q", node, c.Nodes))
+			errs = append(errs, fmt.Errorf("node %q with NRI or device plugins is none of the nodes %q", node, c.Nodes))
+		}
+	}
+	for _, node := range c.NRI {
+		if slices.Contains(c.DevicePlugin, node) {
+			errs = append(errs, fmt.Errorf("node %q has either NRI or device plugins", node))
 		}
 	}
 	if strings.ContainsAny(c.StateDir, " \t\n\\:,") {

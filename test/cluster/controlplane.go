@@ -45,6 +45,7 @@ func apiServerProcess(l layout, bin programs) *process {
 		"--bind-address=0.0.0.0",
 		fmt.Sprintf("--secure-port=%d", apiPort),
 		"--service-cluster-ip-range=" + serviceRange,
+		"--enable-aggregator-routing=true", // to webhooks' pods: nothing makes their Services' addresses work
 		"--cert-dir=" + l.pki(),
 		"--tls-cert-file=" + cert,
 		"--tls-private-key-file=" + key,

@@ -32,7 +32,9 @@ func ourPrograms(cfg Config) map[string]string {
 		"kubectl-kubeslot": "./kubectl-kubeslot/cmd/kubectl-kubeslot",
 	}
 	if !cfg.Stock {
-		programs[Scheduler] = "./kube-scheduler/cmd/kube-scheduler"
+		if !cfg.StockScheduler {
+			programs[Scheduler] = "./kube-scheduler/cmd/kube-scheduler"
+		}
 		programs[Kubecri] = "./kubecri/cmd/kubecri"
 		programs[Controller] = "./controller/cmd/controller"
 	}
@@ -146,6 +148,9 @@ func kubecriProcess(cfg Config, l layout, n Node, bin programs) (*process, error
 		" --handler-allowed-paths=/dev,/run/udev,debugEcho=/dev,debugEcho=" + os.TempDir()
 	if slices.Contains(cfg.NRI, n.Name) {
 		args += " --mode=nri --nri-socket=" + n.nriSocket()
+	}
+	if slices.Contains(cfg.DevicePlugin, n.Name) {
+		args += " --mode=device-plugin"
 	}
 	argv, env, err := unitProcess(cfg.RepoRoot, kubecriUnit, bin[Kubecri], map[string]string{
 		"NODE_NAME":        n.Name,

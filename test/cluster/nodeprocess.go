@@ -74,10 +74,15 @@ func nodeCgroup(cfg Config, l layout, node string) string { return l.cgroup(cfg.
 
 // criSocket is what kubelet talks to.
 func criSocket(cfg Config, n Node) string {
-	if cfg.Stock || slices.Contains(cfg.NRI, n.Name) {
+	if cfg.Stock || !isProxy(cfg, n.Name) {
 		return n.ContainerdSocket
 	}
 	return n.KubecriSocket
+}
+
+// isProxy reports whether the node's kubecri stands between kubelet and containerd.
+func isProxy(cfg Config, node string) bool {
+	return !slices.Contains(cfg.NRI, node) && !slices.Contains(cfg.DevicePlugin, node)
 }
 
 // writeCNIConfig uses ptp without masquerading: that, and host ports, would need

@@ -15,13 +15,32 @@ func (c *Cluster) CRISocket(node string) string { return criSocket(c.cfg, c.layo
 // SetNRI has a node's kubecri be a plugin of containerd, or a proxy again. Kubelet
 // and kubecri are killed and started anew; containerd and the containers run on.
 func (c *Cluster) SetNRI(ctx context.Context, node string, on bool) error {
+	c.cfg.NRI, c.cfg.DevicePlugin = without(c.cfg.NRI, node), without(c.cfg.DevicePlugin, node)
+	if on {
+		c.cfg.NRI = append(c.cfg.NRI, node)
+	}
+	return c.restartNode(ctx, node)
+}
+
+// SetDevicePlugin has a node's kubecri give out slots by device plugins of the kubelet, or
+// be a proxy again. Kubelet and kubecri are killed and started anew, as with SetNRI.
+func (c *Cluster) SetDevicePlugin(ctx context.Context, node string, on bool) error {
+	c.cfg.NRI, c.cfg.DevicePlugin = without(c.cfg.NRI, node), without(c.cfg.DevicePlugin, node)
+	if on {
+		c.cfg.DevicePlugin = append(c.cfg.DevicePlugin, node)
+	}
+	return c.restartNode(ctx, node)
+}
+
+func without(nodes []string, node string) []string {
+	return slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return name == node })
+}
+
+// restartNode restarts a node's kubelet and kubecri by what the configuration says now.
+func (c *Cluster) restartNode(ctx context.Context, node string) error {
 	i := slices.Index(c.cfg.Nodes, node)
 	if i < 0 || c.cfg.Stock {
 		return fmt.Errorf("the cluster has no node %q with a kubecri", node)
-	}
-	c.cfg.NRI = slices.DeleteFunc(slices.Clone(c.cfg.NRI), func(name string) bool { return name == node })
-	if on {
-		c.cfg.NRI = append(c.cfg.NRI, node)
 	}
 	if err := c.save(); err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -57,7 +56,7 @@ func (c *Cluster) probe(component, node string) func(context.Context) error {
 	case Containerd:
 		return criAnswers(n.ContainerdSocket)
 	case Kubecri:
-		if slices.Contains(c.cfg.NRI, node) {
+		if !isProxy(c.cfg, node) {
 			return httpOK(n.NetNS, "http://127.0.0.1:10349/readyz")
 		}
 		return criAnswers(n.KubecriSocket)

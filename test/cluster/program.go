@@ -13,7 +13,7 @@ import (
 // node: PID, Kill, Start and Restart work, and LogPath says where its output goes.
 type Program struct {
 	Name string
-	// On is a node, in whose namespaces the program runs, or a machine.
+	// On is a node, in whose namespaces the program runs, or a machine; "" is the host.
 	On   string
 	Argv []string
 	// Env is added to PATH and HOME.
@@ -28,7 +28,11 @@ func (c *Cluster) Run(p Program) error {
 	if _, err := c.layout.process(p.Name, p.On); err == nil {
 		return fmt.Errorf("there is a program %q on %s already", p.Name, p.On)
 	}
-	started := &process{Component: p.Name, Node: p.On, Argv: p.Argv, Env: p.Env, NetNS: c.layout.netNS(p.On)}
+	started := &process{Component: p.Name, Node: p.On, Argv: p.Argv, Env: p.Env}
+	if p.On == "" {
+		return c.layout.start(started)
+	}
+	started.NetNS = c.layout.netNS(p.On)
 	if slices.Contains(c.cfg.Nodes, p.On) {
 		started.MountNS = c.layout.mountNS(p.On)
 	}

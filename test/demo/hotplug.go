@@ -27,7 +27,7 @@ func (s *show) hotplug() error {
 	if err := s.await("the scheduler's reason for reader", s.refused("reader")); err != nil {
 		return err
 	}
-	if err := s.print(s.kubectl("get", "pod", "reader")); err != nil {
+	if err := s.print(s.kubectl("kubeslot", "pod", "reader")); err != nil {
 		return err
 	}
 
@@ -46,7 +46,7 @@ func (s *show) hotplug() error {
 	}
 	fmt.Printf("an Instance %.2f s after it was plugged in, and the pod runs after %.2f s\n", found.Seconds(), time.Since(begin).Seconds())
 	for _, args := range [][]string{
-		{"get", "instances"}, {"get", "pod", "reader", "-o", "wide"}, {"exec", "reader", "--", "/app", "ls", tap.Device},
+		{"kubeslot", "instances"}, {"kubeslot", "pod", "reader"}, {"exec", "reader", "--", "/app", "ls", tap.Device},
 	} {
 		if err := s.print(s.kubectl(args...)); err != nil {
 			return err
@@ -73,8 +73,7 @@ func (s *show) hotplug() error {
 	if err := s.await("the pod's Event", s.told("reader", "DeviceGone")); err != nil {
 		return err
 	}
-	if err := s.print(s.kubectl("get", "events", "--field-selector", "involvedObject.name=reader,reason=DeviceGone",
-		"-o", `jsonpath={range .items[*]}reader: {.message}{"\n"}{end}`)); err != nil {
+	if err := s.print(s.kubectl("get", "events", "--field-selector", "involvedObject.name=reader,reason=DeviceGone")); err != nil {
 		return err
 	}
 	if found > devicePromise || gone > devicePromise {

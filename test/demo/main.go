@@ -1,18 +1,23 @@
 // Command demo brings up a real cluster and shows Kubeslot at work: two cameras
 // with two slots each, shared by pods that want two cameras each, and a device that
-// is plugged in while a pod waits for it. KEEP=1 leaves the cluster up.
+// is plugged in while a pod waits for it. KEEP=1 leaves the cluster up. With -helm the
+// cluster is a stock one, and Kubeslot comes and goes with its chart.
 package main
 
 import (
 	"context"
 	_ "embed"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
 )
@@ -26,26 +31,34 @@ var viewers string
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	helm := flag.Bool("helm", false, "install the chart on a stock cluster")
+	flag.Parse()
+	if err := run(ctx, *helm); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) (err error) {
-	cfg := cluster.Config{Name: "demo", Out: os.Stdout}
+func run(ctx context.Context, helm bool) (err error) {
+	cfg, err := inMode(cluster.Config{Name: "demo", Out: os.Stdout})
+	if err != nil {
+		return err
+	}
 	keep := os.Getenv("KEEP") != "" && os.Getenv("KEEP") != "0"
-	title("Bring up a cluster: API server, two nodes with kubelet, kubecri and containerd, our scheduler and controller")
 	if err := cluster.Down(ctx, cfg); err != nil {
 		return fmt.Errorf("take down the last demo's cluster: %w", err)
 	}
+	if helm {
+		return withHelm(ctx, cfg, keep)
+	}
+	title("Bring up a cluster: API server, two nodes with kubelet, kubecri and containerd, our scheduler and controller")
 	c, err := cluster.Up(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if keep && err == nil {
-			howToUse(c)
+			err = howToUse(ctx, c)
 			return
 		}
 		title("Take the cluster down")
@@ -55,20 +68,55 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if len(cfg.DevicePlugin) > 0 {
+		return s.playDevicePlugins()
+	}
 	return s.play()
 }
 
-func howToUse(c *cluster.Cluster) {
+// howToUse says how to use the cluster, and serves the page that shows it.
+func howToUse(ctx context.Context, c *cluster.Cluster) error {
 	title("The cluster stays up (KEEP=1)")
-	fmt.Printf(`Use it:
+	err := c.Run(cluster.Program{Name: "ui", Argv: []string{filepath.Join(c.BinDir(), "kubectl-kubeslot"), "ui"},
+		Env: []string{"KUBECONFIG=" + c.Kubeconfig()}})
+	if err != nil {
+		return err
+	}
+	page, err := address(ctx, c.LogPath("ui", ""))
+	if err != nil {
+		return err
+	}
+	fmt.Printf(`See it:
+  %s
+Use it:
   export KUBECONFIG=%s PATH=%s:$PATH
+  kubectl kubeslot slots
   kubectl get pods,configurations,instances,deviceslices,slotclaims -o wide
   kubectl exec viewer-3 -- /app env
   go run ./test/cluster/cmd/cluster plug --name demo node-a sensor1
 Its logs are in %s
 Take it away:
   make demo-down
-`, c.Kubeconfig(), c.BinDir(), filepath.Dir(c.LogPath("kube-scheduler", "")))
+`, page, c.Kubeconfig(), c.BinDir(), filepath.Dir(c.LogPath("kube-scheduler", "")))
+	return nil
+}
+
+// address waits for the address of the page, which is in the log.
+func address(ctx context.Context, log string) (page string, err error) {
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		text, err := os.ReadFile(log)
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "http://") {
+				page = strings.TrimSpace(line)
+				return true, nil
+			}
+		}
+		return false, err
+	})
+	if err != nil {
+		err = fmt.Errorf("waited for the page's address in %s: %w", log, err)
+	}
+	return page, err
 }
 
 var started = time.Now()

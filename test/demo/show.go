@@ -57,11 +57,12 @@ func (s *show) play() error {
 	if err := s.await("both nodes to have found and advertised both cameras", s.camerasFound); err != nil {
 		return err
 	}
-	title("What each node reports, and the Instances that the controller shows of it")
-	for _, kind := range []string{"deviceslices", "instances"} {
-		if err := s.print(s.kubectl("get", kind)); err != nil {
-			return err
-		}
+	title("What each node reports, and the devices that come of it")
+	if err := s.print(s.kubectl("get", "deviceslices")); err != nil {
+		return err
+	}
+	if err := s.print(s.kubectl("kubeslot", "instances")); err != nil {
+		return err
 	}
 
 	title("Create three pods that want two cameras each (test/demo/viewers.yaml)")
@@ -87,11 +88,7 @@ func (s *show) play() error {
 	if err := s.await("the scheduler's reason for viewer-3", s.refused("viewer-3")); err != nil {
 		return err
 	}
-	if err := s.print(s.kubectl("get", "pods", "-o", "wide")); err != nil {
-		return err
-	}
-	if err := s.print(s.kubectl("get", "events", "--field-selector", "involvedObject.name=viewer-3,reason=FailedScheduling",
-		"-o", `jsonpath={range .items[*]}viewer-3: {.message}{"\n"}{end}`)); err != nil {
+	if err := s.print(s.kubectl("kubeslot", "pod", "viewer-3")); err != nil {
 		return err
 	}
 
@@ -120,12 +117,16 @@ func (s *show) play() error {
 		return err
 	}
 	title("Done: no slot was given twice, and none was left unused")
-	return nil
+	if err := s.print(s.kubectl("kubeslot", "list")); err != nil {
+		return err
+	}
+	return s.printSlots()
 }
 
 func (s *show) kubectl(args ...string) (string, error) {
 	fmt.Println("$ kubectl", strings.Join(args, " "))
-	return s.cluster.Kubectl(s.ctx, append([]string{"-n", namespace}, args...)...)
+	return s.cluster.Kubectl(s.ctx, args...) // in the namespace default
+
 }
 
 func (s *show) print(out string, err error) error {
@@ -196,8 +197,7 @@ func (s *show) refused(name string) func() (bool, error) {
 	return s.told(name, "FailedScheduling")
 }
 
-// printSlots shows the slots that are held; the others are free.
-func (s *show) printSlots() error { return s.print(s.kubectl("get", "slotclaims")) }
+func (s *show) printSlots() error { return s.print(s.kubectl("kubeslot", "slots")) }
 
 // printPod shows the pod's assignment, and what its container sees of it.
 func (s *show) printPod(name string) error {

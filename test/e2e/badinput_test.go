@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -179,6 +180,31 @@ func (r *rig) withoutPolicy(name string, f func()) {
 	f()
 }
 
+// withoutWebhook takes the webhook of Configurations out of force while f runs, which
+// stores what it would refuse: as when no controller runs.
+func (r *rig) withoutWebhook(f func()) {
+	r.Helper()
+	hooks := kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	hook, err := hooks.Get(r.ctx, "kubeslot-configurations", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) { // deploy/ is applied without it
+		f()
+		return
+	}
+	r.check(err)
+	r.check(hooks.Delete(r.ctx, hook.Name, metav1.DeleteOptions{}))
+	defer func() {
+		hook.ObjectMeta = metav1.ObjectMeta{Name: hook.Name}
+		_, err := hooks.Create(context.Background(), hook, metav1.CreateOptions{})
+		r.check(err)
+	}()
+	r.await("the webhook to be gone", func() (bool, string) {
+		_, err := akri.AkriV0().Configurations(r.ns).Create(r.ctx, &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "refused"},
+			Spec: akriv0.ConfigurationSpec{DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho"}}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err == nil, fmt.Sprint(err)
+	})
+	f()
+}
+
 func TestConfigurationValidation(t *testing.T) {
 	r := newRig(t)
 	tests := map[string]struct{ spec, want string }{
@@ -251,7 +277,7 @@ func (r *rig) apply(name, spec string) (string, error) {
 // slices, and hurt no other.
 func TestBadDiscovery(t *testing.T) {
 	r := newRig(t)
-	r.debugEchoUnchecked("bad-details", "debugEcho", "descriptions: 7")
+	r.withoutWebhook(func() { r.debugEchoUnchecked("bad-details", "debugEcho", "descriptions: 7") })
 	r.debugEchoUnchecked("bad-handler", "sonar", "")
 	r.awaitEvent("bad-details", "InvalidDiscoveryDetails", "debugEcho")
 	r.awaitEvent("bad-handler", "UnknownHandler", "sonar")

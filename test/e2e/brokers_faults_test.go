@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -72,12 +70,14 @@ func TestFailingBrokerBacksOff(t *testing.T) {
 // What cannot be: it is told, in the status and an Event, and harms nobody.
 func TestBrokersThatCannotBe(t *testing.T) {
 	r := newRig(t)
-	r.brokers("unknown", 1, akriv0.BrokerSpec{BrokerPodSpec: &runtime.RawExtension{Raw: []byte(`{"containers":[{"name":"b","imagee":"x"}]}`)}}, nil, "bad0")
-	r.brokers("refused", 1, akriv0.BrokerSpec{BrokerPodSpec: &runtime.RawExtension{Raw: []byte(`{"containers":[{"name":"UPPER"}]}`)}}, nil, "bad0")
-	r.brokers("template", 1, akriv0.BrokerSpec{BrokerPodSpec: &runtime.RawExtension{Raw: []byte(`{"containers":[{"name":"b","image":"x","args":["{{NOPE}}"]}]}`)}}, nil, "bad0")
-	r.brokers("slots", 1, r.podBroker(brokerPod(func(p *v1.PodSpec) {
-		p.Containers[0].Resources.Limits["{{PLACEHOLDER}}"] = resource.MustParse("2")
-	})), nil, "bad0")
+	r.withoutWebhook(func() { // which would refuse them
+		r.brokers("unknown", 1, akriv0.BrokerSpec{BrokerPodSpec: &runtime.RawExtension{Raw: []byte(`{"containers":[{"name":"b","imagee":"x"}]}`)}}, nil, "bad0")
+		r.brokers("refused", 1, akriv0.BrokerSpec{BrokerPodSpec: &runtime.RawExtension{Raw: []byte(`{"containers":[{"name":"UPPER"}]}`)}}, nil, "bad0")
+		r.brokers("template", 1, akriv0.BrokerSpec{BrokerPodSpec: &runtime.RawExtension{Raw: []byte(`{"containers":[{"name":"b","image":"x","args":["{{NOPE}}"]}]}`)}}, nil, "bad0")
+		r.brokers("slots", 1, r.podBroker(brokerPod(func(p *v1.PodSpec) {
+			p.Containers[0].Resources.Limits["{{PLACEHOLDER}}"] = resource.MustParse("2")
+		})), nil, "bad0")
+	})
 	r.brokers("image", 1, r.podBroker(brokerPod(func(p *v1.PodSpec) { p.Containers[0].Image = "kubeslot.test/none:1" })), nil, "bad0")
 	stranger, err := kube.CoreV1().Services(r.ns).Create(r.ctx, &v1.Service{ObjectMeta: metav1.ObjectMeta{Name: "stranger-svc"}, Spec: v1.ServiceSpec{Ports: []v1.ServicePort{{Port: 1}}}}, metav1.CreateOptions{})
 	r.check(err)
@@ -116,68 +116,27 @@ func TestBrokersThatCannotBe(t *testing.T) {
 // moved within 5 seconds.
 func TestBrokerOfANodeThatIsCutOff(t *testing.T) {
 	r := newRig(t)
-	dir := filepath.Join(os.TempDir(), "kubeslot-brokers-"+r.ns)
-	r.check(os.MkdirAll(dir, 0o777))
-	r.check(os.Chmod(dir, 0o777))
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	soon := int64(1)
-	patient := func(p *v1.PodSpec) {
-		p.Tolerations = []v1.Toleration{{Key: v1.TaintNodeUnreachable, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute, TolerationSeconds: &soon}}
-	}
-	r.brokers("cut", 1, r.podBroker(brokerPod(func(p *v1.PodSpec) {
-		patient(p)
-		p.Volumes = []v1.Volume{{Name: "hold", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir}}}}
-		p.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "hold", MountPath: "/hold"}}
-	}, "hold", "/hold", "1h")), nil, "cut0")
-	r.brokers("free", 1, r.podBroker(brokerPod(func(p *v1.PodSpec) { p.Containers[0].Resources = v1.ResourceRequirements{} })), nil, "cut0")
-	broker := func(configuration string) (node string) {
-		r.Helper()
-		r.await("the one broker of "+configuration, func() (bool, string) {
-			list, err := kube.CoreV1().Pods(r.ns).List(r.ctx, metav1.ListOptions{LabelSelector: "akri.sh/configuration=" + configuration})
-			r.check(err)
-			if len(list.Items) != 1 || !isReady(&list.Items[0]) {
-				return false, fmt.Sprint(len(list.Items))
-			}
-			node = list.Items[0].Spec.NodeName
-			return true, ""
-		})
-		return node
-	}
+	spec, conflict := r.holdingBrokers()
+	r.brokers("cut", 1, r.podBroker(spec), nil, "cut0")
+	r.brokers("free", 1, r.podBroker(brokerPod(withoutDevice)), nil, "cut0")
+	broker := func(configuration string) (node string) { return r.awaitBrokerCount(configuration, 1)[0].Spec.NodeName }
 	cut := broker("cut")
 	// Both are to be on the node: cordoning the other and deleting moves the free one.
 	other := map[string]string{nodeA: nodeB, nodeB: nodeA}[cut]
-	cordon := func(on bool) {
-		_, err := kube.CoreV1().Nodes().Patch(r.ctx, other, types.MergePatchType, []byte(fmt.Sprintf(`{"spec":{"unschedulable":%v}}`, on)), metav1.PatchOptions{})
-		r.check(err)
-	}
-	cordon(true)
-	t.Cleanup(func() { cordon(false) })
+	r.cordon(other, true)
+	t.Cleanup(func() { r.cordon(other, false) })
 	if broker("free") != cut {
 		r.check(kube.CoreV1().Pods(r.ns).DeleteCollection(r.ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "akri.sh/configuration=free"}))
 		r.await("the free broker to move", func() (bool, string) { node := broker("free"); return node == cut, node })
 	}
-	cordon(false)
+	r.cordon(other, false)
 
 	r.check(shared.Partition(cut))
 	t.Cleanup(func() { r.check(shared.Heal(cut)); r.awaitReady(cut) })
-	var notReady time.Time
-	r.await(cut+" not to be Ready", func() (bool, string) {
-		n, err := kube.CoreV1().Nodes().Get(r.ctx, cut, metav1.GetOptions{})
-		r.check(err)
-		for _, c := range n.Status.Conditions {
-			if c.Type == v1.NodeReady && c.Status != v1.ConditionTrue {
-				notReady = time.Now()
-				return true, ""
-			}
-		}
-		return false, ""
-	})
+	notReady := r.awaitNotReady(cut)
 	moved := func(configuration string) string {
 		name := other + "-" + r.instances(configuration)[0].Name + "-pod"
-		r.await("pod "+name, func() (bool, string) {
-			_, err := kube.CoreV1().Pods(r.ns).Get(r.ctx, name, metav1.GetOptions{})
-			return err == nil, fmt.Sprint(err)
-		})
+		r.awaitMade(name)
 		return name
 	}
 	r.awaitRunning(moved("free"))
@@ -195,13 +154,7 @@ func TestBrokerOfANodeThatIsCutOff(t *testing.T) {
 	}
 	r.check(shared.Heal(cut))
 	r.awaitRunning(moved("cut"))
-	if report, err := os.ReadFile(filepath.Join(dir, "CONFLICT")); err == nil {
-		t.Errorf("two brokers used a slot at once: %s", report)
-	}
+	conflict()
 	r.awaitReady(cut)
-	r.await("the surplus broker to go", func() (bool, string) {
-		list, err := kube.CoreV1().Pods(r.ns).List(r.ctx, metav1.ListOptions{LabelSelector: "akri.sh/configuration=free"})
-		r.check(err)
-		return len(list.Items) == 1, fmt.Sprint(len(list.Items))
-	})
+	r.awaitBrokerCount("free", 1) // the surplus one goes
 }

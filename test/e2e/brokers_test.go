@@ -360,7 +360,7 @@ func TestControllersRights(t *testing.T) {
 		{"", "pods", "exec", nil},
 		{"", "pods", "binding", nil},
 		{"", "services", "", append([]string{"create", "update", "delete"}, read...)},
-		{"batch", "jobs", "", append([]string{"create", "delete"}, read...)},
+		{"batch", "jobs", "", append([]string{"create", "patch", "delete"}, read...)},
 		{"", "events", "", []string{"create", "patch"}},
 		{"", "secrets", "", nil},
 		{"", "configmaps", "", nil},

@@ -22,14 +22,21 @@ import (
 // prints and its exit code.
 func (r *rig) kubeslot(args ...string) (stdout, stderr string, code int) {
 	r.Helper()
-	cmd := exec.CommandContext(r.ctx, filepath.Join(shared.BinDir(), "kubectl"), append([]string{"kubeslot", "-n", r.ns, "--cache-dir", r.TempDir()}, args...)...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+shared.Kubeconfig(), "PATH="+shared.BinDir())
+	cmd := r.kubeslotCommand(args...)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if err := cmd.Run(); !errors.As(err, new(*exec.ExitError)) {
 		r.check(err)
 	}
 	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
+}
+
+// kubeslotCommand is `kubectl kubeslot` with the arguments, in the test's namespace.
+func (r *rig) kubeslotCommand(args ...string) *exec.Cmd {
+	r.Helper()
+	cmd := exec.CommandContext(r.ctx, filepath.Join(shared.BinDir(), "kubectl"), append([]string{"kubeslot", "-n", r.ns, "--cache-dir", r.TempDir()}, args...)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+shared.Kubeconfig(), "PATH="+shared.BinDir())
+	return cmd
 }
 
 // awaitKubeslot waits until the command prints all parts.
@@ -59,12 +66,14 @@ func TestKubectl(t *testing.T) {
 	r.awaitPending("waits", "1 of 2 slots free")
 
 	has := r.slotClaims("show")[0]
-	r.awaitKubeslot([]string{"list"}, `show +debugEcho +2 +2 +2 +1 +1 +1 +-`)
+	r.awaitKubeslot([]string{"list"}, `show +debugEcho +true +2 +2 +2 +1 +1 +1 +-`)
 	r.awaitKubeslot([]string{"slots", "show"}, has.Name+` +Held +`+r.ns+`/has +main +node-a`, `Free`)
 	r.awaitKubeslot([]string{"instances", "show"}, devices[0].name+` +(gate|yard) +true +node-a,node-b +1`)
-	r.awaitKubeslot([]string{"pod", "has"}, `Running, node node-a`, `main +`+has.Name+` +Held`)
-	r.awaitKubeslot([]string{"pod", "waits"}, `waits for akri.sh/show: it asks for 2, and there are only 1 device`, has.Name+` +Held +`+r.ns+`/has`, `Says the scheduler: .*1 of 2 slots free`)
-	r.awaitKubeslot([]string{"node", nodeA}, `It reaches:`, has.Name+` +Held`)
+	r.awaitKubeslot([]string{"pod", "has"}, `Running for .*, node node-a`, `main +`+has.Name+` +Held`)
+	r.awaitKubeslot([]string{"pod", "waits"}, `SlotsHeld, container main, akri.sh/show, on node-a,node-b: it asks for 2 different devices, .* reaches 2, 1 of them with a free slot`,
+		has.Name+` +Held +`+r.ns+`/has`, `pod `+r.ns+`/has \(on node node-a\) has to end: then it can run on node node-a`, `Says the scheduler: .*1 of 2 slots free`)
+	r.awaitKubeslot([]string{"pods"}, `has +Running`, `waits +Pending .*akri.sh/show:2 +0 +SlotsHeld`)
+	r.awaitKubeslot([]string{"node", nodeA}, `Node node-a: Ready`, `akri.sh/show +2 +1 +1 +2`, `It reaches:`, has.Name+` +Held`)
 
 	stdout, _, _ := r.kubeslot("slots", "show", "-o", "json")
 	var list struct{ Items []view.Slot }
@@ -86,8 +95,11 @@ func TestKubectl(t *testing.T) {
 		const user = "sees-one-namespace"
 		r.mayOnly(user, rbacv1.PolicyRule{APIGroups: []string{"", "akri.sh"}, Resources: []string{"pods", "configurations", "instances"}, Verbs: []string{"list"}})
 		stdout, stderr, code := r.kubeslot("slots", "--as", user)
-		if code != 0 || strings.Contains(stdout, holder) || !strings.Contains(stderr, "You may not list slotclaims.kubeslot.io") {
+		if code != 0 || strings.Contains(stdout, holder) || !regexp.MustCompile(`You may not list .*slotclaims.kubeslot.io`).MatchString(stderr) {
 			t.Errorf("%s, who may see another namespace, sees\n%s%s", user, stdout, stderr)
+		}
+		if stdout, _, _ := r.kubeslot("pods", "-A", "--as", user); strings.Contains(stdout, holder) {
+			t.Errorf("%s, who may see another namespace, sees its pods:\n%s", user, stdout)
 		}
 		if _, stderr, code := r.kubeslot("doctor", "--as", user); code != 2 || !strings.Contains(stderr, "forbidden") {
 			t.Errorf("doctor of a user who may not list everything says %q, exit code %d", stderr, code)

@@ -46,13 +46,15 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	var cfg cluster.Config
-	var nodes, nri, buildFlags string
+	var nodes, nri, devicePlugin, buildFlags string
 	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
 	flags.StringVar(&cfg.Name, "name", "", `name of the cluster (default "default")`)
 	flags.StringVar(&cfg.StateDir, "state-dir", "", "folder that holds everything of it (default /var/tmp/kubeslot/<name>)")
 	flags.StringVar(&nodes, "nodes", strings.Join(cluster.DefaultNodes, ","), "up: the nodes' names")
 	flags.BoolVar(&cfg.Stock, "stock", false, "up: upstream's kube-scheduler, kubelets straight at containerd, nothing of deploy/")
 	flags.StringVar(&nri, "nri", "", "up: nodes whose kubecri is a plugin of containerd, of --nodes")
+	flags.StringVar(&devicePlugin, "device-plugin", "", "up: nodes whose kubecri gives out slots by device plugins of the kubelet, of --nodes")
+	flags.BoolVar(&cfg.StockScheduler, "stock-scheduler", false, "up: upstream's kube-scheduler in place of ours")
 	flags.StringVar(&buildFlags, "build-flags", "", "up: further flags of go build for our programs, e.g. -race")
 	flags.BoolVar(&cfg.Keep, "keep", false, "up: leave a cluster that failed to come up as it is")
 	flags.Usage = func() {
@@ -76,6 +78,9 @@ func run(ctx context.Context, args []string) error {
 	cfg.Nodes = strings.Split(nodes, ",")
 	if nri != "" {
 		cfg.NRI = strings.Split(nri, ",")
+	}
+	if devicePlugin != "" {
+		cfg.DevicePlugin = strings.Split(devicePlugin, ",")
 	}
 	cfg.BuildFlags = strings.Fields(buildFlags)
 

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/kubeslot/kubeslot/test/cluster"
+)
+
+// inMode makes the cluster one of MODE: none, or device-plugin, where nodes give out slots
+// by device plugins of their kubelets, under the upstream scheduler.
+func inMode(cfg cluster.Config) (cluster.Config, error) {
+	switch mode := os.Getenv("MODE"); mode {
+	case "":
+	case "device-plugin":
+		cfg.DevicePlugin, cfg.StockScheduler = cluster.DefaultNodes, true
+	default:
+		return cfg, errors.New("MODE=" + mode + ": want device-plugin, or none")
+	}
+	return cfg, nil
+}
+
+// playDevicePlugins is the play in device-plugin mode.
+func (s *show) playDevicePlugins() error {
+	title("Apply a Configuration: two cameras, two slots each (test/demo/cameras.yaml)")
+	fmt.Print(cameras)
+	if err := s.apply("cameras.yaml", cameras); err != nil {
+		return err
+	}
+	amounts := func() (string, error) {
+		return s.kubectl("get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name}: {.status.allocatable}{"\n"}{end}`)
+	}
+	err := s.await("both kubelets to report two cameras (they do so every 10 s)", func() (bool, error) {
+		out, err := s.cluster.Kubectl(s.ctx, "get", "nodes", "-o", `jsonpath={.items[*].status.allocatable.akri\.sh/cameras}`)
+		return strings.Join(strings.Fields(out), " ") == "2 2", err
+	})
+	if err != nil {
+		return err
+	}
+	title("What the kubelets report: two cameras for a container, and each camera's two slots")
+	if err := s.print(amounts()); err != nil {
+		return err
+	}
+	title("Create three pods that want two cameras each (test/demo/viewers.yaml)")
+	if err := s.apply("viewers.yaml", viewers); err != nil {
+		return err
+	}
+	for _, name := range []string{"viewer-1", "viewer-2"} {
+		if err := s.await("pod "+name+" to run", s.running(name)); err != nil {
+			return err
+		}
+	}
+	title("Who holds which slot: a node, by an id of its kubelet")
+	if err := s.print(s.kubectl("get", "slotclaims", "-o", "custom-columns=SLOT:.metadata.name,NODE:.spec.nodeName,ID:.spec.holder")); err != nil {
+		return err
+	}
+	if err := s.printDevices("viewer-1"); err != nil {
+		return err
+	}
+	title("Delete viewer-1: its slots are free for viewer-3")
+	if _, err := s.kubectl("delete", "pod", "viewer-1"); err != nil {
+		return err
+	}
+	gone := time.Now()
+	// It may have failed: the scheduler sees a kubelet's amounts up to 10 s late.
+	if out, err := s.kubectl("get", "pod", "viewer-3", "-o", "jsonpath={.status.phase}: {.status.reason} {.status.message}\n"); err != nil {
+		return err
+	} else if fmt.Print(out); strings.HasPrefix(out, "Failed") {
+		if _, err := s.kubectl("delete", "pod", "viewer-3"); err != nil {
+			return err
+		}
+		if err := s.apply("viewers.yaml", viewers[strings.LastIndex(viewers, "---"):]); err != nil {
+			return err
+		}
+	}
+	if err := s.await("pod viewer-3 to run", s.running("viewer-3")); err != nil {
+		return err
+	}
+	fmt.Printf("viewer-3 runs %.2f s after viewer-1 was gone\n", time.Since(gone).Seconds())
+	return s.printDevices("viewer-3")
+}
+
+// printDevices shows what a pod's container sees of its devices.
+func (s *show) printDevices(name string) error {
+	out, err := s.kubectl("exec", name, "--", "/app", "env")
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "DEBUG_ECHO_") || strings.HasPrefix(line, "AKRI_") || strings.HasPrefix(line, "SITE") {
+			fmt.Print("  " + line)
+		}
+	}
+	return err
+}

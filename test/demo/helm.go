@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/kubeslot/kubeslot/test/cluster"
+	"github.com/kubeslot/kubeslot/test/helm/rig"
+)
+
+// withHelm gives the same show on a stock cluster, into which the chart goes first, and
+// which is as before in the end.
+func withHelm(ctx context.Context, cfg cluster.Config, keep bool) (err error) {
+	title("Bring up a stock cluster: API server, kube-scheduler, two nodes with kubelet and containerd, images of Kubeslot")
+	r, err := rig.Up(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if keep && err == nil {
+			err = howToUse(ctx, r.Cluster)
+			return
+		}
+		title("Take the cluster down")
+		err = errors.Join(err, r.Down(context.Background()))
+	}()
+	helm := func(args ...string) error {
+		shown := strings.Join(args, " ")
+		if args[0] == "install" {
+			args = append(args, r.Values()...)
+			shown += " --set image.registry=" + rig.Registry + " …"
+		}
+		fmt.Printf("$ helm %s --namespace %s\n", strings.ReplaceAll(shown, r.Chart, "deploy/helm/kubeslot"), rig.Namespace)
+		out, err := r.Helm(ctx, args...)
+		fmt.Print(out)
+		return err
+	}
+
+	title("Install the chart; pods that ask for devices are to get its scheduler by themselves")
+	if err := helm("install", "kubeslot", r.Chart, "--create-namespace", "--wait", "--set", "scheduler.otherSchedulers=Mutate"); err != nil {
+		return err
+	}
+	if err := helm("test", "kubeslot", "--logs"); err != nil {
+		return err
+	}
+	s, err := newShow(ctx, r.Cluster)
+	if err != nil {
+		return err
+	}
+	if err := s.play(); err != nil {
+		return err
+	}
+	if keep {
+		return nil
+	}
+
+	title("Uninstall it: the pods run on, and the nodes are as before")
+	if err := helm("uninstall", "kubeslot", "--wait"); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"get", "pods"},
+		{"get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name}: {.status.capacity}{"\n"}{end}`},
+	} {
+		if err := s.print(s.kubectl(args...)); err != nil {
+			return err
+		}
+	}
+	for _, n := range r.Nodes() {
+		left, err := filepath.Glob(filepath.Join(n.Dir, "var-log", "kubecri"))
+		if err != nil || len(left) > 0 {
+			return errors.Join(err, fmt.Errorf("node %s has %v still", n.Name, left))
+		}
+	}
+	return nil
+}

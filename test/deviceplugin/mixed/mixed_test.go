@@ -1,0 +1,227 @@
+// Package mixed tests one cluster with nodes of both modes under Kubeslot's scheduler: on
+// node-a the kubelet's device plugins give out slots, on node-b the scheduler does.
+package mixed
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubeslot/kubeslot/test/cluster"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+const (
+	nodeA, nodeB = "node-a", "node-b"
+	patience     = 90 * time.Second
+)
+
+type rig struct {
+	*testing.T
+	ctx     context.Context
+	cluster *cluster.Cluster
+	kube    kubernetes.Interface
+	akri    versioned.Interface
+}
+
+func TestBothModes(t *testing.T) {
+	if os.Getenv("KUBESLOT_E2E") == "" {
+		t.Skip("brings up a cluster: run `make test-e2e` as root")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	defer cancel()
+	r := up(t, ctx)
+	_, err := r.akri.AkriV0().Configurations("default").Create(ctx, &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam"},
+		Spec: akriv0.ConfigurationSpec{Capacity: 2, DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho", DiscoveryDetails: "descriptions: [east]"}}}, metav1.CreateOptions{})
+	r.check(err)
+	r.await("both nodes to advertise the device", func() (bool, string) {
+		a, b := r.node(nodeA), r.node(nodeB)
+		return amount(a) == 1 && amount(b) == 2 && a.Labels[v1alpha1.ModeLabel] == v1alpha1.ModeDevicePlugin && b.Labels[v1alpha1.ModeLabel] == "",
+			fmt.Sprint(a.Status.Allocatable, a.Labels, b.Status.Allocatable, b.Labels)
+	})
+
+	// One pod on each: the scheduler assigns on node-b alone, and the claims of both are in
+	// one account.
+	r.run("managed", nodeA)
+	r.run("assigned", nodeB)
+	if p := r.pod("managed"); p.Annotations["KubeDevice/DeviceInfo"] != "" || p.Annotations["kubeslot.io/holder"] != "" {
+		t.Errorf("the pod of node-a has an assignment: %v", p.Annotations)
+	}
+	if p := r.pod("assigned"); p.Annotations["kubeslot.io/holder"] != string(p.UID) {
+		t.Errorf("the pod of node-b has no assignment: %v", p.Annotations)
+	}
+	nodes := map[string]bool{}
+	for _, c := range r.claims() {
+		nodes[c.Spec.NodeName] = true
+	}
+	if len(r.claims()) != 2 || len(nodes) != 2 {
+		t.Errorf("claims %v", r.claims())
+	}
+	// Both slots are taken: pods wait, on either node, and none fails.
+	for _, node := range []string{nodeA, nodeB} {
+		r.create("waits-"+node, node)
+	}
+	for _, node := range []string{nodeA, nodeB} {
+		r.await("pod waits-"+node+" to be refused by the scheduler", func() (bool, string) {
+			p := r.pod("waits-" + node)
+			for _, c := range p.Status.Conditions {
+				if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+					return true, ""
+				}
+			}
+			return false, fmt.Sprint(p.Status)
+		})
+	}
+	// A slot that a node with device plugins gives back is the other's, and the other way round.
+	r.remove("managed")
+	r.remove("waits-" + nodeA)
+	r.awaitRunning("waits-" + nodeB)
+	r.remove("assigned")
+	r.create("again", nodeA)
+	r.awaitRunning("again")
+
+	// node-a changes its mode: drained first. Its kubelet fails pods with the resource for
+	// another five minutes, see docs/device-plugin-mode.md.
+	r.remove("again")
+	r.check(r.cluster.SetDevicePlugin(ctx, nodeA, false))
+	r.await("node-a to have lost the label", func() (bool, string) {
+		a := r.node(nodeA)
+		return a.Labels[v1alpha1.ModeLabel] == "", fmt.Sprint(a.Labels)
+	})
+}
+
+func up(t *testing.T, ctx context.Context) *rig {
+	t.Helper()
+	cfg := cluster.Config{Name: "deviceplugin", Nodes: []string{nodeA, nodeB}, DevicePlugin: []string{nodeA}, Binaries: map[string]string{}}
+	for _, name := range []string{cluster.Kubecri, cluster.Controller, cluster.Scheduler, "kubectl-kubeslot"} {
+		folder := os.Getenv("BINARIES")
+		if _, err := os.Stat(filepath.Join(folder, name)); folder != "" && err == nil {
+			cfg.Binaries[name] = filepath.Join(folder, name)
+		}
+	}
+	if err := cluster.Down(ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	c, err := cluster.Up(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{T: t, ctx: ctx, cluster: c}
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, args := range [][]string{{"get", "pods", "-o", "wide"}, {"get", "slotclaims"}, {"get", "events"}, {"describe", "nodes"}} {
+				out, err := c.Kubectl(context.Background(), args...)
+				t.Logf("kubectl %v: %v\n%s", args, err, out)
+			}
+		}
+		if os.Getenv("KEEP") == "" {
+			r.check(c.Down(context.Background()))
+		}
+	})
+	config, err := c.RESTConfig()
+	r.check(err)
+	r.kube, err = kubernetes.NewForConfig(config)
+	r.check(err)
+	r.akri, err = versioned.NewForConfig(config)
+	r.check(err)
+	return r
+}
+
+func (r *rig) check(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) await(what string, ok func() (bool, string)) {
+	r.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		done, seen := ok()
+		if done {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.Fatalf("waited %s for %s; last seen: %s", patience, what, seen)
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-r.ctx.Done():
+			r.Fatal(r.ctx.Err())
+		}
+	}
+}
+
+func (r *rig) node(name string) *corev1.Node {
+	r.Helper()
+	n, err := r.kube.CoreV1().Nodes().Get(r.ctx, name, metav1.GetOptions{})
+	r.check(err)
+	return n
+}
+
+func amount(n *corev1.Node) int64 {
+	q := n.Status.Allocatable["akri.sh/cam"]
+	return q.Value()
+}
+
+func (r *rig) claims() []v1alpha1.SlotClaim {
+	r.Helper()
+	list, err := r.akri.KubeslotV1alpha1().SlotClaims().List(r.ctx, metav1.ListOptions{})
+	r.check(err)
+	return list.Items
+}
+
+func (r *rig) pod(name string) *corev1.Pod {
+	r.Helper()
+	p, err := r.kube.CoreV1().Pods("default").Get(r.ctx, name, metav1.GetOptions{})
+	r.check(err)
+	return p
+}
+
+func (r *rig) create(name, node string) {
+	r.Helper()
+	grace, no := int64(1), false
+	_, err := r.kube.CoreV1().Pods("default").Create(r.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
+		TerminationGracePeriodSeconds: &grace, AutomountServiceAccountToken: &no, NodeSelector: map[string]string{corev1.LabelHostname: node},
+		Containers: []corev1.Container{{Name: "main", Image: cluster.AppImage, ImagePullPolicy: corev1.PullNever,
+			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"akri.sh/cam": resource.MustParse("1")}}}}}}, metav1.CreateOptions{})
+	r.check(err)
+}
+
+func (r *rig) run(name, node string) {
+	r.Helper()
+	r.create(name, node)
+	r.awaitRunning(name)
+}
+
+func (r *rig) awaitRunning(name string) {
+	r.Helper()
+	r.await("pod "+name+" to run", func() (bool, string) {
+		p := r.pod(name)
+		if p.Status.Phase == corev1.PodFailed {
+			r.Fatalf("pod %s has failed: %s: %s", name, p.Status.Reason, p.Status.Message)
+		}
+		text, _ := json.Marshal(p.Status)
+		return p.Status.Phase == corev1.PodRunning, string(text)
+	})
+}
+
+func (r *rig) remove(name string) {
+	r.Helper()
+	r.check(r.kube.CoreV1().Pods("default").Delete(r.ctx, name, metav1.DeleteOptions{}))
+	r.await("pod "+name+" to be gone", func() (bool, string) {
+		_, err := r.kube.CoreV1().Pods("default").Get(r.ctx, name, metav1.GetOptions{})
+		return err != nil, "it is there"
+	})
+}

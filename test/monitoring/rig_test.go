@@ -1,0 +1,278 @@
+package monitoring
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubeslot/kubeslot/test/cluster"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+const (
+	nodeA, nodeB = "node-a", "node-b"
+	namespace    = "default"
+)
+
+// rig is a cluster of the test's own, and its Prometheus.
+type rig struct {
+	*testing.T
+	ctx context.Context
+	*cluster.Cluster
+	kube       kubernetes.Interface
+	client     versioned.Interface
+	prometheus *prometheus
+}
+
+func up(t *testing.T) *rig {
+	t.Helper()
+	bin := built(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	t.Cleanup(cancel)
+	cfg := cluster.Config{Name: "monitoring", Nodes: []string{nodeA, nodeB}}
+	if err := cluster.Down(ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	c, err := cluster.Up(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if os.Getenv("KEEP") == "" {
+			if err := c.Down(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	r := &rig{T: t, ctx: ctx, Cluster: c}
+	config, err := c.RESTConfig()
+	r.check(err)
+	config.QPS = -1
+	r.kube, err = kubernetes.NewForConfig(config)
+	r.check(err)
+	r.client, err = versioned.NewForConfig(config)
+	r.check(err)
+	await(t, "the default service account", func() (bool, string) {
+		_, err := r.kube.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
+	r.prometheus = startPrometheus(t, bin, c)
+	return r
+}
+
+func (r *rig) check(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// plugin builds a plugin for the cluster's programs.
+func (r *rig) plugin(source, file string) {
+	r.Helper()
+	cmd := exec.CommandContext(r.ctx, "go", "run", "./plugins/builder", "-binaries", r.BinDir(), "-o", file, source)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		r.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+	}
+}
+
+// restart has a component start anew, and waits until it serves.
+func (r *rig) restart(component, node string) {
+	r.Helper()
+	r.check(r.Restart(component, node))
+	r.check(r.AwaitServing(r.ctx, component, node))
+}
+
+func (r *rig) node(name string) cluster.Node {
+	for _, n := range r.Nodes() {
+		if n.Name == name {
+			return n
+		}
+	}
+	r.Fatalf("there is no node %s", name)
+	return cluster.Node{}
+}
+
+// configure makes a Configuration of the handler.
+func (r *rig) configure(namespace, name, handler, details string, capacity int32, changes ...func(*akriv0.ConfigurationSpec)) {
+	r.Helper()
+	c := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: akriv0.ConfigurationSpec{Capacity: capacity,
+		DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: handler, DiscoveryDetails: details}}}
+	for _, change := range changes {
+		change(&c.Spec)
+	}
+	_, err := r.client.AkriV0().Configurations(namespace).Create(r.ctx, c, metav1.CreateOptions{})
+	r.check(err)
+}
+
+// slots waits until all nodes reach the Configuration's one device and advertise it, and
+// returns the names of its slots.
+func (r *rig) slots(name string, capacity int) []string {
+	r.Helper()
+	var names []string
+	await(r.T, "the device of "+name+" on both nodes", func() (bool, string) {
+		list, err := r.client.AkriV0().Instances(namespace).List(r.ctx, metav1.ListOptions{})
+		r.check(err)
+		names = nil
+		for _, in := range list.Items {
+			if in.Spec.ConfigurationName == name && len(in.Spec.Nodes) == 2 {
+				for i := range capacity {
+					names = append(names, slot.Name{Instance: in.Name, Index: i}.String())
+				}
+			}
+		}
+		if len(names) == 0 {
+			return false, fmt.Sprintf("%d Instances", len(list.Items))
+		}
+		for _, node := range []string{nodeA, nodeB} {
+			n, err := r.kube.CoreV1().Nodes().Get(r.ctx, node, metav1.GetOptions{})
+			r.check(err)
+			if q := n.Status.Allocatable[corev1.ResourceName("akri.sh/"+name)]; q.Value() != int64(capacity) {
+				return false, fmt.Sprintf("%s advertises %s", node, q.String())
+			}
+		}
+		return true, ""
+	})
+	return names
+}
+
+func pod(name, node, configuration string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	grace, no := int64(0), false
+	amount := corev1.ResourceList{corev1.ResourceName("akri.sh/" + configuration): resource.MustParse("1")}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &grace, AutomountServiceAccountToken: &no,
+		Containers: []corev1.Container{{Name: "main", Image: cluster.AppImage, ImagePullPolicy: corev1.PullNever,
+			Resources: corev1.ResourceRequirements{Requests: amount, Limits: amount}}}}}
+	if node != "" {
+		p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+	}
+	for _, change := range changes {
+		change(p)
+	}
+	return p
+}
+
+func (r *rig) create(p *corev1.Pod) *corev1.Pod {
+	r.Helper()
+	p, err := r.kube.CoreV1().Pods(namespace).Create(r.ctx, p, metav1.CreateOptions{})
+	r.check(err)
+	return p
+}
+
+func (r *rig) awaitRunning(name string) *corev1.Pod {
+	r.Helper()
+	var p *corev1.Pod
+	await(r.T, "pod "+name+" to run", func() (bool, string) {
+		var err error
+		p, err = r.kube.CoreV1().Pods(namespace).Get(r.ctx, name, metav1.GetOptions{})
+		r.check(err)
+		return p.Status.Phase == corev1.PodRunning, fmt.Sprint(p.Status.Phase, p.Status.Conditions, p.Status.ContainerStatuses)
+	})
+	return p
+}
+
+func (r *rig) delete(name string) {
+	r.Helper()
+	r.check(r.kube.CoreV1().Pods(namespace).Delete(r.ctx, name, metav1.DeleteOptions{}))
+	await(r.T, "pod "+name+" to be gone", func() (bool, string) {
+		_, err := r.kube.CoreV1().Pods(namespace).Get(r.ctx, name, metav1.GetOptions{})
+		return err != nil, "it is there"
+	})
+}
+
+// claim makes a SlotClaim that no kubecri would make.
+func (r *rig) claim(name, node string) {
+	r.Helper()
+	n, err := r.kube.CoreV1().Nodes().Get(r.ctx, node, metav1.GetOptions{})
+	r.check(err)
+	parsed, err := slot.Parse(name)
+	r.check(err)
+	_, err = r.client.KubeslotV1alpha1().SlotClaims().Create(r.ctx, v1alpha1.NewSlotClaim(parsed,
+		v1alpha1.SlotClaimSpec{NodeName: node, Level: v1alpha1.ConfigurationLevel, Holder: "nobody"}, v1alpha1.NodeOwner(n.Name, n.UID)), metav1.CreateOptions{})
+	r.check(err)
+}
+
+// without takes rights from kubecri, all verbs of the resource but those that it reads with,
+// until back is called.
+func (r *rig) without(resources ...string) (back func()) {
+	r.Helper()
+	roles := r.kube.RbacV1().ClusterRoles()
+	before, err := roles.Get(r.ctx, "kubeslot:kubecri", metav1.GetOptions{})
+	r.check(err)
+	role := before.DeepCopy()
+	for i := range role.Rules {
+		for _, resource := range resources {
+			if len(role.Rules[i].Resources) == 1 && role.Rules[i].Resources[0] == resource {
+				role.Rules[i].Verbs = []string{"get", "list", "watch"}
+			}
+		}
+	}
+	_, err = roles.Update(r.ctx, role, metav1.UpdateOptions{})
+	r.check(err)
+	await(r.T, "the API server to know of the missing rights", func() (bool, string) {
+		review, err := r.kube.AuthorizationV1().SubjectAccessReviews().Create(r.ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:kubecri:" + nodeB, Groups: []string{"system:kubecris"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "delete", Group: v1alpha1.SchemeGroupVersion.Group, Resource: "slotclaims"}}}, metav1.CreateOptions{})
+		r.check(err)
+		return !review.Status.Allowed, review.Status.Reason
+	})
+	return func() {
+		r.Helper()
+		now, err := roles.Get(r.ctx, role.Name, metav1.GetOptions{})
+		r.check(err)
+		now.Rules = append([]rbacv1.PolicyRule(nil), before.Rules...)
+		_, err = roles.Update(r.ctx, now, metav1.UpdateOptions{})
+		r.check(err)
+	}
+}
+
+// logs waits until a component's log has a line with all the parts.
+func (r *rig) logs(component, node string, parts ...string) {
+	r.Helper()
+	await(r.T, fmt.Sprintf("%s %s to log %q", component, node, parts), func() (bool, string) {
+		text, err := os.ReadFile(r.LogPath(component, node))
+		r.check(err)
+	lines:
+		for line := range strings.Lines(string(text)) {
+			for _, part := range parts {
+				if !strings.Contains(line, part) {
+					continue lines
+				}
+			}
+			return true, ""
+		}
+		return false, "it does not"
+	})
+}
+
+func (r *rig) kill(component, node string) {
+	r.Helper()
+	r.check(r.Kill(component, node, syscall.SIGKILL))
+}
+
+// write replaces a file at once.
+func (r *rig) write(path, text string) {
+	r.Helper()
+	r.check(os.WriteFile(path+".new", []byte(text), 0o600))
+	r.check(os.Rename(path+".new", path))
+}
+
+func (r *rig) pluginFile(node, name string) string {
+	return filepath.Join(r.node(node).DevicePluginDir, name)
+}

@@ -1,0 +1,239 @@
+// Command race has 200 pods race for 50 slots of devices that two nodes share, in
+// device-plugin mode under the upstream scheduler, and in proxy mode under ours, and says
+// how long they took and how many the kubelets failed. See docs/device-plugin-mode.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubeslot/kubeslot/test/cluster"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+)
+
+// race is what is run.
+type race struct {
+	pods, devices, capacity int
+	hold                    time.Duration
+	binaries                map[string]string
+}
+
+// result is what came of it in one mode.
+type result struct {
+	mode     string
+	failed   map[string]int // pods that failed, by reason
+	running  []time.Duration
+	all      time.Duration // until the last pod has ended
+	finished int
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var r race
+	folder := ""
+	flag.IntVar(&r.pods, "pods", 200, "pods that race")
+	flag.IntVar(&r.devices, "devices", 5, "devices that both nodes see")
+	flag.IntVar(&r.capacity, "capacity", 10, "slots of each")
+	flag.DurationVar(&r.hold, "hold", 3*time.Second, "how long a pod holds its slot")
+	flag.StringVar(&folder, "binaries", "", "folder of kubecri, controller, kube-scheduler and kubectl-kubeslot, to be used instead of building them")
+	flag.Parse()
+	r.binaries = map[string]string{}
+	for _, name := range []string{cluster.Kubecri, cluster.Controller, cluster.Scheduler, "kubectl-kubeslot"} {
+		if _, err := os.Stat(folder + "/" + name); folder != "" && err == nil {
+			r.binaries[name] = folder + "/" + name
+		}
+	}
+	if err := r.both(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "race:", err)
+		os.Exit(1)
+	}
+}
+
+func (r *race) both(ctx context.Context) error {
+	var results []result
+	for _, mode := range []string{"device-plugin", "proxy"} {
+		got, err := r.in(ctx, mode)
+		if err != nil {
+			return fmt.Errorf("mode %s: %w", mode, err)
+		}
+		results = append(results, got)
+	}
+	fmt.Printf("\n%d pods, each with one slot for %s, %d slots that two nodes share\n\n", r.pods, r.hold, r.devices*r.capacity)
+	fmt.Println("| mode | scheduler | pods that failed | time to Running: median | 90 % | all | last pod ended |")
+	fmt.Println("|---|---|---|---|---|---|---|")
+	for _, x := range results {
+		scheduler := "Kubeslot's"
+		if x.mode == "device-plugin" {
+			scheduler = "upstream's"
+		}
+		var failed []string
+		for reason, n := range x.failed {
+			failed = append(failed, fmt.Sprintf("%d %s", n, reason))
+		}
+		slices.Sort(failed)
+		if failed == nil {
+			failed = []string{"0"}
+		}
+		at := func(q float64) string {
+			if len(x.running) == 0 {
+				return "-"
+			}
+			return x.running[min(int(q*float64(len(x.running))), len(x.running)-1)].Round(100 * time.Millisecond).String()
+		}
+		fmt.Printf("| %s | %s | %s | %s | %s | %s | %s |\n", x.mode, scheduler, strings.Join(failed, ", "), at(.5), at(.9), at(1), x.all.Round(100*time.Millisecond))
+	}
+	return nil
+}
+
+// in runs the race on a cluster of its own.
+func (r *race) in(ctx context.Context, mode string) (got result, err error) {
+	cfg := cluster.Config{Name: "race", Nodes: []string{"node-a", "node-b"}, Binaries: map[string]string{}}
+	for name, path := range r.binaries {
+		cfg.Binaries[name] = path
+	}
+	if mode == "device-plugin" {
+		cfg.DevicePlugin, cfg.StockScheduler = cfg.Nodes, true
+		delete(cfg.Binaries, cluster.Scheduler)
+	}
+	if err := cluster.Down(ctx, cfg); err != nil {
+		return got, err
+	}
+	c, err := cluster.Up(ctx, cfg)
+	if err != nil {
+		return got, err
+	}
+	defer func() { err = errors.Join(err, c.Down(context.WithoutCancel(ctx))) }()
+	config, err := c.RESTConfig()
+	if err != nil {
+		return got, err
+	}
+	config.QPS = -1
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return got, err
+	}
+	akri, err := versioned.NewForConfig(config)
+	if err != nil {
+		return got, err
+	}
+	var names []string
+	for i := range r.devices {
+		names = append(names, fmt.Sprint("camera", i))
+	}
+	_, err = akri.AkriV0().Configurations("default").Create(ctx, &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam"},
+		Spec: akriv0.ConfigurationSpec{Capacity: int32(r.capacity), DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho",
+			DiscoveryDetails: "descriptions: [" + strings.Join(names, ", ") + "]"}}}, metav1.CreateOptions{})
+	if err != nil {
+		return got, err
+	}
+	if err := awaitNodes(ctx, kube); err != nil {
+		return got, err
+	}
+	got, err = r.run(ctx, kube)
+	got.mode = mode
+	return got, err
+}
+
+// awaitNodes waits until both nodes advertise the devices.
+func awaitNodes(ctx context.Context, kube kubernetes.Interface) error {
+	for {
+		nodes, err := kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		ready := 0
+		for _, n := range nodes.Items {
+			if amount := n.Status.Allocatable["akri.sh/cam"]; !amount.IsZero() {
+				ready++
+			}
+		}
+		if ready == 2 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// run creates the pods at once, replaces those that fail, as a ReplicaSet does, and
+// returns when each of them has had its slot.
+func (r *race) run(ctx context.Context, kube kubernetes.Interface) (result, error) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
+	defer cancel()
+	got := result{failed: map[string]int{}}
+	watch, err := kube.CoreV1().Pods("default").Watch(ctx, metav1.ListOptions{LabelSelector: "race"})
+	if err != nil {
+		return got, err
+	}
+	defer watch.Stop()
+	began := time.Now()
+	tries := map[string]int{}
+	create := func(name string) error {
+		tries[name]++
+		_, err := kube.CoreV1().Pods("default").Create(ctx, r.pod(name, tries[name]), metav1.CreateOptions{})
+		return err
+	}
+	for i := range r.pods {
+		if err := create(fmt.Sprint("p", i)); err != nil {
+			return got, err
+		}
+	}
+	running, over := map[string]bool{}, map[string]bool{}
+	for got.finished < r.pods {
+		select {
+		case event, ok := <-watch.ResultChan():
+			p, is := event.Object.(*corev1.Pod)
+			if !ok || !is {
+				return got, fmt.Errorf("the watch of the pods ended: %v", event.Object)
+			}
+			name := p.Labels["race"]
+			if (p.Status.Phase == corev1.PodRunning || p.Status.Phase == corev1.PodSucceeded) && !running[name] {
+				running[name] = true
+				got.running = append(got.running, time.Since(began))
+			}
+			switch {
+			case over[p.Name]:
+			case p.Status.Phase == corev1.PodSucceeded:
+				over[p.Name] = true
+				got.finished++
+			case p.Status.Phase == corev1.PodFailed:
+				over[p.Name] = true
+				got.failed[p.Status.Reason]++
+				if err := create(name); err != nil {
+					return got, err
+				}
+			}
+		case <-ctx.Done():
+			return got, fmt.Errorf("%w: %d of %d pods have ended, failed %v", ctx.Err(), got.finished, r.pods, got.failed)
+		}
+	}
+	got.all = time.Since(began)
+	slices.Sort(got.running)
+	return got, nil
+}
+
+func (r *race) pod(name string, try int) *corev1.Pod {
+	grace, no := int64(0), false
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, try), Labels: map[string]string{"race": name}}, Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: &grace, AutomountServiceAccountToken: &no,
+		Containers: []corev1.Container{{Name: "main", Image: cluster.AppImage, ImagePullPolicy: corev1.PullNever, Args: []string{"sleep", r.hold.String()},
+			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"akri.sh/cam": resource.MustParse("1")}}}}}}
+}
