@@ -224,7 +224,8 @@ func (a Applier) program(before, after *string) error {
 		return err
 	}
 	if before != nil {
-		if err := os.Rename(Program, saved(Program)); err != nil {
+		// A link, so that there is a program at any time: the unit may start it.
+		if err := errors.Join(os.RemoveAll(saved(Program)), os.Link(Program, saved(Program))); err != nil {
 			return err
 		}
 	}

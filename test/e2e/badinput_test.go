@@ -141,7 +141,7 @@ func TestForgedWhenTheUIDIsKnown(t *testing.T) {
 		return err
 	}
 	refused := func(err error) bool { return err != nil && strings.Contains(err.Error(), "kubeslot-assignment") }
-	if err := patch(forgery, metav1.PatchOptions{}); !refused(err) || !strings.Contains(err.Error(), "comes with the binding") {
+	if err := patch(forgery, metav1.PatchOptions{}); !refused(err) || !strings.Contains(err.Error(), "come with the binding") {
 		t.Fatalf("forging the assignment of a gated pod: %v", err)
 	}
 

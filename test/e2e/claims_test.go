@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	v1 "k8s.io/api/core/v1"
@@ -54,11 +55,20 @@ func (r *rig) restartScheduler() {
 // systemd does: they end when they cannot renew their leases for 10 s.
 func (r *rig) controlPlaneRuns() {
 	r.Helper()
-	for _, component := range []string{cluster.Scheduler, cluster.Controller} {
-		if _, err := shared.PID(component, ""); err != nil {
-			r.check(shared.Start(component, ""))
+	back := time.Now()
+	// One that still runs may be about to end: what it renews, it keeps.
+	r.await("the scheduler and the controller to run, and the scheduler to renew its lease", func() (bool, string) {
+		for _, component := range []string{cluster.Scheduler, cluster.Controller} {
+			if _, err := shared.PID(component, ""); err != nil {
+				r.check(shared.Start(component, ""))
+			}
 		}
-	}
+		lease, err := kube.CoordinationV1().Leases(metav1.NamespaceSystem).Get(r.ctx, "kube-scheduler", metav1.GetOptions{})
+		if err != nil || lease.Spec.RenewTime == nil {
+			return false, fmt.Sprint(err)
+		}
+		return lease.Spec.RenewTime.After(back), "renewed last at " + lease.Spec.RenewTime.String()
+	})
 }
 
 // A slot is claimed by the time that its pod is bound, and as long as the pod is,

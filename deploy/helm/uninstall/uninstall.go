@@ -29,11 +29,11 @@ type Config struct {
 	Release, Namespace string
 	// NodeSelector selects the nodes that had kubecri.
 	NodeSelector map[string]string
-	// Pod is run once on each of them, and removes what kubecri left there and in the API
-	// server. Its name and node are set here.
+	// Pod is run once on each of them, and removes the files that kubecri left there. Its
+	// name and node are set here. It has no rights: what runs on every node must not.
 	Pod *corev1.Pod
-	// CleanNode removes what the API server has of a node whose pod cannot run, and returns
-	// what that was.
+	// CleanNode removes what the API server has of a node, and returns what that was. A
+	// kubelet may put things back for a while.
 	CleanNode func(ctx context.Context, node string) ([]string, error)
 	Kube      kubernetes.Interface
 	Client    versioned.Interface
@@ -143,20 +143,25 @@ func (u *uninstall) nodes(ctx context.Context) error {
 func (u *uninstall) node(ctx context.Context, n *corev1.Node) error {
 	err := errors.New("the node is not ready")
 	if isReady(n) {
-		if err = u.runPod(ctx, n.Name); err == nil {
-			return nil
-		}
+		err = u.runPod(ctx, n.Name)
 	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
-	defer cancel()
-	removed, apiErr := u.CleanNode(end, n.Name)
+	if err != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+		defer cancel()
+		err = fmt.Errorf("%w; its files stay: remove them there with `kubecri cleanup`", err)
+	}
+	removed, apiErr := u.CleanNode(ctx, n.Name)
 	for _, r := range removed {
 		u.say("node %s: %s", n.Name, r)
 	}
 	if apiErr != nil {
-		return fmt.Errorf("node %s: %w; and what the API server has of it stays: %w", n.Name, err, apiErr)
+		err = errors.Join(err, fmt.Errorf("what the API server has of it stays: %w", apiErr))
 	}
-	return fmt.Errorf("node %s: %w; its files stay: remove them there with `kubecri cleanup`", n.Name, err)
+	if err != nil {
+		return fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	return nil
 }
 
 // configurations deletes those that the chart made as hooks, which helm does not delete:

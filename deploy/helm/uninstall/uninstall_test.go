@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +109,9 @@ func TestRunCleansEachNodeOnceAndDeletesWhatIsTheReleases(t *testing.T) {
 	if diff := cmp.Diff(map[string]bool{"a": true, "b": true}, c.ran); diff != "" {
 		t.Errorf("nodes with a pod (-want +got):\n%s", diff)
 	}
+	if diff := cmp.Diff([]string{"a", "b"}, slices.Sorted(slices.Values(c.cleaned))); diff != "" {
+		t.Errorf("nodes cleaned in the API server (-want +got):\n%s", diff)
+	}
 	if want := "node b: removed /var/lib/kubecri\n"; !strings.Contains(c.out.String(), want) {
 		t.Errorf("it says\n%swant %s", &c.out, want)
 	}
@@ -150,7 +154,7 @@ func TestRunSaysWhatIsLeft(t *testing.T) {
 		"node fails: pod kubeslot-system/kubeslot-uninstall-fails: kubecri still runs on this node; its files stay: remove them there with `kubecri cleanup`",
 		"node full: pod kubeslot-system/kubeslot-uninstall-full: OutOfpods: too many pods; its files stay",
 		"node off: the node is not ready; its files stay",
-		"node lost: the node is not ready; and what the API server has of it stays: no rights",
+		"node lost: the node is not ready; its files stay: remove them there with `kubecri cleanup`\nwhat the API server has of it stays: no rights",
 		"the time is over: its container waits: ImagePullBackOff: not found",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -91,10 +91,12 @@ func newInstallCommand(code *int) *cobra.Command {
 // defaultKubeconfig is where docs/install.md has it.
 const defaultKubeconfig = "/etc/kubeslot/kubecri.kubeconfig"
 
-// untilSignal gives run a context that ends with the first SIGINT or SIGTERM. An error
+// untilSignal gives run a context that ends with the first SIGINT, SIGTERM or SIGHUP. An error
 // is told to a person, not to a log, and sets code.
 func untilSignal(cmd *cobra.Command, code *int, run func(ctx context.Context, cmd *cobra.Command) error) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+	// A session that is lost, or a reader of what is printed, ends nothing halfway.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
 	if err := run(ctx, cmd); err != nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), "Error:", err)

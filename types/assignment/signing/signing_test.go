@@ -170,6 +170,12 @@ func TestKeysAreReadAgain(t *testing.T) {
 		t.Errorf("with the old key in the file still: %v", err)
 	}
 
+	write(t, name, public)
+	now.Step(revokedWithin)
+	if err := v.Verify(signed(signer(t, oldPrivate)), uid, node); !errors.Is(err, errUnknownKey) {
+		t.Errorf("a minute after the old key was taken out: %v, want an unknown key", err)
+	}
+
 	write(t, name, []byte("half a ke"))
 	now.Step(rereadInterval)
 	another, _ := pair(t)

@@ -15,7 +15,7 @@ import (
 //
 // A signature by a key that it does not know has it read the file again, at most once
 // a second: a new key counts at once, without a restart. That a key was taken out of
-// the file counts from the next reading.
+// the file counts within a minute.
 type Verifier struct {
 	file  string
 	clock clock.PassiveClock
@@ -53,7 +53,10 @@ func (v *Verifier) readFile() {
 	v.keys, v.err = keys, nil
 }
 
-const rereadInterval = time.Second
+const (
+	rereadInterval = time.Second
+	revokedWithin  = time.Minute
+)
 
 // Verify says whether the assignment in the annotations was signed for the pod with
 // the UID on the node.
@@ -63,6 +66,9 @@ func (v *Verifier) Verify(annotations map[string]string, podUID, node string) er
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.clock.Since(v.read) >= revokedWithin {
+		v.readFile()
+	}
 	err := v.keys.verify(annotations, podUID, node)
 	if !errors.Is(err, errUnknownKey) {
 		return err

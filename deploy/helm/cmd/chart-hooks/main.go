@@ -66,7 +66,7 @@ func test(args, env []string, out io.Writer) error {
 
 func clean(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("chart-hooks uninstall", flag.ContinueOnError)
-	c := uninstall.Config{NodeSelector: map[string]string{}, Parallel: 32, Interval: 500 * time.Millisecond, Out: out}
+	c := uninstall.Config{NodeSelector: map[string]string{}, Parallel: 128, Interval: 500 * time.Millisecond, Out: out}
 	flags.StringVar(&c.Release, "release", "", "the release that goes")
 	flags.StringVar(&c.Namespace, "namespace", "", "its namespace")
 	file := flags.String("pod", "", "file with the pod to run on each node")
