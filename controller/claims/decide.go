@@ -50,6 +50,11 @@ func judge(f facts) verdict {
 	if f.pod == nil && f.claim.Spec.Pod != nil && !ready(f.node) {
 		return verdict{reason: podGone, message: "its pod does not exist, and the node is not Ready, so that it cannot release the slot"}
 	}
+	// In device-plugin mode no pod says that it has the slot: the node alone knows, and
+	// releases it.
+	if f.claim.Spec.Pod == nil && ready(f.node) && v1alpha1.ChoosesSlots(f.node) {
+		return verdict{}
+	}
 	if f.doesNotCount != nil && !(runs && assigned(f.pod, f.claim)) {
 		return verdict{reason: doesNotCount, afterGrace: true,
 			message: fmt.Sprintf("%v, and no pod that runs there was assigned the slot", f.doesNotCount)}

@@ -66,6 +66,12 @@ func TestJudge(t *testing.T) {
 	forged.Annotations[assignment.HolderAnnotation] = "u2"
 	podless := claimBy("u1", "n1")
 	podless.Spec.Pod = nil
+	plugins, pluginsDown := nodeOf("n1", corev1.ConditionTrue), nodeOf("n1", corev1.ConditionUnknown)
+	for _, node := range []*corev1.Node{plugins, pluginsDown} {
+		node.Labels = map[string]string{v1alpha1.ModeLabel: v1alpha1.ModeDevicePlugin}
+	}
+	podlessBefore := claimBy("u1", "n0")
+	podlessBefore.Spec.Pod = nil
 	otherHolder := claimBy("u1", "n1")
 	otherHolder.Spec.Holder = "u9"
 	unowned := claimBy("u1", "n1")
@@ -105,6 +111,10 @@ func TestJudge(t *testing.T) {
 		"does not count, pod on another node": {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-b", claimed), why}, doesNotCount},
 		"does not count, not the holder":      {facts{otherHolder, ready, holds, why}, doesNotCount},
 		"does not count, pod not known":       {facts{podless, ready, nil, why}, doesNotCount},
+		"does not count, device-plugin mode":  {facts{podless, plugins, nil, why}, ""},
+		"does not count, that node not Ready": {facts{podless, pluginsDown, nil, why}, doesNotCount},
+		"does not count, of another mode":     {facts{claimBy("u1", "n1"), plugins, nil, why}, doesNotCount},
+		"does not count, that node made anew": {facts{podlessBefore, plugins, nil, why}, nodeGone},
 		"does not count, node not Ready":      {facts{claimBy("u1", "n1"), notReady, nil, why}, podGone},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -61,10 +61,11 @@ type account struct {
 	mu sync.Mutex
 	// claims are by Configuration, Instance and index.
 	claims map[string]map[string]map[int]claim
-	// deleted are the claims that this process has deleted, and when.
+	// deleted are the claims that are gone, and since when.
 	deleted map[types.UID]time.Time
-	// used are the slots of containers, as last seen.
-	used map[slot.Name]use
+	// used are the slots of containers, as last seen, and usedOf the same by Instance.
+	used   map[slot.Name]use
+	usedOf map[string][]slot.Name
 	// allocated is when an id of this node was last asked for, by its slot, or when the
 	// slot was first seen to be this node's.
 	allocated map[slot.Name]time.Time
@@ -116,14 +117,19 @@ func (a *account) enter(name slot.Name, c claim) {
 func (a *account) shownGone(name slot.Name, uid types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.deleted, uid)
-	a.drop(name, uid)
+	a.gone(name, uid)
 }
 
 // weDeleted is told that this process has deleted a claim. The watch may show it a while yet.
 func (a *account) weDeleted(name slot.Name, uid types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.gone(name, uid)
+}
+
+// gone drops a claim that does not exist any more. What is still on its way, of the watch
+// or an answer to a Get, does not bring it back.
+func (a *account) gone(name slot.Name, uid types.UID) {
 	now := a.now()
 	maps.DeleteFunc(a.deleted, func(_ types.UID, at time.Time) bool { return now.Sub(at) > shownWithin })
 	a.deleted[uid] = now
@@ -150,6 +156,9 @@ func (a *account) drop(name slot.Name, uid types.UID) {
 func (a *account) replace(configuration string, listed map[slot.Name]claim, version uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.claims[configuration] == nil { // known from now on, also when it has none
+		a.claims[configuration] = map[string]map[int]claim{}
+	}
 	for instance, slots := range a.claims[configuration] {
 		for index, c := range slots {
 			name := slot.Name{Instance: instance, Index: index}
@@ -211,7 +220,10 @@ func (a *account) setUsed(used map[slot.Name]use) (changed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	changed = !maps.Equal(a.used, used)
-	a.used = used
+	a.used, a.usedOf = used, map[string][]slot.Name{}
+	for name := range used {
+		a.usedOf[name.Instance] = append(a.usedOf[name.Instance], name)
+	}
 	return changed
 }
 
@@ -235,8 +247,8 @@ func (a *account) make(name string, capacity int, usable bool) *deviceids.Instan
 			in.Others[index] = c.String()
 		}
 	}
-	for held, u := range a.used { // whose claims somebody deleted
-		if held.Instance == name && !slices.ContainsFunc(in.Holds, func(h deviceids.Hold) bool { return h.Index == held.Index }) {
+	for _, held := range a.usedOf[name] { // whose claims somebody deleted
+		if u := a.used[held]; !slices.ContainsFunc(in.Holds, func(h deviceids.Hold) bool { return h.Index == held.Index }) {
 			in.Holds = append(in.Holds, deviceids.Hold{Index: held.Index, ID: u.id, Level: u.level})
 		}
 	}

@@ -128,7 +128,7 @@ func TestHistories(t *testing.T) {
 		for range 2 {
 			for _, k := range nodes {
 				k.catchUp(1000)
-				k.clock = k.clock.Add(pulling) // from when it has seen a claim that it does not know
+				k.clock = k.clock.Add(settling) // from when it has seen a claim that it does not know
 				if err := k.refresh(quiet(rt)); err != nil {
 					rt.Fatal(err)
 				}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/klog/v2"
@@ -178,6 +179,45 @@ func TestRegistration(t *testing.T) {
 		_, err := os.Stat(s.socket)
 		return err != nil, "it is there"
 	})
+}
+
+// A kubelet that restarts removes the sockets: what listened at them is closed, and that is
+// no error.
+func TestRestartsLeaveNoListener(t *testing.T) {
+	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
+	var mu sync.Mutex
+	var logs []string
+	logger := funcr.New(func(_, line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		logs = append(logs, line)
+	}, funcr.Options{})
+	s := newServer(r.Plugins, cam)
+	for range 5 {
+		if err := s.serve(klog.NewContext(t.Context(), logger)); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := grpc.NewClient("unix://"+s.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pluginapi.NewDevicePluginClient(conn).GetDevicePluginOptions(t.Context(), &pluginapi.Empty{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, "one socket to be open", func() (bool, string) {
+		sockets, err := os.ReadFile("/proc/net/unix") // removed ones too
+		n := strings.Count(string(sockets), " "+s.socket+"\n")
+		return err == nil && n == 1, fmt.Sprint(n, " are, ", err)
+	})
+	s.grpc.Stop()
+	r.running.Wait()
+	if len(logs) > 0 {
+		t.Errorf("logged: %v", logs)
+	}
 }
 
 // A socket's path must not be longer than the kernel takes.

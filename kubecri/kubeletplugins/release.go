@@ -9,15 +9,9 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-const (
-	// settling is how long after it was asked for an id may be unknown to pod-resources:
-	// the kubelet lists it once it has our answer.
-	settling = 2 * time.Second
-	// pulling is how long an id stays held that pod-resources does not list, while a pod of
-	// the node requests its resource that has no ids yet: pod-resources does not list init
-	// containers, which have no container either while their image is pulled.
-	pulling = 10 * time.Minute
-)
+// settling is how long after it was asked for an id may be unknown to pod-resources: the
+// kubelet lists it once it has our answer.
+const settling = 2 * time.Second
 
 // listing is what pod-resources lists: the pods that have an id, by resource and id.
 type listing map[string]map[string][]podName
@@ -47,8 +41,11 @@ func resourceOf(configuration, instance string, level v1alpha1.Level) string {
 // request that have not ended.
 //
 // A slot is in use when pod-resources lists its id, when a container has it, for a moment
-// after the kubelet asked for it, and, longer, while pods request more of the resource than
-// is in use: of those not in use the ones asked for last stay, as many as are requested.
+// after the kubelet asked for it, and while pods request more of the resource than is in
+// use: of those not in use the ones asked for last stay, as many as are requested. Those
+// are of init containers, which pod-resources does not list and which have no container
+// while their image is pulled. The kubelet does not ask for their ids again, however long
+// that takes.
 func decideRelease(all []held, requested map[string]int64, now time.Time) (release []held, recheck time.Duration) {
 	open := map[string]int64{} // requested and not seen in use
 	for resource, n := range requested {
@@ -70,8 +67,8 @@ func decideRelease(all []held, requested map[string]int64, now time.Time) (relea
 		case age < settling:
 			again = settling - age
 			open[h.resource]--
-		case age < pulling && open[h.resource] > 0:
-			again = pulling - age
+		case !h.asked.IsZero() && open[h.resource] > 0: // for as long as a pod is to have it
+			again = refreshEvery
 			open[h.resource]--
 		default:
 			release = append(release, h)

@@ -26,11 +26,12 @@ func TestDecideRelease(t *testing.T) {
 		{"of a pod that is gone", []held{h(0, false, ago(3*time.Second))}, 0, []int{0}, 0},
 		{"asked for just now, and the pod not known yet", []held{h(0, false, ago(500*time.Millisecond))}, 0, nil, 1500 * time.Millisecond},
 		{"asked for, and refused", []held{h(0, false, time.Time{})}, 1, []int{0}, 0},
-		{"of a pod whose image is pulled", []held{h(0, false, ago(time.Minute))}, 1, nil, 9 * time.Minute},
-		{"of a pod that never gets ids", []held{h(0, false, ago(time.Hour))}, 1, []int{0}, 0},
+		{"of a pod whose image is pulled", []held{h(0, false, ago(time.Minute))}, 1, nil, refreshEvery},
+		{"of a pod whose image is not to be had", []held{h(0, false, ago(24*time.Hour))}, 1, nil, refreshEvery},
+		{"of such a pod, once it is gone", []held{h(0, false, ago(24*time.Hour))}, 0, []int{0}, 0},
 		{"left over from a pod, while all others have theirs", []held{h(0, true, ago(time.Hour)), h(1, false, ago(time.Minute))}, 1, []int{1}, 0},
 		{"of several, as many as are requested, those asked for last", []held{h(0, false, ago(5*time.Minute)), h(1, false, ago(time.Minute)), h(2, false, ago(2*time.Minute))}, 2,
-			[]int{0}, 8 * time.Minute},
+			[]int{0}, refreshEvery},
 		{"what was asked for just now counts as requested", []held{h(0, false, ago(time.Second)), h(1, false, ago(time.Minute))}, 1, []int{1}, time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {

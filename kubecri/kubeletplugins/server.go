@@ -32,9 +32,10 @@ type server struct {
 	socket   string // path
 	grpc     *grpc.Server
 
-	// bound and registered are of attend alone: the socket that is served, and the
+	// These are of attend alone. bound and registered: the socket that is served, and the
 	// kubelet's where the plugin is registered; nil for none.
 	bound, registered os.FileInfo
+	listener          net.Listener // of bound, or of the socket before it; nil before the first
 
 	mu      sync.Mutex
 	news    chan struct{} // closed when the ids may have changed
@@ -57,6 +58,9 @@ func (s *server) serve(ctx context.Context) error {
 	if err := os.Remove(s.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	if s.listener != nil { // of the socket that the kubelet has removed
+		_ = s.listener.Close()
+	}
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: s.socket, Net: "unix"})
 	if err != nil {
 		return err
@@ -65,8 +69,9 @@ func (s *server) serve(ctx context.Context) error {
 	if s.bound, err = os.Lstat(s.socket); err != nil {
 		return errors.Join(err, listener.Close())
 	}
+	s.listener = listener
 	s.plugins.running.Go(func() {
-		if err := s.grpc.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		if err := s.grpc.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) && !errors.Is(err, net.ErrClosed) {
 			klog.FromContext(ctx).Error(err, "A device plugin's socket is served no more", "resource", s.resource, "socket", s.socket)
 		}
 	})

@@ -23,6 +23,7 @@ package deviceids
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -73,6 +74,14 @@ type Configuration struct {
 	// alone count. Scope Pod is not known to this package.
 	Unique    v0.UniqueScope
 	Instances []*Instance // by name
+
+	places map[string]place // of ids that this node holds; made by held
+}
+
+// place is where a configuration-level id is held.
+type place struct {
+	instance *Instance
+	slot     slot.Name
 }
 
 // Instance is a device that this node sees, or holds slots of.
@@ -178,17 +187,23 @@ func (in *Instance) held(level v1alpha1.Level, id string) (slot.Name, bool) {
 // held returns the slot that this node holds by the configuration-level id, and its
 // Instance.
 func (c *Configuration) held(id string) (*Instance, slot.Name, bool) {
-	for _, in := range c.Instances {
-		if name, ok := in.held(v1alpha1.ConfigurationLevel, id); ok {
-			return in, name, true
+	if c.places == nil {
+		c.places = map[string]place{}
+		for _, in := range c.Instances {
+			for _, h := range in.Holds {
+				if _, before := c.places[h.ID]; !before && h.Level == v1alpha1.ConfigurationLevel {
+					c.places[h.ID] = place{in, in.slot(h.Index)}
+				}
+			}
 		}
 	}
-	return nil, slot.Name{}, false
+	p, ok := c.places[id]
+	return p.instance, p.slot, ok
 }
 
 func (c *Configuration) instance(name string) *Instance {
-	i := slices.IndexFunc(c.Instances, func(in *Instance) bool { return in.Name == name })
-	if i < 0 {
+	i, ok := slices.BinarySearchFunc(c.Instances, name, func(in *Instance, name string) int { return strings.Compare(in.Name, name) })
+	if !ok {
 		return nil
 	}
 	return c.Instances[i]
