@@ -157,16 +157,17 @@ func TestSlowStart(t *testing.T) {
 }
 
 // T5.7: Akri's #849: a Deployment of strategy Recreate and a device of one slot. The new
-// pod is there before the old one's slot is released.
+// pod is there before the old one's slot is released, and on the same node that must not
+// matter. Another node hears of the release only then, and its kubelet may refuse the pod:
+// a race that stays in this mode (docs/device-plugin-mode.md).
 func TestRecreate(t *testing.T) {
 	r := newRig(t)
 	r.configuration("rec", 1, nil, "east")
 	r.awaitAmounts(nodeA, map[string]string{"rec": "1/1"})
-	r.awaitAmounts(nodeB, map[string]string{"rec": "1/1"})
 	one, labels := int32(1), map[string]string{"app": "viewer"}
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "viewer"}, Spec: appsv1.DeploymentSpec{Replicas: &one,
 		Selector: &metav1.LabelSelector{MatchLabels: labels}, Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: newPod("", "", "main=rec:1").Spec}}}
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: newPod("", nodeA, "main=rec:1").Spec}}}
 	_, err := kube.AppsV1().Deployments(r.ns).Create(r.ctx, d, metav1.CreateOptions{})
 	r.check(err)
 	for round := range 6 {
