@@ -152,8 +152,12 @@ func (s *selection) shows() (func(namespace string, of map[string]string) bool, 
 	}, nil
 }
 
-// none is what to say when there is nothing to show.
-func (s *selection) none(what string) string {
+// none is what to say when there is nothing to show; narrowed is whether there may be
+// others of the kind than what was asked for.
+func (s *selection) none(what string, narrowed bool) string {
+	if narrowed || s.selector != "" {
+		what = "such " + what
+	}
 	if s.all {
 		return "There is no " + what + "."
 	}
@@ -173,7 +177,7 @@ func (o *options) list() *cobra.Command {
 			return err
 		}
 		return show(cmd.Context(), s, listing[view.Configuration]{
-			kind: "Configuration", columns: configurationColumns(s.all), none: s.none("Configuration"),
+			kind: "Configuration", columns: configurationColumns(s.all), none: s.none("Configuration", len(args) > 0),
 			key: func(c *view.Configuration) string { return c.Namespace + "/" + c.Name },
 			rows: func(v *view.View) []view.Configuration {
 				return slices.DeleteFunc(v.Configurations(), func(c view.Configuration) bool {
@@ -198,7 +202,7 @@ func (o *options) instances() *cobra.Command {
 		}
 		return show(cmd.Context(), s, listing[view.Instance]{
 			kind: "Instance", columns: instanceColumns(s.all),
-			none: s.none("such Instance") + " `kubectl kubeslot list` says whether discovery has a problem.",
+			none: s.none("Instance", len(args) > 0) + " `kubectl kubeslot list` says whether discovery has a problem.",
 			key:  func(i *view.Instance) string { return i.Namespace + "/" + i.Name },
 			rows: func(v *view.View) []view.Instance {
 				return slices.DeleteFunc(v.Instances(), func(i view.Instance) bool {
@@ -226,7 +230,7 @@ func (o *options) slots() *cobra.Command {
 			return err
 		}
 		return show(cmd.Context(), s, listing[view.Slot]{
-			kind: "Slot", columns: slotColumns(o.now, s.all), none: s.none("such slot"),
+			kind: "Slot", columns: slotColumns(o.now, s.all), none: s.none("slot", len(args) > 0 || free || held),
 			key: func(s *view.Slot) string { return s.Name },
 			rows: func(v *view.View) []view.Slot {
 				return slices.DeleteFunc(v.Slots(), func(s view.Slot) bool {
@@ -258,7 +262,7 @@ said last.`,
 			return err
 		}
 		return show(cmd.Context(), s, listing[view.Pod]{
-			kind: "Pod", columns: podColumns(o.now, s.all), none: s.none("pod that asks for devices"),
+			kind: "Pod", columns: podColumns(o.now, s.all), none: s.none("pod that asks for devices", false),
 			key: func(p *view.Pod) string { return p.Namespace + "/" + p.Name },
 			rows: func(v *view.View) []view.Pod {
 				return slices.DeleteFunc(v.Pods(), func(p view.Pod) bool { return !shows(p.Namespace, p.Labels) })
@@ -366,6 +370,10 @@ func matches(args []string, names ...string) bool {
 	return len(args) == 0 || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(args, name) })
 }
 
+// interrupted is the exit code after an interrupt, as a shell has it: whoever asks has no
+// answer, so that it is neither success nor findings.
+const interrupted = 128 + 2
+
 // Main runs the command with the arguments of the process, and returns its exit code.
 // Under the name kubectl_complete-kubeslot it completes a command line for kubectl.
 func Main(ctx context.Context, streams genericiooptions.IOStreams) int {
@@ -376,8 +384,10 @@ func Main(ctx context.Context, streams genericiooptions.IOStreams) int {
 		root.SetArgs(append([]string{cobra.ShellCompRequestCmd}, os.Args[1:]...))
 	}
 	switch err := root.ExecuteContext(ctx); {
-	case err == nil, errors.Is(err, context.Canceled) && ctx.Err() != nil:
+	case err == nil:
 		return 0
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return interrupted
 	case errors.Is(err, ErrFindings):
 		return 1
 	default:

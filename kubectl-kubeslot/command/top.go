@@ -48,6 +48,7 @@ func (o *options) top() *cobra.Command {
 		}
 		m := newTop(o.now, shows, s.all)
 		m.missing, m.feed = live.Missing(), liveFeed{ctx, from, live}
+		m.outdated = live.Err()
 		m.setView(view.New(live.Objects()))
 		_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(o.streams.In), tea.WithOutput(o.streams.Out)).Run()
 		if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, tea.ErrProgramKilled) && cmd.Context().Err() != nil {
@@ -60,8 +61,8 @@ func (o *options) top() *cobra.Command {
 
 // feed is where the model gets news from. Its methods block.
 type feed interface {
-	// next waits for a change; nil at the end.
-	next() *view.View
+	// next waits for a change; false at the end.
+	next() (changed, bool)
 	// pod describes a pod, with its events.
 	pod(v *view.View, namespace, name string) (view.Pod, bool)
 }
@@ -72,12 +73,12 @@ type liveFeed struct {
 	live *source.Live
 }
 
-func (f liveFeed) next() *view.View {
+func (f liveFeed) next() (changed, bool) {
 	select {
 	case <-f.ctx.Done():
-		return nil
+		return changed{}, false
 	case <-f.live.Changed():
-		return view.New(f.live.Objects())
+		return changed{view: view.New(f.live.Objects()), outdated: f.live.Err()}, true
 	}
 }
 

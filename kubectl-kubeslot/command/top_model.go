@@ -35,16 +35,17 @@ type topModel struct {
 	all   bool
 	feed  feed
 
-	missing []string
-	view    *view.View
-	page    page
-	rows    []topRow // of the page, that pass the filter
-	header  string
-	cursor  int
-	top     int // the first row on the screen
-	of      string
-	filter  string
-	typing  bool
+	missing  []string
+	outdated error // why the view is out of date; nil when it is not
+	view     *view.View
+	page     page
+	rows     []topRow // of the page, that pass the filter
+	header   string
+	cursor   int
+	top      int // the first row on the screen
+	of       string
+	filter   string
+	typing   bool
 	// opened is the pod that is described; lines is its description, as wide as the screen.
 	opened        *topRow
 	description   []string
@@ -67,7 +68,10 @@ func newTop(now func() time.Time, shows func(string, map[string]string) bool, al
 
 // Messages.
 type (
-	changed   struct{ view *view.View }
+	changed struct {
+		view     *view.View
+		outdated error
+	}
 	tick      struct{}
 	described struct {
 		key string
@@ -84,8 +88,8 @@ func (m *topModel) wait() tea.Cmd {
 		return nil
 	}
 	return func() tea.Msg {
-		if v := m.feed.next(); v != nil {
-			return changed{v}
+		if c, more := m.feed.next(); more {
+			return c
 		}
 		return nil
 	}
@@ -104,6 +108,7 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.lines = wrapped(m.description, m.width)
 		m.fill()
 	case changed:
+		m.outdated = msg.outdated
 		m.setView(msg.view)
 		return m, tea.Batch(m.wait(), m.describe())
 	case tick:

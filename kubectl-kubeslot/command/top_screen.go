@@ -102,8 +102,11 @@ func (m *topModel) tabs() string {
 
 func (m *topModel) footer() string {
 	where := ""
+	if m.outdated != nil {
+		where = "OUT OF DATE: " + plain(m.outdated.Error()) + "  "
+	}
 	if m.opened == nil && len(m.rows) > 0 {
-		where = fmt.Sprintf("%d of %d  ", m.cursor+1, len(m.rows))
+		where += fmt.Sprintf("%d of %d  ", m.cursor+1, len(m.rows))
 	}
 	if len(m.missing) > 0 {
 		where += "you may not list " + strings.Join(m.missing, ", ") + "  "

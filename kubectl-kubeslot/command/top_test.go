@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -17,7 +18,7 @@ import (
 // stillFeed has no news, and describes pods of the view.
 type stillFeed struct{}
 
-func (stillFeed) next() *view.View { return nil }
+func (stillFeed) next() (changed, bool) { return changed{}, false }
 
 func (stillFeed) pod(v *view.View, namespace, name string) (view.Pod, bool) {
 	return v.Pod(namespace, name)
@@ -40,7 +41,7 @@ func (s *story) top(t *testing.T, width, height int, pressed ...string) *topMode
 	m := newTop(o.now, func(string, map[string]string) bool { return true }, false)
 	m.feed, m.missing = stillFeed{}, missing
 	m.Update(tea.WindowSizeMsg{Width: width, Height: height})
-	m.Update(changed{view.New(objects)})
+	m.Update(changed{view: view.New(objects)})
 	for _, name := range pressed {
 		msg, named := keys[name]
 		if !named {
@@ -103,6 +104,20 @@ func TestTopRuns(t *testing.T) {
 		}
 	case <-time.After(20 * time.Second):
 		t.Error("it does not end when q is pressed")
+	}
+}
+
+// The footer says when the screen is out of date.
+func TestTopSaysWhenItIsOutOfDate(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nonexistent")
+	m := watchStory(t).top(t, 100, 12)
+	m.Update(changed{view: m.view, outdated: errors.New("connection\x1b[2J refused")})
+	if want := "OUT OF DATE: connection?[2J refused  1 of 1  Tab page"; !strings.Contains(drawn(m), want) {
+		t.Errorf("the screen has no %q:\n%s", want, drawn(m))
+	}
+	m.Update(changed{view: m.view})
+	if strings.Contains(drawn(m), "OUT OF DATE") {
+		t.Errorf("the screen is said to be out of date when it is not:\n%s", drawn(m))
 	}
 }
 

@@ -44,7 +44,8 @@ func show[T any](ctx context.Context, s *selection, l listing[T]) error {
 	if s.watched != nil {
 		s.watched()
 	}
-	for {
+	for said := ""; ; {
+		said = s.tellOutdated(said, live.Err())
 		select {
 		case <-ctx.Done():
 			return nil // the user has seen enough
@@ -54,6 +55,23 @@ func show[T any](ctx context.Context, s *selection, l listing[T]) error {
 			}
 		}
 	}
+}
+
+// tellOutdated says on standard error why what was printed is out of date, or that it is
+// no longer, unless that was said last. It returns what was said last.
+func (o *options) tellOutdated(said string, err error) string {
+	text := ""
+	if err != nil {
+		text = "Out of date: " + plain(err.Error())
+	}
+	switch {
+	case text == said:
+	case text == "":
+		fmt.Fprintln(o.streams.ErrOut, "Up to date again.")
+	default:
+		fmt.Fprintln(o.streams.ErrOut, text)
+	}
+	return text
 }
 
 // watcher prints what changes from one set of rows to the next.

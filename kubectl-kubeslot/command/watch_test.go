@@ -5,15 +5,19 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -155,6 +159,39 @@ MODIFIED   cam-f30c78-0   Held    default/viewer   main        a      CL      60
 			out.await(t, want[0]+want[1])
 		})
 	}
+}
+
+// A user is told when what he sees is out of date, once, and when it is no longer.
+func TestWatchSaysWhenItIsOutOfDate(t *testing.T) {
+	s := watchStory(t)
+	kube, akri := s.clients()
+	o, _, _ := s.options("")
+	var down atomic.Bool
+	broken := make(chan *watch.RaceFreeFakeWatcher, 10)
+	kube.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
+		if down.Load() {
+			return true, nil, apierrors.NewUnauthorized("the token has expired\x1b[2J")
+		}
+		w := watch.NewRaceFreeFake()
+		broken <- w
+		return true, w, nil
+	})
+	ready := make(chan struct{})
+	o.connected = source.For(kube, akri, "default")
+	o.watched = func() { close(ready) }
+	out := watching(t, o, "slots --watch-only --no-headers")
+	<-ready
+	down.Store(true)
+	(<-broken).Stop()
+	const outdated = "Out of date: nodes: the token has expired?[2J\n"
+	out.await(t, outdated)
+	if _, err := akri.KubeslotV1alpha1().SlotClaims().Create(context.Background(), yardClaim, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const held = outdated + "cam-f30c78-0   Held   default/viewer   main   a     CL    60m\n"
+	out.await(t, held)
+	down.Store(false)
+	out.await(t, held+"Up to date again.\n")
 }
 
 // What a device or a pod's author wrote moves no cursor and breaks no line.

@@ -40,9 +40,10 @@ type Live struct {
 // liveKind is one kind that is followed.
 type liveKind struct {
 	kind
-	store   cache.Store // nil for what may not be listed
-	changed atomic.Bool // since Objects read it
-	err     atomic.Pointer[error]
+	namespace string      // that it is listed in
+	store     cache.Store // nil for what may not be listed
+	changed   atomic.Bool // since Objects read it
+	err       atomic.Pointer[error]
 }
 
 // heldBy is what a pod's annotation gave it, which is not decoded again while it is the
@@ -85,7 +86,7 @@ func (s *Source) Watch(ctx context.Context) (*Live, error) {
 		if err != nil {
 			return nil, err
 		}
-		k.store = informer.GetStore()
+		k.store, k.namespace = informer.GetStore(), namespace
 		k.changed.Store(true)
 		synced = append(synced, registration.HasSynced)
 		go informer.RunWithContext(ctx)
@@ -136,6 +137,20 @@ func (l *Live) Err() error {
 	for _, k := range l.kinds {
 		if err := k.err.Load(); err != nil && *err != nil {
 			return *err
+		}
+	}
+	return nil
+}
+
+// Check asks whether what was allowed when Watch began still is: the API server lets a
+// watch that has begun go on for minutes after the right to it is gone.
+func (l *Live) Check(ctx context.Context) error {
+	for _, k := range l.kinds {
+		if k.store == nil {
+			continue
+		}
+		if _, err := k.list(ctx, k.namespace, metav1.ListOptions{Limit: 1}); err != nil {
+			return fmt.Errorf("%s: %w", k.resource, err)
 		}
 	}
 	return nil

@@ -176,6 +176,32 @@ func TestLive(t *testing.T) {
 	awaited(t, "the error to end", func() bool { return live.Err() == nil })
 }
 
+// A right that is taken away is noticed at once, while the watches that it began go on.
+func TestCheck(t *testing.T) {
+	kube, akri := kubefake.NewClientset(), akrifake.NewSimpleClientset()
+	var shrunk atomic.Bool
+	refuse(&kube.Fake, "list", func(a clienttesting.Action) error {
+		if a.GetResource().Resource == "nodes" || a.GetNamespace() == "" || shrunk.Load() {
+			return forbidden(a.GetResource().Resource) // nodes always: what was never allowed is not lost
+		}
+		return nil
+	})
+	live, err := For(kube, akri, "default").Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := live.Check(t.Context()); err != nil {
+		t.Errorf("Check() = %v while all is as it was", err)
+	}
+	shrunk.Store(true)
+	if err := live.Check(t.Context()); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "pods") {
+		t.Errorf("Check() = %v after pods may no longer be listed, want that they are forbidden", err)
+	}
+	if err := live.Err(); err != nil {
+		t.Errorf("Err() = %v: the watches should have gone on", err)
+	}
+}
+
 // A Live ends with its context, also while it has not read everything.
 func TestWatchEndsWithItsContext(t *testing.T) {
 	kube, akri := kubefake.NewClientset(), akrifake.NewSimpleClientset()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,6 +40,8 @@ const (
 	again = 20 * time.Second
 	// kept is how many updates a page may be behind before it is sent everything.
 	kept = 64
+	// keptBytes bounds the memory of these updates, of which the last is always kept.
+	keptBytes = 8 << 20
 )
 
 // Hub makes States of objects, and Updates for any number of pages.
@@ -71,6 +74,12 @@ func (h *Hub) Run(ctx context.Context) {
 		began := h.clock.Now()
 		h.refresh(ctx)
 		pause(ctx, h.clock, min(max(settle, share*h.clock.Since(began)), longest))
+		if !timer.Stop() {
+			select {
+			case <-timer.C(): // it fired meanwhile
+			default:
+			}
+		}
 		timer.Reset(again)
 		select {
 		case <-ctx.Done():
@@ -124,9 +133,16 @@ func (h *Hub) refresh(ctx context.Context) {
 func (h *Hub) publish(encoded []byte) {
 	h.seq++
 	h.all = nil
-	if h.recent = append(h.recent, encoded); len(h.recent) > kept {
-		h.recent = append([][]byte(nil), h.recent[1:]...)
+	h.recent = append(h.recent, encoded)
+	size, drop := 0, 0
+	for _, update := range h.recent {
+		size += len(update)
 	}
+	for left := len(h.recent); left > 1 && (left > kept || size > keptBytes); left-- {
+		size -= len(h.recent[drop])
+		drop++
+	}
+	h.recent = slices.Clone(h.recent[drop:]) // so that what is dropped is freed
 	close(h.next)
 	h.next = make(chan struct{})
 }
@@ -139,7 +155,7 @@ func (h *Hub) After(seq uint64) (updates [][]byte, last uint64, next <-chan stru
 	defer h.mu.Unlock()
 	switch behind := h.seq - seq; {
 	case h.state == nil, behind == 0:
-	case seq != 0 && behind < uint64(len(h.recent)):
+	case seq != 0 && behind <= uint64(len(h.recent)):
 		updates = append(updates, h.recent[len(h.recent)-int(behind):]...)
 	default:
 		if h.all == nil {
@@ -179,6 +195,12 @@ func (h *Hub) Pod(namespace, name string, events []corev1.Event) (view.Pod, bool
 		return view.Pod{}, false
 	}
 	return v.Pod(namespace, name, events...)
+}
+
+// HasPod reports whether Pod knows the pod, at less cost.
+func (h *Hub) HasPod(namespace, name string) bool {
+	v := h.current()
+	return v != nil && v.HasPod(namespace, name)
 }
 
 // Node returns what there is to say of a node.

@@ -44,7 +44,7 @@ func (l *Local) Address() string { return l.address }
 
 // Serve serves until ctx is done.
 func (l *Local) Serve(ctx context.Context) error {
-	server := newServer(ctx, l.handler)
+	server := NewServer(ctx, l.handler)
 	context.AfterFunc(ctx, func() { server.Close() }) // pages are connected as long as they are open
 	go l.hub.Run(ctx)
 	if err := server.Serve(l.listener); !errors.Is(err, http.ErrServerClosed) {
@@ -53,7 +53,9 @@ func (l *Local) Serve(ctx context.Context) error {
 	return nil
 }
 
-func newServer(ctx context.Context, handler http.Handler) *http.Server {
-	return &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		BaseContext: func(net.Listener) context.Context { return ctx }}
+// NewServer makes a server of the page. No client keeps it busy by being slow; the streams
+// of updates set deadlines of their own. The contexts of requests are made of ctx.
+func NewServer(ctx context.Context, handler http.Handler) *http.Server {
+	return &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 2 * time.Minute,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, BaseContext: func(net.Listener) context.Context { return ctx }}
 }

@@ -88,6 +88,7 @@ func (v *viewer) serveUpdates(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // proxies: send at once
 	flush := http.NewResponseController(w)
+	_ = flush.SetReadDeadline(time.Time{}) // the server's is for requests that end
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	send := func(format string, args ...any) bool {
@@ -135,7 +136,7 @@ func (v *viewer) servePod(w http.ResponseWriter, r *http.Request) {
 	// What events say is an addition: without the right to read them there are none.
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
-	if _, known := v.Pod(namespace, name, nil); !known {
+	if !v.HasPod(namespace, name) {
 		missing(w, fmt.Sprintf("there is no pod %s in namespace %s that you can see", name, namespace))
 		return
 	}

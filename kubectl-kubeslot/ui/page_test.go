@@ -209,6 +209,23 @@ func TestOneNamespace(t *testing.T) {
 		t.Error("the page has a pod of a namespace that the user may not see")
 	}
 	b.Picture("page")
+
+	// Of what is wrong with a device the page opens the device.
+	c.change(func(o *view.Objects) {
+		o.Instances = added(o.Instances)
+		for i := range o.Instances {
+			if o.Instances[i].Name == gate {
+				o.Instances[i].Status.Problems = []string{"its lens is broken"}
+			}
+		}
+	})
+	b.Await("#problems", "instance/default/"+gate, "its lens is broken")
+	b.Click("#problems .entry")
+	b.Await("#drawer h2", gate)
+	b.Await("#drawer", "its lens is broken")
+	// An address that nobody can have meant shows nothing, and no error.
+	browser.Eval[bool](b, "(location.hash = 'pod/%E0/x', true)")
+	b.AwaitTrue("document.getElementById('drawer').hidden")
 }
 
 // What people write into objects stays text.

@@ -35,6 +35,10 @@ const (
 	// of the cluster in memory, as far as he may see them.
 	DefaultSessions = 20
 
+	// longestToken is how many bytes of a token fit in a cookie, of which a browser keeps
+	// 4096 with its name and attributes.
+	longestToken = 3800
+
 	tokenCookie, namespaceCookie = "__Host-kubeslot-token", "__Host-kubeslot-namespace"
 )
 
@@ -62,6 +66,7 @@ type session struct {
 	err     error
 	streams int // open pages; of Sessions.mu
 	used    time.Time
+	known   bool // the API server takes its token; of Sessions.mu
 }
 
 // NewSessions makes Sessions, which end with ctx. Of the config the address of the API
@@ -101,8 +106,13 @@ func (s *Sessions) viewerOf(w http.ResponseWriter, r *http.Request) *viewer {
 	return v
 }
 
+// errBusy is said when sessions are begun too fast, by logging in or with a header.
+var errBusy = errors.New("too many try to log in: try again in a moment")
+
 func status(err error) int {
 	switch {
+	case errors.Is(err, errBusy):
+		return http.StatusTooManyRequests
 	case apierrors.IsUnauthorized(err):
 		return http.StatusUnauthorized
 	case apierrors.IsForbidden(err):
@@ -135,14 +145,14 @@ func (s *Sessions) login(w http.ResponseWriter, r *http.Request) {
 	case token == "":
 		s.form(w, http.StatusBadRequest, "a token is needed")
 		return
-	case len(token) > 3800 || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' || c == ';' || c == ',' || c == '"' || c == '\\' }):
+	case len(token) > longestToken:
+		s.form(w, http.StatusBadRequest, "the token is too long for a cookie: send it in an Authorization header, or use `kubectl kubeslot ui`")
+		return
+	case strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' || c == ';' || c == ',' || c == '"' || c == '\\' }):
 		s.form(w, http.StatusBadRequest, "this is not a token")
 		return
 	case namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0:
 		s.form(w, http.StatusBadRequest, "the namespace is not the name of one")
-		return
-	case !s.logins.TryAccept():
-		s.form(w, http.StatusTooManyRequests, "too many try to log in: try again in a moment")
 		return
 	}
 	if _, err := s.open(r.Context(), token, namespace); err != nil {
@@ -175,9 +185,9 @@ func (s *Sessions) open(ctx context.Context, token, namespace string) (*viewer, 
 	s.mu.Lock()
 	one := s.all[id]
 	if one == nil {
-		if err := s.makeRoom(); err != nil {
+		if !s.logins.TryAccept() {
 			s.mu.Unlock()
-			return nil, err
+			return nil, errBusy
 		}
 		own, end := context.WithCancel(s.ctx)
 		one = &session{ready: make(chan struct{}), end: end}
@@ -196,15 +206,20 @@ func (s *Sessions) open(ctx context.Context, token, namespace string) (*viewer, 
 
 // makeRoom ends the session that has been idle for the longest when there are too many.
 func (s *Sessions) makeRoom() error {
-	if len(s.all) < s.most {
-		return nil
-	}
+	known := 0
 	var oldest *session
 	var at [sha256.Size]byte
 	for id, one := range s.all {
+		if !one.known {
+			continue
+		}
+		known++
 		if one.streams == 0 && (oldest == nil || one.used.Before(oldest.used)) {
 			oldest, at = one, id
 		}
+	}
+	if known < s.most {
+		return nil
 	}
 	if oldest == nil {
 		return fmt.Errorf("%d users have this page open, which is as many as there may be: try again later, or use `kubectl kubeslot ui`", s.most)
@@ -230,7 +245,7 @@ func (s *Sessions) start(ctx context.Context, id [sha256.Size]byte, one *session
 }
 
 // prepare reads the cluster with the token, and makes the session's viewer.
-func (s *Sessions) prepare(ctx context.Context, one *session, token, namespace string) (kubernetes.Interface, Live, error) {
+func (s *Sessions) prepare(ctx context.Context, one *session, token, namespace string) (kubernetes.Interface, *source.Live, error) {
 	ready, cancel := context.WithTimeoutCause(ctx, opening, errors.New("the API server took too long"))
 	defer cancel()
 	config := rest.CopyConfig(s.config)
@@ -240,6 +255,14 @@ func (s *Sessions) prepare(ctx context.Context, one *session, token, namespace s
 		return nil, nil, err
 	}
 	user, err := whoIs(ready, kube)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Only now, so that nobody without a good token ends another's session.
+	s.mu.Lock()
+	err = s.makeRoom()
+	one.known = err == nil
+	s.mu.Unlock()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -298,7 +321,7 @@ func homeOf(user string) string {
 
 // guard ends a session that is idle, whose token is no longer good, or which may see
 // less than when it began.
-func (s *Sessions) guard(ctx context.Context, id [sha256.Size]byte, one *session, kube kubernetes.Interface, live Live) {
+func (s *Sessions) guard(ctx context.Context, id [sha256.Size]byte, one *session, kube kubernetes.Interface, live *source.Live) {
 	ticker := s.clock.NewTicker(check)
 	defer ticker.Stop()
 	for {
@@ -311,7 +334,8 @@ func (s *Sessions) guard(ctx context.Context, id [sha256.Size]byte, one *session
 		unused := one.streams == 0 && s.clock.Since(one.used) > idle
 		s.mu.Unlock()
 		_, err := whoIs(ctx, kube)
-		if unused || apierrors.IsUnauthorized(err) || apierrors.IsForbidden(live.Err()) || apierrors.IsUnauthorized(live.Err()) {
+		lost := live.Check(ctx)
+		if unused || apierrors.IsUnauthorized(err) || apierrors.IsForbidden(lost) || apierrors.IsUnauthorized(lost) {
 			klog.FromContext(ctx).Info("Ended a session of the page", "user", one.viewer.about.User, "idle", unused)
 			s.close(id, one)
 			return

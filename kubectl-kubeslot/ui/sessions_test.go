@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -147,6 +148,9 @@ func TestSessions(t *testing.T) {
 	if code, _ := firstUpdate(t, client(t, server), server); code != http.StatusUnauthorized {
 		t.Errorf("without a token it answers %d, want 401", code)
 	}
+	if response, err := client(t, server).PostForm(server.URL+"/login", url.Values{"token": {strings.Repeat("x", longestToken+1)}}); err != nil || response.StatusCode != http.StatusBadRequest || !strings.Contains(body(t, response), "too long for a cookie") {
+		t.Errorf("a token that does not fit in a cookie: %v, %v; want 400 and that it is too long", response, err)
+	}
 	for token, code := range map[string]int{"": 400, "wrong": 401, "not a token": 400, "nobodys": 403} {
 		c := client(t, server)
 		if response := login(t, c, server, token, ""); response.StatusCode != code || len(response.Cookies()) != 0 {
@@ -207,6 +211,88 @@ func awaitCondition(t *testing.T, what string, is func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("waited for %s", what)
 		}
+	}
+}
+
+func body(t *testing.T, response *http.Response) string {
+	t.Helper()
+	defer response.Body.Close()
+	all, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(all)
+}
+
+// streamOf opens the stream of updates, and returns it when the first has come.
+func streamOf(t *testing.T, c *http.Client, server *httptest.Server) (*http.Response, *bufio.Scanner) {
+	t.Helper()
+	response, err := c.Get(server.URL + "/api/updates")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { response.Body.Close() })
+	lines := bufio.NewScanner(response.Body)
+	for !strings.HasPrefix(lines.Text(), "data: ") {
+		if !lines.Scan() {
+			t.Fatalf("the page gets nothing: %v", lines.Err())
+		}
+	}
+	return response, lines
+}
+
+// Requests with tokens that are not good end nobody's session, and cannot be many.
+func TestBadTokensEndNoSession(t *testing.T) {
+	api := newAPIServer(t)
+	sessions, server := sessionsOf(t, api, 1, clock.RealClock{})
+	admin := client(t, server)
+	login(t, admin, server, "admins", "")
+	idOf := idOf("admins", "")
+	at := func() *session {
+		sessions.mu.Lock()
+		defer sessions.mu.Unlock()
+		return sessions.all[idOf]
+	}
+	before := at()
+	if before == nil {
+		t.Fatal("the login opens no session")
+	}
+	codes := map[int]int{}
+	for i := range 60 {
+		response, _ := get(t, client(t, server), server.URL+"/api/alive", func(r *http.Request) { r.Header.Set("Authorization", fmt.Sprint("Bearer bogus", i)) })
+		codes[response.StatusCode]++
+	}
+	if codes[http.StatusUnauthorized] == 0 || codes[http.StatusTooManyRequests] == 0 || codes[http.StatusUnauthorized]+codes[http.StatusTooManyRequests] != 60 {
+		t.Errorf("bad tokens are answered %v, want the first 401 and too many 429", codes)
+	}
+	if at() != before {
+		t.Error("bad tokens have ended a user's session")
+	}
+	if response, _ := get(t, admin, server.URL+"/api/alive", nil); response.StatusCode != http.StatusNoContent {
+		t.Errorf("after them the user gets %s", response.Status)
+	}
+}
+
+// A session ends when its user may see less, while its watches go on.
+func TestSessionsEndWhenPermissionsShrink(t *testing.T) {
+	api := newAPIServer(t)
+	c := testclock.NewFakeClock(time.Now())
+	sessions, server := sessionsOf(t, api, 10, c)
+	admin := client(t, server)
+	login(t, admin, server, "admins", "")
+	_, lines := streamOf(t, admin, server)
+	awaitCondition(t, "the session to wait for the clock", func() bool { return c.Waiters() >= 2 })
+	api.mu.Lock()
+	api.users["admins"] = "alice"
+	api.mu.Unlock()
+	awaitCondition(t, "the session to end", func() bool {
+		c.Step(check)
+		return sessions.sessions() == 0
+	})
+	for lines.Scan() { // it is closed
+	}
+	if response, _ := get(t, admin, server.URL+"/api/pods/bob/bobs-pod", nil); response.StatusCode == http.StatusOK {
+		t.Error("a pod is shown that the user may no longer see")
 	}
 }
 

@@ -210,12 +210,13 @@ func underway(s view.PodState) bool {
 	return s == view.Gated || s == view.Pending || s == view.Preempting || s == view.Starting
 }
 
-// problemsOf are the problems that the Configurations and devices have themselves.
+// problemsOf are the problems that the Configurations and devices have themselves, as
+// View.Examine would say them.
 func problemsOf(s *State) []view.Finding {
 	all := []view.Finding{}
 	for _, c := range s.Configurations {
 		for _, p := range c.Problems {
-			all = append(all, view.Finding{Object: "configuration/" + c.Namespace + "/" + c.Name, Problem: p})
+			all = append(all, view.Finding{Object: "configuration/" + c.Namespace + "/" + c.Name, Reason: "ConfigurationProblem", Problem: p})
 		}
 	}
 	names := make([]string, 0, len(s.Devices))
@@ -226,8 +227,9 @@ func problemsOf(s *State) []view.Finding {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		for _, p := range s.Devices[name].Problems {
-			all = append(all, view.Finding{Object: "instance/" + name, Problem: p})
+		d := s.Devices[name]
+		for _, p := range d.Problems {
+			all = append(all, view.Finding{Object: "instance/" + d.Namespace + "/" + name, Reason: "InstanceProblem", Problem: p})
 		}
 	}
 	return all

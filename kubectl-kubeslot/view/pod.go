@@ -92,7 +92,7 @@ const (
 // Pod returns what there is to say of the pod; false when it is not among the objects.
 // The events, if any, are those of the pod.
 func (v *View) Pod(namespace, name string, events ...corev1.Event) (Pod, bool) {
-	at := slices.IndexFunc(v.objects.Pods, func(p corev1.Pod) bool { return p.Namespace == namespace && p.Name == name })
+	at := v.podAt(namespace, name)
 	if at < 0 {
 		return Pod{}, false
 	}
@@ -109,6 +109,19 @@ func (v *View) Pod(namespace, name string, events ...corev1.Event) (Pod, bool) {
 	}
 	p.Says = v.says(pod, events)
 	return p, true
+}
+
+// HasPod reports whether Pod knows the pod, at less cost.
+func (v *View) HasPod(namespace, name string) bool { return v.podAt(namespace, name) >= 0 }
+
+// podAt is where the pod is among the objects; negative when it is not there.
+func (v *View) podAt(namespace, name string) int {
+	for i := range v.objects.Pods {
+		if p := &v.objects.Pods[i]; p.Name == name && p.Namespace == namespace {
+			return i
+		}
+	}
+	return -1
 }
 
 // Pods returns a row for each pod that asks for devices or has some, by namespace and

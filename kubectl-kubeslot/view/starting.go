@@ -91,7 +91,8 @@ func (v *View) assignmentWaits(pod *corev1.Pod) []Wait {
 			Needs: "delete the pod: its next one is assigned anew"}}
 	}
 	if len(held) == 0 {
-		if managedByKubelet(pod) || v.choosesSlots(pod.Spec.NodeName) {
+		// Who may not list nodes cannot know which choose slots themselves.
+		if managedByKubelet(pod) || len(v.objects.Nodes) == 0 || v.choosesSlots(pod.Spec.NodeName) {
 			return nil
 		}
 		return []Wait{{Reason: "NotAssigned", Source: FromKubeslot, Container: rows[0].container, Resource: rows[0].resource, Count: rows[0].count,
@@ -146,6 +147,8 @@ func (v *View) grantWaits(pod *corev1.Pod, container string, g assignment.Grant)
 		if in := v.instances[g.Slot.Instance]; in != nil {
 			w.Holders = []Slot{v.slot(in, g.Slot)}
 		}
+	case c == nil && v.objects.PodsOf != "": // it may be in a namespace that is not read
+		return nil
 	case c == nil:
 		w.Reason, w.Why = "ConfigurationGone", fmt.Sprintf("its slot %s is of Configuration %s, which does not exist, or is being deleted", name, configuration)
 		w.Needs = fmt.Sprintf("create Configuration %s again, or delete the pod", configuration)

@@ -293,6 +293,9 @@ func (v *View) slot(in *akriv0.Instance, name slot.Name) Slot {
 		g := grants[0]
 		s.State, s.Namespace, s.Pod, s.Container, s.Node = Assigned, g.pod.Namespace, g.pod.Name, g.container, g.pod.Spec.NodeName
 		s.PodUID, s.Level, s.Since = string(g.pod.UID), level(g.grant), scheduled(g.pod)
+		if usage, err := slot.ParseUsage(in.Spec.DeviceUsage[s.Name]); err == nil && !usage.Free() && usage.Node == s.Node && len(v.objects.Claims) == 0 {
+			s.State = Held // by what the Instance says, to a user who may not list claims
+		}
 		return s
 	}
 	// For a user who may not list claims the Instance says who uses it.

@@ -127,6 +127,57 @@ func TestSlotsWithoutTheRightToListClaims(t *testing.T) {
 	}
 }
 
+// A user of one namespace sees of his own pods whether they have what they were given.
+func TestSlotsOfOwnPodsWithoutTheRightToListClaims(t *testing.T) {
+	o := cluster()
+	o.Slices, o.Nodes, o.PodsOf = nil, nil, "default"
+	o.Pods = []corev1.Pod{bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0"), bound(t, pod("starts", "cam", 1), "a", "cam", gate+"-0"), bound(t, pod("moved", "cam", 1), "a", "cam", gate+"-1")}
+	o.Instances[0].Spec.DeviceUsage = map[string]string{yard + "-0": "C:runs:a"}
+	o.Instances[1].Spec.DeviceUsage = map[string]string{gate + "-1": "C:old:b"} // another node has not released it
+	want := map[string]State{"runs": Held, "starts": Assigned, "moved": Assigned}
+	got := map[string]State{}
+	for _, s := range New(o).Slots() {
+		if s.Pod != "" {
+			got[s.Pod] = s.State
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the slots of pods (-want +got):\n%s", diff)
+	}
+}
+
+// What a user may not list is not said to be missing.
+func TestWaitsOfOneNamespace(t *testing.T) {
+	starting := func(p corev1.Pod) corev1.Pod {
+		p.Spec.NodeName, p.Status.Phase = "a", corev1.PodPending
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}
+		return p
+	}
+	for name, tc := range map[string]struct {
+		pod    corev1.Pod
+		change func(o *Objects)
+		want   string // reason
+	}{
+		"its Configuration may be in another namespace": {starting(bound(t, pod("p", "cam", 1), "a", "cam", yard+"-0")), func(o *Objects) {
+			o.Configurations, o.Slices, o.Nodes, o.PodsOf = nil, nil, nil, "default"
+		}, "Starting"},
+		"its Configuration is gone": {starting(bound(t, pod("p", "cam", 1), "a", "cam", yard+"-0")), func(o *Objects) {
+			o.Configurations = nil
+		}, "ConfigurationGone"},
+		"its node may choose slots itself": {starting(pod("p", "cam", 1)), func(o *Objects) { o.Nodes = nil }, "Starting"},
+		"its node does not":                {starting(pod("p", "cam", 1)), func(*Objects) {}, "NotAssigned"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := cluster()
+			o.Pods = []corev1.Pod{tc.pod}
+			tc.change(&o)
+			if p, _ := New(o).Pod("default", "p"); len(p.Waits) != 1 || p.Waits[0].Reason != tc.want {
+				t.Errorf("it waits for %+v, want %s alone", p.Waits, tc.want)
+			}
+		})
+	}
+}
+
 func TestConfigurations(t *testing.T) {
 	o := cluster()
 	o.Claims = []v1alpha1.SlotClaim{claim(yard+"-0", "a", "runs")}
@@ -156,8 +207,11 @@ func TestPodWithSlots(t *testing.T) {
 		cmp.Diff([]string{"the kubelet, of container main: CreateContainerError: slot taken"}, p.Says) != "" {
 		t.Errorf("Pod() = %+v", p)
 	}
-	if _, found := New(o).Pod("default", "nobody"); found {
-		t.Error("a pod that is not there is found")
+	for name, there := range map[string]bool{"default/runs": true, "default/nobody": false, "other/runs": false} {
+		namespace, name, _ := strings.Cut(name, "/")
+		if _, found := New(o).Pod(namespace, name); found != there || New(o).HasPod(namespace, name) != there {
+			t.Errorf("pod %s/%s: Pod finds it %v and HasPod %v, want %v", namespace, name, found, New(o).HasPod(namespace, name), there)
+		}
 	}
 }
 

@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
-	"time"
+	"strings"
 
 	"github.com/spf13/pflag"
 	certutil "k8s.io/client-go/util/cert"
@@ -78,9 +79,8 @@ func (s uiServer) Start(ctx context.Context) error {
 		return fmt.Errorf("--ui-bind-address: %w", err)
 	}
 	sessions := ui.NewSessions(ctx, s.mgr.GetConfig(), s.cluster, s.sessions, clock.RealClock{})
-	server := &http.Server{Handler: sessions.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		BaseContext: func(net.Listener) context.Context { return ctx },
-		TLSConfig:   &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate}}
+	server := ui.NewServer(ctx, sessions.Handler())
+	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate}
 	context.AfterFunc(ctx, func() { server.Close() }) // pages are connected as long as they are open
 	klog.FromContext(ctx).Info("Serving the page", "address", listener.Addr().String())
 	if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
@@ -118,5 +118,12 @@ func (s uiServer) certificate(ctx context.Context) (func(*tls.ClientHelloInfo) (
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate for the page: %w", err)
 	}
+	klog.FromContext(ctx).Info("Made a certificate for the page", "sha256Fingerprint", fingerprint(pair.Certificate[0]))
 	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }, nil
+}
+
+// fingerprint is a certificate's SHA-256, written as browsers and openssl do.
+func fingerprint(der []byte) string {
+	sum := sha256.Sum256(der)
+	return strings.ReplaceAll(fmt.Sprintf("% X", sum[:]), " ", ":")
 }

@@ -75,7 +75,12 @@ export class Drawer {
   draw(focus) {
     if (!this.at) return;
     const [kind, ...parts] = this.at.split('/');
-    const name = parts.map(decodeURIComponent);
+    let name;
+    try {
+      name = parts.map(decodeURIComponent);
+    } catch { // somebody has changed the address
+      return this.open(null);
+    }
     const content = { slot: () => this.slot(name[0], Number(name[1])), device: () => this.device(name[0]), pod: () => this.pod(name[0], name[1]), node: () => this.node(name[0]) }[kind]?.();
     if (!content) return this.open(null);
     const active = this.root.contains(document.activeElement) ? document.activeElement.dataset.key || document.activeElement.dataset.open || document.activeElement.dataset.copy : null;

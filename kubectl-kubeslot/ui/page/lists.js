@@ -73,7 +73,7 @@ export function showProblems(root, model) {
     key: p.object + '\n' + p.problem,
     make: () => {
       const [kind, ...name] = p.object.split('/');
-      const open = kind === 'instance' ? 'device/' + encodeURIComponent(name[0]) : kind === 'node' ? 'node/' + encodeURIComponent(name[0]) : kind === 'pod' ? 'pod/' + name.map(encodeURIComponent).join('/') : null;
+      const open = kind === 'instance' ? 'device/' + encodeURIComponent(name[name.length - 1]) : kind === 'node' ? 'node/' + encodeURIComponent(name[0]) : kind === 'pod' ? 'pod/' + name.map(encodeURIComponent).join('/') : null;
       const what = [element('span', { class: 'line' }, element('span', { class: 'what' }, element('span', { class: 'muted' }, kind + '/'), element('wbr'), name.join('/'))), element('span', { class: 'line why' }, p.problem)];
       return element('li', {}, open ? element('button', { type: 'button', class: 'entry', data: { open } }, what) : element('div', { class: 'entry' }, what));
     },

@@ -1,0 +1,82 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// A stream of updates lives longer than the server's timeouts.
+func TestStreamsOutliveTimeouts(t *testing.T) {
+	const timeout = 300 * time.Millisecond
+	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			c := small(t, time.Now())
+			hub := NewHub(c, About{}, clock.RealClock{})
+			go hub.Run(ctx)
+			all := &viewer{Hub: hub, events: noEvents}
+			server := httptest.NewUnstartedServer(nil)
+			server.Config = NewServer(ctx, routes(func(http.ResponseWriter, *http.Request) *viewer { return all }))
+			if server.Config.ReadTimeout == 0 || server.Config.WriteTimeout == 0 {
+				t.Error("a slow client is waited for without end")
+			}
+			server.Config.ReadTimeout, server.Config.WriteTimeout, server.EnableHTTP2 = timeout, timeout, http2
+			server.StartTLS()
+			defer server.Close()
+			defer cancel() // before it: it waits for the streams
+
+			began := time.Now()
+			response, lines := streamOf(t, server.Client(), server)
+			if response.Proto != name {
+				t.Fatalf("it is served with %s", response.Proto)
+			}
+			for i := 0; time.Since(began) < 4*timeout; i++ {
+				what := fmt.Sprint("failure ", i, ".")
+				c.fail(errors.New(what))
+				for !strings.Contains(lines.Text(), what) {
+					if !lines.Scan() {
+						t.Fatalf("the stream ends after %v: %v", time.Since(began), lines.Err())
+					}
+				}
+			}
+		})
+	}
+}
+
+// Who sends a request without end is given up.
+func TestSlowRequestsAreGivenUp(t *testing.T) {
+	sessions, _ := sessionsOf(t, newAPIServer(t), 1, clock.RealClock{})
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = NewServer(t.Context(), sessions.Handler())
+	server.Config.ReadTimeout /= 100
+	server.Start()
+	defer server.Close()
+	connection, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	fmt.Fprintf(connection, "POST /login HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\ntoken=")
+	if err := connection.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(connection); errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
+		t.Error("the connection of a request that does not end stays open")
+	}
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
