@@ -108,7 +108,13 @@ func TestAlertsAndDashboards(t *testing.T) {
 		}},
 		{"Configurations with problems", func(r *rig) {
 			r.configure(namespace, "misspelt", "debugEco", "", 1)
-			r.configure(namespace, "invalid", "debugEcho", "descriptions: 7", 1)
+			// One that was written while no controller was there to refuse it.
+			r.check(r.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(r.ctx, "kubeslot-configurations", metav1.DeleteOptions{}))
+			await(r.T, "an invalid Configuration to be stored", func() (bool, string) {
+				_, err := r.client.AkriV0().Configurations(namespace).Create(r.ctx, &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "invalid"},
+					Spec: akriv0.ConfigurationSpec{Capacity: 1, DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho", DiscoveryDetails: "descriptions: 7"}}}, metav1.CreateOptions{})
+				return err == nil, fmt.Sprint(err)
+			})
 			r.prometheus.awaitAlert(r.T, "KubeslotConfigurationProblem", map[string]string{"configuration": "invalid", "reason": "InvalidDiscoveryDetails"})
 			r.prometheus.awaitAlert(r.T, "KubeslotDiscoveryHandlerDown", map[string]string{"configuration": "misspelt", "reason": "UnknownHandler"})
 		}},
