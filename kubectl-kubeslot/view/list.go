@@ -50,7 +50,7 @@ func (v *View) Configurations() []Configuration {
 				}
 			}
 			row.Nodes, row.Waiting = len(nodes), waiting[c.Name]
-			row.Ready = row.Instances > 0 && len(row.Problems) == 0
+			row.Ready = row.Nodes > 0 && len(row.Problems) == 0
 		}
 		rows = append(rows, row)
 	}
@@ -143,7 +143,7 @@ func (v *View) Instances() []Instance {
 	for _, name := range slices.Sorted(maps.Keys(v.of)) {
 		for _, in := range v.of[name] {
 			d := v.devices[in.Name]
-			row := Instance{Capacity: v.capacity(in), Namespace: in.Namespace, Name: in.Name, Configuration: name, Device: d.id, Shared: in.Spec.Shared,
+			row := Instance{Capacity: v.capacity(in), Namespace: in.Namespace, Name: in.Name, Configuration: name, Device: cmp.Or(d.id, in.Status.Device), Shared: in.Spec.Shared,
 				Nodes: v.nodes(in), Lost: v.lost(in), Properties: in.Spec.BrokerProperties, Problems: in.Status.Problems, Labels: in.Labels}
 			for _, s := range v.slotsOf(in) {
 				row.Slots++

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -250,6 +251,11 @@ func (v *View) slots() *slotIndex {
 				x.ofInstance[in.Name] = x.all[from:len(x.all):len(x.all)]
 			}
 		}
+		for _, name := range slices.Sorted(maps.Keys(v.claims)) {
+			if s, ok := v.slotWithoutInstance(name); ok {
+				x.all = append(x.all, s)
+			}
+		}
 		for i := range x.all {
 			if uid := x.all[i].PodUID; uid != "" {
 				x.ofPod[uid] = append(x.ofPod[uid], x.all[i])
@@ -258,6 +264,21 @@ func (v *View) slots() *slotIndex {
 		v.index = x
 	})
 	return &v.index
+}
+
+// slotWithoutInstance is a slot that is held of a device whose Instance is gone, as when
+// its Configuration was deleted.
+func (v *View) slotWithoutInstance(claim string) (Slot, bool) {
+	name, err := slot.Parse(claim)
+	if err != nil || v.instances[name.Instance] != nil {
+		return Slot{}, false
+	}
+	c, in := v.claims[claim], &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: name.Instance}}
+	in.Spec.ConfigurationName = c.Labels[v1alpha1.ConfigurationLabel]
+	if c.Spec.Pod != nil {
+		in.Namespace = c.Spec.Pod.Namespace
+	}
+	return v.slot(in, name), true
 }
 
 // slotsOf returns the Instance's slots by index. A slot beyond the capacity is among
@@ -281,7 +302,7 @@ func (v *View) appendSlots(all []Slot, in *akriv0.Instance) []Slot {
 }
 
 func (v *View) slot(in *akriv0.Instance, name slot.Name) Slot {
-	s := Slot{Name: name.String(), InstanceNamespace: in.Namespace, Labels: in.Labels, Instance: in.Name, Configuration: in.Spec.ConfigurationName, Device: v.devices[in.Name].id, State: Free}
+	s := Slot{Name: name.String(), InstanceNamespace: in.Namespace, Labels: in.Labels, Instance: in.Name, Configuration: in.Spec.ConfigurationName, Device: cmp.Or(v.devices[in.Name].id, in.Status.Device), State: Free}
 	if c := v.claims[s.Name]; c != nil {
 		s.State, s.Node, s.Container, s.Level, s.Since = Held, c.Spec.NodeName, c.Spec.Container, string(c.Spec.Level), c.CreationTimestamp.Time
 		if p := c.Spec.Pod; p != nil {

@@ -355,3 +355,22 @@ func TestNode(t *testing.T) {
 		t.Errorf("Node(c) = %+v", n)
 	}
 }
+
+// A Configuration is deleted and with it its Instances: who uses a device keeps it, and is
+// seen to.
+func TestSlotsWithoutAnInstance(t *testing.T) {
+	o := cluster()
+	o.Configurations, o.Instances = nil, nil
+	o.Claims = []v1alpha1.SlotClaim{{ObjectMeta: metav1.ObjectMeta{Name: yard + "-0", Labels: map[string]string{v1alpha1.ConfigurationLabel: "cam"}},
+		Spec: v1alpha1.SlotClaimSpec{NodeName: "a", Container: "main", Level: v1alpha1.ConfigurationLevel,
+			Pod: &v1alpha1.PodReference{Namespace: "default", Name: "viewer", UID: "viewer"}}}}
+	o.Pods = []corev1.Pod{pod("viewer", "cam", 1)}
+	v := New(o)
+	slots := v.Slots()
+	if len(slots) != 1 || slots[0].State != Held || slots[0].Pod != "viewer" || slots[0].Configuration != "cam" || slots[0].Node != "a" {
+		t.Fatalf("slots %+v, want the one that viewer holds", slots)
+	}
+	if p, ok := v.Pod("default", "viewer"); !ok || len(p.Slots) != 1 {
+		t.Errorf("pod %+v, want its slot", p)
+	}
+}

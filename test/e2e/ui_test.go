@@ -80,7 +80,7 @@ func TestUI(t *testing.T) {
 	b.Await("#drawer", claim.Name, r.ns+"/has", "node-a", "any device of show")
 	b.Press("\x1b")
 	b.Click(`#waiting [data-open="pod/` + r.ns + `/waits"]`)
-	b.Await("#drawer", "2 × akri.sh/show", "What would let it run", r.ns+"/has", "The scheduler")
+	b.Await("#drawer", "2 × akri.sh/show", "What would let it run", r.ns+"/has", "the scheduler: 0/2 nodes are available")
 	b.Picture("waits")
 
 	// The holder ends: the pod that waits gets both devices, and the page shows it.
