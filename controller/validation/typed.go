@@ -13,6 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/kubeslot/kubeslot/types/spelling"
 )
 
 // maxTypedErrors bounds what is said of one object: a spec of another kind has nothing
@@ -216,7 +218,10 @@ func didYouMean(key string, names []string) string {
 			best = name
 			break
 		}
-		if d := distance(strings.ToLower(key), strings.ToLower(name), bestDistance); d < bestDistance && d*2 < len(name) {
+		if abs := len(key) - len(name); abs >= bestDistance || -abs >= bestDistance {
+			continue
+		}
+		if d := spelling.Distance(strings.ToLower(key), strings.ToLower(name)); d < bestDistance && d*2 < len(name) {
 			best, bestDistance = name, d
 		}
 	}
@@ -224,28 +229,4 @@ func didYouMean(key string, names []string) string {
 		return ""
 	}
 	return fmt.Sprintf("; did you mean %q?", best)
-}
-
-// distance is how many letters have to be changed, added or taken away to get from one
-// word to the other; limit when that many or more.
-func distance(a, b string, limit int) int {
-	if abs := len(a) - len(b); abs >= limit || -abs >= limit {
-		return limit
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j]+1, row[j+1]+1, diagonal+cost)
-		}
-	}
-	return min(row[len(b)], limit)
 }

@@ -2,14 +2,8 @@ package binding
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -25,7 +19,6 @@ import (
 
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
-	"github.com/kubeslot/kubeslot/types/assignment/signing"
 )
 
 type fakeHandle struct {
@@ -58,56 +51,6 @@ func gpus() *types.PodInfo {
 		InitContainers: map[string]types.ContainerInfo{"warm": {AllocateFrom: types.ResourceLocation{"gpu/0": "gpu/a"}}},
 		RunningContainers: map[string]types.ContainerInfo{"main": {
 			Requests: types.ResourceList{"gpu": 2}, DevRequests: types.ResourceList{"gpu/0": 1}, AllocateFrom: types.ResourceLocation{"gpu/0": "gpu/b"}}},
-	}
-}
-
-// A scheduler with a key signs what it binds, for the pod and its node.
-func TestTheAssignmentIsSigned(t *testing.T) {
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, block := range map[string]*pem.Block{"key": {Type: "PRIVATE KEY", Bytes: private}, "pub": {Type: "PUBLIC KEY", Bytes: public}} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	o := Options{SigningKeyFile: filepath.Join(dir, "key")}
-	signer, err := o.Signer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	verifier, err := signing.NewVerifier(filepath.Join(dir, "pub"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := fake.NewClientset()
-	client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-	pod, state := newPod(""), framework.NewCycleState()
-	if err := Contribute(state, pod, "a", "slots", slots()); err != nil {
-		t.Fatal(err)
-	}
-	if status := Bind(context.Background(), fakeHandle{client: client}, signer, state, pod, "a"); !status.IsSuccess() {
-		t.Fatal(status)
-	}
-	sent := client.Actions()[0].(clienttesting.CreateAction).GetObject().(*v1.Binding)
-	if err := verifier.Verify(sent.Annotations, string(pod.UID), "a"); err != nil {
-		t.Errorf("%v; annotations %v", err, sent.Annotations)
-	}
-	if none, err := (&Options{}).Signer(); none != nil || err != nil {
-		t.Errorf("without a key: %v, %v", none, err)
-	}
-	if _, err := (&Options{SigningKeyFile: filepath.Join(dir, "pub")}).Signer(); err == nil {
-		t.Error("a public key is taken for one to sign with")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/spelling"
 )
 
 // shortWaits makes one wait of the nodes that lack the same. Those that could serve the
@@ -188,7 +189,7 @@ func (v *View) holders(resource string, nodes []string) []Slot {
 func (v *View) like(name string) string {
 	best, least := "", 3
 	for _, known := range slices.Sorted(maps.Keys(v.configurations)) {
-		if n := distance(name, known); n < least {
+		if n := spelling.Distance(name, known); n < least {
 			best, least = known, n
 		}
 	}
@@ -196,27 +197,6 @@ func (v *View) like(name string) string {
 		return ""
 	}
 	return "; there is a Configuration " + best
-}
-
-// distance is how many letters have to be changed, added or taken away.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := corner
-			if a[i] != b[j] {
-				cost++
-			}
-			corner = row[j+1]
-			row[j+1] = min(cost, corner+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 func because(problems []string) string {

@@ -2,9 +2,7 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 )
 
@@ -22,22 +20,6 @@ func Kubeadm(ctx context.Context, out io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cache, err := cacheDir()
-	if err != nil {
-		return "", err
-	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return "", err
-	}
-	t, err := newTarget(kubeadm, root, cache)
-	if err != nil {
-		return "", err
-	}
-	if !t.built() {
-		fmt.Fprintf(out, "building %s %s (once for %s)\n", t.dir, t.version, t.out)
-		if err := t.build(ctx); err != nil {
-			return "", err
-		}
-	}
-	return filepath.Join(t.out, "kubeadm"), nil
+	folder, err := buildOnDemand(ctx, kubeadm, root, out)
+	return filepath.Join(folder, "kubeadm"), err
 }

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/kubeslot/kubeslot/types/spelling"
 )
 
 // The keys that package types' PodInfo and ContainerInfo have in JSON.
@@ -47,7 +49,8 @@ func known(object map[string]json.RawMessage, keys []string, path string) error 
 		if slices.ContainsFunc(keys, func(k string) bool { return strings.EqualFold(k, key) }) {
 			continue
 		}
-		nearest := slices.MinFunc(keys, func(a, b string) int { return distance(a, key) - distance(b, key) })
+		word := strings.ToLower(shorten(key)) // of a long one only the beginning counts
+		nearest := slices.MinFunc(keys, func(a, b string) int { return spelling.Distance(a, word) - spelling.Distance(b, word) })
 		return fmt.Errorf("annotation %s: unknown key %q: did you mean %q? The keys there are %s",
 			Annotation, path+shorten(key), path+nearest, strings.Join(keys, ", "))
 	}
@@ -61,27 +64,4 @@ func shorten(key string) string {
 		return key
 	}
 	return strings.ToValidUTF8(key[:most], "") + "…"
-}
-
-// distance is how many letters have to be added, removed or replaced to make b of a.
-// Only the beginning of a long b counts.
-func distance(a, b string) int {
-	b = strings.ToLower(shorten(b))
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
