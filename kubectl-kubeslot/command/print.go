@@ -195,8 +195,8 @@ func oneLine(text string) string {
 	return plain(text)
 }
 
-// plain is the text without characters that are not seen: they could move the cursor, or
-// turn the line round.
+// plain is the text without unprintable characters: they could move the cursor, or reverse
+// the direction of the text.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
