@@ -33,6 +33,11 @@ func (l layout) logOf(component, node string) string {
 	return filepath.Join(l.logs(), processID(component, node)+".log")
 }
 
+// workOf is a component's working directory, which no other has.
+func (l layout) workOf(component, node string) string {
+	return filepath.Join(l.dir, "work", processID(component, node))
+}
+
 // cgroup is the cluster's cgroup in every hierarchy; nodes' cgroups lie in it.
 // The hash keeps it apart from a cluster of the same name in another folder.
 func (l layout) cgroup(name string) string {

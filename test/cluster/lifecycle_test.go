@@ -134,6 +134,7 @@ func TestTwoClustersLiveAndDieApart(t *testing.T) {
 		}
 	}
 
+	t.Run("directories", func(t *testing.T) { directoriesOfTheirOwn(t, a) })
 	t.Run("devices", func(t *testing.T) { devicesOfOneNode(t, a) })
 	t.Run("machine", func(t *testing.T) { machineIsReachedByMulticast(t, a) })
 	t.Run("partition", func(t *testing.T) { partitionAndHeal(t, a) })

@@ -132,18 +132,25 @@ func (l layout) start(p *process) error {
 		return err
 	}
 	defer log.Close()
+	// Not the root: a kubelet cleans up files by patterns, and a pattern without a
+	// directory is looked for in the working directory.
+	work := l.workOf(p.Component, p.Node)
+	if err := os.MkdirAll(work, 0o755); err != nil {
+		return err
+	}
 	argv := p.Argv
 	if p.NetNS != "" {
-		// nsenter execs, so the pid is the component's. `ip netns exec` would
+		// nsenter and env exec, so the pid is the component's. `ip netns exec` would
 		// remount /sys and hide the cgroups.
 		enter := []string{"nsenter", "--net=" + p.NetNS}
 		if p.MountNS != "" {
-			enter = append(enter, "--mount="+p.MountNS)
+			// To enter a mount namespace is to be in its root.
+			enter = append(enter, "--mount="+p.MountNS, "env", "--chdir="+work)
 		}
-		argv = append(append(enter, "--"), argv...)
+		argv = append(enter, argv...)
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Dir = "/"
+	cmd.Dir = work
 	cmd.Env = append(append(inheritedEnv(), p.Env...), envMarker+"="+l.dir)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
