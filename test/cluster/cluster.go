@@ -142,6 +142,19 @@ func (c *Cluster) Dial(ctx context.Context, node, network, address string) (net.
 	return dialInNetNS(ctx, c.layout.netNS(node), network, address)
 }
 
+// Listen listens inside a node's network namespace, or with an empty node the control
+// plane's: for a server of a test's own. The address must hold an IP.
+func (c *Cluster) Listen(ctx context.Context, node, network, address string) (l net.Listener, err error) {
+	if node == "" {
+		node = controlNS
+	}
+	err = inNetNS(c.layout.netNS(node), func() (err error) {
+		l, err = new(net.ListenConfig).Listen(ctx, network, address)
+		return err
+	})
+	return l, err
+}
+
 // Partition cuts a node's network cable: to the control plane and to the other
 // nodes. Heal plugs it in again. The node's processes run on.
 func (c *Cluster) Partition(node string) error { return c.plug(node, false) }

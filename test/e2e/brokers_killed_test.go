@@ -1,17 +1,15 @@
 package e2e
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"maps"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,104 +17,144 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
-// killer kills the controller after each of its writes, as soon as the API server's audit
-// log shows it, and starts it again.
+// killer stands between the controller and the API server. It lets a write in the test's
+// namespace through, kills the controller, and starts it again; what the controller wants
+// to write before it is dead never arrives.
 type killer struct {
 	*rig
-	mu    sync.Mutex
-	kills map[string]int // by the write that came last, "create pods"
-	end   chan struct{}
-	ended chan error
+	mu     sync.Mutex
+	passed bool           // a write, since the controller was started
+	over   bool           // no more is killed
+	kills  map[string]int // by the write that came last, "create pods"
+	write  chan string    // one that has passed
+	ended  chan error
 }
 
 func (r *rig) killAfterEachWrite() *killer {
 	r.Helper()
 	r.controlPlaneRuns()
-	k := &killer{rig: r, kills: map[string]int{}, end: make(chan struct{}), ended: make(chan error, 1)}
-	log, err := os.Open(shared.AuditLog())
+	k := &killer{rig: r, kills: map[string]int{}, write: make(chan string), ended: make(chan error, 1)}
+	listener, err := shared.Listen(r.ctx, "", "tcp", "127.0.0.1:0")
 	r.check(err)
-	_, err = log.Seek(0, io.SeekEnd)
+	server := &http.Server{Handler: k.proxy()}
+	go func() { _ = server.Serve(listener) }()
+
+	// The controller speaks to the killer, which needs no credentials.
+	path := shared.ComponentKubeconfig(cluster.Controller, "")
+	original, err := os.ReadFile(path)
 	r.check(err)
-	go func() { k.ended <- errors.Join(k.run(log), log.Close()) }()
-	r.Cleanup(func() { _ = k.stop(); r.controlPlaneRuns() })
+	r.Cleanup(func() {
+		_ = k.stop()
+		r.check(os.WriteFile(path, original, 0o600))
+		r.check(shared.Restart(cluster.Controller, ""))
+		r.check(server.Close())
+		r.controlPlaneRuns()
+	})
+	r.check(clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"killer": {Server: "http://" + listener.Addr().String()}},
+		Contexts:       map[string]*clientcmdapi.Context{"killer": {Cluster: "killer"}},
+		CurrentContext: "killer",
+	}, path))
+	r.check(shared.Restart(cluster.Controller, ""))
+	go func() { k.ended <- k.run() }()
 	return k
 }
 
-// stop returns how often the controller was killed after each kind of write.
+// proxy forwards to the API server as the controller.
+func (k *killer) proxy() http.Handler {
+	config, err := clientcmd.BuildConfigFromFlags("", shared.ComponentKubeconfig(cluster.Controller, ""))
+	k.check(err)
+	admin, err := shared.RESTConfig()
+	k.check(err)
+	config.Host = admin.Host // as it is reached from here
+	transport, err := rest.TransportFor(config)
+	k.check(err)
+	target, err := url.Parse(config.Host)
+	k.check(err)
+	forward := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     transport,
+		FlushInterval: -1, // for watches
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		name, is := k.nameOf(req)
+		if !is {
+			forward.ServeHTTP(w, req)
+			return
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.passed {
+			panic(http.ErrAbortHandler) // from one that is being killed
+		}
+		answer := &statusRecorder{ResponseWriter: w}
+		forward.ServeHTTP(answer, req)
+		if answer.code >= 200 && answer.code < 300 && !k.over {
+			k.passed = true
+			k.kills[name]++
+			k.write <- name
+		}
+	})
+}
+
+// statusRecorder remembers a response's status code.
+type statusRecorder struct {
+	http.ResponseWriter
+	code int
+}
+
+func (s *statusRecorder) WriteHeader(code int) {
+	s.code = code
+	s.ResponseWriter.WriteHeader(code)
+}
+
+// nameOf returns "create pods" for a write in the test's namespace that is not an Event.
+func (k *killer) nameOf(req *http.Request) (string, bool) {
+	verb := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}[req.Method]
+	_, path, found := strings.Cut(req.URL.Path, "/namespaces/"+k.ns+"/")
+	parts := strings.Split(path, "/") // resource, name, subresource
+	if verb == "" || !found || parts[0] == "events" {
+		return "", false
+	}
+	if len(parts) == 3 {
+		return verb + " " + parts[0] + "/" + parts[2], true
+	}
+	return verb + " " + parts[0], true
+}
+
+func (k *killer) run() error {
+	for range k.write {
+		if err := shared.Restart(cluster.Controller, ""); err != nil {
+			return err
+		}
+		k.mu.Lock()
+		k.passed = false
+		k.mu.Unlock()
+	}
+	return nil
+}
+
+// stop ends the killing, and returns how often the controller was killed after each kind of write.
 func (k *killer) stop() map[string]int {
-	select {
-	case <-k.end:
-	default:
-		close(k.end)
+	k.mu.Lock()
+	again := k.over
+	k.over = true
+	k.mu.Unlock()
+	if !again {
+		close(k.write)
 		if err := <-k.ended; err != nil {
 			k.Error(err)
 		}
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return maps.Clone(k.kills)
-}
-
-// next returns the controller's next write in the test's namespace: "" when the test
-// does not want more.
-func (k *killer) next(lines *bufio.Reader, rest *[]byte) (string, error) {
-	for {
-		part, err := lines.ReadBytes('\n')
-		*rest = append(*rest, part...)
-		switch {
-		case errors.Is(err, io.EOF): // half a line, or none
-			select {
-			case <-k.end:
-				return "", nil
-			case <-time.After(time.Millisecond):
-				continue
-			}
-		case err != nil:
-			return "", err
-		}
-		line := *rest
-		*rest = nil
-		var e auditEvent
-		if err := json.Unmarshal(line, &e); err != nil {
-			return "", err
-		}
-		if o := e.ObjectRef; e.User.Username == controllerUser && o.Namespace == k.ns && o.Resource != "events" && e.ResponseStatus.Code < 300 {
-			return strings.TrimSuffix(e.Verb+" "+o.Resource+"/"+o.Subresource, "/"), nil
-		}
-	}
-}
-
-func (k *killer) run(log *os.File) error {
-	lines, rest := bufio.NewReader(log), []byte(nil)
-	for {
-		write, err := k.next(lines, &rest)
-		if err != nil || write == "" {
-			return err
-		}
-		switch err := shared.Kill(cluster.Controller, "", syscall.SIGKILL); {
-		case errors.Is(err, os.ErrProcessDone): // this write was before the last kill, too
-			continue
-		case err != nil:
-			return err
-		}
-		k.mu.Lock()
-		k.kills[write]++
-		k.mu.Unlock()
-		// What it wrote before it was dead is not written by the next.
-		if _, err := log.Seek(0, io.SeekEnd); err != nil {
-			return err
-		}
-		lines.Reset(log)
-		rest = nil
-		if err := shared.Start(cluster.Controller, ""); err != nil {
-			return err
-		}
-	}
+	return k.kills
 }
 
 // The controller is killed after each of its writes, again and again. All comes to be as
