@@ -6,7 +6,7 @@
 // The rule for errors: a container that was assigned devices, or asks for some,
 // never starts without them; any other never waits for anything here. A static pod
 // is such another: it cannot be assigned anything, and if it asks for slots, that
-// is logged as soon as its mirror pod tells.
+// is logged as soon as its mirror pod is here.
 package admit
 
 import (
@@ -49,7 +49,7 @@ type Config struct {
 	DeviceTimeout time.Duration
 	// CDI returns the name by which the runtime knows a device, "" for none.
 	CDI func(ctx context.Context, instance string, device discovery.Device) string
-	// Events, if set, tells pods why their containers do not start.
+	// Events, if set, records for pods why their containers do not start.
 	Events record.EventRecorder
 	// Verifier, if set, takes only assignments that a trusted scheduler signed.
 	Verifier *signing.Verifier
@@ -62,7 +62,7 @@ type Config struct {
 // Admitter admits containers. Safe for concurrent use.
 type Admitter struct {
 	Config
-	withheld sync.Map // of "<instance>/<property>", what was told of Withheld ones
+	withheld sync.Map // of "<instance>/<property>", what was logged of Withheld ones
 }
 
 // New makes an Admitter.
@@ -106,37 +106,37 @@ type Admission struct {
 func (a *Admitter) Admit(ctx context.Context, c Container) (*Admission, error) {
 	logger := klog.FromContext(ctx)
 	_, deciding := a.Tracer.Start(ctx, "Decide")
-	what, err := a.due(c.PodAnnotations, c.Pod, c.Name)
+	e, err := a.entitlement(c.PodAnnotations, c.Pod, c.Name)
 	deciding.End(err)
 	if err != nil {
 		return nil, a.refused(logger, c, nil, err)
 	}
-	if what.ignored != nil {
-		logger.Info("Warning: a container starts without devices", "reason", what.ignored)
+	if e.ignored != nil {
+		logger.Info("Warning: a container starts without devices", "reason", e.ignored)
 		a.Metrics.Injection(metrics.Ignored)
 	}
-	if what.none() {
+	if e.none() {
 		return &Admission{admitter: a}, nil
 	}
 	finding, span := a.Tracer.Start(ctx, "FindDevices")
-	add, given, err := a.additions(finding, c, what)
+	add, given, err := a.additions(finding, c, e)
 	span.End(err)
 	if err != nil {
-		return nil, a.refused(logger, c, what.grants, err)
+		return nil, a.refused(logger, c, e.grants, err)
 	}
-	admission := &Admission{Additions: add, admitter: a, container: c, grants: what.grants, given: given, devices: true}
-	if len(what.grants) == 0 && len(what.requested) == 0 {
+	admission := &Admission{Additions: add, admitter: a, container: c, grants: e.grants, given: given, devices: true}
+	if len(e.grants) == 0 && len(e.requested) == 0 {
 		return admission, nil // from device plugins alone
 	}
 	taking, span := a.Tracer.Start(ctx, "Claim")
 	if span.Recorded() {
-		span.Slots(slotNames(what.grants))
+		span.Slots(slotNames(e.grants))
 	}
 	admission.taken, err = a.Claims.Take(taking, claims.Request{
-		Pod: c.Pod, Container: c.Name, Sandbox: c.Sandbox, Grants: what.grants, Requested: what.requested})
+		Pod: c.Pod, Container: c.Name, Sandbox: c.Sandbox, Grants: e.grants, Requested: e.requested})
 	span.End(err)
 	if err != nil {
-		return nil, a.refused(logger, c, what.grants, err)
+		return nil, a.refused(logger, c, e.grants, err)
 	}
 	return admission, nil
 }
@@ -178,9 +178,9 @@ func (a *Admission) Refuse(ctx context.Context, err error) error {
 	return a.admitter.refused(klog.FromContext(ctx), a.container, a.grants, err)
 }
 
-// due looks at the pod as the API server has it, if it is here already, and at
+// entitlement looks at the pod as the API server has it, if it is here already, and at
 // the assignment in its annotations.
-func (a *Admitter) due(annotations map[string]string, pod claims.Pod, container string) (due, error) {
+func (a *Admitter) entitlement(annotations map[string]string, pod claims.Pod, container string) (entitlement, error) {
 	return decide(a.Node, annotations, pod, container, a.spec(annotations, pod), a.Plugins.Gives, a.Verifier.Verify)
 }
 
@@ -200,12 +200,12 @@ func (a *Admitter) spec(annotations map[string]string, pod claims.Pod) *corev1.P
 
 // additions finds the devices and returns what they bring, and their names: ids of
 // discovered devices, and resources that device plugins were asked for.
-func (a *Admitter) additions(ctx context.Context, c Container, what due) (inject.Additions, []string, error) {
-	answers, err := a.answers(ctx, c, what)
+func (a *Admitter) additions(ctx context.Context, c Container, e entitlement) (inject.Additions, []string, error) {
+	answers, err := a.answers(ctx, c, e)
 	if err != nil {
 		return inject.Additions{}, nil, err
 	}
-	granted := what.grants
+	granted := e.grants
 	ctx, cancel := context.WithTimeout(ctx, a.DeviceTimeout)
 	defer cancel()
 	devices, names := map[string]discovery.Device{}, map[string]string{}
@@ -219,7 +219,7 @@ func (a *Admitter) additions(ctx context.Context, c Container, what due) (inject
 					g.Slot.Instance, err)
 			}
 			devices[g.Slot.Instance] = device
-			a.tellWithheld(ctx, g.Slot.Instance, device)
+			a.logWithheld(ctx, g.Slot.Instance, device)
 			// What CDI mounts has no id mappings: to the users of another namespace
 			// all files in it would be nobody's.
 			if a.CDI != nil && !(c.Requested.Users.Own() && len(device.Mounts) > 0) {
@@ -233,13 +233,13 @@ func (a *Admitter) additions(ctx context.Context, c Container, what due) (inject
 		grants, given = append(grants, grant), append(given, device.ID)
 	}
 	add, err := inject.Add(c.Requested, grants, answers...)
-	return add, append(given, pluginDevices(what, c.Name)...), err
+	return add, append(given, pluginDevices(e, c.Name)...), err
 }
 
-// tellWithheld says, once a property, why containers do not have it by its name.
-func (a *Admitter) tellWithheld(ctx context.Context, instance string, device discovery.Device) {
+// logWithheld logs, once a property, why containers do not have it by its name.
+func (a *Admitter) logWithheld(ctx context.Context, instance string, device discovery.Device) {
 	for _, name := range inject.Withheld(device) {
-		if _, told := a.withheld.LoadOrStore(instance+"/"+name, true); !told {
+		if _, logged := a.withheld.LoadOrStore(instance+"/"+name, true); !logged {
 			klog.FromContext(ctx).Info("Warning: a property of the device decides what code a process runs, so containers get it only with the device's hash in its name",
 				"property", name, "instance", instance)
 		}

@@ -25,7 +25,7 @@ type Explained struct {
 func Explain(node string, pod *corev1.Pod, container string, gives func(types.ResourceName) bool, verifier *signing.Verifier) (Explained, error) {
 	request := claims.Request{Container: container,
 		Pod: claims.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}}
-	d, err := decide(node, pod.Annotations, request.Pod, container, pod, gives, verifier.Verify)
-	request.Grants, request.Requested = d.grants, d.requested
-	return Explained{Request: request, Assigned: d.assigned, Ignored: d.ignored}, err
+	e, err := decide(node, pod.Annotations, request.Pod, container, pod, gives, verifier.Verify)
+	request.Grants, request.Requested = e.grants, e.requested
+	return Explained{Request: request, Assigned: e.assigned, Ignored: e.ignored}, err
 }

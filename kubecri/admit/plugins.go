@@ -61,15 +61,15 @@ func withKube(info *types.PodInfo, spec *corev1.Pod) *types.PodInfo {
 	return info
 }
 
-// answers asks the device plugins for their part in what is due.
-func (a *Admitter) answers(ctx context.Context, c Container, what due) ([]inject.Answer, error) {
-	if what.assigned == nil {
+// answers asks the device plugins for their part in the entitlement.
+func (a *Admitter) answers(ctx context.Context, c Container, e entitlement) ([]inject.Answer, error) {
+	if e.assigned == nil {
 		return nil, nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, a.DeviceTimeout)
 	a.Plugins.Tried(waiting)
 	cancel()
-	answers, err := a.Plugins.Allocate(ctx, what.assigned, c.Name)
+	answers, err := a.Plugins.Allocate(ctx, e.assigned, c.Name)
 	if errors.Is(err, deviceplugins.ErrNoPlugin) {
 		return nil, claims.Refusef("%v", err)
 	}
@@ -77,11 +77,11 @@ func (a *Admitter) answers(ctx context.Context, c Container, what due) ([]inject
 }
 
 // pluginDevices are the node's resources that the container was assigned, but for slots.
-func pluginDevices(what due, container string) []string {
-	if what.assigned == nil {
+func pluginDevices(e entitlement, container string) []string {
+	if e.assigned == nil {
 		return nil
 	}
-	c := what.assigned.GetContainerInPod(container)
+	c := e.assigned.GetContainerInPod(container)
 	if c == nil {
 		return nil
 	}

@@ -25,7 +25,7 @@ const (
 	reasonUnavailable = "DeviceUnavailable"
 )
 
-// refused makes the status that the kubelet reports, and tells the pod in an event
+// refused makes the status that the kubelet reports, and records it as an Event of the pod
 // of our own, which can be found by its reason; the kubelet's are all "Failed". Of
 // the kubelet's retries the recorder makes one event with a count.
 func (a *Admitter) refused(logger klog.Logger, c Container, grants []assignment.Grant, err error) error {

@@ -52,7 +52,7 @@ const (
 	maxRetry = 10 * time.Second
 )
 
-// Devices says what the device plugins know of the node, as far as they have told,
+// Devices says what the device plugins know of the node, as far as they have said so,
 // at once. KubeCap and KubeAlloc are set in node.status. While settled is false, what
 // the node says already is kept beside it. What is returned is the caller's.
 type Devices func() (info *types.NodeInfo, settled bool)
@@ -112,13 +112,13 @@ type Advertiser struct {
 	// queue holds the node's name when something has changed.
 	queue  workqueue.TypedRateLimitingInterface[string]
 	synced []cache.InformerSynced
-	// told are the resources held beyond what exists, as last logged.
-	told []held
+	// logged are the resources held beyond what exists, as last logged.
+	logged []held
 	// foreign are resources that device plugins have and others advertise, as last
 	// logged.
 	foreign []types.ResourceName
-	// sinking is what the last plan left to be lowered.
-	sinking sinking
+	// decreases are those that the last plan left pending.
+	decreases pendingDecreases
 	// sent is the last patch that was accepted, and sentTo the cached node that
 	// it was for: until another is cached, its effect cannot be seen.
 	sent   []byte
@@ -210,34 +210,34 @@ func (a *Advertiser) advertise(ctx context.Context) error {
 	}
 	info, settled := a.config.Devices()
 	p, err := plan(view{node: node, devices: info, settled: settled, slots: slots, pods: pods,
-		sinking: a.sinking, now: a.config.Clock.Now(), lowerAfter: a.config.LowerAfter})
+		decreases: a.decreases, now: a.config.Clock.Now(), lowerAfter: a.config.LowerAfter})
 	if err != nil {
 		return err
 	}
-	a.sinking = p.sinking
+	a.decreases = p.decreases
 	if p.recheck > 0 {
 		a.queue.AddAfter(node.Name, p.recheck)
 	}
-	a.tell(ctx, p.kept, p.foreign)
+	a.logChanges(ctx, p.kept, p.foreign)
 	if p.patch == nil || node == a.sentTo && bytes.Equal(p.patch, a.sent) {
 		a.config.Metrics.Advertised(slots)
-		return p.unsaid
+		return p.notWritten
 	}
 	_, err = a.config.Client.CoreV1().Nodes().Patch(ctx, node.Name,
 		apitypes.MergePatchType, p.patch, metav1.PatchOptions{}, "status")
 	a.config.Metrics.Patched(err)
 	if err != nil {
-		return errors.Join(fmt.Errorf("patch the status of node %s: %w", node.Name, err), p.unsaid)
+		return errors.Join(fmt.Errorf("patch the status of node %s: %w", node.Name, err), p.notWritten)
 	}
 	a.sent, a.sentTo = p.patch, node
 	a.config.Metrics.Advertised(slots)
 	klog.FromContext(ctx).Info("Advertised what the node has", "configurations", len(slots))
-	return p.unsaid
+	return p.notWritten
 }
 
-// tell logs which resources stand above what exists, and which are not ours, when
+// logChanges logs which resources stand above what exists, and which are not ours, when
 // that changes.
-func (a *Advertiser) tell(ctx context.Context, kept []held, foreign []types.ResourceName) {
+func (a *Advertiser) logChanges(ctx context.Context, kept []held, foreign []types.ResourceName) {
 	for _, name := range foreign {
 		if !slices.Contains(a.foreign, name) {
 			klog.FromContext(ctx).Error(nil, "A device plugin's resource is not advertised, because the node has it from somebody else: remove the other, such as a device plugin of the kubelet",
@@ -246,10 +246,10 @@ func (a *Advertiser) tell(ctx context.Context, kept []held, foreign []types.Reso
 	}
 	a.foreign = foreign
 	for _, h := range kept {
-		if !slices.Contains(a.told, h) {
+		if !slices.Contains(a.logged, h) {
 			klog.FromContext(ctx).Info("Pods hold more of a resource than there is now, so it is not taken from the node yet",
 				"resource", h.resource, "exists", h.exists, "held", h.allocated)
 		}
 	}
-	a.told = kept
+	a.logged = kept
 }

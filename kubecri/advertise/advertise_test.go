@@ -204,7 +204,7 @@ func TestAWipedStatusIsRestored(t *testing.T) {
 
 // What device plugins say is there soon after they say so, and at times anyway.
 func TestTheNodeFollowsItsDevicePlugins(t *testing.T) {
-	for name, interval := range map[string]time.Duration{"told": time.Hour, "at times": 10 * time.Millisecond} {
+	for name, interval := range map[string]time.Duration{"on a change": time.Hour, "at times": 10 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			var gpus atomic.Int64
 			gpus.Store(1)

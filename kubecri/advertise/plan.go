@@ -55,8 +55,8 @@ type view struct {
 	slots map[string]int64
 	// pods may include those of other nodes.
 	pods []*corev1.Pod
-	// sinking is from the plan before.
-	sinking    sinking
+	// decreases are those that the plan before left pending.
+	decreases  pendingDecreases
 	now        time.Time
 	lowerAfter time.Duration
 }
@@ -66,15 +66,15 @@ type planned struct {
 	patch []byte // nil when the node says everything already
 	kept  []held
 	// foreign are resources of device plugins that the node has from others.
-	foreign []types.ResourceName
-	sinking sinking       // to be given to the next plan
-	recheck time.Duration // when the first of them is due; 0 for none
-	// unsaid says why what device plugins say is not in the patch.
-	unsaid error
+	foreign   []types.ResourceName
+	decreases pendingDecreases // to be given to the next plan
+	recheck   time.Duration    // when the first of them is due; 0 for none
+	// notWritten says why what device plugins say is not in the patch.
+	notWritten error
 }
 
 // plan says what makes the node say what it has. What is no longer needed stays
-// for a while, see sinking. Pure: nothing but the view counts.
+// for a while, see pendingDecreases. Pure: nothing but the view counts.
 func plan(v view) (planned, error) {
 	node := v.node
 	ours, plugged := listed(node), amounts(v.devices)
@@ -103,11 +103,11 @@ func plan(v view) (planned, error) {
 	stays := func(name corev1.ResourceName) bool {
 		return ours.has(name) && !instanceLevel(types.ResourceName(name), v.slots)
 	}
-	next.sinking, next.recheck = v.sinking.keep(node, stays, capacity, allocatable, v.now, v.lowerAfter)
+	next.decreases, next.recheck = v.decreases.keep(node, stays, capacity, allocatable, v.now, v.lowerAfter)
 
 	var p patch
 	annotations, err := annotate(node, v.devices, capacity)
-	if next.unsaid = err; err != nil {
+	if next.notWritten = err; err != nil {
 		for name := range ours { // their list cannot be written, so they stay as they are
 			delete(capacity, types.ResourceName(name))
 			delete(allocatable, types.ResourceName(name))

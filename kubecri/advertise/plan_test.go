@@ -70,15 +70,15 @@ func TestPlan(t *testing.T) {
 		return func(n *corev1.Node) { n.Annotations[ResourcesAnnotation] = names }
 	}
 	for name, tc := range map[string]struct {
-		node      *corev1.Node
-		info      types.NodeInfo
-		unsettled bool
-		slots     map[string]int64
-		pods      []*corev1.Pod
-		want      string
-		kept      []held
-		foreign   []types.ResourceName
-		unsaid    bool
+		node       *corev1.Node
+		info       types.NodeInfo
+		unsettled  bool
+		slots      map[string]int64
+		pods       []*corev1.Pod
+		want       string
+		kept       []held
+		foreign    []types.ResourceName
+		notWritten bool
 	}{
 		"nothing to say": {node: node(nil, nil)},
 		"a new node": {
@@ -228,15 +228,15 @@ func TestPlan(t *testing.T) {
 				n.Annotations["other"] = strings.Repeat("x", maxAnnotations-200)
 			}),
 			info:  types.NodeInfo{Capacity: types.ResourceList{types.ResourceName(strings.Repeat("y", 200)): 1}, KubeCap: types.ResourceList{"example.com/widget": 3}},
-			slots: cam, unsaid: true,
+			slots: cam, notWritten: true,
 			want: `{"status":{"capacity":{"akri.sh/cam":"2"},"allocatable":{"akri.sh/cam":"2"}}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.info.Name = "a"
 			got, err := plan(view{node: tc.node, devices: tc.info.Clone(), settled: !tc.unsettled, slots: tc.slots, pods: tc.pods, now: time.Unix(1000, 0)})
-			if err != nil || (got.unsaid != nil) != tc.unsaid {
-				t.Fatal(err, got.unsaid)
+			if err != nil || (got.notWritten != nil) != tc.notWritten {
+				t.Fatal(err, got.notWritten)
 			}
 			if diff := cmp.Diff(tc.foreign, got.foreign); diff != "" {
 				t.Errorf("foreign (-want +got):\n%s", diff)
@@ -252,7 +252,7 @@ func TestPlan(t *testing.T) {
 }
 
 // Each step is a look at the node; the patch is applied before the next one.
-func TestAmountsRiseAtOnceAndSinkLater(t *testing.T) {
+func TestAmountsRiseAtOnceAndDecreaseLater(t *testing.T) {
 	const after = 30 * time.Second
 	type step struct {
 		at      int   // seconds
@@ -297,14 +297,14 @@ func TestAmountsRiseAtOnceAndSinkLater(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, known := node(nil, nil), sinking(nil)
+			n, known := node(nil, nil), pendingDecreases(nil)
 			for _, s := range steps {
-				got, err := plan(view{node: n, devices: types.NewNodeInfoWithName("a"), settled: true, slots: map[string]int64{"cam": s.cam}, pods: s.pods, sinking: known,
+				got, err := plan(view{node: n, devices: types.NewNodeInfoWithName("a"), settled: true, slots: map[string]int64{"cam": s.cam}, pods: s.pods, decreases: known,
 					now: time.Unix(int64(1000+s.at), 0), lowerAfter: after})
 				if err != nil {
 					t.Fatal(err)
 				}
-				known = got.sinking
+				known = got.decreases
 				apply(t, n, got.patch)
 				for kind, list := range map[string]corev1.ResourceList{"capacity": n.Status.Capacity, "allocatable": n.Status.Allocatable} {
 					is := ""
@@ -337,15 +337,15 @@ func TestAmountsOfInstancesGoAtOnce(t *testing.T) {
 }
 
 // What is due is lowered at the next attempt when the patch could not be written.
-func TestWhatIsDueStaysDue(t *testing.T) {
+func TestADecreaseIsPendingUntilItIsWritten(t *testing.T) {
 	n := node(counts{"akri.sh/cam": "1"}, counts{"akri.sh/cam": "1"})
-	known := sinking{"akri.sh/cam": {since: time.Unix(0, 0)}}
+	known := pendingDecreases{"akri.sh/cam": {since: time.Unix(0, 0)}}
 	for range 2 {
-		got, err := plan(view{node: n, devices: types.NewNodeInfoWithName("a"), settled: true, sinking: known, now: time.Unix(1000, 0), lowerAfter: time.Second})
+		got, err := plan(view{node: n, devices: types.NewNodeInfoWithName("a"), settled: true, decreases: known, now: time.Unix(1000, 0), lowerAfter: time.Second})
 		if err != nil || got.patch == nil {
 			t.Fatalf("plan() = %s, %v, want the resource removed", got.patch, err)
 		}
-		known = got.sinking
+		known = got.decreases
 	}
 }
 

@@ -46,7 +46,7 @@ func retries() wait.Backoff {
 }
 
 // Config is what an Agent needs. All but PropertyNamespaces, NoEndpoints, AllowedPaths, Grace,
-// Restart, Clock, Metrics, ReachChanged and TellHolders is required.
+// Restart, Clock, Metrics, ReachChanged and NotifyHolders is required.
 type Config struct {
 	// NodeName is the node that this agent discovers for.
 	NodeName string
@@ -85,10 +85,10 @@ type Config struct {
 	// ReachChanged is called when Reached may have something new to say. It must not
 	// block.
 	ReachChanged func()
-	// TellHolders is called when the device of an Instance has changed, or is gone, so
-	// that the pods that use it here can be told: reason is in CamelCase, message for
+	// NotifyHolders is called when the device of an Instance has changed, or is gone, so
+	// that the pods that use it here can be notified: reason is in CamelCase, message for
 	// people. It must not block.
-	TellHolders func(instance, reason, message string)
+	NotifyHolders func(instance, reason, message string)
 }
 
 func (c *Config) validate() error {
@@ -149,8 +149,8 @@ func New(config Config) (*Agent, error) {
 	if config.ReachChanged == nil {
 		config.ReachChanged = func() {}
 	}
-	if config.TellHolders == nil {
-		config.TellHolders = func(string, string, string) {}
+	if config.NotifyHolders == nil {
+		config.NotifyHolders = func(string, string, string) {}
 	}
 	a := &Agent{
 		config:         config,

@@ -13,15 +13,15 @@ import (
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
-// duplicates remembers, by Configuration name, which Configuration was told
-// that it gives way to which, so that it is told once.
+// duplicates remembers, by Configuration name, which Configuration has an
+// Event that it gives way to which, so that there is one.
 type duplicates map[string]map[types.UID]types.UID
 
 // reconcileConfiguration starts, stops and updates discovery for the
 // Configuration of the name, and has its devices looked at.
 func (a *Agent) reconcileConfiguration(ctx context.Context, name string) {
 	first, others := a.owner(name)
-	a.tell(ctx, name, first, others)
+	a.recordDuplicates(ctx, name, first, others)
 	selected := first != nil && a.selects(first)
 
 	a.mu.Lock()
@@ -65,8 +65,9 @@ func (a *Agent) owner(name string) (first *v0.Configuration, others []*v0.Config
 	return live[0], live[1:]
 }
 
-// tell says to Configurations that give way to another why nothing happens.
-func (a *Agent) tell(ctx context.Context, name string, first *v0.Configuration, others []*v0.Configuration) {
+// recordDuplicates logs, and records as Events, which Configurations give way to an older
+// one of their name.
+func (a *Agent) recordDuplicates(ctx context.Context, name string, first *v0.Configuration, others []*v0.Configuration) {
 	before := a.duplicates[name]
 	delete(a.duplicates, name)
 	for _, c := range others {

@@ -20,7 +20,7 @@ import (
 )
 
 // Pods that use a device are told when it is another, and when it is gone.
-func TestHoldersAreTold(t *testing.T) {
+func TestHoldersAreNotified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, handler := newAPI(configuration("cam")), silent()
 		bus := func(n string) discovery.Device {
@@ -33,25 +33,25 @@ func TestHoldersAreTold(t *testing.T) {
 		api.allow(t, hostpaths.Default...)
 		agent := api.start(t, "node-a", handler)
 		set(bus("7"))
-		agent.wantTold(t)
+		agent.wantNotified(t)
 		set(bus("9"))
-		agent.wantTold(t, "cam-8120fe DeviceChanged The device of Instance cam-8120fe has changed on node node-a: property BUS. ")
+		agent.wantNotified(t, "cam-8120fe DeviceChanged The device of Instance cam-8120fe has changed on node node-a: property BUS. ")
 		moved := bus("9")
 		moved.DeviceSpecs = []discovery.DeviceSpec{{ContainerPath: "/dev/stick", HostPath: "/dev/zero"}}
 		set(moved)
-		agent.wantTold(t, "cam-8120fe DeviceChanged The device of Instance cam-8120fe has changed on node node-a: device nodes. ")
+		agent.wantNotified(t, "cam-8120fe DeviceChanged The device of Instance cam-8120fe has changed on node node-a: device nodes. ")
 		set(moved)
-		agent.wantTold(t)
+		agent.wantNotified(t)
 		set()
-		agent.wantTold(t, "cam-8120fe DeviceGone ")
+		agent.wantNotified(t, "cam-8120fe DeviceGone ")
 		set(moved)
-		agent.wantTold(t)
+		agent.wantNotified(t)
 
 		// What changed while the agent was away.
 		agent.stop()
 		set(bus("11"))
 		again := api.start(t, "node-a", handler)
-		again.wantTold(t, "cam-8120fe DeviceChanged The device of Instance cam-8120fe has changed on node node-a: property BUS. ")
+		again.wantNotified(t, "cam-8120fe DeviceChanged The device of Instance cam-8120fe has changed on node node-a: property BUS. ")
 	})
 }
 

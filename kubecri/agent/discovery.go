@@ -97,7 +97,7 @@ func (a *Agent) awaitChange(ctx context.Context, s *session, c *v0.Configuration
 		if names := a.config.Registry.Names(); len(names) > 0 {
 			others = ", which has " + strings.Join(names, ", ")
 		}
-		a.tellProblem(ctx, s, "", reasonUnknownHandler, fmt.Errorf(
+		a.recordProblem(ctx, s, "", reasonUnknownHandler, fmt.Errorf(
 			"no discovery handler %q on this node%s: discovery starts when there is one", c.Spec.DiscoveryHandler.Name, others))
 	}
 	select {
@@ -143,7 +143,7 @@ func (i *inputs) get() (values map[string][]byte, known bool, changed <-chan str
 func (a *Agent) followProperties(ctx context.Context, s *session, c *v0.Configuration, in *inputs) {
 	a.properties.Follow(ctx, c.Namespace, c.Spec.DiscoveryHandler.DiscoveryProperties, func(values map[string][]byte, err error) {
 		if err != nil {
-			a.tellProblem(ctx, s, propertiesProblem, reasonProperties, err)
+			a.recordProblem(ctx, s, propertiesProblem, reasonProperties, err)
 			return
 		}
 		a.forgetProblem(ctx, s, propertiesProblem, 0)
@@ -229,7 +229,7 @@ func (a *Agent) failed(ctx context.Context, s *session, source *discovery.Source
 		klog.FromContext(ctx).Info("A discovery handler does not answer, trying again", "reason", err)
 		return
 	}
-	a.tellProblem(ctx, s, source.ID, reason, err)
+	a.recordProblem(ctx, s, source.ID, reason, err)
 }
 
 // runHandler calls the handler once; it returns an error in any case. A panic is one: this process is also the node's container runtime

@@ -100,11 +100,11 @@ func TestAFailingHandlerIsRestartedAndItsLastReportStands(t *testing.T) {
 				if _, ok := agent.Device("cam-8120fe"); !ok {
 					t.Error("the device went with its handler")
 				}
-				agent.wantTold(t)
+				agent.wantNotified(t)
 				pass(time.Minute)
 				api.wantNow(t, "node-a-0: !DiscoveryFailed")
 				agent.wantEvents(t, "Warning DevicesLost Node node-a no longer reports 1 devices: discovery handler echoes@built-in has not worked since they were reported last")
-				agent.wantTold(t, "cam-8120fe DeviceGone Node node-a no longer sees the device of Instance cam-8120fe")
+				agent.wantNotified(t, "cam-8120fe DeviceGone Node node-a no longer sees the device of Instance cam-8120fe")
 				if _, ok := agent.Device("cam-8120fe"); ok || !agent.Gone("cam-8120fe") {
 					t.Error("the device stays for ever")
 				}

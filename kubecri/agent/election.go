@@ -107,7 +107,7 @@ func (a *Agent) compete(ctx context.Context, s *session, c *v0.Configuration) {
 			continue
 		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err), ctx.Err() != nil:
 		default:
-			a.tellProblem(ctx, s, "", "NoLease", fmt.Errorf("take Lease %s/%s to discover: %w", c.Namespace, lease.Name, err))
+			a.recordProblem(ctx, s, "", "NoLease", fmt.Errorf("take Lease %s/%s to discover: %w", c.Namespace, lease.Name, err))
 		}
 		a.sleep(ctx, backoff.Step())
 	}

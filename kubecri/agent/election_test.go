@@ -341,7 +341,7 @@ func TestNoNodeHasAWorkingHandler(t *testing.T) {
 
 // Pods on every node that reaches a device are told when it is another, and when it is
 // gone; that another node reports it now is no news.
-func TestHoldersOfWhatOthersDiscoverAreTold(t *testing.T) {
+func TestHoldersOfWhatOthersDiscoverAreNotified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openShop(t, 1, "n1", "n2")
 		all := func(url string, n int) {
@@ -357,12 +357,12 @@ func TestHoldersOfWhatOthersDiscoverAreTold(t *testing.T) {
 		pass(2 * time.Second)
 		for _, n := range s.nodes {
 			n.mu.Lock()
-			n.told = nil
+			n.notifications = nil
 			n.mu.Unlock()
 		}
 		all("rtsp://b", 1)
 		for _, name := range []string{"n1", "n2"} {
-			s.nodes[name].wantTold(t, "cam-8120fe DeviceChanged The device of Instance cam-8120fe has changed on node "+name+": property URL. ")
+			s.nodes[name].wantNotified(t, "cam-8120fe DeviceChanged The device of Instance cam-8120fe has changed on node "+name+": property URL. ")
 		}
 		holder := s.discover()[0]
 		s.nodes[holder].stop()
@@ -370,18 +370,18 @@ func TestHoldersOfWhatOthersDiscoverAreTold(t *testing.T) {
 		delete(s.nodes, holder)
 		delete(s.nodes, "node-x")
 		for _, n := range s.nodes {
-			n.wantTold(t)
+			n.wantNotified(t)
 		}
 		// The other node's slice stays while that is away.
 		if err := s.KubeslotV1alpha1().DeviceSlices().Delete(t.Context(), holder+"-0", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range s.nodes {
-			n.wantTold(t)
+			n.wantNotified(t)
 		}
 		all("", 0)
 		for _, n := range s.nodes {
-			n.wantTold(t, "cam-8120fe DeviceGone")
+			n.wantNotified(t, "cam-8120fe DeviceGone")
 		}
 	})
 }

@@ -247,8 +247,8 @@ type running struct {
 	events *record.FakeRecorder
 	stop   func() // and waits until nothing is left to do
 
-	mu   sync.Mutex
-	told []string // what holders were told
+	mu            sync.Mutex
+	notifications []string // what holders were notified of
 }
 
 func (a *api) start(t *testing.T, name string, handlers ...discovery.Handler) *running {
@@ -260,7 +260,7 @@ func (a *api) start(t *testing.T, name string, handlers ...discovery.Handler) *r
 	}
 	r := &running{Registry: registry, events: recorder}
 	agent, err := New(Config{
-		NodeName: name, Client: a, KubeClient: a.kube, Recorder: recorder, Registry: registry, TellHolders: r.tell, AllowedPaths: a.allowed,
+		NodeName: name, Client: a, KubeClient: a.kube, Recorder: recorder, Registry: registry, NotifyHolders: r.notified, AllowedPaths: a.allowed,
 		NoEndpoints:    a.noEndpoints,
 		Configurations: factory.Akri().V0().Configurations(), Slices: factory.Kubeslot().V1alpha1().DeviceSlices(),
 		Nodes: core.Core().V1().Nodes(),
@@ -287,26 +287,26 @@ func (a *api) start(t *testing.T, name string, handlers ...discovery.Handler) *r
 	return r
 }
 
-// tell is Config.TellHolders.
-func (r *running) tell(instance, reason, message string) {
+// notified is Config.NotifyHolders.
+func (r *running) notified(instance, reason, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told = append(r.told, instance+" "+reason+" "+message)
+	r.notifications = append(r.notifications, instance+" "+reason+" "+message)
 }
 
-// wantTold compares what holders were told since the last question, each of which must
+// wantNotified compares what holders were notified of since the last question, each of which must
 // begin as is wanted.
-func (r *running) wantTold(t *testing.T, want ...string) {
+func (r *running) wantNotified(t *testing.T, want ...string) {
 	t.Helper()
 	pass(time.Second)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	told := slices.Sorted(slices.Values(r.told)) // several at once come in no order
-	ok := slices.EqualFunc(told, slices.Sorted(slices.Values(want)), strings.HasPrefix)
+	got := slices.Sorted(slices.Values(r.notifications)) // several at once come in no order
+	ok := slices.EqualFunc(got, slices.Sorted(slices.Values(want)), strings.HasPrefix)
 	if !ok {
-		t.Errorf("holders were told %q, want %q", r.told, want)
+		t.Errorf("holders were notified of %q, want %q", r.notifications, want)
 	}
-	r.told = nil
+	r.notifications = nil
 }
 
 // wantEvents passes time and compares the Events since the last question.

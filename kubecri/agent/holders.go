@@ -18,38 +18,38 @@ const (
 	reasonGone = "DeviceGone"
 )
 
-// news is what pods that use an Instance's device are to be told.
-type news struct{ instance, reason, message string }
+// notification is what pods that use an Instance's device are to know of it.
+type notification struct{ instance, reason, message string }
 
-// another is the news that a device is other than it was.
-func (a *Agent) another(configuration, hash string, what []string) news {
+// another is the notification that a device is other than it was.
+func (a *Agent) another(configuration, hash string, what []string) notification {
 	instance := slot.InstanceName(configuration, hash)
-	return news{instance, reasonChanged, fmt.Sprintf(
+	return notification{instance, reasonChanged, fmt.Sprintf(
 		"The device of Instance %s has changed on node %s: %s. Containers have it as it was when they were created; a new pod gets it as it is now.",
 		instance, a.config.NodeName, strings.Join(what, ", "))}
 }
 
-// gone is the news that a device is not there any more.
-func (a *Agent) gone(configuration, hash string) news {
+// gone is the notification that a device is not there any more.
+func (a *Agent) gone(configuration, hash string) notification {
 	instance := slot.InstanceName(configuration, hash)
-	return news{instance, reasonGone, fmt.Sprintf(
+	return notification{instance, reasonGone, fmt.Sprintf(
 		"Node %s no longer sees the device of Instance %s: containers that use it may fail.", a.config.NodeName, instance)}
 }
 
-func (a *Agent) tellHolders(all []news) {
+func (a *Agent) notifyHolders(all []notification) {
 	for _, n := range all {
-		a.config.TellHolders(n.instance, n.reason, n.message)
+		a.config.NotifyHolders(n.instance, n.reason, n.message)
 	}
 }
 
-// news compares what is known of this node's devices with what was. With spec.discovery
+// notifications compares what is known of this node's devices with what was. With spec.discovery
 // the devices are other nodes' as well: see sliceChanged. Agent.mu must be held.
-func (a *Agent) news(s *session, was *standing) []news {
+func (a *Agent) notifications(s *session, was *standing) []notification {
 	if s.reach != nil {
 		return nil
 	}
 	name := s.configuration.Name
-	var all []news
+	var all []notification
 	for hash, before := range was.devices {
 		now, ok := s.standing.devices[hash]
 		if !ok {
@@ -62,7 +62,7 @@ func (a *Agent) news(s *session, was *standing) []news {
 		// What a former life of the agent reported is in the slices, without paths.
 		a.eachWritten(s, func(d *v1alpha1.Device) {
 			if _, ok := was.devices[d.Hash]; ok || was.age(d.Hash, d.Shared) == withdrawn {
-				return // as above, or told before
+				return // as above, or recorded before
 			}
 			before := found{}
 			before.Properties = d.Properties
@@ -77,7 +77,7 @@ func (a *Agent) news(s *session, was *standing) []news {
 			}
 		})
 	}
-	slices.SortFunc(all, func(a, b news) int { return cmp.Compare(a.instance, b.instance) })
+	slices.SortFunc(all, func(a, b notification) int { return cmp.Compare(a.instance, b.instance) })
 	return all
 }
 

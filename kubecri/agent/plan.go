@@ -61,7 +61,7 @@ type draft struct {
 	devices []v1alpha1.Device
 	bytes   int // of the devices, as JSON; 0 when not counted
 	changed bool
-	gained  bool // it gets a device that it did not have
+	added   bool // it gets a device that it did not have
 	moved   bool // it had a device that goes to another slice
 }
 
@@ -99,7 +99,7 @@ func plan(v *view) (first, then []change) {
 		switch {
 		case len(d.devices) == 0 && d != main:
 			then = append(then, change{slice: d.was, delete: true})
-		case d.was == nil || d.gained:
+		case d.was == nil || d.added:
 			first = append(first, change{slice: v.slice(d, problems)})
 		case d.changed || !apiequality.Semantic.DeepEqual(d.was.Spec.Problems, problems) || !v.owns(d.was):
 			then = append(then, change{slice: v.slice(d, problems)})
@@ -158,7 +158,7 @@ func (v *view) keep() (drafts []*draft, placed map[deviceKey]bool) {
 }
 
 // add puts the Configuration's devices that are in no slice into the first ones that
-// have room, or into new ones. A slice that a device leaves in this round takes none:
+// have room, or into new ones. A slice that a device leaves in this pass takes none:
 // of two slices that give each other a device, one would have to be written first.
 func (v *view) add(drafts *[]*draft, ref v1alpha1.ConfigurationReference, k known, placed map[deviceKey]bool) {
 	var missing []found
@@ -181,7 +181,7 @@ func (v *view) add(drafts *[]*draft, ref v1alpha1.ConfigurationReference, k know
 		}
 		d.bytes = v.size(d) + f.size
 		d.devices = append(d.devices, f.report(ref))
-		d.changed, d.gained = true, true
+		d.changed, d.added = true, true
 	}
 }
 

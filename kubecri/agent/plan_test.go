@@ -47,7 +47,7 @@ func TestPlan(t *testing.T) {
 	sizes := rapid.SampledFrom([]int{0, 0, 1000, 20_000})
 	rapid.Check(t, func(t *rapid.T) {
 		v := &view{node: "node-a", owner: v1alpha1.NodeOwner("node-a", "uid")}
-		for round := range 3 {
+		for pass := range 3 {
 			v.known, v.complete = map[v1alpha1.ConfigurationReference]known{}, rapid.Bool().Draw(t, "complete")
 			ref := reference(configurations[0])
 			v.problems = slices.Repeat([]v1alpha1.Problem{{Configuration: &ref}}, rapid.SampledFrom([]int{0, 0, 1, 70}).Draw(t, "problems"))
@@ -108,19 +108,19 @@ func TestPlan(t *testing.T) {
 				for _, c := range rapid.Permutation(phase).Draw(t, "order") {
 					at := slices.IndexFunc(v.slices, func(s *v1alpha1.DeviceSlice) bool { return s.Name == c.slice.Name })
 					if at >= 0 && !c.delete && apiequality.Semantic.DeepEqual(v.slices[at].Spec, c.slice.Spec) {
-						t.Fatalf("round %d writes %s, which is right", round, c.slice.Name)
+						t.Fatalf("pass %d writes %s, which is right", pass, c.slice.Name)
 					}
 					v.slices = apply(v.slices, c)
 					meanwhile := count(v.slices)
 					for id := range before {
 						if want[id] > 0 && meanwhile[id] == 0 {
-							t.Fatalf("round %d: device %s is missing after the write of %s", round, id, c.slice.Name)
+							t.Fatalf("pass %d: device %s is missing after the write of %s", pass, id, c.slice.Name)
 						}
 					}
 				}
 			}
 			if is := count(v.slices); !maps.Equal(is, want) {
-				t.Fatalf("round %d reports %d devices, want %d: %v", round, len(is), len(want), cmp.Diff(want, is))
+				t.Fatalf("pass %d reports %d devices, want %d: %v", pass, len(is), len(want), cmp.Diff(want, is))
 			}
 			for _, s := range v.slices {
 				bytes := 0
@@ -142,13 +142,13 @@ func TestPlan(t *testing.T) {
 				t.Fatal("no slice")
 			}
 			if first, then = plan(v); len(first)+len(then) > 0 {
-				t.Fatalf("round %d leaves something to do: %d and %d changes", round, len(first), len(then))
+				t.Fatalf("pass %d leaves something to do: %d and %d changes", pass, len(first), len(then))
 			}
 		}
 	})
 }
 
-// In whatever order problems come, they are written alike: else each round would write.
+// In whatever order problems come, they are written alike: else each pass would write.
 func TestProblemsHaveAnOrder(t *testing.T) {
 	ref := reference(configuration("cam"))
 	var all []v1alpha1.Problem

@@ -18,10 +18,10 @@ import (
 // handler on the network chooses what it warns of.
 const maxWarnings = 16
 
-// tellProblem logs, and writes as an Event and into the node's slices, what keeps
+// recordProblem logs, and records as an Event and into the node's slices, what keeps
 // discovery from working: once until it changes, or is over. source is the ID of the
 // source that has the problem, "" when all have it.
-func (a *Agent) tellProblem(ctx context.Context, s *session, source, reason string, err error) {
+func (a *Agent) recordProblem(ctx context.Context, s *session, source, reason string, err error) {
 	a.mu.Lock()
 	is := s.problems[source]
 	known := is.Reason == reason && withoutNumbers(is.Message) == withoutNumbers(err.Error())

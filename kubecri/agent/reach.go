@@ -64,7 +64,7 @@ func (a *Agent) newReach(c *v0.Configuration) *reach {
 // sliceChanged tells pods here of devices that are other than before, or gone. versions
 // are those of the slice that has changed.
 func (a *Agent) sliceChanged(r *reach, versions ...any) {
-	var all []news
+	var all []notification
 	for _, version := range versions {
 		if last, ok := version.(cache.DeletedFinalStateUnknown); ok {
 			version = last.Obj
@@ -92,7 +92,7 @@ func (a *Agent) sliceChanged(r *reach, versions ...any) {
 		}
 	}
 	a.reachChanged()
-	a.tellHolders(all)
+	a.notifyHolders(all)
 }
 
 // run keeps the reach up to date until ctx ends.

@@ -25,9 +25,9 @@ type session struct {
 	// somebody looked last: see settle.
 	reports  reports
 	standing standing
-	// rejected says which devices were left out, as last told.
+	// rejected says which devices were left out, as last recorded.
 	rejected string
-	// problems keep discovery from working, as last told: by the ID of the source that
+	// problems keep discovery from working, as last recorded: by the ID of the source that
 	// has it, "" for one of all.
 	problems map[string]v1alpha1.Problem
 	// warned are what the handler has warned of.
@@ -79,14 +79,14 @@ func (a *Agent) update(ctx context.Context, s *session, change func(r *reports, 
 		return
 	}
 	change(&s.reports, a.config.Clock.Now())
-	tell := a.settle(ctx, s)
+	record := a.settle(ctx, s)
 	a.mu.Unlock()
-	tell()
+	record()
 }
 
-// settle finds out what is known of the session's devices now. It returns what tells
-// people of it. Agent.mu must be held, and not while telling.
-func (a *Agent) settle(ctx context.Context, s *session) (tell func()) {
+// settle finds out what is known of the session's devices now. It returns what logs
+// that and records Events of it. Agent.mu must be held, and not while that runs.
+func (a *Agent) settle(ctx context.Context, s *session) (record func()) {
 	logger, c, was := klog.FromContext(ctx), s.configuration, s.standing
 	now := a.config.Clock.Now()
 	cleared := s.reports.settled // if was is not: other nodes see the devices
@@ -124,7 +124,7 @@ func (a *Agent) settle(ctx context.Context, s *session) (tell func()) {
 	if !cleared && !s.reports.allReported(now) {
 		former = a.lostFormer(c, &was, &s.standing)
 	}
-	news := a.news(s, &was)
+	news := a.notifications(s, &was)
 	devices, unusable := len(s.standing.devices), 0
 	for _, f := range s.standing.devices {
 		if f.unschedulable {
@@ -150,7 +150,7 @@ func (a *Agent) settle(ctx context.Context, s *session) (tell func()) {
 		if !unchanged {
 			logger.Info("What is known of the devices has changed", "count", devices)
 		}
-		a.tellHolders(news)
+		a.notifyHolders(news)
 	}
 }
 
@@ -178,29 +178,29 @@ func (a *Agent) lostFormer(c *v0.Configuration, was, is *standing) (n int) {
 func (a *Agent) passTime(ctx context.Context) {
 	for ctx.Err() == nil {
 		var next time.Time
-		var tell []func()
+		var records []func()
 		a.mu.Lock()
 		now := a.config.Clock.Now()
 		for _, s := range a.sessions {
 			if at := s.standing.next; !at.IsZero() && !at.After(now) {
-				tell = append(tell, a.settle(klog.NewContext(ctx, klog.FromContext(ctx).WithValues("configuration", klog.KObj(s.configuration))), s))
+				records = append(records, a.settle(klog.NewContext(ctx, klog.FromContext(ctx).WithValues("configuration", klog.KObj(s.configuration))), s))
 			}
 			if at := s.standing.next; !at.IsZero() && (next.IsZero() || at.Before(next)) {
 				next = at
 			}
 		}
 		a.mu.Unlock()
-		for _, f := range tell {
+		for _, f := range records {
 			f()
 		}
-		var due <-chan time.Time
+		var elapsed <-chan time.Time
 		stop := func() bool { return true }
 		if !next.IsZero() {
 			timer := a.config.Clock.NewTimer(next.Sub(now))
-			due, stop = timer.C(), timer.Stop
+			elapsed, stop = timer.C(), timer.Stop
 		}
 		select {
-		case <-due:
+		case <-elapsed:
 		case <-a.timed:
 		case <-ctx.Done():
 		}

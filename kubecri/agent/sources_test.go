@@ -153,7 +153,7 @@ func TestARestartWaitsForEndpoints(t *testing.T) {
 		api.wantNow(t, "node-a-0: foo0 foo1")
 		pass(3 * time.Second)
 		api.wantNow(t, "node-a-0: foo0")
-		third.wantTold(t, "cam-a19705 DeviceGone") // foo1
+		third.wantNotified(t, "cam-a19705 DeviceGone") // foo1
 	})
 }
 
@@ -171,7 +171,7 @@ func TestARestartWaitsForEndpointsOfABuiltInHandlersName(t *testing.T) {
 		second.Add(at("/a.sock", seeing("foo1")))
 		pass(time.Minute)
 		api.wantCalls(t)
-		second.wantTold(t)
+		second.wantNotified(t)
 		second.stop()
 
 		// Where none can register, none is waited for.
@@ -233,7 +233,7 @@ func TestDevicesWithoutAHandlerGo(t *testing.T) {
 		unknown := `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node: discovery starts when there is one`
 		lost := `Warning DevicesLost Node node-a no longer reports 1 devices: no discovery handler "echoes" has reported them since discovery began`
 		second.wantEvents(t, unknown, unknown, lost, lost)
-		second.wantTold(t, "cam-8120fe DeviceGone", "mic-8120fe DeviceGone")
+		second.wantNotified(t, "cam-8120fe DeviceGone", "mic-8120fe DeviceGone")
 	})
 }
 

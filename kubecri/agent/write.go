@@ -20,7 +20,7 @@ const (
 	// parallelWrites are under way at the same time.
 	parallelWrites = 8
 
-	// Between two rounds of writes are minPause, doubled up to maxPause while changes
+	// Between two passes of writes are minPause, doubled up to maxPause while changes
 	// keep coming. The first change after a pause is written at once.
 	minPause = 200 * time.Millisecond
 	maxPause = time.Second
@@ -45,13 +45,13 @@ func (a *Agent) write(ctx context.Context) {
 		early := pause - a.config.Clock.Since(last)
 		if early > 0 {
 			a.sleep(ctx, early)
-			select { // what has come meanwhile is in this round
+			select { // what has come meanwhile is in this pass
 			case <-a.dirty:
 			default:
 			}
 		}
 		started := a.config.Clock.Now()
-		wrote, err := w.round(ctx)
+		wrote, err := w.sync(ctx)
 		switch {
 		case !wrote && err == nil:
 			pause = minPause
@@ -77,8 +77,8 @@ type writer struct {
 	waiting bool            // it was told that there is no Node object
 }
 
-// round makes the slices what they should be, and reports whether that took a write.
-func (w *writer) round(ctx context.Context) (wrote bool, err error) {
+// sync makes the slices what they should be, and reports whether that took a write.
+func (w *writer) sync(ctx context.Context) (wrote bool, err error) {
 	logger := klog.FromContext(ctx)
 	node := w.node()
 	if node == nil {

@@ -62,7 +62,7 @@ func TestWhatCDICannotDescribe(t *testing.T) {
 	}{
 		"a kind that begins with a digit": {"3d-printer-a1", camera},
 		"nothing to give":                 {"cam-a1", discovery.Device{}},
-		"a folder as device":              {"cam-a1", node("/dev")},
+		"a directory as device":           {"cam-a1", node("/dev")},
 		"a link to a device":              {"cam-a1", node(link)},
 		"an absent device":                {"cam-a1", node("/dev/does-not-exist")},
 		"no Instance's name":              {"cam", camera},
@@ -121,7 +121,7 @@ func wantFiles(t *testing.T, dir string, want ...string) {
 			return
 		}
 	}
-	t.Fatalf("the folder has %q, and in 10 s did not come to have %q", got, want)
+	t.Fatalf("the directory has %q, and in 10 s did not come to have %q", got, want)
 }
 
 // Files follow the devices; one of a former life stays until its device is known
@@ -210,9 +210,9 @@ func TestByNameOnlyWhereTheRuntimeResolvesIt(t *testing.T) {
 		want    string
 	}{
 		{"on", on, dir, camera, "akri.sh/cam=a1"},
-		{"on, and it reads other folders", on, filepath.Join(dir, "other"), camera, ""},
+		{"on, and it reads other directories", on, filepath.Join(dir, "other"), camera, ""},
 		{"on, and CDI cannot describe the device", on, dir, discovery.Device{}, ""},
-		{"on, and the folder cannot be written", runtime{"containerd", "v2", config(`{"enableCDI":true,"cdiSpecDirs":["/dev/null/cdi"]}`), nil}, "/dev/null/cdi", camera, ""},
+		{"on, and the directory cannot be written", runtime{"containerd", "v2", config(`{"enableCDI":true,"cdiSpecDirs":["/dev/null/cdi"]}`), nil}, "/dev/null/cdi", camera, ""},
 		{"off", runtime{"containerd", "v2", config(`{"enableCDI":false,"cdiSpecDirs":["` + dir + `"]}`), nil}, dir, camera, ""},
 		{"not known yet", runtime{err: errors.New("down")}, dir, camera, ""},
 	} {
@@ -229,7 +229,7 @@ func TestByNameOnlyWhereTheRuntimeResolvesIt(t *testing.T) {
 		})
 	}
 	if !reads(nil, "/run/cdi") || reads(nil, "/opt/cdi") {
-		t.Error("the default folders are /etc/cdi and /run/cdi, to which /var/run is a link")
+		t.Error("the default directories are /etc/cdi and /run/cdi, to which /var/run is a link")
 	}
 }
 

@@ -67,7 +67,7 @@ func (i *Injector) Probe(ctx context.Context) {
 		"runtime", support.Runtime, "on", support.On, "why", support.Why, "reads", support.Dirs, "dir", i.store.dir)
 }
 
-// reads reports whether the folder is among dirs, or the default ones for none.
+// reads reports whether the directory is among dirs, or the default ones for none.
 func reads(dirs []string, dir string) bool {
 	if len(dirs) == 0 {
 		dirs = defaultDirs

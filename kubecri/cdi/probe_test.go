@@ -48,7 +48,7 @@ func TestProbe(t *testing.T) {
 				t.Fatal(err)
 			}
 			if s.On != test.on || len(s.Dirs) != test.dirs || s.Runtime != test.runtime.name+" "+test.runtime.version || s.Why == "" {
-				t.Errorf("got %+v, want on %t with %d folders", s, test.on, test.dirs)
+				t.Errorf("got %+v, want on %t with %d directories", s, test.on, test.dirs)
 			}
 		})
 	}

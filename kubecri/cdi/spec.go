@@ -53,7 +53,7 @@ func describe(instance string, device discovery.Device) ([]byte, error) {
 			Options: []string{"rbind", "rprivate", access}})
 	}
 	for _, d := range device.DeviceSpecs {
-		// CRI devices may be folders and links, which the runtime resolves.
+		// CRI devices may be directories and links, which the runtime resolves.
 		info, err := os.Lstat(d.HostPath)
 		if err != nil {
 			return nil, err

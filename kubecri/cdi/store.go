@@ -13,7 +13,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 )
 
-// Our files in a folder that is shared with others': kubeslot-<instance>.json.
+// Our files in a directory that is shared with others': kubeslot-<instance>.json.
 const prefix, suffix = "kubeslot-", ".json"
 
 // store keeps the spec files. Safe for concurrent use; one process writes at a time.

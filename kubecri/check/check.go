@@ -46,7 +46,7 @@ type Config struct {
 	Kube    kubernetes.Interface
 	// Client is of akri.sh and kubeslot.io.
 	Client clientset.Interface
-	// Devices is the folder of device plugins. Plugins, if set, are those in it,
+	// Devices is the directory of device plugins. Plugins, if set, are those in it,
 	// started, to be asked what the pod gets.
 	Devices string
 	Plugins *deviceplugins.Plugins
@@ -76,7 +76,7 @@ func Run(ctx context.Context, out io.Writer, config Config) bool {
 	c.kubelet()
 	c.plugins()
 	if c.api(ctx) {
-		c.rights(ctx)
+		c.permissions(ctx)
 		c.versions(ctx)
 		if c.devices(ctx) && c.Pod != "" {
 			c.pod(ctx)
@@ -162,8 +162,8 @@ func (c *checker) api(ctx context.Context) bool {
 	return true
 }
 
-// right is something that kubecri must be allowed to do.
-type right struct {
+// permission is something that kubecri must be allowed to do.
+type permission struct {
 	group, resource, subresource string
 	verbs                        []string
 	// field is the one by which kubecri selects what is its node's: a kubelet's own
@@ -173,8 +173,8 @@ type right struct {
 	without string
 }
 
-// rights are those of deploy/rbac/kubecri.yaml that the program uses.
-var rights = []right{
+// permissions are those of deploy/rbac/kubecri.yaml that the program uses.
+var permissions = []permission{
 	{group: "akri.sh", resource: "configurations", verbs: []string{"list", "watch"}},
 	{group: "kubeslot.io", resource: "deviceslices", verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
 	{group: "kubeslot.io", resource: "slotclaims", verbs: []string{"get", "list", "watch", "create", "delete"}},
@@ -187,14 +187,14 @@ var rights = []right{
 	{resource: "events", verbs: []string{"create", "patch"}},
 }
 
-func (c *checker) rights(ctx context.Context) {
+func (c *checker) permissions(ctx context.Context) {
 	var missing []string
-	for _, r := range rights {
+	for _, r := range permissions {
 		var lacks []string
 		for _, verb := range r.verbs {
 			allowed, err := c.may(ctx, r, verb)
 			if err != nil {
-				c.fail("rights", "cannot be asked for: %v", err)
+				c.fail("RBAC", "cannot be asked for: %v", err)
 				return
 			}
 			if !allowed {
@@ -202,20 +202,20 @@ func (c *checker) rights(ctx context.Context) {
 			}
 		}
 		if r.without != "" && len(lacks) > 0 {
-			c.note("rights", "lacks: %s; so %s", strings.Join(lacks, ", "), r.without)
+			c.note("RBAC", "lacks: %s; so %s", strings.Join(lacks, ", "), r.without)
 			continue
 		}
 		missing = append(missing, lacks...)
 	}
 	if len(missing) > 0 {
-		c.fail("rights", "lacks: %s. Apply deploy/, and give kubecri a certificate of system:kubecri:%s in group system:kubecris; or, for the kubelet's own identity, apply deploy/kubelet-identity/",
+		c.fail("RBAC", "lacks: %s. Apply deploy/, and give kubecri a certificate of system:kubecri:%s in group system:kubecris; or, for the kubelet's own identity, apply deploy/kubelet-identity/",
 			strings.Join(missing, ", "), c.Node)
 		return
 	}
-	c.ok("rights", "all that it needs of deploy/rbac/kubecri.yaml")
+	c.ok("RBAC", "all that it needs of deploy/rbac/kubecri.yaml")
 }
 
-func (c *checker) may(ctx context.Context, r right, verb string) (bool, error) {
+func (c *checker) may(ctx context.Context, r permission, verb string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	attributes := &authorizationv1.ResourceAttributes{Group: r.group, Resource: r.resource, Subresource: r.subresource, Verb: verb}

@@ -107,15 +107,15 @@ func TestNode(t *testing.T) {
 		says   []string
 	}{
 		{"well", func(*Config, *kubefake.Clientset) {}, true,
-			[]string{"ok    runtime    containerd v2.3.7 at unix:///r.sock", "/etc/cdi", "ok    API", "ok    rights",
+			[]string{"ok    runtime    containerd v2.3.7 at unix:///r.sock", "/etc/cdi", "ok    API", "ok    RBAC",
 				"1 Configurations; node node-a reaches 1 devices, with 2 slots, and has claimed 0 slots", "note  devices    UnknownHandler: no handler opcua"}},
 		{"runtime down", func(c *Config, _ *kubefake.Clientset) { c.Runtime = containerd{errors.New("no such file")} }, false,
 			[]string{"FAIL  runtime", "no such file", "--runtime-endpoint", "ok    API"}},
-		{"a right is missing", func(_ *Config, kube *kubefake.Clientset) {
+		{"a permission is missing", func(_ *Config, kube *kubefake.Clientset) {
 			allow(kube, func(a *authorizationv1.ResourceAttributes) bool {
 				return a.Subresource != "status" && a.Verb != "delete"
 			})
-		}, false, []string{"FAIL  rights", "delete deviceslices, delete slotclaims, patch nodes/status", "system:kubecri:node-a"}},
+		}, false, []string{"FAIL  RBAC", "delete deviceslices, delete slotclaims, patch nodes/status", "system:kubecri:node-a"}},
 		{"a handler does not work", func(c *Config, _ *kubefake.Clientset) {
 			lost := slice("node-a", "foo2", true)
 			lost.Name, lost.Spec.Devices[0].Unschedulable = "node-a-1", true

@@ -61,7 +61,7 @@ func TestVersions(t *testing.T) {
 }
 
 // The kubelet's own identity may see its own pods and node alone, and writes no Leases.
-func TestRightsOfAKubelet(t *testing.T) {
+func TestPermissionsOfAKubelet(t *testing.T) {
 	c, kube := setup(nil, "")
 	allow(kube, func(a *authorizationv1.ResourceAttributes) bool {
 		switch a.Resource {
@@ -74,5 +74,5 @@ func TestRightsOfAKubelet(t *testing.T) {
 		}
 		return true
 	})
-	wantReport(t, c, true, []string{"note  rights     lacks: create leases, update leases; so this node does not discover for others", "ok    rights"})
+	wantReport(t, c, true, []string{"note  RBAC       lacks: create leases, update leases; so this node does not discover for others", "ok    RBAC"})
 }

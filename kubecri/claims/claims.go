@@ -67,7 +67,7 @@ type Claims struct {
 	store      *store
 	containers *containers
 	queue      workqueue.TypedRateLimitingInterface[slot.Name]
-	kick       chan struct{} // asks for a resync now
+	relist     chan struct{} // asks for a resync now
 	known      chan struct{} // closed when the runtime has been asked
 	synced     chan struct{} // closed when claims, Configurations and the node have been read
 
@@ -96,7 +96,7 @@ func New(config Config) (*Claims, error) {
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[slot.Name](retryMin, retryMax),
 			workqueue.TypedRateLimitingQueueConfig[slot.Name]{Name: "claims", Clock: config.Clock}),
-		kick:   make(chan struct{}, 1),
+		relist: make(chan struct{}, 1),
 		known:  make(chan struct{}),
 		synced: make(chan struct{}),
 		memory: map[slot.Name]memory{},
@@ -145,7 +145,7 @@ func (c *Claims) SandboxStopped(id string) { c.enqueue(c.containers.stopSandbox(
 // Resync asks the runtime soon what containers there are.
 func (c *Claims) Resync() {
 	select {
-	case c.kick <- struct{}{}:
+	case c.relist <- struct{}{}:
 	default: // asked for already
 	}
 }

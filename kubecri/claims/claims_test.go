@@ -299,7 +299,7 @@ func TestStartAgreesWithTheRuntime(t *testing.T) {
 	}
 	select {
 	case event := <-f.events.Events:
-		t.Errorf("told again: %s", event)
+		t.Errorf("recorded again: %s", event)
 	default:
 	}
 }

@@ -251,16 +251,16 @@ func (c *containers) whenSettled() <-chan struct{} {
 		c.emptied = make(chan struct{})
 	}
 	settled := c.emptied
-	c.tellIfEmpty()
+	c.closeIfSettled()
 	return settled
 }
 
 func (c *containers) unfree(name slot.Name) {
 	delete(c.freed, name)
-	c.tellIfEmpty()
+	c.closeIfSettled()
 }
 
-func (c *containers) tellIfEmpty() {
+func (c *containers) closeIfSettled() {
 	if len(c.freed) == 0 && c.emptied != nil {
 		close(c.emptied)
 		c.emptied = nil

@@ -43,8 +43,8 @@ type view struct {
 	slot  slot.Name
 	claim *v1alpha1.SlotClaim // this node's, nil for none
 	use   use
-	// due is how the pods that are bound to the node are to use it.
-	due []hold
+	// entitled is how the pods that are bound to the node are to use it.
+	entitled []hold
 	// capacity is the number of the Instance's slots, 0 while no claim can be made.
 	capacity int
 }
@@ -54,7 +54,7 @@ type memory struct {
 	orphan types.UID // the claim without a container, and since when it is known
 	since  time.Time
 	remade time.Time // when a claim was last made again
-	lost   types.UID // the claim of another that was told of
+	lost   types.UID // the claim of another that an Event was recorded of
 }
 
 // decision is what is to be done about a slot's claim, in this order.
@@ -70,7 +70,7 @@ type decision struct {
 // container is released: at once when the container is known to have gone, and
 // after grace otherwise, for it may be about to come: a create that another life of
 // this process began, or a pod whose scheduler claims before it binds. While a pod
-// here is due to use the slot, the claim stays. A container without a claim gets it
+// here is entitled to use the slot, the claim stays. A container without a claim gets it
 // again.
 func decide(v view, known memory, now time.Time, grace time.Duration) decision {
 	held, c := v.use.held, v.claim
@@ -97,7 +97,7 @@ func decide(v view, known memory, now time.Time, grace time.Duration) decision {
 	case c == nil:
 	case slices.Contains(v.use.freed, c.Spec.Holder):
 		d.remove = true
-	case slices.Contains(v.due, holdOf(c)):
+	case slices.Contains(v.entitled, holdOf(c)):
 		// Its scheduler claimed it; the containers are to come, however long an image takes.
 	default:
 		since := now

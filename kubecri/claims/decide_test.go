@@ -18,15 +18,15 @@ func TestDecide(t *testing.T) {
 	since := func(ago time.Duration) memory { return memory{orphan: "1", since: now.Add(-ago)} }
 	made := memory{remade: now.Add(-time.Hour), lost: "9"}
 	for _, test := range []struct {
-		name   string
-		slot   string // cam-a1-0 if empty
-		claim  string // with UID 1
-		going  bool   // the claim is being deleted
-		use    use
-		due    []hold
-		known  memory
-		want   decision
-		remake bool
+		name     string
+		slot     string // cam-a1-0 if empty
+		claim    string // with UID 1
+		going    bool   // the claim is being deleted
+		use      use
+		entitled []hold
+		known    memory
+		want     decision
+		remake   bool
 	}{
 		{name: "free and unused"},
 		{name: "held as claimed", claim: "CL u1", use: use{held: by("u1")}, known: made, want: decision{memory: memory{remade: made.remade}}},
@@ -35,12 +35,12 @@ func TestDecide(t *testing.T) {
 		{name: "its time passes", claim: "CL u1", known: since(15 * time.Second), want: decision{recheck: 5 * time.Second, memory: since(15 * time.Second)}},
 		{name: "its time is over", claim: "CL u1", known: since(grace), want: decision{remove: true}},
 		{name: "another claim's time is another", claim: "CL u1", known: memory{orphan: "0", since: now.Add(-grace)}, want: decision{recheck: grace, memory: since(0)}},
-		{name: "a bound pod's claim stays, though its containers are long in coming", claim: "CL u1", due: []hold{{"u0", "CL"}, {"u1", "CL"}}, known: since(grace)},
-		{name: "another pod's on the same slot does not", claim: "CL u2", due: []hold{{"u1", "CL"}}, want: decision{recheck: grace, memory: since(0)}},
-		{name: "nor one at the other level", claim: "CL u1", due: []hold{{"u1", "IL"}}, want: decision{recheck: grace, memory: since(0)}},
-		{name: "no time when the container is known to have gone", claim: "CL u1", use: use{freed: []string{"u0", "u1"}}, due: []hold{{"u1", "CL"}},
+		{name: "a bound pod's claim stays, though its containers are long in coming", claim: "CL u1", entitled: []hold{{"u0", "CL"}, {"u1", "CL"}}, known: since(grace)},
+		{name: "another pod's on the same slot does not", claim: "CL u2", entitled: []hold{{"u1", "CL"}}, want: decision{recheck: grace, memory: since(0)}},
+		{name: "nor one at the other level", claim: "CL u1", entitled: []hold{{"u1", "IL"}}, want: decision{recheck: grace, memory: since(0)}},
+		{name: "no time when the container is known to have gone", claim: "CL u1", use: use{freed: []string{"u0", "u1"}}, entitled: []hold{{"u1", "CL"}},
 			want: decision{remove: true, settled: true}},
-		{name: "which says nothing of another pod's claim", claim: "CL u2", use: use{freed: []string{"u0", "u1"}}, due: []hold{{"u2", "CL"}}, want: decision{settled: true}},
+		{name: "which says nothing of another pod's claim", claim: "CL u2", use: use{freed: []string{"u0", "u1"}}, entitled: []hold{{"u2", "CL"}}, want: decision{settled: true}},
 		{name: "gone and released", use: use{freed: []string{"u0", "u1"}}, want: decision{settled: true}},
 		{name: "gone, and the claim is on its way", claim: "CL u1", going: true, use: use{freed: []string{"u0", "u1"}}},
 		{name: "a create in flight is not touched", claim: "CL u1", use: use{busy: true, freed: []string{"u0", "u1"}}, known: since(grace), want: decision{memory: since(grace)}},
@@ -58,7 +58,7 @@ func TestDecide(t *testing.T) {
 			if test.slot == "" {
 				test.slot = "cam-a1-0"
 			}
-			v := view{slot: mustSlot(t, test.slot), use: test.use, due: test.due, capacity: 2}
+			v := view{slot: mustSlot(t, test.slot), use: test.use, entitled: test.entitled, capacity: 2}
 			if test.claim != "" {
 				v.claim = claimed(t, test.slot, test.claim+" "+here)
 				v.claim.UID = "1"

@@ -17,7 +17,7 @@ import (
 // is with a runtime that has no events.
 func (c *Claims) eventLoop(ctx context.Context) {
 	logger := klog.FromContext(ctx)
-	told := false
+	logged := false
 	for {
 		err := c.events(ctx)
 		if ctx.Err() != nil {
@@ -25,8 +25,8 @@ func (c *Claims) eventLoop(ctx context.Context) {
 		}
 		retry := c.config.Clock.After(runtimeRetry)
 		if status.Code(err) == codes.Unimplemented {
-			if !told {
-				told = true
+			if !logged {
+				logged = true
 				logger.Info("The runtime has no container events: what ends unseen is found at the next resync", "resync", c.config.Resync)
 			}
 			retry = c.config.Clock.After(c.config.Resync) // another version may run by then

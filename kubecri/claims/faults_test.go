@@ -235,7 +235,7 @@ func TestAPIServerRestoredFromAnOlderBackup(t *testing.T) {
 	f.Resync()
 	f.want(t, "cam-a1-2", "CL u2 node-a")
 	if len(f.events.Events) > 0 {
-		t.Errorf("told again: %s", <-f.events.Events)
+		t.Errorf("recorded again: %s", <-f.events.Events)
 	}
 }
 
@@ -304,7 +304,7 @@ func TestAForceDeletedPodKeepsItsClaimUntilItsContainerIsGone(t *testing.T) {
 	if err := client.Tracker().Delete(pods, "ns", "pod-u1"); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the pod to be gone", func() bool { return len(f.due(mustSlot(t, "cam-a1-0"))) == 0 })
+	await(t, "the pod to be gone", func() bool { return len(f.entitlements(mustSlot(t, "cam-a1-0"))) == 0 })
 	clock.Step(24 * time.Hour)
 	f.still(t, "cam-a1-0", "CL u1 node-a")
 	f.remove("c1")

@@ -55,28 +55,28 @@ func (c *Claims) followPods(pods cache.SharedIndexInformer) error {
 func (c *Claims) podGone(pod *corev1.Pod) {
 	var slots []slot.Name
 	for name := range slotsAssigned(pod, c.config.Node) {
-		if len(c.due(name)) == 0 {
+		if len(c.entitlements(name)) == 0 {
 			slots = append(slots, name)
 		}
 	}
 	c.enqueue(c.containers.freeUnused(string(pod.UID), slots))
 }
 
-// due returns how the pods here are to hold the slot, whether or not their
+// entitlements returns how the pods here are to hold the slot, whether or not their
 // containers exist yet.
-func (c *Claims) due(name slot.Name) []hold {
+func (c *Claims) entitlements(name slot.Name) []hold {
 	objs, err := c.config.Pods.Informer().GetIndexer().ByIndex(assignedHere, name.String())
 	if err != nil { // only for an index that does not exist
 		panic(err)
 	}
-	var due []hold
+	var entitled []hold
 	for _, obj := range objs {
 		pod := obj.(*corev1.Pod)
 		if level, ok := assigned(pod, c.config.Node)[name]; ok {
-			due = append(due, hold{string(pod.UID), level})
+			entitled = append(entitled, hold{string(pod.UID), level})
 		}
 	}
-	return due
+	return entitled
 }
 
 // assigned returns the slots that a pod is to use here, none once it has ended.

@@ -46,7 +46,7 @@ func (c *Claims) reconcile(ctx context.Context, name slot.Name) error {
 		return err
 	}
 	defer unlock()
-	v := view{slot: name, claim: c.store.get(name), use: c.containers.use(name), due: c.due(name), capacity: c.capacity(name)}
+	v := view{slot: name, claim: c.store.get(name), use: c.containers.use(name), entitled: c.entitlements(name), capacity: c.capacity(name)}
 	d := decide(v, c.remembered(name), c.config.Clock.Now(), c.config.Grace)
 	start := time.Now()
 	err = c.apply(ctx, v, &d)

@@ -29,7 +29,7 @@ const (
 	runtimeRetry = time.Second
 )
 
-// resyncLoop asks the runtime at start, periodically and when kicked, until it
+// resyncLoop asks the runtime at start, periodically and when a relist is wanted, until it
 // has an answer.
 func (c *Claims) resyncLoop(ctx context.Context) {
 	logger := klog.FromContext(ctx)
@@ -51,7 +51,7 @@ func (c *Claims) resyncLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
-		case <-c.kick:
+		case <-c.relist:
 		case <-retry:
 		}
 	}

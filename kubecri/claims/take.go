@@ -29,7 +29,7 @@ type Taken struct {
 // what could not be found out or written; either is worth the kubelet's retry.
 // It needs no API call when the pod has the claims already. A claim whose creation
 // was not answered, if there is one, stays for the pod's next try as long as the pod
-// is due to use the slot.
+// is entitled to use the slot.
 func (c *Claims) Take(ctx context.Context, r Request) (*Taken, error) {
 	if err := r.verify(); err != nil {
 		return nil, err

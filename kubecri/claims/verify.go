@@ -55,7 +55,7 @@ func same(c *v1alpha1.SlotClaim, spec v1alpha1.SlotClaimSpec) bool {
 }
 
 // verify checks that the container gets as many of each resource as it asks for:
-// more is not its due, and with fewer it would run without a device.
+// more than it requests is not its entitlement, and with fewer it would run without a device.
 func (r *Request) verify() error {
 	if err := assignment.CheckSurplus(r.Grants, r.Requested); err != nil {
 		return Refusef("%v", err)

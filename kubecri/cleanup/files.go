@@ -16,10 +16,10 @@ import (
 
 // Paths are where kubecri keeps things on a host; "" for nowhere.
 type Paths struct {
-	// Root is where the host's root folder is, "" for /. Links are followed as the host
+	// Root is where the host's root directory is, "" for /. Links are followed as the host
 	// would.
 	Root string
-	// StateDir is kubecri's own folder, and goes whole.
+	// StateDir is kubecri's own directory, and goes whole.
 	StateDir string
 	// CDIDir has CDI specs of ours among those of others.
 	CDIDir string
@@ -27,14 +27,14 @@ type Paths struct {
 	HandlersDir string
 	// Listen is the socket's path where the kubelet found kubecri.
 	Listen string
-	// Empty are folders that go if they are empty.
+	// Empty are directories that go if they are empty.
 	Empty []string
 }
 
 // ErrRuns is returned by Files while a kubecri works on the host.
 var ErrRuns = errors.New("a kubecri runs on this node: stop it first, else it would write everything again")
 
-// Hold marks the state folder as in use by a kubecri that runs, until the process
+// Hold marks the state directory as in use by a kubecri that runs, until the process
 // ends or release is called. Any number may hold it.
 func Hold(stateDir string) (release func(), err error) {
 	return lock(stateDir, unix.LOCK_SH)
@@ -61,7 +61,7 @@ func (p Paths) Check() error {
 		}
 	}
 	if dir := filepath.Clean(p.StateDir); p.StateDir != "" && (strings.Count(dir, "/") < 2 || slices.Contains(notState, dir)) {
-		return fmt.Errorf("%s cannot be kubecri's own folder, and is not removed", p.StateDir)
+		return fmt.Errorf("%s cannot be kubecri's own directory, and is not removed", p.StateDir)
 	}
 	release, err := p.lock()
 	if err == nil {
@@ -70,10 +70,10 @@ func (p Paths) Check() error {
 	return err
 }
 
-// notState are folders that a slip of the pen might name.
+// notState are directories that a slip of the pen might name.
 var notState = []string{"/var/lib", "/var/run", "/var/log", "/var/tmp", "/usr/local", "/usr/lib", "/usr/bin", "/etc/kubernetes", "/var/lib/kubelet"}
 
-// lock takes the state folder for us alone.
+// lock takes the state directory for us alone.
 func (p Paths) lock() (release func(), err error) {
 	if p.StateDir == "" {
 		return func() {}, nil
@@ -145,7 +145,7 @@ func (r *remover) done(path string, err error) {
 	}
 }
 
-// matching removes files of the folder; which gets their names and where they are.
+// matching removes files of the directory; which gets their names and where they are.
 func (r *remover) matching(dir string, which func(name, path string) bool) {
 	at, err := resolve(r.root, dir)
 	if err != nil {
@@ -166,7 +166,7 @@ func (r *remover) matching(dir string, which func(name, path string) bool) {
 	}
 }
 
-// empty removes the folder if it is empty. One that is mounted stays.
+// empty removes the directory if it is empty. One that is mounted stays.
 func (r *remover) empty(dir string) {
 	at, err := resolve(r.root, dir)
 	if err == nil {
@@ -208,7 +208,7 @@ func deadSocket(path string) bool {
 const maxLinks = 40
 
 // resolve returns where the path is, beneath root, with links followed as a process
-// would whose root folder that is. What does not exist is left as it is. The last
+// would whose root directory that is. What does not exist is left as it is. The last
 // element may be a link, and is followed too.
 func resolve(root, path string) (string, error) {
 	rest := strings.Split(filepath.Clean("/"+path), "/")[1:]

@@ -74,18 +74,18 @@ func (p *Plugins) Allocate(ctx context.Context, pod *types.PodInfo, container st
 		}
 	}
 	parts := make([]part, 0, len(p.plugins))
-	for _, one := range p.plugins {
-		parts = append(parts, one.partOf(assigned, asked))
+	for _, plugin := range p.plugins {
+		parts = append(parts, plugin.partOf(assigned, asked))
 	}
 	if err := waitFor(c, assigned, parts); err != nil {
 		return nil, err
 	}
 	var answers []inject.Answer
-	for i, one := range p.plugins {
+	for i, plugin := range p.plugins {
 		if parts[i].out != nil {
 			continue
 		}
-		a, fault := one.allocate(ctx, pod, container)
+		a, fault := plugin.allocate(ctx, pod, container)
 		if fault != nil {
 			return nil, fault
 		}
@@ -109,24 +109,24 @@ type part struct {
 	answered bool
 }
 
-func (one *plugin) partOf(assigned, asked []types.ResourceName) part {
-	part := part{plugin: one.name, out: one.hangs(), owns: map[types.ResourceName]bool{}}
-	one.mu.Lock()
-	defer one.mu.Unlock()
+func (p *plugin) partOf(assigned, asked []types.ResourceName) part {
+	part := part{plugin: p.name, out: p.hangs(), owns: map[types.ResourceName]bool{}}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch {
-	case part.out != nil || one.started:
-	case one.wrong != nil:
-		part.out = one.wrong
+	case part.out != nil || p.started:
+	case p.wrong != nil:
+		part.out = p.wrong
 	default:
 		part.out = errors.New("it has not started yet")
 	}
 	for _, name := range assigned {
-		if has(one.data, name) {
+		if has(p.data, name) {
 			part.owns[name] = true
 		}
 	}
 	for _, name := range asked {
-		if has(one.data, name) {
+		if has(p.data, name) {
 			part.asked = max(part.asked, name) // any, but always the same
 		}
 	}
@@ -209,14 +209,14 @@ func described(c *types.ContainerInfo) string {
 }
 
 // allocate asks one plugin. The order of what it returns is kept; a map has none.
-func (one *plugin) allocate(ctx context.Context, pod *types.PodInfo, container string) (inject.Answer, *Fault) {
-	p := pod.Clone()
-	c := p.GetContainerInPod(container)
-	return call(ctx, one.caller, methodAllocate, func(d device.Device) (inject.Answer, error) {
-		mounts, devices, env, err := d.Allocate(p, c)
+func (p *plugin) allocate(ctx context.Context, pod *types.PodInfo, container string) (inject.Answer, *Fault) {
+	pod = pod.Clone()
+	c := pod.GetContainerInPod(container)
+	return call(ctx, p.caller, methodAllocate, func(d device.Device) (inject.Answer, error) {
+		mounts, devices, env, err := d.Allocate(pod, c)
 		if err != nil {
 			return inject.Answer{}, err
 		}
-		return answer(one.name, given{slices.Clone(mounts), slices.Clone(devices), maps.Clone(env)})
+		return answer(p.name, given{slices.Clone(mounts), slices.Clone(devices), maps.Clone(env)})
 	})
 }

@@ -224,7 +224,7 @@ func TestAnswer(t *testing.T) {
 		{name: "nothing there", given: given{mounts: []device.Mount{{ContainerPath: "/a", HostPath: dir + "/none"}}}, err: "no such file"},
 		{name: "no device", given: given{devices: []string{dir + "/none"}}, err: "no such file"},
 		{name: "a file", given: given{devices: []string{file}}, err: "not a device node"},
-		{name: "a folder", given: given{devices: []string{dir}}, err: "not a device node"},
+		{name: "a directory", given: given{devices: []string{dir}}, err: "not a device node"},
 		{name: "half a CDI name", given: given{devices: []string{"vendor.com/gpu"}}, err: "CDI name"},
 		{name: "a CDI class of one letter", given: given{devices: []string{"vendor.com/g=0"}}, err: "CDI name"},
 		{name: "empty device", given: given{devices: []string{""}}, err: "absolute"},
@@ -237,7 +237,7 @@ func TestAnswer(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			a, err := answer("p", test.given)
 			if test.err != "" {
-				if err == nil || !strings.Contains(err.Error(), test.err) || !errors.Is(err, errLie) {
+				if err == nil || !strings.Contains(err.Error(), test.err) || !errors.Is(err, errInvalid) {
 					t.Errorf("error %v, want %q", err, test.err)
 				}
 				return

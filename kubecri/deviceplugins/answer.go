@@ -26,20 +26,20 @@ type given struct {
 
 // answer checks what Allocate returned: the container would fail later and less
 // clearly, or run without its device. Of a mount's host path the runtime would
-// make a folder if there is none.
+// make a directory if there is none.
 func answer(plugin string, g given) (inject.Answer, error) {
 	a := inject.Answer{Plugin: plugin, Env: map[string]string{}}
 	for _, m := range g.mounts {
 		for _, path := range []string{m.ContainerPath, m.HostPath} {
 			if err := checkPath(path); err != nil {
-				return a, fmt.Errorf("%w: a mount of %q at %q: %v", errLie, m.HostPath, m.ContainerPath, err)
+				return a, fmt.Errorf("%w: a mount of %q at %q: %v", errInvalid, m.HostPath, m.ContainerPath, err)
 			}
 		}
 		if m.ContainerPath == "/" {
-			return a, fmt.Errorf("%w: a mount of %q at /, the container's root", errLie, m.HostPath)
+			return a, fmt.Errorf("%w: a mount of %q at /, the container's root", errInvalid, m.HostPath)
 		}
 		if _, err := os.Stat(m.HostPath); err != nil {
-			return a, fmt.Errorf("%w: a mount at %q: %v", errLie, m.ContainerPath, err)
+			return a, fmt.Errorf("%w: a mount at %q: %v", errInvalid, m.ContainerPath, err)
 		}
 		a.Mounts = append(a.Mounts, discovery.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath, ReadOnly: m.Readonly})
 	}
@@ -49,23 +49,23 @@ func answer(plugin string, g given) (inject.Answer, error) {
 			continue
 		}
 		if err := checkDevice(d); err != nil {
-			return a, fmt.Errorf("%w: the device %q: %v", errLie, d, err)
+			return a, fmt.Errorf("%w: the device %q: %v", errInvalid, d, err)
 		}
 		a.Devices = append(a.Devices, d)
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.env)) {
 		if problems := validation.IsRelaxedEnvVarName(name); len(problems) > 0 {
-			return a, fmt.Errorf("%w: the variable %q: %s", errLie, name, strings.Join(problems, "; "))
+			return a, fmt.Errorf("%w: the variable %q: %s", errInvalid, name, strings.Join(problems, "; "))
 		}
 		if name == inject.DevicesEnv {
-			return a, fmt.Errorf("%w: the variable %s is kubecri's own", errLie, name)
+			return a, fmt.Errorf("%w: the variable %s is kubecri's own", errInvalid, name)
 		}
 		if strings.Contains(g.env[name], "\x00") {
-			return a, fmt.Errorf("%w: the value of the variable %q has a NUL, which no process can have", errLie, name)
+			return a, fmt.Errorf("%w: the value of the variable %q has a NUL, which no process can have", errInvalid, name)
 		}
 		if len(name)+len(g.env[name])+2 > inject.MaxEnvBytes {
 			return a, fmt.Errorf("%w: the variable %q has %d bytes, and Linux starts no process with one of more than %d",
-				errLie, name, len(g.env[name]), inject.MaxEnvBytes)
+				errInvalid, name, len(g.env[name]), inject.MaxEnvBytes)
 		}
 		a.Env[name] = g.env[name]
 	}

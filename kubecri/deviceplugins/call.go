@@ -29,10 +29,10 @@ const (
 	timedOut = "timeout"
 	hanging  = "hanging" // not called: an earlier call has not returned
 	errored  = "error"   // the plugin returned an error
-	lied     = "invalid" // its result makes no sense
+	invalid  = "invalid" // its result makes no sense
 )
 
-var kinds = []string{panicked, timedOut, hanging, errored, lied}
+var kinds = []string{panicked, timedOut, hanging, errored, invalid}
 
 // Fault is a call that went wrong.
 type Fault struct {
@@ -53,8 +53,8 @@ func (f *Fault) Error() string {
 func (f *Fault) Unwrap() error { return f.Err }
 
 var (
-	// errLie is in the error of a call whose result makes no sense.
-	errLie = errors.New("invalid result")
+	// errInvalid is in the error of a call whose result makes no sense.
+	errInvalid = errors.New("invalid result")
 	// errHanging is in the error of a call that was not made.
 	errHanging = errors.New("not called")
 )
@@ -151,8 +151,8 @@ func (c *caller) fault(method string, err error) *Fault {
 		kind = timedOut
 	case errors.Is(err, errHanging):
 		kind = hanging
-	case errors.Is(err, errLie):
-		kind = lied
+	case errors.Is(err, errInvalid):
+		kind = invalid
 	}
 	c.numbers.Faulted(method, kind)
 	return &Fault{Plugin: c.name, Method: method, Kind: kind, Err: err}

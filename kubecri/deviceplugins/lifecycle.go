@@ -20,11 +20,11 @@ const (
 )
 
 // drive keeps one plugin going until ctx is done.
-func (p *Plugins) drive(ctx context.Context, one *plugin) {
-	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("device-plugins").WithValues("plugin", one.name))
+func (p *Plugins) drive(ctx context.Context, plugin *plugin) {
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("device-plugins").WithValues("plugin", plugin.name))
 	retry := minRetry
 	for {
-		fault := p.step(ctx, one)
+		fault := p.step(ctx, plugin)
 		wait := p.config.Interval
 		if fault != nil {
 			wait, retry = min(retry, p.config.Interval), min(2*retry, maxRetry)
@@ -34,7 +34,7 @@ func (p *Plugins) drive(ctx context.Context, one *plugin) {
 		if ctx.Err() != nil {
 			return
 		}
-		if p.note(ctx, one, fault) {
+		if p.note(ctx, plugin, fault) {
 			p.config.Changed()
 		}
 		select {
@@ -46,26 +46,26 @@ func (p *Plugins) drive(ctx context.Context, one *plugin) {
 }
 
 // step brings the plugin as far as it goes: prepared, started, asked.
-func (p *Plugins) step(ctx context.Context, one *plugin) *Fault {
+func (p *Plugins) step(ctx context.Context, plugin *plugin) *Fault {
 	for _, s := range []struct {
 		done   *bool
 		method string
 		f      func(device.Device) error
 	}{
-		{&one.prepared, methodNew, device.Device.New},
-		{&one.started, methodStart, device.Device.Start},
+		{&plugin.prepared, methodNew, device.Device.New},
+		{&plugin.started, methodStart, device.Device.Start},
 	} {
 		if *s.done { // written here alone
 			continue
 		}
-		if _, fault := call(ctx, one.caller, s.method, func(d device.Device) (struct{}, error) { return struct{}{}, s.f(d) }); fault != nil {
+		if _, fault := call(ctx, plugin.caller, s.method, func(d device.Device) (struct{}, error) { return struct{}{}, s.f(d) }); fault != nil {
 			return fault
 		}
-		one.mu.Lock()
+		plugin.mu.Lock()
 		*s.done = true
-		one.mu.Unlock()
+		plugin.mu.Unlock()
 	}
-	data, fault := call(ctx, one.caller, methodUpdateNodeInfo, func(d device.Device) (*types.NodeInfo, error) {
+	data, fault := call(ctx, plugin.caller, methodUpdateNodeInfo, func(d device.Device) (*types.NodeInfo, error) {
 		info := types.NewNodeInfoWithName(p.config.Node)
 		if err := d.UpdateNodeInfo(info); err != nil {
 			return nil, err
@@ -75,40 +75,40 @@ func (p *Plugins) step(ctx context.Context, one *plugin) *Fault {
 	if fault != nil {
 		return fault
 	}
-	if err := p.conflict(one, data); err != nil {
-		return one.fault(methodUpdateNodeInfo, err)
+	if err := p.conflict(plugin, data); err != nil {
+		return plugin.fault(methodUpdateNodeInfo, err)
 	}
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	one.data, one.lapsed = data, false
+	plugin.mu.Lock()
+	defer plugin.mu.Unlock()
+	plugin.data, plugin.lapsed = data, false
 	return nil
 }
 
 // note remembers how the plugin is and tells of it when that has changed. It
 // reports whether NodeInfo may have changed.
-func (p *Plugins) note(ctx context.Context, one *plugin, fault *Fault) bool {
+func (p *Plugins) note(ctx context.Context, plugin *plugin, fault *Fault) bool {
 	logger := klog.FromContext(ctx)
-	one.mu.Lock()
-	before := one.wrong
-	one.wrong = fault
+	plugin.mu.Lock()
+	before := plugin.wrong
+	plugin.wrong = fault
 	changed := fault == nil
 	if fault != nil {
 		if before == nil {
-			one.failing = time.Now()
+			plugin.failing = time.Now()
 		}
-		if one.data == nil && !one.lapsed && time.Since(one.failing) >= settle {
-			one.lapsed, changed = true, true
+		if plugin.data == nil && !plugin.lapsed && time.Since(plugin.failing) >= settle {
+			plugin.lapsed, changed = true, true
 		}
 	}
 	first := false
 	select {
-	case <-one.tried:
+	case <-plugin.tried:
 	default:
-		close(one.tried)
+		close(plugin.tried)
 		first, changed = true, true
 	}
-	one.mu.Unlock()
-	one.numbers.Up(fault == nil)
+	plugin.mu.Unlock()
+	plugin.numbers.Up(fault == nil)
 
 	switch {
 	case fault != nil && (before == nil || !same(before, fault)):
@@ -116,13 +116,13 @@ func (p *Plugins) note(ctx context.Context, one *plugin, fault *Fault) bool {
 		if panicked := (*contain.PanicError)(nil); errors.As(fault, &panicked) {
 			stack = panicked.Stack
 		}
-		logger.Error(fault, "A device plugin fails, and is tried again; what it said last stays", "file", one.file, "stack", string(stack))
-		p.event(corev1.EventTypeWarning, reasonFailed, "%v (%s); it is tried again, and containers that need it are not created meanwhile", fault, one.file)
+		logger.Error(fault, "A device plugin fails, and is tried again; what it said last stays", "file", plugin.file, "stack", string(stack))
+		p.event(corev1.EventTypeWarning, reasonFailed, "%v (%s); it is tried again, and containers that need it are not created meanwhile", fault, plugin.file)
 	case fault == nil && before != nil:
 		logger.Info("A device plugin works again")
-		p.event(corev1.EventTypeNormal, reasonRecovered, "device plugin %q works again", one.name)
+		p.event(corev1.EventTypeNormal, reasonRecovered, "device plugin %q works again", plugin.name)
 	case fault == nil && first:
-		logger.Info("Started a device plugin", "file", one.file)
+		logger.Info("Started a device plugin", "file", plugin.file)
 	}
 	return changed
 }

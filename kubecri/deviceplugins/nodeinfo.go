@@ -23,10 +23,10 @@ const maxBytes = 64 << 10
 // be kept. What is returned is the caller's.
 func (p *Plugins) NodeInfo() (info *types.NodeInfo, settled bool) {
 	info, settled = types.NewNodeInfoWithName(p.config.Node), true
-	for _, one := range p.plugins {
-		one.mu.Lock()
-		data, lapsed := one.data, one.lapsed
-		one.mu.Unlock()
+	for _, plugin := range p.plugins {
+		plugin.mu.Lock()
+		data, lapsed := plugin.data, plugin.lapsed
+		plugin.mu.Unlock()
 		switch {
 		case data != nil:
 			merge(info, data)
@@ -43,8 +43,8 @@ func (p *Plugins) Gives(name types.ResourceName) bool {
 	if p == nil {
 		return false
 	}
-	for _, one := range p.plugins {
-		data := one.said()
+	for _, plugin := range p.plugins {
+		data := plugin.reported()
 		if data == nil {
 			continue
 		}
@@ -75,12 +75,12 @@ func add[M ~map[K]V, K comparable, V any](to, from M) {
 }
 
 // conflict says what of the data an earlier plugin, which has it, names too.
-func (p *Plugins) conflict(one *plugin, data *types.NodeInfo) error {
+func (p *Plugins) conflict(plugin *plugin, data *types.NodeInfo) error {
 	for _, earlier := range p.plugins {
-		if earlier == one {
+		if earlier == plugin {
 			break
 		}
-		has := earlier.said()
+		has := earlier.reported()
 		if has == nil {
 			continue
 		}
@@ -88,7 +88,7 @@ func (p *Plugins) conflict(one *plugin, data *types.NodeInfo) error {
 			{has.KubeCap, data.KubeCap}, {has.KubeAlloc, data.KubeAlloc}} {
 			for _, name := range slices.Sorted(maps.Keys(lists[1])) {
 				if _, both := lists[0][name]; both {
-					return fmt.Errorf("%w: it names %q, as device plugin %q does: remove one of the two", errLie, name, earlier.name)
+					return fmt.Errorf("%w: it names %q, as device plugin %q does: remove one of the two", errInvalid, name, earlier.name)
 				}
 			}
 		}
@@ -97,10 +97,10 @@ func (p *Plugins) conflict(one *plugin, data *types.NodeInfo) error {
 }
 
 // said is what the plugin said of the node last; nil for nothing yet.
-func (one *plugin) said() *types.NodeInfo {
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	return one.data
+func (p *plugin) reported() *types.NodeInfo {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.data
 }
 
 // checked returns what a plugin said, if it may be written to the node: anything
@@ -120,12 +120,12 @@ func checked(info *types.NodeInfo) (*types.NodeInfo, error) {
 		}
 	}
 	if bytes > maxBytes {
-		return nil, fmt.Errorf("%w: the names of the node's resources take %d bytes, of %d that it may have", errLie, bytes, maxBytes)
+		return nil, fmt.Errorf("%w: the names of the node's resources take %d bytes, of %d that it may have", errInvalid, bytes, maxBytes)
 	}
 	for _, list := range []types.ResourceList{info.KubeCap, info.KubeAlloc} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
 			if !extended(string(name)) {
-				return nil, fmt.Errorf("%w: its KubeCap or KubeAlloc has %q, which is not the name of an extended resource, such as example.com/widget", errLie, name)
+				return nil, fmt.Errorf("%w: its KubeCap or KubeAlloc has %q, which is not the name of an extended resource, such as example.com/widget", errInvalid, name)
 			}
 		}
 	}
@@ -135,11 +135,11 @@ func checked(info *types.NodeInfo) (*types.NodeInfo, error) {
 func checkResource(name types.ResourceName, n int64) error {
 	switch {
 	case name == "" || !utf8.ValidString(string(name)):
-		return fmt.Errorf("%w: %q is not a name of a resource", errLie, name)
+		return fmt.Errorf("%w: %q is not a name of a resource", errInvalid, name)
 	case strings.HasPrefix(string(name), assignment.ResourcePrefix):
-		return fmt.Errorf("%w: it says that the node has %q: slots come from Instances alone", errLie, name)
+		return fmt.Errorf("%w: it says that the node has %q: slots come from Instances alone", errInvalid, name)
 	case n < 0:
-		return fmt.Errorf("%w: it says that the node has %d of %q", errLie, n, name)
+		return fmt.Errorf("%w: it says that the node has %d of %q", errInvalid, n, name)
 	}
 	return nil
 }

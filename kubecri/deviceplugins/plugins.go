@@ -106,8 +106,8 @@ func New(config Config) (*Plugins, error) {
 // wait for calls that hang.
 func (p *Plugins) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	for _, one := range p.plugins {
-		running.Go(func() { p.drive(ctx, one) })
+	for _, plugin := range p.plugins {
+		running.Go(func() { p.drive(ctx, plugin) })
 	}
 	running.Wait()
 }
@@ -118,9 +118,9 @@ func (p *Plugins) Tried(ctx context.Context) {
 	if p == nil {
 		return
 	}
-	for _, one := range p.plugins {
+	for _, plugin := range p.plugins {
 		select {
-		case <-one.tried:
+		case <-plugin.tried:
 		case <-ctx.Done():
 			return
 		}
@@ -130,17 +130,17 @@ func (p *Plugins) Tried(ctx context.Context) {
 // Failing returns what is wrong with the plugins, nil for nothing.
 func (p *Plugins) Failing() error {
 	var wrong []string
-	for _, one := range p.plugins {
-		one.mu.Lock()
-		fault, since, started := one.wrong, one.failing, one.started
-		one.mu.Unlock()
-		switch hangs := one.hangs(); {
+	for _, plugin := range p.plugins {
+		plugin.mu.Lock()
+		fault, since, started := plugin.wrong, plugin.failing, plugin.started
+		plugin.mu.Unlock()
+		switch hangs := plugin.hangs(); {
 		case hangs != nil:
-			wrong = append(wrong, fmt.Sprintf("device plugin %q: %v", one.name, hangs))
+			wrong = append(wrong, fmt.Sprintf("device plugin %q: %v", plugin.name, hangs))
 		case fault != nil:
 			wrong = append(wrong, fmt.Sprintf("%v, for %s", fault, time.Since(since).Round(time.Second)))
 		case !started:
-			wrong = append(wrong, fmt.Sprintf("device plugin %q has not started yet", one.name))
+			wrong = append(wrong, fmt.Sprintf("device plugin %q has not started yet", plugin.name))
 		}
 	}
 	if len(wrong) == 0 {

@@ -38,7 +38,7 @@ func TestSharedObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := p.plugins[0]
+	plugin := p.plugins[0]
 	refuses := func(parts ...string) {
 		t.Helper()
 		answers, err := p.Allocate(t.Context(), assigned("resource/group/fickle/1/cards"), "main")
@@ -49,8 +49,8 @@ func TestSharedObject(t *testing.T) {
 		}
 	}
 	step := func() *Fault {
-		fault := p.step(t.Context(), one)
-		p.note(t.Context(), one, fault)
+		fault := p.step(t.Context(), plugin)
+		p.note(t.Context(), plugin, fault)
 		return fault
 	}
 	if fault := step(); fault == nil || fault.Kind != errored {
@@ -102,9 +102,9 @@ func TestSharedObject(t *testing.T) {
 	if err := os.WriteFile(release, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); one.hangs() != nil; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); plugin.hangs() != nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("the call that hung has ended, and the plugin still counts as hanging: ", one.hangs())
+			t.Fatal("the call that hung has ended, and the plugin still counts as hanging: ", plugin.hangs())
 		}
 	}
 	if answers, err := p.Allocate(t.Context(), assigned("resource/group/fickle/0/cards"), "main"); err != nil || answers[0].Env["FICKLE"] != "0" {

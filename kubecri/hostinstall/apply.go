@@ -252,9 +252,9 @@ func Forget() error {
 	if err := os.Remove(RecordFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	RemoveFolder()
+	RemoveDirectory()
 	return nil
 }
 
-// RemoveFolder removes the folder of kubecri's configuration if it is empty.
-func RemoveFolder() { _ = os.Remove(filepath.Dir(RecordFile)) }
+// RemoveDirectory removes the directory of kubecri's configuration if it is empty.
+func RemoveDirectory() { _ = os.Remove(filepath.Dir(RecordFile)) }

@@ -36,7 +36,7 @@ func (r *recorded) run(_ context.Context, args ...string) (string, error) {
 
 func text(s string) *string { return &s }
 
-// twoStages creates new, and changes old, in a folder.
+// twoStages creates new, and changes old, in a directory.
 func twoStages(t *testing.T) (dir string, p Plan) {
 	dir = t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "old"), []byte("before"), 0o640); err != nil {

@@ -62,7 +62,7 @@ func (a Allowed) Of(handler string) []string {
 }
 
 // Check returns an error when the device has a mount or a device node that the handler
-// may not give. Of the folders for all handlers it may give read-only mounts alone: who
+// may not give. Of the directories for all handlers it may give read-only mounts alone: who
 // writes /run/udev/rules.d is root on the node. Links are followed, so what counts is
 // where the path leads now. It reads the file system.
 func (a Allowed) Check(handler string, device discovery.Device) error {
@@ -93,12 +93,12 @@ func (a Allowed) path(handler, path string) error {
 		return err
 	}
 	allowed := a.Of(handler)
-	var refused error // why the folder that has the path does not do
-	for _, folder := range allowed {
-		switch root, err := filepath.EvalSymlinks(folder); {
+	var refused error // why the directory that has the path does not do
+	for _, directory := range allowed {
+		switch root, err := filepath.EvalSymlinks(directory); {
 		case err != nil:
-			if folder = filepath.Clean(folder); within(folder, filepath.Clean(path)) || within(folder, real) {
-				refused = fmt.Errorf("kubecri does not see the allowed folder %s (%w): where it runs in a container, mount that folder into it at the same place", folder, err)
+			if directory = filepath.Clean(directory); within(directory, filepath.Clean(path)) || within(directory, real) {
+				refused = fmt.Errorf("kubecri does not see the allowed directory %s (%w): where it runs in a container, mount that directory into it at the same place", directory, err)
 			}
 		case within(root, real):
 			if refused = public(root, real); refused == nil {
@@ -113,11 +113,11 @@ func (a Allowed) path(handler, path string) error {
 	if real != path {
 		leads = fmt.Sprintf(", which leads to %s,", real)
 	}
-	return fmt.Errorf("the path%s is in none of the folders that handler %q may give to containers, %q; kubecri's --handler-allowed-paths says which",
+	return fmt.Errorf("the path%s is in none of the directories that handler %q may give to containers, %q; kubecri's --handler-allowed-paths says which",
 		leads, handler, allowed)
 }
 
-// public returns an error when the path is in a folder below root that anybody may write,
+// public returns an error when the path is in a directory below root that anybody may write,
 // such as /dev/shm: what is there now may be another thing when a container gets it.
 func public(root, path string) error {
 	for path != root {
@@ -151,7 +151,7 @@ func check(path string) error {
 }
 
 // resolve follows the links of a path. What is not there yet has none: a container
-// runtime may make a folder that it is to mount.
+// runtime may make a directory that it is to mount.
 func resolve(path string) (string, error) {
 	path = filepath.Clean(path)
 	real, err := filepath.EvalSymlinks(path)
@@ -171,7 +171,7 @@ func resolve(path string) (string, error) {
 	return filepath.Join(dir, filepath.Base(path)), nil
 }
 
-// within reports whether the path is the folder or below it.
-func within(folder, path string) bool {
-	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
+// within reports whether the path is the directory or below it.
+func within(directory, path string) bool {
+	return path == directory || strings.HasPrefix(path, strings.TrimSuffix(directory, "/")+"/")
 }

@@ -21,7 +21,7 @@ func TestCheck(t *testing.T) {
 		"dev/fd":         "../etc",  // leaves
 		"dev/missing":    "../none", // leads to what anybody may make
 		"dev/loop":       "loop",
-		"run":            "dev", // another name of an allowed folder
+		"run":            "dev", // another name of an allowed directory
 		"etc/hidden":     dir + "/dev/snd",
 		"dev/chain":      "by-id",
 		"dev/chain-away": "fd",
@@ -50,15 +50,15 @@ func TestCheck(t *testing.T) {
 		wantErr string // "" for allowed
 	}{
 		{name: "a device", path: "/dev/snd"},
-		{name: "the folder itself", path: "/dev"},
+		{name: "the directory itself", path: "/dev"},
 		{name: "what is not there yet", path: "/dev/bus/usb/001/007"},
 		{name: "a link inside", path: "/dev/by-id"},
 		{name: "links to links inside", path: "/dev/chain"},
-		{name: "another name of the folder", path: "/run/snd"},
+		{name: "another name of the directory", path: "/run/snd"},
 		{name: "a link from outside that leads inside", path: "/etc/hidden"},
-		{name: "outside", path: "/etc", wantErr: "in none of the folders"},
-		{name: "a folder whose name begins alike", path: "/dev2", wantErr: "in none of the folders"},
-		{name: "the folder above", path: "", wantErr: "in none of the folders"},
+		{name: "outside", path: "/etc", wantErr: "in none of the directories"},
+		{name: "a directory whose name begins alike", path: "/dev2", wantErr: "in none of the directories"},
+		{name: "the directory above", path: "", wantErr: "in none of the directories"},
 		{name: "a link that leaves", path: "/dev/fd", wantErr: "leads to " + dir + "/etc"},
 		{name: "below a link that leaves", path: "/dev/fd/passwd", wantErr: "leads to " + dir + "/etc/passwd"},
 		{name: "links to links that leave", path: "/dev/chain-away", wantErr: "leads to"},
@@ -69,12 +69,12 @@ func TestCheck(t *testing.T) {
 		{name: "dots that stay inside", path: "/dev/snd/../snd", wantErr: ".. in it"},
 		{name: "NUL", path: "/dev/\x00", wantErr: "NUL"},
 		{name: "two dots in a name", path: "/dev/a..b"},
-		{name: "a handler with folders of its own", handler: "echo", path: "/etc"},
-		{name: "a handler with folders of its own has no others", handler: "echo", path: "/dev", wantErr: `handler "echo"`},
+		{name: "a handler with directories of its own", handler: "echo", path: "/etc"},
+		{name: "a handler with directories of its own has no others", handler: "echo", path: "/dev", wantErr: `handler "echo"`},
 		{name: "a handler that may give nothing", handler: "none", path: "/dev", wantErr: `handler "none"`},
-		{name: "the allowed folder is a link", allowed: &linked, path: "/dev/snd"},
-		{name: "the allowed folder is a link, outside", allowed: &linked, path: "/etc", wantErr: "in none of the folders"},
-		{name: "the zero value", allowed: &Allowed{}, path: "/dev", wantErr: "in none of the folders"},
+		{name: "the allowed directory is a link", allowed: &linked, path: "/dev/snd"},
+		{name: "the allowed directory is a link, outside", allowed: &linked, path: "/etc", wantErr: "in none of the directories"},
+		{name: "the zero value", allowed: &Allowed{}, path: "/dev", wantErr: "in none of the directories"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.allowed == nil {
@@ -148,7 +148,7 @@ func TestMountsForAllAreReadOnly(t *testing.T) {
 }
 
 // What anybody may write may be another thing when a container gets it.
-func TestPublicFolders(t *testing.T) {
+func TestPublicDirectories(t *testing.T) {
 	dir := t.TempDir()
 	for _, sub := range []string{"dev/shm/mine/deep", "dev/snd"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
@@ -190,8 +190,8 @@ func TestPublicFolders(t *testing.T) {
 	}
 }
 
-// Where kubecri's container lacks a folder of the node, links in it cannot be followed.
-func TestAFolderThatIsNotSeenAllowsNothing(t *testing.T) {
+// Where kubecri's container lacks a directory of the node, links in it cannot be followed.
+func TestADirectoryThatIsNotSeenAllowsNothing(t *testing.T) {
 	dir := t.TempDir()
 	allowed, err := Parse([]string{dir + "/srv/"})
 	if err != nil {
@@ -199,7 +199,7 @@ func TestAFolderThatIsNotSeenAllowsNothing(t *testing.T) {
 	}
 	for _, path := range []string{"/srv", "/srv/models/etc"} {
 		err := allowed.Check("", discovery.Device{DeviceSpecs: []discovery.DeviceSpec{{ContainerPath: "/x", HostPath: dir + path}}})
-		if err == nil || !strings.Contains(err.Error(), "does not see the allowed folder "+dir+"/srv") || !strings.Contains(err.Error(), "at the same place") {
+		if err == nil || !strings.Contains(err.Error(), "does not see the allowed directory "+dir+"/srv") || !strings.Contains(err.Error(), "at the same place") {
 			t.Errorf("Check() of %s = %v", path, err)
 		}
 	}
@@ -218,7 +218,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// Whatever a path is: one that is allowed leads into the allowed folder, as the kernel
+// Whatever a path is: one that is allowed leads into the allowed directory, as the kernel
 // follows it.
 func FuzzCheck(f *testing.F) {
 	dir := f.TempDir()
@@ -242,7 +242,7 @@ func FuzzCheck(f *testing.F) {
 		if allowed.Check("x", discovery.Device{Mounts: []discovery.Mount{{HostPath: path, ReadOnly: true}}}) != nil {
 			return
 		}
-		// What is not there would be made by the runtime, so its folder counts.
+		// What is not there would be made by the runtime, so its directory counts.
 		for {
 			real, err := filepath.EvalSymlinks(path)
 			if err == nil {

@@ -32,7 +32,7 @@ type Endpoints struct {
 }
 
 // ReadEndpoints returns the endpoints that a kubelet with this --config and
-// --config-dir would use. As in the kubelet the folder's files *.conf count in the
+// --config-dir would use. As in the kubelet the directory's files *.conf count in the
 // order of their names, over the file. Either path may be empty.
 func ReadEndpoints(file, dir string) (Endpoints, error) {
 	files, err := ConfigFiles(file, dir)

@@ -91,7 +91,7 @@ type Process struct {
 	Started time.Time
 }
 
-// Root is the process's root folder, as seen from here.
+// Root is the process's root directory, as seen from here.
 func (p Process) Root() string { return fmt.Sprintf("/proc/%d/root", p.PID) }
 
 // Changed returns the file of the process's configuration that was changed last

@@ -96,7 +96,7 @@ func (s slotClaims) Create(ctx context.Context, c *v1alpha1.SlotClaim, _ metav1.
 	c = c.DeepCopy()
 	c.UID, c.ResourceVersion = types.UID(strconv.Itoa(s.api.version)), strconv.Itoa(s.api.version)
 	s.api.claims[c.Name] = c
-	s.api.tell(c, false)
+	s.api.notify(c, false)
 	if s.api.lost {
 		return nil, errors.New("the connection was lost")
 	}
@@ -130,11 +130,11 @@ func (s slotClaims) Delete(ctx context.Context, name string, o metav1.DeleteOpti
 	}
 	delete(s.api.claims, name)
 	s.api.version++
-	s.api.tell(c, true)
+	s.api.notify(c, true)
 	return nil
 }
 
-func (a *api) tell(c *v1alpha1.SlotClaim, gone bool) {
+func (a *api) notify(c *v1alpha1.SlotClaim, gone bool) {
 	name, _ := c.Slot()
 	for _, f := range a.follow {
 		f(name, c, gone)

@@ -45,15 +45,15 @@ const (
 // again, and takes a while to see that its pod is over.
 var afterEnd = []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond, 400 * time.Millisecond, time.Second}
 
-// kick has what is in use looked at soon.
-func (p *Plugins) kick() {
+// relist has what is in use listed soon.
+func (p *Plugins) relist() {
 	select {
-	case p.kicked <- struct{}{}:
+	case p.relists <- struct{}{}:
 	default: // asked for already
 	}
 }
 
-// refreshLoop asks what is in use periodically, and several times after each kick.
+// refreshLoop asks what is in use periodically, and several times after each relist that is asked for.
 func (p *Plugins) refreshLoop(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	ticker := time.NewTicker(refreshEvery)
@@ -82,7 +82,7 @@ func (p *Plugins) refreshLoop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.kicked:
+		case <-p.relists:
 			step = -1
 		case <-ticker.C:
 		case <-next:
@@ -267,7 +267,7 @@ func (p *Plugins) claimAgain(ctx context.Context) error {
 		}
 		p.lost[name] = by
 		klog.FromContext(ctx).Error(nil, "A container uses a slot that another has claimed", "slot", name, "claimedBy", by)
-		p.Tell(name.Instance, "SlotLost", fmt.Sprintf("Slot %s, which a container uses, is now %s. Both use the device at once: delete one of the pods.", name, by))
+		p.RecordEvents(name.Instance, "SlotLost", fmt.Sprintf("Slot %s, which a container uses, is now %s. Both use the device at once: delete one of the pods.", name, by))
 	}
 	now := p.now()
 	maps.DeleteFunc(p.remade, func(_ slot.Name, at time.Time) bool { return now.Sub(at) >= remakeInterval })
@@ -295,21 +295,21 @@ func (p *Plugins) claimAgain(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Tell writes an Event to each pod that has a slot of the Instance here. It does not block.
-func (p *Plugins) Tell(instance, reason, message string) {
+// RecordEvents writes an Event to each pod that has a slot of the Instance here. It does not block.
+func (p *Plugins) RecordEvents(instance, reason, message string) {
 	p.mu.Lock()
 	listed := p.listed
 	p.mu.Unlock()
-	told := map[podName]bool{}
+	recorded := map[podName]bool{}
 	for _, h := range p.account.holds(listed) {
 		if h.slot.Instance != instance {
 			continue
 		}
 		for _, who := range listed[h.resource][h.claim.holder] {
-			if told[who] {
+			if recorded[who] {
 				continue
 			}
-			told[who] = true
+			recorded[who] = true
 			if pod, err := p.Pods.Lister().Pods(who.namespace).Get(who.name); err == nil {
 				p.Events.Event(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 					corev1.EventTypeWarning, reason, message)
@@ -318,14 +318,14 @@ func (p *Plugins) Tell(instance, reason, message string) {
 	}
 }
 
-// followPods kicks when a pod that had slots is over.
+// followPods asks for a relist when a pod that had slots is over.
 func (p *Plugins) followPods() error {
 	over := func(obj any) {
 		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = last.Obj
 		}
 		if pod, ok := obj.(*corev1.Pod); ok && len(requests(pod)) > 0 {
-			p.kick()
+			p.relist()
 		}
 	}
 	_, err := p.Pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -343,7 +343,7 @@ func (p *Plugins) followPods() error {
 // until the next refresh.
 func (p *Plugins) eventLoop(ctx context.Context) {
 	logger := klog.FromContext(ctx)
-	told := false
+	logged := false
 	for {
 		err := p.listen(ctx)
 		if ctx.Err() != nil {
@@ -351,8 +351,8 @@ func (p *Plugins) eventLoop(ctx context.Context) {
 		}
 		retry := runtimeRetry
 		if status.Code(err) == codes.Unimplemented {
-			if !told {
-				told = true
+			if !logged {
+				logged = true
 				logger.Info("The runtime has no container events: slots are released at the next refresh", "refresh", refreshEvery)
 			}
 			retry = refreshEvery // another version may run by then
@@ -364,11 +364,11 @@ func (p *Plugins) eventLoop(ctx context.Context) {
 			return
 		case <-time.After(retry):
 		}
-		p.kick() // for what was missed
+		p.relist() // for what was missed
 	}
 }
 
-// listen kicks for each of the runtime's events about a container with slots, until the
+// listen asks for a relist for each of the runtime's events about a container with slots, until the
 // runtime ends the stream.
 func (p *Plugins) listen(ctx context.Context) error {
 	stream, err := p.Runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
@@ -386,14 +386,14 @@ func (p *Plugins) listen(ctx context.Context) error {
 		switch event.ContainerEventType {
 		case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT:
 			if p.account.anyUnused() { // it may be a container of these
-				p.kick()
+				p.relist()
 			}
 		case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
 			p.mu.Lock()
 			concerns := p.containers[event.ContainerId]
 			p.mu.Unlock()
 			if concerns {
-				p.kick()
+				p.relist()
 			}
 		}
 	}

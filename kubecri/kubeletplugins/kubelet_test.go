@@ -25,29 +25,29 @@ import (
 // own, and connects to each plugin that registers.
 type fakeKubelet struct {
 	pluginapi.UnimplementedRegistrationServer
-	t      *testing.T
-	folder string
-	server *grpc.Server
-	ctx    context.Context
-	stop   context.CancelFunc
+	t         *testing.T
+	directory string
+	server    *grpc.Server
+	ctx       context.Context
+	stop      context.CancelFunc
 
 	mu    sync.Mutex
 	first map[string]string // first list of each resource
 	last  map[string]string
 }
 
-func startKubelet(t *testing.T, folder string) *fakeKubelet {
+func startKubelet(t *testing.T, directory string) *fakeKubelet {
 	t.Helper()
-	old, _ := filepath.Glob(filepath.Join(folder, "*.sock"))
+	old, _ := filepath.Glob(filepath.Join(directory, "*.sock"))
 	for _, path := range old {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
 	}
-	k := &fakeKubelet{t: t, folder: folder, server: grpc.NewServer(), first: map[string]string{}, last: map[string]string{}}
+	k := &fakeKubelet{t: t, directory: directory, server: grpc.NewServer(), first: map[string]string{}, last: map[string]string{}}
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	pluginapi.RegisterRegistrationServer(k.server, k)
-	listener, err := net.Listen("unix", filepath.Join(folder, kubeletSocket))
+	listener, err := net.Listen("unix", filepath.Join(directory, kubeletSocket))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func (k *fakeKubelet) Register(_ context.Context, r *pluginapi.RegisterRequest) 
 	if r.Version != pluginapi.Version || !r.Options.GetPreferredAllocationAvailable || filepath.Base(r.Endpoint) != r.Endpoint {
 		return nil, fmt.Errorf("odd registration %v", r)
 	}
-	conn, err := grpc.NewClient("unix://"+filepath.Join(k.folder, r.Endpoint), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+filepath.Join(k.directory, r.Endpoint), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, err
 	}
@@ -243,8 +243,8 @@ func TestRefusedScope(t *testing.T) {
 	if keys[cam] || !keys[east()] || len(keys) != 1 {
 		t.Errorf("served are %v", keys)
 	}
-	r.tellRefused(inv)
-	r.tellRefused(inv)
+	r.recordRefused(inv)
+	r.recordRefused(inv)
 	if len(r.events.Events) != 1 {
 		t.Fatalf("%d Events, want 1", len(r.events.Events))
 	}

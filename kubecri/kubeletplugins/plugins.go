@@ -64,7 +64,7 @@ type Plugins struct {
 	Config
 	account *account
 	now     func() time.Time
-	kicked  chan struct{} // asks for a refresh
+	relists chan struct{} // asks for a relist
 	woken   chan struct{} // asks for another inventory
 	recheck atomic.Int64  // when to refresh again, in nanoseconds; 0 for not
 	// known is closed once the runtime has said which containers use slots.
@@ -79,12 +79,12 @@ type Plugins struct {
 	// allocating and refreshing let one at a time do so.
 	allocating, refreshing turn
 	// remade and lost are of refresh alone: when a claim was made again, and of which slots
-	// pods were told that another has claimed them.
+	// pods have an Event that another has claimed them.
 	remade map[slot.Name]time.Time
 	lost   map[slot.Name]claim
 	// watches are of the sync loop alone.
 	watches map[string]*claimWatch
-	// refused are the Configurations that an Event told of, by UID; of the sync loop alone.
+	// refused are the Configurations that have an Event, by UID; of the sync loop alone.
 	refused map[string]bool
 
 	mu         sync.Mutex
@@ -104,7 +104,7 @@ func New(config Config) (*Plugins, error) {
 		return nil, errors.New("kubeletplugins: client, informers, devices, runtime, pod-resources and event recorder are required")
 	}
 	p := &Plugins{Config: config, account: newAccount(config.Node, time.Now), now: time.Now,
-		kicked: make(chan struct{}, 1), woken: make(chan struct{}, 1), attention: make(chan struct{}, 1), known: make(chan struct{}),
+		relists: make(chan struct{}, 1), woken: make(chan struct{}, 1), attention: make(chan struct{}, 1), known: make(chan struct{}),
 		allocating: newTurn(), refreshing: newTurn(), remade: map[slot.Name]time.Time{}, lost: map[slot.Name]claim{},
 		watches: map[string]*claimWatch{}, refused: map[string]bool{}, servers: map[key]*server{}}
 	wakes := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { p.wake() }, UpdateFunc: func(any, any) { p.wake() }, DeleteFunc: func(any) { p.wake() }}
@@ -196,7 +196,7 @@ func (p *Plugins) sync(ctx context.Context) (changed <-chan struct{}) {
 		}
 	}
 	p.watchThese(ctx, inv)
-	p.tellRefused(inv)
+	p.recordRefused(inv)
 	p.mu.Lock()
 	p.inventory = inv
 	wanted := inv.keys(!p.NoInstances)
@@ -254,8 +254,8 @@ func (p *Plugins) watchThese(ctx context.Context, inv inventory) {
 	}
 }
 
-// tellRefused writes an Event about each Configuration whose uniqueScope cannot be kept.
-func (p *Plugins) tellRefused(inv inventory) {
+// recordRefused writes an Event about each Configuration whose uniqueScope cannot be kept.
+func (p *Plugins) recordRefused(inv inventory) {
 	for name, s := range inv {
 		if !s.refused || p.refused[string(s.configuration.UID)] {
 			continue

@@ -96,7 +96,7 @@ func (p *Plugins) take(ctx context.Context, k key, choose func(deviceids.Resourc
 		}
 		// Whoever has the other slots: the kubelet is to know it before its next pod.
 		p.account.notAsked(wrote)
-		p.kick()
+		p.relist()
 		p.slotsChanged(k.configuration, "")
 		return nil, nil, err
 	}

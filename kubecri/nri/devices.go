@@ -19,7 +19,7 @@ import (
 // (api.LinuxDevice.AccessString), whatever was asked for.
 const charAccess, blockAccess = "rw", "rwm"
 
-// addDevice adds a device node, or all that are in a folder. In CRI the runtime
+// addDevice adds a device node, or all that are in a directory. In CRI the runtime
 // looks what is there; here it is for us to do. Rules after NRI's own take away
 // what is not permitted, and add mknod where it is.
 func addDevice(a *api.ContainerAdjustment, spec discovery.DeviceSpec, c *api.Container) error {
@@ -81,7 +81,7 @@ func seesAllDevices(c *api.Container) bool {
 }
 
 // deviceNodes returns the device node at a path of the host, links followed, or
-// those in the folder there. Folders are searched to the bottom; what is no device
+// those in the directory there. Directories are searched to the bottom; what is no device
 // in them is passed over.
 func deviceNodes(hostPath, containerPath string) ([]*api.LinuxDevice, error) {
 	real, err := filepath.EvalSymlinks(hostPath)

@@ -97,14 +97,14 @@ func CheckName(name, index string) error {
 func (p *Plugin) Run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("nri")
 	ctx = klog.NewContext(ctx, logger)
-	told := false
+	logged := false
 	for ctx.Err() == nil {
 		retry := dialRetry
 		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", p.config.Socket)
 		if err == nil {
 			var accepted bool
 			accepted, err = p.session(ctx, conn)
-			if told = told && !accepted; !accepted {
+			if logged = logged && !accepted; !accepted {
 				retry = refusedRetry
 			}
 		}
@@ -112,8 +112,8 @@ func (p *Plugin) Run(ctx context.Context) {
 			return
 		}
 		p.disconnected(err)
-		if !told { // once an outage
-			told = true
+		if !logged { // once an outage
+			logged = true
 			logger.Error(err, "Not connected to the runtime's NRI: it creates containers without their devices meanwhile, unless it is configured to require this plugin",
 				"socket", p.config.Socket, "plugin", p.config.Name)
 		}
@@ -164,7 +164,7 @@ func (p *Plugin) end(id string) *admit.Admission {
 	defer p.mu.Unlock()
 	a := p.creating[id]
 	delete(p.creating, id)
-	p.tellIfCreated()
+	p.closeIfCreated()
 	return a
 }
 
@@ -175,11 +175,11 @@ func (p *Plugin) whenCreated() <-chan struct{} {
 	defer p.mu.Unlock()
 	created := make(chan struct{})
 	p.created = created
-	p.tellIfCreated()
+	p.closeIfCreated()
 	return created
 }
 
-func (p *Plugin) tellIfCreated() {
+func (p *Plugin) closeIfCreated() {
 	if len(p.creating) == 0 && p.created != nil {
 		close(p.created)
 		p.created = nil
@@ -198,5 +198,5 @@ func (p *Plugin) settle(ctx context.Context, exists map[string]bool) {
 		}
 	}
 	clear(p.creating)
-	p.tellIfCreated()
+	p.closeIfCreated()
 }

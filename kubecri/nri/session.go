@@ -130,11 +130,11 @@ func (c *watchedConn) Read(b []byte) (int, error) {
 // logger passes on what the stub says.
 type logger struct{}
 
-func (logger) say(ctx context.Context, level klog.Level, format string, args []any) {
+func (logger) log(ctx context.Context, level klog.Level, format string, args []any) {
 	klog.FromContext(ctx).WithName("nri").V(int(level)).Info(fmt.Sprintf(format, args...))
 }
 
-func (l logger) Debugf(ctx context.Context, format string, args ...any) { l.say(ctx, 6, format, args) }
-func (l logger) Infof(ctx context.Context, format string, args ...any)  { l.say(ctx, 4, format, args) }
-func (l logger) Warnf(ctx context.Context, format string, args ...any)  { l.say(ctx, 1, format, args) }
-func (l logger) Errorf(ctx context.Context, format string, args ...any) { l.say(ctx, 0, format, args) }
+func (l logger) Debugf(ctx context.Context, format string, args ...any) { l.log(ctx, 6, format, args) }
+func (l logger) Infof(ctx context.Context, format string, args ...any)  { l.log(ctx, 4, format, args) }
+func (l logger) Warnf(ctx context.Context, format string, args ...any)  { l.log(ctx, 1, format, args) }
+func (l logger) Errorf(ctx context.Context, format string, args ...any) { l.log(ctx, 0, format, args) }

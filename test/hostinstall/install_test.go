@@ -98,7 +98,7 @@ func TestInstall(t *testing.T) {
 	h.Run("used", func(t *testing.T) {
 		h := h.in(t)
 		begin := time.Now()
-		h.wantOutput(true, []string{"ok    rights", "waiting until it is healthy: kubelet.service", "is installed"}, "install", "--yes", own)
+		h.wantOutput(true, []string{"ok    RBAC", "waiting until it is healthy: kubelet.service", "is installed"}, "install", "--yes", own)
 		t.Logf("installed in %s", time.Since(begin).Round(100*time.Millisecond))
 		h.sameContainer(plain)
 		check := []string{"check", own, "--node-name=" + node, "--runtime-endpoint=unix://" + h.node.ContainerdSocket}
@@ -168,7 +168,7 @@ func TestInstall(t *testing.T) {
 		_, err = h.run("systemctl", "restart", "kubelet.service")
 		h.check(err)
 		flags := h.files()
-		h.wantOutput(true, []string{"note  rights", "does not discover for others", "+ KUBELET_KUBEADM_ARGS=\"--container-runtime-endpoint=unix:///run/kubecri/kubecri.sock --hostname-override"}, "install", "--yes")
+		h.wantOutput(true, []string{"note  RBAC", "does not discover for others", "+ KUBELET_KUBEADM_ARGS=\"--container-runtime-endpoint=unix:///run/kubecri/kubecri.sock --hostname-override"}, "install", "--yes")
 		viewer := h.startPod("viewer", 1)
 		h.wantOutput(true, []string{"nothing of it is left"}, "uninstall", "--yes")
 		if diff := cmp.Diff(flags, h.files()); diff != "" {

@@ -53,7 +53,7 @@ func newCommand(args []string, code *int) *cobra.Command {
 			if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
 				return err
 			}
-			tell(klog.FromContext(cmd.Context()), ignored)
+			logIgnored(klog.FromContext(cmd.Context()), ignored)
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			context.AfterFunc(ctx, stop) // a second signal ends the process at once
 			return run(ctx, o)
@@ -110,8 +110,8 @@ func acceptKubelets(cmd *cobra.Command, flags *pflag.FlagSet, args []string) kub
 	return ignored
 }
 
-// tell logs what was passed over, once logging is set up.
-func tell(logger klog.Logger, ignored kubeletargs.Ignored) {
+// logIgnored logs what was passed over, once logging is set up.
+func logIgnored(logger klog.Logger, ignored kubeletargs.Ignored) {
 	if len(ignored.Kubelet) > 0 {
 		logger.V(2).Info("Flags of the kubelet that do not concern kubecri", "flags", ignored.Kubelet)
 	}

@@ -35,7 +35,7 @@ type devicePluginOptions struct {
 
 func (o *devicePluginOptions) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&o.directory, "kubelet-device-plugin-dir", "/var/lib/kubelet/device-plugins",
-		"With --mode=device-plugin: the kubelet's folder for device plugins, with its kubelet.sock.")
+		"With --mode=device-plugin: the kubelet's directory for device plugins, with its kubelet.sock.")
 	flags.StringVar(&o.podResources, "kubelet-pod-resources-socket", "unix:///var/lib/kubelet/pod-resources/kubelet.sock",
 		"With --mode=device-plugin: the kubelet's pod-resources socket, which tells the devices that pods have.")
 	flags.BoolVar(&o.instances, "instance-resources", true,
@@ -54,7 +54,7 @@ func (o *devicePluginOptions) complete(bad func(flag string, err error)) {
 func runDevicePlugin(ctx context.Context, o *options) error {
 	logger := klog.FromContext(ctx)
 	if files, _ := filepath.Glob(filepath.Join(o.devices, "*.so")); len(files) > 0 {
-		logger.Info("Warning: device plugins of KubeDevice are not loaded: with --mode=device-plugin nobody would assign their devices", "folder", o.devices, "files", len(files))
+		logger.Info("Warning: device plugins of KubeDevice are not loaded: with --mode=device-plugin nobody would assign their devices", "directory", o.devices, "files", len(files))
 	}
 	runtime, err := proxy.Dial(o.runtimeEndpoint)
 	if err != nil {
@@ -82,7 +82,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		Configurations: cluster.configurations, Slices: cluster.slices, Nodes: cluster.nodes, Recorder: cluster.events,
 		Registry: registrySources, NoEndpoints: o.discovery.directory == "", Grace: o.discovery.grace, AllowedPaths: o.discovery.allowed,
 		PropertyNamespaces: o.discovery.propertySpaces, Metrics: numbers,
-		TellHolders: func(instance, reason, message string) { plugins.Tell(instance, reason, message) },
+		NotifyHolders: func(instance, reason, message string) { plugins.RecordEvents(instance, reason, message) },
 	})
 	if err != nil {
 		return err

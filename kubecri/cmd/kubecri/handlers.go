@@ -70,9 +70,9 @@ func (o *discoveryOptions) addTo(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.handlers, "discovery-handlers", builtInNames(),
 		"Discovery handlers of kubecri's own that run. Empty for none.")
 	flags.StringVar(&o.directory, "discovery-handlers-directory", pb.DefaultDirectory,
-		"Folder where discovery handlers in other processes find kubecri's socket, and where theirs are. It is made if absent. Empty takes none.")
+		"Directory where discovery handlers in other processes find kubecri's socket, and where theirs are. It is made if absent. Empty takes none.")
 	flags.StringSliceVar(&o.allowedPaths, "handler-allowed-paths", hostpaths.Default,
-		"Folders of the node of which discovery handlers may give containers mounts and device nodes, each as [handler=]folder. A handler that is named has the folders with its name alone, none with handler=.")
+		"Directories of the node of which discovery handlers may give containers mounts and device nodes, each as [handler=]directory. A handler that is named has the directories with its name alone, none with handler=.")
 	flags.DurationVar(&o.grace.Shared, "handler-grace", agent.DefaultGrace.Shared,
 		"How long devices that several nodes may reach stay when their discovery handler no longer works. After 30s of it new pods do not get them.")
 	flags.DurationVar(&o.grace.Local, "handler-grace-local", agent.DefaultGrace.Local,
@@ -90,7 +90,7 @@ func (o *discoveryOptions) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&o.tree.Dev, "dev", sysfs.DefaultDev, "Where the handlers udev and usb find device nodes.")
 }
 
-// complete fills defaults, and tells bad what is wrong with which flag.
+// complete fills defaults, and calls bad with what is wrong with which flag.
 func (o *discoveryOptions) complete(stateDir string, bad func(flag string, err error)) {
 	for _, name := range o.handlers {
 		if !slices.Contains(builtInNames(), name) {

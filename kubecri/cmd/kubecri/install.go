@@ -80,8 +80,8 @@ func newInstallCommand(code *int) *cobra.Command {
 	flags.StringVar(&o.want.Listen, "listen", "unix:///run/kubecri/kubecri.sock", "Socket where the kubelet is to find kubecri.")
 	flags.StringVar(&o.want.NodeName, "node-name", "", "Name of this node's Node object. (default the kubelet's --hostname-override or the host's name)")
 	flags.StringVar(&o.want.Kubeconfig, "kubeconfig", "", "Kubeconfig of kubecri's identity. (default the one of a former install, "+defaultKubeconfig+", or the kubelet's own, which needs deploy/kubelet-identity)")
-	flags.StringVar(&o.want.StateDir, "state-dir", "/var/lib/kubecri", "Folder for kubecri's own files.")
-	flags.StringVar(&o.want.CDIDir, "cdi-dir", "/var/run/cdi", "Folder for a CDI spec of each device.")
+	flags.StringVar(&o.want.StateDir, "state-dir", "/var/lib/kubecri", "Directory for kubecri's own files.")
+	flags.StringVar(&o.want.CDIDir, "cdi-dir", "/var/run/cdi", "Directory for a CDI spec of each device.")
 	flags.StringVar(&o.args, "args", "", "Further arguments of kubecri, split at blanks. (default those of a former install)")
 	flags.StringVar(&o.nriSocket, "nri-socket", "/var/run/nri/nri.sock", "With --mode=nri: the runtime's NRI socket, to see whether it takes plugins.")
 	flags.BoolVar(&o.leave, "leave-program", false, "Leave the program at "+hostinstall.Program+" as it is, such as a package's.")
@@ -260,8 +260,8 @@ func (o *installOptions) tidy(ctx context.Context, out io.Writer, before hostins
 		return nil
 	}
 	more, failed := cleanup.Node(ctx, cluster.kube, cluster.client, o.want.NodeName)
-	tellRemoved(out, append(removed, more...))
-	hostinstall.RemoveFolder()
+	printRemoved(out, append(removed, more...))
+	hostinstall.RemoveDirectory()
 	return errors.Join(err, failed)
 }
 

@@ -22,7 +22,7 @@ func (k *kubeletFlags) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&k.config, "config", "",
 		"The kubelet's KubeletConfiguration, for its containerRuntimeEndpoint and imageServiceEndpoint.")
 	flags.StringVar(&k.configDir, "config-dir", "",
-		"The folder of its drop-in files.")
+		"The directory of its drop-in files.")
 	flags.StringVar(&k.runtimeEndpoint, "container-runtime-endpoint", "",
 		"Where the kubelet expects the runtime, and kubecri therefore listens unless --listen says otherwise. Wins over --config.")
 	flags.StringVar(&k.hostnameOverride, "hostname-override", "",

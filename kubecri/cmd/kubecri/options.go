@@ -113,14 +113,14 @@ func (o *options) flags() cliflag.NamedFlagSets {
 	devices.DurationVar(&o.advertiseInterval, "advertise-interval", time.Minute,
 		"How often the node's resources are checked, besides on each change.")
 	devices.StringVar(&o.stateDir, "state-dir", "/var/lib/kubecri",
-		"Folder for kubecri's own files, made if absent.")
+		"Directory for kubecri's own files, made if absent.")
 	devices.StringVar(&o.cdiDir, "cdi-dir", "/var/run/cdi",
-		"Folder for a CDI spec of each device. Where the runtime has CDI on and reads it, containers get their devices by CDI name. Empty for neither.")
+		"Directory for a CDI spec of each device. Where the runtime has CDI on and reads it, containers get their devices by CDI name. Empty for neither.")
 	o.discovery.addTo(groups.FlagSet("discovery"))
 	o.devicePlugin.addTo(groups.FlagSet("kubelet's device plugins"))
 	plugins := groups.FlagSet("device plugins")
 	plugins.StringVar(&o.devices, "cridevices", defaultDevices,
-		"Folder of device plugins, loaded at start in the order of their names: its *.so files. The default one may be absent.")
+		"Directory of device plugins, loaded at start in the order of their names: its *.so files. The default one may be absent.")
 	plugins.Var(&o.devicesPolicy, "cridevices-bad-plugins",
 		"What to do about a file that cannot be loaded: refuse to start, or skip it. kubecri plugin check says what is wrong with it.")
 	plugins.DurationVar(&o.devicesTimeout, "cridevices-timeout", deviceplugins.DefaultTimeout,

@@ -81,8 +81,8 @@ func lastWords(ctx context.Context, kube kubernetes.Interface, node, message str
 	return err
 }
 
-// tellBadPlugins has the node say which files were skipped.
-func (n *node) tellBadPlugins() {
+// recordBadPlugins has the node say which files were skipped.
+func (n *node) recordBadPlugins() {
 	for _, file := range n.badPlugins {
 		n.cluster.events.Eventf(deviceplugins.NodeReference(n.cluster.node), corev1.EventTypeWarning, reasonRefused, "kubecri runs without it: %v", file)
 	}

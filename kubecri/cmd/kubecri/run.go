@@ -111,8 +111,8 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 		NodeName: o.nodeName, Client: cluster.client, KubeClient: cluster.kube,
 		Configurations: cluster.configurations, Slices: cluster.slices, Nodes: cluster.nodes, Recorder: cluster.events,
 		Registry: registry, NoEndpoints: o.discovery.directory == "", Grace: o.discovery.grace, AllowedPaths: o.discovery.allowed, PropertyNamespaces: o.discovery.propertySpaces, Metrics: numbers,
-		ReachChanged: func() { n.advertiser.Changed() },
-		TellHolders:  func(instance, reason, message string) { n.claims.Tell(instance, reason, message) },
+		ReachChanged:  func() { n.advertiser.Changed() },
+		NotifyHolders: func(instance, reason, message string) { n.claims.RecordEvents(instance, reason, message) },
 	})
 	if err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func (n *node) work(ctx context.Context, o *options, e health.Endpoints, alive f
 // run works until ctx is done. Informers retry by themselves, without end.
 func (n *node) run(ctx context.Context) {
 	n.cluster.recordEvents()
-	n.tellBadPlugins()
+	n.recordBadPlugins()
 	var running sync.WaitGroup
 	running.Go(func() { n.cluster.run(ctx) })
 	running.Go(func() { n.plugins.Run(ctx) })

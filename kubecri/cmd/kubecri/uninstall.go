@@ -86,13 +86,13 @@ func (o *installOptions) uninstall(ctx context.Context, cmd *cobra.Command) erro
 		return err
 	}
 	removed, err := cleanup.Files(paths)
-	tellRemoved(out, removed)
+	printRemoved(out, removed)
 	if err != nil {
 		return fmt.Errorf("kubecri is uninstalled, but not all of its files are gone: %w. Run this again", err)
 	}
 	if unreachable == nil {
 		removed, err = cleanup.Node(ctx, cluster.kube, cluster.client, name)
-		tellRemoved(out, removed)
+		printRemoved(out, removed)
 		unreachable = err
 	}
 	if unreachable != nil {
@@ -150,7 +150,7 @@ func podsWithDevices(ctx context.Context, kube kubernetes.Interface, node string
 }
 
 const cleanupDescription = `cleanup removes what kubecri leaves on a node that it is taken away from. On the host:
-CDI specs and sockets of ours, --state-dir, and the other folders if they are empty
+CDI specs and sockets of ours, --state-dir, and the other directories if they are empty
 then. In the API, of this node: akri.sh resources and those of device plugins in
 node.status, kubecri's annotations, DeviceSlices and SlotClaims.
 
@@ -200,7 +200,7 @@ func newCleanupCommand(code *int) *cobra.Command {
 					more, failed := cleanup.Node(ctx, c.kube, c.client, node)
 					removed, err = append(removed, more...), errors.Join(err, failed)
 				}
-				tellRemoved(out, removed)
+				printRemoved(out, removed)
 				if err != nil {
 					return fmt.Errorf("not all is gone: %w", err)
 				}
@@ -211,20 +211,20 @@ func newCleanupCommand(code *int) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&node, "node-name", "", "Name of the Node object. (default the host's name)")
-	flags.StringVar(&kubeconfig, "kubeconfig", "", "Kubeconfig with the rights to clean up. Empty means that of the pod it runs in.")
-	flags.StringVar(&paths.Root, "host-root", "", "Where the host's root folder is mounted, in a container.")
-	flags.StringVar(&paths.StateDir, "state-dir", "/var/lib/kubecri", "kubecri's own folder, which goes whole. Empty for none.")
-	flags.StringVar(&paths.CDIDir, "cdi-dir", "/var/run/cdi", "Folder of CDI specs. Empty for none.")
-	flags.StringVar(&paths.HandlersDir, "discovery-handlers-directory", pb.DefaultDirectory, "Folder of discovery handlers' sockets. Empty for none.")
+	flags.StringVar(&kubeconfig, "kubeconfig", "", "Kubeconfig with the permissions to clean up. Empty means that of the pod it runs in.")
+	flags.StringVar(&paths.Root, "host-root", "", "Where the host's root directory is mounted, in a container.")
+	flags.StringVar(&paths.StateDir, "state-dir", "/var/lib/kubecri", "kubecri's own directory, which goes whole. Empty for none.")
+	flags.StringVar(&paths.CDIDir, "cdi-dir", "/var/run/cdi", "Directory of CDI specs. Empty for none.")
+	flags.StringVar(&paths.HandlersDir, "discovery-handlers-directory", pb.DefaultDirectory, "Directory of discovery handlers' sockets. Empty for none.")
 	flags.StringVar(&paths.Listen, "listen", "/run/kubecri/kubecri.sock", "Socket that the kubelet used. Empty for none.")
-	flags.StringSliceVar(&paths.Empty, "empty-directories", nil, "Further folders that go if they are empty.")
+	flags.StringSliceVar(&paths.Empty, "empty-directories", nil, "Further directories that go if they are empty.")
 	flags.BoolVar(&noAPI, "files-only", false, "Leave the API as it is.")
 	flags.BoolVarP(&yes, "yes", "y", false, "Do not ask.")
 	flags.DurationVar(&timeout, "timeout", 8*time.Minute, "How long the API may take: five minutes after device-plugin mode, until the kubelet has forgotten the device plugins.")
 	return cmd
 }
 
-func tellRemoved(out io.Writer, removed []string) {
+func printRemoved(out io.Writer, removed []string) {
 	for _, what := range removed {
 		fmt.Fprintf(out, "  removed %s\n", what)
 	}

@@ -1,5 +1,5 @@
 // Command fickle is a device plugin for tests, whose methods do what a file says:
-// the file "fickle" in the folder that the process's --cridevices names. It has a
+// the file "fickle" in the directory that the process's --cridevices names. It has a
 // line for each method that is to misbehave, and for what the others return:
 //
 //	Start error no driver      return an error
@@ -39,11 +39,11 @@ type fickle struct{}
 func lines(word string) [][]string {
 	var found [][]string
 	for _, arg := range os.Args {
-		folder, ok := strings.CutPrefix(arg, "--cridevices=")
+		directory, ok := strings.CutPrefix(arg, "--cridevices=")
 		if !ok {
 			continue
 		}
-		text, _ := os.ReadFile(filepath.Join(folder, "fickle"))
+		text, _ := os.ReadFile(filepath.Join(directory, "fickle"))
 		for line := range strings.Lines(string(text)) {
 			if fields := strings.Fields(line); len(fields) > 1 && fields[0] == word {
 				found = append(found, fields[1:])

@@ -12,8 +12,8 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-// due is what a container is to get.
-type due struct {
+// entitlement is what a container is to get.
+type entitlement struct {
 	grants []assignment.Grant
 	// requested is how many of each resource it asks for, named as in Grant.
 	requested map[string]int64
@@ -24,7 +24,9 @@ type due struct {
 	ignored error
 }
 
-func (d due) none() bool { return len(d.grants) == 0 && len(d.requested) == 0 && d.assigned == nil }
+func (e entitlement) none() bool {
+	return len(e.grants) == 0 && len(e.requested) == 0 && e.assigned == nil
+}
 
 // verify says whether an assignment to the pod with the UID on the node was signed by
 // a trusted scheduler: (*signing.Verifier).Verify.
@@ -42,36 +44,36 @@ const sourceAnnotation = "kubernetes.io/config.source"
 //
 // No assignment and no spec is no reason to wait: a pod without an assignment
 // is held up only when it is known to request devices.
-func decide(node string, annotations map[string]string, pod claims.Pod, container string, spec *corev1.Pod, gives gives, verify verify) (due, error) {
+func decide(node string, annotations map[string]string, pod claims.Pod, container string, spec *corev1.Pod, gives gives, verify verify) (entitlement, error) {
 	asked := plugged(annotations, spec, container, gives)
 	if Static(annotations) {
-		return due{ignored: unassignable(spec, container, asked)}, nil
+		return entitlement{ignored: unassignable(spec, container, asked)}, nil
 	}
 	info, err := assignment.Granted(annotations, pod.UID, node)
 	if err != nil {
 		// The scheduler has made one for this pod: who knows for which container.
-		return due{}, claims.Refusef("its assignment cannot be used: %v; delete the pod, and its next one is assigned anew", err)
+		return entitlement{}, claims.Refusef("its assignment cannot be used: %v; delete the pod, and its next one is assigned anew", err)
 	}
-	var d due
+	var e entitlement
 	if info != nil {
 		if err := verify(annotations, pod.UID, node); err != nil {
-			return due{}, claims.Refusef("its assignment was not signed by a scheduler that this node trusts: %v; compare the scheduler's --assignment-signing-key-file with --assignment-public-keys-file of this node, then delete the pod, and its next one is assigned anew", err)
+			return entitlement{}, claims.Refusef("its assignment was not signed by a scheduler that this node trusts: %v; compare the scheduler's --assignment-signing-key-file with --assignment-public-keys-file of this node, then delete the pod, and its next one is assigned anew", err)
 		}
-		if d, err = granted(info, spec, container); err != nil {
-			return due{}, claims.Refusef("its assignment cannot be used: %v; delete the pod, and its next one is assigned anew", err)
+		if e, err = granted(info, spec, container); err != nil {
+			return entitlement{}, claims.Refusef("its assignment cannot be used: %v; delete the pod, and its next one is assigned anew", err)
 		}
 	}
 	if spec != nil {
-		d.requested = requests(spec, container)
+		e.requested = requests(spec, container)
 	}
 	switch {
-	case info == nil && len(d.requested)+len(asked) > 0:
-		return due{}, unassigned(annotations, spec, d.requested, asked)
-	case d.assigned == nil && len(asked) > 0:
-		return due{}, claims.Refusef("it requests %s, of which a device plugin of this node gives out devices, and the scheduler has assigned it none: does the scheduler have its half of the plugin (--devschedpath)?",
+	case info == nil && len(e.requested)+len(asked) > 0:
+		return entitlement{}, unassigned(annotations, spec, e.requested, asked)
+	case e.assigned == nil && len(asked) > 0:
+		return entitlement{}, claims.Refusef("it requests %s, of which a device plugin of this node gives out devices, and the scheduler has assigned it none: does the scheduler have its half of the plugin (--devschedpath)?",
 			names(nil, asked))
 	}
-	return d, nil
+	return e, nil
 }
 
 // Static reports whether the kubelet has the pod from elsewhere than the API server.
@@ -97,20 +99,20 @@ func unassignable(spec *corev1.Pod, container string, asked []types.ResourceName
 
 // granted returns what the scheduler assigned to a container, and what the
 // annotation says that it is for.
-func granted(info *types.PodInfo, spec *corev1.Pod, container string) (due, error) {
+func granted(info *types.PodInfo, spec *corev1.Pod, container string) (entitlement, error) {
 	c := info.GetContainerInPod(container)
 	if c == nil { // one that requests nothing, or an ephemeral one
-		return due{}, nil
+		return entitlement{}, nil
 	}
 	grants, err := assignment.Grants(c)
 	if err != nil {
-		return due{}, err
+		return entitlement{}, err
 	}
-	d := due{grants: grants, requested: ours(c.Requests)}
+	e := entitlement{grants: grants, requested: ours(c.Requests)}
 	if deviceplugins.Concerns(c) {
-		d.assigned = withKube(info, spec)
+		e.assigned = withKube(info, spec)
 	}
-	return d, nil
+	return e, nil
 }
 
 // ours returns the requests for Configurations and Instances, without prefix.

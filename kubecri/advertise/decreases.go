@@ -8,7 +8,7 @@ import (
 	"github.com/kubeslot/kubeslot/types"
 )
 
-// sinking are the slots, and resources of device plugins, that the node says beyond
+// pendingDecreases are the slots, and resources of device plugins, that the node says beyond
 // what it needs, by resource.
 //
 // An amount is raised at once and lowered only when it has not been needed for a
@@ -16,10 +16,10 @@ import (
 // that our watch does not show yet, and the kubelet rejects it for good when the
 // node has less than it asks for. Too much, on the other hand, does no harm: the
 // scheduler gives slots from DeviceSlices alone.
-type sinking map[types.ResourceName]sunk
+type pendingDecreases map[types.ResourceName]decrease
 
-// sunk is what is needed of a resource, and since when it is no more than that.
-type sunk struct {
+// decrease is what is needed of a resource, and since when it is no more than that.
+type decrease struct {
 	needed int64
 	since  time.Time
 }
@@ -27,8 +27,8 @@ type sunk struct {
 // keep raises capacity and allocatable, which are what is needed, to what the node
 // says of each resource that has been needed within after. It returns what to know
 // next time, and when the first resource is due; 0 for none.
-func (known sinking) keep(node *corev1.Node, ours func(corev1.ResourceName) bool, capacity, allocatable types.ResourceList, now time.Time, after time.Duration) (sinking, time.Duration) {
-	next, recheck := sinking{}, time.Duration(0)
+func (known pendingDecreases) keep(node *corev1.Node, ours func(corev1.ResourceName) bool, capacity, allocatable types.ResourceList, now time.Time, after time.Duration) (pendingDecreases, time.Duration) {
+	next, recheck := pendingDecreases{}, time.Duration(0)
 	for _, list := range []corev1.ResourceList{node.Status.Capacity, node.Status.Allocatable} {
 		for resource := range list {
 			name := types.ResourceName(resource)

@@ -8,15 +8,15 @@ import (
 
 // Each pod whose containers use the device is told once, and nobody else is: also when the
 // news is older than what is known of the containers.
-func TestTell(t *testing.T) {
+func TestRecordEvents(t *testing.T) {
 	r := &fakeRuntime{down: true}
 	r.add(t, "c1", "u1", "cam", "cam-a1-0", "cam", "cam-b2-0")
 	r.add(t, "c2", "u1", "cam", "cam-a1-1") // of the same pod
 	r.add(t, "c3", "u2", "cam-a1", "cam-a1-2")
 	r.add(t, "c4", "u3", "cam", "cam-b2-1")
 	f := start(t, newAPI(t, 4, nil), r, setup{})
-	f.Tell("cam-a1", "DeviceChanged", "it is another")
-	f.Tell("mic-a1", "DeviceGone", "nobody hears this")
+	f.RecordEvents("cam-a1", "DeviceChanged", "it is another")
+	f.RecordEvents("mic-a1", "DeviceGone", "nobody hears this")
 	select {
 	case event := <-f.events.Events:
 		t.Fatalf("%q, though it is not known who uses what", event)
@@ -28,7 +28,7 @@ func TestTell(t *testing.T) {
 	for range 2 {
 		f.wantEvent(t, want)
 	}
-	f.Tell("cam-b2", "DeviceGone", "it is gone")
+	f.RecordEvents("cam-b2", "DeviceGone", "it is gone")
 	for range 2 {
 		f.wantEvent(t, "Warning DeviceGone it is gone")
 	}

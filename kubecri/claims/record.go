@@ -8,22 +8,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Tell writes an Event to each pod whose containers use a slot of the Instance here. It
+// RecordEvents writes an Event to each pod whose containers use a slot of the Instance here. It
 // does not block. Until the runtime has said what runs here, nobody is known to use
-// anything: what is told earlier is told then.
-func (c *Claims) Tell(instance, reason, message string) {
+// anything: what is recorded earlier is recorded then.
+func (c *Claims) RecordEvents(instance, reason, message string) {
 	select {
 	case <-c.known:
-		c.tell(instance, reason, message)
+		c.record(instance, reason, message)
 	default:
 		go func() {
 			<-c.known
-			c.tell(instance, reason, message)
+			c.record(instance, reason, message)
 		}()
 	}
 }
 
-func (c *Claims) tell(instance, reason, message string) {
+func (c *Claims) record(instance, reason, message string) {
 	for _, pod := range c.containers.pods(instance) {
 		c.config.Events.Event(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1",
 			Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}, corev1.EventTypeWarning, reason, message)

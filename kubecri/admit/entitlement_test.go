@@ -185,9 +185,9 @@ func TestAStaticPodIsToldThatItGetsNoSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &Admitter{Config: Config{Node: node, Pods: corelisters.NewPodLister(pods)}}
-	got, err := a.due(map[string]string{sourceAnnotation: "file"}, pod, "main")
+	got, err := a.entitlement(map[string]string{sourceAnnotation: "file"}, pod, "main")
 	if err != nil || !got.none() || got.ignored == nil {
-		t.Fatalf("due() = %+v, %v, want nothing due and a warning", got, err)
+		t.Fatalf("entitlement() = %+v, %v, want no entitlement and a warning", got, err)
 	}
 	for _, part := range []string{"akri.sh/cam", "static pod"} {
 		if !strings.Contains(got.ignored.Error(), part) {
@@ -195,14 +195,14 @@ func TestAStaticPodIsToldThatItGetsNoSlots(t *testing.T) {
 		}
 	}
 	// Whoever else says to be its mirror is not looked at.
-	if got, err := a.due(nil, pod, "main"); err != nil || got.ignored != nil {
-		t.Errorf("due() of an ordinary pod = %+v, %v", got, err)
+	if got, err := a.entitlement(nil, pod, "main"); err != nil || got.ignored != nil {
+		t.Errorf("entitlement() of an ordinary pod = %+v, %v", got, err)
 	}
 }
 
-// decided is what is due to a container, "" for main; an error has to say all of
+// decided is the entitlement of a container, "" for main; an error has to say all of
 // errors, and there must be none if it is nil.
-func decided(t *testing.T, annotations map[string]string, container string, spec *corev1.Pod, errors []string) due {
+func decided(t *testing.T, annotations map[string]string, container string, spec *corev1.Pod, errors []string) entitlement {
 	t.Helper()
 	if container == "" {
 		container = "main"
