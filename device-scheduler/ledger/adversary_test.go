@@ -67,8 +67,8 @@ func TestArbitraryObjects(t *testing.T) {
 				node := text.Draw(t, "on")
 				req := &Request{Pod: Pod{UID: "p"}, Containers: []ContainerRequest{{Resources: []ResourceRequest{{Name: text.Draw(t, "resource"), Count: 1}}}}}
 				l.Draft(Spread).Fit(node, req)
-				l.Survey(req, NewRoll([]string{node})).Prospect(node, 0)
-				l.Census()
+				l.Feasibility(req, NewSnapshotIndex([]string{node})).ScoreInput(node, 0)
+				l.SlotCounts()
 				l.Ignored()
 				l.OrphanedClaims(func(string) bool { return true })
 			},

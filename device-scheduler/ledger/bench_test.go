@@ -103,13 +103,13 @@ func BenchmarkFit(b *testing.B) {
 }
 
 // BenchmarkFits is the Filter of a simple request, which must not allocate
-// (TestSurveyDoesNotAllocate).
+// (TestFeasibilityDoesNotAllocate).
 func BenchmarkFits(b *testing.B) {
 	for _, instances := range []int{500, 50_000} {
 		for _, shared := range []bool{false, true} {
 			l, nodes := fleet(500, instances, shared)
 			b.Run(fmt.Sprintf("instances=%d/shared=%v", instances, shared), func(b *testing.B) {
-				survey := l.Survey(podFor(1, 1), NewRoll(nodes))
+				survey := l.Feasibility(podFor(1, 1), NewSnapshotIndex(nodes))
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
 					place := i % len(nodes)
@@ -178,7 +178,7 @@ func BenchmarkPreempt(b *testing.B) {
 			}
 			b.Run(name, func(b *testing.B) {
 				for b.Loop() {
-					p := l.Preempt(Spread, nodes[1], req, l.Holdings(req).On(nodes[1]))
+					p := l.Preempt(Spread, nodes[1], req, l.PotentialVictims(req).On(nodes[1]))
 					if (p != nil) != (ask.victims > 0) || p != nil && len(p.Victims) != ask.victims {
 						b.Fatalf("%+v", p)
 					}

@@ -22,16 +22,16 @@ type claim struct {
 }
 
 // SetClaim adds or updates a SlotClaim. It keeps nothing of c.
-func (l *Ledger) SetClaim(c *v1alpha1.SlotClaim) Gain {
+func (l *Ledger) SetClaim(c *v1alpha1.SlotClaim) Event {
 	name, err := c.Slot()
 	if err != nil {
-		return Gain{} // the API server has no such
+		return Event{} // the API server has no such
 	}
 	d := l.device(name.Instance)
 	s := d.know(name.Index)
 	if has := s.claim; has != nil && has.uid == string(c.UID) && has.holder == c.Spec.Holder && has.node.name == c.Spec.NodeName {
 		has.version = strings.Clone(c.ResourceVersion)
-		return Gain{}
+		return Event{}
 	}
 	n := l.node(c.Spec.NodeName)
 	n.claims++
@@ -40,16 +40,16 @@ func (l *Ledger) SetClaim(c *v1alpha1.SlotClaim) Gain {
 }
 
 // DeleteClaim removes the SlotClaim of that name.
-func (l *Ledger) DeleteClaim(name string) Gain {
+func (l *Ledger) DeleteClaim(name string) Event {
 	n, c := l.claim(name)
 	if c == nil {
-		return Gain{}
+		return Event{}
 	}
 	return l.replaceClaim(l.devices[n.Instance], n.Index, nil)
 }
 
-func (l *Ledger) replaceClaim(d *device, i int, c *claim) Gain {
-	var gain Gain
+func (l *Ledger) replaceClaim(d *device, i int, c *claim) Event {
+	var event Event
 	s := d.at(i)
 	old, counted := s.claim, s.claimed()
 	s.claim = c
@@ -57,17 +57,17 @@ func (l *Ledger) replaceClaim(d *device, i int, c *claim) Gain {
 	free, held := l.recount(d, i, counted)
 	d.list()
 	if free {
-		gain.free(d)
+		event.freed(d)
 	}
 	if held {
-		gain.held(d, i)
+		event.preemptible(d, i)
 	}
 	if old != nil {
 		old.node.claims--
 		l.dropNode(old.node)
 	}
 	l.forget(d, i)
-	return gain
+	return event
 }
 
 // claim returns the SlotClaim of that name and its slot, nil when there is none.

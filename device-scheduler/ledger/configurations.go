@@ -13,7 +13,7 @@ import (
 
 // SetConfiguration adds or updates a Configuration, which is not to be changed
 // afterwards.
-func (l *Ledger) SetConfiguration(c *akriv0.Configuration) Gain {
+func (l *Ledger) SetConfiguration(c *akriv0.Configuration) Event {
 	k := l.kind(c.Name)
 	k.configurations[c.Namespace] = c
 	return l.elect(k)
@@ -21,10 +21,10 @@ func (l *Ledger) SetConfiguration(c *akriv0.Configuration) Gain {
 
 // DeleteConfiguration removes a Configuration. Its Instances give no slots until
 // it is back; slots that pods hold stay held.
-func (l *Ledger) DeleteConfiguration(namespace, name string) Gain {
+func (l *Ledger) DeleteConfiguration(namespace, name string) Event {
 	k := l.kinds[name]
 	if k == nil {
-		return Gain{}
+		return Event{}
 	}
 	delete(k.configurations, namespace)
 	return l.elect(k)
@@ -40,7 +40,7 @@ func (l *Ledger) Configuration(resource string) *akriv0.Configuration {
 }
 
 // elect finds the Configuration that owns the name, and puts into force what it says.
-func (l *Ledger) elect(k *kind) Gain {
+func (l *Ledger) elect(k *kind) Event {
 	before := k.owner
 	k.owner = nil
 	for _, c := range k.configurations {
@@ -50,31 +50,31 @@ func (l *Ledger) elect(k *kind) Gain {
 	}
 	k.version++
 	now := k.owner
-	var gain Gain
+	var event Event
 	switch {
 	case before == nil && now == nil:
 	case before == nil || now == nil || before.Namespace != now.Namespace || !sameReach(&before.Spec, &now.Spec):
 		u := l.update()
 		u.reread(k)
-		gain = u.done()
+		event = u.done()
 		if now != nil {
-			gain.Free = append(gain.Free, k.names()...)
+			event.Freed = append(event.Freed, k.names()...)
 		} else if d := l.devices[k.name]; d != nil {
-			gain.open(l, d, 0, math.MaxInt32) // an Instance of the name, for which it has stood
+			event.open(l, d, 0, math.MaxInt32) // an Instance of the name, for which it has stood
 		}
 	default:
 		if before.Spec.Slots() != now.Spec.Slots() {
-			gain = l.resize(k)
+			event = l.resize(k)
 		}
 		if before.Spec.Unique() != now.Spec.Unique() {
-			gain.Free = append(gain.Free, k.names()...)
+			event.Freed = append(event.Freed, k.names()...)
 			for d := range k.devices {
-				gain.open(l, d, 0, math.MaxInt32) // it serves more pods than before, or fewer
+				event.open(l, d, 0, math.MaxInt32) // it serves more pods than before, or fewer
 			}
 		}
 	}
 	l.dropKind(k)
-	return gain
+	return event
 }
 
 // sameReach reports whether reports count for both specifications alike.
@@ -86,7 +86,7 @@ func sameReach(a, b *akriv0.ConfigurationSpec) bool {
 }
 
 // resize gives the kind's devices the capacity that its owner says.
-func (l *Ledger) resize(k *kind) Gain {
+func (l *Ledger) resize(k *kind) Event {
 	fresh := map[*device]int{}
 	for d := range k.devices {
 		if d.exists() {

@@ -195,8 +195,8 @@ func (d *device) count(i int) bool {
 
 // settle recomputes the slots of devices whose nodes or capacity have changed. For each
 // it is told the first slot that somebody could not have before.
-func (l *Ledger) settle(fresh map[*device]int) Gain {
-	var gain Gain
+func (l *Ledger) settle(fresh map[*device]int) Event {
+	var event Event
 	for d := range fresh {
 		free := false
 		d.unlist()
@@ -204,23 +204,23 @@ func (l *Ledger) settle(fresh map[*device]int) Gain {
 			gives, shows := l.recount(d, i, s.claimed())
 			free = free || gives
 			if shows {
-				gain.held(d, i)
+				event.preemptible(d, i)
 			}
 		}
 		d.list()
 		if free {
-			gain.free(d)
+			event.freed(d)
 		}
 	}
 	for d := range fresh {
-		gain.add(l.endVain(d))
+		event.add(l.endVain(d))
 	}
 	for d, first := range fresh {
-		gain.open(l, d, first, math.MaxInt32)
+		event.open(l, d, first, math.MaxInt32)
 		d.trim()
 		l.dropDevice(d)
 	}
-	return gain
+	return event
 }
 
 // recount recomputes whether the claim on slot i counts and whether the slot is free. It
@@ -236,7 +236,7 @@ func (l *Ledger) recount(d *device, i int, before *claim) (free, held bool) {
 		return free, false
 	}
 	if len(s.holders) > 0 && l.foreign(d, i, before) {
-		_, held = l.price(d, i)
+		_, held = l.minPreemptorPriority(d, i)
 	}
 	return free || d.waitsForNominee(i), held
 }

@@ -18,7 +18,7 @@ type sliceRecord struct {
 
 // SetSlice adds or updates a DeviceSlice. It keeps nothing of s. The errors are of
 // devices that are left out.
-func (l *Ledger) SetSlice(s *v1alpha1.DeviceSlice) (Gain, []error) {
+func (l *Ledger) SetSlice(s *v1alpha1.DeviceSlice) (Event, []error) {
 	u := l.update()
 	r := l.slices[s.Name]
 	if r != nil && r.node.name != s.Spec.NodeName {
@@ -35,20 +35,20 @@ func (l *Ledger) SetSlice(s *v1alpha1.DeviceSlice) (Gain, []error) {
 	reports, errs := l.read(r.node, s)
 	r.unsound = len(errs)
 	u.replace(r, reports)
-	gain := u.done()
+	event := u.done()
 	for _, report := range reports {
 		if err := r.node.leftOut(report); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	return gain, errs
+	return event, errs
 }
 
 // DeleteSlice removes a DeviceSlice.
-func (l *Ledger) DeleteSlice(name string) Gain {
+func (l *Ledger) DeleteSlice(name string) Event {
 	r := l.slices[name]
 	if r == nil {
-		return Gain{}
+		return Event{}
 	}
 	u := l.update()
 	u.drop(r)

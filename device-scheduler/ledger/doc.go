@@ -18,7 +18,7 @@
 //   - holders.go: pods and the slots they hold; counts.go: how many on each node
 //   - contest.go: who keeps a slot that several pods hold
 //   - nominate.go: slots kept for pods that preemption made room for
-//   - gain.go: what a change lets waiting pods find, free or by preemption
+//   - event.go: what a change lets waiting pods find, free or by preemption
 //   - draft.go: a what-if view for one scheduling cycle
 //   - fit.go: choosing slots for a pod's containers; queue.go: from which Instance
 //     next; trade.go, room.go: where the containers get in each other's way
@@ -49,12 +49,12 @@ const (
 
 // Ledger is the account. The zero value is not usable; see New.
 type Ledger struct {
-	kinds   map[string]*kind   // by Configuration name
-	devices map[string]*device // by Instance name
-	nodes   map[string]*nodeRecord
-	slices  map[string]*sliceRecord
-	pods    map[string]*podRecord
-	ending  map[string]*podRecord // those of the pods that are being deleted
+	kinds       map[string]*kind   // by Configuration name
+	devices     map[string]*device // by Instance name
+	nodes       map[string]*nodeRecord
+	slices      map[string]*sliceRecord
+	pods        map[string]*podRecord
+	terminating map[string]*podRecord // those of the pods that are being deleted
 	// nominations keep slots for pods that preemption made room for, by UID.
 	nominations map[string]*nomination
 	seed        maphash.Seed // of the hashes of devices' ids
@@ -63,12 +63,12 @@ type Ledger struct {
 // New returns an empty ledger.
 func New() *Ledger {
 	return &Ledger{
-		kinds:   map[string]*kind{},
-		devices: map[string]*device{},
-		nodes:   map[string]*nodeRecord{},
-		slices:  map[string]*sliceRecord{},
-		pods:    map[string]*podRecord{},
-		ending:  map[string]*podRecord{},
+		kinds:       map[string]*kind{},
+		devices:     map[string]*device{},
+		nodes:       map[string]*nodeRecord{},
+		slices:      map[string]*sliceRecord{},
+		pods:        map[string]*podRecord{},
+		terminating: map[string]*podRecord{},
 
 		nominations: map[string]*nomination{},
 		seed:        maphash.MakeSeed(),

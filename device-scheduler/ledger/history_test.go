@@ -163,14 +163,14 @@ func (w *world) observe(t *rapid.T, s scheduled) {
 			want[name] = true
 		}
 	}
-	w.Denominate(uid)
+	w.ClearNomination(uid)
 	conflicts, _ := w.Observe(s.pod, s.node, s.a)
 	w.pods[uid] = s
 	delete(w.assumed, uid)
 	delete(w.late, uid)
 	delete(w.wants, uid)
 	if w.ending[uid] {
-		w.SetEnding(uid)
+		w.SetTerminating(uid)
 	}
 	got := map[slot.Name]bool{}
 	for _, c := range conflicts {
@@ -191,9 +191,9 @@ func (w *world) annotationEdited(t *rapid.T) {
 	if len(s.a) == 0 {
 		t.Skip("has no slots")
 	}
-	conflicts, gain := w.Observe(s.pod, rapid.SampledFrom(worldNodes).Draw(t, "node"), w.drawForeign(t, 0))
-	if conflicts != nil || !gain.Empty() {
-		t.Fatalf("an edited annotation has changed something: conflicts %v, gain %v", conflicts, gain)
+	conflicts, event := w.Observe(s.pod, rapid.SampledFrom(worldNodes).Draw(t, "node"), w.drawForeign(t, 0))
+	if conflicts != nil || !event.Empty() {
+		t.Fatalf("an edited annotation has changed something: conflicts %v, event %v", conflicts, event)
 	}
 }
 
@@ -204,17 +204,17 @@ func (w *world) podGone(t *rapid.T) {
 	uid := pickKey(t, all)
 	if rapid.Bool().Draw(t, "only ending") {
 		w.ending[uid] = true
-		w.SetEnding(uid)
+		w.SetTerminating(uid)
 		return
 	}
-	w.Denominate(uid)
+	w.ClearNomination(uid)
 	w.Remove(uid)
 	for _, pods := range []map[string]scheduled{w.pods, w.assumed, w.late} {
 		delete(pods, uid)
 	}
 	delete(w.wants, uid)
-	if gain := w.Forget(uid); !gain.Empty() {
-		t.Fatalf("pod %s, which is gone, gave back %v a second time", uid, gain)
+	if event := w.Forget(uid); !event.Empty() {
+		t.Fatalf("pod %s, which is gone, gave back %v a second time", uid, event)
 	}
 }
 
@@ -359,14 +359,14 @@ func (w *world) checkContest(t *rapid.T, s slot.Name) {
 	slices.SortFunc(bound, func(a, b string) int {
 		return cmp.Or(claimed(a)-claimed(b), cmp.Compare(w.pods[a].pod.Bound, w.pods[b].pod.Bound), cmp.Compare(a, b))
 	})
-	c := w.Contested(s)
+	c := w.DoubleAllocationOf(s)
 	if c == nil || len(bound) < 2 {
 		if c != nil || len(bound) > 1 {
 			t.Fatalf("%s is bound to %v, and the contest is %+v", s, bound, c)
 		}
 		return
 	}
-	got := []string{c.Keeper.UID}
+	got := []string{c.Winner.UID}
 	for _, p := range c.Losers {
 		got = append(got, p.UID)
 	}

@@ -26,8 +26,8 @@ type podRecord struct {
 	Pod
 	node  string
 	holds []hold
-	// ending is set while the pod is being deleted: its slots will be free.
-	ending bool
+	// terminating is set while the pod is being deleted: its slots will be free.
+	terminating bool
 	// bound is set once the API has shown the pod bound; only then is its
 	// assignment beyond undoing.
 	bound bool
@@ -85,14 +85,14 @@ type Conflict struct {
 // Assume makes the pod hold slots that a Draft has just chosen on the node,
 // before it is bound. It is an error if one is no longer free, and then nothing
 // changes. What is gained was kept for less important pods, whose plans this ends.
-func (l *Ledger) Assume(pod Pod, node string, a Assignment) (Gain, error) {
+func (l *Ledger) Assume(pod Pod, node string, a Assignment) (Event, error) {
 	if l.pods[pod.UID] != nil {
-		return Gain{}, fmt.Errorf("pod %s (UID %s) already holds slots", pod, pod.UID)
+		return Event{}, fmt.Errorf("pod %s (UID %s) already holds slots", pod, pod.UID)
 	}
 	holds := a.holds()
 	for _, h := range holds {
 		if d := l.devices[h.slot.Instance]; d == nil || !l.freeFor(pod, d, h.slot.Index) {
-			return Gain{}, fmt.Errorf("slot %s is no longer free", h.slot)
+			return Event{}, fmt.Errorf("slot %s is no longer free", h.slot)
 		}
 	}
 	return l.add(&podRecord{Pod: pod, node: node, holds: holds}), nil
@@ -136,9 +136,9 @@ func (l *Ledger) boundHolder(s *slotState, uid string) *podRecord {
 }
 
 // Forget undoes Assume, unless the pod has been observed bound since.
-func (l *Ledger) Forget(uid string) Gain {
+func (l *Ledger) Forget(uid string) Event {
 	if p := l.pods[uid]; p == nil || p.bound {
-		return Gain{}
+		return Event{}
 	}
 	return l.Remove(uid)
 }
@@ -146,26 +146,26 @@ func (l *Ledger) Forget(uid string) Gain {
 // Observe records a bound pod as the API shows it. The first assignment seen
 // bound stays: an annotation edited afterwards changes nothing. It returns the
 // slots that another bound pod holds already; the pod holds them too.
-func (l *Ledger) Observe(pod Pod, node string, a Assignment) ([]Conflict, Gain) {
-	var gain Gain
+func (l *Ledger) Observe(pod Pod, node string, a Assignment) ([]Conflict, Event) {
+	var event Event
 	if p := l.pods[pod.UID]; p != nil {
 		if p.bound {
-			return nil, Gain{}
+			return nil, Event{}
 		}
 		holds := a.holds()
 		if p.node == node && slices.Equal(p.holds, holds) {
 			p.Pod, p.bound = pod, true
-			return l.conflicts(p), Gain{}
+			return l.conflicts(p), Event{}
 		}
 		// Bound with another assignment than assumed: by another scheduler.
-		gain = l.Remove(pod.UID)
+		event = l.Remove(pod.UID)
 	}
 	if len(a) == 0 {
-		return nil, gain
+		return nil, event
 	}
 	p := &podRecord{Pod: pod, node: node, holds: a.holds(), bound: true}
-	gain.add(l.add(p))
-	return l.conflicts(p), gain
+	event.add(l.add(p))
+	return l.conflicts(p), event
 }
 
 // conflicts lists the slots that other bound pods hold too. A pod that is only
@@ -181,10 +181,10 @@ func (l *Ledger) conflicts(p *podRecord) []Conflict {
 }
 
 // Remove records that a pod is gone, or has ended.
-func (l *Ledger) Remove(uid string) Gain {
+func (l *Ledger) Remove(uid string) Event {
 	p := l.pods[uid]
 	if p == nil {
-		return Gain{}
+		return Event{}
 	}
 	for _, h := range p.holds {
 		d := l.devices[h.slot.Instance]
@@ -195,8 +195,8 @@ func (l *Ledger) Remove(uid string) Gain {
 		}
 	}
 	delete(l.pods, uid)
-	delete(l.ending, uid)
-	gain := l.leaves(p)
+	delete(l.terminating, uid)
+	event := l.leaves(p)
 	for _, h := range p.holds {
 		d := l.devices[h.slot.Instance]
 		if d == nil {
@@ -204,42 +204,42 @@ func (l *Ledger) Remove(uid string) Gain {
 		}
 		l.forget(d, h.slot.Index)
 	}
-	return gain
+	return event
 }
 
 // leaves is what others may get of what a pod has held, which is gone.
-func (l *Ledger) leaves(p *podRecord) Gain {
-	var gain Gain
+func (l *Ledger) leaves(p *podRecord) Event {
+	var event Event
 	cl := false // its slots of the device, so far
 	for i, h := range p.holds {
 		d := l.devices[h.slot.Instance]
 		if d.refresh(h.slot.Index) || d.waitsForNominee(h.slot.Index) {
-			gain.free(d)
+			event.freed(d)
 		}
 		// Those above another holder, or above a less important pod that the slot is kept
 		// for, could have had it before, but for this one.
 		s := d.at(h.slot.Index)
 		n := l.nominations[s.nominee]
-		if _, ok := l.price(d, h.slot.Index); ok && len(s.holders) > 0 || n != nil && p.Priority > n.Priority {
-			gain.held(d, h.slot.Index)
+		if _, ok := l.minPreemptorPriority(d, h.slot.Index); ok && len(s.holders) > 0 || n != nil && p.Priority > n.Priority {
+			event.preemptible(d, h.slot.Index)
 		}
 		cl = cl || h.cl
 		if i == len(p.holds)-1 || p.holds[i+1].slot.Instance != d.name {
 			// The node may take another of its slots, though this one may stay taken. Pods
 			// above this one could have preempted it.
 			if cl && d.exists() && d.kind.unique() == akriv0.UniquePerNode {
-				gain.open(l, d, 0, p.Priority)
+				event.open(l, d, 0, p.Priority)
 			}
 			cl = false
 		}
 	}
-	return gain
+	return event
 }
 
 // add makes the pod hold its slots. A nomination that kept one of them for another
 // pod cannot come true any more and ends.
-func (l *Ledger) add(p *podRecord) Gain {
-	var gain Gain
+func (l *Ledger) add(p *podRecord) Event {
+	var event Event
 	l.pods[p.UID] = p
 	for i, h := range p.holds {
 		d := l.device(h.slot.Instance)
@@ -254,11 +254,11 @@ func (l *Ledger) add(p *podRecord) Gain {
 	// What is kept for the pod itself stays kept, should it have to give it back,
 	// unless it has taken something else.
 	if n := l.nominations[p.UID]; n != nil && !slices.Equal(n.holds, p.holds) {
-		gain.add(l.Denominate(p.UID))
+		event.add(l.ClearNomination(p.UID))
 	}
 	for _, h := range p.holds {
 		if nominee := l.devices[h.slot.Instance].at(h.slot.Index).nominee; nominee != "" && nominee != p.UID {
-			gain.add(l.displace(nominee))
+			event.add(l.displace(nominee))
 		}
 	}
 	for _, h := range p.holds {
@@ -267,11 +267,11 @@ func (l *Ledger) add(p *podRecord) Gain {
 			continue
 		}
 		// Nobody could be preempted for the claim, before this pod was known.
-		if _, ok := l.price(d, h.slot.Index); ok {
-			gain.held(d, h.slot.Index)
+		if _, ok := l.minPreemptorPriority(d, h.slot.Index); ok {
+			event.preemptible(d, h.slot.Index)
 		}
 	}
-	return gain
+	return event
 }
 
 // Bound reports whether the pod holds slots and has been observed bound.

@@ -21,13 +21,13 @@ var (
 // checkInvariants recomputes from scratch what the ledger keeps up to date.
 func checkInvariants(t failer, l *Ledger) {
 	t.Helper()
-	for uid, p := range l.ending {
-		if l.pods[uid] != p || !p.ending {
+	for uid, p := range l.terminating {
+		if l.pods[uid] != p || !p.terminating {
 			t.Fatalf("pod %s is not there, or not being deleted", uid)
 		}
 	}
 	for uid, p := range l.pods {
-		if p.ending && l.ending[uid] != p {
+		if p.terminating && l.terminating[uid] != p {
 			t.Fatalf("pod %s is being deleted, and not among those", uid)
 		}
 		for _, h := range p.holds {
@@ -47,7 +47,7 @@ func checkInvariants(t failer, l *Ledger) {
 				t.Fatalf("%s is kept for pod %s in vain: %d slots, reached by %v", h.slot, uid, d.capacity, d.nodes())
 			}
 			for _, holder := range d.at(h.slot.Index).holders {
-				if p := l.pods[holder]; holder != uid && !p.ending && p.Priority >= n.Priority {
+				if p := l.pods[holder]; holder != uid && !p.terminating && p.Priority >= n.Priority {
 					t.Fatalf("%s is kept for pod %s although %s, no less important, holds it", h.slot, uid, holder)
 				}
 			}

@@ -36,26 +36,26 @@ func (l *Ledger) dropNode(n *nodeRecord) {
 
 // SetNode adds a node or updates its labels, which are not to be changed afterwards.
 // They matter for Configurations with spec.discovery.
-func (l *Ledger) SetNode(name string, labels map[string]string) Gain {
+func (l *Ledger) SetNode(name string, labels map[string]string) Event {
 	return l.setNode(l.node(name), true, labels)
 }
 
 // DeleteNode removes a node: spec.discovery does not select it any more. What its
 // DeviceSlices report counts until they are deleted too.
-func (l *Ledger) DeleteNode(name string) Gain {
+func (l *Ledger) DeleteNode(name string) Event {
 	n := l.nodes[name]
 	if n == nil {
-		return Gain{}
+		return Event{}
 	}
-	gain := l.setNode(n, false, nil)
+	event := l.setNode(n, false, nil)
 	l.dropNode(n)
-	return gain
+	return event
 }
 
-func (l *Ledger) setNode(n *nodeRecord, known bool, labels map[string]string) Gain {
+func (l *Ledger) setNode(n *nodeRecord, known bool, labels map[string]string) Event {
 	if n.known == known && maps.Equal(n.labels, labels) {
 		n.labels = labels
-		return Gain{}
+		return Event{}
 	}
 	after := nodeRecord{known: known, labels: labels}
 	u := l.update()

@@ -18,15 +18,15 @@ type nomination struct {
 // Nominate keeps the assignment's slots for the pod, free or not. Whatever was
 // kept for it before is let go, and so is all that is kept for a pod that one of
 // these slots was kept for: it is displaced.
-func (l *Ledger) Nominate(pod Pod, node string, a Assignment) Gain {
-	var gain Gain
+func (l *Ledger) Nominate(pod Pod, node string, a Assignment) Event {
+	var event Event
 	ended := []*nomination{l.end(pod.UID)}
 	n := &nomination{Pod: pod, node: node, holds: a.holds()}
 	for _, h := range n.holds {
 		d := l.device(h.slot.Instance)
 		s := d.know(h.slot.Index)
 		if before := l.end(s.nominee); before != nil {
-			gain.Displaced = append(gain.Displaced, before.UID)
+			event.Displaced = append(event.Displaced, before.UID)
 			ended = append(ended, before)
 		}
 		s.nominee = pod.UID
@@ -34,22 +34,22 @@ func (l *Ledger) Nominate(pod Pod, node string, a Assignment) Gain {
 	}
 	l.nominations[pod.UID] = n
 	for _, before := range ended {
-		gain.add(l.released(before))
+		event.add(l.released(before))
 	}
-	return gain
+	return event
 }
 
-// Denominate lets go of what is kept for the pod.
-func (l *Ledger) Denominate(uid string) Gain { return l.released(l.end(uid)) }
+// ClearNomination lets go of what is kept for the pod.
+func (l *Ledger) ClearNomination(uid string) Event { return l.released(l.end(uid)) }
 
 // displace ends a nomination, if there is one, that cannot come true any more.
-func (l *Ledger) displace(uid string) Gain {
+func (l *Ledger) displace(uid string) Event {
 	n := l.end(uid)
-	gain := l.released(n)
+	event := l.released(n)
 	if n != nil {
-		gain.Displaced = append(gain.Displaced, uid)
+		event.Displaced = append(event.Displaced, uid)
 	}
-	return gain
+	return event
 }
 
 // end ends a nomination and returns it, nil if there is none. What it kept is to be
@@ -67,10 +67,10 @@ func (l *Ledger) end(uid string) *nomination {
 }
 
 // released is what others may get that was kept by a nomination which has ended.
-func (l *Ledger) released(n *nomination) Gain {
-	var gain Gain
+func (l *Ledger) released(n *nomination) Event {
+	var event Event
 	if n == nil {
-		return gain
+		return event
 	}
 	for _, h := range n.holds {
 		d := l.devices[h.slot.Instance]
@@ -78,29 +78,29 @@ func (l *Ledger) released(n *nomination) Gain {
 			continue // dropped, when another of its slots was released
 		}
 		if d.refresh(h.slot.Index) {
-			gain.free(d)
-		} else if above, ok := l.price(d, h.slot.Index); ok && above < n.Priority {
-			gain.held(d, h.slot.Index)
+			event.freed(d)
+		} else if least, ok := l.minPreemptorPriority(d, h.slot.Index); ok && least <= n.Priority {
+			event.preemptible(d, h.slot.Index)
 		}
 		l.forget(d, h.slot.Index)
 	}
-	return gain
+	return event
 }
 
 // endVain ends the nominations that keep a slot of the device which is no longer to
 // be had from their node.
-func (l *Ledger) endVain(d *device) Gain {
-	var gain Gain
+func (l *Ledger) endVain(d *device) Event {
+	var event Event
 	if len(l.nominations) == 0 {
-		return gain
+		return event
 	}
 	for i, s := range d.known {
 		n := l.nominations[s.nominee]
 		if n != nil && (i >= d.capacity || !d.reaches(n.node)) {
-			gain.add(l.displace(n.UID))
+			event.add(l.displace(n.UID))
 		}
 	}
-	return gain
+	return event
 }
 
 // Nominated returns the node for which slots are kept for the pod; "" if none are.

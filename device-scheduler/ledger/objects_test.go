@@ -74,7 +74,7 @@ func sliceOf(name, node string, devices ...v1alpha1.Device) *v1alpha1.DeviceSlic
 
 // share has nodes report an Instance, each in a slice of its own.
 func share(l interface {
-	SetSlice(*v1alpha1.DeviceSlice) (Gain, []error)
+	SetSlice(*v1alpha1.DeviceSlice) (Event, []error)
 }, instance string, nodes ...string) {
 	for _, node := range nodes {
 		l.SetSlice(sliceOf(node+"-"+instance, node, deviceOf(instance, "ns", node)))

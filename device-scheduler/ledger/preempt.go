@@ -32,18 +32,18 @@ func MoreImportant(a, b Victim) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Started, b.Started), cmp.Compare(a.UID, b.UID))
 }
 
-// Holdings are the pods that hold what a request could be served from somewhere, at
+// PotentialVictims are the pods that hold what a request could be served from somewhere, at
 // the time when it was asked for them. It reads the ledger, and is to be guarded with it.
-type Holdings struct {
+type PotentialVictims struct {
 	kinds map[*kind]bool // that have what is asked for
 	pods  map[*group][]*podRecord
 }
 
-// Holdings finds the pods that hold slots of what is asked for. It looks at each pod
+// PotentialVictims finds the pods that hold slots of what is asked for. It looks at each pod
 // once, so that many nodes can be asked after that.
-func (l *Ledger) Holdings(req *Request) *Holdings {
+func (l *Ledger) PotentialVictims(req *Request) *PotentialVictims {
 	kinds, named := l.asked(req)
-	h := &Holdings{kinds: maps.Clone(kinds), pods: map[*group][]*podRecord{}}
+	h := &PotentialVictims{kinds: maps.Clone(kinds), pods: map[*group][]*podRecord{}}
 	for d := range named {
 		h.kinds[d.kind] = true
 	}
@@ -63,14 +63,14 @@ func (l *Ledger) Holdings(req *Request) *Holdings {
 
 // On returns those that hold devices which the node reaches, on whichever node they are
 // themselves, ordered by UID. Pods that are being deleted are not among them.
-func (h *Holdings) On(node string) []Victim {
+func (h *PotentialVictims) On(node string) []Victim {
 	seen := map[*podRecord]bool{}
 	var found []Victim
 	for k := range h.kinds {
 		at := k.byNode[node]
 		for g := range at.groups {
 			for _, p := range h.pods[g] {
-				if !seen[p] && !p.ending {
+				if !seen[p] && !p.terminating {
 					seen[p] = true
 					found = append(found, Victim{Pod: p.Pod, Node: p.node})
 				}
@@ -155,7 +155,7 @@ func (l *Ledger) Preempt(strategy Strategy, node string, req *Request, candidate
 	}
 	var ending []string
 	kinds, named := l.asked(req)
-	for uid, p := range l.ending {
+	for uid, p := range l.terminating {
 		if slices.ContainsFunc(p.holds, func(h hold) bool {
 			d := l.devices[h.slot.Instance]
 			return (kinds[d.kind] || named[d]) && d.reaches(node)
@@ -176,7 +176,7 @@ func (l *Ledger) Preempt(strategy Strategy, node string, req *Request, candidate
 		}
 		return nil
 	}
-	rest := slices.DeleteFunc(slices.Clone(candidates), func(v Victim) bool { return l.pods[v.UID] == nil || l.pods[v.UID].ending })
+	rest := slices.DeleteFunc(slices.Clone(candidates), func(v Victim) bool { return l.pods[v.UID] == nil || l.pods[v.UID].terminating })
 	slices.SortFunc(rest, MoreImportant)
 	p := &Preemption{Node: node}
 	for p.Assignment = fit(); p.Assignment == nil; p.Assignment = fit(p.Victims) {
@@ -225,10 +225,10 @@ func Better(a, b *Preemption) int {
 		cmp.Compare(len(a.Victims), len(b.Victims)), cmp.Compare(a.Node, b.Node))
 }
 
-// SetEnding records that the pod is being deleted.
-func (l *Ledger) SetEnding(uid string) {
+// SetTerminating records that the pod is being deleted.
+func (l *Ledger) SetTerminating(uid string) {
 	if p := l.pods[uid]; p != nil {
-		p.ending = true
-		l.ending[uid] = p
+		p.terminating = true
+		l.terminating[uid] = p
 	}
 }

@@ -26,7 +26,7 @@ func TestVictims(t *testing.T) {
 			distinct := l.Distinct(worldNodes, req)
 			var best, bestDistinct *Preemption
 			for _, node := range worldNodes {
-				candidates := l.Holdings(req).On(node)
+				candidates := l.PotentialVictims(req).On(node)
 				for i := range candidates {
 					v := &candidates[i]
 					n, err := strconv.Atoi(v.UID)
@@ -114,10 +114,10 @@ func crowded(t *rapid.T, strategy Strategy) *Ledger {
 		case shortfall == nil && len(a) > 0:
 			l.Observe(req.Pod, node, a)
 			if rapid.IntRange(0, 9).Draw(t, "ending") == 9 {
-				l.SetEnding(name)
+				l.SetTerminating(name)
 			}
 		case rapid.IntRange(0, 5).Draw(t, "preempts") == 5:
-			candidates := slices.DeleteFunc(l.Holdings(req).On(node), func(v Victim) bool { return v.Priority >= req.Priority })
+			candidates := slices.DeleteFunc(l.PotentialVictims(req).On(node), func(v Victim) bool { return v.Priority >= req.Priority })
 			if p := l.Preempt(strategy, node, req, candidates); p != nil {
 				l.Nominate(req.Pod, node, p.Assignment)
 			}
@@ -140,7 +140,7 @@ func tryEach(l *Ledger, strategy Strategy, node string, req *Request, candidates
 	}
 	gone := map[string]bool{}
 	for uid, p := range l.pods {
-		gone[uid] = p.ending
+		gone[uid] = p.terminating
 	}
 	fit := func() Assignment {
 		draft := l.Draft(strategy).For(req.Pod)

@@ -37,7 +37,7 @@ type world struct {
 	wants map[string]*Request
 	// surveys were made at some time before, over some of the rolls.
 	surveys []surveyed
-	rolls   []*Roll
+	rolls   []*SnapshotIndex
 	made    int // objects so far, for their UIDs
 }
 
@@ -92,7 +92,7 @@ func TestHistories(t *testing.T) {
 				w.checkAssumed(t)
 				w.checkRebuilt(t)
 				w.checkExpected(t)
-				w.checkSurveys(t)
+				w.checkFeasibility(t)
 				w.prober.check(t, w.strategy)
 			},
 		})
@@ -255,7 +255,7 @@ func (w *world) rebuild(t *rapid.T) *Ledger {
 		p := w.pods[uid]
 		l.Observe(p.pod, p.node, p.a)
 		if w.ending[uid] {
-			l.SetEnding(uid)
+			l.SetTerminating(uid)
 		}
 	}
 	steps := []func(){

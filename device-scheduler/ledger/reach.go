@@ -35,7 +35,7 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 			}
 			if narrowed && len(nodes) == 0 {
 				if size > 0 {
-					return nil, &Shortfall{Reason: Apart, Container: c.Name, Resource: r.Name, Needed: r.Count}
+					return nil, &Shortfall{Reason: NoCommonNode, Container: c.Name, Resource: r.Name, Needed: r.Count}
 				}
 				return nil, &Shortfall{Reason: NoNode, Container: c.Name, Resource: r.Name, Needed: r.Count, Configuration: k.ownerName()}
 			}

@@ -238,7 +238,7 @@ func (d *device) choose(nodes map[*report]int) *report {
 }
 
 // done ends the update.
-func (u *update) done() Gain {
+func (u *update) done() Event {
 	for d := range u.fresh {
 		d.forgetReports()
 	}

@@ -34,17 +34,17 @@ import (
 //	fits                                       the same, without taking the slots
 //	bound pod=p [uid=]                         the API shows it bound as scheduled
 //	observe pod=p node=a [uid=]                lines "container resource slot ...": bound by somebody
-//	forget, remove, ending pod=p
+//	forget, remove, terminating pod=p
 //	check pod=p                                may it still be bound as scheduled
 //	restart [strategy=Pack]                    a new scheduler: the ledger is rebuilt from what the API shows
 //	preempt pod=p node=a [priority=] [protected=(q,…)]  lines as for schedule: victims, and nominate
-//	denominate, nominated, ready pod=p         ready: may it take all that is kept for it
+//	clear-nomination, nominated, ready pod=p         ready: may it take all that is kept for it
 //	orphans waiting=(p,…)                      claims for pods that wait without slots
-//	contested slot=s                           who keeps a slot that several pods hold
+//	double-allocation slot=s                         which of several bound pods keeps a slot
 //	reach limit=n                              lines as for schedule
 //	slots                                      each slot and who holds it
 //
-// Each answer ends with what waiting pods may have gained, if anything.
+// Each answer ends with the event, if there is one: what waiting pods may have now.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		s := newStory()
@@ -140,21 +140,21 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		delete(s.api.configurations, ns+"/"+full(name))
 		return s.gained(s.DeleteConfiguration(ns, full(name)))
 	case "instance", "delete-instance":
-		var gain Gain
+		var event Event
 		if capacity, err := strconv.Atoi(arg("capacity", "")); err == nil {
-			gain.add(s.setCapacity(name, int32(capacity)))
+			event.add(s.setCapacity(name, int32(capacity)))
 		}
 		nodes, _ := vals("nodes")
 		for _, node := range nodes {
-			gain.add(s.setSlice(sliceOf(node+"-"+ns+"-"+name, node, deviceOf(name, ns, node))))
+			event.add(s.setSlice(sliceOf(node+"-"+ns+"-"+name, node, deviceOf(name, ns, node))))
 		}
 		for _, slice := range slices.Sorted(maps.Keys(s.api.slices)) {
 			if node, of, _ := strings.Cut(slice, "-"); of == ns+"-"+name && !slices.Contains(nodes, node) {
 				delete(s.api.slices, slice)
-				gain.add(s.DeleteSlice(slice))
+				event.add(s.DeleteSlice(slice))
 			}
 		}
-		return s.gained(gain)
+		return s.gained(event)
 	case "slice":
 		slice := sliceOf(name, node)
 		for _, line := range lines(d.Input) {
@@ -175,12 +175,12 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			slice.Spec.Devices = append(slice.Spec.Devices, device)
 		}
 		s.api.slices[name] = slice
-		gain, errs := s.SetSlice(slice)
+		event, errs := s.SetSlice(slice)
 		out := ""
 		for _, err := range errs {
 			out += "left out: " + err.Error() + "\n"
 		}
-		return out + s.gained(gain)
+		return out + s.gained(event)
 	case "delete-slice":
 		delete(s.api.slices, name)
 		return s.gained(s.DeleteSlice(name))
@@ -211,13 +211,13 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			return "cannot: " + shortfall.String()
 		}
 		if d.Cmd == "schedule" {
-			gain, err := s.Assume(pod, node, a)
+			event, err := s.Assume(pod, node, a)
 			if err != nil {
 				return "error: " + err.Error()
 			}
 			s.scheduled[pod.UID] = scheduled{pod, node, a}
-			if !gain.Empty() {
-				return show(a) + "\n" + s.gained(gain)
+			if !event.Empty() {
+				return show(a) + "\n" + s.gained(event)
 			}
 		}
 		return show(a)
@@ -246,14 +246,14 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			s.api.bound[pod.UID] = scheduled{pod, node, a}
 		}
 		return s.observed(s.Observe(pod, node, a))
-	case "contested":
-		c := s.Contested(parse(t, arg("slot", "")))
+	case "double-allocation":
+		c := s.DoubleAllocationOf(parse(t, arg("slot", "")))
 		if c == nil {
-			return "not contested"
+			return "none"
 		}
-		out := "keeps: " + c.Keeper.Name
+		out := "winner: " + c.Winner.Name
 		for _, p := range c.Losers {
-			out += "; goes: " + p.Name
+			out += "; loser: " + p.Name
 		}
 		return out
 	case "orphans":
@@ -263,9 +263,9 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			out += fmt.Sprintf(" %s for %s on %s", c.Name, c.Holder, c.Node)
 		}
 		return out
-	case "ending":
+	case "terminating":
 		s.api.ending[pod.UID] = true
-		s.SetEnding(pod.UID)
+		s.SetTerminating(pod.UID)
 		return ""
 	case "nominated":
 		if n := s.Nominated(pod.UID); n != "" {
@@ -277,11 +277,11 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			return "ready"
 		}
 		return "not yet"
-	case "denominate":
-		return s.gained(s.Denominate(pod.UID))
+	case "clear-nomination":
+		return s.gained(s.ClearNomination(pod.UID))
 	case "preempt":
 		req := request(t, pod, d.Input)
-		candidates := slices.DeleteFunc(s.Holdings(req).On(node), func(v Victim) bool { return v.Priority >= pod.Priority })
+		candidates := slices.DeleteFunc(s.PotentialVictims(req).On(node), func(v Victim) bool { return v.Priority >= pod.Priority })
 		protected, _ := vals("protected")
 		for i := range candidates {
 			candidates[i].Protected = slices.Contains(protected, candidates[i].Name)
@@ -298,8 +298,8 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			out = "fits as it is"
 		}
 		out += "\n" + show(p.Assignment)
-		if gain := s.Nominate(pod, node, p.Assignment); !gain.Empty() {
-			out += "\n" + s.gained(gain)
+		if event := s.Nominate(pod, node, p.Assignment); !event.Empty() {
+			out += "\n" + s.gained(event)
 		}
 		return out
 	case "forget":

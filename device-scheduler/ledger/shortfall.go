@@ -16,9 +16,9 @@ const (
 	Unknown Reason = iota + 1
 	// NoNode: no node reaches an Instance for the request.
 	NoNode
-	// Apart: some nodes reach one, but none of those that reach Instances for other
+	// NoCommonNode: some nodes reach one, but none of those that reach Instances for other
 	// requests of the pod.
-	Apart
+	NoCommonNode
 	// NotReachable: the node reaches no Instance that could serve the request.
 	NotReachable
 	// Impossible: the request exceeds what the node reaches, whoever holds it.
@@ -97,7 +97,7 @@ func (s *Shortfall) String() string {
 			text += fmt.Sprintf("; kubectl describe configuration -n %s %s says what keeps nodes from finding one", namespace, configuration)
 		}
 		return text
-	case Apart:
+	case NoCommonNode:
 		return fmt.Sprintf("no node reaches Instances for all that the pod requests: of the nodes that do for its other requests, none does for %s, requested by container %q",
 			name, s.Container)
 	case NotReachable:

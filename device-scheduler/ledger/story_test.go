@@ -13,25 +13,25 @@ import (
 )
 
 // setCapacity sets that of the Instance's Configuration, also of one that is yet to come.
-func (s *story) setCapacity(instance string, capacity int32) Gain {
-	var gain Gain
+func (s *story) setCapacity(instance string, capacity int32) Event {
+	var event Event
 	name, _ := slot.SplitInstance(instance)
 	for key, c := range s.api.configurations {
 		if c.Name == name && s.capacity[name] != capacity {
 			c = c.DeepCopy()
 			c.Spec.Capacity = capacity
 			s.api.configurations[key] = c
-			gain.add(s.SetConfiguration(c))
+			event.add(s.SetConfiguration(c))
 		}
 	}
 	s.capacity[name] = capacity
-	return gain
+	return event
 }
 
-func (s *story) setSlice(slice *v1alpha1.DeviceSlice) Gain {
+func (s *story) setSlice(slice *v1alpha1.DeviceSlice) Event {
 	s.api.slices[slice.Name] = slice
-	gain, _ := s.SetSlice(slice)
-	return gain
+	event, _ := s.SetSlice(slice)
+	return event
 }
 
 // restart makes the ledger anew, as a new scheduler does: from what the API has, in
@@ -43,7 +43,7 @@ func (s *story) restart() {
 		b := s.api.bound[uid]
 		s.Observe(b.pod, b.node, b.a)
 		if s.api.ending[uid] {
-			s.SetEnding(uid)
+			s.SetTerminating(uid)
 		}
 	}
 	for _, slice := range s.api.slices {
@@ -121,24 +121,24 @@ func show(a Assignment) string {
 	return strings.Join(out, "\n")
 }
 
-func (s *story) gained(g Gain) string {
+func (s *story) gained(g Event) string {
 	if g.Empty() {
-		return "no gain"
+		return "no event"
 	}
 	var out []string
-	if free := slices.Compact(slices.Sorted(slices.Values(g.Free))); len(free) > 0 {
-		out = append(out, "gain: "+strings.Join(free, " "))
+	if free := slices.Compact(slices.Sorted(slices.Values(g.Freed))); len(free) > 0 {
+		out = append(out, "freed: "+strings.Join(free, " "))
 	}
 	held := map[int32][]string{}
-	for _, name := range g.Held {
-		if price, ok := s.Price(name); ok {
-			held[price] = append(held[price], name.String())
+	for _, name := range g.Preemptible {
+		if least, ok := s.MinPreemptorPriority(name); ok {
+			held[least] = append(held[least], name.String())
 		} else {
-			out = append(out, "no gain: "+name.String())
+			out = append(out, "not preemptible: "+name.String())
 		}
 	}
 	for _, priority := range slices.Sorted(maps.Keys(held)) {
-		out = append(out, fmt.Sprintf("gain above priority %d: %s", priority, strings.Join(slices.Compact(slices.Sorted(slices.Values(held[priority]))), " ")))
+		out = append(out, fmt.Sprintf("preemptible from priority %d: %s", priority, strings.Join(slices.Compact(slices.Sorted(slices.Values(held[priority]))), " ")))
 	}
 	if len(g.Displaced) > 0 {
 		out = append(out, "displaced: "+strings.Join(slices.Sorted(slices.Values(g.Displaced)), " "))
@@ -146,7 +146,7 @@ func (s *story) gained(g Gain) string {
 	return strings.Join(out, "\n")
 }
 
-func (s *story) observed(conflicts []Conflict, g Gain) string {
+func (s *story) observed(conflicts []Conflict, g Event) string {
 	var out strings.Builder
 	for _, c := range conflicts {
 		fmt.Fprintf(&out, "conflict: %s is held by %s\n", c.Slot, c.Holder.Name)

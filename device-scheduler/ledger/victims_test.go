@@ -35,7 +35,7 @@ func (w *world) preempt(t *rapid.T) {
 }
 
 func drawCandidates(t *rapid.T, l *Ledger, node string, req *Request) []Victim {
-	candidates := slices.DeleteFunc(l.Holdings(req).On(node), func(v Victim) bool { return v.Priority >= req.Priority })
+	candidates := slices.DeleteFunc(l.PotentialVictims(req).On(node), func(v Victim) bool { return v.Priority >= req.Priority })
 	for i := range candidates {
 		candidates[i].Protected = rapid.Bool().Draw(t, "protected")
 		candidates[i].Started = int64(rapid.IntRange(1, 2).Draw(t, "started"))
@@ -150,7 +150,7 @@ func (w *world) checkExpected(t *rapid.T) {
 	}
 }
 
-func (w *world) denominate(t *rapid.T) { w.Denominate(pickKey(t, w.nominations)) }
+func (w *world) denominate(t *rapid.T) { w.ClearNomination(pickKey(t, w.nominations)) }
 
 func TestBetter(t *testing.T) {
 	on := func(node string, victims ...Victim) *Preemption { return &Preemption{Node: node, Victims: victims} }

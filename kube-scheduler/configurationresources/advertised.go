@@ -67,11 +67,11 @@ func unadvertised(want []amount, node fwk.NodeInfo, place int) *fwk.Status {
 	generation := node.GetGeneration()
 	for i := range want {
 		w := &want[i]
-		if place != ledger.Unlisted && w.rooms.enough(place, generation, w.n) {
+		if place != ledger.NotInSnapshot && w.rooms.enough(place, generation, w.n) {
 			continue
 		}
 		total, used := node.GetAllocatable().GetScalarResources()[w.name], node.GetRequested().GetScalarResources()[w.name]
-		if place != ledger.Unlisted {
+		if place != ledger.NotInSnapshot {
 			w.rooms.remember(place, generation, total-used)
 		}
 		if used+w.n > total {

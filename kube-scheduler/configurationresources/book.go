@@ -80,7 +80,7 @@ type book struct {
 	leads     bool
 	standby   *time.Timer
 	patience  time.Duration
-	evict     func([]*ledger.Contest)
+	evict     func([]*ledger.DoubleAllocation)
 	// nominated are waiting pods that another plugin's preemption has nominated,
 	// by UID.
 	nominated map[string]*v1.Pod

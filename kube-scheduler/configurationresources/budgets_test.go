@@ -69,7 +69,7 @@ func TestBudgetsProtect(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			candidates := r.protect(r.book.ledger.Holdings(req).On("node-b"))
+			candidates := r.protect(r.book.ledger.PotentialVictims(req).On("node-b"))
 			if len(candidates) != 2 {
 				t.Fatalf("candidates are %+v, want 2", candidates)
 			}

@@ -56,9 +56,9 @@ func (b *book) settleContests() {
 
 // settle has the losers of contested slots evicted. The caller holds mu.
 func (b *book) settle() {
-	var contests []*ledger.Contest
+	var contests []*ledger.DoubleAllocation
 	for _, s := range b.contested {
-		if c := b.ledger.Contested(s); c != nil {
+		if c := b.ledger.DoubleAllocationOf(s); c != nil {
 			contests = append(contests, c)
 		}
 	}
@@ -69,7 +69,7 @@ func (b *book) settle() {
 }
 
 // evictLosers deletes the pods that were assigned a slot which another pod keeps.
-func (p *Plugin) evictLosers(contests []*ledger.Contest) {
+func (p *Plugin) evictLosers(contests []*ledger.DoubleAllocation) {
 	for _, c := range contests {
 		for _, loser := range c.Losers {
 			p.evictLoser(c, loser)
@@ -79,16 +79,16 @@ func (p *Plugin) evictLosers(contests []*ledger.Contest) {
 
 // evictLoser deletes a pod whose container could not start: kubecri refuses it the
 // slot that another pod keeps.
-func (p *Plugin) evictLoser(c *ledger.Contest, loser ledger.Pod) {
+func (p *Plugin) evictLoser(c *ledger.DoubleAllocation, loser ledger.Pod) {
 	logger := p.book.logger.WithValues("pod", klog.KRef(loser.Namespace, loser.Name), "podUID", loser.UID,
-		"slot", c.Slot.String(), "keeper", c.Keeper.String())
+		"slot", c.Slot.String(), "winner", c.Winner.String())
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8}
 	err := wait.ExponentialBackoff(backoff, func() (bool, error) {
 		pod, err := p.victim(ledger.Victim{Pod: loser})
 		if err != nil {
 			return true, nil // it is gone, or another one
 		}
-		keeps, err := p.keeps(c.Keeper)
+		keeps, err := p.keeps(c.Winner)
 		if err != nil {
 			logger.Error(err, "Cannot read the pod that keeps a contested slot")
 			return false, nil
@@ -105,7 +105,7 @@ func (p *Plugin) evictLoser(c *ledger.Contest, loser ledger.Pod) {
 		if deleted {
 			logger.Info("Evicted a pod whose slot another pod keeps")
 			p.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeWarning, "SlotAssignedTwice", "Evicting",
-				"Slot %s was assigned to this pod and to pod %s, which keeps it; another scheduler was at work", c.Slot, c.Keeper)
+				"Slot %s was assigned to this pod and to pod %s, which keeps it; another scheduler was at work", c.Slot, c.Winner)
 		}
 		return true, nil
 	})

@@ -25,7 +25,7 @@ type cycle struct {
 	wait *podWait
 	// survey is the request for the nodes of the roster. Both, and the amounts' rooms,
 	// are set by the book.
-	survey *ledger.Survey
+	survey *ledger.Feasibility
 	roster *roster
 	// amounts are what the node must advertise for the pod, as the kubelet counts it.
 	amounts []amount

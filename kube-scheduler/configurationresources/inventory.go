@@ -14,17 +14,17 @@ import (
 func (b *book) setConfiguration(c *akriv0.Configuration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	gain := b.ledger.SetConfiguration(c)
+	event := b.ledger.SetConfiguration(c)
 	b.noteKind(c.Name)
-	b.wake(gain)
+	b.wake(event)
 }
 
 func (b *book) deleteConfiguration(c *akriv0.Configuration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	gain := b.ledger.DeleteConfiguration(c.Namespace, c.Name)
+	event := b.ledger.DeleteConfiguration(c.Namespace, c.Name)
 	b.noteKind(c.Name)
-	b.wake(gain)
+	b.wake(event)
 }
 
 // noteKind records whether the name is a Configuration's. The caller holds mu.
@@ -77,9 +77,9 @@ func (b *book) setSlice(s *v1alpha1.DeviceSlice) {
 	if uid, version := b.ledger.SliceVersion(s.Name); s.ResourceVersion != "" && uid == string(s.UID) && version == s.ResourceVersion {
 		return // listed again
 	}
-	gain, leftOut := b.ledger.SetSlice(s)
+	event, leftOut := b.ledger.SetSlice(s)
 	b.reportLeftOut(s, leftOut)
-	b.wake(gain)
+	b.wake(event)
 }
 
 func (b *book) deleteSlice(name string) {

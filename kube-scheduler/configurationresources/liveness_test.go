@@ -257,7 +257,7 @@ func (w *fakeCluster) couldRun(p *v1.Pod) error {
 			return fmt.Errorf("pod %s waits and could run on %s with %v", p.Name, node, a)
 		}
 		var lower []ledger.Victim
-		for _, v := range l.Holdings(req).On(node) {
+		for _, v := range l.PotentialVictims(req).On(node) {
 			if v.Priority < req.Priority {
 				lower = append(lower, v)
 			}

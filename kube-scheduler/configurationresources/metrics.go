@@ -100,7 +100,7 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	for _, n := range b.ledger.Census() {
+	for _, n := range b.ledger.SlotCounts() {
 		for state, count := range map[string]int{"free": n.Free, "held": n.Held, "claimed": n.Claimed, "conflicting": n.Conflicting, "nominated": n.Nominated} {
 			ch <- metrics.NewLazyConstMetric(slotsDesc, metrics.GaugeValue, float64(count), n.Configuration, state)
 		}

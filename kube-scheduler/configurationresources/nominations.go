@@ -46,7 +46,7 @@ func (b *book) nominate(pod ledger.Pod, node string, a ledger.Assignment, timeou
 // nominated. The caller holds mu.
 func (b *book) denominate(uid string) {
 	b.forgetNomination(uid)
-	b.wake(b.ledger.Denominate(uid))
+	b.wake(b.ledger.ClearNomination(uid))
 }
 
 // forgetNomination forgets that the pod was nominated, and its deadline. What is kept for
@@ -69,7 +69,7 @@ func (b *book) nominatedInVain(pod *v1.Pod, d *deadline) bool {
 		return false
 	}
 	b.forgetNomination(uid)
-	b.wakeThose(b.ledger.Denominate(uid), func(waiting *v1.Pod) bool {
+	b.wakeThose(b.ledger.ClearNomination(uid), func(waiting *v1.Pod) bool {
 		return b.refusedSince(d.tries, waiting) && waiting.UID != pod.UID
 	})
 	return true

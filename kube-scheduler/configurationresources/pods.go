@@ -97,16 +97,16 @@ func (b *book) observe(pod *v1.Pod) {
 	if b.ledger.Holds(string(pod.UID)) == nil {
 		b.took(a)
 	}
-	found, gain := b.ledger.Observe(podKey(pod), pod.Spec.NodeName, a)
+	found, event := b.ledger.Observe(podKey(pod), pod.Spec.NodeName, a)
 	for _, c := range found {
 		conflicts.Inc()
 		logger.Error(nil, "Two pods are assigned the same slot", "slot", c.Slot.String(), "holder", c.Holder.String(), "holderUID", c.Holder.UID)
 		b.contested = append(b.contested, c.Slot)
 	}
 	b.settleContests()
-	b.wake(gain)
+	b.wake(event)
 	if pod.DeletionTimestamp != nil {
-		b.ledger.SetEnding(string(pod.UID))
+		b.ledger.SetTerminating(string(pod.UID))
 		b.followNominations()
 	}
 }
@@ -149,7 +149,7 @@ func (b *book) survey(c *cycle, nodes []fwk.NodeInfo) {
 		b.roster = newRoster(nodes)
 	}
 	c.roster = b.roster
-	c.survey = b.ledger.Survey(c.req, c.roster.roll)
+	c.survey = b.ledger.Feasibility(c.req, c.roster.roll)
 	for i := range c.amounts {
 		c.amounts[i].rooms = c.roster.roomsOf(c.amounts[i].name)
 	}
@@ -179,7 +179,7 @@ func (b *book) assume(c *cycle, node string, strategy ledger.Strategy) (ledger.A
 	if shortfall != nil {
 		return nil, shortfall, nil
 	}
-	gain, err := b.ledger.Assume(c.req.Pod, node, a)
+	event, err := b.ledger.Assume(c.req.Pod, node, a)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -188,7 +188,7 @@ func (b *book) assume(c *cycle, node string, strategy ledger.Strategy) (ledger.A
 	} else {
 		b.tookKept(c.req.UID, a)
 	}
-	b.wake(gain)
+	b.wake(event)
 	b.assumed[c.req.UID] = b.tries
 	return a, nil, nil
 }
@@ -252,8 +252,8 @@ func (b *book) reach(req *ledger.Request, limit int) ([]string, *ledger.Shortfal
 }
 
 // prospect is how well the node can serve the cycle's pod.
-func (b *book) prospect(c *cycle, node string, place int) ledger.Prospect {
+func (b *book) prospect(c *cycle, node string, place int) ledger.ScoreInput {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return c.survey.Prospect(node, place)
+	return c.survey.ScoreInput(node, place)
 }

@@ -107,15 +107,15 @@ func (p *Plugin) preempt(c *cycle, pod *v1.Pod, nodes []string) (*ledger.Preempt
 
 // choices returns the nodes that differ in what a preemption for the request finds, and
 // the pods that hold what it could be served from.
-func (b *book) choices(nodes []string, req *ledger.Request) ([]string, *ledger.Holdings) {
+func (b *book) choices(nodes []string, req *ledger.Request) ([]string, *ledger.PotentialVictims) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.ledger.Distinct(nodes, req), b.ledger.Holdings(req)
+	return b.ledger.Distinct(nodes, req), b.ledger.PotentialVictims(req)
 }
 
 // candidates returns the pods of lower priority that hold what the request could be
 // served from on the node.
-func (b *book) candidates(holdings *ledger.Holdings, node string, req *ledger.Request) []ledger.Victim {
+func (b *book) candidates(holdings *ledger.PotentialVictims, node string, req *ledger.Request) []ledger.Victim {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return slices.DeleteFunc(holdings.On(node), func(v ledger.Victim) bool { return v.Priority >= req.Priority })

@@ -125,7 +125,7 @@ func TestContestWithAKeeperThatGoes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			r.evictLoser(&ledger.Contest{Keeper: podKey(holder), Losers: []ledger.Pod{podKey(late)}}, podKey(late))
+			r.evictLoser(&ledger.DoubleAllocation{Winner: podKey(holder), Losers: []ledger.Pod{podKey(late)}}, podKey(late))
 			if got, kept := r.deleted(), strings.HasPrefix(name, "there"); (len(got) == 1) != kept {
 				t.Errorf("evicted %v", got)
 			}

@@ -15,7 +15,7 @@ import (
 // of it, made to imagine other pods on the node, has no place.
 type roster struct {
 	list   []fwk.NodeInfo
-	roll   *ledger.Roll
+	roll   *ledger.SnapshotIndex
 	places map[*framework.NodeInfo]int32
 	// rooms are of the resources that pods asked for. The book's lock protects the map.
 	rooms map[v1.ResourceName]rooms
@@ -30,7 +30,7 @@ func newRoster(list []fwk.NodeInfo) *roster {
 			r.places[info] = int32(i)
 		}
 	}
-	r.roll = ledger.NewRoll(names)
+	r.roll = ledger.NewSnapshotIndex(names)
 	return r
 }
 
@@ -47,7 +47,7 @@ func (r *roster) place(node fwk.NodeInfo) int {
 			return int(place)
 		}
 	}
-	return ledger.Unlisted
+	return ledger.NotInSnapshot
 }
 
 // rooms are how much of a resource the nodes advertise and no pod uses, by place:

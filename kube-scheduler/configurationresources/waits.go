@@ -61,7 +61,7 @@ const (
 
 // shortfallReasons are those of the ledger, by its own.
 var shortfallReasons = [...]reason{
-	ledger.Unknown: unknownResource, ledger.NoNode: noNode, ledger.Apart: apart,
+	ledger.Unknown: unknownResource, ledger.NoNode: noNode, ledger.NoCommonNode: apart,
 	ledger.NotReachable: notReachable, ledger.Impossible: impossible, ledger.Held: held,
 }
 

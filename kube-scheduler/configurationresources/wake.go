@@ -15,7 +15,7 @@ import (
 // gained is what the ledger has gained of one resource.
 type gained struct {
 	free bool
-	// held are slots for which pods can preempt, see ledger.Gain.
+	// held are slots for which pods can preempt, see ledger.Event.
 	held slots
 }
 
@@ -31,18 +31,18 @@ func (s slots) with(others slots) slots {
 }
 
 // gains sorts a gain by resource. The caller holds mu.
-func (b *book) gains(gain ledger.Gain) map[string]*gained {
-	by := make(map[string]*gained, len(gain.Free))
+func (b *book) gains(event ledger.Event) map[string]*gained {
+	by := make(map[string]*gained, len(event.Freed))
 	of := func(resource string) *gained {
 		if by[resource] == nil {
 			by[resource] = &gained{}
 		}
 		return by[resource]
 	}
-	for _, resource := range gain.Free {
+	for _, resource := range event.Freed {
 		of(resource).free = true
 	}
-	for _, s := range gain.Held {
+	for _, s := range event.Preemptible {
 		for _, resource := range b.ledger.Resources(s.Instance) {
 			g := of(resource)
 			if g.held == nil {
@@ -61,13 +61,13 @@ func (b *book) gains(gain ledger.Gain) map[string]*gained {
 // while it can. While many wait, the gains within a round are put together into the next
 // one: choosing whom to try takes 10 ms of 10,000 waiting pods, and thousands of devices
 // may come at once. The caller holds mu.
-func (b *book) wake(gain ledger.Gain) {
-	if b.starting || gain.Empty() {
+func (b *book) wake(event ledger.Event) {
+	if b.starting || event.Empty() {
 		return
 	}
-	b.wakeDisplaced(gain.Displaced)
-	b.untold(gain.Held)
-	by := b.gains(gain)
+	b.wakeDisplaced(event.Displaced)
+	b.untold(event.Preemptible)
+	by := b.gains(event)
 	for _, resource := range slices.Sorted(maps.Keys(by)) {
 		g := by[resource]
 		r, waiting := b.rounds[resource], len(b.waiting[resource])
@@ -91,7 +91,7 @@ func (b *book) wake(gain ledger.Gain) {
 // is as if they had been refused. The caller holds mu.
 func (b *book) untold(held []slot.Name) {
 	for _, s := range held {
-		for _, uid := range b.ledger.Undecided(s) {
+		for _, uid := range b.ledger.AssumedOrNominated(s) {
 			if _, assumed := b.assumed[uid]; assumed {
 				b.assumed[uid] = 0
 			}
@@ -103,11 +103,11 @@ func (b *book) untold(held []slot.Name) {
 }
 
 // wakeThose is wake for some of the waiting pods, and at once. The caller holds mu.
-func (b *book) wakeThose(gain ledger.Gain, wanted func(*v1.Pod) bool) {
-	if b.starting || gain.Empty() {
+func (b *book) wakeThose(event ledger.Event, wanted func(*v1.Pod) bool) {
+	if b.starting || event.Empty() {
 		return
 	}
-	by := b.gains(gain)
+	by := b.gains(event)
 	for _, resource := range slices.Sorted(maps.Keys(by)) {
 		g := by[resource]
 		b.try(resource, g, slices.DeleteFunc(b.helped(resource, g), func(pod *v1.Pod) bool { return !wanted(pod) }))
@@ -118,7 +118,7 @@ func (b *book) wakeThose(gain ledger.Gain, wanted func(*v1.Pod) bool) {
 // kept for it, and that were refused meanwhile: they can preempt it. The caller holds mu.
 func (b *book) tookKept(uid string, a ledger.Assignment) {
 	if d := b.deadlines[uid]; d != nil {
-		b.wakeThose(ledger.Gain{Held: a.Slots()}, func(waiting *v1.Pod) bool { return b.refusedSince(d.tries, waiting) })
+		b.wakeThose(ledger.Event{Preemptible: a.Slots()}, func(waiting *v1.Pod) bool { return b.refusedSince(d.tries, waiting) })
 	}
 }
 
@@ -155,16 +155,16 @@ func (b *book) helped(resource string, g *gained) []*v1.Pod {
 func (b *book) preempts(held slots) func(*v1.Pod) bool {
 	lowest, some := int32(0), false
 	for s := range held {
-		price, ok := b.ledger.Price(s)
+		least, ok := b.ledger.MinPreemptorPriority(s)
 		if !ok {
 			delete(held, s) // its holder's end, or the like, will be a gain
-		} else if !some || price < lowest {
-			lowest, some = price, true
+		} else if !some || least < lowest {
+			lowest, some = least, true
 		}
 	}
 	return func(pod *v1.Pod) bool {
 		never := pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever
-		return some && !never && corev1helpers.PodPriority(pod) > lowest
+		return some && !never && corev1helpers.PodPriority(pod) >= lowest
 	}
 }
 

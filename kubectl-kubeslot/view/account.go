@@ -44,7 +44,7 @@ func (v *View) account() *ledger.Ledger {
 			}
 			l.Observe(podKey(pod), pod.Spec.NodeName, held)
 			if pod.DeletionTimestamp != nil {
-				l.SetEnding(string(pod.UID))
+				l.SetTerminating(string(pod.UID))
 			}
 		}
 		v.ledger = l

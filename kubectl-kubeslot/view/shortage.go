@@ -81,7 +81,7 @@ func (v *View) shortWait(s *ledger.Shortfall, nodes []string) Wait {
 				}
 			}
 		}
-	case ledger.Apart:
+	case ledger.NoCommonNode:
 		w.Reason = "DevicesApart"
 		w.Why = "no node reaches devices for all that the pod asks for: those that do for its other requests reach none of this"
 		w.Needs = "one node has to reach all of them, or the pod has to be split"

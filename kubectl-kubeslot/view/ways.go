@@ -14,7 +14,7 @@ const maxNeeds = 3
 // ways are the smallest sets of pods whose end would let the request fit a node where
 // nothing else is missing.
 func (v *View) ways(l *ledger.Ledger, req *ledger.Request, open []string) []string {
-	holdings := l.Holdings(req)
+	holdings := l.PotentialVictims(req)
 	var found []*ledger.Preemption
 	for _, node := range l.Distinct(open, req) {
 		candidates := holdings.On(node)

@@ -2,15 +2,15 @@ package ledger
 
 import akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 
-// Roll is a list of nodes that are known by their place in it. It never changes.
-type Roll struct {
+// SnapshotIndex is a list of nodes that are known by their place in it. It never changes.
+type SnapshotIndex struct {
 	names  []string
 	places map[string]int
 }
 
-// NewRoll makes a roll of the names, in their order.
-func NewRoll(names []string) *Roll {
-	r := &Roll{names: names, places: make(map[string]int, len(names))}
+// NewSnapshotIndex makes a roll of the names, in their order.
+func NewSnapshotIndex(names []string) *SnapshotIndex {
+	r := &SnapshotIndex{names: names, places: make(map[string]int, len(names))}
 	for place, name := range names {
 		r.places[name] = place
 	}
@@ -20,7 +20,7 @@ func NewRoll(names []string) *Roll {
 // table is what a roll's nodes reach of a kind, by their place. It follows the kind's
 // changes for as long as the kind has it.
 type table struct {
-	roll    *Roll
+	roll    *SnapshotIndex
 	reaches []reach
 }
 
@@ -34,15 +34,15 @@ func (t *table) set(node string, r reach) {
 	}
 }
 
-// Unlisted is the place of a node that is not on the roll.
-const Unlisted = -1
+// NotInSnapshot is the place of a node that is not on the roll.
+const NotInSnapshot = -1
 
-// Survey is a request that is asked of many nodes: Filter and Score ask it of
+// Feasibility is a request that is asked of many nodes: Filter and Score ask it of
 // hundreds for each pod. It answers from counts alone, which lie side by side in
 // the order of a roll: to find a node by its name, the processor would wait for
 // memory several times. It stays right as the ledger changes, and may be asked by
 // several goroutines between two changes.
-type Survey struct {
+type Feasibility struct {
 	ledger *Ledger
 	req    *Request
 	parts  []part
@@ -60,10 +60,10 @@ type part struct {
 	table   *table
 }
 
-// Survey prepares the request for the nodes of a roll, which may be nil. It keeps
+// Feasibility prepares the request for the nodes of a roll, which may be nil. It keeps
 // what nodes reach for the next request: to be called like a change of the ledger.
-func (l *Ledger) Survey(req *Request, roll *Roll) *Survey {
-	s := &Survey{ledger: l, req: req}
+func (l *Ledger) Feasibility(req *Request, roll *SnapshotIndex) *Feasibility {
+	s := &Feasibility{ledger: l, req: req}
 	for i := range req.Containers {
 		for _, r := range req.Containers[i].Resources {
 			p := part{ResourceRequest: r, container: i}
@@ -77,7 +77,7 @@ func (l *Ledger) Survey(req *Request, roll *Roll) *Survey {
 }
 
 // reached is what the roll's nodes reach; nil without a roll.
-func (k *kind) reached(roll *Roll) *table {
+func (k *kind) reached(roll *SnapshotIndex) *table {
 	if roll == nil {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (k *kind) reached(roll *Roll) *table {
 // at returns the kind that a part asks for, or whose Instance it names, how unique
 // its Instances have to be, and what the node reaches of it. The kind is nil when
 // there is none.
-func (s *Survey) at(p *part, node string, place int) (*kind, akriv0.UniqueScope, reach) {
+func (s *Feasibility) at(p *part, node string, place int) (*kind, akriv0.UniqueScope, reach) {
 	if p.kind != nil && p.kind.version == p.version {
 		if t := p.table; t != nil && t == p.kind.surveyed && place >= 0 && place < len(t.reaches) {
 			return p.kind, p.unique, t.reaches[place]
@@ -109,8 +109,8 @@ func (s *Survey) at(p *part, node string, place int) (*kind, akriv0.UniqueScope,
 
 // Fits answers as Fit does for the most common request, one container that asks
 // for one resource: choosing slots costs ten times as much. sure is false where
-// only Fit can tell. The place is the node's on the survey's roll, or Unlisted.
-func (s *Survey) Fits(node string, place int) (shortfall *Shortfall, sure bool) {
+// only Fit can tell. The place is the node's on the survey's roll, or NotInSnapshot.
+func (s *Feasibility) Fits(node string, place int) (shortfall *Shortfall, sure bool) {
 	if len(s.parts) != 1 || s.ledger.mayHaveKept(s.req.Pod) {
 		return nil, false
 	}
@@ -151,8 +151,8 @@ func (r *reach) offers(count int, instances bool) bool {
 	return false
 }
 
-// Prospect is how well a node can serve a request, averaged over its parts.
-type Prospect struct {
+// ScoreInput is how well a node can serve a request, averaged over its parts.
+type ScoreInput struct {
 	// Free is the share, 0 to 1, of the slots that the node reaches and that
 	// are free.
 	Free float64
@@ -161,10 +161,10 @@ type Prospect struct {
 	Local float64
 }
 
-// Prospect looks at the request on a node. The place is the node's on the survey's
-// roll, or Unlisted.
-func (s *Survey) Prospect(node string, place int) Prospect {
-	var sum Prospect
+// ScoreInput looks at the request on a node. The place is the node's on the survey's
+// roll, or NotInSnapshot.
+func (s *Feasibility) ScoreInput(node string, place int) ScoreInput {
+	var sum ScoreInput
 	parts := 0.0
 	for i := range s.parts {
 		p := &s.parts[i]
@@ -193,7 +193,7 @@ func (s *Survey) Prospect(node string, place int) Prospect {
 		}
 	}
 	if parts == 0 {
-		return Prospect{}
+		return ScoreInput{}
 	}
-	return Prospect{Free: sum.Free / parts, Local: sum.Local / parts}
+	return ScoreInput{Free: sum.Free / parts, Local: sum.Local / parts}
 }

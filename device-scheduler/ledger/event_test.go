@@ -15,7 +15,7 @@ import (
 // change after which one of them can run, or can preempt, that it may help that pod.
 type prober struct {
 	*Ledger
-	gained  Gain
+	gained  Event
 	excused bool // all pods are tried
 	waiting []*probe
 }
@@ -50,10 +50,10 @@ func (p *prober) DeleteConfiguration(namespace, name string) {
 	p.gained.add(p.Ledger.DeleteConfiguration(namespace, name))
 }
 
-func (p *prober) SetSlice(s *v1alpha1.DeviceSlice) (Gain, []error) {
-	gain, errs := p.Ledger.SetSlice(s)
-	p.gained.add(gain)
-	return gain, errs
+func (p *prober) SetSlice(s *v1alpha1.DeviceSlice) (Event, []error) {
+	event, errs := p.Ledger.SetSlice(s)
+	p.gained.add(event)
+	return event, errs
 }
 
 func (p *prober) DeleteSlice(name string) { p.gained.add(p.Ledger.DeleteSlice(name)) }
@@ -69,21 +69,21 @@ func (p *prober) SetNode(name string, labels map[string]string) {
 func (p *prober) DeleteNode(name string) { p.gained.add(p.Ledger.DeleteNode(name)) }
 
 func (p *prober) Assume(pod Pod, node string, a Assignment) error {
-	gain, err := p.Ledger.Assume(pod, node, a)
-	p.gained.add(gain)
+	event, err := p.Ledger.Assume(pod, node, a)
+	p.gained.add(event)
 	return err
 }
 
-func (p *prober) Forget(uid string) Gain {
-	gain := p.Ledger.Forget(uid)
-	p.gained.add(gain)
-	return gain
+func (p *prober) Forget(uid string) Event {
+	event := p.Ledger.Forget(uid)
+	p.gained.add(event)
+	return event
 }
 
-func (p *prober) Observe(pod Pod, node string, a Assignment) ([]Conflict, Gain) {
-	conflicts, gain := p.Ledger.Observe(pod, node, a)
-	p.gained.add(gain)
-	return conflicts, gain
+func (p *prober) Observe(pod Pod, node string, a Assignment) ([]Conflict, Event) {
+	conflicts, event := p.Ledger.Observe(pod, node, a)
+	p.gained.add(event)
+	return conflicts, event
 }
 
 func (p *prober) Remove(uid string) { p.gained.add(p.Ledger.Remove(uid)) }
@@ -92,19 +92,19 @@ func (p *prober) Nominate(pod Pod, node string, a Assignment) {
 	p.gained.add(p.Ledger.Nominate(pod, node, a))
 }
 
-func (p *prober) Denominate(uid string) { p.gained.add(p.Ledger.Denominate(uid)) }
+func (p *prober) ClearNomination(uid string) { p.gained.add(p.Ledger.ClearNomination(uid)) }
 
 // restart has another ledger, after which all pods are tried.
 func (p *prober) restart(l *Ledger) { p.Ledger, p.excused = l, true }
 
 // check looks whether the waiting pods can run, and what they were told since. It does
-// not count on pods that are being deleted: their end will be a gain.
+// not count on pods that are being deleted: their end will be an event.
 func (p *prober) check(t *rapid.T, strategy Strategy) {
-	ending := p.ending
-	defer func() { p.ending = ending }()
-	p.ending = nil
+	ending := p.terminating
+	defer func() { p.terminating = ending }()
+	p.terminating = nil
 	for _, w := range p.waiting {
-		lower := slices.DeleteFunc(p.Holdings(w.req).On(w.node), func(v Victim) bool { return v.Priority >= w.req.Priority })
+		lower := slices.DeleteFunc(p.PotentialVictims(w.req).On(w.node), func(v Victim) bool { return v.Priority >= w.req.Priority })
 		could := w.can
 		found := p.Preempt(strategy, w.node, w.req, lower)
 		if w.can = found != nil; w.can && !could && !p.excused && !p.helps(w.req) {
@@ -112,7 +112,7 @@ func (p *prober) check(t *rapid.T, strategy Strategy) {
 				w.req.UID, w.req.Priority, w.req.Containers, found.Assignment, w.node, found.Victims, p.gained)
 		}
 	}
-	p.gained, p.excused = Gain{}, false
+	p.gained, p.excused = Event{}, false
 }
 
 // helps reports whether what was gained may help the pod.
@@ -123,9 +123,9 @@ func (p *prober) helps(req *Request) bool {
 			asks[r.Name] = true
 		}
 	}
-	return slices.ContainsFunc(p.gained.Free, func(name string) bool { return asks[name] }) ||
-		slices.ContainsFunc(p.gained.Held, func(s slot.Name) bool {
-			price, ok := p.Price(s)
-			return ok && req.Priority > price && slices.ContainsFunc(p.Resources(s.Instance), func(name string) bool { return asks[name] })
+	return slices.ContainsFunc(p.gained.Freed, func(name string) bool { return asks[name] }) ||
+		slices.ContainsFunc(p.gained.Preemptible, func(s slot.Name) bool {
+			least, ok := p.MinPreemptorPriority(s)
+			return ok && req.Priority >= least && slices.ContainsFunc(p.Resources(s.Instance), func(name string) bool { return asks[name] })
 		})
 }

@@ -1,7 +1,7 @@
 package ledger
 
-// Census counts a Configuration's slots by state.
-type Census struct {
+// SlotCounts counts a Configuration's slots by state.
+type SlotCounts struct {
 	Configuration string
 	// Free slots, those held by pods, those that are claimed while no
 	// known pod holds them, those that several pods hold, and those that are
@@ -28,11 +28,11 @@ func (l *Ledger) Ignored() (claims, devices int) {
 	return claims, devices
 }
 
-// Census counts the slots of all Configurations, in no order.
-func (l *Ledger) Census() []Census {
-	counts := make(map[*kind]*Census, len(l.kinds))
+// SlotCounts counts the slots of all Configurations, in no order.
+func (l *Ledger) SlotCounts() []SlotCounts {
+	counts := make(map[*kind]*SlotCounts, len(l.kinds))
 	for _, k := range l.kinds {
-		counts[k] = &Census{Configuration: k.name}
+		counts[k] = &SlotCounts{Configuration: k.name}
 	}
 	for _, d := range l.devices {
 		c := counts[d.kind]
@@ -53,7 +53,7 @@ func (l *Ledger) Census() []Census {
 			}
 		}
 	}
-	all := make([]Census, 0, len(counts))
+	all := make([]SlotCounts, 0, len(counts))
 	for _, c := range counts {
 		all = append(all, *c)
 	}

@@ -7,18 +7,18 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// Contest is a slot that several pods are bound with: a scheduler that lost its
+// DoubleAllocation is a slot that several pods are bound with: a scheduler that lost its
 // lease, or another one, bound a pod late. Only one can keep it.
-type Contest struct {
+type DoubleAllocation struct {
 	Slot   slot.Name
-	Keeper Pod
+	Winner Pod
 	Losers []Pod
 }
 
-// Contested decides who keeps a slot: the pod that its node has claimed it for,
+// DoubleAllocationOf decides who keeps a slot: the pod that its node has claimed it for,
 // else the one bound first, ties by UID. It returns nil when there are not
 // several bound holders: a pod that is only assumed can still be left unbound.
-func (l *Ledger) Contested(s slot.Name) *Contest {
+func (l *Ledger) DoubleAllocationOf(s slot.Name) *DoubleAllocation {
 	d := l.devices[s.Instance]
 	if d == nil {
 		return nil
@@ -45,9 +45,9 @@ func (l *Ledger) Contested(s slot.Name) *Contest {
 	slices.SortFunc(holders, func(a, b *podRecord) int {
 		return cmp.Or(cmp.Compare(claimed(a), claimed(b)), cmp.Compare(a.Bound, b.Bound), cmp.Compare(a.UID, b.UID))
 	})
-	c := &Contest{Slot: s, Keeper: holders[0].Pod}
+	c := &DoubleAllocation{Slot: s, Winner: holders[0].Pod}
 	for _, p := range holders[1:] {
-		if !p.ending {
+		if !p.terminating {
 			c.Losers = append(c.Losers, p.Pod)
 		}
 	}

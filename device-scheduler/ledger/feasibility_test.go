@@ -14,7 +14,7 @@ import (
 // survey prepares a request, for nodes of which some may not be on the roll.
 func (w *world) survey(t *rapid.T) {
 	if len(w.rolls) < 2 {
-		w.rolls = append(w.rolls, NewRoll(rapid.Permutation(worldNodes).Draw(t, "roll")[:rapid.IntRange(1, 3).Draw(t, "length")]))
+		w.rolls = append(w.rolls, NewSnapshotIndex(rapid.Permutation(worldNodes).Draw(t, "roll")[:rapid.IntRange(1, 3).Draw(t, "length")]))
 	}
 	pod := Pod{UID: "asking", Namespace: "ns", Name: "p", Priority: drawPriority(t)}
 	if len(w.nominations) > 0 && rapid.Bool().Draw(t, "nominee") {
@@ -22,78 +22,78 @@ func (w *world) survey(t *rapid.T) {
 	}
 	req := drawRequest(t, pod)
 	roll := rapid.SampledFrom(w.rolls).Draw(t, "roll")
-	w.surveys = append(w.surveys, surveyed{w.Survey(req, roll), req, roll})
+	w.surveys = append(w.surveys, surveyed{w.Feasibility(req, roll), req, roll})
 	if len(w.surveys) > 5 {
 		w.surveys = w.surveys[1:]
 	}
 }
 
 type surveyed struct {
-	*Survey
+	*Feasibility
 	req  *Request
-	roll *Roll
+	roll *SnapshotIndex
 }
 
-// checkSurveys compares what surveys say, whatever has happened since they were
+// checkFeasibility compares what surveys say, whatever has happened since they were
 // made, with the ledger's own answers.
-func (w *world) checkSurveys(t *rapid.T) {
+func (w *world) checkFeasibility(t *rapid.T) {
 	for _, s := range w.surveys {
 		for _, node := range worldNodes {
 			_, fit := w.Draft(w.strategy).For(s.req.Pod).Fit(node, s.req)
-			prospect := w.Survey(s.req, nil).Prospect(node, Unlisted)
-			for _, place := range []int{Unlisted, slices.Index(s.roll.names, node)} {
+			input := w.Feasibility(s.req, nil).ScoreInput(node, NotInSnapshot)
+			for _, place := range []int{NotInSnapshot, slices.Index(s.roll.names, node)} {
 				if shortfall, sure := s.Fits(node, place); sure && !reflect.DeepEqual(shortfall, fit) {
 					t.Fatalf("of node %s at %d a survey of %+v says %+v, Fit says %+v", node, place, s.req, shortfall, fit)
 				}
-				if got := s.Prospect(node, place); got != prospect {
-					t.Fatalf("of node %s at %d a survey of %+v says %+v, a new one says %+v", node, place, s.req, got, prospect)
+				if got := s.ScoreInput(node, place); got != input {
+					t.Fatalf("of node %s at %d a survey of %+v says %+v, a new one says %+v", node, place, s.req, got, input)
 				}
 			}
 		}
 	}
 }
 
-// TestSurveyAnswersForSimpleRequests: one resource of one container is what Filter
+// TestFeasibilityAnswersForSimpleRequests: one resource of one container is what Filter
 // is asked for most, and is answered without choosing slots.
-func TestSurveyAnswersForSimpleRequests(t *testing.T) {
+func TestFeasibilityAnswersForSimpleRequests(t *testing.T) {
 	l, nodes := fleet(3, 6, false)
-	roll := NewRoll(nodes)
+	roll := NewSnapshotIndex(nodes)
 	for count, fits := range map[int]bool{1: true, 2: true, 3: false} {
-		shortfall, sure := l.Survey(podFor(1, count), roll).Fits(nodes[2], 2)
+		shortfall, sure := l.Feasibility(podFor(1, count), roll).Fits(nodes[2], 2)
 		if !sure || (shortfall == nil) != fits {
 			t.Errorf("%d of 2 Instances: Fits() = %+v, %v, want it sure to say %v", count, shortfall, sure, fits)
 		}
 	}
-	if _, sure := l.Survey(podFor(2, 1), roll).Fits(nodes[2], 2); sure {
+	if _, sure := l.Feasibility(podFor(2, 1), roll).Fits(nodes[2], 2); sure {
 		t.Error("Fits() is sure of two containers, whose slots depend on each other")
 	}
 	l.Nominate(Pod{UID: "another", Namespace: "ns", Name: "another"}, nodes[2], Assignment{"c0": {
 		{Resource: "cam", Slot: slot.Name{Instance: fleetInstance(2, nodes[2])}}, {Resource: "cam", Ordinal: 1, Slot: slot.Name{Instance: fleetInstance(2, nodes[2]), Index: 1}}}})
 	for count, fits := range map[int]bool{1: true, 2: false} {
-		shortfall, sure := l.Survey(podFor(1, count), roll).Fits(nodes[2], 2)
+		shortfall, sure := l.Feasibility(podFor(1, count), roll).Fits(nodes[2], 2)
 		if !sure || (shortfall == nil) != fits {
 			t.Errorf("%d of 2 Instances, one kept for another pod: Fits() = %+v, %v, want it sure to say %v", count, shortfall, sure, fits)
 		}
 	}
-	table := func() *reach { return &l.Survey(podFor(1, 1), roll).parts[0].table.reaches[0] }
+	table := func() *reach { return &l.Feasibility(podFor(1, 1), roll).parts[0].table.reaches[0] }
 	if table() != table() {
 		t.Error("each survey over a known roll looks at all its nodes again")
 	}
 }
 
-// TestSurveyFollowsJoins: what nodes of the roll reach is not looked up anew for all of
+// TestFeasibilityFollowsJoins: what nodes of the roll reach is not looked up anew for all of
 // them when one joins or leaves. Surveys over an earlier roll are right as well.
-func TestSurveyFollowsJoins(t *testing.T) {
+func TestFeasibilityFollowsJoins(t *testing.T) {
 	l := New()
 	l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{}))
-	rolls := []*Roll{NewRoll([]string{"a", "b"}), NewRoll([]string{"b", "a", "c"})}
+	rolls := []*SnapshotIndex{NewSnapshotIndex([]string{"a", "b"}), NewSnapshotIndex([]string{"b", "a", "c"})}
 	req := podFor(1, 1)
 	share(l, "cam-1", "a")
-	early, late := l.Survey(req, rolls[0]), l.Survey(req, rolls[1])
+	early, late := l.Feasibility(req, rolls[0]), l.Feasibility(req, rolls[1])
 	table := &late.parts[0].table.reaches[0]
 	check := func(when string, reach ...string) {
 		t.Helper()
-		for i, s := range []*Survey{early, late, l.Survey(req, rolls[1])} {
+		for i, s := range []*Feasibility{early, late, l.Feasibility(req, rolls[1])} {
 			roll := rolls[min(i, 1)]
 			for place, node := range roll.names {
 				shortfall, sure := s.Fits(node, place)
@@ -117,9 +117,9 @@ func TestSurveyFollowsJoins(t *testing.T) {
 	check("all have left")
 }
 
-// TestSurveyDoesNotAllocate: Filter and Score ask a survey of hundreds of nodes for
+// TestFeasibilityDoesNotAllocate: Filter and Score ask a survey of hundreds of nodes for
 // each pod, in clusters of any size.
-func TestSurveyDoesNotAllocate(t *testing.T) {
+func TestFeasibilityDoesNotAllocate(t *testing.T) {
 	for _, instances := range []int{500, 50_000} {
 		for _, shared := range []bool{false, true} {
 			l, nodes := fleet(500, instances, shared)
@@ -129,22 +129,22 @@ func TestSurveyDoesNotAllocate(t *testing.T) {
 			}
 			for name, req := range map[string]*Request{"any Instance": podFor(1, 1), "one by name": {Pod: Pod{UID: "p"}, Containers: []ContainerRequest{
 				{Name: "c0", Resources: []ResourceRequest{{Name: named, Count: 1}}}}}} {
-				survey := l.Survey(req, NewRoll(nodes))
-				for place, node := range map[int]string{0: nodes[0], Unlisted: nodes[0]} {
+				survey := l.Feasibility(req, NewSnapshotIndex(nodes))
+				for place, node := range map[int]string{0: nodes[0], NotInSnapshot: nodes[0]} {
 					if shortfall, sure := survey.Fits(node, place); shortfall != nil || !sure {
 						t.Fatalf("%d Instances, shared %v, %s: Fits() = %+v, %v, want a fit that is sure", instances, shared, name, shortfall, sure)
 					}
 					if n := testing.AllocsPerRun(100, func() { survey.Fits(node, place) }); n != 0 {
 						t.Errorf("%d Instances, shared %v, %s: Fits allocates %v times", instances, shared, name, n)
 					}
-					if n := testing.AllocsPerRun(100, func() { survey.Prospect(node, place) }); n != 0 {
-						t.Errorf("%d Instances, shared %v, %s: Prospect allocates %v times", instances, shared, name, n)
+					if n := testing.AllocsPerRun(100, func() { survey.ScoreInput(node, place) }); n != 0 {
+						t.Errorf("%d Instances, shared %v, %s: ScoreInput allocates %v times", instances, shared, name, n)
 					}
 				}
 			}
-			several := l.Survey(podFor(4, 2), NewRoll(nodes))
-			if n := testing.AllocsPerRun(100, func() { several.Prospect(nodes[1], 1) }); n != 0 {
-				t.Errorf("%d Instances, shared %v: Prospect of several containers allocates %v times", instances, shared, n)
+			several := l.Feasibility(podFor(4, 2), NewSnapshotIndex(nodes))
+			if n := testing.AllocsPerRun(100, func() { several.ScoreInput(nodes[1], 1) }); n != 0 {
+				t.Errorf("%d Instances, shared %v: ScoreInput of several containers allocates %v times", instances, shared, n)
 			}
 		}
 	}
