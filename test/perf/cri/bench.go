@@ -43,6 +43,7 @@ type bench struct {
 	rounds              int
 	only                *regexp.Regexp // operations to measure
 	ways                []way
+	devices             *deviceBench
 	kubecri, containerd process
 	results             []result
 	rss                 []memory
@@ -57,7 +58,7 @@ type memory struct {
 
 // run measures everything, with ever more containers. It removes what it made.
 func (b *bench) run(ctx context.Context) (err error) {
-	box, err := newSandbox(ctx, b.ways[0])
+	box, err := newSandbox(ctx, b.ways[0], "bench-cri", "bench-cri", nil)
 	if err != nil {
 		return err
 	}
@@ -79,6 +80,9 @@ func (b *bench) run(ctx context.Context) (err error) {
 		if err := b.measure(ctx, o); err != nil {
 			return err
 		}
+	}
+	if err := b.devices.run(ctx, b); err != nil {
+		return err
 	}
 	for _, n := range []int{10, 100, 500} {
 		if err := box.fill(ctx, b.ways[0], n); err != nil {

@@ -42,10 +42,11 @@ type sandbox struct {
 	made   int
 }
 
-// newSandbox uses the node's network, so that no CNI plugin is in the numbers.
-func newSandbox(ctx context.Context, w way) (*sandbox, error) {
+// newSandbox makes a pod's. It uses the node's network, so that no CNI plugin is in the numbers.
+func newSandbox(ctx context.Context, w way, name, uid string, annotations map[string]string) (*sandbox, error) {
 	s := &sandbox{way: w, config: &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: "bench-cri", Uid: "bench-cri", Namespace: "default"},
+		Metadata:    &runtimeapi.PodSandboxMetadata{Name: name, Uid: uid, Namespace: "default"},
+		Annotations: annotations,
 		Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
 			NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}}},
 	}}
@@ -64,8 +65,8 @@ func (s *sandbox) container() *runtimeapi.CreateContainerRequest {
 	return &runtimeapi.CreateContainerRequest{PodSandboxId: s.id, SandboxConfig: s.config, Config: &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: name},
 		Image:    &runtimeapi.ImageSpec{Image: cluster.AppImage},
-		Labels: map[string]string{"io.kubernetes.container.name": name, "io.kubernetes.pod.name": "bench-cri",
-			"io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": "bench-cri"},
+		Labels: map[string]string{"io.kubernetes.container.name": name, "io.kubernetes.pod.name": s.config.Metadata.Name,
+			"io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": s.config.Metadata.Uid},
 		Annotations: map[string]string{"io.kubernetes.container.hash": "30af6e28", "io.kubernetes.container.restartCount": "0",
 			"io.kubernetes.container.terminationMessagePath":   "/dev/termination-log",
 			"io.kubernetes.container.terminationMessagePolicy": "File", "io.kubernetes.pod.terminationGracePeriod": "30"},

@@ -107,6 +107,9 @@ func run(ctx context.Context, name string, attach bool, rounds, pods int, only s
 			return err
 		}
 	}
+	if b.devices, err = newDeviceBench(c, node.Name); err != nil {
+		return err
+	}
 	if err := b.run(ctx); err != nil {
 		return err
 	}
