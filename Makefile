@@ -1,6 +1,6 @@
 # Kubeslot. `make demo` shows it, `make test` tests it; both need Linux, root, Go
 # and gcc, and fetch all else as Go modules.
-.PHONY: help build plugins plugin-builder demo demo-helm demo-down test lint test-unit test-e2e soak bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin bench-cri images push pictures krew generate clean
+.PHONY: help build plugins plugin-builder demo demo-helm demo-down test lint test-unit test-e2e test-skew soak bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin bench-cri images push pictures krew generate clean
 
 KUBE_VERSION := v1.36.3
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
@@ -73,6 +73,10 @@ test-unit: ## Unit tests with the race detector.
 test-e2e: ## Tests on a real cluster of two nodes (KEEP=1 leaves it up).
 	@hack/preflight.sh root go gcc
 	KUBESLOT_E2E=1 go test -count=1 -p $(or $(P),2) -timeout 80m -v $(E2E) $(if $(RUN),-run '$(RUN)')
+
+test-skew: ## Kubelets and API servers of other Kubernetes versions, which it builds: some ten minutes each, once (KUBELETS=1.33,1.34,1.35,1.36 API_SERVERS=1.35,1.34,1.33).
+	@hack/preflight.sh root go gcc
+	KUBESLOT_SKEW=1 KUBELETS=$(KUBELETS) API_SERVERS=$(API_SERVERS) go test -count=1 -timeout 3h -v ./test/skew $(if $(RUN),-run '$(RUN)')
 
 soak: ## Ten minutes on a real cluster with handlers and devices and nothing to do: nothing may be written (SOAK=10m).
 	$(MAKE) test-e2e RUN=TestStandaloneHandlers SOAK=$(or $(SOAK),10m)

@@ -221,7 +221,7 @@ func (u *upper) startNode(ctx context.Context, n Node) error {
 			return err
 		}
 	}
-	p := kubeletProcess(u.layout, n, u.programs)
+	p := kubeletProcess(u.cfg, u.layout, n, u.programs)
 	if err := u.layout.start(p); err != nil {
 		return err
 	}

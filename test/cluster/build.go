@@ -34,10 +34,13 @@ type upstream struct {
 	cgo bool
 }
 
-const kubernetesVersion = "-X k8s.io/component-base/version.gitVersion=%[1]s" +
-	" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" +
-	" -X k8s.io/client-go/pkg/version.gitVersion=%[1]s" +
-	" -X k8s.io/client-go/pkg/version.gitMajor=1 -X k8s.io/client-go/pkg/version.gitMinor=36"
+// kubernetesVersion are the ldflags of Kubernetes' programs of a minor version.
+func kubernetesVersion(minor string) string {
+	return "-X k8s.io/component-base/version.gitVersion=%[1]s" +
+		" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=" + minor +
+		" -X k8s.io/client-go/pkg/version.gitVersion=%[1]s" +
+		" -X k8s.io/client-go/pkg/version.gitMajor=1 -X k8s.io/client-go/pkg/version.gitMinor=" + minor
+}
 
 var upstreams = []upstream{
 	{
@@ -76,7 +79,7 @@ var upstreams = []upstream{
 			"kubectl":                 "k8s.io/kubernetes/cmd/kubectl",
 			"kubelet":                 "k8s.io/kubernetes/cmd/kubelet",
 		},
-		ldflags: kubernetesVersion,
+		ldflags: kubernetesVersion("36"),
 	},
 }
 

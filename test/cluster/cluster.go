@@ -38,13 +38,14 @@ type saved struct {
 	RepoRoot   string            `json:"repoRoot"`
 	Binaries   map[string]string `json:"binaries,omitempty"`
 	BuildFlags []string          `json:"buildFlags,omitempty"`
+	Versions   Versions          `json:"versions,omitzero"`
 	Programs   programs          `json:"programs"`
 }
 
 func (c *Cluster) save() error {
 	data, err := json.MarshalIndent(saved{
 		Name: c.cfg.Name, Nodes: c.cfg.Nodes, Stock: c.cfg.Stock, APIOnly: c.cfg.APIOnly, NRI: c.cfg.NRI, RepoRoot: c.cfg.RepoRoot,
-		Binaries: c.cfg.Binaries, BuildFlags: c.cfg.BuildFlags, Programs: c.programs,
+		Binaries: c.cfg.Binaries, BuildFlags: c.cfg.BuildFlags, Versions: c.cfg.Versions, Programs: c.programs,
 	}, "", "  ")
 	if err != nil {
 		return err
@@ -72,7 +73,7 @@ func Attach(cfg Config) (*Cluster, error) {
 		return nil, fmt.Errorf("%s: %w", l.saved(), err)
 	}
 	cfg.Name, cfg.Nodes, cfg.Stock, cfg.NRI, cfg.RepoRoot = s.Name, s.Nodes, s.Stock, s.NRI, s.RepoRoot
-	cfg.Binaries, cfg.BuildFlags, cfg.APIOnly = s.Binaries, s.BuildFlags, s.APIOnly
+	cfg.Binaries, cfg.BuildFlags, cfg.APIOnly, cfg.Versions = s.Binaries, s.BuildFlags, s.APIOnly, s.Versions
 	return &Cluster{cfg: cfg, layout: l, programs: s.Programs}, nil
 }
 

@@ -36,6 +36,10 @@ type Config struct {
 	DevicePlugin []string
 	// StockScheduler runs the upstream kube-scheduler in place of ours.
 	StockScheduler bool
+	// SchedulerArgs are further arguments of our kube-scheduler.
+	SchedulerArgs []string
+	// Versions are of Kubernetes' programs that are not of the pinned version.
+	Versions Versions
 	// RepoRoot is the checkout that holds deploy/ and our binaries' sources.
 	// Default: the module's root at or above the working directory.
 	RepoRoot string
@@ -120,6 +124,9 @@ func (c Config) validate() error {
 		if slices.Contains(c.DevicePlugin, node) {
 			errs = append(errs, fmt.Errorf("node %q has either NRI or device plugins", node))
 		}
+	}
+	if err := c.Versions.validate(c.Nodes); err != nil {
+		errs = append(errs, err)
 	}
 	if strings.ContainsAny(c.StateDir, " \t\n\\:,") {
 		errs = append(errs, fmt.Errorf("state folder %q: blanks, '\\', ':' and ',' cannot be part of it, mount options would break", c.StateDir))

@@ -67,7 +67,7 @@ func schedulerProcess(cfg Config, l layout, bin programs) (*process, error) {
 		"KUBECONFIG": kubeconfig,
 		"CONFIG":     config,
 
-		"KUBE_SCHEDULER_ARGS": "--devschedpath=" + l.schedulerPlugins(),
+		"KUBE_SCHEDULER_ARGS": strings.Join(append([]string{"--devschedpath=" + l.schedulerPlugins()}, cfg.SchedulerArgs...), " "),
 	})
 	return &process{Component: Scheduler, NetNS: l.netNS(controlNS), Argv: argv, Env: env}, err
 }

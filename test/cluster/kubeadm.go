@@ -10,7 +10,7 @@ import (
 var kubeadm = upstream{
 	dir: "kubeadm", module: "k8s.io/kubernetes",
 	programs: map[string]string{"kubeadm": "k8s.io/kubernetes/cmd/kubeadm"},
-	ldflags:  kubernetesVersion,
+	ldflags:  kubernetesVersion("36"),
 }
 
 // Kubeadm returns the path of the kubeadm program, which is built if that has not been

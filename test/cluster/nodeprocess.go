@@ -194,11 +194,11 @@ func containerdProcess(n Node, bin programs) *process {
 	}
 }
 
-func kubeletProcess(l layout, n Node, bin programs) *process {
+func kubeletProcess(cfg Config, l layout, n Node, bin programs) *process {
 	return &process{
 		Component: Kubelet, Node: n.Name, NetNS: n.NetNS, MountNS: n.MountNS,
 		Argv: []string{
-			bin["kubelet"],
+			bin[cfg.Versions.kubelet(n.Name)],
 			"--config=" + n.kubeletConfig(),
 			"--kubeconfig=" + l.kubeconfig(processID(Kubelet, n.Name)),
 			"--hostname-override=" + n.Name,

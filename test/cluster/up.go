@@ -116,6 +116,9 @@ func (u *upper) build(ctx context.Context) error {
 		return err
 	}
 	u.programs = programs(upstream)
+	if err := u.cfg.Versions.build(ctx, u.cfg.RepoRoot, u, u.programs); err != nil {
+		return err
+	}
 	ours := ourPrograms(u.cfg)
 	args := []string{"build", "-trimpath", "-buildvcs=false"}
 	args = append(append(args, u.cfg.BuildFlags...), "-o", u.layout.bin()+"/")

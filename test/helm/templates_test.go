@@ -58,6 +58,23 @@ func TestKubernetesVersions(t *testing.T) {
 	}
 }
 
+// Under an older API server the scheduler has that one's feature gates.
+func TestEmulatedVersion(t *testing.T) {
+	h := newHelm(t, 4)
+	for version, want := range map[string]string{"1.33.4-eks-99d6cc0": "--emulated-version=1.33", "1.35.0": "--emulated-version=1.35", "1.36.3": "", "1.37.0": ""} {
+		scheduler := container(h.render(t, "--kube-version", version).get(t, "Deployment", "kube-scheduler"))
+		got := ""
+		for _, arg := range scheduler["args"].([]any) {
+			if strings.HasPrefix(arg.(string), "--emulated-version") {
+				got = arg.(string)
+			}
+		}
+		if got != want {
+			t.Errorf("under API server %s the scheduler has %q, want %q", version, got, want)
+		}
+	}
+}
+
 // Users of helm 3 and of helm 4 get the same.
 func TestHelm3(t *testing.T) {
 	three, four := newHelm(t, 3), newHelm(t, 4)

@@ -73,3 +73,10 @@ affinity:
 - {name: KUBERNETES_SERVICE_PORT, value: {{ .Values.apiServer.port | default "6443" | toString | quote }}}
 {{- end }}
 {{- end }}
+
+{{- /* The API server's minor version, where it is older than the scheduler's, which then has
+the feature gates of that one; else empty. Managed clusters say "34+". */ -}}
+{{- define "kubeslot.emulatedVersion" -}}
+{{- $minor := regexFind "^[0-9]+" .Capabilities.KubeVersion.Minor | int -}}
+{{- if lt $minor 36 }}{{ .Capabilities.KubeVersion.Major }}.{{ $minor }}{{ end -}}
+{{- end }}

@@ -1,0 +1,281 @@
+// Package skew tries Kubeslot, whose programs are of one minor version of Kubernetes, with
+// kubelets and API servers of others: the table of docs/install.md. It builds those, which
+// takes some ten minutes a version, so it runs on demand: make test-skew.
+package skew
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubeslot/kubeslot/test/cluster"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+)
+
+const (
+	name = "skew"
+	// patience is how long anything may take on a slow machine.
+	patience = 2 * time.Minute
+)
+
+// versions are those of the environment variable, by default all of them.
+func versions(t *testing.T, variable string, all ...string) []string {
+	t.Helper()
+	if os.Getenv("KUBESLOT_SKEW") == "" {
+		t.Skip("builds other versions of Kubernetes: run `make test-skew` as root")
+	}
+	if set := os.Getenv(variable); set != "" {
+		return strings.Split(set, ",")
+	}
+	return all
+}
+
+// rig is a cluster of several versions.
+type rig struct {
+	*testing.T
+	*cluster.Cluster
+	ctx    context.Context
+	kube   kubernetes.Interface
+	client versioned.Interface
+}
+
+// up brings a cluster up, with two cameras that all of its nodes reach.
+func up(t *testing.T, cfg cluster.Config) *rig {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour) // building is the most of it
+	t.Cleanup(cancel)
+	cfg.Name = name
+	r := &rig{T: t, ctx: ctx}
+	r.check(cluster.Down(ctx, cfg))
+	var err error
+	r.Cluster, err = cluster.Up(ctx, cfg)
+	r.check(err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			r.dump()
+		}
+		if err := r.Down(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	config, err := r.RESTConfig()
+	r.check(err)
+	r.kube, err = kubernetes.NewForConfig(config)
+	r.check(err)
+	r.client, err = versioned.NewForConfig(config)
+	r.check(err)
+	_, err = r.client.AkriV0().Configurations("default").Create(ctx, &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cameras"},
+		Spec: akriv0.ConfigurationSpec{Capacity: 8, DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho", DiscoveryDetails: "descriptions: [gate, yard]"}}}, metav1.CreateOptions{})
+	r.check(err)
+	return r
+}
+
+func (r *rig) check(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// in returns the rig for a part of the test.
+func (r *rig) in(t *testing.T) *rig {
+	part := *r
+	part.T = t
+	return &part
+}
+
+func (r *rig) await(what string, ok func() (bool, string)) {
+	r.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		done, state := ok()
+		if done {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.Fatalf("waited %s for %s: %s", patience, what, state)
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-r.ctx.Done():
+			r.Fatalf("%v while waiting for %s: %s", r.ctx.Err(), what, state)
+		}
+	}
+}
+
+func (r *rig) dump() {
+	for _, args := range [][]string{{"get", "pods,nodes", "-A", "-o", "wide"}, {"get", "events", "-A"}, {"get", "deviceslices,slotclaims"}} {
+		out, err := r.Kubectl(context.Background(), args...)
+		r.Logf("kubectl %s\n%s%v", strings.Join(args, " "), out, errors.Join(err))
+	}
+	for _, component := range []string{cluster.Scheduler, cluster.Controller} {
+		log, _ := os.ReadFile(r.LogPath(component, ""))
+		lines := strings.Split(string(log), "\n")
+		r.Logf("the end of %s's log:\n%s", component, strings.Join(lines[max(0, len(lines)-30):], "\n"))
+	}
+}
+
+// pod is what a user's pod lives through on a node: it gets a camera, goes on while the
+// kubelet and kubecri restart, and gives its slot back.
+func (r *rig) pod(node, kubelet string) {
+	r.Helper()
+	n, err := r.kube.CoreV1().Nodes().Get(r.ctx, node, metav1.GetOptions{})
+	r.check(err)
+	if got := n.Status.NodeInfo.KubeletVersion; !strings.HasPrefix(got, "v"+kubelet+".") {
+		r.Fatalf("node %s has kubelet %s, want %s", node, got, kubelet)
+	}
+	name, pods := "viewer-"+node, r.kube.CoreV1().Pods("default")
+	_, err = pods.Create(r.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
+		NodeSelector: map[string]string{corev1.LabelHostname: node}, TerminationGracePeriodSeconds: new(int64),
+		Containers: []corev1.Container{{Name: "main", Image: cluster.AppImage, ImagePullPolicy: corev1.PullNever,
+			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"akri.sh/cameras": resource.MustParse("2")}}}},
+	}}, metav1.CreateOptions{})
+	r.check(err)
+	running := func() string { return r.awaitRunning(name) }
+	started := running()
+	if env, err := r.Kubectl(r.ctx, "exec", name, "--", "/app", "env"); err != nil || strings.Count(env, "DEBUG_ECHO_DESCRIPTION_") != 2 {
+		r.Errorf("the container has not both cameras: %v\n%s", err, env)
+	}
+	r.awaitClaims(node, 2)
+
+	r.check(r.Restart(cluster.Kubelet, node))
+	r.check(r.Kill(cluster.Kubecri, node, syscall.SIGTERM))
+	r.await("kubecri to have ended", func() (bool, string) {
+		pid, err := r.PID(cluster.Kubecri, node)
+		return err != nil, fmt.Sprint(pid)
+	})
+	r.check(r.Start(cluster.Kubecri, node))
+	restarted := metav1.Now()
+	r.check(r.AwaitServing(r.ctx, cluster.Kubecri, node))
+	r.check(r.AwaitServing(r.ctx, cluster.Kubelet, node))
+	r.await("node "+node+" to be Ready again", func() (bool, string) {
+		n, err := r.kube.CoreV1().Nodes().Get(r.ctx, node, metav1.GetOptions{})
+		r.check(err)
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				return c.Status == corev1.ConditionTrue && !c.LastHeartbeatTime.Time.Before(restarted.Truncate(time.Second)), c.Message
+			}
+		}
+		return false, "no condition"
+	})
+	if now := running(); now != started {
+		r.Errorf("the container was %s, and is %s since kubelet and kubecri restarted", started, now)
+	}
+	r.awaitClaims(node, 2)
+	r.check(pods.Delete(r.ctx, name, metav1.DeleteOptions{}))
+	r.awaitClaims(node, 0)
+	r.await("the pod to be gone", func() (bool, string) {
+		p, err := pods.Get(r.ctx, name, metav1.GetOptions{})
+		return err != nil, fmt.Sprint(p.Status)
+	})
+}
+
+// awaitRunning returns the id of the pod's container.
+func (r *rig) awaitRunning(name string) (id string) {
+	r.Helper()
+	r.await("pod "+name+" to run", func() (bool, string) {
+		p, err := r.kube.CoreV1().Pods("default").Get(r.ctx, name, metav1.GetOptions{})
+		r.check(err)
+		if s := p.Status.ContainerStatuses; len(s) == 1 && s[0].State.Running != nil {
+			id = s[0].ContainerID
+			return true, ""
+		}
+		return false, fmt.Sprintf("%s %v %v", p.Status.Phase, p.Status.Conditions, p.Status.ContainerStatuses)
+	})
+	return id
+}
+
+func (r *rig) awaitClaims(node string, want int) {
+	r.Helper()
+	r.await(fmt.Sprintf("%d SlotClaims of %s", want, node), func() (bool, string) {
+		list, err := r.client.KubeslotV1alpha1().SlotClaims().List(r.ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+		r.check(err)
+		return len(list.Items) == want, fmt.Sprint(len(list.Items))
+	})
+}
+
+// advertised waits until the node has cameras to give.
+func (r *rig) advertised(node string) {
+	r.Helper()
+	r.await("node "+node+" to have cameras", func() (bool, string) {
+		n, err := r.kube.CoreV1().Nodes().Get(r.ctx, node, metav1.GetOptions{})
+		r.check(err)
+		q := n.Status.Allocatable["akri.sh/cameras"]
+		return q.Value() >= 2, q.String()
+	})
+}
+
+func nodeOf(version string) string { return "kubelet-" + strings.ReplaceAll(version, ".", "-") }
+
+// TestKubelets has kubelets of all versions under one API server, in each of kubecri's modes.
+func TestKubelets(t *testing.T) {
+	kubelets := map[string]string{}
+	for _, version := range versions(t, "KUBELETS", "1.33", "1.34", "1.35", cluster.Pinned) {
+		kubelets[nodeOf(version)] = version
+	}
+	nodes := slices.Sorted(maps.Keys(kubelets))
+	each := func(r *rig, mode string) {
+		for _, node := range nodes {
+			r.T.Run(fmt.Sprintf("kubelet %s, mode %s", kubelets[node], mode), func(t *testing.T) {
+				r := r.in(t)
+				r.advertised(node)
+				r.pod(node, kubelets[node])
+			})
+		}
+	}
+	t.Run("our scheduler", func(t *testing.T) {
+		r := up(t, cluster.Config{Nodes: nodes, Versions: cluster.Versions{Kubelets: kubelets}})
+		each(r, "proxy")
+		for _, node := range nodes {
+			r.check(r.SetNRI(r.ctx, node, true))
+		}
+		each(r, "nri")
+	})
+	t.Run("stock scheduler", func(t *testing.T) {
+		each(up(t, cluster.Config{Nodes: nodes, DevicePlugin: nodes, StockScheduler: true, Versions: cluster.Versions{Kubelets: kubelets}}), "device-plugin")
+	})
+}
+
+// TestAPIServers has a whole cluster of an older version, but for our programs.
+func TestAPIServers(t *testing.T) {
+	nodes := []string{"node-a", "node-b"}
+	for _, version := range versions(t, "API_SERVERS", "1.35", "1.34", "1.33") {
+		t.Run("API server "+version, func(t *testing.T) {
+			r := up(t, cluster.Config{Nodes: nodes, NRI: nodes[1:], SchedulerArgs: []string{"--emulated-version=" + version},
+				Versions: cluster.Versions{ControlPlane: version, Kubelets: map[string]string{nodes[0]: version, nodes[1]: version}}})
+			server, err := r.kube.Discovery().ServerVersion()
+			r.check(err)
+			if !strings.HasPrefix(server.GitVersion, "v"+version+".") {
+				t.Fatalf("the API server is %s, want %s", server.GitVersion, version)
+			}
+			for _, node := range nodes {
+				r.advertised(node)
+				r.pod(node, version)
+			}
+			r.await("an Instance with both nodes", func() (bool, string) {
+				out, err := r.Kubectl(r.ctx, "get", "instances", "-o", "jsonpath={.items[*].spec.nodes}")
+				r.check(err)
+				return strings.Count(out, `["node-a","node-b"]`) == 2, out
+			})
+			if out, err := r.Kubectl(r.ctx, "kubeslot", "doctor"); err != nil {
+				t.Errorf("kubectl kubeslot doctor: %v\n%s", err, out)
+			}
+			// Without the flag.
+			r.check(r.Kill(cluster.Scheduler, "", syscall.SIGKILL))
+			r.check(r.StartScheduler(r.ctx, "kube-scheduler-newest", 10269, "--emulated-version="+cluster.Pinned))
+			r.pod(nodes[0], version)
+		})
+	}
+}
