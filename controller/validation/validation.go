@@ -61,6 +61,14 @@ func (c *Checker) Check(of *akriv0.Configuration) Findings {
 	if d := of.Spec.Discovery; d != nil {
 		f.Errors = append(f.Errors, metav1validation.ValidateLabels(d.NodeSelector, spec.Child("discovery", "nodeSelector"))...)
 	}
+	if a := of.Spec.AllowedNamespaces; a != nil {
+		f.Errors = append(f.Errors, metav1validation.ValidateLabelSelector(a.Selector, metav1validation.LabelSelectorValidationOptions{}, spec.Child("allowedNamespaces", "selector"))...)
+		for i, name := range a.Names {
+			for _, problem := range validation.IsDNS1123Label(name) {
+				f.Errors = append(f.Errors, field.Invalid(spec.Child("allowedNamespaces", "names").Index(i), quoted(name), "not the name of a namespace: "+problem))
+			}
+		}
+	}
 	f.Errors = append(f.Errors, brokerProperties(spec.Child("brokerProperties"), of.Spec.BrokerProperties)...)
 	broker(&f, spec.Child("brokerSpec"), &of.Spec)
 	for _, s := range []struct {

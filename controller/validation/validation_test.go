@@ -99,9 +99,13 @@ func TestCheck(t *testing.T) {
 		"a bad selector":       {spec: service("{selector: {a: b c}, ports: [{port: 1}]}"), errors: []string{`spec.instanceServiceSpec.selector: Invalid value: "b c"`}},
 		"a Service of nothing": {spec: handler + "configurationServiceSpec: {ports: [{port: 80}]}", warnings: []string{"spec.configurationServiceSpec: there is no Service without a broker"}},
 
-		"brokerProperties":       {spec: handler + `brokerProperties: {FRAMES_PER_SECOND: "10", "with-dash.and.dots": ""}`},
-		"no variable's name":     {spec: handler + `brokerProperties: {"A=B": x, "": y}`, errors: []string{"spec.brokerProperties[]: Invalid value: not the name of an environment variable", "spec.brokerProperties[A=B]: Invalid value"}},
-		"a value with NUL":       {spec: handler + `brokerProperties: {A: "\0"}`, errors: []string{"spec.brokerProperties[A]: Invalid value: the value has a NUL"}},
+		"brokerProperties":   {spec: handler + `brokerProperties: {FRAMES_PER_SECOND: "10", "with-dash.and.dots": ""}`},
+		"no variable's name": {spec: handler + `brokerProperties: {"A=B": x, "": y}`, errors: []string{"spec.brokerProperties[]: Invalid value: not the name of an environment variable", "spec.brokerProperties[A=B]: Invalid value"}},
+		"a value with NUL":   {spec: handler + `brokerProperties: {A: "\0"}`, errors: []string{"spec.brokerProperties[A]: Invalid value: the value has a NUL"}},
+		"some namespaces":    {spec: handler + `allowedNamespaces: {names: [a, team-b], selector: {matchLabels: {team: a}, matchExpressions: [{key: x, operator: Exists}]}}`},
+		"an operator of no selector": {spec: handler + `allowedNamespaces: {selector: {matchExpressions: [{key: x, operator: Like}]}}`,
+			errors: []string{`spec.allowedNamespaces.selector.matchExpressions[0].operator: Invalid value: "Like"`}},
+		"no namespace's name":    {spec: handler + `allowedNamespaces: {names: [a, B_]}`, errors: []string{`spec.allowedNamespaces.names[1]: Invalid value: "B_": not the name of a namespace: `}},
 		"a selector of no label": {spec: handler + `discovery: {nodeSelector: {"a b": c}}`, errors: []string{`spec.discovery.nodeSelector: Invalid value: "a b"`}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -138,6 +138,7 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 		handler  cache.ResourceEventHandler
 	}{
 		{akri.Configurations().Informer(), informer.Handler(b.setConfiguration, b.deleteConfiguration, nil)},
+		{core.Namespaces().Informer(), informer.Handler(b.setNamespace, func(*v1.Namespace) {}, sameNamespaceLabels)},
 		{core.Nodes().Informer(), informer.Handler(b.setNode, b.deleteNode, sameLabels)},
 		{core.Pods().Informer(), informer.Handler(b.setPod, b.deletePod, nil)},
 	} {

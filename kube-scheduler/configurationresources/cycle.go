@@ -84,6 +84,10 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		wait.meet(ledgerNotRead)
 		return nil, unresolvable("the Configurations, DeviceSlices and SlotClaims have not been read yet: are the CRDs installed, and may the scheduler list them? (kubectl apply -k deploy/)")
 	}
+	if status := p.allowed(req); status != nil {
+		wait.meet(namespaceNotAllowed)
+		return nil, status
+	}
 	p.lead()
 	p.sweepOrphans()
 	limit := len(nodes) / 2

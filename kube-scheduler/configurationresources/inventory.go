@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -14,9 +15,13 @@ import (
 func (b *book) setConfiguration(c *akriv0.Configuration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	before := b.ledger.Configuration(c.Name)
 	event := b.ledger.SetConfiguration(c)
 	b.noteKind(c.Name)
 	b.wake(event)
+	if before != nil && !apiequality.Semantic.DeepEqual(before.Spec.AllowedNamespaces, c.Spec.AllowedNamespaces) {
+		b.tryAllowed(func(_ *v1.Pod, of *akriv0.Configuration) bool { return of.Name == c.Name })
+	}
 }
 
 func (b *book) deleteConfiguration(c *akriv0.Configuration) {

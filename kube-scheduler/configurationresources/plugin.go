@@ -46,6 +46,8 @@ type Plugin struct {
 	book   *book
 	pods   corelisters.PodLister
 	pdbs   policylisters.PodDisruptionBudgetLister
+	// namespaces have the labels by which spec.allowedNamespaces selects them.
+	namespaces corelisters.NamespaceLister
 	// later are the UIDs of the pods that tryLater is to have tried.
 	later  sync.Map
 	signer *signing.Signer // nil: assignments are not signed
@@ -103,7 +105,7 @@ func NewFactory(o *binding.Options) frameworkruntime.PluginFactory {
 		p := &Plugin{
 			handle: handle, args: *args, book: shared, ctx: ctx, signer: signer,
 			pods: informers.Core().V1().Pods().Lister(),
-			pdbs: informers.Policy().V1().PodDisruptionBudgets().Lister(),
+			pdbs: informers.Policy().V1().PodDisruptionBudgets().Lister(), namespaces: informers.Core().V1().Namespaces().Lister(),
 		}
 		if args.ClaimMode == config.ClaimByScheduler {
 			client, err := claims.NewClient(shared.config)

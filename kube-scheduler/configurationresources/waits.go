@@ -20,6 +20,7 @@ const (
 	invalidRequest
 	resourceNameTaken
 	ledgerNotRead
+	namespaceNotAllowed
 	unknownResource
 	noNode
 	apart
@@ -34,19 +35,20 @@ const (
 // reasonNames are the values of label reason. Values that do not depend on the last try
 // are below.
 var reasonNames = [numReasons]string{
-	notTried:          "NotTried",
-	refusedElsewhere:  other,
-	invalidRequest:    "InvalidRequest",
-	resourceNameTaken: "ResourceNameTaken",
-	ledgerNotRead:     "DevicesNotRead",
-	unknownResource:   "UnknownResource",
-	noNode:            "NoNode",
-	apart:             "Apart",
-	notReachable:      "NotReachable",
-	impossible:        "TooFew",
-	held:              "Held",
-	notAdvertised:     "NotAdvertised",
-	slotsFree:         other,
+	notTried:            "NotTried",
+	refusedElsewhere:    other,
+	invalidRequest:      "InvalidRequest",
+	resourceNameTaken:   "ResourceNameTaken",
+	ledgerNotRead:       "DevicesNotRead",
+	namespaceNotAllowed: "NamespaceNotAllowed",
+	unknownResource:     "UnknownResource",
+	noNode:              "NoNode",
+	apart:               "Apart",
+	notReachable:        "NotReachable",
+	impossible:          "TooFew",
+	held:                "Held",
+	notAdvertised:       "NotAdvertised",
+	slotsFree:           other,
 }
 
 const (

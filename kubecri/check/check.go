@@ -184,6 +184,7 @@ var permissions = []permission{
 	{resource: "pods", verbs: []string{"list", "watch"}, field: "spec.nodeName"},
 	{resource: "nodes", verbs: []string{"list", "watch"}, field: metav1.ObjectNameField},
 	{resource: "nodes", subresource: "status", verbs: []string{"patch"}, field: metav1.ObjectNameField},
+	{resource: "namespaces", verbs: []string{"get"}},
 	{resource: "events", verbs: []string{"create", "patch"}},
 }
 

@@ -69,7 +69,7 @@ func (c *checker) container(ctx context.Context, pod *corev1.Pod, container stri
 			return
 		}
 	}
-	holds, err := claims.Explain(ctx, c.Client, c.configurations, c.Node, request)
+	holds, err := claims.Explain(ctx, c.Client, claims.NamespacesOf(c.Kube), c.configurations, c.Node, request)
 	if err != nil {
 		c.fail("container", "%s would be refused: %v", container, err)
 		return

@@ -47,6 +47,8 @@ type Config struct {
 	Claims informers.SlotClaimInformer
 	Pods   coreinformers.PodInformer
 	Nodes  coreinformers.NodeInformer
+	// Namespaces is asked where a Configuration selects namespaces by labels.
+	Namespaces NamespaceLabels
 	// Runtime is asked directly, not through the proxy.
 	Runtime Runtime
 	// Events tells a pod that its slot was lost.
@@ -80,8 +82,8 @@ func New(config Config) (*Claims, error) {
 	switch {
 	case config.Node == "":
 		return nil, errors.New("claims: no node name")
-	case config.Client == nil, config.Claims == nil, config.Configurations == nil, config.Nodes == nil, config.Pods == nil, config.Runtime == nil, config.Events == nil:
-		return nil, errors.New("claims: client, informers, runtime and event recorder are required")
+	case config.Client == nil, config.Claims == nil, config.Configurations == nil, config.Nodes == nil, config.Pods == nil, config.Namespaces == nil, config.Runtime == nil, config.Events == nil:
+		return nil, errors.New("claims: client, informers, namespaces, runtime and event recorder are required")
 	case config.Grace < 0, config.Resync <= 0:
 		return nil, fmt.Errorf("claims: grace %s must not be negative, resync %s must be positive", config.Grace, config.Resync)
 	}

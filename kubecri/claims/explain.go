@@ -15,7 +15,7 @@ import (
 // Explain finds out for a person what Take would say to the request on the node,
 // as far as the API server knows: it returns which of the slots the pod holds
 // already, and an error like Take's. Nothing is claimed.
-func Explain(ctx context.Context, client clientset.Interface, configurations []*akriv0.Configuration, node string, r Request) (holds map[slot.Name]bool, err error) {
+func Explain(ctx context.Context, client clientset.Interface, namespaces NamespaceLabels, configurations []*akriv0.Configuration, node string, r Request) (holds map[slot.Name]bool, err error) {
 	if _, err := r.levels(); err != nil {
 		return nil, err
 	}
@@ -33,7 +33,14 @@ func Explain(ctx context.Context, client clientset.Interface, configurations []*
 		if err := check(g, configurations, holds[g.Slot]); err != nil {
 			return nil, err
 		}
-		if there && !holds[g.Slot] {
+		if holds[g.Slot] {
+			continue
+		}
+		labelsOf := func() (map[string]string, error) { return namespaces(ctx, r.Pod.Namespace) }
+		if err := checkNamespace(g, configurations, r.Pod.Namespace, labelsOf); err != nil {
+			return nil, err
+		}
+		if there {
 			return nil, refuseHeld(g.Slot, claim)
 		}
 	}

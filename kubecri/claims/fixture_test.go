@@ -150,7 +150,7 @@ func start(t *testing.T, a *api, r *fakeRuntime, s setup) *fixture {
 	pods, nodes := kubeinformers.NewSharedInformerFactory(s.pods, 0), kubeinformers.NewSharedInformerFactory(a.kube, 0)
 	events := record.NewFakeRecorder(10)
 	c, err := New(Config{Node: s.node, Client: a, Claims: factory.Kubeslot().V1alpha1().SlotClaims(), Configurations: factory.Akri().V0().Configurations(),
-		Pods: pods.Core().V1().Pods(), Nodes: nodes.Core().V1().Nodes(), Runtime: r, Events: events, Grace: s.grace, Resync: time.Hour, Clock: s.clock})
+		Pods: pods.Core().V1().Pods(), Nodes: nodes.Core().V1().Nodes(), Namespaces: NamespacesOf(a.kube), Runtime: r, Events: events, Grace: s.grace, Resync: time.Hour, Clock: s.clock})
 	if err != nil {
 		t.Fatal(err)
 	}

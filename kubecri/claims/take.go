@@ -99,6 +99,10 @@ func (c *Claims) take(ctx context.Context, r *Request, g assignment.Grant) (wrot
 	if err := check(g, c.configurations(), holds); err != nil || holds {
 		return false, err
 	}
+	labelsOf := func() (map[string]string, error) { return c.config.Namespaces(ctx, r.Pod.Namespace) }
+	if err := checkNamespace(g, c.configurations(), r.Pod.Namespace, labelsOf); err != nil {
+		return false, err
+	}
 	owner, err := c.owner()
 	if err != nil {
 		return false, err

@@ -96,7 +96,8 @@ func NewWorld(t testing.TB, runtime claims.Runtime, changes ...func(*claims.Conf
 	config := claims.Config{Metrics: numbers, Node: Node, Client: client,
 		Claims: factory.Kubeslot().V1alpha1().SlotClaims(), Configurations: factory.Akri().V0().Configurations(),
 		Pods: bound.Core().V1().Pods(), Nodes: bound.Core().V1().Nodes(),
-		Runtime: runtime, Events: record.NewFakeRecorder(10), Grace: time.Hour, Resync: time.Hour}
+		Namespaces: claims.NamespacesOf(kubefake.NewClientset()),
+		Runtime:    runtime, Events: record.NewFakeRecorder(10), Grace: time.Hour, Resync: time.Hour}
 	for _, change := range changes {
 		change(&config)
 	}

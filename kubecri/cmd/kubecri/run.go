@@ -127,7 +127,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	n.claims, err = claims.New(claims.Config{
 		Node: o.nodeName, Client: cluster.client,
 		Claims: cluster.claims, Configurations: cluster.configurations, Nodes: cluster.nodes, Pods: cluster.pods,
-		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
+		Namespaces: claims.NamespacesOf(cluster.kube), Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
 		Grace: o.claimGrace, Resync: o.claimResync, Metrics: numbers, Tracer: tracer,
 	})
 	if err != nil {

@@ -111,6 +111,13 @@ type ConfigurationSpec struct {
 	// +nullable
 	Discovery *Discovery `json:"discovery,omitempty"`
 
+	// allowedNamespaces says whose pods may use the devices: those of the Configuration's
+	// own namespace, and of these. Without it pods of every namespace may. Pods that hold
+	// slots when it changes keep them.
+	// +optional
+	// +nullable
+	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
+
 	// brokerSpec is the workload that the controller runs for each Instance.
 	// +optional
 	// +nullable

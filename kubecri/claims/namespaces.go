@@ -1,0 +1,46 @@
+package claims
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// NamespaceLabels returns the labels of a namespace. It is asked for new claims of
+// Configurations that select namespaces by labels, and for nothing else.
+type NamespaceLabels func(ctx context.Context, namespace string) (map[string]string, error)
+
+// NamespacesOf reads namespaces from the API server.
+func NamespacesOf(client kubernetes.Interface) NamespaceLabels {
+	return func(ctx context.Context, name string) (map[string]string, error) {
+		ns, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return ns.Labels, nil
+	}
+}
+
+// checkNamespace refuses a slot whose Configuration does not allow the pod's namespace.
+// A pod that holds the slot was allowed when it got it, and keeps it.
+func checkNamespace(g assignment.Grant, all []*akriv0.Configuration, namespace string, labelsOf func() (map[string]string, error)) error {
+	name, _ := slot.SplitInstance(g.Slot.Instance)
+	configuration := Owner(all, name)
+	if configuration == nil {
+		return nil // check refuses it
+	}
+	switch allowed, err := configuration.MayBeUsedFrom(namespace, labelsOf); {
+	case err != nil:
+		return fmt.Errorf("slot %s cannot be claimed: whether pods of namespace %s may use it cannot be told: %w", g.Slot, namespace, err)
+	case !allowed:
+		return Refusef("slot %s is of Configuration %s/%s, whose spec.allowedNamespaces does not allow namespace %s: delete the pod, or have the namespace allowed",
+			g.Slot, configuration.Namespace, configuration.Name, namespace)
+	}
+	return nil
+}
