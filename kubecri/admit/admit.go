@@ -201,7 +201,7 @@ func (a *Admitter) spec(annotations map[string]string, pod claims.Pod) *corev1.P
 // additions finds the devices and returns what they bring, and their names: ids of
 // discovered devices, and resources that device plugins were asked for.
 func (a *Admitter) additions(ctx context.Context, c Container, e entitlement) (inject.Additions, []string, error) {
-	answers, err := a.answers(ctx, c, e)
+	plugged, err := a.pluginEdits(ctx, c, e)
 	if err != nil {
 		return inject.Additions{}, nil, err
 	}
@@ -232,7 +232,11 @@ func (a *Admitter) additions(ctx context.Context, c Container, e entitlement) (i
 		}
 		grants, given = append(grants, grant), append(given, device.ID)
 	}
-	add, err := inject.Add(c.Requested, grants, answers...)
+	edits, err := inject.SlotEdits("", grants)
+	if err != nil {
+		return inject.Additions{}, nil, err
+	}
+	add, err := inject.Merge(c.Requested, append(edits, plugged...)...)
 	return add, append(given, pluginDevices(e, c.Name)...), err
 }
 

@@ -61,19 +61,19 @@ func withKube(info *types.PodInfo, spec *corev1.Pod) *types.PodInfo {
 	return info
 }
 
-// answers asks the device plugins for their part in the entitlement.
-func (a *Admitter) answers(ctx context.Context, c Container, e entitlement) ([]inject.Answer, error) {
+// pluginEdits asks the device plugins for their part in the entitlement.
+func (a *Admitter) pluginEdits(ctx context.Context, c Container, e entitlement) ([]inject.Edits, error) {
 	if e.assigned == nil {
 		return nil, nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, a.DeviceTimeout)
 	a.Plugins.Tried(waiting)
 	cancel()
-	answers, err := a.Plugins.Allocate(ctx, e.assigned, c.Name)
+	edits, err := a.Plugins.Allocate(ctx, e.assigned, c.Name)
 	if errors.Is(err, deviceplugins.ErrNoPlugin) {
 		return nil, claims.Refusef("%v", err)
 	}
-	return answers, err
+	return edits, err
 }
 
 // pluginDevices are the node's resources that the container was assigned, but for slots.

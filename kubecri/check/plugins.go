@@ -62,21 +62,21 @@ func (c *checker) plugged(ctx context.Context, container string, pod *types.PodI
 			container, len(deviceplugins.Assigned(pod.GetContainerInPod(container))))
 		return
 	}
-	answers, err := c.Plugins.Allocate(ctx, pod, container)
+	edits, err := c.Plugins.Allocate(ctx, pod, container)
 	if err != nil {
 		c.fail("container", "%s would be refused: %v", container, err)
 		return
 	}
-	if _, err := inject.Add(inject.Container{}, nil, answers...); err != nil {
+	if _, err := inject.Merge(inject.Container{}, edits...); err != nil {
 		c.fail("container", "%s would be refused: %v", container, err)
 		return
 	}
-	for _, a := range answers {
-		c.ok("container", "%s gets from device plugin %q: %s", container, a.Plugin, describeAnswer(a))
+	for _, e := range edits {
+		c.ok("container", "%s gets from %s: %s", container, e.Owner, describeEdits(e))
 	}
 }
 
-func describeAnswer(a inject.Answer) string {
+func describeEdits(e inject.Edits) string {
 	var parts []string
 	add := func(what string, items []string) {
 		if len(items) > 0 {
@@ -84,12 +84,19 @@ func describeAnswer(a inject.Answer) string {
 		}
 	}
 	var mounts []string
-	for _, m := range a.Mounts {
+	for _, m := range e.Mounts {
 		mounts = append(mounts, m.HostPath+":"+m.ContainerPath)
 	}
-	add("devices", a.Devices)
-	add("CDI devices", a.CDI)
+	var devices, variables []string
+	for _, d := range e.Devices {
+		devices = append(devices, d.HostPath)
+	}
+	for _, v := range e.Env {
+		variables = append(variables, v.Name)
+	}
+	add("devices", devices)
+	add("CDI devices", e.CDI)
 	add("mounts", mounts)
-	add("environment", slices.Sorted(maps.Keys(a.Env)))
+	add("environment", variables)
 	return strings.Join(parts, ", ")
 }

@@ -52,14 +52,14 @@ func Assigned(c *types.ContainerInfo) []types.ResourceName {
 }
 
 // Allocate asks the plugins what the container of the pod gets for its assignment,
-// and returns their answers in the order of the plugins. An error means that the
+// and returns their edits in the order of the plugins. An error means that the
 // container must not start: a plugin failed, or nobody answers for a part of what
 // was assigned. Right after a start, wait for Tried first.
 //
 // A plugin answers for what it says that the node has, of what was assigned and of
 // what the container asks for. What was assigned and no plugin says is answered for
 // by any that gives the container something and has no other part in its assignment.
-func (p *Plugins) Allocate(ctx context.Context, pod *types.PodInfo, container string) ([]inject.Answer, error) {
+func (p *Plugins) Allocate(ctx context.Context, pod *types.PodInfo, container string) ([]inject.Edits, error) {
 	c := pod.GetContainerInPod(container)
 	if c == nil || !Concerns(c) {
 		return nil, nil
@@ -80,21 +80,21 @@ func (p *Plugins) Allocate(ctx context.Context, pod *types.PodInfo, container st
 	if err := waitFor(c, assigned, parts); err != nil {
 		return nil, err
 	}
-	var answers []inject.Answer
+	var all []inject.Edits
 	for i, plugin := range p.plugins {
 		if parts[i].out != nil {
 			continue
 		}
-		a, fault := plugin.allocate(ctx, pod, container)
+		e, fault := plugin.allocate(ctx, pod, container)
 		if fault != nil {
 			return nil, fault
 		}
-		if !a.Empty() {
+		if !e.Empty() {
 			parts[i].answered = true
-			answers = append(answers, a)
+			all = append(all, e)
 		}
 	}
-	return answers, covered(c, assigned, parts)
+	return all, covered(c, assigned, parts)
 }
 
 // part is a plugin's part in a container's assignment.
@@ -209,14 +209,14 @@ func described(c *types.ContainerInfo) string {
 }
 
 // allocate asks one plugin. The order of what it returns is kept; a map has none.
-func (p *plugin) allocate(ctx context.Context, pod *types.PodInfo, container string) (inject.Answer, *Fault) {
+func (p *plugin) allocate(ctx context.Context, pod *types.PodInfo, container string) (inject.Edits, *Fault) {
 	pod = pod.Clone()
 	c := pod.GetContainerInPod(container)
-	return call(ctx, p.caller, methodAllocate, func(d device.Device) (inject.Answer, error) {
+	return call(ctx, p.caller, methodAllocate, func(d device.Device) (inject.Edits, error) {
 		mounts, devices, env, err := d.Allocate(pod, c)
 		if err != nil {
-			return inject.Answer{}, err
+			return inject.Edits{}, err
 		}
-		return answer(p.name, given{slices.Clone(mounts), slices.Clone(devices), maps.Clone(env)})
+		return edits(p.name, given{slices.Clone(mounts), slices.Clone(devices), maps.Clone(env)})
 	})
 }

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/inject"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/device"
 )
@@ -99,9 +101,9 @@ func TestAllocate(t *testing.T) {
 				if container == "" {
 					container = "main"
 				}
-				answers, err := w.Allocate(t.Context(), assigned(test.from...), container)
+				edits, err := w.Allocate(t.Context(), assigned(test.from...), container)
 				if (err != nil) != (len(test.err) > 0) {
-					t.Fatal(answers, err)
+					t.Fatal(edits, err)
 				}
 				for _, part := range test.err {
 					if !strings.Contains(err.Error(), part) {
@@ -110,11 +112,11 @@ func TestAllocate(t *testing.T) {
 				}
 				if err == nil {
 					var names []string
-					for _, a := range answers {
-						names = append(names, a.Plugin)
+					for _, e := range edits {
+						names = append(names, strings.Trim(strings.TrimPrefix(e.Owner, "device plugin "), `"`))
 					}
 					if got := strings.Join(names, " "); got != test.answers {
-						t.Errorf("answers of %q, want %q", got, test.answers)
+						t.Errorf("edits of %q, want %q", got, test.answers)
 					}
 				}
 				time.Sleep(2 * time.Hour) // what hangs ends
@@ -136,8 +138,8 @@ func TestAllocateWaitsForStart(t *testing.T) {
 			t.Error(err)
 		}
 		w.Tried(t.Context())
-		if answers, err := w.Allocate(t.Context(), assigned("x"), "main"); err != nil || len(answers) != 1 {
-			t.Error(answers, err)
+		if edits, err := w.Allocate(t.Context(), assigned("x"), "main"); err != nil || len(edits) != 1 {
+			t.Error(edits, err)
 		}
 	})
 }
@@ -165,8 +167,8 @@ func TestAllocateBesideAHang(t *testing.T) {
 		if _, err := w.Allocate(t.Context(), assigned("x"), "main"); err == nil || !strings.Contains(err.Error(), "Allocate has not returned for") {
 			t.Error(err)
 		}
-		if answers, err := w.Allocate(t.Context(), assigned("y"), "main"); err != nil || len(answers) != 1 {
-			t.Error(answers, err)
+		if edits, err := w.Allocate(t.Context(), assigned("y"), "main"); err != nil || len(edits) != 1 {
+			t.Error(edits, err)
 		}
 		if took := time.Since(begin); took > 0 || stuck.count(methodAllocate) != 1 {
 			t.Errorf("took %s, calls %v", took, stuck.calls)
@@ -193,14 +195,24 @@ func TestAllocateGivesCopies(t *testing.T) {
 			return nil, nil, map[string]string{"B": p.Name + " " + string(c.AllocateFrom["want/0"])}, nil
 		}})})
 		pod := assigned("x")
-		answers, err := w.Allocate(t.Context(), pod, "main")
-		if err != nil || answers[1].Env["B"] != "p x" || pod.Name != "p" || pod.RunningContainers["main"].AllocateFrom["want/0"] != "x" {
-			t.Error(answers, err, pod)
+		edits, err := w.Allocate(t.Context(), pod, "main")
+		if err != nil || variable(edits[1], "B") != "p x" || pod.Name != "p" || pod.RunningContainers["main"].AllocateFrom["want/0"] != "x" {
+			t.Error(edits, err, pod)
 		}
 	})
 }
 
-func TestAnswer(t *testing.T) {
+// variable is the value of one of the edits' variables, "" when they have none.
+func variable(e inject.Edits, name string) string {
+	for _, v := range e.Env {
+		if v.Name == name {
+			return v.Value
+		}
+	}
+	return ""
+}
+
+func TestEdits(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "null")
 	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink("/dev/null", link)); err != nil {
@@ -235,16 +247,17 @@ func TestAnswer(t *testing.T) {
 		{name: "ours", given: given{env: map[string]string{"AKRI_DEVICES": "[]"}}, err: "kubecri's own"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			a, err := answer("p", test.given)
+			e, err := edits("p", test.given)
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) || !errors.Is(err, errInvalid) {
 					t.Errorf("error %v, want %q", err, test.err)
 				}
 				return
 			}
-			if err != nil || len(a.Mounts) != 2 || !a.Mounts[0].ReadOnly || !slices.Equal(a.Devices, []string{"/dev/null", link}) ||
-				!slices.Equal(a.CDI, []string{"vendor.com/gpu=0"}) || len(a.Env) != 2 || a.Empty() {
-				t.Errorf("%+v, %v", a, err)
+			if err != nil || e.Owner != `device plugin "p"` || len(e.Mounts) != 2 || !e.Mounts[0].ReadOnly ||
+				!slices.Equal(e.Devices, []discovery.DeviceSpec{{HostPath: "/dev/null", ContainerPath: "/dev/null"}, {HostPath: link, ContainerPath: link}}) ||
+				!slices.Equal(e.CDI, []string{"vendor.com/gpu=0"}) || len(e.Env) != 2 || e.Empty() {
+				t.Errorf("%+v, %v", e, err)
 			}
 		})
 	}

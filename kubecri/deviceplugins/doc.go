@@ -6,7 +6,7 @@
 //   - lifecycle.go: a plugin is started, tried again, and asked what the node has
 //   - nodeinfo.go: what the plugins say of the node, checked and merged
 //   - allocate.go: what a container gets, and who has to answer for it
-//   - answer.go: an answer of Allocate, checked
+//   - edits.go: what Allocate returned, checked
 //   - plugins.go: the plugins there are, and how they are
 //
 // Plugins get copies in which no map is nil. The calls of one never overlap; a

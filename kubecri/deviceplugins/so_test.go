@@ -41,10 +41,10 @@ func TestSharedObject(t *testing.T) {
 	plugin := p.plugins[0]
 	refuses := func(parts ...string) {
 		t.Helper()
-		answers, err := p.Allocate(t.Context(), assigned("resource/group/fickle/1/cards"), "main")
+		edits, err := p.Allocate(t.Context(), assigned("resource/group/fickle/1/cards"), "main")
 		for _, part := range parts {
 			if err == nil || !strings.Contains(err.Error(), part) {
-				t.Errorf("%v, %v; want an error with %q", answers, err, part)
+				t.Errorf("%v, %v; want an error with %q", edits, err, part)
 			}
 		}
 	}
@@ -88,10 +88,10 @@ func TestSharedObject(t *testing.T) {
 		refuses("fickle", test.err)
 	}
 	say("device /dev/null", "device vendor.com/fickle=1", "mount "+dir+" /data", "env A b c")
-	answers, err := p.Allocate(t.Context(), assigned("resource/group/fickle/1/cards"), "main")
-	if err != nil || len(answers) != 1 || answers[0].Env["FICKLE"] != "1" || answers[0].Env["A"] != "b c" ||
-		answers[0].Devices[0] != "/dev/null" || answers[0].CDI[0] != "vendor.com/fickle=1" || answers[0].Mounts[0].HostPath != dir {
-		t.Errorf("%+v, %v", answers, err)
+	edits, err := p.Allocate(t.Context(), assigned("resource/group/fickle/1/cards"), "main")
+	if err != nil || len(edits) != 1 || variable(edits[0], "FICKLE") != "1" || variable(edits[0], "A") != "b c" ||
+		edits[0].Devices[0].HostPath != "/dev/null" || edits[0].CDI[0] != "vendor.com/fickle=1" || edits[0].Mounts[0].HostPath != dir {
+		t.Errorf("%+v, %v", edits, err)
 	}
 
 	release := filepath.Join(dir, "release")
@@ -107,7 +107,7 @@ func TestSharedObject(t *testing.T) {
 			t.Fatal("the call that hung has ended, and the plugin still counts as hanging: ", plugin.hangs())
 		}
 	}
-	if answers, err := p.Allocate(t.Context(), assigned("resource/group/fickle/0/cards"), "main"); err != nil || answers[0].Env["FICKLE"] != "0" {
-		t.Errorf("%+v, %v", answers, err)
+	if edits, err := p.Allocate(t.Context(), assigned("resource/group/fickle/0/cards"), "main"); err != nil || variable(edits[0], "FICKLE") != "0" {
+		t.Errorf("%+v, %v", edits, err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 // Of a container that requests several resources, the kubelet puts the answers of all
 // their plugins together in the order of a map, and of two that set one variable either
 // may win (pkg/kubelet/cm/devicemanager/pod_devices.go). So the additions are to be made
-// for a Container with its Resource set: they have each property K as K_<HASH> alone, and
-// the list of devices as AKRI_DEVICES_<RESOURCE>.
+// of SlotEdits of one resource: they have each property K as K_<HASH> alone, and the list
+// of devices as AKRI_DEVICES_<RESOURCE>.
 func (a Additions) AllocateResponse() *pluginapi.ContainerAllocateResponse {
 	r := &pluginapi.ContainerAllocateResponse{Envs: make(map[string]string, len(a.Env)), Annotations: a.Annotations}
 	for _, env := range a.Env {

@@ -17,7 +17,7 @@ func TestAllocateResponse(t *testing.T) {
 		DeviceSpecs: []discovery.DeviceSpec{{HostPath: "/dev/h", ContainerPath: "/dev/c", Permissions: "r"}}}}
 	west := Grant{Slot: slot.Name{Instance: "akri-onvif-a19705", Index: 0}, Holder: "akri-onvif-1", CDI: "akri.sh/akri-onvif=a19705",
 		Device: discovery.Device{Properties: map[string]string{"URL": "rtsp://west"}}}
-	add, err := Add(Container{Resource: "akri-onvif"}, []Grant{east, west})
+	add, err := merge(Container{}, "akri-onvif", []Grant{east, west})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestAllocateResponse(t *testing.T) {
 	if len(r.CdiDevices) != 1 || r.CdiDevices[0].Name != west.CDI {
 		t.Errorf("CDI devices %v", r.CdiDevices)
 	}
-	other, err := Add(Container{Resource: "akri-onvif-8120fe"}, []Grant{{Slot: slot.Name{Instance: "akri-onvif-8120fe", Index: 0}, Device: east.Device}})
+	other, err := merge(Container{}, "akri-onvif-8120fe", []Grant{{Slot: slot.Name{Instance: "akri-onvif-8120fe", Index: 0}, Device: east.Device}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,19 @@
 // Package inject says what a container gets for the slots that it was granted, and
 // from device plugins: environment, mounts, device nodes and the annotations that
-// name the slots. It
-// computes; it neither reads nor writes anything. What it says is a value in the
-// words of no protocol, which each way to the runtime encodes: cri.go as bytes of
-// a CRI request.
+// name the slots. It computes; it neither reads nor writes anything.
+//
+// Each source of edits has an owner: SlotEdits makes those of slots, package
+// deviceplugins those of device plugins. Merge puts them together in the order in
+// which they come, remembers which field is whose, and refuses two owners that want
+// different things of one field. The result is a value in the words of no protocol.
+// Each way to the runtime encodes it: cri.go as bytes of a CRI request,
+// deviceplugin.go as the answer of a device plugin of the kubelet, package nri as an
+// adjustment.
 package inject
 
 import (
+	"fmt"
+
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -35,16 +42,52 @@ type Container struct {
 	Devices []discovery.DeviceSpec
 	// Users are those of its pod.
 	Users UserNamespace
-	// Resource is set for what a device plugin of the kubelet answers: the Configuration or
-	// the Instance that is requested. See Additions.AllocateResponse.
-	Resource string
 }
 
+// Edits are what one owner gives the container.
+type Edits struct {
+	// Owner says in messages and logs whose edits they are, such as
+	// `device plugin "gpu"`. See SlotOwner and PluginOwner.
+	Owner string
+	// Env are its variables, in order.
+	Env []Variable
+	// Mounts and Devices have absolute paths. Permissions are a subset of "rwm", and
+	// "" for all.
+	Mounts  []discovery.Mount
+	Devices []discovery.DeviceSpec
+	// CDI are fully qualified names of CDI devices.
+	CDI []string
+	// ByCDI says that the runtime gives the Mounts and Devices by the names in CDI.
+	// They take their paths in the container and are not asked of the runtime again.
+	ByCDI bool
+	// Annotations are the container's.
+	Annotations map[string]string
+}
+
+// Empty reports whether the container gets nothing.
+func (e *Edits) Empty() bool {
+	return len(e.Env)+len(e.Mounts)+len(e.Devices)+len(e.CDI)+len(e.Annotations) == 0
+}
+
+// Variable is one of the environment. Its value is any bytes but NUL.
+type Variable struct {
+	Name, Value string
+	// Default yields to a variable of this name that is the container's own, that an
+	// earlier owner has, or that any owner sets without Default.
+	Default bool
+}
+
+// SlotOwner is the owner of what a slot's device gives.
+func SlotOwner(name slot.Name) string { return fmt.Sprintf("slot %s", name) }
+
+// PluginOwner is the owner of what a device plugin gives.
+func PluginOwner(name string) string { return fmt.Sprintf("device plugin %q", name) }
+
 // Additions are what a container gets beyond what it is requested with. The zero
-// value is nothing. Equal arguments of Add make equal Additions.
+// value is nothing. Equal arguments of Merge make equal Additions.
 type Additions struct {
-	// Env are in order; no name is twice in it, nor among the container's own but
-	// for DevicesEnv and those of device plugins, which are to win.
+	// Env are in the order of their owners; no name is twice in it. Those that the
+	// container sets itself are not in it, but for those of an owner that is to win.
 	Env []Variable
 	// Mounts and Devices are where no other of the container's is. Permissions are
 	// never empty.
@@ -57,6 +100,8 @@ type Additions struct {
 	CDI []string
 	// Annotations are the container's, and name its slots.
 	Annotations map[string]string
+	// Owners says whose each of these is.
+	Owners Owners
 }
 
 // None reports whether there are none.
@@ -64,43 +109,9 @@ func (a Additions) None() bool {
 	return len(a.Env)+len(a.Mounts)+len(a.Devices)+len(a.CDI)+len(a.Annotations) == 0
 }
 
-// Variable is one of the environment. Its value is any bytes but NUL.
-type Variable struct{ Name, Value string }
-
-// Add returns what the grants add to the container, in their order, and then the
-// device plugins' answers in theirs.
-func Add(container Container, grants []Grant, answers ...Answer) (Additions, error) {
-	add := Additions{Users: container.Users}
-	given, err := variables(answers)
-	if err != nil {
-		return Additions{}, err
-	}
-	if len(grants) > 0 {
-		if add.Env, err = environment(container, grants, given); err != nil {
-			return Additions{}, err
-		}
-		add.Annotations = make(map[string]string, len(grants))
-	}
-	add.Env = append(add.Env, given...)
-	if add.Mounts, add.Devices, err = paths(container, grants, answers); err != nil {
-		return Additions{}, err
-	}
-	named := map[string]bool{"": true}
-	name := func(device string) {
-		if !named[device] {
-			named[device] = true
-			add.CDI = append(add.CDI, device)
-		}
-	}
-	for _, g := range grants {
-		key, value := slot.Annotation(g.Slot, g.Holder)
-		add.Annotations[key] = value
-		name(g.CDI)
-	}
-	for _, a := range answers {
-		for _, device := range a.CDI {
-			name(device)
-		}
-	}
-	return add, nil
+// Owners has the owner of each field of a container that has one: by the variable's
+// name, by the clean path in the container, by the CDI device's name, and by the
+// annotation's key. What several owners ask for alike is the first one's.
+type Owners struct {
+	Env, Paths, CDI, Annotations map[string]string
 }

@@ -82,7 +82,7 @@ func TestEnvironment(t *testing.T) {
 		want: []string{`AKRI_DEVICES=[{"instance":"cam-a0","slot":"cam-a0-0","properties":{}}]`},
 	}} {
 		t.Run(test.name, func(t *testing.T) {
-			add, err := Add(test.config, test.grants)
+			add, err := merge(test.config, "", test.grants)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,13 +103,13 @@ func TestAListThatNoProcessCanHaveIsRefused(t *testing.T) {
 		overhead := len(`AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"K":""}}]`) + 1
 		return []Grant{grant(t, "cam-b0-0", "", properties("K", strings.Repeat("x", 128<<10-overhead+extra)))}
 	}
-	if _, err := Add(Container{}, most(0)); err != nil {
+	if _, err := merge(Container{}, "", most(0)); err != nil {
 		t.Error(err)
 	}
-	_, err := Add(Container{}, most(1))
+	_, err := merge(Container{}, "", most(1))
 	for _, part := range []string{"AKRI_DEVICES", "131073", "131072", "fewer slots"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("Add() = %v, want an error that says %q", err, part)
+			t.Errorf("Merge() = %v, want an error that says %q", err, part)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestWithheld(t *testing.T) {
 }
 
 func TestAnnotations(t *testing.T) {
-	add, err := Add(Container{}, []Grant{grant(t, "cam-a0-0", "uid", discovery.Device{}), grant(t, "cam-b0-3", "", discovery.Device{})})
+	add, err := merge(Container{}, "", []Grant{grant(t, "cam-a0-0", "uid", discovery.Device{}), grant(t, "cam-b0-3", "", discovery.Device{})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestPaths(t *testing.T) {
 		name: "permissions", grants: []Grant{grant(t, "a-1-0", "", device("/dev/x", "/dev/x", "rx"))}, errors: []string{"a-1-0", `"rx"`},
 	}} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := Add(test.config, test.grants)
+			got, err := merge(test.config, "", test.grants)
 			if test.errors != nil {
 				if err == nil {
 					t.Fatal("no error")
@@ -215,7 +215,7 @@ func TestPaths(t *testing.T) {
 }
 
 func TestNoGrantsAddNothing(t *testing.T) {
-	add, err := Add(Container{}, nil)
+	add, err := merge(Container{}, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func FuzzCRIMergesIntoTheRequest(f *testing.F) {
 			Properties: map[string]string{key: value},
 			Mounts:     []discovery.Mount{{ContainerPath: containerPath, HostPath: hostPath}},
 		}}}
-		add, err := Add(FromCRI(request), grants)
+		add, err := merge(FromCRI(request), "", grants)
 		if err != nil {
 			return // refused, not sent
 		}
@@ -305,7 +305,7 @@ func TestDeviceByCDIName(t *testing.T) {
 		return g
 	}
 	other := discovery.Device{Mounts: []discovery.Mount{{HostPath: "/x", ContainerPath: "/y"}}}
-	add, err := Add(Container{}, []Grant{byName("cam-a0-0"), byName("cam-a0-1"), grant(t, "cam-b0-0", "u", other)})
+	add, err := merge(Container{}, "", []Grant{byName("cam-a0-0"), byName("cam-a0-1"), grant(t, "cam-b0-0", "u", other)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +319,7 @@ func TestDeviceByCDIName(t *testing.T) {
 		t.Errorf("device nodes %v and %d variables", add.Devices, len(add.Env))
 	}
 	other.Mounts[0].ContainerPath = "/c"
-	if _, err := Add(Container{}, []Grant{byName("cam-a0-0"), grant(t, "cam-b0-0", "u", other)}); err == nil {
+	if _, err := merge(Container{}, "", []Grant{byName("cam-a0-0"), grant(t, "cam-b0-0", "u", other)}); err == nil {
 		t.Error("two devices want one path, and that is no error")
 	}
 }

@@ -143,7 +143,11 @@ func (p *Plugins) answer(ctx context.Context, k key, level v1alpha1.Level, grant
 		}
 		all = append(all, grant)
 	}
-	add, err := inject.Add(inject.Container{Resource: k.name()}, all)
+	edits, err := inject.SlotEdits(k.name(), all)
+	if err != nil {
+		return nil, err
+	}
+	add, err := inject.Merge(inject.Container{}, edits...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 package nri
 
 import (
-	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -53,8 +53,8 @@ func adjust(add inject.Additions, c *api.Container) (*api.ContainerAdjustment, e
 		a.AddMount(&api.Mount{Destination: m.ContainerPath, Source: m.HostPath, Type: "bind", Options: options})
 	}
 	for _, d := range add.Devices {
-		if err := addDevice(a, d, c); err != nil {
-			return nil, fmt.Errorf("device node %s: %w", d.HostPath, err)
+		if err := addDevice(a, d, add.Owners.Paths[path.Clean(d.ContainerPath)], c); err != nil {
+			return nil, err
 		}
 	}
 	for _, name := range add.CDI {

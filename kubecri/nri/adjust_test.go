@@ -136,8 +136,16 @@ func TestDeviceNodes(t *testing.T) {
 
 func TestTwoDevicesAtOnePath(t *testing.T) {
 	container := &api.Container{Linux: &api.LinuxContainer{Devices: []*api.LinuxDevice{{Path: "/dev/x", Type: "c", Major: 81, Minor: 0}}}}
-	_, err := adjust(inject.Additions{Devices: []discovery.DeviceSpec{{HostPath: "/dev/null", ContainerPath: "/dev/x", Permissions: "rw"}}}, container)
-	if err == nil || !strings.Contains(err.Error(), "/dev/x") {
-		t.Errorf("got %v", err)
+	add, err := inject.Merge(inject.Container{}, inject.Edits{Owner: "slot cam-a1-0", Devices: []discovery.DeviceSpec{{HostPath: "/dev/null", ContainerPath: "/dev/x", Permissions: "rw"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = adjust(add, container)
+	if want := (inject.Conflict{First: "a device of the pod", Second: "slot cam-a1-0", Field: "the path /dev/x"}); err == nil || err.Error() != want.Error() {
+		t.Errorf("got %v, want %v", err, &want)
+	}
+	add.Devices[0].HostPath = "/dev/none"
+	if _, err = adjust(add, container); err == nil || !strings.Contains(err.Error(), "/dev/none of slot cam-a1-0") {
+		t.Errorf("got %v, want an error with the owner", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/inject"
 )
 
 // What NRI lets a container do with the device nodes that it adds
@@ -22,15 +23,15 @@ const charAccess, blockAccess = "rw", "rwm"
 // addDevice adds a device node, or all that are in a directory. In CRI the runtime
 // looks what is there; here it is for us to do. Rules after NRI's own take away
 // what is not permitted, and add mknod where it is.
-func addDevice(a *api.ContainerAdjustment, spec discovery.DeviceSpec, c *api.Container) error {
+func addDevice(a *api.ContainerAdjustment, spec discovery.DeviceSpec, owner string, c *api.Container) error {
 	nodes, err := deviceNodes(spec.HostPath, spec.ContainerPath)
 	if err != nil {
-		return err
+		return fmt.Errorf("device node %s of %s: %w", spec.HostPath, owner, err)
 	}
 	for _, node := range nodes {
 		for _, has := range c.GetLinux().GetDevices() {
 			if has.GetPath() == node.Path && (has.GetMajor() != node.Major || has.GetMinor() != node.Minor) {
-				return fmt.Errorf("the container has another device at %s: give it only one of them", node.Path)
+				return &inject.Conflict{First: inject.OwnDevice, Second: owner, Field: "the path " + node.Path}
 			}
 		}
 		a.AddDevice(node)

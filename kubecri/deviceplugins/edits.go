@@ -24,52 +24,52 @@ type given struct {
 	env     map[string]string
 }
 
-// answer checks what Allocate returned: the container would fail later and less
+// edits checks what Allocate returned, and returns it as the plugin's edits: the container would fail later and less
 // clearly, or run without its device. Of a mount's host path the runtime would
 // make a directory if there is none.
-func answer(plugin string, g given) (inject.Answer, error) {
-	a := inject.Answer{Plugin: plugin, Env: map[string]string{}}
+func edits(plugin string, g given) (inject.Edits, error) {
+	e := inject.Edits{Owner: inject.PluginOwner(plugin)}
 	for _, m := range g.mounts {
 		for _, path := range []string{m.ContainerPath, m.HostPath} {
 			if err := checkPath(path); err != nil {
-				return a, fmt.Errorf("%w: a mount of %q at %q: %v", errInvalid, m.HostPath, m.ContainerPath, err)
+				return e, fmt.Errorf("%w: a mount of %q at %q: %v", errInvalid, m.HostPath, m.ContainerPath, err)
 			}
 		}
 		if m.ContainerPath == "/" {
-			return a, fmt.Errorf("%w: a mount of %q at /, the container's root", errInvalid, m.HostPath)
+			return e, fmt.Errorf("%w: a mount of %q at /, the container's root", errInvalid, m.HostPath)
 		}
 		if _, err := os.Stat(m.HostPath); err != nil {
-			return a, fmt.Errorf("%w: a mount at %q: %v", errInvalid, m.ContainerPath, err)
+			return e, fmt.Errorf("%w: a mount at %q: %v", errInvalid, m.ContainerPath, err)
 		}
-		a.Mounts = append(a.Mounts, discovery.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath, ReadOnly: m.Readonly})
+		e.Mounts = append(e.Mounts, discovery.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath, ReadOnly: m.Readonly})
 	}
 	for _, d := range g.devices {
 		if qualified(d) {
-			a.CDI = append(a.CDI, d)
+			e.CDI = append(e.CDI, d)
 			continue
 		}
 		if err := checkDevice(d); err != nil {
-			return a, fmt.Errorf("%w: the device %q: %v", errInvalid, d, err)
+			return e, fmt.Errorf("%w: the device %q: %v", errInvalid, d, err)
 		}
-		a.Devices = append(a.Devices, d)
+		e.Devices = append(e.Devices, discovery.DeviceSpec{ContainerPath: d, HostPath: d})
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.env)) {
 		if problems := validation.IsRelaxedEnvVarName(name); len(problems) > 0 {
-			return a, fmt.Errorf("%w: the variable %q: %s", errInvalid, name, strings.Join(problems, "; "))
+			return e, fmt.Errorf("%w: the variable %q: %s", errInvalid, name, strings.Join(problems, "; "))
 		}
 		if name == inject.DevicesEnv {
-			return a, fmt.Errorf("%w: the variable %s is kubecri's own", errInvalid, name)
+			return e, fmt.Errorf("%w: the variable %s is kubecri's own", errInvalid, name)
 		}
 		if strings.Contains(g.env[name], "\x00") {
-			return a, fmt.Errorf("%w: the value of the variable %q has a NUL, which no process can have", errInvalid, name)
+			return e, fmt.Errorf("%w: the value of the variable %q has a NUL, which no process can have", errInvalid, name)
 		}
 		if len(name)+len(g.env[name])+2 > inject.MaxEnvBytes {
-			return a, fmt.Errorf("%w: the variable %q has %d bytes, and Linux starts no process with one of more than %d",
+			return e, fmt.Errorf("%w: the variable %q has %d bytes, and Linux starts no process with one of more than %d",
 				errInvalid, name, len(g.env[name]), inject.MaxEnvBytes)
 		}
-		a.Env[name] = g.env[name]
+		e.Env = append(e.Env, inject.Variable{Name: name, Value: g.env[name]})
 	}
-	return a, nil
+	return e, nil
 }
 
 // qualified reports whether a device is named by CDI. Vendors and classes of one
