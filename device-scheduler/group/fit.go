@@ -87,8 +87,8 @@ func newRequest(c *types.ContainerInfo, some types.ResourceList) *request {
 	r.scorers = make([]int32, len(r.leaves))
 	for i, l := range r.leaves {
 		r.scorers[i] = -1
-		if number, ok := c.Scorer[l.name]; ok && number >= DefaultScorer && number <= AlwaysFoundScorer {
-			r.scorers[i] = scorerOf(l.name, number)
+		if number, ok := c.Scorer[l.name]; ok && number >= resource.DefaultScorer && number <= resource.AlwaysFoundScorer {
+			r.scorers[i] = resource.Scorer(l.name, number)
 		}
 	}
 	return r

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/resource"
 )
 
 // FuzzFit takes whatever a user or a node can write. Nothing panics, and what
@@ -57,7 +58,7 @@ func FuzzFit(f *testing.F) {
 			t.Fatal(err)
 		}
 		for name, n := range node.Used {
-			if n <= 0 || n > node.Allocatable[name] && node.Scorer[name] != AlwaysFoundScorer {
+			if n <= 0 || n > node.Allocatable[name] && node.Scorer[name] != resource.AlwaysFoundScorer {
 				t.Fatalf("%d of %q is used, of %d", n, name, node.Allocatable[name])
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/resource"
 )
 
 func list(words ...any) types.ResourceList {
@@ -62,7 +63,7 @@ func TestNodeChanges(t *testing.T) {
 		"less":            {&types.NodeInfo{Name: "n", Allocatable: list("gpu/0/cards", 0)}, false},
 		"gone":            {&types.NodeInfo{Name: "n"}, false},
 		"another device":  {&types.NodeInfo{Name: "n", Allocatable: list("gpu/1/cards", 1)}, true},
-		"another scorer":  {&types.NodeInfo{Name: "n", Allocatable: list("gpu/0/cards", 2), Scorer: types.ResourceScorer{"resource/group/gpu/0/cards": EnumScorer}}, false},
+		"another scorer":  {&types.NodeInfo{Name: "n", Allocatable: list("gpu/0/cards", 2), Scorer: types.ResourceScorer{"resource/group/gpu/0/cards": resource.EnumScorer}}, false},
 		"used":            {&types.NodeInfo{Name: "n", Allocatable: list("gpu/0/cards", 1), Used: list("gpu/0/cards", 1)}, false},
 		"used, negative":  {&types.NodeInfo{Name: "n", Allocatable: list("gpu/0/cards", 0), Used: list("gpu/0/cards", -1)}, false},
 		"used, not there": {&types.NodeInfo{Name: "n", Allocatable: list("gpu/0/cards", 1), Used: list("gpu/1/cards", 1)}, true},

@@ -99,7 +99,7 @@ func (p *plain) placeAt(want, at string, state plainState) (float64, plainState,
 		together := plainState{maps.Clone(before.held), state.from}
 		for _, req := range below(p.c.DevRequests, want) {
 			from := state.from[req]
-			h, fits := take(scorerOf(from, p.node.Scorer[from]), p.node.Allocatable[from], together.held[from], p.c.DevRequests[req], true)
+			h, fits := take(resource.Scorer(from, p.node.Scorer[from]), p.node.Allocatable[from], together.held[from], p.c.DevRequests[req], true)
 			together.held[from] = h
 			ok = ok && fits
 		}
@@ -109,7 +109,7 @@ func (p *plain) placeAt(want, at string, state plainState) (float64, plainState,
 	leaves := below(p.node.Allocatable, at)
 	exact := new(big.Float).SetPrec(500)
 	for _, leaf := range leaves {
-		exact.Add(exact, big.NewFloat(score(scorerOf(leaf, p.node.Scorer[leaf]), p.node.Allocatable[leaf], state.held[leaf])))
+		exact.Add(exact, big.NewFloat(score(resource.Scorer(leaf, p.node.Scorer[leaf]), p.node.Allocatable[leaf], state.held[leaf])))
 	}
 	sum, _ := exact.Float64()
 	return sum / float64(len(leaves)), state, ok
@@ -117,12 +117,12 @@ func (p *plain) placeAt(want, at string, state plainState) (float64, plainState,
 
 func (p *plain) take(req, from types.ResourceName, capacity int64, state plainState) bool {
 	n := p.c.DevRequests[req]
-	if number, ok := p.c.Scorer[req]; ok && number <= AlwaysFoundScorer {
-		if _, ok := take(scorerOf(req, number), capacity, state.held[from], n, p.init); !ok {
+	if number, ok := p.c.Scorer[req]; ok && number <= resource.AlwaysFoundScorer {
+		if _, ok := take(resource.Scorer(req, number), capacity, state.held[from], n, p.init); !ok {
 			return false
 		}
 	}
-	h, ok := take(scorerOf(from, p.node.Scorer[from]), capacity, state.held[from], n, p.init)
+	h, ok := take(resource.Scorer(from, p.node.Scorer[from]), capacity, state.held[from], n, p.init)
 	if ok {
 		state.held[from], state.from[req] = h, from
 	}

@@ -128,7 +128,7 @@ func (w *world) check(t *rapid.T) {
 			}
 		}
 		for from, n := range peak {
-			if scorerOf(from, w.node.Scorer[from]) != EnumScorer && n > 0 {
+			if resource.Scorer(from, w.node.Scorer[from]) != resource.EnumScorer && n > 0 {
 				sum[from] += n
 			}
 		}
@@ -137,7 +137,7 @@ func (w *world) check(t *rapid.T) {
 		t.Fatalf("used is %v, pods hold %v", w.node.Used, sum)
 	}
 	for from, n := range sum {
-		if n > w.node.Allocatable[from] && w.node.Scorer[from] != AlwaysFoundScorer {
+		if n > w.node.Allocatable[from] && w.node.Scorer[from] != resource.AlwaysFoundScorer {
 			t.Fatalf("%d of %s is given out, of %d", n, from, w.node.Allocatable[from])
 		}
 	}

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,44 +9,24 @@ import (
 	"github.com/kubeslot/kubeslot/types/resource"
 )
 
-// InvalidRequest is the reason of a pod that fits no node, ever.
-type InvalidRequest struct {
-	Container string
-	Resource  types.ResourceName
-	Count     int64
-}
-
 var (
-	_ devicescheduler.PredicateFailureReason = (*InvalidRequest)(nil)
+	_ devicescheduler.PredicateFailureReason = (*resource.InvalidRequest)(nil)
 	_ devicescheduler.PredicateFailureReason = (*resource.InsufficientResourceError)(nil)
 )
 
-// GetReason returns the reason as a sentence.
-func (r *InvalidRequest) GetReason() string {
-	return fmt.Sprintf("container %q requests %d of %q: a count cannot be negative", r.Container, r.Count, r.Resource)
-}
-
-// GetInfo returns the resource and the count.
-func (r *InvalidRequest) GetInfo() (types.ResourceName, int64, int64, int64) {
-	return r.Resource, r.Count, 0, 0
-}
-
-// Error is GetReason.
-func (r *InvalidRequest) Error() string { return r.GetReason() }
-
 // invalid returns a reason for each group request that makes no sense.
 func invalid(pod *types.PodInfo) []devicescheduler.PredicateFailureReason {
-	var bad []*InvalidRequest
+	var bad []*resource.InvalidRequest
 	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
 		for name, c := range containers {
 			for res, n := range c.DevRequests {
 				if n < 0 && resource.IsGroupResourceName(res) {
-					bad = append(bad, &InvalidRequest{name, res, n})
+					bad = append(bad, &resource.InvalidRequest{Container: name, Resource: res, Count: n})
 				}
 			}
 		}
 	}
-	slices.SortFunc(bad, func(a, b *InvalidRequest) int { return strings.Compare(a.GetReason(), b.GetReason()) })
+	slices.SortFunc(bad, func(a, b *resource.InvalidRequest) int { return strings.Compare(a.GetReason(), b.GetReason()) })
 	var reasons []devicescheduler.PredicateFailureReason
 	for _, r := range bad {
 		reasons = append(reasons, r)
@@ -73,7 +52,7 @@ func (f *fitting) reasons(container string) []devicescheduler.PredicateFailureRe
 	requested, listed := map[types.ResourceName]int64{}, map[types.ResourceName]bool{}
 	for i, l := range f.want.leaves {
 		kind := kindOf(l.name)
-		requested[kind] = addCapped(requested[kind], l.count)
+		requested[kind] = resource.AddCapped(requested[kind], l.count)
 		if i >= failed.lo && i < failed.hi && !listed[kind] {
 			kinds, listed[kind] = append(kinds, kind), true
 		}
@@ -81,8 +60,8 @@ func (f *fitting) reasons(container string) []devicescheduler.PredicateFailureRe
 	used, capacity := map[types.ResourceName]int64{}, map[types.ResourceName]int64{}
 	for i, l := range f.node.leaves {
 		kind := kindOf(l.name)
-		used[kind] = addCapped(used[kind], f.leaves[i].node)
-		capacity[kind] = addCapped(capacity[kind], max(l.count, 0))
+		used[kind] = resource.AddCapped(used[kind], f.leaves[i].node)
+		capacity[kind] = resource.AddCapped(capacity[kind], max(l.count, 0))
 	}
 	reasons := make([]devicescheduler.PredicateFailureReason, 0, len(kinds))
 	for _, kind := range kinds {

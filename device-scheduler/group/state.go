@@ -30,7 +30,7 @@ func NewTree(node *types.NodeInfo) *Tree {
 	t.unused = make([]leafState, len(t.leaves))
 	for i, l := range t.leaves {
 		t.byName[l.name] = i
-		t.scorers[i] = scorerOf(l.name, node.Scorer[l.name])
+		t.scorers[i] = resource.Scorer(l.name, node.Scorer[l.name])
 		t.unused[i].score = score(t.scorers[i], l.count, held{})
 	}
 	return t
@@ -44,7 +44,7 @@ func (t *Tree) Matches(node *types.NodeInfo) bool {
 			continue
 		}
 		i, ok := t.byName[name]
-		if !ok || t.leaves[i].count != count || t.scorers[i] != scorerOf(name, node.Scorer[name]) {
+		if !ok || t.leaves[i].count != count || t.scorers[i] != resource.Scorer(name, node.Scorer[name]) {
 			return false
 		}
 		n++
@@ -70,7 +70,7 @@ type change struct {
 func newState(node *Tree, used types.ResourceList) state {
 	s := state{node: node, leaves: append([]leafState(nil), node.unused...)}
 	for name, n := range used {
-		if i, ok := node.byName[name]; ok && n > 0 && node.scorers[i] != EnumScorer {
+		if i, ok := node.byName[name]; ok && n > 0 && node.scorers[i] != resource.EnumScorer {
 			s.leaves[i].node = n
 			s.leaves[i].score = score(node.scorers[i], node.leaves[i].count, s.leaves[i].held)
 		}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kubeslot/kubeslot/plugins/contain"
+	"github.com/kubeslot/kubeslot/types/contain"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
 

@@ -23,6 +23,6 @@
 // plugin could not be told of. A plugin that hangs is not called again until the
 // call returns.
 //
-// This package imports types, the group scheduler and plugins/contain, which is a
-// leaf that the node's side uses as well.
+// This package imports the group scheduler and packages of types, of which the node's
+// side uses contain as well.
 package host

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/group"
-	"github.com/kubeslot/kubeslot/plugins/contain"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/contain"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
 

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
-	"github.com/kubeslot/kubeslot/plugins/contain"
+	"github.com/kubeslot/kubeslot/types/contain"
 )
 
 // A plugin that failed is asked again after minRetry, then after twice that, up to

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
-	"github.com/kubeslot/kubeslot/plugins/contain"
+	"github.com/kubeslot/kubeslot/types/contain"
 	"github.com/kubeslot/kubeslot/types/device"
 )
 

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/kubeslot/kubeslot/plugins/contain"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/contain"
 	"github.com/kubeslot/kubeslot/types/device"
 )
 

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubeslot/kubeslot/plugins/contain"
+	"github.com/kubeslot/kubeslot/types/contain"
 )
 
 // Policy says what to do about a bad file. It is a pflag.Value.

@@ -3,7 +3,6 @@ package schedule
 import (
 	"fmt"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/group"
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/gpu"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
@@ -75,7 +74,7 @@ func (Scheduler) ReturnPodResources(node *types.NodeInfo, pod *types.PodInfo) er
 // renamed returns what the pod holds of leaves whose name has changed, by the
 // name that they have now.
 func renamed(node *types.NodeInfo, pod *types.PodInfo) types.ResourceList {
-	held, err := group.Usage(node, pod)
+	held, err := resource.Usage(node, pod)
 	if err != nil {
 		return nil // which the group scheduler tells
 	}
