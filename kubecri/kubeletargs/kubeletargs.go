@@ -1,7 +1,7 @@
 // Package kubeletargs reads the kubelet's command line and configuration, so that
-// kubecri can be started with the kubelet's own arguments.
+// kubecri can be started with the kubelet's own arguments (--kubelet-args-compat).
 //
-// The kubelet's flags are told by name alone (flags.txt): its options package
+// The kubelet's flags are known by name alone (flags.txt): its options package
 // would link cAdvisor and much of the kubelet into this binary. What is not a
 // flag of ours is passed over: silently when today's kubelet has it, with a
 // warning otherwise, and never with an error, because the flags of a kubelet that

@@ -6,7 +6,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
@@ -26,8 +25,8 @@ gone. It also discovers devices, reports them in the node's DeviceSlices, and
 advertises them as the node's resources.
 
 Start it before the kubelet, and give the kubelet --listen's value as its
-containerRuntimeEndpoint. Or give kubecri the kubelet's own arguments: flags of
-the kubelet that are not listed here are taken and ignored.
+containerRuntimeEndpoint. With --kubelet-args-compat, kubecri takes the kubelet's own
+arguments: flags of the kubelet that are not listed here are ignored.
 
 kubecri check tells whether it can work here, and what it would do for a pod;
 kubecri plugin check, whether it would load a device plugin. kubecri install puts it
@@ -78,7 +77,8 @@ func newCommand(args []string, code *int) *cobra.Command {
 			return cmd
 		}
 	}
-	ignored = acceptKubelets(cmd, flags, args)
+	cmd.SetFlagErrorFunc(flagError)
+	ignored = setArgs(cmd, flags, args)
 	return cmd
 }
 
@@ -91,26 +91,7 @@ func addFlags(cmd *cobra.Command, groups cliflag.NamedFlagSets) {
 	cliflag.SetUsageAndHelpFunc(cmd, groups, width)
 }
 
-// acceptKubelets makes the command take args, which may be the kubelet's with
-// some of flags among them, and returns those that it passes over.
-func acceptKubelets(cmd *cobra.Command, flags *pflag.FlagSet, args []string) kubeletargs.Ignored {
-	kept, ignored := kubeletargs.Split(args, func(name string) (known, takesValue bool) {
-		if name == "help" { // cobra adds it later
-			return true, false
-		}
-		if f := flags.Lookup(name); f != nil {
-			return true, f.NoOptDefVal == ""
-		}
-		return false, false
-	})
-	if kept == nil {
-		kept = []string{} // cobra takes the process's arguments for nil
-	}
-	cmd.SetArgs(kept)
-	return ignored
-}
-
-// logIgnored logs what was passed over, once logging is set up.
+// logIgnored logs what --kubelet-args-compat passed over, once logging is set up.
 func logIgnored(logger klog.Logger, ignored kubeletargs.Ignored) {
 	if len(ignored.Kubelet) > 0 {
 		logger.V(2).Info("Flags of the kubelet that do not concern kubecri", "flags", ignored.Kubelet)

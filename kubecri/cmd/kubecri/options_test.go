@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -124,7 +125,7 @@ func TestKubeletsArguments(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			o, cmd := newOptions(), &cobra.Command{RunE: func(*cobra.Command, []string) error { return nil }}
 			addFlags(cmd, o.flags())
-			acceptKubelets(cmd, cmd.Flags(), test.args)
+			setArgs(cmd, cmd.Flags(), append(test.args, "--kubelet-args-compat"))
 			if err := cmd.Execute(); err != nil {
 				t.Fatal(err)
 			}
@@ -138,10 +139,48 @@ func TestKubeletsArguments(t *testing.T) {
 	}
 }
 
+// A flag that does not exist is an error, unless kubecri has the kubelet's command line.
+func TestUnknownFlags(t *testing.T) {
+	for _, test := range []struct {
+		args string
+		want []string // parts of the error; none for no error
+	}{
+		{"--node-name=a --lisen=/run/x.sock", []string{"--lisen", "is --listen meant?"}},
+		{"--node-name=a --fail-swap-on=false", []string{"--fail-swap-on", "--kubelet-args-compat"}},
+		{"--node-name=a --node-ip 1", []string{"--node-ip", "--kubelet-args-compat"}},
+		{"--node-name=a --nothing-like-this", []string{"unknown flag: --nothing-like-this"}},
+		{"--kubelet-args-compat=false --node-ip=1", []string{"--node-ip", "--kubelet-args-compat"}},
+		{"--kubelet-args-compat=perhaps", []string{"--kubelet-args-compat"}},
+		{"--listen=--kubelet-args-compat --node-ip=1", []string{"--node-ip"}},
+		{"--node-name=a --lisen=/run/x.sock --node-ip 1 --kubelet-args-compat", nil},
+		{"--kubelet-args-compat=true --node-ip=1", nil},
+		{"--kubelet-args-compat --node-name=a", nil},
+		{"check --node-ip=1", []string{"--node-ip", "--kubelet-args-compat"}},
+		{"install --node-nam=1", []string{"--node-nam"}},
+	} {
+		t.Run(test.args, func(t *testing.T) {
+			code := 0
+			cmd := newCommand(strings.Fields(test.args), &code)
+			cmd.RunE = func(*cobra.Command, []string) error { return nil }
+			cmd.SetOut(io.Discard)
+			cmd.SetErr(io.Discard)
+			err := cmd.Execute()
+			if (err != nil) != (len(test.want) > 0) {
+				t.Fatalf("got error %v, want one that says %q", err, test.want)
+			}
+			for _, part := range test.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not say %q", err, part)
+				}
+			}
+		})
+	}
+}
+
 func TestCheckTellsByItsExitCode(t *testing.T) {
 	kubeconfig := unreachableAPI(t, t.TempDir())
 	code := 0
-	cmd := newCommand([]string{"check", "--node-name=a", "--kubeconfig", kubeconfig, "--runtime-endpoint=/does/not/exist.sock", "--image-service-endpoint=/nor/this.sock", "--fail-swap-on", "--node-ip", "1"}, &code)
+	cmd := newCommand([]string{"check", "--node-name=a", "--kubeconfig", kubeconfig, "--runtime-endpoint=/does/not/exist.sock", "--image-service-endpoint=/nor/this.sock", "--kubelet-args-compat", "--fail-swap-on", "--node-ip", "1"}, &code)
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	if err := cmd.Execute(); err != nil {
