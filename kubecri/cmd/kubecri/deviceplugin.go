@@ -15,7 +15,6 @@ import (
 	"k8s.io/klog/v2"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/kubeslot/kubeslot/footprint"
 	"github.com/kubeslot/kubeslot/kubecri/agent"
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/health"
@@ -125,7 +124,6 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 	running.Go(func() {
 		nodemode.Run(ctx, nodemode.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.nodes, Served: plugins.Served})
 	})
-	running.Go(func() { footprint.AfterStart(ctx) })
 	if byName != nil {
 		running.Go(func() { byName.Run(ctx, discoverer) })
 		running.Go(func() { onReconnect(ctx, runtime, func() { byName.Probe(ctx) }) })

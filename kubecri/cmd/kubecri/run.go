@@ -14,7 +14,6 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/remote"
-	"github.com/kubeslot/kubeslot/footprint"
 	"github.com/kubeslot/kubeslot/kubecri/admit"
 	"github.com/kubeslot/kubeslot/kubecri/advertise"
 	"github.com/kubeslot/kubeslot/kubecri/agent"
@@ -198,7 +197,6 @@ func (n *node) run(ctx context.Context) {
 	}
 	running.Go(func() { n.advertiser.Run(ctx) })
 	running.Go(func() { n.claims.Run(ctx) })
-	running.Go(func() { footprint.AfterStart(ctx) })
 	running.Go(func() {
 		nodemode.Run(ctx, nodemode.Config{Node: n.cluster.node, Client: n.cluster.kube, Nodes: n.cluster.nodes})
 	})
