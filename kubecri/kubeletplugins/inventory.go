@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubeslot/kubeslot/kubecri/kubeletplugins/deviceids"
+	"github.com/kubeslot/kubeslot/kubecri/nodemode"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -140,16 +141,23 @@ func (p *Plugins) resource(k key) deviceids.Resource {
 	return c
 }
 
-// Served returns the resources that there are plugins of; false until that is known.
-func (p *Plugins) Served() (map[string]bool, bool) {
+// Served returns the resources that there are plugins of, with what the kubelet was last
+// told of them; false until that is known.
+func (p *Plugins) Served() (map[string]nodemode.Amount, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.inventory == nil {
 		return nil, false
 	}
-	all := map[string]bool{}
+	all := map[string]nodemode.Amount{}
 	for k := range p.inventory.keys(!p.NoInstances) {
-		all[assignment.ResourcePrefix+k.name()] = true
+		amount := nodemode.Amount{}
+		if s := p.servers[k]; s != nil {
+			s.mu.Lock()
+			amount = s.amount
+			s.mu.Unlock()
+		}
+		all[assignment.ResourcePrefix+k.name()] = amount
 	}
 	return all, true
 }

@@ -62,6 +62,8 @@ type Config struct {
 // Plugins are the node's device plugins. Safe for concurrent use.
 type Plugins struct {
 	Config
+	// Listed gets a value after the kubelet was told of other amounts than before.
+	Listed  chan struct{}
 	account *account
 	now     func() time.Time
 	relists chan struct{} // asks for a relist
@@ -103,7 +105,7 @@ func New(config Config) (*Plugins, error) {
 		config.Devices == nil, config.Device == nil, config.Runtime == nil, config.PodResources == nil, config.Events == nil:
 		return nil, errors.New("kubeletplugins: client, informers, devices, runtime, pod-resources and event recorder are required")
 	}
-	p := &Plugins{Config: config, account: newAccount(config.Node, time.Now), now: time.Now,
+	p := &Plugins{Config: config, Listed: make(chan struct{}, 1), account: newAccount(config.Node, time.Now), now: time.Now,
 		relists: make(chan struct{}, 1), woken: make(chan struct{}, 1), attention: make(chan struct{}, 1), known: make(chan struct{}),
 		allocating: newTurn(), refreshing: newTurn(), remade: map[slot.Name]time.Time{}, lost: map[slot.Name]claim{},
 		watches: map[string]*claimWatch{}, refused: map[string]bool{}, servers: map[key]*server{}}

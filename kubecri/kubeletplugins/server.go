@@ -16,6 +16,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/kubeslot/kubeslot/kubecri/kubeletplugins/deviceids"
+	"github.com/kubeslot/kubeslot/kubecri/nodemode"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -41,7 +42,8 @@ type server struct {
 	news    chan struct{} // closed when the ids may have changed
 	ended   chan struct{} // closed when the plugin is to go
 	streams int           // of ListAndWatch
-	lost    bool          // the kubelet has ended the last stream
+	amount  nodemode.Amount
+	lost    bool // the kubelet has ended the last stream
 }
 
 var _ pluginapi.DevicePluginServer = (*server)(nil)
@@ -129,8 +131,7 @@ func (s *server) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingSer
 			if err := stream.Send(response(now)); err != nil {
 				return err
 			}
-			healthy, unhealthy := count(now)
-			s.plugins.Metrics.DevicePluginListed(s.resource, healthy, unhealthy)
+			s.listed(count(now))
 			last = now
 		}
 		select {
@@ -141,6 +142,18 @@ func (s *server) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingSer
 		case <-stream.Context().Done():
 			return stream.Context().Err()
 		}
+	}
+}
+
+// listed notes what the kubelet has been told.
+func (s *server) listed(healthy, unhealthy int) {
+	s.plugins.Metrics.DevicePluginListed(s.resource, healthy, unhealthy)
+	s.mu.Lock()
+	s.amount = nodemode.Amount{Listed: true, Capacity: healthy + unhealthy, Allocatable: healthy}
+	s.mu.Unlock()
+	select {
+	case s.plugins.Listed <- struct{}{}:
+	default:
 	}
 }
 
@@ -164,6 +177,9 @@ func (s *server) over() {
 	s.mu.Lock()
 	s.streams--
 	last := s.streams == 0
+	if last {
+		s.amount.Listed = false
+	}
 	s.mu.Unlock()
 	if !last {
 		return

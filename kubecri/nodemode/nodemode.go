@@ -1,11 +1,17 @@
 // Package nodemode has a Node say in which mode its kubecri works, which the scheduler
 // reads, and takes away what another mode has left on the Node.
+//
+// In device-plugin mode it also writes the amounts of the node's device plugins into
+// node.status. The kubelet writes the same amounts, but only every 10 s
+// (nodeStatusUpdateFrequency). Until then a scheduler sends pods to slots that other nodes
+// have taken, and those pods fail with UnexpectedAdmissionError.
 package nodemode
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +23,7 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -33,6 +40,10 @@ const (
 	// minRetry and maxRetry bound the wait after a patch that failed.
 	minRetry, maxRetry = time.Second, time.Minute
 
+	// At most patchBurst patches follow each other, patchGap apart; after that one every
+	// patchInterval. A thousand nodes may see the same device.
+	patchBurst, patchGap, patchInterval = 10, 100 * time.Millisecond, time.Second
+
 	// pluginResources is the annotation of the advertiser of the other modes.
 	pluginResources = "kubeslot.io/plugin-resources"
 )
@@ -44,8 +55,18 @@ type Config struct {
 	// Nodes is this node.
 	Nodes coreinformers.NodeInformer
 	// Served, in device-plugin mode, returns the resources that the node has device plugins
-	// of; false while that is not known. nil in any other mode.
-	Served func() (resources map[string]bool, known bool)
+	// of, by name; false while that is not known. nil in any other mode.
+	Served func() (resources map[string]Amount, known bool)
+	// Listed gets a value after amounts of Served have changed. It may be nil.
+	Listed <-chan struct{}
+}
+
+// Amount is how many devices a device plugin has told the kubelet of.
+type Amount struct {
+	// Listed is false when the kubelet does not listen: then its own amounts stay.
+	Listed bool
+	// Capacity counts all devices, Allocatable the healthy ones.
+	Capacity, Allocatable int
 }
 
 // Run keeps the Node as it is to be until ctx is done.
@@ -65,11 +86,11 @@ func Run(ctx context.Context, c Config) {
 	if !cache.WaitFor(ctx, "", c.Nodes.Informer().HasSyncedChecker()) {
 		return
 	}
-	last := map[string]time.Time{} // when a resource was last served, or first seen
+	k := keeper{Config: c, last: map[string]time.Time{}, limit: flowcontrol.NewTokenBucketRateLimiter(float32(1/patchInterval.Seconds()), patchBurst)}
 	backoff := retries()
 	for {
 		next := interval
-		if err := c.keep(ctx, last); err != nil && ctx.Err() == nil {
+		if err := k.keep(ctx); err != nil && ctx.Err() == nil {
 			next = backoff.Step()
 			logger.Error(err, "Cannot change the node, trying again", "after", next.Round(time.Second))
 		} else {
@@ -79,37 +100,76 @@ func Run(ctx context.Context, c Config) {
 		case <-ctx.Done():
 			return
 		case <-changed:
+		case <-c.Listed:
 		case <-time.After(next):
 		}
 	}
+}
+
+// keeper is what Run remembers.
+type keeper struct {
+	Config
+	last  map[string]time.Time // when a resource was last served, or first seen
+	limit flowcontrol.RateLimiter
+	wrote *corev1.Node // as the last patch left it
 }
 
 func retries() wait.Backoff {
 	return wait.Backoff{Duration: minRetry, Factor: 2, Jitter: 0.2, Steps: 7, Cap: maxRetry}
 }
 
-func (c *Config) keep(ctx context.Context, last map[string]time.Time) error {
-	node, err := c.Nodes.Lister().Get(c.Node)
-	if apierrors.IsNotFound(err) {
-		return nil // its event will come
+func (k *keeper) keep(ctx context.Context) error {
+	for waited := false; ; waited = true {
+		node, err := k.node()
+		if node == nil {
+			return err
+		}
+		v := view{node: node, now: time.Now(), last: k.last}
+		if k.Served != nil {
+			v.chooses = true
+			v.served, v.known = k.Served()
+		}
+		patch, err := plan(v)
+		if err != nil || patch == nil {
+			return err
+		}
+		if !waited { // then by what is known after the wait
+			if err := k.limit.Wait(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if k.wrote, err = k.Client.CoreV1().Nodes().Patch(ctx, k.Node, apitypes.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+			k.wrote = nil
+			return fmt.Errorf("patch node %s: %w", k.Node, err)
+		}
+		klog.FromContext(ctx).V(2).Info("Changed the node", "node", k.Node, "patch", string(patch))
+		select {
+		case <-time.After(patchGap):
+		case <-ctx.Done():
+		}
+		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("read node %s: %w", c.Node, err)
+}
+
+// node is the newest that is known, nil for none: its event will come.
+func (k *keeper) node() (*corev1.Node, error) {
+	node, err := k.Nodes.Lister().Get(k.Node)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read node %s: %w", k.Node, err)
+	case k.wrote != nil && k.wrote.UID == node.UID && version(k.wrote) > version(node):
+		return k.wrote, nil
 	}
-	v := view{node: node, now: time.Now(), last: last}
-	if c.Served != nil {
-		v.chooses = true
-		v.served, v.known = c.Served()
-	}
-	patch, err := plan(v)
-	if err != nil || patch == nil {
-		return err
-	}
-	if _, err := c.Client.CoreV1().Nodes().Patch(ctx, c.Node, apitypes.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-		return fmt.Errorf("patch node %s: %w", c.Node, err)
-	}
-	klog.FromContext(ctx).V(2).Info("Changed the node", "node", c.Node, "patch", string(patch))
-	return nil
+	k.wrote = nil
+	return node, nil
+}
+
+func version(n *corev1.Node) uint64 {
+	v, _ := strconv.ParseUint(n.ResourceVersion, 10, 64)
+	return v
 }
 
 // view is all that plan goes by.
@@ -118,7 +178,7 @@ type view struct {
 	// chooses is true in device-plugin mode. The rest is of this mode alone.
 	chooses bool
 	// served are the resources that there are device plugins of, when known.
-	served map[string]bool
+	served map[string]Amount
 	known  bool
 	now    time.Time
 	// last is when a resource was last served, or first seen unserved; plan keeps it.
@@ -127,7 +187,7 @@ type view struct {
 
 // plan returns a merge patch of the node's status subresource, nil for none.
 func plan(v view) ([]byte, error) {
-	labels, annotations, amounts := map[string]any{}, map[string]any{}, map[string]any{}
+	labels, annotations, capacity, allocatable := map[string]any{}, map[string]any{}, map[string]any{}, map[string]any{}
 	has := v.node.Labels[v1alpha1.ModeLabel]
 	switch {
 	case v.chooses && has != v1alpha1.ModeDevicePlugin:
@@ -136,29 +196,45 @@ func plan(v view) ([]byte, error) {
 		labels[v1alpha1.ModeLabel] = nil
 	}
 	if v.chooses {
-		leftovers(v, annotations, amounts)
+		for _, name := range leftovers(v, annotations) {
+			capacity[name], allocatable[name] = nil, nil
+		}
+		for name, amount := range v.served {
+			if v.known && amount.Listed {
+				correct(capacity, v.node.Status.Capacity, name, amount.Capacity)
+				correct(allocatable, v.node.Status.Allocatable, name, amount.Allocatable)
+			}
+		}
 	}
-	if len(labels)+len(annotations)+len(amounts) == 0 {
-		return nil, nil
-	}
-	metadata, patch := map[string]any{}, map[string]any{}
+	metadata, status, patch := map[string]any{}, map[string]any{}, map[string]any{}
 	set(metadata, "labels", labels)
 	set(metadata, "annotations", annotations)
+	set(status, "capacity", capacity)
+	set(status, "allocatable", allocatable)
 	set(patch, "metadata", metadata)
-	if len(amounts) > 0 {
-		patch["status"] = map[string]any{"capacity": amounts, "allocatable": amounts}
+	set(patch, "status", status)
+	if len(patch) == 0 {
+		return nil, nil
 	}
 	data, err := json.Marshal(patch)
 	return data, err
 }
 
-// leftovers removes what the advertiser of the other modes has written, and the zeros that
-// kubelets leave of plugins that are gone. An amount that nobody serves would draw pods.
-func leftovers(v view, annotations, amounts map[string]any) {
+// correct enters the amount if the node has another.
+func correct(in map[string]any, has corev1.ResourceList, name string, amount int) {
+	if q, ok := has[corev1.ResourceName(name)]; !ok || q.Value() != int64(amount) {
+		in[name] = strconv.Itoa(amount)
+	}
+}
+
+// leftovers finds the amounts that the advertiser of the other modes has written, and the
+// zeros that kubelets leave of plugins that are gone. An amount that nobody serves would
+// draw pods. It enters the annotations that are to go.
+func leftovers(v view, annotations map[string]any) (amounts []string) {
 	status := v.node.Status
 	for name := range strings.SplitSeq(v.node.Annotations[pluginResources], ",") {
 		if _, ok := status.Capacity[corev1.ResourceName(name)]; ok && name != "" {
-			amounts[name] = nil
+			amounts = append(amounts, name)
 		}
 	}
 	for _, annotation := range []string{assignment.Annotation, pluginResources} {
@@ -167,21 +243,23 @@ func leftovers(v view, annotations, amounts map[string]any) {
 		}
 	}
 	if !v.known {
-		return
+		return amounts
 	}
 	for name := range status.Capacity {
 		if !strings.HasPrefix(string(name), assignment.ResourcePrefix) {
 			continue
 		}
 		_, seen := v.last[string(name)]
-		if v.served[string(name)] || !seen {
+		_, served := v.served[string(name)]
+		if served || !seen {
 			v.last[string(name)] = v.now
 		}
 		allocatable := status.Allocatable[name]
-		if !v.served[string(name)] && (!allocatable.IsZero() || v.now.Sub(v.last[string(name)]) >= forgotten) {
-			amounts[string(name)] = nil
+		if !served && (!allocatable.IsZero() || v.now.Sub(v.last[string(name)]) >= forgotten) {
+			amounts = append(amounts, string(name))
 		}
 	}
+	return amounts
 }
 
 func set(in map[string]any, key string, value map[string]any) {

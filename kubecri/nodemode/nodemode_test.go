@@ -1,6 +1,7 @@
 package nodemode
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -16,9 +17,9 @@ func TestPlan(t *testing.T) {
 		name        string
 		labels      map[string]string
 		annotations map[string]string
-		amounts     map[string]string // allocatable, and the same capacity
+		amounts     map[string]string // allocatable, and the same capacity unless "capacity/allocatable"
 		chooses     bool
-		served      map[string]bool
+		served      map[string]Amount
 		unknown     bool
 		last        time.Duration // ago
 		want        string
@@ -28,7 +29,7 @@ func TestPlan(t *testing.T) {
 			want: `{"metadata":{"labels":{"kubeslot.io/mode":null}}}`},
 		{name: "device plugins", chooses: true, unknown: true,
 			want: `{"metadata":{"labels":{"kubeslot.io/mode":"device-plugin"}}}`},
-		{name: "nothing to do", chooses: true, labels: labelled, amounts: map[string]string{"akri.sh/cam": "2", "cpu": "4", "nvidia.com/gpu": "1"}, served: map[string]bool{"akri.sh/cam": true}},
+		{name: "nothing to do", chooses: true, labels: labelled, amounts: map[string]string{"akri.sh/cam": "2", "cpu": "4", "nvidia.com/gpu": "1"}, served: map[string]Amount{"akri.sh/cam": {}}},
 		{name: "what the advertiser left", chooses: true, labels: labelled, unknown: true,
 			annotations: map[string]string{"KubeDevice/DeviceInfo": "{}", "kubeslot.io/plugin-resources": "example.com/widget,gone.example/x", "mine": "x"},
 			amounts:     map[string]string{"example.com/widget": "3", "akri.sh/cam": "2"},
@@ -39,15 +40,28 @@ func TestPlan(t *testing.T) {
 		{name: "a zero that the kubelet writes still", chooses: true, labels: labelled, amounts: map[string]string{"akri.sh/cam": "0"}, last: time.Minute},
 		{name: "a zero that it has forgotten", chooses: true, labels: labelled, amounts: map[string]string{"akri.sh/cam": "0"}, last: forgotten,
 			want: `{"status":{"allocatable":{"akri.sh/cam":null},"capacity":{"akri.sh/cam":null}}}`},
-		{name: "a zero of what is served", chooses: true, labels: labelled, amounts: map[string]string{"akri.sh/cam": "0"}, served: map[string]bool{"akri.sh/cam": true}, last: time.Hour},
+		{name: "a zero of what is served", chooses: true, labels: labelled, amounts: map[string]string{"akri.sh/cam": "0"}, served: map[string]Amount{"akri.sh/cam": {}}, last: time.Hour},
+		{name: "as the kubelet was told", chooses: true, labels: labelled, amounts: map[string]string{"akri.sh/cam": "4/2"}, served: map[string]Amount{"akri.sh/cam": {true, 4, 2}}},
+		{name: "slots taken elsewhere, which the kubelet writes later", chooses: true, labels: labelled, amounts: map[string]string{"akri.sh/cam": "4", "akri.sh/cam-000001": "2"},
+			served: map[string]Amount{"akri.sh/cam": {true, 4, 2}, "akri.sh/cam-000001": {true, 2, 2}}, want: `{"status":{"allocatable":{"akri.sh/cam":"2"}}}`},
+		{name: "slots given back", chooses: true, labels: labelled, amounts: map[string]string{"akri.sh/cam": "4/0"}, served: map[string]Amount{"akri.sh/cam": {true, 4, 4}},
+			want: `{"status":{"allocatable":{"akri.sh/cam":"4"}}}`},
+		{name: "a plugin that the kubelet has just been told of", chooses: true, labels: labelled, served: map[string]Amount{"akri.sh/cam": {true, 1, 1}},
+			want: `{"status":{"allocatable":{"akri.sh/cam":"1"},"capacity":{"akri.sh/cam":"1"}}}`},
+		{name: "the kubelet does not listen", chooses: true, labels: labelled, amounts: map[string]string{"akri.sh/cam": "4/0"}, served: map[string]Amount{"akri.sh/cam": {false, 4, 4}}},
+		{name: "not all is known yet", chooses: true, labels: labelled, unknown: true, amounts: map[string]string{"akri.sh/cam": "4/0"}, served: map[string]Amount{"akri.sh/cam": {true, 4, 4}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: test.labels, Annotations: test.annotations},
 				Status: corev1.NodeStatus{Capacity: corev1.ResourceList{}, Allocatable: corev1.ResourceList{}}}
 			last := map[string]time.Time{}
 			for name, n := range test.amounts {
-				node.Status.Capacity[corev1.ResourceName(name)] = resource.MustParse(n)
-				node.Status.Allocatable[corev1.ResourceName(name)] = resource.MustParse(n)
+				all, healthy, two := strings.Cut(n, "/")
+				if !two {
+					healthy = all
+				}
+				node.Status.Capacity[corev1.ResourceName(name)] = resource.MustParse(all)
+				node.Status.Allocatable[corev1.ResourceName(name)] = resource.MustParse(healthy)
 				if test.last > 0 {
 					last[name] = now.Add(-test.last)
 				}

@@ -122,7 +122,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 	}
 	running.Go(func() { plugins.Run(ctx) })
 	running.Go(func() {
-		nodemode.Run(ctx, nodemode.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.nodes, Served: plugins.Served})
+		nodemode.Run(ctx, nodemode.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.nodes, Served: plugins.Served, Listed: plugins.Listed})
 	})
 	if byName != nil {
 		running.Go(func() { byName.Run(ctx, discoverer) })

@@ -1,6 +1,10 @@
 // Command race has 200 pods race for 50 slots of devices that two nodes share, in
-// device-plugin mode under the upstream scheduler, and in proxy mode under ours, and says
-// how long they took and how many the kubelets failed. See docs/device-plugin-mode.md.
+// device-plugin mode under the upstream scheduler and under ours, and in proxy mode, and
+// says how long they took and how many the kubelets failed. See docs/device-plugin-mode.md.
+//
+// The race is real when the slots are the bottleneck: a pod holds its slot for longer than
+// it takes the two nodes to start 50 pods. Both nodes then report, up to 10 s late, slots
+// that are taken on the other.
 package main
 
 import (
@@ -32,12 +36,30 @@ type race struct {
 	binaries                map[string]string
 }
 
-// result is what came of it in one mode.
+// arm is one way to run it.
+type arm struct {
+	name  string
+	about string // row of the table: mode, scheduler, uniqueDevices
+	// devicePlugin has both nodes in device-plugin mode, upstream the upstream scheduler.
+	devicePlugin, upstream bool
+	unique                 bool
+}
+
+var arms = []arm{
+	{"upstream", "device-plugin | upstream's | false", true, true, false},
+	{"upstream-unique", "device-plugin | upstream's | true", true, true, true},
+	{"ours", "device-plugin | Kubeslot's | false", true, false, false},
+	{"proxy", "proxy | Kubeslot's | false", false, false, false},
+	{"proxy-unique", "proxy | Kubeslot's | true", false, false, true},
+}
+
+// result is what came of it in one arm.
 type result struct {
-	mode     string
+	arm
 	failed   map[string]int // pods that failed, by reason
 	running  []time.Duration
 	all      time.Duration // until the last pod has ended
+	most     int           // slots in use at once
 	finished int
 }
 
@@ -45,11 +67,12 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var r race
-	folder := ""
+	folder, chosen := "", ""
 	flag.IntVar(&r.pods, "pods", 200, "pods that race")
 	flag.IntVar(&r.devices, "devices", 5, "devices that both nodes see")
 	flag.IntVar(&r.capacity, "capacity", 10, "slots of each")
-	flag.DurationVar(&r.hold, "hold", 3*time.Second, "how long a pod holds its slot")
+	flag.DurationVar(&r.hold, "hold", 30*time.Second, "how long a pod holds its slot")
+	flag.StringVar(&chosen, "arms", "upstream,upstream-unique,ours,proxy,proxy-unique", "which to run")
 	flag.StringVar(&folder, "binaries", "", "folder of kubecri, controller, kube-scheduler and kubectl-kubeslot, to be used instead of building them")
 	flag.Parse()
 	r.binaries = map[string]string{}
@@ -58,56 +81,65 @@ func main() {
 			r.binaries[name] = folder + "/" + name
 		}
 	}
-	if err := r.both(ctx); err != nil {
+	if err := r.all(ctx, strings.Split(chosen, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "race:", err)
 		os.Exit(1)
 	}
 }
 
-func (r *race) both(ctx context.Context) error {
-	var results []result
-	for _, mode := range []string{"device-plugin", "proxy"} {
-		got, err := r.in(ctx, mode)
-		if err != nil {
-			return fmt.Errorf("mode %s: %w", mode, err)
+func (r *race) all(ctx context.Context, chosen []string) error {
+	var rows []string
+	for _, name := range chosen {
+		i := slices.IndexFunc(arms, func(a arm) bool { return a.name == name })
+		if i < 0 {
+			return fmt.Errorf("there is no arm %q", name)
 		}
-		results = append(results, got)
+		got, err := r.in(ctx, arms[i])
+		if err != nil {
+			return fmt.Errorf("arm %s: %w", name, err)
+		}
+		rows = append(rows, got.String())
+		fmt.Println(got)
 	}
 	fmt.Printf("\n%d pods, each with one slot for %s, %d slots that two nodes share\n\n", r.pods, r.hold, r.devices*r.capacity)
-	fmt.Println("| mode | scheduler | pods that failed | time to Running: median | 90 % | all | last pod ended |")
-	fmt.Println("|---|---|---|---|---|---|---|")
-	for _, x := range results {
-		scheduler := "Kubeslot's"
-		if x.mode == "device-plugin" {
-			scheduler = "upstream's"
-		}
-		var failed []string
-		for reason, n := range x.failed {
-			failed = append(failed, fmt.Sprintf("%d %s", n, reason))
-		}
-		slices.Sort(failed)
-		if failed == nil {
-			failed = []string{"0"}
-		}
-		at := func(q float64) string {
-			if len(x.running) == 0 {
-				return "-"
-			}
-			return x.running[min(int(q*float64(len(x.running))), len(x.running)-1)].Round(100 * time.Millisecond).String()
-		}
-		fmt.Printf("| %s | %s | %s | %s | %s | %s | %s |\n", x.mode, scheduler, strings.Join(failed, ", "), at(.5), at(.9), at(1), x.all.Round(100*time.Millisecond))
+	fmt.Println("| mode | scheduler | uniqueDevices | pods that failed | slots in use, at most | time to Running: median | 90 % | all | last pod ended |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|")
+	for _, row := range rows {
+		fmt.Println(row)
 	}
 	return nil
 }
 
+// String is the result's row of the table.
+func (x result) String() string {
+	var failed []string
+	for reason, n := range x.failed {
+		failed = append(failed, fmt.Sprintf("%d %s", n, reason))
+	}
+	slices.Sort(failed)
+	if failed == nil {
+		failed = []string{"0"}
+	}
+	at := func(q float64) string {
+		if len(x.running) == 0 {
+			return "-"
+		}
+		return x.running[min(int(q*float64(len(x.running))), len(x.running)-1)].Round(100 * time.Millisecond).String()
+	}
+	return fmt.Sprintf("| %s | %s | %d | %s | %s | %s | %s |", x.about, strings.Join(failed, ", "), x.most, at(.5), at(.9), at(1), x.all.Round(100*time.Millisecond))
+}
+
 // in runs the race on a cluster of its own.
-func (r *race) in(ctx context.Context, mode string) (got result, err error) {
+func (r *race) in(ctx context.Context, a arm) (got result, err error) {
 	cfg := cluster.Config{Name: "race", Nodes: []string{"node-a", "node-b"}, Binaries: map[string]string{}}
 	for name, path := range r.binaries {
 		cfg.Binaries[name] = path
 	}
-	if mode == "device-plugin" {
-		cfg.DevicePlugin, cfg.StockScheduler = cfg.Nodes, true
+	if a.devicePlugin {
+		cfg.DevicePlugin = cfg.Nodes
+	}
+	if a.upstream {
+		cfg.StockScheduler = true
 		delete(cfg.Binaries, cluster.Scheduler)
 	}
 	if err := cluster.Down(ctx, cfg); err != nil {
@@ -136,7 +168,7 @@ func (r *race) in(ctx context.Context, mode string) (got result, err error) {
 		names = append(names, fmt.Sprint("camera", i))
 	}
 	_, err = akri.AkriV0().Configurations("default").Create(ctx, &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam"},
-		Spec: akriv0.ConfigurationSpec{Capacity: int32(r.capacity), DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho",
+		Spec: akriv0.ConfigurationSpec{Capacity: int32(r.capacity), UniqueDevices: &a.unique, DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho",
 			DiscoveryDetails: "descriptions: [" + strings.Join(names, ", ") + "]"}}}, metav1.CreateOptions{})
 	if err != nil {
 		return got, err
@@ -145,7 +177,7 @@ func (r *race) in(ctx context.Context, mode string) (got result, err error) {
 		return got, err
 	}
 	got, err = r.run(ctx, kube)
-	got.mode = mode
+	got.arm = a
 	return got, err
 }
 
@@ -196,7 +228,7 @@ func (r *race) run(ctx context.Context, kube kubernetes.Interface) (result, erro
 			return got, err
 		}
 	}
-	running, over := map[string]bool{}, map[string]bool{}
+	running, over, holds := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for got.finished < r.pods {
 		select {
 		case event, ok := <-watch.ResultChan():
@@ -209,6 +241,12 @@ func (r *race) run(ctx context.Context, kube kubernetes.Interface) (result, erro
 				running[name] = true
 				got.running = append(got.running, time.Since(began))
 			}
+			if p.Status.Phase == corev1.PodRunning {
+				holds[p.Name] = true
+			} else {
+				delete(holds, p.Name)
+			}
+			got.most = max(got.most, len(holds))
 			switch {
 			case over[p.Name]:
 			case p.Status.Phase == corev1.PodSucceeded:

@@ -1,0 +1,74 @@
+package nodemode
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/klog/v2"
+)
+
+// The node's amounts follow what the kubelet is told, without waiting for the kubelet or
+// for the next look, and nothing is written when nothing changes.
+func TestAmountsFollow(t *testing.T) {
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	factory := informers.NewSharedInformerFactory(client, 0)
+	nodes := factory.Core().V1().Nodes()
+	nodes.Informer()
+	factory.Start(ctx.Done())
+	var mu sync.Mutex
+	served := map[string]Amount{"akri.sh/cam": {Listed: true, Capacity: 2, Allocatable: 2}}
+	listed := make(chan struct{}, 1)
+	var running sync.WaitGroup
+	running.Go(func() {
+		Run(ctx, Config{Node: "a", Client: client, Nodes: nodes, Listed: listed, Served: func() (map[string]Amount, bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			return maps.Clone(served), true
+		}})
+	})
+	defer running.Wait()
+	defer cancel()
+	await := func(allocatable int64) {
+		t.Helper()
+		has := func() int64 {
+			node, err := client.CoreV1().Nodes().Get(ctx, "a", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			q, ok := node.Status.Allocatable["akri.sh/cam"]
+			if !ok {
+				return -1
+			}
+			return q.Value()
+		}
+		if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, interval/2, true, func(context.Context) (bool, error) { return has() == allocatable, nil }); err != nil {
+			t.Fatalf("waited for an allocatable amount of %d; it is %d", allocatable, has())
+		}
+	}
+	await(2)
+	for _, now := range []int{0, 1, 2} {
+		mu.Lock()
+		served["akri.sh/cam"] = Amount{Listed: true, Capacity: 2, Allocatable: now}
+		mu.Unlock()
+		listed <- struct{}{}
+		await(int64(now))
+	}
+	patches := 0
+	for _, a := range client.Actions() {
+		if a.GetVerb() == "patch" {
+			patches++
+		}
+	}
+	if patches != 4 { // label and first amounts, and one for each change
+		t.Errorf("%d patches, want 4", patches)
+	}
+}
