@@ -196,3 +196,24 @@ func TestInstanceHash(t *testing.T) {
 		}
 	})
 }
+
+// The values of Akri's own tests of names and usage: test_parse_slot_id and
+// test_device_usage of agent/src/plugin_manager/device_plugin_instance_controller.rs.
+func TestAkrisValues(t *testing.T) {
+	for text, want := range map[string]Name{"slot-1": {"slot", 1}, "my-other-slot-2": {"my-other-slot", 2}} {
+		if got, err := Parse(text); err != nil || got != want {
+			t.Errorf("Parse(%q) = %v, %v, want %v", text, got, err, want)
+		}
+	}
+	if got, err := Parse("not-a-slot-id"); err == nil {
+		t.Errorf("Parse(not-a-slot-id) = %v, want an error", got)
+	}
+	for text, want := range map[string]Usage{"": {}, "node-a": {Node: "node-a"}, "C:vdev1:node-a": {Node: "node-a", Holder: "vdev1"}} {
+		if got, err := ParseUsage(text); err != nil || got != want || got.String() != text {
+			t.Errorf("ParseUsage(%q) = %+v, %v, want %+v", text, got, err, want)
+		}
+	}
+	if got, err := ParseUsage("C:node-a"); err == nil {
+		t.Errorf("ParseUsage(C:node-a) = %+v, want an error", got)
+	}
+}
