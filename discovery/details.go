@@ -39,7 +39,7 @@ func (r Request) Decode(handler string, into any) error {
 		return Invalidf("discoveryDetails of %s: %w", handler, err)
 	}
 	for _, err := range unknown {
-		r.Warnf("discoveryDetails of %s: %v: ignored", handler, err)
+		r.Warnf("discoveryDetails of %s: %v: ignored%s", handler, err, meant(err, into))
 	}
 	return nil
 }

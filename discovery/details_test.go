@@ -32,13 +32,13 @@ func TestDecode(t *testing.T) {
 		"unknown keys are warned of, and work": {
 			details:  "names: [a]\nfilter: {items: [x], itms: [y]}\nother: 1",
 			want:     testDetails{Names: []string{"a"}, Filter: &FilterList{Items: []string{"x"}}},
-			warnings: []string{`unknown field "filter.itms"`, `unknown field "other"`},
+			warnings: []string{`unknown field "filter.itms": ignored; did you mean "items"?`, `unknown field "other": ignored`},
 		},
 		"another type":    {details: "filter: {items: 3}", wantErr: "filter.items"},
 		"twice the same":  {details: "number: 1\nnumber: 2", wantErr: `"number" already set`},
 		"not YAML":        {details: "names: [", wantErr: "not YAML"},
 		"a list":          {details: "[a]", wantErr: "cannot unmarshal array"},
-		"another case":    {details: "Names: [a]", warnings: []string{`unknown field "Names"`}},
+		"another case":    {details: "Names: [a]", warnings: []string{`unknown field "Names": ignored; did you mean "names"?`}},
 		"too long":        {details: strings.Repeat("#", maxDetailsBytes+1), wantErr: "bytes, of"},
 		"a bomb of nodes": {details: "a: &a [x,x,x,x,x,x,x,x,x]\n" + bomb(), wantErr: "excessive aliasing"},
 	} {

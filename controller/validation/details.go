@@ -2,6 +2,7 @@ package validation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/spelling"
 )
 
 // local are the handlers that find devices of their own node.
@@ -21,10 +23,9 @@ func (c *Checker) discoveryHandler(f *Findings, path *field.Path, spec *akriv0.C
 	of := &spec.DiscoveryHandler
 	validate := c.handlers[of.Name]
 	if validate == nil {
-		for name := range c.handlers {
-			if strings.EqualFold(name, strings.TrimSpace(of.Name)) {
-				f.Warnings = append(f.Warnings, fmt.Sprintf("%s: %q is not %q, the name of Kubeslot's handler: case and blanks count", path.Child("name"), quoted(of.Name), name))
-			}
+		names := slices.Sorted(maps.Keys(c.handlers))
+		if meant := spelling.DidYouMean(strings.TrimSpace(of.Name), names); meant != "" {
+			f.Warnings = append(f.Warnings, fmt.Sprintf("%s: %q is none of Kubeslot's handlers%s Case and blanks count", path.Child("name"), quoted(of.Name), meant))
 		}
 		return
 	}

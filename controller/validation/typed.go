@@ -3,7 +3,6 @@ package validation
 import (
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"math"
 	"reflect"
@@ -153,7 +152,7 @@ func (w *walker) object(path *field.Path, t reflect.Type, object map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		of, known := fields[key]
 		if !known {
-			w.add(field.Forbidden(path.Child(key), "unknown field"+didYouMean(key, slices.Sorted(maps.Keys(fields)))))
+			w.add(field.Forbidden(path.Child(key), "unknown field"+spelling.DidYouMean(key, slices.Sorted(maps.Keys(fields)))))
 			continue
 		}
 		w.walk(path.Child(key), of, object[key])
@@ -208,25 +207,4 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	}
 	typeFields.Store(t, fields)
 	return fields
-}
-
-// didYouMean proposes the one name that was probably meant.
-func didYouMean(key string, names []string) string {
-	best, bestDistance := "", 3
-	for _, name := range names {
-		if strings.EqualFold(name, key) {
-			best = name
-			break
-		}
-		if abs := len(key) - len(name); abs >= bestDistance || -abs >= bestDistance {
-			continue
-		}
-		if d := spelling.Distance(strings.ToLower(key), strings.ToLower(name)); d < bestDistance && d*2 < len(name) {
-			best, bestDistance = name, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %q?", best)
 }

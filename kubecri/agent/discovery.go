@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/spelling"
 )
 
 // Reasons of problems, and of their Events.
@@ -93,12 +94,13 @@ func (a *Agent) awaitChange(ctx context.Context, s *session, c *v0.Configuration
 		if a.sleep(ctx, a.registered().Sub(a.config.Clock.Now()), changed); ctx.Err() != nil || isClosed(changed) {
 			return
 		}
-		others := ""
+		others, meant := "", ""
 		if names := a.config.Registry.Names(); len(names) > 0 {
 			others = ", which has " + strings.Join(names, ", ")
+			meant = spelling.DidYouMean(c.Spec.DiscoveryHandler.Name, names)
 		}
 		a.recordProblem(ctx, s, "", reasonUnknownHandler, fmt.Errorf(
-			"no discovery handler %q on this node%s: discovery starts when there is one", c.Spec.DiscoveryHandler.Name, others))
+			"no discovery handler %q on this node%s: discovery starts when there is one%s", c.Spec.DiscoveryHandler.Name, others, meant))
 	}
 	select {
 	case <-changed:

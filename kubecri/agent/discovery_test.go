@@ -70,9 +70,9 @@ func (i idle) Discover(ctx context.Context, _ discovery.Request, _ func(discover
 func TestAnUnknownHandlerIsToldWithTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(configuration("cam"))
-		agent := api.start(t, "node-a", idle("udev"), idle("onvif"))
+		agent := api.start(t, "node-a", idle("udev"), idle("echos"))
 		pass(registering)
-		agent.wantEvents(t, `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node, which has onvif, udev: discovery starts when there is one`)
+		agent.wantEvents(t, `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node, which has echos, udev: discovery starts when there is one; did you mean "echos"?`)
 	})
 }
 

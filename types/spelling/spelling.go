@@ -1,6 +1,11 @@
 // Package spelling compares words, to say which one a misspelt one was meant to be.
 package spelling
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Distance is how many bytes have to be changed, added or taken away to get from one word
 // to the other. It takes time and memory by the product of their lengths.
 func Distance(a, b string) int {
@@ -21,4 +26,33 @@ func Distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// Nearest returns the one of the names that the word was probably meant to be: one that
+// differs by case alone, else the first of those with the fewest changes, at most two and
+// less than half of it. It is empty when none is near.
+func Nearest(word string, names []string) string {
+	best, least := "", 3
+	for _, name := range names {
+		if strings.EqualFold(name, word) {
+			return name
+		}
+		if longer := len(word) - len(name); longer >= least || -longer >= least {
+			continue
+		}
+		if d := Distance(strings.ToLower(word), strings.ToLower(name)); d < least && d*2 < len(name) {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// DidYouMean proposes Nearest, as in `; did you mean "requests"?`; it is empty when none is
+// near.
+func DidYouMean(word string, names []string) string {
+	name := Nearest(word, names)
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", name)
 }

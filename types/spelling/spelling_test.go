@@ -18,3 +18,20 @@ func TestDistance(t *testing.T) {
 		}
 	}
 }
+
+func TestNearest(t *testing.T) {
+	names := []string{"requests", "scorer", "allocatefrom", "id"}
+	for word, want := range map[string]string{
+		"request": "requests", "Requests": "requests", "scored": "scorer", "devices": "", "alocatefrm": "allocatefrom", "ip": "", "": "", "iD": "id",
+	} {
+		if got := Nearest(word, names); got != want {
+			t.Errorf("nearest to %q is %q, want %q", word, got, want)
+		}
+	}
+	if got, want := DidYouMean("request", names), `; did you mean "requests"?`; got != want {
+		t.Errorf("DidYouMean is %s, want %s", got, want)
+	}
+	if got := DidYouMean("devices", names); got != "" {
+		t.Errorf("of a word that is like none DidYouMean is %s", got)
+	}
+}
