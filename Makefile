@@ -7,7 +7,7 @@ LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
 	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36 \
 	$(if $(VERSION),-X github.com/kubeslot/kubeslot/version.version=$(VERSION))
 # Tests that bring up clusters of their own, two packages at a time.
-E2E := ./test/e2e ./test/cluster ./test/helm ./test/monitoring ./test/hostinstall ./test/deviceplugin/... ./deploy
+E2E := ./test/e2e ./test/cluster ./test/helm ./test/monitoring ./test/hostinstall ./test/deviceplugin/... ./deploy ./deploy/krew
 UNIT := $(shell go list ./... 2>/dev/null | grep -v /test/e2e)
 
 help: ## Show the targets.

@@ -120,7 +120,11 @@ func (u *upper) build(ctx context.Context) error {
 		return err
 	}
 	ours := ourPrograms(u.cfg)
-	args := []string{"build", "-trimpath", "-buildvcs=false"}
+	ldflags, err := ourLdflags(ctx, u.cfg.RepoRoot)
+	if err != nil {
+		return err
+	}
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=" + ldflags}
 	args = append(append(args, u.cfg.BuildFlags...), "-o", u.layout.bin()+"/")
 	for name, pkg := range ours {
 		args = append(args, pkg)

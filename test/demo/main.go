@@ -28,19 +28,23 @@ var cameras string
 //go:embed viewers.yaml
 var viewers string
 
+// defaultName is the cluster's, which `make demo-down` takes down.
+const defaultName = "demo"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	helm := flag.Bool("helm", false, "install the chart on a stock cluster")
+	name := flag.String("name", defaultName, "the cluster's name")
 	flag.Parse()
-	if err := run(ctx, *helm); err != nil {
+	if err := run(ctx, *name, *helm); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, helm bool) (err error) {
-	cfg, err := inMode(cluster.Config{Name: "demo", Out: os.Stdout})
+func run(ctx context.Context, name string, helm bool) (err error) {
+	cfg, err := inMode(cluster.Config{Name: name, Out: os.Stdout})
 	if err != nil {
 		return err
 	}
@@ -93,12 +97,20 @@ Use it:
   kubectl kubeslot slots
   kubectl get pods,configurations,instances,deviceslices,slotclaims -o wide
   kubectl exec viewer-3 -- /app env
-  go run ./test/cluster/cmd/cluster plug --name demo node-a sensor1
+  go run ./test/cluster/cmd/cluster plug --name %s node-a sensor1
 Its logs are in %s
 Take it away:
-  make demo-down
-`, page, c.Kubeconfig(), c.BinDir(), filepath.Dir(c.LogPath("kube-scheduler", "")))
+  %s
+`, page, c.Kubeconfig(), c.BinDir(), c.Config().Name, filepath.Dir(c.LogPath("kube-scheduler", "")), takeAway(c.Config().Name))
 	return nil
+}
+
+// takeAway is the command that takes the cluster down.
+func takeAway(name string) string {
+	if name == defaultName {
+		return "make demo-down"
+	}
+	return "go run ./test/cluster/cmd/cluster down --name " + name
 }
 
 // address waits for the address of the page, which is in the log.
