@@ -129,7 +129,7 @@ export class Grid {
       element('button', { class: 'name', type: 'button', tabindex: this.tabindex(device, -1), data: { slot: -1 }, title: device.label === device.name ? null : device.label },
         element('span', { class: 'label' }, device.label),
         problem ? element('span', { class: 'mark', 'aria-hidden': 'true' }, '!') : null),
-      element('span', { class: 'free', 'aria-hidden': 'true', title: 'free slots of all' }, `${number(open(device))}/${number(device.capacity)}`),
+      element('span', { class: 'free', 'aria-hidden': 'true' }, this.layout.compact ? `${number(open(device))} free` : `${number(open(device))} of ${number(device.capacity)} free`),
       this.layout.compact ? null : element('span', { class: 'instance' }, device.name),
       how === 'bar' ? bar(device, device.capacity) : element('div', { class: 'slots ' + how }, this.slots(device)));
     card.device = device;
