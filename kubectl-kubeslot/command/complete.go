@@ -15,7 +15,7 @@ import (
 // completeTime bounds what a key press may take.
 const completeTime = 3 * time.Second
 
-// namer finds the names that an argument may be, in the namespace.
+// namer finds the names that an argument may be, in the namespace; of all for "".
 type namer func(v *view.View, namespace string) []string
 
 // complete completes arguments from what the user may list. Errors complete to nothing,
@@ -57,7 +57,7 @@ func (o *options) completeView(ctx context.Context) (*view.View, string, error) 
 func configurationNames(v *view.View, namespace string) []string {
 	var names []string
 	for _, c := range v.Configurations() {
-		if c.Namespace == namespace {
+		if namespace == "" || c.Namespace == namespace {
 			names = append(names, c.Name)
 		}
 	}
@@ -67,17 +67,43 @@ func configurationNames(v *view.View, namespace string) []string {
 func deviceNames(v *view.View, namespace string) []string {
 	names := configurationNames(v, namespace)
 	for _, i := range v.Instances() {
-		if i.Namespace == namespace {
+		if namespace == "" || i.Namespace == namespace {
 			names = append(names, i.Name)
 		}
 	}
 	return names
 }
 
+// slotNames are deviceNames, and what has slots still though its Configuration is gone.
+func slotNames(v *view.View, namespace string) []string {
+	names := deviceNames(v, namespace)
+	for _, s := range v.Slots() {
+		if namespace == "" || s.InstanceNamespace == namespace {
+			names = append(names, s.Configuration, s.Instance)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// withIDs adds the handlers' ids of devices. They are not completed: many are paths, or have
+// characters that a shell reads.
+func withIDs(names namer) namer {
+	return func(v *view.View, namespace string) []string {
+		all := names(v, namespace)
+		for _, i := range v.Instances() {
+			if (namespace == "" || i.Namespace == namespace) && i.Device != "" {
+				all = append(all, i.Device)
+			}
+		}
+		return all
+	}
+}
+
 func podNames(v *view.View, namespace string) []string {
 	var names []string
 	for _, p := range v.Pods() {
-		if p.Namespace == namespace {
+		if namespace == "" || p.Namespace == namespace {
 			names = append(names, p.Name)
 		}
 	}

@@ -1,14 +1,74 @@
 package command
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 )
+
+func (o *options) node() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "node NODE...", Aliases: []string{"nodes"}, Short: "A node: the devices that it reaches and advertises, and the slots of its pods",
+		Args: cobra.MinimumNArgs(1),
+	}
+	cmd.ValidArgsFunction = o.complete(nodeNames)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		v, err := o.read(cmd.Context())
+		if err != nil {
+			return err
+		}
+		var nodes []view.Node
+		for _, name := range args {
+			node, found := v.Node(name)
+			if !found {
+				return fmt.Errorf("there is no node %s that you can see", name)
+			}
+			nodes = append(nodes, node)
+		}
+		return describe(o, "Node", nodes, func(w io.Writer, n *view.Node) { describeNode(w, n, o.now()) })
+	}
+	return cmd
+}
+
+// describePods describes the pods of the names in the namespace.
+func (o *options) describePods(ctx context.Context, s *selection, names []string) error {
+	if s.watch || s.only || s.all || s.selector != "" {
+		return errors.New("--watch, --all-namespaces and --selector are for `pod` without a name; `kubectl kubeslot top` follows one")
+	}
+	namespace, err := o.namespace()
+	if err != nil {
+		return err
+	}
+	from, err := o.source()
+	if err != nil {
+		return err
+	}
+	v, err := o.read(ctx)
+	if err != nil {
+		return err
+	}
+	var pods []view.Pod
+	for _, name := range names {
+		events, err := from.Events(ctx, namespace, name)
+		if err != nil {
+			return err
+		}
+		pod, found := v.Pod(namespace, name, events...)
+		if !found {
+			return fmt.Errorf("there is no pod %s in namespace %s that you can see%s", name, namespace, v.Gone(events))
+		}
+		pods = append(pods, pod)
+	}
+	return describe(o, "Pod", pods, func(w io.Writer, p *view.Pod) { describePod(w, p, o.now()) })
+}
 
 // maxHolders is how many slots of others a description shows of one condition.
 const maxHolders = 10
@@ -80,7 +140,7 @@ func describeWait(w io.Writer, wait *view.Wait, needs []string, now time.Time) {
 		about = append(about, fmt.Sprintf("on %d node(s)", wait.NodeCount))
 	}
 	fmt.Fprintf(w, "  - %s: %s\n", plain(strings.Join(about, ", ")), plain(wait.Why))
-	if wait.Needs != "" && !slices.Contains(needs, wait.Needs) {
+	if wait.Needs != "" && !slices.ContainsFunc(needs, func(need string) bool { return strings.Contains(need, wait.Needs) }) {
 		fmt.Fprintf(w, "    needs: %s\n", plain(wait.Needs))
 	}
 	if len(wait.Holders) == 0 {

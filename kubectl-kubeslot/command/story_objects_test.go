@@ -254,6 +254,10 @@ func (s *story) status(a args, p *corev1.Pod) {
 	case a.has("waiting"):
 		p.Status.Phase = corev1.PodPending
 		state = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: a.get("waiting", ""), Message: a.Input}}
+	case a.has("ended"):
+		code, _ := strconv.Atoi(a.get("ended", ""))
+		p.Spec.RestartPolicy = corev1.RestartPolicy(a.get("restart", "Always"))
+		state = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: int32(code), Reason: a.get("why", "Error")}}
 	case a.has("starting"):
 		p.Status.Phase = corev1.PodPending
 		return

@@ -38,7 +38,7 @@ import (
 //	devices node=a [of=cam] [ns=] [labels=(k:v)]    lines "id [lost] [local]": the node's DeviceSlice, and the Instances of it
 //	problem node=a [of=cam] reason=                 input: the message, into the node's DeviceSlice
 //	pod name=p [ns=] [asks=(cam:1,main/cam:1)] [node=a] [has=(yard-0,main/cam/yard-0)] [priority=] [scheduler=] [gate=] [nominated=a]
-//	    [deleting] [cpu=] [selector=(zone:a)] [starting] [waiting=Reason] [failed=Reason] [new] [holder=uid] [labels=(k:v)] [init] [static] [unread]
+//	    [deleting] [cpu=] [selector=(zone:a)] [starting] [waiting=Reason] [failed=Reason] [ended=1 [why=OOMKilled] [restart=Never]] [new] [holder=uid] [labels=(k:v)] [init] [static] [unread]
 //	    input: what the scheduler says, or the kubelet with waiting and failed
 //	claim slot=yard-0 node=a pod=p [new]            the node has claimed it
 //	usage slot=yard-0 is=                           an Instance's deviceUsage
@@ -231,13 +231,14 @@ func (s *story) run(t *testing.T, as string, line ...string) string {
 	root.SetArgs(line)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	err := root.ExecuteContext(ctx)
+	ran, err := root.ExecuteContextC(ctx)
+	code := o.exitCode(ctx, ran.Name(), err)
 	text := out.String()
 	if errOut.Len() > 0 {
 		text += "(stderr) " + errOut.String()
 	}
-	if err != nil {
-		text += "error: " + err.Error() + "\n"
+	if code != 0 {
+		text += fmt.Sprintf("(exit code %d)\n", code)
 	}
 	return blankLines(text)
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -15,6 +16,7 @@ type listing[T any] struct {
 	none    string // is said when there is nothing
 	rows    func(*view.View) []T
 	key     func(*T) string
+	missing func(*view.View) error // says which of the names that were given there are not
 }
 
 // show prints the rows, and with --watch those that change until ctx is done.
@@ -24,7 +26,11 @@ func show[T any](ctx context.Context, s *selection, l listing[T]) error {
 		if err != nil {
 			return err
 		}
-		return printRows(s.options, l.kind, l.rows(v), l.columns, l.none)
+		rows, missing := l.rows(v), l.missing(v)
+		if missing != nil && len(rows) == 0 {
+			return missing
+		}
+		return errors.Join(printRows(s.options, l.kind, rows, l.columns, l.none), missing)
 	}
 	from, err := s.source()
 	if err != nil {
@@ -36,9 +42,10 @@ func show[T any](ctx context.Context, s *selection, l listing[T]) error {
 	}
 	s.tellMissing(live.Missing())
 	w := newWatcher(s, l)
-	if first := l.rows(view.New(live.Objects())); s.only {
+	v := view.New(live.Objects())
+	if first := l.rows(v); s.only {
 		w.remember(first)
-	} else if err := w.update(first); err != nil {
+	} else if err := errors.Join(w.update(first), l.missing(v)); err != nil {
 		return err
 	}
 	if s.watched != nil {

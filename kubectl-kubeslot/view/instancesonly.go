@@ -36,8 +36,8 @@ func (v *View) waitByInstances(r request) Wait {
 	case in != nil:
 		candidates, distinct = []*akriv0.Instance{in}, false
 	default:
-		w.Reason, w.Why = "NoSuchResource", "there is no Configuration or Instance of this name that you can see"+v.like(r.resource)
-		w.Needs = fmt.Sprintf("create the Configuration %s, or correct the name in the pod's resources", r.resource)
+		w.Reason = "NoSuchResource"
+		w.Why, w.Needs = v.noSuch(r.resource)
 		return w
 	}
 	free := map[string]int64{} // by node: slots, or Instances with one

@@ -142,8 +142,7 @@ func (v *View) Instances() []Instance {
 	var rows []Instance
 	for _, name := range slices.Sorted(maps.Keys(v.of)) {
 		for _, in := range v.of[name] {
-			d := v.devices[in.Name]
-			row := Instance{Capacity: v.capacity(in), Namespace: in.Namespace, Name: in.Name, Configuration: name, Device: cmp.Or(d.id, in.Status.Device), Shared: in.Spec.Shared,
+			row := Instance{Capacity: v.capacity(in), Namespace: in.Namespace, Name: in.Name, Configuration: name, Device: v.deviceID(in), Shared: in.Spec.Shared,
 				Nodes: v.nodes(in), Lost: v.lost(in), Properties: in.Spec.BrokerProperties, Problems: in.Status.Problems, Labels: in.Labels}
 			for _, s := range v.slotsOf(in) {
 				row.Slots++

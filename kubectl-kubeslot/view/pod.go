@@ -182,6 +182,9 @@ func stateOf(pod *corev1.Pod) (PodState, time.Time) {
 			}
 		}
 	}
+	if len(restarting(pod)) > 0 {
+		return Starting, scheduled(pod)
+	}
 	if pod.Status.Phase != corev1.PodRunning || len(pod.Status.ContainerStatuses) < len(pod.Spec.Containers) {
 		return Starting, scheduled(pod)
 	}
@@ -207,6 +210,9 @@ func (v *View) said(pod *corev1.Pod) []Wait {
 			all = append(all, kubeletWait(s.Name, s.State.Waiting.Reason, s.State.Waiting.Message))
 		}
 	}
+	for _, s := range restarting(pod) {
+		all = append(all, restartingWait(&s))
+	}
 	if pod.Status.Phase == corev1.PodFailed && pod.Status.Reason != "" {
 		all = append(all, kubeletWait("", pod.Status.Reason, pod.Status.Message))
 	}
@@ -231,6 +237,30 @@ func schedulerSays(pod *corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+// restarting are the containers that have ended and that the kubelet will start again. It
+// says so of them, as waiting, only after a while.
+func restarting(pod *corev1.Pod) []corev1.ContainerStatus {
+	var all []corev1.ContainerStatus
+	for _, s := range pod.Status.ContainerStatuses {
+		if ended := s.State.Terminated; ended != nil && restarts(pod, s.Name, ended.ExitCode) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// restarts reports whether a container that has ended with the exit code is started again.
+// It does not know the container's restartPolicyRules.
+func restarts(pod *corev1.Pod, container string, exitCode int32) bool {
+	policy := string(pod.Spec.RestartPolicy)
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; c.Name == container && c.RestartPolicy != nil {
+			policy = string(*c.RestartPolicy)
+		}
+	}
+	return policy != string(corev1.RestartPolicyNever) && (policy != string(corev1.RestartPolicyOnFailure) || exitCode != 0)
 }
 
 // waiting are the containers that the kubelet has not started.
@@ -274,12 +304,16 @@ func (v *View) says(pod *corev1.Pod, events []corev1.Event) []string {
 	state, _ := stateOf(pod)
 	runs := state == Running // then what is long past does not matter
 	for _, e := range events {
-		if e.Type == corev1.EventTypeWarning && e.Reason != "FailedScheduling" && (!runs || ourEvents[e.Reason]) && !strings.Contains(strings.Join(all, "\n"), e.Message) {
+		if e.Type == corev1.EventTypeWarning && !besides[e.Reason] && (!runs || ourEvents[e.Reason]) && !strings.Contains(strings.Join(all, "\n"), e.Message) {
 			add("%s: %s: %s", eventSource(&e), e.Reason, e.Message)
 		}
 	}
 	return all
 }
+
+// besides are the reasons of warnings that keep no pod from running, or that its conditions
+// and containers say better.
+var besides = map[string]bool{"FailedScheduling": true, "MissingClusterDNS": true, "DNSConfigForming": true, "BackOff": true}
 
 // ourEvents are the reasons of Kubeslot's own warnings about pods that run.
 var ourEvents = map[string]bool{"SlotLost": true, "StartedWithoutDevices": true, "DeviceGone": true, "DeviceChanged": true, "SlotAssignedTwice": true}

@@ -9,7 +9,9 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 	"github.com/kubeslot/kubeslot/types/spelling"
 )
 
@@ -61,8 +63,7 @@ func (v *View) shortWait(s *ledger.Shortfall, nodes []string) Wait {
 			return w
 		}
 		w.Reason = "NoSuchResource"
-		w.Why = "there is no Configuration or Instance of this name that you can see" + v.like(s.Resource)
-		w.Needs = fmt.Sprintf("create the Configuration %s, or correct the name in the pod's resources", s.Resource)
+		w.Why, w.Needs = v.noSuch(s.Resource)
 	case ledger.NoNode, ledger.NotReachable:
 		w.Reason, w.Why = "NotReached", "no node reaches the device"
 		if len(nodes) > 0 {
@@ -185,18 +186,28 @@ func (v *View) holders(resource string, nodes []string) []Slot {
 	return all
 }
 
-// like names what a wrong name may have meant.
-func (v *View) like(name string) string {
-	best, least := "", 3
-	for _, known := range slices.Sorted(maps.Keys(v.configurations)) {
-		if n := spelling.Distance(name, known); n < least {
-			best, least = known, n
+// noSuch says of a resource that there is none of its name, which ones there are, and what
+// would help.
+func (v *View) noSuch(resource string) (why, needs string) {
+	configuration, _ := slot.SplitInstance(resource)
+	if c := v.configurations[configuration]; c != nil {
+		if len(v.of[configuration]) == 0 {
+			return fmt.Sprintf("Configuration %s has no Instance of this name, nor any other", configuration),
+				fmt.Sprintf("a node has to find the device: kubectl describe configuration -n %s %s", c.Namespace, configuration)
 		}
+		var instances []string
+		for _, in := range v.of[configuration] {
+			text := in.Name
+			if id := v.deviceID(in); id != "" {
+				text += " (" + id + ")"
+			}
+			instances = append(instances, text)
+		}
+		return fmt.Sprintf("Configuration %s has no Instance of this name; it has %s", configuration, some(instances, 4)),
+			fmt.Sprintf("ask for one of the Instances that there are (kubectl kubeslot instances %s), or for %s%s, which is any of them", configuration, assignment.ResourcePrefix, configuration)
 	}
-	if best == "" {
-		return ""
-	}
-	return "; there is a Configuration " + best
+	why = "there is no Configuration or Instance of this name that you can see" + spelling.DidYouMean(resource, slices.Sorted(maps.Keys(v.configurations)))
+	return why, fmt.Sprintf("create the Configuration %s, or correct the name in the pod's resources", resource)
 }
 
 func because(problems []string) string {

@@ -34,6 +34,9 @@ func (v *View) bound(pod *corev1.Pod, p *Pod, events []corev1.Event) {
 				p.Waits = append(p.Waits, w)
 			}
 		}
+		for _, s := range restarting(pod) {
+			p.Waits = append(p.Waits, restartingWait(&s))
+		}
 		if p.State == Starting {
 			p.Waits = append(p.Waits, eventWaits(p.Waits, events)...)
 		}
@@ -46,6 +49,19 @@ func (v *View) bound(pod *corev1.Pod, p *Pod, events []corev1.Event) {
 			p.Needs = append(p.Needs, w.Needs)
 		}
 	}
+}
+
+// restartingWait says how the container has ended.
+func restartingWait(s *corev1.ContainerStatus) Wait {
+	ended := s.State.Terminated
+	why := fmt.Sprintf("it has ended with exit code %d", ended.ExitCode)
+	if ended.Signal != 0 {
+		why = fmt.Sprintf("it was ended by signal %d", ended.Signal)
+	}
+	if ended.Reason != "" && ended.Reason != "Error" {
+		why += " (" + ended.Reason + ")"
+	}
+	return Wait{Reason: "Restarting", Source: FromKubelet, Container: s.Name, Why: why + ", and the kubelet starts it again", Needs: "see kubectl logs --previous"}
 }
 
 func told(waits []Wait, w Wait) bool {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/message"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // unscheduled says why a pod has no node: what is true of the objects now, and what the
@@ -34,10 +35,14 @@ func (v *View) unscheduled(pod *corev1.Pod, p *Pod) {
 		case part.About == message.Preemption, d.complete && computed(part, d.waits):
 			continue
 		case part.About == message.Slots && (!d.complete || part.Reason == "InvalidRequest"):
+			resource := strings.TrimPrefix(part.Fields["resource"], "akri.sh/")
+			if of, _ := slot.SplitInstance(resource); part.Reason == "NoSuchResource" && v.configurations[of] != nil {
+				continue // which Instances there are is said already
+			}
 			// The scheduler sees more than a user of one namespace, and says it better.
 			p.Waits = slices.DeleteFunc(p.Waits, func(w Wait) bool {
 				return w.Source == FromKubeslot && (w.Reason == part.Reason && part.Reason == "InvalidRequest" ||
-					w.Reason == "NoSuchResource" && w.Resource == strings.TrimPrefix(part.Fields["resource"], "akri.sh/"))
+					w.Reason == "NoSuchResource" && w.Resource == resource)
 			})
 			if slices.ContainsFunc(p.Waits, func(w Wait) bool { return w.Reason == part.Reason && w.Holders != nil }) {
 				continue
@@ -53,15 +58,43 @@ func (v *View) unscheduled(pod *corev1.Pod, p *Pod) {
 	if len(p.Waits) == 0 && len(p.Requests) > 0 {
 		p.Waits = append(p.Waits, v.nothingInItsWay(pod, d))
 	}
-	if len(p.Needs) == 0 {
-		for _, w := range p.Waits {
-			if w.Needs != "" && !slices.Contains(p.Needs, w.Needs) {
-				p.Needs = append(p.Needs, w.Needs)
-			}
-		}
-		p.Needs = p.Needs[:min(len(p.Needs), maxNeeds)]
-	}
+	p.Needs = needs(p.Waits, p.Needs)
 }
+
+// needs are what would let the pod run, each of which is enough: one of the ways, or what
+// a condition of nodes needs where none is known; and with it what the conditions of the
+// pod as a whole need, all of them.
+func needs(waits []Wait, ways []string) []string {
+	var whole, others []string
+	for _, w := range waits {
+		switch {
+		case w.Needs == "":
+		case len(w.Nodes) > 0 || w.NodeCount > 0:
+			others = append(others, w.Needs)
+		case !slices.Contains(whole, w.Needs):
+			whole = append(whole, w.Needs)
+		}
+	}
+	if act := slices.DeleteFunc(slices.Clone(whole), func(need string) bool { return strings.HasPrefix(need, nothing) }); len(act)+len(ways)+len(others) > 0 {
+		whole = act // what is awaited comes by itself
+	}
+	if len(ways) == 0 {
+		ways = others
+	}
+	if len(ways) == 0 && len(whole) > 0 {
+		return []string{strings.Join(whole, "; and ")}
+	}
+	var all []string
+	for _, way := range ways {
+		if need := strings.Join(append(slices.Clone(whole), way), "; and "); !slices.Contains(all, need) && len(all) < maxNeeds {
+			all = append(all, need)
+		}
+	}
+	return all
+}
+
+// nothing begins the needs of what takes a moment.
+const nothing = "nothing: "
 
 func tried(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled })

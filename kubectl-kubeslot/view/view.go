@@ -187,6 +187,11 @@ func (v *View) capacity(in *akriv0.Instance) int {
 	return int(max(in.Spec.Capacity, 1))
 }
 
+// deviceID is the discovery handler's id of the device; empty when nobody says it.
+func (v *View) deviceID(in *akriv0.Instance) string {
+	return cmp.Or(v.devices[in.Name].id, in.Status.Device)
+}
+
 // State is what a slot is used for.
 type State string
 
@@ -302,7 +307,7 @@ func (v *View) appendSlots(all []Slot, in *akriv0.Instance) []Slot {
 }
 
 func (v *View) slot(in *akriv0.Instance, name slot.Name) Slot {
-	s := Slot{Name: name.String(), InstanceNamespace: in.Namespace, Labels: in.Labels, Instance: in.Name, Configuration: in.Spec.ConfigurationName, Device: cmp.Or(v.devices[in.Name].id, in.Status.Device), State: Free}
+	s := Slot{Name: name.String(), InstanceNamespace: in.Namespace, Labels: in.Labels, Instance: in.Name, Configuration: in.Spec.ConfigurationName, Device: v.deviceID(in), State: Free}
 	if c := v.claims[s.Name]; c != nil {
 		s.State, s.Node, s.Container, s.Level, s.Since = Held, c.Spec.NodeName, c.Spec.Container, string(c.Spec.Level), c.CreationTimestamp.Time
 		if p := c.Spec.Pod; p != nil {

@@ -1,0 +1,54 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
+)
+
+// ErrFindings is returned by `doctor` when something is not as it should be. It has
+// been printed.
+var ErrFindings = errors.New("something is not as it should be")
+
+func (o *options) doctor() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "What is not as it should be in the cluster; exit code 1 if anything is",
+		Long: `doctor compares pods, claims, Instances and what nodes report, and says what does
+not fit: claims whose pod is gone, containers that run without a claim, slots
+that are assigned twice, assignments that cannot be read, Configurations with
+problems, nodes without kubecri, versions that are too old, policies that are
+missing, what is left over of what is gone.
+It needs the right to list all of them in the whole cluster.`,
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			from, err := o.source()
+			if err != nil {
+				return err
+			}
+			objects, missing, err := from.List(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if len(missing) > 0 {
+				return fmt.Errorf("doctor needs the right to list all of Kubeslot's objects, pods and nodes in the whole cluster: listing %s is forbidden", strings.Join(missing, ", "))
+			}
+			if objects.Cluster, err = from.Cluster(cmd.Context()); err != nil {
+				return err
+			}
+			findings := view.New(objects).Examine(o.now())
+			if err := printRows(o, "Finding", findings, findingColumns, "Everything is as it should be."); err != nil {
+				return err
+			}
+			if len(findings) > 0 {
+				return ErrFindings
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolP("all-namespaces", "A", true, "doctor always looks at all namespaces")
+	return cmd
+}
