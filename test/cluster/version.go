@@ -16,7 +16,7 @@ func ourLdflags(ctx context.Context, repoRoot string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	flags := fmt.Sprintf(kubernetesVersion, requiredVersion(goMod, "k8s.io/kubernetes"))
+	flags := fmt.Sprintf(kubernetesVersion("36"), requiredVersion(goMod, "k8s.io/kubernetes"))
 	if commit := commitOf(ctx, repoRoot); commit != "" {
 		flags += " -X " + modulePath + "/version.commit=" + commit
 	}
