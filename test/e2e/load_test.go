@@ -28,9 +28,14 @@ type load struct {
 	slots    int
 	classes  []string
 	dir      string // where containers lock the slots that they use
-	recorder *history.Recorder
+	recorder recorder
 	cancel   context.CancelFunc
 	workers  sync.WaitGroup
+}
+
+// recorder records a history.
+type recorder interface {
+	Events(context.Context) ([]history.Event, error)
 }
 
 // loadWorkers pods at a time want the slots.
@@ -179,7 +184,7 @@ func (l *load) finish(rules history.Rules) {
 }
 
 // judge checks what has been recorded, up to now.
-func (r *rig) judge(recorder *history.Recorder, rules history.Rules) history.Report {
+func (r *rig) judge(recorder recorder, rules history.Rules) history.Report {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.ctx, patience)
 	defer cancel()
@@ -196,7 +201,7 @@ func (r *rig) judge(recorder *history.Recorder, rules history.Rules) history.Rep
 
 // logWait logs how long a waiting pod took to be bound, and to run, once the pod that
 // had its slot before released it.
-func (r *rig) logWait(recorder *history.Recorder, former, waiter, slot string) {
+func (r *rig) logWait(recorder recorder, former, waiter, slot string) {
 	r.Helper()
 	events, err := recorder.Events(r.ctx)
 	r.check(err)

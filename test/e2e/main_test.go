@@ -45,6 +45,9 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) (code int, err error) {
 	cfg := cluster.Config{Name: cmp.Or(os.Getenv("CLUSTER"), "e2e"), Nodes: []string{nodeA, nodeB}, BuildFlags: []string{"-race"}}
+	if os.Getenv("NORACE") != "" { // quicker to build
+		cfg.BuildFlags = nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	if os.Getenv("REUSE") != "" { // the cluster that a run with KEEP has left, with its binaries

@@ -12,6 +12,9 @@
 //	app hold DIR DURATION use the container's slots as devices that take one user:
 //	                      lock DIR/<slot> for each, or write DIR/CONFLICT and end
 //	                      with 3; end after DURATION, or on SIGTERM
+//	app witness REPORTS DIR DURATION
+//	                      write to the folder REPORTS what devices the container has
+//	                      (see witness.go), then hold
 package main
 
 import (
@@ -44,7 +47,7 @@ func main() {
 }
 
 func command(name string, args []string) (exitCode int, err error) {
-	want := map[string]int{"run": 0, "env": 0, "exit": 1, "sleep": 1, "crash-after": 1, "read": 2, "get": 1, "ls": 1, "hold": 2}
+	want := map[string]int{"run": 0, "env": 0, "exit": 1, "sleep": 1, "crash-after": 1, "read": 2, "get": 1, "ls": 1, "hold": 2, "witness": 3}
 	n, ok := want[name]
 	if !ok {
 		return 0, errors.New("no such command")
@@ -75,6 +78,11 @@ func command(name string, args []string) (exitCode int, err error) {
 		return 0, list(args[0])
 	case "hold":
 		return hold(args[0], args[1])
+	case "witness":
+		if err := witness(args[0], args[1]); err != nil {
+			return 0, err
+		}
+		return hold(args[1], args[2])
 	}
 	return 0, nil
 }
