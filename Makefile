@@ -1,6 +1,6 @@
 # Kubeslot. `make demo` shows it, `make test` tests it; both need Linux, root, Go
 # and gcc, and fetch all else as Go modules.
-.PHONY: help build plugins plugin-builder demo demo-helm demo-down test lint test-unit test-e2e test-skew soak bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin bench-cri images push pictures krew generate clean
+.PHONY: help build plugins plugin-builder demo demo-helm demo-down test lint test-unit test-e2e test-skew soak soak-idle bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin bench-cri images push pictures krew generate clean
 
 KUBE_VERSION := v1.36.3
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
@@ -78,7 +78,10 @@ test-skew: ## Kubelets and API servers of other Kubernetes versions, which it bu
 	@hack/preflight.sh root go gcc
 	KUBESLOT_SKEW=1 KUBELETS=$(KUBELETS) API_SERVERS=$(API_SERVERS) go test -count=1 -timeout 3h -v ./test/skew $(if $(RUN),-run '$(RUN)')
 
-soak: ## Ten minutes on a real cluster with handlers and devices and nothing to do: nothing may be written (SOAK=10m).
+soak: ## Ten minutes of chaos on a real cluster: pods come and go while everything but etcd is killed, frozen and cut off (CHAOS=10m SEED=<number>).
+	$(MAKE) test-e2e RUN='^TestChaos$$$$' CHAOS=$(or $(CHAOS),10m) SEED=$(or $(SEED),$(shell date +%s))
+
+soak-idle: ## Ten minutes on a real cluster with handlers and devices and nothing to do: nothing may be written (SOAK=10m).
 	$(MAKE) test-e2e RUN=TestStandaloneHandlers SOAK=$(or $(SOAK),10m)
 
 bench-scheduler: ## Pods/s against plain pods and DRA (COUNT, NODES, PODS, SHAPES, ARMS: test/perf/scheduler/bench.sh).

@@ -15,8 +15,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -42,7 +40,6 @@ type Checkpoint struct {
 // Claim is a SlotClaim of this node.
 type Claim struct {
 	Slot string                 `json:"slot"`
-	UID  types.UID              `json:"uid"`
 	Spec v1alpha1.SlotClaimSpec `json:"spec"`
 }
 
@@ -52,6 +49,8 @@ type Device struct {
 	Handler string `json:"handler"`
 	// Device has the properties of its Configuration, too. They may be secret.
 	Device discovery.Device `json:"device"`
+	// Nodes say which device nodes those of the device are, by HostPath.
+	Nodes map[string]string `json:"nodes,omitempty"`
 }
 
 // file is the file's JSON.

@@ -18,7 +18,7 @@ import (
 
 func sample() Checkpoint {
 	return Checkpoint{
-		Claims: []Claim{{Slot: "cam-8120fe-0", UID: "c1", Spec: v1alpha1.SlotClaimSpec{NodeName: "a", Holder: "u1", Container: "main",
+		Claims: []Claim{{Slot: "cam-8120fe-0", Spec: v1alpha1.SlotClaimSpec{NodeName: "a", Holder: "u1", Container: "main",
 			Level: v1alpha1.ConfigurationLevel, Pod: &v1alpha1.PodReference{Namespace: "ns", Name: "p", UID: "u1"}}}},
 		Devices: map[string]Device{"cam-8120fe": {Handler: "onvif", Device: discovery.Device{ID: "foo0", Properties: map[string]string{"URL": "rtsp://a"},
 			Mounts:      []discovery.Mount{{ContainerPath: "/data", HostPath: "/srv", ReadOnly: true}},
@@ -50,6 +50,66 @@ func TestWriteAndLoad(t *testing.T) {
 	}
 	if entries, _ := os.ReadDir(filepath.Dir(path)); len(entries) != 1 {
 		t.Errorf("left behind: %v", entries)
+	}
+}
+
+// A device node of another device under the same path is found out.
+func TestUnchanged(t *testing.T) {
+	dir := t.TempDir()
+	node, link := filepath.Join(dir, "node"), filepath.Join(dir, "link")
+	touch := func(path string) {
+		t.Helper()
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	swap := func(path, target string) {
+		t.Helper()
+		if err := errors.Join(os.RemoveAll(path), os.Symlink(target, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	touch(node)
+	touch(filepath.Join(dir, "other"))
+	swap(link, node)
+	spec := func(path string) discovery.Device {
+		return discovery.Device{DeviceSpecs: []discovery.DeviceSpec{{HostPath: path}}}
+	}
+	for name, test := range map[string]struct {
+		device discovery.Device
+		change func()
+	}{
+		"a link leads elsewhere": {spec(link), func() { swap(link, filepath.Join(dir, "other")) }},
+		"it is another node": {spec(node), func() {
+			touch(filepath.Join(dir, "new")) // while the former is there: its inode is another
+			if err := os.Rename(filepath.Join(dir, "new"), node); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"it is gone": {spec(filepath.Join(dir, "other")), func() { os.Remove(filepath.Join(dir, "other")) }},
+	} {
+		d, err := NewDevice("udev", test.device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Unchanged(); err != nil {
+			t.Errorf("%s: before: %v", name, err)
+		}
+		test.change()
+		if d.Unchanged() == nil {
+			t.Errorf("%s: not found out", name)
+		}
+	}
+	d, err := NewDevice("udev", spec("/dev/null"))
+	if err != nil || d.Unchanged() != nil {
+		t.Fatalf("/dev/null: %v, %v", err, d.Unchanged())
+	}
+	d.Nodes["/dev/null"] = strings.Replace(d.Nodes["/dev/null"], d.Nodes["/dev/null"][:4], "boot", 1)
+	if d.Unchanged() == nil {
+		t.Error("another boot: not found out")
+	}
+	if d, err := NewDevice("onvif", discovery.Device{ID: "a"}); err != nil || d.Nodes != nil || d.Unchanged() != nil {
+		t.Errorf("a device without nodes: %v, %v", d, err)
 	}
 }
 

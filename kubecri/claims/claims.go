@@ -57,10 +57,15 @@ type Config struct {
 	// known to have had one. Restarting takes less, creating a container too.
 	Grace time.Duration
 	// Resync is how often containers and claims are compared with the runtime.
-	Resync  time.Duration
-	Metrics *metrics.Metrics
-	Tracer  *tracing.Tracer
-	Clock   clock.WithTicker
+	Resync time.Duration
+	// Checkpoint is the path of the file that keeps the claims and their devices for
+	// the next process; "" for none. Its directory exists. Device, then required, says
+	// what the devices are.
+	Checkpoint string
+	Device     DeviceFunc
+	Metrics    *metrics.Metrics
+	Tracer     *tracing.Tracer
+	Clock      clock.WithTicker
 }
 
 // Claims is the owner of the node's claims. Safe for concurrent use.
@@ -72,6 +77,8 @@ type Claims struct {
 	relist     chan struct{} // asks for a resync now
 	known      chan struct{} // closed when the runtime has been asked
 	synced     chan struct{} // closed when claims, Configurations and the node have been read
+	saved      saved         // what the checkpoint said at the start; never changed
+	changed    chan struct{} // asks for the checkpoint to be written
 
 	mu     sync.Mutex
 	memory map[slot.Name]memory
@@ -84,6 +91,8 @@ func New(config Config) (*Claims, error) {
 		return nil, errors.New("claims: no node name")
 	case config.Client == nil, config.Claims == nil, config.Configurations == nil, config.Nodes == nil, config.Pods == nil, config.Namespaces == nil, config.Runtime == nil, config.Events == nil:
 		return nil, errors.New("claims: client, informers, namespaces, runtime and event recorder are required")
+	case config.Checkpoint != "" && config.Device == nil:
+		return nil, errors.New("claims: a checkpoint needs to know the devices")
 	case config.Grace < 0, config.Resync <= 0:
 		return nil, fmt.Errorf("claims: grace %s must not be negative, resync %s must be positive", config.Grace, config.Resync)
 	}
@@ -98,10 +107,12 @@ func New(config Config) (*Claims, error) {
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[slot.Name](retryMin, retryMax),
 			workqueue.TypedRateLimitingQueueConfig[slot.Name]{Name: "claims", Clock: config.Clock}),
-		relist: make(chan struct{}, 1),
-		known:  make(chan struct{}),
-		synced: make(chan struct{}),
-		memory: map[slot.Name]memory{},
+		relist:  make(chan struct{}, 1),
+		known:   make(chan struct{}),
+		synced:  make(chan struct{}),
+		saved:   loadSaved(config.Checkpoint, config.Node),
+		changed: make(chan struct{}, 1),
+		memory:  map[slot.Name]memory{},
 	}
 	if err := c.follow(); err != nil {
 		return nil, fmt.Errorf("claims: %w", err)
@@ -119,6 +130,7 @@ func (c *Claims) Run(ctx context.Context) {
 	defer c.queue.ShutDown()
 	running.Go(func() { c.resyncLoop(ctx) })
 	running.Go(func() { c.eventLoop(ctx) })
+	running.Go(func() { c.checkpointLoop(ctx) })
 	if !cache.WaitFor(ctx, "", c.config.Claims.Informer().HasSyncedChecker(), c.config.Configurations.Informer().HasSyncedChecker(),
 		c.config.Nodes.Informer().HasSyncedChecker()) {
 		return
@@ -160,6 +172,7 @@ func (c *Claims) follow() error {
 		if name, err := claim.Slot(); err == nil && claim.Spec.NodeName == c.config.Node {
 			c.store.saw(name, claim.UID)
 			c.queue.Add(name)
+			c.checkpointSoon()
 		}
 	}))
 	if err != nil {

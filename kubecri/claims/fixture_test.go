@@ -21,6 +21,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -132,6 +133,10 @@ type setup struct {
 	grace time.Duration
 	clock clock.WithTicker
 	pods  *kubefake.Clientset // the pods bound to the node
+	// checkpoint is the path of the file; device then is each Instance's.
+	checkpoint string
+	device     *discovery.Device // nil: none is seen
+	unread     bool              // the API server cannot be reached
 }
 
 // start runs Claims against the API and the runtime, and waits until both have been read.
@@ -150,23 +155,34 @@ func start(t *testing.T, a *api, r *fakeRuntime, s setup) *fixture {
 	pods, nodes := kubeinformers.NewSharedInformerFactory(s.pods, 0), kubeinformers.NewSharedInformerFactory(a.kube, 0)
 	events := record.NewFakeRecorder(10)
 	c, err := New(Config{Node: s.node, Client: a, Claims: factory.Kubeslot().V1alpha1().SlotClaims(), Configurations: factory.Akri().V0().Configurations(),
-		Pods: pods.Core().V1().Pods(), Nodes: nodes.Core().V1().Nodes(), Namespaces: NamespacesOf(a.kube), Runtime: r, Events: events, Grace: s.grace, Resync: time.Hour, Clock: s.clock})
+		Pods: pods.Core().V1().Pods(), Nodes: nodes.Core().V1().Nodes(), Namespaces: NamespacesOf(a.kube), Runtime: r, Events: events, Grace: s.grace, Resync: time.Hour, Clock: s.clock,
+		Checkpoint: s.checkpoint, Device: func(string) (discovery.Device, bool) {
+			if s.device == nil {
+				return discovery.Device{}, false
+			}
+			return *s.device, true
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	before := watches(a, a.kube, s.pods)
-	factory.Start(ctx.Done())
-	pods.Start(ctx.Done())
-	nodes.Start(ctx.Done())
+	if !s.unread {
+		factory.Start(ctx.Done())
+		pods.Start(ctx.Done())
+		nodes.Start(ctx.Done())
+	}
 	go func() { defer close(ended); c.Run(ctx) }()
 	kill := sync.OnceFunc(func() { cancel(); <-ended; factory.Shutdown(); pods.Shutdown(); nodes.Shutdown() })
 	t.Cleanup(kill)
+	if s.unread {
+		return &fixture{c, a, r, events, kill}
+	}
 	// What is deleted between a list and its watch goes unseen with this fake.
 	await(t, "the informers", func() bool { return watches(a, a.kube, s.pods) >= before+4 })
 	if !r.down {
-		if err := c.ready(t.Context()); err != nil {
+		if err := c.ready(t.Context(), &Request{}); err != nil {
 			t.Fatal(err)
 		}
 	}

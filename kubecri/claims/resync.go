@@ -76,6 +76,7 @@ func (c *Claims) resync(ctx context.Context) error {
 	}
 	c.enqueue(c.containers.slots())
 	c.enqueue(c.store.names())
+	c.checkpointSoon() // the devices may have changed
 	return nil
 }
 

@@ -110,6 +110,26 @@ func (s *store) names() []slot.Name {
 	return names
 }
 
+// all returns this node's claims, in no order, but for those that are being deleted.
+// They are not to be changed.
+func (s *store) all() []*v1alpha1.SlotClaim {
+	names := s.names()
+	s.mu.Lock()
+	for name := range s.created {
+		if s.shown(name) == nil {
+			names = append(names, name)
+		}
+	}
+	s.mu.Unlock()
+	var all []*v1alpha1.SlotClaim
+	for _, name := range names {
+		if claim := s.get(name); claim != nil && claim.DeletionTimestamp == nil {
+			all = append(all, claim)
+		}
+	}
+	return all
+}
+
 // saw is told of each claim that the informer has begun or ceased to show.
 func (s *store) saw(name slot.Name, uid types.UID) {
 	s.mu.Lock()

@@ -40,7 +40,7 @@ func (c *Claims) Take(ctx context.Context, r Request) (*Taken, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	if err := c.ready(ctx); err != nil {
+	if err := c.ready(ctx, &r); err != nil {
 		return nil, err
 	}
 	t := &Taken{claims: c, user: &user{sandbox: r.Sandbox, pod: r.Pod, name: r.Container, slots: levels}}
@@ -72,12 +72,16 @@ func (c *Claims) Take(ctx context.Context, r Request) (*Taken, error) {
 	return t, nil
 }
 
-// ready waits until it is known what containers and claims there are.
-func (c *Claims) ready(ctx context.Context) error {
+// ready waits until it is known what containers and claims there are. The claims of a
+// container that the checkpoint has are known.
+func (c *Claims) ready(ctx context.Context, r *Request) error {
 	select {
 	case <-c.known:
 	case <-ctx.Done():
 		return fmt.Errorf("the runtime has not yet said which containers use slots: %w", ctx.Err())
+	}
+	if c.savedAll(r) {
+		return nil
 	}
 	select {
 	case <-c.synced:
@@ -95,6 +99,9 @@ func (c *Claims) take(ctx context.Context, r *Request, g assignment.Grant) (wrot
 	}
 	defer unlock()
 	spec := specOf(c.config.Node, r.Pod, r.Container, levelOf(g))
+	if c.savedHold(g.Slot, spec) {
+		return false, nil
+	}
 	holds := same(c.store.get(g.Slot), spec)
 	if err := check(g, c.configurations(), holds); err != nil || holds {
 		return false, err

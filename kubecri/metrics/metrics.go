@@ -45,6 +45,7 @@ type Metrics struct {
 	lost       *metrics.Counter
 	reconciles *metrics.CounterVec
 	resyncs    *metrics.CounterVec
+	checkpoint *metrics.CounterVec
 	patches    *metrics.CounterVec
 	advertised *metrics.GaugeVec
 	plugins    devicePlugins
@@ -89,6 +90,7 @@ func New(registry Registry) *Metrics {
 		lost:       counter("slots_lost_total", "Slots that a container here uses and that another node has claimed meanwhile: both use the device."),
 		reconciles: results("claim_reconciles_total", "Comparisons of a slot's claim with the containers, by result."),
 		resyncs:    results("runtime_resyncs_total", "Times that the runtime was asked for its containers, by result."),
+		checkpoint: results("checkpoint_writes_total", "Times that the checkpoint of the node's claims and devices was written, by result."),
 		patches:    results("advertise_patches_total", "Patches of the node's status, by result."),
 		advertised: metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: "advertised_slots",
 			Help:           "Slots that the node can reach and advertises, by Configuration; what pods hold beyond that is not counted.",
@@ -98,7 +100,7 @@ func New(registry Registry) *Metrics {
 	m.plugins = newDevicePlugins(registry)
 	m.discovery = newDiscovery(registry)
 	m.kubelet = newKubeletPlugins(registry)
-	registry.MustRegister(latency, errors, injections, m.taken, m.released, m.lost, m.reconciles, m.resyncs, m.patches, m.advertised)
+	registry.MustRegister(latency, errors, injections, m.taken, m.released, m.lost, m.reconciles, m.resyncs, m.checkpoint, m.patches, m.advertised)
 
 	resolve := func(name string) *method {
 		r := &method{latency: latency.WithLabelValues(name)}
@@ -114,7 +116,7 @@ func New(registry Registry) *Metrics {
 	for _, result := range []string{Injected, Refused, Failed, Rejected, Ignored} {
 		m.injections[result] = injections.WithLabelValues(result)
 	}
-	for _, vec := range []*metrics.CounterVec{m.reconciles, m.resyncs, m.patches} {
+	for _, vec := range []*metrics.CounterVec{m.reconciles, m.resyncs, m.checkpoint, m.patches} {
 		vec.WithLabelValues(success)
 		vec.WithLabelValues(failure)
 	}
@@ -200,6 +202,13 @@ func (m *Metrics) Reconciled(err error) {
 func (m *Metrics) Resynced(err error) {
 	if m != nil {
 		m.resyncs.WithLabelValues(result(err)).Inc()
+	}
+}
+
+// Checkpointed counts an attempt to write the checkpoint.
+func (m *Metrics) Checkpointed(err error) {
+	if m != nil {
+		m.checkpoint.WithLabelValues(result(err)).Inc()
 	}
 }
 

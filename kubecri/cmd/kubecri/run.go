@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/cleanup"
 	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	"github.com/kubeslot/kubeslot/kubecri/health"
+	"github.com/kubeslot/kubeslot/kubecri/hostpaths"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/nodemode"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
@@ -75,6 +77,7 @@ type node struct {
 	badPlugins []*load.FileError // files that were skipped
 	admitter   *admit.Admitter
 	tracer     *tracing.Tracer // nil without --tracing-endpoint
+	allowed    hostpaths.Allowed
 	// runtimeIsBack, if set, is called whenever the runtime can be reached again.
 	runtimeIsBack func(context.Context)
 }
@@ -88,7 +91,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	if err != nil {
 		return nil, err
 	}
-	n := &node{runtime: runtime, cluster: cluster, tracer: tracer}
+	n := &node{runtime: runtime, cluster: cluster, tracer: tracer, allowed: o.discovery.allowed}
 	loaded, bad, err := loadPlugins(ctx, o, cluster.kube, numbers)
 	if err != nil {
 		return nil, err
@@ -128,6 +131,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 		Claims: cluster.claims, Configurations: cluster.configurations, Nodes: cluster.nodes, Pods: cluster.pods,
 		Namespaces: claims.NamespacesOf(cluster.kube), Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
 		Grace: o.claimGrace, Resync: o.claimResync, Metrics: numbers, Tracer: tracer,
+		Checkpoint: filepath.Join(o.stateDir, checkpointFile), Device: n.agent.Device,
 	})
 	if err != nil {
 		return nil, err
@@ -141,10 +145,26 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	}
 	n.admitter, err = admit.New(admit.Config{
 		Node: o.nodeName, Pods: cluster.pods.Lister(), Claims: n.claims,
-		Device: n.agent.WaitDevice, DeviceTimeout: o.deviceTimeout, Events: cluster.events, Metrics: numbers, Tracer: tracer,
+		Device: n.waitDevice, DeviceTimeout: o.deviceTimeout, Events: cluster.events, Metrics: numbers, Tracer: tracer,
 		CDI: n.cdiDevice(), Plugins: n.plugins, Verifier: verifier,
 	})
 	return n, err
+}
+
+// checkpointFile is the name of package checkpoint's file in --state-dir.
+const checkpointFile = "checkpoint.json"
+
+// waitDevice returns the device behind an Instance, as admit.Config wants: while the API
+// server has not been read, as it was before kubecri started.
+func (n *node) waitDevice(ctx context.Context, instance string) (discovery.Device, error) {
+	saved, ok := n.claims.CheckpointedDevice(ctx, instance)
+	if !ok {
+		return n.agent.WaitDevice(ctx, instance)
+	}
+	if err := n.allowed.Check(saved.Handler, saved.Device); err != nil { // the flag may have changed
+		return discovery.Device{}, fmt.Errorf("device of Instance %s: %w", instance, err)
+	}
+	return saved.Device, nil
 }
 
 // cdiDevice is what admit.Config wants.

@@ -1,0 +1,184 @@
+package claims
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// A process that starts while the API server is away knows from the checkpoint which
+// claims the node has, and what the devices behind them are: a container whose pod has
+// the claims already can be created again. Once the API server has been read, the
+// checkpoint is only written.
+
+// saved is what the checkpoint said when the process started.
+type saved struct {
+	claims  map[slot.Name]*v1alpha1.SlotClaim
+	devices map[string]checkpoint.Device
+	err     error // why there is nothing, to be logged
+}
+
+// loadSaved reads the checkpoint of a former process on the node, if there is one.
+func loadSaved(path, node string) saved {
+	s := saved{claims: map[slot.Name]*v1alpha1.SlotClaim{}, devices: map[string]checkpoint.Device{}}
+	if path == "" {
+		return s
+	}
+	c, err := checkpoint.Load(path)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			s.err = err
+		}
+		return s
+	}
+	for _, claim := range c.Claims {
+		name, err := slot.Parse(claim.Slot)
+		if err == nil && claim.Spec.NodeName == node {
+			s.claims[name] = &v1alpha1.SlotClaim{Spec: claim.Spec}
+		}
+	}
+	if c.Devices != nil {
+		s.devices = c.Devices
+	}
+	return s
+}
+
+// isSynced reports whether the API server has been read since the start.
+func (c *Claims) isSynced() bool {
+	select {
+	case <-c.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// savedHold reports whether the checkpoint has the claim of the slot as the pod needs it.
+// It is asked only while the API server has not been read.
+func (c *Claims) savedHold(name slot.Name, spec v1alpha1.SlotClaimSpec) bool {
+	return !c.isSynced() && same(c.saved.claims[name], spec)
+}
+
+// savedAll reports whether the checkpoint has all claims that the container needs.
+func (c *Claims) savedAll(r *Request) bool {
+	for _, g := range r.Grants {
+		if !c.savedHold(g.Slot, specOf(c.config.Node, r.Pod, r.Container, levelOf(g))) {
+			return false
+		}
+	}
+	return len(r.Grants) > 0
+}
+
+// CheckpointedDevice returns the device behind an Instance as containers were given it
+// before this process started; false when there is none, when its device nodes may be
+// another device's by now, or once the API server has been read, which knows better. It
+// reads the file system.
+func (c *Claims) CheckpointedDevice(ctx context.Context, instance string) (checkpoint.Device, bool) {
+	if c.isSynced() {
+		return checkpoint.Device{}, false
+	}
+	device, ok := c.saved.devices[instance]
+	if !ok {
+		return checkpoint.Device{}, false
+	}
+	if err := device.Unchanged(); err != nil {
+		klog.FromContext(ctx).Info("Warning: a device in the checkpoint may be another by now: its containers wait for the API server", "instance", instance, "reason", err)
+		return checkpoint.Device{}, false
+	}
+	return device, true
+}
+
+// checkpointLoop keeps the checkpoint as the claims are, from when they have been read
+// until ctx is done.
+func (c *Claims) checkpointLoop(ctx context.Context) {
+	if c.config.Checkpoint == "" {
+		return
+	}
+	logger := klog.FromContext(ctx)
+	if c.saved.err != nil {
+		logger.Error(c.saved.err, "The checkpoint cannot be used: until the API server has been read, no container with slots is created. It is written anew then")
+	}
+	select {
+	case <-c.synced:
+	case <-ctx.Done():
+		return
+	}
+	writer, failing := checkpoint.NewWriter(c.config.Checkpoint), false
+	devices := c.saved.devices
+	for {
+		now := c.snapshot(devices)
+		devices = now.Devices
+		wrote, err := writer.Write(now)
+		if wrote || err != nil {
+			c.config.Metrics.Checkpointed(err)
+		}
+		if err != nil && !failing { // once an outage
+			logger.Error(err, "Cannot write the checkpoint: if kubecri starts again while the API server is away, containers with slots wait for it", "path", c.config.Checkpoint)
+		}
+		failing = err != nil
+		select {
+		case <-c.changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// checkpointSoon has the checkpoint written.
+func (c *Claims) checkpointSoon() {
+	select {
+	case c.changed <- struct{}{}:
+	default: // it is to be already
+	}
+}
+
+// snapshot is what the checkpoint is to say. A device that is not seen now is as it was
+// before.
+func (c *Claims) snapshot(before map[string]checkpoint.Device) checkpoint.Checkpoint {
+	now := checkpoint.Checkpoint{Devices: map[string]checkpoint.Device{}}
+	for _, claim := range c.store.all() {
+		name, err := claim.Slot()
+		if err != nil {
+			continue
+		}
+		now.Claims = append(now.Claims, checkpoint.Claim{Slot: claim.Name, Spec: claim.Spec})
+		if _, has := now.Devices[name.Instance]; has {
+			continue
+		}
+		if device, ok := c.seen(name.Instance); ok {
+			now.Devices[name.Instance] = device
+		} else if device, ok := before[name.Instance]; ok {
+			now.Devices[name.Instance] = device
+		}
+	}
+	slices.SortFunc(now.Claims, func(a, b checkpoint.Claim) int { return cmp.Compare(a.Slot, b.Slot) })
+	return now
+}
+
+// seen returns the device behind an Instance as the node sees it now.
+func (c *Claims) seen(instance string) (checkpoint.Device, bool) {
+	device, ok := c.config.Device(instance)
+	if !ok {
+		return checkpoint.Device{}, false
+	}
+	configuration, _ := slot.SplitInstance(instance)
+	handler := ""
+	if owner := Owner(c.configurations(), configuration); owner != nil {
+		handler = owner.Spec.DiscoveryHandler.Name
+	}
+	described, err := checkpoint.NewDevice(handler, device)
+	return described, err == nil
+}
+
+// DeviceFunc returns the device behind an Instance as the node sees it now; false when
+// it does not, or not yet. It reads memory alone.
+type DeviceFunc func(instance string) (discovery.Device, bool)

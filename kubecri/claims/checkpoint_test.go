@@ -1,0 +1,130 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
+)
+
+// awaitCheckpoint waits until the file has claims of these slots, in order.
+func awaitCheckpoint(t *testing.T, path string, slots ...string) {
+	t.Helper()
+	var seen []string
+	await(t, "the checkpoint to have "+strings.Join(slots, " "), func() bool {
+		c, err := checkpoint.Load(path)
+		if err != nil {
+			return false
+		}
+		seen = nil
+		for _, claim := range c.Claims {
+			seen = append(seen, claim.Slot)
+		}
+		return strings.Join(seen, " ") == strings.Join(slots, " ")
+	})
+}
+
+// A process that starts while the API server is away creates containers again whose
+// pods have the claims, with their devices, and no others.
+func TestStartWithoutTheAPIServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "checkpoint.json")
+	camera := &discovery.Device{ID: "a", Properties: map[string]string{"URL": "rtsp://a"}}
+	a, r := newAPI(t, 3, map[string]string{"cam-b2-0": "CL u9 " + there}), &fakeRuntime{}
+	first := start(t, a, r, setup{checkpoint: path, device: camera})
+	first.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
+	first.mustCreate(t, "c2", "u2", "cam", "cam-a1-1")
+	awaitCheckpoint(t, path, "cam-a1-0", "cam-a1-1")
+	first.remove("c2")
+	awaitCheckpoint(t, path, "cam-a1-0")
+	first.kill()
+
+	writes := a.writes()
+	again := start(t, a, r, setup{checkpoint: path, unread: true})
+	device, ok := again.CheckpointedDevice(t.Context(), "cam-a1")
+	if !ok || device.Handler != "" || device.Device.Properties["URL"] != "rtsp://a" {
+		t.Errorf("the device: %v, %v", device, ok)
+	}
+	again.mustCreate(t, "c3", "u1", "cam", "cam-a1-0")
+	for why, r := range map[string]Request{
+		"another pod":           request(t, "u2", "cam", "cam-a1-0"),
+		"a slot not claimed":    request(t, "u1", "cam", "cam-a1-0", "cam", "cam-a1-2"),
+		"a claim that was left": request(t, "u2", "cam", "cam-a1-1"),
+		"another level":         request(t, "u1", "cam-a1", "cam-a1-0"),
+		"another node's":        request(t, "u9", "cam", "cam-b2-0"),
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		if _, err := again.Take(ctx, r); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", why, err)
+		}
+		cancel()
+	}
+	if got := a.writes(); got != writes {
+		t.Errorf("%d writes to an API server that is away", got-writes)
+	}
+	awaitCheckpoint(t, path, "cam-a1-0") // as it was
+	again.kill()
+
+	// The API server is back: what it says counts, and a device that is not seen stays.
+	last := start(t, a, r, setup{checkpoint: path})
+	if _, ok := last.CheckpointedDevice(t.Context(), "cam-a1"); ok {
+		t.Error("a device from the checkpoint, though the API server has been read")
+	}
+	last.remove("c1")
+	last.remove("c3")
+	last.want(t, "cam-a1-0", "")
+	awaitCheckpoint(t, path)
+}
+
+// A checkpoint that cannot be read is as none, and is written anew.
+func TestCorruptCheckpoint(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "checkpoint.json")
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, r := newAPI(t, 3, nil), &fakeRuntime{}
+	without := start(t, a, r, setup{checkpoint: path, unread: true})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := without.Take(ctx, request(t, "u1", "cam", "cam-a1-0")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	without.kill()
+	f := start(t, a, r, setup{checkpoint: path})
+	f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
+	awaitCheckpoint(t, path, "cam-a1-0")
+}
+
+// A device node that is another by now is not given to a container unseen.
+func TestCheckpointedDeviceOfAnotherNode(t *testing.T) {
+	dir := t.TempDir()
+	path, node := filepath.Join(dir, "checkpoint.json"), filepath.Join(dir, "video0")
+	touch := func(path string) {
+		t.Helper()
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	touch(node)
+	a, r := newAPI(t, 3, nil), &fakeRuntime{}
+	f := start(t, a, r, setup{checkpoint: path, device: &discovery.Device{ID: "a", DeviceSpecs: []discovery.DeviceSpec{{HostPath: node}}}})
+	f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
+	awaitCheckpoint(t, path, "cam-a1-0")
+	f.kill()
+	again := start(t, a, r, setup{checkpoint: path, unread: true})
+	if _, ok := again.CheckpointedDevice(t.Context(), "cam-a1"); !ok {
+		t.Fatal("no device")
+	}
+	touch(node + ".new")
+	if err := os.Rename(node+".new", node); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := again.CheckpointedDevice(t.Context(), "cam-a1"); ok {
+		t.Error("the device under the same path, which is another")
+	}
+}
