@@ -79,7 +79,7 @@ test-skew: ## Kubelets and API servers of other Kubernetes versions, which it bu
 	KUBESLOT_SKEW=1 KUBELETS=$(KUBELETS) API_SERVERS=$(API_SERVERS) go test -count=1 -timeout 3h -v ./test/skew $(if $(RUN),-run '$(RUN)')
 
 soak: ## Ten minutes of chaos on a real cluster: pods come and go while everything but etcd is killed, frozen and cut off (CHAOS=10m SEED=<number>).
-	$(MAKE) test-e2e RUN='^TestChaos$$$$' CHAOS=$(or $(CHAOS),10m) SEED=$(or $(SEED),$(shell date +%s))
+	$(MAKE) test-e2e E2E=./test/e2e RUN='^TestChaos$$$$' CHAOS=$(or $(CHAOS),10m) SEED=$(or $(SEED),$(shell date +%s))
 
 soak-idle: ## Ten minutes on a real cluster with handlers and devices and nothing to do: nothing may be written (SOAK=10m).
 	$(MAKE) test-e2e RUN=TestStandaloneHandlers SOAK=$(or $(SOAK),10m)

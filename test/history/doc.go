@@ -5,5 +5,6 @@
 //
 //   - check.go: the rules, a pure function of a history (see Check)
 //   - slots.go: what is known of pods and slots while a history is replayed
-//   - record.go: recording a history from the API
+//   - record.go, etcd.go: recording a history from the API, or from its storage where API servers are killed
+//   - inside.go: what containers have found in themselves, against their assignments
 package history
