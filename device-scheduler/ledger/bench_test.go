@@ -280,10 +280,10 @@ func BenchmarkRebuild(b *testing.B) {
 	}
 }
 
-// BenchmarkTrade fits pods whose containers have to trade: each asks for several of few
+// BenchmarkBacktrack fits pods of which the first choice fails: each asks for several of few
 // devices, of which Pack leaves the last ones too few different. The sizes are drawn,
-// from seeds with which there are many trades and enough slots.
-func BenchmarkTrade(b *testing.B) {
+// from seeds with which there are many conflicts and enough slots.
+func BenchmarkBacktrack(b *testing.B) {
 	for _, of := range []struct{ containers, seed int }{{5, 4991}, {15, 3275}, {45, 4961}} {
 		l := New()
 		l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{Capacity: int32(of.containers)}))
@@ -310,7 +310,7 @@ func BenchmarkTrade(b *testing.B) {
 	}
 }
 
-// inVain is a pod of 400 containers, of which the last one could trade with each of the
+// inVain is a pod of 400 containers, of which the last one competes with each of the
 // others, and none has what it needs.
 func inVain() (*Ledger, *Request) {
 	const capacity = 400
@@ -337,8 +337,8 @@ func inVain() (*Ledger, *Request) {
 	return l, req
 }
 
-// BenchmarkTradeInVain refuses a pod after all that a refusal may take.
-func BenchmarkTradeInVain(b *testing.B) {
+// BenchmarkSearchInVain refuses a pod after all that a refusal may take.
+func BenchmarkSearchInVain(b *testing.B) {
 	l, req := inVain()
 	b.ReportAllocs()
 	for b.Loop() {

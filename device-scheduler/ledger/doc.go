@@ -16,17 +16,17 @@
 //   - devices.go: an Instance's slots
 //   - claims.go: SlotClaims, those that count and those of pods which do not use them
 //   - holders.go: pods and the slots they hold; counts.go: how many on each node
-//   - contest.go: who keeps a slot that several pods hold
+//   - double_allocation.go: which of several bound pods keeps a slot
 //   - nominate.go: slots kept for pods that preemption made room for
 //   - event.go: what a change lets waiting pods find, free or by preemption
 //   - draft.go: a what-if view for one scheduling cycle
-//   - fit.go: choosing slots for a pod's containers; queue.go: from which Instance
-//     next; trade.go, room.go: where the containers get in each other's way
+//   - fit.go: what a pod asks for as problems of package slotsearch, which chooses
+//   - strategy.go: from which Instance first
 //   - preempt.go: which pods would have to go
 //   - reach.go: which nodes a request could be served on
-//   - survey.go: what many nodes have for one request, from counts alone
+//   - feasibility.go: what many nodes have for one request, from counts alone
 //   - shortfall.go: why a pod does not fit
-//   - census.go: slots by state
+//   - slot_counts.go: slots by state
 package ledger
 
 import (
@@ -35,16 +35,6 @@ import (
 	"github.com/google/btree"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-)
-
-// Strategy says which Instance a slot is taken from first.
-type Strategy string
-
-const (
-	// Spread takes from the Instance with the most free slots.
-	Spread Strategy = "Spread"
-	// Pack takes from the Instance with the fewest.
-	Pack Strategy = "Pack"
 )
 
 // Ledger is the account. The zero value is not usable; see New.

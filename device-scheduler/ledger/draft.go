@@ -1,9 +1,8 @@
 package ledger
 
 import (
+	"maps"
 	"slices"
-
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // Draft is a what-if view of the ledger: the ledger with some pods taken away or
@@ -21,13 +20,6 @@ type change struct {
 	free     bitset
 	nfree    int
 	clOnNode map[string]int // added to the device's
-	uses     []use          // by the pod that is being fitted
-}
-
-// use is a slot of a device that a container of the pod has.
-type use struct {
-	container, index int
-	cl               bool
 }
 
 // Draft returns a view that is equal to the ledger, for choosing by the strategy.
@@ -105,6 +97,15 @@ func (dr *Draft) kept() []place {
 	return kept
 }
 
+func (dr *Draft) clone() *Draft {
+	c := *dr
+	c.changed = make(map[*device]*change, len(dr.changed))
+	for d, ch := range dr.changed {
+		c.changed[d] = &change{free: slices.Clone(ch.free), nfree: ch.nfree, clOnNode: maps.Clone(ch.clOnNode)}
+	}
+	return &c
+}
+
 func (dr *Draft) change(d *device) *change {
 	ch := dr.changed[d]
 	if ch == nil {
@@ -133,15 +134,14 @@ func (dr *Draft) clOnNode(d *device, node string) int {
 }
 
 // take takes the device's lowest free slot, of which there must be one.
-func (dr *Draft) take(d *device, cl bool, node string) slot.Name {
-	ch := dr.change(d)
-	index := ch.free.lowest()
+func (ch *change) take(node string, cl bool) (index int) {
+	index = ch.free.lowest()
 	ch.free.clear(index)
 	ch.nfree--
 	if cl {
 		ch.addCL(node, 1)
 	}
-	return slot.Name{Instance: d.name, Index: index}
+	return index
 }
 
 func (ch *change) addCL(node string, n int) {

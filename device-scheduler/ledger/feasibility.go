@@ -130,8 +130,7 @@ func (s *Feasibility) Fits(node string, place int) (shortfall *Shortfall, sure b
 	case at.offers(p.Count, unique != ""):
 		return nil, true
 	}
-	f := fitting{Draft: &Draft{ledger: s.ledger}, node: node, req: s.req}
-	return f.shortfall(p.container, p.ResourceRequest, k), true
+	return s.ledger.shortfall(node, s.req.Containers[p.container].Name, p.ResourceRequest, k, 0), true
 }
 
 // offers reports whether there are so many free slots, or so many Instances with a

@@ -72,10 +72,10 @@ func TestFitIsComplete(t *testing.T) {
 	})
 }
 
-// TestTrades fits pods in which containers of all roles have some devices by name and
-// need others, so that they trade a lot. What they get is right, and they get it
+// TestSearchBacktracks fits pods in which containers of all roles have some devices by name and
+// need others, so that the first choice often fails. What they get is right, and they get it
 // whenever they can.
-func TestTrades(t *testing.T) {
+func TestSearchBacktracks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := New()
 		configuration := configurationOf("c", akriv0.ConfigurationSpec{Capacity: 5})
@@ -115,9 +115,9 @@ func TestTrades(t *testing.T) {
 	})
 }
 
-// A pod cannot keep the scheduler busy: trades are given up, here after some thousand
+// A pod cannot keep the scheduler busy: the search is given up, here after some thousand
 // allocations of some ten thousand.
-func TestTradesAreGivenUp(t *testing.T) {
+func TestSearchIsBounded(t *testing.T) {
 	l, req := inVain()
 	allocations := testing.AllocsPerRun(1, func() {
 		if _, shortfall := l.Draft(Spread).Fit("a", req); shortfall == nil {

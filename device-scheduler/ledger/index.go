@@ -7,14 +7,8 @@ import (
 	"github.com/google/btree"
 )
 
-// most free slots first, then by name: Spread ascends, Pack walks back up from
-// the fewest.
-func byFree(a, b *device) bool {
-	if a.nfree != b.nfree {
-		return a.nfree > b.nfree
-	}
-	return a.name < b.name
-}
+// inOrder is the order of Spread. Pack walks back up from the fewest free slots.
+func inOrder(a, b *device) bool { return Spread.compare(a.nfree, a.name, b.nfree, b.name) < 0 }
 
 const btreeDegree = 16
 
@@ -54,7 +48,7 @@ func (k *kind) groupOf(nodes nodeSet) *group {
 	}
 	k.made++
 	nodes.names = slices.Clone(nodes.names)
-	g := &group{nodes: nodes, number: k.made, order: btree.NewWithFreeListG(btreeDegree, byFree, k.spare)}
+	g := &group{nodes: nodes, number: k.made, order: btree.NewWithFreeListG(btreeDegree, inOrder, k.spare)}
 	k.groups[nodes.key] = g
 	for _, name := range nodes.names {
 		k.link(g, name, true)
@@ -199,39 +193,27 @@ func (d *device) unlist() {
 	}
 }
 
-// each calls visit with the group's devices that have free slots, from one of them
-// or from the first on, in the strategy's order, until visit returns false.
-func (g *group) each(strategy Strategy, from *device, visit func(*device) bool) {
+// each calls visit with the group's devices that have free slots, in the strategy's order,
+// until visit returns false.
+func (g *group) each(strategy Strategy, visit func(*device) bool) {
 	if strategy != Pack {
-		if from == nil {
-			g.order.Ascend(visit)
-		} else {
-			g.order.AscendGreaterOrEqual(from, visit)
-		}
+		g.order.Ascend(visit)
 		return
 	}
-	// Ascending gives names in order within one count of free slots; the counts
-	// are walked from the fewest up.
-	if from == nil {
-		if last, ok := g.order.Max(); ok {
-			from = &device{nfree: last.nfree}
-		}
-	}
-	for from != nil {
-		n, more := from.nfree, true
-		g.order.AscendGreaterOrEqual(from, func(d *device) bool {
-			if d.nfree != n {
-				return false
-			}
-			more = visit(d)
-			return more
+	// The tree has names in order among devices with as many free slots: these are walked
+	// from the fewest up.
+	for last, some := g.order.Max(); some; {
+		stopped := false
+		first := &device{nfree: last.nfree}
+		g.order.AscendRange(first, &device{nfree: last.nfree - 1}, func(d *device) bool {
+			stopped = !visit(d)
+			return !stopped
 		})
-		if !more {
+		if some = false; stopped {
 			return
 		}
-		from = nil
-		g.order.DescendLessOrEqual(&device{nfree: n}, func(d *device) bool {
-			from = &device{nfree: d.nfree}
+		g.order.DescendLessOrEqual(first, func(d *device) bool {
+			last, some = d, true
 			return false
 		})
 	}

@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 
+	"github.com/kubeslot/kubeslot/device-scheduler/slotsearch"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -26,17 +27,25 @@ type Request struct {
 	Containers []ContainerRequest
 }
 
-// together reports whether there is a time at which containers i and j both run: init
-// containers run alone but for the sidecars before them, all others together.
-func (req *Request) together(i, j int) bool {
-	earlier, later := req.Containers[min(i, j)].Role, req.Containers[max(i, j)].Role
-	switch {
-	case i == j:
-		return true
-	case later == Init:
-		return earlier == Sidecar
+// spans say when the containers run. The times are those of the init containers, each of
+// which runs alone but for the sidecars before it, and the last one, when all others run.
+func (req *Request) spans() []slotsearch.Span {
+	spans := make([]slotsearch.Span, len(req.Containers))
+	time := 0
+	for i, c := range req.Containers {
+		if spans[i].From = time; c.Role == Init {
+			time++
+		}
 	}
-	return earlier != Init
+	for i, c := range req.Containers {
+		switch spans[i].To = time; c.Role {
+		case Init:
+			spans[i].To = spans[i].From
+		case App:
+			spans[i].From = time
+		}
+	}
+	return spans
 }
 
 // ContainerRequest is what one container asks for, sorted by resource.

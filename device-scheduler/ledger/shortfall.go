@@ -49,24 +49,18 @@ type Shortfall struct {
 // Resolvable reports whether the request could be met once others let go.
 func (s *Shortfall) Resolvable() bool { return s.Reason == Held }
 
-func (f *fitting) shortfall(i int, r ResourceRequest, k *kind) *Shortfall {
-	s := &Shortfall{Container: f.req.Containers[i].Name, Resource: r.Name, Needed: r.Count, Unique: k.unique(), InstanceLevel: r.Name != k.name}
-	for j, picks := range f.got {
-		for _, p := range picks {
-			same := p.device.kind == k && (!s.InstanceLevel || p.device.name == r.Name)
-			if same && (j != i || p.Resource != r.Name) {
-				s.Own++
-			}
-		}
-	}
+// shortfall says why the node cannot serve a request of the kind. The pod's other requests
+// take so many slots that could serve it.
+func (l *Ledger) shortfall(node, container string, r ResourceRequest, k *kind, own int) *Shortfall {
+	s := &Shortfall{Container: container, Resource: r.Name, Needed: r.Count, Unique: k.unique(), InstanceLevel: r.Name != k.name, Own: own}
 	if !s.InstanceLevel {
-		at := k.byNode[f.node]
+		at := k.byNode[node]
 		for g := range at.groups {
 			s.Instances += g.members
 			s.Slots += g.slots
 			s.Free += g.free
 		}
-	} else if d := f.ledger.devices[r.Name]; d.reaches(f.node) {
+	} else if d := l.devices[r.Name]; d.reaches(node) {
 		s.Instances, s.Slots, s.Free = 1, d.capacity, d.nfree
 	}
 	most := s.Slots

@@ -1,0 +1,255 @@
+package slotsearch
+
+import (
+	"cmp"
+	"slices"
+)
+
+// maxSteps bounds how often the search asks whether a container may use an Instance: some
+// milliseconds. A pod with more containers than anybody runs stays below.
+const maxSteps = 200_000
+
+// Solve serves all wants. When it cannot, it returns the first one that is short.
+func (p *Problem) Solve() (short *Want) {
+	wants := p.turns()
+	s := &search{Problem: p, open: wants}
+	if short = s.firstFit(); short == nil {
+		p.number(wants)
+		return nil
+	}
+	if short.Instance == nil && !p.interchangeable() {
+		s.restart(wants)
+		if s.solve() {
+			p.number(wants)
+			return nil
+		}
+	}
+	return short
+}
+
+// turns are the wants in the order in which they are served at first. Requests by name come
+// first, since they leave no choice. Of each kind those of containers that run until the end
+// come before the others, which then use the same slots as far as they can.
+func (p *Problem) turns() []*Want {
+	if len(p.Wants) == 1 {
+		return p.Wants
+	}
+	rank := func(w *Want) int {
+		n := 2 * (1 - w.level())
+		if p.Spans[w.Container].To < p.last() {
+			n++
+		}
+		return n
+	}
+	turns := slices.Clone(p.Wants)
+	slices.SortStableFunc(turns, func(a, b *Want) int { return cmp.Compare(rank(a), rank(b)) })
+	return turns
+}
+
+// search is a search under way.
+type search struct {
+	*Problem
+	open  []*Want // not served yet
+	steps int
+}
+
+func (s *search) choose(w *Want, in *Instance) {
+	s.add(in, w.Container, w.level())
+	w.chosen = append(w.chosen, in)
+}
+
+func (s *search) undo(w *Want) {
+	last := len(w.chosen) - 1
+	s.remove(w.chosen[last], w.Container, w.level())
+	w.chosen = w.chosen[:last]
+}
+
+// firstFit has each want in turn take the first Instances. It returns the one that is short.
+func (s *search) firstFit() *Want {
+	for _, w := range s.open {
+		for len(w.chosen) < w.Count {
+			in := s.reusable(w)
+			if in == nil {
+				in = s.first(w)
+			}
+			if in == nil {
+				return w
+			}
+			left := in.Left()
+			if s.choose(w, in); in.Left() < left {
+				s.reorder(in)
+			}
+		}
+	}
+	return nil
+}
+
+// reusable returns an Instance of which the container can use a slot that the pod has
+// anyway, nil if there is none.
+func (s *search) reusable(w *Want) *Instance {
+	if s.Spans[w.Container].To == s.last() {
+		return nil // the slots so far are in use while it runs
+	}
+	for _, o := range s.Wants {
+		for _, in := range o.chosen {
+			if o.level() == w.level() && (w.Instance == nil || w.Instance == in) && s.keeps(in, w) && s.allows(in, w.Container, w.level()) {
+				return in
+			}
+		}
+	}
+	return nil
+}
+
+// keeps reports whether the pod needs no more slots of the Instance when the container uses
+// one.
+func (s *search) keeps(in *Instance, w *Want) bool {
+	return in.slotsWith(w.level(), s.Spans[w.Container]) == in.slots[w.level()]
+}
+
+// first returns the Instance from which the container takes a slot, nil if there is none.
+func (s *search) first(w *Want) *Instance {
+	if in := w.Instance; in != nil {
+		if s.allows(in, w.Container, byName) {
+			return in
+		}
+		return nil
+	}
+	for _, in := range s.Instances {
+		if in.Left() > 0 && s.allows(in, w.Container, anyInstance) {
+			return in
+		}
+	}
+	return nil
+}
+
+// reorder moves an Instance of which a slot was taken to its new place in the order.
+func (s *search) reorder(in *Instance) {
+	if len(s.Instances) == 1 {
+		return
+	}
+	at := slices.Index(s.Instances, in)
+	rest := slices.Delete(s.Instances, at, at+1)
+	to, _ := slices.BinarySearchFunc(rest, in, s.Order)
+	s.Instances = slices.Insert(rest, to, in)
+}
+
+// restart forgets what was chosen for those that take any Instance.
+func (s *search) restart(wants []*Want) {
+	s.open = nil
+	for _, w := range slices.Backward(wants) {
+		if w.Instance == nil {
+			w.first = len(w.chosen)
+			for len(w.chosen) > 0 {
+				s.undo(w)
+			}
+			s.open = append(s.open, w)
+		}
+	}
+	slices.Reverse(s.open)
+}
+
+// solve serves the open wants, the hardest first.
+func (s *search) solve() bool {
+	if len(s.open) == 0 {
+		return true
+	}
+	at, servable := s.hardest()
+	if !servable {
+		return false
+	}
+	w := s.open[at]
+	open := slices.Delete(slices.Clone(s.open), at, at+1)
+	s.open = open
+	if s.serve(w, s.options(w)) {
+		return true
+	}
+	s.open = append(open, w)
+	return false
+}
+
+// serve has the want choose some of the options, and the open ones the rest.
+func (s *search) serve(w *Want, options []*Instance) bool {
+	missing := w.Count - len(w.chosen)
+	if missing == 0 {
+		return s.solve()
+	}
+	for i, in := range options {
+		if len(options)-i < missing || s.steps > maxSteps {
+			return false
+		}
+		if slices.ContainsFunc(options[:i], in.alike) {
+			continue // it has been tried
+		}
+		s.choose(w, in)
+		if s.serve(w, options[i+1:]) {
+			return true
+		}
+		s.undo(w)
+	}
+	return false
+}
+
+// hardest returns which of the open wants has the fewest options to spare, and whether each
+// has enough.
+func (s *search) hardest() (at int, servable bool) {
+	least := 0
+	for i, w := range s.open {
+		spare := -w.Count
+		for _, in := range s.Instances {
+			if s.may(w, in) {
+				spare++
+			}
+		}
+		if spare < 0 {
+			return 0, false
+		}
+		if i == 0 || spare < least {
+			at, least = i, spare
+		}
+	}
+	return at, true
+}
+
+// options are the Instances for a want, those first that leave the open ones the most.
+func (s *search) options(w *Want) []*Instance {
+	type option struct {
+		*Instance
+		spoils int // open wants that cannot have it then
+		takes  int // slots that the pod has not taken yet
+		left   int
+	}
+	var options []option
+	for _, in := range s.Instances {
+		if !s.may(w, in) {
+			continue
+		}
+		o := option{Instance: in, left: in.Left()}
+		for _, other := range s.open {
+			if s.may(other, in) {
+				o.spoils++
+			}
+		}
+		s.add(in, w.Container, anyInstance)
+		o.takes = o.left - in.Left()
+		for _, other := range s.open {
+			if s.may(other, in) {
+				o.spoils--
+			}
+		}
+		s.remove(in, w.Container, anyInstance)
+		options = append(options, o)
+	}
+	slices.SortStableFunc(options, func(a, b option) int {
+		return cmp.Or(cmp.Compare(a.spoils, b.spoils), cmp.Compare(a.takes, b.takes), cmp.Compare(b.left, a.left))
+	})
+	sorted := make([]*Instance, len(options))
+	for i, o := range options {
+		sorted[i] = o.Instance
+	}
+	return sorted
+}
+
+func (s *search) may(w *Want, in *Instance) bool {
+	s.steps += 1 + (s.Spans[w.Container].To-s.Spans[w.Container].From)/8
+	return s.allows(in, w.Container, anyInstance)
+}
