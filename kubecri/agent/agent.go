@@ -1,13 +1,17 @@
 // Package agent reports what discovery handlers find on this node as the node's
-// DeviceSlices, which it alone writes.
+// DeviceSlices.
 //
-// Everything is level-triggered: a report, a change of a Configuration and an edit
-// of a slice all only wake the writer, which compares the node's slices with what
-// plan() says they should be.
+// It has four parts, and imports run one way:
 //
-// Who changes what: one worker starts and stops sessions, each of which runs the sources
-// of its handler; what these say, and what comes of it with time, is in the session's
-// reports (pure functions); one writer alone writes slices.
+//   - the queue of Configurations (watch.go, configurations.go), whose one worker starts
+//     and stops sessions;
+//   - the registry of sessions (registry.go, session.go), each of which runs the sources of its
+//     handler (discovery.go), on the nodes that discover (election.go), and what other
+//     nodes report (reach.go);
+//   - the state of a session, in package reports: what its sources have said, and what
+//     comes of it with time, as functions of values;
+//   - the writer of slices, package deviceslices. Everything is level-triggered: a report,
+//     a change of a Configuration and an edit of a slice all only wake it.
 package agent
 
 import (
@@ -27,6 +31,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/agent/deviceslices"
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	"github.com/kubeslot/kubeslot/kubecri/hostpaths"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/properties"
@@ -73,9 +79,9 @@ type Config struct {
 	NoEndpoints bool
 	// AllowedPaths are those of the node that devices may have mounts and device nodes of.
 	AllowedPaths hostpaths.Allowed
-	// Grace is how long the devices of a source that stopped working stay; DefaultGrace
+	// Grace is how long the devices of a source that stopped working stay; reports.DefaultGrace
 	// when zero.
-	Grace Grace
+	Grace reports.Grace
 	// Recorder writes Events about Configurations; its scheme must know them.
 	Recorder record.EventRecorder
 	// Restart paces sources that fail.
@@ -119,17 +125,11 @@ type Agent struct {
 	properties     *properties.Reader
 	discoveries    sync.WaitGroup
 	began          time.Time // Run; set before there are sessions
-	// dirty wakes the writer, and written tells it that its cache has changed.
-	dirty, written chan struct{}
+	writer         *deviceslices.Writer
 	// timed wakes who looks at what changes with time alone.
 	timed chan struct{}
 
-	mu       sync.RWMutex
-	ready    bool                // the caches have synced
-	sessions map[string]*session // what is discovered, by Configuration name
-	// changed is closed and replaced whenever ready or sessions, or anything in
-	// them, changes: see WaitDevice.
-	changed chan struct{}
+	registry
 }
 
 // New returns an agent, to be started with Run.
@@ -143,8 +143,8 @@ func New(config Config) (*Agent, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	if config.Grace == (Grace{}) {
-		config.Grace = DefaultGrace
+	if config.Grace == (reports.Grace{}) {
+		config.Grace = reports.DefaultGrace
 	}
 	if config.ReachChanged == nil {
 		config.ReachChanged = func() {}
@@ -157,12 +157,11 @@ func New(config Config) (*Agent, error) {
 		configurations: workqueue.NewTyped[string](),
 		duplicates:     duplicates{},
 		properties:     properties.NewReader(config.KubeClient, config.PropertyNamespaces, config.Clock),
-		dirty:          make(chan struct{}, 1),
-		written:        make(chan struct{}, 1),
 		timed:          make(chan struct{}, 1),
-		sessions:       map[string]*session{},
-		changed:        make(chan struct{}),
+		registry:       registry{sessions: map[string]*session{}, changed: make(chan struct{})},
 	}
+	a.writer = deviceslices.New(deviceslices.Config{NodeName: config.NodeName, Client: config.Client, Slices: config.Slices,
+		Node: a.node, State: a.state, Backoff: retries, Clock: config.Clock})
 	if err := a.watch(); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
@@ -197,7 +196,7 @@ func (a *Agent) Run(ctx context.Context) {
 			a.configurations.Done(name)
 		}
 	})
-	workers.Go(func() { a.write(ctx) })
+	workers.Go(func() { a.writer.Run(ctx) })
 	workers.Go(func() { a.passTime(ctx) })
 	<-ctx.Done()
 }
@@ -208,13 +207,7 @@ func (a *Agent) registered() time.Time {
 	if a.config.NoEndpoints {
 		return a.began
 	}
-	return a.began.Add(registering)
-}
-
-// announce wakes those who wait for a.changed. a.mu must be held.
-func (a *Agent) announce() {
-	close(a.changed)
-	a.changed = make(chan struct{})
+	return a.began.Add(reports.Registering)
 }
 
 // sleep waits for d, or until ctx ends or one of the channels, of which there are two at

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubeslot/kubeslot/kubecri/agent/deviceslices"
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -103,7 +105,7 @@ func TestNothingIsTakenAwayBeforeTheFirstReport(t *testing.T) {
 		api.want(t, "node-a-0: foo0 foo0")
 		handler.see("foo1")                          // the other went while the agent was away
 		api.want(t, "node-a-0: foo0 foo0 foo1 foo1") // or an endpoint has it, which has not registered again
-		pass(registering)
+		pass(reports.Registering)
 		api.wantNow(t, "node-a-0: foo1 foo1")
 	})
 }
@@ -137,7 +139,7 @@ func TestHandEditsAreRepaired(t *testing.T) {
 			"none":     func(s *v1alpha1.DeviceSlice) { s.Spec.Devices = nil },
 			"problems": func(s *v1alpha1.DeviceSlice) { s.Spec.Problems = []v1alpha1.Problem{{Reason: "X"}} },
 			"owner":    func(s *v1alpha1.DeviceSlice) { s.OwnerReferences[0].UID = "former" },
-			"label":    func(s *v1alpha1.DeviceSlice) { s.Labels = map[string]string{DiscoveryLabel: "cam"} },
+			"label":    func(s *v1alpha1.DeviceSlice) { s.Labels = map[string]string{deviceslices.DiscoveryLabel: "cam"} },
 			"deleted":  nil,
 			"misnamed": nil,
 		} {

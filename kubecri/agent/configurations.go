@@ -41,7 +41,7 @@ func (a *Agent) reconcileConfiguration(ctx context.Context, name string) {
 	}
 	a.announce()
 	a.mu.Unlock()
-	wake(a.dirty)
+	a.writer.Wake()
 	a.config.ReachChanged()
 }
 

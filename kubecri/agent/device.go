@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -27,9 +28,9 @@ func (a *Agent) Device(instance string) (discovery.Device, bool) {
 	return s.device(hash)
 }
 
-// device is Device for one session. Agent.mu must be held.
+// device is Device for one session. registry.mu must be held.
 func (s *session) device(hash string) (discovery.Device, bool) {
-	f, ok := s.standing.devices[hash]
+	f, ok := s.standing.Devices[hash]
 	device := f.Device
 	if !ok && s.reach != nil {
 		device, ok = s.reach.device(hash)
@@ -54,7 +55,7 @@ func (a *Agent) Devices() (map[string]discovery.Device, <-chan struct{}) {
 				}
 			}
 		}
-		for hash, f := range s.standing.devices {
+		for hash, f := range s.standing.Devices {
 			all[slot.InstanceName(name, hash)] = configured(f.Device, s.configuration)
 		}
 	}
@@ -152,15 +153,15 @@ func (a *Agent) missing(instance string) (waitingFor string, err error) {
 }
 
 // missing says what is outstanding before devices of the session can be there, or
-// why one that is not there does not exist. Agent.mu must be held.
+// why one that is not there does not exist. registry.mu must be held.
 func (s *session) missing(hash string) (waitingFor, why string) {
 	handler := s.configuration.Spec.DiscoveryHandler.Name
 	switch {
 	case !s.selected:
-		return "", fmt.Sprintf("spec.discovery.nodeSelector of Configuration %s does not select this node", reference(s.configuration))
+		return "", fmt.Sprintf("spec.discovery.nodeSelector of Configuration %s does not select this node", reports.Reference(s.configuration))
 	case s.reach != nil:
 		return s.reach.missing()
-	case s.standing.settled || s.standing.had[hash]:
+	case s.standing.Settled || s.standing.Had[hash]:
 		return "", fmt.Sprintf("discovery handler %q does not see it on this node", handler)
 	}
 	for _, source := range slices.Sorted(maps.Keys(s.problems)) {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/spelling"
 )
@@ -50,14 +51,14 @@ func (a *Agent) discover(ctx context.Context, s *session, c *v0.Configuration) {
 			w.stop()
 			<-w.done // so that it does not report after its successor
 			delete(running, id)
-			a.update(ctx, s, func(r *reports, now time.Time) { r.remove(id, now) })
+			a.update(ctx, s, func(r *reports.Reports, now time.Time) { r.Remove(id, now) })
 			a.forgetProblem(ctx, s, id, 0)
 		}
 		for id, source := range there {
 			if running[id] != nil {
 				continue
 			}
-			a.update(ctx, s, func(r *reports, _ time.Time) { r.join(id, source.BuiltIn) })
+			a.update(ctx, s, func(r *reports.Reports, _ time.Time) { r.Join(id, source.BuiltIn) })
 			working, stop := context.WithCancel(klog.NewContext(ctx, klog.FromContext(ctx).WithValues("source", id)))
 			w := &worker{source, stop, make(chan struct{})}
 			running[id] = w
@@ -113,7 +114,7 @@ func (a *Agent) forgetUnknown(s *session) {
 	defer a.mu.Unlock()
 	if s.problems[""].Reason == reasonUnknownHandler {
 		delete(s.problems, "")
-		wake(a.dirty)
+		a.writer.Wake()
 	}
 }
 
@@ -222,7 +223,7 @@ func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, 
 // failed says that a source does not work, and has not since then.
 func (a *Agent) failed(ctx context.Context, s *session, source *discovery.Source, since time.Time, err error) {
 	a.config.Metrics.DiscoveryFailed(source.Handler.Name())
-	a.update(ctx, s, func(r *reports, now time.Time) { r.fail(source.ID, now) })
+	a.update(ctx, s, func(r *reports.Reports, now time.Time) { r.Fail(source.ID, now) })
 	reason, err := reasonFailed, fmt.Errorf("discovery handler %q: %w", source.Handler.Name(), err)
 	switch {
 	case errors.Is(err, discovery.ErrInvalid):
@@ -268,24 +269,21 @@ func (a *Agent) runHandler(ctx context.Context, s *session, c *v0.Configuration,
 func (a *Agent) take(ctx context.Context, s *session, source *discovery.Source, result discovery.Result) {
 	a.mu.RLock()
 	configuration := s.configuration
-	var known map[string]found
-	if last := s.reports.source(source.ID); last != nil {
-		known = last.devices
-	}
+	known := s.reports.Last(source.ID)
 	a.mu.RUnlock()
-	e := examination{configuration: configuration, node: a.config.NodeName, known: known, named: a.named(configuration),
-		allowed: func(d discovery.Device) error { return a.config.AllowedPaths.Check(source.Handler.Name(), d) }}
-	devices, rejected := e.examine(result)
-	a.update(ctx, s, func(r *reports, _ time.Time) { r.report(source.ID, result.Shared, devices, rejected) })
+	e := reports.Examination{Configuration: configuration, Node: a.config.NodeName, Known: known, Named: a.named(configuration),
+		Allowed: func(d discovery.Device) error { return a.config.AllowedPaths.Check(source.Handler.Name(), d) }}
+	devices, rejected := e.Examine(result)
+	a.update(ctx, s, func(r *reports.Reports, _ time.Time) { r.Report(source.ID, result.Shared, devices, rejected) })
 }
 
 // named returns which of the Configuration's devices has a hash in this node's
 // slices: of two devices of one hash, the one that came first keeps it.
 func (a *Agent) named(c *v0.Configuration) func(hash string) (id string) {
 	return func(hash string) string {
-		for _, slice := range a.ownSlices() {
+		for _, slice := range a.writer.Own() {
 			for i := range slice.Spec.Devices {
-				if d := &slice.Spec.Devices[i]; d.Hash == hash && d.Configuration == reference(c) {
+				if d := &slice.Spec.Devices[i]; d.Hash == hash && d.Configuration == reports.Reference(c) {
 					return d.ID
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 )
 
 func TestTheOldestOfTwoConfigurationsOfANameCounts(t *testing.T) {
@@ -44,7 +45,7 @@ func TestAnUnknownHandlerIsToldOnceAndWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(configuration("cam"))
 		agent := api.start(t, "node-a")
-		pass(registering - 3*time.Second)
+		pass(reports.Registering - 3*time.Second)
 		agent.wantEvents(t) // it may be about to register again
 		api.wantCalls(t)
 		pass(time.Second)
@@ -71,7 +72,7 @@ func TestAnUnknownHandlerIsToldWithTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(configuration("cam"))
 		agent := api.start(t, "node-a", idle("udev"), idle("echos"))
-		pass(registering)
+		pass(reports.Registering)
 		agent.wantEvents(t, `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node, which has echos, udev: discovery starts when there is one; did you mean "echos"?`)
 	})
 }

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/kubeslot/kubeslot/kubecri/agent/deviceslices"
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -63,7 +65,7 @@ func (a *Agent) compete(ctx context.Context, s *session, c *v0.Configuration) {
 	e := &election{Agent: a, configuration: c, client: a.config.KubeClient.CoordinationV1().Leases(c.Namespace),
 		changed: make(chan struct{}, 1), first: rand.Int32N(100), seen: map[string]sight{}}
 	e.leases = coordinationinformers.NewFilteredLeaseInformer(a.config.KubeClient, c.Namespace, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
-		o.LabelSelector = labels.Set{DiscoveryLabel: c.Name}.String()
+		o.LabelSelector = labels.Set{deviceslices.DiscoveryLabel: c.Name}.String()
 	})
 	_, _ = e.leases.AddEventHandler(onChange(func(any) { wake(e.changed) })) // fails once it has ended
 	a.discoveries.Go(func() { e.leases.RunWithContext(ctx) })
@@ -116,10 +118,10 @@ func (a *Agent) compete(ctx context.Context, s *session, c *v0.Configuration) {
 // withdraw makes the session's devices no longer be seen by this node.
 func (a *Agent) withdraw(ctx context.Context, s *session) {
 	a.mu.RLock()
-	done := s.standing.settled && len(s.standing.devices) == 0 && s.rejected == ""
+	done := s.standing.Settled && len(s.standing.Devices) == 0 && s.rejected == ""
 	a.mu.RUnlock()
 	if !done {
-		a.update(ctx, s, func(r *reports, _ time.Time) { r.clear() })
+		a.update(ctx, s, func(r *reports.Reports, _ time.Time) { r.Clear() })
 	}
 }
 
@@ -168,7 +170,7 @@ func (e *election) take(ctx context.Context, lease *coordinationv1.Lease) (*coor
 		next.Spec.AcquireTime, next.Spec.HolderIdentity = &now, &node
 	}
 	next.Spec.RenewTime, next.Spec.LeaseDurationSeconds = &now, &seconds
-	next.Labels = map[string]string{DiscoveryLabel: e.configuration.Name}
+	next.Labels = map[string]string{deviceslices.DiscoveryLabel: e.configuration.Name}
 	next.OwnerReferences = []metav1.OwnerReference{{APIVersion: v0.SchemeGroupVersion.String(), Kind: "Configuration",
 		Name: e.configuration.Name, UID: e.configuration.UID}}
 	if next.ResourceVersion == "" {
@@ -192,7 +194,7 @@ func (e *election) hold(ctx context.Context, s *session, lease *coordinationv1.L
 			break
 		}
 		e.mu.RLock()
-		able = s.reports.works(began, e.config.Clock.Now())
+		able = s.reports.Works(began, e.config.Clock.Now())
 		e.mu.RUnlock()
 		next, err := e.take(ctx, lease)
 		if apierrors.IsConflict(err) {

@@ -14,6 +14,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/agent/deviceslices"
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -63,7 +65,7 @@ func (s *shop) discover() []string {
 func (s *shop) report(t *testing.T) []string {
 	var names []string
 	for _, slice := range s.slices(t) {
-		if len(slice.Spec.Devices) > 0 && slice.Labels[DiscoveryLabel] == "cam" {
+		if len(slice.Spec.Devices) > 0 && slice.Labels[deviceslices.DiscoveryLabel] == "cam" {
 			names = append(names, slice.Spec.NodeName)
 		}
 	}
@@ -133,14 +135,14 @@ func TestReportsThatAreNotBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := configuration("cam")
 		c.Spec.Discovery = &v0.Discovery{}
-		right := v1alpha1.Device{Configuration: reference(c), ID: "foo0", Hash: "8120fe", Shared: true}
+		right := v1alpha1.Device{Configuration: reports.Reference(c), ID: "foo0", Hash: "8120fe", Shared: true}
 		id, local, long, other := right, right, right, right
 		id.ID = "foo1"
 		local.Shared, local.Hash = false, slot.InstanceHash("foo0", false, "rogue", slot.ShortHash)
 		long.Hash = slot.InstanceHash("foo0", true, "", slot.LongHash)
 		other.Configuration.Namespace = "attic"
 		rogue := &v1alpha1.DeviceSlice{
-			ObjectMeta: metav1.ObjectMeta{Name: "rogue-0", Labels: map[string]string{DiscoveryLabel: "cam"}},
+			ObjectMeta: metav1.ObjectMeta{Name: "rogue-0", Labels: map[string]string{deviceslices.DiscoveryLabel: "cam"}},
 			Spec:       v1alpha1.DeviceSliceSpec{NodeName: "rogue", Devices: []v1alpha1.Device{id, local, long, other}}}
 		api := newAPI(c)
 		agent := api.start(t, "node-a", silent())
@@ -286,7 +288,7 @@ func TestANodeWithoutAWorkingHandlerHandsOver(t *testing.T) {
 		holder := s.discover()[0]
 		broken := s.handlers[holder]
 		broken.change(func() { broken.fail = func(int) error { return errors.New("stream broke") } })
-		s.want(t, unschedulableAfter+renewAfter+2*time.Second, 1, anyNumber)
+		s.want(t, reports.UnschedulableAfter+renewAfter+2*time.Second, 1, anyNumber)
 		if is := s.discover(); is[0] == holder {
 			t.Errorf("%s discovers on", holder)
 		}

@@ -159,7 +159,9 @@ func (a *api) slices(t *testing.T) []v1alpha1.DeviceSlice {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(list.Items, func(a, b v1alpha1.DeviceSlice) int { return compareNames(a.Name, b.Name) })
+	slices.SortFunc(list.Items, func(a, b v1alpha1.DeviceSlice) int {
+		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
+	})
 	return list.Items
 }
 
@@ -343,4 +345,20 @@ func many(n int) (ids []string) {
 // instanceOf names the Instance of a shared device.
 func instanceOf(configuration, id string) string {
 	return slot.InstanceName(configuration, slot.InstanceHash(id, true, "", slot.ShortHash))
+}
+
+// collidingIDs finds two ids with one three-byte hash, in order.
+func collidingIDs(t *testing.T) (first, second string) {
+	t.Helper()
+	seen := map[string]string{}
+	for n := range 1 << 20 {
+		id := fmt.Sprintf("camera-%d", n)
+		hash := slot.InstanceHash(id, true, "", slot.ShortHash)
+		if other, ok := seen[hash]; ok {
+			return min(id, other), max(id, other)
+		}
+		seen[hash] = id
+	}
+	t.Fatal("no two of a million ids have one hash")
+	return "", ""
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -43,36 +44,36 @@ func (a *Agent) notifyHolders(all []notification) {
 }
 
 // notifications compares what is known of this node's devices with what was. With spec.discovery
-// the devices are other nodes' as well: see sliceChanged. Agent.mu must be held.
-func (a *Agent) notifications(s *session, was *standing) []notification {
+// the devices are other nodes' as well: see sliceChanged. registry.mu must be held.
+func (a *Agent) notifications(s *session, was *reports.Standing) []notification {
 	if s.reach != nil {
 		return nil
 	}
 	name := s.configuration.Name
 	var all []notification
-	for hash, before := range was.devices {
-		now, ok := s.standing.devices[hash]
+	for hash, before := range was.Devices {
+		now, ok := s.standing.Devices[hash]
 		if !ok {
 			all = append(all, a.gone(name, hash))
-		} else if what := before.differences(&now); len(what) > 0 {
+		} else if what := before.Differences(&now); len(what) > 0 {
 			all = append(all, a.another(name, hash, what))
 		}
 	}
-	if !was.settled {
+	if !was.Settled {
 		// What a former life of the agent reported is in the slices, without paths.
 		a.eachWritten(s, func(d *v1alpha1.Device) {
-			if _, ok := was.devices[d.Hash]; ok || was.age(d.Hash, d.Shared) == withdrawn {
+			if _, ok := was.Devices[d.Hash]; ok || was.Age(d.Hash, d.Shared) == reports.Withdrawn {
 				return // as above, or recorded before
 			}
-			before := found{}
+			before := reports.Device{}
 			before.Properties = d.Properties
-			now, ok := s.standing.devices[d.Hash]
+			now, ok := s.standing.Devices[d.Hash]
 			if ok {
 				now.Mounts, now.DeviceSpecs = nil, nil
-				if what := before.differences(&now); len(what) > 0 {
+				if what := before.Differences(&now); len(what) > 0 {
 					all = append(all, a.another(name, d.Hash, what))
 				}
-			} else if s.standing.age(d.Hash, d.Shared) == withdrawn {
+			} else if s.standing.Age(d.Hash, d.Shared) == reports.Withdrawn {
 				all = append(all, a.gone(name, d.Hash))
 			}
 		})
@@ -84,8 +85,8 @@ func (a *Agent) notifications(s *session, was *standing) []notification {
 // eachWritten calls f with the devices that this node's slices have of the session's
 // Configuration.
 func (a *Agent) eachWritten(s *session, f func(*v1alpha1.Device)) {
-	ref := reference(s.configuration)
-	for _, slice := range a.ownSlices() {
+	ref := reports.Reference(s.configuration)
+	for _, slice := range a.writer.Own() {
 		for i := range slice.Spec.Devices {
 			if d := &slice.Spec.Devices[i]; d.Configuration == ref {
 				f(d)

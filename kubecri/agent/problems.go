@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
-	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -35,7 +35,7 @@ func (a *Agent) recordProblem(ctx context.Context, s *session, source, reason st
 		klog.FromContext(ctx).V(2).Info("Discovery still does not work", "reason", err.Error())
 		return
 	}
-	wake(a.dirty)
+	a.writer.Wake()
 	klog.FromContext(ctx).Error(err, "Discovery does not work")
 	a.config.Recorder.Eventf(configuration, corev1.EventTypeWarning, reason, "Node %s: %v", a.config.NodeName, err)
 }
@@ -60,7 +60,7 @@ func (a *Agent) forgetProblem(running context.Context, s *session, source string
 	defer a.mu.Unlock()
 	if _, ok := s.problems[source]; ok && running.Err() == nil {
 		delete(s.problems, source)
-		wake(a.dirty)
+		a.writer.Wake()
 	}
 }
 
@@ -70,7 +70,7 @@ func (a *Agent) forgetProblems(s *session) {
 	defer a.mu.Unlock()
 	if len(s.problems) > 0 {
 		clear(s.problems)
-		wake(a.dirty)
+		a.writer.Wake()
 	}
 }
 
@@ -93,7 +93,7 @@ func (a *Agent) warn(ctx context.Context, s *session, message string) {
 // toWrite are the problems to be written into the node's slices.
 func (s *session) toWrite() []v1alpha1.Problem {
 	var all []v1alpha1.Problem
-	ref := reference(s.configuration)
+	ref := reports.Reference(s.configuration)
 	for _, source := range slices.Sorted(maps.Keys(s.problems)) {
 		p := s.problems[source]
 		p.Configuration = &ref
@@ -103,8 +103,4 @@ func (s *session) toWrite() []v1alpha1.Problem {
 		all = append(all, v1alpha1.Problem{Configuration: &ref, Reason: "DevicesRejected", Message: "left out: " + s.rejected})
 	}
 	return all
-}
-
-func reference(c *v0.Configuration) v1alpha1.ConfigurationReference {
-	return v1alpha1.ConfigurationReference{Namespace: c.Namespace, Name: c.Name}
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/agent/deviceslices"
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/informers/externalversions/internalinterfaces"
 	kubeslotinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
@@ -33,9 +35,9 @@ type reach struct {
 }
 
 func (a *Agent) newReach(c *v0.Configuration) *reach {
-	r := &reach{configuration: reference(c), digits: c.Spec.HashDigits(), seen: map[string]discovery.Device{}}
+	r := &reach{configuration: reports.Reference(c), digits: c.Spec.HashDigits(), seen: map[string]discovery.Device{}}
 	var selected internalinterfaces.TweakListOptionsFunc = func(o *metav1.ListOptions) {
-		o.LabelSelector = labels.Set{DiscoveryLabel: c.Name}.String()
+		o.LabelSelector = labels.Set{deviceslices.DiscoveryLabel: c.Name}.String()
 	}
 	r.informer = kubeslotinformers.NewFilteredDeviceSliceInformer(a.config.Client, 0, cache.Indexers{byHash: func(obj any) ([]string, error) {
 		return r.hashes(obj.(*v1alpha1.DeviceSlice)), nil
@@ -85,7 +87,7 @@ func (a *Agent) sliceChanged(r *reach, versions ...any) {
 			case was && !is:
 				all = append(all, a.gone(r.configuration.Name, hash))
 			case was:
-				if what := (&found{Device: before}).differences(&found{Device: now}); len(what) > 0 {
+				if what := (&reports.Device{Device: before}).Differences(&reports.Device{Device: now}); len(what) > 0 {
 					all = append(all, a.another(r.configuration.Name, hash, what))
 				}
 			}
@@ -148,7 +150,7 @@ func (r *reach) missing() (waitingFor, why string) {
 	if r.informer.HasSynced() {
 		return "", fmt.Sprintf("none of the nodes that discover for Configuration %s reports it", r.configuration)
 	}
-	waitingFor = fmt.Sprintf("the DeviceSlices of label %s=%s", DiscoveryLabel, r.configuration.Name)
+	waitingFor = fmt.Sprintf("the DeviceSlices of label %s=%s", deviceslices.DiscoveryLabel, r.configuration.Name)
 	if err := r.failed.Load(); err != nil {
 		waitingFor += fmt.Sprintf(", which cannot be read: %v", *err)
 	}

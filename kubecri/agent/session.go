@@ -8,13 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // session is one Configuration under discovery. Its fields are guarded by
-// Agent.mu; maps are replaced, never changed.
+// registry.mu; maps are replaced, never changed.
 type session struct {
 	stop     context.CancelFunc // never changes
 	selected bool               // spec.discovery, if set, selects this node; never changes
@@ -23,8 +23,8 @@ type session struct {
 	configuration *v0.Configuration
 	// reports are what the sources have said, and standing is what these came to when
 	// somebody looked last: see settle.
-	reports  reports
-	standing standing
+	reports  reports.Reports
+	standing reports.Standing
 	// rejected says which devices were left out, as last recorded.
 	rejected string
 	// problems keep discovery from working, as last recorded: by the ID of the source that
@@ -32,15 +32,6 @@ type session struct {
 	problems map[string]v1alpha1.Problem
 	// warned are what the handler has warned of.
 	warned map[string]bool
-}
-
-// found is a device as its handler reported it.
-type found struct {
-	discovery.Device
-	shared        bool
-	unschedulable bool
-	hash          string // slot.InstanceHash of it
-	size          int    // at most, in a slice, as JSON
 }
 
 // startSession runs the Configuration's handler until stopped: at all times, or with
@@ -51,7 +42,7 @@ func (a *Agent) startSession(ctx context.Context, c *v0.Configuration, selected 
 	ctx, stop := context.WithCancel(klog.NewContext(ctx, logger))
 	now := a.config.Clock.Now()
 	s := &session{configuration: c, stop: stop, selected: selected,
-		reports:  reports{grace: a.config.Grace, began: now, registered: a.registered()},
+		reports:  reports.New(a.config.Grace, now, a.registered()),
 		problems: map[string]v1alpha1.Problem{}, warned: map[string]bool{}}
 	switch {
 	case c.Spec.Discovery == nil:
@@ -61,18 +52,15 @@ func (a *Agent) startSession(ctx context.Context, c *v0.Configuration, selected 
 		a.discoveries.Go(func() { a.run(ctx, s.reach) })
 		a.discoveries.Go(func() { a.compete(ctx, s, c) })
 	default:
-		s.reports.clear() // nothing is seen from here
+		s.reports.Clear() // nothing is seen from here
 	}
-	s.standing = s.reports.stands(now, nil)
+	s.standing = s.reports.Stands(now, nil)
 	wake(a.timed)
 	return s
 }
 
-// runs reports whether the session is still the Configuration's. Agent.mu must be held.
-func (a *Agent) runs(s *session) bool { return a.sessions[s.configuration.Name] == s }
-
 // update changes the session's reports and has everybody know what has come of it.
-func (a *Agent) update(ctx context.Context, s *session, change func(r *reports, now time.Time)) {
+func (a *Agent) update(ctx context.Context, s *session, change func(r *reports.Reports, now time.Time)) {
 	a.mu.Lock()
 	if !a.runs(s) {
 		a.mu.Unlock()
@@ -85,23 +73,23 @@ func (a *Agent) update(ctx context.Context, s *session, change func(r *reports, 
 }
 
 // settle finds out what is known of the session's devices now. It returns what logs
-// that and records Events of it. Agent.mu must be held, and not while that runs.
+// that and records Events of it. registry.mu must be held, and not while that runs.
 func (a *Agent) settle(ctx context.Context, s *session) (record func()) {
 	logger, c, was := klog.FromContext(ctx), s.configuration, s.standing
 	now := a.config.Clock.Now()
-	cleared := s.reports.settled // if was is not: other nodes see the devices
-	over := s.reports.expire(now)
-	s.standing = s.reports.stands(now, a.named(c))
-	rejected := summary(s.standing.rejected)
+	cleared := s.reports.Settled() // if was is not: other nodes see the devices
+	over := s.reports.Expire(now)
+	s.standing = s.reports.Stands(now, a.named(c))
+	rejected := reports.Summary(s.standing.Rejected)
 	leftOut := rejected != "" && rejected != s.rejected
-	leftOutCount := count(s.standing.rejected)
+	leftOutCount := reports.Count(s.standing.Rejected)
 	s.rejected = rejected
-	unchanged := was.settled == s.standing.settled && equalDevices(was.devices, s.standing.devices)
+	unchanged := was.Settled == s.standing.Settled && reports.EqualDevices(was.Devices, s.standing.Devices)
 	if !unchanged {
 		a.announce()
 	}
-	wake(a.dirty)
-	if !s.standing.next.IsZero() {
+	a.writer.Wake()
+	if !s.standing.Next.IsZero() {
 		wake(a.timed)
 	}
 	type loss struct {
@@ -111,23 +99,23 @@ func (a *Agent) settle(ctx context.Context, s *session) (record func()) {
 	var lost []loss
 	for _, w := range over {
 		n := 0
-		for hash := range w.devices {
-			if _, ok := s.standing.devices[hash]; !ok {
+		for hash := range w.Devices {
+			if _, ok := s.standing.Devices[hash]; !ok {
 				n++
 			}
 		}
 		if n > 0 {
-			lost = append(lost, loss{w.source, n})
+			lost = append(lost, loss{w.Source, n})
 		}
 	}
 	former := 0
-	if !cleared && !s.reports.allReported(now) {
+	if !cleared && !s.reports.AllReported(now) {
 		former = a.lostFormer(c, &was, &s.standing)
 	}
 	news := a.notifications(s, &was)
-	devices, unusable := len(s.standing.devices), 0
-	for _, f := range s.standing.devices {
-		if f.unschedulable {
+	devices, unusable := len(s.standing.Devices), 0
+	for _, f := range s.standing.Devices {
+		if f.Unschedulable {
 			unusable++
 		}
 	}
@@ -156,17 +144,17 @@ func (a *Agent) settle(ctx context.Context, s *session) (record func()) {
 
 // lostFormer counts the Configuration's devices that only the node's slices know, and that
 // are withdrawn now.
-func (a *Agent) lostFormer(c *v0.Configuration, was, is *standing) (n int) {
-	if was.settled || was.unreported == is.unreported {
+func (a *Agent) lostFormer(c *v0.Configuration, was, is *reports.Standing) (n int) {
+	if was.Settled || was.Unreported == is.Unreported {
 		return 0
 	}
-	for _, slice := range a.ownSlices() {
+	for _, slice := range a.writer.Own() {
 		for i := range slice.Spec.Devices {
 			d := &slice.Spec.Devices[i]
-			if d.Configuration != reference(c) {
+			if d.Configuration != reports.Reference(c) {
 				continue
 			}
-			if _, ok := is.devices[d.Hash]; !ok && was.age(d.Hash, d.Shared) < withdrawn && is.age(d.Hash, d.Shared) == withdrawn {
+			if _, ok := is.Devices[d.Hash]; !ok && was.Age(d.Hash, d.Shared) < reports.Withdrawn && is.Age(d.Hash, d.Shared) == reports.Withdrawn {
 				n++
 			}
 		}
@@ -182,10 +170,10 @@ func (a *Agent) passTime(ctx context.Context) {
 		a.mu.Lock()
 		now := a.config.Clock.Now()
 		for _, s := range a.sessions {
-			if at := s.standing.next; !at.IsZero() && !at.After(now) {
+			if at := s.standing.Next; !at.IsZero() && !at.After(now) {
 				records = append(records, a.settle(klog.NewContext(ctx, klog.FromContext(ctx).WithValues("configuration", klog.KObj(s.configuration))), s))
 			}
-			if at := s.standing.next; !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			if at := s.standing.Next; !at.IsZero() && (next.IsZero() || at.Before(next)) {
 				next = at
 			}
 		}

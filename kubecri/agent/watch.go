@@ -8,7 +8,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // watch makes every change of a Configuration queue its name, and every other one
@@ -20,10 +19,7 @@ func (a *Agent) watch() error {
 			a.configurations.Add(name.Name)
 		}
 	}
-	written := func(any) {
-		wake(a.written)
-		wake(a.dirty)
-	}
+	written := func(any) { a.writer.CacheChanged() }
 	for _, w := range []struct {
 		kind     string
 		informer cache.SharedIndexInformer
@@ -66,7 +62,7 @@ func (a *Agent) nodeChanged() {
 			a.configurations.Add(c.Name)
 		}
 	}
-	wake(a.dirty)
+	a.writer.Wake()
 }
 
 // node is the Node object of this node; nil while there is none.
@@ -76,17 +72,6 @@ func (a *Agent) node() *corev1.Node {
 		return nil
 	}
 	return node
-}
-
-// ownSlices are the node's slices as the cache has them.
-func (a *Agent) ownSlices() []*v1alpha1.DeviceSlice {
-	var own []*v1alpha1.DeviceSlice
-	for _, obj := range a.config.Slices.Informer().GetStore().List() {
-		if s := obj.(*v1alpha1.DeviceSlice); s.Spec.NodeName == a.config.NodeName {
-			own = append(own, s)
-		}
-	}
-	return own
 }
 
 // allConfigurations are those of all namespaces: the resources that they become

@@ -14,6 +14,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -134,24 +135,6 @@ func TestTheDesiredStateOutlivesAnOutage(t *testing.T) {
 	})
 }
 
-// Whoever else wrote a slice meanwhile, it becomes what the node has to say.
-func TestAConflictIsOverwritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		api := newAPI(configuration("cam"))
-		agent := api.start(t, "node-a", seeing("foo0"))
-		api.want(t, "node-a-0: foo0")
-		agent.stop()
-		stale := api.slices(t)[0]
-		stale.Spec.Devices = nil
-		api.edit(t, "node-a-0", func(s *v1alpha1.DeviceSlice) { s.Spec.Devices[0].ID = "x" })
-		w := writer{Agent: agent.Agent}
-		if err := w.put(t.Context(), change{slice: &stale}); err != nil {
-			t.Fatal(err)
-		}
-		api.wantNow(t, "node-a-0:")
-	})
-}
-
 // What the cache does not show yet is not written again.
 func TestALaggingCacheMeetsNoConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -263,7 +246,7 @@ func TestKilledBetweenAnyTwoCalls(t *testing.T) {
 			}
 			api.outage(-1)
 			api.start(t, "node-a", handler)
-			pass(registering + 2*time.Second)
+			pass(reports.Registering + 2*time.Second)
 			is := reported()
 			for _, d := range grown.Devices {
 				if is[d.ID] != 1 || len(is) != len(grown.Devices) {

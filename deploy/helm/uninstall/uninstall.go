@@ -213,7 +213,7 @@ func (u *uninstall) leases(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// discoveryLabel is kubecri's: agent.DiscoveryLabel.
+// discoveryLabel is kubecri's: deviceslices.DiscoveryLabel.
 const discoveryLabel = "kubeslot.io/discovery"
 
 // isGone is true also when the whole kind is gone.

@@ -1,9 +1,8 @@
-package agent
+package deviceslices
 
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -29,7 +29,7 @@ type view struct {
 	owner  metav1.OwnerReference
 	slices []*v1alpha1.DeviceSlice // the node's
 	// known has all Configurations whose devices need not go.
-	known map[v1alpha1.ConfigurationReference]known
+	known map[v1alpha1.ConfigurationReference]Known
 	// problems each name a Configuration.
 	problems []v1alpha1.Problem
 	// complete is true when all is known that there is to report. Then the node has a
@@ -39,11 +39,11 @@ type view struct {
 	taken map[string]bool
 }
 
-// known is what is known of one Configuration's devices. The zero value is that
+// Known is what is known of one Configuration's devices. The zero value is that
 // nothing is known yet, so that its devices stay as they are.
-type known struct {
-	label string // DiscoveryLabel of its slices
-	standing
+type Known struct {
+	Label string // DiscoveryLabel of its slices, "" for none
+	reports.Standing
 }
 
 // change is a slice to be created, when it has no resourceVersion, or updated, or
@@ -77,7 +77,7 @@ type deviceKey struct {
 func plan(v *view) (first, then []change) {
 	drafts, placed := v.keep()
 	for ref, k := range v.known {
-		if len(k.devices) > 0 {
+		if len(k.Devices) > 0 {
 			v.add(&drafts, ref, k, placed)
 		}
 	}
@@ -130,18 +130,18 @@ func (v *view) keep() (drafts []*draft, placed map[deviceKey]bool) {
 		for _, device := range s.Spec.Devices {
 			key := deviceKey{device.Configuration, device.Hash}
 			k, stays := v.known[key.configuration]
-			f, seen := k.devices[key.hash]
+			f, seen := k.Devices[key.hash]
 			switch {
-			case placed[key], !stays, !seen && k.age(key.hash, device.Shared) == withdrawn: // the first: in two slices since it moved
+			case placed[key], !stays, !seen && k.Age(key.hash, device.Shared) == reports.Withdrawn: // the first: in two slices since it moved
 				d.changed = true
 				continue
-			case seen && k.label != d.label:
+			case seen && k.Label != d.label:
 				d.changed, d.moved = true, true
 				continue
-			case seen && !f.is(&device):
-				device, d.changed = f.report(key.configuration), true
+			case seen && !f.Is(&device):
+				device, d.changed = f.InSlice(key.configuration), true
 				changed = append(changed, len(d.devices))
-			case !seen && k.age(key.hash, device.Shared) == unschedulable && !device.Unschedulable:
+			case !seen && k.Age(key.hash, device.Shared) == reports.Unschedulable && !device.Unschedulable:
 				device.Unschedulable, d.changed, d.bytes = true, true, 0
 			}
 			d.devices = append(d.devices, device)
@@ -160,27 +160,27 @@ func (v *view) keep() (drafts []*draft, placed map[deviceKey]bool) {
 // add puts the Configuration's devices that are in no slice into the first ones that
 // have room, or into new ones. A slice that a device leaves in this pass takes none:
 // of two slices that give each other a device, one would have to be written first.
-func (v *view) add(drafts *[]*draft, ref v1alpha1.ConfigurationReference, k known, placed map[deviceKey]bool) {
-	var missing []found
-	for hash, f := range k.devices {
+func (v *view) add(drafts *[]*draft, ref v1alpha1.ConfigurationReference, k Known, placed map[deviceKey]bool) {
+	var missing []reports.Device
+	for hash, f := range k.Devices {
 		if !placed[deviceKey{ref, hash}] {
 			missing = append(missing, f)
 		}
 	}
-	slices.SortFunc(missing, func(a, b found) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(missing, func(a, b reports.Device) int { return cmp.Compare(a.ID, b.ID) })
 	for i := range missing {
 		f := &missing[i]
 		at := slices.IndexFunc(*drafts, func(d *draft) bool {
-			return d.label == k.label && !d.moved && len(d.devices) < v1alpha1.MaxDevices && v.size(d)+f.size <= v1alpha1.MaxSliceBytes
+			return d.label == k.Label && !d.moved && len(d.devices) < v1alpha1.MaxDevices && v.size(d)+f.Size <= v1alpha1.MaxSliceBytes
 		})
 		var d *draft
 		if at >= 0 {
 			d = (*drafts)[at]
 		} else {
-			d = v.draft(drafts, k.label)
+			d = v.draft(drafts, k.Label)
 		}
-		d.bytes = v.size(d) + f.size
-		d.devices = append(d.devices, f.report(ref))
+		d.bytes = v.size(d) + f.Size
+		d.devices = append(d.devices, f.InSlice(ref))
 		d.changed, d.added = true, true
 	}
 }
@@ -217,10 +217,10 @@ func (v *view) slice(d *draft, problems []v1alpha1.Problem) *v1alpha1.DeviceSlic
 func (v *view) size(d *draft) int {
 	if d.bytes == 0 {
 		for i := range d.devices {
-			if f, ok := v.known[d.devices[i].Configuration].devices[d.devices[i].Hash]; ok {
-				d.bytes += f.size
+			if f, ok := v.known[d.devices[i].Configuration].Devices[d.devices[i].Hash]; ok {
+				d.bytes += f.Size
 			} else {
-				d.bytes += size(d.devices[i])
+				d.bytes += reports.Size(d.devices[i])
 			}
 		}
 	}
@@ -242,11 +242,6 @@ func (v *view) isName(name string) bool {
 
 // compareNames orders slices of one node by their numbers.
 func compareNames(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
-
-// is reports whether the device is as slices have it.
-func (f *found) is(d *v1alpha1.Device) bool {
-	return f.ID == d.ID && f.shared == d.Shared && f.unschedulable == d.Unschedulable && maps.Equal(f.Properties, d.Properties)
-}
 
 // tidy orders the problems and cuts what a slice would not take.
 func tidy(problems []v1alpha1.Problem) []v1alpha1.Problem {

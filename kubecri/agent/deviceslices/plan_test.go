@@ -1,7 +1,6 @@
-package agent
+package deviceslices
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,19 +9,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // reported is what is known of a Configuration whose handler sees the devices.
-func reported(c *v0.Configuration, label string, devices ...discovery.Device) known {
-	e := examination{configuration: c, node: "node-a", named: func(string) string { return "" }, allowed: func(discovery.Device) error { return nil }}
-	found, _ := e.examine(discovery.Result{Devices: devices, Shared: true})
-	return known{label: label, standing: standing{settled: true, devices: found}}
+func reported(c *v0.Configuration, label string, devices ...discovery.Device) Known {
+	e := reports.Examination{Configuration: c, Node: "node-a", Named: func(string) string { return "" }, Allowed: func(discovery.Device) error { return nil }}
+	found, _ := e.Examine(discovery.Result{Devices: devices, Shared: true})
+	return Known{Label: label, Standing: reports.Standing{Settled: true, Devices: found}}
 }
 
 // apply makes the changes as the API server would.
@@ -48,8 +49,8 @@ func TestPlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := &view{node: "node-a", owner: v1alpha1.NodeOwner("node-a", "uid")}
 		for pass := range 3 {
-			v.known, v.complete = map[v1alpha1.ConfigurationReference]known{}, rapid.Bool().Draw(t, "complete")
-			ref := reference(configurations[0])
+			v.known, v.complete = map[v1alpha1.ConfigurationReference]Known{}, rapid.Bool().Draw(t, "complete")
+			ref := reports.Reference(configurations[0])
 			v.problems = slices.Repeat([]v1alpha1.Problem{{Configuration: &ref}}, rapid.SampledFrom([]int{0, 0, 1, 70}).Draw(t, "problems"))
 			want, unusable := map[string]int{}, map[string]bool{}
 			for i, c := range configurations {
@@ -63,35 +64,35 @@ func TestPlan(t *testing.T) {
 					devices = append(devices, discovery.Device{ID: fmt.Sprint(i, id), Properties: map[string]string{"X": strings.Repeat("x", size)}})
 				}
 				k := reported(c, label, devices...)
-				for _, hash := range slices.Sorted(maps.Keys(k.devices)) {
-					f := k.devices[hash]
-					f.unschedulable = rapid.IntRange(0, 3).Draw(t, "lost") == 0
-					k.devices[hash] = f
+				for _, hash := range slices.Sorted(maps.Keys(k.Devices)) {
+					f := k.Devices[hash]
+					f.Unschedulable = rapid.IntRange(0, 3).Draw(t, "lost") == 0
+					k.Devices[hash] = f
 				}
-				if k.settled = rapid.IntRange(0, 4).Draw(t, "unsettled") > 0; !k.settled {
-					k.unreported.shared = age(rapid.IntRange(int(usable), int(withdrawn)).Draw(t, "unreported"))
-					k.had = map[string]bool{}
+				if k.Settled = rapid.IntRange(0, 4).Draw(t, "unsettled") > 0; !k.Settled {
+					k.Unreported.Shared = reports.Age(rapid.IntRange(int(reports.Usable), int(reports.Withdrawn)).Draw(t, "unreported"))
+					k.Had = map[string]bool{}
 					if rapid.Bool().Draw(t, "nothing reported") {
-						k.devices = nil
+						k.Devices = nil
 					}
 					for _, s := range v.slices {
 						for _, d := range s.Spec.Devices {
-							if d.Configuration != reference(c) {
+							if d.Configuration != reports.Reference(c) {
 								continue
 							}
 							if rapid.IntRange(0, 9).Draw(t, "had") == 0 {
-								k.had[d.Hash] = true
-							} else if k.unreported.shared != withdrawn {
+								k.Had[d.Hash] = true
+							} else if k.Unreported.Shared != reports.Withdrawn {
 								want[d.ID] = 1
-								unusable[d.ID] = d.Unschedulable || k.unreported.shared == unschedulable
+								unusable[d.ID] = d.Unschedulable || k.Unreported.Shared == reports.Unschedulable
 							}
 						}
 					}
 				}
-				for _, f := range k.devices {
-					want[f.ID], unusable[f.ID] = 1, f.unschedulable
+				for _, f := range k.Devices {
+					want[f.ID], unusable[f.ID] = 1, f.Unschedulable
 				}
-				v.known[reference(c)] = k
+				v.known[reports.Reference(c)] = k
 			}
 			count := func(is []*v1alpha1.DeviceSlice) map[string]int {
 				ids := map[string]int{}
@@ -125,13 +126,13 @@ func TestPlan(t *testing.T) {
 			for _, s := range v.slices {
 				bytes := 0
 				for _, d := range s.Spec.Devices {
-					bytes += size(d)
+					bytes += reports.Size(d)
 					k := v.known[d.Configuration]
 					if d.Unschedulable != unusable[d.ID] {
 						t.Fatalf("device %s is unschedulable: %t, want %t", d.ID, d.Unschedulable, unusable[d.ID])
 					}
-					if _, reported := k.devices[d.Hash]; (reported || k.settled) && k.label != s.Labels[DiscoveryLabel] {
-						t.Fatalf("device %s is in slice %s with labels %v, want %q", d.ID, s.Name, s.Labels, k.label)
+					if _, reported := k.Devices[d.Hash]; (reported || k.Settled) && k.Label != s.Labels[DiscoveryLabel] {
+						t.Fatalf("device %s is in slice %s with labels %v, want %q", d.ID, s.Name, s.Labels, k.Label)
 					}
 				}
 				if len(s.Spec.Devices) > v1alpha1.MaxDevices || bytes > v1alpha1.MaxSliceBytes || len(s.Spec.Problems) > v1alpha1.MaxProblems {
@@ -150,7 +151,7 @@ func TestPlan(t *testing.T) {
 
 // In whatever order problems come, they are written alike: else each pass would write.
 func TestProblemsHaveAnOrder(t *testing.T) {
-	ref := reference(configuration("cam"))
+	ref := reports.Reference(configuration("cam"))
 	var all []v1alpha1.Problem
 	for i := range 20 {
 		all = append(all, v1alpha1.Problem{Configuration: &ref, Reason: "DiscoveryFailed", Message: fmt.Sprint("endpoint ", i)})
@@ -163,159 +164,17 @@ func TestProblemsHaveAnOrder(t *testing.T) {
 	})
 }
 
-func TestExamine(t *testing.T) {
-	first, second := collidingIDs(t)
-	device := func(id string) discovery.Device { return discovery.Device{ID: id} }
-	with := func(id string, properties int, key, value string) discovery.Device {
-		d := discovery.Device{ID: id, Properties: map[string]string{key: value}}
-		for n := range properties - 1 {
-			d.Properties[fmt.Sprint("P", n)] = ""
-		}
-		return d
-	}
-	for name, tc := range map[string]struct {
-		devices  []discovery.Device
-		change   func(*v0.Configuration)
-		local    bool
-		named    string   // the id of the device of first's hash so far
-		want     []string // ids
-		rejected []string // parts of the reasons
-	}{
-		"nothing":         {},
-		"all right":       {devices: []discovery.Device{device("b"), device("a")}, want: []string{"a", "b"}},
-		"no id":           {devices: []discovery.Device{device(""), device("a")}, want: []string{"a"}, rejected: []string{"has no id"}},
-		"NUL":             {devices: []discovery.Device{device("a\x00")}, rejected: []string{"NUL in the id"}},
-		"no UTF-8":        {devices: []discovery.Device{device("\xff")}, rejected: []string{"the id is not text"}},
-		"a long id":       {devices: []discovery.Device{device(strings.Repeat("ä", 1024)), device(strings.Repeat("z", 1025))}, want: []string{strings.Repeat("ä", 1024)}, rejected: []string{"more than 1024 characters"}},
-		"twice":           {devices: []discovery.Device{device("a"), device("a"), device("a")}, want: []string{"a"}, rejected: []string{"more than once", "more than once"}},
-		"many properties": {devices: []discovery.Device{with("a", 256, "x", ""), with("b", 257, "x", "")}, want: []string{"a"}, rejected: []string{"257 properties, of 256"}},
-		"large":           {devices: []discovery.Device{with("a", 1, "x", strings.Repeat("x", 60<<10)), with("b", 1, "x", strings.Repeat("x", 64<<10))}, want: []string{"a"}, rejected: []string{"of 65536 that are allowed"}},
-		"one hash for two": {
-			devices: []discovery.Device{device(second), device(first)}, want: []string{first},
-			rejected: []string{"spec.instanceNameDigits: 12 tells them apart"},
-		},
-		"one hash for two, of which one has it": {
-			devices: []discovery.Device{device(second), device(first)}, named: second, want: []string{second},
-			rejected: []string{"which comes first"},
-		},
-		"twelve digits": {
-			devices: []discovery.Device{device(second), device(first)}, want: []string{first, second},
-			change: func(c *v0.Configuration) { c.Spec.InstanceNameDigits = 12 },
-		},
-		"for other nodes": {
-			devices: []discovery.Device{device("a"), {ID: "b", Mounts: make([]discovery.Mount, 1)}, {ID: "c", DeviceSpecs: make([]discovery.DeviceSpec, 1)}}, want: []string{"a"},
-			change:   func(c *v0.Configuration) { c.Spec.Discovery = &v0.Discovery{} },
-			rejected: []string{"with spec.discovery other nodes use it", "with spec.discovery other nodes use it"},
-		},
-		"for other nodes, local": {
-			devices: []discovery.Device{device("a")}, local: true,
-			change:   func(c *v0.Configuration) { c.Spec.Discovery = &v0.Discovery{} },
-			rejected: []string{"with spec.discovery other nodes use it"},
-		},
-		"properties that are no environment": {
-			devices:  []discovery.Device{with("a", 1, "A=B", ""), with("b", 1, "", ""), with("c", 1, "A", "\x00"), with("d", 1, "A", "\xff"), with("e", 1, "A", "=\n")},
-			want:     []string{"e"},
-			rejected: []string{"name of an environment variable", "name of an environment variable", "not text", "not text"},
-		},
-		"paths": {
-			devices: []discovery.Device{
-				{ID: "a", Mounts: []discovery.Mount{{ContainerPath: "/x", HostPath: "/y"}}, DeviceSpecs: []discovery.DeviceSpec{{ContainerPath: "/x", HostPath: "/y", Permissions: "rw"}}},
-				{ID: "b", Mounts: []discovery.Mount{{ContainerPath: "x", HostPath: "/y"}}},
-				{ID: "c", Mounts: []discovery.Mount{{ContainerPath: "/x", HostPath: ""}}},
-				{ID: "d", DeviceSpecs: []discovery.DeviceSpec{{ContainerPath: "/x", HostPath: "/y\x00"}}},
-				{ID: "e", DeviceSpecs: []discovery.DeviceSpec{{ContainerPath: "/x", HostPath: "/y", Permissions: "rwx"}}},
-				{ID: "f", Mounts: make([]discovery.Mount, 200), DeviceSpecs: make([]discovery.DeviceSpec, 57)},
-				{ID: "g", Mounts: []discovery.Mount{{ContainerPath: "/x", HostPath: "/etc"}}},
-			},
-			want:     []string{"a"},
-			rejected: []string{`containerPath "x"`, `hostPath ""`, `hostPath "/y\x00"`, `permissions "rwx"`, "257 mounts and device nodes", "is not allowed"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := configuration("cam")
-			if tc.change != nil {
-				tc.change(c)
-			}
-			e := examination{configuration: c, node: "a", named: func(string) string { return tc.named }, allowed: func(d discovery.Device) error {
-				if len(d.Mounts) > 0 && d.Mounts[0].HostPath == "/etc" {
-					return errors.New("is not allowed")
-				}
-				return nil
-			}}
-			devices, rejected := e.examine(discovery.Result{Devices: tc.devices, Shared: !tc.local})
-			var ids []string
-			for hash, d := range devices {
-				ids = append(ids, d.ID)
-				report := d.report(reference(c))
-				if err := report.Check("a"); err != nil || hash != d.hash || len(hash) != c.Spec.HashDigits() {
-					t.Errorf("device %q has hash %s: %v", d.ID, hash, err)
-				}
-			}
-			slices.Sort(ids)
-			if !slices.Equal(ids, tc.want) {
-				t.Errorf("devices %q, want %q", ids, tc.want)
-			}
-			if len(rejected) != len(tc.rejected) {
-				t.Fatalf("rejected %v, want %q", rejected, tc.rejected)
-			}
-			for i, part := range tc.rejected {
-				if !strings.Contains(rejected[i].Error(), part) {
-					t.Errorf("rejected %v, want %q", rejected[i], part)
-				}
-			}
-		})
-	}
-	c := configuration("cam")
-	c.Spec.InstanceNameDigits = 12
-	devices := make([]discovery.Device, maxDevices+10)
-	for i := range devices {
-		devices[i].ID = fmt.Sprint(i)
-	}
-	e := examination{configuration: c, node: "a", named: func(string) string { return "" }, allowed: func(discovery.Device) error { return nil }}
-	taken, rejected := e.examine(discovery.Result{Devices: devices})
-	if len(taken) != maxDevices || summary(rejected) != "1 devices: 20010 devices are reported, of which the first 20000 are taken" {
-		t.Errorf("%d devices are taken, rejected: %s", len(taken), summary(rejected))
-	}
-}
-
-// A flood of devices that cannot be served is counted, and not kept.
-func TestExamineKeepsFewRejections(t *testing.T) {
-	e := examination{configuration: configuration("cam"), node: "a", named: func(string) string { return "" }}
-	_, rejected := e.examine(discovery.Result{Devices: make([]discovery.Device, 50_000)})
-	if n := len(rejected); n != maxRejections+1 || rejected[n-1].Error() != "49000 more are left out" {
-		t.Errorf("keeps %d rejections, the last is %q", n, rejected[n-1])
-	}
-	if text := summary(rejected); !strings.HasPrefix(text, "50000 devices: ") || !strings.HasSuffix(text, "; and 49995 more") {
-		t.Errorf("summary %q", text)
-	}
-}
-
-// collidingIDs finds two ids with one three-byte hash, in order.
-func collidingIDs(t *testing.T) (first, second string) {
-	t.Helper()
-	seen := map[string]string{}
-	for n := range 1 << 20 {
-		id := fmt.Sprintf("camera-%d", n)
-		hash := slot.InstanceHash(id, true, "", slot.ShortHash)
-		if other, ok := seen[hash]; ok {
-			return min(id, other), max(id, other)
-		}
-		seen[hash] = id
-	}
-	t.Fatal("no two of a million ids have one hash")
-	return "", ""
-}
-
 // BenchmarkPlan plans what a change of one of 10,000 devices takes.
 func BenchmarkPlan(b *testing.B) {
-	v := &view{node: "node-a", owner: v1alpha1.NodeOwner("node-a", "uid"), known: map[v1alpha1.ConfigurationReference]known{}}
+	v := &view{node: "node-a", owner: v1alpha1.NodeOwner("node-a", "uid"), known: map[v1alpha1.ConfigurationReference]Known{}}
 	for i := range 50 {
 		c := configuration(fmt.Sprintf("cam%d", i))
 		var devices []discovery.Device
-		for _, id := range many(200) {
+		for n := range 200 {
+			id := fmt.Sprintf("foo%d", n)
 			devices = append(devices, discovery.Device{ID: id, Properties: map[string]string{"ID": id, "PATH": "/dev/" + id}})
 		}
-		v.known[reference(c)] = reported(c, "", devices...)
+		v.known[reports.Reference(c)] = reported(c, "", devices...)
 	}
 	first, _ := plan(v)
 	v.slices = apply(nil, first...)
@@ -326,4 +185,9 @@ func BenchmarkPlan(b *testing.B) {
 			b.Fatal(len(first), len(then))
 		}
 	}
+}
+
+func configuration(name string) *v0.Configuration {
+	return &v0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "cameras", Name: name, UID: types.UID("uid-" + name)},
+		Spec: v0.ConfigurationSpec{DiscoveryHandler: v0.DiscoveryHandlerInfo{Name: "echoes"}}}
 }

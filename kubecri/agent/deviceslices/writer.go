@@ -1,4 +1,9 @@
-package agent
+// Package deviceslices writes the node's DeviceSlices, which it alone writes: plan.go
+// decides what they should be, as a function of values, and writer.go makes them so.
+//
+// It is level-triggered: whoever changes what is known wakes the Writer, which then
+// looks at all of it.
+package deviceslices
 
 import (
 	"context"
@@ -8,11 +13,15 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
-	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -32,25 +41,89 @@ const (
 // errTaken is returned when a slice of another node has the name.
 var errTaken = errors.New("another node has a DeviceSlice of this name, so this node takes another name")
 
-// write keeps the node's slices as plan wants them until ctx ends.
-func (a *Agent) write(ctx context.Context) {
-	w := writer{Agent: a, taken: map[string]bool{}}
-	backoff, pause, last := retries(), minPause, time.Time{}
+// Config is what a Writer needs. All is required.
+type Config struct {
+	// NodeName is the node whose slices these are; no other Writer has it.
+	NodeName string
+	// Client writes DeviceSlices, and reads Configurations that State does not know.
+	Client versioned.Interface
+	// Slices need to hold no more than the node's.
+	Slices informers.DeviceSliceInformer
+	// Node returns the node's Node object, nil while there is none.
+	Node func() *corev1.Node
+	// State returns what is known now.
+	State func() State
+	// Backoff paces what the API server refused.
+	Backoff func() wait.Backoff
+	Clock   clock.WithTicker
+}
+
+// State is what is known of the node's devices.
+type State struct {
+	// Known has the Configurations that own their names, and what is known of their
+	// devices.
+	Known map[v1alpha1.ConfigurationReference]Known
+	// Exist has all Configurations: devices of others may go.
+	Exist map[v1alpha1.ConfigurationReference]bool
+	// Problems each name a Configuration.
+	Problems []v1alpha1.Problem
+	// Complete is true when all is known that there is to report.
+	Complete bool
+}
+
+// Writer keeps the node's slices as plan wants them. Safe for concurrent use.
+type Writer struct {
+	config Config
+	// dirty wakes Run, and written tells it that its cache has changed.
+	dirty, written chan struct{}
+	// Of Run alone:
+	taken   map[string]bool // names of slices that belong to other nodes
+	waiting bool            // it has logged that there is no Node object
+}
+
+// New returns a Writer, to be started with Run.
+func New(config Config) *Writer {
+	return &Writer{config: config, dirty: make(chan struct{}, 1), written: make(chan struct{}, 1), taken: map[string]bool{}}
+}
+
+// Wake says that State, or the Node object, may have changed. It does not block.
+func (w *Writer) Wake() { wake(w.dirty) }
+
+// CacheChanged says that Slices have changed. It does not block.
+func (w *Writer) CacheChanged() {
+	wake(w.written)
+	wake(w.dirty)
+}
+
+// Own are the node's slices as the cache has them. They must not be changed.
+func (w *Writer) Own() []*v1alpha1.DeviceSlice {
+	var own []*v1alpha1.DeviceSlice
+	for _, obj := range w.config.Slices.Informer().GetStore().List() {
+		if s := obj.(*v1alpha1.DeviceSlice); s.Spec.NodeName == w.config.NodeName {
+			own = append(own, s)
+		}
+	}
+	return own
+}
+
+// Run writes until ctx ends.
+func (w *Writer) Run(ctx context.Context) {
+	backoff, pause, last := w.config.Backoff(), minPause, time.Time{}
 	for {
 		select {
-		case <-a.dirty:
+		case <-w.dirty:
 		case <-ctx.Done():
 			return
 		}
-		early := pause - a.config.Clock.Since(last)
+		early := pause - w.config.Clock.Since(last)
 		if early > 0 {
-			a.sleep(ctx, early)
+			w.sleep(ctx, early, nil)
 			select { // what has come meanwhile is in this pass
-			case <-a.dirty:
+			case <-w.dirty:
 			default:
 			}
 		}
-		started := a.config.Clock.Now()
+		started := w.config.Clock.Now()
 		wrote, err := w.sync(ctx)
 		switch {
 		case !wrote && err == nil:
@@ -61,26 +134,19 @@ func (a *Agent) write(ctx context.Context) {
 			last, pause = started, minPause
 		}
 		if err == nil || ctx.Err() != nil {
-			backoff = retries()
+			backoff = w.config.Backoff()
 			continue
 		}
 		klog.FromContext(ctx).Error(err, "Cannot write all DeviceSlices, trying again")
-		wake(a.dirty)
-		a.sleep(ctx, backoff.Step())
+		w.Wake()
+		w.sleep(ctx, backoff.Step(), nil)
 	}
 }
 
-// writer has what the goroutine that writes slices alone knows.
-type writer struct {
-	*Agent
-	taken   map[string]bool // names of slices that belong to other nodes
-	waiting bool            // it was told that there is no Node object
-}
-
 // sync makes the slices what they should be, and reports whether that took a write.
-func (w *writer) sync(ctx context.Context) (wrote bool, err error) {
+func (w *Writer) sync(ctx context.Context) (wrote bool, err error) {
 	logger := klog.FromContext(ctx)
-	node := w.node()
+	node := w.config.Node()
 	if node == nil {
 		if !w.waiting {
 			logger.Info("There is no Node object of this node yet: its devices are reported when there is", "node", w.config.NodeName)
@@ -108,54 +174,32 @@ func (w *writer) sync(ctx context.Context) (wrote bool, err error) {
 	return true, nil
 }
 
-// view is what is known now.
-func (w *writer) view(ctx context.Context, owner metav1.OwnerReference) (*view, error) {
-	v := &view{node: w.config.NodeName, owner: owner, slices: w.ownSlices(), complete: true,
-		known: map[v1alpha1.ConfigurationReference]known{}, taken: w.taken}
-	all := map[v1alpha1.ConfigurationReference]bool{}
-	owners := map[string]*v0.Configuration{}
-	for _, c := range w.allConfigurations() {
-		all[reference(c)] = true
-		if v0.CompareOwners(c, owners[c.Name]) < 0 {
-			owners[c.Name] = c
-		}
-	}
-	w.mu.RLock()
-	for name, c := range owners {
-		k := known{}
-		if s := w.sessions[name]; s != nil && s.discovers(c, w.selects(c)) {
-			k.standing = s.standing
-			v.problems = append(v.problems, s.toWrite()...)
-		}
-		if c.Spec.Discovery != nil {
-			k.label = name
-		}
-		v.known[reference(c)] = k
-		v.complete = v.complete && k.settled
-	}
-	w.mu.RUnlock()
+// view is what is known now, and the slices that there are.
+func (w *Writer) view(ctx context.Context, owner metav1.OwnerReference) (*view, error) {
+	state := w.config.State()
+	v := &view{node: w.config.NodeName, owner: owner, slices: w.Own(), known: state.Known, problems: state.Problems, complete: state.Complete, taken: w.taken}
 	for _, s := range v.slices {
 		for i := range s.Spec.Devices {
 			ref := s.Spec.Devices[i].Configuration
-			if _, ok := v.known[ref]; ok || all[ref] {
+			if _, ok := v.known[ref]; ok || state.Exist[ref] {
 				continue
 			}
 			// Pods may use the devices, so a cache alone is not enough.
 			_, err := w.config.Client.AkriV0().Configurations(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 			switch {
 			case err == nil: // its event will come
-				v.known[ref] = known{}
+				v.known[ref] = Known{}
 			case !apierrors.IsNotFound(err):
 				return nil, fmt.Errorf("read Configuration %s, of which DeviceSlice %s has devices: %w", ref, s.Name, err)
 			}
-			all[ref] = true
+			state.Exist[ref] = true
 		}
 	}
 	return v, nil
 }
 
 // apply writes the changes, several at a time.
-func (w *writer) apply(ctx context.Context, changes []change) error {
+func (w *Writer) apply(ctx context.Context, changes []change) error {
 	var group errgroup.Group
 	group.SetLimit(parallelWrites)
 	errs := make([]error, len(changes))
@@ -176,7 +220,7 @@ func (w *writer) apply(ctx context.Context, changes []change) error {
 
 // put writes one change. The node alone writes its slices, so what somebody else
 // wrote in between is overwritten.
-func (w *writer) put(ctx context.Context, c change) (err error) {
+func (w *Writer) put(ctx context.Context, c change) (err error) {
 	client, s, verb := w.config.Client.KubeslotV1alpha1().DeviceSlices(), c.slice, "update"
 	switch {
 	case c.delete:
@@ -210,7 +254,7 @@ func (w *writer) put(ctx context.Context, c change) (err error) {
 
 // awaitCache waits until the cache shows what was written: a plan of what was before
 // would meet conflicts.
-func (w *writer) awaitCache(ctx context.Context, changes []change) {
+func (w *Writer) awaitCache(ctx context.Context, changes []change) {
 	end := w.config.Clock.Now().Add(maxLag)
 	lags := func(c change) bool {
 		version := ""
@@ -221,5 +265,24 @@ func (w *writer) awaitCache(ctx context.Context, changes []change) {
 	}
 	for slices.ContainsFunc(changes, lags) && ctx.Err() == nil && w.config.Clock.Now().Before(end) {
 		w.sleep(ctx, end.Sub(w.config.Clock.Now()), w.written)
+	}
+}
+
+// sleep waits for d, or until ctx ends or news says something.
+func (w *Writer) sleep(ctx context.Context, d time.Duration, news <-chan struct{}) {
+	timer := w.config.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-news:
+	case <-ctx.Done():
+	}
+}
+
+// wake has the channel, which has room for one, say that something is new.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it says so already
 	}
 }

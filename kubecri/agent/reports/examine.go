@@ -1,4 +1,4 @@
-package agent
+package reports
 
 import (
 	"cmp"
@@ -32,23 +32,23 @@ const (
 	maxRejections = 1000
 )
 
-// examination is what examine goes by, besides the report.
-type examination struct {
-	configuration *v0.Configuration
-	node          string
-	// known is the source's last report as it was examined: what has not changed is not
+// Examination is what examine goes by, besides the report.
+type Examination struct {
+	Configuration *v0.Configuration
+	Node          string
+	// Known is the source's last report as it was examined: what has not changed is not
 	// looked at again.
-	known map[string]found
-	// named returns the id of the device that has a hash so far, "" for none.
-	named func(hash string) string
-	// allowed returns an error for a device whose paths must not be given to containers.
-	allowed func(discovery.Device) error
+	Known map[string]Device
+	// Named returns the id of the device that has a hash so far, "" for none.
+	Named func(hash string) string
+	// Allowed returns an error for a device whose paths must not be given to containers.
+	Allowed func(discovery.Device) error
 }
 
-// examine returns the devices of a report, by hash. It leaves out those that cannot
+// Examine returns the devices of a report, by hash. It leaves out those that cannot
 // be served and says why, in the order of their ids.
-func (e *examination) examine(result discovery.Result) (map[string]found, []error) {
-	devices := make(map[string]found, min(len(result.Devices), maxDevices))
+func (e *Examination) Examine(result discovery.Result) (map[string]Device, []error) {
+	devices := make(map[string]Device, min(len(result.Devices), maxDevices))
 	var rejected []error
 	byID := slices.SortedStableFunc(slices.Values(result.Devices), func(a, b discovery.Device) int {
 		return cmp.Compare(a.ID, b.ID)
@@ -63,10 +63,10 @@ func (e *examination) examine(result discovery.Result) (map[string]found, []erro
 			rejected = reject(rejected, rejection(device.ID, err))
 			continue
 		}
-		other, taken := devices[f.hash]
+		other, taken := devices[f.Hash]
 		switch {
-		case taken && e.named(f.hash) == device.ID: // the other is the later
-			devices[f.hash] = f
+		case taken && e.Named(f.Hash) == device.ID: // the other is the later
+			devices[f.Hash] = f
 			rejected = reject(rejected, rejection(other.ID, collision(f)))
 		case taken:
 			rejected = reject(rejected, rejection(device.ID, collision(other)))
@@ -74,29 +74,29 @@ func (e *examination) examine(result discovery.Result) (map[string]found, []erro
 			return devices, append([]error{fmt.Errorf("%d devices are reported, of which the first %d are taken",
 				len(byID), maxDevices)}, rejected...)
 		default:
-			devices[f.hash] = f
+			devices[f.Hash] = f
 		}
 	}
 	return devices, rejected
 }
 
 // device is the device as it is taken, or why it is not.
-func (e *examination) device(device discovery.Device, shared bool) (found, error) {
-	c := e.configuration
-	f := found{Device: device, shared: shared, hash: slot.InstanceHash(device.ID, shared, e.node, c.Spec.HashDigits())}
-	if known, ok := e.known[f.hash]; ok && known.equal(&f) {
+func (e *Examination) device(device discovery.Device, shared bool) (Device, error) {
+	c := e.Configuration
+	f := Device{Device: device, Shared: shared, Hash: slot.InstanceHash(device.ID, shared, e.Node, c.Spec.HashDigits())}
+	if known, ok := e.Known[f.Hash]; ok && known.Equal(&f) {
 		return known, nil
 	}
 	if err := check(c, device, shared); err != nil {
-		return found{}, err
+		return Device{}, err
 	}
-	if err := e.allowed(device); err != nil {
-		return found{}, err
+	if err := e.Allowed(device); err != nil {
+		return Device{}, err
 	}
-	most := f.report(reference(c))
+	most := f.InSlice(Reference(c))
 	most.Unschedulable = true // as it may become
-	if f.size = size(most); f.size > maxDeviceBytes {
-		return found{}, fmt.Errorf("takes %d bytes with its properties, of %d that are allowed", f.size, maxDeviceBytes)
+	if f.Size = Size(most); f.Size > maxDeviceBytes {
+		return Device{}, fmt.Errorf("takes %d bytes with its properties, of %d that are allowed", f.Size, maxDeviceBytes)
 	}
 	return f, nil
 }
@@ -118,8 +118,8 @@ func reject(all []error, err error) []error {
 	return append(all, unnamed(1))
 }
 
-// count is how many devices the errors are about.
-func count(errs []error) (n int) {
+// Count is how many devices the errors are about.
+func Count(errs []error) (n int) {
 	for _, err := range errs {
 		if more, ok := err.(unnamed); ok {
 			n += int(more)
@@ -134,9 +134,9 @@ func count(errs []error) (n int) {
 func rejection(id string, err error) error { return fmt.Errorf("device %.64q: %w", id, err) }
 
 // collision says that another device has the hash.
-func collision(with found) error {
-	err := fmt.Errorf("its hash %s is also that of device %.64q, which comes first", with.hash, with.ID)
-	if len(with.hash) == slot.ShortHash {
+func collision(with Device) error {
+	err := fmt.Errorf("its hash %s is also that of device %.64q, which comes first", with.Hash, with.ID)
+	if len(with.Hash) == slot.ShortHash {
 		err = fmt.Errorf("%w; a Configuration with spec.instanceNameDigits: 12 tells them apart", err)
 	}
 	return err
@@ -199,24 +199,24 @@ func checkPaths(device discovery.Device) error {
 	return nil
 }
 
-// report is the device as slices have it. The map is the handler's.
-func (f *found) report(c v1alpha1.ConfigurationReference) v1alpha1.Device {
-	return v1alpha1.Device{Configuration: c, ID: f.ID, Hash: f.hash, Shared: f.shared, Unschedulable: f.unschedulable, Properties: f.Properties}
+// InSlice is the device as slices have it. The map is the handler's.
+func (f *Device) InSlice(c v1alpha1.ConfigurationReference) v1alpha1.Device {
+	return v1alpha1.Device{Configuration: c, ID: f.ID, Hash: f.Hash, Shared: f.Shared, Unschedulable: f.Unschedulable, Properties: f.Properties}
 }
 
-// size is what the device takes in a slice, with a comma.
-func size(d v1alpha1.Device) int {
+// Size is what the device takes in a slice, with a comma.
+func Size(d v1alpha1.Device) int {
 	text, _ := json.Marshal(d) // strings alone cannot fail
 	return len(text) + 1
 }
 
-// equal reports whether two reports of a device come to the same.
-func (f *found) equal(other *found) bool {
-	return f.ID == other.ID && f.shared == other.shared && f.unschedulable == other.unschedulable && len(f.differences(other)) == 0
+// Equal reports whether two reports of a device come to the same.
+func (f *Device) Equal(other *Device) bool {
+	return f.ID == other.ID && f.Shared == other.Shared && f.Unschedulable == other.Unschedulable && len(f.Differences(other)) == 0
 }
 
-// differences are what a container gets of the device that is another now, in words.
-func (f *found) differences(now *found) []string {
+// Differences are what a container gets of the device that is another now, in words.
+func (f *Device) Differences(now *Device) []string {
 	var all []string
 	for key := range f.Properties {
 		if value, ok := now.Properties[key]; !ok || value != f.Properties[key] {
@@ -238,14 +238,14 @@ func (f *found) differences(now *found) []string {
 	return all
 }
 
-// equalDevices reports whether two reports come to the same.
-func equalDevices(a, b map[string]found) bool {
-	return maps.EqualFunc(a, b, func(a, b found) bool { return a.equal(&b) })
+// EqualDevices reports whether two reports come to the same.
+func EqualDevices(a, b map[string]Device) bool {
+	return maps.EqualFunc(a, b, func(a, b Device) bool { return a.Equal(&b) })
 }
 
-// summary counts the errors and names the first few, since an Event holds 1024
+// Summary counts the errors and names the first few, since an Event holds 1024
 // characters.
-func summary(errs []error) string {
+func Summary(errs []error) string {
 	const most = 5
 	if len(errs) == 0 {
 		return ""
@@ -255,7 +255,7 @@ func summary(errs []error) string {
 		parts = append(parts, err.Error())
 	}
 	if len(errs) > most {
-		parts = append(parts, fmt.Sprintf("and %d more", count(errs)-most))
+		parts = append(parts, fmt.Sprintf("and %d more", Count(errs)-most))
 	}
-	return fmt.Sprintf("%d devices: %s", count(errs), strings.Join(parts, "; "))
+	return fmt.Sprintf("%d devices: %s", Count(errs), strings.Join(parts, "; "))
 }

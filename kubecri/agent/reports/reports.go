@@ -1,4 +1,7 @@
-package agent
+// Package reports is the state of one Configuration's discovery on a node: what its
+// sources have reported, which devices of that can be served, and what comes of it with
+// time. All is functions of values: no clock, no I/O, no goroutines.
+package reports
 
 import (
 	"cmp"
@@ -9,14 +12,14 @@ import (
 )
 
 const (
-	// unschedulableAfter is how long devices that nobody reports any more are given to
+	// UnschedulableAfter is how long devices that nobody reports any more are given to
 	// new pods: a handler that is replaced by its next version needs less.
-	unschedulableAfter = 30 * time.Second
+	UnschedulableAfter = 30 * time.Second
 
-	// registering is how long after the agent's start an endpoint that was registered
+	// Registering is how long after the agent's start an endpoint that was registered
 	// before may take to register again. Akri's handlers look every 10 s whether their
 	// stream is dead, and then try every 10 s to register.
-	registering = 30 * time.Second
+	Registering = 30 * time.Second
 )
 
 // Grace is how long devices stay known that are lost: whose source stopped working,
@@ -30,13 +33,13 @@ type Grace struct {
 // that cannot be there without the node.
 var DefaultGrace = Grace{Shared: 5 * time.Minute, Local: time.Minute}
 
-// age is how far lost devices have got.
-type age int
+// Age is how far lost devices have got.
+type Age int
 
 const (
-	usable        age = iota
-	unschedulable     // no new slots are given of them on this node
-	withdrawn         // no longer known
+	Usable        Age = iota
+	Unschedulable     // no new slots are given of them on this node
+	Withdrawn         // no longer known
 )
 
 func (g Grace) of(shared bool) time.Duration {
@@ -47,20 +50,20 @@ func (g Grace) of(shared bool) time.Duration {
 }
 
 // age is that of devices that are lost since then.
-func (g Grace) age(shared bool, since, now time.Time) age {
+func (g Grace) age(shared bool, since, now time.Time) Age {
 	switch lost := now.Sub(since); {
 	case lost >= g.of(shared):
-		return withdrawn
-	case lost >= unschedulableAfter:
-		return unschedulable
+		return Withdrawn
+	case lost >= UnschedulableAfter:
+		return Unschedulable
 	}
-	return usable
+	return Usable
 }
 
 // next is when age will be another; zero when never again.
 func (g Grace) next(shared bool, since, now time.Time) time.Time {
 	var next time.Time
-	for _, after := range []time.Duration{unschedulableAfter, g.of(shared)} {
+	for _, after := range []time.Duration{UnschedulableAfter, g.of(shared)} {
 		if at := since.Add(after); at.After(now) && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
@@ -74,12 +77,12 @@ func (g Grace) next(shared bool, since, now time.Time) time.Time {
 //   - reported: a source that works has the device in its last report.
 //   - gone: a source that works no longer reports it. It goes at once.
 //   - lost: its source has stopped working. The last report counts until the grace is
-//     over; after unschedulableAfter no new pods get the device.
+//     over; after UnschedulableAfter no new pods get the device.
 //   - unreported: the node's slices have the device, and no source has reported since the
 //     session began. It is kept as if lost since then, until all sources have reported.
 //
 // Nothing here reads a clock or knows of Kubernetes; times are arguments.
-type reports struct {
+type Reports struct {
 	grace Grace
 	began time.Time // the session
 	// registered is when all endpoints that a former life of the agent knew have had
@@ -101,20 +104,39 @@ type sourceReport struct {
 
 	reported bool // since the session began
 	shared   bool
-	devices  map[string]found // by hash; replaced, never changed
-	rejected []error          // why devices of it were left out
-	lost     time.Time        // since when the source does not work; zero while it does
-	failed   time.Time        // when it stopped working last
-	removed  bool             // it is not a source any more
+	devices  map[string]Device // by hash; replaced, never changed
+	rejected []error           // why devices of it were left out
+	lost     time.Time         // since when the source does not work; zero while it does
+	failed   time.Time         // when it stopped working last
+	removed  bool              // it is not a source any more
 }
 
-// withdrawal is a lost source's report that no longer counts.
-type withdrawal struct {
-	source  string           // its id
-	devices map[string]found // by hash; another source may have some of them
+// Withdrawal is a lost source's report that no longer counts.
+type Withdrawal struct {
+	Source  string            // its id
+	Devices map[string]Device // by hash; another source may have some of them
 }
 
-func (r *reports) source(id string) *sourceReport {
+// New returns those of a session that begins now; registered is when all endpoints that
+// a former life of the agent knew have had the time to register.
+func New(grace Grace, began, registered time.Time) Reports {
+	return Reports{grace: grace, began: began, registered: registered}
+}
+
+// Settled is true once all sources have reported, or have had the time to: then there
+// are no unreported devices. It stays true.
+func (r *Reports) Settled() bool { return r.settled }
+
+// Last returns the devices of a source's last report, by hash; nil for none. They must
+// not be changed.
+func (r *Reports) Last(id string) map[string]Device {
+	if s := r.source(id); s != nil {
+		return s.devices
+	}
+	return nil
+}
+
+func (r *Reports) source(id string) *sourceReport {
 	at := slices.IndexFunc(r.sources, func(s *sourceReport) bool { return s.id == id })
 	if at < 0 {
 		return nil
@@ -122,8 +144,8 @@ func (r *reports) source(id string) *sourceReport {
 	return r.sources[at]
 }
 
-// join adds a source, which is now waited for.
-func (r *reports) join(id string, builtIn bool) {
+// Join adds a source, which is now waited for.
+func (r *Reports) Join(id string, builtIn bool) {
 	if s := r.source(id); s != nil {
 		s.removed = false
 		return
@@ -140,8 +162,8 @@ func (r *reports) join(id string, builtIn bool) {
 	})
 }
 
-// report takes what a source sees: all of it.
-func (r *reports) report(id string, shared bool, devices map[string]found, rejected []error) {
+// Report takes what a source sees: all of it.
+func (r *Reports) Report(id string, shared bool, devices map[string]Device, rejected []error) {
 	s := r.source(id)
 	if s == nil {
 		return
@@ -159,8 +181,8 @@ func (r *reports) report(id string, shared bool, devices map[string]found, rejec
 	}
 }
 
-// fail says that a source has stopped working.
-func (r *reports) fail(id string, now time.Time) {
+// Fail says that a source has stopped working.
+func (r *Reports) Fail(id string, now time.Time) {
 	s := r.source(id)
 	if s == nil {
 		return
@@ -171,55 +193,55 @@ func (r *reports) fail(id string, now time.Time) {
 	}
 }
 
-// remove says that a source will not come back by itself.
-func (r *reports) remove(id string, now time.Time) {
-	r.fail(id, now)
+// Remove says that a source will not come back by itself.
+func (r *Reports) Remove(id string, now time.Time) {
+	r.Fail(id, now)
 	if s := r.source(id); s != nil {
 		s.removed = true
 	}
 	r.sources = slices.DeleteFunc(r.sources, func(s *sourceReport) bool { return s.removed && !s.reported })
 }
 
-// clear forgets all devices, and waits for no report: other nodes see them.
-func (r *reports) clear() {
+// Clear forgets all devices, and waits for no report: other nodes see them.
+func (r *Reports) Clear() {
 	for _, s := range r.sources {
 		s.devices, s.rejected = nil, nil
 	}
 	r.settled, r.had = true, nil
 }
 
-// expire drops the reports whose grace is over, and returns those that had devices.
-func (r *reports) expire(now time.Time) []withdrawal {
-	var over []withdrawal
+// Expire drops the reports whose grace is over, and returns those that had devices.
+func (r *Reports) Expire(now time.Time) []Withdrawal {
+	var over []Withdrawal
 	r.sources = slices.DeleteFunc(r.sources, func(s *sourceReport) bool {
-		if !s.reported || s.lost.IsZero() || r.grace.age(s.shared, s.lost, now) < withdrawn {
+		if !s.reported || s.lost.IsZero() || r.grace.age(s.shared, s.lost, now) < Withdrawn {
 			return false
 		}
 		if len(s.devices) > 0 {
-			over = append(over, withdrawal{s.id, s.devices})
+			over = append(over, Withdrawal{s.id, s.devices})
 		}
 		s.devices, s.rejected = nil, nil
 		return s.removed
 	})
-	r.settled = r.settled || r.allReported(now) ||
-		r.unreported(true, now) == withdrawn && r.unreported(false, now) == withdrawn
+	r.settled = r.settled || r.AllReported(now) ||
+		r.unreported(true, now) == Withdrawn && r.unreported(false, now) == Withdrawn
 	if r.settled {
 		r.had = nil
 	}
 	return over
 }
 
-// works is false when no source has worked for a while: another node may do better. One
+// Works is false when no source has worked for a while: another node may do better. One
 // that has not failed since this node discovers is given the time to report.
-func (r *reports) works(since, now time.Time) bool {
+func (r *Reports) Works(since, now time.Time) bool {
 	return slices.ContainsFunc(r.sources, func(s *sourceReport) bool {
-		return !s.removed && (s.lost.IsZero() || s.failed.Before(since) || now.Sub(s.lost) < unschedulableAfter)
+		return !s.removed && (s.lost.IsZero() || s.failed.Before(since) || now.Sub(s.lost) < UnschedulableAfter)
 	})
 }
 
-// allReported is true when no source is waited for. An endpoint may have the name of a
+// AllReported is true when no source is waited for. An endpoint may have the name of a
 // handler that is built in, so until it has had the time to register, one is waited for.
-func (r *reports) allReported(now time.Time) bool {
+func (r *Reports) AllReported(now time.Time) bool {
 	for _, s := range r.sources {
 		if !s.reported {
 			return false
@@ -229,47 +251,47 @@ func (r *reports) allReported(now time.Time) bool {
 }
 
 // unreported is how far devices have got that the slices have and no source has reported.
-func (r *reports) unreported(shared bool, now time.Time) age {
+func (r *Reports) unreported(shared bool, now time.Time) Age {
 	if r.settled {
-		return withdrawn
+		return Withdrawn
 	}
 	return r.grace.age(shared, r.began, now)
 }
 
-// ages are those of shared devices, and of the node's own.
-type ages struct{ shared, local age }
+// Ages are those of shared devices, and of the node's own.
+type Ages struct{ Shared, Local Age }
 
 // of a device that is in the slices and not among devices.
-func (st *standing) age(hash string, shared bool) age {
+func (st *Standing) Age(hash string, shared bool) Age {
 	switch {
-	case st.settled || st.had[hash]:
-		return withdrawn
+	case st.Settled || st.Had[hash]:
+		return Withdrawn
 	case shared:
-		return st.unreported.shared
+		return st.Unreported.Shared
 	}
-	return st.unreported.local
+	return st.Unreported.Local
 }
 
-// standing is what is known of a Configuration's devices at one time.
-type standing struct {
-	devices  map[string]found // by hash; never changed
-	rejected []error          // why devices were left out
+// Standing is what is known of a Configuration's devices at one time.
+type Standing struct {
+	Devices  map[string]Device // by hash; never changed
+	Rejected []error           // why devices were left out
 	// settled is true when there are no devices but these. Until then those that the
 	// slices have besides, and that are not among had, are as unreported says.
-	settled    bool
-	had        map[string]bool
-	unreported ages
+	Settled    bool
+	Had        map[string]bool
+	Unreported Ages
 	// next is when all this changes without a report; zero for never.
-	next time.Time
+	Next time.Time
 }
 
-// stands returns what is known now; call expire before. named returns the id of the
+// Stands returns what is known now; call expire before. named returns the id of the
 // device that has a hash so far, "" for none.
-func (r *reports) stands(now time.Time, named func(hash string) string) standing {
-	st := standing{settled: r.settled, had: r.had, unreported: ages{r.unreported(true, now), r.unreported(false, now)}}
+func (r *Reports) Stands(now time.Time, named func(hash string) string) Standing {
+	st := Standing{Settled: r.settled, Had: r.had, Unreported: Ages{r.unreported(true, now), r.unreported(false, now)}}
 	soonest := func(at time.Time) {
-		if !at.IsZero() && (st.next.IsZero() || at.Before(st.next)) {
-			st.next = at
+		if !at.IsZero() && (st.Next.IsZero() || at.Before(st.Next)) {
+			st.Next = at
 		}
 	}
 	if !r.settled {
@@ -295,44 +317,44 @@ func (r *reports) stands(now time.Time, named func(hash string) string) standing
 	}
 	slices.SortStableFunc(lost, func(a, b *sourceReport) int { return b.lost.Compare(a.lost) })
 	for _, s := range append(works, lost...) {
-		st.merge(s, !s.lost.IsZero() && r.grace.age(s.shared, s.lost, now) >= unschedulable, named)
+		st.merge(s, !s.lost.IsZero() && r.grace.age(s.shared, s.lost, now) >= Unschedulable, named)
 	}
 	return st
 }
 
 // merge adds the devices of a source that no source before it has reported.
-func (st *standing) merge(s *sourceReport, unschedulable bool, named func(hash string) string) {
-	st.rejected = append(st.rejected, s.rejected...)
+func (st *Standing) merge(s *sourceReport, unschedulable bool, named func(hash string) string) {
+	st.Rejected = append(st.Rejected, s.rejected...)
 	if len(s.devices) == 0 {
 		return
 	}
-	if len(st.devices) == 0 && !unschedulable {
-		st.devices = s.devices // as nearly always
+	if len(st.Devices) == 0 && !unschedulable {
+		st.Devices = s.devices // as nearly always
 		return
 	}
-	all := make(map[string]found, len(st.devices)+len(s.devices))
-	for hash, f := range st.devices {
+	all := make(map[string]Device, len(st.Devices)+len(s.devices))
+	for hash, f := range st.Devices {
 		all[hash] = f
 	}
 	dropped := 0
-	for _, f := range slices.SortedFunc(maps.Values(s.devices), func(a, b found) int { return cmp.Compare(a.ID, b.ID) }) {
-		f.unschedulable = unschedulable
-		other, taken := all[f.hash]
+	for _, f := range slices.SortedFunc(maps.Values(s.devices), func(a, b Device) int { return cmp.Compare(a.ID, b.ID) }) {
+		f.Unschedulable = unschedulable
+		other, taken := all[f.Hash]
 		switch {
 		case taken && other.ID == f.ID:
-		case taken && named(f.hash) == f.ID:
-			all[f.hash] = f
-			st.rejected = reject(st.rejected, rejection(other.ID, collision(f)))
+		case taken && named(f.Hash) == f.ID:
+			all[f.Hash] = f
+			st.Rejected = reject(st.Rejected, rejection(other.ID, collision(f)))
 		case taken:
-			st.rejected = reject(st.rejected, rejection(f.ID, collision(other)))
+			st.Rejected = reject(st.Rejected, rejection(f.ID, collision(other)))
 		case len(all) == maxDevices:
 			dropped++
 		default:
-			all[f.hash] = f
+			all[f.Hash] = f
 		}
 	}
 	if dropped > 0 {
-		st.rejected = append(st.rejected, fmt.Errorf("%s reports %d devices beyond the %d that are taken of all sources", s.id, dropped, maxDevices))
+		st.Rejected = append(st.Rejected, fmt.Errorf("%s Reports %d devices beyond the %d that are taken of all sources", s.id, dropped, maxDevices))
 	}
-	st.devices = all
+	st.Devices = all
 }

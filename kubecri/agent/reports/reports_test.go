@@ -1,4 +1,4 @@
-package agent
+package reports
 
 import (
 	"fmt"
@@ -31,7 +31,7 @@ import (
 func TestReports(t *testing.T) {
 	datadriven.Walk(t, "testdata/reports", func(t *testing.T, path string) {
 		begin := time.Unix(1000, 0)
-		var r *reports
+		var r *Reports
 		now, names := begin, map[string]string{}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var source string
@@ -43,25 +43,26 @@ func TestReports(t *testing.T) {
 					registered = duration(t, d, "registered")
 				}
 				now, names = begin, map[string]string{}
-				r = &reports{grace: DefaultGrace, began: begin, registered: begin.Add(registered)}
+				fresh := New(DefaultGrace, begin, begin.Add(registered))
+				r = &fresh
 			case "join":
-				r.join(source, d.HasArg("built-in"))
+				r.Join(source, d.HasArg("built-in"))
 			case "report":
-				shared, devices := !d.HasArg("local"), map[string]found{}
+				shared, devices := !d.HasArg("local"), map[string]Device{}
 				for id := range strings.FieldsSeq(d.Input) {
 					id, hash, other := strings.Cut(id, "=")
 					if !other {
 						hash = id
 					}
-					devices[hash] = found{Device: discovery.Device{ID: id, Properties: map[string]string{"BY": source}}, hash: hash, shared: shared}
+					devices[hash] = Device{Device: discovery.Device{ID: id, Properties: map[string]string{"BY": source}}, Hash: hash, Shared: shared}
 				}
-				r.report(source, shared, devices, nil)
+				r.Report(source, shared, devices, nil)
 			case "fail":
-				r.fail(source, now)
+				r.Fail(source, now)
 			case "remove":
-				r.remove(source, now)
+				r.Remove(source, now)
 			case "clear":
-				r.clear()
+				r.Clear()
 			case "named":
 				var hash, id string
 				d.ScanArgs(t, "hash", &hash)
@@ -72,7 +73,7 @@ func TestReports(t *testing.T) {
 				if d.HasArg("since") {
 					since = duration(t, d, "since")
 				}
-				return fmt.Sprintln(r.works(begin.Add(since), now))
+				return fmt.Sprintln(r.Works(begin.Add(since), now))
 			case "at":
 				now = begin.Add(duration(t, d, "t"))
 			default:
@@ -94,22 +95,22 @@ func duration(t *testing.T, d *datadriven.TestData, key string) time.Duration {
 	return parsed
 }
 
-func answer(r *reports, now, begin time.Time, names map[string]string) string {
+func answer(r *Reports, now, begin time.Time, names map[string]string) string {
 	var out strings.Builder
-	for _, w := range r.expire(now) {
-		fmt.Fprintf(&out, "withdrew %d of %s\n", len(w.devices), w.source)
+	for _, w := range r.Expire(now) {
+		fmt.Fprintf(&out, "withdrew %d of %s\n", len(w.Devices), w.Source)
 	}
-	if again := r.expire(now); len(again) > 0 {
+	if again := r.Expire(now); len(again) > 0 {
 		return "expires twice"
 	}
-	st := r.stands(now, func(hash string) string { return names[hash] })
+	st := r.Stands(now, func(hash string) string { return names[hash] })
 	var devices []string
-	for _, f := range st.devices {
+	for _, f := range st.Devices {
 		text := f.ID
 		if len(r.sources) > 1 {
 			text += "@" + f.Properties["BY"]
 		}
-		if f.unschedulable {
+		if f.Unschedulable {
 			text += "?"
 		}
 		devices = append(devices, text)
@@ -119,19 +120,19 @@ func answer(r *reports, now, begin time.Time, names map[string]string) string {
 		devices = []string{"none"}
 	}
 	fmt.Fprintf(&out, "devices: %s\n", strings.Join(devices, " "))
-	if !st.settled {
-		text := func(a age) string { return [...]string{"stay", "stay, not for new pods", "go"}[a] }
-		fmt.Fprintf(&out, "of the slices: shared %s; local %s", text(st.unreported.shared), text(st.unreported.local))
-		if len(st.had) > 0 {
-			fmt.Fprintf(&out, "; %d reported", len(st.had))
+	if !st.Settled {
+		text := func(a Age) string { return [...]string{"stay", "stay, not for new pods", "go"}[a] }
+		fmt.Fprintf(&out, "of the slices: shared %s; local %s", text(st.Unreported.Shared), text(st.Unreported.Local))
+		if len(st.Had) > 0 {
+			fmt.Fprintf(&out, "; %d reported", len(st.Had))
 		}
 		out.WriteString("\n")
 	}
-	for _, err := range st.rejected {
+	for _, err := range st.Rejected {
 		fmt.Fprintf(&out, "rejected: %v\n", err)
 	}
-	if !st.next.IsZero() {
-		fmt.Fprintf(&out, "next: %s\n", st.next.Sub(begin))
+	if !st.Next.IsZero() {
+		fmt.Fprintf(&out, "next: %s\n", st.Next.Sub(begin))
 	}
 	return out.String()
 }

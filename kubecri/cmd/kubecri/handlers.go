@@ -21,7 +21,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery/udev"
 	"github.com/kubeslot/kubeslot/discovery/uevent"
 	"github.com/kubeslot/kubeslot/discovery/usb"
-	"github.com/kubeslot/kubeslot/kubecri/agent"
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	"github.com/kubeslot/kubeslot/kubecri/hostpaths"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
@@ -57,7 +57,7 @@ type discoveryOptions struct {
 	directory      string   // of others' sockets; "" for no others
 	allowedPaths   []string
 	allowed        hostpaths.Allowed // allowedPaths
-	grace          agent.Grace
+	grace          reports.Grace
 	propertySpaces []string
 	debugEchoFile  string
 	tree           sysfs.Tree      // for udev and usb
@@ -73,9 +73,9 @@ func (o *discoveryOptions) addTo(flags *pflag.FlagSet) {
 		"Directory where discovery handlers in other processes find kubecri's socket, and where theirs are. It is made if absent. Empty takes none.")
 	flags.StringSliceVar(&o.allowedPaths, "handler-allowed-paths", hostpaths.Default,
 		"Directories of the node of which discovery handlers may give containers mounts and device nodes, each as [handler=]directory. A handler that is named has the directories with its name alone, none with handler=.")
-	flags.DurationVar(&o.grace.Shared, "handler-grace", agent.DefaultGrace.Shared,
+	flags.DurationVar(&o.grace.Shared, "handler-grace", reports.DefaultGrace.Shared,
 		"How long devices that several nodes may reach stay when their discovery handler no longer works. After 30s of it new pods do not get them.")
-	flags.DurationVar(&o.grace.Local, "handler-grace-local", agent.DefaultGrace.Local,
+	flags.DurationVar(&o.grace.Local, "handler-grace-local", reports.DefaultGrace.Local,
 		"The same for devices that are this node's alone.")
 	flags.StringSliceVar(&o.propertySpaces, "discovery-property-namespaces", nil,
 		"Namespaces whose Secrets and ConfigMaps the discoveryProperties of any Configuration may refer to, besides those of its own namespace; * for all. Whoever may write a Configuration can read them.")

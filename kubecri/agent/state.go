@@ -1,0 +1,36 @@
+package agent
+
+import (
+	"github.com/kubeslot/kubeslot/kubecri/agent/deviceslices"
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
+	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// state is what the sessions know now, for the writer of slices.
+func (a *Agent) state() deviceslices.State {
+	state := deviceslices.State{Known: map[v1alpha1.ConfigurationReference]deviceslices.Known{},
+		Exist: map[v1alpha1.ConfigurationReference]bool{}, Complete: true}
+	owners := map[string]*v0.Configuration{}
+	for _, c := range a.allConfigurations() {
+		state.Exist[reports.Reference(c)] = true
+		if v0.CompareOwners(c, owners[c.Name]) < 0 {
+			owners[c.Name] = c
+		}
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for name, c := range owners {
+		k := deviceslices.Known{}
+		if s := a.sessions[name]; s != nil && s.discovers(c, a.selects(c)) {
+			k.Standing = s.standing
+			state.Problems = append(state.Problems, s.toWrite()...)
+		}
+		if c.Spec.Discovery != nil {
+			k.Label = name
+		}
+		state.Known[reports.Reference(c)] = k
+		state.Complete = state.Complete && k.Settled
+	}
+	return state
+}
