@@ -61,6 +61,7 @@ func TestWhatCDICannotDescribe(t *testing.T) {
 		device   discovery.Device
 	}{
 		"a kind that begins with a digit": {"3d-printer-a1", camera},
+		"a kind of one character":         {"c-a1", camera},
 		"nothing to give":                 {"cam-a1", discovery.Device{}},
 		"a directory as device":           {"cam-a1", node("/dev")},
 		"a link to a device":              {"cam-a1", node(link)},

@@ -39,6 +39,9 @@ func describe(instance string, device discovery.Device) ([]byte, error) {
 	if c := (configuration + "0")[0]; c < 'a' || c > 'z' {
 		return nil, fmt.Errorf("a CDI kind begins with a letter, Configuration %q does not", configuration)
 	}
+	if len(configuration) == 1 { // CDI's library v1.1.0 panics over such a class, and with it each runtime that reads the file
+		return nil, fmt.Errorf("the class of a CDI kind has two characters or more, Configuration %q has one", configuration)
+	}
 	var edits specs.ContainerEdits
 	for _, property := range slices.Sorted(maps.Keys(device.Properties)) {
 		edits.Env = append(edits.Env, property+"_"+strings.ToUpper(hash)+"="+device.Properties[property])

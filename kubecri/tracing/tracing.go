@@ -1,6 +1,8 @@
 // Package tracing makes OpenTelemetry spans of what kubecri does. A span of a CRI
 // call continues the caller's trace, which comes in gRPC metadata (W3C Trace
-// Context); the metadata goes to the runtime as it came.
+// Context); the metadata goes to the runtime as it came. Exporter, sampler and
+// propagators are component-base's. Spans are of the calls that kubecri acts on, and NRI's
+// come over ttrpc: otelgrpc would trace, and cost, each call that is passed on.
 //
 // A nil *Tracer makes none and costs nothing: no allocation, no clock.
 package tracing
@@ -16,18 +18,20 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.39.0"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc/metadata"
+	"k8s.io/component-base/tracing"
+	tracingapi "k8s.io/component-base/tracing/api/v1"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 )
 
 const scope = "github.com/kubeslot/kubeslot/kubecri"
+
+// propagators are those of Kubernetes' components: W3C Trace Context and Baggage.
+var propagators = tracing.Propagators()
 
 // Config configures a Tracer.
 type Config struct {
@@ -55,7 +59,7 @@ func (c Config) Validate() error {
 
 // Tracer makes spans. Safe for concurrent use.
 type Tracer struct {
-	provider *sdktrace.TracerProvider
+	provider tracing.TracerProvider
 	tracer   trace.Tracer
 }
 
@@ -67,19 +71,16 @@ func New(ctx context.Context, c Config) (*Tracer, error) {
 	}
 	logger := klog.FromContext(ctx).WithName("tracing")
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.V(2).Info("Spans are lost", "reason", err) }))
-	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(c.Endpoint), otlptracegrpc.WithInsecure())
+	provider, err := tracing.NewProvider(ctx,
+		&tracingapi.TracingConfiguration{Endpoint: &c.Endpoint, SamplingRatePerMillion: &c.SamplingRatePerMillion}, nil,
+		[]resource.Option{resource.WithAttributes(semconv.ServiceName("kubecri"), semconv.ServiceVersion(version.Get().GitVersion), semconv.K8SNodeName(c.Node))})
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
-	about := resource.NewSchemaless(semconv.ServiceName("kubecri"), semconv.ServiceVersion(version.Get().GitVersion), semconv.K8SNodeName(c.Node))
-	return newTracer(exporter, about, c.SamplingRatePerMillion), nil
+	return newTracer(provider), nil
 }
 
-func newTracer(exporter sdktrace.SpanExporter, about *resource.Resource, perMillion int32) *Tracer {
-	provider := sdktrace.NewTracerProvider(
-		sdktrace.WithBatcher(exporter),
-		sdktrace.WithResource(about),
-		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(float64(perMillion)/1e6))))
+func newTracer(provider tracing.TracerProvider) *Tracer {
 	return &Tracer{provider: provider, tracer: provider.Tracer(scope)}
 }
 
@@ -95,7 +96,7 @@ func (t *Tracer) Call(ctx context.Context, name string) (context.Context, Span) 
 	if t == nil {
 		return ctx, Span{}
 	}
-	ctx = propagation.TraceContext{}.Extract(ctx, incoming(ctx))
+	ctx = propagators.Extract(ctx, incoming(ctx))
 	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer))
 	return ctx, Span{span}
 }

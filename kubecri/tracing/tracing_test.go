@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc/metadata"
 )
 
@@ -36,7 +37,8 @@ func TestNoTracerCostsNothing(t *testing.T) {
 
 func BenchmarkCall(b *testing.B) {
 	provider := func(perMillion int32) *Tracer {
-		t := newTracer(tracetest.NewNoopExporter(), resource.Empty(), perMillion)
+		t := newTracer(sdktrace.NewTracerProvider(sdktrace.WithBatcher(tracetest.NewNoopExporter()),
+			sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(float64(perMillion)/1e6)))))
 		b.Cleanup(func() { t.Shutdown(context.Background()) })
 		return t
 	}
@@ -57,26 +59,32 @@ func TestWhoSamples(t *testing.T) {
 		return metadata.NewIncomingContext(t.Context(), metadata.Pairs("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-"+flags))
 	}
 	for _, test := range []struct {
-		name  string
-		ctx   context.Context
-		rate  int32
-		spans int
+		name     string
+		ctx      context.Context
+		rate     int32
+		recorded bool
 	}{
-		{"sampled by the caller", parent("01"), 0, 2},
-		{"not sampled by the caller", parent("00"), 1_000_000, 0},
-		{"no caller", t.Context(), 0, 0},
-		{"no caller, all", t.Context(), 1_000_000, 2},
-		{"not a trace context", metadata.NewIncomingContext(t.Context(), metadata.Pairs("traceparent", "garbage")), 0, 0},
+		{"sampled by the caller", parent("01"), 0, true},
+		{"not sampled by the caller", parent("00"), 1_000_000, false},
+		{"no caller", t.Context(), 0, false},
+		{"no caller, all", t.Context(), 1_000_000, true},
+		{"not a trace context", metadata.NewIncomingContext(t.Context(), metadata.Pairs("traceparent", "garbage")), 0, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			exporter := tracetest.NewInMemoryExporter()
-			tracer := newTracer(exporter, resource.Empty(), test.rate)
-			work(test.ctx, tracer)
-			if err := tracer.provider.ForceFlush(t.Context()); err != nil {
+			tracer, err := New(t.Context(), Config{Endpoint: "localhost:1", SamplingRatePerMillion: test.rate, Node: "node-a"}) // nobody listens
+			if err != nil {
 				t.Fatal(err)
 			}
-			if got := exporter.GetSpans(); len(got) != test.spans {
-				t.Errorf("%d spans, want %d: %v", len(got), test.spans, got)
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			defer tracer.Shutdown(ended)
+			ctx, call := tracer.Call(test.ctx, "CreateContainer")
+			_, step := tracer.Start(ctx, "Claim")
+			if call.Recorded() != test.recorded || step.Recorded() != test.recorded {
+				t.Errorf("the call is recorded: %t, its step: %t, want %t", call.Recorded(), step.Recorded(), test.recorded)
+			}
+			if parent := trace.SpanContextFromContext(ctx); strings.HasPrefix(test.name, "sampled") && parent.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" {
+				t.Errorf("the call is of trace %s, not the caller's", parent.TraceID())
 			}
 		})
 	}
