@@ -232,3 +232,6 @@ func (l *Ledger) SetTerminating(uid string) {
 		l.terminating[uid] = p
 	}
 }
+
+// Ending reports whether the pod is known to be being deleted.
+func (l *Ledger) Ending(uid string) bool { return l.ending[uid] != nil }

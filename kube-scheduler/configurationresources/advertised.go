@@ -86,7 +86,7 @@ func unadvertised(want []amount, node fwk.NodeInfo, place int) *fwk.Status {
 func (b *book) refusedByNode(pod *v1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, waits := b.tried[string(pod.UID)]; waits { // it has not gone meanwhile
+	if _, waits := b.queue.Get(pod.UID); waits { // it has not gone meanwhile
 		b.refused.Store(pod.UID, true)
 	}
 }

@@ -12,26 +12,30 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
+	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// book owns the ledger: it feeds it from the API, serializes its writers, and
-// wakes the pods that wait for what it gains.
+// book owns the ledger: it feeds it from the API, serializes its writers, and has pods
+// tried again by what happens.
 type book struct {
-	logger    klog.Logger
-	activator fwk.PodActivator
-	config    *restclient.Config
-	client    versioned.Interface
-	sources   []cache.InformerSynced
+	logger  klog.Logger
+	clock   clock.WithDelayedExecution
+	config  *restclient.Config
+	client  versioned.Interface
+	sources []cache.InformerSynced
+	// queue has the unbound pods by the resource names that they ask for.
+	queue *requeue.Queue[*podWait]
 	// decided is closed when it is clear whether the ledger comes into step: it has,
 	// the API's objects cannot be read, or startPatience is over.
 	decided chan struct{}
@@ -52,35 +56,16 @@ type book struct {
 	// profiles are the scheduler names whose pods this process schedules, with their
 	// arguments.
 	profiles map[string]*config.ConfigurationResourcesArgs
-	// waiting are unbound pods by the resource names that they ask for, then UID.
-	waiting map[string]map[string]*v1.Pod
-	// waits says of the pods in waiting how long and why they wait, by UID.
-	waits map[string]*podWait
-	// tries counts scheduling cycles; tried has the count of each waiting pod's last
-	// one, assumed that of a pod whose slots are assumed, see untold. Both by UID.
-	tries          uint64
-	tried, assumed map[string]uint64
 	// refused are the UIDs of waiting pods for which, in their last cycle, a node had
 	// slots that it does not advertise. The framework's hints read it without mu.
 	refused sync.Map
-	// starting: the ledger has not seen yet all that existed at start. Once it has,
-	// all waiting pods are tried.
-	starting bool
-	// attended are nominated pods that are tried again by attend, by UID.
-	attended map[string]bool
-	// rounds wake the pods that wait for a resource, atOnce of them or as many as slots
-	// are free, and then more.
-	rounds map[string]*round
-	atOnce int
 	// deadlines are those of nominations, by the nominated pod's UID.
 	deadlines map[string]*deadline
-	// contested are slots that several pods hold, until that is settled: by the
-	// leader at once, else when standby has passed; evict deletes the losers.
+	// contested are slots that several pods hold, until evict deletes the losers. A
+	// scheduler that does not lead leaves that to the one that does.
 	contested []slot.Name
 	leads     bool
-	standby   *time.Timer
-	patience  time.Duration
-	evict     func([]*ledger.DoubleAllocation)
+	evict     func([]*ledger.Contest)
 	// nominated are waiting pods that another plugin's preemption has nominated,
 	// by UID.
 	nominated map[string]*v1.Pod
@@ -91,6 +76,22 @@ type book struct {
 // status and an event, and tried again.
 const startPatience = 10 * time.Second
 
+func newBook(logger klog.Logger, c clock.WithDelayedExecution, activator fwk.PodActivator) *book {
+	b := &book{
+		logger:    logger,
+		clock:     c,
+		ledger:    ledger.New(),
+		leftOut:   map[string]string{},
+		claimed:   claimed{released: map[types.UID]bool{}},
+		profiles:  map[string]*config.ConfigurationResourcesArgs{},
+		deadlines: map[string]*deadline{},
+		nominated: map[string]*v1.Pod{},
+		decided:   make(chan struct{}),
+	}
+	b.queue = requeue.New(requeue.Options[*podWait]{Logger: logger, Activator: activator, Clock: c, Possible: b.possible})
+	return b
+}
+
 // startBook makes the book and starts its informers; they stop with ctx. It does
 // not wait for them: without the CRDs, pods that ask for no slots must schedule.
 func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
@@ -100,30 +101,10 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for akri.sh and kubeslot.io: %w", err)
 	}
-	b := &book{
-		logger:    klog.FromContext(ctx).WithName(Name),
-		activator: handle,
-		config:    rest,
-		client:    client,
-		ledger:    ledger.New(),
-		leftOut:   map[string]string{},
-		claimed:   claimed{released: map[types.UID]bool{}},
-		starting:  true,
-		profiles:  map[string]*config.ConfigurationResourcesArgs{},
-		waiting:   map[string]map[string]*v1.Pod{},
-		waits:     map[string]*podWait{},
-		tried:     map[string]uint64{},
-		assumed:   map[string]uint64{},
-		patience:  standbyPatience,
-		attended:  map[string]bool{},
-		rounds:    map[string]*round{},
-		atOnce:    firstWoken,
-		deadlines: map[string]*deadline{},
-		nominated: map[string]*v1.Pod{},
-		decided:   make(chan struct{}),
-	}
+	b := newBook(klog.FromContext(ctx).WithName(Name), clock.RealClock{}, handle)
+	b.config, b.client = rest, client
 	decide := sync.OnceFunc(func() { close(b.decided) })
-	time.AfterFunc(startPatience, decide)
+	b.clock.AfterFunc(startPatience, decide)
 	factory := externalversions.NewSharedInformerFactory(client, 0)
 	akri, core := factory.Akri().V0(), handle.SharedInformerFactory().Core().V1()
 	failed := func(ctx context.Context, r *cache.Reflector, err error) {
@@ -174,6 +155,7 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 	go func() {
 		b.announceSync(ctx)
 		decide()
+		b.queue.Run(ctx)
 	}()
 	return b, nil
 }
@@ -201,7 +183,7 @@ func (b *book) awaitStart(ctx context.Context) bool {
 	return b.synced()
 }
 
-// announceSync wakes the pods that were refused because the ledger was not full yet.
+// announceSync has the pods tried that were refused because the ledger was not full yet.
 func (b *book) announceSync(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), b.sources...) {
 		return
@@ -209,13 +191,9 @@ func (b *book) announceSync(ctx context.Context) {
 	b.logger.Info("Ledger is in step with the API")
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.starting = false
-	b.followNominations()
-	pods := map[string]*v1.Pod{}
-	for _, waiting := range b.waiting {
-		for uid, pod := range waiting {
-			pods[uid] = pod
-		}
+	b.queue.Start()
+	b.settleContests()
+	for node := range b.nominatedNodes() {
+		b.followNominations(node)
 	}
-	b.activator.Activate(b.logger, pods)
 }

@@ -45,7 +45,7 @@ func (s *beforeBind) Do(ctx context.Context) *fwk.Status {
 		return fwk.AsStatus(err)
 	}
 	if s.book.choosesSlots(s.node) { // since Reserve
-		s.tryLater(s.pod)
+		s.book.queue.RetryLater(s.pod.UID)
 		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("cannot be bound to node %s with an assignment: the node chooses slots itself by now (label %s=%s); the pod is tried again",
 			s.node, v1alpha1.ModeLabel, v1alpha1.ModeDevicePlugin))
 	}
@@ -54,7 +54,7 @@ func (s *beforeBind) Do(ctx context.Context) *fwk.Status {
 	}
 	taken, err := s.claims.Take(ctx, s.wants)
 	if held := (*claims.Held)(nil); errors.As(err, &held) {
-		s.tryLater(s.pod)
+		s.book.queue.RetryLater(s.pod.UID)
 		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("cannot be bound to node %s: %v; the pod is tried again", s.node, held))
 	}
 	s.taken = taken

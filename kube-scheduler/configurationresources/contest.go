@@ -13,13 +13,8 @@ import (
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 )
 
-// standbyPatience is how long a scheduler that does not lead leaves a contest to
-// the one that does. A new leader with nothing to schedule does not know that it
-// leads.
-const standbyPatience = 10 * time.Second
-
-// lead records that this scheduler leads. Pods are scheduled by the leader alone,
-// and so PreFilter is where a plugin learns of it.
+// lead records that this scheduler leads. Only the leader schedules, and PreFilter is
+// where a plugin learns of it. A standby never evicts.
 func (p *Plugin) lead() {
 	p.book.mu.RLock()
 	leads := p.book.leads
@@ -33,24 +28,11 @@ func (p *Plugin) lead() {
 	p.book.settleContests()
 }
 
-// settleContests has the losers of contested slots evicted, at once if this
-// scheduler leads. Claims count in a contest: it waits for the SlotClaims. The
-// caller holds mu.
+// settleContests has the losers of contested slots evicted, if this scheduler leads.
+// Claims count in a contest: it waits for the SlotClaims. The caller holds mu.
 func (b *book) settleContests() {
-	switch {
-	case len(b.contested) == 0:
-	case b.leads && b.synced():
+	if len(b.contested) > 0 && b.leads && b.synced() {
 		b.settle()
-	case b.standby == nil:
-		b.standby = time.AfterFunc(b.patience, func() {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			if b.standby = nil; b.synced() {
-				b.settle()
-			} else {
-				b.settleContests()
-			}
-		})
 	}
 }
 

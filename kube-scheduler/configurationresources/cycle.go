@@ -64,6 +64,7 @@ const minNodesToNarrow = 100
 // PreFilter reads the pod's requests, refuses those that no node can meet, and
 // narrows the nodes to those that reach the devices.
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	p.lead()
 	req, err := requestOf(pod)
 	if err != nil {
 		return nil, unresolvable(err.Error())
@@ -88,7 +89,6 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		wait.meet(namespaceNotAllowed)
 		return nil, status
 	}
-	p.lead()
 	p.sweepOrphans()
 	limit := len(nodes) / 2
 	if len(nodes) < minNodesToNarrow {
@@ -275,7 +275,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return fwk.AsStatus(err)
 	}
 	if shortfall != nil {
-		p.tryLater(pod) // another got it since Filter; it may find or preempt something else
+		p.book.queue.RetryLater(pod.UID) // another got it since Filter; it may find or preempt something else
 		return c.reasons.status(shortfall)
 	}
 	if err := binding.Contribute(state, pod, node, Name, partOf(a)); err != nil {

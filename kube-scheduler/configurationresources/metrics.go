@@ -66,12 +66,12 @@ var registerMetrics = sync.OnceFunc(func() {
 	}
 })
 
-func observeResolution(start time.Time, short bool) {
+func observeResolution(took time.Duration, short bool) {
 	result := "taken"
 	if short {
 		result = "short"
 	}
-	resolutionDuration.WithLabelValues(result).Observe(time.Since(start).Seconds())
+	resolutionDuration.WithLabelValues(result).Observe(took.Seconds())
 }
 
 // collector reads the book when it is asked to.
@@ -109,10 +109,10 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	for what, n := range map[string]int{"claims": claims, "devices": devices} {
 		ch <- metrics.NewLazyConstMetric(ignoredDesc, metrics.GaugeValue, float64(n), what)
 	}
-	if !b.leads && b.tries == 0 {
+	if !b.leads {
 		return // why a pod waits is known to the scheduler that tries it
 	}
-	now := time.Now()
+	now := b.clock.Now()
 	for key, n := range b.countWaiting() {
 		ch <- metrics.NewLazyConstMetric(waitingDesc, metrics.GaugeValue, float64(n.pods), key.configuration, key.reason)
 		ch <- metrics.NewLazyConstMetric(oldestDesc, metrics.GaugeValue, max(0, now.Sub(n.oldest).Seconds()), key.configuration, key.reason)

@@ -4,7 +4,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
@@ -15,8 +18,7 @@ import (
 type deadline struct {
 	node  string
 	at    time.Time
-	timer *time.Timer
-	tries uint64 // the book's, as it began; see untold
+	timer clock.Timer
 }
 
 // nominate keeps slots for a pod that preempted others until it is bound, gone,
@@ -25,9 +27,10 @@ func (b *book) nominate(pod ledger.Pod, node string, a ledger.Assignment, timeou
 	b.forgetNomination(pod.UID)
 	b.tellPreempted(pod, node, a)
 	b.wake(b.ledger.Nominate(pod, node, a))
-	b.took(a)
-	d := &deadline{node: node, at: time.Now().Add(timeout), tries: b.tries}
-	d.timer = time.AfterFunc(timeout, func() {
+	b.taken(a, pod)
+	b.queue.Reserved(types.UID(pod.UID))
+	d := &deadline{node: node, at: b.clock.Now().Add(timeout)}
+	d.timer = b.clock.AfterFunc(timeout, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.deadlines[pod.UID] != d {
@@ -59,19 +62,15 @@ func (b *book) forgetNomination(uid string) {
 	}
 }
 
-// nominatedInVain ends a nomination whose victims did not go, unless it has ended. Like
-// forget, it wakes those that were refused meanwhile, but not the pod itself: pods whose
-// victims stay would else wake themselves, or each other, for ever. It reports whether it
-// has ended it. The caller holds mu.
+// nominatedInVain ends a nomination whose victims did not go, unless it has ended. It
+// reports whether it has ended it. The caller holds mu.
 func (b *book) nominatedInVain(pod *v1.Pod, d *deadline) bool {
 	uid := string(pod.UID)
 	if b.deadlines[uid] != d || b.ledger.Nominated(uid) == "" {
 		return false
 	}
 	b.forgetNomination(uid)
-	b.wakeThose(b.ledger.ClearNomination(uid), func(waiting *v1.Pod) bool {
-		return b.refusedSince(d.tries, waiting) && waiting.UID != pod.UID
-	})
+	b.gaveBack(pod, b.ledger.Denominate(uid))
 	return true
 }
 
@@ -79,7 +78,7 @@ func (b *book) nominatedInVain(pod *v1.Pod, d *deadline) bool {
 // has nominated: it frees the slots on one node, and pods on other nodes that
 // share the device could take them. The caller holds mu.
 func (b *book) followNomination(pod *v1.Pod, req *ledger.Request) {
-	uid, now := string(pod.UID), time.Now()
+	uid, now := string(pod.UID), b.clock.Now()
 	node, d := pod.Status.NominatedNodeName, b.deadlines[uid]
 	if node == "" {
 		// A nomination of ours that is not over may not have reached the API yet.
@@ -106,13 +105,11 @@ func (b *book) followNomination(pod *v1.Pod, req *ledger.Request) {
 	if p := b.ledger.Preempt(args.Strategy, node, req, nil); p != nil {
 		b.nominate(req.Pod, node, p.Assignment, timeout)
 		b.nominated[uid] = pod
-		b.attend(pod)
+		if b.ledger.Ready(uid) { // nothing more comes that would have it tried
+			b.queue.RetryLater(pod.UID)
+		}
 	} else if before == nil || before.Status.NominatedNodeName != node {
-		time.AfterFunc(attendInterval, func() { // they may have gone already
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.victimGone(node)
-		})
+		b.queue.RetryLater(pod.UID) // they may have gone already
 	}
 }
 
@@ -126,7 +123,7 @@ func (b *book) victimGone(node string) {
 			uids = append(uids, uid)
 		}
 	}
-	b.wakeDisplaced(uids)
+	b.retryNow(uids)
 }
 
 // argsOf are the arguments of the pod's profile, or the defaults for a pod of
@@ -140,17 +137,27 @@ func (b *book) argsOf(pod *v1.Pod) *config.ConfigurationResourcesArgs {
 	return args
 }
 
-// followNominations tries again for those whose victims, or whose slots, were not
-// known yet. The caller holds mu.
-func (b *book) followNominations() {
+// followNominations tries again for those that are nominated to the node, and whose
+// victims, or whose slots, were not known yet. The caller holds mu.
+func (b *book) followNominations(node string) {
 	for uid, pod := range b.nominated {
-		if b.ledger.Nominated(uid) != "" {
+		if pod.Status.NominatedNodeName != node || b.ledger.Nominated(uid) != "" {
 			continue
 		}
 		if req, err := requestOf(pod); err == nil && req != nil {
 			b.followNomination(pod, req)
 		}
 	}
+}
+
+// nominatedNodes are the nodes that another plugin has nominated pods to. The caller
+// holds mu.
+func (b *book) nominatedNodes() sets.Set[string] {
+	nodes := sets.New[string]()
+	for _, pod := range b.nominated {
+		nodes.Insert(pod.Status.NominatedNodeName)
+	}
+	return nodes
 }
 
 // nominatedNode is the node for which slots are kept for the pod, "" for none.

@@ -64,12 +64,10 @@ func (b *book) orphans() ([]ledger.OrphanedClaim, map[string]*v1.Pod) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	waits := map[string]*v1.Pod{}
-	for _, pods := range b.waiting {
-		for uid, pod := range pods {
-			if b.profiles[pod.Spec.SchedulerName] != nil {
-				waits[uid] = pod
-			}
+	b.queue.Each(func(pod *v1.Pod, _ *podWait, _ []string) {
+		if b.profiles[pod.Spec.SchedulerName] != nil {
+			waits[string(pod.UID)] = pod
 		}
-	}
+	})
 	return b.ledger.OrphanedClaims(func(uid string) bool { return waits[uid] != nil }), waits
 }

@@ -48,8 +48,6 @@ type Plugin struct {
 	pdbs   policylisters.PodDisruptionBudgetLister
 	// namespaces have the labels by which spec.allowedNamespaces selects them.
 	namespaces corelisters.NamespaceLister
-	// later are the UIDs of the pods that tryLater is to have tried.
-	later  sync.Map
 	signer *signing.Signer // nil: assignments are not signed
 	// claims is set with claimMode Scheduler.
 	claims *claims.Writer

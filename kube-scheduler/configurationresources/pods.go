@@ -1,10 +1,8 @@
 package configurationresources
 
 import (
-	"slices"
-	"time"
-
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -37,7 +35,7 @@ func (b *book) await(pod *v1.Pod) {
 }
 
 // expect remembers a pod that is about to be tried, should it be tried before
-// the book's own handler has seen it: what the ledger gains from now on wakes it. It
+// the book's own handler has seen it: events from now on have it tried again. It
 // returns the pod's wait, nil when the pod is gone.
 func (b *book) expect(pods corelisters.PodLister, pod *v1.Pod) *podWait {
 	req, err := requestOf(pod)
@@ -51,33 +49,21 @@ func (b *book) expect(pods corelisters.PodLister, pod *v1.Pod) *podWait {
 	if err != nil || live.UID != pod.UID || live.Spec.NodeName != "" {
 		return nil
 	}
-	b.enter(live, req)
-	b.tries++
-	b.tried[string(pod.UID)] = b.tries
+	w := b.enter(live, req)
+	b.queue.Try(pod.UID)
 	b.refused.Delete(pod.UID)
-	w := b.waits[string(pod.UID)]
-	w.try(time.Now())
+	w.try(b.clock.Now())
 	return w
 }
 
-// enter puts a pod on the waiting lists. The caller holds mu.
-func (b *book) enter(pod *v1.Pod, req *ledger.Request) {
-	for _, resource := range resourcesOf(req) {
-		pods := b.waiting[resource]
-		if pods == nil {
-			pods = map[string]*v1.Pod{}
-			b.waiting[resource] = pods
-		}
-		pods[string(pod.UID)] = pod
+// enter puts a pod on the waiting list. The caller holds mu.
+func (b *book) enter(pod *v1.Pod, req *ledger.Request) *podWait {
+	w, waits := b.queue.Get(pod.UID)
+	if !waits {
+		w = &podWait{since: b.clock.Now()}
 	}
-	if b.waits[string(pod.UID)] == nil {
-		b.waits[string(pod.UID)] = &podWait{since: time.Now()}
-	}
-}
-
-// awaits reports whether the pod is on the waiting lists. The caller holds mu.
-func (b *book) awaits(req *ledger.Request) bool {
-	return slices.ContainsFunc(resourcesOf(req), func(resource string) bool { return b.waiting[resource][req.UID] != nil })
+	b.queue.Add(pod, w, resourcesOf(req)...)
+	return w
 }
 
 func (b *book) observe(pod *v1.Pod) {
@@ -91,11 +77,11 @@ func (b *book) observe(pod *v1.Pod) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.observeWait(string(pod.UID))
+	b.observeWait(pod.UID)
 	b.unwait(pod)
 	b.denominate(string(pod.UID))
 	if b.ledger.Holds(string(pod.UID)) == nil {
-		b.took(a)
+		b.taken(a, podKey(pod))
 	}
 	found, event := b.ledger.Observe(podKey(pod), pod.Spec.NodeName, a)
 	for _, c := range found {
@@ -104,10 +90,10 @@ func (b *book) observe(pod *v1.Pod) {
 		b.contested = append(b.contested, c.Slot)
 	}
 	b.settleContests()
-	b.wake(event)
-	if pod.DeletionTimestamp != nil {
-		b.ledger.SetTerminating(string(pod.UID))
-		b.followNominations()
+	b.wake(gain)
+	if pod.DeletionTimestamp != nil && !b.ledger.Ending(string(pod.UID)) { // its status may change many times yet
+		b.ledger.SetEnding(string(pod.UID))
+		b.followNominations(pod.Spec.NodeName)
 	}
 }
 
@@ -125,19 +111,7 @@ func (b *book) deletePod(pod *v1.Pod) {
 
 // unwait forgets a pod that waits no longer. The caller holds mu.
 func (b *book) unwait(pod *v1.Pod) {
-	req, err := requestOf(pod)
-	if err != nil || req == nil {
-		return
-	}
-	for _, resource := range resourcesOf(req) {
-		delete(b.waiting[resource], string(pod.UID))
-		if len(b.waiting[resource]) == 0 {
-			delete(b.waiting, resource)
-		}
-	}
-	delete(b.waits, string(pod.UID))
-	delete(b.tried, string(pod.UID))
-	delete(b.assumed, string(pod.UID))
+	b.queue.Delete(pod.UID)
 	b.refused.Delete(pod.UID)
 }
 
@@ -171,25 +145,27 @@ func (b *book) fit(c *cycle, node string, place int, strategy ledger.Strategy) *
 
 // assume picks the pod's slots on the node and makes it hold them.
 func (b *book) assume(c *cycle, node string, strategy ledger.Strategy) (ledger.Assignment, *ledger.Shortfall, error) {
-	start := time.Now()
+	start := b.clock.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a, shortfall := b.ledger.Draft(strategy).For(c.req.Pod).Fit(node, c.req)
-	observeResolution(start, shortfall != nil)
+	observeResolution(b.clock.Since(start), shortfall != nil)
 	if shortfall != nil {
 		return nil, shortfall, nil
 	}
+	nominated := b.ledger.Nominated(c.req.UID) != ""
 	event, err := b.ledger.Assume(c.req.Pod, node, a)
 	if err != nil {
 		return nil, nil, err
 	}
-	if b.ledger.Nominated(c.req.UID) == "" {
-		b.took(a)
-	} else {
-		b.tookKept(c.req.UID, a)
-	}
 	b.wake(event)
-	b.assumed[c.req.UID] = b.tries
+	if nominated {
+		// More important pods were refused while it waited for its victims to go.
+		b.wake(ledger.Gain{Held: a.Slots()})
+	} else {
+		b.taken(a, c.req.Pod)
+	}
+	b.queue.Reserved(types.UID(c.req.UID))
 	return a, nil, nil
 }
 
@@ -200,34 +176,15 @@ func (b *book) check(uid string) error {
 	return b.ledger.Check(uid)
 }
 
-// forget gives an assumed pod's slots back, unless it turned out to be bound. That
-// helps the pods which were refused meanwhile, see untold, but neither the pod itself nor
-// its gang, which is reserved and reverted as one: two pods that fail after Reserve
-// would else wake each other for ever.
+// forget gives an assumed pod's slots back, unless it turned out to be bound.
 func (b *book) forget(pod *v1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	since, uid := b.assumed[string(pod.UID)], string(pod.UID)
-	delete(b.assumed, uid)
+	uid := string(pod.UID)
 	if !b.ledger.Bound(uid) {
 		b.tellReleased(pod, "Released slots of a pod that was not bound")
 	}
-	b.wakeThose(b.ledger.Forget(uid), func(waiting *v1.Pod) bool {
-		return b.refusedSince(since, waiting) && waiting.UID != pod.UID && !sameGang(waiting, pod)
-	})
-}
-
-// refusedSince reports whether a waiting pod was tried after so many tries, to no avail.
-// The caller holds mu.
-func (b *book) refusedSince(tries uint64, pod *v1.Pod) bool {
-	_, assumed := b.assumed[string(pod.UID)]
-	return !assumed && b.tried[string(pod.UID)] > tries
-}
-
-func sameGang(a, b *v1.Pod) bool {
-	ga, gb := a.Spec.SchedulingGroup, b.Spec.SchedulingGroup
-	return ga != nil && gb != nil && a.Namespace == b.Namespace &&
-		ga.PodGroupName != nil && gb.PodGroupName != nil && *ga.PodGroupName == *gb.PodGroupName
+	b.gaveBack(pod, b.ledger.Forget(uid))
 }
 
 // settled reports whether the pod was observed bound with slots before.

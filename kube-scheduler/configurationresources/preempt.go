@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -58,7 +57,7 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	if best.Free {
 		// Filter had others expected there, or the slots were given back since. They
 		// take what they want first; no event of the ledger follows to wake this pod.
-		p.tryLater(pod)
+		p.book.queue.RetryLater(pod.UID)
 		return nil, fwk.NewStatus(fwk.Unschedulable, "slots that would do are free by now, so no pod is preempted; the pod is tried again")
 	}
 	if len(best.Victims) > 0 {
@@ -92,12 +91,12 @@ func (p *Plugin) preempt(c *cycle, pod *v1.Pod, nodes []string) (*ledger.Preempt
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.awaits(c.req) {
+	if _, waits := b.queue.Get(pod.UID); !waits {
 		return nil, nil // it was deleted meanwhile
 	}
 	best = b.ledger.Preempt(p.args.Strategy, best.Node, c.req, best.Victims)
 	if best == nil {
-		p.tryLater(pod)
+		p.book.queue.RetryLater(pod.UID)
 	}
 	if best == nil || best.Free {
 		return best, nil
@@ -192,21 +191,6 @@ func (p *Plugin) victim(v ledger.Victim) (*v1.Pod, error) {
 	return pod, err
 }
 
-// tryLater has the pod tried in a while, past the queue's backoff, since nothing more
-// comes that would wake it: at once it would be tried over and over for as long as nothing
-// changes.
-func (p *Plugin) tryLater(pod *v1.Pod) {
-	if _, already := p.later.LoadOrStore(pod.UID, true); already {
-		return
-	}
-	time.AfterFunc(attendInterval, func() {
-		p.later.Delete(pod.UID)
-		p.book.mu.Lock()
-		defer p.book.mu.Unlock()
-		p.book.activator.Activate(p.book.logger, map[string]*v1.Pod{string(pod.UID): pod})
-	})
-}
-
 // evict deletes the victims. If one cannot be deleted, the slots are kept no
 // longer and the preemptor is told and tried again.
 func (p *Plugin) evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger.Preemption, nomination *deadline) {
@@ -231,7 +215,7 @@ func (p *Plugin) evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger.Pr
 		p.book.mu.Lock()
 		defer p.book.mu.Unlock()
 		if p.book.nominatedInVain(preemptor, nomination) {
-			p.tryLater(preemptor)
+			p.book.queue.RetryLater(preemptor.UID)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 )
@@ -111,21 +113,19 @@ func (w *podWait) meet(r reason) {
 func (b *book) refuse(pod *v1.Pod, r reason) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if w := b.waits[string(pod.UID)]; w != nil {
-		w.try(time.Now())
+	if w, waits := b.queue.Get(pod.UID); waits {
+		w.try(b.clock.Now())
 		w.meet(r)
 	}
 }
 
 // reasonOf is why the pod waits, as label reason has it. The caller holds mu.
-func (b *book) reasonOf(pod *v1.Pod) string {
-	switch w := b.waits[string(pod.UID)]; {
+func (b *book) reasonOf(pod *v1.Pod, w *podWait) string {
+	switch {
 	case b.profiles[pod.Spec.SchedulerName] == nil:
 		return otherScheduler
 	case len(pod.Spec.SchedulingGates) > 0:
 		return gated
-	case w == nil:
-		return reasonNames[notTried]
 	default:
 		return reasonNames[w.reason()]
 	}
@@ -133,9 +133,9 @@ func (b *book) reasonOf(pod *v1.Pod) string {
 
 // observeWait counts how long a pod that is bound now has waited until its last try. Of
 // pods that this process never tried, that is nothing. The caller holds mu.
-func (b *book) observeWait(uid string) {
-	w := b.waits[uid]
-	if w == nil {
+func (b *book) observeWait(uid types.UID) {
+	w, waits := b.queue.Get(uid)
+	if !waits {
 		return
 	}
 	for r, spent := range w.spent {
@@ -162,23 +162,17 @@ type waitingCount struct {
 // one of its Instances. The caller holds mu.
 func (b *book) countWaiting() map[waitingKey]waitingCount {
 	counts := map[waitingKey]waitingCount{}
-	named := map[string]string{} // by resource
-	for resource := range b.waiting {
-		named[resource] = unknown
-		if c := b.ledger.Configuration(resource); c != nil {
-			named[resource] = c.Name
-		}
-	}
-	type request struct{ uid, configuration string }
-	counted := map[request]bool{} // a pod may ask for several Instances of one Configuration
-	for resource, pods := range b.waiting {
-		for uid, pod := range pods {
-			configuration := named[resource]
-			if counted[request{uid, configuration}] {
-				continue
+	b.queue.Each(func(pod *v1.Pod, w *podWait, resources []string) {
+		configurations := sets.New[string]()
+		for _, resource := range resources { // of one Configuration it may ask for several Instances
+			if c := b.ledger.Configuration(resource); c != nil {
+				configurations.Insert(c.Name)
+			} else {
+				configurations.Insert(unknown)
 			}
-			counted[request{uid, configuration}] = true
-			key := waitingKey{configuration, b.reasonOf(pod)}
+		}
+		for configuration := range configurations {
+			key := waitingKey{configuration, b.reasonOf(pod, w)}
 			count := counts[key]
 			count.pods++
 			if created := pod.CreationTimestamp.Time; count.pods == 1 || created.Before(count.oldest) {
@@ -186,6 +180,6 @@ func (b *book) countWaiting() map[waitingKey]waitingCount {
 			}
 			counts[key] = count
 		}
-	}
+	})
 	return counts
 }

@@ -1,9 +1,11 @@
 package deviceplugins
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
@@ -13,23 +15,26 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	"github.com/kubeslot/kubeslot/types"
 )
 
 // account owns what is known of nodes and pods: it feeds the host from the API, and
 // wakes the pods that wait for what nodes gain. All profiles share one.
 type account struct {
-	logger    klog.Logger
-	host      *host.Host
-	plugins   int // that are loaded
-	activator fwk.PodActivator
-	recorder  events.EventRecorder
-	pods      corelisters.PodLister
-	sources   []cache.InformerSynced
-	waiting   *waiting
-	trouble   *trouble
+	logger   klog.Logger
+	host     *host.Host
+	plugins  int // that are loaded
+	recorder events.EventRecorder
+	pods     corelisters.PodLister
+	sources  []cache.InformerSynced
+	// queue has the pods that ask plugins for something and are not bound. They wait for
+	// any node.
+	queue   *requeue.Queue[*waiting]
+	trouble *trouble
 
 	// changing is held while the host is told of nodes and pods, plugins' calls
 	// included: what the account knows of a pod and what the host counts is one.
@@ -58,9 +63,60 @@ type heededName struct {
 	name  types.ResourceName
 }
 
-func newAccount(logger klog.Logger, h *host.Host, t *trouble) *account {
-	return &account{logger: logger, host: h, plugins: len(h.Plugins()), trouble: t, held: map[apitypes.UID]hold{},
-		unusable: map[string]string{}, heeded: sets.Set[heededName]{}, waiting: newWaiting()}
+func newAccount(logger klog.Logger, h *host.Host, t *trouble, activator fwk.PodActivator, c clock.Clock) *account {
+	a := &account{logger: logger, host: h, plugins: len(h.Plugins()), trouble: t, held: map[apitypes.UID]hold{},
+		unusable: map[string]string{}, heeded: sets.Set[heededName]{}}
+	a.queue = requeue.New(requeue.Options[*waiting]{Logger: logger, Activator: activator, Clock: c, Possible: a.fitting})
+	return a
+}
+
+// waiting is what a waiting pod asks for.
+type waiting struct {
+	req  *request
+	kind string // pods of one kind ask for the same: they fit a node alike
+	// faulted is whether a plugin that failed refused the pod when it was tried last.
+	faulted atomic.Bool
+}
+
+// expect remembers a pod that is about to be tried.
+func (a *account) expect(pod *v1.Pod, r *request) {
+	// A pod that the informer has deleted would never be forgotten again.
+	if live, err := a.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && live.UID == pod.UID && live.Spec.NodeName == "" {
+		a.queue.Add(pod, &waiting{req: r, kind: r.kind()})
+		a.queue.Try(pod.UID)
+	}
+}
+
+// faulted remembers that a plugin could not answer for the pod: it is tried again when
+// the plugin is asked again.
+func (a *account) faulted(uid apitypes.UID) {
+	if w, waits := a.queue.Get(uid); waits {
+		w.faulted.Store(true)
+	}
+}
+
+// fitting tells which pods fit the node now.
+func (a *account) fitting(node string) func(*v1.Pod, *waiting) bool {
+	n := a.host.Node(node)
+	fits := map[string]bool{} // by kind
+	return func(_ *v1.Pod, w *waiting) bool {
+		if _, judged := fits[w.kind]; !judged {
+			fits[w.kind] = n != nil && a.judge(node, n, w.req).fits()
+		}
+		return fits[w.kind]
+	}
+}
+
+func freed(node string) requeue.Event { return requeue.Event{Freed: []string{node}} }
+
+// follow has waiting pods tried until ctx is done.
+func (a *account) follow(ctx context.Context) {
+	if !cache.WaitForCacheSync(ctx.Done(), a.sources...) {
+		return
+	}
+	a.logger.Info("Devices of nodes and pods are in step with the API")
+	a.queue.Start()
+	a.queue.Run(ctx)
 }
 
 // setNode tells the plugins of a node.
@@ -79,7 +135,7 @@ func (a *account) setNode(node *v1.Node) {
 	before := a.host.Node(node.Name)
 	_ = a.host.AddNode(node.Name, info) // its faults are told and retried
 	if a.host.Node(node.Name) != before {
-		a.waiting.markDirty(node.Name)
+		a.queue.Record(freed(node.Name))
 	}
 }
 
@@ -117,17 +173,18 @@ func (a *account) setPod(pod *v1.Pod) {
 	case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
 		a.deletePod(pod)
 	case pod.Spec.NodeName != "":
-		a.waiting.forget(pod.UID)
+		a.queue.Delete(pod.UID)
 		a.observe(pod)
 	}
 }
 
 func (a *account) deletePod(pod *v1.Pod) {
-	a.waiting.forget(pod.UID)
+	a.queue.Delete(pod.UID)
 	a.changing.Lock()
 	defer a.changing.Unlock()
 	if held, ok := a.hold(pod.UID); ok {
 		a.giveBack(pod.UID, held.node)
+		a.queue.Record(freed(held.node))
 	}
 }
 
@@ -148,6 +205,7 @@ func (a *account) observe(pod *v1.Pod) {
 	switch {
 	case assumed && (held.node != pod.Spec.NodeName || info == nil && err == nil): // another bound it
 		a.giveBack(pod.UID, held.node)
+		a.queue.Record(freed(held.node))
 	case assumed:
 		held.bound = true // with what it was given, whatever is written now
 		a.setHold(pod.UID, held)
@@ -181,11 +239,12 @@ func (a *account) assume(uid apitypes.UID, node string, info *types.PodInfo) err
 }
 
 // forget takes back what was assumed, unless the pod turned out to be bound.
-func (a *account) forget(uid apitypes.UID) {
+func (a *account) forget(pod *v1.Pod) {
 	a.changing.Lock()
 	defer a.changing.Unlock()
-	if held, ok := a.hold(uid); ok && !held.bound {
-		a.giveBack(uid, held.node)
+	if held, ok := a.hold(pod.UID); ok && !held.bound {
+		a.giveBack(pod.UID, held.node)
+		a.queue.GaveBack(pod, freed(held.node))
 	}
 }
 
@@ -197,7 +256,6 @@ func (a *account) giveBack(uid apitypes.UID, node string) {
 	a.mu.Lock()
 	delete(a.held, uid)
 	a.mu.Unlock()
-	a.waiting.markDirty(node)
 }
 
 func (a *account) hold(uid apitypes.UID) (hold, bool) {

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/plugins/example/widget"
@@ -30,7 +31,7 @@ func BenchmarkFilter(b *testing.B) {
 				if err := h.AddNode("a", info); err != nil {
 					b.Fatal(err)
 				}
-				a := newAccount(klog.Background(), h, newTrouble(klog.Background()))
+				a := newAccount(klog.Background(), h, newTrouble(klog.Background()), nil, clock.RealClock{})
 				p := &Plugin{account: a}
 				pod := &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": {KubeRequests: types.ResourceList{widget.Resource: asked}}}}
 				state := framework.NewCycleState()

@@ -87,7 +87,6 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	}
 	p.account.expect(pod, req)
 	if !p.account.synced() {
-		p.account.waiting.refused(pod.UID, false)
 		return nil, unresolvable("the nodes and pods have not been read yet")
 	}
 	state.Write(stateKey, &cycle{req: req})
@@ -178,15 +177,8 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, on
 		c.setScore(name, v.score)
 		return nil
 	}
-	return p.refuse(c, pod, name, n, v)
-}
-
-// refuse remembers that the pod is refused on the node that was judged.
-func (p *Plugin) refuse(c *cycle, pod *v1.Pod, name string, n *host.Node, v verdict) *fwk.Status {
-	p.account.waiting.refused(pod.UID, v.faulted)
-	if c.imagined[name] == nil && p.account.host.Node(name) != n {
-		// Who was woken by what changed meanwhile, this pod was not.
-		p.account.waiting.markDirty(name)
+	if v.faulted {
+		p.account.faulted(pod.UID)
 	}
 	return v.status()
 }

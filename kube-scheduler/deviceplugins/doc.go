@@ -10,7 +10,7 @@
 // pod, give it back. Preemption's what-ifs work on copies of nodes.
 //
 // The calls themselves, and what may go wrong in them, are device-scheduler/host's.
-// Without a plugin all this costs nothing.
+// Package requeue has refused pods tried again. Without a plugin all this costs nothing.
 //
 //   - options.go, open.go: which plugins there are
 //   - request.go: what a pod asks; node.go: what a node has; grant.go: what a bound
@@ -18,6 +18,5 @@
 //   - account.go: which nodes there are and what pods hold, fed from the API
 //   - judge.go: does a node fit a pod
 //   - cycle.go, place.go: the extension points
-//   - waiting.go: refused pods, and when to try them again
 //   - retry.go: plugins that failed are asked again
 package deviceplugins

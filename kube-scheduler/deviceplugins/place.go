@@ -77,9 +77,9 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	if err := p.account.assume(pod.UID, node, allocated); err != nil {
 		return p.failed(pod, node, err)
 	}
-	p.account.waiting.settle(pod.UID)
+	p.account.queue.Reserved(pod.UID)
 	if !c.req.fromAuthor() && !gave(allocated) && p.countsNothing(string(pod.UID), node) {
-		p.account.forget(pod.UID) // all its requests are another's
+		p.account.forget(pod) // all its requests are another's
 		return nil
 	}
 	if err := binding.Contribute(state, pod, node, Name, partOf(allocated)); err != nil {
@@ -103,7 +103,7 @@ func (p *Plugin) failed(pod *v1.Pod, node string, err error) *fwk.Status {
 	err = fmt.Errorf("allocate devices of node %s to pod %s: %w", node, klog.KObj(pod), err)
 	// That it fitted a moment ago and does not now is retried like a fault: a plugin
 	// may contradict itself, and then nothing that happens to the node would help.
-	p.account.waiting.refused(pod.UID, true)
+	p.account.faulted(pod.UID)
 	p.account.trouble.poke()
 	return fwk.NewStatus(fwk.Unschedulable, shorten(err.Error(), maxEventMessage))
 }
@@ -114,7 +114,7 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 		return
 	}
 	binding.Withdraw(state, pod, Name)
-	p.account.forget(pod.UID)
+	p.account.forget(pod)
 }
 
 // Bind sends what was reserved, with the slots that the pod got.

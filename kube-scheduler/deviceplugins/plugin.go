@@ -95,8 +95,8 @@ func startAccount(ctx context.Context, handle fwk.Handle, schedulers []devicesch
 		return nil, err
 	}
 	informers := handle.SharedInformerFactory().Core().V1()
-	a := newAccount(logger, h, t)
-	a.activator, a.recorder, a.pods = handle, handle.EventRecorder(), informers.Pods().Lister()
+	a := newAccount(logger, h, t, handle, clock.RealClock{})
+	a.recorder, a.pods = handle.EventRecorder(), informers.Pods().Lister()
 	if len(schedulers) == 0 {
 		return a, nil
 	}
@@ -125,7 +125,7 @@ func (*Plugin) Name() string { return Name }
 // corrected the annotation for which the pod was refused, or a pod is no longer
 // nominated for what this one needs. All else, such as new nodes, other annotations
 // of nodes, and pods that end, the account answers by activating the pods that fit
-// then (waiting.go).
+// then (package requeue).
 func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{
 		Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update},

@@ -18,6 +18,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -112,39 +113,35 @@ func TestNotSynced(t *testing.T) {
 	})
 }
 
-// What a node gains while Filter asks about it is not lost on the pod.
-func TestGainDuringFilter(t *testing.T) {
+// What a node gains during a pod's scheduling cycle is not lost on the pod.
+func TestNodeGainsDuringACycle(t *testing.T) {
 	s := &story{}
 	r := newRig(t, host.Options{}, newMoody())
 	s.rig = r
-	r.account.setNode(s.node(t, "a", "1x1", ""))
+	before := s.node(t, "a", "1x1", "")
+	r.account.setNode(before)
 	p := widgets(t, "p", 2)
 	r.create(t, p)
 	state := framework.NewCycleState()
 	if _, status := r.PreFilter(r.ctx, state, p, nil); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	c, n := readCycle(state), r.account.host.Node("a")
-	v := r.account.judge("a", n, c.req)
-	r.account.setNode(s.node(t, "a", "1x2", ""))
-	if got := r.woken(); len(got) > 0 {
-		t.Fatalf("activated before it is refused: %v", got)
-	}
-	if status := r.refuse(c, p, "a", n, v); status.IsSuccess() {
+	if status := r.Filter(r.ctx, state, p, frameworkNode(before)); status.IsSuccess() {
 		t.Fatal("it fits")
 	}
-	if got := r.woken(); !slices.Equal(got, []string{"p"}) {
+	r.account.setNode(s.node(t, "a", "1x2", ""))
+	if got := r.woken(); !slices.Equal(got, []string{"p"}) { // the framework tries a pod again that is being tried
 		t.Errorf("activated %v", got)
 	}
 }
 
-// A thousand pods that wait for one device are not all tried at once, but all are.
-func TestWakingInRounds(t *testing.T) {
+// Many pods that wait for one device are not all tried at once, but all are.
+func TestTriedInBatches(t *testing.T) {
 	s := &story{}
 	s.rig = newRig(t, host.Options{}, newMoody())
 	full := frameworkNode(s.node(t, "a", "0x1", ""))
 	s.account.setNode(full.Node())
-	for i := range 3 * firstWoken {
+	for i := range 3 * requeue.FirstBatch {
 		p := widgets(t, fmt.Sprintf("p%03d", i), 1)
 		s.create(t, p)
 		state := framework.NewCycleState()
@@ -157,51 +154,12 @@ func TestWakingInRounds(t *testing.T) {
 	}
 	s.account.setNode(s.node(t, "a", "1x1", ""))
 	all := s.woken()
-	if len(all) != firstWoken || !slices.IsSorted(all) {
+	if len(all) != requeue.FirstBatch || !slices.IsSorted(all) {
 		t.Fatalf("first %d are tried: %v", len(all), all)
 	}
-	eventually(t, "all are tried", func() bool {
-		all = append(all, s.woken()...)
-		return len(sets.New(all...)) == 3*firstWoken
-	})
-}
-
-// A pod that was activated and not tried, as a preemptor may be while its victims
-// are deleted, is activated again.
-func TestActivatedInVain(t *testing.T) {
-	s := &story{}
-	s.rig = newRig(t, host.Options{}, newMoody())
-	full := frameworkNode(s.node(t, "a", "0x1", ""))
-	s.account.setNode(full.Node())
-	p := widgets(t, "p", 1)
-	s.create(t, p)
-	try := func() {
-		state := framework.NewCycleState()
-		if _, status := s.PreFilter(s.ctx, state, p, nil); !status.IsSuccess() {
-			t.Fatal(status)
-		}
-		s.Filter(s.ctx, state, p, full)
-	}
-	woken := func(after time.Duration) bool {
-		s.account.pushAgain(time.Now().Add(after))
-		return slices.Equal(s.woken(), []string{"p"})
-	}
-	try()
-	s.account.setNode(s.node(t, "a", "1x1", ""))
-	if !woken(0) {
-		t.Fatal("it is not activated")
-	}
-	if woken(firstCheck / 2) {
-		t.Error("it is activated again at once")
-	}
-	if !woken(firstCheck) || woken(firstCheck) || !woken(2*firstCheck) {
-		t.Error("it is not activated again, later and later")
-	}
-	s.account.setNode(full.Node())
-	s.woken()
-	try() // and it was refused again
-	if woken(time.Hour) {
-		t.Error("it was tried, and is activated again")
+	s.clock.Step(requeue.BatchInterval)
+	if all = append(all, s.woken()...); len(sets.New(all...)) != 3*requeue.FirstBatch {
+		t.Errorf("then %d are tried in all", len(sets.New(all...)))
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	v1 "k8s.io/api/core/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -100,12 +102,12 @@ func (a *account) retry(ctx context.Context, c clock.Clock) {
 // again asks once more, and reports whether nothing is wrong any longer.
 func (a *account) again() bool {
 	err := a.host.Retry()
-	var faulted []waiter
-	for _, one := range a.waiting.refusedPods() {
-		if one.faulted {
-			faulted = append(faulted, one)
+	var faulted []apitypes.UID
+	a.queue.Each(func(pod *v1.Pod, w *waiting, _ []string) {
+		if w.faulted.Load() {
+			faulted = append(faulted, pod.UID)
 		}
-	}
-	a.activate(faulted)
+	})
+	a.queue.RetryNow(faulted...)
 	return err == nil && len(faulted) == 0
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/plugins/example/widget"
@@ -86,6 +88,7 @@ type rig struct {
 	mu        sync.Mutex
 	activated []string
 	recorder  *events.FakeRecorder
+	clock     *testingclock.FakeClock // of what is tried again, and when
 }
 
 type fakeHandle struct {
@@ -107,7 +110,7 @@ func (r *rig) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 
 // woken returns who was activated since it was asked last.
 func (r *rig) woken() []string {
-	r.account.wakeAll()
+	r.account.queue.Step()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer func() { r.activated = nil }()
@@ -126,8 +129,10 @@ func newRig(t *testing.T, o host.Options, schedulers ...devicescheduler.DeviceSc
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := newAccount(logger, h, trouble)
-	a.activator, a.recorder, a.pods = r, r.recorder, corelisters.NewPodLister(r.known)
+	r.clock = testingclock.NewFakeClock(time.Now())
+	a := newAccount(logger, h, trouble, r, r.clock)
+	a.recorder, a.pods = r.recorder, corelisters.NewPodLister(r.known)
+	a.queue.Start()
 	r.Plugin = &Plugin{handle: fakeHandle{client: r.client}, account: a}
 	return r
 }

@@ -1,0 +1,356 @@
+package requeue
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+)
+
+// Options of a Queue. R is what the plugin wants to know of a waiting pod.
+type Options[R any] struct {
+	Logger    klog.Logger
+	Activator fwk.PodActivator
+	Clock     clock.Clock
+	// Possible returns a function that reports whether a pod could have something of the
+	// key that is free, as things are now. It is called without the Queue's lock.
+	Possible func(key string) func(*v1.Pod, R) bool
+}
+
+// Queue is safe for use by several goroutines. It calls nobody while it holds its lock,
+// so that its methods may be called under the locks of the plugin.
+type Queue[R any] struct {
+	Options[R]
+	wake chan struct{} // has an entry when there may be something to do
+
+	mu   sync.Mutex
+	pods map[types.UID]*waiting[R]
+	// byKey has the pods that wait for a key; those that wait for any key are under
+	// anyKey.
+	byKey  map[string]map[types.UID]*waiting[R]
+	events map[string]*keyEvents
+	// now numbers events and tries in their order.
+	now     uint64
+	started bool
+	// retries are of pods that are activated whatever happens, unless they are tried
+	// before.
+	retries map[types.UID]retry
+}
+
+// waiting is a pod that waits.
+type waiting[R any] struct {
+	pod     *v1.Pod
+	request R
+	keys    []string
+	result  result
+	lastTry uint64 // its number; 0 if there was none
+}
+
+// result is what came of a pod's last try so far.
+type result int
+
+const (
+	notTried result = iota
+	rejected
+	reserved // it reserved something, or preempted pods for it
+)
+
+// keyEvents are what happened to a key since the last batch that left nobody over.
+type keyEvents struct {
+	number uint64 // of the last one
+	free   bool
+	// preemptible is whether there is something that pods of at least the priority can
+	// have by preemption.
+	preemptible bool
+	priority    int32
+	batch       int       // the size of the next one
+	nextBatch   time.Time // not before
+}
+
+// retry is when a pod is activated again.
+type retry struct {
+	at    time.Time
+	delay time.Duration // before the next retry
+	// activated is whether it has been activated and was not tried yet.
+	activated bool
+}
+
+const (
+	// FirstBatch is how many pods are activated at once.
+	FirstBatch = 16
+	// BatchInterval is the time that they have to take what is free, before twice as many
+	// are activated.
+	BatchInterval = 100 * time.Millisecond
+	// RetryInterval is the time that an activated pod has to be tried before it is
+	// activated again: the framework drops pods that a PreEnqueue plugin keeps back, as
+	// DefaultPreemption does with a preemptor while it deletes the victims. Each next
+	// retry comes after twice the time, up to maxRetryInterval.
+	RetryInterval    = time.Second
+	maxRetryInterval = time.Minute
+
+	anyKey = ""
+)
+
+// New makes a Queue. Until Start is called it activates nobody.
+func New[R any](o Options[R]) *Queue[R] {
+	return &Queue[R]{Options: o, wake: make(chan struct{}, 1), pods: map[types.UID]*waiting[R]{}, byKey: map[string]map[types.UID]*waiting[R]{},
+		events: map[string]*keyEvents{}, retries: map[types.UID]retry{}}
+}
+
+// Start has all pods tried that were tried before the plugin knew enough, and events
+// answered from now on.
+func (q *Queue[R]) Start() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.started = true
+	for uid := range q.pods {
+		q.retryAt(uid, q.Clock.Now())
+	}
+}
+
+// Add enters a pod that waits for something of the keys, of any key if none is given, or
+// updates it.
+func (q *Queue[R]) Add(pod *v1.Pod, request R, keys ...string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if w := q.pods[pod.UID]; w != nil {
+		w.pod, w.request = pod, request // what a pod requests does not change
+		return
+	}
+	if len(keys) == 0 {
+		keys = []string{anyKey}
+	}
+	w := &waiting[R]{pod: pod, request: request, keys: keys}
+	q.pods[pod.UID] = w
+	for _, key := range keys {
+		if q.byKey[key] == nil {
+			q.byKey[key] = map[types.UID]*waiting[R]{}
+		}
+		q.byKey[key][pod.UID] = w
+	}
+}
+
+// Delete forgets a pod that waits no longer.
+func (q *Queue[R]) Delete(uid types.UID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w := q.pods[uid]
+	if w == nil {
+		return
+	}
+	delete(q.pods, uid)
+	delete(q.retries, uid)
+	for _, key := range w.keys {
+		if delete(q.byKey[key], uid); len(q.byKey[key]) == 0 {
+			delete(q.byKey, key)
+		}
+	}
+}
+
+// Get returns what the plugin gave with the pod.
+func (q *Queue[R]) Get(uid types.UID) (request R, waits bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if w := q.pods[uid]; w != nil {
+		return w.request, true
+	}
+	return request, false
+}
+
+// Each calls visit with all pods and the keys that they wait for, under the Queue's lock.
+func (q *Queue[R]) Each(visit func(pod *v1.Pod, request R, keys []string)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, w := range q.pods {
+		visit(w.pod, w.request, w.keys)
+	}
+}
+
+// Try records that a try of the pod begins. To be called before the plugin looks at what
+// is free: events from now on are news to the pod.
+func (q *Queue[R]) Try(uid types.UID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if w := q.pods[uid]; w != nil {
+		q.now++
+		w.lastTry, w.result = q.now, rejected // until it reserves
+		delete(q.retries, uid)
+	}
+}
+
+// Tried reports whether the pod was tried.
+func (q *Queue[R]) Tried(uid types.UID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w := q.pods[uid]
+	return w != nil && w.result != notTried
+}
+
+// Reserved records that the pod's try reserved something, or preempted pods for it. If it
+// gives that back, the framework tries it again, after a while; others must not have it
+// tried by giving back what they reserved: two pods that fail after Reserve would activate
+// each other for ever.
+func (q *Queue[R]) Reserved(uid types.UID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if w := q.pods[uid]; w != nil {
+		w.result = reserved
+	}
+}
+
+// Event is what pods may have now and could not have before.
+type Event struct {
+	// Freed are the keys of which something is free.
+	Freed []string
+	// Preemptible are the keys of which something can be had by preemption, with the lowest
+	// priority that suffices.
+	Preemptible map[string]int32
+}
+
+// Record has the pods tried that an event may help.
+func (q *Queue[R]) Record(e Event) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.record(e)
+}
+
+func (q *Queue[R]) record(e Event) {
+	for _, key := range e.Freed {
+		if on := q.on(key); on != nil {
+			on.free = true
+		}
+	}
+	for key, priority := range e.Preemptible {
+		if on := q.on(key); on != nil {
+			on.preempt(priority)
+		}
+	}
+}
+
+// Taken reports that a pod of the priority was given something of the key that was free.
+// Pods of a higher one that have not been activated for it yet can preempt that pod.
+func (q *Queue[R]) Taken(key string, priority int32) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.events[key]; e != nil && e.free && priority < math.MaxInt32 {
+		e.preempt(priority + 1)
+	}
+}
+
+// GaveBack is Record for what the pod gave back that it had reserved. It is no news to the
+// pod itself, to others of its gang, which is reserved and given back as one, nor to pods
+// that were not rejected meanwhile.
+func (q *Queue[R]) GaveBack(pod *v1.Pod, e Event) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var exempt []*waiting[R]
+	for _, key := range slices.AppendSeq(slices.Clone(e.Freed), maps.Keys(e.Preemptible)) {
+		for _, of := range []string{key, anyKey} {
+			for _, w := range q.byKey[of] {
+				if (w.result != rejected || w.pod.UID == pod.UID || sameGang(w.pod, pod)) && !q.events[key].isNews(w.lastTry) {
+					exempt = append(exempt, w)
+				}
+			}
+		}
+	}
+	q.record(e)
+	for _, w := range exempt {
+		w.lastTry = q.now
+	}
+}
+
+func sameGang(a, b *v1.Pod) bool {
+	ga, gb := a.Spec.SchedulingGroup, b.Spec.SchedulingGroup
+	return ga != nil && gb != nil && a.Namespace == b.Namespace &&
+		ga.PodGroupName != nil && gb.PodGroupName != nil && *ga.PodGroupName == *gb.PodGroupName
+}
+
+// RetryNow has the pods tried at once.
+func (q *Queue[R]) RetryNow(uids ...types.UID) { q.activateIn(0, uids) }
+
+// RetryLater has the pod tried in a while, past the framework's backoff: no event may follow
+// that would have it tried, and at once it would be tried over and over for as long as
+// nothing changes.
+func (q *Queue[R]) RetryLater(uid types.UID) { q.activateIn(RetryInterval, []types.UID{uid}) }
+
+func (q *Queue[R]) activateIn(delay time.Duration, uids []types.UID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, uid := range uids {
+		if q.pods[uid] != nil {
+			q.retryAt(uid, q.Clock.Now().Add(delay))
+		}
+	}
+}
+
+// retryAt has a pod activated at a time, if it is not to be before. The caller holds mu.
+func (q *Queue[R]) retryAt(uid types.UID, at time.Time) {
+	r, known := q.retries[uid]
+	if known && !at.Before(r.at) {
+		return
+	}
+	r.at, r.delay = at, RetryInterval
+	q.retries[uid] = r
+	q.look()
+}
+
+// on returns the state of the key, with an event on it now; nil if nobody waits for it. The
+// caller holds mu.
+func (q *Queue[R]) on(key string) *keyEvents {
+	if !q.started || len(q.byKey[key]) == 0 && len(q.byKey[anyKey]) == 0 {
+		return nil
+	}
+	q.now++
+	e := q.events[key]
+	if e == nil {
+		e = &keyEvents{batch: FirstBatch}
+		q.events[key] = e
+	}
+	e.number = q.now
+	q.look()
+	return e
+}
+
+// isNews reports whether there was an event since the try.
+func (e *keyEvents) isNews(try uint64) bool { return e != nil && try < e.number }
+
+func (e *keyEvents) preempt(priority int32) {
+	if !e.preemptible || priority < e.priority {
+		e.preemptible, e.priority = true, priority
+	}
+}
+
+// helpsPreemptor reports whether the pod can have something by preemption.
+func (e *keyEvents) helpsPreemptor(pod *v1.Pod) bool {
+	never := pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever
+	return e.preemptible && !never && corev1helpers.PodPriority(pod) >= e.priority
+}
+
+// look has Run look whether there is something to do.
+func (q *Queue[R]) look() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// due returns the keys on which there are events that have been waited for long
+// enough, in order. The caller holds mu.
+func (q *Queue[R]) due(now time.Time) []string {
+	var keys []string
+	for key, e := range q.events {
+		if !now.Before(e.nextBatch) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,299 @@
+package requeue
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// rig is a Queue of pods whose request is a set of keys that are possible for them.
+type rig struct {
+	*Queue[int]
+	clock     *clocktesting.FakeClock
+	possible  map[string]func(*v1.Pod) bool // by key; without one nothing is
+	activated []string
+}
+
+func newRig() *rig {
+	r := &rig{clock: clocktesting.NewFakeClock(time.Unix(1000, 0)), possible: map[string]func(*v1.Pod) bool{}}
+	r.Queue = New(Options[int]{Logger: klog.Background(), Activator: r, Clock: r.clock, Possible: func(key string) func(*v1.Pod, int) bool {
+		return func(p *v1.Pod, _ int) bool { return r.possible[key] != nil && r.possible[key](p) }
+	}})
+	r.Start()
+	return r
+}
+
+// Activate implements fwk.PodActivator.
+func (r *rig) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
+	for _, uid := range slices.Sorted(maps.Keys(pods)) {
+		r.activated = append(r.activated, pods[uid].Name)
+	}
+}
+
+func (r *rig) free(key string) {
+	r.possible[key] = func(*v1.Pod) bool { return true }
+	r.Record(Event{Freed: []string{key}})
+}
+
+// after steps until so much time has passed and returns who was activated.
+func (r *rig) after(d time.Duration) []string {
+	end := r.clock.Now().Add(d)
+	r.activated = nil
+	for {
+		wait, more := r.Step()
+		if left := end.Sub(r.clock.Now()); !more || wait > left {
+			r.clock.Step(left)
+			return r.activated
+		}
+		r.clock.Step(wait)
+		if wait == 0 && !end.After(r.clock.Now()) {
+			return r.activated
+		}
+	}
+}
+
+// pod has its name's number as priority: p07 has 7.
+func pod(name string) *v1.Pod {
+	var priority int32
+	_, _ = fmt.Sscanf(name, "p%d", &priority)
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}, Spec: v1.PodSpec{Priority: &priority}}
+}
+
+// crowd has so many pods wait for the key, tried before, and returns their names.
+func (r *rig) crowd(key string, n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("p%03d", i)
+		r.Add(pod(names[i]), 0, key)
+		r.Try(types.UID(names[i]))
+	}
+	return names
+}
+
+func want(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: activated %v, want %v", what, got, want)
+	}
+}
+
+// Who is activated, for what, and when.
+func TestEvents(t *testing.T) {
+	r := newRig()
+	a, b, any := pod("a"), pod("b"), pod("any")
+	r.Add(a, 0, "x")
+	r.Add(b, 0, "x", "y")
+	r.Add(any, 0)
+	for _, p := range []*v1.Pod{a, b, any} {
+		r.Try(p.UID)
+	}
+	want(t, "nothing", r.after(time.Hour))
+	r.Record(Event{Freed: []string{"x"}})
+	want(t, "freed, and taken already", r.after(0))
+	r.free("y")
+	want(t, "freed", r.after(0), "any", "b")
+	r.free("x")
+	want(t, "freed, while two were activated and not tried", r.after(0), "a")
+	r.free("unknown")
+	r.Delete(b.UID)
+	for _, p := range []*v1.Pod{a, any} {
+		r.Try(p.UID)
+	}
+	want(t, "all tried", r.after(time.Hour))
+	r.free("y")
+	want(t, "one is gone", r.after(0), "any")
+	r.Try(any.UID)
+	r.Record(Event{Freed: []string{"x"}})
+	r.Try(a.UID)
+	want(t, "tried since the event", r.after(0), "any")
+}
+
+// A batch follows the other while something is free; the most important pods are first.
+func TestBatches(t *testing.T) {
+	r := newRig()
+	names := r.crowd("x", 100)
+	r.free("x")
+	want(t, "at once", r.after(0), names[84:]...)
+	r.clock.Step(BatchInterval)
+	want(t, "in a while", r.after(0), names[52:84]...)
+	r.possible["x"] = nil
+	want(t, "taken", r.after(time.Second/2))
+	for _, name := range names {
+		r.Try(types.UID(name))
+	}
+	want(t, "and tried", r.after(time.Hour))
+	r.free("x")
+	want(t, "again", r.after(0), names[84:]...)
+}
+
+// Pods that are not first in line are tried although events follow each other so closely
+// that no batch is the last, and the first ones are tried in vain.
+func TestBatchesGrow(t *testing.T) {
+	r := newRig()
+	names := r.crowd("x", 100)
+	woken := map[string]bool{}
+	for range 30 {
+		r.free("x")
+		for _, name := range r.after(20 * time.Millisecond) {
+			woken[name] = true
+			r.Try(types.UID(name))
+		}
+	}
+	if len(woken) != len(names) {
+		t.Errorf("%d of %d pods were activated within 600 ms", len(woken), len(names))
+	}
+}
+
+// All of ten thousand pods are activated within a second.
+func TestAllWithinASecond(t *testing.T) {
+	r := newRig()
+	for i := range 10_000 {
+		r.Add(pod(fmt.Sprintf("p%05d", i)), 0, "x")
+	}
+	r.free("x")
+	if got := len(r.after(time.Second - 1)); got != 10_000 {
+		t.Errorf("%d of 10000 pods were activated within a second", got)
+	}
+}
+
+// Pods are activated that can preempt for something, though nothing is free.
+func TestPreemptors(t *testing.T) {
+	r := newRig()
+	names := r.crowd("x", 100)
+	never, policy := pod("p200"), v1.PreemptNever
+	never.Spec.PreemptionPolicy = &policy
+	r.Add(never, 0, "x")
+	r.Record(Event{Preemptible: map[string]int32{"x": 96}})
+	want(t, "more important ones", r.after(time.Second/2), names[96:]...)
+	for _, name := range names {
+		r.Try(types.UID(name))
+	}
+	r.free("x")
+	want(t, "freed", r.after(0), append(names[85:], "p200")...)
+	r.possible["x"] = nil
+	r.Taken("x", 49)
+	want(t, "taken before all were activated", r.after(time.Second/2), names[50:85]...)
+	for _, name := range append(names, "p200") {
+		r.Try(types.UID(name))
+	}
+	r.Taken("x", 10)
+	want(t, "taken, when that is over", r.after(time.Second/2))
+}
+
+// What a pod gives back is no news to itself, nor to its gang, nor to pods that fail after
+// Reserve as it does. Other events are.
+func TestGaveBack(t *testing.T) {
+	r := newRig()
+	r.possible["x"] = func(*v1.Pod) bool { return true }
+	group := "g"
+	failed, mate, other, alike, untried := pod("failed"), pod("mate"), pod("other"), pod("alike"), pod("untried")
+	failed.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &group}
+	mate.Spec.SchedulingGroup = failed.Spec.SchedulingGroup
+	all := []*v1.Pod{failed, mate, other, alike, untried}
+	for _, p := range all {
+		r.Add(p, 0, "x")
+	}
+	try := func() {
+		for _, p := range all[:4] {
+			r.Try(p.UID)
+		}
+		r.Reserved(failed.UID)
+		r.Reserved(alike.UID)
+	}
+	try()
+	r.GaveBack(failed, Event{Freed: []string{"x"}})
+	want(t, "given back", r.after(0), "other")
+	try()
+	r.Record(Event{Freed: []string{"x"}})
+	r.GaveBack(failed, Event{Freed: []string{"x"}})
+	want(t, "freed, and given back", r.after(0), "alike", "failed", "mate", "other", "untried")
+}
+
+// A pod that was activated and is not tried is activated again, later and later; an event
+// has it activated soon.
+func TestRetries(t *testing.T) {
+	r := newRig()
+	p := pod("p")
+	r.Add(p, 0, "x")
+	r.Try(p.UID)
+	r.free("x")
+	if got := strings.Join(r.after(20*time.Second), " "); got != "p p p p p" { // after 0, 1, 3, 7 and 15 s
+		t.Errorf("activated %q within 20 s", got)
+	}
+	r.Record(Event{Freed: []string{"x"}})
+	want(t, "at most a second after an event", r.after(RetryInterval), "p")
+	r.Try(p.UID)
+	want(t, "once tried", r.after(time.Hour))
+	r.RetryLater(p.UID)
+	want(t, "to be tried in a while", r.after(RetryInterval/2))
+	want(t, "in a while", r.after(RetryInterval/2), "p")
+	r.Try(p.UID)
+	r.RetryNow(p.UID, "unknown")
+	want(t, "at once", r.after(0), "p")
+}
+
+// Before Start events are not answered; then all pods are activated.
+func TestStart(t *testing.T) {
+	r := newRig()
+	r.started = false
+	r.Add(pod("p"), 0, "x")
+	r.free("x")
+	want(t, "not started", r.after(time.Hour))
+	r.Start()
+	want(t, "started", r.after(0), "p")
+}
+
+// Run answers events without being asked to, and ends.
+func TestRun(t *testing.T) {
+	r := newRig()
+	got := make(chan string)
+	r.Activator = activator(func(p *v1.Pod) { got <- p.Name })
+	r.Add(pod("p"), 0, "x")
+	done := make(chan struct{})
+	go func() { r.Run(t.Context()); close(done) }()
+	t.Cleanup(func() { <-done })
+	r.possible["x"] = func(*v1.Pod) bool { return true }
+	r.Record(Event{Freed: []string{"x"}})
+	if name := <-got; name != "p" {
+		t.Errorf("activated %s", name)
+	}
+}
+
+type activator func(*v1.Pod)
+
+func (a activator) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
+	for _, p := range pods {
+		a(p)
+	}
+}
+
+// What one event costs while many pods wait and nothing is free for them, and what ten
+// thousand activations cost.
+func BenchmarkStep(b *testing.B) {
+	for _, n := range []int{100, 1000, 10_000} {
+		for name, free := range map[string]bool{"nothing is free": false, "all are activated": true} {
+			b.Run(fmt.Sprintf("%s/pods=%d", name, n), func(b *testing.B) {
+				r := newRig()
+				names := r.crowd("x", n)
+				r.possible["x"] = func(*v1.Pod) bool { return free }
+				for b.Loop() {
+					r.Record(Event{Freed: []string{"x"}})
+					r.after(time.Second)
+					for _, name := range names {
+						r.Try(types.UID(name))
+					}
+				}
+			})
+		}
+	}
+}
