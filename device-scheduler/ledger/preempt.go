@@ -225,13 +225,13 @@ func Better(a, b *Preemption) int {
 		cmp.Compare(len(a.Victims), len(b.Victims)), cmp.Compare(a.Node, b.Node))
 }
 
-// SetTerminating records that the pod is being deleted.
-func (l *Ledger) SetTerminating(uid string) {
-	if p := l.pods[uid]; p != nil {
-		p.terminating = true
-		l.terminating[uid] = p
+// SetTerminating records that the pod is being deleted. It reports whether that is new.
+func (l *Ledger) SetTerminating(uid string) bool {
+	p := l.pods[uid]
+	if p == nil || p.terminating {
+		return false
 	}
+	p.terminating = true
+	l.terminating[uid] = p
+	return true
 }
-
-// Ending reports whether the pod is known to be being deleted.
-func (l *Ledger) Ending(uid string) bool { return l.ending[uid] != nil }

@@ -74,9 +74,14 @@ func unadvertised(want []amount, node fwk.NodeInfo, place int) *fwk.Status {
 		if place != ledger.NotInSnapshot {
 			w.rooms.remember(place, generation, total-used)
 		}
-		if used+w.n > total {
-			return unresolvable(fmt.Sprintf("node(s) not advertising enough %s: %d of %d in use, %d requested", w.name, used, total, w.n))
+		if used+w.n <= total {
+			continue
 		}
+		code := fwk.Unschedulable // pods that use it may be preempted, by DefaultPreemption
+		if w.n > total {
+			code = fwk.UnschedulableAndUnresolvable
+		}
+		return fwk.NewStatus(code, fmt.Sprintf("node(s) not advertising enough %s: %d of %d in use, %d requested", w.name, used, total, w.n))
 	}
 	return nil
 }

@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
@@ -26,7 +30,7 @@ func benchCluster(nodes, devices int) (*Plugin, []fwk.NodeInfo) {
 	p := &Plugin{
 		pods:   corelisters.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})),
 		handle: fakeHandle{client: fake.NewClientset()}, args: args,
-		book: &book{ledger: ledger.New(), leftOut: map[string]string{}, waiting: map[string]map[string]*v1.Pod{}, waits: map[string]*podWait{}},
+		book: newBook(klog.Background(), clock.RealClock{}, nil),
 	}
 	configuration := cameras(2)
 	configuration.Spec.InstanceNameDigits = slot.LongHash
@@ -88,4 +92,50 @@ func BenchmarkPreFilter(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkPreempt looks for a preemption on nodes that all differ, each with two pods that
+// are too important, and 1000 budgets.
+func BenchmarkPreempt(b *testing.B) {
+	for _, nodes := range []int{500, 1000, 5000} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			p, infos := benchCluster(nodes, nodes)
+			pods, budgets := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+			p.pods, p.pdbs = corelisters.NewPodLister(pods), policylisters.NewPodDisruptionBudgetLister(budgets)
+			for i := range 1000 {
+				_ = budgets.Add(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns-", i%10), Name: fmt.Sprint("b", i)},
+					Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint(i)}}}})
+			}
+			var names []string
+			for i, info := range infos {
+				node := info.Node().Name
+				names = append(names, node)
+				for j := range 2 {
+					holder := withPriority(pod(fmt.Sprintf("h-%d-%d", i, j), "1"), 10)
+					holder.Namespace, holder.Spec.NodeName = fmt.Sprint("ns-", i%10), node
+					_ = pods.Add(holder)
+					a, shortfall := p.book.ledger.Draft(ledger.Pack).For(podKey(holder)).Fit(node, must(requestOf(holder)))
+					if shortfall != nil {
+						b.Fatal(shortfall)
+					}
+					p.book.ledger.Observe(podKey(holder), node, a)
+				}
+			}
+			asking := withPriority(pod("p", "3"), 100) // more than any node has
+			c := &cycle{req: must(requestOf(asking))}
+			b.ReportAllocs()
+			for b.Loop() {
+				if best, _ := p.preempt(b.Context(), c, asking, names); best != nil {
+					b.Fatal(best)
+				}
+			}
+		})
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -63,9 +64,9 @@ type book struct {
 	deadlines map[string]*deadline
 	// contested are slots that several pods hold, until evict deletes the losers. A
 	// scheduler that does not lead leaves that to the one that does.
-	contested []slot.Name
+	contested sets.Set[slot.Name]
 	leads     bool
-	evict     func([]*ledger.Contest)
+	evict     func([]*ledger.DoubleAllocation)
 	// nominated are waiting pods that another plugin's preemption has nominated,
 	// by UID.
 	nominated map[string]*v1.Pod
@@ -86,9 +87,10 @@ func newBook(logger klog.Logger, c clock.WithDelayedExecution, activator fwk.Pod
 		profiles:  map[string]*config.ConfigurationResourcesArgs{},
 		deadlines: map[string]*deadline{},
 		nominated: map[string]*v1.Pod{},
+		contested: sets.Set[slot.Name]{},
 		decided:   make(chan struct{}),
 	}
-	b.queue = requeue.New(requeue.Options[*podWait]{Logger: logger, Activator: activator, Clock: c, Possible: b.possible})
+	b.queue = requeue.New(requeue.Options[*podWait]{Logger: logger, Activator: activator, Clock: c, Possible: b.possible, MinPreemptorPriority: b.minPreemptorPriority})
 	return b
 }
 

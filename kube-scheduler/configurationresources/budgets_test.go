@@ -1,6 +1,8 @@
 package configurationresources
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,8 @@ import (
 
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	policylisters "k8s.io/client-go/listers/policy/v1"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 )
@@ -69,7 +73,7 @@ func TestBudgetsProtect(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			candidates := r.protect(r.book.ledger.PotentialVictims(req).On("node-b"))
+			candidates := r.protect(r.book.ledger.PotentialVictims(req).On("node-b"), r.budgets())
 			if len(candidates) != 2 {
 				t.Fatalf("candidates are %+v, want 2", candidates)
 			}
@@ -122,4 +126,41 @@ func TestPreemptsPodsWithoutABudget(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The budgets are listed once, however many nodes are looked at; nothing is looked at for a
+// scheduler that ends.
+func TestBudgetsAreListedOnce(t *testing.T) {
+	r := newRig(t)
+	r.mayPreempt(t)
+	for i, node := range []string{"node-a", "node-b"} {
+		r.hold(t, camera(i), withPriority(pod(fmt.Sprint("holder-", i), "1"), 10), node)
+	}
+	listed := 0
+	r.pdbs = countedBudgets{r.pdbs, &listed}
+	vip := important("vip")
+	if err := r.known.Add(vip); err != nil {
+		t.Fatal(err)
+	}
+	state, _ := r.filter(vip, "node-a")
+	c, _ := readCycle(state)
+	ctx, cancel := context.WithCancel(r.ctx)
+	cancel()
+	if best, _ := r.preempt(ctx, c, vip, []string{"node-a", "node-b"}); best != nil {
+		t.Errorf("a scheduler that ends preempts %v", best.Victims)
+	}
+	listed = 0
+	if best, _ := r.preempt(r.ctx, c, vip, []string{"node-a", "node-b"}); best == nil || listed != 1 {
+		t.Errorf("preempts %v, and the budgets were listed %d times", best, listed)
+	}
+}
+
+type countedBudgets struct {
+	policylisters.PodDisruptionBudgetLister
+	listed *int
+}
+
+func (c countedBudgets) List(selector labels.Selector) ([]*policyv1.PodDisruptionBudget, error) {
+	*c.listed++
+	return c.PodDisruptionBudgetLister.List(selector)
 }

@@ -39,12 +39,12 @@ func (b *book) settleContests() {
 // settle has the losers of contested slots evicted. The caller holds mu.
 func (b *book) settle() {
 	var contests []*ledger.DoubleAllocation
-	for _, s := range b.contested {
+	for s := range b.contested {
 		if c := b.ledger.DoubleAllocationOf(s); c != nil {
 			contests = append(contests, c)
 		}
 	}
-	b.contested = nil
+	clear(b.contested)
 	if len(contests) > 0 {
 		go b.evict(contests)
 	}

@@ -107,13 +107,15 @@ func runSchedulerWith(t *testing.T, client *fake.Clientset, wrap func(*Plugin) f
 	rig := newRig(t)
 	informers := scheduler.NewInformerFactory(client, 0)
 	factory := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		rig.book.activator, rig.book.logger = handle, logger
+		rig.book.queue.Activator, rig.book.queue.Logger, rig.book.logger = handle, logger, logger
 		pods := informers.Core().V1().Pods()
 		if _, err := pods.Informer().AddEventHandler(informer.Handler(rig.book.setPod, rig.book.deletePod, nil)); err != nil {
 			return nil, err
 		}
-		return wrap(&Plugin{handle: handle, args: rig.args, book: rig.book, pods: pods.Lister(),
-			pdbs: informers.Policy().V1().PodDisruptionBudgets().Lister()}), nil
+		made := wrap(&Plugin{handle: handle, args: rig.args, book: rig.book, pods: pods.Lister(),
+			pdbs: informers.Policy().V1().PodDisruptionBudgets().Lister()})
+		go rig.book.queue.Run(ctx)
+		return made, nil
 	}
 	cfg, err := latest.Default()
 	if err != nil {

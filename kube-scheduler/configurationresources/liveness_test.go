@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -90,10 +91,8 @@ func newCluster(t *testing.T, r *rand.Rand) *fakeCluster {
 		p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 		return true, nil, w.client.Tracker().Update(podsResource, p, p.Namespace)
 	})
-	w.book = runScheduler(t, w.client)
-	w.book.mu.Lock()
-	w.book.atOnce = 1 + r.Intn(3) // so that a few pods make rounds of several wakings
-	w.book.mu.Unlock()
+	firstBatch := 1 + r.Intn(3) // so that a few pods make several batches
+	w.book, _ = runSchedulerWith(t, w.client, func(p *Plugin) fwk.Plugin { p.book.queue.FirstBatch = firstBatch; return p })
 	w.book.setConfiguration(cameras(2))
 	for i := range 3 {
 		name := fmt.Sprint("cam-00000", i)

@@ -27,7 +27,7 @@ func (b *book) nominate(pod ledger.Pod, node string, a ledger.Assignment, timeou
 	b.forgetNomination(pod.UID)
 	b.tellPreempted(pod, node, a)
 	b.wake(b.ledger.Nominate(pod, node, a))
-	b.taken(a, pod)
+	b.taken(a)
 	b.queue.Reserved(types.UID(pod.UID))
 	d := &deadline{node: node, at: b.clock.Now().Add(timeout)}
 	d.timer = b.clock.AfterFunc(timeout, func() {
@@ -70,7 +70,7 @@ func (b *book) nominatedInVain(pod *v1.Pod, d *deadline) bool {
 		return false
 	}
 	b.forgetNomination(uid)
-	b.gaveBack(pod, b.ledger.Denominate(uid))
+	b.gaveBack(pod, b.ledger.ClearNomination(uid))
 	return true
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
@@ -54,11 +54,10 @@ func (r *rig) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 	}
 }
 
-// woken returns the pods activated since it was called before.
+// woken answers the events and returns the pods activated since it was called before.
 func (r *rig) woken() []string {
-	r.book.mu.Lock()
-	defer r.book.mu.Unlock()
-	woken := r.activated
+	r.book.queue.Step()
+	woken := slices.Compact(slices.Sorted(slices.Values(r.activated)))
 	r.activated = nil
 	return woken
 }
@@ -69,20 +68,12 @@ func newRig(t *testing.T) *rig {
 	args := config.ConfigurationResourcesArgs{}
 	args.SetDefaults()
 	r.known = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	r.Plugin = &Plugin{pods: corelisters.NewPodLister(r.known), handle: fakeHandle{client: r.client}, args: args, book: &book{
-		logger: logger, activator: r, ledger: ledger.New(), leftOut: map[string]string{}, claimed: claimed{released: map[types.UID]bool{}}, profiles: map[string]*config.ConfigurationResourcesArgs{}, waiting: map[string]map[string]*v1.Pod{}, waits: map[string]*podWait{},
-		tried: map[string]uint64{}, assumed: map[string]uint64{}, patience: time.Hour, attended: map[string]bool{},
-		rounds: map[string]*round{}, atOnce: firstWoken, deadlines: map[string]*deadline{}, nominated: map[string]*v1.Pod{}, decided: make(chan struct{})}}
+	r.Plugin = &Plugin{pods: corelisters.NewPodLister(r.known), handle: fakeHandle{client: r.client}, args: args,
+		book: newBook(logger, clock.RealClock{}, r)}
 	close(r.book.decided)
+	r.book.queue.Start()
 	r.book.profiles[v1.DefaultSchedulerName] = &r.args
 	r.book.evict = r.evictLosers
-	t.Cleanup(func() {
-		r.book.mu.Lock()
-		defer r.book.mu.Unlock()
-		if r.book.standby != nil {
-			r.book.standby.Stop()
-		}
-	})
 	r.book.setConfiguration(cameras(1))
 	return r
 }

@@ -81,18 +81,17 @@ func (b *book) observe(pod *v1.Pod) {
 	b.unwait(pod)
 	b.denominate(string(pod.UID))
 	if b.ledger.Holds(string(pod.UID)) == nil {
-		b.taken(a, podKey(pod))
+		b.taken(a)
 	}
 	found, event := b.ledger.Observe(podKey(pod), pod.Spec.NodeName, a)
 	for _, c := range found {
 		conflicts.Inc()
 		logger.Error(nil, "Two pods are assigned the same slot", "slot", c.Slot.String(), "holder", c.Holder.String(), "holderUID", c.Holder.UID)
-		b.contested = append(b.contested, c.Slot)
+		b.contested.Insert(c.Slot)
 	}
 	b.settleContests()
-	b.wake(gain)
-	if pod.DeletionTimestamp != nil && !b.ledger.Ending(string(pod.UID)) { // its status may change many times yet
-		b.ledger.SetEnding(string(pod.UID))
+	b.wake(event)
+	if pod.DeletionTimestamp != nil && b.ledger.SetTerminating(string(pod.UID)) { // its status may change many times yet
 		b.followNominations(pod.Spec.NodeName)
 	}
 }
@@ -161,9 +160,9 @@ func (b *book) assume(c *cycle, node string, strategy ledger.Strategy) (ledger.A
 	b.wake(event)
 	if nominated {
 		// More important pods were refused while it waited for its victims to go.
-		b.wake(ledger.Gain{Held: a.Slots()})
+		b.wake(ledger.Event{Preemptible: a.Slots()})
 	} else {
-		b.taken(a, c.req.Pod)
+		b.taken(a)
 	}
 	b.queue.Reserved(types.UID(c.req.UID))
 	return a, nil, nil

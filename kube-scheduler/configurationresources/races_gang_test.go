@@ -34,7 +34,7 @@ func TestGangReverted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.activated = nil
+	r.woken()
 	for range 2 {
 		s1, s2 := r.schedule(t, members[0], "node-a"), r.schedule(t, members[1], "node-b")
 		if _, status := r.filter(members[2], "node-a"); status.Code() != fwk.Unschedulable {
@@ -46,12 +46,12 @@ func TestGangReverted(t *testing.T) {
 			t.Fatal("the reverted gang holds slots")
 		}
 	}
-	if len(r.activated) != 0 {
-		t.Errorf("woken by what the gang gave back: %v", r.activated)
+	if got := r.woken(); len(got) != 0 {
+		t.Errorf("woken by what the gang gave back: %v", got)
 	}
 	// With one device more the whole gang fits: simulated, reverted, reserved, bound.
 	r.book.shared("cam-000003")
-	r.activated = nil
+	r.woken()
 	var states []fwk.CycleState
 	for _, p := range members {
 		states = append(states, r.schedule(t, p, "node-a"))
@@ -70,8 +70,8 @@ func TestGangReverted(t *testing.T) {
 		t.Fatal(status)
 	}
 	r.Unreserve(r.ctx, states[2], members[2], "node-a")
-	if !slices.Equal(r.activated, []string{"other"}) {
-		t.Errorf("woken: %v, want other", r.activated)
+	if got := r.woken(); !slices.Equal(got, []string{"other"}) {
+		t.Errorf("woken: %v, want other", got)
 	}
 	if status := r.Bind(r.ctx, states[0], members[0], "node-a"); !status.IsSuccess() {
 		t.Error(status)
@@ -90,7 +90,7 @@ func TestFailedPodsDoNotWakeEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.activated = nil
+	r.woken()
 	for range 3 {
 		for _, p := range pods {
 			r.Unreserve(r.ctx, r.schedule(t, p, "node-a"), p, "node-a")
@@ -99,7 +99,7 @@ func TestFailedPodsDoNotWakeEachOther(t *testing.T) {
 		r.Unreserve(r.ctx, sx, pods[0], "node-a")
 		r.Unreserve(r.ctx, sy, pods[1], "node-b")
 	}
-	if len(r.activated) != 0 {
-		t.Errorf("woken: %v", r.activated)
+	if got := r.woken(); len(got) != 0 {
+		t.Errorf("woken: %v", got)
 	}
 }

@@ -101,6 +101,7 @@ func TestNominationEnds(t *testing.T) {
 			time.Sleep(test.timeout - 1)
 			kept("in time", node)
 			r.woken()
+			r.book.queue.Try("vip-uid")
 			time.Sleep(1)
 			kept("the time over", "")
 			if woken := r.woken(); !slices.Contains(woken, "other") || !slices.Contains(woken, "vip") {

@@ -29,13 +29,18 @@ var cam1 = ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance
 // newScheduler has read the pods and then of the camera cam-000001, of one slot.
 func newScheduler(t *testing.T, pods ...*v1.Pod) *rig {
 	r := newRig(t)
-	r.book.starting = true
 	for _, p := range pods {
 		r.book.setPod(p)
 	}
 	r.book.shared("cam-000001")
 	r.book.announceSync(r.ctx)
 	return r
+}
+
+// waiting is how many pods the queue has.
+func (r *rig) waiting() (n int) {
+	r.book.queue.Each(func(*v1.Pod, *podWait, []string) { n++ })
+	return n
 }
 
 // mayTake reports whether a further pod would get the slot.
@@ -88,12 +93,12 @@ func TestContestWaitsForTheClaims(t *testing.T) {
 	r.book.leads, r.book.sources = false, []cache.InformerSynced{func() bool { return false }}
 	r.book.setPod(late)
 	r.filter(pod("any", "1"), "node-a")
-	if r.book.leads {
-		t.Fatal("leads before the claims are read")
+	if len(r.deleted()) > 0 {
+		t.Fatalf("%v are evicted before the claims are read", r.deleted())
 	}
 	r.book.setClaim(claim("cam-000001-0", "C:late-uid:node-a"), false)
 	r.book.sources = nil
-	r.filter(pod("any", "1"), "node-a")
+	r.book.announceSync(r.ctx)
 	eventually(t, "the eviction of the pod without the claim", func() bool { return slices.Equal(r.deleted(), []string{holder.Name}) })
 }
 
@@ -152,8 +157,8 @@ func TestSameNameRecreated(t *testing.T) {
 	pods.OnAdd(waits, false)
 	pods.OnUpdate(waits, bound(t, pod("w", "1"), "node-a", nil))
 	pods.OnDelete(cache.DeletedFinalStateUnknown{Obj: again})
-	if n := len(r.book.waiting); n != 0 {
-		t.Errorf("%d resources are waited for by nobody", n)
+	if n := r.waiting(); n != 0 {
+		t.Errorf("%d pods that do not wait are remembered", n)
 	}
 
 	running := bound(t, pod("q", "1"), "node-a", cam1)
@@ -195,8 +200,8 @@ func TestPodDeletedDuringBind(t *testing.T) {
 			if !r.book.holds("next-uid") || r.book.holds("p-uid") || r.mayTake("node-a") {
 				t.Error("the slot is not next's alone")
 			}
-			if len(r.book.tried)+len(r.book.assumed)+len(r.book.waiting) > 2 {
-				t.Errorf("the deleted pod is remembered: %v %v %v", r.book.tried, r.book.assumed, r.book.waiting)
+			if n := r.waiting(); n > 1 {
+				t.Errorf("the deleted pod is remembered: %d wait", n)
 			}
 		})
 	}
@@ -246,15 +251,15 @@ func TestLivesOfABoundPod(t *testing.T) {
 			r.book.setPod(before)
 			waiter := pod("waiter", "1")
 			r.book.setPod(waiter)
-			r.activated = nil
+			r.woken()
 			after := before.DeepCopy()
 			test.change(after)
 			informer.Handler(r.book.setPod, r.book.deletePod, nil).OnUpdate(before, after)
 			if r.book.holds("p-uid") != test.holds || r.mayTake("node-b") == test.holds {
 				t.Errorf("holds its slot: %v, want %v; another may take it: %v", r.book.holds("p-uid"), test.holds, r.mayTake("node-b"))
 			}
-			if woken := slices.Equal(r.activated, []string{"waiter"}); woken == test.holds {
-				t.Errorf("activated %v", r.activated)
+			if woken := r.woken(); slices.Equal(woken, []string{"waiter"}) == test.holds {
+				t.Errorf("activated %v", woken)
 			}
 			r.book.deletePod(after)
 			if !r.mayTake("node-b") {

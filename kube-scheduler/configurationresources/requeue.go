@@ -6,17 +6,18 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // wake has the pods tried that an event of the ledger may help. The caller holds mu.
-func (b *book) wake(event ledger.Gain) {
+func (b *book) wake(event ledger.Event) {
 	b.queue.Record(b.eventOf(event))
 	b.retryNow(event.Displaced)
 }
 
 // gaveBack is wake for what the pod gave back that it had reserved or was nominated for.
 // The caller holds mu.
-func (b *book) gaveBack(pod *v1.Pod, event ledger.Gain) {
+func (b *book) gaveBack(pod *v1.Pod, event ledger.Event) {
 	b.queue.GaveBack(pod, b.eventOf(event))
 	b.retryNow(event.Displaced)
 }
@@ -29,31 +30,25 @@ func (b *book) retryNow(uids []string) {
 }
 
 // eventOf is an event of the ledger by resource. The caller holds mu.
-func (b *book) eventOf(event ledger.Gain) requeue.Event {
-	by := requeue.Event{Freed: event.Free}
-	for _, s := range event.Held {
-		above, ok := b.ledger.Price(s)
-		if !ok {
-			continue // nobody can preempt its holder by now, whose end will be an event
-		}
+func (b *book) eventOf(event ledger.Event) requeue.Event {
+	by := requeue.Event{Freed: event.Freed}
+	for _, s := range event.Preemptible {
 		for _, resource := range b.ledger.Resources(s.Instance) {
-			if lowest, known := by.Preemptible[resource]; !known || above+1 < lowest {
-				if by.Preemptible == nil {
-					by.Preemptible = map[string]int32{}
-				}
-				by.Preemptible[resource] = above + 1
+			if by.Preemptible == nil {
+				by.Preemptible = map[string][]slot.Name{}
 			}
+			by.Preemptible[resource] = append(by.Preemptible[resource], s)
 		}
 	}
 	return by
 }
 
-// taken tells the queue that the pod has got slots that were free, or is nominated for
+// taken tells the queue that a pod has got slots that were free, or is nominated for
 // them. The caller holds mu.
-func (b *book) taken(a ledger.Assignment, by ledger.Pod) {
+func (b *book) taken(a ledger.Assignment) {
 	for _, s := range a.Slots() {
 		for _, resource := range b.ledger.Resources(s.Instance) {
-			b.queue.Taken(resource, by.Priority)
+			b.queue.Taken(resource, s)
 		}
 	}
 }
@@ -70,4 +65,17 @@ func (b *book) possible(resource string) func(*v1.Pod, *podWait) bool {
 		}
 	}
 	return func(pod *v1.Pod, _ *podWait) bool { return free || ready[pod.UID] }
+}
+
+// minPreemptorPriority is the lowest priority with which a pod can preempt for one of the
+// slots; false if none helps.
+func (b *book) minPreemptorPriority(slots []slot.Name) (least int32, some bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, s := range slots {
+		if priority, ok := b.ledger.MinPreemptorPriority(s); ok && (!some || priority < least) {
+			least, some = priority, true
+		}
+	}
+	return least, some
 }

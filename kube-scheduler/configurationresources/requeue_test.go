@@ -4,15 +4,19 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
+
+	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 )
 
 // queue is upstream's scheduler with our plugin, on nodes that tests change.
@@ -21,6 +25,18 @@ type queue struct {
 	client    *fake.Clientset
 	book      *book
 	scheduler *scheduler.Scheduler
+	tries     atomic.Int64 // scheduling cycles
+}
+
+// countedPlugin counts scheduling cycles.
+type countedPlugin struct {
+	*Plugin
+	tries *atomic.Int64
+}
+
+func (c *countedPlugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	c.tries.Add(1)
+	return c.Plugin.PreFilter(ctx, state, pod, nodes)
 }
 
 var nodesResource = v1.SchemeGroupVersion.WithResource("nodes")
@@ -39,7 +55,7 @@ func newQueue(t *testing.T, wrap func(*Plugin) fwk.Plugin, objects ...runtime.Ob
 	q := &queue{T: t, client: fake.NewClientset(objects...)}
 	q.client.PrependReactor("create", "pods", bindInTracker(q.client))
 	if wrap == nil {
-		wrap = func(p *Plugin) fwk.Plugin { return p }
+		wrap = func(p *Plugin) fwk.Plugin { return &countedPlugin{Plugin: p, tries: &q.tries} }
 	}
 	q.book, q.scheduler = runSchedulerWith(t, q.client, wrap)
 	return q
@@ -51,11 +67,9 @@ func (q *queue) rest() int {
 	q.Helper()
 	q.eventually("the scheduler's queue to be empty", func() bool {
 		s := q.scheduler.SchedulingQueue
-		return len(q.book.rounds) == 0 && len(s.PodsInActiveQ())+len(s.PodsInBackoffQ())+len(s.InFlightPods()) == 0
+		return q.book.queue.Idle() && len(s.PodsInActiveQ())+len(s.PodsInBackoffQ())+len(s.InFlightPods()) == 0
 	})
-	q.book.mu.RLock()
-	defer q.book.mu.RUnlock()
-	return int(q.book.tries)
+	return int(q.tries.Load())
 }
 
 // add creates pods for a node, the first of them with the highest priority, and
@@ -74,7 +88,7 @@ func (q *queue) add(node string, names ...string) {
 		}
 		for _, name := range some {
 			q.eventually("pod "+name+" to be tried", func() bool {
-				return q.book.tried[name+"-uid"] > 0 || q.book.assumed[name+"-uid"] > 0 || q.node(name) != ""
+				return q.book.queue.Tried(types.UID(name+"-uid")) || q.node(name) != ""
 			})
 		}
 	}
@@ -139,8 +153,8 @@ func TestWaitingPodsAreNotTriedInVain(t *testing.T) {
 	q.eventually("one of the waiting to be bound", func() bool {
 		return slices.ContainsFunc(waiting, func(name string) bool { return q.node(name) != "" })
 	})
-	// The first ones and, where these take longer than a round, those of two more.
-	const most = 7 * firstWoken
+	// The first ones and, where these take longer than a batch's time, those of two more.
+	const most = 7 * requeue.DefaultFirstBatch
 	if got := q.rest() - before; got > most {
 		t.Errorf("%d scheduling cycles of %d waiting pods for one free slot, want at most %d", got, len(waiting), most)
 	}
@@ -170,8 +184,16 @@ func TestTriedWhenANodeAdvertises(t *testing.T) {
 		}
 		q.eventually("the pod to be bound", func() bool { return q.node("p") == "node-a" })
 	})
+	t.Run("what a less important pod uses", func(t *testing.T) { // DefaultPreemption evicts it
+		foreign := withPriority(pod("foreign", "1"), 0)
+		foreign.Spec.NodeName = "node-a"
+		q := newQueue(t, nil, advertising("node-a", "1"), foreign)
+		q.book.shared("cam-000001")
+		q.add("node-a", "p")
+		q.eventually("the pod to be bound", func() bool { return q.node("p") == "node-a" })
+	})
 	t.Run("what another pod used", func(t *testing.T) {
-		foreign := pod("foreign", "1") // it has no assignment, and counts for the kubelet
+		foreign := withPriority(pod("foreign", "1"), 2000) // it has no assignment, and counts for the kubelet
 		foreign.Spec.NodeName = "node-a"
 		q := newQueue(t, nil, advertising("node-a", "1"), foreign)
 		q.book.shared("cam-000001")

@@ -167,7 +167,7 @@ func TestWaitingTimeByReason(t *testing.T) {
 		}
 		r.book.deletePod(holder)
 		r.schedule(t, p, "node-a")
-		w := r.book.waits["p-uid"]
+		w, _ := r.book.queue.Get("p-uid")
 		spent := map[string]time.Duration{}
 		for i, d := range w.spent {
 			if d > 0 {
@@ -185,8 +185,8 @@ func TestWaitingTimeByReason(t *testing.T) {
 		r.book.setPod(pod("q", "1"))
 		time.Sleep(time.Hour)
 		r.book.setPod(bound(t, pod("q", "1"), "node-a", nil))
-		if len(r.book.waits) > 0 {
-			t.Errorf("%d pods are remembered for ever", len(r.book.waits))
+		if n := r.waiting(); n > 0 {
+			t.Errorf("%d pods are remembered for ever", n)
 		}
 	})
 	for reason, want := range map[string]float64{"NotTried": 2, "Held": 40, "Other": 5} {

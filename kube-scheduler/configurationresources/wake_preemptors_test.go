@@ -13,6 +13,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -27,16 +28,8 @@ func TestWakesAllThatCanPreempt(t *testing.T) {
 		"a node reaches the device": {nil, func(r *rig) { r.book.device("cam-000001", nil, "node-a", "node-b") }},
 		"a stranger's claim goes": {map[string]string{"cam-000001-0": "C:stranger:node-b"},
 			func(r *rig) { r.book.device("cam-000001", nil, "node-b") }},
-		"both, while a round is under way": {map[string]string{"cam-000001-0": "C:stranger:node-b"}, func(r *rig) {
-			r.book.mu.Lock()
-			r.book.rounds["cam"] = &round{}
-			r.book.next("cam", r.book.rounds["cam"])
-			r.book.mu.Unlock()
-			r.book.device("cam-000001", nil, "node-b")
-			r.book.device("cam-000001", nil, "node-a", "node-b")
-		}},
 	} {
-		for _, can := range []int{firstWoken / 2, 4 * firstWoken} {
+		for _, can := range []int{requeue.DefaultFirstBatch / 2, 4 * requeue.DefaultFirstBatch} {
 			synctestRun(t, fmt.Sprintf("%s, and %d can", name, can), func(t *testing.T) {
 				r := newRig(t)
 				r.hold(t, "cam-000001", withPriority(pod("holder", "1"), int32(waiting-can-1)), "node-b")
@@ -77,7 +70,7 @@ func TestWakesTheDisplaced(t *testing.T) {
 			if node, status := r.postFilter(t, vip); node == "" {
 				t.Fatalf("the vip preempts nobody: %v", status)
 			}
-			for i := range 2 * firstWoken {
+			for i := range 2 * requeue.DefaultFirstBatch {
 				r.book.setPod(withPriority(pod(fmt.Sprint("more", i), "1"), 2000))
 			}
 			r.awake(time.Minute)
@@ -89,64 +82,7 @@ func TestWakesTheDisplaced(t *testing.T) {
 	}
 }
 
-// What is gained during a round is tried after it, and what the round has not come to is
-// in time, also when pods that fail begin rounds of their own all the time.
-func TestFailingPodsPutNothingOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		names := r.awaitAll(4 * firstWoken) // the last 16 are tried first
-		var next []*v1.Pod
-		for i := 2 * firstWoken; i < 3*firstWoken; i++ {
-			next = append(next, withPriority(pod(names[i], "1"), int32(i)))
-			if err := r.known.Add(next[len(next)-1]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r.book.device("cam-000001", nil, "node-a") // begins a round
-		if got := r.awake(0); !slices.Equal(slices.Sorted(slices.Values(got)), names[3*firstWoken:]) {
-			t.Fatalf("woken: %v", got)
-		}
-		r.book.device("cam-000002", nil, "node-a")
-		woken := map[string]bool{}
-		for range 20 {
-			failed := withPriority(pod("failed", "1"), 1000)
-			state := r.schedule(t, failed, "node-a")
-			for _, p := range next {
-				r.filter(p, "node-a") // they are tried meanwhile
-			}
-			r.Unreserve(r.ctx, state, failed, "node-a")
-			for _, name := range r.awake(roundInterval / 4) {
-				woken[name] = true
-			}
-		}
-		for _, name := range names {
-			if !woken[name] {
-				t.Errorf("pod %s was not woken within five rounds' time", name)
-			}
-		}
-	})
-}
-
-// A pod takes what was gained during a round that has nobody left to wake: those above
-// it are tried.
-func TestTakenDuringAnEmptyRound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		want := r.awaitAll(100)[50:]
-		r.book.mu.Lock()
-		r.book.rounds["cam"] = &round{size: firstWoken}
-		r.book.next("cam", r.book.rounds["cam"])
-		r.book.mu.Unlock()
-		r.book.device("cam-000001", nil, "node-a")
-		r.schedule(t, withPriority(pod("taker", "1"), 49), "node-a")
-		if got := slices.Sorted(slices.Values(r.awake(time.Second))); !slices.Equal(got, want) {
-			t.Errorf("woken: %v, want %v", got, want)
-		}
-	})
-}
-
-// A pod that fails begins a round, and another takes what it gave back: those that can
-// preempt for something else are tried all the same.
+// A pod fails, and another takes what it gave back: those that can preempt for something else are tried all the same.
 func TestFailingPodLeavesPreemptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -223,31 +159,9 @@ func TestToldWhenTheSlotIsGivenBack(t *testing.T) {
 	}
 }
 
-// Gains that help nobody take one look at those that wait, and not one each.
-func TestGainsThatHelpNobodyArePutTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		for i := range 3 {
-			r.hold(t, fmt.Sprint("cam-00000", i), withPriority(pod(fmt.Sprint("holder", i), "1"), 1000), "node-b")
-		}
-		r.awaitAll(100)
-		for i := range 3 {
-			r.book.shared(fmt.Sprint("cam-00000", i))
-		}
-		r.book.mu.Lock()
-		if round := r.book.rounds["cam"]; round == nil || round.since == nil || len(round.since.held) != 2 {
-			t.Errorf("the round: %+v", round)
-		}
-		r.book.mu.Unlock()
-		if got := r.awake(time.Second); len(got) != 0 || len(r.book.rounds) != 0 {
-			t.Errorf("woken: %v, with rounds %v under way", got, r.book.rounds)
-		}
-	})
-}
-
 // A slot for which many can preempt is preempted for by the first: the others are not
 // tried. Gains that help none of those that wait do not have more of them tried either.
-func TestRoundsOfPreemptorsEnd(t *testing.T) {
+func TestBatchesOfPreemptorsEnd(t *testing.T) {
 	preempt := func(t *testing.T, r *rig) {
 		if node, status := r.postFilter(t, withPriority(pod("p099", "1"), 99)); node == "" {
 			t.Fatalf("the first preempts nobody: %v", status)
@@ -270,9 +184,12 @@ func TestRoundsOfPreemptorsEnd(t *testing.T) {
 			}
 			r.awaitAll(100)
 			r.book.device("cam-000001", nil, "node-a", "node-b")
+			woken := r.awake(0)
 			test.change(t, r)
-			if got := r.awake(time.Second); len(got) != firstWoken {
-				t.Errorf("woken: %v, want the first %d", got, firstWoken)
+			woken = append(woken, r.awake(time.Second)...)
+			slices.Sort(woken)
+			if got := slices.Compact(woken); len(got) != requeue.DefaultFirstBatch {
+				t.Errorf("woken: %v, want the first %d", got, requeue.DefaultFirstBatch)
 			}
 		})
 	}
@@ -281,15 +198,16 @@ func TestRoundsOfPreemptorsEnd(t *testing.T) {
 		r.hold(t, "cam-000002", withPriority(pod("holder", "1"), 1000), "node-b")
 		r.awaitAll(100)
 		r.book.device("cam-000001", nil, "node-a")
+		woken := r.awake(0)
 		r.schedule(t, withPriority(pod("taker", "1"), 100), "node-a")
-		var woken []string
 		for range 20 {
 			r.book.device("cam-000002", map[string]string{"cam-000002-0": "C:stranger:node-b"}, "node-b")
 			r.book.device("cam-000002", nil, "node-b")
-			woken = append(woken, r.awake(roundInterval/2)...)
+			woken = append(woken, r.awake(requeue.BatchInterval/2)...)
 		}
-		if len(woken) != firstWoken {
-			t.Errorf("woken: %v, want the first %d", woken, firstWoken)
+		slices.Sort(woken)
+		if woken = slices.Compact(woken); len(woken) != requeue.DefaultFirstBatch {
+			t.Errorf("woken: %v, want the first %d", woken, requeue.DefaultFirstBatch)
 		}
 	})
 }
@@ -335,7 +253,7 @@ func TestFailedEvictionsWakeNobodyForEver(t *testing.T) {
 			if got := r.awake(0); len(got) != 0 {
 				t.Errorf("woken when the other has failed: %v", got)
 			}
-			if got := slices.Sorted(slices.Values(r.awake(2 * attendInterval))); !slices.Equal(got, []string{"one", "other"}) {
+			if got := slices.Sorted(slices.Values(r.awake(2 * requeue.RetryInterval))); !slices.Equal(got, []string{"one", "other"}) {
 				t.Errorf("woken in a while: %v", got)
 			}
 		})
@@ -370,4 +288,64 @@ func TestLateFailureOfAnEviction(t *testing.T) {
 			t.Errorf("slots are kept on %q, want %q", got, node)
 		}
 	})
+}
+
+// A pod takes what was freed, before all that wait have been tried. When it fails after
+// Reserve, those are tried too.
+func TestGivenBackHelpsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		waiting := crowdOf("p", 3*requeue.DefaultFirstBatch)
+		for _, name := range waiting {
+			p := pod(name, "1")
+			if err := r.known.Add(p); err != nil {
+				t.Fatal(err)
+			}
+			if _, status := r.filter(p, "node-a"); status.IsSuccess() {
+				t.Fatal("a pod fits, and there are no slots")
+			}
+		}
+		last := pod(waiting[len(waiting)-1], "1") // it has failed before
+		r.book.device("cam-000000", nil, "node-a")
+		r.Unreserve(r.ctx, r.schedule(t, last, "node-a"), last, "node-a")
+		r.book.device("cam-000000", nil)
+		r.filter(last, "node-a") // the framework has it tried again
+		r.awake(time.Minute)
+		r.book.device("cam-000001", nil, "node-a")
+		first := r.awake(0)
+		taker := pod("taker", "1")
+		state := r.schedule(t, taker, "node-a")
+		if got := slices.Compact(slices.Sorted(slices.Values(append(first, r.awake(time.Second)...)))); len(got) != requeue.DefaultFirstBatch {
+			t.Fatalf("woken while the slot is taken: %v", got)
+		}
+		r.Unreserve(r.ctx, state, taker, "node-a")
+		missed := waiting[requeue.DefaultFirstBatch:]
+		woken := r.awake(time.Second)
+		for _, name := range missed {
+			if !slices.Contains(woken, name) {
+				t.Fatalf("woken when it is given back: %v, want also %s", woken, name)
+			}
+		}
+	})
+}
+
+// What is kept for a nominated pod does not count as free. The pod is tried all the same.
+func TestKeptSlotBecomesFree(t *testing.T) {
+	r, holder := preemptionRig(t)
+	vip := important("vip")
+	r.book.setPod(vip)
+	if node, status := r.postFilter(t, vip); node != "node-a" || !status.IsSuccess() {
+		t.Fatalf("nominated to %q, %v", node, status)
+	}
+	for i := range 2 * requeue.DefaultFirstBatch {
+		r.book.setPod(pod(fmt.Sprintf("p%03d", i), "1"))
+	}
+	r.woken()
+	r.book.deletePod(holder)
+	if free := r.book.ledger.Free("cam"); free != 0 {
+		t.Fatalf("%d slots are free, want the one to be kept", free)
+	}
+	if got := r.woken(); !slices.Equal(got, []string{"vip"}) {
+		t.Errorf("activated %v, want the nominated pod", got)
+	}
 }

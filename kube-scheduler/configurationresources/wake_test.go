@@ -1,7 +1,6 @@
 package configurationresources
 
 import (
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
+	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -33,12 +33,12 @@ func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 
 	expect := func(what string, names ...string) {
 		t.Helper()
-		if !slices.Equal(r.activated, names) {
-			t.Errorf("%s: activated %v, want %v", what, r.activated, names)
+		if got := r.woken(); !slices.Equal(got, names) {
+			t.Errorf("%s: activated %v, want %v", what, got, names)
 		}
-		r.activated = nil
+		r.book.queue.Try(waiter.UID)
 	}
-	r.activated = nil
+	r.woken()
 	r.book.device("cam-000001", map[string]string{"cam-000001-0": "C:holder-uid:node-a"}, "node-a")
 	expect("the holder's claim")
 	r.book.setPod(waiter)
@@ -86,7 +86,7 @@ func (r *rig) awaitAll(pods int) []string {
 	for i, name := range names {
 		r.book.setPod(withPriority(pod(name, "1"), int32(i)))
 	}
-	r.activated = nil
+	r.woken()
 	return names
 }
 
@@ -106,76 +106,27 @@ func TestWakesAsManyAsHelps(t *testing.T) {
 		want     int
 	}{
 		"left free":                         {want: waiting},
-		"taken by a pod no less important":  {true, waiting, firstWoken},
-		"taken by one like those not tried": {true, waiting - firstWoken - 1, firstWoken},
+		"taken by a pod no less important":  {true, waiting, requeue.DefaultFirstBatch},
+		"taken by one like those not tried": {true, waiting - requeue.DefaultFirstBatch - 1, requeue.DefaultFirstBatch},
 		"taken by a less important pod":     {true, 49, waiting - 50},
 	} {
 		synctestRun(t, name, func(t *testing.T) {
 			r := newRig(t)
 			r.awaitAll(waiting)
 			r.book.device("cam-000001", nil, "node-a")
-			woken := func() []string {
-				r.book.mu.Lock()
-				defer r.book.mu.Unlock()
-				return slices.Clone(r.activated)
-			}
-			if got := woken(); len(got) != firstWoken || !slices.Contains(got, "p099") || slices.Contains(got, "p000") {
-				t.Fatalf("first woken: %v", got)
+			const first = requeue.DefaultFirstBatch
+			woken := r.awake(0)
+			if len(woken) != first || !slices.Contains(woken, "p099") || slices.Contains(woken, "p000") {
+				t.Fatalf("first woken: %v", woken)
 			}
 			if test.taken {
 				r.schedule(t, withPriority(pod("taker", "1"), test.priority), "node-a")
 			}
-			eventually(t, "the round to end", func() bool {
-				r.book.mu.Lock()
-				defer r.book.mu.Unlock()
-				return len(r.book.rounds) == 0
-			})
-			if got := woken(); len(got) != test.want {
+			woken = append(woken, r.awake(time.Second)...)
+			if got := slices.Compact(slices.Sorted(slices.Values(woken))); len(got) != test.want {
 				t.Errorf("woken in all: %d, want %d", len(got), test.want)
 			}
 		})
-	}
-}
-
-// While many pods wait, the gains of a moment wake them together: thousands of
-// devices may come at once. None is missed.
-func TestGainsWakeManyTogether(t *testing.T) {
-	r := newRig(t)
-	const waiting, gains = 1000, 500
-	for i := range waiting {
-		r.book.setPod(pod(fmt.Sprintf("p%04d", i), "1"))
-	}
-	r.activated = nil
-	for i := range gains {
-		r.book.device(camera(i), nil, "node-a")
-	}
-	tried := map[string]int{}
-	eventually(t, "the rounds to end", func() bool {
-		r.book.mu.Lock()
-		defer r.book.mu.Unlock()
-		return len(r.book.rounds) == 0
-	})
-	for _, name := range r.activated {
-		tried[name]++
-	}
-	if len(tried) != waiting {
-		t.Errorf("%d of %d pods were woken, while %d slots stay free", len(tried), waiting, gains)
-	}
-	// The first gain, and the others in another round or, on a slow machine, a few.
-	if most := 20 * waiting; len(r.activated) > most {
-		t.Errorf("%d wakings after %d gains, want at most %d", len(r.activated), gains, most)
-	}
-}
-
-// A waiting pod is tried within a second of a gain that only it can use, be there
-// 10,000 of a higher priority.
-func TestAllAreTriedWithinASecond(t *testing.T) {
-	tried, rounds := 0, 0
-	for size := firstWoken; tried < 10_000; size *= 2 {
-		tried, rounds = tried+size, rounds+1
-	}
-	if last := time.Duration(rounds-1) * roundInterval; last >= time.Second {
-		t.Errorf("the last of 10,000 pods are tried after %s", last)
 	}
 }
 
@@ -183,15 +134,17 @@ func TestAllAreTriedWithinASecond(t *testing.T) {
 // seen everything.
 func TestNoWakingBeforeTheLedgerIsInStep(t *testing.T) {
 	r := newRig(t)
+	started := newBook(r.book.logger, r.book.clock, r) // but for its queue
+	started.setConfiguration(cameras(1))
+	r.book = started
 	r.book.setPod(pod("waiter", "1"))
-	r.activated, r.book.starting = nil, true
 	r.book.device("cam-000001", nil, "node-a")
-	if len(r.activated) > 0 {
-		t.Errorf("activated %v", r.activated)
+	if got := r.woken(); len(got) > 0 {
+		t.Errorf("activated %v", got)
 	}
 	r.book.announceSync(r.ctx) // it has no sources to wait for
-	if !slices.Equal(r.activated, []string{"waiter"}) {
-		t.Errorf("in step: activated %v, want the waiter", r.activated)
+	if got := r.woken(); !slices.Equal(got, []string{"waiter"}) {
+		t.Errorf("in step: activated %v, want the waiter", got)
 	}
 }
 
@@ -236,10 +189,10 @@ func TestTriedBeforeSeen(t *testing.T) {
 			t.Fatal("fits without a device")
 		}
 	}
-	r.activated = nil
+	r.woken()
 	r.book.device("cam-000001", nil, "node-a")
-	if !slices.Equal(r.activated, []string{"early"}) {
-		t.Errorf("activated %v, want early", r.activated)
+	if got := r.woken(); !slices.Equal(got, []string{"early"}) {
+		t.Errorf("activated %v, want early", got)
 	}
 }
 

@@ -66,6 +66,7 @@ func (a *account) judge(name string, n *host.Node, r *request) verdict {
 	for _, asked := range r.asked {
 		if asked.author && !a.heeds(n, r, asked) {
 			v.refuse(fmt.Sprintf("no device scheduler plugin answers for %s", asked), true)
+			break // to find that out takes several calls of each plugin
 		}
 	}
 	v.score = fit.Score

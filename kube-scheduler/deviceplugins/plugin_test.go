@@ -141,7 +141,7 @@ func TestTriedInBatches(t *testing.T) {
 	s.rig = newRig(t, host.Options{}, newMoody())
 	full := frameworkNode(s.node(t, "a", "0x1", ""))
 	s.account.setNode(full.Node())
-	for i := range 3 * requeue.FirstBatch {
+	for i := range 3 * requeue.DefaultFirstBatch {
 		p := widgets(t, fmt.Sprintf("p%03d", i), 1)
 		s.create(t, p)
 		state := framework.NewCycleState()
@@ -154,11 +154,11 @@ func TestTriedInBatches(t *testing.T) {
 	}
 	s.account.setNode(s.node(t, "a", "1x1", ""))
 	all := s.woken()
-	if len(all) != requeue.FirstBatch || !slices.IsSorted(all) {
+	if len(all) != requeue.DefaultFirstBatch || !slices.IsSorted(all) {
 		t.Fatalf("first %d are tried: %v", len(all), all)
 	}
 	s.clock.Step(requeue.BatchInterval)
-	if all = append(all, s.woken()...); len(sets.New(all...)) != 3*requeue.FirstBatch {
+	if all = append(all, s.woken()...); len(sets.New(all...)) != 3*requeue.DefaultFirstBatch {
 		t.Errorf("then %d are tried in all", len(sets.New(all...)))
 	}
 }

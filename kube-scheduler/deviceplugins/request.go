@@ -46,6 +46,10 @@ func (a asked) String() string {
 // Kubernetes allows, since group names are paths.
 const maxName = 3 * (253 + 1 + 63)
 
+// maxNames bounds the requests in a pod's annotation: whether a plugin answers for a name
+// is found out by asking all plugins.
+const maxNames = 100
+
 // requestsExtended reports whether a container requests extended resources that are
 // not slots.
 func requestsExtended(pod *v1.Pod) bool {
@@ -89,7 +93,11 @@ func requestOf(pod *v1.Pod) (*request, error) {
 	if !host.Asks(info) {
 		return nil, nil
 	}
-	return &request{pod: info, asked: list(info)}, nil
+	r := &request{pod: info, asked: list(info)}
+	if n := r.byAuthor(); n > maxNames {
+		return nil, fmt.Errorf("annotation %s requests %d resources: a pod may request at most %d of device scheduler plugins; split it into several", assignment.Annotation, n, maxNames)
+	}
+	return r, nil
 }
 
 // check refuses what nobody would answer for.
@@ -224,10 +232,17 @@ func list(info *types.PodInfo) []asked {
 	return all
 }
 
-// fromAuthor reports whether the annotation asks for anything.
-func (r *request) fromAuthor() bool {
-	return slices.ContainsFunc(r.asked, func(a asked) bool { return a.author })
+// byAuthor is how many of the requests stand in the annotation.
+func (r *request) byAuthor() (n int) {
+	for _, a := range r.asked {
+		if a.author {
+			n++
+		}
+	}
+	return n
 }
+
+func (r *request) fromAuthor() bool { return r.byAuthor() > 0 }
 
 // kind is the same for pods that ask for the same in all containers.
 func (r *request) kind() string {

@@ -2,17 +2,18 @@ package requeue
 
 import (
 	"maps"
-	"math"
 	"slices"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
+
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // Options of a Queue. R is what the plugin wants to know of a waiting pod.
@@ -23,6 +24,12 @@ type Options[R any] struct {
 	// Possible returns a function that reports whether a pod could have something of the
 	// key that is free, as things are now. It is called without the Queue's lock.
 	Possible func(key string) func(*v1.Pod, R) bool
+	// MinPreemptorPriority is the lowest priority with which a pod can have one of the
+	// slots by preemption, as things are now; false if none suffices. nil if there are no
+	// slots. It is called like Possible.
+	MinPreemptorPriority func([]slot.Name) (int32, bool)
+	// FirstBatch is how many pods are activated at once; 0 means DefaultFirstBatch.
+	FirstBatch int
 }
 
 // Queue is safe for use by several goroutines. It calls nobody while it holds its lock,
@@ -67,10 +74,8 @@ const (
 type keyEvents struct {
 	number uint64 // of the last one
 	free   bool
-	// preemptible is whether there is something that pods of at least the priority can
-	// have by preemption.
-	preemptible bool
-	priority    int32
+	// preemptible are slots that some pods may have by preemption.
+	preemptible sets.Set[slot.Name]
 	batch       int       // the size of the next one
 	nextBatch   time.Time // not before
 }
@@ -79,13 +84,13 @@ type keyEvents struct {
 type retry struct {
 	at    time.Time
 	delay time.Duration // before the next retry
-	// activated is whether it has been activated and was not tried yet.
-	activated bool
+	// activated is when it was activated last and not tried since; zero if it was not.
+	activated time.Time
 }
 
 const (
-	// FirstBatch is how many pods are activated at once.
-	FirstBatch = 16
+	// DefaultFirstBatch is how many pods are activated at once.
+	DefaultFirstBatch = 16
 	// BatchInterval is the time that they have to take what is free, before twice as many
 	// are activated.
 	BatchInterval = 100 * time.Millisecond
@@ -101,6 +106,9 @@ const (
 
 // New makes a Queue. Until Start is called it activates nobody.
 func New[R any](o Options[R]) *Queue[R] {
+	if o.FirstBatch == 0 {
+		o.FirstBatch = DefaultFirstBatch
+	}
 	return &Queue[R]{Options: o, wake: make(chan struct{}, 1), pods: map[types.UID]*waiting[R]{}, byKey: map[string]map[types.UID]*waiting[R]{},
 		events: map[string]*keyEvents{}, retries: map[types.UID]retry{}}
 }
@@ -165,6 +173,13 @@ func (q *Queue[R]) Get(uid types.UID) (request R, waits bool) {
 	return request, false
 }
 
+// Idle reports whether no event is left to answer.
+func (q *Queue[R]) Idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.events) == 0
+}
+
 // Each calls visit with all pods and the keys that they wait for, under the Queue's lock.
 func (q *Queue[R]) Each(visit func(pod *v1.Pod, request R, keys []string)) {
 	q.mu.Lock()
@@ -210,9 +225,8 @@ func (q *Queue[R]) Reserved(uid types.UID) {
 type Event struct {
 	// Freed are the keys of which something is free.
 	Freed []string
-	// Preemptible are the keys of which something can be had by preemption, with the lowest
-	// priority that suffices.
-	Preemptible map[string]int32
+	// Preemptible are the keys of which something can be had by preemption, and the slots.
+	Preemptible map[string][]slot.Name
 }
 
 // Record has the pods tried that an event may help.
@@ -228,20 +242,20 @@ func (q *Queue[R]) record(e Event) {
 			on.free = true
 		}
 	}
-	for key, priority := range e.Preemptible {
+	for key, slots := range e.Preemptible {
 		if on := q.on(key); on != nil {
-			on.preempt(priority)
+			on.preemptible.Insert(slots...)
 		}
 	}
 }
 
-// Taken reports that a pod of the priority was given something of the key that was free.
-// Pods of a higher one that have not been activated for it yet can preempt that pod.
-func (q *Queue[R]) Taken(key string, priority int32) {
+// Taken reports that a pod was given a slot of the key that was free. More important pods
+// that have not been activated for it yet may preempt that pod.
+func (q *Queue[R]) Taken(key string, s slot.Name) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if e := q.events[key]; e != nil && e.free && priority < math.MaxInt32 {
-		e.preempt(priority + 1)
+	if e := q.events[key]; e != nil && e.free {
+		e.preemptible.Insert(s)
 	}
 }
 
@@ -311,7 +325,7 @@ func (q *Queue[R]) on(key string) *keyEvents {
 	q.now++
 	e := q.events[key]
 	if e == nil {
-		e = &keyEvents{batch: FirstBatch}
+		e = &keyEvents{batch: q.FirstBatch, preemptible: sets.Set[slot.Name]{}}
 		q.events[key] = e
 	}
 	e.number = q.now
@@ -321,18 +335,6 @@ func (q *Queue[R]) on(key string) *keyEvents {
 
 // isNews reports whether there was an event since the try.
 func (e *keyEvents) isNews(try uint64) bool { return e != nil && try < e.number }
-
-func (e *keyEvents) preempt(priority int32) {
-	if !e.preemptible || priority < e.priority {
-		e.preemptible, e.priority = true, priority
-	}
-}
-
-// helpsPreemptor reports whether the pod can have something by preemption.
-func (e *keyEvents) helpsPreemptor(pod *v1.Pod) bool {
-	never := pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever
-	return e.preemptible && !never && corev1helpers.PodPriority(pod) >= e.priority
-}
 
 // look has Run look whether there is something to do.
 func (q *Queue[R]) look() {

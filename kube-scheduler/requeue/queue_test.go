@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // rig is a Queue of pods whose request is a set of keys that are possible for them.
@@ -27,6 +29,9 @@ func newRig() *rig {
 	r := &rig{clock: clocktesting.NewFakeClock(time.Unix(1000, 0)), possible: map[string]func(*v1.Pod) bool{}}
 	r.Queue = New(Options[int]{Logger: klog.Background(), Activator: r, Clock: r.clock, Possible: func(key string) func(*v1.Pod, int) bool {
 		return func(p *v1.Pod, _ int) bool { return r.possible[key] != nil && r.possible[key](p) }
+	}, MinPreemptorPriority: func(slots []slot.Name) (int32, bool) { // a slot's number is its own
+		least := slices.MinFunc(slots, func(a, b slot.Name) int { return a.Index - b.Index }).Index
+		return int32(least), least < 1000
 	}})
 	r.Start()
 	return r
@@ -173,7 +178,7 @@ func TestPreemptors(t *testing.T) {
 	never, policy := pod("p200"), v1.PreemptNever
 	never.Spec.PreemptionPolicy = &policy
 	r.Add(never, 0, "x")
-	r.Record(Event{Preemptible: map[string]int32{"x": 96}})
+	r.Record(Event{Preemptible: map[string][]slot.Name{"x": {{Index: 96}, {Index: 2000}}}})
 	want(t, "more important ones", r.after(time.Second/2), names[96:]...)
 	for _, name := range names {
 		r.Try(types.UID(name))
@@ -181,12 +186,12 @@ func TestPreemptors(t *testing.T) {
 	r.free("x")
 	want(t, "freed", r.after(0), append(names[85:], "p200")...)
 	r.possible["x"] = nil
-	r.Taken("x", 49)
+	r.Taken("x", slot.Name{Index: 50})
 	want(t, "taken before all were activated", r.after(time.Second/2), names[50:85]...)
 	for _, name := range append(names, "p200") {
 		r.Try(types.UID(name))
 	}
-	r.Taken("x", 10)
+	r.Taken("x", slot.Name{Index: 10})
 	want(t, "taken, when that is over", r.after(time.Second/2))
 }
 
@@ -231,7 +236,7 @@ func TestRetries(t *testing.T) {
 		t.Errorf("activated %q within 20 s", got)
 	}
 	r.Record(Event{Freed: []string{"x"}})
-	want(t, "at most a second after an event", r.after(RetryInterval), "p")
+	want(t, "after an event", r.after(RetryInterval/2), "p")
 	r.Try(p.UID)
 	want(t, "once tried", r.after(time.Hour))
 	r.RetryLater(p.UID)

@@ -99,7 +99,7 @@ func (q *Queue[R]) retried(now time.Time) map[string]*v1.Pod {
 			continue
 		}
 		pods[string(uid)] = q.pods[uid].pod
-		q.retries[uid] = retry{at: now.Add(r.delay), delay: min(2*r.delay, maxRetryInterval), activated: true}
+		q.retries[uid] = retry{at: now.Add(r.delay), delay: min(2*r.delay, maxRetryInterval), activated: now}
 	}
 	return pods
 }
@@ -109,15 +109,20 @@ func (q *Queue[R]) retried(now time.Time) map[string]*v1.Pod {
 func (q *Queue[R]) nextBatch(now time.Time, key string, candidates []candidate[R], activate map[string]*v1.Pod) {
 	q.mu.Lock()
 	e := *q.events[key]
+	slots := e.preemptible.UnsortedList()
 	q.mu.Unlock()
 	possible := func(*v1.Pod, R) bool { return false }
 	if e.free {
 		possible = q.Possible(key)
 	}
+	least, preemptible := int32(0), false
+	if len(slots) > 0 {
+		least, preemptible = q.MinPreemptorPriority(slots)
+	}
 	var batch []*v1.Pod
 	left := false
 	for _, c := range candidates {
-		if !e.isNews(c.lastTry) || activate[string(c.pod.UID)] != nil || !possible(c.pod, c.request) && !e.helpsPreemptor(c.pod) {
+		if !e.isNews(c.lastTry) || activate[string(c.pod.UID)] != nil || !possible(c.pod, c.request) && !(preemptible && preempts(c.pod, least)) {
 			continue
 		}
 		if left = len(batch) == e.batch; left {
@@ -133,7 +138,7 @@ func (q *Queue[R]) nextBatch(now time.Time, key string, candidates []candidate[R
 	defer q.mu.Unlock()
 	for _, pod := range batch {
 		if q.pods[pod.UID] != nil {
-			q.retries[pod.UID] = retry{at: now.Add(RetryInterval), delay: 2 * RetryInterval, activated: true}
+			q.retries[pod.UID] = retry{at: now.Add(RetryInterval), delay: 2 * RetryInterval, activated: now}
 		}
 	}
 	if !left && q.events[key].number == e.number {
@@ -143,16 +148,17 @@ func (q *Queue[R]) nextBatch(now time.Time, key string, candidates []candidate[R
 	q.events[key].batch, q.events[key].nextBatch = 2*e.batch, now.Add(BatchInterval)
 }
 
-// activatedBefore reports whether the pod was activated and has not been tried yet. It
-// is activated again soon.
+// activatedBefore reports whether the pod was activated a moment ago and has not been tried
+// yet. It is activated again soon.
 func (q *Queue[R]) activatedBefore(now time.Time, pod *v1.Pod) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r, known := q.retries[pod.UID]
-	if !known || !r.activated {
+	soon := r.activated.Add(RetryInterval)
+	if !known || !now.Before(soon) {
 		return false
 	}
-	if soon := now.Add(RetryInterval); soon.Before(r.at) {
+	if soon.Before(r.at) {
 		r.at, r.delay = soon, RetryInterval
 		q.retries[pod.UID] = r
 	}
@@ -175,4 +181,10 @@ func (q *Queue[R]) nextStep(now time.Time) (wait time.Duration, more bool) {
 		earliest(e.nextBatch)
 	}
 	return wait, more
+}
+
+// preempts reports whether the pod may preempt others if that takes at least the priority.
+func preempts(pod *v1.Pod, least int32) bool {
+	never := pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever
+	return !never && corev1helpers.PodPriority(pod) >= least
 }

@@ -1,0 +1,69 @@
+package configurationresources
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+)
+
+// budget is a PodDisruptionBudget and its selector.
+type budget struct {
+	*policyv1.PodDisruptionBudget
+	selector labels.Selector
+}
+
+// budgets lists the PodDisruptionBudgets, by namespace.
+func (p *Plugin) budgets() map[string][]*budget {
+	list, err := p.pdbs.List(labels.Everything())
+	if err != nil {
+		list = nil // an informer's lister does not fail
+	}
+	budgets := map[string][]*budget{}
+	for _, b := range list {
+		if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil {
+			budgets[b.Namespace] = append(budgets[b.Namespace], &budget{b, selector})
+		}
+	}
+	return budgets
+}
+
+// protect marks the candidates whose eviction would violate a budget, and fills
+// in when they started. A budget protects none while it allows disruptions: those that
+// it allows are of the least important.
+func (p *Plugin) protect(candidates []ledger.Victim, budgets map[string][]*budget) []ledger.Victim {
+	pods := map[string]*v1.Pod{}
+	for i := range candidates {
+		v := &candidates[i]
+		if pod, err := p.victim(*v); err == nil {
+			pods[v.UID] = pod
+			v.Started = schedutil.GetPodStartTime(pod).UnixNano()
+		}
+	}
+	slices.SortFunc(candidates, func(a, b ledger.Victim) int { return ledger.MoreImportant(b, a) })
+	disrupted := map[*budget]int32{}
+	for i := range candidates {
+		v := &candidates[i]
+		for _, b := range budgets[v.Namespace] {
+			if pod := pods[v.UID]; pod == nil || !b.covers(pod) {
+				continue
+			}
+			if disrupted[b]++; disrupted[b] > b.Status.DisruptionsAllowed {
+				v.Protected = true
+			}
+		}
+	}
+	return candidates
+}
+
+// covers follows policy/v1: a budget with an empty selector covers all pods of
+// its namespace; one already disrupted is not counted again.
+func (b *budget) covers(pod *v1.Pod) bool {
+	_, disrupted := b.Status.DisruptedPods[pod.Name]
+	return !disrupted && b.selector.Matches(labels.Set(pod.Labels))
+}
