@@ -3,8 +3,10 @@ package configurationresources
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
@@ -59,24 +61,16 @@ func (b *book) setNamespace(namespace *v1.Namespace) {
 // that it may allow them now. Who may use a Configuration changes rarely, so they are
 // tried all at once. The caller holds mu.
 func (b *book) tryAllowed(helps func(*v1.Pod, *akriv0.Configuration) bool) {
-	if b.starting {
-		return
-	}
-	pods := map[string]*v1.Pod{}
-	for resource, waiting := range b.waiting {
-		c := b.ledger.Configuration(resource)
-		if c == nil {
-			continue
+	var uids []types.UID
+	b.queue.Each(func(pod *v1.Pod, _ *podWait, resources []string) {
+		if slices.ContainsFunc(resources, func(resource string) bool {
+			c := b.ledger.Configuration(resource)
+			return c != nil && helps(pod, c)
+		}) {
+			uids = append(uids, pod.UID)
 		}
-		for uid, pod := range waiting {
-			if helps(pod, c) {
-				pods[uid] = pod
-			}
-		}
-	}
-	if len(pods) > 0 {
-		b.activator.Activate(b.logger, pods)
-	}
+	})
+	b.queue.RetryNow(uids...)
 }
 
 func sameNamespaceLabels(a, b *v1.Namespace) bool { return maps.Equal(a.Labels, b.Labels) }

@@ -82,9 +82,8 @@ func TestPodsOfNamespacesThatAreNotAllowed(t *testing.T) {
 				if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), want) {
 					t.Errorf("status %v, want UnschedulableAndUnresolvable with %q", status, want)
 				}
-				r.book.mu.Lock()
-				defer r.book.mu.Unlock()
-				if got := r.book.reasonOf(p); got != "NamespaceNotAllowed" {
+				w, _ := r.book.queue.Get(p.UID)
+				if got := r.book.reasonOf(p, w); got != "NamespaceNotAllowed" {
 					t.Errorf("it waits for %s", got)
 				}
 			})
@@ -96,7 +95,6 @@ func TestPodsOfNamespacesThatAreNotAllowed(t *testing.T) {
 func TestPodsAreTriedAgainWhenTheirNamespaceMayBeAllowed(t *testing.T) {
 	selected := &akriv0.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}}
 	r, store := newRestrictedRig(t, selected, namespace("c"))
-	r.book.starting = false
 	p := pod("p", "1")
 	p.Namespace = "c"
 	if err := r.known.Add(p); err != nil {
@@ -119,6 +117,7 @@ func TestPodsAreTriedAgainWhenTheirNamespaceMayBeAllowed(t *testing.T) {
 	if woken := r.woken(); !slices.Equal(woken, []string{"p"}) {
 		t.Errorf("its namespace was labelled, and tried again are %v", woken)
 	}
+	r.book.queue.Try(p.UID)
 	if _, status := r.filter(p, "node-a"); !status.IsSuccess() {
 		t.Errorf("labelled: %v", status)
 	}

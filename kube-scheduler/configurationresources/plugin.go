@@ -48,7 +48,7 @@ type Plugin struct {
 	pdbs   policylisters.PodDisruptionBudgetLister
 	// namespaces have the labels by which spec.allowedNamespaces selects them.
 	namespaces corelisters.NamespaceLister
-	signer *signing.Signer // nil: assignments are not signed
+	signer     *signing.Signer // nil: assignments are not signed
 	// claims is set with claimMode Scheduler.
 	claims *claims.Writer
 	// sweeping starts the search for orphaned claims, which ends with ctx.

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -14,7 +13,6 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
-	"github.com/kubeslot/kubeslot/footprint"
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/configurationresources"
 	"github.com/kubeslot/kubeslot/kube-scheduler/defaults"
@@ -40,7 +38,6 @@ func main() {
 	bindings.AddFlags(sections.FlagSet("device assignments"))
 	addFlags(cmd, sections)
 	cmd.AddCommand(load.NewPluginCommand(load.Schedulers, &code))
-	go footprint.AfterStart(context.Background())
 	if failed := cli.Run(cmd); failed != 0 {
 		code = failed
 	}

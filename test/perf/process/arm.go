@@ -150,6 +150,6 @@ func (a *arm) restart(ctx context.Context) (err error) {
 		return err
 	}
 	a.restarted = append(a.restarted, m)
-	progress("%s: %.0f MiB resident, %.0f MiB heap", a.name, m.resident/(1<<20), m.heap/(1<<20))
+	progress("%s: %.0f MiB anonymous, %.0f MiB heap", a.name, m.anonymous/(1<<20), m.heap/(1<<20))
 	return a.profile(ctx, s, "heap", "/debug/pprof/heap?gc=1")
 }

@@ -5,18 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/prometheus/procfs"
 	"k8s.io/component-base/metrics/testutil"
 )
 
-// memory is what a scheduler uses, in bytes.
-type memory struct {
-	resident, heap float64
-	// peak is the most that was resident since its start.
-	peak float64
-}
+// memory is what a scheduler uses, in bytes: heap in use, and the resident memory that no
+// file backs. Pages of the program's file are the page cache's.
+type memory struct{ heap, anonymous float64 }
 
 const (
 	// Memory has settled when this many readings, each after a collection,
@@ -24,8 +20,6 @@ const (
 	readings          = 8
 	relativeTolerance = 0.02
 	absoluteTolerance = 2 << 20
-	// startUp is when ours has given back what only its start needed (footprint).
-	startUp = 15 * time.Second
 )
 
 // settled waits until collections free no more memory and the runtime returns no
@@ -33,9 +27,6 @@ const (
 func (s *scheduler) settled(ctx context.Context) (memory, error) {
 	var seen []memory
 	err := s.await(ctx, "its memory settles", func(ctx context.Context, _ testutil.Metrics) error {
-		if age := time.Since(s.begun); age < startUp {
-			return fmt.Errorf("it is %s old, want %s", age, startUp)
-		}
 		if _, err := s.get(ctx, "/debug/pprof/heap?gc=1"); err != nil {
 			return err
 		}
@@ -43,16 +34,20 @@ func (s *scheduler) settled(ctx context.Context) (memory, error) {
 		if err != nil {
 			return err
 		}
-		now := memory{resident: sample(m, "process_resident_memory_bytes"), heap: sample(m, "go_memstats_heap_inuse_bytes")}
-		if now.resident == 0 || now.heap == 0 {
-			return errors.New("its metrics lack process_resident_memory_bytes or go_memstats_heap_inuse_bytes")
+		status, err := s.status()
+		if err != nil {
+			return err
+		}
+		now := memory{heap: sample(m, "go_memstats_heap_inuse_bytes"), anonymous: float64(status.RssAnon)}
+		if now.heap == 0 {
+			return errors.New("its metrics lack go_memstats_heap_inuse_bytes")
 		}
 		if seen = append(seen, now); len(seen) < readings {
 			return fmt.Errorf("%d readings, want %d", len(seen), readings)
 		}
 		seen = seen[len(seen)-readings:]
 		for _, other := range seen {
-			if differ(now.resident, other.resident) || differ(now.heap, other.heap) {
+			if differ(now.anonymous, other.anonymous) || differ(now.heap, other.heap) {
 				return fmt.Errorf("memory is %+v, and was %+v", now, other)
 			}
 		}
@@ -61,14 +56,16 @@ func (s *scheduler) settled(ctx context.Context) (memory, error) {
 	if err != nil {
 		return memory{}, err
 	}
-	m := seen[len(seen)-1]
+	return seen[len(seen)-1], nil
+}
+
+// status is the process's /proc/<pid>/status.
+func (s *scheduler) status() (procfs.ProcStatus, error) {
 	p, err := procfs.NewProc(s.cmd.Process.Pid)
 	if err != nil {
-		return m, err
+		return procfs.ProcStatus{}, err
 	}
-	status, err := p.NewStatus()
-	m.peak = float64(status.VmHWM)
-	return m, err
+	return p.NewStatus()
 }
 
 func differ(a, b float64) bool {

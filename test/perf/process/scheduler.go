@@ -55,7 +55,6 @@ func sample(m testutil.Metrics, name string) float64 {
 // scheduler is a process.
 type scheduler struct {
 	cmd    *exec.Cmd
-	begun  time.Time
 	log    string
 	ended  chan struct{}
 	base   string
@@ -107,7 +106,6 @@ func (a *arm) start(ctx context.Context) (*scheduler, error) {
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
-	s.begun = time.Now()
 	go func() {
 		_ = s.cmd.Wait()
 		close(s.ended)

@@ -45,15 +45,12 @@ func write(out io.Writer, s size, arms []*arm) error {
 	scheduled := func(of func(memory) float64) func(*arm) []float64 {
 		return func(a *arm) []float64 { return []float64{of(a.scheduled)} }
 	}
-	resident := func(m memory) float64 { return m.resident / mib }
+	anonymous := func(m memory) float64 { return m.anonymous / mib }
 	heap := func(m memory) float64 { return m.heap / mib }
-	peak := func(m memory) float64 { return m.peak / mib }
-	row("resident, started on the full cluster, MiB", started(resident))
-	row("heap in use", started(heap))
-	row("most resident since the start", started(peak))
-	row("resident, after binding all pods, MiB", scheduled(resident))
-	row("heap in use", scheduled(heap))
-	row("most resident since the start", scheduled(peak))
+	row("started on the full cluster: heap in use, MiB", started(heap))
+	row("anonymous resident memory, MiB", started(anonymous))
+	row("after binding all pods: heap in use, MiB", scheduled(heap))
+	row("anonymous resident memory, MiB", scheduled(anonymous))
 
 	further := func(of func(speed) float64) func(*arm) []float64 {
 		return func(a *arm) []float64 { return each(a.speeds, of) }
