@@ -15,6 +15,11 @@ type Device struct {
 	// Properties become environment variables of the containers.
 	Properties map[string]string
 
+	// Variables are the names of the Properties that may be variables of those very names;
+	// others are variables with the device's hash alone. No handler sets it: kubecri does,
+	// as the Configuration's spec.propertyPrefixes says.
+	Variables map[string]bool
+
 	// Mounts are bind-mounted into the containers.
 	Mounts []Mount
 

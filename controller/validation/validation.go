@@ -70,6 +70,11 @@ func (c *Checker) Check(of *akriv0.Configuration) Findings {
 		}
 	}
 	f.Errors = append(f.Errors, brokerProperties(spec.Child("brokerProperties"), of.Spec.BrokerProperties)...)
+	for _, name := range slices.Sorted(maps.Keys(of.Spec.BrokerProperties)) {
+		if !of.Spec.MayBeVariable(name) {
+			f.Warnings = append(f.Warnings, fmt.Sprintf("spec.brokerProperties[%s]: spec.propertyPrefixes does not let it be a variable of that name: containers get it as %s_<HASH> and in AKRI_DEVICES", quoted(name), quoted(name)))
+		}
+	}
 	broker(&f, spec.Child("brokerSpec"), &of.Spec)
 	for _, s := range []struct {
 		name string

@@ -99,7 +99,11 @@ func TestCheck(t *testing.T) {
 		"a bad selector":       {spec: service("{selector: {a: b c}, ports: [{port: 1}]}"), errors: []string{`spec.instanceServiceSpec.selector: Invalid value: "b c"`}},
 		"a Service of nothing": {spec: handler + "configurationServiceSpec: {ports: [{port: 80}]}", warnings: []string{"spec.configurationServiceSpec: there is no Service without a broker"}},
 
-		"brokerProperties":   {spec: handler + `brokerProperties: {FRAMES_PER_SECOND: "10", "with-dash.and.dots": ""}`},
+		"brokerProperties": {spec: handler + `brokerProperties: {FRAMES_PER_SECOND: "10", "with-dash.and.dots": ""}`},
+		"what says what code a process runs": {spec: handler + `brokerProperties: {LD_PRELOAD: x.so, FORMAT: JPEG}`,
+			warnings: []string{"spec.brokerProperties[LD_PRELOAD]: spec.propertyPrefixes does not let it be a variable of that name: containers get it as LD_PRELOAD_<HASH> and in AKRI_DEVICES"}},
+		"what prefixes leave out": {spec: handler + "propertyPrefixes: [A_]\nbrokerProperties: {A_B: x, C: y}",
+			warnings: []string{"spec.brokerProperties[C]: spec.propertyPrefixes"}},
 		"no variable's name": {spec: handler + `brokerProperties: {"A=B": x, "": y}`, errors: []string{"spec.brokerProperties[]: Invalid value: not the name of an environment variable", "spec.brokerProperties[A=B]: Invalid value"}},
 		"a value with NUL":   {spec: handler + `brokerProperties: {A: "\0"}`, errors: []string{"spec.brokerProperties[A]: Invalid value: the value has a NUL"}},
 		"some namespaces":    {spec: handler + `allowedNamespaces: {names: [a, team-b], selector: {matchLabels: {team: a}, matchExpressions: [{key: x, operator: Exists}]}}`},

@@ -244,7 +244,7 @@ func (a *Admitter) additions(ctx context.Context, c Container, e entitlement) (i
 func (a *Admitter) logWithheld(ctx context.Context, instance string, device discovery.Device) {
 	for _, name := range inject.Withheld(device) {
 		if _, logged := a.withheld.LoadOrStore(instance+"/"+name, true); !logged {
-			klog.FromContext(ctx).Info("Warning: a property of the device decides what code a process runs, so containers get it only with the device's hash in its name",
+			klog.FromContext(ctx).Info("A property of the device is not among those that spec.propertyPrefixes of its Configuration lets be variables: containers get it only with the device's hash in its name",
 				"property", name, "instance", instance)
 		}
 	}

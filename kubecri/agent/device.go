@@ -62,13 +62,18 @@ func (a *Agent) Devices() (map[string]discovery.Device, <-chan struct{}) {
 	return all, a.changed
 }
 
-// configured is the device with the Configuration's properties over the handler's,
-// in a map of its own.
+// configured is the device with the Configuration's properties over the handler's, in a
+// map of its own, and with those of them that may be variables.
 func configured(device discovery.Device, c *v0.Configuration) discovery.Device {
 	all := make(map[string]string, len(device.Properties)+len(c.Spec.BrokerProperties))
 	maps.Copy(all, device.Properties)
 	maps.Copy(all, c.Spec.BrokerProperties)
-	device.Properties = all
+	device.Properties, device.Variables = all, map[string]bool{}
+	for name := range all {
+		if c.Spec.MayBeVariable(name) {
+			device.Variables[name] = true
+		}
+	}
 	return device
 }
 

@@ -34,7 +34,6 @@ func TestDescribe(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := specs.Spec{Version: "0.6.0", Kind: "akri.sh/front-door.cam", Devices: []specs.Device{{Name: "8120fe", ContainerEdits: specs.ContainerEdits{
-		Env: []string{"ID_8120FE=7", "URL_8120FE=rtsp://a"},
 		Mounts: []*specs.Mount{
 			{HostPath: "/etc/hosts", ContainerPath: "/a", Type: "bind", Options: []string{"rbind", "rprivate", "ro"}},
 			{HostPath: "/tmp", ContainerPath: "/b", Type: "bind", Options: []string{"rbind", "rprivate", "rw"}}},
@@ -256,5 +255,21 @@ func TestSpecIsRightWhenItsNameIsGiven(t *testing.T) {
 		if got, err := os.ReadFile(path); err != nil || string(got) != string(want) {
 			t.Errorf("%v, %s", err, got)
 		}
+	}
+}
+
+// A spec names devices of the node, and others than root need not read it.
+func TestModesOfSpecFiles(t *testing.T) {
+	s := store{dir: t.TempDir()}
+	left := filepath.Join(s.dir, "."+prefix+"cam-8120fe.tmp")
+	if err := os.WriteFile(left, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.put("cam-8120fe", camera); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(s.path("cam-8120fe"))
+	if err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("%v, %v; want mode 0640", info, err)
 	}
 }

@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
@@ -32,8 +30,8 @@ func split(instance string) (configuration, hash string) {
 
 // describe returns the device's spec file, or why CDI cannot describe it.
 //
-// Of the environment it has the exact names K_<HASH>: which device a plain K is
-// of depends on the container, whose request has both.
+// It has no environment: a runtime lets that of a CDI spec win over the container's own,
+// and what a device reports must not. Containers get all variables by their requests.
 func describe(instance string, device discovery.Device) ([]byte, error) {
 	configuration, hash := split(instance)
 	if c := (configuration + "0")[0]; c < 'a' || c > 'z' {
@@ -43,9 +41,6 @@ func describe(instance string, device discovery.Device) ([]byte, error) {
 		return nil, fmt.Errorf("the class of a CDI kind has two characters or more, Configuration %q has one", configuration)
 	}
 	var edits specs.ContainerEdits
-	for _, property := range slices.Sorted(maps.Keys(device.Properties)) {
-		edits.Env = append(edits.Env, property+"_"+strings.ToUpper(hash)+"="+device.Properties[property])
-	}
 	for _, m := range device.Mounts {
 		access := "rw"
 		if m.ReadOnly {
@@ -66,8 +61,8 @@ func describe(instance string, device discovery.Device) ([]byte, error) {
 		}
 		edits.DeviceNodes = append(edits.DeviceNodes, &specs.DeviceNode{Path: d.ContainerPath, HostPath: d.HostPath, Permissions: d.Permissions})
 	}
-	if len(edits.Env)+len(edits.Mounts)+len(edits.DeviceNodes) == 0 {
-		return nil, fmt.Errorf("the device of Instance %s has nothing that a container could be given", instance)
+	if len(edits.Mounts)+len(edits.DeviceNodes) == 0 {
+		return nil, fmt.Errorf("the device of Instance %s has neither mounts nor device nodes", instance)
 	}
 	spec := &specs.Spec{Kind: vendor + "/" + configuration, Devices: []specs.Device{{Name: hash, ContainerEdits: edits}}}
 	var err error

@@ -56,11 +56,12 @@ func (s *store) put(instance string, device discovery.Device) error {
 }
 
 func write(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(0o640)) // also of one that an earlier life left
 	return errors.Join(err, f.Sync(), f.Close())
 }
 

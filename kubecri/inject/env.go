@@ -16,28 +16,13 @@ const DevicesEnv = "AKRI_DEVICES"
 // longer than the list that holds them all.
 const MaxEnvBytes = 128 << 10
 
-// Variables that decide what code a process runs, by name and by prefix: where the
-// shell finds programs and scripts of its own, the dynamic loader and libc, and
-// what interpreters load before the program. A device, which may be anybody's on
-// the network, must not set them.
-var (
-	codeNames = []string{"PATH", "BASH_ENV", "ENV", "SHELLOPTS", "GCONV_PATH", "GLIBC_TUNABLES",
-		"RUBYLIB", "RUBYOPT", "NODE_OPTIONS", "NODE_PATH", "CLASSPATH", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"}
-	codePrefixes = []string{"LD_", "PYTHON", "PERL5"}
-)
-
-// withheld reports whether a property is not to become a variable of its name.
-func withheld(property string) bool {
-	return slices.Contains(codeNames, property) ||
-		slices.ContainsFunc(codePrefixes, func(prefix string) bool { return strings.HasPrefix(property, prefix) })
-}
-
-// Withheld returns the device's properties that its containers get as K_<HASH> and
-// in DevicesEnv but not as K, because K decides what code a process runs. Sorted.
+// Withheld returns the device's properties that its containers get as K_<HASH> and in
+// DevicesEnv but not as K, because the Configuration's spec.propertyPrefixes does not let
+// them. Sorted.
 func Withheld(device discovery.Device) []string {
 	var names []string
 	for name := range device.Properties {
-		if withheld(name) {
+		if !device.Variables[name] {
 			names = append(names, name)
 		}
 	}

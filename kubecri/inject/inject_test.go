@@ -25,9 +25,10 @@ func grant(t testing.TB, name, holder string, d discovery.Device) Grant {
 }
 
 func properties(kv ...string) discovery.Device {
-	d := discovery.Device{Properties: map[string]string{}}
+	d := discovery.Device{Properties: map[string]string{}, Variables: map[string]bool{}}
 	for i := 0; i < len(kv); i += 2 {
 		d.Properties[kv[i]] = kv[i+1]
+		d.Variables[kv[i]] = !strings.HasPrefix(kv[i], "NOT_")
 	}
 	return d
 }
@@ -64,10 +65,15 @@ func TestEnvironment(t *testing.T) {
 		grants: []Grant{grant(t, "cam-b0-0", "", properties("URL", "b"))},
 		want:   []string{"URL=b", `AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"URL":"b"}}]`},
 	}, {
-		name:   "a device does not say what code the container runs",
-		grants: []Grant{grant(t, "cam-b0-0", "", properties("PATH", "/p", "LD_PRELOAD", "x.so", "PYTHONPATH", "/y", "LDAP", "ok"))},
-		want: []string{"LDAP=ok", "LDAP_B0=ok", "LD_PRELOAD_B0=x.so", "PATH_B0=/p", "PYTHONPATH_B0=/y",
-			`AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"LDAP":"ok","LD_PRELOAD":"x.so","PATH":"/p","PYTHONPATH":"/y"}}]`},
+		name:   "what may not be a variable is one with the hash alone",
+		grants: []Grant{grant(t, "cam-b0-0", "", properties("NOT_PATH", "/p", "LDAP", "ok"))},
+		want: []string{"LDAP=ok", "LDAP_B0=ok", "NOT_PATH_B0=/p",
+			`AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"LDAP":"ok","NOT_PATH":"/p"}}]`},
+	}, {
+		name:   "of two devices the first that may give the name gives it",
+		grants: []Grant{grant(t, "cam-b0-0", "", discovery.Device{Properties: map[string]string{"URL": "b"}}), grant(t, "cam-a0-0", "", properties("URL", "a"))},
+		want: []string{"URL_B0=b", "URL=a", "URL_A0=a",
+			`AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"URL":"b"}},{"instance":"cam-a0","slot":"cam-a0-0","properties":{"URL":"a"}}]`},
 	}, {
 		name:   "names that no variable can have stay in the list",
 		grants: []Grant{grant(t, "cam-b0-0", "", properties("", "e", "A=B", "q", "N", "a\x00b", "\xff", "u"))},
@@ -115,8 +121,8 @@ func TestAListThatNoProcessCanHaveIsRefused(t *testing.T) {
 }
 
 func TestWithheld(t *testing.T) {
-	got := Withheld(properties("PATH", "", "LD_X", "", "LDX", "", "_JAVA_OPTIONS", "", "PERL5LIB", "", "URL", ""))
-	if diff := cmp.Diff([]string{"LD_X", "PATH", "PERL5LIB", "_JAVA_OPTIONS"}, got); diff != "" {
+	got := Withheld(properties("URL", "", "NOT_B", "", "NOT_A", ""))
+	if diff := cmp.Diff([]string{"NOT_A", "NOT_B"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -43,7 +43,7 @@ func nodes(paths ...string) []discovery.DeviceSpec {
 // What device plugins give comes after what slots bring, in the order of the
 // plugins; their variables win over the container's own and over properties.
 func TestMerge(t *testing.T) {
-	cam := grant(t, "cam-a0-0", "u", discovery.Device{Properties: map[string]string{"URL": "cam", "GPU": "all", "GPU_A0": "all"},
+	cam := grant(t, "cam-a0-0", "u", discovery.Device{Properties: map[string]string{"URL": "cam", "GPU": "all", "GPU_A0": "all"}, Variables: map[string]bool{"URL": true, "GPU": true, "GPU_A0": true},
 		DeviceSpecs: nodes("/dev/video0")})
 	cam.CDI = "akri.sh/cam=a0"
 	container := Container{Env: []string{"GPU", "HOME"}, Mounts: []string{"/data"}}

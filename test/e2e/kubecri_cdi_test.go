@@ -22,7 +22,9 @@ import (
 // it refuses a container with a name that no spec has.
 func TestDevicesAsCDISpecs(t *testing.T) {
 	r := newRig(t)
-	d := r.debugEcho("cdi", 1, nil, "cdi0")[0]
+	d := r.debugEcho("cdi", 1, func(c *akriv0.Configuration) {
+		c.Spec.DiscoveryHandler.DiscoveryDetails = fmt.Sprintf(`{descriptions: [cdi0], mounts: [{containerPath: /data, hostPath: %s, readOnly: true}]}`, t.TempDir())
+	}, "cdi0")[0]
 	specs := func() (paths []string) {
 		for _, n := range shared.Nodes() {
 			paths = append(paths, filepath.Join(n.CDIDir, "kubeslot-"+d.name+".json"))

@@ -143,6 +143,22 @@ type ConfigurationSpec struct {
 	// slot; they win over a device's properties of the same name.
 	// +optional
 	BrokerProperties map[string]string `json:"brokerProperties,omitempty"`
+
+	// propertyPrefixes are beginnings of names. A property, of a device or of
+	// brokerProperties, is an environment variable of its own name only if one of these
+	// begins it; as <name>_<HASH> and in AKRI_DEVICES it is there anyway. A device may be
+	// anybody's on the network, and must not set PATH or LD_PRELOAD. Without this list the
+	// prefixes are those of the discovery handlers of Akri and Kubeslot (AKRI_,
+	// DEBUG_ECHO_, MDNS_, ONVIF_, OPCUA_, PCI_RESOURCE_, TEMPLATE_, UDEV_ and USB_), and
+	// names in brokerProperties count, but for those that are known to say what code a
+	// process runs.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[-._a-zA-Z][-._a-zA-Z0-9]*$`
+	PropertyPrefixes []string `json:"propertyPrefixes,omitempty"`
 }
 
 // Discovery says who discovers, and who reaches what is found.

@@ -198,6 +198,11 @@ func (in *ConfigurationSpec) DeepCopyInto(out *ConfigurationSpec) {
 			(*out)[key] = val
 		}
 	}
+	if in.PropertyPrefixes != nil {
+		in, out := &in.PropertyPrefixes, &out.PropertyPrefixes
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	return
 }
 
