@@ -222,3 +222,46 @@ func TestCommand(t *testing.T) {
 		}
 	}
 }
+
+// Whoever could replace a directory on the way to a plugin, or a link, could replace the
+// plugin.
+func TestDirectoriesOnTheWayToAPlugin(t *testing.T) {
+	root := t.TempDir()
+	directory := func(parts ...string) string {
+		path := filepath.Join(append([]string{root}, parts...)...)
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	deep, links := directory("a", "b", "c"), directory("links")
+	file, link, through := filepath.Join(deep, "p.so"), filepath.Join(links, "l"), filepath.Join(root, "there")
+	for _, err := range []error{os.WriteFile(file, []byte("x"), 0o600), os.Symlink("../a/b", link), os.Symlink("links/l", through), os.Symlink("loop", filepath.Join(root, "loop"))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(through, "c", "p.so") // there → links/l → a/b
+	if real, findings := checkTrust(path); real != file || len(findings) > 0 {
+		t.Fatalf("checkTrust(%s) = %s, %v", path, real, findings)
+	}
+	for _, open := range []string{root, links, filepath.Join(root, "a"), filepath.Join(root, "a", "b"), deep} {
+		for mode, want := range map[os.FileMode]string{0o777: "is in " + open + ", which can be written by others", 0o775: "is in " + open, 0o777 | os.ModeSticky: ""} {
+			if err := os.Chmod(open, mode); err != nil {
+				t.Fatal(err)
+			}
+			_, findings := checkTrust(path)
+			if want == "" && len(findings) > 0 || want != "" && (len(findings) != 1 || findings[0].Reason != Untrusted || !strings.HasPrefix(findings[0].Text, want)) {
+				t.Errorf("%s with mode %v: findings %v, want %q", open, mode, findings, want)
+			}
+		}
+		if err := os.Chmod(open, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, bad := range []string{filepath.Join(root, "loop", "p.so"), filepath.Join(root, "nowhere", "p.so")} {
+		if real, findings := checkTrust(bad); real != "" || len(findings) != 1 || findings[0].Reason != Unreadable {
+			t.Errorf("checkTrust(%s) = %q, %v", bad, real, findings)
+		}
+	}
+}
