@@ -9,6 +9,7 @@ package health
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -40,12 +41,16 @@ type Endpoints struct {
 	Metrics http.Handler
 	Live    []Check
 	Ready   []Check
+	// Guard, if set, says who may read Metrics; the checks are everybody's.
+	Guard *Guard
+	// TLS, if set, is what to serve with.
+	TLS *tls.Config
 }
 
 // Handler returns the handler of all endpoints.
 func (e Endpoints) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", e.Metrics)
+	mux.Handle("GET /metrics", e.Guard.wrap(e.Metrics))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { report(w, r, e.Live) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { report(w, r, e.Ready) })
 	return mux
@@ -100,6 +105,9 @@ func (e Endpoints) Serve(ctx context.Context, address string) {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if err == nil {
 			logger.Info("Serving metrics and health", "address", l.Addr().String())
+			if e.TLS != nil {
+				l = tls.NewListener(l, e.TLS)
+			}
 			err = server.Serve(l)
 		}
 		if ctx.Err() != nil {

@@ -84,7 +84,7 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"Discovery handlers whose discoveryDetails are checked. Take out those that you have another handler for under the same name.")
 	operations := groups.FlagSet("operations")
 	operations.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:10360",
-		"Where to serve /metrics, over HTTP and to whoever can connect. \"0\" serves nothing.")
+		"Where to serve /metrics: on the loopback over HTTP and to whoever can connect, elsewhere over HTTPS and to those whom the API server allows to get it. \"0\" serves nothing.")
 	operations.StringVar(&o.healthAddress, "health-probe-bind-address", "127.0.0.1:10361",
 		"Where to serve /healthz and /readyz. \"0\" serves nothing.")
 	o.ui.addFlags(groups.FlagSet("page"))

@@ -103,10 +103,13 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 
 	cluster.recordEvents()
 	if o.metricsAddress != noMetrics {
-		endpoints := health.Endpoints{Metrics: legacyregistry.Handler(), Ready: []health.Check{
+		endpoints, err := secured(health.Endpoints{Metrics: legacyregistry.Handler(), Ready: []health.Check{
 			cluster.informersSynced(),
 			{Name: "registered", Run: func(context.Context) error { return plugins.Registered() }},
-		}}
+		}}, o, cluster.kube)
+		if err != nil {
+			return err
+		}
 		go endpoints.Serve(ctx, o.metricsAddress)
 	}
 	notify(logger, systemd.Ready) // the kubelet needs not wait for us

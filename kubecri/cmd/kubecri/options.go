@@ -60,6 +60,8 @@ type options struct {
 	stateDir          string
 	cdiDir            string
 	metricsAddress    string
+	tlsCertFile       string
+	tlsKeyFile        string
 	tracing           tracing.Config // no endpoint: none
 	discovery         discoveryOptions
 	devicePlugin      devicePluginOptions
@@ -128,7 +130,10 @@ func (o *options) flags() cliflag.NamedFlagSets {
 	o.devicesSet = func() bool { return plugins.Changed("cridevices") }
 	operations := groups.FlagSet("operations")
 	operations.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:10349",
-		"Where to serve /metrics, /healthz and /readyz, over HTTP and to whoever can connect. \"0\" serves nothing.")
+		"Where to serve /metrics, /healthz and /readyz: on the loopback over HTTP and to whoever can connect, elsewhere over HTTPS, with /metrics for those alone whom the API server allows to get it. \"0\" serves nothing.")
+	operations.StringVar(&o.tlsCertFile, "tls-cert-file", "",
+		"Certificate with which to serve elsewhere than on the loopback, as PEM. It may be renewed in place. Without it kubecri makes one for itself.")
+	operations.StringVar(&o.tlsKeyFile, "tls-private-key-file", "", "Private key of --tls-cert-file.")
 	operations.StringVar(&o.tracing.Endpoint, "tracing-endpoint", "",
 		"host:port of an OpenTelemetry collector that takes OTLP over gRPC, without TLS, for spans of what kubecri does. Empty for none.")
 	operations.Int32Var(&o.tracing.SamplingRatePerMillion, "tracing-sampling-rate-per-million", 0,
@@ -222,6 +227,9 @@ func (o *options) complete() error {
 		bad("cridevices-timeout", fmt.Errorf("%s: want at least 100ms", o.devicesTimeout))
 	}
 	bad("metrics-bind-address", checkBindAddress(o.metricsAddress))
+	if (o.tlsCertFile == "") != (o.tlsKeyFile == "") {
+		bad("tls-cert-file", errors.New("it and --tls-private-key-file go together"))
+	}
 	if !filepath.IsAbs(o.stateDir) {
 		bad("state-dir", fmt.Errorf("%q is not an absolute path", o.stateDir))
 	}

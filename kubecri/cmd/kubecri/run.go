@@ -178,6 +178,10 @@ func (n *node) cdiDevice() func(context.Context, string, discovery.Device) strin
 // work runs the node until ctx is done and serve, which gets ctx, has returned.
 func (n *node) work(ctx context.Context, o *options, e health.Endpoints, alive func(context.Context) error, serve func(context.Context) error) error {
 	logger := klog.FromContext(ctx)
+	e, err := secured(e, o, n.cluster.kube)
+	if err != nil {
+		return err
+	}
 	// Requests that are drained still change claims, so the rest goes on until serve
 	// has ended.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -188,7 +192,7 @@ func (n *node) work(ctx context.Context, o *options, e health.Endpoints, alive f
 	}
 	go systemd.Watchdog(background, alive)
 	context.AfterFunc(ctx, func() { notify(logger, systemd.Stopping) })
-	err := serve(ctx)
+	err = serve(ctx)
 	enough := time.After(stopTimeout)
 	draining, cancel := context.WithTimeout(background, stopTimeout)
 	n.claims.Drain(draining)

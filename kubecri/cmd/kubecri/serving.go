@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
+	"k8s.io/client-go/kubernetes"
 	componentmetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // requests to the API server
@@ -54,6 +55,20 @@ func endpoints(socket health.Check, shim grpc.ClientConnInterface, images bool, 
 		}})
 	}
 	return health.Endpoints{Metrics: legacyregistry.Handler(), Live: []health.Check{socket}, Ready: ready}
+}
+
+// secured has the endpoints served as their address wants: off the loopback with TLS, and
+// the metrics for those who may read them.
+func secured(e health.Endpoints, o *options, kube kubernetes.Interface) (health.Endpoints, error) {
+	if o.metricsAddress == noMetrics || health.Loopback(o.metricsAddress) {
+		return e, nil
+	}
+	var err error
+	if e.Guard, err = health.NewGuard(kube); err != nil {
+		return e, err
+	}
+	e.TLS, err = health.ServingTLS(o.tlsCertFile, o.tlsKeyFile, o.nodeName)
+	return e, err
 }
 
 // devicePlugins tells which of them fail.
