@@ -45,7 +45,7 @@ func newFlow(t *testing.T, device func(context.Context, string) (discovery.Devic
 	w := admittest.NewWorld(t, nil)
 	if device == nil {
 		device = func(context.Context, string) (discovery.Device, error) {
-			return discovery.Device{Properties: map[string]string{"URL": "rtsp://a"}}, nil
+			return discovery.Device{Properties: map[string]string{"URL": "rtsp://a"}, Variables: map[string]bool{"URL": true}}, nil
 		}
 	}
 	admitter, err := admit.New(admit.Config{Node: admittest.Node, Pods: w.Pods, Claims: w.Claims, Device: device, DeviceTimeout: time.Second, Metrics: w.Metrics,

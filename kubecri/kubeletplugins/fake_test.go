@@ -221,7 +221,7 @@ func newRig(t testing.TB, a *api, node string, spec akriv0.ConfigurationSpec, de
 	factory, core := externalversions.NewSharedInformerFactory(akri, 0), coreinformers.NewSharedInformerFactory(kube, 0)
 	seen := map[string]discovery.Device{}
 	for _, d := range devices {
-		seen[slot.InstanceName("cam", slot.InstanceHash(d, true, "", slot.ShortHash))] = discovery.Device{ID: d, Properties: map[string]string{"URL": "rtsp://" + d}}
+		seen[slot.InstanceName("cam", slot.InstanceHash(d, true, "", slot.ShortHash))] = discovery.Device{ID: d, Properties: map[string]string{"URL": "rtsp://" + d}, Variables: map[string]bool{"URL": true}}
 	}
 	p, err := New(Config{Node: node, Client: client{akri, a}, Configurations: factory.Akri().V0().Configurations(), Slices: factory.Kubeslot().V1alpha1().DeviceSlices(),
 		Claims: factory.Kubeslot().V1alpha1().SlotClaims(), Pods: core.Core().V1().Pods(), Nodes: core.Core().V1().Nodes(),

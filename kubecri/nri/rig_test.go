@@ -82,7 +82,7 @@ type flow struct {
 type devices func(context.Context, string) (discovery.Device, error)
 
 func camera(context.Context, string) (discovery.Device, error) {
-	return discovery.Device{Properties: map[string]string{"URL": "rtsp://a"}}, nil
+	return discovery.Device{Properties: map[string]string{"URL": "rtsp://a"}, Variables: map[string]bool{"URL": true}}, nil
 }
 
 func newFlow(t *testing.T, rt *runtime, device devices) *flow {

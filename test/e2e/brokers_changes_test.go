@@ -39,7 +39,7 @@ func TestBrokersFollowTheirDevicesProperties(t *testing.T) {
 	f := r.newForeign("lamps")
 	spec := r.podBroker(brokerPod(nil))
 	r.brokers("lamp", 1, spec, func(c *akriv0.ConfigurationSpec) {
-		c.DiscoveryHandler = akriv0.DiscoveryHandlerInfo{Name: "lamps"}
+		c.DiscoveryHandler, c.PropertyPrefixes = akriv0.DiscoveryHandlerInfo{Name: "lamps"}, []string{"WATTS", "LEVEL"}
 	})
 	report := func(watts string) {
 		f.say <- &discoveryv0.DiscoverResponse{Devices: []*discoveryv0.Device{{Id: "desk", Properties: map[string]string{"WATTS": watts}}}}
