@@ -1,6 +1,6 @@
 # Kubeslot. `make demo` shows it, `make test` tests it; both need Linux, root, Go
 # and gcc, and fetch all else as Go modules.
-.PHONY: help build plugins plugin-builder demo demo-helm demo-down test lint test-unit test-e2e test-skew soak soak-idle bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin bench-cri images push pictures krew generate clean
+.PHONY: help build plugins plugin-builder demo demo-helm demo-load demo-down test lint test-unit test-e2e test-skew soak soak-idle bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin bench-cri images push pictures krew generate clean
 
 KUBE_VERSION := v1.36.3
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
@@ -49,6 +49,10 @@ demo: ## Bring up a real cluster and show two cameras being shared (KEEP=1 leave
 demo-helm: ## The same on a stock cluster, with Kubeslot from its Helm chart (KEEP=1 leaves it up).
 	@hack/preflight.sh root go gcc
 	@go run ./test/demo -helm
+
+demo-load: ## Build plugins and have the cluster that a demo with KEEP=1 left load them: PLUGIN="<folder> <folder>".
+	@hack/preflight.sh root go gcc
+	@go run ./test/cluster/cmd/cluster load --name demo $(PLUGIN)
 
 demo-down: ## Take down the cluster that a demo with KEEP=1 left.
 	@hack/preflight.sh root go

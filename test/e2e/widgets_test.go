@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,30 +20,15 @@ import (
 func (r *rig) installExample() {
 	r.Helper()
 	root := shared.Config().RepoRoot
-	buildPlugins(r.T, filepath.Join(root, "plugins/example/scheduler"), filepath.Join(root, "plugins/example/device"))
-	built := filepath.Join(shared.BinDir(), "plugins")
-	files := map[string]string{
-		filepath.Join(built, "schedulers/example.so"): filepath.Join(shared.SchedulerPluginDir(), "example.so"),
-		filepath.Join(built, "devices/example.so"):    filepath.Join(shared.Nodes()[0].DevicePluginDir, "example.so"),
-	}
-	restart := func() {
-		for component, node := range map[string]string{"kube-scheduler": "", "kubecri": nodeA} {
-			r.check(shared.Kill(component, node, syscall.SIGKILL))
-			r.check(shared.Start(component, node))
-		}
-	}
+	files, err := shared.LoadPlugins(r.ctx, []string{nodeA}, filepath.Join(root, "plugins/example/scheduler"), filepath.Join(root, "plugins/example/device"))
 	r.Cleanup(func() {
 		for _, file := range files {
 			os.Remove(file)
 		}
-		restart()
+		r.check(shared.Restart("kube-scheduler", ""))
+		r.check(shared.Restart("kubecri", nodeA))
 	})
-	for from, to := range files {
-		text, err := os.ReadFile(from)
-		r.check(err)
-		r.check(os.WriteFile(to, text, 0o644))
-	}
-	restart()
+	r.check(err)
 }
 
 // widgets are those that the pod's container was told of; all must be of one board.

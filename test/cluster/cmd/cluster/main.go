@@ -19,6 +19,7 @@ import (
 
 const usage = `usage: cluster up|down|status [flags]
        cluster plug|unplug [flags] NODE INTERFACE
+       cluster load [flags] FOLDER...
 
   up       bring the cluster up, ready for pods
   down     take it away: processes, mounts, namespaces, cgroups; logs stay
@@ -26,6 +27,8 @@ const usage = `usage: cluster up|down|status [flags]
   plug     plug a device into a node: a macvtap interface, a character device that
            only this node has in /sys
   unplug   take it out again
+  load     build .so plugins, of the folders of their packages main, and restart what
+           loads them: the scheduler, and kubecri on each node
 
 `
 
@@ -72,7 +75,10 @@ func run(ctx context.Context, args []string) error {
 	if plugs && flags.NArg() != 2 {
 		return fmt.Errorf("%s wants a node and the name of an interface, got %q", args[0], flags.Args())
 	}
-	if !plugs && flags.NArg() > 0 {
+	if args[0] == "load" && flags.NArg() == 0 {
+		return errors.New("load wants the folders of plugins, such as plugins/example/scheduler")
+	}
+	if !plugs && args[0] != "load" && flags.NArg() > 0 {
 		return fmt.Errorf("unexpected arguments %q", flags.Args())
 	}
 	cfg.Nodes = strings.Split(nodes, ",")
@@ -103,12 +109,26 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 		return status(ctx, c)
+	case "load":
+		return load(ctx, cfg, flags.Args())
 	case "plug", "unplug":
 		return plug(cfg, args[0] == "plug", flags.Arg(0), flags.Arg(1))
 	default:
 		flags.Usage()
 		return fmt.Errorf("no such command: %s", args[0])
 	}
+}
+
+func load(ctx context.Context, cfg cluster.Config, folders []string) error {
+	c, err := cluster.Attach(cfg)
+	if err != nil {
+		return err
+	}
+	files, err := c.LoadPlugins(ctx, c.Config().Nodes, folders...)
+	for _, file := range files {
+		fmt.Println(file)
+	}
+	return err
 }
 
 func plug(cfg cluster.Config, in bool, node, name string) error {
