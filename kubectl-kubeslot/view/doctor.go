@@ -2,44 +2,13 @@ package view
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
-
-// Finding is something that is not as it should be.
-type Finding struct {
-	// Object is what has it, as resource/name or resource/namespace/name.
-	Object string `json:"object"`
-	// Reason is a word in CamelCase that stays when texts change.
-	Reason string `json:"reason"`
-	// Problem says what is wrong and what to do.
-	Problem string `json:"problem"`
-}
-
-// Cluster is what doctor looks at besides devices and pods.
-type Cluster struct {
-	// Version is the API server's, such as v1.36.3.
-	Version string
-	// Policies are the ValidatingAdmissionPolicies that a binding enforces.
-	Policies []string
-}
-
-// settling is how long a state may last that a start or an end of a pod passes through.
-const settling = time.Minute
-
-// findings collects them. The zero value is ready.
-type findings []Finding
-
-func (f *findings) add(object, reason, format string, args ...any) {
-	*f = append(*f, Finding{object, reason, fmt.Sprintf(format, args...)})
-}
 
 // Examine returns what is not as it should be at the time, by object. It needs all
 // objects of the cluster: of a part it would say that the rest is missing.
@@ -184,5 +153,3 @@ func (v *View) mirrorLate(in *akriv0.Instance, now time.Time) string {
 	}
 	return ""
 }
-
-func podObject(pod *corev1.Pod) string { return "pod/" + pod.Namespace + "/" + pod.Name }

@@ -107,11 +107,3 @@ func (v *View) examineCluster(f *findings) {
 		}
 	}
 }
-
-func (v *View) nodeSet() map[string]bool {
-	names := map[string]bool{}
-	for i := range v.objects.Nodes {
-		names[v.objects.Nodes[i].Name] = true
-	}
-	return names
-}

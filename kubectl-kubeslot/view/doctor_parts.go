@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // Labels of the chart's pods.
@@ -49,10 +47,4 @@ func (v *View) examineParts(f *findings, now time.Time) {
 		texts = append(texts, version+" ("+strings.Join(versions[version], ", ")+")")
 	}
 	f.add("cluster", "VersionsDiffer", "parts of several versions of Kubeslot have run for %s: %s; finish the upgrade", upgrading, strings.Join(texts, ", "))
-}
-
-func isReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }

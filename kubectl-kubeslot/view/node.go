@@ -118,22 +118,3 @@ func (v *View) NodeNames() []string {
 	}
 	return slices.SortedFunc(maps.Keys(names), cmp.Compare[string])
 }
-
-func podOf(p *v1alpha1.PodReference) string {
-	if p == nil {
-		return "(not known)"
-	}
-	return p.Namespace + "/" + p.Name
-}
-
-// running reports whether the container runs.
-func running(pod *corev1.Pod, container string) bool {
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for _, s := range statuses {
-			if s.Name == container && s.State.Running != nil {
-				return true
-			}
-		}
-	}
-	return false
-}

@@ -107,15 +107,6 @@ func (v *View) shortWait(s *ledger.Shortfall, nodes []string) Wait {
 	return w
 }
 
-// unsure says of a device which nodes no longer know whether it is there.
-func (v *View) unsure(in *akriv0.Instance) string {
-	lost := v.lost(in)
-	if len(lost) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("; on %s the discovery handler does not answer, so that it is given to no further pods there", some(lost, 3))
-}
-
 // heldText says how many are free of how many, on the node that has the most.
 func (v *View) heldText(s *ledger.Shortfall, node string, nodes int) string {
 	best := "node " + node
@@ -157,13 +148,6 @@ func (v *View) offers(in *akriv0.Instance, node string, unique akriv0.UniqueScop
 		}
 	}
 	return free
-}
-
-func counted(n int, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, more)
 }
 
 // holders are who has slots that the resource could be served from on the nodes.
@@ -208,11 +192,4 @@ func (v *View) noSuch(resource string) (why, needs string) {
 	}
 	why = "there is no Configuration or Instance of this name that you can see" + spelling.DidYouMean(resource, slices.Sorted(maps.Keys(v.configurations)))
 	return why, fmt.Sprintf("create the Configuration %s, or correct the name in the pod's resources", resource)
-}
-
-func because(problems []string) string {
-	if len(problems) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(problems, "; ")
 }

@@ -51,25 +51,6 @@ func (v *View) bound(pod *corev1.Pod, p *Pod, events []corev1.Event) {
 	}
 }
 
-// restartingWait says how the container has ended.
-func restartingWait(s *corev1.ContainerStatus) Wait {
-	ended := s.State.Terminated
-	why := fmt.Sprintf("it has ended with exit code %d", ended.ExitCode)
-	if ended.Signal != 0 {
-		why = fmt.Sprintf("it was ended by signal %d", ended.Signal)
-	}
-	if ended.Reason != "" && ended.Reason != "Error" {
-		why += " (" + ended.Reason + ")"
-	}
-	return Wait{Reason: "Restarting", Source: FromKubelet, Container: s.Name, Why: why + ", and the kubelet starts it again", Needs: "see kubectl logs --previous"}
-}
-
-func told(waits []Wait, w Wait) bool {
-	return slices.ContainsFunc(waits, func(o Wait) bool {
-		return o.Reason == w.Reason && (o.Container == w.Container || o.Container == "" || w.Container == "")
-	})
-}
-
 // nodeTrouble is what keeps the node from starting any pod with devices.
 func (v *View) nodeTrouble(pod *corev1.Pod) []Wait {
 	node := pod.Spec.NodeName
@@ -134,19 +115,6 @@ func (v *View) unassigned(pod *corev1.Pod) string {
 	return fmt.Sprintf("it has a node and no slots: it was bound with spec.nodeName, or by a scheduler of the name %q that does not have Kubeslot's plugins", pod.Spec.SchedulerName)
 }
 
-// managedByKubelet reports whether the kubelet has the pod from elsewhere: no scheduler
-// assigns anything to a static pod.
-func managedByKubelet(pod *corev1.Pod) bool {
-	source := pod.Annotations["kubernetes.io/config.source"]
-	return source == "file" || source == "http"
-}
-
-// choosesSlots reports whether the node gives out slots itself: its pods get no
-// assignment, and its claims name no pods.
-func (v *View) choosesSlots(node string) bool {
-	return slices.ContainsFunc(v.objects.Nodes, func(n corev1.Node) bool { return n.Name == node && v1alpha1.ChoosesSlots(&n) })
-}
-
 // grantWaits says why a container that has not started cannot have one of its slots.
 func (v *View) grantWaits(pod *corev1.Pod, container string, g assignment.Grant) []Wait {
 	name := g.Slot.String()
@@ -178,27 +146,6 @@ func (v *View) grantWaits(pod *corev1.Pod, container string, g assignment.Grant)
 		return nil
 	}
 	return []Wait{w}
-}
-
-// reached are the nodes that reach the Instance, with those that are not sure.
-func (v *View) reached(instance string) []string {
-	d := v.devices[instance]
-	if configuration, _ := slot.SplitInstance(instance); len(d.nodes) > 0 && v.selected(configuration) != nil {
-		return v.selected(configuration)
-	}
-	return d.nodes
-}
-
-// started reports whether the container runs or has run to its end.
-func started(pod *corev1.Pod, container string) bool {
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for _, s := range statuses {
-			if s.Name == container {
-				return s.State.Waiting == nil && (s.State.Running != nil || s.State.Terminated != nil)
-			}
-		}
-	}
-	return false
 }
 
 // startEvents are the reasons of events that say why a pod with a node does not start

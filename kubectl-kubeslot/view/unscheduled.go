@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -96,10 +95,6 @@ func needs(waits []Wait, ways []string) []string {
 // nothing begins the needs of what takes a moment.
 const nothing = "nothing: "
 
-func tried(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled })
-}
-
 // seen are the reasons that can be seen in the objects: of them, what the scheduler said
 // last may be out of date.
 var seen = map[string]bool{"NoSuchResource": true, "NoDevice": true, "DevicesApart": true, "NotReached": true, "TooFewDevices": true,
@@ -182,20 +177,6 @@ func (v *View) diagnose(pod *corev1.Pod) diagnosis {
 	d.needs = append(d.needs, otherwise(nodes, short)...)
 	d.needs = d.needs[:min(len(d.needs), maxNeeds)]
 	return d
-}
-
-// nodeNames are the nodes that are known of, in order.
-func (v *View) nodeNames() []string {
-	names := map[string]bool{}
-	for i := range v.objects.Nodes {
-		names[v.objects.Nodes[i].Name] = true
-	}
-	if len(names) == 0 {
-		for i := range v.objects.Slices {
-			names[v.objects.Slices[i].Spec.NodeName] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
 }
 
 // nothingInItsWay is said of a pod that could run as things are.

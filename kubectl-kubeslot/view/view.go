@@ -3,12 +3,11 @@ package view
 import (
 	"cmp"
 	"maps"
+	"regexp"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -34,6 +33,14 @@ type Objects struct {
 	Held func(pod *corev1.Pod) (map[string][]assignment.Grant, error)
 	// Cluster is read for doctor alone.
 	Cluster *Cluster
+}
+
+// Cluster is what doctor looks at besides devices and pods.
+type Cluster struct {
+	// Version is the API server's, such as v1.36.3.
+	Version string
+	// Policies are the ValidatingAdmissionPolicies that a binding enforces.
+	Policies []string
 }
 
 // View is the objects, joined. It does not change, and is safe for concurrent use.
@@ -175,10 +182,6 @@ func (v *View) use(text string) {
 	v.used[name.Instance][name.Index] = true
 }
 
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
 // capacity is how many slots the Instance has.
 func (v *View) capacity(in *akriv0.Instance) int {
 	if c := v.configurations[in.Spec.ConfigurationName]; c != nil {
@@ -192,160 +195,63 @@ func (v *View) deviceID(in *akriv0.Instance) string {
 	return cmp.Or(v.devices[in.Name].id, in.Status.Device)
 }
 
-// State is what a slot is used for.
-type State string
-
-const (
-	// Free: nobody has it.
-	Free State = "Free"
-	// Assigned: the scheduler gave it to a pod, which the node has not begun to start.
-	Assigned State = "Assigned"
-	// Held: a node has claimed it for a container.
-	Held State = "Held"
-)
-
-// Slot is one slot and who has it.
-type Slot struct {
-	Name string `json:"name"`
-	// InstanceNamespace is that of the Instance and its Configuration.
-	InstanceNamespace string    `json:"namespace,omitempty"`
-	Instance          string    `json:"instance"`
-	Configuration     string    `json:"configuration"`
-	Device            string    `json:"device,omitempty"`
-	State             State     `json:"state"`
-	Namespace         string    `json:"podNamespace,omitempty"`
-	Pod               string    `json:"pod,omitempty"`
-	PodUID            string    `json:"podUID,omitempty"`
-	Container         string    `json:"container,omitempty"`
-	Node              string    `json:"node,omitempty"`
-	Level             string    `json:"level,omitempty"` // CL or IL
-	Since             time.Time `json:"since,omitzero"`
-	// Labels are the Instance's.
-	Labels map[string]string `json:"labels,omitempty"`
-}
-
-// Holder is who has the slot, in words; empty when nobody does.
-func (s *Slot) Holder() string {
-	switch {
-	case s.Pod != "":
-		return s.Namespace + "/" + s.Pod
-	case s.State != Free:
-		return "node " + s.Node
+func (v *View) nodeSet() map[string]bool {
+	names := map[string]bool{}
+	for i := range v.objects.Nodes {
+		names[v.objects.Nodes[i].Name] = true
 	}
-	return ""
+	return names
 }
 
-// Slots returns the slots of all Instances, by Configuration and name. The slice is the
-// caller's.
-func (v *View) Slots() []Slot { return slices.Clone(v.slots().all) }
-
-// slotIndex is all slots, made once for a view.
-type slotIndex struct {
-	all        []Slot
-	ofInstance map[string][]Slot
-	ofPod      map[string][]Slot // by UID
+// nodeNames are the nodes that are known of, in order.
+func (v *View) nodeNames() []string {
+	names := map[string]bool{}
+	for i := range v.objects.Nodes {
+		names[v.objects.Nodes[i].Name] = true
+	}
+	if len(names) == 0 {
+		for i := range v.objects.Slices {
+			names[v.objects.Slices[i].Spec.NodeName] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
-func (v *View) slots() *slotIndex {
-	v.indexed.Do(func() {
-		x := slotIndex{ofInstance: make(map[string][]Slot, len(v.instances)), ofPod: map[string][]Slot{}}
-		for _, name := range slices.Sorted(maps.Keys(v.of)) {
-			for _, in := range v.of[name] {
-				from := len(x.all)
-				x.all = v.appendSlots(x.all, in)
-				x.ofInstance[in.Name] = x.all[from:len(x.all):len(x.all)]
-			}
+// choosesSlots reports whether the node gives out slots itself: its pods get no
+// assignment, and its claims name no pods.
+func (v *View) choosesSlots(node string) bool {
+	return slices.ContainsFunc(v.objects.Nodes, func(n corev1.Node) bool { return n.Name == node && v1alpha1.ChoosesSlots(&n) })
+}
+
+// HasPod reports whether Pod knows the pod, at less cost.
+func (v *View) HasPod(namespace, name string) bool { return v.podAt(namespace, name) >= 0 }
+
+// podAt is where the pod is among the objects; negative when it is not there.
+func (v *View) podAt(namespace, name string) int {
+	for i := range v.objects.Pods {
+		if p := &v.objects.Pods[i]; p.Name == name && p.Namespace == namespace {
+			return i
 		}
-		for _, name := range slices.Sorted(maps.Keys(v.claims)) {
-			if s, ok := v.slotWithoutInstance(name); ok {
-				x.all = append(x.all, s)
-			}
+	}
+	return -1
+}
+
+// preemptor is how kube-scheduler names a pod in its events.
+var preemptor = regexp.MustCompile(`\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
+
+// named puts the names of pods beside their UIDs.
+func (v *View) named(text string) string {
+	return preemptor.ReplaceAllStringFunc(text, func(uid string) string {
+		if pod := v.pods[uid]; pod != nil {
+			return pod.Namespace + "/" + pod.Name
 		}
-		for i := range x.all {
-			if uid := x.all[i].PodUID; uid != "" {
-				x.ofPod[uid] = append(x.ofPod[uid], x.all[i])
-			}
-		}
-		v.index = x
+		return uid
 	})
-	return &v.index
 }
 
-// slotWithoutInstance is a slot that is held of a device whose Instance is gone, as when
-// its Configuration was deleted.
-func (v *View) slotWithoutInstance(claim string) (Slot, bool) {
-	name, err := slot.Parse(claim)
-	if err != nil || v.instances[name.Instance] != nil {
-		return Slot{}, false
+func podOf(p *v1alpha1.PodReference) string {
+	if p == nil {
+		return "(not known)"
 	}
-	c, in := v.claims[claim], &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: name.Instance}}
-	in.Spec.ConfigurationName = c.Labels[v1alpha1.ConfigurationLabel]
-	if c.Spec.Pod != nil {
-		in.Namespace = c.Spec.Pod.Namespace
-	}
-	return v.slot(in, name), true
-}
-
-// slotsOf returns the Instance's slots by index. A slot beyond the capacity is among
-// them as long as somebody has it. They are not to be changed.
-func (v *View) slotsOf(in *akriv0.Instance) []Slot { return v.slots().ofInstance[in.Name] }
-
-func (v *View) appendSlots(all []Slot, in *akriv0.Instance) []Slot {
-	count := v.capacity(in)
-	for index := range count {
-		all = append(all, v.slot(in, slot.Name{Instance: in.Name, Index: index}))
-	}
-	for _, index := range slices.Sorted(maps.Keys(v.used[in.Name])) {
-		if index < count {
-			continue
-		}
-		if s := v.slot(in, slot.Name{Instance: in.Name, Index: index}); s.State != Free {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
-func (v *View) slot(in *akriv0.Instance, name slot.Name) Slot {
-	s := Slot{Name: name.String(), InstanceNamespace: in.Namespace, Labels: in.Labels, Instance: in.Name, Configuration: in.Spec.ConfigurationName, Device: v.deviceID(in), State: Free}
-	if c := v.claims[s.Name]; c != nil {
-		s.State, s.Node, s.Container, s.Level, s.Since = Held, c.Spec.NodeName, c.Spec.Container, string(c.Spec.Level), c.CreationTimestamp.Time
-		if p := c.Spec.Pod; p != nil {
-			s.Namespace, s.Pod, s.PodUID = p.Namespace, p.Name, string(p.UID)
-		}
-		return s
-	}
-	if grants := v.granted[s.Name]; len(grants) > 0 {
-		g := grants[0]
-		s.State, s.Namespace, s.Pod, s.Container, s.Node = Assigned, g.pod.Namespace, g.pod.Name, g.container, g.pod.Spec.NodeName
-		s.PodUID, s.Level, s.Since = string(g.pod.UID), level(g.grant), scheduled(g.pod)
-		if usage, err := slot.ParseUsage(in.Spec.DeviceUsage[s.Name]); err == nil && !usage.Free() && usage.Node == s.Node && len(v.objects.Claims) == 0 {
-			s.State = Held // by what the Instance says, to a user who may not list claims
-		}
-		return s
-	}
-	// For a user who may not list claims the Instance says who uses it.
-	if usage, err := slot.ParseUsage(in.Spec.DeviceUsage[s.Name]); err == nil && !usage.Free() && len(v.objects.Claims) == 0 {
-		s.State, s.Node, s.Level = Held, usage.Node, string(v1alpha1.InstanceLevel)
-		if usage.ConfigurationLevel() {
-			s.Level = string(v1alpha1.ConfigurationLevel)
-		}
-	}
-	return s
-}
-
-func level(g assignment.Grant) string {
-	if g.InstanceLevel() {
-		return string(v1alpha1.InstanceLevel)
-	}
-	return string(v1alpha1.ConfigurationLevel)
-}
-
-func scheduled(pod *corev1.Pod) time.Time {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return pod.CreationTimestamp.Time
+	return p.Namespace + "/" + p.Name
 }

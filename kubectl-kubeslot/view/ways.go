@@ -8,9 +8,6 @@ import (
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 )
 
-// maxNeeds is how many ways to let a pod run are named.
-const maxNeeds = 3
-
 // ways are the smallest sets of pods whose end would let the request fit a node where
 // nothing else is missing.
 func (v *View) ways(l *ledger.Ledger, req *ledger.Request, open []string) []string {
@@ -113,11 +110,4 @@ func otherwise(nodes []Wait, short map[string]*ledger.Shortfall) []string {
 		needs = append(needs, fmt.Sprintf("%s: %s", some(served, 3), w.Needs))
 	}
 	return needs
-}
-
-func some(names []string, most int) string {
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

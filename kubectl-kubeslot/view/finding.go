@@ -1,0 +1,30 @@
+package view
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Finding is something that is not as it should be.
+type Finding struct {
+	// Object is what has it, as resource/name or resource/namespace/name.
+	Object string `json:"object"`
+	// Reason is a word in CamelCase that stays when texts change.
+	Reason string `json:"reason"`
+	// Problem says what is wrong and what to do.
+	Problem string `json:"problem"`
+}
+
+// settling is how long a state may last that a start or an end of a pod passes through.
+const settling = time.Minute
+
+// findings collects them. The zero value is ready.
+type findings []Finding
+
+func (f *findings) add(object, reason, format string, args ...any) {
+	*f = append(*f, Finding{object, reason, fmt.Sprintf(format, args...)})
+}
+
+func podObject(pod *corev1.Pod) string { return "pod/" + pod.Namespace + "/" + pod.Name }

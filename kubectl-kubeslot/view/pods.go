@@ -1,0 +1,149 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/message"
+)
+
+// Pod returns what there is to say of the pod; false when it is not among the objects.
+// The events, if any, are those of the pod.
+func (v *View) Pod(namespace, name string, events ...corev1.Event) (Pod, bool) {
+	at := v.podAt(namespace, name)
+	if at < 0 {
+		return Pod{}, false
+	}
+	pod := &v.objects.Pods[at]
+	p := v.podRow(pod, v.slots().ofPod[string(pod.UID)])
+	events = slices.DeleteFunc(slices.Clone(events), func(e corev1.Event) bool {
+		return e.InvolvedObject.UID != "" && e.InvolvedObject.UID != pod.UID // of an earlier pod of its name
+	})
+	switch p.State {
+	case Gated, Pending, Preempting:
+		v.unscheduled(pod, &p)
+	case Starting, Running, Failed:
+		v.bound(pod, &p, events)
+	}
+	p.Says = v.says(pod, events)
+	return p, true
+}
+
+// Pods returns a row for each pod that asks for devices or has some, by namespace and
+// name. Its waits are what the scheduler or the kubelet said last.
+func (v *View) Pods() []Pod {
+	held := v.slots().ofPod
+	var rows []Pod
+	for i := range v.objects.Pods {
+		pod := &v.objects.Pods[i]
+		mine := held[string(pod.UID)]
+		if len(mine) == 0 && (len(requests(pod)) == 0 || ended(pod) && pod.Status.Phase != corev1.PodFailed) {
+			continue
+		}
+		p := v.podRow(pod, mine)
+		p.Waits = v.said(pod)
+		rows = append(rows, p)
+	}
+	slices.SortFunc(rows, func(a, b Pod) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return rows
+}
+
+// said are the reasons that the scheduler or the kubelet gave last.
+func (v *View) said(pod *corev1.Pod) []Wait {
+	var all []Wait
+	if pod.Spec.NodeName == "" {
+		if len(pod.Spec.SchedulingGates) > 0 {
+			return []Wait{gatedWait(pod)}
+		}
+		for _, part := range v.parse(schedulerSays(pod)) {
+			if part.About != message.Preemption {
+				all = append(all, partWait(part))
+			}
+		}
+		return all
+	}
+	for _, s := range waiting(pod) {
+		if s.State.Waiting.Message != "" {
+			all = append(all, kubeletWait(s.Name, s.State.Waiting.Reason, s.State.Waiting.Message))
+		}
+	}
+	for _, s := range restarting(pod) {
+		all = append(all, restartingWait(&s))
+	}
+	if pod.Status.Phase == corev1.PodFailed && pod.Status.Reason != "" {
+		all = append(all, kubeletWait("", pod.Status.Reason, pod.Status.Message))
+	}
+	return all
+}
+
+// says collects what the scheduler says of a pod without a node, the kubelet of
+// containers that do not start, and warnings in events.
+func (v *View) says(pod *corev1.Pod, events []corev1.Event) []string {
+	var all []string
+	add := func(format string, args ...any) {
+		if text := v.named(fmt.Sprintf(format, args...)); !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue && c.Message != "" {
+			add("the scheduler: %s", c.Message)
+		}
+		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+			add("it is made to go: %s: %s", c.Reason, c.Message)
+		}
+	}
+	for _, s := range waiting(pod) {
+		if s.State.Waiting.Message != "" {
+			add("the kubelet, of container %s: %s: %s", s.Name, s.State.Waiting.Reason, s.State.Waiting.Message)
+		}
+	}
+	if pod.Status.Phase == corev1.PodFailed && pod.Status.Message != "" {
+		add("%s: %s", pod.Status.Reason, pod.Status.Message)
+	}
+	state, _ := stateOf(pod)
+	runs := state == Running // then what is long past does not matter
+	for _, e := range events {
+		if e.Type == corev1.EventTypeWarning && !besides[e.Reason] && (!runs || ourEvents[e.Reason]) && !strings.Contains(strings.Join(all, "\n"), e.Message) {
+			add("%s: %s: %s", eventSource(&e), e.Reason, e.Message)
+		}
+	}
+	return all
+}
+
+// besides are the reasons of warnings that keep no pod from running, or that its conditions
+// and containers say better.
+var besides = map[string]bool{"FailedScheduling": true, "MissingClusterDNS": true, "DNSConfigForming": true, "BackOff": true}
+
+// ourEvents are the reasons of Kubeslot's own warnings about pods that run.
+var ourEvents = map[string]bool{"SlotLost": true, "StartedWithoutDevices": true, "DeviceGone": true, "DeviceChanged": true, "SlotAssignedTwice": true}
+
+func eventSource(e *corev1.Event) string {
+	switch {
+	case e.ReportingController != "":
+		return e.ReportingController
+	case e.Source.Component != "":
+		return e.Source.Component
+	}
+	return "an event"
+}
+
+// goneEvents are the reasons of events that say why somebody deleted a pod.
+var goneEvents = map[string]bool{"Preempted": true, "SlotAssignedTwice": true, "TaintManagerEviction": true, "Evicted": true, "NodeControllerEviction": true}
+
+// Gone says of a pod that is not there why it was deleted, by the last event that does;
+// empty for nothing.
+func (v *View) Gone(events []corev1.Event) string {
+	for i := len(events) - 1; i >= 0; i-- {
+		if e := &events[i]; goneEvents[e.Reason] {
+			return "; the last that was said of it is: " + eventSource(e) + ": " + e.Reason + ": " + v.named(e.Message)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,55 @@
+package view
+
+import (
+	"time"
+)
+
+// State is what a slot is used for.
+type State string
+
+const (
+	// Free: nobody has it.
+	Free State = "Free"
+	// Assigned: the scheduler gave it to a pod, which the node has not begun to start.
+	Assigned State = "Assigned"
+	// Held: a node has claimed it for a container.
+	Held State = "Held"
+)
+
+// Slot is one slot and who has it.
+type Slot struct {
+	Name string `json:"name"`
+	// InstanceNamespace is that of the Instance and its Configuration.
+	InstanceNamespace string    `json:"namespace,omitempty"`
+	Instance          string    `json:"instance"`
+	Configuration     string    `json:"configuration"`
+	Device            string    `json:"device,omitempty"`
+	State             State     `json:"state"`
+	Namespace         string    `json:"podNamespace,omitempty"`
+	Pod               string    `json:"pod,omitempty"`
+	PodUID            string    `json:"podUID,omitempty"`
+	Container         string    `json:"container,omitempty"`
+	Node              string    `json:"node,omitempty"`
+	Level             string    `json:"level,omitempty"` // CL or IL
+	Since             time.Time `json:"since,omitzero"`
+	// Labels are the Instance's.
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// Holder is who has the slot, in words; empty when nobody does.
+func (s *Slot) Holder() string {
+	switch {
+	case s.Pod != "":
+		return s.Namespace + "/" + s.Pod
+	case s.State != Free:
+		return "node " + s.Node
+	}
+	return ""
+}
+
+// slotIndex is all slots, made once for a view.
+type slotIndex struct {
+	all        []Slot
+	ofInstance map[string][]Slot
+	ofPod      map[string][]Slot // by UID
+}
