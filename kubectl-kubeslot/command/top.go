@@ -47,7 +47,7 @@ func (o *options) top() *cobra.Command {
 			return err
 		}
 		m := newTop(o.now, shows, s.all)
-		m.missing, m.feed = live.Missing(), liveFeed{ctx, from, live}
+		m.missing, m.feed = live.Missing(), &liveFeed{ctx: ctx, from: from, live: live}
 		m.outdated = live.Err()
 		m.setView(view.New(live.Objects()))
 		_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(o.streams.In), tea.WithOutput(o.streams.Out)).Run()
@@ -67,22 +67,36 @@ type feed interface {
 	pod(v *view.View, namespace, name string) (view.Pod, bool)
 }
 
+// liveFeed follows the cluster. After a view it rests four times as long as that took, at
+// most maxRest: in a large and busy cluster top does not take more than a fifth of a core.
 type liveFeed struct {
 	ctx  context.Context
 	from *source.Source
 	live *source.Live
+	rest time.Duration
 }
 
-func (f liveFeed) next() (changed, bool) {
+const maxRest = 5 * time.Second
+
+func (f *liveFeed) next() (changed, bool) {
+	select {
+	case <-f.ctx.Done():
+		return changed{}, false
+	case <-time.After(f.rest):
+	}
 	select {
 	case <-f.ctx.Done():
 		return changed{}, false
 	case <-f.live.Changed():
-		return changed{view: view.New(f.live.Objects()), outdated: f.live.Err()}, true
 	}
+	begin := time.Now()
+	c := changed{view: view.New(f.live.Objects()), outdated: f.live.Err()}
+	c.view.Slots() // which are counted now, and not while a key waits
+	f.rest = min(4*time.Since(begin), maxRest)
+	return c, true
 }
 
-func (f liveFeed) pod(v *view.View, namespace, name string) (view.Pod, bool) {
+func (f *liveFeed) pod(v *view.View, namespace, name string) (view.Pod, bool) {
 	ctx, cancel := context.WithTimeout(f.ctx, 5*time.Second)
 	defer cancel()
 	events, _ := f.from.Events(ctx, namespace, name) // without them it says what it can

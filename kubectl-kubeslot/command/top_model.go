@@ -39,13 +39,17 @@ type topModel struct {
 	outdated error // why the view is out of date; nil when it is not
 	view     *view.View
 	page     page
+	counts   topCounts
 	rows     []topRow // of the page, that pass the filter
-	header   string
-	cursor   int
-	top      int // the first row on the screen
-	of       string
-	filter   string
-	typing   bool
+	// draw makes lines of the page's rows: that of the column names, and one for each. Only
+	// what is on the screen is drawn; widths, which are the columns', grow with it.
+	draw   func(rows []topRow) []string
+	widths []int
+	cursor int
+	top    int // the first row on the screen
+	of     string
+	filter string
+	typing bool
 	// opened is the pod that is described; lines is its description, as wide as the screen.
 	opened        *topRow
 	description   []string
@@ -53,9 +57,12 @@ type topModel struct {
 	width, height int
 }
 
-// topRow is one line, and what it is of.
+// topCounts are the sums of what is shown.
+type topCounts struct{ slots, free, waiting, problems int }
+
+// topRow is what a line is of; at is where it is among the page's.
 type topRow struct {
-	line                    string
+	at                      int
 	key                     string
 	bad                     bool
 	configuration, instance string
@@ -63,7 +70,9 @@ type topRow struct {
 }
 
 func newTop(now func() time.Time, shows func(string, map[string]string) bool, all bool) *topModel {
-	return &topModel{now: now, shows: shows, all: all, view: view.New(view.Objects{}), width: 80, height: 24}
+	m := &topModel{now: now, shows: shows, all: all, view: view.New(view.Objects{}), width: 80, height: 24}
+	m.fill()
+	return m
 }
 
 // Messages.
@@ -104,7 +113,7 @@ func (m *topModel) tick() tea.Cmd {
 func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
-		m.width, m.height = max(msg.Width, 20), max(msg.Height, 6)
+		m.width, m.height, m.widths = max(msg.Width, 20), max(msg.Height, 6), nil
 		m.lines = wrapped(m.description, m.width)
 		m.fill()
 	case changed:
@@ -112,7 +121,6 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.setView(msg.view)
 		return m, tea.Batch(m.wait(), m.describe())
 	case tick:
-		m.fill()
 		return m, m.tick()
 	case described:
 		if m.opened != nil && m.opened.key == msg.key {
@@ -180,7 +188,7 @@ func (m *topModel) typeFilter(key tea.KeyPressMsg, name string) {
 }
 
 func (m *topModel) goTo(p page, of string) {
-	m.page, m.of, m.filter, m.opened, m.lines, m.cursor, m.top = p, of, "", nil, nil, 0, 0
+	m.page, m.of, m.filter, m.opened, m.lines, m.cursor, m.top, m.widths = p, of, "", nil, nil, 0, 0, nil
 	m.fill()
 }
 
@@ -268,7 +276,16 @@ func wrapped(lines []string, width int) []string {
 }
 
 func (m *topModel) setView(v *view.View) {
-	m.view = v
+	m.view, m.counts = v, topCounts{}
+	for _, c := range v.Configurations() {
+		if !m.shows(c.Namespace, c.Labels) {
+			continue
+		}
+		m.counts.slots, m.counts.free, m.counts.waiting = m.counts.slots+c.Slots, m.counts.free+c.Free, m.counts.waiting+c.Waiting
+		if len(c.Problems) > 0 {
+			m.counts.problems++
+		}
+	}
 	m.fill()
 }
 
@@ -289,7 +306,8 @@ func (m *topModel) fill() {
 		m.pods()
 	}
 	if m.filter != "" {
-		m.rows = slices.DeleteFunc(m.rows, func(r topRow) bool { return !strings.Contains(strings.ToLower(r.line), strings.ToLower(m.filter)) })
+		lines, filter := m.draw(m.rows)[1:], strings.ToLower(m.filter)
+		m.rows = slices.DeleteFunc(m.rows, func(r topRow) bool { return !strings.Contains(strings.ToLower(lines[r.at]), filter) })
 	}
 	if i := slices.IndexFunc(m.rows, func(r topRow) bool { return r.key == at }); at != "" && i >= 0 {
 		m.cursor = i

@@ -29,31 +29,28 @@ func (m *topModel) View() tea.View {
 // screen is what is drawn, a line each, none longer than the screen is wide.
 func (m *topModel) screen() []string {
 	lines := []string{m.summary(), m.tabs()}
-	shown := m.lines
 	if m.opened == nil {
-		lines = append(lines, bold+m.cut(m.header)+reset)
-		shown = nil
-		for i, row := range m.rows {
-			line := m.cut(row.line)
+		from := min(m.top, len(m.rows))
+		rows := m.rows[from:min(from+m.space(), len(m.rows))]
+		drawn := m.draw(rows)
+		lines = append(lines, bold+m.cut(drawn[0])+reset)
+		for i, row := range rows {
+			line := m.cut(drawn[i+1])
 			switch {
-			case i == m.cursor:
+			case from+i == m.cursor:
 				line = reverse + line + reset
 			case row.bad:
 				line = red + line + reset
 			}
-			shown = append(shown, line)
+			lines = append(lines, line)
 		}
 	} else {
 		lines = append(lines, bold+m.cut("Pod "+plain(m.opened.podNamespace)+"/"+plain(m.opened.pod))+reset)
-		cut := make([]string, len(shown))
-		for i, line := range shown {
-			cut[i] = m.cut(line)
+		from := min(m.top, len(m.lines))
+		for _, line := range m.lines[from:min(from+m.space(), len(m.lines))] {
+			lines = append(lines, m.cut(line))
 		}
-		shown = cut
 	}
-	from := min(m.top, len(shown))
-	to := min(from+m.space(), len(shown))
-	lines = append(lines, shown[from:to]...)
 	for len(lines) < m.height-1 {
 		lines = append(lines, "")
 	}
@@ -64,19 +61,10 @@ func (m *topModel) cut(line string) string { return short(line, m.width) }
 
 // summary counts what is shown in all.
 func (m *topModel) summary() string {
-	slots, free, waiting, problems := 0, 0, 0, 0
-	for _, c := range m.view.Configurations() {
-		if !m.shows(c.Namespace, c.Labels) {
-			continue
-		}
-		slots, free, waiting = slots+c.Slots, free+c.Free, waiting+c.Waiting
-		if len(c.Problems) > 0 {
-			problems++
-		}
-	}
-	text := fmt.Sprintf("kubeslot  %d slots, %d held, %d free  %s  %d pods wait", slots, slots-free, free, bar(slots-free, slots, 20), waiting)
-	if problems > 0 {
-		text += fmt.Sprintf("  %d Configurations with problems", problems)
+	c := m.counts
+	text := fmt.Sprintf("kubeslot  %d slots, %d held, %d free  %s  %d pods wait", c.slots, c.slots-c.free, c.free, bar(c.slots-c.free, c.slots, 20), c.waiting)
+	if c.problems > 0 {
+		text += fmt.Sprintf("  %d Configurations with problems", c.problems)
 	}
 	return bold + m.cut(text) + reset
 }
@@ -123,15 +111,25 @@ func bar(used, of, width int) string {
 	return "[" + strings.Repeat("#", n) + strings.Repeat(".", width-n) + "]"
 }
 
-// page fills the rows with a table's lines. about says what a row is of.
+// topPage fills the rows with those of a table. about says what a row is of.
 func topPage[T any](m *topModel, rows []T, columns []column[T], about func(*T) topRow) {
-	var text bytes.Buffer
-	newTable(&text, columns, m.width >= wideScreen, true).print(rows)
-	lines := strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
-	m.header, m.rows = lines[0], make([]topRow, len(rows))
+	m.rows = make([]topRow, len(rows))
 	for i := range rows {
 		m.rows[i] = about(&rows[i])
-		m.rows[i].line = lines[i+1]
+		m.rows[i].at = i
+	}
+	wide := m.width >= wideScreen
+	m.draw = func(of []topRow) []string {
+		picked := make([]T, len(of))
+		for i := range of {
+			picked[i] = rows[of[i].at]
+		}
+		var text bytes.Buffer
+		t := newTable(&text, columns, wide, true)
+		copy(t.widths, m.widths)
+		t.print(picked)
+		m.widths = t.widths
+		return strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
 	}
 }
 
