@@ -45,15 +45,19 @@ type bench struct {
 	ways                []way
 	devices             *deviceBench
 	kubecri, containerd process
-	results             []result
-	rss                 []memory
+	// heap returns how much of kubecri's heap is in use, in bytes.
+	heap    func(context.Context) (float64, error)
+	results []result
+	memory  []memory
 }
 
-// memory is the processes' resident memory at some moment.
+// memory is what the processes use at some moment, in bytes.
 type memory struct {
-	when                string
-	kubecri, containerd int64 // bytes
-	anonymous           int64 // of kubecri's, what is not pages of its file
+	when string
+	// kubecri and containerd are the anonymous resident memory: without pages of files,
+	// of which the kernel counts as many as it likes.
+	kubecri, containerd int64
+	heap                float64 // of kubecri's
 }
 
 // run measures everything, with ever more containers. It removes what it made.
@@ -97,7 +101,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		if err := b.weigh(fmt.Sprintf("with %d containers", n)); err != nil {
+		if err := b.weigh(ctx, fmt.Sprintf("with %d containers", n)); err != nil {
 			return err
 		}
 	}
@@ -107,22 +111,22 @@ func (b *bench) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return b.weigh("just after the 12 MiB requests")
+	return b.weigh(ctx, "just after the 12 MiB requests")
 }
 
 // weigh notes the memory of the processes.
-func (b *bench) weigh(when string) (err error) {
+func (b *bench) weigh(ctx context.Context, when string) (err error) {
 	m := memory{when: when}
-	if m.kubecri, err = b.kubecri.rss(); err != nil {
+	if m.kubecri, err = b.kubecri.anonymous(); err != nil {
 		return err
 	}
-	if m.anonymous, err = b.kubecri.anonymous(); err != nil {
+	if m.heap, err = b.heap(ctx); err != nil {
 		return err
 	}
-	if m.containerd, err = b.containerd.rss(); err != nil {
+	if m.containerd, err = b.containerd.anonymous(); err != nil {
 		return err
 	}
-	b.rss = append(b.rss, m)
+	b.memory = append(b.memory, m)
 	return nil
 }
 

@@ -9,15 +9,20 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"google.golang.org/grpc"
@@ -107,6 +112,7 @@ func run(ctx context.Context, name string, attach bool, rounds, pods int, only s
 			return err
 		}
 	}
+	b.heap = heapOf(c, node.Name)
 	if b.devices, err = newDeviceBench(c, node.Name); err != nil {
 		return err
 	}
@@ -114,6 +120,33 @@ func run(ctx context.Context, name string, attach bool, rounds, pods int, only s
 		return err
 	}
 	return b.write(os.Stdout)
+}
+
+// heapOf returns what reads how much of the heap of the node's kubecri is in use.
+func heapOf(c *cluster.Cluster, node string) func(context.Context) (float64, error) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return c.Dial(ctx, node, network, address)
+		}}}
+	const metric = "go_memstats_heap_inuse_bytes"
+	return func(ctx context.Context) (float64, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10349/metrics", nil)
+		if err != nil {
+			return 0, err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return 0, fmt.Errorf("kubecri's metrics on node %s: %w", node, err)
+		}
+		defer response.Body.Close()
+		lines := bufio.NewScanner(response.Body)
+		for lines.Scan() {
+			if value, ok := strings.CutPrefix(lines.Text(), metric+" "); ok {
+				return strconv.ParseFloat(value, 64)
+			}
+		}
+		return 0, errors.Join(fmt.Errorf("kubecri's metrics on node %s have no %s", node, metric), lines.Err())
+	}
 }
 
 // installed builds kubecri and installs it, as on a node, by copying: of the file

@@ -33,21 +33,7 @@ func (p process) cpu() (time.Duration, error) {
 	return time.Duration(user+system) * clockTick, errors.Join(userErr, systemErr)
 }
 
-// rss returns the process's resident memory in bytes.
-func (p process) rss() (int64, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.pid))
-	if err != nil {
-		return 0, err
-	}
-	fields := strings.Fields(string(data))
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("/proc/%d/statm: %q", p.pid, data)
-	}
-	pages, err := strconv.ParseInt(fields[1], 10, 64)
-	return pages * int64(os.Getpagesize()), err
-}
-
-// anonymous returns how much of rss is not pages of files.
+// anonymous returns the process's resident memory in bytes, without pages of files.
 func (p process) anonymous() (int64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
 	if err != nil {
@@ -81,9 +67,9 @@ func (b *bench) write(out io.Writer) error {
 			ms(direct), ms(quantile(r.times[0], .99)), ms(through), ms(quantile(r.times[1], .99)),
 			ms(through-direct), float64(through)/float64(max(direct, 1)), ms(r.cpu/time.Duration(max(r.calls, 1))))
 	}
-	text.WriteString("\n| memory | RSS of kubecri | of it not file pages | RSS of containerd |\n|---|---|---|---|\n")
-	for _, m := range b.rss {
-		fmt.Fprintf(&text, "| %s | %.1f MiB | %.1f MiB | %.1f MiB |\n", m.when, mib(m.kubecri), mib(m.anonymous), mib(m.containerd))
+	text.WriteString("\n| anonymous resident memory | kubecri | of it heap in use | containerd |\n|---|---|---|---|\n")
+	for _, m := range b.memory {
+		fmt.Fprintf(&text, "| %s | %.1f MiB | %.1f MiB | %.1f MiB |\n", m.when, mib(float64(m.kubecri)), mib(m.heap), mib(float64(m.containerd)))
 	}
 	_, err := io.WriteString(out, text.String())
 	return err
@@ -91,4 +77,4 @@ func (b *bench) write(out io.Writer) error {
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.3f ms", float64(d)/float64(time.Millisecond)) }
 
-func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+func mib(bytes float64) float64 { return bytes / (1 << 20) }
