@@ -15,7 +15,7 @@ const (
 )
 
 const checkHelp = `check says all that keeps this binary from loading the plugins, without running
-them, as if they were loaded in the order given. For a folder it takes its *.so
+them, as if they were loaded in the order given. For a directory it takes its *.so
 files in the order of their names, as at start.
 
 It exits with 0 when all would be opened, with 2 when one would not, and with 1
@@ -36,7 +36,7 @@ func NewPluginCommand[T interface{ GetName() string }](kind Kind[T], code *int) 
 	cmd.SetHelpFunc((&cobra.Command{}).HelpFunc())
 	cmd.SetUsageFunc((&cobra.Command{}).UsageFunc())
 	cmd.AddCommand(&cobra.Command{
-		Use:          "check FILE|FOLDER...",
+		Use:          "check FILE|DIRECTORY...",
 		Short:        fmt.Sprintf("Say what keeps this binary from loading %s plugins", kind.What),
 		Long:         checkHelp,
 		Args:         cobra.MinimumNArgs(1),
@@ -55,7 +55,7 @@ func NewPluginCommand[T interface{ GetName() string }](kind Kind[T], code *int) 
 	return cmd
 }
 
-// expand replaces folders by their plugins. A folder without any is an error:
+// expand replaces directories by their plugins. A directory without any is an error:
 // somebody expected one.
 func expand(args []string) ([]string, error) {
 	var files []string
@@ -70,7 +70,7 @@ func expand(args []string) ([]string, error) {
 			return nil, err
 		}
 		if len(in) == 0 {
-			return nil, fmt.Errorf("folder %s has no *.so files", arg)
+			return nil, fmt.Errorf("directory %s has no *.so files", arg)
 		}
 		files = append(files, in...)
 	}
