@@ -3,6 +3,7 @@ package images
 import (
 	"archive/tar"
 	"bytes"
+	"debug/elf"
 	"encoding/json"
 	"io"
 	"net/http/httptest"
@@ -221,6 +222,47 @@ func TestBuildWithPlugins(t *testing.T) {
 	source.Architectures = []string{"riscv64"}
 	if _, _, err := BuildWithPlugins(t.Context(), source, host, t.TempDir()); err == nil || !strings.Contains(err.Error(), "no C compiler for any of riscv64") {
 		t.Errorf("BuildWithPlugins() for an architecture of no compiler = %v", err)
+	}
+}
+
+// Where there is a compiler for arm64, the image for it has nothing of this machine's.
+func TestBuildWithPluginsForAnotherArchitecture(t *testing.T) {
+	if _, err := exec.LookPath(compiler("arm64")); err != nil || runtime.GOARCH == "arm64" {
+		t.Skip("needs a C compiler for another architecture: apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross")
+	}
+	host := Component{Name: "host", Package: "./deploy/images/testdata/host", User: nobody, Title: "Loads a plugin",
+		Plugins: []string{"./deploy/images/testdata/part/device"}, PluginFolder: "/plugins"}
+	index, _, err := BuildWithPlugins(t.Context(), Source{Root: "../..", Version: "v1", Revision: "abc", Architectures: []string{"arm64"}}, host, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := manifest.Manifests[0].Platform; p == nil || p.Architecture != "arm64" {
+		t.Errorf("the image is for %v", p)
+	}
+	root, seen := t.TempDir(), 0
+	unpack(t, image, root)
+	for _, name := range []string{"host", "plugins/part.so", "lib/libc.so.6", "lib/ld-linux-aarch64.so.1"} {
+		f, err := elf.Open(filepath.Join(root, name))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if f.Machine != elf.EM_AARCH64 {
+			t.Errorf("%s is for %s", name, f.Machine)
+		}
+		seen++
+		_ = f.Close()
+	}
+	if seen != 4 {
+		t.Errorf("%d of 4 files are there", seen)
 	}
 }
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -22,6 +23,8 @@ import (
 
 // upstream is a set of programs of one pinned module, see folder upstream.
 type upstream struct {
+	// name is the build's, in the cache; dir's by default.
+	name string
 	// dir is the nested module's folder in upstream.
 	dir string
 	// module's version in that go.mod names the build.
@@ -115,7 +118,7 @@ func newTarget(u upstream, repoRoot, cache string) (target, error) {
 	}
 	key := sha256.New()
 	fmt.Fprintf(key, "%s\n%s\n%s\n%s/%s\n", goMod, goSum, strings.Join(t.args(), " "), runtime.Version(), runtime.GOARCH)
-	t.out = filepath.Join(cache, fmt.Sprintf("%s-%s-%.4x", u.dir, t.version, key.Sum(nil)))
+	t.out = filepath.Join(cache, fmt.Sprintf("%s-%s-%.4x", cmp.Or(u.name, u.dir), t.version, key.Sum(nil)))
 	return t, nil
 }
 

@@ -1,10 +1,10 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -32,7 +32,7 @@ func TestConfigIsRefusedBeforeAnythingIsMade(t *testing.T) {
 		{"node named like our namespace", Config{Nodes: []string{"control"}}, "is taken"},
 		{"two nodes of one name", Config{Nodes: []string{"a", "a"}}, "is taken"},
 		{"blank in the path", Config{StateDir: "/tmp/a b"}, "blanks"},
-		{"a kubelet of no version", Config{Versions: Versions{Kubelets: map[string]string{"node-a": "1.32"}}}, "Kubernetes 1.32: can be one of [1.33 1.34 1.35], 1.36"},
+		{"a kubelet of no version", Config{Versions: Versions{Kubelets: map[string]string{"node-a": "1.32"}}}, `version "1.32" of Kubernetes: can be one of [1.33 1.34 1.35], 1.36`},
 		{"a kubelet of no node", Config{Versions: Versions{Kubelets: map[string]string{"node-x": "1.35"}}}, "none of the nodes"},
 		{"older versions", Config{Versions: Versions{ControlPlane: "1.35", Kubelets: map[string]string{"node-a": "1.34", "node-b": "1.36"}}}, ""},
 		{"hidden by the nodes' own /var/log", Config{StateDir: "/var/log/k"}, "/var/log of its own"},
@@ -192,12 +192,16 @@ func TestEveryPinnedModuleHasABuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	for _, u := range slices.Concat(upstreams, []upstream{kubeadm, helm, helm3}, slices.Collect(maps.Values(older))) {
+	all := slices.Concat(upstreams, []upstream{kubeadm, helm, helm3})
+	for _, version := range older {
+		all = append(all, olderKubelet(version), olderControlPlane(version))
+	}
+	for _, u := range all {
 		build, err := newTarget(u, root, "/cache")
 		if err != nil {
 			t.Error(err)
 		}
-		if seen[build.out] || !strings.HasPrefix(build.out, "/cache/"+u.dir+"-v") {
+		if seen[build.out] || !strings.HasPrefix(build.out, "/cache/"+cmp.Or(u.name, u.dir)+"-v") {
 			t.Errorf("%s goes to %s", u.dir, build.out)
 		}
 		seen[build.out] = true

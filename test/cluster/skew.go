@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Pinned is the minor version of Kubernetes that a cluster runs unless Versions says
@@ -24,32 +25,32 @@ type Versions struct {
 }
 
 // older are the versions that Versions may name, each a module of its own in upstream.
-var older = map[string]upstream{"1.33": olderKubernetes("33"), "1.34": olderKubernetes("34"), "1.35": olderKubernetes("35")}
+var older = []string{"1.33", "1.34", "1.35"}
 
-func olderKubernetes(minor string) upstream {
-	return upstream{
-		dir: "kubernetes-1." + minor, module: "k8s.io/kubernetes",
-		programs: map[string]string{
-			"kube-apiserver":          "k8s.io/kubernetes/cmd/kube-apiserver",
-			"kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
-			"kubelet":                 "k8s.io/kubernetes/cmd/kubelet",
-		},
-		ldflags: kubernetesVersion(minor),
-	}
+// olderKubelet and olderControlPlane are apart, for most of a build is what they differ in.
+func olderKubelet(version string) upstream {
+	return olderKubernetes("kubelet", version, Kubelet)
 }
 
-// all lists the versions, each once, without the pinned one.
-func (v Versions) all() []string {
-	versions := append(slices.Collect(maps.Values(v.Kubelets)), v.ControlPlane)
-	versions = slices.DeleteFunc(versions, func(version string) bool { return version == "" || version == Pinned })
-	slices.Sort(versions)
-	return slices.Compact(versions)
+func olderControlPlane(version string) upstream {
+	return olderKubernetes("control-plane", version, APIServer, ControllerManager)
+}
+
+func olderKubernetes(name, version string, programs ...string) upstream {
+	u := upstream{
+		name: name + "-" + version, dir: "kubernetes-" + version, module: "k8s.io/kubernetes", programs: map[string]string{},
+		ldflags: kubernetesVersion(strings.TrimPrefix(version, "1.")),
+	}
+	for _, program := range programs {
+		u.programs[program] = "k8s.io/kubernetes/cmd/" + program
+	}
+	return u
 }
 
 func (v Versions) validate(nodes []string) error {
-	for _, version := range v.all() {
-		if _, ok := older[version]; !ok {
-			return fmt.Errorf("Kubernetes %s: can be one of %s, %s", version, slices.Sorted(maps.Keys(older)), Pinned)
+	for _, version := range append(slices.Collect(maps.Values(v.Kubelets)), v.ControlPlane) {
+		if !current(version) && !slices.Contains(older, version) {
+			return fmt.Errorf("version %q of Kubernetes: can be one of %s, %s", version, older, Pinned)
 		}
 	}
 	for node := range v.Kubelets {
@@ -63,25 +64,33 @@ func (v Versions) validate(nodes []string) error {
 // build builds what the cache lacks and puts it among the programs: a kubelet as
 // kubelet-<version>, the control plane in the place of the pinned one.
 func (v Versions) build(ctx context.Context, repoRoot string, out io.Writer, programs programs) error {
-	for _, version := range v.all() {
-		dir, err := buildOnDemand(ctx, older[version], repoRoot, out)
+	for _, version := range slices.Compact(slices.Sorted(maps.Values(v.Kubelets))) {
+		if current(version) {
+			continue
+		}
+		dir, err := buildOnDemand(ctx, olderKubelet(version), repoRoot, out)
 		if err != nil {
 			return err
 		}
-		programs["kubelet-"+version] = filepath.Join(dir, "kubelet")
-		if version == v.ControlPlane {
-			for _, name := range []string{"kube-apiserver", "kube-controller-manager"} {
-				programs[name] = filepath.Join(dir, name)
-			}
-		}
+		programs["kubelet-"+version] = filepath.Join(dir, Kubelet)
 	}
-	return nil
+	if current(v.ControlPlane) {
+		return nil
+	}
+	dir, err := buildOnDemand(ctx, olderControlPlane(v.ControlPlane), repoRoot, out)
+	for _, name := range []string{APIServer, ControllerManager} {
+		programs[name] = filepath.Join(dir, name)
+	}
+	return err
 }
 
 // kubelet is the name of a node's among the programs.
 func (v Versions) kubelet(node string) string {
-	if version := v.Kubelets[node]; version != "" && version != Pinned {
+	if version := v.Kubelets[node]; !current(version) {
 		return "kubelet-" + version
 	}
 	return Kubelet
 }
+
+// current reports whether a version is the pinned one.
+func current(version string) bool { return version == "" || version == Pinned }

@@ -20,7 +20,15 @@ import (
 func TestChart(t *testing.T) {
 	in := up(t, 20*time.Minute)
 	before := in.state()
-	in.install()
+	in.typeHelm("docs/install.md", "helm install")
+	in.awaitReady("kubecri", "kube-scheduler", "kubeslot-controller")
+	in.typeKubectl("docs/helm.md", "kubectl label namespace")
+	if out := in.typeKubectl("docs/helm.md", "kubectl kubeslot doctor"); strings.Contains(out, "FAIL") {
+		t.Errorf("kubectl kubeslot doctor says of a new installation\n%s", out)
+	}
+	if out := in.typeKubectl("docs/helm.md", "kubectl -n kubeslot-system logs"); out == "" {
+		t.Error("kubecri's log is empty")
+	}
 
 	// The stock scheduler is there, and may not have our pods.
 	_, err := in.kube.CoreV1().Pods("default").Create(in.ctx, pod("other", "", "cameras"), metav1.CreateOptions{})
@@ -58,7 +66,7 @@ func TestChart(t *testing.T) {
 
 	// An upgrade replaces our pods and leaves those of others alone.
 	replaced := in.ourPods("kubecri")
-	in.helm("upgrade", "--wait", "--timeout", "4m", "--set", "kubecri.extraArgs={--v=2}")
+	in.typeHelm("docs/helm.md", "helm upgrade", "--set", "kubecri.extraArgs={--v=2}")
 	in.await("kubecri's pods to be others", func() (bool, string) {
 		after := in.ourPods("kubecri")
 		for name := range replaced {
@@ -74,12 +82,19 @@ func TestChart(t *testing.T) {
 	}
 	in.create(pod("second", "kubeslot", "cameras"))
 	in.awaitRunning("second")
+	second := in.containerID("second")
 	in.awaitWebhook() // an upgrade does not take its certificate away
-	in.helm("rollback", "kubeslot", "1", "--wait", "--timeout", "4m")
+	in.typeHelm("docs/helm.md", "helm rollback")
 	in.awaitReady("kubecri", "kube-scheduler", "kubeslot-controller")
+	for name, id := range map[string]string{"viewer": started, "second": second} {
+		if now := in.containerID(name); now != id {
+			t.Errorf("the container of %s was %s, and is %s since the rollback", name, id, now)
+		}
+	}
+	in.kubectl("exec", "reader", "--", "/app", "read", tap.Device, "0")
 
 	// Configurations stay, with their definitions; all else goes, and pods run on.
-	in.uninstall()
+	in.typeHelm("docs/helm.md", "helm uninstall")
 	if id := in.containerID("viewer"); id != started {
 		t.Errorf("the viewer's container was %s, and is %s since Kubeslot went", started, id)
 	}
@@ -149,10 +164,12 @@ func TestChartWithOtherValues(t *testing.T) {
 	for _, n := range in.Nodes() {
 		in.check(in.MountSockets(in.ctx, n, "/run/k3s/containerd/containerd.sock", "/run/nri/nri.sock"))
 	}
+	in.operatorCRDs()
 	values := []string{"--set", "kubecri.runtime.preset=k3s", "--set", "kubecri.builtInHandlers={mdns}", "--set-json", `handlers={"debug-echo":{},"udev":{}}`,
 		"--set", "scheduler.otherSchedulers=Mutate", "--set", "networkPolicy.enabled=true",
 		"--set", "debugEcho.configuration.enabled=true", "--set", "debugEcho.configuration.capacity=1"}
 	in.install(values...)
+	in.monitored()
 	in.awaitReady("kubeslot-debug-echo-discovery")
 	in.awaitReady("kubeslot-udev-discovery")
 	in.awaitInstances(namespace, "akri-debug-echo", 2, "node-a", "node-b")
@@ -197,6 +214,7 @@ func TestChartWithOtherValues(t *testing.T) {
 	in.delete("plain", "reader")
 	in.kubectl("delete", "configuration", "sensors")
 	in.uninstall()
-	in.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=kubeslot")
+	in.typeKubectl("docs/helm.md", "kubectl delete crd")
+	in.kubectl("delete", "crd", "servicemonitors.monitoring.coreos.com", "prometheusrules.monitoring.coreos.com")
 	in.expect(before, "/run/k3s")
 }

@@ -90,16 +90,17 @@ func (r kubeadmRoot) read(path string) string {
 	return string(data)
 }
 
-func (r kubeadmRoot) kubeadm(args ...string) {
+// kubeadm returns what it prints, errors too.
+func (r kubeadmRoot) kubeadm(args ...string) string {
 	r.Helper()
 	cmd := exec.CommandContext(r.Context(), "/kubeadm", args...)
 	cmd.Dir, cmd.Env = "/", []string{"HOME=/", "PATH=/"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: r.dir}
 	out, err := cmd.CombinedOutput()
-	r.Logf("kubeadm %s: %v\n%s", strings.Join(args, " "), err, out)
 	if err != nil {
-		r.Fatalf("kubeadm %s: %v", strings.Join(args, " "), err)
+		r.Fatalf("kubeadm %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
+	return string(out)
 }
 
 func (r kubeadmRoot) scheduler() *corev1.Pod {

@@ -150,15 +150,15 @@ func (r *rig) pod(node, kubelet string) {
 	}
 	r.awaitClaims(node, 2)
 
-	r.check(r.Restart(cluster.Kubelet, node))
 	r.check(r.Kill(cluster.Kubecri, node, syscall.SIGTERM))
 	r.await("kubecri to have ended", func() (bool, string) {
 		pid, err := r.PID(cluster.Kubecri, node)
 		return err != nil, fmt.Sprint(pid)
 	})
 	r.check(r.Start(cluster.Kubecri, node))
+	r.check(r.AwaitServing(r.ctx, cluster.Kubecri, node)) // without which a kubelet ends
+	r.check(r.Restart(cluster.Kubelet, node))
 	restarted := metav1.Now()
-	r.check(r.AwaitServing(r.ctx, cluster.Kubecri, node))
 	r.check(r.AwaitServing(r.ctx, cluster.Kubelet, node))
 	r.await("node "+node+" to be Ready again", func() (bool, string) {
 		n, err := r.kube.CoreV1().Nodes().Get(r.ctx, node, metav1.GetOptions{})
