@@ -54,7 +54,7 @@ func (l *Ledger) replaceClaim(d *device, i int, c *claim) Event {
 	old, counted := s.claim, s.claimed()
 	s.claim = c
 	d.unlist()
-	free, held := l.recount(d, i, counted)
+	free, held := l.recount(d, s, counted)
 	d.list()
 	if free {
 		event.freed(d)
@@ -84,8 +84,8 @@ func (l *Ledger) claim(name string) (slot.Name, *claim) {
 // claims yields all SlotClaims.
 func (l *Ledger) claims(yield func(slot.Name, *claim) bool) {
 	for _, d := range l.devices {
-		for i, s := range d.known {
-			if s.claim != nil && !yield(slot.Name{Instance: d.name, Index: i}, s.claim) {
+		for _, s := range d.slots {
+			if s.claim != nil && !yield(slot.Name{Instance: d.name, Index: s.index}, s.claim) {
 				return
 			}
 		}

@@ -9,7 +9,7 @@ import (
 func (l *Ledger) device(name string) *device {
 	d := l.devices[name]
 	if d == nil {
-		d = &device{name: strings.Clone(name)}
+		d = &device{name: strings.Clone(name), totals: &l.totals}
 		l.devices[d.name] = d
 	}
 	return d
@@ -20,10 +20,8 @@ func (l *Ledger) dropDevice(d *device) {
 	if d.exists() || d.reports != nil {
 		return
 	}
-	for _, s := range d.known {
-		if s.inUse() {
-			return
-		}
+	if slices.ContainsFunc(d.slots, (*slotState).inUse) {
+		return
 	}
 	delete(l.devices, d.name)
 	if d.kind != nil {
@@ -34,8 +32,8 @@ func (l *Ledger) dropDevice(d *device) {
 
 // forget drops what is kept of a slot that nobody uses any more, and the device with it.
 func (l *Ledger) forget(d *device, i int) {
-	if s := d.beyond[i]; s != nil && !s.inUse() {
-		delete(d.beyond, i)
+	if at, found := d.find(i); found && !d.slots[at].inUse() {
+		d.slots = slices.Delete(d.slots, at, at+1)
 	}
 	l.dropDevice(d)
 }
@@ -57,87 +55,39 @@ func (d *device) reaches(node string) bool { return d.group != nil && d.group.no
 
 // resize gives the device another capacity. Its slots are to be settled after that.
 func (d *device) resize(capacity int) {
-	if d.group != nil {
-		d.group.slots += capacity - d.capacity
-	}
+	d.unlist()
+	defer d.list()
+	free, more := d.nfree, capacity-d.capacity
 	d.capacity = capacity
-	d.grow(capacity)
-}
-
-func (d *device) grow(n int) {
-	if n <= len(d.slots) {
-		return
-	}
-	d.slots = append(d.slots, make([]slotState, n-len(d.slots))...)
-	for i, s := range d.beyond {
-		if i < n {
-			d.slots[i] = *s
-			delete(d.beyond, i)
-		}
+	if g := d.group; g != nil {
+		d.nfree = capacity - d.taken.below(capacity)
+		g.slots += more
+		g.free += d.nfree - free
+		d.kind.free += d.nfree - free
 	}
 }
 
-// at returns what is known of slot i, nil when that is nothing.
+func (d *device) find(i int) (at int, found bool) {
+	return slices.BinarySearchFunc(d.slots, i, func(s *slotState, i int) int { return s.index - i })
+}
+
+// at returns what is known of slot i, nil when nobody has it.
 func (d *device) at(i int) *slotState {
-	if i < len(d.slots) {
-		return &d.slots[i]
+	if at, found := d.find(i); found {
+		return d.slots[at]
 	}
-	return d.beyond[i]
+	return nil
 }
-
-// known yields the slots of which at knows anything.
-func (d *device) known(yield func(int, *slotState) bool) {
-	for i := range d.slots {
-		if !yield(i, &d.slots[i]) {
-			return
-		}
-	}
-	for i, s := range d.beyond {
-		if !yield(i, s) {
-			return
-		}
-	}
-}
-
-// fewSlots is more than most Instances have.
-const fewSlots = 8
 
 // know returns slot i for somebody to have, also when the device does not have it: an
 // Instance may be seen after the pod or the claim, or shrink, and an assignment may be
-// forged. One that names the last slots of thousands of Instances must not cost memory
-// for all slots before these.
+// forged.
 func (d *device) know(i int) *slotState {
-	if i < fewSlots {
-		d.grow(i + 1)
+	at, found := d.find(i)
+	if !found {
+		d.slots = slices.Insert(d.slots, at, &slotState{index: i})
 	}
-	s := d.at(i)
-	if s == nil {
-		if d.beyond == nil {
-			d.beyond = map[int]*slotState{}
-		}
-		s = &slotState{}
-		d.beyond[i] = s
-	}
-	return s
-}
-
-// trim frees what is kept of slots that the device does not have and nobody uses.
-func (d *device) trim() {
-	n := max(d.capacity, fewSlots)
-	if n < len(d.slots) {
-		rest := d.slots[n:]
-		d.slots = slices.Clone(d.slots[:n])
-		for i := range rest {
-			if rest[i].inUse() {
-				*d.know(n + i) = rest[i]
-			}
-		}
-	}
-	for i, s := range d.beyond {
-		if !s.inUse() {
-			delete(d.beyond, i)
-		}
-	}
+	return d.slots[at]
 }
 
 // inUse reports whether somebody has the slot, or is to have it.
@@ -151,46 +101,58 @@ func (s *slotState) claimed() *claim {
 	return s.claim
 }
 
-// available reports whether nobody has slot i of those that the device gives.
+// available reports whether the device gives slot i, and nobody has it.
 func (d *device) available(i int) bool {
 	s := d.at(i)
-	return d.exists() && i < d.capacity && len(s.holders) == 0 && s.claimed() == nil
+	return d.exists() && i < d.capacity && (s == nil || len(s.holders) == 0 && s.claimed() == nil)
 }
 
-// waitsForNominee reports whether slot i would be free, were it not kept for a
-// pod that preempted: it is that pod's turn.
-func (d *device) waitsForNominee(i int) bool { return d.at(i).nominee != "" && d.available(i) }
+// isFree reports whether slot i is available and is not nominated for a pod.
+func (d *device) isFree(i int) bool { return d.exists() && i < d.capacity && !d.taken.has(i) }
 
-// refresh recomputes whether slot i is free and keeps the order right. It
-// reports whether the slot became free.
+// waitsForNominee reports whether slot i would be free, were it not nominated for a pod.
+func (d *device) waitsForNominee(i int) bool {
+	s := d.at(i)
+	return s != nil && s.nominee != "" && d.available(i)
+}
+
+// refresh recomputes whether slot i is free, and keeps the order right. It reports whether
+// the slot became free.
 func (d *device) refresh(i int) bool {
-	if (d.available(i) && d.at(i).nominee == "") == d.free.has(i) {
+	changed, taken := d.count(i)
+	if !changed {
 		return false
 	}
 	d.unlist()
 	defer d.list()
-	return d.count(i)
+	return d.take(i, taken)
 }
 
-// count is refresh without the order.
-func (d *device) count(i int) bool {
-	free := d.available(i) && d.at(i).nominee == ""
-	if free == d.free.has(i) {
+// count brings the counts of slots by state up to date. It returns whether slot i is taken,
+// and whether this is new.
+func (d *device) count(i int) (changed, taken bool) {
+	s := d.at(i)
+	taken = s != nil && d.countUse(s) && i < d.capacity
+	return taken != d.taken.has(i), taken
+}
+
+// take records that slot i is taken or not. It reports whether the slot became free. The
+// device is not in its group's order meanwhile.
+func (d *device) take(i int, taken bool) bool {
+	step := -1
+	if taken {
+		d.taken.set(i)
+	} else {
+		d.taken.clear(i)
+		step = 1
+	}
+	if !d.exists() || i >= d.capacity {
 		return false
 	}
-	step := 1
-	if free {
-		d.free.set(i)
-	} else {
-		d.free.clear(i)
-		step = -1
-	}
 	d.nfree += step
-	if d.group != nil {
-		d.group.free += step
-		d.kind.free += step
-	}
-	return free
+	d.group.free += step
+	d.kind.free += step
+	return !taken
 }
 
 // settle recomputes the slots of devices whose nodes or capacity have changed. For each
@@ -200,11 +162,11 @@ func (l *Ledger) settle(fresh map[*device]int) Event {
 	for d := range fresh {
 		free := false
 		d.unlist()
-		for i, s := range d.known {
-			gives, shows := l.recount(d, i, s.claimed())
+		for _, s := range d.slots {
+			gives, shows := l.recount(d, s, s.claimed())
 			free = free || gives
 			if shows {
-				event.preemptible(d, i)
+				event.preemptible(d, s.index)
 			}
 		}
 		d.list()
@@ -217,26 +179,29 @@ func (l *Ledger) settle(fresh map[*device]int) Event {
 	}
 	for d, first := range fresh {
 		event.open(l, d, first, math.MaxInt32)
-		d.trim()
+		l.totals.leftOut -= d.leftOut
+		d.leftOut = d.notCounted()
+		l.totals.leftOut += d.leftOut
 		l.dropDevice(d)
 	}
 	return event
 }
 
-// recount recomputes whether the claim on slot i counts and whether the slot is free. It
+// recount recomputes whether the claim on a slot counts and whether the slot is free. It
 // is told the claim that counted before. free is true if somebody may take the slot now,
 // held if a holder can be preempted who could not be before.
-func (l *Ledger) recount(d *device, i int, before *claim) (free, held bool) {
-	s := d.at(i)
+func (l *Ledger) recount(d *device, s *slotState, before *claim) (free, held bool) {
 	if s.claim != nil {
-		s.claim.counts = i < d.capacity && d.reaches(s.claim.node.name)
+		s.claim.counts = s.index < d.capacity && d.reaches(s.claim.node.name)
 	}
-	free = d.count(i)
+	if changed, taken := d.count(s.index); changed {
+		free = d.take(s.index, taken)
+	}
 	if before == nil || before == s.claimed() {
 		return free, false
 	}
-	if len(s.holders) > 0 && l.foreign(d, i, before) {
-		_, held = l.minPreemptorPriority(d, i)
+	if len(s.holders) > 0 && l.foreign(s, before) {
+		_, held = l.minPreemptorPriority(d, s.index)
 	}
-	return free || d.waitsForNominee(i), held
+	return free || d.waitsForNominee(s.index), held
 }

@@ -33,6 +33,7 @@ func (l *Ledger) SetSlice(s *v1alpha1.DeviceSlice) (Event, []error) {
 	}
 	r.uid, r.version = strings.Clone(string(s.UID)), strings.Clone(s.ResourceVersion)
 	reports, errs := l.read(r.node, s)
+	l.totals.unsound += len(errs) - r.unsound
 	r.unsound = len(errs)
 	u.replace(r, reports)
 	event := u.done()
@@ -58,6 +59,7 @@ func (l *Ledger) DeleteSlice(name string) Event {
 // drop removes a slice.
 func (u *update) drop(s *sliceRecord) {
 	u.replace(s, nil)
+	u.totals.unsound -= s.unsound
 	s.node.slices = slices.DeleteFunc(s.node.slices, func(o *sliceRecord) bool { return o == s })
 	delete(u.slices, s.name)
 	u.dropNode(s.node)
@@ -94,12 +96,20 @@ func (u *update) replace(s *sliceRecord, reports []*report) {
 	}
 	for _, r := range added {
 		r.slices++
+		u.touch(r.device, noSlot)
 	}
 	u.contest(gone)
 	u.contest(added)
 	elsewhere := func(r *report) bool { return s.node.lists(r, s) }
-	u.leave(s.node, slices.DeleteFunc(gone, elsewhere))
-	u.join(s.node, slices.DeleteFunc(added, elsewhere))
+	gone, added = slices.DeleteFunc(gone, elsewhere), slices.DeleteFunc(added, elsewhere)
+	for _, r := range gone {
+		r.nodes--
+	}
+	for _, r := range added {
+		r.nodes++
+	}
+	u.leave(s.node, gone)
+	u.join(s.node, added)
 }
 
 // without returns those of a that are not in b.

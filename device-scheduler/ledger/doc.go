@@ -48,6 +48,7 @@ type Ledger struct {
 	// nominations keep slots for pods that preemption made room for, by UID.
 	nominations map[string]*nomination
 	seed        maphash.Seed // of the hashes of devices' ids
+	totals      totals
 }
 
 // New returns an empty ledger.
@@ -82,6 +83,7 @@ type kind struct {
 	byNode map[string]reach
 	spare  *btree.FreeListG[*device] // of all groups' orders
 	free   int                       // free slots of all groups
+	counts [uses]int                 // of the other slots
 	// version changes with the Configurations of the name.
 	version uint64
 	// surveyed is what a roll's nodes reach; nil before the first survey.
@@ -115,20 +117,24 @@ type device struct {
 	accepted  *report // the one of these that counts; nil when none does
 	reporters int     // nodes whose report is accepted
 	capacity  int
-	group     *group      // nil when no node reaches it: then it does not exist
-	slots     []slotState // at least capacity long
-	// beyond are slots behind these that somebody has; see know.
-	beyond map[int]*slotState
-	free   bitset
-	nfree  int
+	group     *group       // nil when no node reaches it: then it does not exist
+	slots     []*slotState // those that somebody has or is to have, by index
+	taken     bitset       // which of these are within the capacity
+	nfree     int          // 0 when it does not exist
+	leftOut   int          // reports that do not count; see settle
+	totals    *totals      // the ledger's
 	// clOnNode counts configuration-level holders by node, for UniquePerNode.
 	clOnNode counts
 }
 
+// slotState is a slot that somebody has or is to have. What is kept of a device follows
+// these, and not its capacity.
 type slotState struct {
-	// holders are pod UIDs. More than one is a conflict, which only several
+	index int
+	// holders are pod UIDs. More than one is a double allocation, which only several
 	// schedulers or forged pods can cause; none of them is forgotten.
 	holders []string
 	claim   *claim // nil when there is none; see claimed
-	nominee string // UID of the pod that the slot is kept for
+	nominee string // UID of the pod that the slot is nominated for
+	counted slotUse
 }

@@ -17,7 +17,7 @@ type Draft struct {
 
 // change is a device as the draft sees it.
 type change struct {
-	free     bitset
+	taken    bitset
 	nfree    int
 	clOnNode map[string]int // added to the device's
 }
@@ -42,8 +42,8 @@ func (dr *Draft) Release(uid string) {
 		}
 		s := d.at(h.slot.Index)
 		free := d.exists() && h.slot.Index < d.capacity && len(s.holders) == 1 && p.owns(s.claimed())
-		if free && !ch.free.has(h.slot.Index) && !dr.ledger.keptFrom(dr.pod, s.nominee) {
-			ch.free.set(h.slot.Index)
+		if free && ch.taken.has(h.slot.Index) && !dr.ledger.keptFrom(dr.pod, s.nominee) {
+			ch.taken.clear(h.slot.Index)
 			ch.nfree++
 		}
 	}
@@ -62,7 +62,7 @@ func (dr *Draft) Reserve(node string, req *Request) {
 	kept := dr.kept()
 	for _, h := range kept {
 		ch := try.changed[h.device]
-		ch.free.clear(h.index)
+		ch.taken.set(h.index)
 		ch.nfree--
 	}
 	if _, shortfall := try.Fit(node, req); shortfall != nil {
@@ -70,7 +70,7 @@ func (dr *Draft) Reserve(node string, req *Request) {
 	}
 	for _, h := range kept {
 		ch := try.changed[h.device]
-		ch.free.set(h.index)
+		ch.taken.clear(h.index)
 		ch.nfree++
 	}
 	dr.changed = try.changed
@@ -90,7 +90,7 @@ func (dr *Draft) kept() []place {
 	var kept []place
 	for _, h := range n.holds {
 		d := dr.ledger.devices[h.slot.Instance]
-		if ch := dr.changed[d]; ch != nil && ch.free.has(h.slot.Index) {
+		if ch := dr.changed[d]; ch != nil && !ch.taken.has(h.slot.Index) {
 			kept = append(kept, place{d, h.slot.Index})
 		}
 	}
@@ -101,7 +101,7 @@ func (dr *Draft) clone() *Draft {
 	c := *dr
 	c.changed = make(map[*device]*change, len(dr.changed))
 	for d, ch := range dr.changed {
-		c.changed[d] = &change{free: slices.Clone(ch.free), nfree: ch.nfree, clOnNode: maps.Clone(ch.clOnNode)}
+		c.changed[d] = &change{taken: slices.Clone(ch.taken), nfree: ch.nfree, clOnNode: maps.Clone(ch.clOnNode)}
 	}
 	return &c
 }
@@ -109,7 +109,7 @@ func (dr *Draft) clone() *Draft {
 func (dr *Draft) change(d *device) *change {
 	ch := dr.changed[d]
 	if ch == nil {
-		ch = &change{free: slices.Clone(d.free), nfree: d.nfree}
+		ch = &change{taken: slices.Clone(d.taken), nfree: d.nfree}
 		if dr.changed == nil {
 			dr.changed = map[*device]*change{}
 		}
@@ -135,8 +135,8 @@ func (dr *Draft) clOnNode(d *device, node string) int {
 
 // take takes the device's lowest free slot, of which there must be one.
 func (ch *change) take(node string, cl bool) (index int) {
-	index = ch.free.lowest()
-	ch.free.clear(index)
+	index = ch.taken.lowestAbsent()
+	ch.taken.set(index)
 	ch.nfree--
 	if cl {
 		ch.addCL(node, 1)

@@ -40,11 +40,14 @@ func (e *Event) preemptible(d *device, index int) {
 // open records the device's slots from the first on, as if no pod could have had them
 // before: the free ones, and those that a pod of at most that priority can preempt for.
 func (e *Event) open(l *Ledger, d *device, first int, upTo int32) {
-	free := false
-	for i := first; i < d.capacity; i++ {
-		free = free || d.free.has(i) || d.waitsForNominee(i)
-		if least, ok := l.minPreemptorPriority(d, i); ok && least <= upTo {
-			e.preemptible(d, i)
+	free := d.exists() && d.capacity-first > d.taken.below(d.capacity)-d.taken.below(first)
+	for _, s := range d.slots {
+		if s.index < first {
+			continue
+		}
+		free = free || d.waitsForNominee(s.index)
+		if least, ok := l.minPreemptorPriority(d, s.index); ok && least <= upTo {
+			e.preemptible(d, s.index)
 		}
 	}
 	if free {
@@ -66,7 +69,7 @@ func (l *Ledger) MinPreemptorPriority(s slot.Name) (int32, bool) {
 
 func (l *Ledger) minPreemptorPriority(d *device, index int) (int32, bool) {
 	s := d.at(index)
-	if s == nil || !d.exists() || index >= d.capacity || len(s.holders) > 1 || l.foreign(d, index, s.claimed()) {
+	if s == nil || !d.exists() || index >= d.capacity || len(s.holders) > 1 || l.foreign(s, s.claimed()) {
 		return 0, false
 	}
 	highest, taken := int32(math.MinInt32), false
@@ -106,8 +109,8 @@ func (l *Ledger) AssumedOrNominated(s slot.Name) []string {
 }
 
 // foreign reports whether the claim on the slot is none of its holders'.
-func (l *Ledger) foreign(d *device, index int, c *claim) bool {
-	return c != nil && !slices.ContainsFunc(d.at(index).holders, func(uid string) bool { return l.pods[uid].owns(c) })
+func (l *Ledger) foreign(s *slotState, c *claim) bool {
+	return c != nil && !slices.ContainsFunc(s.holders, func(uid string) bool { return l.pods[uid].owns(c) })
 }
 
 // Resources are the names by which pods ask for slots of the Instance, without the

@@ -310,7 +310,7 @@ func (w *world) checkSlots(t *rapid.T) {
 	known := map[slot.Name]bool{}
 	for name, d := range w.devices {
 		in := w.inForce(name)
-		for i, state := range d.known {
+		for i, state := range d.all {
 			s := slot.Name{Instance: name, Index: i}
 			known[s] = true
 			holders := w.holders(s, w.pods, w.assumed)
@@ -322,13 +322,13 @@ func (w *world) checkSlots(t *rapid.T) {
 				t.Fatalf("%s was given to all of %v", s, given)
 			}
 			free := in != nil && i < in.capacity && len(holders) == 0 && w.claimOn(s) == "" && state.nominee == ""
-			if free != d.free.has(i) {
-				t.Fatalf("%s is free: %v, want %v", s, d.free.has(i), free)
+			if free != d.isFree(i) {
+				t.Fatalf("%s is free: %v, want %v", s, d.isFree(i), free)
 			}
 			w.checkContest(t, s)
 		}
-		if in != nil && (in.capacity > len(d.slots) || !slices.Equal(d.nodes(), in.nodes)) || in == nil && d.exists() {
-			t.Fatalf("%s has %d slots on %v, want %+v", name, len(d.slots), d.nodes(), in)
+		if in != nil && (in.capacity != d.capacity || !slices.Equal(d.nodes(), in.nodes)) || in == nil && d.exists() {
+			t.Fatalf("%s has %d slots on %v, want %+v", name, d.capacity, d.nodes(), in)
 		}
 	}
 	for _, pods := range []map[string]scheduled{w.pods, w.assumed} {

@@ -151,13 +151,12 @@ func (k *kind) change(g *group, n *nodeRecord) {
 	}
 }
 
-// put puts a device that is in no group into one, with the capacity that its
-// Configuration says.
+// put puts a device that is in no group into one.
 func (d *device) put(g *group) {
-	d.resize(d.kind.owner.Spec.Slots())
 	d.group = g
 	g.members++
 	g.slots += d.capacity
+	d.nfree = d.capacity - d.taken.below(d.capacity)
 	g.free += d.nfree
 	d.kind.free += d.nfree
 	d.list()
@@ -175,6 +174,7 @@ func (d *device) remove() {
 	g.slots -= d.capacity
 	g.free -= d.nfree
 	d.kind.free -= d.nfree
+	d.nfree = 0
 	d.kind.dropIfEmpty(g)
 }
 

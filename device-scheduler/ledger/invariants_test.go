@@ -18,6 +18,24 @@ var (
 	_ failer = (*rapid.T)(nil)
 )
 
+// all yields the slots that the device has, and those beyond that somebody has.
+func (d *device) all(yield func(int, *slotState) bool) {
+	for i := range d.capacity {
+		s := d.at(i)
+		if s == nil {
+			s = &slotState{index: i}
+		}
+		if !yield(i, s) {
+			return
+		}
+	}
+	for _, s := range d.slots {
+		if s.index >= d.capacity && !yield(s.index, s) {
+			return
+		}
+	}
+}
+
 // checkInvariants recomputes from scratch what the ledger keeps up to date.
 func checkInvariants(t failer, l *Ledger) {
 	t.Helper()
@@ -53,15 +71,32 @@ func checkInvariants(t failer, l *Ledger) {
 			}
 		}
 	}
+	ignored, leftOut, unsound, counts := 0, 0, 0, map[*kind]map[int]int{}
 	members, claims := map[*group][]*device{}, map[*nodeRecord]int{}
 	for name, d := range l.devices {
 		n, cl := 0, map[string]int{}
-		for i, s := range d.beyond {
-			if i < len(d.slots) || !s.inUse() {
-				t.Fatalf("%s-%d, of %d slots: %+v is beyond them", name, i, len(d.slots), *s)
-			}
+		if !slices.IsSortedFunc(d.slots, func(a, b *slotState) int { return a.index - b.index }) || slices.ContainsFunc(d.slots, func(s *slotState) bool { return !s.inUse() }) {
+			t.Fatalf("%s keeps %d slots", name, len(d.slots))
 		}
-		for i, s := range d.known {
+		if d.kind != nil && d.kind.owner != nil {
+			leftOut += d.notCounted()
+		}
+		for i, s := range d.all {
+			{
+				use := s.use()
+				if use != s.counted || (use.as != unused && i < d.capacity) != d.taken.has(i) {
+					t.Fatalf("%s-%d is counted as %v, want %v, and taken: %v", name, i, s.counted, use, d.taken.has(i))
+				}
+				if use.ignoredClaim {
+					ignored++
+				}
+				if d.kind != nil && use.as != unused {
+					if counts[d.kind] == nil {
+						counts[d.kind] = map[int]int{}
+					}
+					counts[d.kind][use.as]++
+				}
+			}
 			if c := s.claim; c != nil {
 				claims[c.node]++
 				if counts := i < d.capacity && slices.Contains(d.nodes(), c.node.name); counts != c.counts {
@@ -69,8 +104,8 @@ func checkInvariants(t failer, l *Ledger) {
 				}
 			}
 			free := d.group != nil && i < d.capacity && len(s.holders) == 0 && s.claimed() == nil && s.nominee == ""
-			if free != d.free.has(i) {
-				t.Fatalf("%s-%d: free bit is %v, want %v", name, i, d.free.has(i), free)
+			if free != d.isFree(i) {
+				t.Fatalf("%s-%d: free bit is %v, want %v", name, i, d.isFree(i), free)
 			}
 			if free {
 				n++
@@ -104,9 +139,19 @@ func checkInvariants(t failer, l *Ledger) {
 		if d.group != nil {
 			members[d.group] = append(members[d.group], d)
 		}
-		if capacity := len(d.slots); capacity < d.capacity || capacity > max(d.capacity, fewSlots) {
-			t.Fatalf("%s has room for %d slots, of %d", name, capacity, d.capacity)
+	}
+	for _, k := range l.kinds {
+		for as := held; as < uses; as++ {
+			if k.counts[as] != counts[k][as] {
+				t.Fatalf("%s counts %d slots as %d, want %d", k.name, k.counts[as], as, counts[k][as])
+			}
 		}
+	}
+	for _, s := range l.slices {
+		unsound += s.unsound
+	}
+	if want := (totals{ignored, leftOut, unsound}); l.totals != want {
+		t.Fatalf("the totals are %+v, want %+v", l.totals, want)
 	}
 	checkReports(t, l)
 	for _, n := range l.nodes {

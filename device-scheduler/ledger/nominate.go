@@ -94,9 +94,9 @@ func (l *Ledger) endVain(d *device) Event {
 	if len(l.nominations) == 0 {
 		return event
 	}
-	for i, s := range d.known {
+	for _, s := range slices.Clone(d.slots) {
 		n := l.nominations[s.nominee]
-		if n != nil && (i >= d.capacity || !d.reaches(n.node)) {
+		if n != nil && (s.index >= d.capacity || !d.reaches(n.node)) {
 			event.add(l.displace(n.UID))
 		}
 	}
@@ -142,7 +142,7 @@ func (l *Ledger) mayHaveKept(pod Pod) bool {
 
 // freeFor reports whether the pod may take the slot.
 func (l *Ledger) freeFor(pod Pod, d *device, index int) bool {
-	if d.free.has(index) {
+	if d.isFree(index) {
 		return true
 	}
 	s := d.at(index)
@@ -160,8 +160,8 @@ func (dr *Draft) For(pod Pod) *Draft {
 		for _, h := range n.holds {
 			d := dr.ledger.devices[h.slot.Instance]
 			ch := dr.change(d)
-			if !ch.free.has(h.slot.Index) && dr.ledger.freeFor(pod, d, h.slot.Index) {
-				ch.free.set(h.slot.Index)
+			if ch.taken.has(h.slot.Index) && dr.ledger.freeFor(pod, d, h.slot.Index) {
+				ch.taken.clear(h.slot.Index)
 				ch.nfree++
 			}
 		}

@@ -96,9 +96,9 @@ func (w *world) checkObjects(t failer) {
 			counted++
 		}
 	}
-	leftOut := 0
+	leftOut, seenOn := 0, map[string][]v1alpha1.Device{}
 	for _, s := range w.slices {
-		var seen []v1alpha1.Device
+		seen := seenOn[s.Spec.NodeName]
 		for _, d := range s.Spec.Devices {
 			c := w.owner(d.Configuration.Name)
 			in := w.inForce(d.Instance())
@@ -115,6 +115,7 @@ func (w *world) checkObjects(t failer) {
 			}
 			seen = append(seen, d)
 		}
+		seenOn[s.Spec.NodeName] = seen
 	}
 	if claims, devices := w.Ignored(); claims != len(w.claims)-counted || devices != leftOut {
 		t.Fatalf("%d claims do not count and %d devices are left out, want %d and %d", claims, devices, len(w.claims)-counted, leftOut)

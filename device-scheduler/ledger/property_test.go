@@ -327,7 +327,7 @@ func (w *world) checkRebuilt(t *rapid.T) {
 func usable(l *Ledger, without map[string]scheduled) string {
 	var out []string
 	for name, d := range l.devices {
-		for i, s := range d.known {
+		for i, s := range d.all {
 			holders := slices.Sorted(slices.Values(s.holders)) // not in the order in which they were seen
 			holders = slices.DeleteFunc(holders, func(uid string) bool { _, ok := without[uid]; return ok })
 			given := d.exists() && i < d.capacity

@@ -20,6 +20,7 @@ type report struct {
 	id        uint64                // see identity
 	shared    bool
 	slices    int32 // that list it
+	nodes     int32 // whose slices these are
 }
 
 // identity tells devices apart. Local ones of two nodes are two, though their ids be
@@ -37,6 +38,9 @@ func (l *Ledger) report(n *nodeRecord, of *v1alpha1.Device) *report {
 	if d.kind == nil {
 		d.kind = l.kind(of.Configuration.Name)
 		d.kind.devices[d] = struct{}{}
+		for _, s := range d.slots {
+			d.kind.counts[s.counted.as]++
+		}
 	}
 	at := &d.reports
 	for ; *at != nil; at = &(*at).next {
@@ -151,8 +155,10 @@ func (u *update) join(n *nodeRecord, reports []*report) {
 		d.reporters++
 		switch {
 		case d.group == nil && k.discovers():
+			d.capacity = k.owner.Spec.Slots()
 			d.put(k.groupOf(k.selected))
 		case d.group == nil:
+			d.capacity = k.owner.Spec.Slots()
 			d.put(k.groupOf(nodeSet{key: n.key, names: []string{n.name}}))
 		case k.discovers():
 			continue // the node reaches it already
@@ -261,6 +267,19 @@ func (u *update) done() Event {
 		}
 	}
 	return u.settle(u.fresh)
+}
+
+// notCounted is how many nodes' reports of the device do not count, although its
+// Configuration is known.
+func (d *device) notCounted() int {
+	if d.kind == nil || d.kind.owner == nil {
+		return 0
+	}
+	n := -d.reporters
+	for r := d.reports; r != nil; r = r.next {
+		n += int(r.nodes)
+	}
+	return n
 }
 
 // forgetReports drops those that no slice lists any more.

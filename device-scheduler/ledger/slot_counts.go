@@ -5,57 +5,75 @@ type SlotCounts struct {
 	Configuration string
 	// Free slots, those held by pods, those that are claimed while no
 	// known pod holds them, those that several pods hold, and those that are
-	// kept for a pod that preempted.
+	// nominated for a pod that preempted.
 	Free, Held, Claimed, Conflicting, Nominated int
 }
 
-// Ignored counts the SlotClaims that do not count, and the devices that slices list and
-// that are left out, once for each slice.
-func (l *Ledger) Ignored() (claims, devices int) {
-	for _, c := range l.claims {
-		if !c.counts {
-			claims++
-		}
-	}
-	for _, s := range l.slices {
-		devices += s.unsound
-		for _, r := range s.reports {
-			if s.node.leftOut(r) != nil {
-				devices++
-			}
-		}
-	}
-	return claims, devices
+// slotUse is what a slot is counted as.
+type slotUse struct {
+	as           int
+	ignoredClaim bool
 }
 
-// SlotCounts counts the slots of all Configurations, in no order.
+const (
+	unused = iota
+	held
+	claimed
+	doublyAllocated
+	nominated
+	uses
+)
+
+// totals are of all devices and slices.
+type totals struct {
+	ignoredClaims, leftOut, unsound int
+}
+
+func (s *slotState) use() slotUse {
+	use := slotUse{ignoredClaim: s.claim != nil && !s.claim.counts}
+	switch {
+	case len(s.holders) > 1:
+		use.as = doublyAllocated
+	case len(s.holders) == 1:
+		use.as = held
+	case s.claimed() != nil:
+		use.as = claimed
+	case s.nominee != "":
+		use.as = nominated
+	}
+	return use
+}
+
+// countUse brings the counts up to date, and returns whether the slot is taken.
+func (d *device) countUse(s *slotState) (taken bool) {
+	before, now := s.counted, s.use()
+	s.counted = now
+	if d.kind != nil {
+		d.kind.counts[before.as]--
+		d.kind.counts[now.as]++
+	}
+	if before.ignoredClaim {
+		d.totals.ignoredClaims--
+	}
+	if now.ignoredClaim {
+		d.totals.ignoredClaims++
+	}
+	return now.as != unused
+}
+
+// Ignored counts the SlotClaims that do not count, and the devices that slices list and
+// that are left out, once for each node.
+func (l *Ledger) Ignored() (claims, devices int) {
+	return l.totals.ignoredClaims, l.totals.leftOut + l.totals.unsound
+}
+
+// SlotCounts counts the slots of all Configurations, in no order. It reads counters, one
+// set a Configuration.
 func (l *Ledger) SlotCounts() []SlotCounts {
-	counts := make(map[*kind]*SlotCounts, len(l.kinds))
+	all := make([]SlotCounts, 0, len(l.kinds))
 	for _, k := range l.kinds {
-		counts[k] = &SlotCounts{Configuration: k.name}
-	}
-	for _, d := range l.devices {
-		c := counts[d.kind]
-		if c == nil {
-			continue
-		}
-		c.Free += d.nfree
-		for _, s := range d.known {
-			switch {
-			case len(s.holders) > 1:
-				c.Conflicting++
-			case len(s.holders) == 1:
-				c.Held++
-			case s.claimed() != nil:
-				c.Claimed++
-			case s.nominee != "":
-				c.Nominated++
-			}
-		}
-	}
-	all := make([]SlotCounts, 0, len(counts))
-	for _, c := range counts {
-		all = append(all, *c)
+		all = append(all, SlotCounts{Configuration: k.name, Free: k.free, Held: k.counts[held], Claimed: k.counts[claimed],
+			Conflicting: k.counts[doublyAllocated], Nominated: k.counts[nominated]})
 	}
 	return all
 }

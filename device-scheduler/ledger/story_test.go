@@ -157,7 +157,7 @@ func (s *story) observed(conflicts []Conflict, g Event) string {
 func (l *Ledger) show() string {
 	var out []string
 	for _, d := range l.devices {
-		for i, s := range d.known {
+		for i, s := range d.all {
 			var state []string
 			if len(s.holders) > 0 {
 				state = append(state, "held by "+strings.Join(s.holders, " and "))
@@ -171,7 +171,7 @@ func (l *Ledger) show() string {
 			switch {
 			case d.waitsForNominee(i):
 				state = append(state, "kept for "+s.nominee)
-			case d.free.has(i):
+			case d.isFree(i):
 				state = append(state, "free")
 			case len(state) == 0:
 				state = append(state, "out of capacity")

@@ -134,7 +134,7 @@ func (w *world) checkExpected(t *rapid.T) {
 		}
 		free := 0
 		for _, h := range n.holds {
-			if draft.change(w.devices[h.slot.Instance]).free.has(h.slot.Index) {
+			if !draft.change(w.devices[h.slot.Instance]).taken.has(h.slot.Index) {
 				free++
 			}
 		}
