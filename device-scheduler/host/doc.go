@@ -9,7 +9,7 @@
 //   - copies.go: what a plugin gets to see, and what is taken over from it
 //   - node.go: a node, what its pods hold, and what it would be without some
 //   - decide.go: does a pod fit, and what does it get
-//   - heeds.go: does anybody answer for a request
+//   - recognizes.go: does anybody answer for a request
 //   - host.go: the nodes there are
 //
 // A Node is a value that never changes: With and Without return others, so that

@@ -8,16 +8,16 @@ import (
 	"github.com/kubeslot/kubeslot/types/resource"
 )
 
-// Heeds reports whether a device scheduler answers for what the pod requests
+// Recognizes reports whether a device scheduler answers for what the pod requests
 // under the name, in the container or, if that is "", as a whole.
 //
 // KubeDevice's plugins do not say which names they know, so it is found out: a
 // plugin knows the name if on this node its answer would be another without the
 // request, or with one more of it. (One whose answers vary with anything seems to
 // know everything.) Group resources are the group scheduler's. The
-// cost is that of three calls of Fits; the answer for a name that is heeded on one
+// cost is that of three calls of Fits; the answer for a name that is recognized on one
 // node holds for all.
-func (h *Host) Heeds(n *Node, pod *types.PodInfo, container string, name types.ResourceName) bool {
+func (h *Host) Recognizes(n *Node, pod *types.PodInfo, container string, name types.ResourceName) bool {
 	if resource.IsGroupResourceName(name) {
 		return h.group != nil
 	}

@@ -9,7 +9,7 @@ import (
 
 // Whether anybody knows a request shows in the answers, with no word from the
 // plugin.
-func TestHeeds(t *testing.T) {
+func TestRecognizes(t *testing.T) {
 	const hint, unknown types.ResourceName = "example.com/hint", "example.com/unknown"
 	count := func(_ *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
 		main := pod.RunningContainers["main"]
@@ -46,7 +46,7 @@ func TestHeeds(t *testing.T) {
 		{without, "main", dongle, true},
 		{&Host{}, "main", dongle, false},
 	} {
-		if got := test.host.Heeds(h.Node("node"), asked, test.container, test.name); got != test.want {
+		if got := test.host.Recognizes(h.Node("node"), asked, test.container, test.name); got != test.want {
 			t.Errorf("container %q, %q: %v", test.container, test.name, got)
 		}
 	}

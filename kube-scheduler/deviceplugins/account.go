@@ -45,8 +45,8 @@ type account struct {
 	mu sync.RWMutex
 	// unusable says why a node's annotation cannot be read.
 	unusable map[string]string
-	// heeded are the names that some device scheduler answers for.
-	heeded sets.Set[heededName]
+	// recognized are the names that some device scheduler answers for.
+	recognized sets.Set[heededName]
 }
 
 // hold is what a pod holds, and whether the API says so: until then it may be
@@ -65,7 +65,7 @@ type heededName struct {
 
 func newAccount(logger klog.Logger, h *host.Host, t *trouble, activator fwk.PodActivator, c clock.Clock) *account {
 	a := &account{logger: logger, host: h, plugins: len(h.Plugins()), trouble: t, held: map[apitypes.UID]hold{},
-		unusable: map[string]string{}, heeded: sets.Set[heededName]{}}
+		unusable: map[string]string{}, recognized: sets.Set[heededName]{}}
 	a.queue = requeue.New(requeue.Options[*waiting]{Logger: logger, Activator: activator, Clock: c, Possible: a.fitting})
 	return a
 }

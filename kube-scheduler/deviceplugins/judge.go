@@ -64,7 +64,7 @@ func (a *account) judge(name string, n *host.Node, r *request) verdict {
 		return v
 	}
 	for _, asked := range r.asked {
-		if asked.author && !a.heeds(n, r, asked) {
+		if asked.author && !a.recognizes(n, r, asked) {
 			v.refuse(fmt.Sprintf("no device scheduler plugin answers for %s", asked), true)
 			break // to find that out takes several calls of each plugin
 		}
@@ -99,22 +99,22 @@ func isAmount(name types.ResourceName) bool {
 	return resource.IsGroupResourceName(name) || resource.IsEnumResource(name) || strings.HasSuffix(strings.ToLower(string(name)), "memory")
 }
 
-// heeds reports whether a device scheduler answers for the request, and remembers
+// recognizes reports whether a device scheduler answers for the request, and remembers
 // the names for which one does.
-func (a *account) heeds(n *host.Node, r *request, asked asked) bool {
+func (a *account) recognizes(n *host.Node, r *request, asked asked) bool {
 	if resource.IsGroupResourceName(asked.name) { // known by the name, of which there are many
-		return a.host.Heeds(n, r.pod, asked.container, asked.name)
+		return a.host.Recognizes(n, r.pod, asked.container, asked.name)
 	}
 	key := heededName{whole: asked.container == "", name: asked.name}
 	a.mu.RLock()
-	known := a.heeded.Has(key)
+	known := a.recognized.Has(key)
 	a.mu.RUnlock()
-	if known || !a.host.Heeds(n, r.pod, asked.container, asked.name) {
+	if known || !a.host.Recognizes(n, r.pod, asked.container, asked.name) {
 		return known
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.heeded.Insert(key)
+	a.recognized.Insert(key)
 	return true
 }
 
