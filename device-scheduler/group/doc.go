@@ -38,6 +38,11 @@
 //     and sums that overflow do not fit; unknown scorers mean the default one.
 //   - What a plugin chose, in AllocateFrom, is kept, and everything else is placed
 //     around it. KubeDevice takes all of a container's places as chosen, or none.
+//   - A container that does not fit has score 0; KubeDevice gives it what was reached.
+//   - Requests whose sum comes near MaxInt64 do not fit, and neither does a container to
+//     which a plugin gave the values 1 and 2 of one enum leaf.
+//   - A place in AllocateFrom of a resource that is no longer requested is dropped.
+//   - What Used says of an enum leaf stays as it is: such leaves are not used up.
 //   - AllocateFrom is written only if the whole pod fits, and entries that are
 //     not group resources, such as slots, stay in it.
 //

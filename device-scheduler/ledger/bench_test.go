@@ -109,11 +109,11 @@ func BenchmarkFits(b *testing.B) {
 		for _, shared := range []bool{false, true} {
 			l, nodes := fleet(500, instances, shared)
 			b.Run(fmt.Sprintf("instances=%d/shared=%v", instances, shared), func(b *testing.B) {
-				survey := l.Feasibility(podFor(1, 1), NewSnapshotIndex(nodes))
+				feasibility := l.Feasibility(podFor(1, 1), NewSnapshotIndex(nodes))
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
 					place := i % len(nodes)
-					if shortfall, sure := survey.Fits(nodes[place], place); shortfall != nil || !sure {
+					if shortfall, sure := feasibility.Fits(nodes[place], place); shortfall != nil || !sure {
 						b.Fatal(shortfall, sure)
 					}
 				}

@@ -86,8 +86,8 @@ type kind struct {
 	counts [uses]int                 // of the other slots
 	// version changes with the Configurations of the name.
 	version uint64
-	// surveyed is what a roll's nodes reach; nil before the first survey.
-	surveyed *table
+	// snapshot is what a snapshot's nodes reach; nil before the first of them.
+	snapshot *table
 }
 
 // reach is what one node reaches of a kind. Filter and Score look at it for each

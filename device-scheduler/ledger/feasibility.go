@@ -8,7 +8,7 @@ type SnapshotIndex struct {
 	places map[string]int
 }
 
-// NewSnapshotIndex makes a roll of the names, in their order.
+// NewSnapshotIndex makes a snapshot of the names, in their order.
 func NewSnapshotIndex(names []string) *SnapshotIndex {
 	r := &SnapshotIndex{names: names, places: make(map[string]int, len(names))}
 	for place, name := range names {
@@ -17,10 +17,10 @@ func NewSnapshotIndex(names []string) *SnapshotIndex {
 	return r
 }
 
-// table is what a roll's nodes reach of a kind, by their place. It follows the kind's
+// table is what a snapshot's nodes reach of a kind, by their place. It follows the kind's
 // changes for as long as the kind has it.
 type table struct {
-	roll    *SnapshotIndex
+	index   *SnapshotIndex
 	reaches []reach
 }
 
@@ -29,17 +29,17 @@ func (t *table) set(node string, r reach) {
 	if t == nil {
 		return
 	}
-	if place, found := t.roll.places[node]; found {
+	if place, found := t.index.places[node]; found {
 		t.reaches[place] = r
 	}
 }
 
-// NotInSnapshot is the place of a node that is not on the roll.
+// NotInSnapshot is the place of a node that is not on the snapshot.
 const NotInSnapshot = -1
 
 // Feasibility is a request that is asked of many nodes: Filter and Score ask it of
 // hundreds for each pod. It answers from counts alone, which lie side by side in
-// the order of a roll: to find a node by its name, the processor would wait for
+// the order of a snapshot: to find a node by its name, the processor would wait for
 // memory several times. It stays right as the ledger changes, and may be asked by
 // several goroutines between two changes.
 type Feasibility struct {
@@ -60,15 +60,15 @@ type part struct {
 	table   *table
 }
 
-// Feasibility prepares the request for the nodes of a roll, which may be nil. It keeps
+// Feasibility prepares the request for the nodes of a snapshot, which may be nil. It keeps
 // what nodes reach for the next request: to be called like a change of the ledger.
-func (l *Ledger) Feasibility(req *Request, roll *SnapshotIndex) *Feasibility {
+func (l *Ledger) Feasibility(req *Request, index *SnapshotIndex) *Feasibility {
 	s := &Feasibility{ledger: l, req: req}
 	for i := range req.Containers {
 		for _, r := range req.Containers[i].Resources {
 			p := part{ResourceRequest: r, container: i}
 			if k := l.kindOf(r.Name); k != nil && k.name == r.Name {
-				p.kind, p.version, p.unique, p.table = k, k.version, k.unique(), k.reached(roll)
+				p.kind, p.version, p.unique, p.table = k, k.version, k.unique(), k.reached(index)
 			}
 			s.parts = append(s.parts, p)
 		}
@@ -76,18 +76,18 @@ func (l *Ledger) Feasibility(req *Request, roll *SnapshotIndex) *Feasibility {
 	return s
 }
 
-// reached is what the roll's nodes reach; nil without a roll.
-func (k *kind) reached(roll *SnapshotIndex) *table {
-	if roll == nil {
+// reached is what the snapshot's nodes reach; nil without a snapshot.
+func (k *kind) reached(index *SnapshotIndex) *table {
+	if index == nil {
 		return nil
 	}
-	if k.surveyed == nil || k.surveyed.roll != roll {
-		k.surveyed = &table{roll, make([]reach, len(roll.names))}
-		for place, node := range roll.names {
-			k.surveyed.reaches[place] = k.byNode[node]
+	if k.snapshot == nil || k.snapshot.index != index {
+		k.snapshot = &table{index, make([]reach, len(index.names))}
+		for place, node := range index.names {
+			k.snapshot.reaches[place] = k.byNode[node]
 		}
 	}
-	return k.surveyed
+	return k.snapshot
 }
 
 // at returns the kind that a part asks for, or whose Instance it names, how unique
@@ -95,7 +95,7 @@ func (k *kind) reached(roll *SnapshotIndex) *table {
 // there is none.
 func (s *Feasibility) at(p *part, node string, place int) (*kind, akriv0.UniqueScope, reach) {
 	if p.kind != nil && p.kind.version == p.version {
-		if t := p.table; t != nil && t == p.kind.surveyed && place >= 0 && place < len(t.reaches) {
+		if t := p.table; t != nil && t == p.kind.snapshot && place >= 0 && place < len(t.reaches) {
 			return p.kind, p.unique, t.reaches[place]
 		}
 		return p.kind, p.unique, p.kind.byNode[node]
@@ -109,7 +109,7 @@ func (s *Feasibility) at(p *part, node string, place int) (*kind, akriv0.UniqueS
 
 // Fits answers as Fit does for the most common request, one container that asks
 // for one resource: choosing slots costs ten times as much. sure is false where
-// only Fit can tell. The place is the node's on the survey's roll, or NotInSnapshot.
+// only Fit can tell. The place is the node's in the snapshot, or NotInSnapshot.
 func (s *Feasibility) Fits(node string, place int) (shortfall *Shortfall, sure bool) {
 	if len(s.parts) != 1 || s.ledger.mayHaveKept(s.req.Pod) {
 		return nil, false
@@ -160,8 +160,7 @@ type ScoreInput struct {
 	Local float64
 }
 
-// ScoreInput looks at the request on a node. The place is the node's on the survey's
-// roll, or NotInSnapshot.
+// ScoreInput looks at the request on a node. The place is the node's in the snapshot, or NotInSnapshot.
 func (s *Feasibility) ScoreInput(node string, place int) ScoreInput {
 	var sum ScoreInput
 	parts := 0.0

@@ -11,18 +11,18 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// survey prepares a request, for nodes of which some may not be on the roll.
-func (w *world) survey(t *rapid.T) {
+// feasibility prepares a request, for nodes of which some may not be on the snapshot.
+func (w *world) feasibility(t *rapid.T) {
 	if len(w.rolls) < 2 {
-		w.rolls = append(w.rolls, NewSnapshotIndex(rapid.Permutation(worldNodes).Draw(t, "roll")[:rapid.IntRange(1, 3).Draw(t, "length")]))
+		w.rolls = append(w.rolls, NewSnapshotIndex(rapid.Permutation(worldNodes).Draw(t, "index")[:rapid.IntRange(1, 3).Draw(t, "length")]))
 	}
 	pod := Pod{UID: "asking", Namespace: "ns", Name: "p", Priority: drawPriority(t)}
 	if len(w.nominations) > 0 && rapid.Bool().Draw(t, "nominee") {
 		pod = w.nominations[pickKey(t, w.nominations)].Pod
 	}
 	req := drawRequest(t, pod)
-	roll := rapid.SampledFrom(w.rolls).Draw(t, "roll")
-	w.surveys = append(w.surveys, surveyed{w.Feasibility(req, roll), req, roll})
+	index := rapid.SampledFrom(w.rolls).Draw(t, "index")
+	w.surveys = append(w.surveys, surveyed{w.Feasibility(req, index), req, index})
 	if len(w.surveys) > 5 {
 		w.surveys = w.surveys[1:]
 	}
@@ -30,8 +30,8 @@ func (w *world) survey(t *rapid.T) {
 
 type surveyed struct {
 	*Feasibility
-	req  *Request
-	roll *SnapshotIndex
+	req   *Request
+	index *SnapshotIndex
 }
 
 // checkFeasibility compares what surveys say, whatever has happened since they were
@@ -41,12 +41,12 @@ func (w *world) checkFeasibility(t *rapid.T) {
 		for _, node := range worldNodes {
 			_, fit := w.Draft(w.strategy).For(s.req.Pod).Fit(node, s.req)
 			input := w.Feasibility(s.req, nil).ScoreInput(node, NotInSnapshot)
-			for _, place := range []int{NotInSnapshot, slices.Index(s.roll.names, node)} {
+			for _, place := range []int{NotInSnapshot, slices.Index(s.index.names, node)} {
 				if shortfall, sure := s.Fits(node, place); sure && !reflect.DeepEqual(shortfall, fit) {
-					t.Fatalf("of node %s at %d a survey of %+v says %+v, Fit says %+v", node, place, s.req, shortfall, fit)
+					t.Fatalf("of node %s at %d a feasibility of %+v says %+v, Fit says %+v", node, place, s.req, shortfall, fit)
 				}
 				if got := s.ScoreInput(node, place); got != input {
-					t.Fatalf("of node %s at %d a survey of %+v says %+v, a new one says %+v", node, place, s.req, got, input)
+					t.Fatalf("of node %s at %d a feasibility of %+v says %+v, a new one says %+v", node, place, s.req, got, input)
 				}
 			}
 		}
@@ -57,32 +57,32 @@ func (w *world) checkFeasibility(t *rapid.T) {
 // is asked for most, and is answered without choosing slots.
 func TestFeasibilityAnswersForSimpleRequests(t *testing.T) {
 	l, nodes := fleet(3, 6, false)
-	roll := NewSnapshotIndex(nodes)
+	index := NewSnapshotIndex(nodes)
 	for count, fits := range map[int]bool{1: true, 2: true, 3: false} {
-		shortfall, sure := l.Feasibility(podFor(1, count), roll).Fits(nodes[2], 2)
+		shortfall, sure := l.Feasibility(podFor(1, count), index).Fits(nodes[2], 2)
 		if !sure || (shortfall == nil) != fits {
 			t.Errorf("%d of 2 Instances: Fits() = %+v, %v, want it sure to say %v", count, shortfall, sure, fits)
 		}
 	}
-	if _, sure := l.Feasibility(podFor(2, 1), roll).Fits(nodes[2], 2); sure {
+	if _, sure := l.Feasibility(podFor(2, 1), index).Fits(nodes[2], 2); sure {
 		t.Error("Fits() is sure of two containers, whose slots depend on each other")
 	}
 	l.Nominate(Pod{UID: "another", Namespace: "ns", Name: "another"}, nodes[2], Assignment{"c0": {
 		{Resource: "cam", Slot: slot.Name{Instance: fleetInstance(2, nodes[2])}}, {Resource: "cam", Ordinal: 1, Slot: slot.Name{Instance: fleetInstance(2, nodes[2]), Index: 1}}}})
 	for count, fits := range map[int]bool{1: true, 2: false} {
-		shortfall, sure := l.Feasibility(podFor(1, count), roll).Fits(nodes[2], 2)
+		shortfall, sure := l.Feasibility(podFor(1, count), index).Fits(nodes[2], 2)
 		if !sure || (shortfall == nil) != fits {
 			t.Errorf("%d of 2 Instances, one kept for another pod: Fits() = %+v, %v, want it sure to say %v", count, shortfall, sure, fits)
 		}
 	}
-	table := func() *reach { return &l.Feasibility(podFor(1, 1), roll).parts[0].table.reaches[0] }
+	table := func() *reach { return &l.Feasibility(podFor(1, 1), index).parts[0].table.reaches[0] }
 	if table() != table() {
-		t.Error("each survey over a known roll looks at all its nodes again")
+		t.Error("each feasibility over a known index looks at all its nodes again")
 	}
 }
 
-// TestFeasibilityFollowsJoins: what nodes of the roll reach is not looked up anew for all of
-// them when one joins or leaves. Surveys over an earlier roll are right as well.
+// TestFeasibilityFollowsJoins: what nodes of the snapshot reach is not looked up anew for all of
+// them when one joins or leaves. Surveys over an earlier index are right as well.
 func TestFeasibilityFollowsJoins(t *testing.T) {
 	l := New()
 	l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{}))
@@ -94,11 +94,11 @@ func TestFeasibilityFollowsJoins(t *testing.T) {
 	check := func(when string, reach ...string) {
 		t.Helper()
 		for i, s := range []*Feasibility{early, late, l.Feasibility(req, rolls[1])} {
-			roll := rolls[min(i, 1)]
-			for place, node := range roll.names {
+			index := rolls[min(i, 1)]
+			for place, node := range index.names {
 				shortfall, sure := s.Fits(node, place)
 				if want := slices.Contains(reach, node); !sure || (shortfall == nil) != want {
-					t.Errorf("%s, survey %d of node %s: Fits() = %+v, %v, want it sure to say %v", when, i, node, shortfall, sure, want)
+					t.Errorf("%s, feasibility %d of node %s: Fits() = %+v, %v, want it sure to say %v", when, i, node, shortfall, sure, want)
 				}
 			}
 			if i == 2 && &s.parts[0].table.reaches[0] != table {
@@ -117,7 +117,7 @@ func TestFeasibilityFollowsJoins(t *testing.T) {
 	check("all have left")
 }
 
-// TestFeasibilityDoesNotAllocate: Filter and Score ask a survey of hundreds of nodes for
+// TestFeasibilityDoesNotAllocate: Filter and Score ask a feasibility of hundreds of nodes for
 // each pod, in clusters of any size.
 func TestFeasibilityDoesNotAllocate(t *testing.T) {
 	for _, instances := range []int{500, 50_000} {
@@ -129,15 +129,15 @@ func TestFeasibilityDoesNotAllocate(t *testing.T) {
 			}
 			for name, req := range map[string]*Request{"any Instance": podFor(1, 1), "one by name": {Pod: Pod{UID: "p"}, Containers: []ContainerRequest{
 				{Name: "c0", Resources: []ResourceRequest{{Name: named, Count: 1}}}}}} {
-				survey := l.Feasibility(req, NewSnapshotIndex(nodes))
+				feasibility := l.Feasibility(req, NewSnapshotIndex(nodes))
 				for place, node := range map[int]string{0: nodes[0], NotInSnapshot: nodes[0]} {
-					if shortfall, sure := survey.Fits(node, place); shortfall != nil || !sure {
+					if shortfall, sure := feasibility.Fits(node, place); shortfall != nil || !sure {
 						t.Fatalf("%d Instances, shared %v, %s: Fits() = %+v, %v, want a fit that is sure", instances, shared, name, shortfall, sure)
 					}
-					if n := testing.AllocsPerRun(100, func() { survey.Fits(node, place) }); n != 0 {
+					if n := testing.AllocsPerRun(100, func() { feasibility.Fits(node, place) }); n != 0 {
 						t.Errorf("%d Instances, shared %v, %s: Fits allocates %v times", instances, shared, name, n)
 					}
-					if n := testing.AllocsPerRun(100, func() { survey.ScoreInput(node, place) }); n != 0 {
+					if n := testing.AllocsPerRun(100, func() { feasibility.ScoreInput(node, place) }); n != 0 {
 						t.Errorf("%d Instances, shared %v, %s: ScoreInput allocates %v times", instances, shared, name, n)
 					}
 				}

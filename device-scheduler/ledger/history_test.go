@@ -305,7 +305,7 @@ func (w *world) rules(node string, req *Request, gone map[string]bool) *rules {
 }
 
 // checkSlots checks that the ledger knows who has each slot, that it has given none
-// twice, that each slot is free which nobody has, and who keeps a contested one.
+// twice, that each slot is free which nobody has, and who keeps a doubly allocated one.
 func (w *world) checkSlots(t *rapid.T) {
 	known := map[slot.Name]bool{}
 	for name, d := range w.devices {
@@ -325,7 +325,7 @@ func (w *world) checkSlots(t *rapid.T) {
 			if free != d.isFree(i) {
 				t.Fatalf("%s is free: %v, want %v", s, d.isFree(i), free)
 			}
-			w.checkContest(t, s)
+			w.checkDoubleAllocation(t, s)
 		}
 		if in != nil && (in.capacity != d.capacity || !slices.Equal(d.nodes(), in.nodes)) || in == nil && d.exists() {
 			t.Fatalf("%s has %d slots on %v, want %+v", name, d.capacity, d.nodes(), in)
@@ -348,7 +348,7 @@ func (w *world) checkSlots(t *rapid.T) {
 	}
 }
 
-func (w *world) checkContest(t *rapid.T, s slot.Name) {
+func (w *world) checkDoubleAllocation(t *rapid.T, s slot.Name) {
 	bound := w.holders(s, w.pods)
 	claimed := func(uid string) int {
 		if w.claimOn(s) == w.pods[uid].claimant() {
@@ -362,7 +362,7 @@ func (w *world) checkContest(t *rapid.T, s slot.Name) {
 	c := w.DoubleAllocationOf(s)
 	if c == nil || len(bound) < 2 {
 		if c != nil || len(bound) > 1 {
-			t.Fatalf("%s is bound to %v, and the contest is %+v", s, bound, c)
+			t.Fatalf("%s is bound to %v, and the double allocation is %+v", s, bound, c)
 		}
 		return
 	}
@@ -372,7 +372,7 @@ func (w *world) checkContest(t *rapid.T, s slot.Name) {
 	}
 	want := slices.DeleteFunc(slices.Clone(bound), func(uid string) bool { return uid != bound[0] && w.ending[uid] })
 	if !slices.Equal(got, want) {
-		t.Fatalf("of %s, which %v have, the keeper and the losers are %v, want %v", s, bound, got, want)
+		t.Fatalf("of %s, which %v have, the winner and the losers are %v, want %v", s, bound, got, want)
 	}
 }
 

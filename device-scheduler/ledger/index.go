@@ -89,7 +89,7 @@ func (k *kind) link(g *group, name string, reaches bool) {
 	} else {
 		k.byNode[name] = r
 	}
-	k.surveyed.set(name, r)
+	k.snapshot.set(name, r)
 }
 
 // groups yields the groups that the node is in.

@@ -203,8 +203,8 @@ func checkInvariants(t failer, l *Ledger) {
 				t.Fatalf("node %s is in the groups %v", name, numbers)
 			}
 		}
-		if table := k.surveyed; table != nil {
-			for place, name := range table.roll.names {
+		if table := k.snapshot; table != nil {
+			for place, name := range table.index.names {
 				if got, want := table.reaches[place], k.byNode[name]; got.own != want.own || !slices.Equal(got.shared, want.shared) {
 					t.Fatalf("node %s reaches %v, which is shown as %v", name, want, got)
 				}

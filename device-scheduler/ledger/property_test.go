@@ -83,7 +83,7 @@ func TestHistories(t *testing.T) {
 			"pod gone":             w.podGone,
 			"preempt":              w.preempt,
 			"preemption ends":      w.denominate,
-			"survey":               w.survey,
+			"feasibility":          w.feasibility,
 			"restart":              w.restart,
 			"": func(t *rapid.T) {
 				checkInvariants(t, w.Ledger)

@@ -74,7 +74,8 @@ type ConfigurationSpec struct {
 	DiscoveryHandler DiscoveryHandlerInfo `json:"discoveryHandler"`
 
 	// capacity is the number of slots of each Instance: how many containers may
-	// use the device at once.
+	// use the device at once. At most 10000, since an Instance lists the users of all of
+	// its slots, and etcd takes objects of up to 1.5 MiB.
 	// +optional
 	// +default=1
 	// +kubebuilder:default=1

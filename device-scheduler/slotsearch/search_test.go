@@ -1,0 +1,99 @@
+package slotsearch
+
+import (
+	"cmp"
+	"fmt"
+	"testing"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// ask is a want: of the container, for the Instance of that name or for any.
+type ask struct {
+	container, count int
+	instance         string
+}
+
+func problem(unique akriv0.UniqueScope, spans []Span, free map[string]int, asks ...ask) *Problem {
+	p := &Problem{Unique: unique, Spans: spans, Order: func(a, b *Instance) int {
+		return cmp.Or(cmp.Compare(b.Left(), a.Left()), cmp.Compare(a.Name, b.Name))
+	}}
+	by := map[string]*Instance{}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		if free[name] > 0 {
+			by[name] = &Instance{Name: name, Free: free[name]}
+			p.Instances = append(p.Instances, by[name])
+		}
+	}
+	for _, a := range asks {
+		p.Wants = append(p.Wants, &Want{Container: a.container, Count: a.count, Instance: by[a.instance]})
+	}
+	return p
+}
+
+func (p *Problem) String() (got string) {
+	for _, w := range p.Wants {
+		for _, pick := range w.Got {
+			got += fmt.Sprintf(" %d:%s%d", w.Container, pick.Instance.Name, pick.Slot)
+		}
+	}
+	return got
+}
+
+func TestSolve(t *testing.T) {
+	two := []Span{{0, 0}, {0, 0}}
+	initAndApp := []Span{{0, 0}, {1, 1}}
+	sidecarAndInit := []Span{{0, 1}, {0, 0}}
+	one := map[string]int{"a": 1, "b": 1}
+	for name, test := range map[string]struct {
+		p    *Problem
+		want string // " container:slot", empty when there is no way
+	}{
+		"slots alone count":                      {problem("", two, map[string]int{"a": 3}, ask{0, 2, ""}, ask{1, 1, ""}), " 0:a0 0:a1 1:a2"},
+		"a container gets one of an Instance":    {problem(akriv0.UniquePerContainer, two, map[string]int{"a": 3}, ask{0, 2, ""}), ""},
+		"a pod gets one of an Instance":          {problem(akriv0.UniquePerPod, two, map[string]int{"a": 3}, ask{0, 1, ""}, ask{1, 1, ""}), ""},
+		"an init container leaves its slot":      {problem(akriv0.UniquePerPod, initAndApp, map[string]int{"a": 1}, ask{0, 1, ""}, ask{1, 1, ""}), " 0:a0 1:a0"},
+		"but not one that was asked for by name": {problem("", initAndApp, map[string]int{"a": 1}, ask{0, 1, "a"}, ask{1, 1, ""}), ""},
+		"a sidecar keeps its slot":               {problem("", sidecarAndInit, map[string]int{"a": 1}, ask{0, 1, ""}, ask{1, 1, ""}), ""},
+		"there is no way":                        {problem(akriv0.UniquePerNode, two, one, ask{1, 1, "a"}, ask{0, 1, ""}, ask{1, 1, ""}), ""},
+		"the first choice is undone":             {problem(akriv0.UniquePerNode, two, map[string]int{"a": 2, "b": 2}, ask{1, 1, "a"}, ask{0, 1, ""}, ask{1, 1, ""}), " 1:a0 0:a1 1:b0"},
+		"a sidecar makes way for an init container": {problem(akriv0.UniquePerContainer, sidecarAndInit, map[string]int{"a": 2, "b": 1},
+			ask{0, 1, ""}, ask{1, 1, "a"}, ask{1, 1, ""}), " 0:a1 1:a0 1:b0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			short := test.p.Solve()
+			if got := test.p.String(); got != test.want || (short == nil) != (test.want != "") {
+				t.Errorf("Solve() is short of %v, and got%s; want%s", short, got, test.want)
+			}
+		})
+	}
+}
+
+// TestSolveIsBounded: no pod keeps the search busy.
+func TestSolveIsBounded(t *testing.T) {
+	p := &Problem{Unique: akriv0.UniquePerNode, Order: func(a, b *Instance) int { return cmp.Compare(a.Name, b.Name) }}
+	const containers = 40
+	for i := range containers {
+		p.Spans = append(p.Spans, Span{})
+		if i < containers-1 {
+			p.Instances = append(p.Instances, &Instance{Name: fmt.Sprintf("%02d", i), Free: containers})
+		}
+	}
+	for i := range containers {
+		for at, in := range p.Instances {
+			if (at*7+i*11)%5 == 0 { // so that no two Instances are alike
+				p.Wants = append(p.Wants, &Want{Container: i, Count: 1, Instance: in})
+			}
+		}
+		p.Wants = append(p.Wants, &Want{Container: i, Count: 1})
+	}
+	s := &search{Problem: p, open: p.turns()}
+	s.firstFit()
+	s.restart(p.turns())
+	if s.solve() {
+		t.Fatal("40 containers have one slot each of 39 Instances")
+	}
+	if s.steps < maxSteps/2 || s.steps > 2*maxSteps {
+		t.Errorf("%d steps, of at most %d", s.steps, maxSteps)
+	}
+}
