@@ -27,9 +27,13 @@ func (b *book) setConfiguration(c *akriv0.Configuration) {
 func (b *book) deleteConfiguration(c *akriv0.Configuration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	asking := b.askingFor(func(_ *v1.Pod, of *akriv0.Configuration) bool { return of.Name == c.Name })
 	event := b.ledger.DeleteConfiguration(c.Namespace, c.Name)
 	b.noteKind(c.Name)
 	b.wake(event)
+	if b.ledger.Configuration(c.Name) == nil {
+		b.queue.RetryNow(asking...) // which tells them that it is gone
+	}
 }
 
 // noteKind records whether the name is a Configuration's. The caller holds mu.

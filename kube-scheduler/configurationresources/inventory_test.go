@@ -50,6 +50,30 @@ func TestSliceAndItsConfigurationInAnyOrder(t *testing.T) {
 	}
 }
 
+// Pods that wait for devices of a Configuration are tried when it is deleted, and so told that
+// it is gone; pods of another are not.
+func TestWaitingPodsAreToldOfADeletedConfiguration(t *testing.T) {
+	r := newRig(t)
+	r.book.setConfiguration(cameras(1))
+	waits, other := pod("waits", "1"), pod("other", "1")
+	other.Spec.Containers[0].Resources.Requests = v1.ResourceList{"akri.sh/door": resource.MustParse("1")}
+	other.Spec.Containers[0].Resources.Limits = other.Spec.Containers[0].Resources.Requests
+	for _, p := range []*v1.Pod{waits, other} {
+		r.book.setPod(p)
+		if _, status := r.filter(p, "node-a"); status.IsSuccess() {
+			t.Fatalf("pod %s fits", p.Name)
+		}
+	}
+	r.woken()
+	r.book.deleteConfiguration(cameras(1))
+	if woken := r.woken(); !slices.Equal(woken, []string{"waits"}) {
+		t.Errorf("tried again are %v, want the pod that waits for it", woken)
+	}
+	if _, status := r.filter(waits, "node-a"); !strings.Contains(status.Message(), "no Configuration") {
+		t.Errorf("it is told %q", status.Message())
+	}
+}
+
 // Somebody deletes a node's slice, which the node makes again: pods keep what they hold,
 // one that was about to be bound is tried again, and nothing is given twice.
 func TestSliceDeletedByHand(t *testing.T) {

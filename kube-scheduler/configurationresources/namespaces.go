@@ -61,16 +61,21 @@ func (b *book) setNamespace(namespace *v1.Namespace) {
 // that it may allow them now. Who may use a Configuration changes rarely, so they are
 // tried all at once. The caller holds mu.
 func (b *book) tryAllowed(helps func(*v1.Pod, *akriv0.Configuration) bool) {
-	var uids []types.UID
+	b.queue.RetryNow(b.askingFor(helps)...)
+}
+
+// askingFor are the waiting pods that ask for a Configuration of which selects says so. The
+// caller holds mu.
+func (b *book) askingFor(selects func(*v1.Pod, *akriv0.Configuration) bool) (uids []types.UID) {
 	b.queue.Each(func(pod *v1.Pod, _ *podWait, resources []string) {
 		if slices.ContainsFunc(resources, func(resource string) bool {
 			c := b.ledger.Configuration(resource)
-			return c != nil && helps(pod, c)
+			return c != nil && selects(pod, c)
 		}) {
 			uids = append(uids, pod.UID)
 		}
 	})
-	b.queue.RetryNow(uids...)
+	return uids
 }
 
 func sameNamespaceLabels(a, b *v1.Namespace) bool { return maps.Equal(a.Labels, b.Labels) }
