@@ -101,6 +101,13 @@ func describePod(w io.Writer, p *view.Pod, now time.Time) {
 			{"DEVICE", false, func(s *view.Slot) string { return short(s.Device, 60) }},
 		}, true, true).print(p.Slots)
 	}
+	if len(p.Devices) > 0 {
+		fmt.Fprintln(w, "\nIt has, of plugins:")
+		newTable(w, []column[view.PluginDevice]{
+			{"CONTAINER", false, func(d *view.PluginDevice) string { return d.Container }},
+			{"DEVICE", false, func(d *view.PluginDevice) string { return d.Device }},
+		}, true, true).print(p.Devices)
+	}
 	if len(p.Waits) > 0 {
 		fmt.Fprintln(w, "\nWhat is not met:")
 	}
@@ -116,7 +123,7 @@ func describePod(w io.Writer, p *view.Pod, now time.Time) {
 	for _, text := range p.Says {
 		fmt.Fprintln(w, "\nSays", plain(text))
 	}
-	if len(p.Slots)+len(p.Waits)+len(p.Says)+len(p.Requests) == 0 {
+	if len(p.Slots)+len(p.Devices)+len(p.Waits)+len(p.Says)+len(p.Requests) == 0 {
 		fmt.Fprintln(w, "It neither has nor waits for a device of Kubeslot.")
 	}
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -197,7 +198,7 @@ func (s *story) containers(a args, p *corev1.Pod) {
 
 // assign gives the pod the slots that "has" names: [container/[resource/]]slot.
 func (s *story) assign(a args, p *corev1.Pod) {
-	if !a.has("has") {
+	if !a.has("has") && !a.has("plugin") {
 		return
 	}
 	grants := map[string][]assignment.Grant{}
@@ -224,6 +225,14 @@ func (s *story) assign(a args, p *corev1.Pod) {
 		} else {
 			info.RunningContainers[container] = c
 		}
+	}
+	for i, device := range a.all("plugin") {
+		c := info.RunningContainers["main"]
+		if c.AllocateFrom == nil {
+			c.AllocateFrom = kubedevice.ResourceLocation{}
+		}
+		c.AllocateFrom[kubedevice.ResourceName(fmt.Sprintf("resource/group/any/%d/cards", i))] = kubedevice.ResourceName(device)
+		info.RunningContainers["main"] = c
 	}
 	made, err := assignment.Encode(info, a.get("holder", string(p.UID)), nil)
 	if err != nil {

@@ -5,7 +5,8 @@
 //
 // A file uses those that stand before it here:
 //
-//	text, slot, podstatus, requests    words, and what one object says alone
+//	text, slot, podstatus, requests,   words, and what one object says alone
+//	plugindevices
 //	view                               the objects, joined
 //	reach, slots, list, node           devices: who reaches them, who holds their slots
 //	account, wait, pod                 the scheduler's ledger; what is said of a pod

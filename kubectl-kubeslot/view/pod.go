@@ -16,6 +16,8 @@ type Pod struct {
 	Since     time.Time `json:"since,omitzero"` // of the state
 	Requests  []Asked   `json:"requests,omitempty"`
 	Slots     []Slot    `json:"slots,omitempty"`
+	// Devices are those of .so plugins.
+	Devices []PluginDevice `json:"devices,omitempty"`
 	// Waits are the conditions that keep it from running; all of them have to be met,
 	// on one node.
 	Waits []Wait `json:"waits,omitempty"`

@@ -20,6 +20,7 @@ func (v *View) Pod(namespace, name string, events ...corev1.Event) (Pod, bool) {
 	}
 	pod := &v.objects.Pods[at]
 	p := v.podRow(pod, v.slots().ofPod[string(pod.UID)])
+	p.Devices = pluginDevices(pod)
 	events = slices.DeleteFunc(slices.Clone(events), func(e corev1.Event) bool {
 		return e.InvolvedObject.UID != "" && e.InvolvedObject.UID != pod.UID // of an earlier pod of its name
 	})
