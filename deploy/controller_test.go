@@ -57,6 +57,8 @@ var controllerRights = []struct {
 	{right{verbs: "create patch", resource: "events"}, "tell people"},
 	{right{verbs: "create patch", resource: "events.events.k8s.io"}, "tell people"},
 	{right{verbs: "list watch patch", resource: "validatingwebhookconfigurations.admissionregistration.k8s.io", name: "kubeslot-configurations"}, "have API servers trust its webhook"},
+	{right{verbs: "create", resource: "tokenreviews.authentication.k8s.io"}, "know who asks for its metrics"},
+	{right{verbs: "create", resource: "subjectaccessreviews.authorization.k8s.io"}, "know whether he may read them"},
 	{right{verbs: "create", resource: "leases.coordination.k8s.io", in: "kube-system"}, "elect a leader"},
 	{right{verbs: "get update", resource: "leases.coordination.k8s.io", in: "kube-system", name: "kubeslot-controller"}, "elect a leader"},
 }
