@@ -48,7 +48,7 @@ func TestNodesWriteTheirOwnSlicesAndClaims(t *testing.T) {
 		otherNode = "whose spec.nodeName is its own name"
 		metadata  = "of the metadata a node may set"
 		owner     = "must have its own Node object as the one owner"
-		naming    = "may name its DeviceSlices only node-a-<letters and digits>"
+		naming    = "may name its DeviceSlices only node-a-0 to node-a-99"
 	)
 	slice := func(name, node, owner, more string) string { return written(name, node, owner, more) }
 	long := strings.Repeat("n", 250)
@@ -83,6 +83,10 @@ func TestNodesWriteTheirOwnSlicesAndClaims(t *testing.T) {
 		"a slice of a longer node's name":       {request{object: slice("node-a-b-0", "node-a", "node-a", "")}, naming},
 		"a slice of another's name":             {request{object: slice("node-b-0", "node-a", "node-a", "")}, naming},
 		"a slice named as the node":             {request{object: slice("node-a", "node-a", "node-a", "")}, naming},
+		"the last slice that a node may have":   {request{object: slice("node-a-99", "node-a", "node-a", "")}, ""},
+		"a slice more than a node may have":     {request{object: slice("node-a-100", "node-a", "node-a", "")}, naming},
+		"a suffix that is no number":            {request{object: slice("node-a-x", "node-a", "node-a", "")}, naming},
+		"a number in another form":              {request{object: slice("node-a-00", "node-a", "node-a", "")}, naming},
 		"a suffix with a dot":                   {request{object: slice("node-a-0.x", "node-a", "node-a", "")}, naming},
 		"owned by another":                      {request{object: slice("node-a-0", "node-a", "node-b", "")}, owner},
 		"owned by nobody":                       {request{object: "metadata: {name: node-a-0}\nspec: {nodeName: node-a}"}, owner},

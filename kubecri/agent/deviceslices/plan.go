@@ -3,6 +3,7 @@ package deviceslices
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -76,9 +77,14 @@ type deviceKey struct {
 // missing in between. Pure: nothing but the view counts, and it is not changed.
 func plan(v *view) (first, then []change) {
 	drafts, placed := v.keep()
-	for ref, k := range v.known {
-		if len(k.Devices) > 0 {
-			v.add(&drafts, ref, k, placed)
+	reported := slices.Clone(v.problems)
+	for _, ref := range slices.SortedFunc(maps.Keys(v.known), func(a, b v1alpha1.ConfigurationReference) int {
+		return cmp.Compare(a.String(), b.String())
+	}) {
+		if out := v.add(&drafts, ref, v.known[ref], placed); out > 0 {
+			reported = append(reported, v1alpha1.Problem{Configuration: &ref, Reason: "TooManyDevices", Message: fmt.Sprintf(
+				"%d devices are left out: a node reports at most %d DeviceSlices of %d devices or %d KiB each; have discovery find fewer, or report fewer properties of each",
+				out, v1alpha1.MaxSlices, v1alpha1.MaxDevices, v1alpha1.MaxSliceBytes>>10)})
 		}
 	}
 	// The problems are in the first slice without label, which stays when it is empty.
@@ -88,13 +94,13 @@ func plan(v *view) (first, then []change) {
 			main = d
 		}
 	}
-	if main == nil && (v.complete || len(v.problems) > 0) {
+	if main == nil && (v.complete || len(reported) > 0) {
 		main = v.draft(&drafts, "")
 	}
 	for _, d := range drafts {
 		var problems []v1alpha1.Problem
 		if d == main {
-			problems = tidy(v.problems)
+			problems = tidy(reported)
 		}
 		switch {
 		case len(d.devices) == 0 && d != main:
@@ -160,7 +166,9 @@ func (v *view) keep() (drafts []*draft, placed map[deviceKey]bool) {
 // add puts the Configuration's devices that are in no slice into the first ones that
 // have room, or into new ones. A slice that a device leaves in this pass takes none:
 // of two slices that give each other a device, one would have to be written first.
-func (v *view) add(drafts *[]*draft, ref v1alpha1.ConfigurationReference, k Known, placed map[deviceKey]bool) {
+// It returns how many devices are left out, since the node has as many slices as it may;
+// one of them is kept for problems.
+func (v *view) add(drafts *[]*draft, ref v1alpha1.ConfigurationReference, k Known, placed map[deviceKey]bool) (out int) {
 	var missing []reports.Device
 	for hash, f := range k.Devices {
 		if !placed[deviceKey{ref, hash}] {
@@ -174,15 +182,20 @@ func (v *view) add(drafts *[]*draft, ref v1alpha1.ConfigurationReference, k Know
 			return d.label == k.Label && !d.moved && len(d.devices) < v1alpha1.MaxDevices && v.size(d)+f.Size <= v1alpha1.MaxSliceBytes
 		})
 		var d *draft
-		if at >= 0 {
+		switch {
+		case at >= 0:
 			d = (*drafts)[at]
-		} else {
+		case len(*drafts) >= v1alpha1.MaxSlices-1:
+			out++
+			continue
+		default:
 			d = v.draft(drafts, k.Label)
 		}
 		d.bytes = v.size(d) + f.Size
 		d.devices = append(d.devices, f.InSlice(ref))
 		d.changed, d.added = true, true
 	}
+	return out
 }
 
 // draft adds a draft of a new slice.
@@ -233,7 +246,8 @@ func (v *view) owns(s *v1alpha1.DeviceSlice) bool {
 
 func (v *view) prefix() string { return v.node[:min(len(v.node), maxNodeInName)] + "-" }
 
-var suffix = regexp.MustCompile(`^[0-9a-z]+$`)
+// suffix is what deploy/policies/kubecri.yaml lets follow the prefix: MaxSlices numbers.
+var suffix = regexp.MustCompile(`^(0|[1-9][0-9]?)$`)
 
 func (v *view) isName(name string) bool {
 	rest, ok := strings.CutPrefix(name, v.prefix())

@@ -15,6 +15,9 @@ const (
 	// MaxSliceBytes is how large a slice's devices may be, encoded as JSON. kubecri
 	// keeps to it; the API server does not check it.
 	MaxSliceBytes = 256 << 10
+	// MaxSlices is how many slices a node may have: their names end with 0 to 99. It bounds
+	// what one node can have the scheduler and the controller hold, and etcd.
+	MaxSlices = 100
 	// MaxProblems is how many problems a slice may list.
 	MaxProblems = 64
 	// MaxIDLength is how long a device's id may be, in characters.
@@ -26,7 +29,7 @@ const (
 // DeviceSlice is a part of what one node sees: devices, and what keeps it from
 // seeing more. That node's kubecri alone writes it, and the Node object owns it, so
 // that a node that is deleted takes its slices along. A node has as many as its
-// devices need, and at least one. Its name is `<node>-<suffix>`.
+// devices need, and at least one. Its name is `<node>-<n>`, 0 ≤ n < 100.
 //
 // +genclient
 // +genclient:nonNamespaced
