@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/rest"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
@@ -23,8 +23,8 @@ import (
 // rogueAgent is what the audit log shows of what a rogue tries.
 const rogueAgent = "rogue"
 
-// rogue is a client with the credential of node-a's kubecri, of which a thief has
-// it all.
+// rogue is a client with a credential by which node-a's kubecri is known, of which a
+// thief has it all.
 type rogue struct {
 	*rig
 	kube  kubernetes.Interface
@@ -32,14 +32,13 @@ type rogue struct {
 	owner metav1.OwnerReference // node-a
 }
 
-func (r *rig) newRogue() *rogue {
+func (r *rig) newRogue() *rogue { return r.newRogueWith(r.identity(certificate)) }
+
+func (r *rig) newRogueWith(config *rest.Config) *rogue {
 	r.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", shared.ComponentKubeconfig(cluster.Kubecri, nodeA))
-	r.check(err)
-	admin, err := shared.RESTConfig()
-	r.check(err)
-	config.Host, config.UserAgent, config.QPS = admin.Host, rogueAgent, -1 // the way from the host
+	config.UserAgent, config.QPS = rogueAgent, -1
 	thief := &rogue{rig: r}
+	var err error
 	thief.kube, err = kubernetes.NewForConfig(config)
 	r.check(err)
 	thief.akri, err = versioned.NewForConfig(config)
@@ -55,8 +54,8 @@ func (r *rogue) patchInstance(name, patch string) error {
 	return err
 }
 
-func (r *rogue) patchNode(patch string, subresources ...string) error {
-	_, err := r.kube.CoreV1().Nodes().Patch(r.ctx, nodeA, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+func (r *rogue) patchNode(node, patch string, subresources ...string) error {
+	_, err := r.kube.CoreV1().Nodes().Patch(r.ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
 	return err
 }
 
@@ -100,17 +99,23 @@ func (r *rig) sliceOf(node string) string {
 	return list.Items[0].Name
 }
 
-// A node's credential changes nothing that is not the node's: each attempt is refused
-// with the reason, and nothing has changed.
+// A node's credential changes nothing that is not the node's, by whichever of the three
+// ways it is known: each attempt is refused with the reason, and nothing has changed.
 func TestRogueNodeIsRefused(t *testing.T) {
-	r := newRig(t)
+	for _, way := range []way{certificate, kubelets, podToken} {
+		t.Run(string(way), func(t *testing.T) { rogueIsRefused(newRig(t), way) })
+	}
+}
+
+func rogueIsRefused(r *rig, by way) {
+	t := r.T
 	name := r.debugEcho("loot", 2, nil, "loot0")[0].name
 	r.create(newPod("victim", nodeB, map[string]int64{"loot": 1}))
 	held := r.agree("victim", "loot", 1)[0]
 	r.create(newPod("own", nodeA, map[string]int64{"loot": 1}))
 	own := r.agree("own", "loot", 1)[0]
 	r.awaitView("loot")
-	claims, thief := r.claims("loot"), r.newRogue()
+	claims, thief := r.claims("loot"), r.newRogueWith(r.identity(by))
 	reported := thief.akri.KubeslotV1alpha1().DeviceSlices()
 	slotClaims := thief.akri.KubeslotV1alpha1().SlotClaims()
 	leases := thief.kube.CoordinationV1().Leases(r.ns)
@@ -139,52 +144,71 @@ func TestRogueNodeIsRefused(t *testing.T) {
 	for _, attempt := range []struct {
 		what, want string
 		err        error
+		kubelets   string // what a kubelet is told instead; "-" when it is its own right
 	}{
-		{"an Instance's capacity", noEdit, thief.patchInstance(name, `{"spec":{"capacity":50}}`)},
-		{"an Instance's owners", noEdit, thief.patchInstance(name, owned)},
-		{"an Instance's finalizers", noEdit, thief.patchInstance(name, kept)},
-		{"an Instance's annotations", noEdit, thief.patchInstance(name, junk)},
-		{"an Instance's deviceUsage", noEdit, thief.patchInstance(name, fmt.Sprintf(`{"spec":{"deviceUsage":{%q:""}}}`, held))},
-		{"an Instance's end", noEnd, thief.akri.AkriV0().Instances(r.ns).Delete(r.ctx, name, metav1.DeleteOptions{})},
+		{"an Instance's capacity", noEdit, thief.patchInstance(name, `{"spec":{"capacity":50}}`), ""},
+		{"an Instance's owners", noEdit, thief.patchInstance(name, owned), ""},
+		{"an Instance's finalizers", noEdit, thief.patchInstance(name, kept), ""},
+		{"an Instance's annotations", noEdit, thief.patchInstance(name, junk), ""},
+		{"an Instance's deviceUsage", noEdit, thief.patchInstance(name, fmt.Sprintf(`{"spec":{"deviceUsage":{%q:""}}}`, held)), ""},
+		{"an Instance's end", noEnd, thief.akri.AkriV0().Instances(r.ns).Delete(r.ctx, name, metav1.DeleteOptions{}), ""},
 
-		{"a claim for node-b", ownOnly, thief.takeFor(nodeB, name+"-7", nil)},
-		{"a claim that node-b owns", owner, thief.takeFor(nodeA, name+"-7", func(c *v1alpha1.SlotClaim) { c.OwnerReferences[0].Name = nodeB })},
+		{"a claim for node-b", ownOnly, thief.takeFor(nodeB, name+"-7", nil), ""},
+		{"a claim that node-b owns", owner, thief.takeFor(nodeA, name+"-7", func(c *v1alpha1.SlotClaim) { c.OwnerReferences[0].Name = nodeB }), ""},
 		{"a claim with two owners", owner, thief.takeFor(nodeA, name+"-7", func(c *v1alpha1.SlotClaim) {
 			c.OwnerReferences = append(c.OwnerReferences, v1alpha1.NodeOwner(nodeB, "some-uid"))
-		})},
-		{"a claim with a finalizer", metadata, thief.takeFor(nodeA, name+"-7", func(c *v1alpha1.SlotClaim) { c.Finalizers = never })},
-		{"a claim with a label", metadata, thief.takeFor(nodeA, name+"-7", func(c *v1alpha1.SlotClaim) { c.Labels["rogue.test/a"] = "b" })},
-		{"a claim on a taken slot", "already exists", thief.takeFor(nodeA, held, nil)},
-		{"node-b's claim deleted", ownOnly, slotClaims.Delete(r.ctx, held, metav1.DeleteOptions{})},
-		{"node-b's claim edited", `cannot patch resource "slotclaims"`, patchClaim(held, `{"spec":{"nodeName":"node-a"}}`)},
-		{"its own claim's finalizers", `cannot patch resource "slotclaims"`, patchClaim(own, kept)},
+		}), ""},
+		{"a claim with a finalizer", metadata, thief.takeFor(nodeA, name+"-7", func(c *v1alpha1.SlotClaim) { c.Finalizers = never }), ""},
+		{"a claim with a label", metadata, thief.takeFor(nodeA, name+"-7", func(c *v1alpha1.SlotClaim) { c.Labels["rogue.test/a"] = "b" }), ""},
+		{"a claim on a taken slot", "already exists", thief.takeFor(nodeA, held, nil), ""},
+		{"node-b's claim deleted", ownOnly, slotClaims.Delete(r.ctx, held, metav1.DeleteOptions{}), ""},
+		{"node-b's claim edited", `cannot patch resource "slotclaims"`, patchClaim(held, `{"spec":{"nodeName":"node-a"}}`), ""},
+		{"its own claim's finalizers", `cannot patch resource "slotclaims"`, patchClaim(own, kept), ""},
 
-		{"a slice for node-b", ownOnly, thief.report("node-a-rogue", nodeB, nil)},
-		{"a slice with node-b's name", "a node may name its DeviceSlices only node-a-", thief.report("node-b-rogue", nodeA, nil)},
-		{"a slice that node-b owns", owner, thief.report("node-a-rogue", nodeA, func(s *v1alpha1.DeviceSlice) { s.OwnerReferences[0].Name = nodeB })},
-		{"a slice with a finalizer", metadata, thief.report("node-a-rogue", nodeA, func(s *v1alpha1.DeviceSlice) { s.Finalizers = never })},
-		{"a slice with an annotation", metadata, thief.report("node-a-rogue", nodeA, func(s *v1alpha1.DeviceSlice) {
+		{"a slice for node-b", ownOnly, thief.report("node-a-77", nodeB, nil), ""},
+		{"a slice with node-b's name", "a node may name its DeviceSlices only node-a-", thief.report("node-b-77", nodeA, nil), ""},
+		{"a slice that node-b owns", owner, thief.report("node-a-77", nodeA, func(s *v1alpha1.DeviceSlice) { s.OwnerReferences[0].Name = nodeB }), ""},
+		{"a slice with a finalizer", metadata, thief.report("node-a-77", nodeA, func(s *v1alpha1.DeviceSlice) { s.Finalizers = never }), ""},
+		{"a slice with an annotation", metadata, thief.report("node-a-77", nodeA, func(s *v1alpha1.DeviceSlice) {
 			s.Annotations = map[string]string{"rogue.test/a": "b"}
-		})},
-		{"node-b's slice emptied", ownOnly, editSlice(nodeB, func(s *v1alpha1.DeviceSlice) { s.Spec.Devices = nil })},
-		{"node-b's slice deleted", ownOnly, reported.Delete(r.ctx, r.sliceOf(nodeB), metav1.DeleteOptions{})},
-		{"its own slice's owners", owner, editSlice(nodeA, func(s *v1alpha1.DeviceSlice) { s.OwnerReferences = nil })},
-		{"its own slice's finalizers", metadata, editSlice(nodeA, func(s *v1alpha1.DeviceSlice) { s.Finalizers = never })},
+		}), ""},
+		{"node-b's slice emptied", ownOnly, editSlice(nodeB, func(s *v1alpha1.DeviceSlice) { s.Spec.Devices = nil }), ""},
+		{"node-b's slice deleted", ownOnly, reported.Delete(r.ctx, r.sliceOf(nodeB), metav1.DeleteOptions{}), ""},
+		{"its own slice's owners", owner, editSlice(nodeA, func(s *v1alpha1.DeviceSlice) { s.OwnerReferences = nil }), ""},
+		{"its own slice's finalizers", metadata, editSlice(nodeA, func(s *v1alpha1.DeviceSlice) { s.Finalizers = never }), ""},
 
-		{"its own Node deleted", `cannot delete resource "nodes"`, thief.kube.CoreV1().Nodes().Delete(r.ctx, nodeA, metav1.DeleteOptions{})},
-		{"its own Node's owners", `cannot patch resource "nodes"`, thief.patchNode(owned)},
-		{"its own Node's owners through its status", "kubecri may change only", thief.patchNode(owned, "status")},
-		{"its own Node's finalizers through its status", "kubecri may change only", thief.patchNode(kept, "status")},
-		{"its own Node's labels and annotations through its status", "kubecri may change only", thief.patchNode(junk, "status")},
+		{"a slice beyond the number that a node may have", "a node may name its DeviceSlices only node-a-0 to node-a-99", thief.report("node-a-100", nodeA, nil), ""},
 
-		{"a lease of its own choice", "whose names begin with kubeslot-discovery-", lease("rogue", nodeA)},
-		{"a lease for node-b", "its own node the holder", lease("kubeslot-discovery-loot-0", nodeB)},
+		{"its own Node deleted", `cannot delete resource "nodes"`, thief.kube.CoreV1().Nodes().Delete(r.ctx, nodeA, metav1.DeleteOptions{}), ""},
+		{"its own Node's owners", `cannot patch resource "nodes"`, thief.patchNode(nodeA, owned), "not allowed to modify ownerReferences"},
+		{"its own Node's owners through its status", "kubecri may change only", thief.patchNode(nodeA, owned, "status"), "not allowed to modify ownerReferences"},
+		{"its own Node's finalizers through its status", "kubecri may change only", unless(by, kubelets, func() error { return thief.patchNode(nodeA, kept, "status") }), "-"},
+		{"its own Node's labels and annotations through its status", "kubecri may change only", unless(by, kubelets, func() error { return thief.patchNode(nodeA, junk, "status") }), "-"},
+		{"its own Node's conditions", "kubecri may change only the capacity and allocatable", unless(by, kubelets, func() error {
+			return thief.patchNode(nodeA, `{"status":{"conditions":[]}}`, "status")
+		}), "-"},
+		{"its own Node's CPUs", "kubecri may advertise only akri.sh resources", unless(by, kubelets, func() error {
+			return thief.patchNode(nodeA, `{"status":{"capacity":{"cpu":"999"}}}`, "status")
+		}), "-"},
+		{"node-b's totals", "kubecri may change only its own node", thief.patchNode(nodeB, `{"status":{"capacity":{"akri.sh/loot":"0"}}}`, "status"), "is not allowed to modify node"},
+
+		{"a lease of its own choice", "whose names begin with kubeslot-discovery-", lease("rogue", nodeA), "lease"},
+		{"a lease for node-b", "its own node the holder", lease("kubeslot-discovery-loot-0", nodeB), "lease"},
 	} {
+		if by == kubelets && attempt.kubelets == "-" {
+			continue
+		}
+		if by == kubelets && attempt.kubelets != "" {
+			attempt.want = attempt.kubelets
+		}
 		if attempt.err == nil || !strings.Contains(attempt.err.Error(), attempt.want) {
 			t.Errorf("%s: %v, want an error with %q", attempt.what, attempt.err, attempt.want)
 		}
 	}
 
+	// What is the node's own it may do: so it is the rules that refuse the rest, and not a
+	// credential that may do nothing. The controller deletes the claim, which does not count.
+	r.check(thief.takeFor(nodeA, name+"-7", nil))
 	r.awaitClaims("loot", claims)
 	r.awaitView("loot")
 	r.agree("victim", "loot", 1)
@@ -215,7 +239,7 @@ func TestRogueNodeIsNotBelieved(t *testing.T) {
 
 	_, hash := slot.SplitInstance(theirs)
 	stick := v1alpha1.ConfigurationReference{Namespace: r.ns, Name: "stick"}
-	r.check(thief.report("node-a-rogue", nodeA, nil,
+	r.check(thief.report("node-a-77", nodeA, nil,
 		v1alpha1.Device{Configuration: stick, ID: "stick", Hash: hash},
 		v1alpha1.Device{Configuration: stick, ID: "stick" + nodeB, Hash: hash, Shared: true})) // what its hash is made of
 	r.check(thief.takeFor(nodeA, wide+"-1", nil))   // beyond the capacity
@@ -243,7 +267,7 @@ func TestRogueNodeIsNotBelieved(t *testing.T) {
 	restore()
 	r.awaitReady(nodeA)
 	r.await("the real kubecri to take back the rogue's slice", func() (bool, string) {
-		s, err := akri.KubeslotV1alpha1().DeviceSlices().Get(r.ctx, "node-a-rogue", metav1.GetOptions{})
+		s, err := akri.KubeslotV1alpha1().DeviceSlices().Get(r.ctx, "node-a-77", metav1.GetOptions{})
 		return err != nil || s.Spec.NodeName == nodeA && len(s.Spec.Devices) == 0, fmt.Sprint(s)
 	})
 	r.awaitDevices("stick", 2)
