@@ -132,7 +132,7 @@ func TestKubecriWritesItsOwnNodesTotals(t *testing.T) {
  status: {capacity: {cpu: "4", akri.sh/cam: "2", akri.sh/cam-8120fe: "2"}, allocatable: {cpu: "4", akri.sh/cam: "2"}, conditions: [{type: Ready, status: "True"}]}}`
 	const (
 		resources = "may change only its annotations and resources"
-		status    = "only the capacity and allocatable of a node's status"
+		status    = "only the capacity, the allocatable and the conditions kubeslot.io/* of a node's status"
 	)
 	for name, tc := range map[string]struct{ from, to, want string }{
 		"totals":                     {`cam: "2", akri.sh/cam-8120fe: "2"`, `cam: "3"`, ""},
@@ -151,6 +151,7 @@ func TestKubecriWritesItsOwnNodesTotals(t *testing.T) {
 		"cpu":                        {`capacity: {cpu: "4"`, `capacity: {cpu: "5"`, "may advertise only akri.sh resources"},
 		"cpu gone":                   {`allocatable: {cpu: "4", `, `allocatable: {`, "may advertise only akri.sh resources"},
 		"conditions":                 {`status: "True"`, `status: "False"`, status},
+		"a condition of ours":        {`conditions: [`, `conditions: [{type: kubeslot.io/X, status: "True"}, `, ""},
 		"addresses":                  {`conditions:`, `addresses: [{type: InternalIP, address: 10.0.0.1}], conditions:`, status},
 		"volumes":                    {`conditions:`, `volumesInUse: [v], conditions:`, status},
 		"images":                     {`conditions:`, `images: [{names: [i]}], conditions:`, status},

@@ -73,6 +73,9 @@ func (a *Admitter) pluginEdits(ctx context.Context, c Container, e entitlement) 
 	if errors.Is(err, deviceplugins.ErrNoPlugin) {
 		return nil, claims.Refusef("%v", err)
 	}
+	if given := pluginDevices(e, c.Name); err == nil && len(given) > 0 {
+		edits = append(edits, deviceplugins.Mark(given))
+	}
 	return edits, err
 }
 

@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -33,6 +34,9 @@ var ErrCorrupt = errors.New("corrupt checkpoint")
 // Checkpoint is what the file holds.
 type Checkpoint struct {
 	Claims []Claim `json:"claims"`
+	// MarkedSince is when a kubecri of this node first marked the containers that device
+	// plugins give something (package repair).
+	MarkedSince time.Time `json:"markedSince"`
 	// Devices are those behind the claims, by Instance.
 	Devices map[string]Device `json:"devices"`
 }

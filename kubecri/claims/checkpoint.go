@@ -6,11 +6,13 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"time"
 
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -24,7 +26,8 @@ import (
 type saved struct {
 	claims  map[slot.Name]*v1alpha1.SlotClaim
 	devices map[string]checkpoint.Device
-	err     error // why there is nothing, to be logged
+	since   time.Time // checkpoint.Checkpoint.MarkedSince; zero for a first start
+	err     error     // why there is nothing, to be logged
 }
 
 // loadSaved reads the checkpoint of a former process on the node, if there is one.
@@ -46,10 +49,25 @@ func loadSaved(path, node string) saved {
 			s.claims[name] = &v1alpha1.SlotClaim{Spec: claim.Spec}
 		}
 	}
+	s.since = c.MarkedSince
 	if c.Devices != nil {
 		s.devices = c.Devices
 	}
 	return s
+}
+
+// MarkedSince returns since when containers on this node are marked that device plugins
+// give something: the first start of a kubecri that does, as the checkpoint has it.
+func (c *Claims) MarkedSince() time.Time { return c.saved.since }
+
+// Configuration returns the one that owns a name; nil for none. known is false while the
+// API server has not been read; then the runtime is listed again as soon as it has been.
+func (c *Claims) Configuration(name string) (owner *akriv0.Configuration, known bool) {
+	c.asked.Store(true)
+	if !c.isSynced() {
+		return nil, false
+	}
+	return Owner(c.configurations(), name), true
 }
 
 // isSynced reports whether the API server has been read since the start.
@@ -144,7 +162,7 @@ func (c *Claims) checkpointSoon() {
 // snapshot is what the checkpoint is to say. A device that is not seen now is as it was
 // before.
 func (c *Claims) snapshot(before map[string]checkpoint.Device) checkpoint.Checkpoint {
-	now := checkpoint.Checkpoint{Devices: map[string]checkpoint.Device{}}
+	now := checkpoint.Checkpoint{MarkedSince: c.saved.since, Devices: map[string]checkpoint.Device{}}
 	for _, claim := range c.store.all() {
 		name, err := claim.Slot()
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -58,6 +60,10 @@ type Config struct {
 	Grace time.Duration
 	// Resync is how often containers and claims are compared with the runtime.
 	Resync time.Duration
+	// Inspect, if set, is shown all containers of the runtime, and their sandboxes by id,
+	// whenever they have been listed. It returns the ids of those that were created
+	// without their devices: they use no slots.
+	Inspect func(ctx context.Context, containers []*runtimeapi.Container, sandboxes map[string]*runtimeapi.PodSandbox) map[string]bool
 	// Checkpoint is the path of the file that keeps the claims and their devices for
 	// the next process; "" for none. Its directory exists. Device, then required, says
 	// what the devices are.
@@ -77,7 +83,8 @@ type Claims struct {
 	relist     chan struct{} // asks for a resync now
 	known      chan struct{} // closed when the runtime has been asked
 	synced     chan struct{} // closed when claims, Configurations and the node have been read
-	saved      saved         // what the checkpoint said at the start; never changed
+	saved      saved         // what the checkpoint said at the start; not changed after New
+	asked      atomic.Bool   // for a Configuration, before they were known
 	changed    chan struct{} // asks for the checkpoint to be written
 
 	mu     sync.Mutex
@@ -114,6 +121,9 @@ func New(config Config) (*Claims, error) {
 		changed: make(chan struct{}, 1),
 		memory:  map[slot.Name]memory{},
 	}
+	if c.saved.since.IsZero() {
+		c.saved.since = config.Clock.Now().Round(0)
+	}
 	if err := c.follow(); err != nil {
 		return nil, fmt.Errorf("claims: %w", err)
 	}
@@ -136,6 +146,9 @@ func (c *Claims) Run(ctx context.Context) {
 		return
 	}
 	close(c.synced)
+	if c.asked.Load() {
+		c.Resync() // for who asked for a Configuration too early
+	}
 	if !cache.WaitFor(ctx, "", c.config.Pods.Informer().HasSyncedChecker()) {
 		return
 	}

@@ -96,8 +96,15 @@ func (c *Claims) list(ctx context.Context) ([]*user, error) {
 	for _, s := range sandboxes.Items {
 		byID[s.Id] = s
 	}
+	var lacking map[string]bool
+	if c.config.Inspect != nil {
+		lacking = c.config.Inspect(ctx, containers.Containers, byID)
+	}
 	var users []*user
 	for _, container := range containers.Containers {
+		if lacking[container.Id] {
+			continue
+		}
 		sandbox := byID[container.PodSandboxId] // nil when it went in between
 		ready := sandbox != nil && sandbox.State == runtimeapi.PodSandboxState_SANDBOX_READY
 		if !ready && container.State != runtimeapi.ContainerState_CONTAINER_RUNNING {

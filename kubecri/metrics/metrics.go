@@ -43,6 +43,7 @@ type Metrics struct {
 	taken      *metrics.Counter
 	released   *metrics.Counter
 	lost       *metrics.Counter
+	without    *metrics.Counter
 	reconciles *metrics.CounterVec
 	resyncs    *metrics.CounterVec
 	checkpoint *metrics.CounterVec
@@ -88,6 +89,7 @@ func New(registry Registry) *Metrics {
 		taken:      counter("claims_taken_total", "Claims created for containers about to be created."),
 		released:   counter("claims_released_total", "Claims deleted."),
 		lost:       counter("slots_lost_total", "Slots that a container here uses and that another node has claimed meanwhile: both use the device."),
+		without:    counter("containers_without_devices_total", "Containers that were found to have been created past kubecri, without the devices that they were assigned."),
 		reconciles: results("claim_reconciles_total", "Comparisons of a slot's claim with the containers, by result."),
 		resyncs:    results("runtime_resyncs_total", "Times that the runtime was asked for its containers, by result."),
 		checkpoint: results("checkpoint_writes_total", "Times that the checkpoint of the node's claims and devices was written, by result."),
@@ -100,7 +102,7 @@ func New(registry Registry) *Metrics {
 	m.plugins = newDevicePlugins(registry)
 	m.discovery = newDiscovery(registry)
 	m.kubelet = newKubeletPlugins(registry)
-	registry.MustRegister(latency, errors, injections, m.taken, m.released, m.lost, m.reconciles, m.resyncs, m.checkpoint, m.patches, m.advertised)
+	registry.MustRegister(latency, errors, injections, m.taken, m.released, m.lost, m.without, m.reconciles, m.resyncs, m.checkpoint, m.patches, m.advertised)
 
 	resolve := func(name string) *method {
 		r := &method{latency: latency.WithLabelValues(name)}
@@ -188,6 +190,13 @@ func (m *Metrics) ClaimsReleased(n int) {
 func (m *Metrics) SlotLost() {
 	if m != nil {
 		m.lost.Inc()
+	}
+}
+
+// StartedWithoutDevices counts a container that was created past kubecri.
+func (m *Metrics) StartedWithoutDevices() {
+	if m != nil {
+		m.without.Inc()
 	}
 }
 

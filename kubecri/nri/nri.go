@@ -20,11 +20,8 @@ import (
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"k8s.io/client-go/tools/record"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/kubecri/admit"
@@ -49,16 +46,7 @@ type Config struct {
 	Socket, Name, Index string
 	Admitter            *admit.Admitter
 	Claims              *claims.Claims // the Admitter's
-	// Runtime stops containers that run without their devices.
-	Runtime Stopper
-	// Events tells their pods.
-	Events record.EventRecorder
-	Tracer *tracing.Tracer
-}
-
-// Stopper is the runtime's CRI, as far as it is needed.
-type Stopper interface {
-	StopContainer(ctx context.Context, in *runtimeapi.StopContainerRequest, opts ...grpc.CallOption) (*runtimeapi.StopContainerResponse, error)
+	Tracer              *tracing.Tracer
 }
 
 // Plugin is the plugin. Safe for concurrent use.
@@ -77,8 +65,8 @@ type Plugin struct {
 
 // New makes a Plugin that is not connected yet.
 func New(config Config) (*Plugin, error) {
-	if config.Node == "" || config.Socket == "" || config.Admitter == nil || config.Claims == nil || config.Runtime == nil || config.Events == nil {
-		return nil, errors.New("nri: node, socket, admitter, claims, runtime and event recorder are required")
+	if config.Node == "" || config.Socket == "" || config.Admitter == nil || config.Claims == nil {
+		return nil, errors.New("nri: node, socket, admitter and claims are required")
 	}
 	if err := CheckName(config.Name, config.Index); err != nil {
 		return nil, fmt.Errorf("nri: %w", err)

@@ -33,19 +33,12 @@ func within(ctx context.Context) (context.Context, context.CancelFunc) {
 // Synchronize is called once a connection, when no container is being created,
 // with the sandboxes and the containers that are created or run.
 func (s *session) Synchronize(ctx context.Context, sandboxes []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
-	pods := make(map[string]*api.PodSandbox, len(sandboxes))
-	for _, box := range sandboxes {
-		pods[box.Id] = box
-	}
 	exists := make(map[string]bool, len(containers))
 	for _, c := range containers {
 		exists[c.Id] = true
-		if err := s.lacks(pods[c.PodSandboxId], c); err != nil {
-			s.background.Go(func() { s.stop(pods[c.PodSandboxId], c, err) })
-		}
 	}
 	s.settle(s.ctx, exists)
-	s.config.Claims.Resync() // for what ended while we were away
+	s.config.Claims.Resync() // for what ended while we were away, and was created past us (package repair)
 	s.accepted.Store(true)
 	s.connected()
 	klog.FromContext(s.ctx).Info("The runtime asks for each container from here on", "sandboxes", len(sandboxes), "containers", len(containers))

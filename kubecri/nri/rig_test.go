@@ -10,37 +10,38 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
-	"google.golang.org/grpc"
-	"k8s.io/client-go/tools/record"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/admit"
 	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
+	"github.com/kubeslot/kubeslot/kubecri/claims"
 )
 
 // runtime is the runtime's half of NRI as containerd has it linked in, over a real
-// socket, and the one call of CRI that is made.
+// socket.
 type runtime struct {
 	*adaptation.Adaptation
 
 	mu         sync.Mutex
 	pods       []*api.PodSandbox // with containers what it has when it synchronizes
 	containers []*api.Container
-	stopped    []string
+	listed     int // times that its containers were looked at through CRI
 }
 
-func (r *runtime) StopContainer(_ context.Context, in *runtimeapi.StopContainerRequest, _ ...grpc.CallOption) (*runtimeapi.StopContainerResponse, error) {
+// inspect is claims.Config.Inspect.
+func (r *runtime) inspect(context.Context, []*runtimeapi.Container, map[string]*runtimeapi.PodSandbox) map[string]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stopped = append(r.stopped, in.ContainerId)
-	return &runtimeapi.StopContainerResponse{}, nil
+	r.listed++
+	return nil
 }
 
-func (r *runtime) stops() string {
+// lists is how often its containers were looked at.
+func (r *runtime) lists() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return strings.Join(r.stopped, " ")
+	return r.listed
 }
 
 // serve starts the runtime's half at the socket.
@@ -75,7 +76,6 @@ type flow struct {
 	plugin *Plugin
 	rt     *runtime
 	socket string
-	events *record.FakeRecorder
 	stop   func() // ends the plugin
 }
 
@@ -87,7 +87,7 @@ func camera(context.Context, string) (discovery.Device, error) {
 
 func newFlow(t *testing.T, rt *runtime, device devices) *flow {
 	t.Helper()
-	f := &flow{World: admittest.NewWorld(t, nil), rt: rt, events: record.NewFakeRecorder(10), socket: filepath.Join(t.TempDir(), "nri.sock")}
+	f := &flow{World: admittest.NewWorld(t, nil, func(c *claims.Config) { c.Inspect = rt.inspect }), rt: rt, socket: filepath.Join(t.TempDir(), "nri.sock")}
 	admitter, err := admit.New(admit.Config{Node: admittest.Node, Pods: f.Pods, Claims: f.Claims, Device: device, DeviceTimeout: time.Minute, Metrics: f.Metrics,
 		CDI: func(_ context.Context, instance string, device discovery.Device) string {
 			if len(device.DeviceSpecs) > 0 {
@@ -99,7 +99,7 @@ func newFlow(t *testing.T, rt *runtime, device devices) *flow {
 		t.Fatal(err)
 	}
 	f.plugin, err = New(Config{Node: admittest.Node, Socket: f.socket, Name: "kubecri", Index: "50",
-		Admitter: admitter, Claims: f.Claims, Runtime: rt, Events: f.events})
+		Admitter: admitter, Claims: f.Claims})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,6 @@ type session struct {
 	configured chan struct{}
 	once       sync.Once
 	accepted   atomic.Bool
-	background sync.WaitGroup
 	// answering is held for reading by requests for new containers, and for writing
 	// once there are to be no more.
 	answering sync.RWMutex
@@ -46,7 +45,6 @@ func (p *Plugin) session(ctx context.Context, conn net.Conn) (accepted bool, err
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	s := &session{Plugin: p, ctx: ctx, configured: make(chan struct{})}
-	defer s.background.Wait()
 	defer cancel()
 	watched := &watchedConn{Conn: conn, ended: make(chan struct{})}
 	plugin, err := stub.New(s, stub.WithConnection(watched), stub.WithPluginName(p.config.Name), stub.WithPluginIdx(p.config.Index),

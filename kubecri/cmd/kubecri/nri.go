@@ -28,7 +28,7 @@ func runNRI(ctx context.Context, o *options) error {
 	}
 	plugin, err := nri.New(nri.Config{
 		Node: o.nodeName, Socket: path(o.nriSocket), Name: o.nriName, Index: o.nriIndex,
-		Admitter: n.admitter, Claims: n.claims, Runtime: client, Events: n.cluster.events, Tracer: n.tracer,
+		Admitter: n.admitter, Claims: n.claims, Tracer: n.tracer,
 	})
 	if err != nil {
 		return err

@@ -25,8 +25,10 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/hostpaths"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/kubecri/nodecondition"
 	"github.com/kubeslot/kubeslot/kubecri/nodemode"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
+	"github.com/kubeslot/kubeslot/kubecri/repair"
 	"github.com/kubeslot/kubeslot/kubecri/systemd"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	"github.com/kubeslot/kubeslot/plugins/load"
@@ -78,6 +80,8 @@ type node struct {
 	admitter   *admit.Admitter
 	tracer     *tracing.Tracer // nil without --tracing-endpoint
 	allowed    hostpaths.Allowed
+	conditions *nodecondition.Reporter
+	repairer   *repair.Repairer // of containers that were created past us
 	// runtimeIsBack, if set, is called whenever the runtime can be reached again.
 	runtimeIsBack func(context.Context)
 }
@@ -131,7 +135,21 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 		Claims: cluster.claims, Configurations: cluster.configurations, Nodes: cluster.nodes, Pods: cluster.pods,
 		Namespaces: claims.NamespacesOf(cluster.kube), Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
 		Grace: o.claimGrace, Resync: o.claimResync, Metrics: numbers, Tracer: tracer,
+		Inspect: func(ctx context.Context, containers []*runtimeapi.Container, sandboxes map[string]*runtimeapi.PodSandbox) map[string]bool {
+			return n.repairer.Inspect(ctx, containers, sandboxes)
+		},
 		Checkpoint: filepath.Join(o.stateDir, checkpointFile), Device: n.agent.Device,
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.conditions, err = nodecondition.New(nodecondition.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.nodes})
+	if err != nil {
+		return nil, err
+	}
+	n.repairer, err = repair.New(repair.Config{
+		Node: o.nodeName, Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Configuration: n.claims.Configuration, PluginsMarkedSince: n.claims.MarkedSince,
+		Events: cluster.events, Conditions: n.conditions, Advice: o.bypassAdvice(), Metrics: numbers,
 	})
 	if err != nil {
 		return nil, err
@@ -149,6 +167,14 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 		CDI: n.cdiDevice(), Plugins: n.plugins, Verifier: verifier,
 	})
 	return n, err
+}
+
+// bypassAdvice says what to do about containers that are created past kubecri.
+func (o *options) bypassAdvice() string {
+	if o.mode == modeNRI {
+		return "kubecri was not connected to the runtime's NRI, or did not answer in time: see docs/nri.md for how the runtime requires it"
+	}
+	return fmt.Sprintf("Is the kubelet's containerRuntimeEndpoint %s? An upgrade by kubeadm sets it to the runtime's", o.listen)
 }
 
 // checkpointFile is the name of package checkpoint's file in --state-dir.
@@ -221,6 +247,7 @@ func (n *node) run(ctx context.Context) {
 	}
 	running.Go(func() { n.advertiser.Run(ctx) })
 	running.Go(func() { n.claims.Run(ctx) })
+	running.Go(func() { n.conditions.Run(ctx) })
 	running.Go(func() {
 		nodemode.Run(ctx, nodemode.Config{Node: n.cluster.node, Client: n.cluster.kube, Nodes: n.cluster.nodes})
 	})

@@ -119,6 +119,13 @@ type ConfigurationSpec struct {
 	// +nullable
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 
+	// missingDevices says what becomes of a container that was created past kubecri, and so
+	// runs without the devices that it was assigned. Recreate, the default, stops it, for
+	// the kubelet to create it again with its devices. Ignore leaves it running without.
+	// +optional
+	// +kubebuilder:validation:Enum=Recreate;Ignore
+	MissingDevices MissingDevices `json:"missingDevices,omitempty"`
+
 	// brokerSpec is the workload that the controller runs for each Instance.
 	// +optional
 	// +nullable
@@ -290,3 +297,12 @@ func (s *ConfigurationSpec) Unique() UniqueScope {
 	}
 	return s.UniqueScope
 }
+
+// MissingDevices is a value of ConfigurationSpec.MissingDevices.
+type MissingDevices string
+
+// Values of MissingDevices; "" means Recreate.
+const (
+	MissingDevicesRecreate MissingDevices = "Recreate"
+	MissingDevicesIgnore   MissingDevices = "Ignore"
+)

@@ -1,0 +1,98 @@
+package repair
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// sourceAnnotation says where the kubelet has a pod from: "api", or, for a static pod,
+// "file" or "http".
+const sourceAnnotation = "kubernetes.io/config.source"
+
+// Lack is what a container was assigned and has not been given.
+type Lack struct {
+	// Slots are those that the scheduler assigned, Plugins the resources that device
+	// plugins give out.
+	Slots   []assignment.Grant
+	Plugins []string
+}
+
+// None reports whether the container lacks nothing.
+func (l Lack) None() bool { return len(l.Slots)+len(l.Plugins) == 0 }
+
+// Configurations are those of the slots.
+func (l Lack) Configurations() []string {
+	var names []string
+	for _, g := range l.Slots {
+		name, _ := slot.SplitInstance(g.Slot.Instance)
+		names = append(names, name)
+	}
+	return names
+}
+
+// String lists what is lacking.
+func (l Lack) String() string {
+	var all []string
+	for _, g := range l.Slots {
+		all = append(all, "slot "+g.Slot.String())
+	}
+	return strings.Join(append(all, l.Plugins...), ", ")
+}
+
+// assigned is what the scheduler assigned to a container on the node. Of a static pod, and
+// of a pod whose assignment cannot be read, nobody can say what a container would lack.
+func assigned(node string, podAnnotations map[string]string, pod claims.Pod, container string) Lack {
+	if source := podAnnotations[sourceAnnotation]; source == "file" || source == "http" {
+		return Lack{}
+	}
+	info, err := assignment.Granted(podAnnotations, pod.UID, node)
+	if err != nil || info == nil {
+		return Lack{}
+	}
+	c := info.GetContainerInPod(container)
+	if c == nil {
+		return Lack{}
+	}
+	grants, err := assignment.Grants(c)
+	if err != nil {
+		return Lack{}
+	}
+	l := Lack{Slots: grants}
+	for _, name := range deviceplugins.Assigned(c) {
+		l.Plugins = append(l.Plugins, string(name))
+	}
+	return l
+}
+
+// given reports whether the annotations are those of a container that came through
+// kubecri: which gives a container all that it was assigned, or none.
+func given(annotations map[string]string) bool {
+	if _, ok := annotations[deviceplugins.Annotation]; ok {
+		return true
+	}
+	for key, value := range annotations {
+		if _, _, ours, _ := slot.ParseAnnotation(key, value); ours {
+			return true
+		}
+	}
+	return false
+}
+
+// Of returns what a container lacks: annotations are all that it was created with, those
+// that NRI adds, too.
+func Of(node string, podAnnotations map[string]string, pod claims.Pod, container string, annotations map[string]string) Lack {
+	if given(annotations) {
+		return Lack{}
+	}
+	return assigned(node, podAnnotations, pod, container)
+}
+
+// Error says what is wrong with a container that lacks something.
+func (l Lack) Error() string {
+	return fmt.Sprintf("it was created without what it was assigned (%s): kubecri was not asked, or did not answer in time", l.String())
+}
