@@ -59,7 +59,22 @@ func Assigned(c *types.ContainerInfo) []types.ResourceName {
 // A plugin answers for what it says that the node has, of what was assigned and of
 // what the container asks for. What was assigned and no plugin says is answered for
 // by any that gives the container something and has no other part in its assignment.
+//
+// All plugins together have the time of one call, or until ctx's deadline.
 func (p *Plugins) Allocate(ctx context.Context, pod *types.PodInfo, container string) ([]inject.Edits, error) {
+	if p != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, p.config.Timeout)
+		defer cancel()
+	}
+	edits, err := p.allocate(ctx, pod, container)
+	if errors.Is(err, ErrNoPlugin) && p != nil && len(p.config.NotLoaded) > 0 {
+		err = fmt.Errorf("%w; not loaded on this node: %s", err, strings.Join(p.config.NotLoaded, "; "))
+	}
+	return edits, err
+}
+
+func (p *Plugins) allocate(ctx context.Context, pod *types.PodInfo, container string) ([]inject.Edits, error) {
 	c := pod.GetContainerInPod(container)
 	if c == nil || !Concerns(c) {
 		return nil, nil

@@ -118,17 +118,16 @@ func (c *caller) end() {
 // the timeout and ctx allow. What f reads and writes must be f's own: it may go
 // on after call returned.
 func call[T any](ctx context.Context, c *caller, method string, f func(device.Device) (T, error)) (T, *Fault) {
-	timeout := c.timeout
-	if deadline, ok := ctx.Deadline(); ok {
-		timeout = max(min(timeout, time.Until(deadline)), time.Millisecond)
-	}
 	start := time.Now()
-	waiting, cancel := context.WithTimeout(ctx, timeout)
-	err := c.begin(waiting, method, timeout)
-	cancel()
+	waiting, cancel := context.WithTimeout(ctx, c.timeout) // or until ctx's own deadline
+	defer cancel()
+	deadline, _ := waiting.Deadline()
+	err := c.begin(waiting, method, time.Until(deadline))
 	var value T
 	if err == nil {
-		value, err = contain.Do(timeout, func() (T, error) { return f(c.device) }, c.end)
+		// One deadline for the wait and the call: whoever asks has no time for both.
+		left := max(time.Until(deadline), time.Millisecond)
+		value, err = contain.Do(left, func() (T, error) { return f(c.device) }, c.end)
 		if !errors.Is(err, contain.ErrTimeout) {
 			c.end()
 		}

@@ -39,6 +39,9 @@ type Config struct {
 	Node string
 	// Loaded are the plugins in the order in which they are called.
 	Loaded []load.Plugin[device.Device]
+	// NotLoaded says of each file that could not be loaded which it is, and why, for the
+	// pods that may need it.
+	NotLoaded []string
 	// Timeout of a call is DefaultTimeout when 0, Interval DefaultInterval.
 	Timeout, Interval time.Duration
 	// Changed is called, if set, when NodeInfo may have something new to say.

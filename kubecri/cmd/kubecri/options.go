@@ -70,7 +70,7 @@ type options struct {
 }
 
 func newOptions() *options {
-	return &options{logging: logsapi.NewLoggingConfiguration()}
+	return &options{devicesPolicy: load.Skip, logging: logsapi.NewLoggingConfiguration()}
 }
 
 // flags returns the flags in the groups that --help shows.
@@ -124,7 +124,7 @@ func (o *options) flags() cliflag.NamedFlagSets {
 	plugins.StringVar(&o.devices, "cridevices", defaultDevices,
 		"Directory of device plugins, loaded at start in the order of their names: its *.so files. The default one may be absent.")
 	plugins.Var(&o.devicesPolicy, "cridevices-bad-plugins",
-		"What to do about a file that cannot be loaded: refuse to start, or skip it. kubecri plugin check says what is wrong with it.")
+		"What to do about a file that cannot be loaded: skip it, and refuse the pods that need it, or refuse to start. kubecri plugin check says what is wrong with it.")
 	plugins.DurationVar(&o.devicesTimeout, "cridevices-timeout", deviceplugins.DefaultTimeout,
 		"How long a call of a device plugin may take. One that takes longer is left alone until the call returns.")
 	o.devicesSet = func() bool { return plugins.Changed("cridevices") }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/kubecri/nodecondition"
 	"github.com/kubeslot/kubeslot/plugins/load"
 	"github.com/kubeslot/kubeslot/types/device"
 )
@@ -79,6 +81,27 @@ func lastWords(ctx context.Context, kube kubernetes.Interface, node, message str
 		_, err = events.Patch(ctx, event.Name, apitypes.MergePatchType, patch, metav1.PatchOptions{})
 	}
 	return err
+}
+
+// notLoaded says of each bad file which it is, and why.
+func notLoaded(bad []*load.FileError) []string {
+	var all []string
+	for _, file := range bad {
+		all = append(all, file.Error())
+	}
+	return all
+}
+
+// notLoadedCondition is the type of the node's condition about files of --cridevices.
+const notLoadedCondition = "kubeslot.io/DevicePluginsNotLoaded"
+
+// pluginsCondition has the node say which files were not loaded.
+func pluginsCondition(bad []*load.FileError) nodecondition.Condition {
+	if len(bad) == 0 {
+		return nodecondition.Condition{Type: notLoadedCondition, Status: corev1.ConditionFalse, Reason: "AllLoaded", Message: "all files of --cridevices are loaded"}
+	}
+	return nodecondition.Condition{Type: notLoadedCondition, Status: corev1.ConditionTrue, Reason: reasonRefused,
+		Message: "pods that need one of these files are refused: " + strings.Join(notLoaded(bad), "; ")}
 }
 
 // recordBadPlugins has the node say which files were skipped.

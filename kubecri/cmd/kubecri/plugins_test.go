@@ -103,16 +103,33 @@ func TestReadyzTellsOfDevicePlugins(t *testing.T) {
 	defer cancel()
 	go plugins.Run(ctx)
 	plugins.Tried(ctx)
-	for _, check := range endpoints(health.Check{Name: "socket"}, nil, false, &node{cluster: cluster, plugins: plugins}).Ready {
+	bad := []*load.FileError{{File: "bad.so", Findings: []load.Finding{{Reason: load.NotAPlugin, Text: "is not a shared object"}}}}
+	for _, check := range endpoints(health.Check{Name: "socket"}, nil, false, &node{cluster: cluster, plugins: plugins, badPlugins: bad}).Ready {
 		if check.Name != "device-plugins" {
 			continue
 		}
-		if err := check.Run(ctx); !check.Advice || err == nil || !strings.Contains(err.Error(), `"broken" failed in Start: no driver`) {
+		if err := check.Run(ctx); !check.Advice || err == nil || !strings.Contains(err.Error(), `"broken" failed in Start: no driver`) ||
+			!strings.Contains(err.Error(), "not loaded: plugin bad.so is not a shared object") {
 			t.Errorf("advice %t, %v", check.Advice, err)
 		}
 		return
 	}
 	t.Error("no such check")
+}
+
+// One bad file does not take the node away: kubecri starts without it unless it is told
+// to refuse, and the node says what is not loaded.
+func TestBadPluginIsSkippedByDefault(t *testing.T) {
+	if got := newOptions().devicesPolicy; got != load.Skip {
+		t.Errorf("the default is %s", got)
+	}
+	c := pluginsCondition([]*load.FileError{{File: "bad.so", Findings: []load.Finding{{Reason: load.NotAPlugin, Text: "is not a shared object"}}}})
+	if c.Status != corev1.ConditionTrue || !strings.Contains(c.Message, "plugin bad.so is not a shared object") {
+		t.Errorf("%+v", c)
+	}
+	if c := pluginsCondition(nil); c.Status != corev1.ConditionFalse {
+		t.Errorf("%+v", c)
+	}
 }
 
 // `kubecri check --start-plugins` starts those that can be loaded, and says what is

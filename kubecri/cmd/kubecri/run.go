@@ -102,7 +102,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	}
 	n.badPlugins = bad
 	n.plugins, err = deviceplugins.New(deviceplugins.Config{
-		Node: o.nodeName, Loaded: loaded, Timeout: o.devicesTimeout, Interval: o.advertiseInterval,
+		Node: o.nodeName, Loaded: loaded, NotLoaded: notLoaded(bad), Timeout: o.devicesTimeout, Interval: o.advertiseInterval,
 		Events: cluster.events, Metrics: numbers, Changed: func() { n.advertiser.Changed() },
 	})
 	if err != nil {
@@ -147,6 +147,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	if err != nil {
 		return nil, err
 	}
+	n.conditions.Set(pluginsCondition(bad))
 	n.repairer, err = repair.New(repair.Config{
 		Node: o.nodeName, Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Configuration: n.claims.Configuration, PluginsMarkedSince: n.claims.MarkedSince,
 		Events: cluster.events, Conditions: n.conditions, Advice: o.bypassAdvice(), Metrics: numbers,

@@ -73,7 +73,13 @@ func secured(e health.Endpoints, o *options, kube kubernetes.Interface) (health.
 
 // devicePlugins tells which of them fail.
 func (n *node) devicePlugins() health.Check {
-	return health.Check{Name: "device-plugins", Advice: true, Run: func(context.Context) error { return n.plugins.Failing() }}
+	return health.Check{Name: "device-plugins", Advice: true, Run: func(context.Context) error {
+		var wrong []error
+		for _, file := range notLoaded(n.badPlugins) {
+			wrong = append(wrong, errors.New("not loaded: "+file))
+		}
+		return errors.Join(append(wrong, n.plugins.Failing())...)
+	}}
 }
 
 // nriEndpoints are those of NRI mode: there is no socket of ours, and the
