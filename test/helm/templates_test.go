@@ -69,6 +69,10 @@ func TestEmulatedVersion(t *testing.T) {
 				got = arg.(string)
 			}
 		}
+		own := fmt.Sprint(container(h.render(t, "--kube-version", version, "--set", "scheduler.extraArgs={--emulated-version=kube=1.34}").get(t, "Deployment", "kube-scheduler"))["args"])
+		if strings.Count(own, "--emulated-version") != 1 { // it takes one
+			t.Errorf("with a version of one's own the scheduler has %s", own)
+		}
 		if got != want {
 			t.Errorf("under API server %s the scheduler has %q, want %q", version, got, want)
 		}

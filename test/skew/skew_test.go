@@ -272,10 +272,6 @@ func TestAPIServers(t *testing.T) {
 			if out, err := r.Kubectl(r.ctx, "kubeslot", "doctor"); err != nil {
 				t.Errorf("kubectl kubeslot doctor: %v\n%s", err, out)
 			}
-			// Without the flag.
-			r.check(r.Kill(cluster.Scheduler, "", syscall.SIGKILL))
-			r.check(r.StartScheduler(r.ctx, "kube-scheduler-newest", 10269, "--emulated-version="+cluster.Pinned))
-			r.pod(nodes[0], version)
 		})
 	}
 }

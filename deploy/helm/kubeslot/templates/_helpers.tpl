@@ -75,8 +75,9 @@ affinity:
 {{- end }}
 
 {{- /* The API server's minor version, where it is older than the scheduler's, which then has
-the feature gates of that one; else empty. Managed clusters say "34+". */ -}}
+the feature gates of that one; else empty. Managed clusters say "34+". The scheduler takes the
+flag once, so one in extraArgs wins. */ -}}
 {{- define "kubeslot.emulatedVersion" -}}
 {{- $minor := regexFind "^[0-9]+" .Capabilities.KubeVersion.Minor | int -}}
-{{- if lt $minor 36 }}{{ .Capabilities.KubeVersion.Major }}.{{ $minor }}{{ end -}}
+{{- if and (lt $minor 36) (not (contains "--emulated-version" (join " " .Values.scheduler.extraArgs))) }}{{ .Capabilities.KubeVersion.Major }}.{{ $minor }}{{ end -}}
 {{- end }}
