@@ -23,6 +23,9 @@ func (l *Ledger) dropDevice(d *device) {
 	if slices.ContainsFunc(d.slots, (*slotState).inUse) {
 		return
 	}
+	for _, s := range d.slots {
+		d.countUse(s) // a nomination of several slots ends one by one
+	}
 	delete(l.devices, d.name)
 	if d.kind != nil {
 		delete(d.kind.devices, d)
