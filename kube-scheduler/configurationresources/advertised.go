@@ -33,7 +33,7 @@ func amounts(pod *v1.Pod) map[v1.ResourceName]int64 {
 // advertisable are those amounts that nodes advertise: of Configurations. Instances are
 // not advertised, and the kubelet ignores extended resources that its node lacks. It
 // takes no lock.
-func (b *book) advertisable(pod *v1.Pod) map[v1.ResourceName]int64 {
+func (b *slotCache) advertisable(pod *v1.Pod) map[v1.ResourceName]int64 {
 	found := amounts(pod)
 	maps.DeleteFunc(found, func(name v1.ResourceName, _ int64) bool {
 		_, kind := b.kinds.Load(strings.TrimPrefix(string(name), assignment.ResourcePrefix))
@@ -46,11 +46,11 @@ func (b *book) advertisable(pod *v1.Pod) map[v1.ResourceName]int64 {
 type amount struct {
 	name v1.ResourceName
 	n    int64
-	// rooms are what the roster's nodes have left of it.
-	rooms rooms
+	// freeAllocatable are what the snapshot's nodes have left of it.
+	freeAllocatable freeAllocatable
 }
 
-func (b *book) sortedAmounts(pod *v1.Pod) []amount {
+func (b *slotCache) sortedAmounts(pod *v1.Pod) []amount {
 	var sorted []amount
 	for name, n := range b.advertisable(pod) {
 		sorted = append(sorted, amount{name: name, n: n})
@@ -67,12 +67,12 @@ func unadvertised(want []amount, node fwk.NodeInfo, place int) *fwk.Status {
 	generation := node.GetGeneration()
 	for i := range want {
 		w := &want[i]
-		if place != ledger.NotInSnapshot && w.rooms.enough(place, generation, w.n) {
+		if place != ledger.NotInSnapshot && w.freeAllocatable.enough(place, generation, w.n) {
 			continue
 		}
 		total, used := node.GetAllocatable().GetScalarResources()[w.name], node.GetRequested().GetScalarResources()[w.name]
 		if place != ledger.NotInSnapshot {
-			w.rooms.remember(place, generation, total-used)
+			w.freeAllocatable.remember(place, generation, total-used)
 		}
 		if used+w.n <= total {
 			continue
@@ -88,7 +88,7 @@ func unadvertised(want []amount, node fwk.NodeInfo, place int) *fwk.Status {
 
 // refusedByNode remembers that a node had slots for a waiting pod and did not advertise
 // enough of them: only such a pod is helped by what changes there.
-func (b *book) refusedByNode(pod *v1.Pod) {
+func (b *slotCache) refusedByNode(pod *v1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, waits := b.queue.Get(pod.UID); waits { // it has not gone meanwhile
@@ -98,8 +98,8 @@ func (b *book) refusedByNode(pod *v1.Pod) {
 
 // afterAdvertisement requeues a pod when a node begins to advertise what the pod asks
 // for, and when one advertises more of it and the pod waits for that. The hint runs
-// under the queue's lock and must not take the book's.
-func (b *book) afterAdvertisement(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+// under the queue's lock and must not take the slot cache's.
+func (b *slotCache) afterAdvertisement(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	oldNode, newNode, err := schedutil.As[*v1.Node](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err
@@ -136,7 +136,7 @@ func (b *book) afterAdvertisement(_ klog.Logger, pod *v1.Pod, oldObj, newObj any
 // counted against it is gone. The ledger has activated those that wait for its slots
 // already, but perhaps before the scheduler's cache knew of the deletion. The
 // framework also tells of pods whose binding failed as deleted ones.
-func (b *book) afterDeletion(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+func (b *slotCache) afterDeletion(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	deleted, newPod, err := schedutil.As[*v1.Pod](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err

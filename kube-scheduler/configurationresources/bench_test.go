@@ -30,11 +30,11 @@ func benchCluster(nodes, devices int) (*Plugin, []fwk.NodeInfo) {
 	p := &Plugin{
 		pods:   corelisters.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})),
 		handle: fakeHandle{client: fake.NewClientset()}, args: args,
-		book: newBook(klog.Background(), clock.RealClock{}, nil),
+		cache: newSlotCache(klog.Background(), clock.RealClock{}, nil),
 	}
 	configuration := cameras(2)
 	configuration.Spec.InstanceNameDigits = slot.LongHash
-	p.book.setConfiguration(configuration)
+	p.cache.setConfiguration(configuration)
 	var infos []fwk.NodeInfo
 	for i := range nodes {
 		infos = append(infos, nodeInfo(fmt.Sprintf("node-%05d", i)))
@@ -46,7 +46,7 @@ func benchCluster(nodes, devices int) (*Plugin, []fwk.NodeInfo) {
 			reports = append(reports, v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"},
 				ID: id, Hash: slot.InstanceHash(id, false, node, slot.LongHash)})
 		}
-		p.book.setSlice(slice(node, "0", reports...))
+		p.cache.setSlice(slice(node, "0", reports...))
 	}
 	return p, infos
 }
@@ -114,11 +114,11 @@ func BenchmarkPreempt(b *testing.B) {
 					holder := withPriority(pod(fmt.Sprintf("h-%d-%d", i, j), "1"), 10)
 					holder.Namespace, holder.Spec.NodeName = fmt.Sprint("ns-", i%10), node
 					_ = pods.Add(holder)
-					a, shortfall := p.book.ledger.Draft(ledger.Pack).For(podKey(holder)).Fit(node, must(requestOf(holder)))
+					a, shortfall := p.cache.ledger.Draft(ledger.Pack).For(podKey(holder)).Fit(node, must(requestOf(holder)))
 					if shortfall != nil {
 						b.Fatal(shortfall)
 					}
-					p.book.ledger.Observe(podKey(holder), node, a)
+					p.cache.ledger.Observe(podKey(holder), node, a)
 				}
 			}
 			asking := withPriority(pod("p", "3"), 100) // more than any node has

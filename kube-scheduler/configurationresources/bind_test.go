@@ -19,7 +19,7 @@ import (
 
 func TestAssignmentTravelsInTheBinding(t *testing.T) {
 	r := newRig(t)
-	r.book.device("cam-000001", nil, "node-a")
+	r.cache.device("cam-000001", nil, "node-a")
 	p := pod("p", "1")
 	p.Annotations[assignment.Annotation] = `{"podname":"forged","nodename":"forged","requests":{"other/x":1},
 		"runningcontainer":{"main":{"requests":{"gpu/topology":1},"scorer":{"gpu":2},
@@ -76,7 +76,7 @@ func TestBindFailures(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.book.device("cam-000001", nil, "node-a")
+			r.cache.device("cam-000001", nil, "node-a")
 			p := pod("p", "1")
 			state := r.schedule(t, p, "node-a")
 			live := p.DeepCopy()
@@ -111,7 +111,7 @@ func TestBindFailures(t *testing.T) {
 // before the bind, since the API server would refuse all later updates.
 func TestAnnotationsTooLarge(t *testing.T) {
 	r := newRig(t)
-	r.book.device("cam-000001", nil, "node-a")
+	r.cache.device("cam-000001", nil, "node-a")
 	p := pod("p", "1")
 	p.Annotations["big"] = strings.Repeat("x", 256<<10-100)
 	state, status := r.filter(p, "node-a")
@@ -123,7 +123,7 @@ func TestAnnotationsTooLarge(t *testing.T) {
 		t.Errorf("Reserve: %v", status)
 	}
 	r.Unreserve(r.ctx, state, p, "node-a")
-	if r.book.holds("p-uid") {
+	if r.cache.holds("p-uid") {
 		t.Error("the refused pod holds slots")
 	}
 }
@@ -166,12 +166,12 @@ func TestBoundPods(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.book.device("cam-000001", nil, "node-a", "node-b")
+			r.cache.device("cam-000001", nil, "node-a", "node-b")
 			p := bound(t, pod("p", "1"), "node-a", grant)
 			test.change(p)
-			r.book.setPod(p)
+			r.cache.setPod(p)
 			var holds []string
-			for _, s := range r.book.ledger.Holds("p-uid") {
+			for _, s := range r.cache.ledger.Holds("p-uid") {
 				holds = append(holds, s.String())
 			}
 			if got := strings.Join(holds, " "); got != test.holds {

@@ -73,7 +73,7 @@ func TestBudgetsProtect(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			candidates := r.protect(r.book.ledger.PotentialVictims(req).On("node-b"), r.budgets())
+			candidates := r.protect(r.cache.ledger.PotentialVictims(req).On("node-b"), r.budgets())
 			if len(candidates) != 2 {
 				t.Fatalf("candidates are %+v, want 2", candidates)
 			}

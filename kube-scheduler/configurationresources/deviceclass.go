@@ -33,7 +33,7 @@ func (p *Plugin) unambiguous(req *ledger.Request) *fwk.Status {
 		}
 		reason := fmt.Sprintf("%s is also the extendedResourceName of DeviceClass %s, so that DRA would give a device as well: change that name in the DeviceClass, or delete it",
 			name, class.Name)
-		if c := p.book.configuration(resource); c != nil {
+		if c := p.cache.configuration(resource); c != nil {
 			p.handle.EventRecorder().Eventf(&v1.ObjectReference{APIVersion: akriv0.SchemeGroupVersion.String(), Kind: "Configuration",
 				Namespace: c.Namespace, Name: c.Name, UID: c.UID}, nil, v1.EventTypeWarning, "ResourceNameTaken", "Scheduling", "%s", reason)
 		}
@@ -42,7 +42,7 @@ func (p *Plugin) unambiguous(req *ledger.Request) *fwk.Status {
 	return nil
 }
 
-func (b *book) configuration(resource string) *akriv0.Configuration {
+func (b *slotCache) configuration(resource string) *akriv0.Configuration {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.ledger.Configuration(resource)

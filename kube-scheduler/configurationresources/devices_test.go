@@ -76,9 +76,9 @@ func cameras(capacity int) *akriv0.Configuration {
 		Spec: akriv0.ConfigurationSpec{Capacity: int32(capacity)}}
 }
 
-// device tells the book that these nodes reach the device, and no others any more, and
+// device tells the slot cache that these nodes reach the device, and no others any more, and
 // that its slots are claimed so, and no others any more. Each node has a slice for it.
-func (b *book) device(name string, claims map[string]string, nodes ...string) {
+func (b *slotCache) device(name string, claims map[string]string, nodes ...string) {
 	for s, usage := range claims {
 		b.setClaim(claim(s, usage), false)
 	}
@@ -113,8 +113,8 @@ func (b *book) device(name string, claims map[string]string, nodes ...string) {
 	}
 }
 
-// shared tells the book of a device that node-a and node-b reach, without claims.
-func (b *book) shared(names ...string) {
+// shared tells the slot cache of a device that node-a and node-b reach, without claims.
+func (b *slotCache) shared(names ...string) {
 	for _, name := range names {
 		b.device(name, nil, "node-a", "node-b")
 	}

@@ -45,10 +45,10 @@ func (p *Plugin) evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger.Pr
 		logger.Error(err, "Preemption for slots failed", "pod", klog.KObj(preemptor), "node", chosen.Node)
 		p.handle.EventRecorder().Eventf(preemptor, nil, v1.EventTypeWarning, "PreemptionFailed", "Preempting",
 			"%d of %d pods could not be made to give up their slots, and it is tried again; the first: %.200s", len(errs), len(chosen.Victims), errs[0])
-		p.book.mu.Lock()
-		defer p.book.mu.Unlock()
-		if p.book.nominatedInVain(preemptor, nomination) {
-			p.book.queue.RetryLater(preemptor.UID)
+		p.cache.mu.Lock()
+		defer p.cache.mu.Unlock()
+		if p.cache.nominatedInVain(preemptor, nomination) {
+			p.cache.queue.RetryLater(preemptor.UID)
 		}
 	}
 }

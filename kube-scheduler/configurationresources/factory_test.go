@@ -116,7 +116,7 @@ func TestProfilesShareTheLedger(t *testing.T) {
 		t.Errorf("%d profiles; refused: %q, want the second for want of the slot", len(plugins), refusals)
 	}
 	for _, name := range []string{"one", "two"} {
-		if plugins[0].book.profiles[name] == nil {
+		if plugins[0].cache.profiles[name] == nil {
 			t.Errorf("pods of profile %s are taken for another scheduler's", name)
 		}
 	}
@@ -127,7 +127,7 @@ func TestTheLedgerFollowsTheWatches(t *testing.T) {
 	const slices, claims = "/apis/kubeslot.io/v1alpha1/deviceslices", "/apis/kubeslot.io/v1alpha1/slotclaims"
 	events := map[string]chan event{slices: make(chan event), claims: make(chan event)}
 	_, plugins := started(t, serve(t, slotLists(), events), "one")
-	b := plugins[0].book
+	b := plugins[0].cache
 	kind := func(kind string) metav1.TypeMeta {
 		return metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind}
 	}

@@ -92,29 +92,29 @@ func TestGangInTheRealScheduler(t *testing.T) {
 	}
 }
 
-// runScheduler runs upstream's scheduler with the plugin on a book without
+// runScheduler runs upstream's scheduler with the plugin on a slot cache without
 // devices, which the test feeds.
-func runScheduler(t *testing.T, client *fake.Clientset) *book {
-	book, _ := runSchedulerWith(t, client, func(p *Plugin) fwk.Plugin { return p })
-	return book
+func runScheduler(t *testing.T, client *fake.Clientset) *slotCache {
+	slots, _ := runSchedulerWith(t, client, func(p *Plugin) fwk.Plugin { return p })
+	return slots
 }
 
 // runSchedulerWith is runScheduler with something made of the plugin.
-func runSchedulerWith(t *testing.T, client *fake.Clientset, wrap func(*Plugin) fwk.Plugin) (*book, *scheduler.Scheduler) {
+func runSchedulerWith(t *testing.T, client *fake.Clientset, wrap func(*Plugin) fwk.Plugin) (*slotCache, *scheduler.Scheduler) {
 	logger, ctx := ktesting.NewTestContext(t)
 	ctx, cancel := context.WithCancel(ctx)
 	t.Cleanup(cancel)
 	rig := newRig(t)
 	informers := scheduler.NewInformerFactory(client, 0)
 	factory := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		rig.book.queue.Activator, rig.book.queue.Logger, rig.book.logger = handle, logger, logger
+		rig.cache.queue.Activator, rig.cache.queue.Logger, rig.cache.logger = handle, logger, logger
 		pods := informers.Core().V1().Pods()
-		if _, err := pods.Informer().AddEventHandler(informer.Handler(rig.book.setPod, rig.book.deletePod, nil)); err != nil {
+		if _, err := pods.Informer().AddEventHandler(informer.Handler(rig.cache.setPod, rig.cache.deletePod, nil)); err != nil {
 			return nil, err
 		}
-		made := wrap(&Plugin{handle: handle, args: rig.args, book: rig.book, pods: pods.Lister(),
+		made := wrap(&Plugin{handle: handle, args: rig.args, cache: rig.cache, pods: pods.Lister(),
 			pdbs: informers.Policy().V1().PodDisruptionBudgets().Lister()})
-		go rig.book.queue.Run(ctx)
+		go rig.cache.queue.Run(ctx)
 		return made, nil
 	}
 	cfg, err := latest.Default()
@@ -144,7 +144,7 @@ func runSchedulerWith(t *testing.T, client *fake.Clientset, wrap func(*Plugin) f
 	done := make(chan struct{})
 	go func() { s.Run(ctx); close(done) }()
 	t.Cleanup(func() { cancel(); <-done })
-	return rig.book, s
+	return rig.cache, s
 }
 
 // bindInTracker carries out bindings in the fake client's store.

@@ -61,7 +61,7 @@ type fakeCluster struct {
 	*testing.T
 	rand           *rand.Rand
 	client         *fake.Clientset
-	book           *book
+	cache          *slotCache
 	devices        map[string]*fakeDevice
 	next           int
 	bound, evicted int
@@ -92,8 +92,8 @@ func newCluster(t *testing.T, r *rand.Rand) *fakeCluster {
 		return true, nil, w.client.Tracker().Update(podsResource, p, p.Namespace)
 	})
 	firstBatch := 1 + r.Intn(3) // so that a few pods make several batches
-	w.book, _ = runSchedulerWith(t, w.client, func(p *Plugin) fwk.Plugin { p.book.queue.FirstBatch = firstBatch; return p })
-	w.book.setConfiguration(cameras(2))
+	w.cache, _ = runSchedulerWith(t, w.client, func(p *Plugin) fwk.Plugin { p.cache.queue.FirstBatch = firstBatch; return p })
+	w.cache.setConfiguration(cameras(2))
 	for i := range 3 {
 		name := fmt.Sprint("cam-00000", i)
 		w.devices[name] = &fakeDevice{nodes: []string{"node-a", "node-b"}}
@@ -110,7 +110,7 @@ type fakeDevice struct {
 
 func (w *fakeCluster) show(name string) {
 	d := w.devices[name]
-	w.book.device(name, d.claims, d.nodes...)
+	w.cache.device(name, d.claims, d.nodes...)
 }
 
 func (w *fakeCluster) pods() []*v1.Pod {
@@ -147,7 +147,7 @@ func (w *fakeCluster) step() {
 		}
 	case n == 8:
 		if w.rand.Intn(3) == 0 {
-			w.book.setConfiguration(cameras(1 + w.rand.Intn(3)))
+			w.cache.setConfiguration(cameras(1 + w.rand.Intn(3)))
 			return
 		}
 		name := fmt.Sprint("cam-00000", w.rand.Intn(3))
@@ -195,8 +195,8 @@ func (w *fakeCluster) unsettled() string {
 	var why []error
 	held := map[slot.Name]string{}
 	pods := w.pods()
-	w.book.mu.RLock()
-	defer w.book.mu.RUnlock()
+	w.cache.mu.RLock()
+	defer w.cache.mu.RUnlock()
 	uids := map[string]bool{}
 	for _, p := range pods {
 		uids[string(p.UID)] = true
@@ -218,7 +218,7 @@ func (w *fakeCluster) unsettled() string {
 			}
 			held[g.Slot] = p.Name
 		}
-		if got, want := len(w.book.ledger.Holds(string(p.UID))), len(a["main"]); got != want {
+		if got, want := len(w.cache.ledger.Holds(string(p.UID))), len(a["main"]); got != want {
 			why = append(why, fmt.Errorf("pod %s holds %d slots, and has %d", p.Name, got, want))
 		}
 	}
@@ -241,13 +241,13 @@ func (w *fakeCluster) unsettled() string {
 	return ""
 }
 
-// couldRun says how the pod could run, if it could. The caller holds the book's lock.
+// couldRun says how the pod could run, if it could. The caller holds the slot cache's lock.
 func (w *fakeCluster) couldRun(p *v1.Pod) error {
 	req, err := requestOf(p)
 	if err != nil {
 		w.Fatal(err)
 	}
-	l := w.book.ledger
+	l := w.cache.ledger
 	for _, node := range []string{"node-a", "node-b"} {
 		if selected := p.Spec.NodeSelector[v1.LabelHostname]; selected != "" && selected != node {
 			continue

@@ -74,13 +74,13 @@ func observeResolution(took time.Duration, short bool) {
 	resolutionDuration.WithLabelValues(result).Observe(took.Seconds())
 }
 
-// collector reads the book when it is asked to.
+// collector reads the slot cache when it is asked to.
 type collector struct {
 	metrics.BaseStableCollector
-	book atomic.Pointer[book]
+	cache atomic.Pointer[slotCache]
 }
 
-// inService reports on the book that was started last: a process has one, but
+// inService reports on the slot cache that was started last: a process has one, but
 // for tests that run several schedulers.
 var inService collector
 
@@ -94,7 +94,7 @@ func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 
 // CollectWithStability implements metrics.StableCollector.
 func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
-	b := c.book.Load()
+	b := c.cache.Load()
 	if b == nil {
 		return
 	}

@@ -23,28 +23,28 @@ func counted(t *testing.T, c metrics.CounterMetric) float64 {
 
 func TestMetrics(t *testing.T) {
 	r := newRig(t)
-	r.book.device("cam-000001", nil, "node-a")
-	r.book.device("cam-000002", map[string]string{"cam-000002-0": "C:gone:node-a"}, "node-a")
-	r.book.device("cam-000003", nil, "node-b")
-	r.book.device("cam-000004", nil, "node-c")
-	r.book.device("cam-000005", nil, "node-d")
+	r.cache.device("cam-000001", nil, "node-a")
+	r.cache.device("cam-000002", map[string]string{"cam-000002-0": "C:gone:node-a"}, "node-a")
+	r.cache.device("cam-000003", nil, "node-b")
+	r.cache.device("cam-000004", nil, "node-c")
+	r.cache.device("cam-000005", nil, "node-d")
 	r.schedule(t, pod("holder", "1"), "node-a")
-	r.book.setPod(pod("waiter", "1"))
+	r.cache.setPod(pod("waiter", "1"))
 	stranger := pod("stranger", "1")
 	stranger.Spec.SchedulerName = "theirs"
-	r.book.setPod(stranger)
+	r.cache.setPod(stranger)
 	for _, name := range []string{"early", "late"} {
-		r.book.setPod(bound(t, pod(name, "1"), "node-c", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000004"}}}}))
+		r.cache.setPod(bound(t, pod(name, "1"), "node-c", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000004"}}}}))
 	}
-	r.book.setPod(nominatedTo(important("vip"), "node-d"))
-	r.book.setClaim(claim("cam-000001-1", "C:x:node-a"), false) // beyond the capacity
-	r.book.setClaim(claim("cam-000001-0", "C:x:node-z"), false) // out of reach
+	r.cache.setPod(nominatedTo(important("vip"), "node-d"))
+	r.cache.setClaim(claim("cam-000001-1", "C:x:node-a"), false) // beyond the capacity
+	r.cache.setClaim(claim("cam-000001-0", "C:x:node-z"), false) // out of reach
 	stolen := reported("cam-000001")
 	stolen.Shared = false // of another node, by its hash
-	r.book.setSlice(slice("node-z", "0", stolen))
+	r.cache.setSlice(slice("node-z", "0", stolen))
 	registry := metrics.NewKubeRegistry()
 	c := &collector{}
-	c.book.Store(r.book)
+	c.cache.Store(r.cache)
 	registry.CustomMustRegister(c)
 	names := []string{"kubeslot_scheduler_ignored", "kubeslot_scheduler_slots", "kubeslot_scheduler_waiting_pods"}
 	want := `
@@ -67,7 +67,7 @@ kubeslot_scheduler_waiting_pods{configuration="cam",reason="OtherScheduler"} 1
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
-	r.book.leads = false // why a pod waits is the leader's to say
+	r.cache.leads = false // why a pod waits is the leader's to say
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(""), "kubeslot_scheduler_waiting_pods", "kubeslot_scheduler_oldest_waiting_pod_seconds"); err != nil {
 		t.Errorf("a scheduler that does not lead has waiting pods: %v", err)
 	}

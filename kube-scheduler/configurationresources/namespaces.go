@@ -38,7 +38,7 @@ func forbidden(req *ledger.Request, configuration func(resource string) *akriv0.
 
 // allowed is forbidden with what the API says.
 func (p *Plugin) allowed(req *ledger.Request) *fwk.Status {
-	return forbidden(req, p.book.configuration, func(namespace string) (map[string]string, error) {
+	return forbidden(req, p.cache.configuration, func(namespace string) (map[string]string, error) {
 		ns, err := p.namespaces.Get(namespace)
 		if err != nil {
 			return nil, fmt.Errorf("read the labels of namespace %s: %w", namespace, err)
@@ -49,7 +49,7 @@ func (p *Plugin) allowed(req *ledger.Request) *fwk.Status {
 
 // setNamespace has the waiting pods of a namespace tried that may have become allowed to
 // use what they ask for.
-func (b *book) setNamespace(namespace *v1.Namespace) {
+func (b *slotCache) setNamespace(namespace *v1.Namespace) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tryAllowed(func(pod *v1.Pod, c *akriv0.Configuration) bool {
@@ -60,13 +60,13 @@ func (b *book) setNamespace(namespace *v1.Namespace) {
 // tryAllowed has the waiting pods tried that ask for a Configuration of which helps says
 // that it may allow them now. Who may use a Configuration changes rarely, so they are
 // tried all at once. The caller holds mu.
-func (b *book) tryAllowed(helps func(*v1.Pod, *akriv0.Configuration) bool) {
+func (b *slotCache) tryAllowed(helps func(*v1.Pod, *akriv0.Configuration) bool) {
 	b.queue.RetryNow(b.askingFor(helps)...)
 }
 
 // askingFor are the waiting pods that ask for a Configuration of which selects says so. The
 // caller holds mu.
-func (b *book) askingFor(selects func(*v1.Pod, *akriv0.Configuration) bool) (uids []types.UID) {
+func (b *slotCache) askingFor(selects func(*v1.Pod, *akriv0.Configuration) bool) (uids []types.UID) {
 	b.queue.Each(func(pod *v1.Pod, _ *podWait, resources []string) {
 		if slices.ContainsFunc(resources, func(resource string) bool {
 			c := b.ledger.Configuration(resource)

@@ -40,8 +40,8 @@ func newRestrictedRig(t *testing.T, allowed *akriv0.AllowedNamespaces, known ...
 		}
 	}
 	r.namespaces = corelisters.NewNamespaceLister(store)
-	r.book.setConfiguration(restricted(allowed))
-	r.book.device("cam-000001", nil, "node-a")
+	r.cache.setConfiguration(restricted(allowed))
+	r.cache.device("cam-000001", nil, "node-a")
 	return r, store
 }
 
@@ -82,8 +82,8 @@ func TestPodsOfNamespacesThatAreNotAllowed(t *testing.T) {
 				if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), want) {
 					t.Errorf("status %v, want UnschedulableAndUnresolvable with %q", status, want)
 				}
-				w, _ := r.book.queue.Get(p.UID)
-				if got := r.book.reasonOf(p, w); got != "NamespaceNotAllowed" {
+				w, _ := r.cache.queue.Get(p.UID)
+				if got := r.cache.reasonOf(p, w); got != "NamespaceNotAllowed" {
 					t.Errorf("it waits for %s", got)
 				}
 			})
@@ -104,8 +104,8 @@ func TestPodsAreTriedAgainWhenTheirNamespaceMayBeAllowed(t *testing.T) {
 		t.Fatal("not refused")
 	}
 	r.woken()
-	r.book.setNamespace(namespace("other", "team", "a"))
-	r.book.setConfiguration(restricted(selected))
+	r.cache.setNamespace(namespace("other", "team", "a"))
+	r.cache.setConfiguration(restricted(selected))
 	if woken := r.woken(); len(woken) > 0 {
 		t.Errorf("tried again for nothing: %v", woken)
 	}
@@ -113,15 +113,15 @@ func TestPodsAreTriedAgainWhenTheirNamespaceMayBeAllowed(t *testing.T) {
 	if err := store.Update(labelled); err != nil {
 		t.Fatal(err)
 	}
-	r.book.setNamespace(labelled)
+	r.cache.setNamespace(labelled)
 	if woken := r.woken(); !slices.Equal(woken, []string{"p"}) {
 		t.Errorf("its namespace was labelled, and tried again are %v", woken)
 	}
-	r.book.queue.Try(p.UID)
+	r.cache.queue.Try(p.UID)
 	if _, status := r.filter(p, "node-a"); !status.IsSuccess() {
 		t.Errorf("labelled: %v", status)
 	}
-	r.book.setConfiguration(restricted(&akriv0.AllowedNamespaces{Names: []string{"c"}}))
+	r.cache.setConfiguration(restricted(&akriv0.AllowedNamespaces{Names: []string{"c"}}))
 	if woken := r.woken(); !slices.Equal(woken, []string{"p"}) {
 		t.Errorf("spec.allowedNamespaces was changed, and tried again are %v", woken)
 	}

@@ -18,7 +18,7 @@ import (
 // that the pod is bound without an assignment.
 
 // noteMode records whether a node chooses slots itself.
-func (b *book) noteMode(node *v1.Node) {
+func (b *slotCache) noteMode(node *v1.Node) {
 	if v1alpha1.ChoosesSlots(node) {
 		b.choosing.Store(node.Name, true)
 	} else {
@@ -27,7 +27,7 @@ func (b *book) noteMode(node *v1.Node) {
 }
 
 // choosesSlots reports whether the node chooses slots itself. It takes no lock.
-func (b *book) choosesSlots(node string) bool {
+func (b *slotCache) choosesSlots(node string) bool {
 	_, chooses := b.choosing.Load(node)
 	return chooses
 }

@@ -20,7 +20,7 @@ func choosing(r *rig, name string, allocatable map[string]string, pods ...*v1.Po
 	for resourceName, n := range allocatable {
 		node.Status.Allocatable[v1.ResourceName("akri.sh/"+resourceName)] = resource.MustParse(n)
 	}
-	r.book.setNode(node)
+	r.cache.setNode(node)
 	info := framework.NewNodeInfo(pods...)
 	info.SetNode(node)
 	return info
@@ -30,7 +30,7 @@ func choosing(r *rig, name string, allocatable map[string]string, pods ...*v1.Po
 // are bound by whoever binds other pods, without an assignment.
 func TestNodeThatChoosesSlots(t *testing.T) {
 	r := newRig(t)
-	r.book.device("cam-000001", nil, "node-a", "node-b")
+	r.cache.device("cam-000001", nil, "node-a", "node-b")
 	filter := func(p *v1.Pod, info fwk.NodeInfo) (fwk.CycleState, *fwk.Status) {
 		state := framework.NewCycleState()
 		if _, status := r.PreFilter(r.ctx, state, p, []fwk.NodeInfo{info}); !status.IsSuccess() {
@@ -46,7 +46,7 @@ func TestNodeThatChoosesSlots(t *testing.T) {
 	if status := r.Reserve(r.ctx, state, p, "node-a"); !status.IsSuccess() {
 		t.Fatalf("Reserve: %v", status)
 	}
-	if r.book.holds(string(p.UID)) {
+	if r.cache.holds(string(p.UID)) {
 		t.Error("the ledger has given it slots")
 	}
 	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSkip() || len(r.bindings()) > 0 {
@@ -74,7 +74,7 @@ func TestNodeThatChoosesSlots(t *testing.T) {
 		}
 	}
 	// The claims of nodes count, whatever the kubelet advertised ten seconds ago.
-	r.book.device("cam-000001", map[string]string{"cam-000001-0": "C:cam-0:node-b"}, "node-a", "node-b")
+	r.cache.device("cam-000001", map[string]string{"cam-000001-0": "C:cam-0:node-b"}, "node-a", "node-b")
 	if _, status := filter(p, choosing(r, "node-a", map[string]string{"cam": "1"})); status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "0 of 1 slots free") {
 		t.Errorf("with the slot claimed by another node: %v", status)
 	}
@@ -84,7 +84,7 @@ func TestNodeThatChoosesSlots(t *testing.T) {
 // after the pod was given slots either.
 func TestNodeBeginsToChooseSlots(t *testing.T) {
 	r := newRig(t)
-	r.book.device("cam-000001", nil, "node-a")
+	r.cache.device("cam-000001", nil, "node-a")
 	p := pod("p", "1")
 	state := r.schedule(t, p, "node-a")
 	choosing(r, "node-a", map[string]string{"cam": "1"})
@@ -92,7 +92,7 @@ func TestNodeBeginsToChooseSlots(t *testing.T) {
 		t.Errorf("Bind: %v, %v", status, r.bindings())
 	}
 	// And back.
-	r.book.setNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}})
+	r.cache.setNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}})
 	if status := r.Bind(r.ctx, state, p, "node-a"); len(r.bindings()) != 1 {
 		t.Errorf("Bind: %v, %v", status, r.bindings())
 	}
@@ -107,10 +107,10 @@ func TestWakesForInstances(t *testing.T) {
 	p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: amount, Limits: amount}
 	before := choosing(r, "node-a", nil).Node()
 	after := choosing(r, "node-a", map[string]string{"cam-000001": "1"}).Node()
-	if hint, err := r.book.afterAdvertisement(r.book.logger, p, before, after); err != nil || hint != fwk.Queue {
+	if hint, err := r.cache.afterAdvertisement(r.cache.logger, p, before, after); err != nil || hint != fwk.Queue {
 		t.Errorf("got %v, %v", hint, err)
 	}
-	if hint, err := r.book.afterAdvertisement(r.book.logger, p, after, after); err != nil || hint != fwk.QueueSkip {
+	if hint, err := r.cache.afterAdvertisement(r.cache.logger, p, after, after); err != nil || hint != fwk.QueueSkip {
 		t.Errorf("without a change: got %v, %v", hint, err)
 	}
 }

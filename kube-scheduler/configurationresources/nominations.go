@@ -23,10 +23,10 @@ type deadline struct {
 
 // nominate keeps slots for a pod that preempted others until it is bound, gone,
 // or the timeout passes. The caller holds mu.
-func (b *book) nominate(pod ledger.Pod, node string, a ledger.Assignment, timeout time.Duration) *deadline {
+func (b *slotCache) nominate(pod ledger.Pod, node string, a ledger.Assignment, timeout time.Duration) *deadline {
 	b.forgetNomination(pod.UID)
 	b.tellPreempted(pod, node, a)
-	b.wake(b.ledger.Nominate(pod, node, a))
+	b.record(b.ledger.Nominate(pod, node, a))
 	b.taken(a)
 	b.queue.Reserved(types.UID(pod.UID))
 	d := &deadline{node: node, at: b.clock.Now().Add(timeout)}
@@ -47,14 +47,14 @@ func (b *book) nominate(pod ledger.Pod, node string, a ledger.Assignment, timeou
 
 // denominate lets go of what is kept for the pod, and forgets that it was
 // nominated. The caller holds mu.
-func (b *book) denominate(uid string) {
+func (b *slotCache) denominate(uid string) {
 	b.forgetNomination(uid)
-	b.wake(b.ledger.ClearNomination(uid))
+	b.record(b.ledger.ClearNomination(uid))
 }
 
 // forgetNomination forgets that the pod was nominated, and its deadline. What is kept for
 // it in the ledger stays. The caller holds mu.
-func (b *book) forgetNomination(uid string) {
+func (b *slotCache) forgetNomination(uid string) {
 	delete(b.nominated, uid)
 	if d := b.deadlines[uid]; d != nil {
 		d.timer.Stop()
@@ -64,7 +64,7 @@ func (b *book) forgetNomination(uid string) {
 
 // nominatedInVain ends a nomination whose victims did not go, unless it has ended. It
 // reports whether it has ended it. The caller holds mu.
-func (b *book) nominatedInVain(pod *v1.Pod, d *deadline) bool {
+func (b *slotCache) nominatedInVain(pod *v1.Pod, d *deadline) bool {
 	uid := string(pod.UID)
 	if b.deadlines[uid] != d || b.ledger.Nominated(uid) == "" {
 		return false
@@ -77,7 +77,7 @@ func (b *book) nominatedInVain(pod *v1.Pod, d *deadline) bool {
 // followNomination keeps slots also for pods that another plugin's preemption
 // has nominated: it frees the slots on one node, and pods on other nodes that
 // share the device could take them. The caller holds mu.
-func (b *book) followNomination(pod *v1.Pod, req *ledger.Request) {
+func (b *slotCache) followNomination(pod *v1.Pod, req *ledger.Request) {
 	uid, now := string(pod.UID), b.clock.Now()
 	node, d := pod.Status.NominatedNodeName, b.deadlines[uid]
 	if node == "" {
@@ -116,7 +116,7 @@ func (b *book) followNomination(pod *v1.Pod, req *ledger.Request) {
 // victimGone has those tried that another plugin has nominated to the node, and for which
 // it has nothing that could be kept: what a victim had may have gone to another pod. The
 // caller holds mu.
-func (b *book) victimGone(node string) {
+func (b *slotCache) victimGone(node string) {
 	var uids []string
 	for uid, pod := range b.nominated {
 		if pod.Status.NominatedNodeName == node && b.ledger.Nominated(uid) == "" {
@@ -128,7 +128,7 @@ func (b *book) victimGone(node string) {
 
 // argsOf are the arguments of the pod's profile, or the defaults for a pod of
 // another scheduler. The caller holds mu.
-func (b *book) argsOf(pod *v1.Pod) *config.ConfigurationResourcesArgs {
+func (b *slotCache) argsOf(pod *v1.Pod) *config.ConfigurationResourcesArgs {
 	if args := b.profiles[pod.Spec.SchedulerName]; args != nil {
 		return args
 	}
@@ -139,7 +139,7 @@ func (b *book) argsOf(pod *v1.Pod) *config.ConfigurationResourcesArgs {
 
 // followNominations tries again for those that are nominated to the node, and whose
 // victims, or whose slots, were not known yet. The caller holds mu.
-func (b *book) followNominations(node string) {
+func (b *slotCache) followNominations(node string) {
 	for uid, pod := range b.nominated {
 		if pod.Status.NominatedNodeName != node || b.ledger.Nominated(uid) != "" {
 			continue
@@ -152,7 +152,7 @@ func (b *book) followNominations(node string) {
 
 // nominatedNodes are the nodes that another plugin has nominated pods to. The caller
 // holds mu.
-func (b *book) nominatedNodes() sets.Set[string] {
+func (b *slotCache) nominatedNodes() sets.Set[string] {
 	nodes := sets.New[string]()
 	for _, pod := range b.nominated {
 		nodes.Insert(pod.Status.NominatedNodeName)
@@ -161,7 +161,7 @@ func (b *book) nominatedNodes() sets.Set[string] {
 }
 
 // nominatedNode is the node for which slots are kept for the pod, "" for none.
-func (b *book) nominatedNode(uid string) string {
+func (b *slotCache) nominatedNode(uid string) string {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.ledger.Nominated(uid)

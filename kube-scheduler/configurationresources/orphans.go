@@ -28,18 +28,18 @@ func (p *Plugin) sweepOrphans() {
 
 // releaseOrphans releases the claims that were made for pods which wait unbound.
 func (p *Plugin) releaseOrphans(ctx context.Context) {
-	if !p.book.synced() {
+	if !p.cache.synced() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, sweepInterval)
 	defer cancel()
-	orphans, pods := p.book.orphans()
+	orphans, pods := p.cache.orphans()
 	for _, orphan := range orphans {
 		pod := pods[orphan.Holder]
 		if p.boundByNow(ctx, pod) {
 			continue
 		}
-		logger := p.book.logger.WithValues("slot", orphan.Name.String(), "node", orphan.Node, "pod", klog.KObj(pod))
+		logger := p.cache.logger.WithValues("slot", orphan.Name.String(), "node", orphan.Node, "pod", klog.KObj(pod))
 		if err := p.claims.ReleaseOrphan(ctx, orphan.Name, orphan.UID); err != nil {
 			logger.Error(err, "Cannot release a claim that was made for a pod which was not bound; trying again", "after", sweepInterval)
 			continue
@@ -60,7 +60,7 @@ func (p *Plugin) boundByNow(ctx context.Context, pod *v1.Pod) bool {
 
 // orphans are claims for pods that wait without slots, and those pods by UID. Pods
 // of other schedulers are theirs: they may be about to bind them.
-func (b *book) orphans() ([]ledger.OrphanedClaim, map[string]*v1.Pod) {
+func (b *slotCache) orphans() ([]ledger.OrphanedClaim, map[string]*v1.Pod) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	waits := map[string]*v1.Pod{}

@@ -31,11 +31,11 @@ func TestOrphanedClaims(t *testing.T) {
 		"without an answer": {func(r *claimRig, _ *v1.Pod) {
 			r.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("refused") })
 		}, true},
-		"of an unknown holder":      {func(r *claimRig, p *v1.Pod) { r.book.deletePod(p) }, true},
-		"before the ledger is full": {func(r *claimRig, _ *v1.Pod) { r.book.sources = append(r.book.sources, func() bool { return false }) }, true},
+		"of an unknown holder":      {func(r *claimRig, p *v1.Pod) { r.cache.deletePod(p) }, true},
+		"before the ledger is full": {func(r *claimRig, _ *v1.Pod) { r.cache.sources = append(r.cache.sources, func() bool { return false }) }, true},
 		"of a bind under way": {func(r *claimRig, p *v1.Pod) {
 			req, _ := requestOf(p)
-			if _, _, err := r.book.assume(&cycle{req: req}, "node-a", r.args.Strategy); err != nil {
+			if _, _, err := r.cache.assume(&cycle{req: req}, "node-a", r.args.Strategy); err != nil {
 				panic(err)
 			}
 		}, true},
@@ -56,8 +56,8 @@ func TestOrphanedClaims(t *testing.T) {
 				if err := r.client.Tracker().Add(p.DeepCopy()); err != nil {
 					t.Fatal(err)
 				}
-				r.book.setClaim(r.api.Put(c), false)
-				r.book.setPod(p)
+				r.cache.setClaim(r.api.Put(c), false)
+				r.cache.setPod(p)
 				test.change(r, p)
 				r.releaseOrphans(r.ctx)
 				if got := r.holder("cam-000001-0"); (got != "") != test.kept {

@@ -3,18 +3,31 @@
 // one device (akri.sh/<instance>); the plugin finds nodes that reach enough free
 // slots, picks them, and writes them into the pod with its binding.
 //
-// In turn: PreFilter reads the requests and narrows the nodes to those that
-// reach such devices; Filter asks the ledger whether a node has the slots; Score
-// prefers nodes with more of them free; PostFilter preempts pods on other nodes
-// that hold slots of shared devices, which DefaultPreemption cannot; Reserve
-// takes the slots, so that no other pod is offered them; Bind claims them, with
-// claimMode Scheduler (claim.go, orphans.go), and sends the Binding with the
-// assignment in its annotations, which the API server merges into the pod in the
-// same write that sets its node. Unreserve gives the slots back.
+// The extension points, each in the file of its name:
 //
-// Waiting pods are woken by the book (book.go) when the ledger has gained what
-// they ask for, and not by the framework's cluster events: so each event that
-// could help has reached the ledger before the pod is tried again.
+//   - prefilter.go reads the requests (request.go) and narrows the nodes to those that reach
+//     such devices
+//   - filter.go asks the ledger whether a node has the slots, and whether its kubelet knows
+//     of them (advertised.go, nodemode.go)
+//   - postfilter.go preempts pods on other nodes that hold slots of shared devices, which
+//     DefaultPreemption cannot (budgets.go, evict.go)
+//   - score.go prefers nodes with more of the slots free
+//   - reserve.go takes the slots, so that no other pod is offered them, and gives them back
+//   - bind.go claims them, with claimMode Scheduler, and sends the Binding with the
+//     assignment in its annotations, which the API server merges into the pod in the same
+//     write that sets its node
+//
+// All profiles share one slot cache (slotcache.go), which feeds the ledger from the API and
+// serializes its writers under one lock:
+//
+//   - slotcache_feed.go, slotcache_objects.go, slotcache_claims.go, slotcache_pods.go: what
+//     the API shows
+//   - slotcache_snapshot.go: the nodes of a scheduling cycle
+//   - slotcache_events.go: what the ledger's events are to package requeue, which has waiting
+//     pods tried again; slotcache_log.go: what the log says of them
+//   - nominations.go: for whom slots are kept, and how long
+//   - doubleallocation.go, orphans.go: what a scheduler that ended has left
+//   - waits.go, metrics.go: why pods wait
 package configurationresources
 
 import (
@@ -39,11 +52,11 @@ import (
 const Name = "ConfigurationResources"
 
 // Plugin implements the extension points; one exists for each profile, and all
-// of them share one book.
+// of them share one slot cache.
 type Plugin struct {
 	handle fwk.Handle
 	args   config.ConfigurationResourcesArgs
-	book   *book
+	cache  *slotCache
 	pods   corelisters.PodLister
 	pdbs   policylisters.PodDisruptionBudgetLister
 	// namespaces have the labels by which spec.allowedNamespaces selects them.
@@ -75,7 +88,7 @@ var (
 func NewFactory(o *binding.Options) frameworkruntime.PluginFactory {
 	var (
 		mu     sync.Mutex
-		shared *book
+		shared *slotCache
 	)
 	return func(ctx context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		args, ok := obj.(*config.ConfigurationResourcesArgs)
@@ -93,7 +106,7 @@ func NewFactory(o *binding.Options) frameworkruntime.PluginFactory {
 			return nil, err
 		}
 		if shared == nil {
-			b, err := startBook(ctx, handle)
+			b, err := startSlotCache(ctx, handle)
 			if err != nil {
 				return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 			}
@@ -101,7 +114,7 @@ func NewFactory(o *binding.Options) frameworkruntime.PluginFactory {
 		}
 		informers := handle.SharedInformerFactory()
 		p := &Plugin{
-			handle: handle, args: *args, book: shared, ctx: ctx, signer: signer,
+			handle: handle, args: *args, cache: shared, ctx: ctx, signer: signer,
 			pods: informers.Core().V1().Pods().Lister(),
 			pdbs: informers.Policy().V1().PodDisruptionBudgets().Lister(), namespaces: informers.Core().V1().Namespaces().Lister(),
 		}
@@ -126,7 +139,7 @@ func (*Plugin) Name() string { return Name }
 // EventsToRegister registers the events that matter apart from the ledger: the
 // author corrected the annotation for which the pod was refused, a node advertises
 // more, a pod no longer counts against what a node advertises, or a DeviceClass has
-// given up the name of a resource of ours. All others the book answers by activating
+// given up the name of a resource of ours. All others the slot cache answers by activating
 // the pods that they help.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
@@ -136,11 +149,11 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},
-			QueueingHintFn: p.book.afterAdvertisement,
+			QueueingHintFn: p.cache.afterAdvertisement,
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete},
-			QueueingHintFn: p.book.afterDeletion,
+			QueueingHintFn: p.cache.afterDeletion,
 		},
 		{
 			// With the DRA feature off, the framework watches none.

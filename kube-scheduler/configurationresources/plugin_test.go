@@ -29,7 +29,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-// rig is a plugin without its informers: tests feed the book as those would.
+// rig is a plugin without its informers: tests feed the slot cache as those would.
 type rig struct {
 	*Plugin
 	ctx       context.Context
@@ -56,7 +56,7 @@ func (r *rig) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 
 // woken answers the events and returns the pods activated since it was called before.
 func (r *rig) woken() []string {
-	r.book.queue.Step()
+	r.cache.queue.Step()
 	woken := slices.Compact(slices.Sorted(slices.Values(r.activated)))
 	r.activated = nil
 	return woken
@@ -69,12 +69,12 @@ func newRig(t *testing.T) *rig {
 	args.SetDefaults()
 	r.known = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	r.Plugin = &Plugin{pods: corelisters.NewPodLister(r.known), handle: fakeHandle{client: r.client}, args: args,
-		book: newBook(logger, clock.RealClock{}, r)}
-	close(r.book.decided)
-	r.book.queue.Start()
-	r.book.profiles[v1.DefaultSchedulerName] = &r.args
-	r.book.evict = r.evictLosers
-	r.book.setConfiguration(cameras(1))
+		cache: newSlotCache(logger, clock.RealClock{}, r)}
+	close(r.cache.decided)
+	r.cache.queue.Start()
+	r.cache.profiles[v1.DefaultSchedulerName] = &r.args
+	r.cache.evict = r.evictLosers
+	r.cache.setConfiguration(cameras(1))
 	return r
 }
 
@@ -201,20 +201,20 @@ func TestRefusals(t *testing.T) {
 			fwk.UnschedulableAndUnresolvable, []string{"negative"}},
 		"held": {
 			func(r *rig, _ *v1.Pod) {
-				r.book.device("cam-000001", map[string]string{"cam-000001-0": "C:x:node-a"}, "node-a")
+				r.cache.device("cam-000001", map[string]string{"cam-000001-0": "C:x:node-a"}, "node-a")
 			},
 			fwk.Unschedulable, []string{"0 of 1 slots free", "1 held"}},
 		"out of reach": {
-			func(r *rig, _ *v1.Pod) { r.book.device("cam-000001", nil, "node-b") },
+			func(r *rig, _ *v1.Pod) { r.cache.device("cam-000001", nil, "node-b") },
 			fwk.UnschedulableAndUnresolvable, []string{"reach no Instance"}},
 		"not synced": {
-			func(r *rig, _ *v1.Pod) { r.book.sources = append(r.book.sources, func() bool { return false }) },
+			func(r *rig, _ *v1.Pod) { r.cache.sources = append(r.cache.sources, func() bool { return false }) },
 			fwk.UnschedulableAndUnresolvable, []string{"CRDs"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.book.device("cam-000001", nil, "node-a")
+			r.cache.device("cam-000001", nil, "node-a")
 			p := pod("p", "1")
 			test.change(r, p)
 			_, status := r.filter(p, "node-a")
@@ -232,7 +232,7 @@ func TestRefusals(t *testing.T) {
 
 func TestPreFilterNarrowsToNodesThatReach(t *testing.T) {
 	r := newRig(t)
-	r.book.device("cam-000001", nil, "node-a")
+	r.cache.device("cam-000001", nil, "node-a")
 	var nodes []fwk.NodeInfo
 	for i := range minNodesToNarrow {
 		nodes = append(nodes, nodeInfo(fmt.Sprint("node-", i)))
@@ -249,9 +249,9 @@ func TestPreFilterNarrowsToNodesThatReach(t *testing.T) {
 
 func TestScore(t *testing.T) {
 	r := newRig(t)
-	r.book.device("cam-000001", map[string]string{"cam-000001-0": "node-a"}, "node-a", "node-b", "node-c")
-	r.book.device("cam-000002", nil, "node-a", "node-b", "node-c")
-	r.book.device("cam-000003", nil, "node-b")
+	r.cache.device("cam-000001", map[string]string{"cam-000001-0": "node-a"}, "node-a", "node-b", "node-c")
+	r.cache.device("cam-000002", nil, "node-a", "node-b", "node-c")
+	r.cache.device("cam-000003", nil, "node-b")
 	p := pod("p", "1")
 	state, _ := r.filter(p, "node-a")
 	score := func(strategy ledger.Strategy, free, local int32, node string) int64 {
@@ -280,7 +280,7 @@ func TestScore(t *testing.T) {
 
 func TestPreemptionImagines(t *testing.T) {
 	r := newRig(t)
-	r.book.device("cam-000001", nil, "node-a", "node-b")
+	r.cache.device("cam-000001", nil, "node-a", "node-b")
 	victim := pod("victim", "1")
 	r.schedule(t, victim, "node-a")
 	p := pod("p", "1")

@@ -26,7 +26,7 @@ func (r *rig) awake(within time.Duration) []string {
 	end := time.Now().Add(within)
 	for {
 		synctest.Wait()
-		wait, more := r.book.queue.Step()
+		wait, more := r.cache.queue.Step()
 		if left := time.Until(end); !more || wait > left {
 			time.Sleep(left)
 			synctest.Wait()
@@ -43,18 +43,18 @@ func TestWaitsWhileItsNodeHasASlot(t *testing.T) {
 		r, other := preemptionRig(t)
 		onePerNode := cameras(3)
 		onePerNode.Spec.UniqueScope = akriv0.UniquePerNode
-		r.book.setConfiguration(onePerNode)
+		r.cache.setConfiguration(onePerNode)
 		old := pod("old", "1")
 		c, _ := readCycle(r.schedule(t, old, "node-a"))
 		old = bound(t, old, "node-a", c.assignment)
-		r.book.setPod(old)
-		r.book.deletePod(other) // its slot is the lowest
+		r.cache.setPod(old)
+		r.cache.deletePod(other) // its slot is the lowest
 		ending := old.DeepCopy()
 		ending.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-		r.book.setPod(ending)
+		r.cache.setPod(ending)
 
 		next := pod("next", "1")
-		r.book.setPod(next)
+		r.cache.setPod(next)
 		r.awake(time.Minute)
 		for range 2 {
 			if node, status := r.postFilter(t, next); node != "node-a" || !status.IsSuccess() {
@@ -64,7 +64,7 @@ func TestWaitsWhileItsNodeHasASlot(t *testing.T) {
 		if got := r.awake(time.Minute); len(got) != 0 {
 			t.Errorf("while the other pod is ending: activated %v", got)
 		}
-		r.book.deletePod(ending)
+		r.cache.deletePod(ending)
 		if got := r.awake(time.Minute); !slices.Contains(got, "next") {
 			t.Errorf("the other pod gone: activated %v", got)
 		}
@@ -76,9 +76,9 @@ func TestWaitsWhileItsNodeHasASlot(t *testing.T) {
 func TestRefusedThoughFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, holder := preemptionRig(t)
-		r.book.deletePod(holder)
+		r.cache.deletePod(holder)
 		p := pod("p", "1")
-		r.book.setPod(p)
+		r.cache.setPod(p)
 		r.awake(time.Minute)
 		info, err := framework.NewPodInfo(important("expected"))
 		if err != nil {
@@ -120,14 +120,14 @@ func TestVictimCannotBeEvicted(t *testing.T) {
 		handle.recorder = recorder
 		r.handle = handle
 		vip := important("vip")
-		r.book.setPod(vip)
+		r.cache.setPod(vip)
 		if node, status := r.postFilter(t, vip); node != "node-a" || !status.IsSuccess() {
 			t.Fatalf("nominated to %q, %v", node, status)
 		}
 		if got := r.awake(0); len(got) != 0 {
 			t.Errorf("at once: activated %v", got)
 		}
-		if got := r.book.nominatedNode("vip-uid"); got != "" {
+		if got := r.cache.nominatedNode("vip-uid"); got != "" {
 			t.Errorf("slots are kept on %q", got)
 		}
 		const want = "Warning PreemptionFailed 1 of 1 pods could not be made to give up their slots, and it is tried again; " +
@@ -146,7 +146,7 @@ func TestVictimCannotBeEvicted(t *testing.T) {
 func TestAnotherWasFaster(t *testing.T) {
 	synctestRun(t, "at Reserve", func(t *testing.T) {
 		r := newRig(t)
-		r.book.device("cam-000001", nil, "node-a")
+		r.cache.device("cam-000001", nil, "node-a")
 		p := pod("p", "1")
 		if err := r.known.Add(p); err != nil {
 			t.Fatal(err)
@@ -166,7 +166,7 @@ func TestAnotherWasFaster(t *testing.T) {
 	t.Run("at the claim", func(t *testing.T) {
 		r := newClaimRig(t, nil)
 		p := pod("p", "1")
-		r.book.setPod(p)
+		r.cache.setPod(p)
 		state := r.schedule(t, p, "node-a")
 		c, _ := readCycle(state)
 		r.api.Put(claim(c.assignment["main"][0].Slot.String(), "C:other:node-b"))
@@ -199,22 +199,22 @@ func TestConfirmsItsPreemption(t *testing.T) {
 		later     []string
 	}{
 		"nothing happens": {func(*testing.T, *rig, *v1.Pod) {}, "node-a", []string{"holder"}, nil},
-		"the holder has gone": {func(t *testing.T, r *rig, holder *v1.Pod) { r.book.deletePod(holder) },
+		"the holder has gone": {func(t *testing.T, r *rig, holder *v1.Pod) { r.cache.deletePod(holder) },
 			"", nil, []string{"vip"}},
 		"a more important pod has the slot": {func(t *testing.T, r *rig, holder *v1.Pod) {
-			r.book.deletePod(holder)
-			r.book.setPod(bound(t, important("other"), "node-a", cam1))
+			r.cache.deletePod(holder)
+			r.cache.setPod(bound(t, important("other"), "node-a", cam1))
 		}, "", nil, []string{"vip"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, holder := preemptionRig(t)
-				r.book.device("cam-000001", nil, "node-a")
-				r.book.device("cam-000002", nil, "node-b")
+				r.cache.device("cam-000001", nil, "node-a")
+				r.cache.device("cam-000002", nil, "node-b")
 				vip, king, less := important("vip"), important("king"), int32(50)
 				king.Spec.Priority = &less // and more than the holder's
 				r.schedule(t, king, "node-b")
-				r.book.setPod(vip)
+				r.cache.setPod(vip)
 				r.awake(time.Minute)
 				asked := 0
 				state, _ := r.filter(vip, "node-a")
@@ -235,8 +235,8 @@ func TestConfirmsItsPreemption(t *testing.T) {
 				if asked < 2 {
 					t.Errorf("%d nodes were looked at", asked)
 				}
-				if node != test.node || r.book.nominatedNode("vip-uid") != test.node {
-					t.Errorf("nominated to %q; slots are kept on %q", node, r.book.nominatedNode("vip-uid"))
+				if node != test.node || r.cache.nominatedNode("vip-uid") != test.node {
+					t.Errorf("nominated to %q; slots are kept on %q", node, r.cache.nominatedNode("vip-uid"))
 				}
 				if got := r.awake(time.Minute); !slices.Equal(got, test.later) {
 					t.Errorf("activated %v", got)

@@ -80,10 +80,10 @@ func (r *rig) mayPreempt(t *testing.T, budgets ...*policyv1.PodDisruptionBudget)
 // the last of them.
 func (r *rig) hold(t *testing.T, camera string, holder *v1.Pod, nodes ...string) *v1.Pod {
 	t.Helper()
-	r.book.device(camera, nil, nodes...)
+	r.cache.device(camera, nil, nodes...)
 	grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: camera}}}}
 	holder = bound(t, holder, nodes[len(nodes)-1], grant)
-	r.book.setPod(holder)
+	r.cache.setPod(holder)
 	if err := errors.Join(r.known.Add(holder), r.client.Tracker().Add(holder)); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func important(name string) *v1.Pod {
 // of slots.
 func (r *rig) refuse(t *testing.T, p *v1.Pod, nodes ...string) (fwk.CycleState, *framework.NodeToStatus) {
 	t.Helper()
-	r.book.setPod(p)
+	r.cache.setPod(p)
 	state, statuses := framework.NewCycleState(), framework.NewDefaultNodeToStatus()
 	var infos []fwk.NodeInfo
 	for _, node := range nodes {
@@ -198,7 +198,7 @@ func TestPreemptsOnTheLastOfManyNodes(t *testing.T) {
 func TestPreemptsAcrossNodes(t *testing.T) {
 	r, holder := preemptionRig(t)
 	vip := important("vip")
-	r.book.setPod(vip)
+	r.cache.setPod(vip)
 	if node, status := r.postFilter(t, vip); node != "node-a" || !status.IsSuccess() {
 		t.Fatalf("nominated to %q, %v", node, status)
 	}
@@ -208,7 +208,7 @@ func TestPreemptsAcrossNodes(t *testing.T) {
 		t.Errorf("the second time: nominated to %q, %v; deleted %v", node, status, r.deleted())
 	}
 	r.woken()
-	r.book.deletePod(holder)
+	r.cache.deletePod(holder)
 	if got := r.woken(); !slices.Contains(got, "vip") {
 		t.Errorf("the victim gone: activated %v", got)
 	}
@@ -217,8 +217,8 @@ func TestPreemptsAcrossNodes(t *testing.T) {
 	}
 	state := r.schedule(t, vip, "node-a")
 	c, _ := readCycle(state)
-	r.book.setPod(bound(t, vip, "node-a", c.assignment))
-	if r.book.nominatedNode("vip-uid") != "" || len(r.book.deadlines) != 0 {
+	r.cache.setPod(bound(t, vip, "node-a", c.assignment))
+	if r.cache.nominatedNode("vip-uid") != "" || len(r.cache.deadlines) != 0 {
 		t.Error("the nomination outlives the bind")
 	}
 }
@@ -254,7 +254,7 @@ func TestPreemptsOnTheBetterNode(t *testing.T) {
 			if node, status := nominated(r.PostFilter(r.ctx, state, vip, statuses)); node != test.want || !status.IsSuccess() {
 				t.Errorf("nominated to %q, %v; want %q", node, status, test.want)
 			}
-			if got := r.book.nominatedNode("vip-uid"); got != test.want {
+			if got := r.cache.nominatedNode("vip-uid"); got != test.want {
 				t.Errorf("slots are kept on %q, want %q", got, test.want)
 			}
 			synctest.Wait() // for the evictions
@@ -278,7 +278,7 @@ func TestDoesNotPreempt(t *testing.T) {
 			if node, status := r.postFilter(t, p); node != "" || status.Code() != fwk.Unschedulable {
 				t.Errorf("nominated to %q, %v", node, status)
 			}
-			if _, ok := r.book.deadlines["vip-uid"]; ok {
+			if _, ok := r.cache.deadlines["vip-uid"]; ok {
 				t.Error("slots are kept for it")
 			}
 		})
@@ -297,9 +297,9 @@ func TestDoubleAllocation(t *testing.T) {
 		}
 		registerMetrics() // one that is not registered counts nothing
 		before := counted(t, conflicts)
-		r.book.leads = false
-		r.book.setPod(late)
-		r.book.setPod(late.DeepCopy())
+		r.cache.leads = false
+		r.cache.setPod(late)
+		r.cache.setPod(late.DeepCopy())
 		if got := counted(t, conflicts) - before; got < 1 { // other tests may count some
 			t.Errorf("%v conflicts are counted, want 1", got)
 		}
@@ -313,7 +313,7 @@ func TestDoubleAllocation(t *testing.T) {
 		if got := r.deleted(); !slices.Equal(got, []string{"late"}) {
 			t.Errorf("the leader deletes %v", got)
 		}
-		if !r.book.holds(string(holder.UID)) {
+		if !r.cache.holds(string(holder.UID)) {
 			t.Error("the first holder lost its slot")
 		}
 	})

@@ -31,8 +31,8 @@ func TestSchedulerKilledAtAnyPoint(t *testing.T) {
 				}
 			}
 			next := newScheduler(t, live)
-			if next.book.holds("p-uid") != steps.bind || next.mayTake("node-b") == steps.bind {
-				t.Errorf("p holds its slot: %v, another may take it: %v", next.book.holds("p-uid"), next.mayTake("node-b"))
+			if next.cache.holds("p-uid") != steps.bind || next.mayTake("node-b") == steps.bind {
+				t.Errorf("p holds its slot: %v, another may take it: %v", next.cache.holds("p-uid"), next.mayTake("node-b"))
 			}
 			if !steps.bind {
 				next.schedule(t, p, "node-b")
@@ -87,7 +87,7 @@ func TestSchedulerKilledWhilePreempting(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if kept := next.book.nominatedNode("vip-uid"); (kept == node) != (at.evicted && at.written) {
+			if kept := next.cache.nominatedNode("vip-uid"); (kept == node) != (at.evicted && at.written) {
 				t.Errorf("slots are kept on %q from the start", kept)
 			}
 			if free := at.gone && !at.written; next.mayTake("node-b") != free {
@@ -107,7 +107,7 @@ func TestSchedulerKilledWhilePreempting(t *testing.T) {
 				if next.mayTake("node-b") {
 					t.Error("the slot is given to another while its holder lives")
 				}
-				next.book.deletePod(holder)
+				next.cache.deletePod(holder)
 				if next.mayTake("node-b") {
 					t.Error("the slot is given to another once its holder is gone")
 				}

@@ -33,19 +33,19 @@ func ending(p *v1.Pod) *v1.Pod {
 func TestFollowsOthersNominations(t *testing.T) {
 	r, holder := preemptionRig(t)
 	vip := nominatedTo(important("vip"), "node-b")
-	r.book.setPod(vip)
-	if r.book.nominatedNode("vip-uid") != "" {
+	r.cache.setPod(vip)
+	if r.cache.nominatedNode("vip-uid") != "" {
 		t.Error("nominated before any victim ends")
 	}
-	r.book.setPod(ending(holder))
-	if got := r.book.nominatedNode("vip-uid"); got != "node-b" {
+	r.cache.setPod(ending(holder))
+	if got := r.cache.nominatedNode("vip-uid"); got != "node-b" {
 		t.Fatalf("slots are kept on node %q", got)
 	}
-	r.book.deletePod(holder)
+	r.cache.deletePod(holder)
 	if r.mayTake("node-a") {
 		t.Error("a pod on another node may take the slot")
 	}
-	r.book.setPod(nominatedTo(vip, ""))
+	r.cache.setPod(nominatedTo(vip, ""))
 	if !r.mayTake("node-a") {
 		t.Error("the slot is kept after the nomination was cleared")
 	}
@@ -70,8 +70,8 @@ func TestNominationEnds(t *testing.T) {
 			r.args.NominationTimeout.Duration = time.Minute
 			patient := &config.ConfigurationResourcesArgs{NominationTimeout: metav1.Duration{Duration: time.Hour}}
 			patient.SetDefaults()
-			r.book.profiles["patient"] = patient
-			r.book.setPod(pod("other", "1"))
+			r.cache.profiles["patient"] = patient
+			r.cache.setPod(pod("other", "1"))
 			vip := important("vip")
 			vip.Spec.SchedulerName = test.scheduler
 
@@ -82,18 +82,18 @@ func TestNominationEnds(t *testing.T) {
 			}
 			shown := nominatedTo(vip, node)
 			if test.ours {
-				r.book.setPod(vip.DeepCopy()) // of before the nomination was written
-				if got := r.book.nominatedNode("vip-uid"); got != node {
+				r.cache.setPod(vip.DeepCopy()) // of before the nomination was written
+				if got := r.cache.nominatedNode("vip-uid"); got != node {
 					t.Fatalf("before the API shows the nomination: slots are kept on %q, want %q", got, node)
 				}
 			}
-			r.book.setPod(shown)
-			r.book.setPod(ending(holder))
-			r.book.deletePod(holder)
+			r.cache.setPod(shown)
+			r.cache.setPod(ending(holder))
+			r.cache.deletePod(holder)
 			kept := func(when, on string) {
 				t.Helper()
 				synctest.Wait()
-				if got := r.book.nominatedNode("vip-uid"); got != on || r.mayTake("node-a") != (on == "") {
+				if got := r.cache.nominatedNode("vip-uid"); got != on || r.mayTake("node-a") != (on == "") {
 					t.Fatalf("%s: slots are kept on %q, another may take them: %v; want them kept on %q", when, got, r.mayTake("node-a"), on)
 				}
 			}
@@ -101,27 +101,27 @@ func TestNominationEnds(t *testing.T) {
 			time.Sleep(test.timeout - 1)
 			kept("in time", node)
 			r.woken()
-			r.book.queue.Try("vip-uid")
+			r.cache.queue.Try("vip-uid")
 			time.Sleep(1)
 			kept("the time over", "")
 			if woken := r.woken(); !slices.Contains(woken, "other") || !slices.Contains(woken, "vip") {
 				t.Errorf("activated %v, want other and vip", woken)
 			}
 
-			r.book.setPod(shown.DeepCopy())
+			r.cache.setPod(shown.DeepCopy())
 			kept("the nomination shown again", "")
-			r.book.setPod(ending(bound(t, pod("any", "1"), "node-b", nil)))
+			r.cache.setPod(ending(bound(t, pod("any", "1"), "node-b", nil)))
 			kept("another pod ends", "")
 			another := map[string]string{"node-a": "node-b", "node-b": "node-a"}[node]
-			r.book.setPod(nominatedTo(vip, another))
+			r.cache.setPod(nominatedTo(vip, another))
 			kept("nominated to another node", another)
 			time.Sleep(test.timeout)
 			kept("that time over", "")
-			r.book.setPod(nominatedTo(vip, another))
+			r.cache.setPod(nominatedTo(vip, another))
 			kept("that shown again", "")
-			r.book.setPod(vip)
+			r.cache.setPod(vip)
 			kept("cleared", "")
-			r.book.setPod(nominatedTo(vip, another))
+			r.cache.setPod(nominatedTo(vip, another))
 			kept("the same once more", another)
 		})
 	}
@@ -136,18 +136,18 @@ func TestNominatedAnew(t *testing.T) {
 		vip := important("vip")
 		node, _ := r.postFilter(t, vip)
 		shown := nominatedTo(vip, node)
-		r.book.setPod(shown)
+		r.cache.setPod(shown)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got := r.book.nominatedNode("vip-uid"); got != "" {
+		if got := r.cache.nominatedNode("vip-uid"); got != "" {
 			t.Fatalf("slots are kept on %q after the time is over", got)
 		}
-		if got, status := r.postFilter(t, shown); got != node || r.book.nominatedNode("vip-uid") != node {
-			t.Errorf("nominated to %q, %v; slots are kept on %q", got, status, r.book.nominatedNode("vip-uid"))
+		if got, status := r.postFilter(t, shown); got != node || r.cache.nominatedNode("vip-uid") != node {
+			t.Errorf("nominated to %q, %v; slots are kept on %q", got, status, r.cache.nominatedNode("vip-uid"))
 		}
 		time.Sleep(time.Minute - 1)
 		synctest.Wait()
-		if r.book.nominatedNode("vip-uid") != node {
+		if r.cache.nominatedNode("vip-uid") != node {
 			t.Error("the second nomination ended with the first one's time")
 		}
 	})
@@ -161,22 +161,22 @@ func TestNominationThatIsFollowedAgainEndsAsBefore(t *testing.T) {
 		r.args.NominationTimeout.Duration = time.Minute
 		vip := nominatedTo(important("vip"), "node-b")
 		vip.Spec.SchedulerName = v1.DefaultSchedulerName
-		r.book.setPod(vip)
-		r.book.setPod(ending(holder))
-		r.book.deletePod(holder)
+		r.cache.setPod(vip)
+		r.cache.setPod(ending(holder))
+		r.cache.deletePod(holder)
 		time.Sleep(40 * time.Second)
-		r.book.device("cam-000001", nil, "node-a")
-		if got := r.book.nominatedNode("vip-uid"); got != "" {
+		r.cache.device("cam-000001", nil, "node-a")
+		if got := r.cache.nominatedNode("vip-uid"); got != "" {
 			t.Fatalf("slots are kept on %q, which does not reach the device", got)
 		}
-		r.book.device("cam-000001", nil, "node-a", "node-b")
-		r.book.setPod(vip.DeepCopy())
-		if got := r.book.nominatedNode("vip-uid"); got != "node-b" {
+		r.cache.device("cam-000001", nil, "node-a", "node-b")
+		r.cache.setPod(vip.DeepCopy())
+		if got := r.cache.nominatedNode("vip-uid"); got != "node-b" {
 			t.Fatalf("slots are kept on %q, want node-b", got)
 		}
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		if got := r.book.nominatedNode("vip-uid"); got != "" {
+		if got := r.cache.nominatedNode("vip-uid"); got != "" {
 			t.Errorf("slots are kept on %q after the time is over", got)
 		}
 	})
@@ -196,29 +196,29 @@ func TestNominatedPodGoes(t *testing.T) {
 		"before its victim": preempted,
 		"after its victim": func(t *testing.T, r *rig, holder, vip *v1.Pod) *v1.Pod {
 			vip = preempted(t, r, holder, vip)
-			r.book.deletePod(holder)
+			r.cache.deletePod(holder)
 			return vip
 		},
 		"after its time": func(t *testing.T, r *rig, holder, vip *v1.Pod) *v1.Pod {
 			vip = preempted(t, r, holder, vip)
-			r.book.setPod(vip)
+			r.cache.setPod(vip)
 			time.Sleep(r.args.NominationTimeout.Duration)
 			synctest.Wait()
 			return vip
 		},
 		"nominated by DefaultPreemption": func(t *testing.T, r *rig, holder, vip *v1.Pod) *v1.Pod {
 			vip = nominatedTo(vip, "node-b")
-			r.book.setPod(vip)
-			r.book.setPod(ending(holder))
+			r.cache.setPod(vip)
+			r.cache.setPod(ending(holder))
 			return vip
 		},
 		"and is bound elsewhere": func(t *testing.T, r *rig, holder, vip *v1.Pod) *v1.Pod {
-			r.book.setPod(bound(t, preempted(t, r, holder, vip), "node-b", nil))
+			r.cache.setPod(bound(t, preempted(t, r, holder, vip), "node-b", nil))
 			return vip
 		},
 		"in its cycle, before PostFilter": func(t *testing.T, r *rig, holder, vip *v1.Pod) *v1.Pod {
 			state, statuses := r.refuse(t, vip, "node-a")
-			r.book.deletePod(vip)
+			r.cache.deletePod(vip)
 			if node, status := nominated(r.PostFilter(r.ctx, state, vip, statuses)); node != "" || status.Code() != fwk.Unschedulable {
 				t.Errorf("a pod that is gone is nominated to %q, %v", node, status)
 			}
@@ -232,16 +232,16 @@ func TestNominatedPodGoes(t *testing.T) {
 		synctestRun(t, name, func(t *testing.T) {
 			r, holder := preemptionRig(t)
 			other := pod("other", "1")
-			r.book.setPod(other)
+			r.cache.setPod(other)
 			vip := before(t, r, holder, important("vip"))
 			synctest.Wait()
 			r.woken()
-			r.book.deletePod(vip)
-			r.book.deletePod(holder)
+			r.cache.deletePod(vip)
+			r.cache.deletePod(holder)
 			if woken := r.woken(); !slices.Contains(woken, "other") {
 				t.Errorf("activated %v, want other", woken)
 			}
-			if n := len(r.book.deadlines) + len(r.book.nominated); n != 0 {
+			if n := len(r.cache.deadlines) + len(r.cache.nominated); n != 0 {
 				t.Errorf("%d nominations are remembered of a pod that is gone", n)
 			}
 			r.schedule(t, other, "node-b")
@@ -256,18 +256,18 @@ func TestNominatedPodsDoNotBlockEachOther(t *testing.T) {
 	for name, slots := range map[string]int{"slots for both": 4, "slots for one": 2} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.book.setConfiguration(cameras(slots / 2))
-			r.book.shared("cam-000001", "cam-000002")
+			r.cache.setConfiguration(cameras(slots / 2))
+			r.cache.shared("cam-000001", "cam-000002")
 			pods := []*v1.Pod{pod("p", "2"), pod("q", "2")}
 			for _, p := range pods {
 				p.Status.NominatedNodeName = "node-a"
-				r.book.setPod(p)
+				r.cache.setPod(p)
 			}
 			bound := 0
 			for i, p := range pods {
 				state, status := r.filter(p, "node-a")
 				imagined := state.Clone()
-				if other := pods[1-i]; status.IsSuccess() && !r.book.holds(string(other.UID)) {
+				if other := pods[1-i]; status.IsSuccess() && !r.cache.holds(string(other.UID)) {
 					info, err := framework.NewPodInfo(other)
 					if err != nil {
 						t.Fatal(err)
@@ -294,18 +294,18 @@ func TestNominatedPodsDoNotBlockEachOther(t *testing.T) {
 // framework. It has its slot; no second one is kept for it.
 func TestReservedPodIsNominated(t *testing.T) {
 	r := newScheduler(t)
-	r.book.shared("cam-000002")
+	r.cache.shared("cam-000002")
 	p := pod("p", "1")
-	r.book.setPod(p)
+	r.cache.setPod(p)
 	state := r.schedule(t, p, "node-a")
 	shown := p.DeepCopy()
 	shown.Status.NominatedNodeName = "node-a"
-	r.book.setPod(shown)
+	r.cache.setPod(shown)
 	if !r.mayTake("node-b") {
 		t.Error("the other slot is kept for a pod that has one")
 	}
 	r.Unreserve(r.ctx, state, p, "node-a")
-	if got := r.book.ledger.Free("cam"); got != 2 {
+	if got := r.cache.ledger.Free("cam"); got != 2 {
 		t.Errorf("%d slots are free of 2", got)
 	}
 }
@@ -316,17 +316,17 @@ func TestNominatedPodTakesOtherSlots(t *testing.T) {
 	r := newScheduler(t)
 	p := pod("p", "1")
 	p.Status.NominatedNodeName = "node-a"
-	r.book.setPod(p)
+	r.cache.setPod(p)
 	if r.mayTake("node-b") {
 		t.Fatal("the slot is not kept")
 	}
-	r.book.setConfiguration(cameras(2))
-	r.book.shared("cam-000000")
+	r.cache.setConfiguration(cameras(2))
+	r.cache.shared("cam-000000")
 	r.schedule(t, p, "node-a")
-	if got := r.book.ledger.Holds("p-uid"); len(got) != 1 || got[0].Instance != "cam-000000" {
+	if got := r.cache.ledger.Holds("p-uid"); len(got) != 1 || got[0].Instance != "cam-000000" {
 		t.Fatalf("took %v, want of the device with the most free", got)
 	}
-	if got := r.book.ledger.Free("cam-000001"); got != 2 {
+	if got := r.cache.ledger.Free("cam-000001"); got != 2 {
 		t.Error("the slot that it did not take is still kept for it")
 	}
 }

@@ -30,16 +30,16 @@ var cam1 = ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance
 func newScheduler(t *testing.T, pods ...*v1.Pod) *rig {
 	r := newRig(t)
 	for _, p := range pods {
-		r.book.setPod(p)
+		r.cache.setPod(p)
 	}
-	r.book.shared("cam-000001")
-	r.book.announceSync(r.ctx)
+	r.cache.shared("cam-000001")
+	r.cache.announceSync(r.ctx)
 	return r
 }
 
 // waiting is how many pods the queue has.
 func (r *rig) waiting() (n int) {
-	r.book.queue.Each(func(*v1.Pod, *podWait, []string) { n++ })
+	r.cache.queue.Each(func(*v1.Pod, *podWait, []string) { n++ })
 	return n
 }
 
@@ -69,42 +69,42 @@ func TestTwoSchedulers(t *testing.T) {
 	if status := first.Bind(first.ctx, s1, p, "node-a"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	second.book.setPod(live)
-	if len(second.book.contested) != 0 {
-		t.Error("a pod that is not bound contests a slot")
+	second.cache.setPod(live)
+	if len(second.cache.doubleAllocated) != 0 {
+		t.Error("a pod that is not bound allocations a slot")
 	}
 	status := second.Bind(second.ctx, s2, q, "node-b")
 	if status.IsSuccess() || len(second.client.Actions()) != 0 {
 		t.Errorf("the second scheduler binds as well: %v", status)
 	}
 	second.Unreserve(second.ctx, s2, q, "node-b")
-	if second.mayTake("node-b") || !second.book.holds("p-uid") {
+	if second.mayTake("node-b") || !second.cache.holds("p-uid") {
 		t.Error("the slot is given away a second time")
 	}
 }
 
-// A contest is decided by claims among other things: not before those are read.
-func TestContestWaitsForTheClaims(t *testing.T) {
+// A double allocation is decided by claims among other things: not before those are read.
+func TestDoubleAllocationWaitsForTheClaims(t *testing.T) {
 	r, holder := preemptionRig(t)
 	late := bound(t, pod("late", "1"), "node-a", cam1)
 	if err := errors.Join(r.known.Add(late), r.client.Tracker().Add(late)); err != nil {
 		t.Fatal(err)
 	}
-	r.book.leads, r.book.sources = false, []cache.InformerSynced{func() bool { return false }}
-	r.book.setPod(late)
+	r.cache.leads, r.cache.sources = false, []cache.InformerSynced{func() bool { return false }}
+	r.cache.setPod(late)
 	r.filter(pod("any", "1"), "node-a")
 	if len(r.deleted()) > 0 {
 		t.Fatalf("%v are evicted before the claims are read", r.deleted())
 	}
-	r.book.setClaim(claim("cam-000001-0", "C:late-uid:node-a"), false)
-	r.book.sources = nil
-	r.book.announceSync(r.ctx)
+	r.cache.setClaim(claim("cam-000001-0", "C:late-uid:node-a"), false)
+	r.cache.sources = nil
+	r.cache.announceSync(r.ctx)
 	eventually(t, "the eviction of the pod without the claim", func() bool { return slices.Equal(r.deleted(), []string{holder.Name}) })
 }
 
 // Who would keep the slot is going itself, or is another pod by now: the other
 // need not go. The API is asked, for this scheduler may have stood still.
-func TestContestWithAKeeperThatGoes(t *testing.T) {
+func TestDoubleAllocationWhoseWinnerGoes(t *testing.T) {
 	for name, change := range map[string]func(*v1.Pod){
 		"terminating":        func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} },
 		"completed":          func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded },
@@ -142,13 +142,13 @@ func TestContestWithAKeeperThatGoes(t *testing.T) {
 // the informer shows it as one change.
 func TestSameNameRecreated(t *testing.T) {
 	r := newScheduler(t)
-	pods := informer.Handler(r.book.setPod, r.book.deletePod, nil)
+	pods := informer.Handler(r.cache.setPod, r.cache.deletePod, nil)
 	former := bound(t, pod("p", "1"), "node-a", cam1)
 	pods.OnAdd(former, false)
 	again := pod("p", "1")
 	again.UID = "p-again"
 	pods.OnUpdate(former, again)
-	if r.book.holds("p-uid") {
+	if r.cache.holds("p-uid") {
 		t.Error("the former pod holds its slot for ever")
 	}
 	r.schedule(t, again, "node-b")
@@ -163,11 +163,11 @@ func TestSameNameRecreated(t *testing.T) {
 
 	running := bound(t, pod("q", "1"), "node-a", cam1)
 	pods.OnAdd(running, false)
-	r.book.device("cam-000001", nil) // and found again, when it can be shared by more
-	r.book.setConfiguration(cameras(2))
-	r.book.shared("cam-000001")
-	if got := r.book.ledger.Free("cam-000001"); got != 1 || !r.book.holds("q-uid") {
-		t.Errorf("%d slots are free of the device that came back, want 1 of 2; held by its pod: %v", got, r.book.holds("q-uid"))
+	r.cache.device("cam-000001", nil) // and found again, when it can be shared by more
+	r.cache.setConfiguration(cameras(2))
+	r.cache.shared("cam-000001")
+	if got := r.cache.ledger.Free("cam-000001"); got != 1 || !r.cache.holds("q-uid") {
+		t.Errorf("%d slots are free of the device that came back, want 1 of 2; held by its pod: %v", got, r.cache.holds("q-uid"))
 	}
 }
 
@@ -177,10 +177,10 @@ func TestPodDeletedDuringBind(t *testing.T) {
 	for name, newsFirst := range map[string]bool{"news first": true, "refusal first": false} {
 		t.Run(name, func(t *testing.T) {
 			r, p := newScheduler(t), pod("p", "1")
-			r.book.setPod(p)
+			r.cache.setPod(p)
 			state := r.schedule(t, p, "node-a")
 			if newsFirst {
-				r.book.deletePod(p)
+				r.cache.deletePod(p)
 			}
 			r.client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, apierrors.NewNotFound(v1.Resource("pods"), "p")
@@ -194,10 +194,10 @@ func TestPodDeletedDuringBind(t *testing.T) {
 			}
 			r.Unreserve(r.ctx, state, p, "node-a")
 			if !newsFirst {
-				r.book.deletePod(p)
+				r.cache.deletePod(p)
 				r.schedule(t, next, "node-b")
 			}
-			if !r.book.holds("next-uid") || r.book.holds("p-uid") || r.mayTake("node-a") {
+			if !r.cache.holds("next-uid") || r.cache.holds("p-uid") || r.mayTake("node-a") {
 				t.Error("the slot is not next's alone")
 			}
 			if n := r.waiting(); n > 1 {
@@ -213,12 +213,12 @@ func TestDeviceGoneWhileReserved(t *testing.T) {
 	r, p := newScheduler(t), pod("p", "1")
 	r.applyBindings(p.DeepCopy())
 	state := r.schedule(t, p, "node-a")
-	r.book.device("cam-000001", nil)
+	r.cache.device("cam-000001", nil)
 	if status := r.Bind(r.ctx, state, p, "node-a"); status.Code() != fwk.Error || len(r.bindings()) != 0 {
 		t.Fatalf("bound with a device that is gone: %v", status)
 	}
 	r.Unreserve(r.ctx, state, p, "node-a")
-	r.book.shared("cam-000002")
+	r.cache.shared("cam-000002")
 	state = r.schedule(t, p, "node-a")
 	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSuccess() {
 		t.Error(status)
@@ -248,20 +248,20 @@ func TestLivesOfABoundPod(t *testing.T) {
 			r := newScheduler(t)
 			before := bound(t, pod("p", "1"), "node-a", cam1)
 			before.Status.Phase = v1.PodRunning
-			r.book.setPod(before)
+			r.cache.setPod(before)
 			waiter := pod("waiter", "1")
-			r.book.setPod(waiter)
+			r.cache.setPod(waiter)
 			r.woken()
 			after := before.DeepCopy()
 			test.change(after)
-			informer.Handler(r.book.setPod, r.book.deletePod, nil).OnUpdate(before, after)
-			if r.book.holds("p-uid") != test.holds || r.mayTake("node-b") == test.holds {
-				t.Errorf("holds its slot: %v, want %v; another may take it: %v", r.book.holds("p-uid"), test.holds, r.mayTake("node-b"))
+			informer.Handler(r.cache.setPod, r.cache.deletePod, nil).OnUpdate(before, after)
+			if r.cache.holds("p-uid") != test.holds || r.mayTake("node-b") == test.holds {
+				t.Errorf("holds its slot: %v, want %v; another may take it: %v", r.cache.holds("p-uid"), test.holds, r.mayTake("node-b"))
 			}
 			if woken := r.woken(); slices.Equal(woken, []string{"waiter"}) == test.holds {
 				t.Errorf("activated %v", woken)
 			}
-			r.book.deletePod(after)
+			r.cache.deletePod(after)
 			if !r.mayTake("node-b") {
 				t.Error("the pod is gone and its slot is not free")
 			}
@@ -273,15 +273,15 @@ func TestLivesOfABoundPod(t *testing.T) {
 // kubelet and kubecri write anew. The ledger does not lose what its pods hold.
 func TestNodeDeletedAndReAdded(t *testing.T) {
 	r := newScheduler(t)
-	r.book.shared("cam-000002")
-	r.book.setPod(bound(t, pod("holder", "1"), "node-a", cam1))
+	r.cache.shared("cam-000002")
+	r.cache.setPod(bound(t, pod("holder", "1"), "node-a", cam1))
 	// The garbage collector deletes its slices.
 	for _, camera := range []string{"cam-000001", "cam-000002"} {
-		r.book.device(camera, nil, "node-b")
+		r.cache.device(camera, nil, "node-b")
 	}
-	r.book.deleteNode(withNode("node-a"))
-	r.book.setNode(withNode("node-a"))
-	r.book.shared("cam-000001", "cam-000002")
+	r.cache.deleteNode(withNode("node-a"))
+	r.cache.setNode(withNode("node-a"))
+	r.cache.shared("cam-000001", "cam-000002")
 
 	p := pod("p", "1")
 	state, status := r.filter(p, "node-a")
@@ -294,14 +294,14 @@ func TestNodeDeletedAndReAdded(t *testing.T) {
 		t.Errorf("before the node advertises: %v", status)
 	}
 	for what, old := range map[string]any{"re-added": nil, "advertises again": bare.Node()} {
-		if hint, err := r.book.afterAdvertisement(klog.Background(), p, old, known.Node()); hint != fwk.Queue || err != nil {
+		if hint, err := r.cache.afterAdvertisement(klog.Background(), p, old, known.Node()); hint != fwk.Queue || err != nil {
 			t.Errorf("%s: hint %v, %v", what, hint, err)
 		}
 	}
 	if status := r.Reserve(r.ctx, state, p, "node-a"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	if got := r.book.ledger.Holds("p-uid"); len(got) != 1 || got[0].Instance != "cam-000002" {
+	if got := r.cache.ledger.Holds("p-uid"); len(got) != 1 || got[0].Instance != "cam-000002" {
 		t.Errorf("got %v, want a slot of cam-000002: the other is the holder's", got)
 	}
 }
@@ -311,7 +311,7 @@ func TestNodeDeletedAndReAdded(t *testing.T) {
 func TestInstanceLevelClaimRacesAConfigurationLevelOne(t *testing.T) {
 	r, p := newScheduler(t), pod("p", "1")
 	state := r.schedule(t, p, "node-a")
-	r.book.setClaim(claim("cam-000001-0", "node-b"), false)
+	r.cache.setClaim(claim("cam-000001-0", "node-b"), false)
 	if status := r.Bind(r.ctx, state, p, "node-a"); status.IsSuccess() || len(r.bindings()) != 0 {
 		t.Fatalf("bound with a slot that another has claimed: %v", status)
 	}
@@ -319,6 +319,6 @@ func TestInstanceLevelClaimRacesAConfigurationLevelOne(t *testing.T) {
 	if r.mayTake("node-a") {
 		t.Error("the claimed slot is free")
 	}
-	r.book.deleteClaim(claim("cam-000001-0", "node-b"))
+	r.cache.deleteClaim(claim("cam-000001-0", "node-b"))
 	r.schedule(t, p, "node-a")
 }

@@ -77,7 +77,7 @@ func reasonFor(s *ledger.Shortfall) reason {
 }
 
 // podWait is how long a pod has waited since this process knows it, and for what. The
-// book's lock protects all but seen. A nil podWait takes note of nothing.
+// slot cache's lock protects all but seen. A nil podWait takes note of nothing.
 type podWait struct {
 	// since is when the last try began, or when the pod became known.
 	since time.Time
@@ -110,7 +110,7 @@ func (w *podWait) meet(r reason) {
 }
 
 // refuse begins a try of a pod that is refused at once, for the reason.
-func (b *book) refuse(pod *v1.Pod, r reason) {
+func (b *slotCache) refuse(pod *v1.Pod, r reason) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if w, waits := b.queue.Get(pod.UID); waits {
@@ -120,7 +120,7 @@ func (b *book) refuse(pod *v1.Pod, r reason) {
 }
 
 // reasonOf is why the pod waits, as label reason has it. The caller holds mu.
-func (b *book) reasonOf(pod *v1.Pod, w *podWait) string {
+func (b *slotCache) reasonOf(pod *v1.Pod, w *podWait) string {
 	switch {
 	case b.profiles[pod.Spec.SchedulerName] == nil:
 		return otherScheduler
@@ -133,7 +133,7 @@ func (b *book) reasonOf(pod *v1.Pod, w *podWait) string {
 
 // observeWait counts how long a pod that is bound now has waited until its last try. Of
 // pods that this process never tried, that is nothing. The caller holds mu.
-func (b *book) observeWait(uid types.UID) {
+func (b *slotCache) observeWait(uid types.UID) {
 	w, waits := b.queue.Get(uid)
 	if !waits {
 		return
@@ -160,7 +160,7 @@ type waitingCount struct {
 
 // countWaiting counts the waiting pods by the Configuration that they ask for, itself or
 // one of its Instances. The caller holds mu.
-func (b *book) countWaiting() map[waitingKey]waitingCount {
+func (b *slotCache) countWaiting() map[waitingKey]waitingCount {
 	counts := map[waitingKey]waitingCount{}
 	b.queue.Each(func(pod *v1.Pod, w *podWait, resources []string) {
 		configurations := sets.New[string]()

@@ -32,10 +32,10 @@ func asks(name, resourceName, quantity string) *v1.Pod {
 
 // waitingFor returns what the metric says of the waiting pods.
 func (r *rig) waitingFor() string {
-	r.book.mu.RLock()
-	defer r.book.mu.RUnlock()
+	r.cache.mu.RLock()
+	defer r.cache.mu.RUnlock()
 	var lines []string
-	for key, n := range r.book.countWaiting() {
+	for key, n := range r.cache.countWaiting() {
 		lines = append(lines, fmt.Sprintf("%s %s %d", key.configuration, key.reason, n.pods))
 	}
 	slices.Sort(lines)
@@ -45,7 +45,7 @@ func (r *rig) waitingFor() string {
 // tried has the pod tried on the nodes, as the framework does.
 func (r *rig) tried(t *testing.T, p *v1.Pod, nodes ...fwk.NodeInfo) {
 	t.Helper()
-	r.book.setPod(p)
+	r.cache.setPod(p)
 	if err := r.known.Add(p); err != nil {
 		t.Fatal(err)
 	}
@@ -102,17 +102,17 @@ func TestWhyPodsWait(t *testing.T) {
 			for _, name := range []string{"spare", "nowhere"} {
 				c := cameras(1)
 				c.Name = name
-				r.book.setConfiguration(c)
+				r.cache.setConfiguration(c)
 			}
 			r.hold(t, "cam-000001", pod("holder-a", "1"), "node-a")
 			r.hold(t, "cam-000002", pod("holder-b", "1"), "node-b")
-			r.book.device("spare-000003", nil, "node-a")
+			r.cache.device("spare-000003", nil, "node-a")
 			for _, node := range []fwk.NodeInfo{a, b} {
 				node.Node().Status.Allocatable["akri.sh/spare"] = resource.MustParse("1")
 				node.(*framework.NodeInfo).SetNode(node.Node())
 			}
 			if test.pod == nil {
-				r.book.setPod(pod("p", "1"))
+				r.cache.setPod(pod("p", "1"))
 			} else {
 				r.tried(t, test.pod(), test.nodes...)
 			}
@@ -127,7 +127,7 @@ func TestWhyPodsWait(t *testing.T) {
 func TestUnknownResourcesAreOneSeries(t *testing.T) {
 	r := newRig(t)
 	for i := range 200 {
-		r.book.setPod(asks(fmt.Sprint("p", i), fmt.Sprint("made-up-", i), "1"))
+		r.cache.setPod(asks(fmt.Sprint("p", i), fmt.Sprint("made-up-", i), "1"))
 	}
 	if got := r.waitingFor(); got != "<unknown> NotTried 200" {
 		t.Errorf("waiting: %s", got)
@@ -154,7 +154,7 @@ func TestWaitingTimeByReason(t *testing.T) {
 		holder := r.hold(t, "cam-000001", pod("holder", "1"), "node-a")
 		p := pod("p", "1")
 		p.CreationTimestamp = metav1.Now()
-		r.book.setPod(p)
+		r.cache.setPod(p)
 		time.Sleep(2 * time.Second)
 		r.tried(t, p, nodeInfo("node-a")) // held
 		time.Sleep(30 * time.Second)
@@ -165,9 +165,9 @@ func TestWaitingTimeByReason(t *testing.T) {
 		if got, want := oldest(r, "Held"), 47*time.Second; got != want {
 			t.Errorf("the oldest pod that waits for what others hold is %s old, want %s", got, want)
 		}
-		r.book.deletePod(holder)
+		r.cache.deletePod(holder)
 		r.schedule(t, p, "node-a")
-		w, _ := r.book.queue.Get("p-uid")
+		w, _ := r.cache.queue.Get("p-uid")
 		spent := map[string]time.Duration{}
 		for i, d := range w.spent {
 			if d > 0 {
@@ -177,14 +177,14 @@ func TestWaitingTimeByReason(t *testing.T) {
 		if want := map[string]time.Duration{"NotTried": 2 * time.Second, "Held": 40 * time.Second, "Other": 5 * time.Second}; !maps.Equal(spent, want) {
 			t.Errorf("waiting times %v, want %v", spent, want)
 		}
-		r.book.setPod(bound(t, p, "node-a", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}))
+		r.cache.setPod(bound(t, p, "node-a", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}))
 		if got := r.waitingFor(); got != "" {
 			t.Errorf("still waiting: %s", got)
 		}
 		// Nobody tried this one here: it is another scheduler's, or the leader's.
-		r.book.setPod(pod("q", "1"))
+		r.cache.setPod(pod("q", "1"))
 		time.Sleep(time.Hour)
-		r.book.setPod(bound(t, pod("q", "1"), "node-a", nil))
+		r.cache.setPod(bound(t, pod("q", "1"), "node-a", nil))
 		if n := r.waiting(); n > 0 {
 			t.Errorf("%d pods are remembered for ever", n)
 		}
@@ -198,9 +198,9 @@ func TestWaitingTimeByReason(t *testing.T) {
 
 // oldest is the age of the oldest pod that waits for the reason.
 func oldest(r *rig, reason string) time.Duration {
-	r.book.mu.RLock()
-	defer r.book.mu.RUnlock()
-	return time.Since(r.book.countWaiting()[waitingKey{"cam", reason}].oldest)
+	r.cache.mu.RLock()
+	defer r.cache.mu.RUnlock()
+	return time.Since(r.cache.countWaiting()[waitingKey{"cam", reason}].oldest)
 }
 
 // At the default verbosity there is a line for each slot that is given back, and for each
@@ -210,18 +210,18 @@ func TestLogOfSlots(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		r := newRig(t)
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(2)))
-		r.book.logger, r.book.leads = logger, leads
+		r.cache.logger, r.cache.leads = logger, leads
 		victim := r.hold(t, "cam-000001", pod("victim", "1"), "node-a", "node-b")
-		r.book.mu.Lock()
-		r.book.nominate(ledger.Pod{UID: "vip-uid", Namespace: "default", Name: "vip", Priority: 100}, "node-a",
+		r.cache.mu.Lock()
+		r.cache.nominate(ledger.Pod{UID: "vip-uid", Namespace: "default", Name: "vip", Priority: 100}, "node-a",
 			ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}, time.Hour)
-		r.book.mu.Unlock()
-		r.book.deletePod(victim)
+		r.cache.mu.Unlock()
+		r.cache.deletePod(victim)
 		assumed := pod("assumed", "1")
-		r.book.device("cam-000002", nil, "node-b")
+		r.cache.device("cam-000002", nil, "node-b")
 		r.schedule(t, assumed, "node-b")
-		r.book.leads = leads
-		r.book.forget(assumed)
+		r.cache.leads = leads
+		r.cache.forget(assumed)
 		underlier, _ := logger.GetSink().(ktesting.Underlier)
 		log, level := "", 0
 		for _, entry := range underlier.GetBuffer().Data() {

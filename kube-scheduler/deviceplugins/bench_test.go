@@ -31,8 +31,8 @@ func BenchmarkFilter(b *testing.B) {
 				if err := h.AddNode("a", info); err != nil {
 					b.Fatal(err)
 				}
-				a := newAccount(klog.Background(), h, newTrouble(klog.Background()), nil, clock.RealClock{})
-				p := &Plugin{account: a}
+				a := newDeviceCache(klog.Background(), h, newTrouble(klog.Background()), nil, clock.RealClock{})
+				p := &Plugin{cache: a}
 				pod := &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": {KubeRequests: types.ResourceList{widget.Resource: asked}}}}
 				state := framework.NewCycleState()
 				state.Write(stateKey, &cycle{req: &request{pod: pod, asked: list(pod)}})

@@ -76,17 +76,17 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	switch {
 	case req == nil:
 		return nil, fwk.NewStatus(fwk.Skip)
-	case p.account.plugins == 0 && !req.fromAuthor():
+	case p.cache.plugins == 0 && !req.fromAuthor():
 		return nil, fwk.NewStatus(fwk.Skip) // a device plugin of the kubelet may answer
-	case p.account.plugins == 0:
+	case p.cache.plugins == 0:
 		for _, asked := range req.asked {
 			if asked.author {
 				return nil, unresolvable(fmt.Sprintf("the pod's annotation requests %s, and no device scheduler plugin is loaded: see the scheduler's --devschedpath", asked))
 			}
 		}
 	}
-	p.account.expect(pod, req)
-	if !p.account.synced() {
+	p.cache.expect(pod, req)
+	if !p.cache.synced() {
 		return nil, unresolvable("the nodes and pods have not been read yet")
 	}
 	state.Write(stateKey, &cycle{req: req})
@@ -101,7 +101,7 @@ func (p *Plugin) node(c *cycle, name string) *host.Node {
 	if n := c.imagined[name]; n != nil {
 		return n
 	}
-	return p.account.host.Node(name)
+	return p.cache.host.Node(name)
 }
 
 func (c *cycle) imagine(n *host.Node) {
@@ -131,14 +131,14 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, adde
 		if err != nil || req == nil {
 			return nil // it holds nothing, and will get nothing
 		}
-		if holds, err = p.account.host.Allocate(n, req.pod); err != nil {
+		if holds, err = p.cache.host.Allocate(n, req.pod); err != nil {
 			return nil // it will not get here either
 		}
 	}
 	delete(c.removed, pod.UID)
 	// With an error, the node is without what could not be counted, and closed if
 	// that is not known.
-	next, _ := p.account.host.With(n, string(pod.UID), holds)
+	next, _ := p.cache.host.With(n, string(pod.UID), holds)
 	c.imagine(next)
 	return nil
 }
@@ -153,13 +153,13 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *v1.Pod, r
 	if n == nil || !n.Holds(string(uid)) {
 		return nil
 	}
-	if held, ok := p.account.hold(uid); ok {
+	if held, ok := p.cache.hold(uid); ok {
 		if c.removed == nil {
 			c.removed = map[apitypes.UID]*types.PodInfo{}
 		}
 		c.removed[uid] = held.info
 	}
-	next, _ := p.account.host.Without(n, string(uid)) // with an error it is counted anew
+	next, _ := p.cache.host.Without(n, string(uid)) // with an error it is counted anew
 	c.imagine(next)
 	return nil
 }
@@ -172,13 +172,13 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, on
 	}
 	name := on.Node().Name
 	n := p.node(c, name)
-	v := p.account.judge(name, n, c.req)
+	v := p.cache.judge(name, n, c.req)
 	if v.fits() {
 		c.setScore(name, v.score)
 		return nil
 	}
 	if v.faulted {
-		p.account.faulted(pod.UID)
+		p.cache.faulted(pod.UID)
 	}
 	return v.status()
 }

@@ -15,7 +15,7 @@
 //   - options.go, open.go: which plugins there are
 //   - request.go: what a pod asks; node.go: what a node has; grant.go: what a bound
 //     pod was given; all of them pure
-//   - account.go: which nodes there are and what pods hold, fed from the API
+//   - devicecache.go: which nodes there are and what pods hold, fed from the API
 //   - judge.go: does a node fit a pod
 //   - cycle.go, place.go: the extension points
 //   - retry.go: plugins that failed are asked again

@@ -33,7 +33,7 @@ const maxCount = 10_000
 const maxReason = 300
 
 // judge asks whether the node, which may be imagined, fits the pod.
-func (a *account) judge(name string, n *host.Node, r *request) verdict {
+func (a *deviceCache) judge(name string, n *host.Node, r *request) verdict {
 	if n == nil {
 		a.mu.RLock()
 		why := a.unusable[name]
@@ -101,7 +101,7 @@ func isAmount(name types.ResourceName) bool {
 
 // recognizes reports whether a device scheduler answers for the request, and remembers
 // the names for which one does.
-func (a *account) recognizes(n *host.Node, r *request, asked asked) bool {
+func (a *deviceCache) recognizes(n *host.Node, r *request, asked asked) bool {
 	if resource.IsGroupResourceName(asked.name) { // known by the name, of which there are many
 		return a.host.Recognizes(n, r.pod, asked.container, asked.name)
 	}

@@ -26,7 +26,7 @@ func TestMadeUpNames(t *testing.T) {
 		calls, s := 0, &story{}
 		s.rig = newRig(t, host.Options{OnCall: func(string, string, time.Duration) { calls++ }}, newMoody())
 		node := s.node(t, "a", "1x1", "")
-		s.account.setNode(node)
+		s.cache.setNode(node)
 		p := widgets(t, "p", 0)
 		var requests []string
 		for i := range test.names {

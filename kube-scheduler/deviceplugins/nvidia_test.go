@@ -46,12 +46,12 @@ func TestGPURequestsAreKnown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, host.Options{}, schedule.Scheduler{}) // one for each: names are remembered
-			r.account.setNode(node)
+			r.cache.setNode(node)
 			req, err := requestOf(parsePod(t, "p", "", "", "main\nannotation "+test.pod))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if v := r.account.judge("a", r.account.host.Node("a"), req); v.fits() != test.fits {
+			if v := r.cache.judge("a", r.cache.host.Node("a"), req); v.fits() != test.fits {
 				t.Errorf("fits: %v; %v", v.fits(), v.reasons)
 			}
 		})

@@ -38,7 +38,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, on fw
 	name := on.Node().Name
 	score, ok := c.score(name)
 	if !ok { // the framework did not ask Filter, as for a nominated node
-		score = p.account.judge(name, p.node(c, name), c.req).score
+		score = p.cache.judge(name, p.node(c, name), c.req).score
 	}
 	return int64(scoreUnit * math.Min(math.Max(score, 0), maxScore)), nil
 }
@@ -66,20 +66,20 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	if c == nil {
 		return nil
 	}
-	before := p.account.host.Node(node)
+	before := p.cache.host.Node(node)
 	if before == nil {
 		return p.failed(pod, node, errors.New("the node's devices are not known any longer"))
 	}
-	allocated, err := p.account.host.Allocate(before, c.req.pod)
+	allocated, err := p.cache.host.Allocate(before, c.req.pod)
 	if err != nil {
 		return p.failed(pod, node, err)
 	}
-	if err := p.account.assume(pod.UID, node, allocated); err != nil {
+	if err := p.cache.assume(pod.UID, node, allocated); err != nil {
 		return p.failed(pod, node, err)
 	}
-	p.account.queue.Reserved(pod.UID)
+	p.cache.queue.Reserved(pod.UID)
 	if !c.req.fromAuthor() && !gave(allocated) && p.countsNothing(string(pod.UID), node) {
-		p.account.forget(pod) // all its requests are another's
+		p.cache.forget(pod) // all its requests are another's
 		return nil
 	}
 	if err := binding.Contribute(state, pod, node, Name, partOf(allocated)); err != nil {
@@ -90,11 +90,11 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 
 // countsNothing reports whether the pod, which is counted, uses nothing.
 func (p *Plugin) countsNothing(uid, node string) bool {
-	now := p.account.host.Node(node)
+	now := p.cache.host.Node(node)
 	if now == nil {
 		return true
 	}
-	without, err := p.account.host.Without(now, uid)
+	without, err := p.cache.host.Without(now, uid)
 	return err == nil && maps.Equal(without.Info().Used, now.Info().Used)
 }
 
@@ -103,8 +103,8 @@ func (p *Plugin) failed(pod *v1.Pod, node string, err error) *fwk.Status {
 	err = fmt.Errorf("allocate devices of node %s to pod %s: %w", node, klog.KObj(pod), err)
 	// That it fitted a moment ago and does not now is retried like a fault: a plugin
 	// may contradict itself, and then nothing that happens to the node would help.
-	p.account.faulted(pod.UID)
-	p.account.trouble.poke()
+	p.cache.faulted(pod.UID)
+	p.cache.trouble.poke()
 	return fwk.NewStatus(fwk.Unschedulable, shorten(err.Error(), maxEventMessage))
 }
 
@@ -114,7 +114,7 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 		return
 	}
 	binding.Withdraw(state, pod, Name)
-	p.account.forget(pod)
+	p.cache.forget(pod)
 }
 
 // Bind sends what was reserved, with the slots that the pod got.

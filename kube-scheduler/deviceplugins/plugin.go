@@ -27,11 +27,11 @@ import (
 const Name = "DevicePlugins"
 
 // Plugin implements the extension points; one exists for each profile, and all
-// of them share one account.
+// of them share one device cache.
 type Plugin struct {
-	handle  fwk.Handle
-	account *account
-	signer  *signing.Signer // nil: assignments are not signed
+	handle fwk.Handle
+	cache  *deviceCache
+	signer *signing.Signer // nil: assignments are not signed
 }
 
 var (
@@ -59,7 +59,7 @@ func NewFactory(o *Options, b *binding.Options) frameworkruntime.PluginFactory {
 func newFactory(timeout time.Duration, signer func() (*signing.Signer, error), open func(context.Context, fwk.Handle) ([]devicescheduler.DeviceScheduler, error)) frameworkruntime.PluginFactory {
 	var (
 		mu     sync.Mutex
-		shared *account
+		shared *deviceCache
 	)
 	return func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		mu.Lock()
@@ -75,17 +75,17 @@ func newFactory(timeout time.Duration, signer func() (*signing.Signer, error), o
 			if err != nil {
 				return nil, err
 			}
-			if shared, err = startAccount(ctx, handle, schedulers, timeout); err != nil {
+			if shared, err = startDeviceCache(ctx, handle, schedulers, timeout); err != nil {
 				return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 			}
 		}
-		return &Plugin{handle: handle, account: shared, signer: signer}, nil
+		return &Plugin{handle: handle, cache: shared, signer: signer}, nil
 	}
 }
 
-// startAccount makes the account and, if there are plugins, what feeds it until ctx
+// startDeviceCache makes the device cache and, if there are plugins, what feeds it until ctx
 // is done.
-func startAccount(ctx context.Context, handle fwk.Handle, schedulers []devicescheduler.DeviceScheduler, timeout time.Duration) (*account, error) {
+func startDeviceCache(ctx context.Context, handle fwk.Handle, schedulers []devicescheduler.DeviceScheduler, timeout time.Duration) (*deviceCache, error) {
 	logger := klog.FromContext(ctx).WithName(Name)
 	t := newTrouble(logger)
 	h, err := host.New(schedulers, host.Options{Timeout: timeout, OnFault: t.fault, OnCall: func(plugin, method string, took time.Duration) {
@@ -95,7 +95,7 @@ func startAccount(ctx context.Context, handle fwk.Handle, schedulers []devicesch
 		return nil, err
 	}
 	informers := handle.SharedInformerFactory().Core().V1()
-	a := newAccount(logger, h, t, handle, clock.RealClock{})
+	a := newDeviceCache(logger, h, t, handle, clock.RealClock{})
 	a.recorder, a.pods = handle.EventRecorder(), informers.Pods().Lister()
 	if len(schedulers) == 0 {
 		return a, nil
@@ -121,10 +121,10 @@ func startAccount(ctx context.Context, handle fwk.Handle, schedulers []devicesch
 // Name implements fwk.Plugin.
 func (*Plugin) Name() string { return Name }
 
-// EventsToRegister registers what matters apart from the account: the author
+// EventsToRegister registers what matters apart from the cache: the author
 // corrected the annotation for which the pod was refused, or a pod is no longer
 // nominated for what this one needs. All else, such as new nodes, other annotations
-// of nodes, and pods that end, the account answers by activating the pods that fit
+// of nodes, and pods that end, the device cache answers by activating the pods that fit
 // then (package requeue).
 func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{
@@ -161,5 +161,5 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 // mightAsk is a quick check before requestOf. Without plugins only the annotation
 // is of interest: a device plugin of the kubelet may answer for what is in the spec.
 func (p *Plugin) mightAsk(pod *v1.Pod) bool {
-	return pod.Annotations[assignment.Annotation] != "" || p.account.plugins > 0 && requestsExtended(pod)
+	return pod.Annotations[assignment.Annotation] != "" || p.cache.plugins > 0 && requestsExtended(pod)
 }

@@ -90,7 +90,7 @@ func TestNotSynced(t *testing.T) {
 	r := newRig(t, host.Options{}, newMoody())
 	var mu sync.Mutex
 	ready := false
-	r.account.sources = append(r.account.sources, func() bool {
+	r.cache.sources = append(r.cache.sources, func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return ready
@@ -102,7 +102,7 @@ func TestNotSynced(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
-	go r.account.follow(ctx)
+	go r.cache.follow(ctx)
 	mu.Lock()
 	ready = true
 	mu.Unlock()
@@ -119,7 +119,7 @@ func TestNodeGainsDuringACycle(t *testing.T) {
 	r := newRig(t, host.Options{}, newMoody())
 	s.rig = r
 	before := s.node(t, "a", "1x1", "")
-	r.account.setNode(before)
+	r.cache.setNode(before)
 	p := widgets(t, "p", 2)
 	r.create(t, p)
 	state := framework.NewCycleState()
@@ -129,7 +129,7 @@ func TestNodeGainsDuringACycle(t *testing.T) {
 	if status := r.Filter(r.ctx, state, p, frameworkNode(before)); status.IsSuccess() {
 		t.Fatal("it fits")
 	}
-	r.account.setNode(s.node(t, "a", "1x2", ""))
+	r.cache.setNode(s.node(t, "a", "1x2", ""))
 	if got := r.woken(); !slices.Equal(got, []string{"p"}) { // the framework tries a pod again that is being tried
 		t.Errorf("activated %v", got)
 	}
@@ -140,7 +140,7 @@ func TestTriedInBatches(t *testing.T) {
 	s := &story{}
 	s.rig = newRig(t, host.Options{}, newMoody())
 	full := frameworkNode(s.node(t, "a", "0x1", ""))
-	s.account.setNode(full.Node())
+	s.cache.setNode(full.Node())
 	for i := range 3 * requeue.DefaultFirstBatch {
 		p := widgets(t, fmt.Sprintf("p%03d", i), 1)
 		s.create(t, p)
@@ -152,7 +152,7 @@ func TestTriedInBatches(t *testing.T) {
 			t.Fatal("it fits nowhere")
 		}
 	}
-	s.account.setNode(s.node(t, "a", "1x1", ""))
+	s.cache.setNode(s.node(t, "a", "1x1", ""))
 	all := s.woken()
 	if len(all) != requeue.DefaultFirstBatch || !slices.IsSorted(all) {
 		t.Fatalf("first %d are tried: %v", len(all), all)
@@ -172,9 +172,9 @@ func TestRetryBacksOff(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Now())
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
-	go r.account.retry(ctx, clock)
+	go r.cache.retry(ctx, clock)
 	plugin.set("AddNode", "panic")
-	r.account.setNode(s.node(t, "a", "1x1", ""))
+	r.cache.setNode(s.node(t, "a", "1x1", ""))
 	for _, delay := range []time.Duration{minRetry, 2 * minRetry, 4 * minRetry} {
 		eventually(t, "it waits to retry", clock.HasWaiters)
 		clock.Step(delay - time.Millisecond)
@@ -190,7 +190,7 @@ func TestRetryBacksOff(t *testing.T) {
 	plugin.set("AddNode", "")
 	clock.Step(maxRetry)
 	eventually(t, "the node is usable", func() bool {
-		return r.account.judge("a", r.account.host.Node("a"), request1(t)).fits()
+		return r.cache.judge("a", r.cache.host.Node("a"), request1(t)).fits()
 	})
 }
 
@@ -209,7 +209,7 @@ func TestParallel(t *testing.T) {
 	r := newRig(t, host.Options{}, newMoody())
 	s.rig = r
 	small, large := s.node(t, "a", "2x2", ""), s.node(t, "a", "4x2", "")
-	r.account.setNode(small)
+	r.cache.setNode(small)
 	var wg sync.WaitGroup
 	for i := range 4 {
 		p := widgets(t, fmt.Sprint("p", i), 1)
@@ -234,14 +234,14 @@ func TestParallel(t *testing.T) {
 	}
 	wg.Go(func() {
 		for range 30 {
-			r.account.setNode(large)
-			r.account.deleteNode(large)
-			r.account.setNode(small)
+			r.cache.setNode(large)
+			r.cache.deleteNode(large)
+			r.cache.setNode(small)
 			r.woken()
 		}
 	})
 	wg.Wait()
-	if used := r.account.host.Node("a").Info().Used; len(used) > 0 {
+	if used := r.cache.host.Node("a").Info().Used; len(used) > 0 {
 		t.Errorf("used in the end: %v", used)
 	}
 }
@@ -251,24 +251,24 @@ func TestObservedBeforeUnreserve(t *testing.T) {
 	s := &story{}
 	r := newRig(t, host.Options{}, newMoody())
 	s.rig, s.nodes, s.states, s.pods = r, map[string]*v1.Node{"a": s.node(t, "a", "1x1", "")}, map[string]fwk.CycleState{}, map[string]*v1.Pod{}
-	r.account.setNode(s.nodes["a"])
+	r.cache.setNode(s.nodes["a"])
 	p := widgets(t, "p", 1)
 	r.create(t, p)
 	s.schedule(t, p)
 	s.bind(t, p) // and the informer has seen it
 	r.Unreserve(r.ctx, s.states["p"], p, "a")
-	if used := r.account.host.Node("a").Info().Used; len(used) != 1 {
+	if used := r.cache.host.Node("a").Info().Used; len(used) != 1 {
 		t.Errorf("a bound pod's devices were given back: %v", used)
 	}
 	// Another scheduler bound it elsewhere, or here without devices: nothing is held.
 	for _, node := range []string{"a", "b"} {
 		other := widgets(t, "other", 1)
-		r.account.deletePod(s.pods["p"])
+		r.cache.deletePod(s.pods["p"])
 		r.create(t, other)
 		s.schedule(t, other)
 		other.Spec.NodeName = node
-		r.account.setPod(other)
-		if used := r.account.host.Node("a").Info().Used; len(used) != 0 {
+		r.cache.setPod(other)
+		if used := r.cache.host.Node("a").Info().Used; len(used) != 0 {
 			t.Errorf("bound to %s by another: %v", node, used)
 		}
 	}
@@ -285,7 +285,7 @@ func TestHints(t *testing.T) {
 	ended := nominated.DeepCopy()
 	ended.Spec.NodeName = "a"
 	for gone, want := range map[*v1.Pod]fwk.QueueingHint{nominated: fwk.Queue, plain: fwk.QueueSkip, ended: fwk.QueueSkip, widgets(t, "n", 1): fwk.QueueSkip} {
-		if got, err := registered[1].QueueingHintFn(r.account.logger, widgets(t, "p", 1), gone, nil); got != want || err != nil {
+		if got, err := registered[1].QueueingHintFn(r.cache.logger, widgets(t, "p", 1), gone, nil); got != want || err != nil {
 			t.Errorf("%s on %q for %q is gone: hint %v, %v; want %v", gone.Name, gone.Spec.NodeName, gone.Status.NominatedNodeName, got, err, want)
 		}
 	}
@@ -296,7 +296,7 @@ func TestHints(t *testing.T) {
 		old, new *v1.Pod
 		want     fwk.QueueingHint
 	}{{p, corrected, fwk.Queue}, {p, p, fwk.QueueSkip}, {widgets(t, "q", 1), widgets(t, "q", 2), fwk.QueueSkip}} {
-		if got, err := registered[0].QueueingHintFn(r.account.logger, p, test.old, test.new); got != test.want || err != nil {
+		if got, err := registered[0].QueueingHintFn(r.cache.logger, p, test.old, test.new); got != test.want || err != nil {
 			t.Errorf("hint %v, %v; want %v", got, err, test.want)
 		}
 	}

@@ -68,7 +68,7 @@ func (t *trouble) poke() {
 
 // retry asks plugins again that failed, and has the pods tried again that were
 // refused for it, until ctx is done.
-func (a *account) retry(ctx context.Context, c clock.Clock) {
+func (a *deviceCache) retry(ctx context.Context, c clock.Clock) {
 	delay, last := minRetry, time.Time{}
 	for {
 		select {
@@ -100,7 +100,7 @@ func (a *account) retry(ctx context.Context, c clock.Clock) {
 }
 
 // again asks once more, and reports whether nothing is wrong any longer.
-func (a *account) again() bool {
+func (a *deviceCache) again() bool {
 	err := a.host.Retry()
 	var faulted []apitypes.UID
 	a.queue.Each(func(pod *v1.Pod, w *waiting, _ []string) {

@@ -79,7 +79,7 @@ func (m *moody) TakePodResources(*types.NodeInfo, *types.PodInfo) error {
 	return m.mood("TakePodResources")
 }
 
-// rig is a plugin without its informers: tests feed the account as those would.
+// rig is a plugin without its informers: tests feed the device cache as those would.
 type rig struct {
 	*Plugin
 	ctx       context.Context
@@ -110,7 +110,7 @@ func (r *rig) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 
 // woken returns who was activated since it was asked last.
 func (r *rig) woken() []string {
-	r.account.queue.Step()
+	r.cache.queue.Step()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer func() { r.activated = nil }()
@@ -130,10 +130,10 @@ func newRig(t *testing.T, o host.Options, schedulers ...devicescheduler.DeviceSc
 		t.Fatal(err)
 	}
 	r.clock = testingclock.NewFakeClock(time.Now())
-	a := newAccount(logger, h, trouble, r, r.clock)
+	a := newDeviceCache(logger, h, trouble, r, r.clock)
 	a.recorder, a.pods = r.recorder, corelisters.NewPodLister(r.known)
 	a.queue.Start()
-	r.Plugin = &Plugin{handle: fakeHandle{client: r.client}, account: a}
+	r.Plugin = &Plugin{handle: fakeHandle{client: r.client}, cache: a}
 	return r
 }
 
@@ -143,7 +143,7 @@ func (r *rig) create(t *testing.T, p *v1.Pod) {
 	if err := r.known.Add(p); err != nil {
 		t.Fatal(err)
 	}
-	r.account.setPod(p)
+	r.cache.setPod(p)
 }
 
 // bindings returns what was sent to the API.

@@ -77,7 +77,7 @@ func (s *story) restart(t *testing.T) {
 		s.create(t, s.pods[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
-		s.account.setNode(s.nodes[name])
+		s.cache.setNode(s.nodes[name])
 	}
 }
 
@@ -93,10 +93,10 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "node":
 		n := s.node(t, arg("name"), arg("widgets"), d.Input)
 		s.nodes[n.Name] = n
-		s.account.setNode(n)
+		s.cache.setNode(n)
 		return s.recorded()
 	case "delete-node":
-		s.account.deleteNode(s.nodes[arg("name")])
+		s.cache.deleteNode(s.nodes[arg("name")])
 		delete(s.nodes, arg("name"))
 	case "schedule":
 		pod = parsePod(t, arg("pod"), arg("ns"), arg("priority"), d.Input)
@@ -114,12 +114,12 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		if err := s.known.Delete(pod); err != nil {
 			t.Fatal(err)
 		}
-		s.account.deletePod(pod)
+		s.cache.deletePod(pod)
 	case "annotate":
 		pod = pod.DeepCopy()
 		pod.Annotations[assignment.Annotation] = d.Input
 		s.pods[pod.Name] = pod
-		s.account.setPod(pod)
+		s.cache.setPod(pod)
 	case "recreate":
 		again := parsePod(t, pod.Name, pod.Namespace, "", d.Input)
 		again.UID = pod.UID + "-again"
@@ -127,20 +127,20 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		if err := s.known.Update(again); err != nil {
 			t.Fatal(err)
 		}
-		informer.Handler(s.account.setPod, s.account.deletePod, nil).OnUpdate(pod, again)
+		informer.Handler(s.cache.setPod, s.cache.deletePod, nil).OnUpdate(pod, again)
 	case "bound":
 		pod = parsePod(t, arg("pod"), "", "", d.Input)
 		pod.Spec.NodeName = arg("node")
 		s.pods[pod.Name] = pod
-		s.account.setPod(pod)
+		s.cache.setPod(pod)
 	case "preempt":
 		return s.preempt(t, d, pod, node)
 	case "mood":
 		s.plugin.set(arg("method"), arg("is"))
 	case "again":
-		s.account.again()
+		s.cache.again()
 	case "used":
-		n := s.account.host.Node(arg("node"))
+		n := s.cache.host.Node(arg("node"))
 		if n == nil {
 			return "unknown\n"
 		}
@@ -270,7 +270,7 @@ func (s *story) schedule(t *testing.T, pod *v1.Pod) string {
 		s.Unreserve(s.ctx, state, pod, s.chosen)
 		return out.String()
 	}
-	held, ok := s.account.hold(pod.UID)
+	held, ok := s.cache.hold(pod.UID)
 	if !ok {
 		return out.String() + "nothing from plugins\n"
 	}
@@ -322,7 +322,7 @@ func (s *story) bind(t *testing.T, pod *v1.Pod) string {
 	if err := s.known.Update(bound); err != nil {
 		t.Fatal(err)
 	}
-	s.account.setPod(bound)
+	s.cache.setPod(bound)
 	return sent.Annotations[assignment.Annotation] + "\n"
 }
 

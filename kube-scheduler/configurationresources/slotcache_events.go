@@ -9,28 +9,28 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// wake has the pods tried that an event of the ledger may help. The caller holds mu.
-func (b *book) wake(event ledger.Event) {
+// record has the pods tried that an event of the ledger may help. The caller holds mu.
+func (b *slotCache) record(event ledger.Event) {
 	b.queue.Record(b.eventOf(event))
 	b.retryNow(event.Displaced)
 }
 
-// gaveBack is wake for what the pod gave back that it had reserved or was nominated for.
+// gaveBack is record for what the pod gave back that it had reserved or was nominated for.
 // The caller holds mu.
-func (b *book) gaveBack(pod *v1.Pod, event ledger.Event) {
+func (b *slotCache) gaveBack(pod *v1.Pod, event ledger.Event) {
 	b.queue.GaveBack(pod, b.eventOf(event))
 	b.retryNow(event.Displaced)
 }
 
 // retryNow has pods tried. They lost what they were nominated for, or another has it.
-func (b *book) retryNow(uids []string) {
+func (b *slotCache) retryNow(uids []string) {
 	for _, uid := range uids {
 		b.queue.RetryNow(types.UID(uid))
 	}
 }
 
 // eventOf is an event of the ledger by resource. The caller holds mu.
-func (b *book) eventOf(event ledger.Event) requeue.Event {
+func (b *slotCache) eventOf(event ledger.Event) requeue.Event {
 	by := requeue.Event{Freed: event.Freed}
 	for _, s := range event.Preemptible {
 		for _, resource := range b.ledger.Resources(s.Instance) {
@@ -45,7 +45,7 @@ func (b *book) eventOf(event ledger.Event) requeue.Event {
 
 // taken tells the queue that a pod has got slots that were free, or is nominated for
 // them. The caller holds mu.
-func (b *book) taken(a ledger.Assignment) {
+func (b *slotCache) taken(a ledger.Assignment) {
 	for _, s := range a.Slots() {
 		for _, resource := range b.ledger.Resources(s.Instance) {
 			b.queue.Taken(resource, s)
@@ -55,7 +55,7 @@ func (b *book) taken(a ledger.Assignment) {
 
 // possible tells which pods could have slots of the resource: any, while there are free
 // ones, and those that are nominated for slots which are theirs to take.
-func (b *book) possible(resource string) func(*v1.Pod, *podWait) bool {
+func (b *slotCache) possible(resource string) func(*v1.Pod, *podWait) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	free, ready := b.ledger.Free(resource) > 0, map[types.UID]bool{}
@@ -69,7 +69,7 @@ func (b *book) possible(resource string) func(*v1.Pod, *podWait) bool {
 
 // minPreemptorPriority is the lowest priority with which a pod can preempt for one of the
 // slots; false if none helps.
-func (b *book) minPreemptorPriority(slots []slot.Name) (least int32, some bool) {
+func (b *slotCache) minPreemptorPriority(slots []slot.Name) (least int32, some bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for _, s := range slots {

@@ -9,9 +9,9 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// claimed is what the book knows of SlotClaims beside the ledger's account of them:
+// claimed is what the slot cache knows of SlotClaims beside the ledger's account of them:
 // how far the watch is, since this scheduler's own claims are entered ahead of it.
-// The book's lock protects it.
+// The slot cache's lock protects it.
 type claimed struct {
 	// asOf is the resource version up to which the watch has shown them.
 	asOf string
@@ -20,7 +20,7 @@ type claimed struct {
 	released map[types.UID]bool
 }
 
-func (b *book) claimFeed() *feed[*v1alpha1.SlotClaim] {
+func (b *slotCache) claimFeed() *feed[*v1alpha1.SlotClaim] {
 	return &feed[*v1alpha1.SlotClaim]{
 		names: b.eachClaim, relisted: b.claimsListed,
 		set: b.setClaim, deleted: b.deleteClaim, missing: b.missingClaim,
@@ -29,7 +29,7 @@ func (b *book) claimFeed() *feed[*v1alpha1.SlotClaim] {
 
 func trimClaim(*v1alpha1.SlotClaim) {}
 
-func (b *book) eachClaim(visit func(name string)) {
+func (b *slotCache) eachClaim(visit func(name string)) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	b.ledger.EachClaim(visit)
@@ -37,7 +37,7 @@ func (b *book) eachClaim(visit func(name string)) {
 
 // claimsListed begins a list. It may be older than what was known, where the API
 // server was restored from a backup.
-func (b *book) claimsListed(version string, uids map[types.UID]bool) {
+func (b *slotCache) claimsListed(version string, uids map[types.UID]bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.claimed.asOf = version
@@ -45,7 +45,7 @@ func (b *book) claimsListed(version string, uids map[types.UID]bool) {
 }
 
 // setClaim enters a claim that was listed, or that the watch shows.
-func (b *book) setClaim(c *v1alpha1.SlotClaim, listed bool) {
+func (b *slotCache) setClaim(c *v1alpha1.SlotClaim, listed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.shown(c)
@@ -55,29 +55,29 @@ func (b *book) setClaim(c *v1alpha1.SlotClaim, listed bool) {
 	case b.claimed.released[c.UID]:
 	case !listed && newer(version, c.ResourceVersion): // claimSeen was ahead of the watch
 	default:
-		b.wake(b.ledger.SetClaim(c))
+		b.record(b.ledger.SetClaim(c))
 	}
 }
 
 // deleteClaim removes a claim that the watch shows deleted.
-func (b *book) deleteClaim(c *v1alpha1.SlotClaim) {
+func (b *slotCache) deleteClaim(c *v1alpha1.SlotClaim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.shown(c)
 	delete(b.claimed.released, c.UID)
 	if uid, _ := b.ledger.ClaimVersion(c.Name); uid == string(c.UID) {
-		b.wake(b.ledger.DeleteClaim(c.Name))
+		b.record(b.ledger.DeleteClaim(c.Name))
 	}
 }
 
-func (b *book) missingClaim(name string) {
+func (b *slotCache) missingClaim(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.wake(b.ledger.DeleteClaim(name))
+	b.record(b.ledger.DeleteClaim(name))
 }
 
 // shown records how far the watch is. The caller holds mu.
-func (b *book) shown(c *v1alpha1.SlotClaim) {
+func (b *slotCache) shown(c *v1alpha1.SlotClaim) {
 	if newer(c.ResourceVersion, b.claimed.asOf) {
 		b.claimed.asOf = c.ResourceVersion
 	}
@@ -85,23 +85,23 @@ func (b *book) shown(c *v1alpha1.SlotClaim) {
 
 // claimSeen enters a claim that was created here, or met in its place, ahead of the
 // watch. One that the watch has shown is left to it: it may have been deleted since.
-func (b *book) claimSeen(c *v1alpha1.SlotClaim) {
+func (b *slotCache) claimSeen(c *v1alpha1.SlotClaim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.claimed.asOf == "" || newer(c.ResourceVersion, b.claimed.asOf) {
-		b.wake(b.ledger.SetClaim(c))
+		b.record(b.ledger.SetClaim(c))
 	}
 }
 
 // claimGone removes a claim that was deleted here, ahead of the watch. Its pod has the
 // slot yet, so that nobody is tried: it could be the pod itself, which would claim and
 // release without end.
-func (b *book) claimGone(c *v1alpha1.SlotClaim) {
+func (b *slotCache) claimGone(c *v1alpha1.SlotClaim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if uid, _ := b.ledger.ClaimVersion(c.Name); uid == string(c.UID) {
 		b.claimed.released[c.UID] = true
-		b.wake(b.ledger.DeleteClaim(c.Name))
+		b.record(b.ledger.DeleteClaim(c.Name))
 	}
 }
 

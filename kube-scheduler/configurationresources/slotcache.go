@@ -27,9 +27,9 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// book owns the ledger: it feeds it from the API, serializes its writers, and has pods
+// slotCache owns the ledger: it feeds it from the API, serializes its writers, and has pods
 // tried again by what happens.
-type book struct {
+type slotCache struct {
 	logger  klog.Logger
 	clock   clock.WithDelayedExecution
 	config  *restclient.Config
@@ -52,8 +52,8 @@ type book struct {
 	// leftOut is what was last logged of a DeviceSlice's devices that are left out.
 	leftOut map[string]string
 	claimed claimed
-	// roster is of the nodes as the scheduler's last snapshot had them.
-	roster *roster
+	// snapshot is of the nodes as the scheduler's last snapshot had them.
+	snapshot *snapshot
 	// profiles are the scheduler names whose pods this process schedules, with their
 	// arguments.
 	profiles map[string]*config.ConfigurationResourcesArgs
@@ -62,11 +62,11 @@ type book struct {
 	refused sync.Map
 	// deadlines are those of nominations, by the nominated pod's UID.
 	deadlines map[string]*deadline
-	// contested are slots that several pods hold, until evict deletes the losers. A
+	// doubleAllocated are slots that several pods hold, until evict deletes the losers. A
 	// scheduler that does not lead leaves that to the one that does.
-	contested sets.Set[slot.Name]
-	leads     bool
-	evict     func([]*ledger.DoubleAllocation)
+	doubleAllocated sets.Set[slot.Name]
+	leads           bool
+	evict           func([]*ledger.DoubleAllocation)
 	// nominated are waiting pods that another plugin's preemption has nominated,
 	// by UID.
 	nominated map[string]*v1.Pod
@@ -77,33 +77,33 @@ type book struct {
 // status and an event, and tried again.
 const startPatience = 10 * time.Second
 
-func newBook(logger klog.Logger, c clock.WithDelayedExecution, activator fwk.PodActivator) *book {
-	b := &book{
-		logger:    logger,
-		clock:     c,
-		ledger:    ledger.New(),
-		leftOut:   map[string]string{},
-		claimed:   claimed{released: map[types.UID]bool{}},
-		profiles:  map[string]*config.ConfigurationResourcesArgs{},
-		deadlines: map[string]*deadline{},
-		nominated: map[string]*v1.Pod{},
-		contested: sets.Set[slot.Name]{},
-		decided:   make(chan struct{}),
+func newSlotCache(logger klog.Logger, c clock.WithDelayedExecution, activator fwk.PodActivator) *slotCache {
+	b := &slotCache{
+		logger:          logger,
+		clock:           c,
+		ledger:          ledger.New(),
+		leftOut:         map[string]string{},
+		claimed:         claimed{released: map[types.UID]bool{}},
+		profiles:        map[string]*config.ConfigurationResourcesArgs{},
+		deadlines:       map[string]*deadline{},
+		nominated:       map[string]*v1.Pod{},
+		doubleAllocated: sets.Set[slot.Name]{},
+		decided:         make(chan struct{}),
 	}
 	b.queue = requeue.New(requeue.Options[*podWait]{Logger: logger, Activator: activator, Clock: c, Possible: b.possible, MinPreemptorPriority: b.minPreemptorPriority})
 	return b
 }
 
-// startBook makes the book and starts its informers; they stop with ctx. It does
+// startSlotCache makes the slot cache and starts its informers; they stop with ctx. It does
 // not wait for them: without the CRDs, pods that ask for no slots must schedule.
-func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
+func startSlotCache(ctx context.Context, handle fwk.Handle) (*slotCache, error) {
 	rest := restclient.CopyConfig(handle.KubeConfig())
 	rest.ContentType, rest.AcceptContentTypes = "application/json", "application/json" // CRDs have no protobuf
 	client, err := versioned.NewForConfig(rest)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for akri.sh and kubeslot.io: %w", err)
 	}
-	b := newBook(klog.FromContext(ctx).WithName(Name), clock.RealClock{}, handle)
+	b := newSlotCache(klog.FromContext(ctx).WithName(Name), clock.RealClock{}, handle)
 	b.config, b.client = rest, client
 	decide := sync.OnceFunc(func() { close(b.decided) })
 	b.clock.AfterFunc(startPatience, decide)
@@ -142,7 +142,7 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 	registerMetrics()
 	binding.RegisterMetrics()
 	claims.RegisterMetrics()
-	inService.book.Store(b)
+	inService.cache.Store(b)
 	factory.Start(ctx.Done())
 	go func() {
 		// What reading the devices leaves as garbage would else lie between the pods and
@@ -163,7 +163,7 @@ func startBook(ctx context.Context, handle fwk.Handle) (*book, error) {
 }
 
 // synced reports whether the ledger has seen all that existed at start.
-func (b *book) synced() bool {
+func (b *slotCache) synced() bool {
 	for _, synced := range b.sources {
 		if !synced() {
 			return false
@@ -174,7 +174,7 @@ func (b *book) synced() bool {
 
 // awaitStart waits until the ledger is in step, and reports whether it is. It does
 // not wait once it is clear that this may take long.
-func (b *book) awaitStart(ctx context.Context) bool {
+func (b *slotCache) awaitStart(ctx context.Context) bool {
 	if b.synced() {
 		return true
 	}
@@ -186,7 +186,7 @@ func (b *book) awaitStart(ctx context.Context) bool {
 }
 
 // announceSync has the pods tried that were refused because the ledger was not full yet.
-func (b *book) announceSync(ctx context.Context) {
+func (b *slotCache) announceSync(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), b.sources...) {
 		return
 	}
@@ -194,7 +194,7 @@ func (b *book) announceSync(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.queue.Start()
-	b.settleContests()
+	b.evictLosersIfLeading()
 	for node := range b.nominatedNodes() {
 		b.followNominations(node)
 	}

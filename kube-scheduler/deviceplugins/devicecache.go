@@ -22,9 +22,9 @@ import (
 	"github.com/kubeslot/kubeslot/types"
 )
 
-// account owns what is known of nodes and pods: it feeds the host from the API, and
+// deviceCache owns what is known of nodes and pods: it feeds the host from the API, and
 // wakes the pods that wait for what nodes gain. All profiles share one.
-type account struct {
+type deviceCache struct {
 	logger   klog.Logger
 	host     *host.Host
 	plugins  int // that are loaded
@@ -37,7 +37,7 @@ type account struct {
 	trouble *trouble
 
 	// changing is held while the host is told of nodes and pods, plugins' calls
-	// included: what the account knows of a pod and what the host counts is one.
+	// included: what the device cache knows of a pod and what the host counts is one.
 	changing sync.Mutex
 	// held is who holds devices, by UID. mu guards the map.
 	held map[apitypes.UID]hold
@@ -63,8 +63,8 @@ type heededName struct {
 	name  types.ResourceName
 }
 
-func newAccount(logger klog.Logger, h *host.Host, t *trouble, activator fwk.PodActivator, c clock.Clock) *account {
-	a := &account{logger: logger, host: h, plugins: len(h.Plugins()), trouble: t, held: map[apitypes.UID]hold{},
+func newDeviceCache(logger klog.Logger, h *host.Host, t *trouble, activator fwk.PodActivator, c clock.Clock) *deviceCache {
+	a := &deviceCache{logger: logger, host: h, plugins: len(h.Plugins()), trouble: t, held: map[apitypes.UID]hold{},
 		unusable: map[string]string{}, recognized: sets.Set[heededName]{}}
 	a.queue = requeue.New(requeue.Options[*waiting]{Logger: logger, Activator: activator, Clock: c, Possible: a.fitting})
 	return a
@@ -79,7 +79,7 @@ type waiting struct {
 }
 
 // expect remembers a pod that is about to be tried.
-func (a *account) expect(pod *v1.Pod, r *request) {
+func (a *deviceCache) expect(pod *v1.Pod, r *request) {
 	// A pod that the informer has deleted would never be forgotten again.
 	if live, err := a.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && live.UID == pod.UID && live.Spec.NodeName == "" {
 		a.queue.Add(pod, &waiting{req: r, kind: r.kind()})
@@ -89,14 +89,14 @@ func (a *account) expect(pod *v1.Pod, r *request) {
 
 // faulted remembers that a plugin could not answer for the pod: it is tried again when
 // the plugin is asked again.
-func (a *account) faulted(uid apitypes.UID) {
+func (a *deviceCache) faulted(uid apitypes.UID) {
 	if w, waits := a.queue.Get(uid); waits {
 		w.faulted.Store(true)
 	}
 }
 
 // fitting tells which pods fit the node now.
-func (a *account) fitting(node string) func(*v1.Pod, *waiting) bool {
+func (a *deviceCache) fitting(node string) func(*v1.Pod, *waiting) bool {
 	n := a.host.Node(node)
 	fits := map[string]bool{} // by kind
 	return func(_ *v1.Pod, w *waiting) bool {
@@ -110,7 +110,7 @@ func (a *account) fitting(node string) func(*v1.Pod, *waiting) bool {
 func freed(node string) requeue.Event { return requeue.Event{Freed: []string{node}} }
 
 // follow has waiting pods tried until ctx is done.
-func (a *account) follow(ctx context.Context) {
+func (a *deviceCache) follow(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), a.sources...) {
 		return
 	}
@@ -120,7 +120,7 @@ func (a *account) follow(ctx context.Context) {
 }
 
 // setNode tells the plugins of a node.
-func (a *account) setNode(node *v1.Node) {
+func (a *deviceCache) setNode(node *v1.Node) {
 	info, err := nodeInfoOf(node)
 	if err != nil {
 		a.setUnusable(node, err)
@@ -141,7 +141,7 @@ func (a *account) setNode(node *v1.Node) {
 
 // setUnusable keeps pods with device requests off a node: what plugins knew of it
 // is out of date.
-func (a *account) setUnusable(node *v1.Node, err error) {
+func (a *deviceCache) setUnusable(node *v1.Node, err error) {
 	a.changing.Lock()
 	defer a.changing.Unlock()
 	a.mu.Lock()
@@ -157,7 +157,7 @@ func (a *account) setUnusable(node *v1.Node, err error) {
 	_ = a.host.RemoveNode(node.Name)
 }
 
-func (a *account) deleteNode(node *v1.Node) {
+func (a *deviceCache) deleteNode(node *v1.Node) {
 	a.changing.Lock()
 	defer a.changing.Unlock()
 	a.mu.Lock()
@@ -168,7 +168,7 @@ func (a *account) deleteNode(node *v1.Node) {
 }
 
 // setPod follows a pod from waiting to bound to ended.
-func (a *account) setPod(pod *v1.Pod) {
+func (a *deviceCache) setPod(pod *v1.Pod) {
 	switch {
 	case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
 		a.deletePod(pod)
@@ -178,7 +178,7 @@ func (a *account) setPod(pod *v1.Pod) {
 	}
 }
 
-func (a *account) deletePod(pod *v1.Pod) {
+func (a *deviceCache) deletePod(pod *v1.Pod) {
 	a.queue.Delete(pod.UID)
 	a.changing.Lock()
 	defer a.changing.Unlock()
@@ -190,7 +190,7 @@ func (a *account) deletePod(pod *v1.Pod) {
 
 // observe counts what a bound pod was given. The first assignment seen stays: what
 // is written into the annotation later moves no device.
-func (a *account) observe(pod *v1.Pod) {
+func (a *deviceCache) observe(pod *v1.Pod) {
 	if held, ok := a.hold(pod.UID); ok && held.bound {
 		return
 	}
@@ -222,7 +222,7 @@ func (a *account) observe(pod *v1.Pod) {
 
 // assume counts what a pod is about to be given; nothing stays counted with an
 // error.
-func (a *account) assume(uid apitypes.UID, node string, info *types.PodInfo) error {
+func (a *deviceCache) assume(uid apitypes.UID, node string, info *types.PodInfo) error {
 	a.changing.Lock()
 	defer a.changing.Unlock()
 	if held, ok := a.hold(uid); ok {
@@ -239,7 +239,7 @@ func (a *account) assume(uid apitypes.UID, node string, info *types.PodInfo) err
 }
 
 // forget takes back what was assumed, unless the pod turned out to be bound.
-func (a *account) forget(pod *v1.Pod) {
+func (a *deviceCache) forget(pod *v1.Pod) {
 	a.changing.Lock()
 	defer a.changing.Unlock()
 	if held, ok := a.hold(pod.UID); ok && !held.bound {
@@ -249,7 +249,7 @@ func (a *account) forget(pod *v1.Pod) {
 }
 
 // giveBack returns what the pod holds. The caller holds changing.
-func (a *account) giveBack(uid apitypes.UID, node string) {
+func (a *deviceCache) giveBack(uid apitypes.UID, node string) {
 	if err := a.host.Return(node, string(uid)); err != nil {
 		a.logger.Error(err, "A plugin failed to count what a pod gave back; it was counted anew from the node's other pods", "podUID", uid, "node", node)
 	}
@@ -258,21 +258,21 @@ func (a *account) giveBack(uid apitypes.UID, node string) {
 	a.mu.Unlock()
 }
 
-func (a *account) hold(uid apitypes.UID) (hold, bool) {
+func (a *deviceCache) hold(uid apitypes.UID) (hold, bool) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	held, ok := a.held[uid]
 	return held, ok
 }
 
-func (a *account) setHold(uid apitypes.UID, h hold) {
+func (a *deviceCache) setHold(uid apitypes.UID, h hold) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.held[uid] = h
 }
 
-// synced reports whether the account has seen all that existed at start.
-func (a *account) synced() bool {
+// synced reports whether the device cache has seen all that existed at start.
+func (a *deviceCache) synced() bool {
 	for _, synced := range a.sources {
 		if !synced() {
 			return false

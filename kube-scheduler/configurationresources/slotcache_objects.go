@@ -12,32 +12,32 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-func (b *book) setConfiguration(c *akriv0.Configuration) {
+func (b *slotCache) setConfiguration(c *akriv0.Configuration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before := b.ledger.Configuration(c.Name)
 	event := b.ledger.SetConfiguration(c)
 	b.noteKind(c.Name)
-	b.wake(event)
+	b.record(event)
 	if before != nil && !apiequality.Semantic.DeepEqual(before.Spec.AllowedNamespaces, c.Spec.AllowedNamespaces) {
 		b.tryAllowed(func(_ *v1.Pod, of *akriv0.Configuration) bool { return of.Name == c.Name })
 	}
 }
 
-func (b *book) deleteConfiguration(c *akriv0.Configuration) {
+func (b *slotCache) deleteConfiguration(c *akriv0.Configuration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	asking := b.askingFor(func(_ *v1.Pod, of *akriv0.Configuration) bool { return of.Name == c.Name })
 	event := b.ledger.DeleteConfiguration(c.Namespace, c.Name)
 	b.noteKind(c.Name)
-	b.wake(event)
+	b.record(event)
 	if b.ledger.Configuration(c.Name) == nil {
 		b.queue.RetryNow(asking...) // which tells them that it is gone
 	}
 }
 
 // noteKind records whether the name is a Configuration's. The caller holds mu.
-func (b *book) noteKind(name string) {
+func (b *slotCache) noteKind(name string) {
 	if c := b.ledger.Configuration(name); c != nil && c.Name == name {
 		b.kinds.Store(name, true)
 	} else {
@@ -47,23 +47,23 @@ func (b *book) noteKind(name string) {
 
 // setNode enters a node's labels, by which a Configuration's spec.discovery says who
 // reaches the devices.
-func (b *book) setNode(node *v1.Node) {
+func (b *slotCache) setNode(node *v1.Node) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.noteMode(node)
-	b.wake(b.ledger.SetNode(node.Name, node.Labels))
+	b.record(b.ledger.SetNode(node.Name, node.Labels))
 }
 
-func (b *book) deleteNode(node *v1.Node) {
+func (b *slotCache) deleteNode(node *v1.Node) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.choosing.Delete(node.Name)
-	b.wake(b.ledger.DeleteNode(node.Name))
+	b.record(b.ledger.DeleteNode(node.Name))
 }
 
 func sameLabels(a, b *v1.Node) bool { return maps.Equal(a.Labels, b.Labels) }
 
-func (b *book) sliceFeed() *feed[*v1alpha1.DeviceSlice] {
+func (b *slotCache) sliceFeed() *feed[*v1alpha1.DeviceSlice] {
 	return &feed[*v1alpha1.DeviceSlice]{
 		names:   b.eachSlice,
 		set:     func(s *v1alpha1.DeviceSlice, _ bool) { b.setSlice(s) },
@@ -80,7 +80,7 @@ func trimSlice(s *v1alpha1.DeviceSlice) {
 	s.Spec.Problems = nil
 }
 
-func (b *book) setSlice(s *v1alpha1.DeviceSlice) {
+func (b *slotCache) setSlice(s *v1alpha1.DeviceSlice) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if uid, version := b.ledger.SliceVersion(s.Name); s.ResourceVersion != "" && uid == string(s.UID) && version == s.ResourceVersion {
@@ -88,17 +88,17 @@ func (b *book) setSlice(s *v1alpha1.DeviceSlice) {
 	}
 	event, leftOut := b.ledger.SetSlice(s)
 	b.reportLeftOut(s, leftOut)
-	b.wake(event)
+	b.record(event)
 }
 
-func (b *book) deleteSlice(name string) {
+func (b *slotCache) deleteSlice(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.leftOut, name)
-	b.wake(b.ledger.DeleteSlice(name))
+	b.record(b.ledger.DeleteSlice(name))
 }
 
-func (b *book) eachSlice(visit func(name string)) {
+func (b *slotCache) eachSlice(visit func(name string)) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	b.ledger.EachSlice(visit)
@@ -110,7 +110,7 @@ const maxReasons = 3
 
 // reportLeftOut logs which devices of a slice are not given to pods, and why, once
 // each time that this changes. The caller holds mu.
-func (b *book) reportLeftOut(s *v1alpha1.DeviceSlice, leftOut []error) {
+func (b *slotCache) reportLeftOut(s *v1alpha1.DeviceSlice, leftOut []error) {
 	if len(leftOut) == 0 {
 		delete(b.leftOut, s.Name)
 		return

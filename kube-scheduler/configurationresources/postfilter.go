@@ -25,8 +25,8 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	c := data.(*cycle)
-	if node := p.book.nominatedNode(c.req.UID); node != "" {
-		p.book.queue.Reserved(pod.UID)
+	if node := p.cache.nominatedNode(c.req.UID); node != "" {
+		p.cache.queue.Reserved(pod.UID)
 		// Its victims are on their way out.
 		return framework.NewPostFilterResultWithNominatedNode(node), nil
 	}
@@ -40,7 +40,7 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	var short []string
 	for _, n := range nodes {
 		name := n.Node().Name
-		if statuses.Get(name).Plugin() == Name && !p.book.choosesSlots(name) && unadvertised(c.amounts, n, ledger.NotInSnapshot) == nil {
+		if statuses.Get(name).Plugin() == Name && !p.cache.choosesSlots(name) && unadvertised(c.amounts, n, ledger.NotInSnapshot) == nil {
 			short = append(short, name)
 		}
 	}
@@ -51,7 +51,7 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	if best.Free {
 		// Filter had others expected there, or the slots were given back since. They
 		// take what they want first; no event of the ledger follows to wake this pod.
-		p.book.queue.RetryLater(pod.UID)
+		p.cache.queue.RetryLater(pod.UID)
 		return nil, fwk.NewStatus(fwk.Unschedulable, "slots that would do are free by now, so no pod is preempted; the pod is tried again")
 	}
 	if len(best.Victims) > 0 {
@@ -61,10 +61,10 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 }
 
 // preempt chooses the best preemption on the nodes, and keeps its slots for the pod. The
-// book's lock is free at times: what was found is confirmed in the end. If that fails, the
+// slot cache's lock is free at times: what was found is confirmed in the end. If that fails, the
 // pod is tried again. Nothing is chosen once ctx is done.
 func (p *Plugin) preempt(ctx context.Context, c *cycle, pod *v1.Pod, nodes []string) (*ledger.Preemption, *deadline) {
-	b := p.book
+	b := p.cache
 	distinct, holders := b.choices(nodes, c.req)
 	var best *ledger.Preemption
 	choices, budgets := 0, p.budgets()
@@ -93,7 +93,7 @@ func (p *Plugin) preempt(ctx context.Context, c *cycle, pod *v1.Pod, nodes []str
 	}
 	best = b.ledger.Preempt(p.args.Strategy, best.Node, c.req, best.Victims)
 	if best == nil {
-		p.book.queue.RetryLater(pod.UID)
+		p.cache.queue.RetryLater(pod.UID)
 	}
 	if best == nil || best.Free {
 		return best, nil
@@ -103,7 +103,7 @@ func (p *Plugin) preempt(ctx context.Context, c *cycle, pod *v1.Pod, nodes []str
 
 // choices returns the nodes that differ in what a preemption for the request finds, and
 // the pods that hold what it could be served from.
-func (b *book) choices(nodes []string, req *ledger.Request) ([]string, *ledger.PotentialVictims) {
+func (b *slotCache) choices(nodes []string, req *ledger.Request) ([]string, *ledger.PotentialVictims) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.ledger.Distinct(nodes, req), b.ledger.PotentialVictims(req)
@@ -111,13 +111,13 @@ func (b *book) choices(nodes []string, req *ledger.Request) ([]string, *ledger.P
 
 // candidates returns the pods of lower priority that hold what the request could be
 // served from on the node.
-func (b *book) candidates(holdings *ledger.PotentialVictims, node string, req *ledger.Request) []ledger.Victim {
+func (b *slotCache) candidates(holdings *ledger.PotentialVictims, node string, req *ledger.Request) []ledger.Victim {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return slices.DeleteFunc(holdings.On(node), func(v ledger.Victim) bool { return v.Priority >= req.Priority })
 }
 
-func (b *book) preemption(strategy ledger.Strategy, node string, req *ledger.Request, candidates []ledger.Victim) *ledger.Preemption {
+func (b *slotCache) preemption(strategy ledger.Strategy, node string, req *ledger.Request, candidates []ledger.Victim) *ledger.Preemption {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.ledger.Preempt(strategy, node, req, candidates)

@@ -48,7 +48,7 @@ func (s source[L]) listWatch() *cache.ListWatch {
 
 // controller follows the objects. trim drops from an object what no decision needs,
 // while it is not in the ledger yet: at start all of them are collected first.
-func (f *feed[T]) controller(b *book, objects *cache.ListWatch, kind T, trim func(T), failed cache.WatchErrorHandlerWithContext) cache.Controller {
+func (f *feed[T]) controller(b *slotCache, objects *cache.ListWatch, kind T, trim func(T), failed cache.WatchErrorHandlerWithContext) cache.Controller {
 	return cache.New(&cache.Config{
 		ListerWatcher:                cache.ToListWatcherWithWatchListSemantics(objects, b.client),
 		ObjectType:                   kind,
@@ -59,7 +59,7 @@ func (f *feed[T]) controller(b *book, objects *cache.ListWatch, kind T, trim fun
 }
 
 // queue is where the watch puts what it sees: a list as a whole, then each change.
-func (f *feed[T]) queue(b *book, trim func(T)) *cache.RealFIFO {
+func (f *feed[T]) queue(b *slotCache, trim func(T)) *cache.RealFIFO {
 	return cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{
 		Logger: &b.logger, AtomicEvents: true,
 		Transformer: func(obj any) (any, error) {
@@ -113,7 +113,7 @@ func (f *feed[T]) replace(list cache.ReplacedAllInfo) {
 }
 
 // done makes an InformerSynced of a channel. Unlike the queue's HasSynced, it may be
-// called under the book's lock, for which the queue waits with its own.
+// called under the slot cache's lock, for which the queue waits with its own.
 func done(synced <-chan struct{}) cache.InformerSynced {
 	return func() bool {
 		select {

@@ -36,8 +36,8 @@ func as[T object](obj T, uid, version string) T {
 // missing from the list, also a slice that was made again under its name.
 func TestSlicesAfterAnInterruption(t *testing.T) {
 	r := newRig(t)
-	f := r.book.sliceFeed()
-	queue := f.queue(r.book, trimSlice)
+	f := r.cache.sliceFeed()
+	queue := f.queue(r.cache, trimSlice)
 	of := func(node string, cameras ...string) *v1alpha1.DeviceSlice {
 		var devices []v1alpha1.Device
 		for _, name := range cameras {
@@ -52,7 +52,7 @@ func TestSlicesAfterAnInterruption(t *testing.T) {
 		t.Fatal(err)
 	}
 	drain(t, f, queue)
-	if got := r.book.ledger.Free("cam"); got != 4 || !queue.HasSynced() {
+	if got := r.cache.ledger.Free("cam"); got != 4 || !queue.HasSynced() {
 		t.Fatalf("%d slots are free of four devices, synced: %v", got, queue.HasSynced())
 	}
 	if first.Spec.Devices[0].Properties != nil {
@@ -66,11 +66,11 @@ func TestSlicesAfterAnInterruption(t *testing.T) {
 	}
 	drain(t, f, queue)
 	for camera, want := range map[string]int{"cam-000001": 0, "cam-000002": 0, "cam-000003": 0, "cam-000004": 0, "cam-000005": 1} {
-		if got := r.book.ledger.Free(camera); got != want {
+		if got := r.cache.ledger.Free(camera); got != want {
 			t.Errorf("%d slots of %s are free, want %d", got, camera, want)
 		}
 	}
-	if got := len(r.book.ledger.Holds("p-uid")); got != 2 {
+	if got := len(r.cache.ledger.Holds("p-uid")); got != 2 {
 		t.Errorf("the pod holds %d slots, want 2", got)
 	}
 
@@ -78,7 +78,7 @@ func TestSlicesAfterAnInterruption(t *testing.T) {
 		t.Fatal(err)
 	}
 	drain(t, f, queue)
-	if got := r.book.ledger.Free("cam"); got != 0 {
+	if got := r.cache.ledger.Free("cam"); got != 0 {
 		t.Errorf("%d slots are free, and no node reports a free one", got)
 	}
 }
@@ -88,11 +88,11 @@ func TestSlicesAfterAnInterruption(t *testing.T) {
 func TestUnchangedSlicesWakeNobody(t *testing.T) {
 	r := newRig(t)
 	s := as(slice("node-a", "0", reported("cam-000001")), "a", "1")
-	r.book.setSlice(s)
-	r.book.setPod(pod("waiter", "1"))
+	r.cache.setSlice(s)
+	r.cache.setPod(pod("waiter", "1"))
 	r.woken()
-	r.book.setSlice(s)
-	r.book.setSlice(as(slice("node-a", "0", reported("cam-000001")), "a", "2"))
+	r.cache.setSlice(s)
+	r.cache.setSlice(as(slice("node-a", "0", reported("cam-000001")), "a", "2"))
 	if got := r.woken(); len(got) != 0 {
 		t.Errorf("woken: %v", got)
 	}
@@ -131,10 +131,10 @@ func TestClaimsInAnyOrder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.book.setConfiguration(cameras(2))
-			r.book.shared("cam-000001")
-			f := r.book.claimFeed()
-			queue := f.queue(r.book, trimClaim)
+			r.cache.setConfiguration(cameras(2))
+			r.cache.shared("cam-000001")
+			f := r.cache.claimFeed()
+			queue := f.queue(r.cache, trimClaim)
 			made := func(words []string) *v1alpha1.SlotClaim { // "<slot> <claim> [<version>]"
 				c := as(claim("cam-000001-"+words[0], "C:"+words[1]+":node-a"), words[1], "")
 				if len(words) > 2 {
@@ -158,9 +158,9 @@ func TestClaimsInAnyOrder(t *testing.T) {
 				case "deleted":
 					err = queue.Delete(made(words[1:]))
 				case "seen":
-					r.book.claimSeen(made(words[1:]))
+					r.cache.claimSeen(made(words[1:]))
 				case "gone":
-					r.book.claimGone(made(words[1:]))
+					r.cache.claimGone(made(words[1:]))
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -169,35 +169,35 @@ func TestClaimsInAnyOrder(t *testing.T) {
 			}
 			var got []string
 			for _, index := range []string{"0", "1"} {
-				if uid, _ := r.book.ledger.ClaimVersion("cam-000001-" + index); uid != "" {
+				if uid, _ := r.cache.ledger.ClaimVersion("cam-000001-" + index); uid != "" {
 					got = append(got, index+" "+uid)
 				}
 			}
 			if strings.Join(got, ", ") != test.want {
 				t.Errorf("the ledger has %q, want %q", got, test.want)
 			}
-			if free, want := r.book.ledger.Free("cam"), 2-len(got); free != want {
+			if free, want := r.cache.ledger.Free("cam"), 2-len(got); free != want {
 				t.Errorf("%d slots are free, want %d", free, want)
 			}
-			if n := len(r.book.claimed.released); n != strings.Count(name, "lags") {
+			if n := len(r.cache.claimed.released); n != strings.Count(name, "lags") {
 				t.Errorf("%d released claims are remembered", n)
 			}
 		})
 	}
 }
 
-// The book asks whether all is read while it holds its lock, which the queue may be
+// The slot cache asks whether all is read while it holds its lock, which the queue may be
 // waiting for with its own.
 func TestSyncedWhileTheQueueWaits(t *testing.T) {
 	r := newRig(t)
-	f := r.book.sliceFeed()
-	queue := f.queue(r.book, trimSlice)
-	r.book.sources = []cache.InformerSynced{done(queue.HasSyncedChecker().Done())}
+	f := r.cache.sliceFeed()
+	queue := f.queue(r.cache, trimSlice)
+	r.cache.sources = []cache.InformerSynced{done(queue.HasSyncedChecker().Done())}
 	if err := queue.Replace([]any{as(slice("node-a", "0", reported("cam-000001")), "a", "1")}, "1"); err != nil {
 		t.Fatal(err)
 	}
 	entered, left := make(chan struct{}), make(chan error)
-	r.book.mu.Lock()
+	r.cache.mu.Lock()
 	go func() {
 		_, err := queue.Pop(func(obj any, initial bool) error {
 			close(entered)
@@ -207,17 +207,17 @@ func TestSyncedWhileTheQueueWaits(t *testing.T) {
 	}()
 	<-entered
 	answer := make(chan bool)
-	go func() { answer <- r.book.synced() }()
+	go func() { answer <- r.cache.synced() }()
 	select {
 	case synced := <-answer:
 		if synced {
 			t.Error("synced before the slice is in the ledger")
 		}
 	case <-time.After(30 * time.Second):
-		t.Fatal("the book and the queue wait for each other")
+		t.Fatal("the slot cache and the queue wait for each other")
 	}
-	r.book.mu.Unlock()
-	if err := <-left; err != nil || !r.book.synced() {
-		t.Errorf("synced: %v, %v", r.book.synced(), err)
+	r.cache.mu.Unlock()
+	if err := <-left; err != nil || !r.cache.synced() {
+		t.Errorf("synced: %v, %v", r.cache.synced(), err)
 	}
 }

@@ -25,19 +25,19 @@ func TestWakesAllThatCanPreempt(t *testing.T) {
 		usage  map[string]string // before
 		change func(*rig)
 	}{
-		"a node reaches the device": {nil, func(r *rig) { r.book.device("cam-000001", nil, "node-a", "node-b") }},
+		"a node reaches the device": {nil, func(r *rig) { r.cache.device("cam-000001", nil, "node-a", "node-b") }},
 		"a stranger's claim goes": {map[string]string{"cam-000001-0": "C:stranger:node-b"},
-			func(r *rig) { r.book.device("cam-000001", nil, "node-b") }},
+			func(r *rig) { r.cache.device("cam-000001", nil, "node-b") }},
 	} {
 		for _, can := range []int{requeue.DefaultFirstBatch / 2, 4 * requeue.DefaultFirstBatch} {
 			synctestRun(t, fmt.Sprintf("%s, and %d can", name, can), func(t *testing.T) {
 				r := newRig(t)
 				r.hold(t, "cam-000001", withPriority(pod("holder", "1"), int32(waiting-can-1)), "node-b")
-				r.book.device("cam-000001", test.usage, "node-b")
+				r.cache.device("cam-000001", test.usage, "node-b")
 				want := r.awaitAll(waiting)[waiting-can:]
 				never, policy := withPriority(pod("never", "1"), waiting), v1.PreemptNever
 				never.Spec.PreemptionPolicy = &policy
-				r.book.setPod(never)
+				r.cache.setPod(never)
 				test.change(r)
 				if got := slices.Sorted(slices.Values(r.awake(time.Second))); !slices.Equal(got, want) {
 					t.Errorf("woken: %v, want %v", got, want)
@@ -58,20 +58,20 @@ func TestWakesTheDisplaced(t *testing.T) {
 		},
 		"another scheduler gives the slot away": func(t *testing.T, r *rig) {
 			grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}
-			r.book.setPod(bound(t, pod("foreign", "1"), "node-b", grant))
+			r.cache.setPod(bound(t, pod("foreign", "1"), "node-b", grant))
 		},
-		"the device is gone":                 func(_ *testing.T, r *rig) { r.book.device("cam-000001", nil) },
-		"its node does not reach the device": func(_ *testing.T, r *rig) { r.book.device("cam-000001", nil, "node-c") },
+		"the device is gone":                 func(_ *testing.T, r *rig) { r.cache.device("cam-000001", nil) },
+		"its node does not reach the device": func(_ *testing.T, r *rig) { r.cache.device("cam-000001", nil, "node-c") },
 	} {
 		synctestRun(t, name, func(t *testing.T) {
 			r, _ := preemptionRig(t)
 			vip := withPriority(pod("vip", "1"), 1000)
-			r.book.setPod(vip)
+			r.cache.setPod(vip)
 			if node, status := r.postFilter(t, vip); node == "" {
 				t.Fatalf("the vip preempts nobody: %v", status)
 			}
 			for i := range 2 * requeue.DefaultFirstBatch {
-				r.book.setPod(withPriority(pod(fmt.Sprint("more", i), "1"), 2000))
+				r.cache.setPod(withPriority(pod(fmt.Sprint("more", i), "1"), 2000))
 			}
 			r.awake(time.Minute)
 			displace(t, r)
@@ -87,7 +87,7 @@ func TestFailingPodLeavesPreemptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.hold(t, "cam-000001", withPriority(pod("holder", "1"), 49), "node-b")
-		r.book.device("cam-000002", nil, "node-c")
+		r.cache.device("cam-000002", nil, "node-c")
 		failed := withPriority(pod("failed", "1"), 1000)
 		state := r.schedule(t, failed, "node-c")
 		want := r.awaitAll(100)[50:]
@@ -98,7 +98,7 @@ func TestFailingPodLeavesPreemptors(t *testing.T) {
 		if _, status := r.filter(first, "node-c"); status.IsSuccess() {
 			t.Fatal("two pods fit one slot")
 		}
-		r.book.device("cam-000001", nil, "node-a", "node-b")
+		r.cache.device("cam-000001", nil, "node-a", "node-b")
 		r.Unreserve(r.ctx, state, failed, "node-c")
 		r.schedule(t, withPriority(pod("taker", "1"), 1000), "node-c")
 		woken := slices.Sorted(slices.Values(r.awake(time.Second)))
@@ -113,7 +113,7 @@ func TestFailingPodLeavesPreemptors(t *testing.T) {
 func TestToldWhenTheSlotIsGivenBack(t *testing.T) {
 	for name, about := range map[string]func(*testing.T, *rig) (giveBack func()){
 		"it is assumed": func(t *testing.T, r *rig) func() {
-			r.book.device("cam-000001", nil, "node-b")
+			r.cache.device("cam-000001", nil, "node-b")
 			taker := withPriority(pod("taker", "1"), 50)
 			if err := r.known.Add(taker); err != nil {
 				t.Fatal(err)
@@ -124,15 +124,15 @@ func TestToldWhenTheSlotIsGivenBack(t *testing.T) {
 		"it is kept": func(t *testing.T, r *rig) func() {
 			r.hold(t, "cam-000001", pod("holder", "1"), "node-b")
 			vip := withPriority(pod("vip", "1"), 50)
-			r.book.setPod(vip)
-			r.book.mu.Lock()
+			r.cache.setPod(vip)
+			r.cache.mu.Lock()
 			grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}
-			nomination := r.book.nominate(podKey(vip), "node-b", grant, time.Hour)
-			r.book.mu.Unlock()
+			nomination := r.cache.nominate(podKey(vip), "node-b", grant, time.Hour)
+			r.cache.mu.Unlock()
 			return func() {
-				r.book.mu.Lock()
-				defer r.book.mu.Unlock()
-				r.book.nominatedInVain(vip, nomination)
+				r.cache.mu.Lock()
+				defer r.cache.mu.Unlock()
+				r.cache.nominatedInVain(vip, nomination)
 			}
 		},
 	} {
@@ -147,7 +147,7 @@ func TestToldWhenTheSlotIsGivenBack(t *testing.T) {
 			}
 			giveBack := about(t, r)
 			r.awake(time.Minute)
-			r.book.device("cam-000001", nil, "node-a", "node-b")
+			r.cache.device("cam-000001", nil, "node-a", "node-b")
 			if got := r.awake(0); slices.Contains(got, "unimportant") {
 				t.Errorf("woken while it can have nothing: %v", got)
 			}
@@ -173,17 +173,17 @@ func TestBatchesOfPreemptorsEnd(t *testing.T) {
 	}{
 		"preempted for": {nil, preempt},
 		"preempted for, and a slot is free elsewhere": {[]string{"cam-000002"}, preempt},
-		"the holder goes by itself":                   {nil, func(t *testing.T, r *rig) { r.book.setPod(ending(bound(t, pod("holder", "1"), "node-b", nil))) }},
+		"the holder goes by itself":                   {nil, func(t *testing.T, r *rig) { r.cache.setPod(ending(bound(t, pod("holder", "1"), "node-b", nil))) }},
 	} {
 		synctestRun(t, what, func(t *testing.T) {
 			r := newRig(t)
 			r.mayPreempt(t)
 			r.hold(t, "cam-000001", pod("holder", "1"), "node-b")
 			for _, name := range test.elsewhere {
-				r.book.device(name, nil, "node-c")
+				r.cache.device(name, nil, "node-c")
 			}
 			r.awaitAll(100)
-			r.book.device("cam-000001", nil, "node-a", "node-b")
+			r.cache.device("cam-000001", nil, "node-a", "node-b")
 			woken := r.awake(0)
 			test.change(t, r)
 			woken = append(woken, r.awake(time.Second)...)
@@ -197,12 +197,12 @@ func TestBatchesOfPreemptorsEnd(t *testing.T) {
 		r := newRig(t)
 		r.hold(t, "cam-000002", withPriority(pod("holder", "1"), 1000), "node-b")
 		r.awaitAll(100)
-		r.book.device("cam-000001", nil, "node-a")
+		r.cache.device("cam-000001", nil, "node-a")
 		woken := r.awake(0)
 		r.schedule(t, withPriority(pod("taker", "1"), 100), "node-a")
 		for range 20 {
-			r.book.device("cam-000002", map[string]string{"cam-000002-0": "C:stranger:node-b"}, "node-b")
-			r.book.device("cam-000002", nil, "node-b")
+			r.cache.device("cam-000002", map[string]string{"cam-000002-0": "C:stranger:node-b"}, "node-b")
+			r.cache.device("cam-000002", nil, "node-b")
 			woken = append(woken, r.awake(requeue.BatchInterval/2)...)
 		}
 		slices.Sort(woken)
@@ -219,9 +219,9 @@ func TestFailedEvictionsWakeNobodyForEver(t *testing.T) {
 	for what, quantity := range map[string]string{"its slot": "1", "its slot and a free one": "2"} {
 		synctestRun(t, what, func(t *testing.T) {
 			r, _ := preemptionRig(t)
-			r.book.device("cam-000002", map[string]string{"cam-000002-0": "C:stranger:node-b"}, "node-a", "node-b")
+			r.cache.device("cam-000002", map[string]string{"cam-000002-0": "C:stranger:node-b"}, "node-a", "node-b")
 			if quantity == "2" {
-				r.book.device("cam-000002", nil, "node-a", "node-b")
+				r.cache.device("cam-000002", nil, "node-a", "node-b")
 			}
 			evicting := make(chan struct{})
 			r.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -276,7 +276,7 @@ func TestLateFailureOfAnEviction(t *testing.T) {
 		if node, status := r.postFilter(t, vip); node == "" {
 			t.Fatalf("the vip preempts nobody: %v", status)
 		}
-		r.book.device("cam-000001", nil) // that displaces it
+		r.cache.device("cam-000001", nil) // that displaces it
 		r.hold(t, "cam-000002", pod("holder2", "1"), "node-a", "node-b")
 		node, status := r.postFilter(t, vip)
 		if node == "" {
@@ -284,7 +284,7 @@ func TestLateFailureOfAnEviction(t *testing.T) {
 		}
 		late <- struct{}{}
 		synctest.Wait()
-		if got := r.book.nominatedNode("vip-uid"); got != node {
+		if got := r.cache.nominatedNode("vip-uid"); got != node {
 			t.Errorf("slots are kept on %q, want %q", got, node)
 		}
 	})
@@ -306,12 +306,12 @@ func TestGivenBackHelpsAll(t *testing.T) {
 			}
 		}
 		last := pod(waiting[len(waiting)-1], "1") // it has failed before
-		r.book.device("cam-000000", nil, "node-a")
+		r.cache.device("cam-000000", nil, "node-a")
 		r.Unreserve(r.ctx, r.schedule(t, last, "node-a"), last, "node-a")
-		r.book.device("cam-000000", nil)
+		r.cache.device("cam-000000", nil)
 		r.filter(last, "node-a") // the framework has it tried again
 		r.awake(time.Minute)
-		r.book.device("cam-000001", nil, "node-a")
+		r.cache.device("cam-000001", nil, "node-a")
 		first := r.awake(0)
 		taker := pod("taker", "1")
 		state := r.schedule(t, taker, "node-a")
@@ -333,16 +333,16 @@ func TestGivenBackHelpsAll(t *testing.T) {
 func TestKeptSlotBecomesFree(t *testing.T) {
 	r, holder := preemptionRig(t)
 	vip := important("vip")
-	r.book.setPod(vip)
+	r.cache.setPod(vip)
 	if node, status := r.postFilter(t, vip); node != "node-a" || !status.IsSuccess() {
 		t.Fatalf("nominated to %q, %v", node, status)
 	}
 	for i := range 2 * requeue.DefaultFirstBatch {
-		r.book.setPod(pod(fmt.Sprintf("p%03d", i), "1"))
+		r.cache.setPod(pod(fmt.Sprintf("p%03d", i), "1"))
 	}
 	r.woken()
-	r.book.deletePod(holder)
-	if free := r.book.ledger.Free("cam"); free != 0 {
+	r.cache.deletePod(holder)
+	if free := r.cache.ledger.Free("cam"); free != 0 {
 		t.Fatalf("%d slots are free, want the one to be kept", free)
 	}
 	if got := r.woken(); !slices.Equal(got, []string{"vip"}) {

@@ -47,8 +47,8 @@ func TestFilterOfNodesThatComeAndGo(t *testing.T) {
 			}
 		})
 	}
-	if p.book.roster.of([]fwk.NodeInfo{bare}) {
-		t.Error("the roster of one list passes for that of another")
+	if p.cache.snapshot.of([]fwk.NodeInfo{bare}) {
+		t.Error("the snapshot of one list passes for that of another")
 	}
 }
 
@@ -98,14 +98,14 @@ func TestFilterOfWhatNodesAdvertise(t *testing.T) {
 	fits("3 advertised", "4", false)
 }
 
-// TestRoomsAreBounded: pods may ask for the slots of thousands of Configurations, one
+// TestFreeAllocatableIsBounded: pods may ask for the slots of thousands of Configurations, one
 // after the other.
-func TestRoomsAreBounded(t *testing.T) {
-	r := newRoster([]fwk.NodeInfo{nodeInfo("a")})
-	for i := range 10 * maxRooms {
-		r.roomsOf(v1.ResourceName(fmt.Sprint("akri.sh/cam-", i)))
+func TestFreeAllocatableIsBounded(t *testing.T) {
+	r := newSnapshot([]fwk.NodeInfo{nodeInfo("a")})
+	for i := range 10 * maxFreeAllocatable {
+		r.freeAllocatableOf(v1.ResourceName(fmt.Sprint("akri.sh/cam-", i)))
 	}
-	if len(r.rooms) > maxRooms {
-		t.Errorf("rooms of %d resources are kept, of %d", len(r.rooms), maxRooms)
+	if len(r.freeAllocatable) > maxFreeAllocatable {
+		t.Errorf("freeAllocatable of %d resources are kept, of %d", len(r.freeAllocatable), maxFreeAllocatable)
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // setPod follows a pod from waiting to bound to ended.
-func (b *book) setPod(pod *v1.Pod) {
+func (b *slotCache) setPod(pod *v1.Pod) {
 	switch {
 	case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
 		b.deletePod(pod)
@@ -23,7 +23,7 @@ func (b *book) setPod(pod *v1.Pod) {
 }
 
 // await remembers an unbound pod that asks for slots.
-func (b *book) await(pod *v1.Pod) {
+func (b *slotCache) await(pod *v1.Pod) {
 	req, err := requestOf(pod)
 	if err != nil || req == nil {
 		return
@@ -35,9 +35,9 @@ func (b *book) await(pod *v1.Pod) {
 }
 
 // expect remembers a pod that is about to be tried, should it be tried before
-// the book's own handler has seen it: events from now on have it tried again. It
+// the slot cache's own handler has seen it: events from now on have it tried again. It
 // returns the pod's wait, nil when the pod is gone.
-func (b *book) expect(pods corelisters.PodLister, pod *v1.Pod) *podWait {
+func (b *slotCache) expect(pods corelisters.PodLister, pod *v1.Pod) *podWait {
 	req, err := requestOf(pod)
 	if err != nil || req == nil {
 		return nil
@@ -57,7 +57,7 @@ func (b *book) expect(pods corelisters.PodLister, pod *v1.Pod) *podWait {
 }
 
 // enter puts a pod on the waiting list. The caller holds mu.
-func (b *book) enter(pod *v1.Pod, req *ledger.Request) *podWait {
+func (b *slotCache) enter(pod *v1.Pod, req *ledger.Request) *podWait {
 	w, waits := b.queue.Get(pod.UID)
 	if !waits {
 		w = &podWait{since: b.clock.Now()}
@@ -66,7 +66,7 @@ func (b *book) enter(pod *v1.Pod, req *ledger.Request) *podWait {
 	return w
 }
 
-func (b *book) observe(pod *v1.Pod) {
+func (b *slotCache) observe(pod *v1.Pod) {
 	logger := klog.LoggerWithValues(b.logger, "pod", klog.KObj(pod), "podUID", pod.UID, "node", pod.Spec.NodeName)
 	if pod.DeletionTimestamp == nil && b.settled(string(pod.UID)) {
 		return // the first assignment seen stays
@@ -87,54 +87,54 @@ func (b *book) observe(pod *v1.Pod) {
 	for _, c := range found {
 		conflicts.Inc()
 		logger.Error(nil, "Two pods are assigned the same slot", "slot", c.Slot.String(), "holder", c.Holder.String(), "holderUID", c.Holder.UID)
-		b.contested.Insert(c.Slot)
+		b.doubleAllocated.Insert(c.Slot)
 	}
-	b.settleContests()
-	b.wake(event)
+	b.evictLosersIfLeading()
+	b.record(event)
 	if pod.DeletionTimestamp != nil && b.ledger.SetTerminating(string(pod.UID)) { // its status may change many times yet
 		b.followNominations(pod.Spec.NodeName)
 	}
 }
 
-func (b *book) deletePod(pod *v1.Pod) {
+func (b *slotCache) deletePod(pod *v1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.unwait(pod)
 	b.denominate(string(pod.UID))
 	b.tellReleased(pod, "Released slots")
-	b.wake(b.ledger.Remove(string(pod.UID)))
+	b.record(b.ledger.Remove(string(pod.UID)))
 	if pod.Spec.NodeName != "" {
 		b.victimGone(pod.Spec.NodeName)
 	}
 }
 
 // unwait forgets a pod that waits no longer. The caller holds mu.
-func (b *book) unwait(pod *v1.Pod) {
+func (b *slotCache) unwait(pod *v1.Pod) {
 	b.queue.Delete(pod.UID)
 	b.refused.Delete(pod.UID)
 }
 
-// survey prepares the cycle to ask the scheduler's nodes.
-func (b *book) survey(c *cycle, nodes []fwk.NodeInfo) {
+// prepare prepares the cycle to ask the scheduler's nodes.
+func (b *slotCache) prepare(c *cycle, nodes []fwk.NodeInfo) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.roster.of(nodes) {
-		b.roster = newRoster(nodes)
+	if !b.snapshot.of(nodes) {
+		b.snapshot = newSnapshot(nodes)
 	}
-	c.roster = b.roster
-	c.survey = b.ledger.Feasibility(c.req, c.roster.roll)
+	c.snapshot = b.snapshot
+	c.feasibility = b.ledger.Feasibility(c.req, c.snapshot.index)
 	for i := range c.amounts {
-		c.amounts[i].rooms = c.roster.roomsOf(c.amounts[i].name)
+		c.amounts[i].freeAllocatable = c.snapshot.freeAllocatableOf(c.amounts[i].name)
 	}
 }
 
-// fit asks whether the node, which may have a place on the roster, has slots for
+// fit asks whether the node, which may have a place on the snapshot, has slots for
 // the cycle's pod.
-func (b *book) fit(c *cycle, node string, place int, strategy ledger.Strategy) *ledger.Shortfall {
+func (b *slotCache) fit(c *cycle, node string, place int, strategy ledger.Strategy) *ledger.Shortfall {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	if len(c.released) == 0 && len(c.expected) == 0 {
-		if shortfall, sure := c.survey.Fits(node, place); sure {
+		if shortfall, sure := c.feasibility.Fits(node, place); sure {
 			return shortfall
 		}
 	}
@@ -143,7 +143,7 @@ func (b *book) fit(c *cycle, node string, place int, strategy ledger.Strategy) *
 }
 
 // assume picks the pod's slots on the node and makes it hold them.
-func (b *book) assume(c *cycle, node string, strategy ledger.Strategy) (ledger.Assignment, *ledger.Shortfall, error) {
+func (b *slotCache) assume(c *cycle, node string, strategy ledger.Strategy) (ledger.Assignment, *ledger.Shortfall, error) {
 	start := b.clock.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,10 +157,10 @@ func (b *book) assume(c *cycle, node string, strategy ledger.Strategy) (ledger.A
 	if err != nil {
 		return nil, nil, err
 	}
-	b.wake(event)
+	b.record(event)
 	if nominated {
 		// More important pods were refused while it waited for its victims to go.
-		b.wake(ledger.Event{Preemptible: a.Slots()})
+		b.record(ledger.Event{Preemptible: a.Slots()})
 	} else {
 		b.taken(a)
 	}
@@ -169,14 +169,14 @@ func (b *book) assume(c *cycle, node string, strategy ledger.Strategy) (ledger.A
 }
 
 // check reports why the pod should not be bound with the slots that were assumed.
-func (b *book) check(uid string) error {
+func (b *slotCache) check(uid string) error {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.ledger.Check(uid)
 }
 
 // forget gives an assumed pod's slots back, unless it turned out to be bound.
-func (b *book) forget(pod *v1.Pod) {
+func (b *slotCache) forget(pod *v1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	uid := string(pod.UID)
@@ -187,13 +187,13 @@ func (b *book) forget(pod *v1.Pod) {
 }
 
 // settled reports whether the pod was observed bound with slots before.
-func (b *book) settled(uid string) bool {
+func (b *slotCache) settled(uid string) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.ledger.Bound(uid)
 }
 
-func (b *book) holds(uid string) bool {
+func (b *slotCache) holds(uid string) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.ledger.Holds(uid) != nil
@@ -201,15 +201,15 @@ func (b *book) holds(uid string) bool {
 
 // reach returns the nodes that reach devices for all of the pod's requests, nil
 // when they are more than limit.
-func (b *book) reach(req *ledger.Request, limit int) ([]string, *ledger.Shortfall) {
+func (b *slotCache) reach(req *ledger.Request, limit int) ([]string, *ledger.Shortfall) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.ledger.Reach(req, limit)
 }
 
-// prospect is how well the node can serve the cycle's pod.
-func (b *book) prospect(c *cycle, node string, place int) ledger.ScoreInput {
+// scoreInput is how well the node can serve the cycle's pod.
+func (b *slotCache) scoreInput(c *cycle, node string, place int) ledger.ScoreInput {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return c.survey.ScoreInput(node, place)
+	return c.feasibility.ScoreInput(node, place)
 }

@@ -18,12 +18,12 @@ func TestKeptBetweenBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		want := r.awaitAll(100)[50:]
-		r.book.device("cam-000001", nil, "node-a")
+		r.cache.device("cam-000001", nil, "node-a")
 		nominee := withPriority(pod("nominee", "1"), 49)
-		r.book.setPod(nominee)
-		r.book.mu.Lock()
-		r.book.nominate(podKey(nominee), "node-a", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}, time.Hour)
-		r.book.mu.Unlock()
+		r.cache.setPod(nominee)
+		r.cache.mu.Lock()
+		r.cache.nominate(podKey(nominee), "node-a", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}, time.Hour)
+		r.cache.mu.Unlock()
 		if got := r.awake(time.Second); !slices.Equal(got, append([]string{"nominee"}, want...)) {
 			t.Errorf("woken: %v, want the nominee and %v", got, want)
 		}
@@ -46,13 +46,13 @@ func TestRefusedBeforeTheNomineeHasIt(t *testing.T) {
 			r.mayPreempt(t)
 			holder := r.hold(t, "cam-000001", withPriority(pod("holder", "1"), test.priority), "node-a", "node-b")
 			claim := map[string]string{"cam-000001-0": "C:holder-uid:node-b"}
-			r.book.device("cam-000001", claim, "node-a", "node-b")
+			r.cache.device("cam-000001", claim, "node-a", "node-b")
 			nominee := withPriority(pod("nominee", "1"), 49)
 			names := crowd(100)
 			refuse := func() {
 				for i, name := range names {
 					p := withPriority(pod(name, "1"), int32(i))
-					r.book.setPod(p)
+					r.cache.setPod(p)
 					if err := r.known.Add(p); err != nil {
 						t.Fatal(err)
 					}
@@ -64,19 +64,19 @@ func TestRefusedBeforeTheNomineeHasIt(t *testing.T) {
 			if test.early {
 				refuse()
 			}
-			r.book.setPod(ending(holder))
+			r.cache.setPod(ending(holder))
 			if err := r.known.Add(nominee); err != nil {
 				t.Fatal(err)
 			}
 			if node, status := r.postFilter(t, nominee); node == "" {
 				t.Fatalf("nominated to no node: %v", status)
 			}
-			r.book.deletePod(holder)
+			r.cache.deletePod(holder)
 			if !test.early {
 				refuse()
 			}
 			r.awake(time.Minute)
-			r.book.device("cam-000001", nil, "node-a", "node-b")
+			r.cache.device("cam-000001", nil, "node-a", "node-b")
 			r.schedule(t, nominee, "node-a")
 			woken := r.awake(time.Second)
 			for _, name := range names[50:] {
@@ -98,15 +98,15 @@ func TestVictimsSlotGoesToAnother(t *testing.T) {
 		synctestRun(t, name, func(t *testing.T) {
 			r, holder := preemptionRig(t)
 			for i := range 2 * requeue.DefaultFirstBatch {
-				r.book.setPod(withPriority(pod(fmt.Sprint("more", i), "1"), 2000))
+				r.cache.setPod(withPriority(pod(fmt.Sprint("more", i), "1"), 2000))
 			}
 			vip, other := important("vip"), important("other")
-			r.book.setPod(vip)
+			r.cache.setPod(vip)
 			if node, status := r.postFilter(t, other); node == "" {
 				t.Fatalf("nominated to no node: %v", status)
 			}
-			shown := func() { r.book.setPod(nominatedTo(vip, "node-b")) }
-			gone := func() { r.book.setPod(ending(holder)); r.book.deletePod(holder) }
+			shown := func() { r.cache.setPod(nominatedTo(vip, "node-b")) }
+			gone := func() { r.cache.setPod(ending(holder)); r.cache.deletePod(holder) }
 			if late {
 				gone()
 				r.awake(time.Minute)
@@ -119,7 +119,7 @@ func TestVictimsSlotGoesToAnother(t *testing.T) {
 			if got := r.awake(requeue.RetryInterval); !slices.Contains(got, "vip") {
 				t.Errorf("woken: %v, want the vip", got)
 			}
-			r.book.queue.Try("vip-uid")
+			r.cache.queue.Try("vip-uid")
 			shown() // which is nothing new
 			if got := r.awake(time.Minute); slices.Contains(got, "vip") {
 				t.Errorf("woken again: %v", got)

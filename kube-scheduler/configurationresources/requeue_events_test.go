@@ -22,34 +22,34 @@ import (
 
 func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 	r := newRig(t)
-	r.book.device("cam-000001", nil, "node-a")
+	r.cache.device("cam-000001", nil, "node-a")
 	holder := pod("holder", "1")
 	state := r.schedule(t, holder, "node-a")
 	c, _ := readCycle(state)
 	running := bound(t, holder, "node-a", c.assignment)
-	r.book.setPod(running)
+	r.cache.setPod(running)
 	waiter := pod("waiter", "1")
-	r.book.setPod(waiter)
+	r.cache.setPod(waiter)
 
 	expect := func(what string, names ...string) {
 		t.Helper()
 		if got := r.woken(); !slices.Equal(got, names) {
 			t.Errorf("%s: activated %v, want %v", what, got, names)
 		}
-		r.book.queue.Try(waiter.UID)
+		r.cache.queue.Try(waiter.UID)
 	}
 	r.woken()
-	r.book.device("cam-000001", map[string]string{"cam-000001-0": "C:holder-uid:node-a"}, "node-a")
+	r.cache.device("cam-000001", map[string]string{"cam-000001-0": "C:holder-uid:node-a"}, "node-a")
 	expect("the holder's claim")
-	r.book.setPod(waiter)
+	r.cache.setPod(waiter)
 	expect("nothing new about the waiter")
-	r.book.deletePod(running)
+	r.cache.deletePod(running)
 	expect("the holder gone, its claim not")
-	r.book.device("cam-000001", nil, "node-a")
+	r.cache.device("cam-000001", nil, "node-a")
 	expect("the claim gone", "waiter")
-	r.book.device("cam-000001", nil, "node-a", "node-b")
+	r.cache.device("cam-000001", nil, "node-a", "node-b")
 	expect("another node reaches the device", "waiter")
-	r.book.setConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}})
+	r.cache.setConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}})
 	expect("another Configuration")
 	changed := waiter.DeepCopy()
 	changed.Annotations[assignment.Annotation] = "{}"
@@ -63,20 +63,20 @@ func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 	plain.Spec.Containers[0].Resources = v1.ResourceRequirements{}
 	gone := func(what string, deleted *v1.Pod, want fwk.QueueingHint) {
 		t.Helper()
-		if got, err := r.book.afterDeletion(klog.Background(), waiter, deleted, nil); got != want || err != nil {
+		if got, err := r.cache.afterDeletion(klog.Background(), waiter, deleted, nil); got != want || err != nil {
 			t.Errorf("%s deleted: hint %v, %v; want %v", what, got, err, want)
 		}
 	}
 	gone("a pod with the same request, whose slots the waiter waits for,", running, fwk.QueueSkip)
-	r.book.refused.Store(waiter.UID, true)
+	r.cache.refused.Store(waiter.UID, true)
 	gone("a pod with the same request, on a node that does not advertise enough,", running, fwk.Queue)
 	gone("a plain pod", plain, fwk.QueueSkip)
 	hint("its annotation edited", waiter, changed, fwk.Queue)
 	hint("nothing edited", waiter, waiter, fwk.QueueSkip)
 	hint("another pod's annotation", holder, running, fwk.QueueSkip)
 	hint("another pod gone", running, nil, fwk.QueueSkip)
-	r.book.deletePod(changed)
-	r.book.device("cam-000002", nil, "node-a")
+	r.cache.deletePod(changed)
+	r.cache.device("cam-000002", nil, "node-a")
 	expect("the waiter gone")
 }
 
@@ -84,7 +84,7 @@ func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 func (r *rig) awaitAll(pods int) []string {
 	names := crowd(pods)
 	for i, name := range names {
-		r.book.setPod(withPriority(pod(name, "1"), int32(i)))
+		r.cache.setPod(withPriority(pod(name, "1"), int32(i)))
 	}
 	r.woken()
 	return names
@@ -113,7 +113,7 @@ func TestWakesAsManyAsHelps(t *testing.T) {
 		synctestRun(t, name, func(t *testing.T) {
 			r := newRig(t)
 			r.awaitAll(waiting)
-			r.book.device("cam-000001", nil, "node-a")
+			r.cache.device("cam-000001", nil, "node-a")
 			const first = requeue.DefaultFirstBatch
 			woken := r.awake(0)
 			if len(woken) != first || !slices.Contains(woken, "p099") || slices.Contains(woken, "p000") {
@@ -134,15 +134,15 @@ func TestWakesAsManyAsHelps(t *testing.T) {
 // seen everything.
 func TestNoWakingBeforeTheLedgerIsInStep(t *testing.T) {
 	r := newRig(t)
-	started := newBook(r.book.logger, r.book.clock, r) // but for its queue
+	started := newSlotCache(r.cache.logger, r.cache.clock, r) // but for its queue
 	started.setConfiguration(cameras(1))
-	r.book = started
-	r.book.setPod(pod("waiter", "1"))
-	r.book.device("cam-000001", nil, "node-a")
+	r.cache = started
+	r.cache.setPod(pod("waiter", "1"))
+	r.cache.device("cam-000001", nil, "node-a")
 	if got := r.woken(); len(got) > 0 {
 		t.Errorf("activated %v", got)
 	}
-	r.book.announceSync(r.ctx) // it has no sources to wait for
+	r.cache.announceSync(r.ctx) // it has no sources to wait for
 	if got := r.woken(); !slices.Equal(got, []string{"waiter"}) {
 		t.Errorf("in step: activated %v, want the waiter", got)
 	}
@@ -154,9 +154,9 @@ func TestFirstPodsWaitForTheLedger(t *testing.T) {
 	for name, inStep := range map[string]bool{"in step": true, "no CRDs": false} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.book.device("cam-000001", nil, "node-a")
+			r.cache.device("cam-000001", nil, "node-a")
 			var synced atomic.Bool
-			r.book.sources, r.book.decided = []cache.InformerSynced{synced.Load}, make(chan struct{})
+			r.cache.sources, r.cache.decided = []cache.InformerSynced{synced.Load}, make(chan struct{})
 			answer := make(chan *fwk.Status)
 			go func() {
 				_, status := r.PreFilter(r.ctx, framework.NewCycleState(), pod("p", "1"), nil)
@@ -168,7 +168,7 @@ func TestFirstPodsWaitForTheLedger(t *testing.T) {
 			default:
 			}
 			synced.Store(inStep)
-			close(r.book.decided)
+			close(r.cache.decided)
 			if status := <-answer; status.IsSuccess() != inStep {
 				t.Errorf("PreFilter: %v", status)
 			}
@@ -176,7 +176,7 @@ func TestFirstPodsWaitForTheLedger(t *testing.T) {
 	}
 }
 
-// A pod that the scheduler tries before the book's handler has seen it is woken
+// A pod that the scheduler tries before the slot cache's handler has seen it is woken
 // all the same; one that is deleted by then is not remembered.
 func TestTriedBeforeSeen(t *testing.T) {
 	r := newRig(t)
@@ -190,7 +190,7 @@ func TestTriedBeforeSeen(t *testing.T) {
 		}
 	}
 	r.woken()
-	r.book.device("cam-000001", nil, "node-a")
+	r.cache.device("cam-000001", nil, "node-a")
 	if got := r.woken(); !slices.Equal(got, []string{"early"}) {
 		t.Errorf("activated %v, want early", got)
 	}
@@ -200,7 +200,7 @@ func TestTriedBeforeSeen(t *testing.T) {
 // between would fail its admission.
 func TestWaitsForTheKubeletToKnow(t *testing.T) {
 	r := newRig(t)
-	r.book.device("cam-000001", nil, "node-a")
+	r.cache.device("cam-000001", nil, "node-a")
 	node := func(advertised string) *v1.Node {
 		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}
 		if advertised != "" {
@@ -226,7 +226,7 @@ func TestWaitsForTheKubeletToKnow(t *testing.T) {
 		if status := r.Filter(r.ctx, state, p, info); status.IsSuccess() != fits {
 			t.Errorf("with %q advertised and one in use: %v, want fits %v", advertised, status, fits)
 		}
-		if _, refused := r.book.refused.Load(p.UID); refused == fits {
+		if _, refused := r.cache.refused.Load(p.UID); refused == fits {
 			t.Errorf("with %q advertised and one in use: remembered as refused: %v", advertised, refused)
 		}
 	}
@@ -254,21 +254,21 @@ func TestWaitsForTheKubeletToKnow(t *testing.T) {
 		if test.before != nil {
 			old = test.before
 		}
-		r.book.refused.Delete(test.pod.UID)
+		r.cache.refused.Delete(test.pod.UID)
 		if test.refused {
-			r.book.refused.Store(test.pod.UID, true)
+			r.cache.refused.Store(test.pod.UID, true)
 		}
-		if got, err := r.book.afterAdvertisement(klog.Background(), test.pod, old, test.after); got != test.want || err != nil {
+		if got, err := r.cache.afterAdvertisement(klog.Background(), test.pod, old, test.after); got != test.want || err != nil {
 			t.Errorf("pod %s, refused %v, %v -> %v: hint %v, %v", test.pod.Name, test.refused, test.before, test.after.Status.Allocatable, got, err)
 		}
 	}
-	r.book.refused.Store(p.UID, true)
-	r.book.deletePod(p)
-	if _, remembered := r.book.refused.Load(p.UID); remembered {
+	r.cache.refused.Store(p.UID, true)
+	r.cache.deletePod(p)
+	if _, remembered := r.cache.refused.Load(p.UID); remembered {
 		t.Error("a pod that is gone is remembered as refused")
 	}
-	r.book.refusedByNode(p) // its cycle goes on
-	if _, remembered := r.book.refused.Load(p.UID); remembered {
+	r.cache.refusedByNode(p) // its cycle goes on
+	if _, remembered := r.cache.refused.Load(p.UID); remembered {
 		t.Error("a pod that went during its cycle is remembered as refused")
 	}
 }

@@ -16,43 +16,43 @@ import (
 // lead records that this scheduler leads. Only the leader schedules, and PreFilter is
 // where a plugin learns of it. A standby never evicts.
 func (p *Plugin) lead() {
-	p.book.mu.RLock()
-	leads := p.book.leads
-	p.book.mu.RUnlock()
+	p.cache.mu.RLock()
+	leads := p.cache.leads
+	p.cache.mu.RUnlock()
 	if leads {
 		return
 	}
-	p.book.mu.Lock()
-	defer p.book.mu.Unlock()
-	p.book.leads = true
-	p.book.settleContests()
+	p.cache.mu.Lock()
+	defer p.cache.mu.Unlock()
+	p.cache.leads = true
+	p.cache.evictLosersIfLeading()
 }
 
-// settleContests has the losers of contested slots evicted, if this scheduler leads.
-// Claims count in a contest: it waits for the SlotClaims. The caller holds mu.
-func (b *book) settleContests() {
-	if len(b.contested) > 0 && b.leads && b.synced() {
+// evictLosersIfLeading has the losers of doubleAllocated slots evicted, if this scheduler leads.
+// Claims count in that: it waits for the SlotClaims. The caller holds mu.
+func (b *slotCache) evictLosersIfLeading() {
+	if len(b.doubleAllocated) > 0 && b.leads && b.synced() {
 		b.settle()
 	}
 }
 
-// settle has the losers of contested slots evicted. The caller holds mu.
-func (b *book) settle() {
-	var contests []*ledger.DoubleAllocation
-	for s := range b.contested {
+// settle has the losers of doubleAllocated slots evicted. The caller holds mu.
+func (b *slotCache) settle() {
+	var allocations []*ledger.DoubleAllocation
+	for s := range b.doubleAllocated {
 		if c := b.ledger.DoubleAllocationOf(s); c != nil {
-			contests = append(contests, c)
+			allocations = append(allocations, c)
 		}
 	}
-	clear(b.contested)
-	if len(contests) > 0 {
-		go b.evict(contests)
+	clear(b.doubleAllocated)
+	if len(allocations) > 0 {
+		go b.evict(allocations)
 	}
 }
 
 // evictLosers deletes the pods that were assigned a slot which another pod keeps.
-func (p *Plugin) evictLosers(contests []*ledger.DoubleAllocation) {
-	for _, c := range contests {
+func (p *Plugin) evictLosers(allocations []*ledger.DoubleAllocation) {
+	for _, c := range allocations {
 		for _, loser := range c.Losers {
 			p.evictLoser(c, loser)
 		}
@@ -62,7 +62,7 @@ func (p *Plugin) evictLosers(contests []*ledger.DoubleAllocation) {
 // evictLoser deletes a pod whose container could not start: kubecri refuses it the
 // slot that another pod keeps.
 func (p *Plugin) evictLoser(c *ledger.DoubleAllocation, loser ledger.Pod) {
-	logger := p.book.logger.WithValues("pod", klog.KRef(loser.Namespace, loser.Name), "podUID", loser.UID,
+	logger := p.cache.logger.WithValues("pod", klog.KRef(loser.Namespace, loser.Name), "podUID", loser.UID,
 		"slot", c.Slot.String(), "winner", c.Winner.String())
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8}
 	err := wait.ExponentialBackoff(backoff, func() (bool, error) {
@@ -70,13 +70,13 @@ func (p *Plugin) evictLoser(c *ledger.DoubleAllocation, loser ledger.Pod) {
 		if err != nil {
 			return true, nil // it is gone, or another one
 		}
-		keeps, err := p.keeps(c.Winner)
+		stays, err := p.stays(c.Winner)
 		if err != nil {
-			logger.Error(err, "Cannot read the pod that keeps a contested slot")
+			logger.Error(err, "Cannot read the pod that keeps a doubleAllocated slot")
 			return false, nil
 		}
-		if !keeps {
-			logger.Info("A contested slot's keeper is going; the other pod stays")
+		if !stays {
+			logger.Info("The winner of a double allocation is going; the other pod stays")
 			return true, nil
 		}
 		deleted, err := p.delete(context.Background(), pod)
@@ -96,10 +96,10 @@ func (p *Plugin) evictLoser(c *ledger.DoubleAllocation, loser ledger.Pod) {
 	}
 }
 
-// keeps asks the API whether the keeper of a slot is there to stay: a scheduler that
+// stays asks the API whether the winner is there to stay: a scheduler that
 // stood still for a while must not evict others by what it knew before.
-func (p *Plugin) keeps(keeper ledger.Pod) (bool, error) {
-	pod, err := p.handle.ClientSet().CoreV1().Pods(keeper.Namespace).Get(context.Background(), keeper.Name, metav1.GetOptions{})
+func (p *Plugin) stays(winner ledger.Pod) (bool, error) {
+	pod, err := p.handle.ClientSet().CoreV1().Pods(winner.Namespace).Get(context.Background(), winner.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -107,5 +107,5 @@ func (p *Plugin) keeps(keeper ledger.Pod) (bool, error) {
 		return false, err
 	}
 	ended := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-	return string(pod.UID) == keeper.UID && pod.DeletionTimestamp == nil && !ended, nil
+	return string(pod.UID) == winner.UID && pod.DeletionTimestamp == nil && !ended, nil
 }

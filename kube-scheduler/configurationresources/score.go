@@ -1,0 +1,38 @@
+package configurationresources
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+)
+
+// PreScore skips Score for pods that ask for no slots: it would be asked about
+// hundreds of nodes.
+func (*Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	if _, err := state.Read(stateKey); err != nil {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	return nil
+}
+
+// Score prefers nodes as the plugin's arguments weigh: those with more of the
+// requested slots free (with fewer, when packing), and those with devices of
+// their own.
+func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	c, status := readCycle(state)
+	if status != nil {
+		return 0, status
+	}
+	scoreInput := p.cache.scoreInput(c, node.Node().Name, c.snapshot.place(node))
+	if p.args.Strategy == ledger.Pack {
+		scoreInput.Free = 1 - scoreInput.Free
+	}
+	free, local := float64(*p.args.NodeScore.FreeSlots), float64(*p.args.NodeScore.LocalDevices)
+	return int64(float64(fwk.MaxNodeScore) * (free*scoreInput.Free + local*scoreInput.Local) / (free + local)), nil
+}
+
+// ScoreExtensions implements fwk.ScorePlugin: scores are absolute.
+func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
