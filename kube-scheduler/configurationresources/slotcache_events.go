@@ -20,6 +20,11 @@ func (b *slotCache) record(event ledger.Event) {
 func (b *slotCache) gaveBack(pod *v1.Pod, event ledger.Event) {
 	b.queue.GaveBack(pod, b.eventOf(event))
 	b.retryNow(event.Displaced)
+	for uid := range b.deadlines { // it may be what another is nominated for
+		if uid != string(pod.UID) && b.ledger.Ready(uid) {
+			b.queue.RetryNow(types.UID(uid))
+		}
+	}
 }
 
 // retryNow has pods tried. They lost what they were nominated for, or another has it.

@@ -72,8 +72,9 @@ const (
 
 // keyEvents are what happened to a key since the last batch that left nobody over.
 type keyEvents struct {
-	number uint64 // of the last one
-	free   bool
+	number  uint64 // of the last one
+	changes int    // of what is known of them: a batch that is being made has not seen the last
+	free    bool
 	// preemptible are slots that some pods may have by preemption.
 	preemptible sets.Set[slot.Name]
 	batch       int       // the size of the next one
@@ -255,6 +256,7 @@ func (q *Queue[R]) Taken(key string, s slot.Name) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if e := q.events[key]; e != nil && e.free {
+		e.changes++
 		e.preemptible.Insert(s)
 	}
 }
@@ -329,6 +331,7 @@ func (q *Queue[R]) on(key string) *keyEvents {
 		q.events[key] = e
 	}
 	e.number = q.now
+	e.changes++
 	q.look()
 	return e
 }

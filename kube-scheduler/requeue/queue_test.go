@@ -195,6 +195,21 @@ func TestPreemptors(t *testing.T) {
 	want(t, "taken, when that is over", r.after(time.Second/2))
 }
 
+// What was freed is taken while the batch is made, after Run has read which slots are
+// preemptible: more important pods are activated all the same.
+func TestTakenWhileABatchIsMade(t *testing.T) {
+	r := newRig()
+	names := r.crowd("x", 20)
+	r.possible["x"] = func(*v1.Pod) bool {
+		r.Taken("x", slot.Name{Index: 15})
+		return false
+	}
+	r.Record(Event{Freed: []string{"x"}})
+	r.Step()
+	r.possible["x"] = nil
+	want(t, "taken", r.after(time.Second/2), names[15:]...)
+}
+
 // What a pod gives back is no news to itself, nor to its gang, nor to pods that fail after
 // Reserve as it does. Other events are.
 func TestGaveBack(t *testing.T) {

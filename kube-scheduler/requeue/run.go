@@ -141,7 +141,7 @@ func (q *Queue[R]) nextBatch(now time.Time, key string, candidates []candidate[R
 			q.retries[pod.UID] = retry{at: now.Add(RetryInterval), delay: 2 * RetryInterval, activated: now}
 		}
 	}
-	if !left && q.events[key].number == e.number {
+	if !left && q.events[key].changes == e.changes {
 		delete(q.events, key)
 		return
 	}
