@@ -271,7 +271,7 @@ func (q *Queue[R]) GaveBack(pod *v1.Pod, e Event) {
 	for _, key := range slices.AppendSeq(slices.Clone(e.Freed), maps.Keys(e.Preemptible)) {
 		for _, of := range []string{key, anyKey} {
 			for _, w := range q.byKey[of] {
-				if (w.result != rejected || w.pod.UID == pod.UID || sameGang(w.pod, pod)) && !q.events[key].isNews(w.lastTry) {
+				if (w.result != rejected || w.pod.UID == pod.UID || sameGang(w.pod, pod)) && !q.hasNews(w) {
 					exempt = append(exempt, w)
 				}
 			}
@@ -281,6 +281,19 @@ func (q *Queue[R]) GaveBack(pod *v1.Pod, e Event) {
 	for _, w := range exempt {
 		w.lastTry = q.now
 	}
+}
+
+// hasNews reports whether there was an event that the pod was not tried since. The caller
+// holds mu.
+func (q *Queue[R]) hasNews(w *waiting[R]) bool {
+	if w.keys[0] == anyKey {
+		for _, e := range q.events {
+			if e.isNews(w.lastTry) {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(w.keys, func(key string) bool { return q.events[key].isNews(w.lastTry) })
 }
 
 func sameGang(a, b *v1.Pod) bool {

@@ -210,6 +210,24 @@ func TestTakenWhileABatchIsMade(t *testing.T) {
 	want(t, "taken", r.after(time.Second/2), names[15:]...)
 }
 
+// A pod begins to wait, and is tried, while a batch is made; an event after that is found by
+// the next Step.
+func TestWaitsSinceABatchWasMade(t *testing.T) {
+	r := newRig()
+	r.crowd("x", 1)
+	late := pod("p9")
+	r.possible["x"] = func(*v1.Pod) bool {
+		if _, waits := r.Get(late.UID); !waits {
+			r.Add(late, 0, "x")
+			r.Try(late.UID)
+			r.Record(Event{Freed: []string{"x"}})
+		}
+		return true
+	}
+	r.Record(Event{Freed: []string{"x"}})
+	want(t, "both", r.after(time.Second/2), "p000", "p9")
+}
+
 // What a pod gives back is no news to itself, nor to its gang, nor to pods that fail after
 // Reserve as it does. Other events are.
 func TestGaveBack(t *testing.T) {

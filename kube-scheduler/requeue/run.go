@@ -38,7 +38,14 @@ func (q *Queue[R]) Step() (wait time.Duration, more bool) {
 	activate := q.retried(now)
 	lists := map[string][]candidate[R]{}
 	q.mu.Lock()
-	keys := q.due(now)
+	// Events and pods are read at once: an event that comes later is found by the next Step,
+	// with the pods that wait by then.
+	keys, events := q.due(now), map[string]keyEvents{}
+	for _, key := range keys {
+		e := *q.events[key]
+		e.preemptible = e.preemptible.Clone()
+		events[key] = e
+	}
 	for _, key := range append(keys, anyKey) {
 		lists[key] = q.candidates(key)
 	}
@@ -47,7 +54,7 @@ func (q *Queue[R]) Step() (wait time.Duration, more bool) {
 		slices.SortFunc(list, firstToTry)
 	}
 	for _, key := range keys {
-		q.nextBatch(now, key, merge(lists[key], lists[anyKey]), activate)
+		q.nextBatch(now, key, events[key], merge(lists[key], lists[anyKey]), activate)
 	}
 	if len(activate) > 0 {
 		q.Activator.Activate(q.Logger, activate)
@@ -105,19 +112,15 @@ func (q *Queue[R]) retried(now time.Time) map[string]*v1.Pod {
 }
 
 // nextBatch adds the key's next batch to the pods that are to be activated. candidates
-// are in order.
-func (q *Queue[R]) nextBatch(now time.Time, key string, candidates []candidate[R], activate map[string]*v1.Pod) {
-	q.mu.Lock()
-	e := *q.events[key]
-	slots := e.preemptible.UnsortedList()
-	q.mu.Unlock()
+// are in order, and as of the time of the events.
+func (q *Queue[R]) nextBatch(now time.Time, key string, e keyEvents, candidates []candidate[R], activate map[string]*v1.Pod) {
 	possible := func(*v1.Pod, R) bool { return false }
 	if e.free {
 		possible = q.Possible(key)
 	}
 	least, preemptible := int32(0), false
-	if len(slots) > 0 {
-		least, preemptible = q.MinPreemptorPriority(slots)
+	if len(e.preemptible) > 0 {
+		least, preemptible = q.MinPreemptorPriority(e.preemptible.UnsortedList())
 	}
 	var batch []*v1.Pod
 	left := false
