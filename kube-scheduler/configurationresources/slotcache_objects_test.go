@@ -54,18 +54,18 @@ func TestSliceAndItsConfigurationInAnyOrder(t *testing.T) {
 // it is gone; pods of another are not.
 func TestWaitingPodsAreToldOfADeletedConfiguration(t *testing.T) {
 	r := newRig(t)
-	r.book.setConfiguration(cameras(1))
+	r.cache.setConfiguration(cameras(1))
 	waits, other := pod("waits", "1"), pod("other", "1")
 	other.Spec.Containers[0].Resources.Requests = v1.ResourceList{"akri.sh/door": resource.MustParse("1")}
 	other.Spec.Containers[0].Resources.Limits = other.Spec.Containers[0].Resources.Requests
 	for _, p := range []*v1.Pod{waits, other} {
-		r.book.setPod(p)
+		r.cache.setPod(p)
 		if _, status := r.filter(p, "node-a"); status.IsSuccess() {
 			t.Fatalf("pod %s fits", p.Name)
 		}
 	}
 	r.woken()
-	r.book.deleteConfiguration(cameras(1))
+	r.cache.deleteConfiguration(cameras(1))
 	if woken := r.woken(); !slices.Equal(woken, []string{"waits"}) {
 		t.Errorf("tried again are %v, want the pod that waits for it", woken)
 	}
