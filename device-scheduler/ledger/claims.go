@@ -16,8 +16,10 @@ type claim struct {
 	uid, version string
 	holder       string // a pod's UID, or a device plugin's id
 	node         *nodeRecord
-	// counts is set while the node reaches the device and the slot is within the
-	// capacity.
+	// podless: it names no pod, as those of nodes in device-plugin mode.
+	podless bool
+	// counts is set while the node reaches the device, or its claims alone say what it
+	// holds, and the slot is within the capacity.
 	counts bool
 }
 
@@ -36,7 +38,7 @@ func (l *Ledger) SetClaim(c *v1alpha1.SlotClaim) Event {
 	n := l.node(c.Spec.NodeName)
 	n.claims++
 	return l.replaceClaim(d, name.Index, &claim{uid: strings.Clone(string(c.UID)), version: strings.Clone(c.ResourceVersion),
-		holder: strings.Clone(c.Spec.Holder), node: n})
+		holder: strings.Clone(c.Spec.Holder), node: n, podless: c.Spec.Pod == nil})
 }
 
 // DeleteClaim removes the SlotClaim of that name.

@@ -195,7 +195,8 @@ func (l *Ledger) settle(fresh map[*device]int) Event {
 // held if a holder can be preempted who could not be before.
 func (l *Ledger) recount(d *device, s *slotState, before *claim) (free, held bool) {
 	if s.claim != nil {
-		s.claim.counts = s.index < d.capacity && d.reaches(s.claim.node.name)
+		c := s.claim
+		c.counts = s.index < d.capacity && (d.reaches(c.node.name) || c.podless && c.node.choosesSlots())
 	}
 	if changed, taken := d.count(s.index); changed {
 		free = d.take(s.index, taken)

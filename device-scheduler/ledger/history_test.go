@@ -10,6 +10,7 @@ import (
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -257,7 +258,11 @@ func (w *world) holders(name slot.Name, pods ...map[string]scheduled) []string {
 // claimOn is whom the slot is claimed for, if the claim counts; "" if for nobody.
 func (w *world) claimOn(name slot.Name) string {
 	c, in := w.claims[name.String()], w.inForce(name.Instance)
-	if c == nil || in == nil || name.Index >= in.capacity || !slices.Contains(in.nodes, c.Spec.NodeName) {
+	if c == nil || in == nil || name.Index >= in.capacity {
+		return ""
+	}
+	alone := c.Spec.Pod == nil && w.nodes[c.Spec.NodeName][v1alpha1.ModeLabel] == v1alpha1.ModeDevicePlugin
+	if !alone && !slices.Contains(in.nodes, c.Spec.NodeName) {
 		return ""
 	}
 	return c.Spec.Holder + " on " + c.Spec.NodeName

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // nodeRecord is a node that is known, or that slices or claims name.
@@ -35,7 +36,8 @@ func (l *Ledger) dropNode(n *nodeRecord) {
 }
 
 // SetNode adds a node or updates its labels, which are not to be changed afterwards.
-// They matter for Configurations with spec.discovery.
+// They matter for Configurations with spec.discovery, and say whether the node is in
+// device-plugin mode.
 func (l *Ledger) SetNode(name string, labels map[string]string) Event {
 	return l.setNode(l.node(name), true, labels)
 }
@@ -70,6 +72,13 @@ func (l *Ledger) setNode(n *nodeRecord, known bool, labels map[string]string) Ev
 			u.toggle(n, k, noSlot)
 		}
 	}
+	if n.claims > 0 && n.choosesSlots() != after.choosesSlots() {
+		for name, c := range l.claims {
+			if c.node == n {
+				u.touch(l.devices[name.Instance], noSlot)
+			}
+		}
+	}
 	n.known, n.labels = known, labels
 	for _, k := range entered {
 		u.toggle(n, k, 0)
@@ -90,6 +99,13 @@ func (u *update) toggle(n *nodeRecord, k *kind, fresh int) {
 		}
 	}
 	shift(n, all)
+}
+
+// choosesSlots reports whether the node is in device-plugin mode. There a pod that has a
+// slot does not say so: its claim alone does, also when the node does not see the device
+// any more, or its discovery handler does not answer. The controller keeps such claims.
+func (n *nodeRecord) choosesSlots() bool {
+	return n.known && n.labels[v1alpha1.ModeLabel] == v1alpha1.ModeDevicePlugin
 }
 
 // selected reports whether the node is one of those that discover the Configuration's

@@ -202,6 +202,9 @@ func (w *world) node(t *rapid.T) { w.setNode(t, rapid.SampledFrom(worldNodes).Dr
 
 func (w *world) setNode(t *rapid.T, name string) {
 	w.nodes[name] = map[string]string{"zone": rapid.SampledFrom(zones).Draw(t, "zone")}
+	if rapid.IntRange(0, 4).Draw(t, "mode") == 0 {
+		w.nodes[name][v1alpha1.ModeLabel] = v1alpha1.ModeDevicePlugin
+	}
 	w.expected = nil
 	w.SetNode(name, w.nodes[name])
 }

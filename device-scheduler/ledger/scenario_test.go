@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -26,7 +27,7 @@ import (
 //	delete-instance name=c-1 [ns=]             no node reports it
 //	slice name=a-0 node=a [ns=]                lines "instance [twin|wrong|long]"
 //	delete-slice name=a-0
-//	claim slot=s node=a pod=p                  another takes the place of one that was not seen deleted
+//	claim slot=s node=a [pod=p]                another takes the place of one that was not seen deleted; without pod: a device plugin's
 //	delete-claim slot=s
 //	node name=a [labels=(zone:z)], delete-node name=a
 //	ignored                                    how many claims do not count, how many devices are left out
@@ -186,6 +187,9 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		return s.gained(s.DeleteSlice(name))
 	case "claim":
 		c := claimOf(parse(t, arg("slot", "")), node, pod.UID)
+		if pod.UID != "" {
+			c.Spec.Pod = &v1alpha1.PodReference{Namespace: "ns", Name: pod.Name, UID: types.UID(pod.UID)}
+		}
 		s.api.claims[c.Name] = c
 		return s.gained(s.SetClaim(c))
 	case "delete-claim":

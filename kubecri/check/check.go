@@ -38,8 +38,10 @@ type Config struct {
 	// both are empty otherwise.
 	ImageEndpoint string
 	Images        runtimeapi.ImageServiceClient
-	// NRI is the path of the runtime's NRI socket in NRI mode, "" in proxy mode.
+	// NRI is the path of the runtime's NRI socket in NRI mode, "" in other modes.
 	NRI string
+	// DevicePlugin is set in device-plugin mode.
+	DevicePlugin *DevicePlugin
 	// Kubelet, if set, is this node's, which should use the socket Listen.
 	Kubelet *Kubelet
 	Listen  string
@@ -74,11 +76,16 @@ func Run(ctx context.Context, out io.Writer, config Config) bool {
 	c.images(ctx)
 	c.nri(ctx)
 	c.kubelet()
+	c.devicePlugin(ctx)
 	c.plugins()
 	if c.api(ctx) {
 		c.permissions(ctx)
 		c.versions(ctx)
-		if c.devices(ctx) && c.Pod != "" {
+		known := c.devices(ctx)
+		if known && c.DevicePlugin != nil {
+			c.advertised(ctx)
+		}
+		if known && c.Pod != "" {
 			c.pod(ctx)
 		}
 	}

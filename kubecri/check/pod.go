@@ -35,6 +35,10 @@ func (c *checker) pod(ctx context.Context) {
 		c.fail("pod", "%s/%s is on node %s, not %s: check it there", namespace, name, pod.Spec.NodeName, c.Node)
 	default:
 		c.ok("pod", "%s/%s is on this node", namespace, name)
+		if c.DevicePlugin != nil {
+			c.allocated(ctx, pod)
+			return
+		}
 		for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 			for i := range containers {
 				c.container(ctx, pod, containers[i].Name)

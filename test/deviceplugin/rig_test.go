@@ -38,7 +38,7 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
-	r := &rig{T: t, ctx: ctx, ns: strings.ToLower(strings.TrimPrefix(t.Name(), "Test"))}
+	r := &rig{T: t, ctx: ctx, ns: strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(t.Name(), "Test"), "/", "-"))}
 	_, err := kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.ns}}, metav1.CreateOptions{})
 	r.check(err)
 	t.Cleanup(r.cleanUp)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/check"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
@@ -74,6 +75,14 @@ func newCheckCommand(code *int) *cobra.Command {
 				config.NRI = path(o.nriSocket)
 			case modeProxy:
 				config.Kubelet, config.Listen = check.FindKubelet(o.nodeName), o.listen
+			case modeDevicePlugin:
+				podResources, err := o.devicePlugin.dialPodResources()
+				if err != nil {
+					return err
+				}
+				defer podResources.Close()
+				config.DevicePlugin = &check.DevicePlugin{Directory: o.devicePlugin.directory, PodResourcesEndpoint: o.devicePlugin.podResources,
+					PodResources: podresourcesapi.NewPodResourcesListerClient(podResources)}
 			}
 			if images != nil {
 				defer images.Close()

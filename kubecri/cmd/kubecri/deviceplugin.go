@@ -49,6 +49,16 @@ func (o *devicePluginOptions) complete(bad func(flag string, err error)) {
 	bad("kubelet-pod-resources-socket", err)
 }
 
+// dialPodResources connects to the kubelet's pod-resources once it is used.
+func (o *devicePluginOptions) dialPodResources() (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient("unix://"+path(o.podResources), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(proxy.MaxMessageBytes)))
+	if err != nil {
+		return nil, fmt.Errorf("--kubelet-pod-resources-socket: %w", err)
+	}
+	return conn, nil
+}
+
 // runDevicePlugin gives out slots by device plugins of the kubelet until ctx is done.
 func runDevicePlugin(ctx context.Context, o *options) error {
 	logger := klog.FromContext(ctx)
@@ -60,10 +70,9 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		return fmt.Errorf("--runtime-endpoint: %w", err)
 	}
 	defer runtime.Close()
-	podResources, err := grpc.NewClient("unix://"+path(o.devicePlugin.podResources), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(proxy.MaxMessageBytes)))
+	podResources, err := o.devicePlugin.dialPodResources()
 	if err != nil {
-		return fmt.Errorf("--kubelet-pod-resources-socket: %w", err)
+		return err
 	}
 	defer podResources.Close()
 	cluster, err := newCluster(o.kubeconfig, o.nodeName)

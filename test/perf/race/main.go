@@ -4,7 +4,8 @@
 //
 // The race is real when the slots are the bottleneck: a pod holds its slot for longer than
 // it takes the two nodes to start 50 pods. Both nodes then report, up to 10 s late, slots
-// that are taken on the other.
+// that are taken on the other. With -instances it measures one node with very many devices
+// (many.go).
 package main
 
 import (
@@ -73,6 +74,7 @@ func main() {
 	flag.IntVar(&r.capacity, "capacity", 10, "slots of each")
 	flag.DurationVar(&r.hold, "hold", 30*time.Second, "how long a pod holds its slot")
 	flag.StringVar(&chosen, "arms", "upstream,upstream-unique,ours,proxy,proxy-unique", "which to run")
+	instances := flag.Int("instances", 0, "instead of the race: measure one node with so many Instances")
 	flag.StringVar(&folder, "binaries", "", "folder of kubecri, controller, kube-scheduler and kubectl-kubeslot, to be used instead of building them")
 	flag.Parse()
 	r.binaries = map[string]string{}
@@ -81,7 +83,13 @@ func main() {
 			r.binaries[name] = folder + "/" + name
 		}
 	}
-	if err := r.all(ctx, strings.Split(chosen, ",")); err != nil {
+	var err error
+	if *instances > 0 {
+		err = r.many(ctx, *instances)
+	} else {
+		err = r.all(ctx, strings.Split(chosen, ","))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "race:", err)
 		os.Exit(1)
 	}
