@@ -1,6 +1,6 @@
 # Kubeslot. `make demo` shows it, `make test` tests it; both need Linux, root, Go
 # and gcc, and fetch all else as Go modules.
-.PHONY: help build plugins plugin-builder demo demo-helm demo-load demo-down test lint test-unit test-e2e test-skew soak soak-idle bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin bench-cri images push pictures krew generate clean
+.PHONY: help build plugins plugin-builder demo demo-helm demo-load demo-down test lint test-unit test-e2e test-skew soak soak-idle bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin test-device-plugin-long bench-cri images push pictures krew generate clean
 
 KUBE_VERSION := v1.36.3
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
@@ -108,9 +108,13 @@ bench-brokers: ## 1,000 Instances with brokers: time, API writes, CPU and memory
 	@hack/preflight.sh root go gcc
 	go run ./test/perf/brokers -instances=$(or $(INSTANCES),1000) -nodes=$(or $(NODES),20) -arms=$(or $(ARMS),local,shared)
 
-bench-device-plugin: ## 200 pods race for 50 slots on two nodes: device-plugin mode against our scheduler.
+bench-device-plugin: ## 200 pods race for 50 slots on two nodes: device-plugin mode against our scheduler (ARMS; INSTANCES=2000: one node with so many instead).
 	@hack/preflight.sh root go gcc
-	go run ./test/perf/race
+	go run ./test/perf/race $(if $(ARMS),-arms=$(ARMS)) $(if $(INSTANCES),-instances=$(INSTANCES))
+
+test-device-plugin-long: ## Device-plugin mode: kubecri is away for longer than the kubelet remembers it (seven minutes).
+	@hack/preflight.sh root go gcc
+	KUBESLOT_E2E=1 LONG=1 go test -count=1 -v -timeout 20m -run TestKubecriAwayForLong ./test/deviceplugin
 
 bench-cri: ## CRI calls straight to containerd and through kubecri (ROUNDS=10 PODS=10).
 	@hack/preflight.sh root go gcc

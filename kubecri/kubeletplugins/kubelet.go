@@ -3,10 +3,10 @@ package kubeletplugins
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -148,9 +148,9 @@ func (p *Plugins) attend(ctx context.Context) (done bool) {
 	client := pluginapi.NewRegistrationClient(conn)
 	errs := make([]error, len(todo))
 	workqueue.ParallelizeUntil(ctx, registrars, len(todo), func(i int) { errs[i] = todo[i].register(ctx, client, kubelet) })
-	if err := errors.Join(errs...); err != nil {
+	if failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil }); len(failed) > 0 {
 		if !p.unregistered && ctx.Err() == nil { // once an outage
-			klog.FromContext(ctx).Error(err, "Device plugins are not registered with the kubelet yet, trying again", "every", registerAgain)
+			klog.FromContext(ctx).Error(failed[0], "Device plugins are not registered with the kubelet yet, trying again", "plugins", len(failed), "every", registerAgain)
 		}
 		p.unregistered = true
 		return false

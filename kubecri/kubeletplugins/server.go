@@ -20,6 +20,10 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
+// bufferSize is that of a connection's buffers, in bytes. A node may have thousands of
+// plugins, and gRPC's default is 32 kB for each direction.
+const bufferSize = 4 << 10
+
 // options are what the kubelet is to know of all our plugins.
 var options = &pluginapi.DevicePluginOptions{GetPreferredAllocationAvailable: true}
 
@@ -50,7 +54,7 @@ var _ pluginapi.DevicePluginServer = (*server)(nil)
 
 func newServer(p *Plugins, k key) *server {
 	s := &server{plugins: p, key: k, resource: assignment.ResourcePrefix + k.name(), socket: socketOf(p.Directory, k.name()),
-		grpc: grpc.NewServer(), news: make(chan struct{}), ended: make(chan struct{})}
+		grpc: grpc.NewServer(grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize), grpc.SharedWriteBuffer(true)), news: make(chan struct{}), ended: make(chan struct{})}
 	pluginapi.RegisterDevicePluginServer(s.grpc, s)
 	return s
 }

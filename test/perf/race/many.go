@@ -159,7 +159,7 @@ func (m *many) await(ctx context.Context, instances int) error {
 	return nil
 }
 
-var registered = regexp.MustCompile(`Registered device plugins with the kubelet" plugins=(\d+) took="([^"]*)"`)
+var registered = regexp.MustCompile(`Registered device plugins with the kubelet".* plugins=(\d+) took="([^"]*)"`)
 
 // awaitRegistered waits until kubecri logs that it has registered all plugins again.
 func (m *many) awaitRegistered(ctx context.Context, began time.Time) error {
