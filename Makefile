@@ -112,9 +112,10 @@ bench-device-plugin: ## 200 pods race for 50 slots on two nodes: device-plugin m
 	@hack/preflight.sh root go gcc
 	go run ./test/perf/race $(if $(ARMS),-arms=$(ARMS)) $(if $(INSTANCES),-instances=$(INSTANCES))
 
-test-device-plugin-long: ## Device-plugin mode: kubecri is away for longer than the kubelet remembers it (seven minutes).
+test-device-plugin-long: ## Device-plugin mode: kubecri is away for longer than the kubelet remembers it, and the chart from install to uninstall (twenty minutes).
 	@hack/preflight.sh root go gcc
 	KUBESLOT_E2E=1 LONG=1 go test -count=1 -v -timeout 20m -run TestKubecriAwayForLong ./test/deviceplugin
+	KUBESLOT_E2E=1 LONG=1 go test -count=1 -v -timeout 40m -run TestDevicePluginMode ./test/helm
 
 bench-cri: ## CRI calls straight to containerd and through kubecri (ROUNDS=10 PODS=10).
 	@hack/preflight.sh root go gcc
