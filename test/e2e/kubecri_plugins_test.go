@@ -231,18 +231,25 @@ func TestDevicePlugin(t *testing.T) {
 	f.awaitNodeEvent("DevicePluginRecovered", "fickle")
 }
 
-// A file that is no plugin keeps kubecri from starting, and its node says why.
+// A file that is no plugin takes nothing but its own devices away: kubecri works without
+// it, its node says why, and so does the pod that needs it.
 func TestBadDevicePlugin(t *testing.T) {
+	const condition = "kubeslot.io/DevicePluginsNotLoaded"
 	r := newRig(t)
 	f := r.newFickle(nodeB)
+	r.check(os.Remove(filepath.Join(f.dir, "fickle.so")))
 	r.check(os.WriteFile(filepath.Join(f.dir, "bad.so"), []byte("text"), 0o644))
 	f.restart()
+	r.check(shared.AwaitServing(r.ctx, "kubecri", nodeB))
 	f.awaitNodeEvent("BadDevicePlugin", "bad.so", "not a shared object", "plugin-builder")
-	r.await("kubecri to have ended", func() (bool, string) {
-		pid, err := shared.PID("kubecri", nodeB)
-		return err != nil, fmt.Sprint("it has pid ", pid)
-	})
+	r.awaitCondition(nodeB, condition, v1.ConditionTrue, "bad.so", "not a shared object")
+	r.create(newPod("plain", nodeB, nil))
+	r.awaitRunning("plain")
+	f.bind(newPod("needs", "", nil), "resource/group/fickle/0/cards")
+	r.awaitEvent("needs", "DeviceRefused", "not loaded on this node", "bad.so")
 	r.check(os.Remove(filepath.Join(f.dir, "bad.so")))
+	f.restart()
+	r.awaitCondition(nodeB, condition, v1.ConditionFalse)
 }
 
 // What the policy leaves to kubecri's credential, of which a thief has it all.
