@@ -59,7 +59,10 @@ func TestAmountsFollow(t *testing.T) {
 		mu.Lock()
 		served["akri.sh/cam"] = Amount{Listed: true, Capacity: 2, Allocatable: now}
 		mu.Unlock()
-		listed <- struct{}{}
+		select {
+		case listed <- struct{}{}:
+		default: // nobody has listened; the wait fails
+		}
 		await(int64(now))
 	}
 	patches := 0
