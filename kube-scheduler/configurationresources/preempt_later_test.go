@@ -3,6 +3,7 @@ package configurationresources
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -216,10 +217,10 @@ func TestConfirmsItsPreemption(t *testing.T) {
 				r.schedule(t, king, "node-b")
 				r.cache.setPod(vip)
 				r.awake(time.Minute)
-				asked := 0
+				var asked atomic.Int32 // of the eviction, too
 				state, _ := r.filter(vip, "node-a")
 				r.pods = watchedPods{r.pods, func() {
-					if asked++; asked == 2 { // for the victim on the second node
+					if asked.Add(1) == 2 { // for the victim on the second node
 						test.meanwhile(t, r, holder)
 						r.awake(0) // of what it has gained
 					}
@@ -232,8 +233,8 @@ func TestConfirmsItsPreemption(t *testing.T) {
 				if result, _ := r.PostFilter(r.ctx, state, vip, statuses); result != nil {
 					node = result.NominatedNodeName
 				}
-				if asked < 2 {
-					t.Errorf("%d nodes were looked at", asked)
+				if n := asked.Load(); n < 2 {
+					t.Errorf("%d nodes were looked at", n)
 				}
 				if node != test.node || r.cache.nominatedNode("vip-uid") != test.node {
 					t.Errorf("nominated to %q; slots are kept on %q", node, r.cache.nominatedNode("vip-uid"))

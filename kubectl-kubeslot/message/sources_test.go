@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -260,9 +261,15 @@ func TestKubecrisReasons(t *testing.T) {
 	const root = "../../kubecri/"
 	var all []said
 	for folder, files := range map[string][]string{
-		"claims": {"take.go", "store.go", "verify.go", "refusal.go", "containers.go", "claims.go"}, "admit": {"due.go", "admit.go", "plugins.go"},
-		"inject": {"env.go", "paths.go", "plugin.go"}, "agent": {"device.go"}, "deviceplugins": {"allocate.go"},
+		"claims": {"take.go", "store.go", "verify.go", "refusal.go", "containers.go", "claims.go", "namespaces.go"},
+		"admit":  {"entitlement.go", "admit.go", "plugins.go"},
+		"inject": {"slots.go", "merge.go", "users.go"}, "agent": {"device.go"}, "deviceplugins": {"allocate.go"},
 	} {
+		for _, file := range files {
+			if _, err := os.Stat(root + folder + "/" + file); err != nil {
+				t.Error(err)
+			}
+		}
 		for _, s := range texts(t, root+folder, []string{"fmt.Errorf", "Refusef", "claims.Refusef"}, "") {
 			file, _, _ := strings.Cut(filepath.Base(s.at), ":")
 			if slices.Contains(files, file) && !strings.HasPrefix(s.text, "claims:") && !strings.HasPrefix(s.text, "delete SlotClaim") {
@@ -271,7 +278,7 @@ func TestKubecrisReasons(t *testing.T) {
 		}
 	}
 	check(t, all, func(text string) Meaning {
-		text = strings.NewReplacer("x: x: none is loaded", "x: no device plugin of this node answers for it: none is loaded",
+		text = strings.NewReplacer("x; not loaded", "x: no device plugin of this node answers for it: none is loaded; not loaded", "x: x: none is loaded", "x: no device plugin of this node answers for it: none is loaded",
 			`x: x: "x"`, `x: no device plugin of this node answers for it: "x"`, "x: x: device plugin", "x: no device plugin of this node answers for it: device plugin",
 			`"x": x: device plugin`, `"x": no device plugin of this node answers for it: device plugin`).Replace(text)
 		text = strings.Replace(text, "assigned it no x: x", "assigned it no slots: x", 1)
