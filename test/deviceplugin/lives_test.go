@@ -67,9 +67,6 @@ func TestKubeletRestart(t *testing.T) {
 		}
 		if len(ours) == 3 {
 			t.Logf("all plugins had their sockets %s after the kubelet's", last.Round(time.Millisecond))
-			if last > time.Second {
-				t.Errorf("too late")
-			}
 		}
 		return len(ours) == 3, fmt.Sprint(ours)
 	})

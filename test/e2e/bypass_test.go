@@ -54,6 +54,8 @@ func TestKubeletPastKubecri(t *testing.T) {
 		t.Helper()
 		r.check(os.WriteFile(config, []byte(content), 0o644))
 		r.check(shared.Restart(cluster.Kubelet, nodeA))
+		// A kubelet whose runtime goes while it starts ends.
+		r.check(shared.AwaitServing(r.ctx, cluster.Kubelet, nodeA))
 	}
 	point(strings.Replace(string(right), theNode().KubecriSocket, theNode().ContainerdSocket, 1))
 	defer point(string(right))
