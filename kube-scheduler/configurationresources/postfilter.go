@@ -20,6 +20,7 @@ const maxPreemptions = 100
 // of devices which the pod could use from a node where nothing but slots is
 // missing. It runs after DefaultPreemption, which evicts on one node only.
 func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	p.cache.queue.Finished(pod.UID)
 	data, err := state.Read(stateKey)
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable)

@@ -90,7 +90,7 @@ func newSlotCache(logger klog.Logger, c clock.WithDelayedExecution, activator fw
 		doubleAllocated: sets.Set[slot.Name]{},
 		decided:         make(chan struct{}),
 	}
-	b.queue = requeue.New(requeue.Options[*podWait]{Logger: logger, Activator: activator, Clock: c, Possible: b.possible, MinPreemptorPriority: b.minPreemptorPriority})
+	b.queue = requeue.New(requeue.Options[*podWait]{Logger: logger, Activator: activator, Clock: c, Possible: b.possible, MinPreemptorPriority: b.minPreemptorPriority, Finishes: true})
 	return b
 }
 

@@ -28,6 +28,11 @@ type Options[R any] struct {
 	// slots by preemption, as things are now; false if none suffices. nil if there are no
 	// slots. It is called like Possible.
 	MinPreemptorPriority func([]slot.Name) (int32, bool)
+	// Finishes says that the plugin calls Finished or Reserved in each try. A try without
+	// either is made again after RetryInterval, each next one after twice the time: the framework asks no further PostFilter
+	// plugin once one has failed, as DefaultPreemption does when a victim is gone while it
+	// looks, and then nobody has asked what this plugin could preempt.
+	Finishes bool
 	// FirstBatch is how many pods are activated at once; 0 means DefaultFirstBatch.
 	FirstBatch int
 }
@@ -50,6 +55,11 @@ type Queue[R any] struct {
 	// retries are of pods that are activated whatever happens, unless they are tried
 	// before.
 	retries map[types.UID]retry
+	// unfinished are tries that are neither Finished nor Reserved, and when they are
+	// given up.
+	unfinished map[types.UID]time.Time
+	// next is when Run looks again by itself; zero before it did.
+	next time.Time
 }
 
 // waiting is a pod that waits.
@@ -59,6 +69,7 @@ type waiting[R any] struct {
 	keys    []string
 	result  result
 	lastTry uint64 // its number; 0 if there was none
+	givenUp int    // tries that were not finished, in a row
 }
 
 // result is what came of a pod's last try so far.
@@ -111,7 +122,7 @@ func New[R any](o Options[R]) *Queue[R] {
 		o.FirstBatch = DefaultFirstBatch
 	}
 	return &Queue[R]{Options: o, wake: make(chan struct{}, 1), pods: map[types.UID]*waiting[R]{}, byKey: map[string]map[types.UID]*waiting[R]{},
-		events: map[string]*keyEvents{}, retries: map[types.UID]retry{}}
+		events: map[string]*keyEvents{}, retries: map[types.UID]retry{}, unfinished: map[types.UID]time.Time{}}
 }
 
 // Start has all pods tried that were tried before the plugin knew enough, and events
@@ -157,6 +168,7 @@ func (q *Queue[R]) Delete(uid types.UID) {
 	}
 	delete(q.pods, uid)
 	delete(q.retries, uid)
+	delete(q.unfinished, uid)
 	for _, key := range w.keys {
 		if delete(q.byKey[key], uid); len(q.byKey[key]) == 0 {
 			delete(q.byKey, key)
@@ -199,6 +211,25 @@ func (q *Queue[R]) Try(uid types.UID) {
 		q.now++
 		w.lastTry, w.result = q.now, rejected // until it reserves
 		delete(q.retries, uid)
+		if q.Finishes {
+			q.unfinished[uid] = q.Clock.Now().Add(min(RetryInterval<<min(w.givenUp, 10), maxRetryInterval))
+			q.lookBy(q.unfinished[uid])
+		}
+	}
+}
+
+// Finished records that the plugin was asked all that it is asked for a pod without a node.
+func (q *Queue[R]) Finished(uid types.UID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.finished(uid)
+}
+
+// finished is Finished for who holds mu.
+func (q *Queue[R]) finished(uid types.UID) {
+	delete(q.unfinished, uid)
+	if w := q.pods[uid]; w != nil {
+		w.givenUp = 0
 	}
 }
 
@@ -219,6 +250,7 @@ func (q *Queue[R]) Reserved(uid types.UID) {
 	defer q.mu.Unlock()
 	if w := q.pods[uid]; w != nil {
 		w.result = reserved
+		q.finished(uid)
 	}
 }
 
@@ -328,7 +360,7 @@ func (q *Queue[R]) retryAt(uid types.UID, at time.Time) {
 	}
 	r.at, r.delay = at, RetryInterval
 	q.retries[uid] = r
-	q.look()
+	q.lookBy(at)
 }
 
 // on returns the state of the key, with an event on it now; nil if nobody waits for it. The
@@ -357,6 +389,13 @@ func (q *Queue[R]) look() {
 	select {
 	case q.wake <- struct{}{}:
 	default:
+	}
+}
+
+// lookBy has Run look at the time, at the latest. The caller holds mu.
+func (q *Queue[R]) lookBy(at time.Time) {
+	if q.next.IsZero() || at.Before(q.next) {
+		q.look()
 	}
 }
 

@@ -335,3 +335,57 @@ func BenchmarkStep(b *testing.B) {
 		}
 	}
 }
+
+// A try that ended before the plugin was asked all is made again, after ever longer times.
+func TestTriesThatAreNotFinished(t *testing.T) {
+	r := newRig()
+	r.Finishes = true
+	p := pod("p01")
+	r.Add(p, 0, "cam")
+	try := func() { t.Helper(); r.Try(p.UID) }
+	want := func(within time.Duration, activated ...string) {
+		t.Helper()
+		if got := r.after(within); !slices.Equal(got, activated) {
+			t.Errorf("within %s activated %v, want %v", within, got, activated)
+		}
+	}
+	const soon = time.Millisecond
+	try()
+	want(RetryInterval - soon)
+	want(2*soon, "p01")
+	try()
+	want(2*RetryInterval - soon)
+	want(2*soon, "p01")
+
+	for name, finish := range map[string]func(types.UID){"finished": r.Finished, "reserved": r.Reserved} {
+		try()
+		finish(p.UID)
+		if want(time.Hour); t.Failed() {
+			t.Fatal(name)
+		}
+	}
+	try() // the times begin anew
+	want(RetryInterval+soon, "p01")
+	try()
+	r.Delete(p.UID)
+	want(time.Hour)
+}
+
+// Run looks in time at a try that is not finished, though it had nothing to do when it began.
+func TestRunSeesTriesThatAreNotFinished(t *testing.T) {
+	r := newRig()
+	r.Finishes = true
+	p := pod("p01")
+	r.Add(p, 0, "cam")
+	r.after(time.Second)
+	select {
+	case <-r.wake:
+	default:
+	}
+	r.Try(p.UID)
+	select {
+	case <-r.wake:
+	default:
+		t.Error("Run sleeps on")
+	}
+}

@@ -100,6 +100,13 @@ func firstToTry[R any](x, y candidate[R]) int {
 func (q *Queue[R]) retried(now time.Time) map[string]*v1.Pod {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	for uid, at := range q.unfinished {
+		if !now.Before(at) {
+			delete(q.unfinished, uid)
+			q.pods[uid].givenUp++
+			q.retryAt(uid, now)
+		}
+	}
 	pods := map[string]*v1.Pod{}
 	for uid, r := range q.retries {
 		if now.Before(r.at) {
@@ -180,8 +187,15 @@ func (q *Queue[R]) nextStep(now time.Time) (wait time.Duration, more bool) {
 	for _, r := range q.retries {
 		earliest(r.at)
 	}
+	for _, at := range q.unfinished {
+		earliest(at)
+	}
 	for _, e := range q.events {
 		earliest(e.nextBatch)
+	}
+	q.next = now.Add(maxRetryInterval)
+	if more {
+		q.next = now.Add(wait)
 	}
 	return wait, more
 }
