@@ -85,7 +85,7 @@ func TestKubectl(t *testing.T) {
 	if want := "slot.kubectl.kubeslot.io/" + has.Name + "\n"; stdout != want {
 		t.Errorf("-o name prints %q, want %q", stdout, want)
 	}
-	if _, stderr, code := r.kubeslot("pod", "nobody"); code != 2 || !strings.Contains(stderr, "no pod nobody in namespace "+r.ns) {
+	if _, stderr, code := r.kubeslot("pod", "nobody"); code != 1 || !strings.Contains(stderr, "no pod nobody in namespace "+r.ns) {
 		t.Errorf("of a pod that is not there it says %q, exit code %d", stderr, code)
 	}
 

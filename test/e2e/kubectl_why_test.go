@@ -21,7 +21,7 @@ func TestKubectlWhy(t *testing.T) {
 
 	// The scheduler's reasons.
 	r.create(newPod("misspelt", "", map[string]int64{"wyh": 1}))
-	r.awaitKubeslot([]string{"pod", "misspelt"}, `NoSuchResource, container main, akri.sh/wyh: there is no Configuration or Instance of this name`, `there is a Configuration why`)
+	r.awaitKubeslot([]string{"pod", "misspelt"}, `NoSuchResource, container main, akri.sh/wyh: there is no Configuration or Instance of this name`, `did you mean "why"\?`)
 	r.create(newPod("greedy", "", map[string]int64{"why": 2}))
 	r.awaitKubeslot([]string{"pod", "greedy"}, `TooFewDevices, container main, akri.sh/why, on node-a,node-b: it asks for 2 different devices, and none of these nodes reaches more than 1`)
 	elsewhere := newPod("elsewhere", "", map[string]int64{"why": 1})
@@ -68,7 +68,7 @@ func TestKubectlWhy(t *testing.T) {
 		for _, name := range []string{"first", "second"} {
 			_, stderr, code := r.kubeslot("pod", name)
 			said += stderr
-			if code == 2 && strings.Contains(stderr, "Preempted by pod "+r.ns+"/vip on node "+nodeA) {
+			if code == 1 && strings.Contains(stderr, "Preempted by pod "+r.ns+"/vip on node "+nodeA) {
 				return true, ""
 			}
 		}

@@ -6,23 +6,27 @@ import (
 	"strings"
 )
 
-// Distance is how many bytes have to be changed, added or taken away to get from one word
-// to the other. It takes time and memory by the product of their lengths.
+// Distance is how many bytes have to be changed, added, taken away, or swapped with the next
+// one to get from one word to the other. No byte is changed twice (it is the optimal string
+// alignment distance). It takes time by the product of the words' lengths.
 func Distance(a, b string) int {
-	row := make([]int, len(b)+1)
+	// Each row is the distances of a's first bytes from b's first 0, 1, 2, …
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
+		before, last, row = last, row, before
 		row[0] = i + 1
 		for j := range len(b) {
-			replaced := diagonal
+			replaced := last[j]
 			if a[i] != b[j] {
 				replaced++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+			row[j+1] = min(replaced, row[j]+1, last[j+1]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
 		}
 	}
 	return row[len(b)]

@@ -8,7 +8,7 @@ func TestDistance(t *testing.T) {
 		want int
 	}{
 		{"", "", 0}, {"", "abc", 3}, {"abc", "abc", 0}, {"request", "requests", 1}, {"rquests", "requests", 1},
-		{"requezts", "requests", 1}, {"ab", "ba", 2}, {"kitten", "sitting", 3},
+		{"requezts", "requests", 1}, {"ab", "ba", 1}, {"wyh", "why", 1}, {"abcd", "badc", 2}, {"ca", "abc", 3}, {"kitten", "sitting", 3},
 	} {
 		if got := Distance(test.a, test.b); got != test.want {
 			t.Errorf("from %q to %q: %d, want %d", test.a, test.b, got, test.want)
