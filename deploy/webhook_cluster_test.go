@@ -148,7 +148,7 @@ func (r *rig) refusals(t *testing.T) {
 	warned, err := client.New(config, client.Options{})
 	r.check(err)
 	r.check(warned.Create(t.Context(), body, client.DryRunAll))
-	if want := `spec.discoveryHandler.discoveryDetails: unknown field "groupRecursiv": ignored`; !slices.Contains(r.warnings.texts, want) {
+	if want := `spec.discoveryHandler.discoveryDetails: unknown field "groupRecursiv": ignored; did you mean "groupRecursive"?`; !slices.Contains(r.warnings.texts, want) {
 		t.Errorf("warnings %q, want %q", r.warnings.texts, want)
 	}
 }

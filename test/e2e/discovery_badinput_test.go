@@ -141,7 +141,8 @@ func (f *foreign) Discover(_ *discoveryv0.DiscoverRequest, stream grpc.ServerStr
 // devices of the report are found, the others are named in the status.
 func TestForeignHandler(t *testing.T) {
 	r := newRig(t)
-	r.discover("toys", "toaster", 1, "")
+	r.check(r.createConfiguration("toys", akriv0.ConfigurationSpec{Capacity: 1, PropertyPrefixes: []string{"TOASTER"},
+		DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "toaster"}}))
 	r.awaitProblem("toys", "UnknownHandler", `"toaster"`)
 	f := r.newForeign("toaster")
 	good := &discoveryv0.Device{Id: "good", Properties: map[string]string{"TOASTER": "four slices"},

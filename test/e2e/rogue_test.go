@@ -184,7 +184,7 @@ func rogueIsRefused(r *rig, by way) {
 		{"its own Node's owners through its status", "kubecri may change only", thief.patchNode(nodeA, owned, "status"), "not allowed to modify ownerReferences"},
 		{"its own Node's finalizers through its status", "kubecri may change only", unless(by, kubelets, func() error { return thief.patchNode(nodeA, kept, "status") }), "-"},
 		{"its own Node's labels and annotations through its status", "kubecri may change only", unless(by, kubelets, func() error { return thief.patchNode(nodeA, junk, "status") }), "-"},
-		{"its own Node's conditions", "kubecri may change only the capacity and allocatable", unless(by, kubelets, func() error {
+		{"its own Node's conditions", "kubecri may change only the capacity, the allocatable and the conditions kubeslot.io/*", unless(by, kubelets, func() error {
 			return thief.patchNode(nodeA, `{"status":{"conditions":[]}}`, "status")
 		}), "-"},
 		{"its own Node's CPUs", "kubecri may advertise only akri.sh resources", unless(by, kubelets, func() error {
