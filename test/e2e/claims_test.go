@@ -77,6 +77,7 @@ func TestClaimedWhenBound(t *testing.T) {
 	r := newRig(t)
 	name := r.debugEcho("early", 3, func(c *akriv0.Configuration) { c.Spec.UniqueDevices = new(bool) }, "early0")[0].name
 	r.claimsByScheduler()
+	r.awaitReady(nodeA)                                     // an earlier test may have restarted its kubelet
 	r.check(shared.Kill("kubelet", nodeA, syscall.SIGSTOP)) // no container, so no claim of kubecri's
 	resumed := false
 	resume := func() {
