@@ -15,7 +15,7 @@ import (
 // change after which one of them can run, or can preempt, that it may help that pod.
 type prober struct {
 	*Ledger
-	gained  Event
+	event   Event
 	excused bool // all pods are tried
 	waiting []*probe
 }
@@ -43,56 +43,56 @@ func newProber(t *rapid.T) *prober {
 }
 
 func (p *prober) SetConfiguration(c *akriv0.Configuration) {
-	p.gained.add(p.Ledger.SetConfiguration(c))
+	p.event.add(p.Ledger.SetConfiguration(c))
 }
 
 func (p *prober) DeleteConfiguration(namespace, name string) {
-	p.gained.add(p.Ledger.DeleteConfiguration(namespace, name))
+	p.event.add(p.Ledger.DeleteConfiguration(namespace, name))
 }
 
 func (p *prober) SetSlice(s *v1alpha1.DeviceSlice) (Event, []error) {
 	event, errs := p.Ledger.SetSlice(s)
-	p.gained.add(event)
+	p.event.add(event)
 	return event, errs
 }
 
-func (p *prober) DeleteSlice(name string) { p.gained.add(p.Ledger.DeleteSlice(name)) }
+func (p *prober) DeleteSlice(name string) { p.event.add(p.Ledger.DeleteSlice(name)) }
 
-func (p *prober) SetClaim(c *v1alpha1.SlotClaim) { p.gained.add(p.Ledger.SetClaim(c)) }
+func (p *prober) SetClaim(c *v1alpha1.SlotClaim) { p.event.add(p.Ledger.SetClaim(c)) }
 
-func (p *prober) DeleteClaim(name string) { p.gained.add(p.Ledger.DeleteClaim(name)) }
+func (p *prober) DeleteClaim(name string) { p.event.add(p.Ledger.DeleteClaim(name)) }
 
 func (p *prober) SetNode(name string, labels map[string]string) {
-	p.gained.add(p.Ledger.SetNode(name, labels))
+	p.event.add(p.Ledger.SetNode(name, labels))
 }
 
-func (p *prober) DeleteNode(name string) { p.gained.add(p.Ledger.DeleteNode(name)) }
+func (p *prober) DeleteNode(name string) { p.event.add(p.Ledger.DeleteNode(name)) }
 
 func (p *prober) Assume(pod Pod, node string, a Assignment) error {
 	event, err := p.Ledger.Assume(pod, node, a)
-	p.gained.add(event)
+	p.event.add(event)
 	return err
 }
 
 func (p *prober) Forget(uid string) Event {
 	event := p.Ledger.Forget(uid)
-	p.gained.add(event)
+	p.event.add(event)
 	return event
 }
 
 func (p *prober) Observe(pod Pod, node string, a Assignment) ([]Conflict, Event) {
 	conflicts, event := p.Ledger.Observe(pod, node, a)
-	p.gained.add(event)
+	p.event.add(event)
 	return conflicts, event
 }
 
-func (p *prober) Remove(uid string) { p.gained.add(p.Ledger.Remove(uid)) }
+func (p *prober) Remove(uid string) { p.event.add(p.Ledger.Remove(uid)) }
 
 func (p *prober) Nominate(pod Pod, node string, a Assignment) {
-	p.gained.add(p.Ledger.Nominate(pod, node, a))
+	p.event.add(p.Ledger.Nominate(pod, node, a))
 }
 
-func (p *prober) ClearNomination(uid string) { p.gained.add(p.Ledger.ClearNomination(uid)) }
+func (p *prober) ClearNomination(uid string) { p.event.add(p.Ledger.ClearNomination(uid)) }
 
 // restart has another ledger, after which all pods are tried.
 func (p *prober) restart(l *Ledger) { p.Ledger, p.excused = l, true }
@@ -109,13 +109,13 @@ func (p *prober) check(t *rapid.T, strategy Strategy) {
 		found := p.Preempt(strategy, w.node, w.req, lower)
 		if w.can = found != nil; w.can && !could && !p.excused && !p.helps(w.req) {
 			t.Fatalf("pod %s of priority %d, which asks for %+v, can have %v on %s now, if %v go; it is told only of %+v",
-				w.req.UID, w.req.Priority, w.req.Containers, found.Assignment, w.node, found.Victims, p.gained)
+				w.req.UID, w.req.Priority, w.req.Containers, found.Assignment, w.node, found.Victims, p.event)
 		}
 	}
-	p.gained, p.excused = Event{}, false
+	p.event, p.excused = Event{}, false
 }
 
-// helps reports whether what was gained may help the pod.
+// helps reports whether what happened may help the pod.
 func (p *prober) helps(req *Request) bool {
 	asks := map[string]bool{}
 	for _, c := range req.Containers {
@@ -123,8 +123,8 @@ func (p *prober) helps(req *Request) bool {
 			asks[r.Name] = true
 		}
 	}
-	return slices.ContainsFunc(p.gained.Freed, func(name string) bool { return asks[name] }) ||
-		slices.ContainsFunc(p.gained.Preemptible, func(s slot.Name) bool {
+	return slices.ContainsFunc(p.event.Freed, func(name string) bool { return asks[name] }) ||
+		slices.ContainsFunc(p.event.Preemptible, func(s slot.Name) bool {
 			least, ok := p.MinPreemptorPriority(s)
 			return ok && req.Priority >= least && slices.ContainsFunc(p.Resources(s.Instance), func(name string) bool { return asks[name] })
 		})

@@ -136,10 +136,10 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		c.Spec.Capacity = s.capacity[c.Name]
 		s.api.configurations[ns+"/"+c.Name] = c
-		return s.gained(s.SetConfiguration(c))
+		return s.happened(s.SetConfiguration(c))
 	case "delete-configuration":
 		delete(s.api.configurations, ns+"/"+full(name))
-		return s.gained(s.DeleteConfiguration(ns, full(name)))
+		return s.happened(s.DeleteConfiguration(ns, full(name)))
 	case "instance", "delete-instance":
 		var event Event
 		if capacity, err := strconv.Atoi(arg("capacity", "")); err == nil {
@@ -155,7 +155,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 				event.add(s.DeleteSlice(slice))
 			}
 		}
-		return s.gained(event)
+		return s.happened(event)
 	case "slice":
 		slice := sliceOf(name, node)
 		for _, line := range lines(d.Input) {
@@ -181,28 +181,28 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		for _, err := range errs {
 			out += "left out: " + err.Error() + "\n"
 		}
-		return out + s.gained(event)
+		return out + s.happened(event)
 	case "delete-slice":
 		delete(s.api.slices, name)
-		return s.gained(s.DeleteSlice(name))
+		return s.happened(s.DeleteSlice(name))
 	case "claim":
 		c := claimOf(parse(t, arg("slot", "")), node, pod.UID)
 		if pod.UID != "" {
 			c.Spec.Pod = &v1alpha1.PodReference{Namespace: "ns", Name: pod.Name, UID: types.UID(pod.UID)}
 		}
 		s.api.claims[c.Name] = c
-		return s.gained(s.SetClaim(c))
+		return s.happened(s.SetClaim(c))
 	case "delete-claim":
 		name := parse(t, arg("slot", "")).String()
 		delete(s.api.claims, name)
-		return s.gained(s.DeleteClaim(name))
+		return s.happened(s.DeleteClaim(name))
 	case "node":
 		pairs, _ := vals("labels")
 		s.api.nodes[name] = labels(pairs)
-		return s.gained(s.SetNode(name, labels(pairs)))
+		return s.happened(s.SetNode(name, labels(pairs)))
 	case "delete-node":
 		delete(s.api.nodes, name)
-		return s.gained(s.DeleteNode(name))
+		return s.happened(s.DeleteNode(name))
 	case "ignored":
 		claims, devices := s.Ignored()
 		return fmt.Sprintf("%d claims, %d devices", claims, devices)
@@ -221,7 +221,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			}
 			s.scheduled[pod.UID] = scheduled{pod, node, a}
 			if !event.Empty() {
-				return show(a) + "\n" + s.gained(event)
+				return show(a) + "\n" + s.happened(event)
 			}
 		}
 		return show(a)
@@ -282,7 +282,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		return "not yet"
 	case "clear-nomination":
-		return s.gained(s.ClearNomination(pod.UID))
+		return s.happened(s.ClearNomination(pod.UID))
 	case "preempt":
 		req := request(t, pod, d.Input)
 		candidates := slices.DeleteFunc(s.PotentialVictims(req).On(node), func(v Victim) bool { return v.Priority >= pod.Priority })
@@ -303,14 +303,14 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		out += "\n" + show(p.Assignment)
 		if event := s.Nominate(pod, node, p.Assignment); !event.Empty() {
-			out += "\n" + s.gained(event)
+			out += "\n" + s.happened(event)
 		}
 		return out
 	case "forget":
-		return s.gained(s.Forget(pod.UID))
+		return s.happened(s.Forget(pod.UID))
 	case "remove":
 		delete(s.api.bound, pod.UID)
-		return s.gained(s.Remove(pod.UID))
+		return s.happened(s.Remove(pod.UID))
 	case "reach":
 		limit, _ := strconv.Atoi(arg("limit", "1000"))
 		nodes, shortfall := s.Reach(request(t, pod, d.Input), limit)

@@ -121,7 +121,7 @@ func show(a Assignment) string {
 	return strings.Join(out, "\n")
 }
 
-func (s *story) gained(g Event) string {
+func (s *story) happened(g Event) string {
 	if g.Empty() {
 		return "no event"
 	}
@@ -151,7 +151,7 @@ func (s *story) observed(conflicts []Conflict, g Event) string {
 	for _, c := range conflicts {
 		fmt.Fprintf(&out, "conflict: %s is held by %s\n", c.Slot, c.Holder.Name)
 	}
-	return out.String() + s.gained(g)
+	return out.String() + s.happened(g)
 }
 
 func (l *Ledger) show() string {
