@@ -1,12 +1,14 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 )
 
@@ -20,9 +22,10 @@ func (o *options) doctor() *cobra.Command {
 		Long: `doctor compares pods, claims, Instances and what nodes report, and says what does
 not fit: claims whose pod is gone, containers that run without a claim, slots
 that are assigned twice, assignments that cannot be read, Configurations with
-problems, nodes without kubecri, versions that are too old, policies that are
-missing, what is left over of what is gone.
-It needs the right to list all of them in the whole cluster.`,
+problems, nodes without kubecri, versions that are too old or too new, definitions,
+policies and permissions that are missing or old, schedulers without Kubeslot's
+plugins, what is left over of what is gone.
+It needs the right to read all of them in the whole cluster.`,
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from, err := o.source()
@@ -30,6 +33,9 @@ It needs the right to list all of them in the whole cluster.`,
 				return err
 			}
 			objects, missing, err := from.List(cmd.Context())
+			if missing := source.NotInstalledError(""); errors.As(err, &missing) && missing == source.NoConfigurations {
+				return errors.Join(err, o.leftovers(cmd.Context(), from))
+			}
 			if err != nil {
 				return err
 			}
@@ -51,4 +57,16 @@ It needs the right to list all of them in the whole cluster.`,
 	}
 	cmd.Flags().BoolP("all-namespaces", "A", true, "doctor always looks at all namespaces")
 	return cmd
+}
+
+// leftovers prints what nodes still have of a Kubeslot that was removed.
+func (o *options) leftovers(ctx context.Context, from *source.Source) error {
+	objects, err := from.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	if findings := view.New(objects).Examine(o.now()); len(findings) > 0 {
+		return printRows(o, "Finding", findings, findingColumns, "")
+	}
+	return nil
 }

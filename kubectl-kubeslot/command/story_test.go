@@ -11,15 +11,16 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	fakediscovery "k8s.io/client-go/discovery/fake"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -43,7 +44,7 @@ import (
 //	claim slot=yard-0 node=a pod=p [new]            the node has claimed it
 //	usage slot=yard-0 is=                           an Instance's deviceUsage
 //	event pod=p reason=                             input: the message of a warning
-//	policies [without=name]                         those of deploy/policies, enforced
+//	deployed [without=name]                         the definitions, policies and permissions of deploy/
 //	delete what=pod/p|node/a|configuration/cam|instances/cam
 //	top [width=100] [height=12]                     input: keys; the screen after them, with > for the cursor and ! for trouble
 //	run [as=guest]                                  input: kubectl kubeslot ...; a guest may list what is in namespace default, and nothing else
@@ -146,15 +147,8 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) string {
 			e.InvolvedObject = corev1.ObjectReference{Kind: "Pod", Namespace: ns, Name: a.get("pod", ""), UID: pod.(*corev1.Pod).UID}
 		}
 		s.set("event/"+e.Name, e)
-	case "policies":
-		for _, policy := range []string{"kubeslot-assignment", "kubeslot-brokers", "kubeslot-kubecri-node", "kubeslot-kubecri-objects", "kubeslot-kubecri-leases"} {
-			if policy == a.get("without", "") {
-				continue
-			}
-			s.set("policy/"+policy, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}})
-			s.set("binding/"+policy, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy},
-				Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policy, ValidationActions: []admissionregistrationv1.ValidationAction{"Deny"}}})
-		}
+	case "deployed":
+		s.deploy(t, a.get("without", ""))
 	case "delete":
 		kind, of, _ := strings.Cut(a.get("what", ""), "/")
 		if kind == "instances" {
@@ -186,20 +180,22 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) string {
 }
 
 // clients are fakes with the story's objects.
-func (s *story) clients() (*kubefake.Clientset, *akrifake.Clientset) {
-	var core, ours []runtime.Object
+func (s *story) clients() (*kubefake.Clientset, *akrifake.Clientset, *dynamicfake.FakeDynamicClient) {
+	var core, ours, definitions []runtime.Object
 	for _, key := range s.order {
 		switch o := s.objects[key].(type) {
 		case nil:
 		case *akriv0.Configuration, *akriv0.Instance, *v1alpha1.DeviceSlice, *v1alpha1.SlotClaim:
 			ours = append(ours, o.DeepCopyObject())
+		case *unstructured.Unstructured:
+			definitions = append(definitions, o.DeepCopyObject())
 		default:
 			core = append(core, o.DeepCopyObject())
 		}
 	}
 	kube := kubefake.NewClientset(core...)
 	kube.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: "v1.36.3"}
-	return kube, akrifake.NewSimpleClientset(ours...)
+	return kube, akrifake.NewSimpleClientset(ours...), dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), definitions...)
 }
 
 // options of a command in namespace default, and what it writes.
@@ -208,12 +204,12 @@ func (s *story) options(as string) (o *options, out, errOut *bytes.Buffer) {
 	o = &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, now: func() time.Time { return storyNow }}
 	namespace := "default"
 	o.kube.Namespace = &namespace
-	kube, akri := s.clients()
+	kube, akri, definitions := s.clients()
 	if as == "guest" {
 		kube.PrependReactor("list", "*", forbid)
 		akri.PrependReactor("list", "*", forbid)
 	}
-	o.connected = source.For(kube, akri, namespace)
+	o.connected = source.For(kube, akri, definitions, namespace)
 	return o, out, errOut
 }
 

@@ -95,9 +95,9 @@ func watchStory(t *testing.T) *story {
 
 func TestWatch(t *testing.T) {
 	s := watchStory(t)
-	kube, akri := s.clients()
+	kube, akri, _ := s.clients()
 	o, _, _ := s.options("")
-	o.connected = source.For(kube, akri, "default")
+	o.connected = source.For(kube, akri, nil, "default")
 	out := watching(t, o, "slots --watch")
 	const first = `SLOT           STATE   HOLDER   CONTAINER   NODE   LEVEL   SINCE
 cam-f30c78-0   Free    -        -           -      -       -
@@ -141,10 +141,10 @@ MODIFIED   cam-f30c78-0   Held    default/viewer   main        a      CL      60
 	} {
 		t.Run(line, func(t *testing.T) {
 			s := watchStory(t)
-			kube, akri := s.clients()
+			kube, akri, _ := s.clients()
 			o, _, _ := s.options("")
 			ready := make(chan struct{})
-			o.connected = source.For(kube, akri, "default")
+			o.connected = source.For(kube, akri, nil, "default")
 			o.watched = func() { close(ready) }
 			out := watching(t, o, line)
 			select {
@@ -164,7 +164,7 @@ MODIFIED   cam-f30c78-0   Held    default/viewer   main        a      CL      60
 // A user is told when what he sees is out of date, once, and when it is no longer.
 func TestWatchSaysWhenItIsOutOfDate(t *testing.T) {
 	s := watchStory(t)
-	kube, akri := s.clients()
+	kube, akri, _ := s.clients()
 	o, _, _ := s.options("")
 	var down atomic.Bool
 	broken := make(chan *watch.RaceFreeFakeWatcher, 10)
@@ -177,7 +177,7 @@ func TestWatchSaysWhenItIsOutOfDate(t *testing.T) {
 		return true, w, nil
 	})
 	ready := make(chan struct{})
-	o.connected = source.For(kube, akri, "default")
+	o.connected = source.For(kube, akri, nil, "default")
 	o.watched = func() { close(ready) }
 	out := watching(t, o, "slots --watch-only --no-headers")
 	<-ready

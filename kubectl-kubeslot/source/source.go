@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -35,6 +36,7 @@ const pageSize = 500
 type Source struct {
 	kube      kubernetes.Interface
 	client    versioned.Interface
+	objects   dynamic.Interface
 	namespace string
 }
 
@@ -54,12 +56,16 @@ func New(config *rest.Config, namespace string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return For(kube, client, namespace), nil
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return For(kube, client, objects, namespace), nil
 }
 
-// For makes a Source of clients.
-func For(kube kubernetes.Interface, client versioned.Interface, namespace string) *Source {
-	return &Source{kube: kube, client: client, namespace: namespace}
+// For makes a Source of clients; objects is for Cluster, and nil where that is not asked.
+func For(kube kubernetes.Interface, client versioned.Interface, objects dynamic.Interface, namespace string) *Source {
+	return &Source{kube: kube, client: client, objects: objects, namespace: namespace}
 }
 
 // kind is how one kind of objects is read. Kinds without a namespace ignore theirs.
@@ -220,12 +226,22 @@ func (s *Source) read(ctx context.Context, k *kind) ([]runtime.Object, scope, er
 	return items, reach, explain(k.resource, err)
 }
 
+// NotInstalledError names a resource that the API server does not have.
+type NotInstalledError string
+
+// NoConfigurations is the error of a cluster that has nothing of Kubeslot, nor of Akri.
+const NoConfigurations NotInstalledError = "configurations.akri.sh"
+
+func (e NotInstalledError) Error() string {
+	return fmt.Sprintf("the cluster has no %s: is Kubeslot installed there? (kubectl apply -k deploy/)", string(e))
+}
+
 func explain(resource string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("the cluster has no %s: is Kubeslot installed there? (kubectl apply -k deploy/)", resource)
+		return NotInstalledError(resource)
 	}
 	return fmt.Errorf("list %s: %w", resource, err)
 }
@@ -267,30 +283,4 @@ func (s *Source) Events(ctx context.Context, namespace, pod string) ([]corev1.Ev
 	}
 	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int { return lastSeen(&a).Compare(lastSeen(&b)) })
 	return list.Items, nil
-}
-
-// Cluster reads what doctor looks at besides. It is an error if it may not be read.
-func (s *Source) Cluster(ctx context.Context) (*view.Cluster, error) {
-	version, err := s.kube.Discovery().ServerVersion()
-	if err != nil {
-		return nil, fmt.Errorf("ask the API server for its version: %w", err)
-	}
-	c := &view.Cluster{Version: version.GitVersion}
-	policies, err := s.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list validatingadmissionpolicies: %w", err)
-	}
-	bindings, err := s.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list validatingadmissionpolicybindings: %w", err)
-	}
-	for _, p := range policies.Items {
-		for _, b := range bindings.Items {
-			if b.Spec.PolicyName == p.Name && slices.Contains(b.Spec.ValidationActions, "Deny") {
-				c.Policies = append(c.Policies, p.Name)
-				break
-			}
-		}
-	}
-	return c, nil
 }

@@ -75,7 +75,7 @@ func TestListByRights(t *testing.T) {
 			if tc.akri != nil {
 				refuse(&akri.Fake, "list", tc.akri)
 			}
-			objects, missing, err := For(kube, akri, "default").List(t.Context())
+			objects, missing, err := For(kube, akri, nil, "default").List(t.Context())
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Errorf("List() = %v, want an error with %q", err, tc.err)
@@ -134,7 +134,7 @@ func TestLive(t *testing.T) {
 		broken <- w
 		return true, w, nil
 	})
-	live, err := For(kube, akri, "default").Watch(t.Context())
+	live, err := For(kube, akri, nil, "default").Watch(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestCheck(t *testing.T) {
 		}
 		return nil
 	})
-	live, err := For(kube, akri, "default").Watch(t.Context())
+	live, err := For(kube, akri, nil, "default").Watch(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,11 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := For(kube, akri, "default").Watch(ctx); err == nil || !errors.Is(err, context.Canceled) {
+	if _, err := For(kube, akri, nil, "default").Watch(ctx); err == nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("Watch() = %v, want that its context is done", err)
 	}
+}
+
+func errNotFound(resource string) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, "")
 }

@@ -2,11 +2,17 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -101,9 +107,38 @@ func (v *View) examinePods(f *findings, now time.Time) {
 		case pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 && !tried(pod) && now.Sub(pod.CreationTimestamp.Time) > settling:
 			f.add(podObject(pod), "NoScheduler", "no scheduler has tried it since it was created: none of the name %q runs", pod.Spec.SchedulerName)
 		case pod.Spec.NodeName != "" && v.broken[pod] == nil && !v.assigned[pod] && len(waiting(pod)) > 0 && !managedByKubelet(pod) && !v.choosesSlots(pod.Spec.NodeName) && now.Sub(scheduled(pod)) > settling:
-			f.add(podObject(pod), "NotAssigned", "%s; create it again for Kubeslot's scheduler", v.unassigned(pod))
+			f.add(podObject(pod), "NotAssigned", "%s; create it again for Kubeslot's scheduler%s", v.unassigned(pod), v.rivals(pod))
+		case pod.Spec.NodeName == "" && v.countedAsPlain(pod) != "":
+			f.add(podObject(pod), "StockScheduler", "the scheduler of the name %q that tried it counts %s as it counts CPU, so it does not have Kubeslot's plugins: put Kubeslot's in its place, or name Kubeslot's in the pod's schedulerName%s",
+				pod.Spec.SchedulerName, v.countedAsPlain(pod), v.rivals(pod))
 		}
 	}
+}
+
+// countedAsPlain is a resource of ours of which the scheduler said that there is not enough
+// in the words of upstream's NodeResourcesFit, which Kubeslot's leaves to its own plugin; ""
+// if there is none, or nodes whose kubelets choose slots, for which any scheduler does.
+func (v *View) countedAsPlain(pod *corev1.Pod) string {
+	if slices.ContainsFunc(v.objects.Nodes, func(n corev1.Node) bool { return v1alpha1.ChoosesSlots(&n) }) {
+		return ""
+	}
+	for _, part := range v.parse(schedulerSays(pod)) {
+		if resource := part.Fields["resource"]; part.Reason == "InsufficientResource" && strings.HasPrefix(resource, assignment.ResourcePrefix) {
+			return resource
+		}
+	}
+	return ""
+}
+
+// rivals says that two schedulers use the pod's scheduler name, where pods of the same name
+// have slots.
+func (v *View) rivals(pod *corev1.Pod) string {
+	for other := range v.assigned {
+		if other.Spec.SchedulerName == pod.Spec.SchedulerName {
+			return fmt.Sprintf(". Other pods of the name %q have slots: unless spec.nodeName was set here, two schedulers use that name. Stop the one that is not Kubeslot's", pod.Spec.SchedulerName)
+		}
+	}
+	return ""
 }
 
 func (v *View) examineConfigurations(f *findings) {

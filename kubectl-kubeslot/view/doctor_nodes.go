@@ -7,22 +7,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
-
-// oldest is the oldest minor version of Kubernetes that Kubeslot works with.
-var oldest = version.MajorMinor(1, 33)
-
-// policies are those of deploy/policies, each with what anybody may do without it.
-var policies = map[string]string{
-	"kubeslot-assignment":      "who may update a pod can give it slots",
-	"kubeslot-brokers":         "who may write Configurations can run pods as any ServiceAccount",
-	"kubeslot-kubecri-node":    "one node's kubecri can write another's status",
-	"kubeslot-kubecri-objects": "one node's kubecri can report devices and claim slots for another",
-	"kubeslot-kubecri-leases":  "one node's kubecri can take over discovery from others",
-}
 
 // examineNodes finds nodes that take no part, and what is left over of nodes. A node that
 // is cordoned or has a taint, such as a control plane's, need not take part.
@@ -55,8 +43,11 @@ func (v *View) examineNodes(f *findings, now time.Time) {
 		if !reporting[n.Name] && untolerated(n, nil) == nil {
 			f.add("node/"+n.Name, "NoKubecri", "it has no DeviceSlice: kubecri does not run there, or cannot reach the API server")
 		}
-		if kubelet, err := version.ParseGeneric(strings.TrimPrefix(n.Status.NodeInfo.KubeletVersion, "v")); err == nil && kubelet.LessThan(oldest) {
-			f.add("node/"+n.Name, "OldVersion", "its kubelet is %s, and Kubeslot works from %s on", n.Status.NodeInfo.KubeletVersion, oldest)
+		v.examineKubelet(f, n.Name, n.Status.NodeInfo.KubeletVersion)
+		for _, c := range n.Status.Conditions {
+			if strings.HasPrefix(string(c.Type), conditionPrefix) && c.Status == corev1.ConditionTrue && reporting[n.Name] {
+				f.add("node/"+n.Name, c.Reason, "%s", c.Message)
+			}
 		}
 		if _, err := assignment.DecodeNode(n.Annotations); err != nil {
 			f.add("node/"+n.Name, "BadAnnotation", "%v: the scheduler gives out no devices of plugins there; kubecri writes it anew when it starts", err)
@@ -65,13 +56,32 @@ func (v *View) examineNodes(f *findings, now time.Time) {
 	v.leftInNodes(f, reporting)
 }
 
-// leftInNodes finds resources that nobody serves, on nodes where no kubecri runs: where one
-// does, it removes them a while after the Configuration.
+// conditionPrefix is of the conditions that kubecri writes; True means trouble.
+const conditionPrefix = "kubeslot.io/"
+
+// leftInNodes finds what kubecri wrote, on nodes where none runs: resources that nobody
+// serves, which it removes a while after the Configuration where it does run, its
+// annotation, and its mode.
 func (v *View) leftInNodes(f *findings, reporting map[string]bool) {
 	for i := range v.objects.Nodes {
 		n := &v.objects.Nodes[i]
 		if reporting[n.Name] {
 			continue
+		}
+		var left []string
+		if n.Annotations[assignment.Annotation] != "" {
+			left = append(left, "the annotation "+assignment.Annotation)
+		}
+		if n.Labels[v1alpha1.ModeLabel] != "" {
+			left = append(left, "the label "+v1alpha1.ModeLabel)
+		}
+		for _, c := range n.Status.Conditions {
+			if strings.HasPrefix(string(c.Type), conditionPrefix) {
+				left = append(left, "the condition "+string(c.Type))
+			}
+		}
+		if len(left) > 0 {
+			f.add("node/"+n.Name, "LeftOver", "it has %s of a kubecri that does not run there: run `kubecri cleanup` on the node, or install it again", strings.Join(left, ", "))
 		}
 		for _, name := range slices.Sorted(maps.Keys(n.Status.Allocatable)) {
 			of, ours := strings.CutPrefix(string(name), assignment.ResourcePrefix)
@@ -90,20 +100,4 @@ func (v *View) holdsOf(node, of string) bool {
 	return slices.ContainsFunc(v.objects.Pods, func(pod corev1.Pod) bool {
 		return pod.Spec.NodeName == node && !ended(&pod) && slices.ContainsFunc(requests(&pod), func(r request) bool { return r.resource == of })
 	})
-}
-
-// examineCluster looks at versions and policies, where they were read.
-func (v *View) examineCluster(f *findings) {
-	c := v.objects.Cluster
-	if c == nil {
-		return
-	}
-	if server, err := version.ParseGeneric(strings.TrimPrefix(c.Version, "v")); err == nil && server.LessThan(oldest) {
-		f.add("cluster", "OldVersion", "its API server is %s, and Kubeslot works from %s on", c.Version, oldest)
-	}
-	for _, name := range slices.Sorted(maps.Keys(policies)) {
-		if !slices.Contains(c.Policies, name) {
-			f.add("validatingadmissionpolicy/"+name, "NoPolicy", "it is not there, or no binding enforces it: %s. Apply deploy/policies", policies[name])
-		}
-	}
 }

@@ -35,14 +35,6 @@ type Objects struct {
 	Cluster *Cluster
 }
 
-// Cluster is what doctor looks at besides devices and pods.
-type Cluster struct {
-	// Version is the API server's, such as v1.36.3.
-	Version string
-	// Policies are the ValidatingAdmissionPolicies that a binding enforces.
-	Policies []string
-}
-
 // View is the objects, joined. It does not change, and is safe for concurrent use.
 type View struct {
 	objects        Objects

@@ -266,12 +266,6 @@ func TestExamine(t *testing.T) {
 			change: func(_ *testing.T, o *Objects) {
 				o.Slices, o.Nodes[1].Status.Allocatable = o.Slices[:1], corev1.ResourceList{"akri.sh/gone": resource.MustParse("2")}
 			}},
-		"an old kubelet": {object: "node/b", want: "its kubelet is v1.32.9, and Kubeslot works from 1.33 on",
-			change: func(_ *testing.T, o *Objects) { o.Nodes[1].Status.NodeInfo.KubeletVersion = "v1.32.9" }},
-		"an old API server": {object: "cluster", want: "v1.31.0",
-			change: func(_ *testing.T, o *Objects) { o.Cluster = &Cluster{Version: "v1.31.0"} }},
-		"a policy that is missing": {object: "validatingadmissionpolicy/kubeslot-assignment", want: "who may update a pod can give it slots",
-			change: func(_ *testing.T, o *Objects) { o.Cluster = &Cluster{Version: "v1.36.3"} }},
 		"a part that is not ready": {object: "pod/default/agent", want: "it is Kubeslot's kubecri, and not Ready",
 			change: func(_ *testing.T, o *Objects) { o.Pods = append(o.Pods, part("agent", "kubecri", "v1", false)) }},
 		"parts of one version": {change: func(_ *testing.T, o *Objects) {
