@@ -40,6 +40,8 @@ func node() *corev1.Node {
 		Status: corev1.NodeStatus{
 			Capacity:    amounts("cpu", "akri.sh/cam", "example.com/widget", "example.com/others"),
 			Allocatable: amounts("cpu", "akri.sh/cam", "example.com/widget", "example.com/others", "akri.sh/gone"),
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+				{Type: "kubeslot.io/ContainersWithoutDevices", Status: corev1.ConditionFalse}, {Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse}},
 		},
 	}
 }
@@ -69,7 +71,7 @@ func TestNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"allocatable akri.sh/cam", "allocatable akri.sh/gone", "allocatable example.com/widget", "annotation KubeDevice/DeviceInfo",
-		"annotation kubeslot.io/plugin-resources", "capacity akri.sh/cam", "capacity example.com/widget", "deviceslice node-a-0", "slotclaim cam-8120fe-0"}
+		"annotation kubeslot.io/plugin-resources", "capacity akri.sh/cam", "capacity example.com/widget", "condition kubeslot.io/ContainersWithoutDevices", "deviceslice node-a-0", "slotclaim cam-8120fe-0"}
 	if diff := cmp.Diff(want, removed); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
@@ -80,13 +82,14 @@ func TestNode(t *testing.T) {
 	rest := node()
 	rest.Annotations = map[string]string{"other": "stays"}
 	rest.Status.Capacity, rest.Status.Allocatable = amounts("cpu", "example.com/others"), amounts("cpu", "example.com/others")
+	rest.Status.Conditions = slices.Delete(rest.Status.Conditions, 1, 2)
 	if diff := cmp.Diff(rest, now); diff != "" {
 		t.Errorf("the node (-want +got):\n%s", diff)
 	}
-	slices, _ := client.KubeslotV1alpha1().DeviceSlices().List(t.Context(), metav1.ListOptions{})
+	reports, _ := client.KubeslotV1alpha1().DeviceSlices().List(t.Context(), metav1.ListOptions{})
 	claims, _ := client.KubeslotV1alpha1().SlotClaims().List(t.Context(), metav1.ListOptions{})
-	if len(slices.Items) != 1 || len(claims.Items) != 1 || claims.Items[0].Name != "cam-8120fe-1" {
-		t.Errorf("objects of node-b: %d slices, %d claims", len(slices.Items), len(claims.Items))
+	if len(reports.Items) != 1 || len(claims.Items) != 1 || claims.Items[0].Name != "cam-8120fe-1" {
+		t.Errorf("objects of node-b: %d slices, %d claims", len(reports.Items), len(claims.Items))
 	}
 	if again, err := Node(t.Context(), kube, client, "node-a"); len(again) > 0 || err != nil {
 		t.Errorf("again: %q, %v", again, err)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubeslot/kubeslot/kubecri/advertise"
+	"github.com/kubeslot/kubeslot/kubecri/nodecondition"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -122,7 +123,7 @@ func status(ctx context.Context, kube kubernetes.Interface, name string) (remove
 			if time.Since(began) > p.atMost {
 				return slices.Sorted(maps.Keys(all)), fmt.Errorf("node %s: somebody puts %s back: does a kubecri, or a device plugin for it, run there still?", name, strings.Join(what, ", "))
 			}
-			if _, err := kube.CoreV1().Nodes().Patch(ctx, name, apitypes.MergePatchType, patch, metav1.PatchOptions{}, "status"); gone(err) != nil {
+			if _, err := kube.CoreV1().Nodes().Patch(ctx, name, apitypes.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); gone(err) != nil {
 				return slices.Sorted(maps.Keys(all)), fmt.Errorf("patch the status of node %s: %w", name, err)
 			}
 			for _, w := range what {
@@ -138,7 +139,7 @@ func status(ctx context.Context, kube kubernetes.Interface, name string) (remove
 	}
 }
 
-// statusPatch returns a merge patch that takes what is kubecri's from the node, and
+// statusPatch returns a strategic merge patch that takes what is kubecri's from the node, and
 // what that is; nil when there is nothing. former has what was removed before: of
 // those, resources of device plugins are kubecri's even when no annotation says so any
 // more.
@@ -158,6 +159,13 @@ func statusPatch(node *corev1.Node, former map[string]bool) (patch []byte, what 
 		if _, has := node.Annotations[key]; has {
 			annotations[key] = nil
 			what = append(what, "annotation "+key)
+		}
+	}
+	var conditions []map[string]any
+	for _, c := range node.Status.Conditions {
+		if strings.HasPrefix(string(c.Type), nodecondition.Prefix) {
+			conditions = append(conditions, map[string]any{"type": c.Type, "$patch": "delete"})
+			what = append(what, "condition "+string(c.Type))
 		}
 	}
 	take := func(from corev1.ResourceList, list map[string]any, label string) {
@@ -182,8 +190,15 @@ func statusPatch(node *corev1.Node, former map[string]bool) (patch []byte, what 
 	if len(metadata) > 0 {
 		p["metadata"] = metadata
 	}
+	status := map[string]any{}
 	if len(capacity)+len(allocatable) > 0 {
-		p["status"] = map[string]any{"capacity": capacity, "allocatable": allocatable}
+		status["capacity"], status["allocatable"] = capacity, allocatable
+	}
+	if len(conditions) > 0 {
+		status["conditions"] = conditions
+	}
+	if len(status) > 0 {
+		p["status"] = status
 	}
 	patch, err := json.Marshal(p)
 	if err != nil {

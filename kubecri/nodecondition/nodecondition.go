@@ -25,8 +25,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Condition is what the node is to say. Types begin with "kubeslot.io/": no others may be
-// written, see deploy/policies/kubecri.yaml. Status True means trouble.
+// Prefix begins the types of all conditions that kubecri writes: no others may be written,
+// see deploy/policies/kubecri.yaml.
+const Prefix = "kubeslot.io/"
+
+// Condition is what the node is to say. Its type begins with Prefix. Status True means
+// trouble.
 type Condition struct {
 	Type            string
 	Status          corev1.ConditionStatus

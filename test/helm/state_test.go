@@ -15,7 +15,7 @@ import (
 )
 
 // state is everything of a cluster that may not change for good when Kubeslot comes and goes:
-// all objects of all kinds, what the nodes advertise, and the nodes' folders.
+// all objects of all kinds, what the nodes advertise and say, and the nodes' folders.
 type state map[string]string
 
 // state looks at everything but what comes and goes by itself.
@@ -62,6 +62,9 @@ func (in *install) state() state {
 		}
 		for k := range n.Status.Allocatable {
 			s["node "+n.Name+", allocatable "+string(k)] = "there"
+		}
+		for _, c := range n.Status.Conditions {
+			s["node "+n.Name+", condition "+string(c.Type)] = "there"
 		}
 	}
 	for _, n := range in.Nodes() {

@@ -212,7 +212,11 @@ func (h *host) nothingInTheAPI() {
 	h.Helper()
 	n, err := h.kube.CoreV1().Nodes().Get(h.ctx, node, metav1.GetOptions{})
 	h.check(err)
-	for _, names := range [][]string{keys(n.Annotations), keys(n.Status.Capacity), keys(n.Status.Allocatable)} {
+	var conditions []string
+	for _, c := range n.Status.Conditions {
+		conditions = append(conditions, string(c.Type))
+	}
+	for _, names := range [][]string{keys(n.Annotations), keys(n.Labels), keys(n.Status.Capacity), keys(n.Status.Allocatable), conditions} {
 		for _, name := range names {
 			if strings.HasPrefix(name, "akri.sh/") || strings.HasPrefix(name, "kubeslot.io/") || strings.HasPrefix(name, "KubeDevice/") {
 				h.Errorf("the node has %s", name)
