@@ -64,6 +64,7 @@ type checker struct {
 	out io.Writer
 	bad bool
 
+	runtimeName    string // and its version; "" where it does not answer
 	serverVersion  string
 	configurations []*akriv0.Configuration
 	reached        map[string]v1alpha1.Device // by Instance
@@ -108,9 +109,10 @@ func (c *checker) runtime(ctx context.Context) {
 	defer cancel()
 	support, err := cdi.Probe(ctx, c.Runtime)
 	if err != nil {
-		c.fail("runtime", "%s: %v. Is it running, and is --runtime-endpoint its socket?", c.RuntimeEndpoint, err)
+		c.fail("runtime", "%s: %v. Is it running, and is --runtime-endpoint its socket?%s", c.RuntimeEndpoint, err, otherSockets(c.RuntimeEndpoint))
 		return
 	}
+	c.runtimeName = support.Runtime
 	c.ok("runtime", "%s at %s", support.Runtime, c.RuntimeEndpoint)
 	if !support.On {
 		c.note("CDI", "is off, %s: devices are written into the requests instead", support.Why)
@@ -150,7 +152,7 @@ func (c *checker) nri(ctx context.Context) {
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", c.NRI)
 	if err != nil {
-		c.fail("NRI", "%v. Is NRI on in the runtime, and is --nri-socket its socket?", err)
+		c.fail("NRI", "%v. Is NRI on in the runtime, and is --nri-socket its socket? %s", err, switchOn(c.runtimeName))
 		return
 	}
 	conn.Close()

@@ -1,9 +1,11 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,10 +30,14 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-type containerd struct{ err error }
+// containerd answers as one, or as the runtime of the name.
+type containerd struct {
+	err  error
+	name string
+}
 
 func (c containerd) Version(context.Context, *runtimeapi.VersionRequest, ...grpc.CallOption) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.3.7"}, c.err
+	return &runtimeapi.VersionResponse{RuntimeName: cmp.Or(c.name, "containerd"), RuntimeVersion: "v2.3.7"}, c.err
 }
 
 func (c containerd) Status(context.Context, *runtimeapi.StatusRequest, ...grpc.CallOption) (*runtimeapi.StatusResponse, error) {
@@ -109,7 +115,7 @@ func TestNode(t *testing.T) {
 		{"well", func(*Config, *kubefake.Clientset) {}, true,
 			[]string{"ok    runtime    containerd v2.3.7 at unix:///r.sock", "/etc/cdi", "ok    API", "ok    RBAC",
 				"1 Configurations; node node-a reaches 1 devices, with 2 slots, and has claimed 0 slots", "note  devices    UnknownHandler: no handler opcua"}},
-		{"runtime down", func(c *Config, _ *kubefake.Clientset) { c.Runtime = containerd{errors.New("no such file")} }, false,
+		{"runtime down", func(c *Config, _ *kubefake.Clientset) { c.Runtime = containerd{err: errors.New("no such file")} }, false,
 			[]string{"FAIL  runtime", "no such file", "--runtime-endpoint", "ok    API"}},
 		{"a permission is missing", func(_ *Config, kube *kubefake.Clientset) {
 			allow(kube, func(a *authorizationv1.ResourceAttributes) bool {
@@ -137,19 +143,44 @@ func TestNode(t *testing.T) {
 	}
 }
 
+// Who named a socket that is another runtime's is told which this host has.
+func TestOtherRuntimes(t *testing.T) {
+	dir := t.TempDir()
+	before := runtimeSockets
+	t.Cleanup(func() { runtimeSockets = before })
+	runtimeSockets = []string{filepath.Join(dir, "crio.sock"), filepath.Join(dir, "none.sock"), filepath.Join(dir, "file.sock"), filepath.Join(dir, "r.sock")}
+	for _, name := range []string{"crio.sock", "r.sock"} {
+		l, err := net.Listen("unix", filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file.sock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, _ := setup(nil, "")
+	c.RuntimeEndpoint, c.Runtime = "unix://"+filepath.Join(dir, "r.sock"), containerd{err: errors.New("no such file")}
+	wantReport(t, c, false, []string{"FAIL  runtime", "its socket? This host has unix://" + filepath.Join(dir, "crio.sock") + "\n"})
+}
+
 func TestNRISocket(t *testing.T) {
 	config, _ := setup(nil, "")
 	config.NRI = filepath.Join(t.TempDir(), "nri.sock")
-	var out strings.Builder
-	if Run(t.Context(), &out, config) || !strings.Contains(out.String(), "FAIL  NRI") || !strings.Contains(out.String(), config.NRI) {
-		t.Errorf("without a runtime: %s", out.String())
+	for name, advice := range map[string]string{"containerd": "disable = false under [plugins.'io.containerd.nri.v1.nri']", "cri-o": "enable_nri = true under [crio.nri]"} {
+		config.Runtime = containerd{name: name}
+		var out strings.Builder
+		if Run(t.Context(), &out, config) || !strings.Contains(out.String(), "FAIL  NRI") || !strings.Contains(out.String(), config.NRI) || !strings.Contains(out.String(), advice) {
+			t.Errorf("without NRI in %s: %s", name, out.String())
+		}
 	}
+	config.Runtime = containerd{}
+	var out strings.Builder
 	l, err := net.Listen("unix", config.NRI)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	out.Reset()
 	if !Run(t.Context(), &out, config) || !strings.Contains(out.String(), "ok    NRI") || !strings.Contains(out.String(), "note  NRI") {
 		t.Errorf("with a runtime: %s", out.String())
 	}

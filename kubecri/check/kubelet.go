@@ -89,10 +89,12 @@ func sameSocket(a, b string) bool {
 	return path(a) == path(b)
 }
 
-// oldestKubelet is the oldest that kubecri is tried with, and maxSkew how many minor
-// versions a kubelet may be older than the API server (Kubernetes' version skew policy).
+// oldestKubelet and oldestServer are the oldest that kubecri is tried with, and maxSkew how
+// many minor versions a kubelet may be older than the API server (Kubernetes' version skew
+// policy).
 const (
 	oldestKubelet = 33
+	oldestServer  = 33
 	maxSkew       = 3
 )
 
@@ -116,6 +118,9 @@ func (c *checker) versions(ctx context.Context) {
 	if err != nil {
 		c.note("versions", "the API server's version %q cannot be read: %v", c.serverVersion, err)
 		return
+	}
+	if s.Minor() < oldestServer {
+		c.note("versions", "Kubeslot is made for API servers 1.%d and newer, and this one is %s", oldestServer, c.serverVersion)
 	}
 	switch {
 	case k.Minor() > s.Minor():

@@ -44,6 +44,7 @@ func TestVersions(t *testing.T) {
 		{"v1.37.0", "v1.36.3", true, "newer than the API server"},
 		{"v1.32.0", "v1.36.3", true, "more than 3 minor versions older"},
 		{"v1.32.0", "v1.34.0", true, "1.33 and newer"},
+		{"v1.32.0", "v1.32.5", true, "Kubeslot is made for API servers 1.33 and newer, and this one is v1.32.5"},
 		{"odd", "v1.36.3", true, `"odd" cannot be read`},
 	} {
 		c, kube := setup(nil, "")
