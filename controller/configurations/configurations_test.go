@@ -47,6 +47,8 @@ func TestStatus(t *testing.T) {
 	mine := configuration(false)
 	older := configuration(false)
 	older.Namespace = "other"
+	base := configuration(false)
+	base.Name = "ca"
 	type problem = akriv0.ConfigurationProblem
 	for name, tc := range map[string]struct {
 		broker     bool
@@ -68,7 +70,10 @@ func TestStatus(t *testing.T) {
 			conditions: []string{"Ready=False R: node a: m", "Discovering=False R: 3 nodes have problems; a says: m"},
 			problems:   []problem{{Node: "a", Reason: "R", Message: "m", Count: 3}, {Node: "b", Reason: "S", Message: "n"}}},
 		"another has the name": {summary: inventory.Summary{Owner: older}, conditions: []string{"Ready=False NameTaken: Configuration other/cam is older", "Discovering=False NameTaken: Configuration other/cam is older"},
-			problems: []problem{{Reason: "NameTaken", Message: takenBy(older)}}},
+			problems: []problem{{Reason: "NameTaken", Message: takenBy("cam", older)}}},
+		"its name is that of an Instance": {summary: inventory.Summary{Owner: base},
+			conditions: []string{"Ready=False NameTaken: Configuration default/ca is older, and akri.sh/cam names an Instance that it has or may have: give this one another name", "Discovering=False NameTaken: Configuration default/ca"},
+			problems:   []problem{{Reason: "NameTaken", Message: takenBy("cam", base)}}},
 		"wrong in itself, and on a node": {invalid: "spec.x: unknown field", summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, Problems: []inventory.NodeProblem{{Node: "b", Reason: "R", Message: "m"}}},
 			conditions: []string{"Ready=False InvalidConfiguration: spec.x: unknown field", "Discovering=False R: node b: m"}, problems: []problem{{Reason: "InvalidConfiguration", Message: "spec.x: unknown field"}, {Node: "b", Reason: "R", Message: "m"}}},
 		"reports left out": {summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, LeftOut: 2, FirstLeftOut: "why"},

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeslot/kubeslot/controller/brokers"
 	"github.com/kubeslot/kubeslot/controller/inventory"
@@ -72,12 +73,17 @@ func hasBroker(c *akriv0.Configuration) bool {
 	return b != nil && (b.BrokerPodSpec != nil || b.BrokerJobSpec != nil)
 }
 
-// owns reports whether the Configuration has its name, or another of the name.
+// owns reports whether the Configuration has its name, and no other has it.
 func owns(c *akriv0.Configuration, s inventory.Summary) bool {
-	return s.Owner == nil || s.Owner.Namespace == c.Namespace
+	return !s.IsTaken(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
 }
 
-func takenBy(owner *akriv0.Configuration) string {
+// takenBy says why a Configuration does not have its name.
+func takenBy(name string, owner *akriv0.Configuration) string {
+	if owner.Name != name {
+		return fmt.Sprintf("Configuration %s/%s is older, and akri.sh/%s names an Instance that it has or may have: give this one another name, which does not end with a hyphen and %d hex digits",
+			owner.Namespace, owner.Name, name, owner.Spec.HashDigits())
+	}
 	return fmt.Sprintf("Configuration %s/%s is older and has the name, which must be unique in the cluster, because akri.sh/%s has no namespace: rename one of them",
 		owner.Namespace, owner.Name, owner.Name)
 }
@@ -107,7 +113,7 @@ func discoveringCondition(c *akriv0.Configuration, s inventory.Summary) metav1.C
 	condition := metav1.Condition{Type: akriv0.ConditionDiscovering, Status: metav1.ConditionTrue, Reason: discovering}
 	switch failing := nodesOf(s.Problems); {
 	case !owns(c, s):
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, nameTaken, takenBy(s.Owner)
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, nameTaken, takenBy(c.Name, s.Owner)
 	case failing > 0:
 		first := s.Problems[0]
 		condition.Status, condition.Reason = metav1.ConditionFalse, first.Reason
@@ -160,7 +166,7 @@ func problems(c *akriv0.Configuration, invalid string, s inventory.Summary, sum 
 		all = append(all, akriv0.ConfigurationProblem{Reason: invalidSpec, Message: invalid})
 	}
 	if !owns(c, s) {
-		all = append(all, akriv0.ConfigurationProblem{Reason: nameTaken, Message: takenBy(s.Owner)})
+		all = append(all, akriv0.ConfigurationProblem{Reason: nameTaken, Message: takenBy(c.Name, s.Owner)})
 	}
 	if sum.Problem != nil && hasBroker(c) {
 		all = append(all, akriv0.ConfigurationProblem{Reason: sum.Problem.Reason, Message: brokerProblem(sum)})

@@ -11,7 +11,7 @@ import (
 // configurations are those of one name.
 type configurations struct {
 	byNamespace map[string]*akriv0.Configuration
-	owner       *akriv0.Configuration // of the name; nil when there is none
+	owner       *akriv0.Configuration // of the name, in force; nil when none of these is
 	instances   map[string]struct{}   // records whose names begin with the name
 	selected    *nodeSet              // by the owner's spec.discovery; nil when not known
 }
@@ -51,8 +51,8 @@ func (v *Inventory) SetConfiguration(c *akriv0.Configuration) Change {
 	defer v.mu.Unlock()
 	named := v.configurationsNamed(c.Name)
 	named.byNamespace[c.Namespace] = c
-	change := v.ownerChanged(named)
-	change.Configurations = named.keys()
+	change := v.ownerChanged(c.Name, named)
+	change.Configurations = append(change.Configurations, named.keys()...)
 	return change
 }
 
@@ -65,40 +65,71 @@ func (v *Inventory) DeleteConfiguration(namespace, name string) Change {
 		return Change{}
 	}
 	delete(named.byNamespace, namespace)
-	change := v.ownerChanged(named)
-	change.Configurations = append(named.keys(), types.NamespacedName{Namespace: namespace, Name: name})
+	change := v.ownerChanged(name, named)
+	change.Configurations = append(append(change.Configurations, named.keys()...), types.NamespacedName{Namespace: namespace, Name: name})
 	v.tidyName(name)
 	return change
 }
 
-// ownerChanged finds the owner of a name anew.
-func (v *Inventory) ownerChanged(named *configurations) Change {
-	before := named.owner
-	named.owner = nil
+// oldest is the view of all Configurations that says who has a name.
+func (v *Inventory) oldest(name string) *akriv0.Configuration {
+	named := v.names[name]
+	if named == nil {
+		return nil
+	}
+	var oldest *akriv0.Configuration
 	for _, c := range named.byNamespace {
-		if c.MayOwnName() && (named.owner == nil || akriv0.CompareOwners(c, named.owner) < 0) {
-			named.owner = c
+		if c.MayOwnName() && akriv0.CompareOwners(c, oldest) < 0 {
+			oldest = c
+		}
+	}
+	return oldest
+}
+
+// ownerChanged finds the owner of a name anew, and those of the names that depend on it:
+// Configurations that are named as Instances of this one.
+func (v *Inventory) ownerChanged(name string, named *configurations) Change {
+	before := named.owner
+	named.owner = akriv0.Oldest(v.oldest).InForce(name)
+	var change Change
+	for other, those := range v.names {
+		if akriv0.MayNameInstanceOf(name, other) && len(those.byNamespace) > 0 {
+			change.add(v.ownerChanged(other, those))
+			change.Configurations = append(change.Configurations, those.keys()...)
+		}
+	}
+	if (before == nil) != (named.owner == nil) { // the Instance of the name, if there is one
+		base, _ := slot.SplitInstance(name)
+		if of := v.names[base]; of != nil && v.records[name] != nil {
+			change.add(v.judgeAnew(name, of.owner))
 		}
 	}
 	same := before != nil && named.owner != nil && before.UID == named.owner.UID && before.Namespace == named.owner.Namespace &&
 		apiequality.Semantic.DeepEqual(&before.Spec, &named.owner.Spec)
 	if same || before == nil && named.owner == nil {
-		return Change{}
+		return change
 	}
 	named.selected = nil
-	var change Change
 	for instance := range named.instances {
-		r := v.records[instance]
-		r.judged = false
-		for _, owner := range []*akriv0.Configuration{before, named.owner} {
-			if owner != nil {
-				change.Instances = append(change.Instances, key(owner, instance))
-				change.Brokers = append(change.Brokers, key(owner, instance))
-			}
+		change.add(v.judgeAnew(instance, before, named.owner))
+	}
+	return change
+}
+
+// judgeAnew forgets what followed from an Instance's reports. The owners, of which there
+// may be none, are those of its Configuration's name, before and now.
+func (v *Inventory) judgeAnew(instance string, owners ...*akriv0.Configuration) Change {
+	r := v.records[instance]
+	r.judged = false
+	var change Change
+	for _, owner := range owners {
+		if owner != nil {
+			change.Instances = append(change.Instances, key(owner, instance))
+			change.Brokers = append(change.Brokers, key(owner, instance))
 		}
-		for _, claim := range r.claims {
-			change.Claims = append(change.Claims, claim.Name)
-		}
+	}
+	for _, claim := range r.claims {
+		change.Claims = append(change.Claims, claim.Name)
 	}
 	return change
 }

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -55,7 +56,7 @@ func (v *Inventory) CountProblems() map[ProblemCount]int {
 	}
 	for _, named := range v.names {
 		for _, key := range named.keys() {
-			if named.owner != nil && named.owner.Namespace != key.Namespace {
+			if owner := akriv0.Oldest(v.oldest).ResourceOwner(key.Name); (&Summary{Owner: owner}).IsTaken(key) {
 				counts[ProblemCount{key.Name, ReasonNameTaken}]++
 			}
 		}

@@ -149,7 +149,7 @@ func (v *Inventory) judge(r *record, named *configurations) {
 	var problems []string
 	for _, reports := range r.reports {
 		for _, rep := range reports {
-			if err := mistrust(&rep, named.owner, selected); err != nil {
+			if err := mistrust(&rep, named.owner, v.ownerOf(rep.device.Instance()), selected); err != nil {
 				problems = append(problems, fmt.Sprintf("the report of node %s is left out: %v", rep.slice.Spec.NodeName, err))
 				continue
 			}
@@ -197,8 +197,17 @@ func lost(reports []report, nodes *nodeSet, discovered bool) map[string]struct{}
 	return lost
 }
 
+// ownerOf returns the Configuration of the name that is in force; nil for none.
+func (v *Inventory) ownerOf(name string) *akriv0.Configuration {
+	if named := v.names[name]; named != nil {
+		return named.owner
+	}
+	return nil
+}
+
 // mistrust returns why a report does not count, whatever others say; nil when it may.
-func mistrust(r *report, owner *akriv0.Configuration, selected *nodeSet) error {
+// namesake is the Configuration that has the Instance's name, nil for none.
+func mistrust(r *report, owner, namesake *akriv0.Configuration, selected *nodeSet) error {
 	d := r.device
 	switch {
 	case r.bad != nil:
@@ -207,6 +216,9 @@ func mistrust(r *report, owner *akriv0.Configuration, selected *nodeSet) error {
 		return fmt.Errorf("it is for Configuration %s, but %s/%s has the name", d.Configuration, owner.Namespace, owner.Name)
 	case len(d.Hash) != owner.Spec.HashDigits():
 		return fmt.Errorf("device %.64q: its hash %q has not the %d digits of the Configuration", d.ID, d.Hash, owner.Spec.HashDigits())
+	case namesake != nil:
+		return fmt.Errorf("device %.64q: Configuration %s/%s is older, and has the name of its Instance: to use the device, rename one of the Configurations",
+			d.ID, namesake.Namespace, namesake.Name)
 	}
 	if selected != nil {
 		if !d.Shared {

@@ -54,6 +54,13 @@ type Change struct {
 	Configurations []types.NamespacedName
 }
 
+func (c *Change) add(other Change) {
+	c.Instances = append(c.Instances, other.Instances...)
+	c.Claims = append(c.Claims, other.Claims...)
+	c.Brokers = append(c.Brokers, other.Brokers...)
+	c.Configurations = append(c.Configurations, other.Configurations...)
+}
+
 // record is what is known of one Instance's name.
 type record struct {
 	reports map[string][]report         // by slice; of devices that name the Instance

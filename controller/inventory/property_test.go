@@ -29,6 +29,8 @@ type world struct {
 var (
 	nodeNames = []string{"a", "ab", "b"}
 	ids       = []string{"x", "xa", "xab"} // x on ab, xa on b and a shared xab have one hash
+	// ofInstance is the name of an Instance of cam, and may be that of a Configuration.
+	ofInstance = slot.InstanceName("cam", slot.InstanceHash("xab", true, "", 6))
 )
 
 func drawTime(t *rapid.T) metav1.Time {
@@ -55,7 +57,7 @@ func drawNamespace(t *rapid.T) string {
 }
 
 func drawName(t *rapid.T) string {
-	return rapid.SampledFrom([]string{"cam", "cam", "cam", "cam", "cam", "cam-hd"}).Draw(t, "name")
+	return rapid.SampledFrom([]string{"cam", "cam", "cam", "cam", "cam-hd", ofInstance}).Draw(t, "name")
 }
 
 func drawLabels(t *rapid.T) map[string]string {
@@ -153,7 +155,7 @@ func (w *world) fresh() *Inventory {
 // instances are all names that devices and claims may have.
 func instances() []string {
 	names := map[string]bool{}
-	for _, configuration := range []string{"cam", "cam-hd"} {
+	for _, configuration := range []string{"cam", "cam-hd", ofInstance} {
 		for _, id := range ids {
 			for _, node := range nodeNames {
 				for _, digits := range []int{6, 12} {

@@ -14,8 +14,8 @@ import (
 
 // Summary is a Configuration in numbers.
 type Summary struct {
-	// Owner has the Configuration's name: itself, another of the name, or nil for none.
-	// When another has it, all numbers are 0.
+	// Owner has the Configuration's name: itself, another of the name, one that may have
+	// an Instance of the name, or nil for none. When another has it, all numbers are 0.
 	Owner     *akriv0.Configuration
 	Instances int // devices that a node reports
 	Nodes     int // that reach at least one of them
@@ -31,18 +31,21 @@ type Summary struct {
 // NodeProblem is one node's problem with a Configuration.
 type NodeProblem struct{ Node, Reason, Message string }
 
+// IsTaken reports whether another Configuration has the name.
+func (s *Summary) IsTaken(name types.NamespacedName) bool {
+	return s.Owner != nil && (s.Owner.Namespace != name.Namespace || s.Owner.Name != name.Name)
+}
+
 // Summary sums up a Configuration.
 func (v *Inventory) Summary(of types.NamespacedName) Summary {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var s Summary
+	s.Owner = akriv0.Oldest(v.oldest).ResourceOwner(of.Name)
+	if s.Owner == nil || s.IsTaken(of) {
+		return s
+	}
 	named := v.names[of.Name]
-	if named == nil || named.owner == nil {
-		return s
-	}
-	if s.Owner = named.owner; s.Owner.Namespace != of.Namespace {
-		return s
-	}
 	firstLeftOut := ""
 	for instance := range named.instances {
 		r := v.records[instance]

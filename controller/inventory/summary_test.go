@@ -3,6 +3,7 @@ package inventory
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,6 +62,59 @@ func TestSummary(t *testing.T) {
 }
 
 const foo0 = "cam-8120fe"
+
+// Of a Configuration and one that is named as its Instance the older has the name, in
+// whichever order they are seen, and whether or not there is such a device.
+func TestSummaryOfAConfigurationNamedAsAnInstance(t *testing.T) {
+	cam, named := types.NamespacedName{Namespace: "default", Name: "cam"}, types.NamespacedName{Namespace: "default", Name: foo0}
+	at := func(name string, seconds int64) *akriv0.Configuration {
+		return configuration("default", name, func(c *akriv0.Configuration) { c.CreationTimestamp = sliceAt(seconds, "", "").CreationTimestamp })
+	}
+	other := device("lens", true, "")
+	other.Configuration.Name = foo0
+	for name, tc := range map[string]struct {
+		cam, named int64  // when each is created
+		owner      string // of the name
+		instances  [2]int
+		leftOut    string // of cam
+		taken      int    // as a metric
+	}{
+		"cam is older":   {1, 2, "cam", [2]int{2, 0}, "", 1},
+		"cam is younger": {2, 1, foo0, [2]int{1, 1}, `the report of node a is left out: device "foo0": Configuration default/` + foo0 + " is older, and has the name of its Instance", 0},
+	} {
+		for _, first := range []string{"cam", foo0, "slice"} {
+			v := New()
+			steps := map[string]func(){
+				"cam":   func() { v.SetConfiguration(at("cam", tc.cam)) },
+				foo0:    func() { v.SetConfiguration(at(foo0, tc.named)) },
+				"slice": func() { v.SetSlice(sliceAt(0, "a-0", "a", device("foo0", true, ""), device("foo1", true, ""), other)) },
+			}
+			steps[first]()
+			for step, do := range steps {
+				if step != first {
+					do()
+				}
+			}
+			a, b := v.Summary(cam), v.Summary(named)
+			if a.IsTaken(cam) || b.Owner == nil || b.Owner.Name != tc.owner || b.IsTaken(named) != (tc.owner == "cam") {
+				t.Errorf("%s, %s first: %s is the name of %+v", name, first, foo0, b.Owner)
+			}
+			if a.Instances != tc.instances[0] || b.Instances != tc.instances[1] || !strings.HasPrefix(a.FirstLeftOut, tc.leftOut) || (a.LeftOut > 0) != (tc.leftOut != "") {
+				t.Errorf("%s, %s first: %+v and %+v", name, first, a, b)
+			}
+			if n := v.CountProblems()[ProblemCount{foo0, ReasonNameTaken}]; n != tc.taken {
+				t.Errorf("%s, %s first: %d problems in the metric", name, first, n)
+			}
+			if unseen := v.Summary(types.NamespacedName{Namespace: "default", Name: "cam-a19705"}); unseen.Owner == nil || unseen.Owner.Name != "cam" {
+				t.Errorf("%s: a name that nobody has yet: %+v", name, unseen)
+			}
+			v.DeleteConfiguration("default", "cam")
+			if b := v.Summary(named); b.IsTaken(named) || b.Instances != 1 {
+				t.Errorf("%s, %s first: once cam is gone: %+v", name, first, b)
+			}
+		}
+	}
+}
 
 // With spec.discovery the nodes that it selects reach the devices.
 func TestSummaryOfDiscovery(t *testing.T) {

@@ -39,15 +39,25 @@ func (l *Ledger) Configuration(resource string) *akriv0.Configuration {
 	return nil
 }
 
+// oldest is the view of all Configurations that says who has a name.
+func (l *Ledger) oldest(name string) *akriv0.Configuration {
+	k := l.kinds[name]
+	if k == nil {
+		return nil
+	}
+	var oldest *akriv0.Configuration
+	for _, c := range k.configurations {
+		if c.MayOwnName() && akriv0.CompareOwners(c, oldest) < 0 {
+			oldest = c
+		}
+	}
+	return oldest
+}
+
 // elect finds the Configuration that owns the name, and puts into force what it says.
 func (l *Ledger) elect(k *kind) Event {
 	before := k.owner
-	k.owner = nil
-	for _, c := range k.configurations {
-		if c.MayOwnName() && (k.owner == nil || akriv0.CompareOwners(c, k.owner) < 0) {
-			k.owner = c
-		}
-	}
+	k.owner = akriv0.Oldest(l.oldest).InForce(k.name)
 	k.version++
 	now := k.owner
 	var event Event
@@ -56,11 +66,13 @@ func (l *Ledger) elect(k *kind) Event {
 	case before == nil || now == nil || before.Namespace != now.Namespace || !sameReach(&before.Spec, &now.Spec):
 		u := l.update()
 		u.reread(k)
+		if d := l.devices[k.name]; d != nil && d.kind != nil { // an Instance of the name
+			u.withdraw(d)
+			u.orphans[d] = true
+		}
 		event = u.done()
 		if now != nil {
 			event.Freed = append(event.Freed, k.names()...)
-		} else if d := l.devices[k.name]; d != nil {
-			event.open(l, d, 0, math.MaxInt32) // an Instance of the name, for which it has stood
 		}
 	default:
 		if before.Spec.Slots() != now.Spec.Slots() {
@@ -71,6 +83,11 @@ func (l *Ledger) elect(k *kind) Event {
 			for d := range k.devices {
 				event.open(l, d, 0, math.MaxInt32) // it serves more pods than before, or fewer
 			}
+		}
+	}
+	for _, other := range l.kinds { // those whose name may be that of an Instance of this one
+		if akriv0.MayNameInstanceOf(k.name, other.name) && len(other.configurations) > 0 {
+			event.add(l.elect(other))
 		}
 	}
 	l.dropKind(k)

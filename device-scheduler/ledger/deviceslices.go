@@ -38,7 +38,7 @@ func (l *Ledger) SetSlice(s *v1alpha1.DeviceSlice) (Event, []error) {
 	u.replace(r, reports)
 	event := u.done()
 	for _, report := range reports {
-		if err := r.node.leftOut(report); err != nil {
+		if err := l.leftOut(r.node, report); err != nil {
 			errs = append(errs, err)
 		}
 	}

@@ -229,7 +229,7 @@ func checkReports(t failer, l *Ledger) {
 		}
 		for _, r := range s.reports {
 			listed[r]++
-			if r.device.accepted != r || r.device.kind.refuses(s.node, r) != "" {
+			if r.device.accepted != r || l.refuses(s.node, r) != "" {
 				continue
 			}
 			if reporters[r.device] == nil {
@@ -282,14 +282,14 @@ func checkReports(t failer, l *Ledger) {
 				continue
 			}
 			for _, s := range l.slices {
-				if slices.Contains(s.reports, r) && d.kind.refuses(s.node, r) == "" {
+				if slices.Contains(s.reports, r) && l.refuses(s.node, r) == "" {
 					t.Fatalf("%s is shared, as one node reports, although it is a local device of node %s", d.name, s.node.name)
 				}
 			}
 		}
 		for r := d.reports; r != nil && d.accepted == nil; r = r.next {
 			for _, s := range l.slices {
-				if slices.Contains(s.reports, r) && d.kind.refuses(s.node, r) == "" {
+				if slices.Contains(s.reports, r) && l.refuses(s.node, r) == "" {
 					t.Fatalf("no node reaches %s, which %s reports", d.name, s.node.name)
 				}
 			}

@@ -17,13 +17,7 @@ import (
 
 // owner is the Configuration in force under the name, if any.
 func (w *world) owner(name string) *akriv0.Configuration {
-	var first *akriv0.Configuration
-	for _, c := range w.configurations {
-		if c.Name == name && c.MayOwnName() && (first == nil || akriv0.CompareOwners(c, first) < 0) {
-			first = c
-		}
-	}
-	return first
+	return akriv0.OldestOf(slices.Collect(maps.Values(w.configurations))).InForce(name)
 }
 
 // inForce is the Instance from which slots are given under the name, if any.
@@ -35,7 +29,7 @@ func (w *world) inForce(name string) *instance {
 			for i := range s.Spec.Devices {
 				d, node := &s.Spec.Devices[i], s.Spec.NodeName
 				c := w.owner(d.Configuration.Name)
-				if c == nil || c.Namespace != d.Configuration.Namespace || d.Check(node) != nil || len(d.Hash) != c.Spec.HashDigits() ||
+				if c == nil || w.owner(d.Instance()) != nil || c.Namespace != d.Configuration.Namespace || d.Check(node) != nil || len(d.Hash) != c.Spec.HashDigits() ||
 					c.Spec.Discovery != nil && (!d.Shared || !w.selected(c, node)) {
 					continue
 				}

@@ -37,13 +37,14 @@ func hash(short string) string {
 	return hashes[short]
 }
 
-// full returns an Instance's name; a name without a dash is as it is.
+// full returns an Instance's name, or that of a Configuration which is named as one; a
+// name without a dash is as it is.
 func full(short string) string {
 	configuration, suffix := slot.SplitInstance(short)
 	if configuration == "" {
 		return short
 	}
-	return slot.InstanceName(configuration, hash(suffix))
+	return slot.InstanceName(full(configuration), hash(suffix))
 }
 
 // short replaces full names in the text.
@@ -57,7 +58,7 @@ func short(text string) string {
 // deviceOf returns an Instance as the node reports it.
 func deviceOf(instance, namespace, node string) v1alpha1.Device {
 	configuration, suffix := slot.SplitInstance(instance)
-	d := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: namespace, Name: configuration}, Hash: hash(suffix)}
+	d := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: namespace, Name: full(configuration)}, Hash: hash(suffix)}
 	d.ID, d.Shared = ids[suffix], !strings.Contains(suffix, "@")
 	return d
 }

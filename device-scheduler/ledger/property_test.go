@@ -113,7 +113,8 @@ func drawUnique(t *rapid.T) akriv0.ConfigurationSpec {
 var zones = []string{"north", "south"}
 
 func (w *world) configuration(t *rapid.T) {
-	c := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: rapid.SampledFrom([]string{"cam", "gps"}).Draw(t, "name"), Namespace: drawNamespace(t)}}
+	name := rapid.SampledFrom([]string{"cam", "cam", "gps", "gps", full("cam-1")}).Draw(t, "name") // the last is that of an Instance
+	c := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: drawNamespace(t)}}
 	c.CreationTimestamp = metav1.Unix(int64(rapid.IntRange(1, 2).Draw(t, "created")), 0)
 	if rapid.IntRange(0, 7).Draw(t, "deleting") == 7 {
 		c.DeletionTimestamp = &metav1.Time{}
@@ -173,7 +174,7 @@ func (w *world) setSlice(t *rapid.T, name, node string) {
 // one name the first that was seen keeps it, so that there are only those here of which
 // one has to win, whatever comes first.
 func drawDevice(t *rapid.T, node string) v1alpha1.Device {
-	config := rapid.SampledFrom([]string{"cam", "gps"}).Draw(t, "config")
+	config := rapid.SampledFrom([]string{"cam", "cam", "gps", "gps", "cam-1"}).Draw(t, "config")
 	short := fmt.Sprint(config, "-", rapid.IntRange(1, 3).Draw(t, "device"))
 	namespace := drawNamespace(t)
 	switch rapid.IntRange(0, 11).Draw(t, "which") {

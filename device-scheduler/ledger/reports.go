@@ -53,15 +53,18 @@ func (l *Ledger) report(n *nodeRecord, of *v1alpha1.Device) *report {
 }
 
 // refuses says why the node's report does not count; "" if it may.
-func (k *kind) refuses(n *nodeRecord, r *report) string {
+func (l *Ledger) refuses(n *nodeRecord, r *report) string {
+	k := r.device.kind
 	c := k.owner
-	switch {
+	switch of := l.kinds[r.device.name]; {
 	case c == nil:
 		return "there is no such Configuration"
 	case r.namespace.Value() != c.Namespace:
 		return fmt.Sprintf("the name belongs to the Configuration of namespace %s, not to that of %s", c.Namespace, r.namespace.Value())
 	case len(r.device.name)-len(k.name)-1 != c.Spec.HashDigits():
 		return fmt.Sprintf("the Configuration's instanceNameDigits are %d", c.Spec.HashDigits())
+	case of != nil && of.owner != nil:
+		return fmt.Sprintf("the name belongs to the Configuration %s, which is older than %s", of.ownerName(), k.ownerName())
 	case c.Spec.Discovery == nil:
 		return ""
 	case !r.shared:
@@ -74,9 +77,9 @@ func (k *kind) refuses(n *nodeRecord, r *report) string {
 
 // leftOut returns an error if the node's report does not count, although its
 // Configuration is known.
-func (n *nodeRecord) leftOut(r *report) error {
+func (l *Ledger) leftOut(n *nodeRecord, r *report) error {
 	d := r.device
-	why := d.kind.refuses(n, r)
+	why := l.refuses(n, r)
 	if why == "" && d.accepted != r {
 		why = "another device has its name; with instanceNameDigits 12 in the Configuration devices hardly ever meet"
 	}
@@ -123,7 +126,7 @@ func (u *update) leave(n *nodeRecord, reports []*report) {
 	var left []*device
 	for _, r := range reports {
 		d := r.device
-		if d.accepted != r || d.kind.refuses(n, r) != "" {
+		if d.accepted != r || u.refuses(n, r) != "" {
 			continue
 		}
 		u.touch(d, noSlot)
@@ -143,7 +146,7 @@ func (u *update) join(n *nodeRecord, reports []*report) {
 	var joined []*device
 	for _, r := range reports {
 		d, k := r.device, r.device.kind
-		if u.orphans[d] || k.refuses(n, r) != "" {
+		if u.orphans[d] || u.refuses(n, r) != "" {
 			continue
 		}
 		if d.accepted == nil {
@@ -208,7 +211,7 @@ func (l *Ledger) decide(devices map[*device]bool) map[*device]*report {
 	nodes := map[*report]int{}
 	for _, n := range l.nodes {
 		for _, r := range n.all(contested) {
-			if r.device.kind.refuses(n, r) == "" {
+			if l.refuses(n, r) == "" {
 				nodes[r]++
 			}
 		}

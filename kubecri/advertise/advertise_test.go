@@ -162,6 +162,11 @@ func TestCountSlots(t *testing.T) {
 	found.Spec.Discovery = &v0.Discovery{}
 	long := configuration("cam", 2)
 	long.Spec.InstanceNameDigits = slot.LongHash
+	gate := slot.InstanceName("cam", slot.InstanceHash("gate", false, "a", slot.ShortHash))
+	named, young := configuration(gate, 5), configuration("cam", 2) // named as an Instance of cam
+	named.CreationTimestamp, young.CreationTimestamp = later, metav1.Unix(200, 0)
+	of := deviceSlice("a-1", "lens")
+	of.Spec.Devices[0].Configuration.Name = gate
 	foreign := deviceSlice("b-0", "roof")
 	foreign.Spec.NodeName = "b"
 	wrong := deviceSlice("a-1", "gate")
@@ -179,6 +184,8 @@ func TestCountSlots(t *testing.T) {
 		"hashes of another length":               {[]*v0.Configuration{long}, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate")}, nil, map[string]int64{"cam": 0}},
 		"of a Configuration that is gone":        {nil, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate")}, nil, map[string]int64{}},
 		"the oldest of two of one name owns it":  {[]*v0.Configuration{another, configuration("cam", 2)}, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate")}, nil, map[string]int64{"cam": 2}},
+		"named as an Instance of an older one":   {[]*v0.Configuration{named, configuration("cam", 2)}, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate", "yard"), of}, nil, map[string]int64{"cam": 4}},
+		"named as an Instance of a younger one":  {[]*v0.Configuration{named, young}, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate", "yard"), of}, nil, map[string]int64{"cam": 2, gate: 5}},
 		"devices that other nodes discover":      {[]*v0.Configuration{found}, nil, func(string) (int, bool) { return 7, true }, map[string]int64{"found": 21}},
 		"devices that others discover, not read": {[]*v0.Configuration{found}, nil, func(string) (int, bool) { return 0, false }, map[string]int64{"found": 12}},
 	} {

@@ -153,7 +153,7 @@ func instanceLevel(name types.ResourceName, slots map[string]int64) bool {
 		return false
 	}
 	configuration, hash := slot.SplitInstance(text)
-	return configuration != "" && (len(hash) == slot.ShortHash || len(hash) == slot.LongHash) && strings.Trim(hash, "0123456789abcdef") == ""
+	return configuration != "" && slot.IsHash(hash)
 }
 
 // heldByPods sums what the node's pods request of slots and of what else is ours,

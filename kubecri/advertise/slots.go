@@ -28,15 +28,14 @@ func (a *Advertiser) slots(node *corev1.Node) (map[string]int64, error) {
 }
 
 func countSlots(configurations []*v0.Configuration, reported []*v1alpha1.DeviceSlice, node *corev1.Node, reached Reached) map[string]int64 {
-	owners := map[string]*v0.Configuration{}
-	for _, c := range configurations {
-		if c.MayOwnName() && (owners[c.Name] == nil || v0.CompareOwners(c, owners[c.Name]) < 0) {
-			owners[c.Name] = c
-		}
-	}
+	oldest := v0.OldestOf(configurations)
 	devices := map[string]bool{} // Instances that have been counted
 	slots := map[string]int64{}
-	for name, c := range owners {
+	for _, c := range configurations {
+		name := c.Name
+		if oldest.InForce(name) != c {
+			continue
+		}
 		slots[name] = 0
 		if c.Spec.Discovery == nil {
 			continue
@@ -50,8 +49,8 @@ func countSlots(configurations []*v0.Configuration, reported []*v1alpha1.DeviceS
 	}
 	for _, s := range reported {
 		for d := range slices.Values(s.Spec.Devices) {
-			c := owners[d.Configuration.Name]
-			if s.Spec.NodeName != node.Name || c == nil || c.Namespace != d.Configuration.Namespace || c.Spec.Discovery != nil ||
+			c := oldest.ResourceOwner(d.Instance())
+			if s.Spec.NodeName != node.Name || c == nil || c.Name != d.Configuration.Name || c.Namespace != d.Configuration.Namespace || c.Spec.Discovery != nil ||
 				len(d.Hash) != c.Spec.HashDigits() || d.Check(node.Name) != nil || devices[d.Instance()] {
 				continue
 			}

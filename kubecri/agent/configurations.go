@@ -20,8 +20,12 @@ type duplicates map[string]map[types.UID]types.UID
 // reconcileConfiguration starts, stops and updates discovery for the
 // Configuration of the name, and has its devices looked at.
 func (a *Agent) reconcileConfiguration(ctx context.Context, name string) {
-	first, others := a.owner(name)
-	a.recordDuplicates(ctx, name, first, others)
+	owner, others := a.owner(name)
+	a.recordDuplicates(ctx, name, owner, others)
+	first := owner
+	if owner != nil && owner.Name != name {
+		first = nil
+	}
 	selected := first != nil && a.selects(first)
 
 	a.mu.Lock()
@@ -54,35 +58,38 @@ func (a *Agent) selects(c *v0.Configuration) bool {
 	return node != nil && labels.SelectorFromSet(c.Spec.Discovery.NodeSelector).Matches(labels.Set(node.Labels))
 }
 
-// owner returns the Configuration that owns the name, nil for none, and those that
-// give way to it. One that is being deleted is neither.
-func (a *Agent) owner(name string) (first *v0.Configuration, others []*v0.Configuration) {
-	live := slices.DeleteFunc(a.allConfigurations(), func(c *v0.Configuration) bool { return c.Name != name || !c.MayOwnName() })
-	if len(live) == 0 {
-		return nil, nil
-	}
-	slices.SortFunc(live, v0.CompareOwners)
-	return live[0], live[1:]
+// owner returns the Configuration that has the resource of the name, nil for none, and
+// those of the name that give way to it. One that is being deleted is neither.
+func (a *Agent) owner(name string) (owner *v0.Configuration, others []*v0.Configuration) {
+	all := a.allConfigurations()
+	owner = a.oldest().ResourceOwner(name)
+	others = slices.DeleteFunc(all, func(c *v0.Configuration) bool { return c.Name != name || !c.MayOwnName() || c == owner })
+	slices.SortFunc(others, v0.CompareOwners)
+	return owner, others
 }
 
 // recordDuplicates logs, and records as Events, which Configurations give way to an older
-// one of their name.
-func (a *Agent) recordDuplicates(ctx context.Context, name string, first *v0.Configuration, others []*v0.Configuration) {
+// one that has their name.
+func (a *Agent) recordDuplicates(ctx context.Context, name string, owner *v0.Configuration, others []*v0.Configuration) {
 	before := a.duplicates[name]
 	delete(a.duplicates, name)
 	for _, c := range others {
 		if a.duplicates[name] == nil {
 			a.duplicates[name] = map[types.UID]types.UID{}
 		}
-		a.duplicates[name][c.UID] = first.UID
-		if before[c.UID] == first.UID {
+		a.duplicates[name][c.UID] = owner.UID
+		if before[c.UID] == owner.UID {
 			continue
 		}
 		klog.FromContext(ctx).Info("A Configuration is not discovered, because an older one has its name",
-			"configuration", klog.KObj(c), "older", klog.KObj(first))
+			"configuration", klog.KObj(c), "older", klog.KObj(owner))
+		has := "has"
+		if owner.Name != name {
+			has = "has or may have an Instance with"
+		}
 		a.config.Recorder.Eventf(c, corev1.EventTypeWarning, "DuplicateName",
-			"Not discovered: Configuration %s/%s is older and has the resource %s/%s. Rename this one, or delete the other.",
-			first.Namespace, first.Name, v0.GroupName, name)
+			"Not discovered: Configuration %s/%s is older and %s the resource %s/%s. Rename this one, or delete the other.",
+			owner.Namespace, owner.Name, has, v0.GroupName, name)
 	}
 }
 

@@ -14,11 +14,15 @@ import (
 
 // Device returns the device behind an Instance as this node sees it now, with
 // the Configuration's brokerProperties over its properties; false when it does
-// not, or does not know yet. With spec.discovery that is what any node reports.
+// not, does not know yet, or an older Configuration has the Instance's name. With
+// spec.discovery that is what any node reports.
 // Only memory is read. Properties are the caller's, Mounts and DeviceSpecs must not
 // be changed. Safe for concurrent use.
 func (a *Agent) Device(instance string) (discovery.Device, bool) {
 	name, hash := slot.SplitInstance(instance)
+	if a.oldest().InForce(instance) != nil {
+		return discovery.Device{}, false
+	}
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	s := a.sessions[name]
@@ -46,6 +50,7 @@ func (s *session) device(hash string) (discovery.Device, bool) {
 func (a *Agent) Devices() (map[string]discovery.Device, <-chan struct{}) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
+	oldest := a.oldest()
 	all := map[string]discovery.Device{}
 	for name, s := range a.sessions {
 		if s.reach != nil {
@@ -59,6 +64,7 @@ func (a *Agent) Devices() (map[string]discovery.Device, <-chan struct{}) {
 			all[slot.InstanceName(name, hash)] = configured(f.Device, s.configuration)
 		}
 	}
+	maps.DeleteFunc(all, func(instance string, _ discovery.Device) bool { return oldest.InForce(instance) != nil })
 	return all, a.changed
 }
 
@@ -141,9 +147,16 @@ func (a *Agent) missing(instance string) (waitingFor string, err error) {
 		return "the list of Configurations", nil
 	}
 	s := a.sessions[name]
+	oldest := a.oldest()
+	if other := oldest.InForce(instance); other != nil {
+		return "", fmt.Errorf("device of Instance %s: Configuration %s/%s has this name", instance, other.Namespace, other.Name)
+	}
 	if s == nil {
-		if first, _ := a.owner(name); first == nil {
+		switch owner := oldest.ResourceOwner(name); {
+		case owner == nil:
 			return "", fmt.Errorf("device of Instance %s: there is no Configuration %q", instance, name)
+		case owner.Name != name:
+			return "", fmt.Errorf("device of Instance %s: Configuration %s/%s has or may have an Instance with the name %s", instance, owner.Namespace, owner.Name, name)
 		}
 		return fmt.Sprintf("discovery for Configuration %s to start", name), nil
 	}

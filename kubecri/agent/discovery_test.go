@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,6 +41,67 @@ func TestTheOldestOfTwoConfigurationsOfANameCounts(t *testing.T) {
 		}
 		wantNamespace("attic")
 	})
+}
+
+// Of a Configuration and one that is named as its Instance the older has the name.
+func TestAConfigurationNamedAsAnInstance(t *testing.T) {
+	for name, tc := range map[string]struct {
+		named    int64 // when the one that is named as an Instance is created; the other is at 100
+		slices   string
+		devices  string
+		events   []string
+		leftOver string // devices, once the older is gone
+	}{
+		"it is younger": {named: 200, slices: "node-a-0: foo0 foo1", devices: "cam-8120fe cam-a19705",
+			events:   []string{"Warning DuplicateName Not discovered: Configuration cameras/cam is older and has or may have an Instance with the resource akri.sh/cam-8120fe. Rename this one, or delete the other."},
+			leftOver: "cam-8120fe-8120fe cam-8120fe-a19705"},
+		"it is older": {named: 50, slices: "node-a-0: foo0 foo0 foo1 foo1", devices: "cam-8120fe-8120fe cam-8120fe-a19705 cam-a19705",
+			leftOver: "cam-8120fe cam-a19705"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				base, named := configuration("cam"), configuration("cam-8120fe")
+				base.CreationTimestamp, named.CreationTimestamp = metav1.Unix(100, 0), metav1.Unix(tc.named, 0)
+				named.UID = "named"
+				api := newAPI(base)
+				agent := api.start(t, "node-a", seeing("foo0", "foo1"))
+				devices := func() string {
+					all, _ := agent.Devices()
+					for instance := range all {
+						if _, ok := agent.Device(instance); !ok {
+							t.Errorf("Device(%s) is none", instance)
+						}
+					}
+					return strings.Join(slices.Sorted(maps.Keys(all)), " ")
+				}
+				api.want(t, "node-a-0: foo0 foo1")
+				api.configure(t, named)
+				api.want(t, tc.slices)
+				if got := devices(); got != tc.devices {
+					t.Errorf("it gives %q, want %q", got, tc.devices)
+				}
+				agent.wantEvents(t, tc.events...)
+				instance := "cam-8120fe"
+				if tc.named > 100 {
+					instance += "-a19705"
+				}
+				if _, err := agent.WaitDevice(t.Context(), instance); err == nil || !strings.Contains(err.Error(), "Configuration cameras/cam") {
+					t.Errorf("WaitDevice(%s) = %v", instance, err)
+				}
+				older := "cam"
+				if tc.named < 100 {
+					older = "cam-8120fe"
+				}
+				if err := api.AkriV0().Configurations(ns).Delete(t.Context(), older, metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				api.want(t, "node-a-0: foo0 foo1")
+				if got := devices(); got != tc.leftOver {
+					t.Errorf("once the older is gone it gives %q, want %q", got, tc.leftOver)
+				}
+			})
+		})
+	}
 }
 
 func TestAnUnknownHandlerIsToldOnceAndWaitedFor(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/client/informers/externalversions/internalinterfaces"
 	kubeslotinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // byHash indexes the slices of a reach.
@@ -171,6 +172,8 @@ func (a *Agent) Reached(configuration string) (devices int, known bool) {
 	case !s.reach.informer.HasSynced():
 		return 0, false
 	default:
-		return len(s.reach.all()), true
+		oldest := a.oldest()
+		all := slices.DeleteFunc(s.reach.all(), func(hash string) bool { return oldest.InForce(slot.InstanceName(configuration, hash)) != nil })
+		return len(all), true
 	}
 }

@@ -11,16 +11,16 @@ import (
 func (a *Agent) state() deviceslices.State {
 	state := deviceslices.State{Known: map[v1alpha1.ConfigurationReference]deviceslices.Known{},
 		Exist: map[v1alpha1.ConfigurationReference]bool{}, Complete: true}
-	owners := map[string]*v0.Configuration{}
-	for _, c := range a.allConfigurations() {
-		state.Exist[reports.Reference(c)] = true
-		if v0.CompareOwners(c, owners[c.Name]) < 0 {
-			owners[c.Name] = c
-		}
-	}
+	all := a.allConfigurations()
+	oldest := v0.OldestOf(all)
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	for name, c := range owners {
+	for _, c := range all {
+		name := c.Name
+		state.Exist[reports.Reference(c)] = true
+		if oldest.InForce(name) != c {
+			continue
+		}
 		k := deviceslices.Known{}
 		if s := a.sessions[name]; s != nil && s.discovers(c, a.selects(c)) {
 			k.Standing = s.standing

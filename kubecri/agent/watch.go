@@ -10,13 +10,20 @@ import (
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
-// watch makes every change of a Configuration queue its name, and every other one
-// that matters wake the writer.
+// watch makes every change of a Configuration queue its name and those that depend on
+// it, and every other one that matters wake the writer.
 func (a *Agent) watch() error {
 	queue := func(obj any) {
 		// An informer's objects always have a name.
-		if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
-			a.configurations.Add(name.Name)
+		name, err := cache.DeletionHandlingObjectToName(obj)
+		if err != nil {
+			return
+		}
+		a.configurations.Add(name.Name)
+		for _, c := range a.allConfigurations() { // named as an Instance of it
+			if v0.MayNameInstanceOf(name.Name, c.Name) {
+				a.configurations.Add(c.Name)
+			}
 		}
 	}
 	written := func(any) { a.writer.CacheChanged() }
@@ -73,6 +80,9 @@ func (a *Agent) node() *corev1.Node {
 	}
 	return node
 }
+
+// oldest says who has a name.
+func (a *Agent) oldest() v0.Oldest { return v0.OldestOf(a.allConfigurations()) }
 
 // allConfigurations are those of all namespaces: the resources that they become
 // have none.

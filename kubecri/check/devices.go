@@ -52,7 +52,8 @@ func (c *checker) devices(ctx context.Context) bool {
 		s := &slices.Items[i].Spec
 		for _, d := range s.Devices {
 			configuration := claims.Owner(c.configurations, d.Configuration.Name)
-			if _, known := c.reached[d.Instance()]; known || !fits(configuration, s.NodeName, &d) {
+			namesake := claims.Owner(c.configurations, d.Instance())
+			if _, known := c.reached[d.Instance()]; known || namesake != nil || !fits(configuration, s.NodeName, &d) {
 				continue
 			}
 			here := s.NodeName == c.Node

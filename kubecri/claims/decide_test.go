@@ -86,8 +86,8 @@ func TestCheckOfAGrant(t *testing.T) {
 	}
 	going := at("c", 0, 9)
 	going.DeletionTimestamp = &metav1.Time{}
-	other := at("d", 0, 9)
-	other.Name = "cam-a1"
+	other, older := at("d", 5, 9), at("d", 0, 9) // named as an Instance
+	other.Name, older.Name = "cam-8120fe", "cam-8120fe"
 	all := []*akriv0.Configuration{at("a", 2, 9), going, at("b", 1, 2), other}
 	for _, test := range []struct {
 		name   string
@@ -96,14 +96,19 @@ func TestCheckOfAGrant(t *testing.T) {
 		holds  bool
 		errors []string
 	}{
-		{name: "of the oldest", all: all, grant: []string{"cam", "cam-a1-1"}},
-		{name: "through the Instance", all: all, grant: []string{"cam-a1", "cam-a1-1"}},
-		{name: "beyond its capacity", all: all, grant: []string{"cam", "cam-a1-2"}, errors: []string{"cam-a1-2", "capacity 2"}},
-		{name: "which the pod holds", all: all, grant: []string{"cam", "cam-a1-2"}, holds: true},
-		{name: "without a capacity", all: []*akriv0.Configuration{at("a", 1, 0)}, grant: []string{"cam", "cam-a1-1"}, errors: []string{"capacity 1"}},
-		{name: "none", grant: []string{"cam", "cam-a1-0"}, errors: []string{"Configuration cam"}},
-		{name: "only one that is being deleted", all: []*akriv0.Configuration{going}, grant: []string{"cam", "cam-a1-0"}, holds: true, errors: []string{"being deleted"}},
-		{name: "of another Configuration", all: all, grant: []string{"mic", "cam-a1-0"}, errors: []string{"akri.sh/mic", "Configuration cam"}},
+		{name: "of the oldest", all: all, grant: []string{"cam", "cam-8120fe-1"}},
+		{name: "through the Instance", all: all, grant: []string{"cam-8120fe", "cam-8120fe-1"}},
+		{name: "beyond its capacity", all: all, grant: []string{"cam", "cam-8120fe-2"}, errors: []string{"cam-8120fe-2", "capacity 2"}},
+		{name: "which the pod holds", all: all, grant: []string{"cam", "cam-8120fe-2"}, holds: true},
+		{name: "without a capacity", all: []*akriv0.Configuration{at("a", 1, 0)}, grant: []string{"cam", "cam-8120fe-1"}, errors: []string{"capacity 1"}},
+		{name: "none", grant: []string{"cam", "cam-8120fe-0"}, errors: []string{"Configuration cam"}},
+		{name: "only one that is being deleted", all: []*akriv0.Configuration{going}, grant: []string{"cam", "cam-8120fe-0"}, holds: true, errors: []string{"being deleted"}},
+		{name: "of another Configuration", all: all, grant: []string{"mic", "cam-8120fe-0"}, errors: []string{"akri.sh/mic", "Configuration cam"}},
+		{name: "of one that is named as an older one's Instance", all: all, grant: []string{"cam-8120fe", "cam-8120fe-a19705-0"}, holds: true,
+			errors: []string{"Configuration cam-8120fe, which has no devices", "Configuration b/cam is older"}},
+		{name: "of the same, which is older", all: append(all[:3:3], older), grant: []string{"cam-8120fe", "cam-8120fe-a19705-0"}},
+		{name: "of an Instance with an older one's name", all: append(all[:3:3], older), grant: []string{"cam", "cam-8120fe-0"}, errors: []string{"Configuration d/cam-8120fe has, which is older"}},
+		{name: "of the same, which the pod holds", all: append(all[:3:3], older), grant: []string{"cam", "cam-8120fe-0"}, holds: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := check(grants(t, test.grant...)[0], test.all, test.holds)

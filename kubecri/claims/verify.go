@@ -82,10 +82,16 @@ func (r *Request) verify() error {
 // slot already, beyond a capacity that has shrunk since.
 func check(g assignment.Grant, all []*akriv0.Configuration, holds bool) error {
 	name, _ := slot.SplitInstance(g.Slot.Instance)
-	configuration := Owner(all, name)
+	oldest := akriv0.OldestOf(all)
+	configuration, namesake := oldest.InForce(name), oldest.InForce(g.Slot.Instance)
 	switch {
 	case configuration == nil:
+		if owner := oldest.ResourceOwner(name); owner != nil {
+			return Refusef("slot %s is of Configuration %s, which has no devices: Configuration %s/%s is older, and has or may have an Instance of this name", g.Slot, name, owner.Namespace, owner.Name)
+		}
 		return Refusef("slot %s is of Configuration %s, which does not exist or is being deleted; creation is retried, and it may come back", g.Slot, name)
+	case namesake != nil && !holds:
+		return Refusef("slot %s is of an Instance whose name Configuration %s/%s has, which is older: delete the pod, and its next one is assigned anew", g.Slot, namesake.Namespace, namesake.Name)
 	case !g.InstanceLevel() && g.Resource != name:
 		return Refusef("slot %s is assigned for %s%s, but its Instance is of Configuration %s", g.Slot, assignment.ResourcePrefix, g.Resource, name)
 	case g.Slot.Index >= configuration.Spec.Slots() && !holds:
@@ -95,14 +101,8 @@ func check(g assignment.Grant, all []*akriv0.Configuration, holds bool) error {
 	return nil
 }
 
-// Owner returns the Configuration that owns the name, nil when none does: resource
-// names have no namespace, and its devices are those that the scheduler gives.
+// Owner returns the Configuration of the name that is in force, nil when none is: its
+// devices are those that the scheduler gives.
 func Owner(all []*akriv0.Configuration, name string) *akriv0.Configuration {
-	var first *akriv0.Configuration
-	for _, c := range all {
-		if c.Name == name && akriv0.CompareOwners(c, first) < 0 {
-			first = c
-		}
-	}
-	return first
+	return akriv0.OldestOf(all).InForce(name)
 }

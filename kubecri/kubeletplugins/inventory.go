@@ -22,6 +22,8 @@ type served struct {
 	configuration *v0.Configuration // nil when it was deleted
 	// refused: its uniqueScope cannot be kept here.
 	refused bool
+	// taken: another Configuration has its name.
+	taken bool
 	// devices says, by Instance, of those that the node sees whether slots are given.
 	devices map[string]bool
 	// held are the Instances of which this node holds slots.
@@ -35,25 +37,20 @@ type served struct {
 // a handler reports them.
 func (p *Plugins) takeInventory() (inventory, <-chan struct{}) {
 	seen, changed := p.Devices()
-	owners := map[string]*v0.Configuration{}
 	all, _ := p.Configurations.Lister().List(labels.Everything()) // from memory
-	for _, c := range all {
-		if c.MayOwnName() && v0.CompareOwners(c, owners[c.Name]) < 0 {
-			owners[c.Name] = c
-		}
-	}
+	oldest := v0.OldestOf(all)
 	inv := inventory{}
 	of := func(name string) *served {
 		s := inv[name]
 		if s == nil {
-			s = &served{configuration: owners[name], devices: map[string]bool{}, held: map[string]bool{}}
+			s = &served{configuration: oldest.InForce(name), devices: map[string]bool{}, held: map[string]bool{}}
 			s.refused = s.configuration != nil && s.configuration.Spec.Unique() == v0.UniquePerPod
 			inv[name] = s
 		}
 		return s
 	}
 	for instance := range seen {
-		if configuration, _ := slot.SplitInstance(instance); owners[configuration] != nil {
+		if configuration, _ := slot.SplitInstance(instance); oldest.InForce(configuration) != nil {
 			of(configuration).devices[instance] = true
 		}
 	}
@@ -61,8 +58,8 @@ func (p *Plugins) takeInventory() (inventory, <-chan struct{}) {
 	for _, s := range reported {
 		for i := range s.Spec.Devices {
 			d := &s.Spec.Devices[i]
-			c := owners[d.Configuration.Name]
-			if s.Spec.NodeName != p.Node || c == nil || c.Namespace != d.Configuration.Namespace || len(d.Hash) != c.Spec.HashDigits() ||
+			c := oldest.ResourceOwner(d.Instance())
+			if s.Spec.NodeName != p.Node || c == nil || c.Name != d.Configuration.Name || c.Namespace != d.Configuration.Namespace || len(d.Hash) != c.Spec.HashDigits() ||
 				c.Spec.Discovery != nil || d.Check(p.Node) != nil {
 				continue
 			}
@@ -72,6 +69,12 @@ func (p *Plugins) takeInventory() (inventory, <-chan struct{}) {
 	}
 	for configuration, instances := range p.account.heldInstances() {
 		maps.Copy(of(configuration).held, instances)
+	}
+	// Of two that ask for one resource there is one plugin, also while slots of both are held.
+	for name, s := range inv {
+		owner := oldest.ResourceOwner(name)
+		s.taken = owner != nil && owner.Name != name
+		maps.DeleteFunc(s.held, func(instance string, _ bool) bool { return oldest.InForce(instance) != nil })
 	}
 	return inv, changed
 }
@@ -106,7 +109,7 @@ func (k key) name() string {
 func (inv inventory) keys(instances bool) map[key]bool {
 	all := map[key]bool{}
 	for name, s := range inv {
-		if !s.refused || len(s.held) > 0 {
+		if !s.taken && (!s.refused || len(s.held) > 0) {
 			all[key{configuration: name}] = true
 		}
 		if instances {

@@ -68,8 +68,12 @@ func (v *View) problems(c *akriv0.Configuration) []string {
 			all = append(all, text)
 		}
 	}
-	if first := v.configurations[c.Name]; first != nil && first != c {
-		add(fmt.Sprintf("the Configuration of this name in namespace %s is older and has the name", first.Namespace))
+	switch owner := v.oldest.ResourceOwner(c.Name); {
+	case owner == nil, owner == c:
+	case owner.Name == c.Name:
+		add(fmt.Sprintf("the Configuration of this name in namespace %s is older and has the name", owner.Namespace))
+	default:
+		add(fmt.Sprintf("Configuration %s/%s is older and has or may have an Instance of this name", owner.Namespace, owner.Name))
 	}
 	for _, s := range v.objects.Slices {
 		for _, p := range s.Spec.Problems {

@@ -175,8 +175,12 @@ func (v *View) holders(resource string, nodes []string) []Slot {
 func (v *View) noSuch(resource string) (why, needs string) {
 	configuration, _ := slot.SplitInstance(resource)
 	if c := v.configurations[configuration]; c != nil {
+		taken := ""
+		if v.oldest(resource) != nil {
+			taken = "; the Configuration of this name is younger, and finds nothing"
+		}
 		if len(v.of[configuration]) == 0 {
-			return fmt.Sprintf("Configuration %s has no Instance of this name, nor any other", configuration),
+			return fmt.Sprintf("Configuration %s has no Instance of this name, nor any other%s", configuration, taken),
 				fmt.Sprintf("a node has to find the device: kubectl describe configuration -n %s %s", c.Namespace, configuration)
 		}
 		var instances []string
@@ -187,7 +191,7 @@ func (v *View) noSuch(resource string) (why, needs string) {
 			}
 			instances = append(instances, text)
 		}
-		return fmt.Sprintf("Configuration %s has no Instance of this name; it has %s", configuration, some(instances, 4)),
+		return fmt.Sprintf("Configuration %s has no Instance of this name; it has %s%s", configuration, some(instances, 4), taken),
 			fmt.Sprintf("ask for one of the Instances that there are (kubectl kubeslot instances %s), or for %s%s, which is any of them", configuration, assignment.ResourcePrefix, configuration)
 	}
 	why = "there is no Configuration or Instance of this name that you can see" + spelling.DidYouMean(resource, slices.Sorted(maps.Keys(v.configurations)))

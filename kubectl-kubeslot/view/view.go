@@ -38,7 +38,8 @@ type Objects struct {
 // View is the objects, joined. It does not change, and is safe for concurrent use.
 type View struct {
 	objects        Objects
-	configurations map[string]*akriv0.Configuration // the owner of each name
+	configurations map[string]*akriv0.Configuration // those in force, by name
+	oldest         akriv0.Oldest                    // says who has a name
 	instances      map[string]*akriv0.Instance      // by name: namespaces do not tell them apart
 	of             map[string][]*akriv0.Instance    // by Configuration, ordered by name
 	devices        map[string]device                // by Instance
@@ -79,9 +80,13 @@ func New(o Objects) *View {
 	v := &View{objects: o, configurations: map[string]*akriv0.Configuration{}, instances: map[string]*akriv0.Instance{},
 		of: map[string][]*akriv0.Instance{}, devices: map[string]device{}, claims: map[string]*v1alpha1.SlotClaim{},
 		granted: map[string][]grant{}, used: map[string]map[int]bool{}, broken: map[*corev1.Pod]error{}, pods: map[string]*corev1.Pod{}, assigned: map[*corev1.Pod]bool{}}
+	all := make([]*akriv0.Configuration, len(o.Configurations))
 	for i := range o.Configurations {
-		c := &o.Configurations[i]
-		if first := v.configurations[c.Name]; c.MayOwnName() && (first == nil || akriv0.CompareOwners(c, first) < 0) {
+		all[i] = &o.Configurations[i]
+	}
+	v.oldest = akriv0.OldestOf(all)
+	for _, c := range all {
+		if v.oldest.InForce(c.Name) == c {
 			v.configurations[c.Name] = c
 		}
 	}

@@ -184,13 +184,16 @@ func TestConfigurations(t *testing.T) {
 	o.Pods = []corev1.Pod{bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0"), pod("waits", "cam", 5), pod("waits too", yard, 2), pod("other", "printers", 1)}
 	later := o.Configurations[0]
 	later.Namespace, later.UID, later.CreationTimestamp = "other", "d", metav1.NewTime(now)
-	o.Configurations = append(o.Configurations, later)
+	named := *later.DeepCopy()
+	named.Name, named.UID = yard, "e"
+	o.Configurations = append(o.Configurations, later, named)
 	o.Slices[1].Spec.Problems = []v1alpha1.Problem{{Reason: "DiscoveryFailed", Message: "no route",
 		Configuration: &v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}}}
 	want := []Configuration{
 		{Namespace: "default", Name: "cam", Handler: "onvif", Instances: 2, Slots: 4, Free: 3, Held: 1, Waiting: 2, Nodes: 2,
 			Problems: []string{"node b: DiscoveryFailed: no route"}},
 		{Namespace: "other", Name: "cam", Handler: "onvif", Problems: []string{"the Configuration of this name in namespace default is older and has the name"}},
+		{Namespace: "other", Name: yard, Handler: "onvif", Problems: []string{"Configuration default/cam is older and has or may have an Instance of this name"}},
 	}
 	if diff := cmp.Diff(want, New(o).Configurations()); diff != "" {
 		t.Errorf("Configurations() (-want +got):\n%s", diff)

@@ -45,3 +45,8 @@ func SplitInstance(instance string) (configuration, hash string) {
 	}
 	return instance[:cut], instance[cut+1:]
 }
+
+// IsHash reports whether the text can be an Instance's hash: six or twelve hex digits.
+func IsHash(text string) bool {
+	return (len(text) == ShortHash || len(text) == LongHash) && strings.Trim(text, "0123456789abcdef") == ""
+}

@@ -51,11 +51,11 @@ func (h hook) setup(mgr manager.Manager, check *validation.Checker, inv *invento
 	mgr.GetWebhookServer().Register(webhook.Path, webhook.New(&webhook.Handler{
 		Checker: check,
 		Owner: func(namespace, name string) *akriv0.Configuration {
-			owner := inv.Summary(types.NamespacedName{Namespace: namespace, Name: name}).Owner
-			if owner == nil || owner.Namespace == namespace {
-				return nil
+			key := types.NamespacedName{Namespace: namespace, Name: name}
+			if summary := inv.Summary(key); summary.IsTaken(key) {
+				return summary.Owner
 			}
-			return owner
+			return nil
 		},
 	}))
 	return mgr.Add(h.keeper)

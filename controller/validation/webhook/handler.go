@@ -30,8 +30,7 @@ const Path = "/validate-configuration"
 // through, with a warning: the webhook is a help, and must keep nobody from working.
 type Handler struct {
 	Checker *validation.Checker
-	// Owner returns the Configuration of another namespace that has the name of this
-	// one, or nil.
+	// Owner returns another Configuration that has the name of this one, or nil.
 	Owner func(namespace, name string) *akriv0.Configuration
 }
 
@@ -70,7 +69,11 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) (respon
 		}
 	}
 	if owner := h.Owner(request.Namespace, now.Name); owner != nil && request.Operation == admissionv1.Create {
-		found.Warnings = append(found.Warnings, fmt.Sprintf("metadata.name: Configuration %s/%s has the name, which must be unique in the cluster: this one will find nothing", owner.Namespace, owner.Name))
+		why := "has the name, which must be unique in the cluster"
+		if owner.Name != now.Name {
+			why = "has or may have an Instance of this name"
+		}
+		found.Warnings = append(found.Warnings, fmt.Sprintf("metadata.name: Configuration %s/%s %s: this one will find nothing", owner.Namespace, owner.Name, why))
 	}
 	for i, warning := range found.Warnings {
 		found.Warnings[i] = printable(warning)
