@@ -64,6 +64,9 @@ type Config struct {
 	// whenever they have been listed. It returns the ids of those that were created
 	// without their devices: they use no slots.
 	Inspect func(ctx context.Context, containers []*runtimeapi.Container, sandboxes map[string]*runtimeapi.PodSandbox) map[string]bool
+	// Lacks, if set, reports whether a container that has started was created without its
+	// devices. Inspect is shown it then, as soon as the runtime has been listed.
+	Lacks func(ctx context.Context, container *runtimeapi.Container, podAnnotations map[string]string) bool
 	// Checkpoint is the path of the file that keeps the claims and their devices for
 	// the next process; "" for none. Its directory exists. Device, then required, says
 	// what the devices are.
@@ -87,8 +90,11 @@ type Claims struct {
 	asked      atomic.Bool   // for a Configuration, before they were known
 	changed    chan struct{} // asks for the checkpoint to be written
 
-	mu     sync.Mutex
-	memory map[slot.Name]memory
+	parts bool // what the runtime has was listed in parts; of the resync loop alone
+
+	mu          sync.Mutex
+	memory      map[slot.Name]memory
+	resyncError error
 }
 
 // New makes Claims and registers with the informers, which the caller runs.

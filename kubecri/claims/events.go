@@ -11,32 +11,43 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// eventLoop listens for what ends without a call that went through the proxy: a
+// eventLoop listens for what happens without a call that went through us: a
 // sandbox whose process dies, a container that somebody removes with ctr or
-// crictl. Without it such slots stay taken until the next resync, which is how it
-// is with a runtime that has no events.
+// crictl, one that the runtime starts past us. Without it such slots stay taken, and
+// such a container runs, until the next resync, which is how it is with a runtime that
+// has no events.
 func (c *Claims) eventLoop(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	logged := false
+	backoff := runtimeRetries()
 	for {
+		began := c.config.Clock.Now()
 		err := c.events(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		retry := c.config.Clock.After(runtimeRetry)
-		if status.Code(err) == codes.Unimplemented {
+		if c.config.Clock.Since(began) > maxRuntimeRetry {
+			backoff = runtimeRetries()
+		}
+		after := minRuntimeRetry // a runtime that is away costs nothing to ask
+		switch status.Code(err) {
+		case codes.Unimplemented:
 			if !logged {
 				logged = true
-				logger.Info("The runtime has no container events: what ends unseen is found at the next resync", "resync", c.config.Resync)
+				logger.Info("The runtime has no container events: what happens past kubecri is found at the next resync", "resync", c.config.Resync)
 			}
-			retry = c.config.Clock.After(c.config.Resync) // another version may run by then
-		} else {
-			logger.V(2).Info("The runtime's container events ended, listening again", "reason", err, "every", runtimeRetry)
+			after = c.config.Resync // another version may run by then
+		case codes.Unavailable:
+		default:
+			after = backoff.Step()
+		}
+		if !logged {
+			logger.V(2).Info("The runtime's container events ended, listening again", "reason", err, "after", after)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-retry:
+		case <-c.config.Clock.After(after):
 		}
 		c.Resync() // for what was missed
 	}
@@ -56,16 +67,17 @@ func (c *Claims) events(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.happened(event.ContainerId, event.ContainerEventType)
+		c.happened(ctx, event)
 	}
 }
 
-// happened is told of each event; id is a container's or a sandbox's. An end is
+// happened is told of each event, of a container or of a sandbox. An end is
 // no proof that the slots are free: the kubelet restarts a container in a ready
 // sandbox, and containers may outlive their sandbox's process. So the runtime is
 // asked.
-func (c *Claims) happened(id string, what runtimeapi.ContainerEventType) {
-	switch what {
+func (c *Claims) happened(ctx context.Context, event *runtimeapi.ContainerEventResponse) {
+	id := event.ContainerId
+	switch event.ContainerEventType {
 	case runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
 		c.ContainerRemoved(id)
 		c.SandboxStopped(id)
@@ -73,7 +85,28 @@ func (c *Claims) happened(id string, what runtimeapi.ContainerEventType) {
 		if c.containers.has(id) {
 			c.Resync()
 		}
+	case runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
+		if c.lacks(ctx, event) {
+			c.Resync() // which has Inspect see to it
+		}
 	}
+}
+
+// lacks reports whether the container that has started was created without its devices.
+func (c *Claims) lacks(ctx context.Context, event *runtimeapi.ContainerEventResponse) bool {
+	if c.config.Lacks == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
+	defer cancel()
+	for _, s := range event.ContainersStatuses {
+		if s.GetId() == event.ContainerId {
+			started := &runtimeapi.Container{Id: s.Id, PodSandboxId: event.GetPodSandboxStatus().GetId(), State: s.State,
+				CreatedAt: s.CreatedAt, Labels: s.Labels, Annotations: s.Annotations}
+			return c.config.Lacks(ctx, started, event.GetPodSandboxStatus().GetAnnotations())
+		}
+	}
+	return false // a sandbox
 }
 
 // Drain waits until no release is outstanding or ctx is done, so that a process

@@ -2,6 +2,7 @@ package claims
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,6 +84,43 @@ func TestListensAgainWhenTheStreamEnds(t *testing.T) {
 	f.runtime.events <- nil // what happens until the next stream is found by a resync
 	f.want(t, "cam-a1-0", "")
 	f.runtime.events <- event("c9", deleted) // and somebody listens
+}
+
+// A container that starts past us is shown to Inspect when the runtime says that it has
+// started, and not only at the next resync, which is an hour away.
+func TestWhatStartsPastUsIsLookedAtUponItsEvent(t *testing.T) {
+	r := &fakeRuntime{events: make(chan *runtimeapi.ContainerEventResponse)}
+	var inspected atomic.Int32
+	f := start(t, newAPI(t, 1, nil), r, setup{
+		inspect: func(context.Context, []*runtimeapi.Container, map[string]*runtimeapi.PodSandbox) map[string]bool {
+			inspected.Add(1)
+			return nil
+		},
+		lacks: func(_ context.Context, c *runtimeapi.Container, podAnnotations map[string]string) bool {
+			if c.PodSandboxId != "box" || c.State != runtimeapi.ContainerState_CONTAINER_RUNNING || c.CreatedAt != 7 || podAnnotations["of"] != "the pod" {
+				t.Errorf("asked about %v of a pod with annotations %v", c, podAnnotations)
+			}
+			return c.Labels["name"] == "past" && c.Annotations["given"] == ""
+		}})
+	started := func(id, given string) *runtimeapi.ContainerEventResponse {
+		e := event(id, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
+		e.PodSandboxStatus = &runtimeapi.PodSandboxStatus{Id: "box", Annotations: map[string]string{"of": "the pod"}}
+		for _, id := range []string{"other", id} {
+			e.ContainersStatuses = append(e.ContainersStatuses, &runtimeapi.ContainerStatus{Id: id, CreatedAt: 7, State: runtimeapi.ContainerState_CONTAINER_RUNNING,
+				Labels: map[string]string{"name": id}, Annotations: map[string]string{"given": given}})
+		}
+		return e
+	}
+	before := inspected.Load()
+	r.events <- event("box", runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT) // a sandbox
+	r.events <- started("past", "its device")
+	r.events <- started("other", "")
+	r.events <- event("another", deleted) // so all before has been handled
+	if n := len(f.relist) + int(inspected.Load()-before); n != 0 {
+		t.Errorf("the runtime is listed for containers that lack nothing")
+	}
+	r.events <- started("past", "")
+	await(t, "the containers to be inspected", func() bool { return inspected.Load() > before })
 }
 
 func TestDrainWaitsForReleases(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -38,12 +39,13 @@ func mustSlot(t testing.TB, name string) slot.Name {
 
 // fakeRuntime lists containers.
 type fakeRuntime struct {
-	mu         sync.Mutex
-	down       bool
-	containers []*runtimeapi.Container
-	stopped    map[string]bool
-	pods       map[string]map[string]string            // annotations, by sandbox
-	events     chan *runtimeapi.ContainerEventResponse // nil for a runtime without events
+	crilist.Runtime // nil: nothing else is asked
+	mu              sync.Mutex
+	down            bool
+	containers      []*runtimeapi.Container
+	stopped         map[string]bool
+	pods            map[string]map[string]string            // annotations, by sandbox
+	events          chan *runtimeapi.ContainerEventResponse // nil for a runtime without events
 }
 
 func (r *fakeRuntime) ListContainers(context.Context, *runtimeapi.ListContainersRequest, ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error) {
@@ -137,6 +139,9 @@ type setup struct {
 	checkpoint string
 	device     *discovery.Device // nil: none is seen
 	unread     bool              // the API server cannot be reached
+	// inspect and lacks are of Config.
+	inspect func(context.Context, []*runtimeapi.Container, map[string]*runtimeapi.PodSandbox) map[string]bool
+	lacks   func(context.Context, *runtimeapi.Container, map[string]string) bool
 }
 
 // start runs Claims against the API and the runtime, and waits until both have been read.
@@ -156,6 +161,7 @@ func start(t *testing.T, a *api, r *fakeRuntime, s setup) *fixture {
 	events := record.NewFakeRecorder(10)
 	c, err := New(Config{Node: s.node, Client: a, Claims: factory.Kubeslot().V1alpha1().SlotClaims(), Configurations: factory.Akri().V0().Configurations(),
 		Pods: pods.Core().V1().Pods(), Nodes: nodes.Core().V1().Nodes(), Namespaces: NamespacesOf(a.kube), Runtime: r, Events: events, Grace: s.grace, Resync: time.Hour, Clock: s.clock,
+		Inspect: s.inspect, Lacks: s.lacks,
 		Checkpoint: s.checkpoint, Device: func(string) (discovery.Device, bool) {
 			if s.device == nil {
 				return discovery.Device{}, false

@@ -2,14 +2,15 @@ package claims
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/util/wait"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	kubelettypes "k8s.io/kubelet/pkg/types"
 
+	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -17,17 +18,22 @@ import (
 
 // Runtime is what is asked of the container runtime.
 type Runtime interface {
-	ListContainers(ctx context.Context, in *runtimeapi.ListContainersRequest, opts ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error)
-	ListPodSandbox(ctx context.Context, in *runtimeapi.ListPodSandboxRequest, opts ...grpc.CallOption) (*runtimeapi.ListPodSandboxResponse, error)
+	crilist.Runtime
 	GetContainerEvents(ctx context.Context, in *runtimeapi.GetEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], error)
 }
 
 const (
 	// runtimeTimeout bounds one question to the runtime.
 	runtimeTimeout = 30 * time.Second
-	// runtimeRetry is between two attempts to reach it.
-	runtimeRetry = time.Second
+	// minRuntimeRetry and maxRuntimeRetry bound the wait before the runtime is asked again
+	// after an error. A runtime that comes back is asked at once: its connection says so.
+	minRuntimeRetry, maxRuntimeRetry = time.Second, time.Minute
 )
+
+// runtimeRetries are the waits after errors that follow each other.
+func runtimeRetries() wait.Backoff {
+	return wait.Backoff{Duration: minRuntimeRetry, Factor: 2, Jitter: 0.1, Steps: 10, Cap: maxRuntimeRetry}
+}
 
 // resyncLoop asks the runtime at start, periodically and when a relist is wanted, until it
 // has an answer.
@@ -35,18 +41,25 @@ func (c *Claims) resyncLoop(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	ticker := c.config.Clock.NewTicker(c.config.Resync)
 	defer ticker.Stop()
-	failing := false
+	backoff, failing := runtimeRetries(), false
 	for {
 		err := c.resync(ctx)
 		c.config.Metrics.Resynced(err)
+		c.setResyncError(err)
 		var retry <-chan time.Time
-		if err != nil {
-			if !failing && ctx.Err() == nil { // once an outage
-				logger.Error(err, "Cannot ask the runtime for its containers, trying again", "every", runtimeRetry)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			if !failing { // once an outage
+				logger.Error(err, "Cannot list the runtime's containers: what they use stays as it was last seen; trying again", "longestWait", maxRuntimeRetry)
 			}
-			retry = c.config.Clock.After(runtimeRetry)
+			failing = true
+			retry = c.config.Clock.After(backoff.Step())
+		case err == nil:
+			if failing {
+				logger.Info("Listed the runtime's containers again")
+			}
+			backoff, failing = runtimeRetries(), false
 		}
-		failing = err != nil
 		select {
 		case <-ctx.Done():
 			return
@@ -55,6 +68,20 @@ func (c *Claims) resyncLoop(ctx context.Context) {
 		case <-retry:
 		}
 	}
+}
+
+func (c *Claims) setResyncError(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.resyncError = err
+}
+
+// ResyncError returns why the runtime's containers could not be listed when last tried;
+// nil when they were, or have not been asked for yet.
+func (c *Claims) ResyncError() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.resyncError
 }
 
 // resync makes the containers those that the runtime has, and has the claims follow.
@@ -84,28 +111,24 @@ func (c *Claims) resync(ctx context.Context) error {
 // running or not, since the kubelet restarts an exited container in its sandbox;
 // and those that still run though their sandbox's process has died.
 func (c *Claims) list(ctx context.Context) ([]*user, error) {
-	containers, err := c.config.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	listed, err := crilist.List(ctx, c.config.Runtime)
 	if err != nil {
-		return nil, fmt.Errorf("list containers: %w", err)
+		return nil, err
 	}
-	sandboxes, err := c.config.Runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
-	if err != nil {
-		return nil, fmt.Errorf("list pod sandboxes: %w", err)
+	if listed.Parts && !c.parts {
+		klog.FromContext(ctx).Info("Warning: the runtime's containers do not fit in one message and are listed in parts. A kubelet without CRIListStreaming cannot list them", "containers", len(listed.Containers))
 	}
-	byID := make(map[string]*runtimeapi.PodSandbox, len(sandboxes.Items))
-	for _, s := range sandboxes.Items {
-		byID[s.Id] = s
-	}
+	c.parts = listed.Parts
 	var lacking map[string]bool
 	if c.config.Inspect != nil {
-		lacking = c.config.Inspect(ctx, containers.Containers, byID)
+		lacking = c.config.Inspect(ctx, listed.Containers, listed.Sandboxes)
 	}
 	var users []*user
-	for _, container := range containers.Containers {
+	for _, container := range listed.Containers {
 		if lacking[container.Id] {
 			continue
 		}
-		sandbox := byID[container.PodSandboxId] // nil when it went in between
+		sandbox := listed.Sandboxes[container.PodSandboxId] // nil when it went in between
 		ready := sandbox != nil && sandbox.State == runtimeapi.PodSandboxState_SANDBOX_READY
 		if !ready && container.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
 			continue

@@ -78,7 +78,7 @@ func (c *Claims) ready(ctx context.Context, r *Request) error {
 	select {
 	case <-c.known:
 	case <-ctx.Done():
-		return fmt.Errorf("the runtime has not yet said which containers use slots: %w", ctx.Err())
+		return fmt.Errorf("the runtime has not yet said which containers use slots: %w", cmp.Or(c.ResyncError(), ctx.Err()))
 	}
 	if c.savedAll(r) {
 		return nil

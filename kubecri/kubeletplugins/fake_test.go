@@ -23,6 +23,7 @@ import (
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
@@ -154,6 +155,8 @@ func (a *api) usage() map[string]string {
 
 // machine is a node's runtime and the kubelet's pod-resources.
 type machine struct {
+	crilist.Runtime // nil: nothing else is asked
+
 	mu     sync.Mutex
 	down   bool
 	listed []*podresourcesapi.PodResources

@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -34,7 +35,8 @@ const (
 	refreshGap = 50 * time.Millisecond
 	// askTimeout bounds one question to them, and apiTimeout one to the API server.
 	askTimeout, apiTimeout = 10 * time.Second, 10 * time.Second
-	// runtimeRetry is between two attempts after the runtime or the kubelet did not answer.
+	// runtimeRetry is the first wait after the runtime or the kubelet did not answer; the
+	// longest is refreshEvery.
 	runtimeRetry = time.Second
 	// remakeInterval is at least between two times that a claim is made again. Somebody
 	// may delete it each time: the controller deletes claims that do not count.
@@ -58,17 +60,20 @@ func (p *Plugins) refreshLoop(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	ticker := time.NewTicker(refreshEvery)
 	defer ticker.Stop()
-	failing := false
+	failing, retry := false, runtimeRetry
 	for step := 0; ; step++ {
 		err := p.refresh(ctx)
 		if err != nil && !failing && ctx.Err() == nil { // once an outage
-			logger.Error(err, "Cannot tell which slots are in use, or not release them; trying again", "every", runtimeRetry)
+			logger.Error(err, "Cannot tell which slots are in use, or not release them; trying again", "longestWait", refreshEvery)
 		}
-		failing = err != nil
+		if failing = err != nil; !failing {
+			retry = runtimeRetry
+		}
 		var next <-chan time.Time
 		switch again := time.Duration(p.recheck.Load()); {
 		case failing:
-			next = time.After(runtimeRetry)
+			next = time.After(retry)
+			retry = min(2*retry, refreshEvery)
 		case step < len(afterEnd):
 			next = time.After(afterEnd[step])
 		case again > 0:
@@ -136,15 +141,11 @@ func (p *Plugins) refresh(ctx context.Context) error {
 
 // readContainers asks the runtime which containers use slots.
 func (p *Plugins) readContainers(ctx context.Context) error {
-	containers, err := p.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	listed, err := crilist.List(ctx, p.Runtime)
 	if err != nil {
 		return fmt.Errorf("ask the runtime for its containers: %w", err)
 	}
-	sandboxes, err := p.Runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
-	if err != nil {
-		return fmt.Errorf("ask the runtime for its pod sandboxes: %w", err)
-	}
-	used, ids := usedBy(containers.Containers, sandboxes.Items)
+	used, ids := usedBy(listed)
 	p.mu.Lock()
 	p.containers = ids
 	p.mu.Unlock()
@@ -158,14 +159,12 @@ func (p *Plugins) readContainers(ctx context.Context) error {
 // usedBy returns the slots of containers that can run or run again, and the ids of these
 // containers and their sandboxes: those whose sandbox is ready, running or not, and those
 // that still run though their sandbox's process has died.
-func usedBy(containers []*runtimeapi.Container, sandboxes []*runtimeapi.PodSandbox) (map[slot.Name]use, map[string]bool) {
-	ready := map[string]bool{}
-	for _, s := range sandboxes {
-		ready[s.Id] = s.State == runtimeapi.PodSandboxState_SANDBOX_READY
-	}
+func usedBy(listed crilist.Listing) (map[slot.Name]use, map[string]bool) {
 	used, ids := map[slot.Name]use{}, map[string]bool{}
-	for _, c := range containers {
-		if !ready[c.PodSandboxId] && c.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+	for _, c := range listed.Containers {
+		sandbox := listed.Sandboxes[c.PodSandboxId]
+		ready := sandbox != nil && sandbox.State == runtimeapi.PodSandboxState_SANDBOX_READY
+		if !ready && c.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
 			continue
 		}
 		for key, value := range c.Annotations {

@@ -118,6 +118,11 @@ func (r *Repairer) Inspect(ctx context.Context, containers []*runtimeapi.Contain
 	return lacking
 }
 
+// Lacks reports whether a container lacks what it was assigned, by its pod's annotations.
+func (r *Repairer) Lacks(ctx context.Context, c *runtimeapi.Container, podAnnotations map[string]string) bool {
+	return !r.lackOf(ctx, c, podAnnotations).None()
+}
+
 func podOf(c *runtimeapi.Container) claims.Pod {
 	return claims.Pod{Namespace: kubelettypes.GetPodNamespace(c.Labels), Name: kubelettypes.GetPodName(c.Labels), UID: kubelettypes.GetPodUID(c.Labels)}
 }

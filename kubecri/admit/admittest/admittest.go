@@ -27,6 +27,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -145,7 +146,9 @@ func (w *World) WantUsage(t testing.TB, want string) {
 	}
 }
 
-type emptyRuntime struct{}
+type emptyRuntime struct {
+	crilist.Runtime // nil: nothing else is asked
+}
 
 func (emptyRuntime) ListContainers(context.Context, *runtimeapi.ListContainersRequest, ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error) {
 	return &runtimeapi.ListContainersResponse{}, nil

@@ -138,6 +138,9 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 		Inspect: func(ctx context.Context, containers []*runtimeapi.Container, sandboxes map[string]*runtimeapi.PodSandbox) map[string]bool {
 			return n.repairer.Inspect(ctx, containers, sandboxes)
 		},
+		Lacks: func(ctx context.Context, container *runtimeapi.Container, podAnnotations map[string]string) bool {
+			return n.repairer.Lacks(ctx, container, podAnnotations)
+		},
 		Checkpoint: filepath.Join(o.stateDir, checkpointFile), Device: n.agent.Device,
 	})
 	if err != nil {

@@ -48,7 +48,7 @@ func endpoints(socket health.Check, shim grpc.ClientConnInterface, images bool, 
 		}
 		return nil
 	}}
-	ready := []health.Check{socket, cri, n.cluster.informersSynced(), n.devicePlugins()}
+	ready := []health.Check{socket, cri, n.cluster.informersSynced(), n.devicePlugins(), n.containersListed()}
 	if images {
 		ready = append(ready, health.Check{Name: "images", Run: func(ctx context.Context) error {
 			return check.Images(ctx, runtimeapi.NewImageServiceClient(shim))
@@ -82,6 +82,11 @@ func (n *node) devicePlugins() health.Check {
 	}}
 }
 
+// containersListed tells why it is not known what the runtime's containers use.
+func (n *node) containersListed() health.Check {
+	return health.Check{Name: "containers", Advice: true, Run: func(context.Context) error { return n.claims.ResyncError() }}
+}
+
 // nriEndpoints are those of NRI mode: there is no socket of ours, and the
 // runtime has no part in whether we are alive.
 func nriEndpoints(plugin *nri.Plugin, runtime runtimeapi.RuntimeServiceClient, n *node) health.Endpoints {
@@ -94,7 +99,7 @@ func nriEndpoints(plugin *nri.Plugin, runtime runtimeapi.RuntimeServiceClient, n
 			}
 			return nil
 		}},
-		n.cluster.informersSynced(), n.devicePlugins(),
+		n.cluster.informersSynced(), n.devicePlugins(), n.containersListed(),
 	}}
 }
 

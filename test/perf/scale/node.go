@@ -27,6 +27,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/advertise"
 	"github.com/kubeslot/kubeslot/kubecri/agent"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
 )
@@ -191,6 +192,7 @@ func details(how string, n int, format string, args ...any) string {
 
 // emptyRuntime is a runtime that knows the containers that were made here.
 type emptyRuntime struct {
+	crilist.Runtime // nil: nothing else is asked
 	mu         sync.Mutex
 	containers []*runtimeapi.Container
 }

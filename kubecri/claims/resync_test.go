@@ -1,0 +1,53 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// A runtime whose list fails for long is asked less and less, at least once a minute.
+func TestRuntimeRetries(t *testing.T) {
+	backoff := runtimeRetries()
+	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60} {
+		want *= time.Second
+		if got := backoff.Step(); got < want || got > want+want/10 {
+			t.Errorf("wait %d is %s, want %s or a tenth more", i, got, want)
+		}
+	}
+}
+
+// While the runtime cannot be listed, what is known stays: nothing is released, and who
+// needs the list is told what is wrong with it.
+func TestListThatFails(t *testing.T) {
+	r := &fakeRuntime{events: make(chan *runtimeapi.ContainerEventResponse), down: true}
+	r.add(t, "c1", "u1", "cam", "cam-a1-0")
+	f := start(t, newAPI(t, 1, map[string]string{"cam-a1-0": "CL u1 node-a"}), r, setup{grace: time.Nanosecond})
+	await(t, "the first try", func() bool { return f.ResyncError() != nil })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err := f.Take(ctx, request(t, "u2", "cam", "cam-a1-0"))
+	if err == nil || !strings.Contains(err.Error(), "list containers: no such file or directory") {
+		t.Errorf("got %v, want why it is not known what is in use", err)
+	}
+	f.still(t, "cam-a1-0", "CL u1 node-a")
+
+	r.change(func() { r.down = false })
+	f.Resync()
+	await(t, "the list", func() bool { return f.containers.isKnown() && f.ResyncError() == nil })
+	r.change(func() { r.down = true })
+	if err := f.resync(t.Context()); err == nil {
+		t.Fatal("no error")
+	}
+	f.still(t, "cam-a1-0", "CL u1 node-a")
+	if got := f.containers.slots(); len(got) != 1 {
+		t.Errorf("slots in use: %v, want that of the container", got)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the error %v hides the reason", err)
+	}
+}

@@ -1,0 +1,229 @@
+// Package crilist lists the containers and the pod sandboxes of a node, however many
+// there are. An answer of CRI is one gRPC message, and a runtime refuses to send one that
+// is larger than its limit (containerd: 16 MiB): on a node with thousands of ended
+// containers, or with pods of large annotations, ListContainers or ListPodSandbox fails
+// then, also for the kubelet. Here the list is asked for as a stream (KEP-5825), or, of a
+// runtime without streams, in parts that fit.
+package crilist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Runtime is what is asked of the runtime's CRI.
+type Runtime interface {
+	ListContainers(ctx context.Context, in *runtimeapi.ListContainersRequest, opts ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error)
+	ListPodSandbox(ctx context.Context, in *runtimeapi.ListPodSandboxRequest, opts ...grpc.CallOption) (*runtimeapi.ListPodSandboxResponse, error)
+	PodSandboxStatus(ctx context.Context, in *runtimeapi.PodSandboxStatusRequest, opts ...grpc.CallOption) (*runtimeapi.PodSandboxStatusResponse, error)
+	StreamContainers(ctx context.Context, in *runtimeapi.StreamContainersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[runtimeapi.StreamContainersResponse], error)
+	StreamPodSandboxes(ctx context.Context, in *runtimeapi.StreamPodSandboxesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[runtimeapi.StreamPodSandboxesResponse], error)
+}
+
+// Listing is what a node has that can run or run again.
+type Listing struct {
+	// Containers are at least those that run, and all of ready sandboxes.
+	Containers []*runtimeapi.Container
+	// Sandboxes are at least those of Containers that are ready or whose container runs,
+	// by id.
+	Sandboxes map[string]*runtimeapi.PodSandbox
+	// Parts says that the runtime could not answer in one message.
+	Parts bool
+}
+
+// List asks the runtime for what it has. The error says what is too large, and what to do,
+// when not even a part fits in a message.
+func List(ctx context.Context, r Runtime) (Listing, error) {
+	containers, err := listContainers(ctx, r, nil)
+	manyContainers := tooLarge(err)
+	if err != nil && !manyContainers {
+		return Listing{}, fmt.Errorf("list containers: %w", err)
+	}
+	sandboxes, err := listSandboxes(ctx, r, nil)
+	manySandboxes := tooLarge(err)
+	switch {
+	case err != nil && !manySandboxes:
+		return Listing{}, fmt.Errorf("list pod sandboxes: %w", err)
+	case !manyContainers && !manySandboxes:
+		return Listing{Containers: containers, Sandboxes: byID(sandboxes)}, nil
+	}
+	p := parts{Runtime: r, containers: map[string]*runtimeapi.Container{}, sandboxes: byID(sandboxes)}
+	for _, c := range containers {
+		p.containers[c.Id] = c
+	}
+	if manySandboxes {
+		err = p.readySandboxes(ctx)
+	} else {
+		p.readyKnown, err = true, nil
+	}
+	if err == nil && manyContainers {
+		err = p.usefulContainers(ctx)
+	}
+	if err == nil && manySandboxes {
+		err = p.missingSandboxes(ctx)
+	}
+	if err != nil {
+		return Listing{}, fmt.Errorf("list in parts what does not fit in one message: %w", err)
+	}
+	listing := Listing{Sandboxes: p.sandboxes, Parts: true}
+	for _, id := range slices.Sorted(maps.Keys(p.containers)) {
+		listing.Containers = append(listing.Containers, p.containers[id])
+	}
+	return listing, nil
+}
+
+// parts is a listing that is being put together.
+type parts struct {
+	Runtime
+	containers map[string]*runtimeapi.Container
+	sandboxes  map[string]*runtimeapi.PodSandbox
+	// readyKnown says that sandboxes has all that are ready.
+	readyKnown bool
+}
+
+// readySandboxes lists the sandboxes that are ready, if these fit in a message.
+func (p *parts) readySandboxes(ctx context.Context) error {
+	state := &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}
+	ready, err := listSandboxes(ctx, p, &runtimeapi.PodSandboxFilter{State: state})
+	switch {
+	case tooLarge(err):
+		return nil // each is asked about
+	case err != nil:
+		return fmt.Errorf("list the pod sandboxes that are ready: %w", err)
+	}
+	p.sandboxes, p.readyKnown = byID(ready), true
+	return nil
+}
+
+// usefulContainers lists the containers that run and those of ready sandboxes: one of
+// another sandbox that has ended cannot start again.
+func (p *parts) usefulContainers(ctx context.Context) error {
+	filters := map[string]*runtimeapi.ContainerFilter{"that run": inState(runtimeapi.ContainerState_CONTAINER_RUNNING)}
+	if p.readyKnown {
+		for id, s := range p.sandboxes {
+			if s.State == runtimeapi.PodSandboxState_SANDBOX_READY {
+				filters["of pod sandbox "+id] = &runtimeapi.ContainerFilter{PodSandboxId: id}
+			}
+		}
+	} else {
+		filters["that are created"] = inState(runtimeapi.ContainerState_CONTAINER_CREATED)
+		filters["that have exited"] = inState(runtimeapi.ContainerState_CONTAINER_EXITED)
+		filters["of unknown state"] = inState(runtimeapi.ContainerState_CONTAINER_UNKNOWN)
+	}
+	for what, filter := range filters {
+		containers, err := listContainers(ctx, p, filter)
+		if err != nil {
+			return fmt.Errorf("list the containers %s: %w", what, advised(err))
+		}
+		for _, c := range containers {
+			// One that has just started is in two lists.
+			if has := p.containers[c.Id]; has == nil || has.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+				p.containers[c.Id] = c
+			}
+		}
+	}
+	return nil
+}
+
+func inState(state runtimeapi.ContainerState) *runtimeapi.ContainerFilter {
+	return &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: state}}
+}
+
+// missingSandboxes asks about each sandbox that may matter and is not known: all of them,
+// or those alone whose container runs though they are not ready.
+func (p *parts) missingSandboxes(ctx context.Context) error {
+	asked := map[string]bool{}
+	for _, c := range p.containers {
+		id := c.PodSandboxId
+		if p.sandboxes[id] != nil || asked[id] || p.readyKnown && c.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+			continue
+		}
+		asked[id] = true
+		response, err := p.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
+		if status.Code(err) == codes.NotFound {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("ask for the status of pod sandbox %s: %w", id, advised(err))
+		}
+		s := response.GetStatus()
+		p.sandboxes[id] = &runtimeapi.PodSandbox{Id: id, Metadata: s.GetMetadata(), State: s.GetState(), CreatedAt: s.GetCreatedAt(),
+			Labels: s.GetLabels(), Annotations: s.GetAnnotations(), RuntimeHandler: s.GetRuntimeHandler()}
+	}
+	return nil
+}
+
+// tooLarge reports whether the answer is larger than the runtime sends, or we take.
+func tooLarge(err error) bool { return status.Code(err) == codes.ResourceExhausted }
+
+// advised adds to the error of a part that is too large what can be done about it.
+func advised(err error) error {
+	if !tooLarge(err) {
+		return err
+	}
+	return fmt.Errorf("%w; raise max_send_message_size of containerd's grpc (grpc_max_send_msg_size of CRI-O), or remove containers that have ended", err)
+}
+
+// listContainers lists those that the filter takes; nil takes all.
+func listContainers(ctx context.Context, r Runtime, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	response, err := r.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: filter})
+	if !tooLarge(err) {
+		return response.GetContainers(), err
+	}
+	stream, streamErr := r.StreamContainers(ctx, &runtimeapi.StreamContainersRequest{Filter: filter})
+	all, streamErr := collect(stream, streamErr, (*runtimeapi.StreamContainersResponse).GetContainers)
+	if status.Code(streamErr) == codes.Unimplemented {
+		return nil, err
+	}
+	return all, streamErr
+}
+
+// listSandboxes lists those that the filter takes; nil takes all.
+func listSandboxes(ctx context.Context, r Runtime, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+	response, err := r.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: filter})
+	if !tooLarge(err) {
+		return response.GetItems(), err
+	}
+	stream, streamErr := r.StreamPodSandboxes(ctx, &runtimeapi.StreamPodSandboxesRequest{Filter: filter})
+	all, streamErr := collect(stream, streamErr, (*runtimeapi.StreamPodSandboxesResponse).GetPodSandboxes)
+	if status.Code(streamErr) == codes.Unimplemented {
+		return nil, err
+	}
+	return all, streamErr
+}
+
+// collect reads a stream to its end. One that breaks off is an error, for half a list is
+// none.
+func collect[Response, Item any](stream grpc.ServerStreamingClient[Response], err error, items func(*Response) []*Item) ([]*Item, error) {
+	if err != nil {
+		return nil, err
+	}
+	var all []*Item
+	for {
+		response, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, items(response)...)
+	}
+}
+
+func byID(sandboxes []*runtimeapi.PodSandbox) map[string]*runtimeapi.PodSandbox {
+	all := make(map[string]*runtimeapi.PodSandbox, len(sandboxes))
+	for _, s := range sandboxes {
+		all[s.Id] = s
+	}
+	return all
+}
