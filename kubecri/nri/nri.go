@@ -6,7 +6,8 @@
 //
 // NRI fails open: a runtime whose plugin is not connected, or does not answer in
 // time, creates containers without it. So every answer comes before the runtime's
-// time limit, as a refusal if need be; what was created meanwhile without its
+// time limit, as a refusal if need be; a runtime that asks plugins to validate (NRI
+// 0.10) refuses the container over which this one hangs; what was created without its
 // devices is not started, or stopped, as soon as it is seen; and docs/nri.md tells
 // how to make containerd refuse by itself.
 package nri
@@ -34,8 +35,11 @@ const (
 	// created without us after the runtime has restarted.
 	dialRetry = 100 * time.Millisecond
 	// refusedRetry is after a connection that the runtime did not accept as a
-	// plugin's.
+	// plugin's, and the longest after connections that it ended soon.
 	refusedRetry = 2 * time.Second
+	// lasting is how long a connection is there that the runtime did not end because we
+	// were late: containerd's limit for an answer is 2 s.
+	lasting = 10 * time.Second
 )
 
 // Config configures a Plugin. Everything but Tracer is required.
@@ -56,7 +60,10 @@ type Plugin struct {
 	ready     chan struct{}
 	firstTime sync.Once
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// current is the connection that there is. A request of a former one that is still at
+	// work changes nothing any more.
+	current  *session
 	creating map[string]*admit.Admission // by container id
 	created  chan struct{}               // closed once creating is empty; nil while nobody waits for that
 	// lost says why there is no connection; nil while there is one.
@@ -85,15 +92,22 @@ func CheckName(name, index string) error {
 func (p *Plugin) Run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("nri")
 	ctx = klog.NewContext(ctx, logger)
-	logged := false
+	logged, short := false, 0
 	for ctx.Err() == nil {
 		retry := dialRetry
 		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", p.config.Socket)
 		if err == nil {
-			var accepted bool
+			var accepted time.Duration
 			accepted, err = p.session(ctx, conn)
-			if logged = logged && !accepted; !accepted {
+			switch {
+			case accepted == 0:
 				retry = refusedRetry
+			case accepted >= lasting:
+				logged, short = false, 0
+			default:
+				retry = min(dialRetry<<min(short, 10), refusedRetry)
+				short++
+				err = fmt.Errorf("%w %s after it had begun to synchronize; if it goes on so and the runtime logs \"failed to synchronize plugin\", raise its plugin_request_timeout", err, accepted.Round(time.Millisecond))
 			}
 		}
 		if ctx.Err() != nil {
@@ -126,11 +140,36 @@ func (p *Plugin) Connected() error {
 	return fmt.Errorf("plugin %s-%s at %s: %w", p.config.Index, p.config.Name, p.config.Socket, p.lost)
 }
 
-func (p *Plugin) connected() {
+// began makes the session the current one.
+func (p *Plugin) began(s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.current = s
+}
+
+// ended says that the session is not the current one any more.
+func (p *Plugin) ended(s *session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current == s {
+		p.current = nil
+	}
+}
+
+// synchronized is told what containers the runtime has, when it has begun to ask for each
+// new one: what became of those that were being created is known. false means that the
+// session has ended.
+func (p *Plugin) synchronized(s *session, exists map[string]bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current != s {
+		return false
+	}
+	s.accepted = time.Now()
+	p.settle(s.ctx, exists)
 	p.lost = nil
 	p.firstTime.Do(func() { close(p.ready) })
+	return true
 }
 
 func (p *Plugin) disconnected(err error) {
@@ -139,11 +178,16 @@ func (p *Plugin) disconnected(err error) {
 	p.lost = err
 }
 
-// begin remembers the admission of a container that the runtime goes on to create.
-func (p *Plugin) begin(id string, a *admit.Admission) {
+// begin remembers the admission of a container that the runtime goes on to create. false
+// means that the session has ended: the runtime went on without the answer.
+func (p *Plugin) begin(s *session, id string, a *admit.Admission) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.current != s {
+		return false
+	}
 	p.creating[id] = a
+	return true
 }
 
 // end returns what begin remembered; nil for nothing.
@@ -176,8 +220,6 @@ func (p *Plugin) closeIfCreated() {
 
 // settle ends all creations, once the runtime has said what containers it has.
 func (p *Plugin) settle(ctx context.Context, exists map[string]bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for id, a := range p.creating {
 		if exists[id] {
 			a.Created(ctx, id)

@@ -151,13 +151,14 @@ func TestAnswersWithinTheRuntimesLimit(t *testing.T) {
 	f.WantUsage(t, "")
 }
 
-// A kubecri that hangs is dropped by the runtime, and finds what was created past it
-// when it has connected again.
+// A kubecri that hangs is dropped by the runtime, which creates the container without it if
+// it does not know validation. kubecri finds what was created past it when it has
+// connected again.
 func TestAHangIsMadeUpFor(t *testing.T) {
 	adaptation.SetPluginRequestTimeout(2 * time.Second)
 	defer adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout)
 	hangs, goesOn := make(chan struct{}), make(chan struct{})
-	f := start(t, &runtime{}, func(ctx context.Context, instance string) (discovery.Device, error) {
+	f := start(t, &runtime{version: before}, func(ctx context.Context, instance string) (discovery.Device, error) {
 		close(hangs)
 		<-goesOn // as long as it takes
 		return camera(ctx, instance)

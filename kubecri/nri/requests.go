@@ -1,7 +1,10 @@
 package nri
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -9,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/kubecri/admit"
@@ -30,17 +34,22 @@ func within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Duration(float64(time.Until(deadline))*ours))
 }
 
-// Synchronize is called once a connection, when no container is being created,
-// with the sandboxes and the containers that are created or run.
+// Synchronize is called once a connection with the sandboxes and the containers that are
+// created or run. While it is at work, containerd creates no container (CRI-O does,
+// cri-o#9835), and asks for each from when it has returned. One that returns after the
+// runtime's limit is late: the runtime has ended the connection, and creates and starts
+// containers that are neither in this list nor asked for. The next connection's list has
+// them, and so have the runtime's events and lists of CRI, by which package repair finds
+// them: Resync is what looks.
 func (s *session) Synchronize(ctx context.Context, sandboxes []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	exists := make(map[string]bool, len(containers))
 	for _, c := range containers {
 		exists[c.Id] = true
 	}
-	s.settle(s.ctx, exists)
-	s.config.Claims.Resync() // for what ended while we were away, and was created past us (package repair)
-	s.accepted.Store(true)
-	s.connected()
+	if !s.synchronized(s, exists) {
+		return nil, errEnded
+	}
+	s.config.Claims.Resync() // for what ended while we were away, and was created past us
 	klog.FromContext(s.ctx).Info("The runtime asks for each container from here on", "sandboxes", len(sandboxes), "containers", len(containers))
 	return nil, nil
 }
@@ -64,10 +73,6 @@ func (s *session) CreateContainer(ctx context.Context, sandbox *api.PodSandbox, 
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := ctx.Err(); err != nil { // nobody listens any more
-		admission.Failed(status.Error(codes.Aborted, "the runtime did not wait for the answer")) // it went on without the devices
-		return nil, nil, err
-	}
 	if admission.Additions.None() {
 		return nil, nil, nil
 	}
@@ -75,8 +80,29 @@ func (s *session) CreateContainer(ctx context.Context, sandbox *api.PodSandbox, 
 	if err != nil {
 		return nil, nil, admission.Refuse(answer, err)
 	}
-	s.begin(c.GetId(), admission)
+	if err := ctx.Err(); err != nil || !s.begin(s, c.GetId(), admission) { // nobody listens any more
+		admission.Failed(status.Error(codes.Aborted, "the runtime did not wait for the answer")) // it went on without the devices
+		return nil, nil, cmp.Or(err, errEnded)
+	}
 	return adjustment, nil, nil
+}
+
+// ValidateContainerAdjustment is asked about each container that is to be created, once all
+// plugins have been. Unlike CreateContainer it fails closed: when this plugin has not
+// answered in time, the runtime does not create the container. So the container over which
+// kubecri hangs is refused.
+func (s *session) ValidateContainerAdjustment(_ context.Context, r *api.ValidateContainerAdjustmentRequest) error {
+	c := proto.CloneOf(r.GetContainer())
+	c.Annotations = maps.Clone(c.GetAnnotations())
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	maps.Copy(c.Annotations, r.GetAdjust().GetAnnotations())
+	if err := s.lacks(r.GetPod(), c); err != nil {
+		s.loggerOf(podOf(r.GetPod()), c.GetName()).Error(err, "Refused a container that was to be created without its devices")
+		return fmt.Errorf("kubecri does not let container %q of pod %s be created without its devices: %w", c.GetName(), podOf(r.GetPod()), err)
+	}
+	return nil
 }
 
 // traced has the runtime's trace context, which comes in ttrpc's metadata, where

@@ -1,6 +1,7 @@
 package nri
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"strings"
@@ -27,7 +28,13 @@ type runtime struct {
 	pods       []*api.PodSandbox // with containers what it has when it synchronizes
 	containers []*api.Container
 	listed     int // times that its containers were looked at through CRI
+	// version is containerd's; "" is one that has plugins validate.
+	version string
+	gaveUp  int // times that a plugin did not synchronize
 }
+
+// before is a version whose NRI, 0.8, knows no validation.
+const before = "v2.1.0"
 
 // inspect is claims.Config.Inspect.
 func (r *runtime) inspect(context.Context, []*runtimeapi.Container, map[string]*runtimeapi.PodSandbox) map[string]bool {
@@ -49,12 +56,17 @@ func (r *runtime) serve(t *testing.T, socket string, options ...adaptation.Optio
 	t.Helper()
 	var err error
 	none := filepath.Join(filepath.Dir(socket), "none")
-	r.Adaptation, err = adaptation.New("containerd", "2.3.7",
+	r.Adaptation, err = adaptation.New("containerd", cmp.Or(r.version, "v2.3.7"),
 		func(ctx context.Context, synchronize adaptation.SyncCB) error {
 			r.mu.Lock()
 			pods, containers := r.pods, r.containers
 			r.mu.Unlock()
 			_, err := synchronize(ctx, pods, containers)
+			if err != nil {
+				r.mu.Lock()
+				r.gaveUp++
+				r.mu.Unlock()
+			}
 			return err
 		},
 		func(context.Context, []*adaptation.ContainerUpdate) ([]*adaptation.ContainerUpdate, error) {

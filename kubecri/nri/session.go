@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/klog/v2"
 )
 
@@ -30,45 +30,55 @@ type session struct {
 	ctx        context.Context // for what outlives a request
 	configured chan struct{}
 	once       sync.Once
-	accepted   atomic.Bool
+	stub       stub.Stub
+	accepted   time.Time // when the runtime synchronized us; the Plugin's mutex is for it
 	// answering is held for reading by requests for new containers, and for writing
 	// once there are to be no more.
 	answering sync.RWMutex
 }
 
 // session is the runtime's plugin on conn until that ends, or ctx is done and the
-// request in hand is answered. It returns why it ended, and whether the runtime had
-// accepted us.
-func (p *Plugin) session(ctx context.Context, conn net.Conn) (accepted bool, err error) {
+// request in hand is answered. It returns why it ended, and for how long the runtime had
+// accepted us, 0 when it had not.
+func (p *Plugin) session(ctx context.Context, conn net.Conn) (accepted time.Duration, err error) {
 	defer conn.Close()
 	stopping := ctx
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	s := &session{Plugin: p, ctx: ctx, configured: make(chan struct{})}
-	defer cancel()
+	p.began(s)
+	defer func() {
+		p.ended(s)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !s.accepted.IsZero() {
+			accepted = max(time.Since(s.accepted), 1)
+		}
+	}()
 	watched := &watchedConn{Conn: conn, ended: make(chan struct{})}
 	plugin, err := stub.New(s, stub.WithConnection(watched), stub.WithPluginName(p.config.Name), stub.WithPluginIdx(p.config.Index),
 		stub.WithLogger(logger{}))
 	if err != nil {
-		return false, err
+		return 0, err
 	}
+	s.stub = plugin
 	ended := make(chan error, 1)
 	go func() { ended <- plugin.Run(ctx) }()
 
 	// Register and configure, then serve.
 	select {
 	case err := <-ended:
-		return false, orEnded(err)
+		return 0, orEnded(err)
 	case <-watched.ended:
 	case <-stopping.Done():
 	case <-time.After(registerTimeout):
 		conn.Close()
-		return false, fmt.Errorf("the runtime did not configure the plugin within %s", registerTimeout)
+		return 0, fmt.Errorf("the runtime did not configure the plugin within %s", registerTimeout)
 	case <-s.configured:
 		klog.FromContext(ctx).V(2).Info("Configured", "requestTimeout", plugin.RequestTimeout(), "runtimeNRI", plugin.RuntimeNRIVersion())
 		select {
 		case err := <-ended:
-			return s.accepted.Load(), orEnded(err)
+			return 0, orEnded(err)
 		case <-watched.ended:
 		case <-stopping.Done():
 			s.answering.Lock() // and never unlocked: who comes now finds no plugin
@@ -79,13 +89,14 @@ func (p *Plugin) session(ctx context.Context, conn net.Conn) (accepted bool, err
 			}
 		}
 	}
+	p.ended(s)
 	cancel()
 	conn.Close()
 	select {
 	case <-ended:
 	case <-time.After(endTimeout): // it waits for a reply that cannot come any more
 	}
-	return s.accepted.Load(), errEnded
+	return 0, errEnded
 }
 
 var errEnded = errors.New("the runtime ended the connection")
@@ -98,15 +109,31 @@ func orEnded(err error) error {
 }
 
 // Configure is called when the runtime has registered the plugin.
-func (s *session) Configure(ctx context.Context, _, runtime, version string) (api.EventMask, error) {
+func (s *session) Configure(ctx context.Context, _, runtime, release string) (api.EventMask, error) {
 	within := "unknown"
 	if deadline, ok := ctx.Deadline(); ok {
 		within = time.Until(deadline).Round(time.Millisecond).String()
 	}
 	klog.FromContext(s.ctx).Info("Plugin of the runtime. NRI fails open: while kubecri is away, or if it does not answer in time, the runtime creates containers without their devices, unless its default validator requires the plugin; see docs/nri.md",
-		"runtime", runtime, "version", version, "plugin", s.config.Name, "index", s.config.Index, "answerWithin", within)
+		"runtime", runtime, "version", release, "nri", s.stub.RuntimeNRIVersion(), "plugin", s.config.Name, "index", s.config.Index, "answerWithin", within)
 	s.once.Do(func() { close(s.configured) })
-	return 0, nil // all events that there are methods for
+	return events(s.stub.RuntimeNRIVersion()), nil
+}
+
+// validation is the first NRI whose runtimes have plugins validate. An older one does not
+// take a plugin that wants to.
+var validation = version.MustParseGeneric("0.10.0")
+
+// events are those that the runtime is to send, by its NRI's version: all that there are
+// methods for, if it knows them.
+func events(nri string) api.EventMask {
+	var mask api.EventMask
+	mask.Set(api.Event_STOP_POD_SANDBOX, api.Event_REMOVE_POD_SANDBOX, api.Event_CREATE_CONTAINER, api.Event_POST_CREATE_CONTAINER,
+		api.Event_START_CONTAINER, api.Event_REMOVE_CONTAINER)
+	if v, err := version.ParseGeneric(nri); err == nil && v.AtLeast(validation) {
+		mask.Set(api.Event_VALIDATE_CONTAINER_ADJUSTMENT)
+	}
+	return mask
 }
 
 // watchedConn closes ended when the other end is gone: the stub does not always
