@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -22,6 +21,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
@@ -62,15 +62,18 @@ type Config struct {
 // Admitter admits containers. Safe for concurrent use.
 type Admitter struct {
 	Config
-	withheld sync.Map // of "<instance>/<property>", what was logged of Withheld ones
+	withheld *lru.Cache // of "<instance>/<property>", what was logged of Withheld ones
 }
+
+// withheldLogged is how many withheld properties are remembered as logged.
+const withheldLogged = 1024
 
 // New makes an Admitter.
 func New(config Config) (*Admitter, error) {
 	if config.Node == "" || config.Pods == nil || config.Claims == nil || config.Device == nil || config.DeviceTimeout <= 0 {
 		return nil, errors.New("admit: node, pods, claims, device and a positive device timeout are required")
 	}
-	return &Admitter{Config: config}, nil
+	return &Admitter{Config: config, withheld: lru.New(withheldLogged)}, nil
 }
 
 // Container is one that is about to be created.
@@ -240,10 +243,11 @@ func (a *Admitter) additions(ctx context.Context, c Container, e entitlement) (i
 	return add, append(given, pluginDevices(e, c.Name)...), err
 }
 
-// logWithheld logs, once a property, why containers do not have it by its name.
+// logWithheld logs, once a property as long as that is remembered, why containers do not have it by its name.
 func (a *Admitter) logWithheld(ctx context.Context, instance string, device discovery.Device) {
 	for _, name := range inject.Withheld(device) {
-		if _, logged := a.withheld.LoadOrStore(instance+"/"+name, true); !logged {
+		if _, logged := a.withheld.Get(instance + "/" + name); !logged {
+			a.withheld.Add(instance+"/"+name, true)
 			klog.FromContext(ctx).Info("A property of the device is not among those that spec.propertyPrefixes of its Configuration lets be variables: containers get it only with the device's hash in its name",
 				"property", name, "instance", instance)
 		}

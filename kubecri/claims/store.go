@@ -3,6 +3,7 @@ package claims
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -145,7 +146,7 @@ func (s *store) saw(name slot.Name, uid types.UID) {
 func (s *store) wasCreated(name slot.Name, claim *v1alpha1.SlotClaim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.created, name)
+	maps.DeleteFunc(s.created, func(other slot.Name, c created) bool { return other == name || !s.recent(c.at) })
 	if shown := s.shown(name); shown == nil || shown.UID != claim.UID {
 		s.created[name] = created{claim, s.clock.Now()}
 	}

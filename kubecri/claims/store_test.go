@@ -65,6 +65,14 @@ func TestOwnWritesAreSeenAtOnce(t *testing.T) {
 			if got := s.get(name); (got != nil) != (test.want != "") || got != nil && got.UID != test.want {
 				t.Errorf("got %v, want UID %q", got, test.want)
 			}
+			// What was written long ago is not remembered for ever.
+			clock.SetTime(clock.Now().Add(shownWithin))
+			last := claimed(t, "cam-b2-0", "CL u1 "+here)
+			last.UID = "last"
+			s.wasCreated(mustSlot(t, "cam-b2-0"), last)
+			if len(s.created) != 1 {
+				t.Errorf("%d creations are remembered after %s, want the last one", len(s.created), shownWithin)
+			}
 		})
 	}
 }

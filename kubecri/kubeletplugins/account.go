@@ -177,6 +177,11 @@ func (a *account) forget(configuration string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.claims, configuration)
+	maps.DeleteFunc(a.allocated, func(name slot.Name, _ time.Time) bool {
+		of, _ := slot.SplitInstance(name.Instance)
+		_, used := a.used[name]
+		return of == configuration && !used
+	})
 }
 
 // claim returns this node's claim of the slot.

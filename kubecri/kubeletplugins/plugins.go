@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -258,6 +259,13 @@ func (p *Plugins) watchThese(ctx context.Context, inv inventory) {
 
 // recordRefused writes an Event about each Configuration whose uniqueScope cannot be kept.
 func (p *Plugins) recordRefused(inv inventory) {
+	there := map[string]bool{}
+	for _, s := range inv {
+		if s.configuration != nil {
+			there[string(s.configuration.UID)] = true
+		}
+	}
+	maps.DeleteFunc(p.refused, func(uid string, _ bool) bool { return !there[uid] })
 	for name, s := range inv {
 		if !s.refused || p.refused[string(s.configuration.UID)] {
 			continue

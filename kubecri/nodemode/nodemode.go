@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -245,6 +246,10 @@ func leftovers(v view, annotations map[string]any) (amounts []string) {
 	if !v.known {
 		return amounts
 	}
+	maps.DeleteFunc(v.last, func(name string, _ time.Time) bool {
+		_, has := status.Capacity[corev1.ResourceName(name)]
+		return !has
+	})
 	for name := range status.Capacity {
 		if !strings.HasPrefix(string(name), assignment.ResourcePrefix) {
 			continue

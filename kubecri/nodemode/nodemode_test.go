@@ -54,7 +54,7 @@ func TestPlan(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: test.labels, Annotations: test.annotations},
 				Status: corev1.NodeStatus{Capacity: corev1.ResourceList{}, Allocatable: corev1.ResourceList{}}}
-			last := map[string]time.Time{}
+			last := map[string]time.Time{"akri.sh/gone": now}
 			for name, n := range test.amounts {
 				all, healthy, two := strings.Cut(n, "/")
 				if !two {
@@ -69,6 +69,9 @@ func TestPlan(t *testing.T) {
 			got, err := plan(view{node: node, chooses: test.chooses, served: test.served, known: !test.unknown, now: now, last: last})
 			if err != nil || string(got) != test.want {
 				t.Errorf("patch %s, %v, want %s", got, err, test.want)
+			}
+			if _, remembered := last["akri.sh/gone"]; remembered && test.chooses && !test.unknown {
+				t.Error("a resource that the node has no longer is remembered")
 			}
 		})
 	}
