@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -122,6 +123,16 @@ func awaitState(t *testing.T, manager *net.UnixConn, want string) {
 }
 
 func TestHealthFollowsTheKubeletsPathAndNotTheAPI(t *testing.T) {
+	// kubecri's metrics are registered with its process, once: each run has one of its own.
+	const child = "KUBECRI_TEST_CHILD"
+	if os.Getenv(child) == "" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+		cmd.Env = append(os.Environ(), child+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
 	dir := t.TempDir()
 	runtimeSocket, listen, address := filepath.Join(dir, "runtime.sock"), filepath.Join(dir, "kubecri.sock"), freeAddress(t)
 	o := newOptions()
