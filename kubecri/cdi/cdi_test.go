@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"tags.cncf.io/container-device-interface/pkg/parser"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/kubeslot/kubeslot/discovery"
@@ -45,6 +47,49 @@ func TestDescribe(t *testing.T) {
 	if got := Name("front-door.cam-8120fe"); got != "akri.sh/front-door.cam=8120fe" {
 		t.Errorf("its name is %s", got)
 	}
+}
+
+// Whatever a device is, it has no spec or one that a runtime reads as it was meant, and in
+// which it finds the name that containers request.
+func FuzzDescribe(f *testing.F) {
+	f.Add("front-door.cam-8120fe", "/etc/hosts", "/a", "rw", true)
+	f.Add("c-a1", "/h", "/c", "r", false)
+	f.Add("cam-", "", "", "", false)
+	f.Add("-a1", "/h", "/c\xff", "m", false)
+	f.Add("3d-printer-a1", "/h", "/c", "rwm", false)
+	f.Fuzz(func(t *testing.T, instance, hostPath, containerPath, permissions string, readOnly bool) {
+		device := discovery.Device{
+			Mounts:      []discovery.Mount{{HostPath: hostPath, ContainerPath: containerPath, ReadOnly: readOnly}},
+			DeviceSpecs: []discovery.DeviceSpec{{HostPath: "/dev/null", ContainerPath: containerPath, Permissions: permissions}},
+		}
+		data, err := describe(instance, device)
+		if err != nil {
+			return
+		}
+		var got specs.Spec
+		if err := json.Unmarshal(data, &got); err != nil {
+			t.Fatal(err)
+		}
+		access := map[bool]string{true: "ro", false: "rw"}[readOnly]
+		want := specs.ContainerEdits{
+			Mounts:      []*specs.Mount{{HostPath: hostPath, ContainerPath: containerPath, Type: "bind", Options: []string{"rbind", "rprivate", access}}},
+			DeviceNodes: []*specs.DeviceNode{{Path: containerPath, HostPath: "/dev/null", Permissions: permissions}},
+		}
+		if len(got.Devices) != 1 || !cmp.Equal(got.ContainerEdits, specs.ContainerEdits{}) {
+			t.Fatalf("described as %s", data)
+		}
+		if diff := cmp.Diff(want, got.Devices[0].ContainerEdits); diff != "" {
+			t.Errorf("the runtime reads (-want +got):\n%s", diff)
+		}
+		configuration, hash := split(instance)
+		if len(validation.IsDNS1123Subdomain(configuration)) > 0 || len(validation.IsDNS1123Label(hash)) > 0 {
+			return // no Instance is called so
+		}
+		vendor, class, name, err := parser.ParseQualifiedName(Name(instance))
+		if err != nil || vendor+"/"+class != got.Kind || name != got.Devices[0].Name {
+			t.Errorf("%s is device %q of %q, and containers request %q: %v", instance, got.Devices[0].Name, got.Kind, Name(instance), err)
+		}
+	})
 }
 
 func TestWhatCDICannotDescribe(t *testing.T) {

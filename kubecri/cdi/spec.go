@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
@@ -42,6 +43,9 @@ func describe(instance string, device discovery.Device) ([]byte, error) {
 	}
 	var edits specs.ContainerEdits
 	for _, m := range device.Mounts {
+		if !utf8.ValidString(m.HostPath + m.ContainerPath) {
+			return nil, fmt.Errorf("the mount of %q at %q is not UTF-8, as the text of a spec is", m.HostPath, m.ContainerPath)
+		}
 		access := "rw"
 		if m.ReadOnly {
 			access = "ro"
@@ -51,6 +55,9 @@ func describe(instance string, device discovery.Device) ([]byte, error) {
 			Options: []string{"rbind", "rprivate", access}})
 	}
 	for _, d := range device.DeviceSpecs {
+		if !utf8.ValidString(d.HostPath + d.ContainerPath + d.Permissions) {
+			return nil, fmt.Errorf("the device node %q at %q is not UTF-8, as the text of a spec is", d.HostPath, d.ContainerPath)
+		}
 		// CRI devices may be directories and links, which the runtime resolves.
 		info, err := os.Lstat(d.HostPath)
 		if err != nil {

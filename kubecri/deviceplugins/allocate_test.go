@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/deviceplugins/nodeinfo"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/device"
@@ -249,7 +250,7 @@ func TestEdits(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			e, err := edits("p", test.given)
 			if test.err != "" {
-				if err == nil || !strings.Contains(err.Error(), test.err) || !errors.Is(err, errInvalid) {
+				if err == nil || !strings.Contains(err.Error(), test.err) || !errors.Is(err, nodeinfo.ErrInvalid) {
 					t.Errorf("error %v, want %q", err, test.err)
 				}
 				return

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubeslot/kubeslot/kubecri/deviceplugins/nodeinfo"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/types/contain"
 	"github.com/kubeslot/kubeslot/types/device"
@@ -53,8 +54,6 @@ func (f *Fault) Error() string {
 func (f *Fault) Unwrap() error { return f.Err }
 
 var (
-	// errInvalid is in the error of a call whose result makes no sense.
-	errInvalid = errors.New("invalid result")
 	// errHanging is in the error of a call that was not made.
 	errHanging = errors.New("not called")
 )
@@ -150,7 +149,7 @@ func (c *caller) fault(method string, err error) *Fault {
 		kind = timedOut
 	case errors.Is(err, errHanging):
 		kind = hanging
-	case errors.Is(err, errInvalid):
+	case errors.Is(err, nodeinfo.ErrInvalid):
 		kind = invalid
 	}
 	c.numbers.Faulted(method, kind)

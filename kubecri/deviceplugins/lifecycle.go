@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/kubeslot/kubeslot/kubecri/deviceplugins/nodeinfo"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/contain"
 	"github.com/kubeslot/kubeslot/types/device"
@@ -70,7 +71,7 @@ func (p *Plugins) step(ctx context.Context, plugin *plugin) *Fault {
 		if err := d.UpdateNodeInfo(info); err != nil {
 			return nil, err
 		}
-		return checked(info.Clone())
+		return nodeinfo.Check(info.Clone())
 	})
 	if fault != nil {
 		return fault

@@ -150,7 +150,7 @@ func TestUpdateFails(t *testing.T) {
 		"no name":  func(info *types.NodeInfo) error { info.Allocatable[""] = 1; return nil },
 		"utf-8":    func(info *types.NodeInfo) error { info.Allocatable["\xff"] = 1; return nil },
 		"too much": func(info *types.NodeInfo) error {
-			info.Allocatable[types.ResourceName(strings.Repeat("x", maxBytes+1))] = 1
+			info.Allocatable[types.ResourceName(strings.Repeat("x", 64<<10+1))] = 1
 			return nil
 		},
 		"nil maps": func(info *types.NodeInfo) error { *info = types.NodeInfo{}; info.Capacity["x"] = 1; return nil },
