@@ -27,7 +27,7 @@ func open(ctx context.Context, client clientset.Interface, o Options) ([]devices
 	} else if stat, err := os.Stat(folder); err != nil || !stat.IsDir() {
 		return nil, fmt.Errorf("--devschedpath=%s is not a folder that can be read (%v): make it, or leave the flag out to use no plugins", folder, err)
 	}
-	plugins, bad, err := load.Folder(folder, load.Schedulers, load.Options{Policy: o.Policy})
+	plugins, bad, err := load.Directory(folder, load.Schedulers, load.Options{Policy: o.Policy})
 	logger := klog.FromContext(ctx)
 	for _, b := range bad {
 		logger.Error(b, "A device scheduler plugin cannot be loaded", "file", b.File, "policy", o.Policy.String())

@@ -93,15 +93,15 @@ func Run(ctx context.Context, out io.Writer, config Config) bool {
 	return !c.bad
 }
 
-func (c *checker) say(mark, what, format string, args ...any) {
+func (c *checker) print(mark, what, format string, args ...any) {
 	fmt.Fprintf(c.out, "%-5s %-10s %s\n", mark, what, fmt.Sprintf(format, args...))
 }
 
-func (c *checker) ok(what, format string, args ...any)   { c.say("ok", what, format, args...) }
-func (c *checker) note(what, format string, args ...any) { c.say("note", what, format, args...) }
+func (c *checker) ok(what, format string, args ...any)   { c.print("ok", what, format, args...) }
+func (c *checker) note(what, format string, args ...any) { c.print("note", what, format, args...) }
 func (c *checker) fail(what, format string, args ...any) {
 	c.bad = true
-	c.say("FAIL", what, format, args...)
+	c.print("FAIL", what, format, args...)
 }
 
 func (c *checker) runtime(ctx context.Context) {

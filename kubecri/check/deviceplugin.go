@@ -33,7 +33,7 @@ func (c *checker) devicePlugin(ctx context.Context) {
 	}
 	socket := filepath.Join(c.DevicePlugin.Directory, "kubelet.sock")
 	if err := dial(ctx, socket); err != nil {
-		c.fail("kubelet", "takes no device plugins: %v. Is it running, and is --kubelet-device-plugin-dir its folder?", err)
+		c.fail("kubelet", "takes no device plugins: %v. Is it running, and is --kubelet-device-plugin-dir its directory?", err)
 	} else {
 		c.ok("kubelet", "takes device plugins at %s", socket)
 	}

@@ -65,9 +65,9 @@ func TestDevicePluginMode(t *testing.T) {
 				p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "UnexpectedAdmissionError", Message: "Allocate failed due to slot cam-8120fe-0"}
 			}
 			c, kube := setup(p, "")
-			folder := t.TempDir()
+			dir := t.TempDir()
 			listen := func(name string, keep bool) {
-				l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(folder, name), Net: "unix"})
+				l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, name), Net: "unix"})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -84,7 +84,7 @@ func TestDevicePluginMode(t *testing.T) {
 			if is.served {
 				listen("kubeslot-cam.sock", !is.dead)
 			}
-			c.DevicePlugin = &DevicePlugin{Directory: folder, PodResources: podResources{down: is.down}, PodResourcesEndpoint: "unix:///pods.sock"}
+			c.DevicePlugin = &DevicePlugin{Directory: dir, PodResources: podResources{down: is.down}, PodResourcesEndpoint: "unix:///pods.sock"}
 			node := nodeA()
 			if is.label {
 				node.Labels = map[string]string{v1alpha1.ModeLabel: v1alpha1.ModeDevicePlugin}

@@ -64,18 +64,18 @@ type caller struct {
 	device  device.Device
 	timeout time.Duration
 	numbers *metrics.DevicePlugin
-	// turn holds a token while no call runs.
-	turn chan struct{}
+	// idle holds a token while no call runs.
+	idle chan struct{}
 
 	mu sync.Mutex
-	// running is the method that has the turn, "" for none.
+	// running is the method that is being called, "" for none.
 	running     string
 	since, late time.Time
 }
 
 func newCaller(name string, d device.Device, timeout time.Duration, numbers *metrics.DevicePlugin) *caller {
-	c := &caller{name: name, device: d, timeout: timeout, numbers: numbers, turn: make(chan struct{}, 1)}
-	c.turn <- struct{}{}
+	c := &caller{name: name, device: d, timeout: timeout, numbers: numbers, idle: make(chan struct{}, 1)}
+	c.idle <- struct{}{}
 	return c
 }
 
@@ -89,13 +89,13 @@ func (c *caller) hangs() error {
 	return fmt.Errorf("%w: its %s has not returned for %s", errHanging, c.running, time.Since(c.since).Round(time.Second))
 }
 
-// begin waits for the turn until ctx is done.
+// begin waits until no call runs, or ctx is done.
 func (c *caller) begin(ctx context.Context, method string, timeout time.Duration) error {
 	if err := c.hangs(); err != nil {
 		return err
 	}
 	select {
-	case <-c.turn:
+	case <-c.idle:
 	case <-ctx.Done():
 		return fmt.Errorf("%w: another call has kept it busy for %s", errHanging, timeout)
 	}
@@ -110,10 +110,10 @@ func (c *caller) end() {
 	c.mu.Lock()
 	c.running = ""
 	c.mu.Unlock()
-	c.turn <- struct{}{}
+	c.idle <- struct{}{}
 }
 
-// call calls the plugin, and waits for its turn and for its end no longer than
+// call calls the plugin, and waits for the plugin to be idle and for its end no longer than
 // the timeout and ctx allow. What f reads and writes must be f's own: it may go
 // on after call returned.
 func call[T any](ctx context.Context, c *caller, method string, f func(device.Device) (T, error)) (T, *Fault) {

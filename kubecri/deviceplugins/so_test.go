@@ -30,7 +30,7 @@ func TestSharedObject(t *testing.T) {
 		}
 	}
 	say("Start error no driver")
-	loaded, bad, err := load.Folder(dir, load.Devices, load.Options{})
+	loaded, bad, err := load.Directory(dir, load.Devices, load.Options{})
 	if err != nil || len(bad) > 0 || len(loaded) != 1 || loaded[0].Name != "fickle" {
 		t.Fatal(loaded, bad, err)
 	}

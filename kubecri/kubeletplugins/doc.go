@@ -11,6 +11,6 @@
 // So the holder of a SlotClaim is the kubelet's id, and a claim is released when neither
 // the kubelet's pod-resources nor a container of the runtime has it.
 //
-// Order of locks: the turn (of allocations, or of releases), then the account's mutex or
+// Order of locks: the mutex (of allocations, or of releases), then the account's mutex or
 // the inventory's.
 package kubeletplugins

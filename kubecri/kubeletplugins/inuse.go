@@ -98,10 +98,10 @@ func (p *Plugins) refreshLoop(ctx context.Context) {
 // refresh asks the kubelet and the runtime what is in use, releases what is not, and
 // claims again what is in use and not claimed. It releases nothing unless both answer.
 func (p *Plugins) refresh(ctx context.Context) error {
-	if err := p.refreshing.wait(ctx); err != nil {
+	if err := p.refreshing.lock(ctx); err != nil {
 		return fmt.Errorf("wait for the release of slots: %w", err)
 	}
-	defer p.refreshing.done()
+	defer p.refreshing.unlock()
 	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if err := p.readContainers(asking); err != nil {
@@ -134,7 +134,7 @@ func (p *Plugins) refresh(ctx context.Context) error {
 		p.slotsChanged(configuration, h.slot.Instance)
 	}
 	if len(going) > 0 {
-		p.wake() // an Instance that is gone goes with its last slot
+		p.resync() // an Instance that is gone goes with its last slot
 	}
 	return errors.Join(errors.Join(errs...), p.claimAgain(writing))
 }
@@ -150,7 +150,7 @@ func (p *Plugins) readContainers(ctx context.Context) error {
 	p.containers = ids
 	p.mu.Unlock()
 	if p.account.setUsed(used) {
-		p.wake()
+		p.resync()
 	}
 	p.knownOnce.Do(func() { close(p.known) })
 	return nil

@@ -68,7 +68,7 @@ type Plugins struct {
 	account *account
 	now     func() time.Time
 	relists chan struct{} // asks for a relist
-	woken   chan struct{} // asks for another inventory
+	resyncs chan struct{} // asks for another inventory
 	recheck atomic.Int64  // when to refresh again, in nanoseconds; 0 for not
 	// known is closed once the runtime has said which containers use slots.
 	known     chan struct{}
@@ -80,7 +80,7 @@ type Plugins struct {
 	attending    sync.Mutex
 	unregistered bool
 	// allocating and refreshing let one at a time do so.
-	allocating, refreshing turn
+	allocating, refreshing mutex
 	// remade and lost are of refresh alone: when a claim was made again, and of which slots
 	// pods have an Event that another has claimed them.
 	remade map[slot.Name]time.Time
@@ -107,12 +107,12 @@ func New(config Config) (*Plugins, error) {
 		return nil, errors.New("kubeletplugins: client, informers, devices, runtime, pod-resources and event recorder are required")
 	}
 	p := &Plugins{Config: config, Listed: make(chan struct{}, 1), account: newAccount(config.Node, time.Now), now: time.Now,
-		relists: make(chan struct{}, 1), woken: make(chan struct{}, 1), attention: make(chan struct{}, 1), known: make(chan struct{}),
-		allocating: newTurn(), refreshing: newTurn(), remade: map[slot.Name]time.Time{}, lost: map[slot.Name]claim{},
+		relists: make(chan struct{}, 1), resyncs: make(chan struct{}, 1), attention: make(chan struct{}, 1), known: make(chan struct{}),
+		allocating: newMutex(), refreshing: newMutex(), remade: map[slot.Name]time.Time{}, lost: map[slot.Name]claim{},
 		watches: map[string]*claimWatch{}, refused: map[string]bool{}, servers: map[key]*server{}}
-	wakes := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { p.wake() }, UpdateFunc: func(any, any) { p.wake() }, DeleteFunc: func(any) { p.wake() }}
+	resyncs := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { p.resync() }, UpdateFunc: func(any, any) { p.resync() }, DeleteFunc: func(any) { p.resync() }}
 	for _, informer := range []cache.SharedIndexInformer{config.Configurations.Informer(), config.Slices.Informer(), config.Claims.Informer()} {
-		if _, err := informer.AddEventHandler(wakes); err != nil {
+		if _, err := informer.AddEventHandler(resyncs); err != nil {
 			return nil, fmt.Errorf("kubeletplugins: %w", err)
 		}
 	}
@@ -145,10 +145,10 @@ func (p *Plugins) Run(ctx context.Context) {
 	p.syncLoop(ctx)
 }
 
-// wake has the inventory taken anew.
-func (p *Plugins) wake() {
+// resync has the inventory taken anew.
+func (p *Plugins) resync() {
 	select {
-	case p.woken <- struct{}{}:
+	case p.resyncs <- struct{}{}:
 	default:
 	}
 }
@@ -183,7 +183,7 @@ func (p *Plugins) syncLoop(ctx context.Context) {
 			p.stop()
 			return
 		case <-changed:
-		case <-p.woken:
+		case <-p.resyncs:
 		}
 	}
 }
@@ -243,7 +243,7 @@ func (p *Plugins) watchThese(ctx context.Context, inv inventory) {
 		p.running.Go(func() {
 			select {
 			case <-w.listed:
-				p.wake()
+				p.resync()
 			case <-ctx.Done():
 			}
 		})

@@ -69,10 +69,10 @@ type taken struct {
 func (p *Plugins) take(ctx context.Context, k key, choose func(deviceids.Resource) ([]string, error)) (*taken, []string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
 	defer cancel()
-	if err := p.allocating.wait(ctx); err != nil {
+	if err := p.allocating.lock(ctx); err != nil {
 		return nil, nil, fmt.Errorf("wait for another container's allocation: %w", err)
 	}
-	defer p.allocating.done()
+	defer p.allocating.unlock()
 	var wrote []slot.Name
 	refreshed := false
 	for {
@@ -272,19 +272,19 @@ func (p *Plugins) owner() (metav1.OwnerReference, error) {
 	return v1alpha1.NodeOwner(node.Name, node.UID), nil
 }
 
-// turn lets one go on at a time.
-type turn chan struct{}
+// mutex is one that can be waited for with a context.
+type mutex chan struct{}
 
-func newTurn() turn { return make(turn, 1) }
+func newMutex() mutex { return make(mutex, 1) }
 
-// wait waits for the turn. done is to be called after it.
-func (t turn) wait(ctx context.Context) error {
+// lock waits for the mutex until ctx is done.
+func (m mutex) lock(ctx context.Context) error {
 	select {
-	case t <- struct{}{}:
+	case m <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (t turn) done() { <-t }
+func (m mutex) unlock() { <-m }

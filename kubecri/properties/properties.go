@@ -71,16 +71,16 @@ func (r *Reader) Follow(ctx context.Context, namespace string, properties []v0.D
 		defer o.subscribe(news)()
 	}
 	var last map[string][]byte
-	var told string
+	var reported string
 	for ctx.Err() == nil {
 		values, known, err := resolve(properties, wanted, objects)
 		switch {
 		case !known: // yet
-		case err != nil && err.Error() != told:
-			told = err.Error()
+		case err != nil && err.Error() != reported:
+			reported = err.Error()
 			changed(nil, err)
-		case err == nil && (last == nil || told != "" || !equal(last, values)):
-			last, told = values, ""
+		case err == nil && (last == nil || reported != "" || !equal(last, values)):
+			last, reported = values, ""
 			changed(values, nil)
 		}
 		select {

@@ -103,14 +103,14 @@ func Files(folder string) ([]string, error) {
 	return files, nil
 }
 
-// Folder loads the folder's plugins, in the order of the files' names.
+// Directory loads the directory's plugins, in the order of the files' names.
 //
 // It returns the plugins and what is wrong with each bad file. With policy
 // Refuse it returns no plugins if a file is bad, and then, or if the folder
 // cannot be read, an error. Files that are bad on sight keep all from being
 // opened under Refuse; what a plugin's own code did before another one failed
 // cannot be undone, for Go cannot unload it.
-func Folder[T interface{ GetName() string }](folder string, kind Kind[T], o Options) ([]Plugin[T], []*FileError, error) {
+func Directory[T interface{ GetName() string }](folder string, kind Kind[T], o Options) ([]Plugin[T], []*FileError, error) {
 	files, err := Files(folder)
 	if err != nil || len(files) == 0 {
 		return nil, nil, err

@@ -34,7 +34,7 @@ const eventTimeout = 3 * time.Second
 // counted; under policy refuse it is an error, of which the node gets an event.
 func loadPlugins(ctx context.Context, o *options, kube kubernetes.Interface, numbers *metrics.Metrics) ([]load.Plugin[device.Device], []*load.FileError, error) {
 	logger := klog.FromContext(ctx)
-	loaded, bad, err := load.Folder(o.devices, load.Devices, load.Options{Policy: o.devicesPolicy, Timeout: o.devicesTimeout})
+	loaded, bad, err := load.Directory(o.devices, load.Devices, load.Options{Policy: o.devicesPolicy, Timeout: o.devicesTimeout})
 	counts := map[string]int{}
 	for _, file := range bad {
 		logger.Error(file, "A device plugin is not loaded", "file", file.File, "policy", o.devicesPolicy.String())
@@ -114,7 +114,7 @@ func (n *node) recordBadPlugins() {
 // startPlugins loads and starts them for a check, until ctx is done: what kubecri
 // would do with the bad ones is not for them to say.
 func startPlugins(ctx context.Context, o *options) (*deviceplugins.Plugins, error) {
-	loaded, _, err := load.Folder(o.devices, load.Devices, load.Options{Policy: load.Skip, Timeout: o.devicesTimeout})
+	loaded, _, err := load.Directory(o.devices, load.Devices, load.Options{Policy: load.Skip, Timeout: o.devicesTimeout})
 	if err != nil {
 		return nil, fmt.Errorf("--cridevices: %w", err)
 	}

@@ -18,7 +18,7 @@ func main() {
 		devices()
 		return
 	}
-	plugins, _, err := load.Folder(os.Args[1], load.Schedulers, load.Options{})
+	plugins, _, err := load.Directory(os.Args[1], load.Schedulers, load.Options{})
 	if err != nil {
 		klog.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func main() {
 }
 
 func devices() {
-	plugins, _, err := load.Folder(os.Args[1], load.Devices, load.Options{})
+	plugins, _, err := load.Directory(os.Args[1], load.Devices, load.Options{})
 	if err != nil {
 		klog.Fatal(err)
 	}
