@@ -90,7 +90,7 @@ type Claims struct {
 	asked      atomic.Bool   // for a Configuration, before they were known
 	changed    chan struct{} // asks for the checkpoint to be written
 
-	parts bool // what the runtime has was listed in parts; of the resync loop alone
+	parts atomic.Bool // what the runtime has was listed in parts, when last listed
 
 	mu          sync.Mutex
 	memory      map[slot.Name]memory

@@ -115,10 +115,9 @@ func (c *Claims) list(ctx context.Context) ([]*user, error) {
 	if err != nil {
 		return nil, err
 	}
-	if listed.Parts && !c.parts {
+	if was := c.parts.Swap(listed.Parts); listed.Parts && !was {
 		klog.FromContext(ctx).Info("Warning: the runtime's containers do not fit in one message and are listed in parts. A kubelet without CRIListStreaming cannot list them", "containers", len(listed.Containers))
 	}
-	c.parts = listed.Parts
 	var lacking map[string]bool
 	if c.config.Inspect != nil {
 		lacking = c.config.Inspect(ctx, listed.Containers, listed.Sandboxes)

@@ -106,7 +106,7 @@ func Files(folder string) ([]string, error) {
 // Directory loads the directory's plugins, in the order of the files' names.
 //
 // It returns the plugins and what is wrong with each bad file. With policy
-// Refuse it returns no plugins if a file is bad, and then, or if the folder
+// Refuse it returns no plugins if a file is bad, and then, or if the directory
 // cannot be read, an error. Files that are bad on sight keep all from being
 // opened under Refuse; what a plugin's own code did before another one failed
 // cannot be undone, for Go cannot unload it.
