@@ -1,19 +1,26 @@
 package admit
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
-	"k8s.io/utils/lru"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
 )
 
 // What was logged once is not remembered for ever: Instances come and go.
 func TestWithheldPropertiesAreRememberedWithinBounds(t *testing.T) {
-	a := &Admitter{withheld: lru.New(withheldLogged)}
+	w := admittest.NewWorld(t, nil)
+	a, err := New(Config{Node: node, Pods: w.Pods, Claims: w.Claims, DeviceTimeout: time.Second,
+		Device: func(context.Context, string) (discovery.Device, error) { return discovery.Device{}, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
 	ctx := klog.NewContext(t.Context(), logger)
 	device := discovery.Device{Properties: map[string]string{"NOT": "x"}, Variables: map[string]bool{}}
