@@ -1,6 +1,7 @@
 package crilist
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -11,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -20,8 +21,9 @@ import (
 )
 
 const (
-	// limit is how much containerd's server sends in a message by default.
-	limit = 16 << 20
+	// containerds is how much containerd's server sends in a message by default. Most tests
+	// have less, for speed.
+	containerds, limit = 16 << 20, 1 << 20
 
 	ready    = runtimeapi.PodSandboxState_SANDBOX_READY
 	notReady = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
@@ -40,6 +42,8 @@ type server struct {
 	// error if that is not 0.
 	streams     bool
 	breaksAfter int
+	// limit is how much it sends in a message.
+	limit int
 
 	mu    sync.Mutex
 	calls map[string]int
@@ -123,12 +127,12 @@ func (s *server) client(t *testing.T) runtimeapi.RuntimeServiceClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := grpc.NewServer(grpc.MaxSendMsgSize(limit))
+	g := grpc.NewServer(grpc.MaxSendMsgSize(s.limit))
 	runtimeapi.RegisterRuntimeServiceServer(g, s)
 	go g.Serve(l)
 	t.Cleanup(g.Stop)
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(4*limit)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(4*s.limit)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,13 +140,9 @@ func (s *server) client(t *testing.T) runtimeapi.RuntimeServiceClient {
 	return runtimeapi.NewRuntimeServiceClient(conn)
 }
 
-// text returns n annotations that take a mebibyte together.
-func text(mebibytes int) map[string]string {
-	all := map[string]string{}
-	for i := range mebibytes {
-		all[fmt.Sprint("a", i)] = strings.Repeat("x", 1<<20)
-	}
-	return all
+// text returns an annotation that takes n sixteenths of the limit.
+func (s *server) text(n int) map[string]string {
+	return map[string]string{"a": strings.Repeat("x", n*s.limit/16)}
 }
 
 // add adds a sandbox with a container in it.
@@ -164,27 +164,28 @@ func TestList(t *testing.T) {
 		s.add("live", ready, note, states{running: nil, exited: nil, created: nil})
 		s.add("outlived", notReady, note, states{running: nil, exited: nil})
 		for i := range old {
-			s.add(fmt.Sprint("old", i), notReady, nil, states{exited: text(1)})
+			s.add(fmt.Sprint("old", i), notReady, nil, states{exited: s.text(1)})
 		}
 		for i := range live {
-			s.add(fmt.Sprint("big", i), ready, text(1), states{running: nil})
+			s.add(fmt.Sprint("big", i), ready, s.text(1), states{running: nil})
 		}
 	}
 	for _, test := range []struct {
 		name      string
 		live, old int
 		streams   bool
+		limit     int // if another
 		parts     bool
 		most      map[string]int // calls
 	}{
 		{name: "fits", live: 2, old: 3, most: map[string]int{"ListContainers": 1, "ListPodSandbox": 1}},
-		{name: "ended containers do not fit", old: 20, parts: true, most: map[string]int{"ListContainers": 3, "ListPodSandbox": 1, "PodSandboxStatus": 1}},
+		{name: "ended containers do not fit", limit: containerds, old: 20, parts: true, most: map[string]int{"ListContainers": 3, "ListPodSandbox": 1, "PodSandboxStatus": 1}},
 		{name: "annotations of pods do not fit", live: 20, parts: true, most: map[string]int{"ListContainers": 1, "ListPodSandbox": 2, "PodSandboxStatus": 22}},
 		{name: "neither fits", live: 20, old: 15, parts: true},
 		{name: "neither fits, but there are streams", live: 20, old: 20, streams: true, most: map[string]int{"ListContainers": 1, "ListPodSandbox": 1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := &server{streams: test.streams}
+			s := &server{streams: test.streams, limit: cmp.Or(test.limit, limit)}
 			node(s, test.live, test.old)
 			got, err := List(t.Context(), s.client(t))
 			if err != nil {
@@ -214,7 +215,7 @@ func TestList(t *testing.T) {
 			}
 			slices.Sort(want)
 			slices.Sort(useful)
-			if diff := cmp.Diff(want, useful); diff != "" {
+			if diff := gocmp.Diff(want, useful); diff != "" {
 				t.Errorf("containers that can run (-want +got):\n%s", diff)
 			}
 			if box := got.Sandboxes["outlived"]; box.GetState() != notReady || box.GetAnnotations()["pod"] != "annotation" {
@@ -237,21 +238,21 @@ func TestHalfAListIsAnError(t *testing.T) {
 		says   []string
 	}{
 		{"one sandbox is too large", func() *server {
-			s := &server{}
-			s.add("live", ready, nil, states{exited: text(17)})
+			s := &server{limit: limit}
+			s.add("live", ready, nil, states{exited: s.text(17)})
 			return s
 		}(), []string{"of pod sandbox live", "max_send_message_size"}},
 		{"what runs is too large", func() *server {
-			s := &server{}
+			s := &server{limit: limit}
 			for i := range 17 {
-				s.add(fmt.Sprint(i), ready, nil, states{running: text(1)})
+				s.add(fmt.Sprint(i), ready, nil, states{running: s.text(1)})
 			}
 			return s
 		}(), []string{"containers that run", "max_send_message_size"}},
 		{"the stream breaks off", func() *server {
-			s := &server{streams: true, breaksAfter: 3}
+			s := &server{streams: true, breaksAfter: 3, limit: limit}
 			for i := range 17 {
-				s.add(fmt.Sprint(i), ready, nil, states{running: text(1)})
+				s.add(fmt.Sprint(i), ready, nil, states{running: s.text(1)})
 			}
 			return s
 		}(), []string{"half way"}},
