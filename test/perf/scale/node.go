@@ -193,8 +193,8 @@ func details(how string, n int, format string, args ...any) string {
 // emptyRuntime is a runtime that knows the containers that were made here.
 type emptyRuntime struct {
 	crilist.Runtime // nil: nothing else is asked
-	mu         sync.Mutex
-	containers []*runtimeapi.Container
+	mu              sync.Mutex
+	containers      []*runtimeapi.Container
 }
 
 func (r *emptyRuntime) ListContainers(context.Context, *runtimeapi.ListContainersRequest, ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error) {
