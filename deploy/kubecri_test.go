@@ -52,6 +52,20 @@ func TestNodesWriteTheirOwnSlicesAndClaims(t *testing.T) {
 	)
 	slice := func(name, node, owner, more string) string { return written(name, node, owner, more) }
 	long := strings.Repeat("n", 250)
+	// filled has devices with so many properties each, of a byte of name and size bytes of value.
+	filled := func(devices, properties, size int) string {
+		var b strings.Builder
+		b.WriteString(strings.TrimSuffix(slice("node-a-0", "node-a", "node-a", ""), "}") + ", devices: [")
+		for i := range devices {
+			fmt.Fprintf(&b, "{configuration: {namespace: default, name: cam}, id: d%06d, hash: '000000', properties: {", i)
+			for j := range properties {
+				fmt.Fprintf(&b, "%c: %s, ", rune(0x4e00+j), strings.Repeat("x", size)) // one character a name
+			}
+			b.WriteString("}},")
+		}
+		return b.String() + "]}"
+	}
+	const large = "may take at most 256 KiB"
 	for name, tc := range map[string]struct {
 		request
 		want string // "" for allowed
@@ -88,6 +102,11 @@ func TestNodesWriteTheirOwnSlicesAndClaims(t *testing.T) {
 		"a suffix that is no number":            {request{object: slice("node-a-x", "node-a", "node-a", "")}, naming},
 		"a number in another form":              {request{object: slice("node-a-00", "node-a", "node-a", "")}, naming},
 		"a suffix with a dot":                   {request{object: slice("node-a-0.x", "node-a", "node-a", "")}, naming},
+		"a device without properties":           {request{object: filled(1, 0, 0)}, ""},
+		"as large as a slice may be":            {request{object: filled(256, 8, 126)}, ""},
+		"a slice that is too large":             {request{object: filled(256, 8, 127)}, large},
+		"one device that is too large":          {request{object: filled(1, 1, 1<<20)}, large},
+		"many small properties":                 {request{object: filled(256, 100, 1)}, ""},
 		"owned by another":                      {request{object: slice("node-a-0", "node-a", "node-b", "")}, owner},
 		"owned by nobody":                       {request{object: "metadata: {name: node-a-0}\nspec: {nodeName: node-a}"}, owner},
 		"owned by a pod":                        {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "Node", "Pod", 1)}, owner},

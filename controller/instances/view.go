@@ -46,7 +46,7 @@ func view(key types.NamespacedName, d inventory.Device, existing *akriv0.Instanc
 		maps.Copy(properties, configuration.Spec.BrokerProperties)
 		instance.Spec.BrokerProperties, instance.Spec.Shared = properties, reported.Shared
 	}
-	instance.Status = akriv0.InstanceStatus{Device: instance.Status.Device, FreeSlots: free(instance.Spec.DeviceUsage),
+	instance.Status = akriv0.InstanceStatus{Device: instance.Status.Device, FreeSlots: free(instance.Spec.Capacity, instance.Spec.DeviceUsage),
 		NodeCount: int32(len(d.Nodes)), Problems: problems(d)}
 	if d.Reported != nil {
 		instance.Status.Device = d.Reported.ID
@@ -54,13 +54,15 @@ func view(key types.NamespacedName, d inventory.Device, existing *akriv0.Instanc
 	return instance
 }
 
-// usage lists each slot, and beyond the capacity those that are still claimed: the
-// capacity was larger when they were.
+// usage lists the slots that are claimed, also those beyond the capacity: it was larger
+// when they were. Of an Instance that is not too large it lists the free ones, too.
 func usage(instance string, d inventory.Device) map[string]string {
 	capacity := d.Configuration.Spec.Slots()
-	used := make(map[string]string, capacity)
-	for i := range capacity {
-		used[slot.Name{Instance: instance, Index: i}.String()] = ""
+	used := map[string]string{}
+	if capacity <= akriv0.MaxListedCapacity {
+		for i := range capacity {
+			used[slot.Name{Instance: instance, Index: i}.String()] = ""
+		}
 	}
 	for _, c := range d.Claims {
 		_, reaches := slices.BinarySearch(d.Nodes, c.Spec.NodeName)
@@ -71,15 +73,15 @@ func usage(instance string, d inventory.Device) map[string]string {
 	return used
 }
 
-// free counts the slots that nobody has claimed.
-func free(usage map[string]string) int32 {
-	n := int32(0)
-	for _, use := range usage {
-		if use == "" {
-			n++
+// free counts the slots within the capacity that nobody has claimed.
+func free(capacity int32, usage map[string]string) int32 {
+	held := int32(0)
+	for name, use := range usage {
+		if s, err := slot.Parse(name); use != "" && err == nil && s.Index < int(capacity) {
+			held++
 		}
 	}
-	return n
+	return capacity - held
 }
 
 // problems says what is wrong with reports and claims of the device, in an order that

@@ -89,11 +89,22 @@ func TestViewLeavesWhatIsNotItsOwn(t *testing.T) {
 	}
 }
 
+// within counts the slots in use that the capacity has room for.
+func within(i *akriv0.Instance) int {
+	n := 0
+	for index := range int(i.Spec.Capacity) {
+		if i.Spec.DeviceUsage[slot.Name{Instance: i.Name, Index: index}.String()] != "" {
+			n++
+		}
+	}
+	return n
+}
+
 // Whatever is reported and claimed, the API server takes the Instance, and readers
 // find each slot.
 func TestViewIsValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		capacity := rapid.IntRange(0, 40).Draw(t, "capacity")
+		capacity := rapid.SampledFrom([]int{0, 1, 7, 40, akriv0.MaxListedCapacity, akriv0.MaxListedCapacity + 1, 10_000}).Draw(t, "capacity")
 		reported := device(nil)
 		d := inventory.Device{Configuration: configuration(int32(capacity))}
 		for i := range rapid.IntRange(0, 250).Draw(t, "nodes") {
@@ -128,9 +139,12 @@ func TestViewIsValid(t *testing.T) {
 			}
 		}
 		for n := range int(i.Spec.Capacity) {
-			if _, listed := i.Spec.DeviceUsage[slot.Name{Instance: key.Name, Index: n}.String()]; !listed {
-				t.Fatalf("slot %d is not listed", n)
+			if use, listed := i.Spec.DeviceUsage[slot.Name{Instance: key.Name, Index: n}.String()]; listed == (use == "" && i.Spec.Capacity > akriv0.MaxListedCapacity) {
+				t.Fatalf("slot %d of %d is %q, listed %v", n, i.Spec.Capacity, use, listed)
 			}
+		}
+		if want := int(i.Spec.Capacity) - within(i); int(i.Status.FreeSlots) != want {
+			t.Fatalf("%d free slots, want %d", i.Status.FreeSlots, want)
 		}
 		held := 0
 		for _, value := range i.Spec.DeviceUsage {

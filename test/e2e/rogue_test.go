@@ -167,6 +167,9 @@ func rogueIsRefused(r *rig, by way) {
 
 		{"a slice for node-b", ownOnly, thief.report("node-a-77", nodeB, nil), ""},
 		{"a slice with node-b's name", "a node may name its DeviceSlices only node-a-", thief.report("node-b-77", nodeA, nil), ""},
+		{"a slice of 1 MiB", "may take at most 256 KiB", thief.report("node-a-77", nodeA, nil, v1alpha1.Device{ID: "loot0", Shared: true,
+			Configuration: v1alpha1.ConfigurationReference{Namespace: r.ns, Name: "loot"},
+			Hash:          slot.InstanceHash("loot0", true, "", slot.ShortHash), Properties: map[string]string{"FILL": strings.Repeat("x", 1<<20)}}), ""},
 		{"a slice that node-b owns", owner, thief.report("node-a-77", nodeA, func(s *v1alpha1.DeviceSlice) { s.OwnerReferences[0].Name = nodeB }), ""},
 		{"a slice with a finalizer", metadata, thief.report("node-a-77", nodeA, func(s *v1alpha1.DeviceSlice) { s.Finalizers = never }), ""},
 		{"a slice with an annotation", metadata, thief.report("node-a-77", nodeA, func(s *v1alpha1.DeviceSlice) {
@@ -241,7 +244,9 @@ func TestRogueNodeIsNotBelieved(t *testing.T) {
 	stick := v1alpha1.ConfigurationReference{Namespace: r.ns, Name: "stick"}
 	r.check(thief.report("node-a-77", nodeA, nil,
 		v1alpha1.Device{Configuration: stick, ID: "stick", Hash: hash},
-		v1alpha1.Device{Configuration: stick, ID: "stick" + nodeB, Hash: hash, Shared: true})) // what its hash is made of
+		v1alpha1.Device{Configuration: stick, ID: "stick" + nodeB, Hash: hash, Shared: true}, // what its hash is made of
+		v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: r.ns, Name: "wide"}, ID: "wide0", Shared: true,
+			Hash: slot.InstanceHash("wide0", true, "", slot.ShortHash), Properties: map[string]string{"FILL": strings.Repeat("x", 100<<10)}}))
 	r.check(thief.takeFor(nodeA, wide+"-1", nil))   // beyond the capacity
 	r.check(thief.takeFor(nodeA, theirs+"-0", nil)) // not reached
 
@@ -263,6 +268,18 @@ func TestRogueNodeIsNotBelieved(t *testing.T) {
 			t.Errorf("%s deleted the claim of %s; want the controller to do it", e.User.Username, e.ObjectRef.Name)
 		}
 	}
+
+	r.await("the Instance of the shared device to say that node-a's report is too large", func() (bool, string) {
+		in, err := akri.AkriV0().Instances(r.ns).Get(r.ctx, wide, metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		if fill := len(in.Spec.BrokerProperties["FILL"]); fill > 0 {
+			t.Fatalf("the Instance has %d bytes of node-a's report", fill)
+		}
+		problems := strings.Join(in.Status.Problems, "\n")
+		return strings.Contains(problems, "of 65536 that are allowed"), problems
+	})
 
 	restore()
 	r.awaitReady(nodeA)

@@ -20,8 +20,6 @@ import (
 const (
 	// maxDevices is how many devices of one Configuration a node reports.
 	maxDevices = 20_000
-	// maxDeviceBytes is how large a device may be, encoded as JSON.
-	maxDeviceBytes = 64 << 10
 	// maxProperties is how many properties a device may have in a DeviceSlice.
 	maxProperties = 256
 	// maxPaths is how many mounts and device nodes a device may have, and maxPathBytes
@@ -95,8 +93,8 @@ func (e *Examination) device(device discovery.Device, shared bool) (Device, erro
 	}
 	most := f.InSlice(Reference(c))
 	most.Unschedulable = true // as it may become
-	if f.Size = Size(most); f.Size > maxDeviceBytes {
-		return Device{}, fmt.Errorf("takes %d bytes with its properties, of %d that are allowed", f.Size, maxDeviceBytes)
+	if f.Size = Size(most); f.Size > v1alpha1.MaxDeviceBytes {
+		return Device{}, fmt.Errorf("takes %d bytes with its properties, of %d that are allowed", f.Size, v1alpha1.MaxDeviceBytes)
 	}
 	return f, nil
 }

@@ -77,12 +77,18 @@ type InstanceSpec struct {
 	// +listType=atomic
 	Nodes []string `json:"nodes,omitempty"`
 
-	// deviceUsage has an entry for each slot: "" is free, "<node>" is held
+	// deviceUsage says who uses which slot: "" is free, "<node>" is held
 	// through a request for this Instance, "C:<holder>:<node>" through one for
-	// its Configuration. A missing entry is free.
+	// its Configuration. Free slots are listed while the capacity is at most 256; of
+	// a larger Instance only those that are held. A missing entry is free.
 	// +optional
 	DeviceUsage map[string]string `json:"deviceUsage,omitempty"`
 }
+
+// MaxListedCapacity is up to which capacity deviceUsage lists free slots, too. A list of
+// free slots costs as much as they are, on every write and for everyone who reads it: 200
+// Instances of 10,000 slots each took the API server 1.4 GiB.
+const MaxListedCapacity = 256
 
 // MaxInstanceNodes is how many nodes an Instance names at most.
 const MaxInstanceNodes = 100

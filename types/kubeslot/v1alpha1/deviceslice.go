@@ -20,6 +20,9 @@ const (
 	MaxSlices = 100
 	// MaxProblems is how many problems a slice may list.
 	MaxProblems = 64
+	// MaxDeviceBytes is how large a device may be, encoded as JSON. One that takes more is
+	// not believed, since its Instance would have to hold it as well.
+	MaxDeviceBytes = 64 << 10
 	// MaxIDLength is how long a device's id may be, in characters.
 	MaxIDLength = 1024
 	// MaxMessageLength is how long a problem's message may be, in characters.
@@ -146,9 +149,9 @@ type Problem struct {
 // Instance returns the name of the device's Instance.
 func (d *Device) Instance() string { return slot.InstanceName(d.Configuration.Name, d.Hash) }
 
-// Check returns an error when the device is not what it says: whoever reads a
-// slice must leave out such a device. Without this a node could report another
-// node's local device as its own.
+// Check returns an error when the device is not what it says, or too large: whoever
+// reads a slice must leave out such a device. Without this a node could report another
+// node's local device as its own, or fill the Instance of a device that others share.
 func (d *Device) Check(node string) error {
 	if d.ID == "" {
 		return errors.New("a device without id")
@@ -158,6 +161,13 @@ func (d *Device) Check(node string) error {
 	}
 	if want := slot.InstanceHash(d.ID, d.Shared, node, len(d.Hash)); want != d.Hash {
 		return fmt.Errorf("device %.64q: hash %q is not that of its id, which is %q", d.ID, d.Hash, want)
+	}
+	size := len(d.ID)
+	for name, value := range d.Properties {
+		size += len(name) + len(value)
+	}
+	if size > MaxDeviceBytes {
+		return fmt.Errorf("device %.64q: its id and properties have %d bytes, of %d that are allowed", d.ID, size, MaxDeviceBytes)
 	}
 	return nil
 }
