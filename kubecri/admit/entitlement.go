@@ -157,7 +157,7 @@ func unassigned(annotations map[string]string, spec *corev1.Pod, requested map[s
 		why = fmt.Sprintf("it was bound with spec.nodeName, or by scheduler %q without Kubeslot's plugins", spec.Spec.SchedulerName)
 	}
 	if holder := annotations[assignment.HolderAnnotation]; holder != "" {
-		why = fmt.Sprintf("its annotation %s names another pod's UID, %q", assignment.HolderAnnotation, holder)
+		why = fmt.Sprintf("its annotation %s names another pod's UID, %.64q", assignment.HolderAnnotation, holder)
 	}
 	what := "slots"
 	if len(asked) > 0 {

@@ -99,10 +99,10 @@ func pluginDevices(e entitlement, container string) []string {
 func names(slots map[string]int64, plugged []types.ResourceName) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(slots)) {
-		all = append(all, assignment.ResourcePrefix+name)
+		all = append(all, fmt.Sprintf("%s%.256s", assignment.ResourcePrefix, name))
 	}
 	for _, name := range plugged {
-		all = append(all, string(name))
+		all = append(all, fmt.Sprintf("%.256s", name))
 	}
 	if len(all) > enough {
 		all = append(all[:enough], fmt.Sprintf("and %d more", len(all)-enough))

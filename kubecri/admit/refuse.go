@@ -29,6 +29,7 @@ const (
 // of our own, which can be found by its reason; the kubelet's are all "Failed". Of
 // the kubelet's retries the recorder makes one event with a count.
 func (a *Admitter) refused(logger klog.Logger, c Container, grants []assignment.Grant, err error) error {
+	err = bounded(err)
 	logger.Error(err, "Refused to create a container")
 	code, result, reason := codes.Unavailable, metrics.Failed, reasonUnavailable
 	if r := (*claims.Refusal)(nil); errors.As(err, &r) {
@@ -45,6 +46,27 @@ func (a *Admitter) refused(logger klog.Logger, c Container, grants []assignment.
 	}
 	return status.Error(code, text)
 }
+
+// maxReason is how many characters of a reason are told: a pod's author can write names
+// of a hundred thousand, and the kubelet asks again and again.
+const maxReason = 2048
+
+// bounded is err with a text that may be told.
+func bounded(err error) error {
+	if text := []rune(err.Error()); len(text) > maxReason {
+		return &tooLong{err, string(text[:maxReason]) + "…"}
+	}
+	return err
+}
+
+// tooLong is an error of which only a part is told.
+type tooLong struct {
+	error
+	text string
+}
+
+func (t *tooLong) Error() string { return t.text }
+func (t *tooLong) Unwrap() error { return t.error }
 
 // reference is the container as events refer to it.
 func (a *Admitter) reference(c Container) *corev1.ObjectReference {

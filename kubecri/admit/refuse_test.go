@@ -3,6 +3,7 @@ package admit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/admit"
 	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
+	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
 // refusing is an Admitter that tells through a real recorder.
@@ -39,6 +41,23 @@ func container(assignment string) admit.Container {
 }
 
 func quiet(t *testing.T) context.Context { return klog.NewContext(t.Context(), logr.Discard()) }
+
+// What a pod's author wrote is not told at any length: each try of the kubelet would log it,
+// send it and store it in an Event.
+func TestARefusalIsNotLong(t *testing.T) {
+	broadcaster := record.NewBroadcaster()
+	defer broadcaster.Shutdown()
+	long := strings.Repeat("x", 200_000)
+	for name, c := range map[string]admit.Container{
+		"a slot": container(strings.Replace(admittest.Good, "cam-a1-0", long, 1)), "no JSON": container(long),
+		"a holder": {Pod: admittest.Pod, Sandbox: "box", Name: "main", PodAnnotations: map[string]string{assignment.Annotation: admittest.Good, assignment.HolderAnnotation: long}},
+	} {
+		_, err := refusing(t, broadcaster, nil).Admit(quiet(t), c)
+		if err == nil || len(err.Error()) > 4096 {
+			t.Errorf("%s: an error of %d characters: %.200v", name, len(fmt.Sprint(err)), err)
+		}
+	}
+}
 
 // The pod is told once, however often the kubelet tries.
 func TestARefusalIsAnEventOfThePod(t *testing.T) {

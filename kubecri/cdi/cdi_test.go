@@ -313,8 +313,19 @@ func TestModesOfSpecFiles(t *testing.T) {
 	if err := s.put("cam-8120fe", camera); err != nil {
 		t.Fatal(err)
 	}
-	info, err := os.Stat(s.path("cam-8120fe"))
-	if err != nil || info.Mode().Perm() != 0o640 {
-		t.Errorf("%v, %v; want mode 0640", info, err)
+	narrow := func(what string) {
+		info, err := os.Stat(s.path("cam-8120fe"))
+		if err != nil || info.Mode().Perm() != 0o640 {
+			t.Errorf("%s: %v, %v; want mode 0640", what, info, err)
+		}
 	}
+	narrow("a new file")
+	// One that says the same, of a kubecri that wrote it for all to read.
+	if err := os.Chmod(s.path("cam-8120fe"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.put("cam-8120fe", camera); err != nil {
+		t.Fatal(err)
+	}
+	narrow("an old file")
 }

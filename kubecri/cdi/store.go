@@ -40,8 +40,10 @@ func (s *store) put(instance string, device discovery.Device) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	path := s.path(instance)
-	if now, err := os.ReadFile(path); err == nil && bytes.Equal(now, data) {
-		return nil
+	if info, err := os.Stat(path); err == nil && info.Mode() == mode {
+		if now, err := os.ReadFile(path); err == nil && bytes.Equal(now, data) {
+			return nil
+		}
 	}
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return err
@@ -55,13 +57,16 @@ func (s *store) put(instance string, device discovery.Device) error {
 	return os.Rename(temporary, path)
 }
 
+// mode is that of the files: properties may be secrets.
+const mode fs.FileMode = 0o640
+
 func write(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, mode)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(0o640)) // also of one that an earlier life left
+	err = errors.Join(err, f.Chmod(mode)) // also of one that an earlier life left
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
