@@ -53,14 +53,18 @@ func (c *Claims) eventLoop(ctx context.Context) {
 	}
 }
 
-// events listens until the runtime ends the stream.
+// events listens until the runtime ends the stream. The error's code is Unimplemented of a
+// runtime that has no events.
 func (c *Claims) events(ctx context.Context) error {
 	stream, err := c.config.Runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	if err != nil {
 		return err
 	}
-	for {
+	for first := true; ; first = false {
 		event, err := stream.Recv()
+		if errors.Is(err, io.EOF) && first { // CRI-O's way, without enable_pod_events
+			return status.Error(codes.Unimplemented, "the runtime ended the stream before any event")
+		}
 		if errors.Is(err, io.EOF) {
 			return errors.New("the runtime ended the stream")
 		}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -80,6 +82,7 @@ func TestContainerThatExitsKeepsItsSlot(t *testing.T) {
 
 func TestListensAgainWhenTheStreamEnds(t *testing.T) {
 	f := withContainer(t, runtimeapi.ContainerState_CONTAINER_EXITED)
+	f.runtime.events <- event("another", stopped)
 	f.runtime.change(func() { f.runtime.containers = nil })
 	f.runtime.events <- nil // what happens until the next stream is found by a resync
 	f.want(t, "cam-a1-0", "")
@@ -121,6 +124,23 @@ func TestWhatStartsPastUsIsLookedAtUponItsEvent(t *testing.T) {
 	}
 	r.events <- started("past", "")
 	await(t, "the containers to be inspected", func() bool { return inspected.Load() > before })
+}
+
+// CRI-O has events only with enable_pod_events, and else ends each stream at once: asked
+// again each second, it would be listed each second.
+func TestRuntimeThatEndsStreamsAtOnce(t *testing.T) {
+	f := start(t, newAPI(t, 1, nil), &fakeRuntime{}, setup{})
+	f.kill() // its own loop
+	f.runtime.events = make(chan *runtimeapi.ContainerEventResponse, 2)
+	f.runtime.events <- nil
+	if err := f.Claims.events(t.Context()); status.Code(err) != codes.Unimplemented {
+		t.Errorf("a stream that ended before any event: %v", err)
+	}
+	f.runtime.events <- event("another", stopped)
+	f.runtime.events <- nil
+	if err := f.Claims.events(t.Context()); status.Code(err) == codes.Unimplemented {
+		t.Errorf("a stream that ended after an event: %v", err)
+	}
 }
 
 func TestDrainWaitsForReleases(t *testing.T) {

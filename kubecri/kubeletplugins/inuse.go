@@ -368,14 +368,17 @@ func (p *Plugins) eventLoop(ctx context.Context) {
 }
 
 // listen asks for a relist for each of the runtime's events about a container with slots, until the
-// runtime ends the stream.
+// runtime ends the stream. The error's code is Unimplemented of a runtime that has no events.
 func (p *Plugins) listen(ctx context.Context) error {
 	stream, err := p.Runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	if err != nil {
 		return err
 	}
-	for {
+	for first := true; ; first = false {
 		event, err := stream.Recv()
+		if errors.Is(err, io.EOF) && first { // CRI-O's way, without enable_pod_events
+			return status.Error(codes.Unimplemented, "the runtime ended the stream before any event")
+		}
 		if errors.Is(err, io.EOF) {
 			return errors.New("the runtime ended the stream")
 		}
