@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -76,6 +77,7 @@ func (v *View) examineCluster(f *findings) {
 		return
 	}
 	c.examineVersion(f, kubernetes.Get().GitVersion)
+	v.examineEmulation(f, kubernetes.Get().GitVersion)
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
 		if !slices.Contains(c.Policies, name) {
 			f.add("validatingadmissionpolicy/"+name, "NoPolicy", "it is not there, or no binding enforces it: %s. Apply deploy/policies", policies[name])
@@ -107,6 +109,28 @@ func (c *Cluster) examineVersion(f *findings, ours string) {
 	if err == nil && made.Major() == server.Major() && made.Minor() > 0 && server.Minor() > made.Minor()+maxSchedulerSkew {
 		f.add("cluster", "NewVersion", "its API server is %s, and this Kubeslot is made of Kubernetes %s: a scheduler may be %d minor version older than the API server. Upgrade Kubeslot",
 			c.Version, ours, maxSchedulerSkew)
+	}
+}
+
+// examineEmulation finds schedulers of ours that ask an older API server for what it does
+// not have. Those that do not run in the chart's pods are not known.
+func (v *View) examineEmulation(f *findings, ours string) {
+	server, err := parseVersion(v.objects.Cluster.Version)
+	made, ourErr := parseVersion(ours)
+	if err != nil || ourErr != nil || server.Major() != made.Major() || server.Minor() >= made.Minor() {
+		return
+	}
+	for i := range v.objects.Pods {
+		pod := &v.objects.Pods[i]
+		if pod.Labels[partOfLabel] != partOfKubeslot || pod.Labels[partLabel] != "kube-scheduler" || ended(pod) || pod.DeletionTimestamp != nil {
+			continue
+		}
+		if !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+			return slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, "--emulated-version") })
+		}) {
+			f.add(podObject(pod), "NotEmulated", "it is a scheduler of Kubernetes %s, newer than the API server %s: it needs --emulated-version=%d.%d, or it may wait for APIs that are not there. Run helm upgrade, which sets it",
+				ours, v.objects.Cluster.Version, server.Major(), server.Minor())
+		}
 	}
 }
 

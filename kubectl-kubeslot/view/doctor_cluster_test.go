@@ -185,6 +185,31 @@ func TestAPIServersThatAreNewer(t *testing.T) {
 	}
 }
 
+// A scheduler that is newer than the API server is to behave as one of its version.
+func TestSchedulersThatAreNewer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		server, of string
+		args       []string
+		found      bool
+	}{
+		"without the flag":   {"v1.34.4", "kube-scheduler", []string{"--leader-elect=true"}, true},
+		"with it":            {"v1.34.4", "kube-scheduler", []string{"--emulated-version=1.34"}, false},
+		"the same version":   {"v1.36.1", "kube-scheduler", nil, false},
+		"another part":       {"v1.34.4", "kubecri", nil, false},
+		"an unknown version": {"odd", "kube-scheduler", nil, false},
+	} {
+		p := part("s", tc.of, "v1", true)
+		p.Spec.Containers[0].Args = tc.args
+		o := cluster()
+		o.Pods, o.Cluster = []corev1.Pod{p}, &Cluster{Version: tc.server}
+		var f findings
+		New(o).examineEmulation(&f, "v1.36.3")
+		if got := len(f) == 1 && f[0].Reason == "NotEmulated" && f[0].Object == "pod/default/s" && strings.Contains(f[0].Problem, "--emulated-version=1.34"); got != tc.found {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}
+
 // Schedulers without Kubeslot's plugins are known by what they do to pods.
 func TestExamineSchedulers(t *testing.T) {
 	refused := func(message string) corev1.Pod {
