@@ -4,6 +4,7 @@
 package skew
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,11 +26,11 @@ import (
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 )
 
-const (
-	name = "skew"
-	// patience is how long anything may take on a slow machine.
-	patience = 2 * time.Minute
-)
+// name is the cluster's, so that two runs can be beside each other.
+var name = cmp.Or(os.Getenv("CLUSTER"), "skew")
+
+// patience is how long anything may take on a slow machine.
+const patience = 2 * time.Minute
 
 // versions are those of the environment variable, by default all of them.
 func versions(t *testing.T, variable string, all ...string) []string {
@@ -50,6 +51,8 @@ type rig struct {
 	ctx    context.Context
 	kube   kubernetes.Interface
 	client versioned.Interface
+	// logs are of components on nodes, for a failure.
+	logs [][2]string
 }
 
 // up brings a cluster up, with two cameras that all of its nodes reach.
@@ -58,7 +61,7 @@ func up(t *testing.T, cfg cluster.Config) *rig {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour) // building is the most of it
 	t.Cleanup(cancel)
 	cfg.Name = name
-	r := &rig{T: t, ctx: ctx}
+	r := &rig{T: t, ctx: ctx, logs: [][2]string{{cluster.Scheduler, ""}, {cluster.Controller, ""}}}
 	r.check(cluster.Down(ctx, cfg))
 	var err error
 	r.Cluster, err = cluster.Up(ctx, cfg)
@@ -120,10 +123,10 @@ func (r *rig) dump() {
 		out, err := r.Kubectl(context.Background(), args...)
 		r.Logf("kubectl %s\n%s%v", strings.Join(args, " "), out, errors.Join(err))
 	}
-	for _, component := range []string{cluster.Scheduler, cluster.Controller} {
-		log, _ := os.ReadFile(r.LogPath(component, ""))
+	for _, of := range r.logs {
+		log, _ := os.ReadFile(r.LogPath(of[0], of[1]))
 		lines := strings.Split(string(log), "\n")
-		r.Logf("the end of %s's log:\n%s", component, strings.Join(lines[max(0, len(lines)-30):], "\n"))
+		r.Logf("the end of %s's log:\n%s", of[0], strings.Join(lines[max(0, len(lines)-30):], "\n"))
 	}
 }
 
