@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -19,7 +20,9 @@ import (
 	reference "github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -162,7 +165,7 @@ func (r *rig) pull(t *testing.T, n cluster.Node, images runtimeapi.ImageServiceC
 	t.Helper()
 	l, err := r.Listen(r.ctx, n.Name, "tcp", imageRegistry)
 	r.check(err)
-	server := &http.Server{Handler: registry.New(), ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: registry.New(registry.Logger(log.New(io.Discard, "", 0))), ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { server.Close() })
 	inNode := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -177,6 +180,7 @@ func (r *rig) pull(t *testing.T, n cluster.Node, images runtimeapi.ImageServiceC
 		r.check(err)
 		one, err := index.Image(manifest.Manifests[0].Digest)
 		r.check(err)
+		one = mutate.ConfigMediaType(one, types.OCIConfigJSON) // containerd takes others, too
 		ref, err := reference.ParseReference(strings.Replace(image, "kubeslot.test", imageRegistry, 1), reference.Insecure)
 		r.check(err)
 		r.check(remote.Write(ref, one, remote.WithTransport(inNode)))
