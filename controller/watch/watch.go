@@ -14,18 +14,22 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/naming"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/client/restored"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -50,6 +54,7 @@ type Watch struct {
 
 	mu     sync.Mutex
 	queues map[Source]queue // of the sources that are started
+	caches []restored.Cache // that are being filled
 }
 
 // Source is what a controller has put into its queue.
@@ -120,6 +125,34 @@ func (w *Watch) Synced() error {
 	}
 }
 
+// Guard returns a part of the manager that ends it with an error when the API server was
+// restored from a backup. The next process reads everything anew.
+func (w *Watch) Guard(guard *restored.Guard, client rest.Interface) manager.Runnable {
+	return &guarded{w, guard, client}
+}
+
+type guarded struct {
+	*Watch
+	guard  *restored.Guard
+	client rest.Interface
+}
+
+// NeedLeaderElection has it run also while another process leads: the caches are filled
+// then, too.
+func (*guarded) NeedLeaderElection() bool { return false }
+
+func (g *guarded) Start(ctx context.Context) error {
+	select {
+	case <-g.synced:
+	case <-ctx.Done():
+		return nil
+	}
+	g.mu.Lock()
+	caches := g.caches
+	g.mu.Unlock()
+	return g.guard.Run(ctx, g.client, caches...)
+}
+
 // feed registers the handlers and waits until they have had all that there is.
 func (w *Watch) feed(ctx context.Context) {
 	var had []toolscache.InformerSynced
@@ -134,6 +167,11 @@ func (w *Watch) feed(ctx context.Context) {
 			return // the source does not sync, and the process ends
 		}
 		had = append(had, registration.HasSynced)
+		if c, ok := informer.(toolscache.SharedIndexInformer); ok {
+			w.mu.Lock()
+			w.caches = append(w.caches, restored.Cache{Resource: k.resource, Informer: c})
+			w.mu.Unlock()
+		}
 	}
 	if toolscache.WaitForCacheSync(ctx.Done(), had...) {
 		close(w.synced)
@@ -159,9 +197,10 @@ func (w *Watch) informer(ctx context.Context, c cache.Cache, object client.Objec
 
 // kind is a kind that is watched.
 type kind struct {
-	cache   cache.Cache
-	object  client.Object
-	handler toolscache.ResourceEventHandler
+	cache    cache.Cache
+	resource schema.GroupVersionResource
+	object   client.Object
+	handler  toolscache.ResourceEventHandler
 }
 
 func (w *Watch) kinds() []kind {
@@ -169,20 +208,20 @@ func (w *Watch) kinds() []kind {
 	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	inv := w.inventory
 	return []kind{
-		{w.cache, &akriv0.Configuration{}, handler(w, inv.SetConfiguration,
+		{w.cache, akriv0.SchemeGroupVersion.WithResource("configurations"), &akriv0.Configuration{}, handler(w, inv.SetConfiguration,
 			func(c *akriv0.Configuration) inventory.Change { return inv.DeleteConfiguration(c.Namespace, c.Name) })},
-		{w.cache, &v1alpha1.DeviceSlice{}, handler(w, inv.SetSlice,
+		{w.cache, v1alpha1.SchemeGroupVersion.WithResource("deviceslices"), &v1alpha1.DeviceSlice{}, handler(w, inv.SetSlice,
 			func(s *v1alpha1.DeviceSlice) inventory.Change { return inv.DeleteSlice(s.Name) })},
-		{w.cache, &v1alpha1.SlotClaim{}, handler(w, inv.SetClaim,
+		{w.cache, v1alpha1.SchemeGroupVersion.WithResource("slotclaims"), &v1alpha1.SlotClaim{}, handler(w, inv.SetClaim,
 			func(c *v1alpha1.SlotClaim) inventory.Change { w.claimGone(c.UID); return inv.DeleteClaim(c.Name) })},
-		{w.cache, &corev1.Node{}, handler(w,
+		{w.cache, corev1.SchemeGroupVersion.WithResource("nodes"), &corev1.Node{}, handler(w,
 			func(n *corev1.Node) inventory.Change { return inv.SetNode(n.Name, nodeOf(n)) },
 			func(n *corev1.Node) inventory.Change { return inv.DeleteNode(n.Name) })},
-		{w.cache, &akriv0.Instance{}, w.instanceHandler()},
-		{w.made, &corev1.Pod{}, handler(w, madeChanged[*corev1.Pod], madeChanged[*corev1.Pod])},
-		{w.made, &batchv1.Job{}, handler(w, madeChanged[*batchv1.Job], madeChanged[*batchv1.Job])},
-		{w.made, &corev1.Service{}, handler(w, madeChanged[*corev1.Service], madeChanged[*corev1.Service])},
-		{w.cache, pods, handler(w, w.podChanged, w.podChanged)},
+		{w.cache, akriv0.SchemeGroupVersion.WithResource("instances"), &akriv0.Instance{}, w.instanceHandler()},
+		{w.made, corev1.SchemeGroupVersion.WithResource("pods"), &corev1.Pod{}, handler(w, madeChanged[*corev1.Pod], madeChanged[*corev1.Pod])},
+		{w.made, batchv1.SchemeGroupVersion.WithResource("jobs"), &batchv1.Job{}, handler(w, madeChanged[*batchv1.Job], madeChanged[*batchv1.Job])},
+		{w.made, corev1.SchemeGroupVersion.WithResource("services"), &corev1.Service{}, handler(w, madeChanged[*corev1.Service], madeChanged[*corev1.Service])},
+		{w.cache, corev1.SchemeGroupVersion.WithResource("pods"), pods, handler(w, w.podChanged, w.podChanged)},
 	}
 }
 

@@ -21,8 +21,10 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
+	"github.com/kubeslot/kubeslot/types/client/restored"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -99,6 +101,7 @@ func newSlotCache(logger klog.Logger, c clock.WithDelayedExecution, activator fw
 func startSlotCache(ctx context.Context, handle fwk.Handle) (*slotCache, error) {
 	rest := restclient.CopyConfig(handle.KubeConfig())
 	rest.ContentType, rest.AcceptContentTypes = "application/json", "application/json" // CRDs have no protobuf
+	guard := restored.New(rest)
 	client, err := versioned.NewForConfig(rest)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for akri.sh and kubeslot.io: %w", err)
@@ -139,6 +142,13 @@ func startSlotCache(ctx context.Context, handle fwk.Handle) (*slotCache, error) 
 	for _, f := range feeds {
 		b.sources = append(b.sources, done(f.HasSyncedChecker().Done()))
 	}
+	go b.endWhenRestored(ctx, guard, []restored.Cache{
+		{Resource: akriv0.SchemeGroupVersion.WithResource("configurations"), Informer: akri.Configurations().Informer()},
+		{Resource: v1alpha1.SchemeGroupVersion.WithResource("deviceslices"), Informer: feeds[0]},
+		{Resource: v1alpha1.SchemeGroupVersion.WithResource("slotclaims"), Informer: feeds[1]},
+		{Resource: v1.SchemeGroupVersion.WithResource("nodes"), Informer: core.Nodes().Informer()},
+		{Resource: v1.SchemeGroupVersion.WithResource("pods"), Informer: core.Pods().Informer()},
+	})
 	registerMetrics()
 	binding.RegisterMetrics()
 	claims.RegisterMetrics()
@@ -160,6 +170,15 @@ func startSlotCache(ctx context.Context, handle fwk.Handle) (*slotCache, error) 
 		b.queue.Run(ctx)
 	}()
 	return b, nil
+}
+
+// endWhenRestored ends the process when the API server was restored from a backup: the
+// ledger, and the framework's caches of pods and nodes, hold what is no longer so.
+func (b *slotCache) endWhenRestored(ctx context.Context, guard *restored.Guard, caches []restored.Cache) {
+	if err := guard.Run(ctx, b.client.Discovery().RESTClient(), caches...); err != nil {
+		b.logger.Error(err, "Ending")
+		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
+	}
 }
 
 // synced reports whether the ledger has seen all that existed at start.

@@ -17,16 +17,18 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// killer stands between the controller and the API server. It lets a write in the test's
-// namespace through, kills the controller, and starts it again; what the controller wants
+// killer stands between the controller and the API server. It lets a write of the test's
+// objects through, kills the controller, and starts it again; what the controller wants
 // to write before it is dead never arrives.
 type killer struct {
 	*rig
@@ -116,9 +118,13 @@ func (s *statusRecorder) WriteHeader(code int) {
 	s.ResponseWriter.WriteHeader(code)
 }
 
-// nameOf returns "create pods" for a write in the test's namespace that is not an Event.
+// nameOf returns "create pods" for a write in the test's namespace that is not an Event,
+// and "delete slotclaims" for one of its Configuration's claims, which have no namespace.
 func (k *killer) nameOf(req *http.Request) (string, bool) {
 	verb := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}[req.Method]
+	if strings.Contains(req.URL.Path, "/slotclaims/killed-") {
+		return verb + " slotclaims", verb != ""
+	}
 	_, path, found := strings.Cut(req.URL.Path, "/namespaces/"+k.ns+"/")
 	parts := strings.Split(path, "/") // resource, name, subresource
 	if verb == "" || !found || parts[0] == "events" {
@@ -207,13 +213,40 @@ func TestControllerKilledBetweenWrites(t *testing.T) {
 	status(1, 1, "AllReady")
 	r.awaitServices(map[string]int{})
 
+	t.Log("finalizers of Akri's agents")
+	for _, node := range []string{nodeA, nodeB} {
+		_, err := akri.AkriV0().Configurations(r.ns).Patch(r.ctx, "killed", types.ApplyPatchType,
+			[]byte(`{"apiVersion":"akri.sh/v0","kind":"Configuration","metadata":{"name":"killed","finalizers":["`+node+`"]}}`), metav1.PatchOptions{FieldManager: node + "-fin"})
+		r.check(err)
+	}
+	r.await("the finalizers to go", func() (bool, string) {
+		c, err := akri.AkriV0().Configurations(r.ns).Get(r.ctx, "killed", metav1.GetOptions{})
+		r.check(err)
+		return len(c.Finalizers) == 0, fmt.Sprint(c.Finalizers)
+	})
+
+	t.Log("a claim whose pod is gone, of a node that cannot release it")
+	other := r.newStranger("killed")
+	r.check(r.claim(instance+"-1", other.owner, v1alpha1.SlotClaimSpec{NodeName: strangerName, Level: theirs.level, Holder: theirs.holder,
+		Pod: &v1alpha1.PodReference{Namespace: r.ns, Name: "gone", UID: "gone"}}))
+	r.awaitClaims("killed", map[string]holding{})
+
+	t.Log("the device goes")
+	r.check(akri.KubeslotV1alpha1().DeviceSlices().Delete(r.ctx, strangerName+"-0", metav1.DeleteOptions{}))
+	r.patchConfiguration("killed", nobodyDiscovers)
+	r.await("its Instance to go", func() (bool, string) {
+		left := r.instances("killed")
+		return len(left) == 0, fmt.Sprint(left)
+	})
+
 	t.Log("deleted")
 	made := r.created()
 	r.check(akri.AkriV0().Configurations(r.ns).Delete(r.ctx, "killed", metav1.DeleteOptions{}))
 	r.nothingLeft()
 	kills := k.stop()
 	t.Logf("killed after: %v", kills)
-	for _, write := range []string{"create instances", "create pods", "create services", "patch configurations/status", "delete pods", "update services", "create jobs", "patch instances", "patch jobs", "delete services"} {
+	for _, write := range []string{"create instances", "create pods", "create services", "patch configurations/status", "delete pods", "update services", "create jobs", "patch instances", "patch jobs", "delete services",
+		"delete instances", "delete slotclaims", "patch configurations"} {
 		if kills[write] == 0 {
 			t.Errorf("never killed after %q: %v", write, kills)
 		}
@@ -226,6 +259,9 @@ func TestControllerKilledBetweenWrites(t *testing.T) {
 	}
 	r.awaitClaims("killed", map[string]holding{})
 }
+
+// nobodyDiscovers has a Configuration's devices go, as if they were unplugged.
+const nobodyDiscovers = `{"spec":{"discovery":{"nodeSelector":{"nobody":"has-this-label"}}}}`
 
 // created counts what the controller has created in the test's namespace.
 func (r *rig) created() map[string]int {

@@ -175,10 +175,7 @@ func TestNodeDeletedAndReAdded(t *testing.T) {
 	r.awaitAdvertised("renode", 2, r.awaitDevices("renode", 1))
 	r.awaitPending("waiter", "0 of 2 slots free", "2 held")
 	for name, id := range before {
-		r.await("the kubelet to find pod "+name+" again", func() (bool, string) {
-			_, err := shared.Kubectl(r.ctx, "exec", "-n", r.ns, name, "--", "/app", "env")
-			return err == nil, fmt.Sprint(err)
-		})
+		r.awaitExec(name)
 		r.agree(name, "renode", 1)
 		if after := r.containers(nodeB, r.pod(name)); after[0].Id != id {
 			t.Errorf("the container of pod %s was replaced: %s, was %s", name, after[0].Id, id)

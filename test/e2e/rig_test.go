@@ -288,6 +288,16 @@ func (r *rig) exec(pod string, args ...string) string {
 	return out
 }
 
+// awaitExec waits until the kubelet can run commands in the pod: it tries a socket of
+// kubecri's that was away only now and then.
+func (r *rig) awaitExec(pod string) {
+	r.Helper()
+	r.await("the kubelet to reach pod "+pod+" again", func() (bool, string) {
+		_, err := shared.Kubectl(r.ctx, "exec", "-n", r.ns, pod, "-c", "main", "--", "/app", "env")
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
 // env is the environment inside the pod's container.
 func (r *rig) env(pod string) map[string]string {
 	r.Helper()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/test/cluster"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -137,4 +138,54 @@ func TestControllerDown(t *testing.T) {
 	r.check(shared.Start(cluster.Controller, ""))
 	r.awaitView("blind")
 	r.ledgersAgree("blind")
+}
+
+// What an hour brings, while there is no controller: forty devices go and forty others
+// come, a node ends, and more than a hundred claims are of pods that are gone. After its
+// start all is right, and the claim of a pod that runs is not touched.
+func TestControllerDownForLong(t *testing.T) {
+	r := newRig(t)
+	const devices = 40
+	ids := func(name string) (ids []string) {
+		for i := range devices {
+			ids = append(ids, fmt.Sprint(name, i))
+		}
+		return ids
+	}
+	gone := r.debugEcho("gone", 3, nil, ids("gone")...)
+	r.awaitView("gone")
+	other := r.newStranger("gone")
+
+	r.check(shared.Kill(cluster.Controller, "", syscall.SIGKILL))
+	t.Cleanup(r.controlPlaneRuns)
+	for _, d := range gone {
+		for index := range 3 {
+			pod := fmt.Sprint(d.name, "-", index)
+			r.check(r.claim(pod, other.owner, v1alpha1.SlotClaimSpec{NodeName: strangerName, Level: v1alpha1.ConfigurationLevel, Holder: pod,
+				Pod: &v1alpha1.PodReference{Namespace: r.ns, Name: pod, UID: types.UID(pod)}}))
+		}
+	}
+	r.check(akri.KubeslotV1alpha1().DeviceSlices().Delete(r.ctx, strangerName+"-0", metav1.DeleteOptions{}))
+	r.patchConfiguration("gone", nobodyDiscovers)
+	r.awaitDevices("gone", 0)
+	r.debugEcho("come", 3, nil, ids("come")...)
+	r.create(newPod("holder", nodeA, map[string]int64{"come": 2}))
+	r.agree("holder", "come", 2)
+	held := r.claims("come")
+	if claims, left, made := len(r.claims("gone")), len(r.instances("gone")), len(r.instances("come")); claims != 3*devices || left != devices || made != 0 {
+		t.Errorf("somebody did the controller's work: %d claims and %d Instances are left, and %d new ones", claims, left, made)
+	}
+
+	r.check(shared.Start(cluster.Controller, ""))
+	r.awaitClaims("gone", map[string]holding{})
+	r.await("the Instances of devices that are gone to be deleted", func() (bool, string) {
+		left := len(r.instances("gone"))
+		return left == 0, fmt.Sprint(left, " of them are left")
+	})
+	r.awaitView("come")
+	r.awaitClaims("come", held)
+	for _, configuration := range []string{"gone", "come"} {
+		r.ledgersAgree(configuration)
+	}
+	r.agree("holder", "come", 2)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/discovery"
 	kubescheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -33,6 +34,7 @@ import (
 	"github.com/kubeslot/kubeslot/controller/validation"
 	"github.com/kubeslot/kubeslot/controller/watch"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/client/restored"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -55,6 +57,7 @@ func run(ctx context.Context, o *options) error {
 	}
 	config.QPS, config.Burst = o.qps, o.burst
 	config = rest.AddUserAgent(config, userAgent)
+	guard := restored.New(config)
 	check, err := validation.NewChecker(o.checkedHandlers)
 	if err != nil {
 		return fmt.Errorf("--checked-discovery-handlers: %w", err)
@@ -82,7 +85,7 @@ func run(ctx context.Context, o *options) error {
 	if err := hook.setup(mgr, check, inv); err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	if err := setup(ctx, mgr, o, inv, check); err != nil {
+	if err := setup(ctx, mgr, o, inv, check, guard); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
@@ -97,7 +100,7 @@ func newScheme() *runtime.Scheme {
 }
 
 // setup gives the manager its controllers.
-func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.Inventory, check *validation.Checker) error {
+func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.Inventory, check *validation.Checker, guard *restored.Guard) error {
 	made, err := watch.NewMade(mgr)
 	if err != nil {
 		return err
@@ -113,6 +116,13 @@ func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.
 		Recorder: recorder, Clock: clock.RealClock{}, Grace: o.claimGrace,
 	})
 	w := watch.New(mgr.GetCache(), made, inv, judge.Forget)
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(w.Guard(guard, client.RESTClient())); err != nil {
+		return err
+	}
 	broker := brokers.New(brokers.Config{
 		Client: mgr.GetClient(), Made: made, Live: mgr.GetAPIReader(), Inventory: inv,
 		Recorder: recorder, Clock: clock.RealClock{}, SchedulerName: o.schedulerName, Changed: w.BrokersChanged,

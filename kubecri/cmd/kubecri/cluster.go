@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -19,12 +20,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	ourscheme "github.com/kubeslot/kubeslot/types/client/clientset/versioned/scheme"
 	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
 	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
 	kubeslotinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/client/restored"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // Requests a second to the API server, and at once: claims of a node full of
@@ -47,6 +52,7 @@ type cluster struct {
 	claims         kubeslotinformers.SlotClaimInformer   // of this node
 	configurations akriinformers.ConfigurationInformer
 	factories      []factory
+	restored       *restored.Guard
 }
 
 // factory runs informers.
@@ -63,7 +69,7 @@ func newCluster(kubeconfig, node string) (*cluster, error) {
 	}
 	config.QPS, config.Burst = qps, burst
 	config = rest.AddUserAgent(config, "kubecri")
-	c := &cluster{server: config.Host, node: node}
+	c := &cluster{server: config.Host, node: node, restored: restored.New(config)}
 	// One connection for both clients: a thousand nodes that start together are a
 	// thousand TLS handshakes for the API server, not two thousand.
 	connection, err := rest.HTTPClientFor(config)
@@ -106,12 +112,21 @@ func (c *cluster) recordEvents() {
 	c.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.kube.CoreV1().Events("")})
 }
 
-// run keeps the caches filled until ctx is done.
+// run keeps the caches filled until ctx is done. It ends the process when the API
+// server was restored from a backup: the next life reads everything anew, and what runs
+// on the node is not touched.
 func (c *cluster) run(ctx context.Context) {
 	for _, f := range c.factories {
 		f.Start(ctx.Done())
 	}
-	<-ctx.Done()
+	var caches []restored.Cache
+	for _, i := range c.informers() {
+		caches = append(caches, restored.Cache{Resource: i.resource, FieldSelector: i.selector, Informer: i.informer})
+	}
+	if err := c.restored.Run(ctx, c.kube.Discovery().RESTClient(), caches...); err != nil {
+		klog.FromContext(ctx).Error(err, "Ending")
+		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
+	}
 	c.broadcaster.Shutdown()
 	for _, f := range c.factories {
 		f.Shutdown()
@@ -120,14 +135,19 @@ func (c *cluster) run(ctx context.Context) {
 
 // namedInformer is an informer and what it is of.
 type namedInformer struct {
-	resource string
+	resource schema.GroupVersionResource
+	selector string // of fields
 	informer cache.SharedIndexInformer
 }
 
 func (c *cluster) informers() []namedInformer {
+	here := fields.OneTermEqualSelector("spec.nodeName", c.node).String()
 	return []namedInformer{
-		{"pods", c.pods.Informer()}, {"nodes", c.nodes.Informer()}, {"configurations.akri.sh", c.configurations.Informer()},
-		{"deviceslices.kubeslot.io", c.slices.Informer()}, {"slotclaims.kubeslot.io", c.claims.Informer()},
+		{corev1.SchemeGroupVersion.WithResource("pods"), here, c.pods.Informer()},
+		{corev1.SchemeGroupVersion.WithResource("nodes"), fields.OneTermEqualSelector(metav1.ObjectNameField, c.node).String(), c.nodes.Informer()},
+		{akriv0.SchemeGroupVersion.WithResource("configurations"), "", c.configurations.Informer()},
+		{v1alpha1.SchemeGroupVersion.WithResource("deviceslices"), here, c.slices.Informer()},
+		{v1alpha1.SchemeGroupVersion.WithResource("slotclaims"), here, c.claims.Informer()},
 	}
 }
 

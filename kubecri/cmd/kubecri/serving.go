@@ -145,7 +145,7 @@ func (c *cluster) informersSynced() health.Check {
 		var missing []string
 		for _, i := range c.informers() {
 			if !i.informer.HasSynced() {
-				missing = append(missing, i.resource)
+				missing = append(missing, i.resource.GroupResource().String())
 			}
 		}
 		if len(missing) > 0 {

@@ -1,0 +1,163 @@
+// Package restored notices that the API server's data were restored from an older backup.
+//
+// After a restore resource versions go back. A watch that goes on from a version that the
+// API server has yet to reach gets no error: it silently misses all changes until then,
+// and what the restore undid stays in the informer's cache
+// (https://github.com/kubernetes/kubernetes/issues/107457). Kubernetes therefore wants all
+// components restarted after a restore, or etcd restored with --bump-revision and
+// --mark-compacted. Guard lets a component find out by itself, so that it can end and
+// start with fresh caches.
+package restored
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// The API server is first asked after firstAsk, then less often, and in the end every
+	// lastAsk, until it answers.
+	firstAsk, lastAsk = time.Second, 10 * time.Second
+	askTimeout        = 10 * time.Second
+)
+
+// Cache is an informer's cache, or a reflector's.
+type Cache struct {
+	Resource schema.GroupVersionResource
+	// FieldSelector is that of the informer, where its user may list nothing else.
+	FieldSelector string
+	// Informer says how far the cache is: a SharedIndexInformer or a cache.Controller.
+	Informer interface{ LastSyncResourceVersion() string }
+}
+
+// Error says that a cache is ahead of the API server.
+type Error struct {
+	Resource      schema.GroupResource
+	Seen, Current string // resource versions: the cache's and the API server's
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("the API server's data were restored from an older backup: its %s are at resource version %s, and %s was seen; this process has to start again, to read them anew", e.Resource, e.Current, e.Seen)
+}
+
+// Guard compares caches with the API server whenever it could not be reached for a
+// while: nobody restores a backup under an API server that runs. Otherwise it costs
+// nothing.
+type Guard struct {
+	interrupted chan struct{}
+}
+
+// New makes a Guard that follows the requests of config's clients, which are to be made
+// afterwards.
+func New(config *rest.Config) *Guard {
+	g := &Guard{interrupted: make(chan struct{}, 1)}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, g} })
+	return g
+}
+
+// Run works until ctx is done, and then returns nil. It returns an *Error when a cache is
+// ahead of the API server: the process is to end. client may be any of the API server's.
+func (g *Guard) Run(ctx context.Context, client rest.Interface, caches ...Cache) error {
+	logger := klog.FromContext(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-g.interrupted:
+		}
+		backoff := wait.Backoff{Duration: firstAsk, Factor: 1.5, Jitter: 0.2, Steps: 100, Cap: lastAsk}
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(backoff.Step()):
+			}
+			err := compare(ctx, client, caches)
+			if found := (*Error)(nil); errors.As(err, &found) {
+				return err
+			}
+			if err == nil {
+				break
+			}
+			logger.V(4).Info("Cannot ask yet whether the API server was restored from a backup", "err", err)
+		}
+	}
+}
+
+// compare asks the API server for each cache's resource version now.
+func compare(ctx context.Context, client rest.Interface, caches []Cache) error {
+	var errs []error
+	for _, c := range caches {
+		seen := c.Informer.LastSyncResourceVersion() // before the API server is asked
+		if seen == "" || seen == "0" {
+			continue // nothing was read yet
+		}
+		current, err := c.current(ctx, client)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		order, err := resourceversion.CompareResourceVersion(current, seen)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("compare resource versions of %s: %w", c.Resource.Resource, err))
+		} else if order < 0 {
+			return &Error{c.Resource.GroupResource(), seen, current}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// current is the resource version of a consistent read. A list of one object has it.
+func (c Cache) current(ctx context.Context, client rest.Interface) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	at := path.Join("/apis", c.Resource.Group, c.Resource.Version, c.Resource.Resource)
+	if c.Resource.Group == "" {
+		at = path.Join("/api", c.Resource.Version, c.Resource.Resource)
+	}
+	request := client.Get().AbsPath(at).Param("limit", "1").SetHeader("Accept", "application/json")
+	if c.FieldSelector != "" {
+		request = request.Param("fieldSelector", c.FieldSelector)
+	}
+	data, err := request.DoRaw(ctx)
+	if err != nil {
+		return "", fmt.Errorf("list %s: %w", c.Resource.Resource, err)
+	}
+	var list struct{ Metadata metav1.ListMeta }
+	if err := json.Unmarshal(data, &list); err != nil {
+		return "", fmt.Errorf("list %s: %w", c.Resource.Resource, err)
+	}
+	return list.Metadata.ResourceVersion, nil
+}
+
+// transport tells the Guard of requests that were not answered.
+type transport struct {
+	next  http.RoundTripper
+	guard *Guard
+}
+
+func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := t.next.RoundTrip(request)
+	if err != nil && request.Context().Err() == nil || err == nil && response.StatusCode >= http.StatusInternalServerError {
+		select {
+		case t.guard.interrupted <- struct{}{}:
+		default:
+		}
+	}
+	return response, err
+}
+
+// WrappedRoundTripper is for those who look for the connection beneath.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
