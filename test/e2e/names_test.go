@@ -86,6 +86,7 @@ func TestAConfigurationNamedAsAnInstance(t *testing.T) {
 		t.Errorf("the pod of the older Configuration: %+v", p.Status)
 	}
 	r.delete("fourth")
+	r.delete("second") // a kubelet that does not know yet that the resource is gone would count it
 	r.check(akri.AkriV0().Configurations(r.ns).Delete(r.ctx, lens0, metav1.DeleteOptions{}))
 	gets("fifth", lens0, "lens", "lens0")
 	r.await("the Configuration to be Ready", func() (bool, string) {
