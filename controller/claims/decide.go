@@ -14,6 +14,7 @@ const (
 	nodeGone     = "NodeGone"
 	podGone      = "PodGone"
 	doesNotCount = "DoesNotCount"
+	neverCounted = "NeverCounted"
 )
 
 // facts are what there is to know of a claim.
@@ -25,6 +26,9 @@ type facts struct {
 	pod *corev1.Pod
 	// doesNotCount is why the claim does not make its slot taken; nil when it does.
 	doesNotCount error
+	// counted is false when the claim has not counted since it was made: the node claimed
+	// what it does not reach. It is true when that is not known.
+	counted bool
 }
 
 // verdict says what to do about a claim. The zero verdict is to keep it.
@@ -56,6 +60,10 @@ func judge(f facts) verdict {
 		return verdict{}
 	}
 	if f.doesNotCount != nil && !(runs && assigned(f.pod, f.claim)) {
+		if !f.counted {
+			return verdict{reason: neverCounted, message: fmt.Sprintf("%v, now as when it was claimed, and no pod that runs there was assigned the slot. "+
+				"If this goes on, find out who has the credential of kubecri on the node", f.doesNotCount)}
+		}
 		return verdict{reason: doesNotCount, afterGrace: true,
 			message: fmt.Sprintf("%v, and no pod that runs there was assigned the slot", f.doesNotCount)}
 	}

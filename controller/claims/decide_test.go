@@ -81,41 +81,46 @@ func TestJudge(t *testing.T) {
 		facts
 		reason string
 	}{
-		"in use":                                  {facts{claimBy("u1", "n1"), ready, holds, nil}, ""},
-		"in use, node not Ready":                  {facts{claimBy("u1", "n1"), notReady, holds, nil}, ""},
-		"taken before the Binding":                {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "", ""), nil}, ""},
-		"pod gone, node Ready: the node's affair": {facts{claimBy("u1", "n1"), ready, nil, nil}, ""},
-		"pod done, node Ready: the node's affair": {facts{claimBy("u1", "n1"), ready, done, nil}, ""},
-		"pod not known, node not Ready":           {facts{podless, notReady, nil, nil}, ""},
-		"without an owner":                        {facts{unowned, ready, nil, nil}, ""},
+		"in use":                                  {facts{claimBy("u1", "n1"), ready, holds, nil, true}, ""},
+		"in use, node not Ready":                  {facts{claimBy("u1", "n1"), notReady, holds, nil, true}, ""},
+		"taken before the Binding":                {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "", ""), nil, true}, ""},
+		"pod gone, node Ready: the node's affair": {facts{claimBy("u1", "n1"), ready, nil, nil, true}, ""},
+		"pod done, node Ready: the node's affair": {facts{claimBy("u1", "n1"), ready, done, nil, true}, ""},
+		"pod not known, node not Ready":           {facts{podless, notReady, nil, nil, true}, ""},
+		"without an owner":                        {facts{unowned, ready, nil, nil, true}, ""},
 
-		"pod gone, node not Ready":  {facts{claimBy("u1", "n1"), notReady, nil, nil}, podGone},
-		"pod gone, node not heard":  {facts{claimBy("u1", "n1"), unknown, nil, nil}, podGone},
-		"pod done, node not Ready":  {facts{claimBy("u1", "n1"), notReady, done, nil}, ""},
-		"node and pod gone":         {facts{claimBy("u1", "n1"), nil, nil, nil}, nodeGone},
-		"node gone, pod elsewhere":  {facts{claimBy("u1", "n1"), nil, podOn(t, "u1", "node-b", ""), nil}, nodeGone},
-		"node gone, pod not bound":  {facts{claimBy("u1", "n1"), nil, podOn(t, "u1", "", ""), nil}, nodeGone},
-		"node gone, pod done":       {facts{claimBy("u1", "n1"), nil, done, nil}, nodeGone},
-		"node gone, pod not known":  {facts{podless, nil, nil, nil}, nodeGone},
-		"node gone, pod runs there": {facts{claimBy("u1", "n1"), nil, holds, nil}, ""},
-		"node made anew":            {facts{claimBy("u1", "n0"), ready, nil, nil}, nodeGone},
-		"node made anew under it":   {facts{claimBy("u1", "n0"), ready, holds, nil}, ""},
+		"pod gone, node not Ready":  {facts{claimBy("u1", "n1"), notReady, nil, nil, true}, podGone},
+		"pod gone, node not heard":  {facts{claimBy("u1", "n1"), unknown, nil, nil, true}, podGone},
+		"pod done, node not Ready":  {facts{claimBy("u1", "n1"), notReady, done, nil, true}, ""},
+		"node and pod gone":         {facts{claimBy("u1", "n1"), nil, nil, nil, true}, nodeGone},
+		"node gone, pod elsewhere":  {facts{claimBy("u1", "n1"), nil, podOn(t, "u1", "node-b", ""), nil, true}, nodeGone},
+		"node gone, pod not bound":  {facts{claimBy("u1", "n1"), nil, podOn(t, "u1", "", ""), nil, true}, nodeGone},
+		"node gone, pod done":       {facts{claimBy("u1", "n1"), nil, done, nil, true}, nodeGone},
+		"node gone, pod not known":  {facts{podless, nil, nil, nil, true}, nodeGone},
+		"node gone, pod runs there": {facts{claimBy("u1", "n1"), nil, holds, nil, true}, ""},
+		"node made anew":            {facts{claimBy("u1", "n0"), ready, nil, nil, true}, nodeGone},
+		"node made anew under it":   {facts{claimBy("u1", "n0"), ready, holds, nil, true}, ""},
 
-		"does not count, in use":              {facts{claimBy("u1", "n1"), ready, holds, why}, ""},
-		"does not count, pod gone":            {facts{claimBy("u1", "n1"), ready, nil, why}, doesNotCount},
-		"does not count, pod done":            {facts{claimBy("u1", "n1"), ready, done, why}, doesNotCount},
-		"does not count, pod failed":          {facts{claimBy("u1", "n1"), ready, failed, why}, doesNotCount},
-		"does not count, another slot":        {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", "cam-8120fe-1"), why}, doesNotCount},
-		"does not count, nothing assigned":    {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", ""), why}, doesNotCount},
-		"does not count, forged assignment":   {facts{claimBy("u1", "n1"), ready, forged, why}, doesNotCount},
-		"does not count, pod on another node": {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-b", claimed), why}, doesNotCount},
-		"does not count, not the holder":      {facts{otherHolder, ready, holds, why}, doesNotCount},
-		"does not count, pod not known":       {facts{podless, ready, nil, why}, doesNotCount},
-		"does not count, device-plugin mode":  {facts{podless, plugins, nil, why}, ""},
-		"does not count, that node not Ready": {facts{podless, pluginsDown, nil, why}, doesNotCount},
-		"does not count, of another mode":     {facts{claimBy("u1", "n1"), plugins, nil, why}, doesNotCount},
-		"does not count, that node made anew": {facts{podlessBefore, plugins, nil, why}, nodeGone},
-		"does not count, node not Ready":      {facts{claimBy("u1", "n1"), notReady, nil, why}, podGone},
+		"does not count, in use":              {facts{claimBy("u1", "n1"), ready, holds, why, true}, ""},
+		"does not count, pod gone":            {facts{claimBy("u1", "n1"), ready, nil, why, true}, doesNotCount},
+		"does not count, pod done":            {facts{claimBy("u1", "n1"), ready, done, why, true}, doesNotCount},
+		"does not count, pod failed":          {facts{claimBy("u1", "n1"), ready, failed, why, true}, doesNotCount},
+		"does not count, another slot":        {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", "cam-8120fe-1"), why, true}, doesNotCount},
+		"does not count, nothing assigned":    {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", ""), why, true}, doesNotCount},
+		"does not count, forged assignment":   {facts{claimBy("u1", "n1"), ready, forged, why, true}, doesNotCount},
+		"does not count, pod on another node": {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-b", claimed), why, true}, doesNotCount},
+		"does not count, not the holder":      {facts{otherHolder, ready, holds, why, true}, doesNotCount},
+		"does not count, pod not known":       {facts{podless, ready, nil, why, true}, doesNotCount},
+		"does not count, device-plugin mode":  {facts{podless, plugins, nil, why, true}, ""},
+		"does not count, that node not Ready": {facts{podless, pluginsDown, nil, why, true}, doesNotCount},
+		"does not count, of another mode":     {facts{claimBy("u1", "n1"), plugins, nil, why, true}, doesNotCount},
+		"does not count, that node made anew": {facts{podlessBefore, plugins, nil, why, true}, nodeGone},
+		"never counted, in use":               {facts{claimBy("u1", "n1"), ready, holds, why, false}, ""},
+		"never counted, device-plugin mode":   {facts{podless, plugins, nil, why, false}, ""},
+		"never counted, nothing assigned":     {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", ""), why, false}, neverCounted},
+		"never counted, another's pod":        {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-b", claimed), why, false}, neverCounted},
+		"never counted, pod not known":        {facts{podless, ready, nil, why, false}, neverCounted},
+		"does not count, node not Ready":      {facts{claimBy("u1", "n1"), notReady, nil, why, true}, podGone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := judge(tc.facts)
@@ -131,10 +136,10 @@ func TestJudge(t *testing.T) {
 			}
 		})
 	}
-	if suspect(facts{claimBy("u1", "n1"), ready, nil, nil}, true) {
+	if suspect(facts{claimBy("u1", "n1"), ready, nil, nil, true}, true) {
 		t.Error("a claim in use is suspect: it would be read from the API server")
 	}
-	if suspect(facts{claimBy("u1", "n1"), ready, nil, nil}, false) {
+	if suspect(facts{claimBy("u1", "n1"), ready, nil, nil, true}, false) {
 		t.Error("a claim whose pod is gone is suspect, though its node is Ready and releases it")
 	}
 }

@@ -7,12 +7,12 @@ import (
 
 var deleted = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "kubeslot_controller_claims_deleted_total",
-	Help: "SlotClaims that were deleted because they were nobody's, by reason: NodeGone, PodGone, DoesNotCount.",
+	Help: "SlotClaims that were deleted because they were nobody's, by reason: NodeGone, PodGone, DoesNotCount, NeverCounted.",
 }, []string{"reason"})
 
 func init() {
 	metrics.Registry.MustRegister(deleted)
-	for _, reason := range []string{nodeGone, podGone, doesNotCount} {
+	for _, reason := range []string{nodeGone, podGone, doesNotCount, neverCounted} {
 		deleted.WithLabelValues(reason)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -37,7 +38,9 @@ type Config struct {
 	Inventory *inventory.Inventory
 	Recorder  events.EventRecorder
 	Clock     clock.PassiveClock
-	// Grace is how long a claim that does not count is left alone.
+	// Grace is how long a claim that no longer counts is left alone. One that has never
+	// counted has no grace, but in the first Grace after the start: what counted before is
+	// not known then.
 	Grace time.Duration
 }
 
@@ -45,14 +48,18 @@ type Config struct {
 type Reconciler struct {
 	Config
 
-	mu    sync.Mutex
-	since map[types.UID]time.Time // by claim: since when there is a reason that must stand for the grace
+	mu      sync.Mutex
+	since   map[types.UID]time.Time // by claim: since when there is a reason that must stand for the grace
+	counted sets.Set[types.UID]     // claims that have counted
+	began   time.Time               // when the first claim was judged; zero before
 }
 
 var _ reconcile.Reconciler = &Reconciler{}
 
 // New makes a Reconciler.
-func New(c Config) *Reconciler { return &Reconciler{Config: c, since: map[types.UID]time.Time{}} }
+func New(c Config) *Reconciler {
+	return &Reconciler{Config: c, since: map[types.UID]time.Time{}, counted: sets.New[types.UID]()}
+}
 
 // Reconcile deletes the claim if it is nobody's.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
@@ -108,10 +115,26 @@ func (r *Reconciler) Forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.since, uid)
+	r.counted.Delete(uid)
+}
+
+// judgeCount says whether the claim counts now and whether it may have before.
+func (r *Reconciler) judgeCount(claim *v1alpha1.SlotClaim) facts {
+	f := facts{claim: claim, doesNotCount: r.Inventory.DoesNotCount(claim)}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.began.IsZero() {
+		r.began = r.Clock.Now()
+	}
+	if f.doesNotCount == nil || r.Clock.Since(r.began) < r.Grace {
+		r.counted.Insert(claim.UID)
+	}
+	f.counted = r.counted.Has(claim.UID)
+	return f
 }
 
 func (r *Reconciler) suspicious(ctx context.Context, claim *v1alpha1.SlotClaim) (bool, error) {
-	f := facts{claim: claim, doesNotCount: r.Inventory.DoesNotCount(claim)}
+	f := r.judgeCount(claim)
 	var err error
 	if f.node, err = get(ctx, r.Client, types.NamespacedName{Name: claim.Spec.NodeName}, &corev1.Node{}); err != nil {
 		return false, err
@@ -130,7 +153,7 @@ func (r *Reconciler) suspicious(ctx context.Context, claim *v1alpha1.SlotClaim) 
 
 // readFacts reads them from the API server.
 func (r *Reconciler) readFacts(ctx context.Context, claim *v1alpha1.SlotClaim) (facts, error) {
-	f := facts{claim: claim, doesNotCount: r.Inventory.DoesNotCount(claim)}
+	f := r.judgeCount(claim)
 	var err error
 	if f.node, err = get(ctx, r.Live, types.NamespacedName{Name: claim.Spec.NodeName}, &corev1.Node{}); err != nil {
 		return facts{}, err

@@ -191,6 +191,42 @@ func TestClaimThatDoesNotCount(t *testing.T) {
 	}
 }
 
+// A node that claims what it has never reached keeps the slot's name taken only until the
+// controller sees it, also when it claims again and again. A claim that counted once has
+// the grace.
+func TestClaimThatNeverCounted(t *testing.T) {
+	r := newRig(t)
+	r.add(nodeOf("n1", corev1.ConditionTrue))
+	if _, err := r.reconcile(); err != nil { // no claim yet
+		t.Fatal(err)
+	}
+	first := claimBy("u1", "n1")
+	r.add(first)
+	r.keeps(grace) // what counted before the controller began is not known
+	r.remove(first, r.cached, r.api)
+	r.inv.DeleteClaim(claimed)
+	r.Forget(first.UID)
+	r.clock.SetTime(r.clock.Now().Add(grace))
+	for _, uid := range []ktypes.UID{"again-1", "again-2"} {
+		claim := claimBy("u1", "n1")
+		claim.UID = uid
+		r.add(claim)
+		r.deletesFor("NeverCounted")
+		r.remove(claim, r.cached)
+		r.inv.DeleteClaim(claimed)
+		r.Forget(uid)
+	}
+	r.see()
+	r.add(claimBy("u1", "n1"))
+	r.keeps(0)
+	r.inv.DeleteSlice("node-a-0")
+	r.keeps(grace)
+	r.Forget("claim-uid")
+	if len(r.since) != 0 || r.counted.Len() != 0 {
+		t.Errorf("remembers %v and %v of claims that are gone", r.since, r.counted)
+	}
+}
+
 // A cache that is behind costs a read, and no claim.
 func TestCachesAreNotBelieved(t *testing.T) {
 	node, pod, claim := nodeOf("n1", corev1.ConditionTrue), podOn(t, "u1", "node-a", claimed), claimBy("u1", "n1")

@@ -16,8 +16,10 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 func TestTakeCreatesAClaimForEachSlot(t *testing.T) {
@@ -120,6 +122,53 @@ func TestTakeOfAClaimThatChangesMeanwhile(t *testing.T) {
 			a.set(func(verb string, do func() error) error { meanwhile(a, verb); return do() })
 			f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
 			f.still(t, "cam-a1-0", "CL u1 node-a")
+		})
+	}
+}
+
+// A device that is not shared is this node's alone, by its Instance's hash. Another node
+// that claims its slots, even for ever, keeps no pod here from it, and the claim is made
+// when the other's is gone. Slots of shared devices may be another's.
+func TestAnotherNodesClaimOfADeviceThatIsOnlyHere(t *testing.T) {
+	device := discovery.Device{ID: "stick"}
+	own := slot.InstanceName("cam", slot.InstanceHash("stick", false, here, slot.ShortHash)) + "-0"
+	theirs := slot.InstanceName("cam", slot.InstanceHash("stick", false, there, slot.ShortHash)) + "-0"
+	shared := slot.InstanceName("cam", slot.InstanceHash("stick", true, "", slot.ShortHash)) + "-0"
+	t.Run("stands", func(t *testing.T) {
+		f := start(t, newAPI(t, 1, map[string]string{own: "CL u9 node-b"}), &fakeRuntime{}, setup{device: &device})
+		f.mustCreate(t, "c1", "u1", "cam", own)
+		f.wantEvent(t, "ClaimNotBelieved", own, "node-b")
+		f.still(t, own, "CL u9 node-b")
+		if err := f.create(t, "c2", "u2", "cam", own); err == nil || !strings.Contains(err.Error(), "is used by container") {
+			t.Errorf("another pod of this node: %v, want a refusal", err)
+		}
+		f.api.remove(t, own)
+		f.still(t, own, "CL u1 node-a")
+		f.remove("c1")
+		f.want(t, own, "")
+	})
+	t.Run("comes and goes all the time", func(t *testing.T) {
+		a := newAPI(t, 1, nil)
+		f := start(t, a, &fakeRuntime{}, setup{device: &device})
+		a.set(func(verb string, do func() error) error {
+			if verb == "create" {
+				a.put(t, own, "CL u9 node-b")
+				defer a.remove(t, own)
+			}
+			return do()
+		})
+		taken, err := f.Take(t.Context(), request(t, "u1", "cam", own))
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken.Failed(errors.New("no"))
+	})
+	for _, name := range []string{theirs, shared} {
+		t.Run("refused: "+name, func(t *testing.T) {
+			f := start(t, newAPI(t, 1, map[string]string{name: "CL u9 node-b"}), &fakeRuntime{}, setup{device: &device})
+			if err := f.create(t, "c1", "u1", "cam", name); err == nil || !strings.Contains(err.Error(), "node-b") {
+				t.Errorf("%v, want a refusal", err)
+			}
 		})
 	}
 }

@@ -109,18 +109,33 @@ func holderOf(c *v1alpha1.SlotClaim) []any {
 
 // report tells of a slot that a container here uses and that another has claimed:
 // once, for nothing can be done about it here. A claim of this node is dealt with when
-// the informer shows it.
+// the informer shows it. Where this node alone has the device, the slot is not lost, and
+// its claim is made as soon as the other's is deleted.
 func (c *Claims) report(ctx context.Context, name slot.Name, d *decision, other *v1alpha1.SlotClaim) {
-	if other.Spec.NodeName == c.config.Node || d.memory.lost == other.UID {
+	if other.Spec.NodeName == c.config.Node {
+		return
+	}
+	onlyHere := c.onlyHere(name)
+	if onlyHere {
+		d.recheck = remakeInterval
+	}
+	if d.memory.lost == other.UID {
 		return
 	}
 	d.memory.lost = other.UID
-	c.config.Metrics.SlotLost()
 	by, pod := d.remake, d.remake.pod
+	about := &corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}
+	if onlyHere {
+		klog.FromContext(ctx).Error(nil, "Another node claims a slot of a device that this node alone has; the claim is not believed", "slot", name,
+			"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.container, "claimedBy", describe(other))
+		c.config.Events.Eventf(about, corev1.EventTypeWarning, "ClaimNotBelieved", "Container %q uses slot %s, which is also claimed by %s. "+
+			"That node cannot reach the device, and the controller deletes the claim: find out who has the credential of kubecri there.", by.container, name, describe(other))
+		return
+	}
+	c.config.Metrics.SlotLost()
 	klog.FromContext(ctx).Error(nil, "A container uses a slot that is claimed by another", "slot", name,
 		"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.container, "claimedBy", describe(other))
-	c.config.Events.Eventf(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)},
-		corev1.EventTypeWarning, "SlotLost", "Container %q uses slot %s, which is now claimed by %s. Both use the device at once: delete one of the pods.",
+	c.config.Events.Eventf(about, corev1.EventTypeWarning, "SlotLost", "Container %q uses slot %s, which is now claimed by %s. Both use the device at once: delete one of the pods.",
 		by.container, name, describe(other))
 }
 

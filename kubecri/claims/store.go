@@ -2,6 +2,7 @@ package claims
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -27,6 +28,9 @@ const (
 	// is looked at.
 	createAttempts = 5
 )
+
+// errContested: the claim was there for each create, and gone whenever it was read.
+var errContested = errors.New("others create and delete it all the time")
 
 // store reads and writes this node's claims. It sees its own writes before the
 // informer does: a claim that was just deleted must not look held, and one that was
@@ -187,7 +191,7 @@ func (s *store) create(ctx context.Context, name slot.Name, spec v1alpha1.SlotCl
 			return false, there, nil
 		}
 	}
-	return false, nil, fmt.Errorf("create SlotClaim %s: others create and delete it all the time", name)
+	return false, nil, fmt.Errorf("create SlotClaim %s: %w", name, errContested)
 }
 
 // remove deletes the claim, and no later one of the name.

@@ -3,6 +3,7 @@ package claims
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -115,10 +116,29 @@ func (c *Claims) take(ctx context.Context, r *Request, g assignment.Grant) (wrot
 		return false, err
 	}
 	wrote, other, err := c.store.create(ctx, g.Slot, spec, owner)
-	if other != nil {
-		err = refuseHeld(g.Slot, other)
+	switch {
+	case (other != nil && other.Spec.NodeName != c.config.Node || errors.Is(err, errContested)) && c.onlyHere(g.Slot):
+		klog.FromContext(ctx).Error(err, "Another node claims a slot of a device that this node alone has; the claim is not believed",
+			"slot", g.Slot, "pod", klog.KRef(r.Pod.Namespace, r.Pod.Name), "container", r.Container)
+		return false, nil
+	case other != nil:
+		return false, refuseHeld(g.Slot, other)
 	}
 	return wrote, err
+}
+
+// onlyHere reports whether the slot is of a device that is not shared and that this node
+// sees: its Instance's hash is made of this node's name. No other node can use it, so
+// another node's claim of it counts for nobody, and only keeps the name taken. The
+// scheduler gave the slot to a pod of this node, and containers says that no other pod
+// here uses it.
+func (c *Claims) onlyHere(name slot.Name) bool {
+	if c.config.Device == nil {
+		return false
+	}
+	device, ok := c.config.Device(name.Instance)
+	_, hash := slot.SplitInstance(name.Instance)
+	return ok && hash == slot.InstanceHash(device.ID, false, c.config.Node, len(hash))
 }
 
 // Created says that the runtime has created the container.
