@@ -40,11 +40,14 @@ type right struct {
 	name string
 }
 
-// controllerRights are all that the controller may do, and what it is for.
-var controllerRights = []struct {
+// rightTo is a right, and what it is for.
+type rightTo struct {
 	right
 	to string
-}{
+}
+
+// controllerRights are all that the controller may do, and what it is for.
+var controllerRights = []rightTo{
 	{right{verbs: "get list watch patch", resource: "configurations.akri.sh"}, "take off finalizers of Akri's agents"},
 	{right{verbs: "patch", resource: "configurations/status.akri.sh"}, "write their status"},
 	{right{verbs: "get list watch create patch delete", resource: "instances.akri.sh"}, "write the view of what nodes report"},
@@ -67,52 +70,54 @@ var controllerRights = []struct {
 // pods, no other webhooks, and in particular nothing by which it could get more rights.
 func TestWhatTheControllerMayDo(t *testing.T) {
 	may := authorizerOf(t, "rbac/controller.yaml")
-	wrong := map[string]bool{}
 	for _, who := range []user.Info{
 		&user.DefaultInfo{Name: "system:kubeslot-controller", Groups: []string{"system:authenticated"}},
 		account("kubeslot-system", "kubeslot-controller", ""),
 	} {
-		unused := map[string]bool{}
-		for _, r := range controllerRights {
-			for _, verb := range strings.Fields(r.verbs) {
-				unused[verb+" "+r.resource+" "+r.in+" "+r.name] = true
-			}
+		mayDoOnly(t, may, who, controllerRights)
+	}
+	for _, who := range []user.Info{account("default", "kubeslot-controller", ""), &user.DefaultInfo{Name: "eve", Groups: []string{"system:authenticated"}}} {
+		if allows(t, may, who, "get", "pods", "default", "any") {
+			t.Errorf("%s has the controller's rights", who.GetName())
 		}
-		for _, resource := range allResources(t) {
-			for _, verb := range allVerbs {
-				for _, in := range []string{"", "default", "kube-system", "kubeslot-system"} {
-					for _, name := range []string{"", "any", "kubeslot-controller", "kubeslot-configurations"} {
-						granted := slices.ContainsFunc(controllerRights, func(r struct {
-							right
-							to string
-						}) bool {
-							return r.resource == resource && slices.Contains(strings.Fields(r.verbs), verb) && (r.in == "" || r.in == in) && (r.name == "" || r.name == name)
-						})
-						if got := allows(t, may, who, verb, resource, in, name); got != granted {
-							if told := who.GetName() + verb + resource; !wrong[told] { // once for all names and namespaces
-								wrong[told] = true
-								t.Errorf("%s: can-i %s %s/%s -n %q: %t, and the table says %t", who.GetName(), verb, resource, name, in, got, granted)
-							}
+	}
+}
+
+// mayDoOnly checks that who may do what is in the table, and nothing else.
+func mayDoOnly(t *testing.T, may authorizer.Authorizer, who user.Info, table []rightTo) {
+	t.Helper()
+	wrong, unused := map[string]bool{}, map[string]bool{}
+	for _, r := range table {
+		for _, verb := range strings.Fields(r.verbs) {
+			unused[verb+" "+r.resource+" "+r.in+" "+r.name] = true
+		}
+	}
+	for _, resource := range allResources(t) {
+		for _, verb := range allVerbs {
+			for _, in := range []string{"", "default", "kube-system", "kubeslot-system"} {
+				for _, name := range []string{"", "any", "kubeslot-controller", "kubeslot-configurations"} {
+					granted := slices.ContainsFunc(table, func(r rightTo) bool {
+						return r.resource == resource && slices.Contains(strings.Fields(r.verbs), verb) && (r.in == "" || r.in == in) && (r.name == "" || r.name == name)
+					})
+					if got := allows(t, may, who, verb, resource, in, name); got != granted {
+						if told := verb + resource; !wrong[told] { // once for all names and namespaces
+							wrong[told] = true
+							t.Errorf("%s: can-i %s %s/%s -n %q: %t, and the table says %t", who.GetName(), verb, resource, name, in, got, granted)
 						}
-						if granted {
-							for _, ns := range []string{"", in} {
-								for _, n := range []string{"", name} {
-									delete(unused, verb+" "+resource+" "+ns+" "+n)
-								}
+					}
+					if granted {
+						for _, ns := range []string{"", in} {
+							for _, n := range []string{"", name} {
+								delete(unused, verb+" "+resource+" "+ns+" "+n)
 							}
 						}
 					}
 				}
 			}
 		}
-		for r := range unused {
-			t.Errorf("the table has %q, which no known resource and verb is", r)
-		}
 	}
-	for _, who := range []user.Info{account("default", "kubeslot-controller", ""), &user.DefaultInfo{Name: "eve", Groups: []string{"system:authenticated"}}} {
-		if allows(t, may, who, "get", "pods", "default", "any") {
-			t.Errorf("%s has the controller's rights", who.GetName())
-		}
+	for r := range unused {
+		t.Errorf("the table of %s has %q, which no known resource and verb is", who.GetName(), r)
 	}
 }
 

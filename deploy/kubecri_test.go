@@ -112,6 +112,7 @@ func TestNodesWriteTheirOwnSlicesAndClaims(t *testing.T) {
 		"owned by a pod":                        {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "Node", "Pod", 1)}, owner},
 		"owned by a Node of another API":        {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "v1", "x.io/v1", 1)}, owner},
 		"a kubecri's name, as a kubelet":        {request{by: &user.DefaultInfo{Name: "system:kubecri:node-a", Groups: []string{"system:nodes"}}, object: slice("node-a-0", "node-a", "node-a", "")}, "token"},
+		"an owner of a long UID":                {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "uid: u", "uid: "+strings.Repeat("u", 129), 1)}, owner},
 		"two owners":                            {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "[", "[{apiVersion: v1, kind: Node, name: node-a, uid: v}, ", 1)}, owner},
 		"a controller owner":                    {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "uid: u", "uid: u, controller: true", 1)}, owner},
 		"an owner that blocks":                  {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "uid: u", "uid: u, blockOwnerDeletion: true", 1)}, owner},
@@ -199,18 +200,27 @@ func TestKubecriWritesItsOwnNodesTotals(t *testing.T) {
 func TestKubecriWritesDiscoveryLeasesInItsOwnName(t *testing.T) {
 	p := policies(t, "policies/kubecri.yaml")["kubeslot-kubecri-leases"]
 	lease := func(name, holder, more string) string {
-		return fmt.Sprintf("metadata: {name: %s, namespace: default%s}\nspec: {holderIdentity: %q}", name, more, holder)
+		return fmt.Sprintf("metadata: {name: %s, namespace: default, ownerReferences: [{apiVersion: akri.sh/v0, kind: Configuration, name: cam, uid: u}]%s}\nspec: {holderIdentity: %q}", name, more, holder)
+	}
+	const taken = "kubeslot-discovery-cam-0"
+	own := func(from, to string) string {
+		object := strings.Replace(lease(taken, "node-a", ""), from, to, 1)
+		if object == lease(taken, "node-a", "") {
+			t.Fatalf("nothing to replace: %s", from)
+		}
+		return object
 	}
 	const (
 		which = "only Leases whose names begin with kubeslot-discovery-"
 		whose = "may only make its own node the holder"
+		form  = "have that Configuration as its one owner"
 	)
 	for name, tc := range map[string]struct {
 		by          *user.DefaultInfo
 		object, old string
 		want        string
 	}{
-		"taken":                      {nil, lease("kubeslot-discovery-cam-0", "node-a", ", labels: {a: b}"), "", ""},
+		"taken":                      {nil, lease("kubeslot-discovery-cam-0", "node-a", ", labels: {kubeslot.io/discovery: cam}"), "", ""},
 		"renewed":                    {nil, lease("kubeslot-discovery-cam-0", "node-a", ""), lease("kubeslot-discovery-cam-0", "node-a", ""), ""},
 		"taken over":                 {nil, lease("kubeslot-discovery-cam-0", "node-a", ""), lease("kubeslot-discovery-cam-0", "node-b", ""), ""},
 		"given up":                   {nil, lease("kubeslot-discovery-cam-0", "", ""), lease("kubeslot-discovery-cam-0", "node-a", ""), ""},
@@ -225,6 +235,22 @@ func TestKubecriWritesDiscoveryLeasesInItsOwnName(t *testing.T) {
 		"the scheduler's, by a node": {nil, lease("kube-scheduler", "node-a", ""), lease("kube-scheduler", "s", ""), which},
 		"with finalizers":            {nil, lease("kubeslot-discovery-cam-0", "node-a", ", finalizers: [a/b]"), "", which},
 		"deleted":                    {nil, "", lease("kubeslot-discovery-cam-0", "node-a", ""), which},
+		"the last":                   {nil, lease("kubeslot-discovery-cam-99", "node-a", ""), "", ""},
+		"others' annotations stay":   {nil, lease(taken, "node-a", ", annotations: {a: b}"), lease(taken, "node-a", ", annotations: {a: b}"), ""},
+		"one more than there may be": {nil, lease("kubeslot-discovery-cam-100", "node-a", ""), "", form},
+		"of another Configuration":   {nil, lease("kubeslot-discovery-lights-0", "node-a", ""), "", form},
+		"of no number":               {nil, lease("kubeslot-discovery-cam-x", "node-a", ""), "", form},
+		"another label":              {nil, lease(taken, "node-a", ", labels: {a: b}"), "", form},
+		"another's label":            {nil, lease(taken, "node-a", ", labels: {kubeslot.io/discovery: lights}"), "", form},
+		"an annotation":              {nil, lease(taken, "node-a", ", annotations: {a: b}"), "", form},
+		"an annotation, added":       {nil, lease(taken, "node-a", ", annotations: {a: b}"), lease(taken, "node-a", ""), form},
+		"without an owner":           {nil, own("{apiVersion: akri.sh/v0, kind: Configuration, name: cam, uid: u}", ""), "", form},
+		"owned by a pod":             {nil, own("kind: Configuration", "kind: Pod"), "", form},
+		"owned by another API's":     {nil, own("akri.sh/v0", "v1"), "", form},
+		"two owners":                 {nil, own("[", "[{apiVersion: akri.sh/v0, kind: Configuration, name: cam, uid: v}, "), "", form},
+		"an owner that blocks":       {nil, own("uid: u", "uid: u, blockOwnerDeletion: true"), "", form},
+		"an owner that controls":     {nil, own("uid: u", "uid: u, controller: true"), "", form},
+		"generateName":               {nil, lease(taken, "node-a", ", generateName: kubeslot-"), "", form},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.by == nil {

@@ -16,8 +16,8 @@ import (
 type Device struct {
 	// Configuration owns the name; nil when none does.
 	Configuration *akriv0.Configuration
-	// Reported is the device as the first node, by name, reports it; nil when no node
-	// does whose report counts.
+	// Reported is the device as the oldest slice has it whose report counts, so that a node
+	// that comes later changes nothing of it; nil when none does.
 	Reported *v1alpha1.Device
 	// Nodes reach the device, in the order of their names.
 	Nodes []string
@@ -232,7 +232,7 @@ func mistrust(r *report, owner, namesake *akriv0.Configuration, selected *nodeSe
 }
 
 // decideName splits reports of one Instance's name into those of the device that has
-// the name, by node, and the others. Of several local devices it is the one in the
+// the name, the oldest slice's first, and the others. Of several local devices it is the one in the
 // oldest slice, then by the slices' names, and so of several shared ones. A shared one
 // goes before a local one when several nodes report it: see choose in
 // device-scheduler/ledger.
@@ -261,9 +261,6 @@ func decideName(reports []report) (winner, others []report) {
 			others = append(others, r)
 		}
 	}
-	slices.SortStableFunc(winner, func(a, b report) int {
-		return cmp.Or(cmp.Compare(a.slice.Spec.NodeName, b.slice.Spec.NodeName), cmp.Compare(a.slice.Name, b.slice.Name))
-	})
 	return winner, others
 }
 

@@ -279,6 +279,48 @@ func TestClaimsOfOtherNodesThatMayCountNow(t *testing.T) {
 	}
 }
 
+// What a device is does not change because another node, whatever its name, reports it
+// later, comes and goes, or is not selected.
+func TestTheOldestReportSaysWhatTheDeviceIs(t *testing.T) {
+	says := func(url string) v1alpha1.Device {
+		d := device("foo0", true, "")
+		d.Properties = map[string]string{"URL": url}
+		return d
+	}
+	for name, change := range map[string]func(*akriv0.Configuration){
+		"each node for itself": nil,
+		"some nodes for all": func(c *akriv0.Configuration) {
+			c.Spec.Discovery = &akriv0.Discovery{NodeSelector: map[string]string{"net": "shop"}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := New()
+			v.SetConfiguration(configuration("default", "cam", change))
+			want := func(url string) {
+				t.Helper()
+				if d := v.Device("cam-8120fe"); d.Reported == nil || d.Reported.Properties["URL"] != url {
+					t.Errorf("it is %v, want %s", d.Reported, url)
+				}
+			}
+			for _, node := range []string{"a", "b", "c"} {
+				v.SetNode(node, Node{Labels: map[string]string{"net": "shop"}})
+			}
+			v.SetSlice(sliceAt(1, "b-0", "b", says("right")))
+			want("right")
+			v.SetSlice(sliceAt(2, "a-0", "a", says("other")))
+			want("right")
+			v.SetSlice(sliceAt(1, "c-0", "c", says("other")))
+			want("right") // of two that are as old, the first by name
+			if change != nil {
+				v.SetSlice(sliceAt(0, "d-0", "d", says("not selected")))
+				want("right")
+			}
+			v.DeleteSlice("b-0")
+			want("other")
+		})
+	}
+}
+
 // 1000 nodes join ten shared devices: each join, and each look at what it changed.
 func BenchmarkJoin(b *testing.B) {
 	var devices []v1alpha1.Device

@@ -32,7 +32,8 @@ const (
 	hesitation = time.Second
 
 	// handover is how long others must have had all Leases before a node that has none
-	// takes its devices away: their handlers have reported by then.
+	// takes those of its devices away that others report: their handlers have reported by
+	// then.
 	handover = 30 * time.Second
 
 	// releaseTimeout bounds what an ending process waits for.
@@ -84,6 +85,9 @@ func (a *Agent) compete(ctx context.Context, s *session, c *v0.Configuration) {
 			}
 			if left := handover - now.Sub(full); left > 0 {
 				next = min(next, left)
+			} else if a.reportsAlone(s) {
+				e.discoverWithoutLease(ctx, s)
+				continue
 			} else {
 				a.withdraw(ctx, s)
 			}
@@ -112,6 +116,38 @@ func (a *Agent) compete(ctx context.Context, s *session, c *v0.Configuration) {
 			a.recordProblem(ctx, s, "", "NoLease", fmt.Errorf("take Lease %s/%s to discover: %w", c.Namespace, lease.Name, err))
 		}
 		a.sleep(ctx, backoff.Step())
+	}
+}
+
+// reportsAlone reports whether this node has a device that no other node reports which is
+// selected.
+func (a *Agent) reportsAlone(s *session) bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for hash := range s.standing.Devices {
+		if !s.reach.reportedElsewhere(a.config.NodeName, hash) {
+			return true
+		}
+	}
+	return false
+}
+
+// discoverWithoutLease discovers on while those that hold the Leases do not report what
+// this node has: they may not reach it, or be no discoverers at all. A device that is gone
+// is then withdrawn because this node's handler says so, and not because a holder is silent.
+func (e *election) discoverWithoutLease(ctx context.Context, s *session) {
+	klog.FromContext(ctx).Info("This node discovers without a Lease: the nodes that hold the Leases do not report what it sees")
+	discovering, stop := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() { e.discover(discovering, s, e.configuration) })
+	defer done.Wait()
+	defer stop()
+	for ctx.Err() == nil && e.reportsAlone(s) {
+		lease, next := e.vacant()
+		if lease != nil {
+			return
+		}
+		e.sleep(ctx, next, e.changed)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,6 +206,23 @@ func TestHandover(t *testing.T) {
 			pass(5 * time.Second)
 			s.handlers[holder] = silent()
 		}, 17 * time.Second, 1, 1},
+		"robbed for ever": {func(t *testing.T, s *shop, holder string) {
+			client := s.kube.CoordinationV1().Leases(ns)
+			ctx, stop := context.WithCancel(t.Context())
+			var thief sync.WaitGroup
+			t.Cleanup(func() { stop(); thief.Wait() })
+			thief.Go(func() {
+				for i := 0; ctx.Err() == nil; i++ {
+					if lease, err := client.Get(ctx, "kubeslot-discovery-cam-0", metav1.GetOptions{}); err == nil {
+						lease = lease.DeepCopy()
+						lease.Spec.HolderIdentity, lease.Spec.LeaseTransitions = new("rogue"), new(int32(i))
+						_, _ = client.Update(ctx, lease, metav1.UpdateOptions{}) // a conflict is the holder's last renewal
+					}
+					time.Sleep(time.Second)
+				}
+			})
+			pass(handover + 20*time.Second)
+		}, 2 * time.Second, 1, 1},
 		"two are wanted": {func(t *testing.T, s *shop, holder string) {
 			c := s.c.DeepCopy()
 			c.Spec.Discovery.Replicas = 2

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,12 +32,15 @@ type reach struct {
 	digits        int
 	informer      cache.SharedIndexInformer
 	failed        atomic.Pointer[error] // why the informer could not read, as last seen
-	// seen are the devices as last seen, by hash; the informer's handler alone.
-	seen map[string]discovery.Device
+	// reporters says which of the nodes that report are selected.
+	reporters *reporters
+
+	mu   sync.Mutex
+	seen map[string]discovery.Device // the devices as last seen, by hash
 }
 
 func (a *Agent) newReach(c *v0.Configuration) *reach {
-	r := &reach{configuration: reports.Reference(c), digits: c.Spec.HashDigits(), seen: map[string]discovery.Device{}}
+	r := &reach{configuration: reports.Reference(c), digits: c.Spec.HashDigits(), seen: map[string]discovery.Device{}, reporters: a.newReporters(c)}
 	var selected internalinterfaces.TweakListOptionsFunc = func(o *metav1.ListOptions) {
 		o.LabelSelector = labels.Set{deviceslices.DiscoveryLabel: c.Name}.String()
 	}
@@ -57,11 +61,20 @@ func (a *Agent) newReach(c *v0.Configuration) *reach {
 		cache.DefaultWatchErrorHandler(ctx, reflector, err)
 	})
 	_, _ = r.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { a.sliceChanged(r, obj) },
-		UpdateFunc: func(old, obj any) { a.sliceChanged(r, old, obj) },
+		AddFunc:    func(obj any) { a.sliceWritten(r, obj); a.sliceChanged(r, obj) },
+		UpdateFunc: func(old, obj any) { a.sliceWritten(r, obj); a.sliceChanged(r, old, obj) },
 		DeleteFunc: func(obj any) { a.sliceChanged(r, obj) },
 	})
 	return r
+}
+
+// sliceWritten has it found out whether the slice's node is selected.
+func (a *Agent) sliceWritten(r *reach, obj any) {
+	slice, ok := obj.(*v1alpha1.DeviceSlice)
+	if !ok || len(r.hashes(slice)) == 0 {
+		return
+	}
+	r.reporters.ask(slice.Spec.NodeName, func() { a.sliceChanged(r, slice) })
 }
 
 // sliceChanged tells pods here of devices that are other than before, or gone. versions
@@ -77,6 +90,7 @@ func (a *Agent) sliceChanged(r *reach, versions ...any) {
 			continue
 		}
 		for _, hash := range r.hashes(slice) {
+			r.mu.Lock()
 			before, was := r.seen[hash]
 			now, is := r.device(hash) // whichever slice has it
 			if is {
@@ -84,6 +98,7 @@ func (a *Agent) sliceChanged(r *reach, versions ...any) {
 			} else {
 				delete(r.seen, hash)
 			}
+			r.mu.Unlock()
 			switch {
 			case was && !is:
 				all = append(all, a.gone(r.configuration.Name, hash))
@@ -100,6 +115,7 @@ func (a *Agent) sliceChanged(r *reach, versions ...any) {
 
 // run keeps the reach up to date until ctx ends.
 func (a *Agent) run(ctx context.Context, r *reach) {
+	a.discoveries.Go(func() { r.reporters.run(ctx) })
 	a.discoveries.Go(func() {
 		if cache.WaitForCacheSync(ctx.Done(), r.informer.HasSynced) {
 			a.reachChanged() // also when there is nothing
@@ -115,7 +131,7 @@ func (a *Agent) reachChanged() {
 	a.config.ReachChanged()
 }
 
-// hashes are those of the slice's devices that are believed.
+// hashes are those of the slice's devices that are what they say.
 func (r *reach) hashes(s *v1alpha1.DeviceSlice) []string {
 	var hashes []string
 	for i := range s.Spec.Devices {
@@ -127,15 +143,34 @@ func (r *reach) hashes(s *v1alpha1.DeviceSlice) []string {
 	return hashes
 }
 
-// device returns the device as the first slice that has it says.
-func (r *reach) device(hash string) (discovery.Device, bool) {
+// reportedBy are the slices that have the device, of nodes that are selected, the oldest
+// first: a node that comes later changes nothing of what others have said.
+func (r *reach) reportedBy(hash string) []*v1alpha1.DeviceSlice {
 	objs, _ := r.informer.GetIndexer().ByIndex(byHash, hash) // the index exists
-	if len(objs) == 0 {
+	var believed []*v1alpha1.DeviceSlice
+	for _, obj := range objs {
+		if s := obj.(*v1alpha1.DeviceSlice); r.reporters.selected(s.Spec.NodeName) {
+			believed = append(believed, s)
+		}
+	}
+	slices.SortFunc(believed, func(a, b *v1alpha1.DeviceSlice) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return believed
+}
+
+// reportedElsewhere reports whether another node than this has the device.
+func (r *reach) reportedElsewhere(node, hash string) bool {
+	return slices.ContainsFunc(r.reportedBy(hash), func(s *v1alpha1.DeviceSlice) bool { return s.Spec.NodeName != node })
+}
+
+// device returns the device as the oldest slice that has it says.
+func (r *reach) device(hash string) (discovery.Device, bool) {
+	believed := r.reportedBy(hash)
+	if len(believed) == 0 {
 		return discovery.Device{}, false
 	}
-	first := slices.MinFunc(objs, func(a, b any) int {
-		return cmp.Compare(a.(*v1alpha1.DeviceSlice).Name, b.(*v1alpha1.DeviceSlice).Name)
-	}).(*v1alpha1.DeviceSlice)
+	first := believed[0]
 	at := slices.IndexFunc(first.Spec.Devices, func(d v1alpha1.Device) bool {
 		return d.Hash == hash && d.Configuration == r.configuration
 	})
@@ -144,7 +179,9 @@ func (r *reach) device(hash string) (discovery.Device, bool) {
 }
 
 // all are the hashes of all devices.
-func (r *reach) all() []string { return r.informer.GetIndexer().ListIndexFuncValues(byHash) }
+func (r *reach) all() []string {
+	return slices.DeleteFunc(r.informer.GetIndexer().ListIndexFuncValues(byHash), func(hash string) bool { return len(r.reportedBy(hash)) == 0 })
+}
 
 // missing is session.missing of the reach.
 func (r *reach) missing() (waitingFor, why string) {

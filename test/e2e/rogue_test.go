@@ -195,8 +195,9 @@ func rogueIsRefused(r *rig, by way) {
 		}), "-"},
 		{"node-b's totals", "kubecri may change only its own node", thief.patchNode(nodeB, `{"status":{"capacity":{"akri.sh/loot":"0"}}}`, "status"), "is not allowed to modify node"},
 
-		{"a lease of its own choice", "whose names begin with kubeslot-discovery-", lease("rogue", nodeA), "lease"},
-		{"a lease for node-b", "its own node the holder", lease("kubeslot-discovery-loot-0", nodeB), "lease"},
+		{"a lease of its own choice", "whose names begin with kubeslot-discovery-", lease("rogue", nodeA), `cannot create resource "leases"`},
+		{"a lease for node-b", "its own node the holder", lease("kubeslot-discovery-loot-0", nodeB), `cannot create resource "leases"`},
+		{"a lease of no Configuration", "have that Configuration as its one owner", lease("kubeslot-discovery-loot-0", nodeA), `cannot create resource "leases"`},
 	} {
 		if by == kubelets && attempt.kubelets == "-" {
 			continue

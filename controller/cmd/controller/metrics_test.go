@@ -1,8 +1,20 @@
 package main
 
-import "testing"
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
 
-// Whoever can connect over the network must not read without being asked who he is.
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/client-go/rest"
+)
+
+// Off the loopback, metrics are for who has a token that the API server knows and the
+// permission to get /metrics.
 func TestMetricsOffTheLoopbackAreSecured(t *testing.T) {
 	for address, secured := range map[string]bool{
 		"127.0.0.1:10360": false, "localhost:10360": false, "[::1]:1": false, "0": false,
@@ -11,6 +23,53 @@ func TestMetricsOffTheLoopbackAreSecured(t *testing.T) {
 		o := metricsOptions(address)
 		if o.SecureServing != secured || (o.FilterProvider != nil) != secured || o.BindAddress != address {
 			t.Errorf("%s: secure serving %v, filter %v, address %s", address, o.SecureServing, o.FilterProvider != nil, o.BindAddress)
+		}
+	}
+
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		var answer any
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/tokenreviews"):
+			review := &authenticationv1.TokenReview{}
+			if err := json.NewDecoder(r.Body).Decode(review); err != nil {
+				t.Error(err)
+			}
+			review.Status.Authenticated = review.Spec.Token != "unknown"
+			review.Status.User.Username = review.Spec.Token
+			answer = review
+		case strings.HasSuffix(r.URL.Path, "/subjectaccessreviews"):
+			review := &authorizationv1.SubjectAccessReview{}
+			if err := json.NewDecoder(r.Body).Decode(review); err != nil {
+				t.Error(err)
+			}
+			asks := review.Spec.NonResourceAttributes
+			review.Status.Allowed = review.Spec.User == "reader" && asks != nil && asks.Path == "/metrics" && asks.Verb == "get"
+			answer = review
+		default:
+			t.Errorf("asks the API server for %s", r.URL.Path)
+		}
+		w.WriteHeader(http.StatusCreated)
+		_ = json.NewEncoder(w).Encode(answer)
+	}))
+	t.Cleanup(api.Close)
+	config := &rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	filter, err := metricsOptions(":10360").FilterProvider(config, api.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := filter(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for token, want := range map[string]int{"": http.StatusUnauthorized, "unknown": http.StatusUnauthorized, "somebody": http.StatusForbidden, "reader": http.StatusOK} {
+		request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+		if token != "" {
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		response := httptest.NewRecorder()
+		if handler.ServeHTTP(response, request); response.Code != want {
+			t.Errorf("with token %q: %d, want %d", token, response.Code, want)
 		}
 	}
 }

@@ -98,8 +98,9 @@ type PodReference struct {
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
 	// +kubebuilder:validation:MaxLength=253
-	Name string    `json:"name"`
-	UID  types.UID `json:"uid"`
+	Name string `json:"name"`
+	// +kubebuilder:validation:MaxLength=128
+	UID types.UID `json:"uid"`
 }
 
 // Slot returns the slot that is claimed.

@@ -1,0 +1,41 @@
+package deploy
+
+import (
+	"os"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// A node may make as many claims as the API server takes of it; each is small.
+func TestTextsOfSlotClaimsAreBounded(t *testing.T) {
+	data, err := os.ReadFile("crds/kubeslot.io_slotclaims.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal(data, &crd); err != nil {
+		t.Fatal(err)
+	}
+	texts := 0
+	var check func(path string, p apiextensionsv1.JSONSchemaProps)
+	check = func(path string, p apiextensionsv1.JSONSchemaProps) {
+		if p.Type == "string" {
+			texts++
+			if len(p.Enum) == 0 && (p.MaxLength == nil || *p.MaxLength > 253) {
+				t.Errorf("%s has no maxLength of 253 or less", path)
+			}
+		}
+		for name, of := range p.Properties {
+			check(path+"."+name, of)
+		}
+		if p.Items != nil || p.AdditionalProperties != nil {
+			t.Errorf("%s is a list or a map: bound it, and teach this test about it", path)
+		}
+	}
+	check("spec", crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"])
+	if texts < 7 {
+		t.Errorf("found %d texts", texts)
+	}
+}
