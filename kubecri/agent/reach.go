@@ -180,7 +180,11 @@ func (r *reach) device(hash string) (discovery.Device, bool) {
 
 // all are the hashes of all devices.
 func (r *reach) all() []string {
-	return slices.DeleteFunc(r.informer.GetIndexer().ListIndexFuncValues(byHash), func(hash string) bool { return len(r.reportedBy(hash)) == 0 })
+	all := r.informer.GetIndexer().ListIndexFuncValues(byHash)
+	if r.reporters.selector.Empty() {
+		return all
+	}
+	return slices.DeleteFunc(all, func(hash string) bool { return len(r.reportedBy(hash)) == 0 })
 }
 
 // missing is session.missing of the reach.
