@@ -59,5 +59,6 @@ func TestRogueNodeClaimsForEver(t *testing.T) {
 		t.Errorf("the pod runs on %s", node)
 	}
 	end()
+	r.awaitClaims("anvil", map[string]holding{theirs + "-0": heldBy(r.pod("smith"))})
 	r.agree("smith", "anvil", 1)
 }
