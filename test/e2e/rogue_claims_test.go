@@ -26,7 +26,7 @@ func TestRogueNodeClaimsForEver(t *testing.T) {
 	theirs := local[slices.IndexFunc(local, func(d device) bool { return d.nodes[0] == nodeB })].name
 	name, err := slot.Parse(theirs + "-0")
 	r.check(err)
-	thief := r.newRogue()
+	thief := r.newRogueWith(r.identity(podToken)) // the credential that is easiest to steal
 	claim := v1alpha1.NewSlotClaim(name, v1alpha1.SlotClaimSpec{NodeName: nodeA, Level: v1alpha1.ConfigurationLevel, Holder: "rogue"}, thief.owner)
 
 	ctx, stop := context.WithCancel(r.ctx)
