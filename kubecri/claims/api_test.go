@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
+	typed "github.com/kubeslot/kubeslot/types/client/clientset/versioned/typed/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -33,6 +35,35 @@ type api struct {
 	// fault, if set, stands between a call and the API server: do does what the verb
 	// says. It may change what is there past the clientset, which handles one at a time.
 	fault func(verb string, do func() error) error
+	// creating, if set, is called before each create, by several callers at once.
+	creating func(context.Context) error
+}
+
+func (a *api) KubeslotV1alpha1() typed.KubeslotV1alpha1Interface {
+	return creates{a.Clientset.KubeslotV1alpha1(), a}
+}
+
+type creates struct {
+	typed.KubeslotV1alpha1Interface
+	api *api
+}
+
+func (c creates) SlotClaims() typed.SlotClaimInterface {
+	return createsClaims{c.KubeslotV1alpha1Interface.SlotClaims(), c.api}
+}
+
+type createsClaims struct {
+	typed.SlotClaimInterface
+	api *api
+}
+
+func (c createsClaims) Create(ctx context.Context, claim *v1alpha1.SlotClaim, options metav1.CreateOptions) (*v1alpha1.SlotClaim, error) {
+	if c.api.creating != nil {
+		if err := c.api.creating(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return c.SlotClaimInterface.Create(ctx, claim, options)
 }
 
 // newAPI has the claims, each as "<level> <holder> <node>", by slot.
