@@ -66,7 +66,7 @@ func TestArbitraryObjects(t *testing.T) {
 				checkInvariants(t, l)
 				node := text.Draw(t, "on")
 				req := &Request{Pod: Pod{UID: "p"}, Containers: []ContainerRequest{{Resources: []ResourceRequest{{Name: text.Draw(t, "resource"), Count: 1}}}}}
-				l.Draft(Spread).Fit(node, req)
+				l.Draft(Spread, req.Pod).Fit(node, req)
 				l.Feasibility(req, NewSnapshotIndex([]string{node})).ScoreInput(node, 0)
 				l.SlotCounts()
 				l.Ignored()
@@ -85,12 +85,12 @@ func TestArbitraryObjects(t *testing.T) {
 		for name := range l.nodes {
 			l.DeleteNode(name)
 		}
-		for _, k := range l.kinds {
+		for _, k := range l.configs {
 			for namespace := range k.configurations {
 				l.DeleteConfiguration(namespace, k.name)
 			}
 		}
-		if left := len(l.slices) + len(l.nodes) + len(l.devices) + len(l.kinds); left > 0 {
+		if left := len(l.slices) + len(l.nodes) + len(l.devices) + len(l.configs); left > 0 {
 			t.Fatalf("%d things are left of objects that are deleted", left)
 		}
 	})
@@ -241,7 +241,7 @@ func TestJoinsDoNotRegroup(t *testing.T) {
 		t.Errorf("%d slots are free of devices that nobody reaches", free)
 	}
 	l.SetSlice(all[0])
-	if made := l.kinds["cam"].made; made > 2 {
+	if made := l.configs["cam"].made; made > 2 {
 		t.Errorf("%d groups were made for %d nodes, want one, and another for the first that comes back", made, nodes)
 	}
 }

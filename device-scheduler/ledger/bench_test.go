@@ -92,7 +92,7 @@ func BenchmarkFit(b *testing.B) {
 					req := podFor(ask.containers, ask.count)
 					b.ReportAllocs()
 					for i := 0; b.Loop(); i++ {
-						if _, shortfall := l.Draft(Spread).Fit(nodes[i%len(nodes)], req); shortfall != nil && instances > 500 {
+						if _, shortfall := l.Draft(Spread, req.Pod).Fit(nodes[i%len(nodes)], req); shortfall != nil && instances > 500 {
 							b.Fatal(shortfall)
 						}
 					}
@@ -132,7 +132,7 @@ func BenchmarkReserve(b *testing.B) {
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
 					node := nodes[i%len(nodes)]
-					a, shortfall := l.Draft(Spread).Fit(node, req)
+					a, shortfall := l.Draft(Spread, req.Pod).Fit(node, req)
 					if shortfall != nil {
 						b.Fatal(shortfall)
 					}
@@ -148,7 +148,7 @@ func BenchmarkReserve(b *testing.B) {
 
 // BenchmarkPreempt looks for the victims on a node from which all devices are
 // reached, each slot of them held by a pod elsewhere: the pod needs one of them, or
-// eight; also one of another kind, which the most important of the pods holds, or
+// eight; also one of another Configuration, which the most important of the pods holds, or
 // which nobody does who could be evicted.
 func BenchmarkPreempt(b *testing.B) {
 	for _, holders := range []int{1_000, 5_000} {
@@ -302,7 +302,7 @@ func BenchmarkBacktrack(b *testing.B) {
 		b.Run(fmt.Sprintf("containers=%d/slots=%d", of.containers, slots), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, shortfall := l.Draft(Pack).Fit("a", req); shortfall != nil {
+				if _, shortfall := l.Draft(Pack, req.Pod).Fit("a", req); shortfall != nil {
 					b.Fatal(shortfall)
 				}
 			}
@@ -310,9 +310,9 @@ func BenchmarkBacktrack(b *testing.B) {
 	}
 }
 
-// inVain is a pod of 400 containers, of which the last one competes with each of the
+// unservable is a pod of 400 containers, of which the last one competes with each of the
 // others, and none has what it needs.
-func inVain() (*Ledger, *Request) {
+func unservable() (*Ledger, *Request) {
 	const capacity = 400
 	l := New()
 	l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{Capacity: capacity, InstanceNameDigits: slot.LongHash}))
@@ -337,12 +337,12 @@ func inVain() (*Ledger, *Request) {
 	return l, req
 }
 
-// BenchmarkSearchInVain refuses a pod after all that a refusal may take.
-func BenchmarkSearchInVain(b *testing.B) {
-	l, req := inVain()
+// BenchmarkSearchRefuses refuses a pod after all that a refusal may take.
+func BenchmarkSearchRefuses(b *testing.B) {
+	l, req := unservable()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, shortfall := l.Draft(Spread).Fit("a", req); shortfall == nil {
+		if _, shortfall := l.Draft(Spread, req.Pod).Fit("a", req); shortfall == nil {
 			b.Fatal("it fits")
 		}
 	}

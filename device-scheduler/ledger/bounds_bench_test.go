@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -10,22 +11,37 @@ import (
 )
 
 // BenchmarkJoinOneByOne has nodes discover 20 shared Instances one after the other, so that
-// the sets of nodes that reach them differ while a node joins.
+// the sets of nodes that reach them differ while nodes join: one node after the other, all at
+// the same time in the same order, and each in an order of its own.
 func BenchmarkJoinOneByOne(b *testing.B) {
-	for _, nodes := range []int{250, 500, 1_000} {
-		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
-			for b.Loop() {
-				l := New()
-				l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{InstanceNameDigits: slot.LongHash}))
-				for _, s := range crowd(nodes, 20) {
-					all := s.Spec.Devices
-					for n := range all {
-						s.Spec.Devices = all[:n+1]
-						l.SetSlice(s)
+	for _, how := range []string{"in turn", "together", "in any order"} {
+		for _, nodes := range []int{1_000, 2_000, 4_000} {
+			b.Run(fmt.Sprintf("%s/nodes=%d", how, nodes), func(b *testing.B) {
+				for b.Loop() {
+					all := crowd(nodes, 20)
+					found := make([]int, nodes)
+					random := rand.New(rand.NewPCG(1, uint64(nodes)))
+					l := New()
+					l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{InstanceNameDigits: slot.LongHash}))
+					for i := range 20 * nodes {
+						at := i / 20
+						if how != "in turn" {
+							at = random.IntN(nodes)
+							for found[at] == 20 {
+								at = (at + 1) % nodes
+							}
+						}
+						s := *all[at]
+						if found[at] == 0 && how == "in any order" {
+							random.Shuffle(20, func(i, j int) { d := s.Spec.Devices; d[i], d[j] = d[j], d[i] })
+						}
+						found[at]++
+						s.Spec.Devices = s.Spec.Devices[:found[at]]
+						l.SetSlice(&s)
 					}
 				}
-			}
-		})
+			})
+		}
 	}
 }
 
@@ -63,6 +79,39 @@ func irregular(nodes, instances, reached int) (*Ledger, []string) {
 		l.SetSlice(sliceOf(node+"-0", node, devices...))
 	}
 	return l, names
+}
+
+// BenchmarkNominations filters all of 1000 nodes for a pod that none can serve, while slots of
+// their own, or of shared Instances, are kept for so many others, of lower priority or not.
+func BenchmarkNominations(b *testing.B) {
+	for _, shared := range []bool{false, true} {
+		for _, nominations := range []int{0, 100, 1_000} {
+			l, nodes := fleet(1_000, 1_000, shared)
+			for i := range nominations {
+				node := ""
+				if !shared {
+					node = nodes[i]
+				}
+				uid := fmt.Sprint("vip-", i)
+				l.Nominate(Pod{UID: uid, Namespace: "ns", Name: uid, Priority: int32(i % 2)}, nodes[i], Assignment{"c0": {
+					{Resource: "cam", Slot: slot.Name{Instance: fleetInstance(i, node)}}}})
+			}
+			req := podFor(1, 1_001)
+			req.Priority = 1
+			feasibility := l.Feasibility(req, NewSnapshotIndex(nodes))
+			b.Run(fmt.Sprintf("shared=%v/nominations=%d", shared, nominations), func(b *testing.B) {
+				for b.Loop() {
+					for at, node := range nodes {
+						if shortfall, sure := feasibility.Fits(node, at); sure && shortfall == nil {
+							b.Fatal("it fits")
+						} else if !sure {
+							l.Draft(Spread, req.Pod).Fit(node, req)
+						}
+					}
+				}
+			})
+		}
+	}
 }
 
 // BenchmarkSlotCounts is a scrape of the metrics, whatever is held.

@@ -10,19 +10,6 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// claim is what decisions need of a SlotClaim. It keeps nothing that the object was
-// decoded into.
-type claim struct {
-	uid, version string
-	holder       string // a pod's UID, or a device plugin's id
-	node         *nodeRecord
-	// podless: it names no pod, as those of nodes in device-plugin mode.
-	podless bool
-	// counts is set while the node reaches the device, or its claims alone say what it
-	// holds, and the slot is within the capacity.
-	counts bool
-}
-
 // SetClaim adds or updates a SlotClaim. It keeps nothing of c.
 func (l *Ledger) SetClaim(c *v1alpha1.SlotClaim) Event {
 	name, err := c.Slot()
@@ -55,9 +42,9 @@ func (l *Ledger) replaceClaim(d *device, i int, c *claim) Event {
 	s := d.at(i)
 	old, counted := s.claim, s.claimed()
 	s.claim = c
-	d.unlist()
+	before := d.supply()
 	free, held := l.recount(d, s, counted)
-	d.list()
+	d.changed(before)
 	if free {
 		event.freed(d)
 	}
@@ -110,11 +97,6 @@ func (l *Ledger) EachClaim(visit func(name string)) {
 	}
 }
 
-// owns reports whether a claim on a slot that the pod holds is the pod's own, or none.
-func (p *podRecord) owns(c *claim) bool {
-	return c == nil || c.holder == p.UID && c.node.name == p.node
-}
-
 // OrphanedClaim is a SlotClaim that was made for a pod which does not use it.
 type OrphanedClaim struct {
 	Name   slot.Name
@@ -136,4 +118,22 @@ func (l *Ledger) OrphanedClaims(waits func(podUID string) bool) []OrphanedClaim 
 	}
 	slices.SortFunc(orphaned, func(a, b OrphanedClaim) int { return compareSlots(a.Name, b.Name) })
 	return orphaned
+}
+
+// recount recomputes whether the claim on a slot counts and whether the slot is free. It
+// is told the claim that counted before. free is true if somebody may take the slot now,
+// held if a holder can be preempted who could not be before.
+func (l *Ledger) recount(d *device, s *slotState, before *claim) (free, held bool) {
+	if s.claim != nil {
+		c := s.claim
+		c.counts = s.index < d.capacity && (d.reaches(c.node.name) || c.podless && c.node.choosesSlots())
+	}
+	free = d.count(s.index)
+	if before == nil || before == s.claimed() {
+		return free, false
+	}
+	if len(s.holders) > 0 && l.foreign(s, before) {
+		_, held = l.minPreemptorPriority(d, s.index)
+	}
+	return free || d.waitsForNominee(s.index), held
 }

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"math"
 	"slices"
 	"strings"
 )
@@ -27,9 +26,9 @@ func (l *Ledger) dropDevice(d *device) {
 		d.countUse(s) // a nomination of several slots ends one by one
 	}
 	delete(l.devices, d.name)
-	if d.kind != nil {
-		delete(d.kind.devices, d)
-		l.dropKind(d.kind)
+	if d.config != nil {
+		delete(d.config.devices, d)
+		l.dropConfig(d.config)
 	}
 }
 
@@ -44,29 +43,32 @@ func (l *Ledger) forget(d *device, i int) {
 // exists reports whether any node reaches the device: only then it gives slots.
 func (d *device) exists() bool { return d.group != nil }
 
-// nodes are those that reach the device, sorted. They are not to be changed, and not to
-// be kept beyond the ledger's next change.
+// nodes are those that reach the device, sorted.
 func (d *device) nodes() []string {
 	if d.group == nil {
 		return nil
 	}
-	return d.group.nodes.names
+	var names []string
+	for _, c := range d.group.classes {
+		for _, n := range c.nodes {
+			names = append(names, n.name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // reaches reports whether the node can reach the device.
-func (d *device) reaches(node string) bool { return d.group != nil && d.group.nodes.has(node) }
+func (d *device) reaches(node string) bool {
+	return d.group != nil && d.config.classOf(node).reaches(d.group)
+}
 
 // resize gives the device another capacity. Its slots are to be settled after that.
 func (d *device) resize(capacity int) {
-	d.unlist()
-	defer d.list()
-	free, more := d.nfree, capacity-d.capacity
-	d.capacity = capacity
-	if g := d.group; g != nil {
+	before := d.supply()
+	if d.capacity = capacity; d.exists() {
 		d.nfree = capacity - d.taken.below(capacity)
-		g.slots += more
-		g.free += d.nfree - free
-		d.kind.free += d.nfree - free
+		d.changed(before)
 	}
 }
 
@@ -94,7 +96,7 @@ func (d *device) know(i int) *slotState {
 }
 
 // inUse reports whether somebody has the slot, or is to have it.
-func (s *slotState) inUse() bool { return len(s.holders) > 0 || s.claim != nil || s.nominee != "" }
+func (s *slotState) inUse() bool { return len(s.holders) > 0 || s.claim != nil || s.nominee != nil }
 
 // claimed returns the claim on the slot that counts, nil when there is none.
 func (s *slotState) claimed() *claim {
@@ -116,32 +118,26 @@ func (d *device) isFree(i int) bool { return d.exists() && i < d.capacity && !d.
 // waitsForNominee reports whether slot i would be free, were it not nominated for a pod.
 func (d *device) waitsForNominee(i int) bool {
 	s := d.at(i)
-	return s != nil && s.nominee != "" && d.available(i)
+	return s != nil && s.nominee != nil && d.available(i)
 }
 
 // refresh recomputes whether slot i is free, and keeps the order right. It reports whether
 // the slot became free.
 func (d *device) refresh(i int) bool {
-	changed, taken := d.count(i)
-	if !changed {
+	before := d.supply()
+	free := d.count(i)
+	d.changed(before)
+	return free
+}
+
+// count recomputes whether slot i is taken, and reports whether it became free. The counts
+// of all slots are to be brought up to date after that.
+func (d *device) count(i int) (freed bool) {
+	s := d.at(i)
+	taken := s != nil && d.countUse(s) && i < d.capacity
+	if taken == d.taken.has(i) {
 		return false
 	}
-	d.unlist()
-	defer d.list()
-	return d.take(i, taken)
-}
-
-// count brings the counts of slots by state up to date. It returns whether slot i is taken,
-// and whether this is new.
-func (d *device) count(i int) (changed, taken bool) {
-	s := d.at(i)
-	taken = s != nil && d.countUse(s) && i < d.capacity
-	return taken != d.taken.has(i), taken
-}
-
-// take records that slot i is taken or not. It reports whether the slot became free. The
-// device is not in its group's order meanwhile.
-func (d *device) take(i int, taken bool) bool {
 	step := -1
 	if taken {
 		d.taken.set(i)
@@ -153,59 +149,27 @@ func (d *device) take(i int, taken bool) bool {
 		return false
 	}
 	d.nfree += step
-	d.group.free += step
-	d.kind.free += step
 	return !taken
 }
 
-// settle recomputes the slots of devices whose nodes or capacity have changed. For each
-// it is told the first slot that somebody could not have before.
-func (l *Ledger) settle(fresh map[*device]int) Event {
-	var event Event
-	for d := range fresh {
-		free := false
-		d.unlist()
-		for _, s := range d.slots {
-			gives, shows := l.recount(d, s, s.claimed())
-			free = free || gives
-			if shows {
-				event.preemptible(d, s.index)
-			}
-		}
-		d.list()
-		if free {
-			event.freed(d)
-		}
+// configOf returns the Configuration that a resource name asks for, or
+// that of the Instance which it names; nil if there is neither.
+func (l *Ledger) configOf(resource string) *configRecord {
+	if conf := l.configs[resource]; conf != nil && conf.owner != nil {
+		return conf
 	}
-	for d := range fresh {
-		event.add(l.endVain(d))
+	if d := l.devices[resource]; d != nil && d.exists() {
+		return d.config
 	}
-	for d, first := range fresh {
-		event.open(l, d, first, math.MaxInt32)
-		l.totals.leftOut -= d.leftOut
-		d.leftOut = d.notCounted()
-		l.totals.leftOut += d.leftOut
-		l.dropDevice(d)
-	}
-	return event
+	return nil
 }
 
-// recount recomputes whether the claim on a slot counts and whether the slot is free. It
-// is told the claim that counted before. free is true if somebody may take the slot now,
-// held if a holder can be preempted who could not be before.
-func (l *Ledger) recount(d *device, s *slotState, before *claim) (free, held bool) {
-	if s.claim != nil {
-		c := s.claim
-		c.counts = s.index < d.capacity && (d.reaches(c.node.name) || c.podless && c.node.choosesSlots())
-	}
-	if changed, taken := d.count(s.index); changed {
-		free = d.take(s.index, taken)
-	}
-	if before == nil || before == s.claimed() {
-		return free, false
-	}
-	if len(s.holders) > 0 && l.foreign(s, before) {
-		_, held = l.minPreemptorPriority(d, s.index)
-	}
-	return free || d.waitsForNominee(s.index), held
+// owns reports whether a claim on a slot that the pod holds is the pod's own, or none.
+func (p *podRecord) owns(c *claim) bool {
+	return c == nil || c.holder == p.UID && c.node.name == p.node
+}
+
+// foreign reports whether the claim on the slot is none of its holders'.
+func (l *Ledger) foreign(s *slotState, c *claim) bool {
+	return c != nil && !slices.ContainsFunc(s.holders, func(uid string) bool { return l.pods[uid].owns(c) })
 }

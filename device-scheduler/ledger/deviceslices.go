@@ -7,15 +7,6 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// sliceRecord is what decisions need of a DeviceSlice. It keeps nothing that the object
-// was decoded into: one text of it would keep the memory around that text.
-type sliceRecord struct {
-	name, uid, version string
-	node               *nodeRecord
-	reports            []*report // each once
-	unsound            int       // devices that are not what they say
-}
-
 // SetSlice adds or updates a DeviceSlice. It keeps nothing of s. The errors are of
 // devices that are left out.
 func (l *Ledger) SetSlice(s *v1alpha1.DeviceSlice) (Event, []error) {
@@ -98,8 +89,8 @@ func (u *update) replace(s *sliceRecord, reports []*report) {
 		r.slices++
 		u.touch(r.device, noSlot)
 	}
-	u.contest(gone)
-	u.contest(added)
+	u.recheck(gone)
+	u.recheck(added)
 	elsewhere := func(r *report) bool { return s.node.lists(r, s) }
 	gone, added = slices.DeleteFunc(gone, elsewhere), slices.DeleteFunc(added, elsewhere)
 	for _, r := range gone {

@@ -11,7 +11,7 @@ import (
 type Draft struct {
 	ledger   *Ledger
 	strategy Strategy
-	pod      Pod // whose view it is; see For
+	pod      Pod // whose view it is
 	changed  map[*device]*change
 }
 
@@ -22,9 +22,10 @@ type change struct {
 	clOnNode map[string]int // added to the device's
 }
 
-// Draft returns a view that is equal to the ledger, for choosing by the strategy.
-func (l *Ledger) Draft(strategy Strategy) *Draft {
-	return &Draft{ledger: l, strategy: strategy}
+// Draft returns the pod's view of the ledger, for choosing by the strategy: slots that are
+// kept for others of lower priority, or for itself, are free.
+func (l *Ledger) Draft(strategy Strategy, pod Pod) *Draft {
+	return &Draft{ledger: l, strategy: strategy, pod: pod}
 }
 
 // Release takes a pod away: its slots become free, together with the claims
@@ -42,7 +43,7 @@ func (dr *Draft) Release(uid string) {
 		}
 		s := d.at(h.slot.Index)
 		free := d.exists() && h.slot.Index < d.capacity && len(s.holders) == 1 && p.owns(s.claimed())
-		if free && ch.taken.has(h.slot.Index) && !dr.ledger.keptFrom(dr.pod, s.nominee) {
+		if free && ch.taken.has(h.slot.Index) && !s.nominee.keepsFrom(dr.pod) {
 			ch.taken.clear(h.slot.Index)
 			ch.nfree++
 		}
@@ -57,9 +58,8 @@ func (dr *Draft) Reserve(node string, req *Request) {
 	if dr.ledger.nominations[req.UID] != nil {
 		return
 	}
-	try := dr.clone()
-	try.pod = req.Pod
 	kept := dr.kept()
+	try := dr.clone()
 	for _, h := range kept {
 		ch := try.changed[h.device]
 		ch.taken.set(h.index)
@@ -90,7 +90,7 @@ func (dr *Draft) kept() []place {
 	var kept []place
 	for _, h := range n.holds {
 		d := dr.ledger.devices[h.slot.Instance]
-		if ch := dr.changed[d]; ch != nil && !ch.taken.has(h.slot.Index) {
+		if ch := dr.change(d); !ch.taken.has(h.slot.Index) {
 			kept = append(kept, place{d, h.slot.Index})
 		}
 	}
@@ -110,6 +110,14 @@ func (dr *Draft) change(d *device) *change {
 	ch := dr.changed[d]
 	if ch == nil {
 		ch = &change{taken: slices.Clone(d.taken), nfree: d.nfree}
+		if d.exists() {
+			for _, s := range d.config.waiting[d] {
+				if !s.nominee.keepsFrom(dr.pod) {
+					ch.taken.clear(s.index)
+					ch.nfree++
+				}
+			}
+		}
 		if dr.changed == nil {
 			dr.changed = map[*device]*change{}
 		}
@@ -122,7 +130,7 @@ func (dr *Draft) nfree(d *device) int {
 	if ch := dr.changed[d]; ch != nil {
 		return ch.nfree
 	}
-	return d.nfree
+	return d.nfree + d.keptFor(dr.pod)
 }
 
 func (dr *Draft) clOnNode(d *device, node string) int {

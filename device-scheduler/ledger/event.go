@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"math"
-	"slices"
 
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -31,7 +30,7 @@ func (e *Event) add(other Event) {
 }
 
 // freed records that slots of the device became free.
-func (e *Event) freed(d *device) { e.Freed = append(e.Freed, d.kind.name, d.name) }
+func (e *Event) freed(d *device) { e.Freed = append(e.Freed, d.config.name, d.name) }
 
 func (e *Event) preemptible(d *device, index int) {
 	e.Preemptible = append(e.Preemptible, slot.Name{Instance: d.name, Index: index})
@@ -80,7 +79,7 @@ func (l *Ledger) minPreemptorPriority(d *device, index int) (int32, bool) {
 		}
 		highest, taken = p.Priority, true
 	}
-	if n := l.nominations[s.nominee]; n != nil {
+	if n := s.nominee; n != nil {
 		highest, taken = max(highest, n.Priority), true
 	}
 	if !taken || highest == math.MaxInt32 {
@@ -102,15 +101,10 @@ func (l *Ledger) AssumedOrNominated(s slot.Name) []string {
 			uids = append(uids, uid)
 		}
 	}
-	if nominee := d.at(s.Index).nominee; nominee != "" {
-		uids = append(uids, nominee)
+	if n := d.at(s.Index).nominee; n != nil {
+		uids = append(uids, n.UID)
 	}
 	return uids
-}
-
-// foreign reports whether the claim on the slot is none of its holders'.
-func (l *Ledger) foreign(s *slotState, c *claim) bool {
-	return c != nil && !slices.ContainsFunc(s.holders, func(uid string) bool { return l.pods[uid].owns(c) })
 }
 
 // Resources are the names by which pods ask for slots of the Instance, without the
@@ -120,5 +114,5 @@ func (l *Ledger) Resources(instance string) []string {
 	if d == nil || !d.exists() {
 		return nil
 	}
-	return []string{d.kind.name, d.name}
+	return []string{d.config.name, d.name}
 }

@@ -2,41 +2,6 @@ package ledger
 
 import akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 
-// SnapshotIndex is a list of nodes that are known by their place in it. It never changes.
-type SnapshotIndex struct {
-	names  []string
-	places map[string]int
-}
-
-// NewSnapshotIndex makes a snapshot of the names, in their order.
-func NewSnapshotIndex(names []string) *SnapshotIndex {
-	r := &SnapshotIndex{names: names, places: make(map[string]int, len(names))}
-	for place, name := range names {
-		r.places[name] = place
-	}
-	return r
-}
-
-// table is what a snapshot's nodes reach of a kind, by their place. It follows the kind's
-// changes for as long as the kind has it.
-type table struct {
-	index   *SnapshotIndex
-	reaches []reach
-}
-
-// set enters what a node reaches.
-func (t *table) set(node string, r reach) {
-	if t == nil {
-		return
-	}
-	if place, found := t.index.places[node]; found {
-		t.reaches[place] = r
-	}
-}
-
-// NotInSnapshot is the place of a node that is not on the snapshot.
-const NotInSnapshot = -1
-
 // Feasibility is a request that is asked of many nodes: Filter and Score ask it of
 // hundreds for each pod. It answers from counts alone, which lie side by side in
 // the order of a snapshot: to find a node by its name, the processor would wait for
@@ -52,9 +17,9 @@ type Feasibility struct {
 type part struct {
 	ResourceRequest
 	container int
-	// kind is the Configuration's, with how unique its Instances had to be when its
+	// config is the Configuration, with how unique its Instances had to be when its
 	// version was this; nil for an Instance's name, or one that was not known.
-	kind    *kind
+	config  *configRecord
 	version uint64
 	unique  akriv0.UniqueScope
 	table   *table
@@ -67,8 +32,8 @@ func (l *Ledger) Feasibility(req *Request, index *SnapshotIndex) *Feasibility {
 	for i := range req.Containers {
 		for _, r := range req.Containers[i].Resources {
 			p := part{ResourceRequest: r, container: i}
-			if k := l.kindOf(r.Name); k != nil && k.name == r.Name {
-				p.kind, p.version, p.unique, p.table = k, k.version, k.unique(), k.reached(index)
+			if conf := l.configOf(r.Name); conf != nil && conf.name == r.Name {
+				p.config, p.version, p.unique, p.table = conf, conf.version, conf.unique(), conf.reached(index)
 			}
 			s.parts = append(s.parts, p)
 		}
@@ -77,77 +42,93 @@ func (l *Ledger) Feasibility(req *Request, index *SnapshotIndex) *Feasibility {
 }
 
 // reached is what the snapshot's nodes reach; nil without a snapshot.
-func (k *kind) reached(index *SnapshotIndex) *table {
+func (conf *configRecord) reached(index *SnapshotIndex) *table {
 	if index == nil {
 		return nil
 	}
-	if k.snapshot == nil || k.snapshot.index != index {
-		k.snapshot = &table{index, make([]reach, len(index.names))}
+	if old := conf.snapshot; old == nil || old.index != index {
+		conf.snapshot = &table{index, make([]*class, len(index.names))}
 		for place, node := range index.names {
-			k.snapshot.reaches[place] = k.byNode[node]
+			if old != nil && place < len(old.classes) && old.index.names[place] == node {
+				conf.snapshot.classes[place] = old.classes[place] // most nodes stay where they are
+			} else {
+				conf.snapshot.classes[place] = conf.classOf(node)
+			}
 		}
 	}
-	return k.snapshot
+	return conf.snapshot
 }
 
-// at returns the kind that a part asks for, or whose Instance it names, how unique
-// its Instances have to be, and what the node reaches of it. The kind is nil when
+// at returns the Configuration that a part asks for, or whose Instance it names, how unique
+// its Instances have to be, and what the node reaches of it. It is nil when
 // there is none.
-func (s *Feasibility) at(p *part, node string, place int) (*kind, akriv0.UniqueScope, reach) {
-	if p.kind != nil && p.kind.version == p.version {
-		if t := p.table; t != nil && t == p.kind.snapshot && place >= 0 && place < len(t.reaches) {
-			return p.kind, p.unique, t.reaches[place]
+func (s *Feasibility) at(p *part, node string, place int) (*configRecord, akriv0.UniqueScope, *class) {
+	if p.config != nil && p.config.version == p.version {
+		if t := p.table; t != nil && t == p.config.snapshot && place >= 0 && place < len(t.classes) {
+			return p.config, p.unique, t.classes[place]
 		}
-		return p.kind, p.unique, p.kind.byNode[node]
+		return p.config, p.unique, p.config.classOf(node)
 	}
-	k := s.ledger.kindOf(p.Name)
-	if k == nil {
-		return nil, "", reach{}
+	conf := s.ledger.configOf(p.Name)
+	if conf == nil {
+		return nil, "", unreached
 	}
-	return k, k.unique(), k.byNode[node]
+	return conf, conf.unique(), conf.classOf(node)
 }
 
 // Fits answers as Fit does for the most common request, one container that asks
 // for one resource: choosing slots costs ten times as much. sure is false where
 // only Fit can tell. The place is the node's in the snapshot, or NotInSnapshot.
 func (s *Feasibility) Fits(node string, place int) (shortfall *Shortfall, sure bool) {
-	if len(s.parts) != 1 || s.ledger.mayHaveKept(s.req.Pod) {
+	if len(s.parts) != 1 {
 		return nil, false
 	}
 	p := &s.parts[0]
-	k, unique, at := s.at(p, node, place)
-	if k == nil {
+	conf, unique, at := s.at(p, node, place)
+	if conf == nil {
 		return nil, false
+	}
+	have := 0
+	switch {
+	case p.Name != conf.name:
+		if d := s.ledger.devices[p.Name]; at.reaches(d.group) && (unique == "" || p.Count == 1) {
+			have = d.nfree + d.keptFor(s.req.Pod)
+		}
+	case unique != "":
+		have = at.offers
+	default:
+		have = at.free
+	}
+	if have < p.Count && p.Count <= have+at.waiting && p.Name == conf.name {
+		have += s.keptOf(at, unique, p.Count-have)
 	}
 	switch {
-	case p.Name != k.name:
-		d := s.ledger.devices[p.Name]
-		if d.reaches(node) && d.nfree >= p.Count && (unique == "" || p.Count == 1) {
-			return nil, true
-		}
-	case unique == akriv0.UniquePerNode:
-		return nil, false
-	case at.offers(p.Count, unique != ""):
-		return nil, true
+	case have < p.Count:
+		return s.ledger.shortfall(node, s.req.Containers[p.container].Name, p.ResourceRequest, conf, 0), true
+	case unique == akriv0.UniquePerNode && p.Name == conf.name:
+		return nil, false // the node's other pods may have them
 	}
-	return s.ledger.shortfall(node, s.req.Containers[p.container].Name, p.ResourceRequest, k, 0), true
+	return nil, true
 }
 
-// offers reports whether there are so many free slots, or so many Instances with a
-// free slot.
-func (r *reach) offers(count int, instances bool) bool {
+// keptOf counts slots, or Instances that have no free one, which only nominations keep from
+// being free, and not from the pod. It looks no further once there are enough.
+func (s *Feasibility) keptOf(at *class, unique akriv0.UniqueScope, enough int) int {
 	have := 0
-	for g := range r.groups {
-		if instances {
-			have += g.offers
-		} else {
-			have += g.free
-		}
-		if have >= count {
-			return true
+	for _, g := range at.groups {
+		for _, d := range g.nominated {
+			switch {
+			case unique == "":
+				have += d.keptFor(s.req.Pod)
+			case d.nfree == 0:
+				have += min(1, d.keptFor(s.req.Pod))
+			}
+			if have >= enough {
+				return have
+			}
 		}
 	}
-	return false
+	return have
 }
 
 // ScoreInput is how well a node can serve a request, averaged over its parts.
@@ -166,21 +147,19 @@ func (s *Feasibility) ScoreInput(node string, place int) ScoreInput {
 	parts := 0.0
 	for i := range s.parts {
 		p := &s.parts[i]
-		k, _, at := s.at(p, node, place)
-		if k == nil {
+		conf, _, at := s.at(p, node, place)
+		if conf == nil {
 			continue
 		}
 		slots, free, local := 0, 0, 0
-		if p.Name == k.name {
-			for g := range at.groups {
-				slots, free = slots+g.slots, free+g.free
+		if p.Name == conf.name {
+			slots, free = at.slots, at.free
+			if own := conf.own(at); own != nil {
+				local = own.free
 			}
-			if at.own != nil {
-				local = at.own.free
-			}
-		} else if d := s.ledger.devices[p.Name]; d.reaches(node) {
+		} else if d := s.ledger.devices[p.Name]; at.reaches(d.group) {
 			slots, free = d.capacity, d.nfree
-			if len(d.nodes()) == 1 {
+			if d.group == conf.own(at) {
 				local = d.nfree
 			}
 		}

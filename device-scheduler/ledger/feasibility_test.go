@@ -13,33 +13,36 @@ import (
 
 // feasibility prepares a request, for nodes of which some may not be on the snapshot.
 func (w *world) feasibility(t *rapid.T) {
-	if len(w.rolls) < 2 {
-		w.rolls = append(w.rolls, NewSnapshotIndex(rapid.Permutation(worldNodes).Draw(t, "index")[:rapid.IntRange(1, 3).Draw(t, "length")]))
+	if len(w.snapshots) < 2 {
+		w.snapshots = append(w.snapshots, NewSnapshotIndex(rapid.Permutation(worldNodes).Draw(t, "index")[:rapid.IntRange(1, 3).Draw(t, "length")]))
 	}
 	pod := Pod{UID: "asking", Namespace: "ns", Name: "p", Priority: drawPriority(t)}
 	if len(w.nominations) > 0 && rapid.Bool().Draw(t, "nominee") {
 		pod = w.nominations[pickKey(t, w.nominations)].Pod
 	}
 	req := drawRequest(t, pod)
-	index := rapid.SampledFrom(w.rolls).Draw(t, "index")
-	w.surveys = append(w.surveys, surveyed{w.Feasibility(req, index), req, index})
-	if len(w.surveys) > 5 {
-		w.surveys = w.surveys[1:]
+	index := rapid.SampledFrom(w.snapshots).Draw(t, "index")
+	w.feasibilities = append(w.feasibilities, prepared{w.Feasibility(req, index), req, index})
+	if len(w.feasibilities) > 5 {
+		w.feasibilities = w.feasibilities[1:]
 	}
 }
 
-type surveyed struct {
+type prepared struct {
 	*Feasibility
 	req   *Request
 	index *SnapshotIndex
 }
 
-// checkFeasibility compares what surveys say, whatever has happened since they were
+// checkFeasibility compares what feasibilities say, whatever has happened since they were
 // made, with the ledger's own answers.
 func (w *world) checkFeasibility(t *rapid.T) {
-	for _, s := range w.surveys {
+	for _, s := range w.feasibilities {
 		for _, node := range worldNodes {
-			_, fit := w.Draft(w.strategy).For(s.req.Pod).Fit(node, s.req)
+			a, fit := w.Draft(w.strategy, s.req.Pod).Fit(node, s.req)
+			if scanned, shortfall := w.fullScan(s.req.Pod).Fit(node, s.req); !reflect.DeepEqual(a, scanned) || !reflect.DeepEqual(fit, shortfall) {
+				t.Fatalf("on node %s %+v gets %v, %v, and %v, %v when all nominations are looked at", node, s.req, a, fit, scanned, shortfall)
+			}
 			input := w.Feasibility(s.req, nil).ScoreInput(node, NotInSnapshot)
 			for _, place := range []int{NotInSnapshot, slices.Index(s.index.names, node)} {
 				if shortfall, sure := s.Fits(node, place); sure && !reflect.DeepEqual(shortfall, fit) {
@@ -51,6 +54,24 @@ func (w *world) checkFeasibility(t *rapid.T) {
 			}
 		}
 	}
+}
+
+// fullScan is the pod's draft, found from all nominations.
+func (w *world) fullScan(pod Pod) *Draft {
+	all := &Draft{ledger: w.Ledger, strategy: w.strategy, pod: pod, changed: map[*device]*change{}}
+	for _, d := range w.devices {
+		ch := &change{taken: slices.Clone(d.taken), nfree: d.nfree}
+		all.changed[d] = ch
+		for _, n := range w.nominations {
+			for _, h := range n.holds {
+				if h.slot.Instance == d.name && !d.isFree(h.slot.Index) && w.freeFor(pod, d, h.slot.Index) {
+					ch.taken.clear(h.slot.Index)
+					ch.nfree++
+				}
+			}
+		}
+	}
+	return all
 }
 
 // TestFeasibilityAnswersForSimpleRequests: one resource of one container is what Filter
@@ -75,7 +96,7 @@ func TestFeasibilityAnswersForSimpleRequests(t *testing.T) {
 			t.Errorf("%d of 2 Instances, one kept for another pod: Fits() = %+v, %v, want it sure to say %v", count, shortfall, sure, fits)
 		}
 	}
-	table := func() *reach { return &l.Feasibility(podFor(1, 1), index).parts[0].table.reaches[0] }
+	table := func() **class { return &l.Feasibility(podFor(1, 1), index).parts[0].table.classes[0] }
 	if table() != table() {
 		t.Error("each feasibility over a known index looks at all its nodes again")
 	}
@@ -86,22 +107,22 @@ func TestFeasibilityAnswersForSimpleRequests(t *testing.T) {
 func TestFeasibilityFollowsJoins(t *testing.T) {
 	l := New()
 	l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{}))
-	rolls := []*SnapshotIndex{NewSnapshotIndex([]string{"a", "b"}), NewSnapshotIndex([]string{"b", "a", "c"})}
+	snapshots := []*SnapshotIndex{NewSnapshotIndex([]string{"a", "b"}), NewSnapshotIndex([]string{"b", "a", "c"})}
 	req := podFor(1, 1)
 	share(l, "cam-1", "a")
-	early, late := l.Feasibility(req, rolls[0]), l.Feasibility(req, rolls[1])
-	table := &late.parts[0].table.reaches[0]
+	early, late := l.Feasibility(req, snapshots[0]), l.Feasibility(req, snapshots[1])
+	table := &late.parts[0].table.classes[0]
 	check := func(when string, reach ...string) {
 		t.Helper()
-		for i, s := range []*Feasibility{early, late, l.Feasibility(req, rolls[1])} {
-			index := rolls[min(i, 1)]
+		for i, s := range []*Feasibility{early, late, l.Feasibility(req, snapshots[1])} {
+			index := snapshots[min(i, 1)]
 			for place, node := range index.names {
 				shortfall, sure := s.Fits(node, place)
 				if want := slices.Contains(reach, node); !sure || (shortfall == nil) != want {
 					t.Errorf("%s, feasibility %d of node %s: Fits() = %+v, %v, want it sure to say %v", when, i, node, shortfall, sure, want)
 				}
 			}
-			if i == 2 && &s.parts[0].table.reaches[0] != table {
+			if i == 2 && &s.parts[0].table.classes[0] != table {
 				t.Errorf("%s, all nodes were looked up again", when)
 			}
 		}

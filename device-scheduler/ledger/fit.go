@@ -17,11 +17,11 @@ func (dr *Draft) Fit(node string, req *Request) (Assignment, *Shortfall) {
 	f := &fitting{Draft: dr, node: node, req: req}
 	for i := range req.Containers {
 		for _, r := range req.Containers[i].Resources {
-			k := dr.ledger.kindOf(r.Name)
-			if k == nil {
+			conf := dr.ledger.configOf(r.Name)
+			if conf == nil {
 				return nil, &Shortfall{Reason: Unknown, Container: req.Containers[i].Name, Resource: r.Name, Needed: r.Count}
 			}
-			f.want(k, i, r)
+			f.want(conf, i, r)
 		}
 	}
 	a := make(Assignment, len(req.Containers))
@@ -43,27 +43,27 @@ type fitting struct {
 	problems []*problem
 }
 
-// problem is what the pod asks for of one kind.
+// problem is what the pod asks for of one Configuration.
 type problem struct {
 	slotsearch.Problem
-	kind  *kind
-	asked []ResourceRequest // as the wants
-	slots int               // of all wants
+	config *configRecord
+	asked  []ResourceRequest // as the wants
+	slots  int               // of all wants
 }
 
-// want adds a request of a container to the problem of its kind.
-func (f *fitting) want(k *kind, container int, r ResourceRequest) {
-	at := slices.IndexFunc(f.problems, func(p *problem) bool { return p.kind == k })
+// want adds a request of a container to the problem of its Configuration.
+func (f *fitting) want(conf *configRecord, container int, r ResourceRequest) {
+	at := slices.IndexFunc(f.problems, func(p *problem) bool { return p.config == conf })
 	if at < 0 {
 		at = len(f.problems)
 		if f.spans == nil {
 			f.spans = f.req.spans()
 		}
-		f.problems = append(f.problems, &problem{kind: k, Problem: slotsearch.Problem{Unique: k.unique(), Spans: f.spans, Order: f.strategy.order}})
+		f.problems = append(f.problems, &problem{config: conf, Problem: slotsearch.Problem{Unique: conf.unique(), Spans: f.spans, Order: f.strategy.order}})
 	}
 	p := f.problems[at]
 	w := &slotsearch.Want{Container: container, Count: r.Count}
-	if r.Name != k.name {
+	if r.Name != conf.name {
 		w.Instance = p.named(f, f.ledger.devices[r.Name])
 	}
 	p.Wants, p.asked, p.slots = append(p.Wants, w), append(p.asked, r), p.slots+r.Count
@@ -106,7 +106,7 @@ func (f *fitting) solve(p *problem) *Shortfall {
 			own += w.Found()
 		}
 	}
-	return f.ledger.shortfall(f.node, f.req.Containers[short.Container].Name, p.asked[slices.Index(p.Wants, short)], p.kind, own)
+	return f.ledger.shortfall(f.node, f.req.Containers[short.Container].Name, p.asked[slices.Index(p.Wants, short)], p.config, own)
 }
 
 // take takes the slots that were found.
@@ -144,8 +144,12 @@ func (f *fitting) enterFree(p *problem) {
 		p.Instances = append(p.Instances, &slotsearch.Instance{Name: d.name, Free: f.nfree(d), Of: d})
 		return true
 	}
-	at := p.kind.byNode[f.node]
-	for g := range at.groups {
+	for _, g := range p.config.classOf(f.node).groups {
+		for _, d := range g.nominated {
+			if d.keptFor(f.pod) > 0 {
+				f.change(d)
+			}
+		}
 		n := 0
 		g.each(f.strategy, func(d *device) bool {
 			if f.changed[d] == nil && enter(d) {
@@ -155,20 +159,8 @@ func (f *fitting) enterFree(p *problem) {
 		})
 	}
 	for d := range f.changed {
-		if d.kind == p.kind && d.reaches(f.node) && f.nfree(d) > 0 {
+		if d.config == p.config && d.reaches(f.node) && f.nfree(d) > 0 {
 			enter(d)
 		}
 	}
-}
-
-// kindOf returns the kind that a resource name asks for: its Configuration, or
-// that of the Instance which it names; nil if there is neither.
-func (l *Ledger) kindOf(resource string) *kind {
-	if k := l.kinds[resource]; k != nil && k.owner != nil {
-		return k
-	}
-	if d := l.devices[resource]; d != nil && d.exists() {
-		return d.kind
-	}
-	return nil
 }

@@ -23,32 +23,32 @@ func TestFitIsComplete(t *testing.T) {
 		l := New()
 		instances, held := map[string]*instance{}, map[slot.Name]bool{}
 		unique, onNode := map[string]akriv0.UniqueScope{}, map[string]bool{}
-		for _, kind := range []string{"c", "d"} {
-			configuration := configurationOf(kind, drawUnique(t))
+		for _, config := range []string{"c", "d"} {
+			configuration := configurationOf(config, drawUnique(t))
 			configuration.Spec.Capacity = 3
-			unique[kind] = configuration.Spec.Unique()
+			unique[config] = configuration.Spec.Unique()
 			l.SetConfiguration(configuration)
 			for i := range rapid.IntRange(1, 4).Draw(t, "Instances") {
-				name := fmt.Sprint(kind, "-", i)
-				in := &instance{name: full(name), configuration: kind, capacity: rapid.IntRange(1, 3).Draw(t, "capacity")}
+				name := fmt.Sprint(config, "-", i)
+				in := &instance{name: full(name), configuration: config, capacity: rapid.IntRange(1, 3).Draw(t, "capacity")}
 				share(l, name, "a")
 				occupy(l, name, "a", in.capacity, 3)
 				instances[in.name] = in
-				if resource := rapid.SampledFrom([]string{"", "", "", kind, in.name}).Draw(t, "held as"); resource != "" {
+				if resource := rapid.SampledFrom([]string{"", "", "", config, in.name}).Draw(t, "held as"); resource != "" {
 					s := slot.Name{Instance: in.name}
 					l.Observe(Pod{UID: in.name}, "a", Assignment{"main": {{Resource: resource, Slot: s}}})
-					held[s], onNode[in.name] = true, resource == kind
+					held[s], onNode[in.name] = true, resource == config
 				}
 			}
 		}
 		req := &Request{}
 		for i := range rapid.SampledFrom([]int{1, 2, 3, 3, 6}).Draw(t, "containers") {
 			c := ContainerRequest{Name: fmt.Sprint("c", i), Role: drawRole(t)}
-			for _, kind := range []string{"c", "d"} {
+			for _, config := range []string{"c", "d"} {
 				if n := rapid.IntRange(0, 3).Draw(t, "needs"); n > 0 {
-					c.Resources = append(c.Resources, ResourceRequest{Name: kind, Count: n})
+					c.Resources = append(c.Resources, ResourceRequest{Name: config, Count: n})
 				}
-				if named := full(fmt.Sprint(kind, "-", rapid.IntRange(0, 7).Draw(t, "named"))); instances[named] != nil {
+				if named := full(fmt.Sprint(config, "-", rapid.IntRange(0, 7).Draw(t, "named"))); instances[named] != nil {
 					c.Resources = append(c.Resources, ResourceRequest{Name: named, Count: rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "count")})
 				}
 			}
@@ -63,7 +63,7 @@ func TestFitIsComplete(t *testing.T) {
 			}
 			return ""
 		}}}
-		a, shortfall := l.Draft(strategy).Fit("a", req)
+		a, shortfall := l.Draft(strategy, req.Pod).Fit("a", req)
 		if shortfall == nil {
 			s.check(t, a)
 		} else if len(req.Containers) <= 3 && s.solvable() { // to try all ways of more takes too long
@@ -106,7 +106,7 @@ func TestSearchBacktracks(t *testing.T) {
 		}
 		s := search{rules: rules{req: req, instances: instances, unique: map[string]akriv0.UniqueScope{"c": configuration.Spec.Unique()},
 			taken: func(slot.Name) string { return "" }}}
-		a, shortfall := l.Draft(rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy")).Fit("a", req)
+		a, shortfall := l.Draft(rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy"), req.Pod).Fit("a", req)
 		if shortfall == nil {
 			s.check(t, a)
 		} else if containers <= 4 && s.solvable() {
@@ -118,9 +118,9 @@ func TestSearchBacktracks(t *testing.T) {
 // A pod cannot keep the scheduler busy: the search is given up, here after some thousand
 // allocations of some ten thousand.
 func TestSearchIsBounded(t *testing.T) {
-	l, req := inVain()
+	l, req := unservable()
 	allocations := testing.AllocsPerRun(1, func() {
-		if _, shortfall := l.Draft(Spread).Fit("a", req); shortfall == nil {
+		if _, shortfall := l.Draft(Spread, req.Pod).Fit("a", req); shortfall == nil {
 			t.Error("it fits")
 		}
 	})

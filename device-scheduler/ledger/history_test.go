@@ -63,7 +63,7 @@ func (w *world) reserveOne(t *rapid.T) {
 		return
 	}
 	node := rapid.SampledFrom(worldNodes).Draw(t, "node")
-	a, shortfall := w.Draft(w.strategy).For(pod).Fit(node, req)
+	a, shortfall := w.Draft(w.strategy, pod).Fit(node, req)
 	if shortfall != nil {
 		if shortfall.String() == "" {
 			t.Fatalf("no reason why %+v does not fit", req)
@@ -326,7 +326,7 @@ func (w *world) checkSlots(t *rapid.T) {
 			if len(given) > 1 {
 				t.Fatalf("%s was given to all of %v", s, given)
 			}
-			free := in != nil && i < in.capacity && len(holders) == 0 && w.claimOn(s) == "" && state.nominee == ""
+			free := in != nil && i < in.capacity && len(holders) == 0 && w.claimOn(s) == "" && state.nominee == nil
 			if free != d.isFree(i) {
 				t.Fatalf("%s is free: %v, want %v", s, d.isFree(i), free)
 			}

@@ -6,75 +6,8 @@ import (
 	"slices"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
-
-// Pod identifies a pod. UIDs tell same-named pods apart.
-type Pod struct {
-	UID, Namespace, Name string
-	// Priority is spec.priority.
-	Priority int32
-	// Bound is when the pod was bound, in Unix seconds; 0 while it is not.
-	Bound int64
-}
-
-func (p Pod) String() string { return p.Namespace + "/" + p.Name }
-
-// podRecord is a pod and the slots it holds.
-type podRecord struct {
-	Pod
-	node  string
-	holds []hold
-	// terminating is set while the pod is being deleted: its slots will be free.
-	terminating bool
-	// bound is set once the API has shown the pod bound; only then is its
-	// assignment beyond undoing.
-	bound bool
-}
-
-// hold is one slot, once, however many of the pod's containers use it in turn.
-type hold struct {
-	slot slot.Name
-	cl   bool
-}
-
-// Assignment is the slots of a pod's containers, by container name.
-type Assignment map[string][]assignment.Grant
-
-// holds returns each slot once, in order. One that is assigned at both levels, as no
-// scheduler does, is held at the Instance's.
-func (a Assignment) holds() []hold {
-	var holds []hold
-	for _, grants := range a {
-		for _, g := range grants {
-			holds = append(holds, hold{slot: g.Slot, cl: !g.InstanceLevel()})
-		}
-	}
-	slices.SortFunc(holds, hold.compare)
-	return slices.CompactFunc(holds, func(a, b hold) bool { return a.slot == b.slot })
-}
-
-func (h hold) compare(other hold) int {
-	order := compareSlots(h.slot, other.slot)
-	switch {
-	case order != 0 || h.cl == other.cl:
-		return order
-	case h.cl:
-		return 1
-	}
-	return -1
-}
-
-// Slots are those assigned, each once.
-func (a Assignment) Slots() []slot.Name {
-	holds := a.holds()
-	slots := make([]slot.Name, len(holds))
-	for i, h := range holds {
-		slots[i] = h.slot
-	}
-	return slots
-}
 
 // Conflict is a slot that a second pod holds.
 type Conflict struct {
@@ -219,15 +152,14 @@ func (l *Ledger) leaves(p *podRecord) Event {
 		// Those above another holder, or above a less important pod that the slot is kept
 		// for, could have had it before, but for this one.
 		s := d.at(h.slot.Index)
-		n := l.nominations[s.nominee]
-		if _, ok := l.minPreemptorPriority(d, h.slot.Index); ok && len(s.holders) > 0 || n != nil && p.Priority > n.Priority {
+		if _, ok := l.minPreemptorPriority(d, h.slot.Index); ok && len(s.holders) > 0 || s.nominee != nil && p.Priority > s.nominee.Priority {
 			event.preemptible(d, h.slot.Index)
 		}
 		cl = cl || h.cl
 		if i == len(p.holds)-1 || p.holds[i+1].slot.Instance != d.name {
 			// The node may take another of its slots, though this one may stay taken. Pods
 			// above this one could have preempted it.
-			if cl && d.exists() && d.kind.unique() == akriv0.UniquePerNode {
+			if cl && d.exists() && d.config.unique() == akriv0.UniquePerNode {
 				event.open(l, d, 0, p.Priority)
 			}
 			cl = false
@@ -257,8 +189,8 @@ func (l *Ledger) add(p *podRecord) Event {
 		event.add(l.ClearNomination(p.UID))
 	}
 	for _, h := range p.holds {
-		if nominee := l.devices[h.slot.Instance].at(h.slot.Index).nominee; nominee != "" && nominee != p.UID {
-			event.add(l.displace(nominee))
+		if nominee := l.devices[h.slot.Instance].at(h.slot.Index).nominee; nominee != nil && nominee.UID != p.UID {
+			event.add(l.displace(nominee.UID))
 		}
 	}
 	for _, h := range p.holds {

@@ -60,11 +60,11 @@ func checkInvariants(t failer, l *Ledger) {
 	for uid, n := range l.nominations {
 		for _, h := range n.holds {
 			d := l.devices[h.slot.Instance]
-			if d == nil || d.at(h.slot.Index).nominee != uid {
+			if d == nil || d.at(h.slot.Index).nominee != n {
 				t.Fatalf("%s is kept for pod %s, but the slot does not know", h.slot, uid)
 			}
 			if h.slot.Index >= d.capacity || !d.reaches(n.node) {
-				t.Fatalf("%s is kept for pod %s in vain: %d slots, reached by %v", h.slot, uid, d.capacity, d.nodes())
+				t.Fatalf("%s is kept for pod %s, which cannot have it: %d slots, reached by %v", h.slot, uid, d.capacity, d.nodes())
 			}
 			for _, holder := range d.at(h.slot.Index).holders {
 				if p := l.pods[holder]; holder != uid && !p.terminating && p.Priority >= n.Priority {
@@ -73,14 +73,14 @@ func checkInvariants(t failer, l *Ledger) {
 			}
 		}
 	}
-	ignored, leftOut, unsound, counts := 0, 0, 0, map[*kind]map[int]int{}
+	ignored, leftOut, unsound, counts := 0, 0, 0, map[*configRecord]map[int]int{}
 	members, claims := map[*group][]*device{}, map[*nodeRecord]int{}
 	for name, d := range l.devices {
 		n, cl := 0, map[string]int{}
 		if !slices.IsSortedFunc(d.slots, func(a, b *slotState) int { return a.index - b.index }) || slices.ContainsFunc(d.slots, func(s *slotState) bool { return !s.inUse() }) {
 			t.Fatalf("%s keeps %d slots", name, len(d.slots))
 		}
-		if d.kind != nil && d.kind.owner != nil {
+		if d.config != nil && d.config.owner != nil {
 			leftOut += d.notCounted()
 		}
 		for i, s := range d.all {
@@ -92,11 +92,11 @@ func checkInvariants(t failer, l *Ledger) {
 				if use.ignoredClaim {
 					ignored++
 				}
-				if d.kind != nil && use.as != unused {
-					if counts[d.kind] == nil {
-						counts[d.kind] = map[int]int{}
+				if d.config != nil && use.as != unused {
+					if counts[d.config] == nil {
+						counts[d.config] = map[int]int{}
 					}
-					counts[d.kind][use.as]++
+					counts[d.config][use.as]++
 				}
 			}
 			if c := s.claim; c != nil {
@@ -106,15 +106,15 @@ func checkInvariants(t failer, l *Ledger) {
 					t.Fatalf("the claim of %s on %s-%d counts: %v, want %v", c.node.name, name, i, c.counts, counts)
 				}
 			}
-			free := d.group != nil && i < d.capacity && len(s.holders) == 0 && s.claimed() == nil && s.nominee == ""
+			free := d.group != nil && i < d.capacity && len(s.holders) == 0 && s.claimed() == nil && s.nominee == nil
 			if free != d.isFree(i) {
 				t.Fatalf("%s-%d: free bit is %v, want %v", name, i, d.isFree(i), free)
 			}
 			if free {
 				n++
 			}
-			if s.nominee != "" && l.nominations[s.nominee] == nil {
-				t.Fatalf("%s-%d is kept for %s, which has no nomination", name, i, s.nominee)
+			if s.nominee != nil && l.nominations[s.nominee.UID] != s.nominee {
+				t.Fatalf("%s-%d is kept for %s, which has no nomination", name, i, s.nominee.UID)
 			}
 			for _, uid := range s.holders {
 				p := l.pods[uid]
@@ -143,10 +143,10 @@ func checkInvariants(t failer, l *Ledger) {
 			members[d.group] = append(members[d.group], d)
 		}
 	}
-	for _, k := range l.kinds {
+	for _, conf := range l.configs {
 		for as := held; as < uses; as++ {
-			if k.counts[as] != counts[k][as] {
-				t.Fatalf("%s counts %d slots as %d, want %d", k.name, k.counts[as], as, counts[k][as])
+			if conf.counts[as] != counts[conf][as] {
+				t.Fatalf("%s counts %d slots as %d, want %d", conf.name, conf.counts[as], as, counts[conf][as])
 			}
 		}
 	}
@@ -162,59 +162,84 @@ func checkInvariants(t failer, l *Ledger) {
 			t.Fatalf("node %s, known %v, with %d slices, counts %d claims, want %d", n.name, n.known, len(n.slices), n.claims, claims[n])
 		}
 	}
-	for _, k := range l.kinds {
-		inGroups := 0
-		for _, g := range k.groups {
-			slots, free, listed := 0, 0, 0
+	for _, conf := range l.configs {
+		checkIndex(t, l, conf, members)
+	}
+}
+
+// checkIndex recomputes the groups of a Configuration's devices and the classes of its nodes.
+func checkIndex(t failer, l *Ledger, conf *configRecord, members map[*group][]*device) {
+	t.Helper()
+	all := supply{}
+	for key, g := range conf.groups {
+		want, nodes, waits := supply{}, setKey{}, 0
+		for _, d := range members[g] {
+			want.add(d.supply())
+			if at, ok := g.order.Get(d); d.nfree > 0 && (!ok || at != d) {
+				t.Fatalf("%s has free slots, but its group's order misses it", d.name)
+			}
+			waiting := 0
+			for i := range d.capacity {
+				if d.waitsForNominee(i) {
+					waiting++
+				}
+			}
+			if d.supply().waiting != waiting || slices.Contains(g.nominated, d) != (waiting > 0) {
+				t.Fatalf("%d slots of %s wait for nominated pods, and the count is %d", waiting, d.name, d.supply().waiting)
+			}
+			if waiting > 0 {
+				waits++
+			}
+		}
+		if want != g.supply || want.offers != g.order.Len() || waits != len(g.nominated) || want.instances == 0 {
+			t.Fatalf("a group counts %+v, has %d in order and %d nominated; want %+v", g.supply, g.order.Len(), len(g.nominated), want)
+		}
+		all.add(want)
+		for _, c := range g.classes {
+			if conf.classes[c.key] != c || !slices.Contains(c.groups, g) {
+				t.Fatalf("a group has nodes that do not reach it")
+			}
+			for _, n := range c.nodes {
+				nodes = nodes.toggled(n.key)
+			}
+		}
+		if nodes != key || g.key != key {
+			t.Fatalf("a group is not that of its nodes")
+		}
+	}
+	if all.free != conf.free {
+		t.Fatalf("%s counts %d free slots, want %d", conf.name, conf.free, all.free)
+	}
+	inClasses := 0
+	for key, c := range conf.classes {
+		want, devices := supply{}, setKey{}
+		for _, g := range c.groups {
+			if conf.groups[g.key] != g || !slices.Contains(g.classes, c) {
+				t.Fatalf("nodes reach a group that does not know")
+			}
+			want.add(g.supply)
 			for _, d := range members[g] {
-				slots, free = slots+d.capacity, free+d.nfree
-				if d.nfree > 0 {
-					listed++
-					if got, ok := g.order.Get(d); !ok || got != d {
-						t.Fatalf("%s has free slots, but its group's order misses it", d.name)
-					}
-				}
-			}
-			if slots != g.slots || free != g.free || listed != g.order.Len() || listed != g.offers || len(members[g]) != g.members {
-				t.Fatalf("group of %v counts %d slots, %d free, %d listed, %d members; want %d, %d, %d, %d",
-					g.nodes.names, g.slots, g.free, g.order.Len(), g.members, slots, free, listed, len(members[g]))
-			}
-			inGroups += g.free
-			key := setKey{}
-			for _, name := range g.nodes.names {
-				n := l.nodes[name]
-				key = setKey{key[0] ^ n.key[0], key[1] ^ n.key[1]}
-				if at := k.byNode[name]; !slices.Contains(slices.Collect(at.groups), g) {
-					t.Fatalf("node %s misses its group", name)
-				}
-			}
-			if key != g.nodes.key || k.groups[key] != g || !slices.IsSorted(g.nodes.names) || len(members[g]) == 0 {
-				t.Fatalf("the group of %v is not that of these nodes", g.nodes.names)
+				devices = devices.toggled(keyOf(d.name))
 			}
 		}
-		for name, at := range k.byNode {
-			var numbers []uint64
-			for g := range at.groups {
-				if !g.nodes.has(name) || k.groups[g.nodes.key] != g || (g == at.own) != (len(g.nodes.names) == 1) {
-					t.Fatalf("node %s is in the group of %v", name, g.nodes.names)
-				}
-				if g != at.own {
-					numbers = append(numbers, g.number)
-				}
-			}
-			if !slices.IsSorted(numbers) || at.own == nil && numbers == nil {
-				t.Fatalf("node %s is in the groups %v", name, numbers)
+		if want != c.supply || devices != key || c.key != key || len(c.nodes) == 0 || len(c.groups) == 0 {
+			t.Fatalf("%d nodes with %d groups count %+v, want %+v", len(c.nodes), len(c.groups), c.supply, want)
+		}
+		for _, n := range c.nodes {
+			if l.nodes[n.name] != n || conf.byNode[n.name] != c {
+				t.Fatalf("node %s is in two classes, or is none", n.name)
 			}
 		}
-		if table := k.snapshot; table != nil {
-			for place, name := range table.index.names {
-				if got, want := table.reaches[place], k.byNode[name]; got.own != want.own || !slices.Equal(got.shared, want.shared) {
-					t.Fatalf("node %s reaches %v, which is shown as %v", name, want, got)
-				}
+		inClasses += len(c.nodes)
+	}
+	if inClasses != len(conf.byNode) {
+		t.Fatalf("%d nodes are in classes, and %d reach something", inClasses, len(conf.byNode))
+	}
+	if table := conf.snapshot; table != nil {
+		for place, name := range table.index.names {
+			if table.classes[place] != conf.classOf(name) {
+				t.Fatalf("node %s is shown in another class", name)
 			}
-		}
-		if inGroups != k.free {
-			t.Fatalf("%s counts %d free slots, want %d", k.name, k.free, inGroups)
 		}
 	}
 }
@@ -238,29 +263,26 @@ func checkReports(t failer, l *Ledger) {
 			reporters[r.device][s.node.name] = true
 		}
 	}
-	for _, k := range l.kinds {
-		if len(k.devices) == 0 && len(k.configurations) == 0 {
-			t.Fatalf("kind %s is kept for nothing", k.name)
+	for _, conf := range l.configs {
+		if len(conf.devices) == 0 && len(conf.configurations) == 0 {
+			t.Fatalf("Configuration %s is kept for nothing", conf.name)
 		}
 		selected := map[string]bool{}
 		for _, n := range l.nodes {
-			if k.discovers() && n.selected(k.owner) {
+			if conf.discovers() && n.selected(conf.owner) {
 				selected[n.name] = true
 			}
 		}
-		if want := slices.Sorted(maps.Keys(selected)); !slices.Equal(k.selected.names, want) {
-			t.Fatalf("of kind %s the nodes %v are selected, want %v", k.name, k.selected.names, want)
-		}
-		for d := range k.devices {
-			if d.kind != k || l.devices[d.name] != d {
-				t.Fatalf("kind %s has device %s, which is not there or of another", k.name, d.name)
+		for d := range conf.devices {
+			if d.config != conf || l.devices[d.name] != d {
+				t.Fatalf("Configuration %s has device %s, which is not there or of another", conf.name, d.name)
 			}
 			want := slices.Sorted(maps.Keys(reporters[d]))
 			if d.reporters != len(want) {
 				t.Fatalf("%s is reported by %v, and the count is %d", d.name, want, d.reporters)
 			}
-			if k.discovers() && len(want) > 0 {
-				want = k.selected.names
+			if conf.discovers() && len(want) > 0 {
+				want = slices.Sorted(maps.Keys(selected))
 			}
 			if !slices.Equal(d.nodes(), want) || (d.accepted != nil) != (len(want) > 0) {
 				t.Fatalf("%s is reached by %v, want %v", d.name, d.nodes(), want)
@@ -268,9 +290,9 @@ func checkReports(t failer, l *Ledger) {
 		}
 	}
 	for _, d := range l.devices {
-		if d.kind != nil {
-			if _, found := d.kind.devices[d]; !found || l.kinds[d.kind.name] != d.kind {
-				t.Fatalf("%s is none of its kind's devices", d.name)
+		if d.config != nil {
+			if _, found := d.config.devices[d]; !found || l.configs[d.config.name] != d.config {
+				t.Fatalf("%s is none of its Configuration's devices", d.name)
 			}
 		}
 		for r := d.reports; r != nil; r = r.next {

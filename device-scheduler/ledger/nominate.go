@@ -6,15 +6,6 @@ import (
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
-// nomination keeps slots for a pod, from when its victims are told to go until
-// it is bound itself: without it, a pod of lower priority could take them, on
-// another node, the moment that they are free.
-type nomination struct {
-	Pod
-	node  string
-	holds []hold
-}
-
 // Nominate keeps the assignment's slots for the pod, free or not. Whatever was
 // kept for it before is let go, and so is all that is kept for a pod that one of
 // these slots was kept for: it is displaced.
@@ -25,11 +16,12 @@ func (l *Ledger) Nominate(pod Pod, node string, a Assignment) Event {
 	for _, h := range n.holds {
 		d := l.device(h.slot.Instance)
 		s := d.know(h.slot.Index)
-		if before := l.end(s.nominee); before != nil {
+		if before := s.nominee; before != nil {
+			l.end(before.UID)
 			event.Displaced = append(event.Displaced, before.UID)
 			ended = append(ended, before)
 		}
-		s.nominee = pod.UID
+		s.nominee = n
 		d.refresh(h.slot.Index)
 	}
 	l.nominations[pod.UID] = n
@@ -61,7 +53,7 @@ func (l *Ledger) end(uid string) *nomination {
 	}
 	delete(l.nominations, uid)
 	for _, h := range n.holds {
-		l.devices[h.slot.Instance].at(h.slot.Index).nominee = ""
+		l.devices[h.slot.Instance].at(h.slot.Index).nominee = nil
 	}
 	return n
 }
@@ -87,15 +79,15 @@ func (l *Ledger) released(n *nomination) Event {
 	return event
 }
 
-// endVain ends the nominations that keep a slot of the device which is no longer to
+// endUnreachable ends the nominations that keep a slot of the device which is no longer to
 // be had from their node.
-func (l *Ledger) endVain(d *device) Event {
+func (l *Ledger) endUnreachable(d *device) Event {
 	var event Event
 	if len(l.nominations) == 0 {
 		return event
 	}
 	for _, s := range slices.Clone(d.slots) {
-		n := l.nominations[s.nominee]
+		n := s.nominee
 		if n != nil && (s.index >= d.capacity || !d.reaches(n.node)) {
 			event.add(l.displace(n.UID))
 		}
@@ -118,26 +110,26 @@ func (l *Ledger) Ready(uid string) bool {
 	return n != nil && !slices.ContainsFunc(n.holds, func(h hold) bool {
 		d := l.devices[h.slot.Instance]
 		return !l.freeFor(n.Pod, d, h.slot.Index) ||
-			h.cl && d.kind.unique() == akriv0.UniquePerNode && d.clOnNode.of(n.node) > 0
+			h.cl && d.config.unique() == akriv0.UniquePerNode && d.clOnNode.of(n.node) > 0
 	})
 }
 
-// keptFrom reports whether a nomination keeps the slot from the pod: not from the
+// keepsFrom reports whether the nomination keeps its slots from the pod: not from the
 // nominee itself, and not from pods of higher priority.
-func (l *Ledger) keptFrom(pod Pod, nominee string) bool {
-	n := l.nominations[nominee]
-	return n != nil && nominee != pod.UID && n.Priority >= pod.Priority
+func (n *nomination) keepsFrom(pod Pod) bool {
+	return n != nil && n.UID != pod.UID && n.Priority >= pod.Priority
 }
 
-// mayHaveKept reports whether any slots are kept for the pod, or for one of lower
-// priority: these are free for it, and are not counted as free.
-func (l *Ledger) mayHaveKept(pod Pod) bool {
-	for uid := range l.nominations {
-		if !l.keptFrom(pod, uid) {
-			return true
+// keptFor counts the device's slots that only nominations keep from being free, and not from
+// the pod.
+func (d *device) keptFor(pod Pod) int {
+	n := 0
+	for _, s := range d.config.waiting[d] {
+		if !s.nominee.keepsFrom(pod) {
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 // freeFor reports whether the pod may take the slot.
@@ -146,25 +138,5 @@ func (l *Ledger) freeFor(pod Pod, d *device, index int) bool {
 		return true
 	}
 	s := d.at(index)
-	return s != nil && d.available(index) && !l.keptFrom(pod, s.nominee)
-}
-
-// For makes the draft the pod's view: slots that are kept for others of lower
-// priority, or for itself, are free.
-func (dr *Draft) For(pod Pod) *Draft {
-	dr.pod = pod
-	for _, n := range dr.ledger.nominations {
-		if dr.ledger.keptFrom(pod, n.UID) {
-			continue
-		}
-		for _, h := range n.holds {
-			d := dr.ledger.devices[h.slot.Instance]
-			ch := dr.change(d)
-			if ch.taken.has(h.slot.Index) && dr.ledger.freeFor(pod, d, h.slot.Index) {
-				ch.taken.clear(h.slot.Index)
-				ch.nfree++
-			}
-		}
-	}
-	return dr
+	return s != nil && d.available(index) && !s.nominee.keepsFrom(pod)
 }

@@ -35,22 +35,22 @@ func MoreImportant(a, b Victim) int {
 // PotentialVictims are the pods that hold what a request could be served from somewhere, at
 // the time when it was asked for them. It reads the ledger, and is to be guarded with it.
 type PotentialVictims struct {
-	kinds map[*kind]bool // that have what is asked for
-	pods  map[*group][]*podRecord
+	configs map[*configRecord]bool // that have what is asked for
+	pods    map[*group][]*podRecord
 }
 
 // PotentialVictims finds the pods that hold slots of what is asked for. It looks at each pod
 // once, so that many nodes can be asked after that.
 func (l *Ledger) PotentialVictims(req *Request) *PotentialVictims {
-	kinds, named := l.asked(req)
-	h := &PotentialVictims{kinds: maps.Clone(kinds), pods: map[*group][]*podRecord{}}
+	configs, named := l.asked(req)
+	h := &PotentialVictims{configs: maps.Clone(configs), pods: map[*group][]*podRecord{}}
 	for d := range named {
-		h.kinds[d.kind] = true
+		h.configs[d.config] = true
 	}
 	for _, p := range l.pods {
 		for _, held := range p.holds {
 			d := l.devices[held.slot.Instance]
-			if d.group == nil || !kinds[d.kind] && !named[d] {
+			if d.group == nil || !configs[d.config] && !named[d] {
 				continue
 			}
 			if of := h.pods[d.group]; len(of) == 0 || of[len(of)-1] != p {
@@ -66,9 +66,8 @@ func (l *Ledger) PotentialVictims(req *Request) *PotentialVictims {
 func (h *PotentialVictims) On(node string) []Victim {
 	seen := map[*podRecord]bool{}
 	var found []Victim
-	for k := range h.kinds {
-		at := k.byNode[node]
-		for g := range at.groups {
+	for conf := range h.configs {
+		for _, g := range conf.classOf(node).groups {
 			for _, p := range h.pods[g] {
 				if !seen[p] && !p.terminating {
 					seen[p] = true
@@ -81,43 +80,39 @@ func (h *PotentialVictims) On(node string) []Victim {
 	return found
 }
 
-// asked returns the kinds that the request asks for any Instance of, and the
+// asked returns the Configurations that the request asks for any Instance of, and the
 // Instances that it asks for by name.
-func (l *Ledger) asked(req *Request) (map[*kind]bool, map[*device]bool) {
-	kinds, named := map[*kind]bool{}, map[*device]bool{}
+func (l *Ledger) asked(req *Request) (map[*configRecord]bool, map[*device]bool) {
+	configs, named := map[*configRecord]bool{}, map[*device]bool{}
 	for i := range req.Containers {
 		for _, r := range req.Containers[i].Resources {
-			switch k := l.kindOf(r.Name); {
-			case k == nil:
-			case k.name == r.Name:
-				kinds[k] = true
+			switch conf := l.configOf(r.Name); {
+			case conf == nil:
+			case conf.name == r.Name:
+				configs[conf] = true
 			default:
 				named[l.devices[r.Name]] = true
 			}
 		}
 	}
-	return kinds, named
+	return configs, named
 }
 
 // Distinct returns the nodes, sorted, without those that are to the request like
 // one before them: they reach the same devices, and Preempt finds the same there.
 func (l *Ledger) Distinct(nodes []string, req *Request) []string {
 	asked, byName := l.asked(req)
-	kinds, named := slices.Collect(maps.Keys(asked)), slices.Collect(maps.Keys(byName))
+	configs, named := slices.Collect(maps.Keys(asked)), slices.Collect(maps.Keys(byName))
 	var distinct []string
 	var like []byte
 	seen := map[string]bool{}
 	for _, node := range slices.Compact(slices.Sorted(slices.Values(nodes))) {
 		like = like[:0]
-		for _, k := range kinds {
-			if k.unique() == akriv0.UniquePerNode { // then it matters what pods on the node have
+		for _, conf := range configs {
+			if conf.unique() == akriv0.UniquePerNode { // then it matters what pods on the node have
 				like = append(like, node...)
 			}
-			at := k.byNode[node]
-			for g := range at.groups {
-				like = fmt.Appendf(like, " %p", g)
-			}
-			like = append(like, ';')
+			like = fmt.Appendf(like, " %p;", conf.classOf(node))
 		}
 		for _, d := range named {
 			like = strconv.AppendBool(like, d.reaches(node))
@@ -150,21 +145,21 @@ type Preemption struct {
 // shortest tail of the candidates that is enough, and the next ones are found alike
 // among those behind it.
 func (l *Ledger) Preempt(strategy Strategy, node string, req *Request, candidates []Victim) *Preemption {
-	if a, shortfall := l.Draft(strategy).For(req.Pod).Fit(node, req); shortfall == nil {
+	if a, shortfall := l.Draft(strategy, req.Pod).Fit(node, req); shortfall == nil {
 		return &Preemption{Node: node, Assignment: a, Free: true}
 	}
 	var ending []string
-	kinds, named := l.asked(req)
+	configs, named := l.asked(req)
 	for uid, p := range l.terminating {
 		if slices.ContainsFunc(p.holds, func(h hold) bool {
 			d := l.devices[h.slot.Instance]
-			return (kinds[d.kind] || named[d]) && d.reaches(node)
+			return (configs[d.config] || named[d]) && d.reaches(node)
 		}) {
 			ending = append(ending, uid)
 		}
 	}
 	fit := func(gone ...[]Victim) Assignment {
-		draft := l.Draft(strategy).For(req.Pod)
+		draft := l.Draft(strategy, req.Pod)
 		for _, uid := range ending {
 			draft.Release(uid)
 		}

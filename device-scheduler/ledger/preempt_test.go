@@ -109,7 +109,7 @@ func crowded(t *rapid.T, strategy Strategy) *Ledger {
 		name := strconv.Itoa(i)
 		req := &Request{Pod: Pod{UID: name, Name: name, Priority: int32(rapid.IntRange(0, 3).Draw(t, "priority"))}, Containers: []ContainerRequest{needs(t)}}
 		node := rapid.SampledFrom(worldNodes).Draw(t, "node")
-		a, shortfall := l.Draft(strategy).For(req.Pod).Fit(node, req)
+		a, shortfall := l.Draft(strategy, req.Pod).Fit(node, req)
 		switch {
 		case shortfall == nil && len(a) > 0:
 			l.Observe(req.Pod, node, a)
@@ -135,7 +135,7 @@ func needs(t *rapid.T) ContainerRequest {
 // tryEach is what Preempt has to find: of the candidates, those that may stay are
 // let stay, the most important first.
 func tryEach(l *Ledger, strategy Strategy, node string, req *Request, candidates []Victim) *Preemption {
-	if a, shortfall := l.Draft(strategy).For(req.Pod).Fit(node, req); shortfall == nil {
+	if a, shortfall := l.Draft(strategy, req.Pod).Fit(node, req); shortfall == nil {
 		return &Preemption{Node: node, Assignment: a, Free: true}
 	}
 	gone := map[string]bool{}
@@ -143,7 +143,7 @@ func tryEach(l *Ledger, strategy Strategy, node string, req *Request, candidates
 		gone[uid] = p.terminating
 	}
 	fit := func() Assignment {
-		draft := l.Draft(strategy).For(req.Pod)
+		draft := l.Draft(strategy, req.Pod)
 		for uid, gone := range gone {
 			if gone {
 				draft.Release(uid)

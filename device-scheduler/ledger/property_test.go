@@ -35,10 +35,10 @@ type world struct {
 	foreign map[string]bool
 	// wants are the requests of the pods that slots are kept for.
 	wants map[string]*Request
-	// surveys were made at some time before, over some of the rolls.
-	surveys []surveyed
-	rolls   []*SnapshotIndex
-	made    int // objects so far, for their UIDs
+	// feasibilities were made at some time before, over some of the snapshots.
+	feasibilities []prepared
+	snapshots     []*SnapshotIndex
+	made          int // objects so far, for their UIDs
 }
 
 var worldNodes = []string{"a", "b", "c"}
@@ -82,7 +82,7 @@ func TestHistories(t *testing.T) {
 			"late bind":            w.lateBind,
 			"pod gone":             w.podGone,
 			"preempt":              w.preempt,
-			"preemption ends":      w.denominate,
+			"preemption ends":      w.clearNomination,
 			"feasibility":          w.feasibility,
 			"restart":              w.restart,
 			"": func(t *rapid.T) {
@@ -307,7 +307,7 @@ func (w *world) restart(t *rapid.T) {
 	maps.Copy(w.late, w.assumed)
 	clear(w.assumed)
 	clear(w.wants)
-	w.surveys = nil
+	w.feasibilities = nil
 }
 
 func (w *world) checkRebuilt(t *rapid.T) {

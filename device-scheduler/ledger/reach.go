@@ -11,25 +11,25 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 	for i := range req.Containers {
 		c := &req.Containers[i]
 		for _, r := range c.Resources {
-			k := l.kindOf(r.Name)
-			if k == nil {
+			conf := l.configOf(r.Name)
+			if conf == nil {
 				return nil, &Shortfall{Reason: Unknown, Container: c.Name, Resource: r.Name, Needed: r.Count}
 			}
-			size, reaches := len(k.byNode), func(n string) bool { _, ok := k.byNode[n]; return ok }
-			if r.Name != k.name {
+			size, reaches := len(conf.byNode), func(n string) bool { _, ok := conf.byNode[n]; return ok }
+			if r.Name != conf.name {
 				d := l.devices[r.Name]
-				size, reaches = len(d.nodes()), d.reaches
+				size, reaches = d.group.nodes(), d.reaches
 			}
 			switch {
 			case narrowed:
 				nodes = slices.DeleteFunc(nodes, func(n string) bool { return !reaches(n) })
 			case size > limit:
 				continue
-			case r.Name != k.name:
-				nodes, narrowed = slices.Clone(l.devices[r.Name].nodes()), true
+			case r.Name != conf.name:
+				nodes, narrowed = l.devices[r.Name].nodes(), true
 			default:
 				nodes, narrowed = make([]string, 0, size), true
-				for n := range k.byNode {
+				for n := range conf.byNode {
 					nodes = append(nodes, n)
 				}
 			}
@@ -37,7 +37,7 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 				if size > 0 {
 					return nil, &Shortfall{Reason: NoCommonNode, Container: c.Name, Resource: r.Name, Needed: r.Count}
 				}
-				return nil, &Shortfall{Reason: NoNode, Container: c.Name, Resource: r.Name, Needed: r.Count, Configuration: k.ownerName()}
+				return nil, &Shortfall{Reason: NoNode, Container: c.Name, Resource: r.Name, Needed: r.Count, Configuration: conf.ownerName()}
 			}
 		}
 	}
@@ -47,12 +47,12 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 
 // Free returns how many slots of a resource are free in the cluster.
 func (l *Ledger) Free(resource string) int {
-	k := l.kindOf(resource)
-	if k == nil {
+	conf := l.configOf(resource)
+	if conf == nil {
 		return 0
 	}
-	if k.name != resource {
+	if conf.name != resource {
 		return l.devices[resource].nfree
 	}
-	return k.free
+	return conf.free
 }

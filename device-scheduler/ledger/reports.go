@@ -11,18 +11,6 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// report is what an Instance is, as nodes say. All slices that say the same share it.
-// Reports of one Instance contradict each other: only one of them counts.
-type report struct {
-	device    *device
-	next      *report               // the device's, newer
-	namespace unique.Handle[string] // of the Configuration
-	id        uint64                // see identity
-	shared    bool
-	slices    int32 // that list it
-	nodes     int32 // whose slices these are
-}
-
 // identity tells devices apart. Local ones of two nodes are two, though their ids be
 // equal.
 type identity struct{ id, node string }
@@ -35,11 +23,12 @@ func (l *Ledger) report(n *nodeRecord, of *v1alpha1.Device) *report {
 	}
 	id := maphash.Comparable(l.seed, who)
 	d := l.device(of.Instance())
-	if d.kind == nil {
-		d.kind = l.kind(of.Configuration.Name)
-		d.kind.devices[d] = struct{}{}
+	if d.config == nil {
+		d.config = l.config(of.Configuration.Name)
+		d.config.devices[d] = struct{}{}
 		for _, s := range d.slots {
-			d.kind.counts[s.counted.as]++
+			d.config.counts[s.counted.as]++
+			d.config.wait(d, s, false, s.counted.as == nominated)
 		}
 	}
 	at := &d.reports
@@ -54,17 +43,17 @@ func (l *Ledger) report(n *nodeRecord, of *v1alpha1.Device) *report {
 
 // refuses says why the node's report does not count; "" if it may.
 func (l *Ledger) refuses(n *nodeRecord, r *report) string {
-	k := r.device.kind
-	c := k.owner
-	switch of := l.kinds[r.device.name]; {
+	conf := r.device.config
+	c := conf.owner
+	switch of := l.configs[r.device.name]; {
 	case c == nil:
 		return "there is no such Configuration"
 	case r.namespace.Value() != c.Namespace:
 		return fmt.Sprintf("the name belongs to the Configuration of namespace %s, not to that of %s", c.Namespace, r.namespace.Value())
-	case len(r.device.name)-len(k.name)-1 != c.Spec.HashDigits():
+	case len(r.device.name)-len(conf.name)-1 != c.Spec.HashDigits():
 		return fmt.Sprintf("the Configuration's instanceNameDigits are %d", c.Spec.HashDigits())
 	case of != nil && of.owner != nil:
-		return fmt.Sprintf("the name belongs to the Configuration %s, which is older than %s", of.ownerName(), k.ownerName())
+		return fmt.Sprintf("the name belongs to the Configuration %s, which is older than %s", of.ownerName(), conf.ownerName())
 	case c.Spec.Discovery == nil:
 		return ""
 	case !r.shared:
@@ -83,16 +72,11 @@ func (l *Ledger) leftOut(n *nodeRecord, r *report) error {
 	if why == "" && d.accepted != r {
 		why = "another device has its name; with instanceNameDigits 12 in the Configuration devices hardly ever meet"
 	}
-	if why == "" || d.kind.owner == nil {
+	if why == "" || d.config.owner == nil {
 		return nil
 	}
 	return fmt.Errorf("node %s reports Instance %s, which is left out: %s", n.name, d.name, why)
 }
-
-// discovers reports whether nodes reach the devices that others discover.
-func (k *kind) discovers() bool { return k.owner != nil && k.owner.Spec.Discovery != nil }
-
-func (k *kind) has(d *device) bool { return d.kind == k }
 
 // update is a change of what nodes report, until done.
 type update struct {
@@ -100,16 +84,16 @@ type update struct {
 	// fresh are the devices that change, with the first slot that somebody could not
 	// have before: 0 when a node is new to the device.
 	fresh map[*device]int
-	// orphans are those that have lost the report which counted. Which one counts next
+	// unaccepted are those that have lost the report which counted. Which one counts next
 	// is decided last.
-	orphans map[*device]bool
-	// contested are those whose reports contradict each other, of which some are new or
+	unaccepted map[*device]bool
+	// conflicting are those whose reports contradict each other, of which some are new or
 	// gone.
-	contested map[*device]bool
+	conflicting map[*device]bool
 }
 
 func (l *Ledger) update() *update {
-	return &update{Ledger: l, fresh: map[*device]int{}, orphans: map[*device]bool{}, contested: map[*device]bool{}}
+	return &update{Ledger: l, fresh: map[*device]int{}, unaccepted: map[*device]bool{}, conflicting: map[*device]bool{}}
 }
 
 // noSlot is behind all slots.
@@ -133,8 +117,8 @@ func (u *update) leave(n *nodeRecord, reports []*report) {
 		d.reporters--
 		if d.reporters == 0 {
 			u.withdraw(d)
-			u.orphans[d] = true
-		} else if !d.kind.discovers() {
+			u.unaccepted[d] = true
+		} else if !d.config.discovers() {
 			left = append(left, d)
 		}
 	}
@@ -145,8 +129,8 @@ func (u *update) leave(n *nodeRecord, reports []*report) {
 func (u *update) join(n *nodeRecord, reports []*report) {
 	var joined []*device
 	for _, r := range reports {
-		d, k := r.device, r.device.kind
-		if u.orphans[d] || u.refuses(n, r) != "" {
+		d, conf := r.device, r.device.config
+		if u.unaccepted[d] || u.refuses(n, r) != "" {
 			continue
 		}
 		if d.accepted == nil {
@@ -157,20 +141,34 @@ func (u *update) join(n *nodeRecord, reports []*report) {
 		}
 		d.reporters++
 		switch {
-		case d.group == nil && k.discovers():
-			d.capacity = k.owner.Spec.Slots()
-			d.put(k.groupOf(k.selected))
-		case d.group == nil:
-			d.capacity = k.owner.Spec.Slots()
-			d.put(k.groupOf(nodeSet{key: n.key, names: []string{n.name}}))
-		case k.discovers():
+		case d.group != nil && conf.discovers():
 			continue // the node reaches it already
+		case conf.discovers():
+			d.capacity = conf.owner.Spec.Slots()
+			u.reachedBySelected(d)
 		default:
+			if d.group == nil {
+				d.capacity = conf.owner.Spec.Slots()
+			}
 			joined = append(joined, d)
 		}
 		u.touch(d, 0)
 	}
 	shift(n, joined)
+}
+
+// reachedBySelected has all nodes reach the device that spec.discovery selects. They are in
+// one class, and all devices in one group.
+func (u *update) reachedBySelected(d *device) {
+	for _, g := range d.config.groups {
+		d.put(g)
+		return
+	}
+	for _, n := range u.nodes {
+		if n.selected(d.config.owner) {
+			shift(n, []*device{d})
+		}
+	}
 }
 
 // withdraw takes the device out of use: no report counts.
@@ -180,37 +178,29 @@ func (u *update) withdraw(d *device) {
 	d.accepted, d.reporters, d.capacity = nil, 0, 0
 }
 
-// reread decides anew on all reports of the kind.
-func (u *update) reread(k *kind) {
-	for d := range k.devices {
+// reread decides anew on all reports of the Configuration's devices.
+func (u *update) reread(conf *configRecord) {
+	for d := range conf.devices {
 		u.withdraw(d)
-		u.orphans[d] = true
-	}
-	k.selected = nodeSet{}
-	if k.discovers() {
-		for _, n := range u.nodes {
-			if n.selected(k.owner) {
-				k.selected.toggle(n)
-			}
-		}
+		u.unaccepted[d] = true
 	}
 }
 
-// contest has it looked at last whether another report of these devices is to count.
-func (u *update) contest(reports []*report) {
+// recheck has it looked at last whether another report of these devices is to count.
+func (u *update) recheck(reports []*report) {
 	for _, r := range reports {
 		if r.device.reports.next != nil {
-			u.contested[r.device] = true
+			u.conflicting[r.device] = true
 		}
 	}
 }
 
-// decide finds, of reports that contradict each other, the one that is to count.
-func (l *Ledger) decide(devices map[*device]bool) map[*device]*report {
-	contested := func(d *device) bool { return devices[d] && d.reports != nil && d.reports.next != nil }
+// accept finds, of reports that contradict each other, the one that is to count.
+func (l *Ledger) accept(devices map[*device]bool) map[*device]*report {
+	conflicting := func(d *device) bool { return devices[d] && d.reports != nil && d.reports.next != nil }
 	nodes := map[*report]int{}
 	for _, n := range l.nodes {
-		for _, r := range n.all(contested) {
+		for _, r := range n.all(conflicting) {
 			if l.refuses(n, r) == "" {
 				nodes[r]++
 			}
@@ -218,7 +208,7 @@ func (l *Ledger) decide(devices map[*device]bool) map[*device]*report {
 	}
 	decided := map[*device]*report{}
 	for d := range devices {
-		if contested(d) {
+		if conflicting(d) {
 			decided[d] = d.choose(nodes)
 		}
 	}
@@ -251,22 +241,22 @@ func (u *update) done() Event {
 	for d := range u.fresh {
 		d.forgetReports()
 	}
-	orphans := u.orphans
-	u.orphans = nil
-	maps.DeleteFunc(orphans, func(d *device, _ bool) bool { return d.reports == nil })
-	if maps.Copy(u.contested, orphans); len(u.contested) > 0 {
-		for d, r := range u.decide(u.contested) {
+	unaccepted := u.unaccepted
+	u.unaccepted = nil
+	maps.DeleteFunc(unaccepted, func(d *device, _ bool) bool { return d.reports == nil })
+	if maps.Copy(u.conflicting, unaccepted); len(u.conflicting) > 0 {
+		for d, r := range u.accept(u.conflicting) {
 			if d.accepted != r {
 				u.withdraw(d)
-				orphans[d] = true
+				unaccepted[d] = true
 				d.accepted = r
 			}
 		}
 	}
-	if len(orphans) > 0 {
+	if len(unaccepted) > 0 {
 		for _, name := range slices.Sorted(maps.Keys(u.nodes)) {
 			n := u.nodes[name]
-			u.join(n, n.all(func(d *device) bool { return orphans[d] }))
+			u.join(n, n.all(func(d *device) bool { return unaccepted[d] }))
 		}
 	}
 	return u.settle(u.fresh)
@@ -275,7 +265,7 @@ func (u *update) done() Event {
 // notCounted is how many nodes' reports of the device do not count, although its
 // Configuration is known.
 func (d *device) notCounted() int {
-	if d.kind == nil || d.kind.owner == nil {
+	if d.config == nil || d.config.owner == nil {
 		return 0
 	}
 	n := -d.reporters
@@ -294,4 +284,35 @@ func (d *device) forgetReports() {
 			at = &(*at).next
 		}
 	}
+}
+
+// settle recomputes the slots of devices whose nodes or capacity have changed. For each
+// it is told the first slot that somebody could not have before.
+func (l *Ledger) settle(fresh map[*device]int) Event {
+	var event Event
+	for d := range fresh {
+		free, before := false, d.supply()
+		for _, s := range d.slots {
+			gives, shows := l.recount(d, s, s.claimed())
+			free = free || gives
+			if shows {
+				event.preemptible(d, s.index)
+			}
+		}
+		d.changed(before)
+		if free {
+			event.freed(d)
+		}
+	}
+	for d := range fresh {
+		event.add(l.endUnreachable(d))
+	}
+	for d, first := range fresh {
+		event.open(l, d, first, math.MaxInt32)
+		l.totals.leftOut -= d.leftOut
+		d.leftOut = d.notCounted()
+		l.totals.leftOut += d.leftOut
+		l.dropDevice(d)
+	}
+	return event
 }

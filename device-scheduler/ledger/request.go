@@ -67,3 +67,14 @@ type ResourceRequest struct {
 func compareSlots(a, b slot.Name) int {
 	return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Index, b.Index))
 }
+
+// Pod identifies a pod. UIDs tell same-named pods apart.
+type Pod struct {
+	UID, Namespace, Name string
+	// Priority is spec.priority.
+	Priority int32
+	// Bound is when the pod was bound, in Unix seconds; 0 while it is not.
+	Bound int64
+}
+
+func (p Pod) String() string { return p.Namespace + "/" + p.Name }

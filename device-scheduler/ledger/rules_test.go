@@ -124,13 +124,13 @@ type one struct {
 
 func (s *search) solvable() bool {
 	s.got = make([][]assignment.Grant, len(s.req.Containers))
-	for kind := range s.unique { // they do not meet
+	for config := range s.unique { // they do not meet
 		var ones []one
 		for i, c := range s.req.Containers {
 			for _, r := range c.Resources {
 				var from []string
 				for name, in := range s.instances {
-					if in.configuration == kind && (r.Name == name || r.Name == kind) {
+					if in.configuration == config && (r.Name == name || r.Name == config) {
 						from = append(from, name)
 					}
 				}

@@ -207,7 +207,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		claims, devices := s.Ignored()
 		return fmt.Sprintf("%d claims, %d devices", claims, devices)
 	case "schedule", "fits":
-		a, shortfall := s.Draft(s.strategy).For(pod).Fit(node, request(t, pod, d.Input))
+		a, shortfall := s.Draft(s.strategy, pod).Fit(node, request(t, pod, d.Input))
 		if shortfall != nil {
 			if shortfall.Resolvable() {
 				return "waits: " + shortfall.String()

@@ -49,17 +49,13 @@ type Shortfall struct {
 // Resolvable reports whether the request could be met once others let go.
 func (s *Shortfall) Resolvable() bool { return s.Reason == Held }
 
-// shortfall says why the node cannot serve a request of the kind. The pod's other requests
+// shortfall says why the node cannot serve a request of the Configuration. The pod's other requests
 // take so many slots that could serve it.
-func (l *Ledger) shortfall(node, container string, r ResourceRequest, k *kind, own int) *Shortfall {
-	s := &Shortfall{Container: container, Resource: r.Name, Needed: r.Count, Unique: k.unique(), InstanceLevel: r.Name != k.name, Own: own}
+func (l *Ledger) shortfall(node, container string, r ResourceRequest, conf *configRecord, own int) *Shortfall {
+	s := &Shortfall{Container: container, Resource: r.Name, Needed: r.Count, Unique: conf.unique(), InstanceLevel: r.Name != conf.name, Own: own}
 	if !s.InstanceLevel {
-		at := k.byNode[node]
-		for g := range at.groups {
-			s.Instances += g.members
-			s.Slots += g.slots
-			s.Free += g.free
-		}
+		at := conf.classOf(node)
+		s.Instances, s.Slots, s.Free = at.instances, at.slots, at.free
 	} else if d := l.devices[r.Name]; d.reaches(node) {
 		s.Instances, s.Slots, s.Free = 1, d.capacity, d.nfree
 	}

@@ -9,26 +9,6 @@ type SlotCounts struct {
 	Free, Held, Claimed, Conflicting, Nominated int
 }
 
-// slotUse is what a slot is counted as.
-type slotUse struct {
-	as           int
-	ignoredClaim bool
-}
-
-const (
-	unused = iota
-	held
-	claimed
-	doublyAllocated
-	nominated
-	uses
-)
-
-// totals are of all devices and slices.
-type totals struct {
-	ignoredClaims, leftOut, unsound int
-}
-
 func (s *slotState) use() slotUse {
 	use := slotUse{ignoredClaim: s.claim != nil && !s.claim.counts}
 	switch {
@@ -38,7 +18,7 @@ func (s *slotState) use() slotUse {
 		use.as = held
 	case s.claimed() != nil:
 		use.as = claimed
-	case s.nominee != "":
+	case s.nominee != nil:
 		use.as = nominated
 	}
 	return use
@@ -48,9 +28,10 @@ func (s *slotState) use() slotUse {
 func (d *device) countUse(s *slotState) (taken bool) {
 	before, now := s.counted, s.use()
 	s.counted = now
-	if d.kind != nil {
-		d.kind.counts[before.as]--
-		d.kind.counts[now.as]++
+	if d.config != nil {
+		d.config.counts[before.as]--
+		d.config.counts[now.as]++
+		d.config.wait(d, s, before.as == nominated, now.as == nominated)
 	}
 	if before.ignoredClaim {
 		d.totals.ignoredClaims--
@@ -59,6 +40,19 @@ func (d *device) countUse(s *slotState) (taken bool) {
 		d.totals.ignoredClaims++
 	}
 	return now.as != unused
+}
+
+// wait records whether only a nomination keeps the slot from being free, and whether it was
+// so before.
+func (conf *configRecord) wait(d *device, s *slotState, before, now bool) {
+	if before == now {
+		return
+	}
+	if now {
+		conf.waiting[d] = append(conf.waiting[d], s)
+	} else if conf.waiting[d] = remove(conf.waiting[d], s); len(conf.waiting[d]) == 0 {
+		delete(conf.waiting, d)
+	}
 }
 
 // Ignored counts the SlotClaims that do not count, and the devices that slices list and
@@ -70,10 +64,10 @@ func (l *Ledger) Ignored() (claims, devices int) {
 // SlotCounts counts the slots of all Configurations, in no order. It reads counters, one
 // set a Configuration.
 func (l *Ledger) SlotCounts() []SlotCounts {
-	all := make([]SlotCounts, 0, len(l.kinds))
-	for _, k := range l.kinds {
-		all = append(all, SlotCounts{Configuration: k.name, Free: k.free, Held: k.counts[held], Claimed: k.counts[claimed],
-			Conflicting: k.counts[doublyAllocated], Nominated: k.counts[nominated]})
+	all := make([]SlotCounts, 0, len(l.configs))
+	for _, conf := range l.configs {
+		all = append(all, SlotCounts{Configuration: conf.name, Free: conf.free, Held: conf.counts[held], Claimed: conf.counts[claimed],
+			Conflicting: conf.counts[doublyAllocated], Nominated: conf.counts[nominated]})
 	}
 	return all
 }

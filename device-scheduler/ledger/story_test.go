@@ -170,7 +170,7 @@ func (l *Ledger) show() string {
 			}
 			switch {
 			case d.waitsForNominee(i):
-				state = append(state, "kept for "+s.nominee)
+				state = append(state, "kept for "+s.nominee.UID)
 			case d.isFree(i):
 				state = append(state, "free")
 			case len(state) == 0:

@@ -98,7 +98,7 @@ func TestPreemptionSparesWhatItCan(t *testing.T) {
 		req.Containers = append(req.Containers, ContainerRequest{Name: "main", Resources: []ResourceRequest{{Name: "cam", Count: 1}}})
 		for i := range req.Containers { // there is no other Configuration
 			req.Containers[i].Resources = slices.DeleteFunc(req.Containers[i].Resources, func(r ResourceRequest) bool {
-				return l.kindOf(r.Name) == nil
+				return l.configOf(r.Name) == nil
 			})
 		}
 		candidates := drawCandidates(t, l, "a", req)
@@ -123,10 +123,10 @@ func importance(a, b Victim) int {
 // others that are expected on its node.
 func (w *world) checkExpected(t *rapid.T) {
 	for uid, n := range w.nominations {
-		if _, shortfall := w.Draft(w.strategy).For(n.Pod).Fit(n.node, w.wants[uid]); shortfall != nil {
+		if _, shortfall := w.Draft(w.strategy, n.Pod).Fit(n.node, w.wants[uid]); shortfall != nil {
 			continue // its victims are there yet, or the rules have changed
 		}
-		draft := w.Draft(w.strategy).For(n.Pod)
+		draft := w.Draft(w.strategy, n.Pod)
 		for other, req := range w.wants {
 			if other != uid {
 				draft.Reserve(n.node, req)
@@ -150,7 +150,7 @@ func (w *world) checkExpected(t *rapid.T) {
 	}
 }
 
-func (w *world) denominate(t *rapid.T) { w.ClearNomination(pickKey(t, w.nominations)) }
+func (w *world) clearNomination(t *rapid.T) { w.ClearNomination(pickKey(t, w.nominations)) }
 
 func TestBetter(t *testing.T) {
 	on := func(node string, victims ...Victim) *Preemption { return &Preemption{Node: node, Victims: victims} }

@@ -114,7 +114,7 @@ func BenchmarkPreempt(b *testing.B) {
 					holder := withPriority(pod(fmt.Sprintf("h-%d-%d", i, j), "1"), 10)
 					holder.Namespace, holder.Spec.NodeName = fmt.Sprint("ns-", i%10), node
 					_ = pods.Add(holder)
-					a, shortfall := p.cache.ledger.Draft(ledger.Pack).For(podKey(holder)).Fit(node, must(requestOf(holder)))
+					a, shortfall := p.cache.ledger.Draft(ledger.Pack, podKey(holder)).Fit(node, must(requestOf(holder)))
 					if shortfall != nil {
 						b.Fatal(shortfall)
 					}

@@ -252,7 +252,7 @@ func (w *fakeCluster) couldRun(p *v1.Pod) error {
 		if selected := p.Spec.NodeSelector[v1.LabelHostname]; selected != "" && selected != node {
 			continue
 		}
-		if a, shortfall := l.Draft(ledger.Spread).For(req.Pod).Fit(node, req); shortfall == nil {
+		if a, shortfall := l.Draft(ledger.Spread, req.Pod).Fit(node, req); shortfall == nil {
 			return fmt.Errorf("pod %s waits and could run on %s with %v", p.Name, node, a)
 		}
 		var lower []ledger.Victim

@@ -160,7 +160,7 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *v1.Pod, r
 
 // draft is the ledger as the cycle imagines it. The caller holds the slot cache's lock.
 func (c *cycle) draft(l *ledger.Ledger, node string, strategy ledger.Strategy) *ledger.Draft {
-	draft := l.Draft(strategy).For(c.req.Pod)
+	draft := l.Draft(strategy, c.req.Pod)
 	for uid := range c.released {
 		draft.Release(uid)
 	}

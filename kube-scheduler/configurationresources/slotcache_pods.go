@@ -147,7 +147,7 @@ func (b *slotCache) assume(c *cycle, node string, strategy ledger.Strategy) (led
 	start := b.clock.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a, shortfall := b.ledger.Draft(strategy).For(c.req.Pod).Fit(node, c.req)
+	a, shortfall := b.ledger.Draft(strategy, c.req.Pod).Fit(node, c.req)
 	observeResolution(b.clock.Since(start), shortfall != nil)
 	if shortfall != nil {
 		return nil, shortfall, nil

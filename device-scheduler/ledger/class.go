@@ -1,0 +1,270 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/google/btree"
+)
+
+// unreached is the class of nodes that reach nothing.
+var unreached = &class{}
+
+// classOf returns what the node reaches.
+func (conf *configRecord) classOf(node string) *class {
+	if c := conf.byNode[node]; c != nil {
+		return c
+	}
+	return unreached
+}
+
+// own returns the group that only this node reaches; nil if there is none.
+func (conf *configRecord) own(c *class) *group {
+	if len(c.nodes) != 1 {
+		return nil
+	}
+	return conf.groups[c.nodes[0].key]
+}
+
+func (c *class) reaches(g *group) bool { return g != nil && slices.Contains(c.groups, g) }
+
+func (c *class) link(g *group) {
+	c.groups, g.classes = append(c.groups, g), append(g.classes, c)
+	c.add(g.supply)
+}
+
+func (c *class) unlink(g *group) {
+	c.groups, g.classes = remove(c.groups, g), remove(g.classes, c)
+	c.add(supply{}.minus(g.supply))
+}
+
+func (c *class) toggle(g *group) {
+	if c.reaches(g) {
+		c.unlink(g)
+	} else {
+		c.link(g)
+	}
+}
+
+// shift adds the node to those that reach the devices or, where it is among them, removes
+// it. To join Instances that thousands of nodes share must not cost a node as much as there
+// are others.
+func shift(n *nodeRecord, devices []*device) {
+	number := func(d *device) uint64 {
+		if d.group == nil {
+			return 0
+		}
+		return d.group.number
+	}
+	slices.SortStableFunc(devices, func(a, b *device) int {
+		return cmp.Or(cmp.Compare(a.config.name, b.config.name), cmp.Compare(number(a), number(b)))
+	})
+	for some := range runs(devices, func(d *device) *configRecord { return d.config }) {
+		conf := some[0].config
+		alone := conf.reclassify(n, some)
+		for same := range runs(some, func(d *device) *group { return d.group }) {
+			conf.regroup(n, same, alone)
+		}
+	}
+}
+
+// runs yields the runs of devices that are alike.
+func runs[T comparable](devices []*device, like func(*device) T) func(func([]*device) bool) {
+	return func(yield func([]*device) bool) {
+		for len(devices) > 0 {
+			first := like(devices[0])
+			n := slices.IndexFunc(devices, func(d *device) bool { return like(d) != first })
+			if n < 0 {
+				n = len(devices)
+			}
+			if !yield(devices[:n]) {
+				return
+			}
+			devices = devices[n:]
+		}
+	}
+}
+
+// reclassify moves the node to the class that it is in once it has joined or left the
+// devices. If there was no such class it returns a new one, of this node alone, whose groups
+// are yet those of the node before.
+func (conf *configRecord) reclassify(n *nodeRecord, devices []*device) (alone *class) {
+	from, key := conf.byNode[n.name], setKey{}
+	if from != nil {
+		key = from.key
+	}
+	for _, d := range devices {
+		key = key.toggled(keyOf(d.name))
+	}
+	to := conf.classes[key]
+	if to == nil && key != (setKey{}) {
+		if from != nil && len(from.nodes) == 1 {
+			conf.rekey(from, key)
+			return from
+		}
+		alone = &class{key: key}
+		conf.classes[key] = alone
+		if from != nil {
+			for _, g := range from.groups {
+				alone.link(g)
+			}
+		}
+		to = alone
+	}
+	if from != nil {
+		if from.nodes = remove(from.nodes, n); len(from.nodes) == 0 {
+			conf.dropClass(from)
+		}
+	}
+	conf.enter(to, n)
+	return alone
+}
+
+// enter puts nodes into a class; nil is that of nodes which reach nothing.
+func (conf *configRecord) enter(c *class, nodes ...*nodeRecord) {
+	for _, n := range nodes {
+		if c == nil {
+			delete(conf.byNode, n.name)
+		} else {
+			c.nodes = append(c.nodes, n)
+			conf.byNode[n.name] = c
+		}
+		conf.snapshot.set(n.name, conf.classOf(n.name))
+	}
+}
+
+func (conf *configRecord) rekey(c *class, key setKey) {
+	delete(conf.classes, c.key)
+	c.key = key
+	conf.classes[key] = c
+}
+
+func (conf *configRecord) dropClass(c *class) {
+	for len(c.groups) > 0 {
+		c.unlink(c.groups[0])
+	}
+	delete(conf.classes, c.key)
+}
+
+// regroup moves devices of one group to that of its nodes and this one or, if it is among them,
+// without it. Where the node is not alone in a class, others reach all of the devices and none
+// of the group's rest, and so there is no rest.
+func (conf *configRecord) regroup(n *nodeRecord, devices []*device, alone *class) {
+	from, key := devices[0].group, n.key
+	if from != nil {
+		key = from.key.toggled(n.key)
+	}
+	to := conf.groups[key]
+	if to == nil && from != nil && len(devices) == from.instances {
+		delete(conf.groups, from.key)
+		from.key = key
+		conf.groups[key] = from
+		if alone != nil {
+			alone.toggle(from)
+		}
+		return
+	}
+	leaves := alone != nil && alone.reaches(from)
+	if to == nil {
+		to = conf.newGroup(key)
+		if from != nil {
+			for _, c := range from.classes {
+				c.link(to)
+			}
+		}
+		alone.toggle(to)
+	}
+	for _, d := range devices {
+		s := d.supply()
+		if from != nil {
+			from.list(d, s, supply{})
+			d.group = to
+		} else {
+			s = d.appear(to)
+			conf.free += s.free
+		}
+		to.list(d, supply{}, s)
+		if leaves {
+			alone.add(supply{}.minus(s))
+		} else if alone != nil {
+			alone.add(s)
+		}
+	}
+	if from != nil {
+		conf.dropIfEmpty(from)
+	}
+}
+
+// appear puts a device that no node reached into the group, where it is not counted yet.
+func (d *device) appear(g *group) supply {
+	d.group, d.nfree = g, d.capacity-d.taken.below(d.capacity)
+	return d.supply()
+}
+
+// put has all nodes of the group reach a device that none reached.
+func (d *device) put(g *group) {
+	g.update(d, supply{}, d.appear(g))
+	d.config.toggle(g.classes, d)
+}
+
+// remove takes the device away from all nodes.
+func (d *device) remove() {
+	g := d.group
+	if g == nil {
+		return
+	}
+	g.update(d, d.supply(), supply{})
+	d.group = nil
+	classes := slices.Clone(g.classes)
+	d.config.dropIfEmpty(g)
+	d.config.toggle(classes, d)
+}
+
+// toggle records that all nodes of the classes reach the device, or none any more.
+func (conf *configRecord) toggle(classes []*class, d *device) {
+	for _, c := range classes {
+		key := c.key.toggled(keyOf(d.name))
+		same := conf.classes[key]
+		switch {
+		case len(c.groups) == 0:
+			conf.dropClass(c)
+			conf.enter(nil, c.nodes...)
+		case same == nil:
+			conf.rekey(c, key)
+		case len(same.nodes) < len(c.nodes):
+			conf.dropClass(same)
+			conf.rekey(c, key)
+			conf.enter(c, same.nodes...)
+		default:
+			conf.dropClass(c)
+			conf.enter(same, c.nodes...)
+		}
+	}
+}
+
+func (conf *configRecord) newGroup(key setKey) *group {
+	conf.made++
+	g := &group{key: key, number: conf.made, order: btree.NewWithFreeListG(btreeDegree, inOrder, conf.spare)}
+	conf.groups[key] = g
+	return g
+}
+
+func (conf *configRecord) dropIfEmpty(g *group) {
+	if g.instances > 0 {
+		return
+	}
+	for len(g.classes) > 0 {
+		g.classes[0].unlink(g)
+	}
+	delete(conf.groups, g.key)
+}
+
+// set enters what a node reaches.
+func (t *table) set(node string, c *class) {
+	if t == nil {
+		return
+	}
+	if place, found := t.index.places[node]; found {
+		t.classes[place] = c
+	}
+}

@@ -1,0 +1,62 @@
+package ledger
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/google/btree"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+func (l *Ledger) config(name string) *configRecord {
+	conf := l.configs[name]
+	if conf == nil {
+		conf = &configRecord{name: strings.Clone(name), configurations: map[string]*akriv0.Configuration{}, devices: map[*device]struct{}{},
+			groups: map[setKey]*group{}, classes: map[setKey]*class{}, byNode: map[string]*class{},
+			waiting: map[*device][]*slotState{}, spare: btree.NewFreeListG[*device](btree.DefaultFreeListSize)}
+		l.configs[conf.name] = conf
+	}
+	return conf
+}
+
+func (l *Ledger) dropConfig(conf *configRecord) {
+	if len(conf.configurations) == 0 && len(conf.devices) == 0 {
+		delete(l.configs, conf.name)
+	}
+}
+
+// names are the resources that the Configuration in force serves.
+func (conf *configRecord) names() []string {
+	names := []string{conf.name}
+	for d := range conf.devices {
+		if d.exists() {
+			names = append(names, d.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// unique is the scope of the Configuration in force, "" when slots alone count.
+func (conf *configRecord) unique() akriv0.UniqueScope {
+	if conf.owner == nil {
+		return ""
+	}
+	return conf.owner.Spec.Unique()
+}
+
+// ownerName is namespace/name of the Configuration in force, "" when there is none.
+func (conf *configRecord) ownerName() string {
+	if conf.owner == nil {
+		return ""
+	}
+	return conf.owner.Namespace + "/" + conf.owner.Name
+}
+
+// discovers reports whether nodes reach the devices that others discover.
+func (conf *configRecord) discovers() bool {
+	return conf.owner != nil && conf.owner.Spec.Discovery != nil
+}
+
+func (conf *configRecord) has(d *device) bool { return d.config == conf }

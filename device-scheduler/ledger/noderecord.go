@@ -1,0 +1,64 @@
+package ledger
+
+import (
+	"slices"
+	"strings"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+func (l *Ledger) node(name string) *nodeRecord {
+	n := l.nodes[name]
+	if n == nil {
+		n = &nodeRecord{name: strings.Clone(name), key: keyOf(name)}
+		l.nodes[n.name] = n
+	}
+	return n
+}
+
+func (l *Ledger) dropNode(n *nodeRecord) {
+	if len(n.slices) == 0 && n.claims == 0 && !n.known {
+		delete(l.nodes, n.name)
+	}
+}
+
+// choosesSlots reports whether the node is in device-plugin mode. There a pod that has a
+// slot does not say so: its claim alone does, also when the node does not see the device
+// any more, or its discovery handler does not answer. The controller keeps such claims.
+func (n *nodeRecord) choosesSlots() bool {
+	return n.known && n.labels[v1alpha1.ModeLabel] == v1alpha1.ModeDevicePlugin
+}
+
+// selected reports whether the node is one of those that discover the Configuration's
+// devices and reach them all.
+func (n *nodeRecord) selected(c *akriv0.Configuration) bool {
+	if !n.known {
+		return false
+	}
+	for key, want := range c.Spec.Discovery.NodeSelector {
+		if got, found := n.labels[key]; !found || got != want {
+			return false
+		}
+	}
+	return true
+}
+
+// lists reports whether the node reports it in another slice than that one.
+func (n *nodeRecord) lists(r *report, but *sliceRecord) bool {
+	return r.slices > 0 && slices.ContainsFunc(n.slices, func(s *sliceRecord) bool { return s != but && slices.Contains(s.reports, r) })
+}
+
+// all returns what the node reports of some devices, each once.
+func (n *nodeRecord) all(of func(*device) bool) []*report {
+	var all []*report
+	for i, s := range n.slices {
+		for _, r := range s.reports {
+			earlier := func(s *sliceRecord) bool { return r.slices > 1 && slices.Contains(s.reports, r) }
+			if of(r.device) && !slices.ContainsFunc(n.slices[:i], earlier) {
+				all = append(all, r)
+			}
+		}
+	}
+	return all
+}

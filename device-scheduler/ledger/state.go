@@ -1,0 +1,224 @@
+package ledger
+
+import (
+	"hash/maphash"
+	"unique"
+
+	"github.com/google/btree"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// Ledger is the account. The zero value is not usable; see New.
+type Ledger struct {
+	configs     map[string]*configRecord // by Configuration name
+	devices     map[string]*device       // by Instance name
+	nodes       map[string]*nodeRecord
+	slices      map[string]*sliceRecord
+	pods        map[string]*podRecord
+	terminating map[string]*podRecord // those of the pods that are being deleted
+	// nominations keep slots for pods that preemption made room for, by UID.
+	nominations map[string]*nomination
+	seed        maphash.Seed // of the hashes of devices' ids
+	totals      totals
+}
+
+// New returns an empty ledger.
+func New() *Ledger {
+	return &Ledger{
+		configs:     map[string]*configRecord{},
+		devices:     map[string]*device{},
+		nodes:       map[string]*nodeRecord{},
+		slices:      map[string]*sliceRecord{},
+		pods:        map[string]*podRecord{},
+		terminating: map[string]*podRecord{},
+
+		nominations: map[string]*nomination{},
+		seed:        maphash.MakeSeed(),
+	}
+}
+
+// configRecord is a Configuration and its Instances.
+type configRecord struct {
+	name string
+	// configurations are those of this name, by namespace. Resource names have no
+	// namespace, so that one of them owns the name.
+	configurations map[string]*akriv0.Configuration
+	owner          *akriv0.Configuration // nil when there is none
+	// devices are those that nodes report, or did while somebody has slots of them.
+	devices map[*device]struct{}
+	groups  map[setKey]*group // by the nodes that reach them
+	made    uint64            // groups so far
+	classes map[setKey]*class // of nodes, by the Instances that they reach
+	byNode  map[string]*class
+	spare   *btree.FreeListG[*device] // of all groups' orders
+	free    int                       // free slots of all groups
+	counts  [uses]int                 // of the other slots
+	// waiting are the slots that only a nomination keeps from being free.
+	waiting map[*device][]*slotState
+	// version changes with the Configurations of the name.
+	version uint64
+	// snapshot is what a snapshot's nodes reach; nil before the first of them.
+	snapshot *table
+}
+
+// device is an Instance, or what is left of one while its slots are held or claimed.
+type device struct {
+	name      string
+	config    *configRecord // nil before a node has reported it
+	reports   *report       // what nodes say of it, oldest first
+	accepted  *report       // the one of these that counts; nil when none does
+	reporters int           // nodes whose report is accepted
+	capacity  int
+	group     *group       // nil when no node reaches it: then it does not exist
+	slots     []*slotState // those that somebody has or is to have, by index
+	taken     bitset       // which of these are within the capacity
+	nfree     int          // 0 when it does not exist
+	leftOut   int          // reports that do not count; see settle
+	totals    *totals      // the ledger's
+	// clOnNode counts configuration-level holders by node, for UniquePerNode.
+	clOnNode counts
+}
+
+// slotState is a slot that somebody has or is to have. What is kept of a device follows
+// these, and not its capacity.
+type slotState struct {
+	index int
+	// holders are pod UIDs. More than one is a double allocation, which only several
+	// schedulers or forged pods can cause; none of them is forgotten.
+	holders []string
+	claim   *claim      // nil when there is none; see claimed
+	nominee *nomination // the slot is kept for its pod
+	counted slotUse
+}
+
+// claim is what decisions need of a SlotClaim. It keeps nothing that the object was
+// decoded into.
+type claim struct {
+	uid, version string
+	holder       string // a pod's UID, or a device plugin's id
+	node         *nodeRecord
+	// podless: it names no pod, as those of nodes in device-plugin mode.
+	podless bool
+	// counts is set while the node reaches the device, or its claims alone say what it
+	// holds, and the slot is within the capacity.
+	counts bool
+}
+
+// slotUse is what a slot is counted as.
+type slotUse struct {
+	as           int
+	ignoredClaim bool
+}
+
+const (
+	unused = iota
+	held
+	claimed
+	doublyAllocated
+	nominated
+	uses
+)
+
+// totals are of all devices and slices.
+type totals struct {
+	ignoredClaims, leftOut, unsound int
+}
+
+// supply counts Instances and their slots.
+type supply struct {
+	instances, slots, free int
+	offers                 int // Instances with a free slot
+	waiting                int // slots that only a nomination keeps from being free
+}
+
+// group is the Instances that the same nodes reach.
+type group struct {
+	supply
+	key     setKey   // of the nodes
+	number  uint64   // of the Configuration's groups
+	classes []*class // of the nodes
+	order   *btree.BTreeG[*device]
+	// nominated are the Instances with slots that wait for the pods which they are nominated for.
+	nominated []*device
+}
+
+// class is the nodes that reach the same Instances, of one Configuration. All nodes of a class
+// reach all Instances of its groups, so that a node which comes or goes costs as much as there
+// are classes and groups beside it, and not as many nodes or Instances. A class counts what
+// its groups have, for Filter is asked about hundreds of nodes for each pod.
+type class struct {
+	supply
+	key    setKey // of the Instances
+	nodes  []*nodeRecord
+	groups []*group
+}
+
+// setKey tells sets apart: it is the XOR of the members' keys.
+type setKey [2]uint64
+
+// nodeRecord is a node that is known, or that slices or claims name.
+type nodeRecord struct {
+	name   string
+	key    setKey
+	slices []*sliceRecord
+	claims int // that name the node
+	known  bool
+	labels map[string]string
+}
+
+// sliceRecord is what decisions need of a DeviceSlice. It keeps nothing that the object
+// was decoded into: one text of it would keep the memory around that text.
+type sliceRecord struct {
+	name, uid, version string
+	node               *nodeRecord
+	reports            []*report // each once
+	unsound            int       // devices that are not what they say
+}
+
+// report is what an Instance is, as nodes say. All slices that say the same share it.
+// Reports of one Instance contradict each other: only one of them counts.
+type report struct {
+	device    *device
+	next      *report               // the device's, newer
+	namespace unique.Handle[string] // of the Configuration
+	id        uint64                // see identity
+	shared    bool
+	slices    int32 // that list it
+	nodes     int32 // whose slices these are
+}
+
+// podRecord is a pod and the slots it holds.
+type podRecord struct {
+	Pod
+	node  string
+	holds []hold
+	// terminating is set while the pod is being deleted: its slots will be free.
+	terminating bool
+	// bound is set once the API has shown the pod bound; only then is its
+	// assignment beyond undoing.
+	bound bool
+}
+
+// hold is one slot, once, however many of the pod's containers use it in turn.
+type hold struct {
+	slot slot.Name
+	cl   bool
+}
+
+// nomination keeps slots for a pod, from when its victims are told to go until
+// it is bound itself: without it, a pod of lower priority could take them, on
+// another node, the moment that they are free.
+type nomination struct {
+	Pod
+	node  string
+	holds []hold
+}
+
+// table is what a snapshot's nodes reach of a Configuration, by their place. It follows its
+// changes for as long as the Configuration has it.
+type table struct {
+	index   *SnapshotIndex
+	classes []*class
+}
