@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"pgregory.net/rapid"
+
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -181,4 +183,26 @@ func (s *search) had(name slot.Name) bool {
 	return slices.ContainsFunc(s.got, func(grants []assignment.Grant) bool {
 		return slices.ContainsFunc(grants, func(g assignment.Grant) bool { return g.Slot == name })
 	})
+}
+
+func drawPriority(t *rapid.T) int32 { return int32(rapid.IntRange(0, 2).Draw(t, "priority")) }
+
+func drawRole(t *rapid.T) Role {
+	return rapid.SampledFrom([]Role{App, App, Init, Sidecar}).Draw(t, "role")
+}
+
+func drawRequest(t *rapid.T, pod Pod) *Request {
+	req := &Request{Pod: pod, Containers: rapid.SliceOfN(rapid.Custom(drawContainer), 1, 3).Draw(t, "containers")}
+	for i := range req.Containers {
+		req.Containers[i].Name = fmt.Sprint("c", i)
+	}
+	return req
+}
+
+func drawContainer(t *rapid.T) ContainerRequest {
+	c := ContainerRequest{Role: drawRole(t)}
+	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"cam", "gps", full("cam-1"), full("gps-2")}), 0, 2, rapid.ID[string]).Draw(t, "resources") {
+		c.Resources = append(c.Resources, ResourceRequest{Name: name, Count: rapid.IntRange(1, 3).Draw(t, "count")})
+	}
+	return c
 }
