@@ -145,7 +145,7 @@ func (v *View) diagnose(pod *corev1.Pod) diagnosis {
 	var open []string // nodes where nothing but slots may be missing
 	names := v.nodeNames()
 	for _, node := range names {
-		if _, shortfall := l.Draft(ledger.Spread).For(req.Pod).Fit(node, req); shortfall != nil {
+		if _, shortfall := l.Draft(ledger.Spread, req.Pod).Fit(node, req); shortfall != nil {
 			short[node] = shortfall
 		}
 	}
