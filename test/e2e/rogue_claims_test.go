@@ -34,9 +34,10 @@ func TestRogueNodeClaimsForEver(t *testing.T) {
 	end := sync.OnceFunc(func() { stop(); loops.Wait() })
 	t.Cleanup(end)
 	for range 4 {
+		own := claim.DeepCopy() // the client writes into what it encodes
 		loops.Go(func() {
 			for ctx.Err() == nil {
-				_, err := thief.akri.KubeslotV1alpha1().SlotClaims().Create(ctx, claim, metav1.CreateOptions{})
+				_, err := thief.akri.KubeslotV1alpha1().SlotClaims().Create(ctx, own, metav1.CreateOptions{})
 				if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsTooManyRequests(err) && ctx.Err() == nil {
 					t.Errorf("a claim: %v", err)
 					return
