@@ -1,6 +1,8 @@
 package docs
 
 import (
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -44,5 +46,40 @@ func TestArchitectureIsThere(t *testing.T) {
 	}
 	if named < 30 {
 		t.Errorf("found only %d names in the tables", named)
+	}
+}
+
+// TestPackagesUseThoseAbove checks that each package of kube-scheduler in the table imports only
+// those of the rows above its own.
+func TestPackagesUseThoseAbove(t *testing.T) {
+	page, err := os.ReadFile("architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const scheduler = "github.com/kubeslot/kubeslot/kube-scheduler/"
+	order := map[string]int{}
+	for i, m := range regexp.MustCompile("(?m)^\\| `kube-scheduler/(\\w+)` \\|").FindAllSubmatch(page, -1) {
+		order[string(m[1])] = i
+	}
+	if len(order) < 10 {
+		t.Fatalf("found only %d packages in the table", len(order))
+	}
+	for name := range order {
+		files, _ := filepath.Glob("../kube-scheduler/" + name + "/*.go")
+		for _, path := range files {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range file.Imports {
+				used := strings.TrimPrefix(strings.Trim(i.Path.Value, `"`), scheduler)
+				if at, listed := order[used]; listed && at >= order[name] {
+					t.Errorf("%s imports %s, which the table has below it", path, used)
+				}
+			}
+		}
 	}
 }

@@ -14,15 +14,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/assignment/signing"
 )
 
-// Bind binds the pod, with all that was contributed to its cycle, in one write. The
-// signer, if there is one, signs the assignment. It is the whole of a plugin's Bind:
-// without a contribution the pod is left to the next bind plugin.
-func Bind(ctx context.Context, handle fwk.Handle, signer *signing.Signer, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+// Binder binds the pods of one profile. Safe for concurrent use.
+type Binder struct {
+	Handle fwk.Handle
+	Signer *signing.Signer // nil: assignments are not signed
+	Clock  clock.Clock
+}
+
+// Bind binds the pod, with all that was contributed to its cycle, in one write. It is the whole
+// of a plugin's Bind: without a contribution the pod is left to the next bind plugin.
+func (b *Binder) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	p := read(state)
 	if p == nil {
 		return fwk.NewStatus(fwk.Skip)
@@ -31,7 +38,7 @@ func Bind(ctx context.Context, handle fwk.Handle, signer *signing.Signer, state 
 		return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: its devices were chosen on node %s", klog.KObj(pod), node, p.node))
 	}
 	annotations := maps.Clone(p.annotations)
-	signer.Sign(annotations, string(pod.UID), node)
+	b.Signer.Sign(annotations, string(pod.UID), node)
 	binding := &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: annotations},
 		Target:     v1.ObjectReference{Kind: "Node", Name: node},
@@ -43,7 +50,7 @@ func Bind(ctx context.Context, handle fwk.Handle, signer *signing.Signer, state 
 		}
 		return fwk.AsStatus(fmt.Errorf("pod %s is not bound to node %s: %w", klog.KObj(pod), node, status.AsError()))
 	}
-	result, err := deliver(ctx, handle, binding)
+	result, err := b.deliver(ctx, binding)
 	switch result {
 	case applied:
 		p.tell(ctx, pod)
@@ -74,15 +81,15 @@ func (p *parts) prepare(ctx context.Context) (undo func(), status *fwk.Status) {
 	return undo, nil
 }
 
-func send(ctx context.Context, handle fwk.Handle, binding *v1.Binding) error {
-	if cacher := handle.APICacher(); cacher != nil {
+func (b *Binder) send(ctx context.Context, binding *v1.Binding) error {
+	if cacher := b.Handle.APICacher(); cacher != nil {
 		onFinish, err := cacher.BindPod(binding)
 		if err != nil {
 			return err
 		}
 		return cacher.WaitOnFinish(ctx, onFinish)
 	}
-	return handle.ClientSet().CoreV1().Pods(binding.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
+	return b.Handle.ClientSet().CoreV1().Pods(binding.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
 }
 
 // What became of a bind.
@@ -95,10 +102,10 @@ const (
 
 // deliver sends the Binding until it is certain whether the pod is bound by it. When
 // the answer is lost, the request may still be on its way and be applied at any
-// time: to give its devices to another pod then would double-book them. A second
+// time: to give its devices to another pod then would allocate them twice. A second
 // one settles it, since a pod is bound only once.
-func deliver(ctx context.Context, handle fwk.Handle, binding *v1.Binding) (result string, err error) {
-	err = send(ctx, handle, binding)
+func (b *Binder) deliver(ctx context.Context, binding *v1.Binding) (result string, err error) {
+	err = b.send(ctx, binding)
 	if err == nil {
 		return applied, nil
 	}
@@ -115,25 +122,25 @@ func deliver(ctx context.Context, handle fwk.Handle, binding *v1.Binding) (resul
 			// for good, whichever it is. A refusal alone does not tell, since admission
 			// comes before a look at the pod.
 			answer := err
-			if result, err = resultOf(ctx, handle, binding); err == nil {
+			if result, err = b.resultOf(ctx, binding); err == nil {
 				return result, errors.Join(first, answer)
 			}
 		}
 		logger.Error(err, "Cannot tell yet whether a bind was applied; its devices stay taken", "bindError", first)
 		select {
-		case <-time.After(backoff.Step()):
+		case <-b.Clock.After(backoff.Step()):
 		case <-ctx.Done():
 			return unknown, first
 		}
-		if err = send(ctx, handle, binding); err == nil {
+		if err = b.send(ctx, binding); err == nil {
 			return applied, nil
 		}
 	}
 }
 
 // resultOf reads from the pod what became of the Binding.
-func resultOf(ctx context.Context, handle fwk.Handle, binding *v1.Binding) (string, error) {
-	live, err := handle.ClientSet().CoreV1().Pods(binding.Namespace).Get(ctx, binding.Name, metav1.GetOptions{})
+func (b *Binder) resultOf(ctx context.Context, binding *v1.Binding) (string, error) {
+	live, err := b.Handle.ClientSet().CoreV1().Pods(binding.Namespace).Get(ctx, binding.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return notApplied, nil

@@ -16,9 +16,11 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/assignment/signing"
 )
 
 type fakeHandle struct {
@@ -27,7 +29,11 @@ type fakeHandle struct {
 }
 
 func (h fakeHandle) ClientSet() clientset.Interface { return h.client }
-func (h fakeHandle) APICacher() fwk.APICacher       { return nil }
+func binder(client clientset.Interface, signer *signing.Signer) *Binder {
+	return &Binder{Handle: fakeHandle{client: client}, Signer: signer, Clock: clock.RealClock{}}
+}
+
+func (h fakeHandle) APICacher() fwk.APICacher { return nil }
 
 func newPod(annotation string) *v1.Pod {
 	always := v1.ContainerRestartPolicyAlways
@@ -64,7 +70,7 @@ func TestOneBindingCarriesAllParts(t *testing.T) {
 	if err := errors.Join(Contribute(state, pod, "a", "Slots", slots()), Contribute(state, pod, "a", "Devices", gpus())); err != nil {
 		t.Fatal(err)
 	}
-	if status := Bind(context.Background(), fakeHandle{client: client}, nil, state, pod, "a"); !status.IsSuccess() {
+	if status := binder(client, nil).Bind(context.Background(), state, pod, "a"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
 	if len(client.Actions()) != 1 {
@@ -84,14 +90,14 @@ func TestOneBindingCarriesAllParts(t *testing.T) {
 
 func TestNothingContributedIsSkipped(t *testing.T) {
 	state, pod := framework.NewCycleState(), newPod("")
-	if status := Bind(context.Background(), fakeHandle{}, nil, state, pod, "a"); !status.IsSkip() {
+	if status := binder(nil, nil).Bind(context.Background(), state, pod, "a"); !status.IsSkip() {
 		t.Error(status)
 	}
 	if err := Contribute(state, pod, "a", "Slots", slots()); err != nil {
 		t.Fatal(err)
 	}
 	Withdraw(state, pod, "Slots")
-	if status := Bind(context.Background(), fakeHandle{}, nil, state, pod, "a"); !status.IsSkip() {
+	if status := binder(nil, nil).Bind(context.Background(), state, pod, "a"); !status.IsSkip() {
 		t.Error("after withdrawal:", status)
 	}
 }
@@ -113,7 +119,7 @@ func TestContributedAgain(t *testing.T) {
 	if strings.Contains(text(), "cam-1-0") || !strings.Contains(text(), `"nodename":"b"`) {
 		t.Error("for another node:", text())
 	}
-	if status := Bind(context.Background(), fakeHandle{}, nil, state, pod, "a"); status.Code() != fwk.Error {
+	if status := binder(nil, nil).Bind(context.Background(), state, pod, "a"); status.Code() != fwk.Error {
 		t.Error("bound to the node that it was not for:", status)
 	}
 }
@@ -251,7 +257,7 @@ func TestLostBinds(t *testing.T) {
 			if err := Contribute(state, pod, "a", "Slots", slots()); err != nil {
 				t.Fatal(err)
 			}
-			status := Bind(context.Background(), fakeHandle{client: client}, nil, state, pod, "a")
+			status := binder(client, nil).Bind(context.Background(), state, pod, "a")
 			if status.IsSuccess() != test.bound || s.sent != test.sent {
 				t.Errorf("Bind: %v after %d requests, want bound %v after %d", status, s.sent, test.bound, test.sent)
 			}
@@ -285,7 +291,7 @@ func TestChecksBeforeBinding(t *testing.T) {
 	if err := Contribute(state, pod, "a", "Devices", gpus()); err != nil {
 		t.Fatal(err)
 	}
-	status := Bind(context.Background(), fakeHandle{}, nil, state, pod, "a")
+	status := binder(nil, nil).Bind(context.Background(), state, pod, "a")
 	if status.Code() != fwk.Error || !strings.Contains(status.Message(), "cam-1-0 is gone") {
 		t.Error(status)
 	}
@@ -295,7 +301,7 @@ func TestChecksBeforeBinding(t *testing.T) {
 	if err := Contribute(state, pod, "a", "Slots", slots()); err != nil {
 		t.Fatal(err)
 	}
-	if status := Bind(context.Background(), fakeHandle{client: client}, nil, state, pod, "a"); !status.IsSuccess() {
+	if status := binder(client, nil).Bind(context.Background(), state, pod, "a"); !status.IsSuccess() {
 		t.Error(status)
 	}
 }
@@ -379,7 +385,7 @@ func TestSteps(t *testing.T) {
 			if test.change != nil {
 				test.change(state, pod, named)
 			}
-			status := Bind(context.Background(), fakeHandle{client: client}, nil, state, pod, read(state).node)
+			status := binder(client, nil).Bind(context.Background(), state, pod, read(state).node)
 			if got := strings.Join(log, ", "); got != test.want || status.IsSuccess() != strings.HasSuffix(test.want, "bind") {
 				t.Errorf("%s: %v, want %s", got, status, test.want)
 			}

@@ -54,7 +54,7 @@ func TestTheAssignmentIsSigned(t *testing.T) {
 	if err := Contribute(state, pod, "a", "slots", slots()); err != nil {
 		t.Fatal(err)
 	}
-	if status := Bind(context.Background(), fakeHandle{client: client}, signer, state, pod, "a"); !status.IsSuccess() {
+	if status := binder(client, signer).Bind(context.Background(), state, pod, "a"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
 	sent := client.Actions()[0].(clienttesting.CreateAction).GetObject().(*v1.Binding)

@@ -27,7 +27,7 @@ func TestAssignmentIsLogged(t *testing.T) {
 		if err := errors.Join(Contribute(state, pod, "a", "Slots", slots()), Contribute(state, pod, "a", "Devices", gpus())); err != nil {
 			t.Fatal(err)
 		}
-		Bind(klog.NewContext(t.Context(), logger), fakeHandle{client: client}, nil, state, pod, "a")
+		binder(client, nil).Bind(klog.NewContext(t.Context(), logger), state, pod, "a")
 		log := ""
 		for _, entry := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
 			log += fmt.Sprintln(append([]any{entry.Message}, entry.ParameterKVList...)...)

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 )
 
 // Each call is bounded, by its client and at the API server, so that a claim does not
@@ -24,7 +25,7 @@ func TestCallsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Writer{Client: client}
+	w := &Writer{Client: client, Clock: clock.RealClock{}}
 	if _, err := w.Take(t.Context(), of("p", "a", "0")); !apierrors.IsForbidden(err) {
 		t.Errorf("answer: %v", err)
 	}
@@ -62,7 +63,7 @@ func TestCallsOfAllPodsAreLimited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Writer{Client: client}
+	w := &Writer{Client: client, Clock: clock.RealClock{}}
 	var all sync.WaitGroup
 	for i := range pods {
 		all.Go(func() {

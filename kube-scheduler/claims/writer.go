@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	kubeslotv1alpha1 "github.com/kubeslot/kubeslot/types/client/clientset/versioned/typed/kubeslot/v1alpha1"
@@ -38,6 +40,7 @@ var backoff = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0
 // Writer creates and deletes claims. Safe for concurrent use.
 type Writer struct {
 	Client versioned.Interface
+	Clock  clock.Clock
 	// Seen is told of each claim that Take created, or found in its way; Gone of each
 	// that is deleted. Both before the method returns.
 	Seen, Gone func(*v1alpha1.SlotClaim)
@@ -180,24 +183,20 @@ func (w *Writer) delete(ctx context.Context, name string, uid types.UID, reason 
 // under way are waited for, also when there is no more time for another.
 func (w *Writer) attempt(ctx context.Context, call func(context.Context) error) error {
 	var last error
-	err := wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
+	for backoff := backoff; ; {
 		if err := w.begin(ctx); err != nil {
-			return false, err
+			return cmp.Or(explain(last), err)
 		}
 		last = call(context.WithoutCancel(ctx))
 		<-w.calls
-		if last == nil {
-			return true, nil
+		if last == nil || !retriable(last) || backoff.Steps == 1 {
+			return explain(last)
 		}
-		if !retriable(last) {
-			return false, last
+		select {
+		case <-w.Clock.After(backoff.Step()):
+		case <-ctx.Done():
 		}
-		return false, nil
-	})
-	if err != nil && last != nil {
-		return explain(last)
 	}
-	return err
 }
 
 // begin waits until a call may be made, whose end takes one from calls.
@@ -205,10 +204,13 @@ func (w *Writer) begin(ctx context.Context) error {
 	w.once.Do(func() { w.calls = make(chan struct{}, maxCalls) })
 	select {
 	case w.calls <- struct{}{}:
-		return nil
+		if ctx.Err() == nil {
+			return nil
+		}
+		<-w.calls
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
+	return context.Cause(ctx)
 }
 
 func (w *Writer) claims() kubeslotv1alpha1.SlotClaimInterface {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims/claimstest"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -38,7 +39,7 @@ func newRig() *rig {
 			*of = append(*of, strings.TrimPrefix(c.Name, "cam-8120fe-")+" "+c.Spec.Holder)
 		}
 	}
-	r.Writer = &Writer{Client: r.API, Seen: told(&r.seen), Gone: told(&r.gone)}
+	r.Writer = &Writer{Client: r.API, Clock: clock.RealClock{}, Seen: told(&r.seen), Gone: told(&r.gone)}
 	return r
 }
 

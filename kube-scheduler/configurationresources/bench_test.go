@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +18,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
-	"github.com/kubeslot/kubeslot/kube-scheduler/config"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -25,16 +27,11 @@ import (
 // benchCluster is a plugin whose nodes each have devices of their own, and advertise
 // them.
 func benchCluster(nodes, devices int) (*Plugin, []fwk.NodeInfo) {
-	args := config.ConfigurationResourcesArgs{}
-	args.SetDefaults()
-	p := &Plugin{
-		pods:   corelisters.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})),
-		handle: fakeHandle{client: fake.NewClientset()}, args: args,
-		cache: newSlotCache(klog.Background(), clock.RealClock{}, nil),
-	}
+	p := newPlugin(slotcache.New(klog.Background(), clock.RealClock{}, nil), fakeHandle{client: fake.NewClientset()},
+		corelisters.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})), nil)
 	configuration := cameras(2)
 	configuration.Spec.InstanceNameDigits = slot.LongHash
-	p.cache.setConfiguration(configuration)
+	p.cache.SetConfiguration(configuration)
 	var infos []fwk.NodeInfo
 	for i := range nodes {
 		infos = append(infos, nodeInfo(fmt.Sprintf("node-%05d", i)))
@@ -46,7 +43,7 @@ func benchCluster(nodes, devices int) (*Plugin, []fwk.NodeInfo) {
 			reports = append(reports, v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"},
 				ID: id, Hash: slot.InstanceHash(id, false, node, slot.LongHash)})
 		}
-		p.cache.setSlice(slice(node, "0", reports...))
+		p.cache.SetSlice(slice(node, "0", reports...))
 	}
 	return p, infos
 }
@@ -101,7 +98,7 @@ func BenchmarkPreempt(b *testing.B) {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
 			p, infos := benchCluster(nodes, nodes)
 			pods, budgets := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-			p.pods, p.pdbs = corelisters.NewPodLister(pods), policylisters.NewPodDisruptionBudgetLister(budgets)
+			p.preemption.Pods, p.preemption.PDBs = corelisters.NewPodLister(pods), policylisters.NewPodDisruptionBudgetLister(budgets)
 			for i := range 1000 {
 				_ = budgets.Add(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns-", i%10), Name: fmt.Sprint("b", i)},
 					Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint(i)}}}})
@@ -114,18 +111,18 @@ func BenchmarkPreempt(b *testing.B) {
 					holder := withPriority(pod(fmt.Sprintf("h-%d-%d", i, j), "1"), 10)
 					holder.Namespace, holder.Spec.NodeName = fmt.Sprint("ns-", i%10), node
 					_ = pods.Add(holder)
-					a, shortfall := p.cache.ledger.Draft(ledger.Pack, podKey(holder)).Fit(node, must(requestOf(holder)))
+					a, shortfall := ledgerOf(p.cache).Draft(ledger.Pack, slotrequest.PodOf(holder)).Fit(node, must(slotrequest.Of(holder)))
 					if shortfall != nil {
 						b.Fatal(shortfall)
 					}
-					p.cache.ledger.Observe(podKey(holder), node, a)
+					ledgerOf(p.cache).Observe(slotrequest.PodOf(holder), node, a)
 				}
 			}
 			asking := withPriority(pod("p", "3"), 100) // more than any node has
-			c := &cycle{req: must(requestOf(asking))}
+			req := must(slotrequest.Of(asking))
 			b.ReportAllocs()
 			for b.Loop() {
-				if best, _ := p.preempt(b.Context(), c, asking, names); best != nil {
+				if best, _ := p.preemption.Preempt(b.Context(), req, names, p.args.Strategy, time.Hour); best != nil {
 					b.Fatal(best)
 				}
 			}

@@ -10,7 +10,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
-	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -42,11 +41,13 @@ func (p *Plugin) beforeBind(pod *v1.Pod, node string, a ledger.Assignment) (*bef
 // Do claims all slots or none. A slot that another has taken is in the ledger
 // afterwards: the pod, tried again, gets another or waits.
 func (s *beforeBind) Do(ctx context.Context) *fwk.Status {
-	if err := s.cache.check(string(s.pod.UID)); err != nil {
-		return fwk.AsStatus(err)
+	var lost error
+	s.cache.Read(func(l *ledger.Ledger) { lost = l.Check(string(s.pod.UID)) })
+	if lost != nil {
+		return fwk.AsStatus(lost)
 	}
-	if s.cache.choosesSlots(s.node) { // since Reserve
-		s.cache.queue.RetryLater(s.pod.UID)
+	if s.cache.ChoosesSlots(s.node) { // since Reserve
+		s.cache.Queue.RetryLater(s.pod.UID)
 		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("cannot be bound to node %s with an assignment: the node chooses slots itself by now (label %s=%s); the pod is tried again",
 			s.node, v1alpha1.ModeLabel, v1alpha1.ModeDevicePlugin))
 	}
@@ -55,7 +56,7 @@ func (s *beforeBind) Do(ctx context.Context) *fwk.Status {
 	}
 	taken, err := s.claims.Take(ctx, s.wants)
 	if held := (*claims.Held)(nil); errors.As(err, &held) {
-		s.cache.queue.RetryLater(s.pod.UID)
+		s.cache.Queue.RetryLater(s.pod.UID)
 		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("cannot be bound to node %s: %v; the pod is tried again", s.node, held))
 	}
 	s.taken = taken
@@ -85,5 +86,5 @@ func (s *beforeBind) Undo(ctx context.Context) {
 // annotations: one write, so that a pod is never bound without it. Other pods
 // are left to the next bind plugin.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
-	return binding.Bind(ctx, p.handle, p.signer, state, pod, node)
+	return p.binder.Bind(ctx, state, pod, node)
 }

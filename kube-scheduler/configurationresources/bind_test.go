@@ -13,13 +13,14 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 func TestAssignmentTravelsInTheBinding(t *testing.T) {
 	r := newRig(t)
-	r.cache.device("cam-000001", nil, "node-a")
+	device(r.cache, "cam-000001", nil, "node-a")
 	p := pod("p", "1")
 	p.Annotations[assignment.Annotation] = `{"podname":"forged","nodename":"forged","requests":{"other/x":1},
 		"runningcontainer":{"main":{"requests":{"gpu/topology":1},"scorer":{"gpu":2},
@@ -49,9 +50,9 @@ func TestAssignmentTravelsInTheBinding(t *testing.T) {
 // The API server allows 256 KiB of annotations, and does not check that at a Binding.
 func TestTheMostSlotsFitTheAnnotation(t *testing.T) {
 	var grants []assignment.Grant
-	for i := range maxSlots {
-		name := strings.Repeat("c", 61) + fmt.Sprintf("%02d", i%maxResources)
-		grants = append(grants, assignment.Grant{Resource: name, Ordinal: maxSlots - 1 - i/maxResources,
+	for i := range slotrequest.MaxSlots {
+		name := strings.Repeat("c", 61) + fmt.Sprintf("%02d", i%slotrequest.MaxResources)
+		grants = append(grants, assignment.Grant{Resource: name, Ordinal: slotrequest.MaxSlots - 1 - i/slotrequest.MaxResources,
 			Slot: slot.Name{Instance: strings.Repeat("i", 63), Index: 9999}})
 	}
 	others := map[string]string{"others": strings.Repeat("x", 100<<10)}
@@ -76,7 +77,7 @@ func TestBindFailures(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.cache.device("cam-000001", nil, "node-a")
+			device(r.cache, "cam-000001", nil, "node-a")
 			p := pod("p", "1")
 			state := r.schedule(t, p, "node-a")
 			live := p.DeepCopy()
@@ -111,7 +112,7 @@ func TestBindFailures(t *testing.T) {
 // before the bind, since the API server would refuse all later updates.
 func TestAnnotationsTooLarge(t *testing.T) {
 	r := newRig(t)
-	r.cache.device("cam-000001", nil, "node-a")
+	device(r.cache, "cam-000001", nil, "node-a")
 	p := pod("p", "1")
 	p.Annotations["big"] = strings.Repeat("x", 256<<10-100)
 	state, status := r.filter(p, "node-a")
@@ -123,7 +124,7 @@ func TestAnnotationsTooLarge(t *testing.T) {
 		t.Errorf("Reserve: %v", status)
 	}
 	r.Unreserve(r.ctx, state, p, "node-a")
-	if r.cache.holds("p-uid") {
+	if r.cache.Holds("p-uid") {
 		t.Error("the refused pod holds slots")
 	}
 }
@@ -166,12 +167,12 @@ func TestBoundPods(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.cache.device("cam-000001", nil, "node-a", "node-b")
+			device(r.cache, "cam-000001", nil, "node-a", "node-b")
 			p := bound(t, pod("p", "1"), "node-a", grant)
 			test.change(p)
-			r.cache.setPod(p)
+			r.cache.SetPod(p)
 			var holds []string
-			for _, s := range r.cache.ledger.Holds("p-uid") {
+			for _, s := range ledgerOf(r.cache).Holds("p-uid") {
 				holds = append(holds, s.String())
 			}
 			if got := strings.Join(holds, " "); got != test.holds {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +14,7 @@ import (
 	policylisters "k8s.io/client-go/listers/policy/v1"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 )
 
 // pdb covers the pods of its namespace that have the label group=<group>, or all
@@ -26,72 +26,6 @@ func pdb(group string, allowed int32) *policyv1.PodDisruptionBudget {
 		b.Spec.Selector.MatchLabels = map[string]string{"group": group}
 	}
 	return b
-}
-
-// Two pods hold a slot each, first of group 1 and second of group 2.
-func TestBudgetsProtect(t *testing.T) {
-	elsewhere, disrupted, without := pdb("", 0), pdb("", 0), pdb("", 0)
-	elsewhere.Namespace = "other"
-	disrupted.Status.DisruptedPods = map[string]metav1.Time{"first": metav1.Now()}
-	without.Spec.Selector = nil
-	spare := pdb("", 1)
-	spare.Status.DisruptedPods = disrupted.Status.DisruptedPods
-	malformed := pdb("", 0)
-	malformed.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "group", Operator: "Sometimes"}}
-	for name, test := range map[string]struct {
-		budgets []*policyv1.PodDisruptionBudget
-		want    []string
-	}{
-		"none":                                 {nil, nil},
-		"allows none":                          {[]*policyv1.PodDisruptionBudget{pdb("", 0)}, []string{"first", "second"}},
-		"allows one of two":                    {[]*policyv1.PodDisruptionBudget{pdb("", 1)}, []string{"first"}},
-		"allows both":                          {[]*policyv1.PodDisruptionBudget{pdb("", 2)}, nil},
-		"covers one":                           {[]*policyv1.PodDisruptionBudget{pdb("2", 0)}, []string{"second"}},
-		"one each":                             {[]*policyv1.PodDisruptionBudget{pdb("1", 0), pdb("2", 1)}, []string{"first"}},
-		"two for one pod, one is used up":      {[]*policyv1.PodDisruptionBudget{pdb("", 2), pdb("1", 0)}, []string{"first"}},
-		"one is disrupted already":             {[]*policyv1.PodDisruptionBudget{disrupted}, []string{"second"}},
-		"one is disrupted, the other may be":   {[]*policyv1.PodDisruptionBudget{spare}, nil},
-		"of another namespace":                 {[]*policyv1.PodDisruptionBudget{elsewhere}, nil},
-		"without a selector: it covers none":   {[]*policyv1.PodDisruptionBudget{without}, nil},
-		"malformed: it covers none":            {[]*policyv1.PodDisruptionBudget{malformed}, nil},
-		"a malformed one takes none with it":   {[]*policyv1.PodDisruptionBudget{malformed, pdb("1", 0)}, []string{"first"}},
-		"of a group that no pod is of":         {[]*policyv1.PodDisruptionBudget{pdb("3", 0)}, nil},
-		"more disrupted than it ever allowed":  {[]*policyv1.PodDisruptionBudget{pdb("", -1)}, []string{"first", "second"}},
-		"of another namespace, and of its own": {[]*policyv1.PodDisruptionBudget{elsewhere, pdb("1", 0)}, []string{"first"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.mayPreempt(t, test.budgets...)
-			for i, name := range []string{"first", "second"} {
-				holder, group := pod(name, "1"), string(rune('1'+i))
-				holder.Labels = map[string]string{"group": group}
-				started := metav1.Unix(int64(1000*i), 0)
-				holder.Status.StartTime = &started
-				r.hold(t, "cam-00000"+group, holder, "node-b")
-			}
-			req, err := requestOf(important("vip"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			candidates := r.protect(r.cache.ledger.PotentialVictims(req).On("node-b"), r.budgets())
-			if len(candidates) != 2 {
-				t.Fatalf("candidates are %+v, want 2", candidates)
-			}
-			slices.SortFunc(candidates, func(a, b ledger.Victim) int { return strings.Compare(a.Name, b.Name) })
-			var got []string
-			for i, v := range candidates {
-				if v.Protected {
-					got = append(got, v.Name)
-				}
-				if want := int64(1000*i) * int64(time.Second); v.Started != want {
-					t.Errorf("%s started at %d, want %d", v.Name, v.Started, want)
-				}
-			}
-			if !slices.Equal(got, test.want) {
-				t.Errorf("protected: %v, want %v", got, test.want)
-			}
-		})
-	}
 }
 
 // Of two pods that would do, the one goes that no budget covers, though it is the
@@ -137,20 +71,20 @@ func TestBudgetsAreListedOnce(t *testing.T) {
 		r.hold(t, camera(i), withPriority(pod(fmt.Sprint("holder-", i), "1"), 10), node)
 	}
 	listed := 0
-	r.pdbs = countedBudgets{r.pdbs, &listed}
+	r.preemption.PDBs = countedBudgets{r.preemption.PDBs, &listed}
 	vip := important("vip")
 	if err := r.known.Add(vip); err != nil {
 		t.Fatal(err)
 	}
-	state, _ := r.filter(vip, "node-a")
-	c, _ := readCycle(state)
+	r.filter(vip, "node-a")
+	req := must(slotrequest.Of(vip))
 	ctx, cancel := context.WithCancel(r.ctx)
 	cancel()
-	if best, _ := r.preempt(ctx, c, vip, []string{"node-a", "node-b"}); best != nil {
+	if best, _ := r.preemption.Preempt(ctx, req, []string{"node-a", "node-b"}, ledger.Spread, time.Hour); best != nil {
 		t.Errorf("a scheduler that ends preempts %v", best.Victims)
 	}
 	listed = 0
-	if best, _ := r.preempt(r.ctx, c, vip, []string{"node-a", "node-b"}); best == nil || listed != 1 {
+	if best, _ := r.preemption.Preempt(r.ctx, req, []string{"node-a", "node-b"}, ledger.Spread, time.Hour); best == nil || listed != 1 {
 		t.Errorf("preempts %v, and the budgets were listed %d times", best, listed)
 	}
 }

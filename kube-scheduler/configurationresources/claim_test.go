@@ -11,10 +11,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims/claimstest"
+	"github.com/kubeslot/kubeslot/kube-scheduler/recovery"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -27,17 +31,16 @@ type claimRig struct {
 }
 
 // newClaimRig makes one on the API server, a new one for nil.
-func newClaimRig(t *testing.T, api *claimstest.API) *claimRig {
+func newClaimRig(t *testing.T, api *claimstest.API, sources ...cache.InformerSynced) *claimRig {
 	if api == nil {
 		api = claimstest.New()
 	}
-	r := &claimRig{rig: newRig(t), api: api}
+	r := &claimRig{rig: newRig(t, sources...), api: api}
 	r.mayPreempt(t)
-	ended, end := context.WithCancel(t.Context())
-	end()
-	r.Plugin.ctx = ended // tests look for orphaned claims themselves
-	r.claims = &claims.Writer{Client: r.api, Seen: r.cache.claimSeen, Gone: r.cache.claimGone}
-	r.cache.shared("cam-000001", "cam-000002")
+	r.claims = &claims.Writer{Client: r.api, Clock: clock.RealClock{}, Seen: r.cache.ClaimSeen, Gone: r.cache.ClaimGone}
+	r.sweeper = &recovery.Sweeper{Logger: klog.FromContext(r.ctx), Clock: clock.RealClock{}, Client: r.client, Cache: r.cache, Claims: r.claims}
+	r.sweeping.Do(func() {}) // tests look for orphaned claims themselves
+	shared(r.cache, "cam-000001", "cam-000002")
 	r.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding)
 		live := pod(b.Name, "1")
@@ -86,7 +89,7 @@ func TestClaimsBeforeTheBinding(t *testing.T) {
 		if owner := c.OwnerReferences[0]; owner.Name != "node-a" || owner.UID != "node-a-uid" {
 			t.Errorf("the owner of claim %s is %v", slot, owner)
 		}
-		if uid, _ := r.cache.ledger.ClaimVersion(slot); uid != string(c.UID) {
+		if uid, _ := ledgerOf(r.cache).ClaimVersion(slot); uid != string(c.UID) {
 			t.Errorf("the ledger waits for the watch to show claim %s", slot)
 		}
 	}
@@ -96,7 +99,7 @@ func TestClaimsBeforeTheBinding(t *testing.T) {
 func TestSlotTakenByAnotherWriter(t *testing.T) {
 	r := newClaimRig(t, nil)
 	p := pod("p", "2")
-	r.cache.setPod(p)
+	r.cache.SetPod(p)
 	state := r.schedule(t, p, "node-a")
 	others := r.api.Put(claim("cam-000002-0", "C:other:node-b"))
 	status := r.Bind(r.ctx, state, p, "node-a")
@@ -117,11 +120,11 @@ func TestSlotTakenByAnotherWriter(t *testing.T) {
 	}
 	// What the watch shows of before changes nothing, and what comes after wakes.
 	r.woken()
-	r.cache.deleteClaim(claim("cam-000002-0", "C:former:node-b"))
+	r.cache.DeleteClaim(claim("cam-000002-0", "C:former:node-b"))
 	if _, status := r.filter(p, "node-a"); status.IsSuccess() || len(r.woken()) != 0 {
 		t.Errorf("an old event counts: %v", status)
 	}
-	r.cache.deleteClaim(others)
+	r.cache.DeleteClaim(others)
 	if _, status := r.filter(p, "node-a"); !status.IsSuccess() || len(r.woken()) != 1 {
 		t.Errorf("given back, and the pod is not tried: %v", status)
 	}
@@ -155,7 +158,7 @@ func TestTwoSchedulersClaimOneSlot(t *testing.T) {
 func TestClaimThatDoesNotCountInTheWay(t *testing.T) {
 	r, p := newClaimRig(t, nil), pod("p", "2")
 	rogue := r.api.Put(claim("cam-000001-0", "C:rogue:node-z"))
-	r.cache.setClaim(rogue, false)
+	r.cache.SetClaim(rogue, false)
 	for range 2 {
 		state := r.schedule(t, p, "node-a")
 		if status := r.Bind(r.ctx, state, p, "node-a"); status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "holder rogue on node node-z") {
@@ -164,7 +167,7 @@ func TestClaimThatDoesNotCountInTheWay(t *testing.T) {
 		r.Unreserve(r.ctx, state, p, "node-a")
 	}
 	r.api.Remove(rogue.Name)
-	r.cache.deleteClaim(rogue)
+	r.cache.DeleteClaim(rogue)
 	if status := r.Bind(r.ctx, r.schedule(t, p, "node-a"), p, "node-a"); !status.IsSuccess() {
 		t.Error(status)
 	}
@@ -185,7 +188,7 @@ func TestClaimWhoseAnswerWasLost(t *testing.T) {
 		t.Fatalf("Bind: %v, %d bindings", status, len(r.bindings()))
 	}
 	for _, slot := range []string{"cam-000001-0", "cam-000002-0"} {
-		if uid, _ := r.cache.ledger.ClaimVersion(slot); r.holder(slot) != "p-uid on node-a" || uid != string(r.api.Claim(slot).UID) {
+		if uid, _ := ledgerOf(r.cache).ClaimVersion(slot); r.holder(slot) != "p-uid on node-a" || uid != string(r.api.Claim(slot).UID) {
 			t.Errorf("slot %s is claimed by %q, and the ledger has claim %q", slot, r.holder(slot), uid)
 		}
 	}
@@ -216,7 +219,7 @@ func TestClaimsThatCannotBeMade(t *testing.T) {
 		state, _ := r.filter(p, "node-a")
 		handle := r.handle.(nodesHandle)
 		handle.nodes = nil
-		r.handle = handle
+		r.use(handle)
 		if status := r.Reserve(r.ctx, state, p, "node-a"); status.Code() != fwk.Error || !strings.Contains(status.Message(), "node-a") {
 			t.Errorf("Reserve: %v", status)
 		}
@@ -227,7 +230,7 @@ func TestDeviceGoneAtBind(t *testing.T) {
 	r := newClaimRig(t, nil)
 	p := pod("p", "2")
 	state := r.schedule(t, p, "node-a")
-	r.cache.device("cam-000002", nil)
+	device(r.cache, "cam-000002", nil)
 	if status := r.Bind(r.ctx, state, p, "node-a"); status.Code() != fwk.Error || !strings.Contains(status.Message(), "cam-000002") || len(r.bindings()) != 0 {
 		t.Errorf("Bind: %v", status)
 	}
@@ -306,7 +309,7 @@ func TestReleasedClaimsDoNotWakeTheirPod(t *testing.T) {
 		if err := r.known.Add(waiting); err != nil {
 			t.Fatal(err)
 		}
-		r.cache.setPod(waiting)
+		r.cache.SetPod(waiting)
 	}
 	state := r.schedule(t, p, "node-a")
 	if _, status := r.filter(q, "node-a"); status.IsSuccess() {
@@ -326,14 +329,11 @@ func TestReleasedClaimsDoNotWakeTheirPod(t *testing.T) {
 		if r.api.Claim(c.Name) != nil {
 			t.Fatalf("slot %s stays claimed", c.Name)
 		}
-		r.cache.setClaim(c.DeepCopy(), false)
-		r.cache.deleteClaim(c)
+		r.cache.SetClaim(c.DeepCopy(), false)
+		r.cache.DeleteClaim(c)
 	}
 	if got, want := r.woken(), []string{"q"}; !slices.Equal(got, want) {
 		t.Errorf("tried again: %v, want %v", got, want)
-	}
-	if n := len(r.cache.claimed.released); n != 0 {
-		t.Errorf("%d claims are remembered that are gone", n)
 	}
 }
 

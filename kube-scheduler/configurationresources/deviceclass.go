@@ -4,12 +4,10 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -25,7 +23,7 @@ func (p *Plugin) unambiguous(req *ledger.Request) *fwk.Status {
 	if dra == nil {
 		return nil
 	}
-	for _, resource := range resourcesOf(req) {
+	for _, resource := range slotrequest.Resources(req) {
 		name := assignment.ResourcePrefix + resource
 		class := dra.DeviceClassResolver().GetDeviceClass(v1.ResourceName(name))
 		if class == nil {
@@ -33,41 +31,11 @@ func (p *Plugin) unambiguous(req *ledger.Request) *fwk.Status {
 		}
 		reason := fmt.Sprintf("%s is also the extendedResourceName of DeviceClass %s, so that DRA would give a device as well: change that name in the DeviceClass, or delete it",
 			name, class.Name)
-		if c := p.cache.configuration(resource); c != nil {
+		if c := p.cache.Configuration(resource); c != nil {
 			p.handle.EventRecorder().Eventf(&v1.ObjectReference{APIVersion: akriv0.SchemeGroupVersion.String(), Kind: "Configuration",
 				Namespace: c.Namespace, Name: c.Name, UID: c.UID}, nil, v1.EventTypeWarning, "ResourceNameTaken", "Scheduling", "%s", reason)
 		}
 		return unresolvable(reason)
 	}
 	return nil
-}
-
-func (b *slotCache) configuration(resource string) *akriv0.Configuration {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	return b.ledger.Configuration(resource)
-}
-
-// afterDeviceClassChange requeues a pod when a DeviceClass gives up the name of a
-// resource that the pod asks for.
-func afterDeviceClassChange(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-	before, now, err := schedutil.As[*resourceapi.DeviceClass](oldObj, newObj)
-	if err != nil {
-		return fwk.Queue, err
-	}
-	name := extendedName(before)
-	if name == "" || name == extendedName(now) {
-		return fwk.QueueSkip, nil
-	}
-	if _, asked := amounts(pod)[name]; !asked {
-		return fwk.QueueSkip, nil
-	}
-	return fwk.Queue, nil
-}
-
-func extendedName(class *resourceapi.DeviceClass) v1.ResourceName {
-	if class == nil || class.Spec.ExtendedResourceName == nil {
-		return ""
-	}
-	return v1.ResourceName(*class.Spec.ExtendedResourceName)
 }

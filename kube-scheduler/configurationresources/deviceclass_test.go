@@ -56,8 +56,8 @@ func TestDeviceClassOfTheSameName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, seen := newRig(t), []string{}
 			classes := extendedresourcecache.NewExtendedResourceCache(klog.Background())
-			r.handle = draHandle{fakeHandle: fakeHandle{client: r.client}, classes: classes, events: &seen}
-			r.cache.device("cam-000001", nil, "node-a")
+			r.use(draHandle{fakeHandle: fakeHandle{client: r.client}, classes: classes, events: &seen})
+			device(r.cache, "cam-000001", nil, "node-a")
 			p := pod("p", "1")
 			amount := p.Spec.Containers[0].Resources.Requests["akri.sh/cam"]
 			p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceName("akri.sh/" + name): amount}}
@@ -68,7 +68,7 @@ func TestDeviceClassOfTheSameName(t *testing.T) {
 			}
 			class := deviceClass("cameras", "akri.sh/"+name)
 			classes.OnAdd(class, false)
-			if status := r.Reserve(r.ctx, state, p, "node-a"); status.Code() != fwk.UnschedulableAndUnresolvable || r.cache.holds("p-uid") {
+			if status := r.Reserve(r.ctx, state, p, "node-a"); status.Code() != fwk.UnschedulableAndUnresolvable || r.cache.Holds("p-uid") {
 				t.Errorf("made between PreFilter and Reserve: %v", status)
 			}
 			_, status = r.filter(p, "node-a")
@@ -88,8 +88,8 @@ func TestDeviceClassOfTheSameName(t *testing.T) {
 	}
 	t.Run("with the feature off", func(t *testing.T) {
 		r := newRig(t)
-		r.handle = draHandle{fakeHandle: fakeHandle{client: r.client}}
-		r.cache.device("cam-000001", nil, "node-a")
+		r.use(draHandle{fakeHandle: fakeHandle{client: r.client}})
+		device(r.cache, "cam-000001", nil, "node-a")
 		if _, status := r.filter(pod("p", "1"), "node-a"); !status.IsSuccess() {
 			t.Error(status)
 		}

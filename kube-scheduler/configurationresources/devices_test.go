@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -78,45 +79,46 @@ func cameras(capacity int) *akriv0.Configuration {
 
 // device tells the slot cache that these nodes reach the device, and no others any more, and
 // that its slots are claimed so, and no others any more. Each node has a slice for it.
-func (b *slotCache) device(name string, claims map[string]string, nodes ...string) {
+func device(b *slotcache.Cache, name string, claims map[string]string, nodes ...string) {
 	for s, usage := range claims {
-		b.setClaim(claim(s, usage), false)
+		b.SetClaim(claim(s, usage), false)
 	}
 	_, hash := slot.SplitInstance(name)
 	before, reaches := map[string]bool{}, map[string]bool{}
-	b.eachSlice(func(slice string) {
+	l := ledgerOf(b)
+	l.EachSlice(func(slice string) {
 		if node, ok := strings.CutSuffix(slice, "-"+hash); ok {
 			before[node] = true
 		}
 	})
 	for _, node := range nodes {
 		if reaches[node] = true; !before[node] {
-			b.setSlice(slice(node, hash, reported(name)))
+			b.SetSlice(slice(node, hash, reported(name)))
 		}
 	}
 	for node := range before {
 		if !reaches[node] {
-			b.deleteSlice(node + "-" + hash)
+			b.DeleteSlice(node + "-" + hash)
 		}
 	}
 	var released []*v1alpha1.SlotClaim
-	b.eachClaim(func(s string) {
+	l.EachClaim(func(s string) {
 		if _, ok := claims[s]; strings.HasPrefix(s, name+"-") && !ok {
 			c := &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: s}}
-			uid, _ := b.ledger.ClaimVersion(s)
+			uid, _ := l.ClaimVersion(s)
 			c.UID = types.UID(uid)
 			released = append(released, c)
 		}
 	})
 	for _, c := range released {
-		b.deleteClaim(c)
+		b.DeleteClaim(c)
 	}
 }
 
 // shared tells the slot cache of a device that node-a and node-b reach, without claims.
-func (b *slotCache) shared(names ...string) {
+func shared(b *slotcache.Cache, names ...string) {
 	for _, name := range names {
-		b.device(name, nil, "node-a", "node-b")
+		device(b, name, nil, "node-a", "node-b")
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -115,10 +116,8 @@ func TestProfilesShareTheLedger(t *testing.T) {
 	if len(plugins) != 2 || len(refusals) != 1 || !strings.HasPrefix(refusals[0], "of-two: ") || !strings.Contains(refusals[0], "0 of 1 slots free") {
 		t.Errorf("%d profiles; refused: %q, want the second for want of the slot", len(plugins), refusals)
 	}
-	for _, name := range []string{"one", "two"} {
-		if plugins[0].cache.profiles[name] == nil {
-			t.Errorf("pods of profile %s are taken for another scheduler's", name)
-		}
+	if got := waitingIn(t, plugins[0].cache); strings.Contains(got, waitreason.OtherScheduler) {
+		t.Errorf("pods of a profile are taken for another scheduler's: %s", got)
 	}
 }
 
@@ -148,9 +147,9 @@ func TestTheLedgerFollowsTheWatches(t *testing.T) {
 	} {
 		events[step.path] <- event{step.verb, step.object}
 		eventually(t, step.verb+" to be followed", func() bool {
-			b.mu.RLock()
-			defer b.mu.RUnlock()
-			return b.ledger.Free("cam") == step.free
+			free := 0
+			b.Read(func(l *ledger.Ledger) { free = l.Free("cam") })
+			return free == step.free
 		})
 	}
 }
@@ -176,7 +175,7 @@ func TestWithoutCRDs(t *testing.T) {
 			if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "are the CRDs installed") {
 				t.Errorf("PreFilter of a pod with devices: %v", status)
 			}
-			if took := time.Since(start); took > startPatience/2 {
+			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("it was kept waiting for %v", took)
 			}
 		})
@@ -194,11 +193,11 @@ func started(t *testing.T, kubeConfig *restclient.Config, names ...string) (cont
 	t.Cleanup(cancel) // before the API ends
 
 	var plugins []*Plugin
-	factory := NewFactory(&binding.Options{})
+	factory := &Factory{Options: &binding.Options{}}
 	registry := frameworkruntime.Registry{
 		queuesort.Name: queuesort.New,
 		Name: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-			made, err := factory(ctx, args, handle)
+			made, err := factory.New(ctx, args, handle)
 			if err == nil {
 				plugins = append(plugins, made.(*Plugin))
 			}
@@ -247,7 +246,7 @@ func TestFactoryRefusesArguments(t *testing.T) {
 		"no weights":        {&config.ConfigurationResourcesArgs{NodeScore: config.NodeScore{FreeSlots: &zero, LocalDevices: &zero}}, []string{"mine", "nodeScore", "must not be 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plugin, err := NewFactory(&binding.Options{})(context.Background(), test.args, profileHandle{})
+			plugin, err := (&Factory{Options: &binding.Options{}}).New(context.Background(), test.args, profileHandle{})
 			if err == nil {
 				t.Fatalf("made %v", plugin)
 			}

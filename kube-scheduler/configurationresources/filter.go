@@ -8,38 +8,32 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 )
 
 // Filter reports whether the node has slots for all of the pod's containers, and
 // its kubelet knows of them.
-func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) *fwk.Status {
 	c, status := readCycle(state)
 	if status != nil {
 		return status
 	}
-	place := c.snapshot.place(node)
-	if shortfall := p.cache.fit(c, node.Node().Name, place, p.args.Strategy); shortfall != nil {
-		c.meet(reasonFor(shortfall))
+	if shortfall := c.Fit(node, p.args.Strategy); shortfall != nil {
+		c.meet(waitreason.Of(shortfall))
 		return c.reasons.status(shortfall)
 	}
-	if p.cache.choosesSlots(node.Node().Name) {
-		status = lacks(pod, node)
-	} else {
-		status = unadvertised(c.amounts, node, place)
-	}
-	if status != nil {
-		c.meet(notAdvertised)
-		c.refused.Do(func() { p.cache.refusedByNode(pod) })
+	if status := c.Unadvertised(node); status != nil {
+		c.meet(waitreason.NotAdvertised)
 		return status
 	}
-	c.meet(slotsFree)
+	c.meet(waitreason.SlotsFree)
 	return nil
 }
 
 // meet takes note of how things are, and not of how preemption imagines them.
-func (c *cycle) meet(r reason) {
-	if len(c.released) == 0 {
-		c.wait.meet(r)
+func (c *cycle) meet(r waitreason.Reason) {
+	if !c.Imagines() {
+		c.wait.Meet(r)
 	}
 }
 

@@ -25,7 +25,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -51,8 +53,8 @@ func TestGangInTheRealScheduler(t *testing.T) {
 	client := fake.NewClientset(objects...)
 	client.PrependReactor("create", "pods", bindInTracker(client))
 	b := runScheduler(t, client)
-	b.shared("cam-000001")
-	b.shared("cam-000002")
+	shared(b, "cam-000001")
+	shared(b, "cam-000002")
 
 	refusals := func() (n int) {
 		for _, a := range client.Actions() {
@@ -64,12 +66,13 @@ func TestGangInTheRealScheduler(t *testing.T) {
 	}
 	eventually(t, "the gang to be refused", func() bool { return refusals() >= len(members) })
 	state := func() string {
-		b.mu.RLock()
-		defer b.mu.RUnlock()
-		out := fmt.Sprint("free ", b.ledger.Free("cam"))
-		for _, p := range members {
-			out += fmt.Sprint(" ", b.ledger.Holds(string(p.UID)))
-		}
+		out := ""
+		b.Read(func(l *ledger.Ledger) {
+			out = fmt.Sprint("free ", l.Free("cam"))
+			for _, p := range members {
+				out += fmt.Sprint(" ", l.Holds(string(p.UID)))
+			}
+		})
 		return out
 	}
 	eventually(t, "the gang to hold nothing", func() bool { return state() == "free 2 [] [] []" })
@@ -77,15 +80,15 @@ func TestGangInTheRealScheduler(t *testing.T) {
 		t.Fatalf("%d of a gang that does not fit are bound", n)
 	}
 
-	b.shared("cam-000003")
+	shared(b, "cam-000003")
 	eventually(t, "the gang to be bound", func() bool { return len(bindingsOf(client)) == len(members) })
 	slots := map[string]bool{}
 	for _, p := range members {
-		b.mu.RLock()
-		for _, s := range b.ledger.Holds(string(p.UID)) {
-			slots[s.String()] = true
-		}
-		b.mu.RUnlock()
+		b.Read(func(l *ledger.Ledger) {
+			for _, s := range l.Holds(string(p.UID)) {
+				slots[s.String()] = true
+			}
+		})
 	}
 	if len(slots) != len(members) {
 		t.Errorf("the gang has the slots %v", slots)
@@ -94,27 +97,26 @@ func TestGangInTheRealScheduler(t *testing.T) {
 
 // runScheduler runs upstream's scheduler with the plugin on a slot cache without
 // devices, which the test feeds.
-func runScheduler(t *testing.T, client *fake.Clientset) *slotCache {
+func runScheduler(t *testing.T, client *fake.Clientset) *slotcache.Cache {
 	slots, _ := runSchedulerWith(t, client, func(p *Plugin) fwk.Plugin { return p })
 	return slots
 }
 
 // runSchedulerWith is runScheduler with something made of the plugin.
-func runSchedulerWith(t *testing.T, client *fake.Clientset, wrap func(*Plugin) fwk.Plugin) (*slotCache, *scheduler.Scheduler) {
+func runSchedulerWith(t *testing.T, client *fake.Clientset, wrap func(*Plugin) fwk.Plugin) (*slotcache.Cache, *scheduler.Scheduler) {
 	logger, ctx := ktesting.NewTestContext(t)
 	ctx, cancel := context.WithCancel(ctx)
 	t.Cleanup(cancel)
 	rig := newRig(t)
 	informers := scheduler.NewInformerFactory(client, 0)
 	factory := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		rig.cache.queue.Activator, rig.cache.queue.Logger, rig.cache.logger = handle, logger, logger
+		rig.cache.Queue.Activator, rig.cache.Queue.Logger = handle, logger
 		pods := informers.Core().V1().Pods()
-		if _, err := pods.Informer().AddEventHandler(informer.Handler(rig.cache.setPod, rig.cache.deletePod, nil)); err != nil {
+		if _, err := pods.Informer().AddEventHandler(informer.Handler(rig.cache.SetPod, rig.cache.DeletePod, nil)); err != nil {
 			return nil, err
 		}
-		made := wrap(&Plugin{handle: handle, args: rig.args, cache: rig.cache, pods: pods.Lister(),
-			pdbs: informers.Policy().V1().PodDisruptionBudgets().Lister()})
-		go rig.cache.queue.Run(ctx)
+		made := wrap(newPlugin(rig.cache, handle, pods.Lister(), informers.Policy().V1().PodDisruptionBudgets().Lister()))
+		go rig.cache.Queue.Run(ctx)
 		return made, nil
 	}
 	cfg, err := latest.Default()

@@ -19,6 +19,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
+	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -61,7 +64,7 @@ type fakeCluster struct {
 	*testing.T
 	rand           *rand.Rand
 	client         *fake.Clientset
-	cache          *slotCache
+	cache          *slotcache.Cache
 	devices        map[string]*fakeDevice
 	next           int
 	bound, evicted int
@@ -92,8 +95,8 @@ func newCluster(t *testing.T, r *rand.Rand) *fakeCluster {
 		return true, nil, w.client.Tracker().Update(podsResource, p, p.Namespace)
 	})
 	firstBatch := 1 + r.Intn(3) // so that a few pods make several batches
-	w.cache, _ = runSchedulerWith(t, w.client, func(p *Plugin) fwk.Plugin { p.cache.queue.FirstBatch = firstBatch; return p })
-	w.cache.setConfiguration(cameras(2))
+	w.cache, _ = runSchedulerWith(t, w.client, func(p *Plugin) fwk.Plugin { p.cache.Queue.FirstBatch = firstBatch; return p })
+	w.cache.SetConfiguration(cameras(2))
 	for i := range 3 {
 		name := fmt.Sprint("cam-00000", i)
 		w.devices[name] = &fakeDevice{nodes: []string{"node-a", "node-b"}}
@@ -110,7 +113,7 @@ type fakeDevice struct {
 
 func (w *fakeCluster) show(name string) {
 	d := w.devices[name]
-	w.cache.device(name, d.claims, d.nodes...)
+	device(w.cache, name, d.claims, d.nodes...)
 }
 
 func (w *fakeCluster) pods() []*v1.Pod {
@@ -147,7 +150,7 @@ func (w *fakeCluster) step() {
 		}
 	case n == 8:
 		if w.rand.Intn(3) == 0 {
-			w.cache.setConfiguration(cameras(1 + w.rand.Intn(3)))
+			w.cache.SetConfiguration(cameras(1 + w.rand.Intn(3)))
 			return
 		}
 		name := fmt.Sprint("cam-00000", w.rand.Intn(3))
@@ -171,7 +174,7 @@ func (w *fakeCluster) nodesWork() {
 			}
 			continue
 		}
-		a, err := assigned(p)
+		a, err := assignment.Held(p)
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -191,12 +194,15 @@ func (w *fakeCluster) nodesWork() {
 }
 
 // unsettled says what is not as it should be at rest, "" when all is.
-func (w *fakeCluster) unsettled() string {
+func (w *fakeCluster) unsettled() (why string) {
+	pods := w.pods()
+	w.cache.Read(func(l *ledger.Ledger) { why = w.unsettledIn(l, pods) })
+	return why
+}
+
+func (w *fakeCluster) unsettledIn(l *ledger.Ledger, pods []*v1.Pod) string {
 	var why []error
 	held := map[slot.Name]string{}
-	pods := w.pods()
-	w.cache.mu.RLock()
-	defer w.cache.mu.RUnlock()
 	uids := map[string]bool{}
 	for _, p := range pods {
 		uids[string(p.UID)] = true
@@ -205,10 +211,10 @@ func (w *fakeCluster) unsettled() string {
 			continue
 		}
 		if p.Spec.NodeName == "" {
-			why = append(why, w.couldRun(p))
+			why = append(why, w.couldRun(l, p))
 			continue
 		}
-		a, err := assigned(p)
+		a, err := assignment.Held(p)
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -218,7 +224,7 @@ func (w *fakeCluster) unsettled() string {
 			}
 			held[g.Slot] = p.Name
 		}
-		if got, want := len(w.cache.ledger.Holds(string(p.UID))), len(a["main"]); got != want {
+		if got, want := len(l.Holds(string(p.UID))), len(a["main"]); got != want {
 			why = append(why, fmt.Errorf("pod %s holds %d slots, and has %d", p.Name, got, want))
 		}
 	}
@@ -241,13 +247,12 @@ func (w *fakeCluster) unsettled() string {
 	return ""
 }
 
-// couldRun says how the pod could run, if it could. The caller holds the slot cache's lock.
-func (w *fakeCluster) couldRun(p *v1.Pod) error {
-	req, err := requestOf(p)
+// couldRun says how the pod could run, if it could.
+func (w *fakeCluster) couldRun(l *ledger.Ledger, p *v1.Pod) error {
+	req, err := slotrequest.Of(p)
 	if err != nil {
 		w.Fatal(err)
 	}
-	l := w.cache.ledger
 	for _, node := range []string{"node-a", "node-b"} {
 		if selected := p.Spec.NodeSelector[v1.LabelHostname]; selected != "" && selected != node {
 			continue

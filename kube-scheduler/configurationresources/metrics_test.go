@@ -5,46 +5,61 @@ import (
 	"testing"
 
 	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// counted reads a counter. It must be registered: others count nothing.
-func counted(t *testing.T, c metrics.CounterMetric) float64 {
+// metric reads a counter, or a histogram's sum, of the metric that has the label's value, and how
+// many the histogram has observed. It must be registered: others count nothing.
+func metric(t *testing.T, name, label string) (value float64, count uint64) {
 	t.Helper()
-	n, err := testutil.GetCounterMetricValue(c)
+	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			has := label == ""
+			for _, l := range m.GetLabel() {
+				has = has || l.GetValue() == label
+			}
+			if f.GetName() == name && has {
+				return m.GetCounter().GetValue() + m.GetHistogram().GetSampleSum(), m.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	t.Fatalf("there is no metric %s %s", name, label)
+	return 0, 0
 }
 
 func TestMetrics(t *testing.T) {
 	r := newRig(t)
-	r.cache.device("cam-000001", nil, "node-a")
-	r.cache.device("cam-000002", map[string]string{"cam-000002-0": "C:gone:node-a"}, "node-a")
-	r.cache.device("cam-000003", nil, "node-b")
-	r.cache.device("cam-000004", nil, "node-c")
-	r.cache.device("cam-000005", nil, "node-d")
+	device(r.cache, "cam-000001", nil, "node-a")
+	device(r.cache, "cam-000002", map[string]string{"cam-000002-0": "C:gone:node-a"}, "node-a")
+	device(r.cache, "cam-000003", nil, "node-b")
+	device(r.cache, "cam-000004", nil, "node-c")
+	device(r.cache, "cam-000005", nil, "node-d")
 	r.schedule(t, pod("holder", "1"), "node-a")
-	r.cache.setPod(pod("waiter", "1"))
+	r.cache.SetPod(pod("waiter", "1"))
 	stranger := pod("stranger", "1")
 	stranger.Spec.SchedulerName = "theirs"
-	r.cache.setPod(stranger)
+	r.cache.SetPod(stranger)
 	for _, name := range []string{"early", "late"} {
-		r.cache.setPod(bound(t, pod(name, "1"), "node-c", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000004"}}}}))
+		r.cache.SetPod(bound(t, pod(name, "1"), "node-c", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000004"}}}}))
 	}
-	r.cache.setPod(nominatedTo(important("vip"), "node-d"))
-	r.cache.setClaim(claim("cam-000001-1", "C:x:node-a"), false) // beyond the capacity
-	r.cache.setClaim(claim("cam-000001-0", "C:x:node-z"), false) // out of reach
+	r.cache.SetPod(nominatedTo(important("vip"), "node-d"))
+	r.cache.SetClaim(claim("cam-000001-1", "C:x:node-a"), false) // beyond the capacity
+	r.cache.SetClaim(claim("cam-000001-0", "C:x:node-z"), false) // out of reach
 	stolen := reported("cam-000001")
 	stolen.Shared = false // of another node, by its hash
-	r.cache.setSlice(slice("node-z", "0", stolen))
+	r.cache.SetSlice(slice("node-z", "0", stolen))
 	registry := metrics.NewKubeRegistry()
-	c := &collector{}
-	c.cache.Store(r.cache)
+	c := &slotcache.Collector{}
+	c.Report(r.cache)
 	registry.CustomMustRegister(c)
 	names := []string{"kubeslot_scheduler_ignored", "kubeslot_scheduler_slots", "kubeslot_scheduler_waiting_pods"}
 	want := `
@@ -67,7 +82,9 @@ kubeslot_scheduler_waiting_pods{configuration="cam",reason="OtherScheduler"} 1
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
-	r.cache.leads = false // why a pod waits is the leader's to say
+	standby := newRig(t) // why a pod waits is the leader's to say
+	standby.cache.SetPod(pod("waiter", "1"))
+	c.Report(standby.cache)
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(""), "kubeslot_scheduler_waiting_pods", "kubeslot_scheduler_oldest_waiting_pod_seconds"); err != nil {
 		t.Errorf("a scheduler that does not lead has waiting pods: %v", err)
 	}
@@ -75,18 +92,10 @@ kubeslot_scheduler_waiting_pods{configuration="cam",reason="OtherScheduler"} 1
 
 // Each choice of slots is timed, by whether there were any.
 func TestResolutionIsTimed(t *testing.T) {
-	registerMetrics()
+	slotcache.RegisterMetrics()
 	timed := func() (n [2]uint64, seconds float64) {
 		for i, result := range []string{"taken", "short"} {
-			m := resolutionDuration.WithLabelValues(result)
-			count, err := testutil.GetHistogramMetricCount(m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sum, err := testutil.GetHistogramMetricValue(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			sum, count := metric(t, "kubeslot_scheduler_resolution_duration_seconds", result)
 			n[i], seconds = count, seconds+sum
 		}
 		return n, seconds

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -40,8 +41,8 @@ func newRestrictedRig(t *testing.T, allowed *akriv0.AllowedNamespaces, known ...
 		}
 	}
 	r.namespaces = corelisters.NewNamespaceLister(store)
-	r.cache.setConfiguration(restricted(allowed))
-	r.cache.device("cam-000001", nil, "node-a")
+	r.cache.SetConfiguration(restricted(allowed))
+	device(r.cache, "cam-000001", nil, "node-a")
 	return r, store
 }
 
@@ -82,9 +83,9 @@ func TestPodsOfNamespacesThatAreNotAllowed(t *testing.T) {
 				if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), want) {
 					t.Errorf("status %v, want UnschedulableAndUnresolvable with %q", status, want)
 				}
-				w, _ := r.cache.queue.Get(p.UID)
-				if got := r.cache.reasonOf(p, w); got != "NamespaceNotAllowed" {
-					t.Errorf("it waits for %s", got)
+				w, _ := r.cache.Queue.Get(p.UID)
+				if got := w.Reason(); got != waitreason.NamespaceNotAllowed {
+					t.Errorf("it waits for %s", waitreason.Names[got])
 				}
 			})
 		}
@@ -104,8 +105,8 @@ func TestPodsAreTriedAgainWhenTheirNamespaceMayBeAllowed(t *testing.T) {
 		t.Fatal("not refused")
 	}
 	r.woken()
-	r.cache.setNamespace(namespace("other", "team", "a"))
-	r.cache.setConfiguration(restricted(selected))
+	r.cache.SetNamespace(namespace("other", "team", "a"))
+	r.cache.SetConfiguration(restricted(selected))
 	if woken := r.woken(); len(woken) > 0 {
 		t.Errorf("tried again for nothing: %v", woken)
 	}
@@ -113,15 +114,15 @@ func TestPodsAreTriedAgainWhenTheirNamespaceMayBeAllowed(t *testing.T) {
 	if err := store.Update(labelled); err != nil {
 		t.Fatal(err)
 	}
-	r.cache.setNamespace(labelled)
+	r.cache.SetNamespace(labelled)
 	if woken := r.woken(); !slices.Equal(woken, []string{"p"}) {
 		t.Errorf("its namespace was labelled, and tried again are %v", woken)
 	}
-	r.cache.queue.Try(p.UID)
+	r.cache.Queue.Try(p.UID)
 	if _, status := r.filter(p, "node-a"); !status.IsSuccess() {
 		t.Errorf("labelled: %v", status)
 	}
-	r.cache.setConfiguration(restricted(&akriv0.AllowedNamespaces{Names: []string{"c"}}))
+	r.cache.SetConfiguration(restricted(&akriv0.AllowedNamespaces{Names: []string{"c"}}))
 	if woken := r.woken(); !slices.Equal(woken, []string{"p"}) {
 		t.Errorf("spec.allowedNamespaces was changed, and tried again are %v", woken)
 	}

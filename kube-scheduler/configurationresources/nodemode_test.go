@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -20,7 +21,7 @@ func choosing(r *rig, name string, allocatable map[string]string, pods ...*v1.Po
 	for resourceName, n := range allocatable {
 		node.Status.Allocatable[v1.ResourceName("akri.sh/"+resourceName)] = resource.MustParse(n)
 	}
-	r.cache.setNode(node)
+	r.cache.SetNode(node)
 	info := framework.NewNodeInfo(pods...)
 	info.SetNode(node)
 	return info
@@ -30,7 +31,7 @@ func choosing(r *rig, name string, allocatable map[string]string, pods ...*v1.Po
 // are bound by whoever binds other pods, without an assignment.
 func TestNodeThatChoosesSlots(t *testing.T) {
 	r := newRig(t)
-	r.cache.device("cam-000001", nil, "node-a", "node-b")
+	device(r.cache, "cam-000001", nil, "node-a", "node-b")
 	filter := func(p *v1.Pod, info fwk.NodeInfo) (fwk.CycleState, *fwk.Status) {
 		state := framework.NewCycleState()
 		if _, status := r.PreFilter(r.ctx, state, p, []fwk.NodeInfo{info}); !status.IsSuccess() {
@@ -46,7 +47,7 @@ func TestNodeThatChoosesSlots(t *testing.T) {
 	if status := r.Reserve(r.ctx, state, p, "node-a"); !status.IsSuccess() {
 		t.Fatalf("Reserve: %v", status)
 	}
-	if r.cache.holds(string(p.UID)) {
+	if r.cache.Holds(string(p.UID)) {
 		t.Error("the ledger has given it slots")
 	}
 	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSkip() || len(r.bindings()) > 0 {
@@ -74,7 +75,7 @@ func TestNodeThatChoosesSlots(t *testing.T) {
 		}
 	}
 	// The claims of nodes count, whatever the kubelet advertised ten seconds ago.
-	r.cache.device("cam-000001", map[string]string{"cam-000001-0": "C:cam-0:node-b"}, "node-a", "node-b")
+	device(r.cache, "cam-000001", map[string]string{"cam-000001-0": "C:cam-0:node-b"}, "node-a", "node-b")
 	if _, status := filter(p, choosing(r, "node-a", map[string]string{"cam": "1"})); status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "0 of 1 slots free") {
 		t.Errorf("with the slot claimed by another node: %v", status)
 	}
@@ -84,7 +85,7 @@ func TestNodeThatChoosesSlots(t *testing.T) {
 // after the pod was given slots either.
 func TestNodeBeginsToChooseSlots(t *testing.T) {
 	r := newRig(t)
-	r.cache.device("cam-000001", nil, "node-a")
+	device(r.cache, "cam-000001", nil, "node-a")
 	p := pod("p", "1")
 	state := r.schedule(t, p, "node-a")
 	choosing(r, "node-a", map[string]string{"cam": "1"})
@@ -92,7 +93,7 @@ func TestNodeBeginsToChooseSlots(t *testing.T) {
 		t.Errorf("Bind: %v, %v", status, r.bindings())
 	}
 	// And back.
-	r.cache.setNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}})
+	r.cache.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}})
 	if status := r.Bind(r.ctx, state, p, "node-a"); len(r.bindings()) != 1 {
 		t.Errorf("Bind: %v, %v", status, r.bindings())
 	}
@@ -107,10 +108,10 @@ func TestWakesForInstances(t *testing.T) {
 	p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: amount, Limits: amount}
 	before := choosing(r, "node-a", nil).Node()
 	after := choosing(r, "node-a", map[string]string{"cam-000001": "1"}).Node()
-	if hint, err := r.cache.afterAdvertisement(r.cache.logger, p, before, after); err != nil || hint != fwk.Queue {
+	if hint, err := r.afterAdvertisement(klog.Background(), p, before, after); err != nil || hint != fwk.Queue {
 		t.Errorf("got %v, %v", hint, err)
 	}
-	if hint, err := r.cache.afterAdvertisement(r.cache.logger, p, after, after); err != nil || hint != fwk.QueueSkip {
+	if hint, err := r.afterAdvertisement(klog.Background(), p, after, after); err != nil || hint != fwk.QueueSkip {
 		t.Errorf("without a change: got %v, %v", hint, err)
 	}
 }

@@ -1,19 +1,26 @@
 package configurationresources
 
 import (
+	"context"
 	"errors"
+	"sync"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+	testclock "k8s.io/utils/clock/testing"
 
+	"github.com/kubeslot/kubeslot/kube-scheduler/recovery"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // Of the claims that a killed scheduler made before it could bind, those for a pod
 // that waits are released, once the API server says that it is not bound.
 func TestOrphanedClaims(t *testing.T) {
+	synced := true
 	for name, test := range map[string]struct {
 		change func(*claimRig, *v1.Pod)
 		kept   bool
@@ -31,11 +38,11 @@ func TestOrphanedClaims(t *testing.T) {
 		"without an answer": {func(r *claimRig, _ *v1.Pod) {
 			r.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("refused") })
 		}, true},
-		"of an unknown holder":      {func(r *claimRig, p *v1.Pod) { r.cache.deletePod(p) }, true},
-		"before the ledger is full": {func(r *claimRig, _ *v1.Pod) { r.cache.sources = append(r.cache.sources, func() bool { return false }) }, true},
+		"of an unknown holder":      {func(r *claimRig, p *v1.Pod) { r.cache.DeletePod(p) }, true},
+		"before the ledger is full": {func(*claimRig, *v1.Pod) { synced = false }, true},
 		"of a bind under way": {func(r *claimRig, p *v1.Pod) {
-			req, _ := requestOf(p)
-			if _, _, err := r.cache.assume(&cycle{req: req}, "node-a", r.args.Strategy); err != nil {
+			req, _ := slotrequest.Of(p)
+			if _, _, err := r.cache.Assume(req, "node-a", r.args.Strategy); err != nil {
 				panic(err)
 			}
 		}, true},
@@ -50,20 +57,49 @@ func TestOrphanedClaims(t *testing.T) {
 			return c
 		}()} {
 			t.Run(name+", through the "+level, func(t *testing.T) {
-				r := newClaimRig(t, nil)
+				synced = true
+				r := newClaimRig(t, nil, func() bool { return synced })
 				p := pod("p", "1")
 				p.Spec.SchedulerName = v1.DefaultSchedulerName
 				if err := r.client.Tracker().Add(p.DeepCopy()); err != nil {
 					t.Fatal(err)
 				}
-				r.cache.setClaim(r.api.Put(c), false)
-				r.cache.setPod(p)
+				r.cache.SetClaim(r.api.Put(c), false)
+				r.cache.SetPod(p)
 				test.change(r, p)
-				r.releaseOrphans(r.ctx)
+				r.sweeper.Sweep(r.ctx)
 				if got := r.holder("cam-000001-0"); (got != "") != test.kept {
 					t.Errorf("the slot is claimed by %q, kept should be %v", got, test.kept)
 				}
 			})
 		}
 	}
+}
+
+// Orphaned claims are released from when the scheduler leads, be there pods to schedule or not,
+// and again after each interval.
+func TestOrphanedClaimsAreLookedForAgain(t *testing.T) {
+	r := newClaimRig(t, nil)
+	fake := testclock.NewFakeClock(time.Now())
+	r.sweeper.Clock, r.sweeping = fake, sync.Once{}
+	ctx, cancel := context.WithCancel(r.ctx)
+	t.Cleanup(cancel)
+	r.Plugin.ctx = ctx
+	p := pod("p", "1")
+	if err := r.client.Tracker().Add(p); err != nil {
+		t.Fatal(err)
+	}
+	r.cache.SetPod(p)
+	orphan := func() { r.cache.SetClaim(r.api.Put(claim("cam-000001-0", "C:p-uid:node-a")), false) }
+	released := func() bool { return r.holder("cam-000001-0") == "" }
+	orphan()
+	(&Factory{plugins: []*Plugin{r.Plugin}}).Lead()
+	eventually(t, "the claim to be released", func() bool { return released() && fake.HasWaiters() })
+	orphan()
+	fake.Step(recovery.SweepInterval - 1)
+	if !fake.HasWaiters() || released() {
+		t.Error("claims are looked for before the interval is over")
+	}
+	fake.Step(1)
+	eventually(t, "the claim to be released", released)
 }

@@ -5,29 +5,22 @@
 //
 // The extension points, each in the file of its name:
 //
-//   - prefilter.go reads the requests (request.go) and narrows the nodes to those that reach
-//     such devices
-//   - filter.go asks the ledger whether a node has the slots, and whether its kubelet knows
-//     of them (advertised.go, nodemode.go)
-//   - postfilter.go preempts pods on other nodes that hold slots of shared devices, which
-//     DefaultPreemption cannot (budgets.go, evict.go)
+//   - prefilter.go reads the requests, refuses those that no node can meet (namespaces.go,
+//     deviceclass.go), and narrows the nodes to those that reach such devices
+//   - filter.go asks the slot cache whether a node has the slots, and whether its kubelet knows
+//     of them
+//   - postfilter.go has package preemption make pods on other nodes give up slots of shared
+//     devices, which DefaultPreemption cannot
 //   - score.go prefers nodes with more of the slots free
 //   - reserve.go takes the slots, so that no other pod is offered them, and gives them back
 //   - bind.go claims them, with claimMode Scheduler, and sends the Binding with the
 //     assignment in its annotations, which the API server merges into the pod in the same
 //     write that sets its node
+//   - hints.go says which events of the framework help a waiting pod; package requeue answers
+//     those of the ledger
 //
-// All profiles share one slot cache (slotcache.go), which feeds the ledger from the API and
-// serializes its writers under one lock:
-//
-//   - slotcache_feed.go, slotcache_objects.go, slotcache_claims.go, slotcache_pods.go: what
-//     the API shows
-//   - slotcache_snapshot.go: the nodes of a scheduling cycle
-//   - slotcache_events.go: what the ledger's events are to package requeue, which has waiting
-//     pods tried again; slotcache_log.go: what the log says of them
-//   - nominations.go: for whom slots are kept, and how long
-//   - doubleallocation.go, orphans.go: what a scheduler that ended has left
-//   - waits.go, metrics.go: why pods wait
+// The plugin has no state but what it writes into a scheduling cycle: what it knows of slots is
+// in the slot cache, which all profiles share.
 package configurationresources
 
 import (
@@ -38,14 +31,19 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	policylisters "k8s.io/client-go/listers/policy/v1"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/utils/clock"
 
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
-	"github.com/kubeslot/kubeslot/types/assignment/signing"
+	"github.com/kubeslot/kubeslot/kube-scheduler/preemption"
+	"github.com/kubeslot/kubeslot/kube-scheduler/recovery"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 )
 
 // Name of the plugin in a KubeSchedulerConfiguration.
@@ -56,15 +54,16 @@ const Name = "ConfigurationResources"
 type Plugin struct {
 	handle fwk.Handle
 	args   config.ConfigurationResourcesArgs
-	cache  *slotCache
+	cache  *slotcache.Cache
 	pods   corelisters.PodLister
-	pdbs   policylisters.PodDisruptionBudgetLister
 	// namespaces have the labels by which spec.allowedNamespaces selects them.
 	namespaces corelisters.NamespaceLister
-	signer     *signing.Signer // nil: assignments are not signed
-	// claims is set with claimMode Scheduler.
-	claims *claims.Writer
-	// sweeping starts the search for orphaned claims, which ends with ctx.
+	binder     *binding.Binder
+	preemption *preemption.Evaluator
+	// claims and sweeper are set with claimMode Scheduler.
+	claims  *claims.Writer
+	sweeper *recovery.Sweeper
+	// sweeping starts the sweeper, which ends with ctx.
 	sweeping sync.Once
 	ctx      context.Context
 }
@@ -82,91 +81,90 @@ var (
 	_ fwk.SignPlugin          = (*Plugin)(nil)
 )
 
-// NewFactory returns the plugin's factory. Profiles that are made with the same
-// factory share one ledger, since they give out the same slots. The options are read
-// when the first profile is made, so that flags may set them until then.
-func NewFactory(o *binding.Options) frameworkruntime.PluginFactory {
-	var (
-		mu     sync.Mutex
-		shared *slotCache
-	)
-	return func(ctx context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		args, ok := obj.(*config.ConfigurationResourcesArgs)
-		if !ok {
-			return nil, fmt.Errorf("plugin %s: want arguments of kind ConfigurationResourcesArgs, got %T", Name, obj)
+// Factory makes the plugin of each profile. Those that it makes share one slot cache, since
+// they give out the same slots.
+type Factory struct {
+	// Options are read when the first profile is made, so that flags may set them until then.
+	Options *binding.Options
+
+	mu      sync.Mutex
+	cache   *slotcache.Cache
+	plugins []*Plugin
+}
+
+// New makes the plugin of a profile. It is a runtime.PluginFactory.
+func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	args, ok := obj.(*config.ConfigurationResourcesArgs)
+	if !ok {
+		return nil, fmt.Errorf("plugin %s: want arguments of kind ConfigurationResourcesArgs, got %T", Name, obj)
+	}
+	args.SetDefaults()
+	if err := args.Validate(); err != nil {
+		return nil, fmt.Errorf("plugin %s of profile %s: %w", Name, handle.ProfileName(), err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	signer, err := f.Options.Signer()
+	if err != nil {
+		return nil, err
+	}
+	api := restclient.CopyConfig(handle.KubeConfig())
+	api.ContentType, api.AcceptContentTypes = "application/json", "application/json" // CRDs have no protobuf
+	logger := klog.FromContext(ctx).WithName(Name)
+	if f.cache == nil {
+		binding.RegisterMetrics()
+		claims.RegisterMetrics()
+		if f.cache, err = slotcache.Start(ctx, logger, handle, api); err != nil {
+			return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 		}
-		args.SetDefaults()
-		if err := args.Validate(); err != nil {
-			return nil, fmt.Errorf("plugin %s of profile %s: %w", Name, handle.ProfileName(), err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		signer, err := o.Signer()
+	}
+	core, client, recorder := handle.SharedInformerFactory().Core().V1(), handle.ClientSet(), handle.EventRecorder()
+	p := &Plugin{
+		handle: handle, args: *args, cache: f.cache, ctx: ctx, pods: core.Pods().Lister(), namespaces: core.Namespaces().Lister(),
+		binder: &binding.Binder{Handle: handle, Signer: signer, Clock: clock.RealClock{}},
+		preemption: &preemption.Evaluator{PluginName: Name, Handle: handle, Cache: f.cache, Pods: core.Pods().Lister(),
+			PDBs: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()},
+	}
+	if args.ClaimMode == config.ClaimByScheduler {
+		writer, err := claims.NewClient(api)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("start plugin %s: make a client for claims: %w", Name, err)
 		}
-		if shared == nil {
-			b, err := startSlotCache(ctx, handle)
-			if err != nil {
-				return nil, fmt.Errorf("start plugin %s: %w", Name, err)
-			}
-			shared = b
-		}
-		informers := handle.SharedInformerFactory()
-		p := &Plugin{
-			handle: handle, args: *args, cache: shared, ctx: ctx, signer: signer,
-			pods: informers.Core().V1().Pods().Lister(),
-			pdbs: informers.Policy().V1().PodDisruptionBudgets().Lister(), namespaces: informers.Core().V1().Namespaces().Lister(),
-		}
-		if args.ClaimMode == config.ClaimByScheduler {
-			client, err := claims.NewClient(shared.config)
-			if err != nil {
-				return nil, fmt.Errorf("start plugin %s: make a client for claims: %w", Name, err)
-			}
-			p.claims = &claims.Writer{Client: client, Seen: shared.claimSeen, Gone: shared.claimGone}
-		}
-		shared.mu.Lock()
-		defer shared.mu.Unlock()
-		shared.profiles[handle.ProfileName()] = &p.args
-		shared.evict = p.evictLosers // any profile's will do
-		return p, nil
+		p.claims = &claims.Writer{Client: writer, Clock: clock.RealClock{}, Seen: f.cache.ClaimSeen, Gone: f.cache.ClaimGone}
+		p.sweeper = &recovery.Sweeper{Logger: logger, Clock: clock.RealClock{}, Client: client, Cache: f.cache, Claims: p.claims}
+	}
+	f.cache.AddProfile(handle.ProfileName(), &p.args)
+	evictor := &recovery.Evictor{Logger: logger, Clock: clock.RealClock{}, Client: client, Recorder: recorder}
+	f.cache.EvictWith(func(found []*ledger.DoubleAllocation) { evictor.Evict(ctx, found) }) // any profile's will do
+	f.plugins = append(f.plugins, p)
+	return p, nil
+}
+
+// Lead tells the plugins that the scheduler leads, which the framework does not: it is to be
+// called when the scheduler begins to schedule, be there pods or not. What a scheduler before it
+// has left is cleaned up then.
+func (f *Factory) Lead() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.plugins {
+		p.lead()
+	}
+}
+
+func (p *Plugin) lead() {
+	p.cache.Lead()
+	if p.sweeper != nil {
+		p.sweeping.Do(func() { go p.sweeper.Run(p.ctx) })
 	}
 }
 
 // Name implements fwk.Plugin.
 func (*Plugin) Name() string { return Name }
 
-// EventsToRegister registers the events that matter apart from the ledger: the
-// author corrected the annotation for which the pod was refused, a node advertises
-// more, a pod no longer counts against what a node advertises, or a DeviceClass has
-// given up the name of a resource of ours. All others the slot cache answers by activating
-// the pods that they help.
-func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
-	return []fwk.ClusterEventWithHint{
-		{
-			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update},
-			QueueingHintFn: binding.AfterInputChange,
-		},
-		{
-			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},
-			QueueingHintFn: p.cache.afterAdvertisement,
-		},
-		{
-			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete},
-			QueueingHintFn: p.cache.afterDeletion,
-		},
-		{
-			// With the DRA feature off, the framework watches none.
-			Event:          fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Update | fwk.Delete},
-			QueueingHintFn: afterDeviceClassChange,
-		},
-	}, nil
-}
-
 // SignPod keeps pods that ask for slots out of opportunistic batching, which
 // would reuse one pod's filter results for the next after slots were taken.
 func (*Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	if requestsSlots(pod) {
+	if slotrequest.Any(pod) {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "requests device slots")
 	}
 	return nil, nil

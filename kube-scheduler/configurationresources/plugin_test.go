@@ -16,6 +16,7 @@ import (
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	policylisters "k8s.io/client-go/listers/policy/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -25,7 +26,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
+	"github.com/kubeslot/kubeslot/kube-scheduler/preemption"
+	"github.com/kubeslot/kubeslot/kube-scheduler/recovery"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -56,26 +62,62 @@ func (r *rig) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 
 // woken answers the events and returns the pods activated since it was called before.
 func (r *rig) woken() []string {
-	r.cache.queue.Step()
+	r.cache.Queue.Step()
 	woken := slices.Compact(slices.Sorted(slices.Values(r.activated)))
 	r.activated = nil
 	return woken
 }
 
-func newRig(t *testing.T) *rig {
+// newRig has a Configuration cam, of one slot a device. The sources are what the slot cache
+// waits for, though not for long.
+func newRig(t *testing.T, sources ...cache.InformerSynced) *rig {
 	logger, ctx := ktesting.NewTestContext(t)
-	r := &rig{ctx: ctx, client: fake.NewClientset()}
-	args := config.ConfigurationResourcesArgs{}
-	args.SetDefaults()
-	r.known = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	r.Plugin = &Plugin{pods: corelisters.NewPodLister(r.known), handle: fakeHandle{client: r.client}, args: args,
-		cache: newSlotCache(logger, clock.RealClock{}, r)}
-	close(r.cache.decided)
-	r.cache.queue.Start()
-	r.cache.profiles[v1.DefaultSchedulerName] = &r.args
-	r.cache.evict = r.evictLosers
-	r.cache.setConfiguration(cameras(1))
+	return newRigWith(ctx, logger, sources...)
+}
+
+func newRigWith(ctx context.Context, logger klog.Logger, sources ...cache.InformerSynced) *rig {
+	r := &rig{ctx: ctx, client: fake.NewClientset(), known: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})}
+	r.Plugin = newPlugin(slotcache.New(logger, clock.RealClock{}, r, sources...), fakeHandle{client: r.client},
+		corelisters.NewPodLister(r.known), nil)
+	r.cache.GiveUpWaiting()
+	r.cache.Queue.Start()
+	r.cache.EvictWith(func(found []*ledger.DoubleAllocation) { r.evictor().Evict(r.ctx, found) })
+	r.cache.SetConfiguration(cameras(1))
 	return r
+}
+
+// newPlugin makes a plugin with the default arguments, for pods of the default scheduler.
+func newPlugin(slots *slotcache.Cache, handle fwk.Handle, pods corelisters.PodLister, pdbs policylisters.PodDisruptionBudgetLister) *Plugin {
+	p := &Plugin{pods: pods, cache: slots, preemption: &preemption.Evaluator{PluginName: Name, Cache: slots, Pods: pods, PDBs: pdbs}}
+	p.args.SetDefaults()
+	p.use(handle)
+	slots.AddProfile(v1.DefaultSchedulerName, &p.args)
+	return p
+}
+
+// use gives the plugin another handle.
+func (p *Plugin) use(handle fwk.Handle) {
+	p.handle, p.preemption.Handle = handle, handle
+	p.binder = &binding.Binder{Handle: handle, Clock: clock.RealClock{}}
+}
+
+func (r *rig) evictor() *recovery.Evictor {
+	return &recovery.Evictor{Logger: klog.FromContext(r.ctx), Clock: clock.RealClock{}, Client: r.client, Recorder: noEvents{}}
+}
+
+// ledgerOf is the ledger, for tests that change nothing meanwhile.
+func ledgerOf(c *slotcache.Cache) (l *ledger.Ledger) {
+	c.Read(func(its *ledger.Ledger) { l = its })
+	return l
+}
+
+// given are the slots of the camera that the pod has.
+func (r *rig) given(p *v1.Pod) ledger.Assignment {
+	var grants []assignment.Grant
+	for _, s := range ledgerOf(r.cache).Holds(string(p.UID)) {
+		grants = append(grants, assignment.Grant{Resource: "cam", Slot: s})
+	}
+	return ledger.Assignment{"main": grants}
 }
 
 func pod(name, quantity string) *v1.Pod {
@@ -177,7 +219,7 @@ func TestRefusals(t *testing.T) {
 			fwk.UnschedulableAndUnresolvable, []string{"whole number"}},
 		"too many slots in one pod": {
 			func(_ *rig, p *v1.Pod) {
-				half := pod("p", fmt.Sprint(maxSlots/2)).Spec.Containers[0].Resources
+				half := pod("p", fmt.Sprint(slotrequest.MaxSlots/2)).Spec.Containers[0].Resources
 				p.Spec.InitContainers = []v1.Container{{Name: "first", Resources: half}}
 				p.Spec.Containers = []v1.Container{{Name: "main", Resources: half}, {Name: "last", Resources: pod("p", "1").Spec.Containers[0].Resources}}
 			},
@@ -185,7 +227,7 @@ func TestRefusals(t *testing.T) {
 		"too many resources in one pod": {
 			func(_ *rig, p *v1.Pod) {
 				names := v1.ResourceList{}
-				for i := range maxResources + 1 {
+				for i := range slotrequest.MaxResources + 1 {
 					names[v1.ResourceName(fmt.Sprint("akri.sh/cam-", i))] = resource.MustParse("1")
 				}
 				p.Spec.Containers[0].Resources = v1.ResourceRequirements{Limits: names}
@@ -201,20 +243,20 @@ func TestRefusals(t *testing.T) {
 			fwk.UnschedulableAndUnresolvable, []string{"negative"}},
 		"held": {
 			func(r *rig, _ *v1.Pod) {
-				r.cache.device("cam-000001", map[string]string{"cam-000001-0": "C:x:node-a"}, "node-a")
+				device(r.cache, "cam-000001", map[string]string{"cam-000001-0": "C:x:node-a"}, "node-a")
 			},
 			fwk.Unschedulable, []string{"0 of 1 slots free", "1 held"}},
 		"out of reach": {
-			func(r *rig, _ *v1.Pod) { r.cache.device("cam-000001", nil, "node-b") },
+			func(r *rig, _ *v1.Pod) { device(r.cache, "cam-000001", nil, "node-b") },
 			fwk.UnschedulableAndUnresolvable, []string{"reach no Instance"}},
 		"not synced": {
-			func(r *rig, _ *v1.Pod) { r.cache.sources = append(r.cache.sources, func() bool { return false }) },
+			func(r *rig, _ *v1.Pod) { *r = *newRig(t, func() bool { return false }) },
 			fwk.UnschedulableAndUnresolvable, []string{"CRDs"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.cache.device("cam-000001", nil, "node-a")
+			device(r.cache, "cam-000001", nil, "node-a")
 			p := pod("p", "1")
 			test.change(r, p)
 			_, status := r.filter(p, "node-a")
@@ -232,7 +274,7 @@ func TestRefusals(t *testing.T) {
 
 func TestPreFilterNarrowsToNodesThatReach(t *testing.T) {
 	r := newRig(t)
-	r.cache.device("cam-000001", nil, "node-a")
+	device(r.cache, "cam-000001", nil, "node-a")
 	var nodes []fwk.NodeInfo
 	for i := range minNodesToNarrow {
 		nodes = append(nodes, nodeInfo(fmt.Sprint("node-", i)))
@@ -249,9 +291,9 @@ func TestPreFilterNarrowsToNodesThatReach(t *testing.T) {
 
 func TestScore(t *testing.T) {
 	r := newRig(t)
-	r.cache.device("cam-000001", map[string]string{"cam-000001-0": "node-a"}, "node-a", "node-b", "node-c")
-	r.cache.device("cam-000002", nil, "node-a", "node-b", "node-c")
-	r.cache.device("cam-000003", nil, "node-b")
+	device(r.cache, "cam-000001", map[string]string{"cam-000001-0": "node-a"}, "node-a", "node-b", "node-c")
+	device(r.cache, "cam-000002", nil, "node-a", "node-b", "node-c")
+	device(r.cache, "cam-000003", nil, "node-b")
 	p := pod("p", "1")
 	state, _ := r.filter(p, "node-a")
 	score := func(strategy ledger.Strategy, free, local int32, node string) int64 {
@@ -280,7 +322,7 @@ func TestScore(t *testing.T) {
 
 func TestPreemptionImagines(t *testing.T) {
 	r := newRig(t)
-	r.cache.device("cam-000001", nil, "node-a", "node-b")
+	device(r.cache, "cam-000001", nil, "node-a", "node-b")
 	victim := pod("victim", "1")
 	r.schedule(t, victim, "node-a")
 	p := pod("p", "1")

@@ -27,7 +27,7 @@ func (r *rig) awake(within time.Duration) []string {
 	end := time.Now().Add(within)
 	for {
 		synctest.Wait()
-		wait, more := r.cache.queue.Step()
+		wait, more := r.cache.Queue.Step()
 		if left := time.Until(end); !more || wait > left {
 			time.Sleep(left)
 			synctest.Wait()
@@ -44,18 +44,18 @@ func TestWaitsWhileItsNodeHasASlot(t *testing.T) {
 		r, other := preemptionRig(t)
 		onePerNode := cameras(3)
 		onePerNode.Spec.UniqueScope = akriv0.UniquePerNode
-		r.cache.setConfiguration(onePerNode)
+		r.cache.SetConfiguration(onePerNode)
 		old := pod("old", "1")
-		c, _ := readCycle(r.schedule(t, old, "node-a"))
-		old = bound(t, old, "node-a", c.assignment)
-		r.cache.setPod(old)
-		r.cache.deletePod(other) // its slot is the lowest
+		r.schedule(t, old, "node-a")
+		old = bound(t, old, "node-a", r.given(old))
+		r.cache.SetPod(old)
+		r.cache.DeletePod(other) // its slot is the lowest
 		ending := old.DeepCopy()
 		ending.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-		r.cache.setPod(ending)
+		r.cache.SetPod(ending)
 
 		next := pod("next", "1")
-		r.cache.setPod(next)
+		r.cache.SetPod(next)
 		r.awake(time.Minute)
 		for range 2 {
 			if node, status := r.postFilter(t, next); node != "node-a" || !status.IsSuccess() {
@@ -65,7 +65,7 @@ func TestWaitsWhileItsNodeHasASlot(t *testing.T) {
 		if got := r.awake(time.Minute); len(got) != 0 {
 			t.Errorf("while the other pod is ending: activated %v", got)
 		}
-		r.cache.deletePod(ending)
+		r.cache.DeletePod(ending)
 		if got := r.awake(time.Minute); !slices.Contains(got, "next") {
 			t.Errorf("the other pod gone: activated %v", got)
 		}
@@ -77,9 +77,9 @@ func TestWaitsWhileItsNodeHasASlot(t *testing.T) {
 func TestRefusedThoughFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, holder := preemptionRig(t)
-		r.cache.deletePod(holder)
+		r.cache.DeletePod(holder)
 		p := pod("p", "1")
-		r.cache.setPod(p)
+		r.cache.SetPod(p)
 		r.awake(time.Minute)
 		info, err := framework.NewPodInfo(important("expected"))
 		if err != nil {
@@ -119,16 +119,16 @@ func TestVictimCannotBeEvicted(t *testing.T) {
 		recorder := events.NewFakeRecorder(1)
 		handle := r.handle.(nodesHandle)
 		handle.recorder = recorder
-		r.handle = handle
+		r.use(handle)
 		vip := important("vip")
-		r.cache.setPod(vip)
+		r.cache.SetPod(vip)
 		if node, status := r.postFilter(t, vip); node != "node-a" || !status.IsSuccess() {
 			t.Fatalf("nominated to %q, %v", node, status)
 		}
 		if got := r.awake(0); len(got) != 0 {
 			t.Errorf("at once: activated %v", got)
 		}
-		if got := r.cache.nominatedNode("vip-uid"); got != "" {
+		if got := r.cache.NominatedNode("vip-uid"); got != "" {
 			t.Errorf("slots are kept on %q", got)
 		}
 		const want = "Warning PreemptionFailed 1 of 1 pods could not be made to give up their slots, and it is tried again; " +
@@ -147,7 +147,7 @@ func TestVictimCannotBeEvicted(t *testing.T) {
 func TestAnotherWasFaster(t *testing.T) {
 	synctestRun(t, "at Reserve", func(t *testing.T) {
 		r := newRig(t)
-		r.cache.device("cam-000001", nil, "node-a")
+		device(r.cache, "cam-000001", nil, "node-a")
 		p := pod("p", "1")
 		if err := r.known.Add(p); err != nil {
 			t.Fatal(err)
@@ -167,10 +167,9 @@ func TestAnotherWasFaster(t *testing.T) {
 	t.Run("at the claim", func(t *testing.T) {
 		r := newClaimRig(t, nil)
 		p := pod("p", "1")
-		r.cache.setPod(p)
+		r.cache.SetPod(p)
 		state := r.schedule(t, p, "node-a")
-		c, _ := readCycle(state)
-		r.api.Put(claim(c.assignment["main"][0].Slot.String(), "C:other:node-b"))
+		r.api.Put(claim(r.given(p)["main"][0].Slot.String(), "C:other:node-b"))
 		if status := r.Bind(r.ctx, state, p, "node-a"); status.Code() != fwk.Unschedulable {
 			t.Fatalf("Bind: %v", status)
 		}
@@ -200,29 +199,29 @@ func TestConfirmsItsPreemption(t *testing.T) {
 		later     []string
 	}{
 		"nothing happens": {func(*testing.T, *rig, *v1.Pod) {}, "node-a", []string{"holder"}, nil},
-		"the holder has gone": {func(t *testing.T, r *rig, holder *v1.Pod) { r.cache.deletePod(holder) },
+		"the holder has gone": {func(t *testing.T, r *rig, holder *v1.Pod) { r.cache.DeletePod(holder) },
 			"", nil, []string{"vip"}},
 		"a more important pod has the slot": {func(t *testing.T, r *rig, holder *v1.Pod) {
-			r.cache.deletePod(holder)
-			r.cache.setPod(bound(t, important("other"), "node-a", cam1))
+			r.cache.DeletePod(holder)
+			r.cache.SetPod(bound(t, important("other"), "node-a", cam1))
 		}, "", nil, []string{"vip"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, holder := preemptionRig(t)
-				r.cache.device("cam-000001", nil, "node-a")
-				r.cache.device("cam-000002", nil, "node-b")
+				device(r.cache, "cam-000001", nil, "node-a")
+				device(r.cache, "cam-000002", nil, "node-b")
 				vip, king, less := important("vip"), important("king"), int32(50)
 				king.Spec.Priority = &less // and more than the holder's
 				r.schedule(t, king, "node-b")
-				r.cache.setPod(vip)
+				r.cache.SetPod(vip)
 				r.awake(time.Minute)
 				var asked atomic.Int32 // of the eviction, too
 				state, _ := r.filter(vip, "node-a")
-				r.pods = watchedPods{r.pods, func() {
+				r.preemption.Pods = watchedPods{r.preemption.Pods, func() {
 					if asked.Add(1) == 2 { // for the victim on the second node
 						test.meanwhile(t, r, holder)
-						r.awake(0) // of what it has gained
+						r.awake(0) // of what it can have now
 					}
 				}}
 				statuses := framework.NewDefaultNodeToStatus()
@@ -236,8 +235,8 @@ func TestConfirmsItsPreemption(t *testing.T) {
 				if n := asked.Load(); n < 2 {
 					t.Errorf("%d nodes were looked at", n)
 				}
-				if node != test.node || r.cache.nominatedNode("vip-uid") != test.node {
-					t.Errorf("nominated to %q; slots are kept on %q", node, r.cache.nominatedNode("vip-uid"))
+				if node != test.node || r.cache.NominatedNode("vip-uid") != test.node {
+					t.Errorf("nominated to %q; slots are kept on %q", node, r.cache.NominatedNode("vip-uid"))
 				}
 				if got := r.awake(time.Minute); !slices.Equal(got, test.later) {
 					t.Errorf("activated %v", got)

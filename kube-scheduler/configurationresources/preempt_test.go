@@ -22,6 +22,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/preemption"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -57,8 +59,8 @@ func (l nodeLister) Get(name string) (fwk.NodeInfo, error) {
 }
 
 // preemptionRig has a shared camera with one slot, which a pod on node-b holds.
-func preemptionRig(t *testing.T) (*rig, *v1.Pod) {
-	r := newRig(t)
+func preemptionRig(t *testing.T, sources ...cache.InformerSynced) (*rig, *v1.Pod) {
+	r := newRig(t, sources...)
 	r.mayPreempt(t)
 	return r, r.hold(t, "cam-000001", pod("holder", "1"), "node-a", "node-b")
 }
@@ -66,24 +68,24 @@ func preemptionRig(t *testing.T) (*rig, *v1.Pod) {
 // mayPreempt gives the plugin what it needs for PostFilter.
 func (r *rig) mayPreempt(t *testing.T, budgets ...*policyv1.PodDisruptionBudget) {
 	t.Helper()
-	r.handle = nodesHandle{fakeHandle: fakeHandle{client: r.client}, nodes: []fwk.NodeInfo{nodeInfo("node-a"), nodeInfo("node-b")}, recorder: noEvents{}}
+	r.use(nodesHandle{fakeHandle: fakeHandle{client: r.client}, nodes: []fwk.NodeInfo{nodeInfo("node-a"), nodeInfo("node-b")}, recorder: noEvents{}})
 	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	for _, b := range budgets {
 		if err := store.Add(b); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.pdbs = policylisters.NewPodDisruptionBudgetLister(store)
+	r.preemption.PDBs = policylisters.NewPodDisruptionBudgetLister(store)
 }
 
 // hold adds a camera of one slot that the nodes reach, and the pod that holds it on
 // the last of them.
 func (r *rig) hold(t *testing.T, camera string, holder *v1.Pod, nodes ...string) *v1.Pod {
 	t.Helper()
-	r.cache.device(camera, nil, nodes...)
+	device(r.cache, camera, nil, nodes...)
 	grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: camera}}}}
 	holder = bound(t, holder, nodes[len(nodes)-1], grant)
-	r.cache.setPod(holder)
+	r.cache.SetPod(holder)
 	if err := errors.Join(r.known.Add(holder), r.client.Tracker().Add(holder)); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +102,7 @@ func important(name string) *v1.Pod {
 // of slots.
 func (r *rig) refuse(t *testing.T, p *v1.Pod, nodes ...string) (fwk.CycleState, *framework.NodeToStatus) {
 	t.Helper()
-	r.cache.setPod(p)
+	r.cache.SetPod(p)
 	state, statuses := framework.NewCycleState(), framework.NewDefaultNodeToStatus()
 	var infos []fwk.NodeInfo
 	for _, node := range nodes {
@@ -171,7 +173,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func TestPreemptsOnTheLastOfManyNodes(t *testing.T) {
 	r := newRig(t)
 	r.mayPreempt(t)
-	nodes := crowdOf("node", 3*maxPreemptions)
+	nodes := crowdOf("node", 3*preemption.MaxPreemptions)
 	for i, node := range nodes {
 		holder := important(fmt.Sprint("holder-", i))
 		if i == len(nodes)-1 {
@@ -186,7 +188,7 @@ func TestPreemptsOnTheLastOfManyNodes(t *testing.T) {
 	for _, node := range nodes {
 		handle.nodes = append(handle.nodes, nodeInfo(node))
 	}
-	r.handle = handle
+	r.use(handle)
 	if node, status := nominated(r.PostFilter(r.ctx, state, vip, statuses)); node != nodes[len(nodes)-1] || !status.IsSuccess() {
 		t.Fatalf("nominated to %q, %v", node, status)
 	}
@@ -198,7 +200,7 @@ func TestPreemptsOnTheLastOfManyNodes(t *testing.T) {
 func TestPreemptsAcrossNodes(t *testing.T) {
 	r, holder := preemptionRig(t)
 	vip := important("vip")
-	r.cache.setPod(vip)
+	r.cache.SetPod(vip)
 	if node, status := r.postFilter(t, vip); node != "node-a" || !status.IsSuccess() {
 		t.Fatalf("nominated to %q, %v", node, status)
 	}
@@ -208,17 +210,16 @@ func TestPreemptsAcrossNodes(t *testing.T) {
 		t.Errorf("the second time: nominated to %q, %v; deleted %v", node, status, r.deleted())
 	}
 	r.woken()
-	r.cache.deletePod(holder)
+	r.cache.DeletePod(holder)
 	if got := r.woken(); !slices.Contains(got, "vip") {
 		t.Errorf("the victim gone: activated %v", got)
 	}
 	if _, status := r.filter(pod("thief", "1"), "node-b"); status.Code() != fwk.Unschedulable {
 		t.Errorf("a pod of lower priority may take the slot: %v", status)
 	}
-	state := r.schedule(t, vip, "node-a")
-	c, _ := readCycle(state)
-	r.cache.setPod(bound(t, vip, "node-a", c.assignment))
-	if r.cache.nominatedNode("vip-uid") != "" || len(r.cache.deadlines) != 0 {
+	r.schedule(t, vip, "node-a")
+	r.cache.SetPod(bound(t, vip, "node-a", r.given(vip)))
+	if r.cache.NominatedNode("vip-uid") != "" {
 		t.Error("the nomination outlives the bind")
 	}
 }
@@ -254,7 +255,7 @@ func TestPreemptsOnTheBetterNode(t *testing.T) {
 			if node, status := nominated(r.PostFilter(r.ctx, state, vip, statuses)); node != test.want || !status.IsSuccess() {
 				t.Errorf("nominated to %q, %v; want %q", node, status, test.want)
 			}
-			if got := r.cache.nominatedNode("vip-uid"); got != test.want {
+			if got := r.cache.NominatedNode("vip-uid"); got != test.want {
 				t.Errorf("slots are kept on %q, want %q", got, test.want)
 			}
 			synctest.Wait() // for the evictions
@@ -278,7 +279,7 @@ func TestDoesNotPreempt(t *testing.T) {
 			if node, status := r.postFilter(t, p); node != "" || status.Code() != fwk.Unschedulable {
 				t.Errorf("nominated to %q, %v", node, status)
 			}
-			if _, ok := r.cache.deadlines["vip-uid"]; ok {
+			if r.cache.NominatedNode("vip-uid") != "" {
 				t.Error("slots are kept for it")
 			}
 		})
@@ -286,35 +287,41 @@ func TestDoesNotPreempt(t *testing.T) {
 }
 
 // Two pods hold one slot after a late bind of a former leader: the later goes. A standby
-// never evicts; it may come to lead, and does so then.
+// never evicts; it may come to lead, and does so then, be there pods to schedule or not.
 func TestDoubleAllocation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, holder := preemptionRig(t)
-		late := bound(t, pod("late", "1"), "node-a", cam1)
-		late.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
-		if err := errors.Join(r.known.Add(late), r.client.Tracker().Add(late)); err != nil {
-			t.Fatal(err)
-		}
-		registerMetrics() // one that is not registered counts nothing
-		before := counted(t, conflicts)
-		r.cache.leads = false
-		r.cache.setPod(late)
-		r.cache.setPod(late.DeepCopy())
-		if got := counted(t, conflicts) - before; got < 1 { // other tests may count some
-			t.Errorf("%v conflicts are counted, want 1", got)
-		}
-		if r.awake(time.Hour); len(r.deleted()) != 0 {
-			t.Fatalf("a standby deletes %v", r.deleted())
-		}
-		plain := pod("plain", "1")
-		plain.Spec.Containers[0].Resources = v1.ResourceRequirements{}
-		r.PreFilter(r.ctx, framework.NewCycleState(), plain, nil) // the first pod that it schedules
-		r.awake(time.Minute)
-		if got := r.deleted(); !slices.Equal(got, []string{"late"}) {
-			t.Errorf("the leader deletes %v", got)
-		}
-		if !r.cache.holds(string(holder.UID)) {
-			t.Error("the first holder lost its slot")
-		}
-	})
+	for name, lead := range map[string]func(*rig){
+		"it schedules a pod": func(r *rig) {
+			plain := pod("plain", "1")
+			plain.Spec.Containers[0].Resources = v1.ResourceRequirements{}
+			r.PreFilter(r.ctx, framework.NewCycleState(), plain, nil)
+		},
+		"it is idle": func(r *rig) { (&Factory{plugins: []*Plugin{r.Plugin}}).Lead() },
+	} {
+		synctestRun(t, name, func(t *testing.T) {
+			slotcache.RegisterMetrics() // one that is not registered counts nothing
+			r, holder := preemptionRig(t)
+			late := bound(t, pod("late", "1"), "node-a", cam1)
+			late.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+			if err := r.client.Tracker().Add(late); err != nil {
+				t.Fatal(err)
+			}
+			before, _ := metric(t, "kubeslot_scheduler_ledger_conflicts_total", "")
+			r.cache.SetPod(late)
+			r.cache.SetPod(late.DeepCopy())
+			if after, _ := metric(t, "kubeslot_scheduler_ledger_conflicts_total", ""); after-before < 1 { // other tests may count some
+				t.Errorf("%v conflicts are counted, want 1", after-before)
+			}
+			if r.awake(time.Hour); len(r.deleted()) != 0 {
+				t.Fatalf("a standby deletes %v", r.deleted())
+			}
+			lead(r)
+			r.awake(time.Minute)
+			if got := r.deleted(); !slices.Equal(got, []string{"late"}) {
+				t.Errorf("the leader deletes %v", got)
+			}
+			if !r.cache.Holds(string(holder.UID)) {
+				t.Error("the first holder lost its slot")
+			}
+		})
+	}
 }

@@ -3,15 +3,15 @@ package configurationresources
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -19,31 +19,16 @@ const stateKey = Name
 
 // cycle is what the plugin knows of a pod during its scheduling cycle.
 type cycle struct {
-	req *ledger.Request
+	*slotcache.Cycle
 	// wait takes note of why the pod is refused.
-	wait *podWait
-	// feasibility is the request for the nodes of the snapshot. Both, and what is
-	// free of the amounts there, are set by the slot cache.
-	feasibility *ledger.Feasibility
-	snapshot    *snapshot
-	// amounts are what the node must advertise for the pod, as the kubelet counts it.
-	amounts []amount
-	// released are UIDs of pods that preemption imagines away; expected are
-	// nominated pods that it imagines on the node, by UID.
-	released map[string]bool
-	expected map[string]*ledger.Request
+	wait *waitreason.Record
 	// reasons are the texts of shortfalls, which many nodes have alike.
 	reasons *reasons
-	// refused tells the slot cache of the first node that had slots for the pod and did not
-	// advertise enough of them.
-	refused *sync.Once
-	// assignment is set by Reserve.
-	assignment ledger.Assignment
 }
 
 // Clone implements fwk.StateData.
 func (c *cycle) Clone() fwk.StateData {
-	return &cycle{req: c.req, wait: c.wait, feasibility: c.feasibility, snapshot: c.snapshot, amounts: c.amounts, reasons: c.reasons, refused: c.refused, released: maps.Clone(c.released), expected: maps.Clone(c.expected), assignment: c.assignment}
+	return &cycle{Cycle: c.Cycle.Clone(), wait: c.wait, reasons: c.reasons}
 }
 
 func readCycle(state fwk.CycleState) (*cycle, *fwk.Status) {
@@ -64,7 +49,7 @@ const minNodesToNarrow = 100
 // narrows the nodes to those that reach the devices.
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	p.lead()
-	req, err := requestOf(pod)
+	req, err := slotrequest.Of(pod)
 	if err != nil {
 		return nil, unresolvable(err.Error())
 	}
@@ -72,35 +57,36 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	if _, err := assignment.Input(pod.Annotations); err != nil {
-		p.cache.refuse(pod, invalidRequest)
+		p.cache.Refuse(pod, waitreason.InvalidRequest)
 		return nil, unresolvable(err.Error())
 	}
-	wait := p.cache.expect(p.pods, pod)
+	wait := p.cache.Expect(p.pods, pod)
 	if status := p.unambiguous(req); status != nil {
-		wait.meet(resourceNameTaken)
+		wait.Meet(waitreason.ResourceNameTaken)
 		return nil, status
 	}
-	if !p.cache.awaitStart(ctx) {
-		wait.meet(ledgerNotRead)
+	if !p.cache.AwaitStart(ctx) {
+		wait.Meet(waitreason.LedgerNotRead)
 		return nil, unresolvable("the Configurations, DeviceSlices and SlotClaims have not been read yet: are the CRDs installed, and may the scheduler list them? (kubectl apply -k deploy/)")
 	}
 	if status := p.allowed(req); status != nil {
-		wait.meet(namespaceNotAllowed)
+		wait.Meet(waitreason.NamespaceNotAllowed)
 		return nil, status
 	}
-	p.sweepOrphans()
 	limit := len(nodes) / 2
 	if len(nodes) < minNodesToNarrow {
 		limit = 0
 	}
-	reach, shortfall := p.cache.reach(req, limit)
+	var (
+		reach     []string // nil for more than limit
+		shortfall *ledger.Shortfall
+	)
+	p.cache.Read(func(l *ledger.Ledger) { reach, shortfall = l.Reach(req, limit) })
 	if shortfall != nil {
-		wait.meet(reasonFor(shortfall))
+		wait.Meet(waitreason.Of(shortfall))
 		return nil, unresolvable(shortfall.String())
 	}
-	c := &cycle{req: req, wait: wait, amounts: p.cache.sortedAmounts(pod), reasons: &reasons{}, refused: &sync.Once{}}
-	p.cache.prepare(c, nodes)
-	state.Write(stateKey, c)
+	state.Write(stateKey, &cycle{Cycle: p.cache.NewCycle(pod, req, nodes), wait: wait, reasons: &reasons{}})
 	if reach == nil {
 		return nil, nil
 	}
@@ -121,22 +107,7 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, adde
 	if status != nil {
 		return status
 	}
-	uid := string(added.GetPod().UID)
-	if c.released[uid] {
-		delete(c.released, uid)
-		return nil
-	}
-	if p.cache.holds(uid) {
-		return nil
-	}
-	req, err := requestOf(added.GetPod())
-	if err != nil || req == nil {
-		return nil // it will never get slots
-	}
-	if c.expected == nil {
-		c.expected = map[string]*ledger.Request{}
-	}
-	c.expected[uid] = req
+	c.Imagine(added.GetPod())
 	return nil
 }
 
@@ -146,26 +117,6 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *v1.Pod, r
 	if status != nil {
 		return status
 	}
-	uid := string(removed.GetPod().UID)
-	if _, ok := c.expected[uid]; ok {
-		delete(c.expected, uid)
-		return nil
-	}
-	if c.released == nil {
-		c.released = map[string]bool{}
-	}
-	c.released[uid] = true
+	c.ImagineAway(removed.GetPod())
 	return nil
-}
-
-// draft is the ledger as the cycle imagines it. The caller holds the slot cache's lock.
-func (c *cycle) draft(l *ledger.Ledger, node string, strategy ledger.Strategy) *ledger.Draft {
-	draft := l.Draft(strategy, c.req.Pod)
-	for uid := range c.released {
-		draft.Release(uid)
-	}
-	for _, uid := range slices.Sorted(maps.Keys(c.expected)) {
-		draft.Reserve(node, c.expected[uid])
-	}
-	return draft
 }

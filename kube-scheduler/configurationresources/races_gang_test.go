@@ -25,11 +25,11 @@ func gang(group string, names ...string) []*v1.Pod {
 // meanwhile, least of all the gang.
 func TestGangReverted(t *testing.T) {
 	r := newScheduler(t)
-	r.cache.shared("cam-000002")
+	shared(r.cache, "cam-000002")
 	members := gang("g", "g1", "g2", "g3")
 	other := pod("other", "1")
 	for _, p := range append(slices.Clone(members), other) {
-		r.cache.setPod(p)
+		r.cache.SetPod(p)
 		if err := r.known.Add(p); err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func TestGangReverted(t *testing.T) {
 		}
 		r.Unreserve(r.ctx, s2, members[1], "node-b")
 		r.Unreserve(r.ctx, s1, members[0], "node-a")
-		if r.cache.holds("g1-uid") || r.cache.holds("g2-uid") || r.cache.ledger.Free("cam") != 2 {
+		if r.cache.Holds("g1-uid") || r.cache.Holds("g2-uid") || ledgerOf(r.cache).Free("cam") != 2 {
 			t.Fatal("the reverted gang holds slots")
 		}
 	}
@@ -50,7 +50,7 @@ func TestGangReverted(t *testing.T) {
 		t.Errorf("woken by what the gang gave back: %v", got)
 	}
 	// With one device more the whole gang fits: simulated, reverted, reserved, bound.
-	r.cache.shared("cam-000003")
+	shared(r.cache, "cam-000003")
 	r.woken()
 	var states []fwk.CycleState
 	for _, p := range members {
@@ -82,10 +82,10 @@ func TestGangReverted(t *testing.T) {
 // would wake each other for ever, past the queue's backoff.
 func TestFailedPodsDoNotWakeEachOther(t *testing.T) {
 	r := newScheduler(t)
-	r.cache.shared("cam-000002")
+	shared(r.cache, "cam-000002")
 	pods := []*v1.Pod{pod("x", "1"), pod("y", "1")}
 	for _, p := range pods {
-		r.cache.setPod(p)
+		r.cache.SetPod(p)
 		if err := r.known.Add(p); err != nil {
 			t.Fatal(err)
 		}

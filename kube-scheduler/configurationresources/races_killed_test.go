@@ -31,8 +31,8 @@ func TestSchedulerKilledAtAnyPoint(t *testing.T) {
 				}
 			}
 			next := newScheduler(t, live)
-			if next.cache.holds("p-uid") != steps.bind || next.mayTake("node-b") == steps.bind {
-				t.Errorf("p holds its slot: %v, another may take it: %v", next.cache.holds("p-uid"), next.mayTake("node-b"))
+			if next.cache.Holds("p-uid") != steps.bind || next.mayTake("node-b") == steps.bind {
+				t.Errorf("p holds its slot: %v, another may take it: %v", next.cache.Holds("p-uid"), next.mayTake("node-b"))
 			}
 			if !steps.bind {
 				next.schedule(t, p, "node-b")
@@ -87,7 +87,7 @@ func TestSchedulerKilledWhilePreempting(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if kept := next.cache.nominatedNode("vip-uid"); (kept == node) != (at.evicted && at.written) {
+			if kept := next.cache.NominatedNode("vip-uid"); (kept == node) != (at.evicted && at.written) {
 				t.Errorf("slots are kept on %q from the start", kept)
 			}
 			if free := at.gone && !at.written; next.mayTake("node-b") != free {
@@ -107,7 +107,7 @@ func TestSchedulerKilledWhilePreempting(t *testing.T) {
 				if next.mayTake("node-b") {
 					t.Error("the slot is given to another while its holder lives")
 				}
-				next.cache.deletePod(holder)
+				next.cache.DeletePod(holder)
 				if next.mayTake("node-b") {
 					t.Error("the slot is given to another once its holder is gone")
 				}

@@ -33,19 +33,19 @@ func ending(p *v1.Pod) *v1.Pod {
 func TestFollowsOthersNominations(t *testing.T) {
 	r, holder := preemptionRig(t)
 	vip := nominatedTo(important("vip"), "node-b")
-	r.cache.setPod(vip)
-	if r.cache.nominatedNode("vip-uid") != "" {
+	r.cache.SetPod(vip)
+	if r.cache.NominatedNode("vip-uid") != "" {
 		t.Error("nominated before any victim ends")
 	}
-	r.cache.setPod(ending(holder))
-	if got := r.cache.nominatedNode("vip-uid"); got != "node-b" {
+	r.cache.SetPod(ending(holder))
+	if got := r.cache.NominatedNode("vip-uid"); got != "node-b" {
 		t.Fatalf("slots are kept on node %q", got)
 	}
-	r.cache.deletePod(holder)
+	r.cache.DeletePod(holder)
 	if r.mayTake("node-a") {
 		t.Error("a pod on another node may take the slot")
 	}
-	r.cache.setPod(nominatedTo(vip, ""))
+	r.cache.SetPod(nominatedTo(vip, ""))
 	if !r.mayTake("node-a") {
 		t.Error("the slot is kept after the nomination was cleared")
 	}
@@ -70,8 +70,8 @@ func TestNominationEnds(t *testing.T) {
 			r.args.NominationTimeout.Duration = time.Minute
 			patient := &config.ConfigurationResourcesArgs{NominationTimeout: metav1.Duration{Duration: time.Hour}}
 			patient.SetDefaults()
-			r.cache.profiles["patient"] = patient
-			r.cache.setPod(pod("other", "1"))
+			r.cache.AddProfile("patient", patient)
+			r.cache.SetPod(pod("other", "1"))
 			vip := important("vip")
 			vip.Spec.SchedulerName = test.scheduler
 
@@ -82,18 +82,18 @@ func TestNominationEnds(t *testing.T) {
 			}
 			shown := nominatedTo(vip, node)
 			if test.ours {
-				r.cache.setPod(vip.DeepCopy()) // of before the nomination was written
-				if got := r.cache.nominatedNode("vip-uid"); got != node {
+				r.cache.SetPod(vip.DeepCopy()) // of before the nomination was written
+				if got := r.cache.NominatedNode("vip-uid"); got != node {
 					t.Fatalf("before the API shows the nomination: slots are kept on %q, want %q", got, node)
 				}
 			}
-			r.cache.setPod(shown)
-			r.cache.setPod(ending(holder))
-			r.cache.deletePod(holder)
+			r.cache.SetPod(shown)
+			r.cache.SetPod(ending(holder))
+			r.cache.DeletePod(holder)
 			kept := func(when, on string) {
 				t.Helper()
 				synctest.Wait()
-				if got := r.cache.nominatedNode("vip-uid"); got != on || r.mayTake("node-a") != (on == "") {
+				if got := r.cache.NominatedNode("vip-uid"); got != on || r.mayTake("node-a") != (on == "") {
 					t.Fatalf("%s: slots are kept on %q, another may take them: %v; want them kept on %q", when, got, r.mayTake("node-a"), on)
 				}
 			}
@@ -101,27 +101,27 @@ func TestNominationEnds(t *testing.T) {
 			time.Sleep(test.timeout - 1)
 			kept("in time", node)
 			r.woken()
-			r.cache.queue.Try("vip-uid")
+			r.cache.Queue.Try("vip-uid")
 			time.Sleep(1)
 			kept("the time over", "")
 			if woken := r.woken(); !slices.Contains(woken, "other") || !slices.Contains(woken, "vip") {
 				t.Errorf("activated %v, want other and vip", woken)
 			}
 
-			r.cache.setPod(shown.DeepCopy())
+			r.cache.SetPod(shown.DeepCopy())
 			kept("the nomination shown again", "")
-			r.cache.setPod(ending(bound(t, pod("any", "1"), "node-b", nil)))
+			r.cache.SetPod(ending(bound(t, pod("any", "1"), "node-b", nil)))
 			kept("another pod ends", "")
 			another := map[string]string{"node-a": "node-b", "node-b": "node-a"}[node]
-			r.cache.setPod(nominatedTo(vip, another))
+			r.cache.SetPod(nominatedTo(vip, another))
 			kept("nominated to another node", another)
 			time.Sleep(test.timeout)
 			kept("that time over", "")
-			r.cache.setPod(nominatedTo(vip, another))
+			r.cache.SetPod(nominatedTo(vip, another))
 			kept("that shown again", "")
-			r.cache.setPod(vip)
+			r.cache.SetPod(vip)
 			kept("cleared", "")
-			r.cache.setPod(nominatedTo(vip, another))
+			r.cache.SetPod(nominatedTo(vip, another))
 			kept("the same once more", another)
 		})
 	}
@@ -136,18 +136,18 @@ func TestNominatedAnew(t *testing.T) {
 		vip := important("vip")
 		node, _ := r.postFilter(t, vip)
 		shown := nominatedTo(vip, node)
-		r.cache.setPod(shown)
+		r.cache.SetPod(shown)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got := r.cache.nominatedNode("vip-uid"); got != "" {
+		if got := r.cache.NominatedNode("vip-uid"); got != "" {
 			t.Fatalf("slots are kept on %q after the time is over", got)
 		}
-		if got, status := r.postFilter(t, shown); got != node || r.cache.nominatedNode("vip-uid") != node {
-			t.Errorf("nominated to %q, %v; slots are kept on %q", got, status, r.cache.nominatedNode("vip-uid"))
+		if got, status := r.postFilter(t, shown); got != node || r.cache.NominatedNode("vip-uid") != node {
+			t.Errorf("nominated to %q, %v; slots are kept on %q", got, status, r.cache.NominatedNode("vip-uid"))
 		}
 		time.Sleep(time.Minute - 1)
 		synctest.Wait()
-		if r.cache.nominatedNode("vip-uid") != node {
+		if r.cache.NominatedNode("vip-uid") != node {
 			t.Error("the second nomination ended with the first one's time")
 		}
 	})
@@ -161,22 +161,22 @@ func TestNominationThatIsFollowedAgainEndsAsBefore(t *testing.T) {
 		r.args.NominationTimeout.Duration = time.Minute
 		vip := nominatedTo(important("vip"), "node-b")
 		vip.Spec.SchedulerName = v1.DefaultSchedulerName
-		r.cache.setPod(vip)
-		r.cache.setPod(ending(holder))
-		r.cache.deletePod(holder)
+		r.cache.SetPod(vip)
+		r.cache.SetPod(ending(holder))
+		r.cache.DeletePod(holder)
 		time.Sleep(40 * time.Second)
-		r.cache.device("cam-000001", nil, "node-a")
-		if got := r.cache.nominatedNode("vip-uid"); got != "" {
+		device(r.cache, "cam-000001", nil, "node-a")
+		if got := r.cache.NominatedNode("vip-uid"); got != "" {
 			t.Fatalf("slots are kept on %q, which does not reach the device", got)
 		}
-		r.cache.device("cam-000001", nil, "node-a", "node-b")
-		r.cache.setPod(vip.DeepCopy())
-		if got := r.cache.nominatedNode("vip-uid"); got != "node-b" {
+		device(r.cache, "cam-000001", nil, "node-a", "node-b")
+		r.cache.SetPod(vip.DeepCopy())
+		if got := r.cache.NominatedNode("vip-uid"); got != "node-b" {
 			t.Fatalf("slots are kept on %q, want node-b", got)
 		}
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		if got := r.cache.nominatedNode("vip-uid"); got != "" {
+		if got := r.cache.NominatedNode("vip-uid"); got != "" {
 			t.Errorf("slots are kept on %q after the time is over", got)
 		}
 	})
@@ -196,29 +196,29 @@ func TestNominatedPodGoes(t *testing.T) {
 		"before its victim": preempted,
 		"after its victim": func(t *testing.T, r *rig, holder, vip *v1.Pod) *v1.Pod {
 			vip = preempted(t, r, holder, vip)
-			r.cache.deletePod(holder)
+			r.cache.DeletePod(holder)
 			return vip
 		},
 		"after its time": func(t *testing.T, r *rig, holder, vip *v1.Pod) *v1.Pod {
 			vip = preempted(t, r, holder, vip)
-			r.cache.setPod(vip)
+			r.cache.SetPod(vip)
 			time.Sleep(r.args.NominationTimeout.Duration)
 			synctest.Wait()
 			return vip
 		},
 		"nominated by DefaultPreemption": func(t *testing.T, r *rig, holder, vip *v1.Pod) *v1.Pod {
 			vip = nominatedTo(vip, "node-b")
-			r.cache.setPod(vip)
-			r.cache.setPod(ending(holder))
+			r.cache.SetPod(vip)
+			r.cache.SetPod(ending(holder))
 			return vip
 		},
 		"and is bound elsewhere": func(t *testing.T, r *rig, holder, vip *v1.Pod) *v1.Pod {
-			r.cache.setPod(bound(t, preempted(t, r, holder, vip), "node-b", nil))
+			r.cache.SetPod(bound(t, preempted(t, r, holder, vip), "node-b", nil))
 			return vip
 		},
 		"in its cycle, before PostFilter": func(t *testing.T, r *rig, holder, vip *v1.Pod) *v1.Pod {
 			state, statuses := r.refuse(t, vip, "node-a")
-			r.cache.deletePod(vip)
+			r.cache.DeletePod(vip)
 			if node, status := nominated(r.PostFilter(r.ctx, state, vip, statuses)); node != "" || status.Code() != fwk.Unschedulable {
 				t.Errorf("a pod that is gone is nominated to %q, %v", node, status)
 			}
@@ -232,17 +232,14 @@ func TestNominatedPodGoes(t *testing.T) {
 		synctestRun(t, name, func(t *testing.T) {
 			r, holder := preemptionRig(t)
 			other := pod("other", "1")
-			r.cache.setPod(other)
+			r.cache.SetPod(other)
 			vip := before(t, r, holder, important("vip"))
 			synctest.Wait()
 			r.woken()
-			r.cache.deletePod(vip)
-			r.cache.deletePod(holder)
+			r.cache.DeletePod(vip)
+			r.cache.DeletePod(holder)
 			if woken := r.woken(); !slices.Contains(woken, "other") {
 				t.Errorf("activated %v, want other", woken)
-			}
-			if n := len(r.cache.deadlines) + len(r.cache.nominated); n != 0 {
-				t.Errorf("%d nominations are remembered of a pod that is gone", n)
 			}
 			r.schedule(t, other, "node-b")
 		})
@@ -256,18 +253,18 @@ func TestNominatedPodsDoNotBlockEachOther(t *testing.T) {
 	for name, slots := range map[string]int{"slots for both": 4, "slots for one": 2} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.cache.setConfiguration(cameras(slots / 2))
-			r.cache.shared("cam-000001", "cam-000002")
+			r.cache.SetConfiguration(cameras(slots / 2))
+			shared(r.cache, "cam-000001", "cam-000002")
 			pods := []*v1.Pod{pod("p", "2"), pod("q", "2")}
 			for _, p := range pods {
 				p.Status.NominatedNodeName = "node-a"
-				r.cache.setPod(p)
+				r.cache.SetPod(p)
 			}
 			bound := 0
 			for i, p := range pods {
 				state, status := r.filter(p, "node-a")
 				imagined := state.Clone()
-				if other := pods[1-i]; status.IsSuccess() && !r.cache.holds(string(other.UID)) {
+				if other := pods[1-i]; status.IsSuccess() && !r.cache.Holds(string(other.UID)) {
 					info, err := framework.NewPodInfo(other)
 					if err != nil {
 						t.Fatal(err)
@@ -294,18 +291,18 @@ func TestNominatedPodsDoNotBlockEachOther(t *testing.T) {
 // framework. It has its slot; no second one is kept for it.
 func TestReservedPodIsNominated(t *testing.T) {
 	r := newScheduler(t)
-	r.cache.shared("cam-000002")
+	shared(r.cache, "cam-000002")
 	p := pod("p", "1")
-	r.cache.setPod(p)
+	r.cache.SetPod(p)
 	state := r.schedule(t, p, "node-a")
 	shown := p.DeepCopy()
 	shown.Status.NominatedNodeName = "node-a"
-	r.cache.setPod(shown)
+	r.cache.SetPod(shown)
 	if !r.mayTake("node-b") {
 		t.Error("the other slot is kept for a pod that has one")
 	}
 	r.Unreserve(r.ctx, state, p, "node-a")
-	if got := r.cache.ledger.Free("cam"); got != 2 {
+	if got := ledgerOf(r.cache).Free("cam"); got != 2 {
 		t.Errorf("%d slots are free of 2", got)
 	}
 }
@@ -316,17 +313,17 @@ func TestNominatedPodTakesOtherSlots(t *testing.T) {
 	r := newScheduler(t)
 	p := pod("p", "1")
 	p.Status.NominatedNodeName = "node-a"
-	r.cache.setPod(p)
+	r.cache.SetPod(p)
 	if r.mayTake("node-b") {
 		t.Fatal("the slot is not kept")
 	}
-	r.cache.setConfiguration(cameras(2))
-	r.cache.shared("cam-000000")
+	r.cache.SetConfiguration(cameras(2))
+	shared(r.cache, "cam-000000")
 	r.schedule(t, p, "node-a")
-	if got := r.cache.ledger.Holds("p-uid"); len(got) != 1 || got[0].Instance != "cam-000000" {
+	if got := ledgerOf(r.cache).Holds("p-uid"); len(got) != 1 || got[0].Instance != "cam-000000" {
 		t.Fatalf("took %v, want of the device with the most free", got)
 	}
-	if got := r.cache.ledger.Free("cam-000001"); got != 2 {
+	if got := ledgerOf(r.cache).Free("cam-000001"); got != 2 {
 		t.Error("the slot that it did not take is still kept for it")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,8 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -30,16 +33,16 @@ var cam1 = ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance
 func newScheduler(t *testing.T, pods ...*v1.Pod) *rig {
 	r := newRig(t)
 	for _, p := range pods {
-		r.cache.setPod(p)
+		r.cache.SetPod(p)
 	}
-	r.cache.shared("cam-000001")
-	r.cache.announceSync(r.ctx)
+	shared(r.cache, "cam-000001")
+	r.cache.Begin(r.ctx)
 	return r
 }
 
 // waiting is how many pods the queue has.
 func (r *rig) waiting() (n int) {
-	r.cache.queue.Each(func(*v1.Pod, *podWait, []string) { n++ })
+	r.cache.Queue.Each(func(*v1.Pod, *waitreason.Record, []string) { n++ })
 	return n
 }
 
@@ -69,36 +72,33 @@ func TestTwoSchedulers(t *testing.T) {
 	if status := first.Bind(first.ctx, s1, p, "node-a"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	second.cache.setPod(live)
-	if len(second.cache.doubleAllocated) != 0 {
-		t.Error("a pod that is not bound allocations a slot")
-	}
+	second.cache.SetPod(live)
 	status := second.Bind(second.ctx, s2, q, "node-b")
 	if status.IsSuccess() || len(second.client.Actions()) != 0 {
 		t.Errorf("the second scheduler binds as well: %v", status)
 	}
 	second.Unreserve(second.ctx, s2, q, "node-b")
-	if second.mayTake("node-b") || !second.cache.holds("p-uid") {
+	if second.mayTake("node-b") || !second.cache.Holds("p-uid") {
 		t.Error("the slot is given away a second time")
 	}
 }
 
 // A double allocation is decided by claims among other things: not before those are read.
 func TestDoubleAllocationWaitsForTheClaims(t *testing.T) {
-	r, holder := preemptionRig(t)
+	var synced atomic.Bool
+	r, holder := preemptionRig(t, synced.Load)
 	late := bound(t, pod("late", "1"), "node-a", cam1)
-	if err := errors.Join(r.known.Add(late), r.client.Tracker().Add(late)); err != nil {
+	if err := r.client.Tracker().Add(late); err != nil {
 		t.Fatal(err)
 	}
-	r.cache.leads, r.cache.sources = false, []cache.InformerSynced{func() bool { return false }}
-	r.cache.setPod(late)
+	r.cache.SetPod(late)
 	r.filter(pod("any", "1"), "node-a")
 	if len(r.deleted()) > 0 {
 		t.Fatalf("%v are evicted before the claims are read", r.deleted())
 	}
-	r.cache.setClaim(claim("cam-000001-0", "C:late-uid:node-a"), false)
-	r.cache.sources = nil
-	r.cache.announceSync(r.ctx)
+	r.cache.SetClaim(claim("cam-000001-0", "C:late-uid:node-a"), false)
+	synced.Store(true)
+	r.cache.Begin(r.ctx)
 	eventually(t, "the eviction of the pod without the claim", func() bool { return slices.Equal(r.deleted(), []string{holder.Name}) })
 }
 
@@ -130,7 +130,7 @@ func TestDoubleAllocationWhoseWinnerGoes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			r.evictLoser(&ledger.DoubleAllocation{Winner: podKey(holder), Losers: []ledger.Pod{podKey(late)}}, podKey(late))
+			r.evictor().Evict(r.ctx, []*ledger.DoubleAllocation{&ledger.DoubleAllocation{Winner: slotrequest.PodOf(holder), Losers: []ledger.Pod{slotrequest.PodOf(late)}}})
 			if got, kept := r.deleted(), strings.HasPrefix(name, "there"); (len(got) == 1) != kept {
 				t.Errorf("evicted %v", got)
 			}
@@ -142,13 +142,13 @@ func TestDoubleAllocationWhoseWinnerGoes(t *testing.T) {
 // the informer shows it as one change.
 func TestSameNameRecreated(t *testing.T) {
 	r := newScheduler(t)
-	pods := informer.Handler(r.cache.setPod, r.cache.deletePod, nil)
+	pods := informer.Handler(r.cache.SetPod, r.cache.DeletePod, nil)
 	former := bound(t, pod("p", "1"), "node-a", cam1)
 	pods.OnAdd(former, false)
 	again := pod("p", "1")
 	again.UID = "p-again"
 	pods.OnUpdate(former, again)
-	if r.cache.holds("p-uid") {
+	if r.cache.Holds("p-uid") {
 		t.Error("the former pod holds its slot for ever")
 	}
 	r.schedule(t, again, "node-b")
@@ -163,11 +163,11 @@ func TestSameNameRecreated(t *testing.T) {
 
 	running := bound(t, pod("q", "1"), "node-a", cam1)
 	pods.OnAdd(running, false)
-	r.cache.device("cam-000001", nil) // and found again, when it can be shared by more
-	r.cache.setConfiguration(cameras(2))
-	r.cache.shared("cam-000001")
-	if got := r.cache.ledger.Free("cam-000001"); got != 1 || !r.cache.holds("q-uid") {
-		t.Errorf("%d slots are free of the device that came back, want 1 of 2; held by its pod: %v", got, r.cache.holds("q-uid"))
+	device(r.cache, "cam-000001", nil) // and found again, when it can be shared by more
+	r.cache.SetConfiguration(cameras(2))
+	shared(r.cache, "cam-000001")
+	if got := ledgerOf(r.cache).Free("cam-000001"); got != 1 || !r.cache.Holds("q-uid") {
+		t.Errorf("%d slots are free of the device that came back, want 1 of 2; held by its pod: %v", got, r.cache.Holds("q-uid"))
 	}
 }
 
@@ -177,10 +177,10 @@ func TestPodDeletedDuringBind(t *testing.T) {
 	for name, newsFirst := range map[string]bool{"news first": true, "refusal first": false} {
 		t.Run(name, func(t *testing.T) {
 			r, p := newScheduler(t), pod("p", "1")
-			r.cache.setPod(p)
+			r.cache.SetPod(p)
 			state := r.schedule(t, p, "node-a")
 			if newsFirst {
-				r.cache.deletePod(p)
+				r.cache.DeletePod(p)
 			}
 			r.client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, apierrors.NewNotFound(v1.Resource("pods"), "p")
@@ -194,10 +194,10 @@ func TestPodDeletedDuringBind(t *testing.T) {
 			}
 			r.Unreserve(r.ctx, state, p, "node-a")
 			if !newsFirst {
-				r.cache.deletePod(p)
+				r.cache.DeletePod(p)
 				r.schedule(t, next, "node-b")
 			}
-			if !r.cache.holds("next-uid") || r.cache.holds("p-uid") || r.mayTake("node-a") {
+			if !r.cache.Holds("next-uid") || r.cache.Holds("p-uid") || r.mayTake("node-a") {
 				t.Error("the slot is not next's alone")
 			}
 			if n := r.waiting(); n > 1 {
@@ -213,12 +213,12 @@ func TestDeviceGoneWhileReserved(t *testing.T) {
 	r, p := newScheduler(t), pod("p", "1")
 	r.applyBindings(p.DeepCopy())
 	state := r.schedule(t, p, "node-a")
-	r.cache.device("cam-000001", nil)
+	device(r.cache, "cam-000001", nil)
 	if status := r.Bind(r.ctx, state, p, "node-a"); status.Code() != fwk.Error || len(r.bindings()) != 0 {
 		t.Fatalf("bound with a device that is gone: %v", status)
 	}
 	r.Unreserve(r.ctx, state, p, "node-a")
-	r.cache.shared("cam-000002")
+	shared(r.cache, "cam-000002")
 	state = r.schedule(t, p, "node-a")
 	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSuccess() {
 		t.Error(status)
@@ -248,20 +248,20 @@ func TestLivesOfABoundPod(t *testing.T) {
 			r := newScheduler(t)
 			before := bound(t, pod("p", "1"), "node-a", cam1)
 			before.Status.Phase = v1.PodRunning
-			r.cache.setPod(before)
+			r.cache.SetPod(before)
 			waiter := pod("waiter", "1")
-			r.cache.setPod(waiter)
+			r.cache.SetPod(waiter)
 			r.woken()
 			after := before.DeepCopy()
 			test.change(after)
-			informer.Handler(r.cache.setPod, r.cache.deletePod, nil).OnUpdate(before, after)
-			if r.cache.holds("p-uid") != test.holds || r.mayTake("node-b") == test.holds {
-				t.Errorf("holds its slot: %v, want %v; another may take it: %v", r.cache.holds("p-uid"), test.holds, r.mayTake("node-b"))
+			informer.Handler(r.cache.SetPod, r.cache.DeletePod, nil).OnUpdate(before, after)
+			if r.cache.Holds("p-uid") != test.holds || r.mayTake("node-b") == test.holds {
+				t.Errorf("holds its slot: %v, want %v; another may take it: %v", r.cache.Holds("p-uid"), test.holds, r.mayTake("node-b"))
 			}
 			if woken := r.woken(); slices.Equal(woken, []string{"waiter"}) == test.holds {
 				t.Errorf("activated %v", woken)
 			}
-			r.cache.deletePod(after)
+			r.cache.DeletePod(after)
 			if !r.mayTake("node-b") {
 				t.Error("the pod is gone and its slot is not free")
 			}
@@ -273,15 +273,15 @@ func TestLivesOfABoundPod(t *testing.T) {
 // kubelet and kubecri write anew. The ledger does not lose what its pods hold.
 func TestNodeDeletedAndReAdded(t *testing.T) {
 	r := newScheduler(t)
-	r.cache.shared("cam-000002")
-	r.cache.setPod(bound(t, pod("holder", "1"), "node-a", cam1))
+	shared(r.cache, "cam-000002")
+	r.cache.SetPod(bound(t, pod("holder", "1"), "node-a", cam1))
 	// The garbage collector deletes its slices.
 	for _, camera := range []string{"cam-000001", "cam-000002"} {
-		r.cache.device(camera, nil, "node-b")
+		device(r.cache, camera, nil, "node-b")
 	}
-	r.cache.deleteNode(withNode("node-a"))
-	r.cache.setNode(withNode("node-a"))
-	r.cache.shared("cam-000001", "cam-000002")
+	r.cache.DeleteNode(withNode("node-a"))
+	r.cache.SetNode(withNode("node-a"))
+	shared(r.cache, "cam-000001", "cam-000002")
 
 	p := pod("p", "1")
 	state, status := r.filter(p, "node-a")
@@ -294,14 +294,14 @@ func TestNodeDeletedAndReAdded(t *testing.T) {
 		t.Errorf("before the node advertises: %v", status)
 	}
 	for what, old := range map[string]any{"re-added": nil, "advertises again": bare.Node()} {
-		if hint, err := r.cache.afterAdvertisement(klog.Background(), p, old, known.Node()); hint != fwk.Queue || err != nil {
+		if hint, err := r.afterAdvertisement(klog.Background(), p, old, known.Node()); hint != fwk.Queue || err != nil {
 			t.Errorf("%s: hint %v, %v", what, hint, err)
 		}
 	}
 	if status := r.Reserve(r.ctx, state, p, "node-a"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	if got := r.cache.ledger.Holds("p-uid"); len(got) != 1 || got[0].Instance != "cam-000002" {
+	if got := ledgerOf(r.cache).Holds("p-uid"); len(got) != 1 || got[0].Instance != "cam-000002" {
 		t.Errorf("got %v, want a slot of cam-000002: the other is the holder's", got)
 	}
 }
@@ -311,7 +311,7 @@ func TestNodeDeletedAndReAdded(t *testing.T) {
 func TestInstanceLevelClaimRacesAConfigurationLevelOne(t *testing.T) {
 	r, p := newScheduler(t), pod("p", "1")
 	state := r.schedule(t, p, "node-a")
-	r.cache.setClaim(claim("cam-000001-0", "node-b"), false)
+	r.cache.SetClaim(claim("cam-000001-0", "node-b"), false)
 	if status := r.Bind(r.ctx, state, p, "node-a"); status.IsSuccess() || len(r.bindings()) != 0 {
 		t.Fatalf("bound with a slot that another has claimed: %v", status)
 	}
@@ -319,6 +319,6 @@ func TestInstanceLevelClaimRacesAConfigurationLevelOne(t *testing.T) {
 	if r.mayTake("node-a") {
 		t.Error("the claimed slot is free")
 	}
-	r.cache.deleteClaim(claim("cam-000001-0", "node-b"))
+	r.cache.DeleteClaim(claim("cam-000001-0", "node-b"))
 	r.schedule(t, p, "node-a")
 }

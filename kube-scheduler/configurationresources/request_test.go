@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 )
 
 // resourceList reads "name=quantity" each.
@@ -100,14 +101,14 @@ func TestRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := pod("p", "1")
 			p.Spec.InitContainers, p.Spec.Containers = test.init, test.app
-			req, err := requestOf(p)
+			req, err := slotrequest.Of(p)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if req == nil {
-				req = &ledger.Request{Pod: podKey(p)}
+				req = &ledger.Request{Pod: slotrequest.PodOf(p)}
 			}
-			if got := told(req); got != test.want || req.Pod != podKey(p) {
+			if got := told(req); got != test.want || req.Pod != slotrequest.PodOf(p) {
 				t.Errorf("pod %+v asks for %q, want %q", req.Pod, got, test.want)
 			}
 		})
@@ -139,7 +140,7 @@ func TestMalformedRequests(t *testing.T) {
 				} else {
 					p.Spec.Containers = append(p.Spec.Containers, c)
 				}
-				req, err := requestOf(p)
+				req, err := slotrequest.Of(p)
 				if err == nil {
 					t.Errorf("%s in %s, init %v: asks for %+v", name, where, init, req)
 					continue

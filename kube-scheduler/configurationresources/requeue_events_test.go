@@ -9,47 +9,48 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
 func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 	r := newRig(t)
-	r.cache.device("cam-000001", nil, "node-a")
+	device(r.cache, "cam-000001", nil, "node-a")
 	holder := pod("holder", "1")
-	state := r.schedule(t, holder, "node-a")
-	c, _ := readCycle(state)
-	running := bound(t, holder, "node-a", c.assignment)
-	r.cache.setPod(running)
+	r.schedule(t, holder, "node-a")
+	running := bound(t, holder, "node-a", r.given(holder))
+	r.cache.SetPod(running)
 	waiter := pod("waiter", "1")
-	r.cache.setPod(waiter)
+	r.cache.SetPod(waiter)
 
 	expect := func(what string, names ...string) {
 		t.Helper()
 		if got := r.woken(); !slices.Equal(got, names) {
 			t.Errorf("%s: activated %v, want %v", what, got, names)
 		}
-		r.cache.queue.Try(waiter.UID)
+		r.cache.Queue.Try(waiter.UID)
 	}
 	r.woken()
-	r.cache.device("cam-000001", map[string]string{"cam-000001-0": "C:holder-uid:node-a"}, "node-a")
+	device(r.cache, "cam-000001", map[string]string{"cam-000001-0": "C:holder-uid:node-a"}, "node-a")
 	expect("the holder's claim")
-	r.cache.setPod(waiter)
+	r.cache.SetPod(waiter)
 	expect("nothing new about the waiter")
-	r.cache.deletePod(running)
+	r.cache.DeletePod(running)
 	expect("the holder gone, its claim not")
-	r.cache.device("cam-000001", nil, "node-a")
+	device(r.cache, "cam-000001", nil, "node-a")
 	expect("the claim gone", "waiter")
-	r.cache.device("cam-000001", nil, "node-a", "node-b")
+	device(r.cache, "cam-000001", nil, "node-a", "node-b")
 	expect("another node reaches the device", "waiter")
-	r.cache.setConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}})
+	r.cache.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}})
 	expect("another Configuration")
 	changed := waiter.DeepCopy()
 	changed.Annotations[assignment.Annotation] = "{}"
@@ -63,20 +64,20 @@ func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 	plain.Spec.Containers[0].Resources = v1.ResourceRequirements{}
 	gone := func(what string, deleted *v1.Pod, want fwk.QueueingHint) {
 		t.Helper()
-		if got, err := r.cache.afterDeletion(klog.Background(), waiter, deleted, nil); got != want || err != nil {
+		if got, err := r.afterDeletion(klog.Background(), waiter, deleted, nil); got != want || err != nil {
 			t.Errorf("%s deleted: hint %v, %v; want %v", what, got, err, want)
 		}
 	}
 	gone("a pod with the same request, whose slots the waiter waits for,", running, fwk.QueueSkip)
-	r.cache.refused.Store(waiter.UID, true)
+	r.cache.Refuse(waiter, waitreason.NotAdvertised)
 	gone("a pod with the same request, on a node that does not advertise enough,", running, fwk.Queue)
 	gone("a plain pod", plain, fwk.QueueSkip)
 	hint("its annotation edited", waiter, changed, fwk.Queue)
 	hint("nothing edited", waiter, waiter, fwk.QueueSkip)
 	hint("another pod's annotation", holder, running, fwk.QueueSkip)
 	hint("another pod gone", running, nil, fwk.QueueSkip)
-	r.cache.deletePod(changed)
-	r.cache.device("cam-000002", nil, "node-a")
+	r.cache.DeletePod(changed)
+	device(r.cache, "cam-000002", nil, "node-a")
 	expect("the waiter gone")
 }
 
@@ -84,7 +85,7 @@ func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 func (r *rig) awaitAll(pods int) []string {
 	names := crowd(pods)
 	for i, name := range names {
-		r.cache.setPod(withPriority(pod(name, "1"), int32(i)))
+		r.cache.SetPod(withPriority(pod(name, "1"), int32(i)))
 	}
 	r.woken()
 	return names
@@ -113,7 +114,7 @@ func TestWakesAsManyAsHelps(t *testing.T) {
 		synctestRun(t, name, func(t *testing.T) {
 			r := newRig(t)
 			r.awaitAll(waiting)
-			r.cache.device("cam-000001", nil, "node-a")
+			device(r.cache, "cam-000001", nil, "node-a")
 			const first = requeue.DefaultFirstBatch
 			woken := r.awake(0)
 			if len(woken) != first || !slices.Contains(woken, "p099") || slices.Contains(woken, "p000") {
@@ -134,15 +135,15 @@ func TestWakesAsManyAsHelps(t *testing.T) {
 // seen everything.
 func TestNoWakingBeforeTheLedgerIsInStep(t *testing.T) {
 	r := newRig(t)
-	started := newSlotCache(r.cache.logger, r.cache.clock, r) // but for its queue
-	started.setConfiguration(cameras(1))
+	started := slotcache.New(klog.FromContext(r.ctx), clock.RealClock{}, r) // but for its queue
+	started.SetConfiguration(cameras(1))
 	r.cache = started
-	r.cache.setPod(pod("waiter", "1"))
-	r.cache.device("cam-000001", nil, "node-a")
+	r.cache.SetPod(pod("waiter", "1"))
+	device(r.cache, "cam-000001", nil, "node-a")
 	if got := r.woken(); len(got) > 0 {
 		t.Errorf("activated %v", got)
 	}
-	r.cache.announceSync(r.ctx) // it has no sources to wait for
+	r.cache.Begin(r.ctx) // it has no sources to wait for
 	if got := r.woken(); !slices.Equal(got, []string{"waiter"}) {
 		t.Errorf("in step: activated %v, want the waiter", got)
 	}
@@ -153,10 +154,11 @@ func TestNoWakingBeforeTheLedgerIsInStep(t *testing.T) {
 func TestFirstPodsWaitForTheLedger(t *testing.T) {
 	for name, inStep := range map[string]bool{"in step": true, "no CRDs": false} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.cache.device("cam-000001", nil, "node-a")
 			var synced atomic.Bool
-			r.cache.sources, r.cache.decided = []cache.InformerSynced{synced.Load}, make(chan struct{})
+			r := newRig(t)
+			r.cache = slotcache.New(klog.FromContext(r.ctx), clock.RealClock{}, r, synced.Load)
+			r.cache.SetConfiguration(cameras(1))
+			device(r.cache, "cam-000001", nil, "node-a")
 			answer := make(chan *fwk.Status)
 			go func() {
 				_, status := r.PreFilter(r.ctx, framework.NewCycleState(), pod("p", "1"), nil)
@@ -168,7 +170,7 @@ func TestFirstPodsWaitForTheLedger(t *testing.T) {
 			default:
 			}
 			synced.Store(inStep)
-			close(r.cache.decided)
+			r.cache.GiveUpWaiting()
 			if status := <-answer; status.IsSuccess() != inStep {
 				t.Errorf("PreFilter: %v", status)
 			}
@@ -190,7 +192,7 @@ func TestTriedBeforeSeen(t *testing.T) {
 		}
 	}
 	r.woken()
-	r.cache.device("cam-000001", nil, "node-a")
+	device(r.cache, "cam-000001", nil, "node-a")
 	if got := r.woken(); !slices.Equal(got, []string{"early"}) {
 		t.Errorf("activated %v, want early", got)
 	}
@@ -200,7 +202,7 @@ func TestTriedBeforeSeen(t *testing.T) {
 // between would fail its admission.
 func TestWaitsForTheKubeletToKnow(t *testing.T) {
 	r := newRig(t)
-	r.cache.device("cam-000001", nil, "node-a")
+	device(r.cache, "cam-000001", nil, "node-a")
 	node := func(advertised string) *v1.Node {
 		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}
 		if advertised != "" {
@@ -226,7 +228,7 @@ func TestWaitsForTheKubeletToKnow(t *testing.T) {
 		if status := r.Filter(r.ctx, state, p, info); status.IsSuccess() != fits {
 			t.Errorf("with %q advertised and one in use: %v, want fits %v", advertised, status, fits)
 		}
-		if _, refused := r.cache.refused.Load(p.UID); refused == fits {
+		if refused := r.refusedByNode(p); refused == fits {
 			t.Errorf("with %q advertised and one in use: remembered as refused: %v", advertised, refused)
 		}
 	}
@@ -254,21 +256,18 @@ func TestWaitsForTheKubeletToKnow(t *testing.T) {
 		if test.before != nil {
 			old = test.before
 		}
-		r.cache.refused.Delete(test.pod.UID)
+		r.cache.SetPod(test.pod)
+		r.cache.Refuse(test.pod, waitreason.Held)
 		if test.refused {
-			r.cache.refused.Store(test.pod.UID, true)
+			r.cache.Refuse(test.pod, waitreason.NotAdvertised)
 		}
-		if got, err := r.cache.afterAdvertisement(klog.Background(), test.pod, old, test.after); got != test.want || err != nil {
+		if got, err := r.afterAdvertisement(klog.Background(), test.pod, old, test.after); got != test.want || err != nil {
 			t.Errorf("pod %s, refused %v, %v -> %v: hint %v, %v", test.pod.Name, test.refused, test.before, test.after.Status.Allocatable, got, err)
 		}
 	}
-	r.cache.refused.Store(p.UID, true)
-	r.cache.deletePod(p)
-	if _, remembered := r.cache.refused.Load(p.UID); remembered {
+	r.cache.Refuse(p, waitreason.NotAdvertised)
+	r.cache.DeletePod(p)
+	if r.refusedByNode(p) {
 		t.Error("a pod that is gone is remembered as refused")
-	}
-	r.cache.refusedByNode(p) // its cycle goes on
-	if _, remembered := r.cache.refused.Load(p.UID); remembered {
-		t.Error("a pod that went during its cycle is remembered as refused")
 	}
 }

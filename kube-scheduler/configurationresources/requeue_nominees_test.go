@@ -7,9 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // A free slot is kept for a pod before all that wait have been activated: those above that
@@ -18,12 +16,9 @@ func TestKeptBetweenBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		want := r.awaitAll(100)[50:]
-		r.cache.device("cam-000001", nil, "node-a")
+		device(r.cache, "cam-000001", nil, "node-a")
 		nominee := withPriority(pod("nominee", "1"), 49)
-		r.cache.setPod(nominee)
-		r.cache.mu.Lock()
-		r.cache.nominate(podKey(nominee), "node-a", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}, time.Hour)
-		r.cache.mu.Unlock()
+		r.cache.SetPod(nominatedTo(nominee, "node-a"))
 		if got := r.awake(time.Second); !slices.Equal(got, append([]string{"nominee"}, want...)) {
 			t.Errorf("woken: %v, want the nominee and %v", got, want)
 		}
@@ -46,13 +41,13 @@ func TestRefusedBeforeTheNomineeHasIt(t *testing.T) {
 			r.mayPreempt(t)
 			holder := r.hold(t, "cam-000001", withPriority(pod("holder", "1"), test.priority), "node-a", "node-b")
 			claim := map[string]string{"cam-000001-0": "C:holder-uid:node-b"}
-			r.cache.device("cam-000001", claim, "node-a", "node-b")
+			device(r.cache, "cam-000001", claim, "node-a", "node-b")
 			nominee := withPriority(pod("nominee", "1"), 49)
 			names := crowd(100)
 			refuse := func() {
 				for i, name := range names {
 					p := withPriority(pod(name, "1"), int32(i))
-					r.cache.setPod(p)
+					r.cache.SetPod(p)
 					if err := r.known.Add(p); err != nil {
 						t.Fatal(err)
 					}
@@ -64,19 +59,19 @@ func TestRefusedBeforeTheNomineeHasIt(t *testing.T) {
 			if test.early {
 				refuse()
 			}
-			r.cache.setPod(ending(holder))
+			r.cache.SetPod(ending(holder))
 			if err := r.known.Add(nominee); err != nil {
 				t.Fatal(err)
 			}
 			if node, status := r.postFilter(t, nominee); node == "" {
 				t.Fatalf("nominated to no node: %v", status)
 			}
-			r.cache.deletePod(holder)
+			r.cache.DeletePod(holder)
 			if !test.early {
 				refuse()
 			}
 			r.awake(time.Minute)
-			r.cache.device("cam-000001", nil, "node-a", "node-b")
+			device(r.cache, "cam-000001", nil, "node-a", "node-b")
 			r.schedule(t, nominee, "node-a")
 			woken := r.awake(time.Second)
 			for _, name := range names[50:] {
@@ -98,15 +93,15 @@ func TestVictimsSlotGoesToAnother(t *testing.T) {
 		synctestRun(t, name, func(t *testing.T) {
 			r, holder := preemptionRig(t)
 			for i := range 2 * requeue.DefaultFirstBatch {
-				r.cache.setPod(withPriority(pod(fmt.Sprint("more", i), "1"), 2000))
+				r.cache.SetPod(withPriority(pod(fmt.Sprint("more", i), "1"), 2000))
 			}
 			vip, other := important("vip"), important("other")
-			r.cache.setPod(vip)
+			r.cache.SetPod(vip)
 			if node, status := r.postFilter(t, other); node == "" {
 				t.Fatalf("nominated to no node: %v", status)
 			}
-			shown := func() { r.cache.setPod(nominatedTo(vip, "node-b")) }
-			gone := func() { r.cache.setPod(ending(holder)); r.cache.deletePod(holder) }
+			shown := func() { r.cache.SetPod(nominatedTo(vip, "node-b")) }
+			gone := func() { r.cache.SetPod(ending(holder)); r.cache.DeletePod(holder) }
 			if late {
 				gone()
 				r.awake(time.Minute)
@@ -119,8 +114,8 @@ func TestVictimsSlotGoesToAnother(t *testing.T) {
 			if got := r.awake(requeue.RetryInterval); !slices.Contains(got, "vip") {
 				t.Errorf("woken: %v, want the vip", got)
 			}
-			r.cache.queue.Try("vip-uid")
-			r.cache.queue.Finished("vip-uid")
+			r.cache.Queue.Try("vip-uid")
+			r.cache.Queue.Finished("vip-uid")
 			shown() // which is nothing new
 			if got := r.awake(time.Minute); slices.Contains(got, "vip") {
 				t.Errorf("woken again: %v", got)

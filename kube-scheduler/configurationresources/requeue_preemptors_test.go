@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -25,19 +26,19 @@ func TestWakesAllThatCanPreempt(t *testing.T) {
 		usage  map[string]string // before
 		change func(*rig)
 	}{
-		"a node reaches the device": {nil, func(r *rig) { r.cache.device("cam-000001", nil, "node-a", "node-b") }},
+		"a node reaches the device": {nil, func(r *rig) { device(r.cache, "cam-000001", nil, "node-a", "node-b") }},
 		"a stranger's claim goes": {map[string]string{"cam-000001-0": "C:stranger:node-b"},
-			func(r *rig) { r.cache.device("cam-000001", nil, "node-b") }},
+			func(r *rig) { device(r.cache, "cam-000001", nil, "node-b") }},
 	} {
 		for _, can := range []int{requeue.DefaultFirstBatch / 2, 4 * requeue.DefaultFirstBatch} {
 			synctestRun(t, fmt.Sprintf("%s, and %d can", name, can), func(t *testing.T) {
 				r := newRig(t)
 				r.hold(t, "cam-000001", withPriority(pod("holder", "1"), int32(waiting-can-1)), "node-b")
-				r.cache.device("cam-000001", test.usage, "node-b")
+				device(r.cache, "cam-000001", test.usage, "node-b")
 				want := r.awaitAll(waiting)[waiting-can:]
 				never, policy := withPriority(pod("never", "1"), waiting), v1.PreemptNever
 				never.Spec.PreemptionPolicy = &policy
-				r.cache.setPod(never)
+				r.cache.SetPod(never)
 				test.change(r)
 				if got := slices.Sorted(slices.Values(r.awake(time.Second))); !slices.Equal(got, want) {
 					t.Errorf("woken: %v, want %v", got, want)
@@ -58,20 +59,20 @@ func TestWakesTheDisplaced(t *testing.T) {
 		},
 		"another scheduler gives the slot away": func(t *testing.T, r *rig) {
 			grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}
-			r.cache.setPod(bound(t, pod("foreign", "1"), "node-b", grant))
+			r.cache.SetPod(bound(t, pod("foreign", "1"), "node-b", grant))
 		},
-		"the device is gone":                 func(_ *testing.T, r *rig) { r.cache.device("cam-000001", nil) },
-		"its node does not reach the device": func(_ *testing.T, r *rig) { r.cache.device("cam-000001", nil, "node-c") },
+		"the device is gone":                 func(_ *testing.T, r *rig) { device(r.cache, "cam-000001", nil) },
+		"its node does not reach the device": func(_ *testing.T, r *rig) { device(r.cache, "cam-000001", nil, "node-c") },
 	} {
 		synctestRun(t, name, func(t *testing.T) {
 			r, _ := preemptionRig(t)
 			vip := withPriority(pod("vip", "1"), 1000)
-			r.cache.setPod(vip)
+			r.cache.SetPod(vip)
 			if node, status := r.postFilter(t, vip); node == "" {
 				t.Fatalf("the vip preempts nobody: %v", status)
 			}
 			for i := range 2 * requeue.DefaultFirstBatch {
-				r.cache.setPod(withPriority(pod(fmt.Sprint("more", i), "1"), 2000))
+				r.cache.SetPod(withPriority(pod(fmt.Sprint("more", i), "1"), 2000))
 			}
 			r.awake(time.Minute)
 			displace(t, r)
@@ -87,7 +88,7 @@ func TestFailingPodLeavesPreemptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.hold(t, "cam-000001", withPriority(pod("holder", "1"), 49), "node-b")
-		r.cache.device("cam-000002", nil, "node-c")
+		device(r.cache, "cam-000002", nil, "node-c")
 		failed := withPriority(pod("failed", "1"), 1000)
 		state := r.schedule(t, failed, "node-c")
 		want := r.awaitAll(100)[50:]
@@ -98,7 +99,7 @@ func TestFailingPodLeavesPreemptors(t *testing.T) {
 		if _, status := r.filter(first, "node-c"); status.IsSuccess() {
 			t.Fatal("two pods fit one slot")
 		}
-		r.cache.device("cam-000001", nil, "node-a", "node-b")
+		device(r.cache, "cam-000001", nil, "node-a", "node-b")
 		r.Unreserve(r.ctx, state, failed, "node-c")
 		r.schedule(t, withPriority(pod("taker", "1"), 1000), "node-c")
 		woken := slices.Sorted(slices.Values(r.awake(time.Second)))
@@ -113,7 +114,7 @@ func TestFailingPodLeavesPreemptors(t *testing.T) {
 func TestToldWhenTheSlotIsGivenBack(t *testing.T) {
 	for name, about := range map[string]func(*testing.T, *rig) (giveBack func()){
 		"it is assumed": func(t *testing.T, r *rig) func() {
-			r.cache.device("cam-000001", nil, "node-b")
+			device(r.cache, "cam-000001", nil, "node-b")
 			taker := withPriority(pod("taker", "1"), 50)
 			if err := r.known.Add(taker); err != nil {
 				t.Fatal(err)
@@ -122,18 +123,16 @@ func TestToldWhenTheSlotIsGivenBack(t *testing.T) {
 			return func() { r.Unreserve(r.ctx, state, taker, "node-b") }
 		},
 		"it is kept": func(t *testing.T, r *rig) func() {
+			r.mayPreempt(t)
 			r.hold(t, "cam-000001", pod("holder", "1"), "node-b")
 			vip := withPriority(pod("vip", "1"), 50)
-			r.cache.setPod(vip)
-			r.cache.mu.Lock()
-			grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}
-			nomination := r.cache.nominate(podKey(vip), "node-b", grant, time.Hour)
-			r.cache.mu.Unlock()
-			return func() {
-				r.cache.mu.Lock()
-				defer r.cache.mu.Unlock()
-				r.cache.nominatedInVain(vip, nomination)
+			r.cache.SetPod(vip)
+			req, err := slotrequest.Of(vip)
+			if err != nil {
+				t.Fatal(err)
 			}
+			_, nomination := r.preemption.Preempt(r.ctx, req, []string{"node-b"}, ledger.Spread, time.Hour)
+			return func() { r.cache.InVain(vip, nomination) }
 		},
 	} {
 		synctestRun(t, name, func(t *testing.T) {
@@ -147,7 +146,7 @@ func TestToldWhenTheSlotIsGivenBack(t *testing.T) {
 			}
 			giveBack := about(t, r)
 			r.awake(time.Minute)
-			r.cache.device("cam-000001", nil, "node-a", "node-b")
+			device(r.cache, "cam-000001", nil, "node-a", "node-b")
 			if got := r.awake(0); slices.Contains(got, "unimportant") {
 				t.Errorf("woken while it can have nothing: %v", got)
 			}
@@ -160,7 +159,7 @@ func TestToldWhenTheSlotIsGivenBack(t *testing.T) {
 }
 
 // A slot for which many can preempt is preempted for by the first: the others are not
-// tried. Gains that help none of those that wait do not have more of them tried either.
+// tried. Events that help none of those that wait do not have more of them tried either.
 func TestBatchesOfPreemptorsEnd(t *testing.T) {
 	preempt := func(t *testing.T, r *rig) {
 		if node, status := r.postFilter(t, withPriority(pod("p099", "1"), 99)); node == "" {
@@ -173,17 +172,17 @@ func TestBatchesOfPreemptorsEnd(t *testing.T) {
 	}{
 		"preempted for": {nil, preempt},
 		"preempted for, and a slot is free elsewhere": {[]string{"cam-000002"}, preempt},
-		"the holder goes by itself":                   {nil, func(t *testing.T, r *rig) { r.cache.setPod(ending(bound(t, pod("holder", "1"), "node-b", nil))) }},
+		"the holder goes by itself":                   {nil, func(t *testing.T, r *rig) { r.cache.SetPod(ending(bound(t, pod("holder", "1"), "node-b", nil))) }},
 	} {
 		synctestRun(t, what, func(t *testing.T) {
 			r := newRig(t)
 			r.mayPreempt(t)
 			r.hold(t, "cam-000001", pod("holder", "1"), "node-b")
 			for _, name := range test.elsewhere {
-				r.cache.device(name, nil, "node-c")
+				device(r.cache, name, nil, "node-c")
 			}
 			r.awaitAll(100)
-			r.cache.device("cam-000001", nil, "node-a", "node-b")
+			device(r.cache, "cam-000001", nil, "node-a", "node-b")
 			woken := r.awake(0)
 			test.change(t, r)
 			woken = append(woken, r.awake(time.Second)...)
@@ -193,16 +192,16 @@ func TestBatchesOfPreemptorsEnd(t *testing.T) {
 			}
 		})
 	}
-	synctestRun(t, "gains that do not help", func(t *testing.T) {
+	synctestRun(t, "events that do not help", func(t *testing.T) {
 		r := newRig(t)
 		r.hold(t, "cam-000002", withPriority(pod("holder", "1"), 1000), "node-b")
 		r.awaitAll(100)
-		r.cache.device("cam-000001", nil, "node-a")
+		device(r.cache, "cam-000001", nil, "node-a")
 		woken := r.awake(0)
 		r.schedule(t, withPriority(pod("taker", "1"), 100), "node-a")
 		for range 20 {
-			r.cache.device("cam-000002", map[string]string{"cam-000002-0": "C:stranger:node-b"}, "node-b")
-			r.cache.device("cam-000002", nil, "node-b")
+			device(r.cache, "cam-000002", map[string]string{"cam-000002-0": "C:stranger:node-b"}, "node-b")
+			device(r.cache, "cam-000002", nil, "node-b")
 			woken = append(woken, r.awake(requeue.BatchInterval/2)...)
 		}
 		slices.Sort(woken)
@@ -219,9 +218,9 @@ func TestFailedEvictionsWakeNobodyForEver(t *testing.T) {
 	for what, quantity := range map[string]string{"its slot": "1", "its slot and a free one": "2"} {
 		synctestRun(t, what, func(t *testing.T) {
 			r, _ := preemptionRig(t)
-			r.cache.device("cam-000002", map[string]string{"cam-000002-0": "C:stranger:node-b"}, "node-a", "node-b")
+			device(r.cache, "cam-000002", map[string]string{"cam-000002-0": "C:stranger:node-b"}, "node-a", "node-b")
 			if quantity == "2" {
-				r.cache.device("cam-000002", nil, "node-a", "node-b")
+				device(r.cache, "cam-000002", nil, "node-a", "node-b")
 			}
 			evicting := make(chan struct{})
 			r.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -276,7 +275,7 @@ func TestLateFailureOfAnEviction(t *testing.T) {
 		if node, status := r.postFilter(t, vip); node == "" {
 			t.Fatalf("the vip preempts nobody: %v", status)
 		}
-		r.cache.device("cam-000001", nil) // that displaces it
+		device(r.cache, "cam-000001", nil) // that displaces it
 		r.hold(t, "cam-000002", pod("holder2", "1"), "node-a", "node-b")
 		node, status := r.postFilter(t, vip)
 		if node == "" {
@@ -284,7 +283,7 @@ func TestLateFailureOfAnEviction(t *testing.T) {
 		}
 		late <- struct{}{}
 		synctest.Wait()
-		if got := r.cache.nominatedNode("vip-uid"); got != node {
+		if got := r.cache.NominatedNode("vip-uid"); got != node {
 			t.Errorf("slots are kept on %q, want %q", got, node)
 		}
 	})
@@ -306,12 +305,12 @@ func TestGivenBackHelpsAll(t *testing.T) {
 			}
 		}
 		last := pod(waiting[len(waiting)-1], "1") // it has failed before
-		r.cache.device("cam-000000", nil, "node-a")
+		device(r.cache, "cam-000000", nil, "node-a")
 		r.Unreserve(r.ctx, r.schedule(t, last, "node-a"), last, "node-a")
-		r.cache.device("cam-000000", nil)
+		device(r.cache, "cam-000000", nil)
 		r.filter(last, "node-a") // the framework has it tried again
 		r.awake(time.Minute)
-		r.cache.device("cam-000001", nil, "node-a")
+		device(r.cache, "cam-000001", nil, "node-a")
 		first := r.awake(0)
 		taker := pod("taker", "1")
 		state := r.schedule(t, taker, "node-a")
@@ -333,16 +332,16 @@ func TestGivenBackHelpsAll(t *testing.T) {
 func TestKeptSlotBecomesFree(t *testing.T) {
 	r, holder := preemptionRig(t)
 	vip := important("vip")
-	r.cache.setPod(vip)
+	r.cache.SetPod(vip)
 	if node, status := r.postFilter(t, vip); node != "node-a" || !status.IsSuccess() {
 		t.Fatalf("nominated to %q, %v", node, status)
 	}
 	for i := range 2 * requeue.DefaultFirstBatch {
-		r.cache.setPod(pod(fmt.Sprintf("p%03d", i), "1"))
+		r.cache.SetPod(pod(fmt.Sprintf("p%03d", i), "1"))
 	}
 	r.woken()
-	r.cache.deletePod(holder)
-	if free := r.cache.ledger.Free("cam"); free != 0 {
+	r.cache.DeletePod(holder)
+	if free := ledgerOf(r.cache).Free("cam"); free != 0 {
 		t.Fatalf("%d slots are free, want the one to be kept", free)
 	}
 	if got := r.woken(); !slices.Equal(got, []string{"vip"}) {

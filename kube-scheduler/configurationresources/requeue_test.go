@@ -17,13 +17,14 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 )
 
 // queue is upstream's scheduler with our plugin, on nodes that tests change.
 type queue struct {
 	*testing.T
 	client    *fake.Clientset
-	cache     *slotCache
+	cache     *slotcache.Cache
 	scheduler *scheduler.Scheduler
 	tries     atomic.Int64 // scheduling cycles
 }
@@ -67,7 +68,7 @@ func (q *queue) rest() int {
 	q.Helper()
 	q.eventually("the scheduler's queue to be empty", func() bool {
 		s := q.scheduler.SchedulingQueue
-		return q.cache.queue.Idle() && len(s.PodsInActiveQ())+len(s.PodsInBackoffQ())+len(s.InFlightPods()) == 0
+		return q.cache.Queue.Idle() && len(s.PodsInActiveQ())+len(s.PodsInBackoffQ())+len(s.InFlightPods()) == 0
 	})
 	return int(q.tries.Load())
 }
@@ -88,20 +89,15 @@ func (q *queue) add(node string, names ...string) {
 		}
 		for _, name := range some {
 			q.eventually("pod "+name+" to be tried", func() bool {
-				return q.cache.queue.Tried(types.UID(name+"-uid")) || q.node(name) != ""
+				return q.cache.Queue.Tried(types.UID(name+"-uid")) || q.node(name) != ""
 			})
 		}
 	}
 }
 
-// eventually polls under the slot cache's lock.
 func (q *queue) eventually(what string, ok func() bool) {
 	q.Helper()
-	eventually(q.T, what, func() bool {
-		q.cache.mu.RLock()
-		defer q.cache.mu.RUnlock()
-		return ok()
-	})
+	eventually(q.T, what, ok)
 }
 
 func (q *queue) node(pod string) string {
@@ -132,24 +128,24 @@ func crowdOf(what string, n int) []string {
 // pod after that: it does not send all that wait through the scheduler.
 func TestWaitingPodsAreNotTriedInVain(t *testing.T) {
 	q := newQueue(t, nil, advertising("node-a", "1"), advertising("node-b", ""))
-	q.cache.shared("cam-000001")
+	shared(q.cache, "cam-000001")
 	q.add("node-a", "holder")
 	q.eventually("the holder to be bound", func() bool { return q.node("holder") == "node-a" })
 	its := claim("cam-000001-0", "C:holder-uid:node-a")
-	q.cache.setClaim(its, false)
+	q.cache.SetClaim(its, false)
 	waiting := crowd(300)
 	q.add("node-a", waiting...)
 
 	before := q.rest()
 	q.delete("holder")
-	q.eventually("the holder to be gone", func() bool { return !q.cache.ledger.Bound("holder-uid") })
+	q.eventually("the holder to be gone", func() bool { return !q.cache.Holds("holder-uid") })
 	if err := q.client.Tracker().Add(advertising("node-c", "")); err != nil { // without devices it helps nobody either
 		t.Fatal(err)
 	}
 	if got := q.rest() - before; got > 0 {
 		t.Errorf("%d scheduling cycles of %d waiting pods, while no slot was free", got, len(waiting))
 	}
-	q.cache.deleteClaim(its)
+	q.cache.DeleteClaim(its)
 	q.eventually("one of the waiting to be bound", func() bool {
 		return slices.ContainsFunc(waiting, func(name string) bool { return q.node(name) != "" })
 	})
@@ -165,7 +161,7 @@ func TestWaitingPodsAreNotTriedInVain(t *testing.T) {
 func TestTriedWhenANodeAdvertises(t *testing.T) {
 	t.Run("more", func(t *testing.T) {
 		q := newQueue(t, nil, advertising("node-a", "0"))
-		q.cache.shared("cam-000001")
+		shared(q.cache, "cam-000001")
 		q.add("node-a", "p")
 		if err := q.client.Tracker().Update(nodesResource, advertising("node-a", "1"), ""); err != nil {
 			t.Fatal(err)
@@ -174,7 +170,7 @@ func TestTriedWhenANodeAdvertises(t *testing.T) {
 	})
 	t.Run("at all", func(t *testing.T) {
 		q := newQueue(t, nil, advertising("node-b", ""))
-		q.cache.device("cam-000001", nil, "node-a")
+		device(q.cache, "cam-000001", nil, "node-a")
 		q.add("node-a", "p")
 		if err := q.client.Tracker().Add(advertising("node-a", "")); err != nil {
 			t.Fatal(err)
@@ -188,7 +184,7 @@ func TestTriedWhenANodeAdvertises(t *testing.T) {
 		foreign := withPriority(pod("foreign", "1"), 0)
 		foreign.Spec.NodeName = "node-a"
 		q := newQueue(t, nil, advertising("node-a", "1"), foreign)
-		q.cache.shared("cam-000001")
+		shared(q.cache, "cam-000001")
 		q.add("node-a", "p")
 		q.eventually("the pod to be bound", func() bool { return q.node("p") == "node-a" })
 	})
@@ -196,7 +192,7 @@ func TestTriedWhenANodeAdvertises(t *testing.T) {
 		foreign := withPriority(pod("foreign", "1"), 2000) // it has no assignment, and counts for the kubelet
 		foreign.Spec.NodeName = "node-a"
 		q := newQueue(t, nil, advertising("node-a", "1"), foreign)
-		q.cache.shared("cam-000001")
+		shared(q.cache, "cam-000001")
 		q.add("node-a", "p")
 		q.delete("foreign")
 		q.eventually("the pod to be bound", func() bool { return q.node("p") == "node-a" })
@@ -207,9 +203,9 @@ func TestTriedWhenANodeAdvertises(t *testing.T) {
 // missed: nothing else comes to wake the pod.
 func TestGainDuringACycle(t *testing.T) {
 	q := newQueue(t, func(p *Plugin) fwk.Plugin {
-		return &filterHook{Plugin: p, after: func() { p.cache.shared("cam-000001") }}
+		return &filterHook{Plugin: p, after: func() { shared(p.cache, "cam-000001") }}
 	}, advertising("node-a", "1"))
-	q.cache.device("cam-000001", map[string]string{"cam-000001-0": "C:other-uid:node-b"}, "node-a", "node-b")
+	device(q.cache, "cam-000001", map[string]string{"cam-000001-0": "C:other-uid:node-b"}, "node-a", "node-b")
 	q.add("node-a", "p")
 	q.eventually("the pod to be bound", func() bool { return q.node("p") == "node-a" })
 }

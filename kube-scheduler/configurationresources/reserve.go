@@ -6,7 +6,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
 // Reserve takes the slots.
@@ -16,18 +19,18 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return nil // the pod asks for no slots
 	}
 	c := data.(*cycle)
-	if status := p.unambiguous(c.req); status != nil {
+	if status := p.unambiguous(c.Request); status != nil {
 		return status // a DeviceClass since PreFilter
 	}
-	if p.cache.choosesSlots(node) {
+	if p.cache.ChoosesSlots(node) {
 		return nil
 	}
-	a, shortfall, err := p.cache.assume(c, node, p.args.Strategy)
+	a, shortfall, err := p.cache.Assume(c.Request, node, p.args.Strategy)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
 	if shortfall != nil {
-		p.cache.queue.RetryLater(pod.UID) // another got it since Filter; it may find or preempt something else
+		p.cache.Queue.RetryLater(pod.UID) // another got it since Filter; it may find or preempt something else
 		return c.reasons.status(shortfall)
 	}
 	if err := binding.Contribute(state, pod, node, Name, partOf(a)); err != nil {
@@ -38,7 +41,6 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return fwk.AsStatus(err)
 	}
 	binding.Precede(state, Name, step)
-	c.assignment = a
 	return nil
 }
 
@@ -48,5 +50,16 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 		return
 	}
 	binding.Withdraw(state, pod, Name)
-	p.cache.forget(pod)
+	p.cache.Forget(pod)
+}
+
+// partOf is the slots as a part of a pod's assignment.
+func partOf(a ledger.Assignment) *types.PodInfo {
+	part := types.NewPodInfo()
+	for name, grants := range a {
+		var c types.ContainerInfo
+		assignment.Set(&c, grants)
+		part.RunningContainers[name] = c
+	}
+	return part
 }

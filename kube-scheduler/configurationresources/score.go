@@ -26,12 +26,12 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, node 
 	if status != nil {
 		return 0, status
 	}
-	scoreInput := p.cache.scoreInput(c, node.Node().Name, c.snapshot.place(node))
+	in := c.ScoreInput(node)
 	if p.args.Strategy == ledger.Pack {
-		scoreInput.Free = 1 - scoreInput.Free
+		in.Free = 1 - in.Free
 	}
 	free, local := float64(*p.args.NodeScore.FreeSlots), float64(*p.args.NodeScore.LocalDevices)
-	return int64(float64(fwk.MaxNodeScore) * (free*scoreInput.Free + local*scoreInput.Local) / (free + local)), nil
+	return int64(float64(fwk.MaxNodeScore) * (free*in.Free + local*in.Local) / (free + local)), nil
 }
 
 // ScoreExtensions implements fwk.ScorePlugin: scores are absolute.

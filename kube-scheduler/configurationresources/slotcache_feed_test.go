@@ -8,16 +8,19 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // drain follows all that is in the queue.
-func drain[T object](t *testing.T, f *feed[T], queue *cache.RealFIFO) {
+func drain[T informer.Object](t *testing.T, f *informer.Feed[T], queue *cache.RealFIFO) {
 	t.Helper()
 	queue.Close() // else it blocks when it is empty
 	for {
-		if _, err := queue.Pop(f.follow); errors.Is(err, cache.ErrFIFOClosed) {
+		if _, err := queue.Pop(f.Follow); errors.Is(err, cache.ErrFIFOClosed) {
 			return
 		} else if err != nil {
 			t.Fatal(err)
@@ -26,7 +29,7 @@ func drain[T object](t *testing.T, f *feed[T], queue *cache.RealFIFO) {
 }
 
 // as is the object with that UID and resource version.
-func as[T object](obj T, uid, version string) T {
+func as[T informer.Object](obj T, uid, version string) T {
 	obj.SetUID(types.UID(uid))
 	obj.SetResourceVersion(version)
 	return obj
@@ -36,8 +39,8 @@ func as[T object](obj T, uid, version string) T {
 // missing from the list, also a slice that was made again under its name.
 func TestSlicesAfterAnInterruption(t *testing.T) {
 	r := newRig(t)
-	f := r.cache.sliceFeed()
-	queue := f.queue(r.cache, trimSlice)
+	f := r.cache.SliceFeed()
+	queue := f.Queue(klog.FromContext(r.ctx))
 	of := func(node string, cameras ...string) *v1alpha1.DeviceSlice {
 		var devices []v1alpha1.Device
 		for _, name := range cameras {
@@ -52,7 +55,7 @@ func TestSlicesAfterAnInterruption(t *testing.T) {
 		t.Fatal(err)
 	}
 	drain(t, f, queue)
-	if got := r.cache.ledger.Free("cam"); got != 4 || !queue.HasSynced() {
+	if got := ledgerOf(r.cache).Free("cam"); got != 4 || !queue.HasSynced() {
 		t.Fatalf("%d slots are free of four devices, synced: %v", got, queue.HasSynced())
 	}
 	if first.Spec.Devices[0].Properties != nil {
@@ -66,11 +69,11 @@ func TestSlicesAfterAnInterruption(t *testing.T) {
 	}
 	drain(t, f, queue)
 	for camera, want := range map[string]int{"cam-000001": 0, "cam-000002": 0, "cam-000003": 0, "cam-000004": 0, "cam-000005": 1} {
-		if got := r.cache.ledger.Free(camera); got != want {
+		if got := ledgerOf(r.cache).Free(camera); got != want {
 			t.Errorf("%d slots of %s are free, want %d", got, camera, want)
 		}
 	}
-	if got := len(r.cache.ledger.Holds("p-uid")); got != 2 {
+	if got := len(ledgerOf(r.cache).Holds("p-uid")); got != 2 {
 		t.Errorf("the pod holds %d slots, want 2", got)
 	}
 
@@ -78,7 +81,7 @@ func TestSlicesAfterAnInterruption(t *testing.T) {
 		t.Fatal(err)
 	}
 	drain(t, f, queue)
-	if got := r.cache.ledger.Free("cam"); got != 0 {
+	if got := ledgerOf(r.cache).Free("cam"); got != 0 {
 		t.Errorf("%d slots are free, and no node reports a free one", got)
 	}
 }
@@ -88,11 +91,11 @@ func TestSlicesAfterAnInterruption(t *testing.T) {
 func TestUnchangedSlicesWakeNobody(t *testing.T) {
 	r := newRig(t)
 	s := as(slice("node-a", "0", reported("cam-000001")), "a", "1")
-	r.cache.setSlice(s)
-	r.cache.setPod(pod("waiter", "1"))
+	r.cache.SetSlice(s)
+	r.cache.SetPod(pod("waiter", "1"))
 	r.woken()
-	r.cache.setSlice(s)
-	r.cache.setSlice(as(slice("node-a", "0", reported("cam-000001")), "a", "2"))
+	r.cache.SetSlice(s)
+	r.cache.SetSlice(as(slice("node-a", "0", reported("cam-000001")), "a", "2"))
 	if got := r.woken(); len(got) != 0 {
 		t.Errorf("woken: %v", got)
 	}
@@ -131,10 +134,10 @@ func TestClaimsInAnyOrder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.cache.setConfiguration(cameras(2))
-			r.cache.shared("cam-000001")
-			f := r.cache.claimFeed()
-			queue := f.queue(r.cache, trimClaim)
+			r.cache.SetConfiguration(cameras(2))
+			shared(r.cache, "cam-000001")
+			f := r.cache.ClaimFeed()
+			queue := f.Queue(klog.FromContext(r.ctx))
 			made := func(words []string) *v1alpha1.SlotClaim { // "<slot> <claim> [<version>]"
 				c := as(claim("cam-000001-"+words[0], "C:"+words[1]+":node-a"), words[1], "")
 				if len(words) > 2 {
@@ -158,9 +161,9 @@ func TestClaimsInAnyOrder(t *testing.T) {
 				case "deleted":
 					err = queue.Delete(made(words[1:]))
 				case "seen":
-					r.cache.claimSeen(made(words[1:]))
+					r.cache.ClaimSeen(made(words[1:]))
 				case "gone":
-					r.cache.claimGone(made(words[1:]))
+					r.cache.ClaimGone(made(words[1:]))
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -169,18 +172,15 @@ func TestClaimsInAnyOrder(t *testing.T) {
 			}
 			var got []string
 			for _, index := range []string{"0", "1"} {
-				if uid, _ := r.cache.ledger.ClaimVersion("cam-000001-" + index); uid != "" {
+				if uid, _ := ledgerOf(r.cache).ClaimVersion("cam-000001-" + index); uid != "" {
 					got = append(got, index+" "+uid)
 				}
 			}
 			if strings.Join(got, ", ") != test.want {
 				t.Errorf("the ledger has %q, want %q", got, test.want)
 			}
-			if free, want := r.cache.ledger.Free("cam"), 2-len(got); free != want {
+			if free, want := ledgerOf(r.cache).Free("cam"), 2-len(got); free != want {
 				t.Errorf("%d slots are free, want %d", free, want)
-			}
-			if n := len(r.cache.claimed.released); n != strings.Count(name, "lags") {
-				t.Errorf("%d released claims are remembered", n)
 			}
 		})
 	}
@@ -189,35 +189,36 @@ func TestClaimsInAnyOrder(t *testing.T) {
 // The slot cache asks whether all is read while it holds its lock, which the queue may be
 // waiting for with its own.
 func TestSyncedWhileTheQueueWaits(t *testing.T) {
-	r := newRig(t)
-	f := r.cache.sliceFeed()
-	queue := f.queue(r.cache, trimSlice)
-	r.cache.sources = []cache.InformerSynced{done(queue.HasSyncedChecker().Done())}
+	var all cache.InformerSynced
+	r := newRig(t, func() bool { return all() })
+	f := r.cache.SliceFeed()
+	queue := f.Queue(klog.FromContext(r.ctx))
+	all = informer.Done(queue.HasSyncedChecker().Done())
 	if err := queue.Replace([]any{as(slice("node-a", "0", reported("cam-000001")), "a", "1")}, "1"); err != nil {
 		t.Fatal(err)
 	}
 	entered, left := make(chan struct{}), make(chan error)
-	r.cache.mu.Lock()
-	go func() {
-		_, err := queue.Pop(func(obj any, initial bool) error {
-			close(entered)
-			return f.follow(obj, initial)
-		})
-		left <- err
-	}()
-	<-entered
-	answer := make(chan bool)
-	go func() { answer <- r.cache.synced() }()
-	select {
-	case synced := <-answer:
-		if synced {
-			t.Error("synced before the slice is in the ledger")
+	r.cache.Read(func(*ledger.Ledger) {
+		go func() {
+			_, err := queue.Pop(func(obj any, initial bool) error {
+				close(entered)
+				return f.Follow(obj, initial)
+			})
+			left <- err
+		}()
+		<-entered
+		answer := make(chan bool)
+		go func() { answer <- r.cache.Synced() }()
+		select {
+		case synced := <-answer:
+			if synced {
+				t.Error("synced before the slice is in the ledger")
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("the slot cache and the queue wait for each other")
 		}
-	case <-time.After(30 * time.Second):
-		t.Fatal("the slot cache and the queue wait for each other")
-	}
-	r.cache.mu.Unlock()
-	if err := <-left; err != nil || !r.cache.synced() {
-		t.Errorf("synced: %v, %v", r.cache.synced(), err)
+	})
+	if err := <-left; err != nil || !r.cache.Synced() {
+		t.Errorf("synced: %v, %v", r.cache.Synced(), err)
 	}
 }

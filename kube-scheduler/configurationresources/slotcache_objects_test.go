@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -20,14 +20,14 @@ import (
 // A slice comes before its Configuration, or after it: the pod is tried when both are
 // there.
 func TestSliceAndItsConfigurationInAnyOrder(t *testing.T) {
-	for name, order := range map[string][]func(*slotCache){
-		"Configuration first": {func(b *slotCache) { b.setConfiguration(cameras(2)) }, func(b *slotCache) { b.device("cam-000001", nil, "node-a") }},
-		"slice first":         {func(b *slotCache) { b.device("cam-000001", nil, "node-a") }, func(b *slotCache) { b.setConfiguration(cameras(2)) }},
+	for name, order := range map[string][]func(*slotcache.Cache){
+		"Configuration first": {func(b *slotcache.Cache) { b.SetConfiguration(cameras(2)) }, func(b *slotcache.Cache) { device(b, "cam-000001", nil, "node-a") }},
+		"slice first":         {func(b *slotcache.Cache) { device(b, "cam-000001", nil, "node-a") }, func(b *slotcache.Cache) { b.SetConfiguration(cameras(2)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, p := newRig(t), pod("p", "1")
-			r.cache.deleteConfiguration(cameras(1))
-			r.cache.setPod(p)
+			r.cache.DeleteConfiguration(cameras(1))
+			r.cache.SetPod(p)
 			for _, step := range order {
 				if _, status := r.filter(p, "node-a"); status.IsSuccess() {
 					t.Fatal("the pod fits too early")
@@ -39,10 +39,10 @@ func TestSliceAndItsConfigurationInAnyOrder(t *testing.T) {
 				t.Errorf("woken: %v, want the pod", got)
 			}
 			r.schedule(t, p, "node-a")
-			if got := r.cache.ledger.Free("cam"); got != 1 {
+			if got := ledgerOf(r.cache).Free("cam"); got != 1 {
 				t.Errorf("%d slots are free, want 1 of the Configuration's 2", got)
 			}
-			r.cache.deleteConfiguration(cameras(2))
+			r.cache.DeleteConfiguration(cameras(2))
 			if _, status := r.filter(pod("other", "1"), "node-a"); status.IsSuccess() {
 				t.Error("a pod fits without the Configuration")
 			}
@@ -54,18 +54,18 @@ func TestSliceAndItsConfigurationInAnyOrder(t *testing.T) {
 // it is gone; pods of another are not.
 func TestWaitingPodsAreToldOfADeletedConfiguration(t *testing.T) {
 	r := newRig(t)
-	r.cache.setConfiguration(cameras(1))
+	r.cache.SetConfiguration(cameras(1))
 	waits, other := pod("waits", "1"), pod("other", "1")
 	other.Spec.Containers[0].Resources.Requests = v1.ResourceList{"akri.sh/door": resource.MustParse("1")}
 	other.Spec.Containers[0].Resources.Limits = other.Spec.Containers[0].Resources.Requests
 	for _, p := range []*v1.Pod{waits, other} {
-		r.cache.setPod(p)
+		r.cache.SetPod(p)
 		if _, status := r.filter(p, "node-a"); status.IsSuccess() {
 			t.Fatalf("pod %s fits", p.Name)
 		}
 	}
 	r.woken()
-	r.cache.deleteConfiguration(cameras(1))
+	r.cache.DeleteConfiguration(cameras(1))
 	if woken := r.woken(); !slices.Equal(woken, []string{"waits"}) {
 		t.Errorf("tried again are %v, want the pod that waits for it", woken)
 	}
@@ -78,32 +78,32 @@ func TestWaitingPodsAreToldOfADeletedConfiguration(t *testing.T) {
 // one that was about to be bound is tried again, and nothing is given twice.
 func TestSliceDeletedByHand(t *testing.T) {
 	r := newRig(t)
-	r.cache.setConfiguration(cameras(3))
+	r.cache.SetConfiguration(cameras(3))
 	s := slice("node-a", "0", reported("cam-000001"))
-	r.cache.setSlice(s)
+	r.cache.SetSlice(s)
 	running, about := pod("running", "1"), pod("about", "1")
-	r.cache.setPod(bound(t, running, "node-a", cam1))
-	r.cache.setClaim(claim("cam-000001-0", "C:running-uid:node-a"), false)
+	r.cache.SetPod(bound(t, running, "node-a", cam1))
+	r.cache.SetClaim(claim("cam-000001-0", "C:running-uid:node-a"), false)
 	state := r.schedule(t, about, "node-a")
-	r.cache.deleteSlice(s.Name)
+	r.cache.DeleteSlice(s.Name)
 	if status := r.Bind(r.ctx, state, about, "node-a"); status.IsSuccess() || len(r.bindings()) != 0 {
 		t.Fatalf("bound to a node that does not reach the device: %v", status)
 	}
 	r.Unreserve(r.ctx, state, about, "node-a")
 	waiter := pod("waiter", "1")
-	r.cache.setPod(waiter)
+	r.cache.SetPod(waiter)
 	if _, status := r.filter(waiter, "node-a"); status.Code() != fwk.UnschedulableAndUnresolvable {
 		t.Errorf("without the slice: %v", status)
 	}
-	if !r.cache.holds("running-uid") {
+	if !r.cache.Holds("running-uid") {
 		t.Fatal("the running pod lost its slot")
 	}
 	r.woken()
-	r.cache.setSlice(as(slice("node-a", "0", reported("cam-000001")), "again", "9"))
+	r.cache.SetSlice(as(slice("node-a", "0", reported("cam-000001")), "again", "9"))
 	if got := r.woken(); !slices.Equal(got, []string{"waiter"}) {
 		t.Errorf("made again: woken %v, want the waiter", got)
 	}
-	if got := r.cache.ledger.Free("cam"); got != 2 {
+	if got := ledgerOf(r.cache).Free("cam"); got != 2 {
 		t.Errorf("made again: %d slots are free, want 2 of 3", got)
 	}
 }
@@ -113,35 +113,35 @@ func TestSliceDeletedByHand(t *testing.T) {
 func TestClaimsThatDoNotCount(t *testing.T) {
 	for name, test := range map[string]struct {
 		claims []string // slot and usage
-		counts func(*slotCache)
+		counts func(*slotcache.Cache)
 		free   int // then
 	}{
 		"out of reach": {[]string{"cam-000001-0 C:rogue:node-z", "cam-000001-1 node-z"},
-			func(b *slotCache) { b.alsoReaches("cam-000001", "node-z") }, 0},
+			func(b *slotcache.Cache) { alsoReaches(b, "cam-000001", "node-z") }, 0},
 		"beyond the capacity": {[]string{"cam-000001-2 C:rogue:node-a", "cam-000001-9999 node-a"},
-			func(b *slotCache) { b.setConfiguration(cameras(4)) }, 3},
+			func(b *slotcache.Cache) { b.SetConfiguration(cameras(4)) }, 3},
 		"of a device that nobody reports": {[]string{"cam-000005-0 C:rogue:node-a"},
-			func(b *slotCache) { b.alsoReaches("cam-000005", "node-a") }, 3},
-		"of no Configuration": {[]string{"mic-000001-0 C:rogue:node-a"}, func(*slotCache) {}, 2},
+			func(b *slotcache.Cache) { alsoReaches(b, "cam-000005", "node-a") }, 3},
+		"of no Configuration": {[]string{"mic-000001-0 C:rogue:node-a"}, func(*slotcache.Cache) {}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.cache.setConfiguration(cameras(2))
-			r.cache.device("cam-000001", nil, "node-a")
+			r.cache.SetConfiguration(cameras(2))
+			device(r.cache, "cam-000001", nil, "node-a")
 			for _, c := range test.claims {
 				slot, usage, _ := strings.Cut(c, " ")
-				r.cache.setClaim(claim(slot, usage), false)
+				r.cache.SetClaim(claim(slot, usage), false)
 			}
-			if got, _ := r.cache.ledger.Ignored(); got != len(test.claims) {
+			if got, _ := ledgerOf(r.cache).Ignored(); got != len(test.claims) {
 				t.Errorf("%d claims are ignored, want %d", got, len(test.claims))
 			}
-			if got := r.cache.ledger.Free("cam"); got != 2 {
+			if got := ledgerOf(r.cache).Free("cam"); got != 2 {
 				t.Fatalf("%d slots are free, want 2", got)
 			}
 			state := r.schedule(t, pod("p", "1"), "node-a")
 			r.Unreserve(r.ctx, state, pod("p", "1"), "node-a")
 			test.counts(r.cache)
-			if got := r.cache.ledger.Free("cam"); got != test.free {
+			if got := ledgerOf(r.cache).Free("cam"); got != test.free {
 				t.Errorf("then %d slots are free, want %d", got, test.free)
 			}
 		})
@@ -149,32 +149,32 @@ func TestClaimsThatDoNotCount(t *testing.T) {
 }
 
 // alsoReaches tells the slot cache that one more node reaches the device.
-func (b *slotCache) alsoReaches(name, node string) {
+func alsoReaches(b *slotcache.Cache, name, node string) {
 	_, hash := slot.SplitInstance(name)
-	b.setSlice(slice(node, hash, reported(name)))
+	b.SetSlice(slice(node, hash, reported(name)))
 }
 
 // A rogue node claims all it can, reached or not, of every device: others give and get
 // slots as before.
 func TestRogueClaims(t *testing.T) {
 	r := newRig(t)
-	r.cache.shared("cam-000001", "cam-000002")
+	shared(r.cache, "cam-000001", "cam-000002")
 	waiter := pod("waiter", "3")
-	r.cache.setPod(waiter)
+	r.cache.SetPod(waiter)
 	for _, camera := range []string{"cam-000001", "cam-000002", "cam-000003"} {
 		for index := range 500 {
-			r.cache.setClaim(claim(fmt.Sprint(camera, "-", index*19), fmt.Sprintf("C:rogue-%d:node-z", index)), false)
+			r.cache.SetClaim(claim(fmt.Sprint(camera, "-", index*19), fmt.Sprintf("C:rogue-%d:node-z", index)), false)
 		}
 	}
 	p, q := pod("p", "1"), pod("q", "1")
 	state := r.schedule(t, p, "node-a")
 	r.schedule(t, q, "node-b")
-	if err := r.cache.check("p-uid"); err != nil {
+	if err := ledgerOf(r.cache).Check("p-uid"); err != nil {
 		t.Errorf("the rogue claim keeps the pod from being bound: %v", err)
 	}
 	r.Unreserve(r.ctx, state, p, "node-a")
 	r.schedule(t, p, "node-b")
-	if claims, _ := r.cache.ledger.Ignored(); claims != 1500 {
+	if claims, _ := ledgerOf(r.cache).Ignored(); claims != 1500 {
 		t.Errorf("%d claims are counted as ignored, want 1500", claims)
 	}
 }
@@ -182,10 +182,10 @@ func TestRogueClaims(t *testing.T) {
 // What a node reports and is not so is logged with the reason, once until it changes, and
 // a few of hundreds.
 func TestLeftOutDevicesAreLogged(t *testing.T) {
-	r := newRig(t)
-	r.cache.logger = ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
+	r := newRigWith(t.Context(), logger)
 	logged := func() (lines []string) {
-		buffer := r.cache.logger.GetSink().(ktesting.Underlier).GetBuffer()
+		buffer := logger.GetSink().(ktesting.Underlier).GetBuffer()
 		for _, entry := range buffer.Data() {
 			if strings.Contains(entry.Message, "left out") {
 				lines = append(lines, fmt.Sprint(entry.Message, entry.ParameterKVList))
@@ -197,12 +197,12 @@ func TestLeftOutDevicesAreLogged(t *testing.T) {
 	stolen := reported("cam-000001")
 	stolen.Shared, stolen.Hash = false, slot.InstanceHash(stolen.ID, false, "node-b", slot.ShortHash)
 	for version := range 3 {
-		r.cache.setSlice(as(slice("node-a", "0", stolen, reported("cam-000002")), "a", fmt.Sprint(version)))
+		r.cache.SetSlice(as(slice("node-a", "0", stolen, reported("cam-000002")), "a", fmt.Sprint(version)))
 	}
 	if got := logged(); len(got) != 1 || !strings.Contains(got[0], "node-a") || !strings.Contains(got[0], stolen.Hash) {
 		t.Errorf("logged: %q, want once, with the node and the hash", got)
 	}
-	if got := r.cache.ledger.Free("cam"); got != 1 {
+	if got := ledgerOf(r.cache).Free("cam"); got != 1 {
 		t.Errorf("%d slots are free, want that of the other device", got)
 	}
 	crowd := slice("node-a", "0")
@@ -211,13 +211,13 @@ func TestLeftOutDevicesAreLogged(t *testing.T) {
 		d.ID = fmt.Sprint(strings.Repeat("x", 1000), i)
 		crowd.Spec.Devices = append(crowd.Spec.Devices, d)
 	}
-	r.cache.setSlice(as(crowd, "a", "3"))
+	r.cache.SetSlice(as(crowd, "a", "3"))
 	if got := logged(); len(got) != 2 || !strings.Contains(got[1], "200") || len(got[1]) > 2000 {
 		t.Errorf("logged: %q, want a second short line with the number", got)
 	}
-	r.cache.setSlice(as(slice("node-a", "0"), "a", "4"))
-	if _, left := r.cache.ledger.Ignored(); left != 0 || len(r.cache.leftOut) != 0 || len(logged()) != 2 {
-		t.Errorf("none is left out, and %d are counted, %v remembered; logged: %q", left, r.cache.leftOut, logged())
+	r.cache.SetSlice(as(slice("node-a", "0"), "a", "4"))
+	if _, left := ledgerOf(r.cache).Ignored(); left != 0 || len(logged()) != 2 {
+		t.Errorf("none is left out, and %d are counted; logged: %q", left, logged())
 	}
 }
 
@@ -227,14 +227,14 @@ func TestNodesReachByTheirLabels(t *testing.T) {
 	r, p := newRig(t), pod("p", "1")
 	selected := cameras(1)
 	selected.Spec.Discovery = &akriv0.Discovery{NodeSelector: map[string]string{"site": "one"}}
-	r.cache.setConfiguration(selected)
-	nodes := informer.Handler(r.cache.setNode, r.cache.deleteNode, sameLabels)
+	r.cache.SetConfiguration(selected)
+	nodes := r.cache.NodeHandler()
 	here, there := withNode("node-a"), withNode("node-b")
 	here.Labels = map[string]string{"site": "one"}
 	nodes.OnAdd(here, true)
 	nodes.OnAdd(there, true)
-	r.cache.device("cam-000001", nil, "node-a")
-	r.cache.setPod(p)
+	device(r.cache, "cam-000001", nil, "node-a")
+	r.cache.SetPod(p)
 	r.woken()
 	if _, status := r.filter(p, "node-b"); status.IsSuccess() {
 		t.Error("a node that is not selected reaches the device")
@@ -253,7 +253,7 @@ func TestNodesReachByTheirLabels(t *testing.T) {
 	}
 	r.schedule(t, p, "node-b")
 	nodes.OnDelete(heartbeat)
-	if err := r.cache.check("p-uid"); err == nil {
+	if err := ledgerOf(r.cache).Check("p-uid"); err == nil {
 		t.Error("the pod may be bound to a node that is gone")
 	}
 }
@@ -262,8 +262,8 @@ func TestNodesReachByTheirLabels(t *testing.T) {
 // that, nor does it keep a pod from being tried when a node advertises more.
 func TestInstancesAreNotAdvertised(t *testing.T) {
 	r := newRig(t)
-	r.cache.setConfiguration(cameras(5))
-	r.cache.device("cam-000001", nil, "node-a")
+	r.cache.SetConfiguration(cameras(5))
+	device(r.cache, "cam-000001", nil, "node-a")
 	p := pod("p", "1")
 	p.Spec.Containers[0].Resources.Requests = resourceList("akri.sh/cam-000001=1")
 	p.Spec.Containers[0].Resources.Limits = nil
@@ -271,23 +271,23 @@ func TestInstancesAreNotAdvertised(t *testing.T) {
 
 	both := pod("both", "1")
 	both.Spec.Containers = []v1.Container{requests("one", "akri.sh/cam-000001=1"), requests("any", "akri.sh/cam=1")}
-	r.cache.setPod(both)
+	r.cache.SetPod(both)
 	bare, node := nodeInfo("node-a"), nodeInfo("node-a").Node()
 	bare.SetNode(withNode("node-a"))
 	state, _ := r.filter(both, "node-a")
 	if status := r.Filter(r.ctx, state, both, bare); status.IsSuccess() || !strings.Contains(status.Message(), "akri.sh/cam:") {
 		t.Errorf("on a node that advertises nothing: %v", status)
 	}
-	if got, err := r.cache.afterAdvertisement(klog.Background(), both, bare.Node(), node); got != fwk.Queue || err != nil {
+	if got, err := r.afterAdvertisement(klog.Background(), both, bare.Node(), node); got != fwk.Queue || err != nil {
 		t.Errorf("the node advertises the Configuration: hint %v, %v", got, err)
 	}
 	more := node.DeepCopy()
 	more.Status.Allocatable["akri.sh/cam-000001"] = resource.MustParse("5")
-	if got, err := r.cache.afterAdvertisement(klog.Background(), p, node, more); got != fwk.QueueSkip || err != nil {
+	if got, err := r.afterAdvertisement(klog.Background(), p, node, more); got != fwk.QueueSkip || err != nil {
 		t.Errorf("a node advertises an Instance, as an older version did: hint %v, %v", got, err)
 	}
-	r.cache.deleteConfiguration(cameras(5))
-	if got, _ := r.cache.afterAdvertisement(klog.Background(), both, bare.Node(), node); got != fwk.QueueSkip {
+	r.cache.DeleteConfiguration(cameras(5))
+	if got, _ := r.afterAdvertisement(klog.Background(), both, bare.Node(), node); got != fwk.QueueSkip {
 		t.Errorf("the Configuration is gone: hint %v", got)
 	}
 }

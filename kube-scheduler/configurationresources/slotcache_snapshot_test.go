@@ -2,10 +2,8 @@ package configurationresources
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -46,9 +44,6 @@ func TestFilterOfNodesThatComeAndGo(t *testing.T) {
 				}
 			}
 		})
-	}
-	if p.cache.snapshot.of([]fwk.NodeInfo{bare}) {
-		t.Error("the snapshot of one list passes for that of another")
 	}
 }
 
@@ -96,16 +91,4 @@ func TestFilterOfWhatNodesAdvertise(t *testing.T) {
 	advertise("3")
 	fits("3 advertised", "3", true)
 	fits("3 advertised", "4", false)
-}
-
-// TestFreeAllocatableIsBounded: pods may ask for the slots of thousands of Configurations, one
-// after the other.
-func TestFreeAllocatableIsBounded(t *testing.T) {
-	r := newSnapshot([]fwk.NodeInfo{nodeInfo("a")})
-	for i := range 10 * maxFreeAllocatable {
-		r.freeAllocatableOf(v1.ResourceName(fmt.Sprint("akri.sh/cam-", i)))
-	}
-	if len(r.freeAllocatable) > maxFreeAllocatable {
-		t.Errorf("freeAllocatable of %d resources are kept, of %d", len(r.freeAllocatable), maxFreeAllocatable)
-	}
 }

@@ -12,12 +12,15 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -31,21 +34,45 @@ func asks(name, resourceName, quantity string) *v1.Pod {
 }
 
 // waitingFor returns what the metric says of the waiting pods.
-func (r *rig) waitingFor() string {
-	r.cache.mu.RLock()
-	defer r.cache.mu.RUnlock()
+func (r *rig) waitingFor(t *testing.T) string {
+	t.Helper()
+	r.cache.Lead()
+	return waitingIn(t, r.cache)
+}
+
+func waitingIn(t *testing.T, slots *slotcache.Cache) string {
+	t.Helper()
 	var lines []string
-	for key, n := range r.cache.countWaiting() {
-		lines = append(lines, fmt.Sprintf("%s %s %d", key.configuration, key.reason, n.pods))
-	}
+	gauges(t, slots, "kubeslot_scheduler_waiting_pods", func(configuration, reason string, n float64) {
+		lines = append(lines, fmt.Sprintf("%s %s %v", configuration, reason, n))
+	})
 	slices.Sort(lines)
 	return strings.Join(lines, "; ")
+}
+
+// gauges visits what the slot cache reports of itself.
+func gauges(t *testing.T, slots *slotcache.Cache, name string, visit func(configuration, reason string, value float64)) {
+	t.Helper()
+	registry, c := metrics.NewKubeRegistry(), &slotcache.Collector{}
+	c.Report(slots)
+	registry.CustomMustRegister(c)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				visit(m.GetLabel()[0].GetValue(), m.GetLabel()[1].GetValue(), m.GetGauge().GetValue())
+			}
+		}
+	}
 }
 
 // tried has the pod tried on the nodes, as the framework does.
 func (r *rig) tried(t *testing.T, p *v1.Pod, nodes ...fwk.NodeInfo) {
 	t.Helper()
-	r.cache.setPod(p)
+	r.cache.SetPod(p)
 	if err := r.known.Add(p); err != nil {
 		t.Fatal(err)
 	}
@@ -102,21 +129,21 @@ func TestWhyPodsWait(t *testing.T) {
 			for _, name := range []string{"spare", "nowhere"} {
 				c := cameras(1)
 				c.Name = name
-				r.cache.setConfiguration(c)
+				r.cache.SetConfiguration(c)
 			}
 			r.hold(t, "cam-000001", pod("holder-a", "1"), "node-a")
 			r.hold(t, "cam-000002", pod("holder-b", "1"), "node-b")
-			r.cache.device("spare-000003", nil, "node-a")
+			device(r.cache, "spare-000003", nil, "node-a")
 			for _, node := range []fwk.NodeInfo{a, b} {
 				node.Node().Status.Allocatable["akri.sh/spare"] = resource.MustParse("1")
 				node.(*framework.NodeInfo).SetNode(node.Node())
 			}
 			if test.pod == nil {
-				r.cache.setPod(pod("p", "1"))
+				r.cache.SetPod(pod("p", "1"))
 			} else {
 				r.tried(t, test.pod(), test.nodes...)
 			}
-			if got := r.waitingFor(); got != test.want {
+			if got := r.waitingFor(t); got != test.want {
 				t.Errorf("waiting: %s, want %s", got, test.want)
 			}
 		})
@@ -127,26 +154,23 @@ func TestWhyPodsWait(t *testing.T) {
 func TestUnknownResourcesAreOneSeries(t *testing.T) {
 	r := newRig(t)
 	for i := range 200 {
-		r.cache.setPod(asks(fmt.Sprint("p", i), fmt.Sprint("made-up-", i), "1"))
+		r.cache.SetPod(asks(fmt.Sprint("p", i), fmt.Sprint("made-up-", i), "1"))
 	}
-	if got := r.waitingFor(); got != "<unknown> NotTried 200" {
+	if got := r.waitingFor(t); got != "<unknown> NotTried 200" {
 		t.Errorf("waiting: %s", got)
 	}
 }
 
 // A pod's time counts for what it waited for, from its try until the next one.
 func TestWaitingTimeByReason(t *testing.T) {
-	registerMetrics()
+	slotcache.RegisterMetrics()
 	// Schedulers of other tests may observe some at any time.
 	observed := func(reason string) float64 {
-		sum, err := testutil.GetHistogramMetricValue(waitingSeconds.WithLabelValues(reason))
-		if err != nil {
-			t.Fatal(err)
-		}
+		sum, _ := metric(t, "kubeslot_scheduler_pod_waiting_seconds", reason)
 		return sum
 	}
 	before := map[string]float64{}
-	for _, name := range reasonNames {
+	for _, name := range waitreason.Names {
 		before[name] = observed(name)
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -154,7 +178,7 @@ func TestWaitingTimeByReason(t *testing.T) {
 		holder := r.hold(t, "cam-000001", pod("holder", "1"), "node-a")
 		p := pod("p", "1")
 		p.CreationTimestamp = metav1.Now()
-		r.cache.setPod(p)
+		r.cache.SetPod(p)
 		time.Sleep(2 * time.Second)
 		r.tried(t, p, nodeInfo("node-a")) // held
 		time.Sleep(30 * time.Second)
@@ -162,29 +186,25 @@ func TestWaitingTimeByReason(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		r.tried(t, p, nodeInfo("node-a"))
 		time.Sleep(10 * time.Second)
-		if got, want := oldest(r, "Held"), 47*time.Second; got != want {
+		if got, want := oldest(t, r, "Held"), 47*time.Second; got != want {
 			t.Errorf("the oldest pod that waits for what others hold is %s old, want %s", got, want)
 		}
-		r.cache.deletePod(holder)
+		r.cache.DeletePod(holder)
 		r.schedule(t, p, "node-a")
-		w, _ := r.cache.queue.Get("p-uid")
+		w, _ := r.cache.Queue.Get("p-uid")
 		spent := map[string]time.Duration{}
-		for i, d := range w.spent {
-			if d > 0 {
-				spent[reasonNames[i]] += d
-			}
-		}
+		w.Spent(func(reason string, d time.Duration) { spent[reason] += d })
 		if want := map[string]time.Duration{"NotTried": 2 * time.Second, "Held": 40 * time.Second, "Other": 5 * time.Second}; !maps.Equal(spent, want) {
 			t.Errorf("waiting times %v, want %v", spent, want)
 		}
-		r.cache.setPod(bound(t, p, "node-a", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}))
-		if got := r.waitingFor(); got != "" {
+		r.cache.SetPod(bound(t, p, "node-a", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}))
+		if got := r.waitingFor(t); got != "" {
 			t.Errorf("still waiting: %s", got)
 		}
 		// Nobody tried this one here: it is another scheduler's, or the leader's.
-		r.cache.setPod(pod("q", "1"))
+		r.cache.SetPod(pod("q", "1"))
 		time.Sleep(time.Hour)
-		r.cache.setPod(bound(t, pod("q", "1"), "node-a", nil))
+		r.cache.SetPod(bound(t, pod("q", "1"), "node-a", nil))
 		if n := r.waiting(); n > 0 {
 			t.Errorf("%d pods are remembered for ever", n)
 		}
@@ -197,10 +217,14 @@ func TestWaitingTimeByReason(t *testing.T) {
 }
 
 // oldest is the age of the oldest pod that waits for the reason.
-func oldest(r *rig, reason string) time.Duration {
-	r.cache.mu.RLock()
-	defer r.cache.mu.RUnlock()
-	return time.Since(r.cache.countWaiting()[waitingKey{"cam", reason}].oldest)
+func oldest(t *testing.T, r *rig, reason string) (age time.Duration) {
+	t.Helper()
+	gauges(t, r.cache, "kubeslot_scheduler_oldest_waiting_pod_seconds", func(_, of string, seconds float64) {
+		if of == reason {
+			age = time.Duration(seconds * float64(time.Second))
+		}
+	})
+	return age
 }
 
 // At the default verbosity there is a line for each slot that is given back, and for each
@@ -208,20 +232,21 @@ func oldest(r *rig, reason string) time.Duration {
 // the same at verbosity 2.
 func TestLogOfSlots(t *testing.T) {
 	for _, leads := range []bool{true, false} {
-		r := newRig(t)
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(2)))
-		r.cache.logger, r.cache.leads = logger, leads
+		r := newRigWith(t.Context(), logger)
+		if leads {
+			r.cache.Lead()
+		}
 		victim := r.hold(t, "cam-000001", pod("victim", "1"), "node-a", "node-b")
-		r.cache.mu.Lock()
-		r.cache.nominate(ledger.Pod{UID: "vip-uid", Namespace: "default", Name: "vip", Priority: 100}, "node-a",
-			ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}, time.Hour)
-		r.cache.mu.Unlock()
-		r.cache.deletePod(victim)
+		r.cache.SetPod(nominatedTo(important("vip"), "node-b"))
+		r.cache.SetPod(ending(victim))
+		r.cache.DeletePod(victim)
 		assumed := pod("assumed", "1")
-		r.cache.device("cam-000002", nil, "node-b")
-		r.schedule(t, assumed, "node-b")
-		r.cache.leads = leads
-		r.cache.forget(assumed)
+		device(r.cache, "cam-000002", nil, "node-b")
+		if _, shortfall, err := r.cache.Assume(must(slotrequest.Of(assumed)), "node-b", ledger.Spread); shortfall != nil || err != nil {
+			t.Fatal(shortfall, err)
+		}
+		r.cache.Forget(assumed)
 		underlier, _ := logger.GetSink().(ktesting.Underlier)
 		log, level := "", 0
 		for _, entry := range underlier.GetBuffer().Data() {
@@ -231,7 +256,7 @@ func TestLogOfSlots(t *testing.T) {
 			}
 		}
 		for _, want := range []string{
-			"Preempting a pod for its slots pod default/victim podUID victim-uid slots [cam-000001-0] preemptor default/vip node node-a",
+			"Preempting a pod for its slots pod default/victim podUID victim-uid slots [cam-000001-0] preemptor default/vip node node-b",
 			"Released slots node node-b pod default/victim podUID victim-uid slots [cam-000001-0]",
 			"Released slots of a pod that was not bound pod default/assumed podUID assumed-uid slots [cam-000002-0]",
 		} {

@@ -23,7 +23,7 @@ import (
 )
 
 // deviceCache owns what is known of nodes and pods: it feeds the host from the API, and
-// wakes the pods that wait for what nodes gain. All profiles share one.
+// has the pods tried that wait for what nodes get. All profiles share one.
 type deviceCache struct {
 	logger   klog.Logger
 	host     *host.Host
@@ -46,7 +46,7 @@ type deviceCache struct {
 	// unusable says why a node's annotation cannot be read.
 	unusable map[string]string
 	// recognized are the names that some device scheduler answers for.
-	recognized sets.Set[heededName]
+	recognized sets.Set[askedName]
 }
 
 // hold is what a pod holds, and whether the API says so: until then it may be
@@ -57,15 +57,15 @@ type hold struct {
 	bound bool
 }
 
-// heededName is a name as the pod's as a whole, or as a container's.
-type heededName struct {
+// askedName is a name as the pod's as a whole, or as a container's.
+type askedName struct {
 	whole bool
 	name  types.ResourceName
 }
 
 func newDeviceCache(logger klog.Logger, h *host.Host, t *trouble, activator fwk.PodActivator, c clock.Clock) *deviceCache {
 	a := &deviceCache{logger: logger, host: h, plugins: len(h.Plugins()), trouble: t, held: map[apitypes.UID]hold{},
-		unusable: map[string]string{}, recognized: sets.Set[heededName]{}}
+		unusable: map[string]string{}, recognized: sets.Set[askedName]{}}
 	a.queue = requeue.New(requeue.Options[*waiting]{Logger: logger, Activator: activator, Clock: c, Possible: a.fitting})
 	return a
 }

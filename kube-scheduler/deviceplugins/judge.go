@@ -105,7 +105,7 @@ func (a *deviceCache) recognizes(n *host.Node, r *request, asked asked) bool {
 	if resource.IsGroupResourceName(asked.name) { // known by the name, of which there are many
 		return a.host.Recognizes(n, r.pod, asked.container, asked.name)
 	}
-	key := heededName{whole: asked.container == "", name: asked.name}
+	key := askedName{whole: asked.container == "", name: asked.name}
 	a.mu.RLock()
 	known := a.recognized.Has(key)
 	a.mu.RUnlock()

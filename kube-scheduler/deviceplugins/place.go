@@ -119,5 +119,5 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 
 // Bind sends what was reserved, with the slots that the pod got.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
-	return binding.Bind(ctx, p.handle, p.signer, state, pod, node)
+	return p.binder.Bind(ctx, state, pod, node)
 }

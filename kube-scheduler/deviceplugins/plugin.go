@@ -31,7 +31,7 @@ const Name = "DevicePlugins"
 type Plugin struct {
 	handle fwk.Handle
 	cache  *deviceCache
-	signer *signing.Signer // nil: assignments are not signed
+	binder *binding.Binder
 }
 
 var (
@@ -79,7 +79,7 @@ func newFactory(timeout time.Duration, signer func() (*signing.Signer, error), o
 				return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 			}
 		}
-		return &Plugin{handle: handle, cache: shared, signer: signer}, nil
+		return &Plugin{handle: handle, cache: shared, binder: &binding.Binder{Handle: handle, Signer: signer, Clock: clock.RealClock{}}}, nil
 	}
 }
 

@@ -113,7 +113,7 @@ func TestNotSynced(t *testing.T) {
 	})
 }
 
-// What a node gains during a pod's scheduling cycle is not lost on the pod.
+// What a node gets during a pod's scheduling cycle is not lost on the pod.
 func TestNodeGainsDuringACycle(t *testing.T) {
 	s := &story{}
 	r := newRig(t, host.Options{}, newMoody())

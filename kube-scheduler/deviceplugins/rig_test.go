@@ -25,6 +25,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/plugins/example/widget"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
@@ -133,7 +134,8 @@ func newRig(t *testing.T, o host.Options, schedulers ...devicescheduler.DeviceSc
 	a := newDeviceCache(logger, h, trouble, r, r.clock)
 	a.recorder, a.pods = r.recorder, corelisters.NewPodLister(r.known)
 	a.queue.Start()
-	r.Plugin = &Plugin{handle: fakeHandle{client: r.client}, cache: a}
+	handle := fakeHandle{client: r.client}
+	r.Plugin = &Plugin{handle: handle, cache: a, binder: &binding.Binder{Handle: handle, Clock: r.clock}}
 	return r
 }
 

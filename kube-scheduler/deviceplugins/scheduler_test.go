@@ -176,7 +176,7 @@ func TestInTheScheduler(t *testing.T) {
 			t.Fatal(err)
 		}
 		awaitBound(t, "unknown")
-		// A node that gains widgets gets the pods that wait for them.
+		// A node that gets widgets is given the pods that wait for them.
 		create(t, "five", two)
 		awaitRefused(t, "five", "2 Insufficient")
 		node := s.node(t, "a", "2x2", "")

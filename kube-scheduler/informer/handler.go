@@ -1,4 +1,5 @@
-// Package informer makes the handlers with which the plugins follow the API.
+// Package informer is how the plugins follow the API: handlers of informers, and feeds for
+// objects of which the plugin is the store. It keeps no state of its own.
 package informer
 
 import (

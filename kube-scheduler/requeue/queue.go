@@ -297,9 +297,9 @@ func (q *Queue[R]) lookBy(at time.Time) {
 	}
 }
 
-// due returns the keys on which there are events that have been waited for long
+// keysToAnswer returns the keys on which there are events that have been waited for long
 // enough, in order. The caller holds mu.
-func (q *Queue[R]) due(now time.Time) []string {
+func (q *Queue[R]) keysToAnswer(now time.Time) []string {
 	var keys []string
 	for key, e := range q.events {
 		if !now.Before(e.nextBatch) {

@@ -40,7 +40,7 @@ func (q *Queue[R]) Step() (wait time.Duration, more bool) {
 	q.mu.Lock()
 	// Events and pods are read at once: an event that comes later is found by the next Step,
 	// with the pods that wait by then.
-	keys, events := q.due(now), map[string]keyEvents{}
+	keys, events := q.keysToAnswer(now), map[string]keyEvents{}
 	for _, key := range keys {
 		e := *q.events[key]
 		e.preemptible = e.preemptible.Clone()

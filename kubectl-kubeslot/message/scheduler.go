@@ -23,7 +23,7 @@ var schedulerTexts = []known{
 		`request fewer, have more devices found, or raise the Configuration's capacity`),
 	text(Slots, "SlotsHeld", `node\(s\) short of `+resource+`: `+container+` needs \d+(?:, at most one an Instance for a \w+)?; \d+ of \d+ slots free on \d+ Instances, \d+ held(?:, and this pod's other requests take \d+)?`,
 		`pods that hold slots of it have to end`),
-	text(Slots, "NotAdvertised", `node\(s\) not advertising enough `+resource+`: \d+ of \d+ in use, \d+ requested`,
+	text(Slots, "NotAdvertised", `node\(s\) (?:not advertising enough|whose kubelet has too few) `+resource+`: \d+ of \d+ in use, \d+ requested`,
 		`the node has to advertise what it reaches: that takes a moment; if it stays, look at kubecri there`),
 	text(Slots, "InvalidRequest", container+` requests \S+ of `+resource+`: want a whole number from 0 to \d+`, `correct the number in the pod's resources`),
 	text(Slots, "InvalidRequest", `with `+container+` the pod requests more than \d+ slots; `+podLimit, `split the pod`),

@@ -159,14 +159,15 @@ func TestOurSchedulersReasons(t *testing.T) {
 	const root = "../../"
 	status := []string{"unresolvable", "fwk.NewStatus", "v.refuse"}
 	var all []said
-	all = append(all, texts(t, root+"kube-scheduler/configurationresources", status, "")...)
-	all = append(all, texts(t, root+"kube-scheduler/deviceplugins", status, "")...)
+	for _, folder := range []string{"configurationresources", "slotcache", "deviceplugins"} {
+		all = append(all, texts(t, root+"kube-scheduler/"+folder, status, "")...)
+	}
 	for _, s := range texts(t, root+"device-scheduler/ledger", []string{"fmt.Sprintf"}, "") {
 		if strings.Contains(s.at, "shortfall.go") && !strings.HasPrefix(s.text, ";") {
 			all = append(all, s)
 		}
 	}
-	for _, s := range append(texts(t, root+"kube-scheduler/configurationresources", []string{"fmt.Errorf"}, ""), texts(t, root+"kube-scheduler/deviceplugins", []string{"fmt.Errorf"}, "")...) {
+	for _, s := range append(texts(t, root+"kube-scheduler/slotrequest", []string{"fmt.Errorf"}, ""), texts(t, root+"kube-scheduler/deviceplugins", []string{"fmt.Errorf"}, "")...) {
 		if strings.Contains(s.at, "request.go") {
 			all = append(all, s)
 		}

@@ -1,5 +1,5 @@
 // Package claimstest has an API server for tests that treats SlotClaims as the real
-// one does: it gives them UIDs and resource versions, and heeds a deletion's
+// one does: it gives them UIDs and resource versions, and respects a deletion's
 // precondition.
 package claimstest
 

@@ -28,8 +28,9 @@ func main() {
 		plugins  deviceplugins.Options
 		bindings binding.Options
 	)
-	cmd := app.NewSchedulerCommand(
-		app.WithPlugin(configurationresources.Name, configurationresources.NewFactory(&bindings)),
+	slots := &configurationresources.Factory{Options: &bindings}
+	cmd := newCommand(slots.Lead,
+		app.WithPlugin(configurationresources.Name, slots.New),
 		app.WithPlugin(deviceplugins.Name, deviceplugins.NewFactory(&plugins, &bindings)),
 	)
 	cmd.PreRun = func(cmd *cobra.Command, _ []string) { version.PrintAndExitIfRequested(cmd.Flags()) }

@@ -72,7 +72,7 @@ func (a arm) registry() frameworkruntime.Registry {
 	if a.signed {
 		o.SigningKeyFile = *signingKey
 	}
-	factory := configurationresources.NewFactory(o)
+	factory := (&configurationresources.Factory{Options: o}).New
 	return frameworkruntime.Registry{
 		configurationresources.Name: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			if err := installCRDs(ctx, handle.KubeConfig()); err != nil {

@@ -1,4 +1,4 @@
-package configurationresources
+package preemption
 
 import (
 	"context"
@@ -8,34 +8,37 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	apipod "k8s.io/kubernetes/pkg/api/v1/pod"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 )
 
 // victim is the pod, if it is still the same.
-func (p *Plugin) victim(v ledger.Victim) (*v1.Pod, error) {
-	pod, err := p.pods.Pods(v.Namespace).Get(v.Name)
+func (e *Evaluator) victim(v ledger.Victim) (*v1.Pod, error) {
+	pod, err := e.Pods.Pods(v.Namespace).Get(v.Name)
 	if err == nil && string(pod.UID) != v.UID {
 		err = fmt.Errorf("pod %s is another one now", v.Pod)
 	}
 	return pod, err
 }
 
-// evict deletes the victims. If one cannot be deleted, the slots are kept no
+// Evict deletes the victims. If one cannot be deleted, the slots are kept no
 // longer and the preemptor is told and tried again.
-func (p *Plugin) evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger.Preemption, nomination *deadline) {
+func (e *Evaluator) Evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger.Preemption, nomination *slotcache.Nomination) {
 	logger := klog.FromContext(ctx)
 	var errs []error
 	for _, v := range chosen.Victims {
-		pod, err := p.victim(v)
+		pod, err := e.victim(v)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err == nil {
-			err = p.evictOne(ctx, preemptor, pod, chosen.Node)
+			err = e.evictOne(ctx, preemptor, pod, chosen.Node)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("evict pod %s: %w", v.Pod, err))
@@ -43,19 +46,15 @@ func (p *Plugin) evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger.Pr
 	}
 	if err := errors.Join(errs...); err != nil {
 		logger.Error(err, "Preemption for slots failed", "pod", klog.KObj(preemptor), "node", chosen.Node)
-		p.handle.EventRecorder().Eventf(preemptor, nil, v1.EventTypeWarning, "PreemptionFailed", "Preempting",
+		e.Handle.EventRecorder().Eventf(preemptor, nil, v1.EventTypeWarning, "PreemptionFailed", "Preempting",
 			"%d of %d pods could not be made to give up their slots, and it is tried again; the first: %.200s", len(errs), len(chosen.Victims), errs[0])
-		p.cache.mu.Lock()
-		defer p.cache.mu.Unlock()
-		if p.cache.nominatedInVain(preemptor, nomination) {
-			p.cache.queue.RetryLater(preemptor.UID)
-		}
+		e.Cache.InVain(preemptor, nomination)
 	}
 }
 
-func (p *Plugin) evictOne(ctx context.Context, preemptor, victim *v1.Pod, node string) error {
-	if waiting := p.handle.GetWaitingPod(victim.UID); waiting != nil {
-		waiting.Reject(Name, "preempted")
+func (e *Evaluator) evictOne(ctx context.Context, preemptor, victim *v1.Pod, node string) error {
+	if waiting := e.Handle.GetWaitingPod(victim.UID); waiting != nil {
+		waiting.Reject(e.PluginName, "preempted")
 		return nil
 	}
 	status := victim.Status.DeepCopy()
@@ -66,22 +65,22 @@ func (p *Plugin) evictOne(ctx context.Context, preemptor, victim *v1.Pod, node s
 		Reason:             v1.PodReasonPreemptionByScheduler,
 		Message:            fmt.Sprintf("%s: preempting to accommodate a higher priority pod that needs its device slots", preemptor.Spec.SchedulerName),
 	}) {
-		if err := schedutil.PatchPodStatus(ctx, p.handle.ClientSet(), victim.Name, victim.Namespace, &victim.Status, status); err != nil && !apierrors.IsNotFound(err) {
+		if err := schedutil.PatchPodStatus(ctx, e.Handle.ClientSet(), victim.Name, victim.Namespace, &victim.Status, status); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("patch its status: %w", err)
 		}
 	}
-	if deleted, err := p.delete(ctx, victim); err != nil || !deleted {
+	if deleted, err := Delete(ctx, e.Handle.ClientSet(), slotrequest.PodOf(victim)); err != nil || !deleted {
 		return err
 	}
-	p.handle.EventRecorder().Eventf(victim, preemptor, v1.EventTypeNormal, "Preempted", "Preempting",
+	e.Handle.EventRecorder().Eventf(victim, preemptor, v1.EventTypeNormal, "Preempted", "Preempting",
 		"Preempted by pod %s on node %s, which needs its device slots", klog.KObj(preemptor), node)
 	return nil
 }
 
-// delete deletes this pod, and not another that has its name by now. It reports
+// Delete deletes this pod, and not another that has its name by now. It reports
 // whether the pod was still there.
-func (p *Plugin) delete(ctx context.Context, pod *v1.Pod) (bool, error) {
-	err := p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *metav1.NewPreconditionDeleteOptions(string(pod.UID)))
+func Delete(ctx context.Context, client kubernetes.Interface, pod ledger.Pod) (bool, error) {
+	err := client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *metav1.NewPreconditionDeleteOptions(pod.UID))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return false, nil
 	}

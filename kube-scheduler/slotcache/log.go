@@ -1,4 +1,4 @@
-package configurationresources
+package slotcache
 
 import (
 	"slices"
@@ -15,7 +15,7 @@ import (
 // and logs it at verbosity 2, so that one line is enough to read.
 
 // happened is the logger for what becomes of slots. The caller holds mu.
-func (b *slotCache) happened() klog.Logger {
+func (b *Cache) happened() klog.Logger {
 	if b.leads {
 		return b.logger
 	}
@@ -23,7 +23,7 @@ func (b *slotCache) happened() klog.Logger {
 }
 
 // tellReleased logs the slots that a pod is about to give back. The caller holds mu.
-func (b *slotCache) tellReleased(pod *v1.Pod, what string) {
+func (b *Cache) tellReleased(pod *v1.Pod, what string) {
 	slots := b.ledger.Holds(string(pod.UID))
 	if len(slots) == 0 {
 		return
@@ -37,7 +37,7 @@ func (b *slotCache) tellReleased(pod *v1.Pod, what string) {
 
 // tellPreempted logs the pods that have to go for another one, this plugin's victims and
 // DefaultPreemption's, while they hold the slots. The caller holds mu.
-func (b *slotCache) tellPreempted(preemptor ledger.Pod, node string, a ledger.Assignment) {
+func (b *Cache) tellPreempted(preemptor ledger.Pod, node string, a ledger.Assignment) {
 	taken := map[string][]slot.Name{}
 	victims := map[string]ledger.Pod{}
 	for _, s := range a.Slots() {

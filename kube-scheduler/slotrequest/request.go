@@ -1,14 +1,18 @@
-package configurationresources
+// Package slotrequest reads what a pod requests of slots: the resources akri.sh/… of its
+// containers. It keeps no state.
+package slotrequest
 
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	apipod "k8s.io/kubernetes/pkg/api/v1/pod"
 
@@ -17,45 +21,34 @@ import (
 )
 
 const (
-	// maxSlots bounds the slots of one pod: far above what containers can use, and so
+	// MaxSlots bounds the slots of one pod: far above what containers can use, and so
 	// few that choosing them takes a millisecond a node. A slot takes at most 150 bytes of
 	// the assignment, so that those of a container fit the 256 KiB which the API server
 	// allows for annotations, and leave 100 KiB for others.
-	maxSlots = 1000
-	// maxResources bounds the resources of one pod: for each of them Filter remembers
+	MaxSlots = 1000
+	// MaxResources bounds the resources of one pod: for each of them Filter remembers
 	// what every node advertises.
-	maxResources = 100
+	MaxResources = 100
 )
 
-// requestsSlots reports whether any of the pod's containers asks for slots.
-func requestsSlots(pod *v1.Pod) bool {
-	asks := func(c *v1.Container) bool {
-		for name := range c.Resources.Requests {
-			if strings.HasPrefix(string(name), assignment.ResourcePrefix) {
-				return true
+// Any reports whether any of the pod's containers asks for slots.
+func Any(pod *v1.Pod) bool {
+	for _, containers := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			for _, list := range []v1.ResourceList{containers[i].Resources.Requests, containers[i].Resources.Limits} {
+				for name := range list {
+					if strings.HasPrefix(string(name), assignment.ResourcePrefix) {
+						return true
+					}
+				}
 			}
-		}
-		for name := range c.Resources.Limits {
-			if strings.HasPrefix(string(name), assignment.ResourcePrefix) {
-				return true
-			}
-		}
-		return false
-	}
-	for i := range pod.Spec.Containers {
-		if asks(&pod.Spec.Containers[i]) {
-			return true
-		}
-	}
-	for i := range pod.Spec.InitContainers {
-		if asks(&pod.Spec.InitContainers[i]) {
-			return true
 		}
 	}
 	return false
 }
 
-func podKey(pod *v1.Pod) ledger.Pod {
+// PodOf is the pod as the ledger knows it.
+func PodOf(pod *v1.Pod) ledger.Pod {
 	key := ledger.Pod{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Priority: corev1helpers.PodPriority(pod)}
 	if _, scheduled := apipod.GetPodCondition(&pod.Status, v1.PodScheduled); scheduled != nil && pod.Spec.NodeName != "" {
 		key.Bound = scheduled.LastTransitionTime.Unix()
@@ -63,13 +56,13 @@ func podKey(pod *v1.Pod) ledger.Pod {
 	return key
 }
 
-// requestOf reads what the pod's containers ask for. Ephemeral containers cannot
+// Of reads what the pod's containers ask for. Ephemeral containers cannot
 // request resources. The result is nil when none asks for slots.
-func requestOf(pod *v1.Pod) (*ledger.Request, error) {
-	if !requestsSlots(pod) {
+func Of(pod *v1.Pod) (*ledger.Request, error) {
+	if !Any(pod) {
 		return nil, nil
 	}
-	req, slots := &ledger.Request{Pod: podKey(pod)}, 0
+	req, slots := &ledger.Request{Pod: PodOf(pod)}, 0
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		role := ledger.Init
@@ -85,17 +78,17 @@ func requestOf(pod *v1.Pod) (*ledger.Request, error) {
 			return nil, err
 		}
 	}
-	switch n := len(resourcesOf(req)); {
+	switch n := len(Resources(req)); {
 	case n == 0:
 		return nil, nil // all its requests are for 0
-	case n > maxResources:
+	case n > MaxResources:
 		return nil, fmt.Errorf("the pod requests slots of %d resources; %s", n, podLimits)
 	}
 	return req, nil
 }
 
 // podLimits says how much one pod may request.
-var podLimits = fmt.Sprintf("a pod may request at most %d slots, of at most %d resources (%s…): split it into several", maxSlots, maxResources, assignment.ResourcePrefix)
+var podLimits = fmt.Sprintf("a pod may request at most %d slots, of at most %d resources (%s…): split it into several", MaxSlots, MaxResources, assignment.ResourcePrefix)
 
 // addContainer counts the pod's slots, and stops when they are too many: a container
 // may name tens of thousands of resources.
@@ -107,28 +100,23 @@ func addContainer(req *ledger.Request, c *v1.Container, role ledger.Role, slots 
 			return nil
 		}
 		n := q.Value()
-		if q.Sign() < 0 || q.CmpInt64(maxSlots) > 0 || q.CmpInt64(n) != 0 {
+		if q.Sign() < 0 || q.CmpInt64(MaxSlots) > 0 || q.CmpInt64(n) != 0 {
 			shown := q.String()
 			if q.CmpInt64(n) == 0 {
 				shown = strconv.FormatInt(n, 10) // 2000, which a Quantity shows as 2k
 			}
-			return fmt.Errorf("container %q requests %s of %s: want a whole number from 0 to %d", c.Name, shown, name, maxSlots)
+			return fmt.Errorf("container %q requests %s of %s: want a whole number from 0 to %d", c.Name, shown, name, MaxSlots)
 		}
-		if *slots += int(n); *slots > maxSlots {
-			return fmt.Errorf("with container %q the pod requests more than %d slots; %s", c.Name, maxSlots, podLimits)
+		if *slots += int(n); *slots > MaxSlots {
+			return fmt.Errorf("with container %q the pod requests more than %d slots; %s", c.Name, MaxSlots, podLimits)
 		}
 		cr.Resources = append(cr.Resources, ledger.ResourceRequest{Name: rest, Count: int(n)})
 		return nil
 	}
-	for name, q := range c.Resources.Requests {
-		if err := add(name, q); err != nil {
-			return err
-		}
-	}
-	for name, q := range c.Resources.Limits {
-		if _, requested := c.Resources.Requests[name]; requested {
-			continue
-		}
+	requests := v1.ResourceList{}
+	maps.Copy(requests, c.Resources.Limits)
+	maps.Copy(requests, c.Resources.Requests)
+	for name, q := range requests {
 		if err := add(name, q); err != nil {
 			return err
 		}
@@ -138,9 +126,9 @@ func addContainer(req *ledger.Request, c *v1.Container, role ledger.Role, slots 
 	return nil
 }
 
-// resourcesOf lists the distinct resource names that the pod asks for, in order and
+// Resources lists the distinct resource names that the pod asks for, in order and
 // without the akri.sh/ prefix.
-func resourcesOf(req *ledger.Request) []string {
+func Resources(req *ledger.Request) []string {
 	var names []string
 	for i := range req.Containers {
 		for _, r := range req.Containers[i].Resources {
@@ -149,4 +137,15 @@ func resourcesOf(req *ledger.Request) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// Amounts are a pod's requests for slots as the kubelet counts them when it admits the pod.
+func Amounts(pod *v1.Pod) map[v1.ResourceName]int64 {
+	found := map[v1.ResourceName]int64{}
+	for name, q := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
+		if strings.HasPrefix(string(name), assignment.ResourcePrefix) {
+			found[name] = q.Value()
+		}
+	}
+	return found
 }

@@ -1,4 +1,4 @@
-package configurationresources
+package slotcache
 
 import (
 	"sync/atomic"

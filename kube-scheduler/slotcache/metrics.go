@@ -1,12 +1,13 @@
-package configurationresources
+package slotcache
 
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 )
 
 const subsystem = "kubeslot_scheduler"
@@ -55,37 +56,33 @@ var (
 	})
 )
 
-var registerMetrics = sync.OnceFunc(func() {
+// RegisterMetrics registers the package's metrics, once, at zero.
+var RegisterMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(resolutionDuration, conflicts, waitingSeconds, preempted)
 	legacyregistry.CustomMustRegister(&inService)
 	for _, result := range []string{"taken", "short"} {
 		resolutionDuration.WithLabelValues(result)
 	}
-	for _, reason := range reasonNames {
+	for _, reason := range waitreason.Names {
 		waitingSeconds.WithLabelValues(reason)
 	}
 })
 
-func observeResolution(took time.Duration, short bool) {
-	result := "taken"
-	if short {
-		result = "short"
-	}
-	resolutionDuration.WithLabelValues(result).Observe(took.Seconds())
-}
-
-// collector reads the slot cache when it is asked to.
-type collector struct {
+// Collector reads a Cache when it is asked to.
+type Collector struct {
 	metrics.BaseStableCollector
-	cache atomic.Pointer[slotCache]
+	cache atomic.Pointer[Cache]
 }
 
-// inService reports on the slot cache that was started last: a process has one, but
+// inService reports on the Cache that was started last: a process has one, but
 // for tests that run several schedulers.
-var inService collector
+var inService Collector
+
+// Report has the Collector read this Cache from now on.
+func (c *Collector) Report(b *Cache) { c.cache.Store(b) }
 
 // DescribeWithStability implements metrics.StableCollector.
-func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
+func (c *Collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- slotsDesc
 	ch <- ignoredDesc
 	ch <- waitingDesc
@@ -93,7 +90,7 @@ func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 }
 
 // CollectWithStability implements metrics.StableCollector.
-func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
+func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
 	b := c.cache.Load()
 	if b == nil {
 		return

@@ -1,4 +1,4 @@
-package configurationresources
+package slotcache
 
 import (
 	"time"
@@ -7,29 +7,63 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 )
 
-// deadline ends a nomination to a node: what is kept for its pod is let go then, and
-// not kept again for as long as the pod's status shows that nomination.
-type deadline struct {
-	node  string
-	at    time.Time
-	timer clock.Timer
+// Nominate keeps the slots of the preemption for the pod, and makes its victims known, until
+// the pod is bound, gone, or the timeout passes. What was found without the lock is confirmed
+// first: nil if that fails, and the pod is tried again, or if the pod waits no longer. Nothing is
+// kept of a preemption that is Free.
+func (b *Cache) Nominate(req *ledger.Request, found *ledger.Preemption, strategy ledger.Strategy, timeout time.Duration) (*ledger.Preemption, *Nomination) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	uid := types.UID(req.UID)
+	if _, waits := b.Queue.Get(uid); !waits {
+		return nil, nil // it was deleted meanwhile
+	}
+	found = b.ledger.Preempt(strategy, found.Node, req, found.Victims)
+	if found == nil {
+		b.Queue.RetryLater(uid)
+	}
+	if found == nil || found.Free {
+		return found, nil
+	}
+	return found, b.nominate(req.Pod, found.Node, found.Assignment, timeout)
+}
+
+// InVain ends a nomination whose victims did not go, and has the pod tried again, unless the
+// nomination has ended.
+func (b *Cache) InVain(pod *v1.Pod, d *Nomination) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	uid := string(pod.UID)
+	if b.deadlines[uid] != d || b.ledger.Nominated(uid) == "" {
+		return
+	}
+	b.forgetNomination(uid)
+	b.gaveBack(pod, b.ledger.ClearNomination(uid))
+	b.Queue.RetryLater(pod.UID)
+}
+
+// NominatedNode is the node for which slots are kept for the pod, "" for none.
+func (b *Cache) NominatedNode(uid types.UID) string {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.ledger.Nominated(string(uid))
 }
 
 // nominate keeps slots for a pod that preempted others until it is bound, gone,
 // or the timeout passes. The caller holds mu.
-func (b *slotCache) nominate(pod ledger.Pod, node string, a ledger.Assignment, timeout time.Duration) *deadline {
+func (b *Cache) nominate(pod ledger.Pod, node string, a ledger.Assignment, timeout time.Duration) *Nomination {
 	b.forgetNomination(pod.UID)
 	b.tellPreempted(pod, node, a)
 	b.record(b.ledger.Nominate(pod, node, a))
 	b.taken(a)
-	b.queue.Reserved(types.UID(pod.UID))
-	d := &deadline{node: node, at: b.clock.Now().Add(timeout)}
+	b.Queue.Reserved(types.UID(pod.UID))
+	d := &Nomination{node: node, at: b.clock.Now().Add(timeout)}
 	d.timer = b.clock.AfterFunc(timeout, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -38,23 +72,23 @@ func (b *slotCache) nominate(pod ledger.Pod, node string, a ledger.Assignment, t
 		}
 		b.logger.Info("Slots are kept no longer for a pod that preempted others and was not bound in time",
 			"pod", klog.KRef(pod.Namespace, pod.Name), "podUID", pod.UID, "node", node, "timeout", timeout)
-		b.denominate(pod.UID)
+		b.clearNomination(pod.UID)
 		b.deadlines[pod.UID] = d // passed
 	})
 	b.deadlines[pod.UID] = d
 	return d
 }
 
-// denominate lets go of what is kept for the pod, and forgets that it was
+// clearNomination lets go of what is kept for the pod, and forgets that it was
 // nominated. The caller holds mu.
-func (b *slotCache) denominate(uid string) {
+func (b *Cache) clearNomination(uid string) {
 	b.forgetNomination(uid)
 	b.record(b.ledger.ClearNomination(uid))
 }
 
 // forgetNomination forgets that the pod was nominated, and its deadline. What is kept for
 // it in the ledger stays. The caller holds mu.
-func (b *slotCache) forgetNomination(uid string) {
+func (b *Cache) forgetNomination(uid string) {
 	delete(b.nominated, uid)
 	if d := b.deadlines[uid]; d != nil {
 		d.timer.Stop()
@@ -62,28 +96,16 @@ func (b *slotCache) forgetNomination(uid string) {
 	}
 }
 
-// nominatedInVain ends a nomination whose victims did not go, unless it has ended. It
-// reports whether it has ended it. The caller holds mu.
-func (b *slotCache) nominatedInVain(pod *v1.Pod, d *deadline) bool {
-	uid := string(pod.UID)
-	if b.deadlines[uid] != d || b.ledger.Nominated(uid) == "" {
-		return false
-	}
-	b.forgetNomination(uid)
-	b.gaveBack(pod, b.ledger.ClearNomination(uid))
-	return true
-}
-
 // followNomination keeps slots also for pods that another plugin's preemption
 // has nominated: it frees the slots on one node, and pods on other nodes that
 // share the device could take them. The caller holds mu.
-func (b *slotCache) followNomination(pod *v1.Pod, req *ledger.Request) {
+func (b *Cache) followNomination(pod *v1.Pod, req *ledger.Request) {
 	uid, now := string(pod.UID), b.clock.Now()
 	node, d := pod.Status.NominatedNodeName, b.deadlines[uid]
 	if node == "" {
 		// A nomination of ours that is not over may not have reached the API yet.
 		if b.nominated[uid] != nil || d != nil && !now.Before(d.at) {
-			b.denominate(uid)
+			b.clearNomination(uid)
 		}
 		return
 	}
@@ -106,17 +128,17 @@ func (b *slotCache) followNomination(pod *v1.Pod, req *ledger.Request) {
 		b.nominate(req.Pod, node, p.Assignment, timeout)
 		b.nominated[uid] = pod
 		if b.ledger.Ready(uid) { // nothing more comes that would have it tried
-			b.queue.RetryLater(pod.UID)
+			b.Queue.RetryLater(pod.UID)
 		}
 	} else if before == nil || before.Status.NominatedNodeName != node {
-		b.queue.RetryLater(pod.UID) // they may have gone already
+		b.Queue.RetryLater(pod.UID) // they may have gone already
 	}
 }
 
 // victimGone has those tried that another plugin has nominated to the node, and for which
 // it has nothing that could be kept: what a victim had may have gone to another pod. The
 // caller holds mu.
-func (b *slotCache) victimGone(node string) {
+func (b *Cache) victimGone(node string) {
 	var uids []string
 	for uid, pod := range b.nominated {
 		if pod.Status.NominatedNodeName == node && b.ledger.Nominated(uid) == "" {
@@ -128,7 +150,7 @@ func (b *slotCache) victimGone(node string) {
 
 // argsOf are the arguments of the pod's profile, or the defaults for a pod of
 // another scheduler. The caller holds mu.
-func (b *slotCache) argsOf(pod *v1.Pod) *config.ConfigurationResourcesArgs {
+func (b *Cache) argsOf(pod *v1.Pod) *config.ConfigurationResourcesArgs {
 	if args := b.profiles[pod.Spec.SchedulerName]; args != nil {
 		return args
 	}
@@ -139,12 +161,12 @@ func (b *slotCache) argsOf(pod *v1.Pod) *config.ConfigurationResourcesArgs {
 
 // followNominations tries again for those that are nominated to the node, and whose
 // victims, or whose slots, were not known yet. The caller holds mu.
-func (b *slotCache) followNominations(node string) {
+func (b *Cache) followNominations(node string) {
 	for uid, pod := range b.nominated {
 		if pod.Status.NominatedNodeName != node || b.ledger.Nominated(uid) != "" {
 			continue
 		}
-		if req, err := requestOf(pod); err == nil && req != nil {
+		if req, err := slotrequest.Of(pod); err == nil && req != nil {
 			b.followNomination(pod, req)
 		}
 	}
@@ -152,17 +174,10 @@ func (b *slotCache) followNominations(node string) {
 
 // nominatedNodes are the nodes that another plugin has nominated pods to. The caller
 // holds mu.
-func (b *slotCache) nominatedNodes() sets.Set[string] {
+func (b *Cache) nominatedNodes() sets.Set[string] {
 	nodes := sets.New[string]()
 	for _, pod := range b.nominated {
 		nodes.Insert(pod.Status.NominatedNodeName)
 	}
 	return nodes
-}
-
-// nominatedNode is the node for which slots are kept for the pod, "" for none.
-func (b *slotCache) nominatedNode(uid string) string {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	return b.ledger.Nominated(uid)
 }

@@ -1,4 +1,4 @@
-package configurationresources
+package preemption
 
 import (
 	"slices"
@@ -19,8 +19,8 @@ type budget struct {
 }
 
 // budgets lists the PodDisruptionBudgets, by namespace.
-func (p *Plugin) budgets() map[string][]*budget {
-	list, err := p.pdbs.List(labels.Everything())
+func (e *Evaluator) budgets() map[string][]*budget {
+	list, err := e.PDBs.List(labels.Everything())
 	if err != nil {
 		list = nil // an informer's lister does not fail
 	}
@@ -36,11 +36,11 @@ func (p *Plugin) budgets() map[string][]*budget {
 // protect marks the candidates whose eviction would violate a budget, and fills
 // in when they started. A budget protects none while it allows disruptions: those that
 // it allows are of the least important.
-func (p *Plugin) protect(candidates []ledger.Victim, budgets map[string][]*budget) []ledger.Victim {
+func (e *Evaluator) protect(candidates []ledger.Victim, budgets map[string][]*budget) []ledger.Victim {
 	pods := map[string]*v1.Pod{}
 	for i := range candidates {
 		v := &candidates[i]
-		if pod, err := p.victim(*v); err == nil {
+		if pod, err := e.victim(*v); err == nil {
 			pods[v.UID] = pod
 			v.Started = schedutil.GetPodStartTime(pod).UnixNano()
 		}

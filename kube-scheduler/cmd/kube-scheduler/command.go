@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apiserver/pkg/server"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/cli/globalflag"
+	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/term"
+	"k8s.io/component-base/version/verflag"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// newCommand is upstream's app.NewSchedulerCommand, which does not let its scheduler be seen:
+// lead is called once, when the scheduler begins to schedule because it leads.
+func newCommand(lead func(), plugins ...app.Option) *cobra.Command {
+	upstream, opts := app.NewSchedulerCommand(), options.NewOptions()
+	cmd := &cobra.Command{
+		Use:               upstream.Use,
+		Long:              upstream.Long,
+		Args:              upstream.Args,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return opts.ComponentGlobalsRegistry.Set() },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return run(cmd, opts, lead, plugins) },
+	}
+	sections := opts.Flags
+	verflag.AddFlags(sections.FlagSet("global"))
+	globalflag.AddGlobalFlags(sections.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())
+	for _, fs := range sections.FlagSets {
+		cmd.Flags().AddFlagSet(fs)
+	}
+	columns, _, _ := term.TerminalSize(cmd.OutOrStdout())
+	cliflag.SetUsageAndHelpFunc(cmd, *sections, columns)
+	if err := cmd.MarkFlagFilename("config", "yaml", "yml", "json"); err != nil {
+		klog.Background().Error(err, "Failed to mark flag filename")
+	}
+	return cmd
+}
+
+// run is upstream's runCommand, with the call of lead.
+func run(cmd *cobra.Command, opts *options.Options, lead func(), plugins []app.Option) error {
+	verflag.PrintAndExitIfRequested()
+	gates := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
+	if err := logsapi.ValidateAndApply(opts.Logs, gates); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	cliflag.PrintFlags(cmd.Flags())
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		<-server.SetupSignalHandler()
+		cancel()
+	}()
+	cc, sched, err := app.Setup(ctx, opts, plugins...)
+	if err != nil {
+		return err
+	}
+	gates.(featuregate.MutableFeatureGate).AddMetrics()
+	opts.ComponentGlobalsRegistry.AddMetrics()
+	onFirstPod(sched, lead)
+	return app.Run(ctx, cc, sched)
+}
+
+// onFirstPod has lead called when the scheduler asks its queue for the first pod, which may be
+// long before there is one. A scheduler that does not lead does not ask.
+func onFirstPod(sched *scheduler.Scheduler, lead func()) {
+	next, once := sched.NextPod, sync.OnceFunc(lead)
+	sched.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+		once()
+		return next(logger)
+	}
+}

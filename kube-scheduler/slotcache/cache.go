@@ -1,0 +1,142 @@
+package slotcache
+
+import (
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/config"
+	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// Cache owns the ledger. It is safe for concurrent use. Its methods named after an object of
+// the API (SetPod, DeleteNode, …) are for who follows those; see Start.
+type Cache struct {
+	// Queue has the unbound pods by the resource names that they ask for.
+	Queue *requeue.Queue[*waitreason.Record]
+
+	logger  klog.Logger
+	clock   clock.WithDelayedExecution
+	sources []cache.InformerSynced
+	// late is closed when pods wait for the sources no longer: see GiveUpWaiting.
+	late   chan struct{}
+	giveUp sync.Once
+
+	// kinds are the names of Configurations. The framework's hints read it without mu.
+	kinds sync.Map
+	// choosing are the names of the nodes that choose slots themselves. Filter reads it
+	// without mu.
+	choosing sync.Map
+
+	mu     sync.RWMutex
+	ledger *ledger.Ledger
+	// leftOut is what was last logged of a DeviceSlice's devices that are left out.
+	leftOut map[string]string
+	claimed claimed
+	// snapshot is of the nodes as the scheduler's last snapshot had them.
+	snapshot *snapshot
+	// profiles are the scheduler names whose pods this process schedules, with their
+	// arguments.
+	profiles map[string]*config.ConfigurationResourcesArgs
+	// deadlines are those of nominations, by the nominated pod's UID.
+	deadlines map[string]*Nomination
+	// nominated are waiting pods that another plugin's preemption has nominated,
+	// by UID.
+	nominated map[string]*v1.Pod
+	// doubleAllocated are slots that several pods hold, until evict deletes the losers. A
+	// scheduler that does not lead leaves that to the one that does.
+	doubleAllocated sets.Set[slot.Name]
+	leads           bool
+	evict           func([]*ledger.DoubleAllocation)
+}
+
+// claimed is what the cache knows of SlotClaims beside the ledger: how far the watch is,
+// since this scheduler's own claims are entered ahead of it.
+type claimed struct {
+	// asOf is the resource version up to which the watch has shown them.
+	asOf string
+	// released are the UIDs of claims that were deleted here, until the watch has
+	// shown that: it may show them created yet.
+	released map[types.UID]bool
+}
+
+// Nomination is for how long slots are kept for a pod that is nominated to a node: they are
+// let go then, and not kept again for as long as the pod's status shows that nomination.
+type Nomination struct {
+	node  string
+	at    time.Time
+	timer clock.Timer
+}
+
+// Read calls f with the ledger, which f must neither change nor keep.
+func (b *Cache) Read(f func(*ledger.Ledger)) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	f(b.ledger)
+}
+
+// AddProfile makes the pods of the scheduler's name this process's, with their arguments.
+func (b *Cache) AddProfile(name string, args *config.ConfigurationResourcesArgs) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.profiles[name] = args
+}
+
+// EvictWith sets what is called, in a goroutine of its own, to evict the losers of double
+// allocations once this scheduler leads.
+func (b *Cache) EvictWith(evict func([]*ledger.DoubleAllocation)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.evict = evict
+}
+
+// Lead records that this scheduler leads.
+func (b *Cache) Lead() {
+	b.mu.RLock()
+	leads := b.leads
+	b.mu.RUnlock()
+	if leads {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.leads = true
+	b.evictLosersIfLeading()
+}
+
+// evictLosersIfLeading has the losers of double allocations evicted, if this scheduler leads.
+// Claims count in that: it waits for the SlotClaims. The caller holds mu.
+func (b *Cache) evictLosersIfLeading() {
+	if len(b.doubleAllocated) == 0 || !b.leads || !b.Synced() {
+		return
+	}
+	var allocations []*ledger.DoubleAllocation
+	for s := range b.doubleAllocated {
+		if c := b.ledger.DoubleAllocationOf(s); c != nil {
+			allocations = append(allocations, c)
+		}
+	}
+	clear(b.doubleAllocated)
+	if len(allocations) > 0 {
+		go b.evict(allocations)
+	}
+}
+
+// Synced reports whether the ledger has seen all that existed at start.
+func (b *Cache) Synced() bool {
+	for _, synced := range b.sources {
+		if !synced() {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,120 @@
+package slotcache
+
+import (
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
+)
+
+// Cycle is what one scheduling cycle asks of the cache: whether nodes of the scheduler's
+// snapshot have what a pod requests. Its methods may be called concurrently, but for
+// ImagineAway and Imagine.
+type Cycle struct {
+	Request *ledger.Request
+
+	cache *Cache
+	pod   *v1.Pod
+	// feasibility is the request for the nodes of the snapshot.
+	feasibility *ledger.Feasibility
+	snapshot    *snapshot
+	// amounts are what the node must advertise for the pod, as the kubelet counts it.
+	amounts []amount
+	// released are UIDs of pods that preemption imagines away; expected are
+	// nominated pods that it imagines on the node, by UID.
+	released map[string]bool
+	expected map[string]*ledger.Request
+}
+
+// NewCycle prepares a cycle of the pod to ask the scheduler's nodes.
+func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo) *Cycle {
+	c := &Cycle{Request: req, cache: b, pod: pod, amounts: b.sortedAmounts(pod)}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.snapshot.of(nodes) {
+		b.snapshot = newSnapshot(nodes)
+	}
+	c.snapshot = b.snapshot
+	c.feasibility = b.ledger.Feasibility(req, c.snapshot.index)
+	for i := range c.amounts {
+		c.amounts[i].freeAllocatable = c.snapshot.freeAllocatableOf(c.amounts[i].name)
+	}
+	return c
+}
+
+// Clone is a Cycle in which other pods can be imagined.
+func (c *Cycle) Clone() *Cycle {
+	clone := *c
+	clone.released, clone.expected = maps.Clone(c.released), maps.Clone(c.expected)
+	return &clone
+}
+
+// Fit asks whether the node has slots for the pod. It returns what it is short of, nil if it
+// has them.
+func (c *Cycle) Fit(node fwk.NodeInfo, strategy ledger.Strategy) *ledger.Shortfall {
+	name, place := node.Node().Name, c.snapshot.place(node)
+	c.cache.mu.RLock()
+	defer c.cache.mu.RUnlock()
+	if len(c.released) == 0 && len(c.expected) == 0 {
+		if shortfall, sure := c.feasibility.Fits(name, place); sure {
+			return shortfall
+		}
+	}
+	draft := c.cache.ledger.Draft(strategy, c.Request.Pod)
+	for uid := range c.released {
+		draft.Release(uid)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(c.expected)) {
+		draft.Reserve(name, c.expected[uid])
+	}
+	_, shortfall := draft.Fit(name, c.Request)
+	return shortfall
+}
+
+// ScoreInput is how well the node can serve the pod.
+func (c *Cycle) ScoreInput(node fwk.NodeInfo) ledger.ScoreInput {
+	c.cache.mu.RLock()
+	defer c.cache.mu.RUnlock()
+	return c.feasibility.ScoreInput(node.Node().Name, c.snapshot.place(node))
+}
+
+// Imagines reports whether the cycle is of a preemption that imagines pods away.
+func (c *Cycle) Imagines() bool { return len(c.released) > 0 }
+
+// ImagineAway imagines that the pod has no slots, nor will get any.
+func (c *Cycle) ImagineAway(pod *v1.Pod) {
+	uid := string(pod.UID)
+	if _, ok := c.expected[uid]; ok {
+		delete(c.expected, uid)
+		return
+	}
+	if c.released == nil {
+		c.released = map[string]bool{}
+	}
+	c.released[uid] = true
+}
+
+// Imagine imagines a pod on the node that the cycle asks next: one that was imagined away, or
+// a nominated one, which has no slots yet.
+func (c *Cycle) Imagine(pod *v1.Pod) {
+	uid := string(pod.UID)
+	if c.released[uid] {
+		delete(c.released, uid)
+		return
+	}
+	if c.cache.Holds(uid) {
+		return
+	}
+	req, err := slotrequest.Of(pod)
+	if err != nil || req == nil {
+		return // it will never get slots
+	}
+	if c.expected == nil {
+		c.expected = map[string]*ledger.Request{}
+	}
+	c.expected[uid] = req
+}

@@ -1,0 +1,16 @@
+// Package slotcache is what the scheduler knows of slots: it feeds the ledger from the API and
+// has waiting pods tried again by what happens.
+//
+// Its state is in one Cache, which all profiles of a process share and which alone changes it:
+// the ledger, the waiting pods (in a requeue.Queue) and why they wait, and for whom slots are
+// kept. One lock serializes who writes; a scheduling cycle reads through a Cycle, which has the
+// nodes of the scheduler's snapshot.
+//
+//   - start.go: the informers, and when the ledger is in step
+//   - objects.go, claims.go, pods.go: what the API shows, and what the scheduler itself is about
+//     to do
+//   - cycle.go, snapshot.go, advertised.go: what one cycle asks
+//   - nominations.go: for whom slots are kept, and how long
+//   - events.go: what the ledger's events are to package requeue
+//   - waiting.go, metrics.go, log.go: what people are told
+package slotcache

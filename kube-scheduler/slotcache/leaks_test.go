@@ -1,0 +1,59 @@
+package slotcache
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2/ktesting"
+	testclock "k8s.io/utils/clock/testing"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// Nothing is remembered of what has gone: pods that were nominated, claims that were released
+// here, slices of which devices were left out.
+func TestNothingIsRememberedOfWhatHasGone(t *testing.T) {
+	logger, _ := ktesting.NewTestContext(t)
+	b := New(logger, testclock.NewFakeClock(time.Now()), nil)
+	hash := slot.InstanceHash("dev", true, "", slot.ShortHash)
+	instance := slot.InstanceName("cam", hash)
+	b.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "default"}, Spec: akriv0.ConfigurationSpec{Capacity: 1}})
+	device := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}, ID: "dev", Hash: hash, Shared: true}
+	wrong := device
+	wrong.Shared = false
+	b.SetSlice(&v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: "node-a", Devices: []v1alpha1.Device{device}}})
+	b.SetSlice(&v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: "node-b", Devices: []v1alpha1.Device{wrong}}})
+
+	nominee := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "p-uid"}, Status: v1.PodStatus{NominatedNodeName: "node-a"},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{assignment.ResourcePrefix + "cam": resource.MustParse("1")}}}}}}
+	second := nominee.DeepCopy()
+	second.Name, second.UID = "q", "q-uid"
+	b.SetPod(nominee)
+	b.SetPod(second)
+	name, err := slot.Parse(instance + "-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := v1alpha1.NewSlotClaim(name, v1alpha1.SlotClaimSpec{NodeName: "node-a", Holder: "x"}, v1alpha1.NodeOwner("node-a", ""))
+	c.UID, c.ResourceVersion = "c-uid", "5"
+	b.ClaimSeen(c)
+	b.ClaimGone(c)
+	if len(b.deadlines) != 1 || len(b.nominated) != 2 || len(b.claimed.released) != 1 || len(b.leftOut) != 1 {
+		t.Fatalf("known are %d deadlines, %d nominated pods, %d released claims, %d slices with devices left out; want 1, 2, 1, 1",
+			len(b.deadlines), len(b.nominated), len(b.claimed.released), len(b.leftOut))
+	}
+	b.DeletePod(nominee)
+	b.DeletePod(second)
+	b.SetClaim(c, false)
+	b.DeleteClaim(c)
+	b.DeleteSlice("bad")
+	if n := len(b.deadlines) + len(b.nominated) + len(b.claimed.released) + len(b.leftOut); n != 0 {
+		t.Errorf("%d are remembered: deadlines %v, nominated %d, claims %v, slices %v", n, b.deadlines, len(b.nominated), b.claimed.released, b.leftOut)
+	}
+}

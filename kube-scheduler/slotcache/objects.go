@@ -1,0 +1,160 @@
+package slotcache
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// SetConfiguration follows a Configuration.
+func (b *Cache) SetConfiguration(c *akriv0.Configuration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := b.ledger.Configuration(c.Name)
+	event := b.ledger.SetConfiguration(c)
+	b.noteKind(c.Name)
+	b.record(event)
+	if before != nil && !apiequality.Semantic.DeepEqual(before.Spec.AllowedNamespaces, c.Spec.AllowedNamespaces) {
+		b.Queue.RetryNow(b.askingFor(func(_ *v1.Pod, of *akriv0.Configuration) bool { return of.Name == c.Name })...)
+	}
+}
+
+// DeleteConfiguration forgets a Configuration.
+func (b *Cache) DeleteConfiguration(c *akriv0.Configuration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	asking := b.askingFor(func(_ *v1.Pod, of *akriv0.Configuration) bool { return of.Name == c.Name })
+	event := b.ledger.DeleteConfiguration(c.Namespace, c.Name)
+	b.noteKind(c.Name)
+	b.record(event)
+	if b.ledger.Configuration(c.Name) == nil {
+		b.Queue.RetryNow(asking...) // which tells them that it is gone
+	}
+}
+
+// SetNamespace has the waiting pods of a namespace tried that may have become allowed to
+// use what they ask for.
+func (b *Cache) SetNamespace(namespace *v1.Namespace) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.Queue.RetryNow(b.askingFor(func(pod *v1.Pod, c *akriv0.Configuration) bool {
+		return pod.Namespace == namespace.Name && c.Spec.AllowedNamespaces != nil
+	})...)
+}
+
+// askingFor are the waiting pods that ask for a Configuration of which selects says so. The
+// caller holds mu.
+func (b *Cache) askingFor(selects func(*v1.Pod, *akriv0.Configuration) bool) (uids []types.UID) {
+	b.Queue.Each(func(pod *v1.Pod, _ *waitreason.Record, resources []string) {
+		if slices.ContainsFunc(resources, func(resource string) bool {
+			c := b.ledger.Configuration(resource)
+			return c != nil && selects(pod, c)
+		}) {
+			uids = append(uids, pod.UID)
+		}
+	})
+	return uids
+}
+
+// noteKind records whether the name is a Configuration's. The caller holds mu.
+func (b *Cache) noteKind(name string) {
+	if c := b.ledger.Configuration(name); c != nil && c.Name == name {
+		b.kinds.Store(name, true)
+	} else {
+		b.kinds.Delete(name)
+	}
+}
+
+// SetNode enters a node's labels, by which a Configuration's spec.discovery says who
+// reaches the devices.
+func (b *Cache) SetNode(node *v1.Node) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.noteMode(node)
+	b.record(b.ledger.SetNode(node.Name, node.Labels))
+}
+
+// DeleteNode forgets a node.
+func (b *Cache) DeleteNode(node *v1.Node) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.choosing.Delete(node.Name)
+	b.record(b.ledger.DeleteNode(node.Name))
+}
+
+// NodeHandler follows nodes. Heartbeats change nothing.
+func (b *Cache) NodeHandler() cache.ResourceEventHandler {
+	return informer.Handler(b.SetNode, b.DeleteNode, func(a, b *v1.Node) bool { return maps.Equal(a.Labels, b.Labels) })
+}
+
+func sameNamespaceLabels(a, b *v1.Namespace) bool { return maps.Equal(a.Labels, b.Labels) }
+
+// SliceFeed follows DeviceSlices. The ledger is their store.
+func (b *Cache) SliceFeed() *informer.Feed[*v1alpha1.DeviceSlice] {
+	return &informer.Feed[*v1alpha1.DeviceSlice]{
+		Names:   func(visit func(string)) { b.Read(func(l *ledger.Ledger) { l.EachSlice(visit) }) },
+		Set:     func(s *v1alpha1.DeviceSlice, _ bool) { b.SetSlice(s) },
+		Deleted: func(s *v1alpha1.DeviceSlice) { b.DeleteSlice(s.Name) },
+		Missing: b.DeleteSlice,
+		// What containers get of the devices, and what people read.
+		Trim: func(s *v1alpha1.DeviceSlice) {
+			for i := range s.Spec.Devices {
+				s.Spec.Devices[i].Properties = nil
+			}
+			s.Spec.Problems = nil
+		},
+	}
+}
+
+// SetSlice follows what a node reports.
+func (b *Cache) SetSlice(s *v1alpha1.DeviceSlice) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if uid, version := b.ledger.SliceVersion(s.Name); s.ResourceVersion != "" && uid == string(s.UID) && version == s.ResourceVersion {
+		return // listed again
+	}
+	event, leftOut := b.ledger.SetSlice(s)
+	b.reportLeftOut(s, leftOut)
+	b.record(event)
+}
+
+// DeleteSlice forgets a DeviceSlice.
+func (b *Cache) DeleteSlice(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.leftOut, name)
+	b.record(b.ledger.DeleteSlice(name))
+}
+
+// maxReasons is how many devices of a slice the log says the reason of. A node may
+// report hundreds that are wrong.
+const maxReasons = 3
+
+// reportLeftOut logs which devices of a slice are not given to pods, and why, once
+// each time that this changes. The caller holds mu.
+func (b *Cache) reportLeftOut(s *v1alpha1.DeviceSlice, leftOut []error) {
+	if len(leftOut) == 0 {
+		delete(b.leftOut, s.Name)
+		return
+	}
+	reasons := errors.Join(leftOut[:min(maxReasons, len(leftOut))]...)
+	text := fmt.Sprintf("%d: %.1000s", len(leftOut), reasons)
+	if b.leftOut[s.Name] == text {
+		return
+	}
+	b.leftOut[s.Name] = text
+	b.logger.Info("Devices that a node reports are left out", "node", s.Spec.NodeName, "deviceSlice", s.Name,
+		"devices", len(leftOut), "reasons", fmt.Sprintf("%.1000s", reasons))
+}

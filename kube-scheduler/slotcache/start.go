@@ -1,0 +1,164 @@
+package slotcache
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/config"
+	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
+	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
+	"github.com/kubeslot/kubeslot/types/client/restored"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// startPatience bounds how long the first pods wait for the ledger. 25,000 devices
+// take 2 s. Without the wait, each waiting pod would be refused, with a write to its
+// status and an event, and tried again.
+const startPatience = 10 * time.Second
+
+// New makes a Cache that nothing feeds. sources are what has to be in step before pods are
+// tried. Pods are activated by the Queue once Begin was called.
+func New(logger klog.Logger, c clock.WithDelayedExecution, activator fwk.PodActivator, sources ...cache.InformerSynced) *Cache {
+	b := &Cache{
+		logger:          logger,
+		clock:           c,
+		sources:         sources,
+		late:            make(chan struct{}),
+		ledger:          ledger.New(),
+		leftOut:         map[string]string{},
+		claimed:         claimed{released: map[types.UID]bool{}},
+		profiles:        map[string]*config.ConfigurationResourcesArgs{},
+		deadlines:       map[string]*Nomination{},
+		nominated:       map[string]*v1.Pod{},
+		doubleAllocated: sets.Set[slot.Name]{},
+	}
+	b.Queue = requeue.New(requeue.Options[*waitreason.Record]{Logger: logger, Activator: activator, Clock: c, Possible: b.possible, MinPreemptorPriority: b.minPreemptorPriority, Finishes: true})
+	c.AfterFunc(startPatience, b.GiveUpWaiting)
+	return b
+}
+
+// Start makes a Cache and starts its informers; they stop with ctx. It does not wait for them:
+// without the CRDs, pods that ask for no slots must schedule.
+func Start(ctx context.Context, logger klog.Logger, handle fwk.Handle, config *restclient.Config) (*Cache, error) {
+	guard := restored.New(config)
+	client, err := versioned.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for akri.sh and kubeslot.io: %w", err)
+	}
+	b := New(logger, clock.RealClock{}, handle)
+	factory := externalversions.NewSharedInformerFactory(client, 0)
+	akri, core := factory.Akri().V0(), handle.SharedInformerFactory().Core().V1()
+	failed := func(ctx context.Context, r *cache.Reflector, err error) {
+		b.GiveUpWaiting() // without the CRDs, or the right to read, other pods must not wait
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+	}
+	if err := akri.Configurations().Informer().SetWatchErrorHandlerWithContext(failed); err != nil {
+		return nil, fmt.Errorf("watch the API: %w", err)
+	}
+	for _, source := range []struct {
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+	}{
+		{akri.Configurations().Informer(), informer.Handler(b.SetConfiguration, b.DeleteConfiguration, nil)},
+		{core.Namespaces().Informer(), informer.Handler(b.SetNamespace, func(*v1.Namespace) {}, sameNamespaceLabels)},
+		{core.Nodes().Informer(), b.NodeHandler()},
+		{core.Pods().Informer(), informer.Handler(b.SetPod, b.DeletePod, nil)},
+	} {
+		registration, err := source.informer.AddEventHandler(source.handler)
+		if err != nil {
+			return nil, fmt.Errorf("watch the API: %w", err)
+		}
+		b.sources = append(b.sources, registration.HasSynced)
+	}
+	slices, claims := client.KubeslotV1alpha1().DeviceSlices(), client.KubeslotV1alpha1().SlotClaims()
+	feeds := []cache.Controller{
+		b.SliceFeed().Controller(logger, client, informer.ListWatch(slices.List, slices.Watch), &v1alpha1.DeviceSlice{}, failed),
+		b.ClaimFeed().Controller(logger, client, informer.ListWatch(claims.List, claims.Watch), &v1alpha1.SlotClaim{}, failed),
+	}
+	for _, f := range feeds {
+		b.sources = append(b.sources, informer.Done(f.HasSyncedChecker().Done()))
+	}
+	go b.endWhenRestored(ctx, guard, client, []restored.Cache{
+		{Resource: akriv0.SchemeGroupVersion.WithResource("configurations"), Informer: akri.Configurations().Informer()},
+		{Resource: v1alpha1.SchemeGroupVersion.WithResource("deviceslices"), Informer: feeds[0]},
+		{Resource: v1alpha1.SchemeGroupVersion.WithResource("slotclaims"), Informer: feeds[1]},
+		{Resource: v1.SchemeGroupVersion.WithResource("nodes"), Informer: core.Nodes().Informer()},
+		{Resource: v1.SchemeGroupVersion.WithResource("pods"), Informer: core.Pods().Informer()},
+	})
+	RegisterMetrics()
+	inService.Report(b)
+	factory.Start(ctx.Done())
+	go func() {
+		// What reading the devices leaves as garbage would else lie between the pods and
+		// nodes, which stay, and a third of that memory could not be given back. And with
+		// their Configurations known, what is wrong with devices is logged.
+		cache.WaitForCacheSync(ctx.Done(), core.Pods().Informer().HasSynced, core.Nodes().Informer().HasSynced,
+			akri.Configurations().Informer().HasSynced)
+		for _, f := range feeds {
+			go f.RunWithContext(ctx)
+		}
+	}()
+	go func() {
+		b.Begin(ctx)
+		b.Queue.Run(ctx)
+	}()
+	return b, nil
+}
+
+// endWhenRestored ends the process when the API server was restored from a backup: the
+// ledger, and the framework's caches of pods and nodes, hold what is no longer so.
+func (b *Cache) endWhenRestored(ctx context.Context, guard *restored.Guard, client versioned.Interface, caches []restored.Cache) {
+	if err := guard.Run(ctx, client.Discovery().RESTClient(), caches...); err != nil {
+		b.logger.Error(err, "Ending")
+		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
+	}
+}
+
+// Begin waits until the ledger is in step, and has the pods tried that were refused because it
+// was not.
+func (b *Cache) Begin(ctx context.Context) {
+	defer b.GiveUpWaiting()
+	if !cache.WaitForCacheSync(ctx.Done(), b.sources...) {
+		return
+	}
+	b.logger.Info("Ledger is in step with the API")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.Queue.Start()
+	b.evictLosersIfLeading()
+	for node := range b.nominatedNodes() {
+		b.followNominations(node)
+	}
+}
+
+// GiveUpWaiting ends AwaitStart for all pods: the API's objects cannot be read, or it takes long.
+func (b *Cache) GiveUpWaiting() { b.giveUp.Do(func() { close(b.late) }) }
+
+// AwaitStart waits until the ledger is in step, and reports whether it is. It does
+// not wait once it is clear that this may take long.
+func (b *Cache) AwaitStart(ctx context.Context) bool {
+	if b.Synced() {
+		return true
+	}
+	select {
+	case <-b.late:
+	case <-ctx.Done():
+	}
+	return b.Synced()
+}

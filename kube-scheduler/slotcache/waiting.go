@@ -1,0 +1,101 @@
+package slotcache
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
+)
+
+// Refuse begins a try of a pod that is refused at once, for the reason.
+func (b *Cache) Refuse(pod *v1.Pod, reason waitreason.Reason) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if w, waits := b.Queue.Get(pod.UID); waits {
+		w.Try(b.clock.Now())
+		w.Meet(reason)
+	}
+}
+
+// reasonOf is why the pod waits, as label reason has it. The caller holds mu.
+func (b *Cache) reasonOf(pod *v1.Pod, w *waitreason.Record) string {
+	switch {
+	case b.profiles[pod.Spec.SchedulerName] == nil:
+		return waitreason.OtherScheduler
+	case len(pod.Spec.SchedulingGates) > 0:
+		return waitreason.Gated
+	default:
+		return waitreason.Names[w.Reason()]
+	}
+}
+
+// observeWait counts how long a pod that is bound now has waited until its last try. Of
+// pods that this process never tried, that is nothing. The caller holds mu.
+func (b *Cache) observeWait(uid types.UID) {
+	if w, waits := b.Queue.Get(uid); waits {
+		w.Spent(func(reason string, spent time.Duration) {
+			waitingSeconds.WithLabelValues(reason).Observe(spent.Seconds())
+		})
+	}
+}
+
+// unknown is label configuration of pods that request what is no Configuration's: names
+// that a pod's author makes up must not become time series. No Configuration can have it.
+const unknown = "<unknown>"
+
+// waitingKey are the labels of the metrics of waiting pods.
+type waitingKey struct{ configuration, reason string }
+
+// waitingCount is how many pods wait, and since when the oldest.
+type waitingCount struct {
+	pods   int
+	oldest time.Time
+}
+
+// countWaiting counts the waiting pods by the Configuration that they ask for, itself or
+// one of its Instances. The caller holds mu.
+func (b *Cache) countWaiting() map[waitingKey]waitingCount {
+	counts := map[waitingKey]waitingCount{}
+	b.Queue.Each(func(pod *v1.Pod, w *waitreason.Record, resources []string) {
+		configurations := sets.New[string]()
+		for _, resource := range resources { // of one Configuration it may ask for several Instances
+			if c := b.ledger.Configuration(resource); c != nil {
+				configurations.Insert(c.Name)
+			} else {
+				configurations.Insert(unknown)
+			}
+		}
+		for configuration := range configurations {
+			key := waitingKey{configuration, b.reasonOf(pod, w)}
+			count := counts[key]
+			count.pods++
+			if created := pod.CreationTimestamp.Time; count.pods == 1 || created.Before(count.oldest) {
+				count.oldest = created
+			}
+			counts[key] = count
+		}
+	})
+	return counts
+}
+
+// OrphanedClaims are claims for pods that wait without slots, and those pods by UID. Pods
+// of other schedulers are theirs: they may be about to bind them. There are none before the
+// cache is Synced.
+func (b *Cache) OrphanedClaims() ([]ledger.OrphanedClaim, map[string]*v1.Pod) {
+	if !b.Synced() {
+		return nil, nil
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	waits := map[string]*v1.Pod{}
+	b.Queue.Each(func(pod *v1.Pod, _ *waitreason.Record, _ []string) {
+		if b.profiles[pod.Spec.SchedulerName] != nil {
+			waits[string(pod.UID)] = pod
+		}
+	})
+	return b.ledger.OrphanedClaims(func(uid string) bool { return waits[uid] != nil }), waits
+}

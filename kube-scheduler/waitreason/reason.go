@@ -1,0 +1,72 @@
+// Package waitreason has the reasons for which pods with slots wait, and how long one pod has
+// waited for each, for the metrics of waiting pods. Its only state is in a pod's Record, which
+// belongs to who made it.
+package waitreason
+
+import (
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+)
+
+// Reason is why a pod waits. Where nodes differ the last one of these counts: the pod is
+// nearest to running there.
+type Reason uint8
+
+// The reasons of a try. RefusedElsewhere is of a pod that other plugins refuse on all nodes
+// before this one is asked, and SlotsFree of one for which there are slots.
+const (
+	NotTried Reason = iota
+	RefusedElsewhere
+	InvalidRequest
+	ResourceNameTaken
+	LedgerNotRead
+	NamespaceNotAllowed
+	UnknownResource
+	NoNode
+	NoCommonNode
+	NotReachable
+	Impossible
+	Held
+	NotAdvertised
+	SlotsFree
+	numReasons
+)
+
+// Values of label reason that do not depend on the last try.
+const (
+	// Gated pods have spec.schedulingGates, and are not tried.
+	Gated = "Gated"
+	// OtherScheduler is that of pods whose spec.schedulerName is none of this process's.
+	OtherScheduler = "OtherScheduler"
+)
+
+// Names are the values of label reason.
+var Names = [numReasons]string{
+	NotTried:            "NotTried",
+	RefusedElsewhere:    "Other",
+	InvalidRequest:      "InvalidRequest",
+	ResourceNameTaken:   "ResourceNameTaken",
+	LedgerNotRead:       "DevicesNotRead",
+	NamespaceNotAllowed: "NamespaceNotAllowed",
+	UnknownResource:     "UnknownResource",
+	NoNode:              "NoNode",
+	NoCommonNode:        "Apart",
+	NotReachable:        "NotReachable",
+	Impossible:          "TooFew",
+	Held:                "Held",
+	NotAdvertised:       "NotAdvertised",
+	SlotsFree:           "Other",
+}
+
+// ofShortfall are the reasons of the ledger, by its own.
+var ofShortfall = [...]Reason{
+	ledger.Unknown: UnknownResource, ledger.NoNode: NoNode, ledger.NoCommonNode: NoCommonNode,
+	ledger.NotReachable: NotReachable, ledger.Impossible: Impossible, ledger.Held: Held,
+}
+
+// Of is the reason of a shortfall.
+func Of(s *ledger.Shortfall) Reason {
+	if int(s.Reason) >= len(ofShortfall) {
+		return RefusedElsewhere
+	}
+	return ofShortfall[s.Reason]
+}
