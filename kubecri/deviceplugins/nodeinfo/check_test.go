@@ -18,16 +18,16 @@ import (
 // from which the scheduler reads the same, and as resources that the API server takes.
 func FuzzNodeInfo(f *testing.F) {
 	f.Add(`{"name":"node-a","capacity":{"resource/group/gpu/0/cards":1},"allocatable":{"resource/group/gpu/0/cards":1},"scorer":{"resource/group/gpu/0/cards":1}}`,
-		"resource/group/gpu/1/cards", "example.com/gpu", int64(1))
-	f.Add(`{"capacity":null,"used":{"a":1}}`, "", "cpu", int64(-1))
-	f.Add(`{"capacity":{"akri.sh/cam":1}}`, "akri.sh/cam", "akri.sh/cam", int64(1))
-	f.Add(`{}`, strings.Repeat("n", maxBytes), "requests.example.com/gpu", int64(1)<<62)
-	f.Fuzz(func(t *testing.T, text, name, extended string, n int64) {
+		"resource/group/gpu/1/cards", "resource/group/gpu/1/cards", "example.com/gpu", int64(1))
+	f.Add(`{"capacity":null,"used":{"a":1}}`, "", "", "cpu", int64(-1))
+	f.Add(`{"capacity":{"akri.sh/cam":1}}`, "akri.sh/cam", "a", "akri.sh/cam", int64(1))
+	f.Add(`{}`, strings.Repeat("n", maxBytes), "a", "requests.example.com/gpu", int64(1)<<62)
+	f.Fuzz(func(t *testing.T, text, name, scored, extended string, n int64) {
 		info := types.NewNodeInfoWithName("node-a")
 		_ = json.Unmarshal([]byte(text), info) // what could be read stays
 		info = info.Clone()
 		info.Capacity[types.ResourceName(name)] = n
-		info.Scorer[types.ResourceName(name)] = int32(n)
+		info.Scorer[types.ResourceName(scored)] = int32(n)
 		info.KubeCap[types.ResourceName(extended)] = n
 		got, err := Check(info.Clone())
 		if err != nil {
