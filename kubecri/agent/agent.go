@@ -51,8 +51,8 @@ func retries() wait.Backoff {
 	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 9, Cap: 10 * time.Second}
 }
 
-// Config is what an Agent needs. All but PropertyNamespaces, NoEndpoints, AllowedPaths, Grace,
-// Restart, Clock, Metrics, ReachChanged and NotifyHolders is required.
+// Config is what an Agent needs. All but SliceCreated, PropertyNamespaces, NoEndpoints, AllowedPaths,
+// Grace, Restart, Clock, Metrics, ReachChanged and NotifyHolders is required.
 type Config struct {
 	// NodeName is the node that this agent discovers for.
 	NodeName string
@@ -71,6 +71,8 @@ type Config struct {
 	Configurations akriinformers.ConfigurationInformer
 	Slices         informers.DeviceSliceInformer
 	Nodes          coreinformers.NodeInformer
+	// SliceCreated is called with the name of each DeviceSlice that this node has made.
+	SliceCreated func(name string)
 	// Registry has the sources of devices: the handlers in this process, and those that
 	// register.
 	Registry *discovery.Registry
@@ -160,7 +162,7 @@ func New(config Config) (*Agent, error) {
 		timed:          make(chan struct{}, 1),
 		registry:       registry{sessions: map[string]*session{}, changed: make(chan struct{})},
 	}
-	a.writer = deviceslices.New(deviceslices.Config{NodeName: config.NodeName, Client: config.Client, Slices: config.Slices,
+	a.writer = deviceslices.New(deviceslices.Config{NodeName: config.NodeName, Client: config.Client, Slices: config.Slices, Created: config.SliceCreated,
 		Node: a.node, State: a.state, Backoff: retries, Clock: config.Clock})
 	if err := a.watch(); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // watch makes every change of a Configuration queue its name and those that depend on
@@ -26,14 +27,17 @@ func (a *Agent) watch() error {
 			}
 		}
 	}
-	written := func(any) { a.writer.CacheChanged() }
 	for _, w := range []struct {
 		kind     string
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
 	}{
 		{"Configurations", a.config.Configurations.Informer(), onChange(queue)},
-		{"DeviceSlices", a.config.Slices.Informer(), onChange(written)},
+		{"DeviceSlices", a.config.Slices.Informer(), cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { a.writer.Wake() },
+			UpdateFunc: func(any, any) { a.writer.Wake() },
+			DeleteFunc: a.sliceGone,
+		}},
 		{"Nodes", a.config.Nodes.Informer(), cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { a.nodeChanged() },
 			UpdateFunc: func(old, node any) { a.nodeUpdated(old.(*corev1.Node), node.(*corev1.Node)) },
@@ -53,6 +57,15 @@ func onChange(handle func(any)) cache.ResourceEventHandler {
 		AddFunc:    handle,
 		UpdateFunc: func(_, obj any) { handle(obj) },
 		DeleteFunc: handle,
+	}
+}
+
+func (a *Agent) sliceGone(obj any) {
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
+	}
+	if s, ok := obj.(*v1alpha1.DeviceSlice); ok {
+		a.writer.SliceGone(s)
 	}
 }
 

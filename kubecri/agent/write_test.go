@@ -135,28 +135,32 @@ func TestTheDesiredStateOutlivesAnOutage(t *testing.T) {
 	})
 }
 
-// What the cache does not show yet is not written again.
+// A node whose watch is slow goes on from what it has written: it meets no conflict with
+// itself, and waits for no cache.
 func TestALaggingCacheMeetsNoConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, handler := newAPI(configuration("cam")), seeing("foo0")
 		api.PrependWatchReactor("deviceslices", func(action clienttesting.Action) (bool, watch.Interface, error) {
 			prompt, err := api.Tracker().Watch(action.GetResource(), "")
-			lagging := watch.NewFake()
+			lagging := watch.NewFakeWithChanSize(10, false)
 			go func() {
 				for event := range prompt.ResultChan() {
-					time.Sleep(700 * time.Millisecond)
-					lagging.Action(event.Type, event.Object)
+					time.AfterFunc(20*time.Second, func() { lagging.Action(event.Type, event.Object) })
 				}
 			}()
-			time.AfterFunc(10*time.Second, prompt.Stop)
+			time.AfterFunc(25*time.Second, prompt.Stop)
 			return true, lagging, err
 		})
 		api.start(t, "node-a", handler)
 		pass(500 * time.Millisecond)
-		handler.see("foo1")
-		pass(5 * time.Second)
-		api.wantCalls(t, "create node-a-0", "update node-a-0")
-		pass(10 * time.Second)
+		for _, id := range []string{"foo1", "foo2", "foo3"} {
+			handler.see(id)
+			pass(2 * time.Second)
+			api.wantNow(t, "node-a-0: "+id)
+		}
+		api.wantCalls(t, "create node-a-0", "update node-a-0", "update node-a-0", "update node-a-0")
+		pass(2 * time.Minute)
+		api.wantCalls(t)
 	})
 }
 

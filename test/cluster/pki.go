@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -158,14 +159,20 @@ func clientIdentities(cfg Config) map[string]identityOf {
 	return ids
 }
 
-// writePKI makes the authority and every certificate that lies on disk. The
-// authority's key is not among them: nothing signs later.
+// writePKI makes the authority and every certificate that lies on disk.
 func writePKI(cfg Config, l layout) (*authority, error) {
 	ca, err := newAuthority("kubeslot-" + cfg.Name)
 	if err != nil {
 		return nil, err
 	}
 	if err := os.WriteFile(l.caFile(), ca.pem, 0o644); err != nil {
+		return nil, err
+	}
+	caKey, err := marshalKey(ca.key)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(l.caKey(), caKey, 0o600); err != nil {
 		return nil, err
 	}
 	write := func(name string, cert, key []byte, err error) error {
@@ -215,7 +222,31 @@ func writePKI(cfg Config, l layout) (*authority, error) {
 	return ca, l.writePair("service-account", pemBlock("PUBLIC KEY", public), private)
 }
 
+// readAuthority reads what writePKI has written.
+func readAuthority(l layout) (*authority, error) {
+	pair, err := tls.LoadX509KeyPair(l.caFile(), l.caKey())
+	if err != nil {
+		return nil, fmt.Errorf("certificate authority: %w", err)
+	}
+	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("certificate authority: %s has a key of type %T", l.caKey(), pair.PrivateKey)
+	}
+	return &authority{cert: pair.Leaf, key: key, pem: pemBlock("CERTIFICATE", pair.Leaf.Raw)}, nil
+}
+
+// KubecriCertificate signs a client certificate for the kubecri of a node, which the
+// cluster need not have. Both are PEM.
+func (c *Cluster) KubecriCertificate(node string) (cert, key []byte, err error) {
+	ca, err := readAuthority(c.layout)
+	if err != nil {
+		return nil, nil, err
+	}
+	return ca.client(kubecriUser(node), certificateLife, kubecriGroup)
+}
+
 func (l layout) caFile() string      { return filepath.Join(l.pki(), "ca.crt") }
+func (l layout) caKey() string       { return filepath.Join(l.pki(), "ca.key") }
 func (l layout) proxyCAFile() string { return filepath.Join(l.pki(), "front-proxy-ca.crt") }
 
 // kubeconfigFor builds a kubeconfig for a user of the authority.

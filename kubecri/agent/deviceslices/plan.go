@@ -207,7 +207,7 @@ func (v *view) draft(drafts *[]*draft, label string) *draft {
 	}
 	d := &draft{label: label}
 	for n := 0; d.name == "" || has(d.name); n++ {
-		d.name = v.prefix() + strconv.Itoa(n)
+		d.name = Name(v.node, n)
 	}
 	*drafts = append(*drafts, d)
 	return d
@@ -244,13 +244,17 @@ func (v *view) owns(s *v1alpha1.DeviceSlice) bool {
 	return len(s.OwnerReferences) == 1 && apiequality.Semantic.DeepEqual(s.OwnerReferences[0], v.owner)
 }
 
-func (v *view) prefix() string { return v.node[:min(len(v.node), maxNodeInName)] + "-" }
+func prefix(node string) string { return node[:min(len(node), maxNodeInName)] + "-" }
+
+// Name is that of a node's slice; n is 0 to v1alpha1.MaxSlices-1. A node that has one slice
+// mostly has the first.
+func Name(node string, n int) string { return prefix(node) + strconv.Itoa(n) }
 
 // suffix is what deploy/policies/kubecri.yaml lets follow the prefix: MaxSlices numbers.
 var suffix = regexp.MustCompile(`^(0|[1-9][0-9]?)$`)
 
 func (v *view) isName(name string) bool {
-	rest, ok := strings.CutPrefix(name, v.prefix())
+	rest, ok := strings.CutPrefix(name, prefix(v.node))
 	return ok && suffix.MatchString(rest)
 }
 

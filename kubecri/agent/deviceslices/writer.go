@@ -2,14 +2,13 @@
 // decides what they should be, as a function of values, and writer.go makes them so.
 //
 // It is level-triggered: whoever changes what is known wakes the Writer, which then
-// looks at all of it.
+// looks at all of it. own.go has what the Writer has written and its cache does not show yet.
 package deviceslices
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -33,9 +32,6 @@ const (
 	// keep coming. The first change after a pause is written at once.
 	minPause = 200 * time.Millisecond
 	maxPause = time.Second
-
-	// maxLag is how long is waited for the cache to show what was written.
-	maxLag = 15 * time.Second
 )
 
 // errTaken is returned when a slice of another node has the name.
@@ -49,6 +45,9 @@ type Config struct {
 	Client versioned.Interface
 	// Slices need to hold no more than the node's.
 	Slices informers.DeviceSliceInformer
+	// Created is called with the name of each slice that was made, when Slices does not
+	// have it yet.
+	Created func(name string)
 	// Node returns the node's Node object, nil while there is none.
 	Node func() *corev1.Node
 	// State returns what is known now.
@@ -74,8 +73,8 @@ type State struct {
 // Writer keeps the node's slices as plan wants them. Safe for concurrent use.
 type Writer struct {
 	config Config
-	// dirty wakes Run, and written tells it that its cache has changed.
-	dirty, written chan struct{}
+	dirty  chan struct{} // wakes Run
+	own    *own
 	// Of Run alone:
 	taken   map[string]bool // names of slices that belong to other nodes
 	waiting bool            // it has logged that there is no Node object
@@ -83,41 +82,40 @@ type Writer struct {
 
 // New returns a Writer, to be started with Run.
 func New(config Config) *Writer {
-	return &Writer{config: config, dirty: make(chan struct{}, 1), written: make(chan struct{}, 1), taken: map[string]bool{}}
+	return &Writer{config: config, dirty: make(chan struct{}, 1), own: newOwn(config.Clock), taken: map[string]bool{}}
 }
 
-// Wake says that State, or the Node object, may have changed. It does not block.
+// Wake says that State, the Node object or Slices may have changed. It does not block.
 func (w *Writer) Wake() { wake(w.dirty) }
 
-// CacheChanged says that Slices have changed. It does not block.
-func (w *Writer) CacheChanged() {
-	wake(w.written)
-	wake(w.dirty)
+// SliceGone says that Slices has lost a slice, which was as given last. It does not block.
+func (w *Writer) SliceGone(last *v1alpha1.DeviceSlice) {
+	w.own.gone(last)
+	w.Wake()
 }
 
-// Own are the node's slices as the cache has them. They must not be changed.
+// Own are the node's slices as they are known to be: as the cache has them, or as this
+// Writer has written them since. They must not be changed.
 func (w *Writer) Own() []*v1alpha1.DeviceSlice {
-	var own []*v1alpha1.DeviceSlice
+	var cached []*v1alpha1.DeviceSlice
 	for _, obj := range w.config.Slices.Informer().GetStore().List() {
 		if s := obj.(*v1alpha1.DeviceSlice); s.Spec.NodeName == w.config.NodeName {
-			own = append(own, s)
+			cached = append(cached, s)
 		}
 	}
-	return own
+	return w.own.merge(cached)
 }
 
 // Run writes until ctx ends.
 func (w *Writer) Run(ctx context.Context) {
 	backoff, pause, last := w.config.Backoff(), minPause, time.Time{}
 	for {
-		select {
-		case <-w.dirty:
-		case <-ctx.Done():
+		if !w.awaitNews(ctx) {
 			return
 		}
 		early := pause - w.config.Clock.Since(last)
 		if early > 0 {
-			w.sleep(ctx, early, nil)
+			w.sleep(ctx, early)
 			select { // what has come meanwhile is in this pass
 			case <-w.dirty:
 			default:
@@ -139,8 +137,26 @@ func (w *Writer) Run(ctx context.Context) {
 		}
 		klog.FromContext(ctx).Error(err, "Cannot write all DeviceSlices, trying again")
 		w.Wake()
-		w.sleep(ctx, backoff.Step(), nil)
+		w.sleep(ctx, backoff.Step())
 	}
+}
+
+// awaitNews waits until there may be something to write, or ctx ends; then it reports false.
+func (w *Writer) awaitNews(ctx context.Context) bool {
+	var forgotten <-chan time.Time
+	if d, ok := w.own.forgets(); ok {
+		timer := w.config.Clock.NewTimer(d)
+		defer timer.Stop()
+		forgotten = timer.C()
+	}
+	select {
+	case <-w.dirty:
+	case <-forgotten:
+		w.own.forget()
+	case <-ctx.Done():
+		return false
+	}
+	return true
 }
 
 // sync makes the slices what they should be, and reports whether that took a write.
@@ -170,7 +186,6 @@ func (w *Writer) sync(ctx context.Context) (wrote bool, err error) {
 		return true, err
 	}
 	logger.Info("Wrote DeviceSlices", "slices", len(first)+len(then))
-	w.awaitCache(ctx, append(first, then...))
 	return true, nil
 }
 
@@ -222,6 +237,7 @@ func (w *Writer) apply(ctx context.Context, changes []change) error {
 // wrote in between is overwritten.
 func (w *Writer) put(ctx context.Context, c change) (err error) {
 	client, s, verb := w.config.Client.KubeslotV1alpha1().DeviceSlices(), c.slice, "update"
+	var is *v1alpha1.DeviceSlice
 	switch {
 	case c.delete:
 		verb = "delete"
@@ -229,52 +245,48 @@ func (w *Writer) put(ctx context.Context, c change) (err error) {
 		if apierrors.IsNotFound(err) {
 			err = nil
 		}
+		if err == nil {
+			w.own.deleted(s)
+		}
 	case s.ResourceVersion == "":
 		verb = "create"
-		if _, err = client.Create(ctx, s, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
-			if is, getErr := client.Get(ctx, s.Name, metav1.GetOptions{}); getErr == nil && is.Spec.NodeName != s.Spec.NodeName {
+		if is, err = client.Create(ctx, s, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
+			there, getErr := client.Get(ctx, s.Name, metav1.GetOptions{})
+			switch {
+			case getErr != nil: // it is looked at again
+			case there.Spec.NodeName != s.Spec.NodeName:
 				err = errTaken
+			default: // a create that was not answered made it
+				w.own.wrote(there)
 			}
 		}
 	default:
-		if _, err = client.Update(ctx, s, metav1.UpdateOptions{}); apierrors.IsConflict(err) {
-			var is *v1alpha1.DeviceSlice
+		if is, err = client.Update(ctx, s, metav1.UpdateOptions{}); apierrors.IsConflict(err) {
 			if is, err = client.Get(ctx, s.Name, metav1.GetOptions{}); err == nil {
 				again := *s
 				again.UID, again.ResourceVersion = is.UID, is.ResourceVersion
-				_, err = client.Update(ctx, &again, metav1.UpdateOptions{})
+				is, err = client.Update(ctx, &again, metav1.UpdateOptions{})
 			}
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("%s DeviceSlice %s: %w", verb, s.Name, err)
 	}
+	if is != nil {
+		w.own.wrote(is)
+	}
+	if verb == "create" && w.config.Created != nil {
+		w.config.Created(s.Name)
+	}
 	return nil
 }
 
-// awaitCache waits until the cache shows what was written: a plan of what was before
-// would meet conflicts.
-func (w *Writer) awaitCache(ctx context.Context, changes []change) {
-	end := w.config.Clock.Now().Add(maxLag)
-	lags := func(c change) bool {
-		version := ""
-		if s, err := w.config.Slices.Lister().Get(c.slice.Name); err == nil {
-			version = s.ResourceVersion
-		}
-		return version == c.slice.ResourceVersion // as before
-	}
-	for slices.ContainsFunc(changes, lags) && ctx.Err() == nil && w.config.Clock.Now().Before(end) {
-		w.sleep(ctx, end.Sub(w.config.Clock.Now()), w.written)
-	}
-}
-
-// sleep waits for d, or until ctx ends or news says something.
-func (w *Writer) sleep(ctx context.Context, d time.Duration, news <-chan struct{}) {
+// sleep waits for d, or until ctx ends.
+func (w *Writer) sleep(ctx context.Context, d time.Duration) {
 	timer := w.config.Clock.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
-	case <-news:
 	case <-ctx.Done():
 	}
 }

@@ -5,14 +5,11 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/informers"
-	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -22,12 +19,10 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
+	"github.com/kubeslot/kubeslot/kubecri/informers"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	ourscheme "github.com/kubeslot/kubeslot/types/client/clientset/versioned/scheme"
-	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
-	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
-	kubeslotinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/client/restored"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -46,19 +41,8 @@ type cluster struct {
 	broadcaster record.EventBroadcaster
 	events      record.EventRecorder
 
-	pods           coreinformers.PodInformer             // of this node
-	nodes          coreinformers.NodeInformer            // this node
-	slices         kubeslotinformers.DeviceSliceInformer // of this node
-	claims         kubeslotinformers.SlotClaimInformer   // of this node
-	configurations akriinformers.ConfigurationInformer
-	factories      []factory
-	restored       *restored.Guard
-}
-
-// factory runs informers.
-type factory interface {
-	Start(stop <-chan struct{})
-	Shutdown()
+	*informers.Informers
+	restored *restored.Guard
 }
 
 // newCluster makes the clients; it reads the kubeconfig and connects to nothing.
@@ -85,19 +69,7 @@ func newCluster(kubeconfig, node string) (*cluster, error) {
 		return nil, err
 	}
 
-	here := func(field string) informers.SharedInformerFactory {
-		return informers.NewSharedInformerFactoryWithOptions(c.kube, 0,
-			informers.WithTransform(withoutManagedFields), informers.WithTweakListOptions(selecting(field, node)))
-	}
-	pods, nodes, configurations := here("spec.nodeName"), here(metav1.ObjectNameField), externalversions.NewSharedInformerFactory(c.client, 0)
-	own := externalversions.NewSharedInformerFactoryWithOptions(c.client, 0,
-		externalversions.WithTransform(withoutManagedFields), externalversions.WithTweakListOptions(selecting("spec.nodeName", node)))
-	c.pods = pods.Core().V1().Pods()
-	c.nodes = nodes.Core().V1().Nodes()
-	c.slices = own.Kubeslot().V1alpha1().DeviceSlices()
-	c.claims = own.Kubeslot().V1alpha1().SlotClaims()
-	c.configurations = configurations.Akri().V0().Configurations()
-	c.factories = []factory{pods, nodes, own, configurations}
+	c.Informers = informers.New(c.kube, c.client, node)
 	eventScheme := runtime.NewScheme()
 	utilruntime.Must(scheme.AddToScheme(eventScheme))
 	utilruntime.Must(ourscheme.AddToScheme(eventScheme))
@@ -116,9 +88,7 @@ func (c *cluster) recordEvents() {
 // server was restored from a backup: the next life reads everything anew, and what runs
 // on the node is not touched.
 func (c *cluster) run(ctx context.Context) {
-	for _, f := range c.factories {
-		f.Start(ctx.Done())
-	}
+	c.Start(ctx.Done())
 	var caches []restored.Cache
 	for _, i := range c.informers() {
 		caches = append(caches, restored.Cache{Resource: i.resource, FieldSelector: i.selector, Informer: i.informer})
@@ -128,9 +98,7 @@ func (c *cluster) run(ctx context.Context) {
 		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
 	}
 	c.broadcaster.Shutdown()
-	for _, f := range c.factories {
-		f.Shutdown()
-	}
+	c.Shutdown()
 }
 
 // namedInformer is an informer and what it is of.
@@ -143,25 +111,10 @@ type namedInformer struct {
 func (c *cluster) informers() []namedInformer {
 	here := fields.OneTermEqualSelector("spec.nodeName", c.node).String()
 	return []namedInformer{
-		{corev1.SchemeGroupVersion.WithResource("pods"), here, c.pods.Informer()},
-		{corev1.SchemeGroupVersion.WithResource("nodes"), fields.OneTermEqualSelector(metav1.ObjectNameField, c.node).String(), c.nodes.Informer()},
-		{akriv0.SchemeGroupVersion.WithResource("configurations"), "", c.configurations.Informer()},
-		{v1alpha1.SchemeGroupVersion.WithResource("deviceslices"), here, c.slices.Informer()},
-		{v1alpha1.SchemeGroupVersion.WithResource("slotclaims"), here, c.claims.Informer()},
+		{corev1.SchemeGroupVersion.WithResource("pods"), here, c.Pods.Informer()},
+		{corev1.SchemeGroupVersion.WithResource("nodes"), fields.OneTermEqualSelector(metav1.ObjectNameField, c.node).String(), c.Nodes.Informer()},
+		{akriv0.SchemeGroupVersion.WithResource("configurations"), "", c.Configurations.Informer()},
+		{v1alpha1.SchemeGroupVersion.WithResource("deviceslices"), here, c.Slices.Informer()},
+		{v1alpha1.SchemeGroupVersion.WithResource("slotclaims"), here, c.Claims.Informer()},
 	}
-}
-
-// selecting asks for the objects whose field has the value.
-func selecting(field, value string) func(*metav1.ListOptions) {
-	return func(options *metav1.ListOptions) {
-		options.FieldSelector = fields.OneTermEqualSelector(field, value).String()
-	}
-}
-
-// withoutManagedFields saves their memory: an update without them leaves them as they are.
-func withoutManagedFields(obj any) (any, error) {
-	if o, err := meta.Accessor(obj); err == nil {
-		o.SetManagedFields(nil)
-	}
-	return obj, nil
 }

@@ -87,7 +87,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 	var plugins *kubeletplugins.Plugins
 	discoverer, err := agent.New(agent.Config{
 		NodeName: o.nodeName, Client: cluster.client, KubeClient: cluster.kube,
-		Configurations: cluster.configurations, Slices: cluster.slices, Nodes: cluster.nodes, Recorder: cluster.events,
+		Configurations: cluster.Configurations, Slices: cluster.Slices, SliceCreated: cluster.SliceCreated, Nodes: cluster.Nodes, Recorder: cluster.events,
 		Registry: registrySources, NoEndpoints: o.discovery.directory == "", Grace: o.discovery.grace, AllowedPaths: o.discovery.allowed,
 		PropertyNamespaces: o.discovery.propertySpaces, Metrics: numbers,
 		NotifyHolders: func(instance, reason, message string) { plugins.RecordEvents(instance, reason, message) },
@@ -96,8 +96,8 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		return err
 	}
 	config := kubeletplugins.Config{
-		Node: o.nodeName, Client: cluster.client, Configurations: cluster.configurations, Slices: cluster.slices, Claims: cluster.claims,
-		Pods: cluster.pods, Nodes: cluster.nodes, Devices: discoverer.Devices, Device: discoverer.WaitDevice,
+		Node: o.nodeName, Client: cluster.client, Configurations: cluster.Configurations, Slices: cluster.Slices, Claims: cluster.Claims,
+		Pods: cluster.Pods, Nodes: cluster.Nodes, Devices: discoverer.Devices, Device: discoverer.WaitDevice,
 		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), PodResources: podresourcesapi.NewPodResourcesListerClient(podResources),
 		Directory: o.devicePlugin.directory, NoInstances: !o.devicePlugin.instances, Events: cluster.events, Metrics: numbers,
 	}
@@ -134,7 +134,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 	}
 	running.Go(func() { plugins.Run(ctx) })
 	running.Go(func() {
-		nodemode.Run(ctx, nodemode.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.nodes, Served: plugins.Served, Listed: plugins.Listed})
+		nodemode.Run(ctx, nodemode.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.Nodes, Served: plugins.Served, Listed: plugins.Listed})
 	})
 	if byName != nil {
 		running.Go(func() { byName.Run(ctx, discoverer) })

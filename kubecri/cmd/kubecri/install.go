@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -205,8 +206,7 @@ func (o *installOptions) complete(host hostinstall.Host) error {
 
 // otherKubecri looks for a kubecri in a pod of the node, such as the chart's.
 func otherKubecri(ctx context.Context, kube kubernetes.Interface, node string) (string, error) {
-	options := metav1.ListOptions{}
-	selecting("spec.nodeName", node)(&options)
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
 	pods, err := kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
 	if err != nil {
 		return "", fmt.Errorf("nothing was changed: list the pods of node %s: %w", node, err)

@@ -115,7 +115,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	n.handlers = handlers
 	n.agent, err = agent.New(agent.Config{
 		NodeName: o.nodeName, Client: cluster.client, KubeClient: cluster.kube,
-		Configurations: cluster.configurations, Slices: cluster.slices, Nodes: cluster.nodes, Recorder: cluster.events,
+		Configurations: cluster.Configurations, Slices: cluster.Slices, SliceCreated: cluster.SliceCreated, Nodes: cluster.Nodes, Recorder: cluster.events,
 		Registry: registry, NoEndpoints: o.discovery.directory == "", Grace: o.discovery.grace, AllowedPaths: o.discovery.allowed, PropertyNamespaces: o.discovery.propertySpaces, Metrics: numbers,
 		ReachChanged:  func() { n.advertiser.Changed() },
 		NotifyHolders: func(instance, reason, message string) { n.claims.RecordEvents(instance, reason, message) },
@@ -124,15 +124,15 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 		return nil, err
 	}
 	n.advertiser, err = advertise.New(advertise.Config{
-		NodeName: o.nodeName, Client: cluster.kube, Nodes: cluster.nodes, Pods: cluster.pods,
-		Slices: cluster.slices, Configurations: cluster.configurations, Reached: n.agent.Reached, Devices: n.plugins.NodeInfo, Interval: o.advertiseInterval, Metrics: numbers,
+		NodeName: o.nodeName, Client: cluster.kube, Nodes: cluster.Nodes, Pods: cluster.Pods,
+		Slices: cluster.Slices, Configurations: cluster.Configurations, Reached: n.agent.Reached, Devices: n.plugins.NodeInfo, Interval: o.advertiseInterval, Metrics: numbers,
 	})
 	if err != nil {
 		return nil, err
 	}
 	n.claims, err = claims.New(claims.Config{
 		Node: o.nodeName, Client: cluster.client,
-		Claims: cluster.claims, Configurations: cluster.configurations, Nodes: cluster.nodes, Pods: cluster.pods,
+		Claims: cluster.Claims, Configurations: cluster.Configurations, Nodes: cluster.Nodes, Pods: cluster.Pods,
 		Namespaces: claims.NamespacesOf(cluster.kube), Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
 		Grace: o.claimGrace, Resync: o.claimResync, Metrics: numbers, Tracer: tracer,
 		Inspect: func(ctx context.Context, containers []*runtimeapi.Container, sandboxes map[string]*runtimeapi.PodSandbox) map[string]bool {
@@ -146,7 +146,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	if err != nil {
 		return nil, err
 	}
-	n.conditions, err = nodecondition.New(nodecondition.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.nodes})
+	n.conditions, err = nodecondition.New(nodecondition.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.Nodes})
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 		return nil, err
 	}
 	n.admitter, err = admit.New(admit.Config{
-		Node: o.nodeName, Pods: cluster.pods.Lister(), Claims: n.claims,
+		Node: o.nodeName, Pods: cluster.Pods.Lister(), Claims: n.claims,
 		Device: n.waitDevice, DeviceTimeout: o.deviceTimeout, Events: cluster.events, Metrics: numbers, Tracer: tracer,
 		CDI: n.cdiDevice(), Plugins: n.plugins, Verifier: verifier,
 	})
@@ -253,7 +253,7 @@ func (n *node) run(ctx context.Context) {
 	running.Go(func() { n.claims.Run(ctx) })
 	running.Go(func() { n.conditions.Run(ctx) })
 	running.Go(func() {
-		nodemode.Run(ctx, nodemode.Config{Node: n.cluster.node, Client: n.cluster.kube, Nodes: n.cluster.nodes})
+		nodemode.Run(ctx, nodemode.Config{Node: n.cluster.node, Client: n.cluster.kube, Nodes: n.cluster.Nodes})
 	})
 	if n.cdi != nil {
 		running.Go(func() { n.cdi.Run(ctx, n.agent) })

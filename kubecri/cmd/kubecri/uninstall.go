@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubeslot/kubeslot/kubecri/cleanup"
@@ -130,8 +131,7 @@ func argument(args []string, name, otherwise string) string {
 
 // podsWithDevices names those of the node, of which the reader should know.
 func podsWithDevices(ctx context.Context, kube kubernetes.Interface, node string) []string {
-	options := metav1.ListOptions{}
-	selecting("spec.nodeName", node)(&options)
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
 	pods, err := kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
 	if err != nil {
 		return []string{fmt.Sprintf("the pods of node %s cannot be listed: %v", node, err)}

@@ -131,7 +131,11 @@ func runOnly(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	n, err := start(ctx, name, identity(admin, name, &traffic{}))
+	config, err := identity(c, admin.Host, name, &traffic{})
+	if err != nil {
+		return err
+	}
+	n, err := start(ctx, name, config)
 	if err != nil {
 		return err
 	}

@@ -41,17 +41,20 @@ type options struct {
 	devices int           // local ones, of one node
 	kinds   int           // Configurations that these are of
 	api     string        // kube-apiserver's file; "" is that of the tests
+
+	profiles string // folder for the API server's CPU profiles; "" for none
 }
 
 func main() {
 	var o options
 	sizes := flag.String("nodes", "50,200,500,1000", "how many nodes, comma-separated, each on a cluster of its own")
 	flag.IntVar(&o.shared, "shared", 10, "devices that all nodes reach")
-	flag.IntVar(&o.claims, "claims", 200, "claims that are made and released one after the other")
+	flag.IntVar(&o.claims, "claims", 500, "claims that are made and released one after the other")
 	flag.DurationVar(&o.idle, "idle", time.Minute, "how long idle nodes are watched")
 	flag.IntVar(&o.devices, "local", 10_000, "devices of the one node that has many; 0 leaves that out")
 	flag.IntVar(&o.kinds, "configurations", 50, "Configurations that these are of")
 	flag.StringVar(&o.api, "kube-apiserver", "", "another kube-apiserver to measure, such as one of another version")
+	flag.StringVar(&o.profiles, "profile", "", "folder for CPU profiles of the API server, one a row and number of nodes; they cost CPU, too")
 	inside := flag.String("inside", "", "what to measure on the cluster that is up, \"size\" or \"local\"; the command runs itself so, in the control plane's network namespace")
 	only := flag.String("hollow-node", "", "run one hollow node of this name until standard input ends; for -local, by the command itself")
 	flag.Parse()
@@ -123,6 +126,10 @@ func onCluster[R any](ctx context.Context, o *options, what string, nodes int) (
 		return r, err
 	}
 	defer func() { err = errors.Join(err, c.Down(context.WithoutCancel(ctx))) }()
+	// Hollow nodes renew no Leases: it would write each node that it takes for dead.
+	if err := c.Kill(cluster.ControllerManager, "", syscall.SIGKILL); err != nil {
+		return r, err
+	}
 	pid, err := c.PID(cluster.APIServer, "")
 	if err != nil {
 		return r, err
@@ -133,7 +140,7 @@ func onCluster[R any](ctx context.Context, o *options, what string, nodes int) (
 	}
 	cmd := exec.CommandContext(ctx, "nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", pid), self, "-inside="+what, fmt.Sprintf("-nodes=%d", nodes),
 		fmt.Sprintf("-shared=%d", o.shared), fmt.Sprintf("-claims=%d", o.claims), "-idle="+o.idle.String(),
-		fmt.Sprintf("-local=%d", o.devices), fmt.Sprintf("-configurations=%d", o.kinds))
+		fmt.Sprintf("-local=%d", o.devices), fmt.Sprintf("-configurations=%d", o.kinds), "-profile="+o.profiles)
 	cmd.Stderr = os.Stderr
 	text, err := cmd.Output()
 	if err != nil {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -20,6 +23,9 @@ import (
 const (
 	deadline = 5 * time.Minute
 	poll     = 20 * time.Millisecond
+
+	// profileTime is how long a row is profiled.
+	profileTime = 20 * time.Second
 )
 
 // bench is one cluster that is measured.
@@ -31,6 +37,8 @@ type bench struct {
 	client  versioned.Interface
 	traffic traffic // of all hollow nodes
 	nodes   []*node
+
+	identities []*rest.Config // of the nodes
 }
 
 func newBench(c *cluster.Cluster, o *options) (*bench, error) {
@@ -73,31 +81,45 @@ type cost struct {
 
 func (c cost) cpu() float64 { return c.API + c.Etcd }
 
-// snapshot is the counters at one time.
-type snapshot struct {
-	at time.Time
-	cost
-}
-
-// now reads the counters.
-func (b *bench) now(ctx context.Context) (snapshot, error) {
-	s := snapshot{at: time.Now()}
-	var errs [3]error
-	s.API, errs[0] = cpuSeconds(b.cluster.PID(cluster.APIServer, ""))
-	s.Etcd, errs[1] = cpuSeconds(b.cluster.PID(cluster.Etcd, ""))
-	s.Sent = float64(b.traffic.received.Load())
-	text, err := b.kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
-	if err == nil {
-		m := testutil.NewMetrics()
-		if err = testutil.ParseMetrics(string(text), &m); err == nil {
-			s.count(m)
-		}
+func (c cost) plus(d cost) cost {
+	return cost{
+		Seconds: c.Seconds + d.Seconds, API: c.API + d.API, Etcd: c.Etcd + d.Etcd, Sent: c.Sent + d.Sent,
+		Writes: c.Writes + d.Writes, Conflicts: c.Conflicts + d.Conflicts,
+		Slices: c.Slices + d.Slices, NodeWrites: c.NodeWrites + d.NodeWrites,
 	}
-	errs[2] = err
-	return s, errors.Join(errs[:]...)
 }
 
-func (s *snapshot) count(m testutil.Metrics) {
+func (c cost) minus(d cost) cost {
+	return c.plus(cost{
+		Seconds: -d.Seconds, API: -d.API, Etcd: -d.Etcd, Sent: -d.Sent,
+		Writes: -d.Writes, Conflicts: -d.Conflicts, Slices: -d.Slices, NodeWrites: -d.NodeWrites,
+	})
+}
+
+// cpu reads what the processes have used.
+func (b *bench) cpu(c *cost) error {
+	var errs [2]error
+	c.API, errs[0] = cpuSeconds(b.cluster.PID(cluster.APIServer, ""))
+	c.Etcd, errs[1] = cpuSeconds(b.cluster.PID(cluster.Etcd, ""))
+	c.Sent = float64(b.traffic.received.Load())
+	return errors.Join(errs[:]...)
+}
+
+// requests counts writes, as the API server has counted them. Asking costs it some 50 ms.
+func (b *bench) requests(ctx context.Context, c *cost) error {
+	text, err := b.kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	m := testutil.NewMetrics()
+	if err := testutil.ParseMetrics(string(text), &m); err != nil {
+		return err
+	}
+	c.count(m)
+	return nil
+}
+
+func (c *cost) count(m testutil.Metrics) {
 	for _, sample := range m["apiserver_request_total"] {
 		label := func(name string) string { return string(sample.Metric[testutil.LabelName(name)]) }
 		switch label("verb") {
@@ -108,16 +130,16 @@ func (s *snapshot) count(m testutil.Metrics) {
 		n := float64(sample.Value)
 		switch label("resource") {
 		case "deviceslices":
-			s.Slices += n
+			c.Slices += n
 		case "nodes":
-			s.NodeWrites += n
+			c.NodeWrites += n
 		case "slotclaims", "instances", "configurations":
 		default:
 			continue
 		}
-		s.Writes += n
+		c.Writes += n
 		if label("code") == "409" {
-			s.Conflicts += n
+			c.Conflicts += n
 		}
 	}
 }
@@ -134,27 +156,42 @@ func cpuSeconds(pid int, err error) (float64, error) {
 	return stat.CPUTime(), err
 }
 
-// measure does something and returns what it cost.
+// measure does something and returns what it cost. The API server's CPU for being asked
+// what it did is not in it.
 func (b *bench) measure(ctx context.Context, do func() error) (cost, error) {
-	before, err := b.now(ctx)
-	if err != nil {
+	var before, after cost
+	if err := errors.Join(b.requests(ctx, &before), b.cpu(&before)); err != nil {
 		return cost{}, err
 	}
 	begin := time.Now()
 	if err := do(); err != nil {
 		return cost{}, err
 	}
-	seconds := time.Since(begin).Seconds()
+	after.Seconds = time.Since(begin).Seconds()
 	// What the watchers are told comes after the answer.
 	if err := b.quiet(ctx); err != nil {
 		return cost{}, err
 	}
-	after, err := b.now(ctx)
-	return cost{
-		Seconds: seconds, API: after.API - before.API, Etcd: after.Etcd - before.Etcd, Sent: after.Sent - before.Sent,
-		Writes: after.Writes - before.Writes, Conflicts: after.Conflicts - before.Conflicts,
-		Slices: after.Slices - before.Slices, NodeWrites: after.NodeWrites - before.NodeWrites,
-	}, err
+	err := errors.Join(b.cpu(&after), b.requests(ctx, &after))
+	return after.minus(before), err
+}
+
+// profile writes the API server's CPU profile of what happens until end is called, or for
+// profileTime, to the folder of -profile. end waits for that.
+func (b *bench) profile(ctx context.Context, name string, nodes int) (end func() error) {
+	if b.profiles == "" {
+		return func() error { return nil }
+	}
+	done := make(chan error, 1)
+	go func() {
+		text, err := b.kube.Discovery().RESTClient().Get().AbsPath("/debug/pprof/profile").
+			Param("seconds", strconv.Itoa(int(profileTime.Seconds()))).Timeout(2 * profileTime).DoRaw(ctx)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(b.profiles, fmt.Sprintf("%s-%d.pprof", name, nodes)), text, 0o600)
+		}
+		done <- err
+	}()
+	return func() error { return <-done }
 }
 
 // quiet waits until the nodes are told hardly anything for a moment: watches have

@@ -13,10 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -28,8 +25,9 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/agent"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
+	"github.com/kubeslot/kubeslot/kubecri/informers"
+	"github.com/kubeslot/kubeslot/test/cluster"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
-	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
 )
 
 // traffic counts the bytes of connections.
@@ -53,13 +51,19 @@ func (c counted) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// identity makes the administrator's configuration that of a node's kubecri, with a
-// connection of its own. Impersonation comes before the policies and before priority
-// and fairness, which so see the node.
-func identity(admin *rest.Config, node string, t *traffic) *rest.Config {
-	config := rest.CopyConfig(admin)
-	config.QPS, config.Burst = 100, 200 // as kubecri has
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:kubecri:" + node, Groups: []string{"system:kubecris"}}
+// identity is the configuration of a node's kubecri, with a certificate and a connection
+// of its own. host is the API server's.
+func identity(c *cluster.Cluster, host, node string, t *traffic) (*rest.Config, error) {
+	cert, key, err := c.KubecriCertificate(node)
+	if err != nil {
+		return nil, err
+	}
+	admin, err := c.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	config := &rest.Config{Host: host, QPS: 100, Burst: 200} // as kubecri has
+	config.TLSClientConfig = rest.TLSClientConfig{CAData: admin.CAData, CertData: cert, KeyData: key}
 	dialer := &net.Dialer{}
 	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dialer.DialContext(ctx, network, address)
@@ -68,7 +72,7 @@ func identity(admin *rest.Config, node string, t *traffic) *rest.Config {
 		}
 		return counted{conn, t}, nil
 	}
-	return config
+	return config, nil
 }
 
 // node is a hollow node: kubecri without kubelet and runtime.
@@ -99,48 +103,36 @@ func start(ctx context.Context, name string, config *rest.Config) (*node, error)
 	if err != nil {
 		return nil, err
 	}
-	here := func(field string) func(*metav1.ListOptions) {
-		return func(options *metav1.ListOptions) {
-			options.FieldSelector = fields.OneTermEqualSelector(field, name).String()
-		}
-	}
-	pods := informers.NewSharedInformerFactoryWithOptions(kube, 0, informers.WithTweakListOptions(here("spec.nodeName")))
-	nodes := informers.NewSharedInformerFactoryWithOptions(kube, 0, informers.WithTweakListOptions(here(metav1.ObjectNameField)))
-	own := externalversions.NewSharedInformerFactoryWithOptions(client, 0, externalversions.WithTweakListOptions(here("spec.nodeName")))
-	all := externalversions.NewSharedInformerFactory(client, 0)
-	podInformer, nodeInformer := pods.Core().V1().Pods(), nodes.Core().V1().Nodes()
-	sliceInformer, claimInformer := own.Kubeslot().V1alpha1().DeviceSlices(), own.Kubeslot().V1alpha1().SlotClaims()
-	configurations := all.Akri().V0().Configurations()
+	caches := informers.New(kube, client, name)
 	events := record.NewFakeRecorder(0)
 	events.Events = nil // nobody reads them
 
 	handlers := discovery.NewRegistry()
 	handlers.Add(discovery.NewSource(listed{}, discovery.BuiltInEndpoint))
 	if n.agent, err = agent.New(agent.Config{
-		NodeName: name, Client: client, KubeClient: kube, Configurations: configurations, Slices: sliceInformer, Nodes: nodeInformer,
-		Registry: handlers, Recorder: events,
+		NodeName: name, Client: client, KubeClient: kube, Configurations: caches.Configurations, Slices: caches.Slices, SliceCreated: caches.SliceCreated,
+		Nodes: caches.Nodes, Registry: handlers, Recorder: events,
 	}); err != nil {
 		return nil, err
 	}
 	advertiser, err := advertise.New(advertise.Config{
-		NodeName: name, Client: kube, Nodes: nodeInformer, Pods: podInformer, Slices: sliceInformer, Configurations: configurations,
+		NodeName: name, Client: kube, Nodes: caches.Nodes, Pods: caches.Pods, Slices: caches.Slices, Configurations: caches.Configurations,
 	})
 	if err != nil {
 		return nil, err
 	}
 	if n.claims, err = claims.New(claims.Config{
-		Node: name, Client: client, Claims: claimInformer, Configurations: configurations, Nodes: nodeInformer, Pods: podInformer,
-		Runtime: n.runtime, Events: events, Grace: 20 * time.Second, Resync: 30 * time.Second,
+		Node: name, Client: client, Claims: caches.Claims, Configurations: caches.Configurations, Nodes: caches.Nodes, Pods: caches.Pods,
+		Namespaces: claims.NamespacesOf(kube),
+		Runtime:    n.runtime, Events: events, Grace: 20 * time.Second, Resync: 30 * time.Second,
 	}); err != nil {
 		return nil, err
 	}
-	for _, i := range []cache.SharedIndexInformer{podInformer.Informer(), nodeInformer.Informer(), sliceInformer.Informer(), claimInformer.Informer(), configurations.Informer()} {
+	for _, i := range []cache.SharedIndexInformer{caches.Pods.Informer(), caches.Nodes.Informer(), caches.Slices.Informer(), caches.Claims.Informer(), caches.Configurations.Informer()} {
 		n.synced = append(n.synced, i.HasSynced)
 	}
 	ctx, n.stop = context.WithCancel(ctx)
-	for _, f := range []interface{ Start(<-chan struct{}) }{pods, nodes, own, all} {
-		f.Start(ctx.Done())
-	}
+	caches.Start(ctx.Done())
 	for _, run := range []func(context.Context){n.agent.Run, advertiser.Run, n.claims.Run} {
 		n.ended.Go(func() { run(ctx) })
 	}

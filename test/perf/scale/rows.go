@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
@@ -46,9 +47,13 @@ func (b *bench) size(ctx context.Context, n int) (result, error) {
 		return r, err
 	}
 	progress("%d nodes run", n)
-	for _, row := range []func(context.Context, *result) error{b.measureJoin, b.measureIdle, b.measureClaims, b.measureRestart} {
-		if err := row(ctx, &r); err != nil {
-			return r, err
+	for _, row := range []struct {
+		name    string
+		measure func(context.Context, *result) error
+	}{{"join", b.measureJoin}, {"idle", b.measureIdle}, {"claims", b.measureClaims}, {"restart", b.measureRestart}} {
+		end := b.profile(ctx, row.name, n)
+		if err := errors.Join(row.measure(ctx, &r), end()); err != nil {
+			return r, fmt.Errorf("%s: %w", row.name, err)
 		}
 	}
 	return r, nil
@@ -57,7 +62,13 @@ func (b *bench) size(ctx context.Context, n int) (result, error) {
 func nodeName(i int) string { return fmt.Sprintf("node-%05d", i) }
 
 func (b *bench) createNodes(ctx context.Context, n int) error {
-	return parallel(ctx, n, func(i int) error { return b.createNode(ctx, nodeName(i)) })
+	b.identities = make([]*rest.Config, n)
+	return parallel(ctx, n, func(i int) (err error) {
+		if b.identities[i], err = identity(b.cluster, b.admin.Host, nodeName(i), &b.traffic); err != nil {
+			return err
+		}
+		return b.createNode(ctx, nodeName(i))
+	})
 }
 
 func (b *bench) createNode(ctx context.Context, name string) error {
@@ -79,7 +90,7 @@ func (b *bench) createNode(ctx context.Context, name string) error {
 func (b *bench) startNodes(ctx context.Context, n int) error {
 	b.nodes = make([]*node, n)
 	if err := parallel(ctx, n, func(i int) (err error) {
-		b.nodes[i], err = start(ctx, nodeName(i), identity(b.admin, nodeName(i), &b.traffic))
+		b.nodes[i], err = start(ctx, nodeName(i), b.identities[i])
 		return err
 	}); err != nil {
 		return err
@@ -119,7 +130,7 @@ func configuration(name, details string) *akriv0.Configuration {
 // measureJoin has all nodes discover the shared devices at the same time, until each
 // has reported all of them.
 func (b *bench) measureJoin(ctx context.Context, r *result) error {
-	reported, stop, err := b.countReports(ctx)
+	reported, stop, err := b.watchReports(ctx)
 	if err != nil {
 		return err
 	}
@@ -129,12 +140,7 @@ func (b *bench) measureJoin(ctx context.Context, r *result) error {
 		if err != nil {
 			return err
 		}
-		return await(ctx, "all nodes have reported the devices", func() error {
-			if n := reported(); n < r.Nodes*b.shared {
-				return fmt.Errorf("%d of %d reports are there", n, r.Nodes*b.shared)
-			}
-			return nil
-		})
+		return reported(ctx, r.Nodes*b.shared)
 	})
 	return err
 }
@@ -164,8 +170,8 @@ func (b *bench) settle(ctx context.Context) error {
 			return fmt.Errorf("they wrote a moment ago")
 		}
 		since = time.Now()
-		now, err := b.now(ctx)
-		if err != nil {
+		var now cost
+		if err := b.requests(ctx, &now); err != nil {
 			return err
 		}
 		wrote := now.Writes - last
@@ -180,44 +186,51 @@ func (b *bench) settle(ctx context.Context) error {
 // measureClaims takes slots one after the other, each for another node, as that
 // node's kubecri does it, and releases them.
 func (b *bench) measureClaims(ctx context.Context, r *result) error {
-	there, stop, err := b.watchClaims(ctx)
+	known, stop, err := b.watchClaims(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	slots := b.slotNames()
-	n := min(b.options.claims, len(slots))
-	var all []*held
-	r.Claim, err = b.measure(ctx, func() error {
-		for i := range n {
-			begin := time.Now()
-			h, err := b.take(ctx, b.nodes[i*len(b.nodes)/n], slots[i], i)
-			if err != nil {
-				return err
+	for done := 0; done < b.options.claims; {
+		n := min(b.options.claims-done, len(slots))
+		var all []*held
+		claim, err := b.measure(ctx, func() error {
+			for i := range n {
+				begin := time.Now()
+				h, err := b.take(ctx, b.nodes[(done+i)*len(b.nodes)/b.options.claims], slots[i], done+i)
+				if err != nil {
+					return err
+				}
+				r.Taken = append(r.Taken, time.Since(begin))
+				if err := known(ctx, slots[i], true); err != nil {
+					return err
+				}
+				r.Told = append(r.Told, time.Since(begin))
+				all = append(all, h)
 			}
-			r.Taken = append(r.Taken, time.Since(begin))
-			if err := await(ctx, "the watcher knows of the claim", func() error { return there(slots[i].String(), true) }); err != nil {
-				return err
-			}
-			r.Told = append(r.Told, time.Since(begin))
-			all = append(all, h)
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
-	if err != nil {
-		return err
+		release, err := b.measure(ctx, func() error {
+			for i, h := range all {
+				h.node.runtime.clear()
+				h.node.claims.ContainerRemoved(h.container)
+				if err := known(ctx, slots[i], false); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		r.Claim, r.Release = r.Claim.plus(claim), r.Release.plus(release)
+		done += n
 	}
-	r.Release, err = b.measure(ctx, func() error {
-		for i, h := range all {
-			h.node.runtime.clear()
-			h.node.claims.ContainerRemoved(h.container)
-			if err := await(ctx, "the watcher knows of the release", func() error { return there(slots[i].String(), false) }); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return err
+	return nil
 }
 
 // held is a slot that a node's container uses.
