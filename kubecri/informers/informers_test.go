@@ -3,6 +3,7 @@ package informers
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +101,36 @@ func TestSeveralSlicesAtTheStart(t *testing.T) {
 		i.Start(stop)
 		synctest.Wait()
 		want(t, "slices", asked(client, "deviceslices"), "list spec.nodeName=node-a", "watch spec.nodeName=node-a")
+		close(stop)
+		i.Shutdown()
+	})
+}
+
+// A slice that somebody else makes beside the first is seen when the watch of the first has
+// timed out.
+func TestASliceOfSomebodyElseIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewSimpleClientset(slice("node-a-0", "node-a"))
+		client.PrependWatchReactor("deviceslices", func(action clienttesting.Action) (bool, watch.Interface, error) {
+			if !strings.Contains(action.(clienttesting.WatchActionImpl).WatchRestrictions.Fields.String(), "metadata.name") {
+				return false, nil, nil
+			}
+			named := watch.NewFake() // the fake API server knows no selectors
+			time.AfterFunc(5*time.Minute, named.Stop)
+			return true, named, nil
+		})
+		i := New(kubefake.NewClientset(), client, "node-a")
+		stop := make(chan struct{})
+		i.Start(stop)
+		time.Sleep(time.Minute)
+		if _, err := client.KubeslotV1alpha1().DeviceSlices().Create(t.Context(), slice("node-a-77", "node-a"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if _, err := i.Slices.Lister().Get("node-a-77"); err != nil {
+			t.Errorf("the cache has not the other slice: %v", err)
+		}
+		want(t, "slices", asked(client, "deviceslices"), "list spec.nodeName=node-a", byName, "list spec.nodeName=node-a", "watch spec.nodeName=node-a")
 		close(stop)
 		i.Shutdown()
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,8 +19,9 @@ import (
 // sliceWatcher lists and watches the node's DeviceSlices: by its name while there is none
 // but the first, and by spec.nodeName while there are more. Safe for concurrent use.
 //
-// The node alone writes its slices and says which it has made. One that an administrator
-// makes by hand beside the first is seen when slices are listed again.
+// The node alone writes its slices and says which it has made. One that somebody else makes in
+// its name beside the first is seen when the watch by name has ended, which client-go has it
+// do within ten minutes: then slices are listed again.
 type sliceWatcher struct {
 	client typed.DeviceSliceInterface
 	node   string
@@ -28,7 +30,7 @@ type sliceWatcher struct {
 	mu sync.Mutex
 	// more is whether there are others than the first.
 	more bool
-	// byName is the watch of the first one, while it is all that is watched.
+	// byName is the last watch of the first one since slices were listed.
 	byName watch.Interface
 }
 
@@ -50,6 +52,9 @@ func (s *sliceWatcher) list(ctx context.Context, options metav1.ListOptions) (ru
 	if err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	s.byName = nil
+	s.mu.Unlock()
 	for i := range list.Items {
 		s.created(list.Items[i].Name)
 	}
@@ -59,8 +64,11 @@ func (s *sliceWatcher) list(ctx context.Context, options metav1.ListOptions) (ru
 // watch watches from a version on, so that nothing is missed when one watch follows another.
 func (s *sliceWatcher) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	s.mu.Lock()
-	more := s.more
+	more, again := s.more, s.byName != nil
 	s.mu.Unlock()
+	if again && !more {
+		return nil, apierrors.NewResourceExpired("the node's DeviceSlices are listed again")
+	}
 	options.FieldSelector = s.here().String()
 	if more {
 		return s.client.Watch(ctx, options)
