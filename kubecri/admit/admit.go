@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -55,8 +56,11 @@ type Config struct {
 	Verifier *signing.Verifier
 	// Plugins are the node's device plugins; nil is none.
 	Plugins *deviceplugins.Plugins
-	Metrics *metrics.Metrics
-	Tracer  *tracing.Tracer
+	// VariableNamespaces are those whose pods may set variables that belong to device
+	// plugins (see device.VariableOwner); AllNamespaces for every one.
+	VariableNamespaces []string
+	Metrics            *metrics.Metrics
+	Tracer             *tracing.Tracer
 }
 
 // Admitter admits containers. Safe for concurrent use.
@@ -119,7 +123,11 @@ func (a *Admitter) Admit(ctx context.Context, c Container) (*Admission, error) {
 		a.Metrics.Injection(metrics.Ignored)
 	}
 	if e.none() {
-		return &Admission{admitter: a}, nil
+		add, err := inject.Merge(c.Requested, a.withhold(c, nil)...)
+		if err != nil {
+			return nil, a.refused(logger, c, nil, err)
+		}
+		return &Admission{Additions: add, admitter: a}, nil
 	}
 	finding, span := a.Tracer.Start(ctx, "FindDevices")
 	add, given, err := a.additions(finding, c, e)
@@ -239,7 +247,7 @@ func (a *Admitter) additions(ctx context.Context, c Container, e entitlement) (i
 	if err != nil {
 		return inject.Additions{}, nil, err
 	}
-	add, err := inject.Merge(c.Requested, append(edits, plugged...)...)
+	add, err := inject.Merge(c.Requested, slices.Concat(edits, plugged, a.withhold(c, plugged))...)
 	return add, append(given, pluginDevices(e, c.Name)...), err
 }
 

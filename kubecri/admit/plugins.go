@@ -79,6 +79,18 @@ func (a *Admitter) pluginEdits(ctx context.Context, c Container, e entitlement) 
 	return edits, err
 }
 
+// AllNamespaces in VariableNamespaces is every namespace.
+const AllNamespaces = "*"
+
+// withhold keeps the container from asking the runtime for devices that it was not
+// assigned. given are the edits of device plugins.
+func (a *Admitter) withhold(c Container, given []inject.Edits) []inject.Edits {
+	if slices.Contains(a.VariableNamespaces, c.Pod.Namespace) || slices.Contains(a.VariableNamespaces, AllNamespaces) {
+		return nil
+	}
+	return a.Plugins.Withhold(c.Requested, given)
+}
+
 // pluginDevices are the node's resources that the container was assigned, but for slots.
 func pluginDevices(e entitlement, container string) []string {
 	if e.assigned == nil {

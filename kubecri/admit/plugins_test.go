@@ -15,6 +15,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/admit"
 	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
 	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
+	"github.com/kubeslot/kubeslot/kubecri/inject"
 	"github.com/kubeslot/kubeslot/plugins/load"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/device"
@@ -114,6 +115,66 @@ func TestDevicePlugins(t *testing.T) {
 				t.Error(err)
 			}
 			w.WantUsage(t, test.usage)
+		})
+	}
+}
+
+// gpus is a device plugin whose devices the runtime gives to whoever asks for them.
+type gpus struct{ widgets }
+
+func (*gpus) OwnVariables() map[string]string { return map[string]string{"GPUS": "void"} }
+
+// A container that was assigned nothing does not get devices by asking the runtime, and
+// starts without delay; who may ask is the administrator's to say.
+func TestVariablesOfPlugins(t *testing.T) {
+	w := admittest.NewWorld(t, nil)
+	plugins, err := deviceplugins.New(deviceplugins.Config{Node: admittest.Node, Loaded: []load.Plugin[device.Device]{{Name: "gpus", Value: &gpus{}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		namespaces []string
+		assignment string
+		container  inject.Container
+		want       string
+	}{
+		"its author asks":            {container: inject.Container{Env: []string{"GPUS"}}, want: "GPUS=void"},
+		"its image may ask":          {want: "GPUS=void"},
+		"neither asks":               {container: inject.Container{ImageEnv: true}},
+		"privileged":                 {container: inject.Container{Privileged: true}},
+		"its namespace may":          {namespaces: []string{"kube-system", admittest.Pod.Namespace}},
+		"every namespace may":        {namespaces: []string{admit.AllNamespaces}},
+		"another namespace may":      {namespaces: []string{"kube-system"}, want: "GPUS=void"},
+		"it has a slot of something": {assignment: admittest.Good, want: "GPUS=void"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pods := w.Pods
+			if tc.assignment == "" { // whose spec asks for the slot
+				pods = admittest.NoPods()
+			}
+			a, err := admit.New(admit.Config{Node: admittest.Node, Pods: pods, Claims: w.Claims, DeviceTimeout: 10 * time.Second, Plugins: plugins, VariableNamespaces: tc.namespaces,
+				Metrics: w.Metrics, Device: func(context.Context, string) (discovery.Device, error) { return discovery.Device{}, nil }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := container(tc.assignment)
+			if c.Requested = tc.container; tc.assignment == "" {
+				c.PodAnnotations = nil
+			}
+			admission, err := a.Admit(quiet(t), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for _, v := range admission.Additions.Env {
+				if v.Name == "GPUS" {
+					got = v.Name + "=" + v.Value
+				}
+			}
+			if got != tc.want {
+				t.Errorf("it gets %q, want %q", got, tc.want)
+			}
+			admission.Failed(errors.New("not created"))
 		})
 	}
 }

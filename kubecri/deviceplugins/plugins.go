@@ -12,6 +12,7 @@ import (
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/kubeslot/kubeslot/kubecri/inject"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/plugins/load"
 	"github.com/kubeslot/kubeslot/types"
@@ -52,7 +53,7 @@ type Config struct {
 }
 
 // Plugins are the device plugins of a node. Safe for concurrent use; for Tried,
-// Gives and Allocate, nil is a node without any.
+// Gives, Allocate and Withhold, nil is a node without any.
 type Plugins struct {
 	config  Config
 	plugins []*plugin
@@ -62,6 +63,8 @@ type Plugins struct {
 type plugin struct {
 	*caller
 	file string
+	// own are the variables that belong to it; see Withhold.
+	own inject.Edits
 
 	mu sync.Mutex
 	// tried is closed when it was started and asked for the first time.
@@ -99,8 +102,10 @@ func New(config Config) (*Plugins, error) {
 	p := &Plugins{config: config}
 	for _, loaded := range config.Loaded {
 		numbers := config.Metrics.DevicePlugin(loaded.Name, methods, kinds)
-		p.plugins = append(p.plugins, &plugin{file: loaded.File, tried: make(chan struct{}),
-			caller: newCaller(loaded.Name, loaded.Value, config.Timeout, numbers)})
+		plugin := &plugin{file: loaded.File, tried: make(chan struct{}),
+			caller: newCaller(loaded.Name, loaded.Value, config.Timeout, numbers)}
+		plugin.own = ownVariables(context.Background(), plugin, loaded.Value, &config)
+		p.plugins = append(p.plugins, plugin)
 	}
 	return p, nil
 }

@@ -17,6 +17,7 @@ const configField = 2
 func FromCRI(request *runtimeapi.CreateContainerRequest) Container {
 	c := Container{Users: usersFromCRI(request.GetSandboxConfig())}
 	config := request.GetConfig()
+	c.Privileged = config.GetLinux().GetSecurityContext().GetPrivileged()
 	for _, env := range config.GetEnvs() {
 		c.Env = append(c.Env, env.GetKey())
 	}

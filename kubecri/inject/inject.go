@@ -34,8 +34,12 @@ type Grant struct {
 
 // Container is what matters here of a container as it is requested.
 type Container struct {
-	// Env are the names of its variables.
-	Env []string
+	// Env are the names of its variables. With ImageEnv they are also those of its image;
+	// otherwise it may have others from there.
+	Env      []string
+	ImageEnv bool
+	// Privileged containers have all devices of the node.
+	Privileged bool
 	// Mounts are the paths in the container at which it has something mounted.
 	Mounts []string
 	// Devices are its device nodes.

@@ -335,10 +335,11 @@ func TestWhatMattersOfACRIContainer(t *testing.T) {
 		Envs:    []*runtimeapi.KeyValue{{Key: "A", Value: []byte("a")}},
 		Mounts:  []*runtimeapi.Mount{{ContainerPath: "/m", HostPath: "/h"}},
 		Devices: []*runtimeapi.Device{{ContainerPath: "/dev/c", HostPath: "/dev/h", Permissions: "r"}},
+		Linux:   &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{Privileged: true}},
 	}, SandboxConfig: &runtimeapi.PodSandboxConfig{Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions: &runtimeapi.NamespaceOption{UsernsOptions: &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD,
 			Uids: []*runtimeapi.IDMapping{{HostId: 65536, ContainerId: 0, Length: 100}}, Gids: []*runtimeapi.IDMapping{{HostId: 131072, ContainerId: 1, Length: 9}}}}}}}})
-	want := Container{Env: []string{"A"}, Mounts: []string{"/m"},
+	want := Container{Env: []string{"A"}, Mounts: []string{"/m"}, Privileged: true,
 		Users:   UserNamespace{UIDs: []IDMapping{{65536, 0, 100}}, GIDs: []IDMapping{{131072, 1, 9}}},
 		Devices: []discovery.DeviceSpec{{ContainerPath: "/dev/c", HostPath: "/dev/h", Permissions: "r"}}}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -15,7 +15,7 @@ import (
 // The device nodes are left out, for a privileged container has all of the node;
 // see devices.
 func requested(c *api.Container) inject.Container {
-	in := inject.Container{Users: inject.UserNamespace{Unknown: userNamespaced(c)}}
+	in := inject.Container{Users: inject.UserNamespace{Unknown: userNamespaced(c)}, ImageEnv: true, Privileged: seesAllDevices(c)}
 	for _, env := range c.GetEnv() {
 		name, _, _ := strings.Cut(env, "=")
 		in.Env = append(in.Env, name)

@@ -22,7 +22,7 @@ func TestWhatMattersOfAnNRIContainer(t *testing.T) {
 		Mounts: []*api.Mount{{Destination: "/v", Type: "bind"}, {Destination: "/proc", Type: "proc"}},
 		Linux:  &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "user"}}},
 	})
-	if diff := cmp.Diff(inject.Container{Env: []string{"A", "B"}, Mounts: []string{"/v"}, Users: inject.UserNamespace{Unknown: true}}, got); diff != "" {
+	if diff := cmp.Diff(inject.Container{Env: []string{"A", "B"}, ImageEnv: true, Mounts: []string{"/v"}, Users: inject.UserNamespace{Unknown: true}}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

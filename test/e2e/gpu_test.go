@@ -116,6 +116,12 @@ func gpuPod(name string, gpus int64, annotation string) *v1.Pod {
 	return p
 }
 
+// withVariable has the pod's author set a variable.
+func withVariable(p *v1.Pod, name, value string) *v1.Pod {
+	p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, v1.EnvVar{Name: name, Value: value})
+	return p
+}
+
 // gpus returns the node of a running pod, and the indexes of the GPUs that its
 // container sees.
 func (r *rig) gpus(name string) (node, indexes string) {
@@ -154,7 +160,7 @@ func TestGPUs(t *testing.T) {
 	r.create(gpuPod("three", 3, ""))
 	r.wantGPUs("three", nodeA, "4 5 6")
 	// One would be left on node-a: two that are connected are on node-b.
-	r.create(gpuPod("two", 2, ""))
+	r.create(withVariable(gpuPod("two", 2, ""), "NVIDIA_VISIBLE_DEVICES", "all"))
 	r.wantGPUs("two", nodeB, "0 1")
 	r.create(gpuPod("five", 5, ""))
 	r.wantGPUs("five", nodeB, "2 4 5 6 7")
@@ -216,6 +222,24 @@ func TestGPUs(t *testing.T) {
 	r.awaitRunning("cdi")
 	if env := r.env("cdi"); env["CDI_GPU_4"] != "yes" || env["CDI_GPU_5"] != "yes" || env["CDI_GPU_0"] != "" || env["NVIDIA_VISIBLE_DEVICES"] != "void" {
 		t.Errorf("GPUs by CDI: %v", env)
+	}
+
+	// GPUs are not had by asking the runtime for them, past the scheduler.
+	r.create(withVariable(newPod("asks", nodeA, nil), "NVIDIA_VISIBLE_DEVICES", "all"))
+	r.create(newPod("silent", nodeB, nil))
+	privileged := withVariable(newPod("privileged", nodeA, nil), "NVIDIA_VISIBLE_DEVICES", "all")
+	yes := true
+	privileged.Spec.Containers[0].SecurityContext = &v1.SecurityContext{Privileged: &yes}
+	r.create(privileged)
+	for name, want := range map[string]string{"asks": "void", "privileged": "all"} {
+		r.awaitRunning(name)
+		if got := r.env(name)["NVIDIA_VISIBLE_DEVICES"]; got != want {
+			t.Errorf("pod %s has NVIDIA_VISIBLE_DEVICES=%q, want %q", name, got, want)
+		}
+	}
+	r.awaitRunning("silent")
+	if got := r.env("silent")["NVIDIA_VISIBLE_DEVICES"]; got != "void" && got != "" { // in NRI mode nothing needs to be set
+		t.Errorf("a pod that asks for nothing has NVIDIA_VISIBLE_DEVICES=%q", got)
 	}
 
 	// Two plugins in one pod, each with its own.

@@ -27,3 +27,12 @@ type Device interface {
 	// GetName returns the plugin's name, unique on the node.
 	GetName() string
 }
+
+// VariableOwner is what a Device implements whose devices a container could get past the
+// scheduler, because the runtime believes a variable of the container's or its image's.
+type VariableOwner interface {
+	// OwnVariables returns these variables, each with the value that gives no device. It is
+	// asked once, before New. kubecri sets them in each container that is not given them by
+	// Allocate, unless it is privileged or of a namespace that may.
+	OwnVariables() map[string]string
+}

@@ -50,6 +50,8 @@ type options struct {
 	claimGrace    time.Duration
 	claimResync   time.Duration
 	deviceTimeout time.Duration
+	// variableNamespaces are those whose pods may set device plugins' own variables.
+	variableNamespaces []string
 
 	devices        string
 	devicesSet     func() bool // on the command line
@@ -127,6 +129,8 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"What to do about a file that cannot be loaded: skip it, and refuse the pods that need it, or refuse to start. kubecri plugin check says what is wrong with it.")
 	plugins.DurationVar(&o.devicesTimeout, "cridevices-timeout", deviceplugins.DefaultTimeout,
 		"How long a call of a device plugin may take. One that takes longer is left alone until the call returns.")
+	plugins.StringSliceVar(&o.variableNamespaces, "device-variable-namespaces", []string{"kube-system"},
+		"Namespaces whose pods may ask the runtime for devices past the scheduler, by a variable that belongs to a device plugin, such as NVIDIA_VISIBLE_DEVICES; * for all. Privileged containers may anyway; in all others the variable gives none, unless the plugin gives them devices.")
 	o.devicesSet = func() bool { return plugins.Changed("cridevices") }
 	operations := groups.FlagSet("operations")
 	operations.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:10349",

@@ -168,7 +168,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	n.admitter, err = admit.New(admit.Config{
 		Node: o.nodeName, Pods: cluster.Pods.Lister(), Claims: n.claims,
 		Device: n.waitDevice, DeviceTimeout: o.deviceTimeout, Events: cluster.events, Metrics: numbers, Tracer: tracer,
-		CDI: n.cdiDevice(), Plugins: n.plugins, Verifier: verifier,
+		CDI: n.cdiDevice(), Plugins: n.plugins, Verifier: verifier, VariableNamespaces: o.variableNamespaces,
 	})
 	return n, err
 }

@@ -34,12 +34,19 @@ type Device struct {
 	told        string
 }
 
-var _ device.Device = (*Device)(nil)
+var (
+	_ device.Device        = (*Device)(nil)
+	_ device.VariableOwner = (*Device)(nil)
+)
 
 // NewDevice returns a Device that reads the library's GPUs, after load.
 func NewDevice(lib nvml.Interface, load func() error) *Device {
 	return &Device{lib: lib, load: load, cdiFolders: cdiFolders(), health: health{lib: lib, sick: map[string]string{}}}
 }
+
+// OwnVariables keeps NVIDIA's container runtime from giving GPUs to whoever asks for them
+// in the variable that it reads.
+func (d *Device) OwnVariables() map[string]string { return map[string]string{visibleDevices: "void"} }
 
 // New prepares nothing.
 func (d *Device) New() error { return nil }
