@@ -145,6 +145,7 @@ type Preemption struct {
 // shortest tail of the candidates that is enough, and the next ones are found alike
 // among those behind it.
 func (l *Ledger) Preempt(strategy Strategy, node string, req *Request, candidates []Victim) *Preemption {
+	l.searches.Add(1)
 	if a, shortfall := l.Draft(strategy, req.Pod).Fit(node, req); shortfall == nil {
 		return &Preemption{Node: node, Assignment: a, Free: true}
 	}
@@ -184,6 +185,9 @@ func (l *Ledger) Preempt(strategy Strategy, node string, req *Request, candidate
 	}
 	return p
 }
+
+// PreemptionSearches is how often Preempt was called: each call is of one pod and one node.
+func (l *Ledger) PreemptionSearches() int64 { return l.searches.Load() }
 
 // shortest returns the least length from 1 to most that is enough, 0 if none is. It
 // looks at short ones first: to release many pods takes long, and few are needed.

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"hash/maphash"
+	"sync/atomic"
 	"unique"
 
 	"github.com/google/btree"
@@ -22,6 +23,8 @@ type Ledger struct {
 	nominations map[string]*nomination
 	seed        maphash.Seed // of the hashes of devices' ids
 	totals      totals
+	// searches is how often Preempt was called, which readers do at once.
+	searches atomic.Int64
 }
 
 // New returns an empty ledger.

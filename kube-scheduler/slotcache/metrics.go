@@ -19,6 +19,9 @@ var (
 	ignoredDesc = metrics.NewDesc(subsystem+"_ignored",
 		"What does not count: claims (SlotClaims whose node does not reach the device, or beyond the capacity) and devices (of DeviceSlices, left out because they are not what they say).",
 		[]string{"what"}, nil, metrics.ALPHA, "")
+	searchesDesc = metrics.NewDesc(subsystem+"_preemption_searches_total",
+		"Searches for pods that would have to go for another one's slots, each on one node.",
+		nil, nil, metrics.ALPHA, "")
 	waitingDesc = metrics.NewDesc(subsystem+"_waiting_pods",
 		"Pods not bound yet that request slots, by Configuration (<unknown> when there is none of the name) and why they were not scheduled when they were tried last. Of the scheduler that leads.",
 		[]string{"configuration", "reason"}, nil, metrics.ALPHA, "")
@@ -85,28 +88,33 @@ func (c *Collector) Report(b *Cache) { c.cache.Store(b) }
 func (c *Collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- slotsDesc
 	ch <- ignoredDesc
+	ch <- searchesDesc
 	ch <- waitingDesc
 	ch <- oldestDesc
 }
 
-// CollectWithStability implements metrics.StableCollector.
+// CollectWithStability implements metrics.StableCollector. It holds no lock while it sends:
+// who asked may be slow to read, or have gone.
 func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
 	b := c.cache.Load()
 	if b == nil {
 		return
 	}
 	b.mu.RLock()
-	defer b.mu.RUnlock()
-	for _, n := range b.ledger.SlotCounts() {
+	slots := b.ledger.SlotCounts()
+	claims, devices := b.ledger.Ignored()
+	searches, leads := b.ledger.PreemptionSearches(), b.leads
+	b.mu.RUnlock()
+	for _, n := range slots {
 		for state, count := range map[string]int{"free": n.Free, "held": n.Held, "claimed": n.Claimed, "conflicting": n.Conflicting, "nominated": n.Nominated} {
 			ch <- metrics.NewLazyConstMetric(slotsDesc, metrics.GaugeValue, float64(count), n.Configuration, state)
 		}
 	}
-	claims, devices := b.ledger.Ignored()
 	for what, n := range map[string]int{"claims": claims, "devices": devices} {
 		ch <- metrics.NewLazyConstMetric(ignoredDesc, metrics.GaugeValue, float64(n), what)
 	}
-	if !b.leads {
+	ch <- metrics.NewLazyConstMetric(searchesDesc, metrics.CounterValue, float64(searches))
+	if !leads {
 		return // why a pod waits is known to the scheduler that tries it
 	}
 	now := b.clock.Now()

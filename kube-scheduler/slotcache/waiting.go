@@ -1,6 +1,7 @@
 package slotcache
 
 import (
+	"maps"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,10 +22,11 @@ func (b *Cache) Refuse(pod *v1.Pod, reason waitreason.Reason) {
 	}
 }
 
-// reasonOf is why the pod waits, as label reason has it. The caller holds mu.
-func (b *Cache) reasonOf(pod *v1.Pod, w *waitreason.Record) string {
+// reasonOf is why the pod waits, as label reason has it; ours is whether this process
+// schedules it.
+func reasonOf(pod *v1.Pod, w *waitreason.Record, ours bool) string {
 	switch {
-	case b.profiles[pod.Spec.SchedulerName] == nil:
+	case !ours:
 		return waitreason.OtherScheduler
 	case len(pod.Spec.SchedulingGates) > 0:
 		return waitreason.Gated
@@ -57,28 +59,48 @@ type waitingCount struct {
 }
 
 // countWaiting counts the waiting pods by the Configuration that they ask for, itself or
-// one of its Instances. The caller holds mu.
+// one of its Instances. The cache's lock is held for the names alone that pods ask for,
+// however many pods do. The caller does not hold mu.
 func (b *Cache) countWaiting() map[waitingKey]waitingCount {
-	counts := map[waitingKey]waitingCount{}
+	type waitingPod struct {
+		*v1.Pod
+		record    *waitreason.Record
+		resources []string
+	}
+	var pods []waitingPod
+	configurations := map[string]string{} // by resource
 	b.Queue.Each(func(pod *v1.Pod, w *waitreason.Record, resources []string) {
-		configurations := sets.New[string]()
-		for _, resource := range resources { // of one Configuration it may ask for several Instances
-			if c := b.ledger.Configuration(resource); c != nil {
-				configurations.Insert(c.Name)
-			} else {
-				configurations.Insert(unknown)
-			}
+		pods = append(pods, waitingPod{pod, w, resources})
+		for _, resource := range resources {
+			configurations[resource] = unknown
 		}
-		for configuration := range configurations {
-			key := waitingKey{configuration, b.reasonOf(pod, w)}
+	})
+	b.mu.RLock()
+	profiles := maps.Clone(b.profiles)
+	for resource := range configurations {
+		if c := b.ledger.Configuration(resource); c != nil {
+			configurations[resource] = c.Name
+		}
+	}
+	b.mu.RUnlock()
+
+	counts := map[waitingKey]waitingCount{}
+	for _, p := range pods {
+		asked := sets.New[string]()
+		for _, resource := range p.resources { // of one Configuration it may ask for several Instances
+			asked.Insert(configurations[resource])
+		}
+		reason := reasonOf(p.Pod, p.record, profiles[p.Spec.SchedulerName] != nil)
+		for configuration := range asked {
+			key := waitingKey{configuration, reason}
 			count := counts[key]
 			count.pods++
-			if created := pod.CreationTimestamp.Time; count.pods == 1 || created.Before(count.oldest) {
+			if created := p.CreationTimestamp.Time; count.pods == 1 || created.Before(count.oldest) {
 				count.oldest = created
 			}
 			counts[key] = count
 		}
-	})
+	}
 	return counts
 }
 

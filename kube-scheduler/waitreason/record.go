@@ -7,7 +7,7 @@ import (
 )
 
 // Record is how long a pod has waited, and for what. A nil Record takes note of nothing.
-// Meet and Met may be called at any time; the caller serializes the other methods.
+// Reason, Meet and Met may be called at any time; the caller serializes the other methods.
 type Record struct {
 	// since is when the last try began, or when the pod became known.
 	since time.Time
