@@ -2,6 +2,7 @@ package slotcache
 
 import (
 	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
@@ -34,6 +35,10 @@ func (b *Cache) await(pod *v1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.enter(pod, req)
+	uid := string(pod.UID)
+	if before := b.nominated[uid]; before != nil && b.deadlines[uid] == nil && apiequality.Semantic.DeepEqual(before.Status, pod.Status) {
+		return // nothing could be kept for it, and what its author writes does not change that
+	}
 	b.followNomination(pod, req)
 }
 
