@@ -9,13 +9,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
@@ -45,8 +45,9 @@ type deviceCache struct {
 	mu sync.RWMutex
 	// unusable says why a node's annotation cannot be read.
 	unusable map[string]string
-	// recognized are the names that some device scheduler answers for.
-	recognized sets.Set[askedName]
+	// recognized are names that some device scheduler answers for, those asked for last. It
+	// has a lock of its own.
+	recognized *lru.Cache
 }
 
 // hold is what a pod holds, and whether the API says so: until then it may be
@@ -65,7 +66,7 @@ type askedName struct {
 
 func newDeviceCache(logger klog.Logger, h *host.Host, t *trouble, activator fwk.PodActivator, c clock.Clock) *deviceCache {
 	a := &deviceCache{logger: logger, host: h, plugins: len(h.Plugins()), trouble: t, held: map[apitypes.UID]hold{},
-		unusable: map[string]string{}, recognized: sets.Set[askedName]{}}
+		unusable: map[string]string{}, recognized: lru.New(maxRecognized)}
 	a.queue = requeue.New(requeue.Options[*waiting]{Logger: logger, Activator: activator, Clock: c, Possible: a.fitting})
 	return a
 }

@@ -28,6 +28,10 @@ func (v verdict) fits() bool { return len(v.reasons) == 0 }
 // KubeDevice count up to it. Those of amounts, such as bytes, are not bounded.
 const maxCount = 10_000
 
+// maxRecognized is how many names are remembered for which a plugin answers: a plugin may answer
+// for any name that pods' authors make up.
+const maxRecognized = 1000
+
 // maxReason is how long a reason may be that a plugin gives, in bytes: the API takes
 // 1024 for a pod's event, with what others say.
 const maxReason = 300
@@ -106,15 +110,13 @@ func (a *deviceCache) recognizes(n *host.Node, r *request, asked asked) bool {
 		return a.host.Recognizes(n, r.pod, asked.container, asked.name)
 	}
 	key := askedName{whole: asked.container == "", name: asked.name}
-	a.mu.RLock()
-	known := a.recognized.Has(key)
-	a.mu.RUnlock()
-	if known || !a.host.Recognizes(n, r.pod, asked.container, asked.name) {
-		return known
+	if _, known := a.recognized.Get(key); known {
+		return true
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.recognized.Insert(key)
+	if !a.host.Recognizes(n, r.pod, asked.container, asked.name) {
+		return false
+	}
+	a.recognized.Add(key, nil)
 	return true
 }
 

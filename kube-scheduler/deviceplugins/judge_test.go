@@ -9,7 +9,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
 
 // A pod's author may make up any number of names. No plugin is asked about more than there
@@ -43,5 +45,54 @@ func TestMadeUpNames(t *testing.T) {
 		if !strings.Contains(status.Message(), test.want) || calls > test.calls {
 			t.Errorf("%d names: %v, after %d calls of plugins; want %q after at most %d", test.names, status, calls, test.want, test.calls)
 		}
+	}
+}
+
+// eager answers for any name: its score is what the pod requests in all.
+type eager struct{ *moody }
+
+func (e eager) PodFitsDevice(_ *types.NodeInfo, p *types.PodInfo, _ bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
+	score := 0.0
+	for _, c := range p.RunningContainers {
+		for _, n := range c.Requests {
+			score += float64(n)
+		}
+	}
+	return true, nil, score
+}
+
+// That a plugin answers for a name is found out once. So many names are remembered, those
+// asked for last, and no more: there are plugins that answer for any.
+func TestKnownNamesAreRemembered(t *testing.T) {
+	calls, s := 0, &story{}
+	s.rig = newRig(t, host.Options{OnCall: func(string, string, time.Duration) { calls++ }}, eager{newMoody()})
+	s.cache.setNode(s.node(t, "a", "1x1", ""))
+	n := s.cache.host.Node("a")
+	asking := func(name string) (known bool, asked int) {
+		p := widgets(t, "p", 0)
+		p.Annotations = map[string]string{assignment.Annotation: fmt.Sprintf(`{"runningcontainer":{"main":{"requests":{%q:1}}}}`, name)}
+		r, err := requestOf(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := calls
+		return s.cache.recognizes(n, r, r.asked[0]), calls - before
+	}
+	for i := range 2 {
+		if known, asked := asking("made/up"); !known || (asked > 0) != (i == 0) {
+			t.Errorf("time %d: recognized is %t, after %d calls of plugins; want true, and calls the first time alone", i, known, asked)
+		}
+	}
+	for i := range maxRecognized {
+		asking(fmt.Sprint("made/up-", i))
+		if i%100 == 0 {
+			asking("made/up")
+		}
+	}
+	if n := s.cache.recognized.Len(); n != maxRecognized {
+		t.Errorf("%d names are remembered, want %d", n, maxRecognized)
+	}
+	if _, asked := asking("made/up"); asked != 0 {
+		t.Errorf("a name in use was forgotten: %d calls of plugins", asked)
 	}
 }
