@@ -209,6 +209,7 @@ func TestConfigurationValidation(t *testing.T) {
 	r := newRig(t)
 	tests := map[string]struct{ spec, want string }{
 		"capacity-zero":               {"capacity: 0\n  discoveryHandler: {name: debugEcho}", "spec.capacity"},
+		"capacity-10001":              {"capacity: 10001\n  discoveryHandler: {name: debugEcho}", "less than or equal to 10000"},
 		"no-handler":                  {"capacity: 1", "discoveryHandler"},
 		"Upper":                       {"discoveryHandler: {name: debugEcho}", "name"},
 		"scope":                       {"uniqueScope: Rack\n  discoveryHandler: {name: debugEcho}", "uniqueScope"},
