@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -85,11 +86,12 @@ func device(b *slotcache.Cache, name string, claims map[string]string, nodes ...
 	}
 	_, hash := slot.SplitInstance(name)
 	before, reaches := map[string]bool{}, map[string]bool{}
-	l := ledgerOf(b)
-	l.EachSlice(func(slice string) {
-		if node, ok := strings.CutSuffix(slice, "-"+hash); ok {
-			before[node] = true
-		}
+	b.Read(func(l *ledger.Ledger) { // a scheduler may run beside
+		l.EachSlice(func(slice string) {
+			if node, ok := strings.CutSuffix(slice, "-"+hash); ok {
+				before[node] = true
+			}
+		})
 	})
 	for _, node := range nodes {
 		if reaches[node] = true; !before[node] {
@@ -102,13 +104,15 @@ func device(b *slotcache.Cache, name string, claims map[string]string, nodes ...
 		}
 	}
 	var released []*v1alpha1.SlotClaim
-	l.EachClaim(func(s string) {
-		if _, ok := claims[s]; strings.HasPrefix(s, name+"-") && !ok {
-			c := &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: s}}
-			uid, _ := l.ClaimVersion(s)
-			c.UID = types.UID(uid)
-			released = append(released, c)
-		}
+	b.Read(func(l *ledger.Ledger) {
+		l.EachClaim(func(s string) {
+			if _, ok := claims[s]; strings.HasPrefix(s, name+"-") && !ok {
+				c := &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: s}}
+				uid, _ := l.ClaimVersion(s)
+				c.UID = types.UID(uid)
+				released = append(released, c)
+			}
+		})
 	})
 	for _, c := range released {
 		b.DeleteClaim(c)
