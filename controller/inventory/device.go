@@ -232,26 +232,32 @@ func mistrust(r *report, owner, namesake *akriv0.Configuration, selected *nodeSe
 }
 
 // decideName splits reports of one Instance's name into those of the device that has
-// the name, the oldest slice's first, and the others. Of several local devices it is the one in the
-// oldest slice, then by the slices' names, and so of several shared ones. A shared one
-// goes before a local one when several nodes report it: see choose in
-// device-scheduler/ledger.
+// the name, the oldest slice's first, and the others. Of several shared devices it is the one
+// that most nodes report, then the one in the oldest slice, then by the slices' names; of
+// several local ones the latter. A shared one goes before a local one when several nodes
+// report it: choose in device-scheduler/ledger has this rule, too.
 func decideName(reports []report) (winner, others []report) {
 	slices.SortStableFunc(reports, func(a, b report) int {
 		return cmp.Or(
 			a.slice.CreationTimestamp.Compare(b.slice.CreationTimestamp.Time),
 			cmp.Compare(a.slice.Name, b.slice.Name),
-			cmp.Compare(a.device.ID, b.device.ID),
 		)
 	})
-	local := slices.IndexFunc(reports, func(r report) bool { return !r.device.Shared })
-	shared := slices.IndexFunc(reports, func(r report) bool { return r.device.Shared })
-	first := local
-	if local < 0 || shared >= 0 && nodesOf(reports, reports[shared]) > 1 {
-		first = shared
+	if !slices.ContainsFunc(reports, func(r report) bool { return r.identity() != reports[0].identity() }) {
+		return reports, nil
 	}
-	if first < 0 {
-		return nil, nil
+	first, most := slices.IndexFunc(reports, func(r report) bool { return !r.device.Shared }), 0
+	if first >= 0 {
+		most = 1 // a shared one has to have more
+	}
+	counted := map[identity]bool{}
+	for i, r := range reports {
+		if who := r.identity(); r.device.Shared && !counted[who] {
+			counted[who] = true
+			if n := nodesOf(reports, who); n > most {
+				first, most = i, n
+			}
+		}
 	}
 	has := reports[first].identity()
 	for _, r := range reports {
@@ -265,10 +271,10 @@ func decideName(reports []report) (winner, others []report) {
 }
 
 // nodesOf counts the nodes that report the same device.
-func nodesOf(reports []report, of report) int {
+func nodesOf(reports []report, of identity) int {
 	nodes := map[string]bool{}
 	for _, r := range reports {
-		if r.identity() == of.identity() {
+		if r.identity() == of {
 			nodes[r.slice.Spec.NodeName] = true
 		}
 	}

@@ -23,6 +23,10 @@ func (l *Ledger) SetSlice(s *v1alpha1.DeviceSlice) (Event, []error) {
 		l.slices[r.name] = r
 	}
 	r.uid, r.version = strings.Clone(string(s.UID)), strings.Clone(s.ResourceVersion)
+	if created := s.CreationTimestamp.Time; !created.Equal(r.created) { // another slice of the name
+		r.created = created
+		u.recheck(r.reports)
+	}
 	reports, errs := l.read(r.node, s)
 	l.totals.unsound += len(errs) - r.unsound
 	r.unsound = len(errs)

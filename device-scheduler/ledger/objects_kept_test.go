@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"runtime"
@@ -20,37 +21,57 @@ func (w *world) owner(name string) *akriv0.Configuration {
 	return akriv0.OldestOf(slices.Collect(maps.Values(w.configurations))).InForce(name)
 }
 
-// inForce is the Instance from which slots are given under the name, if any.
+// inForce is the Instance from which slots are given under the name, if any. Of devices of
+// one name it is the shared one that most nodes report, then the one in the oldest slice; but a
+// local one before a shared one that one node alone reports, and that in the oldest slice.
 func (w *world) inForce(name string) *instance {
-	if w.expected == nil {
-		w.expected = map[string]*instance{}
-		reports := map[string]map[bool][]string{} // nodes by Instance and whether shared
-		for _, s := range w.slices {
-			for i := range s.Spec.Devices {
-				d, node := &s.Spec.Devices[i], s.Spec.NodeName
-				c := w.owner(d.Configuration.Name)
-				if c == nil || w.owner(d.Instance()) != nil || c.Namespace != d.Configuration.Namespace || d.Check(node) != nil || len(d.Hash) != c.Spec.HashDigits() ||
-					c.Spec.Discovery != nil && (!d.Shared || !w.selected(c, node)) {
-					continue
-				}
-				if reports[d.Instance()] == nil {
-					reports[d.Instance()] = map[bool][]string{}
-				}
-				reports[d.Instance()][d.Shared] = append(reports[d.Instance()][d.Shared], node)
-				w.expected[d.Instance()] = &instance{name: d.Instance(), configuration: c.Name, capacity: c.Spec.Slots()}
+	if w.expected != nil {
+		return w.expected[name]
+	}
+	w.expected = map[string]*instance{}
+	oldest := slices.SortedFunc(maps.Values(w.slices), func(a, b *v1alpha1.DeviceSlice) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	nodes := map[string]map[identity][]string{} // that report, by Instance
+	order := map[string][]identity{}            // as they come in the slices, the oldest first
+	for _, s := range oldest {
+		for i := range s.Spec.Devices {
+			d, node := &s.Spec.Devices[i], s.Spec.NodeName
+			instance, who := d.Instance(), identityOf(d, node)
+			c := w.owner(d.Configuration.Name)
+			if c == nil || w.owner(instance) != nil || c.Namespace != d.Configuration.Namespace || d.Check(node) != nil || len(d.Hash) != c.Spec.HashDigits() ||
+				c.Spec.Discovery != nil && (!d.Shared || !w.selected(c, node)) {
+				continue
+			}
+			if nodes[instance] == nil {
+				nodes[instance] = map[identity][]string{}
+			}
+			order[instance] = append(order[instance], who)
+			if !slices.Contains(nodes[instance][who], node) {
+				nodes[instance][who] = append(nodes[instance][who], node)
 			}
 		}
-		for name, in := range w.expected {
-			nodes, shared := reports[name][false], slices.Compact(slices.Sorted(slices.Values(reports[name][true])))
-			if in.shared = len(nodes) == 0 || len(shared) > 1; in.shared {
-				nodes = shared
+	}
+	for name, by := range nodes {
+		configuration, _ := slot.SplitInstance(name)
+		c := w.owner(configuration)
+		in := &instance{name: name, configuration: configuration, capacity: c.Spec.Slots()}
+		var local *identity
+		for _, who := range order[name] {
+			if who.node == "" && len(by[who]) > len(by[in.device]) {
+				in.device = who
+			} else if who.node != "" && local == nil {
+				local = &who
 			}
-			if c := w.owner(in.configuration); c.Spec.Discovery != nil {
-				nodes = slices.DeleteFunc(slices.Clone(worldNodes), func(node string) bool { return !w.selected(c, node) })
-			}
-			slices.Sort(nodes)
-			in.nodes = slices.Compact(nodes)
 		}
+		if local != nil && len(by[in.device]) < 2 {
+			in.device = *local
+		}
+		if in.nodes = by[in.device]; c.Spec.Discovery != nil {
+			in.nodes = slices.DeleteFunc(slices.Clone(worldNodes), func(node string) bool { return !w.selected(c, node) })
+		}
+		slices.Sort(in.nodes)
+		w.expected[name] = in
 	}
 	return w.expected[name]
 }
@@ -104,7 +125,7 @@ func (w *world) checkObjects(t failer) {
 			}), c == nil:
 			case in == nil, !slices.Contains(in.nodes, s.Spec.NodeName), c.Namespace != d.Configuration.Namespace, c.Spec.Discovery != nil && !d.Shared:
 				leftOut++
-			case d.Shared != in.shared:
+			case identityOf(&d, s.Spec.NodeName) != in.device:
 				leftOut++
 			}
 			seen = append(seen, d)

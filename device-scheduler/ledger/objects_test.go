@@ -87,7 +87,7 @@ type instance struct {
 	name, configuration string
 	capacity            int
 	nodes               []string
-	shared              bool // whether shared reports of it count
+	device              identity // of which reports count
 }
 
 func claimOf(s slot.Name, node, holder string) *v1alpha1.SlotClaim {

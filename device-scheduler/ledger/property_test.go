@@ -165,21 +165,24 @@ func (w *world) setSlice(t *rapid.T, name, node string) {
 	}
 	w.made++
 	s.UID, s.ResourceVersion = types.UID(fmt.Sprint("s", w.made)), fmt.Sprint(w.made)
+	s.CreationTimestamp = metav1.Unix(rapid.Int64Range(1, 3).Draw(t, "created"), 0) // another slice of the name
+	if now := w.slices[name]; now != nil && rapid.Bool().Draw(t, "update") {
+		s.CreationTimestamp = now.CreationTimestamp
+	}
 	w.slices[name] = s
 	w.expected = nil
 	w.SetSlice(s)
 }
 
-// drawDevice draws one that the node may report, which is not always sound. Of devices of
-// one name the first that was seen keeps it, so that there are only those here of which
-// one has to win, whatever comes first.
+// drawDevice draws one that the node may report, which is not always sound. Several have
+// one name.
 func drawDevice(t *rapid.T, node string) v1alpha1.Device {
 	config := rapid.SampledFrom([]string{"cam", "cam", "gps", "gps", "cam-1"}).Draw(t, "config")
 	short := fmt.Sprint(config, "-", rapid.IntRange(1, 3).Draw(t, "device"))
 	namespace := drawNamespace(t)
 	switch rapid.IntRange(0, 11).Draw(t, "which") {
 	case 8:
-		return twinOf(deviceOf(config+"-1", namespace, node), "b") // not sound, but for node b
+		return twinOf(deviceOf(config+"-1", namespace, node), rapid.SampledFrom([]string{"", "b", "c"}).Draw(t, "twin")) // a local one is not sound, but for its node
 	case 9:
 		return deviceOf(short+"@"+node, namespace, node)
 	case 10:

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -15,13 +16,16 @@ import (
 // equal.
 type identity struct{ id, node string }
 
+func identityOf(d *v1alpha1.Device, node string) identity {
+	if d.Shared {
+		return identity{id: d.ID}
+	}
+	return identity{d.ID, node}
+}
+
 // report returns what the node says of the device.
 func (l *Ledger) report(n *nodeRecord, of *v1alpha1.Device) *report {
-	who := identity{id: of.ID}
-	if !of.Shared {
-		who.node = n.name
-	}
-	id := maphash.Comparable(l.seed, who)
+	id := maphash.Comparable(l.seed, identityOf(of, n.name))
 	d := l.device(of.Instance())
 	if d.config == nil {
 		d.config = l.config(of.Configuration.Name)
@@ -195,45 +199,86 @@ func (u *update) recheck(reports []*report) {
 	}
 }
 
+// standing is how the report of a device stands beside others of its name: how many nodes
+// make it, and the oldest slice that lists it.
+type standing struct {
+	nodes int
+	first *sliceRecord
+}
+
 // accept finds, of reports that contradict each other, the one that is to count.
 func (l *Ledger) accept(devices map[*device]bool) map[*device]*report {
 	conflicting := func(d *device) bool { return devices[d] && d.reports != nil && d.reports.next != nil }
-	nodes := map[*report]int{}
+	standings := map[*report]standing{}
 	for _, n := range l.nodes {
-		for _, r := range n.all(conflicting) {
-			if l.refuses(n, r) == "" {
-				nodes[r]++
+		counted := map[*report]bool{}
+		for _, s := range n.slices {
+			for _, r := range s.reports {
+				if !conflicting(r.device) || l.refuses(n, r) != "" {
+					continue
+				}
+				now := standings[r]
+				if now.first == nil || s.isOlder(now.first) {
+					now.first = s
+				}
+				if !counted[r] {
+					counted[r] = true
+					now.nodes++
+				}
+				standings[r] = now
 			}
 		}
 	}
 	decided := map[*device]*report{}
 	for d := range devices {
 		if conflicting(d) {
-			decided[d] = d.choose(nodes)
+			decided[d] = d.choose(standings)
 		}
 	}
 	return decided
 }
 
-// choose returns the report that counts, by how many nodes make each; nil when none
-// does. Of local ones it is the oldest, and so of shared ones. A node can find an id
-// whose hash is another device's: a shared one that only it reports takes no node's own
-// device, and a local one takes none that several nodes share.
-func (d *device) choose(nodes map[*report]int) *report {
+// isOlder orders slices by when they were created, then by name.
+func (s *sliceRecord) isOlder(o *sliceRecord) bool {
+	return cmp.Or(s.created.Compare(o.created), cmp.Compare(s.name, o.name)) < 0
+}
+
+// choose returns the report that counts; nil when none does. Of shared ones it is the one
+// that most nodes make, then the one in the oldest slice, and of local ones the latter.
+// Whoever reads the same slices, in whatever order, chooses the same; controller/inventory
+// has this rule, too. A node can find an id whose hash is another device's: a shared one that
+// only it reports takes no node's own device, and none that several nodes share, and so does a
+// local one.
+func (d *device) choose(standings map[*report]standing) *report {
 	var local, shared *report
 	for r := d.reports; r != nil; r = r.next {
+		best := &local
+		if r.shared {
+			best = &shared
+		}
+		now := standings[r]
 		switch {
-		case nodes[r] == 0:
-		case r.shared && shared == nil:
-			shared = r
-		case !r.shared && local == nil:
-			local = r
+		case now.nodes == 0:
+		case *best == nil || now.isBefore(standings[*best], r, *best):
+			*best = r
 		}
 	}
-	if local == nil || shared != nil && nodes[shared] > 1 {
+	if local == nil || shared != nil && standings[shared].nodes > 1 {
 		return shared
 	}
 	return local
+}
+
+// isBefore orders reports by how many nodes make them, then by their oldest slices, and
+// within one slice by their places.
+func (s standing) isBefore(o standing, r, other *report) bool {
+	switch {
+	case s.nodes != o.nodes:
+		return s.nodes > o.nodes
+	case s.first != o.first:
+		return s.first.isOlder(o.first)
+	}
+	return slices.Index(s.first.reports, r) < slices.Index(s.first.reports, other)
 }
 
 // done ends the update.

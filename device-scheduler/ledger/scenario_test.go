@@ -62,7 +62,9 @@ type story struct {
 	strategy  Strategy
 	scheduled map[string]scheduled // by UID
 	capacity  map[string]int32     // of Configurations
-	api       api
+	// slicesMade is the time: each slice is a second younger than the one before.
+	slicesMade int64
+	api        api
 }
 
 // api is what a new scheduler would read.
@@ -174,6 +176,11 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 				device.Hash = slot.InstanceHash(device.ID, device.Shared, node, slot.LongHash)
 			}
 			slice.Spec.Devices = append(slice.Spec.Devices, device)
+		}
+		s.slicesMade++
+		slice.CreationTimestamp = metav1.Unix(s.slicesMade, 0)
+		if now := s.api.slices[name]; now != nil {
+			slice.CreationTimestamp = now.CreationTimestamp
 		}
 		s.api.slices[name] = slice
 		event, errs := s.SetSlice(slice)

@@ -3,6 +3,7 @@ package ledger
 import (
 	"hash/maphash"
 	"sync/atomic"
+	"time"
 	"unique"
 
 	"github.com/google/btree"
@@ -175,6 +176,7 @@ type nodeRecord struct {
 // was decoded into: one text of it would keep the memory around that text.
 type sliceRecord struct {
 	name, uid, version string
+	created            time.Time
 	node               *nodeRecord
 	reports            []*report // each once
 	unsound            int       // devices that are not what they say
@@ -184,7 +186,7 @@ type sliceRecord struct {
 // Reports of one Instance contradict each other: only one of them counts.
 type report struct {
 	device    *device
-	next      *report               // the device's, newer
+	next      *report               // the device's
 	namespace unique.Handle[string] // of the Configuration
 	id        uint64                // see identity
 	shared    bool
