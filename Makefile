@@ -65,12 +65,13 @@ demo-down: ## Take down the cluster that a demo with KEEP=1 left.
 
 test: lint test-unit fuzz test-e2e ## All tests: lint, unit tests with the race detector, fuzzers for some seconds, the real cluster.
 
-lint: ## gofmt, go vet, and generated files up to date.
+lint: ## gofmt, go vet, staticcheck, and generated files up to date.
 	@hack/preflight.sh go gcc
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l); \
 		[ -z "$$unformatted" ] || { echo "not gofmt-clean:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
 	go -C kubedevice-api vet ./...
+	@hack/staticcheck.sh
 	go -C hack/tools run ./protocompile -check ../.. types/discovery/v0/discovery.proto
 	@deploy/helm/copy.sh -check
 

@@ -10,7 +10,7 @@ apis=("$types/akri/v0" "$types/kubeslot/v1alpha1")
 client=$types/client
 header=hack/boilerplate.go.txt
 
-rm -rf types/client
+rm -rf types/client/{clientset,informers,listers}
 for api in "${apis[@]}" github.com/kubeslot/kubeslot/kube-scheduler/config; do
   tool deepcopy-gen --output-file zz_generated.deepcopy.go --go-header-file "$header" "$api"
 done

@@ -308,7 +308,7 @@ func TestAkrisFinalizers(t *testing.T) {
 	c.Finalizers = []string{"node-a", "node-b", "node-gone", "example.com/keep", "mine", metav1.FinalizerOrphanDependents}
 	for _, f := range []string{"node-a", "node-b", "node-gone"} {
 		c.ManagedFields = append(c.ManagedFields, metav1.ManagedFieldsEntry{Manager: f + "-fin", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "akri.sh/v0",
-			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:finalizers":{"v:\"` + f + `\"":{}}}}`)}})
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:finalizers":{"v:\"` + f + `\"":{}}}}`)})
 	}
 	r := newRig(t, c)
 	r.inv.SetConfiguration(c)

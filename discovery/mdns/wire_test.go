@@ -135,7 +135,7 @@ func FuzzParseResponse(f *testing.F) {
 			}
 			switch r.rtype {
 			case typeSRV:
-				srvPort(r.data)
+				_ = srvPort(r.data)
 				_ = srvTarget(r.data).String()
 			case typeTXT:
 				txtStrings(r.data)

@@ -129,7 +129,7 @@ func portPath(d *sysfs.Device, devices map[string]*sysfs.Device) string {
 	bus, chain, isPort := strings.Cut(path.Base(d.Path()), "-")
 	rootPath := d.Path()
 	if !isPort {
-		bus, chain = strings.TrimPrefix(bus, "usb"), "0"
+		chain = "0"
 	} else if before, _, ok := strings.Cut(d.Path(), "/usb"+bus+"/"); ok {
 		rootPath = before + "/usb" + bus
 	}

@@ -66,7 +66,7 @@ func on(verb string, n int, err error) func(string, string) error {
 }
 
 var (
-	reset     = errors.New("connection reset")
+	errReset  = errors.New("connection reset")
 	forbidden = apierrors.NewForbidden(claimstest.Claims.GroupResource(), "cam-8120fe-0", errors.New("no"))
 	invalid   = apierrors.NewInvalid(v1alpha1.SchemeGroupVersion.WithKind("SlotClaim").GroupKind(), "cam-8120fe-0", nil)
 	forever   = 1 << 30
@@ -174,11 +174,11 @@ func TestTakeOfASlotThatIsBeingReleased(t *testing.T) {
 // Answers are lost: the slot is claimed once, whichever attempt was applied.
 func TestTakeWithLostAnswers(t *testing.T) {
 	for name, lose := range map[string]func(*rig){
-		"applied":                     func(r *rig) { r.After = on("create", 1, reset) },
-		"not applied":                 func(r *rig) { r.Before = on("create", 1, reset) },
+		"applied":                     func(r *rig) { r.After = on("create", 1, errReset) },
+		"not applied":                 func(r *rig) { r.Before = on("create", 1, errReset) },
 		"timed out and applied":       func(r *rig) { r.After = on("create", 1, apierrors.NewTimeoutError("etcd", 1)) },
-		"applied, and no word for it": func(r *rig) { r.After = on("create", 1, reset); r.Before = on("get", 3, reset) },
-		"several times":               func(r *rig) { r.Before = on("create", 2, reset); r.After = on("create", 1, reset) },
+		"applied, and no word for it": func(r *rig) { r.After = on("create", 1, errReset); r.Before = on("get", 3, errReset) },
+		"several times":               func(r *rig) { r.Before = on("create", 2, errReset); r.After = on("create", 1, errReset) },
 		"too many requests":           func(r *rig) { r.Before = on("create", 3, apierrors.NewTooManyRequests("later", 1)) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,8 +206,8 @@ func TestTakeGivesUp(t *testing.T) {
 	}{
 		"without the right": {before: of0("create", forbidden), want: "kubectl apply -k deploy/scheduler-claims", creations: 1},
 		"by a policy":       {before: of0("create", invalid), want: "create SlotClaim cam-8120fe-0", creations: 1},
-		"without an answer": {before: of0("create", reset), want: "connection reset", creations: 10},
-		"without an answer, though applied": {after: of0("create", reset),
+		"without an answer": {before: of0("create", errReset), want: "connection reset", creations: 10},
+		"without an answer, though applied": {after: of0("create", errReset),
 			before: func(verb, name string) error {
 				if verb == "create" && name == "cam-8120fe-1" {
 					return invalid
@@ -217,7 +217,7 @@ func TestTakeGivesUp(t *testing.T) {
 		"when the scheduler ends": {ctx: ctx, before: func(verb, name string) error {
 			if verb == "create" {
 				end()
-				return reset
+				return errReset
 			}
 			return nil
 		}, want: "context canceled", creations: 0},
@@ -264,8 +264,8 @@ func of0(verb string, err error) func(verb, name string) error {
 func TestRelease(t *testing.T) {
 	for name, prepare := range map[string]func(*rig){
 		"":                       func(*rig) {},
-		"lost, not applied":      func(r *rig) { r.Before = on("delete", 3, reset) },
-		"lost, applied":          func(r *rig) { r.After = on("delete", 3, reset) },
+		"lost, not applied":      func(r *rig) { r.Before = on("delete", 3, errReset) },
+		"lost, applied":          func(r *rig) { r.After = on("delete", 3, errReset) },
 		"gone already":           func(r *rig) { r.Remove("cam-8120fe-0") },
 		"after the scheduler":    func(*rig) {},
 		"another has it by now":  func(r *rig) { r.Remove("cam-8120fe-0"); r.Put(of("q", "b", "0")[0]) },
@@ -323,8 +323,8 @@ func TestReleaseOrphan(t *testing.T) {
 	if got := counted(t, released.WithLabelValues(orphaned)) - before; got != 1 {
 		t.Errorf("%v counted, want 1", got)
 	}
-	r.Before = on("delete", 1, reset)
-	if err := r.ReleaseOrphan(t.Context(), name, now.UID); !errors.Is(err, reset) {
+	r.Before = on("delete", 1, errReset)
+	if err := r.ReleaseOrphan(t.Context(), name, now.UID); !errors.Is(err, errReset) {
 		t.Errorf("without an answer: %v", err)
 	}
 }

@@ -31,7 +31,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, node 
 		in.Free = 1 - in.Free
 	}
 	free, local := float64(*p.args.NodeScore.FreeSlots), float64(*p.args.NodeScore.LocalDevices)
-	return int64(float64(fwk.MaxNodeScore) * (free*in.Free + local*in.Local) / (free + local)), nil
+	return int64(float64(fwk.MaxScore) * (free*in.Free + local*in.Local) / (free + local)), nil
 }
 
 // ScoreExtensions implements fwk.ScorePlugin: scores are absolute.

@@ -54,7 +54,7 @@ func (*Plugin) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *v1.Pod, sc
 	}
 	for i := range scores {
 		if best > 0 {
-			scores[i].Score = scores[i].Score * fwk.MaxNodeScore / best
+			scores[i].Score = scores[i].Score * fwk.MaxScore / best
 		}
 	}
 	return nil

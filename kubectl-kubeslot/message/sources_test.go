@@ -202,9 +202,7 @@ func TestUpstreamReasons(t *testing.T) {
 			continue
 		}
 		seen[folder] = true
-		for _, s := range quiet(t, folder) {
-			all = append(all, s)
-		}
+		all = append(all, quiet(t, folder)...)
 	}
 	if len(all) < 30 {
 		t.Errorf("only %d texts were found", len(all))

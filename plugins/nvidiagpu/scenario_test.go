@@ -118,7 +118,6 @@ func (s *story) tell(t *testing.T) string {
 			t.Errorf("nvidia.com/gpu: %d (%v) of %d GPUs", n, ok, len(free))
 		}
 	}
-	type clique struct{ node, clique string }
 	groups := map[string]map[string][]string{}
 	for _, g := range free {
 		if groups[g.Node] == nil {

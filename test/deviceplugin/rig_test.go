@@ -229,17 +229,6 @@ func (r *rig) awaitRunning(name string) {
 	})
 }
 
-// awaitFailed waits until the kubelet has refused the pod, and returns why.
-func (r *rig) awaitFailed(name string) string {
-	r.Helper()
-	var p *corev1.Pod
-	r.await("pod "+name+" to fail", func() (bool, string) {
-		p = r.pod(name)
-		return p.Status.Phase == corev1.PodFailed, string(p.Status.Phase)
-	})
-	return p.Status.Reason + ": " + p.Status.Message
-}
-
 // awaitPending waits until the scheduler has refused the pod with the message.
 func (r *rig) awaitPending(name, message string) {
 	r.Helper()

@@ -98,8 +98,8 @@ func (r *rig) awaitServices(want map[string]int) {
 		endpoints, err := kube.DiscoveryV1().EndpointSlices(r.ns).List(r.ctx, metav1.ListOptions{})
 		r.check(err)
 		for _, s := range endpoints.Items {
-			of, there := s.Labels["kubernetes.io/service-name"]
-			if _, there = got[of]; !there {
+			of := s.Labels["kubernetes.io/service-name"]
+			if _, there := got[of]; !there {
 				continue
 			}
 			for _, e := range s.Endpoints {

@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// unmade returns nil, which staticcheck does not see.
+func unmade() map[int]int { return nil }
+
 func TestDo(t *testing.T) {
 	refused := errors.New("refused")
 	for name, tc := range map[string]struct {
@@ -19,7 +22,7 @@ func TestDo(t *testing.T) {
 		"result":          {f: func() (int, error) { return 3, nil }, want: 3},
 		"error":           {f: func() (int, error) { return 0, refused }, err: "refused"},
 		"panic":           {f: func() (int, error) { panic("lost") }, err: "panic: lost"},
-		"nil map":         {f: func() (int, error) { var m map[int]int; m[1] = 1; return 0, nil }, err: "panic: assignment to entry in nil map"},
+		"nil map":         {f: func() (int, error) { unmade()[1] = 1; return 0, nil }, err: "panic: assignment to entry in nil map"},
 		"panic(nil)":      {f: func() (int, error) { panic(nil) }, err: "panic: panic called with nil argument"},
 		"goroutine ended": {f: func() (int, error) { runtime.Goexit(); return 0, nil }, err: "Goexit"},
 	} {

@@ -118,8 +118,7 @@ func (o *installOptions) install(ctx context.Context, cmd *cobra.Command) error 
 	if err := o.complete(host); err != nil {
 		return err
 	}
-	plan, err := hostinstall.Install(host, o.want)
-	if err != nil {
+	if _, err := hostinstall.Install(host, o.want); err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
 	cluster, err := newCluster(o.want.Kubeconfig, o.want.NodeName)
@@ -133,7 +132,8 @@ func (o *installOptions) install(ctx context.Context, cmd *cobra.Command) error 
 	if host.Other, err = otherKubecri(ctx, cluster.kube, o.want.NodeName); err != nil {
 		return err
 	}
-	if plan, err = hostinstall.Install(host, o.want); err != nil {
+	plan, err := hostinstall.Install(host, o.want) // which takes over what the other one has
+	if err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
 	if err := o.preflight(ctx, out, cluster, plan); err != nil {

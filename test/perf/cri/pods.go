@@ -169,7 +169,7 @@ func (b *podBench) start(ctx context.Context, n podNode, name string) (time.Dura
 		NodeName: n.Name, AutomountServiceAccountToken: &no, TerminationGracePeriodSeconds: &grace,
 		Containers: []corev1.Container{{Name: "main", Image: cluster.AppImage, ImagePullPolicy: corev1.PullNever}}}}
 	began := time.Now()
-	pod, err := b.kube.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, metav1.CreateOptions{})
+	_, err := b.kube.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, metav1.CreateOptions{})
 	if err != nil {
 		return 0, err
 	}

@@ -96,7 +96,6 @@ func (r *race) many(ctx context.Context, instances int) (err error) {
 		fmt.Printf("| a pod with %s runs | %s |\n", name, time.Since(began).Round(time.Millisecond))
 	}
 	for _, component := range []string{cluster.Kubelet, cluster.Kubecri} {
-		began := time.Now()
 		if err := m.Kill(component, "node-a", syscall.SIGKILL); err != nil {
 			return err
 		}
@@ -106,7 +105,7 @@ func (r *race) many(ctx context.Context, instances int) (err error) {
 				return err
 			}
 		}
-		began = time.Now()
+		began := time.Now()
 		if err := m.Start(component, "node-a"); err != nil {
 			return err
 		}
