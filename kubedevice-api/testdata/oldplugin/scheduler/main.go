@@ -17,6 +17,8 @@ type dongleScheduler struct {
 }
 
 // CreateDeviceSchedulerPlugin is what the scheduler looks up.
+//
+//lint:ignore ST1008 KubeDevice calls it so.
 func CreateDeviceSchedulerPlugin() (error, devicescheduler.DeviceScheduler) {
 	return nil, &dongleScheduler{nodes: make(map[string]bool)}
 }
