@@ -72,8 +72,10 @@ func TestAlertsAndDashboards(t *testing.T) {
 			beyond, err := slot.Parse(plenty[4])
 			r.check(err)
 			beyond.Index = 9
+			r.kill(cluster.Controller, "") // it would delete the claim at once
 			r.claim(beyond.String(), nodeA)
 			r.prometheus.awaitAlert(r.T, "KubeslotReportsIgnored", map[string]string{"what": "claims"})
+			r.check(r.Start(cluster.Controller, ""))
 		}},
 		{"a claim of a slot in use is another node's", func(r *rig) {
 			r.kill(cluster.Kubecri, nodeA) // it would make the claim again
