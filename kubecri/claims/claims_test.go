@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kubefake "k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/discovery"
@@ -392,16 +391,4 @@ func TestTakeWaitsForTheRuntimesWord(t *testing.T) {
 	f.Resync()
 	f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
 	f.want(t, "cam-b2-0", "") // nobody's, as the runtime says
-}
-
-// The claims' owner has to be known. The kubelet tries again.
-func TestNoClaimWithoutTheNodeObject(t *testing.T) {
-	a := newAPI(t, 1, nil)
-	a.kube = kubefake.NewClientset()
-	f := start(t, a, &fakeRuntime{}, setup{})
-	_, err := f.Take(t.Context(), request(t, "u1", "cam", "cam-a1-0"))
-	var refusal *Refusal
-	if err == nil || errors.As(err, &refusal) || !strings.Contains(err.Error(), "no Node object") || a.writes() != 0 {
-		t.Errorf("got %v after %d writes, want an error that is no refusal", err, a.writes())
-	}
 }

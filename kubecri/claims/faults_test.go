@@ -310,3 +310,15 @@ func TestAForceDeletedPodKeepsItsClaimUntilItsContainerIsGone(t *testing.T) {
 	f.remove("c1")
 	f.want(t, "cam-a1-0", "")
 }
+
+// The claims' owner has to be known. The kubelet tries again.
+func TestNoClaimWithoutTheNodeObject(t *testing.T) {
+	a := newAPI(t, 1, nil)
+	a.kube = kubefake.NewClientset()
+	f := start(t, a, &fakeRuntime{}, setup{})
+	_, err := f.Take(t.Context(), request(t, "u1", "cam", "cam-a1-0"))
+	var refusal *Refusal
+	if err == nil || errors.As(err, &refusal) || !strings.Contains(err.Error(), "no Node object") || a.writes() != 0 {
+		t.Errorf("got %v after %d writes, want an error that is no refusal", err, a.writes())
+	}
+}
