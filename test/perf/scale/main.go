@@ -126,10 +126,6 @@ func onCluster[R any](ctx context.Context, o *options, what string, nodes int) (
 		return r, err
 	}
 	defer func() { err = errors.Join(err, c.Down(context.WithoutCancel(ctx))) }()
-	// Hollow nodes renew no Leases: it would write each node that it takes for dead.
-	if err := c.Kill(cluster.ControllerManager, "", syscall.SIGKILL); err != nil {
-		return r, err
-	}
 	pid, err := c.PID(cluster.APIServer, "")
 	if err != nil {
 		return r, err
