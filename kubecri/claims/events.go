@@ -2,13 +2,13 @@ package claims
 
 import (
 	"context"
-	"errors"
-	"io"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/kubecri/crilist"
 )
 
 // eventLoop listens for what happens without a call that went through us: a
@@ -22,7 +22,7 @@ func (c *Claims) eventLoop(ctx context.Context) {
 	backoff := runtimeRetries()
 	for {
 		began := c.config.Clock.Now()
-		err := c.events(ctx)
+		err := crilist.Events(ctx, c.config.Runtime, func(e *runtimeapi.ContainerEventResponse) { c.happened(ctx, e) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -50,28 +50,6 @@ func (c *Claims) eventLoop(ctx context.Context) {
 		case <-c.config.Clock.After(after):
 		}
 		c.Resync() // for what was missed
-	}
-}
-
-// events listens until the runtime ends the stream. The error's code is Unimplemented of a
-// runtime that has no events.
-func (c *Claims) events(ctx context.Context) error {
-	stream, err := c.config.Runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
-	if err != nil {
-		return err
-	}
-	for first := true; ; first = false {
-		event, err := stream.Recv()
-		if errors.Is(err, io.EOF) && first { // CRI-O's way, without enable_pod_events
-			return status.Error(codes.Unimplemented, "the runtime ended the stream before any event")
-		}
-		if errors.Is(err, io.EOF) {
-			return errors.New("the runtime ended the stream")
-		}
-		if err != nil {
-			return err
-		}
-		c.happened(ctx, event)
 	}
 }
 

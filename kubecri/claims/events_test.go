@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeslot/kubeslot/kubecri/crilist"
 )
 
 const (
@@ -133,12 +135,12 @@ func TestRuntimeThatEndsStreamsAtOnce(t *testing.T) {
 	f.kill() // its own loop
 	f.runtime.events = make(chan *runtimeapi.ContainerEventResponse, 2)
 	f.runtime.events <- nil
-	if err := f.Claims.events(t.Context()); status.Code(err) != codes.Unimplemented {
+	if err := crilist.Events(t.Context(), f.runtime, func(*runtimeapi.ContainerEventResponse) {}); status.Code(err) != codes.Unimplemented {
 		t.Errorf("a stream that ended before any event: %v", err)
 	}
 	f.runtime.events <- event("another", stopped)
 	f.runtime.events <- nil
-	if err := f.Claims.events(t.Context()); status.Code(err) == codes.Unimplemented {
+	if err := crilist.Events(t.Context(), f.runtime, func(*runtimeapi.ContainerEventResponse) {}); status.Code(err) == codes.Unimplemented {
 		t.Errorf("a stream that ended after an event: %v", err)
 	}
 }

@@ -3,7 +3,7 @@
 // is larger than its limit (containerd: 16 MiB): on a node with thousands of ended
 // containers, or with pods of large annotations, ListContainers or ListPodSandbox fails
 // then, also for the kubelet. Here the list is asked for as a stream (KEP-5825), or, of a
-// runtime without streams, in parts that fit.
+// runtime without streams, in parts that fit. It also reads the runtime's events.
 package crilist
 
 import (

@@ -2,14 +2,14 @@ package kubeletplugins
 
 import (
 	"context"
-	"errors"
-	"io"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/kubecri/crilist"
 )
 
 // eventLoop listens to the runtime for what ends. Without events such slots stay taken
@@ -18,7 +18,7 @@ func (p *Plugins) eventLoop(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	logged := false
 	for {
-		err := p.listen(ctx)
+		err := crilist.Events(ctx, p.Runtime, p.happened)
 		if ctx.Err() != nil {
 			return
 		}
@@ -41,36 +41,19 @@ func (p *Plugins) eventLoop(ctx context.Context) {
 	}
 }
 
-// listen asks for a relist for each of the runtime's events about a container with slots, until the
-// runtime ends the stream. The error's code is Unimplemented of a runtime that has no events.
-func (p *Plugins) listen(ctx context.Context) error {
-	stream, err := p.Runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
-	if err != nil {
-		return err
-	}
-	for first := true; ; first = false {
-		event, err := stream.Recv()
-		if errors.Is(err, io.EOF) && first { // CRI-O's way, without enable_pod_events
-			return status.Error(codes.Unimplemented, "the runtime ended the stream before any event")
+// happened asks for a relist when the event is about a container with slots.
+func (p *Plugins) happened(event *runtimeapi.ContainerEventResponse) {
+	switch event.ContainerEventType {
+	case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT:
+		if p.account.anyUnused() { // it may be a container of these
+			p.relist()
 		}
-		if errors.Is(err, io.EOF) {
-			return errors.New("the runtime ended the stream")
-		}
-		if err != nil {
-			return err
-		}
-		switch event.ContainerEventType {
-		case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT:
-			if p.account.anyUnused() { // it may be a container of these
-				p.relist()
-			}
-		case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
-			p.mu.Lock()
-			concerns := p.containers[event.ContainerId]
-			p.mu.Unlock()
-			if concerns {
-				p.relist()
-			}
+	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
+		p.mu.Lock()
+		concerns := p.containers[event.ContainerId]
+		p.mu.Unlock()
+		if concerns {
+			p.relist()
 		}
 	}
 }

@@ -107,7 +107,7 @@ func (p *Plugin) Run(ctx context.Context) {
 			default:
 				retry = min(dialRetry<<min(short, 10), refusedRetry)
 				short++
-				err = fmt.Errorf("%w %s after it had begun to synchronize; if it goes on so and the runtime logs \"failed to synchronize plugin\", raise its plugin_request_timeout", err, accepted.Round(time.Millisecond))
+				err = fmt.Errorf("%w %s after it had begun to synchronize; if this repeats and the runtime logs \"failed to synchronize plugin\", raise its plugin_request_timeout", err, accepted.Round(time.Millisecond))
 			}
 		}
 		if ctx.Err() != nil {
