@@ -72,8 +72,8 @@ func (s *Server) serve(ctx context.Context, l *unixsocket.Listener, logger klog.
 	for {
 		select {
 		case <-ctx.Done():
-			server.Stop()
 			l.Remove() // handlers that look see that there is no agent
+			server.Stop()
 			<-served
 			return nil
 		case err := <-served:

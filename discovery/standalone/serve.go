@@ -69,8 +69,8 @@ func Serve(ctx context.Context, handler discovery.Handler, options Options) erro
 	}
 	stopped := ctx.Err() != nil
 	cancel()
+	at.remove()   // while it is served: see Listener.Remove
 	server.Stop() // ends all streams
-	at.remove()
 	workers.Wait()
 	if stopped {
 		return nil

@@ -54,7 +54,7 @@ func listen(path string) (*Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
-	if err := removeStale(path); err != nil {
+	if err := mayReplace(path); err != nil {
 		return nil, err
 	}
 	// The socket must be closed to others from its first moment. The umask would do
@@ -69,19 +69,18 @@ func listen(path string) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(os.Chmod(made, 0o600), os.Rename(made, path)); err != nil {
-		l.Close()
-		return nil, err
-	}
-	own, err := Identify(path)
-	if err != nil {
+	own, err := Identify(made)
+	if err := errors.Join(err, os.Chmod(made, 0o600), os.Rename(made, path)); err != nil {
 		l.Close()
 		return nil, err
 	}
 	return &Listener{UnixListener: l, path: path, own: own}, nil
 }
 
-func removeStale(path string) error {
+// mayReplace returns an error when what is at path must stay. It removes nothing: the
+// new socket is renamed over a dead one, so that a process which ends and removes its
+// own at this moment is in nobody's way.
+func mayReplace(path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -96,9 +95,7 @@ func removeStale(path string) error {
 	case err == nil:
 		conn.Close()
 		return ErrServed
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return os.Remove(path)
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
 		return nil
 	}
 	return fmt.Errorf("cannot tell whether the existing socket is served: %w", err)
@@ -116,7 +113,8 @@ func (l *Listener) Present() error {
 }
 
 // Remove removes the socket unless its path is another's by now. It does not close the
-// listener.
+// listener. Call it before Close: nobody replaces a socket that is served, so that it
+// cannot remove another's.
 func (l *Listener) Remove() {
 	if l.Present() == nil {
 		os.Remove(l.path)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -106,5 +107,28 @@ func TestOtherFilesStay(t *testing.T) {
 	}
 	if _, err := Listen(filepath.Join(file, "x.sock")); err == nil {
 		t.Error("Listen() in a directory that is a file = nil")
+	}
+}
+
+// The last process ends, and removes its socket, while others wait for its path.
+func TestTheSocketOfAProcessThatEndsIsInNobodysWay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.sock")
+	for range 200 {
+		ends := mustListen(t, path)
+		ends.Close() // as a process that is killed
+		var running sync.WaitGroup
+		running.Go(ends.Remove)
+		for range 3 {
+			running.Go(func() {
+				l, err := Listen(path)
+				switch {
+				case err == nil:
+					l.Close()
+				case !errors.Is(err, ErrServed):
+					t.Errorf("Listen() = %v, want a listener or ErrServed", err)
+				}
+			})
+		}
+		running.Wait()
 	}
 }
