@@ -8,39 +8,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubeslot/kubeslot/test/permissions"
 )
-
-// ofEveryKubecri are the rights that kubecri has by whichever identity.
-var ofEveryKubecri = []rightTo{
-	{right{verbs: "get list watch", resource: "configurations.akri.sh"}, "know what to discover"},
-	{right{verbs: "get list watch create update delete", resource: "deviceslices.kubeslot.io"}, "say what its node sees"},
-	{right{verbs: "get list watch create delete", resource: "slotclaims.kubeslot.io"}, "claim slots"},
-	{right{verbs: "get", resource: "namespaces"}, "read the labels that spec.allowedNamespaces selects"},
-}
-
-// kubecriRights are all that kubecri may do with an identity of its own.
-var kubecriRights = append([]rightTo{
-	{right{verbs: "get list watch create update", resource: "leases.coordination.k8s.io"}, "agree on who discovers for others"},
-	{right{verbs: "get list watch", resource: "pods"}, "know the assignments of its node's pods"},
-	{right{verbs: "get list watch", resource: "nodes"}, "know its own, and the labels of nodes that report for others"},
-	{right{verbs: "patch", resource: "nodes/status"}, "advertise totals"},
-	{right{verbs: "create patch", resource: "events"}, "tell people"},
-	{right{verbs: "create", resource: "tokenreviews.authentication.k8s.io"}, "know who asks for its metrics"},
-	{right{verbs: "create", resource: "subjectaccessreviews.authorization.k8s.io"}, "know whether he may read them"},
-}, ofEveryKubecri...)
-
-// kubeletRights are what deploy/kubelet-identity adds to a kubelet's own.
-var kubeletRights = append([]rightTo{
-	{right{verbs: "get list watch", resource: "leases.coordination.k8s.io"}, "see who discovers for others"},
-}, ofEveryKubecri...)
 
 // kubecri may do what is in the tables and nothing else, before the policies narrow it to
 // its own node.
 func TestWhatKubecriMayDo(t *testing.T) {
-	mayDoOnly(t, authorizerOf(t, "rbac/kubecri.yaml"), kubecri("node-a"), kubecriRights)
-	mayDoOnly(t, authorizerOf(t, "kubelet-identity/rbac.yaml"), kubelet("node-a"), kubeletRights)
+	permissions.Only(t, permissionsOf(t, "rbac/kubecri.yaml"), kubecri("node-a"), permissions.Kubecri)
+	permissions.Only(t, permissionsOf(t, "kubelet-identity/rbac.yaml"), kubelet("node-a"), permissions.Kubelet)
 	for _, who := range []user.Info{account("default", "kubecri", "node-a"), &user.DefaultInfo{Name: "eve", Groups: []string{"system:authenticated"}}} {
-		if allows(t, authorizerOf(t, "rbac/kubecri.yaml"), who, "get", "pods", "default", "any") {
+		if permissions.Allows(t, permissionsOf(t, "rbac/kubecri.yaml"), who, "get", "pods", "default", "any") {
 			t.Errorf("%s has kubecri's rights", who.GetName())
 		}
 	}

@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubeslot/kubeslot/test/permissions"
 )
 
 func TestWebhookOnAnAPIServer(t *testing.T) {
@@ -64,17 +66,17 @@ func (r *rig) rbac(t *testing.T) {
 		r.check(err)
 		return review.Status.Allowed
 	}
-	for _, right := range controllerRights {
-		for _, verb := range strings.Fields(right.verbs) {
-			if !can(verb, right.resource, right.in, right.name) {
-				t.Errorf("may not %s %s %s", verb, right.resource, right.name)
+	for _, p := range permissions.Controller {
+		for _, verb := range strings.Fields(p.Verbs) {
+			if !can(verb, p.Resource, p.In, p.Name) {
+				t.Errorf("may not %s %s %s", verb, p.Resource, p.Name)
 			}
 		}
 	}
-	for _, r := range []right{{verbs: "get", resource: "secrets"}, {verbs: "create", resource: "pods/exec"}, {verbs: "update", resource: "configurations.akri.sh"},
-		{verbs: "patch", resource: "validatingwebhookconfigurations.admissionregistration.k8s.io", name: "other"}, {verbs: "create", resource: "validatingwebhookconfigurations.admissionregistration.k8s.io"}} {
-		if can(r.verbs, r.resource, r.in, r.name) {
-			t.Errorf("may %s %s %s", r.verbs, r.resource, r.name)
+	for _, p := range []permissions.Permission{{Verbs: "get", Resource: "secrets"}, {Verbs: "create", Resource: "pods/exec"}, {Verbs: "update", Resource: "configurations.akri.sh"},
+		{Verbs: "patch", Resource: "validatingwebhookconfigurations.admissionregistration.k8s.io", Name: "other"}, {Verbs: "create", Resource: "validatingwebhookconfigurations.admissionregistration.k8s.io"}} {
+		if can(p.Verbs, p.Resource, p.In, p.Name) {
+			t.Errorf("may %s %s %s", p.Verbs, p.Resource, p.Name)
 		}
 	}
 }

@@ -130,6 +130,13 @@ func rogueIsRefused(r *rig, by way) {
 		_, err := slotClaims.Patch(r.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	}
+	putClaim := func(name string, change func(*v1alpha1.SlotClaim)) error {
+		c, err := slotClaims.Get(r.ctx, name, metav1.GetOptions{})
+		r.check(err)
+		change(c)
+		_, err = slotClaims.Update(r.ctx, c, metav1.UpdateOptions{})
+		return err
+	}
 	lease := func(name, holder string) error {
 		_, err := leases.Create(r.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}, metav1.CreateOptions{})
@@ -163,6 +170,8 @@ func rogueIsRefused(r *rig, by way) {
 		{"a claim on a taken slot", "already exists", thief.takeFor(nodeA, held, nil), ""},
 		{"node-b's claim deleted", ownOnly, slotClaims.Delete(r.ctx, held, metav1.DeleteOptions{}), ""},
 		{"node-b's claim edited", `cannot patch resource "slotclaims"`, patchClaim(held, `{"spec":{"nodeName":"node-a"}}`), ""},
+		{"node-b's claim replaced", `cannot update resource "slotclaims"`, putClaim(held, func(c *v1alpha1.SlotClaim) { c.Spec.NodeName, c.OwnerReferences[0] = nodeA, thief.owner }), ""},
+		{"its own claim replaced", `cannot update resource "slotclaims"`, putClaim(own, func(c *v1alpha1.SlotClaim) { c.Finalizers = never }), ""},
 		{"its own claim's finalizers", `cannot patch resource "slotclaims"`, patchClaim(own, kept), ""},
 
 		{"a slice for node-b", ownOnly, thief.report("node-a-77", nodeB, nil), ""},

@@ -1,13 +1,13 @@
-package deploy
+// Package permissions checks what an identity may do by RBAC, and that it may do nothing
+// else: with the API server's own authorizer, for all resources of Kubernetes and ours.
+package permissions
 
 import (
 	"bufio"
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -30,76 +29,34 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// right is what kubectl auth can-i asks for.
-type right struct {
-	verbs    string // with blanks between them
-	resource string // resource[/subresource][.group]
-	// in is the one namespace; "" for all.
-	in string
-	// name is that of the one object; "" for all.
-	name string
+// Permission is what kubectl auth can-i asks for, and what it is for.
+type Permission struct {
+	Verbs    string // with blanks between them
+	Resource string // resource[/subresource][.group]
+	// In is the one namespace; "" for all.
+	In string
+	// Name is that of the one object; "" for all.
+	Name string
+	To   string
 }
 
-// rightTo is a right, and what it is for.
-type rightTo struct {
-	right
-	to string
-}
-
-// controllerRights are all that the controller may do, and what it is for.
-var controllerRights = []rightTo{
-	{right{verbs: "get list watch patch", resource: "configurations.akri.sh"}, "take off finalizers of Akri's agents"},
-	{right{verbs: "patch", resource: "configurations/status.akri.sh"}, "write their status"},
-	{right{verbs: "get list watch create patch delete", resource: "instances.akri.sh"}, "write the view of what nodes report"},
-	{right{verbs: "get list watch", resource: "deviceslices.kubeslot.io"}, "read what nodes report"},
-	{right{verbs: "get list watch delete", resource: "slotclaims.kubeslot.io"}, "free the slots of what is gone"},
-	{right{verbs: "get list watch", resource: "nodes"}, "know which are Ready"},
-	{right{verbs: "get list watch create patch delete", resource: "pods"}, "run brokers"},
-	{right{verbs: "get list watch create patch delete", resource: "jobs.batch"}, "run brokers"},
-	{right{verbs: "get list watch create update delete", resource: "services"}, "make brokers' Services"},
-	{right{verbs: "create patch", resource: "events"}, "tell people"},
-	{right{verbs: "create patch", resource: "events.events.k8s.io"}, "tell people"},
-	{right{verbs: "list watch patch", resource: "validatingwebhookconfigurations.admissionregistration.k8s.io", name: "kubeslot-configurations"}, "have API servers trust its webhook"},
-	{right{verbs: "create", resource: "tokenreviews.authentication.k8s.io"}, "know who asks for its metrics"},
-	{right{verbs: "create", resource: "subjectaccessreviews.authorization.k8s.io"}, "know whether he may read them"},
-	{right{verbs: "create", resource: "leases.coordination.k8s.io", in: "kube-system"}, "elect a leader"},
-	{right{verbs: "get update", resource: "leases.coordination.k8s.io", in: "kube-system", name: "kubeslot-controller"}, "elect a leader"},
-}
-
-// The controller may do what is in the table and nothing else: no Secrets, no binding of
-// pods, no other webhooks, and in particular nothing by which it could get more rights.
-func TestWhatTheControllerMayDo(t *testing.T) {
-	may := authorizerOf(t, "rbac/controller.yaml")
-	for _, who := range []user.Info{
-		&user.DefaultInfo{Name: "system:kubeslot-controller", Groups: []string{"system:authenticated"}},
-		account("kubeslot-system", "kubeslot-controller", ""),
-	} {
-		mayDoOnly(t, may, who, controllerRights)
-	}
-	for _, who := range []user.Info{account("default", "kubeslot-controller", ""), &user.DefaultInfo{Name: "eve", Groups: []string{"system:authenticated"}}} {
-		if allows(t, may, who, "get", "pods", "default", "any") {
-			t.Errorf("%s has the controller's rights", who.GetName())
-		}
-	}
-}
-
-// mayDoOnly checks that who may do what is in the table, and nothing else.
-func mayDoOnly(t *testing.T, may authorizer.Authorizer, who user.Info, table []rightTo) {
+// Only checks that who may do what is in the table, and nothing else.
+func Only(t *testing.T, may authorizer.Authorizer, who user.Info, table []Permission) {
 	t.Helper()
 	wrong, unused := map[string]bool{}, map[string]bool{}
-	for _, r := range table {
-		for _, verb := range strings.Fields(r.verbs) {
-			unused[verb+" "+r.resource+" "+r.in+" "+r.name] = true
+	for _, p := range table {
+		for _, verb := range strings.Fields(p.Verbs) {
+			unused[verb+" "+p.Resource+" "+p.In+" "+p.Name] = true
 		}
 	}
 	for _, resource := range allResources(t) {
 		for _, verb := range allVerbs {
 			for _, in := range []string{"", "default", "kube-system", "kubeslot-system"} {
-				for _, name := range []string{"", "any", "kubeslot-controller", "kubeslot-configurations"} {
-					granted := slices.ContainsFunc(table, func(r rightTo) bool {
-						return r.resource == resource && slices.Contains(strings.Fields(r.verbs), verb) && (r.in == "" || r.in == in) && (r.name == "" || r.name == name)
+				for _, name := range []string{"", "any", "kubeslot-controller", "kubeslot-scheduler", "kubeslot-configurations"} {
+					granted := slices.ContainsFunc(table, func(p Permission) bool {
+						return p.Resource == resource && slices.Contains(strings.Fields(p.Verbs), verb) && (p.In == "" || p.In == in) && (p.Name == "" || p.Name == name)
 					})
-					if got := allows(t, may, who, verb, resource, in, name); got != granted {
+					if got := Allows(t, may, who, verb, resource, in, name); got != granted {
 						if told := verb + resource; !wrong[told] { // once for all names and namespaces
 							wrong[told] = true
 							t.Errorf("%s: can-i %s %s/%s -n %q: %t, and the table says %t", who.GetName(), verb, resource, name, in, got, granted)
@@ -152,8 +109,8 @@ func allResources(t *testing.T) []string {
 	return sets.List(all)
 }
 
-// allows is kubectl auth can-i.
-func allows(t *testing.T, may authorizer.Authorizer, who user.Info, verb, resource, namespace, name string) bool {
+// Allows is kubectl auth can-i.
+func Allows(t *testing.T, may authorizer.Authorizer, who user.Info, verb, resource, namespace, name string) bool {
 	t.Helper()
 	path, group, _ := strings.Cut(resource, ".")
 	path, subresource, _ := strings.Cut(path, "/")
@@ -165,20 +122,17 @@ func allows(t *testing.T, may authorizer.Authorizer, who user.Info, verb, resour
 	return decision == authorizer.DecisionAllow
 }
 
-// authorizerOf is the API server's own, for the roles and bindings of a file.
-func authorizerOf(t *testing.T, file string) authorizer.Authorizer {
+// Of is the API server's own authorizer, for the roles and bindings among the documents of a
+// YAML text. A binding to a role that is not among them gives nothing.
+func Of(t *testing.T, text []byte) authorizer.Authorizer {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var (
 		roles           []*rbacv1.Role
 		bindings        []*rbacv1.RoleBinding
 		clusterRoles    []*rbacv1.ClusterRole
 		clusterBindings []*rbacv1.ClusterRoleBinding
 	)
-	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
+	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
 			break
@@ -204,13 +158,11 @@ func authorizerOf(t *testing.T, file string) authorizer.Authorizer {
 		case rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"):
 			clusterBindings = append(clusterBindings, &rbacv1.ClusterRoleBinding{})
 			into = clusterBindings[len(clusterBindings)-1]
-		case schema.GroupVersionKind{}: // comments alone
-			continue
 		default:
-			t.Fatalf("%s has a %s", file, kind.Kind)
+			continue
 		}
 		if err := yaml.UnmarshalStrict(document, into); err != nil {
-			t.Fatal(fmt.Errorf("%s: %w", file, err))
+			t.Fatalf("a %s: %v", kind.Kind, err)
 		}
 	}
 	_, static := rbacvalidation.NewTestRuleResolver(roles, bindings, clusterRoles, clusterBindings)

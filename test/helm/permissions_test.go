@@ -1,0 +1,84 @@
+package helm
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubeslot/kubeslot/test/permissions"
+)
+
+// Each ServiceAccount of the chart may do what is in its table, and nothing else. That of
+// the Job that cleans up is there only while the Job runs, and what runs on each node then has none.
+func TestWhatTheChartsAccountsMayDo(t *testing.T) {
+	all := newHelm(t, 4).render(t)
+	var text strings.Builder
+	accounts := map[string]bool{}
+	roles := map[string][]string{} // by account
+	for _, o := range all {
+		document, err := yaml.Marshal(o.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.WriteString("---\n" + string(document))
+		switch o.GetKind() {
+		case "ServiceAccount":
+			accounts[o.GetName()] = true
+		case "ClusterRoleBinding", "RoleBinding":
+			var binding rbacv1.ClusterRoleBinding
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &binding); err != nil {
+				t.Fatal(err)
+			}
+			for _, subject := range binding.Subjects {
+				roles[subject.Name] = append(roles[subject.Name], binding.RoleRef.Name)
+			}
+		}
+	}
+	may := permissions.Of(t, []byte(text.String()))
+	tables := map[string][]permissions.Permission{
+		"kubecri": permissions.Kubecri, "kubeslot-controller": permissions.Controller,
+		"kube-scheduler": permissions.SchedulerOfTheChart, "kubeslot-uninstall": permissions.Uninstall,
+	}
+	for name, table := range tables {
+		permissions.Only(t, may, serviceaccount.UserInfo("kubeslot-system", name, ""), table)
+		delete(accounts, name)
+	}
+	if len(accounts) > 0 {
+		t.Errorf("these ServiceAccounts have no table: %q", slices.Sorted(maps.Keys(accounts)))
+	}
+	// The authorizer does not know the roles that every cluster has.
+	slices.Sort(roles["kube-scheduler"])
+	if diff := cmp.Diff([]string{"extension-apiserver-authentication-reader", "kubeslot:kube-scheduler", "kubeslot:kube-scheduler",
+		"system:kube-scheduler", "system:volume-scheduler"}, roles["kube-scheduler"]); diff != "" {
+		t.Errorf("roles of the scheduler (-want +got):\n%s", diff)
+	}
+	for name := range tables {
+		for _, role := range roles[name] {
+			if name != "kube-scheduler" && !strings.HasPrefix(role, "kubeslot:") {
+				t.Errorf("%s has role %s, which is not the chart's", name, role)
+			}
+		}
+	}
+
+	for _, o := range all {
+		if n := o.GetName(); n == "kubeslot-uninstall" || n == "kubeslot:uninstall" {
+			if on, gone := o.GetAnnotations()["helm.sh/hook"], o.GetAnnotations()["helm.sh/hook-delete-policy"]; on != "post-delete" || !strings.Contains(gone, "hook-succeeded") {
+				t.Errorf("%s %s is a hook %q that goes with %q: want it while the release goes, and no longer", o.GetKind(), n, on, gone)
+			}
+		}
+	}
+	pod := map[string]any{}
+	if err := yaml.Unmarshal([]byte(field(all.get(t, "ConfigMap", "kubeslot-uninstall"), "data", "pod.yaml").(string)), &pod); err != nil {
+		t.Fatal(err)
+	}
+	if spec := pod["spec"].(map[string]any); spec["automountServiceAccountToken"] != false || spec["serviceAccountName"] != nil {
+		t.Errorf("the pod on each node has a token: %v, %v", spec["automountServiceAccountToken"], spec["serviceAccountName"])
+	}
+}
