@@ -74,6 +74,13 @@ func (l *Ledger) shortfall(node, container string, r ResourceRequest, conf *conf
 	return s
 }
 
+// atMostOne says what each scope of uniqueness allows; "" stands for none.
+var atMostOne = map[akriv0.UniqueScope]string{
+	akriv0.UniquePerContainer: ", at most one slot per Instance in each container",
+	akriv0.UniquePerPod:       ", at most one slot per Instance in each pod",
+	akriv0.UniquePerNode:      ", at most one slot per Instance on each node",
+}
+
 // String is what a pod's event shows, in the framework's manner: it puts the
 // number of nodes with the same shortfall before it.
 func (s *Shortfall) String() string {
@@ -103,14 +110,10 @@ func (s *Shortfall) String() string {
 		}
 		return fmt.Sprintf("node(s) reach too few slots for %s: container %q needs %d, %d reached", name, s.Container, s.Needed, s.Slots)
 	}
-	unique := ""
-	if s.Unique != "" {
-		unique = fmt.Sprintf(", at most one an Instance for a %s", s.Unique)
-	}
 	own := ""
 	if s.Own > 0 {
 		own = fmt.Sprintf(", and this pod's other requests take %d", s.Own)
 	}
 	return fmt.Sprintf("node(s) short of %s: container %q needs %d%s; %d of %d slots free on %d Instances, %d held%s",
-		name, s.Container, s.Needed, unique, s.Free, s.Slots, s.Instances, s.Slots-s.Free, own)
+		name, s.Container, s.Needed, atMostOne[s.Unique], s.Free, s.Slots, s.Instances, s.Slots-s.Free, own)
 }

@@ -19,7 +19,7 @@ func read(t *testing.T, path string) string {
 }
 
 func TestScheduler(t *testing.T) {
-	held := `node(s) short of akri.sh/cam: container "main" needs 2, at most one an Instance for a Container; 1 of 4 slots free on 2 Instances, 3 held`
+	held := `node(s) short of akri.sh/cam: container "main" needs 2, at most one slot per Instance in each container; 1 of 4 slots free on 2 Instances, 3 held`
 	for name, tc := range map[string]struct {
 		message string
 		want    []string // nodes reason
