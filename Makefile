@@ -1,6 +1,6 @@
 # Kubeslot. `make demo` shows it, `make test` tests it; both need Linux, root, Go
 # and gcc, and fetch all else as Go modules.
-.PHONY: help build plugins plugin-builder demo demo-helm demo-load demo-down test lint test-unit fuzz test-e2e test-skew soak soak-idle bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin test-device-plugin-long bench-cri images push pictures krew generate clean
+.PHONY: help build plugins plugin-builder demo demo-helm demo-load demo-down test lint test-unit fuzz test-e2e test-skew test-histories soak soak-idle bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin test-device-plugin-long bench-cri images push pictures krew generate clean
 
 KUBE_VERSION := v1.36.3
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
@@ -91,6 +91,11 @@ test-e2e: ## Tests on a real cluster of two nodes (KEEP=1 leaves it up).
 test-skew: ## Kubelets and API servers of other Kubernetes versions, which it builds: some ten minutes each, once (KUBELETS=1.33,1.34,1.35,1.36 API_SERVERS=1.35,1.34,1.33).
 	@hack/preflight.sh root go gcc
 	KUBESLOT_SKEW=1 KUBELETS=$(KUBELETS) API_SERVERS=$(API_SERVERS) go test -count=1 -timeout 3h -v ./test/skew $(if $(RUN),-run '$(RUN)')
+
+test-histories: ## Random histories of the ledger, and of pods that wait: more than in `make test`, an hour (HISTORIES=4000 RUNS=400).
+	@hack/preflight.sh go gcc
+	go test -count=1 -timeout 3h -run '^TestHistories$$' ./device-scheduler/ledger -rapid.checks=$(or $(HISTORIES),4000)
+	go test -count=$(or $(RUNS),400) -timeout 3h -run '^TestNoPodWaitsThatCouldRun$$' ./kube-scheduler/configurationresources
 
 soak: ## Ten minutes of chaos on a real cluster: pods come and go while everything but etcd is killed, frozen and cut off (CHAOS=10m SEED=<number>).
 	$(MAKE) test-e2e E2E=./test/e2e RUN='^TestChaos$$$$' CHAOS=$(or $(CHAOS),10m) SEED=$(or $(SEED),$(shell date +%s))

@@ -80,7 +80,7 @@ func (v *View) examineCluster(f *findings) {
 	v.examineEmulation(f, kubernetes.Get().GitVersion)
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
 		if !slices.Contains(c.Policies, name) {
-			f.add("validatingadmissionpolicy/"+name, "NoPolicy", "it is not there, or no binding enforces it: %s. Apply deploy/policies", policies[name])
+			f.add("validatingadmissionpolicy/"+name, "NoPolicy", "it is not there, or no binding enforces it: %s. Apply deploy/policies, or run helm upgrade", policies[name])
 		}
 	}
 	want, err := wanted()

@@ -61,7 +61,7 @@ func TestExamineTheCluster(t *testing.T) {
 		"all is there": {},
 		"an old API server": {object: "cluster", reason: "OldVersion", want: "v1.31.0, and Kubeslot works from 1.33 on",
 			change: func(_ *testing.T, o *Objects) { o.Cluster.Version = "v1.31.0" }},
-		"a policy that is missing": {object: "validatingadmissionpolicy/kubeslot-assignment", reason: "NoPolicy", want: "who may update a pod can give it slots. Apply deploy/policies",
+		"a policy that is missing": {object: "validatingadmissionpolicy/kubeslot-assignment", reason: "NoPolicy", want: "who may update a pod can give it slots. Apply deploy/policies, or run helm upgrade",
 			change: func(_ *testing.T, o *Objects) { o.Cluster.Policies = o.Cluster.Policies[1:] }},
 		"a definition that is missing": {object: "customresourcedefinition/slotclaims.kubeslot.io", reason: "NoDefinition", want: "apply deploy/crds, or run helm upgrade",
 			change: func(_ *testing.T, o *Objects) { delete(o.Cluster.Definitions, "slotclaims.kubeslot.io") }},
