@@ -96,36 +96,6 @@ func TestArbitraryObjects(t *testing.T) {
 	})
 }
 
-// The hash of a local device is that of its id with the node's name behind it: a node can
-// report a shared device of just this id. The node whose device it is keeps it alone.
-func TestSharedDeviceWithTheNameOfALocalOne(t *testing.T) {
-	local := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "ns", Name: "cam"}, ID: "/dev/video0"}
-	local.Hash = slot.InstanceHash(local.ID, false, "victim", slot.ShortHash)
-	forged := local
-	forged.ID, forged.Shared = local.ID+"victim", true
-	victims, rogues := sliceOf("victim-0", "victim", local), sliceOf("rogue-0", "rogue", forged)
-	for name, first := range map[string][]*v1alpha1.DeviceSlice{"the victim first": {victims, rogues}, "the rogue first": {rogues, victims}} {
-		t.Run(name, func(t *testing.T) {
-			l := New()
-			l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{}))
-			for _, s := range first {
-				l.SetSlice(s)
-			}
-			l.SetClaim(claimOf(slot.Name{Instance: local.Instance()}, "rogue", "p"))
-			checkInvariants(t, l)
-			if got := l.devices[local.Instance()].nodes(); len(got) != 1 || got[0] != "victim" {
-				t.Errorf("%v reach the device, want its node", got)
-			}
-			if claims, devices := l.Ignored(); l.Free("cam") != 1 || claims != 1 || devices != 1 {
-				t.Errorf("%d slots are free, %d claims do not count, and %d devices are left out; want 1 each", l.Free("cam"), claims, devices)
-			}
-			if _, errs := l.SetSlice(rogues); len(errs) != 1 {
-				t.Errorf("the rogue's slice is taken with errors %v, want one", errs)
-			}
-		})
-	}
-}
-
 // Two nodes have a local device of one id, and the hashes of both are equal: they are two
 // devices all the same.
 func TestLocalDevicesOfOneIDAreTwo(t *testing.T) {
@@ -174,14 +144,9 @@ func TestNamesOfFarSlotsTakeLittleMemory(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var before, after runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&before)
-			l := New()
+			before, l := heap(), New()
 			enter(l)
-			runtime.GC()
-			runtime.ReadMemStats(&after)
-			if took := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / names; took > most {
+			if took := (heap() - before) / names; took > most {
 				t.Errorf("a name takes %d bytes, want at most %d", took, most)
 			}
 			if known := len(l.devices); known != names {
@@ -191,18 +156,20 @@ func TestNamesOfFarSlotsTakeLittleMemory(t *testing.T) {
 	}
 }
 
+// heap is how many bytes of it are in use.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
 // Capacity is one number for all Instances of a Configuration. What is kept of an Instance
 // follows what is held of it, however many slots it has.
 func TestMemoryFollowsWhatIsHeld(t *testing.T) {
 	const most = 1 << 20
 	l, _ := fleet(1, 200, false)
 	l.SetClaim(claimOf(slot.Name{Instance: fleetInstance(0, "node-00000"), Index: 5_000}, "node-00000", "p"))
-	heap := func() int64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
 	before := heap()
 	for _, capacity := range []int32{10_000, 2} {
 		l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{Capacity: capacity, InstanceNameDigits: slot.LongHash}))

@@ -102,26 +102,6 @@ func BenchmarkFit(b *testing.B) {
 	}
 }
 
-// BenchmarkFits is the Filter of a simple request, which must not allocate
-// (TestFeasibilityDoesNotAllocate).
-func BenchmarkFits(b *testing.B) {
-	for _, instances := range []int{500, 50_000} {
-		for _, shared := range []bool{false, true} {
-			l, nodes := fleet(500, instances, shared)
-			b.Run(fmt.Sprintf("instances=%d/shared=%v", instances, shared), func(b *testing.B) {
-				feasibility := l.Feasibility(podFor(1, 1), NewSnapshotIndex(nodes))
-				b.ReportAllocs()
-				for i := 0; b.Loop(); i++ {
-					place := i % len(nodes)
-					if shortfall, sure := feasibility.Fits(nodes[place], place); shortfall != nil || !sure {
-						b.Fatal(shortfall, sure)
-					}
-				}
-			})
-		}
-	}
-}
-
 // BenchmarkReserve is Reserve and Unreserve of one pod, two slots a container.
 func BenchmarkReserve(b *testing.B) {
 	for _, size := range []struct{ nodes, instances int }{{500, 500}, {500, 5_000}, {500, 50_000}, {5_000, 50_000}} {

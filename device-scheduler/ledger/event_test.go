@@ -6,8 +6,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -41,58 +39,6 @@ func newProber(t *rapid.T) *prober {
 	}
 	return p
 }
-
-func (p *prober) SetConfiguration(c *akriv0.Configuration) {
-	p.event.add(p.Ledger.SetConfiguration(c))
-}
-
-func (p *prober) DeleteConfiguration(namespace, name string) {
-	p.event.add(p.Ledger.DeleteConfiguration(namespace, name))
-}
-
-func (p *prober) SetSlice(s *v1alpha1.DeviceSlice) (Event, []error) {
-	event, errs := p.Ledger.SetSlice(s)
-	p.event.add(event)
-	return event, errs
-}
-
-func (p *prober) DeleteSlice(name string) { p.event.add(p.Ledger.DeleteSlice(name)) }
-
-func (p *prober) SetClaim(c *v1alpha1.SlotClaim) { p.event.add(p.Ledger.SetClaim(c)) }
-
-func (p *prober) DeleteClaim(name string) { p.event.add(p.Ledger.DeleteClaim(name)) }
-
-func (p *prober) SetNode(name string, labels map[string]string) {
-	p.event.add(p.Ledger.SetNode(name, labels))
-}
-
-func (p *prober) DeleteNode(name string) { p.event.add(p.Ledger.DeleteNode(name)) }
-
-func (p *prober) Assume(pod Pod, node string, a Assignment) error {
-	event, err := p.Ledger.Assume(pod, node, a)
-	p.event.add(event)
-	return err
-}
-
-func (p *prober) Forget(uid string) Event {
-	event := p.Ledger.Forget(uid)
-	p.event.add(event)
-	return event
-}
-
-func (p *prober) Observe(pod Pod, node string, a Assignment) ([]Conflict, Event) {
-	conflicts, event := p.Ledger.Observe(pod, node, a)
-	p.event.add(event)
-	return conflicts, event
-}
-
-func (p *prober) Remove(uid string) { p.event.add(p.Ledger.Remove(uid)) }
-
-func (p *prober) Nominate(pod Pod, node string, a Assignment) {
-	p.event.add(p.Ledger.Nominate(pod, node, a))
-}
-
-func (p *prober) ClearNomination(uid string) { p.event.add(p.Ledger.ClearNomination(uid)) }
 
 // restart has another ledger, after which all pods are tried.
 func (p *prober) restart(l *Ledger) { p.Ledger, p.excused = l, true }

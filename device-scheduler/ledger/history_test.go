@@ -71,11 +71,13 @@ func (w *world) reserveOne(t *rapid.T) {
 		return
 	}
 	w.rules(node, req, nil).check(t, a)
-	if err := w.Assume(pod, node, a); err != nil {
+	event, err := w.Assume(pod, node, a)
+	if err != nil {
 		t.Fatalf("the slots that Fit chose cannot be assumed: %v", err)
 	}
+	w.event.add(event)
 	w.assumed[pod.UID] = scheduled{pod, node, a}
-	if err := w.Assume(pod, node, a); err == nil {
+	if _, err := w.Assume(pod, node, a); err == nil {
 		t.Fatalf("pod %s was given slots twice", pod.UID)
 	}
 }
@@ -94,7 +96,7 @@ func (w *world) bind(t *rapid.T) {
 func (w *world) bindFails(t *rapid.T) { w.forget(pickKey(t, w.assumed)) }
 
 func (w *world) forget(uid string) {
-	w.Forget(uid)
+	w.event.add(w.Forget(uid))
 	delete(w.assumed, uid)
 }
 
@@ -164,8 +166,9 @@ func (w *world) observe(t *rapid.T, s scheduled) {
 			want[name] = true
 		}
 	}
-	w.ClearNomination(uid)
-	conflicts, _ := w.Observe(s.pod, s.node, s.a)
+	w.event.add(w.ClearNomination(uid))
+	conflicts, event := w.Observe(s.pod, s.node, s.a)
+	w.event.add(event)
 	w.pods[uid] = s
 	delete(w.assumed, uid)
 	delete(w.late, uid)
@@ -181,7 +184,7 @@ func (w *world) observe(t *rapid.T, s scheduled) {
 		t.Fatalf("pod %s is bound with %v: conflicts %v, want them for %v", uid, s.a, conflicts, want)
 	}
 	// Whoever reserved slots for it gives them back, as after a failed bind.
-	if w.Forget(uid); len(s.a) > 0 && !w.Bound(uid) {
+	if w.event.add(w.Forget(uid)); len(s.a) > 0 && !w.Bound(uid) {
 		t.Fatalf("the slots of pod %s, which is bound, were given back", uid)
 	}
 }
@@ -208,8 +211,8 @@ func (w *world) podGone(t *rapid.T) {
 		w.SetTerminating(uid)
 		return
 	}
-	w.ClearNomination(uid)
-	w.Remove(uid)
+	w.event.add(w.ClearNomination(uid))
+	w.event.add(w.Remove(uid))
 	for _, pods := range []map[string]scheduled{w.pods, w.assumed, w.late} {
 		delete(pods, uid)
 	}

@@ -300,21 +300,6 @@ func checkReports(t failer, l *Ledger) {
 				t.Fatalf("a report of %s is listed in %d slices, and the count is %d", d.name, listed[r], r.slices)
 			}
 			delete(listed, r)
-			if r.shared || d.accepted == nil || !d.accepted.shared || d.reporters > 1 {
-				continue
-			}
-			for _, s := range l.slices {
-				if slices.Contains(s.reports, r) && l.refuses(s.node, r) == "" {
-					t.Fatalf("%s is shared, as one node reports, although it is a local device of node %s", d.name, s.node.name)
-				}
-			}
-		}
-		for r := d.reports; r != nil && d.accepted == nil; r = r.next {
-			for _, s := range l.slices {
-				if slices.Contains(s.reports, r) && l.refuses(s.node, r) == "" {
-					t.Fatalf("no node reaches %s, which %s reports", d.name, s.node.name)
-				}
-			}
 		}
 	}
 	for r := range listed {

@@ -2,9 +2,7 @@ package ledger
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -74,9 +72,7 @@ func sliceOf(name, node string, devices ...v1alpha1.Device) *v1alpha1.DeviceSlic
 }
 
 // share has nodes report an Instance, each in a slice of its own.
-func share(l interface {
-	SetSlice(*v1alpha1.DeviceSlice) (Event, []error)
-}, instance string, nodes ...string) {
+func share(l *Ledger, instance string, nodes ...string) {
 	for _, node := range nodes {
 		l.SetSlice(sliceOf(node+"-"+instance, node, deviceOf(instance, "ns", node)))
 	}
@@ -105,25 +101,5 @@ func configurationOf(name string, spec akriv0.ConfigurationSpec) *akriv0.Configu
 func occupy(l *Ledger, instance, node string, from, capacity int) {
 	for i := from; i < capacity; i++ {
 		l.SetClaim(claimOf(slot.Name{Instance: full(instance), Index: i}, node, "somebody"))
-	}
-}
-
-func TestShortNamesKeepTheirOrder(t *testing.T) {
-	names := []string{"c-0", "c-1", "c-10", "c-1@b", "c-2", "c-local"}
-	fulls := make([]string, len(names))
-	for i, name := range names {
-		fulls[i] = full(name)
-		if got := short("slot " + full(name) + "-7"); got != "slot "+name+"-7" {
-			t.Errorf("%s stands for %s, which is shown as %q", name, full(name), got)
-		}
-	}
-	if !slices.IsSorted(fulls) {
-		t.Errorf("%v stand for %v", names, fulls)
-	}
-	for local, node := range map[string]string{"": "a", "b": "b", "c": "c"} {
-		d := twinOf(deviceOf("c-1", "ns", node), local)
-		if err := d.Check(node); err != nil {
-			t.Error(err)
-		}
 	}
 }

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -107,7 +108,10 @@ func crowded(t *rapid.T, strategy Strategy) *Ledger {
 	}
 	for i := range pods {
 		name := strconv.Itoa(i)
-		req := &Request{Pod: Pod{UID: name, Name: name, Priority: int32(rapid.IntRange(0, 3).Draw(t, "priority"))}, Containers: []ContainerRequest{needs(t)}}
+		req := &Request{Pod: Pod{UID: name, Name: name, Priority: int32(rapid.IntRange(0, 3).Draw(t, "priority"))}, Containers: rapid.SliceOfN(rapid.Custom(needs), 1, 2).Draw(t, "containers")}
+		for i := range req.Containers {
+			req.Containers[i].Name = fmt.Sprint("c", i)
+		}
 		node := rapid.SampledFrom(worldNodes).Draw(t, "node")
 		a, shortfall := l.Draft(strategy, req.Pod).Fit(node, req)
 		switch {
@@ -167,4 +171,97 @@ func tryEach(l *Ledger, strategy Strategy, node string, req *Request, candidates
 	}
 	p.Assignment = fit()
 	return p
+}
+
+// preempt keeps slots for a pod; its victims go when "pod gone" picks them.
+func (w *world) preempt(t *rapid.T) {
+	pod := w.newPod(t, "vip")
+	pod.Priority++
+	node := rapid.SampledFrom(worldNodes).Draw(t, "node")
+	req := drawRequest(t, pod)
+	candidates := slices.DeleteFunc(w.PotentialVictims(req).On(node), func(v Victim) bool { return v.Priority >= req.Priority })
+	for i := range candidates {
+		candidates[i].Protected = rapid.Bool().Draw(t, "protected")
+		candidates[i].Started = int64(rapid.IntRange(1, 2).Draw(t, "started"))
+	}
+	p, want := w.Preempt(w.strategy, node, req, candidates), tryEach(w.Ledger, w.strategy, node, req, candidates)
+	if !reflect.DeepEqual(p, want) {
+		t.Fatalf("on %s of %v:\n%+v\nwant:\n%+v", node, candidates, p, want)
+	}
+	if p == nil {
+		return
+	}
+	gone := maps.Clone(w.ending)
+	for _, v := range p.Victims {
+		gone[v.UID] = true
+	}
+	w.rules(node, req, gone).check(t, p.Assignment)
+	w.event.add(w.Nominate(pod, node, p.Assignment))
+	w.wants[pod.UID] = req
+}
+
+// checkExpected checks that no pod which slots are kept for is kept from them by
+// others that are expected on its node.
+func (w *world) checkExpected(t *rapid.T) {
+	for uid, n := range w.nominations {
+		if _, shortfall := w.Draft(w.strategy, n.Pod).Fit(n.node, w.wants[uid]); shortfall != nil {
+			continue // its victims are there yet, or the rules have changed
+		}
+		draft := w.Draft(w.strategy, n.Pod)
+		for other, req := range w.wants {
+			if other != uid {
+				draft.Reserve(n.node, req)
+			}
+		}
+		for _, h := range n.holds {
+			d := w.devices[h.slot.Instance]
+			free, before := !draft.change(d).taken.has(h.slot.Index), w.freeFor(n.Pod, d, h.slot.Index)
+			if free != before {
+				t.Fatalf("%s is kept for %s: it is free for it %v, and %v with others expected", h.slot, uid, before, free)
+			}
+		}
+	}
+}
+
+func (w *world) clearNomination(t *rapid.T) {
+	w.event.add(w.ClearNomination(pickKey(t, w.nominations)))
+}
+
+func TestBetter(t *testing.T) {
+	on := func(node string, victims ...Victim) *Preemption { return &Preemption{Node: node, Victims: victims} }
+	low, high := Victim{Pod: Pod{Priority: 1}}, Victim{Pod: Pod{Priority: 5}}
+	guarded := Victim{Pod: Pod{Priority: 1}, Protected: true}
+	for name, test := range map[string]struct{ better, worse *Preemption }{
+		"nobody has to go":                                   {on("b"), on("a", low)},
+		"fewer violated budgets, though more pods":           {on("b", high, high, high), on("a", guarded)},
+		"fewer violated budgets, though another is violated": {on("b", guarded, high), on("a", guarded, guarded)},
+		"a lower highest priority, though more pods":         {on("b", low, low, low), on("a", high)},
+		"fewer pods, of one highest priority":                {on("b", low, high), on("a", high, low, low)},
+		"negative priorities":                                {on("b", Victim{Pod: Pod{Priority: -2}}), on("a", Victim{Pod: Pod{Priority: -1}})},
+		"the node's name":                                    {on("a", low, high), on("b", high, low)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if there, back := Better(test.better, test.worse), Better(test.worse, test.better); there >= 0 || back <= 0 {
+				t.Errorf("Better() = %d, and %d the other way round", there, back)
+			}
+		})
+	}
+	if got := Better(on("a", low), on("a", low)); got != 0 {
+		t.Errorf("Better() of equals = %d", got)
+	}
+}
+
+func TestMoreImportant(t *testing.T) {
+	for name, test := range map[string]struct{ more, less Victim }{
+		"its budget allows no eviction, whatever the priority": {Victim{Protected: true}, Victim{Pod: Pod{Priority: 5}}},
+		"a higher priority, though it is younger":              {Victim{Pod: Pod{Priority: 2}, Started: 9}, Victim{Pod: Pod{Priority: 1}, Started: 1}},
+		"the older one": {Victim{Pod: Pod{UID: "b"}, Started: 1}, Victim{Pod: Pod{UID: "a"}, Started: 2}},
+		"the UID":       {Victim{Pod: Pod{UID: "a"}}, Victim{Pod: Pod{UID: "b"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if there, back := MoreImportant(test.more, test.less), MoreImportant(test.less, test.more); there >= 0 || back <= 0 {
+				t.Errorf("MoreImportant() = %d, and %d the other way round", there, back)
+			}
+		})
+	}
 }

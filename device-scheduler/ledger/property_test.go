@@ -21,16 +21,12 @@ import (
 // ledger must agree with it at every step.
 type world struct {
 	*prober
-	strategy       Strategy
-	configurations map[string]*akriv0.Configuration // by namespace/name
-	slices         map[string]*v1alpha1.DeviceSlice
-	claims         map[string]*v1alpha1.SlotClaim
-	nodes          map[string]map[string]string // labels
-	expected       map[string]*instance         // see inForce; nil after a change
-	// pods are bound, and assumed those for which slots are chosen. late are the binds
-	// of a scheduler that was killed, which may still be applied. All by UID.
-	pods, assumed, late map[string]scheduled
-	ending              map[string]bool
+	api
+	strategy Strategy
+	expected map[string]*instance // see inForce; nil after a change
+	// assumed are the pods for which slots are chosen. late are the binds of a scheduler
+	// that was killed, which may still be applied. Both by UID.
+	assumed, late map[string]scheduled
 	// foreign are the pods that another scheduler has bound.
 	foreign map[string]bool
 	// wants are the requests of the pods that slots are kept for.
@@ -52,11 +48,8 @@ var worldNodes = []string{"a", "b", "c"}
 // objects, as after a restart, is equal to the live one.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{prober: newProber(t), strategy: rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy"),
-			configurations: map[string]*akriv0.Configuration{}, slices: map[string]*v1alpha1.DeviceSlice{},
-			claims: map[string]*v1alpha1.SlotClaim{}, nodes: map[string]map[string]string{},
-			pods: map[string]scheduled{}, assumed: map[string]scheduled{}, late: map[string]scheduled{},
-			ending: map[string]bool{}, foreign: map[string]bool{}, wants: map[string]*Request{}}
+		w := &world{prober: newProber(t), api: newAPI(), strategy: rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy"),
+			assumed: map[string]scheduled{}, late: map[string]scheduled{}, foreign: map[string]bool{}, wants: map[string]*Request{}}
 		for _, config := range []string{"cam", "gps"} {
 			w.setConfiguration(configurationOf(config, drawUnique(t)))
 		}
@@ -136,7 +129,7 @@ func (w *world) configuration(t *rapid.T) {
 func (w *world) setConfiguration(c *akriv0.Configuration) {
 	w.configurations[c.Namespace+"/"+c.Name] = c
 	w.expected = nil
-	w.SetConfiguration(c)
+	w.event.add(w.SetConfiguration(c))
 }
 
 func (w *world) deleteConfiguration(t *rapid.T) {
@@ -144,7 +137,7 @@ func (w *world) deleteConfiguration(t *rapid.T) {
 	c := w.configurations[key]
 	delete(w.configurations, key)
 	w.expected = nil
-	w.DeleteConfiguration(c.Namespace, c.Name)
+	w.event.add(w.DeleteConfiguration(c.Namespace, c.Name))
 }
 
 // slice adds a slice, updates one, or replaces it by another node's of its name, where
@@ -171,7 +164,8 @@ func (w *world) setSlice(t *rapid.T, name, node string) {
 	}
 	w.slices[name] = s
 	w.expected = nil
-	w.SetSlice(s)
+	event, _ := w.SetSlice(s)
+	w.event.add(event)
 }
 
 // drawDevice draws one that the node may report, which is not always sound. Several have
@@ -199,7 +193,7 @@ func (w *world) deleteSlice(t *rapid.T) {
 	name := pickKey(t, w.slices)
 	delete(w.slices, name)
 	w.expected = nil
-	w.DeleteSlice(name)
+	w.event.add(w.DeleteSlice(name))
 }
 
 func (w *world) node(t *rapid.T) { w.setNode(t, rapid.SampledFrom(worldNodes).Draw(t, "node")) }
@@ -210,14 +204,14 @@ func (w *world) setNode(t *rapid.T, name string) {
 		w.nodes[name][v1alpha1.ModeLabel] = v1alpha1.ModeDevicePlugin
 	}
 	w.expected = nil
-	w.SetNode(name, w.nodes[name])
+	w.event.add(w.SetNode(name, w.nodes[name]))
 }
 
 func (w *world) deleteNode(t *rapid.T) {
 	name := pickKey(t, w.nodes)
 	delete(w.nodes, name)
 	w.expected = nil
-	w.DeleteNode(name)
+	w.event.add(w.DeleteNode(name))
 }
 
 // claim makes a node claim a slot: for a holder, if there is one, or for anybody; also one
@@ -240,64 +234,18 @@ func (w *world) claim(t *rapid.T) {
 	w.made++
 	c.ResourceVersion = fmt.Sprint(w.made)
 	w.claims[c.Name] = c
-	w.SetClaim(c)
+	w.event.add(w.SetClaim(c))
 }
 
 func (w *world) deleteClaim(t *rapid.T) {
 	name := pickKey(t, w.claims)
 	delete(w.claims, name)
-	w.DeleteClaim(name)
+	w.event.add(w.DeleteClaim(name))
 }
 
 func drawSlot(t *rapid.T) slot.Name {
 	short := fmt.Sprint(rapid.SampledFrom([]string{"cam-", "gps-"}).Draw(t, "config"), rapid.SampledFrom([]string{"1", "2", "3", "1@a"}).Draw(t, "n"))
 	return slot.Name{Instance: full(short), Index: rapid.SampledFrom([]int{0, 0, 1, 1, 2, 3, 9, 9999}).Draw(t, "slot")}
-}
-
-// rebuild makes a ledger of what the API shows, in any order.
-func (w *world) rebuild(t *rapid.T) *Ledger {
-	l := New()
-	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
-	for _, uid := range shuffled(random, w.pods) {
-		p := w.pods[uid]
-		l.Observe(p.pod, p.node, p.a)
-		if w.ending[uid] {
-			l.SetTerminating(uid)
-		}
-	}
-	steps := []func(){
-		func() {
-			for _, name := range shuffled(random, w.slices) {
-				l.SetSlice(w.slices[name])
-			}
-		},
-		func() {
-			for _, key := range shuffled(random, w.configurations) {
-				l.SetConfiguration(w.configurations[key])
-			}
-		},
-		func() {
-			for _, name := range shuffled(random, w.claims) {
-				l.SetClaim(w.claims[name])
-			}
-		},
-		func() {
-			for _, name := range shuffled(random, w.nodes) {
-				l.SetNode(name, w.nodes[name])
-			}
-		},
-	}
-	for _, i := range random.Perm(len(steps)) {
-		steps[i]()
-	}
-	return l
-}
-
-// shuffled returns the map's keys.
-func shuffled[V any](random *rand.Rand, of map[string]V) []string {
-	keys := slices.Sorted(maps.Keys(of))
-	random.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-	return keys
 }
 
 // restart kills the scheduler. The next one reads the API; a bind that was under way
@@ -306,15 +254,20 @@ func (w *world) restart(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "restart") > 0 {
 		return
 	}
-	w.prober.restart(w.rebuild(t))
+	w.prober.restart(w.rebuilt(t))
 	maps.Copy(w.late, w.assumed)
 	clear(w.assumed)
 	clear(w.wants)
 	w.feasibilities = nil
 }
 
+// rebuilt is a ledger of what the API has, in any order.
+func (w *world) rebuilt(t *rapid.T) *Ledger {
+	return w.api.ledger(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0)))
+}
+
 func (w *world) checkRebuilt(t *rapid.T) {
-	rebuilt := w.rebuild(t)
+	rebuilt := w.rebuilt(t)
 	checkInvariants(t, rebuilt)
 	if live, again := usable(w.Ledger, w.assumed), usable(rebuilt, nil); live != again {
 		t.Fatalf("rebuilt ledger:\n%s\nlive ledger, without the assumed pods:\n%s", again, live)

@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,26 +68,8 @@ type story struct {
 	api        api
 }
 
-// api is what a new scheduler would read.
-type api struct {
-	configurations map[string]*akriv0.Configuration // by namespace/name
-	slices         map[string]*v1alpha1.DeviceSlice
-	claims         map[string]*v1alpha1.SlotClaim
-	nodes          map[string]map[string]string // labels
-	bound          map[string]scheduled         // by UID
-	ending         map[string]bool
-}
-
-type scheduled struct {
-	pod  Pod
-	node string
-	a    Assignment
-}
-
 func newStory() *story {
-	return &story{Ledger: New(), strategy: Spread, scheduled: map[string]scheduled{}, capacity: map[string]int32{}, api: api{
-		configurations: map[string]*akriv0.Configuration{}, slices: map[string]*v1alpha1.DeviceSlice{}, claims: map[string]*v1alpha1.SlotClaim{},
-		nodes: map[string]map[string]string{}, bound: map[string]scheduled{}, ending: map[string]bool{}}}
+	return &story{Ledger: New(), strategy: Spread, scheduled: map[string]scheduled{}, capacity: map[string]int32{}, api: newAPI()}
 }
 
 func (s *story) run(t *testing.T, d *datadriven.TestData) string {
@@ -239,11 +222,11 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		return "ok"
 	case "restart":
 		s.strategy = Strategy(arg("strategy", string(s.strategy)))
-		s.restart()
+		s.Ledger = s.api.ledger(rand.New(rand.NewPCG(1, 1)))
 		return ""
 	case "bound":
 		b := s.scheduled[pod.UID]
-		s.api.bound[pod.UID] = b
+		s.api.pods[pod.UID] = b
 		return s.observed(s.Observe(b.pod, b.node, b.a))
 	case "observe":
 		a := Assignment{}
@@ -253,8 +236,8 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 				a[words[0]] = append(a[words[0]], assignment.Grant{Resource: full(words[1]), Ordinal: i, Slot: parse(t, name)})
 			}
 		}
-		if _, known := s.api.bound[pod.UID]; !known {
-			s.api.bound[pod.UID] = scheduled{pod, node, a}
+		if _, known := s.api.pods[pod.UID]; !known {
+			s.api.pods[pod.UID] = scheduled{pod, node, a}
 		}
 		return s.observed(s.Observe(pod, node, a))
 	case "double-allocation":
@@ -316,7 +299,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "forget":
 		return s.happened(s.Forget(pod.UID))
 	case "remove":
-		delete(s.api.bound, pod.UID)
+		delete(s.api.pods, pod.UID)
 		return s.happened(s.Remove(pod.UID))
 	case "reach":
 		limit, _ := strconv.Atoi(arg("limit", "1000"))

@@ -34,32 +34,6 @@ func (s *story) setSlice(slice *v1alpha1.DeviceSlice) Event {
 	return event
 }
 
-// restart makes the ledger anew, as a new scheduler does: from what the API has, in
-// whichever order it comes; but pods by UID, since that is the order in which a slot's
-// holders are shown.
-func (s *story) restart() {
-	s.Ledger = New()
-	for _, uid := range slices.Sorted(maps.Keys(s.api.bound)) {
-		b := s.api.bound[uid]
-		s.Observe(b.pod, b.node, b.a)
-		if s.api.ending[uid] {
-			s.SetTerminating(uid)
-		}
-	}
-	for _, slice := range s.api.slices {
-		s.SetSlice(slice)
-	}
-	for _, c := range s.api.configurations {
-		s.SetConfiguration(c)
-	}
-	for _, c := range s.api.claims {
-		s.SetClaim(c)
-	}
-	for node, labels := range s.api.nodes {
-		s.SetNode(node, labels)
-	}
-}
-
 func parse(t *testing.T, name string) slot.Name {
 	n, err := slot.Parse(name)
 	if err != nil {
@@ -160,7 +134,7 @@ func (l *Ledger) show() string {
 		for i, s := range d.all {
 			var state []string
 			if len(s.holders) > 0 {
-				state = append(state, "held by "+strings.Join(s.holders, " and "))
+				state = append(state, "held by "+strings.Join(slices.Sorted(slices.Values(s.holders)), " and "))
 			}
 			if c := s.claim; c != nil {
 				state = append(state, fmt.Sprintf("claimed for %s on %s", c.holder, c.node.name))
