@@ -23,20 +23,20 @@ func (a Assignment) holds() []hold {
 	return slices.CompactFunc(holds, func(a, b hold) bool { return a.slot == b.slot })
 }
 
-func (h hold) compare(other hold) int {
-	order := compareSlots(h.slot, other.slot)
-	switch {
-	case order != 0 || h.cl == other.cl:
+func (h hold) compare(o hold) int {
+	if order := compareSlots(h.slot, o.slot); order != 0 || h.cl == o.cl {
 		return order
-	case h.cl:
+	}
+	if h.cl {
 		return 1
 	}
 	return -1
 }
 
-// Slots are those assigned, each once.
-func (a Assignment) Slots() []slot.Name {
-	holds := a.holds()
+// Slots are those assigned, each once, in order.
+func (a Assignment) Slots() []slot.Name { return slotsOf(a.holds()) }
+
+func slotsOf(holds []hold) []slot.Name {
 	slots := make([]slot.Name, len(holds))
 	for i, h := range holds {
 		slots[i] = h.slot

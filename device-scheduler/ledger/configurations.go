@@ -29,7 +29,7 @@ func (l *Ledger) DeleteConfiguration(namespace, name string) Event {
 // Configuration returns the Configuration that a resource name asks for, or that of
 // the Instance which it names; nil when there is none. It is not to be changed.
 func (l *Ledger) Configuration(resource string) *akriv0.Configuration {
-	if conf := l.configOf(resource); conf != nil {
+	if conf, _ := l.resource(resource); conf != nil {
 		return conf.owner
 	}
 	return nil

@@ -95,17 +95,6 @@ func (d *device) know(i int) *slotState {
 	return d.slots[at]
 }
 
-// inUse reports whether somebody has the slot, or is to have it.
-func (s *slotState) inUse() bool { return len(s.holders) > 0 || s.claim != nil || s.nominee != nil }
-
-// claimed returns the claim on the slot that counts, nil when there is none.
-func (s *slotState) claimed() *claim {
-	if s.claim == nil || !s.claim.counts {
-		return nil
-	}
-	return s.claim
-}
-
 // available reports whether the device gives slot i, and nobody has it.
 func (d *device) available(i int) bool {
 	s := d.at(i)
@@ -152,16 +141,16 @@ func (d *device) count(i int) (freed bool) {
 	return !taken
 }
 
-// configOf returns the Configuration that a resource name asks for, or
-// that of the Instance which it names; nil if there is neither.
-func (l *Ledger) configOf(resource string) *configRecord {
-	if conf := l.configs[resource]; conf != nil && conf.owner != nil {
-		return conf
+// resource returns the Configuration that a resource name asks for, or the Instance which it
+// names, with its Configuration; nil if there is neither.
+func (l *Ledger) resource(name string) (*configRecord, *device) {
+	if conf := l.configs[name]; conf != nil && conf.owner != nil {
+		return conf, nil
 	}
-	if d := l.devices[resource]; d != nil && d.exists() {
-		return d.config
+	if d := l.devices[name]; d != nil && d.exists() {
+		return d.config, d
 	}
-	return nil
+	return nil, nil
 }
 
 // owns reports whether a claim on a slot that the pod holds is the pod's own, or none.

@@ -44,8 +44,7 @@ func (dr *Draft) Release(uid string) {
 		s := d.at(h.slot.Index)
 		free := d.exists() && h.slot.Index < d.capacity && len(s.holders) == 1 && p.owns(s.claimed())
 		if free && ch.taken.has(h.slot.Index) && !s.nominee.keepsFrom(dr.pod) {
-			ch.taken.clear(h.slot.Index)
-			ch.nfree++
+			ch.free(h.slot.Index)
 		}
 	}
 }
@@ -58,43 +57,23 @@ func (dr *Draft) Reserve(node string, req *Request) {
 	if dr.ledger.nominations[req.UID] != nil {
 		return
 	}
-	kept := dr.kept()
 	try := dr.clone()
-	for _, h := range kept {
-		ch := try.changed[h.device]
-		ch.taken.set(h.index)
-		ch.nfree--
+	var kept []func() // has a slot free again that is kept for the draft's pod
+	if n := dr.ledger.nominations[dr.pod.UID]; n != nil {
+		for _, h := range n.holds {
+			if ch := try.change(dr.ledger.devices[h.slot.Instance]); !ch.taken.has(h.slot.Index) {
+				ch.take(h.slot.Index)
+				kept = append(kept, func() { ch.free(h.slot.Index) })
+			}
+		}
 	}
 	if _, shortfall := try.Fit(node, req); shortfall != nil {
 		return
 	}
-	for _, h := range kept {
-		ch := try.changed[h.device]
-		ch.taken.clear(h.index)
-		ch.nfree++
+	for _, free := range kept {
+		free()
 	}
 	dr.changed = try.changed
-}
-
-type place struct {
-	device *device
-	index  int
-}
-
-// kept returns the slots that are free in the draft because they are kept for its pod.
-func (dr *Draft) kept() []place {
-	n := dr.ledger.nominations[dr.pod.UID]
-	if n == nil {
-		return nil
-	}
-	var kept []place
-	for _, h := range n.holds {
-		d := dr.ledger.devices[h.slot.Instance]
-		if ch := dr.change(d); !ch.taken.has(h.slot.Index) {
-			kept = append(kept, place{d, h.slot.Index})
-		}
-	}
-	return kept
 }
 
 func (dr *Draft) clone() *Draft {
@@ -113,8 +92,7 @@ func (dr *Draft) change(d *device) *change {
 		if d.exists() {
 			for _, s := range d.config.waiting[d] {
 				if !s.nominee.keepsFrom(dr.pod) {
-					ch.taken.clear(s.index)
-					ch.nfree++
+					ch.free(s.index)
 				}
 			}
 		}
@@ -141,15 +119,14 @@ func (dr *Draft) clOnNode(d *device, node string) int {
 	return n
 }
 
-// take takes the device's lowest free slot, of which there must be one.
-func (ch *change) take(node string, cl bool) (index int) {
-	index = ch.taken.lowestAbsent()
+func (ch *change) take(index int) {
 	ch.taken.set(index)
 	ch.nfree--
-	if cl {
-		ch.addCL(node, 1)
-	}
-	return index
+}
+
+func (ch *change) free(index int) {
+	ch.taken.clear(index)
+	ch.nfree++
 }
 
 func (ch *change) addCL(node string, n int) {

@@ -88,25 +88,6 @@ func (l *Ledger) minPreemptorPriority(d *device, index int) (int32, bool) {
 	return highest + 1, true
 }
 
-// AssumedOrNominated returns the UIDs of pods that have the slot and may have to give it
-// back: an assumed pod that is not bound yet, and a nominated one.
-func (l *Ledger) AssumedOrNominated(s slot.Name) []string {
-	var uids []string
-	d := l.devices[s.Instance]
-	if d == nil || d.at(s.Index) == nil {
-		return nil
-	}
-	for _, uid := range d.at(s.Index).holders {
-		if !l.pods[uid].bound {
-			uids = append(uids, uid)
-		}
-	}
-	if n := d.at(s.Index).nominee; n != nil {
-		uids = append(uids, n.UID)
-	}
-	return uids
-}
-
 // Resources are the names by which pods ask for slots of the Instance, without the
 // akri.sh/ prefix; none when it does not exist.
 func (l *Ledger) Resources(instance string) []string {

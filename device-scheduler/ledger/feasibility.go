@@ -32,7 +32,7 @@ func (l *Ledger) Feasibility(req *Request, index *SnapshotIndex) *Feasibility {
 	for i := range req.Containers {
 		for _, r := range req.Containers[i].Resources {
 			p := part{ResourceRequest: r, container: i}
-			if conf := l.configOf(r.Name); conf != nil && conf.name == r.Name {
+			if conf, d := l.resource(r.Name); conf != nil && d == nil {
 				p.config, p.version, p.unique, p.table = conf, conf.version, conf.unique(), conf.reached(index)
 			}
 			s.parts = append(s.parts, p)
@@ -59,21 +59,28 @@ func (conf *configRecord) reached(index *SnapshotIndex) *table {
 	return conf.snapshot
 }
 
-// at returns the Configuration that a part asks for, or whose Instance it names, how unique
-// its Instances have to be, and what the node reaches of it. It is nil when
-// there is none.
-func (s *Feasibility) at(p *part, node string, place int) (*configRecord, akriv0.UniqueScope, *class) {
+// target is what a part asks for: a Configuration or, if it is not nil, an Instance of it. config is
+// nil when there is neither.
+type target struct {
+	config *configRecord
+	device *device
+	unique akriv0.UniqueScope // how unique Instances have to be
+	reach  *class             // of the Configuration, from the node
+}
+
+// on returns what a part asks for, as the node reaches it.
+func (s *Feasibility) on(node string, place int, p *part) target {
 	if p.config != nil && p.config.version == p.version {
 		if t := p.table; t != nil && t == p.config.snapshot && place >= 0 && place < len(t.classes) {
-			return p.config, p.unique, t.classes[place]
+			return target{p.config, nil, p.unique, t.classes[place]}
 		}
-		return p.config, p.unique, p.config.classOf(node)
+		return target{p.config, nil, p.unique, p.config.classOf(node)}
 	}
-	conf := s.ledger.configOf(p.Name)
+	conf, d := s.ledger.resource(p.Name)
 	if conf == nil {
-		return nil, "", unreached
+		return target{}
 	}
-	return conf, conf.unique(), conf.classOf(node)
+	return target{conf, d, conf.unique(), conf.classOf(node)}
 }
 
 // Fits answers as Fit does for the most common request, one container that asks
@@ -84,28 +91,28 @@ func (s *Feasibility) Fits(node string, place int) (shortfall *Shortfall, sure b
 		return nil, false
 	}
 	p := &s.parts[0]
-	conf, unique, at := s.at(p, node, place)
-	if conf == nil {
+	a := s.on(node, place, p)
+	if a.config == nil {
 		return nil, false
 	}
 	have := 0
-	switch {
-	case p.Name != conf.name:
-		if d := s.ledger.devices[p.Name]; at.reaches(d.group) && (unique == "" || p.Count == 1) {
+	switch d := a.device; {
+	case d != nil:
+		if a.reach.reaches(d.group) && (a.unique == "" || p.Count == 1) {
 			have = d.nfree + d.keptFor(s.req.Pod)
 		}
-	case unique != "":
-		have = at.offers
+	case a.unique != "":
+		have = a.reach.offers
 	default:
-		have = at.free
+		have = a.reach.free
 	}
-	if have < p.Count && p.Count <= have+at.waiting && p.Name == conf.name {
-		have += s.keptOf(at, unique, p.Count-have)
+	if a.device == nil && have < p.Count && p.Count <= have+a.reach.waiting {
+		have += s.keptOf(a.reach, a.unique, p.Count-have)
 	}
 	switch {
 	case have < p.Count:
-		return s.ledger.shortfall(node, s.req.Containers[p.container].Name, p.ResourceRequest, conf, 0), true
-	case unique == akriv0.UniquePerNode && p.Name == conf.name:
+		return a.config.shortfall(node, s.req.Containers[p.container].Name, p.ResourceRequest, a.device, 0), true
+	case a.unique == akriv0.UniquePerNode && a.device == nil:
 		return nil, false // the node's other pods may have them
 	}
 	return nil, true
@@ -147,19 +154,19 @@ func (s *Feasibility) ScoreInput(node string, place int) ScoreInput {
 	parts := 0.0
 	for i := range s.parts {
 		p := &s.parts[i]
-		conf, _, at := s.at(p, node, place)
-		if conf == nil {
+		a := s.on(node, place, p)
+		if a.config == nil {
 			continue
 		}
-		slots, free, local := 0, 0, 0
-		if p.Name == conf.name {
-			slots, free = at.slots, at.free
-			if own := conf.own(at); own != nil {
+		slots, free, local, own := 0, 0, 0, a.config.own(a.reach)
+		if d := a.device; d == nil {
+			slots, free = a.reach.slots, a.reach.free
+			if own != nil {
 				local = own.free
 			}
-		} else if d := s.ledger.devices[p.Name]; at.reaches(d.group) {
+		} else if a.reach.reaches(d.group) {
 			slots, free = d.capacity, d.nfree
-			if d.group == conf.own(at) {
+			if d.group == own {
 				local = d.nfree
 			}
 		}

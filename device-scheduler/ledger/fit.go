@@ -17,11 +17,11 @@ func (dr *Draft) Fit(node string, req *Request) (Assignment, *Shortfall) {
 	f := &fitting{Draft: dr, node: node, req: req}
 	for i := range req.Containers {
 		for _, r := range req.Containers[i].Resources {
-			conf := dr.ledger.configOf(r.Name)
+			conf, d := dr.ledger.resource(r.Name)
 			if conf == nil {
 				return nil, &Shortfall{Reason: Unknown, Container: req.Containers[i].Name, Resource: r.Name, Needed: r.Count}
 			}
-			f.want(conf, i, r)
+			f.want(conf, d, i, r)
 		}
 	}
 	a := make(Assignment, len(req.Containers))
@@ -51,8 +51,9 @@ type problem struct {
 	slots  int               // of all wants
 }
 
-// want adds a request of a container to the problem of its Configuration.
-func (f *fitting) want(conf *configRecord, container int, r ResourceRequest) {
+// want adds a request of a container, for the device if it names one, to the problem of its
+// Configuration.
+func (f *fitting) want(conf *configRecord, d *device, container int, r ResourceRequest) {
 	at := slices.IndexFunc(f.problems, func(p *problem) bool { return p.config == conf })
 	if at < 0 {
 		at = len(f.problems)
@@ -63,8 +64,8 @@ func (f *fitting) want(conf *configRecord, container int, r ResourceRequest) {
 	}
 	p := f.problems[at]
 	w := &slotsearch.Want{Container: container, Count: r.Count}
-	if r.Name != conf.name {
-		w.Instance = p.named(f, f.ledger.devices[r.Name])
+	if d != nil {
+		w.Instance = p.named(f, d)
 	}
 	p.Wants, p.asked, p.slots = append(p.Wants, w), append(p.asked, r), p.slots+r.Count
 }
@@ -106,7 +107,11 @@ func (f *fitting) solve(p *problem) *Shortfall {
 			own += w.Found()
 		}
 	}
-	return f.ledger.shortfall(f.node, f.req.Containers[short.Container].Name, p.asked[slices.Index(p.Wants, short)], p.config, own)
+	var named *device
+	if short.Instance != nil {
+		named = short.Instance.Of.(*device)
+	}
+	return p.config.shortfall(f.node, f.req.Containers[short.Container].Name, p.asked[slices.Index(p.Wants, short)], named, own)
 }
 
 // take takes the slots that were found.
@@ -117,7 +122,11 @@ func (f *fitting) take(p *problem, a Assignment) {
 		}
 		ch := f.change(in.Of.(*device))
 		for i := range in.Slots {
-			in.Slots[i].Index = ch.take(f.node, !in.Slots[i].ByName)
+			in.Slots[i].Index = ch.taken.lowestAbsent()
+			ch.take(in.Slots[i].Index)
+			if !in.Slots[i].ByName {
+				ch.addCL(f.node, 1)
+			}
 		}
 	}
 	for _, named := range []bool{true, false} { // in the order in which they were chosen

@@ -212,18 +212,12 @@ func (l *Ledger) Bound(uid string) bool {
 	return p != nil && p.bound
 }
 
-// Holds returns the slots that a pod holds, sorted by name; nil if none.
+// Holds returns the slots that a pod holds, in order; nil if none.
 func (l *Ledger) Holds(uid string) []slot.Name {
-	p := l.pods[uid]
-	if p == nil {
-		return nil
+	if p := l.pods[uid]; p != nil {
+		return slotsOf(p.holds)
 	}
-	names := make([]slot.Name, 0, len(p.holds))
-	for _, h := range p.holds {
-		names = append(names, h.slot)
-	}
-	slices.SortFunc(names, compareSlots)
-	return names
+	return nil
 }
 
 // Holders returns the pods that hold the slot, those that are being deleted included.

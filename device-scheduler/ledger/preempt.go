@@ -86,12 +86,10 @@ func (l *Ledger) asked(req *Request) (map[*configRecord]bool, map[*device]bool) 
 	configs, named := map[*configRecord]bool{}, map[*device]bool{}
 	for i := range req.Containers {
 		for _, r := range req.Containers[i].Resources {
-			switch conf := l.configOf(r.Name); {
-			case conf == nil:
-			case conf.name == r.Name:
+			if conf, d := l.resource(r.Name); d != nil {
+				named[d] = true
+			} else if conf != nil {
 				configs[conf] = true
-			default:
-				named[l.devices[r.Name]] = true
 			}
 		}
 	}

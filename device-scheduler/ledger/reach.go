@@ -11,13 +11,12 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 	for i := range req.Containers {
 		c := &req.Containers[i]
 		for _, r := range c.Resources {
-			conf := l.configOf(r.Name)
+			conf, d := l.resource(r.Name)
 			if conf == nil {
 				return nil, &Shortfall{Reason: Unknown, Container: c.Name, Resource: r.Name, Needed: r.Count}
 			}
 			size, reaches := len(conf.byNode), func(n string) bool { _, ok := conf.byNode[n]; return ok }
-			if r.Name != conf.name {
-				d := l.devices[r.Name]
+			if d != nil {
 				size, reaches = d.group.nodes(), d.reaches
 			}
 			switch {
@@ -25,8 +24,8 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 				nodes = slices.DeleteFunc(nodes, func(n string) bool { return !reaches(n) })
 			case size > limit:
 				continue
-			case r.Name != conf.name:
-				nodes, narrowed = l.devices[r.Name].nodes(), true
+			case d != nil:
+				nodes, narrowed = d.nodes(), true
 			default:
 				nodes, narrowed = make([]string, 0, size), true
 				for n := range conf.byNode {
@@ -47,12 +46,12 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 
 // Free returns how many slots of a resource are free in the cluster.
 func (l *Ledger) Free(resource string) int {
-	conf := l.configOf(resource)
-	if conf == nil {
+	switch conf, d := l.resource(resource); {
+	case conf == nil:
 		return 0
+	case d != nil:
+		return d.nfree
+	default:
+		return conf.free
 	}
-	if conf.name != resource {
-		return l.devices[resource].nfree
-	}
-	return conf.free
 }

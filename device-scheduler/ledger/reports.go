@@ -199,86 +199,61 @@ func (u *update) recheck(reports []*report) {
 	}
 }
 
-// standing is how the report of a device stands beside others of its name: how many nodes
-// make it, and the oldest slice that lists it.
-type standing struct {
-	nodes int
-	first *sliceRecord
-}
-
-// accept finds, of reports that contradict each other, the one that is to count.
-func (l *Ledger) accept(devices map[*device]bool) map[*device]*report {
-	conflicting := func(d *device) bool { return devices[d] && d.reports != nil && d.reports.next != nil }
-	standings := map[*report]standing{}
-	for _, n := range l.nodes {
-		counted := map[*report]bool{}
-		for _, s := range n.slices {
-			for _, r := range s.reports {
-				if !conflicting(r.device) || l.refuses(n, r) != "" {
-					continue
-				}
-				now := standings[r]
-				if now.first == nil || s.isOlder(now.first) {
-					now.first = s
-				}
-				if !counted[r] {
-					counted[r] = true
-					now.nodes++
-				}
-				standings[r] = now
+// choose finds the report that is to count of each of the devices of which there are several;
+// nil where none does. Of shared ones it is the one that most nodes make, then the one in the
+// oldest slice, and of local ones the latter. Whoever reads the same slices, in whatever order,
+// chooses the same; controller/inventory has this rule, too. A node can find an id whose hash is
+// another device's: a shared one that only it reports takes no node's own device, and none that
+// several nodes share, and so does a local one.
+func (l *Ledger) choose(devices map[*device]bool) map[*device]*report {
+	found := map[*device][]*report{} // those that may count, as they come in the slices, the oldest first
+	for d := range devices {
+		if d.reports != nil && d.reports.next != nil {
+			found[d] = nil
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	type listing struct {
+		report *report
+		in     *sliceRecord
+	}
+	var listings []listing
+	for _, s := range l.slices {
+		for _, r := range s.reports {
+			if _, several := found[r.device]; several && l.refuses(s.node, r) == "" {
+				listings = append(listings, listing{r, s})
 			}
 		}
 	}
-	decided := map[*device]*report{}
-	for d := range devices {
-		if conflicting(d) {
-			decided[d] = d.choose(standings)
+	slices.SortStableFunc(listings, func(a, b listing) int {
+		return cmp.Or(a.in.created.Compare(b.in.created), cmp.Compare(a.in.name, b.in.name))
+	})
+	nodes := map[*report]map[*nodeRecord]bool{}
+	for _, at := range listings {
+		if nodes[at.report] == nil {
+			nodes[at.report] = map[*nodeRecord]bool{}
+			found[at.report.device] = append(found[at.report.device], at.report)
+		}
+		nodes[at.report][at.in.node] = true
+	}
+	chosen := map[*device]*report{}
+	for d, reports := range found {
+		var local, shared *report
+		for _, r := range reports {
+			switch {
+			case r.shared && len(nodes[r]) > len(nodes[shared]):
+				shared = r
+			case !r.shared && local == nil:
+				local = r
+			}
+		}
+		if chosen[d] = shared; local != nil && len(nodes[shared]) < 2 {
+			chosen[d] = local
 		}
 	}
-	return decided
-}
-
-// isOlder orders slices by when they were created, then by name.
-func (s *sliceRecord) isOlder(o *sliceRecord) bool {
-	return cmp.Or(s.created.Compare(o.created), cmp.Compare(s.name, o.name)) < 0
-}
-
-// choose returns the report that counts; nil when none does. Of shared ones it is the one
-// that most nodes make, then the one in the oldest slice, and of local ones the latter.
-// Whoever reads the same slices, in whatever order, chooses the same; controller/inventory
-// has this rule, too. A node can find an id whose hash is another device's: a shared one that
-// only it reports takes no node's own device, and none that several nodes share, and so does a
-// local one.
-func (d *device) choose(standings map[*report]standing) *report {
-	var local, shared *report
-	for r := d.reports; r != nil; r = r.next {
-		best := &local
-		if r.shared {
-			best = &shared
-		}
-		now := standings[r]
-		switch {
-		case now.nodes == 0:
-		case *best == nil || now.isBefore(standings[*best], r, *best):
-			*best = r
-		}
-	}
-	if local == nil || shared != nil && standings[shared].nodes > 1 {
-		return shared
-	}
-	return local
-}
-
-// isBefore orders reports by how many nodes make them, then by their oldest slices, and
-// within one slice by their places.
-func (s standing) isBefore(o standing, r, other *report) bool {
-	switch {
-	case s.nodes != o.nodes:
-		return s.nodes > o.nodes
-	case s.first != o.first:
-		return s.first.isOlder(o.first)
-	}
-	return slices.Index(s.first.reports, r) < slices.Index(s.first.reports, other)
+	return chosen
 }
 
 // done ends the update.
@@ -289,13 +264,12 @@ func (u *update) done() Event {
 	unaccepted := u.unaccepted
 	u.unaccepted = nil
 	maps.DeleteFunc(unaccepted, func(d *device, _ bool) bool { return d.reports == nil })
-	if maps.Copy(u.conflicting, unaccepted); len(u.conflicting) > 0 {
-		for d, r := range u.accept(u.conflicting) {
-			if d.accepted != r {
-				u.withdraw(d)
-				unaccepted[d] = true
-				d.accepted = r
-			}
+	maps.Copy(u.conflicting, unaccepted)
+	for d, r := range u.choose(u.conflicting) {
+		if d.accepted != r {
+			u.withdraw(d)
+			unaccepted[d] = true
+			d.accepted = r
 		}
 	}
 	if len(unaccepted) > 0 {

@@ -49,14 +49,14 @@ type Shortfall struct {
 // Resolvable reports whether the request could be met once others let go.
 func (s *Shortfall) Resolvable() bool { return s.Reason == Held }
 
-// shortfall says why the node cannot serve a request of the Configuration. The pod's other requests
-// take so many slots that could serve it.
-func (l *Ledger) shortfall(node, container string, r ResourceRequest, conf *configRecord, own int) *Shortfall {
-	s := &Shortfall{Container: container, Resource: r.Name, Needed: r.Count, Unique: conf.unique(), InstanceLevel: r.Name != conf.name, Own: own}
-	if !s.InstanceLevel {
+// shortfall says why the node cannot serve a request of the Configuration or, if it is not nil,
+// of the device. The pod's other requests take so many slots that could serve it.
+func (conf *configRecord) shortfall(node, container string, r ResourceRequest, d *device, own int) *Shortfall {
+	s := &Shortfall{Container: container, Resource: r.Name, Needed: r.Count, Unique: conf.unique(), InstanceLevel: d != nil, Own: own}
+	if d == nil {
 		at := conf.classOf(node)
 		s.Instances, s.Slots, s.Free = at.instances, at.slots, at.free
-	} else if d := l.devices[r.Name]; d.reaches(node) {
+	} else if d.reaches(node) {
 		s.Instances, s.Slots, s.Free = 1, d.capacity, d.nfree
 	}
 	most := s.Slots
