@@ -20,9 +20,10 @@ import (
 // choice often fails.
 func TestFitIsComplete(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		configs, most, capacity := []string{"c", "d"}, 3, 3 // containers to try all ways of, slots of an Instance
+		// To try all ways of more than most containers takes too long.
+		configs, most, containers, capacity := []string{"c", "d"}, 3, []int{1, 2, 3, 3, 6}, 3
 		if rapid.Bool().Draw(t, "one Configuration") {
-			configs, most, capacity = configs[:1], 4, 5
+			configs, most, containers, capacity = configs[:1], 4, []int{3, 4, 4, 5, 7}, 5
 		}
 		l := New()
 		instances, held := map[string]*instance{}, map[slot.Name]bool{}
@@ -46,7 +47,7 @@ func TestFitIsComplete(t *testing.T) {
 			}
 		}
 		req := &Request{}
-		for i := range rapid.SampledFrom([]int{1, 2, 3, 3, most, 6}).Draw(t, "containers") {
+		for i := range rapid.SampledFrom(containers).Draw(t, "containers") {
 			c := ContainerRequest{Name: fmt.Sprint("c", i), Role: drawRole(t)}
 			for _, config := range configs {
 				if n := rapid.IntRange(0, 6-most).Draw(t, "needs"); n > 0 {
@@ -72,7 +73,7 @@ func TestFitIsComplete(t *testing.T) {
 		a, shortfall := l.Draft(rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy"), req.Pod).Fit("a", req)
 		if shortfall == nil {
 			s.check(t, a)
-		} else if len(req.Containers) <= most && s.solvable() { // to try all ways of more takes too long
+		} else if len(req.Containers) <= most && s.solvable() {
 			t.Fatalf("%s; but for %+v there are %v", shortfall, req, s.got)
 		}
 	})
