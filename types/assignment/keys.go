@@ -49,10 +49,11 @@ func known(object map[string]json.RawMessage, keys []string, path string) error 
 		if slices.ContainsFunc(keys, func(k string) bool { return strings.EqualFold(k, key) }) {
 			continue
 		}
-		word := strings.ToLower(shorten(key)) // of a long one only the beginning counts
-		nearest := slices.MinFunc(keys, func(a, b string) int { return spelling.Distance(a, word) - spelling.Distance(b, word) })
-		return fmt.Errorf("annotation %s: unknown key %q: did you mean %q? The keys there are %s",
-			Annotation, path+shorten(key), path+nearest, strings.Join(keys, ", "))
+		hint := ""
+		if near := spelling.Nearest(key, keys); near != "" {
+			hint = fmt.Sprintf("; did you mean %q?", path+near)
+		}
+		return fmt.Errorf("annotation %s: unknown key %q: the keys there are %s%s", Annotation, path+shorten(key), strings.Join(keys, ", "), hint)
 	}
 	return nil
 }

@@ -12,17 +12,22 @@ import (
 )
 
 func TestUnknownKeys(t *testing.T) {
-	for _, test := range []struct{ name, text, want string }{
+	for _, test := range []struct {
+		name, text, want string
+		whole            bool // nothing comes after want
+	}{
 		{name: "all keys", text: `{"podname":"p","nodename":"n","requests":{"a/b":1},"initcontainer":{"i":{"requests":{"a/b":1}}},
 			"runningcontainer":{"main":{"requests":{"a/b":1},"devrequests":{},"allocatefrom":{},"scorer":{}}}}`},
 		{name: "any case", text: `{"RunningContainer":{"main":{"Requests":{"a/b":1}}}}`},
-		{name: "one letter more", text: `{"runningcontainers":{"main":{"requests":{"a/b":1}}}}`, want: `"runningcontainers": did you mean "runningcontainer"?`},
-		{name: "one letter less", text: `{"runningcontainer":{"main":{"request":{"a/b":1}}}}`, want: `"runningcontainer.main.request": did you mean "runningcontainer.main.requests"?`},
-		{name: "KubeDevice's names in Go", text: `{"InitContainers":{}}`, want: `"InitContainers": did you mean "initcontainer"?`},
+		{name: "one letter more", text: `{"runningcontainers":{"main":{"requests":{"a/b":1}}}}`, want: `unknown key "runningcontainers": the keys there are podname, nodename, requests, initcontainer, runningcontainer; did you mean "runningcontainer"?`},
+		{name: "one letter less", text: `{"runningcontainer":{"main":{"request":{"a/b":1}}}}`, want: `unknown key "runningcontainer.main.request": the keys there are requests, devrequests, allocatefrom, scorer; did you mean "runningcontainer.main.requests"?`},
+		{name: "KubeDevice's names in Go", text: `{"InitContainers":{}}`, want: `; did you mean "initcontainer"?`},
+		{name: "like none", text: `{"widgets":{}}`, want: `unknown key "widgets": the keys there are podname, nodename, requests, initcontainer, runningcontainer`, whole: true},
+		{name: "like none, in a container", text: `{"runningcontainer":{"main":{"resources":{}}}}`, want: `unknown key "runningcontainer.main.resources": the keys there are requests, devrequests, allocatefrom, scorer`, whole: true},
 		{name: "in an init container", text: `{"initcontainer":{"warm":{"alocatefrom":{}}}}`, want: `"initcontainer.warm.allocatefrom"`},
 		{name: "a container that is none", text: `{"runningcontainer":{"main":null}}`},
 		{name: "resources may have any name", text: `{"requests":{"runningcontainers":1}}`},
-		{name: "long", text: `{"` + strings.Repeat("ä", 10_000) + `":1}`, want: "…"},
+		{name: "long", text: `{"` + strings.Repeat("ä", 10_000) + `":1}`, want: `…": the keys there are`},
 		{name: "no object", text: `[1]`},
 		{name: "containers that are none", text: `{"runningcontainer":[1]}`},
 		{name: "empty", text: ``},
@@ -34,6 +39,8 @@ func TestUnknownKeys(t *testing.T) {
 				t.Error(err)
 			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) || len(err.Error()) > 500):
 				t.Errorf("%v, want %s", err, test.want)
+			case test.whole && !strings.HasSuffix(err.Error(), test.want):
+				t.Errorf("%v, want no more than %s", err, test.want)
 			}
 		})
 	}
