@@ -5,6 +5,9 @@
 // includes the runtime. An API server that cannot be reached fails neither: the
 // kubelet's calls go on without it, and restarting kubecri would not bring it
 // back. What the API is needed for shows in /readyz as advice.
+//
+// Why a check fails may name paths, addresses and pods. It is told on the node itself, and
+// to who may get the path; others read "reason withheld", as with Kubernetes' components.
 package health
 
 import (
@@ -15,9 +18,12 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/types/client/delegatedauth"
 )
 
 const (
@@ -41,8 +47,9 @@ type Endpoints struct {
 	Metrics http.Handler
 	Live    []Check
 	Ready   []Check
-	// Guard, if set, says who may read Metrics; the checks are everybody's.
-	Guard *Guard
+	// Guard, if set, says who may read Metrics, and over the network why a check fails.
+	// Whether it fails is everybody's to know. Without it all is for whoever can connect.
+	Guard *delegatedauth.Guard
 	// TLS, if set, is what to serve with.
 	TLS *tls.Config
 }
@@ -50,9 +57,15 @@ type Endpoints struct {
 // Handler returns the handler of all endpoints.
 func (e Endpoints) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", e.Guard.wrap(e.Metrics))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { report(w, r, e.Live) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { report(w, r, e.Ready) })
+	metrics := e.Metrics
+	if e.Guard != nil {
+		metrics = e.Guard.Wrap(metrics)
+	}
+	mux.Handle("GET /metrics", metrics)
+	for path, checks := range map[string][]Check{"/healthz": e.Live, "/readyz": e.Ready} {
+		r := &reporter{checks: checks, guard: e.Guard, logged: map[string]string{}}
+		mux.HandleFunc("GET "+path, r.report)
+	}
 	return mux
 }
 
@@ -70,21 +83,38 @@ func Failing(ctx context.Context, checks []Check) error {
 	return errors.Join(errs...)
 }
 
+// reporter reports the checks of one path.
+type reporter struct {
+	checks []Check
+	guard  *delegatedauth.Guard
+
+	mu     sync.Mutex
+	logged map[string]string // by check, the reason that was withheld and logged last
+}
+
 // report writes a line a check, in the form of the API server's ?verbose.
-func report(w http.ResponseWriter, r *http.Request, checks []Check) {
+func (p *reporter) report(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
 	defer cancel()
+	why := func(_ Check, err error) string { return err.Error() }
+	if p.guard != nil && !delegatedauth.Loopback(r.RemoteAddr) && !p.guard.Allows(r) {
+		why = func(check Check, err error) string {
+			p.log(ctx, check, err)
+			return "reason withheld"
+		}
+	}
 	var text strings.Builder
 	code, verdict := http.StatusOK, "passed"
-	for _, check := range checks {
+	for _, check := range p.checks {
 		err := check.Run(ctx)
 		switch {
 		case err == nil:
 			fmt.Fprintf(&text, "[+]%s ok\n", check.Name)
+			p.forget(check)
 		case check.Advice:
-			fmt.Fprintf(&text, "[!]%s: %v (advice)\n", check.Name, err)
+			fmt.Fprintf(&text, "[!]%s: %s (advice)\n", check.Name, why(check, err))
 		default:
-			fmt.Fprintf(&text, "[-]%s failed: %v\n", check.Name, err)
+			fmt.Fprintf(&text, "[-]%s failed: %s\n", check.Name, why(check, err))
 			code, verdict = http.StatusServiceUnavailable, "failed"
 		}
 	}
@@ -93,6 +123,23 @@ func report(w http.ResponseWriter, r *http.Request, checks []Check) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
 	fmt.Fprint(w, text.String())
+}
+
+// log logs a reason that is withheld, once until the check passes or fails otherwise.
+func (p *reporter) log(ctx context.Context, check Check, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.logged[check.Name] == err.Error() {
+		return
+	}
+	p.logged[check.Name] = err.Error()
+	klog.FromContext(ctx).Info("A health check fails", "check", check.Name, "advice", check.Advice, "reason", err)
+}
+
+func (p *reporter) forget(check Check) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.logged, check.Name)
 }
 
 // Serve serves on the address until ctx is done. An address that cannot be had

@@ -22,6 +22,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/nri"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
+	"github.com/kubeslot/kubeslot/types/client/delegatedauth"
 )
 
 // noMetrics is the --metrics-bind-address that serves nothing, as in
@@ -58,13 +59,13 @@ func endpoints(socket health.Check, shim grpc.ClientConnInterface, images bool, 
 }
 
 // secured has the endpoints served as their address wants: off the loopback with TLS, and
-// the metrics for those who may read them.
+// the metrics and what is wrong for those who may read them.
 func secured(e health.Endpoints, o *options, kube kubernetes.Interface) (health.Endpoints, error) {
-	if o.metricsAddress == noMetrics || health.Loopback(o.metricsAddress) {
+	if o.metricsAddress == noMetrics || delegatedauth.Loopback(o.metricsAddress) {
 		return e, nil
 	}
 	var err error
-	if e.Guard, err = health.NewGuard(kube); err != nil {
+	if e.Guard, err = delegatedauth.New(kube); err != nil {
 		return e, err
 	}
 	e.TLS, err = health.ServingTLS(o.tlsCertFile, o.tlsKeyFile, o.nodeName)
