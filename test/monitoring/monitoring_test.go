@@ -72,6 +72,8 @@ func TestAlertsAndDashboards(t *testing.T) {
 			beyond, err := slot.Parse(plenty[4])
 			r.check(err)
 			beyond.Index = 9
+			r.claim(beyond.String(), nodeA) // which the controller deletes at once
+			r.prometheus.awaitAlert(r.T, "KubeslotClaimsNeverCounted", nil)
 			r.kill(cluster.Controller, "") // it would delete the claim at once
 			r.claim(beyond.String(), nodeA)
 			r.prometheus.awaitAlert(r.T, "KubeslotReportsIgnored", map[string]string{"what": "claims"})
