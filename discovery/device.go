@@ -20,6 +20,9 @@ type Device struct {
 	// as the Configuration's spec.propertyPrefixes says.
 	Variables map[string]bool
 
+	// BrokerVariables are further such names in containers of the Configuration's own brokers.
+	BrokerVariables map[string]bool
+
 	// Mounts are bind-mounted into the containers.
 	Mounts []Mount
 

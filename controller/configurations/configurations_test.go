@@ -53,6 +53,7 @@ func TestStatus(t *testing.T) {
 	for name, tc := range map[string]struct {
 		broker     bool
 		invalid    string
+		properties map[string]string
 		summary    inventory.Summary
 		sum        brokers.Sum
 		conditions []string // type=status reason: message
@@ -76,6 +77,12 @@ func TestStatus(t *testing.T) {
 			problems:   []problem{{Reason: "NameTaken", Message: takenBy("cam", base)}}},
 		"wrong in itself, and on a node": {invalid: "spec.x: unknown field", summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, Problems: []inventory.NodeProblem{{Node: "b", Reason: "R", Message: "m"}}},
 			conditions: []string{"Ready=False InvalidConfiguration: spec.x: unknown field", "Discovering=False R: node b: m"}, problems: []problem{{Reason: "InvalidConfiguration", Message: "spec.x: unknown field"}, {Node: "b", Reason: "R", Message: "m"}}},
+		"properties that are no variables": {properties: map[string]string{"SITE": "yard", "FORMAT": "JPEG"}, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+			conditions: []string{"Ready=False PropertiesWithheld: no container gets these brokerProperties", "Discovering=True"},
+			problems: []problem{{Reason: "PropertiesWithheld", Message: "no container gets these brokerProperties as variables of their names, since spec.propertyPrefixes does not let it: SITE. " +
+				"Containers have them as <NAME>_<HASH> and in AKRI_DEVICES"}}},
+		"properties that brokers have": {broker: true, properties: map[string]string{"SITE": "yard"}, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1}, sum: brokers.Sum{Instances: 1, Desired: 2, Ready: 2},
+			conditions: []string{"Ready=True DevicesFound", "Discovering=True", "BrokersReady=True"}},
 		"reports left out": {summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, LeftOut: 2, FirstLeftOut: "why"},
 			conditions: []string{"Ready=False ReportsLeftOut: 2 reports of devices left out", "Discovering=True"}, problems: []problem{{Reason: "ReportsLeftOut", Message: "2 reports of devices left out; the first: why"}}},
 		"brokers": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1}, sum: brokers.Sum{Instances: 1, Desired: 2, Ready: 2},
@@ -92,7 +99,9 @@ func TestStatus(t *testing.T) {
 			problems:   []problem{{Reason: "Why", Message: "2 Instances, the first is cam-1: m"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			st := status(configuration(tc.broker), tc.invalid, tc.summary, tc.sum, start)
+			c := configuration(tc.broker)
+			c.Spec.BrokerProperties = tc.properties
+			st := status(c, tc.invalid, tc.summary, tc.sum, start)
 			if st.ObservedGeneration != 3 || int(st.Instances) != tc.summary.Instances || int(st.Slots.Held) != tc.summary.Held || (st.Brokers != nil) != tc.broker {
 				t.Errorf("%+v", st)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/controller/brokers"
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/validation"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -23,6 +24,7 @@ const (
 	nothingReported = "NothingReported"
 	nameTaken       = "NameTaken"
 	invalidSpec     = "InvalidConfiguration"
+	notVariables    = "PropertiesWithheld"
 	reportsLeftOut  = "ReportsLeftOut"
 	nodeProblem     = "NodeProblem"
 	moreProblems    = "MoreProblems"
@@ -164,6 +166,9 @@ func problems(c *akriv0.Configuration, invalid string, s inventory.Summary, sum 
 	var all []akriv0.ConfigurationProblem
 	if invalid != "" {
 		all = append(all, akriv0.ConfigurationProblem{Reason: invalidSpec, Message: invalid})
+	}
+	if withheld := validation.Withheld(&c.Spec); withheld != "" {
+		all = append(all, akriv0.ConfigurationProblem{Reason: notVariables, Message: withheld})
 	}
 	if !owns(c, s) {
 		all = append(all, akriv0.ConfigurationProblem{Reason: nameTaken, Message: takenBy(c.Name, s.Owner)})

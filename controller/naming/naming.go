@@ -10,13 +10,15 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
 // Labels of pods, jobs and services.
 const (
 	App           = "app"        // the object's own name
 	Controller    = "controller" // ControllerName, on all of them
-	Configuration = "akri.sh/configuration"
+	Configuration = akriv0.BrokerLabel
 	Instance      = "akri.sh/instance"
 	TargetNode    = "akri.sh/target-node"
 

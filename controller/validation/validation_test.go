@@ -99,13 +99,18 @@ func TestCheck(t *testing.T) {
 		"a bad selector":       {spec: service("{selector: {a: b c}, ports: [{port: 1}]}"), errors: []string{`spec.instanceServiceSpec.selector: Invalid value: "b c"`}},
 		"a Service of nothing": {spec: handler + "configurationServiceSpec: {ports: [{port: 80}]}", warnings: []string{"spec.configurationServiceSpec: there is no Service without a broker"}},
 
-		"brokerProperties": {spec: handler + `brokerProperties: {FRAMES_PER_SECOND: "10", "with-dash.and.dots": ""}`},
-		"what says what code a process runs": {spec: handler + `brokerProperties: {LD_PRELOAD: x.so, FORMAT: JPEG}`,
-			warnings: []string{"spec.brokerProperties[LD_PRELOAD]: spec.propertyPrefixes does not let it be a variable of that name: containers get it as LD_PRELOAD_<HASH> and in AKRI_DEVICES"}},
+		"brokerProperties of Akri's brokers": {spec: handler + `brokerProperties: {FRAMES_PER_SECOND: "10", FORMAT: JPEG}`},
+		"brokerProperties of one's own": {spec: handler + `brokerProperties: {SITE: yard, "with-dash.and.dots": ""}`, warnings: []string{
+			"spec.brokerProperties[SITE]: no container gets a variable of that name, since spec.propertyPrefixes does not let it: containers get it as SITE_<HASH> and in AKRI_DEVICES",
+			"spec.brokerProperties[with-dash.and.dots]: no container gets"}},
+		"brokerProperties of one's own, for brokers": {spec: pod(`containers: [{name: b, image: i, `+device+`}]`) + "\nbrokerProperties: {SITE: yard}", warnings: []string{
+			"spec.brokerProperties[SITE]: brokers alone get a variable of that name, since spec.propertyPrefixes does not let it: other containers get it as SITE_<HASH> and in AKRI_DEVICES"}},
+		"what says what code a process runs": {spec: pod(`containers: [{name: b, image: i, `+device+`}]`) + "\npropertyPrefixes: [LD_, FORMAT]\nbrokerProperties: {LD_PRELOAD: x.so, FORMAT: JPEG}",
+			warnings: []string{"spec.brokerProperties[LD_PRELOAD]: no container gets a variable of that name"}},
 		"what prefixes leave out": {spec: handler + "propertyPrefixes: [A_]\nbrokerProperties: {A_B: x, C: y}",
-			warnings: []string{"spec.brokerProperties[C]: spec.propertyPrefixes"}},
+			warnings: []string{"spec.brokerProperties[C]: no container gets"}},
 		"no variable's name": {spec: handler + `brokerProperties: {"A=B": x, "": y}`, errors: []string{"spec.brokerProperties[]: Invalid value: not the name of an environment variable", "spec.brokerProperties[A=B]: Invalid value"}},
-		"a value with NUL":   {spec: handler + `brokerProperties: {A: "\0"}`, errors: []string{"spec.brokerProperties[A]: Invalid value: the value has a NUL"}},
+		"a value with NUL":   {spec: handler + `brokerProperties: {FORMAT: "\0"}`, errors: []string{"spec.brokerProperties[FORMAT]: Invalid value: the value has a NUL"}},
 		"some namespaces":    {spec: handler + `allowedNamespaces: {names: [a, team-b], selector: {matchLabels: {team: a}, matchExpressions: [{key: x, operator: Exists}]}}`},
 		"an operator of no selector": {spec: handler + `allowedNamespaces: {selector: {matchExpressions: [{key: x, operator: Like}]}}`,
 			errors: []string{`spec.allowedNamespaces.selector.matchExpressions[0].operator: Invalid value: "Like"`}},

@@ -30,8 +30,10 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/inject"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/assignment/signing"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // Config configures an Admitter; everything but CDI, Verifier, Plugins, Events,
@@ -85,6 +87,8 @@ type Container struct {
 	Pod claims.Pod
 	// PodAnnotations are the pod's, as the kubelet gave them to the runtime.
 	PodAnnotations map[string]string
+	// PodLabels are the pod's, from there too.
+	PodLabels map[string]string
 	// Sandbox is the id of the pod's sandbox.
 	Sandbox string
 	Name    string
@@ -230,17 +234,18 @@ func (a *Admitter) additions(ctx context.Context, c Container, e entitlement) (i
 					g.Slot.Instance, err)
 			}
 			devices[g.Slot.Instance] = device
-			a.logWithheld(ctx, g.Slot.Instance, device)
 			// What CDI mounts has no id mappings: to the users of another namespace
 			// all files in it would be nobody's.
 			if a.CDI != nil && !(c.Requested.Users.Own() && len(device.Mounts) > 0) {
 				names[g.Slot.Instance] = a.CDI(ctx, g.Slot.Instance, device)
 			}
 		}
-		grant := inject.Grant{Slot: g.Slot, Device: device, CDI: names[g.Slot.Instance]}
+		configuration, _ := slot.SplitInstance(g.Slot.Instance)
+		grant := inject.Grant{Slot: g.Slot, Device: device, CDI: names[g.Slot.Instance], Broker: c.PodLabels[akriv0.BrokerLabel] == configuration}
 		if !g.InstanceLevel() {
 			grant.Holder = c.Pod.UID
 		}
+		a.logWithheld(ctx, grant)
 		grants, given = append(grants, grant), append(given, device.ID)
 	}
 	edits, err := inject.SlotEdits("", grants)
@@ -252,12 +257,12 @@ func (a *Admitter) additions(ctx context.Context, c Container, e entitlement) (i
 }
 
 // logWithheld logs, once a property as long as that is remembered, why containers do not have it by its name.
-func (a *Admitter) logWithheld(ctx context.Context, instance string, device discovery.Device) {
-	for _, name := range inject.Withheld(device) {
-		if _, logged := a.withheld.Get(instance + "/" + name); !logged {
-			a.withheld.Add(instance+"/"+name, true)
+func (a *Admitter) logWithheld(ctx context.Context, g inject.Grant) {
+	for _, name := range g.Withheld() {
+		if _, logged := a.withheld.Get(g.Slot.Instance + "/" + name); !logged {
+			a.withheld.Add(g.Slot.Instance+"/"+name, true)
 			klog.FromContext(ctx).Info("A property of the device is not among those that spec.propertyPrefixes of its Configuration lets be variables: containers get it only with the device's hash in its name",
-				"property", name, "instance", instance)
+				"property", name, "instance", g.Slot.Instance)
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
+	"github.com/kubeslot/kubeslot/kubecri/inject"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // What was logged once is not remembered for ever: Instances come and go.
@@ -23,15 +25,17 @@ func TestWithheldPropertiesAreRememberedWithinBounds(t *testing.T) {
 	}
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
 	ctx := klog.NewContext(t.Context(), logger)
-	device := discovery.Device{Properties: map[string]string{"NOT": "x"}, Variables: map[string]bool{}}
+	grant := func(i int) inject.Grant {
+		return inject.Grant{Slot: slot.Name{Instance: fmt.Sprintf("cam-%06x", i)}, Device: discovery.Device{Properties: map[string]string{"NOT": "x"}}}
+	}
 	for range 2 {
-		a.logWithheld(ctx, "cam-000000", device)
+		a.logWithheld(ctx, grant(0))
 	}
 	if n := len(logger.GetSink().(ktesting.Underlier).GetBuffer().Data()); n != 1 {
 		t.Errorf("logged %d times, want once", n)
 	}
 	for i := range 2 * withheldLogged {
-		a.logWithheld(t.Context(), fmt.Sprintf("cam-%06x", i), device)
+		a.logWithheld(t.Context(), grant(i))
 	}
 	if n := a.withheld.Len(); n > withheldLogged {
 		t.Errorf("%d properties are remembered", n)

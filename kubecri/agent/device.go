@@ -74,10 +74,13 @@ func configured(device discovery.Device, c *v0.Configuration) discovery.Device {
 	all := make(map[string]string, len(device.Properties)+len(c.Spec.BrokerProperties))
 	maps.Copy(all, device.Properties)
 	maps.Copy(all, c.Spec.BrokerProperties)
-	device.Properties, device.Variables = all, map[string]bool{}
+	device.Properties, device.Variables, device.BrokerVariables = all, map[string]bool{}, map[string]bool{}
 	for name := range all {
-		if c.Spec.MayBeVariable(name) {
+		switch {
+		case c.Spec.MayBeVariable(name):
 			device.Variables[name] = true
+		case c.Spec.MayBeBrokerVariable(name):
+			device.BrokerVariables[name] = true
 		}
 	}
 	return device

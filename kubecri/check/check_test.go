@@ -186,6 +186,12 @@ func TestNRISocket(t *testing.T) {
 	}
 }
 
+// broker is the pod as one that the controller made for Configuration cam.
+func broker(p *corev1.Pod) *corev1.Pod {
+	p.Labels = map[string]string{akriv0.BrokerLabel: "cam"}
+	return p
+}
+
 func TestPod(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -195,7 +201,8 @@ func TestPod(t *testing.T) {
 		says   []string
 	}{
 		{"to be created", pod("node-a", good), "", true,
-			[]string{"main gets slot cam-8120fe-0 for akri.sh/cam, which is free: CDI device akri.sh/cam=8120fe, environment PASSWORD URL AKRI_DEVICES", "side gets no devices"}},
+			[]string{"main gets slot cam-8120fe-0 for akri.sh/cam, which is free: CDI device akri.sh/cam=8120fe, environment PASSWORD_8120FE URL_8120FE AKRI_DEVICES", "side gets no devices"}},
+		{"a broker", broker(pod("node-a", good)), "", true, []string{"environment PASSWORD URL AKRI_DEVICES"}},
 		{"running", pod("node-a", good), "u1@node-a", true, []string{"which it holds"}},
 		{"held by another", pod("node-a", good), "u2@node-b", false,
 			[]string{"FAIL  container", "main would be refused", `slot cam-8120fe-0 is claimed by container "main" of pod ns/pod-u2 on node node-b`}},

@@ -14,7 +14,9 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // pod says of each container what it would get, or why it would be refused.
@@ -79,13 +81,13 @@ func (c *checker) container(ctx context.Context, pod *corev1.Pod, container stri
 		return
 	}
 	for _, g := range request.Grants {
-		c.ok("container", "%s gets %s", container, c.describe(g, holds[g.Slot]))
+		c.ok("container", "%s gets %s", container, c.describe(pod, g, holds[g.Slot]))
 	}
 }
 
 // describe says what a slot brings. Mounts and device nodes are not in DeviceSlices;
 // the running kubecri has them from its discovery handler.
-func (c *checker) describe(g assignment.Grant, holds bool) string {
+func (c *checker) describe(pod *corev1.Pod, g assignment.Grant, holds bool) string {
 	claim := "which is free"
 	if holds {
 		claim = "which it holds"
@@ -96,6 +98,13 @@ func (c *checker) describe(g assignment.Grant, holds bool) string {
 	variables = slices.AppendSeq(variables, maps.Keys(configuration.Spec.BrokerProperties))
 	slices.Sort(variables)
 	variables = slices.Compact(variables)
+	broker := pod.Labels[akriv0.BrokerLabel] == configuration.Name
+	_, hash := slot.SplitInstance(g.Slot.Instance)
+	for i, name := range variables {
+		if !configuration.Spec.MayBeVariable(name) && !(broker && configuration.Spec.MayBeBrokerVariable(name)) {
+			variables[i] = name + "_" + strings.ToUpper(hash)
+		}
+	}
 	return fmt.Sprintf("slot %s for %s%s, %s: CDI device %s, environment %s",
 		g.Slot, assignment.ResourcePrefix, g.Resource, claim, cdi.Name(g.Slot.Instance), strings.Join(append(variables, inject.DevicesEnv), " "))
 }

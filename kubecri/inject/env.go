@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/kubeslot/kubeslot/discovery"
 )
 
 // DevicesEnv is the variable that lists all devices of the container.
@@ -16,13 +14,18 @@ const DevicesEnv = "AKRI_DEVICES"
 // longer than the list that holds them all.
 const MaxEnvBytes = 128 << 10
 
-// Withheld returns the device's properties that its containers get as K_<HASH> and in
+// variable reports whether the container gets the property as a variable of its own name.
+func (g *Grant) variable(property string) bool {
+	return g.Device.Variables[property] || g.Broker && g.Device.BrokerVariables[property]
+}
+
+// Withheld returns the device's properties that the container gets as K_<HASH> and in
 // DevicesEnv but not as K, because the Configuration's spec.propertyPrefixes does not let
-// them. Sorted.
-func Withheld(device discovery.Device) []string {
+// it. Sorted.
+func (g *Grant) Withheld() []string {
 	var names []string
-	for name := range device.Properties {
-		if !device.Variables[name] {
+	for name := range g.Device.Properties {
+		if !g.variable(name) {
 			names = append(names, name)
 		}
 	}

@@ -27,6 +27,8 @@ type Grant struct {
 	// Device is the Instance's device. Its Properties are what the container is
 	// to see: those of the Configuration are merged in already.
 	Device discovery.Device
+	// Broker is set for a container of a broker of the device's Configuration.
+	Broker bool
 	// CDI is the name by which the runtime knows the device and gives its mounts
 	// and device nodes itself; "" when the request is to have them.
 	CDI string

@@ -25,12 +25,18 @@ func grant(t testing.TB, name, holder string, d discovery.Device) Grant {
 }
 
 func properties(kv ...string) discovery.Device {
-	d := discovery.Device{Properties: map[string]string{}, Variables: map[string]bool{}}
+	d := discovery.Device{Properties: map[string]string{}, Variables: map[string]bool{}, BrokerVariables: map[string]bool{}}
 	for i := 0; i < len(kv); i += 2 {
 		d.Properties[kv[i]] = kv[i+1]
-		d.Variables[kv[i]] = !strings.HasPrefix(kv[i], "NOT_")
+		d.BrokerVariables[kv[i]] = strings.HasPrefix(kv[i], "BROKER_")
+		d.Variables[kv[i]] = !strings.HasPrefix(kv[i], "NOT_") && !d.BrokerVariables[kv[i]]
 	}
 	return d
+}
+
+func ofBroker(g Grant) Grant {
+	g.Broker = true
+	return g
 }
 
 func TestEnvironment(t *testing.T) {
@@ -69,6 +75,16 @@ func TestEnvironment(t *testing.T) {
 		grants: []Grant{grant(t, "cam-b0-0", "", properties("NOT_PATH", "/p", "LDAP", "ok"))},
 		want: []string{"LDAP=ok", "LDAP_B0=ok", "NOT_PATH_B0=/p",
 			`AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"LDAP":"ok","NOT_PATH":"/p"}}]`},
+	}, {
+		name:   "what brokers alone have by its name, in another's container",
+		grants: []Grant{grant(t, "cam-b0-0", "", properties("BROKER_SITE", "yard"))},
+		want: []string{"BROKER_SITE_B0=yard",
+			`AKRI_DEVICES=[{"instance":"cam-b0","slot":"cam-b0-0","properties":{"BROKER_SITE":"yard"}}]`},
+	}, {
+		name:   "in a broker's, which may use another Configuration's device, too",
+		grants: []Grant{grant(t, "mic-a0-0", "", properties("BROKER_ZONE", "1")), ofBroker(grant(t, "cam-b0-0", "", properties("BROKER_SITE", "yard", "NOT_PATH", "/p")))},
+		want: []string{"BROKER_ZONE_A0=1", "BROKER_SITE=yard", "BROKER_SITE_B0=yard", "NOT_PATH_B0=/p",
+			`AKRI_DEVICES=[{"instance":"mic-a0","slot":"mic-a0-0","properties":{"BROKER_ZONE":"1"}},{"instance":"cam-b0","slot":"cam-b0-0","properties":{"BROKER_SITE":"yard","NOT_PATH":"/p"}}]`},
 	}, {
 		name:   "of two devices the first that may give the name gives it",
 		grants: []Grant{grant(t, "cam-b0-0", "", discovery.Device{Properties: map[string]string{"URL": "b"}}), grant(t, "cam-a0-0", "", properties("URL", "a"))},
@@ -121,9 +137,13 @@ func TestAListThatNoProcessCanHaveIsRefused(t *testing.T) {
 }
 
 func TestWithheld(t *testing.T) {
-	got := Withheld(properties("URL", "", "NOT_B", "", "NOT_A", ""))
-	if diff := cmp.Diff([]string{"NOT_A", "NOT_B"}, got); diff != "" {
+	g := grant(t, "cam-b0-0", "", properties("URL", "", "NOT_B", "", "NOT_A", "", "BROKER_C", ""))
+	if diff := cmp.Diff([]string{"BROKER_C", "NOT_A", "NOT_B"}, g.Withheld()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	g.Broker = true
+	if diff := cmp.Diff([]string{"NOT_A", "NOT_B"}, g.Withheld()); diff != "" {
+		t.Errorf("in a broker (-want +got):\n%s", diff)
 	}
 }
 

@@ -47,7 +47,7 @@ func SlotEdits(resource string, grants []Grant) ([]Edits, error) {
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(g.Device.Properties)) {
-			if !exact[name] && g.Device.Variables[name] && resource == "" {
+			if !exact[name] && g.variable(name) && resource == "" {
 				set(name, g.Device.Properties[name])
 			}
 			set(exactName(name, g), g.Device.Properties[name])

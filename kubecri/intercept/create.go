@@ -26,6 +26,7 @@ func (i *interceptor) createContainer(ctx context.Context, request []byte, forwa
 	c := admit.Container{
 		Pod:            claims.Pod{Namespace: meta.GetNamespace(), Name: meta.GetName(), UID: meta.GetUid()},
 		PodAnnotations: r.GetSandboxConfig().GetAnnotations(),
+		PodLabels:      r.GetSandboxConfig().GetLabels(),
 		Sandbox:        r.GetPodSandboxId(),
 		Name:           r.GetConfig().GetMetadata().GetName(),
 		Requested:      inject.FromCRI(r),

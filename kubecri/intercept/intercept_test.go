@@ -113,6 +113,37 @@ func TestAssignedContainerGetsItsDeviceUntilItIsRemoved(t *testing.T) {
 	}
 }
 
+// Brokers are known by their label: their author, who wrote the Configuration, gave them its
+// properties, and nobody else.
+func TestBrokersGetTheirConfigurationsProperties(t *testing.T) {
+	f := newFlow(t, func(context.Context, string) (discovery.Device, error) {
+		return discovery.Device{Properties: map[string]string{"SITE": "yard"}, BrokerVariables: map[string]bool{"SITE": true}}, nil
+	})
+	for label, want := range map[string]string{"cam": "SITE SITE_A1 AKRI_DEVICES", "cams": "SITE_A1 AKRI_DEVICES", "": "SITE_A1 AKRI_DEVICES"} {
+		request, err := proto.Marshal(&runtimeapi.CreateContainerRequest{
+			PodSandboxId: "box", Config: &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "main"}},
+			SandboxConfig: &runtimeapi.PodSandboxConfig{Annotations: admittest.Assigned(admittest.Good), Labels: map[string]string{"akri.sh/configuration": label},
+				Metadata: &runtimeapi.PodSandboxMetadata{Namespace: admittest.Pod.Namespace, Name: admittest.Pod.Name, Uid: admittest.Pod.UID}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, got := &runtime{}, &runtimeapi.CreateContainerRequest{}
+		if err := f.calls[runtimeapi.RuntimeService_CreateContainer_FullMethodName](t.Context(), request, r.forward(request)); err != nil {
+			t.Fatal(err)
+		}
+		if err := proto.Unmarshal(r.forwarded, got); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, env := range got.Config.Envs {
+			names = append(names, env.Key)
+		}
+		if is := strings.Join(names, " "); is != want {
+			t.Errorf("with the label %q: variables %s, want %s", label, is, want)
+		}
+	}
+}
+
 func TestResultsAreCounted(t *testing.T) {
 	f, r := newFlow(t, nil), &runtime{}
 	for _, annotations := range []map[string]string{admittest.Assigned(admittest.Good), admittest.Assigned("{"), nil} {

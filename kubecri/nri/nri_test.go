@@ -64,6 +64,31 @@ func TestAssignedContainerGetsItsDeviceUntilItIsRemoved(t *testing.T) {
 	}
 }
 
+// A broker, which its label tells, gets all properties that its Configuration's author wrote.
+func TestBrokersGetTheirConfigurationsProperties(t *testing.T) {
+	f := start(t, &runtime{}, func(context.Context, string) (discovery.Device, error) {
+		return discovery.Device{Properties: map[string]string{"SITE": "yard"}, BrokerVariables: map[string]bool{"SITE": true}}, nil
+	})
+	for label, want := range map[string]string{"cam": "SITE SITE_A1 AKRI_DEVICES", "cams": "SITE_A1 AKRI_DEVICES"} {
+		request := create("main", "c1", admittest.Assigned(admittest.Good))
+		request.Pod.Labels = map[string]string{"akri.sh/configuration": label}
+		response, err := f.rt.CreateContainer(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, env := range response.Adjust.Env {
+			names = append(names, env.Key)
+		}
+		if is := strings.Join(names, " "); is != want {
+			t.Errorf("with the label %q: variables %s, want %s", label, is, want)
+		}
+		if err := f.rt.RemoveContainer(t.Context(), &api.RemoveContainerRequest{Pod: request.Pod, Container: request.Container}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // The runtime undoes a creation that fails after we have agreed to it.
 func TestFailedCreateReleases(t *testing.T) {
 	f := start(t, &runtime{}, camera)

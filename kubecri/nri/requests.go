@@ -62,7 +62,7 @@ func (s *session) CreateContainer(ctx context.Context, sandbox *api.PodSandbox, 
 	s.answering.RLock()
 	defer s.answering.RUnlock()
 	in := admit.Container{
-		Pod: podOf(sandbox), PodAnnotations: sandbox.GetAnnotations(), Sandbox: sandbox.GetId(),
+		Pod: podOf(sandbox), PodAnnotations: sandbox.GetAnnotations(), PodLabels: sandbox.GetLabels(), Sandbox: sandbox.GetId(),
 		Name: c.GetName(), Requested: requested(c),
 	}
 	span.Pod(in.Pod.Namespace, in.Pod.Name, in.Pod.UID, in.Name)

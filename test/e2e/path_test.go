@@ -92,7 +92,8 @@ func (r *rig) agree(name, configuration string, count int) []string {
 func TestTwoCameras(t *testing.T) {
 	r := newRig(t)
 	devices := r.debugEcho("cams", 2, func(c *akriv0.Configuration) {
-		c.Spec.BrokerProperties = map[string]string{"SITE": "gate"}
+		c.Spec.PropertyPrefixes = []string{"DEBUG_ECHO_", "SITE", "LD_"}
+		c.Spec.BrokerProperties = map[string]string{"SITE": "gate", "LD_PRELOAD": "/evil.so"}
 	}, "foo0", "foo1")
 	if devices[0].name != "cams-8120fe" && devices[1].name != "cams-8120fe" {
 		t.Errorf("the Instance of foo0 should be cams-8120fe, got %s and %s", devices[0].name, devices[1].name)
@@ -120,9 +121,23 @@ func TestTwoCameras(t *testing.T) {
 	if len(slices.Compact(all)) != 4 {
 		t.Fatalf("slots are given twice: %v", all)
 	}
-	if env := r.env("one"); env["SITE"] != "gate" || env["DEBUG_ECHO_DESCRIPTION_8120FE"] != "foo0" {
+	env := r.env("one")
+	if env["SITE"] != "gate" || env["DEBUG_ECHO_DESCRIPTION_8120FE"] != "foo0" || env["LD_PRELOAD_8120FE"] != "/evil.so" {
 		t.Errorf("environment: %v", env)
 	}
+	if value, ok := env["LD_PRELOAD"]; ok {
+		t.Errorf("LD_PRELOAD is %q", value)
+	}
+	r.await("the status to say which properties are no variables", func() (bool, string) {
+		c, err := akri.AkriV0().Configurations(r.ns).Get(r.ctx, "cams", metav1.GetOptions{})
+		r.check(err)
+		for _, p := range c.Status.Problems {
+			if p.Reason == "PropertiesWithheld" && strings.Contains(p.Message, "does not let it: LD_PRELOAD. ") {
+				return true, ""
+			}
+		}
+		return false, fmt.Sprintf("%+v", c.Status.Problems)
+	})
 
 	r.create(newPod("three", "", map[string]int64{"cams": 2}))
 	r.awaitPending("three", `short of akri.sh/cams: container "main" needs 2`, "0 of 4 slots free", "4 held")

@@ -147,19 +147,21 @@ type ConfigurationSpec struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	ConfigurationServiceSpec *runtime.RawExtension `json:"configurationServiceSpec,omitempty"`
 
-	// brokerProperties are environment variables for every container that gets a
-	// slot; they win over a device's properties of the same name.
+	// brokerProperties are properties for every container that gets a slot; they win over a
+	// device's properties of the same name. propertyPrefixes says which are environment
+	// variables of that very name.
 	// +optional
 	BrokerProperties map[string]string `json:"brokerProperties,omitempty"`
 
 	// propertyPrefixes are beginnings of names. A property, of a device or of
 	// brokerProperties, is an environment variable of its own name only if one of these
 	// begins it; as <name>_<HASH> and in AKRI_DEVICES it is there anyway. A device may be
-	// anybody's on the network, and must not set PATH or LD_PRELOAD. Without this list the
-	// prefixes are those of the discovery handlers of Akri and Kubeslot (AKRI_,
-	// DEBUG_ECHO_, MDNS_, ONVIF_, OPCUA_, PCI_RESOURCE_, TEMPLATE_, UDEV_ and USB_), and
-	// names in brokerProperties count, but for those that are known to say what code a
-	// process runs.
+	// anybody's on the network, and must not set PATH or LD_PRELOAD: names that are known to
+	// say what code a process runs are never variables. Without this list the prefixes are
+	// those of the discovery handlers of Akri and Kubeslot (AKRI_, DEBUG_ECHO_, MDNS_,
+	// ONVIF_, OPCUA_, PCI_RESOURCE_, TEMPLATE_, UDEV_ and USB_) and of Akri's brokers
+	// (CREDENTIAL_, FORMAT, FRAMES_PER_SECOND, IDENTIFIER, NAMESPACE_INDEX and
+	// RESOLUTION_), and the Configuration's own brokers have all of brokerProperties.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64

@@ -3,34 +3,52 @@ package v0
 import "testing"
 
 func TestPropertiesThatMayBeVariables(t *testing.T) {
+	code := []string{"PATH", "LD_PRELOAD", "NVIDIA_VISIBLE_DEVICES", "PYTHONSTARTUP", "NODE_OPTIONS"}
+	written := map[string]string{"RESOLUTION_WIDTH": "640", "FORMAT": "JPEG", "SITE": "yard", "zone.a-b": "1", "SOME_INTERPRETERS_NEXT_OPTION": "x",
+		"PATH": "x", "LD_PRELOAD": "x", "NVIDIA_VISIBLE_DEVICES": "all", "PYTHONSTARTUP": "x", "NODE_OPTIONS": "x", "BASH_FUNC_ls%%": "() { reboot; }", "A B": "x", "1A": "x", "": "x"}
 	for _, test := range []struct {
-		name   string
-		spec   ConfigurationSpec
-		may    []string
-		mayNot []string
+		name    string
+		spec    ConfigurationSpec
+		all     []string // variables of all containers
+		brokers []string // of the Configuration's own brokers alone
+		nobody  []string
 	}{{
 		name: "of handlers, by default",
-		may: []string{"ONVIF_DEVICE_SERVICE_URL", "ONVIF_DEVICE_IP_ADDRESS", "OPCUA_DISCOVERY_URL", "UDEV_DEVNODE", "UDEV_DEVPATH", "DEBUG_ECHO_DESCRIPTION",
+		all: []string{"ONVIF_DEVICE_SERVICE_URL", "ONVIF_DEVICE_IP_ADDRESS", "OPCUA_DISCOVERY_URL", "UDEV_DEVNODE", "UDEV_DEVPATH", "DEBUG_ECHO_DESCRIPTION",
 			"AKRI_HTTP", "AKRI_HTTP_DEVICE_ENDPOINT", "USB_DEVPATH", "MDNS_SERVICE_NAME"},
-		mayNot: []string{"PATH", "LD_PRELOAD", "NVIDIA_VISIBLE_DEVICES", "HTTP_PROXY", "SOME_INTERPRETERS_NEXT_OPTION", "URL", "onvif_x", ""},
+		nobody: append([]string{"HTTP_PROXY", "SITE", "SOME_INTERPRETERS_NEXT_OPTION", "URL", "onvif_x", "", "UDEV_A=B", "UDEV_A\nB", "UDEV_ä", "UDEV_A%%"}, code...),
 	}, {
-		name: "that the Configuration itself sets, by default",
-		spec: ConfigurationSpec{BrokerProperties: map[string]string{"RESOLUTION_WIDTH": "640", "FORMAT": "JPEG", "LD_PRELOAD": "x", "PATH": "x", "PYTHONSTARTUP": "x", "NODE_OPTIONS": "x", "NVIDIA_VISIBLE_DEVICES": "all"}},
-		may:  []string{"RESOLUTION_WIDTH", "FORMAT", "UDEV_DEVNODE"}, mayNot: []string{"FRAMES_PER_SECOND", "LD_PRELOAD", "PATH", "PYTHONSTARTUP", "NODE_OPTIONS", "NVIDIA_VISIBLE_DEVICES"},
+		name: "of Akri's brokers, by default",
+		spec: ConfigurationSpec{BrokerProperties: written},
+		all:  []string{"RESOLUTION_WIDTH", "RESOLUTION_HEIGHT", "FORMAT", "FRAMES_PER_SECOND", "IDENTIFIER", "NAMESPACE_INDEX", "CREDENTIAL_DIRECTORY", "CREDENTIAL_CONFIGMAP_DIRECTORY"},
 	}, {
-		name: "with a list of its own, nothing else",
-		spec: ConfigurationSpec{PropertyPrefixes: []string{"SONAR_", "DEPTH"}, BrokerProperties: map[string]string{"FORMAT": "JPEG"}},
-		may:  []string{"SONAR_", "SONAR_URL", "DEPTH", "DEPTHS"}, mayNot: []string{"FORMAT", "UDEV_DEVNODE", "SONAR", "XSONAR_"},
+		name:    "that the Configuration itself sets, by default",
+		spec:    ConfigurationSpec{BrokerProperties: written},
+		brokers: []string{"SITE", "zone.a-b", "SOME_INTERPRETERS_NEXT_OPTION"},
+		nobody:  append([]string{"ZONE", "BASH_FUNC_ls%%", "A B", "1A", ""}, code...),
+	}, {
+		name:   "with a list of its own, nothing else, also in brokers",
+		spec:   ConfigurationSpec{PropertyPrefixes: []string{"SONAR_", "DEPTH", "S.x"}, BrokerProperties: written},
+		all:    []string{"SONAR_", "SONAR_URL", "DEPTH", "DEPTHS", "S.x-1"},
+		nobody: append([]string{"FORMAT", "SITE", "UDEV_DEVNODE", "SONAR", "XSONAR_"}, code...),
+	}, {
+		name:   "what is known to say what code runs, whatever the list",
+		spec:   ConfigurationSpec{PropertyPrefixes: []string{"P", "LD_", "NVIDIA_VISIBLE_DEVICES", "NODE_OPTIONS", "BASH_FUNC_"}, BrokerProperties: written},
+		all:    []string{"PORT"},
+		nobody: append([]string{"BASH_FUNC_ls%%"}, code...),
 	}} {
 		t.Run(test.name, func(t *testing.T) {
-			for _, property := range test.may {
-				if !test.spec.MayBeVariable(property) {
-					t.Errorf("%q may not", property)
-				}
-			}
-			for _, property := range test.mayNot {
-				if test.spec.MayBeVariable(property) {
-					t.Errorf("%q may", property)
+			for _, names := range []struct {
+				names        []string
+				all, brokers bool
+			}{{test.all, true, true}, {test.brokers, false, true}, {test.nobody, false, false}} {
+				for _, property := range names.names {
+					if may := test.spec.MayBeVariable(property); may != names.all {
+						t.Errorf("%q in all containers: %v", property, may)
+					}
+					if may := test.spec.MayBeBrokerVariable(property); may != names.brokers {
+						t.Errorf("%q in brokers: %v", property, may)
+					}
 				}
 			}
 		})
