@@ -25,7 +25,7 @@ func (l *Ledger) SetClaim(c *v1alpha1.SlotClaim) Event {
 	n := l.node(c.Spec.NodeName)
 	n.claims++
 	return l.replaceClaim(d, name.Index, &claim{uid: strings.Clone(string(c.UID)), version: strings.Clone(c.ResourceVersion),
-		holder: strings.Clone(c.Spec.Holder), node: n, podless: c.Spec.Pod == nil})
+		holder: strings.Clone(c.Spec.Holder), node: n})
 }
 
 // DeleteClaim removes the SlotClaim of that name.
@@ -124,9 +124,8 @@ func (l *Ledger) OrphanedClaims(waits func(podUID string) bool) []OrphanedClaim 
 // is told the claim that counted before. free is true if somebody may take the slot now,
 // held if a holder can be preempted who could not be before.
 func (l *Ledger) recount(d *device, s *slotState, before *claim) (free, held bool) {
-	if s.claim != nil {
-		c := s.claim
-		c.counts = s.index < d.capacity && (d.reaches(c.node.name) || c.podless && c.node.choosesSlots())
+	if c := s.claim; c != nil {
+		c.counts = d.claimFacts(s.index, c.node, l).Counts()
 	}
 	free = d.count(s.index)
 	if before == nil || before == s.claimed() {
@@ -136,4 +135,27 @@ func (l *Ledger) recount(d *device, s *slotState, before *claim) (free, held boo
 		_, held = l.minPreemptorPriority(d, s.index)
 	}
 	return free || d.waitsForNominee(s.index), held
+}
+
+// claimFacts are those of a claim that the node has on slot i.
+func (d *device) claimFacts(i int, n *nodeRecord, l *Ledger) v1alpha1.ClaimFacts {
+	if d.config == nil || d.config.owner == nil {
+		return v1alpha1.ClaimFacts{Index: i}
+	}
+	return v1alpha1.ClaimFacts{Index: i, Capacity: d.config.owner.Spec.Slots(), Listed: d.reaches(n.name) || l.keeps(n, d), Given: d.exists()}
+}
+
+// keeps reports whether the node lists the device though it gives no slots of it. Where
+// another device has the name, the node's claims are of that one, and do not count.
+// With spec.discovery the nodes that are selected reach what one of them gives slots of.
+func (l *Ledger) keeps(n *nodeRecord, d *device) bool {
+	if d.config.discovers() {
+		return false
+	}
+	for r := d.reports; r != nil; r = r.next {
+		if r.keptBy[n] > 0 && (d.accepted == nil || d.accepted == r) && l.refuses(n, r) == "" {
+			return true
+		}
+	}
+	return false
 }

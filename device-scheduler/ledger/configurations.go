@@ -102,7 +102,7 @@ func sameReach(a, b *akriv0.ConfigurationSpec) bool {
 func (l *Ledger) resize(conf *configRecord) Event {
 	fresh := map[*device]int{}
 	for d := range conf.devices {
-		if d.exists() {
+		if fresh[d] = noSlot; d.exists() { // of others claims may count
 			fresh[d] = d.capacity
 			d.resize(conf.owner.Spec.Slots())
 		}

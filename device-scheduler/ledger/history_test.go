@@ -239,14 +239,42 @@ func (w *world) holders(name slot.Name, pods ...map[string]scheduled) []string {
 // claimOn is whom the slot is claimed for, if the claim counts; "" if for nobody.
 func (w *world) claimOn(name slot.Name) string {
 	c, in := w.claims[name.String()], w.inForce(name.Instance)
-	if c == nil || in == nil || name.Index >= in.capacity {
+	configuration, _ := slot.SplitInstance(name.Instance)
+	owner := w.owner(configuration)
+	if c == nil || owner == nil || name.Index >= owner.Spec.Slots() {
 		return ""
 	}
-	alone := c.Spec.Pod == nil && w.nodes[c.Spec.NodeName][v1alpha1.ModeLabel] == v1alpha1.ModeDevicePlugin
-	if !alone && !slices.Contains(in.nodes, c.Spec.NodeName) {
-		return ""
+	if in != nil && slices.Contains(in.nodes, c.Spec.NodeName) || w.keeps(c.Spec.NodeName, name.Instance) {
+		return c.Spec.Holder + " on " + c.Spec.NodeName
 	}
-	return c.Spec.Holder + " on " + c.Spec.NodeName
+	return ""
+}
+
+// keeps reports whether the node lists the Instance's device, though it gives no slots of
+// it.
+func (w *world) keeps(node, instance string) bool {
+	in := w.inForce(instance)
+	for _, s := range w.slices {
+		for i := range s.Spec.Devices {
+			d := &s.Spec.Devices[i]
+			if s.Spec.NodeName == node && d.Instance() == instance && (d.Unschedulable || d.Gone) && (in == nil || in.device == identityOf(d, node)) {
+				if c := w.believes(d, node); c != nil && c.Spec.Discovery == nil {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// believes returns the device's Configuration, if what the node says of it is sound.
+func (w *world) believes(d *v1alpha1.Device, node string) *akriv0.Configuration {
+	c := w.owner(d.Configuration.Name)
+	if c == nil || w.owner(d.Instance()) != nil || c.Namespace != d.Configuration.Namespace || d.Check(node) != nil || len(d.Hash) != c.Spec.HashDigits() ||
+		c.Spec.Discovery != nil && (!d.Shared || !w.selected(c, node)) {
+		return nil
+	}
+	return c
 }
 
 // rules are those for the request on the node, once some pods are gone.

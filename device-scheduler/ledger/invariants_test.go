@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 type failer interface {
@@ -101,8 +99,11 @@ func checkInvariants(t failer, l *Ledger) {
 			}
 			if c := s.claim; c != nil {
 				claims[c.node]++
-				alone := c.podless && c.node.known && c.node.labels[v1alpha1.ModeLabel] == v1alpha1.ModeDevicePlugin
-				if counts := i < d.capacity && (alone || slices.Contains(d.nodes(), c.node.name)); counts != c.counts {
+				capacity := 0
+				if d.config != nil && d.config.owner != nil {
+					capacity = d.config.owner.Spec.Slots()
+				}
+				if counts := i < capacity && (slices.Contains(d.nodes(), c.node.name) || l.keeps(c.node, d)); counts != c.counts {
 					t.Fatalf("the claim of %s on %s-%d counts: %v, want %v", c.node.name, name, i, c.counts, counts)
 				}
 			}
@@ -247,10 +248,13 @@ func checkIndex(t failer, l *Ledger, conf *configRecord, members map[*group][]*d
 // checkReports compares which nodes reach the devices with what the slices list.
 func checkReports(t failer, l *Ledger) {
 	t.Helper()
-	listed, reporters := map[*report]int32{}, map[*device]map[string]bool{}
+	listed, kept, reporters := map[*report]int32{}, map[*report]int32{}, map[*device]map[string]bool{}
 	for name, s := range l.slices {
 		if s.name != name || l.nodes[s.node.name] != s.node || !slices.Contains(s.node.slices, s) {
 			t.Fatalf("slice %s is not that of node %s", name, s.node.name)
+		}
+		for _, r := range s.kept {
+			kept[r]++
 		}
 		for _, r := range s.reports {
 			listed[r]++
@@ -296,12 +300,21 @@ func checkReports(t failer, l *Ledger) {
 			}
 		}
 		for r := d.reports; r != nil; r = r.next {
-			if r.device != d || r.slices != listed[r] || listed[r] == 0 {
+			if r.device != d || r.slices != listed[r] || listed[r]+kept[r] == 0 {
 				t.Fatalf("a report of %s is listed in %d slices, and the count is %d", d.name, listed[r], r.slices)
 			}
+			by := int32(0)
+			for _, n := range r.keptBy {
+				by += n
+			}
+			if by != kept[r] {
+				t.Fatalf("a report of %s is kept by %d slices, and the count is %d", d.name, kept[r], by)
+			}
 			delete(listed, r)
+			delete(kept, r)
 		}
 	}
+	maps.Copy(listed, kept)
 	for r := range listed {
 		t.Fatalf("%s does not know of a report", r.device.name)
 	}

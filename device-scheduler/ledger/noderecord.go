@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 func (l *Ledger) node(name string) *nodeRecord {
@@ -21,13 +20,6 @@ func (l *Ledger) dropNode(n *nodeRecord) {
 	if len(n.slices) == 0 && n.claims == 0 && !n.known {
 		delete(l.nodes, n.name)
 	}
-}
-
-// choosesSlots reports whether the node is in device-plugin mode. There a pod that has a
-// slot does not say so: its claim alone does, also when the node does not see the device
-// any more, or its discovery handler does not answer. The controller keeps such claims.
-func (n *nodeRecord) choosesSlots() bool {
-	return n.known && n.labels[v1alpha1.ModeLabel] == v1alpha1.ModeDevicePlugin
 }
 
 // selected reports whether the node is one of those that discover the Configuration's

@@ -5,8 +5,7 @@ import (
 )
 
 // SetNode adds a node or updates its labels, which are not to be changed afterwards.
-// They matter for Configurations with spec.discovery, and say whether the node is in
-// device-plugin mode.
+// They matter for Configurations with spec.discovery.
 func (l *Ledger) SetNode(name string, labels map[string]string) Event {
 	return l.setNode(l.node(name), true, labels)
 }
@@ -39,13 +38,6 @@ func (l *Ledger) setNode(n *nodeRecord, known bool, labels map[string]string) Ev
 		default:
 			u.leave(n, n.all(conf.has))
 			u.toggle(n, conf, noSlot)
-		}
-	}
-	if n.claims > 0 && n.choosesSlots() != after.choosesSlots() {
-		for name, c := range l.claims {
-			if c.node == n {
-				u.touch(l.devices[name.Instance], noSlot)
-			}
 		}
 	}
 	n.known, n.labels = known, labels

@@ -38,9 +38,7 @@ func (w *world) inForce(name string) *instance {
 		for i := range s.Spec.Devices {
 			d, node := &s.Spec.Devices[i], s.Spec.NodeName
 			instance, who := d.Instance(), identityOf(d, node)
-			c := w.owner(d.Configuration.Name)
-			if c == nil || w.owner(instance) != nil || c.Namespace != d.Configuration.Namespace || d.Check(node) != nil || len(d.Hash) != c.Spec.HashDigits() ||
-				c.Spec.Discovery != nil && (!d.Shared || !w.selected(c, node)) {
+			if d.Unschedulable || d.Gone || w.believes(d, node) == nil {
 				continue
 			}
 			if nodes[instance] == nil {
@@ -120,6 +118,8 @@ func (w *world) checkObjects(t failer) {
 			switch {
 			case d.Check(s.Spec.NodeName) != nil:
 				leftOut++
+			case d.Unschedulable, d.Gone:
+				continue
 			case slices.ContainsFunc(seen, func(o v1alpha1.Device) bool {
 				return o.Configuration == d.Configuration && o.ID == d.ID && o.Hash == d.Hash
 			}), c == nil:

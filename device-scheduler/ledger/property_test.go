@@ -154,7 +154,10 @@ func (w *world) slice(t *rapid.T) {
 func (w *world) setSlice(t *rapid.T, name, node string) {
 	s := sliceOf(name, node)
 	for range rapid.IntRange(0, 5).Draw(t, "devices") {
-		s.Spec.Devices = append(s.Spec.Devices, drawDevice(t, node))
+		d := drawDevice(t, node)
+		d.Unschedulable = rapid.IntRange(0, 5).Draw(t, "unschedulable") == 5
+		d.Gone = d.Unschedulable && rapid.Bool().Draw(t, "gone")
+		s.Spec.Devices = append(s.Spec.Devices, d)
 	}
 	w.made++
 	s.UID, s.ResourceVersion = types.UID(fmt.Sprint("s", w.made)), fmt.Sprint(w.made)
@@ -200,9 +203,6 @@ func (w *world) node(t *rapid.T) { w.setNode(t, rapid.SampledFrom(worldNodes).Dr
 
 func (w *world) setNode(t *rapid.T, name string) {
 	w.nodes[name] = map[string]string{"zone": rapid.SampledFrom(zones).Draw(t, "zone")}
-	if rapid.IntRange(0, 4).Draw(t, "mode") == 0 {
-		w.nodes[name][v1alpha1.ModeLabel] = v1alpha1.ModeDevicePlugin
-	}
 	w.expected = nil
 	w.event.add(w.SetNode(name, w.nodes[name]))
 }

@@ -297,7 +297,7 @@ func (d *device) notCounted() int {
 // forgetReports drops those that no slice lists any more.
 func (d *device) forgetReports() {
 	for at := &d.reports; *at != nil; {
-		if (*at).slices == 0 {
+		if (*at).slices == 0 && len((*at).keptBy) == 0 {
 			*at = (*at).next
 		} else {
 			at = &(*at).next

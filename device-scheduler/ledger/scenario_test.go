@@ -26,7 +26,7 @@ import (
 //	delete-configuration name=c [ns=]
 //	instance name=c-1 nodes=(a,b) [ns=] [capacity=]  these nodes report it, and no others; the Configuration's capacity
 //	delete-instance name=c-1 [ns=]             no node reports it
-//	slice name=a-0 node=a [ns=]                lines "instance [twin|wrong|long]"
+//	slice name=a-0 node=a [ns=]                lines "instance [twin|local twin|wrong|long|unschedulable|gone|gone twin]"
 //	delete-slice name=a-0
 //	claim slot=s node=a [pod=p]                another takes the place of one that was not seen deleted; without pod: a device plugin's
 //	delete-claim slot=s
@@ -155,6 +155,11 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 				device.Hash = "000000"
 			case "unschedulable":
 				device.Unschedulable = true
+			case "gone":
+				device.Unschedulable, device.Gone = true, true
+			case "gone twin":
+				device = twinOf(device, "")
+				device.Unschedulable, device.Gone = true, true
 			case "long":
 				device.Hash = slot.InstanceHash(device.ID, device.Shared, node, slot.LongHash)
 			}

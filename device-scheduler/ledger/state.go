@@ -103,10 +103,8 @@ type claim struct {
 	uid, version string
 	holder       string // a pod's UID, or a device plugin's id
 	node         *nodeRecord
-	// podless: it names no pod, as those of nodes in device-plugin mode.
-	podless bool
-	// counts is set while the node reaches the device, or its claims alone say what it
-	// holds, and the slot is within the capacity.
+	// counts is set while the node lists the device, and the slot is within the capacity:
+	// see v1alpha1.ClaimFacts.
 	counts bool
 }
 
@@ -179,7 +177,10 @@ type sliceRecord struct {
 	created            time.Time
 	node               *nodeRecord
 	reports            []*report // each once
-	unsound            int       // devices that are not what they say
+	// kept are of devices that the slice lists and gives no slots of: those that are
+	// unschedulable, or gone. Claims of the node count.
+	kept    []*report
+	unsound int // devices that are not what they say
 }
 
 // report is what an Instance is, as nodes say. All slices that say the same share it.
@@ -192,6 +193,8 @@ type report struct {
 	shared    bool
 	slices    int32 // that list it
 	nodes     int32 // whose slices these are
+	// keptBy are the nodes with slices that keep it, and how many of theirs do.
+	keptBy map[*nodeRecord]int32
 }
 
 // podRecord is a pod and the slots it holds.

@@ -110,6 +110,13 @@ type Device struct {
 	// +optional
 	Unschedulable bool `json:"unschedulable,omitempty"`
 
+	// gone is true when the node no longer sees the device, and lists it only because
+	// containers there hold slots of it: their SlotClaims count while it is listed. In all
+	// other respects it is as if it were not listed. Set with unschedulable, which readers
+	// that do not know this field go by.
+	// +optional
+	Gone bool `json:"gone,omitempty"`
+
 	// properties are what the discovery handler says of the device. Containers get
 	// them as environment variables.
 	// +optional

@@ -28,8 +28,8 @@ const (
 // deletes it when the last one is gone; with claimMode Scheduler the scheduler
 // creates it. The Node object owns it.
 //
-// A claim counts only where the node that it names sees the device, and below the
-// Configuration's capacity.
+// A claim counts only where the node that it names lists the device, and below the
+// Configuration's capacity: see ClaimFacts.
 //
 // +genclient
 // +genclient:nonNamespaced
