@@ -55,8 +55,9 @@ func judge(f facts) verdict {
 		return verdict{reason: podGone, message: "its pod does not exist, and the node is not Ready, so that it cannot release the slot"}
 	}
 	// In device-plugin mode no pod says that it has the slot: the node alone knows, and
-	// releases it.
-	if f.claim.Spec.Pod == nil && ready(f.node) && v1alpha1.ChoosesSlots(f.node) {
+	// releases it. Its claim stays while that keeps the slot from nobody, and is of a device
+	// that the node did list: the Configuration may come back, and so may the device.
+	if f.claim.Spec.Pod == nil && ready(f.node) && v1alpha1.ChoosesSlots(f.node) && f.counted && v1alpha1.InNobodysWay(f.doesNotCount) {
 		return verdict{}
 	}
 	if f.doesNotCount != nil && !(runs && assigned(f.pod, f.claim)) {

@@ -77,6 +77,7 @@ func TestJudge(t *testing.T) {
 	unowned := claimBy("u1", "n1")
 	unowned.OwnerReferences = nil
 	why := errors.New("why")
+	nowhere := v1alpha1.ClaimFacts{Capacity: 1}.Why() // no node gives the slot
 	for name, tc := range map[string]struct {
 		facts
 		reason string
@@ -111,12 +112,18 @@ func TestJudge(t *testing.T) {
 		"does not count, pod on another node": {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-b", claimed), why, true}, doesNotCount},
 		"does not count, not the holder":      {facts{otherHolder, ready, holds, why, true}, doesNotCount},
 		"does not count, pod not known":       {facts{podless, ready, nil, why, true}, doesNotCount},
-		"does not count, device-plugin mode":  {facts{podless, plugins, nil, why, true}, ""},
+		"does not count, device-plugin mode":  {facts{podless, plugins, nil, why, true}, doesNotCount},
+		"in nobody's way, device-plugin mode": {facts{podless, plugins, nil, nowhere, true}, ""},
+		"no Configuration, that mode":         {facts{podless, plugins, nil, v1alpha1.ErrNoConfiguration, true}, ""},
+		"in nobody's way, another mode":       {facts{podless, ready, nil, nowhere, true}, doesNotCount},
+		"in nobody's way, node not Ready":     {facts{podless, pluginsDown, nil, nowhere, true}, doesNotCount},
+		"in nobody's way, but of a pod":       {facts{claimBy("u1", "n1"), plugins, nil, nowhere, true}, doesNotCount},
+		"in nobody's way, never counted":      {facts{podless, plugins, nil, nowhere, false}, neverCounted},
 		"does not count, that node not Ready": {facts{podless, pluginsDown, nil, why, true}, doesNotCount},
 		"does not count, of another mode":     {facts{claimBy("u1", "n1"), plugins, nil, why, true}, doesNotCount},
 		"does not count, that node made anew": {facts{podlessBefore, plugins, nil, why, true}, nodeGone},
 		"never counted, in use":               {facts{claimBy("u1", "n1"), ready, holds, why, false}, ""},
-		"never counted, device-plugin mode":   {facts{podless, plugins, nil, why, false}, ""},
+		"never counted, device-plugin mode":   {facts{podless, plugins, nil, why, false}, neverCounted},
 		"never counted, nothing assigned":     {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", ""), why, false}, neverCounted},
 		"never counted, another's pod":        {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-b", claimed), why, false}, neverCounted},
 		"never counted, pod not known":        {facts{podless, ready, nil, why, false}, neverCounted},

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -33,7 +34,7 @@ import (
 type Config struct {
 	// Client reads SlotClaims, Nodes and the metadata of pods from the cache.
 	Client client.Client
-	// Live reads Nodes and pods from the API server.
+	// Live reads Nodes, pods and DeviceSlices from the API server.
 	Live      client.Reader
 	Inventory *inventory.Inventory
 	Recorder  events.EventRecorder
@@ -165,8 +166,42 @@ func (r *Reconciler) readFacts(ctx context.Context, claim *v1alpha1.SlotClaim) (
 		if f.pod != nil && f.pod.UID != p.UID {
 			f.pod = nil
 		}
+	} else if f.doesNotCount != nil && !f.counted && f.node != nil {
+		if f.counted, err = r.listed(ctx, claim, f.node); err != nil {
+			return facts{}, err
+		}
 	}
 	return f, nil
+}
+
+// listed reports whether the node says that it reaches the claim's device, as the API server
+// has it. A node in device-plugin mode claims as soon as it has listed a device, and the cache
+// of DeviceSlices may be behind that of claims: no pod that was assigned the slot tells such a
+// claim from that of a node which has never seen the device.
+func (r *Reconciler) listed(ctx context.Context, claim *v1alpha1.SlotClaim, node *corev1.Node) (bool, error) {
+	s, err := claim.Slot()
+	if err != nil {
+		return false, nil
+	}
+	c := r.Inventory.Device(s.Instance).Configuration
+	switch {
+	case c == nil:
+		return false, nil
+	case c.Spec.Discovery != nil: // others list it
+		return labels.SelectorFromSet(c.Spec.Discovery.NodeSelector).Matches(labels.Set(node.Labels)), nil
+	}
+	all := &v1alpha1.DeviceSliceList{}
+	if err := r.Live.List(ctx, all, client.MatchingFields{"spec.nodeName": node.Name}); err != nil {
+		return false, fmt.Errorf("list the DeviceSlices of node %s: %w", node.Name, err)
+	}
+	for _, slice := range all.Items {
+		for i := range slice.Spec.Devices {
+			if d := &slice.Spec.Devices[i]; d.Instance() == s.Instance && d.Configuration.Namespace == c.Namespace && d.Check(node.Name) == nil {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // get reads an object, and returns nil when there is none.

@@ -47,6 +47,7 @@ type standing struct {
 	first   *v1alpha1.Device // of the device that has the name
 	nodes   *nodeSet         // nil: none
 	lost    map[string]struct{}
+	keep    map[string]struct{} // nodes that list the device as gone
 	leftOut []string
 	ignored int // reports that do not count
 }
@@ -84,31 +85,28 @@ func (v *Inventory) DoesNotCount(c *v1alpha1.SlotClaim) error {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	r := v.records[s.Instance]
-	if r == nil {
-		return errUnreached
+	name, _ := slot.SplitInstance(s.Instance)
+	r, named := v.records[s.Instance], v.names[name]
+	if named == nil {
+		named = &configurations{}
 	}
-	named := v.configurationsOf(s.Instance)
+	if r == nil {
+		r = &record{judged: true}
+	}
 	v.judge(r, named)
 	return doesNotCount(c, s.Index, r, named)
 }
 
-var errUnreached = errors.New("the node does not see the device")
-
 func doesNotCount(c *v1alpha1.SlotClaim, index int, r *record, named *configurations) error {
-	if named.owner == nil {
-		return errors.New("there is no such Configuration")
+	f := v1alpha1.ClaimFacts{Index: index, Given: r.nodes != nil}
+	if named.owner != nil {
+		f.Capacity = named.owner.Spec.Slots()
 	}
-	if r.nodes == nil {
-		return errUnreached
+	_, f.Listed = r.keep[c.Spec.NodeName]
+	if r.nodes != nil && !f.Listed {
+		_, f.Listed = r.nodes.has[c.Spec.NodeName]
 	}
-	if _, reaches := r.nodes.has[c.Spec.NodeName]; !reaches {
-		return errUnreached
-	}
-	if slots := named.owner.Spec.Slots(); index >= slots {
-		return fmt.Errorf("the device has only the slots 0 to %d", slots-1)
-	}
-	return nil
+	return f.Why()
 }
 
 // Ignored counts the reports and the claims that do not count.
@@ -145,11 +143,18 @@ func (v *Inventory) judge(r *record, named *configurations) {
 	if named.owner.Spec.Discovery != nil {
 		selected = v.selectedNodes(named)
 	}
-	var believed []report
+	var believed, gone []report
 	var problems []string
 	for _, reports := range r.reports {
 		for _, rep := range reports {
-			if err := mistrust(&rep, named.owner, v.ownerOf(rep.device.Instance()), selected); err != nil {
+			err := mistrust(&rep, named.owner, v.ownerOf(rep.device.Instance()), selected)
+			if rep.device.Gone && rep.bad == nil {
+				if err == nil && selected == nil {
+					gone = append(gone, rep)
+				}
+				continue
+			}
+			if err != nil {
 				problems = append(problems, fmt.Sprintf("the report of node %s is left out: %v", rep.slice.Spec.NodeName, err))
 				continue
 			}
@@ -164,6 +169,14 @@ func (v *Inventory) judge(r *record, named *configurations) {
 	slices.Sort(problems)
 	r.ignored = len(problems)
 	r.leftOut = slices.Clone(problems[:min(len(problems), maxLeftOut)])
+	for _, rep := range gone {
+		if len(believed) == 0 || believed[0].identity() == rep.identity() {
+			if r.keep == nil {
+				r.keep = map[string]struct{}{}
+			}
+			r.keep[rep.slice.Spec.NodeName] = struct{}{}
+		}
+	}
 	if len(believed) == 0 {
 		return
 	}

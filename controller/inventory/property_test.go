@@ -73,6 +73,7 @@ func drawSlice(t *rapid.T, name, node string) *v1alpha1.DeviceSlice {
 				Namespace: drawNamespace(t), Name: drawName(t)},
 			ID: rapid.SampledFrom(ids).Draw(t, "id"), Shared: rapid.Bool().Draw(t, "shared"),
 			Unschedulable: rapid.IntRange(0, 4).Draw(t, "unschedulable") == 0,
+			Gone:          rapid.IntRange(0, 4).Draw(t, "gone") == 0,
 		}
 		if rapid.Bool().Draw(t, "properties") {
 			d.Properties = map[string]string{"K": node}

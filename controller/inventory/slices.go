@@ -55,17 +55,17 @@ func (v *Inventory) replace(before, now *v1alpha1.DeviceSlice) Change {
 		delete(was, instance)
 		r := v.record(instance)
 		// Also equal ones are replaced, so that the old slice's memory is freed.
-		wasMixed := len(r.kinds) > 1
+		wasMixed, wasGiven := len(r.kinds) > 1, v.given(instance, r)
 		r.put(now.Name, reports)
 		if !slices.EqualFunc(old, reports, sameReport) {
-			v.reportsChanged(&change, instance, before, now, wasMixed)
+			v.reportsChanged(&change, instance, before, now, wasMixed || wasGiven != v.given(instance, r))
 		}
 	}
 	for instance := range was {
 		r := v.records[instance]
-		wasMixed := len(r.kinds) > 1
+		wasMixed, wasGiven := len(r.kinds) > 1, v.given(instance, r)
 		r.put(before.Name, nil)
-		v.reportsChanged(&change, instance, before, now, wasMixed)
+		v.reportsChanged(&change, instance, before, now, wasMixed || wasGiven != v.given(instance, r))
 		v.tidy(instance)
 	}
 	return change
@@ -111,10 +111,22 @@ func (r *record) put(sliceName string, reports []report) {
 	r.judged = false
 }
 
+// given reports whether slots of the Instance are given, where it has claims without a pod:
+// such a claim that does not count stays while it keeps the slot from nobody.
+func (v *Inventory) given(instance string, r *record) bool {
+	for _, c := range r.claims {
+		if c.Spec.Pod == nil {
+			v.judge(r, v.configurationsOf(instance))
+			return r.nodes != nil
+		}
+	}
+	return false
+}
+
 // reportsChanged adds an Instance to the change, and the claims of it that may count
 // now or no longer: those of the slice's node. Where several devices compete for the
 // name, or discoverers speak for other nodes, they are all claims.
-func (v *Inventory) reportsChanged(change *Change, instance string, before, now *v1alpha1.DeviceSlice, wasMixed bool) {
+func (v *Inventory) reportsChanged(change *Change, instance string, before, now *v1alpha1.DeviceSlice, allClaims bool) {
 	owner := v.configurationsOf(instance).owner
 	if owner == nil {
 		return // nothing is made of its devices, and none of their claims counts
@@ -122,7 +134,7 @@ func (v *Inventory) reportsChanged(change *Change, instance string, before, now 
 	change.Instances = append(change.Instances, key(owner, instance))
 	change.Brokers = append(change.Brokers, key(owner, instance))
 	r := v.records[instance]
-	all := wasMixed || len(r.kinds) > 1 || owner.Spec.Discovery != nil
+	all := allClaims || len(r.kinds) > 1 || owner.Spec.Discovery != nil
 	for _, claim := range r.claims {
 		node := claim.Spec.NodeName
 		if all || before != nil && node == before.Spec.NodeName || now != nil && node == now.Spec.NodeName {
