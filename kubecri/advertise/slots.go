@@ -50,7 +50,7 @@ func countSlots(configurations []*v0.Configuration, reported []*v1alpha1.DeviceS
 	for _, s := range reported {
 		for d := range slices.Values(s.Spec.Devices) {
 			c := oldest.ResourceOwner(d.Instance())
-			if s.Spec.NodeName != node.Name || c == nil || c.Name != d.Configuration.Name || c.Namespace != d.Configuration.Namespace || c.Spec.Discovery != nil ||
+			if s.Spec.NodeName != node.Name || d.Gone || c == nil || c.Name != d.Configuration.Name || c.Namespace != d.Configuration.Namespace || c.Spec.Discovery != nil ||
 				len(d.Hash) != c.Spec.HashDigits() || d.Check(node.Name) != nil || devices[d.Instance()] {
 				continue
 			}

@@ -52,7 +52,7 @@ func retries() wait.Backoff {
 }
 
 // Config is what an Agent needs. All but SliceCreated, PropertyNamespaces, NoEndpoints, AllowedPaths,
-// Grace, Restart, Clock, Metrics, ReachChanged and NotifyHolders is required.
+// Grace, Restart, Clock, Metrics, ReachChanged, NotifyHolders and Held is required.
 type Config struct {
 	// NodeName is the node that this agent discovers for.
 	NodeName string
@@ -97,6 +97,10 @@ type Config struct {
 	// that the pods that use it here can be notified: reason is in CamelCase, message for
 	// people. It must not block.
 	NotifyHolders func(instance, reason, message string)
+	// Held, where the kubelet's device plugins give out slots, returns the Instances of which
+	// this node holds some; false while that is not known. Their devices stay in the node's
+	// slices when they are gone, as such. It must not block, nor call the Agent.
+	Held func() (instances map[string]bool, known bool)
 }
 
 func (c *Config) validate() error {

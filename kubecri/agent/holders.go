@@ -73,7 +73,7 @@ func (a *Agent) notifications(s *session, was *reports.Standing) []notification 
 				if what := before.Differences(&now); len(what) > 0 {
 					all = append(all, a.another(name, d.Hash, what))
 				}
-			} else if s.standing.Age(d.Hash, d.Shared) == reports.Withdrawn {
+			} else if !d.Gone && s.standing.Age(d.Hash, d.Shared) == reports.Withdrawn {
 				all = append(all, a.gone(name, d.Hash))
 			}
 		})

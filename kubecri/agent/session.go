@@ -151,7 +151,7 @@ func (a *Agent) lostFormer(c *v0.Configuration, was, is *reports.Standing) (n in
 	for _, slice := range a.writer.Own() {
 		for i := range slice.Spec.Devices {
 			d := &slice.Spec.Devices[i]
-			if d.Configuration != reports.Reference(c) {
+			if d.Gone || d.Configuration != reports.Reference(c) {
 				continue
 			}
 			if _, ok := is.Devices[d.Hash]; !ok && was.Age(d.Hash, d.Shared) < reports.Withdrawn && is.Age(d.Hash, d.Shared) == reports.Withdrawn {

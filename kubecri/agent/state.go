@@ -7,8 +7,23 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// state is what the sessions know now, for the writer of slices.
+// state is what is known now, for the writer of slices. What this node holds is looked at
+// last: of a device that has gone since it was given, slots are held by then.
 func (a *Agent) state() deviceslices.State {
+	state := a.devices()
+	if a.config.Held == nil {
+		return state
+	}
+	held, known := a.config.Held()
+	state.Holds = func(instance string) bool { return !known || held[instance] }
+	return state
+}
+
+// HeldChanged says that Held may have something new to say. It does not block.
+func (a *Agent) HeldChanged() { a.writer.Wake() }
+
+// devices is what the sessions know now.
+func (a *Agent) devices() deviceslices.State {
 	state := deviceslices.State{Known: map[v1alpha1.ConfigurationReference]deviceslices.Known{},
 		Exist: map[v1alpha1.ConfigurationReference]bool{}, Complete: true}
 	all := a.allConfigurations()

@@ -47,10 +47,16 @@ func (c *checker) devices(ctx context.Context) bool {
 		return false
 	}
 	c.reached = map[string]v1alpha1.Device{}
-	slots, unschedulable := 0, 0
+	slots, unschedulable, gone := 0, 0, 0
 	for i := range slices.Items {
 		s := &slices.Items[i].Spec
 		for _, d := range s.Devices {
+			if d.Gone {
+				if s.NodeName == c.Node {
+					gone++
+				}
+				continue
+			}
 			configuration := claims.Owner(c.configurations, d.Configuration.Name)
 			namesake := claims.Owner(c.configurations, d.Instance())
 			if _, known := c.reached[d.Instance()]; known || namesake != nil || !fits(configuration, s.NodeName, &d) {
@@ -78,6 +84,9 @@ func (c *checker) devices(ctx context.Context) bool {
 		len(c.configurations), c.Node, len(c.reached), slots, len(claimed.Items))
 	if unschedulable > 0 {
 		c.note("devices", "%d of them are for no new pods, since their discovery handler does not work: see docs/discovery.md", unschedulable)
+	}
+	if gone > 0 {
+		c.note("devices", "%d more are gone, and containers here hold slots of them", gone)
 	}
 	return true
 }

@@ -56,6 +56,8 @@ func (v *View) examineClaims(f *findings, now time.Time) {
 			f.add(object, "PodGone", "its pod %s/%s is gone, and node %s has not released it: look at kubecri on that node", c.Spec.Pod.Namespace, c.Spec.Pod.Name, c.Spec.NodeName)
 		case c.Spec.Pod != nil && ended(v.pods[string(c.Spec.Pod.UID)]):
 			f.add(object, "PodEnded", "its pod %s/%s has ended, and node %s has not released it: look at kubecri on that node", c.Spec.Pod.Namespace, c.Spec.Pod.Name, c.Spec.NodeName)
+		case slices.Contains(d.gone, c.Spec.NodeName):
+			f.add(object, "DeviceGone", "its device is gone from node %s: the slot is free when the container that has it has ended", c.Spec.NodeName)
 		case !known || len(d.nodes) == 0:
 			f.add(object, "DeviceUnknown", "no node reports its device; the slot is free when pod %s has ended", podOf(c.Spec.Pod))
 		case !reaches:

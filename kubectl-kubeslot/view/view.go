@@ -66,6 +66,7 @@ type device struct {
 	id    string
 	nodes []string // that report it, sorted
 	lost  []string // of these, those whose handler does not answer
+	gone  []string // that list it only for the containers that hold slots of it
 }
 
 // grant is a slot in a bound pod's annotation.
@@ -127,6 +128,11 @@ func (v *View) addSlice(s *v1alpha1.DeviceSlice) {
 		}
 		d := v.devices[reported.Instance()]
 		d.id = reported.ID
+		if reported.Gone {
+			d.gone = append(d.gone, s.Spec.NodeName)
+			v.devices[reported.Instance()] = d
+			continue
+		}
 		if at, found := slices.BinarySearch(d.nodes, s.Spec.NodeName); !found {
 			d.nodes = slices.Insert(d.nodes, at, s.Spec.NodeName)
 		}

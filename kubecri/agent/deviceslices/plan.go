@@ -38,6 +38,9 @@ type view struct {
 	complete bool
 	// taken are names of slices that belong to other nodes.
 	taken map[string]bool
+	// holds reports whether the node holds slots of an Instance that no pod says it has, or
+	// that is not known. Nil for no.
+	holds func(instance string) bool
 }
 
 // Known is what is known of one Configuration's devices. The zero value is that
@@ -138,9 +141,17 @@ func (v *view) keep() (drafts []*draft, placed map[deviceKey]bool) {
 			k, stays := v.known[key.configuration]
 			f, seen := k.Devices[key.hash]
 			switch {
-			case placed[key], !stays, !seen && k.Age(key.hash, device.Shared) == reports.Withdrawn: // the first: in two slices since it moved
+			case placed[key]: // in two slices since it moved
 				d.changed = true
 				continue
+			case !stays, !seen && k.Age(key.hash, device.Shared) == reports.Withdrawn:
+				if !v.keeps(d, &device) {
+					d.changed = true
+					continue
+				}
+				if !device.Gone {
+					device.Unschedulable, device.Gone, d.changed, d.bytes = true, true, true, 0
+				}
 			case seen && k.Label != d.label:
 				d.changed, d.moved = true, true
 				continue
@@ -161,6 +172,12 @@ func (v *view) keep() (drafts []*draft, placed map[deviceKey]bool) {
 		}
 	}
 	return drafts, placed
+}
+
+// keeps reports whether a device that the node does not see stays listed, as gone: claims
+// of its slots count while it is. With spec.discovery other nodes list it.
+func (v *view) keeps(d *draft, device *v1alpha1.Device) bool {
+	return d.label == "" && v.holds != nil && v.holds(device.Instance())
 }
 
 // add puts the Configuration's devices that are in no slice into the first ones that

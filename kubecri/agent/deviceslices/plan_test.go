@@ -94,6 +94,19 @@ func TestPlan(t *testing.T) {
 				}
 				v.known[reports.Reference(c)] = k
 			}
+			// Of what goes, devices of which the node holds slots stay listed, as gone.
+			gone := map[string]bool{}
+			if v.holds = nil; rapid.Bool().Draw(t, "holds slots") {
+				residue := rapid.IntRange(0, 2).Draw(t, "held")
+				v.holds = func(instance string) bool { return int(instance[len(instance)-1])%3 == residue }
+				for _, s := range v.slices {
+					for _, d := range s.Spec.Devices {
+						if want[d.ID] == 0 && s.Labels[DiscoveryLabel] == "" && v.holds(d.Instance()) {
+							want[d.ID], unusable[d.ID], gone[d.ID] = 1, true, true
+						}
+					}
+				}
+			}
 			count := func(is []*v1alpha1.DeviceSlice) map[string]int {
 				ids := map[string]int{}
 				for _, s := range is {
@@ -131,7 +144,11 @@ func TestPlan(t *testing.T) {
 					if d.Unschedulable != unusable[d.ID] {
 						t.Fatalf("device %s is unschedulable: %t, want %t", d.ID, d.Unschedulable, unusable[d.ID])
 					}
-					if _, reported := k.Devices[d.Hash]; (reported || k.Settled) && k.Label != s.Labels[DiscoveryLabel] {
+					_, reported := k.Devices[d.Hash]
+					if gone[d.ID] && !d.Gone || d.Gone && (reported || !d.Unschedulable) {
+						t.Fatalf("device %s is gone: %t, want %t; it is reported: %t", d.ID, d.Gone, gone[d.ID], reported)
+					}
+					if (reported || k.Settled && !d.Gone) && k.Label != s.Labels[DiscoveryLabel] {
 						t.Fatalf("device %s is in slice %s with labels %v, want %q", d.ID, s.Name, s.Labels, k.Label)
 					}
 				}

@@ -68,6 +68,9 @@ type State struct {
 	Problems []v1alpha1.Problem
 	// Complete is true when all is known that there is to report.
 	Complete bool
+	// Holds reports whether the node holds slots of an Instance that no pod says it has, or
+	// that is not known: its device stays listed, though it is gone. Nil for no.
+	Holds func(instance string) bool
 }
 
 // Writer keeps the node's slices as plan wants them. Safe for concurrent use.
@@ -192,7 +195,7 @@ func (w *Writer) sync(ctx context.Context) (wrote bool, err error) {
 // view is what is known now, and the slices that there are.
 func (w *Writer) view(ctx context.Context, owner metav1.OwnerReference) (*view, error) {
 	state := w.config.State()
-	v := &view{node: w.config.NodeName, owner: owner, slices: w.Own(), known: state.Known, problems: state.Problems, complete: state.Complete, taken: w.taken}
+	v := &view{node: w.config.NodeName, owner: owner, slices: w.Own(), known: state.Known, problems: state.Problems, complete: state.Complete, taken: w.taken, holds: state.Holds}
 	for _, s := range v.slices {
 		for i := range s.Spec.Devices {
 			ref := s.Spec.Devices[i].Configuration

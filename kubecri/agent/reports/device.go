@@ -24,5 +24,5 @@ func Reference(c *v0.Configuration) v1alpha1.ConfigurationReference {
 
 // Is reports whether the device is as slices have it.
 func (f *Device) Is(d *v1alpha1.Device) bool {
-	return f.ID == d.ID && f.Shared == d.Shared && f.Unschedulable == d.Unschedulable && maps.Equal(f.Properties, d.Properties)
+	return f.ID == d.ID && f.Shared == d.Shared && f.Unschedulable == d.Unschedulable && !d.Gone && maps.Equal(f.Properties, d.Properties)
 }

@@ -92,7 +92,7 @@ func (e *Examination) device(device discovery.Device, shared bool) (Device, erro
 		return Device{}, err
 	}
 	most := f.InSlice(Reference(c))
-	most.Unschedulable = true // as it may become
+	most.Unschedulable, most.Gone = true, true // as it may become
 	if f.Size = Size(most); f.Size > v1alpha1.MaxDeviceBytes {
 		return Device{}, fmt.Errorf("takes %d bytes with its properties, of %d that are allowed", f.Size, v1alpha1.MaxDeviceBytes)
 	}
