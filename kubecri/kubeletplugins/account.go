@@ -71,11 +71,17 @@ type account struct {
 	allocated map[slot.Name]time.Time
 	// releasing are this node's claims that are being deleted.
 	releasing map[slot.Name]bool
+	// choosing are Instances of which slots are about to be given.
+	choosing map[string]bool
+	// unclaimedHolds are slots that this node has given while the claim of another node was in
+	// the way, which nobody believes: see onlyHere. They say what this node's claims would.
+	unclaimedHolds map[slot.Name]claim
 }
 
 func newAccount(node string, now func() time.Time) *account {
 	return &account{node: node, now: now, claims: map[string]map[string]map[int]claim{}, deleted: map[types.UID]time.Time{},
-		used: map[slot.Name]use{}, allocated: map[slot.Name]time.Time{}, releasing: map[slot.Name]bool{}}
+		used: map[slot.Name]use{}, allocated: map[slot.Name]time.Time{}, releasing: map[slot.Name]bool{}, choosing: map[string]bool{},
+		unclaimedHolds: map[slot.Name]claim{}}
 }
 
 // ours reports whether a claim is one that this mode made for this node. One that names a
@@ -108,7 +114,11 @@ func (a *account) enter(name slot.Name, c claim) {
 		return // older news
 	}
 	slots[name.Index] = c
-	if _, known := a.allocated[name]; !known && a.ours(c) {
+	if !a.ours(c) {
+		return
+	}
+	delete(a.unclaimedHolds, name)
+	if _, known := a.allocated[name]; !known {
 		a.allocated[name] = a.now()
 	}
 }
@@ -146,7 +156,8 @@ func (a *account) drop(name slot.Name, uid types.UID) {
 	if len(slots) == 0 {
 		delete(a.claims[configuration], name.Instance)
 	}
-	if _, used := a.used[name]; !used {
+	_, used := a.used[name]
+	if _, unclaimed := a.unclaimedHolds[name]; !used && !unclaimed {
 		delete(a.allocated, name)
 	}
 }
@@ -232,14 +243,11 @@ func (a *account) setUsed(used map[slot.Name]use) (changed bool) {
 	return changed
 }
 
-// instance makes the Instance for a decision. devices says what is known of it.
-func (a *account) instance(name string, capacity int, usable bool) *deviceids.Instance {
+// instance makes the Instance for a decision, of what is known of its device. onlyHere is
+// set where no other node can have it.
+func (a *account) instance(name string, capacity int, usable, onlyHere bool) *deviceids.Instance {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.make(name, capacity, usable)
-}
-
-func (a *account) make(name string, capacity int, usable bool) *deviceids.Instance {
 	in := &deviceids.Instance{Name: name, Capacity: capacity, Usable: usable, Others: map[int]string{}}
 	configuration, _ := slot.SplitInstance(name)
 	for index, c := range a.claims[configuration][name] {
@@ -248,131 +256,25 @@ func (a *account) make(name string, capacity int, usable bool) *deviceids.Instan
 			in.Others[index] = "being released by this node"
 		case a.ours(c):
 			in.Holds = append(in.Holds, deviceids.Hold{Index: index, ID: c.holder, Level: c.level})
+		case onlyHere && c.node != a.node: // counts for nobody
 		default:
 			in.Others[index] = c.String()
 		}
 	}
-	for _, held := range a.usedOf[name] { // whose claims somebody deleted
-		if u := a.used[held]; !slices.ContainsFunc(in.Holds, func(h deviceids.Hold) bool { return h.Index == held.Index }) {
-			in.Holds = append(in.Holds, deviceids.Hold{Index: held.Index, ID: u.id, Level: u.level})
+	hold := func(h deviceids.Hold) {
+		if !slices.ContainsFunc(in.Holds, func(other deviceids.Hold) bool { return other.Index == h.Index }) {
+			in.Holds = append(in.Holds, h)
 		}
+	}
+	for held, c := range a.unclaimedHolds {
+		if held.Instance == name {
+			hold(deviceids.Hold{Index: held.Index, ID: c.holder, Level: c.level})
+		}
+	}
+	for _, held := range a.usedOf[name] { // whose claims somebody deleted
+		u := a.used[held]
+		hold(deviceids.Hold{Index: held.Index, ID: u.id, Level: u.level})
 	}
 	slices.SortFunc(in.Holds, func(a, b deviceids.Hold) int { return a.Index - b.Index })
 	return in
-}
-
-// heldInstances returns the Instances of which this node holds slots, by Configuration.
-func (a *account) heldInstances() map[string]map[string]bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	all := map[string]map[string]bool{}
-	add := func(configuration, instance string) {
-		if all[configuration] == nil {
-			all[configuration] = map[string]bool{}
-		}
-		all[configuration][instance] = true
-	}
-	for configuration, instances := range a.claims {
-		for instance, slots := range instances {
-			for _, c := range slots {
-				if a.ours(c) {
-					add(configuration, instance)
-					break
-				}
-			}
-		}
-	}
-	for name := range a.used {
-		if configuration, _ := slot.SplitInstance(name.Instance); configuration != "" {
-			add(configuration, name.Instance)
-		}
-	}
-	return all
-}
-
-// holds returns all slots of this node, for package-level release decisions.
-func (a *account) holds(listed listing) []held {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var all []held
-	for configuration, instances := range a.claims {
-		for instance, slots := range instances {
-			for index, c := range slots {
-				name := slot.Name{Instance: instance, Index: index}
-				if !a.ours(c) || a.releasing[name] {
-					continue
-				}
-				resource := resourceOf(configuration, instance, c.level)
-				u, used := a.used[name]
-				all = append(all, held{slot: name, claim: c, resource: resource, asked: a.allocated[name],
-					inUse: len(listed[resource][c.holder]) > 0 || used && u == use{c.level, c.holder}})
-			}
-		}
-	}
-	return all
-}
-
-// unclaimed returns the slots that containers use and nobody has claimed, and those that
-// others have claimed.
-func (a *account) unclaimed() (free map[slot.Name]use, lost map[slot.Name]claim) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	free, lost = map[slot.Name]use{}, map[slot.Name]claim{}
-	for name, u := range a.used {
-		configuration, _ := slot.SplitInstance(name.Instance)
-		c, claimed := a.claims[configuration][name.Instance][name.Index]
-		switch {
-		case a.claims[configuration] == nil: // not known
-		case !claimed:
-			free[name] = u
-		case !a.ours(c):
-			lost[name] = c
-		}
-	}
-	return free, lost
-}
-
-// release marks the slots as being released, unless the kubelet has asked for them since
-// the decision, and returns those that are. end is to be called afterwards.
-func (a *account) release(decided []held) (going []held, end func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, h := range decided {
-		if a.allocated[h.slot].Equal(h.asked) {
-			a.releasing[h.slot] = true
-			going = append(going, h)
-		}
-	}
-	return going, func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		for _, h := range going {
-			delete(a.releasing, h.slot)
-		}
-	}
-}
-
-// isReleasing reports whether claims of the Configuration are being deleted.
-func (a *account) isReleasing(configuration string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for name := range a.releasing {
-		if c, _ := slot.SplitInstance(name.Instance); c == configuration {
-			return true
-		}
-	}
-	return false
-}
-
-// anyUnused reports whether this node has claimed slots that no container has been seen to
-// use.
-func (a *account) anyUnused() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for name := range a.allocated {
-		if _, used := a.used[name]; !used {
-			return true
-		}
-	}
-	return false
 }

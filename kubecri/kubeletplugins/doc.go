@@ -3,8 +3,8 @@
 //
 // There is a plugin for each Configuration with devices on this node, and one for each of
 // its Instances. Package deviceids decides which ids they list and which slot an id is.
-// Here is the rest: the SlotClaims that make a slot this node's (account.go, watch.go,
-// take.go), what of them is in use and what is released (inuse.go, release.go), and the
+// Here is the rest: the SlotClaims that make a slot this node's (account.go, holds.go,
+// watch.go, take.go), what of them is in use and what is released (inuse.go, release.go), and the
 // servers that the kubelet talks to (server.go, kubelet.go).
 //
 // The kubelet never says which pod a call is for, nor that a pod has given back its ids.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -214,7 +215,8 @@ type rig struct {
 
 const capacity = 2
 
-// newRig makes a node that sees the devices of Configuration cam.
+// newRig makes a node that sees the devices of Configuration cam, and lists them. Those that
+// begin with local- are not shared.
 func newRig(t testing.TB, a *api, node string, spec akriv0.ConfigurationSpec, devices ...string) *rig {
 	t.Helper()
 	r := &rig{api: a, machine: &machine{}, events: record.NewFakeRecorder(100), clock: time.Unix(1_000_000, 0)}
@@ -223,8 +225,13 @@ func newRig(t testing.TB, a *api, node string, spec akriv0.ConfigurationSpec, de
 	akri := fake.NewSimpleClientset()
 	factory, core := externalversions.NewSharedInformerFactory(akri, 0), coreinformers.NewSharedInformerFactory(kube, 0)
 	seen := map[string]discovery.Device{}
+	own := &v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-0"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: node}}
 	for _, d := range devices {
-		seen[slot.InstanceName("cam", slot.InstanceHash(d, true, "", slot.ShortHash))] = discovery.Device{ID: d, Properties: map[string]string{"URL": "rtsp://" + d}, Variables: map[string]bool{"URL": true}}
+		shared := !strings.HasPrefix(d, "local-")
+		listed := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}, ID: d, Shared: shared,
+			Hash: slot.InstanceHash(d, shared, node, slot.ShortHash)}
+		own.Spec.Devices = append(own.Spec.Devices, listed)
+		seen[listed.Instance()] = discovery.Device{ID: d, Properties: map[string]string{"URL": "rtsp://" + d}, Variables: map[string]bool{"URL": true}}
 	}
 	p, err := New(Config{Node: node, Client: client{akri, a}, Configurations: factory.Akri().V0().Configurations(), Slices: factory.Kubeslot().V1alpha1().DeviceSlices(),
 		Claims: factory.Kubeslot().V1alpha1().SlotClaims(), Pods: core.Core().V1().Pods(), Nodes: core.Core().V1().Nodes(),
@@ -248,6 +255,7 @@ func newRig(t testing.TB, a *api, node string, spec akriv0.ConfigurationSpec, de
 		}
 	}
 	put(p.Configurations.Informer().GetIndexer(), &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam", UID: "cam-uid"}, Spec: spec})
+	put(p.Slices.Informer().GetIndexer(), own)
 	put(p.Nodes.Informer().GetIndexer(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: types.UID(node + "-uid")}})
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -262,6 +262,13 @@ func (p *Plugins) claimAgain(ctx context.Context) error {
 			continue
 		}
 		p.lost[name] = by
+		if by.node != p.Node && p.onlyHere(name.Instance) {
+			klog.FromContext(ctx).Error(nil, "Another node claims a slot of a device that this node alone has; the claim is not believed", "slot", name, "claimedBy", by)
+			p.RecordEvents(name.Instance, "ClaimNotBelieved", fmt.Sprintf("Slot %s, which a container uses, is also %s. "+
+				"That node cannot reach the device, and the controller deletes the claim: find out who has the credential of kubecri there.", name, by))
+			continue
+		}
+		p.Metrics.SlotLost()
 		klog.FromContext(ctx).Error(nil, "A container uses a slot that another has claimed", "slot", name, "claimedBy", by)
 		p.RecordEvents(name.Instance, "SlotLost", fmt.Sprintf("Slot %s, which a container uses, is now %s. Both use the device at once: delete one of the pods.", name, by))
 	}

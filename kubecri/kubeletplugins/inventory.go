@@ -26,15 +26,19 @@ type served struct {
 	taken bool
 	// devices says, by Instance, of those that the node sees whether slots are given.
 	devices map[string]bool
+	// onlyHere are those of them that are not shared: their Instances' hashes are made of this
+	// node's name, so that another node's claim of their slots counts for nobody, and only
+	// keeps the name taken.
+	onlyHere map[string]bool
 	// held are the Instances of which this node holds slots.
 	held map[string]bool
 }
 
 // takeInventory finds out what is to be served now.
 //
-// Devices are those that the agent sees, and those of the node's own slices that no
-// handler has reported since the start: these are listed, and slots of them are given once
-// a handler reports them.
+// Devices are those of the node's own slices, for only of these its claims count. Slots are
+// given of those that a handler has reported since the start. With spec.discovery devices are
+// those that any node lists.
 func (p *Plugins) takeInventory() (inventory, <-chan struct{}) {
 	seen, changed := p.Devices()
 	all, _ := p.Configurations.Lister().List(labels.Everything()) // from memory
@@ -43,14 +47,15 @@ func (p *Plugins) takeInventory() (inventory, <-chan struct{}) {
 	of := func(name string) *served {
 		s := inv[name]
 		if s == nil {
-			s = &served{configuration: oldest.InForce(name), devices: map[string]bool{}, held: map[string]bool{}}
+			s = &served{configuration: oldest.InForce(name), devices: map[string]bool{}, onlyHere: map[string]bool{}, held: map[string]bool{}}
 			s.refused = s.configuration != nil && s.configuration.Spec.Unique() == v0.UniquePerPod
 			inv[name] = s
 		}
 		return s
 	}
 	for instance := range seen {
-		if configuration, _ := slot.SplitInstance(instance); oldest.InForce(configuration) != nil {
+		configuration, _ := slot.SplitInstance(instance)
+		if c := oldest.InForce(configuration); c != nil && c.Spec.Discovery != nil {
 			of(configuration).devices[instance] = true
 		}
 	}
@@ -59,12 +64,13 @@ func (p *Plugins) takeInventory() (inventory, <-chan struct{}) {
 		for i := range s.Spec.Devices {
 			d := &s.Spec.Devices[i]
 			c := oldest.ResourceOwner(d.Instance())
-			if s.Spec.NodeName != p.Node || c == nil || c.Name != d.Configuration.Name || c.Namespace != d.Configuration.Namespace || len(d.Hash) != c.Spec.HashDigits() ||
+			if s.Spec.NodeName != p.Node || d.Gone || c == nil || c.Name != d.Configuration.Name || c.Namespace != d.Configuration.Namespace || len(d.Hash) != c.Spec.HashDigits() ||
 				c.Spec.Discovery != nil || d.Check(p.Node) != nil {
 				continue
 			}
 			_, is := seen[d.Instance()]
-			of(c.Name).devices[d.Instance()] = is && !d.Unschedulable
+			s := of(c.Name)
+			s.devices[d.Instance()], s.onlyHere[d.Instance()] = is && !d.Unschedulable, !d.Shared
 		}
 	}
 	for configuration, instances := range p.account.heldInstances() {
@@ -105,6 +111,15 @@ func (k key) name() string {
 	return k.configuration
 }
 
+// onlyHere reports whether no other node can have the Instance's device.
+func (p *Plugins) onlyHere(instance string) bool {
+	configuration, _ := slot.SplitInstance(instance)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.inventory[configuration]
+	return s != nil && s.onlyHere[instance]
+}
+
 // keys are those of the plugins that there are to be.
 func (inv inventory) keys(instances bool) map[key]bool {
 	all := map[key]bool{}
@@ -131,7 +146,7 @@ func (p *Plugins) resource(k key) deviceids.Resource {
 		return nil
 	}
 	if k.instance != "" {
-		return p.account.instance(k.instance, s.capacity(k.instance), s.devices[k.instance])
+		return p.account.instance(k.instance, s.capacity(k.instance), s.devices[k.instance], s.onlyHere[k.instance])
 	}
 	c := &deviceids.Configuration{Name: k.configuration, Unique: v0.UniquePerContainer}
 	if s.configuration != nil {
@@ -139,7 +154,7 @@ func (p *Plugins) resource(k key) deviceids.Resource {
 	}
 	for _, name := range s.instances() {
 		usable := s.devices[name] && !s.refused
-		c.Instances = append(c.Instances, p.account.instance(name, s.capacity(name), usable))
+		c.Instances = append(c.Instances, p.account.instance(name, s.capacity(name), usable, s.onlyHere[name]))
 	}
 	return c
 }

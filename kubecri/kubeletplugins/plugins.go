@@ -30,7 +30,7 @@ import (
 // reasonScope is of the Event about a Configuration that cannot be served here.
 const reasonScope = "UniqueScopeNotSupported"
 
-// Config is what Plugins need. All but CDI, Metrics and NoInstances is required.
+// Config is what Plugins need. All but CDI, Metrics, HeldChanged and NoInstances is required.
 type Config struct {
 	Node   string
 	Client clientset.Interface
@@ -58,6 +58,8 @@ type Config struct {
 	NoInstances bool
 	Events      record.EventRecorder
 	Metrics     *metrics.Metrics
+	// HeldChanged is called when Held has something new to say. It must not block.
+	HeldChanged func()
 }
 
 // Plugins are the node's device plugins. Safe for concurrent use.
@@ -89,6 +91,8 @@ type Plugins struct {
 	watches map[string]*claimWatch
 	// refused are the Configurations that have an Event, by UID; of the sync loop alone.
 	refused map[string]bool
+	// held is what Held said last; nil before it was known.
+	held map[string]bool
 
 	mu         sync.Mutex
 	inventory  inventory
@@ -200,6 +204,11 @@ func (p *Plugins) sync(ctx context.Context) (changed <-chan struct{}) {
 	}
 	p.watchThese(ctx, inv)
 	p.recordRefused(inv)
+	if held, known := p.Held(); known && (p.held == nil || !maps.Equal(held, p.held)) {
+		if p.held = held; p.HeldChanged != nil {
+			p.HeldChanged()
+		}
+	}
 	p.mu.Lock()
 	p.inventory = inv
 	wanted := inv.keys(!p.NoInstances)
@@ -275,6 +284,21 @@ func (p *Plugins) recordRefused(inv inventory) {
 			"Node %s gives out slots by device plugins of the kubelet, which does not say which pod they are for, so it cannot keep uniqueScope Pod: it has no %s%s. Use uniqueScope Container or Node, or nodes of another mode.",
 			p.Node, assignment.ResourcePrefix, name)
 	}
+}
+
+// Held returns the Instances of which this node holds slots, or is about to; false while
+// that is not known. It does not block.
+func (p *Plugins) Held() (instances map[string]bool, known bool) {
+	if !p.Claims.Informer().HasSynced() || !isDone(p.known) {
+		return nil, false
+	}
+	held := p.account.held()
+	for _, obj := range p.Claims.Informer().GetStore().List() { // of those whose watch has not begun
+		if name, ok := claimedHere(obj); ok {
+			held[name.Instance] = true
+		}
+	}
+	return held, true
 }
 
 // claimedHere returns the slot of a claim of this mode.

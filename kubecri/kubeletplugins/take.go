@@ -73,6 +73,7 @@ func (p *Plugins) take(ctx context.Context, k key, choose func(deviceids.Resourc
 		return nil, nil, fmt.Errorf("wait for another container's allocation: %w", err)
 	}
 	defer p.allocating.unlock()
+	defer p.account.chosen()
 	var wrote []slot.Name
 	refreshed := false
 	for {
@@ -97,6 +98,7 @@ func (p *Plugins) take(ctx context.Context, k key, choose func(deviceids.Resourc
 		// Whoever has the other slots: the kubelet is to know it before its next pod.
 		p.account.notAsked(wrote)
 		p.relist()
+		p.resync() // devices may be listed because of these slots
 		p.slotsChanged(k.configuration, "")
 		return nil, nil, err
 	}
@@ -117,6 +119,7 @@ func (p *Plugins) decide(ctx context.Context, k key, choose func(deviceids.Resou
 	if err != nil {
 		return nil, nil, err
 	}
+	p.account.choose(grants) // before it is known that the devices are there: see Agent.state
 	answer, err := p.answer(ctx, k, r.Level(), grants)
 	return &taken{grants, answer}, ids, err
 }
@@ -186,6 +189,11 @@ func (p *Plugins) claim(ctx context.Context, k key, grants []deviceids.Grant) (w
 			level = v1alpha1.InstanceLevel
 		}
 		made, err := p.create(ctx, g.Slot, v1alpha1.SlotClaimSpec{NodeName: p.Node, Level: level, Holder: g.ID}, owner)
+		if p.disbelieved(g.Slot, err) {
+			klog.FromContext(ctx).Error(err, "Another node claims a slot of a device that this node alone has; the claim is not believed", "slot", g.Slot, "device", g.ID)
+			p.account.holdUnclaimed(g.Slot, level, g.ID)
+			return
+		}
 		errs[i] = err
 		if made {
 			mu.Lock()
@@ -206,6 +214,18 @@ func (p *Plugins) claim(ctx context.Context, k key, grants []deviceids.Grant) (w
 	}
 	return wrote, errs[i]
 }
+
+// disbelieved reports whether a claim could not be made for one of another node, of a device
+// that this node alone has: it counts for nobody. The slot is given without a claim, and
+// claimed once its container runs and the other's claim is deleted, which the controller does.
+func (p *Plugins) disbelieved(name slot.Name, err error) bool {
+	var other conflict
+	return (errors.Is(err, errContested) || errors.As(err, &other) && other.by.node != p.Node) && p.onlyHere(name.Instance)
+}
+
+// errContested is returned when a claim is there for each create and gone when it is looked
+// at.
+var errContested = errors.New("others create and delete its SlotClaim all the time")
 
 func instancesOf(grants []deviceids.Grant) []string {
 	var names []string
@@ -245,13 +265,14 @@ func (p *Plugins) create(ctx context.Context, name slot.Name, spec v1alpha1.Slot
 		}
 		return false, conflict{name, by}
 	}
-	return false, fmt.Errorf("claim slot %s: others create and delete its SlotClaim all the time", name)
+	return false, fmt.Errorf("claim slot %s: %w", name, errContested)
 }
 
 // giveBack deletes this node's claim of the slot, if there is one.
 func (p *Plugins) giveBack(ctx context.Context, name slot.Name) error {
 	c, ok := p.account.claim(name)
 	if !ok {
+		p.account.endUnclaimed(name)
 		return nil
 	}
 	err := p.Client.KubeslotV1alpha1().SlotClaims().Delete(ctx, name.String(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.uid}})

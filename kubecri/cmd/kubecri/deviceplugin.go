@@ -91,6 +91,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		Registry: registrySources, NoEndpoints: o.discovery.directory == "", Grace: o.discovery.grace, AllowedPaths: o.discovery.allowed,
 		PropertyNamespaces: o.discovery.propertySpaces, Metrics: numbers,
 		NotifyHolders: func(instance, reason, message string) { plugins.RecordEvents(instance, reason, message) },
+		Held:          func() (map[string]bool, bool) { return plugins.Held() },
 	})
 	if err != nil {
 		return err
@@ -100,6 +101,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		Pods: cluster.Pods, Nodes: cluster.Nodes, Devices: discoverer.Devices, Device: discoverer.WaitDevice,
 		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), PodResources: podresourcesapi.NewPodResourcesListerClient(podResources),
 		Directory: o.devicePlugin.directory, NoInstances: !o.devicePlugin.instances, Events: cluster.events, Metrics: numbers,
+		HeldChanged: discoverer.HeldChanged,
 	}
 	var byName *cdi.Injector
 	if o.cdiDir != "" {
