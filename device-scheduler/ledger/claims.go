@@ -62,10 +62,8 @@ func (l *Ledger) replaceClaim(d *device, i int, c *claim) Event {
 // claim returns the SlotClaim of that name and its slot, nil when there is none.
 func (l *Ledger) claim(name string) (slot.Name, *claim) {
 	n, err := slot.Parse(name)
-	if d := l.devices[n.Instance]; err == nil && d != nil {
-		if s := d.at(n.Index); s != nil {
-			return n, s.claim
-		}
+	if s := l.slot(n); err == nil && s != nil {
+		return n, s.claim
 	}
 	return n, nil
 }

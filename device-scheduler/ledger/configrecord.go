@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/google/btree"
@@ -24,18 +23,6 @@ func (l *Ledger) dropConfig(conf *configRecord) {
 	if len(conf.configurations) == 0 && len(conf.devices) == 0 {
 		delete(l.configs, conf.name)
 	}
-}
-
-// names are the resources that the Configuration in force serves.
-func (conf *configRecord) names() []string {
-	names := []string{conf.name}
-	for d := range conf.devices {
-		if d.exists() {
-			names = append(names, d.name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // unique is the scope of the Configuration in force, "" when slots alone count.

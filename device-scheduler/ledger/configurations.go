@@ -3,6 +3,7 @@ package ledger
 import (
 	"maps"
 	"math"
+	"slices"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
@@ -88,6 +89,18 @@ func (l *Ledger) chooseOwner(conf *configRecord) Event {
 	}
 	l.dropConfig(conf)
 	return event
+}
+
+// names are the resources that the Configuration in force serves.
+func (conf *configRecord) names() []string {
+	names := []string{conf.name}
+	for d := range conf.devices {
+		if d.exists() {
+			names = append(names, d.name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // sameReach reports whether reports count for both specifications alike.

@@ -3,6 +3,8 @@ package ledger
 import (
 	"slices"
 	"strings"
+
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 func (l *Ledger) device(name string) *device {
@@ -80,6 +82,14 @@ func (d *device) find(i int) (at int, found bool) {
 func (d *device) at(i int) *slotState {
 	if at, found := d.find(i); found {
 		return d.slots[at]
+	}
+	return nil
+}
+
+// slot returns what is known of a slot, nil when nobody has it.
+func (l *Ledger) slot(s slot.Name) *slotState {
+	if d := l.devices[s.Instance]; d != nil {
+		return d.at(s.Index)
 	}
 	return nil
 }

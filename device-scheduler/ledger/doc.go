@@ -7,28 +7,14 @@
 // caller serializes writers; any number of Drafts may read between writes.
 //
 // A slot is free only if no pod holds it (holders.go) and no SlotClaim that counts is on
-// it (claims.go). Its parts:
+// it (claims.go). What is kept is in state.go. The other files use only those before them:
 //
-//   - state.go: all that is kept, without functions; the files below change it or read it
-//   - configrecord.go, noderecord.go, devices.go: what is known of one Configuration, node,
-//     Instance and slot
-//   - group.go: Instances that the same nodes reach, ordered by free slots; class.go: nodes that
-//     reach the same Instances
-//   - slot_counts.go: slots by state; counts.go: an Instance's holders on each node
+//   - configrecord.go, noderecord.go, group.go, class.go, slot_counts.go, devices.go: Configurations,
+//     nodes, Instances that the same nodes reach, nodes that reach the same Instances, slots
 //   - event.go: what a change lets waiting pods find, free or by preemption
-//   - nominate.go: slots kept for pods that preemption made room for
-//   - holders.go: pods and the slots they hold
-//   - claims.go: SlotClaims, those that count and those of pods which do not use them
-//   - double_allocation.go: which of several bound pods keeps a slot
-//   - reports.go: what nodes report, and which nodes reach an Instance for it
-//   - deviceslices.go, nodes.go, configurations.go: changes of DeviceSlices, nodes and
-//     Configurations, one of which owns a name
-//   - draft.go: a what-if view for one scheduling cycle
-//   - fit.go: what a pod asks for as problems of package slotsearch, which chooses
-//   - strategy.go: from which Instance first
-//   - preempt.go: which pods would have to go
-//   - reach.go: which nodes a request could be served on
-//   - feasibility.go: what many nodes have for one request, from counts alone; snapshot.go:
-//     the nodes' places
-//   - shortfall.go: why a pod does not fit
+//   - nominate.go, claims.go, reports.go, holders.go, deviceslices.go, nodes.go, configurations.go:
+//     the changes
+//   - strategy.go, draft.go, fit.go: which slots a pod would get, as a problem for package
+//     slotsearch; shortfall.go: why it gets none
+//   - feasibility.go, snapshot.go, reach.go, preempt.go, double_allocation.go: what the scheduler asks
 package ledger

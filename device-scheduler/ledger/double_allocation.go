@@ -19,11 +19,7 @@ type DoubleAllocation struct {
 // else the one bound first, ties by UID. It returns nil when there are not
 // several bound holders: a pod that is only assumed can still be left unbound.
 func (l *Ledger) DoubleAllocationOf(s slot.Name) *DoubleAllocation {
-	d := l.devices[s.Instance]
-	if d == nil {
-		return nil
-	}
-	state := d.at(s.Index)
+	state := l.slot(s)
 	if state == nil || len(state.holders) < 2 {
 		return nil
 	}

@@ -48,7 +48,7 @@ func (w *world) checkFeasibility(t *rapid.T) {
 				if sure && !reflect.DeepEqual(shortfall, fit) {
 					t.Fatalf("of node %s at %d a feasibility of %+v says %+v, Fit says %+v", node, place, s.req, shortfall, fit)
 				}
-				if !sure && w.simple(s.req, fit == nil) {
+				if !sure && w.simple(s.req) {
 					t.Fatalf("of node %s at %d a feasibility of %+v says nothing", node, place, s.req)
 				}
 				if got := s.ScoreInput(node, place); got != input {
@@ -61,12 +61,12 @@ func (w *world) checkFeasibility(t *rapid.T) {
 
 // simple reports whether a request is to be answered without choosing slots: Filter is asked
 // most for one resource of one container.
-func (w *world) simple(req *Request, fits bool) bool {
+func (w *world) simple(req *Request) bool {
 	if len(req.Containers) != 1 || len(req.Containers[0].Resources) != 1 {
 		return false
 	}
 	conf, d := w.resource(req.Containers[0].Resources[0].Name)
-	return conf != nil && (!fits || d != nil || conf.unique() != akriv0.UniquePerNode)
+	return d != nil || conf != nil && conf.unique() != akriv0.UniquePerNode // then the node's other pods matter
 }
 
 // fullScan is the pod's draft, found from all nominations.

@@ -34,6 +34,33 @@ func (dr *Draft) Fit(node string, req *Request) (Assignment, *Shortfall) {
 	return a, nil
 }
 
+// Reserve makes a pod that is expected on the node, but has no slots yet, take
+// those that it would get. They are not those that are kept for the draft's own
+// pod: two pods that are expected would else each wait for the other. A pod that
+// slots are kept for has them without this, and one that does not fit takes none.
+func (dr *Draft) Reserve(node string, req *Request) {
+	if dr.ledger.nominations[req.UID] != nil {
+		return
+	}
+	try := dr.clone()
+	var kept []func() // has a slot free again that is kept for the draft's pod
+	if n := dr.ledger.nominations[dr.pod.UID]; n != nil {
+		for _, h := range n.holds {
+			if ch := try.change(dr.ledger.devices[h.slot.Instance]); !ch.taken.has(h.slot.Index) {
+				ch.take(h.slot.Index)
+				kept = append(kept, func() { ch.free(h.slot.Index) })
+			}
+		}
+	}
+	if _, shortfall := try.Fit(node, req); shortfall != nil {
+		return
+	}
+	for _, free := range kept {
+		free()
+	}
+	dr.changed = try.changed
+}
+
 // fitting is one run of Fit.
 type fitting struct {
 	*Draft

@@ -222,13 +222,11 @@ func (l *Ledger) Holds(uid string) []slot.Name {
 
 // Holders returns the pods that hold the slot, those that are being deleted included.
 func (l *Ledger) Holders(s slot.Name) []Pod {
-	d := l.devices[s.Instance]
-	if d == nil || d.at(s.Index) == nil {
-		return nil
-	}
 	var pods []Pod
-	for _, uid := range d.at(s.Index).holders {
-		pods = append(pods, l.pods[uid].Pod)
+	if state := l.slot(s); state != nil {
+		for _, uid := range state.holders {
+			pods = append(pods, l.pods[uid].Pod)
+		}
 	}
 	return pods
 }

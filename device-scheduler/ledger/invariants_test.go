@@ -39,18 +39,14 @@ func (d *device) all(yield func(int, *slotState) bool) {
 // checkInvariants recomputes from scratch what the ledger keeps up to date.
 func checkInvariants(t failer, l *Ledger) {
 	t.Helper()
-	for uid, p := range l.terminating {
-		if l.pods[uid] != p || !p.terminating {
-			t.Fatalf("pod %s is not there, or not being deleted", uid)
-		}
+	terminating := maps.Clone(l.pods)
+	maps.DeleteFunc(terminating, func(_ string, p *podRecord) bool { return !p.terminating })
+	if !maps.Equal(terminating, l.terminating) {
+		t.Fatalf("the pods that are being deleted are %v, want %v", l.terminating, terminating)
 	}
 	for uid, p := range l.pods {
-		if p.terminating && l.terminating[uid] != p {
-			t.Fatalf("pod %s is being deleted, and not among those", uid)
-		}
 		for _, h := range p.holds {
-			d := l.devices[h.slot.Instance]
-			if d == nil || d.at(h.slot.Index) == nil || !slices.Contains(d.at(h.slot.Index).holders, uid) {
+			if s := l.slot(h.slot); s == nil || !slices.Contains(s.holders, uid) {
 				t.Fatalf("pod %s holds %s, but the slot does not know", uid, h.slot)
 			}
 		}
@@ -82,20 +78,18 @@ func checkInvariants(t failer, l *Ledger) {
 			leftOut += d.notCounted()
 		}
 		for i, s := range d.all {
-			{
-				use := s.use()
-				if use != s.counted || (use.as != unused && i < d.capacity) != d.taken.has(i) {
-					t.Fatalf("%s-%d is counted as %v, want %v, and taken: %v", name, i, s.counted, use, d.taken.has(i))
+			use := s.use()
+			if use != s.counted || (use.as != unused && i < d.capacity) != d.taken.has(i) {
+				t.Fatalf("%s-%d is counted as %v, want %v, and taken: %v", name, i, s.counted, use, d.taken.has(i))
+			}
+			if use.ignoredClaim {
+				ignored++
+			}
+			if d.config != nil && use.as != unused {
+				if counts[d.config] == nil {
+					counts[d.config] = map[int]int{}
 				}
-				if use.ignoredClaim {
-					ignored++
-				}
-				if d.config != nil && use.as != unused {
-					if counts[d.config] == nil {
-						counts[d.config] = map[int]int{}
-					}
-					counts[d.config][use.as]++
-				}
+				counts[d.config][use.as]++
 			}
 			if c := s.claim; c != nil {
 				claims[c.node]++

@@ -1,8 +1,6 @@
 package ledger
 
-import (
-	"maps"
-)
+import "maps"
 
 // SetNode adds a node or updates its labels, which are not to be changed afterwards.
 // They matter for Configurations with spec.discovery.

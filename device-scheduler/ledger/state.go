@@ -98,7 +98,8 @@ type slotState struct {
 }
 
 // claim is what decisions need of a SlotClaim. It keeps nothing that the object was
-// decoded into.
+// decoded into. One that does not count is kept, too: objects come in any order, and it
+// counts once a DeviceSlice shows that its node reaches the device.
 type claim struct {
 	uid, version string
 	holder       string // a pod's UID, or a device plugin's id
