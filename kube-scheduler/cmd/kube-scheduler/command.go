@@ -32,7 +32,15 @@ func newCommand(lead func(), plugins ...app.Option) *cobra.Command {
 		Long:              upstream.Long,
 		Args:              upstream.Args,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return opts.ComponentGlobalsRegistry.Set() },
-		RunE:              func(cmd *cobra.Command, _ []string) error { return run(cmd, opts, lead, plugins) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			go func() {
+				<-server.SetupSignalHandler()
+				cancel()
+			}()
+			return run(ctx, cmd, opts, lead, plugins)
+		},
 	}
 	sections := opts.Flags
 	verflag.AddFlags(sections.FlagSet("global"))
@@ -49,7 +57,7 @@ func newCommand(lead func(), plugins ...app.Option) *cobra.Command {
 }
 
 // run is upstream's runCommand, with the call of lead.
-func run(cmd *cobra.Command, opts *options.Options, lead func(), plugins []app.Option) error {
+func run(ctx context.Context, cmd *cobra.Command, opts *options.Options, lead func(), plugins []app.Option) error {
 	verflag.PrintAndExitIfRequested()
 	gates := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 	if err := logsapi.ValidateAndApply(opts.Logs, gates); err != nil {
@@ -57,12 +65,6 @@ func run(cmd *cobra.Command, opts *options.Options, lead func(), plugins []app.O
 		os.Exit(1)
 	}
 	cliflag.PrintFlags(cmd.Flags())
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		<-server.SetupSignalHandler()
-		cancel()
-	}()
 	cc, sched, err := app.Setup(ctx, opts, plugins...)
 	if err != nil {
 		return err

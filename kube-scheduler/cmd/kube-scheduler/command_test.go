@@ -1,41 +1,69 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2/ktesting"
+	"k8s.io/component-base/configz"
+	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
-	"k8s.io/kubernetes/pkg/scheduler"
-	"k8s.io/kubernetes/pkg/scheduler/profile"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 )
 
-// A scheduler that begins to schedule leads, though there is no pod. Before, it may be a standby.
+// A scheduler leads when it begins to schedule, though there is no pod, and not before: it reads
+// what there is first, and may be a standby for long.
 func TestIdleLeader(t *testing.T) {
-	_, ctx := ktesting.NewTestContext(t)
-	client := fake.NewClientset()
-	sched, err := scheduler.New(ctx, client, scheduler.NewInformerFactory(client, 0), nil,
-		profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})))
-	if err != nil {
+	leads, lists := make(chan struct{}), atomic.Int64{}
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		switch {
+		case query.Get("sendInitialEvents") != "":
+			http.Error(w, "lists come by themselves", http.StatusBadRequest)
+		case query.Get("watch") != "":
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		default:
+			select {
+			case <-leads:
+				t.Errorf("it leads, and reads %s yet", r.URL)
+			default:
+			}
+			lists.Add(1)
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"metadata":{"resourceVersion":"1"},"items":[]}`)
+		}
+	}))
+	t.Cleanup(func() { api.CloseClientConnections(); api.Close() })
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged // the test may run twice
+	t.Cleanup(func() { configz.Delete("componentconfig") })
+	opts, cmd := options.NewOptions(), &cobra.Command{}
+	for _, flags := range opts.Flags.FlagSets {
+		cmd.Flags().AddFlagSet(flags)
+	}
+	if err := cmd.ParseFlags([]string{"--master=" + api.URL, "--secure-port=0", "--leader-elect=false"}); err != nil {
 		t.Fatal(err)
 	}
-	leads := make(chan struct{})
-	onFirstPod(sched, func() { close(leads) })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, cmd, opts, func() { close(leads) }, nil) }()
 	select {
 	case <-leads:
-		t.Fatal("a scheduler leads that does not run")
-	default:
-	}
-	go sched.Run(ctx)
-	select {
-	case <-leads:
+	case err := <-ended:
+		t.Fatalf("it ended: %v", err)
 	case <-time.After(time.Minute):
-		t.Fatal("waited a minute for the scheduler to lead")
+		t.Fatalf("waited a minute for the scheduler to lead; it has read %d lists", lists.Load())
 	}
+	cancel()
+	<-ended
 }
 
 // The command takes upstream's flags, and says so in its help.
