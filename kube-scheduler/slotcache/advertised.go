@@ -10,7 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -43,31 +42,6 @@ func (b *Cache) sortedAmounts(pod *v1.Pod) []amount {
 	}
 	slices.SortFunc(sorted, func(a, b amount) int { return cmp.Compare(a.name, b.name) })
 	return sorted
-}
-
-// Unadvertised reports why the node's kubelet would refuse the pod, although the ledger has
-// slots for it, nil if it would not: a device is in a DeviceSlice a moment before its node
-// advertises it, and pods that did not come through this scheduler count there too.
-// (kubelet lifecycle/predicate.go)
-func (c *Cycle) Unadvertised(node fwk.NodeInfo) *fwk.Status {
-	if c.cache.ChoosesSlots(node.Node().Name) {
-		return lacks(c.pod, node)
-	}
-	generation, place := node.GetGeneration(), c.snapshot.place(node)
-	for i := range c.amounts {
-		w := &c.amounts[i]
-		if place != ledger.NotInSnapshot && w.freeAllocatable.enough(place, generation, w.n) {
-			continue
-		}
-		total, used := node.GetAllocatable().GetScalarResources()[w.name], node.GetRequested().GetScalarResources()[w.name]
-		if place != ledger.NotInSnapshot {
-			w.freeAllocatable.remember(place, generation, total-used)
-		}
-		if code := admits(total, used, w.n); code != fwk.Success {
-			return fwk.NewStatus(code, fmt.Sprintf("node(s) not advertising enough %s: %d of %d in use, %d requested", w.name, used, total, w.n))
-		}
-	}
-	return nil
 }
 
 // lacks is Unadvertised for a node in device-plugin mode: of each resource it advertises as

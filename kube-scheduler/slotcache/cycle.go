@@ -1,6 +1,7 @@
 package slotcache
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -73,6 +74,31 @@ func (c *Cycle) Fit(node fwk.NodeInfo, strategy ledger.Strategy) *ledger.Shortfa
 	}
 	_, shortfall := draft.Fit(name, c.Request)
 	return shortfall
+}
+
+// Unadvertised reports why the node's kubelet would refuse the pod, although the ledger has
+// slots for it, nil if it would not: a device is in a DeviceSlice a moment before its node
+// advertises it, and pods that did not come through this scheduler count there too.
+// (kubelet lifecycle/predicate.go)
+func (c *Cycle) Unadvertised(node fwk.NodeInfo) *fwk.Status {
+	if c.cache.ChoosesSlots(node.Node().Name) {
+		return lacks(c.pod, node)
+	}
+	generation, place := node.GetGeneration(), c.snapshot.place(node)
+	for i := range c.amounts {
+		w := &c.amounts[i]
+		if place != ledger.NotInSnapshot && w.freeAllocatable.enough(place, generation, w.n) {
+			continue
+		}
+		total, used := node.GetAllocatable().GetScalarResources()[w.name], node.GetRequested().GetScalarResources()[w.name]
+		if place != ledger.NotInSnapshot {
+			w.freeAllocatable.remember(place, generation, total-used)
+		}
+		if code := admits(total, used, w.n); code != fwk.Success {
+			return fwk.NewStatus(code, fmt.Sprintf("node(s) not advertising enough %s: %d of %d in use, %d requested", w.name, used, total, w.n))
+		}
+	}
+	return nil
 }
 
 // ScoreInput is how well the node can serve the pod.

@@ -1,6 +1,8 @@
 package slotcache
 
 import (
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
@@ -86,7 +88,11 @@ func (b *Cache) observe(pod *v1.Pod) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.observeWait(pod.UID)
+	if w, waits := b.Queue.Get(pod.UID); waits {
+		w.Spent(func(reason string, spent time.Duration) {
+			waitingSeconds.WithLabelValues(reason).Observe(spent.Seconds())
+		})
+	}
 	b.Queue.Delete(pod.UID)
 	b.clearNomination(string(pod.UID))
 	if b.ledger.Holds(string(pod.UID)) == nil {

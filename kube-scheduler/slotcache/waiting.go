@@ -5,7 +5,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
@@ -32,16 +31,6 @@ func reasonOf(pod *v1.Pod, w *waitreason.Record, ours bool) string {
 		return waitreason.Gated
 	default:
 		return waitreason.Names[w.Reason()]
-	}
-}
-
-// observeWait counts how long a pod that is bound now has waited until its last try. Of
-// pods that this process never tried, that is nothing. The caller holds mu.
-func (b *Cache) observeWait(uid types.UID) {
-	if w, waits := b.Queue.Get(uid); waits {
-		w.Spent(func(reason string, spent time.Duration) {
-			waitingSeconds.WithLabelValues(reason).Observe(spent.Seconds())
-		})
 	}
 }
 
