@@ -50,9 +50,14 @@ func (p *prober) check(t *rapid.T, strategy Strategy) {
 	defer func() { p.terminating = ending }()
 	p.terminating = nil
 	for _, w := range p.waiting {
-		lower := slices.DeleteFunc(p.PotentialVictims(w.req).On(w.node), func(v Victim) bool { return v.Priority >= w.req.Priority })
+		victims := p.PotentialVictims(w.req)
+		lower := slices.DeleteFunc(victims.On(w.node), func(v Victim) bool { return v.Priority >= w.req.Priority })
 		could := w.can
 		found := p.Preempt(strategy, w.node, w.req, lower)
+		if found != nil && !victims.Suffice(w.node) {
+			t.Fatalf("pod %s, which asks for %+v, can have %v on %s if %v go, and counts say that this does not suffice",
+				w.req.UID, w.req.Containers, found.Assignment, w.node, found.Victims)
+		}
 		if w.can = found != nil; w.can && !could && !p.excused && !p.helps(w.req) {
 			t.Fatalf("pod %s of priority %d, which asks for %+v, can have %v on %s now, if %v go; it is told only of %+v",
 				w.req.UID, w.req.Priority, w.req.Containers, found.Assignment, w.node, found.Victims, p.event)

@@ -35,15 +35,21 @@ func MoreImportant(a, b Victim) int {
 // PotentialVictims are the pods that hold what a request could be served from somewhere, at
 // the time when it was asked for them. It reads the ledger, and is to be guarded with it.
 type PotentialVictims struct {
+	ledger  *Ledger
+	req     *Request
 	configs map[*configRecord]bool // that have what is asked for
 	pods    map[*group][]*podRecord
+	// leaving counts slots that pods of lower priority hold, or pods that are being deleted, and
+	// the Instances of these slots.
+	leaving map[*group]supply
 }
 
 // PotentialVictims finds the pods that hold slots of what is asked for. It looks at each pod
 // once, so that many nodes can be asked after that.
 func (l *Ledger) PotentialVictims(req *Request) *PotentialVictims {
 	configs, named := l.asked(req)
-	h := &PotentialVictims{configs: maps.Clone(configs), pods: map[*group][]*podRecord{}}
+	h := &PotentialVictims{ledger: l, req: req, configs: maps.Clone(configs), pods: map[*group][]*podRecord{}, leaving: map[*group]supply{}}
+	counted := map[*device]bool{}
 	for d := range named {
 		h.configs[d.config] = true
 	}
@@ -56,9 +62,52 @@ func (l *Ledger) PotentialVictims(req *Request) *PotentialVictims {
 			if of := h.pods[d.group]; len(of) == 0 || of[len(of)-1] != p {
 				h.pods[d.group] = append(of, p)
 			}
+			if p.Priority < req.Priority || p.terminating {
+				leaving := h.leaving[d.group]
+				if leaving.slots++; !counted[d] {
+					counted[d] = true
+					leaving.instances++
+				}
+				h.leaving[d.group] = leaving
+			}
 		}
 	}
 	return h
+}
+
+// Suffice reports whether the node might serve the request once all pods of lower priority are
+// gone. It counts, and looks at no pod: where it is false Preempt finds nothing, and where it is
+// true Preempt may find nothing either.
+func (h *PotentialVictims) Suffice(node string) bool {
+	for i := range h.req.Containers {
+		for _, r := range h.req.Containers[i].Resources {
+			conf := h.ledger.configOf(r.Name)
+			if conf == nil {
+				return false
+			}
+			if r.Name != conf.name {
+				continue // of the nodes that reach one Instance few are Distinct
+			}
+			at := conf.classOf(node)
+			have, unique := at.waiting, conf.unique() != ""
+			if unique {
+				have += at.offers
+			} else {
+				have += at.free
+			}
+			for _, g := range at.groups {
+				if unique {
+					have += h.leaving[g].instances
+				} else {
+					have += h.leaving[g].slots
+				}
+			}
+			if have < r.Count {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // On returns those that hold devices which the node reaches, on whichever node they are

@@ -91,42 +91,52 @@ func BenchmarkPreFilter(b *testing.B) {
 	}
 }
 
-// BenchmarkPreempt looks for a preemption on nodes that all differ, each with two pods that
-// are too important, and 1000 budgets.
+// BenchmarkPreempt looks for a preemption on nodes that all differ, where none is possible, with
+// 1000 budgets: counts tell, for all holders are too important; or they do not, for the claims of
+// others stay when the holders go.
 func BenchmarkPreempt(b *testing.B) {
-	for _, nodes := range []int{500, 1000, 5000} {
-		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
-			p, infos := benchCluster(nodes, nodes)
-			pods, budgets := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-			p.preemption.Pods, p.preemption.PDBs = corelisters.NewPodLister(pods), policylisters.NewPodDisruptionBudgetLister(budgets)
-			for i := range 1000 {
-				_ = budgets.Add(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns-", i%10), Name: fmt.Sprint("b", i)},
-					Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint(i)}}}})
-			}
-			var names []string
-			for i, info := range infos {
-				node := info.Node().Name
-				names = append(names, node)
-				for j := range 2 {
-					holder := withPriority(pod(fmt.Sprintf("h-%d-%d", i, j), "1"), 10)
-					holder.Namespace, holder.Spec.NodeName = fmt.Sprint("ns-", i%10), node
-					_ = pods.Add(holder)
-					a, shortfall := ledgerOf(p.cache).Draft(ledger.Pack, slotrequest.PodOf(holder)).Fit(node, must(slotrequest.Of(holder)))
-					if shortfall != nil {
-						b.Fatal(shortfall)
+	for _, counts := range []bool{true, false} {
+		for _, nodes := range []int{500, 1000, 5000, 20_000} {
+			b.Run(fmt.Sprintf("counts tell=%t/nodes=%d", counts, nodes), func(b *testing.B) {
+				p, infos := benchCluster(nodes, nodes)
+				pods, budgets := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+				p.preemption.Pods, p.preemption.PDBs = corelisters.NewPodLister(pods), policylisters.NewPodDisruptionBudgetLister(budgets)
+				for i := range 1000 {
+					_ = budgets.Add(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns-", i%10), Name: fmt.Sprint("b", i)},
+						Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint(i)}}}})
+				}
+				var names []string
+				for i, info := range infos {
+					node := info.Node().Name
+					names = append(names, node)
+					for j := range 2 {
+						holder := withPriority(pod(fmt.Sprintf("h-%d-%d", i, j), "1"), 10)
+						holder.Namespace, holder.Spec.NodeName = fmt.Sprint("ns-", i%10), node
+						_ = pods.Add(holder)
+						l := ledgerOf(p.cache)
+						a, shortfall := l.Draft(ledger.Pack, slotrequest.PodOf(holder)).Fit(node, must(slotrequest.Of(holder)))
+						if shortfall != nil {
+							b.Fatal(shortfall)
+						}
+						l.Observe(slotrequest.PodOf(holder), node, a)
+						if !counts {
+							l.SetClaim(claim(a.Slots()[0].String(), "C:another:"+node))
+						}
 					}
-					ledgerOf(p.cache).Observe(slotrequest.PodOf(holder), node, a)
 				}
-			}
-			asking := withPriority(pod("p", "3"), 100) // more than any node has
-			req := must(slotrequest.Of(asking))
-			b.ReportAllocs()
-			for b.Loop() {
-				if best, _ := p.preemption.Preempt(b.Context(), req, names, p.args.Strategy, time.Hour); best != nil {
-					b.Fatal(best)
+				asking := withPriority(pod("p", "1"), 10)
+				if !counts {
+					asking = important("p")
 				}
-			}
-		})
+				req := must(slotrequest.Of(asking))
+				b.ReportAllocs()
+				for b.Loop() {
+					if best, _, _ := p.preemption.Preempt(b.Context(), req, names, p.args.Strategy, time.Hour); best != nil {
+						b.Fatal(best)
+					}
+				}
+			})
+		}
 	}
 }
 

@@ -25,21 +25,17 @@ import (
 // claimRig has claimMode Scheduler, and two cameras of one slot each.
 type claimRig struct {
 	*rig
-	api *claimstest.API
+	api     *claimstest.API
+	sweeper *recovery.Sweeper
 	// answer is what the API server says to a Binding, and does with it.
 	answer func(live *v1.Pod) error
 }
 
-// newClaimRig makes one on the API server, a new one for nil.
-func newClaimRig(t *testing.T, api *claimstest.API, sources ...cache.InformerSynced) *claimRig {
-	if api == nil {
-		api = claimstest.New()
-	}
-	r := &claimRig{rig: newRig(t, sources...), api: api}
+func newClaimRig(t *testing.T, sources ...cache.InformerSynced) *claimRig {
+	r := &claimRig{rig: newRig(t, sources...), api: claimstest.New()}
 	r.mayPreempt(t)
 	r.claims = &claims.Writer{Client: r.api, Clock: clock.RealClock{}, Seen: r.cache.ClaimSeen, Gone: r.cache.ClaimGone}
 	r.sweeper = &recovery.Sweeper{Logger: klog.FromContext(r.ctx), Clock: clock.RealClock{}, Client: r.client, Cache: r.cache, Claims: r.claims}
-	r.sweeping.Do(func() {}) // tests look for orphaned claims themselves
 	shared(r.cache, "cam-000001", "cam-000002")
 	r.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding)
@@ -67,7 +63,7 @@ func (r *claimRig) holder(slot string) string {
 }
 
 func TestClaimsBeforeTheBinding(t *testing.T) {
-	r := newClaimRig(t, nil)
+	r := newClaimRig(t)
 	p := pod("p", "2")
 	state := r.schedule(t, p, "node-a")
 	r.answer = func(*v1.Pod) error {
@@ -97,7 +93,7 @@ func TestClaimsBeforeTheBinding(t *testing.T) {
 
 // Another writer has taken a slot that the ledger has for free.
 func TestSlotTakenByAnotherWriter(t *testing.T) {
-	r := newClaimRig(t, nil)
+	r := newClaimRig(t)
 	p := pod("p", "2")
 	r.cache.SetPod(p)
 	state := r.schedule(t, p, "node-a")
@@ -130,33 +126,10 @@ func TestSlotTakenByAnotherWriter(t *testing.T) {
 	}
 }
 
-// Two schedulers give out slots, each its own pods, and choose the same: one of them has
-// it, and the other takes the next one.
-func TestTwoSchedulersClaimOneSlot(t *testing.T) {
-	api := claimstest.New()
-	first, second := newClaimRig(t, api), newClaimRig(t, api)
-	p, q := pod("p", "1"), pod("q", "1")
-	sp, sq := first.schedule(t, p, "node-a"), second.schedule(t, q, "node-b")
-	if status := second.Bind(second.ctx, sq, q, "node-b"); !status.IsSuccess() {
-		t.Fatal(status)
-	}
-	if status := first.Bind(first.ctx, sp, p, "node-a"); status.Code() != fwk.Unschedulable || len(first.bindings()) != 0 {
-		t.Fatalf("both are bound with one slot: %v", status)
-	}
-	first.Unreserve(first.ctx, sp, p, "node-a")
-	sp = first.schedule(t, p, "node-a")
-	if status := first.Bind(first.ctx, sp, p, "node-a"); !status.IsSuccess() {
-		t.Fatal(status)
-	}
-	if a, b := first.holder("cam-000001-0"), first.holder("cam-000002-0"); a != "q-uid on node-b" || b != "p-uid on node-a" {
-		t.Errorf("the slots are claimed by %q and %q", a, b)
-	}
-}
-
 // A claim that does not count is in the way all the same, since it has the slot's name:
 // the pod waits, and says for whom, until the controller has deleted it.
 func TestClaimThatDoesNotCountInTheWay(t *testing.T) {
-	r, p := newClaimRig(t, nil), pod("p", "2")
+	r, p := newClaimRig(t), pod("p", "2")
 	rogue := r.api.Put(claim("cam-000001-0", "C:rogue:node-z"))
 	r.cache.SetClaim(rogue, false)
 	for range 2 {
@@ -173,61 +146,19 @@ func TestClaimThatDoesNotCountInTheWay(t *testing.T) {
 	}
 }
 
-// The answer to a claim is lost: the pod is bound with it all the same.
-func TestClaimWhoseAnswerWasLost(t *testing.T) {
-	r, p := newClaimRig(t, nil), pod("p", "2")
-	state, lost := r.schedule(t, p, "node-a"), 0
-	r.api.After = func(verb, _ string) error {
-		if verb != "create" || lost == 2 {
-			return nil
-		}
-		lost++
-		return errors.New("connection reset")
+func TestClaimsOnANodeThatIsGone(t *testing.T) {
+	r, p := newClaimRig(t), pod("p", "1")
+	state, _ := r.filter(p, "node-a")
+	handle := r.handle.(nodesHandle)
+	handle.nodes = nil
+	r.use(handle)
+	if status := r.Reserve(r.ctx, state, p, "node-a"); status.Code() != fwk.Error || !strings.Contains(status.Message(), "node-a") {
+		t.Errorf("Reserve: %v", status)
 	}
-	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSuccess() || len(r.bindings()) != 1 {
-		t.Fatalf("Bind: %v, %d bindings", status, len(r.bindings()))
-	}
-	for _, slot := range []string{"cam-000001-0", "cam-000002-0"} {
-		if uid, _ := ledgerOf(r.cache).ClaimVersion(slot); r.holder(slot) != "p-uid on node-a" || uid != string(r.api.Claim(slot).UID) {
-			t.Errorf("slot %s is claimed by %q, and the ledger has claim %q", slot, r.holder(slot), uid)
-		}
-	}
-}
-
-// A claim that cannot be made for want of a right, or because the node is gone, leaves
-// the pod unbound and nothing behind.
-func TestClaimsThatCannotBeMade(t *testing.T) {
-	t.Run("without the right", func(t *testing.T) {
-		r, p := newClaimRig(t, nil), pod("p", "2")
-		state := r.schedule(t, p, "node-a")
-		r.api.Before = func(verb, name string) error {
-			if verb == "create" && name == "cam-000002-0" {
-				return apierrors.NewForbidden(claimstest.Claims.GroupResource(), name, errors.New("no"))
-			}
-			return nil
-		}
-		status := r.Bind(r.ctx, state, p, "node-a")
-		if status.Code() != fwk.Error || !strings.Contains(status.Message(), "deploy/scheduler-claims") || len(r.bindings()) != 0 {
-			t.Errorf("Bind: %v", status)
-		}
-		if got := r.holder("cam-000001-0"); got != "" {
-			t.Errorf("left behind: %q", got)
-		}
-	})
-	t.Run("the node is gone", func(t *testing.T) {
-		r, p := newClaimRig(t, nil), pod("p", "1")
-		state, _ := r.filter(p, "node-a")
-		handle := r.handle.(nodesHandle)
-		handle.nodes = nil
-		r.use(handle)
-		if status := r.Reserve(r.ctx, state, p, "node-a"); status.Code() != fwk.Error || !strings.Contains(status.Message(), "node-a") {
-			t.Errorf("Reserve: %v", status)
-		}
-	})
 }
 
 func TestDeviceGoneAtBind(t *testing.T) {
-	r := newClaimRig(t, nil)
+	r := newClaimRig(t)
 	p := pod("p", "2")
 	state := r.schedule(t, p, "node-a")
 	device(r.cache, "cam-000002", nil)
@@ -271,7 +202,7 @@ func TestClaimsOfAFailedBind(t *testing.T) {
 		}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newClaimRig(t, nil)
+			r := newClaimRig(t)
 			p := pod("p", "1")
 			state := r.schedule(t, p, "node-a")
 			r.answer = test.answer
@@ -284,7 +215,7 @@ func TestClaimsOfAFailedBind(t *testing.T) {
 		})
 	}
 	t.Run("the scheduler ends before it knows", func(t *testing.T) {
-		r := newClaimRig(t, nil)
+		r := newClaimRig(t)
 		p := pod("p", "1")
 		state := r.schedule(t, p, "node-a")
 		ctx, end := context.WithCancel(r.ctx)
@@ -303,18 +234,14 @@ func TestClaimsOfAFailedBind(t *testing.T) {
 // meanwhile, and not the pod itself, which would claim and release without end: the
 // watch shows the claims made and released only when the pod has given back its slots.
 func TestReleasedClaimsDoNotWakeTheirPod(t *testing.T) {
-	r := newClaimRig(t, nil)
+	r := newClaimRig(t)
 	p, q := pod("p", "2"), pod("q", "1")
 	for _, waiting := range []*v1.Pod{p, q} {
-		if err := r.known.Add(waiting); err != nil {
-			t.Fatal(err)
-		}
+		r.know(waiting)
 		r.cache.SetPod(waiting)
 	}
 	state := r.schedule(t, p, "node-a")
-	if _, status := r.filter(q, "node-a"); status.IsSuccess() {
-		t.Fatal("no slot is left, and another pod gets one")
-	}
+	r.refused(t, q, "node-a")
 	var made []*v1alpha1.SlotClaim
 	r.answer = func(live *v1.Pod) error {
 		made = append(made, r.api.Claim("cam-000001-0").DeepCopy(), r.api.Claim("cam-000002-0").DeepCopy())

@@ -3,6 +3,8 @@ package configurationresources
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -95,7 +97,7 @@ func serve(t *testing.T, lists map[string]any, events map[string]chan event) *re
 // Two profiles of one scheduler, made as upstream makes them, have one ledger: of two
 // pods, one of each, that want the only slot, one gets it.
 func TestProfilesShareTheLedger(t *testing.T) {
-	ctx, plugins := started(t, slotAPI(t, *slice("node-a", "0", reported("cam-000001"))), "one", "two")
+	ctx, plugins := started(t, slotAPI(t, *slice("node-a", "0", reported("cam-000001"))), config.ClaimByNode, config.ClaimByNode)
 
 	var refusals []string
 	for _, p := range plugins {
@@ -113,7 +115,7 @@ func TestProfilesShareTheLedger(t *testing.T) {
 			refusals = append(refusals, asking.Name+": "+status.Message())
 		}
 	}
-	if len(plugins) != 2 || len(refusals) != 1 || !strings.HasPrefix(refusals[0], "of-two: ") || !strings.Contains(refusals[0], "0 of 1 slots free") {
+	if len(plugins) != 2 || len(refusals) != 1 || !strings.HasPrefix(refusals[0], "of-profile-1: ") || !strings.Contains(refusals[0], "0 of 1 slots free") {
 		t.Errorf("%d profiles; refused: %q, want the second for want of the slot", len(plugins), refusals)
 	}
 	if got := waitingIn(t, plugins[0].cache); strings.Contains(got, waitreason.OtherScheduler) {
@@ -121,11 +123,46 @@ func TestProfilesShareTheLedger(t *testing.T) {
 	}
 }
 
+// Whichever client of whichever profile finds that the API server is away, the scheduler asks
+// afterwards whether it was restored from a backup.
+func TestEveryProfileNoticesARestore(t *testing.T) {
+	api, asked := slotAPI(t), make(chan string, 100)
+	api.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			if strings.HasSuffix(req.URL.Path, "/slotclaims/any") {
+				return nil, errors.New("the API server is away")
+			}
+			if req.URL.Query().Get("limit") == "1" {
+				asked <- req.URL.Path
+			}
+			return next.RoundTrip(req)
+		})
+	})
+	ctx, plugins := started(t, api, config.ClaimByNode, config.ClaimByScheduler, config.ClaimByScheduler)
+	eventually(t, "the ledger to be in step", plugins[0].cache.Synced)
+	if plugins[0].claims != nil {
+		t.Error("a profile with claimMode Node claims slots")
+	}
+	for i, p := range plugins[1:] {
+		if _, err := p.claims.Client.KubeslotV1alpha1().SlotClaims().Get(ctx, "any", metav1.GetOptions{}); err == nil {
+			t.Fatal("got a claim")
+		}
+		eventually(t, fmt.Sprint("profile ", i+1, " to ask"), func() bool { return len(asked) > 0 })
+		for len(asked) > 0 {
+			<-asked
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
 // The ledger follows what the API server's watches show.
 func TestTheLedgerFollowsTheWatches(t *testing.T) {
 	const slices, claims = "/apis/kubeslot.io/v1alpha1/deviceslices", "/apis/kubeslot.io/v1alpha1/slotclaims"
 	events := map[string]chan event{slices: make(chan event), claims: make(chan event)}
-	_, plugins := started(t, serve(t, slotLists(), events), "one")
+	_, plugins := started(t, serve(t, slotLists(), events), config.ClaimByNode)
 	b := plugins[0].cache
 	kind := func(kind string) metav1.TypeMeta {
 		return metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind}
@@ -164,7 +201,7 @@ func TestWithoutCRDs(t *testing.T) {
 			for _, path := range lacks {
 				delete(served, path)
 			}
-			ctx, plugins := started(t, serve(t, served, nil), "one")
+			ctx, plugins := started(t, serve(t, served, nil), config.ClaimByNode)
 			p, plain := plugins[0], pod("plain", "1")
 			plain.Spec.Containers[0].Resources = v1.ResourceRequirements{}
 			if _, status := p.PreFilter(ctx, framework.NewCycleState(), plain, nil); !status.IsSkip() {
@@ -184,7 +221,7 @@ func TestWithoutCRDs(t *testing.T) {
 
 // started is the plugin of each profile, made as upstream makes them, of a scheduler with
 // that API.
-func started(t *testing.T, kubeConfig *restclient.Config, names ...string) (context.Context, []*Plugin) {
+func started(t *testing.T, kubeConfig *restclient.Config, modes ...config.ClaimMode) (context.Context, []*Plugin) {
 	t.Helper()
 	schedulermetrics.Register()
 	_, ctx := ktesting.NewTestContext(t)
@@ -208,10 +245,10 @@ func started(t *testing.T, kubeConfig *restclient.Config, names ...string) (cont
 		return schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: name}}}
 	}
 	var profiles []schedulerconfig.KubeSchedulerProfile
-	for _, name := range names {
-		profiles = append(profiles, schedulerconfig.KubeSchedulerProfile{SchedulerName: name,
+	for i, mode := range modes {
+		profiles = append(profiles, schedulerconfig.KubeSchedulerProfile{SchedulerName: fmt.Sprint("profile-", i),
 			Plugins:      &schedulerconfig.Plugins{QueueSort: on(queuesort.Name), MultiPoint: on(Name)},
-			PluginConfig: []schedulerconfig.PluginConfig{{Name: Name, Args: &config.ConfigurationResourcesArgs{}}}})
+			PluginConfig: []schedulerconfig.PluginConfig{{Name: Name, Args: &config.ConfigurationResourcesArgs{ClaimMode: mode}}}})
 	}
 	informers := scheduler.NewInformerFactory(client, 0)
 	informers.Core().V1().Nodes().Informer() // as the scheduler asks for

@@ -2,12 +2,10 @@ package configurationresources
 
 import (
 	"context"
-	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 )
 
@@ -28,36 +26,4 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 	}
 	c.meet(waitreason.SlotsFree)
 	return nil
-}
-
-// meet takes note of how things are, and not of how preemption imagines them.
-func (c *cycle) meet(r waitreason.Reason) {
-	if !c.Imagines() {
-		c.wait.Meet(r)
-	}
-}
-
-// reasons remembers the texts of a cycle's shortfalls.
-type reasons struct {
-	mu   sync.Mutex
-	text map[ledger.Shortfall]string
-}
-
-// status makes a status of a shortfall. Each node gets its own: the framework
-// writes into it.
-func (r *reasons) status(shortfall *ledger.Shortfall) *fwk.Status {
-	r.mu.Lock()
-	text, known := r.text[*shortfall]
-	if !known {
-		text = shortfall.String()
-		if r.text == nil {
-			r.text = map[ledger.Shortfall]string{}
-		}
-		r.text[*shortfall] = text
-	}
-	r.mu.Unlock()
-	if shortfall.Resolvable() {
-		return fwk.NewStatus(fwk.Unschedulable, text)
-	}
-	return unresolvable(text)
 }

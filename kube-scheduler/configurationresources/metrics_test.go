@@ -57,6 +57,7 @@ func TestMetrics(t *testing.T) {
 	stolen := reported("cam-000001")
 	stolen.Shared = false // of another node, by its hash
 	r.cache.SetSlice(slice("node-z", "0", stolen))
+	r.cache.Lead()
 	registry := metrics.NewKubeRegistry()
 	c := &slotcache.Collector{}
 	c.Report(r.cache)

@@ -69,9 +69,7 @@ func TestPodsOfNamespacesThatAreNotAllowed(t *testing.T) {
 				p := pod("p", "1")
 				p.Namespace = test.namespace
 				p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: v1.ResourceList{requested: resource.MustParse("1")}}
-				if err := r.known.Add(p); err != nil {
-					t.Fatal(err)
-				}
+				r.know(p)
 				_, status := r.filter(p, "node-a")
 				if test.want == "" {
 					if !status.IsSuccess() {
@@ -98,12 +96,8 @@ func TestPodsAreTriedAgainWhenTheirNamespaceMayBeAllowed(t *testing.T) {
 	r, store := newRestrictedRig(t, selected, namespace("c"))
 	p := pod("p", "1")
 	p.Namespace = "c"
-	if err := r.known.Add(p); err != nil {
-		t.Fatal(err)
-	}
-	if _, status := r.filter(p, "node-a"); status.IsSuccess() {
-		t.Fatal("not refused")
-	}
+	r.know(p)
+	r.refused(t, p, "node-a")
 	r.woken()
 	r.cache.SetNamespace(namespace("other", "team", "a"))
 	r.cache.SetConfiguration(restricted(selected))

@@ -3,7 +3,6 @@ package configurationresources
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -58,12 +57,10 @@ func TestOrphanedClaims(t *testing.T) {
 		}()} {
 			t.Run(name+", through the "+level, func(t *testing.T) {
 				synced = true
-				r := newClaimRig(t, nil, func() bool { return synced })
+				r := newClaimRig(t, func() bool { return synced })
 				p := pod("p", "1")
 				p.Spec.SchedulerName = v1.DefaultSchedulerName
-				if err := r.client.Tracker().Add(p.DeepCopy()); err != nil {
-					t.Fatal(err)
-				}
+				r.create(p.DeepCopy())
 				r.cache.SetClaim(r.api.Put(c), false)
 				r.cache.SetPod(p)
 				test.change(r, p)
@@ -79,21 +76,18 @@ func TestOrphanedClaims(t *testing.T) {
 // Orphaned claims are released from when the scheduler leads, be there pods to schedule or not,
 // and again after each interval.
 func TestOrphanedClaimsAreLookedForAgain(t *testing.T) {
-	r := newClaimRig(t, nil)
+	r := newClaimRig(t)
 	fake := testclock.NewFakeClock(time.Now())
-	r.sweeper.Clock, r.sweeping = fake, sync.Once{}
+	r.sweeper.Clock = fake
 	ctx, cancel := context.WithCancel(r.ctx)
 	t.Cleanup(cancel)
-	r.Plugin.ctx = ctx
 	p := pod("p", "1")
-	if err := r.client.Tracker().Add(p); err != nil {
-		t.Fatal(err)
-	}
+	r.create(p)
 	r.cache.SetPod(p)
 	orphan := func() { r.cache.SetClaim(r.api.Put(claim("cam-000001-0", "C:p-uid:node-a")), false) }
 	released := func() bool { return r.holder("cam-000001-0") == "" }
 	orphan()
-	(&Factory{plugins: []*Plugin{r.Plugin}}).Lead()
+	(&Factory{cache: r.cache, sweep: func() { r.sweeper.Run(ctx) }}).Lead()
 	eventually(t, "the claim to be released", func() bool { return released() && fake.HasWaiters() })
 	orphan()
 	fake.Step(recovery.SweepInterval - 1)

@@ -26,6 +26,7 @@ package configurationresources
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -60,12 +61,7 @@ type Plugin struct {
 	namespaces corelisters.NamespaceLister
 	binder     *binding.Binder
 	preemption *preemption.Evaluator
-	// claims and sweeper are set with claimMode Scheduler.
-	claims  *claims.Writer
-	sweeper *recovery.Sweeper
-	// sweeping starts the sweeper, which ends with ctx.
-	sweeping sync.Once
-	ctx      context.Context
+	claims     *claims.Writer // nil with claimMode Node
 }
 
 var (
@@ -82,14 +78,17 @@ var (
 )
 
 // Factory makes the plugin of each profile. Those that it makes share one slot cache, since
-// they give out the same slots.
+// they give out the same slots, and one writer of claims.
 type Factory struct {
 	// Options are read when the first profile is made, so that flags may set them until then.
 	Options *binding.Options
 
-	mu      sync.Mutex
-	cache   *slotcache.Cache
-	plugins []*Plugin
+	mu    sync.Mutex
+	api   *restclient.Config // for all clients: it has the guard that slotcache.Start gives it
+	cache *slotcache.Cache
+	// claims and sweep are set once a profile has claimMode Scheduler.
+	claims *claims.Writer
+	sweep  func() // releases orphaned claims
 }
 
 // New makes the plugin of a profile. It is a runtime.PluginFactory.
@@ -108,53 +107,53 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 	if err != nil {
 		return nil, err
 	}
-	api := restclient.CopyConfig(handle.KubeConfig())
-	api.ContentType, api.AcceptContentTypes = "application/json", "application/json" // CRDs have no protobuf
 	logger := klog.FromContext(ctx).WithName(Name)
 	if f.cache == nil {
 		binding.RegisterMetrics()
 		claims.RegisterMetrics()
-		if f.cache, err = slotcache.Start(ctx, logger, handle, api); err != nil {
+		f.api = restclient.CopyConfig(handle.KubeConfig())
+		f.api.ContentType, f.api.AcceptContentTypes = "application/json", "application/json" // CRDs have no protobuf
+		if f.cache, err = slotcache.Start(ctx, logger, handle, f.api); err != nil {
 			return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 		}
+		evictor := &recovery.Evictor{Logger: logger, Clock: clock.RealClock{}, Client: handle.ClientSet(), Recorder: handle.EventRecorder()}
+		f.cache.EvictWith(func(found []*ledger.DoubleAllocation) { evictor.Evict(ctx, found) })
 	}
-	core, client, recorder := handle.SharedInformerFactory().Core().V1(), handle.ClientSet(), handle.EventRecorder()
+	core := handle.SharedInformerFactory().Core().V1()
 	p := &Plugin{
-		handle: handle, args: *args, cache: f.cache, ctx: ctx, pods: core.Pods().Lister(), namespaces: core.Namespaces().Lister(),
+		handle: handle, args: *args, cache: f.cache, pods: core.Pods().Lister(), namespaces: core.Namespaces().Lister(),
 		binder: &binding.Binder{Handle: handle, Signer: signer, Clock: clock.RealClock{}},
-		preemption: &preemption.Evaluator{PluginName: Name, Handle: handle, Cache: f.cache, Pods: core.Pods().Lister(),
+		preemption: &preemption.Evaluator{PluginName: Name, Handle: handle, Cache: f.cache, Pods: core.Pods().Lister(), Offset: rand.IntN,
 			PDBs: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()},
 	}
-	if args.ClaimMode == config.ClaimByScheduler {
-		writer, err := claims.NewClient(api)
+	f.cache.AddProfile(handle.ProfileName(), &p.args)
+	if args.ClaimMode != config.ClaimByScheduler {
+		return p, nil
+	}
+	if f.claims == nil {
+		client, err := claims.NewClient(f.api)
 		if err != nil {
 			return nil, fmt.Errorf("start plugin %s: make a client for claims: %w", Name, err)
 		}
-		p.claims = &claims.Writer{Client: writer, Clock: clock.RealClock{}, Seen: f.cache.ClaimSeen, Gone: f.cache.ClaimGone}
-		p.sweeper = &recovery.Sweeper{Logger: logger, Clock: clock.RealClock{}, Client: client, Cache: f.cache, Claims: p.claims}
+		f.claims = &claims.Writer{Client: client, Clock: clock.RealClock{}, Seen: f.cache.ClaimSeen, Gone: f.cache.ClaimGone}
+		sweeper := &recovery.Sweeper{Logger: logger, Clock: clock.RealClock{}, Client: handle.ClientSet(), Cache: f.cache, Claims: f.claims}
+		f.sweep = func() { sweeper.Run(ctx) }
 	}
-	f.cache.AddProfile(handle.ProfileName(), &p.args)
-	evictor := &recovery.Evictor{Logger: logger, Clock: clock.RealClock{}, Client: client, Recorder: recorder}
-	f.cache.EvictWith(func(found []*ledger.DoubleAllocation) { evictor.Evict(ctx, found) }) // any profile's will do
-	f.plugins = append(f.plugins, p)
+	p.claims = f.claims
 	return p, nil
 }
 
 // Lead tells the plugins that the scheduler leads, which the framework does not: it is to be
-// called when the scheduler begins to schedule, be there pods or not. What a scheduler before it
-// has left is cleaned up then.
+// called once, when the scheduler begins to schedule, be there pods or not. What a scheduler
+// before it has left is cleaned up then.
 func (f *Factory) Lead() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, p := range f.plugins {
-		p.lead()
+	if f.cache != nil { // some profile has the plugin on
+		f.cache.Lead()
 	}
-}
-
-func (p *Plugin) lead() {
-	p.cache.Lead()
-	if p.sweeper != nil {
-		p.sweeping.Do(func() { go p.sweeper.Run(p.ctx) })
+	if f.sweep != nil {
+		go f.sweep()
 	}
 }
 

@@ -137,6 +137,24 @@ func nodeInfo(name string) fwk.NodeInfo {
 	return info
 }
 
+// know enters pods into the pod informer's store, and create into the API as well.
+func (r *rig) know(pods ...*v1.Pod) {
+	for _, p := range pods {
+		if err := r.known.Add(p); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func (r *rig) create(pods ...*v1.Pod) {
+	r.know(pods...)
+	for _, p := range pods {
+		if err := r.client.Tracker().Add(p); err != nil {
+			panic(err)
+		}
+	}
+}
+
 // filter runs PreFilter, and Filter on the node.
 func (r *rig) filter(p *v1.Pod, node string) (fwk.CycleState, *fwk.Status) {
 	state := framework.NewCycleState()
@@ -144,6 +162,14 @@ func (r *rig) filter(p *v1.Pod, node string) (fwk.CycleState, *fwk.Status) {
 		return state, status
 	}
 	return state, r.Filter(r.ctx, state, p, nodeInfo(node))
+}
+
+// refused is filter of a pod that does not fit.
+func (r *rig) refused(t *testing.T, p *v1.Pod, node string) {
+	t.Helper()
+	if _, status := r.filter(p, node); status.IsSuccess() {
+		t.Fatalf("pod %s fits node %s", p.Name, node)
+	}
 }
 
 // schedule runs the cycle to Reserve.

@@ -12,12 +12,16 @@ import (
 // of devices which the pod could use from a node where nothing but slots is
 // missing. It runs after DefaultPreemption, which evicts on one node only.
 func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-	p.cache.Queue.Finished(pod.UID)
-	data, err := state.Read(stateKey)
-	if err != nil {
+	finished := true
+	defer func() {
+		if finished { // else the pod is tried again after a while
+			p.cache.Queue.Finished(pod.UID)
+		}
+	}()
+	c, status := readCycle(state)
+	if status != nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
-	c := data.(*cycle)
 	if node := p.cache.NominatedNode(pod.UID); node != "" {
 		p.cache.Queue.Reserved(pod.UID)
 		// Its victims are on their way out.
@@ -37,7 +41,10 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 			short = append(short, name)
 		}
 	}
-	best, nomination := p.preemption.Preempt(ctx, c.Request, short, p.args.Strategy, p.args.NominationTimeout.Duration)
+	best, nomination, err := p.preemption.Preempt(ctx, c.Request, short, p.args.Strategy, p.args.NominationTimeout.Duration)
+	if finished = err == nil; !finished {
+		return nil, fwk.NewStatus(fwk.Unschedulable, err.Error())
+	}
 	if best == nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "no pods of lower priority hold slots that would help")
 	}

@@ -122,9 +122,7 @@ func TestVictimCannotBeEvicted(t *testing.T) {
 		r.use(handle)
 		vip := important("vip")
 		r.cache.SetPod(vip)
-		if node, status := r.postFilter(t, vip); node != "node-a" || !status.IsSuccess() {
-			t.Fatalf("nominated to %q, %v", node, status)
-		}
+		r.preempts(t, vip)
 		if got := r.awake(0); len(got) != 0 {
 			t.Errorf("at once: activated %v", got)
 		}
@@ -149,9 +147,7 @@ func TestAnotherWasFaster(t *testing.T) {
 		r := newRig(t)
 		device(r.cache, "cam-000001", nil, "node-a")
 		p := pod("p", "1")
-		if err := r.known.Add(p); err != nil {
-			t.Fatal(err)
-		}
+		r.know(p)
 		state, status := r.filter(p, "node-a")
 		if !status.IsSuccess() {
 			t.Fatal(status)
@@ -165,7 +161,7 @@ func TestAnotherWasFaster(t *testing.T) {
 		}
 	})
 	t.Run("at the claim", func(t *testing.T) {
-		r := newClaimRig(t, nil)
+		r := newClaimRig(t)
 		p := pod("p", "1")
 		r.cache.SetPod(p)
 		state := r.schedule(t, p, "node-a")

@@ -1,7 +1,6 @@
 package configurationresources
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -86,9 +85,7 @@ func (r *rig) hold(t *testing.T, camera string, holder *v1.Pod, nodes ...string)
 	grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: camera}}}}
 	holder = bound(t, holder, nodes[len(nodes)-1], grant)
 	r.cache.SetPod(holder)
-	if err := errors.Join(r.known.Add(holder), r.client.Tracker().Add(holder)); err != nil {
-		t.Fatal(err)
-	}
+	r.create(holder)
 	return holder
 }
 
@@ -127,6 +124,29 @@ func (r *rig) postFilter(t *testing.T, p *v1.Pod) (string, *fwk.Status) {
 	t.Helper()
 	state, statuses := r.refuse(t, p, "node-a")
 	statuses.Set("node-b", fwk.NewStatus(fwk.Unschedulable, "no CPU").WithPlugin("NodeResourcesFit"))
+	return nominated(r.PostFilter(r.ctx, state, p, statuses))
+}
+
+// preempts is postFilter of a pod that preempts others, for node-a.
+func (r *rig) preempts(t *testing.T, p *v1.Pod) (node string) {
+	t.Helper()
+	node, status := r.postFilter(t, p)
+	if node != "node-a" || !status.IsSuccess() {
+		t.Fatalf("pod %s is nominated to %q, %v", p.Name, node, status)
+	}
+	return node
+}
+
+// postFilterOn is postFilter when all the nodes are short of slots only.
+func (r *rig) postFilterOn(t *testing.T, p *v1.Pod, nodes ...string) (string, *fwk.Status) {
+	t.Helper()
+	handle := r.handle.(nodesHandle)
+	handle.nodes = nil
+	for _, node := range nodes {
+		handle.nodes = append(handle.nodes, nodeInfo(node))
+	}
+	r.use(handle)
+	state, statuses := r.refuse(t, p, nodes...)
 	return nominated(r.PostFilter(r.ctx, state, p, statuses))
 }
 
@@ -182,14 +202,7 @@ func TestPreemptsOnTheLastOfManyNodes(t *testing.T) {
 		r.hold(t, camera(i), holder, node)
 	}
 	vip := important("vip")
-	state, statuses := r.refuse(t, vip, nodes...)
-	handle := r.handle.(nodesHandle)
-	handle.nodes = nil
-	for _, node := range nodes {
-		handle.nodes = append(handle.nodes, nodeInfo(node))
-	}
-	r.use(handle)
-	if node, status := nominated(r.PostFilter(r.ctx, state, vip, statuses)); node != nodes[len(nodes)-1] || !status.IsSuccess() {
+	if node, status := r.postFilterOn(t, vip, nodes...); node != nodes[len(nodes)-1] || !status.IsSuccess() {
 		t.Fatalf("nominated to %q, %v", node, status)
 	}
 	eventually(t, "the holder's eviction", func() bool { return slices.Equal(r.deleted(), []string{"holder"}) })
@@ -201,9 +214,7 @@ func TestPreemptsAcrossNodes(t *testing.T) {
 	r, holder := preemptionRig(t)
 	vip := important("vip")
 	r.cache.SetPod(vip)
-	if node, status := r.postFilter(t, vip); node != "node-a" || !status.IsSuccess() {
-		t.Fatalf("nominated to %q, %v", node, status)
-	}
+	r.preempts(t, vip)
 	eventually(t, "the holder's eviction", func() bool { return slices.Equal(r.deleted(), []string{"holder"}) })
 	// While the victim ends, nothing more is evicted.
 	if node, status := r.postFilter(t, vip); node != "node-a" || !status.IsSuccess() || len(r.deleted()) != 1 {
@@ -289,39 +300,28 @@ func TestDoesNotPreempt(t *testing.T) {
 // Two pods hold one slot after a late bind of a former leader: the later goes. A standby
 // never evicts; it may come to lead, and does so then, be there pods to schedule or not.
 func TestDoubleAllocation(t *testing.T) {
-	for name, lead := range map[string]func(*rig){
-		"it schedules a pod": func(r *rig) {
-			plain := pod("plain", "1")
-			plain.Spec.Containers[0].Resources = v1.ResourceRequirements{}
-			r.PreFilter(r.ctx, framework.NewCycleState(), plain, nil)
-		},
-		"it is idle": func(r *rig) { (&Factory{plugins: []*Plugin{r.Plugin}}).Lead() },
-	} {
-		synctestRun(t, name, func(t *testing.T) {
-			slotcache.RegisterMetrics() // one that is not registered counts nothing
-			r, holder := preemptionRig(t)
-			late := bound(t, pod("late", "1"), "node-a", cam1)
-			late.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
-			if err := r.client.Tracker().Add(late); err != nil {
-				t.Fatal(err)
-			}
-			before, _ := metric(t, "kubeslot_scheduler_ledger_conflicts_total", "")
-			r.cache.SetPod(late)
-			r.cache.SetPod(late.DeepCopy())
-			if after, _ := metric(t, "kubeslot_scheduler_ledger_conflicts_total", ""); after-before < 1 { // other tests may count some
-				t.Errorf("%v conflicts are counted, want 1", after-before)
-			}
-			if r.awake(time.Hour); len(r.deleted()) != 0 {
-				t.Fatalf("a standby deletes %v", r.deleted())
-			}
-			lead(r)
-			r.awake(time.Minute)
-			if got := r.deleted(); !slices.Equal(got, []string{"late"}) {
-				t.Errorf("the leader deletes %v", got)
-			}
-			if !r.cache.Holds(string(holder.UID)) {
-				t.Error("the first holder lost its slot")
-			}
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		slotcache.RegisterMetrics() // one that is not registered counts nothing
+		r, holder := preemptionRig(t)
+		late := bound(t, pod("late", "1"), "node-a", cam1)
+		late.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+		r.create(late)
+		before, _ := metric(t, "kubeslot_scheduler_ledger_conflicts_total", "")
+		r.cache.SetPod(late)
+		r.cache.SetPod(late.DeepCopy())
+		if after, _ := metric(t, "kubeslot_scheduler_ledger_conflicts_total", ""); after-before < 1 { // other tests may count some
+			t.Errorf("%v conflicts are counted, want 1", after-before)
+		}
+		if r.awake(time.Hour); len(r.deleted()) != 0 {
+			t.Fatalf("a standby deletes %v", r.deleted())
+		}
+		(&Factory{cache: r.cache}).Lead()
+		r.awake(time.Minute)
+		if got := r.deleted(); !slices.Equal(got, []string{"late"}) {
+			t.Errorf("the leader deletes %v", got)
+		}
+		if !r.cache.Holds(string(holder.UID)) {
+			t.Error("the first holder lost its slot")
+		}
+	})
 }

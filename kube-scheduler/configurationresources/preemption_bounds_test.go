@@ -2,13 +2,18 @@ package configurationresources
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/preemption"
+	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 )
 
@@ -68,13 +73,11 @@ func TestPreemptionLooksAtSoManyNodes(t *testing.T) {
 		r.hold(t, camera(i), pod(fmt.Sprint("holder-", i), "1"), node)
 	}
 	vip := important("vip")
-	if err := r.known.Add(vip); err != nil {
-		t.Fatal(err)
-	}
+	r.know(vip)
 	r.filter(vip, nodes[0])
 	var best *ledger.Preemption
 	n := r.searches(func() {
-		best, _ = r.preemption.Preempt(r.ctx, must(slotrequest.Of(vip)), nodes, ledger.Spread, time.Hour)
+		best, _, _ = r.preemption.Preempt(r.ctx, must(slotrequest.Of(vip)), nodes, ledger.Spread, time.Hour)
 	})
 	if best == nil || len(best.Victims) != 1 {
 		t.Fatalf("preempts %+v, want one pod", best)
@@ -82,4 +85,39 @@ func TestPreemptionLooksAtSoManyNodes(t *testing.T) {
 	if want := int64(preemption.MaxPreemptions + 1); n != want {
 		t.Errorf("%d searches on %d nodes that would do, want %d", n, len(nodes), want)
 	}
+}
+
+// Nodes that counts rule out cost nothing, however many they are. Of the others a try looks at
+// so many nodes and pods; when that finds nothing the pod is tried again, on others.
+func TestPreemptionHasALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ruledOut, others = 1000, 30
+		r := newRig(t)
+		r.mayPreempt(t)
+		names := crowdOf("node", ruledOut+others)
+		for i, node := range names {
+			holder := pod(fmt.Sprint("holder-", i), "1")
+			if i < ruledOut {
+				holder = important(holder.Name)
+			}
+			r.hold(t, camera(i), holder, node)
+			if i >= ruledOut && i < len(names)-1 { // the claim of another stays when the holder goes: counts do not tell
+				r.cache.SetClaim(claim(camera(i)+"-0", "C:stranger:"+node), false)
+			}
+		}
+		vip := important("vip")
+		r.know(vip)
+		for _, try := range []struct{ offset, limit, searches int }{{0, 10, 10}, {ruledOut + 10, 10, 10}, {0, others, others + 1}} {
+			r.preemption.Limit, r.preemption.Offset = 2*try.limit, func(int) int { return try.offset } // a holder each
+			node, status := "", (*fwk.Status)(nil)
+			n := r.searches(func() { node, status = r.postFilterOn(t, vip, names...) })
+			found := node == names[len(names)-1]
+			if found != (try.limit == others) || n != int64(try.searches) {
+				t.Fatalf("%+v: nominated to %q, %v, after %d searches", try, node, status, n)
+			}
+			if !found && (!strings.Contains(status.Message(), "tried again") || !slices.Contains(r.awake(10*requeue.RetryInterval), "vip")) {
+				t.Fatalf("%+v: %v, and the pod is not tried again", try, status)
+			}
+		}
+	})
 }

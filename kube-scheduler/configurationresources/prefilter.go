@@ -2,42 +2,16 @@ package configurationresources
 
 import (
 	"context"
-	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
-	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
-
-const stateKey = Name
-
-// cycle is what the plugin knows of a pod during its scheduling cycle.
-type cycle struct {
-	*slotcache.Cycle
-	// wait takes note of why the pod is refused.
-	wait *waitreason.Record
-	// reasons are the texts of shortfalls, which many nodes have alike.
-	reasons *reasons
-}
-
-// Clone implements fwk.StateData.
-func (c *cycle) Clone() fwk.StateData {
-	return &cycle{Cycle: c.Cycle.Clone(), wait: c.wait, reasons: c.reasons}
-}
-
-func readCycle(state fwk.CycleState) (*cycle, *fwk.Status) {
-	data, err := state.Read(stateKey)
-	if err != nil {
-		return nil, fwk.AsStatus(fmt.Errorf("read %s's cycle state: %w", Name, err))
-	}
-	return data.(*cycle), nil
-}
 
 // minNodesToNarrow is the size of a cluster from which on PreFilter narrows the
 // nodes to those that reach the devices. It saves calls of Filter, but upstream
@@ -48,7 +22,6 @@ const minNodesToNarrow = 100
 // PreFilter reads the pod's requests, refuses those that no node can meet, and
 // narrows the nodes to those that reach the devices.
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	p.lead()
 	req, err := slotrequest.Of(pod)
 	if err != nil {
 		return nil, unresolvable(err.Error())
@@ -91,10 +64,6 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return nil, nil
 	}
 	return &fwk.PreFilterResult{NodeNames: sets.New(reach...)}, nil
-}
-
-func unresolvable(reason string) *fwk.Status {
-	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
 }
 
 // PreFilterExtensions implements fwk.PreFilterPlugin.

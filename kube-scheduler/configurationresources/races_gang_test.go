@@ -30,9 +30,7 @@ func TestGangReverted(t *testing.T) {
 	other := pod("other", "1")
 	for _, p := range append(slices.Clone(members), other) {
 		r.cache.SetPod(p)
-		if err := r.known.Add(p); err != nil {
-			t.Fatal(err)
-		}
+		r.know(p)
 	}
 	r.woken()
 	for range 2 {
@@ -86,9 +84,7 @@ func TestFailedPodsDoNotWakeEachOther(t *testing.T) {
 	pods := []*v1.Pod{pod("x", "1"), pod("y", "1")}
 	for _, p := range pods {
 		r.cache.SetPod(p)
-		if err := r.known.Add(p); err != nil {
-			t.Fatal(err)
-		}
+		r.know(p)
 	}
 	r.woken()
 	for range 3 {

@@ -79,14 +79,7 @@ func TestSchedulerKilledWhilePreempting(t *testing.T) {
 			}
 			next := newScheduler(t, live...)
 			next.mayPreempt(t)
-			for _, p := range live {
-				if err := next.known.Add(p); err != nil {
-					t.Fatal(err)
-				}
-				if err := next.client.Tracker().Add(p); err != nil {
-					t.Fatal(err)
-				}
-			}
+			next.create(live...)
 			if kept := next.cache.NominatedNode("vip-uid"); (kept == node) != (at.evicted && at.written) {
 				t.Errorf("slots are kept on %q from the start", kept)
 			}

@@ -1,7 +1,6 @@
 package configurationresources
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -88,11 +87,9 @@ func TestDoubleAllocationWaitsForTheClaims(t *testing.T) {
 	var synced atomic.Bool
 	r, holder := preemptionRig(t, synced.Load)
 	late := bound(t, pod("late", "1"), "node-a", cam1)
-	if err := r.client.Tracker().Add(late); err != nil {
-		t.Fatal(err)
-	}
+	r.create(late)
 	r.cache.SetPod(late)
-	r.filter(pod("any", "1"), "node-a")
+	r.cache.Lead()
 	if len(r.deleted()) > 0 {
 		t.Fatalf("%v are evicted before the claims are read", r.deleted())
 	}
@@ -115,9 +112,7 @@ func TestDoubleAllocationWhoseWinnerGoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, holder := preemptionRig(t)
 			late := bound(t, pod("late", "1"), "node-a", cam1)
-			if err := errors.Join(r.known.Add(late), r.client.Tracker().Add(late)); err != nil {
-				t.Fatal(err)
-			}
+			r.create(late)
 			pods := v1.SchemeGroupVersion.WithResource("pods")
 			if change == nil {
 				if err := r.client.Tracker().Delete(pods, holder.Namespace, holder.Name); err != nil {
@@ -204,24 +199,6 @@ func TestPodDeletedDuringBind(t *testing.T) {
 				t.Errorf("the deleted pod is remembered: %d wait", n)
 			}
 		})
-	}
-}
-
-// The device goes between Reserve and Bind, which may be long for a gang: the pod
-// is not bound with it, and gets another.
-func TestDeviceGoneWhileReserved(t *testing.T) {
-	r, p := newScheduler(t), pod("p", "1")
-	r.applyBindings(p.DeepCopy())
-	state := r.schedule(t, p, "node-a")
-	device(r.cache, "cam-000001", nil)
-	if status := r.Bind(r.ctx, state, p, "node-a"); status.Code() != fwk.Error || len(r.bindings()) != 0 {
-		t.Fatalf("bound with a device that is gone: %v", status)
-	}
-	r.Unreserve(r.ctx, state, p, "node-a")
-	shared(r.cache, "cam-000002")
-	state = r.schedule(t, p, "node-a")
-	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSuccess() {
-		t.Error(status)
 	}
 }
 

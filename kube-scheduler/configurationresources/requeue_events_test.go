@@ -183,13 +183,9 @@ func TestFirstPodsWaitForTheLedger(t *testing.T) {
 func TestTriedBeforeSeen(t *testing.T) {
 	r := newRig(t)
 	early, late := pod("early", "1"), pod("late", "1")
-	if err := r.known.Add(early); err != nil {
-		t.Fatal(err)
-	}
+	r.know(early)
 	for _, p := range []*v1.Pod{early, late} {
-		if _, status := r.filter(p, "node-a"); status.IsSuccess() {
-			t.Fatal("fits without a device")
-		}
+		r.refused(t, p, "node-a")
 	}
 	r.woken()
 	device(r.cache, "cam-000001", nil, "node-a")
@@ -215,9 +211,7 @@ func TestWaitsForTheKubeletToKnow(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := pod("p", "1")
-	if err := r.known.Add(p); err != nil {
-		t.Fatal(err)
-	}
+	r.know(p)
 	for advertised, fits := range map[string]bool{"": false, "1": false, "2": true} {
 		info := framework.NewNodeInfo(holder.Pod)
 		info.SetNode(node(advertised))

@@ -48,24 +48,16 @@ func TestRefusedBeforeTheNomineeHasIt(t *testing.T) {
 				for i, name := range names {
 					p := withPriority(pod(name, "1"), int32(i))
 					r.cache.SetPod(p)
-					if err := r.known.Add(p); err != nil {
-						t.Fatal(err)
-					}
-					if _, status := r.filter(p, "node-a"); status.IsSuccess() {
-						t.Fatal("a pod fits, and there are no slots")
-					}
+					r.know(p)
+					r.refused(t, p, "node-a")
 				}
 			}
 			if test.early {
 				refuse()
 			}
 			r.cache.SetPod(ending(holder))
-			if err := r.known.Add(nominee); err != nil {
-				t.Fatal(err)
-			}
-			if node, status := r.postFilter(t, nominee); node == "" {
-				t.Fatalf("nominated to no node: %v", status)
-			}
+			r.know(nominee)
+			r.preempts(t, nominee)
 			r.cache.DeletePod(holder)
 			if !test.early {
 				refuse()
@@ -97,9 +89,7 @@ func TestVictimsSlotGoesToAnother(t *testing.T) {
 			}
 			vip, other := important("vip"), important("other")
 			r.cache.SetPod(vip)
-			if node, status := r.postFilter(t, other); node == "" {
-				t.Fatalf("nominated to no node: %v", status)
-			}
+			r.preempts(t, other)
 			shown := func() { r.cache.SetPod(nominatedTo(vip, "node-b")) }
 			gone := func() { r.cache.SetPod(ending(holder)); r.cache.DeletePod(holder) }
 			if late {

@@ -73,9 +73,7 @@ func gauges(t *testing.T, slots *slotcache.Cache, name string, visit func(config
 func (r *rig) tried(t *testing.T, p *v1.Pod, nodes ...fwk.NodeInfo) {
 	t.Helper()
 	r.cache.SetPod(p)
-	if err := r.known.Add(p); err != nil {
-		t.Fatal(err)
-	}
+	r.know(p)
 	state := framework.NewCycleState()
 	if _, status := r.PreFilter(r.ctx, state, p, nodes); !status.IsSuccess() {
 		return
@@ -178,6 +176,7 @@ func TestWaitingTimeByReason(t *testing.T) {
 		holder := r.hold(t, "cam-000001", pod("holder", "1"), "node-a")
 		p := pod("p", "1")
 		p.CreationTimestamp = metav1.Now()
+		r.cache.Lead()
 		r.cache.SetPod(p)
 		time.Sleep(2 * time.Second)
 		r.tried(t, p, nodeInfo("node-a")) // held

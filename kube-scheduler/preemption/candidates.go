@@ -5,7 +5,9 @@
 package preemption
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -17,10 +19,19 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 )
 
-// MaxPreemptions bounds the preemptions that the best one is chosen from, each on
-// another node, as DefaultPreemption's minCandidateNodesAbsolute does. Nodes where none is
-// possible do not count, there as here: the pod would wait though the next node has one.
-const MaxPreemptions = 100
+const (
+	// MaxPreemptions bounds the preemptions that the best one is chosen from, each on
+	// another node, as DefaultPreemption's minCandidateNodesAbsolute does.
+	MaxPreemptions = 100
+	// DefaultLimit bounds the nodes and pods that are looked at for one try of a pod. Counts
+	// alone rule out most nodes where no preemption is possible, and these cost next to
+	// nothing; DefaultPreemption looks at each node's pods.
+	DefaultLimit = 10_000
+)
+
+// ErrLimit says that nodes are left on which a preemption may be possible: the pod is to be tried
+// again.
+var ErrLimit = errors.New("no pods of lower priority hold slots that would help on the nodes that were looked at; the pod is tried again, on others")
 
 // Evaluator chooses and evicts victims for the pods of one profile. Safe for concurrent use.
 type Evaluator struct {
@@ -29,26 +40,49 @@ type Evaluator struct {
 	Cache      *slotcache.Cache
 	Pods       corelisters.PodLister
 	PDBs       policylisters.PodDisruptionBudgetLister
+	// Offset chooses the node to begin with, of so many; nil for the first. It is random in a
+	// scheduler, as DefaultPreemption's, so that a pod whose tries end at the limit comes to
+	// all nodes.
+	Offset func(nodes int) int
+	Limit  int // 0 for DefaultLimit
 }
 
 // Preempt chooses the best preemption on the nodes, and keeps its slots for the pod until the
 // timeout. The slot cache's lock is free at times: what was found is confirmed in the end. If
-// that fails, the pod is tried again. Nothing is chosen once ctx is done, and nothing is kept of a
-// preemption that is Free.
-func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []string, strategy ledger.Strategy, timeout time.Duration) (*ledger.Preemption, *slotcache.Nomination) {
+// that fails, the pod is tried again. Nothing is kept of a preemption that is Free. It is an error
+// when ctx is done, and when the limit was reached before one was found: see ErrLimit.
+func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []string, strategy ledger.Strategy, timeout time.Duration) (*ledger.Preemption, *slotcache.Nomination, error) {
 	var (
 		distinct []string // nodes that differ in what a preemption finds
 		holders  *ledger.PotentialVictims
 		best     *ledger.Preemption
 	)
 	e.Cache.Read(func(l *ledger.Ledger) { distinct, holders = l.Distinct(nodes, req), l.PotentialVictims(req) })
-	choices, budgets := 0, e.budgets()
-	for _, node := range distinct {
+	choices, looked, offset, budgets := 0, 0, 0, e.budgets()
+	if e.Offset != nil && len(distinct) > 0 {
+		offset = e.Offset(len(distinct))
+	}
+	for i := range distinct {
 		if ctx.Err() != nil {
-			return nil, nil
+			return nil, nil, context.Cause(ctx)
 		}
+		if looked >= cmp.Or(e.Limit, DefaultLimit) {
+			if best == nil {
+				return nil, nil, ErrLimit
+			}
+			break
+		}
+		node, suffice := distinct[(offset+i)%len(distinct)], false
 		var candidates []ledger.Victim
-		e.Cache.Read(func(*ledger.Ledger) { candidates = holders.On(node) })
+		e.Cache.Read(func(*ledger.Ledger) {
+			if suffice = holders.Suffice(node); suffice {
+				candidates = holders.On(node)
+			}
+		})
+		if !suffice {
+			continue
+		}
+		looked += 1 + len(candidates)
 		candidates = e.protect(slices.DeleteFunc(candidates, func(v ledger.Victim) bool { return v.Priority >= req.Priority }), budgets)
 		var found *ledger.Preemption
 		e.Cache.Read(func(l *ledger.Ledger) { found = l.Preempt(strategy, node, req, candidates) })
@@ -63,7 +97,8 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 		}
 	}
 	if best == nil || best.Free {
-		return best, nil
+		return best, nil, nil
 	}
-	return e.Cache.Nominate(req, best, strategy, timeout)
+	best, nomination := e.Cache.Nominate(req, best, strategy, timeout)
+	return best, nomination, nil
 }

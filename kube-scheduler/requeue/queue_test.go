@@ -195,6 +195,17 @@ func TestPreemptors(t *testing.T) {
 	want(t, "taken, when that is over", r.after(time.Second/2))
 }
 
+// Of many that can preempt for a slot no more are activated once nobody can.
+func TestPreemptorsWhileOneCan(t *testing.T) {
+	r := newRig()
+	names, can := r.crowd("x", 100), true
+	r.MinPreemptorPriority = func([]slot.Name) (int32, bool) { return 0, can }
+	r.Record(Event{Preemptible: map[string][]slot.Name{"x": {{}}}})
+	want(t, "at once", r.after(0), names[84:]...)
+	can = false
+	want(t, "preempted for", r.after(time.Second/2))
+}
+
 // What was freed is taken while the batch is made, after Run has read which slots are
 // preemptible: more important pods are activated all the same.
 func TestTakenWhileABatchIsMade(t *testing.T) {
@@ -255,6 +266,10 @@ func TestGaveBack(t *testing.T) {
 	r.Record(Event{Freed: []string{"x"}})
 	r.GaveBack(failed, Event{Freed: []string{"x"}})
 	want(t, "freed, and given back", r.after(0), "alike", "failed", "mate", "other", "untried")
+	try()
+	r.Try(alike.UID)
+	r.GaveBack(failed, Event{Preemptible: map[string][]slot.Name{"x": {{}}}})
+	want(t, "rejected since", r.after(0), "alike", "other")
 }
 
 // A pod that was activated and is not tried is activated again, later and later; an event

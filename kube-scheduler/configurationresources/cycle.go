@@ -1,0 +1,72 @@
+package configurationresources
+
+import (
+	"fmt"
+	"sync"
+
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
+)
+
+const stateKey = Name
+
+// cycle is what the plugin knows of a pod during its scheduling cycle.
+type cycle struct {
+	*slotcache.Cycle
+	// wait takes note of why the pod is refused.
+	wait *waitreason.Record
+	// reasons are the texts of shortfalls, which many nodes have alike.
+	reasons *reasons
+}
+
+// Clone implements fwk.StateData.
+func (c *cycle) Clone() fwk.StateData {
+	return &cycle{Cycle: c.Cycle.Clone(), wait: c.wait, reasons: c.reasons}
+}
+
+func readCycle(state fwk.CycleState) (*cycle, *fwk.Status) {
+	data, err := state.Read(stateKey)
+	if err != nil {
+		return nil, fwk.AsStatus(fmt.Errorf("read %s's cycle state: %w", Name, err))
+	}
+	return data.(*cycle), nil
+}
+
+// meet takes note of how things are, and not of how preemption imagines them.
+func (c *cycle) meet(r waitreason.Reason) {
+	if !c.Imagines() {
+		c.wait.Meet(r)
+	}
+}
+
+// reasons remembers the texts of a cycle's shortfalls.
+type reasons struct {
+	mu   sync.Mutex
+	text map[ledger.Shortfall]string
+}
+
+// status makes a status of a shortfall. Each node gets its own: the framework
+// writes into it.
+func (r *reasons) status(shortfall *ledger.Shortfall) *fwk.Status {
+	r.mu.Lock()
+	text, known := r.text[*shortfall]
+	if !known {
+		text = shortfall.String()
+		if r.text == nil {
+			r.text = map[ledger.Shortfall]string{}
+		}
+		r.text[*shortfall] = text
+	}
+	r.mu.Unlock()
+	if shortfall.Resolvable() {
+		return fwk.NewStatus(fwk.Unschedulable, text)
+	}
+	return unresolvable(text)
+}
+
+func unresolvable(reason string) *fwk.Status {
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
+}
