@@ -54,7 +54,13 @@ func TestIdleLeader(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, cmd, opts, func() { close(leads) }, nil) }()
+	lead := func() {
+		if lists.Load() == 0 {
+			t.Error("it leads, and has read nothing yet")
+		}
+		close(leads)
+	}
+	go func() { ended <- run(ctx, cmd, opts, lead, nil) }()
 	select {
 	case <-leads:
 	case err := <-ended:
