@@ -81,11 +81,11 @@ func (l *Ledger) PotentialVictims(req *Request) *PotentialVictims {
 func (h *PotentialVictims) Suffice(node string) bool {
 	for i := range h.req.Containers {
 		for _, r := range h.req.Containers[i].Resources {
-			conf := h.ledger.configOf(r.Name)
+			conf, named := h.ledger.resource(r.Name)
 			if conf == nil {
 				return false
 			}
-			if r.Name != conf.name {
+			if named != nil {
 				continue // of the nodes that reach one Instance few are Distinct
 			}
 			at := conf.classOf(node)
