@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
+	"github.com/kubeslot/kubeslot/kubecri/connection"
 	"github.com/kubeslot/kubeslot/kubecri/informers"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
@@ -56,16 +57,16 @@ func newCluster(kubeconfig, node string) (*cluster, error) {
 	c := &cluster{server: config.Host, node: node, restored: restored.New(config)}
 	// One connection for both clients: a thousand nodes that start together are a
 	// thousand TLS handshakes for the API server, not two thousand.
-	connection, err := rest.HTTPClientFor(config)
+	api, err := connection.New(config)
 	if err != nil {
 		return nil, err
 	}
-	if c.client, err = versioned.NewForConfigAndClient(config, connection); err != nil {
+	if c.client, err = versioned.NewForConfigAndClient(config, api); err != nil {
 		return nil, err
 	}
 	core := rest.CopyConfig(config) // custom resources have no protobuf
 	core.ContentType, core.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
-	if c.kube, err = kubernetes.NewForConfigAndClient(core, connection); err != nil {
+	if c.kube, err = kubernetes.NewForConfigAndClient(core, api); err != nil {
 		return nil, err
 	}
 
