@@ -6,6 +6,7 @@
 //   - node.go: a hollow node
 //   - measure.go: what is measured: CPU, requests, bytes
 //   - rows.go: what is done with N nodes
+//   - bare.go: the peer, a bare client that does the fewest requests
 //   - local.go: one node with ten thousand devices, in a process of its own
 //   - table.go: the results, and how they grow
 //

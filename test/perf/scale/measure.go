@@ -74,6 +74,7 @@ func adminInside(c *cluster.Cluster) (*rest.Config, error) {
 type cost struct {
 	Seconds            float64 // that passed
 	API, Etcd          float64 // CPU seconds
+	Own                float64 // CPU seconds of the hollow nodes and the benchmark
 	Sent               float64 // bytes to the hollow nodes
 	Writes, Conflicts  float64 // requests that write our objects or nodes, and 409s among them
 	Slices, NodeWrites float64 // writes of DeviceSlices, and of Nodes
@@ -83,7 +84,7 @@ func (c cost) cpu() float64 { return c.API + c.Etcd }
 
 func (c cost) plus(d cost) cost {
 	return cost{
-		Seconds: c.Seconds + d.Seconds, API: c.API + d.API, Etcd: c.Etcd + d.Etcd, Sent: c.Sent + d.Sent,
+		Seconds: c.Seconds + d.Seconds, API: c.API + d.API, Etcd: c.Etcd + d.Etcd, Own: c.Own + d.Own, Sent: c.Sent + d.Sent,
 		Writes: c.Writes + d.Writes, Conflicts: c.Conflicts + d.Conflicts,
 		Slices: c.Slices + d.Slices, NodeWrites: c.NodeWrites + d.NodeWrites,
 	}
@@ -91,16 +92,17 @@ func (c cost) plus(d cost) cost {
 
 func (c cost) minus(d cost) cost {
 	return c.plus(cost{
-		Seconds: -d.Seconds, API: -d.API, Etcd: -d.Etcd, Sent: -d.Sent,
+		Seconds: -d.Seconds, API: -d.API, Etcd: -d.Etcd, Own: -d.Own, Sent: -d.Sent,
 		Writes: -d.Writes, Conflicts: -d.Conflicts, Slices: -d.Slices, NodeWrites: -d.NodeWrites,
 	})
 }
 
 // cpu reads what the processes have used.
 func (b *bench) cpu(c *cost) error {
-	var errs [2]error
+	var errs [3]error
 	c.API, errs[0] = cpuSeconds(b.cluster.PID(cluster.APIServer, ""))
 	c.Etcd, errs[1] = cpuSeconds(b.cluster.PID(cluster.Etcd, ""))
+	c.Own, errs[2] = cpuSeconds(os.Getpid(), nil)
 	c.Sent = float64(b.traffic.received.Load())
 	return errors.Join(errs[:]...)
 }
@@ -206,7 +208,7 @@ func (b *bench) quiet(ctx context.Context) error {
 		now := b.traffic.received.Load()
 		sent := now - last
 		last, since = now, time.Now()
-		if sent > int64(100*len(b.nodes)+2000) {
+		if sent > int64(100*len(b.identities)+2000) {
 			return fmt.Errorf("%d bytes came within %s", sent, still)
 		}
 		return nil

@@ -24,6 +24,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/advertise"
 	"github.com/kubeslot/kubeslot/kubecri/agent"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/connection"
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	"github.com/kubeslot/kubeslot/kubecri/informers"
 	"github.com/kubeslot/kubeslot/test/cluster"
@@ -64,15 +65,20 @@ func identity(c *cluster.Cluster, host, node string, t *traffic) (*rest.Config, 
 	}
 	config := &rest.Config{Host: host, QPS: 100, Burst: 200} // as kubecri has
 	config.TLSClientConfig = rest.TLSClientConfig{CAData: admin.CAData, CertData: cert, KeyData: key}
+	config.Dial = countedDial(t)
+	return config, nil
+}
+
+// countedDial opens connections whose bytes are counted.
+func countedDial(t *traffic) func(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := &net.Dialer{}
-	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dialer.DialContext(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
 		return counted{conn, t}, nil
 	}
-	return config, nil
 }
 
 // node is a hollow node: kubecri without kubelet and runtime.
@@ -89,17 +95,17 @@ type node struct {
 // start runs a hollow node, as kubecri/cmd/kubecri puts it together.
 func start(ctx context.Context, name string, config *rest.Config) (*node, error) {
 	n := &node{name: name, runtime: &emptyRuntime{}}
-	connection, err := rest.HTTPClientFor(config)
+	api, err := connection.New(config)
 	if err != nil {
 		return nil, err
 	}
-	client, err := versioned.NewForConfigAndClient(config, connection)
+	client, err := versioned.NewForConfigAndClient(config, api)
 	if err != nil {
 		return nil, err
 	}
 	core := rest.CopyConfig(config)
 	core.ContentType, core.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
-	kube, err := kubernetes.NewForConfigAndClient(core, connection)
+	kube, err := kubernetes.NewForConfigAndClient(core, api)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +128,7 @@ func start(ctx context.Context, name string, config *rest.Config) (*node, error)
 		return nil, err
 	}
 	if n.claims, err = claims.New(claims.Config{
-		Node: name, Client: client, Claims: caches.Claims, Configurations: caches.Configurations, Nodes: caches.Nodes, Pods: caches.Pods,
+		Node: name, Client: client, Claims: caches.Claims, Created: caches.ClaimCreated, Configurations: caches.Configurations, Nodes: caches.Nodes, Pods: caches.Pods,
 		Namespaces: claims.NamespacesOf(kube),
 		Runtime:    n.runtime, Events: events, Grace: 20 * time.Second, Resync: 30 * time.Second,
 	}); err != nil {

@@ -31,6 +31,7 @@ type result struct {
 	Claim, Release cost            // of all claims
 	Taken, Told    []time.Duration // of each claim: Take has returned, a watcher of all claims knows
 	Restart        cost
+	Bare           bare
 }
 
 // size runs the rows with n nodes.
@@ -50,7 +51,7 @@ func (b *bench) size(ctx context.Context, n int) (result, error) {
 	for _, row := range []struct {
 		name    string
 		measure func(context.Context, *result) error
-	}{{"join", b.measureJoin}, {"idle", b.measureIdle}, {"claims", b.measureClaims}, {"restart", b.measureRestart}} {
+	}{{"join", b.measureJoin}, {"idle", b.measureIdle}, {"claims", b.measureClaims}, {"restart", b.measureRestart}, {"bare", b.measureBare}} {
 		end := b.profile(ctx, row.name, n)
 		if err := errors.Join(row.measure(ctx, &r), end()); err != nil {
 			return r, fmt.Errorf("%s: %w", row.name, err)

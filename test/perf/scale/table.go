@@ -24,6 +24,7 @@ func rows(o *options) []row {
 		{"join: slice writes", "%.0f", func(r result) float64 { return r.Join.Slices }, true},
 		{"join: conflicts", "%.0f", func(r result) float64 { return r.Join.Conflicts }, false},
 		{"join: CPU of API server and etcd, s", "%.2f", func(r result) float64 { return r.Join.cpu() }, true},
+		{"join: CPU of the hollow nodes, s", "%.2f", func(r result) float64 { return r.Join.Own }, true},
 		{"join: sent to the nodes, MB", "%.2f", func(r result) float64 { return r.Join.Sent / 1e6 }, true},
 		{fmt.Sprintf("idle for %s: writes", o.idle), "%.0f", func(r result) float64 { return r.Idle.Writes }, false},
 		{"idle: CPU of API server and etcd, % of a core", "%.1f", func(r result) float64 { return 100 * r.Idle.cpu() / r.Idle.Seconds }, false},
@@ -35,8 +36,43 @@ func rows(o *options) []row {
 		{"a release: CPU of API server and etcd, ms", "%.2f", func(r result) float64 { return 1000 * r.Release.cpu() / float64(len(r.Taken)) }, true},
 		{"all restart: until all have synced, s", "%.2f", func(r result) float64 { return r.Restart.Seconds }, true},
 		{"all restart: CPU of API server and etcd, s", "%.2f", func(r result) float64 { return r.Restart.cpu() }, true},
+		{"all restart: CPU of the hollow nodes, s", "%.2f", func(r result) float64 { return r.Restart.Own }, true},
 		{"all restart: sent to the nodes, MB", "%.2f", func(r result) float64 { return r.Restart.Sent / 1e6 }, true},
 		{"all restart: writes", "%.0f", func(r result) float64 { return r.Restart.Writes }, false},
+	}
+}
+
+// peer is a line of the table of the bare client: what it took, and what ours did.
+type peer struct {
+	name       string
+	bare, ours func(result) float64
+}
+
+func peers() []peer {
+	claims := func(r result) float64 { return 1000 / float64(len(r.Taken)) }
+	return []peer{
+		{"join: until all are answered, s", func(r result) float64 { return r.Bare.Join.Seconds }, func(r result) float64 { return r.Join.Seconds }},
+		{"join: CPU of API server and etcd, s", func(r result) float64 { return r.Bare.Join.cpu() }, func(r result) float64 { return r.Join.cpu() }},
+		{"a claim: CPU of API server and etcd, ms", func(r result) float64 { return r.Bare.Claim.cpu() * claims(r) }, func(r result) float64 { return r.Claim.cpu() * claims(r) }},
+		{"a release: CPU of API server and etcd, ms", func(r result) float64 { return r.Bare.Release.cpu() * claims(r) }, func(r result) float64 { return r.Release.cpu() * claims(r) }},
+		{"all restart: until all watch, s", func(r result) float64 { return r.Bare.Restart.Seconds }, func(r result) float64 { return r.Restart.Seconds }},
+		{"all restart: CPU of API server and etcd, s", func(r result) float64 { return r.Bare.Restart.cpu() }, func(r result) float64 { return r.Restart.cpu() }},
+	}
+}
+
+// writePeers prints what the bare client took, and in brackets how much more ours did.
+func writePeers(text *strings.Builder, results []result) {
+	text.WriteString("\n| a bare client (ours: times as much)")
+	for _, r := range results {
+		fmt.Fprintf(text, " | N=%d", r.Nodes)
+	}
+	text.WriteString(" |\n|---" + strings.Repeat("|---", len(results)) + "|\n")
+	for _, p := range peers() {
+		fmt.Fprintf(text, "| %s", p.name)
+		for _, r := range results {
+			fmt.Fprintf(text, " | %.2f (%.1f)", p.bare(r), p.ours(r)/p.bare(r))
+		}
+		text.WriteString(" |\n")
 	}
 }
 
@@ -62,6 +98,7 @@ func write(out io.Writer, o *options, results []result, local *localResult) erro
 		}
 		fmt.Fprintf(&text, " | %s |\n", growth)
 	}
+	writePeers(&text, results)
 	if local != nil {
 		fmt.Fprintf(&text, "\n| %d local devices of %d Configurations on one node | |\n|---|---|\n", o.devices, o.kinds)
 		fmt.Fprintf(&text, "| until the scheduler can give all, s | %.1f |\n| slice writes | %.0f |\n| conflicts | %.0f |\n", local.Seconds, local.Slices, local.Conflicts)
