@@ -158,6 +158,25 @@ func TestWhichClaimsCount(t *testing.T) {
 	check("", "", beyond)
 	v.DeleteSlice("a-0")
 	check(unseen, "", unseen)
+	// A device that is gone, and that containers of the node hold slots of.
+	gone, other := foo, device("foo1", true, "")
+	gone.Unschedulable, gone.Gone = true, true
+	v.SetSlice(sliceAt(0, "a-0", "a", gone))
+	check("", "", beyond)
+	if d := v.Device(foo.Instance()); !slices.Equal(d.Nodes, []string{"b"}) || len(d.Unschedulable) != 0 {
+		t.Errorf("it is reached by %v, unschedulable on %v; want node b alone", d.Nodes, d.Unschedulable)
+	}
+	v.DeleteSlice("b-0")
+	check("", unseen, beyond)
+	if d := v.Device(foo.Instance()); d.Reported != nil || len(d.Nodes) != 0 {
+		t.Errorf("a device that is gone everywhere is reported: %+v", d)
+	}
+	v.SetConfiguration(configuration("default", "cam", func(c *akriv0.Configuration) { c.Spec.Discovery = &akriv0.Discovery{} }))
+	check(unseen, unseen, unseen)
+	v.SetConfiguration(configuration("default", "cam", nil))
+	other.Unschedulable, other.Gone = true, true
+	v.SetSlice(sliceAt(0, "a-0", "a", other))
+	check(unseen, unseen, unseen)
 	if err := v.DoesNotCount(claimOf("cam-000000", 0, "a")); err == nil {
 		t.Error("a claim of a device that nobody knows counts")
 	}

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
@@ -73,15 +75,7 @@ func TestBothModes(t *testing.T) {
 		r.create("waits-"+node, node)
 	}
 	for _, node := range []string{nodeA, nodeB} {
-		r.await("pod waits-"+node+" to be refused by the scheduler", func() (bool, string) {
-			p := r.pod("waits-" + node)
-			for _, c := range p.Status.Conditions {
-				if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-					return true, ""
-				}
-			}
-			return false, fmt.Sprint(p.Status)
-		})
+		r.awaitRefused("waits-" + node)
 	}
 	// A slot that a node with device plugins gives back is the other's, and the other way round.
 	r.remove("managed")
@@ -91,14 +85,94 @@ func TestBothModes(t *testing.T) {
 	r.create("again", nodeA)
 	r.awaitRunning("again")
 
+	r.deviceGone()
+	r.labelsByHand()
+
 	// node-a changes its mode: drained first. Its kubelet fails pods with the resource for
 	// another five minutes, see docs/device-plugin-mode.md.
-	r.remove("again")
 	r.check(r.cluster.SetDevicePlugin(ctx, nodeA, false))
 	r.await("node-a to have lost the label", func() (bool, string) {
 		a := r.node(nodeA)
 		return a.Labels[v1alpha1.ModeLabel] == "", fmt.Sprint(a.Labels)
 	})
+}
+
+// deviceGone unplugs the device from node-a, where a container has a slot of it: the node
+// lists it as gone, so that the slot is taken on all nodes until the container is gone, too.
+func (r *rig) deviceGone() {
+	r.Helper()
+	offline := ""
+	for _, n := range r.cluster.Nodes() {
+		if n.Name == nodeA {
+			offline = filepath.Join(n.KubecriDir, "debug-echo-availability.txt")
+		}
+	}
+	r.check(os.WriteFile(offline, []byte("OFFLINE\n"), 0o644))
+	r.Cleanup(func() { os.Remove(offline) })
+	listed := func() []v1alpha1.Device {
+		list, err := r.akri.KubeslotV1alpha1().DeviceSlices().List(r.ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + nodeA})
+		r.check(err)
+		var all []v1alpha1.Device
+		for _, s := range list.Items {
+			all = append(all, s.Spec.Devices...)
+		}
+		return all
+	}
+	r.await("node-a to list the device as gone", func() (bool, string) {
+		all := listed()
+		return len(all) == 1 && all[0].Gone && all[0].Unschedulable, fmt.Sprint(all)
+	})
+	r.create("late", nodeB)
+	r.awaitRefused("late")
+	if len(r.claims()) != 2 {
+		r.Errorf("claims %v, want that of the container whose device is gone, too", r.claims())
+	}
+	r.check(os.Remove(offline))
+	r.await("node-a to see the device again", func() (bool, string) {
+		all := listed()
+		return len(all) == 1 && !all[0].Gone && !all[0].Unschedulable, fmt.Sprint(all)
+	})
+	r.check(os.WriteFile(offline, []byte("OFFLINE\n"), 0o644))
+	r.await("node-a to list the device as gone again", func() (bool, string) { all := listed(); return len(all) == 1 && all[0].Gone, fmt.Sprint(all) })
+	r.remove("again")
+	r.awaitRunning("late")
+	r.await("node-a to list the device no longer", func() (bool, string) { all := listed(); return len(all) == 0, fmt.Sprint(all) })
+	r.check(os.Remove(offline))
+	r.remove("late")
+	r.create("once-more", nodeA)
+	r.awaitRunning("once-more")
+}
+
+// labelsByHand changes the label of a node's mode under pods that run: kubecri puts it
+// right, and no slot is given twice nor lost.
+func (r *rig) labelsByHand() {
+	r.Helper()
+	before := r.claims()
+	for node, label := range map[string]string{nodeA: "null", nodeB: `"device-plugin"`} {
+		right := r.node(node).Labels[v1alpha1.ModeLabel]
+		n, err := r.kube.CoreV1().Nodes().Patch(r.ctx, node, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, v1alpha1.ModeLabel, label), metav1.PatchOptions{})
+		r.check(err)
+		if n.Labels[v1alpha1.ModeLabel] == right {
+			r.Fatalf("the label of %s is %q, as before", node, right)
+		}
+		r.await("the label of "+node+" to be right again", func() (bool, string) {
+			n := r.node(node)
+			return n.Labels[v1alpha1.ModeLabel] == right, fmt.Sprint(n.Labels)
+		})
+	}
+	r.create("one-too-many", nodeB)
+	r.awaitRefused("one-too-many")
+	same := func(a, b v1alpha1.SlotClaim) bool { return a.UID == b.UID }
+	if after := r.claims(); len(before) != 2 || !slices.EqualFunc(before, after, same) {
+		r.Errorf("claims %v, before %v", after, before)
+	}
+	for _, name := range []string{"once-more", "waits-" + nodeB} {
+		if p := r.pod(name); p.Status.Phase != corev1.PodRunning || p.Status.ContainerStatuses[0].RestartCount > 0 {
+			r.Errorf("pod %s is %s: %v", name, p.Status.Phase, p.Status.ContainerStatuses)
+		}
+	}
+	r.remove("one-too-many")
+	r.remove("once-more")
 }
 
 func up(t *testing.T, ctx context.Context) *rig {
@@ -214,6 +288,19 @@ func (r *rig) awaitRunning(name string) {
 		}
 		text, _ := json.Marshal(p.Status)
 		return p.Status.Phase == corev1.PodRunning, string(text)
+	})
+}
+
+func (r *rig) awaitRefused(name string) {
+	r.Helper()
+	r.await("pod "+name+" to be refused by the scheduler", func() (bool, string) {
+		p := r.pod(name)
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+				return true, ""
+			}
+		}
+		return false, fmt.Sprint(p.Status)
 	})
 }
 
