@@ -25,7 +25,7 @@ func open(ctx context.Context, client clientset.Interface, o Options) ([]devices
 	if folder == "" {
 		folder = DefaultFolder
 	} else if stat, err := os.Stat(folder); err != nil || !stat.IsDir() {
-		return nil, fmt.Errorf("--devschedpath=%s is not a folder that can be read (%v): make it, or leave the flag out to use no plugins", folder, err)
+		return nil, fmt.Errorf("--devschedpath=%s is not a directory that can be read (%v): make it, or leave the flag out to use no plugins", folder, err)
 	}
 	plugins, bad, err := load.Directory(folder, load.Schedulers, load.Options{Policy: o.Policy})
 	logger := klog.FromContext(ctx)

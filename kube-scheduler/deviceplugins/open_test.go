@@ -68,7 +68,7 @@ func TestOpen(t *testing.T) {
 		err     []string
 	}{
 		"the default folder is missing": {Options{}, 0, 0, nil},
-		"a named folder is missing":     {Options{Folder: filepath.Join(t.TempDir(), "none")}, 0, 0, []string{"--devschedpath=", "is not a folder"}},
+		"a named folder is missing":     {Options{Folder: filepath.Join(t.TempDir(), "none")}, 0, 0, []string{"--devschedpath=", "is not a directory"}},
 		"a file for a folder":           {Options{Folder: filepath.Join(folder(t, bad), "readme.txt")}, 0, 0, []string{"--devschedpath="}},
 		"good":                          {Options{Folder: folder(t, nil)}, 1, 0, nil},
 		"bad, refuse":                   {Options{Folder: folder(t, bad)}, 0, 2, []string{"10-text.so is not a shared object", "20-empty.so is empty", load.Rebuild, "--devsched-bad-plugins=skip"}},

@@ -25,6 +25,6 @@ type Options struct {
 
 // AddFlags adds the flags of the options.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Folder, "devschedpath", o.Folder, fmt.Sprintf("Folder of device scheduler plugins: its *.so files are loaded in the order of their names. (default %s, which may be missing)", DefaultFolder))
+	fs.StringVar(&o.Folder, "devschedpath", o.Folder, fmt.Sprintf("Directory of device scheduler plugins: its *.so files are loaded in the order of their names. (default %s, which may be missing)", DefaultFolder))
 	fs.Var(&o.Policy, "devsched-bad-plugins", "What to do if a plugin cannot be loaded: refuse to start, or skip that file.")
 }

@@ -53,7 +53,7 @@ func FindKubelet(node string) *Kubelet {
 	return k
 }
 
-// kubelet finds the one that was pointed past kubecri.
+// kubelet finds the one that bypasses kubecri.
 func (c *checker) kubelet() {
 	k := c.Kubelet
 	if k == nil {
@@ -72,12 +72,12 @@ func (c *checker) kubelet() {
 			k.PID, k.Endpoint, k.From, c.Listen, past)
 		return
 	case k.Changed != "":
-		c.fail("kubelet", "process %d has not read %s, which was changed after it started: it may use the runtime past kubecri, %s. Restart it", k.PID, k.Changed, past)
+		c.fail("kubelet", "process %d has not read %s, which was changed after it started: it may use the runtime, bypassing kubecri, %s. Restart it", k.PID, k.Changed, past)
 		return
 	}
 	c.ok("kubelet", "process %d uses %s, as %s says", k.PID, k.Endpoint, k.From)
 	if k.Other != "" && !sameSocket(k.Other, c.Listen) {
-		c.fail("kubelet", "%s says %s: the next `kubeadm upgrade` will have the kubelet use that, past kubecri. Run `kubecri install`, or set it to %s", instanceConfig, k.Other, c.Listen)
+		c.fail("kubelet", "%s says %s: the next `kubeadm upgrade` will have the kubelet use that, bypassing kubecri. Run `kubecri install`, or set it to %s", instanceConfig, k.Other, c.Listen)
 	}
 }
 

@@ -34,7 +34,7 @@ func (c *Claims) eventLoop(ctx context.Context) {
 		case codes.Unimplemented:
 			if !logged {
 				logged = true
-				logger.Info("The runtime has no container events: what happens past kubecri is found at the next resync", "resync", c.config.Resync)
+				logger.Info("The runtime has no container events: what bypasses kubecri is found at the next resync", "resync", c.config.Resync)
 			}
 			after = c.config.Resync // another version may run by then
 		case codes.Unavailable:

@@ -8,7 +8,7 @@ import (
 
 // Annotation is on each container that device plugins gave something, with the resources
 // that it was assigned. Containers with slots have annotations of their own. A container
-// that was assigned something and has neither was created past kubecri.
+// that was assigned something and has neither bypassed kubecri.
 const Annotation = "kubeslot.io/plugin-devices"
 
 // Mark returns what marks a container that was assigned the resources.

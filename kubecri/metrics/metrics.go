@@ -89,7 +89,7 @@ func New(registry Registry) *Metrics {
 		taken:      counter("claims_taken_total", "Claims created for containers about to be created."),
 		released:   counter("claims_released_total", "Claims deleted."),
 		lost:       counter("slots_lost_total", "Slots that a container here uses and that another node has claimed meanwhile: both use the device."),
-		without:    counter("containers_without_devices_total", "Containers that were found to have been created past kubecri, without the devices that they were assigned."),
+		without:    counter("containers_without_devices_total", "Containers that were found to have bypassed kubecri at their creation, and so to run without the devices that they were assigned."),
 		reconciles: results("claim_reconciles_total", "Comparisons of a slot's claim with the containers, by result."),
 		resyncs:    results("runtime_resyncs_total", "Times that the runtime was asked for its containers, by result."),
 		checkpoint: results("checkpoint_writes_total", "Times that the checkpoint of the node's claims and devices was written, by result."),
@@ -193,7 +193,7 @@ func (m *Metrics) SlotLost() {
 	}
 }
 
-// StartedWithoutDevices counts a container that was created past kubecri.
+// StartedWithoutDevices counts a container that bypassed kubecri.
 func (m *Metrics) StartedWithoutDevices() {
 	if m != nil {
 		m.without.Inc()

@@ -1,4 +1,4 @@
-// Package repair finds containers that were created past kubecri, and so run without the
+// Package repair finds containers that bypassed kubecri, and so run without the
 // devices that they were assigned: by a kubelet that is pointed at the runtime's socket
 // instead of kubecri's, or by a runtime that did without its NRI plugin. They are stopped,
 // for the kubelet to create them again with their devices, unless all Configurations of
@@ -238,8 +238,8 @@ func (r *Repairer) stop(ctx context.Context, id string) {
 	}
 }
 
-// Condition is the type of the node's condition that says whether containers were created
-// past kubecri.
+// Condition is the type of the node's condition that says whether containers
+// bypassed kubecri.
 const Condition = "kubeslot.io/ContainersWithoutDevices"
 
 // condition has the node say what was seen.
@@ -257,6 +257,6 @@ func (r *Repairer) condition(lacking int, latest string) {
 			Message: fmt.Sprintf("the last seen is %s. %s", latest, r.config.Advice)})
 	case !recent:
 		r.config.Conditions.Set(nodecondition.Condition{Type: Condition, Status: corev1.ConditionFalse, Reason: "AllThroughKubecri",
-			Message: "no container was created past kubecri lately"})
+			Message: "no container has bypassed kubecri lately"})
 	}
 }

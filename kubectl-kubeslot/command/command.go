@@ -35,14 +35,14 @@ func newRoot(o *options) *cobra.Command {
 		Use:   "kubectl-kubeslot",
 		Short: "Who holds which device slot, and why a pod waits",
 		Long: `kubectl kubeslot shows the devices that Kubeslot gives to pods: what is
-discovered, who holds a slot, why a pod waits, what is not as it should be.
-It only reads, with your own rights.`,
-		Example: `  kubectl kubeslot list -A             # what there is of each Configuration
+discovered, who holds a slot, why a pod waits, and problems.
+It only reads, with your own permissions.`,
+		Example: `  kubectl kubeslot list -A             # Configurations and their devices
   kubectl kubeslot slots cameras       # who holds what
   kubectl kubeslot slots --watch       # and what changes
   kubectl kubeslot pod viewer          # what it has, or why it waits
   kubectl kubeslot top                 # all of it, live
-  kubectl kubeslot doctor              # what is wrong; exit code 1 if anything is`,
+  kubectl kubeslot doctor              # problems; exit code 1 if there are any`,
 		SilenceUsage: true, SilenceErrors: true,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl kubeslot"},
 	}

@@ -12,20 +12,20 @@ import (
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 )
 
-// ErrFindings is returned by `doctor` when something is not as it should be. It has
+// ErrFindings is returned by `doctor` when there is a problem. It has
 // been printed.
-var ErrFindings = errors.New("something is not as it should be")
+var ErrFindings = errors.New("there are problems")
 
 func (o *options) doctor() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "What is not as it should be in the cluster; exit code 1 if anything is",
+		Use: "doctor", Short: "Problems in the cluster; exit code 1 if there are any",
 		Long: `doctor compares pods, claims, Instances and what nodes report, and says what does
 not fit: claims whose pod is gone, containers that run without a claim, slots
 that are assigned twice, assignments that cannot be read, Configurations with
 problems, nodes without kubecri, versions that are too old or too new, definitions,
 policies and permissions that are missing or old, schedulers without Kubeslot's
-plugins, what is left over of what is gone.
-It needs the right to read all of them in the whole cluster.`,
+plugins, leftovers of what is gone.
+It needs permission to read all of them in the whole cluster.`,
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from, err := o.source()
@@ -40,13 +40,13 @@ It needs the right to read all of them in the whole cluster.`,
 				return err
 			}
 			if len(missing) > 0 {
-				return fmt.Errorf("doctor needs the right to list all of Kubeslot's objects, pods and nodes in the whole cluster: listing %s is forbidden", strings.Join(missing, ", "))
+				return fmt.Errorf("doctor needs permission to list all of Kubeslot's objects, pods and nodes in the whole cluster: listing %s is forbidden", strings.Join(missing, ", "))
 			}
 			if objects.Cluster, err = from.Cluster(cmd.Context()); err != nil {
 				return err
 			}
 			findings := view.New(objects).Examine(o.now())
-			if err := printRows(o, "Finding", findings, findingColumns, "Everything is as it should be."); err != nil {
+			if err := printRows(o, "Finding", findings, findingColumns, "No problems found."); err != nil {
 				return err
 			}
 			if len(findings) > 0 {

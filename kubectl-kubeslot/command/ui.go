@@ -19,7 +19,7 @@ func (o *options) ui() *cobra.Command {
 		Use: "ui", Short: "A page on localhost: who holds which slot, live, and why pods wait",
 		Long: `ui serves a page on this machine, until it is interrupted: devices and their slots
 by node, who holds each, pods that wait and why, and what happened in the last hour.
-The page only reads, with your own rights. It is served on localhost alone, to whoever
+The page only reads, with your own permissions. It is served on localhost alone, to whoever
 has the key in the address that is printed, and loads nothing from elsewhere.`,
 		Example: `  kubectl kubeslot ui --open                   # in your browser
   kubectl kubeslot ui --listen 127.0.0.1:8080  # always at the same port`,

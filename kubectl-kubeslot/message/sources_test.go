@@ -128,7 +128,7 @@ func module(t *testing.T) string {
 
 // notSaid are texts that no pod's condition has: of internal errors, and of parts.
 var notSaid = regexp.MustCompile(`not signable|signature disabled|plugin disabled|no new claims to deallocate|still not schedulable|of ResourceClaim completed|` +
-	`requests device slots|requests devices of plugins|All PostFilter plugins are skipped|^watch the API|^start plugin|^load the device|^make a client|^plugin %s|is not a folder|` +
+	`requests device slots|requests devices of plugins|All PostFilter plugins are skipped|^watch the API|^start plugin|^load the device|^make a client|^plugin %s|is not a directory|` +
 	`^read %s|^list |^encode|No preemption victims|but it is of a static pod|^wait |, and this pod's other requests|at most one slot per Instance`)
 
 func check(t *testing.T, of []said, meaning func(text string) Meaning, unknown ...string) {

@@ -1,5 +1,5 @@
 // Package view answers the questions that people have about devices: which there
-// are, who holds a slot, why a pod waits, what is not as it should be. It is a pure
+// are, who holds a slot, why a pod waits, what problems there are. It is a pure
 // function of objects as the API server has them; see package command for where they
 // come from.
 //
@@ -12,6 +12,6 @@
 //	account, wait, pod                 the scheduler's ledger; what is said of a pod
 //	shortage, nodefit, instancesonly,  why a pod waits
 //	ways, unscheduled, starting, pods
-//	finding, doctor_nodes,             what is not as it should be
+//	finding, doctor_nodes,             problems
 //	doctor_parts, doctor
 package view

@@ -16,7 +16,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// Examine returns what is not as it should be at the time, by object. It needs all
+// Examine returns the problems at the time, by object. It needs all
 // objects of the cluster: of a part it would say that the rest is missing.
 func (v *View) Examine(now time.Time) []Finding {
 	var f findings
@@ -85,7 +85,7 @@ func (v *View) examineGrants(f *findings, now time.Time) {
 				f.add(podObject(g.pod), "SlotClaimed", "slot %s, which it is assigned, is still held by pod %s", name, podOf(c.Spec.Pod))
 			}
 			if c == nil && running(g.pod, g.container) {
-				f.add(podObject(g.pod), "NoClaim", "container %s runs without a claim of its slot %s: was it started past kubecri? Run `kubecri check` on node %s",
+				f.add(podObject(g.pod), "NoClaim", "container %s runs without a claim of its slot %s: did it bypass kubecri? Run `kubecri check` on node %s",
 					g.container, name, g.pod.Spec.NodeName)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Finding is something that is not as it should be.
+// Finding is a problem.
 type Finding struct {
 	// Object is what has it, as resource/name or resource/namespace/name.
 	Object string `json:"object"`

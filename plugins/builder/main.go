@@ -23,11 +23,11 @@ import (
 )
 
 func main() {
-	out := flag.String("o", "", "file to write, of one plugin; by default <binaries>/plugins/{schedulers,devices}/<the folder's name>.so")
-	binaries := flag.String("binaries", "_output", "folder of the kube-scheduler and kubecri that are to load the plugins")
+	out := flag.String("o", "", "file to write, of one plugin; by default <binaries>/plugins/{schedulers,devices}/<the directory's name>.so")
+	binaries := flag.String("binaries", "_output", "directory of the kube-scheduler and kubecri that are to load the plugins")
 	flag.Parse()
 	if flag.NArg() == 0 || flag.Arg(0) == "" || flag.NArg() > 1 && *out != "" {
-		fmt.Fprintln(os.Stderr, "plugin-builder: which plugin? make plugin-builder PLUGIN=<folder of its package main>")
+		fmt.Fprintln(os.Stderr, "plugin-builder: which plugin? make plugin-builder PLUGIN=<directory of its package main>")
 		os.Exit(1)
 	}
 	for _, plugin := range flag.Args() {

@@ -81,7 +81,7 @@ func (h *host) check(path, factory string) (real string, hashes map[string]strin
 		text := fmt.Sprintf("has no function %s in its package main", factory)
 		for _, other := range factories {
 			if other != factory && exports(functions, other) {
-				text += fmt.Sprintf("; it has %s, so it belongs into the other binary's folder", other)
+				text += fmt.Sprintf("; it has %s, so it belongs into the other binary's directory", other)
 			}
 		}
 		findings = append(findings, Finding{WrongFactory, text})

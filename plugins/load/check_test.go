@@ -44,7 +44,7 @@ func TestNotAPlugin(t *testing.T) {
 	if err := os.Mkdir(in("folder.so"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, in("folder.so"), Unreadable, "a folder")
+	expect(t, in("folder.so"), Unreadable, "a directory")
 	expect(t, "/dev/null", Unreadable, "a device")
 
 	c := write(t, in("library.c"), "int CreateDeviceSchedulerPlugin(void) { return 0; }\n")

@@ -82,7 +82,7 @@ func (e *FileError) Error() string {
 }
 
 // Rebuild is what helps with most that is wrong.
-const Rebuild = "To rebuild it, run in the source that this binary was built from: make plugin-builder PLUGIN=<the plugin's source folder>"
+const Rebuild = "To rebuild it, run in the source that this binary was built from: make plugin-builder PLUGIN=<the plugin's source directory>"
 
 // Files returns the folder's *.so files in the order of their names. A folder
 // that does not exist has none.

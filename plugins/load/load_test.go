@@ -100,7 +100,7 @@ func TestWrongFactory(t *testing.T) {
 	for name, want := range map[string]string{
 		"wrongtype": "has CreateDeviceSchedulerPlugin as a func() string; it must be a func() (devicescheduler.DeviceScheduler, error)",
 		"nofactory": "has no function CreateDeviceSchedulerPlugin in its package main. ",
-		"device":    "it has CreateDevicePlugin, so it belongs into the other binary's folder",
+		"device":    "it has CreateDevicePlugin, so it belongs into the other binary's directory",
 	} {
 		_, bad, err := Directory(folder(t, map[string]string{"p.so": build(t, name)}), Schedulers, Options{})
 		if err == nil || bad[0].Findings[0].Reason != WrongFactory || !strings.Contains(err.Error(), want) {

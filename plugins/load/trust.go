@@ -106,7 +106,7 @@ func checkOwner(path, where string, stat fs.FileInfo) []Finding {
 func kindOfFile(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():
-		return "a folder"
+		return "a directory"
 	case mode&fs.ModeNamedPipe != 0:
 		return "a named pipe"
 	case mode&fs.ModeSocket != 0:

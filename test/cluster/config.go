@@ -86,7 +86,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	var err error
 	if c.StateDir, err = filepath.Abs(c.StateDir); err != nil {
-		return c, fmt.Errorf("state folder: %w", err)
+		return c, fmt.Errorf("state directory: %w", err)
 	}
 	return c, c.validate()
 }
@@ -112,7 +112,7 @@ func (c Config) validate() error {
 		}
 		seen[node] = true
 		if n := len(layout{c.StateDir}.node(node).KubecriDir) + 1 + socketNameSpace; n > maxSocketPath {
-			errs = append(errs, fmt.Errorf("state folder %s: %d characters too long for node %q, because unix sockets beneath it would pass the kernel's limit of %d; choose a shorter --state-dir", c.StateDir, n-maxSocketPath, node, maxSocketPath))
+			errs = append(errs, fmt.Errorf("state directory %s: %d characters too long for node %q, because unix sockets beneath it would pass the kernel's limit of %d; choose a shorter --state-dir", c.StateDir, n-maxSocketPath, node, maxSocketPath))
 		}
 	}
 	for _, node := range slices.Concat(c.NRI, c.DevicePlugin) {
@@ -129,11 +129,11 @@ func (c Config) validate() error {
 		errs = append(errs, err)
 	}
 	if strings.ContainsAny(c.StateDir, " \t\n\\:,") {
-		errs = append(errs, fmt.Errorf("state folder %q: blanks, '\\', ':' and ',' cannot be part of it, mount options would break", c.StateDir))
+		errs = append(errs, fmt.Errorf("state directory %q: blanks, '\\', ':' and ',' cannot be part of it, mount options would break", c.StateDir))
 	}
 	for _, hidden := range nodePrivateDirs {
 		if c.StateDir == hidden || strings.HasPrefix(c.StateDir, hidden+"/") {
-			errs = append(errs, fmt.Errorf("state folder %s: each node has a %s of its own, so the state folder cannot lie beneath it", c.StateDir, hidden))
+			errs = append(errs, fmt.Errorf("state directory %s: each node has a %s of its own, so the state directory cannot lie beneath it", c.StateDir, hidden))
 		}
 	}
 	return errors.Join(errs...)

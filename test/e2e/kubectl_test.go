@@ -112,7 +112,7 @@ func TestKubectlDoctor(t *testing.T) {
 	r := newRig(t)
 	r.await("doctor to find nothing", func() (bool, string) {
 		stdout, stderr, code := r.kubeslot("doctor")
-		return code == 0 && strings.Contains(stderr, "Everything is as it should be."), "it says\n" + stdout + stderr
+		return code == 0 && strings.Contains(stderr, "No problems found."), "it says\n" + stdout + stderr
 	})
 	_, err := akri.AkriV0().Configurations(r.ns).Create(r.ctx, &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "misspelt"},
 		Spec: akriv0.ConfigurationSpec{DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEco"}}}, metav1.CreateOptions{})

@@ -118,7 +118,7 @@ func TestInstall(t *testing.T) {
 			t.Errorf("the kubelet was restarted, process %s became %s", pid, now)
 		}
 
-		// Somebody points the kubelet past kubecri.
+		// Somebody has the kubelet bypass kubecri.
 		config := h.kubeletFile("config.yaml")
 		data, err := os.ReadFile(config)
 		h.check(err)

@@ -74,7 +74,7 @@ func (o *options) flags() cliflag.NamedFlagSets {
 	work.DurationVar(&o.claimGrace, "claim-grace", 5*time.Second,
 		"How long a SlotClaim is left alone that does not count, because its node does not see the device or the capacity is smaller, and that no pod was assigned.")
 	work.StringVar(&o.schedulerName, "broker-scheduler-name", "",
-		"Scheduler of brokers whose spec has no schedulerName. Empty means the cluster's default. Brokers that there are stay as they are.")
+		"Scheduler of brokers whose spec has no schedulerName. Empty means the cluster's default. Existing brokers are not changed.")
 	checks := groups.FlagSet("validation")
 	checks.StringVar(&o.webhookAddress, "webhook-bind-address", "127.0.0.1:10362",
 		"Where to serve the webhook that refuses wrong Configurations, over HTTPS: where the ValidatingWebhookConfiguration kubeslot-configurations leads. \"0\" serves nothing.")

@@ -16,8 +16,8 @@ func main() {
 	standalone.Run(func(flags *pflag.FlagSet) discovery.Handler {
 		handler := &usb.Handler{}
 		flags.StringVar(&handler.Tree.Sys, "sysfs", sysfs.DefaultSys, "where sysfs is mounted")
-		flags.StringVar(&handler.Tree.UdevData, "udev-data", sysfs.DefaultUdevData, "the folder of udevd's database")
-		flags.StringVar(&handler.Tree.Dev, "dev", sysfs.DefaultDev, "the folder of device nodes")
+		flags.StringVar(&handler.Tree.UdevData, "udev-data", sysfs.DefaultUdevData, "the directory of udevd's database")
+		flags.StringVar(&handler.Tree.Dev, "dev", sysfs.DefaultDev, "the directory of device nodes")
 		return handler
 	})
 }

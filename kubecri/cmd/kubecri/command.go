@@ -17,16 +17,22 @@ import (
 	"github.com/kubeslot/kubeslot/version"
 )
 
-const description = `kubecri listens as the kubelet's container runtime endpoint and forwards every
-CRI call to the runtime. When a container is created whose pod was assigned
-device slots, it claims them (a SlotClaim object each) and adds the devices'
-environment, mounts and device nodes; it releases them when the container is
-gone. It also discovers devices, reports them in the node's DeviceSlices, and
-advertises them as the node's resources.
+const description = `kubecri is Kubeslot's agent on a node. It discovers devices, reports them in the
+node's DeviceSlices, and advertises them as the node's resources. When a container
+is created whose pod was assigned device slots, it claims them (a SlotClaim object
+each) and adds the devices' environment, mounts and device nodes; it releases them
+when the container is gone. --mode says how it takes part in that:
 
-Start it before the kubelet, and give the kubelet --listen's value as its
-containerRuntimeEndpoint. With --kubelet-args-compat, kubecri takes the kubelet's own
-arguments: flags of the kubelet that are not listed here are ignored.
+  proxy          (the default) it listens as the kubelet's container runtime endpoint
+                 and forwards every CRI call to the runtime. Start it before the
+                 kubelet, whose containerRuntimeEndpoint is the value of --listen.
+  nri            it is a plugin of the container runtime, as the Helm chart has it.
+                 The kubelet stays as it is. See docs/nri.md.
+  device-plugin  it is a device plugin of the kubelet, under any scheduler. See
+                 docs/device-plugin-mode.md.
+
+With --kubelet-args-compat, kubecri takes the kubelet's own arguments: flags of the
+kubelet that are not listed here are ignored.
 
 kubecri check tells whether it can work here, and what it would do for a pod;
 kubecri plugin check, whether it would load a device plugin. kubecri install puts it

@@ -80,7 +80,7 @@ func (o *options) flags() cliflag.NamedFlagSets {
 	var groups cliflag.NamedFlagSets
 	cri := groups.FlagSet("CRI")
 	cri.StringVar(&o.mode, "mode", modeProxy,
-		"How kubecri gets between kubelet and runtime: proxy, at a socket of its own that the kubelet uses; or nri, as a plugin of the runtime, with no change to the kubelet (NRI fails open, see docs/nri.md). Or not at all: device-plugin gives out slots by device plugins of the kubelet, under any scheduler, see docs/device-plugin-mode.md.")
+		"How containers get their devices. proxy: the kubelet uses kubecri's socket in place of the runtime's. nri: kubecri is a plugin of the runtime, and the kubelet stays as it is (NRI fails open, see docs/nri.md). device-plugin: kubecri is a device plugin of the kubelet, under any scheduler, see docs/device-plugin-mode.md.")
 	cri.StringVar(&o.listen, "listen", "unix:///run/kubecri/kubecri.sock",
 		"Socket to serve the kubelet on. It gets the owner and mode of the runtime's socket. A socket that another process serves is not taken over.")
 	cri.StringVar(&o.runtimeEndpoint, "runtime-endpoint", "unix:///run/containerd/containerd.sock",

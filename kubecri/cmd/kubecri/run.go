@@ -173,7 +173,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	return n, err
 }
 
-// bypassAdvice says what to do about containers that are created past kubecri.
+// bypassAdvice says what to do about containers that bypass kubecri.
 func (o *options) bypassAdvice() string {
 	if o.mode == modeNRI {
 		return "kubecri was not connected to the runtime's NRI, or did not answer in time: see docs/nri.md for how the runtime requires it"

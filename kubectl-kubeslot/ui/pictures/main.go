@@ -41,7 +41,7 @@ var shots = []shot{
 }
 
 func main() {
-	out := flag.String("o", "docs/pictures", "folder for the pictures")
+	out := flag.String("o", "docs/pictures", "directory for the pictures")
 	only := flag.String("only", "", "take this picture alone")
 	flag.Parse()
 	if flag.NArg() != 1 {

@@ -33,7 +33,7 @@ func main() {
 	flag.IntVar(&s.further, "further", 2000, "further pods of each round")
 	flag.IntVar(&s.furtherDRA, "further-dra", 250, "further pods of each round of DRA's arm, which takes longer")
 	names := flag.String("arms", "plain,ours,dra", "which arms to run, comma-separated, the one to compare with first")
-	profiles := flag.String("profiles", "", "folder for profiles of the last round, <arm>-heap.pprof and <arm>-cpu.pprof")
+	profiles := flag.String("profiles", "", "directory for profiles of the last round, <arm>-heap.pprof and <arm>-cpu.pprof")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -75,7 +75,7 @@ func main() {
 	flag.DurationVar(&r.hold, "hold", 30*time.Second, "how long a pod holds its slot")
 	flag.StringVar(&chosen, "arms", "upstream,upstream-unique,ours,proxy,proxy-unique", "which to run")
 	instances := flag.Int("instances", 0, "instead of the race: measure one node with so many Instances")
-	flag.StringVar(&folder, "binaries", "", "folder of kubecri, controller, kube-scheduler and kubectl-kubeslot, to be used instead of building them")
+	flag.StringVar(&folder, "binaries", "", "directory of kubecri, controller, kube-scheduler and kubectl-kubeslot, to be used instead of building them")
 	flag.Parse()
 	r.binaries = map[string]string{}
 	for _, name := range []string{cluster.Kubecri, cluster.Controller, cluster.Scheduler, "kubectl-kubeslot"} {

@@ -55,7 +55,7 @@ func main() {
 	flag.IntVar(&o.devices, "local", 10_000, "devices of the one node that has many; 0 leaves that out")
 	flag.IntVar(&o.kinds, "configurations", 50, "Configurations that these are of")
 	flag.StringVar(&o.api, "kube-apiserver", "", "another kube-apiserver to measure, such as one of another version")
-	flag.StringVar(&o.profiles, "profile", "", "folder for CPU profiles of the API server, one a row and number of nodes; they cost CPU, too")
+	flag.StringVar(&o.profiles, "profile", "", "directory for CPU profiles of the API server, one a row and number of nodes; they cost CPU, too")
 	inside := flag.String("inside", "", "what to measure on the cluster that is up, \"size\" or \"local\"; the command runs itself so, in the control plane's network namespace")
 	only := flag.String("hollow-node", "", "run one hollow node of this name until standard input ends; for -local, by the command itself")
 	flag.Parse()

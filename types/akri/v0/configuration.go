@@ -74,8 +74,8 @@ type ConfigurationSpec struct {
 	DiscoveryHandler DiscoveryHandlerInfo `json:"discoveryHandler"`
 
 	// capacity is the number of slots of each Instance: how many containers may
-	// use the device at once. At most 10000, since an Instance lists the users of all of
-	// its slots, and etcd takes objects of up to 1.5 MiB.
+	// use the device at once. At most 10000, since an Instance lists the user of each slot
+	// that is in use, which may be all of them, and etcd takes objects of up to 1.5 MiB.
 	// +optional
 	// +default=1
 	// +kubebuilder:default=1
@@ -119,9 +119,9 @@ type ConfigurationSpec struct {
 	// +nullable
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 
-	// missingDevices says what becomes of a container that was created past kubecri, and so
-	// runs without the devices that it was assigned. Recreate, the default, stops it, for
-	// the kubelet to create it again with its devices. Ignore leaves it running without.
+	// missingDevices says what becomes of a container that was created bypassing kubecri, and
+	// so runs without the devices that it was assigned. Recreate, the default, stops it: the
+	// kubelet creates it again with its devices. Ignore leaves it running without them.
 	// +optional
 	// +kubebuilder:validation:Enum=Recreate;Ignore
 	MissingDevices MissingDevices `json:"missingDevices,omitempty"`

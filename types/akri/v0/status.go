@@ -19,8 +19,8 @@ const (
 // MaxConfigurationProblems is how many problems a Configuration's status lists.
 const MaxConfigurationProblems = 16
 
-// ConfigurationStatus is what there is of the Configuration. The controller writes
-// it, for people: nothing is decided by it.
+// ConfigurationStatus counts the Configuration's devices, slots and brokers, and lists
+// problems. The controller writes it for people: no component decides by it.
 type ConfigurationStatus struct {
 	// observedGeneration is the generation that the rest is about.
 	// +optional

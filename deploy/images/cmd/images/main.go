@@ -35,9 +35,9 @@ func main() {
 
 func run(ctx context.Context) error {
 	flags := flag.NewFlagSet("images", flag.ContinueOnError)
-	registry := flags.String("registry", "kubeslot.local", "registry and folder that the images are named by, such as ghcr.io/kubeslot")
+	registry := flags.String("registry", "kubeslot.local", "registry and path that the images are named by, such as ghcr.io/kubeslot")
 	version := flags.String("version", "", "version, which is the images' tag (default: git describe)")
-	out := flags.String("o", "_output/images", "folder for the archives")
+	out := flags.String("o", "_output/images", "directory for the archives")
 	push := flags.Bool("push", false, "send the images to the registry, with the credentials of docker login, instead of writing archives")
 	insecure := flags.Bool("insecure", false, "the registry has no TLS")
 	only := flags.String("only", "", "names of components, with commas between them (default: all)")

@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	out := flag.String("out", "_output/krew", "folder to write to")
+	out := flag.String("out", "_output/krew", "directory to write to")
 	version := flag.String("version", "v0.0.0-dev", "Kubeslot's version")
 	url := flag.String("url", "https://example.invalid/kubeslot", "where the archives will be published")
 	homepage := flag.String("homepage", "https://github.com/kubeslot/kubeslot", "where people read more")
@@ -38,7 +38,7 @@ func main() {
 func run(ctx context.Context, out, ldflags, only string, release krew.Release) error {
 	license, err := os.ReadFile("LICENSE")
 	if err != nil {
-		return fmt.Errorf("%w: run it in the repository's folder", err)
+		return fmt.Errorf("%w: run it in the repository's directory", err)
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err

@@ -1,5 +1,5 @@
 // Command monitoring writes the files of deploy/monitoring that are made from others:
-// dashboards/*.json and prometheusrule.yaml. Its argument is that folder.
+// dashboards/*.json and prometheusrule.yaml. Its argument is that directory.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: monitoring <folder>")
+		fmt.Fprintln(os.Stderr, "usage: monitoring <directory>")
 		os.Exit(2)
 	}
 	if err := write(os.Args[1]); err != nil {

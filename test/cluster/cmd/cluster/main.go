@@ -19,7 +19,7 @@ import (
 
 const usage = `usage: cluster up|down|status [flags]
        cluster plug|unplug [flags] NODE INTERFACE
-       cluster load [flags] FOLDER...
+       cluster load [flags] DIRECTORY...
 
   up       bring the cluster up, ready for pods
   down     take it away: processes, mounts, namespaces, cgroups; logs stay
@@ -27,7 +27,7 @@ const usage = `usage: cluster up|down|status [flags]
   plug     plug a device into a node: a macvtap interface, a character device that
            only this node has in /sys
   unplug   take it out again
-  load     build .so plugins, of the folders of their packages main, and restart what
+  load     build .so plugins, of the directories of their packages main, and restart what
            loads them: the scheduler, and kubecri on each node
 
 `
@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string) error {
 	var nodes, nri, devicePlugin, buildFlags string
 	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
 	flags.StringVar(&cfg.Name, "name", "", `name of the cluster (default "default")`)
-	flags.StringVar(&cfg.StateDir, "state-dir", "", "folder that holds everything of it (default /var/tmp/kubeslot/<name>)")
+	flags.StringVar(&cfg.StateDir, "state-dir", "", "directory that holds everything of it (default /var/tmp/kubeslot/<name>)")
 	flags.StringVar(&nodes, "nodes", strings.Join(cluster.DefaultNodes, ","), "up: the nodes' names")
 	flags.BoolVar(&cfg.Stock, "stock", false, "up: upstream's kube-scheduler, kubelets straight at containerd, nothing of deploy/")
 	flags.StringVar(&nri, "nri", "", "up: nodes whose kubecri is a plugin of containerd, of --nodes")
@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string) error {
 		return fmt.Errorf("%s wants a node and the name of an interface, got %q", args[0], flags.Args())
 	}
 	if args[0] == "load" && flags.NArg() == 0 {
-		return errors.New("load wants the folders of plugins, such as plugins/example/scheduler")
+		return errors.New("load wants the directories of plugins, such as plugins/example/scheduler")
 	}
 	if !plugs && args[0] != "load" && flags.NArg() > 0 {
 		return fmt.Errorf("unexpected arguments %q", flags.Args())
