@@ -13,7 +13,7 @@ E2E := ./test/e2e ./test/cluster ./test/helm ./test/monitoring ./test/hostinstal
 # break one are written to the package's testdata/fuzz; commit them with the fix.
 FUZZERS := ./types/assignment:FuzzAnnotation ./kubecri/inject:FuzzCRIMergesIntoTheRequest ./kubecri/checkpoint:FuzzDecode \
 	./kubecri/cdi:FuzzDescribe ./kubecri/deviceplugins/nodeinfo:FuzzNodeInfo
-UNIT := $(shell go list ./... 2>/dev/null | grep -v /test/e2e)
+UNIT = $(shell go list ./... 2>/dev/null | grep -v /test/e2e)
 
 help: ## Show the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -31,7 +31,7 @@ images: ## Build container images for amd64 and arm64 as OCI archives into _outp
 	@hack/preflight.sh go
 	go run ./deploy/images/cmd/images -ldflags '$(LDFLAGS)' $(if $(VERSION),-version=$(VERSION)) $(if $(ONLY),-only=$(ONLY)) $(if $(REGISTRY),-registry=$(REGISTRY)) $(if $(PLUGINS),-plugins)
 
-push: ## Build the images and send them to REGISTRY=<host/folder>, with the credentials of docker login.
+push: ## Build the images and send them to REGISTRY=<host/path>, with the credentials of docker login.
 	@hack/preflight.sh go
 	go run ./deploy/images/cmd/images -push -registry=$(or $(REGISTRY),$(error say where to: make push REGISTRY=registry.example/kubeslot)) -ldflags '$(LDFLAGS)' $(if $(VERSION),-version=$(VERSION)) $(if $(ONLY),-only=$(ONLY)) $(if $(PLUGINS),-plugins)
 
@@ -43,7 +43,7 @@ krew: ## Pack kubectl-kubeslot for krew into _output/krew/ (VERSION=v1 URL=https
 	@hack/preflight.sh go
 	go run ./deploy/krew/cmd/krew $(if $(VERSION),-version=$(VERSION)) $(if $(URL),-url=$(URL))
 
-plugin-builder: ## Build and check a plugin, of any tree, for _output's binaries: PLUGIN=<folder> [OUT=<file.so>].
+plugin-builder: ## Build and check a plugin, of any tree, for _output's binaries: PLUGIN=<directory> [OUT=<file.so>].
 	@hack/preflight.sh go gcc
 	@go run ./plugins/builder -o '$(OUT)' '$(PLUGIN)'
 
@@ -55,7 +55,7 @@ demo-helm: ## The same on a stock cluster, with Kubeslot from its Helm chart (KE
 	@hack/preflight.sh root go gcc
 	@go run ./test/demo -helm
 
-demo-load: ## Build plugins and have the cluster that a demo with KEEP=1 left load them: PLUGIN="<folder> <folder>".
+demo-load: ## Build plugins and have the cluster that a demo with KEEP=1 left load them: PLUGIN="<directory> <directory>".
 	@hack/preflight.sh root go gcc
 	@go run ./test/cluster/cmd/cluster load --name demo $(PLUGIN)
 

@@ -48,7 +48,7 @@ func TestOldPluginLoads(t *testing.T) {
 		"-o", filepath.Join(dir, "host"), "./kubedevice-api-host")
 
 	got := run(t, dir, nil, "./host", "device.so", "scheduler.so")
-	want := "dongle dongle 2 [{/license /var/license true}] [/dev/dongle] map[DONGLE_PORTS:1,0]\n"
+	want := "dongle dongle 2 [{/license /etc true}] [/dev/full] map[DONGLE_PORTS:1,0]\n"
 	if got != want {
 		t.Fatalf("got %q, want %q", got, want)
 	}

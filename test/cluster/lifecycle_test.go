@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kubeslot/kubeslot/test/docs"
 )
 
 // These tests bring real clusters up. They need root, and minutes for the first
@@ -250,7 +252,12 @@ func TestDownAfterUpWasKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := filepath.Join(t.TempDir(), "cluster")
-	if err := goCommand(t.Context(), root, nil, "build", "-o", program, "./test/cluster/cmd/cluster"); err != nil {
+	command, err := docs.Command(root, "docs/install.md", "go run ./test/cluster/cmd/cluster")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.Fields(command)[2:] // built, so that it can be killed
+	if err := goCommand(t.Context(), root, nil, "build", "-o", program, words[0]); err != nil {
 		t.Fatal(err)
 	}
 	l := layout{filepath.Join("/var/tmp/kubeslot", cfg.Name)}
@@ -262,7 +269,7 @@ func TestDownAfterUpWasKilled(t *testing.T) {
 		l.recordOf(Kubelet, "node-a"),
 	} {
 		t.Run(filepath.Base(reached), func(t *testing.T) {
-			cmd := exec.Command(program, "up", "--stock", "--name", cfg.Name, "--nodes", "node-a")
+			cmd := exec.Command(program, append(words[1:], "--stock", "--name", cfg.Name, "--nodes", "node-a")...)
 			cmd.Dir = root
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)

@@ -1,5 +1,5 @@
 // Package docs reads the commands of the pages in docs/, so that tests run what a reader
-// types. Its own test tells which test runs which command, and finds one that none runs.
+// types. Its own test finds a command that no test runs.
 package docs
 
 import (
@@ -7,50 +7,94 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
+
+// programs are those whose commands readers type.
+const programs = `(?:make|helm|kubectl|kubeadm|kubecri|\./kubecri|kube-scheduler|go|cat)`
 
 var (
 	// A code block is indented by four or more, within a list by more; a continued line is
 	// one with the next.
-	typed     = regexp.MustCompile(`^ {4,}((?:make|helm|kubectl|kubeadm|kubecri|\./kubecri|cat) .*)$`)
+	block     = regexp.MustCompile(`^ {4,}(` + programs + ` .*)$`)
+	fenced    = regexp.MustCompile(`^ *(` + programs + ` .*)$`)
+	inline    = regexp.MustCompile("`(" + programs + " [^`]*)`")
 	comment   = regexp.MustCompile(`\s+# .*$`)
 	continued = regexp.MustCompile(`\\\n\s*`)
 )
 
-// Commands returns the commands of a page's code blocks, each in one line, without comments.
-// The page is a path within the repository whose root this is.
+// Commands returns the commands of a page in its order, each in one line, without comments
+// or a leading ./, and once: those of its code blocks, and those between backticks in its text. One that only
+// begins another of the page, as `helm upgrade` does, is taken for a mention of that. The page
+// is a path within the repository whose root this is.
 func Commands(root, page string) ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(root, page))
 	if err != nil {
 		return nil, err
 	}
-	var commands []string
-	for line := range strings.Lines(continued.ReplaceAllString(string(text), "")) {
-		if m := typed.FindStringSubmatch(strings.TrimRight(line, "\n")); m != nil {
-			commands = append(commands, comment.ReplaceAllString(m[1], ""))
-		}
-	}
-	return commands, nil
+	return commands(string(text)), nil
 }
 
-// Command returns the one command of a page that begins so.
+func commands(page string) []string {
+	var found []string
+	add := func(command string) {
+		command = strings.TrimPrefix(strings.Join(strings.Fields(comment.ReplaceAllString(command, "")), " "), "./")
+		if !slices.Contains(found, command) {
+			found = append(found, command)
+		}
+	}
+	prose := "" // what has been read of a paragraph
+	flush := func() {
+		for _, m := range inline.FindAllStringSubmatch(prose, -1) {
+			add(m[1])
+		}
+		prose = ""
+	}
+	fence := ""
+	for line := range strings.Lines(continued.ReplaceAllString(page, "") + "\n\n") {
+		line = strings.TrimRight(line, "\n")
+		code := block
+		if fence != "" {
+			code = fenced
+		}
+		switch m := code.FindStringSubmatch(line); {
+		case strings.HasPrefix(strings.TrimSpace(line), "```"):
+			flush()
+			if fence != "" {
+				fence = ""
+			} else {
+				fence = strings.TrimSpace(line)
+			}
+		case m != nil && fence != "```yaml":
+			flush()
+			add(m[1])
+		case fence != "":
+		case strings.TrimSpace(line) == "":
+			flush()
+		default:
+			prose += line + " "
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(found), func(c string) bool {
+		return slices.ContainsFunc(found, func(other string) bool { return c != other && Begins(c, other) })
+	})
+}
+
+// Begins reports whether the words of the one command begin the other.
+func Begins(begin, command string) bool { return strings.HasPrefix(command+" ", begin+" ") }
+
+// Command returns the one command of a page that begins with these words.
 func Command(root, page, begin string) (string, error) {
 	commands, err := Commands(root, page)
 	if err != nil {
 		return "", err
 	}
-	found := map[string]bool{}
-	command := ""
-	for _, c := range commands {
-		if strings.HasPrefix(c, begin) {
-			found[c], command = true, c
-		}
+	commands = slices.DeleteFunc(commands, func(c string) bool { return !Begins(begin, c) })
+	if len(commands) != 1 {
+		return "", fmt.Errorf("%s has %d commands that begin with %q, want one: %q", page, len(commands), begin, commands)
 	}
-	if len(found) != 1 {
-		return "", fmt.Errorf("%s has %d commands that begin with %q, want one", page, len(found), begin)
-	}
-	return command, nil
+	return commands[0], nil
 }
 
 // Block returns the page's code block whose first line begins so, without its indentation.
@@ -77,4 +121,26 @@ func Block(root, page, begin string) (string, error) {
 		return "", fmt.Errorf("%s has no block that begins with %q", page, begin)
 	}
 	return block, nil
+}
+
+// Objects returns the page's blocks of YAML, without their indentation.
+func Objects(root, page string) ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(root, page))
+	if err != nil {
+		return nil, err
+	}
+	var objects []string
+	object, indent, in := "", "", false
+	for line := range strings.Lines(string(text)) {
+		code := strings.TrimLeft(line, " ")
+		switch {
+		case in && strings.HasPrefix(code, "```"):
+			objects, in = append(objects, object), false
+		case in:
+			object += strings.TrimPrefix(line, indent)
+		case strings.HasPrefix(code, "```yaml"):
+			object, indent, in = "", line[:len(line)-len(code)], true
+		}
+	}
+	return objects, nil
 }

@@ -6,107 +6,105 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const root = "../.."
 
-// ranBy says for each command of the pages about installing which test runs it: the
-// beginning of the command, the test's package and its name, and what stands in the test's
-// source where it does. The tests of packages of test/ run with `make test-e2e`.
-var ranBy = map[string][]struct{ begin, pkg, test, source string }{
-	"docs/getting-started.md": {
-		{"", "test/helm", "TestGettingStarted", `page(t, readFile(t, root, "docs/getting-started.md"))`}, // but for make push:
-		{"make push", "test/docs", "TestMakePush", `"docs/getting-started.md"`},
-	},
-	"docs/install.md": {
-		{"helm install", "test/helm", "TestChart", `"docs/install.md", "helm install"`},
-		{"kubectl apply -k deploy/kubelet-identity/", "test/hostinstall", "TestInstall", `"apply", "-k", filepath.Join(h.cluster.Config().RepoRoot, "deploy/kubelet-identity")`},
-		{"kubectl apply -k deploy/", "test/cluster", "TestTwoClustersLiveAndDieApart", `"apply", "-k", u.cfg.RepoRoot`},
-		{"./kubecri install", "test/hostinstall", "TestInstall", `"is installed"}, "install", "--yes"`},
-		{"kubecri uninstall", "test/hostinstall", "TestInstall", `"nothing of it is left"}, "uninstall", "--yes"`},
-	},
-	"docs/helm.md": {
-		{"kubectl label namespace", "test/helm", "TestChart", `"docs/helm.md", "kubectl label namespace"`},
-		{"helm upgrade", "test/helm", "TestChart", `"docs/helm.md", "helm upgrade"`},
-		{"helm rollback", "test/helm", "TestChart", `"docs/helm.md", "helm rollback"`},
-		{"helm uninstall", "test/helm", "TestChart", `"docs/helm.md", "helm uninstall"`},
-		{"kubectl delete crd", "test/helm", "TestChartWithOtherValues", `"docs/helm.md", "kubectl delete crd"`},
-		{"kubectl kubeslot doctor", "test/helm", "TestChart", `"docs/helm.md", "kubectl kubeslot doctor"`},
-		{"kubectl -n kubeslot-system logs", "test/helm", "TestChart", `"docs/helm.md", "kubectl -n kubeslot-system logs"`},
-		{"make push", "test/docs", "TestMakePush", `"docs/helm.md"`},
-	},
-	"docs/kubeadm.md": {
-		{"cat > /etc/kubernetes/scheduler-patch.yaml", "test/hostinstall", "TestKubeadmUpgrade", `"docs/kubeadm.md", "cat > "`},
-		{"kubectl -n kube-system get configmap kubeadm-config", "test/hostinstall", "TestKubeadmUpgrade", `"docs/kubeadm.md", "cat > "`},
-		{"kubeadm init phase", "test/hostinstall", "TestKubeadmUpgrade", `"docs/kubeadm.md", "cat > "`},
-		{"kubeadm upgrade apply", "test/hostinstall", "TestKubeadmUpgrade", `"docs/kubeadm.md", "kubeadm upgrade apply"`},
-		{"kubeadm upgrade node", "test/hostinstall", "TestKubeadmUpgrade", `"docs/kubeadm.md", "kubeadm upgrade node"`},
-	},
-}
-
-func TestEveryCommandIsRun(t *testing.T) {
-	for page, entries := range ranBy {
-		commands, err := Commands(root, page)
-		if err != nil || len(commands) < 5 {
-			t.Errorf("%s has %d commands: %v", page, len(commands), err)
-		}
-		used := map[string]bool{}
-		for _, command := range commands {
-			found := false
-			for _, e := range entries {
-				if strings.HasPrefix(command, e.begin) {
-					found, used[e.begin] = true, true
-				}
-			}
-			if !found {
-				t.Errorf("%s: no test runs the command\n%s", page, command)
-			}
-		}
-		for _, e := range entries {
-			if !used[e.begin] {
-				t.Errorf("%s has no command that begins with %q", page, e.begin)
-			}
-			sources, err := filepath.Glob(filepath.Join(root, e.pkg, "*.go"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			text := ""
-			for _, source := range sources {
-				data, err := os.ReadFile(source)
-				if err != nil {
-					t.Fatal(err)
-				}
-				text += string(data)
-			}
-			if !strings.Contains(text, "func "+e.test+"(t *testing.T)") || !strings.Contains(text, e.source) {
-				t.Errorf("%s: %s of %s does not run %q: there is no %s in it", page, e.test, e.pkg, e.begin, e.source)
-			}
+func TestCommands(t *testing.T) {
+	const page = "# Install\n\nRun `kubectl get\nnodes`, then `helm upgrade` it, and look at `spec.capacity` or `make`:\n\n" +
+		"    helm upgrade x \\\n      --wait     # soon\n    echo no\n\n" +
+		"| `kubecri cleanup --yes` | `./kubecri install` |\n\n" +
+		"```yaml\nmake: none\nhelm install: none\n```\n\n" +
+		"1. In a list:\n\n       kubectl get nodes\n       ok    runtime\n\n" +
+		"```\nkubeadm reset\n```\n\nAt last `go run ./x`."
+	want := []string{"kubectl get nodes", "helm upgrade x --wait", "kubecri cleanup --yes", "kubecri install", "kubeadm reset", "go run ./x"}
+	if diff := cmp.Diff(want, commands(page)); diff != "" {
+		t.Errorf("commands (-want +got):\n%s", diff)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "page.md"), []byte(page+"\n\n    kubectl get nodesets\n    kubectl get pods -A\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := Command(dir, "page.md", "kubectl get nodes"); err != nil || c != "kubectl get nodes" {
+		t.Errorf("%q %v", c, err)
+	}
+	objects, err := Objects(dir, "page.md")
+	if diff := cmp.Diff([]string{"make: none\nhelm install: none\n"}, objects); err != nil || diff != "" {
+		t.Errorf("objects (-want +got): %v\n%s", err, diff)
+	}
+	for begin, want := range map[string]string{"kubectl get": "has 3 commands", "kubectl delete": "has 0 commands"} {
+		if c, err := Command(dir, "page.md", begin); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %q %v, want %q", begin, c, err, want)
 		}
 	}
 }
 
-// What `make push` runs with the pages' arguments is the program that deploy/images tests.
-func TestMakePush(t *testing.T) {
-	for _, page := range []string{"docs/getting-started.md", "docs/helm.md"} {
+// notRun are commands that pages name and do not ask for here, and why no test runs them.
+var notRun = map[string]string{
+	"kubeadm join --control-plane": "needs a second control plane of kubeadm; it takes the patches as kubeadm init does",
+	"kubeadm reset":                "the page says what it needs, not to run it",
+	"go mod init":                  "for plugins that have no go.mod, and to be named after them",
+}
+
+// Each command of these pages is run by a test, which reads it there.
+func TestEveryCommandIsRun(t *testing.T) {
+	run, err := typedByTests(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{}
+	for _, page := range []string{"README.md", "docs/getting-started.md", "docs/install.md", "docs/helm.md", "docs/kubeadm.md", "docs/migrate-from-kubedevice.md"} {
 		commands, err := Commands(root, page)
+		if err != nil || len(commands) < 4 {
+			t.Errorf("%s has %d commands: %v", page, len(commands), err)
+		}
+		for _, command := range commands {
+			if notRun[command] != "" {
+				named[command] = true
+			} else if !run.has(command) {
+				t.Errorf("%s: no test runs the command\n%s\nHave one read it with docs.Command, and run that.", page, command)
+			}
+		}
+	}
+	for command := range notRun {
+		if !named[command] {
+			t.Errorf("no page has %q any more", command)
+		}
+	}
+}
+
+// The pages' make commands run the programs that other tests try.
+func TestMake(t *testing.T) {
+	runs := func(page, begin string, want ...string) {
+		t.Helper()
+		command, err := Command(root, page, begin)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, command := range commands {
-			if !strings.HasPrefix(command, "make ") {
-				continue
-			}
-			out := dryRun(t, strings.Fields(command)[1:])
-			for _, want := range []string{"go run ./deploy/images/cmd/images -push -registry=registry.example/kubeslot ", "-version=v0.1.0"} {
-				if !strings.Contains(out, want) {
-					t.Errorf("%s: %s runs %s, want %s", page, command, out, want)
-				}
-			}
-			if strings.Contains(command, "PLUGINS=1") != strings.Contains(out, " -plugins") {
-				t.Errorf("%s: %s runs %s", page, command, out)
+		out := dryRun(t, strings.Fields(command)[1:])
+		for _, w := range want {
+			if !strings.Contains(out, w) {
+				t.Errorf("%s: %s runs\n%s\nwant %s", page, command, out, w)
 			}
 		}
+		if strings.Contains(command, "PLUGINS=1") != strings.Contains(out, " -plugins") {
+			t.Errorf("%s: %s runs\n%s", page, command, out)
+		}
 	}
+	const push = "go run ./deploy/images/cmd/images -push -registry=registry.example/kubeslot "
+	runs("README.md", "make push", push, "-version=v0.1.0")
+	runs("docs/getting-started.md", "make push", push, "-version=v0.1.0")
+	runs("docs/helm.md", "make push", push, "-version=v0.1.0")
+	runs("docs/helm.md", "make images", "go run ./deploy/images/cmd/images -ldflags")
+	runs("docs/install.md", "make build", "./kubecri/cmd/kubecri")
+	runs("docs/install.md", "make test-skew", "KUBESLOT_SKEW=1", "./test/skew")
+	runs("docs/migrate-from-kubedevice.md", "make plugin-builder PLUGIN=/src/dongle/scheduler", "go run ./plugins/builder", "/src/dongle/scheduler")
+	runs("docs/migrate-from-kubedevice.md", "make plugin-builder PLUGIN=/src/dongle/device", "go run ./plugins/builder", "/src/dongle/device")
+	runs("README.md", "make demo KEEP=1", "go run ./test/demo")
+	runs("README.md", "make demo-helm", "go run ./test/demo -helm")
+	runs("README.md", "make test", "go vet", "go test -race", "KUBESLOT_E2E=1 go test")
 }
 
 // dryRun returns what make would run.

@@ -15,12 +15,16 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-// installExample has the scheduler and node A's kubecri run the example plugin's
-// two halves, until the test ends.
-func (r *rig) installExample() {
+// installPlugins has the scheduler and node A's kubecri run both halves of the example plugin
+// and of one that was written for KubeDevice, until the test ends.
+func (r *rig) installPlugins() {
 	r.Helper()
 	root := shared.Config().RepoRoot
-	files, err := shared.LoadPlugins(r.ctx, []string{nodeA}, filepath.Join(root, "plugins/example/scheduler"), filepath.Join(root, "plugins/example/device"))
+	var halves []string
+	for _, plugin := range []string{"plugins/example", "kubedevice-api/testdata/oldplugin"} {
+		halves = append(halves, filepath.Join(root, plugin, "scheduler"), filepath.Join(root, plugin, "device"))
+	}
+	files, err := shared.LoadPlugins(r.ctx, []string{nodeA}, halves...)
 	r.Cleanup(func() {
 		for _, file := range files {
 			os.Remove(file)
@@ -50,7 +54,7 @@ func (r *rig) widgets(pod string, n int) []string {
 func TestDevicePluginOfTwoHalves(t *testing.T) {
 	r := newRig(t)
 	r.debugEcho("wcam", 1, nil, "wcam0")
-	r.installExample()
+	r.installPlugins()
 	r.await("the node to have two boards of two widgets", func() (bool, string) {
 		n, err := kube.CoreV1().Nodes().Get(r.ctx, nodeA, metav1.GetOptions{})
 		r.check(err)
@@ -88,4 +92,5 @@ func TestDevicePluginOfTwoHalves(t *testing.T) {
 	r.awaitPending("waits")
 	r.delete("spec")
 	r.widgets("waits", 1)
+	r.fromKubeDevice()
 }

@@ -27,6 +27,12 @@ func TestChart(t *testing.T) {
 	if out := in.typeKubectl("docs/helm.md", "kubectl -n kubeslot-system logs"); out == "" {
 		t.Error("kubecri's log is empty")
 	}
+	if out := in.typeKubectl("docs/helm.md", "kubectl -n kubeslot-system get daemonset kubecri"); !strings.Contains(out, "DESIRED") {
+		t.Errorf("the DaemonSet of kubecri is shown as\n%s", out)
+	}
+	if out := in.typeHelm("docs/helm.md", "helm show values"); !strings.Contains(out, "builtInHandlers:") {
+		t.Errorf("the chart's values are\n%s", out)
+	}
 
 	// The stock scheduler is there, and may not have our pods.
 	_, err := in.kube.CoreV1().Pods("default").Create(in.ctx, pod("other", "", "cameras"), metav1.CreateOptions{})

@@ -22,14 +22,24 @@ func words(command string) []string { return strings.Fields(command)[1:] }
 
 // typeHelm runs helm as a page has it, but for where the chart and the images are, which
 // install and upgrade need to know, and with more arguments.
-func (in *install) typeHelm(page, begin string, more ...string) {
+func (in *install) typeHelm(page, begin string, more ...string) string {
 	in.Helper()
-	args := words(strings.ReplaceAll(command(in.T, page, begin), "deploy/helm/kubeslot", in.Chart))
+	return in.runHelm(command(in.T, page, begin), more...)
+}
+
+// runHelm runs a command of helm, and returns what it prints.
+func (in *install) runHelm(command string, more ...string) string {
+	in.Helper()
+	args := words(strings.ReplaceAll(command, "deploy/helm/kubeslot", in.Chart))
 	if args[0] == "install" || args[0] == "upgrade" {
 		args = append(args, in.Values()...)
 	}
-	_, err := in.Rig.Helm(in.ctx, append(append(args, "--timeout", "4m"), more...)...)
+	if args[0] != "show" {
+		args = append(args, "--timeout", "4m")
+	}
+	out, err := in.Rig.Helm(in.ctx, append(args, more...)...)
 	in.check(err)
+	return out
 }
 
 // typeKubectl runs kubectl as a page has it, and returns what it prints.

@@ -3,6 +3,7 @@
 package helm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,7 +70,7 @@ func up(t *testing.T, limit time.Duration) *install {
 		// Building images for the first time is the most of it.
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 		defer cancel()
-		cfg := cluster.Config{Name: "helm"}
+		cfg := cluster.Config{Name: cmp.Or(os.Getenv("CLUSTER"), "helm")}
 		if shared.err = cluster.Down(ctx, cfg); shared.err == nil {
 			shared.Rig, shared.err = rig.Up(ctx, cfg, "debug-echo-discovery", "udev-discovery")
 		}

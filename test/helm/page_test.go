@@ -3,6 +3,7 @@ package helm
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
+	"github.com/kubeslot/kubeslot/test/docs"
 )
 
 // The commands and objects of docs/getting-started.md, one after the other, as a reader
@@ -20,53 +22,80 @@ import (
 func TestGettingStarted(t *testing.T) {
 	in := up(t, 10*time.Minute)
 	before := in.state()
-	commands, objects := page(t, readFile(t, root, "docs/getting-started.md"))
-	if len(commands) < 12 || len(objects) != 2 {
-		t.Fatalf("the page has %d commands and %d objects, it was 12 and 2 at least", len(commands), len(objects))
+	commands, err := docs.Commands(root, "docs/getting-started.md")
+	in.check(err)
+	objects, err := docs.Objects(root, "docs/getting-started.md")
+	in.check(err)
+	if len(commands) < 14 || len(objects) != 2 {
+		t.Fatalf("the page has %d commands and %d objects, it was 14 and 2 at least: %q", len(commands), len(objects), commands)
 	}
 	dir := t.TempDir()
 	for _, command := range commands {
-		name, args, _ := strings.Cut(command, " ")
-		if waits := in.viewer(corev1.PodPending); waits != "" {
-			args = strings.ReplaceAll(args, "<the one that waits>", waits)
-		}
-		switch {
-		case name == "make":
-			continue // the images are there, under another name
-		case strings.HasPrefix(command, "helm install"):
-			in.install()
-			continue
-		case name == "helm":
-			in.helm(strings.Fields(strings.Split(args, " --namespace")[0])...)
-			continue
-		}
-		if strings.HasPrefix(args, "apply -f ") {
-			file := filepath.Join(dir, strings.TrimPrefix(args, "apply -f "))
-			in.check(os.WriteFile(file, []byte(objects[0]), 0o600))
-			args, objects = "apply -f "+file, objects[1:]
-		}
-		out := in.kubectl(strings.Fields(args)...)
-		switch {
-		case strings.Contains(args, "apply") && len(objects) == 1:
-			in.awaitInstances("default", "cameras", 2, "node-a", "node-b")
-		case strings.Contains(args, "apply"):
-			in.await("two viewers to run and one to wait", in.viewers(2, 1))
-		case strings.HasPrefix(args, "kubeslot slots") && strings.Count(out, "viewers-") != 4:
-			t.Errorf("kubectl %s does not show four slots that are held:\n%s", args, out)
-		case strings.HasPrefix(args, "kubeslot pod"):
-			if !strings.Contains(out, "akri.sh/cameras") {
-				t.Errorf("kubectl %s says\n%s", args, out)
+		words := strings.Fields(command)
+		switch begins := func(begin string) bool { return docs.Begins(begin, command) }; {
+		case begins("make"):
+			// The images are there, under another name: see TestMake of test/docs.
+		case begins("helm"):
+			in.runHelm(command)
+		case begins("go install"):
+			build := exec.CommandContext(in.ctx, "go", words[1:]...)
+			build.Dir, build.Env = root, append(os.Environ(), "GOBIN="+dir)
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", command, err, out)
 			}
-			// "Delete one that runs: one that waits gets its cameras." That, or its successor.
-			runs := in.viewer(corev1.PodRunning)
-			in.kubectl("delete", "pod", runs, "--grace-period=1")
-			in.await("two others to run", func() (bool, string) {
-				out := in.kubectl("get", "pods", "-l", "app=viewers", "--field-selector", "status.phase=Running", "-o", "name")
-				return strings.Count(out, "pod/") == 2 && !strings.Contains(out, runs), out
-			})
+		case begins("kubectl kubeslot"):
+			if waits := in.viewer(corev1.PodPending); waits != "" {
+				words = strings.Fields(strings.ReplaceAll(command, "<the one that waits>", waits))
+			}
+			// By the plugin that was just made, which kubectl finds on the PATH.
+			shown := exec.CommandContext(in.ctx, filepath.Join(in.BinDir(), "kubectl"), words[1:]...)
+			shown.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "KUBECONFIG="+in.Kubeconfig())
+			out, err := shown.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", command, err, out)
+			}
+			in.kubeslotShows(command, string(out))
+		case begins("kubectl apply -f"):
+			file := filepath.Join(dir, words[3])
+			in.check(os.WriteFile(file, []byte(onNodes(t, objects[0])), 0o600))
+			in.kubectl("apply", "-f", file)
+			if objects = objects[1:]; len(objects) == 1 {
+				in.awaitInstances("default", "cameras", 2, "node-a", "node-b")
+			} else {
+				in.await("two viewers to run and one to wait", in.viewers(2, 1))
+			}
+		case begins("kubectl"):
+			in.kubectl(words[1:]...)
+		default:
+			t.Fatalf("how is this run? %s", command)
 		}
 	}
-	in.expect(before)
+	in.expect(before, " "+namespace+"/") // the namespace has gone, with what was in it
+}
+
+// kubeslotShows checks what a `kubectl kubeslot` of the page prints, and does what the page
+// says to do then.
+func (in *install) kubeslotShows(command, out string) {
+	in.Helper()
+	switch {
+	case docs.Begins("kubectl kubeslot slots", command):
+		if strings.Count(out, "viewers-") != 4 {
+			in.Errorf("%s does not show four slots that are held:\n%s", command, out)
+		}
+	case docs.Begins("kubectl kubeslot pod", command):
+		if !strings.Contains(out, "akri.sh/cameras") {
+			in.Errorf("%s says\n%s", command, out)
+		}
+		// "Delete a pod that runs: the one that waits gets its cameras." That, or its successor.
+		runs := in.viewer(corev1.PodRunning)
+		in.kubectl("delete", "pod", runs, "--grace-period=1")
+		in.await("two others to run", func() (bool, string) {
+			out := in.kubectl("get", "pods", "-l", "app=viewers", "--field-selector", "status.phase=Running", "-o", "name")
+			return strings.Count(out, "pod/") == 2 && !strings.Contains(out, runs), out
+		})
+	default:
+		in.Errorf("what should %s show?", command)
+	}
 }
 
 // viewer is the name of a viewer in the phase, "" if there is none.
@@ -87,25 +116,12 @@ func (in *install) viewers(running, pending int) func() (bool, string) {
 	}
 }
 
-// page returns the commands of a page, which are indented, and its YAML, with an image that
-// the nodes have.
-func page(t *testing.T, text string) (commands, objects []string) {
+// onNodes has the pods of an object use an image that the nodes have.
+func onNodes(t *testing.T, object string) string {
 	t.Helper()
 	image := regexp.MustCompile(`(?m)^( *)image: busybox\n *command:.*$`)
-	fence, block := false, ""
-	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
-		switch trimmed := strings.TrimSpace(line); {
-		case strings.HasPrefix(trimmed, "```"):
-			if fence {
-				objects = append(objects, image.ReplaceAllString(block, fmt.Sprintf("${1}image: %s\n${1}imagePullPolicy: Never", cluster.AppImage)))
-			}
-			fence, block = !fence, ""
-		case fence:
-			block += strings.TrimPrefix(line, "   ")
-		case regexp.MustCompile(`^ {7}(make|helm|kubectl) `).MatchString(line):
-			command, _, _ := strings.Cut(trimmed, "  #")
-			commands = append(commands, strings.Join(strings.Fields(command), " "))
-		}
+	if strings.Contains(object, "image:") && !image.MatchString(object) {
+		t.Fatalf("the object has another image:\n%s", object)
 	}
-	return commands, objects
+	return image.ReplaceAllString(object, fmt.Sprintf("${1}image: %s\n${1}imagePullPolicy: Never", cluster.AppImage))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,6 +34,10 @@ func TestInstall(t *testing.T) {
 	h.write(file, configuration)
 	_, err := h.cluster.Kubectl(h.ctx, "apply", "-f", file)
 	h.check(err)
+	// They are applied already, as the cluster comes with them.
+	h.apply("docs/install.md", "kubectl apply -k deploy/")
+	h.apply("docs/helm.md", "kubectl apply -f deploy/crds")
+	h.version("docs/install.md", "kube-scheduler --version")
 	plain := h.startPod("plain", 0)
 	before := h.files()
 	own := "--kubeconfig=" + h.cluster.ComponentKubeconfig(cluster.Kubecri, node)
@@ -98,10 +103,10 @@ func TestInstall(t *testing.T) {
 	h.Run("used", func(t *testing.T) {
 		h := h.in(t)
 		begin := time.Now()
-		h.wantOutput(true, []string{"ok    RBAC", "waiting until it is healthy: kubelet.service", "is installed"}, "install", "--yes", own)
+		h.wantOutput(true, []string{"ok    RBAC", "waiting until it is healthy: kubelet.service", "is installed"}, h.typed("docs/install.md", "kubecri install", "--yes", own)...)
 		t.Logf("installed in %s", time.Since(begin).Round(100*time.Millisecond))
 		h.sameContainer(plain)
-		check := []string{"check", own, "--node-name=" + node, "--runtime-endpoint=unix://" + h.node.ContainerdSocket}
+		check := h.typed("docs/install.md", "kubecri check", own, "--runtime-endpoint=unix://"+h.node.ContainerdSocket)
 		h.wantOutput(true, []string{"ok    kubelet", "uses unix:///run/kubecri/kubecri.sock, as /var/lib/kubelet/config.yaml says", "ok    versions"}, check...)
 		viewer := h.startPod("viewer", 2)
 		out, err := h.cluster.Kubectl(h.ctx, "exec", "viewer", "--", "/app", "env")
@@ -130,10 +135,15 @@ func TestInstall(t *testing.T) {
 
 		h.sameContainer(plain)
 		h.sameContainer(viewer)
-		h.wantOutput(true, []string{"1 pods here were assigned devices", "default/viewer", "removed capacity akri.sh/cameras", "removed slotclaim cameras-", "removed deviceslice node-a-", "nothing of it is left"}, "uninstall", "--yes")
+		h.wantOutput(true, []string{"1 pods here were assigned devices", "default/viewer", "removed capacity akri.sh/cameras", "removed slotclaim cameras-", "removed deviceslice node-a-", "nothing of it is left"},
+			h.typed("docs/install.md", "kubecri uninstall", "--yes")...)
 		unchanged()
 		h.sameContainer(viewer)
 		h.nothingInTheAPI()
+		// What a kubecri has left that was removed in another way.
+		h.write(fmt.Sprintf("/proc/%d/root/var/lib/kubecri/left", h.pid), "over")
+		h.wantOutput(true, []string{"removed /var/lib/kubecri", "nothing left"}, h.typed("docs/install.md", "kubecri cleanup", "--yes", own, "--node-name="+node)...)
+		unchanged()
 		h.check(h.kube.CoreV1().Pods("default").Delete(h.ctx, "viewer", metav1.DeleteOptions{}))
 	})
 
@@ -153,8 +163,7 @@ func TestInstall(t *testing.T) {
 
 	h.Run("the kubelet's identity, flags, NRI", func(t *testing.T) {
 		h := h.in(t)
-		_, err := h.cluster.Kubectl(h.ctx, "apply", "-k", filepath.Join(h.cluster.Config().RepoRoot, "deploy/kubelet-identity"))
-		h.check(err)
+		h.apply("docs/install.md", "kubectl apply -k deploy/kubelet-identity/")
 		// kubeadm 1.33 and older: the endpoint is a flag.
 		original := map[string]string{}
 		for _, name := range []string{"config.yaml", "kubeadm-flags.env"} {
@@ -191,6 +200,31 @@ func TestInstall(t *testing.T) {
 			t.Errorf("the host is not as it was (-before +now):\n%s", diff)
 		}
 	})
+}
+
+// typed are the words of the page's command of kubecri that begins so, and more.
+func (h *host) typed(page, begin string, more ...string) []string {
+	h.Helper()
+	return append(strings.Fields(command(h.T, page, begin))[1:], more...)
+}
+
+// apply runs the page's `kubectl apply` of a directory of deploy/.
+func (h *host) apply(page, begin string) {
+	h.Helper()
+	words := strings.Fields(command(h.T, page, begin))[1:]
+	words[len(words)-1] = filepath.Join(h.cluster.Config().RepoRoot, words[len(words)-1])
+	_, err := h.cluster.Kubectl(h.ctx, words...)
+	h.check(err)
+}
+
+// version runs the page's command that has a program say its version.
+func (h *host) version(page, begin string) {
+	h.Helper()
+	words := strings.Fields(command(h.T, page, begin))
+	out, err := exec.CommandContext(h.ctx, filepath.Join(h.cluster.BinDir(), words[0]), words[1:]...).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "Kubeslot v") {
+		h.Errorf("%q: %v\n%s", words, err, out)
+	}
 }
 
 // in returns the host for a part of the test.

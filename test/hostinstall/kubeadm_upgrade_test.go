@@ -97,13 +97,17 @@ func TestKubeadmUpgrade(t *testing.T) {
 		return ""
 	}
 	for begin, test := range map[string]struct{ old, new string }{
-		command(t, "docs/kubeadm.md", "kubeadm upgrade apply"): {"upgrade apply v1.36.4", "upgrade apply v1.36.3 --yes --force --ignore-preflight-errors=all --skip-phases=addon"},
-		command(t, "docs/kubeadm.md", "kubeadm upgrade node"):  {"upgrade node", "upgrade node phase control-plane"},
+		command(t, "docs/kubeadm.md", "kubeadm upgrade apply"):          {"upgrade apply v1.36.4", "upgrade apply v1.36.3 --yes --force --ignore-preflight-errors=all --skip-phases=addon"},
+		command(t, "docs/kubeadm.md", "kubeadm upgrade node --patches"): {"upgrade node", "upgrade node phase control-plane"},
+		command(t, "docs/kubeadm.md", "kubeadm upgrade node --dry-run"): {"upgrade node", "upgrade node phase control-plane"},
 	} {
 		_, args, _ := strings.Cut(begin, " ")
 		if image := upgrade(strings.Replace(args, test.old, test.new, 1)); image != ourImage {
 			t.Errorf("%s writes the image %s", begin, image)
 		}
+	}
+	if _, err := c.Kubectl(ctx, strings.Fields(command(t, "docs/kubeadm.md", "kubectl -n kube-system get pods"))[1:]...); err != nil {
+		t.Error(err)
 	}
 	if image := upgrade("upgrade node phase control-plane"); image != "registry.k8s.io/kube-scheduler:v1.36.3" {
 		t.Errorf("kubeadm upgrade node without the patches writes the image %s", image)

@@ -15,6 +15,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery/udev"
 	"github.com/kubeslot/kubeslot/discovery/uevent"
 	"github.com/kubeslot/kubeslot/discovery/usb"
+	"github.com/kubeslot/kubeslot/test/docs"
 )
 
 func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
@@ -84,7 +85,11 @@ func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
 }
 
 func TestHelpGroupsTheFlags(t *testing.T) {
-	cmd := newCommand([]string{"--help"}, nil)
+	command, err := docs.Command("../../..", "docs/install.md", "kubecri --help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := newCommand(strings.Fields(command)[1:], nil)
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	if err := cmd.Execute(); err != nil {

