@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // feasibility prepares a request, for nodes of which some may not be on the snapshot.
@@ -101,7 +102,8 @@ func TestFeasibilityFollowsJoins(t *testing.T) {
 	}
 }
 
-// TestFeasibilityDoesNotAllocate: Filter and Score ask a feasibility of hundreds of nodes for
+// TestFeasibilityDoesNotAllocate: requests of one resource are answered from counts, also while
+// slots are nominated for others. Filter and Score ask a feasibility of hundreds of nodes for
 // each pod, in clusters of any size.
 func TestFeasibilityDoesNotAllocate(t *testing.T) {
 	for _, instances := range []int{500, 50_000} {
@@ -112,6 +114,12 @@ func TestFeasibilityDoesNotAllocate(t *testing.T) {
 				of = ""
 			}
 			named.Containers[0].Resources[0].Name = fleetInstance(0, of)
+			another := Assignment{"c0": {{Resource: "cam", Slot: slot.Name{Instance: fleetInstance(0, of)}}}}
+			l.Nominate(Pod{UID: "another", Namespace: "ns", Name: "another"}, nodes[0], another)
+			tooMany := podFor(1, 1+l.configs["cam"].classOf(nodes[0]).offers)
+			if shortfall, sure := l.Feasibility(tooMany, nil).Fits(nodes[0], NotInSnapshot); shortfall == nil || !sure {
+				t.Errorf("%d Instances, shared %v, and one more asked for: Fits() = %+v, %v", instances, shared, shortfall, sure)
+			}
 			for name, req := range map[string]*Request{"any Instance": podFor(1, 1), "one by name": named, "several containers": podFor(4, 2)} {
 				feasibility := l.Feasibility(req, NewSnapshotIndex(nodes))
 				for _, place := range []int{0, NotInSnapshot} {

@@ -33,7 +33,7 @@ func TestFitIsComplete(t *testing.T) {
 			configuration.Spec.Capacity = int32(capacity)
 			unique[config] = configuration.Spec.Unique()
 			l.SetConfiguration(configuration)
-			for i := range rapid.IntRange(1, most+1).Draw(t, "Instances") {
+			for i := range rapid.IntRange(2*most-5, most+1).Draw(t, "Instances") {
 				name := fmt.Sprint(config, "-", i)
 				in := &instance{name: full(name), configuration: config, capacity: rapid.IntRange(1, capacity).Draw(t, "capacity")}
 				share(l, name, "a")
@@ -50,13 +50,13 @@ func TestFitIsComplete(t *testing.T) {
 		for i := range rapid.SampledFrom(containers).Draw(t, "containers") {
 			c := ContainerRequest{Name: fmt.Sprint("c", i), Role: drawRole(t)}
 			for _, config := range configs {
-				if n := rapid.IntRange(0, 6-most).Draw(t, "needs"); n > 0 {
+				if n := rapid.IntRange(most-3, 6-most).Draw(t, "needs"); n > 0 {
 					c.Resources = append(c.Resources, ResourceRequest{Name: config, Count: n})
 				}
 			}
 			for _, name := range slices.Sorted(maps.Keys(instances)) {
 				if rapid.IntRange(0, 2*len(configs)).Draw(t, "named") == 0 {
-					c.Resources = append(c.Resources, ResourceRequest{Name: name, Count: rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "count")})
+					c.Resources = append(c.Resources, ResourceRequest{Name: name, Count: rapid.SampledFrom([]int{1, 1, 1, len(configs)}).Draw(t, "count")})
 				}
 			}
 			req.Containers = append(req.Containers, c)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -34,6 +35,29 @@ func (n *nodeRecord) selected(c *akriv0.Configuration) bool {
 		}
 	}
 	return true
+}
+
+// refuses says why the node's report does not count; "" if it may.
+func (l *Ledger) refuses(n *nodeRecord, r *report) string {
+	conf := r.device.config
+	c := conf.owner
+	switch of := l.configs[r.device.name]; {
+	case c == nil:
+		return "there is no such Configuration"
+	case r.namespace.Value() != c.Namespace:
+		return fmt.Sprintf("the name belongs to the Configuration of namespace %s, not to that of %s", c.Namespace, r.namespace.Value())
+	case len(r.device.name)-len(conf.name)-1 != c.Spec.HashDigits():
+		return fmt.Sprintf("the Configuration's instanceNameDigits are %d", c.Spec.HashDigits())
+	case of != nil && of.owner != nil:
+		return fmt.Sprintf("the name belongs to the Configuration %s, which is older than %s", of.ownerName(), conf.ownerName())
+	case c.Spec.Discovery == nil:
+		return ""
+	case !r.shared:
+		return "it is not shared, as spec.discovery of its Configuration demands"
+	case !n.selected(c):
+		return "spec.discovery of its Configuration does not select the node"
+	}
+	return ""
 }
 
 // lists reports whether the node reports it in another slice than that one.
