@@ -17,47 +17,26 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 )
 
-// pdb covers the pods of its namespace that have the label group=<group>, or all
-// of them for "".
-func pdb(group string, allowed int32) *policyv1.PodDisruptionBudget {
-	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b-" + group, Namespace: "default"}}
-	b.Spec.Selector, b.Status.DisruptionsAllowed = &metav1.LabelSelector{}, allowed
-	if group != "" {
-		b.Spec.Selector.MatchLabels = map[string]string{"group": group}
-	}
-	return b
-}
-
 // Of two pods that would do, the one goes that no budget covers, though it is the
 // more important otherwise: its priority is higher and it is older.
 func TestPreemptsPodsWithoutABudget(t *testing.T) {
-	for name, test := range map[string]struct {
-		budget *policyv1.PodDisruptionBudget
-		want   string
-	}{
-		"the lesser one is covered":                   {pdb("lesser", 0), "greater"},
-		"it is covered, and may be disrupted":         {pdb("lesser", 1), "lesser"},
-		"the greater one is covered":                  {pdb("greater", 0), "lesser"},
-		"both are covered, and nobody may be evicted": {pdb("", 0), "lesser"},
-		"both are covered, and one may be evicted":    {pdb("", 1), "lesser"},
-	} {
-		synctestRun(t, name, func(t *testing.T) {
-			r := newRig(t)
-			r.mayPreempt(t, test.budget)
-			for i, name := range []string{"greater", "lesser"} {
-				holder, priority := pod(name, "1"), int32(50-i)
-				holder.Spec.Priority, holder.Labels = &priority, map[string]string{"group": name}
-				started := metav1.Unix(int64(1000*i), 0)
-				holder.Status.StartTime = &started
-				r.hold(t, camera(name), holder, "node-a", "node-b")
-			}
-			r.preempts(t, important("vip"))
-			synctest.Wait() // for the evictions
-			if got := r.deleted(); !slices.Equal(got, []string{test.want}) {
-				t.Errorf("evicted %v, want %v", got, test.want)
-			}
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mayPreempt(t, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: "default"},
+			Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"group": "lesser"}}}})
+		for i, name := range []string{"greater", "lesser"} {
+			holder := withPriority(pod(name, "1"), int32(50-i))
+			holder.Labels = map[string]string{"group": name}
+			started := metav1.Unix(int64(1000*i), 0)
+			holder.Status.StartTime = &started
+			r.hold(t, camera(name), holder, "node-a", "node-b")
+		}
+		r.preempts(t, important("vip"))
+		synctest.Wait() // for the eviction
+		if got := r.deleted(); !slices.Equal(got, []string{"greater"}) {
+			t.Errorf("evicted %v, want the one without a budget", got)
+		}
+	})
 }
 
 // The budgets are listed once, however many nodes are looked at; nothing is looked at for a

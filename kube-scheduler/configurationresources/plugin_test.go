@@ -237,12 +237,6 @@ func TestRefusals(t *testing.T) {
 		"more than exist": {
 			func(_ *rig, p *v1.Pod) { *p = *pod("p", "2") },
 			fwk.UnschedulableAndUnresolvable, []string{"too few Instances for akri.sh/cam", "needs 2 different ones", "1 reached"}},
-		"fraction": {
-			func(_ *rig, p *v1.Pod) { *p = *pod("p", "500m") },
-			fwk.UnschedulableAndUnresolvable, []string{"500m", "whole number"}},
-		"huge": {
-			func(_ *rig, p *v1.Pod) { *p = *pod("p", "9E") },
-			fwk.UnschedulableAndUnresolvable, []string{"whole number"}},
 		"too many slots in one pod": {
 			func(_ *rig, p *v1.Pod) {
 				half := pod("p", fmt.Sprint(slotrequest.MaxSlots/2)).Spec.Containers[0].Resources
@@ -262,11 +256,6 @@ func TestRefusals(t *testing.T) {
 		"malformed annotation": {
 			func(_ *rig, p *v1.Pod) { p.Annotations[assignment.Annotation] = `{"requests":[]}` },
 			fwk.UnschedulableAndUnresolvable, []string{"KubeDevice/DeviceInfo", "PodInfo"}},
-		"negative count": {
-			func(_ *rig, p *v1.Pod) {
-				p.Annotations[assignment.Annotation] = `{"runningcontainer":{"main":{"requests":{"gpu":-1}}}}`
-			},
-			fwk.UnschedulableAndUnresolvable, []string{"negative"}},
 		"held": {
 			func(r *rig, _ *v1.Pod) {
 				device(r.cache, "cam-000001", map[string]string{"cam-000001-0": "C:x:node-a"}, "node-a")

@@ -29,11 +29,11 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if req == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
+	wait := p.cache.Expect(p.pods, pod)
 	if _, err := assignment.Input(pod.Annotations); err != nil {
-		p.cache.Refuse(pod, waitreason.InvalidRequest)
+		wait.Meet(waitreason.InvalidRequest)
 		return nil, unresolvable(err.Error())
 	}
-	wait := p.cache.Expect(p.pods, pod)
 	if status := p.unambiguous(req); status != nil {
 		wait.Meet(waitreason.ResourceNameTaken)
 		return nil, status

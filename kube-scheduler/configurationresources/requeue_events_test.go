@@ -14,12 +14,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
 
-	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
 func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
@@ -52,14 +50,6 @@ func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 	expect("another node reaches the device", "waiter")
 	r.cache.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}})
 	expect("another Configuration")
-	changed := waiter.DeepCopy()
-	changed.Annotations[assignment.Annotation] = "{}"
-	hint := func(what string, old, new *v1.Pod, want fwk.QueueingHint) {
-		t.Helper()
-		if got, err := binding.AfterInputChange(klog.Background(), waiter, old, new); got != want || err != nil {
-			t.Errorf("%s: hint is %v, %v; want %v", what, got, err, want)
-		}
-	}
 	plain := running.DeepCopy()
 	plain.Spec.Containers[0].Resources = v1.ResourceRequirements{}
 	gone := func(what string, deleted *v1.Pod, want fwk.QueueingHint) {
@@ -69,16 +59,19 @@ func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 		}
 	}
 	gone("a pod with the same request, whose slots the waiter waits for,", running, fwk.QueueSkip)
-	r.cache.Refuse(waiter, waitreason.NotAdvertised)
+	r.met(waiter, waitreason.NotAdvertised)
 	gone("a pod with the same request, on a node that does not advertise enough,", running, fwk.Queue)
 	gone("a plain pod", plain, fwk.QueueSkip)
-	hint("its annotation edited", waiter, changed, fwk.Queue)
-	hint("nothing edited", waiter, waiter, fwk.QueueSkip)
-	hint("another pod's annotation", holder, running, fwk.QueueSkip)
-	hint("another pod gone", running, nil, fwk.QueueSkip)
-	r.cache.DeletePod(changed)
+	r.cache.DeletePod(waiter)
 	device(r.cache, "cam-000002", nil, "node-a")
 	expect("the waiter gone")
+}
+
+// met begins a try of a waiting pod that meets the reason.
+func (r *rig) met(p *v1.Pod, reason waitreason.Reason) {
+	w, _ := r.cache.Queue.Get(p.UID)
+	w.Try(time.Now())
+	w.Meet(reason)
 }
 
 // awaitAll has so many pods wait, each of its number as priority, and returns their names.
@@ -251,15 +244,12 @@ func TestWaitsForTheKubeletToKnow(t *testing.T) {
 			old = test.before
 		}
 		r.cache.SetPod(test.pod)
-		r.cache.Refuse(test.pod, waitreason.Held)
-		if test.refused {
-			r.cache.Refuse(test.pod, waitreason.NotAdvertised)
-		}
+		r.met(test.pod, map[bool]waitreason.Reason{true: waitreason.NotAdvertised, false: waitreason.Held}[test.refused])
 		if got, err := r.afterAdvertisement(klog.Background(), test.pod, old, test.after); got != test.want || err != nil {
 			t.Errorf("pod %s, refused %v, %v -> %v: hint %v, %v", test.pod.Name, test.refused, test.before, test.after.Status.Allocatable, got, err)
 		}
 	}
-	r.cache.Refuse(p, waitreason.NotAdvertised)
+	r.met(p, waitreason.NotAdvertised)
 	r.cache.DeletePod(p)
 	if r.refusedByNode(p) {
 		t.Error("a pod that is gone is remembered as refused")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 )
 
 // queue is upstream's scheduler with our plugin, on nodes that tests change.
@@ -89,7 +90,8 @@ func (q *queue) add(node string, names ...string) {
 		}
 		for _, name := range some {
 			q.eventually("pod "+name+" to be tried", func() bool {
-				return q.cache.Queue.Tried(types.UID(name+"-uid")) || q.node(name) != ""
+				w, waits := q.cache.Queue.Get(types.UID(name + "-uid"))
+				return waits && w.Reason() != waitreason.NotTried || q.node(name) != ""
 			})
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics/testutil"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -18,7 +17,6 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
-	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -132,34 +130,6 @@ func TestNodeGainsDuringACycle(t *testing.T) {
 	r.cache.setNode(s.node(t, "a", "1x2", ""))
 	if got := r.woken(); !slices.Equal(got, []string{"p"}) { // the framework tries a pod again that is being tried
 		t.Errorf("activated %v", got)
-	}
-}
-
-// Many pods that wait for one device are not all tried at once, but all are.
-func TestTriedInBatches(t *testing.T) {
-	s := &story{}
-	s.rig = newRig(t, host.Options{}, newMoody())
-	full := frameworkNode(s.node(t, "a", "0x1", ""))
-	s.cache.setNode(full.Node())
-	for i := range 3 * requeue.DefaultFirstBatch {
-		p := widgets(t, fmt.Sprintf("p%03d", i), 1)
-		s.create(t, p)
-		state := framework.NewCycleState()
-		if _, status := s.PreFilter(s.ctx, state, p, nil); !status.IsSuccess() {
-			t.Fatal(status)
-		}
-		if status := s.Filter(s.ctx, state, p, full); status.IsSuccess() {
-			t.Fatal("it fits nowhere")
-		}
-	}
-	s.cache.setNode(s.node(t, "a", "1x1", ""))
-	all := s.woken()
-	if len(all) != requeue.DefaultFirstBatch || !slices.IsSorted(all) {
-		t.Fatalf("first %d are tried: %v", len(all), all)
-	}
-	s.clock.Step(requeue.BatchInterval)
-	if all = append(all, s.woken()...); len(sets.New(all...)) != 3*requeue.DefaultFirstBatch {
-		t.Errorf("then %d are tried in all", len(sets.New(all...)))
 	}
 }
 
@@ -295,7 +265,7 @@ func TestHints(t *testing.T) {
 	for _, test := range []struct {
 		old, new *v1.Pod
 		want     fwk.QueueingHint
-	}{{p, corrected, fwk.Queue}, {p, p, fwk.QueueSkip}, {widgets(t, "q", 1), widgets(t, "q", 2), fwk.QueueSkip}} {
+	}{{p, corrected, fwk.Queue}, {p, p, fwk.QueueSkip}, {widgets(t, "q", 1), widgets(t, "q", 2), fwk.QueueSkip}, {p, nil, fwk.QueueSkip}} {
 		if got, err := registered[0].QueueingHintFn(r.cache.logger, p, test.old, test.new); got != test.want || err != nil {
 			t.Errorf("hint %v, %v; want %v", got, err, test.want)
 		}

@@ -232,14 +232,6 @@ func (q *Queue[R]) finished(uid types.UID) {
 	}
 }
 
-// Tried reports whether the pod was tried.
-func (q *Queue[R]) Tried(uid types.UID) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	w := q.pods[uid]
-	return w != nil && w.result != notTried
-}
-
 // Reserved records that the pod's try reserved something, or preempted pods for it. If it
 // gives that back, the framework tries it again, after a while; others must not have it
 // tried by giving back what they reserved: two pods that fail after Reserve would activate

@@ -11,16 +11,6 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 )
 
-// Refuse begins a try of a pod that is refused at once, for the reason.
-func (b *Cache) Refuse(pod *v1.Pod, reason waitreason.Reason) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if w, waits := b.Queue.Get(pod.UID); waits {
-		w.Try(b.clock.Now())
-		w.Meet(reason)
-	}
-}
-
 // reasonOf is why the pod waits, as label reason has it; ours is whether this process
 // schedules it.
 func reasonOf(pod *v1.Pod, w *waitreason.Record, ours bool) string {
