@@ -54,11 +54,14 @@ func takeAway(t *testing.T, cfg Config) {
 	}
 }
 
-// eventually retries until deadline; check says what is still wrong.
+// patience is how long anything may take on a busy machine.
+const patience = 5 * time.Minute
+
+// eventually retries for as long; check says what is still wrong.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if err = check(); err == nil {
 			return
 		}
