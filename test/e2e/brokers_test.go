@@ -4,10 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -383,18 +380,4 @@ func TestControllersRights(t *testing.T) {
 	if may("assign", "akri.sh", "instances", "", r.ns, "x") {
 		t.Error("it may assign devices as a scheduler")
 	}
-}
-
-// controllerMetrics is what the controller serves.
-func (r *rig) controllerMetrics() string {
-	r.Helper()
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		return shared.Dial(ctx, "", network, address)
-	}}, Timeout: patience}
-	response, err := client.Get("http://127.0.0.1:10360/metrics")
-	r.check(err)
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	r.check(err)
-	return string(text)
 }

@@ -97,6 +97,14 @@ func TestSliceAndClaimValidation(t *testing.T) {
 	many.Spec.Devices[0].Hash = "8120F"
 	_, err = api.DeviceSlices().Create(r.ctx, many, dryRun)
 	refused("no hash", "spec.devices[0].hash", err)
+	long := many.DeepCopy()
+	long.Spec.Devices = many.Spec.Devices[1:2]
+	long.Spec.Devices[0].Properties = map[string]string{"URL": strings.Repeat("x", v1alpha1.MaxDeviceBytes)}
+	_, err = api.DeviceSlices().Create(r.ctx, long, dryRun)
+	r.check(err)
+	long.Spec.Devices[0].Properties["URL"] += "x"
+	_, err = api.DeviceSlices().Create(r.ctx, long, dryRun)
+	refused("a property of 65537 bytes", "spec.devices[0].properties.URL: Too long", err)
 
 	spec := v1alpha1.SlotClaimSpec{NodeName: nodeA, Level: v1alpha1.ConfigurationLevel, Holder: "x"}
 	for what, want := range map[string]string{"valid-8120fe": "must be a slot's", "valid-8120fe-00": "must be a slot's", "valid-8120fe-10000": "must be a slot's"} {

@@ -46,6 +46,10 @@ func TestKubeletPastKubecri(t *testing.T) {
 	r.check(shared.SetKubecriArgs(r.ctx, nodeA, "--claim-resync=1s"))
 	defer func() { r.check(shared.SetKubecriArgs(r.ctx, nodeA)) }()
 	r.awaitCondition(nodeA, condition, v1.ConditionFalse)
+	const counter = "kubecri_containers_without_devices_total"
+	if n := r.kubecriMetric(nodeA, counter); n != 0 {
+		t.Errorf("%s is %g before the kubelet was pointed past kubecri", counter, n)
+	}
 
 	config := filepath.Join(theNode().Dir, "kubelet.yaml")
 	right, err := os.ReadFile(config)
@@ -72,6 +76,10 @@ func TestKubeletPastKubecri(t *testing.T) {
 	r.awaitEvent("bypassed", "StartedWithoutDevices", `"main"`, "is stopped", "slot past-")
 	r.awaitEvent("ignored", "StartedWithoutDevices", `"main"`, "is left running without its devices")
 	r.awaitCondition(nodeA, condition, v1.ConditionTrue, r.ns, "containerRuntimeEndpoint", theNode().KubecriSocket)
+	// What the alert KubeslotContainersWithoutDevices is about.
+	if n := r.kubecriMetric(nodeA, counter); n < 2 {
+		t.Errorf("%s is %g, with the containers of the pods bypassed and ignored; want 2 or more", counter, n)
+	}
 	r.await("the container of pod bypassed to be stopped", func() (bool, string) {
 		s := r.pod("bypassed").Status.ContainerStatuses
 		return len(s) == 1 && (s[0].RestartCount > 0 || s[0].State.Terminated != nil || s[0].LastTerminationState.Terminated != nil), fmt.Sprint(s)

@@ -142,6 +142,14 @@ func rogueIsRefused(r *rig, by way) {
 			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}, metav1.CreateOptions{})
 		return err
 	}
+	large := func(sizes ...int) v1alpha1.Device {
+		d := v1alpha1.Device{ID: "loot0", Shared: true, Configuration: v1alpha1.ConfigurationReference{Namespace: r.ns, Name: "loot"},
+			Hash: slot.InstanceHash("loot0", true, "", slot.ShortHash), Properties: map[string]string{}}
+		for i, size := range sizes {
+			d.Properties[fmt.Sprint("FILL", i)] = strings.Repeat("x", size)
+		}
+		return d
+	}
 	owned := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":%q,"uid":"not-there"}]}}`, nodeB)
 	const kept, junk = `{"metadata":{"finalizers":["rogue.test/never"]}}`, `{"metadata":{"annotations":{"rogue.test/a":"b"},"labels":{"rogue.test/c":"d"}}}`
 	never := []string{"rogue.test/never"}
@@ -176,9 +184,8 @@ func rogueIsRefused(r *rig, by way) {
 
 		{"a slice for node-b", ownOnly, thief.report("node-a-77", nodeB, nil), ""},
 		{"a slice with node-b's name", "a node may name its DeviceSlices only node-a-", thief.report("node-b-77", nodeA, nil), ""},
-		{"a slice of 1 MiB", "may take at most 256 KiB", thief.report("node-a-77", nodeA, nil, v1alpha1.Device{ID: "loot0", Shared: true,
-			Configuration: v1alpha1.ConfigurationReference{Namespace: r.ns, Name: "loot"},
-			Hash:          slot.InstanceHash("loot0", true, "", slot.ShortHash), Properties: map[string]string{"FILL": strings.Repeat("x", 1<<20)}}), ""},
+		{"a slice of 300 KiB", "may take at most 256 KiB", thief.report("node-a-77", nodeA, nil, large(60<<10, 60<<10, 60<<10, 60<<10, 60<<10)), ""},
+		{"a property of 1 MiB", "Too long", thief.report("node-a-77", nodeA, nil, large(1<<20)), ""},
 		{"a slice that node-b owns", owner, thief.report("node-a-77", nodeA, func(s *v1alpha1.DeviceSlice) { s.OwnerReferences[0].Name = nodeB }), ""},
 		{"a slice with a finalizer", metadata, thief.report("node-a-77", nodeA, func(s *v1alpha1.DeviceSlice) { s.Finalizers = never }), ""},
 		{"a slice with an annotation", metadata, thief.report("node-a-77", nodeA, func(s *v1alpha1.DeviceSlice) {
@@ -256,7 +263,7 @@ func TestRogueNodeIsNotBelieved(t *testing.T) {
 		v1alpha1.Device{Configuration: stick, ID: "stick", Hash: hash},
 		v1alpha1.Device{Configuration: stick, ID: "stick" + nodeB, Hash: hash, Shared: true}, // what its hash is made of
 		v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: r.ns, Name: "wide"}, ID: "wide0", Shared: true,
-			Hash: slot.InstanceHash("wide0", true, "", slot.ShortHash), Properties: map[string]string{"FILL": strings.Repeat("x", 100<<10)}}))
+			Hash: slot.InstanceHash("wide0", true, "", slot.ShortHash), Properties: map[string]string{"FILL": strings.Repeat("x", 50<<10), "MORE": strings.Repeat("x", 50<<10)}}))
 	r.check(thief.takeFor(nodeA, wide+"-1", nil))   // beyond the capacity
 	r.check(thief.takeFor(nodeA, theirs+"-0", nil)) // not reached
 

@@ -121,8 +121,14 @@ type Device struct {
 	// them as environment variables.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=256
-	Properties map[string]string `json:"properties,omitempty"`
+	Properties map[string]PropertyValue `json:"properties,omitempty"`
 }
+
+// PropertyValue is the value of a device's property. Of id and properties a device may have
+// 64 KiB in all: one that has more is not believed.
+//
+// +kubebuilder:validation:MaxLength=65536
+type PropertyValue = string // an alias, so that properties are a map[string]string
 
 // ConfigurationReference names a Configuration of akri.sh.
 type ConfigurationReference struct {
