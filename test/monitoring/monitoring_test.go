@@ -104,6 +104,13 @@ func TestAlertsAndDashboards(t *testing.T) {
 			r.prometheus.awaitAlert(r.T, "KubeslotContainersRefused", map[string]string{"node": nodeA, "result": "refused"})
 			r.delete("past")
 		}},
+		{"a container past kubecri", func(r *rig) {
+			r.create(pod("passed", nodeA, "plenty"))
+			r.awaitRunning("passed")
+			r.createPast("passed", nodeA)
+			r.prometheus.awaitAlert(r.T, "KubeslotContainersWithoutDevices", map[string]string{"node": nodeA})
+			r.delete("passed")
+		}},
 		{"no runtime", func(r *rig) {
 			r.kill(cluster.Containerd, nodeB)
 			r.prometheus.awaitAlert(r.T, "KubeslotRuntimeUnreachable", map[string]string{"node": nodeB})

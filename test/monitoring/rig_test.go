@@ -11,12 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -205,6 +208,38 @@ func (r *rig) claim(name, node string) {
 	r.check(err)
 	_, err = r.client.KubeslotV1alpha1().SlotClaims().Create(r.ctx, v1alpha1.NewSlotClaim(parsed,
 		v1alpha1.SlotClaimSpec{NodeName: node, Level: v1alpha1.ConfigurationLevel, Holder: "nobody"}, v1alpha1.NodeOwner(n.Name, n.UID)), metav1.CreateOptions{})
+	r.check(err)
+}
+
+// createPast has the node's runtime run the pod's container once more, past kubecri, until
+// kubecri has stopped it.
+func (r *rig) createPast(pod, node string) {
+	r.Helper()
+	r.check(r.Kill(cluster.Kubelet, node, syscall.SIGSTOP)) // which would see to it, too
+	defer func() { r.check(r.Kill(cluster.Kubelet, node, syscall.SIGCONT)) }()
+	conn, err := grpc.NewClient("unix://"+r.node(node).ContainerdSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	r.check(err)
+	defer conn.Close()
+	cri := runtimeapi.NewRuntimeServiceClient(conn)
+	list, err := cri.ListContainers(r.ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}, LabelSelector: map[string]string{"io.kubernetes.pod.name": pod}}})
+	r.check(err)
+	if len(list.Containers) != 1 {
+		r.Fatalf("pod %s has %d containers that run, want 1", pod, len(list.Containers))
+	}
+	c := list.Containers[0]
+	again, err := cri.CreateContainer(r.ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: c.PodSandboxId,
+		Config:        &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: c.Metadata.Name, Attempt: 99}, Image: c.Image, Labels: c.Labels, Linux: &runtimeapi.LinuxContainerConfig{}},
+		SandboxConfig: &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: pod, Namespace: namespace}}})
+	r.check(err)
+	_, err = cri.StartContainer(r.ctx, &runtimeapi.StartContainerRequest{ContainerId: again.ContainerId})
+	r.check(err)
+	await(r.T, "kubecri to stop a container that lacks its devices", func() (bool, string) {
+		s, err := cri.ContainerStatus(r.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: again.ContainerId})
+		r.check(err)
+		return s.Status.State == runtimeapi.ContainerState_CONTAINER_EXITED, s.Status.State.String()
+	})
+	_, err = cri.RemoveContainer(r.ctx, &runtimeapi.RemoveContainerRequest{ContainerId: again.ContainerId})
 	r.check(err)
 }
 
