@@ -59,10 +59,11 @@ func TestRogueNodeInDevicePluginMode(t *testing.T) {
 	r.create(newPod("user", nodeB, map[string]int64{"unseen": 1}))
 	// What it shares it may take, all of it.
 	r.create(newPod("guest", nodeB, map[string]int64{"shares": 1}))
-	r.agree("owner", "vault", 1)
-	if node := r.pod("owner").Spec.NodeName; node != nodeB {
+	if node := r.awaitRunning("owner").Spec.NodeName; node != nodeB {
 		t.Errorf("the pod with node-b's device runs on %s", node)
 	}
+	r.awaitClaims("vault", map[string]holding{theirs + "-0": heldBy(r.pod("owner")).byName()}) // it may start without its claim
+	r.agree("owner", "vault", 1)
 	r.agree("user", "unseen", 1)
 	r.awaitPending("guest", "0 of 2 slots free")
 	r.await("an Event of node-a that its claims never counted", func() (bool, string) { // one for all of them
