@@ -11,8 +11,9 @@ import (
 )
 
 // longestTurn is how long a request may keep others from connecting. A dial may hang for
-// longer, and the next may not.
-const longestTurn = time.Second
+// longer, and the next may not. It is long beside what a handshake takes when a thousand nodes
+// come together, for then it matters most.
+const longestTurn = 5 * time.Second
 
 // New returns the one client for all that kubecri asks of the API server.
 //
