@@ -40,7 +40,7 @@ const (
 	retryMin, retryMax = 20 * time.Millisecond, 5 * time.Second
 )
 
-// Config configures Claims. Everything but Created, Metrics, Tracer and Clock is required.
+// Config configures Claims. Everything but Metrics, Tracer and Clock is required.
 type Config struct {
 	Node           string
 	Client         clientset.Interface
@@ -49,9 +49,6 @@ type Config struct {
 	Claims informers.SlotClaimInformer
 	Pods   coreinformers.PodInformer
 	Nodes  coreinformers.NodeInformer
-	// Created, if set, is called with each claim that was made here, or found to be the
-	// node's, when Claims may not show it yet. It must not change it.
-	Created func(*v1alpha1.SlotClaim)
 	// Namespaces is asked where a Configuration selects namespaces by labels.
 	Namespaces NamespaceLabels
 	// Runtime is asked directly, not through the proxy.
@@ -117,7 +114,7 @@ func New(config Config) (*Claims, error) {
 	}
 	c := &Claims{
 		config: config,
-		store: &store{node: config.Node, client: config.Client, cached: config.Claims.Informer().GetStore(), told: config.Created, clock: config.Clock,
+		store: &store{node: config.Node, client: config.Client, cached: config.Claims.Informer().GetStore(), clock: config.Clock,
 			created: map[slot.Name]created{}, deleted: map[types.UID]time.Time{}, writing: map[slot.Name]chan struct{}{}},
 		containers: newContainers(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(

@@ -7,16 +7,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	apitypes "k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	kubefake "k8s.io/client-go/kubernetes/fake"
-	ktesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // boundPod is a pod as a scheduler bound it here, with its slots.
@@ -103,23 +99,4 @@ func TestAPodsEndLeavesOthersClaims(t *testing.T) {
 	if n := f.containers.pending(); n != 0 {
 		t.Errorf("%d slots are taken for free", n)
 	}
-}
-
-// A pod may go before the claim that its scheduler made is shown here.
-func TestAPodGoesBeforeItsClaimIsShown(t *testing.T) {
-	a := newAPI(t, 3, map[string]string{"cam-a1-0": "CL u1 node-a", "cam-a1-1": "CL u1 node-b", "cam-a1-2": "CL u2 node-a"})
-	a.PrependReactor("list", "slotclaims", func(ktesting.Action) (bool, runtime.Object, error) { return true, &v1alpha1.SlotClaimList{}, nil })
-	a.PrependWatchReactor("slotclaims", func(ktesting.Action) (bool, watch.Interface, error) { return true, watch.NewFake(), nil })
-	pod := boundPod(t, "u1", "cam", "cam-a1-0", "cam", "cam-a1-1", "cam", "cam-a1-2")
-	pods := kubefake.NewClientset(pod)
-	f := start(t, a, &fakeRuntime{}, setup{grace: time.Hour, pods: pods})
-	f.still(t, "cam-a1-0", "CL u1 node-a")
-	f.podGone(pod)
-	f.still(t, "cam-a1-0", "CL u1 node-a") // the pod is there: the news was old
-	if err := pods.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), pod.Namespace, pod.Name); err != nil {
-		t.Fatal(err)
-	}
-	f.want(t, "cam-a1-0", "")
-	f.still(t, "cam-a1-1", "CL u1 node-b") // another node's
-	f.still(t, "cam-a1-2", "CL u2 node-a") // another pod's
 }

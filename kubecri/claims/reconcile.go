@@ -47,12 +47,6 @@ func (c *Claims) reconcile(ctx context.Context, name slot.Name) error {
 	}
 	defer unlock()
 	v := view{slot: name, claim: c.store.get(name), use: c.containers.use(name), entitled: c.entitlements(name), capacity: c.capacity(name)}
-	if v.claim == nil && len(v.use.freed) > 0 && len(v.use.held) == 0 && !v.use.busy {
-		// A pod may go before its scheduler's claim is shown.
-		if v.claim, err = c.store.find(ctx, name); err != nil {
-			return err
-		}
-	}
 	d := decide(v, c.remembered(name), c.config.Clock.Now(), c.config.Grace)
 	start := time.Now()
 	err = c.apply(ctx, v, &d)

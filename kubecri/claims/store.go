@@ -39,7 +39,6 @@ type store struct {
 	node   string
 	client clientset.Interface
 	cached cache.Store
-	told   func(*v1alpha1.SlotClaim) // of each that was created or found; nil for nobody
 	clock  clock.PassiveClock
 
 	mu sync.Mutex
@@ -149,9 +148,6 @@ func (s *store) saw(name slot.Name, uid types.UID) {
 }
 
 func (s *store) wasCreated(name slot.Name, claim *v1alpha1.SlotClaim) {
-	if s.told != nil {
-		defer s.told(claim)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.created, func(other slot.Name, c created) bool { return other == name || !s.recent(c.at) })
@@ -196,20 +192,6 @@ func (s *store) create(ctx context.Context, name slot.Name, spec v1alpha1.SlotCl
 		}
 	}
 	return false, nil, fmt.Errorf("create SlotClaim %s: %w", name, errContested)
-}
-
-// find asks the API server for this node's claim of a slot, nil for none: the informer may
-// not have been told of one that somebody else has made. It is not to be changed.
-func (s *store) find(ctx context.Context, name slot.Name) (*v1alpha1.SlotClaim, error) {
-	claim, err := s.api().Get(ctx, name.String(), metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err) || err == nil && claim.Spec.NodeName != s.node:
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("look whether there is SlotClaim %s: %w", name, err)
-	}
-	s.wasCreated(name, claim)
-	return claim, nil
 }
 
 // remove deletes the claim, and no later one of the name.

@@ -7,8 +7,7 @@
 //
 //   - A watch of one name is told of that object's events alone. A watch with another field
 //     selector is woken by all events of custom resources, which have no index by field. A
-//     node mostly has one DeviceSlice, and then that is watched by name (slices.go); and few
-//     SlotClaims, which are each watched by name (claims.go).
+//     node mostly has one DeviceSlice, and then that is watched by name (slices.go).
 //   - A list that a watch is to begin with (sendInitialEvents) copies and sorts all objects of
 //     the kind, also when a selector leaves a few. So what is selected by spec.nodeName is
 //     listed first: pods have an index by it, and the others are at least not copied.
@@ -47,7 +46,6 @@ type Informers struct {
 	Configurations akriinformers.ConfigurationInformer   // of all namespaces
 
 	slices    *sliceWatcher
-	claims    *claimWatcher
 	factories []factory
 }
 
@@ -66,7 +64,6 @@ func New(kube kubernetes.Interface, client versioned.Interface, node string) *In
 		Slices: ours.Kubeslot().V1alpha1().DeviceSlices(), Claims: ours.Kubeslot().V1alpha1().SlotClaims(),
 		Configurations: ours.Akri().V0().Configurations(),
 		slices:         newSliceWatcher(client, node),
-		claims:         newClaimWatcher(client, node),
 		factories:      []factory{core, ours},
 	}
 	fromCore := func(of runtime.Object, from cache.ListerWatcher) {
@@ -76,12 +73,11 @@ func New(kube kubernetes.Interface, client versioned.Interface, node string) *In
 		ours.InformerFor(of, func(versioned.Interface, resync) cache.SharedIndexInformer { return informerOf(of, from) })
 	}
 	pods, nodes := kube.CoreV1().Pods(metav1.NamespaceAll), kube.CoreV1().Nodes()
-	configurations := client.AkriV0().Configurations(metav1.NamespaceAll)
+	claims, configurations := client.KubeslotV1alpha1().SlotClaims(), client.AkriV0().Configurations(metav1.NamespaceAll)
 	here, name := fields.OneTermEqualSelector("spec.nodeName", node), fields.OneTermEqualSelector(metav1.ObjectNameField, node)
 	fromCore(&corev1.Pod{}, listed{selecting(pods.List, pods.Watch, here)})
 	fromCore(&corev1.Node{}, streamed(selecting(nodes.List, nodes.Watch, name), kube))
-	i.claims.follow(i.Pods.Informer())
-	fromOurs(&v1alpha1.SlotClaim{}, listed{i.claims.listWatch()})
+	fromOurs(&v1alpha1.SlotClaim{}, listed{selecting(claims.List, claims.Watch, here)})
 	fromOurs(&v1alpha1.DeviceSlice{}, listed{i.slices.listWatch()})
 	fromOurs(&akriv0.Configuration{}, streamed(selecting(configurations.List, configurations.Watch, fields.Everything()), client))
 	return i
@@ -103,10 +99,6 @@ func (i *Informers) Shutdown() {
 
 // SliceCreated says that the node has made a DeviceSlice, so that it is watched.
 func (i *Informers) SliceCreated(name string) { i.slices.created(name) }
-
-// ClaimCreated says that the node has made a SlotClaim, or has found that there is one of its
-// own, so that it is watched. The claim must not be changed.
-func (i *Informers) ClaimCreated(claim *v1alpha1.SlotClaim) { i.claims.created(claim) }
 
 func informerOf(of runtime.Object, from cache.ListerWatcher) cache.SharedIndexInformer {
 	return cache.NewSharedIndexInformer(from, of, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})

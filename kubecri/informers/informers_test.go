@@ -58,7 +58,7 @@ func TestANodeWatchesItsOwn(t *testing.T) {
 		synctest.Wait()
 		want(t, "pods", asked(kube, "pods"), "list spec.nodeName=node-a", "watch spec.nodeName=node-a")
 		want(t, "nodes", asked(kube, "nodes"), "list metadata.name=node-a", "watch metadata.name=node-a")
-		want(t, "claims", asked(client, "slotclaims"), "list spec.nodeName=node-a")
+		want(t, "claims", asked(client, "slotclaims"), "list spec.nodeName=node-a", "watch spec.nodeName=node-a")
 		want(t, "Configurations", asked(client, "configurations"), "list ", "watch ")
 		want(t, "slices", asked(client, "deviceslices"), "list spec.nodeName=node-a", byName)
 		close(stop)

@@ -39,11 +39,8 @@ type Config struct {
 	Configurations akriinformers.ConfigurationInformer
 	Slices         informers.DeviceSliceInformer
 	Claims         informers.SlotClaimInformer
-	// Created, if set, is called with each claim that was made here, or found to be the
-	// node's, when Claims may not show it yet. It must not change it.
-	Created func(*v1alpha1.SlotClaim)
-	Pods    coreinformers.PodInformer
-	Nodes   coreinformers.NodeInformer
+	Pods           coreinformers.PodInformer
+	Nodes          coreinformers.NodeInformer
 	// Devices returns the devices that the node sees, by Instance, and what is closed when
 	// they may have changed.
 	Devices func() (map[string]discovery.Device, <-chan struct{})

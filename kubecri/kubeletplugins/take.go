@@ -246,9 +246,6 @@ func (p *Plugins) create(ctx context.Context, name slot.Name, spec v1alpha1.Slot
 		got, err := api.Create(ctx, v1alpha1.NewSlotClaim(name, spec, owner), metav1.CreateOptions{FieldManager: "kubecri"})
 		if err == nil {
 			p.account.set(name, claimOf(got))
-			if p.Created != nil {
-				p.Created(got)
-			}
 			return true, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
@@ -264,9 +261,6 @@ func (p *Plugins) create(ctx context.Context, name slot.Name, spec v1alpha1.Slot
 		by := claimOf(there)
 		p.account.set(name, by)
 		if there.DeletionTimestamp == nil && p.account.ours(by) && by.level == spec.Level && by.holder == spec.Holder {
-			if p.Created != nil {
-				p.Created(there)
-			}
 			return false, nil // an answer to a create that was lost
 		}
 		return false, conflict{name, by}

@@ -25,13 +25,6 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// restartKubecri kills kubecri and starts it again.
-func (r *rig) restartKubecri(node string) {
-	r.Helper()
-	r.check(shared.Kill("kubecri", node, syscall.SIGKILL))
-	r.check(shared.Start("kubecri", node))
-}
-
 // claimsByScheduler gives the scheduler claimMode Scheduler, until the test ends.
 func (r *rig) claimsByScheduler() {
 	r.Helper()
@@ -131,7 +124,6 @@ func TestClaimedWhenBound(t *testing.T) {
 			v1alpha1.SlotClaimSpec{NodeName: nodeA, Level: v1alpha1.ConfigurationLevel, Holder: string(ghost.UID), Pod: &ghost, Container: "main"})
 		return err == nil, fmt.Sprint(err, r.claims("early"))
 	})
-	r.restartKubecri(nodeA) // it looks for such claims at its start, and every two minutes
 	r.await("the claim without a pod to be released", func() (bool, string) {
 		_, claimed := r.claims("early")[slots[0]]
 		return !claimed, fmt.Sprint(r.claims("early"))
@@ -198,7 +190,6 @@ func TestSchedulerKilledAfterClaiming(t *testing.T) {
 		}
 	}
 	r.check(shared.Start("kube-scheduler", ""))
-	r.restartKubecri(nodeA) // it looks for claims without pods at its start, and every two minutes
 	waits, byName := r.agree("waits", "killed", 1)[0], r.agree("by-name", "killed", 1)[0]
 	r.awaitClaims("killed", map[string]holding{waits: heldBy(r.pod("waits")), byName: heldBy(r.pod("by-name")).byName()})
 	r.delete("waits")

@@ -97,7 +97,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		return err
 	}
 	config := kubeletplugins.Config{
-		Node: o.nodeName, Client: cluster.client, Configurations: cluster.Configurations, Slices: cluster.Slices, Claims: cluster.Claims, Created: cluster.ClaimCreated,
+		Node: o.nodeName, Client: cluster.client, Configurations: cluster.Configurations, Slices: cluster.Slices, Claims: cluster.Claims,
 		Pods: cluster.Pods, Nodes: cluster.Nodes, Devices: discoverer.Devices, Device: discoverer.WaitDevice,
 		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), PodResources: podresourcesapi.NewPodResourcesListerClient(podResources),
 		Directory: o.devicePlugin.directory, NoInstances: !o.devicePlugin.instances, Events: cluster.events, Metrics: numbers,

@@ -132,7 +132,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	}
 	n.claims, err = claims.New(claims.Config{
 		Node: o.nodeName, Client: cluster.client,
-		Claims: cluster.Claims, Created: cluster.ClaimCreated, Configurations: cluster.Configurations, Nodes: cluster.Nodes, Pods: cluster.Pods,
+		Claims: cluster.Claims, Configurations: cluster.Configurations, Nodes: cluster.Nodes, Pods: cluster.Pods,
 		Namespaces: claims.NamespacesOf(cluster.kube), Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
 		Grace: o.claimGrace, Resync: o.claimResync, Metrics: numbers, Tracer: tracer,
 		Inspect: func(ctx context.Context, containers []*runtimeapi.Container, sandboxes map[string]*runtimeapi.PodSandbox) map[string]bool {

@@ -128,7 +128,7 @@ func start(ctx context.Context, name string, config *rest.Config) (*node, error)
 		return nil, err
 	}
 	if n.claims, err = claims.New(claims.Config{
-		Node: name, Client: client, Claims: caches.Claims, Created: caches.ClaimCreated, Configurations: caches.Configurations, Nodes: caches.Nodes, Pods: caches.Pods,
+		Node: name, Client: client, Claims: caches.Claims, Configurations: caches.Configurations, Nodes: caches.Nodes, Pods: caches.Pods,
 		Namespaces: claims.NamespacesOf(kube),
 		Runtime:    n.runtime, Events: events, Grace: 20 * time.Second, Resync: 30 * time.Second,
 	}); err != nil {
