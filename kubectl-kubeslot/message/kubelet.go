@@ -41,7 +41,7 @@ var kubecriTexts = []known{
 		`the device has to come back to this node, or the pod has to be deleted to get another; the kubelet tries again`),
 	text(Slots, "KubecriStarting", `(?:the runtime has not yet said which containers use slots|the API server has not yet said which Configurations and SlotClaims there are|slots cannot be claimed while the API server has no Node object of this node).*`,
 		`nothing: the kubelet tries again; if it stays, look at kubecri's log on the node`),
-	text(Slots, "ClaimFailed", `(?:create SlotClaim|delete SlotClaim|look who has SlotClaim|look whether there is SlotClaim|wait for another change to the claim of slot) .*`,
+	text(Slots, "ClaimFailed", `(?:create SlotClaim|delete SlotClaim|look who has SlotClaim|wait for another change to the claim of slot) .*`,
 		`kubecri has to reach the API server and to be allowed to write SlotClaims: kubecri check on the node`),
 	text(Plugins, "NoPlugin", `it requests .*? of which a device plugin of this node gives out devices, and the scheduler has assigned it none.*`,
 		`start the scheduler with its half of the plugin (--devschedpath), and create the pod again`),
