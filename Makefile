@@ -72,8 +72,7 @@ lint: ## gofmt, go vet, staticcheck, and generated files up to date.
 	go vet ./...
 	go -C kubedevice-api vet ./...
 	@hack/staticcheck.sh
-	go -C hack/tools run ./protocompile -check ../.. types/discovery/v0/discovery.proto
-	@deploy/helm/copy.sh -check
+	@hack/check-generated.sh
 
 test-unit: ## Unit tests with the race detector.
 	@hack/preflight.sh go gcc

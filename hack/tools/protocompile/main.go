@@ -1,16 +1,14 @@
 // Command protocompile generates Go from a .proto, as protoc with the plugins go and
 // go-grpc would: without protoc, which is no Go module. To be run in hack/tools:
 //
-//	go run ./protocompile [-check] <root> <file.proto, seen from root>
+//	go run ./protocompile <root> <file.proto, seen from root>
 //
-// The Go files are written beside the .proto. With -check nothing is written, and a
-// file that differs is an error.
+// The Go files are written beside the .proto.
 package main
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -25,24 +23,22 @@ import (
 )
 
 func main() {
-	check := flag.Bool("check", false, "write nothing; fail if what is there differs")
 	flag.Parse()
 	if flag.NArg() != 2 {
-		fmt.Fprintln(os.Stderr, "usage: protocompile [-check] <root> <file.proto, seen from root>")
+		fmt.Fprintln(os.Stderr, "usage: protocompile <root> <file.proto, seen from root>")
 		os.Exit(2)
 	}
-	if err := generate(context.Background(), flag.Arg(0), flag.Arg(1), *check); err != nil {
+	if err := generate(context.Background(), flag.Arg(0), flag.Arg(1)); err != nil {
 		fmt.Fprintf(os.Stderr, "protocompile: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func generate(ctx context.Context, root, file string, check bool) error {
+func generate(ctx context.Context, root, file string) error {
 	request, err := compile(ctx, root, file)
 	if err != nil {
 		return err
 	}
-	var errs []error
 	for _, plugin := range []string{"protoc-gen-go", "protoc-gen-go-grpc"} {
 		files, err := run(ctx, plugin, request)
 		if err != nil {
@@ -50,16 +46,12 @@ func generate(ctx context.Context, root, file string, check bool) error {
 		}
 		for _, f := range files {
 			path := filepath.Join(root, f.GetName())
-			if check {
-				errs = append(errs, compare(path, f.GetContent()))
-				continue
-			}
 			if err := os.WriteFile(path, []byte(f.GetContent()), 0o644); err != nil {
 				return err
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // compile returns what protoc would ask a plugin. Comments are kept, they become
@@ -100,15 +92,4 @@ func run(ctx context.Context, plugin string, request *pluginpb.CodeGeneratorRequ
 		return nil, fmt.Errorf("%s: %s", plugin, response.GetError())
 	}
 	return response.GetFile(), nil
-}
-
-func compare(path, want string) error {
-	have, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if string(have) != want {
-		return fmt.Errorf("%s is not what its .proto says: make generate", path)
-	}
-	return nil
 }

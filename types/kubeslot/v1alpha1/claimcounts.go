@@ -9,6 +9,8 @@ import (
 // and controller decide by them alike. Nothing that the claim or its Node says of itself is
 // among them: not whether the claim names a pod, nor the node's mode. A node could say
 // either to have claims count of devices that it does not reach.
+//
+// +k8s:deepcopy-gen=false
 type ClaimFacts struct {
 	// Index is the slot's, and Capacity the number of the Instance's slots: 0 when no
 	// Configuration is in force for it.
