@@ -114,14 +114,14 @@ func TestSlotTakenByAnotherWriter(t *testing.T) {
 	if _, status := r.filter(p, "node-a"); status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "1 of 2 slots free") {
 		t.Errorf("the ledger does not know: %v", status)
 	}
-	// What the watch shows of before changes nothing, and what comes after wakes.
-	r.woken()
+	// What the watch shows of before changes nothing, and what comes after activates.
+	r.requeued()
 	r.cache.DeleteClaim(claim("cam-000002-0", "C:former:node-b"))
-	if _, status := r.filter(p, "node-a"); status.IsSuccess() || len(r.woken()) != 0 {
+	if _, status := r.filter(p, "node-a"); status.IsSuccess() || len(r.requeued()) != 0 {
 		t.Errorf("an old event counts: %v", status)
 	}
 	r.cache.DeleteClaim(others)
-	if _, status := r.filter(p, "node-a"); !status.IsSuccess() || len(r.woken()) != 1 {
+	if _, status := r.filter(p, "node-a"); !status.IsSuccess() || len(r.requeued()) != 1 {
 		t.Errorf("given back, and the pod is not tried: %v", status)
 	}
 }
@@ -230,10 +230,10 @@ func TestClaimsOfAFailedBind(t *testing.T) {
 	})
 }
 
-// A pod whose Binding is refused releases its claims. That wakes who was refused
+// A pod whose Binding is refused releases its claims. That activates who was refused
 // meanwhile, and not the pod itself, which would claim and release without end: the
 // watch shows the claims made and released only when the pod has given back its slots.
-func TestReleasedClaimsDoNotWakeTheirPod(t *testing.T) {
+func TestReleasedClaimsDoNotActivateTheirPod(t *testing.T) {
 	r := newClaimRig(t)
 	p, q := pod("p", "2"), pod("q", "1")
 	for _, waiting := range []*v1.Pod{p, q} {
@@ -259,7 +259,7 @@ func TestReleasedClaimsDoNotWakeTheirPod(t *testing.T) {
 		r.cache.SetClaim(c.DeepCopy(), false)
 		r.cache.DeleteClaim(c)
 	}
-	if got, want := r.woken(), []string{"q"}; !slices.Equal(got, want) {
+	if got, want := r.requeued(), []string{"q"}; !slices.Equal(got, want) {
 		t.Errorf("tried again: %v, want %v", got, want)
 	}
 }

@@ -98,26 +98,26 @@ func TestPodsAreTriedAgainWhenTheirNamespaceMayBeAllowed(t *testing.T) {
 	p.Namespace = "c"
 	r.know(p)
 	r.refused(t, p, "node-a")
-	r.woken()
+	r.requeued()
 	r.cache.SetNamespace(namespace("other", "team", "a"))
 	r.cache.SetConfiguration(restricted(selected))
-	if woken := r.woken(); len(woken) > 0 {
-		t.Errorf("tried again for nothing: %v", woken)
+	if activated := r.requeued(); len(activated) > 0 {
+		t.Errorf("tried again for nothing: %v", activated)
 	}
 	labelled := namespace("c", "team", "a")
 	if err := store.Update(labelled); err != nil {
 		t.Fatal(err)
 	}
 	r.cache.SetNamespace(labelled)
-	if woken := r.woken(); !slices.Equal(woken, []string{"p"}) {
-		t.Errorf("its namespace was labelled, and tried again are %v", woken)
+	if activated := r.requeued(); !slices.Equal(activated, []string{"p"}) {
+		t.Errorf("its namespace was labelled, and tried again are %v", activated)
 	}
 	r.cache.Queue.Try(p.UID)
 	if _, status := r.filter(p, "node-a"); !status.IsSuccess() {
 		t.Errorf("labelled: %v", status)
 	}
 	r.cache.SetConfiguration(restricted(&akriv0.AllowedNamespaces{Names: []string{"c"}}))
-	if woken := r.woken(); !slices.Equal(woken, []string{"p"}) {
-		t.Errorf("spec.allowedNamespaces was changed, and tried again are %v", woken)
+	if activated := r.requeued(); !slices.Equal(activated, []string{"p"}) {
+		t.Errorf("spec.allowedNamespaces was changed, and tried again are %v", activated)
 	}
 }

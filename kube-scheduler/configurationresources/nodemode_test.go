@@ -101,7 +101,7 @@ func TestNodeBeginsToChooseSlots(t *testing.T) {
 
 // A pod that waits for an Instance's resource is tried again when such a node's kubelet
 // advertises it.
-func TestWakesForInstances(t *testing.T) {
+func TestActivatesForInstances(t *testing.T) {
 	r := newRig(t)
 	p := pod("p", "1")
 	amount := v1.ResourceList{"akri.sh/cam-000001": resource.MustParse("1")}

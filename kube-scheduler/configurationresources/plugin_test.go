@@ -60,12 +60,12 @@ func (r *rig) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 	}
 }
 
-// woken answers the events and returns the pods activated since it was called before.
-func (r *rig) woken() []string {
+// requeued answers the events and returns the pods activated since it was called before.
+func (r *rig) requeued() []string {
 	r.cache.Queue.Step()
-	woken := slices.Compact(slices.Sorted(slices.Values(r.activated)))
+	activated := slices.Compact(slices.Sorted(slices.Values(r.activated)))
 	r.activated = nil
-	return woken
+	return activated
 }
 
 // newRig has a Configuration cam, of one slot a device. The sources are what the slot cache

@@ -50,7 +50,7 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	}
 	if best.Free {
 		// Filter had others expected there, or the slots were given back since. They
-		// take what they want first; no event of the ledger follows to wake this pod.
+		// take what they want first; no event of the ledger follows to activate this pod.
 		p.cache.Queue.RetryLater(pod.UID)
 		return nil, fwk.NewStatus(fwk.Unschedulable, "slots that would do are free by now, so no pod is preempted; the pod is tried again")
 	}

@@ -21,9 +21,9 @@ import (
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
-// awake returns who has been activated since it was last asked, within a while. Nobody is
+// requeuedWithin returns who has been activated since it was last asked, within a while. Nobody is
 // tried meanwhile, and so they are activated again.
-func (r *rig) awake(within time.Duration) []string {
+func (r *rig) requeuedWithin(within time.Duration) []string {
 	end := time.Now().Add(within)
 	for {
 		synctest.Wait()
@@ -31,7 +31,7 @@ func (r *rig) awake(within time.Duration) []string {
 		if left := time.Until(end); !more || wait > left {
 			time.Sleep(left)
 			synctest.Wait()
-			return r.woken()
+			return r.requeued()
 		}
 		time.Sleep(max(wait, time.Millisecond))
 	}
@@ -56,17 +56,17 @@ func TestWaitsWhileItsNodeHasASlot(t *testing.T) {
 
 		next := pod("next", "1")
 		r.cache.SetPod(next)
-		r.awake(time.Minute)
+		r.requeuedWithin(time.Minute)
 		for range 2 {
 			if node, status := r.postFilter(t, next); node != "node-a" || !status.IsSuccess() {
 				t.Errorf("nominated to %q, %v", node, status)
 			}
 		}
-		if got := r.awake(time.Minute); len(got) != 0 {
+		if got := r.requeuedWithin(time.Minute); len(got) != 0 {
 			t.Errorf("while the other pod is ending: activated %v", got)
 		}
 		r.cache.DeletePod(ending)
-		if got := r.awake(time.Minute); !slices.Contains(got, "next") {
+		if got := r.requeuedWithin(time.Minute); !slices.Contains(got, "next") {
 			t.Errorf("the other pod gone: activated %v", got)
 		}
 	})
@@ -80,7 +80,7 @@ func TestRefusedThoughFree(t *testing.T) {
 		r.cache.DeletePod(holder)
 		p := pod("p", "1")
 		r.cache.SetPod(p)
-		r.awake(time.Minute)
+		r.requeuedWithin(time.Minute)
 		info, err := framework.NewPodInfo(important("expected"))
 		if err != nil {
 			t.Fatal(err)
@@ -99,10 +99,10 @@ func TestRefusedThoughFree(t *testing.T) {
 				t.Errorf("PostFilter: %v, %v", result, status)
 			}
 		}
-		if got := r.awake(0); len(got) != 0 {
+		if got := r.requeuedWithin(0); len(got) != 0 {
 			t.Errorf("at once: activated %v", got)
 		}
-		if got := r.awake(time.Minute); !slices.Equal(got, []string{"p"}) {
+		if got := r.requeuedWithin(time.Minute); !slices.Equal(got, []string{"p"}) {
 			t.Errorf("within a minute: activated %v", got)
 		}
 	})
@@ -123,7 +123,7 @@ func TestVictimCannotBeEvicted(t *testing.T) {
 		vip := important("vip")
 		r.cache.SetPod(vip)
 		r.preempts(t, vip)
-		if got := r.awake(0); len(got) != 0 {
+		if got := r.requeuedWithin(0); len(got) != 0 {
 			t.Errorf("at once: activated %v", got)
 		}
 		if got := r.cache.NominatedNode("vip-uid"); got != "" {
@@ -134,7 +134,7 @@ func TestVictimCannotBeEvicted(t *testing.T) {
 		if got := <-recorder.Events; got != want {
 			t.Errorf("event %q, want %q", got, want)
 		}
-		if got := r.awake(time.Minute); !slices.Equal(got, []string{"vip"}) {
+		if got := r.requeuedWithin(time.Minute); !slices.Equal(got, []string{"vip"}) {
 			t.Errorf("within a minute: activated %v", got)
 		}
 	})
@@ -156,8 +156,8 @@ func TestAnotherWasFaster(t *testing.T) {
 		if status := r.Reserve(r.ctx, state, p, "node-a"); status.Code() != fwk.Unschedulable {
 			t.Fatalf("Reserve: %v", status)
 		}
-		if got := r.awake(requeue.RetryInterval); !slices.Equal(got, []string{"p"}) {
-			t.Errorf("woken: %v", got)
+		if got := r.requeuedWithin(requeue.RetryInterval); !slices.Equal(got, []string{"p"}) {
+			t.Errorf("activated: %v", got)
 		}
 	})
 	t.Run("at the claim", func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestAnotherWasFaster(t *testing.T) {
 			t.Fatalf("Bind: %v", status)
 		}
 		r.Unreserve(r.ctx, state, p, "node-a")
-		eventually(t, "the pod to be tried, which the other slot would do", func() bool { return slices.Contains(r.woken(), "p") })
+		eventually(t, "the pod to be tried, which the other slot would do", func() bool { return slices.Contains(r.requeued(), "p") })
 	})
 }
 
@@ -211,13 +211,13 @@ func TestConfirmsItsPreemption(t *testing.T) {
 				king.Spec.Priority = &less // and more than the holder's
 				r.schedule(t, king, "node-b")
 				r.cache.SetPod(vip)
-				r.awake(time.Minute)
+				r.requeuedWithin(time.Minute)
 				var asked atomic.Int32 // of the eviction, too
 				state, _ := r.filter(vip, "node-a")
 				r.preemption.Pods = watchedPods{r.preemption.Pods, func() {
 					if asked.Add(1) == 2 { // for the victim on the second node
 						test.meanwhile(t, r, holder)
-						r.awake(0) // of what it can have now
+						r.requeuedWithin(0) // of what it can have now
 					}
 				}}
 				statuses := framework.NewDefaultNodeToStatus()
@@ -234,7 +234,7 @@ func TestConfirmsItsPreemption(t *testing.T) {
 				if node != test.node || r.cache.NominatedNode("vip-uid") != test.node {
 					t.Errorf("nominated to %q; slots are kept on %q", node, r.cache.NominatedNode("vip-uid"))
 				}
-				if got := r.awake(time.Minute); !slices.Equal(got, test.later) {
+				if got := r.requeuedWithin(time.Minute); !slices.Equal(got, test.later) {
 					t.Errorf("activated %v", got)
 				}
 				if got := r.deleted(); !slices.Equal(got, test.deleted) {

@@ -220,9 +220,9 @@ func TestPreemptsAcrossNodes(t *testing.T) {
 	if node, status := r.postFilter(t, vip); node != "node-a" || !status.IsSuccess() || len(r.deleted()) != 1 {
 		t.Errorf("the second time: nominated to %q, %v; deleted %v", node, status, r.deleted())
 	}
-	r.woken()
+	r.requeued()
 	r.cache.DeletePod(holder)
-	if got := r.woken(); !slices.Contains(got, "vip") {
+	if got := r.requeued(); !slices.Contains(got, "vip") {
 		t.Errorf("the victim gone: activated %v", got)
 	}
 	if _, status := r.filter(pod("thief", "1"), "node-b"); status.Code() != fwk.Unschedulable {
@@ -312,11 +312,11 @@ func TestDoubleAllocation(t *testing.T) {
 		if after, _ := metric(t, "kubeslot_scheduler_ledger_conflicts_total", ""); after-before < 1 { // other tests may count some
 			t.Errorf("%v conflicts are counted, want 1", after-before)
 		}
-		if r.awake(time.Hour); len(r.deleted()) != 0 {
+		if r.requeuedWithin(time.Hour); len(r.deleted()) != 0 {
 			t.Fatalf("a standby deletes %v", r.deleted())
 		}
 		(&Factory{cache: r.cache}).Lead()
-		r.awake(time.Minute)
+		r.requeuedWithin(time.Minute)
 		if got := r.deleted(); !slices.Equal(got, []string{"late"}) {
 			t.Errorf("the leader deletes %v", got)
 		}

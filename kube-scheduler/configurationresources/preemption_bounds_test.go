@@ -115,7 +115,7 @@ func TestPreemptionHasALimit(t *testing.T) {
 			if found != (try.limit == others) || n != int64(try.searches) {
 				t.Fatalf("%+v: nominated to %q, %v, after %d searches", try, node, status, n)
 			}
-			if !found && (!strings.Contains(status.Message(), "tried again") || !slices.Contains(r.awake(10*requeue.RetryInterval), "vip")) {
+			if !found && (!strings.Contains(status.Message(), "tried again") || !slices.Contains(r.requeuedWithin(10*requeue.RetryInterval), "vip")) {
 				t.Fatalf("%+v: %v, and the pod is not tried again", try, status)
 			}
 		}

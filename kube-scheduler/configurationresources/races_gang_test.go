@@ -32,7 +32,7 @@ func TestGangReverted(t *testing.T) {
 		r.cache.SetPod(p)
 		r.know(p)
 	}
-	r.woken()
+	r.requeued()
 	for range 2 {
 		s1, s2 := r.schedule(t, members[0], "node-a"), r.schedule(t, members[1], "node-b")
 		if _, status := r.filter(members[2], "node-a"); status.Code() != fwk.Unschedulable {
@@ -44,12 +44,12 @@ func TestGangReverted(t *testing.T) {
 			t.Fatal("the reverted gang holds slots")
 		}
 	}
-	if got := r.woken(); len(got) != 0 {
-		t.Errorf("woken by what the gang gave back: %v", got)
+	if got := r.requeued(); len(got) != 0 {
+		t.Errorf("activated by what the gang gave back: %v", got)
 	}
 	// With one device more the whole gang fits: simulated, reverted, reserved, bound.
 	shared(r.cache, "cam-000003")
-	r.woken()
+	r.requeued()
 	var states []fwk.CycleState
 	for _, p := range members {
 		states = append(states, r.schedule(t, p, "node-a"))
@@ -68,8 +68,8 @@ func TestGangReverted(t *testing.T) {
 		t.Fatal(status)
 	}
 	r.Unreserve(r.ctx, states[2], members[2], "node-a")
-	if got := r.woken(); !slices.Equal(got, []string{"other"}) {
-		t.Errorf("woken: %v, want other", got)
+	if got := r.requeued(); !slices.Equal(got, []string{"other"}) {
+		t.Errorf("activated: %v, want other", got)
 	}
 	if status := r.Bind(r.ctx, states[0], members[0], "node-a"); !status.IsSuccess() {
 		t.Error(status)
@@ -77,8 +77,8 @@ func TestGangReverted(t *testing.T) {
 }
 
 // Two pods that can never be bound give their slots back again and again. They
-// would wake each other for ever, past the queue's backoff.
-func TestFailedPodsDoNotWakeEachOther(t *testing.T) {
+// would activate each other for ever, past the queue's backoff.
+func TestFailedPodsDoNotActivateEachOther(t *testing.T) {
 	r := newScheduler(t)
 	shared(r.cache, "cam-000002")
 	pods := []*v1.Pod{pod("x", "1"), pod("y", "1")}
@@ -86,7 +86,7 @@ func TestFailedPodsDoNotWakeEachOther(t *testing.T) {
 		r.cache.SetPod(p)
 		r.know(p)
 	}
-	r.woken()
+	r.requeued()
 	for range 3 {
 		for _, p := range pods {
 			r.Unreserve(r.ctx, r.schedule(t, p, "node-a"), p, "node-a")
@@ -95,7 +95,7 @@ func TestFailedPodsDoNotWakeEachOther(t *testing.T) {
 		r.Unreserve(r.ctx, sx, pods[0], "node-a")
 		r.Unreserve(r.ctx, sy, pods[1], "node-b")
 	}
-	if got := r.woken(); len(got) != 0 {
-		t.Errorf("woken: %v", got)
+	if got := r.requeued(); len(got) != 0 {
+		t.Errorf("activated: %v", got)
 	}
 }

@@ -100,12 +100,12 @@ func TestNominationEnds(t *testing.T) {
 			kept("the victim gone", node)
 			time.Sleep(test.timeout - time.Nanosecond)
 			kept("in time", node)
-			r.woken()
+			r.requeued()
 			r.cache.Queue.Try("vip-uid")
 			time.Sleep(time.Nanosecond)
 			kept("the time over", "")
-			if woken := r.woken(); !slices.Contains(woken, "other") || !slices.Contains(woken, "vip") {
-				t.Errorf("activated %v, want other and vip", woken)
+			if activated := r.requeued(); !slices.Contains(activated, "other") || !slices.Contains(activated, "vip") {
+				t.Errorf("activated %v, want other and vip", activated)
 			}
 
 			r.cache.SetPod(shown.DeepCopy())
@@ -235,11 +235,11 @@ func TestNominatedPodGoes(t *testing.T) {
 			r.cache.SetPod(other)
 			vip := before(t, r, holder, important("vip"))
 			synctest.Wait()
-			r.woken()
+			r.requeued()
 			r.cache.DeletePod(vip)
 			r.cache.DeletePod(holder)
-			if woken := r.woken(); !slices.Contains(woken, "other") {
-				t.Errorf("activated %v, want other", woken)
+			if activated := r.requeued(); !slices.Contains(activated, "other") {
+				t.Errorf("activated %v, want other", activated)
 			}
 			r.schedule(t, other, "node-b")
 		})

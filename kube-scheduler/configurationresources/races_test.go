@@ -228,15 +228,15 @@ func TestLivesOfABoundPod(t *testing.T) {
 			r.cache.SetPod(before)
 			waiter := pod("waiter", "1")
 			r.cache.SetPod(waiter)
-			r.woken()
+			r.requeued()
 			after := before.DeepCopy()
 			test.change(after)
 			informer.Handler(r.cache.SetPod, r.cache.DeletePod, nil).OnUpdate(before, after)
 			if r.cache.Holds("p-uid") != test.holds || r.mayTake("node-b") == test.holds {
 				t.Errorf("holds its slot: %v, want %v; another may take it: %v", r.cache.Holds("p-uid"), test.holds, r.mayTake("node-b"))
 			}
-			if woken := r.woken(); slices.Equal(woken, []string{"waiter"}) == test.holds {
-				t.Errorf("activated %v", woken)
+			if activated := r.requeued(); slices.Equal(activated, []string{"waiter"}) == test.holds {
+				t.Errorf("activated %v", activated)
 			}
 			r.cache.DeletePod(after)
 			if !r.mayTake("node-b") {

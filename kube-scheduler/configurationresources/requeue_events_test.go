@@ -20,7 +20,7 @@ import (
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
-func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
+func TestWaitingPodsAreActivatedByWhatHelps(t *testing.T) {
 	r := newRig(t)
 	device(r.cache, "cam-000001", nil, "node-a")
 	holder := pod("holder", "1")
@@ -32,12 +32,12 @@ func TestWaitingPodsAreWokenByWhatHelps(t *testing.T) {
 
 	expect := func(what string, names ...string) {
 		t.Helper()
-		if got := r.woken(); !slices.Equal(got, names) {
+		if got := r.requeued(); !slices.Equal(got, names) {
 			t.Errorf("%s: activated %v, want %v", what, got, names)
 		}
 		r.cache.Queue.Try(waiter.UID)
 	}
-	r.woken()
+	r.requeued()
 	device(r.cache, "cam-000001", map[string]string{"cam-000001-0": "C:holder-uid:node-a"}, "node-a")
 	expect("the holder's claim")
 	r.cache.SetPod(waiter)
@@ -80,7 +80,7 @@ func (r *rig) awaitAll(pods int) []string {
 	for i, name := range names {
 		r.cache.SetPod(withPriority(pod(name, "1"), int32(i)))
 	}
-	r.woken()
+	r.requeued()
 	return names
 }
 
@@ -92,7 +92,7 @@ func withPriority(p *v1.Pod, priority int32) *v1.Pod {
 // One freed slot does not send all waiting pods through the scheduler: those of
 // the highest priority are tried first, and the others only if it stays free, or if they
 // can preempt the pod that took it.
-func TestWakesAsManyAsHelps(t *testing.T) {
+func TestActivatesAsManyAsHelps(t *testing.T) {
 	const waiting = 100
 	for name, test := range map[string]struct {
 		taken    bool
@@ -109,22 +109,22 @@ func TestWakesAsManyAsHelps(t *testing.T) {
 			r.awaitAll(waiting)
 			device(r.cache, "cam-000001", nil, "node-a")
 			const first = requeue.DefaultFirstBatch
-			woken := r.awake(0)
-			if len(woken) != first || !slices.Contains(woken, "p099") || slices.Contains(woken, "p000") {
-				t.Fatalf("first woken: %v", woken)
+			activated := r.requeuedWithin(0)
+			if len(activated) != first || !slices.Contains(activated, "p099") || slices.Contains(activated, "p000") {
+				t.Fatalf("first activated: %v", activated)
 			}
 			if test.taken {
 				r.schedule(t, withPriority(pod("taker", "1"), test.priority), "node-a")
 			}
-			woken = append(woken, r.awake(time.Second)...)
-			if got := slices.Compact(slices.Sorted(slices.Values(woken))); len(got) != test.want {
-				t.Errorf("woken in all: %d, want %d", len(got), test.want)
+			activated = append(activated, r.requeuedWithin(time.Second)...)
+			if got := slices.Compact(slices.Sorted(slices.Values(activated))); len(got) != test.want {
+				t.Errorf("activated in all: %d, want %d", len(got), test.want)
 			}
 		})
 	}
 }
 
-// What the ledger sees at start wakes nobody: all that wait are tried once it has
+// What the ledger sees at start activates nobody: all that wait are tried once it has
 // seen everything.
 func TestNoWakingBeforeTheLedgerIsInStep(t *testing.T) {
 	r := newRig(t)
@@ -133,11 +133,11 @@ func TestNoWakingBeforeTheLedgerIsInStep(t *testing.T) {
 	r.cache = started
 	r.cache.SetPod(pod("waiter", "1"))
 	device(r.cache, "cam-000001", nil, "node-a")
-	if got := r.woken(); len(got) > 0 {
+	if got := r.requeued(); len(got) > 0 {
 		t.Errorf("activated %v", got)
 	}
 	r.cache.Begin(r.ctx) // it has no sources to wait for
-	if got := r.woken(); !slices.Equal(got, []string{"waiter"}) {
+	if got := r.requeued(); !slices.Equal(got, []string{"waiter"}) {
 		t.Errorf("in step: activated %v, want the waiter", got)
 	}
 }
@@ -171,7 +171,7 @@ func TestFirstPodsWaitForTheLedger(t *testing.T) {
 	}
 }
 
-// A pod that the scheduler tries before the slot cache's handler has seen it is woken
+// A pod that the scheduler tries before the slot cache's handler has seen it is activated
 // all the same; one that is deleted by then is not remembered.
 func TestTriedBeforeSeen(t *testing.T) {
 	r := newRig(t)
@@ -180,9 +180,9 @@ func TestTriedBeforeSeen(t *testing.T) {
 	for _, p := range []*v1.Pod{early, late} {
 		r.refused(t, p, "node-a")
 	}
-	r.woken()
+	r.requeued()
 	device(r.cache, "cam-000001", nil, "node-a")
-	if got := r.woken(); !slices.Equal(got, []string{"early"}) {
+	if got := r.requeued(); !slices.Equal(got, []string{"early"}) {
 		t.Errorf("activated %v, want early", got)
 	}
 }
@@ -232,7 +232,7 @@ func TestWaitsForTheKubeletToKnow(t *testing.T) {
 		{p, true, node("1"), node("1"), fwk.QueueSkip},
 		{two, true, node(""), node("1"), fwk.QueueSkip},
 		{two, true, node("1"), node("2"), fwk.Queue},
-		// It waits for slots: the ledger wakes it, but for a node that it was never tried on.
+		// It waits for slots: the ledger activates it, but for a node that it was never tried on.
 		{p, false, node("1"), node("2"), fwk.QueueSkip},
 		{p, false, node(""), node("1"), fwk.Queue},
 		{p, false, nil, node("2"), fwk.Queue},

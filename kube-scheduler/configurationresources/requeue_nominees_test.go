@@ -19,8 +19,8 @@ func TestKeptBetweenBatches(t *testing.T) {
 		device(r.cache, "cam-000001", nil, "node-a")
 		nominee := withPriority(pod("nominee", "1"), 49)
 		r.cache.SetPod(nominatedTo(nominee, "node-a"))
-		if got := r.awake(time.Second); !slices.Equal(got, append([]string{"nominee"}, want...)) {
-			t.Errorf("woken: %v, want the nominee and %v", got, want)
+		if got := r.requeuedWithin(time.Second); !slices.Equal(got, append([]string{"nominee"}, want...)) {
+			t.Errorf("activated: %v, want the nominee and %v", got, want)
 		}
 	})
 }
@@ -62,17 +62,17 @@ func TestRefusedBeforeTheNomineeHasIt(t *testing.T) {
 			if !test.early {
 				refuse()
 			}
-			r.awake(time.Minute)
+			r.requeuedWithin(time.Minute)
 			device(r.cache, "cam-000001", nil, "node-a", "node-b")
 			r.schedule(t, nominee, "node-a")
-			woken := r.awake(time.Second)
+			activated := r.requeuedWithin(time.Second)
 			for _, name := range names[50:] {
-				if !slices.Contains(woken, name) {
-					t.Fatalf("woken: %v, want also %s", woken, name)
+				if !slices.Contains(activated, name) {
+					t.Fatalf("activated: %v, want also %s", activated, name)
 				}
 			}
-			if slices.Contains(woken, names[49]) {
-				t.Errorf("woken: %v; %s cannot preempt", woken, names[49])
+			if slices.Contains(activated, names[49]) {
+				t.Errorf("activated: %v; %s cannot preempt", activated, names[49])
 			}
 		})
 	}
@@ -94,21 +94,21 @@ func TestVictimsSlotGoesToAnother(t *testing.T) {
 			gone := func() { r.cache.SetPod(ending(holder)); r.cache.DeletePod(holder) }
 			if late {
 				gone()
-				r.awake(time.Minute)
+				r.requeuedWithin(time.Minute)
 				shown()
 			} else {
 				shown()
-				r.awake(time.Minute)
+				r.requeuedWithin(time.Minute)
 				gone()
 			}
-			if got := r.awake(requeue.RetryInterval); !slices.Contains(got, "vip") {
-				t.Errorf("woken: %v, want the vip", got)
+			if got := r.requeuedWithin(requeue.RetryInterval); !slices.Contains(got, "vip") {
+				t.Errorf("activated: %v, want the vip", got)
 			}
 			r.cache.Queue.Try("vip-uid")
 			r.cache.Queue.Finished("vip-uid")
 			shown() // which is nothing new
-			if got := r.awake(time.Minute); slices.Contains(got, "vip") {
-				t.Errorf("woken again: %v", got)
+			if got := r.requeuedWithin(time.Minute); slices.Contains(got, "vip") {
+				t.Errorf("activated again: %v", got)
 			}
 		})
 	}

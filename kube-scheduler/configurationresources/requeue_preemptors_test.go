@@ -19,7 +19,7 @@ import (
 
 // Changes after which pods can preempt that could not before, though no slot is free:
 // all of them are tried, and no others.
-func TestWakesAllThatCanPreempt(t *testing.T) {
+func TestActivatesAllThatCanPreempt(t *testing.T) {
 	const waiting = 100
 	for name, test := range map[string]struct {
 		usage  map[string]string // before
@@ -39,8 +39,8 @@ func TestWakesAllThatCanPreempt(t *testing.T) {
 				never.Spec.PreemptionPolicy = &policy
 				r.cache.SetPod(never)
 				test.change(r)
-				if got := slices.Sorted(slices.Values(r.awake(time.Second))); !slices.Equal(got, want) {
-					t.Errorf("woken: %v, want %v", got, want)
+				if got := slices.Sorted(slices.Values(r.requeuedWithin(time.Second))); !slices.Equal(got, want) {
+					t.Errorf("activated: %v, want %v", got, want)
 				}
 			})
 		}
@@ -49,7 +49,7 @@ func TestWakesAllThatCanPreempt(t *testing.T) {
 
 // A pod for which slots were kept that another has got, or that are gone, is tried at
 // once, be there many that are more important.
-func TestWakesTheDisplaced(t *testing.T) {
+func TestActivatesTheDisplaced(t *testing.T) {
 	for name, displace := range map[string]func(*testing.T, *rig){
 		"a more important pod preempts for the same": func(t *testing.T, r *rig) {
 			r.preempts(t, withPriority(pod("king", "1"), 1001))
@@ -69,10 +69,10 @@ func TestWakesTheDisplaced(t *testing.T) {
 			for i := range 2 * requeue.DefaultFirstBatch {
 				r.cache.SetPod(withPriority(pod(fmt.Sprint("more", i), "1"), 2000))
 			}
-			r.awake(time.Minute)
+			r.requeuedWithin(time.Minute)
 			displace(t, r)
-			if got := r.awake(0); !slices.Contains(got, "vip") {
-				t.Errorf("woken: %v, want the vip", got)
+			if got := r.requeuedWithin(0); !slices.Contains(got, "vip") {
+				t.Errorf("activated: %v, want the vip", got)
 			}
 		})
 	}
@@ -80,8 +80,8 @@ func TestWakesTheDisplaced(t *testing.T) {
 
 // Two pods that would preempt the same victim, which cannot be evicted: each is tried
 // when the other has failed, if it was refused meanwhile, and again in a while. They do
-// not wake each other all the time, nor a pod itself by what it gives back.
-func TestFailedEvictionsWakeNobodyForEver(t *testing.T) {
+// not activate each other all the time, nor a pod itself by what it gives back.
+func TestFailedEvictionsActivateNobodyForEver(t *testing.T) {
 	for what, quantity := range map[string]string{"its slot": "1", "its slot and a free one": "2"} {
 		synctestRun(t, what, func(t *testing.T) {
 			r, _ := preemptionRig(t)
@@ -101,18 +101,18 @@ func TestFailedEvictionsWakeNobodyForEver(t *testing.T) {
 				t.Fatalf("the slots are kept for one, and the other is nominated to %s", node)
 			}
 			r.preempts(t, one) // it is tried meanwhile, too
-			r.awake(0)
+			r.requeuedWithin(0)
 			evicting <- struct{}{}
-			if got := r.awake(0); !slices.Contains(got, "other") || slices.Contains(got, "one") {
-				t.Errorf("woken when one has failed: %v, want only the other", got)
+			if got := r.requeuedWithin(0); !slices.Contains(got, "other") || slices.Contains(got, "one") {
+				t.Errorf("activated when one has failed: %v, want only the other", got)
 			}
 			r.preempts(t, other)
 			evicting <- struct{}{}
-			if got := r.awake(0); len(got) != 0 {
-				t.Errorf("woken when the other has failed: %v", got)
+			if got := r.requeuedWithin(0); len(got) != 0 {
+				t.Errorf("activated when the other has failed: %v", got)
 			}
-			if got := slices.Sorted(slices.Values(r.awake(2 * requeue.RetryInterval))); !slices.Equal(got, []string{"one", "other"}) {
-				t.Errorf("woken in a while: %v", got)
+			if got := slices.Sorted(slices.Values(r.requeuedWithin(2 * requeue.RetryInterval))); !slices.Equal(got, []string{"one", "other"}) {
+				t.Errorf("activated in a while: %v", got)
 			}
 		})
 	}
@@ -152,12 +152,12 @@ func TestKeptSlotBecomesFree(t *testing.T) {
 	for i := range 2 * requeue.DefaultFirstBatch {
 		r.cache.SetPod(pod(fmt.Sprintf("p%03d", i), "1"))
 	}
-	r.woken()
+	r.requeued()
 	r.cache.DeletePod(holder)
 	if free := ledgerOf(r.cache).Free("cam"); free != 0 {
 		t.Fatalf("%d slots are free, want the one to be kept", free)
 	}
-	if got := r.woken(); !slices.Equal(got, []string{"vip"}) {
+	if got := r.requeued(); !slices.Equal(got, []string{"vip"}) {
 		t.Errorf("activated %v, want the nominated pod", got)
 	}
 }

@@ -202,8 +202,8 @@ func TestTriedWhenANodeAdvertises(t *testing.T) {
 }
 
 // A slot that is freed while a pod is being tried, after the node was asked, is not
-// missed: nothing else comes to wake the pod.
-func TestGainDuringACycle(t *testing.T) {
+// missed: nothing else comes to activate the pod.
+func TestEventDuringACycle(t *testing.T) {
 	q := newQueue(t, func(p *Plugin) fwk.Plugin {
 		return &filterHook{Plugin: p, after: func() { shared(p.cache, "cam-000001") }}
 	}, advertising("node-a", "1"))

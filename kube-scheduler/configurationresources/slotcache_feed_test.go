@@ -88,16 +88,16 @@ func TestSlicesAfterAnInterruption(t *testing.T) {
 
 // A list that says what the ledger knows already helps nobody: thousands of slices may
 // be listed again after an interruption.
-func TestUnchangedSlicesWakeNobody(t *testing.T) {
+func TestUnchangedSlicesActivateNobody(t *testing.T) {
 	r := newRig(t)
 	s := as(slice("node-a", "0", reported("cam-000001")), "a", "1")
 	r.cache.SetSlice(s)
 	r.cache.SetPod(pod("waiter", "1"))
-	r.woken()
+	r.requeued()
 	r.cache.SetSlice(s)
 	r.cache.SetSlice(as(slice("node-a", "0", reported("cam-000001")), "a", "2"))
-	if got := r.woken(); len(got) != 0 {
-		t.Errorf("woken: %v", got)
+	if got := r.requeued(); len(got) != 0 {
+		t.Errorf("activated: %v", got)
 	}
 }
 

@@ -30,11 +30,11 @@ func TestSliceAndItsConfigurationInAnyOrder(t *testing.T) {
 			r.cache.SetPod(p)
 			for _, step := range order {
 				r.refused(t, p, "node-a")
-				r.woken()
+				r.requeued()
 				step(r.cache)
 			}
-			if got := r.woken(); !slices.Equal(got, []string{"p"}) {
-				t.Errorf("woken: %v, want the pod", got)
+			if got := r.requeued(); !slices.Equal(got, []string{"p"}) {
+				t.Errorf("activated: %v, want the pod", got)
 			}
 			r.schedule(t, p, "node-a")
 			if got := ledgerOf(r.cache).Free("cam"); got != 1 {
@@ -62,10 +62,10 @@ func TestWaitingPodsAreToldOfADeletedConfiguration(t *testing.T) {
 			t.Fatalf("pod %s fits", p.Name)
 		}
 	}
-	r.woken()
+	r.requeued()
 	r.cache.DeleteConfiguration(cameras(1))
-	if woken := r.woken(); !slices.Equal(woken, []string{"waits"}) {
-		t.Errorf("tried again are %v, want the pod that waits for it", woken)
+	if activated := r.requeued(); !slices.Equal(activated, []string{"waits"}) {
+		t.Errorf("tried again are %v, want the pod that waits for it", activated)
 	}
 	if _, status := r.filter(waits, "node-a"); !strings.Contains(status.Message(), "no Configuration") {
 		t.Errorf("it is told %q", status.Message())
@@ -96,10 +96,10 @@ func TestSliceDeletedByHand(t *testing.T) {
 	if !r.cache.Holds("running-uid") {
 		t.Fatal("the running pod lost its slot")
 	}
-	r.woken()
+	r.requeued()
 	r.cache.SetSlice(as(slice("node-a", "0", reported("cam-000001")), "again", "9"))
-	if got := r.woken(); !slices.Equal(got, []string{"waiter"}) {
-		t.Errorf("made again: woken %v, want the waiter", got)
+	if got := r.requeued(); !slices.Equal(got, []string{"waiter"}) {
+		t.Errorf("made again: activated %v, want the waiter", got)
 	}
 	if got := ledgerOf(r.cache).Free("cam"); got != 2 {
 		t.Errorf("made again: %d slots are free, want 2 of 3", got)
@@ -208,21 +208,21 @@ func TestNodesReachByTheirLabels(t *testing.T) {
 	nodes.OnAdd(there, true)
 	device(r.cache, "cam-000001", nil, "node-a")
 	r.cache.SetPod(p)
-	r.woken()
+	r.requeued()
 	if _, status := r.filter(p, "node-b"); status.IsSuccess() {
 		t.Error("a node that is not selected reaches the device")
 	}
 	moved := there.DeepCopy()
 	moved.Labels = map[string]string{"site": "one"}
 	nodes.OnUpdate(there, moved)
-	if got := r.woken(); !slices.Equal(got, []string{"p"}) {
-		t.Errorf("a node begins to reach the device: woken %v", got)
+	if got := r.requeued(); !slices.Equal(got, []string{"p"}) {
+		t.Errorf("a node begins to reach the device: activated %v", got)
 	}
 	heartbeat := moved.DeepCopy()
 	heartbeat.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady}}
 	nodes.OnUpdate(moved, heartbeat)
-	if got := r.woken(); len(got) != 0 {
-		t.Errorf("a heartbeat: woken %v", got)
+	if got := r.requeued(); len(got) != 0 {
+		t.Errorf("a heartbeat: activated %v", got)
 	}
 	r.schedule(t, p, "node-b")
 	nodes.OnDelete(heartbeat)

@@ -112,7 +112,7 @@ func TestNotSynced(t *testing.T) {
 }
 
 // What a node gets during a pod's scheduling cycle is not lost on the pod.
-func TestNodeGainsDuringACycle(t *testing.T) {
+func TestNodeEventDuringACycle(t *testing.T) {
 	s := &story{}
 	r := newRig(t, host.Options{}, newMoody())
 	s.rig = r
@@ -128,7 +128,7 @@ func TestNodeGainsDuringACycle(t *testing.T) {
 		t.Fatal("it fits")
 	}
 	r.cache.setNode(s.node(t, "a", "1x2", ""))
-	if got := r.woken(); !slices.Equal(got, []string{"p"}) { // the framework tries a pod again that is being tried
+	if got := r.requeued(); !slices.Equal(got, []string{"p"}) { // the framework tries a pod again that is being tried
 		t.Errorf("activated %v", got)
 	}
 }
@@ -207,7 +207,7 @@ func TestParallel(t *testing.T) {
 			r.cache.setNode(large)
 			r.cache.deleteNode(large)
 			r.cache.setNode(small)
-			r.woken()
+			r.requeued()
 		}
 	})
 	wg.Wait()

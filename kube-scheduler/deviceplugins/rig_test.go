@@ -109,8 +109,8 @@ func (r *rig) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 	}
 }
 
-// woken returns who was activated since it was asked last.
-func (r *rig) woken() []string {
+// requeued returns who was activated since it was asked last.
+func (r *rig) requeued() []string {
 	r.cache.queue.Step()
 	r.mu.Lock()
 	defer r.mu.Unlock()

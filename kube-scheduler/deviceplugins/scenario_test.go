@@ -50,8 +50,8 @@ func TestScenarios(t *testing.T) {
 		s.restart(t)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out := s.run(t, d)
-			if woken := s.woken(); len(woken) > 0 {
-				out += "woken: " + strings.Join(woken, " ") + "\n"
+			if activated := s.requeued(); len(activated) > 0 {
+				out += "activated: " + strings.Join(activated, " ") + "\n"
 			}
 			return out
 		})

@@ -40,7 +40,7 @@ type Options[R any] struct {
 // so that its methods may be called under the locks of the plugin.
 type Queue[R any] struct {
 	Options[R]
-	wake chan struct{} // has an entry when there may be something to do
+	signal chan struct{} // has an entry when there may be something to do
 
 	mu   sync.Mutex
 	pods map[types.UID]*waiting[R]
@@ -120,7 +120,7 @@ func New[R any](o Options[R]) *Queue[R] {
 	if o.FirstBatch == 0 {
 		o.FirstBatch = DefaultFirstBatch
 	}
-	return &Queue[R]{Options: o, wake: make(chan struct{}, 1), pods: map[types.UID]*waiting[R]{}, byKey: map[string]map[types.UID]*waiting[R]{},
+	return &Queue[R]{Options: o, signal: make(chan struct{}, 1), pods: map[types.UID]*waiting[R]{}, byKey: map[string]map[types.UID]*waiting[R]{},
 		events: map[string]*keyEvents{}, retries: map[types.UID]retry{}, unfinished: map[types.UID]time.Time{}}
 }
 
@@ -277,7 +277,7 @@ func (q *Queue[R]) retryAt(uid types.UID, at time.Time) {
 // look has Run look whether there is something to do.
 func (q *Queue[R]) look() {
 	select {
-	case q.wake <- struct{}{}:
+	case q.signal <- struct{}{}:
 	default:
 	}
 }

@@ -146,16 +146,16 @@ func TestBatches(t *testing.T) {
 func TestBatchesGrow(t *testing.T) {
 	r := newRig()
 	names := r.crowd("x", 100)
-	woken := map[string]bool{}
+	activated := map[string]bool{}
 	for range 30 {
 		r.free("x")
 		for _, name := range r.after(20 * time.Millisecond) {
-			woken[name] = true
+			activated[name] = true
 			r.Try(types.UID(name))
 		}
 	}
-	if len(woken) != len(names) {
-		t.Errorf("%d of %d pods were activated within 600 ms", len(woken), len(names))
+	if len(activated) != len(names) {
+		t.Errorf("%d of %d pods were activated within 600 ms", len(activated), len(names))
 	}
 }
 
@@ -394,12 +394,12 @@ func TestRunSeesTriesThatAreNotFinished(t *testing.T) {
 	r.Add(p, 0, "cam")
 	r.after(time.Second)
 	select {
-	case <-r.wake:
+	case <-r.signal:
 	default:
 	}
 	r.Try(p.UID)
 	select {
-	case <-r.wake:
+	case <-r.signal:
 	default:
 		t.Error("Run sleeps on")
 	}

@@ -20,7 +20,7 @@ func (q *Queue[R]) Run(ctx context.Context) {
 		timer := q.Clock.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-		case <-q.wake:
+		case <-q.signal:
 		case <-timer.C():
 		}
 		timer.Stop()
