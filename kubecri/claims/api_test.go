@@ -25,7 +25,7 @@ import (
 const here, there = "node-a", "node-b"
 
 // api is an API server that knows Configuration "cam" and both nodes. It gives UIDs
-// and heeds those that a delete asks for.
+// and recognizes those that a delete asks for.
 type api struct {
 	*fake.Clientset
 	kube *kubefake.Clientset

@@ -90,7 +90,7 @@ func (l *load) one(ctx context.Context, name string) error {
 	until := time.Now().Add(time.Duration(rand.Intn(1000)) * time.Millisecond)
 	err = l.poll(ctx, func() (bool, error) {
 		live, err := pods.Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) { // it was preempted, or has lost a contest
+		if apierrors.IsNotFound(err) { // it was preempted, or its slot was another pod's
 			return true, nil
 		}
 		if err != nil {
