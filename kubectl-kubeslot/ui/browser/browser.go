@@ -45,20 +45,23 @@ func chromium(t testing.TB) string {
 func Open(t *testing.T, address string, width, height int64, options ...chromedp.ExecAllocatorOption) *Tab {
 	t.Helper()
 	options = append(append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)), chromedp.NoSandbox), options...)
-	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(stop)
 	where, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
 	var complaints []string
-	ctx, cancel := chromedp.NewContext(allocator, chromedp.WithListener(func(ev any) {
+	listen := func(ev any) {
 		mu.Lock()
 		defer mu.Unlock()
 		complaints = append(complaints, complaintsOf(ev, where)...)
-	}))
-	t.Cleanup(cancel)
+	}
+	var ctx context.Context
+	for attempt := 1; ctx == nil; attempt++ {
+		if ctx, err = start(t, listen, options); err != nil && attempt == maxStarts {
+			t.Fatalf("start the browser, %d times: %v", attempt, err)
+		}
+	}
 	b := &Tab{t, ctx}
 	t.Cleanup(func() {
 		mu.Lock()
@@ -67,14 +70,29 @@ func Open(t *testing.T, address string, width, height int64, options ...chromedp
 			t.Errorf("the browser complains: %s", c)
 		}
 	})
-	// The first run starts the browser, which ends with the context that it was given.
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatalf("start the browser: %v", err)
-	}
 	Call(b, log.Enable, cdp.Empty{})
 	Call(b, network.Enable, network.EnableParams{})
 	b.Do(chromedp.EmulateViewport(width, height), chromedp.Navigate(address))
 	return b
+}
+
+// maxStarts is how often a browser is started that ends at once: Chromium's first process
+// crashes now and then on a busy machine.
+const maxStarts = 3
+
+// start starts a browser, which ends with the test.
+func start(t *testing.T, listen func(ev any), options []chromedp.ExecAllocatorOption) (context.Context, error) {
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewContext(allocator, chromedp.WithListener(listen))
+	// The first run starts the browser, which ends with the context that it was given.
+	if err := chromedp.Do(ctx); err != nil {
+		cancel()
+		stop()
+		return nil, err
+	}
+	t.Cleanup(stop)
+	t.Cleanup(cancel)
+	return ctx, nil
 }
 
 // complaintsOf are what is wrong in an event: a JavaScript error, something refused by
