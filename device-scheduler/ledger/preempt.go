@@ -59,7 +59,7 @@ func (l *Ledger) PotentialVictims(req *Request) *PotentialVictims {
 			if d.group == nil || !configs[d.config] && !named[d] {
 				continue
 			}
-			if of := h.pods[d.group]; len(of) == 0 || of[len(of)-1] != p {
+			if of := h.pods[d.group]; p.Priority < req.Priority && !p.terminating && (len(of) == 0 || of[len(of)-1] != p) {
 				h.pods[d.group] = append(of, p)
 			}
 			if p.Priority < req.Priority || p.terminating {
@@ -118,7 +118,7 @@ func (h *PotentialVictims) On(node string) []Victim {
 	for conf := range h.configs {
 		for _, g := range conf.classOf(node).groups {
 			for _, p := range h.pods[g] {
-				if !seen[p] && !p.terminating {
+				if !seen[p] {
 					seen[p] = true
 					found = append(found, Victim{Pod: p.Pod, Node: p.node})
 				}

@@ -131,7 +131,7 @@ func BenchmarkPreempt(b *testing.B) {
 				req := must(slotrequest.Of(asking))
 				b.ReportAllocs()
 				for b.Loop() {
-					if best, _, _ := p.preemption.Preempt(b.Context(), req, names, p.args.Strategy, time.Hour); best != nil {
+					if best, _, _ := p.preemption.Preempt(b.Context(), req, names, 0, p.args.Strategy, time.Hour); best != nil {
 						b.Fatal(best)
 					}
 				}

@@ -55,11 +55,11 @@ func TestBudgetsAreListedOnce(t *testing.T) {
 	req := must(slotrequest.Of(vip))
 	ctx, cancel := context.WithCancel(r.ctx)
 	cancel()
-	if best, _, _ := r.preemption.Preempt(ctx, req, []string{"node-a", "node-b"}, ledger.Spread, time.Hour); best != nil {
+	if best, _, _ := r.preemption.Preempt(ctx, req, []string{"node-a", "node-b"}, 0, ledger.Spread, time.Hour); best != nil {
 		t.Errorf("a scheduler that ends preempts %v", best.Victims)
 	}
 	listed = 0
-	if best, _, _ := r.preemption.Preempt(r.ctx, req, []string{"node-a", "node-b"}, ledger.Spread, time.Hour); best == nil || listed != 1 {
+	if best, _, _ := r.preemption.Preempt(r.ctx, req, []string{"node-a", "node-b"}, 0, ledger.Spread, time.Hour); best == nil || listed != 1 {
 		t.Errorf("preempts %v, and the budgets were listed %d times", best, listed)
 	}
 }

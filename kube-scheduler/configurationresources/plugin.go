@@ -26,7 +26,6 @@ package configurationresources
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -123,7 +122,7 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 	p := &Plugin{
 		handle: handle, args: *args, cache: f.cache, pods: core.Pods().Lister(), namespaces: core.Namespaces().Lister(),
 		binder: &binding.Binder{Handle: handle, Signer: signer, Clock: clock.RealClock{}},
-		preemption: &preemption.Evaluator{PluginName: Name, Handle: handle, Cache: f.cache, Pods: core.Pods().Lister(), Offset: rand.IntN,
+		preemption: &preemption.Evaluator{PluginName: Name, Handle: handle, Cache: f.cache, Pods: core.Pods().Lister(),
 			PDBs: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()},
 	}
 	f.cache.AddProfile(handle.ProfileName(), &p.args)

@@ -2,16 +2,20 @@ package configurationresources
 
 import (
 	"context"
+	"errors"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/kube-scheduler/preemption"
 )
 
 // PostFilter preempts pods of lower priority, on whichever node, that hold slots
 // of devices which the pod could use from a node where nothing but slots is
 // missing. It runs after DefaultPreemption, which evicts on one node only.
 func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	from := p.cache.Queue.Asked(pod.UID)
 	finished := true
 	defer func() {
 		if finished { // else the pod is tried again after a while
@@ -41,8 +45,12 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 			short = append(short, name)
 		}
 	}
-	best, nomination, err := p.preemption.Preempt(ctx, c.Request, short, p.args.Strategy, p.args.NominationTimeout.Duration)
+	best, nomination, err := p.preemption.Preempt(ctx, c.Request, short, from, p.args.Strategy, p.args.NominationTimeout.Duration)
 	if finished = err == nil; !finished {
+		if limit := (*preemption.LimitError)(nil); errors.As(err, &limit) {
+			from = limit.Next
+		}
+		p.cache.Queue.Unfinished(pod.UID, from)
 		return nil, fwk.NewStatus(fwk.Unschedulable, err.Error())
 	}
 	if best == nil {

@@ -1,6 +1,7 @@
 package configurationresources
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -77,7 +78,7 @@ func TestPreemptionLooksAtSoManyNodes(t *testing.T) {
 	r.filter(vip, nodes[0])
 	var best *ledger.Preemption
 	n := r.searches(func() {
-		best, _, _ = r.preemption.Preempt(r.ctx, must(slotrequest.Of(vip)), nodes, ledger.Spread, time.Hour)
+		best, _, _ = r.preemption.Preempt(r.ctx, must(slotrequest.Of(vip)), nodes, 0, ledger.Spread, time.Hour)
 	})
 	if best == nil || len(best.Victims) != 1 {
 		t.Fatalf("preempts %+v, want one pod", best)
@@ -88,7 +89,7 @@ func TestPreemptionLooksAtSoManyNodes(t *testing.T) {
 }
 
 // Nodes that counts rule out cost nothing, however many they are. Of the others a try looks at
-// so many nodes and pods; when that finds nothing the pod is tried again, on others.
+// so many nodes and pods; when that finds nothing the pod is tried again, on those that follow.
 func TestPreemptionHasALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ruledOut, others = 1000, 30
@@ -107,17 +108,35 @@ func TestPreemptionHasALimit(t *testing.T) {
 		}
 		vip := important("vip")
 		r.know(vip)
-		for _, try := range []struct{ offset, limit, searches int }{{0, 10, 10}, {ruledOut + 10, 10, 10}, {0, others, others + 1}} {
-			r.preemption.Limit, r.preemption.Offset = 2*try.limit, func(int) int { return try.offset } // a holder each
+		r.preemption.Limit = others / 3 * 2 // a node and its holder each
+		for try, searches := range []int{others / 3, others / 3, others/3 + 1} {
 			node, status := "", (*fwk.Status)(nil)
 			n := r.searches(func() { node, status = r.postFilterOn(t, vip, names...) })
 			found := node == names[len(names)-1]
-			if found != (try.limit == others) || n != int64(try.searches) {
-				t.Fatalf("%+v: nominated to %q, %v, after %d searches", try, node, status, n)
+			if found != (try == 2) || n != int64(searches) {
+				t.Fatalf("try %d: nominated to %q, %v, after %d searches, want %d", try, node, status, n, searches)
 			}
 			if !found && (!strings.Contains(status.Message(), "tried again") || !slices.Contains(r.requeuedWithin(10*requeue.RetryInterval), "vip")) {
-				t.Fatalf("%+v: %v, and the pod is not tried again", try, status)
+				t.Fatalf("try %d: %v, and the pod is not tried again", try, status)
 			}
 		}
 	})
+}
+
+// A pod that is tried again begins anew after the last node: the first may do by then.
+func TestPreemptionGoesRound(t *testing.T) {
+	r := newRig(t)
+	r.mayPreempt(t)
+	r.hold(t, camera(0), important("holder-0"), "node-a")
+	r.hold(t, camera(1), important("holder-1"), "node-b")
+	vip := important("vip")
+	r.know(vip)
+	req := must(slotrequest.Of(vip))
+	for from, want := range map[int]bool{0: false, 1: true, 7: false} { // of two nodes
+		_, _, err := r.preemption.Preempt(r.ctx, req, []string{"node-a", "node-b"}, from, ledger.Spread, time.Hour)
+		limit := (*preemption.LimitError)(nil)
+		if errors.As(err, &limit) != want || want && limit.Next != 0 {
+			t.Errorf("from node %d: %v, want an error that says to go on from the first: %v", from, err, want)
+		}
+	}
 }

@@ -7,8 +7,6 @@ package preemption
 import (
 	"cmp"
 	"context"
-	"errors"
-	"slices"
 	"time"
 
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -29,9 +27,13 @@ const (
 	DefaultLimit = 10_000
 )
 
-// ErrLimit says that nodes are left on which a preemption may be possible: the pod is to be tried
-// again.
-var ErrLimit = errors.New("no pods of lower priority hold slots that would help on the nodes that were looked at; the pod is tried again, on others")
+// LimitError says that not all nodes were looked at on which a preemption may be possible: the
+// pod is to be tried again, from Next on.
+type LimitError struct{ Next int }
+
+func (*LimitError) Error() string {
+	return "no pods of lower priority hold slots that would help on the nodes that were looked at; the pod is tried again, on others"
+}
 
 // Evaluator chooses and evicts victims for the pods of one profile. Safe for concurrent use.
 type Evaluator struct {
@@ -40,39 +42,30 @@ type Evaluator struct {
 	Cache      *slotcache.Cache
 	Pods       corelisters.PodLister
 	PDBs       policylisters.PodDisruptionBudgetLister
-	// Offset chooses the node to begin with, of so many; nil for the first. It is random in a
-	// scheduler, as DefaultPreemption's, so that a pod whose tries end at the limit comes to
-	// all nodes.
-	Offset func(nodes int) int
-	Limit  int // 0 for DefaultLimit
+	Limit      int // 0 for DefaultLimit
 }
 
 // Preempt chooses the best preemption on the nodes, and keeps its slots for the pod until the
 // timeout. The slot cache's lock is free at times: what was found is confirmed in the end. If
 // that fails, the pod is tried again. Nothing is kept of a preemption that is Free. It is an error
-// when ctx is done, and when the limit was reached before one was found: see ErrLimit.
-func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []string, strategy ledger.Strategy, timeout time.Duration) (*ledger.Preemption, *slotcache.Nomination, error) {
+// when ctx is done, and a *LimitError when none was found and nodes are left. It begins at from, 0
+// or where that error said, and ends with the last node.
+func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []string, from int, strategy ledger.Strategy, timeout time.Duration) (*ledger.Preemption, *slotcache.Nomination, error) {
 	var (
 		distinct []string // nodes that differ in what a preemption finds
 		holders  *ledger.PotentialVictims
 		best     *ledger.Preemption
 	)
 	e.Cache.Read(func(l *ledger.Ledger) { distinct, holders = l.Distinct(nodes, req), l.PotentialVictims(req) })
-	choices, looked, offset, budgets := 0, 0, 0, e.budgets()
-	if e.Offset != nil && len(distinct) > 0 {
-		offset = e.Offset(len(distinct))
+	choices, looked, budgets := 0, 0, e.budgets()
+	if from >= len(distinct) {
+		from = 0 // nodes are gone since
 	}
-	for i := range distinct {
+	for i, node := range distinct[from:] {
 		if ctx.Err() != nil {
 			return nil, nil, context.Cause(ctx)
 		}
-		if looked >= cmp.Or(e.Limit, DefaultLimit) {
-			if best == nil {
-				return nil, nil, ErrLimit
-			}
-			break
-		}
-		node, suffice := distinct[(offset+i)%len(distinct)], false
+		suffice := false
 		var candidates []ledger.Victim
 		e.Cache.Read(func(*ledger.Ledger) {
 			if suffice = holders.Suffice(node); suffice {
@@ -82,8 +75,14 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 		if !suffice {
 			continue
 		}
+		if looked >= cmp.Or(e.Limit, DefaultLimit) {
+			if best == nil {
+				return nil, nil, &LimitError{Next: from + i}
+			}
+			break
+		}
 		looked += 1 + len(candidates)
-		candidates = e.protect(slices.DeleteFunc(candidates, func(v ledger.Victim) bool { return v.Priority >= req.Priority }), budgets)
+		candidates = e.protect(candidates, budgets)
 		var found *ledger.Preemption
 		e.Cache.Read(func(l *ledger.Ledger) { found = l.Preempt(strategy, node, req, candidates) })
 		if found == nil {
@@ -95,6 +94,9 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 		if choices == MaxPreemptions {
 			break
 		}
+	}
+	if best == nil && from > 0 {
+		return nil, nil, &LimitError{} // something may have changed on those before
 	}
 	if best == nil || best.Free {
 		return best, nil, nil

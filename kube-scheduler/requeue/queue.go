@@ -69,6 +69,7 @@ type waiting[R any] struct {
 	result  result
 	lastTry uint64 // its number; 0 if there was none
 	givenUp int    // tries that were not finished, in a row
+	from    int    // where the next try goes on, see Unfinished
 }
 
 // result is what came of a pod's last try so far.
@@ -111,6 +112,9 @@ const (
 	// retry comes after twice the time, up to maxRetryInterval.
 	RetryInterval    = time.Second
 	maxRetryInterval = time.Minute
+	// maxUnfinishedInterval is as long as the framework leaves any pod alone
+	// (podMaxInUnschedulablePodsDuration).
+	maxUnfinishedInterval = 5 * time.Minute
 
 	anyKey = ""
 )
@@ -217,7 +221,33 @@ func (q *Queue[R]) Try(uid types.UID) {
 	}
 }
 
-// Finished records that the plugin was asked all that it is asked for a pod without a node.
+// Asked records that the plugin was asked all that it is asked for a pod without a node, so that
+// nothing is given up while it thinks: Finished, Reserved or Unfinished follows. It returns
+// what Unfinished said at the last try; 0 when that was finished.
+func (q *Queue[R]) Asked(uid types.UID) (from int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.unfinished, uid)
+	if w := q.pods[uid]; w != nil {
+		from = w.from
+	}
+	return from
+}
+
+// Unfinished records that the try ended before all was looked at, and where the next one goes
+// on. The pod is tried again after RetryInterval, and after twice the time when that does not
+// finish either, up to maxUnfinishedInterval.
+func (q *Queue[R]) Unfinished(uid types.UID, from int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if w := q.pods[uid]; w != nil {
+		w.from = from
+		q.retryAt(uid, q.Clock.Now().Add(min(RetryInterval<<min(w.givenUp, 10), maxUnfinishedInterval)))
+		w.givenUp++
+	}
+}
+
+// Finished records that the plugin has answered for good.
 func (q *Queue[R]) Finished(uid types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -228,7 +258,7 @@ func (q *Queue[R]) Finished(uid types.UID) {
 func (q *Queue[R]) finished(uid types.UID) {
 	delete(q.unfinished, uid)
 	if w := q.pods[uid]; w != nil {
-		w.givenUp = 0
+		w.givenUp, w.from = 0, 0
 	}
 }
 

@@ -147,7 +147,8 @@ func (q *Queue[R]) nextBatch(now time.Time, key string, e keyEvents, candidates 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, pod := range batch {
-		if q.pods[pod.UID] != nil {
+		if w := q.pods[pod.UID]; w != nil {
+			w.from = 0 // the event may be of what was looked at before
 			q.retries[pod.UID] = retry{at: now.Add(RetryInterval), delay: 2 * RetryInterval, activated: now}
 		}
 	}

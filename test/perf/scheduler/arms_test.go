@@ -72,7 +72,7 @@ func (a arm) registry() frameworkruntime.Registry {
 	if a.signed {
 		o.SigningKeyFile = *signingKey
 	}
-	factory := (&configurationresources.Factory{Options: o}).New
+	factory := &configurationresources.Factory{Options: o}
 	return frameworkruntime.Registry{
 		configurationresources.Name: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			if err := installCRDs(ctx, handle.KubeConfig()); err != nil {
@@ -81,7 +81,11 @@ func (a arm) registry() frameworkruntime.Registry {
 			if a.strict {
 				args.(*config.ConfigurationResourcesArgs).ClaimMode = config.ClaimByScheduler
 			}
-			return factory(ctx, args, handle)
+			plugin, err := factory.New(ctx, args, handle)
+			if err == nil {
+				factory.Lead() // as kube-scheduler does: there is no other
+			}
+			return plugin, err
 		},
 		deviceplugins.Name: deviceplugins.NewFactory(&deviceplugins.Options{}, o),
 	}
