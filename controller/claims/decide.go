@@ -55,8 +55,8 @@ func judge(f facts) verdict {
 		return verdict{reason: podGone, message: "its pod does not exist, and the node is not Ready, so that it cannot release the slot"}
 	}
 	// In device-plugin mode no pod says that it has the slot: the node alone knows, and
-	// releases it. Its claim stays while that keeps the slot from nobody, and is of a device
-	// that the node did list: the Configuration may come back, and so may the device.
+	// releases it. Its claim stays while that keeps the slot from nobody, if it has counted: the
+	// Configuration may come back, and so may the device, and the capacity may grow again.
 	if f.claim.Spec.Pod == nil && ready(f.node) && v1alpha1.ChoosesSlots(f.node) && f.counted && v1alpha1.InNobodysWay(f.doesNotCount) {
 		return verdict{}
 	}

@@ -78,6 +78,7 @@ func TestJudge(t *testing.T) {
 	unowned.OwnerReferences = nil
 	why := errors.New("why")
 	nowhere := v1alpha1.ClaimFacts{Capacity: 1}.Why() // no node gives the slot
+	beyond := v1alpha1.ClaimFacts{Index: 1, Capacity: 1, Listed: true, Given: true}.Why()
 	for name, tc := range map[string]struct {
 		facts
 		reason string
@@ -115,6 +116,11 @@ func TestJudge(t *testing.T) {
 		"does not count, device-plugin mode":  {facts{podless, plugins, nil, why, true}, doesNotCount},
 		"in nobody's way, device-plugin mode": {facts{podless, plugins, nil, nowhere, true}, ""},
 		"no Configuration, that mode":         {facts{podless, plugins, nil, v1alpha1.ErrNoConfiguration, true}, ""},
+		"beyond the capacity, that mode":      {facts{podless, plugins, nil, beyond, true}, ""},
+		"beyond the capacity, another mode":   {facts{podless, ready, nil, beyond, true}, doesNotCount},
+		"beyond the capacity, not Ready":      {facts{podless, pluginsDown, nil, beyond, true}, doesNotCount},
+		"beyond the capacity, of a pod":       {facts{claimBy("u1", "n1"), plugins, nil, beyond, true}, doesNotCount},
+		"beyond the capacity, never counted":  {facts{podless, plugins, nil, beyond, false}, neverCounted},
 		"in nobody's way, another mode":       {facts{podless, ready, nil, nowhere, true}, doesNotCount},
 		"in nobody's way, node not Ready":     {facts{podless, pluginsDown, nil, nowhere, true}, doesNotCount},
 		"in nobody's way, but of a pod":       {facts{claimBy("u1", "n1"), plugins, nil, nowhere, true}, doesNotCount},

@@ -4,7 +4,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ktypes "k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -77,6 +81,69 @@ func TestClaimWithoutAPod(t *testing.T) {
 		r.keeps(0)
 		r.inv.DeleteConfiguration("default", "cam")
 		r.keeps(0)
+	})
+	// The claim is of slot 0, the only one of capacity 1: another of the device is beyond it.
+	capacity := func(n int32) *akriv0.Configuration {
+		return &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam"}, Spec: akriv0.ConfigurationSpec{Capacity: n}}
+	}
+	second := func(claim *v1alpha1.SlotClaim) *v1alpha1.SlotClaim {
+		other := v1alpha1.NewSlotClaim(slot.Name{Instance: "cam-8120fe", Index: 1}, claim.Spec, claim.OwnerReferences[0])
+		other.UID = claim.UID
+		return other
+	}
+	reconcileOf := func(r *rig, name string) (gone bool) {
+		t.Helper()
+		result, err := r.Reconcile(r.Context(), reconcile.Request{NamespacedName: ktypes.NamespacedName{Name: name}})
+		if err != nil || result.RequeueAfter != 0 {
+			r.Fatalf("%+v %v", result, err)
+		}
+		return apierrors.IsNotFound(r.api.Get(r.Context(), client.ObjectKey{Name: name}, &v1alpha1.SlotClaim{}))
+	}
+	t.Run("whose capacity is lowered and raised", func(t *testing.T) {
+		r, claim := newRig(t)
+		r.inv.SetConfiguration(capacity(2))
+		r.inv.SetSlice(listing("node-a", false))
+		claim = second(claim)
+		r.add(claim)
+		for _, n := range []int32{2, 1, 1, 2, 1} {
+			r.inv.SetConfiguration(capacity(n))
+			for range 2 {
+				if reconcileOf(r, claim.Name) {
+					t.Fatalf("with capacity %d the claim of a slot that is in use is deleted", n)
+				}
+				r.clock.SetTime(r.clock.Now().Add(grace))
+			}
+			if why := r.inv.DoesNotCount(claim); (why == nil) != (n == 2) {
+				t.Errorf("with capacity %d it counts not: %v", n, why)
+			}
+		}
+	})
+	t.Run("beyond the capacity from the first", func(t *testing.T) {
+		r, claim := newRig(t)
+		r.inv.SetConfiguration(capacity(1))
+		slice := listing("node-a", false)
+		r.inv.SetSlice(slice)
+		for _, o := range []client.Object{slice, capacity(1)} { // as the API server has them
+			if err := r.api.Create(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.add(second(claim))
+		if !reconcileOf(r, "cam-8120fe-1") {
+			t.Error("kept: it would count when the capacity grows")
+		}
+	})
+	t.Run("the cache of Configurations is behind", func(t *testing.T) {
+		r, claim := newRig(t)
+		r.inv.SetConfiguration(capacity(1))
+		r.inv.SetSlice(listing("node-a", false))
+		if err := r.api.Create(t.Context(), capacity(2)); err != nil {
+			t.Fatal(err)
+		}
+		r.add(second(claim))
+		if reconcileOf(r, "cam-8120fe-1") {
+			t.Error("deleted, though the capacity has grown")
+		}
 	})
 	for name, selector := range map[string]map[string]string{"that discovers": {v1alpha1.ModeLabel: v1alpha1.ModeDevicePlugin}, "that does not": {"net": "shop"}} {
 		t.Run("of a node "+name, func(t *testing.T) {

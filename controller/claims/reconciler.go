@@ -8,6 +8,7 @@ package claims
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -34,7 +36,7 @@ import (
 type Config struct {
 	// Client reads SlotClaims, Nodes and the metadata of pods from the cache.
 	Client client.Client
-	// Live reads Nodes, pods and DeviceSlices from the API server.
+	// Live reads Nodes, pods, DeviceSlices and Configurations from the API server.
 	Live      client.Reader
 	Inventory *inventory.Inventory
 	Recorder  events.EventRecorder
@@ -167,18 +169,18 @@ func (r *Reconciler) readFacts(ctx context.Context, claim *v1alpha1.SlotClaim) (
 			f.pod = nil
 		}
 	} else if f.doesNotCount != nil && !f.counted && f.node != nil {
-		if f.counted, err = r.listed(ctx, claim, f.node); err != nil {
+		if f.counted, err = r.reached(ctx, claim, f); err != nil {
 			return facts{}, err
 		}
 	}
 	return f, nil
 }
 
-// listed reports whether the node says that it reaches the claim's device, as the API server
-// has it. A node in device-plugin mode claims as soon as it has listed a device, and the cache
-// of DeviceSlices may be behind that of claims: no pod that was assigned the slot tells such a
-// claim from that of a node which has never seen the device.
-func (r *Reconciler) listed(ctx context.Context, claim *v1alpha1.SlotClaim, node *corev1.Node) (bool, error) {
+// reached reports whether the claim counts by what the API server has, or has counted for all
+// that the cache tells: the cache may be behind that of claims. A claim beyond the capacity is
+// not taken for one that counted because its node lists the device: a node could claim so
+// what there will be when the capacity grows.
+func (r *Reconciler) reached(ctx context.Context, claim *v1alpha1.SlotClaim, f facts) (bool, error) {
 	s, err := claim.Slot()
 	if err != nil {
 		return false, nil
@@ -187,7 +189,19 @@ func (r *Reconciler) listed(ctx context.Context, claim *v1alpha1.SlotClaim, node
 	switch {
 	case c == nil:
 		return false, nil
-	case c.Spec.Discovery != nil: // others list it
+	case errors.Is(f.doesNotCount, v1alpha1.ErrBeyondCapacity): // and the device is listed
+		now, err := get(ctx, r.Live, client.ObjectKeyFromObject(c), &akriv0.Configuration{})
+		return now != nil && s.Index < now.Spec.Slots(), err
+	}
+	return r.listed(ctx, s.Instance, c, f.node)
+}
+
+// listed reports whether the node says that it reaches the claim's device, as the API server
+// has it. A node in device-plugin mode claims as soon as it has listed a device, and the cache
+// of DeviceSlices may be behind that of claims: no pod that was assigned the slot tells such a
+// claim from that of a node which has never seen the device.
+func (r *Reconciler) listed(ctx context.Context, instance string, c *akriv0.Configuration, node *corev1.Node) (bool, error) {
+	if c.Spec.Discovery != nil { // others list it
 		return labels.SelectorFromSet(c.Spec.Discovery.NodeSelector).Matches(labels.Set(node.Labels)), nil
 	}
 	all := &v1alpha1.DeviceSliceList{}
@@ -196,7 +210,7 @@ func (r *Reconciler) listed(ctx context.Context, claim *v1alpha1.SlotClaim, node
 	}
 	for _, slice := range all.Items {
 		for i := range slice.Spec.Devices {
-			if d := &slice.Spec.Devices[i]; d.Instance() == s.Instance && d.Configuration.Namespace == c.Namespace && d.Check(node.Name) == nil {
+			if d := &slice.Spec.Devices[i]; d.Instance() == instance && d.Configuration.Namespace == c.Namespace && d.Check(node.Name) == nil {
 				return true, nil
 			}
 		}

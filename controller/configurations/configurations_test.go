@@ -78,7 +78,7 @@ func TestStatus(t *testing.T) {
 		"wrong in itself, and on a node": {invalid: "spec.x: unknown field", summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, Problems: []inventory.NodeProblem{{Node: "b", Reason: "R", Message: "m"}}},
 			conditions: []string{"Ready=False InvalidConfiguration: spec.x: unknown field", "Discovering=False R: node b: m"}, problems: []problem{{Reason: "InvalidConfiguration", Message: "spec.x: unknown field"}, {Node: "b", Reason: "R", Message: "m"}}},
 		"properties that are no variables": {properties: map[string]string{"SITE": "yard", "FORMAT": "JPEG"}, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
-			conditions: []string{"Ready=False PropertiesWithheld: no container gets these brokerProperties", "Discovering=True"},
+			conditions: []string{"Ready=True DevicesFound: 1 device found on 1 node", "Discovering=True"},
 			problems: []problem{{Reason: "PropertiesWithheld", Message: "no container gets these brokerProperties as variables of their names, since spec.propertyPrefixes does not let it: SITE. " +
 				"Containers have them as <NAME>_<HASH> and in AKRI_DEVICES"}}},
 		"properties that brokers have": {broker: true, properties: map[string]string{"SITE": "yard"}, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1}, sum: brokers.Sum{Instances: 1, Desired: 2, Ready: 2},

@@ -90,8 +90,10 @@ func takenBy(name string, owner *akriv0.Configuration) string {
 		owner.Namespace, owner.Name, owner.Name)
 }
 
-// readyCondition says in one word whether all is well; brokers apart.
+// readyCondition says in one word whether all is well; brokers apart. Properties that no
+// container gets as variables keep no device from being found and given.
 func readyCondition(s inventory.Summary, problems []akriv0.ConfigurationProblem) metav1.Condition {
+	problems = slices.DeleteFunc(slices.Clone(problems), func(p akriv0.ConfigurationProblem) bool { return p.Reason == notVariables && p.Node == "" })
 	condition := metav1.Condition{Type: akriv0.ConditionReady, Status: metav1.ConditionTrue, Reason: devicesThere,
 		Message: fmt.Sprintf("%s found on %s", count(s.Instances, "device"), count(s.Nodes, "node"))}
 	switch {

@@ -43,6 +43,9 @@ func (t *turns) RoundTrip(request *http.Request) (*http.Response, error) {
 	select {
 	case t.turn <- struct{}{}:
 	case <-request.Context().Done():
+		if request.Body != nil { // it is ours to close, also when the request fails
+			_ = request.Body.Close()
+		}
 		return nil, request.Context().Err()
 	}
 	end := sync.OnceFunc(func() { <-t.turn })

@@ -3,9 +3,11 @@ package connection
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -114,6 +116,14 @@ func TestAHangingDial(t *testing.T) {
 	}
 }
 
+// closes says whether it was closed.
+type closes struct {
+	io.Reader
+	closed atomic.Bool
+}
+
+func (c *closes) Close() error { c.closed.Store(true); return nil }
+
 // Who waits for another's connection can give up.
 func TestGivingUpWhileAnotherDials(t *testing.T) {
 	config, _, _, _ := api(t)
@@ -135,6 +145,14 @@ func TestGivingUpWhileAnotherDials(t *testing.T) {
 	giveUp()
 	if err := get(gone, client, config.Host); !errors.Is(err, context.Canceled) {
 		t.Errorf("gave up with %v", err)
+	}
+	body := &closes{Reader: strings.NewReader("{}")}
+	write, err := http.NewRequestWithContext(gone, http.MethodPost, config.Host, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Transport.RoundTrip(write); !errors.Is(err, context.Canceled) || !body.closed.Load() {
+		t.Errorf("gave up with %v, body closed: %v", err, body.closed.Load())
 	}
 	cancel()
 	<-first

@@ -25,7 +25,6 @@ import (
 	"github.com/kubeslot/kubeslot/test/cluster"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // On a cluster that is well no alert fires. Then each thing that alerts are for is made to
@@ -69,13 +68,9 @@ func TestAlertsAndDashboards(t *testing.T) {
 		{"claims", func(r *rig) {
 			r.claim(plenty[4], nodeA)
 			r.prometheus.awaitAlert(r.T, "KubeslotClaimsWithoutPods", map[string]string{"configuration": "plenty"})
-			beyond, err := slot.Parse(plenty[4])
-			r.check(err)
-			beyond.Index = 9
-			r.claim(beyond.String(), nodeA) // which the controller deletes at once
-			r.prometheus.awaitAlert(r.T, "KubeslotClaimsNeverCounted", nil)
+			beyond := r.claimBeyond(plenty[4])
 			r.kill(cluster.Controller, "") // it would delete the claim at once
-			r.claim(beyond.String(), nodeA)
+			r.claim(beyond, nodeA)
 			r.prometheus.awaitAlert(r.T, "KubeslotReportsIgnored", map[string]string{"what": "claims"})
 			r.check(r.Start(cluster.Controller, ""))
 		}},

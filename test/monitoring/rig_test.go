@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -209,6 +210,36 @@ func (r *rig) claim(name, node string) {
 	_, err = r.client.KubeslotV1alpha1().SlotClaims().Create(r.ctx, v1alpha1.NewSlotClaim(parsed,
 		v1alpha1.SlotClaimSpec{NodeName: node, Level: v1alpha1.ConfigurationLevel, Holder: "nobody"}, v1alpha1.NodeOwner(n.Name, n.UID)), metav1.CreateOptions{})
 	r.check(err)
+}
+
+// claimBeyond has node-a claim slots of the slot's device beyond its capacity, which is 5: ten at
+// once, since the alert is for more than three, and ten more when the controller has deleted
+// these, until it fires. It returns one of them, which is deleted.
+func (r *rig) claimBeyond(of string) string {
+	r.Helper()
+	const name = "KubeslotClaimsNeverCounted"
+	beyond, err := slot.Parse(of)
+	r.check(err)
+	fires := func() bool {
+		return slices.ContainsFunc(r.prometheus.firing(r.T), func(a alert) bool { return a.Labels["alertname"] == name })
+	}
+	for end := time.Now().Add(patience); !fires() && time.Now().Before(end); {
+		for beyond.Index = 5; beyond.Index < 15; beyond.Index++ {
+			r.claim(beyond.String(), nodeA)
+		}
+		await(r.T, "the controller to delete the claims beyond the capacity", func() (bool, string) {
+			list, err := r.client.KubeslotV1alpha1().SlotClaims().List(r.ctx, metav1.ListOptions{})
+			r.check(err)
+			left := slices.DeleteFunc(list.Items, func(c v1alpha1.SlotClaim) bool {
+				s, err := c.Slot()
+				return err != nil || s.Index < 5
+			})
+			return len(left) == 0, fmt.Sprintf("%d are left", len(left))
+		})
+	}
+	r.prometheus.awaitAlert(r.T, name, nil)
+	beyond.Index = 9
+	return beyond.String()
 }
 
 // createPast has the node's runtime run the pod's container once more, past kubecri, until

@@ -25,12 +25,14 @@ type ClaimFacts struct {
 	Given bool
 }
 
-// Reasons why a claim does not count, besides that its slot is beyond the capacity.
+// Reasons why a claim does not count.
 var (
 	ErrNoConfiguration = errors.New("there is no such Configuration")
 	ErrNotListed       = errors.New("the node does not see the device")
 	// ErrNotGiven is ErrNotListed for a device that no node sees.
 	ErrNotGiven = errors.New("the node does not see the device, and no other does")
+	// ErrBeyondCapacity is of a slot that there is not, or no longer. Why says how many there are.
+	ErrBeyondCapacity = errors.New("the slot is beyond the capacity")
 )
 
 // Counts reports whether the claim counts.
@@ -48,11 +50,11 @@ func (f ClaimFacts) Why() error {
 	case !f.Listed:
 		return ErrNotListed
 	}
-	return fmt.Errorf("the device has only the slots 0 to %d", f.Capacity-1)
+	return fmt.Errorf("%w: the device has only the slots 0 to %d", ErrBeyondCapacity, f.Capacity-1)
 }
 
 // InNobodysWay reports whether nobody can be given the slot of a claim that does not count,
 // for the reason that Why gave.
 func InNobodysWay(why error) bool {
-	return errors.Is(why, ErrNoConfiguration) || errors.Is(why, ErrNotGiven)
+	return errors.Is(why, ErrNoConfiguration) || errors.Is(why, ErrNotGiven) || errors.Is(why, ErrBeyondCapacity)
 }
