@@ -39,7 +39,8 @@ func TestNoPodWaitsThatCouldRun(t *testing.T) {
 	}
 	t.Logf("SEED=%d", seed)
 	w := newCluster(t, rand.New(rand.NewSource(seed)))
-	for round := range 25 {
+	const rounds, atMost = 25, 500
+	for round := 0; round < rounds || (w.bound == 0 || w.evicted == 0) && round < atMost; round++ {
 		for range 1 + w.rand.Intn(8) {
 			w.step()
 		}

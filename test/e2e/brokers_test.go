@@ -288,7 +288,9 @@ func TestBrokerJobs(t *testing.T) {
 	jobs, err := kube.BatchV1().Jobs(r.ns).Watch(r.ctx, metav1.ListOptions{})
 	r.check(err)
 	defer jobs.Stop()
-	r.brokers("job", 2, job("100ms"), nil, "job0")
+	// A pod that is no broker has LEVEL, too.
+	prefixes := func(c *akriv0.ConfigurationSpec) { c.PropertyPrefixes = []string{"DEBUG_ECHO_", "LEVEL"} }
+	r.brokers("job", 2, job("100ms"), prefixes, "job0")
 	instance := r.awaitDevices("job", 1)[0].name
 	event := func(kind string) *batchv1.Job {
 		r.Helper()

@@ -272,6 +272,7 @@ func TestRogueNodeIsNotBelieved(t *testing.T) {
 
 	// The slot is given to a pod, and the controller deletes the claim that is in its way.
 	r.create(newPod("there", "", map[string]int64{theirs: 1}))
+	r.awaitClaims("stick", map[string]holding{theirs + "-0": heldBy(r.awaitRunning("there")).byName()}) // it may start before
 	r.agree("there", "stick", 1)
 	if node := r.pod("there").Spec.NodeName; node != nodeB {
 		t.Errorf("the pod with node-b's device runs on %s", node)
