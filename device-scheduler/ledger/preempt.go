@@ -44,7 +44,7 @@ type PotentialVictims struct {
 	leaving map[*group]supply
 }
 
-// PotentialVictims finds the pods that hold slots of what is asked for. It looks at each pod
+// PotentialVictims finds the pods of lower priority that hold slots of what is asked for. It looks at each pod
 // once, so that many nodes can be asked after that.
 func (l *Ledger) PotentialVictims(req *Request) *PotentialVictims {
 	configs, named := l.asked(req)

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -11,7 +12,9 @@ import (
 // ways are the smallest sets of pods whose end would let the request fit a node where
 // nothing else is missing.
 func (v *View) ways(l *ledger.Ledger, req *ledger.Request, open []string) []string {
-	holdings := l.PotentialVictims(req)
+	first := *req
+	first.Priority = math.MaxInt32 // pods end by themselves, too, whatever their priority
+	holdings := l.PotentialVictims(&first)
 	var found []*ledger.Preemption
 	for _, node := range l.Distinct(open, req) {
 		candidates := holdings.On(node)
