@@ -1,11 +1,15 @@
 package ledger
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 type failer interface {
@@ -311,5 +315,55 @@ func checkReports(t failer, l *Ledger) {
 	maps.Copy(listed, kept)
 	for r := range listed {
 		t.Fatalf("%s does not know of a report", r.device.name)
+	}
+}
+
+func (w *world) checkDoubleAllocation(t *rapid.T, s slot.Name) {
+	bound := w.holders(s, w.pods)
+	claimed := func(uid string) int {
+		if w.claimOn(s) == w.pods[uid].claimant() {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(bound, func(a, b string) int {
+		return cmp.Or(claimed(a)-claimed(b), cmp.Compare(w.pods[a].pod.Bound, w.pods[b].pod.Bound), cmp.Compare(a, b))
+	})
+	c := w.DoubleAllocationOf(s)
+	if c == nil || len(bound) < 2 {
+		if c != nil || len(bound) > 1 {
+			t.Fatalf("%s is bound to %v, and the double allocation is %+v", s, bound, c)
+		}
+		return
+	}
+	got := []string{c.Winner.UID}
+	for _, p := range c.Losers {
+		got = append(got, p.UID)
+	}
+	want := slices.DeleteFunc(slices.Clone(bound), func(uid string) bool { return uid != bound[0] && w.ending[uid] })
+	if !slices.Equal(got, want) {
+		t.Fatalf("of %s, which %v have, the winner and the losers are %v, want %v", s, bound, got, want)
+	}
+}
+
+// checkAssumed checks that an assumed pod may be bound, unless it has lost a slot or
+// somebody else is bound with it or has claimed it.
+func (w *world) checkAssumed(t *rapid.T) {
+	for uid, p := range w.assumed {
+		reason := ""
+		for s := range p.slots() {
+			in, claim := w.inForce(s.Instance), w.claimOn(s)
+			switch {
+			case in == nil || s.Index >= in.capacity || !slices.Contains(in.nodes, p.node):
+				reason = fmt.Sprintf("%s is lost", s)
+			case claim != "" && claim != p.claimant():
+				reason = fmt.Sprintf("%s is claimed %s", s, claim)
+			case len(w.holders(s, w.pods)) > 0:
+				reason = fmt.Sprintf("%s is bound to another pod", s)
+			}
+		}
+		if err := w.Check(uid); (err != nil) != (reason != "") {
+			t.Fatalf("pod %s, which is assumed: Check() = %v, want reason %q", uid, err, reason)
+		}
 	}
 }

@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubeslot/kubeslot/test/cluster"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -26,16 +24,7 @@ func TestRogueNodeInDevicePluginMode(t *testing.T) {
 	unseen := r.debugEcho("unseen", 2, nil, "unseen0")[0].name
 	shares := r.debugEcho("shares", 2, nil, "shares0")[0].name
 	thief := r.newRogue()
-	// The node's real kubecri is gone: it would undo what the rogue does.
-	r.check(shared.Kill(cluster.Kubecri, nodeA, syscall.SIGKILL))
-	back := false
-	restore := func() {
-		if !back {
-			r.check(shared.Start(cluster.Kubecri, nodeA))
-			back = true
-		}
-	}
-	t.Cleanup(restore)
+	restore := r.killKubecri()
 
 	r.check(thief.patchNode(nodeA, `{"metadata":{"labels":{"kubeslot.io/mode":"device-plugin"}}}`, "status"))
 	own, err := thief.akri.KubeslotV1alpha1().DeviceSlices().Get(r.ctx, r.sliceOf(nodeA), metav1.GetOptions{})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -235,6 +236,16 @@ func rogueIsRefused(r *rig, by way) {
 	r.agree("own", "loot", 1)
 }
 
+// killKubecri ends node-a's real kubecri, which would undo what a rogue does, until the test's
+// end, or until the function that it returns is called.
+func (r *rig) killKubecri() (restore func()) {
+	r.Helper()
+	r.check(shared.Kill(cluster.Kubecri, nodeA, syscall.SIGKILL))
+	restore = sync.OnceFunc(func() { r.check(shared.Start(cluster.Kubecri, nodeA)) })
+	r.Cleanup(restore)
+	return restore
+}
+
 // What a node's credential may say is about its own node, and others do not believe
 // the rest: devices of other nodes, slots that it does not reach, and slots beyond the
 // capacity. Nobody has less for it.
@@ -246,16 +257,7 @@ func TestRogueNodeIsNotBelieved(t *testing.T) {
 	theirs := local[slices.IndexFunc(local, func(d device) bool { return d.nodes[0] == nodeB })].name
 	wide := r.debugEcho("wide", 1, nil, "wide0")[0].name
 	thief := r.newRogue()
-	// The node's real kubecri is gone: it would undo what the rogue does.
-	r.check(shared.Kill(cluster.Kubecri, nodeA, syscall.SIGKILL))
-	back := false
-	restore := func() {
-		if !back {
-			r.check(shared.Start(cluster.Kubecri, nodeA))
-			back = true
-		}
-	}
-	t.Cleanup(restore)
+	restore := r.killKubecri()
 
 	_, hash := slot.SplitInstance(theirs)
 	stick := v1alpha1.ConfigurationReference{Namespace: r.ns, Name: "stick"}
