@@ -38,7 +38,7 @@ func brokerPod(change func(*v1.PodSpec), args ...string) *v1.PodSpec {
 	return &p
 }
 
-// brokers makes a Configuration of pretended devices with brokers. The namespace's
+// brokers makes a Configuration of simulated devices with brokers. The namespace's
 // Configurations are deleted before it is cleaned up, and nothing may stay.
 func (r *rig) brokers(name string, capacity int32, spec akriv0.BrokerSpec, change func(*akriv0.ConfigurationSpec), ids ...string) {
 	r.Helper()

@@ -23,7 +23,7 @@ type device struct {
 	nodes  []string // that reach it, sorted
 }
 
-// debugEcho makes a Configuration of pretended devices and waits until both nodes
+// debugEcho makes a Configuration of simulated devices and waits until both nodes
 // reach all of them and advertise their slots. It returns the devices sorted by name.
 func (r *rig) debugEcho(name string, capacity int32, change func(*akriv0.Configuration), ids ...string) []device {
 	r.Helper()
