@@ -23,8 +23,20 @@ func (conf *configRecord) own(c *class) *group {
 	if len(c.nodes) != 1 {
 		return nil
 	}
-	return conf.groups[c.nodes[0].key]
+	if len(c.groups) > fewGroups {
+		return conf.groups[c.nodes[0].key]
+	}
+	for _, g := range c.groups {
+		if len(g.classes) == 1 {
+			return g
+		}
+	}
+	return nil
 }
+
+// fewGroups are looked at one by one faster than one is found by its key. Score asks hundreds
+// of nodes for each pod.
+const fewGroups = 4
 
 func (c *class) reaches(g *group) bool { return g != nil && slices.Contains(c.groups, g) }
 

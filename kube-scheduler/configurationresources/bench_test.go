@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
@@ -48,11 +49,18 @@ func benchCluster(nodes, devices int) (*Plugin, []fwk.NodeInfo) {
 	return p, infos
 }
 
-// BenchmarkFilter is one node's Filter, as the framework calls it.
+// BenchmarkFilter is one node's Filter, or its Score, as the framework calls it.
 func BenchmarkFilter(b *testing.B) {
 	for _, size := range []struct{ nodes, devices int }{{500, 2_500}, {5_000, 25_000}, {5_000, 50_000}} {
 		p, nodes := benchCluster(size.nodes, size.devices)
-		for _, ask := range []struct{ name, quantity string }{{"fits", "1"}, {"refused", "50"}} {
+		score := func(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+			_, status := p.Score(ctx, state, pod, node)
+			return status
+		}
+		for _, ask := range []struct {
+			name, quantity string
+			call           func(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) *fwk.Status
+		}{{"fits", "1", p.Filter}, {"refused", "50", p.Filter}, {"score", "1", score}} {
 			b.Run(fmt.Sprintf("nodes=%d/devices=%d/%s", size.nodes, size.devices, ask.name), func(b *testing.B) {
 				state, asking := framework.NewCycleState(), pod("p", ask.quantity)
 				if _, status := p.PreFilter(context.Background(), state, asking, nodes); !status.IsSuccess() {
@@ -60,8 +68,8 @@ func BenchmarkFilter(b *testing.B) {
 				}
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
-					status := p.Filter(context.Background(), state, asking, nodes[i%len(nodes)])
-					if status.IsSuccess() != (ask.name == "fits") {
+					status := ask.call(context.Background(), state, asking, nodes[i%len(nodes)])
+					if status.IsSuccess() == (ask.name == "refused") {
 						b.Fatal(status)
 					}
 				}
