@@ -99,8 +99,7 @@ func TestArbitraryObjects(t *testing.T) {
 // Two nodes have a local device of one id, and the hashes of both are equal: they are two
 // devices all the same.
 func TestLocalDevicesOfOneIDAreTwo(t *testing.T) {
-	l := New()
-	l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{}))
+	l := ledgerOf(akriv0.ConfigurationSpec{})
 	d := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "ns", Name: "cam"}, ID: "same.8587134", Hash: "26c7d3"}
 	for _, node := range []string{"b", "c"} {
 		_, errs := l.SetSlice(sliceOf(node+"-0", node, d))
@@ -186,8 +185,7 @@ func TestMemoryFollowsWhatIsHeld(t *testing.T) {
 // as there are others.
 func TestJoinsDoNotRegroup(t *testing.T) {
 	const nodes, instances = 300, 100
-	l := New()
-	l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{InstanceNameDigits: slot.LongHash}))
+	l := ledgerOf(akriv0.ConfigurationSpec{InstanceNameDigits: slot.LongHash})
 	all := crowd(nodes, instances)
 	for n, s := range all {
 		l.SetSlice(s)

@@ -15,13 +15,11 @@ import (
 // fleet is a cluster of one Configuration: shared Instances that every node
 // reaches, or as many for each node alone.
 func fleet(nodes, instances int, shared bool) (*Ledger, []string) {
-	l := New()
-	c := configurationOf("cam", akriv0.ConfigurationSpec{Capacity: 2, InstanceNameDigits: slot.LongHash})
+	spec := akriv0.ConfigurationSpec{Capacity: 2, InstanceNameDigits: slot.LongHash}
 	if shared {
-		c.Spec.Discovery = &akriv0.Discovery{}
+		spec.Discovery = &akriv0.Discovery{}
 	}
-	l.SetConfiguration(c)
-	names := fleetNodes(nodes)
+	l, names := ledgerOf(spec), fleetNodes(nodes)
 	reporters := names
 	if shared {
 		for _, node := range names {
@@ -200,8 +198,7 @@ func BenchmarkJoin(b *testing.B) {
 			all := crowd(nodes, 100)
 			b.ReportAllocs()
 			for b.Loop() {
-				l := New()
-				l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{InstanceNameDigits: slot.LongHash}))
+				l := ledgerOf(akriv0.ConfigurationSpec{InstanceNameDigits: slot.LongHash})
 				for _, s := range all {
 					l.SetSlice(s)
 				}
@@ -246,8 +243,7 @@ func BenchmarkRebuild(b *testing.B) {
 			b.Run(fmt.Sprintf("nodes=%d/instances=%d/containers=%d", size.nodes, size.instances, containers), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					l := New()
-					l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{Capacity: 2, InstanceNameDigits: slot.LongHash}))
+					l := ledgerOf(akriv0.ConfigurationSpec{Capacity: 2, InstanceNameDigits: slot.LongHash})
 					for _, s := range all {
 						l.SetSlice(s)
 					}
@@ -265,8 +261,7 @@ func BenchmarkRebuild(b *testing.B) {
 // from seeds with which there are many conflicts and enough slots.
 func BenchmarkBacktrack(b *testing.B) {
 	for _, of := range []struct{ containers, seed int }{{5, 4991}, {15, 3275}, {45, 4961}} {
-		l := New()
-		l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{Capacity: int32(of.containers)}))
+		l := ledgerOf(akriv0.ConfigurationSpec{Capacity: int32(of.containers)})
 		req := podFor(of.containers, 0)
 		random := rand.New(rand.NewPCG(uint64(of.seed), 0))
 		slots := 0
@@ -294,8 +289,7 @@ func BenchmarkBacktrack(b *testing.B) {
 // others, and none has what it needs.
 func unservable() (*Ledger, *Request) {
 	const capacity = 400
-	l := New()
-	l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{Capacity: capacity, InstanceNameDigits: slot.LongHash}))
+	l := ledgerOf(akriv0.ConfigurationSpec{Capacity: capacity, InstanceNameDigits: slot.LongHash})
 	devices := []v1alpha1.Device{fleetDevice(0, "a", true), fleetDevice(1, "a", true)}
 	req := podFor(400, 2)
 	for i := range req.Containers {

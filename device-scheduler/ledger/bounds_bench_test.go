@@ -21,8 +21,7 @@ func BenchmarkJoinOneByOne(b *testing.B) {
 					all := crowd(nodes, 20)
 					found := make([]int, nodes)
 					random := rand.New(rand.NewPCG(1, uint64(nodes)))
-					l := New()
-					l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{InstanceNameDigits: slot.LongHash}))
+					l := ledgerOf(akriv0.ConfigurationSpec{InstanceNameDigits: slot.LongHash})
 					for i := range 20 * nodes {
 						at := i / 20
 						if how != "in turn" {
@@ -68,8 +67,7 @@ func BenchmarkIrregularReach(b *testing.B) {
 // irregular is a cluster in which each node reaches some of the Instances, and nearly no
 // two Instances are reached by the same nodes.
 func irregular(nodes, instances, reached int) (*Ledger, []string) {
-	l := New()
-	l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{InstanceNameDigits: slot.LongHash}))
+	l := ledgerOf(akriv0.ConfigurationSpec{InstanceNameDigits: slot.LongHash})
 	names := fleetNodes(nodes)
 	for n, node := range names {
 		var devices []v1alpha1.Device

@@ -50,10 +50,8 @@ func (p *prober) check(t *rapid.T, strategy Strategy) {
 	defer func() { p.terminating = ending }()
 	p.terminating = nil
 	for _, w := range p.waiting {
-		victims := p.PotentialVictims(w.req)
-		lower := slices.DeleteFunc(victims.On(w.node), func(v Victim) bool { return v.Priority >= w.req.Priority })
-		could := w.can
-		found := p.Preempt(strategy, w.node, w.req, lower)
+		victims, could := p.PotentialVictims(w.req), w.can
+		found := p.Preempt(strategy, w.node, w.req, victims.On(w.node))
 		if found != nil && !victims.Suffice(w.node) {
 			t.Fatalf("pod %s, which asks for %+v, can have %v on %s if %v go, and counts say that this does not suffice",
 				w.req.UID, w.req.Containers, found.Assignment, w.node, found.Victims)

@@ -142,8 +142,7 @@ func (w *world) checkObjects(t failer) {
 func TestNothingOfTheObjectIsKept(t *testing.T) {
 	const around, objects = 1 << 20, 32
 	part := func(text string) string { return (text + strings.Repeat(" ", around))[:len(text)] }
-	l := New()
-	l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{}))
+	l := ledgerOf(akriv0.ConfigurationSpec{})
 	for i := range objects {
 		node := part(fmt.Sprint("node-", i))
 		d := deviceOf(fmt.Sprint("cam-", i), "ns", node)

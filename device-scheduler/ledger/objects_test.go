@@ -97,6 +97,13 @@ func configurationOf(name string, spec akriv0.ConfigurationSpec) *akriv0.Configu
 	return &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"}, Spec: spec}
 }
 
+// ledgerOf returns one with the Configuration cam of namespace ns.
+func ledgerOf(spec akriv0.ConfigurationSpec) *Ledger {
+	l := New()
+	l.SetConfiguration(configurationOf("cam", spec))
+	return l
+}
+
 // occupy has somebody claim the Instance's slots from one on, on a node that reaches it.
 func occupy(l *Ledger, instance, node string, from, capacity int) {
 	for i := from; i < capacity; i++ {

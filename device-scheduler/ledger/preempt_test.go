@@ -59,9 +59,7 @@ func TestVictims(t *testing.T) {
 
 // TestDistinct has devices that all nodes reach, or one of them alone.
 func TestDistinct(t *testing.T) {
-	l := New()
-	configuration := configurationOf("cam", akriv0.ConfigurationSpec{})
-	l.SetConfiguration(configuration)
+	l := ledgerOf(akriv0.ConfigurationSpec{})
 	for name, nodes := range map[string][]string{"cam-1": worldNodes, "cam-2": {"c"}} {
 		share(l, name, nodes...)
 	}
@@ -76,9 +74,7 @@ func TestDistinct(t *testing.T) {
 	check("cam-1", "a")
 	check("cam-2", "a", "c")
 	// With that scope it matters what pods on the node have.
-	perNode := configuration.DeepCopy()
-	perNode.Spec.UniqueScope = akriv0.UniquePerNode
-	l.SetConfiguration(perNode)
+	l.SetConfiguration(configurationOf("cam", akriv0.ConfigurationSpec{UniqueScope: akriv0.UniquePerNode}))
 	check("cam", "a", "b", "c")
 	check("cam-1", "a")
 }
@@ -90,12 +86,9 @@ const pods = 20
 func crowded(t *rapid.T, strategy Strategy) *Ledger {
 	l := New()
 	for _, name := range []string{"cam", "gps"} {
-		c := configurationOf(name, akriv0.ConfigurationSpec{Capacity: 3})
-		c.Spec.UniqueScope = rapid.SampledFrom([]akriv0.UniqueScope{akriv0.UniquePerContainer, akriv0.UniquePerPod, akriv0.UniquePerNode}).Draw(t, "scope")
-		if rapid.IntRange(0, 3).Draw(t, "slots alone") == 3 {
-			c.Spec.UniqueDevices = new(bool)
-		}
-		l.SetConfiguration(c)
+		spec := drawUnique(t)
+		spec.Capacity = 3
+		l.SetConfiguration(configurationOf(name, spec))
 		for i := range rapid.IntRange(3, 4).Draw(t, "instances") {
 			in := fmt.Sprintf("%s-%d", name, i)
 			nodes := rapid.SliceOfNDistinct(rapid.SampledFrom(worldNodes), 2, 3, rapid.ID[string]).Draw(t, "nodes")
@@ -121,8 +114,7 @@ func crowded(t *rapid.T, strategy Strategy) *Ledger {
 				l.SetTerminating(name)
 			}
 		case rapid.IntRange(0, 5).Draw(t, "preempts") == 5:
-			candidates := slices.DeleteFunc(l.PotentialVictims(req).On(node), func(v Victim) bool { return v.Priority >= req.Priority })
-			if p := l.Preempt(strategy, node, req, candidates); p != nil {
+			if p := l.Preempt(strategy, node, req, l.PotentialVictims(req).On(node)); p != nil {
 				l.Nominate(req.Pod, node, p.Assignment)
 			}
 		}
@@ -179,7 +171,7 @@ func (w *world) preempt(t *rapid.T) {
 	pod.Priority++
 	node := rapid.SampledFrom(worldNodes).Draw(t, "node")
 	req := drawRequest(t, pod)
-	candidates := slices.DeleteFunc(w.PotentialVictims(req).On(node), func(v Victim) bool { return v.Priority >= req.Priority })
+	candidates := w.PotentialVictims(req).On(node)
 	for i := range candidates {
 		candidates[i].Protected = rapid.Bool().Draw(t, "protected")
 		candidates[i].Started = int64(rapid.IntRange(1, 2).Draw(t, "started"))

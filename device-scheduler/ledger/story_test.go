@@ -4,13 +4,72 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
+
+// story is a ledger, and what the API has. Its methods are commands.
+type story struct {
+	*Ledger
+	strategy  Strategy
+	scheduled map[string]scheduled // by UID
+	capacity  map[string]int32     // of Configurations
+	// slicesMade is the time: each slice is a second younger than the one before.
+	slicesMade int64
+	api        api
+}
+
+func newStory() *story {
+	return &story{Ledger: New(), strategy: Spread, scheduled: map[string]scheduled{}, capacity: map[string]int32{}, api: newAPI()}
+}
+
+func (s *story) setConfiguration(c step) string {
+	conf := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: full(c.name), Namespace: c.ns,
+		CreationTimestamp: metav1.Unix(arg(c, "created", int64(0)), 0)}}
+	if c.HasArg("deleting") {
+		conf.DeletionTimestamp = &metav1.Time{}
+	}
+	if u := arg(c, "unique", ""); u == "none" {
+		conf.Spec.UniqueDevices = new(bool)
+	} else {
+		conf.Spec.UniqueScope = akriv0.UniqueScope(u)
+	}
+	if c.HasArg("discovery") {
+		conf.Spec.Discovery = &akriv0.Discovery{NodeSelector: c.labels("discovery")}
+	}
+	s.capacity[conf.Name] = arg(c, "capacity", s.capacity[conf.Name])
+	conf.Spec.Capacity = s.capacity[conf.Name]
+	s.api.configurations[conf.Namespace+"/"+conf.Name] = conf
+	return s.happened(s.SetConfiguration(conf))
+}
+
+func (s *story) setInstance(c step) string {
+	var event Event
+	if c.HasArg("capacity") {
+		event.add(s.setCapacity(c.name, arg(c, "capacity", int32(0))))
+	}
+	nodes := arg(c, "nodes", []string(nil))
+	for _, node := range nodes {
+		slice := sliceOf(node+"-"+c.ns+"-"+c.name, node, deviceOf(c.name, c.ns, node))
+		s.api.slices[slice.Name] = slice
+		reported, _ := s.SetSlice(slice)
+		event.add(reported)
+	}
+	for _, slice := range slices.Sorted(maps.Keys(s.api.slices)) {
+		if node, of, _ := strings.Cut(slice, "-"); of == c.ns+"-"+c.name && !slices.Contains(nodes, node) {
+			delete(s.api.slices, slice)
+			event.add(s.DeleteSlice(slice))
+		}
+	}
+	return s.happened(event)
+}
 
 // setCapacity sets that of the Instance's Configuration, also of one that is yet to come.
 func (s *story) setCapacity(instance string, capacity int32) Event {
@@ -28,71 +87,159 @@ func (s *story) setCapacity(instance string, capacity int32) Event {
 	return event
 }
 
-func (s *story) setSlice(slice *v1alpha1.DeviceSlice) Event {
-	s.api.slices[slice.Name] = slice
-	event, _ := s.SetSlice(slice)
-	return event
-}
-
-func parse(t *testing.T, name string) slot.Name {
-	n, err := slot.Parse(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.Instance = full(n.Instance)
-	return n
-}
-
-// labels reads "key:value" pairs.
-func labels(pairs []string) map[string]string {
-	labels := map[string]string{}
-	for _, pair := range pairs {
-		key, value, _ := strings.Cut(pair, ":")
-		labels[key] = value
-	}
-	return labels
-}
-
-func lines(input string) []string {
-	return strings.FieldsFunc(input, func(r rune) bool { return r == '\n' })
-}
-
-func request(t *testing.T, pod Pod, input string) *Request {
-	req := &Request{Pod: pod}
-	for _, line := range lines(input) {
+func (s *story) setSlice(c step) string {
+	slice := sliceOf(c.name, c.node)
+	for _, line := range lines(c.Input) {
 		words := strings.Fields(line)
-		c := ContainerRequest{}
-		switch words[0] {
-		case "init":
-			c.Role, words = Init, words[1:]
-		case "sidecar":
-			c.Role, words = Sidecar, words[1:]
-		}
-		c.Name = words[0]
-		for _, w := range words[1:] {
-			name, count, _ := strings.Cut(w, "=")
-			n, err := strconv.Atoi(count)
-			if err != nil {
-				t.Fatalf("request %q: %v", w, err)
+		device := deviceOf(words[0], c.ns, c.node)
+		for _, how := range words[1:] {
+			switch how {
+			case "twin":
+				device = twinOf(device, "")
+			case "local-twin":
+				device = twinOf(device, c.node)
+			case "wrong":
+				device.Hash = "000000"
+			case "long":
+				device.Hash = slot.InstanceHash(device.ID, device.Shared, c.node, slot.LongHash)
+			case "unschedulable":
+				device.Unschedulable = true
+			case "gone":
+				device.Unschedulable, device.Gone = true, true
+			default:
+				c.Fatalf(c.t, "%s: a device cannot be %s", c, how)
 			}
-			c.Resources = append(c.Resources, ResourceRequest{Name: full(name), Count: n})
 		}
-		req.Containers = append(req.Containers, c)
+		slice.Spec.Devices = append(slice.Spec.Devices, device)
 	}
-	return req
+	s.slicesMade++
+	slice.CreationTimestamp = metav1.Unix(s.slicesMade, 0)
+	if now := s.api.slices[c.name]; now != nil {
+		slice.CreationTimestamp = now.CreationTimestamp
+	}
+	s.api.slices[c.name] = slice
+	event, errs := s.SetSlice(slice)
+	out := ""
+	for _, err := range errs {
+		out += "left out: " + err.Error() + "\n"
+	}
+	return out + s.happened(event)
 }
 
-func show(a Assignment) string {
-	var out []string
-	for name, grants := range a {
-		line := name + ":"
-		for _, g := range grants {
-			line += fmt.Sprintf(" %s/%d=%s", g.Resource, g.Ordinal, g.Slot)
-		}
-		out = append(out, line)
+func (s *story) setClaim(c step) string {
+	claim := claimOf(c.slot, c.node, c.pod.UID)
+	if c.pod.UID != "" {
+		claim.Spec.Pod = &v1alpha1.PodReference{Namespace: "ns", Name: c.pod.Name, UID: types.UID(c.pod.UID)}
 	}
-	slices.Sort(out)
-	return strings.Join(out, "\n")
+	s.api.claims[claim.Name] = claim
+	return s.happened(s.SetClaim(claim))
+}
+
+// fit returns what the pod gets, or why it gets nothing.
+func (s *story) fit(c step) (Assignment, string) {
+	a, shortfall := s.Draft(s.strategy, c.pod).Fit(c.node, c.request())
+	switch {
+	case shortfall == nil:
+		return a, ""
+	case shortfall.Resolvable():
+		return nil, "waits: " + shortfall.String()
+	}
+	return nil, "cannot: " + shortfall.String()
+}
+
+func (s *story) schedule(c step) string {
+	a, refusal := s.fit(c)
+	if refusal != "" {
+		return refusal
+	}
+	event, err := s.Assume(c.pod, c.node, a)
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	s.scheduled[c.pod.UID] = scheduled{c.pod, c.node, a}
+	if event.Empty() {
+		return show(a)
+	}
+	return show(a) + "\n" + s.happened(event)
+}
+
+func (s *story) observeForeign(c step) string {
+	a := Assignment{}
+	for _, line := range lines(c.Input) {
+		words := strings.Fields(line)
+		for i, name := range words[2:] {
+			a[words[0]] = append(a[words[0]], assignment.Grant{Resource: full(words[1]), Ordinal: i, Slot: c.parse(name)})
+		}
+	}
+	if _, known := s.api.pods[c.pod.UID]; !known {
+		s.api.pods[c.pod.UID] = scheduled{c.pod, c.node, a}
+	}
+	return s.observe(scheduled{c.pod, c.node, a})
+}
+
+func (s *story) observe(p scheduled) string {
+	conflicts, event := s.Observe(p.pod, p.node, p.a)
+	out := ""
+	for _, c := range conflicts {
+		out += fmt.Sprintf("conflict: %s is held by %s\n", c.Slot, c.Holder.Name)
+	}
+	return out + s.happened(event)
+}
+
+func (s *story) preempt(c step) string {
+	req := c.request()
+	candidates := s.PotentialVictims(req).On(c.node)
+	protected := arg(c, "protected", []string(nil))
+	for i := range candidates {
+		candidates[i].Protected = slices.Contains(protected, candidates[i].Name)
+	}
+	p := s.Preempt(s.strategy, c.node, req, candidates)
+	if p == nil {
+		return "no victims help"
+	}
+	out := "victims:"
+	for _, v := range p.Victims {
+		out += fmt.Sprintf(" %s on %s", v.Name, v.Node)
+	}
+	if p.Free {
+		out = "fits as it is"
+	}
+	out += "\n" + show(p.Assignment)
+	if event := s.Nominate(c.pod, c.node, p.Assignment); !event.Empty() {
+		out += "\n" + s.happened(event)
+	}
+	return out
+}
+
+func (s *story) reach(c step) string {
+	nodes, shortfall := s.Reach(c.request(), arg(c, "limit", 1000))
+	switch {
+	case shortfall != nil:
+		return "cannot: " + shortfall.String()
+	case nodes == nil:
+		return "any node"
+	}
+	return strings.Join(nodes, " ")
+}
+
+func (s *story) orphans(c step) string {
+	waiting, out := arg(c, "waiting", []string(nil)), "orphaned:"
+	for _, o := range s.OrphanedClaims(func(uid string) bool { return slices.Contains(waiting, uid) }) {
+		out += fmt.Sprintf(" %s for %s on %s", o.Name, o.Holder, o.Node)
+	}
+	return out
+}
+
+func (s *story) doubleAllocation(c step) string {
+	d := s.DoubleAllocationOf(c.slot)
+	if d == nil {
+		return "none"
+	}
+	out := "winner: " + d.Winner.Name
+	for _, p := range d.Losers {
+		out += "; loser: " + p.Name
+	}
+	return out
 }
 
 func (s *story) happened(g Event) string {
@@ -120,14 +267,6 @@ func (s *story) happened(g Event) string {
 	return strings.Join(out, "\n")
 }
 
-func (s *story) observed(conflicts []Conflict, g Event) string {
-	var out strings.Builder
-	for _, c := range conflicts {
-		fmt.Fprintf(&out, "conflict: %s is held by %s\n", c.Slot, c.Holder.Name)
-	}
-	return out.String() + s.happened(g)
-}
-
 func (l *Ledger) show() string {
 	var out []string
 	for _, d := range l.devices {
@@ -147,8 +286,6 @@ func (l *Ledger) show() string {
 				state = append(state, "kept for "+s.nominee.UID)
 			case d.isFree(i):
 				state = append(state, "free")
-			case len(state) == 0:
-				state = append(state, "out of capacity")
 			}
 			out = append(out, fmt.Sprintf("%s: %s", slot.Name{Instance: d.name, Index: i}, strings.Join(state, ", ")))
 		}
