@@ -21,8 +21,7 @@ var commands = map[string]struct {
 		return ""
 	}},
 	// A new scheduler: the ledger is rebuilt from what the API shows.
-	"restart": {"[strategy]", "", func(s *story, c step) string {
-		s.strategy = Strategy(arg(c, "strategy", string(s.strategy)))
+	"restart": {"", "", func(s *story, _ step) string {
 		s.Ledger = s.api.ledger(rand.New(rand.NewPCG(1, 1)))
 		return ""
 	}},
