@@ -16,12 +16,6 @@ import (
 // missing. It runs after DefaultPreemption, which evicts on one node only.
 func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	from := p.cache.Queue.Asked(pod.UID)
-	finished := true
-	defer func() {
-		if finished { // else the pod is tried again after a while
-			p.cache.Queue.Finished(pod.UID)
-		}
-	}()
 	c, status := readCycle(state)
 	if status != nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
@@ -46,11 +40,11 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		}
 	}
 	best, nomination, err := p.preemption.Preempt(ctx, c.Request, short, from, p.args.Strategy, p.args.NominationTimeout.Duration)
-	if finished = err == nil; !finished {
+	if err != nil {
 		if limit := (*preemption.LimitError)(nil); errors.As(err, &limit) {
 			from = limit.Next
 		}
-		p.cache.Queue.Unfinished(pod.UID, from)
+		p.cache.Queue.Unfinished(pod.UID, from) // it is tried again after a while
 		return nil, fwk.NewStatus(fwk.Unschedulable, err.Error())
 	}
 	if best == nil {

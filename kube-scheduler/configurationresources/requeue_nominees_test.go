@@ -105,7 +105,7 @@ func TestVictimsSlotGoesToAnother(t *testing.T) {
 				t.Errorf("activated: %v, want the vip", got)
 			}
 			r.cache.Queue.Try("vip-uid")
-			r.cache.Queue.Finished("vip-uid")
+			r.cache.Queue.Asked("vip-uid")
 			shown() // which is nothing new
 			if got := r.requeuedWithin(time.Minute); slices.Contains(got, "vip") {
 				t.Errorf("activated again: %v", got)

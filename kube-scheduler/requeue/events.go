@@ -1,7 +1,6 @@
 package requeue
 
 import (
-	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -56,13 +55,9 @@ func (q *Queue[R]) GaveBack(pod *v1.Pod, e Event) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var exempt []*waiting[R]
-	for _, key := range slices.AppendSeq(slices.Clone(e.Freed), maps.Keys(e.Preemptible)) {
-		for _, of := range []string{key, anyKey} {
-			for _, w := range q.byKey[of] {
-				if (w.result != rejected || w.pod.UID == pod.UID || sameGang(w.pod, pod)) && !q.hasNews(w) {
-					exempt = append(exempt, w)
-				}
-			}
+	for _, w := range q.pods {
+		if (!w.rejected || w.pod.UID == pod.UID || sameGang(w.pod, pod)) && !q.hasNews(w) {
+			exempt = append(exempt, w)
 		}
 	}
 	q.record(e)
@@ -74,14 +69,12 @@ func (q *Queue[R]) GaveBack(pod *v1.Pod, e Event) {
 // hasNews reports whether there was an event that the pod was not tried since. The caller
 // holds mu.
 func (q *Queue[R]) hasNews(w *waiting[R]) bool {
-	if w.keys[0] == anyKey {
-		for _, e := range q.events {
-			if e.isNews(w.lastTry) {
-				return true
-			}
+	for key, e := range q.events {
+		if w.lastTry < e.number && (w.keys[0] == anyKey || slices.Contains(w.keys, key)) {
+			return true
 		}
 	}
-	return slices.ContainsFunc(w.keys, func(key string) bool { return q.events[key].isNews(w.lastTry) })
+	return false
 }
 
 func sameGang(a, b *v1.Pod) bool {
@@ -107,6 +100,3 @@ func (q *Queue[R]) on(key string) *keyEvents {
 	q.look()
 	return e
 }
-
-// isNews reports whether there was an event since the try.
-func (e *keyEvents) isNews(try uint64) bool { return e != nil && try < e.number }

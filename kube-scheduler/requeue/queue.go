@@ -1,7 +1,6 @@
 package requeue
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -27,7 +26,7 @@ type Options[R any] struct {
 	// slots by preemption, as things are now; false if none suffices. nil if there are no
 	// slots. It is called like Possible.
 	MinPreemptorPriority func([]slot.Name) (int32, bool)
-	// Finishes says that the plugin calls Finished or Reserved in each try. A try without
+	// Finishes says that the plugin calls Asked or Reserved in each try. A try without
 	// either is made again after RetryInterval, each next one after twice the time: the framework asks no further PostFilter
 	// plugin once one has failed, as DefaultPreemption does when a victim is gone while it
 	// looks, and then nobody has asked what this plugin could preempt.
@@ -54,11 +53,6 @@ type Queue[R any] struct {
 	// retries are of pods that are activated whatever happens, unless they are tried
 	// before.
 	retries map[types.UID]retry
-	// unfinished are tries that are neither Finished nor Reserved, and when they are
-	// given up.
-	unfinished map[types.UID]time.Time
-	// next is when Run looks again by itself; zero before it did.
-	next time.Time
 }
 
 // waiting is a pod that waits.
@@ -66,20 +60,15 @@ type waiting[R any] struct {
 	pod     *v1.Pod
 	request R
 	keys    []string
-	result  result
 	lastTry uint64 // its number; 0 if there was none
-	givenUp int    // tries that were not finished, in a row
-	from    int    // where the next try goes on, see Unfinished
+	// rejected is whether it was tried, and that try has neither reserved something nor
+	// preempted pods for it.
+	rejected bool
+	// finished is whether its last try had an answer.
+	finished bool
+	givenUp  int // tries that were not finished, in a row
+	from     int // where the next try goes on, see Unfinished
 }
-
-// result is what came of a pod's last try so far.
-type result int
-
-const (
-	notTried result = iota
-	rejected
-	reserved // it reserved something, or preempted pods for it
-)
 
 // keyEvents are what happened to a key since the last batch that left nobody over.
 type keyEvents struct {
@@ -98,6 +87,8 @@ type retry struct {
 	delay time.Duration // before the next retry
 	// activated is when it was activated last and not tried since; zero if it was not.
 	activated time.Time
+	// unlessFinished retries are of a try that goes on. It may end without an answer.
+	unlessFinished bool
 }
 
 const (
@@ -125,7 +116,7 @@ func New[R any](o Options[R]) *Queue[R] {
 		o.FirstBatch = DefaultFirstBatch
 	}
 	return &Queue[R]{Options: o, signal: make(chan struct{}, 1), pods: map[types.UID]*waiting[R]{}, byKey: map[string]map[types.UID]*waiting[R]{},
-		events: map[string]*keyEvents{}, retries: map[types.UID]retry{}, unfinished: map[types.UID]time.Time{}}
+		events: map[string]*keyEvents{}, retries: map[types.UID]retry{}}
 }
 
 // Start has all pods tried that were tried before the plugin knew enough, and events
@@ -135,8 +126,9 @@ func (q *Queue[R]) Start() {
 	defer q.mu.Unlock()
 	q.started = true
 	for uid := range q.pods {
-		q.retryAt(uid, q.Clock.Now())
+		q.retryAfter(uid, 0)
 	}
+	q.look()
 }
 
 // Add enters a pod that waits for something of the keys, of any key if none is given, or
@@ -171,7 +163,6 @@ func (q *Queue[R]) Delete(uid types.UID) {
 	}
 	delete(q.pods, uid)
 	delete(q.retries, uid)
-	delete(q.unfinished, uid)
 	for _, key := range w.keys {
 		if delete(q.byKey[key], uid); len(q.byKey[key]) == 0 {
 			delete(q.byKey, key)
@@ -212,26 +203,41 @@ func (q *Queue[R]) Try(uid types.UID) {
 	defer q.mu.Unlock()
 	if w := q.pods[uid]; w != nil {
 		q.now++
-		w.lastTry, w.result = q.now, rejected // until it reserves
+		if w.finished {
+			w.givenUp, w.from = 0, 0
+		}
+		w.lastTry, w.rejected, w.finished = q.now, true, false // until it reserves
 		delete(q.retries, uid)
 		if q.Finishes {
-			q.unfinished[uid] = q.Clock.Now().Add(min(RetryInterval<<min(w.givenUp, 10), maxRetryInterval))
-			q.lookBy(q.unfinished[uid])
+			q.retries[uid] = retry{at: q.Clock.Now().Add(w.backoff(maxRetryInterval)), delay: RetryInterval, unlessFinished: true}
 		}
 	}
 }
 
-// Asked records that the plugin was asked all that it is asked for a pod without a node, so that
-// nothing is given up while it thinks: Finished, Reserved or Unfinished follows. It returns
+// backoff is how long after a try that was not finished the next one is made.
+func (w *waiting[R]) backoff(most time.Duration) time.Duration {
+	return min(RetryInterval<<min(w.givenUp, 10), most)
+}
+
+// Asked records that the plugin was asked all that it is asked for a pod without a node: it has
+// an answer, for which it may take its time, or says that the try is Unfinished. Asked returns
 // what Unfinished said at the last try; 0 when that was finished.
 func (q *Queue[R]) Asked(uid types.UID) (from int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.unfinished, uid)
 	if w := q.pods[uid]; w != nil {
+		q.finish(w)
 		from = w.from
 	}
 	return from
+}
+
+// finish records that the try has an answer. The caller holds mu.
+func (q *Queue[R]) finish(w *waiting[R]) {
+	w.finished = true
+	if q.retries[w.pod.UID].unlessFinished {
+		delete(q.retries, w.pod.UID)
+	}
 }
 
 // Unfinished records that the try ended before all was looked at, and where the next one goes
@@ -241,24 +247,9 @@ func (q *Queue[R]) Unfinished(uid types.UID, from int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w := q.pods[uid]; w != nil {
-		w.from = from
-		q.retryAt(uid, q.Clock.Now().Add(min(RetryInterval<<min(w.givenUp, 10), maxUnfinishedInterval)))
+		w.finished, w.from = false, from
+		q.retryAfter(uid, w.backoff(maxUnfinishedInterval))
 		w.givenUp++
-	}
-}
-
-// Finished records that the plugin has answered for good.
-func (q *Queue[R]) Finished(uid types.UID) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.finished(uid)
-}
-
-// finished is Finished for who holds mu.
-func (q *Queue[R]) finished(uid types.UID) {
-	delete(q.unfinished, uid)
-	if w := q.pods[uid]; w != nil {
-		w.givenUp, w.from = 0, 0
 	}
 }
 
@@ -270,38 +261,38 @@ func (q *Queue[R]) Reserved(uid types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w := q.pods[uid]; w != nil {
-		w.result = reserved
-		q.finished(uid)
+		w.rejected = false
+		q.finish(w)
 	}
 }
 
 // RetryNow has the pods tried at once.
-func (q *Queue[R]) RetryNow(uids ...types.UID) { q.activateIn(0, uids) }
+func (q *Queue[R]) RetryNow(uids ...types.UID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, uid := range uids {
+		q.retryAfter(uid, 0)
+	}
+	q.look()
+}
 
 // RetryLater has the pod tried in a while, past the framework's backoff: no event may follow
 // that would have it tried, and at once it would be tried over and over for as long as
 // nothing changes.
-func (q *Queue[R]) RetryLater(uid types.UID) { q.activateIn(RetryInterval, []types.UID{uid}) }
-
-func (q *Queue[R]) activateIn(delay time.Duration, uids []types.UID) {
+func (q *Queue[R]) RetryLater(uid types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, uid := range uids {
-		if q.pods[uid] != nil {
-			q.retryAt(uid, q.Clock.Now().Add(delay))
-		}
-	}
+	q.retryAfter(uid, RetryInterval)
 }
 
-// retryAt has a pod activated at a time, if it is not to be before. The caller holds mu.
-func (q *Queue[R]) retryAt(uid types.UID, at time.Time) {
-	r, known := q.retries[uid]
-	if known && !at.Before(r.at) {
+// retryAfter has a pod that waits activated after a while, if it is not to be before. Run finds
+// that by itself unless the while is shorter than RetryInterval. The caller holds mu.
+func (q *Queue[R]) retryAfter(uid types.UID, while time.Duration) {
+	at, r := q.Clock.Now().Add(while), q.retries[uid]
+	if set := !r.at.IsZero() && !r.unlessFinished; q.pods[uid] == nil || set && !at.Before(r.at) {
 		return
 	}
-	r.at, r.delay = at, RetryInterval
-	q.retries[uid] = r
-	q.lookBy(at)
+	q.retries[uid] = retry{at: at, delay: RetryInterval, activated: r.activated}
 }
 
 // look has Run look whether there is something to do.
@@ -310,24 +301,4 @@ func (q *Queue[R]) look() {
 	case q.signal <- struct{}{}:
 	default:
 	}
-}
-
-// lookBy has Run look at the time, at the latest. The caller holds mu.
-func (q *Queue[R]) lookBy(at time.Time) {
-	if q.next.IsZero() || at.Before(q.next) {
-		q.look()
-	}
-}
-
-// keysToAnswer returns the keys on which there are events that have been waited for long
-// enough, in order. The caller holds mu.
-func (q *Queue[R]) keysToAnswer(now time.Time) []string {
-	var keys []string
-	for key, e := range q.events {
-		if !now.Before(e.nextBatch) {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -306,28 +308,29 @@ func TestStart(t *testing.T) {
 	want(t, "started", r.after(0), "p")
 }
 
-// Run answers events without being asked to, and ends.
+// Run answers events without being asked to, sees in time that a try is not finished although it
+// had nothing to do when that began, and ends.
 func TestRun(t *testing.T) {
-	r := newRig()
-	got := make(chan string)
-	r.Activator = activator(func(p *v1.Pod) { got <- p.Name })
-	r.Add(pod("p"), 0, "x")
-	done := make(chan struct{})
-	go func() { r.Run(t.Context()); close(done) }()
-	t.Cleanup(func() { <-done })
-	r.possible["x"] = func(*v1.Pod) bool { return true }
-	r.Record(Event{Freed: []string{"x"}})
-	if name := <-got; name != "p" {
-		t.Errorf("activated %s", name)
-	}
-}
-
-type activator func(*v1.Pod)
-
-func (a activator) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
-	for _, p := range pods {
-		a(p)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := finishingRig("p")
+		r.Clock = clock.RealClock{} // the bubble's
+		go r.Run(t.Context())
+		activated := func() []string {
+			synctest.Wait()
+			defer func() { r.activated = nil }()
+			return r.activated
+		}
+		r.free("cam")
+		want(t, "free", activated(), "p")
+		r.Asked("p")
+		r.Try("p")
+		r.Asked("p")
+		time.Sleep(RetryInterval / 2) // Run has nothing to do
+		want(t, "tried", activated())
+		r.Try("p")
+		time.Sleep(RetryInterval)
+		want(t, "not finished", activated(), "p")
+	})
 }
 
 // What one event costs while many pods wait and nothing is free for them, and what ten

@@ -3,10 +3,12 @@ package requeue
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 )
 
@@ -14,8 +16,8 @@ import (
 func (q *Queue[R]) Run(ctx context.Context) {
 	for {
 		wait, more := q.Step()
-		if !more {
-			wait = maxRetryInterval // and look again then
+		if !more || wait > RetryInterval {
+			wait = RetryInterval // a retry that is set meanwhile is not due before
 		}
 		timer := q.Clock.NewTimer(wait)
 		select {
@@ -35,26 +37,25 @@ func (q *Queue[R]) Run(ctx context.Context) {
 // happens. It is for Run, and for tests; one goroutine may call it at a time.
 func (q *Queue[R]) Step() (wait time.Duration, more bool) {
 	now := q.Clock.Now()
-	activate := q.retried(now)
-	lists := map[string][]candidate[R]{}
 	q.mu.Lock()
+	activate := q.retried(now)
 	// Events and pods are read at once: an event that comes later is found by the next Step,
 	// with the pods that wait by then.
-	keys, events := q.keysToAnswer(now), map[string]keyEvents{}
-	for _, key := range keys {
-		e := *q.events[key]
-		e.preemptible = e.preemptible.Clone()
-		events[key] = e
+	events, lists := map[string]keyEvents{}, map[string][]candidate[R]{}
+	for key, e := range q.events {
+		if !now.Before(e.nextBatch) {
+			seen := *e
+			seen.preemptible = e.preemptible.Clone()
+			events[key], lists[key] = seen, q.candidates(key)
+		}
 	}
-	for _, key := range append(keys, anyKey) {
-		lists[key] = q.candidates(key)
+	if len(events) > 0 {
+		lists[anyKey] = q.candidates(anyKey)
 	}
 	q.mu.Unlock()
-	for _, list := range lists {
-		slices.SortFunc(list, firstToTry)
-	}
-	for _, key := range keys {
-		q.nextBatch(now, key, events[key], merge(lists[key], lists[anyKey]), activate)
+	slices.SortFunc(lists[anyKey], firstToTry)
+	for _, key := range slices.Sorted(maps.Keys(events)) {
+		q.nextBatch(now, key, events[key], inOrder(lists[key], lists[anyKey]), activate)
 	}
 	if len(activate) > 0 {
 		q.Activator.Activate(q.Logger, activate)
@@ -78,14 +79,9 @@ func (q *Queue[R]) candidates(key string) []candidate[R] {
 	return list
 }
 
-func merge[R any](a, b []candidate[R]) []candidate[R] {
-	if len(a) == 0 {
-		return b
-	}
-	if len(b) == 0 {
-		return a
-	}
-	all := slices.Concat(a, b)
+// inOrder are the pods that wait for the key and those that wait for any, which are in order.
+func inOrder[R any](waiting, any []candidate[R]) []candidate[R] {
+	all := slices.Concat(waiting, any)
 	slices.SortFunc(all, firstToTry)
 	return all
 }
@@ -96,23 +92,19 @@ func firstToTry[R any](x, y candidate[R]) int {
 		x.pod.CreationTimestamp.Compare(y.pod.CreationTimestamp.Time), cmp.Compare(x.pod.UID, y.pod.UID))
 }
 
-// retried returns the pods that are to be activated by now, whatever happened.
+// retried returns the pods that are to be activated by now, whatever happened. The caller holds
+// mu.
 func (q *Queue[R]) retried(now time.Time) map[string]*v1.Pod {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for uid, at := range q.unfinished {
-		if !now.Before(at) {
-			delete(q.unfinished, uid)
-			q.pods[uid].givenUp++
-			q.retryAt(uid, now)
-		}
-	}
 	pods := map[string]*v1.Pod{}
 	for uid, r := range q.retries {
 		if now.Before(r.at) {
 			continue
 		}
-		pods[string(uid)] = q.pods[uid].pod
+		w := q.pods[uid]
+		if r.unlessFinished {
+			w.givenUp++
+		}
+		pods[string(uid)] = w.pod
 		q.retries[uid] = retry{at: now.Add(r.delay), delay: min(2*r.delay, maxRetryInterval), activated: now}
 	}
 	return pods
@@ -129,29 +121,21 @@ func (q *Queue[R]) nextBatch(now time.Time, key string, e keyEvents, candidates 
 	if len(e.preemptible) > 0 {
 		least, preemptible = q.MinPreemptorPriority(e.preemptible.UnsortedList())
 	}
-	var batch []*v1.Pod
-	left := false
+	batch, left := 0, false
 	for _, c := range candidates {
-		if !e.isNews(c.lastTry) || activate[string(c.pod.UID)] != nil || !possible(c.pod, c.request) && !(preemptible && preempts(c.pod, least)) {
+		if c.lastTry >= e.number || activate[string(c.pod.UID)] != nil || !possible(c.pod, c.request) && !(preemptible && preempts(c.pod, least)) {
 			continue
 		}
-		if left = len(batch) == e.batch; left {
+		if left = batch == e.batch; left {
 			break
 		}
-		if q.activatedBefore(now, c.pod) {
-			continue
+		if q.activates(now, c.pod.UID) {
+			batch++
+			activate[string(c.pod.UID)] = c.pod
 		}
-		batch = append(batch, c.pod)
-		activate[string(c.pod.UID)] = c.pod
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, pod := range batch {
-		if w := q.pods[pod.UID]; w != nil {
-			w.from = 0 // the event may be of what was looked at before
-			q.retries[pod.UID] = retry{at: now.Add(RetryInterval), delay: 2 * RetryInterval, activated: now}
-		}
-	}
 	if !left && q.events[key].changes == e.changes {
 		delete(q.events, key)
 		return
@@ -159,20 +143,25 @@ func (q *Queue[R]) nextBatch(now time.Time, key string, e keyEvents, candidates 
 	q.events[key].batch, q.events[key].nextBatch = 2*e.batch, now.Add(BatchInterval)
 }
 
-// activatedBefore reports whether the pod was activated a moment ago and has not been tried
-// yet. It is activated again soon.
-func (q *Queue[R]) activatedBefore(now time.Time, pod *v1.Pod) bool {
+// activates records that an event activates the pod. It reports false when that is not to be: the
+// pod was activated a moment ago and has not been tried yet, so that it is activated again soon;
+// or it waits no longer.
+func (q *Queue[R]) activates(now time.Time, uid types.UID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	r, known := q.retries[pod.UID]
-	soon := r.activated.Add(RetryInterval)
-	if !known || !now.Before(soon) {
+	w, r := q.pods[uid], q.retries[uid]
+	if w == nil {
 		return false
 	}
-	if soon.Before(r.at) {
-		r.at, r.delay = soon, RetryInterval
-		q.retries[pod.UID] = r
+	if soon := r.activated.Add(RetryInterval); now.Before(soon) {
+		if soon.Before(r.at) {
+			r.at, r.delay = soon, RetryInterval
+			q.retries[uid] = r
+		}
+		return false
 	}
+	w.from = 0 // the event may be of what was looked at before
+	q.retries[uid] = retry{at: now.Add(RetryInterval), delay: 2 * RetryInterval, activated: now}
 	return true
 }
 
@@ -188,15 +177,8 @@ func (q *Queue[R]) nextStep(now time.Time) (wait time.Duration, more bool) {
 	for _, r := range q.retries {
 		earliest(r.at)
 	}
-	for _, at := range q.unfinished {
-		earliest(at)
-	}
 	for _, e := range q.events {
 		earliest(e.nextBatch)
-	}
-	q.next = now.Add(maxRetryInterval)
-	if more {
-		q.next = now.Add(wait)
 	}
 	return wait, more
 }

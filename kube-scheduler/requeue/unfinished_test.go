@@ -1,105 +1,75 @@
 package requeue
 
 import (
-	"slices"
+	"fmt"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A try that ended before the plugin was asked all is made again, after ever longer times.
-func TestTriesThatAreNotFinished(t *testing.T) {
+const soon = time.Millisecond
+
+// finishingRig has a pod of that name, whose tries are to be finished.
+func finishingRig(name types.UID) *rig {
 	r := newRig()
 	r.Finishes = true
-	p := pod("p01")
-	r.Add(p, 0, "cam")
-	try := func() { t.Helper(); r.Try(p.UID) }
-	want := func(within time.Duration, activated ...string) {
-		t.Helper()
-		if got := r.after(within); !slices.Equal(got, activated) {
-			t.Errorf("within %s activated %v, want %v", within, got, activated)
-		}
-	}
-	const soon = time.Millisecond
-	try()
-	want(RetryInterval - soon)
-	want(2*soon, "p01")
-	try()
-	want(2*RetryInterval - soon)
-	want(2*soon, "p01")
+	r.Add(pod(string(name)), 0, "cam")
+	return r
+}
 
-	for name, finish := range map[string]func(types.UID){"finished": r.Finished, "reserved": r.Reserved} {
-		try()
-		finish(p.UID)
-		if want(time.Hour); t.Failed() {
-			t.Fatal(name)
-		}
+// A try that ended before the plugin was asked all is made again, after ever longer times.
+func TestTriesThatAreNotFinished(t *testing.T) {
+	r := finishingRig("p01")
+	for _, after := range []time.Duration{RetryInterval, 2 * RetryInterval} {
+		r.Try("p01")
+		want(t, "before its time", r.after(after-soon))
+		want(t, "in its time", r.after(2*soon), "p01")
 	}
-	try() // the times begin anew
-	want(RetryInterval+soon, "p01")
-	try()
-	r.Delete(p.UID)
-	want(time.Hour)
+	for name, finish := range map[string]func(types.UID){"asked": func(uid types.UID) { r.Asked(uid) }, "reserved": r.Reserved} {
+		r.Try("p01")
+		finish("p01")
+		want(t, name, r.after(time.Hour))
+	}
+	r.Try("p01")
+	want(t, "when the times begin anew", r.after(RetryInterval+soon), "p01")
+	r.Try("p01")
+	r.RetryLater("p01")
+	r.Asked("p01")
+	want(t, "to be tried whatever came of the last try", r.after(RetryInterval), "p01")
+	r.Try("p01")
+	r.Delete("p01")
+	want(t, "gone", r.after(time.Hour))
 }
 
 // A try that did not look at all is made again, after ever longer times, and goes on where it
 // ended, but for an event.
 func TestUnfinished(t *testing.T) {
-	r := newRig()
-	r.Finishes = true
-	p := pod("p01")
-	r.Add(p, 0, "cam")
+	r := finishingRig("p01")
 	try := func(want int) {
 		t.Helper()
-		r.Try(p.UID)
-		if from := r.Asked(p.UID); from != want {
+		r.Try("p01")
+		if from := r.Asked("p01"); from != want {
 			t.Errorf("the try goes on from %d, want %d", from, want)
 		}
 	}
-	want := func(within time.Duration, activated ...string) {
-		t.Helper()
-		if got := r.after(within); !slices.Equal(got, activated) {
-			t.Errorf("within %s activated %v, want %v", within, got, activated)
-		}
-	}
-	const soon = time.Millisecond
 	try(0)
-	want(time.Hour) // it takes its time
+	want(t, "while it takes its time", r.after(time.Hour))
 	for i, after := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
-		r.Unfinished(p.UID, i+1)
-		want(after*time.Second - soon)
-		want(2*soon, "p01")
+		r.Unfinished("p01", i+1)
+		want(t, fmt.Sprint("before its time ", i), r.after(after*time.Second-soon))
+		want(t, fmt.Sprint("in its time ", i), r.after(2*soon), "p01")
 		try(i + 1)
 	}
-	r.Unfinished(p.UID, 12)
+	r.Unfinished("p01", 12)
 	r.free("cam")
-	want(soon, "p01")
+	want(t, "after an event", r.after(soon), "p01")
 	try(0)
-	r.Unfinished(p.UID, 5)
-	r.Try(p.UID)
-	r.Finished(p.UID)
-	want(time.Hour)
+	r.Unfinished("p01", 5)
+	r.Try("p01")
+	r.Asked("p01")
+	want(t, "finished", r.after(time.Hour))
 	try(0)
-	r.Unfinished(p.UID, 1)
-	want(time.Second+soon, "p01") // the times begin anew
-}
-
-// Run looks in time at a try that is not finished, though it had nothing to do when it began.
-func TestRunSeesTriesThatAreNotFinished(t *testing.T) {
-	r := newRig()
-	r.Finishes = true
-	p := pod("p01")
-	r.Add(p, 0, "cam")
-	r.after(time.Second)
-	select {
-	case <-r.signal:
-	default:
-	}
-	r.Try(p.UID)
-	select {
-	case <-r.signal:
-	default:
-		t.Error("Run sleeps on")
-	}
+	r.Unfinished("p01", 1)
+	want(t, "when the times begin anew", r.after(time.Second+soon), "p01")
 }
