@@ -1,7 +1,6 @@
 package slotcache
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,10 +36,10 @@ type amount struct {
 
 func (b *Cache) sortedAmounts(pod *v1.Pod) []amount {
 	var sorted []amount
-	for name, n := range b.Advertisable(pod) {
-		sorted = append(sorted, amount{name: name, n: n})
+	amounts := b.Advertisable(pod)
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+		sorted = append(sorted, amount{name: name, n: amounts[name]})
 	}
-	slices.SortFunc(sorted, func(a, b amount) int { return cmp.Compare(a.name, b.name) })
 	return sorted
 }
 

@@ -33,7 +33,7 @@ type Cycle struct {
 
 // NewCycle prepares a cycle of the pod to ask the scheduler's nodes.
 func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo) *Cycle {
-	c := &Cycle{Request: req, cache: b, pod: pod, amounts: b.sortedAmounts(pod)}
+	c := &Cycle{Request: req, cache: b, pod: pod, amounts: b.sortedAmounts(pod), released: map[string]bool{}, expected: map[string]*ledger.Request{}}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.snapshot.of(nodes) {
@@ -118,9 +118,6 @@ func (c *Cycle) ImagineAway(pod *v1.Pod) {
 		delete(c.expected, uid)
 		return
 	}
-	if c.released == nil {
-		c.released = map[string]bool{}
-	}
 	c.released[uid] = true
 }
 
@@ -138,9 +135,6 @@ func (c *Cycle) Imagine(pod *v1.Pod) {
 	req, err := slotrequest.Of(pod)
 	if err != nil || req == nil {
 		return // it will never get slots
-	}
-	if c.expected == nil {
-		c.expected = map[string]*ledger.Request{}
 	}
 	c.expected[uid] = req
 }

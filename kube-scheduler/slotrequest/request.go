@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	apipod "k8s.io/kubernetes/pkg/api/v1/pod"
@@ -94,10 +93,13 @@ var podLimits = fmt.Sprintf("a pod may request at most %d slots, of at most %d r
 // may name tens of thousands of resources.
 func addContainer(req *ledger.Request, c *v1.Container, role ledger.Role, slots *int) error {
 	cr := ledger.ContainerRequest{Name: c.Name, Role: role}
-	add := func(name v1.ResourceName, q resource.Quantity) error {
+	requests := v1.ResourceList{}
+	maps.Copy(requests, c.Resources.Limits)
+	maps.Copy(requests, c.Resources.Requests)
+	for name, q := range requests {
 		rest, ours := strings.CutPrefix(string(name), assignment.ResourcePrefix)
 		if !ours || q.IsZero() {
-			return nil
+			continue
 		}
 		n := q.Value()
 		if q.Sign() < 0 || q.CmpInt64(MaxSlots) > 0 || q.CmpInt64(n) != 0 {
@@ -111,15 +113,6 @@ func addContainer(req *ledger.Request, c *v1.Container, role ledger.Role, slots 
 			return fmt.Errorf("with container %q the pod requests more than %d slots; %s", c.Name, MaxSlots, podLimits)
 		}
 		cr.Resources = append(cr.Resources, ledger.ResourceRequest{Name: rest, Count: int(n)})
-		return nil
-	}
-	requests := v1.ResourceList{}
-	maps.Copy(requests, c.Resources.Limits)
-	maps.Copy(requests, c.Resources.Requests)
-	for name, q := range requests {
-		if err := add(name, q); err != nil {
-			return err
-		}
 	}
 	slices.SortFunc(cr.Resources, func(a, b ledger.ResourceRequest) int { return cmp.Compare(a.Name, b.Name) })
 	req.Containers = append(req.Containers, cr)
