@@ -193,7 +193,7 @@ func TestSyncedWhileTheQueueWaits(t *testing.T) {
 	r := newRig(t, func() bool { return all() })
 	f := r.cache.SliceFeed()
 	queue := f.Queue(klog.FromContext(r.ctx))
-	all = informer.Done(queue.HasSyncedChecker().Done())
+	all = func() bool { return cache.IsDone(queue.HasSyncedChecker()) }
 	if err := queue.Replace([]any{as(slice("node-a", "0", reported("cam-000001")), "a", "1")}, "1"); err != nil {
 		t.Fatal(err)
 	}

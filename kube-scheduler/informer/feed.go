@@ -110,16 +110,3 @@ func (f *Feed[T]) replace(list cache.ReplacedAllInfo) {
 		list.Objects[i] = nil // there may be many
 	}
 }
-
-// Done makes an InformerSynced of a channel. Unlike a Feed's HasSynced, it may be called
-// under the lock that the Feed's functions wait for, with a lock of the Feed's own.
-func Done(synced <-chan struct{}) cache.InformerSynced {
-	return func() bool {
-		select {
-		case <-synced:
-			return true
-		default:
-			return false
-		}
-	}
-}

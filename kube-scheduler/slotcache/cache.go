@@ -47,11 +47,8 @@ type Cache struct {
 	// profiles are the scheduler names whose pods this process schedules, with their
 	// arguments.
 	profiles map[string]*config.ConfigurationResourcesArgs
-	// deadlines are those of nominations, by the nominated pod's UID.
-	deadlines map[string]*Nomination
-	// nominated are waiting pods that another plugin's preemption has nominated,
-	// by UID.
-	nominated map[string]*v1.Pod
+	// nominations are of waiting pods, by UID.
+	nominations map[string]*Nomination
 	// doubleAllocated are slots that several pods hold, until evict deletes the losers. A
 	// scheduler that does not lead leaves that to the one that does.
 	doubleAllocated sets.Set[slot.Name]
@@ -69,12 +66,17 @@ type claimed struct {
 	released map[types.UID]bool
 }
 
-// Nomination is for how long slots are kept for a pod that is nominated to a node: they are
-// let go then, and not kept again for as long as the pod's status shows that nomination.
+// Nomination is of a pod that is nominated to a node, by this plugin's preemption or another's.
 type Nomination struct {
-	node  string
-	at    time.Time
+	req  *ledger.Request
+	node string
+	// until is for how long slots are kept for the pod: they are let go then, and not kept again
+	// for as long as the pod's status shows the nomination. timer is nil if none were kept yet.
+	until time.Time
 	timer clock.Timer
+	// byOther is the pod if another plugin's preemption has nominated it, and nil once until has
+	// passed.
+	byOther *v1.Pod
 }
 
 // Read calls f with the ledger, which f must neither change nor keep.
@@ -101,12 +103,6 @@ func (b *Cache) EvictWith(evict func([]*ledger.DoubleAllocation)) {
 
 // Lead records that this scheduler leads.
 func (b *Cache) Lead() {
-	b.mu.RLock()
-	leads := b.leads
-	b.mu.RUnlock()
-	if leads {
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.leads = true

@@ -21,7 +21,7 @@ func (b *Cache) record(event ledger.Event) {
 func (b *Cache) gaveBack(pod *v1.Pod, event ledger.Event) {
 	b.Queue.GaveBack(pod, b.eventOf(event))
 	b.retryNow(event.Displaced)
-	for uid := range b.deadlines { // it may be what another is nominated for
+	for uid := range b.nominations { // it may be what another is nominated for
 		if uid != string(pod.UID) && b.ledger.Ready(uid) {
 			b.Queue.RetryNow(types.UID(uid))
 		}
@@ -65,7 +65,7 @@ func (b *Cache) possible(resource string) func(*v1.Pod, *waitreason.Record) bool
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	free, ready := b.ledger.Free(resource) > 0, map[types.UID]bool{}
-	for uid := range b.deadlines {
+	for uid := range b.nominations {
 		if b.ledger.Ready(uid) {
 			ready[types.UID(uid)] = true
 		}

@@ -44,16 +44,16 @@ func TestNothingIsRememberedOfWhatHasGone(t *testing.T) {
 	c.UID, c.ResourceVersion = "c-uid", "5"
 	b.ClaimSeen(c)
 	b.ClaimGone(c)
-	if len(b.deadlines) != 1 || len(b.nominated) != 2 || len(b.claimed.released) != 1 || len(b.leftOut) != 1 {
-		t.Fatalf("known are %d deadlines, %d nominated pods, %d released claims, %d slices with devices left out; want 1, 2, 1, 1",
-			len(b.deadlines), len(b.nominated), len(b.claimed.released), len(b.leftOut))
+	if len(b.nominations) != 2 || len(b.unserved()) != 1 || len(b.claimed.released) != 1 || len(b.leftOut) != 1 {
+		t.Fatalf("known are %d nominations, %d without slots, %d released claims, %d slices with devices left out; want 2, 1, 1, 1",
+			len(b.nominations), len(b.unserved()), len(b.claimed.released), len(b.leftOut))
 	}
 	b.DeletePod(nominee)
 	b.DeletePod(second)
 	b.SetClaim(c, false)
 	b.DeleteClaim(c)
 	b.DeleteSlice("bad")
-	if n := len(b.deadlines) + len(b.nominated) + len(b.claimed.released) + len(b.leftOut); n != 0 {
-		t.Errorf("%d are remembered: deadlines %v, nominated %d, claims %v, slices %v", n, b.deadlines, len(b.nominated), b.claimed.released, b.leftOut)
+	if n := len(b.nominations) + len(b.claimed.released) + len(b.leftOut); n != 0 {
+		t.Errorf("%d are remembered: nominations %v, claims %v, slices %v", n, b.nominations, b.claimed.released, b.leftOut)
 	}
 }

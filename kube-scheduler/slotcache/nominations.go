@@ -1,16 +1,15 @@
 package slotcache
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
-	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 )
 
 // Nominate keeps the slots of the preemption for the pod, and makes its victims known, until
@@ -31,16 +30,18 @@ func (b *Cache) Nominate(req *ledger.Request, found *ledger.Preemption, strategy
 	if found == nil || found.Free {
 		return found, nil
 	}
-	return found, b.nominate(req.Pod, found.Node, found.Assignment, timeout)
+	n := &Nomination{req: req, node: found.Node}
+	b.keep(n, found.Assignment, timeout)
+	return found, n
 }
 
 // InVain ends a nomination whose victims did not go, and has the pod tried again, unless the
 // nomination has ended.
-func (b *Cache) InVain(pod *v1.Pod, d *Nomination) {
+func (b *Cache) InVain(pod *v1.Pod, n *Nomination) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	uid := string(pod.UID)
-	if b.deadlines[uid] != d || b.ledger.Nominated(uid) == "" {
+	if b.nominations[uid] != n || b.ledger.Nominated(uid) == "" {
 		return
 	}
 	b.forgetNomination(uid)
@@ -55,28 +56,29 @@ func (b *Cache) NominatedNode(uid types.UID) string {
 	return b.ledger.Nominated(string(uid))
 }
 
-// nominate keeps slots for a pod that preempted others until it is bound, gone,
-// or the timeout passes. The caller holds mu.
-func (b *Cache) nominate(pod ledger.Pod, node string, a ledger.Assignment, timeout time.Duration) *Nomination {
+// keep keeps the slots for the nominated pod until it is bound, gone, or the timeout passes. The
+// caller holds mu.
+func (b *Cache) keep(n *Nomination, a ledger.Assignment, timeout time.Duration) {
+	pod := n.req.Pod
 	b.forgetNomination(pod.UID)
-	b.tellPreempted(pod, node, a)
-	b.record(b.ledger.Nominate(pod, node, a))
+	b.tellPreempted(pod, n.node, a)
+	b.record(b.ledger.Nominate(pod, n.node, a))
 	b.taken(a)
 	b.Queue.Reserved(types.UID(pod.UID))
-	d := &Nomination{node: node, at: b.clock.Now().Add(timeout)}
-	d.timer = b.clock.AfterFunc(timeout, func() {
+	n.until = b.clock.Now().Add(timeout)
+	n.timer = b.clock.AfterFunc(timeout, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if b.deadlines[pod.UID] != d {
+		if b.nominations[pod.UID] != n {
 			return // settled, while this waited for the lock
 		}
 		b.logger.Info("Slots are kept no longer for a pod that preempted others and was not bound in time",
-			"pod", klog.KRef(pod.Namespace, pod.Name), "podUID", pod.UID, "node", node, "timeout", timeout)
+			"pod", klog.KRef(pod.Namespace, pod.Name), "podUID", pod.UID, "node", n.node, "timeout", timeout)
 		b.clearNomination(pod.UID)
-		b.deadlines[pod.UID] = d // passed
+		n.byOther = nil
+		b.nominations[pod.UID] = n // passed
 	})
-	b.deadlines[pod.UID] = d
-	return d
+	b.nominations[pod.UID] = n
 }
 
 // clearNomination lets go of what is kept for the pod, and forgets that it was
@@ -86,14 +88,13 @@ func (b *Cache) clearNomination(uid string) {
 	b.record(b.ledger.ClearNomination(uid))
 }
 
-// forgetNomination forgets that the pod was nominated, and its deadline. What is kept for
-// it in the ledger stays. The caller holds mu.
+// forgetNomination forgets that the pod was nominated. What is kept for it in the ledger stays.
+// The caller holds mu.
 func (b *Cache) forgetNomination(uid string) {
-	delete(b.nominated, uid)
-	if d := b.deadlines[uid]; d != nil {
-		d.timer.Stop()
-		delete(b.deadlines, uid)
+	if n := b.nominations[uid]; n != nil && n.timer != nil {
+		n.timer.Stop()
 	}
+	delete(b.nominations, uid)
 }
 
 // followNomination keeps slots also for pods that another plugin's preemption
@@ -101,10 +102,10 @@ func (b *Cache) forgetNomination(uid string) {
 // share the device could take them. The caller holds mu.
 func (b *Cache) followNomination(pod *v1.Pod, req *ledger.Request) {
 	uid, now := string(pod.UID), b.clock.Now()
-	node, d := pod.Status.NominatedNodeName, b.deadlines[uid]
+	node, n := pod.Status.NominatedNodeName, b.nominations[uid]
 	if node == "" {
 		// A nomination of ours that is not over may not have reached the API yet.
-		if b.nominated[uid] != nil || d != nil && !now.Before(d.at) {
+		if n != nil && (n.byOther != nil || !now.Before(n.until)) {
 			b.clearNomination(uid)
 		}
 		return
@@ -116,36 +117,39 @@ func (b *Cache) followNomination(pod *v1.Pod, req *ledger.Request) {
 	}
 	args := b.argsOf(pod)
 	timeout := args.NominationTimeout.Duration
-	if d != nil && d.node == node {
-		if timeout = d.at.Sub(now); timeout <= 0 {
+	if n != nil && n.node == node && n.timer != nil {
+		if timeout = n.until.Sub(now); timeout <= 0 {
 			return
 		}
 	}
-	before := b.nominated[uid]
-	b.nominated[uid] = pod
 	// Its victims are known as such once they are being deleted.
 	if p := b.ledger.Preempt(args.Strategy, node, req, nil); p != nil {
-		b.nominate(req.Pod, node, p.Assignment, timeout)
-		b.nominated[uid] = pod
+		b.keep(&Nomination{req: req, node: node, byOther: pod}, p.Assignment, timeout)
 		if b.ledger.Ready(uid) { // nothing more comes that would have it tried
 			b.Queue.RetryLater(pod.UID)
 		}
-	} else if before == nil || before.Status.NominatedNodeName != node {
+		return
+	}
+	if n == nil || n.node != node {
+		b.forgetNomination(uid)
+		n = &Nomination{req: req, node: node}
+		b.nominations[uid] = n
+	}
+	if n.byOther == nil {
 		b.Queue.RetryLater(pod.UID) // they may have gone already
 	}
+	n.byOther = pod
 }
 
-// victimGone has those tried that another plugin has nominated to the node, and for which
-// it has nothing that could be kept: what a victim had may have gone to another pod. The
-// caller holds mu.
-func (b *Cache) victimGone(node string) {
-	var uids []string
-	for uid, pod := range b.nominated {
-		if pod.Status.NominatedNodeName == node && b.ledger.Nominated(uid) == "" {
-			uids = append(uids, uid)
+// unserved are the pods that another plugin has nominated, to one of the nodes if any are given,
+// and for which it has nothing that could be kept. The caller holds mu.
+func (b *Cache) unserved(nodes ...string) (found []*Nomination) {
+	for uid, n := range b.nominations {
+		if n.byOther != nil && b.ledger.Nominated(uid) == "" && (len(nodes) == 0 || slices.Contains(nodes, n.node)) {
+			found = append(found, n)
 		}
 	}
-	b.retryNow(uids)
+	return found
 }
 
 // argsOf are the arguments of the pod's profile, or the defaults for a pod of
@@ -157,27 +161,4 @@ func (b *Cache) argsOf(pod *v1.Pod) *config.ConfigurationResourcesArgs {
 	args := &config.ConfigurationResourcesArgs{}
 	args.SetDefaults()
 	return args
-}
-
-// followNominations tries again for those that are nominated to the node, and whose
-// victims, or whose slots, were not known yet. The caller holds mu.
-func (b *Cache) followNominations(node string) {
-	for uid, pod := range b.nominated {
-		if pod.Status.NominatedNodeName != node || b.ledger.Nominated(uid) != "" {
-			continue
-		}
-		if req, err := slotrequest.Of(pod); err == nil && req != nil {
-			b.followNomination(pod, req)
-		}
-	}
-}
-
-// nominatedNodes are the nodes that another plugin has nominated pods to. The caller
-// holds mu.
-func (b *Cache) nominatedNodes() sets.Set[string] {
-	nodes := sets.New[string]()
-	for _, pod := range b.nominated {
-		nodes.Insert(pod.Status.NominatedNodeName)
-	}
-	return nodes
 }

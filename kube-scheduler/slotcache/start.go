@@ -44,8 +44,7 @@ func New(logger klog.Logger, c clock.WithDelayedExecution, activator fwk.PodActi
 		leftOut:         map[string]string{},
 		claimed:         claimed{released: map[types.UID]bool{}},
 		profiles:        map[string]*config.ConfigurationResourcesArgs{},
-		deadlines:       map[string]*Nomination{},
-		nominated:       map[string]*v1.Pod{},
+		nominations:     map[string]*Nomination{},
 		doubleAllocated: sets.Set[slot.Name]{},
 	}
 	b.Queue = requeue.New(requeue.Options[*waitreason.Record]{Logger: logger, Activator: activator, Clock: c, Possible: b.possible, MinPreemptorPriority: b.minPreemptorPriority, Finishes: true})
@@ -92,7 +91,9 @@ func Start(ctx context.Context, logger klog.Logger, handle fwk.Handle, config *r
 		b.ClaimFeed().Controller(logger, client, informer.ListWatch(claims.List, claims.Watch), &v1alpha1.SlotClaim{}, failed),
 	}
 	for _, f := range feeds {
-		b.sources = append(b.sources, informer.Done(f.HasSyncedChecker().Done()))
+		// Unlike its HasSynced, which would wait for the lock that the feed's functions take.
+		synced := f.HasSyncedChecker()
+		b.sources = append(b.sources, func() bool { return cache.IsDone(synced) })
 	}
 	go b.endWhenRestored(ctx, guard, client, []restored.Cache{
 		{Resource: akriv0.SchemeGroupVersion.WithResource("configurations"), Informer: akri.Configurations().Informer()},
@@ -142,8 +143,8 @@ func (b *Cache) Begin(ctx context.Context) {
 	defer b.mu.Unlock()
 	b.Queue.Start()
 	b.evictLosersIfLeading()
-	for node := range b.nominatedNodes() {
-		b.followNominations(node)
+	for _, n := range b.unserved() {
+		b.followNomination(n.byOther, n.req)
 	}
 }
 
