@@ -1,6 +1,9 @@
 package types
 
-import "maps"
+import (
+	"iter"
+	"maps"
+)
 
 // ContainerInfo is what a container asks of devices and what it was given.
 //
@@ -80,6 +83,19 @@ func cloneContainers(from map[string]ContainerInfo) map[string]ContainerInfo {
 		}
 	}
 	return to
+}
+
+// Containers yields all containers by name: init containers first, each kind in no order.
+func (p *PodInfo) Containers() iter.Seq2[string, ContainerInfo] {
+	return func(yield func(string, ContainerInfo) bool) {
+		for _, containers := range []map[string]ContainerInfo{p.InitContainers, p.RunningContainers} {
+			for name, c := range containers {
+				if !yield(name, c) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // GetContainerInPod returns a copy of the named container, init containers

@@ -71,12 +71,16 @@ func (p *parts) prepare(ctx context.Context) (undo func(), status *fwk.Status) {
 			step.Undo(ctx)
 		}
 	}
-	for _, plugin := range slices.Sorted(maps.Keys(p.steps)) {
-		if status := p.steps[plugin].Do(ctx); !status.IsSuccess() {
+	for _, plugin := range slices.Sorted(maps.Keys(p.by)) {
+		step := p.by[plugin].step
+		if step == nil {
+			continue
+		}
+		if status := step.Do(ctx); !status.IsSuccess() {
 			undo()
 			return nil, status
 		}
-		done = append(done, p.steps[plugin])
+		done = append(done, step)
 	}
 	return undo, nil
 }

@@ -23,17 +23,26 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment/signing"
 )
 
+var errForbidden = apierrors.NewForbidden(v1.Resource("pods"), "p", errors.New("quota"))
+
 type fakeHandle struct {
 	fwk.Handle
 	client clientset.Interface
 }
 
 func (h fakeHandle) ClientSet() clientset.Interface { return h.client }
+func (h fakeHandle) APICacher() fwk.APICacher       { return nil }
+
 func binder(client clientset.Interface, signer *signing.Signer) *Binder {
 	return &Binder{Handle: fakeHandle{client: client}, Signer: signer, Clock: clock.RealClock{}}
 }
 
-func (h fakeHandle) APICacher() fwk.APICacher { return nil }
+// answering is an API server that says this to each Binding.
+func answering(err error) *fake.Clientset {
+	client := fake.NewClientset()
+	client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+	return client
+}
 
 func newPod(annotation string) *v1.Pod {
 	always := v1.ContainerRestartPolicyAlways
@@ -60,17 +69,22 @@ func gpus() *types.PodInfo {
 	}
 }
 
-// What two plugins gave a pod goes out in one Binding, whichever of them sends it.
-func TestOneBindingCarriesAllParts(t *testing.T) {
-	client := fake.NewClientset()
-	client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-	pod := newPod(`{"podname":"forged","nodename":"forged","requests":{"pod-wide":1},"runningcontainer":{"main":{
-		"requests":{"gpu":2},"scorer":{"gpu":1},"devrequests":{"x":1},"allocatefrom":{"gpu/0":"forged"}}}}`)
+// contributed is the state of a cycle in which two plugins gave the pod something on node a.
+func contributed(t *testing.T, pod *v1.Pod) fwk.CycleState {
+	t.Helper()
 	state := framework.NewCycleState()
-	if err := errors.Join(Contribute(state, pod, "a", "Slots", slots()), Contribute(state, pod, "a", "Devices", gpus())); err != nil {
+	if err := errors.Join(Contribute(state, pod, "a", "Slots", slots(), nil), Contribute(state, pod, "a", "Devices", gpus(), nil)); err != nil {
 		t.Fatal(err)
 	}
-	if status := binder(client, nil).Bind(context.Background(), state, pod, "a"); !status.IsSuccess() {
+	return state
+}
+
+// What two plugins gave a pod goes out in one Binding, whichever of them sends it.
+func TestOneBindingCarriesAllParts(t *testing.T) {
+	client := answering(nil)
+	pod := newPod(`{"podname":"forged","nodename":"forged","requests":{"pod-wide":1},"runningcontainer":{"main":{
+		"requests":{"gpu":2},"scorer":{"gpu":1},"devrequests":{"x":1},"allocatefrom":{"gpu/0":"forged"}}}}`)
+	if status := binder(client, nil).Bind(t.Context(), contributed(t, pod), pod, "a"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
 	if len(client.Actions()) != 1 {
@@ -85,42 +99,6 @@ func TestOneBindingCarriesAllParts(t *testing.T) {
 	}
 	if sent.Annotations[assignment.HolderAnnotation] != "p-uid" || sent.UID != "p-uid" || sent.Target.Name != "a" {
 		t.Errorf("%+v", sent)
-	}
-}
-
-func TestNothingContributedIsSkipped(t *testing.T) {
-	state, pod := framework.NewCycleState(), newPod("")
-	if status := binder(nil, nil).Bind(context.Background(), state, pod, "a"); !status.IsSkip() {
-		t.Error(status)
-	}
-	if err := Contribute(state, pod, "a", "Slots", slots()); err != nil {
-		t.Fatal(err)
-	}
-	Withdraw(state, pod, "Slots")
-	if status := binder(nil, nil).Bind(context.Background(), state, pod, "a"); !status.IsSkip() {
-		t.Error("after withdrawal:", status)
-	}
-}
-
-// A pod that is reserved again, as a gang's may be, carries nothing of before.
-func TestContributedAgain(t *testing.T) {
-	state, pod := framework.NewCycleState(), newPod("")
-	if err := errors.Join(Contribute(state, pod, "a", "Slots", slots()), Contribute(state, pod, "a", "Devices", gpus())); err != nil {
-		t.Fatal(err)
-	}
-	text := func() string { return read(state).annotations[assignment.Annotation] }
-	Withdraw(state, pod, "Devices")
-	if strings.Contains(text(), "gpu") || !strings.Contains(text(), "cam-1-0") {
-		t.Error("after one withdrew:", text())
-	}
-	if err := Contribute(state, pod, "b", "Devices", gpus()); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(text(), "cam-1-0") || !strings.Contains(text(), `"nodename":"b"`) {
-		t.Error("for another node:", text())
-	}
-	if status := binder(nil, nil).Bind(context.Background(), state, pod, "a"); status.Code() != fwk.Error {
-		t.Error("bound to the node that it was not for:", status)
 	}
 }
 
@@ -142,9 +120,9 @@ func TestRefusedBeforeBinding(t *testing.T) {
 			state, pod := framework.NewCycleState(), newPod(test.annotation)
 			var err error
 			if test.other != nil {
-				err = Contribute(state, pod, "a", "Another", test.other)
+				err = Contribute(state, pod, "a", "Another", test.other, nil)
 			}
-			err = errors.Join(err, Contribute(state, pod, "a", "Devices", gpus()), Contribute(state, pod, "a", "Slots", slots()))
+			err = errors.Join(err, Contribute(state, pod, "a", "Devices", gpus(), nil), Contribute(state, pod, "a", "Slots", slots(), nil))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
@@ -215,9 +193,8 @@ func (s *server) react(a clienttesting.Action) (bool, runtime.Object, error) {
 // When the answer to a bind is lost, its devices stay taken until it is certain
 // whether the pod is bound by it.
 func TestLostBinds(t *testing.T) {
-	pods := v1.Resource("pods")
 	reset, timeout := errors.New("connection reset"), apierrors.NewTimeoutError("etcd", 1)
-	down, forbidden := errors.New("connection refused"), apierrors.NewForbidden(pods, "p", errors.New("quota"))
+	down, forbidden := errors.New("connection refused"), errForbidden
 	elsewhere := func(p *v1.Pod) { p.Spec.NodeName = "b" }
 	tests := map[string]struct {
 		change  func(*v1.Pod)
@@ -245,7 +222,7 @@ func TestLostBinds(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			client, pod, state := fake.NewClientset(), newPod(""), framework.NewCycleState()
+			client, pod := fake.NewClientset(), newPod("")
 			s := &server{pod: pod.DeepCopy(), fate: test.fate, getFate: test.getFate}
 			if test.change != nil {
 				test.change(s.pod)
@@ -254,10 +231,7 @@ func TestLostBinds(t *testing.T) {
 				s.pod = nil
 			}
 			client.PrependReactor("*", "pods", s.react)
-			if err := Contribute(state, pod, "a", "Slots", slots()); err != nil {
-				t.Fatal(err)
-			}
-			status := binder(client, nil).Bind(context.Background(), state, pod, "a")
+			status := binder(client, nil).Bind(t.Context(), contributed(t, pod), pod, "a")
 			if status.IsSuccess() != test.bound || s.sent != test.sent {
 				t.Errorf("Bind: %v after %d requests, want bound %v after %d", status, s.sent, test.bound, test.sent)
 			}
@@ -272,37 +246,6 @@ func TestLostBinds(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// check is a step with nothing to undo.
-type check func() error
-
-func (c check) Do(context.Context) *fwk.Status { return fwk.AsStatus(c()) }
-func (c check) Undo(context.Context)           {}
-
-// What a plugin reserved may have been lost until the pod is bound: then it is not.
-func TestChecksBeforeBinding(t *testing.T) {
-	state, pod := framework.NewCycleState(), newPod("")
-	if err := Contribute(state, pod, "a", "Slots", slots()); err != nil {
-		t.Fatal(err)
-	}
-	Precede(state, "Slots", check(func() error { return errors.New("slot cam-1-0 is gone") }))
-	if err := Contribute(state, pod, "a", "Devices", gpus()); err != nil {
-		t.Fatal(err)
-	}
-	status := binder(nil, nil).Bind(context.Background(), state, pod, "a")
-	if status.Code() != fwk.Error || !strings.Contains(status.Message(), "cam-1-0 is gone") {
-		t.Error(status)
-	}
-	// Reserved anew, it counts no more.
-	client := fake.NewClientset()
-	client.PrependReactor("*", "pods", (&server{pod: newPod("")}).react)
-	if err := Contribute(state, pod, "a", "Slots", slots()); err != nil {
-		t.Fatal(err)
-	}
-	if status := binder(client, nil).Bind(context.Background(), state, pod, "a"); !status.IsSuccess() {
-		t.Error(status)
 	}
 }
 
@@ -329,65 +272,74 @@ func TestContainersAreFiledAsTheyRun(t *testing.T) {
 
 // step notes what is done with it.
 type step struct {
-	name string
-	fail bool
-	log  *[]string
+	name   string
+	answer *fwk.Status
+	log    *[]string
 }
 
 func (s step) Do(context.Context) *fwk.Status {
 	*s.log = append(*s.log, "do "+s.name)
-	if s.fail {
-		return fwk.NewStatus(fwk.Unschedulable, s.name)
-	}
-	return nil
+	return s.answer
 }
 
 func (s step) Undo(context.Context) { *s.log = append(*s.log, "undo "+s.name) }
 
-// Steps come before the Binding, and are taken back when the pod is not bound.
-func TestSteps(t *testing.T) {
-	refusal := apierrors.NewForbidden(v1.Resource("pods"), "p", errors.New("quota"))
+// Steps come before the Binding, and are taken back when the pod is not bound. Of a plugin that
+// withdrew or contributed again, as in a gang that is tried twice, nothing of before is done or sent.
+func TestWhatIsDoneAndSent(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(fwk.CycleState, *v1.Pod, func(name string, fail bool) step)
-		answer error
+		step   *fwk.Status // what the step of Slots answers
+		change func(fwk.CycleState, *v1.Pod)
+		node   string // to bind to
+		answer error  // of the API server
 		want   string
+		code   fwk.Code
+		reason string
 	}{
-		"bound":   {want: "do Devices, do Slots, bind"},
-		"refused": {answer: refusal, want: "do Devices, do Slots, bind, undo Slots, undo Devices"},
-		"a step fails": {func(state fwk.CycleState, _ *v1.Pod, s func(string, bool) step) {
-			Precede(state, "Slots", s("Slots", true))
-		},
-			nil, "do Devices, do Slots, undo Devices"},
-		"one withdrew": {func(state fwk.CycleState, pod *v1.Pod, _ func(string, bool) step) { Withdraw(state, pod, "Devices") },
-			nil, "do Slots, bind"},
-		"one contributed again": {func(state fwk.CycleState, pod *v1.Pod, _ func(string, bool) step) {
-			_ = Contribute(state, pod, "a", "Slots", slots())
-		},
-			nil, "do Devices, bind"},
-		"another node": {func(state fwk.CycleState, pod *v1.Pod, _ func(string, bool) step) {
-			_ = Contribute(state, pod, "b", "Slots", slots())
-		},
-			nil, "bind"},
+		"bound":     {node: "a", want: "do Devices, do Slots, bind a cam-1-0 gpu/a gpu/b"},
+		"not bound": {node: "a", answer: errForbidden, want: "do Devices, do Slots, bind a cam-1-0 gpu/a gpu/b, undo Slots, undo Devices", code: fwk.Error, reason: "quota"},
+		"a step refuses": {node: "a", step: fwk.NewStatus(fwk.Unschedulable, "held by another"),
+			want: "do Devices, do Slots, undo Devices", code: fwk.Unschedulable, reason: "held by another"},
+		"a step fails": {node: "a", step: fwk.AsStatus(errors.New("slot cam-1-0 is gone")),
+			want: "do Devices, do Slots, undo Devices", code: fwk.Error, reason: "not bound to node a: slot cam-1-0 is gone"},
+		"one withdrew": {node: "a", change: func(state fwk.CycleState, pod *v1.Pod) { Withdraw(state, pod, "Devices") }, want: "do Slots, bind a cam-1-0"},
+		"both withdrew": {node: "a", change: func(state fwk.CycleState, pod *v1.Pod) {
+			Withdraw(state, pod, "Devices")
+			Withdraw(state, pod, "Slots")
+			Withdraw(state, pod, "Slots")
+		}, code: fwk.Skip},
+		"one contributed again": {node: "a", change: func(state fwk.CycleState, pod *v1.Pod) {
+			_ = Contribute(state, pod, "a", "Slots", slots(), nil)
+		}, want: "do Devices, bind a cam-1-0 gpu/a gpu/b"},
+		"one contributed for another node": {node: "b", change: func(state fwk.CycleState, pod *v1.Pod) {
+			_ = Contribute(state, pod, "b", "Slots", slots(), nil)
+		}, want: "bind b cam-1-0"},
+		"to another node than chosen": {node: "b", code: fwk.Error, reason: "chosen on node a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log []string
-			named := func(name string, fail bool) step { return step{name, fail, &log} }
 			client, pod, state := fake.NewClientset(), newPod(""), framework.NewCycleState()
-			client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-				log = append(log, "bind")
+			client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding)
+				entry := "bind " + b.Target.Name
+				for _, device := range []string{"cam-1-0", "gpu/a", "gpu/b"} {
+					if strings.Contains(b.Annotations[assignment.Annotation], device) {
+						entry += " " + device
+					}
+				}
+				log = append(log, entry)
 				return true, nil, test.answer
 			})
-			if err := errors.Join(Contribute(state, pod, "a", "Slots", slots()), Contribute(state, pod, "a", "Devices", gpus())); err != nil {
+			if err := errors.Join(Contribute(state, pod, "a", "Slots", slots(), step{"Slots", test.step, &log}),
+				Contribute(state, pod, "a", "Devices", gpus(), step{"Devices", nil, &log})); err != nil {
 				t.Fatal(err)
 			}
-			Precede(state, "Slots", named("Slots", false))
-			Precede(state, "Devices", named("Devices", false))
 			if test.change != nil {
-				test.change(state, pod, named)
+				test.change(state, pod)
 			}
-			status := binder(client, nil).Bind(context.Background(), state, pod, read(state).node)
-			if got := strings.Join(log, ", "); got != test.want || status.IsSuccess() != strings.HasSuffix(test.want, "bind") {
-				t.Errorf("%s: %v, want %s", got, status, test.want)
+			status := binder(client, nil).Bind(t.Context(), state, pod, test.node)
+			if got := strings.Join(log, ", "); got != test.want || status.Code() != test.code || !strings.Contains(status.Message(), test.reason) {
+				t.Errorf("%s: %v, want %s: %v with %q", got, status, test.want, test.code, test.reason)
 			}
 		})
 	}

@@ -17,28 +17,32 @@ const stateKey = "kubeslot.io/binding"
 // It never changes.
 type parts struct {
 	node        string
-	by          map[string]*types.PodInfo // by plugin
-	steps       map[string]Step           // by plugin
+	by          map[string]contribution // by plugin
 	annotations map[string]string
+}
+
+type contribution struct {
+	part *types.PodInfo
+	step Step // nil if there is nothing to do before the Binding
 }
 
 // Clone implements fwk.StateData.
 func (p *parts) Clone() fwk.StateData { return p }
 
 // Contribute adds the plugin's part of the pod's assignment on the node: containers
-// with Requests, DevRequests and AllocateFrom. Of what the plugin contributed in
-// this cycle before, nothing stays. The part must not be changed afterwards.
+// with Requests, DevRequests and AllocateFrom; and the step that Bind does first, nil
+// for none. Of what the plugin contributed in this cycle before, nothing stays. The
+// part must not be changed afterwards.
 //
 // To be called at Reserve, by one plugin at a time: it is an error, before anything
 // is bound, if two plugins give one thing, or if the pod's annotations would become
 // larger than the API server allows.
-func Contribute(state fwk.CycleState, pod *v1.Pod, node, plugin string, part *types.PodInfo) error {
-	next := &parts{node: node, by: map[string]*types.PodInfo{}}
+func Contribute(state fwk.CycleState, pod *v1.Pod, node, plugin string, part *types.PodInfo, step Step) error {
+	next := &parts{node: node, by: map[string]contribution{}}
 	if before := read(state); before != nil && before.node == node {
-		next.by, next.steps = maps.Clone(before.by), maps.Clone(before.steps)
-		delete(next.steps, plugin)
+		maps.Copy(next.by, before.by)
 	}
-	next.by[plugin] = part
+	next.by[plugin] = contribution{part, step}
 	return write(state, pod, next)
 }
 
@@ -52,27 +56,14 @@ type Step interface {
 	Undo(context.Context)
 }
 
-// Precede makes the step one that Bind does first. To be called after Contribute,
-// and only then; it goes when the plugin contributes again or withdraws.
-func Precede(state fwk.CycleState, plugin string, step Step) {
-	before := read(state)
-	next := &parts{node: before.node, by: before.by, annotations: before.annotations, steps: maps.Clone(before.steps)}
-	if next.steps == nil {
-		next.steps = map[string]Step{}
-	}
-	next.steps[plugin] = step
-	state.Write(stateKey, next)
-}
-
-// Withdraw takes the plugin's part back, at Unreserve.
+// Withdraw takes the plugin's part and step back, at Unreserve.
 func Withdraw(state fwk.CycleState, pod *v1.Pod, plugin string) {
 	before := read(state)
-	if before == nil || before.by[plugin] == nil {
+	if before == nil {
 		return
 	}
-	next := &parts{node: before.node, by: maps.Clone(before.by), steps: maps.Clone(before.steps)}
+	next := &parts{node: before.node, by: maps.Clone(before.by)}
 	delete(next.by, plugin)
-	delete(next.steps, plugin)
 	if len(next.by) == 0 || write(state, pod, next) != nil {
 		state.Delete(stateKey)
 	}

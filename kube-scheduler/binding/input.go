@@ -2,10 +2,12 @@ package binding
 
 import (
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/kubeslot/kubeslot/types"
@@ -15,8 +17,7 @@ import (
 // Input returns what the pod's author asks of devices in the annotation, each
 // container filed as it runs: a sidecar (a restartable init container) among the
 // RunningContainers, for it runs beside them. Containers that the pod does not have
-// stay where they are. It is never nil without an error; its resource maps must not
-// be changed.
+// stay where they are. No map is nil, and all are the caller's to change.
 func Input(pod *v1.Pod) (*types.PodInfo, error) {
 	in, err := assignment.Input(pod.Annotations)
 	if err != nil {
@@ -27,41 +28,27 @@ func Input(pod *v1.Pod) (*types.PodInfo, error) {
 			return nil, fmt.Errorf("annotation %s has container %q under initcontainer and under runningcontainer: remove one", assignment.Annotation, name)
 		}
 	}
-	file := func(name string, from, to *map[string]types.ContainerInfo) {
-		c, ok := (*from)[name]
-		if !ok {
-			return
+	in = in.Clone() // no map is nil
+	init := InitContainers(pod)
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		from, to := in.InitContainers, in.RunningContainers
+		if init[c.Name] {
+			from, to = to, from
 		}
-		delete(*from, name)
-		if *to == nil {
-			*to = map[string]types.ContainerInfo{}
+		if written, ok := from[c.Name]; ok {
+			delete(from, c.Name)
+			to[c.Name] = written
 		}
-		(*to)[name] = c
-	}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		if Sidecar(c) {
-			file(c.Name, &in.InitContainers, &in.RunningContainers)
-		} else {
-			file(c.Name, &in.RunningContainers, &in.InitContainers)
-		}
-	}
-	for i := range pod.Spec.Containers {
-		file(pod.Spec.Containers[i].Name, &in.InitContainers, &in.RunningContainers)
 	}
 	return in, nil
 }
 
-// Sidecar reports whether an init container runs beside the others.
-func Sidecar(init *v1.Container) bool {
-	return init.RestartPolicy != nil && *init.RestartPolicy == v1.ContainerRestartPolicyAlways
-}
-
-// initContainers are the names of those that end before the others begin.
-func initContainers(pod *v1.Pod) map[string]bool {
+// InitContainers are the names of the containers that end before the others begin:
+// sidecars are not among them.
+func InitContainers(pod *v1.Pod) map[string]bool {
 	names := make(map[string]bool, len(pod.Spec.InitContainers))
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; !Sidecar(c) {
+		if c := &pod.Spec.InitContainers[i]; !podutil.IsRestartableInitContainer(c) {
 			names[c.Name] = true
 		}
 	}

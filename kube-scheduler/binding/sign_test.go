@@ -1,7 +1,6 @@
 package binding
 
 import (
-	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
@@ -11,10 +10,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/types/assignment/signing"
 )
@@ -48,13 +44,8 @@ func TestTheAssignmentIsSigned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := fake.NewClientset()
-	client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-	pod, state := newPod(""), framework.NewCycleState()
-	if err := Contribute(state, pod, "a", "slots", slots()); err != nil {
-		t.Fatal(err)
-	}
-	if status := binder(client, signer).Bind(context.Background(), state, pod, "a"); !status.IsSuccess() {
+	client, pod := answering(nil), newPod("")
+	if status := binder(client, signer).Bind(t.Context(), contributed(t, pod), pod, "a"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
 	sent := client.Actions()[0].(clienttesting.CreateAction).GetObject().(*v1.Binding)

@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -36,22 +35,20 @@ func (p *parts) tell(ctx context.Context, pod *v1.Pod) {
 // scheduler plugins, each in order.
 func (p *parts) given() map[string]given {
 	all := map[string]given{}
-	for _, part := range p.by {
-		for _, containers := range []map[string]types.ContainerInfo{part.InitContainers, part.RunningContainers} {
-			for name, c := range containers {
-				g := all[name]
-				for request, from := range c.AllocateFrom {
-					if strings.HasPrefix(string(request), assignment.ResourcePrefix) {
-						g.slots = append(g.slots, string(from))
-					} else {
-						g.devices = append(g.devices, string(from))
-					}
+	for _, plugin := range p.by {
+		for name, c := range plugin.part.Containers() {
+			g := all[name]
+			for request, from := range c.AllocateFrom {
+				if strings.HasPrefix(string(request), assignment.ResourcePrefix) {
+					g.slots = append(g.slots, string(from))
+				} else {
+					g.devices = append(g.devices, string(from))
 				}
-				if len(g.slots)+len(g.devices) > 0 {
-					slices.Sort(g.slots)
-					slices.Sort(g.devices)
-					all[name] = g
-				}
+			}
+			if len(g.slots)+len(g.devices) > 0 {
+				slices.Sort(g.slots)
+				slices.Sort(g.devices)
+				all[name] = g
 			}
 		}
 	}

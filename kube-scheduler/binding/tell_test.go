@@ -1,33 +1,22 @@
 package binding
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
 // The log says at the default verbosity what each container of a pod was assigned, once
 // it is bound and not before.
 func TestAssignmentIsLogged(t *testing.T) {
-	for name, refusal := range map[string]error{"bound": nil, "refused": apierrors.NewForbidden(v1.Resource("pods"), "p", errors.New("quota"))} {
+	for name, refusal := range map[string]error{"bound": nil, "refused": errForbidden} {
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
-		client := fake.NewClientset()
-		client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, refusal })
-		pod, state := newPod(""), framework.NewCycleState()
-		if err := errors.Join(Contribute(state, pod, "a", "Slots", slots()), Contribute(state, pod, "a", "Devices", gpus())); err != nil {
-			t.Fatal(err)
-		}
-		binder(client, nil).Bind(klog.NewContext(t.Context(), logger), state, pod, "a")
+		pod := newPod("")
+		state := contributed(t, pod)
+		binder(answering(refusal), nil).Bind(klog.NewContext(t.Context(), logger), state, pod, "a")
 		log := ""
 		for _, entry := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
 			log += fmt.Sprintln(append([]any{entry.Message}, entry.ParameterKVList...)...)

@@ -33,14 +33,13 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		p.cache.Queue.RetryLater(pod.UID) // another got it since Filter; it may find or preempt something else
 		return c.reasons.status(shortfall)
 	}
-	if err := binding.Contribute(state, pod, node, Name, partOf(a)); err != nil {
-		return unresolvable(err.Error()) // Unreserve follows
-	}
 	step, err := p.beforeBind(pod, node, a)
 	if err != nil {
-		return fwk.AsStatus(err)
+		return fwk.AsStatus(err) // Unreserve follows
 	}
-	binding.Precede(state, Name, step)
+	if err := binding.Contribute(state, pod, node, Name, partOf(a), step); err != nil {
+		return unresolvable(err.Error())
+	}
 	return nil
 }
 

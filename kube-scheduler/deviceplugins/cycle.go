@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,31 +25,13 @@ type cycle struct {
 	// removed is what pods hold that were imagined away.
 	removed map[apitypes.UID]*types.PodInfo
 
-	mu     sync.Mutex
-	scores map[string]float64 // of nodes that fit, by name
+	// scores are of nodes that fit, by name: float64. Filter writes them in parallel.
+	scores sync.Map
 }
 
-// Clone implements fwk.StateData.
+// Clone implements fwk.StateData. It is for a what-if, which reads no scores.
 func (c *cycle) Clone() fwk.StateData {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return &cycle{req: c.req, imagined: maps.Clone(c.imagined), removed: maps.Clone(c.removed), scores: maps.Clone(c.scores)}
-}
-
-func (c *cycle) setScore(node string, score float64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.scores == nil {
-		c.scores = map[string]float64{}
-	}
-	c.scores[node] = score
-}
-
-func (c *cycle) score(node string) (float64, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	score, ok := c.scores[node]
-	return score, ok
+	return &cycle{req: c.req, imagined: maps.Clone(c.imagined), removed: maps.Clone(c.removed)}
 }
 
 // readCycle returns nil if the pod asks nothing of plugins.
@@ -73,23 +56,21 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	if err != nil {
 		return nil, unresolvable(err.Error())
 	}
-	switch {
-	case req == nil:
+	if req == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
-	case p.cache.plugins == 0 && !req.fromAuthor():
-		return nil, fwk.NewStatus(fwk.Skip) // a device plugin of the kubelet may answer
-	case p.cache.plugins == 0:
-		for _, asked := range req.asked {
-			if asked.author {
-				return nil, unresolvable(fmt.Sprintf("the pod's annotation requests %s, and no device scheduler plugin is loaded: see the scheduler's --devschedpath", asked))
-			}
+	}
+	if p.cache.plugins == 0 {
+		i := slices.IndexFunc(req.asked, func(a asked) bool { return a.author })
+		if i < 0 {
+			return nil, fwk.NewStatus(fwk.Skip) // a device plugin of the kubelet may answer
 		}
+		return nil, unresolvable(fmt.Sprintf("the pod's annotation requests %s, and no device scheduler plugin is loaded: see the scheduler's --devschedpath", req.asked[i]))
 	}
 	p.cache.expect(pod, req)
 	if !p.cache.synced() {
 		return nil, unresolvable("the nodes and pods have not been read yet")
 	}
-	state.Write(stateKey, &cycle{req: req})
+	state.Write(stateKey, &cycle{req: req, imagined: map[string]*host.Node{}, removed: map[apitypes.UID]*types.PodInfo{}})
 	return nil, nil
 }
 
@@ -102,13 +83,6 @@ func (p *Plugin) node(c *cycle, name string) *host.Node {
 		return n
 	}
 	return p.cache.host.Node(name)
-}
-
-func (c *cycle) imagine(n *host.Node) {
-	if c.imagined == nil {
-		c.imagined = map[string]*host.Node{}
-	}
-	c.imagined[n.Name()] = n
 }
 
 // AddPod imagines a pod on the node: one that RemovePod took away, or a nominated
@@ -139,7 +113,7 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, adde
 	// With an error, the node is without what could not be counted, and closed if
 	// that is not known.
 	next, _ := p.cache.host.With(n, string(pod.UID), holds)
-	c.imagine(next)
+	c.imagined[n.Name()] = next
 	return nil
 }
 
@@ -154,13 +128,10 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *v1.Pod, r
 		return nil
 	}
 	if held, ok := p.cache.hold(uid); ok {
-		if c.removed == nil {
-			c.removed = map[apitypes.UID]*types.PodInfo{}
-		}
 		c.removed[uid] = held.info
 	}
 	next, _ := p.cache.host.Without(n, string(uid)) // with an error it is counted anew
-	c.imagine(next)
+	c.imagined[n.Name()] = next
 	return nil
 }
 
@@ -174,7 +145,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, on
 	n := p.node(c, name)
 	v := p.cache.judge(name, n, c.req)
 	if v.fits() {
-		c.setScore(name, v.score)
+		c.scores.Store(name, v.score)
 		return nil
 	}
 	if v.faulted {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
@@ -20,6 +21,7 @@ import (
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
 
 // deviceCache owns what is known of nodes and pods: it feeds the host from the API, and
@@ -64,11 +66,18 @@ type askedName struct {
 	name  types.ResourceName
 }
 
-func newDeviceCache(logger klog.Logger, h *host.Host, t *trouble, activator fwk.PodActivator, c clock.Clock) *deviceCache {
-	a := &deviceCache{logger: logger, host: h, plugins: len(h.Plugins()), trouble: t, held: map[apitypes.UID]hold{},
+// newDeviceCache makes a device cache that nothing feeds. observe is told how long each call of
+// a plugin took.
+func newDeviceCache(logger klog.Logger, schedulers []devicescheduler.DeviceScheduler, observe func(plugin, method string, took time.Duration),
+	activator fwk.PodActivator, c clock.Clock) (*deviceCache, error) {
+	a := &deviceCache{logger: logger, plugins: len(schedulers), trouble: newTrouble(logger), held: map[apitypes.UID]hold{},
 		unusable: map[string]string{}, recognized: lru.New(maxRecognized)}
+	var err error
+	if a.host, err = host.New(schedulers, host.Options{OnFault: a.trouble.fault, OnCall: observe}); err != nil {
+		return nil, err
+	}
 	a.queue = requeue.New(requeue.Options[*waiting]{Logger: logger, Activator: activator, Clock: c, Possible: a.fitting})
-	return a
+	return a, nil
 }
 
 // waiting is what a waiting pod asks for.
@@ -120,19 +129,22 @@ func (a *deviceCache) follow(ctx context.Context) {
 	a.queue.Run(ctx)
 }
 
-// setNode tells the plugins of a node.
+// setNode tells the plugins of a node. When nobody can say what it has, what they knew of it is
+// out of date: pods with device requests are kept off it.
 func (a *deviceCache) setNode(node *v1.Node) {
 	info, err := nodeInfoOf(node)
-	if err != nil {
-		a.setUnusable(node, err)
-		return
-	}
 	a.changing.Lock()
 	defer a.changing.Unlock()
-	a.mu.Lock()
-	delete(a.unusable, node.Name)
-	unusableNodes.Set(float64(len(a.unusable)))
-	a.mu.Unlock()
+	if err != nil {
+		if a.setUnusable(node.Name, err.Error()) {
+			a.logger.Error(err, "Pods with device requests do not run on a node", "node", klog.KObj(node))
+			a.recorder.Eventf(node, nil, v1.EventTypeWarning, "BadDeviceInfo", "Scheduling", "%s",
+				shorten(fmt.Sprintf("pods with device requests are not scheduled here: %v", err), maxEventMessage))
+		}
+		_ = a.host.RemoveNode(node.Name)
+		return
+	}
+	a.setUnusable(node.Name, "")
 	before := a.host.Node(node.Name)
 	_ = a.host.AddNode(node.Name, info) // its faults are told and retried
 	if a.host.Node(node.Name) != before {
@@ -140,31 +152,23 @@ func (a *deviceCache) setNode(node *v1.Node) {
 	}
 }
 
-// setUnusable keeps pods with device requests off a node: what plugins knew of it
-// is out of date.
-func (a *deviceCache) setUnusable(node *v1.Node, err error) {
-	a.changing.Lock()
-	defer a.changing.Unlock()
+// setUnusable remembers why a node cannot be used, "" if it can, and reports whether that is news.
+func (a *deviceCache) setUnusable(node, why string) (news bool) {
 	a.mu.Lock()
-	told := a.unusable[node.Name] == err.Error()
-	a.unusable[node.Name] = err.Error()
-	unusableNodes.Set(float64(len(a.unusable)))
-	a.mu.Unlock()
-	if !told {
-		a.logger.Error(err, "Pods with device requests do not run on a node", "node", klog.KObj(node))
-		a.recorder.Eventf(node, nil, v1.EventTypeWarning, "BadDeviceInfo", "Scheduling", "%s",
-			shorten(fmt.Sprintf("pods with device requests are not scheduled here: %v", err), maxEventMessage))
+	defer a.mu.Unlock()
+	news = a.unusable[node] != why
+	a.unusable[node] = why
+	if why == "" {
+		delete(a.unusable, node)
 	}
-	_ = a.host.RemoveNode(node.Name)
+	unusableNodes.Set(float64(len(a.unusable)))
+	return news
 }
 
 func (a *deviceCache) deleteNode(node *v1.Node) {
 	a.changing.Lock()
 	defer a.changing.Unlock()
-	a.mu.Lock()
-	delete(a.unusable, node.Name)
-	unusableNodes.Set(float64(len(a.unusable)))
-	a.mu.Unlock()
+	a.setUnusable(node.Name, "")
 	_ = a.host.RemoveNode(node.Name)
 }
 

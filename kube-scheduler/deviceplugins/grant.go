@@ -16,6 +16,7 @@ func grantOf(pod *v1.Pod) (*types.PodInfo, error) {
 	if err != nil || info == nil {
 		return nil, err
 	}
+	info = info.Clone() // no map is nil
 	addSpec(info, pod)
 	dropSlots(info)
 	return info, nil
@@ -38,11 +39,9 @@ func partOf(allocated *types.PodInfo) *types.PodInfo {
 // gave reports whether device schedulers did anything for the pod: translated a
 // request, or allocated something.
 func gave(allocated *types.PodInfo) bool {
-	for _, containers := range []map[string]types.ContainerInfo{allocated.InitContainers, allocated.RunningContainers} {
-		for _, c := range containers {
-			if len(c.AllocateFrom) > 0 || !maps.Equal(c.DevRequests, c.Requests) {
-				return true
-			}
+	for _, c := range allocated.Containers() {
+		if len(c.AllocateFrom) > 0 || !maps.Equal(c.DevRequests, c.Requests) {
+			return true
 		}
 	}
 	return false

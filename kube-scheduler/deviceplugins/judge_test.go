@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
@@ -19,29 +17,27 @@ import (
 func TestMadeUpNames(t *testing.T) {
 	for _, test := range []struct {
 		names int
-		calls int // of plugins at most
+		calls int64 // of plugins at most
 		want  string
 	}{
 		{20_000, 0, "requests 20000 resources: a pod may request at most 100"},
 		{maxNames, 10, `no device scheduler plugin answers for 1 of "made/up-00000"`},
 	} {
-		calls, s := 0, &story{}
-		s.rig = newRig(t, host.Options{OnCall: func(string, string, time.Duration) { calls++ }}, newMoody())
-		node := s.node(t, "a", "1x1", "")
-		s.cache.setNode(node)
+		r := newRig(t, newMoody())
+		node := r.addNode(t, "a", "1x1")
 		p := widgets(t, "p", 0)
 		var requests []string
 		for i := range test.names {
 			requests = append(requests, fmt.Sprintf(`"made/up-%05d":1`, i))
 		}
 		p.Annotations = map[string]string{assignment.Annotation: `{"runningcontainer":{"main":{"requests":{` + strings.Join(requests, ",") + `}}}}`}
-		s.create(t, p)
-		calls = 0
-		state := framework.NewCycleState()
-		_, status := s.PreFilter(s.ctx, state, p, nil)
+		r.create(t, p)
+		before, state := r.calls.Load(), framework.NewCycleState()
+		_, status := r.PreFilter(r.ctx, state, p, nil)
 		if status.IsSuccess() {
-			status = s.Filter(s.ctx, state, p, frameworkNode(node))
+			status = r.Filter(r.ctx, state, p, frameworkNode(node))
 		}
+		calls := r.calls.Load() - before
 		if !strings.Contains(status.Message(), test.want) || calls > test.calls {
 			t.Errorf("%d names: %v, after %d calls of plugins; want %q after at most %d", test.names, status, calls, test.want, test.calls)
 		}
@@ -64,19 +60,17 @@ func (e eager) PodFitsDevice(_ *types.NodeInfo, p *types.PodInfo, _ bool) (bool,
 // That a plugin answers for a name is found out once. So many names are remembered, those
 // asked for last, and no more: there are plugins that answer for any.
 func TestKnownNamesAreRemembered(t *testing.T) {
-	calls, s := 0, &story{}
-	s.rig = newRig(t, host.Options{OnCall: func(string, string, time.Duration) { calls++ }}, eager{newMoody()})
-	s.cache.setNode(s.node(t, "a", "1x1", ""))
-	n := s.cache.host.Node("a")
-	asking := func(name string) (known bool, asked int) {
-		p := widgets(t, "p", 0)
-		p.Annotations = map[string]string{assignment.Annotation: fmt.Sprintf(`{"runningcontainer":{"main":{"requests":{%q:1}}}}`, name)}
-		r, err := requestOf(p)
+	r := newRig(t, eager{newMoody()})
+	r.addNode(t, "a", "1x1")
+	n := r.cache.host.Node("a")
+	asking := func(name string) (known bool, calls int64) {
+		req, err := requestOf(written(t, "p", "", name, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := calls
-		return s.cache.recognizes(n, r, r.asked[0]), calls - before
+		before := r.calls.Load()
+		known = r.cache.recognizes(n, req, req.asked[0])
+		return known, r.calls.Load() - before
 	}
 	for i := range 2 {
 		if known, asked := asking("made/up"); !known || (asked > 0) != (i == 0) {
@@ -89,7 +83,7 @@ func TestKnownNamesAreRemembered(t *testing.T) {
 			asking("made/up")
 		}
 	}
-	if n := s.cache.recognized.Len(); n != maxRecognized {
+	if n := r.cache.recognized.Len(); n != maxRecognized {
 		t.Errorf("%d names are remembered, want %d", n, maxRecognized)
 	}
 	if _, asked := asking("made/up"); asked != 0 {

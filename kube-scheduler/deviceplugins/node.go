@@ -34,6 +34,7 @@ func nodeInfoOf(node *v1.Node) (*types.NodeInfo, error) {
 	return info, nil
 }
 
+// amounts are whole units, rounded up.
 func amounts(from v1.ResourceList) types.ResourceList {
 	to := make(types.ResourceList, len(from))
 	for name, q := range from {

@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/gpu"
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/schedule"
 	"github.com/kubeslot/kubeslot/types"
@@ -45,7 +44,7 @@ func TestGPURequestsAreKnown(t *testing.T) {
 		"misspelt":        {`{"runningcontainer":{"main":{"requests":{"nvidia.com/gpu":1,"gpu/generate-topology":1}}}}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, host.Options{}, schedule.Scheduler{}) // one for each: names are remembered
+			r := newRig(t, schedule.Scheduler{}) // one for each: names are remembered
 			r.cache.setNode(node)
 			req, err := requestOf(parsePod(t, "p", "", "", "main\nannotation "+test.pod))
 			if err != nil {

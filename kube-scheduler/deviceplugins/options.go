@@ -2,7 +2,6 @@ package deviceplugins
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -19,8 +18,6 @@ type Options struct {
 	Folder string
 	// Policy about bad files.
 	Policy load.Policy
-	// Timeout of a plugin's call; 0 means host.DefaultTimeout.
-	Timeout time.Duration
 }
 
 // AddFlags adds the flags of the options.

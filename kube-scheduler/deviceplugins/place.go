@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 )
@@ -36,11 +37,11 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, on fw
 		return 0, nil
 	}
 	name := on.Node().Name
-	score, ok := c.score(name)
+	score, ok := c.scores.Load(name)
 	if !ok { // the framework did not ask Filter, as for a nominated node
 		score = p.cache.judge(name, p.node(c, name), c.req).score
 	}
-	return int64(scoreUnit * math.Min(math.Max(score, 0), maxScore)), nil
+	return int64(scoreUnit * math.Min(math.Max(score.(float64), 0), maxScore)), nil
 }
 
 // ScoreExtensions implements fwk.ScorePlugin.
@@ -48,16 +49,7 @@ func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
 
 // NormalizeScore gives the best node all points, and each other its share of that.
 func (*Plugin) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *v1.Pod, scores fwk.NodeScoreList) *fwk.Status {
-	best := int64(0)
-	for _, s := range scores {
-		best = max(best, s.Score)
-	}
-	for i := range scores {
-		if best > 0 {
-			scores[i].Score = scores[i].Score * fwk.MaxScore / best
-		}
-	}
-	return nil
+	return helper.DefaultNormalizeScore(fwk.MaxScore, false, scores)
 }
 
 // Reserve has the plugins allocate on the node, and counts it.
@@ -78,11 +70,11 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return p.failed(pod, node, err)
 	}
 	p.cache.queue.Reserved(pod.UID)
-	if !c.req.fromAuthor() && !gave(allocated) && p.countsNothing(string(pod.UID), node) {
+	if c.req.byAuthor() == 0 && !gave(allocated) && p.countsNothing(string(pod.UID), node) {
 		p.cache.forget(pod) // all its requests are another's
 		return nil
 	}
-	if err := binding.Contribute(state, pod, node, Name, partOf(allocated)); err != nil {
+	if err := binding.Contribute(state, pod, node, Name, partOf(allocated), nil); err != nil {
 		return unresolvable(err.Error()) // Unreserve follows
 	}
 	return nil

@@ -15,11 +15,9 @@ import (
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 	"k8s.io/utils/clock"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/types/assignment"
-	"github.com/kubeslot/kubeslot/types/assignment/signing"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
 
@@ -29,7 +27,6 @@ const Name = "DevicePlugins"
 // Plugin implements the extension points; one exists for each profile, and all
 // of them share one device cache.
 type Plugin struct {
-	handle fwk.Handle
 	cache  *deviceCache
 	binder *binding.Binder
 }
@@ -51,12 +48,6 @@ var (
 // profile is made, so that flags may set them until then; the .so files are loaded
 // once for all profiles.
 func NewFactory(o *Options, b *binding.Options) frameworkruntime.PluginFactory {
-	return newFactory(o.Timeout, b.Signer, func(ctx context.Context, handle fwk.Handle) ([]devicescheduler.DeviceScheduler, error) {
-		return open(ctx, handle.ClientSet(), *o)
-	})
-}
-
-func newFactory(timeout time.Duration, signer func() (*signing.Signer, error), open func(context.Context, fwk.Handle) ([]devicescheduler.DeviceScheduler, error)) frameworkruntime.PluginFactory {
 	var (
 		mu     sync.Mutex
 		shared *deviceCache
@@ -64,43 +55,41 @@ func newFactory(timeout time.Duration, signer func() (*signing.Signer, error), o
 	return func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		signer, err := signer()
+		signer, err := b.Signer()
 		if err != nil {
 			return nil, err
 		}
 		if shared == nil {
 			registerMetrics()
 			binding.RegisterMetrics()
-			schedulers, err := open(ctx, handle)
+			schedulers, err := open(ctx, handle.ClientSet(), *o)
 			if err != nil {
 				return nil, err
 			}
-			if shared, err = startDeviceCache(ctx, handle, schedulers, timeout); err != nil {
+			if shared, err = startDeviceCache(ctx, handle, schedulers); err != nil {
 				return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 			}
 		}
-		return &Plugin{handle: handle, cache: shared, binder: &binding.Binder{Handle: handle, Signer: signer, Clock: clock.RealClock{}}}, nil
+		return &Plugin{cache: shared, binder: &binding.Binder{Handle: handle, Signer: signer, Clock: clock.RealClock{}}}, nil
 	}
 }
 
 // startDeviceCache makes the device cache and, if there are plugins, what feeds it until ctx
 // is done.
-func startDeviceCache(ctx context.Context, handle fwk.Handle, schedulers []devicescheduler.DeviceScheduler, timeout time.Duration) (*deviceCache, error) {
-	logger := klog.FromContext(ctx).WithName(Name)
-	t := newTrouble(logger)
-	h, err := host.New(schedulers, host.Options{Timeout: timeout, OnFault: t.fault, OnCall: func(plugin, method string, took time.Duration) {
+func startDeviceCache(ctx context.Context, handle fwk.Handle, schedulers []devicescheduler.DeviceScheduler) (*deviceCache, error) {
+	observe := func(plugin, method string, took time.Duration) {
 		callDuration.WithLabelValues(plugin, method).Observe(took.Seconds())
-	}})
+	}
+	a, err := newDeviceCache(klog.FromContext(ctx).WithName(Name), schedulers, observe, handle, clock.RealClock{})
 	if err != nil {
 		return nil, err
 	}
 	informers := handle.SharedInformerFactory().Core().V1()
-	a := newDeviceCache(logger, h, t, handle, clock.RealClock{})
 	a.recorder, a.pods = handle.EventRecorder(), informers.Pods().Lister()
 	if len(schedulers) == 0 {
 		return a, nil
 	}
-	for _, name := range h.Plugins() {
+	for _, name := range a.host.Plugins() {
 		startAtZero(name)
 	}
 	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{

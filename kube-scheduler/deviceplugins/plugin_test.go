@@ -10,13 +10,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics/testutil"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -40,18 +39,18 @@ func widgets(t *testing.T, name string, n int) *v1.Pod {
 func TestNothingToDo(t *testing.T) {
 	plain := parsePod(t, "plain", "", "", "main cpu=1 akri.sh/cam=1")
 	foreign := parsePod(t, "foreign", "", "", "main example.com/widget=1")
-	asking := parsePod(t, "asking", "", "", "main\nannotation "+`{"runningcontainer":{"main":{"requests":{"example.com/widget":1}}}}`)
+	asking := written(t, "asking", "", "example.com/widget", 1)
 	for name, test := range map[string]struct {
 		rig    *rig
 		pod    *v1.Pod
 		skips  bool
 		reason string
 	}{
-		"plain":                   {newRig(t, host.Options{}, newMoody()), plain, true, ""},
-		"plain, no plugins":       {newRig(t, host.Options{}), plain, true, ""},
-		"in the spec, no plugins": {newRig(t, host.Options{}), foreign, true, ""},
-		"in the spec":             {newRig(t, host.Options{}, newMoody()), foreign, false, ""},
-		"annotation, no plugins":  {newRig(t, host.Options{}), asking, false, `requests 1 of "example.com/widget" for container "main", and no device scheduler plugin is loaded`},
+		"plain":                   {newRig(t, newMoody()), plain, true, ""},
+		"plain, no plugins":       {newRig(t), plain, true, ""},
+		"in the spec, no plugins": {newRig(t), foreign, true, ""},
+		"in the spec":             {newRig(t, newMoody()), foreign, false, ""},
+		"annotation, no plugins":  {newRig(t), asking, false, `requests 1 of "example.com/widget" for container "main", and no device scheduler plugin is loaded`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, state := test.rig, framework.NewCycleState()
@@ -85,7 +84,7 @@ func TestNothingToDo(t *testing.T) {
 
 // A pod is not tried before all nodes and pods are known, and then it is.
 func TestNotSynced(t *testing.T) {
-	r := newRig(t, host.Options{}, newMoody())
+	r := newRig(t, newMoody())
 	var mu sync.Mutex
 	ready := false
 	r.cache.sources = append(r.cache.sources, func() bool {
@@ -111,75 +110,43 @@ func TestNotSynced(t *testing.T) {
 	})
 }
 
-// What a node gets during a pod's scheduling cycle is not lost on the pod.
-func TestNodeEventDuringACycle(t *testing.T) {
-	s := &story{}
-	r := newRig(t, host.Options{}, newMoody())
-	s.rig = r
-	before := s.node(t, "a", "1x1", "")
-	r.cache.setNode(before)
-	p := widgets(t, "p", 2)
-	r.create(t, p)
-	state := framework.NewCycleState()
-	if _, status := r.PreFilter(r.ctx, state, p, nil); !status.IsSuccess() {
-		t.Fatal(status)
-	}
-	if status := r.Filter(r.ctx, state, p, frameworkNode(before)); status.IsSuccess() {
-		t.Fatal("it fits")
-	}
-	r.cache.setNode(s.node(t, "a", "1x2", ""))
-	if got := r.requeued(); !slices.Equal(got, []string{"p"}) { // the framework tries a pod again that is being tried
-		t.Errorf("activated %v", got)
-	}
-}
-
 // What failed is asked again, later and later, until it goes well.
 func TestRetryBacksOff(t *testing.T) {
 	registerMetrics()
-	s, plugin := &story{}, newMoody()
-	r := newRig(t, host.Options{}, plugin)
-	s.rig = r
-	clock := testingclock.NewFakeClock(time.Now())
-	ctx, cancel := context.WithCancel(r.ctx)
-	defer cancel()
-	go r.cache.retry(ctx, clock)
-	plugin.set("AddNode", "panic")
-	r.cache.setNode(s.node(t, "a", "1x1", ""))
-	for _, delay := range []time.Duration{minRetry, 2 * minRetry, 4 * minRetry} {
-		eventually(t, "it waits to retry", clock.HasWaiters)
-		clock.Step(delay - time.Millisecond)
-		if !clock.HasWaiters() {
-			t.Fatalf("retried before %s", delay)
-		}
-		clock.Step(time.Millisecond)
-	}
-	eventually(t, "it waits to retry", clock.HasWaiters)
-	if n, err := testutil.GetCounterMetricValue(faults.WithLabelValues("widget", "AddNode", "panic")); n < 4 || err != nil {
-		t.Errorf("metric: %v faults, %v", n, err)
-	}
-	plugin.set("AddNode", "")
-	clock.Step(maxRetry)
-	eventually(t, "the node is usable", func() bool {
-		return r.cache.judge("a", r.cache.host.Node("a"), request1(t)).fits()
-	})
-}
-
-func request1(t *testing.T) *request {
-	t.Helper()
+	plugin := newMoody()
+	r := newRig(t, plugin)
 	req, err := requestOf(widgets(t, "p", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return req
+	ctx, cancel := context.WithCancel(r.ctx)
+	defer cancel()
+	go r.cache.retry(ctx, r.clock)
+	plugin.set("AddNode", "panic")
+	r.addNode(t, "a", "1x1")
+	for _, delay := range []time.Duration{minRetry, 2 * minRetry, 4 * minRetry} {
+		eventually(t, "it waits to retry", r.clock.HasWaiters)
+		r.clock.Step(delay - time.Millisecond)
+		if !r.clock.HasWaiters() {
+			t.Fatalf("retried before %s", delay)
+		}
+		r.clock.Step(time.Millisecond)
+	}
+	eventually(t, "it waits to retry", r.clock.HasWaiters)
+	if n, err := testutil.GetCounterMetricValue(faults.WithLabelValues("widget", "AddNode", "panic")); n < 4 || err != nil {
+		t.Errorf("metric: %v faults, %v", n, err)
+	}
+	plugin.set("AddNode", "")
+	r.clock.Step(maxRetry)
+	eventually(t, "the node is usable", func() bool {
+		return r.cache.judge("a", r.cache.host.Node("a"), req).fits()
+	})
 }
 
 // Many filters, reservations and news at once, over a plugin that locks nothing.
 func TestParallel(t *testing.T) {
-	s := &story{}
-	r := newRig(t, host.Options{}, newMoody())
-	s.rig = r
-	small, large := s.node(t, "a", "2x2", ""), s.node(t, "a", "4x2", "")
-	r.cache.setNode(small)
+	r := newRig(t, newMoody())
+	large, small := r.addNode(t, "a", "4x2"), r.addNode(t, "a", "2x2")
 	var wg sync.WaitGroup
 	for i := range 4 {
 		p := widgets(t, fmt.Sprint("p", i), 1)
@@ -216,36 +183,8 @@ func TestParallel(t *testing.T) {
 	}
 }
 
-// An unknown outcome of a bind: the API says what counts.
-func TestObservedBeforeUnreserve(t *testing.T) {
-	s := &story{}
-	r := newRig(t, host.Options{}, newMoody())
-	s.rig, s.nodes, s.states, s.pods = r, map[string]*v1.Node{"a": s.node(t, "a", "1x1", "")}, map[string]fwk.CycleState{}, map[string]*v1.Pod{}
-	r.cache.setNode(s.nodes["a"])
-	p := widgets(t, "p", 1)
-	r.create(t, p)
-	s.schedule(t, p)
-	s.bind(t, p) // and the informer has seen it
-	r.Unreserve(r.ctx, s.states["p"], p, "a")
-	if used := r.cache.host.Node("a").Info().Used; len(used) != 1 {
-		t.Errorf("a bound pod's devices were given back: %v", used)
-	}
-	// Another scheduler bound it elsewhere, or here without devices: nothing is held.
-	for _, node := range []string{"a", "b"} {
-		other := widgets(t, "other", 1)
-		r.cache.deletePod(s.pods["p"])
-		r.create(t, other)
-		s.schedule(t, other)
-		other.Spec.NodeName = node
-		r.cache.setPod(other)
-		if used := r.cache.host.Node("a").Info().Used; len(used) != 0 {
-			t.Errorf("bound to %s by another: %v", node, used)
-		}
-	}
-}
-
 func TestHints(t *testing.T) {
-	r := newRig(t, host.Options{}, newMoody())
+	r := newRig(t, newMoody())
 	registered, err := r.EventsToRegister(r.ctx)
 	if err != nil || len(registered) != 2 {
 		t.Fatal(registered, err)
@@ -272,18 +211,27 @@ func TestHints(t *testing.T) {
 	}
 }
 
-func TestNormalizeScore(t *testing.T) {
-	for _, test := range []struct{ scores, want []int64 }{
-		{[]int64{scoreUnit, scoreUnit / 2, 0}, []int64{100, 50, 0}},
-		{[]int64{scoreUnit / 4, scoreUnit / 4}, []int64{100, 100}},
-		{[]int64{0, 0}, []int64{0, 0}},
-		{[]int64{scoreUnit * maxScore, 1}, []int64{100, 0}},
+// Of whatever scores plugins give, the best node has all points, and the others their share.
+func TestScores(t *testing.T) {
+	for _, test := range []struct {
+		scores []float64
+		want   []int64
+	}{
+		{[]float64{1, 0.5, 0}, []int64{100, 50, 0}},
+		{[]float64{0.25, 0.25}, []int64{100, 100}},
+		{[]float64{0, 0}, []int64{0, 0}},
+		{[]float64{1e300, 1, -1}, []int64{100, 0, 0}},
 	} {
+		p, c, state := &Plugin{}, &cycle{}, framework.NewCycleState()
+		state.Write(stateKey, c)
 		var list fwk.NodeScoreList
-		for _, s := range test.scores {
-			list = append(list, fwk.NodeScore{Score: s})
+		for i, score := range test.scores {
+			node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}}
+			c.scores.Store(node.Name, score)
+			points, _ := p.Score(t.Context(), state, nil, frameworkNode(node))
+			list = append(list, fwk.NodeScore{Score: points})
 		}
-		(*Plugin)(nil).NormalizeScore(context.Background(), nil, nil, list)
+		p.NormalizeScore(t.Context(), state, nil, list)
 		for i, want := range test.want {
 			if list[i].Score != want {
 				t.Errorf("%v: %v, want %v", test.scores, list, test.want)

@@ -51,22 +51,18 @@ const maxName = 3 * (253 + 1 + 63)
 const maxNames = 100
 
 // requestsExtended reports whether a container requests extended resources that are
-// not slots.
+// not slots. What has only a limit was given a request by the API server.
 func requestsExtended(pod *v1.Pod) bool {
-	any := func(containers []v1.Container) bool {
+	for _, containers := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range containers {
-			r := &containers[i].Resources
-			for _, list := range []v1.ResourceList{r.Requests, r.Limits} {
-				for name := range list {
-					if extended(types.ResourceName(name)) {
-						return true
-					}
+			for name := range containers[i].Resources.Requests {
+				if extended(types.ResourceName(name)) {
+					return true
 				}
 			}
 		}
-		return false
 	}
-	return any(pod.Spec.Containers) || any(pod.Spec.InitContainers)
+	return false
 }
 
 func extended(name types.ResourceName) bool {
@@ -110,24 +106,23 @@ func check(pod *v1.Pod, in *types.PodInfo) error {
 			return fmt.Errorf("annotation %s requests %d of %q for the pod as a whole: slots are requested in a container's resources", assignment.Annotation, in.Requests[name], name)
 		}
 	}
-	spec := map[string]*v1.Container{}
-	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			spec[containers[i].Name] = &containers[i]
-		}
+	spec := map[string]types.ResourceList{}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		spec[c.Name] = amounts(c.Resources.Requests)
 	}
-	for _, containers := range []map[string]types.ContainerInfo{in.InitContainers, in.RunningContainers} {
-		for _, name := range slices.Sorted(maps.Keys(containers)) {
-			if err := checkContainer(spec, name, containers[name].Requests); err != nil {
-				return err
-			}
+	written := maps.Collect(in.Containers())
+	for _, name := range slices.Sorted(maps.Keys(written)) {
+		if err := checkContainer(spec, name, written[name].Requests); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func checkContainer(spec map[string]*v1.Container, container string, requests types.ResourceList) error {
-	c := spec[container]
+// checkContainer checks what the annotation requests for a container, by what the containers of
+// the spec request.
+func checkContainer(spec map[string]types.ResourceList, container string, requests types.ResourceList) error {
+	inSpec, known := spec[container]
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		n := requests[name]
 		if err := checkName(name); err != nil {
@@ -135,12 +130,12 @@ func checkContainer(spec map[string]*v1.Container, container string, requests ty
 		}
 		switch {
 		case n == 0:
-		case c == nil:
+		case !known:
 			return fmt.Errorf("annotation %s requests %d of %q for container %q, and the pod has only %q: correct the container's name",
 				assignment.Annotation, n, name, container, slices.Sorted(maps.Keys(spec)))
-		case isSlot(name) && n > kubeRequests(c)[name]:
+		case isSlot(name) && n > inSpec[name]:
 			return fmt.Errorf("annotation %s requests %d of %q for container %q, and its resources request %d: slots are requested in the container's resources",
-				assignment.Annotation, n, name, container, kubeRequests(c)[name])
+				assignment.Annotation, n, name, container, inSpec[name])
 		}
 	}
 	return nil
@@ -157,57 +152,33 @@ func checkName(name types.ResourceName) error {
 }
 
 // addSpec adds what the spec requests, and the containers that the annotation does
-// not have: plugins see the whole pod.
+// not have: plugins see the whole pod. No map of info is nil.
 func addSpec(info *types.PodInfo, pod *v1.Pod) {
-	add := func(to *map[string]types.ContainerInfo, c *v1.Container) {
-		if *to == nil {
-			*to = map[string]types.ContainerInfo{}
+	init := binding.InitContainers(pod)
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		to := info.RunningContainers
+		if init[c.Name] {
+			to = info.InitContainers
 		}
-		entry := (*to)[c.Name]
-		entry.KubeRequests = kubeRequests(c)
-		(*to)[c.Name] = entry
+		entry := to[c.Name]
+		entry.KubeRequests = amounts(c.Resources.Requests)
+		to[c.Name] = entry
 	}
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; binding.Sidecar(c) {
-			add(&info.RunningContainers, c)
-		} else {
-			add(&info.InitContainers, c)
-		}
-	}
-	for i := range pod.Spec.Containers {
-		add(&info.RunningContainers, &pod.Spec.Containers[i])
-	}
-}
-
-// kubeRequests are a container's requests in whole units, rounded up.
-func kubeRequests(c *v1.Container) types.ResourceList {
-	list := make(types.ResourceList, len(c.Resources.Requests))
-	for name, q := range c.Resources.Limits { // what has only a limit requests that
-		list[types.ResourceName(name)] = q.Value()
-	}
-	for name, q := range c.Resources.Requests {
-		list[types.ResourceName(name)] = q.Value()
-	}
-	return list
 }
 
 // dropSlots removes slots from what plugins see in the annotation: they are the
 // ledger's, and mirrored there only once the pod has them.
 func dropSlots(info *types.PodInfo) {
-	for _, containers := range []map[string]types.ContainerInfo{info.InitContainers, info.RunningContainers} {
-		for name, c := range containers {
-			c.Requests, c.DevRequests = withoutSlots(c.Requests), withoutSlots(c.DevRequests)
-			c.AllocateFrom = withoutSlots(c.AllocateFrom)
-			containers[name] = c
-		}
+	dropSlotsOf(info.Requests)
+	for _, c := range info.Containers() {
+		dropSlotsOf(c.Requests)
+		dropSlotsOf(c.DevRequests)
+		dropSlotsOf(c.AllocateFrom)
 	}
-	info.Requests = withoutSlots(info.Requests)
 }
 
-func withoutSlots[M ~map[types.ResourceName]V, V any](m M) M {
-	m = maps.Clone(m)
+func dropSlotsOf[M ~map[types.ResourceName]V, V any](m M) {
 	maps.DeleteFunc(m, func(name types.ResourceName, _ V) bool { return isSlot(name) })
-	return m
 }
 
 func list(info *types.PodInfo) []asked {
@@ -220,11 +191,9 @@ func list(info *types.PodInfo) []asked {
 		}
 	}
 	add("", info.Requests, true)
-	for _, containers := range []map[string]types.ContainerInfo{info.InitContainers, info.RunningContainers} {
-		for name, c := range containers {
-			add(name, c.Requests, true)
-			add(name, c.KubeRequests, false)
-		}
+	for name, c := range info.Containers() {
+		add(name, c.Requests, true)
+		add(name, c.KubeRequests, false)
 	}
 	slices.SortFunc(all, func(a, b asked) int {
 		return cmp.Or(cmp.Compare(a.container, b.container), cmp.Compare(a.name, b.name), cmp.Compare(a.count, b.count))
@@ -241,8 +210,6 @@ func (r *request) byAuthor() (n int) {
 	}
 	return n
 }
-
-func (r *request) fromAuthor() bool { return r.byAuthor() > 0 }
 
 // kind is the same for pods that ask for the same in all containers.
 func (r *request) kind() string {

@@ -2,16 +2,19 @@ package deviceplugins
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	apitypes "k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -24,10 +27,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/plugins/example/widget"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
 
@@ -36,10 +39,9 @@ type moody struct {
 	widget.Scheduler
 	mu    sync.Mutex
 	moods map[string]string // by method
-	free  chan struct{}     // ends hangs
 }
 
-func newMoody() *moody { return &moody{moods: map[string]string{}, free: make(chan struct{})} }
+func newMoody() *moody { return &moody{moods: map[string]string{}} }
 
 func (m *moody) set(method, mood string) {
 	m.mu.Lock()
@@ -54,8 +56,6 @@ func (m *moody) mood(method string) error {
 	switch mood {
 	case "panic":
 		panic("out of widgets")
-	case "hang":
-		<-m.free
 	case "error":
 		return fmt.Errorf("out of order")
 	}
@@ -90,6 +90,7 @@ type rig struct {
 	activated []string
 	recorder  *events.FakeRecorder
 	clock     *testingclock.FakeClock // of what is tried again, and when
+	calls     atomic.Int64            // of plugins
 }
 
 type fakeHandle struct {
@@ -118,25 +119,48 @@ func (r *rig) requeued() []string {
 	return r.activated
 }
 
-func newRig(t *testing.T, o host.Options, schedulers ...devicescheduler.DeviceScheduler) *rig {
+func newRig(t testing.TB, schedulers ...devicescheduler.DeviceScheduler) *rig {
 	t.Helper()
 	logger, ctx := ktesting.NewTestContext(t)
-	r := &rig{ctx: ctx, client: fake.NewClientset(), recorder: events.NewFakeRecorder(100)}
+	r := &rig{ctx: ctx, client: fake.NewClientset(), recorder: events.NewFakeRecorder(100), clock: testingclock.NewFakeClock(time.Now())}
 	r.client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
 	r.known = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	trouble := newTrouble(logger)
-	o.OnFault = trouble.fault
-	h, err := host.New(schedulers, o)
+	a, err := newDeviceCache(logger, schedulers, func(string, string, time.Duration) { r.calls.Add(1) }, r, r.clock)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.clock = testingclock.NewFakeClock(time.Now())
-	a := newDeviceCache(logger, h, trouble, r, r.clock)
 	a.recorder, a.pods = r.recorder, corelisters.NewPodLister(r.known)
 	a.queue.Start()
-	handle := fakeHandle{client: r.client}
-	r.Plugin = &Plugin{handle: handle, cache: a, binder: &binding.Binder{Handle: handle, Clock: r.clock}}
+	r.Plugin = &Plugin{cache: a, binder: &binding.Binder{Handle: fakeHandle{client: r.client}, Clock: r.clock}}
 	return r
+}
+
+// addNode makes a node known, with so many boards of so many widgets: "2x3".
+func (r *rig) addNode(t *testing.T, name, widgets string) *v1.Node {
+	t.Helper()
+	n := widgetNode(t, name, widgets)
+	r.cache.setNode(n)
+	return n
+}
+
+// widgetNode is a node as the node's half of the example plugin describes it.
+func widgetNode(t *testing.T, name, widgets string) *v1.Node {
+	t.Helper()
+	t.Setenv(widget.LayoutEnv, widgets)
+	info, dev := types.NewNodeInfo(), &widget.Device{}
+	if err := errors.Join(dev.Start(), dev.UpdateNodeInfo(info)); err != nil {
+		t.Fatal(err)
+	}
+	text, err := assignment.EncodeNode(info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	amounts := v1.ResourceList{
+		"pods":                           resource.MustParse("100"),
+		v1.ResourceName(widget.Resource): *resource.NewQuantity(info.KubeAlloc[widget.Resource], resource.DecimalSI),
+	}
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{assignment.Annotation: text}},
+		Status: v1.NodeStatus{Capacity: amounts, Allocatable: amounts}}
 }
 
 // create makes a pod known as waiting.
@@ -173,5 +197,3 @@ func frameworkPod(t *testing.T, p *v1.Pod) fwk.PodInfo {
 	}
 	return info
 }
-
-func uid(name string) apitypes.UID { return apitypes.UID(name + "-uid") }

@@ -7,18 +7,16 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/datadriven"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
-	"github.com/kubeslot/kubeslot/plugins/example/widget"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -28,15 +26,16 @@ import (
 //
 //	node name=a widgets=2x3         a node with 2 boards of 3 widgets; or its annotation as text
 //	delete-node name=a
-//	schedule pod=p [ns=] [priority=] lines "[init|sidecar] container resource=count ...", resources of
-//	                                the spec, and "annotation {...}": to Reserve, on the best node
-//	retry pod=p                     the same once more
-//	bind pod=p                      the Binding, which the API then shows
+//	schedule pod=p [ns=] [priority=] [bind] lines "[init|sidecar] container resource=count ...",
+//	                                resources of the spec, and "annotation {...}": to Reserve, on the
+//	                                best node; with bind, the API shows it as bound there then
+//	retry pod=p [bind]              the same once more
+//	bind pod=p                      what the Binding says, which the API then shows
 //	unreserve, end pod=p
 //	annotate pod=p                  somebody changes the annotation of the pod to this text
 //	recreate pod=p                  the API shows another pod of its name as an update of it; lines as
 //	                                for schedule
-//	bound pod=p node=a              bound by somebody else; lines as for schedule
+//	bound pod=p node=a              bound by somebody else; lines as for schedule, none for a pod that is known
 //	preempt pod=p node=a [without=(q)] [with=(r)]  would it fit
 //	mood method=M is=panic          of the plugin
 //	again                           what failed is tried again
@@ -69,9 +68,7 @@ type story struct {
 
 func (s *story) restart(t *testing.T) {
 	s.plugin = newMoody()
-	plugin := s.plugin
-	t.Cleanup(func() { close(plugin.free) })
-	s.rig = newRig(t, host.Options{Timeout: 20 * time.Second}, s.plugin)
+	s.rig = newRig(t, s.plugin)
 	// In any order: pods may come before their nodes.
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
 		s.create(t, s.pods[name])
@@ -91,10 +88,14 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	pod, node := s.pods[arg("pod")], s.nodes[arg("node")]
 	switch d.Cmd {
 	case "node":
-		n := s.node(t, arg("name"), arg("widgets"), d.Input)
+		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: arg("name")}}
+		if widgets := arg("widgets"); widgets != "" {
+			n = widgetNode(t, n.Name, widgets)
+		} else if d.Input != "" {
+			n.Annotations = map[string]string{assignment.Annotation: d.Input}
+		}
 		s.nodes[n.Name] = n
 		s.cache.setNode(n)
-		return s.recorded()
 	case "delete-node":
 		s.cache.deleteNode(s.nodes[arg("name")])
 		delete(s.nodes, arg("name"))
@@ -102,9 +103,16 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		pod = parsePod(t, arg("pod"), arg("ns"), arg("priority"), d.Input)
 		s.pods[pod.Name] = pod
 		s.create(t, pod)
-		return s.schedule(t, pod)
+		fallthrough
 	case "retry":
-		return s.schedule(t, pod)
+		out := s.schedule(t, pod)
+		if d.HasArg("bind") {
+			s.bind(t, pod)
+			if s.pods[pod.Name].Spec.NodeName == "" {
+				t.Fatalf("pod %s is not bound: %s", pod.Name, out)
+			}
+		}
+		return out
 	case "bind":
 		return s.bind(t, pod)
 	case "unreserve":
@@ -129,7 +137,10 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		informer.Handler(s.cache.setPod, s.cache.deletePod, nil).OnUpdate(pod, again)
 	case "bound":
-		pod = parsePod(t, arg("pod"), "", "", d.Input)
+		if d.Input != "" {
+			pod = parsePod(t, arg("pod"), "", "", d.Input)
+		}
+		pod = pod.DeepCopy()
 		pod.Spec.NodeName = arg("node")
 		s.pods[pod.Name] = pod
 		s.cache.setPod(pod)
@@ -162,45 +173,19 @@ func (s *story) recorded() string {
 	}
 }
 
-func (s *story) node(t *testing.T, name, layout, annotation string) *v1.Node {
-	t.Helper()
-	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if layout != "" {
-		t.Setenv(widget.LayoutEnv, layout)
-		info, dev := types.NewNodeInfo(), &widget.Device{}
-		if err := dev.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if err := dev.UpdateNodeInfo(info); err != nil {
-			t.Fatal(err)
-		}
-		n.Status.Allocatable = v1.ResourceList{v1.ResourceName(widget.Resource): *resource.NewQuantity(info.KubeAlloc[widget.Resource], resource.DecimalSI)}
-		n.Status.Capacity = n.Status.Allocatable
-		text, err := assignment.EncodeNode(info)
-		if err != nil {
-			t.Fatal(err)
-		}
-		annotation = text
-	}
-	if annotation != "" {
-		n.Annotations = map[string]string{assignment.Annotation: annotation}
-	}
-	return n
-}
-
 func parsePod(t *testing.T, name, ns, priority, text string) *v1.Pod {
 	t.Helper()
 	if ns == "" {
 		ns = "default"
 	}
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns, UID: uid(ns + "-" + name), Annotations: map[string]string{}}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns, UID: apitypes.UID(ns + "-" + name), Annotations: map[string]string{}}}
+	p.Spec.SchedulerName = v1.DefaultSchedulerName
 	if priority != "" {
 		n, err := strconv.ParseInt(priority, 10, 32)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Spec.Priority = new(int32)
-		*p.Spec.Priority = int32(n)
+		p.Spec.Priority = new(int32(n))
 	}
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -220,8 +205,7 @@ func parsePod(t *testing.T, name, ns, priority, text string) *v1.Pod {
 		}
 		switch role {
 		case "sidecar":
-			always := v1.ContainerRestartPolicyAlways
-			c.RestartPolicy = &always
+			c.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
 			fallthrough
 		case "init":
 			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
@@ -281,15 +265,13 @@ func (s *story) schedule(t *testing.T, pod *v1.Pod) string {
 // allocation says what each container got, without what all the names share.
 func allocation(held hold) string {
 	var lines []string
-	for _, containers := range []map[string]types.ContainerInfo{held.info.InitContainers, held.info.RunningContainers} {
-		for name, c := range containers {
-			var got []string
-			for _, from := range c.AllocateFrom {
-				got = append(got, strings.TrimPrefix(string(from), types.DeviceGroupPrefix+"/"))
-			}
-			if slices.Sort(got); len(got) > 0 {
-				lines = append(lines, fmt.Sprintf("%s on %s: %s\n", name, held.node, strings.Join(got, " ")))
-			}
+	for name, c := range held.info.Containers() {
+		var got []string
+		for _, from := range c.AllocateFrom {
+			got = append(got, strings.TrimPrefix(string(from), types.DeviceGroupPrefix+"/"))
+		}
+		if slices.Sort(got); len(got) > 0 {
+			lines = append(lines, fmt.Sprintf("%s on %s: %s\n", name, held.node, strings.Join(got, " ")))
 		}
 	}
 	slices.Sort(lines)
