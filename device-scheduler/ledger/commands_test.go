@@ -1,9 +1,6 @@
 package ledger
 
-import (
-	"fmt"
-	"math/rand/v2"
-)
+import "fmt"
 
 // containers are the lines of commands that are about what a pod requests.
 const containers = "[init|sidecar] container resource=count ..."
@@ -22,7 +19,7 @@ var commands = map[string]struct {
 	}},
 	// A new scheduler: the ledger is rebuilt from what the API shows.
 	"restart": {"", "", func(s *story, _ step) string {
-		s.Ledger = s.api.ledger(rand.New(rand.NewPCG(1, 1)))
+		s.Ledger = s.rebuilt()
 		return ""
 	}},
 

@@ -268,28 +268,32 @@ func (w *world) rebuilt(t *rapid.T) *Ledger {
 
 func (w *world) checkRebuilt(t *rapid.T) {
 	rebuilt := w.rebuilt(t)
-	checkInvariants(t, rebuilt)
-	if live, again := usable(w.Ledger, w.assumed), usable(rebuilt, nil); live != again {
-		t.Fatalf("rebuilt ledger:\n%s\nlive ledger, without the assumed pods:\n%s", again, live)
-	}
-	for _, p := range w.assumed {
+	checkRebuilt(t, w.Ledger, rebuilt, w.pods)
+	all := maps.Clone(w.pods)
+	for uid, p := range w.assumed {
 		rebuilt.Observe(p.pod, p.node, p.a)
+		all[uid] = p
 	}
+	checkRebuilt(t, w.Ledger, rebuilt, all)
+}
+
+// checkRebuilt compares a ledger with the live one, which may have more pods than these.
+func checkRebuilt(t failer, live, rebuilt *Ledger, pods map[string]scheduled) {
+	t.Helper()
 	checkInvariants(t, rebuilt)
-	if live, again := usable(w.Ledger, nil), usable(rebuilt, nil); live != again {
-		t.Fatalf("rebuilt ledger, with the assumed pods bound:\n%s\nlive ledger:\n%s", again, live)
+	if now, again := usable(live, pods), usable(rebuilt, pods); now != again {
+		t.Fatalf("rebuilt ledger:\n%s\nlive ledger:\n%s", again, now)
 	}
 }
 
-// usable shows the slots as a new scheduler knows them, which is not told of
-// nominations: those that can be given and those that somebody has, except the pods
-// without.
-func usable(l *Ledger, without map[string]scheduled) string {
+// usable shows the slots as a new scheduler knows them, which is not told of nominations:
+// those that can be given, and those that somebody has, of these pods.
+func usable(l *Ledger, pods map[string]scheduled) string {
 	var out []string
 	for name, d := range l.devices {
 		for i, s := range d.all {
 			holders := slices.Sorted(slices.Values(s.holders)) // not in the order in which they were seen
-			holders = slices.DeleteFunc(holders, func(uid string) bool { _, ok := without[uid]; return ok })
+			holders = slices.DeleteFunc(holders, func(uid string) bool { _, one := pods[uid]; return !one })
 			given := d.exists() && i < d.capacity
 			if given || len(holders) > 0 || s.claim != nil {
 				out = append(out, fmt.Sprintf("%s-%d: given to %v: %v, holders %v, %s", name, i, d.nodes(), given, holders, s.claim))

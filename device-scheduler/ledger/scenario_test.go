@@ -20,6 +20,9 @@ import (
 // What a story begins with is told by the command "given". It takes commands, one a line, with
 // their lines of input behind a colon: "schedule pod=p node=a: one cam=1, two cam=1". It
 // answers with what went wrong only.
+//
+// After each command the counts of the ledger are right, and a ledger of what the API has, as
+// after a restart, is equal to it.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		s := newStory()
@@ -55,24 +58,25 @@ func newStep(t *testing.T, d *datadriven.TestData) step {
 func (s *story) run(c step) string {
 	command, known := commands[c.Cmd]
 	if !known {
-		c.Fatalf(c.t, "%s: there is no such command", c)
+		c.Fatalf(c.t, "%s: there is no such command", c.FullCmd())
 	}
 	takes := strings.Fields(command.args)
 	for _, a := range c.CmdArgs {
 		if !slices.Contains(takes, a.Key) && !slices.Contains(takes, "["+a.Key+"]") {
-			c.Fatalf(c.t, "%s: there is no argument %s", c, a.Key)
+			c.Fatalf(c.t, "%s: there is no argument %s", c.FullCmd(), a.Key)
 		}
 	}
 	for _, name := range takes {
 		if name[0] != '[' && !c.HasArg(name) {
-			c.Fatalf(c.t, "%s: the argument %s is missing", c, name)
+			c.Fatalf(c.t, "%s: the argument %s is missing", c.FullCmd(), name)
 		}
 	}
 	if command.lines == "" && c.Input != "" {
-		c.Fatalf(c.t, "%s: the command takes no input", c)
+		c.Fatalf(c.t, "%s: the command takes no input", c.FullCmd())
 	}
 	answer := command.run(s, c)
 	checkInvariants(c.t, s.Ledger)
+	checkRebuilt(c.t, s.Ledger, s.rebuilt(), s.api.pods)
 	return answer
 }
 
@@ -108,7 +112,7 @@ func arg[T any](c step, name string, fallback T) T {
 func (c step) parse(name string) slot.Name {
 	n, err := slot.Parse(name)
 	if err != nil {
-		c.Fatalf(c.t, "%s: %v", c, err)
+		c.Fatalf(c.t, "%s: %v", c.FullCmd(), err)
 	}
 	n.Instance = full(n.Instance)
 	return n
@@ -141,7 +145,7 @@ func (c step) request() *Request {
 			name, count, _ := strings.Cut(w, "=")
 			n, err := strconv.Atoi(count)
 			if err != nil {
-				c.Fatalf(c.t, "%s: request %q: %v", c, w, err)
+				c.Fatalf(c.t, "%s: request %q: %v", c.FullCmd(), w, err)
 			}
 			container.Resources = append(container.Resources, ResourceRequest{Name: full(name), Count: n})
 		}

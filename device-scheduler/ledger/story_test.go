@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -29,6 +30,9 @@ type story struct {
 func newStory() *story {
 	return &story{Ledger: New(), strategy: Spread, scheduled: map[string]scheduled{}, capacity: map[string]int32{}, api: newAPI()}
 }
+
+// rebuilt is what a new scheduler would have.
+func (s *story) rebuilt() *Ledger { return s.api.ledger(rand.New(rand.NewPCG(1, 1))) }
 
 func (s *story) setConfiguration(c step) string {
 	conf := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: full(c.name), Namespace: c.ns,
@@ -107,7 +111,7 @@ func (s *story) setSlice(c step) string {
 			case "gone":
 				device.Unschedulable, device.Gone = true, true
 			default:
-				c.Fatalf(c.t, "%s: a device cannot be %s", c, how)
+				c.Fatalf(c.t, "%s: a device cannot be %s", c.FullCmd(), how)
 			}
 		}
 		slice.Spec.Devices = append(slice.Spec.Devices, device)
@@ -246,9 +250,12 @@ func (s *story) happened(g Event) string {
 	if g.Empty() {
 		return "no event"
 	}
+	list := func(names []string) string {
+		return strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), " ")
+	}
 	var out []string
-	if free := slices.Compact(slices.Sorted(slices.Values(g.Freed))); len(free) > 0 {
-		out = append(out, "freed: "+strings.Join(free, " "))
+	if len(g.Freed) > 0 {
+		out = append(out, "freed: "+list(g.Freed))
 	}
 	held := map[int32][]string{}
 	for _, name := range g.Preemptible {
@@ -259,10 +266,10 @@ func (s *story) happened(g Event) string {
 		}
 	}
 	for _, priority := range slices.Sorted(maps.Keys(held)) {
-		out = append(out, fmt.Sprintf("preemptible from priority %d: %s", priority, strings.Join(slices.Compact(slices.Sorted(slices.Values(held[priority]))), " ")))
+		out = append(out, fmt.Sprintf("preemptible from priority %d: %s", priority, list(held[priority])))
 	}
 	if len(g.Displaced) > 0 {
-		out = append(out, "displaced: "+strings.Join(slices.Sorted(slices.Values(g.Displaced)), " "))
+		out = append(out, "displaced: "+list(g.Displaced))
 	}
 	return strings.Join(out, "\n")
 }
