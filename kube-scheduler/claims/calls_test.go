@@ -12,20 +12,25 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// writerTo is a Writer to an API server that handles calls so.
+func writerTo(t *testing.T, handle http.HandlerFunc) *Writer {
+	server := httptest.NewServer(handle)
+	t.Cleanup(server.Close)
+	client, err := NewClient(&restclient.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Writer{Client: client, Clock: clock.RealClock{}}
+}
+
 // Each call is bounded, by its client and at the API server, so that a claim does not
 // come long after it was given up.
 func TestCallsAreBounded(t *testing.T) {
 	timeouts := make(chan string, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	w := writerTo(t, func(w http.ResponseWriter, req *http.Request) {
 		timeouts <- req.URL.Query().Get("timeout")
 		w.WriteHeader(http.StatusForbidden)
-	}))
-	defer server.Close()
-	client, err := NewClient(&restclient.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &Writer{Client: client, Clock: clock.RealClock{}}
+	})
 	if _, err := w.Take(t.Context(), of("p", "a", "0")); !apierrors.IsForbidden(err) {
 		t.Errorf("answer: %v", err)
 	}
@@ -40,30 +45,21 @@ func TestCallsOfAllPodsAreLimited(t *testing.T) {
 	var mu sync.Mutex
 	underWay, most := 0, 0
 	full := make(chan struct{})
+	isFull := sync.OnceFunc(func() { close(full) })
 	count := func(n int) {
 		mu.Lock()
 		defer mu.Unlock()
 		underWay += n
-		if most = max(most, underWay); n > 0 && most == maxCalls && underWay == maxCalls {
-			select {
-			case <-full:
-			default:
-				close(full)
-			}
+		if most = max(most, underWay); underWay == maxCalls {
+			isFull()
 		}
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	w := writerTo(t, func(w http.ResponseWriter, _ *http.Request) {
 		count(1)
 		defer count(-1)
 		<-full // none is answered before as many as may be are there
 		w.WriteHeader(http.StatusForbidden)
-	}))
-	defer server.Close()
-	client, err := NewClient(&restclient.Config{Host: server.URL, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &Writer{Client: client, Clock: clock.RealClock{}}
+	})
 	var all sync.WaitGroup
 	for i := range pods {
 		all.Go(func() {

@@ -54,10 +54,10 @@ func (r *rig) holders() string {
 	return strings.Join(all, ", ")
 }
 
-// on makes a hook that answers the first n calls of the verb with the error.
-func on(verb string, n int, err error) func(string, string) error {
-	return func(v, _ string) error {
-		if v != verb || n == 0 {
+// on makes a hook that answers the first n calls of the verb for a slot of cam-8120fe with the error.
+func on(verb, index string, n int, err error) func(string, string) error {
+	return func(v, name string) error {
+		if v != verb || name != "cam-8120fe-"+index || n == 0 {
 			return nil
 		}
 		n--
@@ -174,12 +174,12 @@ func TestTakeOfASlotThatIsBeingReleased(t *testing.T) {
 // Answers are lost: the slot is claimed once, whichever attempt was applied.
 func TestTakeWithLostAnswers(t *testing.T) {
 	for name, lose := range map[string]func(*rig){
-		"applied":                     func(r *rig) { r.After = on("create", 1, errReset) },
-		"not applied":                 func(r *rig) { r.Before = on("create", 1, errReset) },
-		"timed out and applied":       func(r *rig) { r.After = on("create", 1, apierrors.NewTimeoutError("etcd", 1)) },
-		"applied, and no word for it": func(r *rig) { r.After = on("create", 1, errReset); r.Before = on("get", 3, errReset) },
-		"several times":               func(r *rig) { r.Before = on("create", 2, errReset); r.After = on("create", 1, errReset) },
-		"too many requests":           func(r *rig) { r.Before = on("create", 3, apierrors.NewTooManyRequests("later", 1)) },
+		"applied":                     func(r *rig) { r.After = on("create", "0", 1, errReset) },
+		"not applied":                 func(r *rig) { r.Before = on("create", "0", 1, errReset) },
+		"timed out and applied":       func(r *rig) { r.After = on("create", "0", 1, apierrors.NewTimeoutError("etcd", 1)) },
+		"applied, and no word for it": func(r *rig) { r.After = on("create", "0", 1, errReset); r.Before = on("get", "0", 3, errReset) },
+		"several times":               func(r *rig) { r.Before = on("create", "0", 2, errReset); r.After = on("create", "0", 1, errReset) },
+		"too many requests":           func(r *rig) { r.Before = on("create", "0", 3, apierrors.NewTooManyRequests("later", 1)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -204,16 +204,11 @@ func TestTakeGivesUp(t *testing.T) {
 		want          string
 		creations     int // at least; of slot 0
 	}{
-		"without the right": {before: of0("create", forbidden), want: "kubectl apply -k deploy/scheduler-claims", creations: 1},
-		"by a policy":       {before: of0("create", invalid), want: "create SlotClaim cam-8120fe-0", creations: 1},
-		"without an answer": {before: of0("create", errReset), want: "connection reset", creations: 10},
-		"without an answer, though applied": {after: of0("create", errReset),
-			before: func(verb, name string) error {
-				if verb == "create" && name == "cam-8120fe-1" {
-					return invalid
-				}
-				return nil
-			}, want: "create SlotClaim", creations: 1},
+		"without the right": {before: on("create", "0", forever, forbidden), want: "kubectl apply -k deploy/scheduler-claims", creations: 1},
+		"by a policy":       {before: on("create", "0", forever, invalid), want: "create SlotClaim cam-8120fe-0", creations: 1},
+		"without an answer": {before: on("create", "0", forever, errReset), want: "connection reset", creations: 10},
+		"without an answer, though applied": {after: on("create", "0", forever, errReset), before: on("create", "1", forever, invalid),
+			want: "create SlotClaim", creations: 1},
 		"when the scheduler ends": {ctx: ctx, before: func(verb, name string) error {
 			if verb == "create" {
 				end()
@@ -251,21 +246,11 @@ func TestTakeGivesUp(t *testing.T) {
 	}
 }
 
-// of0 answers each call of the verb for slot 0 with the error.
-func of0(verb string, err error) func(verb, name string) error {
-	return func(v, name string) error {
-		if v == verb && name == "cam-8120fe-0" {
-			return err
-		}
-		return nil
-	}
-}
-
 func TestRelease(t *testing.T) {
 	for name, prepare := range map[string]func(*rig){
 		"":                       func(*rig) {},
-		"lost, not applied":      func(r *rig) { r.Before = on("delete", 3, errReset) },
-		"lost, applied":          func(r *rig) { r.After = on("delete", 3, errReset) },
+		"lost, not applied":      func(r *rig) { r.Before = on("delete", "0", 3, errReset) },
+		"lost, applied":          func(r *rig) { r.After = on("delete", "0", 3, errReset) },
 		"gone already":           func(r *rig) { r.Remove("cam-8120fe-0") },
 		"after the scheduler":    func(*rig) {},
 		"another has it by now":  func(r *rig) { r.Remove("cam-8120fe-0"); r.Put(of("q", "b", "0")[0]) },
@@ -299,7 +284,7 @@ func TestRelease(t *testing.T) {
 	}
 	t.Run("without the right", func(t *testing.T) {
 		r := newRig()
-		r.Before = on("delete", forever, forbidden)
+		r.Before = on("delete", "0", forever, forbidden)
 		got := []*v1alpha1.SlotClaim{r.Put(of("p", "a", "0")[0])}
 		if err := r.Release(t.Context(), got); err == nil || !strings.Contains(err.Error(), "deploy/scheduler-claims") || len(r.gone) != 0 {
 			t.Errorf("error %v; told of %v", err, r.gone)
@@ -323,7 +308,7 @@ func TestReleaseOrphan(t *testing.T) {
 	if got := counted(t, released.WithLabelValues(orphaned)) - before; got != 1 {
 		t.Errorf("%v counted, want 1", got)
 	}
-	r.Before = on("delete", 1, errReset)
+	r.Before = on("delete", "0", 1, errReset)
 	if err := r.ReleaseOrphan(t.Context(), name, now.UID); !errors.Is(err, errReset) {
 		t.Errorf("without an answer: %v", err)
 	}

@@ -8,7 +8,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	pluginconfig "github.com/kubeslot/kubeslot/kube-scheduler/config"
@@ -68,7 +67,8 @@ func testIsOnUnlessDisabled(t *testing.T, name string) {
 				if !slots {
 					continue
 				}
-				if ignores := slices.Contains(fitArgs(t, &cfg.Profiles[i]).IgnoredResourceGroups, "akri.sh"); ignores != want {
+				fit := argsOf[config.NodeResourcesFitArgs](&cfg.Profiles[i]) // nil without the plugin
+				if ignores := fit != nil && slices.Contains(fit.IgnoredResourceGroups, "akri.sh"); ignores != want {
 					t.Errorf("profile %d: NodeResourcesFit ignores akri.sh: %v, want %v", i, ignores, want)
 				}
 			}
@@ -82,13 +82,12 @@ func TestArguments(t *testing.T) {
 		return header + "profiles: [{pluginConfig: [{name: ConfigurationResources, args: {" + text + "}}]}]"
 	}
 	of := func(cfg *config.KubeSchedulerConfiguration) *pluginconfig.ConfigurationResourcesArgs {
-		for _, c := range cfg.Profiles[0].PluginConfig {
-			if c.Name == configurationresources.Name {
-				return c.Args.(*pluginconfig.ConfigurationResourcesArgs)
-			}
+		t.Helper()
+		found := argsOf[pluginconfig.ConfigurationResourcesArgs](&cfg.Profiles[0])
+		if found == nil {
+			t.Fatal("no arguments")
 		}
-		t.Fatal("no arguments")
-		return nil
+		return found
 	}
 	if a := of(load(t, "")); a.Strategy != ledger.Spread || *a.NodeScore.LocalDevices != 1 || a.ClaimMode != pluginconfig.ClaimByNode ||
 		a.NominationTimeout.Duration != 5*time.Minute || a.Validate() != nil {
@@ -131,13 +130,12 @@ func load(t *testing.T, file string) *config.KubeSchedulerConfiguration {
 	return obj.(*config.KubeSchedulerConfiguration)
 }
 
-func fitArgs(t *testing.T, profile *config.KubeSchedulerProfile) *config.NodeResourcesFitArgs {
-	t.Helper()
+// argsOf are the arguments of the type A, nil if there are none.
+func argsOf[A any](profile *config.KubeSchedulerProfile) *A {
 	for _, c := range profile.PluginConfig {
-		if c.Name == names.NodeResourcesFit {
-			return c.Args.(*config.NodeResourcesFitArgs)
+		if args, ok := any(c.Args).(*A); ok {
+			return args
 		}
 	}
-	// Without the plugin there are no arguments.
-	return &config.NodeResourcesFitArgs{}
+	return nil
 }

@@ -35,10 +35,7 @@ type API struct {
 func New() *API {
 	a := &API{Clientset: fake.NewSimpleClientset()}
 	a.react("create", func(action clienttesting.Action) (runtime.Object, error) {
-		c := action.(clienttesting.CreateAction).GetObject().(*v1alpha1.SlotClaim).DeepCopy()
-		a.version++
-		c.UID, c.ResourceVersion = types.UID(fmt.Sprint("claim-", a.version)), strconv.Itoa(a.version)
-		return c, a.Tracker().Create(Claims, c, "")
+		return a.store(action.(clienttesting.CreateAction).GetObject().(*v1alpha1.SlotClaim))
 	})
 	a.react("get", func(action clienttesting.Action) (runtime.Object, error) {
 		return a.Tracker().Get(Claims, "", action.(clienttesting.GetAction).GetName())
@@ -49,7 +46,6 @@ func New() *API {
 		if pre := d.DeleteOptions.Preconditions; c != nil && pre != nil && pre.UID != nil && *pre.UID != c.UID {
 			return nil, apierrors.NewConflict(Claims.GroupResource(), d.Name, errors.New("the UID is another"))
 		}
-		a.version++
 		return nil, a.Tracker().Delete(Claims, "", d.Name)
 	})
 	return a
@@ -81,12 +77,18 @@ func nameOf(action clienttesting.Action) string {
 	return action.(interface{ GetName() string }).GetName()
 }
 
-// Put creates a claim as somebody else does, and returns it.
-func (a *API) Put(c *v1alpha1.SlotClaim) *v1alpha1.SlotClaim {
+// store stores a copy of the claim that is new, and returns it.
+func (a *API) store(c *v1alpha1.SlotClaim) (*v1alpha1.SlotClaim, error) {
 	c = c.DeepCopy()
 	a.version++
 	c.UID, c.ResourceVersion = types.UID(fmt.Sprint("claim-", a.version)), strconv.Itoa(a.version)
-	if err := a.Tracker().Add(c); err != nil {
+	return c, a.Tracker().Create(Claims, c, "")
+}
+
+// Put creates a claim as somebody else does, and returns it.
+func (a *API) Put(c *v1alpha1.SlotClaim) *v1alpha1.SlotClaim {
+	c, err := a.store(c)
+	if err != nil {
 		panic(err)
 	}
 	return c
@@ -94,7 +96,6 @@ func (a *API) Put(c *v1alpha1.SlotClaim) *v1alpha1.SlotClaim {
 
 // Remove deletes a claim as somebody else does.
 func (a *API) Remove(name string) {
-	a.version++
 	if err := a.Tracker().Delete(Claims, "", name); err != nil {
 		panic(err)
 	}

@@ -24,8 +24,9 @@ import (
 )
 
 // newCommand is upstream's app.NewSchedulerCommand, which does not let its scheduler be seen:
-// lead is called once, when the scheduler begins to schedule because it leads.
-func newCommand(lead func(), plugins ...app.Option) *cobra.Command {
+// lead is called once, when the scheduler begins to schedule because it leads. addFlags adds flags
+// to upstream's, in sections of their own.
+func newCommand(lead func(), addFlags func(*cliflag.NamedFlagSets), plugins ...app.Option) *cobra.Command {
 	upstream, opts := app.NewSchedulerCommand(), options.NewOptions()
 	cmd := &cobra.Command{
 		Use:               upstream.Use,
@@ -45,6 +46,7 @@ func newCommand(lead func(), plugins ...app.Option) *cobra.Command {
 	sections := opts.Flags
 	verflag.AddFlags(sections.FlagSet("global"))
 	globalflag.AddGlobalFlags(sections.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())
+	addFlags(sections)
 	for _, fs := range sections.FlagSets {
 		cmd.Flags().AddFlagSet(fs)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/configz"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -74,15 +75,22 @@ func TestIdleLeader(t *testing.T) {
 	<-ended
 }
 
-// The command takes upstream's flags, and says so in its help.
-func TestFlagsAreUpstreams(t *testing.T) {
-	ours, upstream := newCommand(func() {}), app.NewSchedulerCommand()
+// The command takes upstream's flags and ours, and says so in its help.
+func TestFlags(t *testing.T) {
+	added := func(sections *cliflag.NamedFlagSets) {
+		sections.FlagSet("devices").Bool("added", false, "a flag of ours")
+	}
+	ours, upstream := newCommand(func() {}, added), app.NewSchedulerCommand()
 	upstream.Flags().VisitAll(func(f *pflag.Flag) {
 		if got := ours.Flags().Lookup(f.Name); got == nil || got.DefValue != f.DefValue || got.Usage != f.Usage {
 			t.Errorf("flag --%s is %+v, want %+v", f.Name, got, f)
 		}
 	})
-	if !strings.Contains(ours.UsageString(), "--leader-elect") || ours.Use != upstream.Use {
-		t.Errorf("usage: %s", ours.UsageString())
+	usage := ours.UsageString()
+	if !strings.Contains(usage, "--leader-elect") || !strings.Contains(usage, "Devices flags:\n\n      --added") || ours.Use != upstream.Use {
+		t.Errorf("usage: %s", usage)
+	}
+	if err := ours.ParseFlags([]string{"--added"}); err != nil {
+		t.Error(err)
 	}
 }
