@@ -34,8 +34,8 @@ func (b *Binder) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 	if p == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	if p.node != node {
-		return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: its devices were chosen on node %s", klog.KObj(pod), node, p.node))
+	if chosen := p.info.NodeName; chosen != node {
+		return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: its devices were chosen on node %s", klog.KObj(pod), node, chosen))
 	}
 	annotations := maps.Clone(p.annotations)
 	b.Signer.Sign(annotations, string(pod.UID), node)

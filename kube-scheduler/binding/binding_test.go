@@ -56,16 +56,14 @@ func newPod(annotation string) *v1.Pod {
 	return p
 }
 
-func slots() *types.PodInfo {
-	return &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": {
-		Requests: types.ResourceList{"akri.sh/cam": 1}, AllocateFrom: types.ResourceLocation{"akri.sh/cam/0": "cam-1-0"}}}}
+func slots() map[string]types.ContainerInfo {
+	return map[string]types.ContainerInfo{"main": {Requests: types.ResourceList{"akri.sh/cam": 1}, AllocateFrom: types.ResourceLocation{"akri.sh/cam/0": "cam-1-0"}}}
 }
 
-func gpus() *types.PodInfo {
-	return &types.PodInfo{
-		InitContainers: map[string]types.ContainerInfo{"warm": {AllocateFrom: types.ResourceLocation{"gpu/0": "gpu/a"}}},
-		RunningContainers: map[string]types.ContainerInfo{"main": {
-			Requests: types.ResourceList{"gpu": 2}, DevRequests: types.ResourceList{"gpu/0": 1}, AllocateFrom: types.ResourceLocation{"gpu/0": "gpu/b"}}},
+func gpus() map[string]types.ContainerInfo {
+	return map[string]types.ContainerInfo{
+		"warm": {AllocateFrom: types.ResourceLocation{"gpu/0": "gpu/a"}},
+		"main": {Requests: types.ResourceList{"gpu": 2}, DevRequests: types.ResourceList{"gpu/0": 1}, AllocateFrom: types.ResourceLocation{"gpu/0": "gpu/b"}},
 	}
 }
 
@@ -105,24 +103,20 @@ func TestOneBindingCarriesAllParts(t *testing.T) {
 func TestRefusedBeforeBinding(t *testing.T) {
 	tests := map[string]struct {
 		annotation string
-		other      *types.PodInfo
+		main       types.ContainerInfo // given to it by another plugin
 		want       string
 	}{
-		"given twice": {"", &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": {
-			AllocateFrom: types.ResourceLocation{"akri.sh/cam/0": "cam-2-0"}}}}, `container "main": "akri.sh/cam/0" is allocated as cam-1-0, and by another plugin as cam-2-0`},
-		"asked twice": {"", &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": {
-			DevRequests: types.ResourceList{"gpu/0": 7}}}}, `"gpu/0" is requested as 1, and by another plugin as 7`},
-		"malformed": {`{`, nil, "KubeDevice/DeviceInfo"},
-		"too large": {`{"requests":{"` + strings.Repeat("x", 256<<10) + `":1}}`, nil, "262144 allowed"},
+		"given twice": {"", types.ContainerInfo{AllocateFrom: types.ResourceLocation{"akri.sh/cam/0": "cam-2-0"}},
+			`container "main": "akri.sh/cam/0" is allocated as cam-1-0, and by another plugin as cam-2-0`},
+		"asked twice": {"", types.ContainerInfo{DevRequests: types.ResourceList{"gpu/0": 7}}, `"gpu/0" is requested as 1, and by another plugin as 7`},
+		"malformed":   {`{`, types.ContainerInfo{}, "KubeDevice/DeviceInfo"},
+		"too large":   {`{"requests":{"` + strings.Repeat("x", 256<<10) + `":1}}`, types.ContainerInfo{}, "262144 allowed"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			state, pod := framework.NewCycleState(), newPod(test.annotation)
-			var err error
-			if test.other != nil {
-				err = Contribute(state, pod, "a", "Another", test.other, nil)
-			}
-			err = errors.Join(err, Contribute(state, pod, "a", "Devices", gpus(), nil), Contribute(state, pod, "a", "Slots", slots(), nil))
+			err := errors.Join(Contribute(state, pod, "a", "Another", map[string]types.ContainerInfo{"main": test.main}, nil),
+				Contribute(state, pod, "a", "Devices", gpus(), nil), Contribute(state, pod, "a", "Slots", slots(), nil))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}

@@ -13,37 +13,37 @@ import (
 
 const stateKey = "kubeslot.io/binding"
 
-// parts are what plugins contributed for a node, and the annotations that say it.
+// parts are what plugins contributed for a node, and the assignment that they make up.
 // It never changes.
 type parts struct {
-	node        string
 	by          map[string]contribution // by plugin
-	annotations map[string]string
+	info        *types.PodInfo          // with the node's name
+	annotations map[string]string       // of info
 }
 
 type contribution struct {
-	part *types.PodInfo
-	step Step // nil if there is nothing to do before the Binding
+	part map[string]types.ContainerInfo // by container
+	step Step                           // nil if there is nothing to do before the Binding
 }
 
 // Clone implements fwk.StateData.
 func (p *parts) Clone() fwk.StateData { return p }
 
-// Contribute adds the plugin's part of the pod's assignment on the node: containers
-// with Requests, DevRequests and AllocateFrom; and the step that Bind does first, nil
+// Contribute adds the plugin's part of the pod's assignment on the node: Requests,
+// DevRequests and AllocateFrom, by container; and the step that Bind does first, nil
 // for none. Of what the plugin contributed in this cycle before, nothing stays. The
 // part must not be changed afterwards.
 //
 // To be called at Reserve, by one plugin at a time: it is an error, before anything
 // is bound, if two plugins give one thing, or if the pod's annotations would become
 // larger than the API server allows.
-func Contribute(state fwk.CycleState, pod *v1.Pod, node, plugin string, part *types.PodInfo, step Step) error {
-	next := &parts{node: node, by: map[string]contribution{}}
-	if before := read(state); before != nil && before.node == node {
-		maps.Copy(next.by, before.by)
+func Contribute(state fwk.CycleState, pod *v1.Pod, node, plugin string, part map[string]types.ContainerInfo, step Step) error {
+	by := map[string]contribution{}
+	if before := read(state); before != nil && before.info.NodeName == node {
+		maps.Copy(by, before.by)
 	}
-	next.by[plugin] = contribution{part, step}
-	return write(state, pod, next)
+	by[plugin] = contribution{part, step}
+	return write(state, pod, node, by)
 }
 
 // Step is what has to be done just before the Binding is sent, whichever plugin
@@ -62,9 +62,9 @@ func Withdraw(state fwk.CycleState, pod *v1.Pod, plugin string) {
 	if before == nil {
 		return
 	}
-	next := &parts{node: before.node, by: maps.Clone(before.by)}
-	delete(next.by, plugin)
-	if len(next.by) == 0 || write(state, pod, next) != nil {
+	by := maps.Clone(before.by)
+	delete(by, plugin)
+	if len(by) == 0 || write(state, pod, before.info.NodeName, by) != nil {
 		state.Delete(stateKey)
 	}
 }
@@ -77,14 +77,15 @@ func read(state fwk.CycleState) *parts {
 	return data.(*parts)
 }
 
-func write(state fwk.CycleState, pod *v1.Pod, next *parts) error {
-	info, err := merge(pod, next.node, next.by)
+func write(state fwk.CycleState, pod *v1.Pod, node string, by map[string]contribution) error {
+	info, err := merge(pod, node, by)
 	if err != nil {
 		return err
 	}
-	if next.annotations, err = assignment.Encode(info, string(pod.UID), pod.Annotations); err != nil {
+	annotations, err := assignment.Encode(info, string(pod.UID), pod.Annotations)
+	if err != nil {
 		return err
 	}
-	state.Write(stateKey, next)
+	state.Write(stateKey, &parts{by, info, annotations})
 	return nil
 }

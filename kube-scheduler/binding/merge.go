@@ -20,7 +20,7 @@ func merge(pod *v1.Pod, node string, by map[string]contribution) (*types.PodInfo
 	info.Name, info.NodeName = pod.Name, node
 	init := InitContainers(pod)
 	for _, plugin := range slices.Sorted(maps.Keys(by)) {
-		for name, part := range by[plugin].part.Containers() {
+		for name, part := range by[plugin].part {
 			to := info.RunningContainers
 			if init[name] {
 				to = info.InitContainers

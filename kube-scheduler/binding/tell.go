@@ -12,45 +12,31 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-// given is what the plugins gave to one container.
-type given struct{ slots, devices []string }
-
-// tell logs what a pod that is bound now was given, a line for each container.
+// tell logs what a pod that is bound now was given, a line for each container: slots, and
+// devices of device scheduler plugins, each in order.
 func (p *parts) tell(ctx context.Context, pod *v1.Pod) {
-	all := p.given()
+	all := maps.Collect(p.info.Containers())
 	for _, container := range slices.Sorted(maps.Keys(all)) {
-		g := all[container]
-		values := []any{"pod", klog.KObj(pod), "podUID", pod.UID, "container", container, "node", p.node}
-		if len(g.slots) > 0 {
-			values = append(values, "slots", g.slots)
+		var slots, devices []string
+		for request, from := range all[container].AllocateFrom {
+			if strings.HasPrefix(string(request), assignment.ResourcePrefix) {
+				slots = append(slots, string(from))
+			} else {
+				devices = append(devices, string(from))
+			}
 		}
-		if len(g.devices) > 0 {
-			values = append(values, "devices", g.devices)
+		if len(slots)+len(devices) == 0 {
+			continue
+		}
+		slices.Sort(slots)
+		slices.Sort(devices)
+		values := []any{"pod", klog.KObj(pod), "podUID", pod.UID, "container", container, "node", p.info.NodeName}
+		if len(slots) > 0 {
+			values = append(values, "slots", slots)
+		}
+		if len(devices) > 0 {
+			values = append(values, "devices", devices)
 		}
 		klog.FromContext(ctx).Info("Assigned devices", values...)
 	}
-}
-
-// given is what the containers were given, by name: slots, and devices of device
-// scheduler plugins, each in order.
-func (p *parts) given() map[string]given {
-	all := map[string]given{}
-	for _, plugin := range p.by {
-		for name, c := range plugin.part.Containers() {
-			g := all[name]
-			for request, from := range c.AllocateFrom {
-				if strings.HasPrefix(string(request), assignment.ResourcePrefix) {
-					g.slots = append(g.slots, string(from))
-				} else {
-					g.devices = append(g.devices, string(from))
-				}
-			}
-			if len(g.slots)+len(g.devices) > 0 {
-				slices.Sort(g.slots)
-				slices.Sort(g.devices)
-				all[name] = g
-			}
-		}
-	}
-	return all
 }

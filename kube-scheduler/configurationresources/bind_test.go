@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
+	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -56,7 +57,8 @@ func TestTheMostSlotsFitTheAnnotation(t *testing.T) {
 			Slot: slot.Name{Instance: strings.Repeat("i", 63), Index: 9999}})
 	}
 	others := map[string]string{"others": strings.Repeat("x", 100<<10)}
-	if _, err := assignment.Encode(partOf(ledger.Assignment{"main": grants}), "uid", others); err != nil {
+	info := &types.PodInfo{RunningContainers: partOf(ledger.Assignment{"main": grants})}
+	if _, err := assignment.Encode(info, "uid", others); err != nil {
 		t.Error(err)
 	}
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/recovery"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
+	devicetypes "github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -375,9 +376,7 @@ func TestPreemptionImagines(t *testing.T) {
 // bound is the pod as the API shows it after the plugin's Binding.
 func bound(t *testing.T, p *v1.Pod, node string, a ledger.Assignment) *v1.Pod {
 	t.Helper()
-	part := partOf(a)
-	part.NodeName = node
-	notes, err := assignment.Encode(part, string(p.UID), nil)
+	notes, err := assignment.Encode(&devicetypes.PodInfo{NodeName: node, RunningContainers: partOf(a)}, string(p.UID), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,13 +52,13 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	p.cache.Forget(pod)
 }
 
-// partOf is the slots as a part of a pod's assignment.
-func partOf(a ledger.Assignment) *types.PodInfo {
-	part := types.NewPodInfo()
+// partOf is the slots as a part of a pod's assignment, by container.
+func partOf(a ledger.Assignment) map[string]types.ContainerInfo {
+	part := map[string]types.ContainerInfo{}
 	for name, grants := range a {
 		var c types.ContainerInfo
 		assignment.Set(&c, grants)
-		part.RunningContainers[name] = c
+		part[name] = c
 	}
 	return part
 }

@@ -22,18 +22,15 @@ func grantOf(pod *v1.Pod) (*types.PodInfo, error) {
 	return info, nil
 }
 
-// partOf is what the pod is to be told of its allocation.
-func partOf(allocated *types.PodInfo) *types.PodInfo {
-	file := func(from map[string]types.ContainerInfo) map[string]types.ContainerInfo {
-		to := map[string]types.ContainerInfo{}
-		for name, c := range from {
-			if len(c.DevRequests) > 0 || len(c.AllocateFrom) > 0 {
-				to[name] = types.ContainerInfo{DevRequests: c.DevRequests, AllocateFrom: c.AllocateFrom}
-			}
+// partOf is what the pod is to be told of its allocation, by container.
+func partOf(allocated *types.PodInfo) map[string]types.ContainerInfo {
+	part := map[string]types.ContainerInfo{}
+	for name, c := range allocated.Containers() {
+		if len(c.DevRequests) > 0 || len(c.AllocateFrom) > 0 {
+			part[name] = types.ContainerInfo{DevRequests: c.DevRequests, AllocateFrom: c.AllocateFrom}
 		}
-		return to
 	}
-	return &types.PodInfo{InitContainers: file(allocated.InitContainers), RunningContainers: file(allocated.RunningContainers)}
+	return part
 }
 
 // gave reports whether device schedulers did anything for the pod: translated a
