@@ -8,11 +8,9 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
-	apitypes "k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
-	"github.com/kubeslot/kubeslot/types"
 )
 
 const stateKey = Name
@@ -22,8 +20,6 @@ type cycle struct {
 	req *request
 	// imagined are nodes as a preemption's what-if has them, by name.
 	imagined map[string]*host.Node
-	// removed is what pods hold that were imagined away.
-	removed map[apitypes.UID]*types.PodInfo
 
 	// scores are of nodes that fit, by name: float64. Filter writes them in parallel.
 	scores sync.Map
@@ -31,7 +27,7 @@ type cycle struct {
 
 // Clone implements fwk.StateData. It is for a what-if, which reads no scores.
 func (c *cycle) Clone() fwk.StateData {
-	return &cycle{req: c.req, imagined: maps.Clone(c.imagined), removed: maps.Clone(c.removed)}
+	return &cycle{req: c.req, imagined: maps.Clone(c.imagined)}
 }
 
 // readCycle returns nil if the pod asks nothing of plugins.
@@ -70,7 +66,7 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	if !p.cache.synced() {
 		return nil, unresolvable("the nodes and pods have not been read yet")
 	}
-	state.Write(stateKey, &cycle{req: req, imagined: map[string]*host.Node{}, removed: map[apitypes.UID]*types.PodInfo{}})
+	state.Write(stateKey, &cycle{req: req, imagined: map[string]*host.Node{}})
 	return nil, nil
 }
 
@@ -96,8 +92,9 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, adde
 	if n == nil || n.Holds(string(pod.UID)) {
 		return nil
 	}
-	holds := c.removed[pod.UID]
-	if holds == nil {
+	held, _ := p.cache.hold(pod.UID)
+	holds := held.info
+	if held.node != n.Name() {
 		if pod.Spec.NodeName != "" {
 			return nil // bound without devices
 		}
@@ -109,7 +106,6 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, adde
 			return nil // it will not get here either
 		}
 	}
-	delete(c.removed, pod.UID)
 	// With an error, the node is without what could not be counted, and closed if
 	// that is not known.
 	next, _ := p.cache.host.With(n, string(pod.UID), holds)
@@ -126,9 +122,6 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *v1.Pod, r
 	n, uid := p.node(c, on.Node().Name), removed.GetPod().UID
 	if n == nil || !n.Holds(string(uid)) {
 		return nil
-	}
-	if held, ok := p.cache.hold(uid); ok {
-		c.removed[uid] = held.info
 	}
 	next, _ := p.cache.host.Without(n, string(uid)) // with an error it is counted anew
 	c.imagined[n.Name()] = next
