@@ -1,7 +1,6 @@
 package configurationresources
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -123,20 +122,19 @@ func TestPreemptionHasALimit(t *testing.T) {
 	})
 }
 
-// A pod that is tried again begins anew after the last node: the first may do by then.
+// A try that goes on where the last one ended looks at the nodes before that, too: they may do by now.
 func TestPreemptionGoesRound(t *testing.T) {
 	r := newRig(t)
 	r.mayPreempt(t)
-	r.hold(t, camera(0), important("holder-0"), "node-a")
+	r.hold(t, camera(0), pod("holder-0", "1"), "node-a")
 	r.hold(t, camera(1), important("holder-1"), "node-b")
 	vip := important("vip")
 	r.know(vip)
-	req := must(slotrequest.Of(vip))
-	for from, want := range map[int]bool{0: false, 1: true, 7: false} { // of two nodes
-		_, _, err := r.preemption.Preempt(r.ctx, req, []string{"node-a", "node-b"}, from, ledger.Spread, time.Hour)
-		limit := (*preemption.LimitError)(nil)
-		if errors.As(err, &limit) != want || want && limit.Next != 0 {
-			t.Errorf("from node %d: %v, want an error that says to go on from the first: %v", from, err, want)
+	r.filter(vip, "node-a")
+	for _, from := range []int{0, 1, 7} { // of two nodes
+		best, _, err := r.preemption.Preempt(r.ctx, must(slotrequest.Of(vip)), []string{"node-a", "node-b"}, from, ledger.Spread, time.Hour)
+		if err != nil || best == nil || best.Node != "node-a" {
+			t.Errorf("from node %d: %+v, %v, want a preemption for node-a", from, best, err)
 		}
 	}
 }

@@ -49,7 +49,7 @@ type Evaluator struct {
 // timeout. The slot cache's lock is free at times: what was found is confirmed in the end. If
 // that fails, the pod is tried again. Nothing is kept of a preemption that is Free. It is an error
 // when ctx is done, and a *LimitError when none was found and nodes are left. It begins at from, 0
-// or where that error said, and ends with the last node.
+// or where that error said, and goes round.
 func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []string, from int, strategy ledger.Strategy, timeout time.Duration) (*ledger.Preemption, *slotcache.Nomination, error) {
 	var (
 		distinct []string // nodes that differ in what a preemption finds
@@ -58,10 +58,9 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 	)
 	e.Cache.Read(func(l *ledger.Ledger) { distinct, holders = l.Distinct(nodes, req), l.PotentialVictims(req) })
 	choices, looked, budgets := 0, 0, e.budgets()
-	if from >= len(distinct) {
-		from = 0 // nodes are gone since
-	}
-	for i, node := range distinct[from:] {
+	for i := range distinct {
+		next := (from + i) % len(distinct)
+		node := distinct[next]
 		if ctx.Err() != nil {
 			return nil, nil, context.Cause(ctx)
 		}
@@ -77,7 +76,7 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 		}
 		if looked >= cmp.Or(e.Limit, DefaultLimit) {
 			if best == nil {
-				return nil, nil, &LimitError{Next: from + i}
+				return nil, nil, &LimitError{Next: next}
 			}
 			break
 		}
@@ -94,9 +93,6 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 		if choices == MaxPreemptions {
 			break
 		}
-	}
-	if best == nil && from > 0 {
-		return nil, nil, &LimitError{} // something may have changed on those before
 	}
 	if best == nil || best.Free {
 		return best, nil, nil
