@@ -115,7 +115,7 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 		if f.cache, err = slotcache.Start(ctx, logger, handle, f.api); err != nil {
 			return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 		}
-		evictor := &recovery.Evictor{Logger: logger, Clock: clock.RealClock{}, Client: handle.ClientSet(), Recorder: handle.EventRecorder()}
+		evictor := &recovery.Evictor{Logger: logger, Client: handle.ClientSet(), Recorder: handle.EventRecorder()}
 		f.cache.EvictWith(func(found []*ledger.DoubleAllocation) { evictor.Evict(ctx, found) })
 	}
 	core := handle.SharedInformerFactory().Core().V1()

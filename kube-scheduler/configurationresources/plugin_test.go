@@ -103,7 +103,7 @@ func (p *Plugin) use(handle fwk.Handle) {
 }
 
 func (r *rig) evictor() *recovery.Evictor {
-	return &recovery.Evictor{Logger: klog.FromContext(r.ctx), Clock: clock.RealClock{}, Client: r.client, Recorder: noEvents{}}
+	return &recovery.Evictor{Logger: klog.FromContext(r.ctx), Client: r.client, Recorder: noEvents{}}
 }
 
 // ledgerOf is the ledger, for tests that change nothing meanwhile.

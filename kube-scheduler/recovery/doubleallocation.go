@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/preemption"
@@ -22,7 +21,6 @@ import (
 // cannot start, for kubecri refuses them the slot.
 type Evictor struct {
 	Logger   klog.Logger
-	Clock    clock.Clock
 	Client   kubernetes.Interface
 	Recorder events.EventRecorder
 }
@@ -40,21 +38,15 @@ func (e *Evictor) evict(ctx context.Context, c *ledger.DoubleAllocation, loser l
 	logger := e.Logger.WithValues("pod", klog.KRef(loser.Namespace, loser.Name), "podUID", loser.UID,
 		"slot", c.Slot.String(), "winner", c.Winner.String())
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8}
-	for {
-		err := e.try(ctx, logger, c, loser)
-		if err == nil {
-			return
+	var failure error
+	_ = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (done bool, _ error) {
+		if failure = e.try(ctx, logger, c, loser); failure != nil {
+			logger.Error(failure, "Cannot evict a pod whose slot another pod keeps")
 		}
-		if backoff.Steps <= 1 {
-			logger.Error(err, "Gave up evicting a pod whose slot another pod keeps; delete it by hand")
-			return
-		}
-		logger.Error(err, "Cannot evict a pod whose slot another pod keeps")
-		select {
-		case <-e.Clock.After(backoff.Step()):
-		case <-ctx.Done():
-			return
-		}
+		return failure == nil, nil
+	})
+	if failure != nil && ctx.Err() == nil {
+		logger.Error(failure, "Gave up evicting a pod whose slot another pod keeps; delete it by hand")
 	}
 }
 
