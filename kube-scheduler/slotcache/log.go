@@ -38,22 +38,20 @@ func (b *Cache) tellReleased(pod *v1.Pod, what string) {
 // tellPreempted logs the pods that have to go for another one, this plugin's victims and
 // DefaultPreemption's, while they hold the slots. The caller holds mu.
 func (b *Cache) tellPreempted(preemptor ledger.Pod, node string, a ledger.Assignment) {
-	taken := map[string][]slot.Name{}
-	victims := map[string]ledger.Pod{}
+	victims := map[ledger.Pod][]slot.Name{}
 	for _, s := range a.Slots() {
 		for _, holder := range b.ledger.Holders(s) {
 			if holder.UID != preemptor.UID {
-				victims[holder.UID] = holder
-				taken[holder.UID] = append(taken[holder.UID], s)
+				victims[holder] = append(victims[holder], s)
 			}
 		}
 	}
-	for uid, victim := range victims {
+	for victim, slots := range victims {
 		if b.leads {
 			preempted.Inc()
 		}
-		b.happened().Info("Preempting a pod for its slots", "pod", klog.KRef(victim.Namespace, victim.Name), "podUID", uid,
-			"slots", slotNames(taken[uid]), "preemptor", klog.KRef(preemptor.Namespace, preemptor.Name), "node", node)
+		b.happened().Info("Preempting a pod for its slots", "pod", klog.KRef(victim.Namespace, victim.Name), "podUID", victim.UID,
+			"slots", slotNames(slots), "preemptor", klog.KRef(preemptor.Namespace, preemptor.Name), "node", node)
 	}
 }
 
