@@ -81,9 +81,15 @@ func (r *rig) crowd(key string, n int) []string {
 	for i := range names {
 		names[i] = fmt.Sprintf("p%03d", i)
 		r.Add(pod(names[i]), 0, key)
-		r.Try(types.UID(names[i]))
 	}
+	r.try(names...)
 	return names
+}
+
+func (r *rig) try(names ...string) {
+	for _, name := range names {
+		r.Try(types.UID(name))
+	}
 }
 
 func want(t *testing.T, what string, got []string, want ...string) {
@@ -97,12 +103,9 @@ func want(t *testing.T, what string, got []string, want ...string) {
 // Who is activated, for what, and when.
 func TestEvents(t *testing.T) {
 	r := newRig()
-	a, b, any := pod("a"), pod("b"), pod("any")
-	r.Add(a, 0, "x")
-	r.Add(b, 0, "x", "y")
-	r.Add(any, 0)
-	for _, p := range []*v1.Pod{a, b, any} {
-		r.Try(p.UID)
+	for name, keys := range map[string][]string{"a": {"x"}, "b": {"x", "y"}, "any": nil} {
+		r.Add(pod(name), 0, keys...)
+		r.try(name)
 	}
 	want(t, "nothing", r.after(time.Hour))
 	r.Record(Event{Freed: []string{"x"}})
@@ -112,16 +115,14 @@ func TestEvents(t *testing.T) {
 	r.free("x")
 	want(t, "freed, while two were activated and not tried", r.after(0), "a")
 	r.free("unknown")
-	r.Delete(b.UID)
-	for _, p := range []*v1.Pod{a, any} {
-		r.Try(p.UID)
-	}
+	r.Delete("b")
+	r.try("a", "any")
 	want(t, "all tried", r.after(time.Hour))
 	r.free("y")
 	want(t, "one is gone", r.after(0), "any")
-	r.Try(any.UID)
+	r.try("any")
 	r.Record(Event{Freed: []string{"x"}})
-	r.Try(a.UID)
+	r.try("a")
 	want(t, "tried since the event", r.after(0), "any")
 }
 
@@ -135,9 +136,7 @@ func TestBatches(t *testing.T) {
 	want(t, "in a while", r.after(0), names[52:84]...)
 	r.possible["x"] = nil
 	want(t, "taken", r.after(time.Second/2))
-	for _, name := range names {
-		r.Try(types.UID(name))
-	}
+	r.try(names...)
 	want(t, "and tried", r.after(time.Hour))
 	r.free("x")
 	want(t, "again", r.after(0), names[84:]...)
@@ -153,7 +152,7 @@ func TestBatchesGrow(t *testing.T) {
 		r.free("x")
 		for _, name := range r.after(20 * time.Millisecond) {
 			activated[name] = true
-			r.Try(types.UID(name))
+			r.try(name)
 		}
 	}
 	if len(activated) != len(names) {
@@ -182,17 +181,13 @@ func TestPreemptors(t *testing.T) {
 	r.Add(never, 0, "x")
 	r.Record(Event{Preemptible: map[string][]slot.Name{"x": {{Index: 96}, {Index: 2000}}}})
 	want(t, "more important ones", r.after(time.Second/2), names[96:]...)
-	for _, name := range names {
-		r.Try(types.UID(name))
-	}
+	r.try(names...)
 	r.free("x")
 	want(t, "freed", r.after(0), append(names[85:], "p200")...)
 	r.possible["x"] = nil
 	r.Taken("x", slot.Name{Index: 50})
 	want(t, "taken before all were activated", r.after(time.Second/2), names[50:85]...)
-	for _, name := range append(names, "p200") {
-		r.Try(types.UID(name))
-	}
+	r.try(append(names, "p200")...)
 	r.Taken("x", slot.Name{Index: 10})
 	want(t, "taken, when that is over", r.after(time.Second/2))
 }
@@ -228,11 +223,10 @@ func TestTakenWhileABatchIsMade(t *testing.T) {
 func TestWaitsSinceABatchWasMade(t *testing.T) {
 	r := newRig()
 	r.crowd("x", 1)
-	late := pod("p9")
 	r.possible["x"] = func(*v1.Pod) bool {
-		if _, waits := r.Get(late.UID); !waits {
-			r.Add(late, 0, "x")
-			r.Try(late.UID)
+		if _, waits := r.Get("p9"); !waits {
+			r.Add(pod("p9"), 0, "x")
+			r.try("p9")
 			r.Record(Event{Freed: []string{"x"}})
 		}
 		return true
@@ -247,19 +241,16 @@ func TestGaveBack(t *testing.T) {
 	r := newRig()
 	r.possible["x"] = func(*v1.Pod) bool { return true }
 	group := "g"
-	failed, mate, other, alike, untried := pod("failed"), pod("mate"), pod("other"), pod("alike"), pod("untried")
+	failed, mate := pod("failed"), pod("mate")
 	failed.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &group}
 	mate.Spec.SchedulingGroup = failed.Spec.SchedulingGroup
-	all := []*v1.Pod{failed, mate, other, alike, untried}
-	for _, p := range all {
+	for _, p := range []*v1.Pod{failed, mate, pod("other"), pod("alike"), pod("untried")} {
 		r.Add(p, 0, "x")
 	}
 	try := func() {
-		for _, p := range all[:4] {
-			r.Try(p.UID)
-		}
-		r.Reserved(failed.UID)
-		r.Reserved(alike.UID)
+		r.try("failed", "mate", "other", "alike")
+		r.Reserved("failed")
+		r.Reserved("alike")
 	}
 	try()
 	r.GaveBack(failed, Event{Freed: []string{"x"}})
@@ -269,7 +260,7 @@ func TestGaveBack(t *testing.T) {
 	r.GaveBack(failed, Event{Freed: []string{"x"}})
 	want(t, "freed, and given back", r.after(0), "alike", "failed", "mate", "other", "untried")
 	try()
-	r.Try(alike.UID)
+	r.try("alike")
 	r.GaveBack(failed, Event{Preemptible: map[string][]slot.Name{"x": {{}}}})
 	want(t, "rejected since", r.after(0), "alike", "other")
 }
@@ -278,22 +269,21 @@ func TestGaveBack(t *testing.T) {
 // has it activated soon.
 func TestRetries(t *testing.T) {
 	r := newRig()
-	p := pod("p")
-	r.Add(p, 0, "x")
-	r.Try(p.UID)
+	r.Add(pod("p"), 0, "x")
+	r.try("p")
 	r.free("x")
 	if got := strings.Join(r.after(20*time.Second), " "); got != "p p p p p" { // after 0, 1, 3, 7 and 15 s
 		t.Errorf("activated %q within 20 s", got)
 	}
 	r.Record(Event{Freed: []string{"x"}})
 	want(t, "after an event", r.after(RetryInterval/2), "p")
-	r.Try(p.UID)
+	r.try("p")
 	want(t, "once tried", r.after(time.Hour))
-	r.RetryLater(p.UID)
+	r.RetryLater("p")
 	want(t, "to be tried in a while", r.after(RetryInterval/2))
 	want(t, "in a while", r.after(RetryInterval/2), "p")
-	r.Try(p.UID)
-	r.RetryNow(p.UID, "unknown")
+	r.try("p")
+	r.RetryNow("p", "unknown")
 	want(t, "at once", r.after(0), "p")
 }
 
@@ -345,9 +335,7 @@ func BenchmarkStep(b *testing.B) {
 				for b.Loop() {
 					r.Record(Event{Freed: []string{"x"}})
 					r.after(time.Second)
-					for _, name := range names {
-						r.Try(types.UID(name))
-					}
+					r.try(names...)
 				}
 			})
 		}

@@ -5,13 +5,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2/ktesting"
 	testclock "k8s.io/utils/clock/testing"
 
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -23,19 +20,18 @@ func TestNothingIsRememberedOfWhatHasGone(t *testing.T) {
 	b := New(logger, testclock.NewFakeClock(time.Now()), nil)
 	hash := slot.InstanceHash("dev", true, "", slot.ShortHash)
 	instance := slot.InstanceName("cam", hash)
-	b.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam", Namespace: "default"}, Spec: akriv0.ConfigurationSpec{Capacity: 1}})
+	b.SetConfiguration(configuration("cam"))
 	device := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}, ID: "dev", Hash: hash, Shared: true}
 	wrong := device
 	wrong.Shared = false
 	b.SetSlice(&v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: "node-a", Devices: []v1alpha1.Device{device}}})
 	b.SetSlice(&v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: "node-b", Devices: []v1alpha1.Device{wrong}}})
 
-	nominee := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "p-uid"}, Status: v1.PodStatus{NominatedNodeName: "node-a"},
-		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{assignment.ResourcePrefix + "cam": resource.MustParse("1")}}}}}}
-	second := nominee.DeepCopy()
-	second.Name, second.UID = "q", "q-uid"
-	b.SetPod(nominee)
-	b.SetPod(second)
+	nominees := []*v1.Pod{asking("p", "cam"), asking("q", "cam")}
+	for _, p := range nominees {
+		p.Status.NominatedNodeName = "node-a"
+		b.SetPod(p)
+	}
 	name, err := slot.Parse(instance + "-0")
 	if err != nil {
 		t.Fatal(err)
@@ -48,8 +44,9 @@ func TestNothingIsRememberedOfWhatHasGone(t *testing.T) {
 		t.Fatalf("known are %d nominations, %d without slots, %d released claims, %d slices with devices left out; want 2, 1, 1, 1",
 			len(b.nominations), len(b.unserved()), len(b.claimed.released), len(b.leftOut))
 	}
-	b.DeletePod(nominee)
-	b.DeletePod(second)
+	for _, p := range nominees {
+		b.DeletePod(p)
+	}
 	b.SetClaim(c, false)
 	b.DeleteClaim(c)
 	b.DeleteSlice("bad")

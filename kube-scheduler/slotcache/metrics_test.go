@@ -19,6 +19,18 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
+// configuration has one slot a device.
+func configuration(name string) *akriv0.Configuration {
+	return &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: akriv0.ConfigurationSpec{Capacity: 1}}
+}
+
+// asking is a pod that asks for a slot of the resource. Its name is its UID.
+func asking(name, of string) *v1.Pod {
+	requests := v1.ResourceList{v1.ResourceName(assignment.ResourcePrefix + of): resource.MustParse("1")}
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)},
+		Spec: v1.PodSpec{SchedulerName: v1.DefaultSchedulerName, Containers: []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Requests: requests}}}}}
+}
+
 // waitingCache leads, and has so many waiting pods, of 100 Configurations that exist and 100
 // names that do not.
 func waitingCache(pods int) *Cache {
@@ -26,13 +38,10 @@ func waitingCache(pods int) *Cache {
 	b.AddProfile(v1.DefaultSchedulerName, &config.ConfigurationResourcesArgs{})
 	b.Lead()
 	for i := range 100 {
-		b.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("cam", i), Namespace: "default"}, Spec: akriv0.ConfigurationSpec{Capacity: 1}})
+		b.SetConfiguration(configuration(fmt.Sprint("cam", i)))
 	}
 	for i := range pods {
-		name := v1.ResourceName(assignment.ResourcePrefix + fmt.Sprint("cam", i%200))
-		b.SetPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Namespace: "default", UID: types.UID(fmt.Sprint(i))},
-			Spec: v1.PodSpec{SchedulerName: v1.DefaultSchedulerName, Containers: []v1.Container{{Name: "main",
-				Resources: v1.ResourceRequirements{Requests: v1.ResourceList{name: resource.MustParse("1")}}}}}})
+		b.SetPod(asking(fmt.Sprint("p", i), fmt.Sprint("cam", i%200)))
 	}
 	return b
 }
