@@ -1,32 +1,15 @@
 package configurationresources
 
 import (
-	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
-
-// drain follows all that is in the queue.
-func drain[T informer.Object](t *testing.T, f *informer.Feed[T], queue *cache.RealFIFO) {
-	t.Helper()
-	queue.Close() // else it blocks when it is empty
-	for {
-		if _, err := queue.Pop(f.Follow); errors.Is(err, cache.ErrFIFOClosed) {
-			return
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 // as is the object with that UID and resource version.
 func as[T informer.Object](obj T, uid, version string) T {
@@ -40,7 +23,6 @@ func as[T informer.Object](obj T, uid, version string) T {
 func TestSlicesAfterAnInterruption(t *testing.T) {
 	r := newRig(t)
 	f := r.cache.SliceFeed()
-	queue := f.Queue(klog.FromContext(r.ctx))
 	of := func(node string, cameras ...string) *v1alpha1.DeviceSlice {
 		var devices []v1alpha1.Device
 		for _, name := range cameras {
@@ -51,12 +33,22 @@ func TestSlicesAfterAnInterruption(t *testing.T) {
 		return slice(node, "0", devices...)
 	}
 	first := as(of("node-a", "cam-000001", "cam-000002"), "a", "1")
-	if err := queue.Replace([]any{first, as(of("node-b", "cam-000003"), "b", "2"), as(of("node-c", "cam-000004"), "c", "3")}, "3"); err != nil {
+	entered, set, replaced := make(chan struct{}, 3), f.Set, make(chan error)
+	f.Set = func(s *v1alpha1.DeviceSlice, listed bool) { entered <- struct{}{}; set(s, listed) }
+	r.cache.Read(func(*ledger.Ledger) { // so that Set waits
+		go func() {
+			replaced <- f.Replace([]any{first, as(of("node-b", "cam-000003"), "b", "2"), as(of("node-c", "cam-000004"), "c", "3")}, "3")
+		}()
+		if <-entered; f.HasSynced() {
+			t.Error("synced before the slices are in the ledger")
+		}
+	})
+	if err := <-replaced; err != nil {
 		t.Fatal(err)
 	}
-	drain(t, f, queue)
-	if got := ledgerOf(r.cache).Free("cam"); got != 4 || !queue.HasSynced() {
-		t.Fatalf("%d slots are free of four devices, synced: %v", got, queue.HasSynced())
+	f.Set = set
+	if got := ledgerOf(r.cache).Free("cam"); got != 4 || !f.HasSynced() {
+		t.Fatalf("%d slots are free of four devices, synced: %v", got, f.HasSynced())
 	}
 	if first.Spec.Devices[0].Properties != nil {
 		t.Error("what no decision needs is kept until the ledger has read all")
@@ -64,10 +56,9 @@ func TestSlicesAfterAnInterruption(t *testing.T) {
 	r.schedule(t, pod("p", "2"), "node-a")
 
 	// node-a lost a device, node-b's slice is gone, node-c's was made again with another.
-	if err := queue.Replace([]any{as(of("node-a", "cam-000002"), "a", "11"), as(of("node-c", "cam-000005"), "again", "10")}, "12"); err != nil {
+	if err := f.Replace([]any{as(of("node-a", "cam-000002"), "a", "11"), as(of("node-c", "cam-000005"), "again", "10")}, "12"); err != nil {
 		t.Fatal(err)
 	}
-	drain(t, f, queue)
 	for camera, want := range map[string]int{"cam-000001": 0, "cam-000002": 0, "cam-000003": 0, "cam-000004": 0, "cam-000005": 1} {
 		if got := ledgerOf(r.cache).Free(camera); got != want {
 			t.Errorf("%d slots of %s are free, want %d", got, camera, want)
@@ -77,10 +68,9 @@ func TestSlicesAfterAnInterruption(t *testing.T) {
 		t.Errorf("the pod holds %d slots, want 2", got)
 	}
 
-	if err := queue.Delete(as(of("node-c", "cam-000005"), "again", "13")); err != nil {
+	if err := f.Delete(as(of("node-c", "cam-000005"), "again", "13")); err != nil {
 		t.Fatal(err)
 	}
-	drain(t, f, queue)
 	if got := ledgerOf(r.cache).Free("cam"); got != 0 {
 		t.Errorf("%d slots are free, and no node reports a free one", got)
 	}
@@ -137,7 +127,6 @@ func TestClaimsInAnyOrder(t *testing.T) {
 			r.cache.SetConfiguration(cameras(2))
 			shared(r.cache, "cam-000001")
 			f := r.cache.ClaimFeed()
-			queue := f.Queue(klog.FromContext(r.ctx))
 			made := func(words []string) *v1alpha1.SlotClaim { // "<slot> <claim> [<version>]"
 				c := as(claim("cam-000001-"+words[0], "C:"+words[1]+":node-a"), words[1], "")
 				if len(words) > 2 {
@@ -153,13 +142,13 @@ func TestClaimsInAnyOrder(t *testing.T) {
 					for _, listed := range strings.Split(step, ", ")[1:] {
 						all = append(all, made(strings.Fields(listed)))
 					}
-					err = queue.Replace(all, strings.TrimSuffix(words[1], ","))
+					err = f.Replace(all, strings.TrimSuffix(words[1], ","))
 				case "added":
-					err = queue.Add(made(words[1:]))
+					err = f.Add(made(words[1:]))
 				case "updated":
-					err = queue.Update(made(words[1:]))
+					err = f.Update(made(words[1:]))
 				case "deleted":
-					err = queue.Delete(made(words[1:]))
+					err = f.Delete(made(words[1:]))
 				case "seen":
 					r.cache.ClaimSeen(made(words[1:]))
 				case "gone":
@@ -168,7 +157,6 @@ func TestClaimsInAnyOrder(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				drain(t, f, queue)
 			}
 			var got []string
 			for _, index := range []string{"0", "1"} {
@@ -183,42 +171,5 @@ func TestClaimsInAnyOrder(t *testing.T) {
 				t.Errorf("%d slots are free, want %d", free, want)
 			}
 		})
-	}
-}
-
-// The slot cache asks whether all is read while it holds its lock, which the queue may be
-// waiting for with its own.
-func TestSyncedWhileTheQueueWaits(t *testing.T) {
-	var all cache.InformerSynced
-	r := newRig(t, func() bool { return all() })
-	f := r.cache.SliceFeed()
-	queue := f.Queue(klog.FromContext(r.ctx))
-	all = func() bool { return cache.IsDone(queue.HasSyncedChecker()) }
-	if err := queue.Replace([]any{as(slice("node-a", "0", reported("cam-000001")), "a", "1")}, "1"); err != nil {
-		t.Fatal(err)
-	}
-	entered, left := make(chan struct{}), make(chan error)
-	r.cache.Read(func(*ledger.Ledger) {
-		go func() {
-			_, err := queue.Pop(func(obj any, initial bool) error {
-				close(entered)
-				return f.Follow(obj, initial)
-			})
-			left <- err
-		}()
-		<-entered
-		answer := make(chan bool)
-		go func() { answer <- r.cache.Synced() }()
-		select {
-		case synced := <-answer:
-			if synced {
-				t.Error("synced before the slice is in the ledger")
-			}
-		case <-time.After(30 * time.Second):
-			t.Fatal("the slot cache and the queue wait for each other")
-		}
-	})
-	if err := <-left; err != nil || !r.cache.Synced() {
-		t.Errorf("synced: %v, %v", r.cache.Synced(), err)
 	}
 }

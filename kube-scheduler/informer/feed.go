@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -11,8 +12,8 @@ import (
 )
 
 // Feed follows the API's objects of one kind without a store of its own: the caller has one,
-// and an informer would keep each of tens of thousands a second time. Its functions are called
-// by one goroutine.
+// and an informer would keep each of tens of thousands a second time. To its Reflector it is
+// the store, and its functions are called by the Reflector's goroutine.
 type Feed[T Object] struct {
 	// Names calls visit with those that the caller has.
 	Names func(visit func(name string))
@@ -28,6 +29,8 @@ type Feed[T Object] struct {
 	// Trim drops from an object what the caller does not need, before it is given to Set: at
 	// start all of them are collected first.
 	Trim func(T)
+
+	synced atomic.Bool
 }
 
 // Object is what the API has.
@@ -36,65 +39,71 @@ type Object interface {
 	metav1.Object
 }
 
-// ListWatch lists and watches the objects of a client's interface.
-func ListWatch[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error), watch cache.WatchFuncWithContext) *cache.ListWatch {
+// ListWatch lists and watches the objects of a client's interface. It calls failed when they
+// cannot be listed.
+func ListWatch[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error), watch cache.WatchFuncWithContext, failed func()) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return list(ctx, options)
+			objects, err := list(ctx, options)
+			if err != nil {
+				failed()
+			}
+			return objects, err
 		},
 		WatchFuncWithContext: watch,
 	}
 }
 
-// Controller makes what follows the objects once it runs. kind is an object of theirs.
-func (f *Feed[T]) Controller(logger klog.Logger, client any, objects *cache.ListWatch, kind T, failed cache.WatchErrorHandlerWithContext) cache.Controller {
-	return cache.New(&cache.Config{
-		ListerWatcher:                cache.ToListWatcherWithWatchListSemantics(objects, client),
-		ObjectType:                   kind,
-		Queue:                        f.Queue(logger),
-		Process:                      f.Follow,
-		WatchErrorHandlerWithContext: failed,
-	})
+// Reflector makes what follows the objects once it runs. kind is an object of theirs.
+func (f *Feed[T]) Reflector(logger klog.Logger, client any, objects *cache.ListWatch, kind T) *cache.Reflector {
+	return cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(objects, client), kind, f, cache.ReflectorOptions{Logger: &logger})
 }
 
-// Queue is where the watch puts what it sees: a list as a whole, then each change.
-func (f *Feed[T]) Queue(logger klog.Logger) *cache.RealFIFO {
-	return cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{
-		Logger: &logger, AtomicEvents: true,
-		Transformer: func(obj any) (any, error) {
-			t := obj.(T)
-			t.SetManagedFields(nil)
-			t.SetOwnerReferences(nil)
-			t.SetLabels(nil)
-			t.SetAnnotations(nil)
-			f.Trim(t)
-			return t, nil
-		},
-	})
+// HasSynced reports whether what existed at start was entered. It may be called at any time.
+func (f *Feed[T]) HasSynced() bool { return f.synced.Load() }
+
+// Transformer implements cache.TransformingStore.
+func (f *Feed[T]) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) { return f.trimmed(obj), nil }
 }
 
-// Follow enters what the queue gives.
-func (f *Feed[T]) Follow(obj any, _ bool) error {
-	for _, d := range obj.(cache.Deltas) {
-		if list, ok := d.Object.(cache.ReplacedAllInfo); ok {
-			f.replace(list)
-		} else if obj := d.Object.(T); d.Type == cache.Deleted {
-			f.Deleted(obj)
-		} else {
-			f.Set(obj, false)
-		}
-	}
+func (f *Feed[T]) trimmed(obj any) T {
+	t := obj.(T)
+	t.SetManagedFields(nil)
+	t.SetOwnerReferences(nil)
+	t.SetLabels(nil)
+	t.SetAnnotations(nil)
+	f.Trim(t)
+	return t
+}
+
+// Add implements cache.ReflectorStore.
+func (f *Feed[T]) Add(obj any) error {
+	f.Set(f.trimmed(obj), false)
 	return nil
 }
 
-func (f *Feed[T]) replace(list cache.ReplacedAllInfo) {
-	listed, uids := make(map[string]bool, len(list.Objects)), make(map[types.UID]bool, len(list.Objects))
-	for _, obj := range list.Objects {
-		t := obj.(T)
+// Update implements cache.ReflectorStore.
+func (f *Feed[T]) Update(obj any) error { return f.Add(obj) }
+
+// Delete implements cache.ReflectorStore.
+func (f *Feed[T]) Delete(obj any) error {
+	f.Deleted(f.trimmed(obj))
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (*Feed[T]) Resync() error { return nil }
+
+// Replace implements cache.ReflectorStore: the list has all objects that there are.
+func (f *Feed[T]) Replace(list []any, version string) error {
+	listed, uids := make(map[string]bool, len(list)), make(map[types.UID]bool, len(list))
+	for _, obj := range list {
+		t := f.trimmed(obj)
 		listed[t.GetName()], uids[t.GetUID()] = true, true
 	}
 	if f.Relisted != nil {
-		f.Relisted(list.ResourceVersion, uids)
+		f.Relisted(version, uids)
 	}
 	var missing []string
 	f.Names(func(name string) {
@@ -105,8 +114,10 @@ func (f *Feed[T]) replace(list cache.ReplacedAllInfo) {
 	for _, name := range missing {
 		f.Missing(name)
 	}
-	for i, obj := range list.Objects {
+	for i, obj := range list {
 		f.Set(obj.(T), true)
-		list.Objects[i] = nil // there may be many
+		list[i] = nil // there may be many
 	}
+	f.synced.Store(true)
+	return nil
 }

@@ -85,15 +85,12 @@ func Start(ctx context.Context, logger klog.Logger, handle fwk.Handle, config *r
 		}
 		b.sources = append(b.sources, registration.HasSynced)
 	}
-	slices, claims := client.KubeslotV1alpha1().DeviceSlices(), client.KubeslotV1alpha1().SlotClaims()
-	feeds := []cache.Controller{
-		b.SliceFeed().Controller(logger, client, informer.ListWatch(slices.List, slices.Watch), &v1alpha1.DeviceSlice{}, failed),
-		b.ClaimFeed().Controller(logger, client, informer.ListWatch(claims.List, claims.Watch), &v1alpha1.SlotClaim{}, failed),
-	}
-	for _, f := range feeds {
-		// Unlike its HasSynced, which would wait for the lock that the feed's functions take.
-		synced := f.HasSyncedChecker()
-		b.sources = append(b.sources, func() bool { return cache.IsDone(synced) })
+	slices, claims := b.SliceFeed(), b.ClaimFeed()
+	b.sources = append(b.sources, slices.HasSynced, claims.HasSynced)
+	ofSlices, ofClaims := client.KubeslotV1alpha1().DeviceSlices(), client.KubeslotV1alpha1().SlotClaims()
+	feeds := []*cache.Reflector{
+		slices.Reflector(logger, client, informer.ListWatch(ofSlices.List, ofSlices.Watch, b.GiveUpWaiting), &v1alpha1.DeviceSlice{}),
+		claims.Reflector(logger, client, informer.ListWatch(ofClaims.List, ofClaims.Watch, b.GiveUpWaiting), &v1alpha1.SlotClaim{}),
 	}
 	go b.endWhenRestored(ctx, guard, client, []restored.Cache{
 		{Resource: akriv0.SchemeGroupVersion.WithResource("configurations"), Informer: akri.Configurations().Informer()},
