@@ -29,9 +29,8 @@ var commands = map[string]struct {
 		delete(s.api.configurations, c.ns+"/"+full(c.name))
 		return s.happened(s.DeleteConfiguration(c.ns, full(c.name)))
 	}},
-	// These nodes report it, each in a slice of its own, and no others. The capacity is that of
-	// its Configuration.
-	"instance": {"name nodes [ns] [capacity]", "", (*story).setInstance},
+	// These nodes report it, each in a slice of its own, and no others.
+	"instance": {"name nodes [ns]", "", (*story).setInstance},
 	// No node reports it.
 	"delete-instance": {"name [ns]", "", (*story).setInstance},
 	"slice":           {"name node [ns]", "instance [twin|local-twin] [wrong|long] [unschedulable|gone]", (*story).setSlice},

@@ -21,14 +21,13 @@ type story struct {
 	*Ledger
 	strategy  Strategy
 	scheduled map[string]scheduled // by UID
-	capacity  map[string]int32     // of Configurations
 	// slicesMade is the time: each slice is a second younger than the one before.
 	slicesMade int64
 	api        api
 }
 
 func newStory() *story {
-	return &story{Ledger: New(), strategy: Spread, scheduled: map[string]scheduled{}, capacity: map[string]int32{}, api: newAPI()}
+	return &story{Ledger: New(), strategy: Spread, scheduled: map[string]scheduled{}, api: newAPI()}
 }
 
 // rebuilt is what a new scheduler would have.
@@ -48,18 +47,14 @@ func (s *story) setConfiguration(c step) string {
 	if c.HasArg("discovery") {
 		conf.Spec.Discovery = &akriv0.Discovery{NodeSelector: c.labels("discovery")}
 	}
-	s.capacity[conf.Name] = arg(c, "capacity", s.capacity[conf.Name])
-	conf.Spec.Capacity = s.capacity[conf.Name]
+	conf.Spec.Capacity = arg(c, "capacity", int32(1))
 	s.api.configurations[conf.Namespace+"/"+conf.Name] = conf
 	return s.happened(s.SetConfiguration(conf))
 }
 
 func (s *story) setInstance(c step) string {
-	var event Event
-	if c.HasArg("capacity") {
-		event.add(s.setCapacity(c.name, arg(c, "capacity", int32(0))))
-	}
 	nodes := arg(c, "nodes", []string(nil))
+	var event Event
 	for _, node := range nodes {
 		slice := sliceOf(node+"-"+c.ns+"-"+c.name, node, deviceOf(c.name, c.ns, node))
 		s.api.slices[slice.Name] = slice
@@ -73,22 +68,6 @@ func (s *story) setInstance(c step) string {
 		}
 	}
 	return s.happened(event)
-}
-
-// setCapacity sets that of the Instance's Configuration, also of one that is yet to come.
-func (s *story) setCapacity(instance string, capacity int32) Event {
-	var event Event
-	name, _ := slot.SplitInstance(instance)
-	for key, c := range s.api.configurations {
-		if c.Name == name && s.capacity[name] != capacity {
-			c = c.DeepCopy()
-			c.Spec.Capacity = capacity
-			s.api.configurations[key] = c
-			event.add(s.SetConfiguration(c))
-		}
-	}
-	s.capacity[name] = capacity
-	return event
 }
 
 func (s *story) setSlice(c step) string {
@@ -283,7 +262,7 @@ func (l *Ledger) show() string {
 				state = append(state, "held by "+strings.Join(slices.Sorted(slices.Values(s.holders)), " and "))
 			}
 			if c := s.claim; c != nil {
-				state = append(state, fmt.Sprintf("claimed for %s on %s", c.holder, c.node.name))
+				state = append(state, strings.TrimSuffix(fmt.Sprintf("claimed on %s for %s", c.node.name, c.holder), " for "))
 				if !c.counts {
 					state = append(state, "which does not count")
 				}
