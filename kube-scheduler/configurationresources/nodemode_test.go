@@ -115,3 +115,77 @@ func TestActivatesForInstances(t *testing.T) {
 		t.Errorf("without a change: got %v, %v", hint, err)
 	}
 }
+
+// Two nodes in device-plugin mode share two cameras of one slot. What a node's pod asks for is
+// kept until the node has claimed as much, whichever slot it chooses.
+func TestSlotsAreKeptUntilTheNodeClaims(t *testing.T) {
+	r := newRig(t)
+	device(r.cache, "cam-000001", nil, "node-a", "node-b")
+	device(r.cache, "cam-000002", nil, "node-a", "node-b")
+	amount := map[string]string{"cam": "2"}
+	infos := map[string]fwk.NodeInfo{"node-a": choosing(r, "node-a", amount), "node-b": choosing(r, "node-b", amount)}
+	reserve := func(name, node string) (*v1.Pod, fwk.CycleState, *fwk.Status) {
+		p, state := pod(name, "1"), framework.NewCycleState()
+		r.cache.SetPod(p)
+		if _, status := r.PreFilter(r.ctx, state, p, []fwk.NodeInfo{infos[node]}); !status.IsSuccess() {
+			t.Fatalf("PreFilter of %s: %v", name, status)
+		}
+		if status := r.Filter(r.ctx, state, p, infos[node]); !status.IsSuccess() {
+			return p, state, status
+		}
+		return p, state, r.Reserve(r.ctx, state, p, node)
+	}
+	must := func(name, node string) (*v1.Pod, fwk.CycleState) {
+		p, state, status := reserve(name, node)
+		if !status.IsSuccess() {
+			t.Fatalf("%s on %s: %v", name, node, status)
+		}
+		return p, state
+	}
+	refused := func(when string) {
+		t.Helper()
+		for node := range infos {
+			if _, _, status := reserve("another", node); status.Code() != fwk.Unschedulable {
+				t.Errorf("%s a pod more fits %s: %v", when, node, status)
+			}
+		}
+	}
+	bound := func(p *v1.Pod, node string, phase v1.PodPhase) {
+		p = p.DeepCopy()
+		p.Spec.NodeName, p.Status.Phase = node, phase
+		r.cache.SetPod(p)
+	}
+
+	a, state := must("a", "node-a")
+	must("b", "node-b")
+	refused("with two pods reserved")
+	r.Unreserve(r.ctx, state, a, "node-a")
+	other, state := must("other", "node-b")
+	r.Unreserve(r.ctx, state, other, "node-b")
+	a, state = must("a", "node-a")
+	bound(a, "node-a", v1.PodPending)
+	r.Unreserve(r.ctx, state, a, "node-a") // its Binding's answer was lost
+	refused("with a pod that is bound")
+
+	// Each node claims what was kept for the other's pod.
+	takes := func(node, slot string) *v1alpha1.SlotClaim {
+		c := claim(slot, "C:id:"+node)
+		r.cache.SetClaim(c, false)
+		return c
+	}
+	takes("node-a", "cam-000002-0")
+	refused("while a claim is yet to come")
+	last := takes("node-b", "cam-000001-0")
+	refused("with both claimed")
+	r.cache.DeleteClaim(last)
+	c, _ := must("c", "node-b")
+	refused("with another pod reserved")
+
+	// A pod that ends, or that the kubelet refuses, needs none any more.
+	bound(c, "node-b", v1.PodFailed)
+	d, _ := must("d", "node-a")
+	bound(d, "node-a", v1.PodPending)
+	refused("with a pod that has not started")
+	bound(d, "node-a", v1.PodRunning) // without a claim: its kubelet knew nothing of the resource
+	must("e", "node-b")
+}

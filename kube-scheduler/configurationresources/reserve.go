@@ -22,7 +22,14 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	if status := p.unambiguous(c.Request); status != nil {
 		return status // a DeviceClass since PreFilter
 	}
-	if p.cache.ChoosesSlots(node) {
+	taken := func(shortfall *ledger.Shortfall) *fwk.Status { // by another, since Filter
+		p.cache.Queue.RetryLater(pod.UID) // it may find or preempt something else
+		return c.reasons.status(shortfall)
+	}
+	if p.cache.ChoosesSlots(node) { // the pod is bound without an assignment
+		if shortfall := p.cache.KeepUntilClaimed(c.Request, node, p.args.Strategy); shortfall != nil {
+			return taken(shortfall)
+		}
 		return nil
 	}
 	a, shortfall, err := p.cache.Assume(c.Request, node, p.args.Strategy)
@@ -30,8 +37,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return fwk.AsStatus(err)
 	}
 	if shortfall != nil {
-		p.cache.Queue.RetryLater(pod.UID) // another got it since Filter; it may find or preempt something else
-		return c.reasons.status(shortfall)
+		return taken(shortfall)
 	}
 	step, err := p.beforeBind(pod, node, a)
 	if err != nil {

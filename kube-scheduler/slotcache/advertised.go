@@ -70,8 +70,8 @@ func admits(total, used, n int64) fwk.Code {
 // Nodes in device-plugin mode choose the slots of their pods themselves: the kubelet and
 // kubecri do, once a pod is bound. For such a node Filter asks the ledger, which has the
 // SlotClaims of all nodes, and counts what the kubelet advertises, of Configurations and
-// of Instances, for claims come a moment after a pod is bound. Reserve takes no slots, so
-// that the pod is bound without an assignment.
+// of Instances, for claims come a moment after a pod is bound. Reserve has slots kept until the
+// node's claims come, and the pod is bound without an assignment.
 
 // noteMode records whether a node chooses slots itself.
 func (b *Cache) noteMode(node *v1.Node) {

@@ -49,6 +49,9 @@ type Cache struct {
 	profiles map[string]*config.ConfigurationResourcesArgs
 	// nominations are of waiting pods, by UID.
 	nominations map[string]*Nomination
+	// unclaimed are pods on nodes that choose slots themselves, by UID.
+	unclaimed      map[string]*unclaimed
+	unclaimedSoFar int
 	// doubleAllocated are slots that several pods hold, until evict deletes the losers. A
 	// scheduler that does not lead leaves that to the one that does.
 	doubleAllocated sets.Set[slot.Name]

@@ -42,6 +42,7 @@ func (b *Cache) SetClaim(c *v1alpha1.SlotClaim, listed bool) {
 	case !listed && newer(version, c.ResourceVersion): // ClaimSeen was ahead of the watch
 	default:
 		b.record(b.ledger.SetClaim(c))
+		b.claimMade(c)
 	}
 }
 

@@ -10,7 +10,8 @@
 //   - objects.go, claims.go, pods.go: what the API shows, and what the scheduler itself is about
 //     to do
 //   - cycle.go, snapshot.go, advertised.go: what one cycle asks
-//   - nominations.go: for whom slots are kept, and how long
+//   - nominations.go: for whom slots are kept, and how long; unclaimed.go: and for pods whose
+//     node chooses slots itself
 //   - events.go: what the ledger's events are to package requeue
 //   - waiting.go, metrics.go, log.go: what people are told
 package slotcache

@@ -88,13 +88,14 @@ func (b *Cache) clearNomination(uid string) {
 	b.record(b.ledger.ClearNomination(uid))
 }
 
-// forgetNomination forgets that the pod was nominated. What is kept for it in the ledger stays.
-// The caller holds mu.
+// forgetNomination forgets that the pod was nominated, or is unclaimed. What is kept for it in the
+// ledger stays. The caller holds mu.
 func (b *Cache) forgetNomination(uid string) {
 	if n := b.nominations[uid]; n != nil && n.timer != nil {
 		n.timer.Stop()
 	}
 	delete(b.nominations, uid)
+	delete(b.unclaimed, uid)
 }
 
 // followNomination keeps slots also for pods that another plugin's preemption

@@ -93,6 +93,10 @@ func (b *Cache) observe(pod *v1.Pod) {
 		})
 	}
 	b.Queue.Delete(pod.UID)
+	if u := b.unclaimed[string(pod.UID)]; u != nil && u.node == pod.Spec.NodeName && pod.Status.Phase == v1.PodPending {
+		u.bound = true
+		return // its node has not claimed its slots yet, or not all
+	}
 	b.clearNomination(string(pod.UID))
 	if b.ledger.Holds(string(pod.UID)) == nil {
 		b.taken(a)
@@ -165,6 +169,10 @@ func (b *Cache) Forget(pod *v1.Pod) {
 		b.tellReleased(pod, "Released slots of a pod that was not bound")
 	}
 	b.gaveBack(pod, b.ledger.Forget(uid))
+	if u := b.unclaimed[uid]; u != nil && !u.bound {
+		b.forgetNomination(uid)
+		b.gaveBack(pod, b.ledger.ClearNomination(uid))
+	}
 }
 
 // Holds reports whether the pod has slots.

@@ -45,6 +45,7 @@ func New(logger klog.Logger, c clock.WithDelayedExecution, activator fwk.PodActi
 		claimed:         claimed{released: map[types.UID]bool{}},
 		profiles:        map[string]*config.ConfigurationResourcesArgs{},
 		nominations:     map[string]*Nomination{},
+		unclaimed:       map[string]*unclaimed{},
 		doubleAllocated: sets.Set[slot.Name]{},
 	}
 	b.Queue = requeue.New(requeue.Options[*waitreason.Record]{Logger: logger, Activator: activator, Clock: c, Possible: b.possible, MinPreemptorPriority: b.minPreemptorPriority, Finishes: true})
