@@ -24,7 +24,7 @@ func (l *Ledger) SetClaim(c *v1alpha1.SlotClaim) Event {
 	}
 	n := l.node(c.Spec.NodeName)
 	n.claims++
-	return l.replaceClaim(d, name.Index, &claim{uid: strings.Clone(string(c.UID)), version: strings.Clone(c.ResourceVersion),
+	return l.replaceClaim(d, s, &claim{uid: strings.Clone(string(c.UID)), version: strings.Clone(c.ResourceVersion),
 		holder: strings.Clone(c.Spec.Holder), node: n})
 }
 
@@ -34,28 +34,19 @@ func (l *Ledger) DeleteClaim(name string) Event {
 	if c == nil {
 		return Event{}
 	}
-	return l.replaceClaim(l.devices[n.Instance], n.Index, nil)
+	d := l.devices[n.Instance]
+	return l.replaceClaim(d, d.at(n.Index), nil)
 }
 
-func (l *Ledger) replaceClaim(d *device, i int, c *claim) Event {
+func (l *Ledger) replaceClaim(d *device, s *slotState, c *claim) Event {
 	var event Event
-	s := d.at(i)
-	old, counted := s.claim, s.claimed()
+	old := s.claim
 	s.claim = c
-	before := d.supply()
-	free, held := l.recount(d, s, counted)
-	d.changed(before)
-	if free {
-		event.freed(d)
-	}
-	if held {
-		event.preemptible(d, i)
-	}
+	l.refresh(d, s, &event)
 	if old != nil {
 		old.node.claims--
 		l.dropNode(old.node)
 	}
-	l.forget(d, i)
 	return event
 }
 
@@ -118,25 +109,8 @@ func (l *Ledger) OrphanedClaims(waits func(podUID string) bool) []OrphanedClaim 
 	return orphaned
 }
 
-// recount recomputes whether the claim on a slot counts and whether the slot is free. It
-// is told the claim that counted before. free is true if somebody may take the slot now,
-// held if a holder can be preempted who could not be before.
-func (l *Ledger) recount(d *device, s *slotState, before *claim) (free, held bool) {
-	if c := s.claim; c != nil {
-		c.counts = d.claimFacts(s.index, c.node, l).Counts()
-	}
-	free = d.count(s.index)
-	if before == nil || before == s.claimed() {
-		return free, false
-	}
-	if len(s.holders) > 0 && l.foreign(s, before) {
-		_, held = l.minPreemptorPriority(d, s.index)
-	}
-	return free || d.waitsForNominee(s.index), held
-}
-
 // claimFacts are those of a claim that the node has on slot i.
-func (d *device) claimFacts(i int, n *nodeRecord, l *Ledger) v1alpha1.ClaimFacts {
+func (l *Ledger) claimFacts(d *device, i int, n *nodeRecord) v1alpha1.ClaimFacts {
 	if d.config == nil || d.config.owner == nil {
 		return v1alpha1.ClaimFacts{Index: i}
 	}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"maps"
-	"math"
 	"slices"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -72,15 +71,17 @@ func (l *Ledger) chooseOwner(conf *configRecord) Event {
 			event.Freed = append(event.Freed, conf.names()...)
 		}
 	default:
+		u := l.update()
 		if before.Spec.Slots() != now.Spec.Slots() {
-			event = l.resize(conf)
+			u.resize(conf)
 		}
 		if before.Spec.Unique() != now.Spec.Unique() {
-			event.Freed = append(event.Freed, conf.names()...)
+			event.Freed = conf.names()
 			for d := range conf.devices {
-				event.open(l, d, 0, math.MaxInt32) // it serves more pods than before, or fewer
+				u.renew(d) // it serves more pods than before, or fewer
 			}
 		}
+		event.add(u.settle())
 	}
 	for _, other := range l.configs { // those whose name may be that of an Instance of this one
 		if akriv0.MayNameInstanceOf(conf.name, other.name) && len(other.configurations) > 0 {
@@ -112,13 +113,11 @@ func sameReach(a, b *akriv0.ConfigurationSpec) bool {
 }
 
 // resize gives the Configuration's devices the capacity that its owner says.
-func (l *Ledger) resize(conf *configRecord) Event {
-	fresh := map[*device]int{}
+func (u *update) resize(conf *configRecord) {
 	for d := range conf.devices {
-		if fresh[d] = noSlot; d.exists() { // of others claims may count
-			fresh[d] = d.capacity
+		u.touched[d] = true // claims on what is left of a device may count
+		if d.exists() {
 			d.resize(conf.owner.Spec.Slots())
 		}
 	}
-	return l.settle(fresh)
 }

@@ -10,7 +10,7 @@ import (
 func (l *Ledger) device(name string) *device {
 	d := l.devices[name]
 	if d == nil {
-		d = &device{name: strings.Clone(name), totals: &l.totals}
+		d = &device{name: strings.Clone(name)}
 		l.devices[d.name] = d
 	}
 	return d
@@ -25,21 +25,13 @@ func (l *Ledger) dropDevice(d *device) {
 		return
 	}
 	for _, s := range d.slots {
-		d.countUse(s) // a nomination of several slots ends one by one
+		l.countUse(d, s) // a nomination of several slots ends one by one
 	}
 	delete(l.devices, d.name)
 	if d.config != nil {
 		delete(d.config.devices, d)
 		l.dropConfig(d.config)
 	}
-}
-
-// forget drops what is kept of a slot that nobody uses any more, and the device with it.
-func (l *Ledger) forget(d *device, i int) {
-	if at, found := d.find(i); found && !d.slots[at].inUse() {
-		d.slots = slices.Delete(d.slots, at, at+1)
-	}
-	l.dropDevice(d)
 }
 
 // exists reports whether any node reaches the device: only then it gives slots.
@@ -100,7 +92,9 @@ func (l *Ledger) slot(s slot.Name) *slotState {
 func (d *device) know(i int) *slotState {
 	at, found := d.find(i)
 	if !found {
-		d.slots = slices.Insert(d.slots, at, &slotState{index: i})
+		s := &slotState{index: i}
+		s.access = d.access(s)
+		d.slots = slices.Insert(d.slots, at, s)
 	}
 	return d.slots[at]
 }
@@ -113,43 +107,6 @@ func (d *device) available(i int) bool {
 
 // isFree reports whether slot i is available and is not nominated for a pod.
 func (d *device) isFree(i int) bool { return d.exists() && i < d.capacity && !d.taken.has(i) }
-
-// waitsForNominee reports whether slot i would be free, were it not nominated for a pod.
-func (d *device) waitsForNominee(i int) bool {
-	s := d.at(i)
-	return s != nil && s.nominee != nil && d.available(i)
-}
-
-// refresh recomputes whether slot i is free, and keeps the order right. It reports whether
-// the slot became free.
-func (d *device) refresh(i int) bool {
-	before := d.supply()
-	free := d.count(i)
-	d.changed(before)
-	return free
-}
-
-// count recomputes whether slot i is taken, and reports whether it became free. The counts
-// of all slots are to be brought up to date after that.
-func (d *device) count(i int) (freed bool) {
-	s := d.at(i)
-	taken := s != nil && d.countUse(s) && i < d.capacity
-	if taken == d.taken.has(i) {
-		return false
-	}
-	step := -1
-	if taken {
-		d.taken.set(i)
-	} else {
-		d.taken.clear(i)
-		step = 1
-	}
-	if !d.exists() || i >= d.capacity {
-		return false
-	}
-	d.nfree += step
-	return !taken
-}
 
 // resource returns the Configuration that a resource name asks for, or the Instance which it
 // names, with its Configuration; nil if there is neither.
@@ -168,7 +125,8 @@ func (p *podRecord) owns(c *claim) bool {
 	return c == nil || c.holder == p.UID && c.node.name == p.node
 }
 
-// foreign reports whether the claim on the slot is none of its holders'.
-func (l *Ledger) foreign(s *slotState, c *claim) bool {
-	return c != nil && !slices.ContainsFunc(s.holders, func(uid string) bool { return l.pods[uid].owns(c) })
+// foreign reports whether the claim on the slot counts and is none of its holders'.
+func (s *slotState) foreign() bool {
+	c := s.claimed()
+	return c != nil && !slices.ContainsFunc(s.holders, func(p *podRecord) bool { return p.owns(c) })
 }

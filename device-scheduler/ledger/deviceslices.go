@@ -25,7 +25,7 @@ func (l *Ledger) SetSlice(s *v1alpha1.DeviceSlice) (Event, []error) {
 	r.uid, r.version = strings.Clone(string(s.UID)), strings.Clone(s.ResourceVersion)
 	if created := s.CreationTimestamp.Time; !created.Equal(r.created) { // another slice of the name
 		r.created = created
-		u.recheck(r.reports)
+		u.touch(r.reports)
 	}
 	reports, kept, errs := l.read(r.node, s)
 	l.totals.unsound += len(errs) - r.unsound
@@ -93,14 +93,14 @@ func (u *update) keep(s *sliceRecord, kept []*report) {
 		if r.keptBy[s.node]--; r.keptBy[s.node] == 0 {
 			delete(r.keptBy, s.node)
 		}
-		u.touch(r.device, noSlot)
+		u.touched[r.device] = true
 	}
 	for _, r := range added {
 		if r.keptBy == nil {
 			r.keptBy = map[*nodeRecord]int32{}
 		}
 		r.keptBy[s.node]++
-		u.touch(r.device, noSlot)
+		u.touched[r.device] = true
 	}
 }
 
@@ -113,14 +113,12 @@ func (u *update) replace(s *sliceRecord, reports []*report) {
 	s.reports = reports
 	for _, r := range gone {
 		r.slices--
-		u.touch(r.device, noSlot)
 	}
 	for _, r := range added {
 		r.slices++
-		u.touch(r.device, noSlot)
 	}
-	u.recheck(gone)
-	u.recheck(added)
+	u.touch(gone)
+	u.touch(added)
 	elsewhere := func(r *report) bool { return s.node.lists(r, s) }
 	gone, added = slices.DeleteFunc(gone, elsewhere), slices.DeleteFunc(added, elsewhere)
 	for _, r := range gone {

@@ -24,8 +24,8 @@ func (l *Ledger) DoubleAllocationOf(s slot.Name) *DoubleAllocation {
 		return nil
 	}
 	holders := make([]*podRecord, 0, len(state.holders))
-	for _, uid := range state.holders {
-		if p := l.pods[uid]; p.bound {
+	for _, p := range state.holders {
+		if p.bound {
 			holders = append(holders, p)
 		}
 	}

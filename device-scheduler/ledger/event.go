@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"math"
+	"slices"
 
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -29,28 +30,20 @@ func (e *Event) add(other Event) {
 	e.Displaced = append(e.Displaced, other.Displaced...)
 }
 
-// freed records that slots of the device became free.
-func (e *Event) freed(d *device) { e.Freed = append(e.Freed, d.config.name, d.name) }
-
-func (e *Event) preemptible(d *device, index int) {
-	e.Preemptible = append(e.Preemptible, slot.Name{Instance: d.name, Index: index})
+// freed records the device if more of its slots are free, or only their nominees' to take, than
+// when an event was last made of it.
+func (e *Event) freed(d *device) {
+	now, before := d.supply(), d.offered
+	if now.free > before.free || now.free+now.waiting > before.free+before.waiting {
+		e.Freed = append(e.Freed, d.config.name, d.name)
+	}
+	d.offered = offer{free: now.free, waiting: now.waiting}
 }
 
-// open records the device's slots from the first on, as if no pod could have had them
-// before: the free ones, and those that a pod of at most that priority can preempt for.
-func (e *Event) open(l *Ledger, d *device, first int, upTo int32) {
-	free := d.exists() && d.capacity-first > d.taken.below(d.capacity)-d.taken.below(first)
-	for _, s := range d.slots {
-		if s.index < first {
-			continue
-		}
-		free = free || d.waitsForNominee(s.index)
-		if least, ok := l.minPreemptorPriority(d, s.index); ok && least <= upTo {
-			e.preemptible(d, s.index)
-		}
-	}
-	if free {
-		e.freed(d)
+// preemptible records the slot, unless no pod can preempt for it.
+func (e *Event) preemptible(d *device, s *slotState) {
+	if _, ok := d.minPreemptorPriority(s); ok {
+		e.Preemptible = append(e.Preemptible, slot.Name{Instance: d.name, Index: s.index})
 	}
 }
 
@@ -58,34 +51,93 @@ func (e *Event) open(l *Ledger, d *device, first int, upTo int32) {
 // another pod holds, or that is nominated for another. It reports false when no priority
 // helps, when none is needed, and when the holder is terminating: its end is an event of
 // its own.
-func (l *Ledger) MinPreemptorPriority(s slot.Name) (int32, bool) {
-	d := l.devices[s.Instance]
-	if d == nil {
+func (l *Ledger) MinPreemptorPriority(name slot.Name) (int32, bool) {
+	s := l.slot(name)
+	if s == nil {
 		return 0, false
 	}
-	return l.minPreemptorPriority(d, s.Index)
+	return l.devices[name.Instance].minPreemptorPriority(s)
 }
 
-func (l *Ledger) minPreemptorPriority(d *device, index int) (int32, bool) {
-	s := d.at(index)
-	if s == nil || !d.exists() || index >= d.capacity || len(s.holders) > 1 || l.foreign(s, s.claimed()) {
-		return 0, false
+func (d *device) minPreemptorPriority(s *slotState) (int32, bool) {
+	taken := len(s.holders) > 0 || s.nominee != nil
+	terminating := len(s.holders) > 0 && s.holders[0].terminating
+	a := d.access(s)
+	return a.priority, a.some && taken && !terminating
+}
+
+// access is which pods can have a slot, be it by preemption: those of at least the priority.
+type access struct {
+	some     bool // else no pod can
+	priority int32
+}
+
+// access returns which pods can have the slot. A holder that is terminating counts like any other.
+func (d *device) access(s *slotState) access {
+	if !d.exists() || s.index >= d.capacity || len(s.holders) > 1 || s.foreign() {
+		return access{}
 	}
-	highest, taken := int32(math.MinInt32), false
-	if len(s.holders) == 1 {
-		p := l.pods[s.holders[0]]
-		if p.terminating {
-			return 0, false
+	highest := int64(math.MinInt32) - 1 // of those who have the slot
+	for _, p := range s.holders {
+		highest = int64(p.Priority)
+	}
+	if s.nominee != nil {
+		highest = max(highest, int64(s.nominee.Priority))
+	}
+	return access{some: highest < math.MaxInt32, priority: int32(highest + 1)}
+}
+
+// wider reports whether pods can have a slot that could not before.
+func (a access) wider(before access) bool {
+	return a.some && (!before.some || a.priority < before.priority)
+}
+
+// refresh brings up to date what is kept of a slot after a change of who has it, and forgets
+// a slot that nobody has any more. What pods can have of it that they could not have before
+// is recorded in the event.
+func (l *Ledger) refresh(d *device, s *slotState, event *Event) {
+	before := d.supply()
+	l.count(d, s, event)
+	d.changed(before)
+	event.freed(d)
+	if !s.inUse() {
+		at, _ := d.find(s.index)
+		d.slots = slices.Delete(d.slots, at, at+1)
+	}
+	l.dropDevice(d)
+}
+
+// refreshAll is refresh for slots of which some may have been forgotten.
+func (l *Ledger) refreshAll(holds []hold, event *Event) {
+	for _, h := range holds {
+		if s := l.slot(h.slot); s != nil {
+			l.refresh(l.devices[h.slot.Instance], s, event)
 		}
-		highest, taken = p.Priority, true
 	}
-	if n := s.nominee; n != nil {
-		highest, taken = max(highest, n.Priority), true
+}
+
+// count recomputes whether the slot is taken, whether the claim on it counts, and who can have
+// it. The device's counts are to be brought up to date after that: see changed.
+func (l *Ledger) count(d *device, s *slotState, event *Event) {
+	if c := s.claim; c != nil {
+		c.counts = l.claimFacts(d, s.index, c.node).Counts()
 	}
-	if !taken || highest == math.MaxInt32 {
-		return 0, false
+	if taken := l.countUse(d, s) && s.index < d.capacity; taken != d.taken.has(s.index) {
+		step := 1
+		if taken {
+			d.taken.set(s.index)
+			step = -1
+		} else {
+			d.taken.clear(s.index)
+		}
+		if d.exists() && s.index < d.capacity {
+			d.nfree += step
+		}
 	}
-	return highest + 1, true
+	before := s.access
+	if s.access = d.access(s); s.access.wider(before) {
+		event.preemptible(d, s)
+	}
 }
 
 // Resources are the names by which pods ask for slots of the Instance, without the

@@ -327,7 +327,7 @@ func (w *world) checkSlots(t *rapid.T) {
 			s := slot.Name{Instance: name, Index: i}
 			known[s] = true
 			holders := w.holders(s, w.pods, w.assumed)
-			if got := slices.Sorted(slices.Values(state.holders)); !slices.Equal(got, holders) {
+			if got := state.holderUIDs(); !slices.Equal(got, holders) {
 				t.Fatalf("%s is held by %v, want %v", s, got, holders)
 			}
 			given := slices.DeleteFunc(slices.Clone(holders), func(uid string) bool { return w.foreign[uid] })

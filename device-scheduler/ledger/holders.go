@@ -28,7 +28,9 @@ func (l *Ledger) Assume(pod Pod, node string, a Assignment) (Event, error) {
 			return Event{}, fmt.Errorf("slot %s is no longer free", h.slot)
 		}
 	}
-	return l.add(&podRecord{Pod: pod, node: node, holds: holds}), nil
+	var event Event
+	l.add(&podRecord{Pod: pod, node: node, holds: holds}, &event)
+	return event, nil
 }
 
 // Check reports why an assumed pod should not be bound with its slots after all:
@@ -51,7 +53,7 @@ func (l *Ledger) Check(uid string) error {
 		case !p.owns(s.claimed()):
 			return fmt.Errorf("slot %s has been claimed by node %s for another (%s)", h.slot, s.claim.node.name, s.claim.holder)
 		}
-		if other := l.boundHolder(s, uid); other != nil {
+		if other := s.boundHolder(p); other != nil {
 			return fmt.Errorf("slot %s has been assigned to pod %s by another scheduler", h.slot, other.Pod)
 		}
 	}
@@ -59,9 +61,9 @@ func (l *Ledger) Check(uid string) error {
 }
 
 // boundHolder returns a pod other than this one that is bound with the slot.
-func (l *Ledger) boundHolder(s *slotState, uid string) *podRecord {
-	for _, other := range s.holders {
-		if p := l.pods[other]; other != uid && p.bound {
+func (s *slotState) boundHolder(but *podRecord) *podRecord {
+	for _, p := range s.holders {
+		if p != but && p.bound {
 			return p
 		}
 	}
@@ -97,7 +99,7 @@ func (l *Ledger) Observe(pod Pod, node string, a Assignment) ([]Conflict, Event)
 		return nil, event
 	}
 	p := &podRecord{Pod: pod, node: node, holds: a.holds(), bound: true}
-	event.add(l.add(p))
+	l.add(p, &event)
 	return l.conflicts(p), event
 }
 
@@ -106,7 +108,7 @@ func (l *Ledger) Observe(pod Pod, node string, a Assignment) ([]Conflict, Event)
 func (l *Ledger) conflicts(p *podRecord) []Conflict {
 	var found []Conflict
 	for _, h := range p.holds {
-		if other := l.boundHolder(l.devices[h.slot.Instance].at(h.slot.Index), p.UID); other != nil {
+		if other := l.slot(h.slot).boundHolder(p); other != nil {
 			found = append(found, Conflict{Slot: h.slot, Holder: other.Pod})
 		}
 	}
@@ -115,95 +117,66 @@ func (l *Ledger) conflicts(p *podRecord) []Conflict {
 
 // Remove records that a pod is gone, or has ended.
 func (l *Ledger) Remove(uid string) Event {
+	var event Event
 	p := l.pods[uid]
 	if p == nil {
-		return Event{}
+		return event
 	}
+	delete(l.pods, uid)
+	delete(l.terminating, uid)
 	for _, h := range p.holds {
 		d := l.devices[h.slot.Instance]
 		s := d.at(h.slot.Index)
-		s.holders = slices.DeleteFunc(s.holders, func(u string) bool { return u == uid })
+		s.holders = slices.DeleteFunc(s.holders, func(o *podRecord) bool { return o == p })
 		if h.cl {
 			d.clOnNode.add(p.node, -1)
 		}
 	}
-	delete(l.pods, uid)
-	delete(l.terminating, uid)
-	event := l.leaves(p)
+	l.refreshAll(p.holds, &event)
 	for _, h := range p.holds {
-		d := l.devices[h.slot.Instance]
-		if d == nil {
-			continue // dropped, since none of its slots is held any more
+		if d := l.devices[h.slot.Instance]; h.cl && d != nil && d.exists() && d.config.unique() == akriv0.UniquePerNode {
+			event.nodeFreed(d, p)
 		}
-		l.forget(d, h.slot.Index)
 	}
 	return event
 }
 
-// leaves is what others may get of what a pod has held, which is gone.
-func (l *Ledger) leaves(p *podRecord) Event {
-	var event Event
-	cl := false // its slots of the device, so far
-	for i, h := range p.holds {
-		d := l.devices[h.slot.Instance]
-		if d.refresh(h.slot.Index) || d.waitsForNominee(h.slot.Index) {
-			event.freed(d)
-		}
-		// Those above another holder, or above a less important pod that the slot is kept
-		// for, could have had it before, but for this one.
-		s := d.at(h.slot.Index)
-		if _, ok := l.minPreemptorPriority(d, h.slot.Index); ok && len(s.holders) > 0 || s.nominee != nil && p.Priority > s.nominee.Priority {
-			event.preemptible(d, h.slot.Index)
-		}
-		cl = cl || h.cl
-		if i == len(p.holds)-1 || p.holds[i+1].slot.Instance != d.name {
-			// The node may take another of its slots, though this one may stay taken. Pods
-			// above this one could have preempted it.
-			if cl && d.exists() && d.config.unique() == akriv0.UniquePerNode {
-				event.open(l, d, 0, p.Priority)
-			}
-			cl = false
+// nodeFreed records what pods on the node of one that has gone may have of a device of which it had a
+// slot: another slot, though this one may stay taken. Pods above that one could have preempted it.
+func (e *Event) nodeFreed(d *device, gone *podRecord) {
+	for _, s := range d.slots {
+		if d.access(s).priority <= gone.Priority {
+			e.preemptible(d, s)
 		}
 	}
-	return event
+	d.offered = offer{}
+	e.freed(d)
 }
 
 // add makes the pod hold its slots. A nomination that kept one of them for another
 // pod cannot come true any more and ends.
-func (l *Ledger) add(p *podRecord) Event {
-	var event Event
+func (l *Ledger) add(p *podRecord, event *Event) {
+	var released []hold
 	l.pods[p.UID] = p
 	for i, h := range p.holds {
 		d := l.device(h.slot.Instance)
 		p.holds[i].slot.Instance = d.name // one copy
 		s := d.know(h.slot.Index)
-		s.holders = append(s.holders, p.UID)
+		s.holders = append(s.holders, p)
 		if h.cl {
 			d.clOnNode.add(p.node, 1)
 		}
-		d.refresh(h.slot.Index)
+		if n := s.nominee; n != nil && n.UID != p.UID {
+			released = append(released, l.displace(n, event)...)
+		}
 	}
 	// What is kept for the pod itself stays kept, should it have to give it back,
 	// unless it has taken something else.
 	if n := l.nominations[p.UID]; n != nil && !slices.Equal(n.holds, p.holds) {
-		event.add(l.ClearNomination(p.UID))
+		released = append(released, l.end(p.UID)...)
 	}
-	for _, h := range p.holds {
-		if nominee := l.devices[h.slot.Instance].at(h.slot.Index).nominee; nominee != nil && nominee.UID != p.UID {
-			event.add(l.displace(nominee.UID))
-		}
-	}
-	for _, h := range p.holds {
-		d := l.devices[h.slot.Instance]
-		if d.at(h.slot.Index).claimed() == nil {
-			continue
-		}
-		// Nobody could be preempted for the claim, before this pod was known.
-		if _, ok := l.minPreemptorPriority(d, h.slot.Index); ok {
-			event.preemptible(d, h.slot.Index)
-		}
-	}
-	return event
+	l.refreshAll(p.holds, event)
+	l.refreshAll(released, event)
 }
 
 // Bound reports whether the pod holds slots and has been observed bound.
@@ -224,8 +197,8 @@ func (l *Ledger) Holds(uid string) []slot.Name {
 func (l *Ledger) Holders(s slot.Name) []Pod {
 	var pods []Pod
 	if state := l.slot(s); state != nil {
-		for _, uid := range state.holders {
-			pods = append(pods, l.pods[uid].Pod)
+		for _, p := range state.holders {
+			pods = append(pods, p.Pod)
 		}
 	}
 	return pods

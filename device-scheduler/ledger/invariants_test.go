@@ -40,6 +40,16 @@ func (d *device) all(yield func(int, *slotState) bool) {
 	}
 }
 
+// holderUIDs are sorted: the order in which pods were seen differs after a restart.
+func (s *slotState) holderUIDs() []string {
+	var uids []string
+	for _, p := range s.holders {
+		uids = append(uids, p.UID)
+	}
+	slices.Sort(uids)
+	return uids
+}
+
 // checkInvariants recomputes from scratch what the ledger keeps up to date.
 func checkInvariants(t failer, l *Ledger) {
 	t.Helper()
@@ -50,7 +60,7 @@ func checkInvariants(t failer, l *Ledger) {
 	}
 	for uid, p := range l.pods {
 		for _, h := range p.holds {
-			if s := l.slot(h.slot); s == nil || !slices.Contains(s.holders, uid) {
+			if s := l.slot(h.slot); s == nil || !slices.Contains(s.holders, p) {
 				t.Fatalf("pod %s holds %s, but the slot does not know", uid, h.slot)
 			}
 		}
@@ -64,9 +74,9 @@ func checkInvariants(t failer, l *Ledger) {
 			if h.slot.Index >= d.capacity || !d.reaches(n.node) {
 				t.Fatalf("%s is kept for pod %s, which cannot have it: %d slots, reached by %v", h.slot, uid, d.capacity, d.nodes())
 			}
-			for _, holder := range d.at(h.slot.Index).holders {
-				if p := l.pods[holder]; holder != uid && !p.terminating && p.Priority >= n.Priority {
-					t.Fatalf("%s is kept for pod %s although %s, no less important, holds it", h.slot, uid, holder)
+			for _, p := range d.at(h.slot.Index).holders {
+				if p.UID != uid && !p.terminating && p.Priority >= n.Priority {
+					t.Fatalf("%s is kept for pod %s although %s, no less important, holds it", h.slot, uid, p.UID)
 				}
 			}
 		}
@@ -86,6 +96,9 @@ func checkInvariants(t failer, l *Ledger) {
 			if use != s.counted || (use.as != unused && i < d.capacity) != d.taken.has(i) {
 				t.Fatalf("%s-%d is counted as %v, want %v, and taken: %v", name, i, s.counted, use, d.taken.has(i))
 			}
+			if d.at(i) == s && s.access != d.access(s) {
+				t.Fatalf("%s-%d is for pods of %+v, and was %+v when an event last said so", name, i, d.access(s), s.access)
+			}
 			if use.ignoredClaim {
 				ignored++
 			}
@@ -93,7 +106,7 @@ func checkInvariants(t failer, l *Ledger) {
 				if counts[d.config] == nil {
 					counts[d.config] = map[int]int{}
 				}
-				counts[d.config][use.as]++
+				counts[d.config][int(use.as)]++
 			}
 			if c := s.claim; c != nil {
 				claims[c.node]++
@@ -115,10 +128,9 @@ func checkInvariants(t failer, l *Ledger) {
 			if s.nominee != nil && l.nominations[s.nominee.UID] != s.nominee {
 				t.Fatalf("%s-%d is kept for %s, which has no nomination", name, i, s.nominee.UID)
 			}
-			for _, uid := range s.holders {
-				p := l.pods[uid]
-				if p == nil {
-					t.Fatalf("%s-%d is held by %s, which is gone", name, i, uid)
+			for _, p := range s.holders {
+				if l.pods[p.UID] != p {
+					t.Fatalf("%s-%d is held by %s, which is gone", name, i, p.UID)
 				}
 				for _, h := range p.holds {
 					if h.cl && h.slot.Instance == name && h.slot.Index == i {
@@ -126,6 +138,9 @@ func checkInvariants(t failer, l *Ledger) {
 					}
 				}
 			}
+		}
+		if now := (offer{d.supply().free, d.supply().waiting}); now != d.offered {
+			t.Fatalf("%s offers %+v, and did %+v when an event last said so", name, now, d.offered)
 		}
 		if n != d.nfree {
 			t.Fatalf("%s: nfree is %d, want %d", name, d.nfree, n)
@@ -179,7 +194,7 @@ func checkIndex(t failer, l *Ledger, conf *configRecord, members map[*group][]*d
 			}
 			waiting := 0
 			for i := range d.capacity {
-				if d.waitsForNominee(i) {
+				if s := d.at(i); s != nil && s.use().as == nominated {
 					waiting++
 				}
 			}

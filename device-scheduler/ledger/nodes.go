@@ -35,26 +35,29 @@ func (l *Ledger) setNode(n *nodeRecord, known bool, labels map[string]string) Ev
 			entered = append(entered, conf)
 		default:
 			u.leave(n, n.all(conf.has))
-			u.toggle(n, conf, noSlot)
+			u.toggle(n, conf)
 		}
 	}
 	n.known, n.labels = known, labels
 	for _, conf := range entered {
-		u.toggle(n, conf, 0)
+		for _, d := range u.toggle(n, conf) {
+			u.renew(d)
+		}
 		u.join(n, n.all(conf.has))
 	}
 	return u.done()
 }
 
 // toggle adds the node to those that reach all of the Configuration's devices or, if it is among
-// them, removes it.
-func (u *update) toggle(n *nodeRecord, conf *configRecord, fresh int) {
+// them, removes it. It returns the devices.
+func (u *update) toggle(n *nodeRecord, conf *configRecord) []*device {
 	var all []*device
 	for d := range conf.devices {
 		if d.exists() {
 			all = append(all, d)
-			u.touch(d, fresh)
+			u.touched[d] = true
 		}
 	}
 	shift(n, all)
+	return all
 }

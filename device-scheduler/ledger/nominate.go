@@ -11,88 +11,60 @@ import (
 // these slots was kept for: it is displaced.
 func (l *Ledger) Nominate(pod Pod, node string, a Assignment) Event {
 	var event Event
-	ended := []*nomination{l.end(pod.UID)}
+	released := l.end(pod.UID)
 	n := &nomination{Pod: pod, node: node, holds: a.holds()}
 	for _, h := range n.holds {
-		d := l.device(h.slot.Instance)
-		s := d.know(h.slot.Index)
+		s := l.device(h.slot.Instance).know(h.slot.Index)
 		if before := s.nominee; before != nil {
-			l.end(before.UID)
-			event.Displaced = append(event.Displaced, before.UID)
-			ended = append(ended, before)
+			released = append(released, l.displace(before, &event)...)
 		}
 		s.nominee = n
-		d.refresh(h.slot.Index)
 	}
 	l.nominations[pod.UID] = n
-	for _, before := range ended {
-		event.add(l.released(before))
-	}
+	l.refreshAll(n.holds, &event)
+	l.refreshAll(released, &event)
 	return event
 }
 
 // ClearNomination lets go of what is kept for the pod.
-func (l *Ledger) ClearNomination(uid string) Event { return l.released(l.end(uid)) }
-
-// displace ends a nomination, if there is one, that cannot come true any more.
-func (l *Ledger) displace(uid string) Event {
-	n := l.end(uid)
-	event := l.released(n)
-	if n != nil {
-		event.Displaced = append(event.Displaced, uid)
-	}
+func (l *Ledger) ClearNomination(uid string) Event {
+	var event Event
+	l.refreshAll(l.end(uid), &event)
 	return event
 }
 
-// end ends a nomination and returns it, nil if there is none. What it kept is to be
-// given to released.
-func (l *Ledger) end(uid string) *nomination {
+// displace ends a nomination that cannot come true any more, and returns what it kept, as end does.
+func (l *Ledger) displace(n *nomination, event *Event) []hold {
+	event.Displaced = append(event.Displaced, n.UID)
+	return l.end(n.UID)
+}
+
+// end ends a nomination, if there is one. It returns the slots that it kept, which are to be
+// refreshed.
+func (l *Ledger) end(uid string) []hold {
 	n := l.nominations[uid]
 	if n == nil {
 		return nil
 	}
 	delete(l.nominations, uid)
 	for _, h := range n.holds {
-		l.devices[h.slot.Instance].at(h.slot.Index).nominee = nil
+		l.slot(h.slot).nominee = nil
 	}
-	return n
-}
-
-// released is what others may get that was kept by a nomination which has ended.
-func (l *Ledger) released(n *nomination) Event {
-	var event Event
-	if n == nil {
-		return event
-	}
-	for _, h := range n.holds {
-		d := l.devices[h.slot.Instance]
-		if d == nil {
-			continue // dropped, when another of its slots was released
-		}
-		if d.refresh(h.slot.Index) {
-			event.freed(d)
-		} else if least, ok := l.minPreemptorPriority(d, h.slot.Index); ok && least <= n.Priority {
-			event.preemptible(d, h.slot.Index)
-		}
-		l.forget(d, h.slot.Index)
-	}
-	return event
+	return n.holds
 }
 
 // endUnreachable ends the nominations that keep a slot of the device which is no longer to
 // be had from their node.
-func (l *Ledger) endUnreachable(d *device) Event {
-	var event Event
+func (l *Ledger) endUnreachable(d *device, event *Event) {
 	if len(l.nominations) == 0 {
-		return event
+		return
 	}
 	for _, s := range slices.Clone(d.slots) {
 		n := s.nominee
 		if n != nil && (s.index >= d.capacity || !d.reaches(n.node)) {
-			event.add(l.displace(n.UID))
+			l.refreshAll(l.displace(n, event), event)
 		}
 	}
-	return event
 }
 
 // Nominated returns the node for which slots are kept for the pod; "" if none are.
@@ -134,9 +106,6 @@ func (d *device) keptFor(pod Pod) int {
 
 // freeFor reports whether the pod may take the slot.
 func (l *Ledger) freeFor(pod Pod, d *device, index int) bool {
-	if d.isFree(index) {
-		return true
-	}
 	s := d.at(index)
-	return s != nil && d.available(index) && !s.nominee.keepsFrom(pod)
+	return d.available(index) && (s == nil || !s.nominee.keepsFrom(pod))
 }

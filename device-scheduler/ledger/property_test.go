@@ -292,7 +292,7 @@ func usable(l *Ledger, pods map[string]scheduled) string {
 	var out []string
 	for name, d := range l.devices {
 		for i, s := range d.all {
-			holders := slices.Sorted(slices.Values(s.holders)) // not in the order in which they were seen
+			holders := s.holderUIDs()
 			holders = slices.DeleteFunc(holders, func(uid string) bool { _, one := pods[uid]; return !one })
 			given := d.exists() && i < d.capacity
 			if given || len(holders) > 0 || s.claim != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"maps"
-	"math"
 	"slices"
 	"unique"
 
@@ -62,9 +61,8 @@ func (l *Ledger) leftOut(n *nodeRecord, r *report) error {
 // update is a change of what nodes report, until done.
 type update struct {
 	*Ledger
-	// fresh are the devices that change, with the first slot that somebody could not
-	// have before: 0 when a node is new to the device.
-	fresh map[*device]int
+	// touched are the devices that change.
+	touched map[*device]bool
 	// unaccepted are those that have lost the report which counted. Which one counts next
 	// is decided last.
 	unaccepted map[*device]bool
@@ -74,15 +72,16 @@ type update struct {
 }
 
 func (l *Ledger) update() *update {
-	return &update{Ledger: l, fresh: map[*device]int{}, unaccepted: map[*device]bool{}, conflicting: map[*device]bool{}}
+	return &update{Ledger: l, touched: map[*device]bool{}, unaccepted: map[*device]bool{}, conflicting: map[*device]bool{}}
 }
 
-// noSlot is behind all slots.
-const noSlot = math.MaxInt
-
-func (u *update) touch(d *device, fresh int) {
-	if before, found := u.fresh[d]; !found || fresh < before {
-		u.fresh[d] = fresh
+// renew records a device that is new to pods, or to those on a node: they could have none of its
+// slots before.
+func (u *update) renew(d *device) {
+	u.touched[d] = true
+	d.offered = offer{}
+	for _, s := range d.slots {
+		s.access = access{}
 	}
 }
 
@@ -94,7 +93,7 @@ func (u *update) leave(n *nodeRecord, reports []*report) {
 		if d.accepted != r || u.refuses(n, r) != "" {
 			continue
 		}
-		u.touch(d, noSlot)
+		u.touched[d] = true
 		d.reporters--
 		if d.reporters == 0 {
 			u.withdraw(d)
@@ -133,7 +132,7 @@ func (u *update) join(n *nodeRecord, reports []*report) {
 			}
 			joined = append(joined, d)
 		}
-		u.touch(d, 0)
+		u.renew(d)
 	}
 	shift(n, joined)
 }
@@ -154,7 +153,7 @@ func (u *update) reachedBySelected(d *device) {
 
 // withdraw takes the device out of use: no report counts.
 func (u *update) withdraw(d *device) {
-	u.touch(d, noSlot)
+	u.touched[d] = true
 	d.remove()
 	d.accepted, d.reporters, d.capacity = nil, 0, 0
 }
@@ -167,9 +166,11 @@ func (u *update) reread(conf *configRecord) {
 	}
 }
 
-// recheck has it looked at last whether another report of these devices is to count.
-func (u *update) recheck(reports []*report) {
+// touch records the devices of which reports change, and where they contradict each other has it
+// looked at last which one is to count.
+func (u *update) touch(reports []*report) {
 	for _, r := range reports {
+		u.touched[r.device] = true
 		if r.device.reports.next != nil {
 			u.conflicting[r.device] = true
 		}
@@ -235,7 +236,7 @@ func (l *Ledger) choose(devices map[*device]bool) map[*device]*report {
 
 // done ends the update.
 func (u *update) done() Event {
-	for d := range u.fresh {
+	for d := range u.touched {
 		d.forgetReports()
 	}
 	unaccepted := u.unaccepted
@@ -255,7 +256,7 @@ func (u *update) done() Event {
 			u.join(n, n.all(func(d *device) bool { return unaccepted[d] }))
 		}
 	}
-	return u.settle(u.fresh)
+	return u.settle()
 }
 
 // notCounted is how many nodes' reports of the device do not count, although its
@@ -282,33 +283,25 @@ func (d *device) forgetReports() {
 	}
 }
 
-// settle recomputes the slots of devices whose nodes or capacity have changed. For each
-// it is told the first slot that somebody could not have before.
-func (l *Ledger) settle(fresh map[*device]int) Event {
+// settle recomputes the slots of the devices that have changed.
+func (u *update) settle() Event {
 	var event Event
-	for d := range fresh {
-		free, before := false, d.supply()
+	for d := range u.touched {
+		before := d.supply()
 		for _, s := range d.slots {
-			gives, shows := l.recount(d, s, s.claimed())
-			free = free || gives
-			if shows {
-				event.preemptible(d, s.index)
-			}
+			u.count(d, s, &event)
 		}
 		d.changed(before)
-		if free {
-			event.freed(d)
-		}
 	}
-	for d := range fresh {
-		event.add(l.endUnreachable(d))
+	for d := range u.touched {
+		u.endUnreachable(d, &event)
 	}
-	for d, first := range fresh {
-		event.open(l, d, first, math.MaxInt32)
-		l.totals.leftOut -= d.leftOut
+	for d := range u.touched {
+		event.freed(d)
+		u.totals.leftOut -= d.leftOut
 		d.leftOut = d.notCounted()
-		l.totals.leftOut += d.leftOut
-		l.dropDevice(d)
+		u.totals.leftOut += d.leftOut
+		u.dropDevice(d)
 	}
 	return event
 }

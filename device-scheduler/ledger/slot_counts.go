@@ -36,7 +36,7 @@ func (s *slotState) use() slotUse {
 }
 
 // countUse brings the counts up to date, and returns whether the slot is taken.
-func (d *device) countUse(s *slotState) (taken bool) {
+func (l *Ledger) countUse(d *device, s *slotState) (taken bool) {
 	before, now := s.counted, s.use()
 	s.counted = now
 	if d.config != nil {
@@ -45,10 +45,10 @@ func (d *device) countUse(s *slotState) (taken bool) {
 		d.config.wait(d, s, before.as == nominated, now.as == nominated)
 	}
 	if before.ignoredClaim {
-		d.totals.ignoredClaims--
+		l.totals.ignoredClaims--
 	}
 	if now.ignoredClaim {
-		d.totals.ignoredClaims++
+		l.totals.ignoredClaims++
 	}
 	return now.as != unused
 }

@@ -80,21 +80,26 @@ type device struct {
 	taken     bitset       // which of these are within the capacity
 	nfree     int          // 0 when it does not exist
 	leftOut   int          // reports that do not count; see settle
-	totals    *totals      // the ledger's
+	offered   offer        // as of the last event
 	// clOnNode counts configuration-level holders by node, for UniquePerNode.
 	clOnNode counts
 }
+
+// offer is how many slots of a device pods can have: free ones, and those that only a nomination
+// keeps from being free.
+type offer struct{ free, waiting int }
 
 // slotState is a slot that somebody has or is to have. What is kept of a device follows
 // these, and not its capacity.
 type slotState struct {
 	index int
-	// holders are pod UIDs. More than one is a double allocation, which only several
-	// schedulers or forged pods can cause; none of them is forgotten.
-	holders []string
+	// holders are the pods that have it, the first one first. More than one is a double allocation,
+	// which only several schedulers or forged pods can cause; none of them is forgotten.
+	holders []*podRecord
 	claim   *claim      // nil when there is none; see claimed
 	nominee *nomination // the slot is kept for its pod
 	counted slotUse
+	access  access // as of the last event
 }
 
 // claim is what decisions need of a SlotClaim. It keeps nothing that the object was
@@ -111,7 +116,7 @@ type claim struct {
 
 // slotUse is what a slot is counted as.
 type slotUse struct {
-	as           int
+	as           uint8
 	ignoredClaim bool
 }
 

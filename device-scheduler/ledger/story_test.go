@@ -259,7 +259,7 @@ func (l *Ledger) show() string {
 		for i, s := range d.all {
 			var state []string
 			if len(s.holders) > 0 {
-				state = append(state, "held by "+strings.Join(slices.Sorted(slices.Values(s.holders)), " and "))
+				state = append(state, "held by "+strings.Join(s.holderUIDs(), " and "))
 			}
 			if c := s.claim; c != nil {
 				state = append(state, strings.TrimSuffix(fmt.Sprintf("claimed on %s for %s", c.node.name, c.holder), " for "))
@@ -268,7 +268,7 @@ func (l *Ledger) show() string {
 				}
 			}
 			switch {
-			case d.waitsForNominee(i):
+			case d.exists() && s.counted.as == nominated:
 				state = append(state, "kept for "+s.nominee.UID)
 			case d.isFree(i):
 				state = append(state, "free")
