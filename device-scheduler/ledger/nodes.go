@@ -34,6 +34,7 @@ func (l *Ledger) setNode(n *nodeRecord, known bool, labels map[string]string) Ev
 		case after.selected(conf.owner):
 			entered = append(entered, conf)
 		default:
+			u.touch(n.all(conf.has))
 			u.leave(n, n.all(conf.has))
 			u.toggle(n, conf)
 		}
@@ -43,6 +44,7 @@ func (l *Ledger) setNode(n *nodeRecord, known bool, labels map[string]string) Ev
 		for _, d := range u.toggle(n, conf) {
 			u.renew(d)
 		}
+		u.touch(n.all(conf.has))
 		u.join(n, n.all(conf.has))
 	}
 	return u.done()
