@@ -142,10 +142,11 @@ func (l *Ledger) Remove(uid string) Event {
 }
 
 // nodeFreed records what pods on the node of one that has gone may have of a device of which it had a
-// slot: another slot, though this one may stay taken. Pods above that one could have preempted it.
+// slot: another slot, though this one may stay taken. Pods above that one could have preempted it,
+// unless it was being deleted already.
 func (e *Event) nodeFreed(d *device, gone *podRecord) {
 	for _, s := range d.slots {
-		if d.access(s).priority <= gone.Priority {
+		if gone.terminating || d.access(s).priority <= gone.Priority {
 			e.preemptible(d, s)
 		}
 	}
