@@ -78,7 +78,8 @@ func (l *Ledger) chooseOwner(conf *configRecord) Event {
 		if before.Spec.Unique() != now.Spec.Unique() {
 			event.Freed = conf.names()
 			for d := range conf.devices {
-				u.renew(d) // it serves more pods than before, or fewer
+				u.touched[d] = true
+				d.renew() // it serves more pods than before, or fewer
 			}
 		}
 		event.add(u.settle())

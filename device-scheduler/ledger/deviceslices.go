@@ -25,7 +25,9 @@ func (l *Ledger) SetSlice(s *v1alpha1.DeviceSlice) (Event, []error) {
 	r.uid, r.version = strings.Clone(string(s.UID)), strings.Clone(s.ResourceVersion)
 	if created := s.CreationTimestamp.Time; !created.Equal(r.created) { // another slice of the name
 		r.created = created
-		u.touch(r.reports)
+		for _, report := range r.reports {
+			u.touched[report.device] = true
+		}
 	}
 	reports, kept, errs := l.read(r.node, s)
 	l.totals.unsound += len(errs) - r.unsound
@@ -113,12 +115,12 @@ func (u *update) replace(s *sliceRecord, reports []*report) {
 	s.reports = reports
 	for _, r := range gone {
 		r.slices--
+		u.touched[r.device] = true
 	}
 	for _, r := range added {
 		r.slices++
+		u.touched[r.device] = true
 	}
-	u.touch(gone)
-	u.touch(added)
 	elsewhere := func(r *report) bool { return s.node.lists(r, s) }
 	gone, added = slices.DeleteFunc(gone, elsewhere), slices.DeleteFunc(added, elsewhere)
 	for _, r := range gone {

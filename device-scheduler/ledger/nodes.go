@@ -34,7 +34,6 @@ func (l *Ledger) setNode(n *nodeRecord, known bool, labels map[string]string) Ev
 		case after.selected(conf.owner):
 			entered = append(entered, conf)
 		default:
-			u.touch(n.all(conf.has))
 			u.leave(n, n.all(conf.has))
 			u.toggle(n, conf)
 		}
@@ -42,9 +41,8 @@ func (l *Ledger) setNode(n *nodeRecord, known bool, labels map[string]string) Ev
 	n.known, n.labels = known, labels
 	for _, conf := range entered {
 		for _, d := range u.toggle(n, conf) {
-			u.renew(d)
+			d.renew()
 		}
-		u.touch(n.all(conf.has))
 		u.join(n, n.all(conf.has))
 	}
 	return u.done()

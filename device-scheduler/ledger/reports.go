@@ -66,19 +66,15 @@ type update struct {
 	// unaccepted are those that have lost the report which counted. Which one counts next
 	// is decided last.
 	unaccepted map[*device]bool
-	// conflicting are those whose reports contradict each other, of which some are new or
-	// gone.
-	conflicting map[*device]bool
 }
 
 func (l *Ledger) update() *update {
-	return &update{Ledger: l, touched: map[*device]bool{}, unaccepted: map[*device]bool{}, conflicting: map[*device]bool{}}
+	return &update{Ledger: l, touched: map[*device]bool{}, unaccepted: map[*device]bool{}}
 }
 
-// renew records a device that is new to pods, or to those on a node: they could have none of its
+// renew says that a device is new to pods, or to those on a node: they could have none of its
 // slots before.
-func (u *update) renew(d *device) {
-	u.touched[d] = true
+func (d *device) renew() {
 	d.offered = offer{}
 	for _, s := range d.slots {
 		s.access = access{}
@@ -90,10 +86,10 @@ func (u *update) leave(n *nodeRecord, reports []*report) {
 	var left []*device
 	for _, r := range reports {
 		d := r.device
+		u.touched[d] = true
 		if d.accepted != r || u.refuses(n, r) != "" {
 			continue
 		}
-		u.touched[d] = true
 		d.reporters--
 		if d.reporters == 0 {
 			u.withdraw(d)
@@ -110,6 +106,7 @@ func (u *update) join(n *nodeRecord, reports []*report) {
 	var joined []*device
 	for _, r := range reports {
 		d, conf := r.device, r.device.config
+		u.touched[d] = true
 		if u.unaccepted[d] || u.refuses(n, r) != "" {
 			continue
 		}
@@ -132,7 +129,7 @@ func (u *update) join(n *nodeRecord, reports []*report) {
 			}
 			joined = append(joined, d)
 		}
-		u.renew(d)
+		d.renew()
 	}
 	shift(n, joined)
 }
@@ -163,17 +160,6 @@ func (u *update) reread(conf *configRecord) {
 	for d := range conf.devices {
 		u.withdraw(d)
 		u.unaccepted[d] = true
-	}
-}
-
-// touch records the devices of which reports change, and where they contradict each other has it
-// looked at last which one is to count.
-func (u *update) touch(reports []*report) {
-	for _, r := range reports {
-		u.touched[r.device] = true
-		if r.device.reports.next != nil {
-			u.conflicting[r.device] = true
-		}
 	}
 }
 
@@ -242,8 +228,7 @@ func (u *update) done() Event {
 	unaccepted := u.unaccepted
 	u.unaccepted = nil
 	maps.DeleteFunc(unaccepted, func(d *device, _ bool) bool { return d.reports == nil })
-	maps.Copy(u.conflicting, unaccepted)
-	for d, r := range u.choose(u.conflicting) {
+	for d, r := range u.choose(u.touched) {
 		if d.accepted != r {
 			u.withdraw(d)
 			unaccepted[d] = true
