@@ -237,7 +237,7 @@ func (w *world) holders(name slot.Name, pods ...map[string]scheduled) []string {
 
 // claimOn is whom the slot is claimed for, if the claim counts; "" if for nobody.
 func (w *world) claimOn(name slot.Name) string {
-	c, in := w.claims[name.String()], w.inForce(name.Instance)
+	c, in := w.claims[name.String()], w.expected[name.Instance]
 	configuration, _ := slot.SplitInstance(name.Instance)
 	owner := w.owner(configuration)
 	if c == nil || owner == nil || name.Index >= owner.Spec.Slots() {
@@ -252,7 +252,7 @@ func (w *world) claimOn(name slot.Name) string {
 // keeps reports whether the node lists the Instance's device, though it gives no slots of
 // it.
 func (w *world) keeps(node, instance string) bool {
-	in := w.inForce(instance)
+	in := w.expected[instance]
 	for _, s := range w.slices {
 		for i := range s.Spec.Devices {
 			d := &s.Spec.Devices[i]
@@ -279,7 +279,6 @@ func (w *world) believes(d *v1alpha1.Device, node string) *akriv0.Configuration 
 // rules are those for the request on the node, once some pods are gone.
 func (w *world) rules(node string, req *Request, gone map[string]bool) *rules {
 	u := &rules{req: req, instances: map[string]*instance{}, unique: map[string]akriv0.UniqueScope{}, onNode: map[string]bool{}}
-	w.inForce("")
 	for name, in := range w.expected {
 		if slices.Contains(in.nodes, node) {
 			u.instances[name] = in
@@ -322,7 +321,7 @@ func (w *world) rules(node string, req *Request, gone map[string]bool) *rules {
 func (w *world) checkSlots(t *rapid.T) {
 	known := map[slot.Name]bool{}
 	for name, d := range w.devices {
-		in := w.inForce(name)
+		in := w.expected[name]
 		for i, state := range d.all {
 			s := slot.Name{Instance: name, Index: i}
 			known[s] = true
@@ -353,7 +352,6 @@ func (w *world) checkSlots(t *rapid.T) {
 			}
 		}
 	}
-	w.inForce("")
 	for name := range w.expected {
 		if w.devices[name] == nil {
 			t.Fatalf("Instance %s is lost", name)

@@ -367,7 +367,7 @@ func (w *world) checkAssumed(t *rapid.T) {
 	for uid, p := range w.assumed {
 		reason := ""
 		for s := range p.slots() {
-			in, claim := w.inForce(s.Instance), w.claimOn(s)
+			in, claim := w.expected[s.Instance], w.claimOn(s)
 			switch {
 			case in == nil || s.Index >= in.capacity || !slices.Contains(in.nodes, p.node):
 				reason = fmt.Sprintf("%s is lost", s)

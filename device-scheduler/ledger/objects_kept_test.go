@@ -21,14 +21,11 @@ func (w *world) owner(name string) *akriv0.Configuration {
 	return akriv0.OldestOf(slices.Collect(maps.Values(w.configurations))).InForce(name)
 }
 
-// inForce is the Instance from which slots are given under the name, if any. Of devices of
+// inForce are the Instances from which slots are given, by name. Of devices of
 // one name it is the shared one that most nodes report, then the one in the oldest slice; but a
 // local one before a shared one that one node alone reports, and that in the oldest slice.
-func (w *world) inForce(name string) *instance {
-	if w.expected != nil {
-		return w.expected[name]
-	}
-	w.expected = map[string]*instance{}
+func (w *world) inForce() map[string]*instance {
+	found := map[string]*instance{}
 	oldest := slices.SortedFunc(maps.Values(w.slices), func(a, b *v1alpha1.DeviceSlice) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
@@ -69,9 +66,9 @@ func (w *world) inForce(name string) *instance {
 			in.nodes = slices.DeleteFunc(slices.Clone(worldNodes), func(node string) bool { return !w.selected(c, node) })
 		}
 		slices.Sort(in.nodes)
-		w.expected[name] = in
+		found[name] = in
 	}
-	return w.expected[name]
+	return found
 }
 
 // selected reports whether the Configuration's discovery selects the node.
@@ -114,7 +111,7 @@ func (w *world) checkObjects(t failer) {
 		seen := seenOn[s.Spec.NodeName]
 		for _, d := range s.Spec.Devices {
 			c := w.owner(d.Configuration.Name)
-			in := w.inForce(d.Instance())
+			in := w.expected[d.Instance()]
 			switch {
 			case d.Check(s.Spec.NodeName) != nil:
 				leftOut++

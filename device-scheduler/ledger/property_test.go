@@ -23,7 +23,7 @@ type world struct {
 	*prober
 	api
 	strategy Strategy
-	expected map[string]*instance // see inForce; nil after a change
+	expected map[string]*instance // see inForce; found anew after each step
 	// assumed are the pods for which slots are chosen. late are the binds of a scheduler
 	// that was killed, which may still be applied. Both by UID.
 	assumed, late map[string]scheduled
@@ -79,6 +79,7 @@ func TestHistories(t *testing.T) {
 			"feasibility":          w.feasibility,
 			"restart":              w.restart,
 			"": func(t *rapid.T) {
+				w.expected = w.inForce()
 				checkInvariants(t, w.Ledger)
 				w.checkObjects(t)
 				w.checkSlots(t)
@@ -128,7 +129,6 @@ func (w *world) configuration(t *rapid.T) {
 
 func (w *world) setConfiguration(c *akriv0.Configuration) {
 	w.configurations[c.Namespace+"/"+c.Name] = c
-	w.expected = nil
 	w.event.add(w.SetConfiguration(c))
 }
 
@@ -136,7 +136,6 @@ func (w *world) deleteConfiguration(t *rapid.T) {
 	key := pickKey(t, w.configurations)
 	c := w.configurations[key]
 	delete(w.configurations, key)
-	w.expected = nil
 	w.event.add(w.DeleteConfiguration(c.Namespace, c.Name))
 }
 
@@ -166,7 +165,6 @@ func (w *world) setSlice(t *rapid.T, name, node string) {
 		s.CreationTimestamp = now.CreationTimestamp
 	}
 	w.slices[name] = s
-	w.expected = nil
 	event, _ := w.SetSlice(s)
 	w.event.add(event)
 }
@@ -195,7 +193,6 @@ func drawDevice(t *rapid.T, node string) v1alpha1.Device {
 func (w *world) deleteSlice(t *rapid.T) {
 	name := pickKey(t, w.slices)
 	delete(w.slices, name)
-	w.expected = nil
 	w.event.add(w.DeleteSlice(name))
 }
 
@@ -203,14 +200,12 @@ func (w *world) node(t *rapid.T) { w.setNode(t, rapid.SampledFrom(worldNodes).Dr
 
 func (w *world) setNode(t *rapid.T, name string) {
 	w.nodes[name] = map[string]string{"zone": rapid.SampledFrom(zones).Draw(t, "zone")}
-	w.expected = nil
 	w.event.add(w.SetNode(name, w.nodes[name]))
 }
 
 func (w *world) deleteNode(t *rapid.T) {
 	name := pickKey(t, w.nodes)
 	delete(w.nodes, name)
-	w.expected = nil
 	w.event.add(w.DeleteNode(name))
 }
 
