@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -28,8 +27,7 @@ import (
 // benchCluster is a plugin whose nodes each have devices of their own, and advertise
 // them.
 func benchCluster(nodes, devices int) (*Plugin, []fwk.NodeInfo) {
-	p := newPlugin(slotcache.New(klog.Background(), clock.RealClock{}, nil), fakeHandle{client: fake.NewClientset()},
-		corelisters.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})), nil)
+	p := newPlugin(slotcache.New(klog.Background(), clock.RealClock{}, nil), &fakeHandle{client: fake.NewClientset()}, corelisters.NewPodLister(store[any]()), nil)
 	configuration := cameras(2)
 	configuration.Spec.InstanceNameDigits = slot.LongHash
 	p.cache.SetConfiguration(configuration)
@@ -107,7 +105,7 @@ func BenchmarkPreempt(b *testing.B) {
 		for _, nodes := range []int{500, 1000, 5000, 20_000} {
 			b.Run(fmt.Sprintf("counts tell=%t/nodes=%d", counts, nodes), func(b *testing.B) {
 				p, infos := benchCluster(nodes, nodes)
-				pods, budgets := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+				pods, budgets := store[any](), store[any]()
 				p.preemption.Pods, p.preemption.PDBs = corelisters.NewPodLister(pods), policylisters.NewPodDisruptionBudgetLister(budgets)
 				for i := range 1000 {
 					_ = budgets.Add(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns-", i%10), Name: fmt.Sprint("b", i)},
@@ -146,11 +144,4 @@ func BenchmarkPreempt(b *testing.B) {
 			})
 		}
 	}
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }

@@ -27,10 +27,7 @@ func TestAssignmentTravelsInTheBinding(t *testing.T) {
 		"runningcontainer":{"main":{"requests":{"gpu/topology":1},"scorer":{"gpu":2},
 		"devrequests":{"x":1},"allocatefrom":{"akri.sh/cam/0":"cam-000001-7","gpu":"x"}}}}`
 	r.client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-	state := r.schedule(t, p, "node-a")
-	if status := r.Bind(r.ctx, state, p, "node-a"); !status.IsSuccess() {
-		t.Fatalf("bind: %v", status)
-	}
+	wantStatus(t, "Bind", r.Bind(r.ctx, r.schedule(p, "node-a"), p, "node-a"), fwk.Success)
 	sent := r.bindings()
 	if len(sent) != 1 || len(r.client.Actions()) != 1 {
 		t.Fatalf("want one API call, a Binding; got %v", r.client.Actions())
@@ -81,7 +78,7 @@ func TestBindFailures(t *testing.T) {
 			r := newRig(t)
 			device(r.cache, "cam-000001", nil, "node-a")
 			p := pod("p", "1")
-			state := r.schedule(t, p, "node-a")
+			state := r.schedule(p, "node-a")
 			live := p.DeepCopy()
 			live.Spec.NodeName = "elsewhere"
 			r.client.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -117,14 +114,8 @@ func TestAnnotationsTooLarge(t *testing.T) {
 	device(r.cache, "cam-000001", nil, "node-a")
 	p := pod("p", "1")
 	p.Annotations["big"] = strings.Repeat("x", 256<<10-100)
-	state, status := r.filter(p, "node-a")
-	if !status.IsSuccess() {
-		t.Fatal(status)
-	}
-	status = r.Reserve(r.ctx, state, p, "node-a")
-	if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "annotations") {
-		t.Errorf("Reserve: %v", status)
-	}
+	state := r.fits(p, "node-a")
+	wantStatus(t, "Reserve", r.Reserve(r.ctx, state, p, "node-a"), fwk.UnschedulableAndUnresolvable, "annotations")
 	r.Unreserve(r.ctx, state, p, "node-a")
 	if r.cache.Holds("p-uid") {
 		t.Error("the refused pod holds slots")
@@ -148,7 +139,7 @@ func TestBoundPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			device(r.cache, "cam-000001", nil, "node-a", "node-b")
-			p := bound(t, pod("p", "1"), "node-a", cam1)
+			p := bound(pod("p", "1"), "node-a", cam1)
 			test.change(p)
 			r.cache.SetPod(p)
 			var holds []string

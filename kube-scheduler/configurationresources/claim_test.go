@@ -3,9 +3,8 @@ package configurationresources
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 	"testing"
+	"testing/synctest"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +18,7 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims/claimstest"
 	"github.com/kubeslot/kubeslot/kube-scheduler/recovery"
+	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -33,7 +33,6 @@ type claimRig struct {
 
 func newClaimRig(t *testing.T, sources ...cache.InformerSynced) *claimRig {
 	r := &claimRig{rig: newRig(t, sources...), api: claimstest.New()}
-	r.mayPreempt(t)
 	r.claims = &claims.Writer{Client: r.api, Clock: clock.RealClock{}, Seen: r.cache.ClaimSeen, Gone: r.cache.ClaimGone}
 	r.sweeper = &recovery.Sweeper{Logger: klog.FromContext(r.ctx), Clock: clock.RealClock{}, Client: r.client, Cache: r.cache, Claims: r.claims}
 	shared(r.cache, "cam-000001", "cam-000002")
@@ -41,7 +40,7 @@ func newClaimRig(t *testing.T, sources ...cache.InformerSynced) *claimRig {
 		b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding)
 		live := pod(b.Name, "1")
 		live.Spec.NodeName, live.Annotations = b.Target.Name, b.Annotations
-		err := error(nil)
+		var err error
 		if r.answer != nil {
 			err = r.answer(live)
 		}
@@ -65,7 +64,7 @@ func (r *claimRig) holder(slot string) string {
 func TestClaimsBeforeTheBinding(t *testing.T) {
 	r := newClaimRig(t)
 	p := pod("p", "2")
-	state := r.schedule(t, p, "node-a")
+	state := r.schedule(p, "node-a")
 	r.answer = func(*v1.Pod) error {
 		for _, slot := range []string{"cam-000001-0", "cam-000002-0"} {
 			if got := r.holder(slot); got != "p-uid on node-a" {
@@ -91,39 +90,33 @@ func TestClaimsBeforeTheBinding(t *testing.T) {
 	}
 }
 
-// Another writer has taken a slot that the ledger has for free.
+// Another writer has taken a slot that the ledger has for free: the pod is tried again, which
+// may find other slots, and the ledger knows.
 func TestSlotTakenByAnotherWriter(t *testing.T) {
-	r := newClaimRig(t)
-	p := pod("p", "2")
-	r.cache.SetPod(p)
-	state := r.schedule(t, p, "node-a")
-	others := r.api.Put(claim("cam-000002-0", "C:other:node-b"))
-	status := r.Bind(r.ctx, state, p, "node-a")
-	if status.Code() != fwk.Unschedulable || len(r.bindings()) != 0 {
-		t.Fatalf("Bind: %v, %d bindings", status, len(r.bindings()))
-	}
-	for _, part := range []string{"cam-000002-0", "other", "node-b", "tried again"} {
-		if !strings.Contains(status.Message(), part) {
-			t.Errorf("message %q lacks %q", status.Message(), part)
+	synctest.Test(t, func(t *testing.T) {
+		r := newClaimRig(t)
+		p := pod("p", "2")
+		r.know(p)
+		state := r.schedule(p, "node-a")
+		others := r.api.Put(claim("cam-000002-0", "C:other:node-b"))
+		wantStatus(t, "Bind", r.Bind(r.ctx, state, p, "node-a"), fwk.Unschedulable, "cam-000002-0", "other", "node-b", "tried again")
+		if len(r.bindings()) != 0 {
+			t.Fatalf("bound: %v", r.bindings())
 		}
-	}
-	if r.holder("cam-000001-0") != "" || r.holder("cam-000002-0") != "other on node-b" {
-		t.Errorf("left behind: %q, %q", r.holder("cam-000001-0"), r.holder("cam-000002-0"))
-	}
-	r.Unreserve(r.ctx, state, p, "node-a")
-	if _, status := r.filter(p, "node-a"); status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "1 of 2 slots free") {
-		t.Errorf("the ledger does not know: %v", status)
-	}
-	// What the watch shows of before changes nothing, and what comes after activates.
-	r.requeued()
-	r.cache.DeleteClaim(claim("cam-000002-0", "C:former:node-b"))
-	if _, status := r.filter(p, "node-a"); status.IsSuccess() || len(r.requeued()) != 0 {
-		t.Errorf("an old event counts: %v", status)
-	}
-	r.cache.DeleteClaim(others)
-	if _, status := r.filter(p, "node-a"); !status.IsSuccess() || len(r.requeued()) != 1 {
-		t.Errorf("given back, and the pod is not tried: %v", status)
-	}
+		if r.holder("cam-000001-0") != "" || r.holder("cam-000002-0") != "other on node-b" {
+			t.Errorf("left behind: %q, %q", r.holder("cam-000001-0"), r.holder("cam-000002-0"))
+		}
+		r.Unreserve(r.ctx, state, p, "node-a")
+		r.wantActivatedWithin(requeue.RetryInterval, "another was faster", "p")
+		_, status := r.filter(p, "node-a")
+		wantStatus(t, "the ledger knows", status, fwk.Unschedulable, "1 of 2 slots free")
+		// What the watch shows of before changes nothing, and what comes after activates.
+		r.cache.DeleteClaim(claim("cam-000002-0", "C:former:node-b"))
+		r.wantActivated("an old event")
+		r.cache.DeleteClaim(others)
+		r.wantActivated("given back", "p")
+		r.fits(p, "node-a")
+	})
 }
 
 // A claim that does not count is in the way all the same, since it has the slot's name:
@@ -133,41 +126,20 @@ func TestClaimThatDoesNotCountInTheWay(t *testing.T) {
 	rogue := r.api.Put(claim("cam-000001-0", "C:rogue:node-z"))
 	r.cache.SetClaim(rogue, false)
 	for range 2 {
-		state := r.schedule(t, p, "node-a")
-		if status := r.Bind(r.ctx, state, p, "node-a"); status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "holder rogue on node node-z") {
-			t.Fatalf("Bind: %v", status)
-		}
+		state := r.schedule(p, "node-a")
+		wantStatus(t, "Bind", r.Bind(r.ctx, state, p, "node-a"), fwk.Unschedulable, "holder rogue on node node-z")
 		r.Unreserve(r.ctx, state, p, "node-a")
 	}
 	r.api.Remove(rogue.Name)
 	r.cache.DeleteClaim(rogue)
-	if status := r.Bind(r.ctx, r.schedule(t, p, "node-a"), p, "node-a"); !status.IsSuccess() {
-		t.Error(status)
-	}
+	wantStatus(t, "Bind", r.Bind(r.ctx, r.schedule(p, "node-a"), p, "node-a"), fwk.Success)
 }
 
 func TestClaimsOnANodeThatIsGone(t *testing.T) {
 	r, p := newClaimRig(t), pod("p", "1")
-	state, _ := r.filter(p, "node-a")
-	handle := r.handle.(nodesHandle)
-	handle.nodes = nil
-	r.use(handle)
-	if status := r.Reserve(r.ctx, state, p, "node-a"); status.Code() != fwk.Error || !strings.Contains(status.Message(), "node-a") {
-		t.Errorf("Reserve: %v", status)
-	}
-}
-
-func TestDeviceGoneAtBind(t *testing.T) {
-	r := newClaimRig(t)
-	p := pod("p", "2")
-	state := r.schedule(t, p, "node-a")
-	device(r.cache, "cam-000002", nil)
-	if status := r.Bind(r.ctx, state, p, "node-a"); status.Code() != fwk.Error || !strings.Contains(status.Message(), "cam-000002") || len(r.bindings()) != 0 {
-		t.Errorf("Bind: %v", status)
-	}
-	if len(r.api.Actions()) != 0 {
-		t.Errorf("claims for a pod that cannot be bound: %v", r.api.Actions())
-	}
+	state := r.fits(p, "node-a")
+	r.handle.nodes = nil
+	wantStatus(t, "Reserve", r.Reserve(r.ctx, state, p, "node-a"), fwk.Error, "node-a")
 }
 
 // A failed bind gives its claims back if the pod is certainly not bound by it.
@@ -204,7 +176,7 @@ func TestClaimsOfAFailedBind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newClaimRig(t)
 			p := pod("p", "1")
-			state := r.schedule(t, p, "node-a")
+			state := r.schedule(p, "node-a")
 			r.answer = test.answer
 			if status := r.Bind(r.ctx, state, p, "node-a"); status.IsSuccess() != test.bound {
 				t.Fatalf("Bind: %v", status)
@@ -217,7 +189,7 @@ func TestClaimsOfAFailedBind(t *testing.T) {
 	t.Run("the scheduler ends before it knows", func(t *testing.T) {
 		r := newClaimRig(t)
 		p := pod("p", "1")
-		state := r.schedule(t, p, "node-a")
+		state := r.schedule(p, "node-a")
 		ctx, end := context.WithCancel(r.ctx)
 		r.answer = func(*v1.Pod) error { end(); return reset }
 		r.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, reset })
@@ -240,8 +212,8 @@ func TestReleasedClaimsDoNotActivateTheirPod(t *testing.T) {
 		r.know(waiting)
 		r.cache.SetPod(waiting)
 	}
-	state := r.schedule(t, p, "node-a")
-	r.refused(t, q, "node-a")
+	state := r.schedule(p, "node-a")
+	r.refused(q, "node-a")
 	var made []*v1alpha1.SlotClaim
 	r.answer = func(live *v1.Pod) error {
 		made = append(made, r.api.Claim("cam-000001-0").DeepCopy(), r.api.Claim("cam-000002-0").DeepCopy())
@@ -259,9 +231,7 @@ func TestReleasedClaimsDoNotActivateTheirPod(t *testing.T) {
 		r.cache.SetClaim(c.DeepCopy(), false)
 		r.cache.DeleteClaim(c)
 	}
-	if got, want := r.requeued(), []string{"q"}; !slices.Equal(got, want) {
-		t.Errorf("tried again: %v, want %v", got, want)
-	}
+	r.wantActivated("released", "q")
 }
 
 // once answers the first Binding with the error.

@@ -15,16 +15,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// draHandle has upstream's own cache of DeviceClasses.
-type draHandle struct {
-	fakeHandle
-	classes *extendedresourcecache.ExtendedResourceCache
-	events  *[]string
-}
-
-func (h draHandle) SharedDRAManager() fwk.SharedDRAManager    { return draManager{classes: h.classes} }
-func (h draHandle) EventRecorder() events.EventRecorderLogger { return recorder{events: h.events} }
-
+// draManager has upstream's own cache of DeviceClasses.
 type draManager struct {
 	fwk.SharedDRAManager
 	classes *extendedresourcecache.ExtendedResourceCache
@@ -56,63 +47,24 @@ func TestDeviceClassOfTheSameName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, seen := newRig(t), []string{}
 			classes := extendedresourcecache.NewExtendedResourceCache(klog.Background())
-			r.use(draHandle{fakeHandle: fakeHandle{client: r.client}, classes: classes, events: &seen})
+			r.handle.dra, r.handle.recorder = draManager{classes: classes}, recorder{events: &seen}
 			device(r.cache, "cam-000001", nil, "node-a")
-			p := pod("p", "1")
-			amount := p.Spec.Containers[0].Resources.Requests["akri.sh/cam"]
-			p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceName("akri.sh/" + name): amount}}
+			p := asks("p", name, "1")
 			classes.OnAdd(deviceClass("other", "example.com/gpu"), false)
-			state, status := r.filter(p, "node-a")
-			if !status.IsSuccess() {
-				t.Fatalf("another name: %v", status)
-			}
+			state := r.fits(p, "node-a")
 			class := deviceClass("cameras", "akri.sh/"+name)
 			classes.OnAdd(class, false)
-			if status := r.Reserve(r.ctx, state, p, "node-a"); status.Code() != fwk.UnschedulableAndUnresolvable || r.cache.Holds("p-uid") {
-				t.Errorf("made between PreFilter and Reserve: %v", status)
+			wantStatus(t, "made between PreFilter and Reserve", r.Reserve(r.ctx, state, p, "node-a"), fwk.UnschedulableAndUnresolvable)
+			if r.cache.Holds("p-uid") {
+				t.Error("the refused pod holds a slot")
 			}
-			_, status = r.filter(p, "node-a")
-			for _, part := range []string{"akri.sh/" + name + " is", "DeviceClass cameras", "change that name"} {
-				if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), part) {
-					t.Errorf("status %v lacks %q", status, part)
-				}
-			}
+			_, status := r.filter(p, "node-a")
+			wantStatus(t, "PreFilter", status, fwk.UnschedulableAndUnresolvable, "akri.sh/"+name+" is", "DeviceClass cameras", "change that name")
 			if len(seen) == 0 || !strings.HasPrefix(seen[0], "Configuration default/cam ResourceNameTaken: akri.sh/"+name) {
 				t.Errorf("events: %v", seen)
 			}
 			classes.OnDelete(class)
-			if _, status := r.filter(p, "node-a"); !status.IsSuccess() {
-				t.Errorf("deleted: %v", status)
-			}
+			r.fits(p, "node-a")
 		})
-	}
-	t.Run("with the feature off", func(t *testing.T) {
-		r := newRig(t)
-		r.use(draHandle{fakeHandle: fakeHandle{client: r.client}})
-		device(r.cache, "cam-000001", nil, "node-a")
-		if _, status := r.filter(pod("p", "1"), "node-a"); !status.IsSuccess() {
-			t.Error(status)
-		}
-	})
-}
-
-func TestRequeuedWhenADeviceClassGivesUpTheName(t *testing.T) {
-	ours, free := deviceClass("c", "akri.sh/cam"), deviceClass("c", "")
-	for name, test := range map[string]struct {
-		before, now any
-		want        fwk.QueueingHint
-	}{
-		"deleted":      {ours, nil, fwk.Queue},
-		"renamed":      {ours, deviceClass("c", "akri.sh/mic"), fwk.Queue},
-		"without it":   {ours, free, fwk.Queue},
-		"other change": {ours, deviceClass("c", "akri.sh/cam"), fwk.QueueSkip},
-		"never had it": {free, nil, fwk.QueueSkip},
-		"another's":    {deviceClass("c", "akri.sh/mic"), nil, fwk.QueueSkip},
-		"takes it":     {free, ours, fwk.QueueSkip},
-		"not a class":  {&v1.Pod{}, nil, fwk.Queue},
-	} {
-		if got, _ := afterDeviceClassChange(klog.Background(), pod("p", "1"), test.before, test.now); got != test.want {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
-		}
 	}
 }

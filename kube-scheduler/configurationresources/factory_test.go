@@ -209,9 +209,7 @@ func TestWithoutCRDs(t *testing.T) {
 			}
 			start := time.Now()
 			_, status := p.PreFilter(ctx, framework.NewCycleState(), pod("p", "1"), nil)
-			if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "are the CRDs installed") {
-				t.Errorf("PreFilter of a pod with devices: %v", status)
-			}
+			wantStatus(t, "PreFilter of a pod with devices", status, fwk.UnschedulableAndUnresolvable, "are the CRDs installed")
 			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("it was kept waiting for %v", took)
 			}
@@ -252,7 +250,7 @@ func started(t *testing.T, kubeConfig *restclient.Config, modes ...config.ClaimM
 	}
 	informers := scheduler.NewInformerFactory(client, 0)
 	informers.Core().V1().Nodes().Informer() // as the scheduler asks for
-	if _, err := profile.NewMap(ctx, profiles, registry, func(string) events.EventRecorderLogger { return noEvents{} },
+	if _, err := profile.NewMap(ctx, profiles, registry, func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
 		frameworkruntime.WithKubeConfig(kubeConfig), frameworkruntime.WithClientSet(client),
 		frameworkruntime.WithInformerFactory(informers), frameworkruntime.WithPodActivator(&rig{})); err != nil {
 		t.Fatal(err)
@@ -260,10 +258,6 @@ func started(t *testing.T, kubeConfig *restclient.Config, modes ...config.ClaimM
 	informers.Start(ctx.Done())
 	return ctx, plugins
 }
-
-type profileHandle struct{ fakeHandle }
-
-func (profileHandle) ProfileName() string { return "mine" }
 
 // Arguments that make no sense end the scheduler's start, with the profile and the
 // field that is wrong.
@@ -283,7 +277,7 @@ func TestFactoryRefusesArguments(t *testing.T) {
 		"no weights":        {&config.ConfigurationResourcesArgs{NodeScore: config.NodeScore{FreeSlots: &zero, LocalDevices: &zero}}, []string{"mine", "nodeScore", "must not be 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plugin, err := (&Factory{Options: &binding.Options{}}).New(context.Background(), test.args, profileHandle{})
+			plugin, err := (&Factory{Options: &binding.Options{}}).New(context.Background(), test.args, &fakeHandle{})
 			if err == nil {
 				t.Fatalf("made %v", plugin)
 			}

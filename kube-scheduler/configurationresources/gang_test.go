@@ -1,35 +1,31 @@
 package configurationresources
 
 import (
-	"context"
 	"fmt"
-	"maps"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/events"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
-	"k8s.io/klog/v2/ktesting"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
-	"k8s.io/kubernetes/pkg/scheduler"
-	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
-	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
-	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
-	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
+
+// gang makes pods of one PodGroup.
+func gang(group string, names ...string) []*v1.Pod {
+	var pods []*v1.Pod
+	for _, name := range names {
+		p := pod(name, "1")
+		p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &group}
+		pods = append(pods, p)
+	}
+	return pods
+}
 
 // A gang of three with two slots: upstream's scheduler, gangs on, reserves two,
 // is refused the third and reverts. Nothing is bound or held, until there is a
@@ -40,34 +36,25 @@ func TestGangInTheRealScheduler(t *testing.T) {
 	members := gang("g", "g1", "g2", "g3")
 	group := &schedulingv1alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g", Namespace: "default"}}
 	group.Spec.SchedulingPolicy.Gang = &schedulingv1alpha2.GangSchedulingPolicy{MinCount: 3}
-	objects := []runtime.Object{group}
-	for _, name := range []string{"node-a", "node-b"} {
-		amounts := v1.ResourceList{"akri.sh/cam": resource.MustParse("100"), "cpu": resource.MustParse("8"), "pods": resource.MustParse("100")}
-		objects = append(objects, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Status: v1.NodeStatus{Capacity: amounts, Allocatable: amounts}})
-	}
+	objects := []runtime.Object{group, advertising("node-a", "100"), advertising("node-b", "100")}
 	for _, p := range members {
-		p.Spec.SchedulerName = v1.DefaultSchedulerName
 		objects = append(objects, p)
 	}
-	client := fake.NewClientset(objects...)
-	client.PrependReactor("create", "pods", bindInTracker(client))
-	b := runScheduler(t, client)
-	shared(b, "cam-000001")
-	shared(b, "cam-000002")
+	q := newRealScheduler(t, nil, objects...)
+	shared(q.cache, "cam-000001", "cam-000002")
 
 	refusals := func() (n int) {
-		for _, a := range client.Actions() {
+		for _, a := range q.client.Actions() {
 			if a.Matches("patch", "pods/status") {
 				n++
 			}
 		}
 		return n
 	}
-	eventually(t, "the gang to be refused", func() bool { return refusals() >= len(members) })
+	q.eventually("the gang to be refused", func() bool { return refusals() >= len(members) })
 	state := func() string {
 		out := ""
-		b.Read(func(l *ledger.Ledger) {
+		q.cache.Read(func(l *ledger.Ledger) {
 			out = fmt.Sprint("free ", l.Free("cam"))
 			for _, p := range members {
 				out += fmt.Sprint(" ", l.Holds(string(p.UID)))
@@ -75,16 +62,16 @@ func TestGangInTheRealScheduler(t *testing.T) {
 		})
 		return out
 	}
-	eventually(t, "the gang to hold nothing", func() bool { return state() == "free 2 [] [] []" })
-	if n := len(bindingsOf(client)); n != 0 {
+	q.eventually("the gang to hold nothing", func() bool { return state() == "free 2 [] [] []" })
+	if n := len(q.bindings()); n != 0 {
 		t.Fatalf("%d of a gang that does not fit are bound", n)
 	}
 
-	shared(b, "cam-000003")
-	eventually(t, "the gang to be bound", func() bool { return len(bindingsOf(client)) == len(members) })
+	shared(q.cache, "cam-000003")
+	q.eventually("the gang to be bound", func() bool { return len(q.bindings()) == len(members) })
 	slots := map[string]bool{}
 	for _, p := range members {
-		b.Read(func(l *ledger.Ledger) {
+		q.cache.Read(func(l *ledger.Ledger) {
 			for _, s := range l.Holds(string(p.UID)) {
 				slots[s.String()] = true
 			}
@@ -95,85 +82,54 @@ func TestGangInTheRealScheduler(t *testing.T) {
 	}
 }
 
-// runScheduler runs upstream's scheduler with the plugin on a slot cache without
-// devices, which the test feeds.
-func runScheduler(t *testing.T, client *fake.Clientset) *slotcache.Cache {
-	slots, _ := runSchedulerWith(t, client, func(p *Plugin) fwk.Plugin { return p })
-	return slots
+// A gang is reserved pod by pod and reverted as a whole, the last first, whether
+// it fits or not; only then its pods are reserved again, to be bound (scheduler's
+// schedule_one_podgroup.go; TestGangInTheRealScheduler). What is reverted helps nobody who was not
+// refused meanwhile, least of all the gang.
+func TestGangReverted(t *testing.T) {
+	r := newScheduler(t)
+	shared(r.cache, "cam-000002")
+	members := gang("g", "g1", "g2", "g3")
+	other := pod("other", "1")
+	for _, p := range append(slices.Clone(members), other) {
+		r.cache.SetPod(p)
+		r.know(p)
+	}
+	r.requeued()
+	for range 2 {
+		s1, s2 := r.schedule(members[0], "node-a"), r.schedule(members[1], "node-b")
+		r.refused(members[2], "node-a")
+		r.Unreserve(r.ctx, s2, members[1], "node-b")
+		r.Unreserve(r.ctx, s1, members[0], "node-a")
+		r.wantFree("reverted", "cam", 2)
+	}
+	r.wantActivated("by what the gang gave back")
+	// Now another pod was refused meanwhile.
+	state := r.schedule(members[0], "node-a")
+	r.schedule(members[1], "node-b")
+	r.refused(other, "node-a")
+	r.Unreserve(r.ctx, state, members[0], "node-a")
+	r.wantActivated("one of the gang has failed", "other")
 }
 
-// runSchedulerWith is runScheduler with something made of the plugin.
-func runSchedulerWith(t *testing.T, client *fake.Clientset, wrap func(*Plugin) fwk.Plugin) (*slotcache.Cache, *scheduler.Scheduler) {
-	logger, ctx := ktesting.NewTestContext(t)
-	ctx, cancel := context.WithCancel(ctx)
-	t.Cleanup(cancel)
-	rig := newRig(t)
-	informers := scheduler.NewInformerFactory(client, 0)
-	factory := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		rig.cache.Queue.Activator, rig.cache.Queue.Logger = handle, logger
-		pods := informers.Core().V1().Pods()
-		if _, err := pods.Informer().AddEventHandler(informer.Handler(rig.cache.SetPod, rig.cache.DeletePod, nil)); err != nil {
-			return nil, err
-		}
-		made := wrap(newPlugin(rig.cache, handle, pods.Lister(), informers.Policy().V1().PodDisruptionBudgets().Lister()))
-		go rig.cache.Queue.Run(ctx)
-		return made, nil
+// Two pods that can never be bound give their slots back again and again. They
+// would activate each other for ever, past the queue's backoff.
+func TestFailedPodsDoNotActivateEachOther(t *testing.T) {
+	r := newScheduler(t)
+	shared(r.cache, "cam-000002")
+	pods := []*v1.Pod{pod("x", "1"), pod("y", "1")}
+	for _, p := range pods {
+		r.cache.SetPod(p)
+		r.know(p)
 	}
-	cfg, err := latest.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range cfg.Profiles[0].PluginConfig {
-		if args, ok := c.Args.(*schedulerconfig.NodeResourcesFitArgs); ok {
-			args.IgnoredResourceGroups = []string{akriv0.GroupName} // as package defaults has it
+	r.requeued()
+	for range 3 {
+		for _, p := range pods {
+			r.Unreserve(r.ctx, r.schedule(p, "node-a"), p, "node-a")
 		}
+		sx, sy := r.schedule(pods[0], "node-a"), r.schedule(pods[1], "node-b")
+		r.Unreserve(r.ctx, sx, pods[0], "node-a")
+		r.Unreserve(r.ctx, sy, pods[1], "node-b")
 	}
-	plugins := cfg.Profiles[0].Plugins
-	plugins.MultiPoint.Enabled = append(plugins.MultiPoint.Enabled, schedulerconfig.Plugin{Name: Name})
-	plugins.Bind.Enabled = []schedulerconfig.Plugin{{Name: Name}}
-	s, err := scheduler.New(ctx, client, informers, nil,
-		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
-		scheduler.WithProfiles(cfg.Profiles...),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: factory}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	informers.Start(ctx.Done())
-	informers.WaitForCacheSync(ctx.Done())
-	if err := s.WaitForHandlersSync(ctx); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() { s.Run(ctx); close(done) }()
-	t.Cleanup(func() { cancel(); <-done })
-	return rig.cache, s
-}
-
-// bindInTracker carries out bindings in the fake client's store.
-func bindInTracker(client *fake.Clientset) clienttesting.ReactionFunc {
-	pods := v1.SchemeGroupVersion.WithResource("pods")
-	return func(a clienttesting.Action) (bool, runtime.Object, error) {
-		if a.GetSubresource() != "binding" {
-			return false, nil, nil
-		}
-		b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding)
-		stored, err := client.Tracker().Get(pods, a.GetNamespace(), b.Name)
-		if err != nil {
-			return true, nil, err
-		}
-		p := stored.(*v1.Pod).DeepCopy()
-		if p.Spec.NodeName != "" {
-			return true, nil, apierrors.NewConflict(pods.GroupResource(), p.Name, fmt.Errorf("already on %s", p.Spec.NodeName))
-		}
-		p.Spec.NodeName = b.Target.Name
-		if p.Annotations == nil {
-			p.Annotations = map[string]string{}
-		}
-		maps.Copy(p.Annotations, b.Annotations)
-		return true, b, client.Tracker().Update(pods, p, p.Namespace)
-	}
-}
-
-func bindingsOf(client *fake.Clientset) []*v1.Binding {
-	return (&rig{client: client}).bindings()
+	r.wantActivated("by what they gave back")
 }

@@ -11,15 +11,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
-	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -32,10 +29,7 @@ import (
 func TestNoPodWaitsThatCouldRun(t *testing.T) {
 	seed := time.Now().UnixNano()
 	if given := os.Getenv("SEED"); given != "" {
-		var err error
-		if seed, err = strconv.ParseInt(given, 10, 64); err != nil {
-			t.Fatal(err)
-		}
+		seed = must(strconv.ParseInt(given, 10, 64))
 	}
 	t.Logf("SEED=%d", seed)
 	w := newCluster(t, rand.New(rand.NewSource(seed)))
@@ -59,44 +53,33 @@ func TestNoPodWaitsThatCouldRun(t *testing.T) {
 	}
 }
 
-// fakeCluster is an API and nodes around the scheduler: nodes claim the slots of
-// bound pods, let deleted pods end, and release their claims.
+// fakeCluster is nodes around the scheduler: they claim the slots of bound pods, let
+// deleted pods end, and release their claims.
 type fakeCluster struct {
-	*testing.T
+	*realScheduler
 	rand           *rand.Rand
-	client         *fake.Clientset
-	cache          *slotcache.Cache
 	devices        map[string]*fakeDevice
 	next           int
 	bound, evicted int
 }
 
-var podsResource = v1.SchemeGroupVersion.WithResource("pods")
-
 func newCluster(t *testing.T, r *rand.Rand) *fakeCluster {
-	amounts := v1.ResourceList{"cpu": resource.MustParse("100"), "pods": resource.MustParse("1000"), "akri.sh/cam": resource.MustParse("1000")}
-	var objects []runtime.Object
-	for _, name := range []string{"node-a", "node-b"} {
-		objects = append(objects, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}},
-			Status: v1.NodeStatus{Capacity: amounts, Allocatable: amounts}})
-	}
-	w := &fakeCluster{T: t, rand: r, client: fake.NewClientset(objects...), devices: map[string]*fakeDevice{}}
-	w.client.PrependReactor("create", "pods", bindInTracker(w.client))
+	firstBatch := 1 + r.Intn(3) // so that a few pods make several batches
+	w := &fakeCluster{rand: r, devices: map[string]*fakeDevice{}}
+	w.realScheduler = newRealScheduler(t, func(p *Plugin) fwk.Plugin { p.cache.Queue.FirstBatch = firstBatch; return p },
+		advertising("node-a", "1000"), advertising("node-b", "1000"))
 	// A bound pod ends when its node has seen to it, in nodesWork.
 	w.client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		stored, err := w.client.Tracker().Get(podsResource, a.GetNamespace(), a.(clienttesting.DeleteAction).GetName())
 		if err != nil {
 			return true, nil, err
 		}
-		p := stored.(*v1.Pod).DeepCopy()
+		p := stored.(*v1.Pod)
 		if p.Spec.NodeName == "" {
 			return false, nil, nil
 		}
-		p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-		return true, nil, w.client.Tracker().Update(podsResource, p, p.Namespace)
+		return true, nil, w.client.Tracker().Update(podsResource, ending(p), p.Namespace)
 	})
-	firstBatch := 1 + r.Intn(3) // so that a few pods make several batches
-	w.cache, _ = runSchedulerWith(t, w.client, func(p *Plugin) fwk.Plugin { p.cache.Queue.FirstBatch = firstBatch; return p })
 	w.cache.SetConfiguration(cameras(2))
 	for i := range 3 {
 		name := fmt.Sprint("cam-00000", i)
@@ -118,13 +101,10 @@ func (w *fakeCluster) show(name string) {
 }
 
 func (w *fakeCluster) pods() []*v1.Pod {
-	list, err := w.client.Tracker().List(podsResource, v1.SchemeGroupVersion.WithKind("Pod"), "default")
-	if err != nil {
-		w.Fatal(err)
-	}
+	list := must(w.client.Tracker().List(podsResource, v1.SchemeGroupVersion.WithKind("Pod"), "default")).(*v1.PodList)
 	var pods []*v1.Pod
-	for i := range list.(*v1.PodList).Items {
-		pods = append(pods, &list.(*v1.PodList).Items[i])
+	for i := range list.Items {
+		pods = append(pods, &list.Items[i])
 	}
 	return pods
 }
@@ -135,20 +115,14 @@ func (w *fakeCluster) step() {
 	switch n := w.rand.Intn(10); {
 	case n < 6 && len(pods) < 12:
 		w.next++
-		p := pod(fmt.Sprint("p", w.next), fmt.Sprint(1+w.rand.Intn(2)))
-		priority := int32(w.rand.Intn(3))
-		p.Spec.Priority, p.Spec.SchedulerName = &priority, v1.DefaultSchedulerName
+		p := withPriority(pod(fmt.Sprint("p", w.next), fmt.Sprint(1+w.rand.Intn(2))), int32(w.rand.Intn(3)))
 		if n < 3 {
 			p.Spec.NodeSelector = map[string]string{v1.LabelHostname: []string{"node-a", "node-b"}[w.rand.Intn(2)]}
 		}
-		if err := w.client.Tracker().Add(p); err != nil {
-			w.Fatal(err)
-		}
+		check(w.client.Tracker().Add(p))
 	case n < 8 && len(pods) > 0:
 		p := pods[w.rand.Intn(len(pods))]
-		if err := w.client.CoreV1().Pods("default").Delete(w.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
-			w.Fatal(err)
-		}
+		check(w.client.CoreV1().Pods("default").Delete(w.Context(), p.Name, metav1.DeleteOptions{}))
 	case n == 8:
 		if w.rand.Intn(3) == 0 {
 			w.cache.SetConfiguration(cameras(1 + w.rand.Intn(3)))
@@ -170,16 +144,10 @@ func (w *fakeCluster) nodesWork() {
 			continue
 		}
 		if p.DeletionTimestamp != nil && w.rand.Intn(3) == 0 {
-			if err := w.client.Tracker().Delete(podsResource, p.Namespace, p.Name); err != nil {
-				w.Fatal(err)
-			}
+			w.delete(p.Name)
 			continue
 		}
-		a, err := assignment.Held(p)
-		if err != nil {
-			w.Fatal(err)
-		}
-		for _, g := range a["main"] {
+		for _, g := range must(assignment.Held(p))["main"] {
 			if claims[g.Slot.Instance] == nil {
 				claims[g.Slot.Instance] = map[string]string{}
 			}
@@ -215,10 +183,7 @@ func (w *fakeCluster) unsettledIn(l *ledger.Ledger, pods []*v1.Pod) string {
 			why = append(why, w.couldRun(l, p))
 			continue
 		}
-		a, err := assignment.Held(p)
-		if err != nil {
-			w.Fatal(err)
-		}
+		a := must(assignment.Held(p))
 		for _, g := range a["main"] {
 			if other := held[g.Slot]; other != "" {
 				w.Fatalf("slot %s is held by %s and %s", g.Slot, other, p.Name)
@@ -250,10 +215,7 @@ func (w *fakeCluster) unsettledIn(l *ledger.Ledger, pods []*v1.Pod) string {
 
 // couldRun says how the pod could run, if it could.
 func (w *fakeCluster) couldRun(l *ledger.Ledger, p *v1.Pod) error {
-	req, err := slotrequest.Of(p)
-	if err != nil {
-		w.Fatal(err)
-	}
+	req := must(slotrequest.Of(p))
 	for _, node := range []string{"node-a", "node-b"} {
 		if selected := p.Spec.NodeSelector[v1.LabelHostname]; selected != "" && selected != node {
 			continue

@@ -8,9 +8,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // metric reads a counter, or a histogram's sum, of the metric that has the label's value, and how
@@ -43,13 +41,13 @@ func TestMetrics(t *testing.T) {
 	device(r.cache, "cam-000003", nil, "node-b")
 	device(r.cache, "cam-000004", nil, "node-c")
 	device(r.cache, "cam-000005", nil, "node-d")
-	r.schedule(t, pod("holder", "1"), "node-a")
+	r.schedule(pod("holder", "1"), "node-a")
 	r.cache.SetPod(pod("waiter", "1"))
 	stranger := pod("stranger", "1")
 	stranger.Spec.SchedulerName = "theirs"
 	r.cache.SetPod(stranger)
 	for _, name := range []string{"early", "late"} {
-		r.cache.SetPod(bound(t, pod(name, "1"), "node-c", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000004"}}}}))
+		r.cache.SetPod(bound(pod(name, "1"), "node-c", slotsOf("cam-000004")))
 	}
 	r.cache.SetPod(nominatedTo(important("vip"), "node-d"))
 	r.cache.SetClaim(claim("cam-000001-1", "C:x:node-a"), false) // beyond the capacity
@@ -103,12 +101,9 @@ func TestResolutionIsTimed(t *testing.T) {
 	}
 	r := newScheduler(t)
 	p, q := pod("p", "1"), pod("q", "1")
-	state, status := r.filter(q, "node-b")
-	if !status.IsSuccess() {
-		t.Fatal(status)
-	}
+	state := r.fits(q, "node-b")
 	before, since := timed()
-	r.schedule(t, p, "node-a")
+	r.schedule(p, "node-a")
 	if status := r.Reserve(r.ctx, state, q, "node-b"); status.IsSuccess() {
 		t.Fatal("the slot is given twice")
 	}

@@ -1,12 +1,10 @@
 package configurationresources
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -33,17 +31,11 @@ func namespace(name string, kv ...string) *v1.Namespace {
 
 // newRestrictedRig has one camera of a Configuration for some namespaces.
 func newRestrictedRig(t *testing.T, allowed *akriv0.AllowedNamespaces, known ...*v1.Namespace) (*rig, cache.Indexer) {
-	r := newRig(t)
-	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	for _, ns := range known {
-		if err := store.Add(ns); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r.namespaces = corelisters.NewNamespaceLister(store)
+	r, namespaces := newRig(t), store(known...)
+	r.namespaces = corelisters.NewNamespaceLister(namespaces)
 	r.cache.SetConfiguration(restricted(allowed))
 	device(r.cache, "cam-000001", nil, "node-a")
-	return r, store
+	return r, namespaces
 }
 
 // A pod gets no slot of a Configuration that does not allow its namespace, by whatever
@@ -63,24 +55,19 @@ func TestPodsOfNamespacesThatAreNotAllowed(t *testing.T) {
 		"not known":      {&akriv0.AllowedNamespaces{Selector: teamA}, "new", "cannot be told whether pods of namespace new may use akri.sh/cam: read the labels of namespace new"},
 		"not a selector": {&akriv0.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Like"}}}}, "c", "spec.allowedNamespaces.selector of Configuration default/cam"},
 	} {
-		for _, requested := range []v1.ResourceName{"akri.sh/cam", "akri.sh/cam-000001"} {
-			t.Run(name+" "+string(requested), func(t *testing.T) {
+		for _, requested := range []string{"cam", "cam-000001"} {
+			t.Run(name+" "+requested, func(t *testing.T) {
 				r, _ := newRestrictedRig(t, test.allowed, namespace("c"), namespace("a", "team", "a"))
-				p := pod("p", "1")
+				p := asks("p", requested, "1")
 				p.Namespace = test.namespace
-				p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: v1.ResourceList{requested: resource.MustParse("1")}}
 				r.know(p)
-				_, status := r.filter(p, "node-a")
 				if test.want == "" {
-					if !status.IsSuccess() {
-						t.Errorf("refused: %v", status)
-					}
+					r.fits(p, "node-a")
 					return
 				}
-				want := strings.Replace(test.want, "akri.sh/cam:", string(requested)+":", 1)
-				if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), want) {
-					t.Errorf("status %v, want UnschedulableAndUnresolvable with %q", status, want)
-				}
+				_, status := r.filter(p, "node-a")
+				want := strings.Replace(test.want, "akri.sh/cam:", "akri.sh/"+requested+":", 1)
+				wantStatus(t, "PreFilter", status, fwk.UnschedulableAndUnresolvable, want)
 				w, _ := r.cache.Queue.Get(p.UID)
 				if got := w.Reason(); got != waitreason.NamespaceNotAllowed {
 					t.Errorf("it waits for %s", waitreason.Names[got])
@@ -93,31 +80,21 @@ func TestPodsOfNamespacesThatAreNotAllowed(t *testing.T) {
 // A pod that was refused is tried again once it may be allowed, and only then.
 func TestPodsAreTriedAgainWhenTheirNamespaceMayBeAllowed(t *testing.T) {
 	selected := &akriv0.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}}
-	r, store := newRestrictedRig(t, selected, namespace("c"))
+	r, namespaces := newRestrictedRig(t, selected, namespace("c"))
 	p := pod("p", "1")
 	p.Namespace = "c"
 	r.know(p)
-	r.refused(t, p, "node-a")
+	r.refused(p, "node-a")
 	r.requeued()
 	r.cache.SetNamespace(namespace("other", "team", "a"))
 	r.cache.SetConfiguration(restricted(selected))
-	if activated := r.requeued(); len(activated) > 0 {
-		t.Errorf("tried again for nothing: %v", activated)
-	}
+	r.wantActivated("nothing that helps")
 	labelled := namespace("c", "team", "a")
-	if err := store.Update(labelled); err != nil {
-		t.Fatal(err)
-	}
+	check(namespaces.Update(labelled))
 	r.cache.SetNamespace(labelled)
-	if activated := r.requeued(); !slices.Equal(activated, []string{"p"}) {
-		t.Errorf("its namespace was labelled, and tried again are %v", activated)
-	}
+	r.wantActivated("its namespace was labelled", "p")
 	r.cache.Queue.Try(p.UID)
-	if _, status := r.filter(p, "node-a"); !status.IsSuccess() {
-		t.Errorf("labelled: %v", status)
-	}
+	r.fits(p, "node-a")
 	r.cache.SetConfiguration(restricted(&akriv0.AllowedNamespaces{Names: []string{"c"}}))
-	if activated := r.requeued(); !slices.Equal(activated, []string{"p"}) {
-		t.Errorf("spec.allowedNamespaces was changed, and tried again are %v", activated)
-	}
+	r.wantActivated("spec.allowedNamespaces was changed", "p")
 }

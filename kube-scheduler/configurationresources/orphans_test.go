@@ -26,13 +26,13 @@ func TestOrphanedClaims(t *testing.T) {
 	}{
 		"of a waiting pod": {func(*claimRig, *v1.Pod) {}, false},
 		"of a pod that is gone by now": {func(r *claimRig, p *v1.Pod) {
-			_ = r.client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), p.Namespace, p.Name)
+			_ = r.client.Tracker().Delete(podsResource, p.Namespace, p.Name)
 		}, false},
 		"of another scheduler's pod": {func(_ *claimRig, p *v1.Pod) { p.Spec.SchedulerName = "other" }, true},
 		"of a pod that is bound by now": {func(r *claimRig, p *v1.Pod) {
 			live := p.DeepCopy()
 			live.Spec.NodeName = "node-a"
-			_ = r.client.Tracker().Update(v1.SchemeGroupVersion.WithResource("pods"), live, p.Namespace)
+			_ = r.client.Tracker().Update(podsResource, live, p.Namespace)
 		}, true},
 		"without an answer": {func(r *claimRig, _ *v1.Pod) {
 			r.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("refused") })
@@ -59,7 +59,6 @@ func TestOrphanedClaims(t *testing.T) {
 				synced = true
 				r := newClaimRig(t, func() bool { return synced })
 				p := pod("p", "1")
-				p.Spec.SchedulerName = v1.DefaultSchedulerName
 				r.create(p.DeepCopy())
 				r.cache.SetClaim(r.api.Put(c), false)
 				r.cache.SetPod(p)

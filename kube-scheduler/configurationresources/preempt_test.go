@@ -1,9 +1,7 @@
 package configurationresources
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,94 +9,18 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	policylisters "k8s.io/client-go/listers/policy/v1"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
-	"github.com/kubeslot/kubeslot/kube-scheduler/preemption"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
-
-// nodesHandle adds what PostFilter needs of the framework.
-type nodesHandle struct {
-	fakeHandle
-	fwk.SharedLister
-	nodes    []fwk.NodeInfo
-	recorder events.EventRecorderLogger
-}
-
-func (h nodesHandle) SnapshotSharedLister() fwk.SharedLister    { return h }
-func (h nodesHandle) NodeInfos() fwk.NodeInfoLister             { return nodeLister{nodes: h.nodes} }
-func (h nodesHandle) GetWaitingPod(types.UID) fwk.WaitingPod    { return nil }
-func (h nodesHandle) EventRecorder() events.EventRecorderLogger { return h.recorder }
-
-type noEvents struct{ events.EventRecorderLogger }
-
-func (noEvents) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}
-
-type nodeLister struct {
-	fwk.NodeInfoLister
-	nodes []fwk.NodeInfo
-}
-
-func (l nodeLister) List() ([]fwk.NodeInfo, error) { return l.nodes, nil }
-func (l nodeLister) Get(name string) (fwk.NodeInfo, error) {
-	i := slices.IndexFunc(l.nodes, func(n fwk.NodeInfo) bool { return n.Node().Name == name })
-	if i < 0 {
-		return nil, fmt.Errorf("node %s is not in the snapshot", name)
-	}
-	return l.nodes[i], nil
-}
-
-// preemptionRig has a shared camera with one slot, which a pod on node-b holds.
-func preemptionRig(t *testing.T, sources ...cache.InformerSynced) (*rig, *v1.Pod) {
-	r := newRig(t, sources...)
-	r.mayPreempt(t)
-	return r, r.hold(t, "cam-000001", pod("holder", "1"), "node-a", "node-b")
-}
-
-// mayPreempt gives the plugin what it needs for PostFilter.
-func (r *rig) mayPreempt(t *testing.T, budgets ...*policyv1.PodDisruptionBudget) {
-	t.Helper()
-	r.use(nodesHandle{fakeHandle: fakeHandle{client: r.client}, nodes: []fwk.NodeInfo{nodeInfo("node-a"), nodeInfo("node-b")}, recorder: noEvents{}})
-	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	for _, b := range budgets {
-		if err := store.Add(b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r.preemption.PDBs = policylisters.NewPodDisruptionBudgetLister(store)
-}
-
-// hold adds a camera of one slot that the nodes reach, and the pod that holds it on
-// the last of them.
-func (r *rig) hold(t *testing.T, camera string, holder *v1.Pod, nodes ...string) *v1.Pod {
-	t.Helper()
-	device(r.cache, camera, nil, nodes...)
-	grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: camera}}}}
-	holder = bound(t, holder, nodes[len(nodes)-1], grant)
-	r.cache.SetPod(holder)
-	r.create(holder)
-	return holder
-}
-
-func important(name string) *v1.Pod {
-	p, priority := pod(name, "1"), int32(100)
-	p.Spec.Priority = &priority
-	return p
-}
 
 // refuse runs the cycle to where the framework runs PostFilter: the nodes are short
 // of slots.
-func (r *rig) refuse(t *testing.T, p *v1.Pod, nodes ...string) (fwk.CycleState, *framework.NodeToStatus) {
-	t.Helper()
+func (r *rig) refuse(p *v1.Pod, nodes ...string) (fwk.CycleState, *framework.NodeToStatus) {
+	r.Helper()
 	r.cache.SetPod(p)
 	state, statuses := framework.NewCycleState(), framework.NewDefaultNodeToStatus()
 	var infos []fwk.NodeInfo
@@ -106,12 +28,12 @@ func (r *rig) refuse(t *testing.T, p *v1.Pod, nodes ...string) (fwk.CycleState, 
 		infos = append(infos, nodeInfo(node))
 	}
 	if _, status := r.PreFilter(r.ctx, state, p, infos); !status.IsSuccess() {
-		t.Fatalf("PreFilter: %v", status)
+		r.Fatalf("PreFilter: %v", status)
 	}
 	for _, info := range infos {
 		status := r.Filter(r.ctx, state, p, info)
 		if status.Code() != fwk.Unschedulable {
-			t.Fatalf("Filter of %s: %v", info.Node().Name, status)
+			r.Fatalf("Filter of %s: %v", info.Node().Name, status)
 		}
 		statuses.Set(info.Node().Name, status.WithPlugin(Name))
 	}
@@ -120,33 +42,29 @@ func (r *rig) refuse(t *testing.T, p *v1.Pod, nodes ...string) (fwk.CycleState, 
 
 // postFilter is what the framework does when node-a is short of slots only. It
 // returns the node that the pod is nominated to.
-func (r *rig) postFilter(t *testing.T, p *v1.Pod) (string, *fwk.Status) {
-	t.Helper()
-	state, statuses := r.refuse(t, p, "node-a")
+func (r *rig) postFilter(p *v1.Pod) (string, *fwk.Status) {
+	r.Helper()
+	state, statuses := r.refuse(p, "node-a")
 	statuses.Set("node-b", fwk.NewStatus(fwk.Unschedulable, "no CPU").WithPlugin("NodeResourcesFit"))
 	return nominated(r.PostFilter(r.ctx, state, p, statuses))
 }
 
 // preempts is postFilter of a pod that preempts others, for node-a.
-func (r *rig) preempts(t *testing.T, p *v1.Pod) (node string) {
-	t.Helper()
-	node, status := r.postFilter(t, p)
-	if node != "node-a" || !status.IsSuccess() {
-		t.Fatalf("pod %s is nominated to %q, %v", p.Name, node, status)
+func (r *rig) preempts(p *v1.Pod) {
+	r.Helper()
+	if node, status := r.postFilter(p); node != "node-a" || !status.IsSuccess() {
+		r.Fatalf("pod %s is nominated to %q, %v", p.Name, node, status)
 	}
-	return node
 }
 
 // postFilterOn is postFilter when all the nodes are short of slots only.
-func (r *rig) postFilterOn(t *testing.T, p *v1.Pod, nodes ...string) (string, *fwk.Status) {
-	t.Helper()
-	handle := r.handle.(nodesHandle)
-	handle.nodes = nil
+func (r *rig) postFilterOn(p *v1.Pod, nodes ...string) (string, *fwk.Status) {
+	r.Helper()
+	r.handle.nodes = nil
 	for _, node := range nodes {
-		handle.nodes = append(handle.nodes, nodeInfo(node))
+		r.handle.nodes = append(r.handle.nodes, nodeInfo(node))
 	}
-	r.use(handle)
-	state, statuses := r.refuse(t, p, nodes...)
+	state, statuses := r.refuse(p, nodes...)
 	return nominated(r.PostFilter(r.ctx, state, p, statuses))
 }
 
@@ -174,65 +92,26 @@ func (r *rig) deleted() []string {
 	return names
 }
 
-// synctestRun is a subtest in which time stands still while anything runs.
-func synctestRun(t *testing.T, name string, test func(t *testing.T)) {
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited 30s for %s", what)
-		}
-	}
-}
-
-// Of many nodes that are short of slots, all are looked at until there is choice
-// enough: here pods of lower priority are on the last one only.
-func TestPreemptsOnTheLastOfManyNodes(t *testing.T) {
-	r := newRig(t)
-	r.mayPreempt(t)
-	nodes := crowdOf("node", 3*preemption.MaxPreemptions)
-	for i, node := range nodes {
-		holder := important(fmt.Sprint("holder-", i))
-		if i == len(nodes)-1 {
-			holder = pod("holder", "1")
-		}
-		r.hold(t, camera(i), holder, node)
-	}
-	vip := important("vip")
-	if node, status := r.postFilterOn(t, vip, nodes...); node != nodes[len(nodes)-1] || !status.IsSuccess() {
-		t.Fatalf("nominated to %q, %v", node, status)
-	}
-	eventually(t, "the holder's eviction", func() bool { return slices.Equal(r.deleted(), []string{"holder"}) })
-}
-
 // A pod on node-a takes the slot of a pod on node-b, and nobody takes it in
-// between.
+// between: what is kept for it does not count as free.
 func TestPreemptsAcrossNodes(t *testing.T) {
 	r, holder := preemptionRig(t)
 	vip := important("vip")
 	r.cache.SetPod(vip)
-	r.preempts(t, vip)
+	r.preempts(vip)
 	eventually(t, "the holder's eviction", func() bool { return slices.Equal(r.deleted(), []string{"holder"}) })
-	// While the victim ends, nothing more is evicted.
-	if node, status := r.postFilter(t, vip); node != "node-a" || !status.IsSuccess() || len(r.deleted()) != 1 {
-		t.Errorf("the second time: nominated to %q, %v; deleted %v", node, status, r.deleted())
-	}
+	r.preempts(vip)
+	r.wantDeleted("while the victim ends", "holder")
+	r.cache.SetPod(pod("other", "1"))
 	r.requeued()
 	r.cache.DeletePod(holder)
-	if got := r.requeued(); !slices.Contains(got, "vip") {
-		t.Errorf("the victim gone: activated %v", got)
-	}
-	if _, status := r.filter(pod("thief", "1"), "node-b"); status.Code() != fwk.Unschedulable {
-		t.Errorf("a pod of lower priority may take the slot: %v", status)
-	}
-	r.schedule(t, vip, "node-a")
-	r.cache.SetPod(bound(t, vip, "node-a", r.given(vip)))
-	if r.cache.NominatedNode("vip-uid") != "" {
-		t.Error("the nomination outlives the bind")
-	}
+	r.wantFree("the victim gone", "cam", 0)
+	r.wantActivated("the victim gone", "vip")
+	_, status := r.filter(pod("thief", "1"), "node-b")
+	wantStatus(t, "a pod of lower priority takes the slot", status, fwk.Unschedulable)
+	r.schedule(vip, "node-a")
+	r.cache.SetPod(bound(vip, "node-a", r.given(vip)))
+	r.wantKept("bound", "")
 }
 
 // The better of two nodes that are short of slots is chosen, and none that is short
@@ -251,30 +130,41 @@ func TestPreemptsOnTheBetterNode(t *testing.T) {
 	} {
 		synctestRun(t, name, func(t *testing.T) {
 			r := newRig(t)
-			r.mayPreempt(t)
-			for node, priority := range map[string]int32{"node-a": test.a, "node-b": test.b} {
-				which := strings.TrimPrefix(node, "node-")
-				holder := pod("holder-"+which, "1")
-				holder.Spec.Priority = &priority
-				r.hold(t, "cam-00000"+which, holder, node)
-			}
+			r.hold("cam-00000a", withPriority(pod("holder-a", "1"), test.a), "node-a")
+			r.hold("cam-00000b", withPriority(pod("holder-b", "1"), test.b), "node-b")
 			vip := important("vip")
-			state, statuses := r.refuse(t, vip, "node-a", "node-b")
+			state, statuses := r.refuse(vip, "node-a", "node-b")
 			if test.cpu != "" {
 				statuses.Set(test.cpu, fwk.NewStatus(fwk.Unschedulable, "no CPU").WithPlugin("NodeResourcesFit"))
 			}
 			if node, status := nominated(r.PostFilter(r.ctx, state, vip, statuses)); node != test.want || !status.IsSuccess() {
 				t.Errorf("nominated to %q, %v; want %q", node, status, test.want)
 			}
-			if got := r.cache.NominatedNode("vip-uid"); got != test.want {
-				t.Errorf("slots are kept on %q, want %q", got, test.want)
-			}
+			r.wantKept("nominated", test.want)
 			synctest.Wait() // for the evictions
-			if got := r.deleted(); !slices.Equal(got, []string{test.gone}) {
-				t.Errorf("evicted %v, want %v", got, test.gone)
-			}
+			r.wantDeleted("nominated", test.gone)
 		})
 	}
+}
+
+// Of two pods that would do, the one goes that no budget covers, though it is the
+// more important otherwise: its priority is higher and it is older.
+func TestPreemptsPodsWithoutABudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		check(r.budgets.Add(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: "default"},
+			Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"group": "lesser"}}}}))
+		for i, name := range []string{"greater", "lesser"} {
+			holder := withPriority(pod(name, "1"), int32(50-i))
+			holder.Labels = map[string]string{"group": name}
+			started := metav1.Unix(int64(1000*i), 0)
+			holder.Status.StartTime = &started
+			r.hold(camera(name), holder, "node-a", "node-b")
+		}
+		r.preempts(important("vip"))
+		synctest.Wait() // for the eviction
+		r.wantDeleted("the one without a budget", "greater")
+	})
 }
 
 func TestDoesNotPreempt(t *testing.T) {
@@ -287,12 +177,10 @@ func TestDoesNotPreempt(t *testing.T) {
 			r, _ := preemptionRig(t)
 			p := important("vip")
 			change(p)
-			if node, status := r.postFilter(t, p); node != "" || status.Code() != fwk.Unschedulable {
+			if node, status := r.postFilter(p); node != "" || status.Code() != fwk.Unschedulable {
 				t.Errorf("nominated to %q, %v", node, status)
 			}
-			if r.cache.NominatedNode("vip-uid") != "" {
-				t.Error("slots are kept for it")
-			}
+			r.wantKept("not nominated", "")
 		})
 	}
 }
@@ -303,7 +191,7 @@ func TestDoubleAllocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slotcache.RegisterMetrics() // one that is not registered counts nothing
 		r, holder := preemptionRig(t)
-		late := bound(t, pod("late", "1"), "node-a", cam1)
+		late := bound(pod("late", "1"), "node-a", cam1)
 		late.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
 		r.create(late)
 		before, _ := metric(t, "kubeslot_scheduler_ledger_conflicts_total", "")
@@ -312,14 +200,11 @@ func TestDoubleAllocation(t *testing.T) {
 		if after, _ := metric(t, "kubeslot_scheduler_ledger_conflicts_total", ""); after-before < 1 { // other tests may count some
 			t.Errorf("%v conflicts are counted, want 1", after-before)
 		}
-		if r.requeuedWithin(time.Hour); len(r.deleted()) != 0 {
-			t.Fatalf("a standby deletes %v", r.deleted())
-		}
+		r.requeuedWithin(time.Hour)
+		r.wantDeleted("by a standby")
 		(&Factory{cache: r.cache}).Lead()
 		r.requeuedWithin(time.Minute)
-		if got := r.deleted(); !slices.Equal(got, []string{"late"}) {
-			t.Errorf("the leader deletes %v", got)
-		}
+		r.wantDeleted("by the leader", "late")
 		if !r.cache.Holds(string(holder.UID)) {
 			t.Error("the first holder lost its slot")
 		}

@@ -1,6 +1,7 @@
 package configurationresources
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	policylisters "k8s.io/client-go/listers/policy/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
@@ -36,55 +40,76 @@ func TestUpdatesOfPodsDoNotPreemptAgain(t *testing.T) {
 		waiting = append(waiting, p)
 		r.cache.SetPod(p)
 	}
-	if n := r.searches(func() { r.cache.SetPod(ending(holder)) }); n != nominees {
-		t.Errorf("a pod begins to end: %d searches for a preemption, want one for each of %d nominated pods", n, nominees)
-	}
-	if n := r.searches(func() {
-		for i := range updates {
-			p := ending(holder)
-			p.Status.Message = fmt.Sprint(i)
-			r.cache.SetPod(p)
+	for _, test := range []struct {
+		what   string
+		want   int64
+		update func()
+	}{
+		{"a pod begins to end", nominees, func() { r.cache.SetPod(ending(holder)) }},
+		{"updates of a pod that ends", 0, func() {
+			for i := range updates {
+				p := ending(holder)
+				p.Status.Message = fmt.Sprint(i)
+				r.cache.SetPod(p)
+			}
+		}},
+		{"updates of a nominated pod's annotations", 0, func() {
+			for i := range updates {
+				p := waiting[0].DeepCopy()
+				p.Annotations["example.com/note"] = fmt.Sprint(i)
+				r.cache.SetPod(p)
+			}
+		}},
+		{"a pod is nominated to another node", 1, func() { r.cache.SetPod(nominatedTo(waiting[0], "node-a")) }},
+	} {
+		if n := r.searches(test.update); n != test.want {
+			t.Errorf("%s: %d searches for a preemption, want %d", test.what, n, test.want)
 		}
-	}); n != 0 {
-		t.Errorf("%d updates of a pod that ends: %d searches for a preemption, want none", updates, n)
-	}
-	if n := r.searches(func() {
-		for i := range updates {
-			p := waiting[0].DeepCopy()
-			p.Annotations["example.com/note"] = fmt.Sprint(i)
-			r.cache.SetPod(p)
-		}
-	}); n != 0 {
-		t.Errorf("%d updates of a nominated pod's annotations: %d searches for a preemption, want none", updates, n)
-	}
-	moved := waiting[0].DeepCopy()
-	moved.Status.NominatedNodeName = "node-a"
-	if n := r.searches(func() { r.cache.SetPod(moved) }); n != 1 {
-		t.Errorf("the pod is nominated to another node: %d searches, want 1", n)
 	}
 }
 
-// Where every node would do, the best of MaxPreemptions is chosen, and that one confirmed.
+// Where every node would do, the best of MaxPreemptions is chosen, and that one confirmed. The
+// budgets are listed once; nothing is looked at for a scheduler that ends.
 func TestPreemptionLooksAtSoManyNodes(t *testing.T) {
 	r := newRig(t)
-	r.mayPreempt(t)
 	nodes := crowdOf("node", 3*preemption.MaxPreemptions)
 	for i, node := range nodes {
-		r.hold(t, camera(i), pod(fmt.Sprint("holder-", i), "1"), node)
+		r.hold(camera(i), pod(fmt.Sprint("holder-", i), "1"), node)
 	}
 	vip := important("vip")
 	r.know(vip)
 	r.filter(vip, nodes[0])
-	var best *ledger.Preemption
+	listed := 0
+	r.preemption.PDBs = countedBudgets{r.preemption.PDBs, &listed}
+	preempt := func(ctx context.Context) (best *ledger.Preemption) {
+		best, _, _ = r.preemption.Preempt(ctx, must(slotrequest.Of(vip)), nodes, 0, ledger.Spread, time.Hour)
+		return best
+	}
+	ended, end := context.WithCancel(r.ctx)
+	end()
+	if best := preempt(ended); best != nil {
+		t.Errorf("a scheduler that ends preempts %v", best.Victims)
+	}
+	listed = 0
 	n := r.searches(func() {
-		best, _, _ = r.preemption.Preempt(r.ctx, must(slotrequest.Of(vip)), nodes, 0, ledger.Spread, time.Hour)
+		if best := preempt(r.ctx); best == nil || len(best.Victims) != 1 {
+			t.Fatalf("preempts %+v, want one pod", best)
+		}
 	})
-	if best == nil || len(best.Victims) != 1 {
-		t.Fatalf("preempts %+v, want one pod", best)
+	if want := int64(preemption.MaxPreemptions + 1); n != want || listed != 1 {
+		t.Errorf("%d searches on %d nodes that would do, want %d; the budgets were listed %d times", n, len(nodes), want, listed)
 	}
-	if want := int64(preemption.MaxPreemptions + 1); n != want {
-		t.Errorf("%d searches on %d nodes that would do, want %d", n, len(nodes), want)
-	}
+}
+
+// countedBudgets counts how often they are listed.
+type countedBudgets struct {
+	policylisters.PodDisruptionBudgetLister
+	listed *int
+}
+
+func (c countedBudgets) List(selector labels.Selector) ([]*policyv1.PodDisruptionBudget, error) {
+	*c.listed++
+	return c.PodDisruptionBudgetLister.List(selector)
 }
 
 // Nodes that counts rule out cost nothing, however many they are. Of the others a try looks at
@@ -93,14 +118,13 @@ func TestPreemptionHasALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ruledOut, others = 1000, 30
 		r := newRig(t)
-		r.mayPreempt(t)
 		names := crowdOf("node", ruledOut+others)
 		for i, node := range names {
 			holder := pod(fmt.Sprint("holder-", i), "1")
 			if i < ruledOut {
 				holder = important(holder.Name)
 			}
-			r.hold(t, camera(i), holder, node)
+			r.hold(camera(i), holder, node)
 			if i >= ruledOut && i < len(names)-1 { // the claim of another stays when the holder goes: counts do not tell
 				r.cache.SetClaim(claim(camera(i)+"-0", "C:stranger:"+node), false)
 			}
@@ -110,7 +134,7 @@ func TestPreemptionHasALimit(t *testing.T) {
 		r.preemption.Limit = others / 3 * 2 // a node and its holder each
 		for try, searches := range []int{others / 3, others / 3, others/3 + 1} {
 			node, status := "", (*fwk.Status)(nil)
-			n := r.searches(func() { node, status = r.postFilterOn(t, vip, names...) })
+			n := r.searches(func() { node, status = r.postFilterOn(vip, names...) })
 			found := node == names[len(names)-1]
 			if found != (try == 2) || n != int64(searches) {
 				t.Fatalf("try %d: nominated to %q, %v, after %d searches, want %d", try, node, status, n, searches)
@@ -125,9 +149,8 @@ func TestPreemptionHasALimit(t *testing.T) {
 // A try that goes on where the last one ended looks at the nodes before that, too: they may do by now.
 func TestPreemptionGoesRound(t *testing.T) {
 	r := newRig(t)
-	r.mayPreempt(t)
-	r.hold(t, camera(0), pod("holder-0", "1"), "node-a")
-	r.hold(t, camera(1), important("holder-1"), "node-b")
+	r.hold(camera(0), pod("holder-0", "1"), "node-a")
+	r.hold(camera(1), important("holder-1"), "node-b")
 	vip := important("vip")
 	r.know(vip)
 	r.filter(vip, "node-a")

@@ -1,12 +1,10 @@
 package configurationresources
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 
 	v1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 )
 
 // The scheduler is killed at any point of a pod's cycle. The next one gives the
@@ -19,8 +17,9 @@ func TestSchedulerKilledAtAnyPoint(t *testing.T) {
 		"after the bind, before news of it": {filter: true, reserve: true, bind: true},
 	} {
 		t.Run(killed, func(t *testing.T) {
-			former, p, live := newScheduler(t), pod("p", "1"), pod("p", "1")
-			former.applyBindings(live)
+			former, p := newScheduler(t), pod("p", "1")
+			former.create(p)
+			former.client.PrependReactor("create", "pods", bindInTracker(former.client))
 			if steps.filter {
 				state, _ := former.filter(p, "node-a")
 				if steps.reserve {
@@ -30,12 +29,12 @@ func TestSchedulerKilledAtAnyPoint(t *testing.T) {
 					former.Bind(former.ctx, state, p, "node-a")
 				}
 			}
-			next := newScheduler(t, live)
+			next := newScheduler(t, stored(former.client, "p"))
 			if next.cache.Holds("p-uid") != steps.bind || next.mayTake("node-b") == steps.bind {
 				t.Errorf("p holds its slot: %v, another may take it: %v", next.cache.Holds("p-uid"), next.mayTake("node-b"))
 			}
 			if !steps.bind {
-				next.schedule(t, p, "node-b")
+				next.schedule(p, "node-b")
 			}
 		})
 	}
@@ -60,11 +59,10 @@ func TestSchedulerKilledWhilePreempting(t *testing.T) {
 		synctestRun(t, killed, func(t *testing.T) {
 			former, holder := preemptionRig(t)
 			vip := important("vip")
-			node, status := former.postFilter(t, vip)
+			const node = "node-a"
+			former.preempts(vip)
 			synctest.Wait() // for the eviction
-			if node != "node-a" || !slices.Equal(former.deleted(), []string{"holder"}) {
-				t.Fatalf("nominated to %q, %v; evicted %v", node, status, former.deleted())
-			}
+			former.wantDeleted("by the former", "holder")
 
 			// What the API has of it.
 			live := []*v1.Pod{vip}
@@ -78,7 +76,6 @@ func TestSchedulerKilledWhilePreempting(t *testing.T) {
 				live = append(live, ending(holder))
 			}
 			next := newScheduler(t, live...)
-			next.mayPreempt(t)
 			next.create(live...)
 			if kept := next.cache.NominatedNode("vip-uid"); (kept == node) != (at.evicted && at.written) {
 				t.Errorf("slots are kept on %q from the start", kept)
@@ -90,9 +87,7 @@ func TestSchedulerKilledWhilePreempting(t *testing.T) {
 			// The preemptor is tried, and again once the victim is gone.
 			var evicted []string
 			if !at.gone {
-				if got, status := next.postFilter(t, live[0]); got != node {
-					t.Fatalf("nominated to %q, %v", got, status)
-				}
+				next.preempts(live[0])
 				synctest.Wait()
 				if !at.evicted {
 					evicted = []string{"holder"}
@@ -105,13 +100,9 @@ func TestSchedulerKilledWhilePreempting(t *testing.T) {
 					t.Error("the slot is given to another once its holder is gone")
 				}
 			}
-			if got := next.deleted(); !slices.Equal(got, evicted) {
-				t.Errorf("evicted %v, want %v", got, evicted)
-			}
-			next.schedule(t, live[0], node)
-			if _, status := next.filter(important("another"), "node-b"); status.Code() != fwk.Unschedulable {
-				t.Errorf("the slot is given a second time: %v", status)
-			}
+			next.wantDeleted("by the next", evicted...)
+			next.schedule(live[0], node)
+			next.refused(important("another"), "node-b")
 		})
 	}
 }

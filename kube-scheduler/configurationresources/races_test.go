@@ -8,77 +8,54 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
-	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // docs/races.md lists the races, and where each is tested.
 
-var cam1 = ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}
-
-// newScheduler has read the pods and then of the camera cam-000001, of one slot.
-func newScheduler(t *testing.T, pods ...*v1.Pod) *rig {
-	r := newRig(t)
-	for _, p := range pods {
-		r.cache.SetPod(p)
-	}
-	shared(r.cache, "cam-000001")
-	r.cache.Begin(r.ctx)
-	return r
-}
-
-// waiting is how many pods the queue has.
-func (r *rig) waiting() (n int) {
-	r.cache.Queue.Each(func(*v1.Pod, *waitreason.Record, []string) { n++ })
-	return n
-}
-
-// mayTake reports whether a further pod would get the slot.
-func (r *rig) mayTake(node string) bool {
-	_, status := r.filter(pod("further", "1"), node)
-	return status.IsSuccess()
-}
-
-// applyBindings makes the client carry out bindings on the pod.
-func (r *rig) applyBindings(live *v1.Pod) {
-	r.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding)
-		live.Spec.NodeName, live.Annotations = b.Target.Name, b.Annotations
-		return true, nil, nil
-	})
-}
-
-// Two schedulers choose one slot. The one that hears of the other's bind before
-// its own does not bind.
-func TestTwoSchedulers(t *testing.T) {
-	first, second := newScheduler(t), newScheduler(t)
-	p, q := pod("p", "1"), pod("q", "1")
-	s1, s2 := first.schedule(t, p, "node-a"), second.schedule(t, q, "node-b")
-	live := p.DeepCopy()
-	first.applyBindings(live)
-	if status := first.Bind(first.ctx, s1, p, "node-a"); !status.IsSuccess() {
-		t.Fatal(status)
-	}
-	second.cache.SetPod(live)
-	status := second.Bind(second.ctx, s2, q, "node-b")
-	if status.IsSuccess() || len(second.client.Actions()) != 0 {
-		t.Errorf("the second scheduler binds as well: %v", status)
-	}
-	second.Unreserve(second.ctx, s2, q, "node-b")
-	if second.mayTake("node-b") || !second.cache.Holds("p-uid") {
-		t.Error("the slot is given away a second time")
+// A pod is not bound with a slot that it has lost since Reserve, nor are slots claimed for it.
+// What it gives back is free; what it has lost is not.
+func TestSlotLostBeforeTheBind(t *testing.T) {
+	for name, test := range map[string]struct {
+		lose func(*rig, *v1.Pod)
+		why  string
+		free int // in the end
+	}{
+		"the pod is deleted": {
+			func(r *rig, p *v1.Pod) { r.cache.DeletePod(p) }, "its slots have been given back", 2},
+		"another scheduler has bound a pod with it": {
+			func(r *rig, _ *v1.Pod) { r.cache.SetPod(bound(pod("q", "1"), "node-b", cam1)) },
+			"slot cam-000001-0 has been assigned to pod default/q by another scheduler", 1},
+		"another has claimed it, by its Instance's name": {
+			func(r *rig, _ *v1.Pod) { r.cache.SetClaim(claim("cam-000001-0", "node-b"), false) },
+			"slot cam-000001-0 has been claimed by node node-b", 1},
+		"the device is gone": {
+			func(r *rig, _ *v1.Pod) { device(r.cache, "cam-000001", nil) },
+			"slot cam-000001-0: Instance cam-000001 does not exist any more", 1},
+		"its node's slice is deleted": {
+			func(r *rig, _ *v1.Pod) { device(r.cache, "cam-000001", nil, "node-b") },
+			"slot cam-000001-0: Instance cam-000001 cannot be reached from node node-a any more", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newClaimRig(t)
+			p := pod("p", "2")
+			r.cache.SetPod(p)
+			state := r.schedule(p, "node-a")
+			test.lose(r.rig, p)
+			wantStatus(t, "Bind", r.Bind(r.ctx, state, p, "node-a"), fwk.Error, test.why)
+			if len(r.bindings())+len(r.api.Actions()) != 0 {
+				t.Errorf("for a pod that cannot be bound: bindings %v, claims %v", r.bindings(), r.api.Actions())
+			}
+			r.Unreserve(r.ctx, state, p, "node-a")
+			r.wantFree("given back", "cam", test.free)
+		})
 	}
 }
 
@@ -86,13 +63,11 @@ func TestTwoSchedulers(t *testing.T) {
 func TestDoubleAllocationWaitsForTheClaims(t *testing.T) {
 	var synced atomic.Bool
 	r, holder := preemptionRig(t, synced.Load)
-	late := bound(t, pod("late", "1"), "node-a", cam1)
+	late := bound(pod("late", "1"), "node-a", cam1)
 	r.create(late)
 	r.cache.SetPod(late)
 	r.cache.Lead()
-	if len(r.deleted()) > 0 {
-		t.Fatalf("%v are evicted before the claims are read", r.deleted())
-	}
+	r.wantDeleted("before the claims are read")
 	r.cache.SetClaim(claim("cam-000001-0", "C:late-uid:node-a"), false)
 	synced.Store(true)
 	r.cache.Begin(r.ctx)
@@ -111,21 +86,16 @@ func TestDoubleAllocationWhoseWinnerGoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, holder := preemptionRig(t)
-			late := bound(t, pod("late", "1"), "node-a", cam1)
+			late := bound(pod("late", "1"), "node-a", cam1)
 			r.create(late)
-			pods := v1.SchemeGroupVersion.WithResource("pods")
 			if change == nil {
-				if err := r.client.Tracker().Delete(pods, holder.Namespace, holder.Name); err != nil {
-					t.Fatal(err)
-				}
+				check(r.client.Tracker().Delete(podsResource, holder.Namespace, holder.Name))
 			} else {
 				live := holder.DeepCopy()
 				change(live)
-				if err := r.client.Tracker().Update(pods, live, live.Namespace); err != nil {
-					t.Fatal(err)
-				}
+				check(r.client.Tracker().Update(podsResource, live, live.Namespace))
 			}
-			r.evictor().Evict(r.ctx, []*ledger.DoubleAllocation{&ledger.DoubleAllocation{Winner: slotrequest.PodOf(holder), Losers: []ledger.Pod{slotrequest.PodOf(late)}}})
+			r.evictor().Evict(r.ctx, []*ledger.DoubleAllocation{{Winner: slotrequest.PodOf(holder), Losers: []ledger.Pod{slotrequest.PodOf(late)}}})
 			if got, kept := r.deleted(), strings.HasPrefix(name, "there"); (len(got) == 1) != kept {
 				t.Errorf("evicted %v", got)
 			}
@@ -138,7 +108,7 @@ func TestDoubleAllocationWhoseWinnerGoes(t *testing.T) {
 func TestSameNameRecreated(t *testing.T) {
 	r := newScheduler(t)
 	pods := informer.Handler(r.cache.SetPod, r.cache.DeletePod, nil)
-	former := bound(t, pod("p", "1"), "node-a", cam1)
+	former := bound(pod("p", "1"), "node-a", cam1)
 	pods.OnAdd(former, false)
 	again := pod("p", "1")
 	again.UID = "p-again"
@@ -146,59 +116,14 @@ func TestSameNameRecreated(t *testing.T) {
 	if r.cache.Holds("p-uid") {
 		t.Error("the former pod holds its slot for ever")
 	}
-	r.schedule(t, again, "node-b")
+	r.schedule(again, "node-b")
 	// And one that waited: it must not be waited for any more.
 	waits := pod("w", "1")
 	pods.OnAdd(waits, false)
-	pods.OnUpdate(waits, bound(t, pod("w", "1"), "node-a", nil))
+	pods.OnUpdate(waits, bound(pod("w", "1"), "node-a", nil))
 	pods.OnDelete(cache.DeletedFinalStateUnknown{Obj: again})
 	if n := r.waiting(); n != 0 {
 		t.Errorf("%d pods that do not wait are remembered", n)
-	}
-
-	running := bound(t, pod("q", "1"), "node-a", cam1)
-	pods.OnAdd(running, false)
-	device(r.cache, "cam-000001", nil) // and found again, when it can be shared by more
-	r.cache.SetConfiguration(cameras(2))
-	shared(r.cache, "cam-000001")
-	if got := ledgerOf(r.cache).Free("cam-000001"); got != 1 || !r.cache.Holds("q-uid") {
-		t.Errorf("%d slots are free of the device that came back, want 1 of 2; held by its pod: %v", got, r.cache.Holds("q-uid"))
-	}
-}
-
-// The pod is deleted while it is being bound: whatever comes first, news of the
-// deletion or the API's refusal, the slot is free once.
-func TestPodDeletedDuringBind(t *testing.T) {
-	for name, newsFirst := range map[string]bool{"news first": true, "refusal first": false} {
-		t.Run(name, func(t *testing.T) {
-			r, p := newScheduler(t), pod("p", "1")
-			r.cache.SetPod(p)
-			state := r.schedule(t, p, "node-a")
-			if newsFirst {
-				r.cache.DeletePod(p)
-			}
-			r.client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, apierrors.NewNotFound(v1.Resource("pods"), "p")
-			})
-			if status := r.Bind(r.ctx, state, p, "node-a"); status.IsSuccess() {
-				t.Error("bound after it was deleted")
-			}
-			next := pod("next", "1")
-			if newsFirst {
-				r.schedule(t, next, "node-b")
-			}
-			r.Unreserve(r.ctx, state, p, "node-a")
-			if !newsFirst {
-				r.cache.DeletePod(p)
-				r.schedule(t, next, "node-b")
-			}
-			if !r.cache.Holds("next-uid") || r.cache.Holds("p-uid") || r.mayTake("node-a") {
-				t.Error("the slot is not next's alone")
-			}
-			if n := r.waiting(); n > 1 {
-				t.Errorf("the deleted pod is remembered: %d wait", n)
-			}
-		})
 	}
 }
 
@@ -223,11 +148,10 @@ func TestLivesOfABoundPod(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newScheduler(t)
-			before := bound(t, pod("p", "1"), "node-a", cam1)
+			before := bound(pod("p", "1"), "node-a", cam1)
 			before.Status.Phase = v1.PodRunning
 			r.cache.SetPod(before)
-			waiter := pod("waiter", "1")
-			r.cache.SetPod(waiter)
+			r.cache.SetPod(pod("waiter", "1"))
 			r.requeued()
 			after := before.DeepCopy()
 			test.change(after)
@@ -244,58 +168,4 @@ func TestLivesOfABoundPod(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A node is deleted and comes back: without allocatable at first, which its
-// kubelet and kubecri write anew. The ledger does not lose what its pods hold.
-func TestNodeDeletedAndReAdded(t *testing.T) {
-	r := newScheduler(t)
-	shared(r.cache, "cam-000002")
-	r.cache.SetPod(bound(t, pod("holder", "1"), "node-a", cam1))
-	// The garbage collector deletes its slices.
-	for _, camera := range []string{"cam-000001", "cam-000002"} {
-		device(r.cache, camera, nil, "node-b")
-	}
-	r.cache.DeleteNode(withNode("node-a"))
-	r.cache.SetNode(withNode("node-a"))
-	shared(r.cache, "cam-000001", "cam-000002")
-
-	p := pod("p", "1")
-	state, status := r.filter(p, "node-a")
-	if !status.IsSuccess() {
-		t.Fatal(status)
-	}
-	bare, known := nodeInfo("node-a"), nodeInfo("node-a")
-	bare.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}})
-	if status := r.Filter(r.ctx, state, p, bare); status.Code() != fwk.UnschedulableAndUnresolvable {
-		t.Errorf("before the node advertises: %v", status)
-	}
-	for what, old := range map[string]any{"re-added": nil, "advertises again": bare.Node()} {
-		if hint, err := r.afterAdvertisement(klog.Background(), p, old, known.Node()); hint != fwk.Queue || err != nil {
-			t.Errorf("%s: hint %v, %v", what, hint, err)
-		}
-	}
-	if status := r.Reserve(r.ctx, state, p, "node-a"); !status.IsSuccess() {
-		t.Fatal(status)
-	}
-	if got := ledgerOf(r.cache).Holds("p-uid"); len(got) != 1 || got[0].Instance != "cam-000002" {
-		t.Errorf("got %v, want a slot of cam-000002: the other is the holder's", got)
-	}
-}
-
-// An agent that works as a device plugin claims the slot by its Instance's name
-// between Reserve and Bind.
-func TestInstanceLevelClaimRacesAConfigurationLevelOne(t *testing.T) {
-	r, p := newScheduler(t), pod("p", "1")
-	state := r.schedule(t, p, "node-a")
-	r.cache.SetClaim(claim("cam-000001-0", "node-b"), false)
-	if status := r.Bind(r.ctx, state, p, "node-a"); status.IsSuccess() || len(r.bindings()) != 0 {
-		t.Fatalf("bound with a slot that another has claimed: %v", status)
-	}
-	r.Unreserve(r.ctx, state, p, "node-a")
-	if r.mayTake("node-a") {
-		t.Error("the claimed slot is free")
-	}
-	r.cache.DeleteClaim(claim("cam-000001-0", "node-b"))
-	r.schedule(t, p, "node-a")
 }

@@ -8,69 +8,31 @@ import (
 	"testing/synctest"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
-
-// Changes after which pods can preempt that could not before, though no slot is free:
-// all of them are tried, and no others.
-func TestActivatesAllThatCanPreempt(t *testing.T) {
-	const waiting = 100
-	for name, test := range map[string]struct {
-		usage  map[string]string // before
-		change func(*rig)
-	}{
-		"a node reaches the device": {nil, func(r *rig) { device(r.cache, "cam-000001", nil, "node-a", "node-b") }},
-		"a stranger's claim goes": {map[string]string{"cam-000001-0": "C:stranger:node-b"},
-			func(r *rig) { device(r.cache, "cam-000001", nil, "node-b") }},
-	} {
-		for _, can := range []int{requeue.DefaultFirstBatch / 2, 4 * requeue.DefaultFirstBatch} {
-			synctestRun(t, fmt.Sprintf("%s, and %d can", name, can), func(t *testing.T) {
-				r := newRig(t)
-				r.hold(t, "cam-000001", withPriority(pod("holder", "1"), int32(waiting-can-1)), "node-b")
-				device(r.cache, "cam-000001", test.usage, "node-b")
-				want := r.awaitAll(waiting)[waiting-can:]
-				never, policy := withPriority(pod("never", "1"), waiting), v1.PreemptNever
-				never.Spec.PreemptionPolicy = &policy
-				r.cache.SetPod(never)
-				test.change(r)
-				if got := slices.Sorted(slices.Values(r.requeuedWithin(time.Second))); !slices.Equal(got, want) {
-					t.Errorf("activated: %v, want %v", got, want)
-				}
-			})
-		}
-	}
-}
 
 // A pod for which slots were kept that another has got, or that are gone, is tried at
 // once, be there many that are more important.
 func TestActivatesTheDisplaced(t *testing.T) {
-	for name, displace := range map[string]func(*testing.T, *rig){
-		"a more important pod preempts for the same": func(t *testing.T, r *rig) {
-			r.preempts(t, withPriority(pod("king", "1"), 1001))
-		},
-		"another scheduler gives the slot away": func(t *testing.T, r *rig) {
-			grant := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}
-			r.cache.SetPod(bound(t, pod("foreign", "1"), "node-b", grant))
-		},
-		"the device is gone":                 func(_ *testing.T, r *rig) { device(r.cache, "cam-000001", nil) },
-		"its node does not reach the device": func(_ *testing.T, r *rig) { device(r.cache, "cam-000001", nil, "node-c") },
+	for name, displace := range map[string]func(*rig){
+		"a more important pod preempts for the same": func(r *rig) { r.preempts(withPriority(pod("king", "1"), 1001)) },
+		"another scheduler gives the slot away":      func(r *rig) { r.cache.SetPod(bound(pod("foreign", "1"), "node-b", cam1)) },
+		"the device is gone":                         func(r *rig) { device(r.cache, "cam-000001", nil) },
+		"its node does not reach the device":         func(r *rig) { device(r.cache, "cam-000001", nil, "node-c") },
 	} {
 		synctestRun(t, name, func(t *testing.T) {
 			r, _ := preemptionRig(t)
 			vip := withPriority(pod("vip", "1"), 1000)
 			r.cache.SetPod(vip)
-			r.preempts(t, vip)
+			r.preempts(vip)
 			for i := range 2 * requeue.DefaultFirstBatch {
 				r.cache.SetPod(withPriority(pod(fmt.Sprint("more", i), "1"), 2000))
 			}
 			r.requeuedWithin(time.Minute)
-			displace(t, r)
+			displace(r)
 			if got := r.requeuedWithin(0); !slices.Contains(got, "vip") {
 				t.Errorf("activated: %v, want the vip", got)
 			}
@@ -96,24 +58,18 @@ func TestFailedEvictionsActivateNobodyForEver(t *testing.T) {
 			})
 			one, other := withPriority(pod("one", quantity), 100), withPriority(pod("other", quantity), 100)
 			r.know(one, other)
-			r.preempts(t, one)
-			if node, _ := r.postFilter(t, other); node != "" {
+			r.preempts(one)
+			if node, _ := r.postFilter(other); node != "" {
 				t.Fatalf("the slots are kept for one, and the other is nominated to %s", node)
 			}
-			r.preempts(t, one) // it is tried meanwhile, too
+			r.preempts(one) // it is tried meanwhile, too
 			r.requeuedWithin(0)
 			evicting <- struct{}{}
-			if got := r.requeuedWithin(0); !slices.Contains(got, "other") || slices.Contains(got, "one") {
-				t.Errorf("activated when one has failed: %v, want only the other", got)
-			}
-			r.preempts(t, other)
+			r.wantActivatedWithin(0, "one has failed", "other")
+			r.preempts(other)
 			evicting <- struct{}{}
-			if got := r.requeuedWithin(0); len(got) != 0 {
-				t.Errorf("activated when the other has failed: %v", got)
-			}
-			if got := slices.Sorted(slices.Values(r.requeuedWithin(2 * requeue.RetryInterval))); !slices.Equal(got, []string{"one", "other"}) {
-				t.Errorf("activated in a while: %v", got)
-			}
+			r.wantActivatedWithin(0, "the other has failed")
+			r.wantActivatedWithin(2*requeue.RetryInterval, "in a while", "one", "other")
 		})
 	}
 }
@@ -131,33 +87,100 @@ func TestLateFailureOfAnEviction(t *testing.T) {
 			return true, nil, errors.New("timed out")
 		})
 		vip := important("vip")
-		r.preempts(t, vip)
+		r.preempts(vip)
 		device(r.cache, "cam-000001", nil) // that displaces it
-		r.hold(t, "cam-000002", pod("holder2", "1"), "node-a", "node-b")
-		node := r.preempts(t, vip)
+		r.hold("cam-000002", pod("holder2", "1"), "node-a", "node-b")
+		r.preempts(vip)
 		late <- struct{}{}
 		synctest.Wait()
-		if got := r.cache.NominatedNode("vip-uid"); got != node {
-			t.Errorf("slots are kept on %q, want %q", got, node)
-		}
+		r.wantKept("the first eviction failed", "node-a")
 	})
 }
 
-// What is kept for a nominated pod does not count as free. The pod is tried all the same.
-func TestKeptSlotBecomesFree(t *testing.T) {
-	r, holder := preemptionRig(t)
-	vip := important("vip")
-	r.cache.SetPod(vip)
-	r.preempts(t, vip)
-	for i := range 2 * requeue.DefaultFirstBatch {
-		r.cache.SetPod(pod(fmt.Sprintf("p%03d", i), "1"))
+// A slot is kept for a pod, and more important ones were refused before that or since,
+// for a still more important pod that had it, or for the claim that this left. They are
+// tried when the first has it.
+func TestRefusedBeforeTheNomineeHasIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		priority int32 // of the pod that has the slot first
+		early    bool  // when the others are refused
+	}{
+		"the first holder was more important": {1000, true},
+		"its claim stayed for a while":        {0, false},
+	} {
+		synctestRun(t, name, func(t *testing.T) {
+			r := newRig(t)
+			holder := r.hold("cam-000001", withPriority(pod("holder", "1"), test.priority), "node-a", "node-b")
+			claim := map[string]string{"cam-000001-0": "C:holder-uid:node-b"}
+			device(r.cache, "cam-000001", claim, "node-a", "node-b")
+			nominee := withPriority(pod("nominee", "1"), 49)
+			names := crowd(100)
+			refuse := func() {
+				for i, name := range names {
+					p := withPriority(pod(name, "1"), int32(i))
+					r.cache.SetPod(p)
+					r.know(p)
+					r.refused(p, "node-a")
+				}
+			}
+			if test.early {
+				refuse()
+			}
+			r.cache.SetPod(ending(holder))
+			r.know(nominee)
+			r.preempts(nominee)
+			r.cache.DeletePod(holder)
+			if !test.early {
+				refuse()
+			}
+			r.requeuedWithin(time.Minute)
+			device(r.cache, "cam-000001", nil, "node-a", "node-b")
+			r.schedule(nominee, "node-a")
+			activated := r.requeuedWithin(time.Second)
+			for _, name := range names[50:] {
+				if !slices.Contains(activated, name) {
+					t.Fatalf("activated: %v, want also %s", activated, name)
+				}
+			}
+			if slices.Contains(activated, names[49]) {
+				t.Errorf("activated: %v; %s cannot preempt", activated, names[49])
+			}
+		})
 	}
-	r.requeued()
-	r.cache.DeletePod(holder)
-	if free := ledgerOf(r.cache).Free("cam"); free != 0 {
-		t.Fatalf("%d slots are free, want the one to be kept", free)
-	}
-	if got := r.requeued(); !slices.Equal(got, []string{"vip"}) {
-		t.Errorf("activated %v, want the nominated pod", got)
+}
+
+// DefaultPreemption evicts a pod for another, and a third gets the slot. The second is
+// tried when its victim has gone, also when its nomination is shown only after that.
+func TestVictimsSlotGoesToAnother(t *testing.T) {
+	for name, late := range map[string]bool{"nominated before the victim goes": false, "nominated after": true} {
+		synctestRun(t, name, func(t *testing.T) {
+			r, holder := preemptionRig(t)
+			for i := range 2 * requeue.DefaultFirstBatch {
+				r.cache.SetPod(withPriority(pod(fmt.Sprint("more", i), "1"), 2000))
+			}
+			vip, other := important("vip"), important("other")
+			r.cache.SetPod(vip)
+			r.preempts(other)
+			shown := func() { r.cache.SetPod(nominatedTo(vip, "node-b")) }
+			gone := func() { r.cache.SetPod(ending(holder)); r.cache.DeletePod(holder) }
+			if late {
+				gone()
+				r.requeuedWithin(time.Minute)
+				shown()
+			} else {
+				shown()
+				r.requeuedWithin(time.Minute)
+				gone()
+			}
+			if got := r.requeuedWithin(requeue.RetryInterval); !slices.Contains(got, "vip") {
+				t.Errorf("activated: %v, want the vip", got)
+			}
+			r.cache.Queue.Try("vip-uid")
+			r.cache.Queue.Asked("vip-uid")
+			shown() // which is nothing new
+			if got := r.requeuedWithin(time.Minute); slices.Contains(got, "vip") {
+				t.Errorf("activated again: %v", got)
+			}
+		})
 	}
 }

@@ -47,22 +47,21 @@ func TestSlicesAfterAnInterruption(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Set = set
-	if got := ledgerOf(r.cache).Free("cam"); got != 4 || !f.HasSynced() {
-		t.Fatalf("%d slots are free of four devices, synced: %v", got, f.HasSynced())
+	r.wantFree("four devices", "cam", 4)
+	if !f.HasSynced() {
+		t.Error("the list is not synced")
 	}
 	if first.Spec.Devices[0].Properties != nil {
 		t.Error("what no decision needs is kept until the ledger has read all")
 	}
-	r.schedule(t, pod("p", "2"), "node-a")
+	r.schedule(pod("p", "2"), "node-a")
 
 	// node-a lost a device, node-b's slice is gone, node-c's was made again with another.
 	if err := f.Replace([]any{as(of("node-a", "cam-000002"), "a", "11"), as(of("node-c", "cam-000005"), "again", "10")}, "12"); err != nil {
 		t.Fatal(err)
 	}
 	for camera, want := range map[string]int{"cam-000001": 0, "cam-000002": 0, "cam-000003": 0, "cam-000004": 0, "cam-000005": 1} {
-		if got := ledgerOf(r.cache).Free(camera); got != want {
-			t.Errorf("%d slots of %s are free, want %d", got, camera, want)
-		}
+		r.wantFree("listed again", camera, want)
 	}
 	if got := len(ledgerOf(r.cache).Holds("p-uid")); got != 2 {
 		t.Errorf("the pod holds %d slots, want 2", got)
@@ -71,9 +70,7 @@ func TestSlicesAfterAnInterruption(t *testing.T) {
 	if err := f.Delete(as(of("node-c", "cam-000005"), "again", "13")); err != nil {
 		t.Fatal(err)
 	}
-	if got := ledgerOf(r.cache).Free("cam"); got != 0 {
-		t.Errorf("%d slots are free, and no node reports a free one", got)
-	}
+	r.wantFree("no node reports a free one", "cam", 0)
 }
 
 // A list that says what the ledger knows already helps nobody: thousands of slices may
@@ -86,9 +83,7 @@ func TestUnchangedSlicesActivateNobody(t *testing.T) {
 	r.requeued()
 	r.cache.SetSlice(s)
 	r.cache.SetSlice(as(slice("node-a", "0", reported("cam-000001")), "a", "2"))
-	if got := r.requeued(); len(got) != 0 {
-		t.Errorf("activated: %v", got)
-	}
+	r.wantActivated("listed again")
 }
 
 // What comes of claims, from the watch and from this scheduler's own writes, in any
@@ -167,9 +162,7 @@ func TestClaimsInAnyOrder(t *testing.T) {
 			if strings.Join(got, ", ") != test.want {
 				t.Errorf("the ledger has %q, want %q", got, test.want)
 			}
-			if free, want := ledgerOf(r.cache).Free("cam"), 2-len(got); free != want {
-				t.Errorf("%d slots are free, want %d", free, want)
-			}
+			r.wantFree("those not claimed", "cam", 2-len(got))
 		})
 	}
 }

@@ -74,20 +74,14 @@ func TestFilterOfWhatNodesAdvertise(t *testing.T) {
 	fits("4 advertised", "4", true)
 	fits("4 advertised", "5", false)
 	using := pod("using", "2")
-	podInfo, err := framework.NewPodInfo(using)
-	if err != nil {
-		t.Fatal(err)
-	}
-	node.AddPodInfo(podInfo)
+	node.AddPodInfo(must(framework.NewPodInfo(using)))
 	fits("2 of 4 used", "3", false)
 	fits("2 of 4 used", "2", true)
 	advertise("1")
 	fits("2 of 1 used", "1", false)
 	advertise("100000")
 	fits("2 of 100000 used", "8", true)
-	if err := node.RemovePod(klog.Background(), using); err != nil {
-		t.Fatal(err)
-	}
+	check(node.RemovePod(klog.Background(), using))
 	advertise("3")
 	fits("3 advertised", "3", true)
 	fits("3 advertised", "4", false)

@@ -15,29 +15,19 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	"github.com/kubeslot/kubeslot/types/assignment"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// asks makes a pod that requests slots of the resource.
-func asks(name, resourceName, quantity string) *v1.Pod {
-	p := pod(name, "1")
-	amount := v1.ResourceList{v1.ResourceName(assignment.ResourcePrefix + resourceName): resource.MustParse(quantity)}
-	p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: amount, Limits: amount}
-	return p
-}
-
 // waitingFor returns what the metric says of the waiting pods.
-func (r *rig) waitingFor(t *testing.T) string {
-	t.Helper()
+func (r *rig) waitingFor() string {
+	r.Helper()
 	r.cache.Lead()
-	return waitingIn(t, r.cache)
+	return waitingIn(r.T, r.cache)
 }
 
 func waitingIn(t *testing.T, slots *slotcache.Cache) string {
@@ -69,58 +59,45 @@ func gauges(t *testing.T, slots *slotcache.Cache, name string, visit func(config
 	}
 }
 
-// tried has the pod tried on the nodes, as the framework does.
-func (r *rig) tried(t *testing.T, p *v1.Pod, nodes ...fwk.NodeInfo) {
-	t.Helper()
-	r.cache.SetPod(p)
-	r.know(p)
-	state := framework.NewCycleState()
-	if _, status := r.PreFilter(r.ctx, state, p, nodes); !status.IsSuccess() {
-		return
-	}
-	for _, node := range nodes {
-		r.Filter(r.ctx, state, p, node)
-	}
-}
-
 // What the last try met says why a pod waits; where nodes differ, what is nearest to running.
 func TestWhyPodsWait(t *testing.T) {
-	a, b := nodeInfo("node-a"), nodeInfo("node-b")
-	bare := nodeInfo("node-a")
-	bare.Node().Status.Allocatable = nil
-	bare.SetNode(bare.Node())
+	node := func(name string) fwk.NodeInfo {
+		n := advertising(name, "100")
+		n.Status.Allocatable["akri.sh/spare"] = resource.MustParse("1")
+		return infoOf(n)
+	}
+	a, b, bare := node("node-a"), node("node-b"), infoOf(advertising("node-a", ""))
+	cam := func() *v1.Pod { return pod("p", "1") }
+	also := func(p *v1.Pod, name v1.ResourceName) *v1.Pod {
+		p.Spec.Containers[0].Resources.Requests[name] = resource.MustParse("1")
+		return p
+	}
 	for name, test := range map[string]struct {
 		pod   func() *v1.Pod
 		nodes []fwk.NodeInfo
 		want  string
 	}{
-		"not tried":         {pod: nil, want: "cam NotTried 1"},
-		"held":              {pod: func() *v1.Pod { return pod("p", "1") }, nodes: []fwk.NodeInfo{a, b}, want: "cam Held 1"},
-		"held there":        {pod: func() *v1.Pod { return pod("p", "1") }, nodes: []fwk.NodeInfo{b}, want: "cam Held 1"},
+		"not tried":         {want: "cam NotTried 1"},
+		"held":              {pod: cam, nodes: []fwk.NodeInfo{a, b}, want: "cam Held 1"},
+		"held there":        {pod: cam, nodes: []fwk.NodeInfo{b}, want: "cam Held 1"},
 		"slots but no room": {pod: func() *v1.Pod { return asks("p", "spare", "1") }, nodes: []fwk.NodeInfo{a, b}, want: "spare Other 1"},
-		"no node asked":     {pod: func() *v1.Pod { return pod("p", "1") }, want: "cam Other 1"},
+		"no node asked":     {pod: cam, want: "cam Other 1"},
 		"not advertised":    {pod: func() *v1.Pod { return asks("p", "spare", "1") }, nodes: []fwk.NodeInfo{bare, b}, want: "spare NotAdvertised 1"},
 		"too few":           {pod: func() *v1.Pod { return pod("p", "3") }, nodes: []fwk.NodeInfo{a, b}, want: "cam TooFew 1"},
 		"an Instance":       {pod: func() *v1.Pod { return asks("p", "cam-000001", "1") }, nodes: []fwk.NodeInfo{a}, want: "cam Held 1"},
-		"two Instances": {pod: func() *v1.Pod {
-			p := asks("p", "cam-000001", "1")
-			p.Spec.Containers[0].Resources.Requests["akri.sh/cam-000002"] = resource.MustParse("1")
-			return p
-		}, nodes: []fwk.NodeInfo{a}, want: "cam Held 1"},
-		"two Configurations": {pod: func() *v1.Pod {
-			p := asks("p", "cam", "1")
-			p.Spec.Containers[0].Resources.Requests["akri.sh/spare"] = resource.MustParse("1")
-			return p
-		}, nodes: []fwk.NodeInfo{a}, want: "cam Held 1; spare Held 1"},
+		"two Instances": {
+			pod: func() *v1.Pod { return also(asks("p", "cam-000001", "1"), "akri.sh/cam-000002") }, nodes: []fwk.NodeInfo{a}, want: "cam Held 1"},
+		"two Configurations": {
+			pod: func() *v1.Pod { return also(cam(), "akri.sh/spare") }, nodes: []fwk.NodeInfo{a}, want: "cam Held 1; spare Held 1"},
 		"unknown":  {pod: func() *v1.Pod { return asks("p", "made-up", "1") }, nodes: []fwk.NodeInfo{a}, want: "<unknown> UnknownResource 1"},
 		"no node":  {pod: func() *v1.Pod { return asks("p", "nowhere", "1") }, nodes: []fwk.NodeInfo{a}, want: "nowhere NoNode 1"},
-		"bad note": {pod: func() *v1.Pod { p := pod("p", "1"); p.Annotations[assignment.Annotation] = "{"; return p }, want: "cam InvalidRequest 1"},
+		"bad note": {pod: func() *v1.Pod { p := cam(); p.Annotations[assignment.Annotation] = "{"; return p }, want: "cam InvalidRequest 1"},
 		"gated": {pod: func() *v1.Pod {
-			p := pod("p", "1")
+			p := cam()
 			p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "later"}}
 			return p
 		}, nodes: []fwk.NodeInfo{a}, want: "cam Gated 1"},
-		"of another scheduler": {pod: func() *v1.Pod { p := pod("p", "1"); p.Spec.SchedulerName = "theirs"; return p }, nodes: []fwk.NodeInfo{a}, want: "cam OtherScheduler 1"},
+		"of another scheduler": {pod: func() *v1.Pod { p := cam(); p.Spec.SchedulerName = "theirs"; return p }, nodes: []fwk.NodeInfo{a}, want: "cam OtherScheduler 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -129,19 +106,15 @@ func TestWhyPodsWait(t *testing.T) {
 				c.Name = name
 				r.cache.SetConfiguration(c)
 			}
-			r.hold(t, "cam-000001", pod("holder-a", "1"), "node-a")
-			r.hold(t, "cam-000002", pod("holder-b", "1"), "node-b")
+			r.hold("cam-000001", pod("holder-a", "1"), "node-a")
+			r.hold("cam-000002", pod("holder-b", "1"), "node-b")
 			device(r.cache, "spare-000003", nil, "node-a")
-			for _, node := range []fwk.NodeInfo{a, b} {
-				node.Node().Status.Allocatable["akri.sh/spare"] = resource.MustParse("1")
-				node.(*framework.NodeInfo).SetNode(node.Node())
-			}
 			if test.pod == nil {
 				r.cache.SetPod(pod("p", "1"))
 			} else {
-				r.tried(t, test.pod(), test.nodes...)
+				r.tried(test.pod(), test.nodes...)
 			}
-			if got := r.waitingFor(t); got != test.want {
+			if got := r.waitingFor(); got != test.want {
 				t.Errorf("waiting: %s, want %s", got, test.want)
 			}
 		})
@@ -154,7 +127,7 @@ func TestUnknownResourcesAreOneSeries(t *testing.T) {
 	for i := range 200 {
 		r.cache.SetPod(asks(fmt.Sprint("p", i), fmt.Sprint("made-up-", i), "1"))
 	}
-	if got := r.waitingFor(t); got != "<unknown> NotTried 200" {
+	if got := r.waitingFor(); got != "<unknown> NotTried 200" {
 		t.Errorf("waiting: %s", got)
 	}
 }
@@ -173,37 +146,37 @@ func TestWaitingTimeByReason(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		holder := r.hold(t, "cam-000001", pod("holder", "1"), "node-a")
+		holder := r.hold("cam-000001", pod("holder", "1"), "node-a")
 		p := pod("p", "1")
 		p.CreationTimestamp = metav1.Now()
 		r.cache.Lead()
 		r.cache.SetPod(p)
 		time.Sleep(2 * time.Second)
-		r.tried(t, p, nodeInfo("node-a")) // held
+		r.tried(p, nodeInfo("node-a")) // held
 		time.Sleep(30 * time.Second)
-		r.tried(t, p) // no node has been left to ask
+		r.tried(p) // no node has been left to ask
 		time.Sleep(5 * time.Second)
-		r.tried(t, p, nodeInfo("node-a"))
+		r.tried(p, nodeInfo("node-a"))
 		time.Sleep(10 * time.Second)
 		if got, want := oldest(t, r, "Held"), 47*time.Second; got != want {
 			t.Errorf("the oldest pod that waits for what others hold is %s old, want %s", got, want)
 		}
 		r.cache.DeletePod(holder)
-		r.schedule(t, p, "node-a")
+		r.schedule(p, "node-a")
 		w, _ := r.cache.Queue.Get("p-uid")
 		spent := map[string]time.Duration{}
 		w.Spent(func(reason string, d time.Duration) { spent[reason] += d })
 		if want := map[string]time.Duration{"NotTried": 2 * time.Second, "Held": 40 * time.Second, "Other": 5 * time.Second}; !maps.Equal(spent, want) {
 			t.Errorf("waiting times %v, want %v", spent, want)
 		}
-		r.cache.SetPod(bound(t, p, "node-a", ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}))
-		if got := r.waitingFor(t); got != "" {
+		r.cache.SetPod(bound(p, "node-a", cam1))
+		if got := r.waitingFor(); got != "" {
 			t.Errorf("still waiting: %s", got)
 		}
 		// Nobody tried this one here: it is another scheduler's, or the leader's.
 		r.cache.SetPod(pod("q", "1"))
 		time.Sleep(time.Hour)
-		r.cache.SetPod(bound(t, pod("q", "1"), "node-a", nil))
+		r.cache.SetPod(bound(pod("q", "1"), "node-a", nil))
 		if n := r.waiting(); n > 0 {
 			t.Errorf("%d pods are remembered for ever", n)
 		}
@@ -232,11 +205,11 @@ func oldest(t *testing.T, r *rig, reason string) (age time.Duration) {
 func TestLogOfSlots(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(2)))
-		r := newRigWith(t.Context(), logger)
+		r := newLoggingRig(t, logger)
 		if leads {
 			r.cache.Lead()
 		}
-		victim := r.hold(t, "cam-000001", pod("victim", "1"), "node-a", "node-b")
+		victim := r.hold("cam-000001", pod("victim", "1"), "node-a", "node-b")
 		r.cache.SetPod(nominatedTo(important("vip"), "node-b"))
 		r.cache.SetPod(ending(victim))
 		r.cache.DeletePod(victim)

@@ -2,16 +2,23 @@ package configurationresources
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
+	devicetypes "github.com/kubeslot/kubeslot/types"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -55,14 +62,7 @@ func slice(node, suffix string, devices ...v1alpha1.Device) *v1alpha1.DeviceSlic
 // claim is that of a slot with the value that deviceUsage would have: "C:<holder>:<node>",
 // or "<node>" for one that was taken through its Instance.
 func claim(name, usage string) *v1alpha1.SlotClaim {
-	n, err := slot.Parse(name)
-	if err != nil {
-		panic(err)
-	}
-	u, err := slot.ParseUsage(usage)
-	if err != nil {
-		panic(err)
-	}
+	n, u := must(slot.Parse(name)), must(slot.ParseUsage(usage))
 	spec := v1alpha1.SlotClaimSpec{NodeName: u.Node, Level: v1alpha1.ConfigurationLevel, Holder: u.Holder}
 	if !u.ConfigurationLevel() {
 		spec.Level, spec.Holder = v1alpha1.InstanceLevel, "somebody"
@@ -126,7 +126,104 @@ func shared(b *slotcache.Cache, names ...string) {
 	}
 }
 
-// withNode is a node that is there, for what asks for one.
-func withNode(name string) *v1.Node {
-	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-uid")}}
+// pod asks for cameras.
+func pod(name, quantity string) *v1.Pod { return asks(name, "cam", quantity) }
+
+// asks makes a pod that requests slots of the resource.
+func asks(name, resourceName, quantity string) *v1.Pod {
+	amount := v1.ResourceList{v1.ResourceName(assignment.ResourcePrefix + resourceName): resource.MustParse(quantity)}
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name + "-uid"), Annotations: map[string]string{}},
+		Spec: v1.PodSpec{SchedulerName: v1.DefaultSchedulerName, Containers: []v1.Container{{Name: "main",
+			Resources: v1.ResourceRequirements{Requests: amount, Limits: amount}}}},
+	}
+}
+
+func withPriority(p *v1.Pod, priority int32) *v1.Pod {
+	p.Spec.Priority = &priority
+	return p
+}
+
+func important(name string) *v1.Pod { return withPriority(pod(name, "1"), 100) }
+
+// nominatedTo is the pod as the API shows it once it is nominated to the node.
+func nominatedTo(p *v1.Pod, node string) *v1.Pod {
+	p = p.DeepCopy()
+	p.Status.NominatedNodeName = node
+	return p
+}
+
+// bound is the pod as the API shows it after the plugin's Binding.
+func bound(p *v1.Pod, node string, a ledger.Assignment) *v1.Pod {
+	p = p.DeepCopy()
+	p.Spec.NodeName = node
+	info := &devicetypes.PodInfo{NodeName: node, RunningContainers: partOf(a)}
+	maps.Copy(p.Annotations, must(assignment.Encode(info, string(p.UID), nil)))
+	return p
+}
+
+// ending is the pod as the API shows it once it is deleted, until its node has
+// stopped it.
+func ending(p *v1.Pod) *v1.Pod {
+	p = p.DeepCopy()
+	p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	return p
+}
+
+// slotsOf is the first slot of the camera.
+func slotsOf(camera string) ledger.Assignment {
+	return ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: camera}}}}
+}
+
+var cam1 = slotsOf("cam-000001")
+
+// crowd is n names.
+func crowd(n int) []string { return crowdOf("p", n) }
+
+func crowdOf(what string, n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s%03d", what, i)
+	}
+	return names
+}
+
+// advertising is a node that advertises so many slots of cameras, "" for a node that has none.
+func advertising(name, slots string) *v1.Node {
+	amounts := v1.ResourceList{"cpu": resource.MustParse("1000"), "pods": resource.MustParse("10000")}
+	if slots != "" {
+		amounts["akri.sh/cam"] = resource.MustParse(slots)
+	}
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-uid"), Labels: map[string]string{v1.LabelHostname: name}},
+		Status: v1.NodeStatus{Capacity: amounts, Allocatable: amounts}}
+}
+
+// nodeInfo is of a node that advertises enough.
+func nodeInfo(name string) *framework.NodeInfo { return infoOf(advertising(name, "100")) }
+
+// infoOf is what the scheduler knows of a node that runs the pods.
+func infoOf(node *v1.Node, pods ...*v1.Pod) *framework.NodeInfo {
+	info := framework.NewNodeInfo(pods...)
+	info.SetNode(node)
+	return info
+}
+
+// store is an informer's.
+func store[T any](objects ...T) cache.Indexer {
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for _, obj := range objects {
+		check(indexer.Add(obj))
+	}
+	return indexer
+}
+
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
 }

@@ -1,0 +1,134 @@
+package configurationresources
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
+)
+
+// met begins a try of a waiting pod that meets the reason.
+func (r *rig) met(p *v1.Pod, reason waitreason.Reason) {
+	w, _ := r.cache.Queue.Get(p.UID)
+	w.Try(time.Now())
+	w.Meet(reason)
+}
+
+// A node's new device is in a DeviceSlice before its kubelet knows: a pod bound in
+// between would fail its admission. Nodes advertise Configurations alone, so that a request for
+// an Instance is not refused for that.
+func TestWaitsForTheKubeletToKnow(t *testing.T) {
+	r := newScheduler(t)
+	r.cache.SetConfiguration(cameras(5))
+	p, instance, both := pod("p", "1"), asks("instance", "cam-000001", "1"), pod("both", "1")
+	both.Spec.Containers = []v1.Container{requests("one", "akri.sh/cam-000001=1"), requests("any", "akri.sh/cam=1")}
+	r.know(p)
+	for advertised, code := range map[string]fwk.Code{"": fwk.UnschedulableAndUnresolvable, "1": fwk.Unschedulable, "2": fwk.Success} {
+		_, status := r.filterOn(p, infoOf(advertising("node-a", advertised), pod("holder", "1")))
+		wantStatus(t, "with one in use, and advertised: "+advertised, status, code)
+		if refused := r.refusedByNode(p); refused == status.IsSuccess() {
+			t.Errorf("with %q advertised and one in use: remembered as refused: %v", advertised, refused)
+		}
+	}
+	r.fits(instance, "node-a")
+	_, status := r.filterOn(both, infoOf(advertising("node-a", "")))
+	wantStatus(t, "both", status, fwk.UnschedulableAndUnresolvable, "akri.sh/cam:")
+
+	node := func(n string) *v1.Node { return advertising("node-a", n) }
+	withInstance := node("100") // as an older version did
+	withInstance.Status.Allocatable["akri.sh/cam-000001"] = resource.MustParse("5")
+	chooses, choosesInstance := choosing(r, "node-c", nil).Node(), choosing(r, "node-c", map[string]string{"cam-000001": "1"}).Node()
+	two := pod("two", "2")
+	for _, test := range []struct {
+		pod           *v1.Pod
+		refused       bool
+		before, after *v1.Node
+		want          fwk.QueueingHint
+	}{
+		{p, true, node("1"), node("2"), fwk.Queue},
+		{p, true, node("1"), node(""), fwk.QueueSkip},
+		{p, true, node("2"), node("1"), fwk.QueueSkip},
+		{p, true, node("1"), node("1"), fwk.QueueSkip},
+		{two, true, node(""), node("1"), fwk.QueueSkip},
+		{two, true, node("1"), node("2"), fwk.Queue},
+		// It waits for slots: the ledger activates it, but for a node that it was never tried on.
+		{p, false, node("1"), node("2"), fwk.QueueSkip},
+		{p, false, node(""), node("1"), fwk.Queue},
+		{p, false, nil, node("2"), fwk.Queue},
+		{p, false, nil, node(""), fwk.QueueSkip},
+		{two, false, nil, node("1"), fwk.QueueSkip},
+		{both, false, node(""), node("100"), fwk.Queue},
+		// Nodes in device-plugin mode advertise Instances.
+		{instance, false, node("100"), withInstance, fwk.QueueSkip},
+		{instance, false, chooses, choosesInstance, fwk.Queue},
+		{instance, false, choosesInstance, choosesInstance, fwk.QueueSkip},
+	} {
+		var old any
+		if test.before != nil {
+			old = test.before
+		}
+		r.cache.SetPod(test.pod)
+		r.met(test.pod, map[bool]waitreason.Reason{true: waitreason.NotAdvertised, false: waitreason.Held}[test.refused])
+		if got, err := r.afterAdvertisement(klog.Background(), test.pod, old, test.after); got != test.want || err != nil {
+			t.Errorf("pod %s, refused %v, %v -> %v: hint %v, %v", test.pod.Name, test.refused, test.before, test.after.Status.Allocatable, got, err)
+		}
+	}
+	r.met(p, waitreason.NotAdvertised)
+	r.cache.DeletePod(p)
+	if r.refusedByNode(p) {
+		t.Error("a pod that is gone is remembered as refused")
+	}
+	r.cache.DeleteConfiguration(cameras(5))
+	if got, err := r.afterAdvertisement(klog.Background(), both, node(""), node("100")); got != fwk.QueueSkip || err != nil {
+		t.Errorf("the Configuration is gone: hint %v, %v", got, err)
+	}
+}
+
+// A pod that waits for what a node advertises is tried when one goes that counted against it;
+// those that wait for slots are activated by the ledger.
+func TestTriedWhenAPodGoes(t *testing.T) {
+	r, waiter, plain := newRig(t), pod("waiter", "1"), pod("plain", "1")
+	plain.Spec.Containers[0].Resources = v1.ResourceRequirements{}
+	r.cache.SetPod(waiter)
+	for _, test := range []struct {
+		what    string
+		reason  waitreason.Reason
+		deleted *v1.Pod
+		want    fwk.QueueingHint
+	}{
+		{"the waiter waits for slots", waitreason.Held, pod("same", "1"), fwk.QueueSkip},
+		{"the waiter waits for its node", waitreason.NotAdvertised, pod("same", "1"), fwk.Queue},
+		{"a plain pod goes", waitreason.NotAdvertised, plain, fwk.QueueSkip},
+	} {
+		r.met(waiter, test.reason)
+		if got, err := r.afterDeletion(klog.Background(), waiter, test.deleted, nil); got != test.want || err != nil {
+			t.Errorf("%s: hint %v, %v; want %v", test.what, got, err, test.want)
+		}
+	}
+}
+
+func TestRequeuedWhenADeviceClassGivesUpTheName(t *testing.T) {
+	ours, free := deviceClass("c", "akri.sh/cam"), deviceClass("c", "")
+	for name, test := range map[string]struct {
+		before, now any
+		want        fwk.QueueingHint
+	}{
+		"deleted":      {ours, nil, fwk.Queue},
+		"renamed":      {ours, deviceClass("c", "akri.sh/mic"), fwk.Queue},
+		"without it":   {ours, free, fwk.Queue},
+		"other change": {ours, deviceClass("c", "akri.sh/cam"), fwk.QueueSkip},
+		"never had it": {free, nil, fwk.QueueSkip},
+		"another's":    {deviceClass("c", "akri.sh/mic"), nil, fwk.QueueSkip},
+		"takes it":     {free, ours, fwk.QueueSkip},
+		"not a class":  {&v1.Pod{}, nil, fwk.Queue},
+	} {
+		if got, _ := afterDeviceClassChange(klog.Background(), pod("p", "1"), test.before, test.now); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}

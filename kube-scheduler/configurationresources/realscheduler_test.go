@@ -1,0 +1,172 @@
+package configurationresources
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+var (
+	podsResource  = v1.SchemeGroupVersion.WithResource("pods")
+	nodesResource = v1.SchemeGroupVersion.WithResource("nodes")
+)
+
+// realScheduler is upstream's scheduler with our plugin, on a slot cache that tests feed. The
+// API is a fake one, which carries out bindings.
+type realScheduler struct {
+	*rig
+	scheduler *scheduler.Scheduler
+	tries     atomic.Int64 // scheduling cycles, unless the plugin was wrapped
+}
+
+// countedPlugin counts scheduling cycles.
+type countedPlugin struct {
+	*Plugin
+	tries *atomic.Int64
+}
+
+func (c *countedPlugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	c.tries.Add(1)
+	return c.Plugin.PreFilter(ctx, state, pod, nodes)
+}
+
+// newRealScheduler runs a scheduler in an API with the objects. wrap, if not nil, makes something
+// of its plugin.
+func newRealScheduler(t *testing.T, wrap func(*Plugin) fwk.Plugin, objects ...runtime.Object) *realScheduler {
+	q := &realScheduler{rig: newRig(t)}
+	q.client = fake.NewClientset(objects...)
+	q.client.PrependReactor("create", "pods", bindInTracker(q.client))
+	if wrap == nil {
+		wrap = func(p *Plugin) fwk.Plugin { return &countedPlugin{Plugin: p, tries: &q.tries} }
+	}
+	ctx, cancel := context.WithCancel(q.ctx)
+	informers := scheduler.NewInformerFactory(q.client, 0)
+	factory := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		q.cache.Queue.Activator = handle
+		pods := informers.Core().V1().Pods()
+		if _, err := pods.Informer().AddEventHandler(informer.Handler(q.cache.SetPod, q.cache.DeletePod, nil)); err != nil {
+			return nil, err
+		}
+		made := wrap(newPlugin(q.cache, handle, pods.Lister(), informers.Policy().V1().PodDisruptionBudgets().Lister()))
+		go q.cache.Queue.Run(ctx)
+		return made, nil
+	}
+	cfg := must(latest.Default())
+	for _, c := range cfg.Profiles[0].PluginConfig {
+		if args, ok := c.Args.(*schedulerconfig.NodeResourcesFitArgs); ok {
+			args.IgnoredResourceGroups = []string{akriv0.GroupName} // as package defaults has it
+		}
+	}
+	plugins := cfg.Profiles[0].Plugins
+	plugins.MultiPoint.Enabled = append(plugins.MultiPoint.Enabled, schedulerconfig.Plugin{Name: Name})
+	plugins.Bind.Enabled = []schedulerconfig.Plugin{{Name: Name}}
+	q.scheduler = must(scheduler.New(ctx, q.client, informers, nil,
+		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
+		scheduler.WithProfiles(cfg.Profiles...),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: factory})))
+	informers.Start(ctx.Done())
+	informers.WaitForCacheSync(ctx.Done())
+	check(q.scheduler.WaitForHandlersSync(ctx))
+	done := make(chan struct{})
+	go func() { q.scheduler.Run(ctx); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return q
+}
+
+// bindInTracker carries out bindings in the fake client's store.
+func bindInTracker(client *fake.Clientset) clienttesting.ReactionFunc {
+	return func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if a.GetSubresource() != "binding" {
+			return false, nil, nil
+		}
+		b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding)
+		stored, err := client.Tracker().Get(podsResource, a.GetNamespace(), b.Name)
+		if err != nil {
+			return true, nil, err
+		}
+		p := stored.(*v1.Pod).DeepCopy()
+		if p.Spec.NodeName != "" {
+			return true, nil, apierrors.NewConflict(podsResource.GroupResource(), p.Name, fmt.Errorf("already on %s", p.Spec.NodeName))
+		}
+		p.Spec.NodeName = b.Target.Name
+		if p.Annotations == nil {
+			p.Annotations = map[string]string{}
+		}
+		maps.Copy(p.Annotations, b.Annotations)
+		return true, b, client.Tracker().Update(podsResource, p, p.Namespace)
+	}
+}
+
+// stored is the pod as the API has it.
+func stored(client *fake.Clientset, pod string) *v1.Pod {
+	return must(client.Tracker().Get(podsResource, "default", pod)).(*v1.Pod)
+}
+
+// node is the node that the pod is bound to, "" for none.
+func (q *realScheduler) node(pod string) string { return stored(q.client, pod).Spec.NodeName }
+
+func (q *realScheduler) delete(pod string) {
+	check(q.client.Tracker().Delete(podsResource, "default", pod))
+}
+
+func (q *realScheduler) eventually(what string, ok func() bool) {
+	q.Helper()
+	eventually(q.T, what, ok)
+}
+
+func (q *realScheduler) eventuallyBound(pod, node string) {
+	q.Helper()
+	q.eventually("pod "+pod+" to be bound", func() bool { return q.node(pod) == node })
+}
+
+// rest waits until no pod is to be tried, and returns how many scheduling cycles
+// there were.
+func (q *realScheduler) rest() int {
+	q.Helper()
+	q.eventually("the scheduler's queue to be empty", func() bool {
+		s := q.scheduler.SchedulingQueue
+		return q.cache.Queue.Idle() && len(s.PodsInActiveQ())+len(s.PodsInBackoffQ())+len(s.InFlightPods()) == 0
+	})
+	return int(q.tries.Load())
+}
+
+// add creates pods for a node, the first of them with the highest priority, and
+// waits until all have been tried.
+func (q *realScheduler) add(node string, names ...string) {
+	q.Helper()
+	priority := int32(1000)
+	for some := range slices.Chunk(names, 50) { // the fake client's watch holds 100 events
+		for _, name := range some {
+			p := withPriority(pod(name, "1"), priority)
+			p.Spec.NodeSelector = map[string]string{v1.LabelHostname: node}
+			check(q.client.Tracker().Add(p))
+			priority--
+		}
+		for _, name := range some {
+			q.eventually("pod "+name+" to be tried", func() bool {
+				w, waits := q.cache.Queue.Get(types.UID(name + "-uid"))
+				return waits && w.Reason() != waitreason.NotTried || q.node(name) != ""
+			})
+		}
+	}
+}
