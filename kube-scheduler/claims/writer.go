@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,12 +75,7 @@ func (w *Writer) Take(ctx context.Context, claims []*v1alpha1.SlotClaim) ([]*v1a
 	if err == nil {
 		return taken, nil
 	}
-	var created []*v1alpha1.SlotClaim
-	for _, c := range taken {
-		if c != nil {
-			created = append(created, c)
-		}
-	}
+	created := slices.DeleteFunc(taken, func(c *v1alpha1.SlotClaim) bool { return c == nil })
 	if err := w.Release(ctx, created); err != nil {
 		klog.FromContext(ctx).Error(err, "Slots stay claimed for a pod that is not bound; they are released later")
 	}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -20,10 +19,7 @@ import (
 
 // example is the example plugin's scheduler half, built once: to link one takes
 // seconds.
-var example struct {
-	sync.Mutex
-	dir, file string
-}
+var example struct{ dir, file string }
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "deviceplugins")
@@ -39,8 +35,6 @@ func TestMain(m *testing.M) {
 // folder returns a folder with the example plugin, and files of the given texts.
 func folder(t *testing.T, texts map[string]string) string {
 	t.Helper()
-	example.Lock()
-	defer example.Unlock()
 	if example.file == "" {
 		file := filepath.Join(example.dir, "widget.so")
 		plugintest.Build(t, file, "../../plugins/example/scheduler")

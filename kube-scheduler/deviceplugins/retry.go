@@ -27,28 +27,20 @@ const (
 type trouble struct {
 	logger klog.Logger
 	happen chan struct{} // has an entry after a fault
-
-	mu     sync.Mutex
-	logged map[[3]string]*rate.Sometimes // by plugin, method and kind
+	logged sync.Map      // of *rate.Sometimes, by plugin, method and kind
 }
 
 func newTrouble(logger klog.Logger) *trouble {
-	return &trouble{logger: logger, happen: make(chan struct{}, 1), logged: map[[3]string]*rate.Sometimes{}}
+	return &trouble{logger: logger, happen: make(chan struct{}, 1)}
 }
 
 // fault is host.Options.OnFault.
 func (t *trouble) fault(f *host.Fault) {
 	faults.WithLabelValues(f.Plugin, f.Method, string(f.Kind)).Inc()
 	t.poke()
-	t.mu.Lock()
-	key := [3]string{f.Plugin, f.Method, string(f.Kind)}
-	sometimes := t.logged[key]
-	if sometimes == nil {
-		sometimes = &rate.Sometimes{First: 3, Interval: 10 * time.Second} // a call for each node and pod fails alike
-		t.logged[key] = sometimes
-	}
-	t.mu.Unlock()
-	sometimes.Do(func() {
+	// A call for each node and pod fails alike.
+	sometimes, _ := t.logged.LoadOrStore([3]string{f.Plugin, f.Method, string(f.Kind)}, &rate.Sometimes{First: 3, Interval: 10 * time.Second})
+	sometimes.(*rate.Sometimes).Do(func() {
 		values := []any{"plugin", f.Plugin, "method", f.Method, "kind", f.Kind, "node", f.Node, "pod", f.Pod}
 		var panicked *contain.PanicError
 		if errors.As(f.Err, &panicked) {
@@ -79,12 +71,10 @@ func (a *deviceCache) retry(ctx context.Context, c clock.Clock) {
 		if c.Since(last) > 2*delay { // it went well for a while
 			delay = minRetry
 		}
-		timer := c.NewTimer(delay)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C():
+		case <-c.After(delay):
 		}
 		select { // what went wrong so far is what is retried now
 		case <-a.trouble.happen:
