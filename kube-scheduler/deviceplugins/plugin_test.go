@@ -220,7 +220,8 @@ func TestScores(t *testing.T) {
 		{[]float64{1, 0.5, 0}, []int64{100, 50, 0}},
 		{[]float64{0.25, 0.25}, []int64{100, 100}},
 		{[]float64{0, 0}, []int64{0, 0}},
-		{[]float64{1e300, 1, -1}, []int64{100, 0, 0}},
+		{[]float64{1e300, 1}, []int64{100, 0}},
+		{[]float64{1, -1}, []int64{100, 0}},
 	} {
 		p, c, state := &Plugin{}, &cycle{}, framework.NewCycleState()
 		state.Write(stateKey, c)
