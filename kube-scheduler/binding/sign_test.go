@@ -1,10 +1,6 @@
 package binding
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,25 +9,15 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubeslot/kubeslot/types/assignment/signing"
+	"github.com/kubeslot/kubeslot/types/assignment/signing/signingtest"
 )
 
 // A scheduler with a key signs what it binds, for the pod and its node.
 func TestTheAssignmentIsSigned(t *testing.T) {
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, block := range map[string]*pem.Block{"key": {Type: "PRIVATE KEY", Bytes: private}, "pub": {Type: "PUBLIC KEY", Bytes: public}} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+	private, public := signingtest.Pair(t)
+	for name, key := range map[string][]byte{"key": private, "pub": public} {
+		if err := os.WriteFile(filepath.Join(dir, name), key, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

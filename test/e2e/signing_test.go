@@ -2,29 +2,22 @@ package e2e
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/kubeslot/kubeslot/types/assignment/signing/signingtest"
 )
 
 // schedulerKey makes a scheduler's key: the file of the private one, and the public
 // one in PEM.
 func (r *rig) schedulerKey() (private string, public []byte) {
 	r.Helper()
-	pub, key, err := ed25519.GenerateKey(rand.Reader)
-	r.check(err)
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	r.check(err)
+	key, public := signingtest.Pair(r)
 	private = filepath.Join(r.TempDir(), "signing.key")
-	r.check(os.WriteFile(private, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
-	der, err = x509.MarshalPKIXPublicKey(pub)
-	r.check(err)
-	return private, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	r.check(os.WriteFile(private, key, 0o600))
+	return private, public
 }
 
 // A node with the public keys of schedulers gives out devices by what these have

@@ -2,10 +2,8 @@ package signing
 
 import (
 	"crypto/ecdsa"
-	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"os"
@@ -17,33 +15,13 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/assignment/signing/signingtest"
 )
 
 const (
 	uid  = "7d9b0d0e-9b1f-4f0c-8a51-0f4b3c0f8a11"
 	node = "node-a"
 )
-
-func pair(t testing.TB) (private, public []byte) {
-	t.Helper()
-	pub, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return encode(t, "PRIVATE KEY", key), encode(t, "PUBLIC KEY", pub)
-}
-
-func encode(t testing.TB, kind string, key any) []byte {
-	t.Helper()
-	der, err := x509.MarshalPKIXPublicKey(key)
-	if kind == "PRIVATE KEY" {
-		der, err = x509.MarshalPKCS8PrivateKey(key)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-}
 
 func file(t testing.TB, text ...[]byte) string {
 	t.Helper()
@@ -82,7 +60,7 @@ func signed(s *Signer) map[string]string {
 }
 
 func TestWhatIsSigned(t *testing.T) {
-	private, public := pair(t)
+	private, public := signingtest.Pair(t)
 	s := signer(t, private)
 	v, err := NewVerifier(file(t, public))
 	if err != nil {
@@ -91,7 +69,7 @@ func TestWhatIsSigned(t *testing.T) {
 	if err := v.Verify(signed(s), uid, node); err != nil {
 		t.Errorf("signed by the scheduler: %v", err)
 	}
-	other, _ := pair(t)
+	other, _ := signingtest.Pair(t)
 	for _, test := range []struct {
 		name      string
 		forge     func(map[string]string)
@@ -135,7 +113,7 @@ func TestWhatIsSigned(t *testing.T) {
 // A zero byte parts UID, node and assignment: what is moved from one to the other is
 // another message.
 func TestPartsDoNotRunTogether(t *testing.T) {
-	private, public := pair(t)
+	private, public := signingtest.Pair(t)
 	s := signer(t, private)
 	v, err := NewVerifier(file(t, public))
 	if err != nil {
@@ -149,8 +127,8 @@ func TestPartsDoNotRunTogether(t *testing.T) {
 }
 
 func TestKeysAreReadAgain(t *testing.T) {
-	private, public := pair(t)
-	oldPrivate, oldPublic := pair(t)
+	private, public := signingtest.Pair(t)
+	oldPrivate, oldPublic := signingtest.Pair(t)
 	name := file(t, oldPublic)
 	now := testingclock.NewFakeClock(time.Now())
 	v, err := newVerifier(name, now)
@@ -178,7 +156,7 @@ func TestKeysAreReadAgain(t *testing.T) {
 
 	write(t, name, []byte("half a ke"))
 	now.Step(rereadInterval)
-	another, _ := pair(t)
+	another, _ := signingtest.Pair(t)
 	if err := v.Verify(signed(signer(t, another)), uid, node); err == nil || !strings.Contains(err.Error(), "PEM") {
 		t.Errorf("a broken file: %v, want it told", err)
 	}
@@ -188,14 +166,14 @@ func TestKeysAreReadAgain(t *testing.T) {
 }
 
 func TestBadKeyFiles(t *testing.T) {
-	private, public := pair(t)
+	private, public := signingtest.Pair(t)
 	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string][]byte{
 		"empty": nil, "no PEM": []byte("hello"), "public": public, "two": append(append([]byte{}, private...), private...),
-		"another kind of key": encode(t, "PRIVATE KEY", ec), "broken": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("x")}),
+		"another kind of key": signingtest.PEM(t, "PRIVATE KEY", ec), "broken": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("x")}),
 	} {
 		if _, err := NewSigner(file(t, text)); err == nil {
 			t.Errorf("a scheduler starts with a key file that is %s", name)
@@ -203,7 +181,7 @@ func TestBadKeyFiles(t *testing.T) {
 	}
 	for name, text := range map[string][]byte{
 		"empty": nil, "no PEM": []byte("hello"), "private": private, "trailing text": append(append([]byte{}, public...), "x"...),
-		"another kind of key": encode(t, "PUBLIC KEY", &ec.PublicKey), "broken": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")}),
+		"another kind of key": signingtest.PEM(t, "PUBLIC KEY", &ec.PublicKey), "broken": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")}),
 	} {
 		if _, err := NewVerifier(file(t, text)); err == nil {
 			t.Errorf("a node starts with a key file that is %s", name)
@@ -231,7 +209,7 @@ func TestWithoutKeys(t *testing.T) {
 }
 
 func BenchmarkSign(b *testing.B) {
-	private, _ := pair(b)
+	private, _ := signingtest.Pair(b)
 	s := signer(b, private)
 	for b.Loop() {
 		signed(s)
@@ -239,7 +217,7 @@ func BenchmarkSign(b *testing.B) {
 }
 
 func BenchmarkVerify(b *testing.B) {
-	private, public := pair(b)
+	private, public := signingtest.Pair(b)
 	a := signed(signer(b, private))
 	v, err := NewVerifier(file(b, public))
 	if err != nil {
