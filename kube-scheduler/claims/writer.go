@@ -178,10 +178,13 @@ func (w *Writer) delete(ctx context.Context, name string, uid types.UID, reason 
 // attempt makes calls until one is answered for good, within a bounded time. Those
 // under way are waited for, also when there is no more time for another.
 func (w *Writer) attempt(ctx context.Context, call func(context.Context) error) error {
+	w.once.Do(func() { w.calls = make(chan struct{}, maxCalls) })
 	var last error
-	for backoff := backoff; ; {
-		if err := w.begin(ctx); err != nil {
-			return cmp.Or(explain(last), err)
+	for backoff := backoff; ctx.Err() == nil; {
+		select {
+		case w.calls <- struct{}{}:
+		case <-ctx.Done():
+			continue
 		}
 		last = call(context.WithoutCancel(ctx))
 		<-w.calls
@@ -193,20 +196,7 @@ func (w *Writer) attempt(ctx context.Context, call func(context.Context) error) 
 		case <-ctx.Done():
 		}
 	}
-}
-
-// begin waits until a call may be made, whose end takes one from calls.
-func (w *Writer) begin(ctx context.Context) error {
-	w.once.Do(func() { w.calls = make(chan struct{}, maxCalls) })
-	select {
-	case w.calls <- struct{}{}:
-		if ctx.Err() == nil {
-			return nil
-		}
-		<-w.calls
-	case <-ctx.Done():
-	}
-	return context.Cause(ctx)
+	return cmp.Or(explain(last), context.Cause(ctx))
 }
 
 func (w *Writer) claims() kubeslotv1alpha1.SlotClaimInterface {
