@@ -102,11 +102,11 @@ func (s *story) setSlice(c step) string {
 	}
 	s.api.slices[c.name] = slice
 	event, errs := s.SetSlice(slice)
-	out := ""
+	var said []string
 	for _, err := range errs {
-		out += "left out: " + err.Error() + "\n"
+		said = append(said, "left out: "+err.Error())
 	}
-	return out + s.happened(event)
+	return s.happened(event, said...)
 }
 
 func (s *story) setClaim(c step) string {
@@ -140,10 +140,7 @@ func (s *story) schedule(c step) string {
 		return "error: " + err.Error()
 	}
 	s.scheduled[c.pod.UID] = scheduled{c.pod, c.node, a}
-	if event.Empty() {
-		return show(a)
-	}
-	return show(a) + "\n" + s.happened(event)
+	return s.happened(event, show(a))
 }
 
 func (s *story) observeForeign(c step) string {
@@ -162,11 +159,11 @@ func (s *story) observeForeign(c step) string {
 
 func (s *story) observe(p scheduled) string {
 	conflicts, event := s.Observe(p.pod, p.node, p.a)
-	out := ""
+	var said []string
 	for _, c := range conflicts {
-		out += fmt.Sprintf("conflict: %s is held by %s\n", c.Slot, c.Holder.Name)
+		said = append(said, fmt.Sprintf("conflict: %s is held by %s", c.Slot, c.Holder.Name))
 	}
-	return out + s.happened(event)
+	return s.happened(event, said...)
 }
 
 func (s *story) preempt(c step) string {
@@ -180,18 +177,14 @@ func (s *story) preempt(c step) string {
 	if p == nil {
 		return "no victims help"
 	}
-	out := "victims:"
+	victims := "victims:"
 	for _, v := range p.Victims {
-		out += fmt.Sprintf(" %s on %s", v.Name, v.Node)
+		victims += fmt.Sprintf(" %s on %s", v.Name, v.Node)
 	}
 	if p.Free {
-		out = "fits as it is"
+		victims = "fits as it is"
 	}
-	out += "\n" + show(p.Assignment)
-	if event := s.Nominate(c.pod, c.node, p.Assignment); !event.Empty() {
-		out += "\n" + s.happened(event)
-	}
-	return out
+	return s.happened(s.Nominate(c.pod, c.node, p.Assignment), victims, show(p.Assignment))
 }
 
 func (s *story) reach(c step) string {
@@ -225,14 +218,12 @@ func (s *story) doubleAllocation(c step) string {
 	return out
 }
 
-func (s *story) happened(g Event) string {
-	if g.Empty() {
-		return "no event"
-	}
+// happened is the answer of a command: what it said, and the event, if there is one.
+func (s *story) happened(g Event, said ...string) string {
 	list := func(names []string) string {
 		return strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), " ")
 	}
-	var out []string
+	out := said
 	if len(g.Freed) > 0 {
 		out = append(out, "freed: "+list(g.Freed))
 	}
@@ -249,6 +240,9 @@ func (s *story) happened(g Event) string {
 	}
 	if len(g.Displaced) > 0 {
 		out = append(out, "displaced: "+list(g.Displaced))
+	}
+	if len(out) == 0 {
+		return "no event"
 	}
 	return strings.Join(out, "\n")
 }
