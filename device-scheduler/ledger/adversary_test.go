@@ -73,13 +73,10 @@ func TestArbitraryObjects(t *testing.T) {
 				l.OrphanedClaims(func(string) bool { return true })
 			},
 		})
-		var slicesLeft, claimsLeft []string
-		l.EachSlice(func(name string) { slicesLeft = append(slicesLeft, name) })
-		l.EachClaim(func(name string) { claimsLeft = append(claimsLeft, name) })
-		for _, name := range slicesLeft {
+		for _, name := range names(l.EachSlice) {
 			l.DeleteSlice(name)
 		}
-		for _, name := range claimsLeft {
+		for _, name := range names(l.EachClaim) {
 			l.DeleteClaim(name)
 		}
 		for name := range l.nodes {

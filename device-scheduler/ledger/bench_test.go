@@ -76,30 +76,6 @@ func podFor(containers, count int) *Request {
 	return req
 }
 
-// BenchmarkFit is a Filter on one node. It must not grow with the cluster, only
-// with what the pod asks for.
-func BenchmarkFit(b *testing.B) {
-	for _, instances := range []int{500, 5_000, 50_000} {
-		for _, shared := range []bool{false, true} {
-			l, nodes := fleet(500, instances, shared)
-			for _, ask := range []struct{ containers, count int }{{1, 1}, {1, 8}, {4, 2}, {1, 500}} {
-				if !shared && instances/500 < ask.count {
-					continue
-				}
-				b.Run(fmt.Sprintf("instances=%d/shared=%v/containers=%d/count=%d", instances, shared, ask.containers, ask.count), func(b *testing.B) {
-					req := podFor(ask.containers, ask.count)
-					b.ReportAllocs()
-					for i := 0; b.Loop(); i++ {
-						if _, shortfall := l.Draft(Spread, req.Pod).Fit(nodes[i%len(nodes)], req); shortfall != nil && instances > 500 {
-							b.Fatal(shortfall)
-						}
-					}
-				})
-			}
-		}
-	}
-}
-
 // BenchmarkReserve is Reserve and Unreserve of one pod, two slots a container.
 func BenchmarkReserve(b *testing.B) {
 	for _, size := range []struct{ nodes, instances int }{{500, 500}, {500, 5_000}, {500, 50_000}, {5_000, 50_000}} {

@@ -81,7 +81,7 @@ func checkInvariants(t failer, l *Ledger) {
 			}
 		}
 	}
-	ignored, leftOut, unsound, counts := 0, 0, 0, map[*configRecord]map[int]int{}
+	all, counts := totals{}, map[*configRecord][uses]int{}
 	members, claims := map[*group][]*device{}, map[*nodeRecord]int{}
 	for name, d := range l.devices {
 		n, cl := 0, map[string]int{}
@@ -89,7 +89,7 @@ func checkInvariants(t failer, l *Ledger) {
 			t.Fatalf("%s keeps %d slots", name, len(d.slots))
 		}
 		if d.config != nil && d.config.owner != nil {
-			leftOut += d.notCounted()
+			all.leftOut += d.notCounted()
 		}
 		for i, s := range d.all {
 			use := s.use()
@@ -100,13 +100,12 @@ func checkInvariants(t failer, l *Ledger) {
 				t.Fatalf("%s-%d is for pods of %+v, and was %+v when an event last said so", name, i, d.access(s), s.access)
 			}
 			if use.ignoredClaim {
-				ignored++
+				all.ignoredClaims++
 			}
 			if d.config != nil && use.as != unused {
-				if counts[d.config] == nil {
-					counts[d.config] = map[int]int{}
-				}
-				counts[d.config][int(use.as)]++
+				of := counts[d.config]
+				of[use.as]++
+				counts[d.config] = of
 			}
 			if c := s.claim; c != nil {
 				claims[c.node]++
@@ -157,18 +156,11 @@ func checkInvariants(t failer, l *Ledger) {
 			members[d.group] = append(members[d.group], d)
 		}
 	}
-	for _, conf := range l.configs {
-		for as := held; as < uses; as++ {
-			if conf.counts[as] != counts[conf][as] {
-				t.Fatalf("%s counts %d slots as %d, want %d", conf.name, conf.counts[as], as, counts[conf][as])
-			}
-		}
-	}
 	for _, s := range l.slices {
-		unsound += s.unsound
+		all.unsound += s.unsound
 	}
-	if want := (totals{ignored, leftOut, unsound}); l.totals != want {
-		t.Fatalf("the totals are %+v, want %+v", l.totals, want)
+	if l.totals != all {
+		t.Fatalf("the totals are %+v, want %+v", l.totals, all)
 	}
 	checkReports(t, l)
 	for _, n := range l.nodes {
@@ -177,6 +169,11 @@ func checkInvariants(t failer, l *Ledger) {
 		}
 	}
 	for _, conf := range l.configs {
+		for as := held; as < uses; as++ {
+			if conf.counts[as] != counts[conf][as] {
+				t.Fatalf("%s counts %d slots as %d, want %d", conf.name, conf.counts[as], as, counts[conf][as])
+			}
+		}
 		checkIndex(t, l, conf, members)
 	}
 }

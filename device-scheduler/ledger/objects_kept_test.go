@@ -81,16 +81,11 @@ func (w *world) selected(c *akriv0.Configuration, node string) bool {
 // checkObjects compares the slices and claims that the ledger knows with the API's.
 func (w *world) checkObjects(t failer) {
 	t.Helper()
-	var slicesKnown, claimsKnown []string
-	w.EachSlice(func(name string) { slicesKnown = append(slicesKnown, name) })
-	w.EachClaim(func(name string) { claimsKnown = append(claimsKnown, name) })
-	slices.Sort(slicesKnown)
-	slices.Sort(claimsKnown)
-	if want := slices.Sorted(maps.Keys(w.slices)); !slices.Equal(slicesKnown, want) {
-		t.Fatalf("the ledger knows the slices %v, want %v", slicesKnown, want)
+	if known, want := names(w.EachSlice), slices.Sorted(maps.Keys(w.slices)); !slices.Equal(known, want) {
+		t.Fatalf("the ledger knows the slices %v, want %v", known, want)
 	}
-	if want := slices.Sorted(maps.Keys(w.claims)); !slices.Equal(claimsKnown, want) {
-		t.Fatalf("the ledger knows the claims %v, want %v", claimsKnown, want)
+	if known, want := names(w.EachClaim), slices.Sorted(maps.Keys(w.claims)); !slices.Equal(known, want) {
+		t.Fatalf("the ledger knows the claims %v, want %v", known, want)
 	}
 	for name, s := range w.slices {
 		if uid, version := w.SliceVersion(name); uid != string(s.UID) || version != s.ResourceVersion {
@@ -132,6 +127,14 @@ func (w *world) checkObjects(t failer) {
 	if claims, devices := w.Ignored(); claims != len(w.claims)-counted || devices != leftOut {
 		t.Fatalf("%d claims do not count and %d devices are left out, want %d and %d", claims, devices, len(w.claims)-counted, leftOut)
 	}
+}
+
+// names are those that each visits, sorted.
+func names(each func(visit func(string))) []string {
+	var all []string
+	each(func(name string) { all = append(all, name) })
+	slices.Sort(all)
+	return all
 }
 
 // What an API object was decoded into must be free once the ledger has it: one text
