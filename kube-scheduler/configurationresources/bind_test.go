@@ -1,13 +1,11 @@
 package configurationresources
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -57,53 +55,6 @@ func TestTheMostSlotsFitTheAnnotation(t *testing.T) {
 	info := &types.PodInfo{RunningContainers: partOf(ledger.Assignment{"main": grants})}
 	if _, err := assignment.Encode(info, "uid", others); err != nil {
 		t.Error(err)
-	}
-}
-
-// After a bind that failed for good the slots are free; while it may have been
-// applied they are not. Package binding tests how that is found out.
-func TestBindFailures(t *testing.T) {
-	pods := v1.Resource("pods")
-	tests := map[string]struct {
-		err     error
-		applied bool
-		bound   bool
-	}{
-		"refused":                {apierrors.NewForbidden(pods, "p", errors.New("quota")), false, false},
-		"conflict":               {apierrors.NewConflict(pods, "p", errors.New("already assigned")), false, false},
-		"timed out, but applied": {apierrors.NewTimeoutError("etcd", 1), true, true},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			device(r.cache, "cam-000001", nil, "node-a")
-			p := pod("p", "1")
-			state := r.schedule(p, "node-a")
-			live := p.DeepCopy()
-			live.Spec.NodeName = "elsewhere"
-			r.client.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-				if a.GetVerb() == "get" {
-					return true, live, nil
-				}
-				if live.Spec.NodeName == "node-a" {
-					return true, nil, apierrors.NewConflict(pods, "p", errors.New("already assigned"))
-				}
-				if b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding); test.applied {
-					live.Spec.NodeName, live.Annotations = b.Target.Name, b.Annotations
-				}
-				return true, nil, test.err
-			})
-			status := r.Bind(r.ctx, state, p, "node-a")
-			if status.IsSuccess() != test.bound {
-				t.Fatalf("Bind: %v, want bound %v", status, test.bound)
-			}
-			if !test.bound {
-				r.Unreserve(r.ctx, state, p, "node-a")
-			}
-			if _, status := r.filter(pod("next", "1"), "node-a"); status.IsSuccess() == test.bound {
-				t.Errorf("a next pod fits: %v, want %v", status, !test.bound)
-			}
-		})
 	}
 }
 

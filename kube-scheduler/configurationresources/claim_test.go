@@ -142,47 +142,53 @@ func TestClaimsOnANodeThatIsGone(t *testing.T) {
 	wantStatus(t, "Reserve", r.Reserve(r.ctx, state, p, "node-a"), fwk.Error, "node-a")
 }
 
-// A failed bind gives its claims back if the pod is certainly not bound by it.
-func TestClaimsOfAFailedBind(t *testing.T) {
+// After a bind that failed for good the slots are free, and not claimed; while it may have been
+// applied they are both. Package binding tests how that is found out.
+func TestBindFailures(t *testing.T) {
 	reset := errors.New("connection reset")
+	forbidden := apierrors.NewForbidden(v1.Resource("pods"), "p", errors.New("quota"))
+	conflict := apierrors.NewConflict(v1.Resource("pods"), "p", errors.New("already assigned"))
+	unbound := func(p *v1.Pod) { p.Spec.NodeName = "" }
 	for name, test := range map[string]struct {
-		answer func(*v1.Pod) error
-		kept   bool
-		bound  bool
+		answers []error         // to one Binding after the other; then none fails
+		live    func(p *v1.Pod) // makes the pod as it is then of one that is bound
+		bound   bool
+		kept    bool
 	}{
-		"refused": {func(p *v1.Pod) error {
-			p.Spec.NodeName = ""
-			return apierrors.NewForbidden(v1.Resource("pods"), "p", errors.New("quota"))
-		}, false, false},
-		"lost, then refused": {func() func(p *v1.Pod) error {
-			answers := []error{reset, apierrors.NewForbidden(v1.Resource("pods"), "p", errors.New("quota"))}
-			return func(p *v1.Pod) error {
-				p.Spec.NodeName = ""
-				err := answers[0]
-				answers = answers[1:]
-				return err
-			}
-		}(), false, false},
-		"lost, applied": {once(reset), true, true},
-		"bound elsewhere": {func(p *v1.Pod) error {
-			p.Spec.NodeName = "node-b"
-			return apierrors.NewConflict(v1.Resource("pods"), "p", reset)
-		}, false, false},
-		"bound there by another scheduler": {func(p *v1.Pod) error {
-			p.Annotations = nil
-			return apierrors.NewConflict(v1.Resource("pods"), "p", reset)
-		}, true, false},
+		"refused":                          {answers: []error{forbidden}, live: unbound},
+		"lost, then refused":               {answers: []error{reset, forbidden}, live: unbound},
+		"lost, but applied":                {answers: []error{reset}, bound: true, kept: true},
+		"timed out, but applied":           {answers: []error{apierrors.NewTimeoutError("etcd", 1)}, bound: true, kept: true},
+		"bound elsewhere":                  {answers: []error{conflict}, live: func(p *v1.Pod) { p.Spec.NodeName = "node-b" }},
+		"bound there by another scheduler": {answers: []error{conflict}, live: func(p *v1.Pod) { p.Annotations = nil }, kept: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newClaimRig(t)
 			p := pod("p", "1")
 			state := r.schedule(p, "node-a")
-			r.answer = test.answer
+			answers := test.answers
+			r.answer = func(live *v1.Pod) error {
+				if test.live != nil {
+					test.live(live)
+				}
+				if len(answers) == 0 {
+					return nil
+				}
+				err := answers[0]
+				answers = answers[1:]
+				return err
+			}
 			if status := r.Bind(r.ctx, state, p, "node-a"); status.IsSuccess() != test.bound {
 				t.Fatalf("Bind: %v", status)
 			}
 			if got := r.holder("cam-000001-0"); (got != "") != test.kept {
 				t.Errorf("the slot is claimed by %q, kept should be %v", got, test.kept)
+			}
+			if !test.bound {
+				r.Unreserve(r.ctx, state, p, "node-a")
+			}
+			if _, status := r.filter(pod("next", "2"), "node-a"); status.IsSuccess() == test.kept {
+				t.Errorf("a pod that needs both slots fits: %v, want %v", status, !test.kept)
 			}
 		})
 	}
@@ -232,13 +238,4 @@ func TestReleasedClaimsDoNotActivateTheirPod(t *testing.T) {
 		r.cache.DeleteClaim(c)
 	}
 	r.wantActivated("released", "q")
-}
-
-// once answers the first Binding with the error.
-func once(err error) func(*v1.Pod) error {
-	return func(*v1.Pod) error {
-		e := err
-		err = nil
-		return e
-	}
 }

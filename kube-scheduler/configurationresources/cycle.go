@@ -55,9 +55,6 @@ func (r *reasons) status(shortfall *ledger.Shortfall) *fwk.Status {
 	text, known := r.text[*shortfall]
 	if !known {
 		text = shortfall.String()
-		if r.text == nil {
-			r.text = map[ledger.Shortfall]string{}
-		}
 		r.text[*shortfall] = text
 	}
 	r.mu.Unlock()

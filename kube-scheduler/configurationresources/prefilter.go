@@ -59,7 +59,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		wait.Meet(waitreason.Of(shortfall))
 		return nil, unresolvable(shortfall.String())
 	}
-	state.Write(stateKey, &cycle{Cycle: p.cache.NewCycle(pod, req, nodes), wait: wait, reasons: &reasons{}})
+	state.Write(stateKey, &cycle{Cycle: p.cache.NewCycle(pod, req, nodes), wait: wait, reasons: &reasons{text: map[ledger.Shortfall]string{}}})
 	if reach == nil {
 		return nil, nil
 	}

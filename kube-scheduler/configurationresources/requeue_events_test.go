@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -136,21 +137,20 @@ func TestNoWakingBeforeTheLedgerIsInStep(t *testing.T) {
 // it is being read.
 func TestFirstPodsWaitForTheLedger(t *testing.T) {
 	for name, inStep := range map[string]bool{"in step": true, "no CRDs": false} {
-		t.Run(name, func(t *testing.T) {
+		synctestRun(t, name, func(t *testing.T) {
 			var synced atomic.Bool
 			r := newRig(t)
 			r.cache = slotcache.New(klog.FromContext(r.ctx), clock.RealClock{}, r, synced.Load)
 			r.cache.SetConfiguration(cameras(1))
 			device(r.cache, "cam-000001", nil, "node-a")
-			answer := make(chan *fwk.Status)
+			answer := make(chan *fwk.Status, 1)
 			go func() {
 				_, status := r.PreFilter(r.ctx, framework.NewCycleState(), pod("p", "1"), nil)
 				answer <- status
 			}()
-			select {
-			case status := <-answer:
-				t.Fatalf("answered before the ledger was read: %v", status)
-			default:
+			synctest.Wait()
+			if len(answer) > 0 {
+				t.Fatalf("answered before the ledger was read: %v", <-answer)
 			}
 			synced.Store(inStep)
 			r.cache.GiveUpWaiting()
