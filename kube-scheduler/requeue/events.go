@@ -1,6 +1,7 @@
 package requeue
 
 import (
+	"cmp"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -92,7 +93,7 @@ func (q *Queue[R]) on(key string) *keyEvents {
 	q.now++
 	e := q.events[key]
 	if e == nil {
-		e = &keyEvents{batch: q.FirstBatch, preemptible: sets.Set[slot.Name]{}}
+		e = &keyEvents{batch: cmp.Or(q.FirstBatch, DefaultFirstBatch), preemptible: sets.Set[slot.Name]{}}
 		q.events[key] = e
 	}
 	e.number = q.now

@@ -112,9 +112,6 @@ const (
 
 // New makes a Queue. Until Start is called it activates nobody.
 func New[R any](o Options[R]) *Queue[R] {
-	if o.FirstBatch == 0 {
-		o.FirstBatch = DefaultFirstBatch
-	}
 	return &Queue[R]{Options: o, signal: make(chan struct{}, 1), pods: map[types.UID]*waiting[R]{}, byKey: map[string]map[types.UID]*waiting[R]{},
 		events: map[string]*keyEvents{}, retries: map[types.UID]retry{}}
 }

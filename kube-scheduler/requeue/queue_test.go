@@ -277,6 +277,9 @@ func TestRetries(t *testing.T) {
 	}
 	r.Record(Event{Freed: []string{"x"}})
 	want(t, "after an event", r.after(RetryInterval/2), "p")
+	want(t, "a second and three after that", r.after(3*RetryInterval), "p", "p")
+	r.Record(Event{Freed: []string{"x"}})
+	want(t, "after an event just then", r.after(RetryInterval), "p")
 	r.try("p")
 	want(t, "once tried", r.after(time.Hour))
 	r.RetryLater("p")

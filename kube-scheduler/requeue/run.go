@@ -53,9 +53,11 @@ func (q *Queue[R]) Step() (wait time.Duration, more bool) {
 		lists[anyKey] = q.candidates(anyKey)
 	}
 	q.mu.Unlock()
-	slices.SortFunc(lists[anyKey], firstToTry)
+	slices.SortFunc(lists[anyKey], firstToTry) // once for all keys
 	for _, key := range slices.Sorted(maps.Keys(events)) {
-		q.nextBatch(now, key, events[key], inOrder(lists[key], lists[anyKey]), activate)
+		all := slices.Concat(lists[key], lists[anyKey])
+		slices.SortFunc(all, firstToTry)
+		q.nextBatch(now, key, events[key], all, activate)
 	}
 	if len(activate) > 0 {
 		q.Activator.Activate(q.Logger, activate)
@@ -70,13 +72,6 @@ func (q *Queue[R]) candidates(key string) []waiting[R] {
 		list = append(list, *w)
 	}
 	return list
-}
-
-// inOrder are the pods that wait for the key and those that wait for any, which are in order.
-func inOrder[R any](ofKey, ofAny []waiting[R]) []waiting[R] {
-	all := slices.Concat(ofKey, ofAny)
-	slices.SortFunc(all, firstToTry)
-	return all
 }
 
 // firstToTry orders by priority, then age.
