@@ -313,13 +313,15 @@ func TestRun(t *testing.T) {
 			defer func() { r.activated = nil }()
 			return r.activated
 		}
+		want(t, "nothing", activated())
 		r.free("cam")
 		want(t, "free", activated(), "p")
-		r.Asked("p")
 		r.Try("p")
 		r.Asked("p")
-		time.Sleep(RetryInterval / 2) // Run has nothing to do
+		time.Sleep(RetryInterval * 5 / 2)
 		want(t, "tried", activated())
+		r.RetryNow("p")
+		want(t, "at once", activated(), "p")
 		r.Try("p")
 		time.Sleep(RetryInterval)
 		want(t, "not finished", activated(), "p")
