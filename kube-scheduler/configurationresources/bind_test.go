@@ -18,8 +18,7 @@ import (
 )
 
 func TestAssignmentTravelsInTheBinding(t *testing.T) {
-	r := newRig(t)
-	device(r.cache, "cam-000001", nil, "node-a")
+	r := cameraRig(t)
 	p := pod("p", "1")
 	p.Annotations[assignment.Annotation] = `{"podname":"forged","nodename":"forged","requests":{"other/x":1},
 		"runningcontainer":{"main":{"requests":{"gpu/topology":1},"scorer":{"gpu":2},
@@ -61,8 +60,7 @@ func TestTheMostSlotsFitTheAnnotation(t *testing.T) {
 // An assignment that would make the pod's annotations too large is refused
 // before the bind, since the API server would refuse all later updates.
 func TestAnnotationsTooLarge(t *testing.T) {
-	r := newRig(t)
-	device(r.cache, "cam-000001", nil, "node-a")
+	r := cameraRig(t)
 	p := pod("p", "1")
 	p.Annotations["big"] = strings.Repeat("x", 256<<10-100)
 	state := r.fits(p, "node-a")
@@ -88,8 +86,7 @@ func TestBoundPods(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			device(r.cache, "cam-000001", nil, "node-a", "node-b")
+			r := cameraRig(t)
 			p := bound(pod("p", "1"), "node-a", cam1)
 			test.change(p)
 			r.cache.SetPod(p)

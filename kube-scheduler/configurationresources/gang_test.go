@@ -87,7 +87,7 @@ func TestGangInTheRealScheduler(t *testing.T) {
 // schedule_one_podgroup.go; TestGangInTheRealScheduler). What is reverted helps nobody who was not
 // refused meanwhile, least of all the gang.
 func TestGangReverted(t *testing.T) {
-	r := newScheduler(t)
+	r := cameraRig(t)
 	shared(r.cache, "cam-000002")
 	members := gang("g", "g1", "g2", "g3")
 	other := pod("other", "1")
@@ -115,7 +115,7 @@ func TestGangReverted(t *testing.T) {
 // Two pods that can never be bound give their slots back again and again. They
 // would activate each other for ever, past the queue's backoff.
 func TestFailedPodsDoNotActivateEachOther(t *testing.T) {
-	r := newScheduler(t)
+	r := cameraRig(t)
 	shared(r.cache, "cam-000002")
 	pods := []*v1.Pod{pod("x", "1"), pod("y", "1")}
 	for _, p := range pods {

@@ -23,7 +23,7 @@ func (r *rig) met(p *v1.Pod, reason waitreason.Reason) {
 // between would fail its admission. Nodes advertise Configurations alone, so that a request for
 // an Instance is not refused for that.
 func TestWaitsForTheKubeletToKnow(t *testing.T) {
-	r := newScheduler(t)
+	r := cameraRig(t)
 	r.cache.SetConfiguration(cameras(5))
 	p, instance, both := pod("p", "1"), asks("instance", "cam-000001", "1"), pod("both", "1")
 	both.Spec.Containers = []v1.Container{requests("one", "akri.sh/cam-000001=1"), requests("any", "akri.sh/cam=1")}

@@ -99,7 +99,7 @@ func TestResolutionIsTimed(t *testing.T) {
 		}
 		return n, seconds
 	}
-	r := newScheduler(t)
+	r := cameraRig(t)
 	p, q := pod("p", "1"), pod("q", "1")
 	state := r.fits(q, "node-b")
 	before, since := timed()

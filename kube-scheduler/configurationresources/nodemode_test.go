@@ -25,8 +25,7 @@ func choosing(r *rig, name string, allocatable map[string]string, pods ...*v1.Po
 // A node in device-plugin mode is counted by what its kubelet advertises, and its pods
 // are bound by whoever binds other pods, without an assignment.
 func TestNodeThatChoosesSlots(t *testing.T) {
-	r := newRig(t)
-	device(r.cache, "cam-000001", nil, "node-a", "node-b")
+	r := cameraRig(t)
 	p := pod("p", "1")
 	state, status := r.filterOn(p, choosing(r, "node-a", map[string]string{"cam": "1"}))
 	wantStatus(t, "Filter", status, fwk.Success)
@@ -61,8 +60,7 @@ func TestNodeThatChoosesSlots(t *testing.T) {
 // A pod with an assignment never lands on such a node: not when the node changes its mode
 // after the pod was given slots either.
 func TestNodeBeginsToChooseSlots(t *testing.T) {
-	r := newRig(t)
-	device(r.cache, "cam-000001", nil, "node-a")
+	r := cameraRig(t)
 	p := pod("p", "1")
 	state := r.schedule(p, "node-a")
 	choosing(r, "node-a", map[string]string{"cam": "1"})
@@ -113,8 +111,11 @@ func TestSlotsAreKeptUntilTheNodeClaims(t *testing.T) {
 		r.cache.SetPod(p)
 	}
 
+	late := pod("late", "1")
+	before, _ := r.filterOn(late, infos["node-a"])
 	a, state := must("a", "node-a")
 	must("b", "node-b")
+	wantStatus(t, "others were faster", r.Reserve(r.ctx, before, late, "node-a"), fwk.Unschedulable)
 	refused("with two pods reserved")
 	r.Unreserve(r.ctx, state, a, "node-a")
 	other, state := must("other", "node-b")

@@ -138,8 +138,7 @@ func TestScore(t *testing.T) {
 }
 
 func TestPreemptionImagines(t *testing.T) {
-	r := newRig(t)
-	device(r.cache, "cam-000001", nil, "node-a", "node-b")
+	r := cameraRig(t)
 	victim, nominated, p := pod("victim", "1"), pod("nominated", "1"), pod("p", "1")
 	r.schedule(victim, "node-a")
 	state, status := r.filter(p, "node-a")

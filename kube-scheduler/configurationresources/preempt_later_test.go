@@ -100,7 +100,7 @@ func TestVictimCannotBeEvicted(t *testing.T) {
 // preempt, and may find other slots: it is tried again.
 func TestAnotherWasFaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newScheduler(t)
+		r := cameraRig(t)
 		p := pod("p", "1")
 		r.know(p)
 		state := r.fits(p, "node-a")

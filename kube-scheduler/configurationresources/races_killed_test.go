@@ -17,7 +17,7 @@ func TestSchedulerKilledAtAnyPoint(t *testing.T) {
 		"after the bind, before news of it": {filter: true, reserve: true, bind: true},
 	} {
 		t.Run(killed, func(t *testing.T) {
-			former, p := newScheduler(t), pod("p", "1")
+			former, p := cameraRig(t), pod("p", "1")
 			former.create(p)
 			former.client.PrependReactor("create", "pods", bindInTracker(former.client))
 			if steps.filter {
@@ -29,7 +29,7 @@ func TestSchedulerKilledAtAnyPoint(t *testing.T) {
 					former.Bind(former.ctx, state, p, "node-a")
 				}
 			}
-			next := newScheduler(t, stored(former.client, "p"))
+			next := cameraRig(t, stored(former.client, "p"))
 			if next.cache.Holds("p-uid") != steps.bind || next.mayTake("node-b") == steps.bind {
 				t.Errorf("p holds its slot: %v, another may take it: %v", next.cache.Holds("p-uid"), next.mayTake("node-b"))
 			}
@@ -75,7 +75,7 @@ func TestSchedulerKilledWhilePreempting(t *testing.T) {
 			case !at.gone:
 				live = append(live, ending(holder))
 			}
-			next := newScheduler(t, live...)
+			next := cameraRig(t, live...)
 			next.create(live...)
 			if kept := next.cache.NominatedNode("vip-uid"); (kept == node) != (at.evicted && at.written) {
 				t.Errorf("slots are kept on %q from the start", kept)

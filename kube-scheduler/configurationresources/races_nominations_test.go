@@ -226,7 +226,7 @@ func TestNominatedPodsDoNotBlockEachOther(t *testing.T) {
 // A reserved pod whose bind may take long, as a gang's, is nominated by the
 // framework. It has its slot; no second one is kept for it.
 func TestReservedPodIsNominated(t *testing.T) {
-	r := newScheduler(t)
+	r := cameraRig(t)
 	shared(r.cache, "cam-000002")
 	p := pod("p", "1")
 	r.cache.SetPod(p)
@@ -242,7 +242,7 @@ func TestReservedPodIsNominated(t *testing.T) {
 // A pod that slots are kept for takes others, which are free as well: the kept ones
 // are for whoever comes.
 func TestNominatedPodTakesOtherSlots(t *testing.T) {
-	r := newScheduler(t)
+	r := cameraRig(t)
 	p := nominatedTo(pod("p", "1"), "node-a")
 	r.cache.SetPod(p)
 	if r.mayTake("node-b") {

@@ -106,7 +106,7 @@ func TestDoubleAllocationWhoseWinnerGoes(t *testing.T) {
 // A pod is deleted and made again under its name while the watch is interrupted:
 // the informer shows it as one change.
 func TestSameNameRecreated(t *testing.T) {
-	r := newScheduler(t)
+	r := cameraRig(t)
 	pods := informer.Handler(r.cache.SetPod, r.cache.DeletePod, nil)
 	former := bound(pod("p", "1"), "node-a", cam1)
 	pods.OnAdd(former, false)
@@ -147,7 +147,7 @@ func TestLivesOfABoundPod(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := newScheduler(t)
+			r := cameraRig(t)
 			before := bound(pod("p", "1"), "node-a", cam1)
 			before.Status.Phase = v1.PodRunning
 			r.cache.SetPod(before)

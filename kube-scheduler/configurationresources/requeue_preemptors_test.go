@@ -136,15 +136,7 @@ func TestRefusedBeforeTheNomineeHasIt(t *testing.T) {
 			r.requeuedWithin(time.Minute)
 			device(r.cache, "cam-000001", nil, "node-a", "node-b")
 			r.schedule(nominee, "node-a")
-			activated := r.requeuedWithin(time.Second)
-			for _, name := range names[50:] {
-				if !slices.Contains(activated, name) {
-					t.Fatalf("activated: %v, want also %s", activated, name)
-				}
-			}
-			if slices.Contains(activated, names[49]) {
-				t.Errorf("activated: %v; %s cannot preempt", activated, names[49])
-			}
+			r.wantActivatedWithin(time.Second, "those that can preempt the nominee", names[50:]...)
 		})
 	}
 }

@@ -53,6 +53,7 @@ func newRig(t *testing.T, sources ...cache.InformerSynced) *rig {
 	return newLoggingRig(t, logger, sources...)
 }
 
+// newLoggingRig is newRig with a logger of the test's own.
 func newLoggingRig(t *testing.T, logger klog.Logger, sources ...cache.InformerSynced) *rig {
 	r := &rig{T: t, ctx: klog.NewContext(t.Context(), logger), client: fake.NewClientset(), known: store[any](), budgets: store[any]()}
 	r.handle = &fakeHandle{client: r.client, nodes: []fwk.NodeInfo{nodeInfo("node-a"), nodeInfo("node-b")}, recorder: &events.FakeRecorder{}}
@@ -65,8 +66,9 @@ func newLoggingRig(t *testing.T, logger klog.Logger, sources ...cache.InformerSy
 	return r
 }
 
-// newScheduler has read the pods and then of the camera cam-000001, of one slot.
-func newScheduler(t *testing.T, pods ...*v1.Pod) *rig {
+// cameraRig has read the pods, and then of the camera cam-000001, of one slot, which node-a and
+// node-b reach.
+func cameraRig(t *testing.T, pods ...*v1.Pod) *rig {
 	r := newRig(t)
 	for _, p := range pods {
 		r.cache.SetPod(p)
