@@ -57,13 +57,16 @@ func newPod(annotation string) *v1.Pod {
 }
 
 func slots() map[string]types.ContainerInfo {
-	return map[string]types.ContainerInfo{"main": {Requests: types.ResourceList{"akri.sh/cam": 1}, AllocateFrom: types.ResourceLocation{"akri.sh/cam/0": "cam-1-0"}}}
+	return map[string]types.ContainerInfo{
+		"main": {Requests: types.ResourceList{"akri.sh/cam": 1}, AllocateFrom: types.ResourceLocation{"akri.sh/cam/0": "cam-1-0"}},
+	}
 }
 
 func gpus() map[string]types.ContainerInfo {
 	return map[string]types.ContainerInfo{
 		"warm": {AllocateFrom: types.ResourceLocation{"gpu/0": "gpu/a"}},
-		"main": {Requests: types.ResourceList{"gpu": 2}, DevRequests: types.ResourceList{"gpu/0": 1}, AllocateFrom: types.ResourceLocation{"gpu/0": "gpu/b"}},
+		"main": {Requests: types.ResourceList{"gpu": 2}, DevRequests: types.ResourceList{"gpu/0": 1},
+			AllocateFrom: types.ResourceLocation{"gpu/0": "gpu/b"}},
 	}
 }
 
@@ -290,8 +293,9 @@ func TestWhatIsDoneAndSent(t *testing.T) {
 		code   fwk.Code
 		reason string
 	}{
-		"bound":     {node: "a", want: "do Devices, do Slots, bind a cam-1-0 gpu/a gpu/b"},
-		"not bound": {node: "a", answer: errForbidden, want: "do Devices, do Slots, bind a cam-1-0 gpu/a gpu/b, undo Slots, undo Devices", code: fwk.Error, reason: "quota"},
+		"bound": {node: "a", want: "do Devices, do Slots, bind a cam-1-0 gpu/a gpu/b"},
+		"not bound": {node: "a", answer: errForbidden, want: "do Devices, do Slots, bind a cam-1-0 gpu/a gpu/b, undo Slots, undo Devices",
+			code: fwk.Error, reason: "quota"},
 		"a step refuses": {node: "a", step: fwk.NewStatus(fwk.Unschedulable, "held by another"),
 			want: "do Devices, do Slots, undo Devices", code: fwk.Unschedulable, reason: "held by another"},
 		"a step fails": {node: "a", step: fwk.AsStatus(errors.New("slot cam-1-0 is gone")),
