@@ -196,6 +196,7 @@ func TestLostBinds(t *testing.T) {
 	tests := map[string]struct {
 		change  func(*v1.Pod)
 		gone    bool
+		ends    bool
 		fate    []fate
 		getFate []error
 		bound   bool
@@ -215,6 +216,8 @@ func TestLostBinds(t *testing.T) {
 		"lost and applied, then refused":    {fate: []fate{{applied: true, err: reset}, {err: forbidden}}, bound: true, sent: 2},
 		"API down for a while":              {fate: []fate{{applied: true, err: reset}, {err: down}, {err: down}}, getFate: []error{down, down}, bound: true, sent: 6},
 		"lost, and then bound by another":   {change: elsewhere, fate: []fate{{err: reset}}, sent: 2},
+		"lost, and bound there by another":  {change: func(p *v1.Pod) { p.Spec.NodeName = "a" }, fate: []fate{{err: reset}}, sent: 2},
+		"lost, and the scheduler ends":      {ends: true, fate: []fate{{err: reset}}, sent: 1},
 		"lost, and the pod deleted by then": {gone: true, fate: []fate{{err: reset}}, sent: 2},
 	}
 	for name, test := range tests {
@@ -228,11 +231,16 @@ func TestLostBinds(t *testing.T) {
 				s.pod = nil
 			}
 			client.PrependReactor("*", "pods", s.react)
-			status := binder(client, nil).Bind(t.Context(), contributed(t, pod), pod, "a")
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			if test.ends {
+				end()
+			}
+			status := binder(client, nil).Bind(ctx, contributed(t, pod), pod, "a")
 			if status.IsSuccess() != test.bound || s.sent != test.sent {
 				t.Errorf("Bind: %v after %d requests, want bound %v after %d", status, s.sent, test.bound, test.sent)
 			}
-			ours := s.pod != nil && s.pod.Spec.NodeName == "a" && s.pod.UID == "p-uid"
+			ours := s.pod != nil && s.pod.UID == "p-uid" && s.pod.Annotations[assignment.HolderAnnotation] == "p-uid"
 			if ours != test.bound {
 				t.Errorf("the scheduler thinks that it is bound: %v, the API has it: %v", test.bound, ours)
 			}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -244,6 +245,19 @@ func TestTakeGivesUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A call that waits for its turn when the scheduler ends is not made.
+func TestTakeWithoutATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.once.Do(func() { r.calls = make(chan struct{}) }) // no turn ever comes
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := r.Take(ctx, of("p", "a", "0")); !errors.Is(err, context.DeadlineExceeded) || len(r.Actions()) != 0 {
+			t.Errorf("%v, after %d calls", err, len(r.Actions()))
+		}
+	})
 }
 
 func TestRelease(t *testing.T) {

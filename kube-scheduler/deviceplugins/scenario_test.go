@@ -31,7 +31,8 @@ import (
 //	                                best node; with bind, the API shows it as bound there then
 //	retry pod=p [bind]              the same once more
 //	bind pod=p                      what the Binding says, which the API then shows
-//	unreserve, end pod=p
+//	unreserve pod=p
+//	end pod=p [phase=Succeeded]     it is deleted; with a phase, it completes
 //	annotate pod=p                  somebody changes the annotation of the pod to this text
 //	recreate pod=p                  the API shows another pod of its name as an update of it; lines as
 //	                                for schedule
@@ -119,6 +120,12 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		s.Unreserve(s.ctx, s.states[pod.Name], pod, s.chosen)
 	case "end":
 		delete(s.pods, pod.Name)
+		if phase := arg("phase"); phase != "" {
+			pod = pod.DeepCopy()
+			pod.Status.Phase = v1.PodPhase(phase)
+			s.cache.setPod(pod)
+			break
+		}
 		if err := s.known.Delete(pod); err != nil {
 			t.Fatal(err)
 		}
