@@ -17,9 +17,9 @@ import (
 // commands), each with its lines of input, and with its answer. The answer of a command that
 // changes something ends with the event, if there is one: what waiting pods may have now.
 //
-// What a story begins with is told by the command "given". It takes commands, one a line, with
-// their lines of input behind a colon: "schedule pod=p node=a: one cam=1, two cam=1". It
-// answers with what went wrong only.
+// The command "given" is for what a story begins with. Its input are commands, one a line, with
+// their own input behind a colon: "schedule pod=p node=a: one cam=1, two cam=1". It answers
+// with what went wrong, and else with nothing.
 //
 // After each command the counts of the ledger are right, and a ledger of what the API has, as
 // after a restart, is equal to it.
