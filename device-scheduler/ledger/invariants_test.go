@@ -5,22 +5,17 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
+// failer is a *testing.T or a *rapid.T.
 type failer interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
-
-var (
-	_ failer = (*testing.T)(nil)
-	_ failer = (*rapid.T)(nil)
-)
 
 // all yields the slots that the device has, and those beyond that somebody has.
 func (d *device) all(yield func(int, *slotState) bool) {
