@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/google/btree"
@@ -62,39 +61,21 @@ func (c *class) toggle(g *group) {
 // it. To join Instances that thousands of nodes share must not cost a node as much as there
 // are others.
 func shift(n *nodeRecord, devices []*device) {
-	number := func(d *device) uint64 {
-		if d.group == nil {
-			return 0
-		}
-		return d.group.number
-	}
-	slices.SortStableFunc(devices, func(a, b *device) int {
-		return cmp.Or(cmp.Compare(a.config.name, b.config.name), cmp.Compare(number(a), number(b)))
-	})
-	for some := range runs(devices, func(d *device) *configRecord { return d.config }) {
-		conf := some[0].config
+	for conf, some := range by(devices, func(d *device) *configRecord { return d.config }) {
 		alone := conf.reclassify(n, some)
-		for same := range runs(some, func(d *device) *group { return d.group }) {
+		for _, same := range by(some, func(d *device) *group { return d.group }) {
 			conf.regroup(n, same, alone)
 		}
 	}
 }
 
-// runs yields the runs of devices that are alike.
-func runs[T comparable](devices []*device, like func(*device) T) func(func([]*device) bool) {
-	return func(yield func([]*device) bool) {
-		for len(devices) > 0 {
-			first := like(devices[0])
-			n := slices.IndexFunc(devices, func(d *device) bool { return like(d) != first })
-			if n < 0 {
-				n = len(devices)
-			}
-			if !yield(devices[:n]) {
-				return
-			}
-			devices = devices[n:]
-		}
+// by sorts the devices by something that they may have in common.
+func by[K comparable](devices []*device, of func(*device) K) map[K][]*device {
+	sorted := map[K][]*device{}
+	for _, d := range devices {
+		sorted[of(d)] = append(sorted[of(d)], d)
 	}
+	return sorted
 }
 
 // reclassify moves the node to the class that it is in once it has joined or left the
@@ -255,8 +236,7 @@ func (conf *configRecord) toggle(classes []*class, d *device) {
 }
 
 func (conf *configRecord) newGroup(key setKey) *group {
-	conf.made++
-	g := &group{key: key, number: conf.made, order: btree.NewWithFreeListG(btreeDegree, inOrder, conf.spare)}
+	g := &group{key: key, order: btree.NewWithFreeListG(btreeDegree, inOrder, conf.spare)}
 	conf.groups[key] = g
 	return g
 }

@@ -18,14 +18,8 @@ func (l *Ledger) device(name string) *device {
 
 // dropDevice forgets a device of which nothing is known any more.
 func (l *Ledger) dropDevice(d *device) {
-	if d.exists() || d.reports != nil {
+	if d.exists() || d.reports != nil || len(d.slots) > 0 {
 		return
-	}
-	if slices.ContainsFunc(d.slots, (*slotState).inUse) {
-		return
-	}
-	for _, s := range d.slots {
-		l.countUse(d, s) // a nomination of several slots ends one by one
 	}
 	delete(l.devices, d.name)
 	if d.config != nil {
@@ -104,9 +98,6 @@ func (d *device) available(i int) bool {
 	s := d.at(i)
 	return d.exists() && i < d.capacity && (s == nil || len(s.holders) == 0 && s.claimed() == nil)
 }
-
-// isFree reports whether slot i is available and is not nominated for a pod.
-func (d *device) isFree(i int) bool { return d.exists() && i < d.capacity && !d.taken.has(i) }
 
 // resource returns the Configuration that a resource name asks for, or the Instance which it
 // names, with its Configuration; nil if there is neither.

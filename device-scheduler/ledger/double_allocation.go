@@ -20,15 +20,10 @@ type DoubleAllocation struct {
 // several bound holders: a pod that is only assumed can still be left unbound.
 func (l *Ledger) DoubleAllocationOf(s slot.Name) *DoubleAllocation {
 	state := l.slot(s)
-	if state == nil || len(state.holders) < 2 {
+	if state == nil {
 		return nil
 	}
-	holders := make([]*podRecord, 0, len(state.holders))
-	for _, p := range state.holders {
-		if p.bound {
-			holders = append(holders, p)
-		}
-	}
+	holders := slices.DeleteFunc(slices.Clone(state.holders), func(p *podRecord) bool { return !p.bound })
 	if len(holders) < 2 {
 		return nil
 	}

@@ -107,12 +107,11 @@ func (l *Ledger) refresh(d *device, s *slotState, event *Event) {
 	l.dropDevice(d)
 }
 
-// refreshAll is refresh for slots of which some may have been forgotten.
+// refreshAll is refresh for several slots.
 func (l *Ledger) refreshAll(holds []hold, event *Event) {
 	for _, h := range holds {
-		if s := l.slot(h.slot); s != nil {
-			l.refresh(l.devices[h.slot.Instance], s, event)
-		}
+		d := l.devices[h.slot.Instance]
+		l.refresh(d, d.at(h.slot.Index), event)
 	}
 }
 

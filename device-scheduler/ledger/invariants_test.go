@@ -35,6 +35,9 @@ func (d *device) all(yield func(int, *slotState) bool) {
 	}
 }
 
+// isFree reports whether slot i is available, and is not nominated for a pod.
+func (d *device) isFree(i int) bool { return d.exists() && i < d.capacity && !d.taken.has(i) }
+
 // holderUIDs are sorted: the order in which pods were seen differs after a restart.
 func (s *slotState) holderUIDs() []string {
 	var uids []string

@@ -37,39 +37,41 @@ func MoreImportant(a, b Victim) int {
 type PotentialVictims struct {
 	ledger  *Ledger
 	req     *Request
-	configs map[*configRecord]bool // that have what is asked for
-	pods    map[*group][]*podRecord
-	// leaving counts slots that pods of lower priority hold, or pods that are being deleted, and
-	// the Instances of these slots.
-	leaving map[*group]supply
+	configs map[*configRecord]bool // of the groups
+	groups  map[*group]leaving
+}
+
+// leaving is what pods of lower priority, and pods that are being deleted, hold of a group.
+type leaving struct {
+	pods             []*podRecord // without those that are being deleted
+	slots, instances int
 }
 
 // PotentialVictims finds the pods of lower priority that hold slots of what is asked for. It looks at each pod
 // once, so that many nodes can be asked after that.
 func (l *Ledger) PotentialVictims(req *Request) *PotentialVictims {
 	configs, named := l.asked(req)
-	h := &PotentialVictims{ledger: l, req: req, configs: maps.Clone(configs), pods: map[*group][]*podRecord{}, leaving: map[*group]supply{}}
+	h := &PotentialVictims{ledger: l, req: req, configs: map[*configRecord]bool{}, groups: map[*group]leaving{}}
 	counted := map[*device]bool{}
-	for d := range named {
-		h.configs[d.config] = true
-	}
 	for _, p := range l.pods {
+		if p.Priority >= req.Priority && !p.terminating {
+			continue
+		}
 		for _, held := range p.holds {
 			d := l.devices[held.slot.Instance]
 			if d.group == nil || !configs[d.config] && !named[d] {
 				continue
 			}
-			if of := h.pods[d.group]; p.Priority < req.Priority && !p.terminating && (len(of) == 0 || of[len(of)-1] != p) {
-				h.pods[d.group] = append(of, p)
+			h.configs[d.config] = true
+			of := h.groups[d.group]
+			if !p.terminating && (len(of.pods) == 0 || of.pods[len(of.pods)-1] != p) {
+				of.pods = append(of.pods, p)
 			}
-			if p.Priority < req.Priority || p.terminating {
-				leaving := h.leaving[d.group]
-				if leaving.slots++; !counted[d] {
-					counted[d] = true
-					leaving.instances++
-				}
-				h.leaving[d.group] = leaving
+			if of.slots++; !counted[d] {
+				counted[d] = true
+				of.instances++
 			}
+			h.groups[d.group] = of
 		}
 	}
 	return h
@@ -79,8 +81,9 @@ func (l *Ledger) PotentialVictims(req *Request) *PotentialVictims {
 // gone. It counts, and looks at no pod: where it is false Preempt finds nothing, and where it is
 // true Preempt may find nothing either.
 func (h *PotentialVictims) Suffice(node string) bool {
-	for i := range h.req.Containers {
-		for _, r := range h.req.Containers[i].Resources {
+	together := map[*configRecord]int{} // slots of containers that run together in the end
+	for _, c := range h.req.Containers {
+		for _, r := range c.Resources {
 			conf, named := h.ledger.resource(r.Name)
 			if conf == nil {
 				return false
@@ -89,20 +92,15 @@ func (h *PotentialVictims) Suffice(node string) bool {
 				continue // of the nodes that reach one Instance few are Distinct
 			}
 			at := conf.classOf(node)
-			have, unique := at.waiting, conf.unique() != ""
-			if unique {
-				have += at.offers
-			} else {
-				have += at.free
-			}
+			slots, instances := at.waiting+at.free, at.waiting+at.offers
 			for _, g := range at.groups {
-				if unique {
-					have += h.leaving[g].instances
-				} else {
-					have += h.leaving[g].slots
-				}
+				slots += h.groups[g].slots
+				instances += h.groups[g].instances
 			}
-			if have < r.Count {
+			if c.Role != Init {
+				together[conf] += r.Count
+			}
+			if slots < max(r.Count, together[conf]) || conf.unique() != "" && instances < r.Count {
 				return false
 			}
 		}
@@ -117,7 +115,7 @@ func (h *PotentialVictims) On(node string) []Victim {
 	var found []Victim
 	for conf := range h.configs {
 		for _, g := range conf.classOf(node).groups {
-			for _, p := range h.pods[g] {
+			for _, p := range h.groups[g].pods {
 				if !seen[p] {
 					seen[p] = true
 					found = append(found, Victim{Pod: p.Pod, Node: p.node})

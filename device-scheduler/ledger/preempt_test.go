@@ -79,6 +79,19 @@ func TestDistinct(t *testing.T) {
 	check("cam-1", "a")
 }
 
+// TestSuffice: what containers take that run at the same time adds up.
+func TestSuffice(t *testing.T) {
+	l := ledgerOf(akriv0.ConfigurationSpec{Capacity: 2})
+	share(l, "cam-1", "a")
+	req := podFor(3, 1)
+	if l.PotentialVictims(req).Suffice("a") {
+		t.Error("2 slots suffice for 3 containers")
+	}
+	if req.Containers[0].Role = Init; !l.PotentialVictims(req).Suffice("a") {
+		t.Error("2 slots do not suffice for 2 containers and one that runs before them")
+	}
+}
+
 // pods is how many come to a crowded ledger.
 const pods = 20
 

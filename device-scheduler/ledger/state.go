@@ -53,7 +53,6 @@ type configRecord struct {
 	// devices are those that nodes report, or did while somebody has slots of them.
 	devices map[*device]struct{}
 	groups  map[setKey]*group // by the nodes that reach them
-	made    uint64            // groups so far
 	classes map[setKey]*class // of nodes, by the Instances that they reach
 	byNode  map[string]*class
 	spare   *btree.FreeListG[*device] // of all groups' orders
@@ -145,7 +144,6 @@ type supply struct {
 type group struct {
 	supply
 	key     setKey   // of the nodes
-	number  uint64   // of the Configuration's groups
 	classes []*class // of the nodes
 	order   *btree.BTreeG[*device]
 	// nominated are the Instances with slots that wait for the pods which they are nominated for.
