@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -99,6 +100,23 @@ func TestFeasibilityFollowsJoins(t *testing.T) {
 	l.DeleteSlice("another")
 	if first != table() {
 		t.Error("all nodes were looked up again")
+	}
+}
+
+// TestLocalAmongMany: the device that a node alone reaches is found, however many it shares with
+// others, each with other ones.
+func TestLocalAmongMany(t *testing.T) {
+	l := ledgerOf(akriv0.ConfigurationSpec{})
+	share(l, "cam-0", "a")
+	for i := range 2 * fewGroups {
+		neighbour := fmt.Sprint("b", i)
+		share(l, fmt.Sprint("cam-", i+1), "a", neighbour)
+		for node, local := range map[string]float64{"a": 1, neighbour: 0} {
+			got, want := l.Feasibility(podFor(1, 1), nil).ScoreInput(node, NotInSnapshot), ScoreInput{Free: 1, Local: local}
+			if got != want {
+				t.Errorf("node %s shares %d devices: %+v, want %+v", node, i+1, got, want)
+			}
+		}
 	}
 }
 
