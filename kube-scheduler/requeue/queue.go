@@ -203,7 +203,8 @@ func (q *Queue[R]) Try(uid types.UID) {
 		if w.finished {
 			w.givenUp, w.from = 0, 0
 		}
-		w.lastTry, w.rejected, w.finished = q.now, true, false // until it reserves
+		w.lastTry, w.finished = q.now, false
+		w.rejected = true // until it reserves
 		delete(q.retries, uid)
 		if q.Finishes {
 			q.retries[uid] = retry{at: q.Clock.Now().Add(w.backoff(maxRetryInterval)), delay: RetryInterval, unlessFinished: true}

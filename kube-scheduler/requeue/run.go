@@ -41,7 +41,7 @@ func (q *Queue[R]) Step() (wait time.Duration, more bool) {
 	activate := q.retried(now)
 	// Events and pods are read at once: an event that comes later is found by the next Step,
 	// with the pods that wait by then.
-	events, lists := map[string]keyEvents{}, map[string][]waiting[R]{}
+	events, lists := map[string]keyEvents{}, map[string][]candidate[R]{}
 	for key, e := range q.events {
 		if !now.Before(e.nextBatch) {
 			seen := *e
@@ -65,17 +65,24 @@ func (q *Queue[R]) Step() (wait time.Duration, more bool) {
 	return q.nextStep(now)
 }
 
-// candidates are the pods that wait for the key, as they are now, in no order. The caller holds mu.
-func (q *Queue[R]) candidates(key string) []waiting[R] {
-	list := make([]waiting[R], 0, len(q.byKey[key]))
+// candidate is a waiting pod as a Step finds it.
+type candidate[R any] struct {
+	pod     *v1.Pod
+	request R
+	lastTry uint64
+}
+
+// candidates are the pods that wait for the key, in no order. The caller holds mu.
+func (q *Queue[R]) candidates(key string) []candidate[R] {
+	list := make([]candidate[R], 0, len(q.byKey[key]))
 	for _, w := range q.byKey[key] {
-		list = append(list, *w)
+		list = append(list, candidate[R]{w.pod, w.request, w.lastTry})
 	}
 	return list
 }
 
 // firstToTry orders by priority, then age.
-func firstToTry[R any](x, y waiting[R]) int {
+func firstToTry[R any](x, y candidate[R]) int {
 	return cmp.Or(cmp.Compare(corev1helpers.PodPriority(y.pod), corev1helpers.PodPriority(x.pod)),
 		x.pod.CreationTimestamp.Compare(y.pod.CreationTimestamp.Time), cmp.Compare(x.pod.UID, y.pod.UID))
 }
@@ -100,7 +107,7 @@ func (q *Queue[R]) retried(now time.Time) map[string]*v1.Pod {
 
 // nextBatch adds the key's next batch to the pods that are to be activated. candidates
 // are in order, and as of the time of the events.
-func (q *Queue[R]) nextBatch(now time.Time, key string, e keyEvents, candidates []waiting[R], activate map[string]*v1.Pod) {
+func (q *Queue[R]) nextBatch(now time.Time, key string, e keyEvents, candidates []candidate[R], activate map[string]*v1.Pod) {
 	possible := func(*v1.Pod, R) bool { return false }
 	if e.free {
 		possible = q.Possible(key)
