@@ -34,7 +34,7 @@ type claimRig struct {
 func newClaimRig(t *testing.T, sources ...cache.InformerSynced) *claimRig {
 	r := &claimRig{rig: newRig(t, sources...), api: claimstest.New()}
 	r.claims = &claims.Writer{Client: r.api, Clock: clock.RealClock{}, Seen: r.cache.ClaimSeen, Gone: r.cache.ClaimGone}
-	r.sweeper = &recovery.Sweeper{Logger: klog.FromContext(r.ctx), Clock: clock.RealClock{}, Client: r.client, Cache: r.cache, Claims: r.claims}
+	r.sweeper = &recovery.Sweeper{Logger: klog.FromContext(r.ctx), Client: r.client, Cache: r.cache, Claims: r.claims}
 	shared(r.cache, "cam-000001", "cam-000002")
 	r.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding)

@@ -1,15 +1,14 @@
 package configurationresources
 
 import (
-	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
-	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/recovery"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
@@ -75,24 +74,24 @@ func TestOrphanedClaims(t *testing.T) {
 // Orphaned claims are released from when the scheduler leads, be there pods to schedule or not,
 // and again after each interval.
 func TestOrphanedClaimsAreLookedForAgain(t *testing.T) {
-	r := newClaimRig(t)
-	fake := testclock.NewFakeClock(time.Now())
-	r.sweeper.Clock = fake
-	ctx, cancel := context.WithCancel(r.ctx)
-	t.Cleanup(cancel)
-	p := pod("p", "1")
-	r.create(p)
-	r.cache.SetPod(p)
-	orphan := func() { r.cache.SetClaim(r.api.Put(claim("cam-000001-0", "C:p-uid:node-a")), false) }
-	released := func() bool { return r.holder("cam-000001-0") == "" }
-	orphan()
-	(&Factory{cache: r.cache, sweep: func() { r.sweeper.Run(ctx) }}).Lead()
-	eventually(t, "the claim to be released", func() bool { return released() && fake.HasWaiters() })
-	orphan()
-	fake.Step(recovery.SweepInterval - 1)
-	if !fake.HasWaiters() || released() {
-		t.Error("claims are looked for before the interval is over")
-	}
-	fake.Step(1)
-	eventually(t, "the claim to be released", released)
+	synctest.Test(t, func(t *testing.T) {
+		r, p := newClaimRig(t), pod("p", "1")
+		r.create(p)
+		r.cache.SetPod(p)
+		orphan := func() { r.cache.SetClaim(r.api.Put(claim("cam-000001-0", "C:p-uid:node-a")), false) }
+		released := func(after time.Duration, want bool) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if got := r.holder("cam-000001-0") == ""; got != want {
+				t.Errorf("after another %v the claim is released: %v, want %v", after, got, want)
+			}
+		}
+		orphan()
+		(&Factory{cache: r.cache, sweep: func() { r.sweeper.Run(t.Context()) }}).Lead()
+		released(0, true)
+		orphan()
+		released(recovery.SweepInterval-1, false)
+		released(1, true)
+	})
 }

@@ -135,7 +135,7 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 			return nil, fmt.Errorf("start plugin %s: make a client for claims: %w", Name, err)
 		}
 		f.claims = &claims.Writer{Client: client, Clock: clock.RealClock{}, Seen: f.cache.ClaimSeen, Gone: f.cache.ClaimGone}
-		sweeper := &recovery.Sweeper{Logger: logger, Clock: clock.RealClock{}, Client: handle.ClientSet(), Cache: f.cache, Claims: f.claims}
+		sweeper := &recovery.Sweeper{Logger: logger, Client: handle.ClientSet(), Cache: f.cache, Claims: f.claims}
 		f.sweep = func() { sweeper.Run(ctx) }
 	}
 	p.claims = f.claims

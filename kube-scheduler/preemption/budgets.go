@@ -20,10 +20,7 @@ type budget struct {
 
 // budgets lists the PodDisruptionBudgets, by namespace.
 func (e *Evaluator) budgets() map[string][]*budget {
-	list, err := e.PDBs.List(labels.Everything())
-	if err != nil {
-		list = nil // an informer's lister does not fail
-	}
+	list, _ := e.PDBs.List(labels.Everything()) // an informer's lister does not fail
 	budgets := map[string][]*budget{}
 	for _, b := range list {
 		if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil {

@@ -7,9 +7,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
@@ -22,23 +22,13 @@ const SweepInterval = 10 * time.Second
 // Sweeper releases orphaned claims: those that were made for pods which wait unbound.
 type Sweeper struct {
 	Logger klog.Logger
-	Clock  clock.Clock
 	Client kubernetes.Interface
 	Cache  *slotcache.Cache
 	Claims *claims.Writer
 }
 
 // Run sweeps now and after each SweepInterval, until ctx is done.
-func (s *Sweeper) Run(ctx context.Context) {
-	for {
-		s.Sweep(ctx)
-		select {
-		case <-s.Clock.After(SweepInterval):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
+func (s *Sweeper) Run(ctx context.Context) { wait.UntilWithContext(ctx, s.Sweep, SweepInterval) }
 
 // Sweep releases the orphaned claims that there are. What fails is logged, and is for the next
 // Sweep.

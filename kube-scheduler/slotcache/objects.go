@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -96,10 +97,10 @@ func (b *Cache) DeleteNode(node *v1.Node) {
 
 // NodeHandler follows nodes. Heartbeats change nothing.
 func (b *Cache) NodeHandler() cache.ResourceEventHandler {
-	return informer.Handler(b.SetNode, b.DeleteNode, func(a, b *v1.Node) bool { return maps.Equal(a.Labels, b.Labels) })
+	return informer.Handler(b.SetNode, b.DeleteNode, sameLabels[*v1.Node])
 }
 
-func sameNamespaceLabels(a, b *v1.Namespace) bool { return maps.Equal(a.Labels, b.Labels) }
+func sameLabels[T metav1.Object](a, b T) bool { return maps.Equal(a.GetLabels(), b.GetLabels()) }
 
 // SliceFeed follows DeviceSlices. The ledger is their store.
 func (b *Cache) SliceFeed() *informer.Feed[*v1alpha1.DeviceSlice] {

@@ -76,7 +76,7 @@ func Start(ctx context.Context, logger klog.Logger, handle fwk.Handle, config *r
 		handler  cache.ResourceEventHandler
 	}{
 		{akri.Configurations().Informer(), informer.Handler(b.SetConfiguration, b.DeleteConfiguration, nil)},
-		{core.Namespaces().Informer(), informer.Handler(b.SetNamespace, func(*v1.Namespace) {}, sameNamespaceLabels)},
+		{core.Namespaces().Informer(), informer.Handler(b.SetNamespace, func(*v1.Namespace) {}, sameLabels[*v1.Namespace])},
 		{core.Nodes().Informer(), b.NodeHandler()},
 		{core.Pods().Informer(), informer.Handler(b.SetPod, b.DeletePod, nil)},
 	} {
