@@ -2,13 +2,10 @@ package configurationresources
 
 import (
 	"context"
-	"errors"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-
-	"github.com/kubeslot/kubeslot/kube-scheduler/preemption"
 )
 
 // PostFilter preempts pods of lower priority, on whichever node, that hold slots
@@ -41,20 +38,7 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	}
 	best, nomination, err := p.preemption.Preempt(ctx, c.Request, short, from, p.args.Strategy, p.args.NominationTimeout.Duration)
 	if err != nil {
-		if limit := (*preemption.LimitError)(nil); errors.As(err, &limit) {
-			from = limit.Next
-		}
-		p.cache.Queue.Unfinished(pod.UID, from) // it is tried again after a while
 		return nil, fwk.NewStatus(fwk.Unschedulable, err.Error())
-	}
-	if best == nil {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "no pods of lower priority hold slots that would help")
-	}
-	if best.Free {
-		// Filter had others expected there, or the slots were given back since. They
-		// take what they want first; no event of the ledger follows to activate this pod.
-		p.cache.Queue.RetryLater(pod.UID)
-		return nil, fwk.NewStatus(fwk.Unschedulable, "slots that would do are free by now, so no pod is preempted; the pod is tried again")
 	}
 	if len(best.Victims) > 0 {
 		go p.preemption.Evict(context.WithoutCancel(ctx), pod, best, nomination)

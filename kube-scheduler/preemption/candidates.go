@@ -7,8 +7,10 @@ package preemption
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -27,13 +29,12 @@ const (
 	DefaultLimit = 10_000
 )
 
-// LimitError says that not all nodes were looked at on which a preemption may be possible: the
-// pod is to be tried again, from Next on.
-type LimitError struct{ Next int }
-
-func (*LimitError) Error() string {
-	return "no pods of lower priority hold slots that would help on the nodes that were looked at; the pod is tried again, on others"
-}
+// Why no pod is preempted.
+var (
+	errNone  = errors.New("no pods of lower priority hold slots that would help")
+	errLimit = errors.New(errNone.Error() + " on the nodes that were looked at; the pod is tried again, on others")
+	errFree  = errors.New("slots that would do are free by now, so no pod is preempted; the pod is tried again")
+)
 
 // Evaluator chooses and evicts victims for the pods of one profile. Safe for concurrent use.
 type Evaluator struct {
@@ -46,10 +47,9 @@ type Evaluator struct {
 }
 
 // Preempt chooses the best preemption on the nodes, and keeps its slots for the pod until the
-// timeout. The slot cache's lock is free at times: what was found is confirmed in the end. If
-// that fails, the pod is tried again. Nothing is kept of a preemption that is Free. It is an error
-// when ctx is done, and a *LimitError when none was found and nodes are left. It begins at from, 0
-// or where that error said, and goes round.
+// timeout. The slot cache's lock is free at times: what was found is confirmed in the end. An
+// error says why there is no preemption; the pod is tried again unless none is possible. The
+// search begins at from, 0 or where the last one of the pod was Unfinished, and goes round.
 func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []string, from int, strategy ledger.Strategy, timeout time.Duration) (*ledger.Preemption, *slotcache.Nomination, error) {
 	var (
 		distinct []string // nodes that differ in what a preemption finds
@@ -62,6 +62,7 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 		next := (from + i) % len(distinct)
 		node := distinct[next]
 		if ctx.Err() != nil {
+			e.Cache.Queue.Unfinished(types.UID(req.UID), from)
 			return nil, nil, context.Cause(ctx)
 		}
 		suffice := false
@@ -76,7 +77,8 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 		}
 		if looked >= cmp.Or(e.Limit, DefaultLimit) {
 			if best == nil {
-				return nil, nil, &LimitError{Next: next}
+				e.Cache.Queue.Unfinished(types.UID(req.UID), next)
+				return nil, nil, errLimit
 			}
 			break
 		}
@@ -94,9 +96,15 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 			break
 		}
 	}
-	if best == nil || best.Free {
-		return best, nil, nil
+	if best == nil {
+		return nil, nil, errNone
 	}
 	best, nomination := e.Cache.Nominate(req, best, strategy, timeout)
+	switch {
+	case best == nil:
+		return nil, nil, errNone
+	case best.Free:
+		return nil, nil, errFree
+	}
 	return best, nomination, nil
 }

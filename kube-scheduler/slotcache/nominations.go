@@ -14,8 +14,8 @@ import (
 
 // Nominate keeps the slots of the preemption for the pod, and makes its victims known, until
 // the pod is bound, gone, or the timeout passes. What was found without the lock is confirmed
-// first: nil if that fails, and the pod is tried again, or if the pod waits no longer. Nothing is
-// kept of a preemption that is Free.
+// first: nil if that fails, or if the pod waits no longer. Nothing is kept then, nor of a preemption
+// that is Free, and the pod is tried again.
 func (b *Cache) Nominate(req *ledger.Request, found *ledger.Preemption, strategy ledger.Strategy, timeout time.Duration) (*ledger.Preemption, *Nomination) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -24,10 +24,10 @@ func (b *Cache) Nominate(req *ledger.Request, found *ledger.Preemption, strategy
 		return nil, nil // it was deleted meanwhile
 	}
 	found = b.ledger.Preempt(strategy, found.Node, req, found.Victims)
-	if found == nil {
-		b.Queue.RetryLater(uid)
-	}
 	if found == nil || found.Free {
+		// If free, Filter had others expected there, or the slots were given back since. They take
+		// what they want first; no event of the ledger follows to activate this pod.
+		b.Queue.RetryLater(uid)
 		return found, nil
 	}
 	n := &Nomination{req: req, node: found.Node}
