@@ -103,16 +103,17 @@ func TestFeasibilityFollowsJoins(t *testing.T) {
 	}
 }
 
-// TestLocalAmongMany: the device that a node alone reaches is found, however many it shares with
-// others, each with other ones.
+// TestLocalAmongMany: the devices that a node alone reaches are found, however many it shares
+// with others, each with another one.
 func TestLocalAmongMany(t *testing.T) {
 	l := ledgerOf(akriv0.ConfigurationSpec{})
 	share(l, "cam-0", "a")
+	share(l, "cam-9", "a")
 	for i := range 2 * fewGroups {
 		neighbour := fmt.Sprint("b", i)
 		share(l, fmt.Sprint("cam-", i+1), "a", neighbour)
 		for node, local := range map[string]float64{"a": 1, neighbour: 0} {
-			got, want := l.Feasibility(podFor(1, 1), nil).ScoreInput(node, NotInSnapshot), ScoreInput{Free: 1, Local: local}
+			got, want := l.Feasibility(podFor(1, 2), nil).ScoreInput(node, NotInSnapshot), ScoreInput{Free: 1, Local: local}
 			if got != want {
 				t.Errorf("node %s shares %d devices: %+v, want %+v", node, i+1, got, want)
 			}
