@@ -47,7 +47,7 @@ type standing struct {
 	first   *v1alpha1.Device // of the device that has the name
 	nodes   *nodeSet         // nil: none
 	lost    map[string]struct{}
-	keep    map[string]struct{} // nodes that list the device as gone
+	keep    map[string]struct{} // nodes that list the device as gone; with spec.discovery all selected ones, if one does
 	leftOut []string
 	ignored int // reports that do not count
 }
@@ -149,7 +149,7 @@ func (v *Inventory) judge(r *record, named *configurations) {
 		for _, rep := range reports {
 			err := mistrust(&rep, named.owner, v.ownerOf(rep.device.Instance()), selected)
 			if rep.device.Gone && rep.bad == nil {
-				if err == nil && selected == nil {
+				if err == nil {
 					gone = append(gone, rep)
 				}
 				continue
@@ -170,10 +170,14 @@ func (v *Inventory) judge(r *record, named *configurations) {
 	r.ignored = len(problems)
 	r.leftOut = slices.Clone(problems[:min(len(problems), maxLeftOut)])
 	for _, rep := range gone {
-		if len(believed) == 0 || believed[0].identity() == rep.identity() {
-			if r.keep == nil {
-				r.keep = map[string]struct{}{}
-			}
+		switch {
+		case len(believed) > 0 && believed[0].identity() != rep.identity():
+			continue
+		case selected != nil:
+			r.keep = selected.has
+		case r.keep == nil:
+			r.keep = map[string]struct{}{rep.slice.Spec.NodeName: {}}
+		default:
 			r.keep[rep.slice.Spec.NodeName] = struct{}{}
 		}
 	}

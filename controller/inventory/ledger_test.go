@@ -53,11 +53,7 @@ func compareWithLedger(t *rapid.T, discovery bool) {
 			d := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: rapid.SampledFrom([]string{"n1", "n1", "n1", "n2"}).Draw(t, "namespace"), Name: "cam"},
 				ID: id, Shared: id == "one"}
 			d.Hash = hash(id, d.Shared, node)
-			states := []string{"", "", "gone", "gone", "unlisted", "unschedulable"}
-			if discovery {
-				states = states[:5] // of what is unschedulable everywhere nobody is given slots
-			}
-			switch state := rapid.SampledFrom(states).Draw(t, "state"); state {
+			switch state := rapid.SampledFrom([]string{"", "", "gone", "gone", "unlisted", "unschedulable"}).Draw(t, "state"); state {
 			case "unlisted":
 				continue
 			case "gone":

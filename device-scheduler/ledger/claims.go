@@ -117,15 +117,23 @@ func (l *Ledger) claimFacts(d *device, i int, n *nodeRecord) v1alpha1.ClaimFacts
 	return v1alpha1.ClaimFacts{Index: i, Capacity: d.config.owner.Spec.Slots(), Listed: d.reaches(n.name) || l.keeps(n, d), Given: d.exists()}
 }
 
-// keeps reports whether the node lists the device though it gives no slots of it. Where
-// another device has the name, the node's claims are of that one, and do not count.
-// With spec.discovery the nodes that are selected reach what one of them gives slots of.
+// keeps reports whether the node lists the device though it gives no slots of it, or with
+// spec.discovery, if the node is selected, whether any does. Where another device has the name,
+// the node's claims are of that one, and do not count.
 func (l *Ledger) keeps(n *nodeRecord, d *device) bool {
+	by := func(r *report) bool { return r.keptBy[n] > 0 && l.refuses(n, r) == "" }
 	if d.config.discovers() {
-		return false
+		by = func(r *report) bool {
+			for lister := range r.keptBy {
+				if l.refuses(lister, r) == "" {
+					return n.selected(d.config.owner)
+				}
+			}
+			return false
+		}
 	}
 	for r := d.reports; r != nil; r = r.next {
-		if r.keptBy[n] > 0 && (d.accepted == nil || d.accepted == r) && l.refuses(n, r) == "" {
+		if (d.accepted == nil || d.accepted == r) && by(r) {
 			return true
 		}
 	}

@@ -249,17 +249,19 @@ func (w *world) claimOn(name slot.Name) string {
 	return ""
 }
 
-// keeps reports whether the node lists the Instance's device, though it gives no slots of
-// it.
+// keeps reports whether the node lists the Instance's device though it gives no slots of it, or,
+// where spec.discovery selects it, whether another does.
 func (w *world) keeps(node, instance string) bool {
 	in := w.expected[instance]
 	for _, s := range w.slices {
 		for i := range s.Spec.Devices {
 			d := &s.Spec.Devices[i]
-			if s.Spec.NodeName == node && d.Instance() == instance && (d.Unschedulable || d.Gone) && (in == nil || in.device == identityOf(d, node)) {
-				if c := w.believes(d, node); c != nil && c.Spec.Discovery == nil {
-					return true
-				}
+			lister := s.Spec.NodeName
+			if d.Instance() != instance || !d.Unschedulable && !d.Gone || in != nil && in.device != identityOf(d, lister) {
+				continue
+			}
+			if c := w.believes(d, lister); c != nil && (lister == node || c.Spec.Discovery != nil && w.selected(c, node)) {
+				return true
 			}
 		}
 	}

@@ -53,9 +53,9 @@ func (l *Ledger) setNode(n *nodeRecord, known bool, labels map[string]string) Ev
 func (u *update) toggle(n *nodeRecord, conf *configRecord) []*device {
 	var all []*device
 	for d := range conf.devices {
+		u.touched[d] = true // claims may count also of those that give no slots
 		if d.exists() {
 			all = append(all, d)
-			u.touched[d] = true
 		}
 	}
 	shift(n, all)
