@@ -27,7 +27,8 @@ import (
 // benchCluster is a plugin whose nodes each have devices of their own, and advertise
 // them.
 func benchCluster(nodes, devices int) (*Plugin, []fwk.NodeInfo) {
-	p := newPlugin(slotcache.New(klog.Background(), clock.RealClock{}, nil), &fakeHandle{client: fake.NewClientset()}, corelisters.NewPodLister(store[any]()), nil)
+	slots := slotcache.New(klog.Background(), clock.RealClock{}, nil)
+	p := newPlugin(slots, &fakeHandle{client: fake.NewClientset()}, corelisters.NewPodLister(store[any]()), nil)
 	configuration := cameras(2)
 	configuration.Spec.InstanceNameDigits = slot.LongHash
 	p.cache.SetConfiguration(configuration)

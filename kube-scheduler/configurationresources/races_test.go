@@ -2,7 +2,6 @@ package configurationresources
 
 import (
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,9 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
-	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 )
 
 // docs/races.md lists the races, and where each is tested.
@@ -72,35 +69,6 @@ func TestDoubleAllocationWaitsForTheClaims(t *testing.T) {
 	synced.Store(true)
 	r.cache.Begin(r.ctx)
 	eventually(t, "the eviction of the pod without the claim", func() bool { return slices.Equal(r.deleted(), []string{holder.Name}) })
-}
-
-// Who would keep the slot is going itself, or is another pod by now: the other
-// need not go. The API is asked, for this scheduler may have stood still.
-func TestDoubleAllocationWhoseWinnerGoes(t *testing.T) {
-	for name, change := range map[string]func(*v1.Pod){
-		"terminating":        func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} },
-		"completed":          func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded },
-		"re-created":         func(p *v1.Pod) { p.UID = "another" },
-		"gone":               nil,
-		"there (it is kept)": func(*v1.Pod) {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, holder := preemptionRig(t)
-			late := bound(pod("late", "1"), "node-a", cam1)
-			r.create(late)
-			if change == nil {
-				check(r.client.Tracker().Delete(podsResource, holder.Namespace, holder.Name))
-			} else {
-				live := holder.DeepCopy()
-				change(live)
-				check(r.client.Tracker().Update(podsResource, live, live.Namespace))
-			}
-			r.evictor().Evict(r.ctx, []*ledger.DoubleAllocation{{Winner: slotrequest.PodOf(holder), Losers: []ledger.Pod{slotrequest.PodOf(late)}}})
-			if got, kept := r.deleted(), strings.HasPrefix(name, "there"); (len(got) == 1) != kept {
-				t.Errorf("evicted %v", got)
-			}
-		})
-	}
 }
 
 // A pod is deleted and made again under its name while the watch is interrupted:

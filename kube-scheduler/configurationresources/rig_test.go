@@ -61,7 +61,8 @@ func newLoggingRig(t *testing.T, logger klog.Logger, sources ...cache.InformerSy
 		corelisters.NewPodLister(r.known), policylisters.NewPodDisruptionBudgetLister(r.budgets))
 	r.cache.GiveUpWaiting()
 	r.cache.Queue.Start()
-	r.cache.EvictWith(func(found []*ledger.DoubleAllocation) { r.evictor().Evict(r.ctx, found) })
+	evictor := &recovery.Evictor{Logger: logger, Client: r.client, Recorder: r.handle.recorder}
+	r.cache.EvictWith(func(found []*ledger.DoubleAllocation) { evictor.Evict(r.ctx, found) })
 	r.cache.SetConfiguration(cameras(1))
 	return r
 }
@@ -91,10 +92,6 @@ func newPlugin(slots *slotcache.Cache, handle fwk.Handle, pods corelisters.PodLi
 	p.args.SetDefaults()
 	slots.AddProfile(v1.DefaultSchedulerName, &p.args)
 	return p
-}
-
-func (r *rig) evictor() *recovery.Evictor {
-	return &recovery.Evictor{Logger: klog.FromContext(r.ctx), Client: r.client, Recorder: r.handle.recorder}
 }
 
 // fakeHandle is what the plugin uses of the framework. Tests may change it.
