@@ -34,15 +34,6 @@ type amount struct {
 	freeAllocatable freeAllocatable
 }
 
-func (b *Cache) sortedAmounts(pod *v1.Pod) []amount {
-	var sorted []amount
-	amounts := b.Advertisable(pod)
-	for _, name := range slices.Sorted(maps.Keys(amounts)) {
-		sorted = append(sorted, amount{name: name, n: amounts[name]})
-	}
-	return sorted
-}
-
 // lacks is Unadvertised for a node in device-plugin mode: of each resource it advertises as
 // many as pods hold, and those that are free.
 func lacks(pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {

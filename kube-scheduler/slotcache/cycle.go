@@ -33,7 +33,9 @@ type Cycle struct {
 
 // NewCycle prepares a cycle of the pod to ask the scheduler's nodes.
 func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo) *Cycle {
-	c := &Cycle{Request: req, cache: b, pod: pod, amounts: b.sortedAmounts(pod), released: map[string]bool{}, expected: map[string]*ledger.Request{}}
+	c := &Cycle{Request: req, cache: b, pod: pod, released: map[string]bool{}, expected: map[string]*ledger.Request{}}
+	amounts := b.Advertisable(pod)
+	names := slices.Sorted(maps.Keys(amounts))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.snapshot.of(nodes) {
@@ -41,8 +43,8 @@ func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo)
 	}
 	c.snapshot = b.snapshot
 	c.feasibility = b.ledger.Feasibility(req, c.snapshot.index)
-	for i := range c.amounts {
-		c.amounts[i].freeAllocatable = c.snapshot.freeAllocatableOf(c.amounts[i].name)
+	for _, name := range names {
+		c.amounts = append(c.amounts, amount{name, amounts[name], c.snapshot.freeAllocatableOf(name)})
 	}
 	return c
 }
