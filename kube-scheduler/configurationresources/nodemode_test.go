@@ -75,6 +75,18 @@ func TestNodeBeginsToChooseSlots(t *testing.T) {
 	}
 }
 
+// A gang's pod is reserved a second time in its cycle. If its node has changed its mode in between,
+// nothing is left of the slots that it was given first.
+func TestNodeBeginsToChooseSlotsOfAGang(t *testing.T) {
+	r := cameraRig(t)
+	p := gang("g", "p")[0]
+	state := r.schedule(p, "node-a")
+	r.Unreserve(r.ctx, state, p, "node-a")
+	choosing(r, "node-a", map[string]string{"cam": "1"})
+	wantStatus(t, "Reserve", r.Reserve(r.ctx, state, p, "node-a"), fwk.Success)
+	wantStatus(t, "Bind", r.Bind(r.ctx, state, p, "node-a"), fwk.Skip)
+}
+
 // Two nodes in device-plugin mode share two cameras of one slot. What a node's pod asks for is
 // kept until the node has claimed as much, whichever slot it chooses.
 func TestSlotsAreKeptUntilTheNodeClaims(t *testing.T) {
