@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"hash/maphash"
 	"slices"
 
 	"github.com/google/btree"
@@ -260,3 +261,12 @@ func (t *table) set(node string, c *class) {
 		t.classes[place] = c
 	}
 }
+
+var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+func keyOf(name string) setKey {
+	return setKey{maphash.String(seeds[0], name), maphash.String(seeds[1], name)}
+}
+
+// toggled is the set's key with the member added or, if it is in the set, removed.
+func (k setKey) toggled(member setKey) setKey { return setKey{k[0] ^ member[0], k[1] ^ member[1]} }

@@ -64,7 +64,6 @@ func (l *Ledger) chooseOwner(conf *configRecord) Event {
 		u.reread(conf)
 		if d := l.devices[conf.name]; d != nil && d.config != nil { // an Instance of the name
 			u.withdraw(d)
-			u.unaccepted[d] = true
 		}
 		event = u.done()
 		if now != nil {

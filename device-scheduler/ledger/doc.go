@@ -16,5 +16,5 @@
 //     the changes
 //   - strategy.go, draft.go, fit.go: which slots a pod would get, as a problem for package
 //     slotsearch; shortfall.go: why it gets none
-//   - feasibility.go, snapshot.go, reach.go, preempt.go, double_allocation.go: what the scheduler asks
+//   - feasibility.go, reach.go, preempt.go, double_allocation.go: what the scheduler asks
 package ledger

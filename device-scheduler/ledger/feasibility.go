@@ -2,6 +2,24 @@ package ledger
 
 import akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 
+// SnapshotIndex is a list of nodes that are known by their place in it. It never changes.
+type SnapshotIndex struct {
+	names  []string
+	places map[string]int
+}
+
+// NewSnapshotIndex makes a snapshot of the names, in their order.
+func NewSnapshotIndex(names []string) *SnapshotIndex {
+	r := &SnapshotIndex{names: names, places: make(map[string]int, len(names))}
+	for place, name := range names {
+		r.places[name] = place
+	}
+	return r
+}
+
+// NotInSnapshot is the place of a node that is not on the snapshot.
+const NotInSnapshot = -1
+
 // Feasibility is a request that is asked of many nodes: Filter and Score ask it of
 // hundreds for each pod. It answers from counts alone, which lie side by side in
 // the order of a snapshot: to find a node by its name, the processor would wait for

@@ -14,7 +14,7 @@ import (
 // What it chose is taken in the draft; after a Shortfall the draft is of no more use.
 // The slots of one Configuration do not depend on those of another: slotsearch chooses them.
 func (dr *Draft) Fit(node string, req *Request) (Assignment, *Shortfall) {
-	f := &fitting{Draft: dr, node: node, req: req}
+	f := &fitting{Draft: dr, node: node, req: req, spans: req.spans()}
 	for i := range req.Containers {
 		for _, r := range req.Containers[i].Resources {
 			conf, d := dr.ledger.resource(r.Name)
@@ -84,9 +84,6 @@ func (f *fitting) want(conf *configRecord, d *device, container int, r ResourceR
 	at := slices.IndexFunc(f.problems, func(p *problem) bool { return p.config == conf })
 	if at < 0 {
 		at = len(f.problems)
-		if f.spans == nil {
-			f.spans = f.req.spans()
-		}
 		f.problems = append(f.problems, &problem{config: conf, Problem: slotsearch.Problem{Unique: conf.unique(), Spans: f.spans, Order: f.strategy.order}})
 	}
 	p := f.problems[at]

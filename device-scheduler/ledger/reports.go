@@ -93,7 +93,6 @@ func (u *update) leave(n *nodeRecord, reports []*report) {
 		d.reporters--
 		if d.reporters == 0 {
 			u.withdraw(d)
-			u.unaccepted[d] = true
 		} else if !d.config.discovers() {
 			left = append(left, d)
 		}
@@ -148,9 +147,9 @@ func (u *update) reachedBySelected(d *device) {
 	}
 }
 
-// withdraw takes the device out of use: no report counts.
+// withdraw takes the device out of use: no report counts, until it is decided which one is next.
 func (u *update) withdraw(d *device) {
-	u.touched[d] = true
+	u.touched[d], u.unaccepted[d] = true, true
 	d.remove()
 	d.accepted, d.reporters, d.capacity = nil, 0, 0
 }
@@ -159,7 +158,6 @@ func (u *update) withdraw(d *device) {
 func (u *update) reread(conf *configRecord) {
 	for d := range conf.devices {
 		u.withdraw(d)
-		u.unaccepted[d] = true
 	}
 }
 
@@ -225,16 +223,15 @@ func (u *update) done() Event {
 	for d := range u.touched {
 		d.forgetReports()
 	}
-	unaccepted := u.unaccepted
-	u.unaccepted = nil
-	maps.DeleteFunc(unaccepted, func(d *device, _ bool) bool { return d.reports == nil })
 	for d, r := range u.choose(u.touched) {
 		if d.accepted != r {
 			u.withdraw(d)
-			unaccepted[d] = true
 			d.accepted = r
 		}
 	}
+	unaccepted := u.unaccepted
+	u.unaccepted = nil
+	maps.DeleteFunc(unaccepted, func(d *device, _ bool) bool { return d.reports == nil })
 	if len(unaccepted) > 0 {
 		for _, name := range slices.Sorted(maps.Keys(u.nodes)) {
 			n := u.nodes[name]
