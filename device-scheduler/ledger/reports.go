@@ -177,28 +177,21 @@ func (l *Ledger) choose(devices map[*device]bool) map[*device]*report {
 	if len(found) == 0 {
 		return nil
 	}
-	type listing struct {
-		report *report
-		in     *sliceRecord
-	}
-	var listings []listing
-	for _, s := range l.slices {
-		for _, r := range s.reports {
-			if _, several := found[r.device]; several && l.refuses(s.node, r) == "" {
-				listings = append(listings, listing{r, s})
-			}
-		}
-	}
-	slices.SortStableFunc(listings, func(a, b listing) int {
-		return cmp.Or(a.in.created.Compare(b.in.created), cmp.Compare(a.in.name, b.in.name))
+	oldestFirst := slices.SortedFunc(maps.Values(l.slices), func(a, b *sliceRecord) int {
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
 	})
 	nodes := map[*report]map[*nodeRecord]bool{}
-	for _, at := range listings {
-		if nodes[at.report] == nil {
-			nodes[at.report] = map[*nodeRecord]bool{}
-			found[at.report.device] = append(found[at.report.device], at.report)
+	for _, s := range oldestFirst {
+		for _, r := range s.reports {
+			if _, several := found[r.device]; !several || l.refuses(s.node, r) != "" {
+				continue
+			}
+			if nodes[r] == nil {
+				nodes[r] = map[*nodeRecord]bool{}
+				found[r.device] = append(found[r.device], r)
+			}
+			nodes[r][s.node] = true
 		}
-		nodes[at.report][at.in.node] = true
 	}
 	chosen := map[*device]*report{}
 	for d, reports := range found {

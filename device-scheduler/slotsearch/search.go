@@ -218,24 +218,23 @@ func (s *search) options(w *Want) []*Instance {
 		takes  int // slots that the pod has not taken yet
 		left   int
 	}
+	serves := func(in *Instance) (n int) { // open wants
+		for _, open := range s.open {
+			if s.may(open, in) {
+				n++
+			}
+		}
+		return n
+	}
 	var options []option
 	for _, in := range s.Instances {
 		if !s.may(w, in) {
 			continue
 		}
-		o := option{Instance: in, left: in.Left()}
-		for _, other := range s.open {
-			if s.may(other, in) {
-				o.spoils++
-			}
-		}
+		o := option{Instance: in, spoils: serves(in), left: in.Left()}
 		s.add(in, w.Container, anyInstance)
 		o.takes = o.left - in.Left()
-		for _, other := range s.open {
-			if s.may(other, in) {
-				o.spoils--
-			}
-		}
+		o.spoils -= serves(in)
 		s.remove(in, w.Container, anyInstance)
 		options = append(options, o)
 	}
