@@ -72,7 +72,12 @@ func (l *Ledger) chooseOwner(conf *configRecord) Event {
 	default:
 		u := l.update()
 		if before.Spec.Slots() != now.Spec.Slots() {
-			u.resize(conf)
+			for d := range conf.devices {
+				u.touched[d] = true // claims on what is left of a device may count
+				if d.exists() {
+					d.resize(now.Spec.Slots())
+				}
+			}
 		}
 		if before.Spec.Unique() != now.Spec.Unique() {
 			event.Freed = conf.names()
@@ -110,14 +115,4 @@ func sameReach(a, b *akriv0.ConfigurationSpec) bool {
 		return false
 	}
 	return a.Discovery == nil || maps.Equal(a.Discovery.NodeSelector, b.Discovery.NodeSelector)
-}
-
-// resize gives the Configuration's devices the capacity that its owner says.
-func (u *update) resize(conf *configRecord) {
-	for d := range conf.devices {
-		u.touched[d] = true // claims on what is left of a device may count
-		if d.exists() {
-			d.resize(conf.owner.Spec.Slots())
-		}
-	}
 }

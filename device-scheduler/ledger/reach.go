@@ -1,6 +1,9 @@
 package ledger
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Reach returns the nodes, sorted, that reach devices for every request of the
 // pod, whether or not they have slots free; nil when each request could be
@@ -27,10 +30,7 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 			case d != nil:
 				nodes, narrowed = d.nodes(), true
 			default:
-				nodes, narrowed = make([]string, 0, size), true
-				for n := range conf.byNode {
-					nodes = append(nodes, n)
-				}
+				nodes, narrowed = slices.Collect(maps.Keys(conf.byNode)), true
 			}
 			if narrowed && len(nodes) == 0 {
 				if size > 0 {

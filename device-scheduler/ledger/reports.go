@@ -86,7 +86,6 @@ func (u *update) leave(n *nodeRecord, reports []*report) {
 	var left []*device
 	for _, r := range reports {
 		d := r.device
-		u.touched[d] = true
 		if d.accepted != r || u.refuses(n, r) != "" {
 			continue
 		}
@@ -105,7 +104,6 @@ func (u *update) join(n *nodeRecord, reports []*report) {
 	var joined []*device
 	for _, r := range reports {
 		d, conf := r.device, r.device.config
-		u.touched[d] = true
 		if u.unaccepted[d] || u.refuses(n, r) != "" {
 			continue
 		}
