@@ -114,17 +114,14 @@ func (u *update) join(n *nodeRecord, reports []*report) {
 			continue // another device has the name
 		}
 		d.reporters++
+		d.capacity = conf.owner.Spec.Slots()
 		switch {
-		case d.group != nil && conf.discovers():
-			continue // the node reaches it already
-		case conf.discovers():
-			d.capacity = conf.owner.Spec.Slots()
+		case !conf.discovers():
+			joined = append(joined, d)
+		case d.group == nil:
 			u.reachedBySelected(d)
 		default:
-			if d.group == nil {
-				d.capacity = conf.owner.Spec.Slots()
-			}
-			joined = append(joined, d)
+			continue // the node reaches it already
 		}
 		d.renew()
 	}
