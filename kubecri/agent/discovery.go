@@ -100,8 +100,12 @@ func (a *Agent) awaitChange(ctx context.Context, s *session, c *v0.Configuration
 			others = ", which has " + strings.Join(names, ", ")
 			meant = spelling.DidYouMean(c.Spec.DiscoveryHandler.Name, names)
 		}
+		if meant == "" {
+			meant = "."
+		}
 		a.recordProblem(ctx, s, "", reasonUnknownHandler, fmt.Errorf(
-			"no discovery handler %q on this node%s: discovery starts when there is one%s", c.Spec.DiscoveryHandler.Name, others, meant))
+			"no discovery handler %q on this node%s: discovery starts when there is one%s "+
+				"The handler of a Configuration cannot be changed: to name another, delete the Configuration and apply it again under the same name", c.Spec.DiscoveryHandler.Name, others, meant))
 	}
 	select {
 	case <-changed:

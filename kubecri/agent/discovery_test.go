@@ -104,6 +104,9 @@ func TestAConfigurationNamedAsAnInstance(t *testing.T) {
 	}
 }
 
+// itsNameStays is how the author of a Configuration names another handler.
+const itsNameStays = "The handler of a Configuration cannot be changed: to name another, delete the Configuration and apply it again under the same name"
+
 func TestAnUnknownHandlerIsToldOnceAndWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(configuration("cam"))
@@ -112,7 +115,7 @@ func TestAnUnknownHandlerIsToldOnceAndWaitedFor(t *testing.T) {
 		agent.wantEvents(t) // it may be about to register again
 		api.wantCalls(t)
 		pass(time.Second)
-		agent.wantEvents(t, `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node: discovery starts when there is one`)
+		agent.wantEvents(t, `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node: discovery starts when there is one. `+itsNameStays)
 		api.want(t, "node-a-0: !UnknownHandler")
 		agent.Add(discovery.NewSource(seeing("foo0"), discovery.BuiltInEndpoint))
 		api.want(t, "node-a-0: foo0")
@@ -136,7 +139,7 @@ func TestAnUnknownHandlerIsToldWithTheOthers(t *testing.T) {
 		api := newAPI(configuration("cam"))
 		agent := api.start(t, "node-a", idle("udev"), idle("echos"))
 		pass(reports.Registering)
-		agent.wantEvents(t, `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node, which has echos, udev: discovery starts when there is one; did you mean "echos"?`)
+		agent.wantEvents(t, `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node, which has echos, udev: discovery starts when there is one; did you mean "echos"? `+itsNameStays)
 	})
 }
 

@@ -68,9 +68,10 @@ const (
 
 // ConfigurationSpec is the desired discovery, and the use of what it finds.
 type ConfigurationSpec struct {
-	// discoveryHandler finds the devices. It cannot be changed: create another
-	// Configuration instead.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="discoveryHandler cannot be changed; create another Configuration"
+	// discoveryHandler finds the devices. Neither its name nor anything else in it can be
+	// changed: delete the Configuration and apply it again under the same name. Pods that run
+	// keep their slots; the Configuration's own brokers are deleted and start again.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="discoveryHandler cannot be changed: delete the Configuration and apply it again under the same name; pods that run keep their slots, and its own brokers start again"
 	DiscoveryHandler DiscoveryHandlerInfo `json:"discoveryHandler"`
 
 	// capacity is the number of slots of each Instance: how many containers may
