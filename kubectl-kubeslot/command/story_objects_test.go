@@ -52,6 +52,9 @@ func nodeOf(a args, name string) *corev1.Node {
 	for of, amount := range a.pairs("advertises") {
 		n.Status.Allocatable[corev1.ResourceName("akri.sh/"+of)] = resource.MustParse(amount)
 	}
+	for of, amount := range a.pairs("others") {
+		n.Status.Allocatable[corev1.ResourceName(of)] = resource.MustParse(amount)
+	}
 	if a.has("badannotation") {
 		n.Annotations = map[string]string{assignment.Annotation: "{"}
 	}
@@ -182,6 +185,9 @@ func (s *story) containers(a args, p *corev1.Pod) {
 			of = instance
 		}
 		add(container, "akri.sh/"+of, amount)
+	}
+	for of, amount := range a.pairs("others") {
+		add("main", of, amount)
 	}
 	if cpu := a.get("cpu", ""); cpu != "" {
 		add("main", "cpu", cpu)

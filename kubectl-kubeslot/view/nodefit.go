@@ -84,13 +84,51 @@ func (v *View) resourceWaits(node *corev1.Node, want corev1.ResourceList, slots 
 		of, ours := strings.CutPrefix(string(name), assignment.ResourcePrefix)
 		switch {
 		case !ours:
-			add(node.Name, "InsufficientResource", string(name), fmt.Sprintf("it asks for %s of %s, and node %s has %s left of %s", need.String(), name, node.Name, atLeastZero(left), total.String()),
-				fmt.Sprintf("pods that use %s have to end there, or a node with more of it", name))
+			why := fmt.Sprintf("it asks for %s of %s, and node %s has %s left of %s", need.String(), name, node.Name, atLeastZero(left), total.String())
+			needs := fmt.Sprintf("pods that use %s have to end there, or a node with more of it", name)
+			if nobodys, correct, nowhere := v.nowhere(want, string(name)); nowhere {
+				why, needs = nobodys, correct
+			}
+			add(node.Name, "InsufficientResource", string(name), why, needs)
 		case slots && v.configurations[of] != nil:
 			add(node.Name, "NotAdvertised", of, fmt.Sprintf("node %s advertises %s of %s in its status, of which %s are left, and the kubelet would refuse the pod", node.Name, total.String(), name, atLeastZero(left)),
 				"kubecri has to advertise there what it reaches: that takes a moment; if it stays, look at kubecri's log. Pods that another scheduler bound count too")
 		}
 	}
+}
+
+// nowhere reports whether no node has any of the extended resource that a pod's spec wants,
+// so that its name may be wrong, and what to say of it. It is false of Kubeslot's own, of
+// which there is more to say, of what the annotation alone requests of plugins, and where the
+// nodes are not known.
+func (v *View) nowhere(want corev1.ResourceList, name string) (why, needs string, nowhere bool) {
+	domain, of, extended := strings.Cut(name, "/")
+	_, wanted := want[corev1.ResourceName(name)]
+	if !extended || !wanted || domain+"/" == assignment.ResourcePrefix || len(v.objects.Nodes) == 0 || v.advertised()[corev1.ResourceName(name)] {
+		return "", "", false
+	}
+	why, needs = "no node has "+name, "a node with "+name+", or correct the name in the pod's resources"
+	if v.configurations[of] != nil || v.instances[of] != nil {
+		meant := assignment.ResourcePrefix + of
+		why += "; did you mean " + meant + "?"
+		needs = fmt.Sprintf("correct the name in the pod's resources to %s, or a node with %s", meant, name)
+	}
+	return why, needs, true
+}
+
+// advertised are the resources of which nodes have any.
+func (v *View) advertised() map[corev1.ResourceName]bool {
+	v.listed.Do(func() {
+		v.onNodes = map[corev1.ResourceName]bool{}
+		for i := range v.objects.Nodes {
+			for name, n := range v.objects.Nodes[i].Status.Allocatable {
+				if !n.IsZero() {
+					v.onNodes[name] = true
+				}
+			}
+		}
+	})
+	return v.onNodes
 }
 
 func atLeastZero(q resource.Quantity) string {

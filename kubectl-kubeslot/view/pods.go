@@ -64,7 +64,7 @@ func (v *View) said(pod *corev1.Pod) []Wait {
 		}
 		for _, part := range v.parse(schedulerSays(pod)) {
 			if part.About != message.Preemption {
-				all = append(all, partWait(part))
+				all = append(all, v.partWait(pod, part))
 			}
 		}
 		return all

@@ -47,7 +47,7 @@ func (v *View) unscheduled(pod *corev1.Pod, p *Pod) {
 				continue
 			}
 		}
-		p.Waits = append(p.Waits, partWait(part))
+		p.Waits = append(p.Waits, v.partWait(pod, part))
 	}
 	if p.State == Preempting {
 		p.Waits = append(p.Waits, Wait{Reason: "Preempting", Source: FromKubeslot, Nodes: []string{pod.Status.NominatedNodeName},

@@ -59,6 +59,8 @@ type View struct {
 	selections map[string][]string // see selected
 	counted    sync.Once
 	inUse      map[string]corev1.ResourceList // see requested
+	listed     sync.Once
+	onNodes    map[corev1.ResourceName]bool // see advertised
 }
 
 // device is what slices say of an Instance.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/message"
 )
@@ -51,10 +52,16 @@ func (v *View) parse(text string) []message.Part {
 	return parts
 }
 
-func partWait(part message.Part) Wait {
+func (v *View) partWait(pod *corev1.Pod, part message.Part) Wait {
 	w := Wait{Reason: part.Reason, Source: FromScheduler, Why: part.Text, NodeCount: part.Nodes, Needs: part.Needs,
 		Container: part.Fields["container"]}
 	w.Resource, _ = strings.CutPrefix(part.Fields["resource"], "akri.sh/")
+	if part.Reason == "InsufficientResource" {
+		want := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+		if why, needs, nowhere := v.nowhere(want, part.Fields["resource"]); nowhere {
+			w.Source, w.Why, w.Needs = FromKubeslot, why, needs
+		}
+	}
 	return w
 }
 
