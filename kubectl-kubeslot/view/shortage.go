@@ -194,6 +194,10 @@ func (v *View) noSuch(resource string) (why, needs string) {
 		return fmt.Sprintf("Configuration %s has no Instance of this name; it has %s%s", configuration, some(instances, 4), taken),
 			fmt.Sprintf("ask for one of the Instances that there are (kubectl kubeslot instances %s), or for %s%s, which is any of them", configuration, assignment.ResourcePrefix, configuration)
 	}
-	why = "there is no Configuration or Instance of this name that you can see" + spelling.DidYouMean(resource, slices.Sorted(maps.Keys(v.configurations)))
+	why = "there is no Configuration or Instance of this name that you can see"
+	if near := spelling.Nearest(resource, slices.Sorted(maps.Keys(v.configurations))); near != "" {
+		return fmt.Sprintf("%s; did you mean %q?", why, near),
+			fmt.Sprintf("correct the name in the pod's resources to %s%s, or create the Configuration %s", assignment.ResourcePrefix, near, resource)
+	}
 	return why, fmt.Sprintf("create the Configuration %s, or correct the name in the pod's resources", resource)
 }
