@@ -39,6 +39,7 @@ type memory struct {
 	specHash string
 	failures map[string]int          // in a row, by node
 	seen     map[types.UID]time.Time // when a pod was seen first that has ended
+	ended    map[string]string       // why the last broker ended, by node, until another is Ready
 	// refused is how often in a row the API server refused to create a broker, last at
 	// refusedAt, and why.
 	refused   int
@@ -61,6 +62,7 @@ type plan struct {
 	desired, ready int
 	outdated       int // of an earlier spec
 	problem        *Problem
+	notReady       NotReady
 	news           []news
 	memory         memory
 }
@@ -138,6 +140,7 @@ func decide(f *facts) plan {
 	for _, node := range placement(f, n, places, on) {
 		chosen[node] = true
 	}
+	p.notReady = f.firstNotReady(on, chosen, p.memory.ended)
 	for _, node := range f.reach {
 		pod := on[node]
 		switch known, exists := f.nodes[node]; {
@@ -313,7 +316,7 @@ func (f *facts) notedNow(due map[string]int) string {
 
 // next is what is to be remembered from now on: of nodes and pods that there are.
 func (m memory) next(f *facts) memory {
-	n := memory{failures: map[string]int{}, seen: map[types.UID]time.Time{}}
+	n := memory{failures: map[string]int{}, seen: map[types.UID]time.Time{}, ended: map[string]string{}}
 	if f.spec == nil || f.spec.err != nil {
 		return n
 	}
@@ -329,6 +332,7 @@ func (m memory) next(f *facts) memory {
 	for _, node := range f.reach {
 		if before[node] > 0 {
 			n.failures[node] = before[node]
+			n.ended[node] = m.ended[node]
 		}
 	}
 	on, _ := f.byNode()
@@ -339,14 +343,17 @@ func (m memory) next(f *facts) memory {
 		// change all the time.
 		case hash != "" && hash != f.spec.hash:
 			delete(n.failures, node)
+			delete(n.ended, node)
 			continue
 		case isEnded(pod):
-			n.failures[node] = failures(pod)
+			n.failures[node], n.ended[node] = failures(pod), reasonEnded(pod)
 			if n.seen[pod.UID] = f.now; !m.seen[pod.UID].IsZero() {
 				n.seen[pod.UID] = m.seen[pod.UID]
 			}
 		default:
-			n.failures[node] = failuresBefore(pod)
+			if n.failures[node] = failuresBefore(pod); n.failures[node] == 0 || isReady(pod) {
+				delete(n.ended, node)
+			}
 		}
 	}
 	return n

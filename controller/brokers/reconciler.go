@@ -122,7 +122,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	pods, job := decide(f), decideJobs(f, jobs)
 	after, err := r.do(ctx, f, &pods, &job)
 	r.remember(key, instance.UID, pods.memory)
-	found := result{desired: pods.desired + job.desired, ready: pods.ready + job.ready, outdated: pods.outdated, expected: pods.desired > 0 || job.expected}
+	found := result{desired: pods.desired + job.desired, ready: pods.ready + job.ready, outdated: pods.outdated, expected: pods.desired > 0 || job.expected, notReady: pods.notReady}
 	for _, problem := range []*Problem{pods.problem, job.problem} {
 		if problem != nil {
 			found.problem = *problem

@@ -19,6 +19,9 @@ type Sum struct {
 	Problem   *Problem
 	FirstWith string
 	With      int
+	// NotReady is a pod that is not Ready: of the first Instance, by name, that has a
+	// failing one, else of the first that has any.
+	NotReady NotReady
 }
 
 // results keeps what was found of each Instance, by Configuration.
@@ -34,6 +37,7 @@ type result struct {
 	// expected is set while a broker runs or is to come.
 	expected bool
 	problem  Problem // the zero Problem is none
+	notReady NotReady
 }
 
 func configurationKey(instance types.NamespacedName) types.NamespacedName {
@@ -80,6 +84,7 @@ func (r *results) sum(configuration types.NamespacedName) Sum {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var s Sum
+	ofInstance := "" // that NotReady is of
 	for name, one := range r.of[configuration] {
 		s.Instances++
 		s.Desired += one.desired
@@ -87,6 +92,9 @@ func (r *results) sum(configuration types.NamespacedName) Sum {
 		s.Outdated += one.outdated
 		if one.expected {
 			s.Expected++
+		}
+		if n := one.notReady; n.Why != "" && (s.NotReady.Why == "" || n.Failing && !s.NotReady.Failing || n.Failing == s.NotReady.Failing && name < ofInstance) {
+			s.NotReady, ofInstance = n, name
 		}
 		if one.problem == (Problem{}) {
 			continue

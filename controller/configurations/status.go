@@ -153,7 +153,19 @@ func brokersCondition(c *akriv0.Configuration, s inventory.Summary, sum brokers.
 	case sum.Ready < sum.Desired:
 		condition.Status, condition.Reason = metav1.ConditionFalse, notReady
 	}
+	if condition.Status == metav1.ConditionFalse {
+		condition.Message += brokerNotReady(c, sum)
+	}
 	return condition
+}
+
+// brokerNotReady says of one broker pod why it is not Ready, and how to see them all; ""
+// when there is none.
+func brokerNotReady(c *akriv0.Configuration, sum brokers.Sum) string {
+	if sum.NotReady.Why == "" {
+		return ""
+	}
+	return fmt.Sprintf("; pod %s: %s; see all with kubectl get pods -n %s -l %s=%s", sum.NotReady.Pod, sum.NotReady.Why, c.Namespace, akriv0.BrokerLabel, c.Name)
 }
 
 func brokerProblem(sum brokers.Sum) string {
@@ -177,6 +189,11 @@ func problems(c *akriv0.Configuration, invalid string, s inventory.Summary, sum 
 	}
 	if sum.Problem != nil && hasBroker(c) {
 		all = append(all, akriv0.ConfigurationProblem{Reason: sum.Problem.Reason, Message: brokerProblem(sum)})
+	}
+	if hasBroker(c) && sum.Problem == nil && sum.NotReady.Failing { // one that only starts, or waits for a node, is no problem
+		if condition := brokersCondition(c, s, sum); condition.Status == metav1.ConditionFalse {
+			all = append(all, akriv0.ConfigurationProblem{Reason: notReady, Message: condition.Message})
+		}
 	}
 	if s.LeftOut > 0 {
 		all = append(all, akriv0.ConfigurationProblem{Reason: reportsLeftOut,
