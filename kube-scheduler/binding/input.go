@@ -56,14 +56,15 @@ func InitContainers(pod *v1.Pod) map[string]bool {
 }
 
 // AfterInputChange is a queueing hint for fwk.Pod updates: the author has changed
-// the annotation for which the pod was refused.
+// the annotation for which the pod was refused, or the misspelt key of it.
 func AfterInputChange(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	oldPod, newPod, err := schedutil.As[*v1.Pod](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err
 	}
 	if oldPod == nil || newPod == nil || newPod.UID != pod.UID ||
-		oldPod.Annotations[assignment.Annotation] == newPod.Annotations[assignment.Annotation] {
+		oldPod.Annotations[assignment.Annotation] == newPod.Annotations[assignment.Annotation] &&
+			assignment.Misspelt(oldPod.Annotations) == assignment.Misspelt(newPod.Annotations) {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil

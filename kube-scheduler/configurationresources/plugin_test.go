@@ -65,6 +65,9 @@ func TestRefusals(t *testing.T) {
 		"malformed annotation": {
 			func(_ *rig, p *v1.Pod) { p.Annotations[assignment.Annotation] = `{"requests":[]}` },
 			fwk.UnschedulableAndUnresolvable, []string{"KubeDevice/DeviceInfo", "PodInfo"}},
+		"misspelt annotation": {
+			func(_ *rig, p *v1.Pod) { p.Annotations["KubeDevice/Deviceinfo"] = `{}` },
+			fwk.UnschedulableAndUnresolvable, []string{`unknown annotation key "KubeDevice/Deviceinfo"`, `did you mean "KubeDevice/DeviceInfo"?`}},
 		"held": {
 			func(r *rig, _ *v1.Pod) {
 				device(r.cache, "cam-000001", map[string]string{"cam-000001-0": "C:x:node-a"}, "node-a")

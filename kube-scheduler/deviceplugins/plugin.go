@@ -147,8 +147,9 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 	return nil, fwk.NewStatus(fwk.Unschedulable, "requests devices of plugins")
 }
 
-// mightAsk is a quick check before requestOf. Without plugins only the annotation
-// is of interest: a device plugin of the kubelet may answer for what is in the spec.
+// mightAsk is a quick check before requestOf. Without plugins only the annotation, or what was
+// meant to be it, is of interest: a device plugin of the kubelet may answer for what is in the spec.
 func (p *Plugin) mightAsk(pod *v1.Pod) bool {
-	return pod.Annotations[assignment.Annotation] != "" || p.cache.plugins > 0 && requestsExtended(pod)
+	return pod.Annotations[assignment.Annotation] != "" || p.cache.plugins > 0 && requestsExtended(pod) ||
+		assignment.Misspelt(pod.Annotations) != ""
 }

@@ -201,10 +201,11 @@ func TestHints(t *testing.T) {
 	p := widgets(t, "p", 1)
 	corrected := p.DeepCopy()
 	corrected.Annotations[assignment.Annotation] = "{}"
+	misspelt, renamed, removed := parsePod(t, "p", "", "", "main\nannotated KubeDevice/Deviceinfo {}"), parsePod(t, "p", "", "", "main\nannotation {}"), parsePod(t, "p", "", "", "main")
 	for _, test := range []struct {
 		old, new *v1.Pod
 		want     fwk.QueueingHint
-	}{{p, corrected, fwk.Queue}, {p, p, fwk.QueueSkip}, {widgets(t, "q", 1), widgets(t, "q", 2), fwk.QueueSkip}, {p, nil, fwk.QueueSkip}} {
+	}{{p, corrected, fwk.Queue}, {misspelt, renamed, fwk.Queue}, {misspelt, removed, fwk.Queue}, {misspelt, misspelt, fwk.QueueSkip}, {p, p, fwk.QueueSkip}, {widgets(t, "q", 1), widgets(t, "q", 2), fwk.QueueSkip}, {p, nil, fwk.QueueSkip}} {
 		if got, err := registered[0].QueueingHintFn(r.cache.logger, p, test.old, test.new); got != test.want || err != nil {
 			t.Errorf("hint %v, %v; want %v", got, err, test.want)
 		}

@@ -200,6 +200,11 @@ func parsePod(t *testing.T, name, ns, priority, text string) *v1.Pod {
 			p.Annotations[assignment.Annotation] = note
 			continue
 		}
+		if other, ok := strings.CutPrefix(line, "annotated "); ok {
+			key, note, _ := strings.Cut(other, " ")
+			p.Annotations[key] = note
+			continue
+		}
 		fields := strings.Fields(line)
 		role := ""
 		if fields[0] == "init" || fields[0] == "sidecar" {

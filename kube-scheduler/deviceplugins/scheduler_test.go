@@ -192,6 +192,15 @@ func TestInTheScheduler(t *testing.T) {
 	stop := c.schedule()
 	c.create(two("one"), two("two"), parsePod(t, "plain", "", "", "main"))
 	c.awaitBound("one", "two", "plain")
+	c.create(parsePod(t, "misspelt", "", "", "main\nannotated KubeDevice/DeviceInfos {}"))
+	c.awaitRefused("misspelt", `unknown annotation key "KubeDevice/DeviceInfos"`, `did you mean "KubeDevice/DeviceInfo"?`)
+	renamed := c.pod("misspelt")
+	delete(renamed.Annotations, "KubeDevice/DeviceInfos")
+	renamed.ResourceVersion = "2" // which the fake API does not count
+	if _, err := c.client.CoreV1().Pods("default").Update(t.Context(), renamed, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitBound("misspelt")
 	if _, ok := c.pod("plain").Annotations[assignment.HolderAnnotation]; ok {
 		t.Error("a pod that asks nothing got an assignment")
 	}

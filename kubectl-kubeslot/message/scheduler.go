@@ -43,6 +43,7 @@ var schedulerTexts = []known{
 
 	// The annotation, and devices of plugins: kube-scheduler/deviceplugins.
 	text(Plugins, "InvalidAnnotation", `(?:`+container+`: )?annotation KubeDevice/DeviceInfo.*`, `correct the pod's annotation KubeDevice/DeviceInfo`),
+	text(Plugins, "InvalidAnnotation", `unknown annotation key "(?P<annotation>[^"]*)": rename or remove it; did you mean "(?P<meant>[^"]*)"\?`, `rename the pod's annotation $annotation to $meant, or remove it`),
 	text(Plugins, "InvalidAnnotation", `container "(?P<container>[^"]*)" requests -\d+ of "[^"]*": a count cannot be negative`, `correct the number in the pod's annotation`),
 	text(Plugins, "NodeAnnotationInvalid", `node annotation KubeDevice/DeviceInfo[^,]*`, `look at the device plugins of that node's kubecri`),
 	text(Plugins, "NoPlugin", `the pod's annotation requests .*?, and no device scheduler plugin is loaded: see the scheduler's --devschedpath`,

@@ -49,14 +49,14 @@ func DecodePod(annotations map[string]string) (*types.PodInfo, error) {
 
 // Input reads the part of the pod annotation that its author may write: requests and
 // scorers. It is empty, and not nil, when there is none. It is an error to request a
-// negative count, and to write a key that nobody reads.
+// negative count, to write a key that nobody reads, and to misspell Annotation itself.
 func Input(annotations map[string]string) (*types.PodInfo, error) {
 	info, err := DecodePod(annotations)
 	if err != nil {
 		return nil, err
 	}
 	if info == nil {
-		return &types.PodInfo{}, nil
+		return &types.PodInfo{}, checkMisspelt(annotations)
 	}
 	if err := checkKeys(annotations[Annotation]); err != nil {
 		return nil, err
