@@ -80,7 +80,8 @@ func TestStatus(t *testing.T) {
 		"properties that are no variables": {properties: map[string]string{"SITE": "yard", "FORMAT": "JPEG"}, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
 			conditions: []string{"Ready=True DevicesFound: 1 device found on 1 node", "Discovering=True"},
 			problems: []problem{{Reason: "PropertiesWithheld", Message: "no container gets these brokerProperties as variables of their names, since spec.propertyPrefixes does not let it: SITE. " +
-				"Containers have them as <NAME>_<HASH> and in AKRI_DEVICES"}}},
+				"Containers have them as <NAME>_<HASH> and in AKRI_DEVICES. To have them by their names, in spec.propertyPrefixes set [" + strings.Join(akriv0.DefaultPropertyPrefixes, ", ") +
+				", SITE]; a list replaces the defaults, so it names those that are used here, too"}}},
 		"properties that brokers have": {broker: true, properties: map[string]string{"SITE": "yard"}, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1}, sum: brokers.Sum{Instances: 1, Desired: 2, Ready: 2},
 			conditions: []string{"Ready=True DevicesFound", "Discovering=True", "BrokersReady=True"}},
 		"reports left out": {summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, LeftOut: 2, FirstLeftOut: "why"},

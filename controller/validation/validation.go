@@ -70,11 +70,7 @@ func (c *Checker) Check(of *akriv0.Configuration) Findings {
 		}
 	}
 	f.Errors = append(f.Errors, brokerProperties(spec.Child("brokerProperties"), of.Spec.BrokerProperties)...)
-	for _, name := range slices.Sorted(maps.Keys(of.Spec.BrokerProperties)) {
-		if len(validation.IsRelaxedEnvVarName(name)) == 0 && !of.Spec.MayBeVariable(name) {
-			f.Warnings = append(f.Warnings, withheld(&of.Spec, name))
-		}
-	}
+	f.Warnings = append(f.Warnings, withheldWarnings(&of.Spec)...)
 	broker(&f, spec.Child("brokerSpec"), &of.Spec)
 	for _, s := range []struct {
 		name string
@@ -115,35 +111,6 @@ func brokerProperties(path *field.Path, properties map[string]string) (errs fiel
 		}
 	}
 	return errs
-}
-
-// withheld says who does not get a name in brokerProperties as a variable.
-func withheld(spec *akriv0.ConfigurationSpec, name string) string {
-	who, instead := "no container gets", "containers"
-	if hasBroker(spec) && spec.MayBeBrokerVariable(name) {
-		who, instead = "brokers alone get", "other containers"
-	}
-	return fmt.Sprintf("spec.brokerProperties[%s]: %s a variable of that name, since spec.propertyPrefixes does not let it: %s get it as %s_<HASH> and in AKRI_DEVICES",
-		quoted(name), who, instead, quoted(name))
-}
-
-// Withheld says which brokerProperties no container gets as variables of their names, so
-// that what the Configuration's author wrote has no effect; "" for none.
-func Withheld(spec *akriv0.ConfigurationSpec) string {
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(spec.BrokerProperties)) {
-		if !spec.MayBeVariable(name) && !(hasBroker(spec) && spec.MayBeBrokerVariable(name)) {
-			names = append(names, quoted(name))
-		}
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	if n := len(names) - maxMessageErrors; n > 0 {
-		names = append(names[:maxMessageErrors], fmt.Sprintf("and %d more", n))
-	}
-	return fmt.Sprintf("no container gets these brokerProperties as variables of their names, since spec.propertyPrefixes does not let it: %s. Containers have them as <NAME>_<HASH> and in AKRI_DEVICES",
-		strings.Join(names, ", "))
 }
 
 // isSet reports whether a spec is there; null is none.

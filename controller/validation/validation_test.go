@@ -102,13 +102,26 @@ func TestCheck(t *testing.T) {
 		"brokerProperties of Akri's brokers": {spec: handler + `brokerProperties: {FRAMES_PER_SECOND: "10", FORMAT: JPEG}`},
 		"brokerProperties of one's own": {spec: handler + `brokerProperties: {SITE: yard, "with-dash.and.dots": ""}`, warnings: []string{
 			"spec.brokerProperties[SITE]: no container gets a variable of that name, since spec.propertyPrefixes does not let it: containers get it as SITE_<HASH> and in AKRI_DEVICES",
-			"spec.brokerProperties[with-dash.and.dots]: no container gets"}},
+			"spec.brokerProperties[with-dash.and.dots]: no container gets",
+			"spec.propertyPrefixes: to have all containers get these brokerProperties by their names, set [AKRI_, DEBUG_ECHO_, MDNS_, ONVIF_, OPCUA_, PCI_RESOURCE_, TEMPLATE_, UDEV_, USB_, " +
+				"CREDENTIAL_, FORMAT, FRAMES_PER_SECOND, IDENTIFIER, NAMESPACE_INDEX, RESOLUTION_, SITE, with-dash.and.dots]; a list replaces the defaults"}},
+		"brokerProperties of one's own, beside what a known handler reports": {
+			spec: `discoveryHandler: {name: debugEcho, discoveryDetails: "descriptions: [a]"}` + "\nbrokerProperties: {SONAR_RANGE: far, FORMAT: JPEG, LD_PRELOAD: x.so}", warnings: []string{
+				"spec.brokerProperties[LD_PRELOAD]: no container gets", "spec.brokerProperties[SONAR_RANGE]: no container gets",
+				"spec.propertyPrefixes: to have all containers get these brokerProperties by their names, set [DEBUG_ECHO_, FORMAT, SONAR_RANGE]; " +
+					"a list replaces the defaults, so it names those that are used here, too"}},
+		"more of one's own than are proposed": {
+			spec: `discoveryHandler: {name: debugEcho, discoveryDetails: "descriptions: [a]"}` + "\nbrokerProperties: {S" + strings.Repeat("O", 64) + ": far}", warnings: []string{
+				"spec.brokerProperties[SO", "spec.propertyPrefixes: to have all containers get these brokerProperties by their names, set how their names begin, and those of the devices' properties; a list replaces the defaults"}},
+		"more of one's own than are added": {spec: handler + "propertyPrefixes: [A_]\nbrokerProperties: {S" + strings.Repeat("O", 64) + ": far}", warnings: []string{
+			"spec.brokerProperties[SO", "spec.propertyPrefixes: to have all containers get these brokerProperties by their names, add how their names begin"}},
 		"brokerProperties of one's own, for brokers": {spec: pod(`containers: [{name: b, image: i, `+device+`}]`) + "\nbrokerProperties: {SITE: yard}", warnings: []string{
-			"spec.brokerProperties[SITE]: brokers alone get a variable of that name, since spec.propertyPrefixes does not let it: other containers get it as SITE_<HASH> and in AKRI_DEVICES"}},
+			"spec.brokerProperties[SITE]: brokers alone get a variable of that name, since spec.propertyPrefixes does not let it: other containers get it as SITE_<HASH> and in AKRI_DEVICES",
+			"spec.propertyPrefixes: to have all containers get"}},
 		"what says what code a process runs": {spec: pod(`containers: [{name: b, image: i, `+device+`}]`) + "\npropertyPrefixes: [LD_, FORMAT]\nbrokerProperties: {LD_PRELOAD: x.so, FORMAT: JPEG}",
 			warnings: []string{"spec.brokerProperties[LD_PRELOAD]: no container gets a variable of that name"}},
 		"what prefixes leave out": {spec: handler + "propertyPrefixes: [A_]\nbrokerProperties: {A_B: x, C: y}",
-			warnings: []string{"spec.brokerProperties[C]: no container gets"}},
+			warnings: []string{"spec.brokerProperties[C]: no container gets", "spec.propertyPrefixes: to have all containers get these brokerProperties by their names, add C"}},
 		"no variable's name": {spec: handler + `brokerProperties: {"A=B": x, "": y}`, errors: []string{"spec.brokerProperties[]: Invalid value: not the name of an environment variable", "spec.brokerProperties[A=B]: Invalid value"}},
 		"a value with NUL":   {spec: handler + `brokerProperties: {FORMAT: "\0"}`, errors: []string{"spec.brokerProperties[FORMAT]: Invalid value: the value has a NUL"}},
 		"some namespaces":    {spec: handler + `allowedNamespaces: {names: [a, team-b], selector: {matchLabels: {team: a}, matchExpressions: [{key: x, operator: Exists}]}}`},
