@@ -162,6 +162,10 @@ func (v *Inventory) judge(r *record, named *configurations) {
 		}
 	}
 	believed, losers := decideName(believed)
+	given := slices.ContainsFunc(believed, report.given)
+	if !given {
+		gone = append(gone, losers...) // nobody has the name: the claims of each count
+	}
 	for _, rep := range losers {
 		problems = append(problems, fmt.Sprintf("node %s reports the device %.64q, whose Instance would have this name too; it is left out. "+
 			"Use a Configuration with instanceNameDigits: 12", rep.slice.Spec.NodeName, rep.device.ID))
@@ -171,7 +175,7 @@ func (v *Inventory) judge(r *record, named *configurations) {
 	r.leftOut = slices.Clone(problems[:min(len(problems), maxLeftOut)])
 	for _, rep := range gone {
 		switch {
-		case len(believed) > 0 && believed[0].identity() != rep.identity():
+		case given && believed[0].identity() != rep.identity():
 			continue
 		case selected != nil:
 			r.keep = selected.has
@@ -252,7 +256,8 @@ func mistrust(r *report, owner, namesake *akriv0.Configuration, selected *nodeSe
 // the name, the oldest slice's first, and the others. Of several shared devices it is the one
 // that most nodes report, then the one in the oldest slice, then by the slices' names; of
 // several local ones the latter. A shared one goes before a local one when several nodes
-// report it: choose in device-scheduler/ledger has this rule, too.
+// report it: choose in device-scheduler/ledger has this rule, too. Reports that it is
+// unschedulable decide nothing while there are others.
 func decideName(reports []report) (winner, others []report) {
 	slices.SortStableFunc(reports, func(a, b report) int {
 		return cmp.Or(
@@ -263,20 +268,24 @@ func decideName(reports []report) (winner, others []report) {
 	if !slices.ContainsFunc(reports, func(r report) bool { return r.identity() != reports[0].identity() }) {
 		return reports, nil
 	}
-	first, most := slices.IndexFunc(reports, func(r report) bool { return !r.device.Shared }), 0
+	among := reports
+	if slices.ContainsFunc(reports, report.given) {
+		among = slices.DeleteFunc(slices.Clone(reports), func(r report) bool { return !r.given() })
+	}
+	first, most := slices.IndexFunc(among, func(r report) bool { return !r.device.Shared }), 0
 	if first >= 0 {
 		most = 1 // a shared one has to have more
 	}
 	counted := map[identity]bool{}
-	for i, r := range reports {
+	for i, r := range among {
 		if who := r.identity(); r.device.Shared && !counted[who] {
 			counted[who] = true
-			if n := nodesOf(reports, who); n > most {
+			if n := nodesOf(among, who); n > most {
 				first, most = i, n
 			}
 		}
 	}
-	has := reports[first].identity()
+	has := among[first].identity()
 	for _, r := range reports {
 		if r.identity() == has {
 			winner = append(winner, r)
@@ -286,6 +295,9 @@ func decideName(reports []report) (winner, others []report) {
 	}
 	return winner, others
 }
+
+// given reports whether slots are given of the device, as far as the report goes.
+func (r report) given() bool { return !r.device.Unschedulable }
 
 // nodesOf counts the nodes that report the same device.
 func nodesOf(reports []report, of identity) int {

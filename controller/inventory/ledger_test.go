@@ -23,6 +23,10 @@ func TestTheSchedulersLedgerAgrees(t *testing.T) {
 	}
 }
 
+// namesake is the id of a shared device whose Instance has the name of the first node's own device
+// "two".
+var namesake = "two" + nodeNames[0]
+
 func compareWithLedger(t *rapid.T, discovery bool) {
 	v, l := New(), ledger.New()
 	c := configuration("n1", "cam", func(c *akriv0.Configuration) {
@@ -36,7 +40,6 @@ func compareWithLedger(t *rapid.T, discovery bool) {
 		v.SetConfiguration(c)
 		l.SetConfiguration(c)
 	}
-	// No two devices of one name: which has it is told apart from this.
 	hash := func(id string, shared bool, node string) string {
 		return slot.InstanceHash(id, shared, node, c.Spec.HashDigits())
 	}
@@ -49,9 +52,9 @@ func compareWithLedger(t *rapid.T, discovery bool) {
 		v.SetNode(node, Node{Labels: labels})
 		l.SetNode(node, labels)
 		s := &v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-0"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: node}}
-		for _, id := range []string{"one", "two"} {
+		for _, id := range []string{"one", "two", namesake} {
 			d := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: rapid.SampledFrom([]string{"n1", "n1", "n1", "n2"}).Draw(t, "namespace"), Name: "cam"},
-				ID: id, Shared: id == "one"}
+				ID: id, Shared: id != "two"}
 			d.Hash = hash(id, d.Shared, node)
 			switch state := rapid.SampledFrom([]string{"", "", "gone", "gone", "unlisted", "unschedulable"}).Draw(t, "state"); state {
 			case "unlisted":

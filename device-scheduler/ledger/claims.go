@@ -79,6 +79,12 @@ func (l *Ledger) ClaimVersion(name string) (uid, version string) {
 	return "", ""
 }
 
+// ClaimCounts reports whether the SlotClaim of that name is known, and makes its slot taken.
+func (l *Ledger) ClaimCounts(name string) bool {
+	_, c := l.claim(name)
+	return c != nil && c.counts
+}
+
 // EachClaim calls visit with the name of each SlotClaim, in no order.
 func (l *Ledger) EachClaim(visit func(name string)) {
 	for name := range l.claims {

@@ -232,8 +232,10 @@ func (q *Queue[R]) Asked(uid types.UID) (from int) {
 
 // finish records that the try has an answer. The caller holds mu.
 func (q *Queue[R]) finish(w *waiting[R]) {
-	w.finished = true
-	if q.retries[w.pod.UID].unlessFinished {
+	r := q.retries[w.pod.UID]
+	// A try that took so long that it was given up does not end the backoff: the next one may too.
+	w.finished = r.activated.IsZero()
+	if r.unlessFinished {
 		delete(q.retries, w.pod.UID)
 	}
 }

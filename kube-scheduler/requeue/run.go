@@ -155,7 +155,6 @@ func (q *Queue[R]) activates(now time.Time, uid types.UID) bool {
 		}
 		return false
 	}
-	w.from = 0 // the event may be of what was looked at before
 	q.retries[uid] = retry{at: now.Add(RetryInterval), delay: 2 * RetryInterval, activated: now}
 	return true
 }

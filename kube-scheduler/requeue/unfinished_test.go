@@ -42,8 +42,22 @@ func TestTriesThatAreNotFinished(t *testing.T) {
 	want(t, "gone", r.after(time.Hour))
 }
 
+// A try that takes longer than the time that it has is made again, though it has an answer then,
+// and the next one has more time: it is not made over and over.
+func TestSlowTry(t *testing.T) {
+	r := finishingRig("p01")
+	r.Try("p01")
+	want(t, "given up", r.after(3*RetryInterval/2), "p01")
+	r.Asked("p01")
+	want(t, "once more", r.after(RetryInterval), "p01")
+	r.Try("p01")
+	want(t, "within its time", r.after(3*RetryInterval/2))
+	r.Asked("p01")
+	want(t, "with its answer", r.after(time.Hour))
+}
+
 // A try that did not look at all is made again, after ever longer times, and goes on where it
-// ended, but for an event.
+// ended, also when an event comes between.
 func TestUnfinished(t *testing.T) {
 	r := finishingRig("p01")
 	try := func(want int) {
@@ -64,7 +78,7 @@ func TestUnfinished(t *testing.T) {
 	r.Unfinished("p01", 12)
 	r.free("cam")
 	want(t, "after an event", r.after(soon), "p01")
-	try(0)
+	try(12)
 	r.Unfinished("p01", 5)
 	r.Try("p01")
 	r.Asked("p01")

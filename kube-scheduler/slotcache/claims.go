@@ -41,8 +41,7 @@ func (b *Cache) SetClaim(c *v1alpha1.SlotClaim, listed bool) {
 	case b.claimed.released[c.UID]:
 	case !listed && newer(version, c.ResourceVersion): // ClaimSeen was ahead of the watch
 	default:
-		b.record(b.ledger.SetClaim(c))
-		b.claimMade(c)
+		b.enterClaim(c)
 	}
 }
 
@@ -76,7 +75,16 @@ func (b *Cache) ClaimSeen(c *v1alpha1.SlotClaim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.claimed.asOf == "" || newer(c.ResourceVersion, b.claimed.asOf) {
-		b.record(b.ledger.SetClaim(c))
+		b.enterClaim(c)
+	}
+}
+
+// enterClaim enters a claim, which may be known already. The caller holds mu.
+func (b *Cache) enterClaim(c *v1alpha1.SlotClaim) {
+	uid, _ := b.ledger.ClaimVersion(c.Name)
+	b.record(b.ledger.SetClaim(c))
+	if uid != string(c.UID) {
+		b.claimMade(c)
 	}
 }
 

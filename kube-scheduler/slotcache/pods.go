@@ -87,15 +87,15 @@ func (b *Cache) observe(pod *v1.Pod) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if w, waits := b.Queue.Get(pod.UID); waits {
+	w, waited := b.Queue.Get(pod.UID)
+	if waited {
 		w.Spent(func(reason string, spent time.Duration) {
 			waitingSeconds.WithLabelValues(reason).Observe(spent.Seconds())
 		})
 	}
 	b.Queue.Delete(pod.UID)
-	if u := b.unclaimed[string(pod.UID)]; u != nil && u.node == pod.Spec.NodeName && pod.Status.Phase == v1.PodPending {
-		u.bound = true
-		return // its node has not claimed its slots yet, or not all
+	if pod.Status.Phase == v1.PodPending && len(a) == 0 && b.awaitsClaims(pod, waited) {
+		return
 	}
 	b.clearNomination(string(pod.UID))
 	if b.ledger.Holds(string(pod.UID)) == nil {

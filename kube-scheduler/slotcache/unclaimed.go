@@ -4,9 +4,11 @@ import (
 	"math"
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -30,6 +32,15 @@ type unclaimed struct {
 func (b *Cache) KeepUntilClaimed(req *ledger.Request, node string, strategy ledger.Strategy) *ledger.Shortfall {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	shortfall := b.keepUntilClaimed(req, node, strategy)
+	if shortfall == nil {
+		b.Queue.Reserved(types.UID(req.UID))
+	}
+	return shortfall
+}
+
+// keepUntilClaimed is KeepUntilClaimed for who holds mu.
+func (b *Cache) keepUntilClaimed(req *ledger.Request, node string, strategy ledger.Strategy) *ledger.Shortfall {
 	a, shortfall := b.ledger.Draft(strategy, req.Pod).Fit(node, req)
 	if shortfall != nil {
 		return shortfall
@@ -39,17 +50,39 @@ func (b *Cache) KeepUntilClaimed(req *ledger.Request, node string, strategy ledg
 	u := &unclaimed{pod: req.Pod, node: node, number: b.unclaimedSoFar}
 	u.pod.Priority = math.MaxInt32 // a node does not ask who is the more important
 	for _, grants := range a {
-		u.kept = append(u.kept, grants...)
+		for _, g := range grants {
+			// Containers that run in turn may have the same slot.
+			if !slices.ContainsFunc(u.kept, func(other assignment.Grant) bool { return other.Slot == g.Slot }) {
+				u.kept = append(u.kept, g)
+			}
+		}
 	}
 	b.unclaimed[req.UID] = u
-	b.keepUnclaimed(u)
+	b.letLedgerKeep(u)
 	b.taken(a)
-	b.Queue.Reserved(types.UID(req.UID))
 	return nil
 }
 
-// keepUnclaimed has the ledger keep what is kept for the pod. The caller holds mu.
-func (b *Cache) keepUnclaimed(u *unclaimed) {
+// awaitsClaims reports whether slots are kept for a bound pod until its node has claimed as many.
+// That begins here for a pod that waited, if another bound it, or the answer to its Binding was
+// lost. The caller holds mu.
+func (b *Cache) awaitsClaims(pod *v1.Pod, waited bool) bool {
+	uid, node := string(pod.UID), pod.Spec.NodeName
+	if u := b.unclaimed[uid]; (u == nil || u.node != node) && waited && b.ChoosesSlots(node) {
+		if req, err := slotrequest.Of(pod); err == nil && req != nil {
+			b.keepUntilClaimed(req, node, b.argsOf(pod).Strategy) // as far as there are any
+		}
+	}
+	u := b.unclaimed[uid]
+	if u == nil || u.node != node {
+		return false
+	}
+	u.bound = true
+	return true
+}
+
+// letLedgerKeep has the ledger keep what is kept for the pod, and nothing else. The caller holds mu.
+func (b *Cache) letLedgerKeep(u *unclaimed) {
 	if len(u.kept) == 0 {
 		b.clearNomination(u.pod.UID)
 		return
@@ -62,41 +95,42 @@ func (b *Cache) keepUnclaimed(u *unclaimed) {
 // another node's pod, there is a free one for that pod now. The caller holds mu.
 func (b *Cache) claimMade(c *v1alpha1.SlotClaim) {
 	claimed, err := c.Slot()
-	if err != nil || len(b.unclaimed) == 0 {
+	if err != nil || len(b.unclaimed) == 0 || !b.ledger.ClaimCounts(c.Name) {
 		return
 	}
 	configuration, _ := slot.SplitInstance(claimed.Instance)
 	itself := func(g assignment.Grant) bool { return g.Slot == claimed }
-	alike := func(g assignment.Grant) bool {
-		name, _ := slot.SplitInstance(g.Slot.Instance)
-		return name == configuration
-	}
-	var has, oldest *unclaimed // who has the slot kept, and the node's oldest pod that has one kept
+	// serves reports whether the claim may be what the container asked for.
+	serves := func(g assignment.Grant) bool { return g.Resource == configuration || g.Resource == claimed.Instance }
+	var has, oldest *unclaimed // who has the slot kept, and the node's oldest pod that the claim may be for
 	for _, u := range b.unclaimed {
 		if slices.ContainsFunc(u.kept, itself) {
 			has = u
 		}
-		if u.node == c.Spec.NodeName && slices.ContainsFunc(u.kept, alike) && (oldest == nil || u.number < oldest.number) {
+		if u.node == c.Spec.NodeName && slices.ContainsFunc(u.kept, serves) && (oldest == nil || u.number < oldest.number) {
 			oldest = u
 		}
 	}
 	switch {
 	case has != nil && has.node == c.Spec.NodeName:
 		has.drop(itself)
-		b.keepUnclaimed(has)
-	case oldest == nil: // the pod was bound before this scheduler began, or by another
+		b.letLedgerKeep(has)
+	case oldest == nil: // the pod was bound before this scheduler began
 	default:
-		oldest.drop(alike)
-		b.keepUnclaimed(oldest)
+		oldest.drop(serves)
+		b.letLedgerKeep(oldest)
 		if has == nil {
 			return
 		}
 		resource := has.drop(itself).Resource
-		one := &ledger.Request{Pod: has.pod, Containers: []ledger.ContainerRequest{{Resources: []ledger.ResourceRequest{{Name: resource, Count: 1}}}}}
-		if a, shortfall := b.ledger.Draft(ledger.Spread, has.pod).Fit(has.node, one); shortfall == nil {
+		b.letLedgerKeep(has)
+		// No slot that is kept for any pod, this one among them.
+		another := &ledger.Request{Pod: ledger.Pod{Priority: math.MaxInt32}, Containers: []ledger.ContainerRequest{{Resources: []ledger.ResourceRequest{{Name: resource, Count: 1}}}}}
+		if a, shortfall := b.ledger.Draft(ledger.Spread, another.Pod).Fit(has.node, another); shortfall == nil {
 			has.kept = append(has.kept, a[""]...)
+			b.unclaimed[has.pod.UID] = has // though nothing else may be kept for it
+			b.letLedgerKeep(has)
 		}
-		b.keepUnclaimed(has)
 	}
 }
 
