@@ -20,14 +20,14 @@ func merge(pod *v1.Pod, node string, by map[string]contribution) (*types.PodInfo
 	info.Name, info.NodeName = pod.Name, node
 	init := InitContainers(pod)
 	for _, plugin := range slices.Sorted(maps.Keys(by)) {
-		for name, part := range by[plugin].part {
+		for _, name := range slices.Sorted(maps.Keys(by[plugin].part)) {
 			to := info.RunningContainers
 			if init[name] {
 				to = info.InitContainers
 			}
 			has := to[name]
 			merged := types.FillContainerInfo(&has)
-			if err := add(merged, part); err != nil {
+			if err := add(merged, by[plugin].part[name]); err != nil {
 				return nil, fmt.Errorf("plugin %s: container %q: %w", plugin, name, err)
 			}
 			to[name] = *merged

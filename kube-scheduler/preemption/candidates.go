@@ -32,7 +32,7 @@ const (
 // Why no pod is preempted.
 var (
 	errNone  = errors.New("no pods of lower priority hold slots that would help")
-	errLimit = errors.New(errNone.Error() + " on the nodes that were looked at; the pod is tried again, on others")
+	errLimit = errors.New("no pods of lower priority hold slots that would help on the nodes that were looked at; the pod is tried again, on others")
 	errFree  = errors.New("slots that would do are free by now, so no pod is preempted; the pod is tried again")
 )
 

@@ -47,6 +47,16 @@ func TestNothingIsRememberedOfWhatHasGone(t *testing.T) {
 	for _, p := range nominees {
 		b.DeletePod(p)
 	}
+	kept := newChoosers(t, 1)
+	for _, p := range []*v1.Pod{asking("p", "cam"), asking("q", "cam"), asking("r", "cam")} {
+		kept.keep(p, "node-a")
+	}
+	kept.DeletePod(asking("p", "cam"))
+	kept.Forget(asking("q", "cam"))
+	kept.SetClaim(kept.claim(kept.kept("r")[0], "node-a"), false)
+	if len(kept.unclaimed) != 0 {
+		t.Errorf("pods are remembered for which nothing is kept: %v", kept.unclaimed)
+	}
 	b.SetClaim(c, false)
 	b.DeleteClaim(c)
 	b.DeleteSlice("bad")

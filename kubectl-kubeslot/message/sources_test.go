@@ -162,6 +162,7 @@ func TestOurSchedulersReasons(t *testing.T) {
 	for _, folder := range []string{"configurationresources", "slotcache", "deviceplugins"} {
 		all = append(all, texts(t, root+"kube-scheduler/"+folder, status, "")...)
 	}
+	all = append(all, texts(t, root+"kube-scheduler/preemption", []string{"errors.New"}, "")...)
 	for _, s := range texts(t, root+"device-scheduler/ledger", []string{"fmt.Sprintf"}, "") {
 		if strings.Contains(s.at, "shortfall.go") && !strings.HasPrefix(s.text, ";") {
 			all = append(all, s)
