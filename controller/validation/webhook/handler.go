@@ -73,7 +73,7 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) (respon
 		if owner.Name != now.Name {
 			why = "has or may have an Instance of this name"
 		}
-		found.Warnings = append(found.Warnings, fmt.Sprintf("metadata.name: Configuration %s/%s %s: this one will find nothing", owner.Namespace, owner.Name, why))
+		found.Warnings = append(found.Warnings, fmt.Sprintf("metadata.name: Configuration %s/%s %s: this one will find nothing; rename it", owner.Namespace, owner.Name, why))
 	}
 	for i, warning := range found.Warnings {
 		found.Warnings[i] = printable(warning)

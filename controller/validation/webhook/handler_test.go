@@ -120,7 +120,7 @@ func TestNameOfAnother(t *testing.T) {
 		return nil
 	}
 	const good = "}\nspec: {discoveryHandler: {name: sonar}}"
-	if r := h.Handle(t.Context(), review(t, admissionv1.Create, good, "")); !r.Allowed || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "gate/cam has the name") {
+	if r := h.Handle(t.Context(), review(t, admissionv1.Create, good, "")); !r.Allowed || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "gate/cam has the name, which must be unique in the cluster: this one will find nothing; rename it") {
 		t.Errorf("answer %+v", r)
 	}
 	if r := h.Handle(t.Context(), review(t, admissionv1.Update, "}\nspec: {capacity: 2, discoveryHandler: {name: sonar}}", good)); len(r.Warnings) != 0 {
