@@ -189,7 +189,9 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 		"{{UNKNOWN}}":         "unknown template {{UNKNOWN}}",
 		"{{PLACEHOLDER}}":     "unknown template",
 		"{{property:}}":       `no property ""`,
-		"{{property:k}}":      `no property "k"`,
+		"{{property:k}}":      `no property "k"; there are "K", "WIN"`,
+		"{{INSTANC}}":         "{{property:NAME}}; did you mean {{INSTANCE}}?",
+		"{{NODES}}":           "{{property:NAME}}; did you mean {{NODE}}?",
 		"a{{NODE}}{{NOPE_2}}": "{{NOPE_2}}",
 		"a${{property:K}}":    "names a variable",
 		"$$$({{property:K}})": "names a variable",
@@ -199,6 +201,27 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "containers[1].env[0].value") {
 			t.Errorf("%s: error %v, want the place and %q", text, err, want)
 		}
+	}
+}
+
+// The properties that there are, in order, and not more of them than can be read.
+func TestNamesOfProperties(t *testing.T) {
+	many := map[string]string{strings.Repeat("é", 1000): ""}
+	for i := range 20 {
+		many[fmt.Sprintf("A%02d", i)] = "secret"
+	}
+	for want, properties := range map[string]map[string]string{
+		"there is none":        nil,
+		`there are "A", "a\n"`: {"a\n": "v", "A": "w"},
+		`there are "` + strings.Repeat("é", maxNameRunes-1) + `…"`:                                   {strings.Repeat("é", 1000): ""},
+		`there are "A00", "A01", "A02", "A03", "A04", "A05", "A06", "A07", "A08", "A09" and 11 more`: many,
+	} {
+		if got := namesOf(properties); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := meant("NODES", true); got != "" {
+		t.Errorf("in a Job%s", got)
 	}
 }
 

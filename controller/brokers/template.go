@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubeslot/kubeslot/types/spelling"
 )
 
 // Templates that a broker's spec may have, in the values of env, in command and args,
@@ -68,13 +71,50 @@ func (v values) expand(text string, slots int64) (string, error) {
 			case ok:
 				return value
 			}
-			errs = append(errs, fmt.Errorf("%s: device and Configuration have no property %q", match, property))
+			errs = append(errs, fmt.Errorf("%s: device and Configuration have no property %q; %s", match, property, namesOf(v.properties)))
 		default:
-			errs = append(errs, fmt.Errorf("unknown template %s; there are {{INSTANCE}}, {{NODE}}, {{SLOT_COUNT}} and {{property:NAME}}", match))
+			errs = append(errs, fmt.Errorf("unknown template %s; there are {{INSTANCE}}, {{NODE}}, {{SLOT_COUNT}} and {{property:NAME}}%s", match, meant(name, v.node == "")))
 		}
 		return match
 	})
 	return expanded, errors.Join(errs...)
+}
+
+// meant proposes the template that a misspelt one was meant to be; "" when none is near.
+func meant(name string, job bool) string {
+	names := []string{instanceTemplate, slotCountTemplate}
+	if !job {
+		names = append(names, nodeTemplate)
+	}
+	if near := spelling.Nearest(name, names); near != "" {
+		return "; did you mean {{" + near + "}}?"
+	}
+	return ""
+}
+
+const (
+	maxNames     = 10 // of properties in a message
+	maxNameRunes = 64
+)
+
+// namesOf lists the properties that there are, by name; their values are nobody's business.
+func namesOf(properties map[string]string) string {
+	if len(properties) == 0 {
+		return "there is none"
+	}
+	names := slices.Sorted(maps.Keys(properties))
+	var shown []string
+	for _, name := range names[:min(len(names), maxNames)] {
+		if runes := []rune(name); len(runes) > maxNameRunes {
+			name = string(runes[:maxNameRunes-1]) + "…"
+		}
+		shown = append(shown, strconv.Quote(name))
+	}
+	text := "there are " + strings.Join(shown, ", ")
+	if more := len(names) - len(shown); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // expandPod replaces the templates in the containers of a pod, which is changed.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/spelling"
 )
 
 // broker checks the spec of the broker: its fields and their types, what no Pod of any
@@ -116,8 +117,11 @@ func resources(path *field.Path, r *corev1.ResourceRequirements) (errs field.Err
 				if quantity.Sign() < 0 || quantity.Cmp(*resource.NewQuantity(quantity.Value(), resource.DecimalSI)) != 0 {
 					errs = append(errs, field.Invalid(path, quantity.String(), "want a whole number of slots"))
 				}
-			case strings.Contains(strings.ToUpper(string(name)), "PLACEHOLDER"):
+			case strings.Contains(strings.ToUpper(string(name)), "PLACEHOLDER"),
+				strings.Contains(string(name), "{") && spelling.Nearest(strings.Trim(string(name), "{} "), []string{"PLACEHOLDER"}) != "":
 				errs = append(errs, field.Invalid(path, field.OmitValueType{}, fmt.Sprintf("not the name of a resource; did you mean %q?", placeholder)))
+			case strings.Contains(string(name), "{{"):
+				errs = append(errs, field.Invalid(path, field.OmitValueType{}, fmt.Sprintf("not the name of a resource: the only template here is %q", placeholder)))
 			default:
 				for _, problem := range validation.IsQualifiedName(string(name)) {
 					errs = append(errs, field.Invalid(path, field.OmitValueType{}, "not the name of a resource: "+problem))

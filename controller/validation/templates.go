@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kubeslot/kubeslot/types/spelling"
 )
 
 // placeholder stands in a broker's spec for the resource of the Instance.
@@ -42,10 +44,22 @@ func template(text string, job, kubelet bool) error {
 		case isProperty:
 			errs = append(errs, fmt.Errorf("%s names no property", match[0]))
 		default:
-			errs = append(errs, fmt.Errorf("unknown template %s; there are {{INSTANCE}}, {{NODE}}, {{SLOT_COUNT}} and {{property:NAME}}", quoted(match[0])))
+			errs = append(errs, fmt.Errorf("unknown template %s; there are {{INSTANCE}}, {{NODE}}, {{SLOT_COUNT}} and {{property:NAME}}%s", quoted(match[0]), meant(match[1], job)))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// meant proposes the template that a misspelt one was meant to be; "" when none is near.
+func meant(name string, job bool) string {
+	names := []string{"INSTANCE", "SLOT_COUNT"}
+	if !job {
+		names = append(names, "NODE")
+	}
+	if near := spelling.Nearest(name, names); near != "" {
+		return "; did you mean {{" + near + "}}?"
+	}
+	return ""
 }
 
 // templates checks all texts of a container in which templates are replaced.
