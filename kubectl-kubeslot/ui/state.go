@@ -113,7 +113,7 @@ func NewState(v *view.View, o view.Objects, missing []string, failure error, now
 	if len(missing) == 0 {
 		s.Problems = v.Examine(now)
 	} else {
-		s.Problems = problemsOf(&s)
+		s.Problems = problemsOf(&s, v)
 	}
 	return s
 }
@@ -212,13 +212,8 @@ func underway(s view.PodState) bool {
 
 // problemsOf are the problems that the Configurations and devices have themselves, as
 // View.Examine would say them.
-func problemsOf(s *State) []view.Finding {
-	all := []view.Finding{}
-	for _, c := range s.Configurations {
-		for _, p := range c.Problems {
-			all = append(all, view.Finding{Object: "configuration/" + c.Namespace + "/" + c.Name, Reason: "ConfigurationProblem", Problem: p})
-		}
-	}
+func problemsOf(s *State, v *view.View) []view.Finding {
+	all := append([]view.Finding{}, v.ConfigurationProblems()...)
 	names := make([]string, 0, len(s.Devices))
 	for name, d := range s.Devices {
 		if len(d.Problems) > 0 {
@@ -229,7 +224,7 @@ func problemsOf(s *State) []view.Finding {
 	for _, name := range names {
 		d := s.Devices[name]
 		for _, p := range d.Problems {
-			all = append(all, view.Finding{Object: "instance/" + d.Namespace + "/" + name, Reason: "InstanceProblem", Problem: p})
+			all = append(all, view.InstanceProblem(d.Namespace, name, p))
 		}
 	}
 	return all

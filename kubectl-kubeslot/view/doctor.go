@@ -29,7 +29,12 @@ func (v *View) Examine(now time.Time) []Finding {
 	v.examineCluster(&f)
 	v.examineParts(&f, now)
 	slices.SortStableFunc(f, func(a, b Finding) int { return cmp.Compare(a.Object, b.Object) })
-	return f
+	said := map[Finding]bool{}
+	return slices.DeleteFunc(f, func(one Finding) bool {
+		twice := said[one]
+		said[one] = true
+		return twice
+	})
 }
 
 // examineClaims finds claims that nobody uses, or that do not count.
@@ -57,13 +62,13 @@ func (v *View) examineClaims(f *findings, now time.Time) {
 		case c.Spec.Pod != nil && ended(v.pods[string(c.Spec.Pod.UID)]):
 			f.add(object, "PodEnded", "its pod %s/%s has ended, and node %s has not released it: look at kubecri on that node", c.Spec.Pod.Namespace, c.Spec.Pod.Name, c.Spec.NodeName)
 		case slices.Contains(d.gone, c.Spec.NodeName):
-			f.add(object, "DeviceGone", "its device is gone from node %s: the slot is free when the container that has it has ended", c.Spec.NodeName)
+			f.add(object, "DeviceGone", "its device is gone from node %s: the slot is free when the container that has it has ended: bring the device back, or delete that pod", c.Spec.NodeName)
 		case !known || len(d.nodes) == 0:
-			f.add(object, "DeviceUnknown", "no node reports its device; the slot is free when pod %s has ended", podOf(c.Spec.Pod))
+			f.add(object, "DeviceUnknown", "no node reports its device; the slot is free when pod %s has ended: bring the device back, or delete that pod", podOf(c.Spec.Pod))
 		case !reaches:
-			f.add(object, "DeviceUnknown", "node %s holds it, and does not report the device", c.Spec.NodeName)
+			f.add(object, "DeviceUnknown", "node %s holds it, and does not report the device: look at kubecri and the discovery handler there, or delete the pod that has the slot", c.Spec.NodeName)
 		case in != nil && at.Index >= v.capacity(in):
-			f.add(object, "BeyondCapacity", "its Configuration has a capacity of %d: the slot goes when pod %s has ended", v.capacity(in), podOf(c.Spec.Pod))
+			f.add(object, "BeyondCapacity", "its Configuration has a capacity of %d: the slot goes when pod %s has ended: delete that pod, or raise the capacity again", v.capacity(in), podOf(c.Spec.Pod))
 		}
 	}
 }
@@ -82,7 +87,7 @@ func (v *View) examineGrants(f *findings, now time.Time) {
 			}
 			c := v.claims[name]
 			if c != nil && c.Spec.Pod != nil && c.Spec.Pod.UID != g.pod.UID {
-				f.add(podObject(g.pod), "SlotClaimed", "slot %s, which it is assigned, is still held by pod %s", name, podOf(c.Spec.Pod))
+				f.add(podObject(g.pod), "SlotClaimed", "slot %s, which it is assigned, is still held by pod %s: that pod has to end; if it has, look at kubecri on its node", name, podOf(c.Spec.Pod))
 			}
 			if c == nil && running(g.pod, g.container) {
 				f.add(podObject(g.pod), "NoClaim", "container %s runs without a claim of its slot %s: did it bypass kubecri? Run `kubecri check` on node %s",
@@ -107,7 +112,7 @@ func (v *View) examinePods(f *findings, now time.Time) {
 		}
 		switch {
 		case pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 && !tried(pod) && now.Sub(pod.CreationTimestamp.Time) > settling:
-			f.add(podObject(pod), "NoScheduler", "no scheduler has tried it since it was created: none of the name %q runs", pod.Spec.SchedulerName)
+			f.add(podObject(pod), "NoScheduler", "no scheduler has tried it since it was created: none of the name %q runs. Start it, or create the pod again with the right schedulerName", pod.Spec.SchedulerName)
 		case pod.Spec.NodeName != "" && v.broken[pod] == nil && !v.assigned[pod] && len(waiting(pod)) > 0 && !managedByKubelet(pod) && !v.choosesSlots(pod.Spec.NodeName) && now.Sub(scheduled(pod)) > settling:
 			f.add(podObject(pod), "NotAssigned", "%s; create it again for Kubeslot's scheduler%s", v.unassigned(pod), v.rivals(pod))
 		case pod.Spec.NodeName == "" && v.countedAsPlain(pod) != "":
@@ -147,9 +152,7 @@ func (v *View) examineConfigurations(f *findings) {
 	for i := range v.objects.Configurations {
 		c := &v.objects.Configurations[i]
 		object := "configuration/" + c.Namespace + "/" + c.Name
-		for _, p := range v.problems(c) {
-			f.add(object, "ConfigurationProblem", "%s", p)
-		}
+		*f = append(*f, v.configurationProblems(c)...)
 		if c.DeletionTimestamp != nil && len(c.Finalizers) > 0 {
 			f.add(object, "Finalizers", "it is being deleted, and finalizers keep it: %v; nobody of Kubeslot sets any: remove them", c.Finalizers)
 		}
@@ -163,10 +166,10 @@ func (v *View) examineInstances(f *findings, now time.Time) {
 		in := v.instances[name]
 		object := "instance/" + in.Namespace + "/" + name
 		for _, p := range in.Status.Problems {
-			f.add(object, "InstanceProblem", "%s", p)
+			*f = append(*f, InstanceProblem(in.Namespace, in.Name, p))
 		}
 		for _, node := range v.lost(in) {
-			f.add(object, "HandlerDown", "node %s does not know whether the device is there, since its discovery handler does not answer", node)
+			f.add(object, "HandlerDown", "node %s does not know whether the device is there, since its discovery handler does not answer: look at the handler's pod or log there", node)
 		}
 		if v.configurations[in.Spec.ConfigurationName] == nil {
 			f.add(object, "NoConfiguration", "its Configuration %s does not exist: it is left over, delete it", in.Spec.ConfigurationName)

@@ -85,7 +85,7 @@ func (v *View) examineCluster(f *findings) {
 	}
 	want, err := wanted()
 	if err != nil {
-		f.add("cluster", "Unreadable", "what Kubeslot needs cannot be read: %v", err)
+		f.add("cluster", "Unreadable", "what Kubeslot needs cannot be read: %v; report this", err)
 		return
 	}
 	for _, definition := range want.definitions {
@@ -103,7 +103,7 @@ func (c *Cluster) examineVersion(f *findings, ours string) {
 		return
 	}
 	if server.LessThan(oldest) {
-		f.add("cluster", "OldVersion", "its API server is %s, and Kubeslot works from %s on", c.Version, oldest)
+		f.add("cluster", "OldVersion", "its API server is %s, and Kubeslot works from %s on: upgrade the cluster", c.Version, oldest)
 	}
 	made, err := parseVersion(ours)
 	if err == nil && made.Major() == server.Major() && made.Minor() > 0 && server.Minor() > made.Minor()+maxSchedulerSkew {
@@ -141,7 +141,7 @@ func (v *View) examineKubelet(f *findings, node, text string) {
 		return
 	}
 	if kubelet.LessThan(oldest) {
-		f.add("node/"+node, "OldVersion", "its kubelet is %s, and Kubeslot works from %s on", text, oldest)
+		f.add("node/"+node, "OldVersion", "its kubelet is %s, and Kubeslot works from %s on: upgrade the node", text, oldest)
 		return
 	}
 	if v.objects.Cluster == nil {

@@ -28,7 +28,7 @@ func (v *View) examineNodes(f *findings, now time.Time) {
 		}
 		for j := range s.Spec.Devices {
 			if err := s.Spec.Devices[j].Check(s.Spec.NodeName); err != nil {
-				f.add("deviceslice/"+s.Name, "BadDevice", "it has a device that nobody believes: %v", err)
+				f.add("deviceslice/"+s.Name, "BadDevice", "it has a device that nobody believes: %v. Look at kubecri on node %s, and who else may write the slice", err, s.Spec.NodeName)
 				break
 			}
 		}
@@ -41,16 +41,16 @@ func (v *View) examineNodes(f *findings, now time.Time) {
 	for i := range v.objects.Nodes {
 		n := &v.objects.Nodes[i]
 		if !reporting[n.Name] && untolerated(n, nil) == nil {
-			f.add("node/"+n.Name, "NoKubecri", "it has no DeviceSlice: kubecri does not run there, or cannot reach the API server")
+			f.add("node/"+n.Name, "NoKubecri", "it has no DeviceSlice: kubecri does not run there, or cannot reach the API server. Start it, or look at its log: `kubecri check` on the node says what is missing")
 		}
 		v.examineKubelet(f, n.Name, n.Status.NodeInfo.KubeletVersion)
 		for _, c := range n.Status.Conditions {
 			if strings.HasPrefix(string(c.Type), conditionPrefix) && c.Status == corev1.ConditionTrue && reporting[n.Name] {
-				f.add("node/"+n.Name, c.Reason, "%s", c.Message)
+				f.add("node/"+n.Name, c.Reason, "%s", nodeCondition(c))
 			}
 		}
 		if _, err := assignment.DecodeNode(n.Annotations); err != nil {
-			f.add("node/"+n.Name, "BadAnnotation", "%v: the scheduler gives out no devices of plugins there; kubecri writes it anew when it starts", err)
+			f.add("node/"+n.Name, "BadAnnotation", "%v: the scheduler gives out no devices of plugins there; kubecri writes it anew when it starts: restart it there", err)
 		}
 	}
 	v.leftInNodes(f, reporting)

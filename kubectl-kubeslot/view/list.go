@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
@@ -63,22 +64,34 @@ func (v *View) Configurations() []Configuration {
 // problems are what nodes and the controller say is wrong with the Configuration.
 func (v *View) problems(c *akriv0.Configuration) []string {
 	var all []string
-	add := func(text string) {
-		if !slices.Contains(all, text) {
-			all = append(all, text)
+	for _, p := range v.reasonedProblems(c) {
+		all = append(all, p.text)
+	}
+	return all
+}
+
+// reasonedProblem is a problem of a Configuration with its reason.
+type reasonedProblem struct{ reason, text string }
+
+// reasonedProblems are the problems by their texts, each of them once.
+func (v *View) reasonedProblems(c *akriv0.Configuration) []reasonedProblem {
+	var all []reasonedProblem
+	add := func(reason, text string) {
+		if !slices.ContainsFunc(all, func(p reasonedProblem) bool { return p.text == text }) {
+			all = append(all, reasonedProblem{reason, text})
 		}
 	}
 	switch owner := v.oldest.ResourceOwner(c.Name); {
-	case owner == nil, owner == c:
+	case owner == nil, owner == c, saysTaken(c, owner):
 	case owner.Name == c.Name:
-		add(fmt.Sprintf("the Configuration of this name in namespace %s is older and has the name", owner.Namespace))
+		add(nameTaken, fmt.Sprintf("the Configuration of this name in namespace %s is older and has the name", owner.Namespace))
 	default:
-		add(fmt.Sprintf("Configuration %s/%s is older and has or may have an Instance of this name", owner.Namespace, owner.Name))
+		add(nameTaken, fmt.Sprintf("Configuration %s/%s is older and has or may have an Instance of this name", owner.Namespace, owner.Name))
 	}
 	for _, s := range v.objects.Slices {
 		for _, p := range s.Spec.Problems {
 			if p.Configuration != nil && p.Configuration.Namespace == c.Namespace && p.Configuration.Name == c.Name {
-				add(fmt.Sprintf("node %s: %s: %s", s.Spec.NodeName, p.Reason, p.Message))
+				add(p.Reason, fmt.Sprintf("node %s: %s: %s", s.Spec.NodeName, p.Reason, p.Message))
 			}
 		}
 	}
@@ -87,10 +100,20 @@ func (v *View) problems(c *akriv0.Configuration) []string {
 		if p.Node != "" {
 			text = "node " + p.Node + ": " + text
 		}
-		add(text)
+		add(p.Reason, text)
 	}
-	slices.Sort(all)
+	slices.SortFunc(all, func(a, b reasonedProblem) int { return cmp.Compare(a.text, b.text) })
 	return all
+}
+
+// nameTaken is the controller's reason for a name that an older Configuration has.
+const nameTaken = "NameTaken"
+
+// saysTaken reports whether the Configuration's status says that the owner has its name.
+func saysTaken(c, owner *akriv0.Configuration) bool {
+	return slices.ContainsFunc(c.Status.Problems, func(p akriv0.ConfigurationProblem) bool {
+		return p.Reason == nameTaken && strings.HasPrefix(p.Message, "Configuration "+owner.Namespace+"/"+owner.Name+" ")
+	})
 }
 
 // waiting counts, by Configuration, the pods that ask for its devices and have no node.

@@ -1,0 +1,97 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// applyAgain is how the handler of a Configuration is changed.
+const applyAgain = "delete the Configuration and apply it again: spec.discoveryHandler cannot be changed"
+
+// configurationActions are what to do about the problems of Configurations, by reason; "" is
+// of those whose messages say it.
+var configurationActions = map[string]string{
+	"BrokerNameTaken":         "",
+	"BrokerNeedsMoreSlots":    "",
+	"DevicesRejected":         "Correct the discovery handler, or what the Configuration asks of it",
+	"DiscoveryFailed":         "It is tried again; if it stays, look at the handler's pod or log on the node",
+	"InvalidConfiguration":    "Correct the Configuration's spec",
+	"InvalidDiscoveryDetails": "Correct discoveryDetails or discoveryProperties in your file, " + applyAgain,
+	"MoreProblems":            "",
+	"NoDiscoveryProperties":   "Create the Secret or ConfigMap with the key, and let kubecri read it",
+	"NoLease":                 "Let kubecri write Leases in the Configuration's namespace: apply deploy/rbac, or run helm upgrade",
+	"PropertiesWithheld":      "Add the beginnings of the names to spec.propertyPrefixes, or read them by the names that containers have",
+	"ReportsLeftOut":          "Look at the problems of its Instances, and correct the discovery handler of the node that reports them",
+	"TooManyDevices":          "",
+	"UnknownHandler":          "Run the handler on the node, or correct the name in your file, " + applyAgain,
+}
+
+// ConfigurationProblems are the problems of Configurations as Examine says them, by object.
+func (v *View) ConfigurationProblems() []Finding {
+	var f findings
+	for i := range v.objects.Configurations {
+		f = append(f, v.configurationProblems(&v.objects.Configurations[i])...)
+	}
+	slices.SortStableFunc(f, func(a, b Finding) int { return cmp.Compare(a.Object, b.Object) })
+	return f
+}
+
+func (v *View) configurationProblems(c *akriv0.Configuration) findings {
+	var f findings
+	for _, p := range v.reasonedProblems(c) {
+		f.add("configuration/"+c.Namespace+"/"+c.Name, "ConfigurationProblem", "%s", configurationProblem(c, p))
+	}
+	return f
+}
+
+// configurationProblem is a problem of the Configuration with what to do about it.
+func configurationProblem(c *akriv0.Configuration, p reasonedProblem) string {
+	action, known := configurationActions[p.reason]
+	switch {
+	case p.reason == nameTaken && !strings.HasPrefix(p.text, nameTaken): // not yet in the status
+		action = "Rename one of them"
+	case p.reason != nameTaken && !known:
+		action = fmt.Sprintf("See kubectl describe configuration -n %s %s", c.Namespace, c.Name)
+	}
+	return withAction(p.text, action)
+}
+
+// InstanceProblem is a problem that an Instance's status has, as Examine says it.
+func InstanceProblem(namespace, name, problem string) Finding {
+	action := fmt.Sprintf("See kubectl describe instance -n %s %s", namespace, name)
+	switch {
+	case strings.HasPrefix(problem, "no node sees the device"):
+		action = fmt.Sprintf("Bring the device back, or end the pods that have its slots: kubectl kubeslot slots %s", name)
+	case strings.HasPrefix(problem, "the claim of slot "):
+		action = "The controller deletes such claims unless a pod has the slot: delete that pod, else look whether the controller runs"
+	case !strings.HasPrefix(problem, "there are more problems"):
+		action += ", and look at the discovery handler of the node that reports it"
+	}
+	return Finding{Object: "instance/" + namespace + "/" + name, Reason: "InstanceProblem", Problem: withAction(problem, action)}
+}
+
+// nodeCondition is a condition of a node that kubecri sets, with what to do about it. The
+// message of the other one says it.
+func nodeCondition(c corev1.NodeCondition) string {
+	if c.Type == "kubeslot.io/DevicePluginsNotLoaded" {
+		return withAction(c.Message, "Correct the file, and restart kubecri there: `kubecri plugin check FILE` on the node says what is wrong with it")
+	}
+	return c.Message
+}
+
+// withAction puts what to do behind a problem.
+func withAction(problem, action string) string {
+	if action == "" {
+		return problem
+	}
+	if !strings.HasSuffix(problem, ".") && !strings.HasSuffix(problem, "?") && !strings.HasSuffix(problem, "…") {
+		problem += "."
+	}
+	return problem + " " + action
+}
