@@ -42,7 +42,7 @@ func DecodePod(annotations map[string]string) (*types.PodInfo, error) {
 	}
 	info := &types.PodInfo{}
 	if err := json.Unmarshal([]byte(text), info); err != nil {
-		return nil, fmt.Errorf("annotation %s is not the JSON of a PodInfo: %w", Annotation, err)
+		return nil, fmt.Errorf("annotation %s is not the JSON of a PodInfo: %w", Annotation, unreadable(text, err))
 	}
 	return info, nil
 }
