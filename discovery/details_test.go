@@ -13,6 +13,7 @@ type testDetails struct {
 	Names  []string    `json:"names"`
 	Number int         `json:"number"`
 	Filter *FilterList `json:"filter"`
+	Shared *bool       `json:"shared"`
 }
 
 func TestDecode(t *testing.T) {
@@ -34,13 +35,21 @@ func TestDecode(t *testing.T) {
 			want:     testDetails{Names: []string{"a"}, Filter: &FilterList{Items: []string{"x"}}},
 			warnings: []string{`unknown field "filter.itms": ignored; did you mean "items"?`, `unknown field "other": ignored`},
 		},
-		"another type":    {details: "filter: {items: 3}", wantErr: "filter.items"},
-		"twice the same":  {details: "number: 1\nnumber: 2", wantErr: `"number" already set`},
-		"not YAML":        {details: "names: [", wantErr: "not YAML"},
-		"a list":          {details: "[a]", wantErr: "cannot unmarshal array"},
-		"another case":    {details: "Names: [a]", warnings: []string{`unknown field "Names": ignored; did you mean "names"?`}},
-		"too long":        {details: strings.Repeat("#", maxDetailsBytes+1), wantErr: "bytes, of"},
-		"a bomb of nodes": {details: "a: &a [x,x,x,x,x,x,x,x,x]\n" + bomb(), wantErr: "excessive aliasing"},
+		"a number for a list":      {details: "filter: {items: 3}", wantErr: "of test: filter.items: want a list of strings, it is a number"},
+		"a string for a list":      {details: "names: foo", wantErr: "of test: names: want a list of strings, it is a string"},
+		"a list for a string":      {details: "filter: {action: [a]}", wantErr: "of test: filter.action: want a string, it is a list"},
+		"a number in a list":       {details: "names: [a, 3]", wantErr: "of test: names: want a string, it is a number"},
+		"a string for a number":    {details: "number: x", wantErr: "of test: number: want a whole number, it is a string"},
+		"a number with a fraction": {details: "number: 3.5", wantErr: "of test: number: want a whole number, it is the number 3.5"},
+		"a list for a mapping":     {details: "filter: [a]", wantErr: "of test: filter: want a mapping of keys to values, it is a list"},
+		"a mapping for true":       {details: "shared: {a: b}", wantErr: "of test: shared: want true or false, it is a mapping of keys to values"},
+		"true for a mapping":       {details: "filter: true", wantErr: "of test: filter: want a mapping of keys to values, it is true or false"},
+		"twice the same":           {details: "number: 1\nnumber: 2", wantErr: `of test: not YAML: line 2: key "number" already set`},
+		"not YAML":                 {details: "names: [", wantErr: "of test: not YAML: line 1"},
+		"a list":                   {details: "[a]", wantErr: "of test: want a mapping of keys to values, it is a list"},
+		"another case":             {details: "Names: [a]", warnings: []string{`unknown field "Names": ignored; did you mean "names"?`}},
+		"too long":                 {details: strings.Repeat("#", maxDetailsBytes+1), wantErr: "bytes, of"},
+		"a bomb of nodes":          {details: "a: &a [x,x,x,x,x,x,x,x,x]\n" + bomb(), wantErr: "excessive aliasing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var warnings []string
