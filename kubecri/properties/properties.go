@@ -10,10 +10,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
@@ -140,6 +143,8 @@ func resolve(properties []v0.DiscoveryProperty, wanted map[int]reference, object
 		optional := selector.Optional != nil && *selector.Optional
 		value, ok := is.data[selector.Key]
 		switch {
+		case apierrors.IsForbidden(is.err):
+			return nil, true, fmt.Errorf("discovery property %q: kubecri may not read %s; %s; %w", p.Name, ref, binding(ref, is.err), is.err)
 		case is.err != nil:
 			return nil, true, fmt.Errorf("discovery property %q: read %s: %w", p.Name, ref, is.err)
 		case ok:
@@ -152,6 +157,22 @@ func resolve(properties []v0.DiscoveryProperty, wanted map[int]reference, object
 		}
 	}
 	return values, true, nil
+}
+
+var userPattern = regexp.MustCompile(`User "([^"]{1,253})"`)
+
+// binding says how kubecri is allowed to read an object that the API server has refused
+// it: its error names the user.
+func binding(ref reference, err error) string {
+	subject := "--group=system:kubecris"
+	if match := userPattern.FindStringSubmatch(err.Error()); match != nil {
+		if account, ok := strings.CutPrefix(match[1], "system:serviceaccount:"); ok {
+			subject = "--serviceaccount=" + account
+		} else if !strings.HasPrefix(match[1], "system:kubecri:") { // the kubelet's own identity, say
+			subject = "--user=" + match[1]
+		}
+	}
+	return fmt.Sprintf("allow it with kubectl create rolebinding kubeslot-discovery-properties --namespace=%s --clusterrole=kubeslot:discovery-properties %s", ref.namespace, subject)
 }
 
 func equal(a, b map[string][]byte) bool {

@@ -276,6 +276,23 @@ func TestAnOutage(t *testing.T) {
 			forbidden = true // the right was taken away
 			watches[len(watches)-1].Stop()
 		})
-		f.want(t, time.Minute, "forbidden")
+		f.want(t, time.Minute, `property "p": kubecri may not read Secret default/x; allow it with kubectl create rolebinding kubeslot-discovery-properties `+
+			`--namespace=default --clusterrole=kubeslot:discovery-properties --group=system:kubecris; secrets "x" is forbidden: no`)
 	})
+}
+
+// The RoleBinding that is proposed is for whom the API server says that kubecri is.
+func TestBinding(t *testing.T) {
+	for user, want := range map[string]string{
+		"system:kubecri:node-a":                         "--group=system:kubecris",
+		"system:serviceaccount:kubeslot-system:kubecri": "--serviceaccount=kubeslot-system:kubecri",
+		"system:node:node-a":                            "--user=system:node:node-a",
+		"":                                              "--group=system:kubecris",
+	} {
+		err := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "x", fmt.Errorf("User %q cannot get resource \"secrets\"", user))
+		if got := binding(reference{kind: secret, namespace: "cameras", name: "x"}, err); got !=
+			"allow it with kubectl create rolebinding kubeslot-discovery-properties --namespace=cameras --clusterrole=kubeslot:discovery-properties "+want {
+			t.Errorf("%q: %s", user, got)
+		}
+	}
 }
