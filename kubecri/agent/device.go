@@ -157,7 +157,7 @@ func (a *Agent) missing(instance string) (waitingFor string, err error) {
 	if s == nil {
 		switch owner := oldest.ResourceOwner(name); {
 		case owner == nil:
-			return "", fmt.Errorf("device of Instance %s: there is no Configuration %q", instance, name)
+			return "", fmt.Errorf("device of Instance %s: there is no Configuration %q: apply the Configuration again, or delete the pod", instance, name)
 		case owner.Name != name:
 			return "", fmt.Errorf("device of Instance %s: Configuration %s/%s has or may have an Instance with the name %s", instance, owner.Namespace, owner.Name, name)
 		}

@@ -243,7 +243,7 @@ func TestWaitDevice(t *testing.T) {
 		}
 		for instance, want := range map[string]string{
 			"cam-a19705":    `discovery handler "echoes" does not see it on this node`,
-			"garage-8120fe": `there is no Configuration "garage"`,
+			"garage-8120fe": `there is no Configuration "garage": apply the Configuration again, or delete the pod`,
 			"":              `there is no Configuration ""`,
 		} {
 			if err := soon(instance); err == nil || !strings.Contains(err.Error(), want) {

@@ -102,7 +102,7 @@ func TestCheckOfAGrant(t *testing.T) {
 		{name: "which the pod holds", all: all, grant: []string{"cam", "cam-8120fe-2"}, holds: true},
 		{name: "without a capacity", all: []*akriv0.Configuration{at("a", 1, 0)}, grant: []string{"cam", "cam-8120fe-1"}, errors: []string{"capacity 1"}},
 		{name: "none", grant: []string{"cam", "cam-8120fe-0"}, errors: []string{"Configuration cam"}},
-		{name: "only one that is being deleted", all: []*akriv0.Configuration{going}, grant: []string{"cam", "cam-8120fe-0"}, holds: true, errors: []string{"being deleted"}},
+		{name: "only one that is being deleted", all: []*akriv0.Configuration{going}, grant: []string{"cam", "cam-8120fe-0"}, holds: true, errors: []string{"being deleted: apply the Configuration again, or delete the pod"}},
 		{name: "of another Configuration", all: all, grant: []string{"mic", "cam-8120fe-0"}, errors: []string{"akri.sh/mic", "Configuration cam"}},
 		{name: "of one that is named as an older one's Instance", all: all, grant: []string{"cam-8120fe", "cam-8120fe-a19705-0"}, holds: true,
 			errors: []string{"Configuration cam-8120fe, which has no devices", "Configuration b/cam is older"}},

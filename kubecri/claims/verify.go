@@ -89,7 +89,7 @@ func check(g assignment.Grant, all []*akriv0.Configuration, holds bool) error {
 		if owner := oldest.ResourceOwner(name); owner != nil {
 			return Refusef("slot %s is of Configuration %s, which has no devices: Configuration %s/%s is older, and has or may have an Instance of this name", g.Slot, name, owner.Namespace, owner.Name)
 		}
-		return Refusef("slot %s is of Configuration %s, which does not exist or is being deleted; creation is retried, and it may come back", g.Slot, name)
+		return Refusef("slot %s is of Configuration %s, which does not exist or is being deleted: apply the Configuration again, or delete the pod; creation is retried", g.Slot, name)
 	case namesake != nil && !holds:
 		return Refusef("slot %s is of an Instance whose name Configuration %s/%s has, which is older: delete the pod, and its next one is assigned anew", g.Slot, namesake.Namespace, namesake.Name)
 	case !g.InstanceLevel() && g.Resource != name:
