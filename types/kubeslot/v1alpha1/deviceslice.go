@@ -43,6 +43,7 @@ const (
 // +kubebuilder:selectablefield:JSONPath=`.spec.nodeName`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`,description="Node that sees the devices"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Configuration",type=string,JSONPath=`.spec.problems[0].configuration.name`,description="The Configuration that the first problem is of",priority=1
 // +kubebuilder:printcolumn:name="Problem",type=string,JSONPath=`.spec.problems[0].message`,description="The first of what keeps the node from seeing more",priority=1
 type DeviceSlice struct {
 	metav1.TypeMeta   `json:",inline"`
