@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -22,7 +25,8 @@ type Configuration struct {
 	Waiting   int      `json:"waiting"` // pods
 	Nodes     int      `json:"nodes"`
 	Problems  []string `json:"problems,omitempty"`
-	// Ready is whether devices are found and nothing is wrong.
+	// Ready is whether the condition Ready is True; until the controller has seen the last
+	// change of the Configuration, whether devices are found and nothing is wrong.
 	Ready  bool              `json:"ready"`
 	Labels map[string]string `json:"labels,omitempty"`
 }
@@ -52,6 +56,9 @@ func (v *View) Configurations() []Configuration {
 			}
 			row.Nodes, row.Waiting = len(nodes), waiting[c.Name]
 			row.Ready = row.Nodes > 0 && len(row.Problems) == 0
+		}
+		if ready := meta.FindStatusCondition(c.Status.Conditions, akriv0.ConditionReady); ready != nil && ready.ObservedGeneration == c.Generation {
+			row.Ready = ready.Status == metav1.ConditionTrue
 		}
 		rows = append(rows, row)
 	}
