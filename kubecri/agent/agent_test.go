@@ -151,7 +151,7 @@ func TestHandEditsAreRepaired(t *testing.T) {
 				}
 			case "misnamed":
 				odd := right.DeepCopy()
-				odd.Name = "node-a-0-odd"
+				odd.Name, odd.UID = "node-a-0-odd", "" // it gets one of its own
 				if _, err := client.Create(t.Context(), odd, metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
