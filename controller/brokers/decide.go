@@ -137,7 +137,7 @@ func decide(f *facts) plan {
 	}
 	p.desired = min(places, selected)
 	chosen := map[string]bool{}
-	for _, node := range placement(f, n, places, on) {
+	for _, node := range placement(f, n, places, on, p.memory.failures) {
 		chosen[node] = true
 	}
 	p.notReady = f.firstNotReady(on, chosen, p.memory.ended)

@@ -93,3 +93,14 @@ func TestNotedFailures(t *testing.T) {
 		}
 	}
 }
+
+// The successor of a broker that ended comes on its node also when that broker is deleted by
+// now, so that its failures count; b is the first by rank.
+func TestSuccessorOfADeletedBroker(t *testing.T) {
+	f := newFacts(t, configuration(1, onePod), "a b")
+	f.memory = memory{specHash: f.spec.hash, failures: map[string]int{"a": 2}}
+	p := decide(f)
+	if len(p.create) != 1 || p.create[0].Labels[naming.TargetNode] != "a" || failuresBefore(p.create[0]) != 2 {
+		t.Errorf("%s: want one on a, with two failures before", p.show())
+	}
+}

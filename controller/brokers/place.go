@@ -85,9 +85,9 @@ func byRank(instance string, names []string) {
 }
 
 // placement chooses the nodes of an Instance's brokers: as many as there are places,
-// and nodes. Nodes whose broker runs keep it; then those come where one has ended, so
-// that its logs stay and its delay counts; then the others by rank.
-func placement(f *facts, n nodes, places int, on map[string]*corev1.Pod) []string {
+// and nodes. Nodes whose broker runs keep it; then those come where one has ended, be it
+// deleted by now, so that its logs stay and its delay counts; then the others by rank.
+func placement(f *facts, n nodes, places int, on map[string]*corev1.Pod, failures map[string]int) []string {
 	var running, ended, free []string
 	for _, name := range f.reach {
 		pod := on[name]
@@ -96,7 +96,7 @@ func placement(f *facts, n nodes, places int, on map[string]*corev1.Pod) []strin
 		case pod != nil && !isEnded(pod) && pod.DeletionTimestamp == nil && n.known[name].Ready && (eligible || pod.Spec.NodeName != ""):
 			running = append(running, name)
 		case !eligible:
-		case pod != nil && isEnded(pod) && pod.DeletionTimestamp == nil:
+		case pod != nil && isEnded(pod) && pod.DeletionTimestamp == nil, failures[name] > 0:
 			ended = append(ended, name)
 		default:
 			free = append(free, name)
