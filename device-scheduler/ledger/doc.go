@@ -7,10 +7,12 @@
 // caller serializes writers; any number of Drafts may read between writes.
 //
 // A slot is free only if no pod holds it (holders.go) and no SlotClaim that counts is on
-// it (claims.go). What is kept is in state.go. The other files use only those before them:
+// it (noderecord.go). What is kept is in state.go. The other files use those before them:
 //
-//   - configrecord.go, noderecord.go, group.go, class.go, slot_counts.go, devices.go: Configurations,
-//     nodes, Instances that the same nodes reach, nodes that reach the same Instances, slots
+//   - slots.go: what is known of a slot, and who may have it
+//   - configrecord.go, group.go, class.go, devices.go: Configurations, Instances that the same nodes
+//     reach, nodes that reach the same Instances, devices
+//   - noderecord.go, slot_counts.go: nodes, and which of their reports and claims count; slots by state
 //   - event.go: what a change lets waiting pods find, free or by preemption
 //   - nominate.go, claims.go, reports.go, holders.go, deviceslices.go, nodes.go, configurations.go:
 //     the changes

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"math"
 	"slices"
 
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -57,39 +56,6 @@ func (l *Ledger) MinPreemptorPriority(name slot.Name) (int32, bool) {
 		return 0, false
 	}
 	return l.devices[name.Instance].minPreemptorPriority(s)
-}
-
-func (d *device) minPreemptorPriority(s *slotState) (int32, bool) {
-	taken := len(s.holders) > 0 || s.nominee != nil
-	terminating := len(s.holders) > 0 && s.holders[0].terminating
-	a := d.access(s)
-	return a.priority, a.some && taken && !terminating
-}
-
-// access is which pods can have a slot, be it by preemption: those of at least the priority.
-type access struct {
-	some     bool // else no pod can
-	priority int32
-}
-
-// access returns which pods can have the slot. A holder that is terminating counts like any other.
-func (d *device) access(s *slotState) access {
-	if !d.exists() || s.index >= d.capacity || len(s.holders) > 1 || s.foreign() {
-		return access{}
-	}
-	highest := int64(math.MinInt32) - 1 // of those who have the slot
-	for _, p := range s.holders {
-		highest = int64(p.Priority)
-	}
-	if s.nominee != nil {
-		highest = max(highest, int64(s.nominee.Priority))
-	}
-	return access{some: highest < math.MaxInt32, priority: int32(highest + 1)}
-}
-
-// wider reports whether pods can have a slot that could not before.
-func (a access) wider(before access) bool {
-	return a.some && (!before.some || a.priority < before.priority)
 }
 
 // refresh brings up to date what is kept of a slot after a change of who has it, and forgets

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 func (l *Ledger) node(name string) *nodeRecord {
@@ -77,4 +78,35 @@ func (n *nodeRecord) all(of func(*device) bool) []*report {
 		}
 	}
 	return all
+}
+
+// claimFacts are those of a claim that the node has on slot i.
+func (l *Ledger) claimFacts(d *device, i int, n *nodeRecord) v1alpha1.ClaimFacts {
+	if d.config == nil || d.config.owner == nil {
+		return v1alpha1.ClaimFacts{Index: i}
+	}
+	return v1alpha1.ClaimFacts{Index: i, Capacity: d.config.owner.Spec.Slots(), Listed: d.reaches(n.name) || l.keeps(n, d), Given: d.exists()}
+}
+
+// keeps reports whether the node lists the device though it gives no slots of it, or with
+// spec.discovery, if the node is selected, whether any does. Where another device has the name,
+// the node's claims are of that one, and do not count.
+func (l *Ledger) keeps(n *nodeRecord, d *device) bool {
+	by := func(r *report) bool { return r.keptBy[n] > 0 && l.refuses(n, r) == "" }
+	if d.config.discovers() {
+		by = func(r *report) bool {
+			for lister := range r.keptBy {
+				if l.refuses(lister, r) == "" {
+					return n.selected(d.config.owner)
+				}
+			}
+			return false
+		}
+	}
+	for r := d.reports; r != nil; r = r.next {
+		if (d.accepted == nil || d.accepted == r) && by(r) {
+			return true
+		}
+	}
+	return false
 }

@@ -85,27 +85,3 @@ func (l *Ledger) Ready(uid string) bool {
 			h.cl && d.config.unique() == akriv0.UniquePerNode && d.clOnNode.of(n.node) > 0
 	})
 }
-
-// keepsFrom reports whether the nomination keeps its slots from the pod: not from the
-// nominee itself, and not from pods of higher priority.
-func (n *nomination) keepsFrom(pod Pod) bool {
-	return n != nil && n.UID != pod.UID && n.Priority >= pod.Priority
-}
-
-// keptFor counts the device's slots that only nominations keep from being free, and not from
-// the pod.
-func (d *device) keptFor(pod Pod) int {
-	n := 0
-	for _, s := range d.config.waiting[d] {
-		if !s.nominee.keepsFrom(pod) {
-			n++
-		}
-	}
-	return n
-}
-
-// freeFor reports whether the pod may take the slot.
-func (l *Ledger) freeFor(pod Pod, d *device, index int) bool {
-	s := d.at(index)
-	return d.available(index) && (s == nil || !s.nominee.keepsFrom(pod))
-}

@@ -9,17 +9,6 @@ type SlotCounts struct {
 	Free, Held, Claimed, Conflicting, Nominated int
 }
 
-// inUse reports whether somebody has the slot, or is to have it.
-func (s *slotState) inUse() bool { return len(s.holders) > 0 || s.claim != nil || s.nominee != nil }
-
-// claimed returns the claim on the slot that counts, nil when there is none.
-func (s *slotState) claimed() *claim {
-	if s.claim == nil || !s.claim.counts {
-		return nil
-	}
-	return s.claim
-}
-
 func (s *slotState) use() slotUse {
 	use := slotUse{ignoredClaim: s.claim != nil && !s.claim.counts}
 	switch {

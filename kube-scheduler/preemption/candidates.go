@@ -49,7 +49,8 @@ type Evaluator struct {
 // Preempt chooses the best preemption on the nodes, and keeps its slots for the pod until the
 // timeout. The slot cache's lock is free at times: what was found is confirmed in the end. An
 // error says why there is no preemption; the pod is tried again unless none is possible. The
-// search begins at from, 0 or where the last one of the pod was Unfinished, and goes round.
+// search begins with the node at index from, which is 0, or where the pod's last search was
+// Unfinished; after the last node it continues with the first.
 func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []string, from int, strategy ledger.Strategy, timeout time.Duration) (*ledger.Preemption, *slotcache.Nomination, error) {
 	var (
 		distinct []string // nodes that differ in what a preemption finds
