@@ -13,6 +13,8 @@ E2E := ./test/e2e ./test/cluster ./test/helm ./test/monitoring ./test/hostinstal
 # break one are written to the package's testdata/fuzz; commit them with the fix.
 FUZZERS := ./types/assignment:FuzzAnnotation ./kubecri/inject:FuzzCRIMergesIntoTheRequest ./kubecri/checkpoint:FuzzDecode \
 	./kubecri/cdi:FuzzDescribe ./kubecri/deviceplugins/nodeinfo:FuzzNodeInfo
+# What a target says that builds Kubernetes.
+FIRST = @[ -e _output/cluster/kubernetes ] || echo "Kubernetes, etcd, containerd, runc and Kubeslot are built from source: once, for about MINUTES minutes on two cores"
 UNIT = $(shell go list ./... 2>/dev/null | grep -v /test/e2e)
 
 help: ## Show the targets.
@@ -48,12 +50,14 @@ plugin-builder: ## Build and check a plugin, of any tree, for _output's binaries
 	@go run ./plugins/builder -o '$(OUT)' '$(PLUGIN)'
 
 demo: ## Bring up a real cluster and show two cameras being shared (KEEP=1 leaves it up; MODE=device-plugin: without our scheduler).
-	@hack/preflight.sh root go gcc
-	@go run ./test/demo
+	@hack/preflight.sh root go gcc disk:6 memory:3
+	$(FIRST)
+	@go run ./test/cluster/cmd/build demo && exec _output/cluster/demo
 
 demo-helm: ## The same on a stock cluster, with Kubeslot from its Helm chart (KEEP=1 leaves it up).
-	@hack/preflight.sh root go gcc
-	@go run ./test/demo -helm
+	@hack/preflight.sh root go gcc disk:7 memory:3
+	$(FIRST)
+	@go run ./test/cluster/cmd/build demo-helm && exec _output/cluster/demo -helm
 
 demo-load: ## Build plugins and have the cluster that a demo with KEEP=1 left load them: PLUGIN="<directory> <directory>".
 	@hack/preflight.sh root go gcc

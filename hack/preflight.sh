@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Says everything that this machine lacks for the given needs, all at once:
-#   hack/preflight.sh go gcc root
+#   hack/preflight.sh go gcc root disk:7 memory:3
+# disk:7 is what a first build takes, in GB: later ones take 1. memory:3 is what must be available.
 set -u
 missing=()
 
@@ -20,6 +21,20 @@ for need in "$@"; do
     root)
       [ "$(uname -s)" = Linux ] || missing+=("this is $(uname -s): the cluster needs Linux")
       [ "$(id -u)" = 0 ] || missing+=("not root: the cluster makes namespaces, mounts and cgroups; run it with sudo") ;;
+    disk:*)
+      want=${need#disk:}
+      [ ! -e "$(dirname "$0")/../_output/cluster/kubernetes" ] || want=1
+      # Each filesystem has to have room for all: the directories are on one, as a rule.
+      for directory in "$(go env GOCACHE 2>/dev/null)" "$(go env GOMODCACHE 2>/dev/null)" /var/tmp "$(dirname "$0")"; do
+        # It may not be there yet.
+        while [ "${directory#/}" != "$directory" ] && [ ! -d "$directory" ]; do directory=${directory%/*}; done
+        free=$(df -Pk "${directory:-/}" 2>/dev/null | awk 'NR == 2 { printf "%d", $4 / 1000000 }')
+        [ "${free:-$want}" -ge "$want" ] || { missing+=("${directory:-/} has $free GB free, and the build takes $want GB: make room, or set GOCACHE and GOMODCACHE to directories elsewhere"); break; }
+      done ;;
+    memory:*)
+      want=${need#memory:}
+      free=$(awk '/^MemAvailable:/ { printf "%d", $2 / 1000000 }' /proc/meminfo 2>/dev/null)
+      [ "${free:-$want}" -ge "$want" ] || missing+=("$free GB of memory are available, and building and running the cluster takes $want GB: end other programs, or add swap") ;;
     *)
       echo "preflight: unknown need '$need'" >&2; exit 2 ;;
   esac

@@ -91,7 +91,9 @@ func (s Source) annotations(c Component) map[string]string {
 func (s Source) build(ctx context.Context, out, pkg, architecture string, flags []string, env ...string) error {
 	const version = "github.com/kubeslot/kubeslot/version"
 	ldflags := fmt.Sprintf("-s -w %s -X %s.version=%s -X %s.commit=%s", s.LDFlags, version, s.Version, version, s.Revision)
-	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=" + ldflags, "-o", out}, flags...)
+	// The Makefile's flags, so that what was compiled for it is not compiled again: with the
+	// tags net and os/user are the same with cgo and without it.
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-tags=netgo,osusergo", "-ldflags=" + ldflags, "-o", out}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
 	cmd.Dir = s.Root
 	cmd.Env = append(append(os.Environ(), "GOOS=linux", "GOARCH="+architecture), env...)

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -174,37 +173,6 @@ func TestSchedulerConfigKeepsAllButTheKubeconfig(t *testing.T) {
 	}
 	if got.ClientConnection.Kubeconfig != "/k" || got.ClientConnection.QPS != 7 || got.Profiles[0].SchedulerName != "s" || got.Kind == "" {
 		t.Errorf("rendered %s", data)
-	}
-}
-
-func TestRequiredVersion(t *testing.T) {
-	goMod := []byte("module x\n\nrequire a.example/one v1.0.0\nrequire (\n\ta.example/two/v2 v2.1.0 // indirect\n)\n")
-	for module, want := range map[string]string{"a.example/one": "v1.0.0", "a.example/two/v2": "v2.1.0", "a.example/two": ""} {
-		if got := requiredVersion(goMod, module); got != want {
-			t.Errorf("%s: %q, want %q", module, got, want)
-		}
-	}
-}
-
-func TestEveryPinnedModuleHasABuild(t *testing.T) {
-	root, err := FindRepoRoot(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]bool{}
-	all := slices.Concat(upstreams, []upstream{kubeadm, helm, helm3})
-	for _, version := range older {
-		all = append(all, olderKubelet(version), olderControlPlane(version))
-	}
-	for _, u := range all {
-		build, err := newTarget(u, root, "/cache")
-		if err != nil {
-			t.Error(err)
-		}
-		if seen[build.out] || !strings.HasPrefix(build.out, "/cache/"+cmp.Or(u.name, u.dir)+"-v") {
-			t.Errorf("%s goes to %s", u.dir, build.out)
-		}
-		seen[build.out] = true
 	}
 }
 

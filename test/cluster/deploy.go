@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubeslot/kubeslot/test/cluster/build"
 )
 
 // Our own programs run as deploy/ ships them: the units' command lines, the
@@ -25,18 +28,13 @@ const (
 
 // ourPrograms maps the programs built from the repository to their packages.
 func ourPrograms(cfg Config) map[string]string {
-	programs := map[string]string{
-		"forward":   "./test/cluster/forward",
-		"noseccomp": "./test/cluster/noseccomp",
-
-		"kubectl-kubeslot": "./kubectl-kubeslot/cmd/kubectl-kubeslot",
+	programs := maps.Clone(build.Ours)
+	if cfg.Stock || cfg.StockScheduler {
+		delete(programs, Scheduler)
 	}
-	if !cfg.Stock {
-		if !cfg.StockScheduler {
-			programs[Scheduler] = "./kube-scheduler/cmd/kube-scheduler"
-		}
-		programs[Kubecri] = "./kubecri/cmd/kubecri"
-		programs[Controller] = "./controller/cmd/controller"
+	if cfg.Stock {
+		delete(programs, Kubecri)
+		delete(programs, Controller)
 	}
 	for name := range cfg.Binaries {
 		delete(programs, name)

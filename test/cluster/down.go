@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubeslot/kubeslot/test/cluster/build"
 )
 
 const downDeadline = 60 * time.Second
@@ -32,7 +34,7 @@ func Down(ctx context.Context, cfg Config) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, downDeadline)
 	defer cancel()
-	unlock, err := lockFile(ctx, l.dir)
+	unlock, err := build.Lock(ctx, l.dir)
 	if err != nil {
 		return fmt.Errorf("another up or down is at work on the cluster: %w", err)
 	}

@@ -2,23 +2,17 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"path/filepath"
+
+	"github.com/kubeslot/kubeslot/test/cluster/build"
 )
 
-// Helm is built for those alone who ask for it.
-var (
-	helm = upstream{
-		dir: "helm", module: "helm.sh/helm/v4",
-		programs: map[string]string{"helm": "helm.sh/helm/v4/cmd/helm"},
-		ldflags:  "-X helm.sh/helm/v4/internal/version.version=%s",
-	}
-	helm3 = upstream{
-		dir: "helm3", module: "helm.sh/helm/v3",
-		programs: map[string]string{"helm": "helm.sh/helm/v3/cmd/helm"},
-		ldflags:  "-X helm.sh/helm/v3/internal/version.version=%s",
-	}
-)
+var helm3 = build.Module{
+	Dir: "helm3", Module: "helm.sh/helm/v3", Packages: []string{"helm.sh/helm/v3/cmd/helm"},
+	LDFlags: "-X helm.sh/helm/v3/internal/version.version=%s",
+}
 
 // Helm returns the path of the helm program, which is built if that has not been done.
 func (c *Cluster) Helm(ctx context.Context) (string, error) {
@@ -27,7 +21,19 @@ func (c *Cluster) Helm(ctx context.Context) (string, error) {
 
 // BuildHelm returns the path of helm 3 or 4, which is built if that has not been done.
 func BuildHelm(ctx context.Context, repoRoot string, major int, out io.Writer) (string, error) {
-	program := map[int]upstream{3: helm3, 4: helm}[major]
-	folder, err := buildOnDemand(ctx, program, repoRoot, out)
-	return filepath.Join(folder, "helm"), err
+	switch major {
+	case 3:
+		dir, err := helm3.Build(ctx, repoRoot, out)
+		return filepath.Join(dir, "helm"), err
+	case 4:
+		return buildOne(ctx, repoRoot, build.Helm, out)
+	default:
+		return "", fmt.Errorf("helm %d: there are 3 and 4", major)
+	}
+}
+
+// buildOne builds a program of our module graph that not every cluster needs.
+func buildOne(ctx context.Context, repoRoot, pkg string, out io.Writer) (string, error) {
+	built, err := build.Programs{Root: repoRoot, Packages: []string{pkg}, Out: out}.Run(ctx)
+	return built[pkg], err
 }

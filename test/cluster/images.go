@@ -3,8 +3,6 @@ package cluster
 import (
 	"archive/tar"
 	"bytes"
-	"context"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,28 +15,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// testImages maps an image to its program in test/images.
-var testImages = map[string]string{PauseImage: "pause", AppImage: "app"}
-
-// buildImages makes an OCI archive of each test image and returns their paths.
-func buildImages(ctx context.Context, repoRoot string, dir string) ([]string, error) {
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", dir + "/"}
-	for _, program := range testImages {
-		args = append(args, "./test/images/"+program)
-	}
-	if err := goCommand(ctx, repoRoot, []string{"CGO_ENABLED=0"}, args...); err != nil {
-		return nil, fmt.Errorf("build images: %w", err)
-	}
-	var archives []string
-	for ref, program := range testImages {
-		archive := filepath.Join(dir, program+".tar")
-		if err := writeImage(ref, filepath.Join(dir, program), archive); err != nil {
-			return nil, fmt.Errorf("image %s: %w", ref, err)
-		}
-		archives = append(archives, archive)
-	}
-	return archives, nil
-}
+// testImages maps the programs of images to the images' names.
+var testImages = map[string]string{"pause": PauseImage, "app": AppImage}
 
 // writeImage packs one static program as an image's only file and entry point.
 func writeImage(ref, program, archive string) error {

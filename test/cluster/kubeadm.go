@@ -3,15 +3,9 @@ package cluster
 import (
 	"context"
 	"io"
-	"path/filepath"
-)
 
-// kubeadm is built for those alone who ask for it.
-var kubeadm = upstream{
-	dir: "kubeadm", module: "k8s.io/kubernetes",
-	programs: map[string]string{"kubeadm": "k8s.io/kubernetes/cmd/kubeadm"},
-	ldflags:  kubernetesVersion("36"),
-}
+	"github.com/kubeslot/kubeslot/test/cluster/build"
+)
 
 // Kubeadm returns the path of the kubeadm program, which is built if that has not been
 // done. It needs no cluster; out gets a line when it is built.
@@ -20,6 +14,5 @@ func Kubeadm(ctx context.Context, out io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	folder, err := buildOnDemand(ctx, kubeadm, root, out)
-	return filepath.Join(folder, "kubeadm"), err
+	return buildOne(ctx, root, build.Kubeadm, out)
 }

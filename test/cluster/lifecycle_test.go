@@ -260,8 +260,10 @@ func TestDownAfterUpWasKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	words := strings.Fields(command)[2:] // built, so that it can be killed
-	if err := goCommand(t.Context(), root, nil, "build", "-o", program, words[0]); err != nil {
-		t.Fatal(err)
+	build := exec.Command("go", "build", "-o", program, words[0])
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 	l := layout{filepath.Join("/var/tmp/kubeslot", cfg.Name)}
 	for _, reached := range []string{

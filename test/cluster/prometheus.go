@@ -7,24 +7,23 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/kubeslot/kubeslot/test/cluster/build"
 )
 
 // prometheus is built for those alone who ask for it, without the service discovery of
 // clouds: static targets, files and HTTP remain.
-var prometheus = upstream{
-	dir: "prometheus", module: "github.com/prometheus/prometheus",
-	programs: map[string]string{
-		"prometheus": "github.com/prometheus/prometheus/cmd/prometheus",
-		"promtool":   "github.com/prometheus/prometheus/cmd/promtool",
-	},
-	tags:    "remove_all_sd",
-	ldflags: "-X github.com/prometheus/common/version.Version=%s",
+var prometheus = build.Module{
+	Dir: "prometheus", Module: "github.com/prometheus/prometheus",
+	Packages: []string{"github.com/prometheus/prometheus/cmd/prometheus", "github.com/prometheus/prometheus/cmd/promtool"},
+	Tags:     "remove_all_sd",
+	LDFlags:  "-X github.com/prometheus/common/version.Version=%s",
 }
 
 // BuildPrometheus returns the folder of prometheus and promtool, which are built if that
 // has not been done.
 func BuildPrometheus(ctx context.Context, repoRoot string, out io.Writer) (string, error) {
-	return buildOnDemand(ctx, prometheus, repoRoot, out)
+	return prometheus.Build(ctx, repoRoot, out)
 }
 
 // PrometheusOperatorCRDs returns the folder with the definitions of the Prometheus Operator,

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/kubeslot/kubeslot/test/cluster/build"
 )
 
 // Pinned is the minor version of Kubernetes that a cluster runs unless Versions says
@@ -28,23 +30,23 @@ type Versions struct {
 var older = []string{"1.33", "1.34", "1.35"}
 
 // olderKubelet and olderControlPlane are apart, for most of a build is what they differ in.
-func olderKubelet(version string) upstream {
+func olderKubelet(version string) build.Module {
 	return olderKubernetes("kubelet", version, Kubelet)
 }
 
-func olderControlPlane(version string) upstream {
+func olderControlPlane(version string) build.Module {
 	return olderKubernetes("control-plane", version, APIServer, ControllerManager)
 }
 
-func olderKubernetes(name, version string, programs ...string) upstream {
-	u := upstream{
-		name: name + "-" + version, dir: "kubernetes-" + version, module: "k8s.io/kubernetes", programs: map[string]string{},
-		ldflags: kubernetesVersion(strings.TrimPrefix(version, "1.")),
+func olderKubernetes(name, version string, programs ...string) build.Module {
+	m := build.Module{
+		Name: name + "-" + version, Dir: "kubernetes-" + version, Module: "k8s.io/kubernetes",
+		LDFlags: build.KubernetesVersion("%[1]s", strings.TrimPrefix(version, "1.")),
 	}
 	for _, program := range programs {
-		u.programs[program] = "k8s.io/kubernetes/cmd/" + program
+		m.Packages = append(m.Packages, "k8s.io/kubernetes/cmd/"+program)
 	}
-	return u
+	return m
 }
 
 func (v Versions) validate(nodes []string) error {
@@ -68,7 +70,7 @@ func (v Versions) build(ctx context.Context, repoRoot string, out io.Writer, pro
 		if current(version) {
 			continue
 		}
-		dir, err := buildOnDemand(ctx, olderKubelet(version), repoRoot, out)
+		dir, err := olderKubelet(version).Build(ctx, repoRoot, out)
 		if err != nil {
 			return err
 		}
@@ -77,7 +79,7 @@ func (v Versions) build(ctx context.Context, repoRoot string, out io.Writer, pro
 	if current(v.ControlPlane) {
 		return nil
 	}
-	dir, err := buildOnDemand(ctx, olderControlPlane(v.ControlPlane), repoRoot, out)
+	dir, err := olderControlPlane(v.ControlPlane).Build(ctx, repoRoot, out)
 	for _, name := range []string{APIServer, ControllerManager} {
 		programs[name] = filepath.Join(dir, name)
 	}

@@ -7,8 +7,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/kubeslot/kubeslot/test/cluster/build"
 )
 
 const (
@@ -42,7 +46,7 @@ func Up(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	lockCtx, cancel := context.WithTimeout(ctx, lockDeadline)
 	defer cancel()
-	unlock, err := lockFile(lockCtx, l.dir)
+	unlock, err := build.Lock(lockCtx, l.dir)
 	if err != nil {
 		return nil, fmt.Errorf("another up or down is at work on cluster %q: %w", cfg.Name, err)
 	}
@@ -111,55 +115,76 @@ func (u *upper) makeDirs() error {
 
 // build makes every program and image, and notes where the programs are.
 func (u *upper) build(ctx context.Context) error {
-	upstream, err := buildUpstream(ctx, u.cfg.RepoRoot, u)
+	ours := ourPrograms(u.cfg)
+	packages := slices.AppendSeq(slices.Collect(maps.Values(build.Upstream)), maps.Values(build.Images))
+	if len(u.cfg.BuildFlags) == 0 { // all in one build
+		packages = slices.AppendSeq(packages, maps.Values(ours))
+	}
+	wanted := build.Programs{Root: u.cfg.RepoRoot, Packages: packages, Out: u}
+	built, err := wanted.Run(ctx)
 	if err != nil {
 		return err
 	}
-	u.programs = programs(upstream)
+	if len(u.cfg.BuildFlags) > 0 {
+		wanted.Packages, wanted.Flags = slices.Collect(maps.Values(ours)), u.cfg.BuildFlags
+		flagged, err := wanted.Run(ctx)
+		if err != nil {
+			return err
+		}
+		maps.Copy(built, flagged)
+	}
+	if err := u.placePrograms(built, ours); err != nil {
+		return err
+	}
 	if err := u.cfg.Versions.build(ctx, u.cfg.RepoRoot, u, u.programs); err != nil {
 		return err
 	}
-	ours := ourPrograms(u.cfg)
-	ldflags, err := ourLdflags(ctx, u.cfg.RepoRoot)
-	if err != nil {
-		return err
-	}
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=" + ldflags}
-	args = append(append(args, u.cfg.BuildFlags...), "-o", u.layout.bin()+"/")
-	for name, pkg := range ours {
-		args = append(args, pkg)
-		u.programs[name] = filepath.Join(u.layout.bin(), name)
-	}
-	u.printf("building our own programs")
-	if err := goCommand(ctx, u.cfg.RepoRoot, nil, args...); err != nil {
-		return err
-	}
 	maps.Copy(u.programs, u.cfg.Binaries)
-	if u.archives, err = buildImages(ctx, u.cfg.RepoRoot, u.layout.images()); err != nil {
-		return err
-	}
-	if err := u.linkPrograms(); err != nil {
-		return err
+	for name, pkg := range build.Images {
+		archive := filepath.Join(u.layout.images(), name+".tar")
+		if err := writeImage(testImages[name], built[pkg], archive); err != nil {
+			return fmt.Errorf("image of %s: %w", name, err)
+		}
+		u.archives = append(u.archives, archive)
 	}
 	u.printf("programs and images are built")
 	return u.save()
 }
 
-// linkPrograms puts every program into one folder, for a user's PATH and for
-// noseccomp, which looks for runc there.
-func (u *upper) linkPrograms() error {
-	links := programs{"runc.real": u.programs["runc"]}
-	maps.Copy(links, u.programs)
-	for name, program := range links {
-		link := filepath.Join(u.layout.bin(), name)
-		if link == program {
+// placePrograms puts every program into one folder: for the cluster's processes, for a
+// user's PATH, and for noseccomp, which looks for runc there. Ours stay as they are for as
+// long as the cluster lives, though they may be built anew.
+func (u *upper) placePrograms(built, ours map[string]string) error {
+	u.programs = programs{}
+	for name, pkg := range build.Upstream {
+		u.programs[name] = filepath.Join(u.layout.bin(), name)
+		if ours[name] != "" {
 			continue
 		}
-		if err := os.Symlink(program, link); err != nil {
+		if err := os.Symlink(built[pkg], u.programs[name]); err != nil {
 			return err
 		}
 	}
-	return nil
+	for name, pkg := range ours {
+		u.programs[name] = filepath.Join(u.layout.bin(), name)
+		if err := linkOrCopy(built[pkg], u.programs[name]); err != nil {
+			return err
+		}
+	}
+	return os.Symlink(u.programs["runc"], filepath.Join(u.layout.bin(), "runc.real"))
+}
+
+// linkOrCopy makes a hard link, or a copy where the file is on another filesystem.
+func linkOrCopy(from, to string) error {
+	err := os.Link(from, to)
+	if !errors.Is(err, syscall.EXDEV) {
+		return err
+	}
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o755)
 }
 
 // prepare makes all that processes need before the first one starts.

@@ -102,8 +102,8 @@ func TestMake(t *testing.T) {
 	runs("docs/install.md", "make test-skew", "KUBESLOT_SKEW=1", "./test/skew")
 	runs("docs/migrate-from-kubedevice.md", "make plugin-builder PLUGIN=/src/dongle/scheduler", "go run ./plugins/builder", "/src/dongle/scheduler")
 	runs("docs/migrate-from-kubedevice.md", "make plugin-builder PLUGIN=/src/dongle/device", "go run ./plugins/builder", "/src/dongle/device")
-	runs("README.md", "make demo KEEP=1", "go run ./test/demo")
-	runs("README.md", "make demo-helm", "go run ./test/demo -helm")
+	runs("README.md", "make demo KEEP=1", "go run ./test/cluster/cmd/build demo", "_output/cluster/demo")
+	runs("README.md", "make demo-helm", "_output/cluster/demo -helm")
 	runs("README.md", "make test", "go vet", "go test -race", "KUBESLOT_E2E=1 go test")
 }
 

@@ -17,7 +17,7 @@ const script = "../../hack/preflight.sh"
 func machine(t *testing.T, programs map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"bash", "dirname", "head", "id", "sed", "sort", "uname"} {
+	for _, name := range []string{"awk", "bash", "df", "dirname", "head", "id", "sed", "sort", "uname"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)
@@ -46,13 +46,16 @@ func TestPreflight(t *testing.T) {
 		programs map[string]string
 		uid      uint32
 		says     []string
+		further  []string // needs, beside root, go and gcc
 	}{
-		"all there":       {map[string]string{"go": "go1.99.0", "gcc": ""}, 0, nil},
-		"no Go":           {map[string]string{"gcc": ""}, 0, []string{"Go is not on PATH", "go.dev/dl"}},
-		"old Go":          {map[string]string{"go": "go1.20.1", "gcc": ""}, 0, []string{"Go is 1.20.1", "1.26"}},
-		"no gcc":          {map[string]string{"go": "go1.99.0"}, 0, []string{"gcc is not on PATH", "apt-get install gcc"}},
-		"not root":        {map[string]string{"go": "go1.99.0", "gcc": ""}, nobody, []string{"not root", "sudo"}},
-		"nothing at once": {nil, nobody, []string{"Go is not on PATH", "gcc is not on PATH", "not root"}},
+		"all there":       {map[string]string{"go": "go1.99.0", "gcc": ""}, 0, nil, []string{"disk:0", "memory:0"}},
+		"no Go":           {map[string]string{"gcc": ""}, 0, []string{"Go is not on PATH", "go.dev/dl"}, nil},
+		"old Go":          {map[string]string{"go": "go1.20.1", "gcc": ""}, 0, []string{"Go is 1.20.1", "1.26"}, nil},
+		"no gcc":          {map[string]string{"go": "go1.99.0"}, 0, []string{"gcc is not on PATH", "apt-get install gcc"}, nil},
+		"not root":        {map[string]string{"go": "go1.99.0", "gcc": ""}, nobody, []string{"not root", "sudo"}, nil},
+		"nothing at once": {nil, nobody, []string{"Go is not on PATH", "gcc is not on PATH", "not root"}, nil},
+		"no room": {map[string]string{"go": "go1.99.0", "gcc": ""}, 0,
+			[]string{"GB free, and the build takes 1000000 GB", "GB of memory are available", "takes 2000000 GB"}, []string{"disk:1000000", "memory:2000000"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +80,7 @@ func TestPreflight(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			cmd := exec.Command(filepath.Join(path, "bash"), filepath.Join(path, "repo/hack/preflight.sh"), "root", "go", "gcc")
+			cmd := exec.Command(filepath.Join(path, "bash"), append([]string{filepath.Join(path, "repo/hack/preflight.sh")}, append([]string{"root", "go", "gcc"}, test.further...)...)...)
 			cmd.Env = []string{"PATH=" + path}
 			cmd.Dir = "/"
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: test.uid, Gid: test.uid}}

@@ -15,9 +15,9 @@ cd "$(dirname "$0")"
 out=$(realpath -m "${OUT:-../../../_output/bench-scheduler}")
 mkdir -p "$out/bin"
 
-# etcd is pinned by the real cluster's module. It syncs nothing to disk: the
-# disk's latency is not what is measured.
-CGO_ENABLED=0 GOWORK=off go build -C ../../cluster/upstream/etcd -trimpath -buildvcs=false \
+# etcd is the real cluster's. It syncs nothing to disk: the disk's latency is not what is
+# measured.
+CGO_ENABLED=1 GOWORK=off GOFLAGS= go build -trimpath -buildvcs=false -gcflags=all=-dwarf=false -tags=netgo,osusergo \
   -o "$out/bin/etcd-server" go.etcd.io/etcd/server/v3
 printf '#!/bin/sh\nexec %q --unsafe-no-fsync "$@"\n' "$out/bin/etcd-server" >"$out/bin/etcd"
 chmod +x "$out/bin/etcd"

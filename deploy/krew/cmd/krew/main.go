@@ -88,7 +88,8 @@ func build(ctx context.Context, p krew.Platform, ldflags, version string) ([]byt
 	defer os.RemoveAll(folder)
 	path := filepath.Join(folder, p.Program())
 	flags := strings.TrimSpace("-s -w -X github.com/kubeslot/kubeslot/version.version=" + version + " " + ldflags)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", flags, "-o", path, "./kubectl-kubeslot/cmd/kubectl-kubeslot")
+	// No tags, whatever GOFLAGS has: with netgo the resolver of macOS would not be asked.
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags=", "-ldflags", flags, "-o", path, "./kubectl-kubeslot/cmd/kubectl-kubeslot")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, errors.Join(fmt.Errorf("build for %s/%s: %w", p.OS, p.Arch, err), errors.New(string(text)))
