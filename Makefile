@@ -1,5 +1,11 @@
 # Kubeslot. `make demo` shows it, `make test` tests it; both need Linux, root, Go
 # and gcc, and fetch all else as Go modules.
+
+# Every build has these flags, so that each package is compiled once, whether a program uses cgo or not, and
+# wherever the tree is. GOFLAGS of the user come after them.
+GOFLAGS_OF_ALL := -trimpath -buildvcs=false -tags=netgo,osusergo
+override export GOFLAGS := $(strip $(GOFLAGS_OF_ALL) $(filter-out $(GOFLAGS_OF_ALL),$(GOFLAGS)))
+
 .PHONY: help build plugins plugin-builder demo demo-helm demo-load demo-down test lint test-unit fuzz test-e2e test-skew test-histories soak soak-idle bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin test-device-plugin-long bench-cri images push pictures krew generate clean
 
 KUBE_VERSION := v1.36.3
