@@ -3,25 +3,28 @@
 
 # Every build has these flags, so that each package is compiled once, whether a program uses cgo or not, and
 # wherever the tree is. GOFLAGS of the user come after them.
-GOFLAGS_OF_ALL := -trimpath -buildvcs=false -tags=netgo,osusergo
+GOFLAGS_OF_ALL := -trimpath -buildvcs=false -gcflags=all=-dwarf=false -tags=netgo,osusergo
 override export GOFLAGS := $(strip $(GOFLAGS_OF_ALL) $(filter-out $(GOFLAGS_OF_ALL),$(GOFLAGS)))
 
-.PHONY: help build plugins plugin-builder demo demo-helm demo-load demo-down test lint test-unit fuzz test-e2e test-skew test-histories soak soak-idle bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin test-device-plugin-long bench-cri images push pictures krew generate clean
+.PHONY: help build plugins plugin-builder demo demo-helm demo-load demo-down test test-all test-changed test-times lint test-unit fuzz test-e2e test-bench test-skew test-histories soak soak-idle bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin test-device-plugin-long bench-cri images push pictures krew generate clean
 
 KUBE_VERSION := v1.36.3
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
 	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36 \
 	$(if $(VERSION),-X github.com/kubeslot/kubeslot/version.version=$(VERSION))
-# Tests that bring up clusters of their own, two packages at a time.
-E2E := ./test/e2e ./test/cluster ./test/helm ./test/monitoring ./test/hostinstall ./test/deviceplugin/... ./deploy ./deploy/krew
+# Packages of tests that bring up clusters, two at a time. Their suites are in suites.txt, as are those of all tests.
+E2E := $(shell sed -n 's/^clusters  *//p' test/suites/suites.txt)
 # Fuzzers of `make fuzz`, as package:fuzzer. They run by the number of inputs: one with a
 # time may fail at its end for no reason (go.dev/issue/75804, until Go 1.27). Inputs that
 # break one are written to the package's testdata/fuzz; commit them with the fix.
 FUZZERS := ./types/assignment:FuzzAnnotation ./kubecri/inject:FuzzCRIMergesIntoTheRequest ./kubecri/checkpoint:FuzzDecode \
 	./kubecri/cdi:FuzzDescribe ./kubecri/deviceplugins/nodeinfo:FuzzNodeInfo
 # What a target says that builds Kubernetes.
-FIRST = @[ -e _output/cluster/kubernetes ] || echo "Kubernetes, etcd, containerd, runc and Kubeslot are built from source: once, for about MINUTES minutes on two cores"
-UNIT = $(shell go list ./... 2>/dev/null | grep -v /test/e2e)
+FIRST = @[ -e _output/cluster/kubernetes ] || echo "Kubernetes, etcd, containerd, runc and Kubeslot are built from source: once, for some minutes"
+UNIT = $(filter-out $(OTHERS:./%=github.com/kubeslot/kubeslot/%),$(shell go list ./... 2>/dev/null))
+OTHERS = $(shell sed -En 's/^(clusters|packages) +//p' test/suites/suites.txt)
+# make test and make test-all set JSON, for the tables of times, and SHORT.
+GOTESTFLAGS = $(if $(JSON),-json) $(if $(SHORT),-short)
 
 help: ## Show the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -73,7 +76,21 @@ demo-down: ## Take down the cluster that a demo with KEEP=1 left.
 	@hack/preflight.sh root go
 	@go run ./test/cluster/cmd/cluster down --name demo
 
-test: lint test-unit fuzz test-e2e ## All tests: lint, unit tests with the race detector, fuzzers for some seconds, the real cluster.
+test: ## Does it work? Lint, unit tests and one real cluster, in a quarter of an hour (docs/testing.md says what is in it).
+	@hack/preflight.sh root go gcc
+	+@go run ./test/suites test
+
+test-all: ## All tests, in hours: make test's in full, fuzzers, and what takes long (SUITES="chart krew"; SKEW=1, SOAK=1, HISTORIES=1: those too).
+	@hack/preflight.sh root go gcc
+	+@go run ./test/suites test-all
+
+test-changed: ## What CI runs: make test, then suites of test-all whose code was changed since a day before the last commit (BASE=<commit> MINUTES=75).
+	@hack/preflight.sh root go gcc
+	+@go run ./test/suites test-changed
+
+test-times: ## The ten tests that took longest.
+	@hack/preflight.sh go
+	@go run ./test/suites longest
 
 lint: ## gofmt, go vet, staticcheck, and generated files up to date.
 	@hack/preflight.sh go gcc
@@ -84,33 +101,37 @@ lint: ## gofmt, go vet, staticcheck, and generated files up to date.
 	@hack/staticcheck.sh
 	@hack/check-generated.sh
 
-test-unit: ## Unit tests with the race detector.
+test-unit: ## Unit tests with the race detector (SHORT=1: as `make test` runs them).
 	@hack/preflight.sh go gcc
-	go test -race -timeout 30m $(UNIT)
-	go -C kubedevice-api test -race ./...
+	go test -race $(GOTESTFLAGS) -timeout 30m $(UNIT)
+	go -C kubedevice-api test -race $(GOTESTFLAGS) ./...
 
 fuzz: ## Fuzz what reads others' input (FUZZTIME=20000x: inputs for each fuzzer, FUZZERS=./package:FuzzName).
 	@hack/preflight.sh go gcc
-	@for f in $(FUZZERS); do echo "$$f"; go test -run '^$$' -fuzz "^$${f#*:}$$" -fuzztime $(or $(FUZZTIME),20000x) -parallel 2 "$${f%:*}" || exit 1; done
+	@for f in $(FUZZERS); do echo "$$f"; go test $(GOTESTFLAGS) -run '^$$' -fuzz "^$${f#*:}$$" -fuzztime $(or $(FUZZTIME),20000x) -parallel 2 "$${f%:*}" || exit 1; done
 
-test-e2e: ## Tests on a real cluster of two nodes (KEEP=1 leaves it up).
+test-e2e: ## Tests on real clusters (RUN='^TestChaos$$' E2E=./test/e2e: some; SHORT=1; KEEP=1 leaves it up, REUSE=1 takes the one that is).
 	@hack/preflight.sh root go gcc
-	KUBESLOT_E2E=1 go test -count=1 -p $(or $(P),2) -timeout 80m -v $(E2E) $(if $(RUN),-run '$(RUN)')
+	KUBESLOT_E2E=1 go test -count=1 $(GOTESTFLAGS) -p $(or $(P),2) -timeout 80m -v $(E2E) $(if $(RUN),-run '$(RUN)')
+
+test-bench: ## The checks in the scheduler's benchmark, which is a module of its own.
+	@hack/preflight.sh go
+	go -C test/perf/scheduler test $(GOTESTFLAGS) ./...
 
 test-skew: ## Kubelets and API servers of other Kubernetes versions, which it builds: some ten minutes each, once (KUBELETS=1.33,1.34,1.35,1.36 API_SERVERS=1.35,1.34,1.33).
 	@hack/preflight.sh root go gcc
-	KUBESLOT_SKEW=1 KUBELETS=$(KUBELETS) API_SERVERS=$(API_SERVERS) go test -count=1 -timeout 3h -v ./test/skew $(if $(RUN),-run '$(RUN)')
+	KUBESLOT_SKEW=1 KUBELETS=$(KUBELETS) API_SERVERS=$(API_SERVERS) go test -count=1 $(GOTESTFLAGS) -timeout 3h -v ./test/skew $(if $(RUN),-run '$(RUN)')
 
 test-histories: ## Random histories of the ledger, and of pods that wait: more than in `make test`, an hour (HISTORIES=4000 RUNS=400).
 	@hack/preflight.sh go gcc
-	go test -count=1 -timeout 3h -run '^TestHistories$$' ./device-scheduler/ledger -rapid.checks=$(or $(HISTORIES),4000)
-	go test -count=$(or $(RUNS),400) -timeout 3h -run '^TestNoPodWaitsThatCouldRun$$' ./kube-scheduler/configurationresources
+	go test -count=1 $(GOTESTFLAGS) -timeout 3h -run '^TestHistories$$' ./device-scheduler/ledger -rapid.checks=$(or $(HISTORIES),4000)
+	go test -count=$(or $(RUNS),400) $(GOTESTFLAGS) -timeout 3h -run '^TestNoPodWaitsThatCouldRun$$' ./kube-scheduler/configurationresources
 
 soak: ## Ten minutes of chaos on a real cluster: pods come and go while everything but etcd is killed, frozen and cut off (CHAOS=10m SEED=<number>).
 	$(MAKE) test-e2e E2E=./test/e2e RUN='^TestChaos$$$$' CHAOS=$(or $(CHAOS),10m) SEED=$(or $(SEED),$(shell date +%s))
 
 soak-idle: ## Ten minutes on a real cluster with handlers and devices and nothing to do: nothing may be written (SOAK=10m).
-	$(MAKE) test-e2e RUN=TestStandaloneHandlers SOAK=$(or $(SOAK),10m)
+	$(MAKE) test-e2e E2E=./test/e2e RUN=TestStandaloneHandlers SOAK=$(or $(SOAK),10m)
 
 bench-scheduler: ## Pods/s against plain pods and DRA (COUNT, NODES, PODS, SHAPES, ARMS: test/perf/scheduler/bench.sh).
 	@hack/preflight.sh go
@@ -138,8 +159,8 @@ bench-device-plugin: ## 200 pods race for 50 slots on two nodes: device-plugin m
 
 test-device-plugin-long: ## Device-plugin mode: kubecri is away for longer than the kubelet remembers it, and the chart from install to uninstall (twenty minutes).
 	@hack/preflight.sh root go gcc
-	KUBESLOT_E2E=1 LONG=1 go test -count=1 -v -timeout 20m -run TestKubecriAwayForLong ./test/deviceplugin
-	KUBESLOT_E2E=1 LONG=1 go test -count=1 -v -timeout 40m -run TestDevicePluginMode ./test/helm
+	KUBESLOT_E2E=1 LONG=1 go test -count=1 $(GOTESTFLAGS) -v -timeout 20m -run TestKubecriAwayForLong ./test/deviceplugin
+	KUBESLOT_E2E=1 LONG=1 go test -count=1 $(GOTESTFLAGS) -v -timeout 40m -run TestDevicePluginMode ./test/helm
 
 bench-cri: ## CRI calls straight to containerd and through kubecri (ROUNDS=10 PODS=10).
 	@hack/preflight.sh root go gcc

@@ -23,7 +23,7 @@ import (
 // seconds, keeps few elements, follows changes, and scrolls to the last device.
 func TestFiveThousandDevices(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes a minute")
+		t.Skip("takes a minute: make test-all")
 	}
 	c := large(t, 5000, 10, time.Now())
 	b := browser.Open(t, serve(t, c), 1440, 900)

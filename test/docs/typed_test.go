@@ -34,12 +34,14 @@ var pagePath = regexp.MustCompile(`^(README|docs/.*)\.md$`)
 // call that fits no command, or more than one, is an error: so is one in a package that needs
 // a cluster and is not run with one.
 func typedByTests(root string) (typed, error) {
-	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	suites, err := os.ReadFile(filepath.Join(root, "test/suites/suites.txt"))
 	if err != nil {
 		return nil, err
 	}
-	_, clusters, _ := strings.Cut(string(makefile), "\nE2E := ")
-	clusters, _, _ = strings.Cut(clusters, "\n")
+	clusters := ""
+	for _, m := range regexp.MustCompile(`(?m)^clusters (.*)$`).FindAllStringSubmatch(string(suites), -1) {
+		clusters += m[1]
+	}
 	var all typed
 	var errs []error
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
