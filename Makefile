@@ -92,14 +92,9 @@ test-times: ## The ten tests that took longest.
 	@hack/preflight.sh go
 	@go run ./test/suites longest
 
-lint: ## gofmt, go vet, staticcheck, and generated files up to date.
+lint: ## gofmt, the checks of go vet and staticcheck, and generated files up to date.
 	@hack/preflight.sh go gcc
-	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l); \
-		[ -z "$$unformatted" ] || { echo "not gofmt-clean:"; echo "$$unformatted"; exit 1; }
-	go vet ./...
-	go -C kubedevice-api vet ./...
-	@hack/staticcheck.sh
-	@hack/check-generated.sh
+	@hack/lint.sh
 
 test-unit: ## Unit tests with the race detector (SHORT=1: as `make test` runs them).
 	@hack/preflight.sh go gcc

@@ -4,24 +4,25 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-tool() { go tool -modfile=hack/tools/go.mod "$@"; }
+# Built before where hack/check-generated.sh runs this in a copy of the tree.
+[ -n "${TOOLS:-}" ] || hack/tools.sh
+tools=${TOOLS:-$PWD/_output/tools}
 types=github.com/kubeslot/kubeslot/types
 apis=("$types/akri/v0" "$types/kubeslot/v1alpha1")
 client=$types/client
 header=hack/boilerplate.go.txt
 
 rm -rf types/client/{clientset,informers,listers}
-for api in "${apis[@]}" github.com/kubeslot/kubeslot/kube-scheduler/config; do
-  tool deepcopy-gen --output-file zz_generated.deepcopy.go --go-header-file "$header" "$api"
-done
-tool client-gen --clientset-name versioned --input-base "" --input "${apis[0]}" --input "${apis[1]}" \
+"$tools/deepcopy-gen" --output-file zz_generated.deepcopy.go --go-header-file "$header" \
+  "${apis[@]}" github.com/kubeslot/kubeslot/kube-scheduler/config
+"$tools/client-gen" --clientset-name versioned --input-base "" --input "${apis[0]}" --input "${apis[1]}" \
   --output-pkg "$client/clientset" --output-dir types/client/clientset --go-header-file "$header"
-tool lister-gen --output-pkg "$client/listers" --output-dir types/client/listers \
+"$tools/lister-gen" --output-pkg "$client/listers" --output-dir types/client/listers \
   --go-header-file "$header" "${apis[@]}"
-tool informer-gen --output-pkg "$client/informers" --output-dir types/client/informers \
+"$tools/informer-gen" --output-pkg "$client/informers" --output-dir types/client/informers \
   --versioned-clientset-package "$client/clientset/versioned" --listers-package "$client/listers" \
   --go-header-file "$header" "${apis[@]}"
-tool controller-gen crd paths=./types/akri/v0 paths=./types/kubeslot/v1alpha1 output:crd:dir=deploy/crds
-go -C hack/tools run ./protocompile ../.. types/discovery/v0/discovery.proto
+"$tools/controller-gen" crd paths=./types/akri/v0 paths=./types/kubeslot/v1alpha1 output:crd:dir=deploy/crds
+"$tools/protocompile" . types/discovery/v0/discovery.proto
 go run ./deploy/monitoring/cmd/monitoring deploy/monitoring
 deploy/helm/copy.sh

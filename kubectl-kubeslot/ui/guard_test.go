@@ -135,7 +135,7 @@ func TestUpdatesAreStreamed(t *testing.T) {
 					return data
 				}
 			}
-			t.Fatal("the stream has ended")
+			t.Fatalf("the stream has ended: %v", lines.Err())
 			return ""
 		}
 		if first := next(); !strings.Contains(first, `"full":true`) || !strings.Contains(first, `"cluster":"test"`) {

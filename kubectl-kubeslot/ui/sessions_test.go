@@ -138,6 +138,7 @@ func firstUpdate(t *testing.T, c *http.Client, server *httptest.Server) (int, st
 			return response.StatusCode, data
 		}
 	}
+	t.Logf("no update came before the end: %v", lines.Err())
 	return response.StatusCode, ""
 }
 

@@ -50,7 +50,7 @@ func (r *rig) background(pattern string, argv ...string) string {
 			return found
 		}
 	}
-	r.Fatalf("waited for %q from %s, which wrote\n%s", pattern, strings.Join(argv, " "), written)
+	r.Fatalf("waited for %q from %s, which ended (%v) and wrote\n%s", pattern, strings.Join(argv, " "), lines.Err(), written)
 	return ""
 }
 

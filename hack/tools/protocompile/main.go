@@ -1,7 +1,7 @@
 // Command protocompile generates Go from a .proto, as protoc with the plugins go and
-// go-grpc would: without protoc, which is no Go module. To be run in hack/tools:
+// go-grpc would: without protoc, which is no Go module. The plugins are in its own directory:
 //
-//	go run ./protocompile <root> <file.proto, seen from root>
+//	_output/tools/protocompile <root> <file.proto, seen from root>
 //
 // The Go files are written beside the .proto.
 package main
@@ -72,13 +72,17 @@ func compile(ctx context.Context, root, file string) (*pluginpb.CodeGeneratorReq
 	}, nil
 }
 
-// run runs a plugin, a tool of this module, and returns the files that it makes.
+// run runs a plugin and returns the files that it makes.
 func run(ctx context.Context, plugin string, request *pluginpb.CodeGeneratorRequest) ([]*pluginpb.CodeGeneratorResponse_File, error) {
 	input, err := proto.Marshal(request)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "go", "tool", plugin)
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(self), plugin))
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(input), os.Stderr
 	output, err := cmd.Output()
 	if err != nil {
