@@ -135,7 +135,8 @@ func (r *reporter) readIgnores(files []*ast.File) {
 }
 
 func (r *reporter) report(check string, position token.Position, message string) {
-	if ignore := r.ignores[line{position.Filename, position.Line}]; ignore != nil && slices.Contains(ignore.checks, check) {
+	ignore := r.ignores[line{position.Filename, position.Line}]
+	if ignore != nil && slices.Contains(ignore.checks, check) {
 		ignore.matched = true
 		return
 	}

@@ -56,7 +56,9 @@ func get[K comparable](f *facts, m map[reflect.Type]map[K]analysis.Fact, of K, f
 }
 
 // each returns a copy of the facts of a check's own types.
-func each[K comparable](f *facts, m map[reflect.Type]map[K]analysis.Fact, check *analysis.Analyzer, ours bool) map[K]analysis.Fact {
+func each[K comparable](
+	f *facts, m map[reflect.Type]map[K]analysis.Fact, check *analysis.Analyzer, ours bool,
+) map[K]analysis.Fact {
 	found := map[K]analysis.Fact{}
 	if !ours {
 		return found

@@ -75,7 +75,10 @@ func newGraph(root string) (*graph, error) {
 		fset:  token.NewFileSet(),
 		sizes: types.SizesFor("gc", runtime.GOARCH),
 		cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		facts: facts{objects: map[reflect.Type]map[types.Object]analysis.Fact{}, packages: map[reflect.Type]map[*types.Package]analysis.Fact{}},
+		facts: facts{
+			objects:  map[reflect.Type]map[types.Object]analysis.Fact{},
+			packages: map[reflect.Type]map[*types.Package]analysis.Fact{},
+		},
 	}, nil
 }
 
