@@ -195,8 +195,13 @@ func (g *graph) analyze(u *unit) {
 		u.types = types.Unsafe
 		return
 	}
+	broken := false
+	fail := func(position token.Position, message string) {
+		broken = true
+		g.report(u, position, message)
+	}
 	for _, err := range u.Errors {
-		g.report(u, token.Position{Filename: err.Pos}, err.Msg)
+		fail(token.Position{Filename: err.Pos}, err.Msg)
 	}
 	mode := parser.ParseComments
 	if !u.ours {
@@ -206,7 +211,7 @@ func (g *graph) analyze(u *unit) {
 	for _, name := range u.CompiledGoFiles {
 		file, err := parser.ParseFile(g.fset, name, nil, mode)
 		if err != nil {
-			g.report(u, token.Position{Filename: name}, err.Error())
+			fail(token.Position{Filename: name}, err.Error())
 		}
 		if file != nil {
 			files = append(files, file)
@@ -224,7 +229,7 @@ func (g *graph) analyze(u *unit) {
 	}
 	config := &types.Config{Importer: importer(u.imports), Sizes: g.sizes, Error: func(err error) {
 		if typed := (types.Error{}); errors.As(err, &typed) {
-			g.report(u, g.fset.Position(typed.Pos), typed.Msg)
+			fail(g.fset.Position(typed.Pos), typed.Msg)
 		}
 	}}
 	if u.Module != nil {
@@ -233,10 +238,10 @@ func (g *graph) analyze(u *unit) {
 			config.GoVersion = "go" + u.Module.GoVersion
 		}
 	}
-	// Errors have been reported one by one.
+	// All errors have been given to fail.
 	pass.Pkg, _ = config.Check(u.PkgPath, g.fset, files, pass.TypesInfo)
 	u.types = pass.Pkg
-	if len(u.findings) == 0 {
+	if !broken {
 		g.runChecks(u, pass)
 	}
 }
