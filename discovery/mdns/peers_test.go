@@ -13,25 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/need"
 	"github.com/kubeslot/kubeslot/test/npm"
 )
 
 // Responders that others wrote.
-
-// need skips the test when a program is not there, or fails it where peers are required.
-func need(t *testing.T, program, how string) string {
-	t.Helper()
-	for _, dir := range []string{"", "/usr/sbin/", "/sbin/"} {
-		if path, err := exec.LookPath(dir + program); err == nil {
-			return path
-		}
-	}
-	if os.Getenv("KUBESLOT_PEERS") == "required" {
-		t.Fatalf("%s is not installed: %s", program, how)
-	}
-	t.Skipf("%s is not installed: %s", program, how)
-	return ""
-}
 
 const avahiServices = `<?xml version="1.0" standalone='no'?>
 <!DOCTYPE service-group SYSTEM "avahi-service.dtd">
@@ -50,7 +36,7 @@ const avahiServices = `<?xml version="1.0" standalone='no'?>
 `
 
 func TestAvahi(t *testing.T) {
-	daemon := need(t, "avahi-daemon", "apt-get install avahi-daemon")
+	daemon := need.Program(t, "apt-get install avahi-daemon", "avahi-daemon")
 	if !inNewNamespace(t) {
 		return
 	}
@@ -154,7 +140,7 @@ func TestBonjourService(t *testing.T) {
 	if !inNewNamespace(t) {
 		return
 	}
-	node := need(t, "node", "apt-get install nodejs")
+	node := need.Program(t, "apt-get install nodejs", "node")
 	peer := newNeighbour(t)
 	peer.cable("eth0", []string{"10.7.0.1/24"}, []string{"10.7.0.2/24"})
 	d := discover(t, &Handler{}, "services: [_http._tcp]\nname: {items: [node lamp]}")

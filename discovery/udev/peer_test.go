@@ -20,12 +20,13 @@ import (
 	"github.com/kubeslot/kubeslot/discovery/sysfs"
 	"github.com/kubeslot/kubeslot/discovery/sysfs/sysfstest"
 	"github.com/kubeslot/kubeslot/discovery/uevent"
+	"github.com/kubeslot/kubeslot/test/need"
 )
 
 // TestSelectsWhatUdevSelects compares random rules with what udevadm says of them, on
 // every device of the recordings.
 func TestSelectsWhatUdevSelects(t *testing.T) {
-	program, env := udevadm(t) // before there is no network any more
+	program := need.Program(t, "apt-get install udev", "udevadm")
 	if !sysfstest.InNamespace(t) {
 		return
 	}
@@ -73,7 +74,7 @@ func TestSelectsWhatUdevSelects(t *testing.T) {
 	selections, differences := 0, 0
 	for _, d := range devices {
 		command := exec.CommandContext(t.Context(), program, "test", "--action=add", "/sys"+d.Path())
-		command.Env = append(append(os.Environ(), env...), "SYSTEMD_DEVICE_VERIFY_SYSFS=0", "SYSTEMD_LOG_LEVEL=warning")
+		command.Env = append(os.Environ(), "SYSTEMD_DEVICE_VERIFY_SYSFS=0", "SYSTEMD_LOG_LEVEL=warning")
 		output, err := command.Output()
 		if err != nil {
 			t.Fatalf("%v: %v\n%s", command.Args, err, output)
@@ -200,7 +201,7 @@ func (g generator) value(v string) string {
 // TestUdevdsEvents runs udevd in a network namespace of its own: what its rules say of a
 // device is there with the report.
 func TestUdevdsEvents(t *testing.T) {
-	program, env := udevadm(t) // before there is no network any more
+	program := need.Program(t, "apt-get install udev", "udevadm")
 	if !sysfstest.InNamespace(t) {
 		return
 	}
@@ -214,7 +215,7 @@ func TestUdevdsEvents(t *testing.T) {
 	var log bytes.Buffer
 	udevd := exec.Command(program)
 	udevd.Args = []string{"systemd-udevd", "--children-max=2"}
-	udevd.Env = append(append(os.Environ(), env...), "SYSTEMD_IGNORE_CHROOT=1")
+	udevd.Env = append(os.Environ(), "SYSTEMD_IGNORE_CHROOT=1")
 	udevd.Stdout, udevd.Stderr = &log, &log
 	udevd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := udevd.Start(); err != nil {

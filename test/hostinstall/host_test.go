@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
+	"github.com/kubeslot/kubeslot/test/need"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 )
 
@@ -91,9 +92,7 @@ func boot(t *testing.T) *host {
 	if os.Getenv("KUBESLOT_E2E") == "" {
 		t.Skip("brings up a cluster: run `make test-e2e` as root")
 	}
-	if _, err := os.Stat(systemd); err != nil {
-		t.Skip("needs systemd's programs: apt-get install systemd")
-	}
+	need.Program(t, "apt-get install systemd", systemd)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	t.Cleanup(cancel)
 	cfg := cluster.Config{Name: "host", Nodes: []string{node}}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/kubeslot/kubeslot/test/need"
 )
 
 // Install returns a node_modules folder with the packages, each with its exact version,
@@ -21,20 +23,15 @@ import (
 // user's cache and is filled once; no package's install scripts are run. Safe for tests
 // of several packages at a time.
 //
-// The test is skipped where npm is missing or cannot install, unless KUBESLOT_PEERS is
-// "required": then it fails.
+// Where node or npm is missing, or npm cannot install, the test needs what is missing: see
+// package need.
 func Install(t testing.TB, packages ...string) (modules string) {
 	t.Helper()
 	modules, err := install(packages)
-	switch {
-	case err == nil:
-		return modules
-	case os.Getenv("KUBESLOT_PEERS") == "required":
-		t.Fatal(err)
-	default:
-		t.Skip(err)
+	if err != nil {
+		need.Missing(t, err.Error())
 	}
-	return ""
+	return modules
 }
 
 var exact = regexp.MustCompile(`^\d+\.\d+\.\d+[-.0-9A-Za-z]*$`)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubeslot/kubeslot/test/need"
 	"github.com/kubeslot/kubeslot/test/npm"
 	"github.com/kubeslot/kubeslot/test/onvifcamera/lan"
 )
@@ -110,15 +111,13 @@ func TestWithNpmOnvif(t *testing.T) {
 }
 
 func TestWithOnvifTools(t *testing.T) {
-	if _, err := exec.LookPath("onvif-util"); err != nil {
-		skip(t, "onvif-util is not installed: apt-get install onvif-tools")
-	}
+	program := need.Program(t, "apt-get install onvif-tools", "onvif-util")
 	l := lan.New(t)
 	client := l.Host()
 	_, host := start(t, l, Config{Port: 80, Name: "Hall", User: "admin", Password: "secret", ClockOffset: time.Hour})
 	run := func(input string, args ...string) string {
 		t.Helper()
-		cmd := exec.Command("timeout", append([]string{"30", "onvif-util"}, args...)...)
+		cmd := exec.Command("timeout", append([]string{"30", program}, args...)...)
 		cmd.Stdin = strings.NewReader(input)
 		output, err := client.Run(cmd)
 		if exit := (&exec.ExitError{}); err != nil && !errors.As(err, &exit) {
@@ -140,13 +139,4 @@ func TestWithOnvifTools(t *testing.T) {
 	if output := run("quit\n", "-u", "admin", "-p", "guess", host.IPv4.String()); strings.Contains(output, serial) || !strings.Contains(output, "NotAuthorized") {
 		t.Errorf("a wrong password is taken:\n%s", output)
 	}
-}
-
-// skip skips the test, or fails it where peers are required.
-func skip(t *testing.T, why string) {
-	t.Helper()
-	if os.Getenv("KUBESLOT_PEERS") == "required" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,6 +17,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/kubeslot/kubeslot/test/need"
 )
 
 // deadline is how long a condition is waited for.
@@ -26,23 +27,18 @@ const deadline = time.Minute
 // Tab is a page in a headless browser. Whatever the browser complains of, and each
 // request to another host than the page's, fails the test.
 type Tab struct {
-	*testing.T
+	testing.TB
 	ctx context.Context
 }
 
-// chromium returns the browser, and skips the test where there is none.
+// chromium returns the browser's program.
 func chromium(t testing.TB) string {
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "headless-shell"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	t.Skip("there is no Chromium: apt-get install chromium, or put chromium or google-chrome on the PATH")
-	return ""
+	t.Helper()
+	return need.Program(t, "apt-get install chromium", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "headless-shell")
 }
 
 // Open opens an address in a browser of its own, of that size in pixels.
-func Open(t *testing.T, address string, width, height int64, options ...chromedp.ExecAllocatorOption) *Tab {
+func Open(t testing.TB, address string, width, height int64, options ...chromedp.ExecAllocatorOption) *Tab {
 	t.Helper()
 	options = append(append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)), chromedp.NoSandbox), options...)
 	where, err := url.Parse(address)
@@ -81,7 +77,7 @@ func Open(t *testing.T, address string, width, height int64, options ...chromedp
 const maxStarts = 3
 
 // start starts a browser, which ends with the test.
-func start(t *testing.T, listen func(ev any), options []chromedp.ExecAllocatorOption) (context.Context, error) {
+func start(t testing.TB, listen func(ev any), options []chromedp.ExecAllocatorOption) (context.Context, error) {
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(allocator, chromedp.WithListener(listen))
 	// The first run starts the browser, which ends with the context that it was given.

@@ -11,6 +11,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/nvmllink"
+	"github.com/kubeslot/kubeslot/plugins/plugintest"
 )
 
 // An NVML of 3 GPUs that has few functions, and calls one of its own by name.
@@ -30,9 +31,7 @@ func TestLoad(t *testing.T) {
 	if loaded.Swap(true) {
 		t.Skip("a process loads one library, which the run before has done")
 	}
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("gcc is not on PATH: no library can be built")
-	}
+	plugintest.NeedGCC(t)
 	dir := t.TempDir()
 	c, so := filepath.Join(dir, "nvml.c"), filepath.Join(dir, "libnvidia-ml.so.1")
 	if err := os.WriteFile(c, []byte(library), 0o600); err != nil {

@@ -1,0 +1,36 @@
+// Package need gives a test the programs of others that it runs. Without one the test is
+// skipped; with CI=true it fails, since a machine that answers for others has them all.
+package need
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Program returns the path of the first of the programs that is installed. It looks also
+// where root's programs are, which are not on everybody's PATH.
+func Program(t testing.TB, install string, names ...string) string {
+	t.Helper()
+	for _, name := range names {
+		for _, dir := range []string{"", "/usr/sbin", "/sbin"} {
+			if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+				return path
+			}
+		}
+	}
+	Missing(t, fmt.Sprintf("%s is not installed: %s", strings.Join(names, " or "), install))
+	return ""
+}
+
+// Missing ends the test, which cannot run for the reason.
+func Missing(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
