@@ -25,6 +25,8 @@ UNIT = $(filter-out $(OTHERS:./%=github.com/kubeslot/kubeslot/%),$(shell go list
 OTHERS = $(shell sed -En 's/^(clusters|packages) +//p' test/suites/suites.txt)
 # make test and make test-all set JSON, for the tables of times, and SHORT.
 GOTESTFLAGS = $(if $(JSON),-json) $(if $(SHORT),-short)
+# Many tests wait for sockets and processes: eight at a time. `make lint` vets.
+UNITTEST = go test -vet=off -parallel 8 -timeout 30m $(GOTESTFLAGS)
 
 help: ## Show the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -96,10 +98,17 @@ lint: ## gofmt, the checks of go vet and staticcheck, and generated files up to 
 	@hack/preflight.sh go gcc
 	@hack/lint.sh
 
-test-unit: ## Unit tests with the race detector (SHORT=1: as `make test` runs them).
+test-unit: ## Unit tests, with the race detector where goroutines meet (SHORT=1: without those that take long).
 	@hack/preflight.sh go gcc
-	go test -race $(GOTESTFLAGS) -timeout 30m $(UNIT)
-	go -C kubedevice-api test -race $(GOTESTFLAGS) ./...
+	@race="$$(SHORT=$(SHORT) hack/race-packages.sh)" || exit 1; \
+	others="$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(UNIT) | grep -vxF "$$race")" || exit 1; \
+	failed=0; \
+	$(UNITTEST) -race $$race || failed=1; \
+	$(UNITTEST) $$others || failed=1; \
+	go -C kubedevice-api test -vet=off $(GOTESTFLAGS) ./... || failed=1; \
+	go -C hack/tools test -vet=off $(GOTESTFLAGS) ./... || failed=1; \
+	$(if $(SHORT),,go test -vet=off $(if $(JSON),-json) -run '^$$' -bench '^BenchmarkFiveThousandDevices$$' -benchtime 1x ./kubectl-kubeslot/ui || failed=1;) \
+	exit $$failed
 
 fuzz: ## Fuzz what reads others' input (FUZZTIME=20000x: inputs for each fuzzer, FUZZERS=./package:FuzzName).
 	@hack/preflight.sh go gcc

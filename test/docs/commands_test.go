@@ -104,7 +104,7 @@ func TestMake(t *testing.T) {
 	runs("docs/migrate-from-kubedevice.md", "make plugin-builder PLUGIN=/src/dongle/device", "go run ./plugins/builder", "/src/dongle/device")
 	runs("README.md", "make demo KEEP=1", "go run ./test/cluster/cmd/build demo", "_output/cluster/demo")
 	runs("README.md", "make demo-helm", "_output/cluster/demo -helm")
-	runs("README.md", "make test", "go vet", "go test -race", "KUBESLOT_E2E=1 go test")
+	runs("README.md", "make test", "hack/lint.sh", "hack/race-packages.sh", "KUBESLOT_E2E=1 go test")
 }
 
 // dryRun returns what make would run.
