@@ -20,6 +20,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/kubeslot/kubeslot/test/need"
 )
 
 // pause is a program of this repository that is built quickly.
@@ -34,8 +36,14 @@ func build(t *testing.T) v1.ImageIndex {
 	return index
 }
 
-func TestBuild(t *testing.T) {
+func TestImageOfAProgram(t *testing.T) {
 	index := build(t)
+	t.Run("Build", func(t *testing.T) { wantPause(t, index) })
+	t.Run("ArchiveAndRegistry", func(t *testing.T) { wantInArchiveAndRegistry(t, index) })
+}
+
+func wantPause(t *testing.T, index v1.ImageIndex) {
+	t.Helper()
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		t.Fatal(err)
@@ -115,8 +123,8 @@ func read(t *testing.T, image v1.Image) map[string][]byte {
 	return files
 }
 
-func TestArchiveAndRegistry(t *testing.T) {
-	index := build(t)
+func wantInArchiveAndRegistry(t *testing.T, index v1.ImageIndex) {
+	t.Helper()
 	dir := t.TempDir()
 	archive := filepath.Join(dir, "pause.tar")
 	if err := WriteArchive(archive, "kubeslot.test:5000/pause:v1", index); err != nil {
@@ -227,9 +235,10 @@ func TestBuildWithPlugins(t *testing.T) {
 
 // Where there is a compiler for arm64, the image for it has nothing of this machine's.
 func TestBuildWithPluginsForAnotherArchitecture(t *testing.T) {
-	if _, err := exec.LookPath(compiler("arm64")); err != nil || runtime.GOARCH == "arm64" {
-		t.Skip("needs a C compiler for another architecture: apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross")
+	if runtime.GOARCH == "arm64" {
+		t.Skip("it is this machine's architecture")
 	}
+	need.Program(t, "apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross", compiler("arm64"))
 	host := Component{Name: "host", Package: "./deploy/images/testdata/host", User: nobody, Title: "Loads a plugin",
 		Plugins: []string{"./deploy/images/testdata/part/device"}, PluginFolder: "/plugins"}
 	index, _, err := BuildWithPlugins(t.Context(), Source{Root: "../..", Version: "v1", Revision: "abc", Architectures: []string{"arm64"}}, host, t.TempDir())

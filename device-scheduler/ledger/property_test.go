@@ -46,6 +46,8 @@ var worldNodes = []string{"a", "b", "c"}
 // API has a reason against it, what is kept for a nominated pod can still be had by
 // it, a waiting pod is told of whatever lets it run, and a ledger rebuilt from the API's
 // objects, as after a restart, is equal to the live one.
+//
+// There are 100 histories of 30 steps; with -short rapid makes 20 of 15.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{prober: newProber(t), api: newAPI(), strategy: rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy"),

@@ -48,7 +48,7 @@ func (a *agent) RegisterDiscoveryHandler(_ context.Context, request *pb.Register
 
 func TestPrograms(t *testing.T) {
 	built := t.TempDir()
-	build := exec.Command("go", "build", "-o", built, "./...")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", built, "./...") // as images have them
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, output)

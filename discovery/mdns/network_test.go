@@ -211,8 +211,23 @@ func TestAsksOnEachInterfaceAndFamily(t *testing.T) {
 
 	send(t, peer.open("eth1", false), lamp(t, 120, "10.8.0.2"))
 	d.waitForIDs("Lamp._http._tcp")
+}
 
-	// Gone with its interface, though not at once.
+// Devices are gone with their interface, though not at once.
+func TestAnInterfaceThatGoes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for linkGrace, whose rule is in testdata/scenarios/interfaces.txt: make test-all")
+	}
+	if !inNewNamespace(t) {
+		return
+	}
+	peer := newNeighbour(t)
+	peer.cable("eth0", []string{"10.7.0.1/24"}, []string{"10.7.0.2/24"})
+	peer.cable("eth1", []string{"10.8.0.1/24"}, []string{"10.8.0.2/24"})
+	d := discover(t, &Handler{}, "services: [_http._tcp]")
+	d.waitForIDs()
+	send(t, peer.open("eth1", false), lamp(t, 120, "10.8.0.2"))
+	d.waitForIDs("Lamp._http._tcp")
 	link, err := netlink.LinkByName("eth1")
 	if err == nil {
 		err = netlink.LinkDel(link)

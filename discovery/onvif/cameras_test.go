@@ -28,14 +28,23 @@ func propertiesOf(pairs ...string) map[string][]byte {
 	return p
 }
 
+// propertiesFor are the properties with the camera's UUID in the places of uuid and UUID.
+func propertiesFor(properties map[string][]byte, uuid string) map[string][]byte {
+	own := map[string][]byte{}
+	for key, value := range properties {
+		key = strings.ReplaceAll(key, "_uuid", "_"+strings.ReplaceAll(uuid, "-", "_"))
+		own[key] = []byte(strings.NewReplacer(`"uuid"`, `"`+uuid+`"`, `"UUID"`, `"`+strings.ToUpper(uuid)+`"`).Replace(string(value)))
+	}
+	return own
+}
+
 // A camera that was there before is found by its answer, and logged in to.
 func TestLogins(t *testing.T) {
 	l := lan.New(t)
 	const user, password = "ad<min", `s&"cret`
-	byUUID := fmt.Sprintf(`{"%s": {"username": %q, "password": %q}}`, strings.ToUpper(uuidA), user, password)
-	encoded := fmt.Sprintf(`{"%s": {"username": %q, "password": %q, "base64encoded": true}}`, uuidA, user, base64.StdEncoding.EncodeToString([]byte(password)))
-	byRef := fmt.Sprintf(`{"%s": {"username_ref": "u", "password_ref": "p"}}`, uuidA)
-	underscores := strings.ReplaceAll(uuidA, "-", "_")
+	byUUID := fmt.Sprintf(`{"UUID": {"username": %q, "password": %q}}`, user, password)
+	encoded := fmt.Sprintf(`{"uuid": {"username": %q, "password": %q, "base64encoded": true}}`, user, base64.StdEncoding.EncodeToString([]byte(password)))
+	const byRef = `{"uuid": {"username_ref": "u", "password_ref": "p"}}`
 	list := propertiesOf(credentialList, `["one"]`, "one", byUUID)
 	login := func(auth onvifcamera.Auth) onvifcamera.Config {
 		return onvifcamera.Config{User: user, Password: password, Auth: auth, RefuseReplays: true}
@@ -48,19 +57,19 @@ func TestLogins(t *testing.T) {
 	md5.DigestAlgorithm = "MD5"
 	sha := login(onvifcamera.AuthDigest)
 	sha.DigestAlgorithm = "SHA-256"
-	for name, tc := range map[string]struct {
+	cases := map[string]struct {
 		camera     onvifcamera.Config
-		properties map[string][]byte
-		unknown    bool   // the addresses are
-		warning    string // a part of it
+		properties map[string][]byte // in which uuid and UUID stand for the camera's
+		unknown    bool              // the addresses are
+		warning    string            // a part of it
 	}{
 		"no login needed":            {},
 		"credential list":            {camera: login(onvifcamera.AuthWSS), properties: list},
 		"credential list, base64":    {camera: login(onvifcamera.AuthWSS), properties: propertiesOf(credentialList, `["one"]`, "one", encoded)},
 		"credential ref list":        {camera: login(onvifcamera.AuthWSS), properties: propertiesOf(credentialRefList, `["r"]`, "r", byRef, "u", user, "p", password)},
-		"username_<uuid>":            {camera: login(onvifcamera.AuthWSS), properties: propertiesOf("username_"+underscores, user, "password_"+underscores, password)},
+		"username_<uuid>":            {camera: login(onvifcamera.AuthWSS), properties: propertiesOf("username_uuid", user, "password_uuid", password)},
 		"username_default":           {camera: login(onvifcamera.AuthWSS), properties: propertiesOf("username_default", user, "password_default", password)},
-		"the UUID's before default":  {camera: login(onvifcamera.AuthWSS), properties: propertiesOf("username_default", "x", "password_default", "y", "username_"+underscores, user, "password_"+underscores, password)},
+		"the UUID's before default":  {camera: login(onvifcamera.AuthWSS), properties: propertiesOf("username_default", "x", "password_default", "y", "username_uuid", user, "password_uuid", password)},
 		"a clock far behind":         {camera: late, properties: list},
 		"a clock ahead":              {camera: ahead, properties: list},
 		"HTTP digest with MD5":       {camera: md5, properties: list},
@@ -70,25 +79,35 @@ func TestLogins(t *testing.T) {
 		"a wrong login":              {camera: login(onvifcamera.AuthWSS), properties: propertiesOf("username_default", user, "password_default", "guess"), unknown: true, warning: "refused the login"},
 		"a wrong login, HTTP digest": {camera: sha, properties: propertiesOf("username_default", user, "password_default", "guess"), unknown: true, warning: "refused the login"},
 		"a list that is no JSON":     {camera: login(onvifcamera.AuthWSS), properties: propertiesOf(credentialList, `[one]`), unknown: true, warning: "device_credential_list is no JSON list"},
-	} {
+	}
+	// All wait together for one scan, each for its own camera.
+	h, uuids := &Handler{Interval: time.Minute}, map[string]string{}
+	cameras, on, reported := map[string]*onvifcamera.Camera{}, map[string]*lan.Host{}, map[string]*reports{}
+	for name, tc := range cases {
+		uuids[name] = fmt.Sprintf("3fa1fe68-b915-4053-a3e1-%012d", len(uuids))
+		tc.camera.MAC, tc.camera.UUID = "02:00:00:aa:bb:cc", uuids[name]
+		cameras[name], on[name] = startCamera(t, l, tc.camera)
+	}
+	for name, tc := range cases {
+		details := "discoveryTimeoutSeconds: 2\nuuids: {items: [" + uuids[name] + "]}"
+		reported[name] = discover(t, h, discovery.Request{Properties: propertiesFor(tc.properties, uuids[name]), Details: details})
+	}
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			tc.camera.MAC, tc.camera.MaxDelay = "02:00:00:aa:bb:cc", time.Millisecond
-			camera, host := startCamera(t, l, tc.camera)
-			r := discover(t, &Handler{Interval: time.Minute}, discovery.Request{Properties: tc.properties, Details: "discoveryTimeoutSeconds: 1"})
-			url := fmt.Sprintf("http://%s/onvif/device_service", host.IPv4)
-			want := []discovery.Device{{ID: url + "-" + uuidA, Properties: map[string]string{
-				"ONVIF_DEVICE_SERVICE_URL": url, "ONVIF_DEVICE_UUID": uuidA,
-				"ONVIF_DEVICE_IP_ADDRESS": host.IPv4.String(), "ONVIF_DEVICE_MAC_ADDRESS": "02:00:00:aa:bb:cc",
+			url := fmt.Sprintf("http://%s/onvif/device_service", on[name].IPv4)
+			want := []discovery.Device{{ID: url + "-" + uuids[name], Properties: map[string]string{
+				"ONVIF_DEVICE_SERVICE_URL": url, "ONVIF_DEVICE_UUID": uuids[name],
+				"ONVIF_DEVICE_IP_ADDRESS": on[name].IPv4.String(), "ONVIF_DEVICE_MAC_ADDRESS": "02:00:00:aa:bb:cc",
 			}}}
 			if tc.unknown {
 				delete(want[0].Properties, "ONVIF_DEVICE_IP_ADDRESS")
 				delete(want[0].Properties, "ONVIF_DEVICE_MAC_ADDRESS")
 			}
-			if diff := cmp.Diff(want, r.next(10*time.Second, "the first round")); diff != "" {
+			if diff := cmp.Diff(want, reported[name].next(10*time.Second, "the first round")); diff != "" {
 				t.Errorf("reported (-want +got):\n%s", diff)
 			}
 			select {
-			case warning := <-r.warnings:
+			case warning := <-reported[name].warnings:
 				if tc.warning == "" || !strings.Contains(warning, tc.warning) || strings.Contains(warning, password) {
 					t.Errorf("warned of %q, want %q", warning, tc.warning)
 				}
@@ -98,7 +117,7 @@ func TestLogins(t *testing.T) {
 				}
 			}
 			// Cameras lock out who fails too often.
-			if n := camera.Count("GetNetworkInterfaces"); n > 2 {
+			if n := cameras[name].Count("GetNetworkInterfaces"); n > 2 {
 				t.Errorf("the camera was asked %d times for its addresses, want 2 at most", n)
 			}
 		})
@@ -121,6 +140,9 @@ func TestHelloAndBye(t *testing.T) {
 // Probes are repeated, and a camera that nobody heard from is there while it answers
 // when it is asked directly.
 func TestSilence(t *testing.T) {
+	if testing.Short() {
+		t.Skip("ten rounds of probes; testdata/sightings has their rules: make test-all")
+	}
 	// The kernel may take a second to notice that a cable is back.
 	const interval = 2 * time.Second
 	l := lan.New(t)
@@ -176,6 +198,8 @@ func TestFilters(t *testing.T) {
 	startCameraOn(t, a, onvifcamera.Config{UUID: strings.ToUpper(uuidA), MAC: "02:00:00:AA:BB:CC", Scopes: []string{"onvif://www.onvif.org/location/hall"}})
 	startCameraOn(t, b, onvifcamera.Config{UUID: uuidB, MAC: "02:00:00:00:00:01", User: "u", Password: "p"})
 	idA, idB := akriID(a, uuidA), akriID(b, uuidB)
+	// All wait together, of one scan.
+	h, checks := &Handler{Interval: time.Minute}, map[string]func(*testing.T){}
 	for details, want := range map[string][]string{
 		"{}": {idA, idB},
 		"scopes: {items: ['onvif://www.onvif.org/location/hall']}":                  {idA},
@@ -192,8 +216,8 @@ func TestFilters(t *testing.T) {
 		"ipAddresses: {action: Exclude, items: ['" + a.IPv4.String() + "']}":        nil,
 		"identity: uuid": {uuidA, uuidB},
 	} {
-		t.Run(details, func(t *testing.T) {
-			r := discover(t, &Handler{Interval: time.Minute}, discovery.Request{Details: details})
+		r := discover(t, h, discovery.Request{Details: details})
+		checks[details] = func(t *testing.T) {
 			devices := r.next(10*time.Second, "the first round")
 			if diff := cmp.Diff(want, ids(devices)); diff != "" {
 				t.Errorf("reported (-want +got):\n%s", diff)
@@ -203,7 +227,10 @@ func TestFilters(t *testing.T) {
 					t.Errorf("%s is known of %s: %v", IPAddressProperty, d.ID, ok)
 				}
 			}
-		})
+		}
+	}
+	for details, check := range checks {
+		t.Run(details, check)
 	}
 }
 
@@ -229,6 +256,9 @@ func TestAddressChanges(t *testing.T) {
 
 // Cheap cameras share their maker's UUID.
 func TestSameUUIDTwice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("ten rounds of probes; testdata/sightings has their rules: make test-all")
+	}
 	l := lan.New(t)
 	first, a := startCamera(t, l, onvifcamera.Config{})
 	_, b := startCamera(t, l, onvifcamera.Config{})

@@ -5,13 +5,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/need"
 	"github.com/kubeslot/kubeslot/test/onvifcamera"
 	"github.com/kubeslot/kubeslot/test/onvifcamera/lan"
 )
@@ -53,14 +53,10 @@ func probeFor(t *testing.T, from *lan.Host, declaration, name, uuid string) []by
 // Debian's wsdd makes a host appear as a computer in Windows. It speaks WS-Discovery
 // and is no camera. It may run on a node, too.
 func TestWSDD(t *testing.T) {
-	program, err := exec.LookPath("wsdd")
-	if err != nil {
-		why := "wsdd is not installed: apt-get install wsdd"
-		if os.Getenv("KUBESLOT_PEERS") == "required" {
-			t.Fatal(why)
-		}
-		t.Skip(why)
+	if testing.Short() {
+		t.Skip("two programs that take seconds to start: make test-all")
 	}
+	program := need.Program(t, "apt-get install wsdd", "wsdd")
 	l := lan.New(t)
 	computer, client := l.Host(), l.Host()
 	computer.Start(exec.Command(program, "--interface", "eth0", "--hostname", "computer", "--uuid", uuidB, "--ipv4only"))

@@ -116,6 +116,9 @@ func (p *peer) says(t *testing.T, want string) {
 // Two servers of node-opcua, which register with its discovery server; one gives out a
 // host name that nobody knows.
 func TestNodeOPCUA(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three programs that make certificates first: make test-all")
+	}
 	modules := npm.Install(t, "node-opcua@2.186.4", "node-opcua-server-discovery@2.186.4")
 	folder := t.TempDir() // for their certificates
 	ports := [3]int{freePort(t), freePort(t), freePort(t)}

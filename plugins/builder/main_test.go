@@ -7,21 +7,37 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kubeslot/kubeslot/test/need"
 )
 
-// TestBuilder builds plugins from outside the tree for a small binary that
-// stands for kube-scheduler, which then loads them.
-func TestBuilder(t *testing.T) {
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("gcc is not on PATH: no plugin can be built")
-	}
+// hosts builds a small program that stands for kube-scheduler and for kubecri, which loads
+// plugins. It returns their directory.
+func hosts(t *testing.T) string {
+	t.Helper()
+	need.Program(t, "no plugin can be built: apt-get install gcc", "gcc")
 	t.Chdir("../..")
-	bin, schedulers := t.TempDir(), t.TempDir()
-	output(t, "go", "build", "-trimpath", "-o", filepath.Join(bin, "kube-scheduler"), "./plugins/builder/testdata/host")
+	bin := t.TempDir()
+	scheduler := filepath.Join(bin, "kube-scheduler")
+	output(t, "go", "build", "-trimpath", "-ldflags=-w", "-o", scheduler, "./plugins/builder/testdata/host")
+	if err := os.Link(scheduler, filepath.Join(bin, "kubecri")); err != nil {
+		t.Fatal(err)
+	}
+	return bin
+}
 
-	// One written for KubeDevice, one to our own import paths, one of our tree.
+// TestBuilder builds plugins from outside the tree, which the scheduler then loads.
+func TestBuilder(t *testing.T) {
+	bin, schedulers := hosts(t), t.TempDir()
+	// One to our own import paths, and without -short one of our tree and one written for
+	// KubeDevice.
 	outside := module(t, scheduler)
-	for name, plugin := range map[string]string{"old": "kubedevice-api/testdata/oldplugin/scheduler", "own": outside, "tree": "plugins/example/scheduler"} {
+	plugins, want := map[string]string{"own": outside}, "own\n"
+	if !testing.Short() {
+		plugins["old"], plugins["tree"] = "kubedevice-api/testdata/oldplugin/scheduler", "plugins/example/scheduler"
+		want = "dongle\nown\nwidget\n"
+	}
+	for name, plugin := range plugins {
 		file, err := run(plugin, filepath.Join(schedulers, name+".so"), bin)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -30,8 +46,8 @@ func TestBuilder(t *testing.T) {
 			t.Errorf("%s: %v %v", name, stat.Mode(), err)
 		}
 	}
-	if got := output(t, filepath.Join(bin, "kube-scheduler"), schedulers); got != "dongle\nown\nwidget\n" {
-		t.Errorf("loaded %q", got)
+	if got := output(t, filepath.Join(bin, "kube-scheduler"), schedulers); got != want {
+		t.Errorf("loaded %q, want %q", got, want)
 	}
 
 	for want, plugin := range map[string]string{
@@ -55,14 +71,10 @@ func TestBuilder(t *testing.T) {
 // TestGPUPlugin: go-nvml leaves NVML's functions undefined, with which no plugin
 // can be opened; with package nvmllink it can, on machines with driver and without.
 func TestGPUPlugin(t *testing.T) {
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("gcc is not on PATH: no plugin can be built")
+	if testing.Short() {
+		t.Skip("builds three more plugins: make test-all")
 	}
-	t.Chdir("../..")
-	bin := t.TempDir()
-	for _, name := range []string{"kube-scheduler", "kubecri"} {
-		output(t, "go", "build", "-trimpath", "-o", filepath.Join(bin, name), "./plugins/builder/testdata/host")
-	}
+	bin := hosts(t)
 	folder := map[string]string{}
 	for _, plugin := range []string{"plugins/nvidiagpu/scheduler", "plugins/nvidiagpu/device", "test/fakegpu/device"} {
 		file, err := run(plugin, "", bin)

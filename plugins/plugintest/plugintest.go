@@ -8,10 +8,12 @@ import (
 	"runtime/debug"
 	"sync"
 	"testing"
+
+	"github.com/kubeslot/kubeslot/test/need"
 )
 
 // Build builds the package, named as for go build, as a plugin into the file, with
-// the test binary's flags and those given. It skips the test where no plugin can
+// the test binary's flags and those given. It ends the test where no plugin can
 // be built.
 func Build(t testing.TB, file, pkg string, flags ...string) {
 	t.Helper()
@@ -21,6 +23,9 @@ func Build(t testing.TB, file, pkg string, flags ...string) {
 	NeedGCC(t)
 	info, _ := debug.ReadBuildInfo()
 	for _, s := range info.Settings {
+		if s.Key == "-race" && s.Value == "true" && testing.Short() {
+			t.Skip("builds all that a plugin imports with -race: make test-all")
+		}
 		if (s.Key == "-race" || s.Key == "-trimpath") && s.Value == "true" {
 			flags = append(flags, s.Key)
 		}
@@ -44,12 +49,10 @@ func Go(t testing.TB, args ...string) {
 	}
 }
 
-// NeedGCC skips the test where there is none.
+// NeedGCC ends the test where there is none: see package need.
 func NeedGCC(t testing.TB) {
 	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("gcc is not on PATH: no plugin can be built")
-	}
+	need.Program(t, "no plugin can be built: apt-get install gcc", "gcc")
 }
 
 var ran sync.Map // names of tests
