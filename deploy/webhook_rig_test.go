@@ -1,23 +1,18 @@
 package deploy
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -27,102 +22,13 @@ import (
 )
 
 const (
-	patience = 90 * time.Second
-	control  = "control" // the network namespace of the API server
+	control = "control" // the network namespace of the API server
 
 	imagee = `spec.brokerSpec.brokerPodSpec.containers[0].imagee: Forbidden: unknown field; did you mean "image"?`
 	wrong  = `{discoveryHandler: {name: sonar}, brokerSpec: {brokerPodSpec: {containers: [{name: b, imagee: i}]}}}`
 )
 
-// rig is a real API server with deploy/ applied, and controllers beside it that have no
-// more rights than deploy/ gives them.
-type rig struct {
-	*testing.T
-	*cluster.Cluster
-	kube     kubernetes.Interface
-	akri     client.WithWatch
-	warnings *warnings
-}
-
-// warnings are those of the answers to the rig's requests.
-type warnings struct{ texts []string }
-
-// HandleWarningHeader implements rest.WarningHandler.
-func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.texts = append(w.texts, text) }
-
-func newRig(t *testing.T) *rig {
-	t.Helper()
-	if os.Getenv("KUBESLOT_E2E") == "" {
-		t.Skip("brings up an API server: run `make test-e2e` as root")
-	}
-	cfg := cluster.Config{Name: "webhook", APIOnly: true, BuildFlags: []string{"-race"},
-		Binaries: map[string]string{cluster.Scheduler: "/bin/false", cluster.Kubecri: "/bin/false"}} // which do not run here
-	ctx := context.Background()
-	if err := cluster.Down(ctx, cfg); err != nil {
-		t.Fatalf("remove what an earlier run left: %v", err)
-	}
-	c, err := cluster.Up(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &rig{T: t, Cluster: c, warnings: &warnings{}}
-	t.Cleanup(func() {
-		logs, err := filepath.Glob(filepath.Join(filepath.Dir(c.LogPath("a", control)), "*.log"))
-		r.check(err)
-		for _, file := range logs {
-			text, err := os.ReadFile(file)
-			r.check(err)
-			for _, bad := range []string{"WARNING: DATA RACE", "panic:", "Observed a panic"} {
-				if strings.Contains(string(text), bad) {
-					t.Errorf("%s has %q", file, bad)
-				}
-			}
-		}
-		if err := c.Down(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	config, err := c.RESTConfig()
-	r.check(err)
-	config.QPS, config.WarningHandler = -1, r.warnings
-	r.kube, err = kubernetes.NewForConfig(config)
-	r.check(err)
-	r.akri = r.client(config)
-	_, err = c.Kubectl(t.Context(), "apply", "-f", "webhook.yaml")
-	r.check(err)
-	return r
-}
-
-func (r *rig) client(config *rest.Config) client.WithWatch {
-	r.Helper()
-	c, err := client.NewWithWatch(config, client.Options{})
-	r.check(err)
-	r.check(akriv0.AddToScheme(c.Scheme()))
-	return c
-}
-
-func (r *rig) check(err error) {
-	r.Helper()
-	if err != nil {
-		r.Fatal(err)
-	}
-}
-
-func (r *rig) await(what string, done func() (bool, string)) {
-	r.Helper()
-	var last string
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		ok, state := done()
-		if ok {
-			return
-		}
-		if last = state; time.Now().After(deadline) {
-			r.Fatalf("waited %s for %s; last: %s", patience, what, last)
-		}
-	}
-}
-
-// controller starts a replica; its webhook is at the port.
+// controller starts a replica, until the test ends; its webhook is at the port.
 func (r *rig) controller(name string, port int, args ...string) {
 	r.Helper()
 	r.check(r.Cluster.Run(cluster.Program{Name: name, On: control, Argv: append([]string{
@@ -130,6 +36,7 @@ func (r *rig) controller(name string, port int, args ...string) {
 		fmt.Sprintf("--webhook-bind-address=127.0.0.1:%d", port), fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", port+100), fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", port+200),
 		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s",
 	}, args...)}))
+	r.Cleanup(func() { _ = r.RemoveProgram(name, control) }) // the test may have removed it
 }
 
 // configuration is one that nobody has stored; spec is YAML.

@@ -17,6 +17,7 @@ import (
 // The API server serves kubecri's requests by our FlowSchema, whichever way it knows
 // kubecri, and nobody else's.
 func TestFlowSchema(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	ours, err := kube.FlowcontrolV1().FlowSchemas().Get(r.ctx, "kubeslot-kubecri", metav1.GetOptions{})
 	r.check(err)

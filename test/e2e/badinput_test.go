@@ -19,6 +19,7 @@ import (
 )
 
 func TestRequestsThatCannotBeMet(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.create(newPod("unknown", "", map[string]int64{"sonar": 1}))
 	r.awaitPending("unknown", `container "main" requests akri.sh/sonar`, `no Configuration or Instance "sonar"`)
@@ -38,6 +39,7 @@ func TestRequestsThatCannotBeMet(t *testing.T) {
 // A malformed annotation on a pod that asks for slots is refused with the
 // reason; once corrected, the pod runs.
 func TestMalformedAnnotation(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.debugEcho("mal", 1, nil, "mal0")
 	p := newPod("p", "", map[string]int64{"mal": 1})
@@ -59,6 +61,7 @@ func TestMalformedAnnotation(t *testing.T) {
 // Pods that never came through the scheduler are granted nothing, whatever their
 // annotation says, and harm nobody.
 func TestForgedAssignments(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	slot := r.debugEcho("forge", 8, nil, "forge0")[0].name + "-0"
 	forged := func(holder string) map[string]string {
@@ -125,6 +128,7 @@ func TestForgedAssignments(t *testing.T) {
 // before it is bound. The policy refuses that; without it the pod holds no slots
 // that it does not request.
 func TestForgedWhenTheUIDIsKnown(t *testing.T) {
+	testAll(t, "takes a policy out of force")
 	r := newRig(t)
 	instance := r.debugEcho("late", 2, nil, "late0")[0].name
 	p := newPod("gated", nodeA, nil)
@@ -274,32 +278,6 @@ func (r *rig) apply(name, spec string) (string, error) {
 	return shared.Kubectl(r.ctx, "apply", "-n", r.ns, "-f", file)
 }
 
-// An unknown handler and bad details are said on the Configuration and in the nodes'
-// slices, and hurt no other.
-func TestBadDiscovery(t *testing.T) {
-	r := newRig(t)
-	r.withoutWebhook(func() { r.debugEchoUnchecked("bad-details", "debugEcho", "descriptions: 7") })
-	r.debugEchoUnchecked("bad-handler", "sonar", "")
-	r.awaitEvent("bad-details", "InvalidDiscoveryDetails", "debugEcho")
-	r.awaitEvent("bad-handler", "UnknownHandler", "sonar")
-	for configuration, part := range map[string]string{"bad-details": "debugEcho", "bad-handler": "sonar"} {
-		r.await("both nodes' slices to have the problem of "+configuration, func() (bool, string) {
-			list, err := akri.KubeslotV1alpha1().DeviceSlices().List(r.ctx, metav1.ListOptions{})
-			r.check(err)
-			with := map[string]bool{}
-			for _, s := range list.Items {
-				for _, p := range s.Spec.Problems {
-					if p.Configuration != nil && p.Configuration.Namespace == r.ns && p.Configuration.Name == configuration && strings.Contains(p.Message, part) {
-						with[s.Spec.NodeName] = true
-					}
-				}
-			}
-			return with[nodeA] && with[nodeB], fmt.Sprint(with)
-		})
-	}
-	r.debugEcho("good", 1, nil, "good0")
-}
-
 func (r *rig) debugEchoUnchecked(name, handler, details string) {
 	r.Helper()
 	r.check(r.createConfiguration(name, akriv0.ConfigurationSpec{DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: handler, DiscoveryDetails: details}}))
@@ -313,6 +291,7 @@ func (r *rig) createConfiguration(name string, spec akriv0.ConfigurationSpec) er
 // Two pods on two nodes race for the last slot: one runs, the other waits, and
 // none fails its admission.
 func TestRaceForTheLastSlot(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.debugEcho("last", 1, nil, "last0")
 	for round := range 5 {

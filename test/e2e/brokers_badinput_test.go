@@ -75,6 +75,7 @@ func (r *rig) awaitNoProblem(configuration string) {
 // Brokers that the API server refuses are told of, tried again with delays, and there
 // once they are allowed: a ResourceQuota that is full, a policy of the namespace.
 func TestBrokersThatAreRefused(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	_, err := kube.CoreV1().ResourceQuotas(r.ns).Create(r.ctx, &v1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "full"},
 		Spec: v1.ResourceQuotaSpec{Hard: v1.ResourceList{"pods": resource.MustParse("1"), "services": resource.MustParse("1")}}}, metav1.CreateOptions{})
@@ -139,6 +140,7 @@ func (r *rig) refusals(resource string) (n int) {
 // Of two Configurations of one name the older has the devices and brokers; the other says
 // so, and gets them when the older one goes.
 func TestBrokersOfOneNameInTwoNamespaces(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.brokers("twice", 1, r.podBroker(brokerPod(nil)), nil, "twice0")
 	mine := r.awaitBrokerCount("twice", 1)[0]
@@ -166,6 +168,7 @@ func TestBrokersOfOneNameInTwoNamespaces(t *testing.T) {
 // A Configuration that is deleted while its brokers come to be, at whatever stage, leaves
 // nothing, and made again has its brokers.
 func TestDeletedWhileBrokersStart(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	if node, err := kube.CoreV1().Nodes().Get(r.ctx, nodeA, metav1.GetOptions{}); err != nil || node.Spec.Unschedulable {
 		t.Fatalf("node %v, %v", node, err)
@@ -210,6 +213,7 @@ func TestDeletedWhileBrokersStart(t *testing.T) {
 // What a spec says of nodes holds, on the broker's one node; a broker without device runs,
 // with a warning; one may ask for further devices of its Configuration.
 func TestWhatBrokersAskFor(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	term := func(key string, values ...string) v1.NodeSelectorTerm {
 		return v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: v1.NodeSelectorOpIn, Values: values}}}
@@ -250,6 +254,7 @@ func TestWhatBrokersAskFor(t *testing.T) {
 // A broker that its node does not admit is started again with the delays of one that
 // fails, and its predecessor stays until then.
 func TestBrokersThatNodesDoNotAdmit(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.brokers("big", 1, r.podBroker(brokerPod(func(p *v1.PodSpec) {
 		withoutDevice(p)
@@ -285,6 +290,7 @@ func TestBrokersThatNodesDoNotAdmit(t *testing.T) {
 
 // Names and labels fit, however long the names of the node and the Configuration are.
 func TestLongNamesOfBrokers(t *testing.T) {
+	testAll(t, "adds a node")
 	r := newRig(t)
 	label := strings.Repeat("n", 62) + "."
 	node := strings.Repeat(label, 4) + "x" // 253 characters, the longest that there is

@@ -35,6 +35,7 @@ func (r *rig) oneBroker(not types.UID) (broker v1.Pod) {
 
 // What a device says of itself changes: its broker is made anew and sees it.
 func TestBrokersFollowTheirDevicesProperties(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	f := r.newForeign("lamps")
 	spec := r.podBroker(brokerPod(nil))
@@ -57,6 +58,7 @@ func TestBrokersFollowTheirDevicesProperties(t *testing.T) {
 
 // A Job of a spec that has changed finishes, and goes; that of the new spec stays.
 func TestJobsOfAnOldSpec(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	job := func(arg string) akriv0.BrokerSpec {
 		return akriv0.BrokerSpec{BrokerJobSpec: raw(r, batchv1.JobSpec{Template: v1.PodTemplateSpec{
@@ -101,6 +103,7 @@ func TestJobsOfAnOldSpec(t *testing.T) {
 
 // A Service that is applied anew keeps what clients know it by.
 func TestNodePortsOfServicesStay(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.brokers("ported", 1, r.podBroker(brokerPod(nil)), func(c *akriv0.ConfigurationSpec) {
 		c.InstanceServiceSpec = &runtime.RawExtension{Raw: []byte(`{"type":"NodePort","ports":[{"name":"grpc","port":80,"targetPort":8083}]}`)}

@@ -19,6 +19,7 @@ import (
 // A broker that fails is started again, after delays that double, its logs stay until
 // then, and the controller that is killed meanwhile goes on counting.
 func TestFailingBrokerBacksOff(t *testing.T) {
+	testAll(t, "waits half a minute")
 	r := newRig(t)
 	watching, err := kube.CoreV1().Pods(r.ns).Watch(r.ctx, metav1.ListOptions{})
 	r.check(err)
@@ -69,6 +70,7 @@ func TestFailingBrokerBacksOff(t *testing.T) {
 
 // What cannot be: it is told, in the status and an Event, and harms nobody.
 func TestBrokersThatCannotBe(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.withoutWebhook(func() { // which would refuse them
 		r.brokers("unknown", 1, akriv0.BrokerSpec{BrokerPodSpec: &runtime.RawExtension{Raw: []byte(`{"containers":[{"name":"b","imagee":"x"}]}`)}}, nil, "bad0")
@@ -115,6 +117,7 @@ func TestBrokersThatCannotBe(t *testing.T) {
 // waits, and no two brokers ever use the slot at once. A broker that needs no slot is
 // moved within 5 seconds.
 func TestBrokerOfANodeThatIsCutOff(t *testing.T) {
+	testAll(t, "cuts a node off")
 	r := newRig(t)
 	spec, conflict := r.holdingBrokers()
 	r.brokers("cut", 1, r.podBroker(spec), nil, "cut0")

@@ -166,6 +166,7 @@ func (k *killer) stop() map[string]int {
 // The controller is killed after each of its writes, again and again. All comes to be as
 // it should, and nothing is made twice: each broker once for each spec, and Jobs too.
 func TestControllerKilledBetweenWrites(t *testing.T) {
+	testAll(t, "kills the controller dozens of times")
 	r := newRig(t)
 	before := r.created() // by an earlier run, on a cluster that is used again
 	k := r.killAfterEachWrite()
@@ -277,6 +278,8 @@ func (r *rig) created() map[string]int {
 
 // A Configuration's status is written at most once in 5 seconds, whatever goes on.
 func TestStatusIsWrittenSeldom(t *testing.T) {
+	testAll(t, "goes on for twenty seconds")
+	t.Parallel()
 	r := newRig(t)
 	r.brokers("busy", 4, r.podBroker(brokerPod(func(p *v1.PodSpec) { p.Containers[0].Args = []string{"run"} })), nil, "busy0", "busy1", "busy2")
 	r.awaitBrokerCount("busy", 6)
@@ -291,7 +294,7 @@ func TestStatusIsWrittenSeldom(t *testing.T) {
 		r.delete(user)
 	}
 	var at []time.Time
-	for _, e := range timedEvents(r) {
+	for _, e := range auditEvents(r) {
 		if e.User.Username == controllerUser && e.ObjectRef.Namespace == r.ns && e.ObjectRef.Resource == "configurations" && e.ObjectRef.Subresource == "status" {
 			at = append(at, e.RequestReceivedTimestamp)
 		}
@@ -305,25 +308,4 @@ func TestStatusIsWrittenSeldom(t *testing.T) {
 	if len(at) < 3 {
 		t.Errorf("only %d writes of the status: nothing went on", len(at))
 	}
-}
-
-// timedEvent is an audit event with its time.
-type timedEvent struct {
-	auditEvent
-	RequestReceivedTimestamp time.Time
-}
-
-func timedEvents(r *rig) []timedEvent {
-	r.Helper()
-	data, err := os.ReadFile(shared.AuditLog())
-	r.check(err)
-	var all []timedEvent
-	for line := range strings.Lines(string(data)) {
-		var e timedEvent
-		if strings.HasSuffix(line, "\n") { // what follows the last one may be half written
-			r.check(json.Unmarshal([]byte(line), &e))
-			all = append(all, e)
-		}
-	}
-	return all
 }

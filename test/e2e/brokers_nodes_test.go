@@ -132,6 +132,7 @@ func (r *rig) holdingBrokers() (spec *v1.PodSpec, conflict func()) {
 // or the Node, which takes its slices and claims along. The node comes back, and all is
 // as before.
 func TestBrokersOfANodeThatDies(t *testing.T) {
+	testAll(t, "kills a node, and waits for minutes")
 	r := newRig(t)
 	holding, conflict := r.holdingBrokers()
 	r.cordon(nodeA, true)
@@ -229,6 +230,7 @@ func TestBrokersOfANodeThatDies(t *testing.T) {
 // A node that is off is put out of service: its brokers' slots are free, and the node can
 // come back.
 func TestBrokersOfANodeOutOfService(t *testing.T) {
+	testAll(t, "kills a node")
 	r := newRig(t)
 	spec, conflict := r.holdingBrokers()
 	taint := func(taint string) {

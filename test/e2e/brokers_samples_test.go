@@ -153,6 +153,7 @@ func (r *rig) awaitSample(configuration string, sharedDevice bool, nodes ...stri
 // Akri's sample Configurations apply as they are, and their brokers run, with an image of
 // ours in place of theirs.
 func TestAkrisSamples(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.ourImages()
 
@@ -225,6 +226,7 @@ func TestAkrisSamples(t *testing.T) {
 
 // The same of the samples of udev, with recorded devices on one node.
 func TestAkrisUdevSamples(t *testing.T) {
+	testAll(t, "restarts kubecri")
 	r := newRig(t)
 	r.ourImages()
 	m := sysfstest.New(t, "P: /devices/virtual/mem/null\nE: MAJOR=1\nE: MINOR=3\nE: SUBSYSTEM=mem\nN: null\n\n"+
@@ -260,6 +262,7 @@ func TestAkrisUdevSamples(t *testing.T) {
 // Akri's own e2e stories, with its Configuration: all is scheduled, the devices go offline
 // and come back, a broker is deleted, the Configuration is.
 func TestAkrisStories(t *testing.T) {
+	testAll(t, "unplugs all devices of both nodes")
 	r := newRig(t)
 	r.ourImages()
 	const configuration = "akri-debug-echo-foo"

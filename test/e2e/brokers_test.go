@@ -121,6 +121,7 @@ func isReady(p *v1.Pod) bool {
 // come and go with it; what changes rolls out, and keeps the Services' addresses; when
 // the Configuration goes, nothing stays.
 func TestBrokerPods(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	const instance = "broke-8120fe"
 	podA, podB := nodeA+"-"+instance+"-pod", nodeB+"-"+instance+"-pod"
@@ -242,6 +243,7 @@ func TestBrokerPods(t *testing.T) {
 // Akri's story: devices that vanish take their brokers and Services along, and bring
 // them back.
 func TestBrokersOfADeviceThatVanishes(t *testing.T) {
+	testAll(t, "unplugs all devices of both nodes")
 	r := newRig(t)
 	r.brokers("vanish", 1, r.podBroker(brokerPod(nil)), func(c *akriv0.ConfigurationSpec) {
 		c.InstanceServiceSpec = &runtime.RawExtension{Raw: []byte(`{"ports":[{"port":80}]}`)}
@@ -280,6 +282,7 @@ func TestBrokersOfADeviceThatVanishes(t *testing.T) {
 // A Job is run once for a spec, also when its time to live has removed it, and again
 // for another.
 func TestBrokerJobs(t *testing.T) {
+	testAll(t, "restarts the controller")
 	r := newRig(t)
 	ttl := int32(0)
 	job := func(arg string) akriv0.BrokerSpec {

@@ -128,6 +128,7 @@ func TestSliceAndClaimValidation(t *testing.T) {
 // Node.status has the totals of Configurations only. The kubelet admits a pod that
 // requests an Instance, also after its restart, and lets one live that runs.
 func TestInstanceLevelNeedsNothingInNodeStatus(t *testing.T) {
+	testAll(t, "restarts the kubelet")
 	r := newRig(t)
 	name := r.debugEcho("named", 2, nil, "named0")[0].name
 	key := v1.ResourceName("akri.sh/" + name)

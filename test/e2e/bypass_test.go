@@ -34,6 +34,7 @@ func (r *rig) awaitCondition(node, kind string, status v1.ConditionStatus, parts
 // start without their devices. They are found out and stopped, but for those that their
 // Configuration leaves alone, and have their devices when the kubelet uses kubecri again.
 func TestKubeletPastKubecri(t *testing.T) {
+	testAll(t, "points the kubelet past kubecri")
 	r := newRig(t)
 	const condition = "kubeslot.io/ContainersWithoutDevices"
 	r.debugEcho("past", 3, nil, "past0")

@@ -112,6 +112,7 @@ const leastRounds = 5
 // controller are killed or frozen, and nodes cut off, at random. No slot has two
 // holders, none is leaked, and no container has other devices than it was assigned.
 func TestChaos(t *testing.T) {
+	testAll(t, "goes on for a minute")
 	r := newRig(t)
 	window, seed, err := chaosWindow()
 	r.check(err)

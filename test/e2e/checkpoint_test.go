@@ -19,6 +19,7 @@ import (
 // that run, and have their claims, are created again with their devices. So is one that has
 // a device of a device plugin of the kubelet besides.
 func TestKubecriStartsWithoutAPIServer(t *testing.T) {
+	testAll(t, "kills the API server and kubecri")
 	r := newRig(t)
 	dongle := r.kubeletPlugin("dongle")
 	r.debugEcho("keep", 4, nil, "keep0")

@@ -74,6 +74,7 @@ func (r *rig) controlPlaneRuns() {
 // A slot is claimed by the time that its pod is bound, and as long as the pod is,
 // however long its image takes. With the last of the pods it is free.
 func TestClaimedWhenBound(t *testing.T) {
+	testAll(t, "freezes a kubelet and restarts the scheduler")
 	r := newRig(t)
 	name := r.debugEcho("early", 3, func(c *akriv0.Configuration) { c.Spec.UniqueDevices = new(bool) }, "early0")[0].name
 	r.claimsByScheduler()
@@ -170,6 +171,7 @@ func (r *rig) noBindings() (allow func()) {
 // A scheduler is killed between claim and bind. The next one releases what it
 // claimed for pods that wait, and kubecri or the controller the rest: nothing leaks.
 func TestSchedulerKilledAfterClaiming(t *testing.T) {
+	testAll(t, "kills the scheduler again")
 	r := newRig(t)
 	name := r.debugEcho("killed", 3, func(c *akriv0.Configuration) { c.Spec.UniqueDevices = new(bool) }, "killed0")[0].name
 	r.claimsByScheduler()
@@ -200,6 +202,7 @@ func TestSchedulerKilledAfterClaiming(t *testing.T) {
 // Another writer takes and frees slots all the time. Neither takes what the other
 // has, and a pod that finds the slots taken says so and runs when one is free.
 func TestAnotherWriter(t *testing.T) {
+	testAll(t, "restarts the scheduler")
 	r := newRig(t)
 	devices := r.debugEcho("rival", 1, nil, "rival0", "rival1")
 	r.claimsByScheduler()

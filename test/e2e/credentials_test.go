@@ -17,10 +17,12 @@ import (
 // unknown. Who puts the right one into the Secret restarts nothing: the Instance gets
 // the address, and a pod that uses the camera is told.
 func TestCredentialsFromSecret(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
+	const uuid = "22222222-3333-4444-5555-666666666666" // other tests have cameras too
 	ip := r.machine("gate").IP
 	r.run(cluster.Program{Name: "onvifcamera", On: "gate",
-		Argv: []string{r.program("onvifcamera"), "--interface=eth0", "--user=operator", "--password=right"}})
+		Argv: []string{r.program("onvifcamera"), "--interface=eth0", "--uuid=" + uuid, "--user=operator", "--password=right"}})
 	meta := metav1.ObjectMeta{Name: "camera-login"}
 	_, err := kube.CoreV1().Secrets(r.ns).Create(r.ctx, &v1.Secret{ObjectMeta: meta, StringData: map[string]string{"password": "wrong"}}, metav1.CreateOptions{})
 	r.check(err)
@@ -35,7 +37,7 @@ func TestCredentialsFromSecret(t *testing.T) {
 
 	user := "operator"
 	r.check(r.createConfiguration("gate", akriv0.ConfigurationSpec{DiscoveryHandler: akriv0.DiscoveryHandlerInfo{
-		Name: "onvif", DiscoveryDetails: "{}", DiscoveryProperties: []akriv0.DiscoveryProperty{
+		Name: "onvif", DiscoveryDetails: "uuids: {items: [" + uuid + "]}", DiscoveryProperties: []akriv0.DiscoveryProperty{
 			{Name: "username_default", Value: &user},
 			{Name: "password_default", ValueFrom: &akriv0.DiscoveryPropertySource{SecretKeyRef: &akriv0.DiscoveryPropertyKeySelector{
 				Namespace: r.ns, Name: meta.Name, Key: "password"}}},

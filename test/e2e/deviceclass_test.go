@@ -13,6 +13,7 @@ import (
 // A DRA DeviceClass has the name of a resource of ours: the pod is refused with the
 // reason, gets nothing from either side, and runs once the class is gone.
 func TestDeviceClassOfTheSameName(t *testing.T) {
+	testAll(t, "restarts the scheduler")
 	r := newRig(t)
 	r.debugEcho("both", 1, nil, "both0")
 	name := "akri.sh/both"

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -16,15 +17,16 @@ import (
 	discoveryv0 "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
-// What a Configuration's author got wrong is in its status, for both nodes and so that
-// it can be found; corrected, it is gone. Others are not held up.
+// What a Configuration's author got wrong is in its status, in an Event and in both nodes'
+// slices, so that it can be found; corrected, it is gone. Others are not held up.
 func TestBadDiscoveryDetails(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	cases := map[string]struct {
 		handler, details, reason string
 		parts                    []string
 	}{
-		"toaster":    {"toaster", "", "UnknownHandler", []string{`"toaster"`}},
+		"no-handler": {"sonar", "", "UnknownHandler", []string{`"sonar"`}},
 		"rule":       {"udev", `udevRules: ['KERNEL=="video*", SUBSYSTEM="video4linux"']`, "", []string{"udevRules[0]", "column 28"}},
 		"wrong-type": {"udev", `udevRules: 7`, "", []string{"udevRules"}},
 		"missing":    {"opcua", `{}`, "", []string{"opcuaDiscoveryMethod"}},
@@ -39,6 +41,10 @@ func TestBadDiscoveryDetails(t *testing.T) {
 	r.debugEcho("good", 1, nil, "good0")
 	for name, c := range cases {
 		r.awaitProblem(name, c.reason, c.parts...)
+	}
+	for name, reason := range map[string]string{"no-handler": "UnknownHandler", "wrong-type": "InvalidDiscoveryDetails"} {
+		r.awaitEvent(name, reason, cases[name].handler)
+		r.awaitReportedProblem(name, cases[name].parts[0])
 	}
 	// The handler of a Configuration cannot be changed: its author makes it anew.
 	r.check(akri.AkriV0().Configurations(r.ns).Delete(r.ctx, "rule", metav1.DeleteOptions{}))
@@ -67,6 +73,25 @@ func (r *rig) status(configuration string) akriv0.ConfigurationStatus {
 	return c.Status
 }
 
+// awaitReportedProblem waits until both nodes' slices have a problem of the Configuration,
+// with the part in its message.
+func (r *rig) awaitReportedProblem(configuration, part string) {
+	r.Helper()
+	r.await("both nodes' slices to have the problem of "+configuration, func() (bool, string) {
+		list, err := akri.KubeslotV1alpha1().DeviceSlices().List(r.ctx, metav1.ListOptions{})
+		r.check(err)
+		with := map[string]bool{}
+		for _, s := range list.Items {
+			for _, p := range s.Spec.Problems {
+				if p.Configuration != nil && p.Configuration.Namespace == r.ns && p.Configuration.Name == configuration && strings.Contains(p.Message, part) {
+					with[s.Spec.NodeName] = true
+				}
+			}
+		}
+		return with[nodeA] && with[nodeB], fmt.Sprint(with)
+	})
+}
+
 // awaitProblem waits until the Configuration's status has a problem with the reason, if
 // one is given, and the parts in its message.
 func (r *rig) awaitProblem(configuration, reason string, parts ...string) {
@@ -80,6 +105,20 @@ func (r *rig) awaitProblem(configuration, reason string, parts ...string) {
 		}
 		return false, fmt.Sprintf("%+v", s)
 	})
+}
+
+// settled waits until the Configuration's one Instance is written no more, and returns it.
+func (r *rig) settled(configuration string) (in akriv0.Instance) {
+	r.Helper()
+	in = r.awaitInstance(configuration, nodeA)
+	since := time.Now()
+	r.await("the Instance of "+configuration+" to be written no more", func() (bool, string) {
+		if now := r.instances(configuration)[0]; now.ResourceVersion != in.ResourceVersion {
+			in, since = now, time.Now()
+		}
+		return time.Since(since) >= settleWindow, in.ResourceVersion
+	})
+	return in
 }
 
 // foreign is a discovery handler that somebody else wrote: it speaks Akri's protocol,
@@ -140,6 +179,7 @@ func (f *foreign) Discover(_ *discoveryv0.DiscoverRequest, stream grpc.ServerStr
 // A handler that registers is used, and what it reports wrongly harms nobody: the right
 // devices of the report are found, the others are named in the status.
 func TestForeignHandler(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.check(r.createConfiguration("toys", akriv0.ConfigurationSpec{Capacity: 1, PropertyPrefixes: []string{"TOASTER"},
 		DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "toaster"}}))
@@ -178,8 +218,7 @@ func TestForeignHandler(t *testing.T) {
 	}
 
 	// It crashes, and is there again: its device was never gone.
-	r.settle()
-	before := r.instances("toys")[0]
+	before := r.settled("toys")
 	f.server.Stop()
 	f.serve()
 	f.register()

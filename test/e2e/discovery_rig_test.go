@@ -44,12 +44,21 @@ func (r *rig) unplug(node, name string) {
 	r.check(shared.RemoveMacvtap(node, name))
 }
 
+// plugging is held while the network's machines change: each takes the next free number.
+var plugging sync.Mutex
+
 // machine puts a machine on the network, until the test ends.
 func (r *rig) machine(name string) cluster.Machine {
 	r.Helper()
+	plugging.Lock()
+	defer plugging.Unlock()
 	m, err := shared.AddMachine(name)
 	r.check(err)
-	r.Cleanup(func() { r.check(shared.RemoveMachine(name)) })
+	r.Cleanup(func() {
+		plugging.Lock()
+		defer plugging.Unlock()
+		r.check(shared.RemoveMachine(name))
+	})
 	return m
 }
 

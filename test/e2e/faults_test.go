@@ -1,9 +1,7 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,7 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -26,6 +23,7 @@ func writeFile(path, text string) error { return os.WriteFile(path, []byte(text)
 // A slot that somebody else has claimed between Bind and CreateContainer: the
 // container is refused with the slot and its holder, and starts once it is free.
 func TestSlotClaimedByAnother(t *testing.T) {
+	testAll(t, "freezes a kubelet")
 	r := newRig(t)
 	slot := r.debugEcho("stolen", 1, nil, "stolen0")[0].name + "-0"
 	other := r.newStranger("stolen")
@@ -186,6 +184,7 @@ func TestDevicesComeAndGo(t *testing.T) {
 // The scheduler writes once for each pod that it schedules at first try, Events
 // and its lease aside; and nobody needs more rights than deploy/ gives.
 func TestOneWritePerPod(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.debugEcho("audit", 4, nil, "audit0", "audit1")
 	// The scheduler may hear of the nodes' slots a moment after the API shows them.
@@ -213,110 +212,4 @@ func TestOneWritePerPod(t *testing.T) {
 			t.Errorf("write %d is %s, want a binding", i, w)
 		}
 	}
-}
-
-// No component of ours lacks a right, or is refused by an admission policy. An
-// API server that was just restarted has read no roles yet and refuses what it
-// allows a moment later: a right is missing when it is refused now, too.
-func TestNoForbiddenWrites(t *testing.T) {
-	r := newRig(t)
-	action := func(e auditEvent) string {
-		return fmt.Sprintf("%s: %s %s/%s", e.User.Username, e.Verb, e.ObjectRef.Resource, e.ObjectRef.Subresource)
-	}
-	refused, allowed := map[string]auditEvent{}, map[string]bool{}
-	for _, e := range auditEvents(r) {
-		if e.UserAgent == rogueAgent || !ours(e.User.Username) {
-			continue
-		}
-		message := e.ResponseStatus.Message
-		switch {
-		case strings.Contains(message, "ValidatingAdmissionPolicy"):
-			t.Errorf("%s %s: %s", action(e), e.ObjectRef.Name, message)
-		case e.ResponseStatus.Code == http.StatusForbidden && !strings.Contains(message, "is being terminated"):
-			refused[action(e)] = e
-		case e.ResponseStatus.Code < http.StatusBadRequest:
-			allowed[action(e)] = true
-		}
-	}
-	for what, e := range refused {
-		review, err := kube.AuthorizationV1().SubjectAccessReviews().Create(r.ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: e.User.Username, Groups: e.User.Groups, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: e.Verb, Group: e.ObjectRef.APIGroup,
-				Resource: e.ObjectRef.Resource, Subresource: e.ObjectRef.Subresource, Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name}}}, metav1.CreateOptions{})
-		r.check(err)
-		if !review.Status.Allowed {
-			t.Errorf("%s is not allowed: %s", what, e.ResponseStatus.Message)
-		}
-	}
-	if len(allowed) == 0 {
-		t.Error("the audit log has no write of ours")
-	}
-}
-
-// controllerUser is the one writer of Instances.
-const controllerUser = "system:kubeslot-controller"
-
-// ours reports whether the user is one of our components.
-func ours(user string) bool {
-	return user == "system:kube-scheduler" || user == controllerUser || strings.HasPrefix(user, "system:kubecri:")
-}
-
-// Each object has one writer: the controller writes Instances, and a node's kubecri
-// that node's slices. Only claims have several.
-func TestOneWriterAnObject(t *testing.T) {
-	r := newRig(t)
-	r.debugEcho("single", 2, nil, "single0")
-	r.create(newPod("p", nodeA, map[string]int64{"single": 1}))
-	r.agree("p", "single", 1)
-	r.awaitView("single")
-	seen := map[string]int{}
-	for _, e := range auditEvents(r) {
-		if e.UserAgent == rogueAgent || !ours(e.User.Username) || e.ResponseStatus.Code >= http.StatusBadRequest {
-			continue
-		}
-		seen[e.ObjectRef.Resource]++
-		node := strings.TrimPrefix(e.User.Username, "system:kubecri:")
-		switch e.ObjectRef.Resource {
-		case "instances":
-			if e.User.Username != controllerUser {
-				t.Errorf("%s made a %s of Instance %s", e.User.Username, e.Verb, e.ObjectRef.Name)
-			}
-		case "deviceslices":
-			if !strings.HasPrefix(e.ObjectRef.Name, node+"-") {
-				t.Errorf("%s made a %s of slice %s", e.User.Username, e.Verb, e.ObjectRef.Name)
-			}
-		}
-	}
-	for _, resource := range []string{"instances", "deviceslices", "slotclaims"} {
-		if seen[resource] == 0 {
-			t.Errorf("the audit log has no write of %s", resource)
-		}
-	}
-}
-
-type auditEvent struct {
-	Verb      string
-	UserAgent string
-	User      struct {
-		Username string
-		Groups   []string
-	}
-	ObjectRef      struct{ APIGroup, Resource, Subresource, Namespace, Name string }
-	ResponseStatus struct {
-		Code    int
-		Message string
-	}
-}
-
-func auditEvents(r *rig) []auditEvent {
-	r.Helper()
-	data, err := os.ReadFile(shared.AuditLog())
-	r.check(err)
-	var events []auditEvent
-	lines := strings.Split(string(data), "\n")
-	for _, line := range lines[:len(lines)-1] { // what follows the last end of line may be half written
-		var e auditEvent
-		r.check(json.Unmarshal([]byte(line), &e))
-		events = append(events, e)
-	}
-	return events
 }

@@ -149,6 +149,7 @@ func (r *rig) wantGPUs(name, node, indexes string) {
 // its spec and its annotation is where its container then runs, with the GPUs that
 // are connected best. The GPUs are fakes; everything else is real.
 func TestGPUs(t *testing.T) {
+	testAll(t, "builds plugins, and restarts what loads them")
 	r := newRig(t)
 	// Two NVLink cliques of four on one node, four PCIe pairs on the other.
 	r.loadPlugins(map[string]string{nodeA: "two-cliques", nodeB: "pcie"})

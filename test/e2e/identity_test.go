@@ -157,6 +157,7 @@ func TestTokenOfNoNode(t *testing.T) {
 // with the reason, and tries their pods again when they are allowed; kubecri refuses them
 // whoever has assigned them slots.
 func TestAllowedNamespaces(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.debugEcho("vault", 3, func(c *akriv0.Configuration) {
 		c.Spec.AllowedNamespaces = &akriv0.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"vault": "open"}}}

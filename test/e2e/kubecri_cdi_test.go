@@ -21,6 +21,7 @@ import (
 // containerd, which has CDI on here, resolves the name shows in that the pod runs:
 // it refuses a container with a name that no spec has.
 func TestDevicesAsCDISpecs(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	d := r.debugEcho("cdi", 1, func(c *akriv0.Configuration) {
 		c.Spec.DiscoveryHandler.DiscoveryDetails = fmt.Sprintf(`{descriptions: [cdi0], mounts: [{containerPath: /data, hostPath: %s, readOnly: true}]}`, t.TempDir())
@@ -57,6 +58,7 @@ func TestDevicesAsCDISpecs(t *testing.T) {
 // A containerd with CDI off refuses a container that names CDI devices: there the
 // device is written into the request. With CDI on again, it is named again.
 func TestRuntimeWithoutCDI(t *testing.T) {
+	testAll(t, "restarts containerd")
 	r := newRig(t)
 	r.debugEcho("nocdi", 2, func(c *akriv0.Configuration) {
 		c.Spec.DiscoveryHandler.DiscoveryDetails = fmt.Sprintf(`

@@ -13,6 +13,7 @@ import (
 // A container that is removed at the runtime's own socket, past kubecri, gives
 // its slot back at once: long before kubecri's next resync.
 func TestSlotOfContainerRemovedBehindKubecri(t *testing.T) {
+	testAll(t, "freezes a kubelet")
 	r := newRig(t)
 	r.debugEcho("behind", 1, nil, "behind0")
 	r.create(newPod("p", nodeA, map[string]int64{"behind": 1}))

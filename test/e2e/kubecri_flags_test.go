@@ -12,6 +12,7 @@ import (
 
 // The list of the kubelet's flags in kubecri is the kubelet's.
 func TestKubecriKnowsTheKubeletsFlags(t *testing.T) {
+	t.Parallel()
 	help, err := exec.Command(filepath.Join(shared.BinDir(), "kubelet"), "--help").CombinedOutput()
 	if err != nil {
 		t.Fatalf("kubelet --help: %v\n%s", err, help)

@@ -21,6 +21,7 @@ import (
 // One node goes from proxy to NRI mode and back, with a pod that runs all the time
 // on it, and everything that can happen to kubecri and containerd happens between.
 func TestNRIMode(t *testing.T) {
+	testAll(t, "takes a node to another mode and back")
 	r := newRig(t)
 	devices := r.debugEcho("nri", 3, nil, "nri0", "nri1")
 	r.create(newPod("stays", nodeB, map[string]int64{"nri": 2}))

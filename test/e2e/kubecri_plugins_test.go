@@ -141,6 +141,7 @@ func twoContainers(name string) *v1.Pod {
 // A device plugin from a .so file: what it says is advertised, what it gives to
 // an assignment is in the container, and no container starts without.
 func TestDevicePlugin(t *testing.T) {
+	testAll(t, "builds a plugin, and restarts kubecri")
 	r := newRig(t)
 	f := r.newFickle(nodeA)
 	device, data := filepath.Join(f.dir, "null0"), filepath.Join(f.dir, "data")
@@ -234,6 +235,7 @@ func TestDevicePlugin(t *testing.T) {
 // A file that is no plugin takes nothing but its own devices away: kubecri works without
 // it, its node says why, and so does the pod that needs it.
 func TestBadDevicePlugin(t *testing.T) {
+	testAll(t, "builds a plugin, and restarts kubecri")
 	const condition = "kubeslot.io/DevicePluginsNotLoaded"
 	r := newRig(t)
 	f := r.newFickle(nodeB)

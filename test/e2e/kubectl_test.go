@@ -58,6 +58,7 @@ func (r *rig) awaitKubeslot(args []string, parts ...string) {
 
 // Who holds a slot, why a pod waits, what is wrong: each one command.
 func TestKubectl(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	devices := r.debugEcho("show", 1, nil, "gate", "yard")
 	r.create(newPod("has", nodeA, map[string]int64{"show": 1}))

@@ -16,6 +16,7 @@ import (
 // `pod` says of real pods that do not run why, and what would let them run; the texts
 // are those of the real scheduler, kubelet and kubecri.
 func TestKubectlWhy(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	device := r.debugEcho("why", 2, nil, "why0")[0].name
 
@@ -79,6 +80,7 @@ func TestKubectlWhy(t *testing.T) {
 
 // `--watch` prints rows as they change, until it is interrupted.
 func TestKubectlWatch(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.debugEcho("watched", 1, nil, "watched0")
 	cmd := r.kubeslotCommand("slots", "watched", "--watch")
@@ -116,6 +118,7 @@ func TestKubectlWatch(t *testing.T) {
 
 // kubectl completes the plugin's arguments with the plugin's help, under its other name.
 func TestKubectlCompletion(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	devices := r.debugEcho("completed", 1, nil, "completed0")
 	folder := t.TempDir()

@@ -23,6 +23,7 @@ import (
 // A pod that is resized keeps its slot, also where that restarts its container;
 // slots themselves cannot be resized.
 func TestPodResize(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.debugEcho("size", 1, nil, "size0")
 	p := newPod("p", nodeA, map[string]int64{"size": 1})
@@ -73,6 +74,7 @@ func TestPodResize(t *testing.T) {
 // also when it starts again. The pod's init containers, which end before, use the
 // slots of those that follow: two slots do for four containers.
 func TestSidecar(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	dir := t.TempDir()
 	r.debugEcho("side", 2, func(c *akriv0.Configuration) {

@@ -1,6 +1,13 @@
 // Package e2e tests Kubeslot on the real cluster of test/cluster: real API
-// server, kubelets, containerd and runc, two nodes. `make test-e2e` runs it; it
-// needs root and is skipped unless KUBESLOT_E2E is set.
+// server, kubelets, containerd and runc, two nodes. It needs root and is skipped
+// unless KUBESLOT_E2E is set.
+//
+// A test that touches nothing but its own namespace and its own Configurations runs
+// side by side with others: it begins with t.Parallel. No other test of the package
+// may have a Configuration of the same name. A test that restarts, kills or freezes
+// something, or counts what is in the whole cluster, runs alone, before those. With
+// -short, as `make test` runs it, of each kind of fault the quickest test is left;
+// the others begin with testAll.
 package e2e
 
 import (
@@ -8,6 +15,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -35,6 +43,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("e2e tests are skipped: they bring up a cluster; run `make test-e2e` as root")
 		return
 	}
+	flag.Parse() // for testing.Short
 	code, err := run(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
@@ -45,7 +54,10 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) (code int, err error) {
 	cfg := cluster.Config{Name: cmp.Or(os.Getenv("CLUSTER"), "e2e"), Nodes: []string{nodeA, nodeB}, BuildFlags: []string{"-race"}}
-	if os.Getenv("NORACE") != "" { // quicker to build
+	if testing.Short() {
+		cfg.NRI = []string{nodeB} // so that each test that uses both nodes uses both modes
+	}
+	if testing.Short() || os.Getenv("NORACE") != "" { // quicker to build
 		cfg.BuildFlags = nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
@@ -86,7 +98,15 @@ func run(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	code = m.Run()
-	return code, checkLogs()
+	return code, errors.Join(checkLogs(), checkWrites(context.Background()))
+}
+
+// testAll leaves the test to `make test-all`, for what it does.
+func testAll(t *testing.T, does string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip(does + ": make test-all")
+	}
 }
 
 // checkLogs looks for what no test waits for: data races and panics.

@@ -19,6 +19,7 @@ import (
 // containerd has more containers than it sends in a message: kubecri finds those that use
 // slots all the same. The kubelet is told what containerd says, as if it had asked it.
 func TestMoreContainersThanFitInAMessage(t *testing.T) {
+	testAll(t, "freezes a kubelet and restarts kubecri")
 	r := newRig(t)
 	r.debugEcho("bulk", 3, nil, "bulk0")
 	pods := []string{"one", "two"}

@@ -19,6 +19,7 @@ const lens0 = "lens-385eaf"
 // that ask for the device never get another's. When the older goes, the other takes the
 // name; when that one comes back, it is the younger.
 func TestAConfigurationNamedAsAnInstance(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	gets := func(pod, resource, configuration, id string) {
 		t.Helper()

@@ -86,6 +86,7 @@ func TestRuntimeKilledUnderLoad(t *testing.T) {
 // An API server that hangs or is slow holds up nothing that does not need it:
 // containers without devices start, and one that has its claim starts again.
 func TestAPIServerHangs(t *testing.T) {
+	testAll(t, "freezes the API server")
 	r := newRig(t)
 	r.debugEcho("hang", 2, nil, "hang0")
 	holder := r.create(newPod("holder", nodeA, map[string]int64{"hang": 1}))
@@ -148,6 +149,7 @@ func TestAPIServerHangs(t *testing.T) {
 // With no room for CDI specs, devices are written into the request; nothing that
 // kubecri knows is lost with the disk.
 func TestDiskFull(t *testing.T) {
+	testAll(t, "fills a disk and restarts kubecri")
 	r := newRig(t)
 	r.debugEcho("before", 1, nil, "before0")
 	r.create(newPod("holder", nodeA, map[string]int64{"before": 1}))
@@ -204,6 +206,7 @@ func (r *rig) containersOnce(pod *v1.Pod) (id string) {
 // Capacity below what a pod holds, then no device at all, and a kubelet that
 // starts anew each time: it finds no less than its pods hold, and lets them live.
 func TestShrinkBelowUseAndKubeletRestart(t *testing.T) {
+	testAll(t, "restarts the kubelet")
 	r := newRig(t)
 	r.debugEcho("shrink", 2, func(c *akriv0.Configuration) {
 		no := false
@@ -245,6 +248,7 @@ func TestShrinkBelowUseAndKubeletRestart(t *testing.T) {
 // and when the container exists and nobody has been told. The kubelet tries again,
 // and each slot is its pod's.
 func TestKubecriKilledDuringCreate(t *testing.T) {
+	testAll(t, "kills kubecri again")
 	r := newRig(t)
 	r.debugEcho("flight", 2, nil, "flight0")
 	real := theNode().ContainerdSocket + ".real"

@@ -16,6 +16,7 @@ import (
 // time. Whatever makes kubecri slow, a device plugin or a process that is stopped, no
 // container starts without its devices, or it is found and stopped.
 func TestNRIWhenKubecriIsSlow(t *testing.T) {
+	testAll(t, "builds a plugin, and freezes kubecri")
 	r := newRig(t)
 	f := r.newFickle(nodeB)
 	f.say("count 3")

@@ -92,6 +92,7 @@ func (r *rig) agree(name, configuration string, count int) []string {
 }
 
 func TestTwoCameras(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	devices := r.debugEcho("cams", 2, func(c *akriv0.Configuration) {
 		c.Spec.PropertyPrefixes = []string{"DEBUG_ECHO_", "SITE", "LD_"}
@@ -148,6 +149,7 @@ func TestTwoCameras(t *testing.T) {
 }
 
 func TestInstanceLevelAndSeveralContainers(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	devices := r.debugEcho("il", 2, nil, "il0", "il1")
 	// One by name and one of any kind in one container; init and app containers
@@ -185,6 +187,7 @@ func TestInstanceLevelAndSeveralContainers(t *testing.T) {
 
 // A container gets the device's mounts and real device nodes.
 func TestMountsAndDeviceNodes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	dir := t.TempDir()
 	r.debugEcho("dev", 1, func(c *akriv0.Configuration) {
@@ -215,6 +218,7 @@ deviceSpecs: [{containerPath: /dev/cam0, hostPath: /dev/zero, permissions: r}]
 
 // A device that is not shared is one Instance a node, and pods follow it.
 func TestLocalDevices(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.debugEchoUnchecked("usb", "debugEcho", `{"descriptions": ["stick"], "shared": false}`)
 	devices := r.awaitDevices("usb", 2)
@@ -237,21 +241,22 @@ func TestLocalDevices(t *testing.T) {
 // With spec.discovery one node discovers, and the pods of all nodes that are selected
 // get the devices, with their properties.
 func TestDiscoveredByOneNode(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
-	r.check(r.createConfiguration("once", akriv0.ConfigurationSpec{Capacity: 2, Discovery: &akriv0.Discovery{Replicas: 1},
+	r.check(r.createConfiguration("single", akriv0.ConfigurationSpec{Capacity: 2, Discovery: &akriv0.Discovery{Replicas: 1},
 		DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho", DiscoveryDetails: `{"descriptions": ["once0"]}`}}))
 	both := []string{nodeA, nodeB}
-	r.awaitAdvertised("once", 2, []device{{nodes: both}})
+	r.awaitAdvertised("single", 2, []device{{nodes: both}})
 	r.await("the Instance to show both nodes", func() (bool, string) {
-		in := r.instances("once")
+		in := r.instances("single")
 		return len(in) == 1 && slices.Equal(in[0].Spec.Nodes, both), fmt.Sprint(in)
 	})
-	if d := r.devices("once"); len(d) != 1 || len(d[0].nodes) != 1 {
+	if d := r.devices("single"); len(d) != 1 || len(d[0].nodes) != 1 {
 		t.Errorf("reported by more than one node: %v", d)
 	}
 	for _, node := range both {
-		r.create(newPod(node, node, map[string]int64{"once": 1}))
-		r.agree(node, "once", 1)
+		r.create(newPod(node, node, map[string]int64{"single": 1}))
+		r.agree(node, "single", 1)
 		if env := r.env(node); env["DEBUG_ECHO_DESCRIPTION"] != "once0" {
 			t.Errorf("environment on %s: %v", node, env)
 		}
@@ -261,6 +266,7 @@ func TestDiscoveredByOneNode(t *testing.T) {
 // A pod with users of its own (hostUsers: false) reads what its device mounts as
 // the user that it is on the node: files of the node's root are its root's.
 func TestUserNamespacedPod(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.usersOfItsOwn(nodeA)
 }

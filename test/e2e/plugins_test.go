@@ -11,6 +11,7 @@ import (
 // The cluster's binaries load every plugin of the tree, built as `make plugins`
 // builds them.
 func TestPluginsMatchTheBinaries(t *testing.T) {
+	testAll(t, "builds plugins")
 	root := shared.Config().RepoRoot
 	sources, err := filepath.Glob(filepath.Join(root, "plugins/*/scheduler"))
 	if err != nil || len(sources) == 0 {

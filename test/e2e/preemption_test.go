@@ -15,6 +15,7 @@ import (
 // A pod of higher priority on node-a takes the slot of a shared device from a
 // pod on node-b, which our plugin preempts.
 func TestPreemptionAcrossNodes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.preempts("prio", nodeB, func(*v1.Pod) string {
 		return r.ns + "/vip on node node-a, which needs its device slots"
@@ -23,6 +24,7 @@ func TestPreemptionAcrossNodes(t *testing.T) {
 
 // The same on its own node, where upstream's DefaultPreemption preempts.
 func TestPreemptionOnItsNode(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.preempts("ownprio", nodeA, func(vip *v1.Pod) string { return string(vip.UID) + " on node node-a" })
 }

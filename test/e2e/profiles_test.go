@@ -42,6 +42,7 @@ func (r *rig) profiles(profiles ...any) {
 // Two profiles of one scheduler give out the same slots, each by its own strategy,
 // from one ledger: what one has just chosen, before the API shows it, the other knows.
 func TestTwoProfiles(t *testing.T) {
+	testAll(t, "restarts the scheduler")
 	r := newRig(t)
 	recorder, err := history.Record(r.ctx, kube, akri, r.ns)
 	r.check(err)

@@ -128,6 +128,7 @@ func (l *load) awaitMore(n int, what string, of func(history.Report) int) {
 // not know yet that its lease is gone, and may bind late. Under load no slot has
 // two live holders, and none is lost.
 func TestLeaderFailover(t *testing.T) {
+	testAll(t, "kills schedulers under load")
 	r := newRig(t)
 	r.schedulers([]string{schedulerB, schedulerC},
 		"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms")
@@ -155,6 +156,7 @@ func TestLeaderFailover(t *testing.T) {
 
 // Scheduler and kubecri are killed again and again under load.
 func TestKillLoops(t *testing.T) {
+	testAll(t, "kills schedulers and kubecris under load")
 	r := newRig(t)
 	r.schedulers([]string{schedulerB}, "--leader-elect=false")
 	l := startLoad(r, "kill")
@@ -174,6 +176,7 @@ func TestKillLoops(t *testing.T) {
 
 // Two schedulers are active for the same pods.
 func TestTwoActiveSchedulers(t *testing.T) {
+	testAll(t, "runs other schedulers under load")
 	r := newRig(t)
 	r.schedulers([]string{schedulerB, schedulerC}, "--leader-elect=false")
 	l := startLoad(r, "both")

@@ -24,6 +24,7 @@ import (
 // its docs want it. Ours need nobody: what runs on the nodes keeps its devices and gets
 // its claims again, what the backup does not know goes, and no slot has two holders.
 func TestRestoredFromBackup(t *testing.T) {
+	testAll(t, "restores etcd")
 	r := newRig(t)
 	r.debugEcho("past", 1, nil, "past0", "past1", "past2")
 	for _, name := range []string{"stays", "ends"} {

@@ -19,6 +19,7 @@ import (
 // from it: the pod runs while the loop does, the controller deletes each claim at once and
 // says so of the Node, and the pod's claim is made when the loop has ended.
 func TestRogueNodeClaimsForEver(t *testing.T) {
+	testAll(t, "floods the API server")
 	r := newRig(t)
 	r.debugEchoUnchecked("anvil", "debugEcho", `{"descriptions": ["anvil"], "shared": false}`)
 	local := r.awaitDevices("anvil", 2)

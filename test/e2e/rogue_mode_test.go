@@ -16,6 +16,7 @@ import (
 // nothing more than before: its claims count for devices that its own slices list, up to the
 // capacity. The controller deletes the others and says so.
 func TestRogueNodeInDevicePluginMode(t *testing.T) {
+	testAll(t, "kills kubecri again")
 	r := newRig(t)
 	r.debugEchoUnchecked("vault", "debugEcho", `{"descriptions": ["vault"], "shared": false}`)
 	local := r.awaitDevices("vault", 2)

@@ -250,6 +250,7 @@ func (r *rig) killKubecri() (restore func()) {
 // the rest: devices of other nodes, slots that it does not reach, and slots beyond the
 // capacity. Nobody has less for it.
 func TestRogueNodeIsNotBelieved(t *testing.T) {
+	testAll(t, "kills kubecri again")
 	r := newRig(t)
 	r.debugEchoUnchecked("stick", "debugEcho", `{"descriptions": ["stick"], "shared": false}`)
 	local := r.awaitDevices("stick", 2)

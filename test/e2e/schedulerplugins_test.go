@@ -17,6 +17,7 @@ import (
 
 // What an annotation requests and nobody serves keeps the pod from being bound.
 func TestRequestsThatNoPluginAnswersFor(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	p := newPod("unserved", "", nil)
 	p.Annotations[assignment.Annotation] = `{"runningcontainer":{"main":{"requests":{"example.com/gadget":1}}}}`
@@ -33,6 +34,7 @@ func TestRequestsThatNoPluginAnswersFor(t *testing.T) {
 // A scheduler with a plugin that cannot be loaded does not start, or starts without
 // it, and says so where one looks: in its log, in an event, and to `plugin check`.
 func TestBadSchedulerPlugins(t *testing.T) {
+	testAll(t, "starts other schedulers")
 	r := newRig(t)
 	dir := t.TempDir()
 	r.check(os.Chmod(dir, 0o755))

@@ -23,6 +23,7 @@ func (r *rig) schedulerKey() (private string, public []byte) {
 // A node with the public keys of schedulers gives out devices by what these have
 // signed alone. A key that is added to its file counts without a restart.
 func TestSignedAssignments(t *testing.T) {
+	testAll(t, "starts other schedulers")
 	r := newRig(t)
 	r.debugEcho("signed", 4, nil, "signed0")
 	first, firstPublic := r.schedulerKey()

@@ -53,6 +53,7 @@ var networkDevices = []networkDevice{
 // node-a's are built in. So a device of both nodes is one Instance only if both kinds
 // name it alike.
 func TestStandaloneHandlers(t *testing.T) {
+	testAll(t, "is idle for a minute")
 	r := newRig(t)
 	usb := r.usbMachine()
 	r.check(shared.SetKubecriArgs(r.ctx, nodeB, "--discovery-handlers=", "--handler-allowed-paths=usb="+usb.Tree.Dev))

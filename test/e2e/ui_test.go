@@ -62,13 +62,14 @@ func (r *rig) ui(args ...string) string {
 
 // The page of a real cluster: who has which slot, why a pod waits, and what changes.
 func TestUI(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
-	devices := r.debugEcho("show", 1, nil, "gate", "yard")
-	r.create(newPod("has", nodeA, map[string]int64{"show": 1}))
+	devices := r.debugEcho("page", 1, nil, "gate", "yard")
+	r.create(newPod("has", nodeA, map[string]int64{"page": 1}))
 	r.awaitRunning("has")
-	r.create(newPod("waits", "", map[string]int64{"show": 2}))
+	r.create(newPod("waits", "", map[string]int64{"page": 2}))
 	r.awaitPending("waits", "1 of 2 slots free")
-	claim := r.slotClaims("show")[0]
+	claim := r.slotClaims("page")[0]
 	instance := strings.TrimSuffix(claim.Name, "-0")
 	held := fmt.Sprintf(`.device[data-name=%q] [data-slot="0"]`, instance)
 
@@ -77,10 +78,10 @@ func TestUI(t *testing.T) {
 	b.Await("#grid", "gate", "yard")
 	b.Await(held, "held by "+r.ns+"/has, container main")
 	b.Click(held)
-	b.Await("#drawer", claim.Name, r.ns+"/has", "node-a", "any device of show")
+	b.Await("#drawer", claim.Name, r.ns+"/has", "node-a", "any device of page")
 	b.Press("\x1b")
 	b.Click(`#waiting [data-open="pod/` + r.ns + `/waits"]`)
-	b.Await("#drawer", "2 × akri.sh/show", "What would let it run", r.ns+"/has", "the scheduler: 0/2 nodes are available")
+	b.Await("#drawer", "2 × akri.sh/page", "What would let it run", r.ns+"/has", "the scheduler: 0/2 nodes are available")
 	b.Picture("waits")
 
 	// The holder ends: the pod that waits gets both devices, and the page shows it.
@@ -92,7 +93,7 @@ func TestUI(t *testing.T) {
 	t.Logf("the page showed the new holder %s after the old one was deleted", time.Since(before).Round(time.Millisecond))
 	b.Await("#activity", r.ns+"/has released", r.ns+"/waits has its devices")
 	b.Await("#drawer .pill", "Running")
-	b.Await("#stat-waiting", "0")
+	b.AwaitTrue(fmt.Sprintf("!document.querySelector(`#waiting [data-open=%q]`)", "pod/"+r.ns+"/waits"))
 
 	other := r.ns // whose name the subtest's begins with
 	t.Run("of-one-namespace", func(t *testing.T) {
@@ -114,9 +115,10 @@ func TestUI(t *testing.T) {
 // The controller serves the page to whoever has a token, with that token's rights, also
 // while another controller leads.
 func TestControllerUI(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
-	r.debugEcho("show", 1, nil, "gate")
-	r.create(newPod("has", nodeA, map[string]int64{"show": 1}))
+	r.debugEcho("served", 1, nil, "gate")
+	r.create(newPod("has", nodeA, map[string]int64{"served": 1}))
 	r.awaitRunning("has")
 	// A controller that never leads: somebody else has the Lease.
 	someone, seconds := "someone-else", int32(3600)

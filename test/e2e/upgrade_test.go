@@ -19,6 +19,7 @@ import (
 // docs/upgrade.md. Containers hold slots, and there are neither slices nor claims: no slot
 // is given to a second pod, at no step.
 func TestUpgradeWithHeldSlots(t *testing.T) {
+	testAll(t, "kills kubecri and the controller again")
 	r := newRig(t)
 	name := r.debugEcho("old", 2, nil, "old0")[0].name
 	r.create(newPod("any", nodeA, map[string]int64{"old": 1}))

@@ -38,6 +38,7 @@ func usbFlags(m *sysfstest.Machine) []string {
 // A pod has the stick under the path that the Configuration gives it, whatever number
 // the kernel has.
 func TestUSB(t *testing.T) {
+	testAll(t, "restarts kubecri")
 	r := newRig(t)
 	m := r.usbMachine()
 	r.check(shared.SetKubecriArgs(r.ctx, nodeA, append(usbFlags(m), "--handler-allowed-paths=usb="+m.Tree.Dev)...))

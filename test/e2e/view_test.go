@@ -61,6 +61,7 @@ func (r *rig) awaitView(configuration string) {
 // The controller alone writes Instances: they follow slices and claims, what somebody
 // else writes is undone, and it decides nothing.
 func TestInstancesAreAView(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	devices := r.debugEcho("view", 1, nil, "view0", "view1")
 	r.create(newPod("any", nodeA, map[string]int64{"view": 1}))
@@ -144,6 +145,7 @@ func TestControllerDown(t *testing.T) {
 // come, a node ends, and more than a hundred claims are of pods that are gone. After its
 // start all is right, and the claim of a pod that runs is not touched.
 func TestControllerDownForLong(t *testing.T) {
+	testAll(t, "has no controller for long")
 	r := newRig(t)
 	const devices = 40
 	ids := func(name string) (ids []string) {

@@ -52,6 +52,7 @@ func (r *rig) widgets(pod string, n int) []string {
 // half places, and its device half puts into the container; beside slots, in one
 // Binding.
 func TestDevicePluginOfTwoHalves(t *testing.T) {
+	testAll(t, "builds plugins, and restarts what loads them")
 	r := newRig(t)
 	r.debugEcho("wcam", 1, nil, "wcam0")
 	r.installPlugins()

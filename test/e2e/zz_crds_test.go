@@ -11,6 +11,7 @@ import (
 // what is missing, and run once the CRDs are there. It is the last test, since
 // it takes all Configurations away.
 func TestWithoutCRDs(t *testing.T) {
+	testAll(t, "takes the CRDs away")
 	r := newRig(t)
 	crds := filepath.Join(shared.Config().RepoRoot, "deploy/crds")
 	_, err := shared.Kubectl(r.ctx, "delete", "--wait", "-f", crds)
