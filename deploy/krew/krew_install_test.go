@@ -15,6 +15,9 @@ import (
 // krew itself installs the plugin from the manifest and the archive, refuses an archive
 // with another checksum, and takes the plugin away again.
 func TestKrewInstallsIt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds krew: make test-all")
+	}
 	if os.Getenv("KUBESLOT_E2E") == "" {
 		t.Skip("builds krew: run make test-e2e")
 	}

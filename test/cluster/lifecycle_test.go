@@ -23,6 +23,9 @@ import (
 // build, so they run only on request: KUBESLOT_E2E=1.
 func realCluster(t *testing.T) context.Context {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("brings up clusters to test the bring-up: make test-all")
+	}
 	if os.Getenv("KUBESLOT_E2E") == "" || os.Geteuid() != 0 {
 		t.Skip("needs root and KUBESLOT_E2E=1")
 	}

@@ -11,6 +11,7 @@ import (
 
 // T1 of the seeds' tables, on real kubelets: what node.status shows.
 func TestNodeScope(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	in := r.configuration("cam", 2, func(s *akriv0.ConfigurationSpec) { s.UniqueScope = akriv0.UniquePerNode }, "east", "west")
 	x, y := in[0], in[1]
@@ -45,6 +46,7 @@ func TestNodeScope(t *testing.T) {
 
 // T2 of the tables.
 func TestSlotsAlone(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	no := false
 	in := r.configuration("gpu", 2, func(s *akriv0.ConfigurationSpec) { s.UniqueDevices = &no }, "east", "west")
@@ -67,6 +69,7 @@ func TestSlotsAlone(t *testing.T) {
 
 // T3 of the tables, and T5.1 to T5.3: containers of one pod.
 func TestContainerScope(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	in := r.configuration("onvif", 2, func(s *akriv0.ConfigurationSpec) {
 		s.BrokerProperties = map[string]string{"FRAMES": "25"}

@@ -31,6 +31,7 @@ func devicePlugins(node string) string {
 // T5.4: a kubelet that restarts has all ids of all plugins within a second, so that it
 // leaves running pods alone and admits new ones.
 func TestKubeletRestart(t *testing.T) {
+	testAll(t, "restarts the kubelet")
 	r := newRig(t)
 	in := r.configuration("reg", 3, nil, "east", "west")
 	r.awaitAmounts(nodeA, map[string]string{"reg": "2/2", in[0]: "3/3", in[1]: "3/3"})
@@ -91,6 +92,7 @@ func TestKubeletRestart(t *testing.T) {
 // T5.5: while kubecri is away pods run on and the node has nothing to give; then all is as
 // before, and what ended meanwhile is released.
 func TestKubecriAway(t *testing.T) {
+	testAll(t, "kills kubecri")
 	r := newRig(t)
 	in := r.configuration("away", 2, nil, "east")
 	r.awaitAmounts(nodeA, map[string]string{"away": "1/1", in[0]: "2/2"})
@@ -121,6 +123,8 @@ func TestKubecriAway(t *testing.T) {
 // T5.6 and T5.9: an init container alone holds a slot, for longer than anybody's grace;
 // and so does a pod whose image is not there yet.
 func TestSlowStart(t *testing.T) {
+	testAll(t, "waits for 40 s")
+	t.Parallel()
 	r := newRig(t)
 	r.configuration("slow", 2, nil, "east", "west")
 	r.awaitAmounts(nodeA, map[string]string{"slow": "2/2"})
@@ -157,6 +161,7 @@ func TestSlowStart(t *testing.T) {
 // pod is there before the old one's slot is released. On the same node that must not
 // matter, and another node must not be taken for one with a free slot.
 func TestRecreate(t *testing.T) {
+	testAll(t, "rolls a Deployment out a dozen times")
 	for name, node := range map[string]string{"one": nodeA, "two": ""} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -202,6 +207,7 @@ func TestRecreate(t *testing.T) {
 // T5.8: without the API server no slot can be claimed. The kubelet gets its answer soon
 // and goes on with other pods.
 func TestAPIServerCut(t *testing.T) {
+	testAll(t, "cuts a node off")
 	r := newRig(t)
 	r.configuration("cut", 2, nil, "east")
 	r.awaitAmounts(nodeA, map[string]string{"cut": "1/1"})
@@ -239,6 +245,7 @@ func TestAPIServerCut(t *testing.T) {
 
 // T5.10: an Instance that is gone keeps the ids that pods hold, and goes with them.
 func TestInstanceGone(t *testing.T) {
+	testAll(t, "restarts the kubelet")
 	r := newRig(t)
 	in := r.configuration("gone", 2, nil, "east", "west")
 	r.awaitAmounts(nodeA, map[string]string{"gone": "2/2", in[0]: "2/2", in[1]: "2/2"})
@@ -267,6 +274,7 @@ func TestInstanceGone(t *testing.T) {
 
 // Ten pods of ten, on two nodes, over five slots: five run, and each slot has one of them.
 func TestTenPodsFiveSlots(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.configuration("ten", 5, nil, "east")
 	r.awaitAmounts(nodeA, map[string]string{"ten": "1/1"})
@@ -309,6 +317,7 @@ func TestTenPodsFiveSlots(t *testing.T) {
 
 // Scope Pod cannot be kept, and the Configuration is told so.
 func TestPodScopeIsRefused(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	in := r.configuration("scoped", 2, func(s *akriv0.ConfigurationSpec) { s.UniqueScope = akriv0.UniquePerPod }, "east")
 	r.awaitAmounts(nodeA, map[string]string{in[0]: "2/2"})

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,6 +34,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("tests of device-plugin mode are skipped: they bring up a cluster; run `make test-e2e` as root")
 		return
 	}
+	flag.Parse() // for testing.Short
 	code, err := run(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "deviceplugin:", err)
@@ -43,7 +45,10 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) (code int, err error) {
 	cfg := cluster.Config{Name: "deviceplugin", Nodes: []string{nodeA, nodeB}, DevicePlugin: []string{nodeA, nodeB}, StockScheduler: true,
-		Binaries: binaries(os.Getenv("BINARIES")), BuildFlags: []string{"-race"}}
+		Binaries: binaries(os.Getenv("BINARIES"))}
+	if !testing.Short() {
+		cfg.BuildFlags = []string{"-race"}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	if os.Getenv("REUSE") != "" {
@@ -74,6 +79,15 @@ func run(m *testing.M) (code int, err error) {
 	}
 	code = m.Run()
 	return code, checkLogs()
+}
+
+// testAll leaves the test to `make test-all`, for what it does. The others have Configurations of
+// their own and run side by side: most of their time they wait for the kubelet to report.
+func testAll(t *testing.T, does string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip(does + ": make test-all")
+	}
 }
 
 // binaries are the programs in a folder, to be used instead of building them; "" for none.

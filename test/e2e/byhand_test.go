@@ -69,62 +69,6 @@ func TestDeletedByHand(t *testing.T) {
 	}
 }
 
-// What the API server itself refuses of slices and claims, whoever writes them.
-func TestSliceAndClaimValidation(t *testing.T) {
-	r := newRig(t)
-	r.debugEcho("valid", 1, nil, "valid0")
-	r.create(newPod("holder", nodeA, map[string]int64{"valid": 1}))
-	held := r.agree("holder", "valid", 1)[0]
-	api := akri.KubeslotV1alpha1()
-	refused := func(what, want string, err error) {
-		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want an error with %q", what, err, want)
-		}
-	}
-	many := &v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: nodeA + "-many"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: nodeA}}
-	for i := range v1alpha1.MaxDevices + 1 {
-		id := fmt.Sprint("many", i)
-		many.Spec.Devices = append(many.Spec.Devices, v1alpha1.Device{ID: id, Shared: true, Hash: slot.InstanceHash(id, true, nodeA, slot.ShortHash),
-			Configuration: v1alpha1.ConfigurationReference{Namespace: r.ns, Name: "many"}})
-	}
-	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	_, err := api.DeviceSlices().Create(r.ctx, many, dryRun)
-	refused("257 devices", "must have at most 256 items", err)
-	many.Spec.Devices = many.Spec.Devices[1:]
-	_, err = api.DeviceSlices().Create(r.ctx, many, dryRun)
-	r.check(err)
-	many.Spec.Devices[0].Hash = "8120F"
-	_, err = api.DeviceSlices().Create(r.ctx, many, dryRun)
-	refused("no hash", "spec.devices[0].hash", err)
-	long := many.DeepCopy()
-	long.Spec.Devices = many.Spec.Devices[1:2]
-	long.Spec.Devices[0].Properties = map[string]string{"URL": strings.Repeat("x", v1alpha1.MaxDeviceBytes)}
-	_, err = api.DeviceSlices().Create(r.ctx, long, dryRun)
-	r.check(err)
-	long.Spec.Devices[0].Properties["URL"] += "x"
-	_, err = api.DeviceSlices().Create(r.ctx, long, dryRun)
-	refused("a property of 65537 bytes", "spec.devices[0].properties.URL: Too long", err)
-
-	spec := v1alpha1.SlotClaimSpec{NodeName: nodeA, Level: v1alpha1.ConfigurationLevel, Holder: "x"}
-	for what, want := range map[string]string{"valid-8120fe": "must be a slot's", "valid-8120fe-00": "must be a slot's", "valid-8120fe-10000": "must be a slot's"} {
-		_, err := api.SlotClaims().Create(r.ctx, &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: what}, Spec: spec}, dryRun)
-		refused(what, want, err)
-	}
-	_, err = api.SlotClaims().Create(r.ctx, &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: held}, Spec: spec}, metav1.CreateOptions{})
-	refused("a slot that is taken", "already exists", err)
-	_, err = api.SlotClaims().Patch(r.ctx, held, types.MergePatchType, []byte(`{"spec":{"nodeName":"node-b"}}`), metav1.PatchOptions{})
-	refused("another node for a claim", "cannot be changed", err)
-
-	list, err := api.DeviceSlices().List(r.ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + nodeA})
-	r.check(err)
-	if len(list.Items) == 0 {
-		t.Fatal("the field selector spec.nodeName selects no slice")
-	}
-	_, err = api.DeviceSlices().Patch(r.ctx, list.Items[0].Name, types.MergePatchType, []byte(`{"spec":{"nodeName":"node-b"}}`), metav1.PatchOptions{})
-	refused("another node for a slice", "nodeName cannot be changed", err)
-}
-
 // Node.status has the totals of Configurations only. The kubelet admits a pod that
 // requests an Instance, also after its restart, and lets one live that runs.
 func TestInstanceLevelNeedsNothingInNodeStatus(t *testing.T) {

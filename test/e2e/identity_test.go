@@ -27,7 +27,6 @@ type way string
 
 const (
 	certificate way = "certificate" // of system:kubecri:<node>
-	kubelets    way = "kubelet"     // the kubelet's own: system:node:<node>
 	podToken    way = "token"       // of a pod of the ServiceAccount kubecri, on the node
 )
 
@@ -41,21 +40,7 @@ func (r *rig) identity(by way) *rest.Config {
 		config.BearerToken = r.tokenOfPodOn(nodeA)
 		return config
 	}
-	component := cluster.Kubecri
-	if by == kubelets {
-		component = cluster.Kubelet
-		directory := filepath.Join(shared.Config().RepoRoot, "deploy/kubelet-identity")
-		out, err := shared.Kubectl(r.ctx, "apply", "-k", directory)
-		if err != nil {
-			r.Fatalf("apply %s: %v: %s", directory, err, out)
-		}
-		r.Cleanup(func() {
-			if out, err := shared.Kubectl(context.Background(), "delete", "-k", directory, "--ignore-not-found"); err != nil {
-				r.Logf("delete %s: %v: %s", directory, err, out)
-			}
-		})
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", shared.ComponentKubeconfig(component, nodeA))
+	config, err := clientcmd.BuildConfigFromFlags("", shared.ComponentKubeconfig(cluster.Kubecri, nodeA))
 	r.check(err)
 	config.Host = admin.Host // the way from the host
 	return config
@@ -122,35 +107,6 @@ func (r *rig) assigned(of, name, uid, node string) map[string]string {
 	notes, err := assignment.Encode(info, uid, nil)
 	r.check(err)
 	return notes
-}
-
-// unless does not do what the way has a right to, and would do damage.
-func unless(by, not way, do func() error) error {
-	if by == not {
-		return nil
-	}
-	return do()
-}
-
-// A token of the ServiceAccount that is no pod's names no node, and writes nothing.
-func TestTokenOfNoNode(t *testing.T) {
-	r := newRig(t)
-	config := r.identity(podToken)
-	token, err := kube.CoreV1().ServiceAccounts(system).CreateToken(r.ctx, "kubecri", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	r.check(err)
-	config.BearerToken = token.Status.Token
-	thief := r.newRogueWith(config)
-	for what, err := range map[string]error{
-		"a slice": thief.report("node-a-77", nodeA, nil),
-		"a claim": thief.takeFor(nodeA, "nothing-abcdef-0", nil),
-	} {
-		if err == nil || !strings.Contains(err.Error(), "only with the token of a pod, which names its node") {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	if err := thief.patchNode(nodeA, `{"status":{"capacity":{"akri.sh/x":"1"}}}`, "status"); err == nil || !strings.Contains(err.Error(), "kubecri may change only its own node") {
-		t.Errorf("a node's totals: %v", err)
-	}
 }
 
 // A Configuration says from where it may be used: the scheduler refuses other namespaces

@@ -18,6 +18,7 @@ import (
 // leave them when they stop: definitions, a Configuration with the agents' finalizers, its
 // Instance, a broker with its Services, and a resource that nobody advertises any more.
 func TestMigrateFromAkri(t *testing.T) {
+	testAll(t, "moves from Akri and back")
 	in := up(t, 12*time.Minute)
 	before := in.state()
 	in.kubectl("create", "--field-manager=helm", "-f", "testdata/akri/crds.yaml") // as helm does it

@@ -18,6 +18,7 @@ import (
 
 // The life of an installation: pods that run see nothing of it, and nothing is left.
 func TestChart(t *testing.T) {
+	testAll(t, "upgrades, rolls back and installs again")
 	in := up(t, 20*time.Minute)
 	before := in.state()
 	in.typeHelm("docs/install.md", "helm install")
@@ -175,6 +176,7 @@ func (in *install) broker() {
 // Another way to install: sockets where k3s has them, handlers as DaemonSets, pods of the
 // default scheduler taken over, Configurations in Akri's values.
 func TestChartWithOtherValues(t *testing.T) {
+	testAll(t, "upgrades and rolls back with other values")
 	in := up(t, 12*time.Minute)
 	before := in.state()
 	for _, n := range in.Nodes() {

@@ -12,6 +12,7 @@ import (
 // What goes wrong is said, and leaves nothing half done that the next command does not
 // take away.
 func TestChartFaults(t *testing.T) {
+	testAll(t, "has installations fail")
 	in := up(t, 15*time.Minute)
 	before := in.state()
 

@@ -60,6 +60,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// testAll leaves the test to `make test-all`, for what it does. TestGettingStarted is left, which
+// installs the chart, uses it and takes it away.
+func testAll(t *testing.T, does string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip(does + ": make test-all")
+	}
+}
+
 // up returns the cluster, for a test of at most the time.
 func up(t *testing.T, limit time.Duration) *install {
 	t.Helper()
@@ -71,8 +80,12 @@ func up(t *testing.T, limit time.Duration) *install {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 		defer cancel()
 		cfg := cluster.Config{Name: cmp.Or(os.Getenv("CLUSTER"), "helm")}
+		handlers := []string{"debug-echo-discovery", "udev-discovery"}
+		if testing.Short() {
+			handlers = nil // they are for TestChartWithOtherValues
+		}
 		if shared.err = cluster.Down(ctx, cfg); shared.err == nil {
-			shared.Rig, shared.err = rig.Up(ctx, cfg, "debug-echo-discovery", "udev-discovery")
+			shared.Rig, shared.err = rig.Up(ctx, cfg, handlers...)
 		}
 	})
 	if shared.err != nil {

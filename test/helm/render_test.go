@@ -27,6 +27,9 @@ type helm struct{ program, home string }
 // newHelm builds helm 3 or 4, once for this machine.
 func newHelm(t *testing.T, major int) helm {
 	t.Helper()
+	if major == 3 {
+		testAll(t, "builds helm 3")
+	}
 	if os.Getenv("KUBESLOT_E2E") == "" {
 		t.Skip("needs helm, which takes minutes to build the first time: run `make test-e2e`")
 	}

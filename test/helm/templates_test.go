@@ -45,16 +45,18 @@ func TestBadValues(t *testing.T) {
 
 func TestKubernetesVersions(t *testing.T) {
 	for _, major := range []int{3, 4} {
-		h := newHelm(t, major)
-		for version, want := range map[string]string{
-			"1.32.9": "chart requires kubeVersion: >=1.33.0-0 which is incompatible with Kubernetes v1.32.9",
-			"1.33.0": "", "1.33.4-eks-99d6cc0": "", "1.34.1-gke.1234": "", "1.36.3+k3s1": "",
-		} {
-			out, err := h.try(t, "template", "kubeslot", chart, "--kube-version", version, "--set", "image.registry=x")
-			if (err == nil) != (want == "") || !strings.Contains(out, want) {
-				t.Errorf("helm %d for Kubernetes %s: %v, want %q", major, version, err, want)
+		t.Run(fmt.Sprint("helm ", major), func(t *testing.T) {
+			h := newHelm(t, major)
+			for version, want := range map[string]string{
+				"1.32.9": "chart requires kubeVersion: >=1.33.0-0 which is incompatible with Kubernetes v1.32.9",
+				"1.33.0": "", "1.33.4-eks-99d6cc0": "", "1.34.1-gke.1234": "", "1.36.3+k3s1": "",
+			} {
+				out, err := h.try(t, "template", "kubeslot", chart, "--kube-version", version, "--set", "image.registry=x")
+				if (err == nil) != (want == "") || !strings.Contains(out, want) {
+					t.Errorf("for Kubernetes %s: %v, want %q", version, err, want)
+				}
 			}
-		}
+		})
 	}
 }
 

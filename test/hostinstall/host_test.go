@@ -89,6 +89,9 @@ type host struct {
 // boot brings a cluster of one node up, and has systemd run the node, with kubelet and
 // containerd and without kubecri.
 func boot(t *testing.T) *host {
+	if testing.Short() {
+		t.Skip("goes through a host's life for minutes: make test-all")
+	}
 	if os.Getenv("KUBESLOT_E2E") == "" {
 		t.Skip("brings up a cluster: run `make test-e2e` as root")
 	}

@@ -33,6 +33,9 @@ type kubeadmRoot struct {
 }
 
 func newKubeadmRoot(t *testing.T) kubeadmRoot {
+	if testing.Short() {
+		t.Skip("builds kubeadm: make test-all")
+	}
 	if os.Getenv("KUBESLOT_E2E") == "" {
 		t.Skip("builds kubeadm and needs root: run `make test-e2e` as root")
 	}

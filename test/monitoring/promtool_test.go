@@ -24,6 +24,9 @@ const (
 // built returns the folder of promtool and prometheus, which takes minutes the first time.
 func built(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("builds Prometheus: make test-all")
+	}
 	if os.Getenv("KUBESLOT_E2E") == "" {
 		t.Skip("builds Prometheus: run `make test-e2e` as root")
 	}

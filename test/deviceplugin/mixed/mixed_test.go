@@ -38,6 +38,9 @@ type rig struct {
 }
 
 func TestBothModes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a node from mode to mode: make test-all")
+	}
 	if os.Getenv("KUBESLOT_E2E") == "" {
 		t.Skip("brings up a cluster: run `make test-e2e` as root")
 	}
