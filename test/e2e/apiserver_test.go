@@ -1,14 +1,9 @@
 package e2e
 
 import (
-	"context"
-	"fmt"
 	"net/http"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"

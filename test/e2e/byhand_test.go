@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"maps"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,8 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // A slice or a claim that somebody deletes, or a slice that somebody edits, is made

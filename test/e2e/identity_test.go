@@ -3,8 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
