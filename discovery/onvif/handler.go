@@ -63,6 +63,9 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 
 	q := newQuery(d, request, s.client)
 	settled := s.started.Add(d.timeout())
+	if now := time.Now(); settled.Before(now) {
+		settled = now // the scan is older; this Discover has still to ask its cameras
+	}
 	var reported *discovery.Result
 	timer := time.NewTimer(0)
 	defer timer.Stop()
