@@ -17,6 +17,8 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
+// A pod is bound with one write, which has the assignment: what the author forged in it is
+// overwritten, what he requested stays.
 func TestAssignmentTravelsInTheBinding(t *testing.T) {
 	r := cameraRig(t)
 	p := pod("p", "1")

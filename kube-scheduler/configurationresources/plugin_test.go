@@ -34,6 +34,7 @@ func TestPodsWithoutSlotsAreLeftAlone(t *testing.T) {
 	wantStatus(t, "SignPod of a pod with slots", status, fwk.Unschedulable)
 }
 
+// A pod that cannot have its slots is refused with the reason, by container and resource.
 func TestRefusals(t *testing.T) {
 	tests := map[string]struct {
 		change   func(*rig, *v1.Pod)
@@ -140,6 +141,8 @@ func TestScore(t *testing.T) {
 	}
 }
 
+// Preemption imagines pods gone and nominated ones in their place: the filter answers for what
+// is imagined, and the pod's own state is left as it was.
 func TestPreemptionImagines(t *testing.T) {
 	r := cameraRig(t)
 	victim, nominated, p := pod("victim", "1"), pod("nominated", "1"), pod("p", "1")

@@ -19,6 +19,8 @@ import (
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
+// A waiting pod is activated when its slot has neither holder nor claim any more, and when
+// another node reaches the device; not by what does not help it.
 func TestWaitingPodsAreActivatedByWhatHelps(t *testing.T) {
 	r := newRig(t)
 	device(r.cache, "cam-000001", nil, "node-a")

@@ -65,7 +65,7 @@ func (r *rig) ourImages() {
 // many Instances. Its Configuration is deleted with the test, and leaves nothing.
 func (r *rig) applySample(name, configuration string, instances int, oldnew ...string) {
 	r.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata/akri", name+".yaml"))
+	text, err := os.ReadFile(filepath.Join(shared.Config().RepoRoot, "test/e2e/testdata/akri", name+".yaml"))
 	r.check(err)
 	file := filepath.Join(r.TempDir(), name+".yaml")
 	r.check(writeFile(file, strings.NewReplacer(oldnew...).Replace(string(text))))

@@ -22,7 +22,8 @@ func TestPreemptionAcrossNodes(t *testing.T) {
 	})
 }
 
-// The same on its own node, where upstream's DefaultPreemption preempts.
+// A pod of higher priority takes the slot from a pod on its own node, where upstream's
+// DefaultPreemption preempts.
 func TestPreemptionOnItsNode(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -154,7 +154,8 @@ func TestLeaderFailover(t *testing.T) {
 	l.finish(history.Rules{Doubles: true})
 }
 
-// Scheduler and kubecri are killed again and again under load.
+// Scheduler and kubecri are killed again and again under load: no slot has two holders, and none
+// is lost.
 func TestKillLoops(t *testing.T) {
 	testAll(t, "kills schedulers and kubecris under load")
 	r := newRig(t)
@@ -174,7 +175,8 @@ func TestKillLoops(t *testing.T) {
 	l.finish(history.Rules{})
 }
 
-// Two schedulers are active for the same pods.
+// Two schedulers are active for the same pods: of two that they bind with one slot the later goes,
+// and no slot is lost.
 func TestTwoActiveSchedulers(t *testing.T) {
 	testAll(t, "runs other schedulers under load")
 	r := newRig(t)

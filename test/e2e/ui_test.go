@@ -60,9 +60,9 @@ func (r *rig) ui(args ...string) string {
 	return r.background(`^http://127\.0\.0\.1:\d+/\?key=\w+$`, append([]string{filepath.Join(shared.BinDir(), "kubectl"), "kubeslot", "-n", r.ns, "--cache-dir", r.TempDir(), "ui"}, args...)...)
 }
 
-// The page of a real cluster: who has which slot, why a pod waits, and what changes.
+// The page of a real cluster: who has which slot, why a pod waits, and what changes. It runs
+// alone: the page shows the whole cluster, and what moves on it cannot be clicked.
 func TestUI(t *testing.T) {
-	t.Parallel()
 	r := newRig(t)
 	devices := r.debugEcho("page", 1, nil, "gate", "yard")
 	r.create(newPod("has", nodeA, map[string]int64{"page": 1}))

@@ -11,7 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The pod's containers warm, main and side request a cam, two cams and cam-1, and nothing.
+// A pod holds of its assignment what its containers request, and no more. Here warm, main and side
+// request a cam, two cams and cam-1, and nothing.
 func TestHeld(t *testing.T) {
 	asks := func(name string, limits bool, requests map[corev1.ResourceName]string) corev1.Container {
 		list := corev1.ResourceList{}

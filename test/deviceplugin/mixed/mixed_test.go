@@ -37,6 +37,9 @@ type rig struct {
 	akri    versioned.Interface
 }
 
+// A slot of a shared device has one holder, be it a pod of the node with device plugins or of the
+// other: while pods come and go, while the device is unplugged from the first node under its
+// holder, and while somebody changes the label of a node's mode.
 func TestBothModes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a node from mode to mode: make test-all")
