@@ -98,9 +98,7 @@ func TestSchedulerKilled(t *testing.T) {
 // With no API server, containers that have no devices start all the same.
 func TestAPIServerDown(t *testing.T) {
 	r := newRig(t)
-	crasher := newPod("crasher", nodeA, nil)
-	crasher.Spec.Containers[0].Args = []string{"crash-after", "5s"}
-	r.create(crasher)
+	crasher := r.create(newPod("crasher", nodeA, nil))
 	r.awaitRunning("crasher")
 	first := r.containers(nodeA, crasher)[0].Id
 
@@ -116,6 +114,8 @@ func TestAPIServerDown(t *testing.T) {
 		r.controlPlaneRuns()
 	}()
 
+	_, err := r.cri(theNode().ContainerdSocket).StopContainer(r.ctx, &runtimeapi.StopContainerRequest{ContainerId: first}) // as if it had crashed
+	r.check(err)
 	static := newPod("static", "", nil)
 	static.Namespace = r.ns
 	static.APIVersion, static.Kind = "v1", "Pod"
@@ -186,6 +186,7 @@ func TestDevicesComeAndGo(t *testing.T) {
 func TestOneWritePerPod(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
+	before := len(auditEvents(r)) // of an earlier run, on a cluster that is used again
 	r.debugEcho("audit", 4, nil, "audit0", "audit1")
 	// The scheduler may hear of the nodes' slots a moment after the API shows them.
 	const first, pods = "first", 3
@@ -197,7 +198,7 @@ func TestOneWritePerPod(t *testing.T) {
 		r.agree(name, "audit", 2)
 	}
 	writes := []string{}
-	for _, e := range auditEvents(r) {
+	for _, e := range auditEvents(r)[before:] {
 		ref := e.ObjectRef
 		if e.User.Username != "system:kube-scheduler" || ref.Namespace != r.ns || ref.Resource == "events" || ref.Name == first {
 			continue

@@ -5,7 +5,6 @@
 //	app env               print the environment, sorted
 //	app exit CODE         end with CODE
 //	app sleep DURATION    end well after DURATION
-//	app crash-after DUR   end with 1 after DUR
 //	app read FILE N       print up to N bytes of FILE in hexadecimal
 //	app get URL           GET an HTTP URL, print the answer's status line
 //	app ls PATH           list a folder, or one file: mode, size, name
@@ -47,7 +46,7 @@ func main() {
 }
 
 func command(name string, args []string) (exitCode int, err error) {
-	want := map[string]int{"run": 0, "env": 0, "exit": 1, "sleep": 1, "crash-after": 1, "read": 2, "get": 1, "ls": 1, "hold": 2, "witness": 3}
+	want := map[string]int{"run": 0, "env": 0, "exit": 1, "sleep": 1, "read": 2, "get": 1, "ls": 1, "hold": 2, "witness": 3}
 	n, ok := want[name]
 	if !ok {
 		return 0, errors.New("no such command")
@@ -68,8 +67,6 @@ func command(name string, args []string) (exitCode int, err error) {
 		return strconv.Atoi(args[0])
 	case "sleep":
 		return 0, sleep(args[0])
-	case "crash-after":
-		return 1, sleep(args[0])
 	case "read":
 		return 0, read(args[0], args[1])
 	case "get":
