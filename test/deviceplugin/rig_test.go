@@ -32,6 +32,8 @@ type rig struct {
 	*testing.T
 	ctx context.Context
 	ns  string
+	// configurations are the names of those that the test has made.
+	configurations []string
 }
 
 func newRig(t *testing.T) *rig {
@@ -117,6 +119,7 @@ func (r *rig) configuration(name string, capacity int32, change func(*akriv0.Con
 	}
 	_, err := akri.AkriV0().Configurations(r.ns).Create(r.ctx, c, metav1.CreateOptions{})
 	r.check(err)
+	r.configurations = append(r.configurations, name)
 	var instances []string
 	for _, d := range devices {
 		instances = append(instances, slot.InstanceName(name, slot.InstanceHash(d, true, "", slot.ShortHash)))
@@ -157,6 +160,11 @@ func (r *rig) usage() map[string]string {
 	r.check(err)
 	usage := map[string]string{}
 	for _, c := range list.Items {
+		name, err := c.Slot()
+		r.check(err)
+		if of, _ := slot.SplitInstance(name.Instance); !slices.Contains(r.configurations, of) {
+			continue // another test's
+		}
 		usage[c.Name] = c.Spec.Usage().String()
 	}
 	return usage
