@@ -79,15 +79,15 @@ demo-down: ## Take down the cluster that a demo with KEEP=1 left.
 	@go run ./test/cluster/cmd/cluster down --name demo
 
 test: ## Does it work? Lint, unit tests and one real cluster, in a quarter of an hour (docs/testing.md says what is in it).
-	@hack/preflight.sh root go gcc
+	@hack/preflight.sh root go gcc disk:12 memory:3
 	+@go run ./test/suites test
 
 test-all: ## All tests, in hours: make test's in full, fuzzers, and what takes long (SUITES="chart krew"; SKEW=1, SOAK=1, HISTORIES=1: those too).
-	@hack/preflight.sh root go gcc
+	@hack/preflight.sh root go gcc disk:12 memory:3
 	+@go run ./test/suites test-all
 
 test-changed: ## What CI runs: make test, then suites of test-all whose code was changed since a day before the last commit (BASE=<commit> MINUTES=75).
-	@hack/preflight.sh root go gcc
+	@hack/preflight.sh root go gcc disk:12 memory:3
 	+@go run ./test/suites test-changed
 
 test-times: ## The ten tests that took longest.
@@ -115,7 +115,8 @@ fuzz: ## Fuzz what reads others' input (FUZZTIME=20000x: inputs for each fuzzer,
 	@for f in $(FUZZERS); do echo "$$f"; go test $(GOTESTFLAGS) -run '^$$' -fuzz "^$${f#*:}$$" -fuzztime $(or $(FUZZTIME),20000x) -parallel 2 "$${f%:*}" || exit 1; done
 
 test-e2e: ## Tests on real clusters (RUN='^TestChaos$$' E2E=./test/e2e: some; SHORT=1; KEEP=1 leaves it up, REUSE=1 takes the one that is).
-	@hack/preflight.sh root go gcc
+	@hack/preflight.sh root go gcc disk:6 memory:3
+	@go run ./test/cluster/cmd/build cluster
 	KUBESLOT_E2E=1 go test -count=1 $(GOTESTFLAGS) -p $(or $(P),2) -timeout 80m -v $(E2E) $(if $(RUN),-run '$(RUN)')
 
 test-bench: ## The checks in the scheduler's benchmark, which is a module of its own.
