@@ -89,6 +89,7 @@ func TestSchedulerKilled(t *testing.T) {
 	r.agree("holder", "sched", 1)
 	r.check(shared.Kill("kube-scheduler", "", syscall.SIGKILL))
 	r.create(newPod("waiter", nodeB, map[string]int64{"sched": 1}))
+	r.dropLease()
 	r.check(shared.Start("kube-scheduler", ""))
 	r.awaitPending("waiter", "0 of 1 slots free")
 	r.delete("holder")

@@ -28,13 +28,6 @@ var schedulerPorts = map[string]int{cluster.Scheduler: 10259, schedulerB: 10269,
 // test ends.
 func (r *rig) schedulers(components []string, args ...string) {
 	r.Helper()
-	// A killed scheduler does not give back its lease.
-	dropLease := func() {
-		err := kube.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(context.Background(), "kube-scheduler", metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			r.Error(err)
-		}
-	}
 	r.check(shared.Kill("kube-scheduler", "", syscall.SIGKILL))
 	r.Cleanup(func() {
 		for _, component := range components {
@@ -42,13 +35,23 @@ func (r *rig) schedulers(components []string, args ...string) {
 				r.Error(err)
 			}
 		}
-		dropLease()
+		r.dropLease()
 		r.check(shared.Start("kube-scheduler", ""))
 		r.check(shared.AwaitServing(context.Background(), "kube-scheduler", ""))
 	})
-	dropLease()
+	r.dropLease()
 	for _, component := range components {
 		r.check(shared.StartScheduler(r.ctx, component, schedulerPorts[component], args...))
+	}
+}
+
+// dropLease deletes the schedulers' lease, which one that is killed does not give back, so that the
+// next one need not wait for its end.
+func (r *rig) dropLease() {
+	r.Helper()
+	err := kube.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(context.Background(), "kube-scheduler", metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		r.Error(err)
 	}
 }
 
