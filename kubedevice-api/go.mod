@@ -1,7 +1,7 @@
 // KubeDevice-API's packages, as aliases of Kubeslot's: see README.md.
 module github.com/Microsoft/KubeDevice-API
 
-go 1.26.0
+go 1.26.8
 
 require (
 	github.com/kubeslot/kubeslot v0.0.0
@@ -9,6 +9,6 @@ require (
 	k8s.io/klog/v2 v2.140.0
 )
 
-require github.com/go-logr/logr v1.4.3 // indirect
+require github.com/go-logr/logr v1.4.4 // indirect
 
 replace github.com/kubeslot/kubeslot => ..

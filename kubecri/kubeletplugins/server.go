@@ -54,7 +54,8 @@ var _ pluginapi.DevicePluginServer = (*server)(nil)
 
 func newServer(p *Plugins, k key) *server {
 	s := &server{plugins: p, key: k, resource: assignment.ResourcePrefix + k.name(), socket: socketOf(p.Directory, k.name()),
-		grpc: grpc.NewServer(grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize), grpc.SharedWriteBuffer(true)), news: make(chan struct{}), ended: make(chan struct{})}
+		grpc: grpc.NewServer(grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize)),
+		news: make(chan struct{}), ended: make(chan struct{})}
 	pluginapi.RegisterDevicePluginServer(s.grpc, s)
 	return s
 }

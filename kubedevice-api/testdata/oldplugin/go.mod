@@ -1,13 +1,12 @@
 module example.com/oldplugin
 
-go 1.26.0
+go 1.26.8
 
 require github.com/Microsoft/KubeDevice-API v0.0.0
 
 require (
-	github.com/go-logr/logr v1.4.3 // indirect
+	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/kubeslot/kubeslot v0.0.0
-	github.com/spf13/pflag v1.0.10 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 )
 
