@@ -1,11 +1,13 @@
 package kubedeviceapi
 
 import (
+	"go/build"
 	"go/importer"
 	"go/token"
 	"go/types"
 	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"slices"
 	"strings"
@@ -23,6 +25,11 @@ func TestAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	goroot, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	build.Default.GOROOT = strings.TrimSpace(string(goroot)) // which a test built with -trimpath does not know
 	imports := importer.ForCompiler(token.NewFileSet(), "source", nil)
 	have := map[string]map[string]string{} // type by identifier, by package
 	for line := range strings.Lines(string(text)) {

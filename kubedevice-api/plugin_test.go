@@ -2,7 +2,6 @@ package kubedeviceapi
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,8 +31,8 @@ func TestOldPluginLoads(t *testing.T) {
 	}
 	dir := t.TempDir()
 	old := filepath.Join(root, "kubedevice-api/testdata/oldplugin")
-	write(t, filepath.Join(dir, "go.work"), fmt.Sprintf("go 1.26.0\n\nuse (\n\t%q\n\t%q\n\t%q\n)\n", root, filepath.Join(root, "kubedevice-api"), old))
 	workspace := []string{"GOWORK=" + filepath.Join(dir, "go.work")}
+	run(t, dir, workspace, "go", "work", "init", root, filepath.Join(root, "kubedevice-api"), old)
 	for _, half := range []string{"device", "scheduler"} {
 		run(t, old, workspace, "go", "build", "-trimpath", "-buildmode=plugin", "-o", filepath.Join(dir, half+".so"), "./"+half)
 	}
