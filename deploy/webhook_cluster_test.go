@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -51,12 +50,9 @@ func TestWebhookOnAnAPIServer(t *testing.T) {
 		run  func(*rig, *testing.T)
 	}{
 		{"RBAC", (*rig).rbac}, {"WhoMay", (*rig).whoMay}, {"Refusals", (*rig).refusals}, {"StoredBefore", (*rig).storedBefore}, {"Samples", (*rig).samples},
-		{"Replicas", (*rig).replicas}, {"Bundle", (*rig).bundleIsKept}, {"Renewal", (*rig).renewal},
+		{"Replicas", (*rig).replicas}, {"Bundle", (*rig).bundleIsKept},
 	} {
 		t.Run(part.name, func(t *testing.T) {
-			if part.name == "Renewal" && testing.Short() {
-				t.Skip("waits two minutes for certificates to end: make test-all")
-			}
 			of := *r
 			of.T = t
 			part.run(&of, t)
@@ -258,33 +254,4 @@ func (r *rig) bundleIsKept(t *testing.T) {
 	_, err = r.Kubectl(t.Context(), "create", "-f", "webhook.yaml")
 	r.check(err)
 	r.awaitRefusal()
-}
-
-// Through renewals every wrong Configuration is refused. A process that slept until its
-// certificate was over serves another at once.
-func (r *rig) renewal(t *testing.T) {
-	r.check(r.RemoveProgram("a", control))
-	r.controller("c", 10362, "--webhook-certificate-duration=1m", "--leader-elect=false")
-	r.awaitRefusal()
-	seen := map[string]bool{}
-	var last *x509.Certificate
-	for began := time.Now(); len(seen) < 3; time.Sleep(20 * time.Millisecond) {
-		if err := r.try(wrong); !apierrors.IsInvalid(err) {
-			t.Fatalf("after %s, at certificate %d: a wrong Configuration is stored: %v", time.Since(began), len(seen), err)
-		}
-		last = r.served(10362)
-		if seen[last.SerialNumber.String()] = true; time.Since(began) > 2*patience {
-			t.Fatalf("%d certificates in %s", len(seen), time.Since(began))
-		}
-	}
-	if n := countCertificates(r.bundle()); n > 5 { // of a and b, which have not ended, and two of this one
-		t.Errorf("%d certificates are left in the caBundle", n)
-	}
-	r.check(r.Kill("c", control, syscall.SIGSTOP))
-	r.await("the certificate to end", func() (bool, string) { return time.Now().After(last.NotAfter), last.NotAfter.String() })
-	r.check(r.Kill("c", control, syscall.SIGCONT))
-	r.awaitRefusal()
-	if left := time.Until(r.served(10362).NotAfter); left < 0 {
-		t.Errorf("it serves a certificate that is over for %s", -left)
-	}
 }

@@ -1,11 +1,8 @@
 package deploy
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -112,15 +109,4 @@ func countCertificates(bundle []byte) (n int) {
 		}
 		n++
 	}
-}
-
-// served is the certificate that a replica serves.
-func (r *rig) served(port int) *x509.Certificate {
-	r.Helper()
-	conn, err := r.Dial(r.Context(), "", "tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(port)))
-	r.check(err)
-	defer conn.Close()
-	secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
-	r.check(secure.HandshakeContext(r.Context()))
-	return secure.ConnectionState().PeerCertificates[0]
 }
