@@ -26,14 +26,9 @@ func BuildHelm(ctx context.Context, repoRoot string, major int, out io.Writer) (
 		dir, err := helm3.Build(ctx, repoRoot, out)
 		return filepath.Join(dir, "helm"), err
 	case 4:
-		return buildOne(ctx, repoRoot, build.Helm, out)
+		built, err := build.Programs{Root: repoRoot, Packages: []string{build.Helm}, Out: out}.Run(ctx)
+		return built[build.Helm], err
 	default:
 		return "", fmt.Errorf("helm %d: there are 3 and 4", major)
 	}
-}
-
-// buildOne builds a program of our module graph that not every cluster needs.
-func buildOne(ctx context.Context, repoRoot, pkg string, out io.Writer) (string, error) {
-	built, err := build.Programs{Root: repoRoot, Packages: []string{pkg}, Out: out}.Run(ctx)
-	return built[pkg], err
 }

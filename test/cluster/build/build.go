@@ -89,6 +89,8 @@ type Programs struct {
 	// Flags are further flags of go build, such as -race. Programs of other flags are
 	// in other directories.
 	Flags []string
+	// Static programs run where there is no C library, as in an empty root directory.
+	Static bool
 	// Out gets a line when something is compiled that takes long.
 	Out io.Writer
 }
@@ -97,7 +99,10 @@ type Programs struct {
 // their packages. They are in _output of the repository, and replaced when they are built
 // anew. Any number of processes may do so at once.
 func (p Programs) Run(ctx context.Context) (map[string]string, error) {
-	dir := filepath.Join(p.Root, "_output", "cluster"+strings.Join(p.Flags, ""))
+	dir, cgo := filepath.Join(p.Root, "_output", "cluster"+strings.Join(p.Flags, "")), "CGO_ENABLED=1"
+	if p.Static {
+		dir, cgo = dir+"-static", "CGO_ENABLED=0"
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -112,7 +117,7 @@ func (p Programs) Run(ctx context.Context) (map[string]string, error) {
 	}
 	args := append(append(Flags(), ldflags...), p.Flags...)
 	packages := slices.Compact(slices.Sorted(slices.Values(p.Packages)))
-	if err := goBuild(ctx, p.Root, p.Out, append(args, "-o", dir+"/"), packages); err != nil {
+	if err := goBuild(ctx, p.Root, cgo, p.Out, append(args, "-o", dir+"/"), packages); err != nil {
 		return nil, err
 	}
 	built := map[string]string{}

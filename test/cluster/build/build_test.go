@@ -68,7 +68,7 @@ func module(t *testing.T, goMod, program string) string {
 
 func TestBuildThatFailsSaysWhy(t *testing.T) {
 	root := module(t, "module a.example/one\n\ngo 1.26\n", "package main\n\nfunc main() { undefined() }\n")
-	err := goBuild(t.Context(), root, io.Discard, Flags(), []string{"."})
+	err := goBuild(t.Context(), root, "CGO_ENABLED=0", io.Discard, Flags(), []string{"."})
 	if err == nil || !strings.Contains(err.Error(), "undefined: undefined") {
 		t.Errorf("error %v, want the compiler's", err)
 	}
@@ -83,7 +83,7 @@ func TestProxyThatCannotBeReached(t *testing.T) {
 	t.Setenv("GOFLAGS", "-modcacherw")
 	root := module(t, "module a.example/one\n\ngo 1.26\n\nrequire b.example/two v1.2.3\n",
 		"package main\n\nimport _ \"b.example/two\"\n\nfunc main() {}\n")
-	err := goBuild(t.Context(), root, io.Discard, append(Flags(), "-mod=mod"), []string{"."})
+	err := goBuild(t.Context(), root, "CGO_ENABLED=0", io.Discard, append(Flags(), "-mod=mod"), []string{"."})
 	for _, want := range []string{"b.example/two@v1.2.3", "set GOPROXY", "http://127.0.0.1:1"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q in it", err, want)

@@ -14,15 +14,15 @@ import (
 	"syscall"
 )
 
-// goBuild runs `go build` and shows how far it is.
-func goBuild(ctx context.Context, root string, out io.Writer, flags, packages []string) error {
+// goBuild runs `go build` and shows how far it is. cgo is a variable of its environment.
+func goBuild(ctx context.Context, root, cgo string, out io.Writer, flags, packages []string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	show := newProgress(out)
 	defer show.stop()
 	go func() {
 		// It asks what go build will compile while that begins already.
-		if work, err := planned(ctx, root, flags, packages); err == nil {
+		if work, err := planned(ctx, root, cgo, flags, packages); err == nil {
 			show.plan(work)
 		}
 	}()
@@ -44,7 +44,7 @@ func goBuild(ctx context.Context, root string, out io.Writer, flags, packages []
 		_, _ = io.Copy(io.Discard, said) // a line beyond the scanner's limit
 	}()
 	args := append(append([]string{"build", "-v"}, flags...), packages...)
-	err := command(ctx, root, lines, args...)
+	err := command(ctx, root, cgo, lines, args...)
 	lines.Close()
 	<-read
 	if err != nil {
@@ -58,14 +58,14 @@ var packagePath = regexp.MustCompile(`^[a-zA-Z0-9][^\s:]*$`)
 
 // command runs the go tool, and writes what it says to out. It ends with this process: a
 // kill -9 leaves no build behind.
-func command(ctx context.Context, dir string, out io.Writer, args ...string) error {
+func command(ctx context.Context, dir, cgo string, out io.Writer, args ...string) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // Pdeathsig is about the thread, not the process
 		cmd := exec.CommandContext(ctx, "go", args...)
 		cmd.Dir = dir
 		// Caller's flags would have packages compiled once more.
-		cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=1")
+		cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", cgo)
 		cmd.Stdout, cmd.Stderr = out, out
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		done <- cmd.Run()
