@@ -261,6 +261,13 @@ func TestBrokersThatNodesDoNotAdmit(t *testing.T) {
 		p.SchedulerName = "nobody" // the test binds, as a scheduler that is mistaken
 		p.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1000")}
 	})), nil, "big0")
+	// One node may report it before the other: which of them has the broker is settled then.
+	r.await("both nodes to have the device, and one broker", func() (bool, string) {
+		list, err := akri.AkriV0().Instances(r.ns).List(r.ctx, metav1.ListOptions{})
+		r.check(err)
+		pods := r.brokerPods("big")
+		return len(list.Items) == 1 && len(list.Items[0].Spec.Nodes) == 2 && len(pods) == 1, fmt.Sprint(list.Items, len(pods))
+	})
 	var last v1.Pod
 	bound := time.Time{} // it ends then, or later
 	for failures := range 4 {
