@@ -15,7 +15,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// What the API server itself refuses of Configurations, and what an author is told of it.
+// What the API server itself refuses of Configurations, and the messages that it gives.
 func TestConfigurationValidation(t *testing.T) {
 	r := newRig(t)
 	apply := func(name, spec string) error {

@@ -272,7 +272,7 @@ const itsRight = "its right"
 
 type attempt struct {
 	what, want string
-	kubelets   string // what a kubelet is told instead, or itsRight
+	kubelets   string // the message that a kubelet gets instead, or itsRight
 	do         func() error
 }
 

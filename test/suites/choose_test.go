@@ -114,7 +114,7 @@ func TestChoose(t *testing.T) {
 				t.Errorf("no %q in\n%s", tc.reason, reasons)
 			}
 			if strings.Contains(reasons, "lint") {
-				t.Errorf("lint, all of which make test has run, is judged:\n%s", reasons)
+				t.Errorf("lint, all of which make test has run, is among those to choose from:\n%s", reasons)
 			}
 		})
 	}

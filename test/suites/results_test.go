@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the wanted files of testdata")
 
-// Each <name>.json of testdata is what go test -json has printed once, <name>.txt what a person is told of it, followed
+// Each <name>.json of testdata is what go test -json has printed once, <name>.txt what is printed of it, followed
 // by the table of times.
 func TestResults(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.json")

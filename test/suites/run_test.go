@@ -105,14 +105,14 @@ func TestDryRunWritesNothing(t *testing.T) {
 	}
 }
 
-// told closes begun when it is told of a line.
-type told struct {
+// output closes begun when a line says that the step has begun.
+type output struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
 	begun chan struct{}
 }
 
-func (t *told) Write(text []byte) (int, error) {
+func (t *output) Write(text []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if strings.HasSuffix(string(text), "begun\n") {
@@ -125,7 +125,7 @@ func (t *told) Write(text []byte) (int, error) {
 func TestStop(t *testing.T) {
 	inFolder(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	out := &told{begun: make(chan struct{})}
+	out := &output{begun: make(chan struct{})}
 	r := &runner{out: out, begin: time.Now()}
 	done := make(chan struct{})
 	go func() {
@@ -161,7 +161,7 @@ func TestEvery(t *testing.T) {
 	stop()
 }
 
-// What has changed is told of a repository with commits of three days.
+// The changed files are found in a repository with commits of three days.
 func TestChanged(t *testing.T) {
 	t.Chdir(t.TempDir())
 	command := func(name string, args ...string) {

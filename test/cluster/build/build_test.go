@@ -74,7 +74,7 @@ func TestBuildThatFailsSaysWhy(t *testing.T) {
 	}
 }
 
-// Who cannot reach the module proxy is told which module was asked for, and what to set.
+// If the module proxy cannot be reached, the error names the module and what to set.
 func TestProxyThatCannotBeReached(t *testing.T) {
 	t.Setenv("GOPROXY", "http://127.0.0.1:1")
 	t.Setenv("GOMODCACHE", t.TempDir())
