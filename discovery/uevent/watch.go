@@ -79,12 +79,19 @@ func watch(ctx context.Context, buffer int, changed func(*Event)) error {
 	}
 	changed(nil)
 	message, control := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
+	// Once the kernel has said that events did not fit, it drops all that come until those that wait
+	// were read, and says so no more (net/netlink/af_netlink.c, NETLINK_S_CONGESTED).
+	dropping := false
 	for {
-		event, err := receive(connection, message, control)
+		event, err := receive(connection, message, control, !dropping)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, unix.ENOBUFS):
+			dropping = true
+			changed(nil)
+		case errors.Is(err, unix.EAGAIN):
+			dropping = false
 			changed(nil)
 		case err != nil:
 			return fmt.Errorf("receive uevents: %w", err)
@@ -116,9 +123,10 @@ func listen(buffer int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "uevent"), nil
 }
 
-// receive waits for a message. It returns nil without an error for one that is not to be
-// believed or understood, and ENOBUFS when messages were lost.
-func receive(connection syscall.RawConn, message, control []byte) (*Event, error) {
+// receive takes a message. It returns nil without an error for one that is not to be
+// believed or understood, and ENOBUFS when messages were lost. If there is none it waits,
+// or returns EAGAIN.
+func receive(connection syscall.RawConn, message, control []byte, wait bool) (*Event, error) {
 	var n, controlled, flags int
 	var from unix.Sockaddr
 	var failed error
@@ -129,7 +137,7 @@ func receive(connection syscall.RawConn, message, control []byte) (*Event, error
 				break
 			}
 		}
-		return !errors.Is(failed, unix.EAGAIN)
+		return !wait || !errors.Is(failed, unix.EAGAIN)
 	})
 	if err := cmp.Or(err, failed); err != nil {
 		return nil, err

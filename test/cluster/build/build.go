@@ -99,7 +99,11 @@ type Programs struct {
 // their packages. They are in _output of the repository, and replaced when they are built
 // anew. Any number of processes may do so at once.
 func (p Programs) Run(ctx context.Context) (map[string]string, error) {
-	dir, cgo := filepath.Join(p.Root, "_output", "cluster"+strings.Join(p.Flags, "")), "CGO_ENABLED=1"
+	root, err := filepath.Abs(p.Root) // go build runs there, and would take -o from there
+	if err != nil {
+		return nil, err
+	}
+	dir, cgo := filepath.Join(root, "_output", "cluster"+strings.Join(p.Flags, "")), "CGO_ENABLED=1"
 	if p.Static {
 		dir, cgo = dir+"-static", "CGO_ENABLED=0"
 	}
@@ -117,7 +121,7 @@ func (p Programs) Run(ctx context.Context) (map[string]string, error) {
 	}
 	args := append(append(Flags(), ldflags...), p.Flags...)
 	packages := slices.Compact(slices.Sorted(slices.Values(p.Packages)))
-	if err := goBuild(ctx, p.Root, cgo, p.Out, append(args, "-o", dir+"/"), packages); err != nil {
+	if err := goBuild(ctx, root, cgo, p.Out, append(args, "-o", dir+"/"), packages); err != nil {
 		return nil, err
 	}
 	built := map[string]string{}

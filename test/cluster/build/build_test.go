@@ -122,3 +122,24 @@ func TestLockIsHeldByOne(t *testing.T) {
 	}
 	again()
 }
+
+// Tests name the repository as they see it, such as "../..".
+func TestRootMayBeRelative(t *testing.T) {
+	root := module(t, "module a.example/one\n\ngo 1.26\n\nrequire (\n\tk8s.io/kubernetes v1.36.3\n\tgithub.com/containerd/containerd/v2 v2.3.7\n\tgithub.com/opencontainers/runc v1.4.3\n)\n",
+		"package main\n\nfunc main() {}\n")
+	below := filepath.Join(root, "a", "b")
+	if err := os.MkdirAll(below, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(below)
+	built, err := Programs{Root: "../..", Packages: []string{"a.example/one"}, Out: io.Discard}.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := filepath.Join(root, "_output/cluster/one"); built["a.example/one"] != want {
+		t.Errorf("built as %s, want %s", built["a.example/one"], want)
+	}
+	if _, err := os.Stat(built["a.example/one"]); err != nil {
+		t.Error(err)
+	}
+}
