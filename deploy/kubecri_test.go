@@ -203,6 +203,12 @@ func TestKubecriWritesDiscoveryLeasesInItsOwnName(t *testing.T) {
 		return fmt.Sprintf("metadata: {name: %s, namespace: default, ownerReferences: [{apiVersion: akri.sh/v0, kind: Configuration, name: cam, uid: u}]%s}\nspec: {holderIdentity: %q}", name, more, holder)
 	}
 	const taken = "kubeslot-discovery-cam-0"
+	node := func(name, holder, more string) string { // the Lease by which the controller knows that kubecri is there
+		return fmt.Sprintf("metadata: {name: %s, namespace: kube-node-lease, ownerReferences: [{apiVersion: v1, kind: Node, name: node-a, uid: u}]%s}\nspec: {holderIdentity: %q}", name, more, holder)
+	}
+	nodes := func(from, to string) string {
+		return strings.Replace(node("kubecri.node-a", "node-a", ""), from, to, 1)
+	}
 	own := func(from, to string) string {
 		object := strings.Replace(lease(taken, "node-a", ""), from, to, 1)
 		if object == lease(taken, "node-a", "") {
@@ -211,9 +217,10 @@ func TestKubecriWritesDiscoveryLeasesInItsOwnName(t *testing.T) {
 		return object
 	}
 	const (
-		which = "only Leases whose names begin with kubeslot-discovery-"
+		which = "only Leases whose names begin with kubeslot-discovery-, and kubecri.<node> in kube-node-lease"
 		whose = "may only make its own node the holder"
 		form  = "have that Configuration as its one owner"
+		owned = "must have its own Node as the one owner"
 	)
 	for name, tc := range map[string]struct {
 		by          *user.DefaultInfo
@@ -251,6 +258,21 @@ func TestKubecriWritesDiscoveryLeasesInItsOwnName(t *testing.T) {
 		"an owner that blocks":       {nil, own("uid: u", "uid: u, blockOwnerDeletion: true"), "", form},
 		"an owner that controls":     {nil, own("uid: u", "uid: u, controller: true"), "", form},
 		"generateName":               {nil, lease(taken, "node-a", ", generateName: kubeslot-"), "", form},
+
+		"the node's":                           {nil, node("kubecri.node-a", "node-a", ""), "", ""},
+		"the node's, renewed":                  {nil, node("kubecri.node-a", "node-a", ""), node("kubecri.node-a", "node-a", ""), ""},
+		"the node's, others' labels stay":      {nil, node("kubecri.node-a", "node-a", ", labels: {a: b}"), node("kubecri.node-a", "node-a", ", labels: {a: b}"), ""},
+		"the node's, by a pod":                 {account("kubeslot-system", "kubecri", "node-a"), node("kubecri.node-a", "node-a", ""), "", ""},
+		"another node's":                       {nil, node("kubecri.node-b", "node-a", ""), "", which},
+		"another node's, renewed":              {nil, node("kubecri.node-b", "node-a", ""), node("kubecri.node-b", "node-b", ""), which},
+		"of a kubelet whose node is called so": {nil, node("kubecri.node-a", "node-a", ""), node("kubecri.node-a", "kubecri.node-a", ""), which},
+		"the node's, elsewhere":                {nil, nodes("kube-node-lease", "default"), "", which},
+		"the node's, of another holder":        {nil, node("kubecri.node-a", "node-b", ""), "", which},
+		"the node's, deleted":                  {nil, "", node("kubecri.node-a", "node-a", ""), which},
+		"the node's, with a label":             {nil, node("kubecri.node-a", "node-a", ", labels: {a: b}"), "", owned},
+		"the node's, with generateName":        {nil, node("kubecri.node-a", "node-a", ", generateName: x"), "", owned},
+		"the node's, owned by another":         {nil, nodes("name: node-a, uid", "name: node-b, uid"), "", owned},
+		"the node's, that blocks":              {nil, nodes("uid: u", "uid: u, blockOwnerDeletion: true"), "", owned},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.by == nil {
@@ -275,6 +297,29 @@ func TestSchedulersClaimsGoWithTheirNodes(t *testing.T) {
 			for _, by := range []*user.DefaultInfo{{Name: "system:kube-scheduler"}, account("kubeslot-system", "kube-scheduler", "node-c")} {
 				expect(t, p, request{by: by, resource: claimsResource, kind: "SlotClaim", object: tc.object}, tc.want)
 			}
+		})
+	}
+}
+
+// Whoever deletes a claim that is not a node's own says that its container is gone.
+func TestReleaseHasAVerbOfItsOwn(t *testing.T) {
+	p := policies(t, "policies/release.yaml")["kubeslot-release"]
+	const claim = "metadata: {name: cam-8120fe-0}\nspec: {nodeName: node-a}"
+	for name, tc := range map[string]struct {
+		by   *user.DefaultInfo
+		may  rights
+		want string
+	}{
+		"with the verb":         {&user.DefaultInfo{Name: "anna"}, rights{"release slotclaims.kubeslot.io "}, ""},
+		"without":               {&user.DefaultInfo{Name: "anna"}, rights{"delete slotclaims.kubeslot.io "}, "kubectl kubeslot release"},
+		"the node, by its own":  {kubecri("node-a"), nil, ""},
+		"the kubelet":           {kubelet("node-a"), nil, ""},
+		"a pod of kubecri":      {account("kubeslot-system", "kubecri", "node-a"), nil, ""},
+		"another's pod":         {account("default", "kubecri", "node-a"), nil, "kubectl kubeslot release"},
+		"the garbage collector": {account("kube-system", "generic-garbage-collector", ""), nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect(t, p, request{by: tc.by, resource: claimsResource, kind: "SlotClaim", old: claim, may: tc.may}, tc.want)
 		})
 	}
 }

@@ -2,17 +2,21 @@ package claims
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubeslot/kubeslot/controller/naming"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // Reasons to delete a claim, in metrics and Events.
 const (
-	nodeGone     = "NodeGone"
-	podGone      = "PodGone"
+	nodeGone     = string(v1alpha1.ReleaseNodeGone)
+	outOfService = string(v1alpha1.ReleaseOutOfService)
+	unreachable  = string(v1alpha1.ReleaseUnreachable)
 	doesNotCount = "DoesNotCount"
 	neverCounted = "NeverCounted"
 )
@@ -29,6 +33,17 @@ type facts struct {
 	// counted is false when the claim has not counted since it was made: the node claimed
 	// what it does not reach. It is true when that is not known.
 	counted bool
+	// silent is for how long kubecri of the node has not renewed its Lease; nil when it has none.
+	silent *time.Duration
+}
+
+// release is what v1alpha1 decides by.
+func (f facts) release() v1alpha1.ReleaseFacts {
+	r := v1alpha1.ReleaseFacts{Claim: f.claim, Node: f.node, PodRuns: runsThere(f), Broker: isBroker(f.pod)}
+	if f.silent != nil {
+		r.Heard, r.Silent = true, *f.silent
+	}
+	return r
 }
 
 // verdict says what to do about a claim. The zero verdict is to keep it.
@@ -37,30 +52,39 @@ type verdict struct {
 	message string
 	// afterGrace is set when the reason must have stood for a while.
 	afterGrace bool
+	// broker is set when the claim's pod, a broker, is to be deleted before.
+	broker bool
+	// recheck is when a claim that is kept is to be judged again; 0 for not.
+	recheck time.Duration
 }
 
-// judge decides. A claim that a container on a node that is Ready may use is kept:
-// the node releases it when the container is gone.
+// judge decides. A claim that counts is released by its node alone, unless v1alpha1.ReleaseFacts
+// say otherwise.
 func judge(f facts) verdict {
-	runs := runsThere(f)
-	if !runs {
-		switch owner := nodeUID(f.claim); {
-		case f.node == nil:
+	release := f.release()
+	switch why := release.Why(); why {
+	case v1alpha1.ReleaseNodeGone:
+		if f.node == nil {
 			return verdict{reason: nodeGone, message: "the node does not exist, and its pod does not run there"}
-		case owner != "" && owner != string(f.node.UID):
-			return verdict{reason: nodeGone, message: "the node was deleted and added again, and its pod does not run there"}
 		}
+		return verdict{reason: nodeGone, message: "the node was deleted and added again, and its pod does not run there"}
+	case v1alpha1.ReleaseOutOfService:
+		return verdict{reason: outOfService, message: fmt.Sprintf("its pod does not run, and the node has the taint %s: somebody has said that it is off", corev1.TaintNodeOutOfService)}
+	case v1alpha1.ReleaseUnreachable:
+		return verdict{reason: unreachable, broker: release.PodRuns, message: fmt.Sprintf("the node is not Ready, and kubecri of the node was not heard of for %s: "+
+			"it has stopped the container, for its Configuration had releaseUnreachableAfter %s", f.silent.Round(time.Second), f.claim.Spec.ReleaseUnreachableAfter.Duration)}
 	}
-	if f.pod == nil && f.claim.Spec.Pod != nil && !ready(f.node) {
-		return verdict{reason: podGone, message: "its pod does not exist, and the node is not Ready, so that it cannot release the slot"}
+	kept := verdict{}
+	if after, ok := release.Unreachable(); ok {
+		kept.recheck = max(after-release.Silent, leaseInterval)
 	}
 	// In device-plugin mode no pod says that it has the slot: the node alone knows, and
 	// releases it. Its claim stays while that keeps the slot from nobody, if it has counted: the
 	// Configuration may come back, and so may the device, and the capacity may grow again.
-	if f.claim.Spec.Pod == nil && ready(f.node) && v1alpha1.ChoosesSlots(f.node) && f.counted && v1alpha1.InNobodysWay(f.doesNotCount) {
-		return verdict{}
+	if f.claim.Spec.Pod == nil && f.node != nil && v1alpha1.ChoosesSlots(f.node) && f.counted && v1alpha1.InNobodysWay(f.doesNotCount) {
+		return kept
 	}
-	if f.doesNotCount != nil && !(runs && assigned(f.pod, f.claim)) {
+	if f.doesNotCount != nil && !(release.PodRuns && assigned(f.pod, f.claim)) {
 		if !f.counted {
 			return verdict{reason: neverCounted, message: fmt.Sprintf("%v, now as when it was claimed, and no pod that runs there was assigned the slot. "+
 				"If this goes on, find out who has the credential of kubecri on the node", f.doesNotCount)}
@@ -68,7 +92,7 @@ func judge(f facts) verdict {
 		return verdict{reason: doesNotCount, afterGrace: true,
 			message: fmt.Sprintf("%v, and no pod that runs there was assigned the slot", f.doesNotCount)}
 	}
-	return verdict{}
+	return kept
 }
 
 // runsThere reports whether the claim's pod may have containers on the claim's node.
@@ -93,32 +117,21 @@ func assigned(pod *corev1.Pod, claim *v1alpha1.SlotClaim) bool {
 	return false
 }
 
-// nodeUID is that of the Node object that owns the claim; "" when none does.
-func nodeUID(claim *v1alpha1.SlotClaim) string {
-	for _, o := range claim.OwnerReferences {
-		if o.APIVersion == "v1" && o.Kind == "Node" && o.Name == claim.Spec.NodeName {
-			return string(o.UID)
-		}
-	}
-	return ""
+// isBroker reports whether the pod is the controller's own.
+func isBroker(pod *corev1.Pod) bool {
+	return pod != nil && pod.Labels[naming.Controller] == naming.ControllerName && metav1.GetControllerOf(pod) != nil &&
+		metav1.GetControllerOf(pod).Kind == "Instance"
 }
 
-func ready(node *corev1.Node) bool {
-	if node == nil {
-		return false
-	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-// suspect reports whether a claim may be nobody's, by what the caches say: whether
-// its pod exists, but nothing of the pod.
+// suspect reports whether a claim may be somebody else's to delete than its node's, by what the
+// caches say: whether its pod exists, but nothing of the pod.
 func suspect(f facts, podExists bool) bool {
-	owner := nodeUID(f.claim)
-	return f.node == nil || owner != "" && owner != string(f.node.UID) ||
-		!podExists && !ready(f.node) || f.doesNotCount != nil
+	switch f.release().Why() {
+	case v1alpha1.ReleaseNodeGone:
+		return true
+	case v1alpha1.ReleaseOutOfService:
+		return true
+	}
+	silent := !v1alpha1.Ready(f.node) && (!podExists || f.claim.Spec.ReleaseUnreachableAfter != nil)
+	return silent || f.doesNotCount != nil
 }

@@ -3,12 +3,15 @@ package claims
 import (
 	"errors"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ktypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
+	"github.com/kubeslot/kubeslot/controller/naming"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -74,6 +77,17 @@ func TestJudge(t *testing.T) {
 	podlessBefore.Spec.Pod = nil
 	otherHolder := claimBy("u1", "n1")
 	otherHolder.Spec.Holder = "u9"
+	off := nodeOf("n1", corev1.ConditionUnknown)
+	off.Spec.Taints = []corev1.Taint{{Key: "a"}, {Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
+	madeAgain, promised := claimBy("u1", "n1"), claimBy("u1", "n1")
+	madeAgain.Spec.MadeAgain = true
+	promised.Spec.ReleaseUnreachableAfter = &metav1.Duration{Duration: time.Minute}
+	promisedPodless := promised.DeepCopy()
+	promisedPodless.Spec.Pod = nil
+	silent := func(d time.Duration) *time.Duration { return &d }
+	broker := podOn(t, "u1", "node-a", claimed)
+	broker.Labels = map[string]string{naming.Controller: naming.ControllerName}
+	broker.OwnerReferences = []metav1.OwnerReference{{Kind: "Instance", Controller: ptr.To(true)}}
 	unowned := claimBy("u1", "n1")
 	unowned.OwnerReferences = nil
 	why := errors.New("why")
@@ -83,62 +97,86 @@ func TestJudge(t *testing.T) {
 		facts
 		reason string
 	}{
-		"in use":                                  {facts{claimBy("u1", "n1"), ready, holds, nil, true}, ""},
-		"in use, node not Ready":                  {facts{claimBy("u1", "n1"), notReady, holds, nil, true}, ""},
-		"taken before the Binding":                {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "", ""), nil, true}, ""},
-		"pod gone, node Ready: the node's affair": {facts{claimBy("u1", "n1"), ready, nil, nil, true}, ""},
-		"pod done, node Ready: the node's affair": {facts{claimBy("u1", "n1"), ready, done, nil, true}, ""},
-		"pod not known, node not Ready":           {facts{podless, notReady, nil, nil, true}, ""},
-		"without an owner":                        {facts{unowned, ready, nil, nil, true}, ""},
+		"in use":                                  {facts{claimBy("u1", "n1"), ready, holds, nil, true, nil}, ""},
+		"in use, node not Ready":                  {facts{claimBy("u1", "n1"), notReady, holds, nil, true, nil}, ""},
+		"taken before the Binding":                {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "", ""), nil, true, nil}, ""},
+		"pod gone, node Ready: the node's affair": {facts{claimBy("u1", "n1"), ready, nil, nil, true, nil}, ""},
+		"pod done, node Ready: the node's affair": {facts{claimBy("u1", "n1"), ready, done, nil, true, nil}, ""},
+		"pod not known, node not Ready":           {facts{podless, notReady, nil, nil, true, nil}, ""},
+		"without an owner":                        {facts{unowned, ready, nil, nil, true, nil}, ""},
 
-		"pod gone, node not Ready":  {facts{claimBy("u1", "n1"), notReady, nil, nil, true}, podGone},
-		"pod gone, node not heard":  {facts{claimBy("u1", "n1"), unknown, nil, nil, true}, podGone},
-		"pod done, node not Ready":  {facts{claimBy("u1", "n1"), notReady, done, nil, true}, ""},
-		"node and pod gone":         {facts{claimBy("u1", "n1"), nil, nil, nil, true}, nodeGone},
-		"node gone, pod elsewhere":  {facts{claimBy("u1", "n1"), nil, podOn(t, "u1", "node-b", ""), nil, true}, nodeGone},
-		"node gone, pod not bound":  {facts{claimBy("u1", "n1"), nil, podOn(t, "u1", "", ""), nil, true}, nodeGone},
-		"node gone, pod done":       {facts{claimBy("u1", "n1"), nil, done, nil, true}, nodeGone},
-		"node gone, pod not known":  {facts{podless, nil, nil, nil, true}, nodeGone},
-		"node gone, pod runs there": {facts{claimBy("u1", "n1"), nil, holds, nil, true}, ""},
-		"node made anew":            {facts{claimBy("u1", "n0"), ready, nil, nil, true}, nodeGone},
-		"node made anew under it":   {facts{claimBy("u1", "n0"), ready, holds, nil, true}, ""},
+		// Ready is the kubelet's word: containers may run, and kubecri see them.
+		"pod gone, node not Ready":  {facts{claimBy("u1", "n1"), notReady, nil, nil, true, nil}, ""},
+		"pod gone, node not heard":  {facts{claimBy("u1", "n1"), unknown, nil, nil, true, nil}, ""},
+		"pod gone, out of service":  {facts{claimBy("u1", "n1"), off, nil, nil, true, nil}, outOfService},
+		"pod done, out of service":  {facts{claimBy("u1", "n1"), off, done, nil, true, nil}, outOfService},
+		"podless, out of service":   {facts{podless, off, nil, nil, true, nil}, outOfService},
+		"in use, out of service":    {facts{claimBy("u1", "n1"), off, holds, nil, true, nil}, ""},
+		"made again: the node runs": {facts{madeAgain, off, nil, nil, true, nil}, ""},
+		"made again, node gone":     {facts{madeAgain, nil, nil, nil, true, nil}, nodeGone},
 
-		"does not count, in use":              {facts{claimBy("u1", "n1"), ready, holds, why, true}, ""},
-		"does not count, pod gone":            {facts{claimBy("u1", "n1"), ready, nil, why, true}, doesNotCount},
-		"does not count, pod done":            {facts{claimBy("u1", "n1"), ready, done, why, true}, doesNotCount},
-		"does not count, pod failed":          {facts{claimBy("u1", "n1"), ready, failed, why, true}, doesNotCount},
-		"does not count, another slot":        {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", "cam-8120fe-1"), why, true}, doesNotCount},
-		"does not count, nothing assigned":    {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", ""), why, true}, doesNotCount},
-		"does not count, forged assignment":   {facts{claimBy("u1", "n1"), ready, forged, why, true}, doesNotCount},
-		"does not count, pod on another node": {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-b", claimed), why, true}, doesNotCount},
-		"does not count, not the holder":      {facts{otherHolder, ready, holds, why, true}, doesNotCount},
-		"does not count, pod not known":       {facts{podless, ready, nil, why, true}, doesNotCount},
-		"does not count, device-plugin mode":  {facts{podless, plugins, nil, why, true}, doesNotCount},
-		"in nobody's way, device-plugin mode": {facts{podless, plugins, nil, nowhere, true}, ""},
-		"no Configuration, that mode":         {facts{podless, plugins, nil, v1alpha1.ErrNoConfiguration, true}, ""},
-		"beyond the capacity, that mode":      {facts{podless, plugins, nil, beyond, true}, ""},
-		"beyond the capacity, another mode":   {facts{podless, ready, nil, beyond, true}, doesNotCount},
-		"beyond the capacity, not Ready":      {facts{podless, pluginsDown, nil, beyond, true}, doesNotCount},
-		"beyond the capacity, of a pod":       {facts{claimBy("u1", "n1"), plugins, nil, beyond, true}, doesNotCount},
-		"beyond the capacity, never counted":  {facts{podless, plugins, nil, beyond, false}, neverCounted},
-		"in nobody's way, another mode":       {facts{podless, ready, nil, nowhere, true}, doesNotCount},
-		"in nobody's way, node not Ready":     {facts{podless, pluginsDown, nil, nowhere, true}, doesNotCount},
-		"in nobody's way, but of a pod":       {facts{claimBy("u1", "n1"), plugins, nil, nowhere, true}, doesNotCount},
-		"in nobody's way, never counted":      {facts{podless, plugins, nil, nowhere, false}, neverCounted},
-		"does not count, that node not Ready": {facts{podless, pluginsDown, nil, why, true}, doesNotCount},
-		"does not count, of another mode":     {facts{claimBy("u1", "n1"), plugins, nil, why, true}, doesNotCount},
-		"does not count, that node made anew": {facts{podlessBefore, plugins, nil, why, true}, nodeGone},
-		"never counted, in use":               {facts{claimBy("u1", "n1"), ready, holds, why, false}, ""},
-		"never counted, device-plugin mode":   {facts{podless, plugins, nil, why, false}, neverCounted},
-		"never counted, nothing assigned":     {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", ""), why, false}, neverCounted},
-		"never counted, another's pod":        {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-b", claimed), why, false}, neverCounted},
-		"never counted, pod not known":        {facts{podless, ready, nil, why, false}, neverCounted},
-		"does not count, node not Ready":      {facts{claimBy("u1", "n1"), notReady, nil, why, true}, podGone},
+		"silent for less":                 {facts{promised, unknown, nil, nil, true, silent(59 * time.Second)}, ""},
+		"silent for so long":              {facts{promised, unknown, nil, nil, true, silent(time.Minute)}, unreachable},
+		"silent, and its node is Ready":   {facts{promised, ready, nil, nil, true, silent(time.Hour)}, ""},
+		"silent, and its pod is there":    {facts{promised, unknown, holds, nil, true, silent(time.Hour)}, ""},
+		"silent, and its pod has ended":   {facts{promised, unknown, done, nil, true, silent(time.Hour)}, unreachable},
+		"silent, a broker":                {facts{promised, unknown, broker, nil, true, silent(time.Hour)}, unreachable},
+		"silent, a broker for less":       {facts{promised, unknown, broker, nil, true, silent(time.Second)}, ""},
+		"never heard":                     {facts{promised, unknown, nil, nil, true, nil}, ""},
+		"silent, and it promised nothing": {facts{claimBy("u1", "n1"), unknown, nil, nil, true, silent(time.Hour)}, ""},
+		"silent, in device-plugin mode":   {facts{promisedPodless, unknown, nil, nil, true, silent(time.Hour)}, ""},
+		"pod done, node not Ready":        {facts{claimBy("u1", "n1"), notReady, done, nil, true, nil}, ""},
+		"node and pod gone":               {facts{claimBy("u1", "n1"), nil, nil, nil, true, nil}, nodeGone},
+		"node gone, pod elsewhere":        {facts{claimBy("u1", "n1"), nil, podOn(t, "u1", "node-b", ""), nil, true, nil}, nodeGone},
+		"node gone, pod not bound":        {facts{claimBy("u1", "n1"), nil, podOn(t, "u1", "", ""), nil, true, nil}, nodeGone},
+		"node gone, pod done":             {facts{claimBy("u1", "n1"), nil, done, nil, true, nil}, nodeGone},
+		"node gone, pod not known":        {facts{podless, nil, nil, nil, true, nil}, nodeGone},
+		"node gone, pod runs there":       {facts{claimBy("u1", "n1"), nil, holds, nil, true, nil}, ""},
+		"node made anew":                  {facts{claimBy("u1", "n0"), ready, nil, nil, true, nil}, nodeGone},
+		"node made anew under it":         {facts{claimBy("u1", "n0"), ready, holds, nil, true, nil}, ""},
+
+		"does not count, in use":              {facts{claimBy("u1", "n1"), ready, holds, why, true, nil}, ""},
+		"does not count, pod gone":            {facts{claimBy("u1", "n1"), ready, nil, why, true, nil}, doesNotCount},
+		"does not count, pod done":            {facts{claimBy("u1", "n1"), ready, done, why, true, nil}, doesNotCount},
+		"does not count, pod failed":          {facts{claimBy("u1", "n1"), ready, failed, why, true, nil}, doesNotCount},
+		"does not count, another slot":        {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", "cam-8120fe-1"), why, true, nil}, doesNotCount},
+		"does not count, nothing assigned":    {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", ""), why, true, nil}, doesNotCount},
+		"does not count, forged assignment":   {facts{claimBy("u1", "n1"), ready, forged, why, true, nil}, doesNotCount},
+		"does not count, pod on another node": {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-b", claimed), why, true, nil}, doesNotCount},
+		"does not count, not the holder":      {facts{otherHolder, ready, holds, why, true, nil}, doesNotCount},
+		"does not count, pod not known":       {facts{podless, ready, nil, why, true, nil}, doesNotCount},
+		"does not count, device-plugin mode":  {facts{podless, plugins, nil, why, true, nil}, doesNotCount},
+		"in nobody's way, device-plugin mode": {facts{podless, plugins, nil, nowhere, true, nil}, ""},
+		"no Configuration, that mode":         {facts{podless, plugins, nil, v1alpha1.ErrNoConfiguration, true, nil}, ""},
+		"beyond the capacity, that mode":      {facts{podless, plugins, nil, beyond, true, nil}, ""},
+		"beyond the capacity, another mode":   {facts{podless, ready, nil, beyond, true, nil}, doesNotCount},
+		"beyond the capacity, not Ready":      {facts{podless, pluginsDown, nil, beyond, true, nil}, ""},
+		"beyond the capacity, of a pod":       {facts{claimBy("u1", "n1"), plugins, nil, beyond, true, nil}, doesNotCount},
+		"beyond the capacity, never counted":  {facts{podless, plugins, nil, beyond, false, nil}, neverCounted},
+		"in nobody's way, another mode":       {facts{podless, ready, nil, nowhere, true, nil}, doesNotCount},
+		"in nobody's way, node not Ready":     {facts{podless, pluginsDown, nil, nowhere, true, nil}, ""},
+		"in nobody's way, but of a pod":       {facts{claimBy("u1", "n1"), plugins, nil, nowhere, true, nil}, doesNotCount},
+		"in nobody's way, never counted":      {facts{podless, plugins, nil, nowhere, false, nil}, neverCounted},
+		"does not count, that node not Ready": {facts{podless, pluginsDown, nil, why, true, nil}, doesNotCount},
+		"does not count, of another mode":     {facts{claimBy("u1", "n1"), plugins, nil, why, true, nil}, doesNotCount},
+		"does not count, that node made anew": {facts{podlessBefore, plugins, nil, why, true, nil}, nodeGone},
+		"never counted, in use":               {facts{claimBy("u1", "n1"), ready, holds, why, false, nil}, ""},
+		"never counted, device-plugin mode":   {facts{podless, plugins, nil, why, false, nil}, neverCounted},
+		"never counted, nothing assigned":     {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", ""), why, false, nil}, neverCounted},
+		"never counted, another's pod":        {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-b", claimed), why, false, nil}, neverCounted},
+		"never counted, pod not known":        {facts{podless, ready, nil, why, false, nil}, neverCounted},
+		"does not count, node not Ready":      {facts{claimBy("u1", "n1"), notReady, nil, why, true, nil}, doesNotCount},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := judge(tc.facts)
 			if got.reason != tc.reason || (got.message == "") != (got.reason == "") {
 				t.Errorf("%+v, want reason %q", got, tc.reason)
+			}
+			if want := got.reason == unreachable && tc.pod == broker; got.broker != want {
+				t.Errorf("deletes the broker: %v, want %v", got.broker, want)
+			}
+			if want := tc.claim == promised && tc.silent != nil && *tc.silent < time.Minute && !v1alpha1.Ready(tc.node); (got.recheck > 0) != want {
+				t.Errorf("judged again after %v, want that: %v", got.recheck, want)
 			}
 			if got.afterGrace != (got.reason == doesNotCount) {
 				t.Errorf("%s: after the grace: %v", got.reason, got.afterGrace)
@@ -149,10 +187,10 @@ func TestJudge(t *testing.T) {
 			}
 		})
 	}
-	if suspect(facts{claimBy("u1", "n1"), ready, nil, nil, true}, true) {
+	if suspect(facts{claimBy("u1", "n1"), ready, nil, nil, true, nil}, true) {
 		t.Error("a claim in use is suspect: it would be read from the API server")
 	}
-	if suspect(facts{claimBy("u1", "n1"), ready, nil, nil, true}, false) {
+	if suspect(facts{claimBy("u1", "n1"), ready, nil, nil, true, nil}, false) {
 		t.Error("a claim whose pod is gone is suspect, though its node is Ready and releases it")
 	}
 }

@@ -1,6 +1,6 @@
-// Package claims deletes SlotClaims that are nobody's: of nodes that are gone, of pods
-// that are gone and whose node cannot say so, and claims that do not count and that
-// no pod was assigned. All others are released by their node.
+// Package claims deletes SlotClaims that their node does not release: of nodes that are gone, or
+// that somebody or a Configuration says are out of reach (v1alpha1.ReleaseFacts), and claims that do
+// not count and that no pod was assigned. All others are released by their node.
 //
 // What the caches say only makes a claim suspect. What it is judged by (decide.go) is
 // read from the API server, and the deletion is of that very claim, by UID.
@@ -36,7 +36,7 @@ import (
 type Config struct {
 	// Client reads SlotClaims, Nodes and the metadata of pods from the cache.
 	Client client.Client
-	// Live reads Nodes, pods, DeviceSlices and Configurations from the API server.
+	// Live reads Nodes, Leases, pods, DeviceSlices and Configurations from the API server.
 	Live      client.Reader
 	Inventory *inventory.Inventory
 	Recorder  events.EventRecorder
@@ -55,13 +55,16 @@ type Reconciler struct {
 	since   map[types.UID]time.Time // by claim: since when there is a reason that must stand for the grace
 	counted sets.Set[types.UID]     // claims that have counted
 	began   time.Time               // when the first claim was judged; zero before
+	waiting sets.Set[types.UID]     // claims of nodes that are not Ready, whose pods are gone
+	heard   map[string]renewal      // by node
 }
 
 var _ reconcile.Reconciler = &Reconciler{}
 
 // New makes a Reconciler.
 func New(c Config) *Reconciler {
-	return &Reconciler{Config: c, since: map[types.UID]time.Time{}, counted: sets.New[types.UID]()}
+	return &Reconciler{Config: c, since: map[types.UID]time.Time{}, counted: sets.New[types.UID](),
+		waiting: sets.New[types.UID](), heard: map[string]renewal{}}
 }
 
 // Reconcile deletes the claim if it is nobody's.
@@ -80,19 +83,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("look at SlotClaim %s: %w", claim.Name, err)
 	}
-	v := verdict{}
+	v, waits := verdict{}, false
 	if suspicious {
 		f, err := r.readFacts(ctx, claim)
 		if err != nil {
 			return reconcile.Result{}, fmt.Errorf("look at SlotClaim %s: %w", claim.Name, err)
 		}
-		v = judge(f)
+		v, waits = judge(f), f.release().Waits()
 	}
+	r.waits(claim.UID, waits && v.reason == "")
 	if left := r.graceLeft(claim.UID, v); v.reason != "" && left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	if v.reason == "" {
-		return reconcile.Result{}, nil
+		return reconcile.Result{RequeueAfter: v.recheck}, nil
+	}
+	if v.broker {
+		if err := r.deleteBroker(ctx, claim); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	return reconcile.Result{}, r.delete(ctx, claim, v)
 }
@@ -119,6 +128,20 @@ func (r *Reconciler) Forget(uid types.UID) {
 	defer r.mu.Unlock()
 	delete(r.since, uid)
 	r.counted.Delete(uid)
+	r.waiting.Delete(uid)
+	unreachableSlots.Set(float64(r.waiting.Len()))
+}
+
+// waits notes whether the claim waits for a node that is not Ready.
+func (r *Reconciler) waits(uid types.UID, does bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if does {
+		r.waiting.Insert(uid)
+	} else {
+		r.waiting.Delete(uid)
+	}
+	unreachableSlots.Set(float64(r.waiting.Len()))
 }
 
 // judgeCount says whether the claim counts now and whether it may have before.
@@ -167,6 +190,11 @@ func (r *Reconciler) readFacts(ctx context.Context, claim *v1alpha1.SlotClaim) (
 		}
 		if f.pod != nil && f.pod.UID != p.UID {
 			f.pod = nil
+		}
+		if claim.Spec.ReleaseUnreachableAfter != nil && f.node != nil && !v1alpha1.Ready(f.node) {
+			if f.silent, err = r.silence(ctx, f.node.Name); err != nil {
+				return facts{}, err
+			}
 		}
 	} else if f.doesNotCount != nil && !f.counted && f.node != nil {
 		if f.counted, err = r.reached(ctx, claim, f); err != nil {
@@ -261,7 +289,7 @@ func (r *Reconciler) about(claim *v1alpha1.SlotClaim, v verdict) runtime.Object 
 	if v.reason != nodeGone {
 		return &corev1.Node{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
-			ObjectMeta: metav1.ObjectMeta{Name: claim.Spec.NodeName, UID: types.UID(nodeUID(claim))},
+			ObjectMeta: metav1.ObjectMeta{Name: claim.Spec.NodeName, UID: claim.OwnerUID()},
 		}
 	}
 	s, err := slot.Parse(claim.Name)

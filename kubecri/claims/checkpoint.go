@@ -81,9 +81,10 @@ func (c *Claims) isSynced() bool {
 }
 
 // savedHold reports whether the checkpoint has the claim of the slot as the pod needs it.
-// It is asked only while the API server has not been read.
+// It is asked only while the API server has not been read. Of a claim that may have been
+// released meanwhile only the API server can tell.
 func (c *Claims) savedHold(name slot.Name, spec v1alpha1.SlotClaimSpec) bool {
-	return !c.isSynced() && same(c.saved.claims[name], spec)
+	return !c.isSynced() && same(c.saved.claims[name], spec) && c.saved.claims[name].Spec.ReleaseUnreachableAfter == nil
 }
 
 // savedAll reports whether the checkpoint has all claims that the container needs.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -53,6 +54,10 @@ type Config struct {
 	Namespaces NamespaceLabels
 	// Runtime is asked directly, not through the proxy.
 	Runtime Runtime
+	// Leases are those of kube-node-lease, and Stopper is the runtime; both nil where the node
+	// promises nothing (fence.go).
+	Leases  coordinationclient.LeaseInterface
+	Stopper Stopper
 	// Events tells a pod that its slot was lost.
 	Events record.EventRecorder
 	// Grace is how long a claim without a container is left alone when it is not
@@ -89,6 +94,8 @@ type Claims struct {
 	saved      saved         // what the checkpoint said at the start; not changed after New
 	asked      atomic.Bool   // for a Configuration, before they were known
 	changed    chan struct{} // asks for the checkpoint to be written
+	fence      *fence
+	fenced     chan struct{} // asks for promises to be kept: there is a new one
 
 	parts atomic.Bool // what the runtime has was listed in parts, when last listed
 
@@ -106,6 +113,8 @@ func New(config Config) (*Claims, error) {
 		return nil, errors.New("claims: client, informers, namespaces, runtime and event recorder are required")
 	case config.Checkpoint != "" && config.Device == nil:
 		return nil, errors.New("claims: a checkpoint needs to know the devices")
+	case (config.Leases == nil) != (config.Stopper == nil):
+		return nil, errors.New("claims: Leases and Stopper belong together")
 	case config.Grace < 0, config.Resync <= 0:
 		return nil, fmt.Errorf("claims: grace %s must not be negative, resync %s must be positive", config.Grace, config.Resync)
 	}
@@ -125,8 +134,10 @@ func New(config Config) (*Claims, error) {
 		synced:  make(chan struct{}),
 		saved:   loadSaved(config.Checkpoint, config.Node),
 		changed: make(chan struct{}, 1),
+		fenced:  make(chan struct{}, 1),
 		memory:  map[slot.Name]memory{},
 	}
+	c.fence = &fence{node: config.Node, owner: c.owner, leases: config.Leases, clock: config.Clock, started: config.Clock.Now(), standing: map[slot.Name]bool{}}
 	if c.saved.since.IsZero() {
 		c.saved.since = config.Clock.Now().Round(0)
 	}
@@ -147,6 +158,7 @@ func (c *Claims) Run(ctx context.Context) {
 	running.Go(func() { c.resyncLoop(ctx) })
 	running.Go(func() { c.eventLoop(ctx) })
 	running.Go(func() { c.checkpointLoop(ctx) })
+	running.Go(func() { c.fenceLoop(ctx) })
 	if !cache.WaitFor(ctx, "", c.config.Claims.Informer().HasSyncedChecker(), c.config.Configurations.Informer().HasSyncedChecker(),
 		c.config.Nodes.Informer().HasSyncedChecker()) {
 		return

@@ -28,6 +28,7 @@ type user struct {
 	name    string
 	slots   map[slot.Name]v1alpha1.Level
 	born    uint64 // event at which it was entered or got its id
+	ended   bool   // it was stopped by this process
 }
 
 // containers says which containers on this node use which slots. It knows what the
@@ -182,6 +183,28 @@ func (c *containers) finishSync(since uint64, listed []*user) {
 	}
 	c.gone = nil
 	c.known = true
+}
+
+// running are the containers that use a slot and were not stopped by this process.
+func (c *containers) running(name slot.Name) []user {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []user
+	for u := range c.bySlot[name] {
+		if u.id != "" && !u.ended {
+			all = append(all, *u)
+		}
+	}
+	return all
+}
+
+// ended notes that a container was stopped. It may still be there.
+func (c *containers) ended(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if u := c.byID[id]; u != nil {
+		u.ended = true
+	}
 }
 
 func (c *containers) isKnown() bool {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	kubeinformers "k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -69,6 +70,18 @@ func (r *fakeRuntime) ListPodSandbox(context.Context, *runtimeapi.ListPodSandbox
 		resp.Items = append(resp.Items, box)
 	}
 	return resp, nil
+}
+
+func (r *fakeRuntime) StopContainer(_ context.Context, in *runtimeapi.StopContainerRequest, _ ...grpc.CallOption) (*runtimeapi.StopContainerResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.containers {
+		if c.Id == in.ContainerId {
+			c.State = runtimeapi.ContainerState_CONTAINER_EXITED
+			return &runtimeapi.StopContainerResponse{}, nil
+		}
+	}
+	return nil, status.Error(codes.NotFound, in.ContainerId)
 }
 
 func (r *fakeRuntime) GetContainerEvents(ctx context.Context, _ *runtimeapi.GetEventsRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], error) {
@@ -139,6 +152,7 @@ type setup struct {
 	checkpoint string
 	device     *discovery.Device // nil: none is seen
 	unread     bool              // the API server cannot be reached
+	leases     bool              // the node may write its Lease
 	// inspect and lacks are of Config.
 	inspect func(context.Context, []*runtimeapi.Container, map[string]*runtimeapi.PodSandbox) map[string]bool
 	lacks   func(context.Context, *runtimeapi.Container, map[string]string) bool
@@ -159,7 +173,12 @@ func start(t *testing.T, a *api, r *fakeRuntime, s setup) *fixture {
 	factory := informers.NewSharedInformerFactory(a, 0)
 	pods, nodes := kubeinformers.NewSharedInformerFactory(s.pods, 0), kubeinformers.NewSharedInformerFactory(a.kube, 0)
 	events := record.NewFakeRecorder(10)
-	c, err := New(Config{Node: s.node, Client: a, Claims: factory.Kubeslot().V1alpha1().SlotClaims(), Configurations: factory.Akri().V0().Configurations(),
+	var leases coordinationclient.LeaseInterface
+	var stopper Stopper
+	if s.leases {
+		leases, stopper = a.kube.CoordinationV1().Leases("kube-node-lease"), r
+	}
+	c, err := New(Config{Leases: leases, Stopper: stopper, Node: s.node, Client: a, Claims: factory.Kubeslot().V1alpha1().SlotClaims(), Configurations: factory.Akri().V0().Configurations(),
 		Pods: pods.Core().V1().Pods(), Nodes: nodes.Core().V1().Nodes(), Namespaces: NamespacesOf(a.kube), Runtime: r, Events: events, Grace: s.grace, Resync: time.Hour, Clock: s.clock,
 		Inspect: s.inspect, Lacks: s.lacks,
 		Checkpoint: s.checkpoint, Device: func(string) (discovery.Device, bool) {

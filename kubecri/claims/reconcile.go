@@ -71,6 +71,7 @@ func (c *Claims) apply(ctx context.Context, v view, d *decision) error {
 		if err := c.store.remove(ctx, v.slot, v.claim.UID); err != nil {
 			return err
 		}
+		c.fence.note(v.slot, false)
 		c.config.Metrics.ClaimsReleased(1)
 		logger.Info("Released a slot", holderOf(v.claim)...)
 	}
@@ -81,7 +82,9 @@ func (c *Claims) apply(ctx context.Context, v view, d *decision) error {
 	if err != nil {
 		return err
 	}
-	wrote, other, err := c.store.create(ctx, v.slot, specOf(c.config.Node, d.remake.pod, d.remake.container, d.remake.level), owner)
+	spec := specOf(c.config.Node, d.remake.pod, d.remake.container, d.remake.level)
+	spec.MadeAgain = true
+	wrote, other, err := c.claim(ctx, v.slot, spec, owner)
 	switch {
 	case err != nil:
 		return err

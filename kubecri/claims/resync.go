@@ -108,7 +108,8 @@ func (c *Claims) resync(ctx context.Context) error {
 
 // list returns the containers that use slots: those whose sandbox is ready,
 // running or not, since the kubelet restarts an exited container in its sandbox;
-// and those that still run though their sandbox's process has died.
+// and those that still run though their sandbox's process has died, or may: of a
+// container in an unknown state the runtime has lost the process, which may live.
 func (c *Claims) list(ctx context.Context) ([]*user, error) {
 	listed, err := crilist.List(ctx, c.config.Runtime)
 	if err != nil {
@@ -128,7 +129,8 @@ func (c *Claims) list(ctx context.Context) ([]*user, error) {
 		}
 		sandbox := listed.Sandboxes[container.PodSandboxId] // nil when it went in between
 		ready := sandbox != nil && sandbox.State == runtimeapi.PodSandboxState_SANDBOX_READY
-		if !ready && container.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		runs := container.State == runtimeapi.ContainerState_CONTAINER_RUNNING || container.State == runtimeapi.ContainerState_CONTAINER_UNKNOWN
+		if !ready && !runs {
 			continue
 		}
 		if u := c.userOf(ctx, container, sandbox.GetAnnotations()); u != nil {

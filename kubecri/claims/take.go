@@ -10,10 +10,12 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -103,8 +105,9 @@ func (c *Claims) take(ctx context.Context, r *Request, g assignment.Grant) (wrot
 	if c.savedHold(g.Slot, spec) {
 		return false, nil
 	}
-	holds := same(c.store.get(g.Slot), spec)
-	if err := check(g, c.configurations(), holds); err != nil || holds {
+	there := c.store.get(g.Slot)
+	holds := same(there, spec)
+	if err := check(g, c.configurations(), holds); err != nil || holds && c.fence.stands(g.Slot, there) {
 		return false, err
 	}
 	labelsOf := func() (map[string]string, error) { return c.config.Namespaces(ctx, r.Pod.Namespace) }
@@ -115,7 +118,7 @@ func (c *Claims) take(ctx context.Context, r *Request, g assignment.Grant) (wrot
 	if err != nil {
 		return false, err
 	}
-	wrote, other, err := c.store.create(ctx, g.Slot, spec, owner)
+	wrote, other, err := c.claim(ctx, g.Slot, spec, owner)
 	switch {
 	case (other != nil && other.Spec.NodeName != c.config.Node || errors.Is(err, errContested)) && c.onlyHere(g.Slot):
 		klog.FromContext(ctx).Error(err, "Another node claims a slot of a device that this node alone has; the claim is not believed",
@@ -125,6 +128,23 @@ func (c *Claims) take(ctx context.Context, r *Request, g assignment.Grant) (wrot
 		return false, refuseHeld(g.Slot, other)
 	}
 	return wrote, err
+}
+
+// claim creates the claim of a slot, with what the node promises by it.
+func (c *Claims) claim(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec, owner metav1.OwnerReference) (wrote bool, other *v1alpha1.SlotClaim, err error) {
+	configuration, _ := slot.SplitInstance(name.Instance)
+	if spec.ReleaseUnreachableAfter, err = c.fence.promise(ctx, Owner(c.configurations(), configuration)); err != nil {
+		return false, nil, err
+	}
+	wrote, other, err = c.store.create(ctx, name, spec, owner)
+	if err == nil && other == nil && spec.ReleaseUnreachableAfter != nil {
+		c.fence.note(name, true)
+		select {
+		case c.fenced <- struct{}{}:
+		default:
+		}
+	}
+	return wrote, other, err
 }
 
 // onlyHere reports whether the slot is of a device that is not shared and that this node

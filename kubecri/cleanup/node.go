@@ -73,6 +73,10 @@ func Node(ctx context.Context, kube kubernetes.Interface, client clientset.Inter
 		}
 	}
 	errs = append(errs, about("list SlotClaims of node "+node, gone(err)))
+	lease := v1alpha1.NodeLease(node)
+	if err := kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, lease, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) { // the Node owns it
+		removed, errs = note(removed, errs, "lease "+lease, err)
+	}
 	return removed, errors.Join(errs...)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
+	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
@@ -134,6 +135,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 		Node: o.nodeName, Client: cluster.client,
 		Claims: cluster.Claims, Configurations: cluster.Configurations, Nodes: cluster.Nodes, Pods: cluster.Pods,
 		Namespaces: claims.NamespacesOf(cluster.kube), Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
+		Leases: cluster.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease), Stopper: runtimeapi.NewRuntimeServiceClient(runtime),
 		Grace: o.claimGrace, Resync: o.claimResync, Metrics: numbers, Tracer: tracer,
 		Inspect: func(ctx context.Context, containers []*runtimeapi.Container, sandboxes map[string]*runtimeapi.PodSandbox) map[string]bool {
 			return n.repairer.Inspect(ctx, containers, sandboxes)

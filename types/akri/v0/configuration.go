@@ -127,6 +127,19 @@ type ConfigurationSpec struct {
 	// +kubebuilder:validation:Enum=Recreate;Ignore
 	MissingDevices MissingDevices `json:"missingDevices,omitempty"`
 
+	// releaseUnreachableAfter says how long a node may be neither Ready nor heard of by
+	// kubecri before the controller releases the slots that pods of it held: those that
+	// are deleted, and brokers, which it deletes. kubecri stops their containers after
+	// three quarters of that time without the API server, so that no two use the slot. Without
+	// it a slot is released by its node alone, or when the Node is deleted or has the taint
+	// node.kubernetes.io/out-of-service. It applies to slots that are taken from now on, not
+	// to nodes in device-plugin mode. At least 1m, at most 24h.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=duration
+	// +kubebuilder:validation:XValidation:rule="self >= duration('1m') && self <= duration('24h')",message="releaseUnreachableAfter must be 1m to 24h"
+	ReleaseUnreachableAfter *metav1.Duration `json:"releaseUnreachableAfter,omitempty"`
+
 	// brokerSpec is the workload that the controller runs for each Instance.
 	// +optional
 	// +nullable

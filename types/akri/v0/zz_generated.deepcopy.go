@@ -176,6 +176,11 @@ func (in *ConfigurationSpec) DeepCopyInto(out *ConfigurationSpec) {
 		*out = new(AllowedNamespaces)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.ReleaseUnreachableAfter != nil {
+		in, out := &in.ReleaseUnreachableAfter, &out.ReleaseUnreachableAfter
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.BrokerSpec != nil {
 		in, out := &in.BrokerSpec, &out.BrokerSpec
 		*out = new(BrokerSpec)

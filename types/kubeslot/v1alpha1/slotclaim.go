@@ -26,7 +26,7 @@ const (
 // the slot, since only one object can have the name, and deleting it releases the
 // slot. The node creates it before a container that uses the slot exists, and
 // deletes it when the last one is gone; with claimMode Scheduler the scheduler
-// creates it. The Node object owns it.
+// creates it. The Node object owns it. Who else may delete it says ReleaseFacts.
 //
 // A claim counts only where the node that it names lists the device, and below the
 // Configuration's capacity: see ClaimFacts.
@@ -90,6 +90,21 @@ type SlotClaimSpec struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^[^:]+$`
 	Holder string `json:"holder"`
+
+	// madeAgain is true when the node made the claim for a container that ran already,
+	// since somebody had deleted the former claim. The taint node.kubernetes.io/out-of-service
+	// does not release such a claim: the node has said that it is in service.
+	// +optional
+	MadeAgain bool `json:"madeAgain,omitempty"`
+
+	// releaseUnreachableAfter is the Configuration's when the slot was taken: the node stops
+	// the container when it has not reached the API server for three quarters of it.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=duration
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self >= duration('1m')",message="releaseUnreachableAfter must be at least 1m"
+	ReleaseUnreachableAfter *metav1.Duration `json:"releaseUnreachableAfter,omitempty"`
 }
 
 // PodReference names one pod. Two pods of one name, one after the other, have
@@ -134,3 +149,17 @@ func NewSlotClaim(name slot.Name, spec SlotClaimSpec, owner metav1.OwnerReferenc
 func NodeOwner(node string, uid types.UID) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node, UID: uid}
 }
+
+// OwnerUID is the UID of the Node object that owns the claim; "" when none does.
+func (c *SlotClaim) OwnerUID() types.UID {
+	for _, o := range c.OwnerReferences {
+		if o.APIVersion == "v1" && o.Kind == "Node" && o.Name == c.Spec.NodeName {
+			return o.UID
+		}
+	}
+	return ""
+}
+
+// NodeLease is the name, in the namespace kube-node-lease, of the Lease that kubecri of the node
+// renews while it has claims with releaseUnreachableAfter. The kubelet's is the node's name.
+func NodeLease(node string) string { return "kubecri." + node }

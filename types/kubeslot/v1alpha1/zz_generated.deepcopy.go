@@ -8,6 +8,7 @@
 package v1alpha1
 
 import (
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -244,6 +245,11 @@ func (in *SlotClaimSpec) DeepCopyInto(out *SlotClaimSpec) {
 	if in.Pod != nil {
 		in, out := &in.Pod, &out.Pod
 		*out = new(PodReference)
+		**out = **in
+	}
+	if in.ReleaseUnreachableAfter != nil {
+		in, out := &in.ReleaseUnreachableAfter, &out.ReleaseUnreachableAfter
+		*out = new(v1.Duration)
 		**out = **in
 	}
 	return
