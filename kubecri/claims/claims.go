@@ -36,6 +36,9 @@ const (
 	apiTimeout = 10 * time.Second
 	// workers is how many claims are written at a time, and for one container.
 	workers = 8
+	// believableWait bounds what the creation of a container waits for Believable: it is tried
+	// again. A runtime gives an NRI plugin two seconds.
+	believableWait = 1500 * time.Millisecond
 	// retryMin and retryMax bound the wait before a failed write is tried again.
 	// The maximum is small: it is how long slots stay taken after an API outage.
 	retryMin, retryMax = 20 * time.Millisecond, 5 * time.Second
@@ -54,6 +57,9 @@ type Config struct {
 	Namespaces NamespaceLabels
 	// Runtime is asked directly, not through the proxy.
 	Runtime Runtime
+	// Believable, if set, waits until a slot that the API server has no claim of is free: a backup
+	// may have been restored that does not know others' claims.
+	Believable func(context.Context) error
 	// Leases are those of kube-node-lease, and Stopper is the runtime; both nil where the node
 	// promises nothing (fence.go).
 	Leases  coordinationclient.LeaseInterface

@@ -118,6 +118,9 @@ func (c *Claims) take(ctx context.Context, r *Request, g assignment.Grant) (wrot
 	if err != nil {
 		return false, err
 	}
+	if err := c.believable(ctx); err != nil {
+		return false, fmt.Errorf("slot %s is not claimed yet: %w", g.Slot, err)
+	}
 	wrote, other, err := c.claim(ctx, g.Slot, spec, owner)
 	switch {
 	case (other != nil && other.Spec.NodeName != c.config.Node || errors.Is(err, errContested)) && c.onlyHere(g.Slot):
@@ -128,6 +131,15 @@ func (c *Claims) take(ctx context.Context, r *Request, g assignment.Grant) (wrot
 		return false, refuseHeld(g.Slot, other)
 	}
 	return wrote, err
+}
+
+func (c *Claims) believable(ctx context.Context) error {
+	if c.config.Believable == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, believableWait)
+	defer cancel()
+	return c.config.Believable(ctx)
 }
 
 // claim creates the claim of a slot, with what the node promises by it.

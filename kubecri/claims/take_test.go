@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 )
@@ -34,5 +35,22 @@ func TestTakeInParallel(t *testing.T) {
 	f.mustCreate(t, "c1", "u1", want...)
 	for i := 1; i < len(want); i += 2 {
 		f.want(t, want[i], "CL u1 "+here)
+	}
+}
+
+// While a backup may have been restored, a slot without a claim may be in use elsewhere: no new one is
+// taken. What the pod has is known.
+func TestTakeWaitsForObjections(t *testing.T) {
+	a := newAPI(t, 2, nil)
+	f := start(t, a, &fakeRuntime{}, setup{})
+	f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
+	f.config.Believable = func(ctx context.Context) error {
+		<-ctx.Done()
+		return errors.New("restored from a backup")
+	}
+	f.mustCreate(t, "c2", "u1", "cam", "cam-a1-0")
+	err := f.create(t, "c3", "u2", "cam", "cam-a1-1")
+	if err == nil || !strings.Contains(err.Error(), "cam-a1-1") || !strings.Contains(err.Error(), "restored from a backup") || a.who(t, "cam-a1-1") != "" {
+		t.Errorf("%v, want the slot not to be taken", err)
 	}
 }

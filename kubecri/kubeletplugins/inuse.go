@@ -287,7 +287,7 @@ func (p *Plugins) claimAgain(ctx context.Context) error {
 			continue
 		}
 		p.remade[name] = now
-		made, err := p.create(ctx, name, v1alpha1.SlotClaimSpec{NodeName: p.Node, Level: u.level, Holder: u.id}, owner)
+		made, err := p.create(ctx, name, v1alpha1.SlotClaimSpec{NodeName: p.Node, Level: u.level, Holder: u.id, MadeAgain: true}, owner)
 		if made {
 			klog.FromContext(ctx).Info("Claimed a slot again, whose container runs", "slot", name, "device", u.id)
 		}

@@ -58,6 +58,9 @@ type Config struct {
 	NoInstances bool
 	Events      record.EventRecorder
 	Metrics     *metrics.Metrics
+	// Believable, if set, waits until a slot that the API server has no claim of is free: a backup
+	// may have been restored that does not know others' claims.
+	Believable func(context.Context) error
 	// HeldChanged is called when Held has something new to say. It must not block.
 	HeldChanged func()
 }

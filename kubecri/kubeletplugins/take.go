@@ -172,6 +172,11 @@ func (p *Plugins) claim(ctx context.Context, k key, grants []deviceids.Grant) (w
 	if err != nil {
 		return nil, err
 	}
+	if p.Believable != nil && slices.ContainsFunc(grants, func(g deviceids.Grant) bool { return !g.Held }) {
+		if err := p.Believable(ctx); err != nil {
+			return nil, err
+		}
+	}
 	var mu sync.Mutex
 	errs := make([]error, len(grants))
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), writers, len(grants), func(i int) {

@@ -44,6 +44,7 @@ type cluster struct {
 
 	*informers.Informers
 	restored *restored.Guard
+	afterRestore
 }
 
 // newCluster makes the clients; it reads the kubeconfig and connects to nothing.
@@ -95,7 +96,11 @@ func (c *cluster) run(ctx context.Context) {
 		caches = append(caches, restored.Cache{Resource: i.resource, FieldSelector: i.selector, Informer: i.informer})
 	}
 	if err := c.restored.Run(ctx, c.kube.Discovery().RESTClient(), caches...); err != nil {
-		klog.FromContext(ctx).Error(err, "Ending")
+		logger := klog.FromContext(ctx)
+		if noted := c.noteRestore(); noted != nil {
+			logger.Error(noted, "The next process takes slots at once: other nodes may not have claimed theirs again by then")
+		}
+		logger.Error(err, "Ending")
 		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
 	}
 	c.broadcaster.Shutdown()

@@ -79,6 +79,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	cluster.afterRestore = readRestore(ctx, o.stateDir)
 	registrySources, handlers, err := o.discovery.sources()
 	if err != nil {
 		return err
@@ -101,7 +102,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		Pods: cluster.Pods, Nodes: cluster.Nodes, Devices: discoverer.Devices, Device: discoverer.WaitDevice,
 		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), PodResources: podresourcesapi.NewPodResourcesListerClient(podResources),
 		Directory: o.devicePlugin.directory, NoInstances: !o.devicePlugin.instances, Events: cluster.events, Metrics: numbers,
-		HeldChanged: discoverer.HeldChanged,
+		HeldChanged: discoverer.HeldChanged, Believable: cluster.believable,
 	}
 	var byName *cdi.Injector
 	if o.cdiDir != "" {

@@ -96,6 +96,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	if err != nil {
 		return nil, err
 	}
+	cluster.afterRestore = readRestore(ctx, o.stateDir)
 	n := &node{runtime: runtime, cluster: cluster, tracer: tracer, allowed: o.discovery.allowed}
 	loaded, bad, err := loadPlugins(ctx, o, cluster.kube, numbers)
 	if err != nil {
@@ -135,7 +136,8 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 		Node: o.nodeName, Client: cluster.client,
 		Claims: cluster.Claims, Configurations: cluster.Configurations, Nodes: cluster.Nodes, Pods: cluster.Pods,
 		Namespaces: claims.NamespacesOf(cluster.kube), Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
-		Leases: cluster.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease), Stopper: runtimeapi.NewRuntimeServiceClient(runtime),
+		Believable: cluster.believable,
+		Leases:     cluster.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease), Stopper: runtimeapi.NewRuntimeServiceClient(runtime),
 		Grace: o.claimGrace, Resync: o.claimResync, Metrics: numbers, Tracer: tracer,
 		Inspect: func(ctx context.Context, containers []*runtimeapi.Container, sandboxes map[string]*runtimeapi.PodSandbox) map[string]bool {
 			return n.repairer.Inspect(ctx, containers, sandboxes)

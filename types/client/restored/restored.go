@@ -16,6 +16,8 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"strconv"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,8 +31,11 @@ import (
 const (
 	// The API server is first asked after firstAsk, then less often, and in the end every
 	// lastAsk, until it answers.
-	firstAsk, lastAsk = time.Second, 10 * time.Second
+	firstAsk, lastAsk = 500 * time.Millisecond, 3 * time.Second
 	askTimeout        = 10 * time.Second
+	// bumped is by how much resource versions grow only by `etcdutl snapshot restore --bump-revision`,
+	// of which 1,000,000,000 is the default.
+	bumped = 100_000_000
 )
 
 // Cache is an informer's cache, or a reflector's.
@@ -42,14 +47,15 @@ type Cache struct {
 	Informer interface{ LastSyncResourceVersion() string }
 }
 
-// Error says that a cache is ahead of the API server.
+// Error says that a cache is ahead of the API server, or so far behind that a restore has bumped
+// resource versions.
 type Error struct {
 	Resource      schema.GroupResource
 	Seen, Current string // resource versions: the cache's and the API server's
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("the API server's data were restored from an older backup: its %s are at resource version %s, and %s was seen; this process has to start again, to read them anew", e.Resource, e.Current, e.Seen)
+	return fmt.Sprintf("the API server's data were restored from a backup: its %s are at resource version %s, and %s was seen; this process has to start again, to read them anew", e.Resource, e.Current, e.Seen)
 }
 
 // Guard compares caches with the API server whenever it could not be reached for a
@@ -57,14 +63,57 @@ func (e *Error) Error() string {
 // nothing.
 type Guard struct {
 	interrupted chan struct{}
+
+	mu sync.Mutex
+	// settled is closed when no request has failed since the caches were last compared.
+	settled   chan struct{}
+	unsettled bool
 }
 
 // New makes a Guard that follows the requests of config's clients, which are to be made
 // afterwards.
 func New(config *rest.Config) *Guard {
-	g := &Guard{interrupted: make(chan struct{}, 1)}
+	g := &Guard{interrupted: make(chan struct{}, 1), settled: make(chan struct{})}
+	close(g.settled)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, g} })
 	return g
+}
+
+// Settled waits until it is known that no backup was restored: a moment after requests have failed, and
+// at once if none has. Until then the caches, and whether an object is there, may be of another time.
+func (g *Guard) Settled(ctx context.Context) error {
+	g.mu.Lock()
+	settled := g.settled
+	g.mu.Unlock()
+	select {
+	case <-settled:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the API server could not be reached a moment ago, and may have been restored from a backup: %w", ctx.Err())
+	}
+}
+
+// interrupt notes that a request was not answered.
+func (g *Guard) interrupt() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.unsettled {
+		g.unsettled, g.settled = true, make(chan struct{})
+	}
+	select {
+	case g.interrupted <- struct{}{}:
+	default:
+	}
+}
+
+// settle notes that the caches were compared, and no request has failed meanwhile.
+func (g *Guard) settle() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.unsettled && len(g.interrupted) == 0 {
+		g.unsettled = false
+		close(g.settled)
+	}
 }
 
 // Run works until ctx is done, and then returns nil. It returns an *Error when a cache is
@@ -89,6 +138,7 @@ func (g *Guard) Run(ctx context.Context, client rest.Interface, caches ...Cache)
 				return err
 			}
 			if err == nil {
+				g.settle()
 				break
 			}
 			logger.V(4).Info("Cannot ask yet whether the API server was restored from a backup", "err", err)
@@ -112,11 +162,18 @@ func compare(ctx context.Context, client rest.Interface, caches []Cache) error {
 		order, err := resourceversion.CompareResourceVersion(current, seen)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("compare resource versions of %s: %w", c.Resource.Resource, err))
-		} else if order < 0 {
+		} else if order < 0 || jumped(seen, current) {
 			return &Error{c.Resource.GroupResource(), seen, current}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// jumped reports whether resource versions were bumped.
+func jumped(seen, current string) bool {
+	from, err := strconv.ParseUint(seen, 10, 64)
+	to, err2 := strconv.ParseUint(current, 10, 64)
+	return err == nil && err2 == nil && to > from && to-from >= bumped
 }
 
 // current is the resource version of a consistent read. A list of one object has it.
@@ -151,10 +208,7 @@ type transport struct {
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := t.next.RoundTrip(request)
 	if err != nil && request.Context().Err() == nil || err == nil && response.StatusCode >= http.StatusInternalServerError {
-		select {
-		case t.guard.interrupted <- struct{}{}:
-		default:
-		}
+		t.guard.interrupt()
 	}
 	return response, err
 }

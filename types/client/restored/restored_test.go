@@ -71,6 +71,7 @@ func TestGuard(t *testing.T) {
 		{"more was written", "1300", "10000", ""},
 		{"restored to what one cache has not seen", "1000", "1000",
 			"its slotclaims.kubeslot.io are at resource version 1000, and 1200 was seen"},
+		{"restored with --bump-revision", "1000000095", "1000001205", "its pods are at resource version 1000000095, and 90 was seen"},
 		{"restored to before all of it", "9", "10", "its pods are at resource version 9, and 90 was seen"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -87,8 +88,19 @@ func TestGuard(t *testing.T) {
 			go func() { ended <- guard.Run(ctx, client, caches...) }()
 
 			request() // is answered, if only with NotFound
+			settled := func() error {
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				return guard.Settled(ctx)
+			}
+			if err := guard.Settled(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			server.set(true)
 			request()
+			if settled() == nil {
+				t.Error("settled, though nobody has asked yet whether the API server was restored")
+			}
 			server.set(false)
 			if test.want != "" {
 				err := <-ended
@@ -102,6 +114,9 @@ func TestGuard(t *testing.T) {
 			}
 			<-server.lists
 			<-server.lists
+			if err := guard.Settled(t.Context()); err != nil {
+				t.Error(err)
+			}
 			select {
 			case err := <-ended:
 				t.Errorf("ended with %v", err)
