@@ -166,12 +166,16 @@ func (r *rig) manyWrites(n int) {
 
 // supervise starts whatever ends, but the API server and etcd, as systemd and kubelets do.
 // stop ends that.
-func (r *rig) supervise() (stop func()) {
+func (r *rig) supervise() (stop func()) { return r.superviseBut("") }
+
+// superviseBut leaves out a component.
+func (r *rig) superviseBut(but string) (stop func()) {
 	stopped, done := make(chan struct{}), make(chan struct{})
 	components := map[string][]string{
 		cluster.Scheduler: {""}, cluster.Controller: {""}, cluster.ControllerManager: {""},
 		cluster.Kubecri: {nodeA, nodeB}, cluster.Kubelet: {nodeA, nodeB},
 	}
+	delete(components, but)
 	startEnded := func() {
 		for component, nodes := range components {
 			for _, node := range nodes {

@@ -1,0 +1,248 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kubeslot/kubeslot/test/cluster"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// lastSlot is a device of one slot, which a pod on node-a uses: its container locks a file, and so would
+// that of another pod, which waits for the slot on node-b.
+type lastSlot struct {
+	*rig
+	name, slot, dir string
+	holder          *v1.Pod
+	claim           *v1alpha1.SlotClaim
+}
+
+func newLastSlot(r *rig, name string, change func(*akriv0.Configuration)) *lastSlot {
+	r.Helper()
+	l := &lastSlot{rig: r, name: name, dir: r.TempDir()}
+	r.debugEcho(name, 1, func(c *akriv0.Configuration) {
+		c.Spec.DiscoveryHandler.DiscoveryDetails = fmt.Sprintf("descriptions: [%s0]\nmounts: [{containerPath: /slots, hostPath: %s}]\n", name, l.dir)
+		if change != nil {
+			change(c)
+		}
+	}, name+"0")
+	r.create(l.user("holder", nodeA))
+	l.slot = r.agree("holder", name, 1)[0]
+	l.holder = r.pod("holder")
+	var err error
+	l.claim, err = akri.KubeslotV1alpha1().SlotClaims().Get(r.ctx, l.slot, metav1.GetOptions{})
+	r.check(err)
+	return l
+}
+
+// user is a pod that uses the slot.
+func (l *lastSlot) user(name, node string) *v1.Pod {
+	p := newPod(name, node, map[string]int64{l.name: 1})
+	p.Spec.Containers[0].Args = []string{"hold", "/slots", "1h"}
+	p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0)
+	return p
+}
+
+// force deletes the holder without waiting for its node, and has another pod want the slot.
+func (l *lastSlot) force() {
+	l.Helper()
+	l.check(kube.CoreV1().Pods(l.ns).Delete(l.ctx, "holder", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
+	l.create(l.user("waiter", nodeB))
+}
+
+// awaitNotReady waits until node-a is not Ready and the controller has seen it: it then says that the
+// slot waits for its node.
+func (l *lastSlot) awaitNotReady() {
+	l.Helper()
+	l.await("node-a to be not Ready, and the controller to say that its slot waits", func() (bool, string) {
+		n, err := kube.CoreV1().Nodes().Get(l.ctx, nodeA, metav1.GetOptions{})
+		if err != nil || v1alpha1.Ready(n) {
+			return false, fmt.Sprint("Ready, ", err)
+		}
+		for line := range strings.Lines(l.controllerMetrics()) {
+			if strings.HasPrefix(line, "kubeslot_controller_unreachable_slots ") {
+				return line == "kubeslot_controller_unreachable_slots 1\n", line
+			}
+		}
+		return false, "no metric"
+	})
+}
+
+// kept checks that the claim stands, or was made again, and nobody else has the slot.
+func (l *lastSlot) kept() {
+	l.Helper()
+	c, err := akri.KubeslotV1alpha1().SlotClaims().Get(l.ctx, l.slot, metav1.GetOptions{})
+	if err != nil || c.Spec.NodeName != nodeA || c.Spec.Holder != string(l.holder.UID) {
+		l.Errorf("the claim of slot %s is %+v, %v; want it kept: its container runs", l.slot, c, err)
+	}
+	if p := l.pod("waiter"); p.Spec.NodeName != "" {
+		l.Errorf("pod waiter is bound to %s", p.Spec.NodeName)
+	}
+	l.one()
+}
+
+// one checks that no two containers had the slot at once.
+func (l *lastSlot) one() {
+	l.Helper()
+	if conflict, err := os.ReadFile(filepath.Join(l.dir, "CONFLICT")); err == nil {
+		l.Errorf("containers used a slot at the same time:\n%s", conflict)
+	}
+}
+
+// then checks that the waiting pod gets the slot.
+func (l *lastSlot) then() {
+	l.Helper()
+	l.agree("waiter", l.name, 1)
+	l.one()
+}
+
+// A kubelet that is killed takes no container along: one whose pod is deleted by force runs on, and its
+// slot is its own until the kubelet is back and ends it, though the node is not Ready.
+func TestKubeletKilledAndPodForceDeleted(t *testing.T) {
+	testAll(t, "kills a kubelet until its node is not Ready")
+	l := newLastSlot(newRig(t), "forced", nil)
+	l.check(shared.Kill(cluster.Kubelet, nodeA, syscall.SIGKILL))
+	start := sync.OnceFunc(func() { l.check(shared.Start(cluster.Kubelet, nodeA)) })
+	defer start()
+	l.force()
+	l.awaitNotReady()
+	l.kept()
+	start()
+	l.then()
+	l.awaitReady(nodeA)
+}
+
+// A node that is cut off runs its containers. Its slots are its own until it is back.
+func TestPartitionAndPodForceDeleted(t *testing.T) {
+	testAll(t, "cuts a node off until it is not Ready")
+	l := newLastSlot(newRig(t), "cutoff", nil)
+	l.check(shared.Partition(nodeA))
+	heal := sync.OnceFunc(func() { l.check(shared.Heal(nodeA)) })
+	defer heal()
+	l.force()
+	l.awaitNotReady()
+	l.kept()
+	heal()
+	l.then()
+	l.awaitReady(nodeA)
+}
+
+// The runtime is frozen while a pod without a grace period is preempted: its object goes at once, its
+// container stays until the runtime is back, and so does its claim, though the node is not Ready.
+func TestRuntimeFrozenWhilePreempted(t *testing.T) {
+	testAll(t, "freezes a runtime until its node is not Ready")
+	r := newRig(t)
+	l := newLastSlot(r, "frozen", nil)
+	l.check(shared.Kill(cluster.Containerd, nodeA, syscall.SIGSTOP))
+	resume := sync.OnceFunc(func() { l.check(shared.Kill(cluster.Containerd, nodeA, syscall.SIGCONT)) })
+	defer resume()
+	vip := l.user("waiter", nodeB)
+	vip.Spec.PriorityClassName = r.priorityClass(1000)
+	r.create(vip)
+	r.await("the holder to be preempted", func() (bool, string) {
+		_, err := kube.CoreV1().Pods(r.ns).Get(r.ctx, "holder", metav1.GetOptions{})
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
+	l.awaitNotReady()
+	l.kept()
+	resume()
+	l.then()
+	l.awaitReady(nodeA)
+}
+
+// A backup is restored that does not know the pod on node-a, nor its claim; the kubelet there is away, so
+// that the container runs on and the node is not Ready. Its claim is made again, and stays.
+func TestRestoredUnderAnUnknownPod(t *testing.T) {
+	testAll(t, "restores etcd")
+	r := newRig(t)
+	backup := filepath.Join(t.TempDir(), "etcd")
+	var l *lastSlot
+	dir := r.TempDir()
+	r.debugEcho("unknown", 1, func(c *akriv0.Configuration) {
+		c.Spec.DiscoveryHandler.DiscoveryDetails = fmt.Sprintf("descriptions: [unknown0]\nmounts: [{containerPath: /slots, hostPath: %s}]\n", dir)
+	}, "unknown0")
+	l = &lastSlot{rig: r, name: "unknown", dir: dir}
+	r.create(l.user("waiter", "nowhere")) // in the backup, and not yet to be scheduled
+	r.check(shared.Backup(backup))
+	r.check(kube.CoreV1().Pods(r.ns).Delete(r.ctx, "waiter", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
+	r.create(l.user("holder", nodeA))
+	l.slot = r.agree("holder", l.name, 1)[0]
+	l.holder = r.pod("holder")
+	r.manyWrites(1000)
+
+	r.check(shared.Kill(cluster.Kubelet, nodeA, syscall.SIGSTOP))
+	resume := sync.OnceFunc(func() { r.check(shared.Kill(cluster.Kubelet, nodeA, syscall.SIGCONT)) })
+	defer resume()
+	t.Cleanup(r.controlPlaneRuns)
+	stop := sync.OnceFunc(r.superviseBut(cluster.Kubelet))
+	defer stop()
+	r.check(shared.Restore(backup))
+	r.await("the API server to be back", func() (bool, string) {
+		_, err := kube.CoreV1().Pods(r.ns).Get(r.ctx, "holder", metav1.GetOptions{})
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
+	r.check(shared.Kill(cluster.ControllerManager, "", syscall.SIGKILL))
+	r.check(shared.Kill(cluster.Kubelet, nodeB, syscall.SIGKILL))
+	r.check(shared.Start(cluster.Kubelet, nodeB))
+	r.await("pod waiter of the backup to be known, and to go", func() (bool, string) {
+		err := kube.CoreV1().Pods(r.ns).Delete(r.ctx, "waiter", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
+	r.create(l.user("waiter", nodeB))
+	r.await("node-a to make its claim again", func() (bool, string) {
+		c, err := akri.KubeslotV1alpha1().SlotClaims().Get(r.ctx, l.slot, metav1.GetOptions{})
+		return err == nil && c.Spec.MadeAgain && c.Spec.NodeName == nodeA, fmt.Sprint(c, err)
+	})
+	l.awaitNotReady()
+	l.kept()
+	stop()
+	resume()
+	l.check(shared.Kill(cluster.Kubelet, nodeA, syscall.SIGKILL)) // as Kubernetes wants it after a restore
+	l.check(shared.Start(cluster.Kubelet, nodeA))
+	l.then()
+	l.awaitReady(nodeA)
+}
+
+// A Configuration that prefers a broker elsewhere: a node that is cut off for so long stops its
+// containers before their slots are released, and creates none again before it is back.
+func TestReleaseUnreachableAfter(t *testing.T) {
+	testAll(t, "cuts a node off for longer than a minute")
+	l := newLastSlot(newRig(t), "lets-go", func(c *akriv0.Configuration) {
+		c.Spec.ReleaseUnreachableAfter = &metav1.Duration{Duration: time.Minute}
+	})
+	if d := l.claim.Spec.ReleaseUnreachableAfter; d == nil || d.Duration != time.Minute {
+		t.Fatalf("the claim promises %v", d)
+	}
+	l.check(shared.Partition(nodeA))
+	heal := sync.OnceFunc(func() { l.check(shared.Heal(nodeA)) })
+	defer heal()
+	l.force()
+	l.await("node-a to stop the container", func() (bool, string) {
+		list := l.containersNow(nodeA, l.holder)
+		return len(list) == 0, fmt.Sprint(list)
+	})
+	l.kept()
+	l.await("the waiting pod to be bound", func() (bool, string) {
+		p := l.pod("waiter")
+		return p.Spec.NodeName == nodeB, fmt.Sprint(p.Status.Conditions)
+	})
+	l.then()
+	heal()
+	l.awaitReady(nodeA)
+	l.one()
+	if got := l.kubecriMetric(nodeA, "kubeslot_kubecri_slots_lost_total"); got > 0 {
+		t.Logf("%v slots lost", got)
+	}
+}
