@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -21,12 +22,18 @@ func (r *rig) metrics(node, address string) string {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		return shared.Dial(ctx, node, network, address)
 	}}, Timeout: patience}
-	response, err := client.Get(address)
-	r.check(err)
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	r.check(err)
-	return string(text)
+	text := ""
+	r.await("an answer of "+address, func() (bool, string) { // who serves it may be starting again
+		response, err := client.Get(address)
+		if err != nil {
+			return false, err.Error()
+		}
+		defer response.Body.Close()
+		all, err := io.ReadAll(response.Body)
+		text = string(all)
+		return err == nil, fmt.Sprint(err)
+	})
+	return text
 }
 
 // kubecriMetric is the value of a metric of the node's kubecri, named with its labels as it

@@ -155,9 +155,14 @@ func TestRuntimeFrozenWhilePreempted(t *testing.T) {
 		_, err := kube.CoreV1().Pods(r.ns).Get(r.ctx, "holder", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)
 	})
+	// A kubelet takes minutes to say that its runtime does not answer.
+	l.check(shared.Kill(cluster.Kubelet, nodeA, syscall.SIGSTOP))
+	answer := sync.OnceFunc(func() { l.check(shared.Kill(cluster.Kubelet, nodeA, syscall.SIGCONT)) })
+	defer answer()
 	l.awaitNotReady()
 	l.kept()
 	resume()
+	answer()
 	l.then()
 	l.awaitReady(nodeA)
 }
@@ -242,7 +247,4 @@ func TestReleaseUnreachableAfter(t *testing.T) {
 	heal()
 	l.awaitReady(nodeA)
 	l.one()
-	if got := l.kubecriMetric(nodeA, "kubeslot_kubecri_slots_lost_total"); got > 0 {
-		t.Logf("%v slots lost", got)
-	}
 }
