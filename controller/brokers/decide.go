@@ -31,6 +31,7 @@ type facts struct {
 	pods       []*corev1.Pod             // owned by the Instance
 	scheduler  string                    // of brokers whose spec names none; "" is the cluster's default
 	priority   string                    // the PriorityClass of brokers whose spec names none; "" is the cluster's default
+	exists     limits.Places             // also of a former Instance of the name
 	room       *limits.Room              // within the Configuration's limits; nil: there are none
 	memory     memory
 }

@@ -19,7 +19,7 @@ import (
 // count counts broker pods and Jobs, by Instance. Pods that have ended count until they are
 // deleted, for their successors have their places. A Job's pods belong to the Job, and count
 // with it.
-func count(pods []*corev1.Pod, jobs []*batchv1.Job) map[string]limits.Places {
+func count(pods []corev1.Pod, jobs []batchv1.Job) map[string]limits.Places {
 	all := map[string]limits.Places{}
 	add := func(o client.Object, node string, n int) {
 		instance := o.GetLabels()[naming.Instance]
@@ -31,11 +31,12 @@ func count(pods []*corev1.Pod, jobs []*batchv1.Job) map[string]limits.Places {
 		}
 		all[instance][node] += n
 	}
-	for _, pod := range pods {
+	for i := range pods {
+		pod := &pods[i]
 		add(pod, cmp.Or(pod.Labels[naming.TargetNode], naming.Cut(pod.Spec.NodeName)), 1)
 	}
-	for _, job := range jobs {
-		if !isFinished(job) {
+	for i := range jobs {
+		if job := &jobs[i]; !isFinished(job) {
 			add(job, "", jobPods(&job.Spec))
 		}
 	}
@@ -57,22 +58,14 @@ func (r *Reconciler) list(ctx context.Context, of ...client.ListOption) (map[str
 	if err := r.Made.List(ctx, &jobs, of...); err != nil {
 		return nil, err
 	}
-	return count(pointers(pods.Items), pointers(jobs.Items)), nil
-}
-
-func pointers[T any](items []T) []*T {
-	all := make([]*T, len(items))
-	for i := range items {
-		all[i] = &items[i]
-	}
-	return all
+	return count(pods.Items, jobs.Items), nil
 }
 
 // decide says what to do about an Instance's brokers, within the limits of its
 // Configuration.
 func (r *Reconciler) decide(key types.NamespacedName, f *facts, jobs []*batchv1.Job) (p plan, j jobPlan, err error) {
 	perNode, total := f.configuration.Spec.BrokersLimit()
-	one := limits.Instance{Key: key, Configuration: configurationKey(key), Since: f.instance.CreationTimestamp.Time, Exists: count(f.pods, jobs)[key.Name]}
+	one := limits.Instance{Key: key, Configuration: configurationKey(key), Since: f.instance.CreationTimestamp.Time, Exists: f.exists}
 	_, err = r.limits.Decide(one, limits.Limit{PerNode: perNode, Total: total}, func(room *limits.Room) {
 		f.room = room
 		p, j = decide(f), decideJobs(f, jobs)

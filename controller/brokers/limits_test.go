@@ -267,15 +267,15 @@ func TestJobLimits(t *testing.T) {
 	}
 }
 
-// A node's stolen credential can report 10,240 devices: 40 slices of 256. They have as many
-// brokers as a node may have of one Configuration. docs/security.md has the number.
+// A node's stolen credential can have 10,000 Instances made. They have as many brokers as a node
+// may have of one Configuration. docs/security.md has the number.
 func TestBrokersOfAStolenNode(t *testing.T) {
-	f := newFleet(t, configuration(1, onePod), 10240, false, "stolen")
+	f := newFleet(t, configuration(1, onePod), akriv0.DefaultMaxInstances, false, "stolen")
 	f.lookAtAll()
 	if n := len(f.pods()); n != akriv0.DefaultBrokersPerNode {
 		t.Errorf("%d brokers", n)
 	}
-	if got, want := f.sum().Limit, (limits.Sum{Used: 50, Withheld: 10190, FullNodes: 1, FirstFull: "stolen"}); got != want {
+	if got, want := f.sum().Limit, (limits.Sum{Used: 50, Withheld: 9950, FullNodes: 1, FirstFull: "stolen"}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if len(f.writes) != akriv0.DefaultBrokersPerNode {

@@ -41,7 +41,7 @@ func init() {
 }
 
 var withheld = prometheus.NewDesc("kubeslot_controller_brokers_withheld",
-	"Broker pods that are not made because of spec.brokerLimits, by Configuration.", []string{"namespace", "configuration"}, nil)
+	"Broker pods that are not made because of spec.brokerLimits, by Configuration.", []string{"configuration"}, nil)
 
 var _ prometheus.Collector = &Reconciler{}
 
@@ -50,8 +50,8 @@ func (r *Reconciler) Describe(ch chan<- *prometheus.Desc) { ch <- withheld }
 
 // Collect implements prometheus.Collector.
 func (r *Reconciler) Collect(ch chan<- prometheus.Metric) {
-	for c, n := range r.limits.Withheld() {
-		ch <- prometheus.MustNewConstMetric(withheld, prometheus.GaugeValue, float64(n), c.Namespace, c.Name)
+	for configuration, n := range r.limits.Withheld() {
+		ch <- prometheus.MustNewConstMetric(withheld, prometheus.GaugeValue, float64(n), configuration)
 	}
 }
 

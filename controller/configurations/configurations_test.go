@@ -119,18 +119,18 @@ func TestStatus(t *testing.T) {
 			problems:   []problem{{Reason: "Why", Message: "2 Instances, the first is cam-1: m"}}},
 		"more devices than Instances": {summary: inventory.Summary{Owner: mine, Instances: 12345, Nodes: 1}, instances: limits.Sum{Used: 10000, Withheld: 2345},
 			conditions: []string{"Ready=False InstanceLimit: 12345 devices, 10000 Instances", "Discovering=True"},
-			problems: []problem{{Reason: "InstanceLimit", Message: "12345 devices, 10000 Instances: spec.maxInstances is 10000; the newest have no Instance and no broker, " +
+			problems: []problem{{Reason: "InstanceLimit", Message: "12345 devices, 10000 Instances: spec.maxInstances is 10000; the others have no Instance and no broker, " +
 				"and pods get their slots all the same. Raise it, or have the discovery handler find fewer"}}},
 		"more brokers than in total": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1240, Nodes: 30},
 			sum:        brokers.Sum{Instances: 1240, Desired: 1240, Ready: 990, Limit: limits.Sum{Used: 1000, Withheld: 240, TotalReached: true, FullNodes: 1, FirstFull: "a"}},
 			conditions: []string{"Ready=False BrokerLimit: 1000 of 1240 broker pods", "Discovering=True", "BrokersReady=False BrokerLimit: 990 of 1240 brokers are ready; 1000 of 1240 broker pods: spec.brokerLimits.total is 1000"},
-			problems: []problem{{Reason: "BrokerLimit", Message: "1000 of 1240 broker pods: spec.brokerLimits.total is 1000; the newest Instances wait. " +
+			problems: []problem{{Reason: "BrokerLimit", Message: "1000 of 1240 broker pods: spec.brokerLimits.total is 1000; the others wait. " +
 				"Raise it, or have the discovery handler find fewer devices"}}},
 		"more brokers than on the nodes": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 120, Nodes: 2},
 			sum:        brokers.Sum{Instances: 120, Desired: 120, Ready: 100, Limit: limits.Sum{Used: 100, Withheld: 20, FullNodes: 2, FirstFull: "a"}},
 			conditions: []string{"Ready=False BrokerLimit", "Discovering=True", "BrokersReady=False BrokerLimit"},
 			problems: []problem{{Reason: "BrokerLimit", Message: "100 of 120 broker pods: spec.brokerLimits.perNode is 50, and 2 nodes have so many or more, the first is a; " +
-				"the newest Instances wait. Raise it, or have the discovery handler find fewer devices"}}},
+				"the others wait. Raise it, or have the discovery handler find fewer devices"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := configuration(tc.broker)

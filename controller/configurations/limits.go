@@ -9,7 +9,7 @@ import (
 
 // overInstanceLimit says how many devices have no Instance.
 func overInstanceLimit(c *akriv0.Configuration, s limits.Sum) string {
-	return fmt.Sprintf("%s, %s: spec.maxInstances is %d; the newest have no Instance and no broker, and pods get their slots all the same. "+
+	return fmt.Sprintf("%s, %s: spec.maxInstances is %d; the others have no Instance and no broker, and pods get their slots all the same. "+
 		"Raise it, or have the discovery handler find fewer", count(s.Used+s.Withheld, "device"), count(s.Used, "Instance"), c.Spec.InstancesLimit())
 }
 
@@ -23,5 +23,5 @@ func overBrokerLimit(c *akriv0.Configuration, s limits.Sum) string {
 	} else {
 		message += fmt.Sprintf("spec.brokerLimits.perNode is %d, and %s have so many or more, the first is %s", perNode, count(s.FullNodes, "node"), s.FirstFull)
 	}
-	return message + "; the newest Instances wait. Raise it, or have the discovery handler find fewer devices"
+	return message + "; the others wait. Raise it, or have the discovery handler find fewer devices"
 }

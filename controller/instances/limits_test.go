@@ -130,12 +130,12 @@ func TestMaxInstances(t *testing.T) {
 	}
 }
 
-// A node's stolen credential can report 10,240 devices: 40 slices of 256. docs/security.md has
+// A node's stolen credential can report 25,600 devices: 100 slices of 256. docs/security.md has
 // the number of Instances that come of it.
 func TestInstancesOfAStolenNode(t *testing.T) {
 	r := newRig(t)
 	r.inv.SetConfiguration(limited(0))
-	all := r.finds("stolen", 10240)
+	all := r.finds("stolen", 25600)
 	var made atomic.Int32
 	r.client = interceptor.NewClient(r.api, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 		made.Add(1) // the fake API server would take long
@@ -157,7 +157,7 @@ func TestInstancesOfAStolenNode(t *testing.T) {
 	}
 	close(queue)
 	workers.Wait()
-	if s := r.Sum(types.NamespacedName{Namespace: "default", Name: "cam"}); made.Load() != akriv0.DefaultMaxInstances || s.Used != 10000 || s.Withheld != 240 {
+	if s := r.Sum(types.NamespacedName{Namespace: "default", Name: "cam"}); made.Load() != akriv0.DefaultMaxInstances || s.Used != 10000 || s.Withheld != 15600 {
 		t.Errorf("%d Instances, %+v", made.Load(), s)
 	}
 }

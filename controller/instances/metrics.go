@@ -17,7 +17,7 @@ var (
 )
 
 var withheld = prometheus.NewDesc("kubeslot_controller_instances_withheld",
-	"Devices that have no Instance because of spec.maxInstances, by Configuration.", []string{"namespace", "configuration"}, nil)
+	"Devices that have no Instance because of spec.maxInstances, by Configuration.", []string{"configuration"}, nil)
 
 var _ prometheus.Collector = &Reconciler{}
 
@@ -26,8 +26,8 @@ func (r *Reconciler) Describe(ch chan<- *prometheus.Desc) { ch <- withheld }
 
 // Collect implements prometheus.Collector.
 func (r *Reconciler) Collect(ch chan<- prometheus.Metric) {
-	for c, n := range r.limits.Withheld() {
-		ch <- prometheus.MustNewConstMetric(withheld, prometheus.GaugeValue, float64(n), c.Namespace, c.Name)
+	for configuration, n := range r.limits.Withheld() {
+		ch <- prometheus.MustNewConstMetric(withheld, prometheus.GaugeValue, float64(n), configuration)
 	}
 }
 

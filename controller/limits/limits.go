@@ -127,13 +127,13 @@ func (k *Keeper) Sum(configuration types.NamespacedName) Sum {
 	return Sum{}
 }
 
-// Withheld is what is beyond the limit, of each Configuration.
-func (k *Keeper) Withheld() map[types.NamespacedName]int {
+// Withheld is what is beyond the limit, by the names of Configurations.
+func (k *Keeper) Withheld() map[string]int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	withheld := make(map[types.NamespacedName]int, len(k.of))
+	withheld := make(map[string]int, len(k.of))
 	for configuration, a := range k.of {
-		withheld[configuration] = a.sum().Withheld
+		withheld[configuration.Name] += a.sum().Withheld
 	}
 	return withheld
 }
