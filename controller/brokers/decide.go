@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/limits"
 	"github.com/kubeslot/kubeslot/controller/naming"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
@@ -29,6 +30,9 @@ type facts struct {
 	nodes      map[string]inventory.Node // those, and the pods'; one that is missing does not exist
 	pods       []*corev1.Pod             // owned by the Instance
 	scheduler  string                    // of brokers whose spec names none; "" is the cluster's default
+	priority   string                    // the PriorityClass of brokers whose spec names none; "" is the cluster's default
+	exists     limits.Places             // also of a former Instance of the name
+	room       *limits.Room              // within the Configuration's limits; nil: there are none
 	memory     memory
 }
 
@@ -61,6 +65,7 @@ type plan struct {
 
 	desired, ready int
 	outdated       int // of an earlier spec
+	withheld       int // for lack of room
 	problem        *Problem
 	notReady       NotReady
 	news           []news
@@ -137,7 +142,10 @@ func decide(f *facts) plan {
 	}
 	p.desired = min(places, selected)
 	chosen := map[string]bool{}
-	for _, node := range placement(f, n, places, on, p.memory.failures) {
+	nodes, withheld := placement(f, n, places, on, p.memory.failures)
+	f.room.Withhold(withheld)
+	p.withheld = withheld
+	for _, node := range nodes {
 		chosen[node] = true
 	}
 	p.notReady = f.firstNotReady(on, chosen, p.memory.ended)

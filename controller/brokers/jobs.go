@@ -20,6 +20,7 @@ type jobPlan struct {
 
 	desired, ready int
 	expected       bool // the Job runs or is to be made
+	withheld       int  // pods, for lack of room
 	problem        *Problem
 }
 
@@ -71,14 +72,19 @@ func decideJobs(f *facts, jobs []*batchv1.Job) jobPlan {
 	case !f.reported: // the device has gone, and the Instance will
 		p.desired = 0
 	default:
-		p.make(f)
+		p.make(f, jobs)
 	}
 	return p
 }
 
-func (p *jobPlan) make(f *facts) {
+func (p *jobPlan) make(f *facts, jobs []*batchv1.Job) {
 	if f.spec.slots > int64(f.configuration.Spec.Slots()) {
 		p.problem = tooManySlots(f)
+		return
+	}
+	if pods := jobPods(f.spec.job); !f.room.Take("", runningPods(jobs)+pods) {
+		f.room.Withhold(pods)
+		p.withheld = pods
 		return
 	}
 	job, err := renderJob(f)
@@ -90,6 +96,24 @@ func (p *jobPlan) make(f *facts) {
 	if isHeld(job) {
 		p.start = job // as it is when it has been created
 	}
+}
+
+// jobPods is how many pods of a Job may run at once.
+func jobPods(spec *batchv1.JobSpec) int {
+	if spec.Parallelism == nil {
+		return 1
+	}
+	return int(max(*spec.Parallelism, 0))
+}
+
+func runningPods(jobs []*batchv1.Job) int {
+	n := 0
+	for _, job := range jobs {
+		if !isFinished(job) {
+			n += jobPods(&job.Spec)
+		}
+	}
+	return n
 }
 
 // hold has a Job wait until it is noted. One that is suspended by its spec is left to

@@ -40,6 +40,21 @@ func init() {
 	}
 }
 
+var withheld = prometheus.NewDesc("kubeslot_controller_brokers_withheld",
+	"Broker pods that are not made because of spec.brokerLimits, by Configuration.", []string{"configuration"}, nil)
+
+var _ prometheus.Collector = &Reconciler{}
+
+// Describe implements prometheus.Collector.
+func (r *Reconciler) Describe(ch chan<- *prometheus.Desc) { ch <- withheld }
+
+// Collect implements prometheus.Collector.
+func (r *Reconciler) Collect(ch chan<- prometheus.Metric) {
+	for configuration, n := range r.limits.Withheld() {
+		ch <- prometheus.MustNewConstMetric(withheld, prometheus.GaugeValue, float64(n), configuration)
+	}
+}
+
 // PodCount counts broker pods that are scheduled and have not ended, as Akri's metric
 // of the name does.
 type PodCount struct{ Made client.Reader }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/naming"
 )
 
 // nodes says which nodes may have a broker of a spec.
@@ -86,9 +87,10 @@ func byRank(instance string, names []string) {
 
 // placement chooses the nodes of an Instance's brokers: as many as there are places,
 // and nodes. Nodes whose broker runs keep it; then those come where one has ended, be it
-// deleted by now, so that its logs stay and its delay counts; then the others by rank.
-func placement(f *facts, n nodes, places int, on map[string]*corev1.Pod, failures map[string]int) []string {
-	var running, ended, free []string
+// deleted by now, so that its logs stay and its delay counts; then the others by rank, which
+// need room. withheld is how many are not chosen for lack of it.
+func placement(f *facts, n nodes, places int, on map[string]*corev1.Pod, failures map[string]int) (chosen []string, withheld int) {
+	var running, ended, made, free []string
 	for _, name := range f.reach {
 		pod := on[name]
 		_, lost := f.lost[name]
@@ -98,16 +100,27 @@ func placement(f *facts, n nodes, places int, on map[string]*corev1.Pod, failure
 		case !eligible:
 		case pod != nil && isEnded(pod) && pod.DeletionTimestamp == nil, failures[name] > 0:
 			ended = append(ended, name)
+		case pod == nil && f.room.Has(naming.Cut(name)): // the cache does not have it yet
+			made = append(made, name)
 		default:
 			free = append(free, name)
 		}
 	}
-	for _, names := range [][]string{running, ended, free} {
+	for _, names := range [][]string{running, ended, made, free} {
 		byRank(f.instance.Name, names)
 	}
 	slices.SortStableFunc(running, func(a, b string) int { return cmp.Compare(progress(on[b]), progress(on[a])) })
-	chosen := slices.Concat(running, ended, free)
-	return chosen[:min(places, len(chosen))]
+	candidates := slices.Concat(running, ended, made, free)
+	wanted := min(places, len(candidates))
+	for _, name := range candidates {
+		if len(chosen) == wanted {
+			break
+		}
+		if f.room.Take(naming.Cut(name), 1) {
+			chosen = append(chosen, name)
+		}
+	}
+	return chosen, wanted - len(chosen)
 }
 
 // progress says how far a pod has come: what has come farthest is kept.

@@ -25,6 +25,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/controller/instances"
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/limits"
 	"github.com/kubeslot/kubeslot/controller/naming"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
@@ -36,7 +37,8 @@ const (
 	FieldOwner = client.FieldOwner("kubeslot-controller")
 )
 
-// Config is what a Reconciler needs; all of it is required but SchedulerName.
+// Config is what a Reconciler needs; all of it is required but SchedulerName and
+// PriorityClass.
 type Config struct {
 	// Client reads Instances from the cache.
 	Client client.Client
@@ -50,8 +52,13 @@ type Config struct {
 	// SchedulerName is of the scheduler of brokers whose spec names none; "" is the
 	// cluster's default.
 	SchedulerName string
+	// PriorityClass is of brokers whose spec says nothing of their priority; "" is the
+	// cluster's default.
+	PriorityClass string
 	// Changed is called with each Instance whose brokers fare otherwise than before.
 	Changed func(types.NamespacedName)
+	// Wake has an Instance looked at: it waited for room within its Configuration's limits.
+	Wake func(types.NamespacedName)
 }
 
 // Reconciler sees to the brokers of one Instance at a time.
@@ -60,6 +67,7 @@ type Reconciler struct {
 	specs   specs
 	rollout rollout
 	results results
+	limits  *limits.Keeper
 
 	mu       sync.Mutex
 	uids     map[types.NamespacedName]types.UID // of Instances
@@ -71,16 +79,22 @@ var _ reconcile.Reconciler = &Reconciler{}
 
 // New makes a Reconciler.
 func New(c Config) *Reconciler {
-	return &Reconciler{
+	r := &Reconciler{
 		Config:   c,
 		results:  results{of: map[types.NamespacedName]map[string]result{}, changed: c.Changed},
 		uids:     map[types.NamespacedName]types.UID{},
 		memories: map[types.UID]memory{}, told: map[types.UID]Problem{},
 	}
+	r.limits = limits.New(r.existing, c.Wake)
+	return r
 }
 
 // Sum tells how a Configuration's brokers fare.
-func (r *Reconciler) Sum(configuration types.NamespacedName) Sum { return r.results.sum(configuration) }
+func (r *Reconciler) Sum(configuration types.NamespacedName) Sum {
+	s := r.results.sum(configuration)
+	s.Limit = r.limits.Sum(configuration)
+	return s
+}
 
 // Expected reports whether a broker of the Instance runs or is to come; known is false
 // when the Instance has not been looked at yet.
@@ -107,22 +121,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			r.specs.forget(configurationKey(key))
 			r.rollout.forget(configurationKey(key))
 		}
-		return reconcile.Result{}, nil
+		return reconcile.Result{}, r.leave(ctx, key, c)
 	}
 	if instances.NotUpgraded(instance, r.Inventory.LacksSlices) >= 0 {
 		// Akri's, and some of its nodes do not report yet: their brokers would be taken for
 		// surplus.
 		r.results.forget(key)
-		return reconcile.Result{RequeueAfter: instances.LookAgain}, nil
+		return reconcile.Result{RequeueAfter: instances.LookAgain}, r.leave(ctx, key, c)
 	}
 	f, jobs, err := r.read(ctx, instance, device)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("look at the brokers of Instance %s: %w", key, err)
 	}
-	pods, job := decide(f), decideJobs(f, jobs)
+	pods, job, err := r.decide(key, f, jobs)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	after, err := r.do(ctx, f, &pods, &job)
 	r.remember(key, instance.UID, pods.memory)
-	found := result{desired: pods.desired + job.desired, ready: pods.ready + job.ready, outdated: pods.outdated, expected: pods.desired > 0 || job.expected, notReady: pods.notReady}
+	found := result{desired: pods.desired + job.desired, ready: pods.ready + job.ready, outdated: pods.outdated, withheld: pods.withheld + job.withheld,
+		expected: pods.desired > pods.withheld || job.expected, notReady: pods.notReady}
 	for _, problem := range []*Problem{pods.problem, job.problem} {
 		if problem != nil {
 			found.problem = *problem
@@ -138,7 +156,7 @@ func (r *Reconciler) read(ctx context.Context, instance *akriv0.Instance, device
 	c := device.Configuration
 	f := &facts{
 		now: r.Clock.Now(), instance: instance, configuration: c, spec: r.specs.of(c),
-		reported: device.Reported != nil, shared: instance.Spec.Shared, reach: device.Nodes, lost: device.Unschedulable, scheduler: r.SchedulerName,
+		reported: device.Reported != nil, shared: instance.Spec.Shared, reach: device.Nodes, lost: device.Unschedulable, scheduler: r.SchedulerName, priority: r.PriorityClass,
 		memory: r.memory(instance.UID),
 	}
 	properties := instance.Spec.BrokerProperties
@@ -158,6 +176,7 @@ func (r *Reconciler) read(ctx context.Context, instance *akriv0.Instance, device
 	if err := r.Made.List(ctx, &jobList, of...); err != nil {
 		return nil, nil, err
 	}
+	f.exists = count(podList.Items, jobList.Items)[instance.Name]
 	names := append([]string(nil), f.reach...)
 	for i := range podList.Items {
 		if pod := &podList.Items[i]; metav1.IsControlledBy(pod, instance) {

@@ -19,7 +19,7 @@ const (
 	ConfigurationIndex = "configuration"
 )
 
-// Index has the cache find broker pods and Jobs by Instance, and pods by
+// Index has the cache find broker pods and Jobs by Instance and by
 // Configuration.
 func Index(ctx context.Context, in client.FieldIndexer) error {
 	for _, by := range []struct {
@@ -29,6 +29,7 @@ func Index(ctx context.Context, in client.FieldIndexer) error {
 		{&corev1.Pod{}, InstanceIndex, naming.Instance},
 		{&corev1.Pod{}, ConfigurationIndex, naming.Configuration},
 		{&batchv1.Job{}, InstanceIndex, naming.Instance},
+		{&batchv1.Job{}, ConfigurationIndex, naming.Configuration},
 	} {
 		if err := in.IndexField(ctx, by.object, by.field, ByLabel(by.label)); err != nil {
 			return fmt.Errorf("index %T by label %s: %w", by.object, by.label, err)

@@ -28,6 +28,7 @@ func renderPod(f *facts, node string, failures int) (*corev1.Pod, error) {
 	requestInstance(p, f.instance.Name)
 	pin(p, node)
 	p.SchedulerName = cmp.Or(p.SchedulerName, f.scheduler)
+	f.prioritize(p)
 	annotations := map[string]string{naming.SpecHash: f.spec.hash}
 	if h := f.propertiesHash(); h != "" {
 		annotations[naming.PropertiesHash] = h
@@ -65,6 +66,7 @@ func renderJob(f *facts) (*batchv1.Job, error) {
 	template.Labels, template.Annotations = labels, annotations
 	requestInstance(&template.Spec, f.instance.Name)
 	template.Spec.SchedulerName = cmp.Or(template.Spec.SchedulerName, f.scheduler)
+	f.prioritize(&template.Spec)
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: f.instance.Namespace, Name: name,
@@ -76,6 +78,14 @@ func renderJob(f *facts) (*batchv1.Job, error) {
 	}
 	hold(job)
 	return job, nil
+}
+
+// prioritize gives the pod the controller's PriorityClass, unless its spec says something of
+// its priority.
+func (f *facts) prioritize(p *corev1.PodSpec) {
+	if p.PriorityClassName == "" && p.Priority == nil {
+		p.PriorityClassName = f.priority
+	}
 }
 
 // ownedBy makes the Instance the owner, so that the garbage collector removes what was

@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeslot/kubeslot/controller/limits"
 )
 
 // Sum is how the brokers of a Configuration's Instances fare.
@@ -22,6 +24,8 @@ type Sum struct {
 	// NotReady is a pod that is not Ready: of the first Instance, by name, that has a
 	// failing one, else of the first that has any.
 	NotReady NotReady
+	// Limit is how many pods there are, and how many more there are to be.
+	Limit limits.Sum
 }
 
 // results keeps what was found of each Instance, by Configuration.
@@ -33,7 +37,7 @@ type results struct {
 }
 
 type result struct {
-	desired, ready, outdated int
+	desired, ready, outdated, withheld int
 	// expected is set while a broker runs or is to come.
 	expected bool
 	problem  Problem // the zero Problem is none

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,15 +33,19 @@ import (
 type rig struct {
 	*testing.T
 	*Reconciler
-	inv     *inventory.Inventory
-	clock   *clocktesting.FakePassiveClock
-	api     client.WithWatch
-	fake    client.WithWatch // the API server behind it, for what others write
-	events  *events.FakeRecorder
-	writes  []string
-	refuse  func(write string) error // nil: no; before it is done
-	lose    func(write string) bool  // its answer, when it is done
-	changed []types.NamespacedName
+	inv    *inventory.Inventory
+	clock  *clocktesting.FakePassiveClock
+	api    client.WithWatch
+	fake   client.WithWatch // the API server behind it, for what others write
+	events *events.FakeRecorder
+	mu     sync.Mutex // of what follows
+	writes []string
+	refuse func(write string) error // nil: no; before it is done
+	lose   func(write string) bool  // its answer, when it is done
+	// instances are those for which something was made.
+	instances map[string]bool
+	changed   []types.NamespacedName
+	woken     []types.NamespacedName
 	// properties that nodes report of the device, from the next found on
 	properties map[string]string
 }
@@ -56,8 +61,10 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 	r := &rig{T: t, inv: inventory.New(), clock: clocktesting.NewFakePassiveClock(start), events: events.NewFakeRecorder(1000),
 		properties: map[string]string{"K": "v"}}
 	write := func(verb string, o client.Object, do func() error) error {
+		r.mu.Lock()
 		w := fmt.Sprintf("%s %T %s", verb, o, o.GetName())
 		r.writes = append(r.writes, strings.NewReplacer("*v1.", "", "*v0.", "", "-"+instanceName, "").Replace(w))
+		r.mu.Unlock()
 		if r.refuse != nil {
 			if err := r.refuse(w); err != nil {
 				return err
@@ -72,12 +79,19 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, InstanceIndex, ByLabel(naming.Instance)).
 		WithIndex(&corev1.Pod{}, ConfigurationIndex, ByLabel(naming.Configuration)).
-		WithIndex(&batchv1.Job{}, InstanceIndex, ByLabel(naming.Instance))
+		WithIndex(&batchv1.Job{}, InstanceIndex, ByLabel(naming.Instance)).
+		WithIndex(&batchv1.Job{}, ConfigurationIndex, ByLabel(naming.Configuration))
 	r.fake = builder.Build()
 	r.api = interceptor.NewClient(r.fake, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			r.mu.Lock()
+			if r.instances == nil {
+				r.instances = map[string]bool{}
+			}
+			r.instances[o.GetLabels()[naming.Instance]] = true
 			uid++
 			o.SetUID(types.UID(fmt.Sprint("made-", uid)))
+			r.mu.Unlock()
 			o.SetCreationTimestamp(metav1.NewTime(r.clock.Now()))
 			return write("create", o, func() error { return c.Create(ctx, o, opts...) })
 		},
@@ -100,7 +114,20 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 // restart kills the controller: what it remembers is gone.
 func (r *rig) restart() {
 	r.Reconciler = New(Config{Client: r.api, Made: r.api, Live: r.api, Inventory: r.inv, Recorder: r.events, Clock: r.clock,
-		Changed: func(key types.NamespacedName) { r.changed = append(r.changed, key) }})
+		Changed: func(key types.NamespacedName) { r.note(&r.changed, key) },
+		Wake:    func(key types.NamespacedName) { r.note(&r.woken, key) }})
+}
+
+func (r *rig) madeFor(instance string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.instances[instance]
+}
+
+func (r *rig) note(in *[]types.NamespacedName, key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*in = append(*in, key)
 }
 
 // found has nodes report the device.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/controller/brokers"
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/limits"
 	"github.com/kubeslot/kubeslot/controller/validation"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -55,6 +56,7 @@ func TestStatus(t *testing.T) {
 		invalid    string
 		properties map[string]string
 		summary    inventory.Summary
+		instances  limits.Sum
 		sum        brokers.Sum
 		conditions []string // type=status reason: message
 		problems   []problem
@@ -115,11 +117,25 @@ func TestStatus(t *testing.T) {
 			sum:        brokers.Sum{Instances: 2, Desired: 2, Problem: &brokers.Problem{Reason: "Why", Message: "m"}, FirstWith: "cam-1", With: 2},
 			conditions: []string{"Ready=False Why: 2 Instances, the first is cam-1: m", "Discovering=True", "BrokersReady=False Why: 0 of 2 brokers are ready; 2 Instances, the first is cam-1: m"},
 			problems:   []problem{{Reason: "Why", Message: "2 Instances, the first is cam-1: m"}}},
+		"more devices than Instances": {summary: inventory.Summary{Owner: mine, Instances: 12345, Nodes: 1}, instances: limits.Sum{Used: 10000, Withheld: 2345},
+			conditions: []string{"Ready=False InstanceLimit: 12345 devices, 10000 Instances", "Discovering=True"},
+			problems: []problem{{Reason: "InstanceLimit", Message: "12345 devices, 10000 Instances: spec.maxInstances is 10000; the others have no Instance and no broker, " +
+				"and pods get their slots all the same. Raise it, or have the discovery handler find fewer"}}},
+		"more brokers than in total": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1240, Nodes: 30},
+			sum:        brokers.Sum{Instances: 1240, Desired: 1240, Ready: 990, Limit: limits.Sum{Used: 1000, Withheld: 240, TotalReached: true, FullNodes: 1, FirstFull: "a"}},
+			conditions: []string{"Ready=False BrokerLimit: 1000 of 1240 broker pods", "Discovering=True", "BrokersReady=False BrokerLimit: 990 of 1240 brokers are ready; 1000 of 1240 broker pods: spec.brokerLimits.total is 1000"},
+			problems: []problem{{Reason: "BrokerLimit", Message: "1000 of 1240 broker pods: spec.brokerLimits.total is 1000; the others wait. " +
+				"Raise it, or have the discovery handler find fewer devices"}}},
+		"more brokers than on the nodes": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 120, Nodes: 2},
+			sum:        brokers.Sum{Instances: 120, Desired: 120, Ready: 100, Limit: limits.Sum{Used: 100, Withheld: 20, FullNodes: 2, FirstFull: "a"}},
+			conditions: []string{"Ready=False BrokerLimit", "Discovering=True", "BrokersReady=False BrokerLimit"},
+			problems: []problem{{Reason: "BrokerLimit", Message: "100 of 120 broker pods: spec.brokerLimits.perNode is 50, and 2 nodes have so many or more, the first is a; " +
+				"the others wait. Raise it, or have the discovery handler find fewer devices"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := configuration(tc.broker)
 			c.Spec.BrokerProperties = tc.properties
-			st := status(c, tc.invalid, tc.summary, tc.sum, start)
+			st := status(c, tc.invalid, tc.summary, tc.instances, tc.sum, start)
 			if st.ObservedGeneration != 3 || int(st.Instances) != tc.summary.Instances || int(st.Slots.Held) != tc.summary.Held || (st.Brokers != nil) != tc.broker {
 				t.Errorf("%+v", st)
 			}
@@ -143,7 +159,7 @@ func TestStatusIsBounded(t *testing.T) {
 	for i := range 40 {
 		many = append(many, inventory.NodeProblem{Node: fmt.Sprintf("n%02d", i), Reason: "R", Message: fmt.Sprint(i, strings.Repeat("é", 2000))})
 	}
-	st := status(configuration(false), "", inventory.Summary{Owner: configuration(false), Problems: many}, brokers.Sum{}, start)
+	st := status(configuration(false), "", inventory.Summary{Owner: configuration(false), Problems: many}, limits.Sum{}, brokers.Sum{}, start)
 	if n := len(st.Problems); n != akriv0.MaxConfigurationProblems || !strings.Contains(st.Problems[n-1].Message, "25 more") || st.Problems[0].Node != "n00" {
 		t.Errorf("%d problems, the last %q", n, st.Problems[n-1].Message)
 	}
@@ -156,13 +172,13 @@ func TestStatusIsBounded(t *testing.T) {
 func TestTransitionTimes(t *testing.T) {
 	c := configuration(false)
 	found := inventory.Summary{Owner: c, Instances: 1, Nodes: 1}
-	c.Status = status(c, "", found, brokers.Sum{}, start)
-	later := status(c, "", inventory.Summary{Owner: c, Instances: 2, Nodes: 1}, brokers.Sum{}, start.Add(time.Minute))
+	c.Status = status(c, "", found, limits.Sum{}, brokers.Sum{}, start)
+	later := status(c, "", inventory.Summary{Owner: c, Instances: 2, Nodes: 1}, limits.Sum{}, brokers.Sum{}, start.Add(time.Minute))
 	if !later.Conditions[0].LastTransitionTime.Time.Equal(start) || later.Conditions[0].Message == c.Status.Conditions[0].Message {
 		t.Errorf("still true: %+v", later.Conditions[0])
 	}
 	c.Status = later
-	if failed := status(c, "", inventory.Summary{Owner: c}, brokers.Sum{}, start.Add(time.Hour)); !failed.Conditions[0].LastTransitionTime.Time.Equal(start.Add(time.Hour)) || later.Conditions[0].Status != metav1.ConditionTrue {
+	if failed := status(c, "", inventory.Summary{Owner: c}, limits.Sum{}, brokers.Sum{}, start.Add(time.Hour)); !failed.Conditions[0].LastTransitionTime.Time.Equal(start.Add(time.Hour)) || later.Conditions[0].Status != metav1.ConditionTrue {
 		t.Errorf("no longer true: %+v, before %+v", failed.Conditions[0], later.Conditions[0])
 	}
 }
@@ -208,7 +224,8 @@ func newRig(t *testing.T, c *akriv0.Configuration) *rig {
 		},
 	})
 	r.Reconciler = New(Config{Client: r.api, Live: r.api, Inventory: r.inv, Clock: r.clock, Brokers: func(types.NamespacedName) brokers.Sum { return r.sum },
-		Check: func(*akriv0.Configuration) validation.Findings { r.checks++; return r.found }})
+		Instances: func(types.NamespacedName) limits.Sum { return limits.Sum{} },
+		Check:     func(*akriv0.Configuration) validation.Findings { r.checks++; return r.found }})
 	return r
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/controller/brokers"
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/limits"
 	"github.com/kubeslot/kubeslot/controller/validation"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
@@ -45,6 +46,8 @@ type Config struct {
 	// Live reads Configurations from the API server.
 	Live      client.Reader
 	Inventory *inventory.Inventory
+	// Instances tells how many devices of a Configuration have an Instance.
+	Instances func(types.NamespacedName) limits.Sum
 	// Brokers tells how a Configuration's brokers fare.
 	Brokers func(types.NamespacedName) brokers.Sum
 	// Check says what is wrong with a Configuration itself. It is called once for each
@@ -124,12 +127,12 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 	}
 
 	summary := r.Inventory.Summary(key)
-	sum := r.Brokers(key)
-	if hasBroker(c) && sum.Instances < summary.Instances && now.Sub(t.first) < brokersWithin {
+	sum, instances := r.Brokers(key), r.Instances(key)
+	if hasBroker(c) && sum.Instances < summary.Instances-instances.Withheld && now.Sub(t.first) < brokersWithin {
 		return lookInterval, nil
 	}
 	want := c.DeepCopy()
-	want.Status = status(c, r.invalid(c), summary, sum, now)
+	want.Status = status(c, r.invalid(c), summary, instances, sum, now)
 	if apiequality.Semantic.DeepEqual(c.Status, want.Status) {
 		return 0, nil
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/controller/brokers"
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/limits"
 	"github.com/kubeslot/kubeslot/controller/validation"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
@@ -32,6 +33,8 @@ const (
 	nothingToRun    = "NothingToRun"
 	rollingOut      = "RollingOut"
 	notReady        = "BrokersNotReady"
+	brokerLimit     = "BrokerLimit"
+	instanceLimit   = "InstanceLimit"
 )
 
 const maxMessageLength = 1024
@@ -41,13 +44,13 @@ var reasonPattern = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$
 
 // status is what there is to say of a Configuration, given what its status says
 // already, which is not changed. invalid is what is wrong with its spec, "" for nothing.
-func status(c *akriv0.Configuration, invalid string, s inventory.Summary, sum brokers.Sum, now time.Time) akriv0.ConfigurationStatus {
+func status(c *akriv0.Configuration, invalid string, s inventory.Summary, instances limits.Sum, sum brokers.Sum, now time.Time) akriv0.ConfigurationStatus {
 	st := akriv0.ConfigurationStatus{
 		ObservedGeneration: c.Generation,
 		Instances:          int32(s.Instances),
 		Nodes:              int32(s.Nodes),
 		Slots:              akriv0.SlotCount{Total: int32(s.Slots), Held: int32(s.Held)},
-		Problems:           problems(c, invalid, s, sum),
+		Problems:           problems(c, invalid, s, instances, sum),
 	}
 	conditions := []metav1.Condition{readyCondition(s, st.Problems), discoveringCondition(c, s)}
 	if hasBroker(c) {
@@ -147,6 +150,9 @@ func brokersCondition(c *akriv0.Configuration, s inventory.Summary, sum brokers.
 	case sum.Problem != nil:
 		condition.Status, condition.Reason = metav1.ConditionFalse, sum.Problem.Reason
 		condition.Message += "; " + brokerProblem(sum)
+	case sum.Limit.Withheld > 0:
+		condition.Status, condition.Reason = metav1.ConditionFalse, brokerLimit
+		condition.Message += "; " + overBrokerLimit(c, sum.Limit)
 	case sum.Outdated > 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, rollingOut
 		condition.Message += fmt.Sprintf("; %d are of an earlier spec", sum.Outdated)
@@ -176,7 +182,7 @@ func brokerProblem(sum brokers.Sum) string {
 }
 
 // problems lists what is wrong. Nodes that have the same problem are one entry.
-func problems(c *akriv0.Configuration, invalid string, s inventory.Summary, sum brokers.Sum) []akriv0.ConfigurationProblem {
+func problems(c *akriv0.Configuration, invalid string, s inventory.Summary, instances limits.Sum, sum brokers.Sum) []akriv0.ConfigurationProblem {
 	var all []akriv0.ConfigurationProblem
 	if invalid != "" {
 		all = append(all, akriv0.ConfigurationProblem{Reason: invalidSpec, Message: invalid})
@@ -186,6 +192,12 @@ func problems(c *akriv0.Configuration, invalid string, s inventory.Summary, sum 
 	}
 	if !owns(c, s) {
 		all = append(all, akriv0.ConfigurationProblem{Reason: nameTaken, Message: takenBy(c.Name, s.Owner)})
+	}
+	if instances.Withheld > 0 && owns(c, s) {
+		all = append(all, akriv0.ConfigurationProblem{Reason: instanceLimit, Message: overInstanceLimit(c, instances)})
+	}
+	if sum.Limit.Withheld > 0 && hasBroker(c) && owns(c, s) {
+		all = append(all, akriv0.ConfigurationProblem{Reason: brokerLimit, Message: overBrokerLimit(c, sum.Limit)})
 	}
 	if sum.Problem != nil && hasBroker(c) {
 		all = append(all, akriv0.ConfigurationProblem{Reason: sum.Problem.Reason, Message: brokerProblem(sum)})

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/limits"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -30,10 +31,15 @@ const (
 
 // decide returns the step that brings an Instance nearer to what it should be; the
 // next is decided when this one is done. existing is nil when there is none.
-// lacksSlices says which nodes have a Node object and no DeviceSlice.
-func decide(key types.NamespacedName, d inventory.Device, existing *akriv0.Instance, lacksSlices func(node string) bool) step {
+// lacksSlices says which nodes have a Node object and no DeviceSlice. room is within the
+// Configuration's spec.maxInstances.
+func decide(key types.NamespacedName, d inventory.Device, existing *akriv0.Instance, room *limits.Room, lacksSlices func(node string) bool) step {
 	if existing == nil {
 		if d.Reported == nil || d.Configuration == nil || d.Configuration.Namespace != key.Namespace {
+			return step{}
+		}
+		if !room.Take("", 1) {
+			room.Withhold(1)
 			return step{}
 		}
 		return step{create, view(key, d, nil), "the device was found"}

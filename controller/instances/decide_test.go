@@ -67,14 +67,14 @@ func TestDecide(t *testing.T) {
 		"ours, of a node that lacks slices": {gone, ours, []string{"node-a"}, remove, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := decide(key, tc.device, tc.existing, func(node string) bool { return slices.Contains(tc.lacks, node) })
+			got := decide(key, tc.device, tc.existing, nil, func(node string) bool { return slices.Contains(tc.lacks, node) })
 			if got.verb != tc.verb || !strings.Contains(got.reason, tc.reason) || (got.want != nil) != (tc.verb == create || tc.verb == patch) {
 				t.Errorf("%q because %q, want %q", got.verb, got.reason, tc.verb)
 			}
 			if got.want == nil {
 				return
 			}
-			if next := decide(key, tc.device, got.want, func(string) bool { return false }); next.verb != "" {
+			if next := decide(key, tc.device, got.want, nil, func(string) bool { return false }); next.verb != "" {
 				t.Errorf("once that is done, %q because %q", next.verb, next.reason)
 			}
 		})
@@ -85,11 +85,11 @@ func TestDeletionIsNotHeldUp(t *testing.T) {
 	now := metav1.Now()
 	i := &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: key.Name, DeletionTimestamp: &now,
 		Finalizers: []string{"node-a", metav1.FinalizerDeleteDependents}}}
-	s := decide(key, inventory.Device{}, i, func(string) bool { return true })
+	s := decide(key, inventory.Device{}, i, nil, func(string) bool { return true })
 	if s.verb != patch || !slices.Equal(s.want.Finalizers, []string{metav1.FinalizerDeleteDependents}) {
 		t.Fatalf("%+v, want Akri's finalizer taken off", s)
 	}
-	if s := decide(key, inventory.Device{}, s.want, func(string) bool { return true }); s.verb != "" {
+	if s := decide(key, inventory.Device{}, s.want, nil, func(string) bool { return true }); s.verb != "" {
 		t.Errorf("%+v, want the garbage collector to go on", s)
 	}
 }

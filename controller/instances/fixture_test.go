@@ -2,6 +2,7 @@ package instances
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,6 +62,9 @@ type rig struct {
 	stale         *akriv0.Instance      // what the cache still has
 	drops         bool                  // what a patch says: its CRD does not know the field
 	preconditions *metav1.Preconditions // of the last deletion
+	mu            sync.Mutex            // of writes, woken and changed
+	woken         []string              // Instances that have room now
+	changed       int                   // how often the number of those that wait changed
 }
 
 func newRig(t *testing.T, objects ...client.Object) *rig {
@@ -73,7 +77,9 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 	}
 	r := &rig{T: t, inv: inventory.New(), clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}
 	write := func(verb string, do func() error) error {
+		r.mu.Lock()
 		r.writes = append(r.writes, verb)
+		r.mu.Unlock()
 		if r.refuse != nil {
 			if err := r.refuse(); err != nil {
 				return err
@@ -110,12 +116,20 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 			return write("delete", func() error { return c.Delete(ctx, obj, opts...) })
 		},
 	})
-	r.Reconciler = New(r.api, r.inv, r.clock)
+	r.restart()
 	return r
 }
 
 // restart kills the controller: what it remembers is gone.
-func (r *rig) restart() { r.Reconciler = New(r.api, r.inv, r.clock) }
+func (r *rig) restart() {
+	locked := func(do func()) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		do()
+	}
+	r.Reconciler = New(r.api, r.inv, r.clock, func(key types.NamespacedName) { locked(func() { r.woken = append(r.woken, key.Name) }) },
+		func(types.NamespacedName) { locked(func() { r.changed++ }) })
+}
 
 func (r *rig) reconcile() (reconcile.Result, error) {
 	r.Helper()

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/limits"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -38,6 +39,8 @@ type Reconciler struct {
 	client    client.Client // reads from the cache
 	inventory *inventory.Inventory
 	clock     clock.PassiveClock
+	limits    *limits.Keeper
+	changed   func(configuration types.NamespacedName)
 
 	mu      sync.Mutex
 	written map[types.NamespacedName]time.Time // in the last Interval
@@ -46,12 +49,16 @@ type Reconciler struct {
 
 var _ reconcile.Reconciler = &Reconciler{}
 
-// New makes a Reconciler.
-func New(c client.Client, inv *inventory.Inventory, clock clock.PassiveClock) *Reconciler {
-	return &Reconciler{
-		client: c, inventory: inv, clock: clock,
+// New makes a Reconciler. wake has an Instance looked at for which there is room now, within
+// its Configuration's spec.maxInstances; changed a Configuration of whose devices more or
+// fewer wait for room.
+func New(c client.Client, inv *inventory.Inventory, clock clock.PassiveClock, wake, changed func(types.NamespacedName)) *Reconciler {
+	r := &Reconciler{
+		client: c, inventory: inv, clock: clock, changed: changed,
 		written: map[types.NamespacedName]time.Time{}, waiting: map[types.NamespacedName]string{},
 	}
+	r.limits = limits.New(r.existing, wake)
+	return r
 }
 
 // Reconcile does at most one write.
@@ -66,7 +73,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("read Instance %s: %w", key, err)
 	}
-	s := decide(key, r.inventory.Device(key.Name), existing, r.inventory.LacksSlices)
+	s, err := r.decide(key, existing)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	r.note(ctx, key, s)
 	switch s.verb {
 	case "":
@@ -74,7 +84,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case wait:
 		return reconcile.Result{RequeueAfter: LookAgain}, nil
 	}
-	err := r.write(ctx, s, existing)
+	err = r.write(ctx, s, existing)
 	r.mu.Lock()
 	r.written[key] = r.clock.Now() // when it was done: the API server may have been slow
 	r.mu.Unlock()

@@ -199,7 +199,7 @@ func TestEachWriteMayFail(t *testing.T) {
 							}
 							r.clock.SetTime(r.clock.Now().Add(max(result.RequeueAfter, Interval)))
 						}
-						got, want := r.instance(), decide(key, r.inv.Device(key.Name), nil, func(string) bool { return false }).want
+						got, want := r.instance(), decide(key, r.inv.Device(key.Name), nil, nil, func(string) bool { return false }).want
 						if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion"), cmpopts.EquateEmpty()); diff != "" {
 							t.Fatalf("after step %d (-want +got):\n%s", i, diff)
 						}

@@ -90,7 +90,7 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 		},
 	})
 	r.brokers = brokers.New(brokers.Config{Client: r.api, Made: r.api, Live: r.api, Inventory: r.inv, Recorder: events.NewFakeRecorder(100),
-		Clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), Changed: func(types.NamespacedName) {}})
+		Clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), Changed: func(types.NamespacedName) {}, Wake: func(types.NamespacedName) {}})
 	r.restart()
 	return r
 }

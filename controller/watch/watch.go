@@ -267,6 +267,11 @@ func (w *Watch) BrokersChanged(instance types.NamespacedName) {
 	w.add(ConfigurationServices, configuration)
 }
 
+// Look returns a function that has an object looked at by the controller of a source.
+func (w *Watch) Look(s Source) func(types.NamespacedName) {
+	return func(key types.NamespacedName) { w.add(s, []types.NamespacedName{key}) }
+}
+
 func configurationOf(instance types.NamespacedName) types.NamespacedName {
 	name, _ := slot.SplitInstance(instance.Name)
 	return types.NamespacedName{Namespace: instance.Namespace, Name: name}

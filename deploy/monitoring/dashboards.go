@@ -82,6 +82,9 @@ func fleet() Dashboard {
 				Query{Expr: `sum by (kind) (rate(kubeslot_controller_brokers_created_total[$__rate_interval]))`, Legend: "{{kind}} created"},
 				Query{Expr: `sum by (kind) (rate(kubeslot_controller_brokers_deleted_total[$__rate_interval]))`, Legend: "{{kind}} deleted"},
 				Query{Expr: `sum by (kind) (rate(kubeslot_controller_brokers_refused_total[$__rate_interval]))`, Legend: "{{kind}} refused"}),
+			graph("Brokers and Instances beyond limits", Count,
+				quiet(`max by (configuration) (kubeslot_controller_brokers_withheld)`, "brokers of {{configuration}}"),
+				quiet(`max by (configuration) (kubeslot_controller_instances_withheld)`, "Instances of {{configuration}}")),
 			graph("The controller's queues", Count, Query{Expr: `max by (name) (workqueue_depth and on (instance) kubeslot_controller_nodes_without_kubecri)`, Legend: "{{name}}"}),
 		}},
 	}}

@@ -17,10 +17,12 @@ const applyAgain = "delete the Configuration and apply it again: spec.discoveryH
 // configurationActions are what to do about the problems of Configurations, by reason; "" is
 // of those whose messages say it.
 var configurationActions = map[string]string{
+	"BrokerLimit":             "",
 	"BrokerNameTaken":         "",
 	"BrokerNeedsMoreSlots":    "",
 	"DevicesRejected":         "Correct the discovery handler, or what the Configuration asks of it",
 	"DiscoveryFailed":         "It is tried again; if it stays, look at the handler's pod or log on the node",
+	"InstanceLimit":           "",
 	"InvalidConfiguration":    "Correct the Configuration's spec",
 	"InvalidDiscoveryDetails": "Correct discoveryDetails or discoveryProperties in your file, " + applyAgain,
 	"MoreProblems":            "",

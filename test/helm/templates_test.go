@@ -21,6 +21,7 @@ func TestBadValues(t *testing.T) {
 		{"kubecri.allowedPaths=/dev", "'/kubecri/allowedPaths': got string, want array"},
 		{"controller.replica=3", "additional properties 'replica' not allowed"},
 		{"controller.replicas=0", "'/controller/replicas': minimum: got 0, want 1"},
+		{"controller.brokerPriorityClass.value=2000000000", "'/controller/brokerPriorityClass/value': maximum"},
 		{"image.registry=", "image.registry is not set: make push REGISTRY="},
 		{"image.registry=reg.example/", "/image/registry"},
 		{"kubcri.enabled=false", "additional properties 'kubcri' not allowed"},
@@ -131,6 +132,29 @@ func TestRuntimePresets(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Brokers have a PriorityClass when it has a name, and the chart makes it unless told not to.
+func TestBrokerPriorityClass(t *testing.T) {
+	h := newHelm(t, 4)
+	for set, want := range map[string]struct{ argument, class bool }{
+		"controller.replicas=1":                   {},
+		"controller.brokerPriorityClass.name=low": {true, true},
+		"controller.brokerPriorityClass.name=low,controller.brokerPriorityClass.create=false": {argument: true},
+	} {
+		all := h.render(t, "--set", set)
+		args := fmt.Sprint(container(all.get(t, "Deployment", "kubeslot-controller"))["args"])
+		if got := strings.Contains(args, "--broker-priority-class=low"); got != want.argument {
+			t.Errorf("with %s the controller runs with %s", set, args)
+		}
+		at := slices.IndexFunc(all, func(o *unstructured.Unstructured) bool { return o.GetKind() == "PriorityClass" })
+		if (at >= 0) != want.class {
+			t.Errorf("with %s there is a PriorityClass: %t", set, at >= 0)
+		}
+		if at >= 0 && (all[at].GetName() != "low" || fmt.Sprint(all[at].Object["value"]) != "-10" || all[at].Object["preemptionPolicy"] != "Never") {
+			t.Errorf("%v", all[at].Object)
+		}
 	}
 }
 

@@ -149,6 +149,11 @@ func TestAlertsAndDashboards(t *testing.T) {
 			r.check(err)
 			r.configure("full", "unwatched", "debugEcho", "descriptions: [gate]", 1, withBroker(r))
 			r.prometheus.awaitAlert(r.T, "KubeslotBrokersRefused", map[string]string{"kind": "Pod"})
+			r.configure(namespace, "many", "debugEcho", "descriptions: [d0, d1, d2]", 1, withBroker(r), func(c *akriv0.ConfigurationSpec) {
+				c.MaxInstances, c.BrokerLimits = 2, &akriv0.BrokerLimits{Total: 1}
+			})
+			r.prometheus.awaitAlert(r.T, "KubeslotBrokerLimit", map[string]string{"configuration": "many"})
+			r.prometheus.awaitAlert(r.T, "KubeslotInstanceLimit", map[string]string{"configuration": "many"})
 			r.check(r.client.AkriV0().Configurations("full").Delete(r.ctx, "unwatched", metav1.DeleteOptions{}))
 		}},
 		{"a node without kubecri", func(r *rig) {

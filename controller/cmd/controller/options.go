@@ -31,6 +31,7 @@ type options struct {
 	workers       int
 	claimGrace    time.Duration
 	schedulerName string
+	priorityClass string
 
 	metricsAddress, healthAddress string
 
@@ -75,6 +76,8 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"How long a SlotClaim is left alone that does not count, because its node does not see the device or the capacity is smaller, and that no pod was assigned.")
 	work.StringVar(&o.schedulerName, "broker-scheduler-name", "",
 		"Scheduler of brokers whose spec has no schedulerName. Empty means the cluster's default. Existing brokers are not changed.")
+	work.StringVar(&o.priorityClass, "broker-priority-class", "",
+		"PriorityClass of brokers whose spec says nothing of their priority: it has to exist. Empty means the cluster's default. Existing brokers are not changed.")
 	checks := groups.FlagSet("validation")
 	checks.StringVar(&o.webhookAddress, "webhook-bind-address", "127.0.0.1:10362",
 		"Where to serve the webhook that refuses wrong Configurations, over HTTPS: where the ValidatingWebhookConfiguration kubeslot-configurations leads. \"0\" serves nothing.")
@@ -121,6 +124,11 @@ func (o *options) validate() error {
 	if o.schedulerName != "" {
 		for _, problem := range utilvalidation.IsDNS1123Subdomain(o.schedulerName) {
 			bad("broker-scheduler-name", fmt.Errorf("%q: %s", o.schedulerName, problem))
+		}
+	}
+	if o.priorityClass != "" {
+		for _, problem := range utilvalidation.IsDNS1123Subdomain(o.priorityClass) {
+			bad("broker-priority-class", fmt.Errorf("%q: %s", o.priorityClass, problem))
 		}
 	}
 	if o.leaderElect {

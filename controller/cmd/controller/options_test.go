@@ -20,6 +20,8 @@ func TestFlags(t *testing.T) {
 		"no workers":          {[]string{"--concurrent-syncs=0"}, "--concurrent-syncs"},
 		"no grace":            {[]string{"--claim-grace=-1s"}, "--claim-grace"},
 		"bad scheduler":       {[]string{"--broker-scheduler-name=a b"}, "--broker-scheduler-name"},
+		"a priority":          {[]string{"--broker-priority-class=kubeslot-broker"}, ""},
+		"bad priority":        {[]string{"--broker-priority-class=a b"}, "--broker-priority-class"},
 		"no namespace":        {[]string{"--leader-elect-resource-namespace="}, "--leader-elect-resource-namespace"},
 		"bad namespace alone": {[]string{"--leader-elect-resource-namespace=X", "--leader-elect=false"}, ""},
 		"lease too short":     {[]string{"--leader-elect-lease-duration=10s"}, "want each longer than the next"},

@@ -125,18 +125,20 @@ func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.
 	}
 	broker := brokers.New(brokers.Config{
 		Client: mgr.GetClient(), Made: made, Live: mgr.GetAPIReader(), Inventory: inv,
-		Recorder: recorder, Clock: clock.RealClock{}, SchedulerName: o.schedulerName, Changed: w.BrokersChanged,
+		Recorder: recorder, Clock: clock.RealClock{}, SchedulerName: o.schedulerName, PriorityClass: o.priorityClass,
+		Changed: w.BrokersChanged, Wake: w.Look(watch.Brokers),
 	})
+	viewed := instances.New(mgr.GetClient(), inv, clock.RealClock{}, w.Look(watch.Instances), w.Look(watch.Configurations))
 	forServices := services.Config{Client: mgr.GetClient(), Made: made, Live: mgr.GetAPIReader(), Inventory: inv, Brokers: broker, Recorder: recorder}
 	statuses := configurations.New(configurations.Config{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Inventory: inv, Brokers: broker.Sum, Check: check.Check, Clock: clock.RealClock{},
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Inventory: inv, Instances: viewed.Sum, Brokers: broker.Sum, Check: check.Check, Clock: clock.RealClock{},
 	})
 	for _, c := range []struct {
 		name       string
 		reconciler reconcile.Reconciler
 		source     watch.Source
 	}{
-		{"instances", instances.New(mgr.GetClient(), inv, clock.RealClock{}), watch.Instances},
+		{"instances", viewed, watch.Instances},
 		{"claims", judge, watch.Claims},
 		{"brokers", broker, watch.Brokers},
 		{"instance-services", services.OfInstances(forServices), watch.InstanceServices},
@@ -147,7 +149,7 @@ func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.
 			return err
 		}
 	}
-	for _, c := range []prometheus.Collector{configurations.InstanceCount{Inventory: inv}, configurations.Problems{Inventory: inv}, brokers.PodCount{Made: made}, statuses} {
+	for _, c := range []prometheus.Collector{configurations.InstanceCount{Inventory: inv}, configurations.Problems{Inventory: inv}, brokers.PodCount{Made: made}, statuses, viewed, broker} {
 		if err := metrics.Registry.Register(c); err != nil {
 			return err
 		}

@@ -140,6 +140,19 @@ type ConfigurationSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self >= duration('1m') && self <= duration('24h')",message="releaseUnreachableAfter must be 1m to 24h"
 	ReleaseUnreachableAfter *metav1.Duration `json:"releaseUnreachableAfter,omitempty"`
 
+	// maxInstances is how many devices get an Instance, 10000 without it. Those that have one keep
+	// it, also when the number is made smaller. A device beyond it has no Instance, no broker and
+	// no Service until there is room, and then the first found comes first; pods get its slots.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	MaxInstances int32 `json:"maxInstances,omitempty"`
+
+	// brokerLimits is how many broker pods there may be of all Instances.
+	// +optional
+	// +nullable
+	BrokerLimits *BrokerLimits `json:"brokerLimits,omitempty"`
+
 	// brokerSpec is the workload that the controller runs for each Instance.
 	// +optional
 	// +nullable
@@ -183,6 +196,23 @@ type ConfigurationSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +kubebuilder:validation:items:Pattern=`^[-._a-zA-Z][-._a-zA-Z0-9]*$`
 	PropertyPrefixes []string `json:"propertyPrefixes,omitempty"`
+}
+
+// BrokerLimits is how many broker pods a Configuration has. Those that run stay, also when a
+// number is made smaller. What is beyond it is not made until there is room, and then the oldest
+// Instance comes first. A Job counts as its parallelism, in total alone.
+type BrokerLimits struct {
+	// perNode is how many there may be on one node, 50 without it.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	PerNode int32 `json:"perNode,omitempty"`
+
+	// total is how many there may be in the cluster, 1000 without it.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	Total int32 `json:"total,omitempty"`
 }
 
 // Discovery says who discovers, and who reaches what is found.

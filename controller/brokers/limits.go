@@ -1,0 +1,89 @@
+package brokers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubeslot/kubeslot/controller/limits"
+	"github.com/kubeslot/kubeslot/controller/naming"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// count counts broker pods and Jobs, by Instance. Pods that have ended count until they are
+// deleted, for their successors have their places. A Job's pods belong to the Job, and count
+// with it.
+func count(pods []corev1.Pod, jobs []batchv1.Job) map[string]limits.Places {
+	all := map[string]limits.Places{}
+	add := func(o client.Object, node string, n int) {
+		instance := o.GetLabels()[naming.Instance]
+		if owner := metav1.GetControllerOf(o); owner == nil || owner.Kind != "Instance" || n == 0 {
+			return
+		}
+		if all[instance] == nil {
+			all[instance] = limits.Places{}
+		}
+		all[instance][node] += n
+	}
+	for i := range pods {
+		pod := &pods[i]
+		add(pod, cmp.Or(pod.Labels[naming.TargetNode], naming.Cut(pod.Spec.NodeName)), 1)
+	}
+	for i := range jobs {
+		if job := &jobs[i]; !isFinished(job) {
+			add(job, "", jobPods(&job.Spec))
+		}
+	}
+	return all
+}
+
+// existing returns what the cache shows of all brokers of a Configuration.
+func (r *Reconciler) existing(configuration types.NamespacedName) (map[string]limits.Places, error) {
+	return r.list(context.Background(), client.InNamespace(configuration.Namespace), client.MatchingFields{ConfigurationIndex: configuration.Name})
+}
+
+func (r *Reconciler) list(ctx context.Context, of ...client.ListOption) (map[string]limits.Places, error) {
+	var pods corev1.PodList
+	var jobs batchv1.JobList
+	of = append(of, client.UnsafeDisableDeepCopy)
+	if err := r.Made.List(ctx, &pods, of...); err != nil {
+		return nil, err
+	}
+	if err := r.Made.List(ctx, &jobs, of...); err != nil {
+		return nil, err
+	}
+	return count(pods.Items, jobs.Items), nil
+}
+
+// decide says what to do about an Instance's brokers, within the limits of its
+// Configuration.
+func (r *Reconciler) decide(key types.NamespacedName, f *facts, jobs []*batchv1.Job) (p plan, j jobPlan, err error) {
+	perNode, total := f.configuration.Spec.BrokersLimit()
+	one := limits.Instance{Key: key, Configuration: configurationKey(key), Since: f.instance.CreationTimestamp.Time, Exists: f.exists}
+	_, err = r.limits.Decide(one, limits.Limit{PerNode: perNode, Total: total}, func(room *limits.Room) {
+		f.room = room
+		p, j = decide(f), decideJobs(f, jobs)
+	})
+	return p, j, err
+}
+
+// leave notes that nothing more is made for an Instance. What there is of it counts until it
+// is gone.
+func (r *Reconciler) leave(ctx context.Context, key types.NamespacedName, c *akriv0.Configuration) error {
+	if c == nil || c.Namespace != key.Namespace {
+		r.limits.Forget(configurationKey(key))
+		return nil
+	}
+	exists, err := r.list(ctx, client.InNamespace(key.Namespace), client.MatchingFields{InstanceIndex: key.Name})
+	if err != nil {
+		return fmt.Errorf("list the brokers of Instance %s: %w", key, err)
+	}
+	r.limits.Leave(limits.Instance{Key: key, Configuration: configurationKey(key), Exists: exists[key.Name]})
+	return nil
+}

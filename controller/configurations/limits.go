@@ -1,0 +1,27 @@
+package configurations
+
+import (
+	"fmt"
+
+	"github.com/kubeslot/kubeslot/controller/limits"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// overInstanceLimit says how many devices have no Instance.
+func overInstanceLimit(c *akriv0.Configuration, s limits.Sum) string {
+	return fmt.Sprintf("%s, %s: spec.maxInstances is %d; the others have no Instance and no broker, and pods get their slots all the same. "+
+		"Raise it, or have the discovery handler find fewer", count(s.Used+s.Withheld, "device"), count(s.Used, "Instance"), c.Spec.InstancesLimit())
+}
+
+// overBrokerLimit says how many broker pods are not made, and which of the limits is the
+// reason.
+func overBrokerLimit(c *akriv0.Configuration, s limits.Sum) string {
+	perNode, total := c.Spec.BrokersLimit()
+	message := fmt.Sprintf("%d of %d broker pods: ", s.Used, s.Used+s.Withheld)
+	if s.TotalReached {
+		message += fmt.Sprintf("spec.brokerLimits.total is %d", total)
+	} else {
+		message += fmt.Sprintf("spec.brokerLimits.perNode is %d, and %s have so many or more, the first is %s", perNode, count(s.FullNodes, "node"), s.FirstFull)
+	}
+	return message + "; the others wait. Raise it, or have the discovery handler find fewer devices"
+}
