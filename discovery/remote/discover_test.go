@@ -38,7 +38,7 @@ func ids(result discovery.Result) string {
 func TestRequestAndDevicesGoOverWhole(t *testing.T) {
 	s := newServer(t, nil)
 	asked := make(chan *pb.DiscoverRequest, 1)
-	serve(t, s, "udev", func(request *pb.DiscoverRequest, stream stream) error {
+	serveHandler(t, s, "udev", func(request *pb.DiscoverRequest, stream stream) error {
 		asked <- request
 		return sends(&pb.DiscoverResponse{Devices: []*pb.Device{{
 			Id: "/dev/ü", Properties: map[string]string{"A": "1", "B": ""},
@@ -84,7 +84,7 @@ func TestShared(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t, nil)
-			serve(t, s, "x", sends(&pb.DiscoverResponse{Shared: tc.response}))
+			serveHandler(t, s, "x", sends(&pb.DiscoverResponse{Shared: tc.response}))
 			run := start(t, register(t, s, "x", tc.registered), discovery.Request{})
 			if got := await(t, run.reports, "a report"); got.Shared != tc.want {
 				t.Errorf("reported shared: %t, want %t", got.Shared, tc.want)
@@ -96,7 +96,7 @@ func TestShared(t *testing.T) {
 // A handler that registers anew with another answer must not go on under the old one.
 func TestSharedChangesWithARegistration(t *testing.T) {
 	s := newServer(t, nil)
-	serve(t, s, "x", sends(devices("a")))
+	serveHandler(t, s, "x", sends(devices("a")))
 	source := register(t, s, "x", false)
 	run := start(t, source, discovery.Request{})
 	await(t, run.reports, "the report of local devices")
@@ -117,7 +117,7 @@ func TestSharedChangesWithARegistration(t *testing.T) {
 func TestTheSameRegistrationAgainDisturbsNothing(t *testing.T) {
 	s := newServer(t, nil)
 	more := make(chan *pb.DiscoverResponse)
-	serve(t, s, "x", func(_ *pb.DiscoverRequest, stream stream) error {
+	serveHandler(t, s, "x", func(_ *pb.DiscoverRequest, stream stream) error {
 		for {
 			select {
 			case m := <-more:
@@ -154,7 +154,7 @@ func TestTheSameRegistrationAgainDisturbsNothing(t *testing.T) {
 func TestSilenceIsAReportOfNoDevices(t *testing.T) {
 	s := newServer(t, func(c *Config) { c.SilentAfter = 50 * time.Millisecond })
 	speak := make(chan struct{})
-	serve(t, s, "x", func(request *pb.DiscoverRequest, stream stream) error {
+	serveHandler(t, s, "x", func(request *pb.DiscoverRequest, stream stream) error {
 		<-speak
 		return sends(devices("late"))(request, stream)
 	})
@@ -170,7 +170,7 @@ func TestSilenceIsAReportOfNoDevices(t *testing.T) {
 
 func TestSilenceAfterAReportMeansNoChange(t *testing.T) {
 	s := newServer(t, func(c *Config) { c.SilentAfter = time.Second })
-	serve(t, s, "x", sends(devices("a")))
+	serveHandler(t, s, "x", sends(devices("a")))
 	run := start(t, register(t, s, "x", true), discovery.Request{})
 	if got := ids(await(t, run.reports, "the report")); got != "a" {
 		t.Fatalf("reported %q, want a", got)
@@ -184,7 +184,7 @@ func TestSilenceAfterAReportMeansNoChange(t *testing.T) {
 
 func TestAHandlerThatIsKilled(t *testing.T) {
 	s := newServer(t, nil)
-	kill := serve(t, s, "x", sends(devices("a")))
+	kill := serveHandler(t, s, "x", sends(devices("a")))
 	source := register(t, s, "x", true)
 	run := start(t, source, discovery.Request{})
 	await(t, run.reports, "the report")
@@ -199,7 +199,7 @@ func TestAHandlerThatIsKilled(t *testing.T) {
 	if err := await(t, run.done, "the failure to connect"); err == nil || !strings.Contains(err.Error(), "cannot connect") {
 		t.Errorf("Discover() = %v, want that it cannot connect", err)
 	}
-	serve(t, s, "x", sends(devices("a")))
+	serveHandler(t, s, "x", sends(devices("a")))
 	run = start(t, source, discovery.Request{})
 	if got := ids(await(t, run.reports, "the report of the handler that returned")); got != "a" {
 		t.Errorf("reported %q, want a", got)
@@ -209,8 +209,8 @@ func TestAHandlerThatIsKilled(t *testing.T) {
 func TestEndsPromptly(t *testing.T) {
 	silent := make(chan net.Conn, 1)
 	for name, prepare := range map[string]func(t *testing.T, s *Server){
-		"an open stream":              func(t *testing.T, s *Server) { serve(t, s, "x", sends(devices("a"))) },
-		"a handler that says nothing": func(t *testing.T, s *Server) { serve(t, s, "x", sends()) },
+		"an open stream":              func(t *testing.T, s *Server) { serveHandler(t, s, "x", sends(devices("a"))) },
+		"a handler that says nothing": func(t *testing.T, s *Server) { serveHandler(t, s, "x", sends()) },
 		"a socket on which nobody speaks": func(t *testing.T, s *Server) {
 			l, err := net.Listen("unix", filepath.Join(s.config.Directory, "x.sock"))
 			if err != nil {

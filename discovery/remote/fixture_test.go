@@ -84,8 +84,8 @@ func (h *fakeHandler) Discover(request *pb.DiscoverRequest, stream grpc.ServerSt
 	return h.discover(request, stream)
 }
 
-// serve serves discover on the socket of the name in the server's directory; stop kills it.
-func serve(t *testing.T, s *Server, name string, discover func(*pb.DiscoverRequest, grpc.ServerStreamingServer[pb.DiscoverResponse]) error) (stop func()) {
+// serveHandler serves discover on the socket of the name in the server's directory; stop kills it.
+func serveHandler(t *testing.T, s *Server, name string, discover func(*pb.DiscoverRequest, grpc.ServerStreamingServer[pb.DiscoverResponse]) error) (stop func()) {
 	t.Helper()
 	l, err := net.Listen("unix", filepath.Join(s.config.Directory, name+".sock"))
 	if err != nil {

@@ -45,7 +45,7 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t, nil)
-			serve(t, s, "x", tc.discover)
+			serveHandler(t, s, "x", tc.discover)
 			run := start(t, register(t, s, "x", true), discovery.Request{})
 			err := await(t, run.done, "the error")
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "endpoint "+s.config.Directory) {
@@ -165,7 +165,7 @@ func TestMoreDevicesThanTheAgentTakes(t *testing.T) {
 		}
 		many.Devices = append(many.Devices, d)
 	}
-	serve(t, s, "x", sends(many))
+	serveHandler(t, s, "x", sends(many))
 	if got := await(t, start(t, register(t, s, "x", true), discovery.Request{}).reports, "the report"); len(got.Devices) != 20_001 {
 		t.Errorf("reported %d devices, want all", len(got.Devices))
 	}
@@ -178,7 +178,7 @@ func TestWarningsArePassedOnceAndBounded(t *testing.T) {
 	for i := range 100 {
 		flood.Warnings = append(flood.Warnings, fmt.Sprint(i))
 	}
-	serve(t, s, "x", sends(first, first, flood))
+	serveHandler(t, s, "x", sends(first, first, flood))
 	run := start(t, register(t, s, "x", true), discovery.Request{})
 	for range 3 {
 		await(t, run.reports, "a report")
@@ -199,7 +199,7 @@ func TestAHandlerThatNeverStopsSending(t *testing.T) {
 	s := newServer(t, nil)
 	var sent int
 	ended := make(chan int, 1)
-	serve(t, s, "x", func(_ *pb.DiscoverRequest, stream stream) error {
+	serveHandler(t, s, "x", func(_ *pb.DiscoverRequest, stream stream) error {
 		defer func() { ended <- sent }()
 		big := devices(strings.Repeat("x", 4<<20))
 		for {

@@ -57,6 +57,10 @@ type Config struct {
 
 	// MaxEndpoints is how many endpoints are known at a time.
 	MaxEndpoints int
+
+	// Dropped, if set, is called for each connection to the socket that was closed because
+	// there were too many.
+	Dropped func()
 }
 
 // Server knows the registered endpoints. Make one with NewServer. Its methods are safe

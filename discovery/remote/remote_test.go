@@ -2,14 +2,20 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
@@ -184,7 +190,7 @@ func TestAFloodOfRegistrationsOfOneEndpoint(t *testing.T) {
 func TestAFloodOfEndpoints(t *testing.T) {
 	const most = 8
 	s := newServer(t, func(c *Config) { c.MaxEndpoints = most })
-	serve(t, s, "used", sends(devices("a")))
+	serveHandler(t, s, "used", sends(devices("a")))
 	used, idle := register(t, s, "used", true), register(t, s, "idle", true)
 	await(t, start(t, used, discovery.Request{}).reports, "the report of the handler in use")
 	for i := range 1000 {
@@ -209,7 +215,7 @@ func TestAFloodOfEndpoints(t *testing.T) {
 
 func TestWithAllEndpointsInUseANewOneIsLeftOut(t *testing.T) {
 	s := newServer(t, func(c *Config) { c.MaxEndpoints = 1 })
-	serve(t, s, "used", sends(devices("a")))
+	serveHandler(t, s, "used", sends(devices("a")))
 	used := start(t, register(t, s, "used", true), discovery.Request{})
 	await(t, used.reports, "the report of the handler in use")
 	if err := s.register(klog.Background(), &pb.RegisterDiscoveryHandlerRequest{Name: "more", Endpoint: "more.sock"}); err != nil {
@@ -261,7 +267,7 @@ func TestAnEndpointThatIsReachedIsNotForgotten(t *testing.T) {
 	source := register(t, s, "x", true)
 	e := source.Handler.(*endpoint)
 	e.unreachable()
-	serve(t, s, "x", sends(devices("a")))
+	serveHandler(t, s, "x", sends(devices("a")))
 	open := start(t, source, discovery.Request{})
 	await(t, open.reports, "a report")
 	e.unreachable() // another Configuration's attempt failed
@@ -275,5 +281,43 @@ func TestAnEndpointThatIsReachedIsNotForgotten(t *testing.T) {
 	s.forget(klog.Background(), e)
 	if len(sources(s, "x")) != 1 {
 		t.Error("forgotten though it registered again")
+	}
+}
+
+// Clients that do not speak the protocol keep no handler from registering.
+func TestGarbageKeepsNoHandlerOut(t *testing.T) {
+	var dropped atomic.Int32
+	s := newServer(t, func(c *Config) { c.Dropped = func() { dropped.Add(1) } })
+	run(t, s)
+	early := client(t, s)
+	request := &pb.RegisterDiscoveryHandlerRequest{Name: "udev", Endpoint: "/var/lib/akri/udev.sock"}
+	if _, err := early.RegisterDiscoveryHandler(soon(t), request); err != nil {
+		t.Fatal(err)
+	}
+	const garbage = 10_000
+	soon := soon(t)
+	var open [1000]net.Conn // the last ones
+	for i := range garbage {
+		c, err := net.Dial("unix", filepath.Join(s.config.Directory, pb.RegistrationSocket))
+		for errors.Is(err, syscall.EAGAIN) && soon.Err() == nil { // 4096 wait in the kernel
+			c, err = net.Dial("unix", filepath.Join(s.config.Directory, pb.RegistrationSocket))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if old := open[i%len(open)]; old != nil {
+			old.Close()
+		}
+		open[i%len(open)] = c
+		defer c.Close()
+		_, _ = io.WriteString(c, []string{"", "PRI * HTTP/2.0\r\n", "garbage"}[i%3]) // it may be closed
+	}
+	for _, c := range []pb.RegistrationClient{early, client(t, s)} {
+		if _, err := c.RegisterDiscoveryHandler(soon, request, grpc.WaitForReady(true)); err != nil {
+			t.Error(err)
+		}
+	}
+	if dropped.Load() == 0 {
+		t.Error("no connection was dropped")
 	}
 }

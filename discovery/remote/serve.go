@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery/unixsocket"
+	"github.com/kubeslot/kubeslot/serve"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
@@ -23,7 +24,11 @@ const (
 	// start find no agent.
 	lookInterval = 10 * time.Second
 
-	maxRegistrationBytes = 64 << 10
+	maxRegistrationBytes   = 64 << 10
+	maxRegistrationHeaders = 16 << 10
+
+	// MaxConnections are the most at once. A handler has one while it registers.
+	MaxConnections = 64
 )
 
 // Run takes registrations on the socket, and makes it anew when somebody removes it,
@@ -62,11 +67,15 @@ func (s *Server) serve(ctx context.Context, l *unixsocket.Listener, logger klog.
 	server := grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxRegistrationBytes),
 		grpc.MaxConcurrentStreams(16),
+		grpc.MaxHeaderListSize(maxRegistrationHeaders),
+		grpc.ConnectionTimeout(serve.HandshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: time.Minute}))
 	pb.RegisterRegistrationServer(server, &registration{
 		server: s, logger: logger, refusals: rate.Sometimes{First: 10, Interval: 10 * time.Second}})
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
+	bounded := serve.Bounded(klog.NewContext(ctx, logger), l,
+		serve.Bounds{Server: "registration", Connections: MaxConnections, Greeting: serve.HTTP2Greeting, Dropped: s.config.Dropped})
+	go func() { served <- server.Serve(bounded) }()
 	look := time.NewTicker(s.lookInterval)
 	defer look.Stop()
 	for {

@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"context"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -62,5 +63,48 @@ func TestStreamsOfAConnectionAreBounded(t *testing.T) {
 		if err := await(t, next, "a stream once another has ended"); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A machine on the network that connects and asks for nothing does not end an agent's
+// connection, with its streams.
+func TestIdleConnectionsKeepNoAgentOut(t *testing.T) {
+	dir := t.TempDir()
+	a := startAgent(t, dir, nil)
+	startProgram(t, sees(true), Options{Directory: dir, IP: "127.0.0.1"})
+	address := strings.TrimPrefix(await(t, a.registered, "the registration").GetEndpoint(), "http://")
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) {
+			return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext(ctx, "tcp", to)
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	t.Cleanup(cancel)
+	ended := make(chan error, 1)
+	for i := range 2 {
+		stream, err := pb.NewDiscoveryHandlerClient(conn).Discover(ctx, &pb.DiscoverRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		receive(t, stream)
+		if i == 1 {
+			break
+		}
+		go func() { _, err := stream.Recv(); ended <- err }()
+		for range 2 * maxPerAddress {
+			c, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+		}
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("the stream ended: %v", err)
+	default:
 	}
 }

@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/unixsocket"
+	"github.com/kubeslot/kubeslot/serve"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
@@ -26,6 +28,13 @@ const (
 	maxMessageBytes = 16 << 20
 	// maxStreams are served at once on one connection; the next waits.
 	maxStreams = 256
+	// maxConnections are the most at once, and maxPerAddress those of one address. An agent
+	// has one for each Configuration.
+	maxConnections = 1024
+	maxPerAddress  = 512
+	// idleTimeout ends connections without a stream; agents close theirs with it.
+	idleTimeout    = 5 * time.Minute
+	maxHeaderBytes = 64 << 10
 )
 
 // Serve serves the handler and keeps it registered with the agent until ctx ends, and
@@ -51,12 +60,14 @@ func Serve(ctx context.Context, handler discovery.Handler, options Options) erro
 		lost:    make(chan struct{}, 1),
 		present: at.present,
 	}
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxConcurrentStreams(maxStreams))
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ConnectionTimeout(serve.HandshakeTimeout), grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout}))
 	pb.RegisterDiscoveryHandlerServer(server, &service{handler: sharer, logger: logger, dropped: r.reregister})
 
 	var workers sync.WaitGroup
 	served := make(chan error, 1)
-	workers.Go(func() { served <- server.Serve(at.listener) })
+	bounded := serve.Bounded(ctx, at.listener, serve.Bounds{Server: "discovery", Connections: maxConnections, PerAddress: at.maxConnections, Greeting: serve.HTTP2Greeting})
+	workers.Go(func() { served <- server.Serve(bounded) })
 	registered := make(chan error, 1)
 	workers.Go(func() { registered <- r.run(ctx) })
 	logger.Info("Serving")
@@ -83,6 +94,8 @@ type address struct {
 	listener net.Listener
 	endpoint string
 	kind     pb.RegisterDiscoveryHandlerRequest_EndpointType
+	// maxConnections are those of one client's address; 0 for a Unix socket's.
+	maxConnections int
 	// present returns an error when the agent cannot find the handler here any more.
 	present func() error
 	remove  func()
@@ -113,8 +126,10 @@ func listenTCP(options Options) (*address, error) {
 		listener: l,
 		endpoint: "http://" + net.JoinHostPort(ip.String(), port), // as Akri's handlers have it
 		kind:     pb.RegisterDiscoveryHandlerRequest_NETWORK,
-		present:  func() error { return nil },
-		remove:   func() {},
+
+		maxConnections: maxPerAddress,
+		present:        func() error { return nil },
+		remove:         func() {},
 	}, nil
 }
 

@@ -23,14 +23,23 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/kubeslot/kubeslot/serve"
 	"github.com/kubeslot/kubeslot/types/client/delegatedauth"
 )
 
 const (
 	// checkTimeout bounds all checks of one request.
 	checkTimeout = 5 * time.Second
+	// checking is how many requests of one path have their checks run at once: each may
+	// connect to our own socket and ask the runtime. The others wait.
+	checking = 4
 	// listenRetry is between two attempts to get the address.
 	listenRetry = 5 * time.Second
+
+	// MaxConnections are the most at once, and maxPerAddress those of one address. The
+	// kubelet has two, and each Prometheus one.
+	MaxConnections = 256
+	maxPerAddress  = 64
 )
 
 // Check is one thing that has to be well.
@@ -52,6 +61,8 @@ type Endpoints struct {
 	Guard *delegatedauth.Guard
 	// TLS, if set, is what to serve with.
 	TLS *tls.Config
+	// Dropped, if set, is called for each connection that was closed because there were too many.
+	Dropped func()
 }
 
 // Handler returns the handler of all endpoints.
@@ -63,7 +74,7 @@ func (e Endpoints) Handler() http.Handler {
 	}
 	mux.Handle("GET /metrics", metrics)
 	for path, checks := range map[string][]Check{"/healthz": e.Live, "/readyz": e.Ready} {
-		r := &reporter{checks: checks, guard: e.Guard, logged: map[string]string{}}
+		r := &reporter{checks: checks, guard: e.Guard, running: make(chan struct{}, checking), logged: map[string]string{}}
 		mux.HandleFunc("GET "+path, r.report)
 	}
 	return mux
@@ -87,6 +98,8 @@ func Failing(ctx context.Context, checks []Check) error {
 type reporter struct {
 	checks []Check
 	guard  *delegatedauth.Guard
+	// running has an element for each request whose checks run.
+	running chan struct{}
 
 	mu     sync.Mutex
 	logged map[string]string // by check, the reason that was withheld and logged last
@@ -96,6 +109,13 @@ type reporter struct {
 func (p *reporter) report(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
 	defer cancel()
+	select {
+	case p.running <- struct{}{}:
+		defer func() { <-p.running }()
+	case <-ctx.Done():
+		http.Error(w, "too many requests", http.StatusTooManyRequests)
+		return
+	}
 	why := func(_ Check, err error) string { return err.Error() }
 	if p.guard != nil && !delegatedauth.Loopback(r.RemoteAddr) && !p.guard.Allows(r) {
 		why = func(check Check, err error) string {
@@ -146,12 +166,13 @@ func (p *reporter) forget(check Check) {
 // is tried again: numbers are not worth a node whose kubelet is not served.
 func (e Endpoints) Serve(ctx context.Context, address string) {
 	logger := klog.FromContext(ctx).WithName("health")
-	server := &http.Server{Handler: e.Handler(), ReadHeaderTimeout: checkTimeout}
+	server := serve.NewHTTPServer(klog.NewContext(ctx, logger), e.Handler())
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	for {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if err == nil {
 			logger.Info("Serving metrics and health", "address", l.Addr().String())
+			l = serve.Bounded(ctx, l, serve.Bounds{Server: "metrics", Connections: MaxConnections, PerAddress: maxPerAddress, Dropped: e.Dropped})
 			if e.TLS != nil {
 				l = tls.NewListener(l, e.TLS)
 			}

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -83,4 +85,43 @@ func TestServesUntilTheContextIsDone(t *testing.T) {
 		}
 		return
 	}
+}
+
+// Whoever connects cannot have any number of checks run at once: each takes connections to
+// the runtime and to our own socket.
+func TestFewChecksRunAtOnce(t *testing.T) {
+	const requests = 50
+	var running atomic.Int32
+	entered, end := make(chan struct{}, requests), make(chan struct{})
+	slow := Check{Name: "slow", Run: func(context.Context) error {
+		if n := running.Add(1); n > checking {
+			t.Errorf("%d run at once, want at most %d", n, checking)
+		}
+		defer running.Add(-1)
+		entered <- struct{}{}
+		<-end
+		return nil
+	}}
+	handler := Endpoints{Metrics: http.NotFoundHandler(), Live: []Check{slow}, Ready: []Check{check("fast", false, nil)}}.Handler()
+	get := func(path string) int {
+		got := httptest.NewRecorder()
+		handler.ServeHTTP(got, httptest.NewRequest("GET", path, nil))
+		return got.Code
+	}
+	var all sync.WaitGroup
+	for range requests {
+		all.Go(func() {
+			if code := get("/healthz"); code != http.StatusOK {
+				t.Errorf("code %d", code)
+			}
+		})
+	}
+	for range checking {
+		<-entered
+	}
+	if code := get("/readyz"); code != http.StatusOK { // is not kept by the other path's
+		t.Errorf("/readyz: %d", code)
+	}
+	close(end)
+	all.Wait()
 }

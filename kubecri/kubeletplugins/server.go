@@ -16,13 +16,22 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/kubeslot/kubeslot/kubecri/kubeletplugins/deviceids"
+	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/nodemode"
+	"github.com/kubeslot/kubeslot/serve"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
 // bufferSize is that of a connection's buffers, in bytes. A node may have thousands of
 // plugins, and gRPC's default is 32 kB for each direction.
 const bufferSize = 4 << 10
+
+const (
+	// maxConnections of one plugin's socket, and maxStreams of one connection, are the most
+	// at once. The kubelet has one connection, and two while it restarts.
+	maxConnections = 8
+	maxStreams     = 64
+)
 
 // options are what the kubelet is to know of all our plugins.
 var options = &pluginapi.DevicePluginOptions{GetPreferredAllocationAvailable: true}
@@ -54,7 +63,8 @@ var _ pluginapi.DevicePluginServer = (*server)(nil)
 
 func newServer(p *Plugins, k key) *server {
 	s := &server{plugins: p, key: k, resource: assignment.ResourcePrefix + k.name(), socket: socketOf(p.Directory, k.name()),
-		grpc: grpc.NewServer(grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize)),
+		grpc: grpc.NewServer(grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize),
+			grpc.ConnectionTimeout(serve.HandshakeTimeout), grpc.MaxConcurrentStreams(maxStreams)),
 		news: make(chan struct{}), ended: make(chan struct{})}
 	pluginapi.RegisterDevicePluginServer(s.grpc, s)
 	return s
@@ -77,8 +87,10 @@ func (s *server) serve(ctx context.Context) error {
 		return errors.Join(err, listener.Close())
 	}
 	s.listener = listener
+	bounded := serve.Bounded(ctx, listener, serve.Bounds{Server: "device-plugin", Connections: maxConnections, Greeting: serve.HTTP2Greeting,
+		Dropped: func() { s.plugins.Metrics.ConnectionDropped(metrics.ServerDevicePlugin) }})
 	s.plugins.running.Go(func() {
-		if err := s.grpc.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) && !errors.Is(err, net.ErrClosed) {
+		if err := s.grpc.Serve(bounded); err != nil && !errors.Is(err, grpc.ErrServerStopped) && !errors.Is(err, net.ErrClosed) {
 			klog.FromContext(ctx).Error(err, "A device plugin's socket is served no more", "resource", s.resource, "socket", s.socket)
 		}
 	})

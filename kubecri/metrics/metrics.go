@@ -52,6 +52,7 @@ type Metrics struct {
 	plugins    devicePlugins
 	discovery  discovery
 	kubelet    kubeletPlugins
+	dropped    *metrics.CounterVec
 
 	// known are the Configurations of the last Advertised; nil before.
 	known atomic.Pointer[map[string]bool]
@@ -102,6 +103,7 @@ func New(registry Registry) *Metrics {
 	m.plugins = newDevicePlugins(registry)
 	m.discovery = newDiscovery(registry)
 	m.kubelet = newKubeletPlugins(registry)
+	m.dropped = newConnections(registry)
 	registry.MustRegister(latency, errors, injections, m.taken, m.released, m.lost, m.without, m.reconciles, m.resyncs, m.checkpoint, m.patches, m.advertised)
 
 	resolve := func(name string) *method {

@@ -61,6 +61,7 @@ func TestForeseeableSeriesStartAtZero(t *testing.T) {
 		{"kubecri_claim_reconciles_total", map[string]string{"result": "error"}},
 		{"kubecri_runtime_resyncs_total", map[string]string{"result": "error"}},
 		{"kubecri_advertise_patches_total", map[string]string{"result": "error"}},
+		{"kubecri_connections_dropped_total", map[string]string{"server": "cri"}},
 	} {
 		if got, ok := value(t, r, series.name, series.labels); !ok || got != 0 {
 			t.Errorf("%s%v is %v (there: %t), want 0", series.name, series.labels, got, ok)
@@ -83,6 +84,7 @@ func TestWhatIsCounted(t *testing.T) {
 	m.Reconciled(errors.New("down"))
 	m.Resynced(nil)
 	m.Patched(nil)
+	m.ConnectionDropped(ServerMetrics)
 	m.Advertised(map[string]int64{"gone": 1})
 	m.Advertised(map[string]int64{"cam": 4, "idle": 0})
 	m.SlotLost()
@@ -100,6 +102,7 @@ func TestWhatIsCounted(t *testing.T) {
 		{"kubecri_claims_taken_total", "", 2},
 		{"kubecri_claims_released_total", "", 3},
 		{"kubecri_slots_lost_total", "", 1},
+		{"kubecri_connections_dropped_total", "server=metrics", 1},
 		{"kubecri_claims_held", "", 3},
 		{"kubecri_used_slots", "configuration=cam", 2},
 		{"kubecri_used_slots", "configuration=idle", 0},

@@ -24,6 +24,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/serve"
 )
 
 const (
@@ -41,6 +43,14 @@ const (
 
 	// streamWorkers is about what a busy kubelet has in flight.
 	streamWorkers = 16
+
+	// MaxConnections are the most at once. The kubelet has two, and each tool such as crictl
+	// one. Only root connects, so there is no bound for each client.
+	MaxConnections = 256
+
+	// maxStreams are the calls of one connection at once; more wait at the client. It is far
+	// above what a kubelet has in flight, probes of all its containers included.
+	maxStreams = 4096
 )
 
 // Config configures a Proxy.
@@ -58,6 +68,8 @@ type Config struct {
 	DrainTimeout time.Duration
 	// Called, if set, is told of each call that has ended, by full method name.
 	Called func(method string, code codes.Code, took time.Duration)
+	// Dropped, if set, is called for each connection that was closed because there were too many.
+	Dropped func()
 }
 
 // Proxy is the server. It holds no state about calls beyond those in flight.
@@ -89,6 +101,8 @@ func New(config Config) (*Proxy, error) {
 		grpc.WriteBufferSize(bufferBytes),
 		// The runtime sets no such policy in front of a local socket either.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.ConnectionTimeout(serve.HandshakeTimeout),
+		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.WaitForHandlers(true),
 		// Goroutines that have grown their stacks for a call serve the next one. More
 		// calls than workers get goroutines of their own.
@@ -101,6 +115,9 @@ func New(config Config) (*Proxy, error) {
 // DrainTimeout at most. It closes l, and returns nil after a stop that ctx asked for.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 	logger := klog.FromContext(ctx)
+	// A kubelet's connection counts as served from its greeting on, so clients that do not
+	// speak HTTP/2 end before it, however long it is idle.
+	l = serve.Bounded(ctx, l, serve.Bounds{Server: "cri", Connections: MaxConnections, Greeting: serve.HTTP2Greeting, Dropped: p.config.Dropped})
 	stopped := make(chan struct{})
 	stopping := context.AfterFunc(ctx, func() {
 		defer close(stopped)

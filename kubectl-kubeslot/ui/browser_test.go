@@ -7,8 +7,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// serve serves the page of a cluster, and returns its address.
-func serve(t testing.TB, c Live) string {
+// servePage serves the page of a cluster, and returns its address.
+func servePage(t testing.TB, c Live) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	local, err := NewLocal("127.0.0.1:0", NewHub(c, About{Cluster: "test"}, clock.RealClock{}), noEvents)

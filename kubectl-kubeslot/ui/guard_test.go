@@ -46,7 +46,7 @@ func get(t *testing.T, client *http.Client, address string, change func(*http.Re
 // Whoever does not have the key, is another site, or has the page under another name,
 // gets nothing.
 func TestGuards(t *testing.T) {
-	address := serve(t, small(t, time.Now()))
+	address := servePage(t, small(t, time.Now()))
 	origin, _, _ := strings.Cut(address, "/?")
 	known := noFollow(t)
 	response, _ := get(t, known, address, nil)
@@ -118,7 +118,7 @@ func TestNewLocal(t *testing.T) {
 // everything again.
 func TestUpdatesAreStreamed(t *testing.T) {
 	c := small(t, time.Now())
-	address := serve(t, c)
+	address := servePage(t, c)
 	origin, _, _ := strings.Cut(address, "/?")
 	client := noFollow(t)
 	get(t, client, address, nil)

@@ -7,7 +7,12 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/kubeslot/kubeslot/serve"
 )
+
+// maxConnections are the most at once of a page that is one user's.
+const maxConnections = 256
 
 // Local serves the page on this machine, to the user who started it.
 type Local struct {
@@ -47,7 +52,8 @@ func (l *Local) Serve(ctx context.Context) error {
 	server := NewServer(ctx, l.handler)
 	context.AfterFunc(ctx, func() { server.Close() }) // pages are connected as long as they are open
 	go l.hub.Run(ctx)
-	if err := server.Serve(l.listener); !errors.Is(err, http.ErrServerClosed) {
+	bounded := serve.Bounded(ctx, l.listener, serve.Bounds{Server: "page", Connections: maxConnections})
+	if err := server.Serve(bounded); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve the page: %w", err)
 	}
 	return nil
@@ -56,6 +62,7 @@ func (l *Local) Serve(ctx context.Context) error {
 // NewServer makes a server of the page. No client keeps it busy by being slow; the streams
 // of updates set deadlines of their own. The contexts of requests are made of ctx.
 func NewServer(ctx context.Context, handler http.Handler) *http.Server {
-	return &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 2 * time.Minute,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, BaseContext: func(net.Listener) context.Context { return ctx }}
+	server := serve.NewHTTPServer(ctx, handler)
+	server.WriteTimeout = 2 * time.Minute // all devices of a cluster, over a slow network
+	return server
 }

@@ -30,7 +30,7 @@ func slotAt(instance, index string) string {
 func TestPage(t *testing.T) {
 	now := time.Now()
 	c := small(t, now)
-	b := browser.Open(t, serve(t, c), 1440, 900)
+	b := browser.Open(t, servePage(t, c), 1440, 900)
 	gate, gpu := instanceOf("cameras", "gate", ""), instanceOf("gpus", "GPU-0", "node-a")
 
 	b.Await("#live", "Live")
@@ -105,7 +105,7 @@ func TestPage(t *testing.T) {
 
 // The page can be used without a mouse.
 func TestKeyboard(t *testing.T) {
-	b := browser.Open(t, serve(t, small(t, time.Now())), 1440, 900)
+	b := browser.Open(t, servePage(t, small(t, time.Now())), 1440, 900)
 	b.Await("#live", "Live")
 	gate, yard := instanceOf("cameras", "gate", ""), instanceOf("cameras", "yard", "")
 	at := func(instance, slot string) {
@@ -147,7 +147,7 @@ func TestKeyboard(t *testing.T) {
 
 // What is looked for is found, by whatever it is known by.
 func TestFilters(t *testing.T) {
-	b := browser.Open(t, serve(t, small(t, time.Now())), 1440, 900)
+	b := browser.Open(t, servePage(t, small(t, time.Now())), 1440, 900)
 	b.Await("#live", "Live")
 	for text, want := range map[string]string{"yard": "1 of 4", "viewer-2": "1 of 4", "gpus": "2 of 4", "node-b gpus": "1 of 4", "akri.sh/cameras": "2 of 4", "nowhere": "0 of 4"} {
 		b.Search(text)
@@ -168,7 +168,7 @@ func TestFilters(t *testing.T) {
 
 // On a narrow screen nothing is cut off or beside the screen; in the dark it is dark.
 func TestNarrowAndDark(t *testing.T) {
-	b := browser.Open(t, serve(t, small(t, time.Now())), 390, 844)
+	b := browser.Open(t, servePage(t, small(t, time.Now())), 390, 844)
 	b.Await("#live", "Live")
 	for _, scheme := range []string{"light", "dark"} {
 		browser.Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
@@ -202,7 +202,7 @@ func TestOneNamespace(t *testing.T) {
 		}
 		c.missing = []string{"deviceslices.kubeslot.io", "slotclaims.kubeslot.io", "pods of other namespaces", "nodes"}
 	})
-	b := browser.Open(t, serve(t, c), 1440, 900)
+	b := browser.Open(t, servePage(t, c), 1440, 900)
 	b.Await("#notices", "You may not list deviceslices.kubeslot.io, slotclaims.kubeslot.io, pods of other namespaces, nodes")
 	b.Await(slotAt(gate, "1"), "held by node node-b")
 	if text := browser.Eval[string](b, "document.documentElement.outerHTML"); strings.Contains(text, "team-b") {
@@ -240,7 +240,7 @@ func TestTextStaysText(t *testing.T) {
 		p.Status.Conditions[0].Message = script
 		o.Pods = added(o.Pods, p)
 	})
-	b := browser.Open(t, serve(t, c), 1440, 900)
+	b := browser.Open(t, servePage(t, c), 1440, 900)
 	b.Await("#grid", script)
 	b.Await("#problems", script)
 	b.Click(`#waiting [data-open="pod/default/evil"]`)

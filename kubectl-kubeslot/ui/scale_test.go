@@ -25,7 +25,7 @@ import (
 func fiveThousand(t testing.TB) (*cluster, *browser.Tab) {
 	t.Helper()
 	c := large(t, 5000, 10, time.Now())
-	b := browser.Open(t, serve(t, c), 1440, 900)
+	b := browser.Open(t, servePage(t, c), 1440, 900)
 	showsAll(b)
 	return c, b
 }

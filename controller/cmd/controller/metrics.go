@@ -1,40 +1,52 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"net/http"
 
-	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kubeslot/kubeslot/types/client/delegatedauth"
 )
 
-// metricsOptions serve on the loopback over HTTP and to whoever can connect; elsewhere
-// over HTTPS, with a certificate that the process makes for itself, and to those whom the
-// API server allows to get /metrics.
-func metricsOptions(address string) metricsserver.Options {
-	options := metricsserver.Options{BindAddress: address}
-	if address == "0" || delegatedauth.Loopback(address) {
-		return options
+// addMetrics has the manager serve /metrics: on the loopback over HTTP and to whoever can
+// connect; elsewhere over HTTPS, with a certificate that the process makes for itself, and
+// to those whom the API server allows to get /metrics.
+func addMetrics(ctx context.Context, mgr manager.Manager, address string) error {
+	if address == "0" {
+		return nil
 	}
-	options.SecureServing, options.FilterProvider = true, filter
-	options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.MinVersion, c.NextProtos = tls.VersionTLS12, []string{"http/1.1"} }}
-	return options
+	kube, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	handler, config, err := metricsHandler(ctx, address, kube)
+	if err != nil {
+		return err
+	}
+	return addServer(ctx, mgr, serverMetrics, address, handler, config)
 }
 
-// filter has the API server say who may get what the handler serves. controller-runtime's
-// own answers 500 to a token that the API server does not know, and logs each as an error.
-func filter(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
-	kube, err := kubernetes.NewForConfigAndClient(config, client)
-	if err != nil {
-		return nil, err
+// metricsHandler is what to serve at the address, and with which TLS; nil for none.
+func metricsHandler(ctx context.Context, address string, kube kubernetes.Interface) (http.Handler, *tls.Config, error) {
+	mux := http.NewServeMux()
+	handler := promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
+	if delegatedauth.Loopback(address) {
+		mux.Handle("/metrics", handler)
+		return mux, nil, nil
 	}
 	guard, err := delegatedauth.New(kube)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return func(_ logr.Logger, handler http.Handler) (http.Handler, error) { return guard.Wrap(handler), nil }, nil
+	pair, err := selfSigned(ctx, serverMetrics, address)
+	if err != nil {
+		return nil, nil, err
+	}
+	mux.Handle("/metrics", guard.Wrap(handler))
+	return mux, &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{*pair}}, nil
 }

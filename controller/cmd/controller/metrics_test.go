@@ -7,25 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
 
 // Off the loopback, metrics are for who has a token that the API server knows and the
 // permission to get /metrics.
 func TestMetricsOffTheLoopbackAreSecured(t *testing.T) {
-	for address, secured := range map[string]bool{
-		"127.0.0.1:10360": false, "localhost:10360": false, "[::1]:1": false, "0": false,
-		":10360": true, "0.0.0.0:10360": true, "10.1.2.3:10360": true,
-	} {
-		o := metricsOptions(address)
-		if o.SecureServing != secured || (o.FilterProvider != nil) != secured || o.BindAddress != address {
-			t.Errorf("%s: secure serving %v, filter %v, address %s", address, o.SecureServing, o.FilterProvider != nil, o.BindAddress)
-		}
-	}
-
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		var answer any
@@ -53,12 +43,25 @@ func TestMetricsOffTheLoopbackAreSecured(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(answer)
 	}))
 	t.Cleanup(api.Close)
-	config := &rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
-	filter, err := metricsOptions(":10360").FilterProvider(config, api.Client())
+	kube, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, api.Client())
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, err := filter(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {}))
+	for address, secured := range map[string]bool{
+		"127.0.0.1:10360": false, "localhost:10360": false, "[::1]:1": false,
+		":10360": true, "0.0.0.0:10360": true, "10.1.2.3:10360": true,
+	} {
+		handler, config, err := metricsHandler(t.Context(), address, kube)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response := httptest.NewRecorder()
+		handler.ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		if open := response.Code == http.StatusOK; open == secured || (config != nil) != secured {
+			t.Errorf("%s: %d without a token, TLS %v", address, response.Code, config != nil)
+		}
+	}
+	handler, _, err := metricsHandler(t.Context(), ":10360", kube)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -62,7 +63,6 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return fmt.Errorf("--checked-discovery-handlers: %w", err)
 	}
-	hook := newWebhook(o)
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:                        newScheme(),
 		Logger:                        logger,
@@ -74,16 +74,18 @@ func run(ctx context.Context, o *options) error {
 		LeaseDuration:                 &o.leaseDuration,
 		RenewDeadline:                 &o.renewDeadline,
 		RetryPeriod:                   &o.retryPeriod,
-		Metrics:                       metricsOptions(o.metricsAddress),
-		HealthProbeBindAddress:        o.healthAddress,
-		WebhookServer:                 hook.server,
+		Metrics:                       metricsserver.Options{BindAddress: "0"}, // see addServer
+		HealthProbeBindAddress:        "0",
 	})
 	if err != nil {
 		return err
 	}
 	inv := inventory.New()
-	if err := hook.setup(mgr, check, inv); err != nil {
-		return fmt.Errorf("webhook: %w", err)
+	if err := addWebhook(ctx, mgr, o, check, inv); err != nil {
+		return fmt.Errorf("--webhook-bind-address: %w", err)
+	}
+	if err := addMetrics(ctx, mgr, o.metricsAddress); err != nil {
+		return fmt.Errorf("--metrics-bind-address: %w", err)
 	}
 	if err := setup(ctx, mgr, o, inv, check, guard); err != nil {
 		return err
@@ -162,10 +164,12 @@ func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.
 			return err
 		}
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return err
+	live := map[string]healthz.Checker{"ping": healthz.Ping}
+	ready := map[string]healthz.Checker{"caches": func(*http.Request) error { return w.Synced() }}
+	if err := addServer(ctx, mgr, serverHealth, o.healthAddress, healthHandler(live, ready), nil); err != nil {
+		return fmt.Errorf("--health-probe-bind-address: %w", err)
 	}
-	return mgr.AddReadyzCheck("caches", func(*http.Request) error { return w.Synced() })
+	return nil
 }
 
 // add makes a controller whose source is also filled while another process leads.

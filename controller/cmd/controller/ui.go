@@ -2,17 +2,13 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
-	"strings"
 
 	"github.com/spf13/pflag"
-	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
@@ -74,7 +70,7 @@ func (s uiServer) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", s.address)
+	listener, err := listen(ctx, serverPage, s.address, maxPageConnections, maxPagePerAddress)
 	if err != nil {
 		return fmt.Errorf("--ui-bind-address: %w", err)
 	}
@@ -103,27 +99,9 @@ func (s uiServer) certificate(ctx context.Context) (func(*tls.ClientHelloInfo) (
 		}()
 		return watcher.GetCertificate, nil
 	}
-	host, _, err := net.SplitHostPort(s.address)
+	pair, err := selfSigned(ctx, serverPage, s.address)
 	if err != nil {
 		return nil, err
 	}
-	if host == "" {
-		host = "kubeslot-controller"
-	}
-	cert, key, err := certutil.GenerateSelfSignedCertKey(host, nil, []string{"localhost"})
-	if err != nil {
-		return nil, fmt.Errorf("make a certificate for the page: %w", err)
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return nil, fmt.Errorf("make a certificate for the page: %w", err)
-	}
-	klog.FromContext(ctx).Info("Made a certificate for the page", "sha256Fingerprint", fingerprint(pair.Certificate[0]))
-	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }, nil
-}
-
-// fingerprint is a certificate's SHA-256, written as browsers and openssl do.
-func fingerprint(der []byte) string {
-	sum := sha256.Sum256(der)
-	return strings.ReplaceAll(fmt.Sprintf("% X", sum[:]), " ", ":")
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair, nil }, nil
 }

@@ -1,14 +1,15 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
+	"net/http"
 	"os"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/validation"
@@ -16,39 +17,18 @@ import (
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
-// hook is the webhook, which is served by all replicas. Its zero value serves nothing.
-type hook struct {
-	server crwebhook.Server
-	keeper *webhook.Keeper
-}
-
-func newWebhook(o *options) hook {
-	host, port, err := splitBindAddress(o.webhookAddress)
-	if err != nil { // "0": validate has refused all else
-		return hook{}
-	}
-	name, _ := os.Hostname() // in a pod, the pod's
-	keeper := &webhook.Keeper{Clock: clock.RealClock{}, Replica: webhook.ReplicaName(name, o.webhookAddress), Duration: o.webhookDuration}
-	return hook{keeper: keeper, server: crwebhook.NewServer(crwebhook.Options{
-		Host: host, Port: port,
-		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-			c.MinVersion = tls.VersionTLS13
-			c.GetCertificate = keeper.GetCertificate
-		}},
-	})}
-}
-
-// setup has the manager run the webhook.
-func (h hook) setup(mgr manager.Manager, check *validation.Checker, inv *inventory.Inventory) error {
-	if h.server == nil {
+// addWebhook has the manager serve the webhook, on all replicas.
+func addWebhook(ctx context.Context, mgr manager.Manager, o *options, check *validation.Checker, inv *inventory.Inventory) error {
+	if o.webhookAddress == "0" {
 		return nil
 	}
-	var err error
-	if h.keeper.Client, err = kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient()); err != nil {
+	client, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
 		return err
 	}
-	// GetWebhookServer has the manager start the server that it was given.
-	mgr.GetWebhookServer().Register(webhook.Path, webhook.New(&webhook.Handler{
+	name, _ := os.Hostname() // in a pod, the pod's
+	keeper := &webhook.Keeper{Client: client, Clock: clock.RealClock{}, Replica: webhook.ReplicaName(name, o.webhookAddress), Duration: o.webhookDuration}
+	handler, err := webhook.New(&webhook.Handler{
 		Checker: check,
 		Owner: func(namespace, name string) *akriv0.Configuration {
 			key := types.NamespacedName{Namespace: namespace, Name: name}
@@ -57,6 +37,15 @@ func (h hook) setup(mgr manager.Manager, check *validation.Checker, inv *invento
 			}
 			return nil
 		},
-	}))
-	return mgr.Add(h.keeper)
+	})
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle(webhook.Path, handler)
+	config := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"}, GetCertificate: keeper.GetCertificate}
+	if err := addServer(ctx, mgr, serverWebhook, o.webhookAddress, mux, config); err != nil {
+		return err
+	}
+	return mgr.Add(keeper)
 }

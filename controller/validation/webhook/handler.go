@@ -121,7 +121,7 @@ func refusal(name string, found validation.Findings) admission.Response {
 	}}
 }
 
-// New makes the webhook's HTTP handler.
-func New(h *Handler) http.Handler {
-	return &admission.Webhook{Handler: h}
+// New makes the webhook's HTTP handler, with controller-runtime's metrics of webhooks.
+func New(h *Handler) (http.Handler, error) {
+	return admission.StandaloneWebhook(&admission.Webhook{Handler: h}, admission.StandaloneOptions{MetricsPath: Path})
 }

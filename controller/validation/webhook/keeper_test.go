@@ -305,7 +305,11 @@ func TestStart(t *testing.T) {
 	})
 	defer running.Wait()
 	defer cancel()
-	server := httptest.NewUnstartedServer(New(handler(t)))
+	hook, err := New(handler(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(hook)
 	server.TLS = &tls.Config{GetCertificate: k.GetCertificate}
 	server.StartTLS()
 	defer server.Close()

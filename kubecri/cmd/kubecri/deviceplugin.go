@@ -80,11 +80,11 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		return err
 	}
 	cluster.afterRestore = readRestore(ctx, o.stateDir)
-	registrySources, handlers, err := o.discovery.sources()
+	numbers := metrics.New(registry{})
+	registrySources, handlers, err := o.discovery.sources(numbers)
 	if err != nil {
 		return err
 	}
-	numbers := metrics.New(registry{})
 	var plugins *kubeletplugins.Plugins
 	discoverer, err := agent.New(agent.Config{
 		NodeName: o.nodeName, Client: cluster.client, KubeClient: cluster.kube,
@@ -118,7 +118,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		endpoints, err := secured(health.Endpoints{Metrics: legacyregistry.Handler(), Ready: []health.Check{
 			cluster.informersSynced(),
 			{Name: "registered", Run: func(context.Context) error { return plugins.Registered() }},
-		}}, o, cluster.kube)
+		}}, o, cluster.kube, numbers)
 		if err != nil {
 			return err
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery/usb"
 	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	"github.com/kubeslot/kubeslot/kubecri/hostpaths"
+	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
@@ -121,7 +122,7 @@ func (o *discoveryOptions) complete(stateDir string, bad func(flag string, err e
 
 // sources returns a registry with the built-in handlers that are to run, and the
 // server that adds others to it; nil for no others.
-func (o *discoveryOptions) sources() (*discovery.Registry, *remote.Server, error) {
+func (o *discoveryOptions) sources(numbers *metrics.Metrics) (*discovery.Registry, *remote.Server, error) {
 	o.monitor = &uevent.Monitor{Tree: o.tree}
 	registry := discovery.NewRegistry()
 	for _, b := range builtIns {
@@ -132,7 +133,7 @@ func (o *discoveryOptions) sources() (*discovery.Registry, *remote.Server, error
 	if o.directory == "" {
 		return registry, nil, nil
 	}
-	server, err := remote.NewServer(remote.Config{Registry: registry, Directory: o.directory,
+	server, err := remote.NewServer(remote.Config{Registry: registry, Directory: o.directory, Dropped: func() { numbers.ConnectionDropped(metrics.ServerRegistration) },
 		// Devices must not outlive the endpoint that they are lost from.
 		ForgetAfter: max(remote.DefaultForgetAfter, 2*o.grace.Shared, 2*o.grace.Local)})
 	return registry, server, err

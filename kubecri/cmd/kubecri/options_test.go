@@ -216,7 +216,7 @@ func TestBuiltInHandlers(t *testing.T) {
 		if err := o.complete(); err != nil {
 			t.Fatal(err)
 		}
-		registry, server, err := o.discovery.sources()
+		registry, server, err := o.discovery.sources(nil)
 		if err != nil || server != nil {
 			t.Fatal(server, err)
 		}

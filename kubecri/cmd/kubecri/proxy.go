@@ -56,7 +56,8 @@ func runProxy(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	shimConfig := proxy.Config{Runtime: runtime, Interceptors: intercept.New(n.admitter, n.claims, n.tracer), DrainTimeout: o.drainTimeout, Called: numbers.Call}
+	shimConfig := proxy.Config{Runtime: runtime, Interceptors: intercept.New(n.admitter, n.claims, n.tracer), DrainTimeout: o.drainTimeout, Called: numbers.Call,
+		Dropped: func() { numbers.ConnectionDropped(metrics.ServerCRI) }}
 	if images != nil {
 		shimConfig.Images = images
 	}

@@ -45,6 +45,7 @@ func run(ctx context.Context, o *options) error {
 	if err := os.MkdirAll(o.stateDir, 0o700); err != nil {
 		return fmt.Errorf("make --state-dir: %w", err)
 	}
+	checkDescriptors(klog.FromContext(ctx))
 	release, err := cleanup.Hold(o.stateDir) // against `kubecri cleanup`
 	if err != nil {
 		return fmt.Errorf("--state-dir: %w", err)
@@ -80,6 +81,7 @@ type node struct {
 	badPlugins []*load.FileError // files that were skipped
 	admitter   *admit.Admitter
 	tracer     *tracing.Tracer // nil without --tracing-endpoint
+	metrics    *metrics.Metrics
 	allowed    hostpaths.Allowed
 	conditions *nodecondition.Reporter
 	repairer   *repair.Repairer // of containers that were created past us
@@ -97,7 +99,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 		return nil, err
 	}
 	cluster.afterRestore = readRestore(ctx, o.stateDir)
-	n := &node{runtime: runtime, cluster: cluster, tracer: tracer, allowed: o.discovery.allowed}
+	n := &node{runtime: runtime, cluster: cluster, tracer: tracer, metrics: numbers, allowed: o.discovery.allowed}
 	loaded, bad, err := loadPlugins(ctx, o, cluster.kube, numbers)
 	if err != nil {
 		return nil, err
@@ -110,7 +112,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	if err != nil {
 		return nil, err
 	}
-	registry, handlers, err := o.discovery.sources()
+	registry, handlers, err := o.discovery.sources(numbers)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +214,7 @@ func (n *node) cdiDevice() func(context.Context, string, discovery.Device) strin
 // work runs the node until ctx is done and serve, which gets ctx, has returned.
 func (n *node) work(ctx context.Context, o *options, e health.Endpoints, alive func(context.Context) error, serve func(context.Context) error) error {
 	logger := klog.FromContext(ctx)
-	e, err := secured(e, o, n.cluster.kube)
+	e, err := secured(e, o, n.cluster.kube, n.metrics)
 	if err != nil {
 		return err
 	}

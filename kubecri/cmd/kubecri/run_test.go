@@ -18,13 +18,17 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// fakeRuntime answers Version, which is all that /readyz asks for.
+// fakeRuntime answers Version, which is all that /readyz asks for, and CreateContainer.
 type fakeRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 }
 
 func (fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	return &runtimeapi.VersionResponse{RuntimeName: "fake", RuntimeVersion: "v1"}, nil
+}
+
+func (fakeRuntime) CreateContainer(context.Context, *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+	return &runtimeapi.CreateContainerResponse{ContainerId: "c"}, nil
 }
 
 func serveRuntime(t *testing.T, socket string) (stop func()) {

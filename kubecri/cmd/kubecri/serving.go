@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/check"
 	"github.com/kubeslot/kubeslot/kubecri/health"
+	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/nri"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/types/client/delegatedauth"
@@ -60,7 +61,8 @@ func endpoints(socket health.Check, shim grpc.ClientConnInterface, images bool, 
 
 // secured has the endpoints served as their address wants: off the loopback with TLS, and
 // the metrics and what is wrong for those who may read them.
-func secured(e health.Endpoints, o *options, kube kubernetes.Interface) (health.Endpoints, error) {
+func secured(e health.Endpoints, o *options, kube kubernetes.Interface, numbers *metrics.Metrics) (health.Endpoints, error) {
+	e.Dropped = func() { numbers.ConnectionDropped(metrics.ServerMetrics) }
 	if o.metricsAddress == noMetrics || delegatedauth.Loopback(o.metricsAddress) {
 		return e, nil
 	}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/kubeslot/kubeslot/serve"
+)
+
+// The most connections of each server, in all and of one address. Those of the page have
+// the streams of all its users, who may come through one proxy.
+const (
+	maxConnections, maxPerAddress         = 256, 64
+	maxPageConnections, maxPagePerAddress = 1024, 512
+)
+
+// stopTimeout is how long requests that have begun may go on when the process ends.
+const stopTimeout = 5 * time.Second
+
+// The servers, as the metric has them.
+const (
+	serverMetrics = "metrics"
+	serverHealth  = "health"
+	serverWebhook = "webhook"
+	serverPage    = "page"
+)
+
+var dropped = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubeslot_controller_connections_dropped_total",
+	Help: "Connections that were closed because a server had too many: those whose clients were silent the longest, by server."}, []string{"server"})
+
+func init() {
+	for _, server := range []string{serverMetrics, serverHealth, serverWebhook, serverPage} {
+		dropped.WithLabelValues(server)
+	}
+	metrics.Registry.MustRegister(dropped)
+}
+
+// listen listens on the address of the server, with bounds on its connections.
+func listen(ctx context.Context, server, address string, connections, perAddress int) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%s server: %w", server, err)
+	}
+	return serve.Bounded(ctx, l, serve.Bounds{Server: server, Connections: connections, PerAddress: perAddress,
+		Dropped: dropped.WithLabelValues(server).Inc}), nil
+}
+
+// addServer has the manager serve the handler, whether it leads or not; "0" is no address.
+// controller-runtime's own servers have no bounds. config is nil for plain HTTP.
+func addServer(ctx context.Context, mgr manager.Manager, name, address string, handler http.Handler, config *tls.Config) error {
+	if address == "0" {
+		return nil
+	}
+	l, err := listen(ctx, name, address, maxConnections, maxPerAddress)
+	if err != nil {
+		return err
+	}
+	if config != nil {
+		l = tls.NewListener(l, config)
+	}
+	timeout := stopTimeout
+	return mgr.Add(&manager.Server{Name: name, Server: serve.NewHTTPServer(ctx, handler), Listener: l, ShutdownTimeout: &timeout})
+}
+
+// healthHandler serves the checks: live at /healthz, and ready at /readyz.
+func healthHandler(live, ready map[string]healthz.Checker) http.Handler {
+	mux := http.NewServeMux()
+	for path, checks := range map[string]map[string]healthz.Checker{"/healthz": live, "/readyz": ready} {
+		handler := http.StripPrefix(path, &healthz.Handler{Checks: checks})
+		mux.Handle(path, handler)
+		mux.Handle(path+"/", handler) // one check
+	}
+	return mux
+}
+
+// selfSigned makes a certificate for the server at the address, which its clients cannot verify.
+func selfSigned(ctx context.Context, server, address string) (*tls.Certificate, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	if host == "" {
+		host = "kubeslot-controller"
+	}
+	cert, key, err := certutil.GenerateSelfSignedCertKey(host, nil, []string{"localhost"})
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate for the %s server: %w", server, err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate for the %s server: %w", server, err)
+	}
+	klog.FromContext(ctx).Info("Made a certificate", "server", server, "sha256Fingerprint", fingerprint(pair.Certificate[0]))
+	return &pair, nil
+}
+
+// fingerprint is a certificate's SHA-256, written as browsers and openssl do.
+func fingerprint(der []byte) string {
+	sum := sha256.Sum256(der)
+	return strings.ReplaceAll(fmt.Sprintf("% X", sum[:]), " ", ":")
+}
