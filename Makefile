@@ -132,8 +132,8 @@ test-histories: ## Random histories of the ledger, and of pods that wait: more t
 	go test -count=1 $(GOTESTFLAGS) -timeout 3h -run '^TestHistories$$' ./device-scheduler/ledger -rapid.checks=$(or $(HISTORIES),4000)
 	go test -count=$(or $(RUNS),400) $(GOTESTFLAGS) -timeout 3h -run '^TestNoPodWaitsThatCouldRun$$' ./kube-scheduler/configurationresources
 
-soak: ## Ten minutes of chaos on a real cluster: pods come and go while everything but etcd is killed, frozen and cut off (CHAOS=10m SEED=<number>).
-	$(MAKE) test-e2e E2E=./test/e2e RUN='^TestChaos$$$$' CHAOS=$(or $(CHAOS),10m) SEED=$(or $(SEED),$(shell date +%s))
+soak: ## Ten minutes of chaos on a real cluster: pods come and go while everything is killed, frozen, cut off and restored (CHAOS=10m SEED=<number>).
+	$(MAKE) test-e2e E2E=./test/e2e RUN='^(TestChaos|TestSoak)$$$$' CHAOS=$(or $(CHAOS),10m) SEED=$(or $(SEED),$(shell date +%s))
 
 soak-idle: ## Ten minutes on a real cluster with handlers and devices and nothing to do: nothing may be written (SOAK=10m).
 	$(MAKE) test-e2e E2E=./test/e2e RUN=TestStandaloneHandlers SOAK=$(or $(SOAK),10m)

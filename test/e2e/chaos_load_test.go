@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubeslot/kubeslot/test/history"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -26,18 +27,15 @@ import (
 type chaosLoad struct {
 	*load
 	reports string
+	// rough has pods without a grace period, and deletes some by force.
+	rough bool
 }
 
 // startChaosLoad makes two devices of two slots each, and starts the load. Each
 // worker's pods follow from the seed.
 func startChaosLoad(r *rig, name string, seed uint64) *chaosLoad {
 	r.Helper()
-	l := &chaosLoad{reports: r.TempDir(), load: &load{rig: r, name: name, slots: 4, dir: r.TempDir(),
-		classes: []string{r.priorityClass(100), r.priorityClass(1000)}}}
-	l.debugEcho(name, 2, func(c *akriv0.Configuration) {
-		c.Spec.DiscoveryHandler.DiscoveryDetails = fmt.Sprintf(
-			"descriptions: [%s0, %s1]\nmounts: [{containerPath: /slots, hostPath: %s}]\n", name, name, l.dir)
-	}, name+"0", name+"1")
+	l := newChaosLoad(r, name)
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://127.0.0.1:2379"}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return shared.Dial(ctx, "", "tcp", address)
@@ -46,9 +44,26 @@ func startChaosLoad(r *rig, name string, seed uint64) *chaosLoad {
 	r.Cleanup(func() { etcd.Close() })
 	l.recorder, err = history.RecordEtcd(r.ctx, etcd, r.ns)
 	r.check(err)
-	ctx, cancel := context.WithCancel(r.ctx)
+	l.begin(seed)
+	return l
+}
+
+func newChaosLoad(r *rig, name string) *chaosLoad {
+	r.Helper()
+	l := &chaosLoad{reports: r.TempDir(), load: &load{rig: r, name: name, slots: 4, dir: r.TempDir(),
+		classes: []string{r.priorityClass(100), r.priorityClass(1000)}}}
+	l.debugEcho(name, 2, func(c *akriv0.Configuration) {
+		c.Spec.DiscoveryHandler.DiscoveryDetails = fmt.Sprintf(
+			"descriptions: [%s0, %s1]\nmounts: [{containerPath: /slots, hostPath: %s}]\n", name, name, l.dir)
+	}, name+"0", name+"1")
+	return l
+}
+
+// begin starts the workers.
+func (l *chaosLoad) begin(seed uint64) {
+	ctx, cancel := context.WithCancel(l.ctx)
 	l.cancel = cancel
-	r.Cleanup(l.stop)
+	l.Cleanup(l.stop)
 	for i := range loadWorkers {
 		random := rand.New(rand.NewPCG(seed, uint64(i)))
 		l.workers.Go(func() {
@@ -57,7 +72,6 @@ func startChaosLoad(r *rig, name string, seed uint64) *chaosLoad {
 			}
 		})
 	}
-	return l
 }
 
 // life is that of one pod: it ends by itself, is deleted at any time, or preempted.
@@ -71,6 +85,15 @@ func (l *chaosLoad) life(ctx context.Context, random *rand.Rand, name string) {
 		p.Spec.RestartPolicy, lifetime = v1.RestartPolicyNever, "100ms"
 	case 1:
 		lifetime = "1s" // and again, in the same pod
+	}
+	var options metav1.DeleteOptions
+	if l.rough {
+		switch random.IntN(3) {
+		case 0:
+			p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0)
+		case 1:
+			options.GracePeriodSeconds = ptr.To[int64](0)
+		}
 	}
 	main := &p.Spec.Containers[0]
 	main.Args = []string{"witness", "/reports", "/slots", lifetime}
@@ -95,7 +118,7 @@ func (l *chaosLoad) life(ctx context.Context, random *rand.Rand, name string) {
 		return ended || live.DeletionTimestamp != nil || time.Now().After(end)
 	})
 	l.insist(ctx, func() bool {
-		err := pods.Delete(ctx, name, metav1.DeleteOptions{})
+		err := pods.Delete(ctx, name, options)
 		return err == nil || apierrors.IsNotFound(err)
 	})
 	l.insist(ctx, func() bool {

@@ -149,6 +149,15 @@ func (l *load) stop() {
 // of each scheduler, with all that it has been through, is what the API shows.
 func (l *load) finish(rules history.Rules) {
 	l.Helper()
+	l.settle()
+	if report := l.judge(l.recorder, rules); report.Bound < 2*l.slots {
+		l.Errorf("only %d pods were bound: that is no load", report.Bound)
+	}
+}
+
+// settle is finish without what a history says.
+func (l *load) settle() {
+	l.Helper()
 	l.stop()
 	l.ledgersAgree(l.name)
 	l.check(kube.CoreV1().Pods(l.ns).DeleteCollection(l.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
@@ -174,10 +183,6 @@ func (l *load) finish(rules history.Rules) {
 		l.Errorf("in the end %d of %d slots can be had: %v", len(held), l.slots, held)
 	}
 	l.ledgersAgree(l.name)
-	report := l.judge(l.recorder, rules)
-	if report.Bound < 2*l.slots {
-		l.Errorf("only %d pods were bound: that is no load", report.Bound)
-	}
 	if conflict, err := os.ReadFile(filepath.Join(l.dir, "CONFLICT")); err == nil {
 		l.Errorf("containers used a slot at the same time:\n%s", conflict)
 	}

@@ -5,11 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
@@ -162,44 +160,4 @@ func (r *rig) manyWrites(n int) {
 		})
 	}
 	r.check(writers.Wait())
-}
-
-// supervise starts whatever ends, but the API server and etcd, as systemd and kubelets do.
-// stop ends that.
-func (r *rig) supervise() (stop func()) { return r.superviseBut("") }
-
-// superviseBut leaves out a component.
-func (r *rig) superviseBut(but string) (stop func()) {
-	stopped, done := make(chan struct{}), make(chan struct{})
-	components := map[string][]string{
-		cluster.Scheduler: {""}, cluster.Controller: {""}, cluster.ControllerManager: {""},
-		cluster.Kubecri: {nodeA, nodeB}, cluster.Kubelet: {nodeA, nodeB},
-	}
-	delete(components, but)
-	startEnded := func() {
-		for component, nodes := range components {
-			for _, node := range nodes {
-				if _, err := shared.PID(component, node); err == nil {
-					continue
-				}
-				r.Log(strings.TrimSpace(component+" "+node), "has ended, and is started")
-				if err := shared.Start(component, node); err != nil {
-					r.Error(err)
-				}
-			}
-		}
-	}
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-stopped:
-				startEnded() // the next test needs all of them
-				return
-			case <-time.After(200 * time.Millisecond):
-				startEnded()
-			}
-		}
-	}()
-	return func() { close(stopped); <-done }
 }

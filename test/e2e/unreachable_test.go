@@ -191,7 +191,8 @@ func TestRestoredUnderAnUnknownPod(t *testing.T) {
 	resume := sync.OnceFunc(func() { r.check(shared.Kill(cluster.Kubelet, nodeA, syscall.SIGCONT)) })
 	defer resume()
 	t.Cleanup(r.controlPlaneRuns)
-	stop := sync.OnceFunc(r.superviseBut(cluster.Kubelet))
+	supervisor := r.superviseBut(cluster.Kubelet, nodeA)
+	stop := sync.OnceFunc(supervisor.stop)
 	defer stop()
 	r.check(shared.Restore(backup))
 	r.await("the API server to be back", func() (bool, string) {
@@ -200,7 +201,6 @@ func TestRestoredUnderAnUnknownPod(t *testing.T) {
 	})
 	r.check(shared.Kill(cluster.ControllerManager, "", syscall.SIGKILL))
 	r.check(shared.Kill(cluster.Kubelet, nodeB, syscall.SIGKILL))
-	r.check(shared.Start(cluster.Kubelet, nodeB))
 	r.await("pod waiter of the backup to be known, and to go", func() (bool, string) {
 		err := kube.CoreV1().Pods(r.ns).Delete(r.ctx, "waiter", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)

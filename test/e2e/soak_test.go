@@ -1,0 +1,182 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubeslot/kubeslot/test/cluster"
+)
+
+// soakTargets are faults that last: for the seconds from and to.
+var soakTargets = []struct {
+	fault
+	from, to int
+}{
+	{fault{how: "kill", component: cluster.Kubelet, node: nodeA}, 50, 80},
+	{fault{how: "kill", component: cluster.Kubelet, node: nodeB}, 50, 80},
+	{fault{how: "freeze", component: cluster.Kubelet, node: nodeA}, 50, 80},
+	{fault{how: "cut off", node: nodeA}, 60, 90},
+	{fault{how: "cut off", node: nodeB}, 60, 90},
+	{fault{how: "freeze", component: cluster.Containerd, node: nodeA}, 20, 60},
+	{fault{how: "freeze", component: cluster.Containerd, node: nodeB}, 20, 60},
+	{fault{how: "kill", component: cluster.Kubecri, node: nodeA}, 0, 60},
+	{fault{how: "freeze", component: cluster.Kubecri, node: nodeB}, 0, 60},
+	{fault{how: "kill", component: cluster.Controller}, 0, 30},
+	{fault{how: "kill", component: cluster.Scheduler}, 0, 20},
+	{fault{how: "kill", component: cluster.APIServer}, 0, 30},
+	{fault{how: "freeze", component: cluster.APIServer}, 0, 30},
+}
+
+// endure has a fault come and go while the supervisor starts what ends by itself.
+func (f fault) endure(s *supervisor) error {
+	if f.component == "" {
+		if err := shared.Partition(f.node); err != nil {
+			return err
+		}
+		time.Sleep(f.outage)
+		return shared.Heal(f.node)
+	}
+	signal := syscall.SIGKILL
+	if f.how == "freeze" {
+		signal = syscall.SIGSTOP
+	}
+	s.away(f.component, f.node, true)
+	defer s.away(f.component, f.node, false)
+	if err := shared.Kill(f.component, f.node, signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	time.Sleep(f.outage)
+	if f.how == "freeze" {
+		if err := shared.Kill(f.component, f.node, syscall.SIGCONT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+	}
+	if f.component == cluster.APIServer && f.how == "kill" { // which the supervisor leaves alone
+		return shared.Start(f.component, f.node)
+	}
+	return nil
+}
+
+// restore goes back to a backup of seconds ago. Kubernetes' own components are restarted, as its docs
+// want it.
+func (l *chaosLoad) restore(ctx context.Context, back time.Duration) error {
+	backup := filepath.Join(l.TempDir(), fmt.Sprint("etcd-", time.Now().UnixNano()))
+	if err := shared.Backup(backup); err != nil {
+		return err
+	}
+	time.Sleep(back)
+	if err := shared.Restore(backup); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := shared.AwaitServing(ctx, cluster.APIServer, ""); err != nil {
+		return err
+	}
+	for _, at := range [][2]string{{cluster.Kubelet, nodeA}, {cluster.Kubelet, nodeB}, {cluster.ControllerManager, ""}} {
+		if err := shared.Kill(at[0], at[1], syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+	}
+	return os.RemoveAll(backup)
+}
+
+// A witness in each container locks a file for each of its slots while nodes are cut off, kubelets and
+// runtimes away for longer than a node takes to be not Ready, pods deleted by force and without a grace
+// period, and etcd restored. No slot is in two containers, none is leaked, and containers start again
+// after each round.
+func TestSoak(t *testing.T) {
+	testAll(t, "goes on for minutes")
+	r := newRig(t)
+	window, seed, err := chaosWindow()
+	r.check(err)
+	random := rand.New(rand.NewPCG(seed, 1))
+	l := newChaosLoad(r, "soak")
+	l.rough = true
+	s := r.superviseBut("", "")
+	defer s.stop()
+	t.Cleanup(r.controlPlaneRuns)
+	l.begin(seed)
+	started := l.containers()
+	rounds, restores := 0, 0
+	for end := time.Now().Add(window); rounds < 2 || time.Now().Before(end); rounds++ {
+		before := l.containers()
+		if rounds%4 == 1 {
+			back := time.Duration(5+random.IntN(35)) * time.Second
+			t.Logf("round %d of seed %d: restore of a backup of %v ago", rounds, seed, back)
+			r.check(l.restore(r.ctx, back))
+			restores++
+		} else {
+			l.round(s, random, rounds, seed)
+		}
+		l.await("containers to start again", func() (bool, string) {
+			n := l.containers() - before
+			return n > 0 && l.containers() > before+1, fmt.Sprint(n, " have started in this round")
+		})
+		l.one()
+	}
+	l.settle()
+	t.Logf("seed %d: %d rounds, %d of them restores, %d containers, none of which found its slot in use", seed, rounds, restores, l.containers()-started)
+}
+
+// round has one to three faults at the same time.
+func (l *chaosLoad) round(s *supervisor, random *rand.Rand, round int, seed uint64) {
+	l.Helper()
+	var faults []fault
+	had := map[string]bool{}
+	for _, i := range random.Perm(len(soakTargets))[:1+random.IntN(3)] {
+		f := soakTargets[i]
+		if at := f.component + " " + f.node; had[at] {
+			continue
+		} else {
+			had[at] = true
+		}
+		f.outage = time.Duration(f.from)*time.Second + time.Duration(random.IntN((f.to-f.from)*1000))*time.Millisecond
+		faults = append(faults, f.fault)
+	}
+	l.Logf("round %d of seed %d: %v", round, seed, faults)
+	errs := make([]error, len(faults))
+	var enduring sync.WaitGroup
+	for i, f := range faults {
+		enduring.Go(func() {
+			if err := f.endure(s); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", f, err)
+			}
+		})
+	}
+	enduring.Wait()
+	for _, err := range errs {
+		l.check(err)
+	}
+}
+
+// containers is how many have reported their devices.
+func (l *chaosLoad) containers() int {
+	l.Helper()
+	files, err := os.ReadDir(l.reports)
+	l.check(err)
+	n := 0
+	for _, f := range files {
+		if strings.HasSuffix(f.Name(), ".json") {
+			n++
+		}
+	}
+	return n
+}
+
+// one checks that no two containers had a slot at once.
+func (l *chaosLoad) one() {
+	l.Helper()
+	if conflict, err := os.ReadFile(filepath.Join(l.dir, "CONFLICT")); err == nil {
+		l.Fatalf("containers used a slot at the same time:\n%s", conflict)
+	}
+}
