@@ -132,8 +132,9 @@ var semantic = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[
 
 const description = `Shows the devices that Kubeslot gives to pods: what is discovered, who holds
 which slot, why a pod waits with each condition that is not met, who holds what
-it wants and what would let it run, and what is wrong in the cluster. It only
-reads, with your own permissions.`
+it wants and what would let it run, and what is wrong in the cluster. It acts
+with your own permissions, and only reads, but for release: that frees slots of
+a node that is off.`
 
 const caveats = `Kubeslot has to be installed in the cluster. For completion of names, link the
 plugin a second time:

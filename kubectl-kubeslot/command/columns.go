@@ -58,7 +58,12 @@ func slotColumns(now func() time.Time, all bool) []column[view.Slot] {
 		{"STATE", false, func(s row) string { return string(s.State) }},
 		{"HOLDER", false, func(s row) string { return s.Holder() }},
 		{"CONTAINER", false, func(s row) string { return s.Container }},
-		{"NODE", false, func(s row) string { return s.Node }},
+		{"NODE", false, func(s row) string {
+			if s.Unreachable {
+				return s.Node + " (not Ready)"
+			}
+			return s.Node
+		}},
 		{"LEVEL", false, func(s row) string { return s.Level }},
 		{"SINCE", false, func(s row) string { return since(s.Since, now()) }},
 		{"DEVICE", true, func(s row) string { return short(s.Device, 60) }},

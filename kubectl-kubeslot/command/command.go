@@ -27,7 +27,9 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 }
 
 func newOptions(streams genericiooptions.IOStreams) *options {
-	return &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, now: time.Now}
+	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, now: time.Now, patience: patience}
+	o.terminal = o.isTerminal
+	return o
 }
 
 func newRoot(o *options) *cobra.Command {
@@ -36,13 +38,14 @@ func newRoot(o *options) *cobra.Command {
 		Short: "Who holds which device slot, and why a pod waits",
 		Long: `kubectl kubeslot shows the devices that Kubeslot gives to pods: what is
 discovered, who holds a slot, why a pod waits, and problems.
-It only reads, with your own permissions.`,
+It acts with your own permissions, and only reads, but for release.`,
 		Example: `  kubectl kubeslot list -A             # Configurations and their devices
   kubectl kubeslot slots cameras       # who holds what
   kubectl kubeslot slots --watch       # and what changes
   kubectl kubeslot pod viewer          # what it has, or why it waits
   kubectl kubeslot top                 # all of it, live
-  kubectl kubeslot doctor              # problems; exit code 1 if there are any`,
+  kubectl kubeslot doctor              # problems; exit code 1 if there are any
+  kubectl kubeslot release SLOT        # of a node that is off`,
 		SilenceUsage: true, SilenceErrors: true,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl kubeslot"},
 	}
@@ -52,7 +55,7 @@ It only reads, with your own permissions.`,
 	root.PersistentFlags().StringVarP(&o.output, "output", "o", "", "one of: wide, "+strings.Join(formats(), ", "))
 	root.PersistentFlags().BoolVar(&o.noHeaders, "no-headers", false, "leave out the line of column names")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return o.checkOutput() }
-	root.AddCommand(o.list(), o.instances(), o.slots(), o.pod(), o.node(), o.doctor(), o.top(), o.ui(), o.version())
+	root.AddCommand(o.list(), o.instances(), o.slots(), o.pod(), o.node(), o.doctor(), o.release(), o.top(), o.ui(), o.version())
 	o.completeFlags(root)
 	root.SetIn(o.streams.In)
 	root.SetOut(o.streams.Out)
@@ -67,6 +70,9 @@ type options struct {
 	now       func() time.Time
 	output    string
 	noHeaders bool
+	// release asks on a terminal, and waits this long whether a node claims a slot again.
+	terminal func() bool
+	patience time.Duration
 	// connected is the source in tests, which are told by watched that it is watched.
 	connected *source.Source
 	watched   func()

@@ -20,11 +20,11 @@ func (o *options) doctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Problems in the cluster; exit code 1 if there are any",
 		Long: `doctor compares pods, claims, Instances and what nodes report, and says what does
-not fit: claims whose pod is gone, containers that run without a claim, slots
-that are assigned twice, assignments that cannot be read, Configurations with
-problems, nodes without kubecri, versions that are too old or too new, definitions,
-policies and permissions that are missing or old, schedulers without Kubeslot's
-plugins, leftovers of what is gone.
+not fit: claims whose pod is gone, slots that wait for a node that is not Ready,
+containers that run without a claim, slots that are assigned twice, assignments
+that cannot be read, Configurations with problems, nodes without kubecri, versions
+that are too old or too new, definitions, policies and permissions that are missing
+or old, schedulers without Kubeslot's plugins, leftovers of what is gone.
 It needs permission to read all of them in the whole cluster.`,
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,11 +17,12 @@ import (
 func TestInterrupted(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nonexistent")
 	defer func(before []string) { os.Args = before }(os.Args)
-	for _, line := range []string{"doctor", "list", "pod viewer"} {
+	for _, line := range []string{"doctor", "list", "pod viewer", "release --yes cam-f30c78-0"} {
 		t.Run(line, func(t *testing.T) {
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
 			server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body) // only then the server sees that the client is gone
 				interrupt()
 				<-r.Context().Done()
 			}))

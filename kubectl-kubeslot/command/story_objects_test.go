@@ -42,7 +42,7 @@ func nodeOf(a args, name string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: a.pairs("labels"), CreationTimestamp: long}, Spec: corev1.NodeSpec{Unschedulable: a.has("cordoned")}}
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}
 	if a.has("notready") {
-		ready.Status, ready.Message = corev1.ConditionUnknown, "Kubelet stopped posting node status."
+		ready.Status, ready.Message, ready.LastTransitionTime = corev1.ConditionUnknown, "Kubelet stopped posting node status.", long
 	}
 	if key := a.get("taint", ""); key != "" {
 		n.Spec.Taints = []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoSchedule}}
@@ -121,6 +121,11 @@ func (s *story) claim(a args, ns string) {
 	pod := a.get("pod", "")
 	c := v1alpha1.NewSlotClaim(n, v1alpha1.SlotClaimSpec{NodeName: a.get("node", ""), Container: "main", Level: v1alpha1.ConfigurationLevel,
 		Holder: uid(ns, pod), Pod: &v1alpha1.PodReference{Namespace: ns, Name: pod, UID: types.UID(uid(ns, pod))}}, metav1.OwnerReference{})
+	c.UID, c.Spec.MadeAgain = types.UID("claim-"+c.Name), a.has("again")
+	if promised, err := time.ParseDuration(a.get("promised", "")); err == nil {
+		c.Spec.ReleaseUnreachableAfter = &metav1.Duration{Duration: promised}
+	}
+	s.runs[c.Name] = a.has("runs")
 	if pod == "" {
 		c.Spec.Pod, c.Spec.Holder = nil, "device-7"
 	}

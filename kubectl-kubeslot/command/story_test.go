@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,13 +43,15 @@ import (
 //	pod name=p [ns=] [asks=(cam:1,main/cam:1)] [node=a] [has=(yard-0,main/cam/yard-0)] [plugin=(resource/...)] [priority=] [scheduler=] [gate=] [nominated=a]
 //	    [deleting] [cpu=] [others=(nvidia.com/gpu:1)] [selector=(zone:a)] [starting] [waiting=Reason] [failed=Reason] [ended=1 [why=OOMKilled] [restart=Never]] [new] [holder=uid] [labels=(k:v)] [init] [static] [unread]
 //	    input: what the scheduler says, or the kubelet with waiting and failed
-//	claim slot=yard-0 node=a pod=p [new]            the node has claimed it
+//	claim slot=yard-0 node=a pod=p [new] [promised=10m] [again] [runs]   the node has claimed it; with runs its container runs, and the node claims it again
 //	usage slot=yard-0 is=                           an Instance's deviceUsage
 //	event pod=p reason=                             input: the message of a warning
 //	deployed [without=name]                         the definitions, policies and permissions of deploy/
 //	delete what=pod/p|node/a|configuration/cam|instances/cam
 //	top [width=100] [height=12]                     input: keys; the screen after them, with > for the cursor and ! for trouble
-//	run [as=guest]                                  input: kubectl kubeslot ...; a guest may list what is in namespace default, and nothing else
+//	lease node=a                                    kubecri of the node has renewed its Lease
+//	run [as=guest|viewer|deleter] [answer=y]        input: kubectl kubeslot ...; a guest may list what is in namespace default, and nothing else,
+//	    a viewer may release no slots, and a deleter is refused by the policy. With an answer there is a terminal
 func TestScenarios(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nonexistent")
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
@@ -64,15 +68,18 @@ var (
 type story struct {
 	objects   map[string]runtime.Object // by kind/name
 	order     []string
-	instances map[string]string // of a device's id
+	instances map[string]string           // of a device's id
+	runs      map[string]bool             // slots whose containers run, though the claim is deleted
+	answer    string                      // on the terminal; "" where there is none
+	tracker   clienttesting.ObjectTracker // has what the last command saw and did
 }
 
 func newStory() *story {
-	return &story{objects: map[string]runtime.Object{}, instances: map[string]string{}}
+	return &story{objects: map[string]runtime.Object{}, instances: map[string]string{}, runs: map[string]bool{}}
 }
 
 func (s *story) set(key string, o runtime.Object) {
-	if s.objects[key] == nil {
+	if !slices.Contains(s.order, key) {
 		s.order = append(s.order, key)
 	}
 	s.objects[key] = o
@@ -135,6 +142,8 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) string {
 		s.set("pod/"+ns+"/"+name, s.pod(a, ns, name))
 	case "claim":
 		s.claim(a, ns)
+	case "lease":
+		s.lease(a.get("node", ""))
 	case "usage":
 		n := s.slotName(t, a.get("slot", ""))
 		in := s.objects["instance/"+n.Instance].(*akriv0.Instance)
@@ -172,6 +181,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) string {
 				words[i] = ""
 			}
 		}
+		s.answer = a.get("answer", "")
 		return s.run(t, a.get("as", ""), words...)
 	default:
 		d.Fatalf(t, "no command %s", d.Cmd)
@@ -200,8 +210,10 @@ func (s *story) clients() (*kubefake.Clientset, *akrifake.Clientset, *dynamicfak
 
 // options of a command in namespace default, and what it writes.
 func (s *story) options(as string) (o *options, out, errOut *bytes.Buffer) {
-	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
+	streams, in, out, errOut := genericiooptions.NewTestIOStreams()
+	in.WriteString(s.answer + "\n")
 	o = &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, now: func() time.Time { return storyNow }}
+	o.terminal = func() bool { return s.answer != "" }
 	namespace := "default"
 	o.kube.Namespace = &namespace
 	kube, akri, definitions := s.clients()
@@ -209,6 +221,15 @@ func (s *story) options(as string) (o *options, out, errOut *bytes.Buffer) {
 		kube.PrependReactor("list", "*", forbid)
 		akri.PrependReactor("list", "*", forbid)
 	}
+	kube.PrependReactor("create", "selfsubjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		review := a.(clienttesting.CreateAction).GetObject().DeepCopyObject().(*authorizationv1.SelfSubjectAccessReview)
+		review.Status.Allowed = as != "viewer"
+		return true, review, nil
+	})
+	akri.PrependReactor("delete", "slotclaims", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, s.deleteClaim(akri.Tracker(), a.(clienttesting.DeleteActionImpl), as)
+	})
+	s.tracker = akri.Tracker()
 	o.connected = source.For(kube, akri, definitions, namespace)
 	return o, out, errOut
 }

@@ -85,7 +85,8 @@ func watchStory(t *testing.T) *story {
 	s := newStory()
 	s.set("configuration/cam", &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam", UID: "c", CreationTimestamp: long},
 		Spec: akriv0.ConfigurationSpec{Capacity: 2, DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "onvif"}}})
-	s.set("node/a", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	s.set("node/a", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}})
 	d := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}, ID: "yard", Shared: true, Hash: slot.InstanceHash("yard", true, "", 6)}
 	slice := s.slice("a")
 	slice.Spec.Devices = []v1alpha1.Device{d}

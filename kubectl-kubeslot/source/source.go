@@ -1,6 +1,7 @@
 // Package source reads the objects that a view is made of, once or continuously, with
 // the user's own rights: what may not be listed in the whole cluster is listed in one
-// namespace, and what may not be listed at all is left out, and named. It writes nothing.
+// namespace, and what may not be listed at all is left out, and named. It writes nothing: Release
+// alone deletes a claim.
 package source
 
 import (

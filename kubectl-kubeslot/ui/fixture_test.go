@@ -112,8 +112,19 @@ func device(o *view.Objects, configuration, id string, capacity int32, shared bo
 
 // node adds a node that reports devices.
 func node(o *view.Objects, name string) {
-	o.Nodes = added(o.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	o.Nodes = added(o.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}})
 	o.Slices = added(o.Slices, v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: name + "-0"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: name}})
+}
+
+// notReady has the node's kubelet say nothing any more.
+func notReady(o *view.Objects, name string) {
+	o.Nodes = added(o.Nodes)
+	for i := range o.Nodes {
+		if o.Nodes[i].Name == name {
+			o.Nodes[i].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+		}
+	}
 }
 
 // podOf is a pod that asks for devices and has no node.

@@ -113,7 +113,7 @@ func NewState(v *view.View, o view.Objects, missing []string, failure error, now
 	if len(missing) == 0 {
 		s.Problems = v.Examine(now)
 	} else {
-		s.Problems = problemsOf(&s, v)
+		s.Problems = problemsOf(&s, v, now)
 	}
 	return s
 }
@@ -210,9 +210,9 @@ func underway(s view.PodState) bool {
 	return s == view.Gated || s == view.Pending || s == view.Preempting || s == view.Starting
 }
 
-// problemsOf are the problems that the Configurations and devices have themselves, as
-// View.Examine would say them.
-func problemsOf(s *State, v *view.View) []view.Finding {
+// problemsOf are the problems that the Configurations and devices have themselves, and slots that
+// wait for nodes that are not Ready, as View.Examine would say them.
+func problemsOf(s *State, v *view.View, now time.Time) []view.Finding {
 	all := append([]view.Finding{}, v.ConfigurationProblems()...)
 	names := make([]string, 0, len(s.Devices))
 	for name, d := range s.Devices {
@@ -227,5 +227,5 @@ func problemsOf(s *State, v *view.View) []view.Finding {
 			all = append(all, view.InstanceProblem(d.Namespace, name, p))
 		}
 	}
-	return all
+	return append(all, v.UnreachableSlots(now)...)
 }

@@ -39,7 +39,7 @@ func (v *View) Examine(now time.Time) []Finding {
 
 // examineClaims finds claims that nobody uses, or that do not count.
 func (v *View) examineClaims(f *findings, now time.Time) {
-	nodes := v.nodeSet()
+	*f = append(*f, v.UnreachableSlots(now)...)
 	for _, name := range slices.Sorted(maps.Keys(v.claims)) {
 		c := v.claims[name]
 		if now.Sub(c.CreationTimestamp.Time) < settling {
@@ -52,11 +52,13 @@ func (v *View) examineClaims(f *findings, now time.Time) {
 			continue
 		}
 		d, known := v.devices[at.Instance]
+		release := v.releaseOf(c)
 		in := v.instances[at.Instance]
 		reaches := slices.Contains(v.reached(at.Instance), c.Spec.NodeName)
 		switch {
-		case !nodes[c.Spec.NodeName]:
+		case v.nodesByName[c.Spec.NodeName] == nil:
 			f.add(object, "NodeGone", "its node %s does not exist: the controller deletes such claims, so look whether it runs, or delete the claim", c.Spec.NodeName)
+		case release.Waits(): // see UnreachableSlots
 		case c.Spec.Pod != nil && v.pods[string(c.Spec.Pod.UID)] == nil:
 			f.add(object, "PodGone", "its pod %s/%s is gone, and node %s has not released it: look at kubecri on that node", c.Spec.Pod.Namespace, c.Spec.Pod.Name, c.Spec.NodeName)
 		case c.Spec.Pod != nil && ended(v.pods[string(c.Spec.Pod.UID)]):
@@ -107,6 +109,7 @@ func (v *View) examinePods(f *findings, now time.Time) {
 		if err := v.broken[pod]; err != nil {
 			f.add(podObject(pod), "BadAssignment", "its assignment cannot be read: %v; delete it, and its next one is assigned anew", err)
 		}
+		v.examineStuck(f, pod, now)
 		if len(requests(pod)) == 0 {
 			continue
 		}

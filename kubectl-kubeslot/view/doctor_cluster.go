@@ -42,6 +42,7 @@ var policies = map[string]string{
 	"kubeslot-kubecri-node":    "one node's kubecri can write another's status",
 	"kubeslot-kubecri-objects": "one node's kubecri can report devices and claim slots for another",
 	"kubeslot-kubecri-leases":  "one node's kubecri can take over discovery from others",
+	"kubeslot-release":         "who may delete SlotClaims can release slots that containers use",
 }
 
 // roles are ClusterRoles of deploy/rbac that programs run with. Where a part is not used,

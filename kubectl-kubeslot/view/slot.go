@@ -32,6 +32,9 @@ type Slot struct {
 	Node              string    `json:"node,omitempty"`
 	Level             string    `json:"level,omitempty"` // CL or IL
 	Since             time.Time `json:"since,omitzero"`
+	// Unreachable is true when the slot is kept since its node is not Ready: its pod is gone, or
+	// is being deleted.
+	Unreachable bool `json:"unreachable,omitempty"`
 	// Labels are the Instance's.
 	Labels map[string]string `json:"labels,omitempty"`
 }

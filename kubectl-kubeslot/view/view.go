@@ -49,6 +49,7 @@ type View struct {
 	broken         map[*corev1.Pod]error            // pods whose assignment cannot be read
 	pods           map[string]*corev1.Pod           // by UID
 	assigned       map[*corev1.Pod]bool             // pods that have slots
+	nodesByName    map[string]*corev1.Node
 
 	indexed    sync.Once
 	index      slotIndex // see slots
@@ -82,7 +83,7 @@ type grant struct {
 func New(o Objects) *View {
 	v := &View{objects: o, configurations: map[string]*akriv0.Configuration{}, instances: map[string]*akriv0.Instance{},
 		of: map[string][]*akriv0.Instance{}, devices: map[string]device{}, claims: map[string]*v1alpha1.SlotClaim{},
-		granted: map[string][]grant{}, used: map[string]map[int]bool{}, broken: map[*corev1.Pod]error{}, pods: map[string]*corev1.Pod{}, assigned: map[*corev1.Pod]bool{}}
+		granted: map[string][]grant{}, used: map[string]map[int]bool{}, broken: map[*corev1.Pod]error{}, pods: map[string]*corev1.Pod{}, assigned: map[*corev1.Pod]bool{}, nodesByName: make(map[string]*corev1.Node, len(o.Nodes))}
 	all := make([]*akriv0.Configuration, len(o.Configurations))
 	for i := range o.Configurations {
 		all[i] = &o.Configurations[i]
@@ -103,6 +104,9 @@ func New(o Objects) *View {
 	}
 	for _, all := range v.of {
 		slices.SortFunc(all, func(a, b *akriv0.Instance) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	for i := range o.Nodes {
+		v.nodesByName[o.Nodes[i].Name] = &o.Nodes[i]
 	}
 	for i := range o.Slices {
 		v.addSlice(&o.Slices[i])

@@ -40,7 +40,9 @@ func cluster() Objects {
 		return akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 			Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: 2, Shared: true, Nodes: []string{"a", "b"}}}
 	}
-	node := func(name string) corev1.Node { return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+	node := func(name string) corev1.Node {
+		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: ready(true)}
+	}
 	return Objects{
 		Configurations: []akriv0.Configuration{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam", UID: "c", CreationTimestamp: long},
 			Spec: akriv0.ConfigurationSpec{Capacity: 2, DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "onvif"}}}},
@@ -48,6 +50,14 @@ func cluster() Objects {
 		Slices:    []v1alpha1.DeviceSlice{slice("a"), slice("b")},
 		Nodes:     []corev1.Node{node("a"), node("b")},
 	}
+}
+
+func ready(is bool) corev1.NodeStatus {
+	c := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: long}
+	if !is {
+		c.Status = corev1.ConditionUnknown
+	}
+	return corev1.NodeStatus{Conditions: []corev1.NodeCondition{c}}
 }
 
 // pod asks for so many of a resource.

@@ -165,6 +165,7 @@ func TestAlertsAndDashboards(t *testing.T) {
 			r.check(err)
 			r.prometheus.awaitAlert(r.T, "KubeslotInstancesNotUpgraded", nil)
 		}},
+		{"a node that is off keeps a slot", func(r *rig) { r.nodeOff(plenty[3]) }},
 		{"plugins", func(r *rig) {
 			r.write(r.pluginFile(nodeA, "fickle"), "UpdateNodeInfo panic\n")
 			r.check(os.WriteFile(r.pluginFile(nodeA, "bad.so"), []byte("not a plugin\n"), 0o600))

@@ -212,6 +212,38 @@ func (r *rig) claim(name, node string) {
 	r.check(err)
 }
 
+// nodeOff has a node that nobody ever sees Ready hold the slot for a pod that is gone.
+func (r *rig) nodeOff(name string) {
+	r.Helper()
+	parsed, err := slot.Parse(name)
+	r.check(err)
+	n, err := r.kube.CoreV1().Nodes().Create(r.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "off"}, Spec: corev1.NodeSpec{Unschedulable: true}}, metav1.CreateOptions{})
+	r.check(err)
+	owner := v1alpha1.NodeOwner(n.Name, n.UID)
+	reports := &v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: "off-0", OwnerReferences: []metav1.OwnerReference{owner}}, Spec: v1alpha1.DeviceSliceSpec{NodeName: "off"}}
+	all, err := r.client.KubeslotV1alpha1().DeviceSlices().List(r.ctx, metav1.ListOptions{})
+	r.check(err)
+	for _, s := range all.Items {
+		for _, d := range s.Spec.Devices {
+			if s.Spec.NodeName == nodeA && d.Instance() == parsed.Instance {
+				reports.Spec.Devices = append(reports.Spec.Devices, d)
+			}
+		}
+	}
+	_, err = r.client.KubeslotV1alpha1().DeviceSlices().Create(r.ctx, reports, metav1.CreateOptions{})
+	r.check(err)
+	await(r.T, "the controller to know that the node reaches the device", func() (bool, string) {
+		in, err := r.client.AkriV0().Instances(namespace).Get(r.ctx, parsed.Instance, metav1.GetOptions{})
+		r.check(err)
+		return slices.Contains(in.Spec.Nodes, "off"), fmt.Sprint(in.Spec.Nodes)
+	})
+	_, err = r.client.KubeslotV1alpha1().SlotClaims().Create(r.ctx, v1alpha1.NewSlotClaim(parsed, v1alpha1.SlotClaimSpec{NodeName: "off", Container: "main",
+		Level: v1alpha1.ConfigurationLevel, Holder: "gone", Pod: &v1alpha1.PodReference{Namespace: namespace, Name: "gone", UID: "gone"}}, owner), metav1.CreateOptions{})
+	r.check(err)
+	r.prometheus.awaitAlert(r.T, "KubeslotSlotsUnreachable", nil)
+	r.check(r.kube.CoreV1().Nodes().Delete(r.ctx, "off", metav1.DeleteOptions{})) // which releases it
+}
+
 // claimBeyond has node-a claim slots of the slot's device beyond its capacity, which is 5: ten at
 // once, since the alert is for more than three, and ten more when the controller has deleted
 // these, until it fires. It returns one of them, which is deleted.
