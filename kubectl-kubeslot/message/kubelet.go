@@ -39,7 +39,7 @@ var kubecriTexts = []known{
 		`the device has to come back to this node, or the pod has to be deleted to get another; the kubelet tries again`),
 	text(Slots, "DeviceAway", `device of Instance (?P<instance>[^\s:]+): .*`,
 		`the device has to come back to this node, or the pod has to be deleted to get another; the kubelet tries again`),
-	text(Slots, "KubecriStarting", `(?:the runtime has not yet said which containers use slots|the API server has not yet said which Configurations and SlotClaims there are|slots cannot be claimed while the API server has no Node object of this node).*`,
+	text(Slots, "KubecriStarting", `(?:the runtime has not yet said which containers use slots|the API server has not yet said which Configurations and SlotClaims there are|slots cannot be claimed while the API server has no Node object of this node|slot \S+ is not claimed yet).*`,
 		`nothing: the kubelet tries again; if it stays, look at kubecri's log on the node`),
 	text(Slots, "ClaimFailed", `(?:create SlotClaim|delete SlotClaim|look who has SlotClaim|wait for another change to the claim of slot) .*`,
 		`kubecri has to reach the API server and to be allowed to write SlotClaims: kubecri check on the node`),
