@@ -58,6 +58,7 @@ func podOn(t *testing.T, uid, node, slotName string) *corev1.Pod {
 	return pod
 }
 
+// Whatever is known of a claim: it is deleted for the reasons that there are, and else is its node's to release.
 func TestJudge(t *testing.T) {
 	ready, notReady, unknown := nodeOf("n1", corev1.ConditionTrue), nodeOf("n1", corev1.ConditionFalse), nodeOf("n1", corev1.ConditionUnknown)
 	holds := podOn(t, "u1", "node-a", claimed)

@@ -259,6 +259,7 @@ func TestCachesAreNotBelieved(t *testing.T) {
 	}
 }
 
+// A claim goes with its Node object. Of a node that is not Ready it stays, though its pod is gone, until somebody says that the node is off.
 func TestNodeOrPodGone(t *testing.T) {
 	node, pod := nodeOf("n1", corev1.ConditionTrue), podOn(t, "u1", "node-a", claimed)
 	t.Run("Node", func(t *testing.T) {
