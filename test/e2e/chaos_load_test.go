@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -31,11 +32,11 @@ type chaosLoad struct {
 	rough bool
 }
 
-// startChaosLoad makes two devices of two slots each, and starts the load. Each
-// worker's pods follow from the seed.
+// startChaosLoad makes two devices of two slots each, and starts the load, of which it records what
+// etcd has.
 func startChaosLoad(r *rig, name string, seed uint64) *chaosLoad {
 	r.Helper()
-	l := newChaosLoad(r, name)
+	l := newChaosLoad(r, name, 2)
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://127.0.0.1:2379"}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return shared.Dial(ctx, "", "tcp", address)
@@ -48,23 +49,28 @@ func startChaosLoad(r *rig, name string, seed uint64) *chaosLoad {
 	return l
 }
 
-func newChaosLoad(r *rig, name string) *chaosLoad {
+// newChaosLoad makes the devices. begin starts the load.
+func newChaosLoad(r *rig, name string, devices int) *chaosLoad {
 	r.Helper()
-	l := &chaosLoad{reports: r.TempDir(), load: &load{rig: r, name: name, slots: 4, dir: r.TempDir(),
+	var ids []string
+	for i := range devices {
+		ids = append(ids, fmt.Sprint(name, i))
+	}
+	l := &chaosLoad{reports: r.TempDir(), load: &load{rig: r, name: name, slots: 2 * devices, dir: r.TempDir(),
 		classes: []string{r.priorityClass(100), r.priorityClass(1000)}}}
 	l.debugEcho(name, 2, func(c *akriv0.Configuration) {
 		c.Spec.DiscoveryHandler.DiscoveryDetails = fmt.Sprintf(
-			"descriptions: [%s0, %s1]\nmounts: [{containerPath: /slots, hostPath: %s}]\n", name, name, l.dir)
-	}, name+"0", name+"1")
+			"descriptions: [%s]\nmounts: [{containerPath: /slots, hostPath: %s}]\n", strings.Join(ids, ", "), l.dir)
+	}, ids...)
 	return l
 }
 
-// begin starts the workers.
+// begin starts two workers for each slot. Each one's pods follow from the seed.
 func (l *chaosLoad) begin(seed uint64) {
 	ctx, cancel := context.WithCancel(l.ctx)
 	l.cancel = cancel
 	l.Cleanup(l.stop)
-	for i := range loadWorkers {
+	for i := range 2 * l.slots {
 		random := rand.New(rand.NewPCG(seed, uint64(i)))
 		l.workers.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {

@@ -100,7 +100,7 @@ func TestSoak(t *testing.T) {
 	window, seed, err := chaosWindow()
 	r.check(err)
 	random := rand.New(rand.NewPCG(seed, 1))
-	l := newChaosLoad(r, "soak")
+	l := newChaosLoad(r, "soak", 4)
 	l.rough = true
 	s := r.superviseBut("", "")
 	defer s.stop()
@@ -110,12 +110,19 @@ func TestSoak(t *testing.T) {
 	rounds, restores := 0, 0
 	for end := time.Now().Add(window); rounds < 2 || time.Now().Before(end); rounds++ {
 		before := l.containers()
-		if rounds%4 == 1 {
+		switch rounds % 4 {
+		case 0, 2: // the nodes are there, and what they run is not left in peace
+			l.quick(s, random, 30*time.Second)
+		case 1:
+			if rounds%8 != 1 {
+				l.round(s, random, rounds, seed)
+				break
+			}
 			back := time.Duration(5+random.IntN(35)) * time.Second
 			t.Logf("round %d of seed %d: restore of a backup of %v ago", rounds, seed, back)
 			r.check(l.restore(r.ctx, back))
 			restores++
-		} else {
+		default:
 			l.round(s, random, rounds, seed)
 		}
 		l.await("containers to start again", func() (bool, string) {
@@ -126,6 +133,17 @@ func TestSoak(t *testing.T) {
 	}
 	l.settle()
 	t.Logf("seed %d: %d rounds, %d of them restores, %d containers, none of which found its slot in use", seed, rounds, restores, l.containers()-started)
+}
+
+// quick kills and freezes for a second at most, again and again.
+func (l *chaosLoad) quick(s *supervisor, random *rand.Rand, window time.Duration) {
+	l.Helper()
+	for end := time.Now().Add(window); time.Now().Before(end); {
+		f := soakTargets[random.IntN(len(soakTargets))].fault
+		f.outage = time.Duration(random.IntN(1000)) * time.Millisecond
+		l.check(f.endure(s))
+		time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)
+	}
 }
 
 // round has one to three faults at the same time.
