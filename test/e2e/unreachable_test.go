@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,8 +12,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
@@ -247,4 +250,79 @@ func TestReleaseUnreachableAfter(t *testing.T) {
 	heal()
 	l.awaitReady(nodeA)
 	l.one()
+}
+
+// Somebody says that a slot's container does not run. If it does, the node claims the slot again and
+// nobody else gets it; if it does not, the slot is free. It takes a right of its own.
+func TestReleaseByHand(t *testing.T) {
+	testAll(t, "kills a kubelet until its node is not Ready")
+	r := newRig(t)
+	l := newLastSlot(r, "by-word", nil)
+	role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kubeslot:release"}
+	r.clusterRoleBinding(r.ns+"-release", role, "anna")
+	deleter, err := kube.RbacV1().ClusterRoles().Create(r.ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: r.ns + "-delete"},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{"kubeslot.io"}, Resources: []string{"slotclaims"}, Verbs: []string{"get", "delete"}}}}, metav1.CreateOptions{})
+	r.check(err)
+	t.Cleanup(func() {
+		r.check(kube.RbacV1().ClusterRoles().Delete(context.Background(), deleter.Name, metav1.DeleteOptions{}))
+	})
+	r.clusterRoleBinding(r.ns+"-delete", rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: deleter.Name}, "eve")
+
+	release := func(user string, args ...string) (said string, code int) {
+		out, errOut, code := r.kubeslot(append([]string{"release", "--as", user, l.slot}, args...)...)
+		return out + errOut, code
+	}
+	if said, code := release("anna", "--yes"); code != 1 || !strings.Contains(said, "Ready") {
+		t.Errorf("a slot of a node that is Ready: exit code %d, %s", code, said)
+	}
+	r.check(shared.Kill(cluster.Kubelet, nodeA, syscall.SIGKILL))
+	t.Cleanup(func() { r.awaitReady(nodeA) })
+	start := sync.OnceFunc(func() { r.check(shared.Start(cluster.Kubelet, nodeA)) })
+	defer start()
+	l.force()
+	l.awaitNotReady()
+	if out, err := shared.Kubectl(r.ctx, "delete", "slotclaim", l.slot, "--as", "eve"); err == nil || !strings.Contains(out+err.Error(), "kubectl kubeslot release") {
+		t.Errorf("deleted without the verb release: %s, %v", out, err)
+	}
+	if said, code := release("eve", "--yes"); code != 1 || !strings.Contains(said, "kubeslot:release") {
+		t.Errorf("released without the right: exit code %d, %s", code, said)
+	}
+	if said, code := release("anna"); code != 1 || !strings.Contains(said, "--yes") {
+		t.Errorf("released without being asked: exit code %d, %s", code, said)
+	}
+
+	t.Log("its container runs: the node claims the slot again")
+	said, code := release("anna", "--yes")
+	if code != 1 || !strings.Contains(said, "again") || !strings.Contains(said, nodeA) {
+		t.Errorf("exit code %d, %s; want it said that the node has claimed it again", code, said)
+	}
+	l.kept()
+
+	t.Log("the node is off: neither kubecri nor the container runs")
+	r.check(shared.Kill(cluster.Kubecri, nodeA, syscall.SIGKILL))
+	startKubecri := sync.OnceFunc(func() { r.check(shared.Start(cluster.Kubecri, nodeA)) })
+	defer startKubecri()
+	for _, c := range l.containersNow(nodeA, l.holder) {
+		_, err := r.cri(shared.Nodes()[0].ContainerdSocket).StopContainer(r.ctx, &runtimeapi.StopContainerRequest{ContainerId: c.Id})
+		r.check(err)
+	}
+	if said, code := release("anna", "--yes"); code != 0 {
+		t.Errorf("exit code %d, %s", code, said)
+	}
+	l.then()
+	startKubecri()
+	start()
+	r.awaitReady(nodeA)
+	l.one()
+}
+
+// clusterRoleBinding gives a user a role while the test runs.
+func (r *rig) clusterRoleBinding(name string, role rbacv1.RoleRef, user string) {
+	r.Helper()
+	_, err := kube.RbacV1().ClusterRoleBindings().Create(r.ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: role,
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}}, metav1.CreateOptions{})
+	r.check(err)
+	r.Cleanup(func() {
+		r.check(kube.RbacV1().ClusterRoleBindings().Delete(context.Background(), name, metav1.DeleteOptions{}))
+	})
 }
