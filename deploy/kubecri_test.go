@@ -176,6 +176,7 @@ func TestKubecriWritesItsOwnNodesTotals(t *testing.T) {
 		"volumes":                    {`conditions:`, `volumesInUse: [v], conditions:`, status},
 		"images":                     {`conditions:`, `images: [{names: [i]}], conditions:`, status},
 		"plugins' resources":         {`theirs: x`, `theirs: x, kubeslot.io/plugin-resources: a.b/c`, ""},
+		"its NRI plugin":             {`theirs: x`, `theirs: x, kubeslot.io/nri-plugin: kubecri`, ""},
 		"resources of others":        {`theirs: x`, `theirs: x, kubeslot.io/plugin-resources: akri.sh/cam`, "may not take over resources"},
 		"resources of the kubelet's": {`theirs: x`, `theirs: x, kubeslot.io/plugin-resources: cpu`, "may list only extended resources"},
 	} {

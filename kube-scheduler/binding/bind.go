@@ -25,6 +25,9 @@ type Binder struct {
 	Handle fwk.Handle
 	Signer *signing.Signer // nil: assignments are not signed
 	Clock  clock.Clock
+	// NRIPlugin returns the NRI plugin that gives containers on the node their devices; "" for
+	// none. nil is for none on any node.
+	NRIPlugin func(node string) string
 }
 
 // Bind binds the pod, with all that was contributed to its cycle, in one write. It is the whole
@@ -38,6 +41,9 @@ func (b *Binder) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 		return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: its devices were chosen on node %s", klog.KObj(pod), node, chosen))
 	}
 	annotations := maps.Clone(p.annotations)
+	if b.NRIPlugin != nil {
+		requirePlugin(annotations, pod, p.info, b.NRIPlugin(node))
+	}
 	b.Signer.Sign(annotations, string(pod.UID), node)
 	binding := &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: annotations},

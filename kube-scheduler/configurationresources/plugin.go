@@ -121,7 +121,7 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 	core := handle.SharedInformerFactory().Core().V1()
 	p := &Plugin{
 		handle: handle, args: *args, cache: f.cache, pods: core.Pods().Lister(), namespaces: core.Namespaces().Lister(),
-		binder: &binding.Binder{Handle: handle, Signer: signer, Clock: clock.RealClock{}},
+		binder: &binding.Binder{Handle: handle, Signer: signer, Clock: clock.RealClock{}, NRIPlugin: binding.NRIPluginOf(handle.SharedInformerFactory().Core().V1().Nodes().Lister())},
 		preemption: &preemption.Evaluator{PluginName: Name, Handle: handle, Cache: f.cache, Pods: core.Pods().Lister(),
 			PDBs: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()},
 	}

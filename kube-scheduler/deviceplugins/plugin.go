@@ -70,7 +70,7 @@ func NewFactory(o *Options, b *binding.Options) frameworkruntime.PluginFactory {
 				return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 			}
 		}
-		return &Plugin{cache: shared, binder: &binding.Binder{Handle: handle, Signer: signer, Clock: clock.RealClock{}}}, nil
+		return &Plugin{cache: shared, binder: &binding.Binder{Handle: handle, Signer: signer, Clock: clock.RealClock{}, NRIPlugin: binding.NRIPluginOf(handle.SharedInformerFactory().Core().V1().Nodes().Lister())}}, nil
 	}
 }
 

@@ -36,7 +36,7 @@ func amounts(names ...string) corev1.ResourceList {
 func node() *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "node-a", Annotations: map[string]string{
-			"KubeDevice/DeviceInfo": "{}", "kubeslot.io/plugin-resources": "example.com/widget", "other": "stays"}},
+			"KubeDevice/DeviceInfo": "{}", "kubeslot.io/plugin-resources": "example.com/widget", "kubeslot.io/nri-plugin": "kubecri", "other": "stays"}},
 		Status: corev1.NodeStatus{
 			Capacity:    amounts("cpu", "akri.sh/cam", "example.com/widget", "example.com/others"),
 			Allocatable: amounts("cpu", "akri.sh/cam", "example.com/widget", "example.com/others", "akri.sh/gone"),
@@ -71,7 +71,7 @@ func TestNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"allocatable akri.sh/cam", "allocatable akri.sh/gone", "allocatable example.com/widget", "annotation KubeDevice/DeviceInfo",
-		"annotation kubeslot.io/plugin-resources", "capacity akri.sh/cam", "capacity example.com/widget", "condition kubeslot.io/ContainersWithoutDevices", "deviceslice node-a-0", "slotclaim cam-8120fe-0"}
+		"annotation kubeslot.io/nri-plugin", "annotation kubeslot.io/plugin-resources", "capacity akri.sh/cam", "capacity example.com/widget", "condition kubeslot.io/ContainersWithoutDevices", "deviceslice node-a-0", "slotclaim cam-8120fe-0"}
 	if diff := cmp.Diff(want, removed); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}

@@ -1,5 +1,5 @@
-// Package nodemode has a Node say in which mode its kubecri works, which the scheduler
-// reads, and takes away what another mode has left on the Node.
+// Package nodemode has a Node say in which mode its kubecri works, and as which NRI plugin, which
+// the scheduler reads, and takes away what another mode has left on the Node.
 //
 // In device-plugin mode it also writes the amounts of the node's device plugins into
 // node.status. The kubelet writes the same amounts, but only every 10 s
@@ -55,6 +55,8 @@ type Config struct {
 	Client kubernetes.Interface
 	// Nodes is this node.
 	Nodes coreinformers.NodeInformer
+	// NRIPlugin is the plugin's name in NRI mode.
+	NRIPlugin string
 	// Served, in device-plugin mode, returns the resources that the node has device plugins
 	// of, by name; false while that is not known. nil in any other mode.
 	Served func() (resources map[string]Amount, known bool)
@@ -125,7 +127,7 @@ func (k *keeper) keep(ctx context.Context) error {
 		if node == nil {
 			return err
 		}
-		v := view{node: node, now: time.Now(), last: k.last}
+		v := view{node: node, nriPlugin: k.NRIPlugin, now: time.Now(), last: k.last}
 		if k.Served != nil {
 			v.chooses = true
 			v.served, v.known = k.Served()
@@ -175,7 +177,8 @@ func version(n *corev1.Node) uint64 {
 
 // view is all that plan goes by.
 type view struct {
-	node *corev1.Node
+	node      *corev1.Node
+	nriPlugin string // in NRI mode
 	// chooses is true in device-plugin mode. The rest is of this mode alone.
 	chooses bool
 	// served are the resources that there are device plugins of, when known.
@@ -195,6 +198,12 @@ func plan(v view) ([]byte, error) {
 		labels[v1alpha1.ModeLabel] = v1alpha1.ModeDevicePlugin
 	case !v.chooses && has == v1alpha1.ModeDevicePlugin:
 		labels[v1alpha1.ModeLabel] = nil
+	}
+	switch plugin, is := v.node.Annotations[v1alpha1.NRIPluginAnnotation]; {
+	case v.nriPlugin != "" && plugin != v.nriPlugin:
+		annotations[v1alpha1.NRIPluginAnnotation] = v.nriPlugin
+	case v.nriPlugin == "" && is:
+		annotations[v1alpha1.NRIPluginAnnotation] = nil
 	}
 	if v.chooses {
 		for _, name := range leftovers(v, annotations) {

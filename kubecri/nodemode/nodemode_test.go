@@ -19,6 +19,7 @@ func TestPlan(t *testing.T) {
 		annotations map[string]string
 		amounts     map[string]string // allocatable, and the same capacity unless "capacity/allocatable"
 		chooses     bool
+		nri         string
 		served      map[string]Amount
 		unknown     bool
 		last        time.Duration // ago
@@ -27,6 +28,10 @@ func TestPlan(t *testing.T) {
 		{name: "another mode", labels: map[string]string{"other": "x"}},
 		{name: "another mode, after device plugins", labels: labelled, amounts: map[string]string{"akri.sh/cam": "0"},
 			want: `{"metadata":{"labels":{"kubeslot.io/mode":null}}}`},
+		{name: "NRI mode", nri: "kubecri", want: `{"metadata":{"annotations":{"kubeslot.io/nri-plugin":"kubecri"}}}`},
+		{name: "NRI mode, said", nri: "kubecri", annotations: map[string]string{"kubeslot.io/nri-plugin": "kubecri", "mine": "x"}},
+		{name: "NRI mode under another name", nri: "ours", annotations: map[string]string{"kubeslot.io/nri-plugin": "kubecri"}, want: `{"metadata":{"annotations":{"kubeslot.io/nri-plugin":"ours"}}}`},
+		{name: "after NRI mode", annotations: map[string]string{"kubeslot.io/nri-plugin": "kubecri"}, want: `{"metadata":{"annotations":{"kubeslot.io/nri-plugin":null}}}`},
 		{name: "device plugins", chooses: true, unknown: true,
 			want: `{"metadata":{"labels":{"kubeslot.io/mode":"device-plugin"}}}`},
 		{name: "nothing to do", chooses: true, labels: labelled, amounts: map[string]string{"akri.sh/cam": "2", "cpu": "4", "nvidia.com/gpu": "1"}, served: map[string]Amount{"akri.sh/cam": {}}},
@@ -66,7 +71,7 @@ func TestPlan(t *testing.T) {
 					last[name] = now.Add(-test.last)
 				}
 			}
-			got, err := plan(view{node: node, chooses: test.chooses, served: test.served, known: !test.unknown, now: now, last: last})
+			got, err := plan(view{node: node, nriPlugin: test.nri, chooses: test.chooses, served: test.served, known: !test.unknown, now: now, last: last})
 			if err != nil || string(got) != test.want {
 				t.Errorf("patch %s, %v, want %s", got, err, test.want)
 			}

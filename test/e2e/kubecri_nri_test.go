@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
@@ -117,11 +119,13 @@ deviceSpecs: [{containerPath: /dev/cam0, hostPath: %s, permissions: r}]
 
 	// kubecri is away.
 	r.check(shared.Kill(cluster.Kubecri, nodeB, syscall.SIGKILL))
-	// NRI fails open, unless the pod requires the plugin.
-	r.create(newPod("open", nodeB, map[string]int64{"nri": 1}))
-	careful := newPod("careful", nodeB, map[string]int64{"nri": 1})
-	careful.Annotations["required-plugins.noderesource.dev"] = `["kubecri"]`
-	r.create(careful)
+	// NRI fails open. The scheduler has the runtime require the plugin for a container with devices;
+	// one of a pod whose author takes that away runs without, and so does one that asks for none.
+	plain := newPod("plain", nodeB, nil)
+	r.create(plain)
+	r.awaitRunning("plain")
+	r.create(newPod("careful", nodeB, map[string]int64{"nri": 1}))
+	r.createOpen(newPod("open", nodeB, map[string]int64{"nri": 1}))
 	r.awaitRunning("open")
 	if list, ok := r.env("open")["AKRI_DEVICES"]; ok {
 		t.Errorf("kubecri was down, and yet: %s", list)
@@ -176,4 +180,20 @@ deviceSpecs: [{containerPath: /dev/cam0, hostPath: %s, permissions: r}]
 	if len(stays) != 2 {
 		t.Errorf("slots of the pod that stays: %v", stays)
 	}
+}
+
+// createOpen makes a pod for node-b whose container the runtime may create without kubecri: what the
+// scheduler requires of it is taken away before the kubelet sees it.
+func (r *rig) createOpen(p *v1.Pod) {
+	r.Helper()
+	r.check(shared.Kill(cluster.Kubelet, nodeB, syscall.SIGSTOP))
+	defer func() { r.check(shared.Kill(cluster.Kubelet, nodeB, syscall.SIGCONT)) }()
+	r.create(p)
+	const requires = "required-plugins.noderesource.dev/container.main"
+	r.await("pod "+p.Name+" to be bound, and to require kubecri", func() (bool, string) {
+		annotations := r.pod(p.Name).Annotations
+		return annotations[requires] == `["kubecri"]`, fmt.Sprint(annotations)
+	})
+	_, err := kube.CoreV1().Pods(r.ns).Patch(r.ctx, p.Name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+requires+`":null}}}`), metav1.PatchOptions{})
+	r.check(err)
 }

@@ -59,7 +59,6 @@ func TestNRIWhenKubecriIsSlow(t *testing.T) {
 	r.check(shared.AwaitServing(r.ctx, cluster.Kubecri, nodeB))
 	r.check(shared.Kill(cluster.Kubecri, nodeB, syscall.SIGSTOP))
 	hangs := newPod("hangs", nodeB, map[string]int64{"slow": 1})
-	hangs.Annotations["required-plugins.noderesource.dev"] = `["kubecri"]`
 	r.create(hangs)
 	r.awaitEvent("hangs", "Failed", "kubecri", "failed to get NRI adjustment")
 	r.check(shared.Kill(cluster.Kubecri, nodeB, syscall.SIGCONT))
@@ -75,7 +74,7 @@ func TestNRIWhenKubecriIsSlow(t *testing.T) {
 	relay.HoldAt("Synchronize")
 	relay.Drop()
 	r.await("containerd to synchronize kubecri", func() (bool, string) { return relay.Holds(), "it has not begun to" })
-	r.create(newPod("late", nodeB, map[string]int64{"slow": 1}))
+	r.createOpen(newPod("late", nodeB, map[string]int64{"slow": 1}))
 	r.awaitEvent("late", "StartedWithoutDevices", `"main"`, "slot slow-", "is stopped")
 	relay.Release()
 	r.await("the container of pod late to run with its device", func() (bool, string) {

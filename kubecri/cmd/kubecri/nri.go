@@ -26,6 +26,7 @@ func runNRI(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	n.nriPlugin = o.nriName
 	plugin, err := nri.New(nri.Config{
 		Node: o.nodeName, Socket: path(o.nriSocket), Name: o.nriName, Index: o.nriIndex,
 		Admitter: n.admitter, Claims: n.claims, Tracer: n.tracer,

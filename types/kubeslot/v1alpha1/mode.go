@@ -9,6 +9,10 @@ const (
 	// ModeDevicePlugin is the value where the kubelet's device plugins do: the kubelet
 	// and kubecri choose the slots of a pod once it is bound.
 	ModeDevicePlugin = "device-plugin"
+
+	// NRIPluginAnnotation is on Nodes where kubecri is an NRI plugin of the runtime: its name.
+	// The scheduler has the runtime's validator require it for containers with devices.
+	NRIPluginAnnotation = "kubeslot.io/nri-plugin"
 )
 
 // ChoosesSlots reports whether the node itself chooses the slots of its pods, so that

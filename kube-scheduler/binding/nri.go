@@ -1,0 +1,73 @@
+package binding
+
+import (
+	"encoding/json"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// requiredPlugins is the annotation by which a runtime's default NRI validator creates no
+// container without the plugins that it names (containerd/nri, plugins/default-validator). For
+// one container "/container.<name>" follows, for the whole pod "/pod" or nothing; the first of
+// these that is there counts.
+const requiredPlugins = "required-plugins.noderesource.dev"
+
+// NRIPluginOf returns the name of the NRI plugin that gives containers on a node their devices,
+// as the node says it; "" for none.
+func NRIPluginOf(nodes corelisters.NodeLister) func(node string) string {
+	return func(name string) string {
+		node, err := nodes.Get(name)
+		if err != nil { // it is gone, and the Binding will fail
+			return ""
+		}
+		return node.Annotations[v1alpha1.NRIPluginAnnotation]
+	}
+}
+
+// requirePlugin adds to a Binding's annotations that the plugin is required for the containers
+// that get devices, beside what the pod's author requires. NRI fails open: without
+// it the runtime creates containers without their devices while the plugin is away. Where the
+// runtime does not validate, nothing comes of it.
+func requirePlugin(annotations map[string]string, pod *v1.Pod, info *types.PodInfo, plugin string) {
+	if plugin == "" {
+		return
+	}
+	for _, containers := range []map[string]types.ContainerInfo{info.InitContainers, info.RunningContainers} {
+		for name, c := range containers {
+			if len(c.AllocateFrom) == 0 && len(c.DevRequests) == 0 {
+				continue
+			}
+			key := requiredPlugins + "/container." + name
+			if len(validation.IsQualifiedName(key)) > 0 { // too long a name
+				key = requiredPlugins + "/pod"
+			}
+			annotations[key] = withPlugin(pod, name, annotations[key], plugin)
+		}
+	}
+}
+
+// withPlugin is the list that counts for the container, with the plugin. A list that cannot be
+// read stays: the runtime refuses the container, and says why.
+func withPlugin(pod *v1.Pod, container, before, plugin string) string {
+	for _, key := range []string{requiredPlugins + "/container." + container, requiredPlugins + "/pod", requiredPlugins} {
+		if text, ok := pod.Annotations[key]; ok && before == "" {
+			before = text
+		}
+	}
+	var names []string
+	if err := yaml.Unmarshal([]byte(before), &names); err != nil {
+		return before
+	}
+	if !slices.Contains(names, plugin) {
+		names = append(names, plugin)
+	}
+	list, _ := json.Marshal(names) // of texts
+	return string(list)
+}
