@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -125,7 +126,7 @@ deviceSpecs: [{containerPath: /dev/cam0, hostPath: %s, permissions: r}]
 	r.create(plain)
 	r.awaitRunning("plain")
 	r.create(newPod("careful", nodeB, map[string]int64{"nri": 1}))
-	r.createOpen(newPod("open", nodeB, map[string]int64{"nri": 1}))
+	r.bindOpen(newPod("open", nodeB, map[string]int64{"nri": 1}))()
 	r.awaitRunning("open")
 	if list, ok := r.env("open")["AKRI_DEVICES"]; ok {
 		t.Errorf("kubecri was down, and yet: %s", list)
@@ -182,12 +183,13 @@ deviceSpecs: [{containerPath: /dev/cam0, hostPath: %s, permissions: r}]
 	}
 }
 
-// createOpen makes a pod for node-b whose container the runtime may create without kubecri: what the
-// scheduler requires of it is taken away before the kubelet sees it.
-func (r *rig) createOpen(p *v1.Pod) {
+// bindOpen makes a pod for node-b whose container the runtime may create without kubecri: what the
+// scheduler requires of it is taken away before the kubelet sees it, which it does at resume.
+func (r *rig) bindOpen(p *v1.Pod) (resume func()) {
 	r.Helper()
 	r.check(shared.Kill(cluster.Kubelet, nodeB, syscall.SIGSTOP))
-	defer func() { r.check(shared.Kill(cluster.Kubelet, nodeB, syscall.SIGCONT)) }()
+	resume = sync.OnceFunc(func() { r.check(shared.Kill(cluster.Kubelet, nodeB, syscall.SIGCONT)) })
+	r.Cleanup(resume)
 	r.create(p)
 	const requires = "required-plugins.noderesource.dev/container.main"
 	r.await("pod "+p.Name+" to be bound, and to require kubecri", func() (bool, string) {
@@ -196,4 +198,5 @@ func (r *rig) createOpen(p *v1.Pod) {
 	})
 	_, err := kube.CoreV1().Pods(r.ns).Patch(r.ctx, p.Name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+requires+`":null}}}`), metav1.PatchOptions{})
 	r.check(err)
+	return resume
 }

@@ -71,10 +71,11 @@ func TestNRIWhenKubecriIsSlow(t *testing.T) {
 	// containers meanwhile. CRI's events tell of them, before NRI is there again.
 	relay := nritest.NewRelay(t, filepath.Join(shared.Nodes()[1].Dir, "relay.sock"), filepath.Join(shared.Nodes()[1].Dir, "nri.sock"))
 	r.check(shared.SetKubecriArgs(r.ctx, nodeB, "--nri-socket="+filepath.Join(shared.Nodes()[1].Dir, "relay.sock")))
+	resume := r.bindOpen(newPod("late", nodeB, map[string]int64{"slow": 1}))
 	relay.HoldAt("Synchronize")
 	relay.Drop()
 	r.await("containerd to synchronize kubecri", func() (bool, string) { return relay.Holds(), "it has not begun to" })
-	r.createOpen(newPod("late", nodeB, map[string]int64{"slow": 1}))
+	resume()
 	r.awaitEvent("late", "StartedWithoutDevices", `"main"`, "slot slow-", "is stopped")
 	relay.Release()
 	r.await("the container of pod late to run with its device", func() (bool, string) {
