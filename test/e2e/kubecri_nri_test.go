@@ -7,18 +7,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
+	ktypes "github.com/kubeslot/kubeslot/types"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // One node goes from proxy to NRI mode and back, with a pod that runs all the time
@@ -120,13 +121,13 @@ deviceSpecs: [{containerPath: /dev/cam0, hostPath: %s, permissions: r}]
 
 	// kubecri is away.
 	r.check(shared.Kill(cluster.Kubecri, nodeB, syscall.SIGKILL))
-	// NRI fails open. The scheduler has the runtime require the plugin for a container with devices;
-	// one of a pod whose author takes that away runs without, and so does one that asks for none.
+	// NRI fails open. Our scheduler has the runtime require the plugin for a container with devices;
+	// one that another bound runs without, and so does one that asks for none.
 	plain := newPod("plain", nodeB, nil)
 	r.create(plain)
 	r.awaitRunning("plain")
+	r.bindOpen("open", "nri", r.freeSlot("nri", devices[1].name, 3))
 	r.create(newPod("careful", nodeB, map[string]int64{"nri": 1}))
-	r.bindOpen(newPod("open", nodeB, map[string]int64{"nri": 1}))()
 	r.awaitRunning("open")
 	if list, ok := r.env("open")["AKRI_DEVICES"]; ok {
 		t.Errorf("kubecri was down, and yet: %s", list)
@@ -183,20 +184,30 @@ deviceSpecs: [{containerPath: /dev/cam0, hostPath: %s, permissions: r}]
 	}
 }
 
-// bindOpen makes a pod for node-b whose container the runtime may create without kubecri: what the
-// scheduler requires of it is taken away before the kubelet sees it, which it does at resume.
-func (r *rig) bindOpen(p *v1.Pod) (resume func()) {
+// bindOpen makes a pod for node-b and binds it with the slot, without what the scheduler writes beside:
+// the runtime may create its container without kubecri.
+func (r *rig) bindOpen(name, configuration string, of slot.Name) {
 	r.Helper()
-	r.check(shared.Kill(cluster.Kubelet, nodeB, syscall.SIGSTOP))
-	resume = sync.OnceFunc(func() { r.check(shared.Kill(cluster.Kubelet, nodeB, syscall.SIGCONT)) })
-	r.Cleanup(resume)
-	r.create(p)
-	const requires = "required-plugins.noderesource.dev/container.main"
-	r.await("pod "+p.Name+" to be bound, and to require kubecri", func() (bool, string) {
-		annotations := r.pod(p.Name).Annotations
-		return annotations[requires] == `["kubecri"]`, fmt.Sprint(annotations)
-	})
-	_, err := kube.CoreV1().Pods(r.ns).Patch(r.ctx, p.Name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+requires+`":null}}}`), metav1.PatchOptions{})
+	p := newPod(name, "", map[string]int64{configuration: 1})
+	p.Spec.SchedulerName = "nobody"
+	p = r.create(p)
+	container := ktypes.ContainerInfo{}
+	assignment.Set(&container, []assignment.Grant{{Resource: configuration, Slot: of}})
+	notes, err := assignment.Encode(&ktypes.PodInfo{Name: name, NodeName: nodeB, RunningContainers: map[string]ktypes.ContainerInfo{"main": container}}, string(p.UID), nil)
 	r.check(err)
-	return resume
+	r.check(kube.CoreV1().Pods(r.ns).Bind(r.ctx, &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name, UID: p.UID, Annotations: notes},
+		Target: v1.ObjectReference{Kind: "Node", Name: nodeB}}, metav1.CreateOptions{}))
+}
+
+// freeSlot is one of a device that nobody holds.
+func (r *rig) freeSlot(configuration, device string, capacity int) slot.Name {
+	r.Helper()
+	held := r.claims(configuration)
+	for i := range capacity {
+		if s := (slot.Name{Instance: device, Index: i}); held[s.String()] == (holding{}) {
+			return s
+		}
+	}
+	r.Fatalf("no slot of %s is free: %v", device, held)
+	return slot.Name{}
 }

@@ -20,7 +20,7 @@ func TestNRIWhenKubecriIsSlow(t *testing.T) {
 	r := newRig(t)
 	f := r.newFickle(nodeB)
 	f.say("count 3")
-	r.debugEcho("slow", 3, nil, "slow0")
+	devices := r.debugEcho("slow", 3, nil, "slow0")
 	r.check(shared.SetNRI(r.ctx, nodeB, true))
 	defer func() { r.check(shared.SetNRI(r.ctx, nodeB, false)) }()
 
@@ -71,11 +71,10 @@ func TestNRIWhenKubecriIsSlow(t *testing.T) {
 	// containers meanwhile. CRI's events tell of them, before NRI is there again.
 	relay := nritest.NewRelay(t, filepath.Join(shared.Nodes()[1].Dir, "relay.sock"), filepath.Join(shared.Nodes()[1].Dir, "nri.sock"))
 	r.check(shared.SetKubecriArgs(r.ctx, nodeB, "--nri-socket="+filepath.Join(shared.Nodes()[1].Dir, "relay.sock")))
-	resume := r.bindOpen(newPod("late", nodeB, map[string]int64{"slow": 1}))
 	relay.HoldAt("Synchronize")
 	relay.Drop()
 	r.await("containerd to synchronize kubecri", func() (bool, string) { return relay.Holds(), "it has not begun to" })
-	resume()
+	r.bindOpen("late", "slow", r.freeSlot("slow", devices[0].name, 3))
 	r.awaitEvent("late", "StartedWithoutDevices", `"main"`, "slot slow-", "is stopped")
 	relay.Release()
 	r.await("the container of pod late to run with its device", func() (bool, string) {
