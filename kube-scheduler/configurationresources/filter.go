@@ -6,11 +6,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubeslot/kubeslot/kube-scheduler/kubecripods"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 )
 
-// Filter reports whether the node has slots for all of the pod's containers, and
-// its kubelet knows of them.
+// Filter reports whether the node has slots for all of the pod's containers, its kubelet
+// knows of them, and its kubecri is there to give them.
 func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) *fwk.Status {
 	c, status := readCycle(state)
 	if status != nil {
@@ -23,6 +24,10 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 	if status := c.Unadvertised(node); status != nil {
 		c.meet(waitreason.NotAdvertised)
 		return status
+	}
+	if kubecripods.Away(node) {
+		c.meet(waitreason.KubecriAway)
+		return kubecripods.Refused()
 	}
 	c.meet(waitreason.SlotsFree)
 	return nil

@@ -10,14 +10,15 @@ import (
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
+	"github.com/kubeslot/kubeslot/kube-scheduler/kubecripods"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // EventsToRegister registers the events that matter apart from the ledger: the
-// author corrected the annotation for which the pod was refused, a node advertises
-// more, a pod no longer counts against what a node advertises, or a DeviceClass has
+// author corrected the annotation for which the pod was refused, kubecri has become Ready
+// on a node, a node advertises more, a pod no longer counts against what a node advertises, or a DeviceClass has
 // given up the name of a resource of ours. All others the slot cache answers by activating
 // the pods that they help.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
@@ -25,6 +26,10 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update},
 			QueueingHintFn: binding.AfterInputChange,
+		},
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add | fwk.Update},
+			QueueingHintFn: p.afterKubecri,
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},
@@ -83,6 +88,14 @@ func (p *Plugin) afterAdvertisement(_ klog.Logger, pod *v1.Pod, oldObj, newObj a
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
+}
+
+// afterKubecri requeues a pod that a node had slots for whose kubecri was away, when one is Ready.
+func (p *Plugin) afterKubecri(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	if record, waits := p.cache.Queue.Get(pod.UID); !waits || !record.Met(waitreason.KubecriAway) {
+		return fwk.QueueSkip, nil
+	}
+	return kubecripods.Came(logger, pod, oldObj, newObj)
 }
 
 // afterDeletion requeues a pod that waits for what a node advertises when one that

@@ -138,6 +138,9 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, on
 	n := p.node(c, name)
 	v := p.cache.judge(name, n, c.req)
 	if v.fits() {
+		if kubecripods.Away(on) {
+			return kubecripods.Refused()
+		}
 		c.scores.Store(name, v.score)
 		return nil
 	}

@@ -27,6 +27,7 @@ const (
 	Impossible
 	Held
 	NotAdvertised
+	KubecriAway
 	SlotsFree
 	numReasons
 )
@@ -54,6 +55,7 @@ var Names = [numReasons]string{
 	Impossible:          "TooFew",
 	Held:                "Held",
 	NotAdvertised:       "NotAdvertised",
+	KubecriAway:         "KubecriAway",
 	SlotsFree:           "Other",
 }
 

@@ -159,7 +159,7 @@ func statusPatch(node *corev1.Node, former map[string]bool) (patch []byte, what 
 		metadata["labels"] = map[string]any{v1alpha1.ModeLabel: nil}
 		what = append(what, "label "+v1alpha1.ModeLabel)
 	}
-	for _, key := range []string{assignment.Annotation, advertise.ResourcesAnnotation, v1alpha1.NRIPluginAnnotation} {
+	for _, key := range []string{assignment.Annotation, advertise.ResourcesAnnotation, v1alpha1.NRIPluginAnnotation, v1alpha1.KubecriNamespaceAnnotation} {
 		if _, has := node.Annotations[key]; has {
 			annotations[key] = nil
 			what = append(what, "annotation "+key)

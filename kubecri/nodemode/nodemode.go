@@ -55,8 +55,9 @@ type Config struct {
 	Client kubernetes.Interface
 	// Nodes is this node.
 	Nodes coreinformers.NodeInformer
-	// NRIPlugin is the plugin's name in NRI mode.
-	NRIPlugin string
+	// NRIPlugin is the plugin's name in NRI mode, and PodNamespace that of the pod in which it
+	// runs, if it does.
+	NRIPlugin, PodNamespace string
 	// Served, in device-plugin mode, returns the resources that the node has device plugins
 	// of, by name; false while that is not known. nil in any other mode.
 	Served func() (resources map[string]Amount, known bool)
@@ -127,7 +128,7 @@ func (k *keeper) keep(ctx context.Context) error {
 		if node == nil {
 			return err
 		}
-		v := view{node: node, nriPlugin: k.NRIPlugin, now: time.Now(), last: k.last}
+		v := view{node: node, nriPlugin: k.NRIPlugin, podNamespace: k.PodNamespace, now: time.Now(), last: k.last}
 		if k.Served != nil {
 			v.chooses = true
 			v.served, v.known = k.Served()
@@ -177,8 +178,9 @@ func version(n *corev1.Node) uint64 {
 
 // view is all that plan goes by.
 type view struct {
-	node      *corev1.Node
-	nriPlugin string // in NRI mode
+	node *corev1.Node
+	// In NRI mode.
+	nriPlugin, podNamespace string
 	// chooses is true in device-plugin mode. The rest is of this mode alone.
 	chooses bool
 	// served are the resources that there are device plugins of, when known.
@@ -199,11 +201,13 @@ func plan(v view) ([]byte, error) {
 	case !v.chooses && has == v1alpha1.ModeDevicePlugin:
 		labels[v1alpha1.ModeLabel] = nil
 	}
-	switch plugin, is := v.node.Annotations[v1alpha1.NRIPluginAnnotation]; {
-	case v.nriPlugin != "" && plugin != v.nriPlugin:
-		annotations[v1alpha1.NRIPluginAnnotation] = v.nriPlugin
-	case v.nriPlugin == "" && is:
-		annotations[v1alpha1.NRIPluginAnnotation] = nil
+	for key, value := range map[string]string{v1alpha1.NRIPluginAnnotation: v.nriPlugin, v1alpha1.KubecriNamespaceAnnotation: v.podNamespace} {
+		switch has, is := v.node.Annotations[key]; {
+		case value != "" && has != value:
+			annotations[key] = value
+		case value == "" && is:
+			annotations[key] = nil
+		}
 	}
 	if v.chooses {
 		for _, name := range leftovers(v, annotations) {

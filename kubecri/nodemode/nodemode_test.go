@@ -20,6 +20,7 @@ func TestPlan(t *testing.T) {
 		amounts     map[string]string // allocatable, and the same capacity unless "capacity/allocatable"
 		chooses     bool
 		nri         string
+		pod         string
 		served      map[string]Amount
 		unknown     bool
 		last        time.Duration // ago
@@ -29,6 +30,10 @@ func TestPlan(t *testing.T) {
 		{name: "another mode, after device plugins", labels: labelled, amounts: map[string]string{"akri.sh/cam": "0"},
 			want: `{"metadata":{"labels":{"kubeslot.io/mode":null}}}`},
 		{name: "NRI mode", nri: "kubecri", want: `{"metadata":{"annotations":{"kubeslot.io/nri-plugin":"kubecri"}}}`},
+		{name: "NRI mode in a pod", nri: "kubecri", pod: "kubeslot-system",
+			want: `{"metadata":{"annotations":{"kubeslot.io/kubecri-namespace":"kubeslot-system","kubeslot.io/nri-plugin":"kubecri"}}}`},
+		{name: "on the host, after a pod", nri: "kubecri", annotations: map[string]string{"kubeslot.io/nri-plugin": "kubecri", "kubeslot.io/kubecri-namespace": "x"},
+			want: `{"metadata":{"annotations":{"kubeslot.io/kubecri-namespace":null}}}`},
 		{name: "NRI mode, said", nri: "kubecri", annotations: map[string]string{"kubeslot.io/nri-plugin": "kubecri", "mine": "x"}},
 		{name: "NRI mode under another name", nri: "ours", annotations: map[string]string{"kubeslot.io/nri-plugin": "kubecri"}, want: `{"metadata":{"annotations":{"kubeslot.io/nri-plugin":"ours"}}}`},
 		{name: "after NRI mode", annotations: map[string]string{"kubeslot.io/nri-plugin": "kubecri"}, want: `{"metadata":{"annotations":{"kubeslot.io/nri-plugin":null}}}`},
@@ -71,7 +76,7 @@ func TestPlan(t *testing.T) {
 					last[name] = now.Add(-test.last)
 				}
 			}
-			got, err := plan(view{node: node, nriPlugin: test.nri, chooses: test.chooses, served: test.served, known: !test.unknown, now: now, last: last})
+			got, err := plan(view{node: node, nriPlugin: test.nri, podNamespace: test.pod, chooses: test.chooses, served: test.served, known: !test.unknown, now: now, last: last})
 			if err != nil || string(got) != test.want {
 				t.Errorf("patch %s, %v, want %s", got, err, test.want)
 			}

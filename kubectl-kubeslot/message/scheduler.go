@@ -25,6 +25,8 @@ var schedulerTexts = []known{
 		`pods that hold slots of it have to end`),
 	text(Slots, "NotAdvertised", `node\(s\) (?:not advertising enough|whose kubelet has too few) `+resource+`: \d+ of \d+ in use, \d+ requested`,
 		`the node has to advertise what it reaches: that takes a moment; if it stays, look at kubecri there`),
+	text(Slots, "KubecriAway", `kubecri is not ready on the node`,
+		`kubecri's pod has to be Ready there: kubectl get pods -A -l app.kubernetes.io/name=kubecri -o wide`),
 	text(Slots, "InvalidRequest", container+` requests \S+ of `+resource+`: want a whole number from 0 to \d+`, `correct the number in the pod's resources`),
 	text(Slots, "InvalidRequest", `with `+container+` the pod requests more than \d+ slots; `+podLimit, `split the pod`),
 	text(Slots, "InvalidRequest", `the pod requests slots of \d+ resources; `+podLimit, `split the pod`),

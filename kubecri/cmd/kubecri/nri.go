@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
@@ -26,7 +28,7 @@ func runNRI(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	n.nriPlugin = o.nriName
+	n.nriPlugin, n.podNamespace = o.nriName, podNamespace()
 	plugin, err := nri.New(nri.Config{
 		Node: o.nodeName, Socket: path(o.nriSocket), Name: o.nriName, Index: o.nriIndex,
 		Admitter: n.admitter, Claims: n.claims, Tracer: n.tracer,
@@ -47,4 +49,13 @@ func runNRI(ctx context.Context, o *options) error {
 		plugin.Run(ctx)
 		return nil
 	})
+}
+
+// podNamespace is that of the pod in which this process runs; "" if it runs in none.
+func podNamespace() string {
+	name, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(name))
 }

@@ -85,7 +85,8 @@ type node struct {
 	allowed    hostpaths.Allowed
 	conditions *nodecondition.Reporter
 	repairer   *repair.Repairer // of containers that were created past us
-	nriPlugin  string           // its name in NRI mode
+	// In NRI mode: the plugin's name, and the namespace of the pod that this runs in, if it does.
+	nriPlugin, podNamespace string
 	// runtimeIsBack, if set, is called whenever the runtime can be reached again.
 	runtimeIsBack func(context.Context)
 }
@@ -260,7 +261,7 @@ func (n *node) run(ctx context.Context) {
 	running.Go(func() { n.claims.Run(ctx) })
 	running.Go(func() { n.conditions.Run(ctx) })
 	running.Go(func() {
-		nodemode.Run(ctx, nodemode.Config{Node: n.cluster.node, Client: n.cluster.kube, Nodes: n.cluster.Nodes, NRIPlugin: n.nriPlugin})
+		nodemode.Run(ctx, nodemode.Config{Node: n.cluster.node, Client: n.cluster.kube, Nodes: n.cluster.Nodes, NRIPlugin: n.nriPlugin, PodNamespace: n.podNamespace})
 	})
 	if n.cdi != nil {
 		running.Go(func() { n.cdi.Run(ctx, n.agent) })

@@ -1,0 +1,62 @@
+// Package kubecripods keeps pods with devices from nodes whose kubecri, an NRI plugin in a pod of its
+// own, is away: it is being updated, or its image cannot be had. NRI fails open, and without the
+// runtime's validator a container would start there without its devices. It has no state: a node says
+// by an annotation where its kubecri's pod is, and the scheduler's snapshot has the pod.
+package kubecripods
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// Reason is why a node is refused.
+const Reason = "kubecri is not ready on the node"
+
+// Away reports whether kubecri of the node is to run in a pod, and no such pod is Ready there. It
+// looks at the pods of the node until it finds it: a DaemonSet's are among the first.
+func Away(node fwk.NodeInfo) bool {
+	namespace := node.Node().Annotations[v1alpha1.KubecriNamespaceAnnotation]
+	if namespace == "" {
+		return false
+	}
+	for _, p := range node.GetPods() {
+		if pod := p.GetPod(); pod.Namespace == namespace && serves(pod) {
+			return false
+		}
+	}
+	return true
+}
+
+// Refused is the status of a node from which kubecri is away. The end of other pods would not help.
+func Refused() *fwk.Status { return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, Reason) }
+
+// Came reports whether a change to a pod may be that kubecri has become Ready on a node, as a
+// QueueingHintFn is told of it.
+func Came(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	before, now, err := schedutil.As[*v1.Pod](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	if now != nil && now.Spec.NodeName != "" && serves(now) && (before == nil || before.Spec.NodeName == "" || !serves(before)) {
+		return fwk.Queue, nil
+	}
+	return fwk.QueueSkip, nil
+}
+
+// serves reports whether the pod, if its namespace is kubecri's, is one of kubecri's that is Ready. In
+// that namespace only who installs Kubeslot makes pods.
+func serves(pod *v1.Pod) bool {
+	if pod.Labels["app.kubernetes.io/name"] != "kubecri" || pod.DeletionTimestamp != nil {
+		return false
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == v1.PodReady {
+			return c.Status == v1.ConditionTrue
+		}
+	}
+	return false
+}
