@@ -182,12 +182,12 @@ func checkPaths(device discovery.Device) error {
 		return nil
 	}
 	for _, m := range device.Mounts {
-		if err := errors.Join(check("hostPath", m.HostPath), check("containerPath", m.ContainerPath)); err != nil {
+		if err := errors.Join(check("hostPath", m.HostPath), check("containerPath", m.ContainerPath), discovery.CheckContainerPath(m.ContainerPath)); err != nil {
 			return fmt.Errorf("mount: %w", err)
 		}
 	}
 	for _, d := range device.DeviceSpecs {
-		if err := errors.Join(check("hostPath", d.HostPath), check("containerPath", d.ContainerPath)); err != nil {
+		if err := errors.Join(check("hostPath", d.HostPath), check("containerPath", d.ContainerPath), discovery.CheckContainerPath(d.ContainerPath)); err != nil {
 			return fmt.Errorf("device node: %w", err)
 		}
 		if strings.Trim(d.Permissions, "rwm") != "" {
