@@ -202,10 +202,11 @@ func (f *Device) InSlice(c v1alpha1.ConfigurationReference) v1alpha1.Device {
 	return v1alpha1.Device{Configuration: c, ID: f.ID, Hash: f.Hash, Shared: f.Shared, Unschedulable: f.Unschedulable, Properties: f.Properties}
 }
 
-// Size is what the device takes in a slice, with a comma.
+// Size is what the device takes of v1alpha1.MaxSliceBytes: its text, with a comma, and at
+// least its share of v1alpha1.MaxSliceProperties.
 func Size(d v1alpha1.Device) int {
 	text, _ := json.Marshal(d) // strings alone cannot fail
-	return len(text) + 1
+	return max(len(text)+1, len(d.Properties)*(v1alpha1.MaxSliceBytes/v1alpha1.MaxSliceProperties))
 }
 
 // Equal reports whether two reports of a device come to the same.
