@@ -106,6 +106,25 @@ func TestKubecriAdvertisesLittle(t *testing.T) {
 	}
 }
 
+// A slice with more properties than it may have is refused by their number, before anything
+// looks at each.
+func TestDeviceSlicesCostLittle(t *testing.T) {
+	p := policies(t, "policies/kubecri.yaml")["kubeslot-kubecri-objects"]
+	for _, tc := range []struct {
+		properties int // of each device
+		want       string
+		cost       int64 // at most
+	}{{1, "", 20_000}, {32, "", 200_000}, {33, "at most 8192 properties", 15_000}, {256, "at most 8192 properties", 15_000}} {
+		device := "{configuration: {namespace: default, name: cam}, id: d, hash: '000000', properties: {" + keys(tc.properties) + "}}, "
+		r := request{by: kubecri("node-a"), resource: slicesResource, kind: "DeviceSlice",
+			object: strings.TrimSuffix(written("node-a-0", "node-a", "node-a", ""), "}") + ", devices: [" + strings.Repeat(device, 256) + "]}"}
+		expect(t, p, r, tc.want)
+		if !p.affords(t, r, tc.cost) {
+			t.Errorf("256 devices of %d properties cost more than %d", tc.properties, tc.cost)
+		}
+	}
+}
+
 // keys are so many entries of a map.
 func keys(n int) string {
 	var all []string
