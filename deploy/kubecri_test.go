@@ -52,7 +52,7 @@ func TestNodesWriteTheirOwnSlicesAndClaims(t *testing.T) {
 	)
 	slice := func(name, node, owner, more string) string { return written(name, node, owner, more) }
 	long := strings.Repeat("n", 250)
-	// filled has devices with so many properties each, of a byte of name and size bytes of value.
+	// filled has devices with so many properties each, of three bytes of name and size bytes of value.
 	filled := func(devices, properties, size int) string {
 		var b strings.Builder
 		b.WriteString(strings.TrimSuffix(slice("node-a-0", "node-a", "node-a", ""), "}") + ", devices: [")
@@ -103,9 +103,10 @@ func TestNodesWriteTheirOwnSlicesAndClaims(t *testing.T) {
 		"a number in another form":               {request{object: slice("node-a-00", "node-a", "node-a", "")}, naming},
 		"a suffix with a dot":                    {request{object: slice("node-a-0.x", "node-a", "node-a", "")}, naming},
 		"a device without properties":            {request{object: filled(1, 0, 0)}, ""},
-		"as large as a slice may be":             {request{object: filled(256, 8, 126)}, ""},
-		"a slice that is too large":              {request{object: filled(256, 8, 127)}, large},
+		"as large as a slice may be":             {request{object: filled(256, 8, 124)}, ""},
+		"a slice that is too large":              {request{object: filled(256, 8, 125)}, large},
 		"one device that is too large":           {request{object: filled(1, 2, 32<<10)}, largeDevice},
+		"a device of many bytes a character":     {request{object: strings.Replace(filled(1, 1, 1), ": x", ": "+strings.Repeat("世", 22<<10), 1)}, largeDevice},
 		"as many properties as a slice may have": {request{object: filled(256, 32, 1)}, ""},
 		"too many small properties":              {request{object: filled(256, 33, 1)}, many},
 		"no more properties than before":         {request{object: filled(256, 33, 1), old: filled(256, 33, 2)}, ""},
