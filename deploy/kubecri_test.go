@@ -52,7 +52,7 @@ func TestNodesWriteTheirOwnSlicesAndClaims(t *testing.T) {
 	)
 	slice := func(name, node, owner, more string) string { return written(name, node, owner, more) }
 	long := strings.Repeat("n", 250)
-	// filled has devices with so many properties each, of a byte of name and size bytes of value.
+	// filled has devices with so many properties each, of three bytes of name and size bytes of value.
 	filled := func(devices, properties, size int) string {
 		var b strings.Builder
 		b.WriteString(strings.TrimSuffix(slice("node-a-0", "node-a", "node-a", ""), "}") + ", devices: [")
@@ -65,7 +65,7 @@ func TestNodesWriteTheirOwnSlicesAndClaims(t *testing.T) {
 		}
 		return b.String() + "]}"
 	}
-	const large = "may take at most 256 KiB"
+	const large, largeDevice, many = "may take at most 256 KiB", "device may take at most 64 KiB", "at most 8192 properties"
 	for name, tc := range map[string]struct {
 		request
 		want string // "" for allowed
@@ -85,45 +85,49 @@ func TestNodesWriteTheirOwnSlicesAndClaims(t *testing.T) {
 		"the controller":           {request{by: account("kubeslot-system", "kubeslot-controller", "node-a"), resource: claimsResource, old: written("cam-abcdef-0", "node-b", "node-b", "")}, ""},
 		"somebody else":            {request{by: &user.DefaultInfo{Name: "admin", Groups: []string{"system:authenticated"}}, object: slice("x", "node-b", "node-c", "")}, ""},
 
-		"another's slice":                       {request{object: slice("node-b-0", "node-b", "node-b", "")}, otherNode},
-		"another's slice, updated":              {request{object: slice("node-b-0", "node-a", "node-a", ""), old: slice("node-b-0", "node-b", "node-b", "")}, otherNode},
-		"another's slice, deleted":              {request{old: slice("node-b-0", "node-b", "node-b", "")}, otherNode},
-		"another's claim":                       {request{resource: claimsResource, object: written("cam-abcdef-0", "node-b", "node-b", "")}, otherNode},
-		"another's claim, deleted":              {request{resource: claimsResource, old: written("cam-abcdef-0", "node-b", "node-b", "")}, otherNode},
-		"another's, as kubelet":                 {request{by: kubelet("node-a"), object: slice("node-b-0", "node-b", "node-b", "")}, otherNode},
-		"another's, with a pod's token":         {request{by: account("kubeslot-system", "kubecri", "node-a"), old: slice("node-b-0", "node-b", "node-b", "")}, otherNode},
-		"a token of no pod":                     {request{by: account("kubeslot-system", "kubecri", ""), object: slice("node-a-0", "node-a", "node-a", "")}, "only with the token of a pod"},
-		"a name of the other group":             {request{by: &user.DefaultInfo{Name: "system:node:node-a", Groups: []string{"system:kubecris"}}, object: slice("node-a-0", "node-a", "node-a", "")}, "token"},
-		"a slice of a longer node's name":       {request{object: slice("node-a-b-0", "node-a", "node-a", "")}, naming},
-		"a slice of another's name":             {request{object: slice("node-b-0", "node-a", "node-a", "")}, naming},
-		"a slice named as the node":             {request{object: slice("node-a", "node-a", "node-a", "")}, naming},
-		"the last slice that a node may have":   {request{object: slice("node-a-99", "node-a", "node-a", "")}, ""},
-		"a slice more than a node may have":     {request{object: slice("node-a-100", "node-a", "node-a", "")}, naming},
-		"a suffix that is no number":            {request{object: slice("node-a-x", "node-a", "node-a", "")}, naming},
-		"a number in another form":              {request{object: slice("node-a-00", "node-a", "node-a", "")}, naming},
-		"a suffix with a dot":                   {request{object: slice("node-a-0.x", "node-a", "node-a", "")}, naming},
-		"a device without properties":           {request{object: filled(1, 0, 0)}, ""},
-		"as large as a slice may be":            {request{object: filled(256, 8, 126)}, ""},
-		"a slice that is too large":             {request{object: filled(256, 8, 127)}, large},
-		"one device that is too large":          {request{object: filled(1, 1, 1<<20)}, large},
-		"many small properties":                 {request{object: filled(256, 100, 1)}, ""},
-		"owned by another":                      {request{object: slice("node-a-0", "node-a", "node-b", "")}, owner},
-		"owned by nobody":                       {request{object: "metadata: {name: node-a-0}\nspec: {nodeName: node-a}"}, owner},
-		"owned by a pod":                        {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "Node", "Pod", 1)}, owner},
-		"owned by a Node of another API":        {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "v1", "x.io/v1", 1)}, owner},
-		"a kubecri's name, as a kubelet":        {request{by: &user.DefaultInfo{Name: "system:kubecri:node-a", Groups: []string{"system:nodes"}}, object: slice("node-a-0", "node-a", "node-a", "")}, "token"},
-		"an owner of a long UID":                {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "uid: u", "uid: "+strings.Repeat("u", 129), 1)}, owner},
-		"two owners":                            {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "[", "[{apiVersion: v1, kind: Node, name: node-a, uid: v}, ", 1)}, owner},
-		"a controller owner":                    {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "uid: u", "uid: u, controller: true", 1)}, owner},
-		"an owner that blocks":                  {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "uid: u", "uid: u, blockOwnerDeletion: true", 1)}, owner},
-		"finalizers":                            {request{object: slice("node-a-0", "node-a", "node-a", ", finalizers: [a/b]")}, metadata},
-		"finalizers, added":                     {request{object: slice("node-a-0", "node-a", "node-a", ", finalizers: [a/b]"), old: slice("node-a-0", "node-a", "node-a", "")}, metadata},
-		"annotations":                           {request{object: slice("node-a-0", "node-a", "node-a", ", annotations: {a: b}")}, metadata},
-		"annotations, changed":                  {request{object: slice("node-a-0", "node-a", "node-a", ", annotations: {a: c}"), old: slice("node-a-0", "node-a", "node-a", ", annotations: {a: b}")}, metadata},
-		"labels":                                {request{object: slice("node-a-0", "node-a", "node-a", ", labels: {a: b}")}, metadata},
-		"labels of claims":                      {request{object: slice("node-a-0", "node-a", "node-a", ", labels: {kubeslot.io/configuration: b}")}, metadata},
-		"generateName":                          {request{object: slice("node-a-0", "node-a", "node-a", ", generateName: node-a-")}, metadata},
-		"a claim with finalizers, with a token": {request{by: account("kubeslot-system", "kubecri", "node-a"), resource: claimsResource, object: written("cam-abcdef-0", "node-a", "node-a", ", finalizers: [a/b]")}, metadata},
+		"another's slice":                        {request{object: slice("node-b-0", "node-b", "node-b", "")}, otherNode},
+		"another's slice, updated":               {request{object: slice("node-b-0", "node-a", "node-a", ""), old: slice("node-b-0", "node-b", "node-b", "")}, otherNode},
+		"another's slice, deleted":               {request{old: slice("node-b-0", "node-b", "node-b", "")}, otherNode},
+		"another's claim":                        {request{resource: claimsResource, object: written("cam-abcdef-0", "node-b", "node-b", "")}, otherNode},
+		"another's claim, deleted":               {request{resource: claimsResource, old: written("cam-abcdef-0", "node-b", "node-b", "")}, otherNode},
+		"another's, as kubelet":                  {request{by: kubelet("node-a"), object: slice("node-b-0", "node-b", "node-b", "")}, otherNode},
+		"another's, with a pod's token":          {request{by: account("kubeslot-system", "kubecri", "node-a"), old: slice("node-b-0", "node-b", "node-b", "")}, otherNode},
+		"a token of no pod":                      {request{by: account("kubeslot-system", "kubecri", ""), object: slice("node-a-0", "node-a", "node-a", "")}, "only with the token of a pod"},
+		"a name of the other group":              {request{by: &user.DefaultInfo{Name: "system:node:node-a", Groups: []string{"system:kubecris"}}, object: slice("node-a-0", "node-a", "node-a", "")}, "token"},
+		"a slice of a longer node's name":        {request{object: slice("node-a-b-0", "node-a", "node-a", "")}, naming},
+		"a slice of another's name":              {request{object: slice("node-b-0", "node-a", "node-a", "")}, naming},
+		"a slice named as the node":              {request{object: slice("node-a", "node-a", "node-a", "")}, naming},
+		"the last slice that a node may have":    {request{object: slice("node-a-99", "node-a", "node-a", "")}, ""},
+		"a slice more than a node may have":      {request{object: slice("node-a-100", "node-a", "node-a", "")}, naming},
+		"a suffix that is no number":             {request{object: slice("node-a-x", "node-a", "node-a", "")}, naming},
+		"a number in another form":               {request{object: slice("node-a-00", "node-a", "node-a", "")}, naming},
+		"a suffix with a dot":                    {request{object: slice("node-a-0.x", "node-a", "node-a", "")}, naming},
+		"a device without properties":            {request{object: filled(1, 0, 0)}, ""},
+		"as large as a slice may be":             {request{object: filled(256, 8, 124)}, ""},
+		"a slice that is too large":              {request{object: filled(256, 8, 125)}, large},
+		"one device that is too large":           {request{object: filled(1, 2, 32<<10)}, largeDevice},
+		"a device of many bytes a character":     {request{object: strings.Replace(filled(1, 1, 1), ": x", ": "+strings.Repeat("世", 22<<10), 1)}, largeDevice},
+		"as many properties as a slice may have": {request{object: filled(256, 32, 1)}, ""},
+		"too many small properties":              {request{object: filled(256, 33, 1)}, many},
+		"no more properties than before":         {request{object: filled(256, 33, 1), old: filled(256, 33, 2)}, ""},
+		"more properties than before":            {request{object: filled(256, 34, 1), old: filled(256, 33, 1)}, many},
+		"owned by another":                       {request{object: slice("node-a-0", "node-a", "node-b", "")}, owner},
+		"owned by nobody":                        {request{object: "metadata: {name: node-a-0}\nspec: {nodeName: node-a}"}, owner},
+		"owned by a pod":                         {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "Node", "Pod", 1)}, owner},
+		"owned by a Node of another API":         {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "v1", "x.io/v1", 1)}, owner},
+		"a kubecri's name, as a kubelet":         {request{by: &user.DefaultInfo{Name: "system:kubecri:node-a", Groups: []string{"system:nodes"}}, object: slice("node-a-0", "node-a", "node-a", "")}, "token"},
+		"an owner of a long UID":                 {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "uid: u", "uid: "+strings.Repeat("u", 129), 1)}, owner},
+		"two owners":                             {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "[", "[{apiVersion: v1, kind: Node, name: node-a, uid: v}, ", 1)}, owner},
+		"a controller owner":                     {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "uid: u", "uid: u, controller: true", 1)}, owner},
+		"an owner that blocks":                   {request{object: strings.Replace(slice("node-a-0", "node-a", "node-a", ""), "uid: u", "uid: u, blockOwnerDeletion: true", 1)}, owner},
+		"finalizers":                             {request{object: slice("node-a-0", "node-a", "node-a", ", finalizers: [a/b]")}, metadata},
+		"finalizers, added":                      {request{object: slice("node-a-0", "node-a", "node-a", ", finalizers: [a/b]"), old: slice("node-a-0", "node-a", "node-a", "")}, metadata},
+		"annotations":                            {request{object: slice("node-a-0", "node-a", "node-a", ", annotations: {a: b}")}, metadata},
+		"annotations, changed":                   {request{object: slice("node-a-0", "node-a", "node-a", ", annotations: {a: c}"), old: slice("node-a-0", "node-a", "node-a", ", annotations: {a: b}")}, metadata},
+		"labels":                                 {request{object: slice("node-a-0", "node-a", "node-a", ", labels: {a: b}")}, metadata},
+		"labels of claims":                       {request{object: slice("node-a-0", "node-a", "node-a", ", labels: {kubeslot.io/configuration: b}")}, metadata},
+		"generateName":                           {request{object: slice("node-a-0", "node-a", "node-a", ", generateName: node-a-")}, metadata},
+		"a claim with finalizers, with a token":  {request{by: account("kubeslot-system", "kubecri", "node-a"), resource: claimsResource, object: written("cam-abcdef-0", "node-a", "node-a", ", finalizers: [a/b]")}, metadata},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := tc.request
@@ -321,6 +325,7 @@ func TestReleaseHasAVerbOfItsOwn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			expect(t, p, request{by: tc.by, resource: claimsResource, kind: "SlotClaim", old: claim, may: tc.may}, tc.want)
+			expect(t, p, request{by: tc.by, resource: claimsResource, kind: "SlotClaim", old: claim, may: tc.may, collection: true}, tc.want)
 		})
 	}
 }

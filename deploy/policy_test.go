@@ -134,6 +134,8 @@ type request struct {
 	kind        string
 	subresource string
 	object, old string
+	// collection is one of a DELETE of many: the API server asks about each, and the request has no name.
+	collection bool
 	// may are the rights of who makes it, as "verb resource.group namespace".
 	may rights
 }
@@ -151,6 +153,20 @@ func (r rights) Authorize(_ context.Context, a authorizer.Attributes) (authorize
 // refusal returns why the policy denies the request; "" when it does not.
 func (p *policy) refusal(t *testing.T, r request) string {
 	t.Helper()
+	for _, d := range p.decide(t, r, celconfig.RuntimeCELCostBudget) {
+		if d.Evaluation == validating.EvalError {
+			return "ERROR: " + d.Message
+		}
+		if d.Action == validating.ActionDeny {
+			return d.Message
+		}
+	}
+	return ""
+}
+
+// decide evaluates the policy with a budget of CEL's units of cost.
+func (p *policy) decide(t *testing.T, r request, budget int64) []validating.PolicyDecision {
+	t.Helper()
 	object, old := decode(t, r.object), decode(t, r.old)
 	operation, named := admission.Update, object
 	switch {
@@ -160,7 +176,7 @@ func (p *policy) refusal(t *testing.T, r request) string {
 		operation, named = admission.Delete, old
 	}
 	if !p.covers(r, operation) {
-		return ""
+		return nil
 	}
 	kind := r.resource.GroupVersion().WithKind(r.kind)
 	attributes := &admission.VersionedAttributes{VersionedKind: kind}
@@ -171,18 +187,13 @@ func (p *policy) refusal(t *testing.T, r request) string {
 	if old != nil {
 		attributes.VersionedOldObject = old
 	}
-	attributes.Attributes = admission.NewAttributesRecord(attributes.VersionedObject, attributes.VersionedOldObject, kind,
-		named.GetNamespace(), named.GetName(), r.resource, r.subresource, operation, nil, false, r.by)
-	result := p.validator.Validate(context.Background(), r.resource, attributes, nil, nil, celconfig.RuntimeCELCostBudget, r.may)
-	for _, d := range result.Decisions {
-		if d.Evaluation == validating.EvalError {
-			return "ERROR: " + d.Message
-		}
-		if d.Action == validating.ActionDeny {
-			return d.Message
-		}
+	name := named.GetName()
+	if r.collection {
+		name = ""
 	}
-	return ""
+	attributes.Attributes = admission.NewAttributesRecord(attributes.VersionedObject, attributes.VersionedOldObject, kind,
+		named.GetNamespace(), name, r.resource, r.subresource, operation, nil, false, r.by)
+	return p.validator.Validate(context.Background(), r.resource, attributes, nil, nil, budget, r.may).Decisions
 }
 
 // covers reports whether the policy is for such requests.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +17,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/kubeslot/kubeslot/kubecri/advertise"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -331,7 +331,9 @@ func (s *thief) attempts(name, own, held string) []attempt {
 
 		{"a slice for node-b", ownOnly, "", report("node-a-77", nodeB, nil)},
 		{"a slice with node-b's name", "a node may name its DeviceSlices only node-a-", "", report("node-b-77", nodeA, nil)},
-		{"a slice of 300 KiB", "may take at most 256 KiB", "", report("node-a-77", nodeA, nil, lootDevice(60<<10, 60<<10, 60<<10, 60<<10, 60<<10))},
+		{"a slice of 300 KiB", "may take at most 256 KiB", "", report("node-a-77", nodeA, nil, slices.Repeat([]v1alpha1.Device{lootDevice(60 << 10)}, 5)...)},
+		{"a device of 300 KiB", "a device may take at most 64 KiB", "", report("node-a-77", nodeA, nil, lootDevice(60<<10, 60<<10, 60<<10, 60<<10, 60<<10))},
+		{"a slice of 65,536 properties", "at most 8192 properties", "", report("node-a-77", nodeA, nil, slices.Repeat([]v1alpha1.Device{lootDevice(make([]int, 256)...)}, 256)...)},
 		{"a property of 1 MiB", "Too long", "", report("node-a-77", nodeA, nil, lootDevice(1<<20))},
 		{"a slice that node-b owns", owner, "", report("node-a-77", nodeA, func(o *v1alpha1.DeviceSlice) { o.OwnerReferences[0].Name = nodeB })},
 		{"a slice with a finalizer", metadata, "", report("node-a-77", nodeA, func(o *v1alpha1.DeviceSlice) { o.Finalizers = never })},
@@ -350,59 +352,12 @@ func (s *thief) attempts(name, own, held string) []attempt {
 		{"its own Node's conditions", "kubecri may change only the capacity, the allocatable and the conditions kubeslot.io/*", itsRight,
 			patchNode(nodeA, `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, "status")},
 		{"its own Node's CPUs", "kubecri may advertise only akri.sh resources", itsRight, patchNode(nodeA, `{"status":{"capacity":{"cpu":"999"}}}`, "status")},
+		{"2,000 resources of its own Node", "a node of at most 512 resources", itsRight, patchNode(nodeA, resources(2000), "status")},
+		{"300 resources of its own Node", "at most 256 akri.sh resources", itsRight, patchNode(nodeA, resources(300), "status")},
 		{"node-b's totals", "kubecri may change only its own node", "is not allowed to modify node", patchNode(nodeB, `{"status":{"capacity":{"akri.sh/loot":"0"}}}`, "status")},
 
 		{"a lease of its own choice", "whose names begin with kubeslot-discovery-", `cannot create resource "leases"`, lease("rogue", nodeA)},
 		{"a lease for node-b", "its own node the holder", `cannot create resource "leases"`, lease("kubeslot-discovery-loot-0", nodeB)},
 		{"a lease of no Configuration", "have that Configuration as its one owner", `cannot create resource "leases"`, lease("kubeslot-discovery-loot-0", nodeA)},
-	}
-}
-
-// A token of the ServiceAccount that is no pod's names no node, and writes nothing.
-func TestTokenOfNoNode(t *testing.T) {
-	r := newRig(t)
-	config := r.identity(podToken)
-	config.BearerToken = r.token(nil)
-	s := r.thief(config)
-	for what, err := range map[string]error{
-		"a slice": s.report("node-a-77", nodeA, nil),
-		"a claim": s.claim(nodeA, "nothing-abcdef-0", nil),
-	} {
-		if err == nil || !strings.Contains(err.Error(), "only with the token of a pod, which names its node") {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	if err := s.patchNode(nodeA, `{"status":{"capacity":{"akri.sh/x":"1"}}}`, "status"); err == nil || !strings.Contains(err.Error(), "kubecri may change only its own node") {
-		t.Errorf("a node's totals: %v", err)
-	}
-}
-
-// What the policy leaves to kubecri's credential of its own node's status.
-func TestKubecriMayAdvertiseOnlyItsOwn(t *testing.T) {
-	r := newRig(t)
-	s := r.thief(r.identity(certificate))
-	_, err := r.kube.CoreV1().Nodes().Patch(r.Context(), nodeA, types.MergePatchType,
-		[]byte(`{"status":{"capacity":{"example.com/kubelets":"3"},"allocatable":{"example.com/kubelets":"3"}}}`), metav1.PatchOptions{}, "status")
-	r.check(err)
-	listed := func(names, status string) string {
-		return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"status":{"capacity":{%s},"allocatable":{%s}}}`, advertise.ResourcesAnnotation, names, status, status)
-	}
-	for name, text := range map[string]string{
-		"another's amount":         `{"status":{"capacity":{"example.com/kubelets":"9"}}}`,
-		"another's, listed":        listed("example.com/kubelets", `"example.com/kubelets":"9"`),
-		"another's, removed":       `{"status":{"allocatable":{"example.com/kubelets":null}}}`,
-		"cpu":                      listed("cpu", `"cpu":"999"`),
-		"native":                   listed("x.kubernetes.io/y", `"x.kubernetes.io/y":"1"`),
-		"not listed":               `{"status":{"capacity":{"example.com/ours":"1"}}}`,
-		"another annotation":       `{"metadata":{"annotations":{"example.com/x":"y"}}}`,
-		"a label":                  `{"metadata":{"labels":{"x":"y"}}}`,
-		"the kubelet's conditions": `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`,
-	} {
-		if err := s.patchNode(nodeA, text, "status"); err == nil || !strings.Contains(err.Error(), "kubecri may") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if err := s.patchNode(nodeA, listed("example.com/ours", `"example.com/ours":"1"`), "status"); err != nil {
-		t.Errorf("a resource of its own: %v", err)
 	}
 }

@@ -124,12 +124,13 @@ func (r *rig) whoMay(t *testing.T) {
 // What people see who write something wrong.
 func (r *rig) refusals(t *testing.T) {
 	for name, tc := range map[string]struct{ spec, want string }{
-		"a Pod's field":     {wrong, imagee},
-		"a Pod's type":      {`{discoveryHandler: {name: sonar}, brokerSpec: {brokerPodSpec: {containers: [{name: b, image: i, ports: [{containerPort: "80"}]}]}}}`, `containers[0].ports[0].containerPort: Invalid value: "80": want an integer`},
-		"a Job's field":     {`{discoveryHandler: {name: sonar}, brokerSpec: {brokerJobSpec: {template: {spec: {restartPolicy: Never, contaners: []}}}}}`, `spec.brokerSpec.brokerJobSpec.template.spec.contaners: Forbidden: unknown field; did you mean "containers"?`},
-		"a Service's field": {`{discoveryHandler: {name: sonar}, configurationServiceSpec: {ports: [{porrt: 80}]}}`, `spec.configurationServiceSpec.ports[0].porrt: Forbidden: unknown field; did you mean "port"?`},
-		"a udev rule":       {`{discoveryHandler: {name: udev, discoveryDetails: "udevRules: ['KERNEL==\"video*\", SUBSYSTEM=\"video4linux\"']"}}`, `spec.discoveryHandler.discoveryDetails: Invalid value: udevRules[0], column 28: `},
-		"capacity":          {`{capacity: 1, discoveryHandler: {name: sonar}, brokerSpec: {brokerPodSpec: {containers: [{name: b, image: i, resources: {limits: {"{{PLACEHOLDER}}": "2"}}}]}}}`, `the broker requests 2 slots of its Instance, which has 1`},
+		"a Pod's field":        {wrong, imagee},
+		"a Pod's type":         {`{discoveryHandler: {name: sonar}, brokerSpec: {brokerPodSpec: {containers: [{name: b, image: i, ports: [{containerPort: "80"}]}]}}}`, `containers[0].ports[0].containerPort: Invalid value: "80": want an integer`},
+		"a Job's field":        {`{discoveryHandler: {name: sonar}, brokerSpec: {brokerJobSpec: {template: {spec: {restartPolicy: Never, contaners: []}}}}}`, `spec.brokerSpec.brokerJobSpec.template.spec.contaners: Forbidden: unknown field; did you mean "containers"?`},
+		"a Service's field":    {`{discoveryHandler: {name: sonar}, configurationServiceSpec: {ports: [{porrt: 80}]}}`, `spec.configurationServiceSpec.ports[0].porrt: Forbidden: unknown field; did you mean "port"?`},
+		"a udev rule":          {`{discoveryHandler: {name: udev, discoveryDetails: "udevRules: ['KERNEL==\"video*\", SUBSYSTEM=\"video4linux\"']"}}`, `spec.discoveryHandler.discoveryDetails: Invalid value: udevRules[0], column 28: `},
+		"a mount over a token": {`{discoveryHandler: {name: debugEcho, discoveryDetails: "{descriptions: [a], mounts: [{containerPath: /var/run/secrets, hostPath: /dev, readOnly: true}]}"}}`, `mounts[0]: containerPath "/var/run/secrets": has, or is in, the directory of the container`},
+		"capacity":             {`{capacity: 1, discoveryHandler: {name: sonar}, brokerSpec: {brokerPodSpec: {containers: [{name: b, image: i, resources: {limits: {"{{PLACEHOLDER}}": "2"}}}]}}}`, `the broker requests 2 slots of its Instance, which has 1`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := r.try(tc.spec)

@@ -122,6 +122,8 @@ func TestCheck(t *testing.T) {
 		"brokerProperties of one's own, for brokers": {spec: pod(`containers: [{name: b, image: i, `+device+`}]`) + "\nbrokerProperties: {SITE: yard}", warnings: []string{
 			"spec.brokerProperties[SITE]: brokers alone get a variable of that name, since spec.propertyPrefixes does not let it: other containers get it as SITE_<HASH> and in AKRI_DEVICES",
 			"spec.propertyPrefixes: to have all containers get"}},
+		"a mount at the container's root": {spec: `discoveryHandler: {name: debugEcho, discoveryDetails: "{descriptions: [a], mounts: [{containerPath: /, hostPath: /dev, readOnly: true}]}"}`,
+			errors: []string{`spec.discoveryHandler.discoveryDetails: Invalid value: mounts[0]: containerPath "/": is the container's root`}},
 		"what says what code a process runs": {spec: pod(`containers: [{name: b, image: i, `+device+`}]`) + "\npropertyPrefixes: [LD_, FORMAT]\nbrokerProperties: {LD_PRELOAD: x.so, FORMAT: JPEG}",
 			warnings: []string{"spec.brokerProperties[LD_PRELOAD]: no container gets a variable of that name"}},
 		"what prefixes leave out": {spec: handler + "propertyPrefixes: [A_]\nbrokerProperties: {A_B: x, C: y}",

@@ -2,6 +2,8 @@ package debugecho
 
 import (
 	"errors"
+	"fmt"
+	"path"
 
 	"github.com/kubeslot/kubeslot/discovery"
 )
@@ -71,5 +73,8 @@ func requirePaths(containerPath, hostPath string) error {
 	if containerPath == "" || hostPath == "" {
 		return errors.New("containerPath and hostPath are both needed")
 	}
-	return nil
+	if !path.IsAbs(containerPath) {
+		return fmt.Errorf("containerPath %.64q: want an absolute path", containerPath)
+	}
+	return discovery.CheckContainerPath(containerPath)
 }

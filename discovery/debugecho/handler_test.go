@@ -70,6 +70,10 @@ func TestDetails(t *testing.T) {
 		"wrong type":       {details: "descriptions: 3", wantErr: "discoveryDetails of debugEcho"},
 		"half a mount":     {details: "{descriptions: [a], mounts: [{hostPath: /h}]}", wantErr: "mounts[0]: containerPath and hostPath"},
 		"half a node":      {details: "{descriptions: [a], deviceSpecs: [{hostPath: /h}]}", wantErr: "deviceSpecs[0]"},
+		"the root":         {details: "{descriptions: [a], mounts: [{containerPath: /, hostPath: /h}]}", wantErr: `mounts[0]: containerPath "/": is the container's root`},
+		"a token":          {details: "{descriptions: [a], mounts: [{containerPath: /var/run/secrets, hostPath: /h}]}", wantErr: "the directory of the container's ServiceAccount"},
+		"a node in /proc":  {details: "{descriptions: [a], deviceSpecs: [{containerPath: /proc/x, hostPath: /h}]}", wantErr: `deviceSpecs[0]: containerPath "/proc/x": is the kernel's`},
+		"a relative path":  {details: "{descriptions: [a], mounts: [{containerPath: c, hostPath: /h}]}", wantErr: "want an absolute path"},
 		"twice the same":   {details: "descriptions: [a]\ndescriptions: [b]", wantErr: "already set"},
 		"a list, not keys": {details: "[foo0]", wantErr: "discoveryDetails of debugEcho"},
 	} {

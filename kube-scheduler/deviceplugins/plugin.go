@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
+	"github.com/kubeslot/kubeslot/kube-scheduler/kubecripods"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
@@ -111,14 +112,17 @@ func startDeviceCache(ctx context.Context, handle fwk.Handle, schedulers []devic
 func (*Plugin) Name() string { return Name }
 
 // EventsToRegister registers what matters apart from the cache: the author
-// corrected the annotation for which the pod was refused, or a pod is no longer
-// nominated for what this one needs. All else, such as new nodes, other annotations
+// corrected the annotation for which the pod was refused, kubecri has become Ready on a
+// node, or a pod is no longer nominated for what this one needs. All else, such as new nodes, other annotations
 // of nodes, and pods that end, the device cache answers by activating the pods that fit
 // then (package requeue).
 func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{
 		Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update},
 		QueueingHintFn: binding.AfterInputChange,
+	}, {
+		Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add | fwk.Update},
+		QueueingHintFn: kubecripods.Came,
 	}, {
 		// That a nomination ends is a deletion to the framework.
 		Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete},

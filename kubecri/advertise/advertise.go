@@ -29,6 +29,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/kubecri/nodecondition"
 	"github.com/kubeslot/kubeslot/types"
 	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
 	kubeslotinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
@@ -62,7 +63,7 @@ type Devices func() (info *types.NodeInfo, settled bool)
 type Reached func(configuration string) (devices int, known bool)
 
 // Config is what an Advertiser needs. All but Interval, LowerAfter, Metrics,
-// Devices, Reached and Clock is required.
+// Conditions, Devices, Reached and Clock is required.
 type Config struct {
 	NodeName string
 	// Client patches the node's status.
@@ -85,6 +86,8 @@ type Config struct {
 	// LowerAfter is DefaultLowerAfter when 0.
 	LowerAfter time.Duration
 	Metrics    *metrics.Metrics
+	// Conditions, if set, says on the node that it has more than it may advertise.
+	Conditions *nodecondition.Reporter
 	Clock      clock.WithTicker
 }
 
@@ -117,6 +120,8 @@ type Advertiser struct {
 	// foreign are resources that device plugins have and others advertise, as last
 	// logged.
 	foreign []types.ResourceName
+	// withheld are resources beyond what a node may advertise, as last logged.
+	withheld []types.ResourceName
 	// decreases are those that the last plan left pending.
 	decreases pendingDecreases
 	// sent is the last patch that was accepted, and sentTo the cached node that
@@ -204,12 +209,12 @@ func (a *Advertiser) advertise(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list the pods of node %s: %w", node.Name, err)
 	}
-	slots, err := a.slots(node)
+	slots, byAge, err := a.slots(node)
 	if err != nil {
 		return err
 	}
 	info, settled := a.config.Devices()
-	p, err := plan(view{node: node, devices: info, settled: settled, slots: slots, pods: pods,
+	p, err := plan(view{node: node, devices: info, settled: settled, slots: slots, byAge: byAge, pods: pods,
 		decreases: a.decreases, now: a.config.Clock.Now(), lowerAfter: a.config.LowerAfter})
 	if err != nil {
 		return err
@@ -219,6 +224,7 @@ func (a *Advertiser) advertise(ctx context.Context) error {
 		a.queue.AddAfter(node.Name, p.recheck)
 	}
 	a.logChanges(ctx, p.kept, p.foreign)
+	a.sayWithheld(ctx, node, p.withheld)
 	if p.patch == nil || node == a.sentTo && bytes.Equal(p.patch, a.sent) {
 		a.config.Metrics.Advertised(slots)
 		return p.notWritten
@@ -252,4 +258,16 @@ func (a *Advertiser) logChanges(ctx context.Context, kept []held, foreign []type
 		}
 	}
 	a.logged = kept
+}
+
+// sayWithheld says which resources are beyond what a node may advertise, when that changes.
+func (a *Advertiser) sayWithheld(ctx context.Context, node *corev1.Node, withheld []types.ResourceName) {
+	if c, need := condition(node, withheld); need && a.config.Conditions != nil {
+		a.config.Conditions.Set(c)
+	}
+	if len(withheld) > 0 && !slices.Equal(withheld, a.withheld) {
+		klog.FromContext(ctx).Error(nil, "The node has more resources than it may advertise: new pods get none of those that are withheld",
+			"withheld", len(withheld), "resources", joined(withheld), "mostSlots", MaxSlotResources, "mostOfPlugins", MaxPluginResources)
+	}
+	a.withheld = withheld
 }

@@ -53,6 +53,8 @@ type view struct {
 	// slots are those that the node reaches, by Configuration: an entry for each
 	// that there is, also with none.
 	slots map[string]int64
+	// byAge are the Configurations' names, the oldest first.
+	byAge []string
 	// pods may include those of other nodes.
 	pods []*corev1.Pod
 	// decreases are those that the plan before left pending.
@@ -66,7 +68,9 @@ type planned struct {
 	patch []byte // nil when the node says everything already
 	kept  []held
 	// foreign are resources of device plugins that the node has from others.
-	foreign   []types.ResourceName
+	foreign []types.ResourceName
+	// withheld are resources beyond what a node may advertise.
+	withheld  []types.ResourceName
 	decreases pendingDecreases // to be given to the next plan
 	recheck   time.Duration    // when the first of them is due; 0 for none
 	// notWritten says why what device plugins say is not in the patch.
@@ -105,6 +109,8 @@ func plan(v view) (planned, error) {
 	}
 	next.decreases, next.recheck = v.decreases.keep(node, stays, capacity, allocatable, v.now, v.lowerAfter)
 
+	next.withheld = withhold(node, v.byAge, capacity, allocatable)
+
 	var p patch
 	annotations, err := annotate(node, v.devices, capacity)
 	if next.notWritten = err; err != nil {
@@ -132,12 +138,16 @@ func plan(v view) (planned, error) {
 	return next, nil
 }
 
+func slotResource(configuration string) types.ResourceName {
+	return types.ResourceName(assignment.ResourcePrefix + configuration)
+}
+
 // slotResources names the slots of each Configuration of which there are any.
 func slotResources(slots map[string]int64) types.ResourceList {
 	list := types.ResourceList{}
 	for configuration, n := range slots {
 		if n > 0 {
-			list[types.ResourceName(assignment.ResourcePrefix+configuration)] = n
+			list[slotResource(configuration)] = n
 		}
 	}
 	return list

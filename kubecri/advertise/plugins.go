@@ -123,6 +123,10 @@ func annotate(node *corev1.Node, info *types.NodeInfo, capacity types.ResourceLi
 	if err != nil {
 		return nil, err
 	}
+	if len(text) > MaxDeviceInfo {
+		return nil, fmt.Errorf("what the device plugins of node %s say would take %d bytes in its annotation %s, of %d that are allowed: have the plugins name fewer resources",
+			node.Name, len(text), assignment.Annotation, MaxDeviceInfo)
+	}
 	change := map[string]*string{}
 	if node.Annotations[assignment.Annotation] != text {
 		change[assignment.Annotation] = &text

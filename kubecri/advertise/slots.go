@@ -14,17 +14,17 @@ import (
 
 // slots counts the slots that the node reaches, by Configuration: what its
 // DeviceSlices list, and so what the scheduler knows. Configurations that own their
-// names have an entry, also with none.
-func (a *Advertiser) slots(node *corev1.Node) (map[string]int64, error) {
+// names have an entry, also with none. byAge are the Configurations' names, the oldest first.
+func (a *Advertiser) slots(node *corev1.Node) (slots map[string]int64, byAge []string, err error) {
 	configurations, err := a.config.Configurations.Lister().List(labels.Everything())
 	if err != nil {
-		return nil, fmt.Errorf("list Configurations: %w", err)
+		return nil, nil, fmt.Errorf("list Configurations: %w", err)
 	}
 	reported, err := a.config.Slices.Lister().List(labels.Everything())
 	if err != nil {
-		return nil, fmt.Errorf("list the DeviceSlices of node %s: %w", a.config.NodeName, err)
+		return nil, nil, fmt.Errorf("list the DeviceSlices of node %s: %w", a.config.NodeName, err)
 	}
-	return countSlots(configurations, reported, node, a.config.Reached), nil
+	return countSlots(configurations, reported, node, a.config.Reached), namesByAge(configurations), nil
 }
 
 func countSlots(configurations []*v0.Configuration, reported []*v1alpha1.DeviceSlice, node *corev1.Node, reached Reached) map[string]int64 {

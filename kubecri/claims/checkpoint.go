@@ -132,6 +132,7 @@ func (c *Claims) checkpointLoop(ctx context.Context) {
 		return
 	}
 	writer, failing := checkpoint.NewWriter(c.config.Checkpoint), false
+	backoff := runtimeRetries()
 	devices := c.saved.devices
 	for {
 		now := c.snapshot(devices)
@@ -143,13 +144,37 @@ func (c *Claims) checkpointLoop(ctx context.Context) {
 		if err != nil && !failing { // once an outage
 			logger.Error(err, "Cannot write the checkpoint: if kubecri starts again while the API server is away, containers with slots wait for it", "path", c.config.Checkpoint)
 		}
-		failing = err != nil
+		if err == nil && failing {
+			logger.Info("Wrote the checkpoint again")
+		}
+		c.setCheckpointError(err)
+		var retry <-chan time.Time
+		if failing = err != nil; failing {
+			retry = c.config.Clock.After(backoff.Step())
+		} else {
+			backoff = runtimeRetries()
+		}
 		select {
 		case <-c.changed:
+		case <-retry:
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+func (c *Claims) setCheckpointError(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checkpointError = err
+}
+
+// CheckpointError returns why the checkpoint could not be written when last tried; nil when
+// it was, or need not be yet.
+func (c *Claims) CheckpointError() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.checkpointError
 }
 
 // checkpointSoon has the checkpoint written.

@@ -6,8 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
@@ -97,6 +101,36 @@ func TestCorruptCheckpoint(t *testing.T) {
 	without.kill()
 	f := start(t, a, r, setup{checkpoint: path})
 	f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
+	awaitCheckpoint(t, path, "cam-a1-0")
+}
+
+// A checkpoint that cannot be written is tried again until it can, and why is told meanwhile.
+func TestCheckpointOnAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4k"); err != nil {
+		t.Skipf("needs root to mount a small file system: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	path, filler := filepath.Join(dir, "checkpoint.json"), filepath.Join(dir, "filler")
+	if err := os.WriteFile(filler, make([]byte, 4<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	clock := testingclock.NewFakeClock(time.Now())
+	a, r := newAPI(t, 3, nil), &fakeRuntime{}
+	f := start(t, a, r, setup{checkpoint: path, clock: clock})
+	f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
+	await(t, "an error", func() bool { return errors.Is(f.CheckpointError(), syscall.ENOSPC) })
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "no error", func() bool { // without any change of the claims
+		clock.Step(maxRuntimeRetry)
+		return f.CheckpointError() == nil
+	})
 	awaitCheckpoint(t, path, "cam-a1-0")
 }
 

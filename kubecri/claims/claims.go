@@ -108,6 +108,8 @@ type Claims struct {
 	mu          sync.Mutex
 	memory      map[slot.Name]memory
 	resyncError error
+	// checkpointError is why the checkpoint could not be written when last tried.
+	checkpointError error
 }
 
 // New makes Claims and registers with the informers, which the caller runs.

@@ -210,6 +210,14 @@ func TestPaths(t *testing.T) {
 		grants: []Grant{{Slot: slot.Name{Instance: "a-1", Index: 0}, Device: device("/dev/x", "/dev/y", "r"), CDI: "akri.sh/a=1"}},
 		errors: []string{"slot a-1-0", "/dev/y at /dev/x", "hostUsers"},
 	}, {
+		name: "the container's root", grants: []Grant{grant(t, "a-1-0", "", mount("/", "/h", true))}, errors: []string{"slot a-1-0", `"/h"`, "is the container's root"},
+	}, {
+		name:   "over the token of the pod, by CDI",
+		grants: []Grant{{Slot: slot.Name{Instance: "a-1", Index: 0}, Device: mount("/var/run/secrets", "/h", true), CDI: "akri.sh/a=1"}},
+		errors: []string{"slot a-1-0", "the directory of the container's ServiceAccount"},
+	}, {
+		name: "a device node in /proc", grants: []Grant{grant(t, "a-1-0", "", device("/proc/x", "/dev/x", ""))}, errors: []string{"slot a-1-0", "is the kernel's"},
+	}, {
 		name: "relative path", grants: []Grant{grant(t, "a-1-0", "", device("dev/x", "/dev/x", ""))}, errors: []string{"a-1-0", `"dev/x"`},
 	}, {
 		name: "no host path", grants: []Grant{grant(t, "a-1-0", "", mount("/m", "", false))}, errors: []string{"a-1-0", `""`},

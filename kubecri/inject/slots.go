@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -19,7 +20,8 @@ import (
 // device that has it, unless it is withheld. They are defaults: what a pod's author
 // wrote has precedence over what a device reports, as it has with the kubelet's device
 // plugins (GenerateRunContainerOptions), and so has what device plugins give. The list
-// is always ours. One that no process could have is an error.
+// is always ours. One that no process could have is an error, and so is a mount or device
+// node at a place of the container that no device may take.
 func SlotEdits(resource string, grants []Grant) ([]Edits, error) {
 	if len(grants) == 0 {
 		return nil, nil
@@ -38,6 +40,9 @@ func SlotEdits(resource string, grants []Grant) ([]Edits, error) {
 		key, value := slot.Annotation(g.Slot, g.Holder)
 		e := Edits{Owner: SlotOwner(g.Slot), Mounts: g.Device.Mounts, Devices: g.Device.DeviceSpecs, ByCDI: g.CDI != "",
 			Annotations: map[string]string{key: value}}
+		if err := checkPaths(g.Device); err != nil {
+			return nil, fmt.Errorf("%s: %w", e.Owner, err)
+		}
 		if g.CDI != "" {
 			e.CDI = []string{g.CDI}
 		}
@@ -61,6 +66,20 @@ func SlotEdits(resource string, grants []Grant) ([]Edits, error) {
 	}
 	list, err := list(listName(resource), devices)
 	return append(all, Edits{Owner: "kubecri", Env: []Variable{list}}), err
+}
+
+func checkPaths(device discovery.Device) error {
+	for _, m := range device.Mounts {
+		if err := discovery.CheckContainerPath(m.ContainerPath); err != nil {
+			return fmt.Errorf("mount of %.64q: %w", m.HostPath, err)
+		}
+	}
+	for _, d := range device.DeviceSpecs {
+		if err := discovery.CheckContainerPath(d.ContainerPath); err != nil {
+			return fmt.Errorf("device node %.64q: %w", d.HostPath, err)
+		}
+	}
+	return nil
 }
 
 // listName is the name of the variable that lists the devices: with the resource's

@@ -122,9 +122,15 @@ func TestRogueNodeIsNotBelieved(t *testing.T) {
 	stick := v1alpha1.ConfigurationReference{Namespace: r.ns, Name: "stick"}
 	r.check(thief.report("node-a-77", nodeA, nil,
 		v1alpha1.Device{Configuration: stick, ID: "stick", Hash: hash},
-		v1alpha1.Device{Configuration: stick, ID: "stick" + nodeB, Hash: hash, Shared: true}, // what its hash is made of
-		v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: r.ns, Name: "wide"}, ID: "wide0", Shared: true,
-			Hash: slot.InstanceHash("wide0", true, "", slot.ShortHash), Properties: map[string]string{"FILL": strings.Repeat("x", 50<<10), "MORE": strings.Repeat("x", 50<<10)}}))
+		v1alpha1.Device{Configuration: stick, ID: "stick" + nodeB, Hash: hash, Shared: true})) // what its hash is made of
+	large := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: r.ns, Name: "wide"}, ID: "wide0", Shared: true,
+		Hash: slot.InstanceHash("wide0", true, "", slot.ShortHash), Properties: map[string]string{"FILL": strings.Repeat("x", 50<<10), "MORE": strings.Repeat("x", 50<<10)}}
+	if err := thief.report("node-a-78", nodeA, nil, large); err == nil || !strings.Contains(err.Error(), "a device may take at most 64 KiB") {
+		t.Errorf("a device of 100 KiB: %v", err)
+	}
+	thief.akri = akri // nor is it believed where no policy refuses it
+	r.check(thief.report("node-a-78", nodeA, nil, large))
+	thief = r.newRogue()
 	r.check(thief.takeFor(nodeA, wide+"-1", nil))   // beyond the capacity
 	r.check(thief.takeFor(nodeA, theirs+"-0", nil)) // not reached
 
@@ -162,10 +168,12 @@ func TestRogueNodeIsNotBelieved(t *testing.T) {
 
 	restore()
 	r.awaitReady(nodeA)
-	r.await("the real kubecri to take back the rogue's slice", func() (bool, string) {
-		s, err := akri.KubeslotV1alpha1().DeviceSlices().Get(r.ctx, "node-a-77", metav1.GetOptions{})
-		return err != nil || s.Spec.NodeName == nodeA && len(s.Spec.Devices) == 0, fmt.Sprint(s)
-	})
+	for _, name := range []string{"node-a-77", "node-a-78"} {
+		r.await("the real kubecri to take back the rogue's slice "+name, func() (bool, string) {
+			s, err := akri.KubeslotV1alpha1().DeviceSlices().Get(r.ctx, name, metav1.GetOptions{})
+			return err != nil || s.Spec.NodeName == nodeA && len(s.Spec.Devices) == 0, fmt.Sprint(s)
+		})
+	}
 	r.awaitDevices("stick", 2)
 	if p := r.pod("here"); p.Spec.NodeName != "" || p.Status.Phase != v1.PodPending {
 		t.Errorf("the pod for a device that its node does not reach is %s on %s", p.Status.Phase, p.Spec.NodeName)

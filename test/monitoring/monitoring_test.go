@@ -112,6 +112,15 @@ func TestAlertsAndDashboards(t *testing.T) {
 			r.check(r.Start(cluster.Containerd, nodeB))
 			r.check(r.AwaitServing(r.ctx, cluster.Containerd, nodeB))
 		}},
+		{"the state directory cannot be written", func(r *rig) {
+			inTheWay := filepath.Join(r.node(nodeB).KubecriDir, "checkpoint.json.tmp")
+			r.check(os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700))
+			r.create(pod("unsaved", nodeB, "plenty"))
+			r.awaitRunning("unsaved")
+			r.prometheus.awaitAlert(r.T, "KubeslotCheckpointNotWritten", map[string]string{"node": nodeB})
+			r.check(os.RemoveAll(inTheWay))
+			r.delete("unsaved")
+		}},
 		{"Configurations with problems", func(r *rig) {
 			r.configure(namespace, "misspelt", "debugEco", "", 1)
 			// One that was written while no controller was there to refuse it.

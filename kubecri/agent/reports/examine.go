@@ -182,12 +182,12 @@ func checkPaths(device discovery.Device) error {
 		return nil
 	}
 	for _, m := range device.Mounts {
-		if err := errors.Join(check("hostPath", m.HostPath), check("containerPath", m.ContainerPath)); err != nil {
+		if err := errors.Join(check("hostPath", m.HostPath), check("containerPath", m.ContainerPath), discovery.CheckContainerPath(m.ContainerPath)); err != nil {
 			return fmt.Errorf("mount: %w", err)
 		}
 	}
 	for _, d := range device.DeviceSpecs {
-		if err := errors.Join(check("hostPath", d.HostPath), check("containerPath", d.ContainerPath)); err != nil {
+		if err := errors.Join(check("hostPath", d.HostPath), check("containerPath", d.ContainerPath), discovery.CheckContainerPath(d.ContainerPath)); err != nil {
 			return fmt.Errorf("device node: %w", err)
 		}
 		if strings.Trim(d.Permissions, "rwm") != "" {
@@ -202,10 +202,11 @@ func (f *Device) InSlice(c v1alpha1.ConfigurationReference) v1alpha1.Device {
 	return v1alpha1.Device{Configuration: c, ID: f.ID, Hash: f.Hash, Shared: f.Shared, Unschedulable: f.Unschedulable, Properties: f.Properties}
 }
 
-// Size is what the device takes in a slice, with a comma.
+// Size is what the device takes of v1alpha1.MaxSliceBytes: its text, with a comma, and at
+// least its share of v1alpha1.MaxSliceProperties.
 func Size(d v1alpha1.Device) int {
 	text, _ := json.Marshal(d) // strings alone cannot fail
-	return len(text) + 1
+	return max(len(text)+1, len(d.Properties)*(v1alpha1.MaxSliceBytes/v1alpha1.MaxSliceProperties))
 }
 
 // Equal reports whether two reports of a device come to the same.

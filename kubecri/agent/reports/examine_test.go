@@ -83,9 +83,12 @@ func TestExamine(t *testing.T) {
 				{ID: "e", DeviceSpecs: []discovery.DeviceSpec{{ContainerPath: "/x", HostPath: "/y", Permissions: "rwx"}}},
 				{ID: "f", Mounts: make([]discovery.Mount, 200), DeviceSpecs: make([]discovery.DeviceSpec, 57)},
 				{ID: "g", Mounts: []discovery.Mount{{ContainerPath: "/x", HostPath: "/etc"}}},
+				{ID: "h", Mounts: []discovery.Mount{{ContainerPath: "/run/secrets/kubernetes.io/serviceaccount", HostPath: "/y"}}},
+				{ID: "i", DeviceSpecs: []discovery.DeviceSpec{{ContainerPath: "/proc/x", HostPath: "/y", Permissions: "rw"}}},
 			},
-			want:     []string{"a"},
-			rejected: []string{`containerPath "x"`, `hostPath ""`, `hostPath "/y\x00"`, `permissions "rwx"`, "257 mounts and device nodes", "is not allowed"},
+			want: []string{"a"},
+			rejected: []string{`containerPath "x"`, `hostPath ""`, `hostPath "/y\x00"`, `permissions "rwx"`, "257 mounts and device nodes", "is not allowed",
+				"the directory of the container's ServiceAccount", `containerPath "/proc/x": is the kernel's`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

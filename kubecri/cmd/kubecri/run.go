@@ -129,9 +129,15 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	if err != nil {
 		return nil, err
 	}
+	n.conditions, err = nodecondition.New(nodecondition.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.Nodes})
+	if err != nil {
+		return nil, err
+	}
+	n.conditions.Set(pluginsCondition(bad))
 	n.advertiser, err = advertise.New(advertise.Config{
 		NodeName: o.nodeName, Client: cluster.kube, Nodes: cluster.Nodes, Pods: cluster.Pods,
 		Slices: cluster.Slices, Configurations: cluster.Configurations, Reached: n.agent.Reached, Devices: n.plugins.NodeInfo, Interval: o.advertiseInterval, Metrics: numbers,
+		Conditions: n.conditions,
 	})
 	if err != nil {
 		return nil, err
@@ -154,11 +160,6 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	if err != nil {
 		return nil, err
 	}
-	n.conditions, err = nodecondition.New(nodecondition.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.Nodes})
-	if err != nil {
-		return nil, err
-	}
-	n.conditions.Set(pluginsCondition(bad))
 	n.repairer, err = repair.New(repair.Config{
 		Node: o.nodeName, Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Configuration: n.claims.Configuration, PluginsMarkedSince: n.claims.MarkedSince,
 		Events: cluster.events, Conditions: n.conditions, Advice: o.bypassAdvice(), Metrics: numbers,

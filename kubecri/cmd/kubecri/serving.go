@@ -50,7 +50,7 @@ func endpoints(socket health.Check, shim grpc.ClientConnInterface, images bool, 
 		}
 		return nil
 	}}
-	ready := []health.Check{socket, cri, n.cluster.informersSynced(), n.devicePlugins(), n.containersListed()}
+	ready := []health.Check{socket, cri, n.cluster.informersSynced(), n.devicePlugins(), n.containersListed(), n.checkpointWritten()}
 	if images {
 		ready = append(ready, health.Check{Name: "images", Run: func(ctx context.Context) error {
 			return check.Images(ctx, runtimeapi.NewImageServiceClient(shim))
@@ -90,6 +90,16 @@ func (n *node) containersListed() health.Check {
 	return health.Check{Name: "containers", Advice: true, Run: func(context.Context) error { return n.claims.ResyncError() }}
 }
 
+// checkpointWritten tells why --state-dir does not have the node's claims, such as a full disk.
+func (n *node) checkpointWritten() health.Check {
+	return health.Check{Name: "checkpoint", Advice: true, Run: func(context.Context) error {
+		if err := n.claims.CheckpointError(); err != nil {
+			return fmt.Errorf("the node's claims are not saved: containers with slots would wait if kubecri started again without the API server: %w", err)
+		}
+		return nil
+	}}
+}
+
 // nriEndpoints are those of NRI mode: there is no socket of ours, and the
 // runtime has no part in whether we are alive.
 func nriEndpoints(plugin *nri.Plugin, runtime runtimeapi.RuntimeServiceClient, n *node) health.Endpoints {
@@ -102,7 +112,7 @@ func nriEndpoints(plugin *nri.Plugin, runtime runtimeapi.RuntimeServiceClient, n
 			}
 			return nil
 		}},
-		n.cluster.informersSynced(), n.devicePlugins(), n.containersListed(),
+		n.cluster.informersSynced(), n.devicePlugins(), n.containersListed(), n.checkpointWritten(),
 	}}
 }
 

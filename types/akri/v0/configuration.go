@@ -184,11 +184,12 @@ type ConfigurationSpec struct {
 	// brokerProperties, is an environment variable of its own name only if one of these
 	// begins it; as <name>_<HASH> and in AKRI_DEVICES it is there anyway. A device may be
 	// anybody's on the network, and must not set PATH or LD_PRELOAD: names that are known to
-	// say what code a process runs are never variables. Without this list the prefixes are
-	// those of the discovery handlers of Akri and Kubeslot (AKRI_, DEBUG_ECHO_, MDNS_,
-	// ONVIF_, OPCUA_, PCI_RESOURCE_, TEMPLATE_, UDEV_ and USB_) and of Akri's brokers
-	// (CREDENTIAL_, FORMAT, FRAMES_PER_SECOND, IDENTIFIER, NAMESPACE_INDEX and
-	// RESOLUTION_), and the Configuration's own brokers have all of brokerProperties.
+	// say what code a process runs, or whom it talks to and trusts (KUBECONFIG,
+	// HTTPS_PROXY), are never variables. Without this list the prefixes are those of the
+	// discovery handlers of Akri and Kubeslot (AKRI_, DEBUG_ECHO_, MDNS_, ONVIF_, OPCUA_,
+	// PCI_RESOURCE_, TEMPLATE_, UDEV_ and USB_) and of Akri's brokers (CREDENTIAL_, FORMAT,
+	// FRAMES_PER_SECOND, IDENTIFIER, NAMESPACE_INDEX and RESOLUTION_), and the
+	// Configuration's own brokers have all of brokerProperties.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64

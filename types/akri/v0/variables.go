@@ -18,14 +18,21 @@ var DefaultPropertyPrefixes = []string{
 	"CREDENTIAL_", "FORMAT", "FRAMES_PER_SECOND", "IDENTIFIER", "NAMESPACE_INDEX", "RESOLUTION_",
 }
 
-// Variables that are known to say what code a process runs, by name and by prefix: where
-// the shell finds programs and scripts of its own, the dynamic loader and libc, and what
-// interpreters load before the program. No such list is complete: what may be a variable
-// is decided by prefixes, and these are never, whatever the prefixes.
+// Variables that are known to say what code a process runs, or whom it talks to and
+// trusts: where the shell finds programs and scripts of its own, the dynamic loader and
+// libc, what interpreters and build tools load before the program, where clients find
+// their configuration, certificates, proxies and the API server. They are compared without
+// case, as some programs read them. No such list is complete: what may be a variable is
+// decided by prefixes, and these are never, whatever the prefixes.
 var (
-	codeNames = []string{"PATH", "BASH_ENV", "ENV", "IFS", "SHELLOPTS", "BASHOPTS", "PROMPT_COMMAND", "GCONV_PATH", "GLIBC_TUNABLES", "LOCPATH", "HOSTALIASES",
-		"NODE_OPTIONS", "NODE_PATH", "CLASSPATH", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "DOTNET_STARTUP_HOOKS", "PHPRC", "PHP_INI_SCAN_DIR", "R_PROFILE", "R_PROFILE_USER"}
-	codePrefixes = []string{"LD_", "DYLD_", "PYTHON", "PERL5", "RUBY", "LUA_", "GIT_", "BASH_FUNC_", "CORECLR_", "COR_", "NVIDIA_"}
+	unsafeNames = []string{"PATH", "HOME", "SHELL", "BASH_ENV", "ENV", "IFS", "PS0", "PS4", "SHELLOPTS", "BASHOPTS", "PROMPT_COMMAND",
+		"GCONV_PATH", "GLIBC_TUNABLES", "LOCPATH", "NLSPATH", "HOSTALIASES", "LOCALDOMAIN", "RES_OPTIONS",
+		"NODE_OPTIONS", "NODE_PATH", "NODE_EXTRA_CA_CERTS", "NODE_TLS_REJECT_UNAUTHORIZED", "CLASSPATH", "JAVA_OPTS", "JAVA_HOME", "GRADLE_OPTS", "SBT_OPTS",
+		"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "DOTNET_STARTUP_HOOKS", "PHPRC", "PHP_INI_SCAN_DIR", "R_PROFILE", "R_PROFILE_USER", "GEM_HOME", "GEM_PATH",
+		"EDITOR", "VISUAL", "PAGER", "KUBECONFIG", "CURL_HOME", "WGETRC", "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "AWS_CA_BUNDLE",
+		"HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "RSYNC_PROXY", "SOCKS_PROXY", "WS_PROXY", "WSS_PROXY", "GRPC_PROXY", "ALL_PROXY", "NO_PROXY", "GOPROXY"}
+	unsafePrefixes = []string{"LD_", "DYLD_", "PYTHON", "PERL", "RUBY", "LUA_", "GIT_", "BASH_FUNC_", "CORECLR_", "COR_", "NVIDIA_",
+		"OPENSSL_", "NPM_CONFIG_", "MAVEN_", "PIP_", "BUNDLE_", "XDG_", "KUBERNETES_"}
 )
 
 // MayBeVariable reports whether a property, of a device or of brokerProperties, may be an
@@ -48,8 +55,7 @@ func (s *ConfigurationSpec) MayBeBrokerVariable(property string) bool {
 }
 
 // harmless reports whether a property has a name as variables usually have (letters,
-// digits, underscores, dots and dashes, no digit first), and one that is not known to say
-// what code a process runs.
+// digits, underscores, dots and dashes, no digit first), and none of the unsafe ones.
 func harmless(property string) bool {
 	for i := range len(property) {
 		switch c := property[i]; {
@@ -59,6 +65,7 @@ func harmless(property string) bool {
 			return false
 		}
 	}
-	return property != "" && !slices.Contains(codeNames, property) &&
-		!slices.ContainsFunc(codePrefixes, func(prefix string) bool { return strings.HasPrefix(property, prefix) })
+	upper := strings.ToUpper(property)
+	return property != "" && !slices.Contains(unsafeNames, upper) &&
+		!slices.ContainsFunc(unsafePrefixes, func(prefix string) bool { return strings.HasPrefix(upper, prefix) })
 }

@@ -4,6 +4,12 @@ import "testing"
 
 func TestPropertiesThatMayBeVariables(t *testing.T) {
 	code := []string{"PATH", "LD_PRELOAD", "NVIDIA_VISIBLE_DEVICES", "PYTHONSTARTUP", "NODE_OPTIONS"}
+	// Programs read some of these without case, and others in lower case alone.
+	unsafe := []string{"OPENSSL_CONF", "npm_config_node_options", "NPM_CONFIG_USERCONFIG", "Node_Options", "node_options", "MAVEN_OPTS", "KUBECONFIG", "HOME", "PS4",
+		"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "HTTP_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "no_proxy",
+		"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "KUBERNETES_SERVICE_HOST", "PERLLIB", "ld_preload", "Path"}
+	anything := []string{"A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K", "L", "M", "N", "O", "P", "Q", "R", "S", "T", "U", "V", "W", "X", "Y", "Z", "_",
+		"a", "b", "h", "l", "n"}
 	written := map[string]string{"RESOLUTION_WIDTH": "640", "FORMAT": "JPEG", "SITE": "yard", "zone.a-b": "1", "SOME_INTERPRETERS_NEXT_OPTION": "x",
 		"PATH": "x", "LD_PRELOAD": "x", "NVIDIA_VISIBLE_DEVICES": "all", "PYTHONSTARTUP": "x", "NODE_OPTIONS": "x", "BASH_FUNC_ls%%": "() { reboot; }", "A B": "x", "1A": "x", "": "x"}
 	for _, test := range []struct {
@@ -36,6 +42,15 @@ func TestPropertiesThatMayBeVariables(t *testing.T) {
 		spec:   ConfigurationSpec{PropertyPrefixes: []string{"P", "LD_", "NVIDIA_VISIBLE_DEVICES", "NODE_OPTIONS", "BASH_FUNC_"}, BrokerProperties: written},
 		all:    []string{"PORT"},
 		nobody: append([]string{"BASH_FUNC_ls%%"}, code...),
+	}, {
+		name:   "what is known to be unsafe, also by a list that allows everything",
+		spec:   ConfigurationSpec{PropertyPrefixes: anything, BrokerProperties: setAll(unsafe)},
+		all:    []string{"HOMEPAGE", "NODE_NAME", "PATHS", "PROXY", "PS", "SSL", "OPENSSL", "Http"},
+		nobody: append(unsafe, code...),
+	}, {
+		name:   "what is known to be unsafe, also in brokers",
+		spec:   ConfigurationSpec{BrokerProperties: setAll(unsafe)},
+		nobody: unsafe,
 	}} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, names := range []struct {
@@ -53,4 +68,13 @@ func TestPropertiesThatMayBeVariables(t *testing.T) {
 			}
 		})
 	}
+}
+
+// setAll are properties of these names.
+func setAll(names []string) map[string]string {
+	all := map[string]string{}
+	for _, name := range names {
+		all[name] = "x"
+	}
+	return all
 }

@@ -12,9 +12,12 @@ import (
 const (
 	// MaxDevices is how many devices a slice may list.
 	MaxDevices = 256
-	// MaxSliceBytes is how large a slice's devices may be, encoded as JSON. kubecri
-	// keeps to it; the API server does not check it.
+	// MaxSliceBytes is how large a slice's devices may be, encoded as JSON. kubecri keeps to
+	// it; of what nodes write the policy in deploy/policies/kubecri.yaml refuses more.
 	MaxSliceBytes = 256 << 10
+	// MaxSliceProperties is how many properties a slice's devices may have in all: the policy
+	// looks at each of them.
+	MaxSliceProperties = 8192
 	// MaxSlices is how many slices a node may have: their names end with 0 to 99. It bounds
 	// what one node can have the scheduler and the controller hold, and etcd.
 	MaxSlices = 100
