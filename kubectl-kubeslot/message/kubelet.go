@@ -53,6 +53,7 @@ var kubecriTexts = []known{
 	text(Slots, "DevicesConflict", `the properties of its \d+ devices take \d+ bytes .*`, `request fewer slots in one container`),
 	text(Slots, "DevicesConflict", `.* puts the device node \S+ at \S+, and a pod with hostUsers: false .*`, `run the pod with hostUsers: true`),
 	text(Slots, "BadDevice", `.* (?:has .* with path .*, which is not an absolute path|wants permissions "[^"]*" on \S+: want a subset of rwm).*`, `correct its discovery handler`),
+	text(Slots, "BadDevice", `(?:.*: )?(?:mount of|device node) "[^"]*": .*`, `correct its discovery handler`),
 	text(Slots, "BadDevice", `encode .*`, `report this`),
 }
 
