@@ -90,7 +90,10 @@ func TestOtherPropertiesRollOut(t *testing.T) {
 	for round, value := range []string{"other", "third"} {
 		r.properties = map[string]string{"K": value}
 		r.found("a", "b", "c")
-		want := []string{"delete Pod a-pod", "create Pod a-pod", "delete Pod b-pod", "create Pod b-pod", "delete Pod c-pod", "create Pod c-pod"}
+		var want []string
+		for _, node := range []string{"a", "b", "c"} {
+			want = append(want, "patch Instance "+instanceName, "delete Pod "+node+"-pod", "create Pod "+node+"-pod")
+		}
 		if got := r.settle(); !slices.Equal(got, want) {
 			t.Errorf("round %d: writes %q, want %q", round, got, want)
 		}
