@@ -86,9 +86,10 @@ func (p *plan) mayReplace(f *facts, pod *corev1.Pod) (failures int, may bool) {
 	return before + 1, true
 }
 
-// failures is how many brokers have failed in a row with a pod that has ended.
-func failures(p *corev1.Pod) int {
-	if ranFor(p) >= runsWell {
+// failures is how many brokers have failed in a row with a pod that has ended. It ran well if its
+// node says so, and it was there for so long by this process's clock: a node's may jump.
+func (k known) failures(p *corev1.Pod) int {
+	if ranFor(p) >= runsWell && k.ended.Sub(k.since) >= runsWell {
 		return 1
 	}
 	return failuresBefore(p) + 1

@@ -179,7 +179,7 @@ func TestBackoff(t *testing.T) {
 	off := []time.Duration{0, -time.Hour, time.Hour}
 	for _, api := range off {
 		for _, clock := range off {
-			for _, kind := range []string{"exits at once", "not admitted", "deleted by hand, the count is in memory", "its properties change with each"} {
+			for _, kind := range []string{"exits at once", "not admitted", "deleted by hand, the count is in memory", "its properties change with each", "its node's clock jumps"} {
 				if n := podsIn(t, 10*time.Minute, api, clock, kind); n > 12 || n < 9 {
 					t.Errorf("%s, the API server's clock off by %s, the node's by %s: %d pods in 10 minutes, want 9 to 12", kind, api, clock, n)
 				}
@@ -206,8 +206,11 @@ func podsIn(t *testing.T, long, api, clock time.Duration, kind string) int {
 			pod.Spec.NodeName, pod.Status.Phase = "b", corev1.PodFailed
 			at := metav1.NewTime(f.now.Add(clock))
 			pod.Status.StartTime = &at
-			if kind == "exits at once" {
-				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, StartedAt: at, FinishedAt: at}}}}
+			if kind == "its node's clock jumps" {
+				pod.Status.StartTime = &metav1.Time{Time: at.Add(-time.Hour)}
+			}
+			if kind == "exits at once" || kind == "its node's clock jumps" {
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, StartedAt: *pod.Status.StartTime, FinishedAt: at}}}}
 			}
 			f.pods = []*corev1.Pod{pod}
 			if kind == "its properties change with each" {

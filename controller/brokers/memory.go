@@ -70,7 +70,7 @@ func (m memory) next(f *facts) memory {
 		n.pods[pod.UID] = is
 		switch {
 		case isEnded(pod):
-			n.failures[node], n.ended[node] = failures(pod), reasonEnded(pod)
+			n.failures[node], n.ended[node] = is.failures(pod), reasonEnded(pod)
 		case is.successor > 0:
 			n.failures[node] = is.successor
 		case began && pod.DeletionTimestamp != nil && before[node] > 0: // as the Instance says
