@@ -292,7 +292,7 @@ func (r *Reconciler) taken(ctx context.Context, f *facts, kind string, object cl
 		return nil, err
 	}
 	owner := metav1.GetControllerOf(there)
-	if owner != nil && owner.Kind == "Instance" && owner.Name == f.instance.Name {
+	if owner != nil && naming.SameObject(*owner, ownedBy(f.instance)) {
 		labels := there.GetLabels()
 		if owner.UID == f.instance.UID && (labels[naming.Controller] != naming.ControllerName || labels[naming.Instance] != f.instance.Name) {
 			return &Problem{NameTaken, fmt.Sprintf("%s %s has lost one of its labels %s=%s and %s=%s: put them back, or delete it",
