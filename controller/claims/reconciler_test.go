@@ -2,6 +2,7 @@ package claims
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -303,8 +304,16 @@ func TestNodeOrPodGone(t *testing.T) {
 // A node that is not heard of for as long as it has promised has stopped the container. Its clock
 // does not matter, and each renewal of its Lease begins the time anew, as does a controller that starts.
 func TestUnreachable(t *testing.T) {
+	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
+		t.Run(fmt.Sprintf("node's clock %s ahead", ahead), func(t *testing.T) { testUnreachable(t, ahead) })
+	}
+}
+
+func testUnreachable(t *testing.T, ahead time.Duration) {
 	lease := func(version string) *coordinationv1.Lease {
-		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "kubecri.node-a", Labels: map[string]string{"renewed": version}}}
+		renewed := metav1.NewMicroTime(newRig(t).clock.Now().Add(ahead))
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "kubecri.node-a", Labels: map[string]string{"renewed": version}},
+			Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}
 	}
 	promised := claimBy("u1", "n1")
 	promised.Spec.ReleaseUnreachableAfter = &metav1.Duration{Duration: time.Minute}
