@@ -14,12 +14,15 @@ import (
 )
 
 const (
-	// firstDelay is between a broker's first failure on a node and its successor. It
-	// doubles with each further failure: 9 pods end within the first 10 minutes.
+	// firstDelay is between a broker's first failure on a node and its successor, and how long a
+	// successor is left as it is for other properties. It doubles with each further failure, or
+	// replacement for properties: 9 pods end within the first 10 minutes.
 	firstDelay = time.Second
 	maxDelay   = 5 * time.Minute
 	// runsWell is how long a broker has to run for its earlier failures to be forgotten.
 	runsWell = 10 * time.Minute
+	// changesUnsaid is after how many replacements in a row no problem is said yet.
+	changesUnsaid = 3
 	// maxRefusedDelay is between two tries to create what the API server refuses.
 	maxRefusedDelay = time.Minute
 )
@@ -64,9 +67,29 @@ func (n noted) text() string {
 	return string(text)
 }
 
-// failures is how many brokers have failed in a row with a pod that has ended.
-func failures(p *corev1.Pod) int {
-	if ranFor(p) >= runsWell {
+// mayReplace reports whether a broker may be replaced now, because its device has other
+// properties, and the failures that its successor is to count. A device may change them all the
+// time, so a replacement counts as a failure: the first is at once, and the successor is not
+// replaced before it was there for its delay.
+func (p *plan) mayReplace(f *facts, pod *corev1.Pod) (failures int, may bool) {
+	before, was := failuresBefore(pod), f.now.Sub(p.memory.pods[pod.UID].since)
+	if wait := delay(before, maxDelay) - was; before > 0 && wait > 0 {
+		if before > changesUnsaid {
+			p.problem = &Problem{ChangingProperties, "the device has other properties again, soon after its broker was replaced or failed: it is replaced for them after a delay that doubles each time, up to " + maxDelay.String()}
+		}
+		p.lookAgain(wait)
+		return 0, false
+	}
+	if was >= runsWell {
+		return 1, true
+	}
+	return before + 1, true
+}
+
+// failures is how many brokers have failed in a row with a pod that has ended. It ran well if its
+// node says so, and it was there for so long by this process's clock: a node's may jump.
+func (k known) failures(p *corev1.Pod) int {
+	if ranFor(p) >= runsWell && k.ended.Sub(k.since) >= runsWell {
 		return 1
 	}
 	return failuresBefore(p) + 1

@@ -2,12 +2,10 @@ package brokers
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/limits"
@@ -36,28 +34,14 @@ type facts struct {
 	memory     memory
 }
 
-// memory is what no object says, or only those that are going. It is lost with the
-// process: then a broker's failures count from what its pod or the Instance says, and
-// Events are told again.
-type memory struct {
-	specHash string
-	failures map[string]int          // in a row, by node
-	seen     map[types.UID]time.Time // when a pod was seen first that has ended
-	ended    map[string]string       // why the last broker ended, by node, until another is Ready
-	// refused is how often in a row the API server refused to create a broker, last at
-	// refusedAt, and why.
-	refused   int
-	refusal   Problem
-	refusedAt time.Time
-}
-
 // plan is what to do about an Instance's brokers, in this order.
 type plan struct {
-	// due are the nodes whose broker has ended and is removed for its successor, and how
-	// many have failed there in a row, which the Instance has to say before.
+	// due are the nodes whose broker is removed for its successor, and the failures that the
+	// successor counts, which the Instance has to say before.
 	due    map[string]int
 	remove []removal
-	// replace are Ready brokers of an earlier spec: they go when it is their turn.
+	// replace are Ready brokers of an earlier spec or of other properties: they go when it is
+	// their turn.
 	replace []removal
 	adopt   []*corev1.Pod // as they should be: with our annotations
 	create  []*corev1.Pod
@@ -76,6 +60,8 @@ type removal struct {
 	pod  *corev1.Pod
 	node string
 	why  string
+	// failures that the successor counts; 0: none.
+	failures int
 }
 
 // news is something that a user should read once.
@@ -96,6 +82,8 @@ const (
 	TooManySlots    = "BrokerNeedsMoreSlots"
 	NameTaken       = "BrokerNameTaken"
 	NotCreated      = "BrokerNotCreated"
+	// ChangingProperties is of a device whose brokers would be replaced all the time.
+	ChangingProperties = "DevicePropertiesChange"
 )
 
 // propertiesHash is of the properties that the containers get; "" when they get none.
@@ -243,10 +231,21 @@ func (p *plan) tend(f *facts, node string, pod *corev1.Pod) {
 			p.problem = &Problem{UnknownTemplate, err.Error()}
 			return
 		}
-		if r := (removal{pod, node, "it is of an earlier spec"}); isReady(pod) {
+		r := removal{pod: pod, node: node, why: "it is of an earlier spec"}
+		if pod.Annotations[naming.SpecHash] == f.spec.hash {
+			failures, may := p.mayReplace(f, pod)
+			if !may {
+				return
+			}
+			r.why, r.failures = "the device has other properties", failures
+		}
+		if isReady(pod) {
 			p.replace = append(p.replace, r)
-		} else {
-			p.remove = append(p.remove, r)
+			return
+		}
+		p.remove = append(p.remove, r)
+		if r.failures > 0 {
+			p.isDue(node, pod, r.failures)
 		}
 	}
 }
@@ -276,24 +275,31 @@ func (p *plan) make(f *facts, node string) {
 // succeed removes a pod that has ended when its successor is due.
 func (p *plan) succeed(f *facts, node string, pod *corev1.Pod) {
 	if hash := pod.Annotations[naming.SpecHash]; hash != "" && hash != f.spec.hash {
-		p.remove = append(p.remove, removal{pod, node, "it has ended, and was of an earlier spec"})
+		p.remove = append(p.remove, removal{pod: pod, node: node, why: "it has ended, and was of an earlier spec"})
 		return
 	}
 	wait := delay(p.memory.failures[node], maxDelay)
-	if _, told := f.memory.seen[pod.UID]; !told {
+	if f.memory.pods[pod.UID].ended.IsZero() {
 		p.news = append(p.news, news{brokerEnded, "RestartBroker", fmt.Sprintf(
 			"Broker %s on node %s ended: %s. Its successor comes after %s", pod.Name, node, whyEnded(pod), wait)})
 	}
-	left := endedAt(pod, p.memory.seen[pod.UID]).Add(wait).Sub(f.now)
+	left := p.memory.pods[pod.UID].ended.Add(wait).Sub(f.now)
 	if left > 0 {
 		p.lookAgain(left)
 		return
 	}
-	p.remove = append(p.remove, removal{pod, node, "it has ended, and its successor is due"})
+	p.remove = append(p.remove, removal{pod: pod, node: node, why: "it has ended, and its successor is due"})
+	p.isDue(node, pod, p.memory.failures[node])
+}
+
+// isDue notes that a node's broker is removed, and the failures that its successor counts.
+func (p *plan) isDue(node string, pod *corev1.Pod, failures int) {
 	if p.due == nil {
 		p.due = map[string]int{}
 	}
-	p.due[node] = p.memory.failures[node]
+	is := p.memory.pods[pod.UID]
+	is.successor = failures
+	p.due[node], p.memory.failures[node], p.memory.pods[pod.UID] = failures, failures, is
 }
 
 func (p *plan) lookAgain(after time.Duration) {
@@ -304,65 +310,6 @@ func (p *plan) lookAgain(after time.Duration) {
 
 func (p *plan) removeUnlessGoing(pod *corev1.Pod, node, why string) {
 	if pod.DeletionTimestamp == nil {
-		p.remove = append(p.remove, removal{pod, node, why})
+		p.remove = append(p.remove, removal{pod: pod, node: node, why: why})
 	}
-}
-
-// notedNow is what the Instance has to say before the pods that are due are removed:
-// of their nodes, and of those whose broker has no successor yet.
-func (f *facts) notedNow(due map[string]int) string {
-	now := noted{Spec: f.spec.hash, Failures: map[string]int{}}
-	on, _ := f.byNode()
-	for node, failures := range notedFailures(f.instance, f.spec.hash) {
-		if on[node] == nil && slices.Contains(f.reach, node) {
-			now.Failures[node] = failures
-		}
-	}
-	maps.Copy(now.Failures, due)
-	return now.text()
-}
-
-// next is what is to be remembered from now on: of nodes and pods that there are.
-func (m memory) next(f *facts) memory {
-	n := memory{failures: map[string]int{}, seen: map[types.UID]time.Time{}, ended: map[string]string{}}
-	if f.spec == nil || f.spec.err != nil {
-		return n
-	}
-	before := m.failures
-	switch n.specHash = f.spec.hash; m.specHash {
-	case n.specHash:
-		n.refused, n.refusedAt, n.refusal = m.refused, m.refusedAt, m.refusal
-	case "": // this process has just begun
-		before = notedFailures(f.instance, n.specHash)
-	default:
-		before = nil
-	}
-	for _, node := range f.reach {
-		if before[node] > 0 {
-			n.failures[node] = before[node]
-			n.ended[node] = m.ended[node]
-		}
-	}
-	on, _ := f.byNode()
-	for node, pod := range on {
-		hash := pod.Annotations[naming.SpecHash]
-		switch {
-		// Its failures are not its successor's. Of other properties they are: these may
-		// change all the time.
-		case hash != "" && hash != f.spec.hash:
-			delete(n.failures, node)
-			delete(n.ended, node)
-			continue
-		case isEnded(pod):
-			n.failures[node], n.ended[node] = failures(pod), reasonEnded(pod)
-			if n.seen[pod.UID] = f.now; !m.seen[pod.UID].IsZero() {
-				n.seen[pod.UID] = m.seen[pod.UID]
-			}
-		default:
-			if n.failures[node] = failuresBefore(pod); n.failures[node] == 0 || isReady(pod) {
-				delete(n.ended, node)
-			}
-		}
-	}
-	return n
 }

@@ -176,17 +176,21 @@ func TestBackoff(t *testing.T) {
 			t.Error("tells it twice")
 		}
 	}
-	for _, clock := range []time.Duration{0, -time.Hour, time.Hour} {
-		for _, kind := range []string{"exits at once", "not admitted", "deleted by hand, the count is in memory", "its properties change with each"} {
-			if n := podsIn(t, 10*time.Minute, clock, kind); n > 12 || n < 9 {
-				t.Errorf("%s, node's clock off by %s: %d pods in 10 minutes, want 9 to 12", kind, clock, n)
+	off := []time.Duration{0, -time.Hour, time.Hour}
+	for _, api := range off {
+		for _, clock := range off {
+			for _, kind := range []string{"exits at once", "not admitted", "deleted by hand, the count is in memory", "its properties change with each", "its node's clock jumps"} {
+				if n := podsIn(t, 10*time.Minute, api, clock, kind); n > 12 || n < 9 {
+					t.Errorf("%s, the API server's clock off by %s, the node's by %s: %d pods in 10 minutes, want 9 to 12", kind, api, clock, n)
+				}
 			}
 		}
 	}
 }
 
-// podsIn plays a failing broker for so long, and counts its pods.
-func podsIn(t *testing.T, long, clock time.Duration, kind string) int {
+// podsIn plays a failing broker for so long, and counts its pods. The clocks of API server and
+// node are off from the controller's.
+func podsIn(t *testing.T, long, api, clock time.Duration, kind string) int {
 	t.Helper()
 	f := newFacts(t, configuration(1, onePod), "b")
 	created := 0
@@ -198,12 +202,15 @@ func podsIn(t *testing.T, long, clock time.Duration, kind string) int {
 			created++
 			pod := p.create[0]
 			pod.UID = types.UID(fmt.Sprint(created))
-			pod.CreationTimestamp = metav1.NewTime(f.now)
+			pod.CreationTimestamp = metav1.NewTime(f.now.Add(api))
 			pod.Spec.NodeName, pod.Status.Phase = "b", corev1.PodFailed
 			at := metav1.NewTime(f.now.Add(clock))
 			pod.Status.StartTime = &at
-			if kind == "exits at once" {
-				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, StartedAt: at, FinishedAt: at}}}}
+			if kind == "its node's clock jumps" {
+				pod.Status.StartTime = &metav1.Time{Time: at.Add(-time.Hour)}
+			}
+			if kind == "exits at once" || kind == "its node's clock jumps" {
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, StartedAt: *pod.Status.StartTime, FinishedAt: at}}}}
 			}
 			f.pods = []*corev1.Pod{pod}
 			if kind == "its properties change with each" {

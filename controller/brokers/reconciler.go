@@ -205,10 +205,8 @@ func (r *Reconciler) do(ctx context.Context, f *facts, pods *plan, jobs *jobPlan
 			after = d
 		}
 	}
-	if len(pods.due) > 0 {
-		if err := r.annotate(ctx, f, naming.Failures, f.notedNow(pods.due)); err != nil {
-			return 0, fmt.Errorf("note on Instance %s/%s how often its brokers failed: %w", f.instance.Namespace, f.instance.Name, err)
-		}
+	if err := r.note(ctx, f, pods.due); err != nil {
+		return 0, err
 	}
 	for _, removal := range pods.remove {
 		if err := r.removePod(ctx, f, removal); err != nil {
@@ -216,7 +214,7 @@ func (r *Reconciler) do(ctx context.Context, f *facts, pods *plan, jobs *jobPlan
 		}
 	}
 	if len(pods.replace) > 0 {
-		wait, err := r.replace(ctx, f, pods.replace)
+		wait, err := r.replace(ctx, f, pods)
 		if err != nil {
 			return 0, err
 		}
@@ -247,84 +245,6 @@ func (r *Reconciler) do(ctx context.Context, f *facts, pods *plan, jobs *jobPlan
 		again(wait)
 	}
 	return after, nil
-}
-
-// annotate writes an annotation of the Instance; "" takes it away.
-func (r *Reconciler) annotate(ctx context.Context, f *facts, key, value string) error {
-	if f.instance.Annotations[key] == value {
-		return nil
-	}
-	want := f.instance.DeepCopy()
-	if want.Annotations == nil {
-		want.Annotations = map[string]string{}
-	}
-	if want.Annotations[key] = value; value == "" {
-		delete(want.Annotations, key)
-	}
-	err := r.Client.Patch(ctx, want, client.MergeFrom(f.instance), FieldOwner)
-	return client.IgnoreNotFound(err)
-}
-
-func (r *Reconciler) removePod(ctx context.Context, f *facts, removal removal) error {
-	pod := removal.pod
-	err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
-	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete broker pod %s/%s of node %q, because %s: %w", pod.Namespace, pod.Name, removal.node, removal.why, err)
-	}
-	if err == nil {
-		removed.WithLabelValues(podKind).Inc()
-		klog.FromContext(ctx).V(2).Info("Deleted a broker pod", "instance", klog.KObj(f.instance), "pod", klog.KObj(pod), "node", removal.node, "reason", removal.why)
-	}
-	return nil
-}
-
-// replace removes the Ready brokers of an earlier spec whose turn it is, and returns
-// when to look again at those that wait for theirs; 0 when none does.
-func (r *Reconciler) replace(ctx context.Context, f *facts, replace []removal) (time.Duration, error) {
-	c := types.NamespacedName{Namespace: f.configuration.Namespace, Name: f.configuration.Name}
-	look := func() ([]*corev1.Pod, map[string]inventory.Node, error) { return r.brokersOf(ctx, c) }
-	for _, removal := range replace {
-		t := turn{f.instance.Name, naming.Cut(removal.node)}
-		if wait, err := r.rollout.take(c, t, removal.pod.UID, f.spec.hash, f.now, look); err != nil || wait > 0 {
-			return wait, err
-		}
-		if err := r.removePod(ctx, f, removal); err != nil {
-			return 0, err
-		}
-	}
-	return 0, nil
-}
-
-// brokersOf lists all broker pods of a Configuration, which are the cache's, and their
-// nodes.
-func (r *Reconciler) brokersOf(ctx context.Context, c types.NamespacedName) ([]*corev1.Pod, map[string]inventory.Node, error) {
-	var list corev1.PodList
-	err := r.Made.List(ctx, &list, client.InNamespace(c.Namespace), client.MatchingFields{ConfigurationIndex: c.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, nil, fmt.Errorf("list the brokers of Configuration %s: %w", c, err)
-	}
-	var pods []*corev1.Pod
-	var on []string
-	for i := range list.Items {
-		pod := &list.Items[i]
-		if pod.Labels[naming.TargetNode] == "" { // a Job's
-			continue
-		}
-		pods, on = append(pods, pod), append(on, pod.Spec.NodeName)
-	}
-	return pods, r.Inventory.Nodes(on), nil
-}
-
-// adopt gives a pod of Akri's our annotations.
-func (r *Reconciler) adopt(ctx context.Context, pod *corev1.Pod) error {
-	before := pod.DeepCopy()
-	before.Annotations = maps.Clone(before.Annotations)
-	delete(before.Annotations, naming.SpecHash)
-	delete(before.Annotations, naming.PropertiesHash)
-	if err := r.Client.Patch(ctx, pod, client.MergeFrom(before), FieldOwner); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("adopt broker pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	return nil
 }
 
 // create creates a Pod or a Job, and returns how long to wait when it cannot be
@@ -372,7 +292,7 @@ func (r *Reconciler) taken(ctx context.Context, f *facts, kind string, object cl
 		return nil, err
 	}
 	owner := metav1.GetControllerOf(there)
-	if owner != nil && owner.Kind == "Instance" && owner.Name == f.instance.Name {
+	if owner != nil && naming.SameObject(*owner, ownedBy(f.instance)) {
 		labels := there.GetLabels()
 		if owner.UID == f.instance.UID && (labels[naming.Controller] != naming.ControllerName || labels[naming.Instance] != f.instance.Name) {
 			return &Problem{NameTaken, fmt.Sprintf("%s %s has lost one of its labels %s=%s and %s=%s: put them back, or delete it",

@@ -90,7 +90,10 @@ func TestOtherPropertiesRollOut(t *testing.T) {
 	for round, value := range []string{"other", "third"} {
 		r.properties = map[string]string{"K": value}
 		r.found("a", "b", "c")
-		want := []string{"delete Pod a-pod", "create Pod a-pod", "delete Pod b-pod", "create Pod b-pod", "delete Pod c-pod", "create Pod c-pod"}
+		var want []string
+		for _, node := range []string{"a", "b", "c"} {
+			want = append(want, "patch Instance "+instanceName, "delete Pod "+node+"-pod", "create Pod "+node+"-pod")
+		}
 		if got := r.settle(); !slices.Equal(got, want) {
 			t.Errorf("round %d: writes %q, want %q", round, got, want)
 		}
@@ -257,6 +260,8 @@ func TestNameIsTaken(t *testing.T) {
 	stranger := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	formers := stranger.DeepCopy()
 	formers.OwnerReferences = []metav1.OwnerReference{{APIVersion: "akri.sh/v0", Kind: "Instance", Name: instanceName, UID: "former", Controller: new(true)}}
+	foreign := formers.DeepCopy()
+	foreign.OwnerReferences[0].APIVersion = "example.com/v1"
 	unlabelled := stranger.DeepCopy()
 	unlabelled.OwnerReferences = []metav1.OwnerReference{ownedBy(theInstance())}
 	lost := func(label string) *corev1.Pod {
@@ -268,7 +273,7 @@ func TestNameIsTaken(t *testing.T) {
 	for what, tc := range map[string]struct {
 		there   *corev1.Pod
 		problem bool
-	}{"a stranger's": {stranger, true}, "a former Instance's": {formers, false}, "our unlabelled": {unlabelled, true},
+	}{"a stranger's": {stranger, true}, "a former Instance's": {formers, false}, "another system's Instance's": {foreign, true}, "our unlabelled": {unlabelled, true},
 		"our own, without its Instance,": {lost(naming.Instance), true}} {
 		r := newRig(t, theInstance(), tc.there)
 		r.inv.SetConfiguration(configuration(1, onePod))
@@ -277,7 +282,7 @@ func TestNameIsTaken(t *testing.T) {
 		if err != nil || result.RequeueAfter == 0 || (r.sum().Problem != nil) != tc.problem || strings.Contains(r.told(), NameTaken) != tc.problem {
 			t.Errorf("%s: %+v, %v, %+v", what, result, err, r.sum())
 		}
-		if s := r.sum(); tc.there.OwnerReferences != nil && tc.problem && s.Problem != nil && !strings.Contains(s.Problem.Message, "akri.sh/instance="+instanceName+": put them back, or delete it") {
+		if s := r.sum(); tc.there.OwnerReferences != nil && tc.there != foreign && tc.problem && s.Problem != nil && !strings.Contains(s.Problem.Message, "akri.sh/instance="+instanceName+": put them back, or delete it") {
 			t.Errorf("%s: the problem %v does not say what to do", what, s.Problem)
 		}
 		if pods := r.pods(); len(pods) != 1 || !maps.Equal(pods[0].Labels, tc.there.Labels) {

@@ -48,6 +48,7 @@ type rig struct {
 	woken     []types.NamespacedName
 	// properties that nodes report of the device, from the next found on
 	properties map[string]string
+	ahead      time.Duration // the API server's clock, of the controller's
 }
 
 func newRig(t *testing.T, objects ...client.Object) *rig {
@@ -92,7 +93,7 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 			uid++
 			o.SetUID(types.UID(fmt.Sprint("made-", uid)))
 			r.mu.Unlock()
-			o.SetCreationTimestamp(metav1.NewTime(r.clock.Now()))
+			o.SetCreationTimestamp(metav1.NewTime(r.clock.Now().Add(r.ahead)))
 			return write("create", o, func() error { return c.Create(ctx, o, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {

@@ -55,6 +55,8 @@ type state struct {
 	// works is set when a broker of the spec is Ready: then what is late is the fault of
 	// a device, else it may be the spec's.
 	works bool
+	// since is when a pod was seen first, by this process's clock: the API server's may be wrong.
+	since map[types.UID]time.Time
 }
 
 // lookup returns all broker pods of a Configuration, and their nodes.
@@ -114,7 +116,8 @@ func anyOther(nodes map[string]struct{}, than string) bool {
 
 // look notes what the pods show.
 func (s *state) look(pods []*corev1.Pod, nodes map[string]inventory.Node, hash string, now time.Time) {
-	s.looked, s.hash, s.works = now, hash, false
+	began, before := s.looked.IsZero(), s.since
+	s.looked, s.hash, s.works, s.since = now, hash, false, map[types.UID]time.Time{}
 	s.busy, s.late = map[string]struct{}{}, map[string]struct{}{}
 	for t, g := range s.granted {
 		if now.Sub(g.at) > startsWithin {
@@ -122,6 +125,7 @@ func (s *state) look(pods []*corev1.Pod, nodes map[string]inventory.Node, hash s
 		}
 	}
 	for _, pod := range pods {
+		s.since[pod.UID] = known{since: before[pod.UID]}.see(pod, now, began).since
 		current, ready := pod.Annotations[naming.SpecHash] == hash, isReady(pod)
 		t := turn{pod.Labels[naming.Instance], pod.Labels[naming.TargetNode]}
 		// A grant is over when the successor is there, which counts by itself then. The
@@ -137,7 +141,7 @@ func (s *state) look(pods []*corev1.Pod, nodes map[string]inventory.Node, hash s
 		case pod.DeletionTimestamp != nil:
 			s.busy[t.node] = struct{}{}
 		case !current || ready:
-		case isEnded(pod) || now.Sub(pod.CreationTimestamp.Time) > startsWithin:
+		case isEnded(pod) || now.Sub(s.since[pod.UID]) > startsWithin:
 			s.late[t.node] = struct{}{}
 		default:
 			s.busy[t.node] = struct{}{}

@@ -88,6 +88,32 @@ func TestTurnLasts(t *testing.T) {
 	}
 }
 
+// A successor that does not become Ready holds up the other nodes for a minute, whatever the API
+// server's clock says.
+func TestTurnLastsByOneClock(t *testing.T) {
+	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
+		f := newFacts(t, configuration(1, onePod), "a b")
+		works := brokerPod("a", "Ready")(f)
+		var r rollout
+		ask := func(after time.Duration, pods ...*corev1.Pod) time.Duration {
+			wait, err := r.take(types.NamespacedName{Name: "cam"}, turn{"i", "b"}, "uid-b", f.spec.hash, start.Add(after), shows(f, pods...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return wait
+		}
+		busy := brokerPod("a", "Ready", former, going)(f)
+		starts := brokerPod("a", "Starting")(f)
+		starts.UID, starts.CreationTimestamp = "new", metav1.NewTime(start.Add(ahead))
+		if ask(0, busy, works) == 0 || ask(10*time.Second, starts, works) == 0 || ask(50*time.Second, starts, works) == 0 {
+			t.Errorf("API server %s ahead: the next node does not wait for the successor", ahead)
+		}
+		if wait := ask(75*time.Second, starts, works); wait != 0 {
+			t.Errorf("API server %s ahead: the next node waits %s more after a minute", ahead, wait)
+		}
+	}
+}
+
 // However many brokers wait for their turn, all brokers are looked at once a second,
 // and again at once for another spec.
 func TestOneLookForAllThatWait(t *testing.T) {

@@ -2,12 +2,14 @@ package claims
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubeslot/kubeslot/controller/naming"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -119,8 +121,11 @@ func assigned(pod *corev1.Pod, claim *v1alpha1.SlotClaim) bool {
 
 // isBroker reports whether the pod is the controller's own.
 func isBroker(pod *corev1.Pod) bool {
-	return pod != nil && pod.Labels[naming.Controller] == naming.ControllerName && metav1.GetControllerOf(pod) != nil &&
-		metav1.GetControllerOf(pod).Kind == "Instance"
+	if pod == nil || pod.Labels[naming.Controller] != naming.ControllerName {
+		return false
+	}
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.Kind == "Instance" && strings.HasPrefix(owner.APIVersion, akriv0.GroupName+"/")
 }
 
 // suspect reports whether a claim may be somebody else's to delete than its node's, by what the

@@ -88,7 +88,9 @@ func TestJudge(t *testing.T) {
 	silent := func(d time.Duration) *time.Duration { return &d }
 	broker := podOn(t, "u1", "node-a", claimed)
 	broker.Labels = map[string]string{naming.Controller: naming.ControllerName}
-	broker.OwnerReferences = []metav1.OwnerReference{{Kind: "Instance", Controller: ptr.To(true)}}
+	broker.OwnerReferences = []metav1.OwnerReference{{APIVersion: "akri.sh/v0", Kind: "Instance", Controller: ptr.To(true)}}
+	stranger := broker.DeepCopy()
+	stranger.OwnerReferences[0].APIVersion = "compute.example/v1"
 	unowned := claimBy("u1", "n1")
 	unowned.OwnerReferences = nil
 	why := errors.New("why")
@@ -122,6 +124,7 @@ func TestJudge(t *testing.T) {
 		"silent, and its pod is there":    {facts{promised, unknown, holds, nil, true, silent(time.Hour)}, ""},
 		"silent, and its pod has ended":   {facts{promised, unknown, done, nil, true, silent(time.Hour)}, unreachable},
 		"silent, a broker":                {facts{promised, unknown, broker, nil, true, silent(time.Hour)}, unreachable},
+		"silent, another system's":        {facts{promised, unknown, stranger, nil, true, silent(time.Hour)}, ""},
 		"silent, a broker for less":       {facts{promised, unknown, broker, nil, true, silent(time.Second)}, ""},
 		"never heard":                     {facts{promised, unknown, nil, nil, true, nil}, ""},
 		"silent, and it promised nothing": {facts{claimBy("u1", "n1"), unknown, nil, nil, true, silent(time.Hour)}, ""},

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -101,4 +103,13 @@ func Hash(texts ...string) string {
 		h.Write([]byte(strconv.Itoa(len(t)) + ":" + t))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// SameObject reports whether two owners have the same group, kind and name: one may be a former
+// object of the name. Other systems have kinds of the same name, as Knative a Configuration.
+func SameObject(a, b metav1.OwnerReference) bool {
+	group := func(o metav1.OwnerReference) string {
+		return schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).Group
+	}
+	return group(a) == group(b) && a.Kind == b.Kind && a.Name == b.Name
 }

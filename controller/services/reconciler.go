@@ -23,6 +23,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/controller/brokers"
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/naming"
 )
 
 const (
@@ -152,7 +153,7 @@ func (r *Reconciler) taken(ctx context.Context, want *corev1.Service, o *owner, 
 			return "", 0, fmt.Errorf("update Service %s/%s: %w", want.Namespace, want.Name, err)
 		}
 		return "", cacheLag, nil
-	case has != nil && has.Kind == o.reference.Kind && has.Name == o.reference.Name:
+	case has != nil && naming.SameObject(*has, o.reference):
 		return "", cacheLag, nil // of a former object of the name, and going
 	}
 	message := fmt.Sprintf("there is a Service %s that is not the controller's: it is left alone; rename or delete it", want.Name)

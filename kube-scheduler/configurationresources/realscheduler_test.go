@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -53,7 +55,13 @@ func (c *countedPlugin) PreFilter(ctx context.Context, state fwk.CycleState, pod
 // newRealScheduler runs a scheduler in an API with the objects. wrap, if not nil, makes something
 // of its plugin.
 func newRealScheduler(t *testing.T, wrap func(*Plugin) fwk.Plugin, objects ...runtime.Object) *realScheduler {
-	q := &realScheduler{rig: newRig(t)}
+	logger, _ := ktesting.NewTestContext(t)
+	return newLoggingScheduler(t, logger, wrap, objects...)
+}
+
+// newLoggingScheduler is newRealScheduler with a logger of the test's own.
+func newLoggingScheduler(t *testing.T, logger klog.Logger, wrap func(*Plugin) fwk.Plugin, objects ...runtime.Object) *realScheduler {
+	q := &realScheduler{rig: newLoggingRig(t, logger)}
 	q.client = fake.NewClientset(objects...)
 	q.client.PrependReactor("create", "pods", bindInTracker(q.client))
 	if wrap == nil {

@@ -56,6 +56,63 @@ func TestSeveralSourcesAreAUnion(t *testing.T) {
 	})
 }
 
+// A second handler of a name takes nothing over: what both report is as the first one says, the
+// built-in one or else the first by endpoint, however often the second changes its mind. It can
+// only add devices, and has its own written at most about once a second.
+func TestASecondHandlerOfAName(t *testing.T) {
+	for name, firstAt := range map[string]string{"built in": "", "by endpoint": "/a.sock"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api, first, second := newAPI(configuration("cam")), seeing("foo0"), silent()
+				var builtIn []discovery.Handler
+				if firstAt == "" {
+					builtIn = append(builtIn, first)
+				}
+				agent := api.start(t, "node-a", builtIn...)
+				second.report(true, "foo0")
+				if firstAt != "" {
+					agent.Add(at("/b.sock", second)) // it may be there before
+					agent.Add(at(firstAt, first))
+				} else {
+					agent.Add(at("/0.sock", second))
+				}
+				api.want(t, "node-a-0: foo0")
+				pass(time.Minute)
+				api.called()
+				says := func(value string, ids ...string) {
+					result := &discovery.Result{Shared: true}
+					for _, id := range ids {
+						result.Devices = append(result.Devices, discovery.Device{ID: id, Properties: map[string]string{"ID": value}})
+					}
+					second.change(func() { second.result = result })
+				}
+				for i := range 100 { // in ten seconds
+					says(fmt.Sprint(i), "foo0")
+					pass(50 * time.Millisecond)
+					says("none")
+					pass(50 * time.Millisecond)
+				}
+				api.wantCalls(t) // nothing is written
+				writes := 0
+				for i := range 100 {
+					says(fmt.Sprint(i), "foo0", "foo1")
+					pass(100 * time.Millisecond)
+					writes += len(api.called())
+				}
+				if writes < 8 || writes > 16 {
+					t.Errorf("%d writes of the second's own device in ten seconds, want about one a second", writes)
+				}
+				api.want(t, "node-a-0: foo0 foo1")
+				if got := api.slices(t)[0].Spec.Devices[0]; got.ID != "foo0" || got.Properties["ID"] != "foo0" {
+					t.Errorf("%+v, want foo0 as the first handler says", got)
+				}
+				says("none")
+				api.want(t, "node-a-0: foo0")
+			})
+		})
+	}
+}
+
 // A handler that is killed and comes back registers again, and is not waited for as long
 // as one that fails again and again.
 func TestARegistrationEndsTheWaiting(t *testing.T) {

@@ -42,7 +42,7 @@ func (v *View) examineClaims(f *findings, now time.Time) {
 	*f = append(*f, v.UnreachableSlots(now)...)
 	for _, name := range slices.Sorted(maps.Keys(v.claims)) {
 		c := v.claims[name]
-		if now.Sub(c.CreationTimestamp.Time) < settling {
+		if !settled(c.CreationTimestamp.Time, now) {
 			continue
 		}
 		object := "slotclaim/" + name
@@ -84,7 +84,7 @@ func (v *View) examineGrants(f *findings, now time.Time) {
 				name, grants[0].pod.Namespace, grants[0].pod.Name)
 		}
 		for _, g := range grants {
-			if now.Sub(scheduled(g.pod)) <= settling {
+			if !settled(scheduled(g.pod), now) {
 				continue
 			}
 			c := v.claims[name]
@@ -114,9 +114,9 @@ func (v *View) examinePods(f *findings, now time.Time) {
 			continue
 		}
 		switch {
-		case pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 && !tried(pod) && now.Sub(pod.CreationTimestamp.Time) > settling:
+		case pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 && !tried(pod) && settled(pod.CreationTimestamp.Time, now):
 			f.add(podObject(pod), "NoScheduler", "no scheduler has tried it since it was created: none of the name %q runs. Start it, or create the pod again with the right schedulerName", pod.Spec.SchedulerName)
-		case pod.Spec.NodeName != "" && v.broken[pod] == nil && !v.assigned[pod] && len(waiting(pod)) > 0 && !managedByKubelet(pod) && !v.choosesSlots(pod.Spec.NodeName) && now.Sub(scheduled(pod)) > settling:
+		case pod.Spec.NodeName != "" && v.broken[pod] == nil && !v.assigned[pod] && len(waiting(pod)) > 0 && !managedByKubelet(pod) && !v.choosesSlots(pod.Spec.NodeName) && settled(scheduled(pod), now):
 			f.add(podObject(pod), "NotAssigned", "%s; create it again for Kubeslot's scheduler%s", v.unassigned(pod), v.rivals(pod))
 		case pod.Spec.NodeName == "" && v.countedAsPlain(pod) != "":
 			f.add(podObject(pod), "StockScheduler", "the scheduler of the name %q that tried it counts %s as it counts CPU, so it does not have Kubeslot's plugins: put Kubeslot's in its place, or name Kubeslot's in the pod's schedulerName%s",
@@ -188,9 +188,9 @@ func (v *View) mirrorLate(in *akriv0.Instance, now time.Time) string {
 		c := v.claims[s.Name]
 		usage := in.Spec.DeviceUsage[s.Name]
 		switch {
-		case c != nil && usage == "" && now.Sub(c.CreationTimestamp.Time) > settling && slices.Contains(v.reached(in.Name), c.Spec.NodeName):
+		case c != nil && usage == "" && settled(c.CreationTimestamp.Time, now) && slices.Contains(v.reached(in.Name), c.Spec.NodeName):
 			return "its deviceUsage does not show the claim of slot " + s.Name
-		case c == nil && usage != "" && now.Sub(in.CreationTimestamp.Time) > settling && s.State == Free:
+		case c == nil && usage != "" && settled(in.CreationTimestamp.Time, now) && s.State == Free:
 			return "its deviceUsage shows a claim of slot " + s.Name + " that there is not"
 		}
 	}

@@ -23,7 +23,7 @@ func (v *View) examineNodes(f *findings, now time.Time) {
 	for i := range v.objects.Slices {
 		s := &v.objects.Slices[i]
 		reporting[s.Spec.NodeName] = true
-		if !nodes[s.Spec.NodeName] && now.Sub(s.CreationTimestamp.Time) > settling {
+		if !nodes[s.Spec.NodeName] && settled(s.CreationTimestamp.Time, now) {
 			f.add("deviceslice/"+s.Name, "NodeGone", "its node %s does not exist: delete it", s.Spec.NodeName)
 		}
 		for j := range s.Spec.Devices {

@@ -30,8 +30,8 @@ func (v *View) examineParts(f *findings, now time.Time) {
 			continue
 		}
 		age := now.Sub(pod.CreationTimestamp.Time)
-		recent = recent || age < upgrading
-		if !isReady(pod) && age > settling {
+		recent = recent || age < upgrading && age > -settling
+		if !isReady(pod) && settled(pod.CreationTimestamp.Time, now) {
 			f.add(podObject(pod), "PartNotReady", "it is Kubeslot's %s, and not Ready: see kubectl describe pod and its log", part)
 		}
 		if version := pod.Labels[versionLabel]; version != "" && !slices.Contains(versions[version], part) {

@@ -20,6 +20,14 @@ type Finding struct {
 // settling is how long a state may last that a start or an end of a pod passes through.
 const settling = time.Minute
 
+// settled reports whether what began at a time has lasted for so long. The time is of the API
+// server's clock, now of the reader's: what begins in the future is no news, for else nothing
+// of the last hour was told where the reader's clock is an hour behind.
+func settled(at, now time.Time) bool {
+	age := now.Sub(at)
+	return age > settling || age < -settling
+}
+
 // findings collects them. The zero value is ready.
 type findings []Finding
 

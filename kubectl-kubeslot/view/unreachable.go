@@ -55,7 +55,7 @@ func (v *View) podOfClaim(c *v1alpha1.SlotClaim) *corev1.Pod {
 func (v *View) UnreachableSlots(now time.Time) []Finding {
 	var f findings
 	for name, c := range v.claims {
-		if release := v.releaseOf(c); release.Waits() && now.Sub(c.CreationTimestamp.Time) >= settling {
+		if release := v.releaseOf(c); release.Waits() && settled(c.CreationTimestamp.Time, now) {
 			f.add("slotclaim/"+name, nodeUnreachable, "%s", v.unreachableText(release))
 		}
 	}

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -330,12 +331,12 @@ func TestExamine(t *testing.T) {
 				}
 				return
 			}
-			for _, f := range findings {
-				if f.Object == tc.object && strings.Contains(f.Problem, tc.want) {
-					return
+			for _, off := range []time.Duration{0, 2 * time.Hour, -2 * time.Hour} { // of the reader's clock
+				findings := New(o).Examine(now.Add(off))
+				if !slices.ContainsFunc(findings, func(f Finding) bool { return f.Object == tc.object && strings.Contains(f.Problem, tc.want) }) {
+					t.Errorf("Examine() %s later = %+v, want %q of %s", off, findings, tc.want, tc.object)
 				}
 			}
-			t.Errorf("Examine() = %+v, want %q of %s", findings, tc.want, tc.object)
 		})
 	}
 }

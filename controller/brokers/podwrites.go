@@ -1,0 +1,112 @@
+package brokers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/naming"
+)
+
+// note has the Instance say the failures that successors count, before they are made.
+func (r *Reconciler) note(ctx context.Context, f *facts, due map[string]int) error {
+	if len(due) == 0 {
+		return nil
+	}
+	if err := r.annotate(ctx, f, naming.Failures, f.notedNow(due)); err != nil {
+		return fmt.Errorf("note on Instance %s/%s how often its brokers failed: %w", f.instance.Namespace, f.instance.Name, err)
+	}
+	return nil
+}
+
+// annotate writes an annotation of the Instance; "" takes it away.
+func (r *Reconciler) annotate(ctx context.Context, f *facts, key, value string) error {
+	if f.instance.Annotations[key] == value {
+		return nil
+	}
+	want := f.instance.DeepCopy()
+	if want.Annotations == nil {
+		want.Annotations = map[string]string{}
+	}
+	if want.Annotations[key] = value; value == "" {
+		delete(want.Annotations, key)
+	}
+	err := r.Client.Patch(ctx, want, client.MergeFrom(f.instance), FieldOwner)
+	return client.IgnoreNotFound(err)
+}
+
+func (r *Reconciler) removePod(ctx context.Context, f *facts, removal removal) error {
+	pod := removal.pod
+	err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete broker pod %s/%s of node %q, because %s: %w", pod.Namespace, pod.Name, removal.node, removal.why, err)
+	}
+	if err == nil {
+		removed.WithLabelValues(podKind).Inc()
+		klog.FromContext(ctx).V(2).Info("Deleted a broker pod", "instance", klog.KObj(f.instance), "pod", klog.KObj(pod), "node", removal.node, "reason", removal.why)
+	}
+	return nil
+}
+
+// replace removes the Ready brokers that are not current whose turn it is, and returns
+// when to look again at those that wait for theirs; 0 when none does.
+func (r *Reconciler) replace(ctx context.Context, f *facts, p *plan) (time.Duration, error) {
+	c := types.NamespacedName{Namespace: f.configuration.Namespace, Name: f.configuration.Name}
+	look := func() ([]*corev1.Pod, map[string]inventory.Node, error) { return r.brokersOf(ctx, c) }
+	for _, removal := range p.replace {
+		t := turn{f.instance.Name, naming.Cut(removal.node)}
+		if wait, err := r.rollout.take(c, t, removal.pod.UID, f.spec.hash, f.now, look); err != nil || wait > 0 {
+			return wait, err
+		}
+		if removal.failures > 0 {
+			p.isDue(removal.node, removal.pod, removal.failures)
+			if err := r.note(ctx, f, p.due); err != nil {
+				return 0, err
+			}
+		}
+		if err := r.removePod(ctx, f, removal); err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+// brokersOf lists all broker pods of a Configuration, which are the cache's, and their
+// nodes.
+func (r *Reconciler) brokersOf(ctx context.Context, c types.NamespacedName) ([]*corev1.Pod, map[string]inventory.Node, error) {
+	var list corev1.PodList
+	err := r.Made.List(ctx, &list, client.InNamespace(c.Namespace), client.MatchingFields{ConfigurationIndex: c.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list the brokers of Configuration %s: %w", c, err)
+	}
+	var pods []*corev1.Pod
+	var on []string
+	for i := range list.Items {
+		pod := &list.Items[i]
+		if pod.Labels[naming.TargetNode] == "" { // a Job's
+			continue
+		}
+		pods, on = append(pods, pod), append(on, pod.Spec.NodeName)
+	}
+	return pods, r.Inventory.Nodes(on), nil
+}
+
+// adopt gives a pod of Akri's our annotations.
+func (r *Reconciler) adopt(ctx context.Context, pod *corev1.Pod) error {
+	before := pod.DeepCopy()
+	before.Annotations = maps.Clone(before.Annotations)
+	delete(before.Annotations, naming.SpecHash)
+	delete(before.Annotations, naming.PropertiesHash)
+	if err := r.Client.Patch(ctx, pod, client.MergeFrom(before), FieldOwner); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("adopt broker pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
