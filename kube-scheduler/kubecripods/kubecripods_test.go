@@ -15,6 +15,7 @@ func kubecri(namespace string, ready v1.ConditionStatus) *v1.Pod {
 		Spec: v1.PodSpec{NodeName: "a"}, Status: v1.PodStatus{Conditions: []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue}, {Type: v1.PodReady, Status: ready}}}}
 }
 
+// A node whose kubecri is to be a pod has kubecri while one of its namespace is Ready there, and does not end.
 func TestAway(t *testing.T) {
 	inPod := map[string]string{"kubeslot.io/kubecri-namespace": "kubeslot-system"}
 	ready := kubecri("kubeslot-system", v1.ConditionTrue)
@@ -45,6 +46,7 @@ func TestAway(t *testing.T) {
 	}
 }
 
+// Pods that wait for kubecri are tried when one of its pods becomes Ready, and at no other change of it.
 func TestCame(t *testing.T) {
 	ready, not := kubecri("x", v1.ConditionTrue), kubecri("x", v1.ConditionFalse)
 	plain := ready.DeepCopy()
