@@ -112,8 +112,8 @@ func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
 		}
 		for lines.Scan() && !strings.HasPrefix(lines.Text(), "checkpoint") {
 		}
-		if said := lines.Text(); said != fmt.Sprintf("checkpoint %d: <nil>", i) {
-			t.Errorf("after %d connections: %s", i+1, said)
+		if said := lines.Text(); said != fmt.Sprintf("checkpoint %d: <nil>", i) || lines.Err() != nil {
+			t.Errorf("after %d connections: %s, %v", i+1, said, lines.Err())
 		}
 	}
 	now, memory := process(t, cmd.Process.Pid)
