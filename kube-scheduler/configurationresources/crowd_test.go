@@ -22,7 +22,7 @@ import (
 // slot: requeue's TestFiveThousandWait.
 func TestFiveThousandThatPreempt(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
+		t.Skip("takes a quarter of a minute: make test-all")
 	}
 	const waiting, priorities, slots = 5000, 100, 4
 	var tried atomic.Int64
