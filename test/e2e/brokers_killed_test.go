@@ -226,10 +226,13 @@ func TestControllerKilledBetweenWrites(t *testing.T) {
 		return len(c.Finalizers) == 0, fmt.Sprint(c.Finalizers)
 	})
 
-	t.Log("a claim whose pod is gone, of a node that cannot release it")
+	t.Log("a claim whose pod is gone, of a node that is out of service")
 	other := r.newStranger("killed")
 	r.check(r.claim(instance+"-1", other.owner, v1alpha1.SlotClaimSpec{NodeName: strangerName, Level: theirs.level, Holder: theirs.holder,
 		Pod: &v1alpha1.PodReference{Namespace: r.ns, Name: "gone", UID: "gone"}}))
+	_, err = kube.CoreV1().Nodes().Patch(r.ctx, strangerName, types.StrategicMergePatchType,
+		[]byte(`{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","value":"off","effect":"NoExecute"}]}}`), metav1.PatchOptions{})
+	r.check(err)
 	r.awaitClaims("killed", map[string]holding{})
 
 	t.Log("the device goes")
