@@ -128,8 +128,8 @@ func (r *rig) holdingBrokers() (spec *v1.PodSpec, conflict func()) {
 
 // A node dies: its kubelet, kubecri and containerd are killed. Brokers go to the other
 // node, at once where a slot is free. A slot that the dead node's broker holds is not
-// given to its successor until somebody says that the broker is gone: by deleting its pod,
-// or the Node, which takes its slices and claims along. The node comes back, and all is
+// given to its successor until somebody says that the broker is gone: by deleting its pod and
+// releasing its slot, or by deleting the Node, which takes its slices and claims along. The node comes back, and all is
 // as before.
 func TestBrokersOfANodeThatDies(t *testing.T) {
 	testAll(t, "kills a node, and waits for minutes")
@@ -178,6 +178,9 @@ func TestBrokersOfANodeThatDies(t *testing.T) {
 	}
 	none := int64(0)
 	r.check(kube.CoreV1().Pods(r.ns).Delete(r.ctx, onB["removed"].Name, metav1.DeleteOptions{GracePeriodSeconds: &none}))
+	if out, errOut, code := r.kubeslot("release", "--yes", r.slotClaims("removed")[0].Name); code != 0 {
+		t.Fatal(code, out, errOut)
+	}
 	r.awaitRunning(onA("removed"))
 	if claims := r.slotClaims("removed"); len(claims) != 1 || claims[0].Spec.NodeName != nodeA {
 		t.Errorf("removed: claims %v", claims)
