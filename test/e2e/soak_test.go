@@ -38,27 +38,10 @@ var soakTargets = []struct {
 
 // endure has a fault come and go while the supervisor starts what ends by itself.
 func (f fault) endure(s *supervisor) error {
-	if f.component == "" {
-		if err := shared.Partition(f.node); err != nil {
-			return err
-		}
-		time.Sleep(f.outage)
-		return shared.Heal(f.node)
-	}
-	signal := syscall.SIGKILL
-	if f.how == "freeze" {
-		signal = syscall.SIGSTOP
-	}
 	s.away(f.component, f.node, true)
 	defer s.away(f.component, f.node, false)
-	if err := shared.Kill(f.component, f.node, signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := f.last(); err != nil {
 		return err
-	}
-	time.Sleep(f.outage)
-	if f.how == "freeze" {
-		if err := shared.Kill(f.component, f.node, syscall.SIGCONT); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return err
-		}
 	}
 	if f.component == cluster.APIServer && f.how == "kill" { // which the supervisor leaves alone
 		return shared.Start(f.component, f.node)

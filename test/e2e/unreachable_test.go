@@ -66,13 +66,16 @@ func (l *lastSlot) force() {
 }
 
 // awaitNotReady waits until node-a is not Ready and the controller has seen it: it then says that the
-// slot waits for its node.
+// slot waits for its node. It ends as well when the claim is another's or gone: kept says so.
 func (l *lastSlot) awaitNotReady() {
 	l.Helper()
 	l.await("node-a to be not Ready, and the controller to say that its slot waits", func() (bool, string) {
 		n, err := kube.CoreV1().Nodes().Get(l.ctx, nodeA, metav1.GetOptions{})
 		if err != nil || v1alpha1.Ready(n) {
 			return false, fmt.Sprint("Ready, ", err)
+		}
+		if c, err := akri.KubeslotV1alpha1().SlotClaims().Get(l.ctx, l.slot, metav1.GetOptions{}); apierrors.IsNotFound(err) || err == nil && c.Spec.NodeName != nodeA {
+			return true, ""
 		}
 		for line := range strings.Lines(l.controllerMetrics()) {
 			if strings.HasPrefix(line, "kubeslot_controller_unreachable_slots ") {
