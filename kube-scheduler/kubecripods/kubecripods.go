@@ -24,7 +24,7 @@ func Away(node fwk.NodeInfo) bool {
 		return false
 	}
 	for _, p := range node.GetPods() {
-		if pod := p.GetPod(); pod.Namespace == namespace && serves(pod) {
+		if pod := p.GetPod(); pod.Namespace == namespace && v1alpha1.KubecriReady(pod) {
 			return false
 		}
 	}
@@ -41,22 +41,8 @@ func Came(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error
 	if err != nil {
 		return fwk.Queue, err
 	}
-	if now != nil && now.Spec.NodeName != "" && serves(now) && (before == nil || before.Spec.NodeName == "" || !serves(before)) {
+	if now != nil && now.Spec.NodeName != "" && v1alpha1.KubecriReady(now) && (before == nil || before.Spec.NodeName == "" || !v1alpha1.KubecriReady(before)) {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
-}
-
-// serves reports whether the pod, if its namespace is kubecri's, is one of kubecri's that is Ready. In
-// that namespace only who installs Kubeslot makes pods.
-func serves(pod *v1.Pod) bool {
-	if pod.Labels["app.kubernetes.io/name"] != "kubecri" || pod.DeletionTimestamp != nil {
-		return false
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == v1.PodReady {
-			return c.Status == v1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -115,7 +115,11 @@ func describePod(w io.Writer, p *view.Pod, now time.Time) {
 		describeWait(w, &p.Waits[i], p.Needs, now)
 	}
 	if len(p.Needs) > 0 {
-		fmt.Fprintln(w, "\nWhat would let it run:")
+		would := "let it run"
+		if p.State == view.Running {
+			would = "help"
+		}
+		fmt.Fprintf(w, "\nWhat would %s:\n", would)
 		for _, need := range p.Needs {
 			fmt.Fprintln(w, "  -", plain(need))
 		}

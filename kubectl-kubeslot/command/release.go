@@ -191,7 +191,7 @@ func (r *releasing) notClaimed(ctx context.Context, name string) error {
 			case s.Name != name:
 			case s.State == view.Free:
 				return fmt.Errorf("slot %s is free: nobody holds it", name)
-			case s.State == view.Assigned:
+			case s.State != view.Held:
 				return fmt.Errorf("slot %s is assigned to pod %s/%s, and no node has claimed it: it is free when that pod is gone (kubectl delete pod -n %s %s)",
 					name, s.Namespace, s.Pod, s.Namespace, s.Pod)
 			}

@@ -55,6 +55,9 @@ func nodeOf(a args, name string) *corev1.Node {
 	for of, amount := range a.pairs("others") {
 		n.Status.Allocatable[corev1.ResourceName(of)] = resource.MustParse(amount)
 	}
+	if namespace := a.get("kubecri", ""); namespace != "" {
+		n.Annotations = map[string]string{v1alpha1.KubecriNamespaceAnnotation: namespace}
+	}
 	if a.has("badannotation") {
 		n.Annotations = map[string]string{assignment.Annotation: "{"}
 	}
@@ -161,6 +164,7 @@ func (s *story) pod(a args, ns, name string) *corev1.Pod {
 	if a.has("deleting") {
 		p.DeletionTimestamp, p.Finalizers = &long, []string{"example.com/keep"}
 	}
+	p.Spec.RestartPolicy = corev1.RestartPolicy(a.get("restart", "Always"))
 	if a.has("static") {
 		p.Annotations["kubernetes.io/config.source"] = "file"
 	}
@@ -267,6 +271,9 @@ func (s *story) status(a args, p *corev1.Pod) {
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: long}}
 	state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(storyNow.Add(-30 * time.Minute))}}
 	p.Status.Phase = corev1.PodRunning
+	if a.has("ready") {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+	}
 	switch {
 	case a.has("failed"):
 		p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, a.get("failed", ""), a.Input
@@ -276,7 +283,6 @@ func (s *story) status(a args, p *corev1.Pod) {
 		state = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: a.get("waiting", ""), Message: a.Input}}
 	case a.has("ended"):
 		code, _ := strconv.Atoi(a.get("ended", ""))
-		p.Spec.RestartPolicy = corev1.RestartPolicy(a.get("restart", "Always"))
 		state = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: int32(code), Reason: a.get("why", "Error")}}
 	case a.has("starting"):
 		p.Status.Phase = corev1.PodPending

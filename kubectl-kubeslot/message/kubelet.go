@@ -74,6 +74,8 @@ var kubeletTexts = []known{
 		`correct the image's name, or its imagePullSecrets`),
 	text(Pod, "ContainerConfig", `(?:CreateContainerConfigError|PreCreateHookError|PreStartHookError|PostStartHookError): .*`, `create the ConfigMap or Secret that is missing, or correct the container`),
 	text(Pod, "CrashLoop", `CrashLoopBackOff: .*`, `see kubectl logs --previous`),
+	text(Nodes, "KubecriAway", `CreateContainerError: .*required plugins? "[^"]*kubecri[^"]*" not present.*`,
+		`kubecri has to run on the node: kubectl kubeslot doctor; the kubelet tries again`),
 	text(Pod, "RunContainer", `(?:RunContainerError|CreateContainerError|ContainerCannotRun|StartError): .*`, `see the message; the kubelet tries again`),
 	text(Pod, "Sandbox", `(?:CreatePodSandboxError|ConfigPodSandboxError|KillPodSandboxError|KillContainerError|RemoveContainerError|ResizePodInPlaceError): .*`, `see kubectl describe pod`),
 	text(Pod, "Starting", `(?:ContainerCreating|PodInitializing): .*`, ``),

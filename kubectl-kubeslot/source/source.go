@@ -81,7 +81,7 @@ type kind struct {
 	enter func(o *view.Objects, items []runtime.Object)
 }
 
-// kinds are all that a view is made of.
+// kinds are all that a view is made of; claims are the last.
 func (s *Source) kinds() []kind {
 	akri, slots, core := s.client.AkriV0(), s.client.KubeslotV1alpha1(), s.kube.CoreV1()
 	type options = metav1.ListOptions
@@ -112,14 +112,6 @@ func (s *Source) kinds() []kind {
 				return slots.DeviceSlices().Watch(ctx, o)
 			},
 			func(o *view.Objects, items []runtime.Object) { o.Slices = values[v1alpha1.DeviceSlice](items) }},
-		{"slotclaims.kubeslot.io", false, false, &v1alpha1.SlotClaim{},
-			func(ctx context.Context, _ string, o options) (runtime.Object, error) {
-				return slots.SlotClaims().List(ctx, o)
-			},
-			func(ctx context.Context, _ string, o options) (watch.Interface, error) {
-				return slots.SlotClaims().Watch(ctx, o)
-			},
-			func(o *view.Objects, items []runtime.Object) { o.Claims = values[v1alpha1.SlotClaim](items) }},
 		{"pods", true, false, &corev1.Pod{},
 			func(ctx context.Context, ns string, o options) (runtime.Object, error) {
 				return core.Pods(ns).List(ctx, o)
@@ -136,6 +128,14 @@ func (s *Source) kinds() []kind {
 				return core.Nodes().Watch(ctx, o)
 			},
 			func(o *view.Objects, items []runtime.Object) { o.Nodes = values[corev1.Node](items) }},
+		{"slotclaims.kubeslot.io", false, false, &v1alpha1.SlotClaim{},
+			func(ctx context.Context, _ string, o options) (runtime.Object, error) {
+				return slots.SlotClaims().List(ctx, o)
+			},
+			func(ctx context.Context, _ string, o options) (watch.Interface, error) {
+				return slots.SlotClaims().Watch(ctx, o)
+			},
+			func(o *view.Objects, items []runtime.Object) { o.Claims = values[v1alpha1.SlotClaim](items) }},
 	}
 }
 
@@ -158,16 +158,21 @@ func (s *Source) List(ctx context.Context) (view.Objects, []string, error) {
 	answers, errs := make([][]runtime.Object, len(kinds)), make([]error, len(kinds))
 	scopes := make([]scope, len(kinds))
 	var group sync.WaitGroup
-	for i := range kinds {
-		group.Go(func() { answers[i], scopes[i], errs[i] = s.read(ctx, &kinds[i]) })
+	read := func(i int) { answers[i], scopes[i], errs[i] = s.read(ctx, &kinds[i]) }
+	last := len(kinds) - 1 // claims, later than the pods: a container's claims are there before it runs
+	for i := range last {
+		group.Go(func() { read(i) })
 	}
 	group.Wait()
+	read(last)
 	if err := firstOf(errs); err != nil {
 		return view.Objects{}, nil, err
 	}
 	var objects view.Objects
 	for i := range kinds {
-		kinds[i].enter(&objects, answers[i])
+		if scopes[i] != nowhere {
+			kinds[i].enter(&objects, answers[i])
+		}
 	}
 	objects.PodsOf = s.podsOf(kinds, scopes)
 	return objects, missing(kinds, scopes), nil

@@ -30,6 +30,7 @@ type EventKind string
 const (
 	SlotAssigned EventKind = "Assigned"
 	SlotHeld     EventKind = "Held"
+	SlotMissing  EventKind = "Missing" // the pod runs without it
 	SlotReleased EventKind = "Released"
 	PodWaits     EventKind = "Waits"
 	PodPlaced    EventKind = "Placed" // it has its slots
@@ -96,12 +97,8 @@ func (h *History) Begin(s *State, pods []corev1.Pod, now time.Time) {
 
 func byTime(a, b Event) int { return int(a.Time - b.Time) }
 
-func kindOf(s view.State) EventKind {
-	if s == view.Assigned {
-		return SlotAssigned
-	}
-	return SlotHeld
-}
+// kindOf is what happens when a slot gets into the state, which is not Free.
+func kindOf(s view.State) EventKind { return EventKind(s) }
 
 func eventOf(d *Device, t *Taken, kind EventKind, at int64) Event {
 	return Event{Time: at, Kind: kind, Device: d.Name, ID: d.ID, Slot: t.Index, Pod: t.Pod, Container: t.Container, Node: t.Node}
@@ -151,7 +148,7 @@ func pastPoints(events []Event, s *State, from, now time.Time) []Point {
 		switch e.Kind {
 		case SlotHeld:
 			p.Held--
-		case SlotAssigned:
+		case SlotAssigned, SlotMissing:
 			p.Assigned--
 		case SlotReleased:
 			p.Held++
@@ -182,10 +179,10 @@ func count(s *State) Point {
 	for _, d := range s.Devices {
 		p.Total += d.Capacity
 		for i := range d.Taken {
-			if d.Taken[i].State == view.Assigned {
-				p.Assigned++
-			} else {
+			if d.Taken[i].State == view.Held {
 				p.Held++
+			} else {
+				p.Assigned++
 			}
 		}
 	}
@@ -352,7 +349,7 @@ func (h *History) Spans(d *Device, now time.Time) []Span {
 			continue
 		}
 		switch e.Kind {
-		case SlotAssigned, SlotHeld:
+		case SlotAssigned, SlotHeld, SlotMissing:
 			end(e.Slot, e.Time)
 			open[e.Slot] = &Span{Slot: e.Slot, From: e.Time, State: view.State(e.Kind), Pod: e.Pod}
 		case SlotReleased:

@@ -15,14 +15,14 @@ import (
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// camera is a State of one device of three slots; taken is "index pod [assigned]" each.
+// camera is a State of one device of three slots; taken is "index pod [Assigned|Missing]" each.
 func camera(taken ...string) State {
 	d := Device{Name: "cam", ID: "yard", Capacity: 3, Reach: "node/a"}
 	for _, text := range taken {
 		fields := strings.Fields(text)
 		t := Taken{Index: int(text[0] - '0'), Pod: "ns/" + fields[1], State: view.Held, Node: "a"}
 		if len(fields) > 2 {
-			t.State = view.Assigned
+			t.State = view.State(fields[2])
 		}
 		d.Taken = append(d.Taken, t)
 	}
@@ -51,8 +51,9 @@ func TestChanges(t *testing.T) {
 		want     []string
 	}{
 		"nothing":                         {camera("0 p"), camera("0 p"), nil},
-		"a slot is assigned":              {camera(), camera("0 p assigned"), []string{"Assigned 0 ns/p"}},
-		"then held":                       {camera("0 p assigned"), camera("0 p"), []string{"Held 0 ns/p"}},
+		"a slot is assigned":              {camera(), camera("0 p Assigned"), []string{"Assigned 0 ns/p"}},
+		"its container runs without it":   {camera("0 p Assigned"), camera("0 p Missing"), []string{"Missing 0 ns/p"}},
+		"then held":                       {camera("0 p Assigned"), camera("0 p"), []string{"Held 0 ns/p"}},
 		"then released":                   {camera("0 p", "1 q"), camera("1 q"), []string{"Released 0 ns/p"}},
 		"from one pod to the next":        {camera("0 p"), camera("0 q"), []string{"Released 0 ns/p", "Held 0 ns/q"}},
 		"a device is found":               {State{}, camera("2 p"), []string{"Found 0 ", "Held 2 ns/p"}},
@@ -61,7 +62,7 @@ func TestChanges(t *testing.T) {
 		"a node reaches it again":         {unreached, camera("0 p"), []string{"Reached 0 "}},
 		"a pod waits":                     {camera(), waiting(camera(), "p"), []string{"Waits 0 ns/p"}},
 		"a pod that waited has a slot":    {waiting(camera(), "p", "q"), waiting(camera("0 p"), "q"), []string{"Placed 0 ns/p", "Held 0 ns/p"}},
-		"it has a node, and starts":       {waiting(camera(), "p"), starting(camera("0 p assigned"), "p"), []string{"Placed 0 ns/p", "Assigned 0 ns/p"}},
+		"it has a node, and starts":       {waiting(camera(), "p"), starting(camera("0 p Assigned"), "p"), []string{"Placed 0 ns/p", "Assigned 0 ns/p"}},
 		"a pod that waited is gone":       {waiting(camera(), "p"), camera(), []string{"Left 0 ns/p"}},
 		"a slot beyond the capacity goes": {camera("9 p"), camera(), []string{"Released 9 ns/p"}},
 	} {
@@ -103,7 +104,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("points at the beginning (-want +got):\n%s", diff)
 	}
 
-	second := camera("0 p", "1 old", "2 w assigned")
+	second := camera("0 p", "1 old", "2 w Assigned")
 	third := camera("1 old", "2 w")
 	for _, s := range []*State{&second, &third} { // as they are in a real State
 		for i := range s.Devices["cam"].Taken {

@@ -66,6 +66,14 @@ func TestPage(t *testing.T) {
 		i := len(o.Pods) - 2
 		o.Pods = added(o.Pods)
 		o.Pods[i] = running(o.Pods[i], time.Now())
+	})
+	b.Await(slotAt(gpu, "0"), "missing in default/starts") // kubecri has not seen its container
+	b.Await("#drawer .pill", "Missing")
+	b.Await("#drawer", "runs without the device")
+	b.Await("#activity", "default/starts runs without GPU-0 slot 0")
+	b.Await("#problems", "pod/default/starts", "has not claimed its slot")
+	c.change(func(o *view.Objects) {
+		i := len(o.Pods) - 2
 		o.Claims = added(o.Claims, claimOf(gpu+"-0", &o.Pods[i], v1alpha1.ConfigurationLevel, time.Now()))
 	})
 	b.Await(slotAt(gpu, "0"), "held by default/starts")

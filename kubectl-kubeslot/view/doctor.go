@@ -22,6 +22,7 @@ func (v *View) Examine(now time.Time) []Finding {
 	var f findings
 	v.examineClaims(&f, now)
 	v.examineGrants(&f, now)
+	v.examineMissing(&f, now)
 	v.examinePods(&f, now)
 	v.examineConfigurations(&f)
 	v.examineInstances(&f, now)
@@ -75,7 +76,7 @@ func (v *View) examineClaims(f *findings, now time.Time) {
 	}
 }
 
-// examineGrants finds slots that two have, and containers that run without their slot.
+// examineGrants finds slots that two have.
 func (v *View) examineGrants(f *findings, now time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(v.granted)) {
 		grants := v.granted[name]
@@ -90,10 +91,6 @@ func (v *View) examineGrants(f *findings, now time.Time) {
 			c := v.claims[name]
 			if c != nil && c.Spec.Pod != nil && c.Spec.Pod.UID != g.pod.UID {
 				f.add(podObject(g.pod), "SlotClaimed", "slot %s, which it is assigned, is still held by pod %s: that pod has to end; if it has, look at kubecri on its node", name, podOf(c.Spec.Pod))
-			}
-			if c == nil && running(g.pod, g.container) {
-				f.add(podObject(g.pod), "NoClaim", "container %s runs without a claim of its slot %s: did it bypass kubecri? Run `kubecri check` on node %s",
-					g.container, name, g.pod.Spec.NodeName)
 			}
 		}
 	}

@@ -40,7 +40,10 @@ func (v *View) examineNodes(f *findings, now time.Time) {
 	}
 	for i := range v.objects.Nodes {
 		n := &v.objects.Nodes[i]
-		if !reporting[n.Name] && untolerated(n, nil) == nil {
+		if away := v.kubecriAway(n.Name); away != "" {
+			f.add("node/"+n.Name, kubecriAway, "%s. Pods with devices get no place on the node until it is: see kubectl describe pod, or kubectl get pods -n %s -l app.kubernetes.io/name=kubecri -o wide",
+				away, n.Annotations[v1alpha1.KubecriNamespaceAnnotation])
+		} else if !reporting[n.Name] && untolerated(n, nil) == nil {
 			f.add("node/"+n.Name, "NoKubecri", "it has no DeviceSlice: kubecri does not run there, or cannot reach the API server. Start it, or look at its log: `kubecri check` on the node says what is missing")
 		}
 		v.examineKubelet(f, n.Name, n.Status.NodeInfo.KubeletVersion)

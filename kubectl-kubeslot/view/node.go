@@ -78,6 +78,9 @@ func (v *View) Node(name string) (Node, bool) {
 			n.Problems = append(n.Problems, text)
 		}
 	}
+	if away := v.kubecriAway(name); away != "" {
+		n.Problems = append(n.Problems, kubecriAway+": "+away)
+	}
 	rows := map[string]*Advertised{}
 	row := func(of string) *Advertised {
 		if rows[of] == nil {

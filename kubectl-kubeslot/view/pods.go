@@ -46,7 +46,7 @@ func (v *View) Pods() []Pod {
 			continue
 		}
 		p := v.podRow(pod, mine)
-		p.Waits = v.said(pod)
+		p.Waits = append(v.missingWaits(pod, mine), v.said(pod)...)
 		rows = append(rows, p)
 	}
 	slices.SortFunc(rows, func(a, b Pod) int {

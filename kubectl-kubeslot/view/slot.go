@@ -14,6 +14,9 @@ const (
 	Assigned State = "Assigned"
 	// Held: a node has claimed it for a container.
 	Held State = "Held"
+	// Missing: the container of the pod that it is assigned to runs, and its node has not claimed
+	// it: kubecri did not see that container, so it runs without the device.
+	Missing State = "Missing"
 )
 
 // Slot is one slot and who has it.

@@ -88,15 +88,18 @@ func (v *View) slot(in *akriv0.Instance, name slot.Name) Slot {
 	}
 	if grants := v.granted[s.Name]; len(grants) > 0 {
 		g := grants[0]
-		s.State, s.Namespace, s.Pod, s.Container, s.Node = Assigned, g.pod.Namespace, g.pod.Name, g.container, g.pod.Spec.NodeName
+		s.State, s.Namespace, s.Pod, s.Container, s.Node = Assigned, g.pod.Namespace, g.pod.Name, g.containers[0], g.pod.Spec.NodeName
 		s.PodUID, s.Level, s.Since = string(g.pod.UID), level(g.grant), scheduled(g.pod)
-		if usage, err := slot.ParseUsage(in.Spec.DeviceUsage[s.Name]); err == nil && !usage.Free() && usage.Node == s.Node && len(v.objects.Claims) == 0 {
+		if container := v.without(g); container != "" && g.pod.DeletionTimestamp == nil {
+			s.State, s.Container = Missing, container
+		}
+		if usage, err := slot.ParseUsage(in.Spec.DeviceUsage[s.Name]); err == nil && !usage.Free() && usage.Node == s.Node && v.objects.Claims == nil {
 			s.State = Held // by what the Instance says, to a user who may not list claims
 		}
 		return s
 	}
 	// For a user who may not list claims the Instance says who uses it.
-	if usage, err := slot.ParseUsage(in.Spec.DeviceUsage[s.Name]); err == nil && !usage.Free() && len(v.objects.Claims) == 0 {
+	if usage, err := slot.ParseUsage(in.Spec.DeviceUsage[s.Name]); err == nil && !usage.Free() && v.objects.Claims == nil {
 		s.State, s.Node, s.Level = Held, usage.Node, string(v1alpha1.InstanceLevel)
 		if usage.ConfigurationLevel() {
 			s.Level = string(v1alpha1.ConfigurationLevel)

@@ -28,6 +28,7 @@ func (v *View) bound(pod *corev1.Pod, p *Pod, events []corev1.Event) {
 				}
 			}
 		}
+		p.Waits = append(p.Waits, v.missingWaits(pod, p.Slots)...)
 		for _, s := range waiting(pod) {
 			w := kubeletWait(s.Name, s.State.Waiting.Reason, s.State.Waiting.Message)
 			if w.Reason != "Starting" && !told(p.Waits, w) {
@@ -69,7 +70,9 @@ func (v *View) nodeTrouble(pod *corev1.Pod) []Wait {
 		}
 	}
 	reports := slices.ContainsFunc(v.objects.Slices, func(s v1alpha1.DeviceSlice) bool { return s.Spec.NodeName == node })
-	if len(v.objects.Slices) > 0 && !reports && len(requests(pod)) > 0 {
+	if away := v.kubecriAway(node); away != "" && len(requests(pod)) > 0 {
+		all = append(all, Wait{Reason: kubecriAway, Source: FromKubeslot, Nodes: []string{node}, Why: away, Needs: "kubecri has to be Ready there again"})
+	} else if len(v.objects.Slices) > 0 && !reports && len(requests(pod)) > 0 {
 		all = append(all, Wait{Reason: "NoKubecri", Source: FromKubeslot, Nodes: []string{node},
 			Why: "node " + node + " has no DeviceSlice: kubecri does not run there, or cannot reach the API server", Needs: "start kubecri on the node: kubecri check says what is missing"})
 	}

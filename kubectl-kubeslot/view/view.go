@@ -16,9 +16,9 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// Objects are what a view is made of: those that the user may list. Pods are those of
-// one namespace or of all; whoever holds a slot is shown by name also if his pod is not
-// among them, when Claims are.
+// Objects are what a view is made of: those that the user may list, nil for what he may not. Pods
+// are those of one namespace or of all; whoever holds a slot is shown by name also if his pod is
+// not among them, when Claims are.
 type Objects struct {
 	Configurations []akriv0.Configuration
 	Instances      []akriv0.Instance
@@ -62,6 +62,8 @@ type View struct {
 	inUse      map[string]corev1.ResourceList // see requested
 	listed     sync.Once
 	onNodes    map[corev1.ResourceName]bool // see advertised
+	placed     sync.Once
+	kubecris   map[string]*corev1.Pod // by node, see kubecriAway
 }
 
 // device is what slices say of an Instance.
@@ -74,9 +76,9 @@ type device struct {
 
 // grant is a slot in a bound pod's annotation.
 type grant struct {
-	pod       *corev1.Pod
-	container string
-	grant     assignment.Grant
+	pod        *corev1.Pod
+	containers []string // in order; several where a later container uses an init container's
+	grant      assignment.Grant
 }
 
 // New joins the objects.
@@ -163,10 +165,12 @@ func (v *View) addPod(pod *corev1.Pod) {
 			name := g.Slot.String()
 			v.use(name)
 			v.assigned[pod] = true
-			// An init container's slot may be a later container's, too.
-			if !slices.ContainsFunc(v.granted[name], func(o grant) bool { return o.pod == pod }) {
-				v.granted[name] = append(v.granted[name], grant{pod, container, g})
+			at := slices.IndexFunc(v.granted[name], func(o grant) bool { return o.pod == pod })
+			if at < 0 {
+				v.granted[name] = append(v.granted[name], grant{pod, []string{container}, g})
+				continue
 			}
+			v.granted[name][at].containers = append(v.granted[name][at].containers, container)
 		}
 	}
 }

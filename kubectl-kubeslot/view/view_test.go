@@ -102,6 +102,7 @@ func TestSlots(t *testing.T) {
 	o := cluster()
 	o.Claims = []v1alpha1.SlotClaim{claim(yard+"-0", "a", "runs"), claim(yard+"-7", "b", "old")}
 	o.Pods = []corev1.Pod{bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0"), bound(t, pod("starts", "cam", 1), "b", "cam", gate+"-1")}
+	o.Pods[1].Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
 	want := map[string]Slot{
 		yard + "-0": {State: Held, Namespace: "default", Pod: "runs", PodUID: "runs", Container: "main", Node: "a", Level: "CL", Since: long.Time},
 		yard + "-1": {State: Free},
@@ -266,8 +267,8 @@ func TestExamine(t *testing.T) {
 			change: func(t *testing.T, o *Objects) {
 				o.Pods = append(o.Pods, bound(t, pod("twin", "cam", 1), "b", "cam", yard+"-0"))
 			}},
-		"a container without a claim": {object: "pod/default/runs", want: "runs without a claim of its slot",
-			change: func(_ *testing.T, o *Objects) { o.Claims = nil }},
+		"a container without a claim": {object: "pod/default/runs", want: "has not claimed its slot",
+			change: func(_ *testing.T, o *Objects) { o.Claims = []v1alpha1.SlotClaim{} }},
 		"a claim that the controller does not show": {object: "instance/default/" + yard, want: "does not show the claim of slot " + yard + "-0",
 			change: func(_ *testing.T, o *Objects) { o.Instances[0].Spec.DeviceUsage = nil }},
 		"a node whose claims are left": {object: "slotclaim/" + yard + "-0", want: "its node a does not exist",
@@ -316,7 +317,7 @@ func TestExamine(t *testing.T) {
 			change: func(_ *testing.T, o *Objects) { o.Instances[1].Status.Problems = []string{"two devices"} }},
 		"an assignment that nobody can read": {object: "pod/default/runs", want: "cannot be read",
 			change: func(t *testing.T, o *Objects) {
-				o.Claims, o.Instances[0].Spec.DeviceUsage, o.Pods[0] = nil, nil, bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0", gate+"-0")
+				o.Claims, o.Instances[0].Spec.DeviceUsage, o.Pods[0] = []v1alpha1.SlotClaim{}, nil, bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0", gate+"-0")
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -265,6 +265,7 @@ function explain(state, taken) {
   switch (state) {
     case 'Free': return 'Nobody has this slot.';
     case 'Assigned': return 'The scheduler gave it to this pod, whose container the node has not begun to make.';
+    case 'Missing': return 'The container runs without the device: no node has claimed the slot for it. kubectl kubeslot pod says why.';
     case 'Held': return taken.p ? 'The node has claimed it for this container.' : 'A node has claimed it.';
     case 'Unreachable': return 'No node reaches the device, so no pod can get this slot.';
   }

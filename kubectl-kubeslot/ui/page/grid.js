@@ -117,14 +117,15 @@ export class Grid {
   }
 
   labelOf(device, at) {
-    const problem = device.problems?.length ? ', ' + plural(device.problems.length, 'problem') : '';
+    const troubles = (device.problems?.length || 0) + device.missing;
+    const problem = troubles ? ', ' + plural(troubles, 'problem') : '';
     return `Device ${device.label}, ${device.name}: ${number(open(device))} of ${plural(device.capacity, 'slot')} free` +
       `${device.reach ? '' : ', reached by no node'}${problem}. ${number(at + 1)} of ${number(this.layout.count)}`;
   }
 
   card(device, at) {
     const how = drawn(device.capacity, this.layout.compact);
-    const problem = device.problems?.length > 0;
+    const problem = device.problems?.length > 0 || device.missing > 0;
     const card = element('div', { class: 'device' + (device.reach ? '' : ' unreachable') + (problem ? ' problem' : ''), role: 'group', 'aria-label': this.labelOf(device, at), data: { name: device.name } },
       element('button', { class: 'name', type: 'button', tabindex: this.tabindex(device, -1), data: { slot: -1 }, title: device.label === device.name ? null : device.label },
         element('span', { class: 'label' }, device.label),
@@ -238,7 +239,7 @@ const open = (device) => (device.reach ? Math.max(0, device.free) : 0);
 function slotLabel(index, state, taken, surplus) {
   const more = surplus ? ', beyond the capacity' : '';
   if (!taken) return `Slot ${index}: ${state.toLowerCase()}`;
-  return `Slot ${index}: ${state.toLowerCase()} by ${holder(taken)}${taken.c ? ', container ' + taken.c : ''}${more}`;
+  return `Slot ${index}: ${state.toLowerCase()} ${state === 'Missing' ? 'in' : 'by'} ${holder(taken)}${taken.c ? ', container ' + taken.c : ''}${more}`;
 }
 
 function tipOf(device, index, state, taken) {

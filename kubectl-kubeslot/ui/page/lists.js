@@ -83,6 +83,7 @@ export function showProblems(root, model) {
 const sentences = {
   Assigned: (e) => [podName(e.pod), ' was given ', slot(e)],
   Held: (e) => [(e.pod ? podName(e.pod) : strong('node ' + e.node)), ' holds ', slot(e)],
+  Missing: (e) => [podName(e.pod), ' runs without ', slot(e)],
   Released: (e) => [(e.pod ? podName(e.pod) : strong('node ' + e.node)), ' released ', slot(e)],
   Waits: (e) => [podName(e.pod), ' waits for devices'],
   Placed: (e) => [podName(e.pod), ' has its devices'],
@@ -102,7 +103,7 @@ const podName = (name) => {
 const slot = (e) => element('span', {}, e.id || e.device, element('span', { class: 'muted' }, ` slot ${e.slot || 0}`));
 
 function opens(e) {
-  if (['Assigned', 'Held', 'Released'].includes(e.kind)) return `slot/${encodeURIComponent(e.device)}/${e.slot || 0}`;
+  if (['Assigned', 'Held', 'Missing', 'Released'].includes(e.kind)) return `slot/${encodeURIComponent(e.device)}/${e.slot || 0}`;
   if (e.pod) return 'pod/' + e.pod.split('/').map(encodeURIComponent).join('/');
   return 'device/' + encodeURIComponent(e.device);
 }
@@ -132,6 +133,7 @@ export function announcement(events) {
   const slots = (kind, word) => { const n = count(kind).length; if (n) parts.push(`${plural(n, 'slot')} ${word}`); };
   slots('Assigned', 'assigned');
   slots('Held', 'held');
+  slots('Missing', 'missing in a container that runs');
   slots('Released', 'released');
   for (const [kind, one, many] of [['Waits', 'waits for devices', 'pods wait for devices'], ['Placed', 'has its devices', 'pods have their devices']]) {
     const all = count(kind);

@@ -85,10 +85,12 @@ function prepared(device) {
   device.taken ||= [];
   device.held = 0;
   device.assigned = 0;
+  device.missing = 0;
   let beyond = 0;
   for (const t of device.taken) {
-    if (t.s === 'Assigned') device.assigned++;
-    else device.held++;
+    if (t.s === 'Held') device.held++;
+    else device.assigned++;
+    if (t.s === 'Missing') device.missing++;
     if (t.i >= device.capacity) beyond++;
   }
   device.free = device.capacity - (device.taken.length - beyond);
@@ -113,7 +115,7 @@ export const filters = {
   free: { title: 'Free slots', fits: (d) => d.free > 0 && d.reach !== '' },
   full: { title: 'Full', fits: (d) => d.free <= 0 },
   assigned: { title: 'Assigned', fits: (d) => d.assigned > 0 },
-  problem: { title: 'Problems', fits: (d) => (d.problems && d.problems.length > 0) || d.reach === '' },
+  problem: { title: 'Problems', fits: (d) => (d.problems && d.problems.length > 0) || d.missing > 0 || d.reach === '' },
 };
 
 // select returns the devices that fit what is asked for, in groups.

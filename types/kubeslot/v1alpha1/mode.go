@@ -21,3 +21,21 @@ const (
 // ChoosesSlots reports whether the node itself chooses the slots of its pods, so that
 // the scheduler must not.
 func ChoosesSlots(node *corev1.Node) bool { return node.Labels[ModeLabel] == ModeDevicePlugin }
+
+// IsKubecri reports whether the pod, if its namespace is the one that a node's
+// KubecriNamespaceAnnotation names, is one of kubecri's. In that namespace only who installs Kubeslot
+// makes pods.
+func IsKubecri(pod *corev1.Pod) bool { return pod.Labels["app.kubernetes.io/name"] == "kubecri" }
+
+// KubecriReady reports whether such a pod is Ready, and stays.
+func KubecriReady(pod *corev1.Pod) bool {
+	if !IsKubecri(pod) || pod.DeletionTimestamp != nil {
+		return false
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
