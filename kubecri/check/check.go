@@ -12,6 +12,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -82,6 +83,7 @@ func Run(ctx context.Context, out io.Writer, config Config) bool {
 	if c.api(ctx) {
 		c.permissions(ctx)
 		c.versions(ctx)
+		c.required(ctx)
 		known := c.devices(ctx)
 		if known && c.DevicePlugin != nil {
 			c.advertised(ctx)
@@ -157,7 +159,32 @@ func (c *checker) nri(ctx context.Context) {
 	}
 	conn.Close()
 	c.ok("NRI", "the runtime takes plugins at %s", c.NRI)
-	c.note("NRI", "while kubecri is away, the runtime creates containers without their devices unless it requires the plugin: see docs/nri.md")
+}
+
+// required says whether the runtime requires the plugin, as kubecri has the node say it.
+func (c *checker) required(ctx context.Context) {
+	if c.NRI == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	node, err := c.Kube.CoreV1().Nodes().Get(ctx, c.Node, metav1.GetOptions{})
+	if err != nil {
+		c.note("NRI", "whether the runtime requires kubecri is not known: get node %s: %v", c.Node, err)
+		return
+	}
+	for _, condition := range node.Status.Conditions {
+		switch {
+		case condition.Type != v1alpha1.StartsWithoutKubecri:
+		case condition.Status == corev1.ConditionTrue:
+			c.note("NRI", "%s", condition.Message)
+			return
+		default:
+			c.ok("NRI", "%s", condition.Message)
+			return
+		}
+	}
+	c.note("NRI", "whether the runtime starts containers without their devices while kubecri is away is not known: kubecri sees it when a container is created here (docs/nri.md)")
 }
 
 func (c *checker) api(ctx context.Context) bool {

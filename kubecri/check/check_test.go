@@ -181,8 +181,33 @@ func TestNRISocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if !Run(t.Context(), &out, config) || !strings.Contains(out.String(), "ok    NRI") || !strings.Contains(out.String(), "note  NRI") {
+	if !Run(t.Context(), &out, config) || !strings.Contains(out.String(), "ok    NRI") {
 		t.Errorf("with a runtime: %s", out.String())
+	}
+}
+
+// Whether the runtime requires kubecri is what the node says, and not known until it does.
+func TestRuntimeRequiresKubecri(t *testing.T) {
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "nri.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for status, want := range map[corev1.ConditionStatus]string{
+		"":                    "note  NRI        whether the runtime starts containers without their devices while kubecri is away is not known",
+		corev1.ConditionTrue:  "note  NRI        what it does",
+		corev1.ConditionFalse: "ok    NRI        what it does",
+	} {
+		config, kube := setup(nil, "")
+		config.NRI = l.Addr().String()
+		n := nodeA()
+		if status != "" {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: "kubeslot.io/StartsWithoutKubecri", Status: status, Message: "what it does"}}
+		}
+		if err := kube.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), n, ""); err != nil {
+			t.Fatal(err)
+		}
+		wantReport(t, config, true, []string{want})
 	}
 }
 

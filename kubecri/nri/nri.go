@@ -27,6 +27,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/admit"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/nodecondition"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 )
 
@@ -50,7 +51,9 @@ type Config struct {
 	Socket, Name, Index string
 	Admitter            *admit.Admitter
 	Claims              *claims.Claims // the Admitter's
-	Tracer              *tracing.Tracer
+	// Condition has the node say a condition; it returns at once.
+	Condition func(nodecondition.Condition)
+	Tracer    *tracing.Tracer
 }
 
 // Plugin is the plugin. Safe for concurrent use.
@@ -72,8 +75,8 @@ type Plugin struct {
 
 // New makes a Plugin that is not connected yet.
 func New(config Config) (*Plugin, error) {
-	if config.Node == "" || config.Socket == "" || config.Admitter == nil || config.Claims == nil {
-		return nil, errors.New("nri: node, socket, admitter and claims are required")
+	if config.Node == "" || config.Socket == "" || config.Admitter == nil || config.Claims == nil || config.Condition == nil {
+		return nil, errors.New("nri: node, socket, admitter, claims and condition are required")
 	}
 	if err := CheckName(config.Name, config.Index); err != nil {
 		return nil, fmt.Errorf("nri: %w", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	validator "github.com/containerd/nri/plugins/default-validator"
 	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/kubeslot/kubeslot/discovery"
@@ -302,6 +303,31 @@ func TestRuntimeCanRequireThePlugin(t *testing.T) {
 	}
 	if err := request(map[string]string{"tolerate/pod": "true"}); err != nil {
 		t.Errorf("not tolerated: %v", err)
+	}
+}
+
+// The node says whether its runtime requires the plugin, as the runtime itself shows it.
+func TestNodeSaysWhetherTheRuntimeRequiresThePlugin(t *testing.T) {
+	on := adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{Enable: true})
+	for name, tc := range map[string]struct {
+		rt      *runtime
+		options []adaptation.Option
+		status  corev1.ConditionStatus
+		says    string
+	}{
+		"no validator": {&runtime{}, nil, corev1.ConditionTrue, "enable = true under [plugins.'io.containerd.nri.v1.nri'.default_validator]"},
+		"a validator":  {&runtime{}, []adaptation.Option{on}, corev1.ConditionFalse, "creates no container with devices"},
+		"an old one":   {&runtime{version: before}, nil, corev1.ConditionTrue, "containerd 2.2, CRI-O 1.34 and newer can be told"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, tc.rt, camera, tc.options...)
+			if _, err := f.rt.CreateContainer(t.Context(), create("side", "c2", nil)); err != nil {
+				t.Fatal(err)
+			}
+			if c := f.condition(); c.Type != "kubeslot.io/StartsWithoutKubecri" || c.Status != tc.status || !strings.Contains(c.Message, tc.says) {
+				t.Errorf("the node says %+v, want %s and %q", c, tc.status, tc.says)
+			}
+		})
 	}
 }
 

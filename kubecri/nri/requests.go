@@ -92,6 +92,7 @@ func (s *session) CreateContainer(ctx context.Context, sandbox *api.PodSandbox, 
 // answered in time, the runtime does not create the container. So the container over which
 // kubecri hangs is refused.
 func (s *session) ValidateContainerAdjustment(_ context.Context, r *api.ValidateContainerAdjustmentRequest) error {
+	s.validated(r)
 	c := proto.CloneOf(r.GetContainer())
 	c.Annotations = maps.Clone(c.GetAnnotations())
 	if c.Annotations == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/admit"
 	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/nodecondition"
 )
 
 // runtime is the runtime's half of NRI as containerd has it linked in, over a real
@@ -89,6 +90,19 @@ type flow struct {
 	rt     *runtime
 	socket string
 	stop   func() // ends the plugin
+
+	mu         sync.Mutex
+	conditions []nodecondition.Condition // that the node is to say, in order
+}
+
+// condition is what the node is to say of the runtime.
+func (f *flow) condition() nodecondition.Condition {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.conditions) == 0 {
+		return nodecondition.Condition{}
+	}
+	return f.conditions[len(f.conditions)-1]
 }
 
 type devices func(context.Context, string) (discovery.Device, error)
@@ -111,7 +125,11 @@ func newFlow(t *testing.T, rt *runtime, device devices) *flow {
 		t.Fatal(err)
 	}
 	f.plugin, err = New(Config{Node: admittest.Node, Socket: f.socket, Name: "kubecri", Index: "50",
-		Admitter: admitter, Claims: f.Claims})
+		Admitter: admitter, Claims: f.Claims, Condition: func(c nodecondition.Condition) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.conditions = append(f.conditions, c)
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

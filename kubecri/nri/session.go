@@ -30,6 +30,7 @@ type session struct {
 	ctx        context.Context // for what outlives a request
 	configured chan struct{}
 	once       sync.Once
+	runtime    string // its name, set once it has configured us
 	stub       stub.Stub
 	accepted   time.Time // when the runtime synchronized us; the Plugin's mutex is for it
 	// answering is held for reading by requests for new containers, and for writing
@@ -116,8 +117,15 @@ func (s *session) Configure(ctx context.Context, _, runtime, release string) (ap
 	}
 	klog.FromContext(s.ctx).Info("Plugin of the runtime. NRI fails open: while kubecri is away, or if it does not answer in time, the runtime creates containers without their devices, unless its default validator requires the plugin; see docs/nri.md",
 		"runtime", runtime, "version", release, "nri", s.stub.RuntimeNRIVersion(), "plugin", s.config.Name, "index", s.config.Index, "answerWithin", within)
-	s.once.Do(func() { close(s.configured) })
-	return events(s.stub.RuntimeNRIVersion()), nil
+	s.once.Do(func() {
+		s.runtime = runtime
+		close(s.configured)
+	})
+	mask := events(s.stub.RuntimeNRIVersion())
+	if !mask.IsSet(api.Event_VALIDATE_CONTAINER_ADJUSTMENT) {
+		s.tooOld()
+	}
+	return mask, nil
 }
 
 // validation is the first NRI whose runtimes have plugins validate. An older one does not

@@ -21,7 +21,7 @@ func (o *options) doctor() *cobra.Command {
 		Use: "doctor", Short: "Problems in the cluster; exit code 1 if there are any",
 		Long: `doctor compares pods, claims, Instances and what nodes report, and says what does
 not fit: claims whose pod is gone, slots that wait for a node that is not Ready,
-containers that run without a claim, slots that are assigned twice, assignments
+containers that run without their devices, slots that are assigned twice, assignments
 that cannot be read, Configurations with problems, nodes without kubecri, versions
 that are too old or too new, definitions, policies and permissions that are missing
 or old, schedulers without Kubeslot's plugins, leftovers of what is gone.
@@ -45,9 +45,15 @@ It needs permission to read all of them in the whole cluster.`,
 			if objects.Cluster, err = from.Cluster(cmd.Context()); err != nil {
 				return err
 			}
-			findings := view.New(objects).Examine(o.now())
+			v := view.New(objects)
+			findings := v.Examine(o.now())
 			if err := printRows(o, "Finding", findings, findingColumns, "No problems found."); err != nil {
 				return err
+			}
+			if o.table() {
+				for _, note := range v.Notes() {
+					fmt.Fprintln(o.streams.ErrOut, "Note:", plain(note))
+				}
 			}
 			if len(findings) > 0 {
 				return ErrFindings

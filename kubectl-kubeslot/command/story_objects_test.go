@@ -56,7 +56,10 @@ func nodeOf(a args, name string) *corev1.Node {
 		n.Status.Allocatable[corev1.ResourceName(of)] = resource.MustParse(amount)
 	}
 	if namespace := a.get("kubecri", ""); namespace != "" {
-		n.Annotations = map[string]string{v1alpha1.KubecriNamespaceAnnotation: namespace}
+		n.Annotations = map[string]string{v1alpha1.KubecriNamespaceAnnotation: namespace, v1alpha1.NRIPluginAnnotation: "kubecri"}
+	}
+	if status := a.get("without", ""); status != "" {
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: v1alpha1.StartsWithoutKubecri, Status: corev1.ConditionStatus(status), Message: "what the runtime does"})
 	}
 	if a.has("badannotation") {
 		n.Annotations = map[string]string{assignment.Annotation: "{"}

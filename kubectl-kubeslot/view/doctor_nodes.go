@@ -40,15 +40,16 @@ func (v *View) examineNodes(f *findings, now time.Time) {
 	}
 	for i := range v.objects.Nodes {
 		n := &v.objects.Nodes[i]
-		if away := v.kubecriAway(n.Name); away != "" {
+		away := v.kubecriAway(n.Name)
+		if away != "" && (reporting[n.Name] || v.kubecris[n.Name] != nil) {
 			f.add("node/"+n.Name, kubecriAway, "%s. Pods with devices get no place on the node until it is: see kubectl describe pod, or kubectl get pods -n %s -l app.kubernetes.io/name=kubecri -o wide",
 				away, n.Annotations[v1alpha1.KubecriNamespaceAnnotation])
-		} else if !reporting[n.Name] && untolerated(n, nil) == nil {
+		} else if away == "" && !reporting[n.Name] && untolerated(n, nil) == nil {
 			f.add("node/"+n.Name, "NoKubecri", "it has no DeviceSlice: kubecri does not run there, or cannot reach the API server. Start it, or look at its log: `kubecri check` on the node says what is missing")
 		}
 		v.examineKubelet(f, n.Name, n.Status.NodeInfo.KubeletVersion)
 		for _, c := range n.Status.Conditions {
-			if strings.HasPrefix(string(c.Type), conditionPrefix) && c.Status == corev1.ConditionTrue && reporting[n.Name] {
+			if strings.HasPrefix(string(c.Type), conditionPrefix) && c.Type != v1alpha1.StartsWithoutKubecri && c.Status == corev1.ConditionTrue && reporting[n.Name] {
 				f.add("node/"+n.Name, c.Reason, "%s", nodeCondition(c))
 			}
 		}
@@ -68,12 +69,14 @@ const conditionPrefix = "kubeslot.io/"
 func (v *View) leftInNodes(f *findings, reporting map[string]bool) {
 	for i := range v.objects.Nodes {
 		n := &v.objects.Nodes[i]
-		if reporting[n.Name] {
+		if reporting[n.Name] || v.kubecriAway(n.Name) != "" && v.kubecris[n.Name] != nil {
 			continue
 		}
 		var left []string
-		if n.Annotations[assignment.Annotation] != "" {
-			left = append(left, "the annotation "+assignment.Annotation)
+		for _, annotation := range []string{assignment.Annotation, v1alpha1.NRIPluginAnnotation, v1alpha1.KubecriNamespaceAnnotation} {
+			if n.Annotations[annotation] != "" {
+				left = append(left, "the annotation "+annotation)
+			}
 		}
 		if n.Labels[v1alpha1.ModeLabel] != "" {
 			left = append(left, "the label "+v1alpha1.ModeLabel)
@@ -103,4 +106,39 @@ func (v *View) holdsOf(node, of string) bool {
 	return slices.ContainsFunc(v.objects.Pods, func(pod corev1.Pod) bool {
 		return pod.Spec.NodeName == node && !ended(&pod) && slices.ContainsFunc(requests(&pod), func(r request) bool { return r.resource == of })
 	})
+}
+
+// Notes are what is no problem now, and may become one: nodes whose runtimes start containers without
+// their devices while kubecri is away, or may.
+func (v *View) Notes() []string {
+	const unknown = "whether the runtime starts containers without their devices while kubecri is away is not known: kubecri sees it when a container is created there"
+	nodes := map[string][]string{} // by what they say
+	for i := range v.objects.Nodes {
+		n := &v.objects.Nodes[i]
+		if n.Annotations[v1alpha1.NRIPluginAnnotation] == "" {
+			continue
+		}
+		says := unknown
+		for _, c := range n.Status.Conditions {
+			if c.Type == v1alpha1.StartsWithoutKubecri {
+				says = c.Message
+				if c.Status == corev1.ConditionFalse {
+					says = ""
+				}
+			}
+		}
+		if says != "" {
+			nodes[says] = append(nodes[says], n.Name)
+		}
+	}
+	var all []string
+	for _, says := range slices.Sorted(maps.Keys(nodes)) {
+		slices.Sort(nodes[says])
+		what := "node "
+		if len(nodes[says]) > 1 {
+			what = "nodes "
+		}
+		all = append(all, what+some(nodes[says], 3)+": "+says)
+	}
+	return all
 }

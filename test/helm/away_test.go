@@ -10,16 +10,27 @@ import (
 )
 
 // An upgrade to an image that is not there takes kubecri from a node. Pods with devices go elsewhere, or
-// wait and say why; others run there. They run once kubecri is back, without anybody's doing.
+// wait and say why, and so do containers of pods that are there; others run there. They run once kubecri is
+// back, without anybody's doing.
 func TestUpgradeToAnImageThatIsNotThere(t *testing.T) {
 	testAll(t, "upgrades to an image that is not there")
 	in := up(t, 10*time.Minute)
 	in.install()
-	in.configure("cameras", "debugEcho", "descriptions: [gate, yard]")
-	in.awaitInstances("default", "cameras", 2, "node-a", "node-b")
+	in.configure("cameras", "debugEcho", "descriptions: [gate, yard, door, roof]")
+	in.awaitInstances("default", "cameras", 4, "node-a", "node-b")
 	in.create(pod("before", "kubeslot", "cameras"))
 	in.awaitRunning("before")
 	in.kubectl("delete", "pod", "before", "--wait")
+	on := func(node string, p *corev1.Pod) *corev1.Pod {
+		p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+		return p
+	}
+	for _, node := range []string{"node-a", "node-b"} { // whose container ends, and is made again
+		bound := on(node, pod("bound-"+node, "kubeslot", "cameras"))
+		bound.Spec.Containers[0].Args = []string{"sleep", "15s"}
+		in.create(bound)
+		in.awaitRunning("bound-" + node)
+	}
 
 	in.helm("upgrade", "--reuse-values", "--set", "image.tag=not-there")
 	away := ""
@@ -33,13 +44,20 @@ func TestUpgradeToAnImageThatIsNotThere(t *testing.T) {
 		}
 		return away != "", "all run"
 	})
-	on := func(p *corev1.Pod) *corev1.Pod {
-		p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: away}
-		return p
-	}
-	in.create(on(pod("plain", "", "")))
+	in.create(on(away, pod("plain", "", "")))
 	in.awaitRunning("plain")
-	in.create(on(pod("waits", "kubeslot", "cameras")))
+	in.await("the container of a pod that was there not to be made without kubecri", func() (bool, string) {
+		p, err := in.kube.CoreV1().Pods("default").Get(in.ctx, "bound-"+away, metav1.GetOptions{})
+		in.check(err)
+		state := p.Status.ContainerStatuses[0].State
+		return state.Waiting != nil && strings.Contains(state.Waiting.Message, `required plugin "kubecri" not present`), state.String()
+	})
+	for _, command := range [][]string{{"pod", "bound-" + away}, {"node", away}} {
+		if out := in.kubectl(append([]string{"kubeslot"}, command...)...); !strings.Contains(out, "KubecriAway") || !strings.Contains(out, "kubecri is not on node "+away) {
+			in.Errorf("kubectl kubeslot %s says\n%s", strings.Join(command, " "), out)
+		}
+	}
+	in.create(on(away, pod("waits", "kubeslot", "cameras")))
 	in.await("the pod for that node to say why it waits", func() (bool, string) {
 		p, err := in.kube.CoreV1().Pods("default").Get(in.ctx, "waits", metav1.GetOptions{})
 		in.check(err)
@@ -62,10 +80,11 @@ func TestUpgradeToAnImageThatIsNotThere(t *testing.T) {
 	in.helm("rollback", "kubeslot", "--wait", "--timeout", "4m")
 	in.awaitReady("kubecri", "kube-scheduler", "kubeslot-controller")
 	in.awaitRunning("waits")
+	in.awaitRunning("bound-" + away)
 	if env := in.kubectl("exec", "waits", "--", "/app", "env"); !strings.Contains(env, "AKRI_DEVICES=") {
 		in.Errorf("it runs without its device:\n%s", env)
 	}
-	in.kubectl("delete", "pod", "plain", "waits", "elsewhere", "--wait")
+	in.kubectl("delete", "pod", "plain", "waits", "elsewhere", "bound-node-a", "bound-node-b", "--wait")
 	in.kubectl("delete", "configurations", "--all")
 	in.uninstall()
 }

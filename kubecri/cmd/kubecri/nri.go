@@ -31,7 +31,7 @@ func runNRI(ctx context.Context, o *options) error {
 	n.nriPlugin, n.podNamespace = o.nriName, podNamespace()
 	plugin, err := nri.New(nri.Config{
 		Node: o.nodeName, Socket: path(o.nriSocket), Name: o.nriName, Index: o.nriIndex,
-		Admitter: n.admitter, Claims: n.claims, Tracer: n.tracer,
+		Admitter: n.admitter, Claims: n.claims, Condition: n.conditions.Set, Tracer: n.tracer,
 	})
 	if err != nil {
 		return err

@@ -16,6 +16,11 @@ const (
 	// KubecriNamespaceAnnotation is on Nodes where such a kubecri runs in a pod: its namespace. The
 	// scheduler gives the node no pods with devices while no such pod is Ready there.
 	KubecriNamespaceAnnotation = "kubeslot.io/kubecri-namespace"
+
+	// StartsWithoutKubecri is the condition of such Nodes that says whether the runtime creates
+	// containers without their devices while kubecri is away: its default validator does not
+	// require the plugin. kubecri learns it when a container is created.
+	StartsWithoutKubecri corev1.NodeConditionType = "kubeslot.io/StartsWithoutKubecri"
 )
 
 // ChoosesSlots reports whether the node itself chooses the slots of its pods, so that
