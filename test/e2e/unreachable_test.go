@@ -285,8 +285,7 @@ func TestReleaseByHand(t *testing.T) {
 		t.Errorf("a slot of a node that is Ready: exit code %d, %s", code, said)
 	}
 	r.check(shared.Kill(cluster.Kubelet, nodeA, syscall.SIGKILL))
-	t.Cleanup(func() { r.awaitReady(nodeA) })
-	start := sync.OnceFunc(func() { r.check(shared.Start(cluster.Kubelet, nodeA)) })
+	start := sync.OnceFunc(func() { r.startNode(nodeA) }) // a kubelet that finds no kubecri ends
 	defer start()
 	l.force()
 	l.awaitNotReady()
@@ -313,8 +312,6 @@ func TestReleaseByHand(t *testing.T) {
 
 	t.Log("the node is off: neither kubecri nor the container runs")
 	r.check(shared.Kill(cluster.Kubecri, nodeA, syscall.SIGKILL))
-	startKubecri := sync.OnceFunc(func() { r.check(shared.Start(cluster.Kubecri, nodeA)) })
-	defer startKubecri()
 	for _, c := range l.containersNow(nodeA, l.holder) {
 		_, err := r.cri(shared.Nodes()[0].ContainerdSocket).StopContainer(r.ctx, &runtimeapi.StopContainerRequest{ContainerId: c.Id})
 		r.check(err)
@@ -323,9 +320,7 @@ func TestReleaseByHand(t *testing.T) {
 		t.Errorf("exit code %d, %s", code, said)
 	}
 	l.then()
-	startKubecri()
 	start()
-	r.awaitReady(nodeA)
 	l.one()
 }
 
