@@ -1,6 +1,7 @@
 package kubeletplugins
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,11 +27,13 @@ type claim struct {
 	level   v1alpha1.Level
 	holder  string
 	pod     string // namespace/name; "" when the claim does not say, as ours
+	shown   string // the pod that its v1alpha1.PodAnnotation names
 }
 
 func claimOf(c *v1alpha1.SlotClaim) claim {
 	version, _ := strconv.ParseUint(c.ResourceVersion, 10, 64)
-	of := claim{uid: c.UID, version: version, node: c.Spec.NodeName, level: c.Spec.Level, holder: c.Spec.Holder}
+	of := claim{uid: c.UID, version: version, node: c.Spec.NodeName, level: c.Spec.Level, holder: c.Spec.Holder,
+		shown: c.Annotations[v1alpha1.PodAnnotation]}
 	if c.Spec.Pod != nil {
 		of.pod = c.Spec.Pod.Namespace + "/" + c.Spec.Pod.Name
 	}
@@ -39,8 +42,8 @@ func claimOf(c *v1alpha1.SlotClaim) claim {
 
 // String says whose it is.
 func (c claim) String() string {
-	if c.pod != "" {
-		return fmt.Sprintf("claimed by pod %s on node %s", c.pod, c.node)
+	if pod := cmp.Or(c.pod, c.shown); pod != "" {
+		return fmt.Sprintf("claimed by pod %s on node %s", pod, c.node)
 	}
 	return fmt.Sprintf("claimed by device %q of node %s", c.holder, c.node)
 }

@@ -2,6 +2,7 @@ package kubeletplugins
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
@@ -39,6 +40,7 @@ type api struct {
 	mu      sync.Mutex
 	version int
 	creates int // calls
+	patches int // of claims
 	claims  map[string]*v1alpha1.SlotClaim
 	follow  []func(name slot.Name, c *v1alpha1.SlotClaim, gone bool)
 	// cut has each call wait for the end of its context.
@@ -134,6 +136,32 @@ func (s slotClaims) Delete(ctx context.Context, name string, o metav1.DeleteOpti
 	s.api.version++
 	s.api.notify(c, true)
 	return nil
+}
+
+func (s slotClaims) Patch(ctx context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*v1alpha1.SlotClaim, error) {
+	if err := s.reach(ctx); err != nil {
+		return nil, err
+	}
+	var patch struct{ Metadata metav1.ObjectMeta }
+	if err := json.Unmarshal(data, &patch); err != nil {
+		return nil, err
+	}
+	s.api.mu.Lock()
+	defer s.api.mu.Unlock()
+	c := s.api.claims[name]
+	switch {
+	case c == nil:
+		return nil, apierrors.NewNotFound(resource, name)
+	case patch.Metadata.ResourceVersion != c.ResourceVersion:
+		return nil, apierrors.NewConflict(resource, name, errors.New("another version"))
+	}
+	s.api.version++
+	s.api.patches++
+	c = c.DeepCopy()
+	c.ResourceVersion, c.Annotations = strconv.Itoa(s.api.version), patch.Metadata.Annotations
+	s.api.claims[name] = c
+	s.api.notify(c, false)
+	return c.DeepCopy(), nil
 }
 
 func (a *api) notify(c *v1alpha1.SlotClaim, gone bool) {

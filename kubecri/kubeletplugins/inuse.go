@@ -133,7 +133,7 @@ func (p *Plugins) refresh(ctx context.Context) error {
 	if len(going) > 0 {
 		p.resync() // an Instance that is gone goes with its last slot
 	}
-	return errors.Join(errors.Join(errs...), p.claimAgain(writing))
+	return errors.Join(errors.Join(errs...), p.claimAgain(writing), p.showPods(writing, listed))
 }
 
 // readContainers asks the runtime which containers use slots.

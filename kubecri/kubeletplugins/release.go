@@ -19,6 +19,8 @@ type listing map[string]map[string][]podName
 // podName is a pod as pod-resources names it, which has no UIDs.
 type podName struct{ namespace, name string }
 
+func (p podName) String() string { return p.namespace + "/" + p.name }
+
 // held is a slot that this node has claimed.
 type held struct {
 	slot     slot.Name

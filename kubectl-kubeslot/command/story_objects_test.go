@@ -135,6 +135,9 @@ func (s *story) claim(a args, ns string) {
 	if pod == "" {
 		c.Spec.Pod, c.Spec.Holder = nil, "device-7"
 	}
+	if user := a.get("by", ""); user != "" {
+		c.Annotations = map[string]string{v1alpha1.PodAnnotation: ns + "/" + user}
+	}
 	c.CreationTimestamp = long
 	if a.has("new") {
 		c.CreationTimestamp = metav1.NewTime(storyNow)

@@ -43,7 +43,7 @@ import (
 //	pod name=p [ns=] [asks=(cam:1,main/cam:1)] [node=a] [has=(yard-0,main/cam/yard-0)] [plugin=(resource/...)] [priority=] [scheduler=] [gate=] [nominated=a]
 //	    [deleting] [cpu=] [others=(nvidia.com/gpu:1)] [selector=(zone:a)] [starting] [waiting=Reason] [failed=Reason] [ended=1 [why=OOMKilled]] [restart=Never] [ready] [new] [holder=uid] [labels=(k:v)] [init] [static] [unread]
 //	    input: what the scheduler says, or the kubelet with waiting and failed
-//	claim slot=yard-0 node=a pod=p [new] [promised=10m] [again] [runs]   the node has claimed it; with runs its container runs, and the node claims it again
+//	claim slot=yard-0 node=a pod=p|by=p [new] [promised=10m] [again] [runs]   the node has claimed it; with runs its container runs, and the node claims it again
 //	usage slot=yard-0 is=                           an Instance's deviceUsage
 //	event pod=p reason=                             input: the message of a warning
 //	deployed [without=name]                         the definitions, policies and permissions of deploy/

@@ -62,6 +62,8 @@ var kubeletTexts = []known{
 	text(Slots, "NotEnoughAdvertised", `OutOf(?P<resource>akri\.sh/\S+): .*`,
 		`delete the pod: its next one is scheduled anew. Pods of another scheduler count on the node too`),
 	text(Nodes, "NotEnoughOnNode", `OutOf(?P<resource>[^\s:]+): .*`, `delete the pod: its next one is scheduled anew`),
+	text(Slots, "UnexpectedAdmissionError", `UnexpectedAdmissionError: .*kubecri gives out no .*`,
+		`delete the pod: its next one is scheduled anew. A slot may be taken elsewhere after a pod is bound, which device-plugin mode cannot avoid`),
 	text(Pod, "UnexpectedAdmissionError", `UnexpectedAdmissionError: .*`, `delete the pod: its next one is scheduled anew`),
 	text(Nodes, "NodeNotSelected", `(?:NodeAffinity|NodeName|NodePorts|NodeUnschedulable|TaintToleration|PodOSSelectorNodeLabelDoesNotMatch|PodOSNotSupported|SupplementalGroupsPolicyNotSupported|PodFeatureUnsupported|PodLevelResourcesNotSupported|AppArmor|InvalidNodeInfo|UnknownReason|InitContainerRestartPolicyForbidden|UnexpectedPredicateFailureType): .*`,
 		`delete the pod: its next one is scheduled anew`),

@@ -67,11 +67,11 @@ func (v *View) examineClaims(f *findings, now time.Time) {
 		case slices.Contains(d.gone, c.Spec.NodeName):
 			f.add(object, "DeviceGone", "its device is gone from node %s: the slot is free when the container that has it has ended: bring the device back, or delete that pod", c.Spec.NodeName)
 		case !known || len(d.nodes) == 0:
-			f.add(object, "DeviceUnknown", "no node reports its device; the slot is free when pod %s has ended: bring the device back, or delete that pod", podOf(c.Spec.Pod))
+			f.add(object, "DeviceUnknown", "no node reports its device; the slot is free when pod %s has ended: bring the device back, or delete that pod", v.podOf(c))
 		case !reaches:
 			f.add(object, "DeviceUnknown", "node %s holds it, and does not report the device: look at kubecri and the discovery handler there, or delete the pod that has the slot", c.Spec.NodeName)
 		case in != nil && at.Index >= v.capacity(in):
-			f.add(object, "BeyondCapacity", "its Configuration has a capacity of %d: the slot goes when pod %s has ended: delete that pod, or raise the capacity again", v.capacity(in), podOf(c.Spec.Pod))
+			f.add(object, "BeyondCapacity", "its Configuration has a capacity of %d: the slot goes when pod %s has ended: delete that pod, or raise the capacity again", v.capacity(in), v.podOf(c))
 		}
 	}
 }
@@ -90,7 +90,7 @@ func (v *View) examineGrants(f *findings, now time.Time) {
 			}
 			c := v.claims[name]
 			if c != nil && c.Spec.Pod != nil && c.Spec.Pod.UID != g.pod.UID {
-				f.add(podObject(g.pod), "SlotClaimed", "slot %s, which it is assigned, is still held by pod %s: that pod has to end; if it has, look at kubecri on its node", name, podOf(c.Spec.Pod))
+				f.add(podObject(g.pod), "SlotClaimed", "slot %s, which it is assigned, is still held by pod %s: that pod has to end; if it has, look at kubecri on its node", name, v.podOf(c))
 			}
 		}
 	}

@@ -102,7 +102,7 @@ func TestExamineTheCluster(t *testing.T) {
 				delete(o.Cluster.Roles, "kubeslot:controller")
 				o.Instances = nil
 			}},
-		"an old role": {object: "clusterrole/kubeslot:kubecri", reason: "OldRole", want: "it lacks create slotclaims.kubeslot.io, delete slotclaims.kubeslot.io, which kubecri needs",
+		"an old role": {object: "clusterrole/kubeslot:kubecri", reason: "OldRole", want: "it lacks create slotclaims.kubeslot.io, delete slotclaims.kubeslot.io, patch slotclaims.kubeslot.io, which kubecri needs",
 			change: func(_ *testing.T, o *Objects) {
 				rules := slices.Clone(o.Cluster.Roles["kubeslot:kubecri"])
 				for i, r := range rules {

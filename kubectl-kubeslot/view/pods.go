@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/kubeslot/kubeslot/kubectl-kubeslot/message"
 )
 
 // Pod returns what there is to say of the pod; false when it is not among the objects.
@@ -24,18 +22,13 @@ func (v *View) Pod(namespace, name string, events ...corev1.Event) (Pod, bool) {
 	events = slices.DeleteFunc(slices.Clone(events), func(e corev1.Event) bool {
 		return e.InvolvedObject.UID != "" && e.InvolvedObject.UID != pod.UID // of an earlier pod of its name
 	})
-	switch p.State {
-	case Gated, Pending, Preempting:
-		v.unscheduled(pod, &p)
-	case Starting, Running, Failed:
-		v.bound(pod, &p, events)
-	}
+	v.explain(pod, &p, events)
 	p.Says = v.says(pod, events)
 	return p, true
 }
 
 // Pods returns a row for each pod that asks for devices or has some, by namespace and
-// name. Its waits are what the scheduler or the kubelet said last.
+// name. Its waits are those that Pod says without events.
 func (v *View) Pods() []Pod {
 	held := v.slots().ofPod
 	var rows []Pod
@@ -46,7 +39,7 @@ func (v *View) Pods() []Pod {
 			continue
 		}
 		p := v.podRow(pod, mine)
-		p.Waits = append(v.missingWaits(pod, mine), v.said(pod)...)
+		v.explain(pod, &p, nil)
 		rows = append(rows, p)
 	}
 	slices.SortFunc(rows, func(a, b Pod) int {
@@ -55,32 +48,14 @@ func (v *View) Pods() []Pod {
 	return rows
 }
 
-// said are the reasons that the scheduler or the kubelet gave last.
-func (v *View) said(pod *corev1.Pod) []Wait {
-	var all []Wait
-	if pod.Spec.NodeName == "" {
-		if len(pod.Spec.SchedulingGates) > 0 {
-			return []Wait{gatedWait(pod)}
-		}
-		for _, part := range v.parse(schedulerSays(pod)) {
-			if part.About != message.Preemption {
-				all = append(all, v.partWait(pod, part))
-			}
-		}
-		return all
+// explain says why the pod does not run, or not as it should; the events are those of the pod.
+func (v *View) explain(pod *corev1.Pod, p *Pod, events []corev1.Event) {
+	switch p.State {
+	case Gated, Pending, Preempting:
+		v.unscheduled(pod, p)
+	case Starting, Running, Failed:
+		v.bound(pod, p, events)
 	}
-	for _, s := range waiting(pod) {
-		if s.State.Waiting.Message != "" {
-			all = append(all, kubeletWait(s.Name, s.State.Waiting.Reason, s.State.Waiting.Message))
-		}
-	}
-	for _, s := range restarting(pod) {
-		all = append(all, restartingWait(&s))
-	}
-	if pod.Status.Phase == corev1.PodFailed && pod.Status.Reason != "" {
-		all = append(all, kubeletWait("", pod.Status.Reason, pod.Status.Message))
-	}
-	return all
 }
 
 // says collects what the scheduler says of a pod without a node, the kubelet of

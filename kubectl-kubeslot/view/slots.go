@@ -80,7 +80,7 @@ func (v *View) slot(in *akriv0.Instance, name slot.Name) Slot {
 	s := Slot{Name: name.String(), InstanceNamespace: in.Namespace, Labels: in.Labels, Instance: in.Name, Configuration: in.Spec.ConfigurationName, Device: v.deviceID(in), State: Free}
 	if c := v.claims[s.Name]; c != nil {
 		s.State, s.Node, s.Container, s.Level, s.Since = Held, c.Spec.NodeName, c.Spec.Container, string(c.Spec.Level), c.CreationTimestamp.Time
-		if p := c.Spec.Pod; p != nil {
+		if p := v.userOf(c); p != nil {
 			s.Namespace, s.Pod, s.PodUID = p.Namespace, p.Name, string(p.UID)
 		}
 		s.Unreachable = v.waitsForNode(s.Name)

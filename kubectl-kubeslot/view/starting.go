@@ -126,10 +126,10 @@ func (v *View) grantWaits(pod *corev1.Pod, container string, g assignment.Grant)
 	c, claim := v.configurations[configuration], v.claims[name]
 	switch {
 	case claim != nil && claim.Spec.Holder != string(pod.UID):
-		w.Reason, w.Why = "SlotClaimed", fmt.Sprintf("its slot %s is still claimed for pod %s on node %s", name, podOf(claim.Spec.Pod), claim.Spec.NodeName)
-		w.Needs = fmt.Sprintf("pod %s has to end", podOf(claim.Spec.Pod))
+		w.Reason, w.Why = "SlotClaimed", fmt.Sprintf("its slot %s is still claimed for pod %s on node %s", name, v.podOf(claim), claim.Spec.NodeName)
+		w.Needs = fmt.Sprintf("pod %s has to end", v.podOf(claim))
 		if claim.Spec.Pod != nil && v.objects.PodsOf == "" && v.pods[string(claim.Spec.Pod.UID)] == nil {
-			w.Needs = fmt.Sprintf("pod %s is gone: node %s has to release the slot, look at kubecri there", podOf(claim.Spec.Pod), claim.Spec.NodeName)
+			w.Needs = fmt.Sprintf("pod %s is gone: node %s has to release the slot, look at kubecri there", v.podOf(claim), claim.Spec.NodeName)
 		}
 		if in := v.instances[g.Slot.Instance]; in != nil {
 			w.Holders = []Slot{v.slot(in, g.Slot)}

@@ -70,7 +70,7 @@ func (v *View) unreachableText(f v1alpha1.ReleaseFacts) string {
 		what = "has ended"
 	}
 	return fmt.Sprintf("its pod %s %s, and node %s, which alone knows whether the container runs on, %s. %s",
-		podOf(c.Spec.Pod), what, f.Node.Name, NotReady(f.Node), waysOut(f))
+		v.podOf(c), what, f.Node.Name, NotReady(f.Node), waysOut(f))
 }
 
 // NotReady says of a node that is not Ready since when, to go on from its name.

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -21,7 +22,7 @@ func (v *View) unscheduled(pod *corev1.Pod, p *Pod) {
 		p.Needs = []string{p.Waits[0].Needs}
 		return
 	}
-	d := v.diagnose(pod)
+	d := v.diagnosed(pod)
 	p.Waits, p.Needs = slices.Clone(d.waits), d.needs
 	said := schedulerSays(pod)
 	if said == "" && !tried(pod) {
@@ -106,8 +107,9 @@ func computed(part message.Part, waits []Wait) bool {
 	if part.About == message.Slots && seen[part.Reason] {
 		return true
 	}
-	return slices.ContainsFunc(waits, func(w Wait) bool {
-		return w.Reason == part.Reason && w.Resource == strings.TrimPrefix(part.Fields["resource"], "akri.sh/")
+	resource, ours := strings.CutPrefix(part.Fields["resource"], "akri.sh/")
+	return slices.ContainsFunc(waits, func(w Wait) bool { // a stock scheduler only counts what is ours
+		return w.Resource == resource && (w.Reason == part.Reason || ours && part.Reason == "InsufficientResource")
 	})
 }
 
@@ -119,6 +121,52 @@ type diagnosis struct {
 	fits []string
 	// complete is whether the objects say all that there is to know of slots.
 	complete bool
+}
+
+// maxDiagnoses is how many pods, each of which asks for something else, are diagnosed by the objects.
+// What more pods wait for is what the scheduler said last.
+const maxDiagnoses = 200
+
+// diagnosed is the pod's diagnosis, made once for all pods that ask for the same.
+func (v *View) diagnosed(pod *corev1.Pod) diagnosis {
+	type container struct {
+		Name      string
+		Restart   *corev1.ContainerRestartPolicy
+		Resources corev1.ResourceRequirements
+	}
+	asks := struct {
+		Namespace        string
+		Init, Containers []container
+		NodeSelector     map[string]string
+		Affinity         *corev1.Affinity
+		Tolerations      []corev1.Toleration
+	}{pod.Namespace, nil, nil, pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.Tolerations}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		asks.Init = append(asks.Init, container{c.Name, c.RestartPolicy, c.Resources})
+	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		asks.Containers = append(asks.Containers, container{c.Name, nil, c.Resources})
+	}
+	key, err := json.Marshal(asks)
+	if err != nil {
+		return v.diagnose(pod)
+	}
+	v.diagnosing.Lock()
+	defer v.diagnosing.Unlock()
+	d, known := v.diagnoses[string(key)]
+	switch {
+	case !known && len(v.diagnoses) >= maxDiagnoses:
+		return diagnosis{}
+	case !known:
+		d = v.diagnose(pod)
+		if v.diagnoses == nil {
+			v.diagnoses = map[string]diagnosis{}
+		}
+		v.diagnoses[string(key)] = d
+	}
+	return d
 }
 
 // diagnose asks the ledger and the nodes.

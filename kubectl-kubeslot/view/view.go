@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,6 +63,10 @@ type View struct {
 	inUse      map[string]corev1.ResourceList // see requested
 	listed     sync.Once
 	onNodes    map[corev1.ResourceName]bool // see advertised
+	positioned sync.Once
+	positions  map[string]int // of pods, by namespace/name; see podAt
+	diagnosing sync.Mutex
+	diagnoses  map[string]diagnosis // see diagnosed
 	placed     sync.Once
 	kubecris   map[string]*corev1.Pod // by node, see kubecriAway
 }
@@ -233,7 +238,8 @@ func (v *View) nodeNames() []string {
 // choosesSlots reports whether the node gives out slots itself: its pods get no
 // assignment, and its claims name no pods.
 func (v *View) choosesSlots(node string) bool {
-	return slices.ContainsFunc(v.objects.Nodes, func(n corev1.Node) bool { return n.Name == node && v1alpha1.ChoosesSlots(&n) })
+	n := v.nodesByName[node]
+	return n != nil && v1alpha1.ChoosesSlots(n)
 }
 
 // HasPod reports whether Pod knows the pod, at less cost.
@@ -241,10 +247,14 @@ func (v *View) HasPod(namespace, name string) bool { return v.podAt(namespace, n
 
 // podAt is where the pod is among the objects; negative when it is not there.
 func (v *View) podAt(namespace, name string) int {
-	for i := range v.objects.Pods {
-		if p := &v.objects.Pods[i]; p.Name == name && p.Namespace == namespace {
-			return i
+	v.positioned.Do(func() {
+		v.positions = make(map[string]int, len(v.objects.Pods))
+		for i := range v.objects.Pods {
+			v.positions[v.objects.Pods[i].Namespace+"/"+v.objects.Pods[i].Name] = i
 		}
+	})
+	if at, known := v.positions[namespace+"/"+name]; known {
+		return at
 	}
 	return -1
 }
@@ -262,9 +272,28 @@ func (v *View) named(text string) string {
 	})
 }
 
-func podOf(p *v1alpha1.PodReference) string {
+// podOf names the pod that uses the claim's slot.
+func (v *View) podOf(c *v1alpha1.SlotClaim) string {
+	p := v.userOf(c)
 	if p == nil {
 		return "(not known)"
 	}
 	return p.Namespace + "/" + p.Name
+}
+
+// userOf is the pod that uses the claim's slot: the one that it names or, where the kubelet gives out
+// slots, that its node has seen to use it; nil when neither is known. Only the first decides anything.
+func (v *View) userOf(c *v1alpha1.SlotClaim) *v1alpha1.PodReference {
+	if c.Spec.Pod != nil {
+		return c.Spec.Pod
+	}
+	namespace, name, shown := strings.Cut(c.Annotations[v1alpha1.PodAnnotation], "/")
+	if !shown {
+		return nil
+	}
+	p := &v1alpha1.PodReference{Namespace: namespace, Name: name}
+	if at := v.podAt(namespace, name); at >= 0 && v.objects.Pods[at].Spec.NodeName == c.Spec.NodeName {
+		p.UID = v.objects.Pods[at].UID
+	}
+	return p
 }

@@ -88,13 +88,32 @@ func (v *View) noWay(waits []Wait) {
 			continue
 		}
 		w.Needs = "no other pod's end would be enough: ask for fewer, or have more devices found"
+		var users, chosen []string // pods, and nodes, where kubelets give out slots: the ledger does not know whose they are
 		for _, s := range w.Holders {
-			if s.PodUID == "" || v.pods[s.PodUID] == nil {
+			switch {
+			case v.choosesSlots(s.Node):
+				user := s.Holder()
+				if s.Pod == "" {
+					user = "a pod on node " + s.Node
+				}
+				users, chosen = added(users, user), added(chosen, s.Node)
+			case s.PodUID == "" || v.pods[s.PodUID] == nil:
 				w.Needs = "claims whose pod is gone or not known have to be released: kubectl kubeslot doctor"
-				break
 			}
 		}
+		if len(users) > 0 {
+			slices.Sort(chosen)
+			w.Needs = fmt.Sprintf("pods that hold them have to end: %s (on %s the kubelet gives out slots: device-plugin mode)", some(users, 4), some(chosen, 3))
+		}
 	}
+}
+
+// added is the names with one more, unless it is among them.
+func added(names []string, name string) []string {
+	if slices.Contains(names, name) {
+		return names
+	}
+	return append(names, name)
 }
 
 // otherwise is what has to change about nodes that have slots for the pod.

@@ -10,6 +10,10 @@ import (
 // ConfigurationLabel is on each SlotClaim: the name of its Instance's Configuration.
 const ConfigurationLabel = "kubeslot.io/configuration"
 
+// PodAnnotation is on SlotClaims that name no pod: namespace/name of the pod that was last seen to use
+// the slot. It is for people; nothing is decided by it.
+const PodAnnotation = "kubeslot.io/pod"
+
 // Level says how a slot was requested.
 //
 // +kubebuilder:validation:Enum=CL;IL
