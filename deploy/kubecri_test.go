@@ -310,6 +310,21 @@ func TestSchedulersClaimsGoWithTheirNodes(t *testing.T) {
 	}
 }
 
+// Whoever deletes a Configuration is warned of slots that are in use.
+func TestDeletingAConfigurationInUse(t *testing.T) {
+	p := policies(t, "policies/configurations.yaml")["kubeslot-configuration-in-use"]
+	resource := schema.GroupVersionResource{Group: "akri.sh", Version: "v0", Resource: "configurations"}
+	for status, want := range map[string]string{
+		"":                                     "",
+		"status: {instances: 2}":               "",
+		"status: {slots: {total: 4}}":          "",
+		"status: {slots: {total: 4, held: 0}}": "",
+		"status: {slots: {total: 4, held: 3}}": "Configuration loops is deleted while 3 of its slots are in use: pods keep them",
+	} {
+		expect(t, p, request{by: &user.DefaultInfo{Name: "anna"}, resource: resource, kind: "Configuration", old: "metadata: {name: loops}\n" + status}, want)
+	}
+}
+
 // Whoever deletes a claim that is not a node's own says that its container is gone.
 func TestReleaseHasAVerbOfItsOwn(t *testing.T) {
 	p := policies(t, "policies/release.yaml")["kubeslot-release"]

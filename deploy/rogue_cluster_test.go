@@ -320,14 +320,19 @@ func (s *thief) attempts(name, own, held string) []attempt {
 		{"a claim with a label", metadata, "", claim(nodeA, name+"-7", func(c *v1alpha1.SlotClaim) { c.Labels["rogue.test/a"] = "b" })},
 		{"a claim on a taken slot", "already exists", "", claim(nodeA, held, nil)},
 		{"node-b's claim deleted", ownOnly, "", func() error { return claims.Delete(ctx, held, metav1.DeleteOptions{}) }},
-		{"node-b's claim edited", `cannot patch resource "slotclaims"`, "", func() error { return s.patchClaim(held, `{"spec":{"nodeName":"node-a"}}`) }},
+		{"node-b's claim edited", "spec cannot be changed", "", func() error { return s.patchClaim(held, `{"spec":{"nodeName":"node-a"}}`) }},
+		{"a pod's name on node-b's claim", ownOnly, "", func() error {
+			return s.patchClaim(held, `{"metadata":{"annotations":{"kubeslot.io/pod":"default/mine"}}}`)
+		}},
+		{"its own claim edited", "spec cannot be changed", "", func() error { return s.patchClaim(own, `{"spec":{"holder":"another"}}`) }},
+		{"its own claim's annotations", metadata, "", func() error { return s.patchClaim(own, junk) }},
 		{"node-b's claim replaced", `cannot update resource "slotclaims"`, "", func() error {
 			return s.putClaim(held, func(c *v1alpha1.SlotClaim) { c.Spec.NodeName, c.OwnerReferences[0] = nodeA, s.owner })
 		}},
 		{"its own claim replaced", `cannot update resource "slotclaims"`, "", func() error {
 			return s.putClaim(own, func(c *v1alpha1.SlotClaim) { c.Finalizers = never })
 		}},
-		{"its own claim's finalizers", `cannot patch resource "slotclaims"`, "", func() error { return s.patchClaim(own, kept) }},
+		{"its own claim's finalizers", metadata, "", func() error { return s.patchClaim(own, kept) }},
 
 		{"a slice for node-b", ownOnly, "", report("node-a-77", nodeB, nil)},
 		{"a slice with node-b's name", "a node may name its DeviceSlices only node-a-", "", report("node-b-77", nodeA, nil)},

@@ -133,7 +133,10 @@ func (p *Plugins) refresh(ctx context.Context) error {
 	if len(going) > 0 {
 		p.resync() // an Instance that is gone goes with its last slot
 	}
-	return errors.Join(errors.Join(errs...), p.claimAgain(writing), p.showPods(writing, listed))
+	if err := p.showPods(writing, listed); err != nil { // which nothing depends on: tried again with the next refresh
+		klog.FromContext(ctx).V(2).Info("Cannot write which pods have slots", "reason", err)
+	}
+	return errors.Join(errors.Join(errs...), p.claimAgain(writing))
 }
 
 // readContainers asks the runtime which containers use slots.

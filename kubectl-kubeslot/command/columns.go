@@ -55,7 +55,12 @@ func slotColumns(now func() time.Time, all bool) []column[view.Slot] {
 	type row = *view.Slot
 	return withNamespace(all, func(s row) string { return s.InstanceNamespace }, []column[view.Slot]{
 		{"SLOT", false, func(s row) string { return s.Name }},
-		{"STATE", false, func(s row) string { return string(s.State) }},
+		{"STATE", false, func(s row) string {
+			if s.BeyondCapacity {
+				return string(s.State) + " (beyond capacity)"
+			}
+			return string(s.State)
+		}},
 		{"HOLDER", false, func(s row) string { return s.Holder() }},
 		{"CONTAINER", false, func(s row) string { return s.Container }},
 		{"NODE", false, func(s row) string {

@@ -28,7 +28,8 @@ func (o *options) list() *cobra.Command {
 			key: func(c *view.Configuration) string { return c.Namespace + "/" + c.Name },
 			rows: func(v *view.View) []view.Configuration {
 				return slices.DeleteFunc(v.Configurations(), func(c view.Configuration) bool {
-					return !shows(c.Namespace, c.Labels) || !matches(args, c.Name)
+					known := c.Namespace != "" // not of one that was deleted, and of which claims alone are left
+					return known && !shows(c.Namespace, c.Labels) || !matches(args, c.Name)
 				})
 			},
 			missing: func(v *view.View) error { return s.missing("Configuration", args, v, configurationNames) },

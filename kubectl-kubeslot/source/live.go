@@ -27,7 +27,6 @@ const pause = 200 * time.Millisecond
 // Live follows the objects until the context of Watch is done. Safe for concurrent use.
 type Live struct {
 	kinds   []*liveKind
-	podsOf  string
 	missing []string
 	dirty   chan struct{}
 	changed chan struct{}
@@ -91,7 +90,8 @@ func (s *Source) Watch(ctx context.Context) (*Live, error) {
 		synced = append(synced, registration.HasSynced)
 		go informer.RunWithContext(ctx)
 	}
-	l.podsOf, l.missing = s.podsOf(kinds, scopes), missing(kinds, scopes)
+	l.objects.PodsOf, l.objects.ConfigurationsOf = s.namespaceOf("pods", kinds, scopes), s.namespaceOf("configurations.akri.sh", kinds, scopes)
+	l.missing = missing(kinds, scopes)
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil, fmt.Errorf("read the cluster's objects: %w", context.Cause(ctx))
 	}
@@ -224,7 +224,6 @@ func (l *Live) Objects() view.Objects {
 			l.objects.Held = l.decode(l.objects.Pods)
 		}
 	}
-	l.objects.PodsOf = l.podsOf
 	return l.objects
 }
 

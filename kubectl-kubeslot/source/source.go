@@ -174,7 +174,7 @@ func (s *Source) List(ctx context.Context) (view.Objects, []string, error) {
 			kinds[i].enter(&objects, answers[i])
 		}
 	}
-	objects.PodsOf = s.podsOf(kinds, scopes)
+	objects.PodsOf, objects.ConfigurationsOf = s.namespaceOf("pods", kinds, scopes), s.namespaceOf("configurations.akri.sh", kinds, scopes)
 	return objects, missing(kinds, scopes), nil
 }
 
@@ -196,9 +196,10 @@ const (
 	nowhere
 )
 
-func (s *Source) podsOf(kinds []kind, scopes []scope) string {
+// namespaceOf is the one in which the resource's objects are read, "" for all.
+func (s *Source) namespaceOf(resource string, kinds []kind, scopes []scope) string {
 	for i := range kinds {
-		if kinds[i].resource == "pods" && scopes[i] != everywhere {
+		if kinds[i].resource == resource && scopes[i] != everywhere {
 			return s.namespace
 		}
 	}

@@ -25,6 +25,7 @@ func (v *View) Examine(now time.Time) []Finding {
 	v.examineMissing(&f, now)
 	v.examinePods(&f, now)
 	v.examineConfigurations(&f)
+	v.examineDeleted(&f)
 	v.examineInstances(&f, now)
 	v.examineNodes(&f, now)
 	v.examineCluster(&f)
@@ -64,6 +65,7 @@ func (v *View) examineClaims(f *findings, now time.Time) {
 			f.add(object, "PodGone", "its pod %s/%s is gone, and node %s has not released it: look at kubecri on that node", c.Spec.Pod.Namespace, c.Spec.Pod.Name, c.Spec.NodeName)
 		case c.Spec.Pod != nil && ended(v.pods[string(c.Spec.Pod.UID)]):
 			f.add(object, "PodEnded", "its pod %s/%s has ended, and node %s has not released it: look at kubecri on that node", c.Spec.Pod.Namespace, c.Spec.Pod.Name, c.Spec.NodeName)
+		case v.isDeleted(v.configurationOfClaim(c)): // see examineDeleted
 		case slices.Contains(d.gone, c.Spec.NodeName):
 			f.add(object, "DeviceGone", "its device is gone from node %s: the slot is free when the container that has it has ended: bring the device back, or delete that pod", c.Spec.NodeName)
 		case !known || len(d.nodes) == 0:
@@ -162,8 +164,15 @@ func (v *View) examineConfigurations(f *findings) {
 // examineInstances finds what is wrong with devices, and Instances that do not show what
 // there is.
 func (v *View) examineInstances(f *findings, now time.Time) {
+	deleted := map[string]bool{}
+	for _, d := range v.deleted() {
+		deleted[d.name] = true
+	}
 	for _, name := range slices.Sorted(maps.Keys(v.instances)) {
 		in := v.instances[name]
+		if deleted[in.Spec.ConfigurationName] {
+			continue // see examineDeleted
+		}
 		object := "instance/" + in.Namespace + "/" + name
 		for _, p := range in.Status.Problems {
 			*f = append(*f, InstanceProblem(in.Namespace, in.Name, p))

@@ -31,7 +31,8 @@ type Configuration struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// Configurations returns a row for each Configuration, by namespace and name.
+// Configurations returns a row for each Configuration, by namespace and name, and for those that were
+// deleted while pods had their slots.
 func (v *View) Configurations() []Configuration {
 	waiting := v.waiting()
 	var rows []Configuration
@@ -39,7 +40,7 @@ func (v *View) Configurations() []Configuration {
 		c := &v.objects.Configurations[i]
 		row := Configuration{Namespace: c.Namespace, Name: c.Name, Handler: c.Spec.DiscoveryHandler.Name, Problems: v.problems(c), Labels: c.Labels}
 		if v.configurations[c.Name] == c {
-			nodes := map[string]bool{}
+			nodes, beyond := map[string]bool{}, 0
 			for _, in := range v.of[c.Name] {
 				row.Instances++
 				for _, s := range v.slotsOf(in) {
@@ -49,6 +50,9 @@ func (v *View) Configurations() []Configuration {
 					} else {
 						row.Held++
 					}
+					if s.BeyondCapacity {
+						beyond++
+					}
 				}
 				for _, node := range v.nodes(in) {
 					nodes[node] = true
@@ -56,11 +60,17 @@ func (v *View) Configurations() []Configuration {
 			}
 			row.Nodes, row.Waiting = len(nodes), waiting[c.Name]
 			row.Ready = row.Nodes > 0 && len(row.Problems) == 0
+			if beyond > 0 {
+				row.Problems = append(row.Problems, fmt.Sprintf("CapacityLowered: the capacity is %d, and %s in use", c.Spec.Slots(), counted(beyond, "slot beyond it is", "slots beyond it are")))
+			}
 		}
 		if ready := meta.FindStatusCondition(c.Status.Conditions, akriv0.ConditionReady); ready != nil && ready.ObservedGeneration == c.Generation {
 			row.Ready = ready.Status == metav1.ConditionTrue
 		}
 		rows = append(rows, row)
+	}
+	for _, d := range v.deleted() {
+		rows = append(rows, d.row())
 	}
 	slices.SortFunc(rows, func(a, b Configuration) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// doctor asks for the policies that deploy/policies has.
+// doctor asks for the policies that deploy/policies has, but for those that only warn.
 func TestPoliciesAreThoseOfDeploy(t *testing.T) {
 	files, err := filepath.Glob("../../deploy/policies/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -21,6 +21,9 @@ func TestPoliciesAreThoseOfDeploy(t *testing.T) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if !regexp.MustCompile(`(?m)^  validationActions: \[Deny\]$`).Match(text) {
+			continue
 		}
 		for _, m := range named.FindAllSubmatch(text, -1) {
 			want = append(want, string(m[1]))

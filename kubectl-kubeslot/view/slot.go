@@ -38,6 +38,9 @@ type Slot struct {
 	// Unreachable is true when the slot is kept since its node is not Ready: its pod is gone, or
 	// is being deleted.
 	Unreachable bool `json:"unreachable,omitempty"`
+	// BeyondCapacity is true of a slot that is in use and beyond the Configuration's capacity, which was
+	// lowered: it goes when its pod has ended.
+	BeyondCapacity bool `json:"beyondCapacity,omitempty"`
 	// Labels are the Instance's.
 	Labels map[string]string `json:"labels,omitempty"`
 }

@@ -70,6 +70,7 @@ func (v *View) appendSlots(all []Slot, in *akriv0.Instance) []Slot {
 			continue
 		}
 		if s := v.slot(in, slot.Name{Instance: in.Name, Index: index}); s.State != Free {
+			s.BeyondCapacity = true
 			all = append(all, s)
 		}
 	}

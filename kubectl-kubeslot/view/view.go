@@ -27,8 +27,8 @@ type Objects struct {
 	Claims         []v1alpha1.SlotClaim
 	Pods           []corev1.Pod
 	Nodes          []corev1.Node
-	// PodsOf is the namespace that Pods are of; "" is all.
-	PodsOf string
+	// PodsOf is the namespace that Pods are of, and ConfigurationsOf that of Configurations; "" is all.
+	PodsOf, ConfigurationsOf string
 	// Held returns what a bound pod was given, by container; nil is assignment.Held, which
 	// decodes it.
 	Held func(pod *corev1.Pod) (map[string][]assignment.Grant, error)

@@ -26,7 +26,7 @@ var (
 	ofEveryKubecri = []Permission{
 		{Verbs: "get list watch", Resource: "configurations.akri.sh", To: "know what to discover"},
 		{Verbs: "get list watch create update delete", Resource: "deviceslices.kubeslot.io", To: "say what its node sees"},
-		{Verbs: "get list watch create delete", Resource: "slotclaims.kubeslot.io", To: "claim slots"},
+		{Verbs: "get list watch create patch delete", Resource: "slotclaims.kubeslot.io", To: "claim slots, and say whose they are"},
 		{Verbs: "get", Resource: "namespaces", To: "read the labels that spec.allowedNamespaces selects"},
 	}
 	// Kubecri is all that kubecri may do with an identity of its own.
