@@ -123,7 +123,10 @@ func (o *options) namespace() (string, error) {
 
 // read makes a view of what the user may list, and says on standard error what is
 // missing in it.
-func (o *options) read(ctx context.Context) (*view.View, error) {
+func (o *options) read(ctx context.Context) (*view.View, error) { return o.readWith(ctx, false) }
+
+// readWith also reads the workloads whose pods are refused, if they are asked for.
+func (o *options) readWith(ctx context.Context, refused bool) (*view.View, error) {
 	from, err := o.source()
 	if err != nil {
 		return nil, err
@@ -131,6 +134,11 @@ func (o *options) read(ctx context.Context) (*view.View, error) {
 	objects, missing, err := from.List(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if refused {
+		if objects.Refused, err = from.Refused(ctx); err != nil {
+			return nil, err
+		}
 	}
 	o.tellMissing(missing)
 	return view.New(objects), nil

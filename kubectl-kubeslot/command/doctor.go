@@ -45,6 +45,9 @@ It needs permission to read all of them in the whole cluster.`,
 			if objects.Cluster, err = from.Cluster(cmd.Context()); err != nil {
 				return err
 			}
+			if objects.Refused, err = from.Refused(cmd.Context()); err != nil {
+				return err
+			}
 			v := view.New(objects)
 			findings := v.Examine(o.now())
 			if err := printRows(o, "Finding", findings, findingColumns, "No problems found."); err != nil {

@@ -117,7 +117,7 @@ said last.`,
 			return err
 		}
 		return show(cmd.Context(), s, listing[view.Pod]{
-			kind: "Pod", columns: podColumns(o.now, s.all), none: s.none("pod that asks for devices", false),
+			kind: "Pod", refused: true, columns: podColumns(o.now, s.all), none: s.none("pod that asks for devices", false),
 			key: func(p *view.Pod) string { return p.Namespace + "/" + p.Name },
 			rows: func(v *view.View) []view.Pod {
 				return slices.DeleteFunc(v.Pods(), func(p view.Pod) bool { return !shows(p.Namespace, p.Labels) })

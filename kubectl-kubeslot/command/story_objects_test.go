@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -108,6 +109,18 @@ func (s *story) devices(a args, ns string) {
 		}
 		in.Spec.Nodes = append(in.Spec.Nodes, node)
 	}
+}
+
+func (s *story) refused(a args, ns, name, why string) {
+	two, has := int32(2), int64(0)
+	if n, err := strconv.ParseInt(a.get("has", ""), 10, 32); err == nil {
+		has = n
+	}
+	s.set("replicaset/"+ns+"/"+name, &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+		Spec: appsv1.ReplicaSetSpec{Replicas: &two}, Status: appsv1.ReplicaSetStatus{Replicas: int32(has)}})
+	s.set("event/"+name, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Type: corev1.EventTypeWarning, Reason: "FailedCreate", LastTimestamp: long,
+		Message:        fmt.Sprintf("Error creating: pods %q is forbidden: ValidatingAdmissionPolicy 'kubeslot-scheduler-name' with binding 'kubeslot-scheduler-name' denied request: %s", name+"-x", why),
+		InvolvedObject: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: ns, Name: name}})
 }
 
 // slotName translates yard-0.

@@ -46,6 +46,7 @@ import (
 //	claim slot=yard-0 node=a pod=p|by=p [new] [promised=10m] [again] [runs]   the node has claimed it; with runs its container runs, and the node claims it again
 //	usage slot=yard-0 is=                           an Instance's deviceUsage
 //	event pod=p reason=                             input: the message of a warning
+//	refused kind=ReplicaSet name=rs [has=1]          input: why the pods of a ReplicaSet that wants 2 are refused
 //	deployed [without=name]                         the definitions, policies and permissions of deploy/
 //	delete what=pod/p|node/a|configuration/cam|instances/cam
 //	top [width=100] [height=12]                     input: keys; the screen after them, with > for the cursor and ! for trouble
@@ -156,6 +157,8 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) string {
 			e.InvolvedObject = corev1.ObjectReference{Kind: "Pod", Namespace: ns, Name: a.get("pod", ""), UID: pod.(*corev1.Pod).UID}
 		}
 		s.set("event/"+e.Name, e)
+	case "refused":
+		s.refused(a, ns, name, d.Input)
 	case "deployed":
 		s.deploy(t, a.get("without", ""))
 	case "delete":

@@ -17,12 +17,13 @@ type listing[T any] struct {
 	rows    func(*view.View) []T
 	key     func(*T) string
 	missing func(*view.View) error // says which of the names that were given there are not
+	refused bool                   // whether workloads whose pods are refused are among the rows, without --watch
 }
 
 // show prints the rows, and with --watch those that change until ctx is done.
 func show[T any](ctx context.Context, s *selection, l listing[T]) error {
 	if !s.watch && !s.only {
-		v, err := s.read(ctx)
+		v, err := s.readWith(ctx, l.refused)
 		if err != nil {
 			return err
 		}

@@ -20,10 +20,17 @@ import (
 // objects of the cluster: of a part it would say that the rest is missing.
 func (v *View) Examine(now time.Time) []Finding {
 	var f findings
+	if v.notInstalled() {
+		f.add("cluster", "NotInstalled", "Kubeslot is not installed here: %s left, which nobody serves. Install it, or delete its definitions, and with them all that is left: "+
+			"kubectl delete crd -l app.kubernetes.io/part-of=kubeslot", counted(len(v.objects.Configurations), "Configuration is", "Configurations are"))
+		v.leftInNodes(&f, nil)
+		return f
+	}
 	v.examineClaims(&f, now)
 	v.examineGrants(&f, now)
 	v.examineMissing(&f, now)
 	v.examinePods(&f, now)
+	v.examineRefused(&f)
 	v.examineConfigurations(&f)
 	v.examineDeleted(&f)
 	v.examineInstances(&f, now)

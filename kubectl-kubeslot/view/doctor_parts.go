@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Labels of the chart's pods.
@@ -17,6 +19,20 @@ const (
 
 // upgrading is how long an upgrade of all nodes may take.
 const upgrading = 15 * time.Minute
+
+// notInstalled reports whether nothing of Kubeslot is there but its definitions, and what was made of them.
+func (v *View) notInstalled() bool {
+	c := v.objects.Cluster
+	if c == nil || len(v.objects.Slices) > 0 || len(c.Roles) > 0 {
+		return false
+	}
+	for name := range policies {
+		if slices.Contains(c.Policies, name) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(v.objects.Pods, func(pod corev1.Pod) bool { return pod.Labels[partOfLabel] == partOfKubeslot && !ended(&pod) })
+}
 
 // examineParts looks at Kubeslot's own pods, where it runs in pods: those that are not
 // ready, and parts that an upgrade has left behind.

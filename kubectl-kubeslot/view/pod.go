@@ -45,6 +45,8 @@ const (
 	// Succeeded, Failed: it has ended.
 	Succeeded PodState = "Succeeded"
 	Failed    PodState = "Failed"
+	// Wanted: a workload wants it, and the API server refuses it. The row is the workload's.
+	Wanted PodState = "Wanted"
 	// Terminating: it is being deleted.
 	Terminating PodState = "Terminating"
 )

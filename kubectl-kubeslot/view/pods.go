@@ -28,7 +28,7 @@ func (v *View) Pod(namespace, name string, events ...corev1.Event) (Pod, bool) {
 }
 
 // Pods returns a row for each pod that asks for devices or has some, by namespace and
-// name. Its waits are those that Pod says without events.
+// name, and for each workload whose pods are refused. Its waits are those that Pod says without events.
 func (v *View) Pods() []Pod {
 	held := v.slots().ofPod
 	var rows []Pod
@@ -42,6 +42,7 @@ func (v *View) Pods() []Pod {
 		v.explain(pod, &p, nil)
 		rows = append(rows, p)
 	}
+	rows = append(rows, v.refusedRows()...)
 	slices.SortFunc(rows, func(a, b Pod) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})

@@ -32,6 +32,8 @@ type Objects struct {
 	// Held returns what a bound pod was given, by container; nil is assignment.Held, which
 	// decodes it.
 	Held func(pod *corev1.Pod) (map[string][]assignment.Grant, error)
+	// Refused are read for `pod` and doctor alone.
+	Refused []Refused
 	// Cluster is read for doctor alone.
 	Cluster *Cluster
 }

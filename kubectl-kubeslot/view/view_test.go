@@ -106,7 +106,7 @@ func TestSlots(t *testing.T) {
 	want := map[string]Slot{
 		yard + "-0": {State: Held, Namespace: "default", Pod: "runs", PodUID: "runs", Container: "main", Node: "a", Level: "CL", Since: long.Time},
 		yard + "-1": {State: Free},
-		yard + "-7": {State: Held, Namespace: "default", Pod: "old", PodUID: "old", Container: "main", Node: "b", Level: "CL", Since: long.Time}, // beyond the capacity
+		yard + "-7": {State: Held, Namespace: "default", Pod: "old", PodUID: "old", Container: "main", Node: "b", Level: "CL", Since: long.Time, BeyondCapacity: true},
 		gate + "-0": {State: Free},
 		gate + "-1": {State: Assigned, Namespace: "default", Pod: "starts", PodUID: "starts", Container: "main", Node: "b", Level: "CL", Since: long.Time},
 	}
@@ -276,6 +276,10 @@ func TestExamine(t *testing.T) {
 		"a pod that nobody schedules": {object: "pod/default/waits", want: "no scheduler has tried it",
 			change: func(_ *testing.T, o *Objects) { o.Pods[1].Status.Conditions = nil }},
 		"an Instance that is left": {object: "instance/default/" + gate, want: "its Configuration cam does not exist",
+			change: func(_ *testing.T, o *Objects) {
+				o.Configurations, o.Claims, o.Instances[0].Spec.DeviceUsage, o.Pods = nil, []v1alpha1.SlotClaim{}, nil, nil
+			}},
+		"a Configuration that was deleted": {object: "configuration/default/cam", want: "was deleted while 1 pod has its slots",
 			change: func(_ *testing.T, o *Objects) { o.Configurations = nil }},
 		"a resource that is left": {object: "node/b", want: "2 of akri.sh/gone, of which there is no Configuration",
 			change: func(_ *testing.T, o *Objects) {

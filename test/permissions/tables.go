@@ -69,6 +69,8 @@ var (
 		{Verbs: "get list delete", Resource: "slotclaims.kubeslot.io", To: "delete the nodes' claims"},
 		{Verbs: "list delete", Resource: "leases.coordination.k8s.io", To: "delete those of leader elections and of discovery"},
 		{Verbs: "get list create delete", Resource: "pods", In: "kubeslot-system", To: "run a pod on each node that removes files"},
-		{Verbs: "list delete", Resource: "configurations.akri.sh", In: "kubeslot-system", To: "delete those that the chart made"},
+		{Verbs: "delete", Resource: "configurations.akri.sh", In: "kubeslot-system", To: "delete those that the chart made"},
+		{Verbs: "list", Resource: "configurations.akri.sh", To: "know which stay"},
+		{Verbs: "update", Resource: "configurations.akri.sh/status", To: "have them say that nobody serves them"},
 	}
 )

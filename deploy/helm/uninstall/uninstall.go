@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 )
 
@@ -55,7 +56,7 @@ func Run(ctx context.Context, config Config) error {
 	errs = append(errs, u.nodes(ctx))
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer cancel()
-	errs = append(errs, u.configurations(end), u.leases(end))
+	errs = append(errs, u.configurations(end), u.notReady(end), u.leases(end))
 	return errors.Join(errs...)
 }
 
@@ -185,6 +186,30 @@ func (u *uninstall) configurations(ctx context.Context) error {
 			continue
 		}
 		u.say("Configuration %s/%s of the chart is deleted", c.Namespace, c.Name)
+	}
+	return errors.Join(errs...)
+}
+
+// notReady has the Configurations that stay say that nobody serves them, which nobody else says any more.
+func (u *uninstall) notReady(ctx context.Context) error {
+	list, err := u.Client.AkriV0().Configurations(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if isGone(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list Configurations: %w", err)
+	}
+	var errs []error
+	for i := range list.Items {
+		c := &list.Items[i]
+		if !meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: akriv0.ConditionReady, Status: metav1.ConditionFalse, Reason: "NotInstalled",
+			ObservedGeneration: c.Generation, Message: "Kubeslot was uninstalled: nobody looks for devices, and none is given to pods"}) {
+			continue
+		}
+		c.Status.Instances, c.Status.Nodes, c.Status.Slots = 0, 0, akriv0.SlotCount{}
+		if _, err := u.Client.AkriV0().Configurations(c.Namespace).UpdateStatus(ctx, c, metav1.UpdateOptions{}); err != nil && !isGone(err) {
+			errs = append(errs, fmt.Errorf("write into the status of Configuration %s/%s that it is not served: %w", c.Namespace, c.Name, err))
+		}
 	}
 	return errors.Join(errs...)
 }

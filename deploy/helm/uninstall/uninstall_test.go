@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -94,6 +95,8 @@ func TestRunCleansEachNodeOnceAndDeletesWhatIsTheReleases(t *testing.T) {
 	of := func(release, hook string) map[string]string {
 		return map[string]string{"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": namespace, "helm.sh/hook": hook}
 	}
+	ready := configuration("users", nil)
+	ready.Status.Instances, ready.Status.Conditions = 2, []metav1.Condition{{Type: akriv0.ConditionReady, Status: metav1.ConditionTrue, Reason: "DevicesFound"}}
 	c := newCluster(well, []runtime.Object{
 		node("a", corev1.ConditionTrue, "linux"), node("b", corev1.ConditionTrue, "linux"), node("w", corev1.ConditionTrue, "windows"),
 		ours("kubeslot-uninstall-a", "uninstall-node", "a", corev1.PodRunning), // of an earlier attempt
@@ -102,7 +105,7 @@ func TestRunCleansEachNodeOnceAndDeletesWhatIsTheReleases(t *testing.T) {
 		lease("default", "kubeslot-discovery-cam-0", map[string]string{discoveryLabel: "cam"}), lease("default", "mine", map[string]string{discoveryLabel: "cam"}),
 	},
 		configuration("charts", of("kubeslot", "post-install,post-rollback")), configuration("of-another", of("other", "post-install")),
-		configuration("adopted", of("kubeslot", "")), configuration("users", nil))
+		configuration("adopted", of("kubeslot", "")), ready)
 	if err := c.run(t, 10*time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +134,9 @@ func TestRunCleansEachNodeOnceAndDeletesWhatIsTheReleases(t *testing.T) {
 	names = nil
 	for _, c := range configurations.Items {
 		names = append(names, c.Name)
+		if ready := meta.FindStatusCondition(c.Status.Conditions, akriv0.ConditionReady); ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != "NotInstalled" || c.Status.Instances != 0 {
+			t.Errorf("Configuration %s says %+v", c.Name, c.Status)
+		}
 	}
 	if diff := cmp.Diff([]string{"adopted", "of-another", "users"}, names); diff != "" {
 		t.Errorf("Configurations (-want +got):\n%s", diff)
