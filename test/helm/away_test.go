@@ -15,7 +15,7 @@ import (
 func TestUpgradeToAnImageThatIsNotThere(t *testing.T) {
 	testAll(t, "upgrades to an image that is not there")
 	in := up(t, 10*time.Minute)
-	in.install()
+	in.install("--set", "crds.keep=false")
 	in.configure("cameras", "debugEcho", "descriptions: [gate, yard, door, roof]")
 	in.awaitInstances("default", "cameras", 4, "node-a", "node-b")
 	in.create(pod("before", "kubeslot", "cameras"))

@@ -209,11 +209,24 @@ func (in *install) kubectl(args ...string) string {
 // apply applies objects of YAML.
 func (in *install) apply(text string) {
 	in.Helper()
+	in.kubectl("apply", "--server-side", "--force-conflicts", "-f", in.file(text))
+}
+
+// file is a file with the text.
+func (in *install) file(text string) string {
+	in.Helper()
 	file, err := os.CreateTemp(in.TempDir(), "*.yaml")
 	in.check(err)
 	_, err = file.WriteString(text)
 	in.check(errors.Join(err, file.Close()))
-	in.kubectl("apply", "--server-side", "--force-conflicts", "-f", file.Name())
+	return file.Name()
+}
+
+// warning is what the API server warns of when kubectl does as it is told; "" for nothing.
+func (in *install) warning(args ...string) string {
+	in.Helper()
+	_, err := in.Kubectl(in.ctx, append(args, "--warnings-as-errors")...)
+	return errText(err)
 }
 
 // pod asks for a device of the Configuration; for none when that is empty.
