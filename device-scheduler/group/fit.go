@@ -112,9 +112,23 @@ func (t *Tree) Fit(used types.ResourceList, pod *types.PodInfo) (*Placement, []d
 		p, failed = f.pod(t, used, pod)
 	}
 	if p == nil {
-		return nil, f.reasons(failed)
+		return nil, f.reasons(failed, t.never(used, pod))
 	}
 	return p, nil
+}
+
+// never reports whether the pod, which does not fit, would not fit either if nothing of the node were in
+// use.
+func (t *Tree) never(used types.ResourceList, pod *types.PodInfo) bool {
+	if len(used) == 0 {
+		return true
+	}
+	for _, alone := range []bool{true, false} {
+		if p, _ := (&fitting{alone: alone}).pod(t, nil, pod); p != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Fill writes the placement to the AllocateFrom of the pod that it was made

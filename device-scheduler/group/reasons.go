@@ -42,7 +42,8 @@ func invalid(pod *types.PodInfo) []devicescheduler.PredicateFailureReason {
 // A kind of leaf is its name without indexes, such as
 // "resource/group/gpugrp0/*/gpu/*/cards", so that the reasons of many nodes and
 // of many devices are the same text.
-func (f *fitting) reasons(container string) []devicescheduler.PredicateFailureReason {
+// never is whether it lacks that on an idle node, too.
+func (f *fitting) reasons(container string, never bool) []devicescheduler.PredicateFailureReason {
 	failed := f.failed
 	if failed == nil {
 		failed = &f.want.root
@@ -65,8 +66,11 @@ func (f *fitting) reasons(container string) []devicescheduler.PredicateFailureRe
 	}
 	reasons := make([]devicescheduler.PredicateFailureReason, 0, len(kinds))
 	for _, kind := range kinds {
-		reasons = append(reasons, resource.NewInsufficientResourceError(
-			types.ResourceName(container)+"/"+kind, requested[kind], used[kind], capacity[kind]))
+		reason := resource.NewInsufficientResourceError(types.ResourceName(container)+"/"+kind, requested[kind], used[kind], capacity[kind])
+		if never {
+			reason = reason.NeverEnough()
+		}
+		reasons = append(reasons, reason)
 	}
 	return reasons
 }

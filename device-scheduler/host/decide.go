@@ -19,6 +19,9 @@ type Reason struct {
 	Resource types.ResourceName
 	// Requested, Used and Capacity are units of Resource; all 0 if that is not it.
 	Requested, Used, Capacity int64
+	// Never is whether the node could not meet the request if nothing of it were in use, as far as the
+	// plugin says.
+	Never bool
 	// Fault is set when no answer could be had, so that victims would not help.
 	Fault *Fault
 }
@@ -113,6 +116,9 @@ func values(plugin string, reasons []devicescheduler.PredicateFailureReason) []R
 		}
 		v := Reason{Plugin: plugin, Text: r.GetReason()}
 		v.Resource, v.Requested, v.Used, v.Capacity = r.GetInfo()
+		if n, says := r.(interface{ Never() bool }); says {
+			v.Never = n.Never()
+		}
 		to = append(to, v)
 	}
 	return to

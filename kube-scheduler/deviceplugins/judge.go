@@ -59,7 +59,7 @@ func (a *deviceCache) judge(name string, n *host.Node, r *request) verdict {
 	fit := a.host.Fits(n, r.pod)
 	for _, reason := range fit.Reasons {
 		v.faulted = v.faulted || reason.Fault != nil
-		v.refuse(reason.Text, reason.Fault != nil || n.Holders() == 0)
+		v.refuse(reason.Text, reason.Never || reason.Fault != nil || n.Holders() == 0)
 	}
 	if !fit.OK && v.fits() {
 		v.refuse("a device scheduler plugin refuses the node", n.Holders() == 0)

@@ -94,10 +94,16 @@ func (v *View) shortWait(s *ledger.Shortfall, nodes []string) Wait {
 		switch {
 		case s.Unique != "" && s.InstanceLevel:
 			w.Why = fmt.Sprintf("it asks for %d slots of one device, and a container gets one of each (uniqueDevices)", s.Needed)
-			w.Needs = "ask for 1, or set uniqueDevices: false in the Configuration"
+			w.Needs = "ask for 1"
+			if s.Slots >= s.Needed {
+				w.Needs += ", or set uniqueDevices: false in the Configuration"
+			}
 		case s.Unique != "":
 			w.Why = fmt.Sprintf("it asks for %d different devices, and %s only %d", s.Needed, where, s.Instances)
-			w.Needs = "ask for fewer, have more devices found, or set uniqueDevices: false in the Configuration"
+			w.Needs = "ask for fewer, or have more devices found"
+			if s.Slots >= s.Needed { // with a capacity of 1 each slot is another device's
+				w.Needs = "ask for fewer, have more devices found, or set uniqueDevices: false in the Configuration"
+			}
 		default:
 			w.Why = fmt.Sprintf("it asks for %d slots, and %s only %d", s.Needed, where, s.Slots)
 			w.Needs = "ask for fewer, have more devices found, or raise the Configuration's capacity"

@@ -13,6 +13,7 @@ type InsufficientResourceError struct {
 	requested    int64
 	used         int64
 	capacity     int64
+	never        bool
 }
 
 // NewInsufficientResourceError returns the reason that of capacity units, of
@@ -21,9 +22,22 @@ func NewInsufficientResourceError(name types.ResourceName, requested, used, capa
 	return &InsufficientResourceError{ResourceName: name, requested: requested, used: used, capacity: capacity}
 }
 
+// NeverEnough is the error of a request that the node could not meet if nothing of it were in use.
+func (e *InsufficientResourceError) NeverEnough() *InsufficientResourceError {
+	never := *e
+	never.never = true
+	return &never
+}
+
+// Never reports whether the end of other pods would not help.
+func (e *InsufficientResourceError) Never() bool { return e.never }
+
 // GetReason returns a text without numbers, so that nodes that lack the same
 // thing share one line in the pod's events.
 func (e *InsufficientResourceError) GetReason() string {
+	if e.never {
+		return "Never enough " + string(e.ResourceName)
+	}
 	return "Insufficient " + string(e.ResourceName)
 }
 
