@@ -66,6 +66,12 @@ func TestStatus(t *testing.T) {
 			conditions: []string{"Ready=True DevicesFound: 3 devices found on 1 node", "Discovering=True HandlerWorks: 3 devices found on 1 node"}},
 		"one node fails": {summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, Problems: []inventory.NodeProblem{{Node: "b", Reason: "UnknownHandler", Message: "no handler"}}},
 			conditions: []string{"Ready=False UnknownHandler: node b: no handler", "Discovering=False UnknownHandler: node b: no handler"}, problems: []problem{{Node: "b", Reason: "UnknownHandler", Message: "no handler"}}},
+		"nodes without the handler, which runs elsewhere": {summary: inventory.Summary{Owner: mine, Instances: 3, Nodes: 1, WithoutHandler: 2},
+			conditions: []string{"Ready=True DevicesFound: 3 devices found on 1 node; 2 nodes without the handler", "Discovering=True HandlerWorks: 3 devices found on 1 node; 2 nodes without the handler"}},
+		"properties that are withheld": {summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, Withheld: []string{"RANGE", "SONAR"}},
+			conditions: []string{"Ready=True DevicesFound: 1 device found on 1 node", "Discovering=True HandlerWorks: 1 device found on 1 node"},
+			problems: []problem{{Reason: "PropertiesWithheld", Message: "no container gets these properties of its devices as variables of their names, since spec.propertyPrefixes does not let it: RANGE, SONAR. " +
+				"Containers have them as <NAME>_<HASH> and in AKRI_DEVICES"}}},
 		"a reason that is none": {summary: inventory.Summary{Owner: mine, Problems: []inventory.NodeProblem{{Node: "b", Reason: "no such", Message: "m"}}},
 			conditions: []string{"Ready=False NodeProblem: node b: m", "Discovering=False NodeProblem: node b: m"}, problems: []problem{{Node: "b", Reason: "no such", Message: "m"}}},
 		"nodes fail alike, and one twice": {summary: inventory.Summary{Owner: mine, Problems: []inventory.NodeProblem{

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -52,7 +53,7 @@ func status(c *akriv0.Configuration, invalid string, s inventory.Summary, instan
 		Slots:              akriv0.SlotCount{Total: int32(s.Slots), Held: int32(s.Held)},
 		Problems:           problems(c, invalid, s, instances, sum),
 	}
-	conditions := []metav1.Condition{readyCondition(s, st.Problems), discoveringCondition(c, s)}
+	conditions := []metav1.Condition{readyCondition(c, s, st.Problems), discoveringCondition(c, s)}
 	if hasBroker(c) {
 		st.Brokers = &akriv0.BrokerCount{Desired: int32(sum.Desired), Ready: int32(sum.Ready)}
 		brokers := brokersCondition(c, s, sum)
@@ -95,10 +96,10 @@ func takenBy(name string, owner *akriv0.Configuration) string {
 
 // readyCondition says in one word whether all is well; brokers apart. Properties that no
 // container gets as variables keep no device from being found and given.
-func readyCondition(s inventory.Summary, problems []akriv0.ConfigurationProblem) metav1.Condition {
+func readyCondition(c *akriv0.Configuration, s inventory.Summary, problems []akriv0.ConfigurationProblem) metav1.Condition {
 	problems = slices.DeleteFunc(slices.Clone(problems), func(p akriv0.ConfigurationProblem) bool { return p.Reason == notVariables && p.Node == "" })
 	condition := metav1.Condition{Type: akriv0.ConditionReady, Status: metav1.ConditionTrue, Reason: devicesThere,
-		Message: fmt.Sprintf("%s found on %s", count(s.Instances, "device"), count(s.Nodes, "node"))}
+		Message: found(c, s)}
 	switch {
 	case len(problems) > 0:
 		first := problems[0]
@@ -135,9 +136,18 @@ func discoveringCondition(c *akriv0.Configuration, s inventory.Summary) metav1.C
 		condition.Status, condition.Reason = metav1.ConditionUnknown, nothingReported
 		condition.Message = "no node reports a device, nor what keeps it from finding one"
 	default:
-		condition.Message = fmt.Sprintf("%s found on %s", count(s.Instances, "device"), count(s.Nodes, "node"))
+		condition.Message = found(c, s)
 	}
 	return condition
+}
+
+// found says what was found, and how many nodes do not look for it.
+func found(c *akriv0.Configuration, s inventory.Summary) string {
+	text := fmt.Sprintf("%s found on %s", count(s.Instances, "device"), count(s.Nodes, "node"))
+	if s.WithoutHandler > 0 {
+		text += fmt.Sprintf("; %s without the handler %s (spec.handlerNodeSelector says where it has to run)", count(s.WithoutHandler, "node"), c.Spec.DiscoveryHandler.Name)
+	}
+	return text
 }
 
 func brokersCondition(c *akriv0.Configuration, s inventory.Summary, sum brokers.Sum) metav1.Condition {
@@ -189,6 +199,10 @@ func problems(c *akriv0.Configuration, invalid string, s inventory.Summary, inst
 	}
 	if withheld := validation.Withheld(&c.Spec); withheld != "" {
 		all = append(all, akriv0.ConfigurationProblem{Reason: notVariables, Message: withheld})
+	}
+	if len(s.Withheld) > 0 {
+		all = append(all, akriv0.ConfigurationProblem{Reason: notVariables, Message: fmt.Sprintf("no container gets these properties of its devices as variables of their names, "+
+			"since spec.propertyPrefixes does not let it: %s. Containers have them as <NAME>_<HASH> and in AKRI_DEVICES", strings.Join(s.Withheld, ", "))})
 	}
 	if !owns(c, s) {
 		all = append(all, akriv0.ConfigurationProblem{Reason: nameTaken, Message: takenBy(c.Name, s.Owner)})

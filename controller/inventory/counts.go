@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,8 +40,17 @@ func (v *Inventory) CountProblems() map[ProblemCount]int {
 	}
 	seen := map[problem]bool{}
 	counts := map[ProblemCount]int{}
+	elsewhere := map[v1alpha1.ConfigurationReference]bool{}
 	for _, s := range v.slices {
 		for _, p := range s.Spec.Problems {
+			if of := p.Configuration; of != nil && p.Reason == v1alpha1.UnknownHandler {
+				if _, known := elsewhere[*of]; !known {
+					elsewhere[*of] = v.handlerElsewhere(*of)
+				}
+				if elsewhere[*of] {
+					continue
+				}
+			}
 			reason := p.Reason
 			if !slices.Contains(problemReasons, reason) {
 				reason = OtherReason
@@ -62,6 +72,17 @@ func (v *Inventory) CountProblems() map[ProblemCount]int {
 		}
 	}
 	return counts
+}
+
+// handlerElsewhere reports whether the Configuration's handler runs where it has to, so that a node
+// without it is no problem. The caller holds mu.
+func (v *Inventory) handlerElsewhere(of v1alpha1.ConfigurationReference) bool {
+	named := v.names[of.Name]
+	if named == nil || named.byNamespace[of.Namespace] == nil {
+		return false
+	}
+	_, problem := v1alpha1.WithoutHandler(maps.Values(v.slices), of, named.byNamespace[of.Namespace].Spec.HandlerOnEach())
+	return !problem
 }
 
 // concerned are the names of the Configurations that a problem is of: all, or one. The

@@ -12,11 +12,14 @@ import (
 
 func TestCountProblems(t *testing.T) {
 	v := New()
-	v.SetConfiguration(configuration("default", "cam", nil))
+	onEach := configuration("default", "cam", nil)
+	onEach.Spec.HandlerNodeSelector = map[string]string{"cameras": "yes"}
+	v.SetConfiguration(onEach)
 	late := configuration("elsewhere", "cam", nil)
 	late.CreationTimestamp.Time = sliceAt(9, "", "").CreationTimestamp.Time
 	v.SetConfiguration(late)
 	v.SetConfiguration(configuration("default", "mic", nil))
+	mic := &v1alpha1.ConfigurationReference{Namespace: "default", Name: "mic"}
 	cam := &v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}
 	report := func(slice, node string, problems ...v1alpha1.Problem) {
 		s := sliceAt(0, slice, node)
@@ -24,9 +27,9 @@ func TestCountProblems(t *testing.T) {
 		v.SetSlice(s)
 	}
 	report("a-0", "a", v1alpha1.Problem{Configuration: cam, Reason: "UnknownHandler"}, v1alpha1.Problem{Reason: "NoLease"})
-	report("a-1", "a", v1alpha1.Problem{Configuration: cam, Reason: "UnknownHandler"}) // a node counts once
-	report("b-0", "b", v1alpha1.Problem{Configuration: cam, Reason: "UnknownHandler"})
-	var made []v1alpha1.Problem // what a node makes up is one reason, and no Configuration
+	report("a-1", "a", v1alpha1.Problem{Configuration: cam, Reason: "UnknownHandler"})                                                                 // a node counts once
+	report("b-0", "b", v1alpha1.Problem{Configuration: cam, Reason: "UnknownHandler"}, v1alpha1.Problem{Configuration: mic, Reason: "UnknownHandler"}) // which a has
+	var made []v1alpha1.Problem                                                                                                                        // what a node makes up is one reason, and no Configuration
 	for i := range 50 {
 		made = append(made, v1alpha1.Problem{Configuration: cam, Reason: fmt.Sprint("Made", i)},
 			v1alpha1.Problem{Configuration: &v1alpha1.ConfigurationReference{Namespace: "default", Name: fmt.Sprint("made-", i)}, Reason: "UnknownHandler"})

@@ -26,7 +26,16 @@ type Summary struct {
 	FirstLeftOut string
 	// Problems are what nodes say, by node, reason and message.
 	Problems []NodeProblem
+	// Withheld are the names of devices' properties that no container gets as variables of these names, since
+	// spec.propertyPrefixes does not let it: the first few, sorted.
+	Withheld []string
+	// WithoutHandler are the nodes that lack the handler where that is no problem, as it runs on others.
+	WithoutHandler int
 }
+
+// maxPropertyNames bounds how many names of properties are looked at, which a node may make up, and
+// maxWithheld how many of them are told.
+const maxPropertyNames, maxWithheld = 1000, 10
 
 // NodeProblem is one node's problem with a Configuration.
 type NodeProblem struct{ Node, Reason, Message string }
@@ -47,12 +56,18 @@ func (v *Inventory) Summary(of types.NamespacedName) Summary {
 	}
 	named := v.names[of.Name]
 	firstLeftOut := ""
+	names := map[string]bool{} // of properties: whether they are withheld
 	for instance := range named.instances {
 		r := v.records[instance]
 		v.judge(r, named)
 		if r.first != nil {
 			s.Instances++
 			s.Slots += named.owner.Spec.Slots()
+			for name := range r.first.Properties {
+				if _, known := names[name]; !known && len(names) < maxPropertyNames {
+					names[name] = !named.owner.Spec.MayBeVariable(name)
+				}
+			}
 		}
 		if s.LeftOut += r.ignored; len(r.leftOut) > 0 && (firstLeftOut == "" || instance < firstLeftOut) {
 			firstLeftOut, s.FirstLeftOut = instance, r.leftOut[0]
@@ -63,8 +78,11 @@ func (v *Inventory) Summary(of types.NamespacedName) Summary {
 			}
 		}
 	}
+	maps.DeleteFunc(names, func(_ string, withheld bool) bool { return !withheld })
+	s.Withheld = slices.Sorted(maps.Keys(names))
+	s.Withheld = s.Withheld[:min(len(s.Withheld), maxWithheld)]
 	s.Nodes = v.nodesReaching(named)
-	s.Problems = v.problemsOf(of)
+	s.Problems, s.WithoutHandler = v.problemsOf(named.owner)
 	return s
 }
 
@@ -101,11 +119,16 @@ func (v *Inventory) nodesReaching(named *configurations) int {
 	return len(reaches)
 }
 
-func (v *Inventory) problemsOf(of types.NamespacedName) []NodeProblem {
-	var found []NodeProblem
+// problemsOf are what nodes say of the Configuration, and how many lack its handler where that is none.
+func (v *Inventory) problemsOf(c *akriv0.Configuration) (found []NodeProblem, withoutHandler int) {
+	of := v1alpha1.ConfigurationReference{Namespace: c.Namespace, Name: c.Name}
+	without, problem := v1alpha1.WithoutHandler(maps.Values(v.slices), of, c.Spec.HandlerOnEach())
+	if !problem {
+		withoutHandler = len(without)
+	}
 	for _, s := range v.slices {
 		for _, p := range s.Spec.Problems {
-			if c := p.Configuration; c == nil || c.Namespace == of.Namespace && c.Name == of.Name {
+			if c := p.Configuration; (c == nil || *c == of) && (problem || p.Reason != v1alpha1.UnknownHandler) {
 				found = append(found, NodeProblem{Node: s.Spec.NodeName, Reason: p.Reason, Message: p.Message})
 			}
 		}
@@ -113,7 +136,7 @@ func (v *Inventory) problemsOf(of types.NamespacedName) []NodeProblem {
 	slices.SortFunc(found, func(a, b NodeProblem) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
 	})
-	return slices.Compact(found)
+	return slices.Compact(found), withoutHandler
 }
 
 // problemsChanged names the Configurations that one slice, in the place of another,

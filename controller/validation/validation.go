@@ -61,6 +61,10 @@ func (c *Checker) Check(of *akriv0.Configuration) Findings {
 	if d := of.Spec.Discovery; d != nil {
 		f.Errors = append(f.Errors, metav1validation.ValidateLabels(d.NodeSelector, spec.Child("discovery", "nodeSelector"))...)
 	}
+	f.Errors = append(f.Errors, metav1validation.ValidateLabels(of.Spec.HandlerNodeSelector, spec.Child("handlerNodeSelector"))...)
+	if of.Spec.Discovery != nil && len(of.Spec.HandlerNodeSelector) > 0 {
+		f.Warnings = append(f.Warnings, "spec.handlerNodeSelector: it has no effect with spec.discovery, whose nodeSelector selects the nodes")
+	}
 	if a := of.Spec.AllowedNamespaces; a != nil {
 		f.Errors = append(f.Errors, metav1validation.ValidateLabelSelector(a.Selector, metav1validation.LabelSelectorValidationOptions{}, spec.Child("allowedNamespaces", "selector"))...)
 		for i, name := range a.Names {

@@ -49,13 +49,23 @@ func (a *Agent) reconcileConfiguration(ctx context.Context, name string) {
 	a.config.ReachChanged()
 }
 
-// selects reports whether spec.discovery, if set, selects this node.
+// selects reports whether spec.discovery, or else spec.handlerNodeSelector, selects this node; true
+// where neither is set.
 func (a *Agent) selects(c *v0.Configuration) bool {
-	if c.Spec.Discovery == nil {
+	if !asksForLabels(c) {
 		return true
 	}
+	selector := c.Spec.HandlerNodeSelector
+	if c.Spec.Discovery != nil {
+		selector = c.Spec.Discovery.NodeSelector
+	}
 	node := a.node()
-	return node != nil && labels.SelectorFromSet(c.Spec.Discovery.NodeSelector).Matches(labels.Set(node.Labels))
+	return node != nil && labels.SelectorFromSet(selector).Matches(labels.Set(node.Labels))
+}
+
+// asksForLabels reports whether the Configuration selects nodes that discover.
+func asksForLabels(c *v0.Configuration) bool {
+	return c.Spec.Discovery != nil || len(c.Spec.HandlerNodeSelector) > 0
 }
 
 // owner returns the Configuration that has the resource of the name, nil for none, and

@@ -14,12 +14,13 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/spelling"
 )
 
 // Reasons of problems, and of their Events.
 const (
-	reasonUnknownHandler = "UnknownHandler"
+	reasonUnknownHandler = v1alpha1.UnknownHandler
 	reasonProperties     = "NoDiscoveryProperties"
 	reasonInvalid        = "InvalidDiscoveryDetails"
 	reasonFailed         = "DiscoveryFailed"
@@ -104,7 +105,7 @@ func (a *Agent) awaitChange(ctx context.Context, s *session, c *v0.Configuration
 			meant = "."
 		}
 		a.recordProblem(ctx, s, "", reasonUnknownHandler, fmt.Errorf(
-			"no discovery handler %q on this node%s: discovery starts when there is one%s "+
+			"no discovery handler %q on this node%s: run it there, and discovery starts%s "+
 				"The handler of a Configuration cannot be changed: to name another, delete the Configuration and apply it again under the same name", c.Spec.DiscoveryHandler.Name, others, meant))
 	}
 	select {

@@ -115,7 +115,7 @@ func TestAnUnknownHandlerIsToldOnceAndWaitedFor(t *testing.T) {
 		agent.wantEvents(t) // it may be about to register again
 		api.wantCalls(t)
 		pass(time.Second)
-		agent.wantEvents(t, `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node: discovery starts when there is one. `+itsNameStays)
+		agent.wantEvents(t, `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node: run it there, and discovery starts. `+itsNameStays)
 		api.want(t, "node-a-0: !UnknownHandler")
 		agent.Add(discovery.NewSource(seeing("foo0"), discovery.BuiltInEndpoint))
 		api.want(t, "node-a-0: foo0")
@@ -139,7 +139,7 @@ func TestAnUnknownHandlerIsToldWithTheOthers(t *testing.T) {
 		api := newAPI(configuration("cam"))
 		agent := api.start(t, "node-a", idle("udev"), idle("echos"))
 		pass(reports.Registering)
-		agent.wantEvents(t, `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node, which has echos, udev: discovery starts when there is one; did you mean "echos"? `+itsNameStays)
+		agent.wantEvents(t, `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node, which has echos, udev: run it there, and discovery starts; did you mean "echos"? `+itsNameStays)
 	})
 }
 

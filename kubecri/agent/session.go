@@ -34,8 +34,8 @@ type session struct {
 	warned map[string]bool
 }
 
-// startSession runs the Configuration's handler until stopped: at all times, or with
-// spec.discovery while this node is one of those that discover.
+// startSession runs the Configuration's handler until stopped, if this node is selected: at all times,
+// or with spec.discovery while this node is one of those that discover.
 func (a *Agent) startSession(ctx context.Context, c *v0.Configuration, selected bool) *session {
 	logger := klog.FromContext(ctx).WithValues(
 		"configuration", klog.KObj(c), "handler", c.Spec.DiscoveryHandler.Name)
@@ -45,7 +45,7 @@ func (a *Agent) startSession(ctx context.Context, c *v0.Configuration, selected 
 		reports:  reports.New(a.config.Grace, now, a.registered()),
 		problems: map[string]v1alpha1.Problem{}, warned: map[string]bool{}}
 	switch {
-	case c.Spec.Discovery == nil:
+	case c.Spec.Discovery == nil && selected:
 		a.discoveries.Go(func() { a.discover(ctx, s, c) })
 	case selected:
 		s.reach = a.newReach(c)

@@ -287,7 +287,7 @@ func TestDevicesWithoutAHandlerGo(t *testing.T) {
 		if !second.Gone("cam-8120fe") {
 			t.Error("the device is not gone")
 		}
-		unknown := `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node: discovery starts when there is one. ` + itsNameStays
+		unknown := `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node: run it there, and discovery starts. ` + itsNameStays
 		lost := `Warning DevicesLost Node node-a no longer reports 1 devices: no discovery handler "echoes" has reported them since discovery began`
 		second.wantEvents(t, unknown, unknown, lost, lost)
 		second.wantNotified(t, "cam-8120fe DeviceGone", "mic-8120fe DeviceGone")

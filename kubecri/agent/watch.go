@@ -78,7 +78,7 @@ func (a *Agent) nodeUpdated(old, node *corev1.Node) {
 // nodeChanged looks at whom the Node's labels select, and at who owns the slices.
 func (a *Agent) nodeChanged() {
 	for _, c := range a.allConfigurations() {
-		if c.Spec.Discovery != nil {
+		if asksForLabels(c) {
 			a.configurations.Add(c.Name)
 		}
 	}

@@ -73,6 +73,7 @@ func (v *View) examineClaims(f *findings, now time.Time) {
 		case c.Spec.Pod != nil && ended(v.pods[string(c.Spec.Pod.UID)]):
 			f.add(object, "PodEnded", "its pod %s/%s has ended, and node %s has not released it: look at kubecri on that node", c.Spec.Pod.Namespace, c.Spec.Pod.Name, c.Spec.NodeName)
 		case v.isDeleted(v.configurationOfClaim(c)): // see examineDeleted
+		case in != nil && len(d.nodes) == 0 && slices.ContainsFunc(in.Status.Problems, deviceAway): // said of the Instance
 		case slices.Contains(d.gone, c.Spec.NodeName):
 			f.add(object, "DeviceGone", "its device is gone from node %s: the slot is free when the container that has it has ended: bring the device back, or delete that pod", c.Spec.NodeName)
 		case !known || len(d.nodes) == 0:

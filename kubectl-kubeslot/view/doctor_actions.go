@@ -32,7 +32,7 @@ var configurationActions = map[string]string{
 	"PropertiesWithheld":      "Add the beginnings of the names to spec.propertyPrefixes, or read them by the names that containers have",
 	"ReportsLeftOut":          "Look at the problems of its Instances, and correct the discovery handler of the node that reports them",
 	"TooManyDevices":          "",
-	"UnknownHandler":          "Run the handler on the node, or correct the name in your file, " + applyAgain,
+	"UnknownHandler":          "",
 }
 
 // ConfigurationProblems are the problems of Configurations as Examine says them, by object.
@@ -69,7 +69,7 @@ func configurationProblem(c *akriv0.Configuration, p reasonedProblem) string {
 func InstanceProblem(namespace, name, problem string) Finding {
 	action := fmt.Sprintf("See kubectl describe instance -n %s %s", namespace, name)
 	switch {
-	case strings.HasPrefix(problem, "no node sees the device"):
+	case deviceAway(problem):
 		action = fmt.Sprintf("Bring the device back, or end the pods that have its slots: kubectl kubeslot slots %s", name)
 	case strings.HasPrefix(problem, "the claim of slot "):
 		action = "The controller deletes such claims unless a pod has the slot: delete that pod, else look whether the controller runs"
@@ -78,6 +78,10 @@ func InstanceProblem(namespace, name, problem string) Finding {
 	}
 	return Finding{Object: "instance/" + namespace + "/" + name, Reason: "InstanceProblem", Problem: withAction(problem, action)}
 }
+
+// deviceAway reports whether an Instance's problem is that it is there for the pods alone that have its
+// slots (controller/instances).
+func deviceAway(problem string) bool { return strings.HasPrefix(problem, "no node sees the device") }
 
 // nodeCondition is a condition of a node that kubecri sets, with what to do about it. The
 // message of the other one says it.

@@ -41,8 +41,8 @@ func TestExamineSaysWhatToDo(t *testing.T) {
 		change func(*Objects)
 		want   string // problems, a line each
 	}{
-		"a handler that there is not": {onNode("UnknownHandler", `no discovery handler "x" on this node: discovery starts when there is one; did you mean "y"?`),
-			`node a: UnknownHandler: no discovery handler "x" on this node: discovery starts when there is one; did you mean "y"? Run the handler on the node, or correct the name in your file, delete the Configuration and apply it again: spec.discoveryHandler cannot be changed`},
+		"a handler that there is not": {onNode("UnknownHandler", `no discovery handler "x" on this node: run it there, and discovery starts; did you mean "y"?`),
+			`node a: UnknownHandler: no discovery handler "x" on this node: run it there, and discovery starts; did you mean "y"?`},
 		"a handler that fails": {onNode("DiscoveryFailed", "no route"), "node a: DiscoveryFailed: no route. It is tried again; if it stays, look at the handler's pod or log on the node"},
 		"properties that no container gets": {inStatus("PropertiesWithheld", "no container gets these"),
 			"PropertiesWithheld: no container gets these. Add the beginnings of the names to spec.propertyPrefixes, or read them by the names that containers have"},

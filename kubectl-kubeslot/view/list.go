@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // Configuration is a row of what there is of a Configuration.
@@ -25,8 +26,8 @@ type Configuration struct {
 	Waiting   int      `json:"waiting"` // pods
 	Nodes     int      `json:"nodes"`
 	Problems  []string `json:"problems,omitempty"`
-	// Ready is whether the condition Ready is True; until the controller has seen the last
-	// change of the Configuration, whether devices are found and nothing is wrong.
+	// Ready, Instances and Nodes are what the status says, as kubectl get shows it; until the controller has
+	// seen the last change of the Configuration, whether devices are found and nothing is wrong.
 	Ready  bool              `json:"ready"`
 	Labels map[string]string `json:"labels,omitempty"`
 }
@@ -65,7 +66,7 @@ func (v *View) Configurations() []Configuration {
 			}
 		}
 		if ready := meta.FindStatusCondition(c.Status.Conditions, akriv0.ConditionReady); ready != nil && ready.ObservedGeneration == c.Generation {
-			row.Ready = ready.Status == metav1.ConditionTrue
+			row.Ready, row.Instances, row.Nodes = ready.Status == metav1.ConditionTrue, int(c.Status.Instances), int(c.Status.Nodes)
 		}
 		rows = append(rows, row)
 	}
@@ -105,9 +106,17 @@ func (v *View) reasonedProblems(c *akriv0.Configuration) []reasonedProblem {
 	default:
 		add(nameTaken, fmt.Sprintf("Configuration %s/%s is older and has or may have an Instance of this name", owner.Namespace, owner.Name))
 	}
+	of := v1alpha1.ConfigurationReference{Namespace: c.Namespace, Name: c.Name}
+	_, handler := v1alpha1.WithoutHandler(func(yield func(*v1alpha1.DeviceSlice) bool) {
+		for i := range v.objects.Slices {
+			if !yield(&v.objects.Slices[i]) {
+				return
+			}
+		}
+	}, of, c.Spec.HandlerOnEach())
 	for _, s := range v.objects.Slices {
 		for _, p := range s.Spec.Problems {
-			if p.Configuration != nil && p.Configuration.Namespace == c.Namespace && p.Configuration.Name == c.Name {
+			if p.Configuration != nil && *p.Configuration == of && (handler || p.Reason != v1alpha1.UnknownHandler) {
 				add(p.Reason, fmt.Sprintf("node %s: %s: %s", s.Spec.NodeName, p.Reason, p.Message))
 			}
 		}

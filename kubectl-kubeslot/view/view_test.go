@@ -230,16 +230,19 @@ func TestPodWithSlots(t *testing.T) {
 	}
 }
 
+// healthy is a cluster without problems: pod runs has a slot, and another waits.
+func healthy(t *testing.T) Objects {
+	t.Helper()
+	o := cluster()
+	o.Claims = []v1alpha1.SlotClaim{claim(yard+"-0", "a", "runs")}
+	o.Instances[0].Spec.DeviceUsage = map[string]string{yard + "-0": "C:runs:a"}
+	waits := pod("waits", "cam", 9)
+	waits.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
+	o.Pods = []corev1.Pod{bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0"), waits}
+	return o
+}
+
 func TestExamine(t *testing.T) {
-	healthy := func(t *testing.T) Objects {
-		o := cluster()
-		o.Claims = []v1alpha1.SlotClaim{claim(yard+"-0", "a", "runs")}
-		o.Instances[0].Spec.DeviceUsage = map[string]string{yard + "-0": "C:runs:a"}
-		waits := pod("waits", "cam", 9)
-		waits.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
-		o.Pods = []corev1.Pod{bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0"), waits}
-		return o
-	}
 	for name, tc := range map[string]struct {
 		change func(t *testing.T, o *Objects)
 		object string

@@ -113,6 +113,12 @@ type ConfigurationSpec struct {
 	// +nullable
 	Discovery *Discovery `json:"discovery,omitempty"`
 
+	// handlerNodeSelector selects, by labels, the nodes on which the discovery handler runs, as where
+	// its hardware is: each of them has to have it, and no other node discovers. Without it the
+	// handler has to run somewhere. It has no effect with discovery, which selects nodes itself.
+	// +optional
+	HandlerNodeSelector map[string]string `json:"handlerNodeSelector,omitempty"`
+
 	// allowedNamespaces says whose pods may use the devices: those of the Configuration's
 	// own namespace, and of these. Without it pods of every namespace may. Pods that hold
 	// slots when it changes keep them.
@@ -230,6 +236,12 @@ type Discovery struct {
 	// some discover them. Empty selects all nodes.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+}
+
+// HandlerOnEach reports whether each node that discovers has to have the handler, so that one without
+// it is a problem though others have it.
+func (s *ConfigurationSpec) HandlerOnEach() bool {
+	return s.Discovery == nil && len(s.HandlerNodeSelector) > 0
 }
 
 // DiscoveryHandlerInfo selects a discovery handler and what it looks for.

@@ -187,6 +187,13 @@ func (in *ConfigurationSpec) DeepCopyInto(out *ConfigurationSpec) {
 		*out = new(Discovery)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.HandlerNodeSelector != nil {
+		in, out := &in.HandlerNodeSelector, &out.HandlerNodeSelector
+		*out = make(map[string]string, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
+	}
 	if in.AllowedNamespaces != nil {
 		in, out := &in.AllowedNamespaces, &out.AllowedNamespaces
 		*out = new(AllowedNamespaces)

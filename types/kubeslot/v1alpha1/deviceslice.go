@@ -3,6 +3,9 @@ package v1alpha1
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -161,6 +164,24 @@ type Problem struct {
 	// message says what is wrong and what to do.
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message"`
+}
+
+// UnknownHandler is the reason of a Problem: the node does not have the Configuration's handler.
+const UnknownHandler = "UnknownHandler"
+
+// WithoutHandler returns the nodes that do not have the Configuration's handler, sorted, of those that
+// the slices are of, and whether that is a problem: none of them has it, or it should be on each.
+func WithoutHandler(all iter.Seq[*DeviceSlice], of ConfigurationReference, onEach bool) (nodes []string, problem bool) {
+	reporting, without := map[string]bool{}, map[string]bool{}
+	for s := range all {
+		reporting[s.Spec.NodeName] = true
+		for _, p := range s.Spec.Problems {
+			if p.Reason == UnknownHandler && p.Configuration != nil && *p.Configuration == of {
+				without[s.Spec.NodeName] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(without)), len(without) > 0 && (onEach || len(without) == len(reporting))
 }
 
 // Instance returns the name of the device's Instance.
