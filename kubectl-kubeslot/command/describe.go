@@ -19,6 +19,7 @@ func (o *options) node() *cobra.Command {
 		Use: "node NODE...", Aliases: []string{"nodes"}, Short: "A node: the devices that it reaches and advertises, and the slots of its pods",
 		Args: cobra.MinimumNArgs(1),
 	}
+	o.printFlags(cmd)
 	cmd.ValidArgsFunction = o.complete(nodeNames)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		v, err := o.read(cmd.Context())
