@@ -28,7 +28,7 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 
 func newOptions(streams genericiooptions.IOStreams) *options {
 	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, now: time.Now, patience: patience}
-	o.terminal = o.isTerminal
+	o.terminal, o.width = o.isTerminal, o.terminalWidth
 	return o
 }
 
@@ -72,6 +72,8 @@ type options struct {
 	// release asks on a terminal, and waits this long whether a node claims a slot again.
 	terminal func() bool
 	patience time.Duration
+	// width is that of the terminal that is printed to; 0 when it is none.
+	width func() int
 	// connected is the source in tests, which are told by watched that it is watched.
 	connected *source.Source
 	watched   func()

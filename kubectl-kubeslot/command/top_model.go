@@ -113,7 +113,7 @@ func (m *topModel) tick() tea.Cmd {
 func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
-		m.width, m.height, m.widths = max(msg.Width, 20), max(msg.Height, 6), nil
+		m.width, m.height, m.widths = max(msg.Width, leastWidth), max(msg.Height, 6), nil
 		m.lines = wrapped(m.description, m.width)
 		m.fill()
 	case changed:
@@ -248,31 +248,6 @@ func (m *topModel) setDescription(d described) {
 		m.description = []string{fmt.Sprintf("There is no pod %s/%s that you can see.", plain(m.opened.podNamespace), plain(m.opened.pod))}
 	}
 	m.lines = wrapped(m.description, m.width)
-}
-
-// wrapped breaks lines between words, so that none is longer than the width. What goes on
-// stands further right than its line begins.
-func wrapped(lines []string, width int) []string {
-	var all []string
-	for _, line := range lines {
-		indent := strings.Repeat(" ", min(len(line)-len(strings.TrimLeft(line, " "))+4, width/2))
-		for runes := []rune(line); ; {
-			if len(runes) <= width {
-				all = append(all, string(runes))
-				break
-			}
-			at := width
-			for i := width; i > width/2; i-- {
-				if runes[i] == ' ' {
-					at = i
-					break
-				}
-			}
-			all = append(all, string(runes[:at]))
-			runes = append([]rune(indent), []rune(strings.TrimLeft(string(runes[at:]), " "))...)
-		}
-	}
-	return all
 }
 
 func (m *topModel) setView(v *view.View) {

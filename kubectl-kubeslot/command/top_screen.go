@@ -125,7 +125,7 @@ func topPage[T any](m *topModel, rows []T, columns []column[T], about func(*T) t
 			picked[i] = rows[of[i].at]
 		}
 		var text bytes.Buffer
-		t := newTable(&text, columns, wide, true)
+		t := newTable(&text, columns, wide, true, 0)
 		copy(t.widths, m.widths)
 		t.print(picked)
 		m.widths = t.widths
@@ -143,7 +143,7 @@ func (m *topModel) configurations() {
 	columns := append(configurationColumns(m.all), column[view.Configuration]{})
 	at := len(columns) - 2 // before PROBLEM
 	columns[at+1] = columns[at]
-	columns[at] = column[view.Configuration]{"USED", false, func(c *view.Configuration) string { return bar(c.Held, c.Slots, 10) }}
+	columns[at] = column[view.Configuration]{"USED", wordColumn, func(c *view.Configuration) string { return bar(c.Held, c.Slots, 10) }}
 	topPage(m, rows, columns, func(c *view.Configuration) topRow {
 		return topRow{key: c.Namespace + "/" + c.Name, bad: !c.Ready, configuration: c.Name}
 	})
