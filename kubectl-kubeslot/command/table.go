@@ -34,6 +34,7 @@ const (
 
 func (t *table[T]) print(rows []T) {
 	lines := t.cells(rows)
+	grow(t.widths, lines)
 	last := len(t.columns) - 1
 	before := 0 // the last column
 	for _, width := range t.widths[:last] {
@@ -43,13 +44,13 @@ func (t *table[T]) print(rows []T) {
 	for _, cells := range lines {
 		switch {
 		case !breaks:
-			fmt.Fprintln(t.to, t.line(cells))
+			fmt.Fprintln(t.to, aligned(cells, t.widths))
 		case t.width-before >= leastText:
-			for _, line := range wrapLine(t.line(cells), t.width, before) {
+			for _, line := range wrapLine(aligned(cells, t.widths), t.width, before) {
 				fmt.Fprintln(t.to, line)
 			}
 		default:
-			fmt.Fprintln(t.to, t.line(cells[:last]))
+			fmt.Fprintln(t.to, aligned(cells[:last], t.widths))
 			if cells[last] == nothing {
 				continue
 			}
@@ -60,8 +61,7 @@ func (t *table[T]) print(rows []T) {
 	}
 }
 
-// cells are the texts of the rows, after the columns' names if they are still to be printed. The
-// widths grow to them.
+// cells are the texts of the rows, after the columns' names if they are still to be printed.
 func (t *table[T]) cells(rows []T) [][]string {
 	var lines [][]string
 	if t.headers {
@@ -80,21 +80,25 @@ func (t *table[T]) cells(rows []T) [][]string {
 		}
 		lines = append(lines, cells)
 	}
-	for _, cells := range lines {
-		for j, cell := range cells {
-			t.widths[j] = max(t.widths[j], utf8.RuneCountInString(cell)+gap, least)
-		}
-	}
 	return lines
 }
 
-// line aligns the first cells of a row.
-func (t *table[T]) line(cells []string) string {
+// grow makes the columns as wide as the lines need them, with the gap behind them.
+func grow(widths []int, lines [][]string) {
+	for _, cells := range lines {
+		for i, cell := range cells {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell)+gap, least)
+		}
+	}
+}
+
+// aligned is a line of cells in columns of these widths.
+func aligned(cells []string, widths []int) string {
 	var text strings.Builder
-	for j, cell := range cells {
+	for i, cell := range cells {
 		text.WriteString(cell)
-		if j < len(cells)-1 {
-			text.WriteString(strings.Repeat(" ", t.widths[j]-utf8.RuneCountInString(cell)))
+		if i < len(cells)-1 {
+			text.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)))
 		}
 	}
 	return text.String()

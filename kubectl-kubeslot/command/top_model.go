@@ -41,15 +41,16 @@ type topModel struct {
 	page     page
 	counts   topCounts
 	rows     []topRow // of the page, that pass the filter
-	// draw makes lines of the page's rows: that of the column names, and one for each. Only
-	// what is on the screen is drawn; widths, which are the columns', grow with it.
-	draw   func(rows []topRow) []string
-	widths []int
-	cursor int
-	top    int // the first row on the screen
-	of     string
-	filter string
-	typing bool
+	// cells are those of the column names, and of the page's rows that are given. Only what is on
+	// the screen is drawn; widths, which are the columns', grow with it.
+	cells      func(rows []topRow) [][]string
+	importance []string // of the columns
+	widths     []int
+	cursor     int
+	top        int // the first row on the screen
+	of         string
+	filter     string
+	typing     bool
 	// opened is the pod that is described; lines is its description, as wide as the screen.
 	opened        *topRow
 	description   []string
@@ -281,8 +282,10 @@ func (m *topModel) fill() {
 		m.pods()
 	}
 	if m.filter != "" {
-		lines, filter := m.draw(m.rows)[1:], strings.ToLower(m.filter)
-		m.rows = slices.DeleteFunc(m.rows, func(r topRow) bool { return !strings.Contains(strings.ToLower(lines[r.at]), filter) })
+		lines, filter := m.cells(m.rows)[1:], strings.ToLower(m.filter)
+		m.rows = slices.DeleteFunc(m.rows, func(r topRow) bool {
+			return !strings.Contains(strings.ToLower(strings.Join(lines[r.at], " ")), filter)
+		})
 	}
 	if i := slices.IndexFunc(m.rows, func(r topRow) bool { return r.key == at }); at != "" && i >= 0 {
 		m.cursor = i
