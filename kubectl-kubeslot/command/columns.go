@@ -16,77 +16,77 @@ func withNamespace[T any](all bool, namespace func(*T) string, columns []column[
 	if !all {
 		return columns
 	}
-	return append([]column[T]{{"NAMESPACE", false, namespace}}, columns...)
+	return append([]column[T]{{"NAMESPACE", wordColumn, namespace}}, columns...)
 }
 
 func configurationColumns(all bool) []column[view.Configuration] {
 	type row = *view.Configuration
 	return withNamespace(all, func(c row) string { return c.Namespace }, []column[view.Configuration]{
-		{"NAME", false, func(c row) string { return c.Name }},
-		{"HANDLER", false, func(c row) string { return c.Handler }},
-		{"READY", false, func(c row) string { return strconv.FormatBool(c.Ready) }},
-		{"INSTANCES", false, func(c row) string { return strconv.Itoa(c.Instances) }},
-		{"NODES", false, func(c row) string { return strconv.Itoa(c.Nodes) }},
-		{"SLOTS", false, func(c row) string { return strconv.Itoa(c.Slots) }},
-		{"FREE", false, func(c row) string { return strconv.Itoa(c.Free) }},
-		{"HELD", false, func(c row) string { return strconv.Itoa(c.Held) }},
-		{"WAITING", false, func(c row) string { return strconv.Itoa(c.Waiting) }},
-		{"PROBLEM", false, func(c row) string { return first(c.Problems, 60) }},
+		{"NAME", wordColumn, func(c row) string { return c.Name }},
+		{"HANDLER", wordColumn, func(c row) string { return c.Handler }},
+		{"READY", wordColumn, func(c row) string { return strconv.FormatBool(c.Ready) }},
+		{"INSTANCES", wordColumn, func(c row) string { return strconv.Itoa(c.Instances) }},
+		{"NODES", wordColumn, func(c row) string { return strconv.Itoa(c.Nodes) }},
+		{"SLOTS", wordColumn, func(c row) string { return strconv.Itoa(c.Slots) }},
+		{"FREE", wordColumn, func(c row) string { return strconv.Itoa(c.Free) }},
+		{"HELD", wordColumn, func(c row) string { return strconv.Itoa(c.Held) }},
+		{"WAITING", wordColumn, func(c row) string { return strconv.Itoa(c.Waiting) }},
+		{"PROBLEM", textColumn, func(c row) string { return first(c.Problems, 60) }},
 	})
 }
 
 func instanceColumns(all bool) []column[view.Instance] {
 	type row = *view.Instance
 	return withNamespace(all, func(i row) string { return i.Namespace }, []column[view.Instance]{
-		{"NAME", false, func(i row) string { return i.Name }},
-		{"DEVICE", false, func(i row) string { return short(i.Device, 60) }},
-		{"SHARED", false, func(i row) string { return strconv.FormatBool(i.Shared) }},
-		{"NODES", false, func(i row) string { return some(i.Nodes, 3) }},
-		{"SLOTS", false, func(i row) string { return strconv.Itoa(i.Slots) }},
-		{"FREE", false, func(i row) string { return strconv.Itoa(i.Free) }},
-		{"HELD", false, func(i row) string { return strconv.Itoa(i.Held) }},
-		{"CONFIGURATION", true, func(i row) string { return i.Configuration }},
-		{"LOST ON", true, func(i row) string { return some(i.Lost, 3) }},
-		{"PROBLEM", true, func(i row) string { return first(i.Problems, 120) }},
+		{"NAME", wordColumn, func(i row) string { return i.Name }},
+		{"DEVICE", wordColumn, func(i row) string { return short(i.Device, 60) }},
+		{"SHARED", wordColumn, func(i row) string { return strconv.FormatBool(i.Shared) }},
+		{"NODES", wordColumn, func(i row) string { return some(i.Nodes, 3) }},
+		{"SLOTS", wordColumn, func(i row) string { return strconv.Itoa(i.Slots) }},
+		{"FREE", wordColumn, func(i row) string { return strconv.Itoa(i.Free) }},
+		{"HELD", wordColumn, func(i row) string { return strconv.Itoa(i.Held) }},
+		{"CONFIGURATION", wideColumn, func(i row) string { return i.Configuration }},
+		{"LOST ON", wideColumn, func(i row) string { return some(i.Lost, 3) }},
+		{"PROBLEM", wideColumn, func(i row) string { return first(i.Problems, 120) }},
 	})
 }
 
 func slotColumns(now func() time.Time, all bool) []column[view.Slot] {
 	type row = *view.Slot
 	return withNamespace(all, func(s row) string { return s.InstanceNamespace }, []column[view.Slot]{
-		{"SLOT", false, func(s row) string { return s.Name }},
-		{"STATE", false, func(s row) string {
+		{"SLOT", wordColumn, func(s row) string { return s.Name }},
+		{"STATE", wordColumn, func(s row) string {
 			if s.BeyondCapacity {
 				return string(s.State) + " (beyond capacity)"
 			}
 			return string(s.State)
 		}},
-		{"HOLDER", false, func(s row) string { return s.Holder() }},
-		{"CONTAINER", false, func(s row) string { return s.Container }},
-		{"NODE", false, func(s row) string {
+		{"HOLDER", wordColumn, func(s row) string { return s.Holder() }},
+		{"CONTAINER", wordColumn, func(s row) string { return s.Container }},
+		{"NODE", wordColumn, func(s row) string {
 			if s.Unreachable {
 				return s.Node + " (not Ready)"
 			}
 			return s.Node
 		}},
-		{"LEVEL", false, func(s row) string { return s.Level }},
-		{"SINCE", false, func(s row) string { return since(s.Since, now()) }},
-		{"DEVICE", true, func(s row) string { return short(s.Device, 60) }},
-		{"POD UID", true, func(s row) string { return s.PodUID }},
+		{"LEVEL", wordColumn, func(s row) string { return s.Level }},
+		{"SINCE", wordColumn, func(s row) string { return since(s.Since, now()) }},
+		{"DEVICE", wideColumn, func(s row) string { return short(s.Device, 60) }},
+		{"POD UID", wideColumn, func(s row) string { return s.PodUID }},
 	})
 }
 
 func podColumns(now func() time.Time, all bool) []column[view.Pod] {
 	type row = *view.Pod
 	return withNamespace(all, func(p row) string { return p.Namespace }, []column[view.Pod]{
-		{"NAME", false, func(p row) string { return p.Name }},
-		{"STATE", false, func(p row) string { return string(p.State) }},
-		{"SINCE", false, func(p row) string { return since(p.Since, now()) }},
-		{"NODE", false, func(p row) string { return p.Node }},
-		{"REQUESTS", false, func(p row) string { return requests(p.Requests, 2) }},
-		{"SLOTS", false, func(p row) string { return strconv.Itoa(len(p.Slots)) }},
-		{"REASON", false, func(p row) string { return reasons(p.Waits) }},
-		{"MESSAGE", true, func(p row) string {
+		{"NAME", wordColumn, func(p row) string { return p.Name }},
+		{"STATE", wordColumn, func(p row) string { return string(p.State) }},
+		{"SINCE", wordColumn, func(p row) string { return since(p.Since, now()) }},
+		{"NODE", wordColumn, func(p row) string { return p.Node }},
+		{"REQUESTS", wordColumn, func(p row) string { return requests(p.Requests, 2) }},
+		{"SLOTS", wordColumn, func(p row) string { return strconv.Itoa(len(p.Slots)) }},
+		{"REASON", wordColumn, func(p row) string { return reasons(p.Waits) }},
+		{"MESSAGE", wideColumn, func(p row) string {
 			if len(p.Waits) == 0 {
 				return ""
 			}
@@ -96,17 +96,17 @@ func podColumns(now func() time.Time, all bool) []column[view.Pod] {
 }
 
 var advertisedColumns = []column[view.Advertised]{
-	{"RESOURCE", false, func(a *view.Advertised) string { return a.Resource }},
-	{"REACHED", false, func(a *view.Advertised) string { return strconv.Itoa(a.Reached) }},
-	{"FREE", false, func(a *view.Advertised) string { return strconv.Itoa(a.Free) }},
-	{"HELD HERE", false, func(a *view.Advertised) string { return strconv.Itoa(a.Held) }},
-	{"ADVERTISED", false, func(a *view.Advertised) string { return strconv.FormatInt(a.Allocatable, 10) }},
+	{"RESOURCE", wordColumn, func(a *view.Advertised) string { return a.Resource }},
+	{"REACHED", wordColumn, func(a *view.Advertised) string { return strconv.Itoa(a.Reached) }},
+	{"FREE", wordColumn, func(a *view.Advertised) string { return strconv.Itoa(a.Free) }},
+	{"HELD HERE", wordColumn, func(a *view.Advertised) string { return strconv.Itoa(a.Held) }},
+	{"ADVERTISED", wordColumn, func(a *view.Advertised) string { return strconv.FormatInt(a.Allocatable, 10) }},
 }
 
 var findingColumns = []column[view.Finding]{
-	{"OBJECT", false, func(f *view.Finding) string { return f.Object }},
-	{"REASON", false, func(f *view.Finding) string { return f.Reason }},
-	{"PROBLEM", false, func(f *view.Finding) string { return f.Problem }},
+	{"OBJECT", wordColumn, func(f *view.Finding) string { return f.Object }},
+	{"REASON", wordColumn, func(f *view.Finding) string { return f.Reason }},
+	{"PROBLEM", textColumn, func(f *view.Finding) string { return f.Problem }},
 }
 
 // requests names what is asked for, such as akri.sh/cameras:2.

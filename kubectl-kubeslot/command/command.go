@@ -28,7 +28,7 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 
 func newOptions(streams genericiooptions.IOStreams) *options {
 	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, now: time.Now, patience: patience}
-	o.terminal = o.isTerminal
+	o.terminal, o.width = o.isTerminal, o.terminalWidth
 	return o
 }
 
@@ -52,10 +52,9 @@ It acts with your own permissions, and only reads, but for release.`,
 	root.Version = fmt.Sprintf("Kubeslot %s (commit %s)", version.Version(), version.Commit())
 	root.SetVersionTemplate("{{.Version}}\n")
 	o.kube.AddFlags(root.PersistentFlags())
-	root.PersistentFlags().StringVarP(&o.output, "output", "o", "", "one of: wide, "+strings.Join(formats(), ", "))
-	root.PersistentFlags().BoolVar(&o.noHeaders, "no-headers", false, "leave out the line of column names")
+	root.SetUsageTemplate(helpTemplate)
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return o.checkOutput() }
-	root.AddCommand(o.list(), o.instances(), o.slots(), o.pod(), o.node(), o.doctor(), o.release(), o.top(), o.ui(), o.version())
+	root.AddCommand(o.list(), o.instances(), o.slots(), o.pod(), o.node(), o.doctor(), o.release(), o.top(), o.ui(), o.version(), o.globalOptions())
 	o.completeFlags(root)
 	root.SetIn(o.streams.In)
 	root.SetOut(o.streams.Out)
@@ -73,6 +72,8 @@ type options struct {
 	// release asks on a terminal, and waits this long whether a node claims a slot again.
 	terminal func() bool
 	patience time.Duration
+	// width is that of the terminal that is printed to; 0 when it is none.
+	width func() int
 	// connected is the source in tests, which are told by watched that it is watched.
 	connected *source.Source
 	watched   func()
@@ -88,8 +89,16 @@ type selection struct {
 	events   bool
 }
 
+// printFlags adds the flags of commands that print objects.
+func (o *options) printFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "one of: wide, "+strings.Join(formats(), ", "))
+	cmd.Flags().BoolVar(&o.noHeaders, "no-headers", false, "leave out the line of column names")
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", completeOutput))
+}
+
 // selection adds the flags that commands of many rows have.
 func (o *options) selection(cmd *cobra.Command, of string) *selection {
+	o.printFlags(cmd)
 	s := &selection{options: o}
 	f := cmd.Flags()
 	f.BoolVarP(&s.all, "all-namespaces", "A", false, "show those of all namespaces")

@@ -112,11 +112,13 @@ func podNames(v *view.View, namespace string) []string {
 
 func nodeNames(v *view.View, _ string) []string { return v.NodeNames() }
 
-// completeFlags completes the values of flags.
+// completeOutput completes the value of --output.
+func completeOutput(_ *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
+	return begins(append([]string{"wide"}, formats()...), begin), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeFlags completes the values of flags that all commands have.
 func (o *options) completeFlags(root *cobra.Command) {
-	cobra.CheckErr(root.RegisterFlagCompletionFunc("output", func(_ *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
-		return begins(append([]string{"wide"}, formats()...), begin), cobra.ShellCompDirectiveNoFileComp
-	}))
 	cobra.CheckErr(root.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
 		v, _, err := o.completeView(cmd.Context())
 		if err != nil {

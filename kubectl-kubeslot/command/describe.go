@@ -19,6 +19,7 @@ func (o *options) node() *cobra.Command {
 		Use: "node NODE...", Aliases: []string{"nodes"}, Short: "A node: the devices that it reaches and advertises, and the slots of its pods",
 		Args: cobra.MinimumNArgs(1),
 	}
+	o.printFlags(cmd)
 	cmd.ValidArgsFunction = o.complete(nodeNames)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		v, err := o.read(cmd.Context())
@@ -93,20 +94,20 @@ func describePod(w io.Writer, p *view.Pod, now time.Time) {
 	if len(p.Slots) > 0 {
 		fmt.Fprintln(w, "\nIt has:")
 		newTable(w, []column[view.Slot]{
-			{"CONTAINER", false, func(s *view.Slot) string { return s.Container }},
-			{"SLOT", false, func(s *view.Slot) string { return s.Name }},
-			{"STATE", false, func(s *view.Slot) string { return string(s.State) }},
-			{"LEVEL", false, func(s *view.Slot) string { return s.Level }},
-			{"SINCE", false, func(s *view.Slot) string { return since(s.Since, now) }},
-			{"DEVICE", false, func(s *view.Slot) string { return short(s.Device, 60) }},
-		}, true, true).print(p.Slots)
+			{"CONTAINER", wordColumn, func(s *view.Slot) string { return s.Container }},
+			{"SLOT", wordColumn, func(s *view.Slot) string { return s.Name }},
+			{"STATE", wordColumn, func(s *view.Slot) string { return string(s.State) }},
+			{"LEVEL", wordColumn, func(s *view.Slot) string { return s.Level }},
+			{"SINCE", wordColumn, func(s *view.Slot) string { return since(s.Since, now) }},
+			{"DEVICE", wordColumn, func(s *view.Slot) string { return short(s.Device, 60) }},
+		}, true, true, 0).print(p.Slots)
 	}
 	if len(p.Devices) > 0 {
 		fmt.Fprintln(w, "\nIt has, of plugins:")
 		newTable(w, []column[view.PluginDevice]{
-			{"CONTAINER", false, func(d *view.PluginDevice) string { return d.Container }},
-			{"DEVICE", false, func(d *view.PluginDevice) string { return d.Device }},
-		}, true, true).print(p.Devices)
+			{"CONTAINER", wordColumn, func(d *view.PluginDevice) string { return d.Container }},
+			{"DEVICE", wordColumn, func(d *view.PluginDevice) string { return d.Device }},
+		}, true, true, 0).print(p.Devices)
 	}
 	if len(p.Waits) > 0 {
 		fmt.Fprintln(w, "\nWhat is not met:")
@@ -159,7 +160,7 @@ func describeWait(w io.Writer, wait *view.Wait, needs []string, now time.Time) {
 	}
 	shown := wait.Holders[:min(len(wait.Holders), maxHolders)]
 	columns := slices.DeleteFunc(slotColumns(func() time.Time { return now }, false), func(c column[view.Slot]) bool { return c.name == "LEVEL" })
-	newTable(&indented{w, true}, columns, false, true).print(shown)
+	newTable(&indented{w, true}, columns, false, true, 0).print(shown)
 	if left := len(wait.Holders) - len(shown); left > 0 {
 		fmt.Fprintf(w, "    and %d more: kubectl kubeslot slots %s --held\n", left, plain(wait.Resource))
 	}
@@ -219,14 +220,14 @@ func describeNode(w io.Writer, n *view.Node, now time.Time) {
 	}
 	if len(n.Resources) > 0 {
 		fmt.Fprintln(w, "\nIts slots:")
-		newTable(w, advertisedColumns, false, true).print(n.Resources)
+		newTable(w, advertisedColumns, false, true, 0).print(n.Resources)
 	}
 	if len(n.Instances) > 0 {
 		fmt.Fprintln(w, "\nIt reaches:")
-		newTable(w, instanceColumns(false), false, true).print(n.Instances)
+		newTable(w, instanceColumns(false), false, true, 0).print(n.Instances)
 	}
 	if len(n.Slots) > 0 {
 		fmt.Fprintln(w, "\nIts pods have:")
-		newTable(w, slotColumns(func() time.Time { return now }, false), false, true).print(n.Slots)
+		newTable(w, slotColumns(func() time.Time { return now }, false), false, true, 0).print(n.Slots)
 	}
 }

@@ -64,6 +64,7 @@ It needs permission to read all of them in the whole cluster.`,
 			return nil
 		},
 	}
+	o.printFlags(cmd)
 	cmd.Flags().BoolP("all-namespaces", "A", true, "doctor always looks at all namespaces")
 	return cmd
 }

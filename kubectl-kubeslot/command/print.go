@@ -1,13 +1,12 @@
 package command
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -19,9 +18,17 @@ const apiVersion = "kubectl.kubeslot.io/v1alpha1"
 // column is one of a table.
 type column[T any] struct {
 	name  string
-	wide  bool // shown with -o wide alone
+	kind  columnKind
 	value func(row *T) string
 }
+
+type columnKind int
+
+const (
+	wordColumn columnKind = iota // names and numbers
+	textColumn                   // sentences, which a terminal breaks; the last of a table
+	wideColumn                   // shown with -o wide alone
+)
 
 // formats are those of --output, besides wide.
 func formats() []string { return flags("").AllowedFormats() }
@@ -52,7 +59,7 @@ func printRows[T any](o *options, kind string, rows []T, columns []column[T], no
 			_, err := fmt.Fprintln(o.streams.ErrOut, none)
 			return err
 		}
-		newTable(o.streams.Out, columns, o.output == "wide", !o.noHeaders).print(rows)
+		newTable(o.streams.Out, columns, o.output == "wide", !o.noHeaders, o.lineWidth()).print(rows)
 		return nil
 	}
 	return o.printList(kind, len(rows), func(i int) any { return &rows[i] })
@@ -62,13 +69,19 @@ func printRows[T any](o *options, kind string, rows []T, columns []column[T], no
 // single one as itself.
 func describe[T any](o *options, kind string, all []T, text func(io.Writer, *T)) error {
 	if o.table() {
+		var out bytes.Buffer
 		for i := range all {
 			if i > 0 {
-				fmt.Fprintln(o.streams.Out)
+				fmt.Fprintln(&out)
 			}
-			text(o.streams.Out, &all[i])
+			text(&out, &all[i])
 		}
-		return nil
+		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+		if width := o.lineWidth(); width > 0 {
+			lines = wrapped(lines, width)
+		}
+		_, err := fmt.Fprintln(o.streams.Out, strings.Join(lines, "\n"))
+		return err
 	}
 	if len(all) > 1 {
 		return o.printList(kind, len(all), func(i int) any { return &all[i] })
@@ -133,64 +146,13 @@ func object(kind string, value any) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// table writes rows in aligned columns, as kubectl does. Its columns grow with the rows
-// that come, so that what --watch adds stays below its column's name.
-type table[T any] struct {
-	to      io.Writer
-	columns []column[T]
-	widths  []int
-	headers bool // still to be printed
-}
+// nothing is what stands where there is nothing.
+const nothing = "-"
 
-func newTable[T any](to io.Writer, columns []column[T], wide, headers bool) *table[T] {
-	if !wide {
-		columns = slices.DeleteFunc(slices.Clone(columns), func(c column[T]) bool { return c.wide })
-	}
-	return &table[T]{to: to, columns: columns, widths: make([]int, len(columns)), headers: headers}
-}
-
-// Between two columns, and of a column at least; kubectl's.
-const gap, least = 3, 6
-
-func (t *table[T]) print(rows []T) {
-	var lines [][]string
-	if t.headers {
-		t.headers = false
-		var names []string
-		for _, c := range t.columns {
-			names = append(names, c.name)
-		}
-		lines = append(lines, names)
-	}
-	for i := range rows {
-		cells := make([]string, len(t.columns))
-		for j, c := range t.columns {
-			// What a device or a pod's author wrote must not move the cursor.
-			cells[j] = oneLine(c.value(&rows[i]))
-		}
-		lines = append(lines, cells)
-	}
-	for _, line := range lines {
-		for j, cell := range line {
-			t.widths[j] = max(t.widths[j], utf8.RuneCountInString(cell)+gap, least)
-		}
-	}
-	for _, line := range lines {
-		var text strings.Builder
-		for j, cell := range line {
-			text.WriteString(cell)
-			if j < len(line)-1 {
-				text.WriteString(strings.Repeat(" ", t.widths[j]-utf8.RuneCountInString(cell)))
-			}
-		}
-		fmt.Fprintln(t.to, text.String())
-	}
-}
-
-// oneLine is the text as a cell or a line of its own; "-" for none.
+// oneLine is the text as a cell or a line of its own.
 func oneLine(text string) string {
 	if text == "" {
-		return "-"
+		return nothing
 	}
 	return plain(text)
 }

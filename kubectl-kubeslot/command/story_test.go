@@ -51,8 +51,8 @@ import (
 //	delete what=pod/p|node/a|configuration/cam|instances/cam
 //	top [width=100] [height=12]                     input: keys; the screen after them, with > for the cursor and ! for trouble
 //	lease node=a                                    kubecri of the node has renewed its Lease
-//	run [as=guest|viewer|deleter] [answer=y]        input: kubectl kubeslot ...; a guest may list what is in namespace default, and nothing else,
-//	    a viewer may release no slots, and a deleter is refused by the policy. With an answer there is a terminal
+//	run [as=guest|viewer|deleter] [answer=y] [width=80]   input: kubectl kubeslot ...; a guest may list what is in namespace default, and nothing else,
+//	    a viewer may release no slots, and a deleter is refused by the policy. With an answer there is a terminal to ask on, with a width one to print on
 func TestScenarios(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nonexistent")
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
@@ -72,6 +72,7 @@ type story struct {
 	instances map[string]string           // of a device's id
 	runs      map[string]bool             // slots whose containers run, though the claim is deleted
 	answer    string                      // on the terminal; "" where there is none
+	width     int                         // of the terminal; 0 where there is none
 	tracker   clienttesting.ObjectTracker // has what the last command saw and did
 }
 
@@ -185,6 +186,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) string {
 			}
 		}
 		s.answer = a.get("answer", "")
+		s.width, _ = strconv.Atoi(a.get("width", "0"))
 		return s.run(t, a.get("as", ""), words...)
 	default:
 		d.Fatalf(t, "no command %s", d.Cmd)
@@ -217,6 +219,7 @@ func (s *story) options(as string) (o *options, out, errOut *bytes.Buffer) {
 	in.WriteString(s.answer + "\n")
 	o = &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, now: func() time.Time { return storyNow }}
 	o.terminal = func() bool { return s.answer != "" }
+	o.width = func() int { return s.width }
 	namespace := "default"
 	o.kube.Namespace = &namespace
 	kube, akri, definitions := s.clients()

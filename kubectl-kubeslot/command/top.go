@@ -17,7 +17,8 @@ import (
 func (o *options) top() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "top", Short: "A live view in the terminal: Configurations, Instances, slots, and why pods wait",
-		Long: `top shows Configurations, Instances, slots and pods, and follows them. Keys:
+		Long: `top shows Configurations, Instances, slots and pods, and follows them. What is
+least important is left out on a narrow screen. Keys:
   1 2 3 4, Tab     Configurations, Instances, Slots, Pods
   arrows, PgUp/Dn  move; Enter opens: the Instances of a Configuration, the slots of an
                    Instance, the pod of a slot, and of a pod why it waits; Esc goes back

@@ -41,15 +41,16 @@ type topModel struct {
 	page     page
 	counts   topCounts
 	rows     []topRow // of the page, that pass the filter
-	// draw makes lines of the page's rows: that of the column names, and one for each. Only
-	// what is on the screen is drawn; widths, which are the columns', grow with it.
-	draw   func(rows []topRow) []string
-	widths []int
-	cursor int
-	top    int // the first row on the screen
-	of     string
-	filter string
-	typing bool
+	// cells are those of the column names, and of the page's rows that are given. Only what is on
+	// the screen is drawn; widths, which are the columns', grow with it.
+	cells      func(rows []topRow) [][]string
+	importance []string // of the columns
+	widths     []int
+	cursor     int
+	top        int // the first row on the screen
+	of         string
+	filter     string
+	typing     bool
 	// opened is the pod that is described; lines is its description, as wide as the screen.
 	opened        *topRow
 	description   []string
@@ -113,7 +114,7 @@ func (m *topModel) tick() tea.Cmd {
 func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
-		m.width, m.height, m.widths = max(msg.Width, 20), max(msg.Height, 6), nil
+		m.width, m.height, m.widths = max(msg.Width, leastWidth), max(msg.Height, 6), nil
 		m.lines = wrapped(m.description, m.width)
 		m.fill()
 	case changed:
@@ -250,31 +251,6 @@ func (m *topModel) setDescription(d described) {
 	m.lines = wrapped(m.description, m.width)
 }
 
-// wrapped breaks lines between words, so that none is longer than the width. What goes on
-// stands further right than its line begins.
-func wrapped(lines []string, width int) []string {
-	var all []string
-	for _, line := range lines {
-		indent := strings.Repeat(" ", min(len(line)-len(strings.TrimLeft(line, " "))+4, width/2))
-		for runes := []rune(line); ; {
-			if len(runes) <= width {
-				all = append(all, string(runes))
-				break
-			}
-			at := width
-			for i := width; i > width/2; i-- {
-				if runes[i] == ' ' {
-					at = i
-					break
-				}
-			}
-			all = append(all, string(runes[:at]))
-			runes = append([]rune(indent), []rune(strings.TrimLeft(string(runes[at:]), " "))...)
-		}
-	}
-	return all
-}
-
 func (m *topModel) setView(v *view.View) {
 	m.view, m.counts = v, topCounts{}
 	for _, c := range v.Configurations() {
@@ -306,8 +282,10 @@ func (m *topModel) fill() {
 		m.pods()
 	}
 	if m.filter != "" {
-		lines, filter := m.draw(m.rows)[1:], strings.ToLower(m.filter)
-		m.rows = slices.DeleteFunc(m.rows, func(r topRow) bool { return !strings.Contains(strings.ToLower(lines[r.at]), filter) })
+		lines, filter := m.cells(m.rows)[1:], strings.ToLower(m.filter)
+		m.rows = slices.DeleteFunc(m.rows, func(r topRow) bool {
+			return !strings.Contains(strings.ToLower(strings.Join(lines[r.at], " ")), filter)
+		})
 	}
 	if i := slices.IndexFunc(m.rows, func(r topRow) bool { return r.key == at }); at != "" && i >= 0 {
 		m.cursor = i

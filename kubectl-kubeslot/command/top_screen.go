@@ -1,22 +1,16 @@
 package command
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
-
-	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 )
 
 // Styles of a terminal; bubbletea leaves out what it cannot show, or NO_COLOR forbids.
 const (
 	bold, reverse, red, dim, reset = "\x1b[1m", "\x1b[7m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
 )
-
-// wideScreen is from how many characters on columns are shown that are else for -o wide.
-const wideScreen = 130
 
 // View implements tea.Model.
 func (m *topModel) View() tea.View {
@@ -59,14 +53,18 @@ func (m *topModel) screen() []string {
 
 func (m *topModel) cut(line string) string { return short(line, m.width) }
 
-// summary counts what is shown in all.
+// summary counts what is shown in all. The bar says nothing new: it is left out first.
 func (m *topModel) summary() string {
 	c := m.counts
-	text := fmt.Sprintf("kubeslot  %d slots, %d held, %d free  %s  %d pods wait", c.slots, c.slots-c.free, c.free, bar(c.slots-c.free, c.slots, 20), c.waiting)
+	text := fmt.Sprintf("kubeslot  %d slots, %d held, %d free", c.slots, c.slots-c.free, c.free)
+	rest := fmt.Sprintf("  %d pods wait", c.waiting)
 	if c.problems > 0 {
-		text += fmt.Sprintf("  %d Configurations with problems", c.problems)
+		rest += fmt.Sprintf("  %d Configurations with problems", c.problems)
 	}
-	return bold + m.cut(text) + reset
+	if drawn := "  " + bar(c.slots-c.free, c.slots, 20); len(text+drawn+rest) <= m.width {
+		text += drawn
+	}
+	return bold + m.cut(text+rest) + reset
 }
 
 func (m *topModel) tabs() string {
@@ -109,78 +107,4 @@ func bar(used, of, width int) string {
 	}
 	n := (used*width + of - 1) / of
 	return "[" + strings.Repeat("#", n) + strings.Repeat(".", width-n) + "]"
-}
-
-// topPage fills the rows with those of a table. about says what a row is of.
-func topPage[T any](m *topModel, rows []T, columns []column[T], about func(*T) topRow) {
-	m.rows = make([]topRow, len(rows))
-	for i := range rows {
-		m.rows[i] = about(&rows[i])
-		m.rows[i].at = i
-	}
-	wide := m.width >= wideScreen
-	m.draw = func(of []topRow) []string {
-		picked := make([]T, len(of))
-		for i := range of {
-			picked[i] = rows[of[i].at]
-		}
-		var text bytes.Buffer
-		t := newTable(&text, columns, wide, true)
-		copy(t.widths, m.widths)
-		t.print(picked)
-		m.widths = t.widths
-		return strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
-	}
-}
-
-func (m *topModel) configurations() {
-	var rows []view.Configuration
-	for _, c := range m.view.Configurations() {
-		if m.shows(c.Namespace, c.Labels) {
-			rows = append(rows, c)
-		}
-	}
-	columns := append(configurationColumns(m.all), column[view.Configuration]{})
-	at := len(columns) - 2 // before PROBLEM
-	columns[at+1] = columns[at]
-	columns[at] = column[view.Configuration]{"USED", false, func(c *view.Configuration) string { return bar(c.Held, c.Slots, 10) }}
-	topPage(m, rows, columns, func(c *view.Configuration) topRow {
-		return topRow{key: c.Namespace + "/" + c.Name, bad: !c.Ready, configuration: c.Name}
-	})
-}
-
-func (m *topModel) instances() {
-	var rows []view.Instance
-	for _, i := range m.view.Instances() {
-		if m.shows(i.Namespace, i.Labels) && (m.of == "" || m.of == i.Configuration) {
-			rows = append(rows, i)
-		}
-	}
-	topPage(m, rows, instanceColumns(m.all), func(i *view.Instance) topRow {
-		return topRow{key: i.Namespace + "/" + i.Name, bad: len(i.Lost)+len(i.Problems) > 0, instance: i.Name}
-	})
-}
-
-func (m *topModel) slots() {
-	var rows []view.Slot
-	for _, s := range m.view.Slots() {
-		if m.shows(s.InstanceNamespace, s.Labels) && (m.of == "" || m.of == s.Instance || m.of == s.Configuration) {
-			rows = append(rows, s)
-		}
-	}
-	topPage(m, rows, slotColumns(m.now, m.all), func(s *view.Slot) topRow {
-		return topRow{key: s.Name, podNamespace: s.Namespace, pod: s.Pod}
-	})
-}
-
-func (m *topModel) pods() {
-	var rows []view.Pod
-	for _, p := range m.view.Pods() {
-		if m.shows(p.Namespace, p.Labels) {
-			rows = append(rows, p)
-		}
-	}
-	topPage(m, rows, podColumns(m.now, m.all), func(p *view.Pod) topRow {
-		return topRow{key: p.Namespace + "/" + p.Name, bad: len(p.Waits) > 0, podNamespace: p.Namespace, pod: p.Name}
-	})
 }

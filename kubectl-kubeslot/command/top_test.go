@@ -5,11 +5,13 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
@@ -118,6 +120,18 @@ func TestTopSaysWhenItIsOutOfDate(t *testing.T) {
 	m.Update(changed{view: m.view})
 	if strings.Contains(drawn(m), "OUT OF DATE") {
 		t.Errorf("the screen is said to be out of date when it is not:\n%s", drawn(m))
+	}
+}
+
+// Each column of a page has an importance, and there are no others.
+func TestTopKnowsHowImportantColumnsAre(t *testing.T) {
+	for p := range pages {
+		m := newTop(time.Now, nil, true)
+		m.goTo(p, "")
+		names := slices.Sorted(slices.Values(m.cells(nil)[0]))
+		if diff := cmp.Diff(names, slices.Sorted(slices.Values(m.importance))); diff != "" {
+			t.Errorf("%s (-columns +importance):\n%s", p, diff)
+		}
 	}
 }
 

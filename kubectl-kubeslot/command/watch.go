@@ -100,12 +100,12 @@ type change[T any] struct {
 func newWatcher[T any](s *selection, l listing[T]) *watcher[T] {
 	var columns []column[change[T]]
 	if s.events {
-		columns = append(columns, column[change[T]]{"EVENT", false, func(c *change[T]) string { return c.event }})
+		columns = append(columns, column[change[T]]{"EVENT", wordColumn, func(c *change[T]) string { return c.event }})
 	}
 	for _, c := range l.columns {
-		columns = append(columns, column[change[T]]{c.name, c.wide, func(of *change[T]) string { return c.value(&of.row) }})
+		columns = append(columns, column[change[T]]{c.name, c.kind, func(of *change[T]) string { return c.value(&of.row) }})
 	}
-	return &watcher[T]{selection: s, listing: l, known: map[string]T{}, table: newTable(s.streams.Out, columns, s.output == "wide", !s.noHeaders)}
+	return &watcher[T]{selection: s, listing: l, known: map[string]T{}, table: newTable(s.streams.Out, columns, s.output == "wide", !s.noHeaders, s.lineWidth())}
 }
 
 // update prints the rows that are new, have changed or have gone, in this order.

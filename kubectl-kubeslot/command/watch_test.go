@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -198,9 +197,9 @@ func TestWatchSaysWhenItIsOutOfDate(t *testing.T) {
 // What a device or a pod's author wrote moves no cursor and breaks no line.
 func TestWhatIsPrintedIsPlain(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
-	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams}
+	o := newOptions(streams)
 	rows := []string{"a\x1b[2Jb", "c\nd", "\u202egnp.exe", "é"}
-	err := printRows(o, "Text", rows, []column[string]{{"TEXT", false, func(s *string) string { return *s }}, {"ALSO", false, func(s *string) string { return "x" }}}, "")
+	err := printRows(o, "Text", rows, []column[string]{{"TEXT", wordColumn, func(s *string) string { return *s }}, {"ALSO", wordColumn, func(s *string) string { return "x" }}}, "")
 	if want := "TEXT      ALSO\na?[2Jb    x\nc?d       x\n?gnp.exe   x\né         x\n"; err != nil || strings.ReplaceAll(out.String(), " ", "") != strings.ReplaceAll(want, " ", "") {
 		t.Errorf("it prints %q, %v; want %q", out.String(), err, want)
 	}

@@ -46,7 +46,7 @@ type Event struct {
 	Time      int64     `json:"time"` // milliseconds since 1970
 	Kind      EventKind `json:"kind"`
 	Device    string    `json:"device,omitempty"` // Instance
-	ID        string    `json:"id,omitempty"`     // of the device
+	Label     string    `json:"label,omitempty"`  // the device's or, if it has none, its id
 	Slot      int       `json:"slot,omitempty"`   // index, of what happens to a slot
 	Pod       string    `json:"pod,omitempty"`
 	Container string    `json:"container,omitempty"`
@@ -101,7 +101,7 @@ func byTime(a, b Event) int { return int(a.Time - b.Time) }
 func kindOf(s view.State) EventKind { return EventKind(s) }
 
 func eventOf(d *Device, t *Taken, kind EventKind, at int64) Event {
-	return Event{Time: at, Kind: kind, Device: d.Name, ID: d.ID, Slot: t.Index, Pod: t.Pod, Container: t.Container, Node: t.Node}
+	return Event{Time: at, Kind: kind, Device: d.Name, Label: d.called(), Slot: t.Index, Pod: t.Pod, Container: t.Container, Node: t.Node}
 }
 
 // past is what a pod that has ended, and is still there, tells of the slots that it had.
@@ -232,11 +232,11 @@ func changes(from, to *State, now int64) []Event {
 		before, found := from.Devices[name]
 		switch {
 		case !found:
-			events = append(events, Event{Time: now, Kind: DeviceFound, Device: name, ID: d.ID})
+			events = append(events, Event{Time: now, Kind: DeviceFound, Device: name, Label: d.called()})
 		case before.Reach != "" && d.Reach == "":
-			events = append(events, Event{Time: now, Kind: DeviceLost, Device: name, ID: d.ID})
+			events = append(events, Event{Time: now, Kind: DeviceLost, Device: name, Label: d.called()})
 		case before.Reach == "" && d.Reach != "":
-			events = append(events, Event{Time: now, Kind: DeviceBack, Device: name, ID: d.ID})
+			events = append(events, Event{Time: now, Kind: DeviceBack, Device: name, Label: d.called()})
 		}
 		if !slices.Equal(before.Taken, d.Taken) {
 			events = append(events, slotChanges(&before, &d, now)...)
@@ -247,7 +247,7 @@ func changes(from, to *State, now int64) []Event {
 			for i := range d.Taken {
 				events = append(events, eventOf(&d, &d.Taken[i], SlotReleased, now))
 			}
-			events = append(events, Event{Time: now, Kind: DeviceGone, Device: name, ID: d.ID})
+			events = append(events, Event{Time: now, Kind: DeviceGone, Device: name, Label: d.called()})
 		}
 	}
 	waiting := map[string]bool{}

@@ -174,6 +174,51 @@ func TestFilters(t *testing.T) {
 	b.Await("#grid h3", "default/cameras", "default/gpus")
 }
 
+// Names of devices are cut in the middle: paths of sysfs tell most at their ends. A device that says
+// its model and serial number is known by them.
+func TestNamesOfDevices(t *testing.T) {
+	const path = "/devices/pci0000:00/0000:00:14.0/usb1/1-2/1-2:1.0/video4linux/video0"
+	const adapter = "0403:6001:A50285BI"
+	c := small(t, time.Now())
+	c.change(func(o *view.Objects) {
+		o.Slices = append([]v1alpha1.DeviceSlice(nil), o.Slices...)
+		device(o, "cameras", path, 3, false, "node-a")
+		device(o, "cameras", adapter, 3, false, "node-a")
+		o.Instances[len(o.Instances)-1].Spec.BrokerProperties = map[string]string{"USB_MODEL": "FT232R USB UART", "USB_SERIAL": "A50285BI"}
+	})
+	b := browser.Open(t, servePage(t, c), 1440, 900)
+	b.Await("#devices-count", "6")
+	card := func(id string) string {
+		return `document.querySelector('.device[data-name="` + instanceOf("cameras", id, "node-a") + `"] .name')`
+	}
+	b.AwaitText(card(path)+".title", path)
+	b.AwaitText(card(path)+".textContent", path)
+	start, end := card(path)+".querySelector('.middle').firstChild", card(path)+".querySelector('.middle').lastChild"
+	b.AwaitText(end+".textContent", "/video0")
+	b.AwaitTrue(start + ".scrollWidth > " + start + ".clientWidth && " + start + ".clientWidth > 20")
+	b.AwaitTrue(end + ".getBoundingClientRect().right <= " + card(path) + ".getBoundingClientRect().right")
+	b.Picture("page")
+
+	b.AwaitText(card(adapter)+".textContent", "FT232R USB UART A50285BI")
+	b.AwaitText(card(adapter)+".title", "FT232R USB UART A50285BI", adapter)
+	b.Click(`.device[data-name="` + instanceOf("cameras", adapter, "node-a") + `"] .name`)
+	b.Await("#drawer h2", "FT232R USB UART A50285BI")
+	b.Await("#drawer", adapter)
+	b.Press(kb.Escape)
+	for _, text := range []string{adapter, "ft232r"} {
+		b.Search(text)
+		b.Await("#devices-count", "1 of 6")
+	}
+	c.change(func(o *view.Objects) {
+		o.Instances = without(o.Instances, func(in *akriv0.Instance) bool {
+			return in.Name == instanceOf("cameras", adapter, "node-a") || in.Name == instanceOf("cameras", path, "node-a")
+		})
+	})
+	b.AwaitText("document.getElementById('activity').textContent", "Device FT232R USB UART A50285BI is gone", "Device "+path+" is gone")
+	b.AwaitTrue("document.getElementById('activity').scrollWidth <= document.getElementById('activity').clientWidth")
+	b.Picture("gone")
+}
+
 // On a narrow screen nothing is cut off or beside the screen; in the dark it is dark.
 func TestNarrowAndDark(t *testing.T) {
 	b := browser.Open(t, servePage(t, small(t, time.Now())), 390, 844)
@@ -249,7 +294,7 @@ func TestTextStaysText(t *testing.T) {
 		o.Pods = added(o.Pods, p)
 	})
 	b := browser.Open(t, servePage(t, c), 1440, 900)
-	b.Await("#grid", script)
+	b.AwaitText("document.getElementById('grid').textContent", script)
 	b.Await("#problems", script)
 	b.Click(`#waiting [data-open="pod/default/evil"]`)
 	b.Await("#drawer", script)

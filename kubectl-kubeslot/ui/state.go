@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"encoding/hex"
 	"hash/fnv"
 	"slices"
@@ -31,7 +32,8 @@ type Device struct {
 	Name          string   `json:"name"` // the Instance's
 	Namespace     string   `json:"namespace"`
 	Configuration string   `json:"configuration"`
-	ID            string   `json:"id,omitempty"` // the discovery handler's
+	ID            string   `json:"id,omitempty"`    // the discovery handler's
+	Label         string   `json:"label,omitempty"` // its model and serial number, when it says its model
 	Shared        bool     `json:"shared,omitempty"`
 	Capacity      int      `json:"capacity"`
 	Reach         string   `json:"reach"` // key of the nodes that reach it; empty when none does
@@ -98,8 +100,8 @@ func NewState(v *view.View, o view.Objects, missing []string, failure error, now
 		onNode[t.Node]++
 	}
 	for _, in := range v.Instances() {
-		d := Device{Name: in.Name, Namespace: in.Namespace, Configuration: in.Configuration, ID: in.Device, Shared: in.Shared,
-			Capacity: in.Capacity, Reach: reachKey(in.Nodes), Taken: taken[in.Name], Problems: in.Problems}
+		d := Device{Name: in.Name, Namespace: in.Namespace, Configuration: in.Configuration, ID: in.Device, Label: label(in.Device, in.Properties),
+			Shared: in.Shared, Capacity: in.Capacity, Reach: reachKey(in.Nodes), Taken: taken[in.Name], Problems: in.Problems}
 		if s.Reach[d.Reach] == nil {
 			s.Reach[d.Reach] = slices.Clone(in.Nodes)
 		}
@@ -116,6 +118,32 @@ func NewState(v *view.View, o view.Objects, missing []string, failure error, now
 		s.Problems = problemsOf(&s, v, now)
 	}
 	return s
+}
+
+// called is the device's label or, if it has none, its id.
+func (d *Device) called() string { return cmp.Or(d.Label, d.ID) }
+
+// Properties that name a device: those of discovery handler usb, and udev's.
+var modelsAndSerials = [][2]string{{"USB_MODEL", "USB_SERIAL"}, {"ID_MODEL", "ID_SERIAL_SHORT"}}
+
+// label is what people know the device by. Two of a model that have no serial number are told apart by
+// their ids.
+func label(id string, properties map[string]string) string {
+	for _, names := range modelsAndSerials {
+		if model := properties[names[0]]; model != "" {
+			return short(model) + " " + short(cmp.Or(properties[names[1]], id))
+		}
+	}
+	return ""
+}
+
+// short is a text of at most 40 characters: a longer one is cut in the middle.
+func short(text string) string {
+	runes := []rune(text)
+	if len(runes) <= 40 {
+		return text
+	}
+	return string(runes[:20]) + "…" + string(runes[len(runes)-19:])
 }
 
 func newTaken(index int, s *view.Slot) Taken {

@@ -108,6 +108,6 @@ func notNil[T any](s []T) []T {
 }
 
 func (d *Device) equal(o *Device) bool {
-	return d.Name == o.Name && d.Namespace == o.Namespace && d.Configuration == o.Configuration && d.ID == o.ID && d.Shared == o.Shared &&
+	return d.Name == o.Name && d.Namespace == o.Namespace && d.Configuration == o.Configuration && d.ID == o.ID && d.Label == o.Label && d.Shared == o.Shared &&
 		d.Capacity == o.Capacity && d.Reach == o.Reach && slices.Equal(d.Taken, o.Taken) && slices.Equal(d.Problems, o.Problems)
 }

@@ -56,7 +56,8 @@ func states() *rapid.Generator[State] {
 	return rapid.Custom(func(t *rapid.T) State {
 		s := State{Devices: map[string]Device{}, Reach: map[string][]string{}, Error: rapid.SampledFrom([]string{"", "refused"}).Draw(t, "error")}
 		for _, name := range rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), rapid.ID).Draw(t, "devices") {
-			d := Device{Name: name, Capacity: rapid.IntRange(1, 3).Draw(t, "capacity"), Reach: rapid.SampledFrom([]string{"", "node/x", "node/y"}).Draw(t, "reach")}
+			d := Device{Name: name, Capacity: rapid.IntRange(1, 3).Draw(t, "capacity"), Reach: rapid.SampledFrom([]string{"", "node/x", "node/y"}).Draw(t, "reach"),
+				Label: rapid.SampledFrom([]string{"", "HD Webcam"}).Draw(t, "label")}
 			for i := range d.Capacity {
 				if pod := rapid.SampledFrom([]string{"", "ns/p", "ns/q"}).Draw(t, "pod"); pod != "" {
 					d.Taken = append(d.Taken, Taken{Index: i, Pod: pod, State: rapid.SampledFrom([]view.State{view.Held, view.Assigned}).Draw(t, "state")})

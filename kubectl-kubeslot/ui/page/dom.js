@@ -25,6 +25,14 @@ function fill(to, properties, children) {
   return to;
 }
 
+// middle shows a name that is cut in the middle where there is too little place for it: the ends of a
+// path tell most.
+export function middle(name) {
+  const letters = [...name];
+  const end = letters.length > 20 ? 10 : 0;
+  return element('span', { class: 'middle' }, element('span', {}, letters.slice(0, letters.length - end).join('')), end > 0 && element('span', {}, letters.slice(-end).join('')));
+}
+
 export const byId = (id) => document.getElementById(id);
 
 // setText changes the text of an element when it is another one.

@@ -130,7 +130,7 @@ export class Drawer {
     return [
       this.top('Device', device.label),
       problems(device.problems),
-      facts([['Instance', element('span', { class: 'mono' }, device.name)], ['Configuration', `${device.namespace}/${device.configuration}`],
+      facts([['ID', device.id !== device.label && device.id], ['Instance', element('span', { class: 'mono' }, device.name)], ['Configuration', `${device.namespace}/${device.configuration}`],
         ['Slots', `${number(device.held)} held, ${number(device.assigned)} assigned, ${number(Math.max(0, device.free))} free`],
         [device.shared ? 'Shared by' : 'Node', nodes.length ? element('span', { class: 'links' }, nodes.slice(0, 12).map((n) => link('node/' + encodeURIComponent(n), n)), nodes.length > 12 ? `and ${plural(nodes.length - 12, 'more', 'more')}` : null) : 'no node reaches it']]),
       element('h3', {}, 'Slots'),

@@ -1,7 +1,7 @@
 // The grid of devices and their slots. Only what is on the screen, and a little more, is
 // in the document.
 
-import { element, number, plural } from './dom.js';
+import { element, middle, number, plural } from './dom.js';
 import { holder, slotState } from './model.js';
 import { between, drawn, find, place, step } from './layout.js';
 
@@ -127,8 +127,8 @@ export class Grid {
     const how = drawn(device.capacity, this.layout.compact);
     const problem = device.problems?.length > 0 || device.missing > 0;
     const card = element('div', { class: 'device' + (device.reach ? '' : ' unreachable') + (problem ? ' problem' : ''), role: 'group', 'aria-label': this.labelOf(device, at), data: { name: device.name } },
-      element('button', { class: 'name', type: 'button', tabindex: this.tabindex(device, -1), data: { slot: -1 }, title: device.label === device.name ? null : device.label },
-        element('span', { class: 'label' }, device.label),
+      element('button', { class: 'name', type: 'button', tabindex: this.tabindex(device, -1), data: { slot: -1 }, 'aria-label': device.label, title: fullName(device) },
+        middle(device.label),
         problem ? element('span', { class: 'mark', 'aria-hidden': 'true' }, '!') : null),
       element('span', { class: 'free', 'aria-hidden': 'true' }, this.layout.compact ? `${number(open(device))} free` : `${number(open(device))} of ${number(device.capacity)} free`),
       this.layout.compact ? null : element('span', { class: 'instance' }, device.name),
@@ -245,6 +245,9 @@ function slotLabel(index, state, taken, surplus) {
 function tipOf(device, index, state, taken) {
   return { state, title: `${device.label} · slot ${index}`, text: taken ? holder(taken) + (taken.n && taken.p ? ` on ${taken.n}` : '') : state === 'Free' ? 'free' : 'no node reaches the device' };
 }
+
+// fullName is what a device's card may have cut, with the id that its label stands for.
+const fullName = (device) => [...new Set([device.label, device.id || device.label])].join(' · ');
 
 // bar shows how many of all are held and assigned.
 export function bar(of, all = of.slots) {

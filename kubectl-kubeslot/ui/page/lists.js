@@ -1,6 +1,6 @@
 // What waits, what is wrong and what happened lately.
 
-import { age, clock, clockSeconds, element, number, plural, setText } from './dom.js';
+import { age, clock, clockSeconds, element, middle, number, plural, setText } from './dom.js';
 
 // Of a list no more is shown; a line says how many are left out.
 const most = 100;
@@ -88,10 +88,10 @@ const sentences = {
   Waits: (e) => [podName(e.pod), ' waits for devices'],
   Placed: (e) => [podName(e.pod), ' has its devices'],
   Left: (e) => [podName(e.pod), ' waits no longer: it is gone'],
-  Found: (e) => ['Device ', strong(e.id || e.device), ' was found'],
-  Gone: (e) => ['Device ', strong(e.id || e.device), ' is gone'],
-  Lost: (e) => ['No node reaches device ', strong(e.id || e.device)],
-  Reached: (e) => ['Device ', strong(e.id || e.device), ' is reached again'],
+  Found: (e) => ['Device ', deviceName(e), ' was found'],
+  Gone: (e) => ['Device ', deviceName(e), ' is gone'],
+  Lost: (e) => ['No node reaches device ', deviceName(e)],
+  Reached: (e) => ['Device ', deviceName(e), ' is reached again'],
 };
 
 const strong = (text) => element('strong', {}, text);
@@ -100,7 +100,8 @@ const podName = (name) => {
   const [namespace, pod] = name.split('/');
   return element('span', {}, element('span', { class: 'muted' }, namespace + '/'), element('wbr'), strong(pod));
 };
-const slot = (e) => element('span', {}, e.id || e.device, element('span', { class: 'muted' }, ` slot ${e.slot || 0}`));
+const deviceName = (e) => element('strong', { title: e.label || e.device }, middle(e.label || e.device));
+const slot = (e) => element('span', { title: e.label || e.device }, middle(e.label || e.device), element('span', { class: 'muted' }, ` slot ${e.slot || 0}`));
 
 function opens(e) {
   if (['Assigned', 'Held', 'Missing', 'Released'].includes(e.kind)) return `slot/${encodeURIComponent(e.device)}/${e.slot || 0}`;
@@ -142,7 +143,7 @@ export function announcement(events) {
   }
   for (const [kind, word] of [['Found', 'found'], ['Gone', 'gone'], ['Lost', 'not reached']]) {
     const all = count(kind);
-    if (all.length === 1) parts.push(`device ${all[0].id || all[0].device} ${word}`);
+    if (all.length === 1) parts.push(`device ${all[0].label || all[0].device} ${word}`);
     else if (all.length) parts.push(`${all.length} devices ${word}`);
   }
   return parts.join('; ');

@@ -50,7 +50,7 @@ export class Model {
   // list is all devices by Configuration and name.
   list() {
     if (!this.sorted) {
-      this.sorted = [...this.devices.values()].sort((a, b) => order(a.configuration, b.configuration) || order(a.id || a.name, b.id || b.name) || order(a.name, b.name));
+      this.sorted = [...this.devices.values()].sort((a, b) => order(a.configuration, b.configuration) || order(a.label, b.label) || order(a.name, b.name));
     }
     return this.sorted;
   }
@@ -94,7 +94,7 @@ function prepared(device) {
     if (t.i >= device.capacity) beyond++;
   }
   device.free = device.capacity - (device.taken.length - beyond);
-  device.label = device.id || device.name;
+  device.label ||= device.id || device.name;
   device.text = null;
   return device;
 }
@@ -102,7 +102,7 @@ function prepared(device) {
 // searched is what a device is found by.
 function searched(device) {
   if (device.text === null) {
-    const words = new Set([device.name, device.label, device.namespace, 'akri.sh/' + device.configuration]);
+    const words = new Set([device.name, device.label, device.id || '', device.namespace, 'akri.sh/' + device.configuration]);
     for (const t of device.taken) words.add(t.p || '').add(t.n || '');
     device.text = [...words].join('\n').toLowerCase();
   }

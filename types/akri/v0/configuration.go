@@ -22,12 +22,12 @@ import (
 // +kubebuilder:printcolumn:name="Slots",type=integer,JSONPath=`.status.slots.total`,description="Slots of all Instances"
 // +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.slots.held`,description="Slots that pods use"
 // +kubebuilder:printcolumn:name="Problem",type=string,JSONPath=`.status.problems[0].reason`,description="The first of what is wrong"
-// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.problems[0].message`,description="What is wrong and what to do",priority=1
 // +kubebuilder:printcolumn:name="Brokers",type=integer,JSONPath=`.status.brokers.ready`,description="Brokers that are ready",priority=1
 // +kubebuilder:printcolumn:name="Capacity",type=integer,JSONPath=`.spec.capacity`,description="Slots of each Instance",priority=1
 // +kubebuilder:printcolumn:name="Unique",type=boolean,JSONPath=`.spec.uniqueDevices`,description="Whether a container gets at most one slot of an Instance",priority=1
 // +kubebuilder:printcolumn:name="Scope",type=string,JSONPath=`.spec.uniqueScope`,description="Within what an Instance's slots are given once",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.problems[0].message`,description="What is wrong and what to do",priority=1
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 56 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be a DNS label of at most 56 characters, because akri.sh/<name>-<hash> becomes a resource name"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 50 || !has(self.spec.instanceNameDigits) || self.spec.instanceNameDigits == 6",message="metadata.name must have at most 50 characters with instanceNameDigits 12, because akri.sh/<name>-<hash> becomes a resource name"
 type Configuration struct {

@@ -18,8 +18,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodeCount`,description="Number of nodes that can reach the device"
 // +kubebuilder:printcolumn:name="Slots",type=integer,JSONPath=`.spec.capacity`,description="Number of slots"
 // +kubebuilder:printcolumn:name="Free",type=integer,JSONPath=`.status.freeSlots`,description="Slots that nobody has claimed"
-// +kubebuilder:printcolumn:name="Problem",type=string,JSONPath=`.status.problems[0]`,description="The first of what is wrong",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Problem",type=string,JSONPath=`.status.problems[0]`,description="The first of what is wrong",priority=1
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.startsWith(self.spec.configurationName + '-')",message="metadata.name must be <configurationName>-<hash>, at most 63 characters"
 type Instance struct {
 	metav1.TypeMeta   `json:",inline"`

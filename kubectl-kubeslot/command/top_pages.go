@@ -1,0 +1,130 @@
+package command
+
+import (
+	"slices"
+
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
+)
+
+// The columns of each page, the most important first: the others are left out where they do not fit.
+var (
+	configurationImportance = []string{"NAME", "NAMESPACE", "FREE", "PROBLEM", "WAITING", "READY", "USED", "SLOTS", "HANDLER", "INSTANCES", "NODES", "HELD"}
+	instanceImportance      = []string{"NAME", "NAMESPACE", "FREE", "PROBLEM", "LOST ON", "NODES", "DEVICE", "SLOTS", "HELD", "CONFIGURATION", "SHARED"}
+	slotImportance          = []string{"SLOT", "NAMESPACE", "STATE", "HOLDER", "NODE", "SINCE", "CONTAINER", "DEVICE", "LEVEL", "POD UID"}
+	podImportance           = []string{"NAME", "NAMESPACE", "STATE", "REASON", "SINCE", "NODE", "REQUESTS", "SLOTS", "MESSAGE"}
+)
+
+// leastCut is what has to be seen of the last column, which may be cut: it is a text on most pages.
+const leastCut = 20
+
+// fitting are the places of the columns that fit a width.
+func fitting(columns []string, widths []int, importance []string, width int) []int {
+	var places []int
+	left := width + gap // which is not needed behind the last
+	for _, name := range importance {
+		at := slices.Index(columns, name)
+		if at < 0 { // NAMESPACE, where there is only one
+			continue
+		}
+		if widths[at] <= left || at == len(columns)-1 && left >= leastCut || places == nil {
+			places = append(places, at)
+			left -= widths[at]
+		}
+	}
+	slices.Sort(places)
+	return places
+}
+
+// picked are the elements at the places.
+func picked[T any](from []T, places []int) []T {
+	var all []T
+	for _, at := range places {
+		all = append(all, from[at])
+	}
+	return all
+}
+
+// topPage fills the rows with those of a table. about says what a row is of.
+func topPage[T any](m *topModel, rows []T, columns []column[T], importance []string, about func(*T) topRow) {
+	m.rows = make([]topRow, len(rows))
+	for i := range rows {
+		m.rows[i] = about(&rows[i])
+		m.rows[i].at = i
+	}
+	m.importance = importance
+	m.cells = func(of []topRow) [][]string {
+		shown := make([]T, len(of))
+		for i := range of {
+			shown[i] = rows[of[i].at]
+		}
+		return newTable(nil, columns, true, true, 0).cells(shown)
+	}
+}
+
+// draw makes lines of the page's rows: that of the column names, and one for each.
+func (m *topModel) draw(rows []topRow) []string {
+	lines := m.cells(rows)
+	if m.widths == nil {
+		m.widths = make([]int, len(lines[0]))
+	}
+	grow(m.widths, lines)
+	places := fitting(lines[0], m.widths, m.importance, m.width)
+	widths := picked(m.widths, places)
+	var drawn []string
+	for _, cells := range lines {
+		drawn = append(drawn, aligned(picked(cells, places), widths))
+	}
+	return drawn
+}
+
+func (m *topModel) configurations() {
+	var rows []view.Configuration
+	for _, c := range m.view.Configurations() {
+		if m.shows(c.Namespace, c.Labels) {
+			rows = append(rows, c)
+		}
+	}
+	columns := append(configurationColumns(m.all), column[view.Configuration]{})
+	at := len(columns) - 2 // before PROBLEM
+	columns[at+1] = columns[at]
+	columns[at] = column[view.Configuration]{"USED", wordColumn, func(c *view.Configuration) string { return bar(c.Held, c.Slots, 10) }}
+	topPage(m, rows, columns, configurationImportance, func(c *view.Configuration) topRow {
+		return topRow{key: c.Namespace + "/" + c.Name, bad: !c.Ready, configuration: c.Name}
+	})
+}
+
+func (m *topModel) instances() {
+	var rows []view.Instance
+	for _, i := range m.view.Instances() {
+		if m.shows(i.Namespace, i.Labels) && (m.of == "" || m.of == i.Configuration) {
+			rows = append(rows, i)
+		}
+	}
+	topPage(m, rows, instanceColumns(m.all), instanceImportance, func(i *view.Instance) topRow {
+		return topRow{key: i.Namespace + "/" + i.Name, bad: len(i.Lost)+len(i.Problems) > 0, instance: i.Name}
+	})
+}
+
+func (m *topModel) slots() {
+	var rows []view.Slot
+	for _, s := range m.view.Slots() {
+		if m.shows(s.InstanceNamespace, s.Labels) && (m.of == "" || m.of == s.Instance || m.of == s.Configuration) {
+			rows = append(rows, s)
+		}
+	}
+	topPage(m, rows, slotColumns(m.now, m.all), slotImportance, func(s *view.Slot) topRow {
+		return topRow{key: s.Name, podNamespace: s.Namespace, pod: s.Pod}
+	})
+}
+
+func (m *topModel) pods() {
+	var rows []view.Pod
+	for _, p := range m.view.Pods() {
+		if m.shows(p.Namespace, p.Labels) {
+			rows = append(rows, p)
+		}
+	}
+	topPage(m, rows, podColumns(m.now, m.all), podImportance, func(p *view.Pod) topRow {
+		return topRow{key: p.Namespace + "/" + p.Name, bad: len(p.Waits) > 0, podNamespace: p.Namespace, pod: p.Name}
+	})
+}
