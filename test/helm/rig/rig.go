@@ -98,9 +98,11 @@ func (r *Rig) prepare(ctx context.Context, components []string) (err error) {
 // folders are the node's own.
 func (r *Rig) MountSockets(ctx context.Context, node cluster.Node, runtime, nri string) error {
 	for from, to := range map[string]string{node.ContainerdSocket: runtime, filepath.Join(node.Dir, "nri.sock"): nri} {
-		// A folder that the machine lacks stays, empty: nodes may have it in use.
+		if err := r.MakeMountPoints(ctx, filepath.Dir(to)); err != nil {
+			return err
+		}
 		const script = `set -e; dir=$(dirname "$2")
-			mkdir -p "$dir"; [ "$dir" = /run/containerd ] || mountpoint -q "$dir" || mount -t tmpfs tmpfs "$dir"
+			mountpoint -q "$dir" || mount -t tmpfs tmpfs "$dir"
 			touch "$2"; mount --bind "$1" "$2"`
 		if _, err := run(ctx, nil, "nsenter", "--mount="+node.MountNS, "sh", "-c", script, "sh", from, to); err != nil {
 			return err
