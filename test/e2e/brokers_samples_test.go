@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery/sysfs/sysfstest"
 	"github.com/kubeslot/kubeslot/test/cluster"
+	"github.com/kubeslot/kubeslot/test/docs"
 )
 
 // ourImages has every pod of the namespace run the test image instead of its own, which
@@ -150,6 +151,24 @@ func (r *rig) awaitSample(configuration string, sharedDevice bool, nodes ...stri
 	return envs
 }
 
+// awaitJobs waits until the Configuration has so many Jobs, which are complete.
+func (r *rig) awaitJobs(configuration string, want int) {
+	r.Helper()
+	r.await("the Jobs of "+configuration+" to be complete", func() (bool, string) {
+		jobs, err := kube.BatchV1().Jobs(r.ns).List(r.ctx, metav1.ListOptions{LabelSelector: "akri.sh/configuration=" + configuration})
+		r.check(err)
+		complete := 0
+		for _, j := range jobs.Items {
+			if slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
+				return c.Type == batchv1.JobComplete && c.Status == v1.ConditionTrue
+			}) {
+				complete++
+			}
+		}
+		return complete == want && len(jobs.Items) == want, fmt.Sprint(complete, " of ", len(jobs.Items))
+	})
+}
+
 // Akri's sample Configurations apply as they are, and their brokers run, with an image of
 // ours in place of theirs.
 func TestAkrisSamples(t *testing.T) {
@@ -173,19 +192,7 @@ func TestAkrisSamples(t *testing.T) {
 		services[in.Name+"-svc"] = 1
 	}
 	r.awaitServices(services) // while the Jobs run
-	r.await("both Jobs to be complete", func() (bool, string) {
-		jobs, err := kube.BatchV1().Jobs(r.ns).List(r.ctx, metav1.ListOptions{LabelSelector: "akri.sh/configuration=akri-debug-echo-fee"})
-		r.check(err)
-		complete := 0
-		for _, j := range jobs.Items {
-			if slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
-				return c.Type == batchv1.JobComplete && c.Status == v1.ConditionTrue
-			}) {
-				complete++
-			}
-		}
-		return complete == 2 && len(jobs.Items) == 2, fmt.Sprint(complete, " of ", len(jobs.Items))
-	})
+	r.awaitJobs("akri-debug-echo-fee", 2)
 	r.awaitServices(map[string]int{})
 	r.deleteSample("akri-debug-echo-fee")
 
@@ -222,6 +229,32 @@ func TestAkrisSamples(t *testing.T) {
 		}
 	}
 	r.deleteSample("akri-opcua")
+}
+
+// The Configurations of docs/brokers.md apply as they are, and have brokers: pods that run,
+// and Jobs that complete.
+func TestConfigurationsOfThePageOfBrokers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.ourImages()
+	objects, err := docs.Objects(shared.Config().RepoRoot, "docs/brokers.md")
+	r.check(err)
+	for i, object := range objects {
+		if strings.HasPrefix(object, "apiVersion: ") { // not a part of one
+			file := filepath.Join(r.TempDir(), fmt.Sprint(i, ".yaml"))
+			r.check(writeFile(file, object))
+			_, err = shared.Kubectl(r.ctx, "apply", "-n", r.ns, "-f", file)
+			r.check(err)
+		}
+	}
+	for _, configuration := range []string{"cameras", "meters"} {
+		r.await("two Instances of "+configuration, func() (bool, string) {
+			in := r.instances(configuration)
+			return len(in) == 2, fmt.Sprint(in, r.status(configuration).Problems)
+		})
+	}
+	r.awaitSample("cameras", true, nodeA, nodeB)
+	r.awaitJobs("meters", 2)
 }
 
 // The same of the samples of udev, with recorded devices on one node.
