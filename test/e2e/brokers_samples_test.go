@@ -68,9 +68,15 @@ func (r *rig) applySample(name, configuration string, instances int, oldnew ...s
 	r.Helper()
 	text, err := os.ReadFile(filepath.Join(shared.Config().RepoRoot, "test/e2e/testdata/akri", name+".yaml"))
 	r.check(err)
-	file := filepath.Join(r.TempDir(), name+".yaml")
-	r.check(writeFile(file, strings.NewReplacer(oldnew...).Replace(string(text))))
-	_, err = shared.Kubectl(r.ctx, "apply", "-n", r.ns, "-f", file)
+	r.applyConfiguration(strings.NewReplacer(oldnew...).Replace(string(text)), configuration, instances)
+}
+
+// applyConfiguration applies a text, and waits until the Configuration has so many Instances.
+func (r *rig) applyConfiguration(text, configuration string, instances int) {
+	r.Helper()
+	file := filepath.Join(r.TempDir(), configuration+".yaml")
+	r.check(writeFile(file, text))
+	_, err := shared.Kubectl(r.ctx, "apply", "-n", r.ns, "-f", file)
 	r.check(err)
 	r.await(fmt.Sprintf("%d Instances of %s", instances, configuration), func() (bool, string) {
 		in := r.instances(configuration)
@@ -239,22 +245,16 @@ func TestConfigurationsOfThePageOfBrokers(t *testing.T) {
 	r.ourImages()
 	objects, err := docs.Objects(shared.Config().RepoRoot, "docs/brokers.md")
 	r.check(err)
-	for i, object := range objects {
-		if strings.HasPrefix(object, "apiVersion: ") { // not a part of one
-			file := filepath.Join(r.TempDir(), fmt.Sprint(i, ".yaml"))
-			r.check(writeFile(file, object))
-			_, err = shared.Kubectl(r.ctx, "apply", "-n", r.ns, "-f", file)
-			r.check(err)
-		}
+	objects = slices.DeleteFunc(objects, func(o string) bool { return !strings.HasPrefix(o, "apiVersion: ") }) // parts of one
+	if len(objects) != 2 {
+		t.Fatalf("the page has %d Configurations, want 2", len(objects))
 	}
-	for _, configuration := range []string{"cameras", "meters"} {
-		r.await("two Instances of "+configuration, func() (bool, string) {
-			in := r.instances(configuration)
-			return len(in) == 2, fmt.Sprint(in, r.status(configuration).Problems)
-		})
-	}
+	r.applyConfiguration(objects[0], "cameras", 2)
 	r.awaitSample("cameras", true, nodeA, nodeB)
+	r.deleteSample("cameras")
+	r.applyConfiguration(objects[1], "meters", 2)
 	r.awaitJobs("meters", 2)
+	r.deleteSample("meters")
 }
 
 // The same of the samples of udev, with recorded devices on one node.
