@@ -23,6 +23,13 @@ func inMode(cfg cluster.Config) (cluster.Config, error) {
 	return cfg, nil
 }
 
+// notAvoided is said of a pod that its node did not admit.
+const notAvoided = `  Device-plugin mode cannot avoid such a failure: a free slot counts on every node that sees the
+  device, so the upstream scheduler may give two nodes pods for one slot, and one pod fails. See
+  "What this mode cannot do" in docs/device-plugin-mode.md. A ReplicaSet makes another pod at
+  once. This pod has none, so the demo makes it again.
+`
+
 // playDevicePlugins is the play in device-plugin mode.
 func (s *show) playDevicePlugins() error {
 	title("Apply a Configuration: two cameras, two slots each (test/demo/cameras.yaml)")
@@ -69,6 +76,7 @@ func (s *show) playDevicePlugins() error {
 	if out, err := s.kubectl("get", "pod", "viewer-3", "-o", "jsonpath={.status.phase}: {.status.reason} {.status.message}\n"); err != nil {
 		return err
 	} else if fmt.Print(out); strings.HasPrefix(out, "Failed") {
+		fmt.Print(notAvoided)
 		if _, err := s.kubectl("delete", "pod", "viewer-3"); err != nil {
 			return err
 		}
