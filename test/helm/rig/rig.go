@@ -33,7 +33,7 @@ var Components = []string{"kube-scheduler", "kubecri", "controller", "chart-hook
 // Rig is a cluster with helm.
 type Rig struct {
 	*cluster.Cluster
-	// Program is helm's.
+	// Program is helm's, among the cluster's programs.
 	Program string
 	// Chart is the chart's folder.
 	Chart string
@@ -51,15 +51,19 @@ func Up(ctx context.Context, cfg cluster.Config, more ...string) (*Rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Rig{Cluster: c, Chart: filepath.Join(root, "deploy/helm/kubeslot"), root: root}
+	r := &Rig{Cluster: c, Program: filepath.Join(c.BinDir(), "helm"), Chart: filepath.Join(root, "deploy/helm/kubeslot"), root: root}
 	if err := r.prepare(ctx, append(slices.Clone(Components), more...)); err != nil {
 		return nil, errors.Join(err, c.Down(context.WithoutCancel(ctx)))
 	}
 	return r, nil
 }
 
-func (r *Rig) prepare(ctx context.Context, components []string) (err error) {
-	if r.Program, err = r.Cluster.Helm(ctx); err != nil {
+func (r *Rig) prepare(ctx context.Context, components []string) error {
+	program, err := r.Cluster.Helm(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.Symlink(program, r.Program); err != nil {
 		return err
 	}
 	for _, node := range r.Nodes() {
