@@ -46,7 +46,7 @@ images: ## Build container images for amd64 and arm64 as OCI archives into _outp
 	@hack/preflight.sh go
 	go run ./deploy/images/cmd/images -ldflags '$(LDFLAGS)' $(if $(VERSION),-version=$(VERSION)) $(if $(ONLY),-only=$(ONLY)) $(if $(REGISTRY),-registry=$(REGISTRY)) $(if $(PLUGINS),-plugins)
 
-push: ## Build the images and send them to REGISTRY=<host/path>, with the credentials of docker login.
+push: ## Build the images and send them to REGISTRY=<host/path>, which is asked first, with the credentials of docker login.
 	@hack/preflight.sh go
 	go run ./deploy/images/cmd/images -push -registry=$(or $(REGISTRY),$(error say where to: make push REGISTRY=registry.example/kubeslot)) -ldflags '$(LDFLAGS)' $(if $(VERSION),-version=$(VERSION)) $(if $(ONLY),-only=$(ONLY)) $(if $(PLUGINS),-plugins)
 
