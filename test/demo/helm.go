@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
@@ -79,6 +80,10 @@ const chart = "deploy/helm/kubeslot"
 
 // helmCommand is the command as a reader types it, with a line for each value.
 func helmCommand(args []string) string {
-	command := "helm " + strings.Join(args, " ") + " --namespace " + rig.Namespace
-	return strings.ReplaceAll(command, " --set ", " \\\n    --set ")
+	values := slices.Index(args, "--set")
+	if values < 0 {
+		values = len(args)
+	}
+	words := slices.Insert(slices.Clone(args), values, "--namespace", rig.Namespace)
+	return "helm " + strings.ReplaceAll(strings.Join(words, " "), " --set ", " \\\n    --set ")
 }

@@ -9,11 +9,15 @@ import (
 
 // A reader can type what the demo shows: nothing of it is left out.
 func TestHelmCommandIsWhole(t *testing.T) {
-	args := append([]string{"install", "kubeslot", chart, "--wait"}, new(rig.Rig).Values()...)
-	shown := helmCommand(args)
+	values := new(rig.Rig).Values()
+	shown := helmCommand(append([]string{"install", "kubeslot", chart, "--wait"}, values...))
 	words := strings.Fields(strings.ReplaceAll(shown, "\\\n", ""))
-	if want := "helm " + strings.Join(args, " ") + " --namespace kubeslot-system"; strings.Join(words, " ") != want {
-		t.Errorf("the command is\n%s\nwant\n%s", shown, want)
+	want := "helm install kubeslot deploy/helm/kubeslot --wait --namespace kubeslot-system " + strings.Join(values, " ")
+	if got := strings.Join(words, " "); got != want {
+		t.Errorf("the command is\n%s\nwant\n%s", got, want)
+	}
+	if got, want := helmCommand([]string{"test", "kubeslot"}), "helm test kubeslot --namespace kubeslot-system"; got != want {
+		t.Errorf("the command is %q, want %q", got, want)
 	}
 	for line := range strings.Lines(shown) {
 		if len(line) > 100 {
