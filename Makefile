@@ -19,6 +19,8 @@ E2E := $(shell sed -n 's/^clusters  *//p' test/suites/suites.txt)
 # break one are written to the package's testdata/fuzz; commit them with the fix.
 FUZZERS := ./types/assignment:FuzzAnnotation ./kubecri/inject:FuzzCRIMergesIntoTheRequest ./kubecri/checkpoint:FuzzDecode \
 	./kubecri/cdi:FuzzDescribe ./kubecri/deviceplugins/nodeinfo:FuzzNodeInfo
+# The demo's cluster. NAME is taken from the command line alone: WSL has a variable NAME in its environment.
+DEMO = $(if $(filter command,$(origin NAME)),$(NAME),demo)
 # What a target says that builds Kubernetes.
 FIRST = @[ -e _output/cluster/kubernetes ] || echo "Kubernetes, etcd, containerd, runc and Kubeslot are built from source, once: some 7 minutes on two cores, 5 GB"
 UNIT = $(filter-out $(OTHERS:./%=github.com/kubeslot/kubeslot/%),$(shell go list ./... 2>/dev/null))
@@ -44,7 +46,7 @@ images: ## Build container images for amd64 and arm64 as OCI archives into _outp
 	@hack/preflight.sh go
 	go run ./deploy/images/cmd/images -ldflags '$(LDFLAGS)' $(if $(VERSION),-version=$(VERSION)) $(if $(ONLY),-only=$(ONLY)) $(if $(REGISTRY),-registry=$(REGISTRY)) $(if $(PLUGINS),-plugins)
 
-push: ## Build the images and send them to REGISTRY=<host/path>, with the credentials of docker login.
+push: ## Build the images and send them to REGISTRY=<host/path>, which is asked first, with the credentials of docker login.
 	@hack/preflight.sh go
 	go run ./deploy/images/cmd/images -push -registry=$(or $(REGISTRY),$(error say where to: make push REGISTRY=registry.example/kubeslot)) -ldflags '$(LDFLAGS)' $(if $(VERSION),-version=$(VERSION)) $(if $(ONLY),-only=$(ONLY)) $(if $(PLUGINS),-plugins)
 
@@ -60,23 +62,23 @@ plugin-builder: ## Build and check a plugin, of any tree, for _output's binaries
 	@hack/preflight.sh go gcc
 	@go run ./plugins/builder -o '$(OUT)' '$(PLUGIN)'
 
-demo: ## Bring up a real cluster and show two cameras being shared (KEEP=1 leaves it up; MODE=device-plugin: without our scheduler).
-	@hack/preflight.sh root go gcc disk:6 memory:3
+demo: ## Bring up a real cluster and show two cameras being shared (KEEP=1 leaves it up; NAME=other; MODE=device-plugin: without our scheduler).
+	@hack/preflight.sh root go gcc disk:6 memory:3 cluster:$(DEMO)
 	$(FIRST)
-	@go run ./test/cluster/cmd/build demo && exec _output/cluster/demo
+	@go run ./test/cluster/cmd/build demo && exec _output/cluster/demo -name=$(DEMO)
 
-demo-helm: ## The same on a stock cluster, with Kubeslot from its Helm chart (KEEP=1 leaves it up).
-	@hack/preflight.sh root go gcc disk:7 memory:3
+demo-helm: ## The same on a stock cluster, with Kubeslot from its Helm chart (KEEP=1 leaves it up; NAME=other).
+	@hack/preflight.sh root go gcc disk:7 memory:3 cluster:$(DEMO)
 	$(FIRST)
-	@go run ./test/cluster/cmd/build demo-helm && exec _output/cluster/demo -helm
+	@go run ./test/cluster/cmd/build demo-helm && exec _output/cluster/demo -helm -name=$(DEMO)
 
-demo-load: ## Build plugins and have the cluster that a demo with KEEP=1 left load them: PLUGIN="<directory> <directory>".
+demo-load: ## Build plugins and have the cluster that a demo with KEEP=1 left load them: PLUGIN="<directory> <directory>" (NAME=other).
 	@hack/preflight.sh root go gcc
-	@go run ./test/cluster/cmd/cluster load --name demo $(PLUGIN)
+	@go run ./test/cluster/cmd/cluster load --name $(DEMO) $(PLUGIN)
 
-demo-down: ## Take down the cluster that a demo with KEEP=1 left.
+demo-down: ## Take down the cluster that a demo with KEEP=1 left (NAME=other).
 	@hack/preflight.sh root go
-	@go run ./test/cluster/cmd/cluster down --name demo
+	@go run ./test/cluster/cmd/cluster down --name $(DEMO)
 
 test: ## Does it work? Lint, unit tests and one real cluster, in a quarter of an hour (docs/testing.md says what is in it).
 	@hack/preflight.sh root go gcc disk:12 memory:3

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Says everything that this machine lacks for the given needs, all at once:
-#   hack/preflight.sh go gcc root disk:7 memory:3
+#   hack/preflight.sh go gcc root disk:7 memory:3 cluster:demo
 # disk:7 is what a first build takes, in GB: later ones take 1. memory:3 is what must be available.
+# cluster:demo is the name of a demo's cluster, which must not be there.
 set -u
 missing=()
 
@@ -35,12 +36,22 @@ for need in "$@"; do
       want=${need#memory:}
       free=$(awk '/^MemAvailable:/ { printf "%d", $2 / 1000000 }' /proc/meminfo 2>/dev/null)
       [ "${free:-$want}" -ge "$want" ] || missing+=("$free GB of memory are available, and building and running the cluster takes $want GB: end other programs, or add swap") ;;
+    cluster:*)
+      name=${need#cluster:}
+      down="make demo-down"
+      [ "$name" = demo ] || down="make demo-down NAME=$name"
+      for file in "/var/tmp/kubeslot/$name"/*; do
+        # Logs outlive a cluster.
+        [ -e "$file" ] && [ "${file##*/}" != logs ] || continue
+        missing+=("the cluster \"$name\" is there already (${file%/*}): take it down with \"$down\", or choose another name with NAME=")
+        break
+      done ;;
     *)
       echo "preflight: unknown need '$need'" >&2; exit 2 ;;
   esac
 done
 
 [ ${#missing[@]} -eq 0 ] && exit 0
-echo "Cannot start, something is missing:" >&2
+echo "Cannot start:" >&2
 printf '  - %s\n' "${missing[@]}" >&2
 exit 1

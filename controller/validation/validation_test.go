@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/docs"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -206,6 +207,35 @@ func TestAkrisSamples(t *testing.T) {
 		if found := checker(t).Check(spec); len(found.Errors)+len(found.Warnings) > 0 {
 			t.Errorf("%s: %v, %q", spec.Name, found.Errors, found.Warnings)
 		}
+	}
+}
+
+// The Configurations of docs/brokers.md are taken as they are, and one has a Job.
+func TestConfigurationsOfThePageOfBrokers(t *testing.T) {
+	objects, err := docs.Objects("../..", "docs/brokers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, jobs := 0, 0
+	for _, object := range objects {
+		if !strings.HasPrefix(object, "apiVersion: ") {
+			continue // a part of one
+		}
+		c := &akriv0.Configuration{}
+		if err := yaml.UnmarshalStrict([]byte(object), c); err != nil {
+			t.Fatalf("%v:\n%s", err, object)
+		}
+		if found := checker(t).Check(c); len(found.Errors)+len(found.Warnings) > 0 {
+			t.Errorf("%s: %v, %q", c.Name, found.Errors, found.Warnings)
+		}
+		if isSet(c.Spec.BrokerSpec.BrokerJobSpec) {
+			jobs++
+		} else {
+			pods++
+		}
+	}
+	if pods != 1 || jobs != 1 {
+		t.Errorf("the page has %d Configurations with a pod, %d with a Job, want one of each", pods, jobs)
 	}
 }
 

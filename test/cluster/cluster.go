@@ -171,6 +171,12 @@ func (c *Cluster) plug(node string, up bool) error {
 	return setPort(c.layout, port(i+1), up)
 }
 
+// MakeMountPoints makes directories on the machine, where they are missing, for nodes to
+// mount over. They are gone when the last cluster is.
+func (c *Cluster) MakeMountPoints(ctx context.Context, dirs ...string) error {
+	return hostMountPoints.make(ctx, c.layout.dir, dirs...)
+}
+
 // PID returns a component's process id. It is an error when it does not run.
 func (c *Cluster) PID(component, node string) (int, error) {
 	p, err := c.layout.process(component, node)

@@ -35,6 +35,7 @@ func TestConfigIsRefusedBeforeAnythingIsMade(t *testing.T) {
 		{"a kubelet of no node", Config{Versions: Versions{Kubelets: map[string]string{"node-x": "1.35"}}}, "none of the nodes"},
 		{"older versions", Config{Versions: Versions{ControlPlane: "1.35", Kubelets: map[string]string{"node-a": "1.34", "node-b": "1.36"}}}, ""},
 		{"hidden by the nodes' own /var/log", Config{StateDir: "/var/log/k"}, "/var/log of its own"},
+		{"where other clusters are", Config{StateDir: "/var/tmp/kubeslot"}, "other clusters are in it"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

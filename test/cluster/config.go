@@ -59,6 +59,9 @@ type Config struct {
 var DefaultNodes = []string{"node-a", "node-b"}
 
 const (
+	// clustersDir holds the clusters whose Config names no StateDir.
+	clustersDir = "/var/tmp/kubeslot"
+
 	modulePath = "github.com/kubeslot/kubeslot"
 
 	// A unix socket's path has at most 107 bytes. Sockets lie at
@@ -76,7 +79,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Name = "default"
 	}
 	if c.StateDir == "" {
-		c.StateDir = filepath.Join("/var/tmp/kubeslot", c.Name)
+		c.StateDir = filepath.Join(clustersDir, c.Name)
 	}
 	if len(c.Nodes) == 0 && !c.APIOnly {
 		c.Nodes = DefaultNodes
@@ -130,6 +133,9 @@ func (c Config) validate() error {
 	}
 	if strings.ContainsAny(c.StateDir, " \t\n\\:,") {
 		errs = append(errs, fmt.Errorf("state directory %q: blanks, '\\', ':' and ',' cannot be part of it, mount options would break", c.StateDir))
+	}
+	if c.StateDir == clustersDir {
+		errs = append(errs, fmt.Errorf("state directory %s: other clusters are in it", c.StateDir))
 	}
 	for _, hidden := range nodePrivateDirs {
 		if c.StateDir == hidden || strings.HasPrefix(c.StateDir, hidden+"/") {

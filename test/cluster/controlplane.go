@@ -92,6 +92,8 @@ func controllerManagerProcess(l layout, bin programs) *process {
 		"--kube-api-burst=200",
 		"--service-account-private-key-file=" + saPrivate,
 		"--root-ca-file=" + l.caFile(),
+		// The default is in /usr/libexec, where it would stay.
+		"--flex-volume-plugin-dir=" + filepath.Join(l.workOf(ControllerManager, ""), "volumeplugins"),
 	}}
 }
 

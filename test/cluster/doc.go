@@ -23,7 +23,6 @@
 // sit in a cgroup named after it, mounts lie beneath it.
 //
 // What is left on the machine on purpose: the state folder's logs (until the
-// next Up), the binaries' cache, the empty mount points /var/lib/kubelet and
-// /run/containerd, and the kernel settings a kubelet always makes
+// next Up), the binaries' cache, and the kernel settings a kubelet always makes
 // (vm.overcommit_memory, kernel.panic, kernel.panic_on_oops).
 package cluster

@@ -21,8 +21,9 @@ import (
 const downDeadline = 60 * time.Second
 
 // Down takes a cluster away: every process, mount, namespace and cgroup, and all
-// files but the logs. It trusts no record, so it works after kill -9 of anything
-// and on half-written state; where there is nothing it does nothing.
+// files but the logs. It trusts no record of what the cluster has, so it works after kill -9
+// of anything and on half-written state; where there is nothing it does nothing. The last
+// cluster's removes the mount points that clusters made on the machine.
 func Down(ctx context.Context, cfg Config) error {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -55,6 +56,7 @@ func takeDown(ctx context.Context, cfg Config) error {
 	err = errors.Join(
 		unmountBeneath(l.dir),
 		cg.remove(ctx, l.cgroup(cfg.Name)),
+		hostMountPoints.release(ctx, l.dir),
 	)
 	if err != nil {
 		return err

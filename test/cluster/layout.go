@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"path/filepath"
+	"strings"
 )
 
 // layout names what lies where in a state folder.
@@ -105,18 +106,14 @@ func (l layout) nodes(names []string) []Node {
 	return nodes
 }
 
-// nodePrivateDirs are paths that kubelet and containerd cannot be told to leave
-// alone (device plugin sockets, container log links, shim sockets). In a node's
-// mount namespace each shows a folder of the node.
-var nodePrivateDirs = []string{"/var/lib/kubelet", "/var/log", "/run/containerd"}
+// nodePrivateDirs are paths that a node's programs cannot be told to leave alone: for device
+// plugin sockets, container log links, shim sockets, results of CNI plugins, the socket of
+// NRI, and what mount(8) remembers. In a node's mount namespace each shows a folder of the node.
+var nodePrivateDirs = []string{"/var/lib/kubelet", "/var/log", "/run/containerd", "/var/lib/cni", "/run/nri", "/run/mount"}
 
 func (n Node) privateDir(target string) string {
-	switch target {
-	case "/var/lib/kubelet":
+	if target == "/var/lib/kubelet" {
 		return n.KubeletDir
-	case "/var/log":
-		return filepath.Join(n.Dir, "var-log")
-	default:
-		return filepath.Join(n.Dir, "run-containerd")
 	}
+	return filepath.Join(n.Dir, strings.ReplaceAll(target[1:], "/", "-")) // var-log for /var/log
 }

@@ -131,6 +131,7 @@ func TestTwoClustersLiveAndDieApart(t *testing.T) {
 			t.Errorf("kubectl exec %s: %q", pod, env)
 		}
 	}
+	podOfREADME(t, a)
 	writes := auditedWrites(t, a)
 	for _, want := range []string{
 		"kubeslot:admin create pods/",

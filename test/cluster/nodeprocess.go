@@ -2,9 +2,7 @@ package cluster
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,9 +24,6 @@ func prepareNode(cfg Config, l layout, index int, cg cgroups, bin programs) erro
 	dirs := []string{n.KubecriDir, n.StaticPodDir, n.PodLogsDir, n.DevicePluginDir, n.HandlersDir, n.CDIDir, n.cniConfig()}
 	binds := map[string]string{}
 	for _, target := range nodePrivateDirs {
-		if err := makeMountPoint(target); err != nil {
-			return err
-		}
 		binds[target] = n.privateDir(target)
 		dirs = append(dirs, binds[target])
 	}
@@ -53,15 +48,6 @@ func prepareNode(cfg Config, l layout, index int, cg cgroups, bin programs) erro
 		return err
 	}
 	return makeMountNS(n.MountNS, n.NetNS, binds)
-}
-
-// makeMountPoint makes sure that a folder is there to mount over. The host's
-// copy stays empty, and stays: another cluster may have it in use.
-func makeMountPoint(dir string) error {
-	if err := os.MkdirAll(dir, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("mount point for the nodes: %w", err)
-	}
-	return nil
 }
 
 func (n Node) cniConfig() string        { return filepath.Join(n.Dir, "cni/net.d") }

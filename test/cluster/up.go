@@ -89,7 +89,7 @@ func (u *upper) run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, upDeadline, fmt.Errorf("%s have passed since the builds", upDeadline))
 	defer cancel()
-	if err := u.prepare(); err != nil {
+	if err := u.prepare(ctx); err != nil {
 		return err
 	}
 	return u.bringUp(ctx)
@@ -188,7 +188,7 @@ func linkOrCopy(from, to string) error {
 }
 
 // prepare makes all that processes need before the first one starts.
-func (u *upper) prepare() (err error) {
+func (u *upper) prepare(ctx context.Context) (err error) {
 	if u.ca, err = writePKI(u.cfg, u.layout); err != nil {
 		return err
 	}
@@ -203,6 +203,11 @@ func (u *upper) prepare() (err error) {
 	}
 	if u.cgroups, err = readCgroups(); err != nil {
 		return err
+	}
+	if len(u.cfg.Nodes) > 0 {
+		if err := u.MakeMountPoints(ctx, nodePrivateDirs...); err != nil {
+			return err
+		}
 	}
 	for i := range u.cfg.Nodes {
 		if err := prepareNode(u.cfg, u.layout, i, u.cgroups, u.programs); err != nil {

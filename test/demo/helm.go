@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
@@ -28,19 +29,15 @@ func withHelm(ctx context.Context, cfg cluster.Config, keep bool) (err error) {
 		err = errors.Join(err, r.Down(context.Background()))
 	}()
 	helm := func(args ...string) error {
-		shown := strings.Join(args, " ")
-		if args[0] == "install" {
-			args = append(args, r.Values()...)
-			shown += " --set image.registry=" + rig.Registry + " …"
-		}
-		fmt.Printf("$ helm %s --namespace %s\n", strings.ReplaceAll(shown, r.Chart, "deploy/helm/kubeslot"), rig.Namespace)
+		fmt.Println("$", helmCommand(args))
 		out, err := r.Helm(ctx, args...)
 		fmt.Print(out)
 		return err
 	}
 
 	title("Install the chart; pods that ask for devices are to get its scheduler by themselves")
-	if err := helm("install", "kubeslot", r.Chart, "--create-namespace", "--wait", "--set", "scheduler.otherSchedulers=Mutate"); err != nil {
+	install := []string{"install", "kubeslot", chart, "--create-namespace", "--wait", "--set", "scheduler.otherSchedulers=Mutate"}
+	if err := helm(append(install, r.Values()...)...); err != nil {
 		return err
 	}
 	if err := helm("test", "kubeslot", "--logs"); err != nil {
@@ -76,4 +73,17 @@ func withHelm(ctx context.Context, cfg cluster.Config, keep bool) (err error) {
 		}
 	}
 	return nil
+}
+
+// chart is its directory: the demo runs in the repository's root, as its reader does.
+const chart = "deploy/helm/kubeslot"
+
+// helmCommand is the command as a reader types it, with a line for each value.
+func helmCommand(args []string) string {
+	values := slices.Index(args, "--set")
+	if values < 0 {
+		values = len(args)
+	}
+	words := slices.Insert(slices.Clone(args), values, "--namespace", rig.Namespace)
+	return "helm " + strings.ReplaceAll(strings.Join(words, " "), " --set ", " \\\n    --set ")
 }

@@ -49,9 +49,6 @@ func run(ctx context.Context, name string, helm bool) (err error) {
 		return err
 	}
 	keep := os.Getenv("KEEP") != "" && os.Getenv("KEEP") != "0"
-	if err := cluster.Down(ctx, cfg); err != nil {
-		return fmt.Errorf("take down the last demo's cluster: %w", err)
-	}
 	if helm {
 		return withHelm(ctx, cfg, keep)
 	}
@@ -98,19 +95,21 @@ Use it:
   kubectl get pods,configurations,instances,deviceslices,slotclaims -o wide
   kubectl exec viewer-3 -- /app env
   go run ./test/cluster/cmd/cluster plug --name %s node-a sensor1
-Its logs are in %s
-Take it away:
+Its image for pods of your own is %s, with imagePullPolicy Never. What it can do:
+  kubectl exec viewer-3 -- /app --help
+Its nodes' directories are in %s, its logs in %s
+Take it down:
   %s
-`, page, c.Kubeconfig(), c.BinDir(), c.Config().Name, filepath.Dir(c.LogPath("kube-scheduler", "")), takeAway(c.Config().Name))
+`, page, c.Kubeconfig(), c.BinDir(), c.Config().Name, cluster.AppImage, filepath.Dir(c.Nodes()[0].Dir), filepath.Dir(c.LogPath("kube-scheduler", "")), takeDown(c.Config().Name))
 	return nil
 }
 
-// takeAway is the command that takes the cluster down.
-func takeAway(name string) string {
+// takeDown is the command that takes the cluster down.
+func takeDown(name string) string {
 	if name == defaultName {
 		return "make demo-down"
 	}
-	return "go run ./test/cluster/cmd/cluster down --name " + name
+	return "make demo-down NAME=" + name
 }
 
 // address waits for the address of the page, which is in the log.

@@ -102,8 +102,11 @@ func TestMake(t *testing.T) {
 	runs("docs/install.md", "make test-skew", "KUBESLOT_SKEW=1", "./test/skew")
 	runs("docs/migrate-from-kubedevice.md", "make plugin-builder PLUGIN=/src/dongle/scheduler", "go run ./plugins/builder", "/src/dongle/scheduler")
 	runs("docs/migrate-from-kubedevice.md", "make plugin-builder PLUGIN=/src/dongle/device", "go run ./plugins/builder", "/src/dongle/device")
-	runs("README.md", "make demo KEEP=1", "go run ./test/cluster/cmd/build demo", "_output/cluster/demo")
-	runs("README.md", "make demo-helm", "_output/cluster/demo -helm")
+	runs("README.md", "make demo KEEP=1", "hack/preflight.sh root go gcc disk:6 memory:3 cluster:demo", "go run ./test/cluster/cmd/build demo", "_output/cluster/demo")
+	runs("README.md", "make demo-helm", "_output/cluster/demo -helm", "cluster:demo")
+	runs("README.md", "make demo NAME=other", "cluster:other", "_output/cluster/demo -name=other")
+	runs("README.md", "make demo-down", "cluster down --name other")
+	runs("README.md", "make demo-load", "cluster load --name demo")
 	runs("README.md", "make test", "hack/lint.sh", "hack/race-packages.sh", "KUBESLOT_E2E=1 go test")
 }
 

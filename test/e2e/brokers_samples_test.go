@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery/sysfs/sysfstest"
 	"github.com/kubeslot/kubeslot/test/cluster"
+	"github.com/kubeslot/kubeslot/test/docs"
 )
 
 // ourImages has every pod of the namespace run the test image instead of its own, which
@@ -67,9 +68,15 @@ func (r *rig) applySample(name, configuration string, instances int, oldnew ...s
 	r.Helper()
 	text, err := os.ReadFile(filepath.Join(shared.Config().RepoRoot, "test/e2e/testdata/akri", name+".yaml"))
 	r.check(err)
-	file := filepath.Join(r.TempDir(), name+".yaml")
-	r.check(writeFile(file, strings.NewReplacer(oldnew...).Replace(string(text))))
-	_, err = shared.Kubectl(r.ctx, "apply", "-n", r.ns, "-f", file)
+	r.applyConfiguration(strings.NewReplacer(oldnew...).Replace(string(text)), configuration, instances)
+}
+
+// applyConfiguration applies a text, and waits until the Configuration has so many Instances.
+func (r *rig) applyConfiguration(text, configuration string, instances int) {
+	r.Helper()
+	file := filepath.Join(r.TempDir(), configuration+".yaml")
+	r.check(writeFile(file, text))
+	_, err := shared.Kubectl(r.ctx, "apply", "-n", r.ns, "-f", file)
 	r.check(err)
 	r.await(fmt.Sprintf("%d Instances of %s", instances, configuration), func() (bool, string) {
 		in := r.instances(configuration)
@@ -150,6 +157,24 @@ func (r *rig) awaitSample(configuration string, sharedDevice bool, nodes ...stri
 	return envs
 }
 
+// awaitJobs waits until the Configuration has so many Jobs, which are complete.
+func (r *rig) awaitJobs(configuration string, want int) {
+	r.Helper()
+	r.await("the Jobs of "+configuration+" to be complete", func() (bool, string) {
+		jobs, err := kube.BatchV1().Jobs(r.ns).List(r.ctx, metav1.ListOptions{LabelSelector: "akri.sh/configuration=" + configuration})
+		r.check(err)
+		complete := 0
+		for _, j := range jobs.Items {
+			if slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
+				return c.Type == batchv1.JobComplete && c.Status == v1.ConditionTrue
+			}) {
+				complete++
+			}
+		}
+		return complete == want && len(jobs.Items) == want, fmt.Sprint(complete, " of ", len(jobs.Items))
+	})
+}
+
 // Akri's sample Configurations apply as they are, and their brokers run, with an image of
 // ours in place of theirs.
 func TestAkrisSamples(t *testing.T) {
@@ -173,19 +198,7 @@ func TestAkrisSamples(t *testing.T) {
 		services[in.Name+"-svc"] = 1
 	}
 	r.awaitServices(services) // while the Jobs run
-	r.await("both Jobs to be complete", func() (bool, string) {
-		jobs, err := kube.BatchV1().Jobs(r.ns).List(r.ctx, metav1.ListOptions{LabelSelector: "akri.sh/configuration=akri-debug-echo-fee"})
-		r.check(err)
-		complete := 0
-		for _, j := range jobs.Items {
-			if slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
-				return c.Type == batchv1.JobComplete && c.Status == v1.ConditionTrue
-			}) {
-				complete++
-			}
-		}
-		return complete == 2 && len(jobs.Items) == 2, fmt.Sprint(complete, " of ", len(jobs.Items))
-	})
+	r.awaitJobs("akri-debug-echo-fee", 2)
 	r.awaitServices(map[string]int{})
 	r.deleteSample("akri-debug-echo-fee")
 
@@ -222,6 +235,26 @@ func TestAkrisSamples(t *testing.T) {
 		}
 	}
 	r.deleteSample("akri-opcua")
+}
+
+// The Configurations of docs/brokers.md apply as they are, and have brokers: pods that run,
+// and Jobs that complete.
+func TestConfigurationsOfThePageOfBrokers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.ourImages()
+	objects, err := docs.Objects(shared.Config().RepoRoot, "docs/brokers.md")
+	r.check(err)
+	objects = slices.DeleteFunc(objects, func(o string) bool { return !strings.HasPrefix(o, "apiVersion: ") }) // parts of one
+	if len(objects) != 2 {
+		t.Fatalf("the page has %d Configurations, want 2", len(objects))
+	}
+	r.applyConfiguration(objects[0], "cameras", 2)
+	r.awaitSample("cameras", true, nodeA, nodeB)
+	r.deleteSample("cameras")
+	r.applyConfiguration(objects[1], "meters", 2)
+	r.awaitJobs("meters", 2)
+	r.deleteSample("meters")
 }
 
 // The same of the samples of udev, with recorded devices on one node.

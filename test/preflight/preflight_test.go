@@ -56,6 +56,21 @@ func TestPreflight(t *testing.T) {
 		"nothing at once": {nil, nobody, []string{"Go is not on PATH", "gcc is not on PATH", "not root"}, nil},
 		"no room": {map[string]string{"go": "go1.99.0", "gcc": ""}, 0,
 			[]string{"GB free, and the build takes 1000000 GB", "GB of memory are available", "takes 2000000 GB"}, []string{"disk:1000000", "memory:2000000"}},
+		"a cluster": {map[string]string{"go": "go1.99.0", "gcc": ""}, 0,
+			[]string{`the cluster "preflight-kept" is there already`, `"make demo-down NAME=preflight-kept"`, "another name with NAME="}, []string{"cluster:preflight-kept"}},
+		"logs of a cluster": {map[string]string{"go": "go1.99.0", "gcc": ""}, 0, nil, []string{"cluster:preflight-logs"}},
+		"no cluster":        {map[string]string{"go": "go1.99.0", "gcc": ""}, 0, nil, []string{"cluster:preflight-none"}},
+	}
+	if os.Getuid() == 0 {
+		for cluster, files := range map[string][]string{"preflight-kept": {"logs", "cluster.json"}, "preflight-logs": {"logs"}} {
+			dir := filepath.Join("/var/tmp/kubeslot", cluster)
+			t.Cleanup(func() { os.RemoveAll(dir) })
+			for _, file := range files {
+				if err := os.MkdirAll(filepath.Join(dir, file), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -65,12 +65,11 @@ func (r *rig) useCRIO(t *testing.T, dir string) string {
 	for _, component := range []string{cluster.Kubelet, cluster.Kubecri, cluster.Containerd} {
 		r.check(r.Kill(component, n.Name, syscall.SIGKILL))
 	}
-	// What CNI remembers is the machine's, and CRI-O begins with deleting what it does not know.
+	// CRI-O begins with deleting what it does not know, such as what CNI remembers of containerd's pods.
 	cni := filepath.Join(n.Dir, "crio/cni")
 	r.check(os.MkdirAll(cni, 0o755))
-	r.check(os.MkdirAll("/var/lib/cni", 0o755))
 	if out, err := exec.CommandContext(r.ctx, "nsenter", "--mount="+n.MountNS, "mount", "--bind", cni, "/var/lib/cni").CombinedOutput(); err != nil {
-		t.Fatalf("give node %s a /var/lib/cni of its own: %v: %s", n.Name, err, out)
+		t.Fatalf("give CRI-O on node %s a /var/lib/cni of its own: %v: %s", n.Name, err, out)
 	}
 	config := r.crioConfig(n, dir)
 	r.check(r.Cluster.Run(cluster.Program{Name: "cri-o", On: n.Name, Argv: []string{filepath.Join(dir, "crio"), "--config=" + config, "--config-dir=",

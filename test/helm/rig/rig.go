@@ -33,7 +33,7 @@ var Components = []string{"kube-scheduler", "kubecri", "controller", "chart-hook
 // Rig is a cluster with helm.
 type Rig struct {
 	*cluster.Cluster
-	// Program is helm's.
+	// Program is helm's, among the cluster's programs.
 	Program string
 	// Chart is the chart's folder.
 	Chart string
@@ -51,15 +51,19 @@ func Up(ctx context.Context, cfg cluster.Config, more ...string) (*Rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Rig{Cluster: c, Chart: filepath.Join(root, "deploy/helm/kubeslot"), root: root}
+	r := &Rig{Cluster: c, Program: filepath.Join(c.BinDir(), "helm"), Chart: filepath.Join(root, "deploy/helm/kubeslot"), root: root}
 	if err := r.prepare(ctx, append(slices.Clone(Components), more...)); err != nil {
 		return nil, errors.Join(err, c.Down(context.WithoutCancel(ctx)))
 	}
 	return r, nil
 }
 
-func (r *Rig) prepare(ctx context.Context, components []string) (err error) {
-	if r.Program, err = r.Cluster.Helm(ctx); err != nil {
+func (r *Rig) prepare(ctx context.Context, components []string) error {
+	program, err := r.Cluster.Helm(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.Symlink(program, r.Program); err != nil {
 		return err
 	}
 	for _, node := range r.Nodes() {
@@ -98,9 +102,11 @@ func (r *Rig) prepare(ctx context.Context, components []string) (err error) {
 // folders are the node's own.
 func (r *Rig) MountSockets(ctx context.Context, node cluster.Node, runtime, nri string) error {
 	for from, to := range map[string]string{node.ContainerdSocket: runtime, filepath.Join(node.Dir, "nri.sock"): nri} {
-		// A folder that the machine lacks stays, empty: nodes may have it in use.
+		if err := r.MakeMountPoints(ctx, filepath.Dir(to)); err != nil {
+			return err
+		}
 		const script = `set -e; dir=$(dirname "$2")
-			mkdir -p "$dir"; [ "$dir" = /run/containerd ] || mountpoint -q "$dir" || mount -t tmpfs tmpfs "$dir"
+			mountpoint -q "$dir" || mount -t tmpfs tmpfs "$dir"
 			touch "$2"; mount --bind "$1" "$2"`
 		if _, err := run(ctx, nil, "nsenter", "--mount="+node.MountNS, "sh", "-c", script, "sh", from, to); err != nil {
 			return err

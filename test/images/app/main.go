@@ -1,19 +1,5 @@
-// Command app is the one program of the test cluster's application image. Its
-// commands let a test look at a container from inside:
-//
-//	app [run]             log a line, wait for SIGTERM, end at once
-//	app env               print the environment, sorted
-//	app exit CODE         end with CODE
-//	app sleep DURATION    end well after DURATION
-//	app read FILE N       print up to N bytes of FILE in hexadecimal
-//	app get URL           GET an HTTP URL, print the answer's status line
-//	app ls PATH           list a folder, or one file: mode, size, name
-//	app hold DIR DURATION use the container's slots as devices that take one user:
-//	                      lock DIR/<slot> for each, or write DIR/CONFLICT and end
-//	                      with 3; end after DURATION, or on SIGTERM
-//	app witness REPORTS DIR DURATION
-//	                      write to the folder REPORTS what devices the container has
-//	                      (see witness.go), then hold
+// Command app is the one program of the test cluster's application image. Its commands let
+// a test, or a reader of the demo, look at a container from inside: `app help` lists them.
 package main
 
 import (
@@ -32,6 +18,27 @@ import (
 	"time"
 )
 
+const usage = `app is the program of the image kubeslot.test/app:1, to look at a container from inside.
+
+  app [run]             log a line, wait for SIGTERM, end at once
+  app env               print the environment, sorted
+  app exit CODE         end with CODE
+  app sleep DURATION    end well after DURATION, or on SIGTERM
+  app read FILE N       print up to N bytes of FILE in hexadecimal
+  app get URL           GET an HTTP URL, print the answer's status line
+  app ls PATH           list a directory, or one file: mode, size, name
+  app hold DIR DURATION use the container's slots as devices that take one user: lock
+                        DIR/<slot> for each, or write DIR/CONFLICT and end with 3;
+                        end after DURATION, or on SIGTERM
+  app witness REPORTS DIR DURATION
+                        write what devices the container has to a file in REPORTS, and
+                        whether DIR is there, then hold
+  app help              print this
+`
+
+// arguments are how many each command takes.
+var arguments = map[string]int{"run": 0, "env": 0, "exit": 1, "sleep": 1, "read": 2, "get": 1, "ls": 1, "hold": 2, "witness": 3, "help": 0}
+
 func main() {
 	args := os.Args[1:]
 	if len(args) == 0 {
@@ -46,15 +53,19 @@ func main() {
 }
 
 func command(name string, args []string) (exitCode int, err error) {
-	want := map[string]int{"run": 0, "env": 0, "exit": 1, "sleep": 1, "read": 2, "get": 1, "ls": 1, "hold": 2, "witness": 3}
-	n, ok := want[name]
+	if name == "--help" || name == "-h" {
+		name = "help"
+	}
+	n, ok := arguments[name]
 	if !ok {
-		return 0, errors.New("no such command")
+		return 0, errors.New("no such command: app help lists them")
 	}
 	if len(args) != n {
-		return 0, fmt.Errorf("takes %d arguments, got %d", n, len(args))
+		return 0, fmt.Errorf("takes %d arguments, got %d: see app help", n, len(args))
 	}
 	switch name {
+	case "help":
+		fmt.Print(usage)
 	case "run":
 		run()
 	case "env":

@@ -16,7 +16,6 @@ import (
 	"syscall"
 
 	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
@@ -25,7 +24,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
+	err := run(ctx, os.Args[1:])
 	stop()
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "images:", err)
@@ -33,7 +32,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("images", flag.ContinueOnError)
 	registry := flags.String("registry", "kubeslot.local", "registry and path that the images are named by, such as ghcr.io/kubeslot")
 	version := flags.String("version", "", "version, which is the images' tag (default: git describe)")
@@ -44,7 +43,7 @@ func run(ctx context.Context) error {
 	architectures := flags.String("arch", "amd64,arm64", "architectures")
 	plugins := flags.Bool("plugins", false, "build in addition, with the tag <version>"+images.PluginsSuffix+", the images whose programs load .so files")
 	ldflags := flags.String("ldflags", "", "further flags of the linker")
-	if err := flags.Parse(os.Args[1:]); err != nil {
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	components := images.Components()
@@ -62,6 +61,16 @@ func run(ctx context.Context) error {
 		source.Version = git("describe", "--tags", "--always", "--dirty")
 	}
 	source.Revision = git("rev-parse", "HEAD")
+	refOf := func(c images.Component) string { return *registry + "/" + c.Name + ":" + source.Version }
+	if *push {
+		var refs []string
+		for _, c := range components {
+			refs = append(refs, refOf(c))
+		}
+		if err := mayPush(ctx, refs, *insecure); err != nil {
+			return err
+		}
+	}
 	if err := os.MkdirAll(*out, 0o755); err != nil {
 		return err
 	}
@@ -72,7 +81,7 @@ func run(ctx context.Context) error {
 	defer os.RemoveAll(work)
 	to := target{push: *push, insecure: *insecure}
 	for i, c := range components {
-		to.archive, to.ref = filepath.Join(*out, c.Name+".tar"), *registry+"/"+c.Name+":"+source.Version
+		to.archive, to.ref = filepath.Join(*out, c.Name+".tar"), refOf(c)
 		fmt.Printf("[%d/%d] %s\n", i+1, len(components), to.ref)
 		index, err := images.Build(ctx, source, c, work)
 		if err != nil {
@@ -118,11 +127,7 @@ func (t target) put(ctx context.Context, index v1.ImageIndex) error {
 		fmt.Printf("      %s, %s\n", t.archive, digest)
 		return nil
 	}
-	var options []name.Option
-	if t.insecure {
-		options = append(options, name.Insecure)
-	}
-	to, err := name.ParseReference(t.ref, options...)
+	to, err := reference(t.ref, t.insecure)
 	if err != nil {
 		return err
 	}
