@@ -1,6 +1,7 @@
 package deviceplugin
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -121,4 +122,32 @@ func TestContainerScope(t *testing.T) {
 	if len(cl) != 1 || len(il) != 1 || cl[0] == il[0] {
 		t.Errorf("the container has %v and %v", cl, il)
 	}
+}
+
+// People are told which pod has which slot, and whom one waits for, though the kubelet gives them out.
+func TestSlotsOfPodsAreShown(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	in := r.configuration("shown", 1, nil, "east")
+	r.awaitAmounts(nodeA, map[string]string{"shown": "1/1"})
+	r.run(newPod("viewer", nodeA, "main=shown:1"))
+	r.create(newPod("late", nodeA, "main=shown:1"))
+	for pod, want := range map[string][]string{
+		"viewer": {"It has:", in[0] + "-0", "Held"},
+		"late":   {"SlotsHeld", r.ns + "/viewer", "device-plugin mode"},
+	} {
+		r.await("`kubectl kubeslot pod "+pod+"` to name the slot and its pod", func() (bool, string) {
+			out, err := shared.Kubectl(r.ctx, "kubeslot", "pod", "-n", r.ns, pod)
+			for _, part := range want {
+				if !strings.Contains(out, part) {
+					return false, fmt.Sprint(out, err)
+				}
+			}
+			return err == nil, fmt.Sprint(err)
+		})
+	}
+	r.await("the list to say the same", func() (bool, string) {
+		out, err := shared.Kubectl(r.ctx, "kubeslot", "pod", "-n", r.ns, "--no-headers")
+		return err == nil && strings.Contains(out, "SlotsHeld") && !strings.Contains(out, "InsufficientResource"), fmt.Sprint(out, err)
+	})
 }
