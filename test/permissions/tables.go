@@ -71,6 +71,6 @@ var (
 		{Verbs: "get list create delete", Resource: "pods", In: "kubeslot-system", To: "run a pod on each node that removes files"},
 		{Verbs: "delete", Resource: "configurations.akri.sh", In: "kubeslot-system", To: "delete those that the chart made"},
 		{Verbs: "list", Resource: "configurations.akri.sh", To: "know which stay"},
-		{Verbs: "update", Resource: "configurations.akri.sh/status", To: "have them say that nobody serves them"},
+		{Verbs: "update", Resource: "configurations/status.akri.sh", To: "have them say that nobody serves them"},
 	}
 )
