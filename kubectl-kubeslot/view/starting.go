@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeslot/kubeslot/types/assignment"
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -56,23 +55,22 @@ func (v *View) bound(pod *corev1.Pod, p *Pod, events []corev1.Event) {
 func (v *View) nodeTrouble(pod *corev1.Pod) []Wait {
 	node := pod.Spec.NodeName
 	var all []Wait
-	at := slices.IndexFunc(v.objects.Nodes, func(n corev1.Node) bool { return n.Name == node })
-	if len(v.objects.Nodes) > 0 && at < 0 {
+	n := v.nodesByName[node]
+	if len(v.objects.Nodes) > 0 && n == nil {
 		return []Wait{{Reason: "NodeGone", Source: FromKubeslot, Nodes: []string{node}, Why: "there is no node " + node,
 			Needs: "delete the pod, if the control plane does not: its next one gets another node"}}
 	}
-	if at >= 0 {
-		for _, c := range v.objects.Nodes[at].Status.Conditions {
+	if n != nil {
+		for _, c := range n.Status.Conditions {
 			if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
 				all = append(all, Wait{Reason: "NodeNotReady", Source: FromKubeslot, Nodes: []string{node},
 					Why: fmt.Sprintf("node %s is not Ready: %s", node, c.Message), Needs: "the node has to become Ready, or the pod to be deleted"})
 			}
 		}
 	}
-	reports := slices.ContainsFunc(v.objects.Slices, func(s v1alpha1.DeviceSlice) bool { return s.Spec.NodeName == node })
 	if away := v.kubecriAway(node); away != "" && len(requests(pod)) > 0 {
 		all = append(all, Wait{Reason: kubecriAway, Source: FromKubeslot, Nodes: []string{node}, Why: away, Needs: "kubecri has to be Ready there again"})
-	} else if len(v.objects.Slices) > 0 && !reports && len(requests(pod)) > 0 {
+	} else if len(v.objects.Slices) > 0 && !v.reporting[node] && len(requests(pod)) > 0 {
 		all = append(all, Wait{Reason: "NoKubecri", Source: FromKubeslot, Nodes: []string{node},
 			Why: "node " + node + " has no DeviceSlice: kubecri does not run there, or cannot reach the API server", Needs: "start kubecri on the node: kubecri check says what is missing"})
 	}

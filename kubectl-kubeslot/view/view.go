@@ -53,6 +53,7 @@ type View struct {
 	pods           map[string]*corev1.Pod           // by UID
 	assigned       map[*corev1.Pod]bool             // pods that have slots
 	nodesByName    map[string]*corev1.Node
+	reporting      map[string]bool // nodes that have a DeviceSlice
 
 	indexed    sync.Once
 	index      slotIndex // see slots
@@ -92,7 +93,8 @@ type grant struct {
 func New(o Objects) *View {
 	v := &View{objects: o, configurations: map[string]*akriv0.Configuration{}, instances: map[string]*akriv0.Instance{},
 		of: map[string][]*akriv0.Instance{}, devices: map[string]device{}, claims: map[string]*v1alpha1.SlotClaim{},
-		granted: map[string][]grant{}, used: map[string]map[int]bool{}, broken: map[*corev1.Pod]error{}, pods: map[string]*corev1.Pod{}, assigned: map[*corev1.Pod]bool{}, nodesByName: make(map[string]*corev1.Node, len(o.Nodes))}
+		granted: map[string][]grant{}, used: map[string]map[int]bool{}, broken: map[*corev1.Pod]error{}, pods: map[string]*corev1.Pod{}, assigned: map[*corev1.Pod]bool{}, nodesByName: make(map[string]*corev1.Node, len(o.Nodes)),
+		reporting: map[string]bool{}}
 	all := make([]*akriv0.Configuration, len(o.Configurations))
 	for i := range o.Configurations {
 		all[i] = &o.Configurations[i]
@@ -136,6 +138,7 @@ func New(o Objects) *View {
 }
 
 func (v *View) addSlice(s *v1alpha1.DeviceSlice) {
+	v.reporting[s.Spec.NodeName] = true
 	for i := range s.Spec.Devices {
 		reported := &s.Spec.Devices[i]
 		if reported.Check(s.Spec.NodeName) != nil {
