@@ -103,8 +103,8 @@ func (o *options) pod() *cobra.Command {
 		Use: "pod [POD...]", Aliases: []string{"pods"}, Short: "A pod: the devices that it has, or why it waits for them; without a name, all such pods",
 		Long: `pod says which slots a pod has or, of one that does not run, each condition that is
 not met, who holds what it waits for, and what would let it run. Without a name
-it lists the pods that ask for devices, with what the scheduler or the kubelet
-said last.`,
+it lists the pods that ask for devices, with the same reasons, and workloads whose
+pods are refused.`,
 	}
 	s := o.selection(cmd, "pod")
 	cmd.ValidArgsFunction = o.complete(podNames)
