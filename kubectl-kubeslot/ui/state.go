@@ -251,9 +251,7 @@ func problemsOf(s *State, v *view.View, now time.Time) []view.Finding {
 	slices.Sort(names)
 	for _, name := range names {
 		d := s.Devices[name]
-		for _, p := range d.Problems {
-			all = append(all, view.InstanceProblem(d.Namespace, name, p))
-		}
+		all = append(all, view.InstanceProblems(d.Namespace, name, d.Problems)...)
 	}
 	return append(all, v.UnreachableSlots(now)...)
 }

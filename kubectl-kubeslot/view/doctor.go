@@ -182,9 +182,7 @@ func (v *View) examineInstances(f *findings, now time.Time) {
 			continue // see examineDeleted
 		}
 		object := "instance/" + in.Namespace + "/" + name
-		for _, p := range in.Status.Problems {
-			*f = append(*f, InstanceProblem(in.Namespace, in.Name, p))
-		}
+		*f = append(*f, InstanceProblems(in.Namespace, in.Name, in.Status.Problems)...)
 		for _, node := range v.lost(in) {
 			f.add(object, "HandlerDown", "node %s does not know whether the device is there, since its discovery handler does not answer: look at the handler's pod or log there", node)
 		}

@@ -65,8 +65,20 @@ func configurationProblem(c *akriv0.Configuration, p reasonedProblem) string {
 	return withAction(p.text, action)
 }
 
-// InstanceProblem is a problem that an Instance's status has, as Examine says it.
-func InstanceProblem(namespace, name, problem string) Finding {
+// InstanceProblems are those that an Instance's status has, as Examine says them. That no node sees the
+// device is one: what comes of it for claims is not said besides.
+func InstanceProblems(namespace, name string, problems []string) []Finding {
+	if at := slices.IndexFunc(problems, deviceAway); at >= 0 {
+		problems = problems[at : at+1]
+	}
+	var all []Finding
+	for _, p := range problems {
+		all = append(all, instanceProblem(namespace, name, p))
+	}
+	return all
+}
+
+func instanceProblem(namespace, name, problem string) Finding {
 	action := fmt.Sprintf("See kubectl describe instance -n %s %s", namespace, name)
 	switch {
 	case deviceAway(problem):

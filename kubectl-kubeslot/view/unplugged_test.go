@@ -13,7 +13,8 @@ func TestUnpluggedDeviceIsOneProblem(t *testing.T) {
 	o.Pods = append(o.Pods, second)
 	o.Claims = append(o.Claims, claim(yard+"-1", "a", "second"))
 	o.Instances[0].Spec.DeviceUsage[yard+"-1"] = o.Claims[len(o.Claims)-1].Spec.Usage().String()
-	o.Instances[0].Status.Problems = []string{"no node sees the device; the Instance stays while its slots are claimed"}
+	o.Instances[0].Status.Problems = []string{"no node sees the device; the Instance stays while its slots are claimed",
+		"the claim of slot " + yard + "-0 by node a for pod default/runs does not count: the node does not see the device, and no other does"}
 	for i := range o.Slices {
 		var devices []v1alpha1.Device
 		for _, d := range o.Slices[i].Spec.Devices {
