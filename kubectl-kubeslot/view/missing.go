@@ -18,11 +18,12 @@ const withoutDevice = "RunsWithoutDevice"
 const kubecriAway = "KubecriAway"
 
 // without is the container that runs without the slot that it was assigned, which no node has
-// claimed; "" when there is none, and for a user who may not list claims. kubecri claims a slot
+// claimed; "" when there is none, for a user who may not list claims, and where kubecri has left the node
+// for good: then nobody claims anything. kubecri claims a slot
 // before the container exists. It lets go of it when the container has ended, a second before the
 // kubelet says so.
 func (v *View) without(g grant) string {
-	if v.objects.Claims == nil {
+	if v.objects.Claims == nil || !v.reporting[g.pod.Spec.NodeName] {
 		return ""
 	}
 	for _, container := range g.containers {
@@ -71,6 +72,24 @@ func (v *View) examineMissing(f *findings, now time.Time) {
 			f.add(podObject(g.pod), w.Reason, "container %s: %s; %s", w.Container, w.Why, w.Needs)
 		}
 	}
+}
+
+// unreleased says of how many of the slots the pods are gone, while kubecri, which would release them, is
+// away from the node; "" when there are none.
+func (v *View) unreleased(slots []Slot) string {
+	count, away := 0, ""
+	for _, s := range slots {
+		if s.State != Held || s.PodUID == "" || v.pods[s.PodUID] != nil || v.objects.PodsOf != "" {
+			continue
+		}
+		if why := v.kubecriAway(s.Node); why != "" {
+			count, away = count+1, why
+		}
+	}
+	if count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s released when kubecri is Ready again: %s", counted(count, "slot of a deleted pod is", "slots of deleted pods are"), away)
 }
 
 // kubecriAway says that kubecri of the node is to run in a pod, and that no such pod is Ready there;

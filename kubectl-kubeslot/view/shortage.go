@@ -41,8 +41,10 @@ func (v *View) shortWaits(short map[string]*ledger.Shortfall) []Wait {
 		if k.reason == ledger.Held {
 			w.Why = v.heldText(short[best], best, len(nodes))
 			w.Holders = v.holders(k.resource, nodes)
-			if kept := v.unreachableHolders(w.Holders); kept != "" {
-				w.Why += "; " + kept
+			for _, kept := range []string{v.unreachableHolders(w.Holders), v.unreleased(w.Holders)} {
+				if kept != "" {
+					w.Why += "; " + kept
+				}
 			}
 		}
 		all = append(all, w)

@@ -199,14 +199,15 @@ func (u *uninstall) notReady(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list Configurations: %w", err)
 	}
+	const reason, message = "NotInstalled", "Kubeslot was uninstalled: nobody looks for devices, and none is given to pods"
 	var errs []error
 	for i := range list.Items {
 		c := &list.Items[i]
-		if !meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: akriv0.ConditionReady, Status: metav1.ConditionFalse, Reason: "NotInstalled",
-			ObservedGeneration: c.Generation, Message: "Kubeslot was uninstalled: nobody looks for devices, and none is given to pods"}) {
+		if !meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: akriv0.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, ObservedGeneration: c.Generation, Message: message}) {
 			continue
 		}
-		c.Status.Instances, c.Status.Nodes, c.Status.Slots = 0, 0, akriv0.SlotCount{}
+		c.Status = akriv0.ConfigurationStatus{ObservedGeneration: c.Generation, Conditions: c.Status.Conditions,
+			Problems: []akriv0.ConfigurationProblem{{Reason: reason, Message: message}}}
 		if _, err := u.Client.AkriV0().Configurations(c.Namespace).UpdateStatus(ctx, c, metav1.UpdateOptions{}); err != nil && !isGone(err) {
 			errs = append(errs, fmt.Errorf("write into the status of Configuration %s/%s that it is not served: %w", c.Namespace, c.Name, err))
 		}

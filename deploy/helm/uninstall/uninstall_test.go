@@ -134,7 +134,7 @@ func TestRunCleansEachNodeOnceAndDeletesWhatIsTheReleases(t *testing.T) {
 	names = nil
 	for _, c := range configurations.Items {
 		names = append(names, c.Name)
-		if ready := meta.FindStatusCondition(c.Status.Conditions, akriv0.ConditionReady); ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != "NotInstalled" || c.Status.Instances != 0 {
+		if ready := meta.FindStatusCondition(c.Status.Conditions, akriv0.ConditionReady); ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != "NotInstalled" || c.Status.Instances != 0 || len(c.Status.Problems) != 1 {
 			t.Errorf("Configuration %s says %+v", c.Name, c.Status)
 		}
 	}
