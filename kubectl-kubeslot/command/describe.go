@@ -209,7 +209,7 @@ func describeNode(w io.Writer, n *view.Node, now time.Time) {
 		state += ", kubelet " + n.Kubelet
 	}
 	if n.Mode != "" {
-		state += ", mode " + n.Mode + ": its kubelet gives out the slots, and claims name no pods"
+		state += ", mode " + n.Mode + ": its kubelet gives out the slots"
 	}
 	fmt.Fprintf(w, "Node %s: %s\n", n.Name, plain(state))
 	if !n.Reports {
