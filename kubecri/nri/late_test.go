@@ -32,7 +32,7 @@ func TestAHangIsNotSurvivedByItsContainer(t *testing.T) {
 		t.Errorf("got %v, %v, want a refusal", response, err)
 	}
 	f.await(t, "the plugin to be asked again", func() bool { return f.asked(t) })
-	close(goesOn) // before that the answer might be in time, as far as the plugin can tell
+	close(goesOn)      // before that the answer might be in time, as far as the plugin can tell
 	f.WantUsage(t, "") // the late answer is taken back
 	if _, err = f.rt.CreateContainer(t.Context(), request); err != nil {
 		t.Errorf("the next try: %v", err)
