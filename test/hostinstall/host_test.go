@@ -222,7 +222,9 @@ func (h *host) start() {
 	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), "WORK="+filepath.Join(h.work, "overlay"), "UNITS="+h.units(), "NODE_DIR="+h.node.Dir, "NODE_NAME="+node, "CGROUP="+cgroup)
 	cmd.Stdout, cmd.Stderr = h.log, h.log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	// No Pdeathsig: it is of the thread, and the cluster ends threads. What is left of a run
+	// that was killed is taken away with the cluster, whose network it is in.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	h.check(os.MkdirAll(filepath.Join(h.work, "overlay"), 0o755))
 	h.check(cmd.Start())
 	go func() { _ = cmd.Wait() }() // no zombie
