@@ -23,7 +23,6 @@ mount --bind "$NODE_DIR/run-containerd" /run/containerd
 mkdir -p "$WORK/admin"
 mount --bind "$WORK/admin" /etc/systemd/system
 mount --bind "$UNITS" /usr/lib/systemd/system
-mount -t tmpfs -o mode=1777 tmpfs /tmp
 # systemd mounts further cgroup hierarchies, and makes folders for them: in a copy.
 ls /sys/fs/cgroup >/run/hierarchies
 if [ ! -e /sys/fs/cgroup/cgroup.procs ]; then
