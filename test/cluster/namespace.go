@@ -91,35 +91,68 @@ func makeNetNS(path string) error {
 // arrive in it, its own do not leave it, and every key of binds shows its value.
 // Its /sys is that of the network namespace bound at netNS.
 func makeMountNS(path, netNS string, binds map[string]string) error {
-	return makeNamespace(path, "mnt", func() error {
-		if err := enterNetNS(netNS); err != nil {
-			return err
-		}
-		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-			return err
-		}
-		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-			return fmt.Errorf("make mounts slaves: %w", err)
-		}
-		// Before mounts are shared: unmounting /sys would unmount the copies too.
-		if err := mountSysfs(); err != nil {
-			return err
-		}
-		// Shared among themselves, as on a node booted by systemd: containers may
-		// ask for Bidirectional mount propagation.
-		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
-			return fmt.Errorf("make mounts shared: %w", err)
-		}
-		if err := dropNamespaceMounts(); err != nil {
-			return err
-		}
-		for target, source := range binds {
-			if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
-				return fmt.Errorf("bind %s on %s: %w", source, target, err)
+	return onEachCPU(func(pin func() error) error {
+		return makeNamespace(path, "mnt", func() error {
+			if err := pin(); err != nil {
+				return err
 			}
-		}
-		return nil
+			return newMountNS(netNS, binds)
+		})
 	})
+}
+
+// onEachCPU calls try for one CPU after the other, until it ends other than with EINVAL. What try is
+// given pins the calling thread to the CPU.
+//
+// Linux binds a mount namespace only if its number is above that of the caller's mount namespace, and
+// answers EINVAL if not. Since Linux 6.18 each CPU numbers namespaces from a range of its own. The CPU
+// on which the caller's namespace was made always gives a number above it.
+func onEachCPU(try func(pin func() error) error) error {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return fmt.Errorf("the CPUs of this process: %w", err)
+	}
+	err := error(unix.EINVAL)
+	for cpu := 0; errors.Is(err, unix.EINVAL) && cpu < len(allowed)*64; cpu++ {
+		if !allowed.IsSet(cpu) {
+			continue
+		}
+		var one unix.CPUSet
+		one.Set(cpu)
+		err = try(func() error { return unix.SchedSetaffinity(0, &one) })
+	}
+	return err
+}
+
+// newMountNS moves the calling thread into a new mount namespace, see makeMountNS.
+func newMountNS(netNS string, binds map[string]string) error {
+	if err := enterNetNS(netNS); err != nil {
+		return err
+	}
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("make mounts slaves: %w", err)
+	}
+	// Before mounts are shared: unmounting /sys would unmount the copies too.
+	if err := mountSysfs(); err != nil {
+		return err
+	}
+	// Shared among themselves, as on a node booted by systemd: containers may
+	// ask for Bidirectional mount propagation.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
+		return fmt.Errorf("make mounts shared: %w", err)
+	}
+	if err := dropNamespaceMounts(); err != nil {
+		return err
+	}
+	for target, source := range binds {
+		if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("bind %s on %s: %w", source, target, err)
+		}
+	}
+	return nil
 }
 
 // dropNamespaceMounts unmounts the copies of bound namespaces that a new mount
