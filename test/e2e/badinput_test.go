@@ -184,10 +184,15 @@ func (r *rig) withoutPolicy(name string, f func()) {
 	f()
 }
 
+// oneWithoutWebhook is held by the test that has the cluster's webhook out of force.
+var oneWithoutWebhook sync.Mutex
+
 // withoutWebhook takes the webhook of Configurations out of force while f runs, which
 // stores what it would refuse: as when no controller runs.
 func (r *rig) withoutWebhook(f func()) {
 	r.Helper()
+	oneWithoutWebhook.Lock()
+	defer oneWithoutWebhook.Unlock()
 	hooks := kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	hook, err := hooks.Get(r.ctx, "kubeslot-configurations", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) { // deploy/ is applied without it

@@ -36,7 +36,8 @@ func changed(base string) change {
 	return change{Since: base, Files: files}
 }
 
-// aDayAgo returns the last commit of the branch that is at least a day older than the branch's last one.
+// aDayAgo returns the last commit of the branch that is at least a day older than the branch's last one. A commit that
+// came with a merge since is not the branch's: what was merged is new.
 func aDayAgo() (string, error) {
 	last, err := git("log", "-1", "--format=%ct")
 	if err != nil {
@@ -46,7 +47,7 @@ func aDayAgo() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	base, err := git("rev-list", "-1", "--abbrev-commit", fmt.Sprintf("--before=%d", seconds-day), "HEAD")
+	base, err := git("rev-list", "-1", "--first-parent", "--abbrev-commit", fmt.Sprintf("--before=%d", seconds-day), "HEAD")
 	if err == nil && base == "" {
 		err = fmt.Errorf("git has no commit from a day before the last")
 	}

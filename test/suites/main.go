@@ -39,7 +39,21 @@ func run(args []string) (ok bool, err error) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	r := &runner{out: os.Stdout, dry: dryRun(os.Getenv("MAKEFLAGS")), begin: time.Now()}
+	switch strings.Join(args, " ") {
+	case "longest":
+		times, err := longest(timesDir, 10)
+		for _, t := range times {
+			fmt.Printf("%9.1f s  %s\n", t.Seconds, t.Name)
+		}
+		return err == nil, err
+	case "docs":
+		err := t.writeDocs("docs/testing.md")
+		return err == nil, err
+	}
+	r, err := newRunner(os.Stdout)
+	if err != nil {
+		return false, err
+	}
 	switch strings.Join(args, " ") {
 	case "test":
 		r.run(ctx, plan(t.Suites, false))
@@ -55,15 +69,6 @@ func run(args []string) (ok bool, err error) {
 			return false, fmt.Errorf("MINUTES: %w", err)
 		}
 		r.changed(ctx, t, time.Duration(minutes)*time.Minute, os.Getenv("BASE"))
-	case "longest":
-		times, err := longest(timesDir, 10)
-		for _, t := range times {
-			fmt.Printf("%9.1f s  %s\n", t.Seconds, t.Name)
-		}
-		return err == nil, err
-	case "docs":
-		err := t.writeDocs("docs/testing.md")
-		return err == nil, err
 	default:
 		return false, errors.New("want one of: test, test-all, test-changed, longest, docs")
 	}

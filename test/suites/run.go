@@ -28,6 +28,15 @@ type runner struct {
 	lines                   []string // of the summary, one a step
 }
 
+// newRunner returns a runner whose tables take the place of the last run's.
+func newRunner(out io.Writer) (*runner, error) {
+	r := &runner{out: out, dry: dryRun(os.Getenv("MAKEFLAGS")), begin: time.Now()}
+	if r.dry {
+		return r, nil
+	}
+	return r, os.RemoveAll(timesDir)
+}
+
 // run runs the steps until all have been or ctx ends.
 func (r *runner) run(ctx context.Context, steps []*step) {
 	for _, s := range steps {

@@ -50,7 +50,16 @@ func inFolder(t *testing.T) {
 func TestRun(t *testing.T) {
 	inFolder(t)
 	var out bytes.Buffer
-	r := &runner{out: &out, begin: time.Now()}
+	if err := os.MkdirAll(timesDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeTimes(filepath.Join(timesDir, "before.txt"), "the run before", []timed{{999, "test", "b TestOld"}}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := newRunner(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r.run(t.Context(), []*step{{Name: "first", Args: []string{"bad"}}, {Name: "second", Args: []string{"good"}}})
 	r.close()
 	if r.passed != 1 || r.failed != 1 || r.skipped != 1 {
@@ -91,7 +100,10 @@ func TestDryRunWritesNothing(t *testing.T) {
 	inFolder(t)
 	t.Setenv("MAKEFLAGS", "n")
 	var out bytes.Buffer
-	r := &runner{out: &out, dry: dryRun(os.Getenv("MAKEFLAGS")), begin: time.Now()}
+	r, err := newRunner(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r.run(t.Context(), []*step{{Name: "first", Args: []string{"bad"}}})
 	if _, err := os.Stat("_output"); r.failed != 0 || !errors.Is(err, os.ErrNotExist) || !strings.Contains(out.String(), "exit 3") || strings.Contains(out.String(), "cannot write") {
 		t.Errorf("%d failed, %v\n%s", r.failed, err, &out)
@@ -193,13 +205,19 @@ func TestChanged(t *testing.T) {
 		t.Errorf("on the first day: %+v", c)
 	}
 	commit("2026-01-02T11:00:00Z", "c.go", "package c")
+	// A branch that was begun before that day, and is merged after it.
+	command("git", "checkout", "-q", "-b", "old", "HEAD~1")
+	commit("2026-01-01T12:00:02Z", "merged.go", "package merged")
+	command("git", "checkout", "-q", "-")
+	t.Setenv("GIT_COMMITTER_DATE", "2026-01-02T12:59:59Z")
+	command("git", "-c", "user.name=a", "-c", "user.email=a@b", "merge", "-q", "--no-ff", "old")
 	commit("2026-01-02T13:00:00Z", "d.go", "package d")
 	command("git", "mv", "a.go", "a b.go")
 	if err := os.WriteFile("ä.go", nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for base, want := range map[string]string{
-		"": "a b.go|a.go|c.go|d.go|ä.go", "HEAD": "a b.go|a.go|ä.go", "HEAD~2..HEAD~1": "c.go", "HEAD~2..": "c.go|d.go",
+		"": "a b.go|a.go|c.go|d.go|merged.go|ä.go", "HEAD": "a b.go|a.go|ä.go", "HEAD~2..HEAD~1": "merged.go", "HEAD~2..": "d.go|merged.go",
 	} {
 		if c := changed(base); c.Doubt != "" || strings.Join(c.Files, "|") != want {
 			t.Errorf("since %q: %+v, want %s", base, c, want)

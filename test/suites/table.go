@@ -157,20 +157,25 @@ type step struct {
 }
 
 // plan returns the runs of make for the suites, in their order. Those with clusters are run together, by go test,
-// two packages at a time, in place of the first of them. A suite that is not run so is left out.
+// two packages at a time, in place of the first of them. A suite that is not run so is left out. Steps of `make test`
+// that are not all of a suite have names that say so: in one run of CI both are made.
 func plan(suites []*suite, all bool) []*step {
 	var steps []*step
 	var clusters *step
 	for _, s := range suites {
 		switch {
 		case len(s.Clusters) == 0:
-			if args := s.how(all); len(args) > 0 {
-				steps = append(steps, &step{s.Name, args, []*suite{s}})
+			name, args := s.Name, s.how(all)
+			if !all && !slices.Equal(s.Test, s.All) {
+				name += "-short"
+			}
+			if len(args) > 0 {
+				steps = append(steps, &step{name, args, []*suite{s}})
 			}
 		case clusters == nil:
-			clusters = &step{"clusters", []string{"test-e2e", "SHORT=1"}, []*suite{s}}
+			clusters = &step{"clusters-short", []string{"test-e2e", "SHORT=1"}, []*suite{s}}
 			if all {
-				clusters.Args[1] = "SHORT="
+				clusters = &step{"clusters", []string{"test-e2e", "SHORT="}, []*suite{s}}
 			}
 			steps = append(steps, clusters)
 		default:

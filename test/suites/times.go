@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// timesDir is where each run of make leaves <step>.txt, its table of times, and <step>.json, the output of go test -json.
+// timesDir is where each step of the last run leaves <step>.txt, its table of times, and <step>.json, the output of
+// go test -json.
 const timesDir = "_output/test-times"
 
 // shortest is what a test takes to be in a table, in seconds.
