@@ -32,12 +32,21 @@ type facts struct {
 	pod *corev1.Pod
 	// doesNotCount is why the claim does not make its slot taken; nil when it does.
 	doesNotCount error
-	// counted is false when the claim has not counted since it was made: the node claimed
-	// what it does not reach. It is true when that is not known.
-	counted bool
+	// counted is whether the claim has counted since it was made. If it never has, the node claimed
+	// what it does not reach.
+	counted history
 	// silent is for how long kubecri of the node has not renewed its Lease; nil when it has none.
 	silent *time.Duration
 }
+
+// history is what is known of a claim's past.
+type history int
+
+const (
+	never   history = iota // the claim has not counted since it was made
+	unknown                // it may have, before this process looked
+	once                   // it has
+)
 
 // release is what v1alpha1 decides by.
 func (f facts) release() v1alpha1.ReleaseFacts {
@@ -60,8 +69,8 @@ type verdict struct {
 	recheck time.Duration
 }
 
-// judge decides. A claim that counts is released by its node alone, unless v1alpha1.ReleaseFacts
-// say otherwise.
+// judge decides. A claim that counts, or has, is released by its node alone, unless
+// v1alpha1.ReleaseFacts say otherwise.
 func judge(f facts) verdict {
 	release := f.release()
 	switch why := release.Why(); why {
@@ -80,17 +89,15 @@ func judge(f facts) verdict {
 	if after, ok := release.Unreachable(); ok {
 		kept.recheck = max(after-release.Silent, leaseInterval)
 	}
-	// In device-plugin mode no pod says that it has the slot: the node alone knows, and
-	// releases it. Its claim stays while that keeps the slot from nobody, if it has counted: the
-	// Configuration may come back, and so may the device, and the capacity may grow again.
-	if f.claim.Spec.Pod == nil && f.node != nil && v1alpha1.ChoosesSlots(f.node) && f.counted && v1alpha1.InNobodysWay(f.doesNotCount) {
-		return kept
-	}
-	if f.doesNotCount != nil && !(release.PodRuns && assigned(f.pod, f.claim)) {
-		if !f.counted {
-			return verdict{reason: neverCounted, message: fmt.Sprintf("%v, now as when it was claimed, and no pod that runs there was assigned the slot. "+
-				"If this goes on, find out who has the credential of kubecri on the node", f.doesNotCount)}
-		}
+	switch {
+	case f.doesNotCount == nil, release.PodRuns && assigned(f.pod, f.claim):
+	case f.counted == never:
+		return verdict{reason: neverCounted, message: fmt.Sprintf("%v, now as when it was claimed, and no pod that runs there was assigned the slot. "+
+			"If this goes on, find out who has the credential of kubecri on the node", f.doesNotCount)}
+	case f.counted == once, v1alpha1.InNobodysWay(f.doesNotCount):
+		// A container may use the slot: the node alone knows, and releases it. The device and the
+		// Configuration may come back, and the capacity grow again.
+	default:
 		return verdict{reason: doesNotCount, afterGrace: true,
 			message: fmt.Sprintf("%v, and no pod that runs there was assigned the slot", f.doesNotCount)}
 	}

@@ -60,7 +60,7 @@ func podOn(t *testing.T, uid, node, slotName string) *corev1.Pod {
 
 // Whatever is known of a claim: it is deleted for the reasons that there are, and else is its node's to release.
 func TestJudge(t *testing.T) {
-	ready, notReady, unknown := nodeOf("n1", corev1.ConditionTrue), nodeOf("n1", corev1.ConditionFalse), nodeOf("n1", corev1.ConditionUnknown)
+	ready, notReady, unheard := nodeOf("n1", corev1.ConditionTrue), nodeOf("n1", corev1.ConditionFalse), nodeOf("n1", corev1.ConditionUnknown)
 	holds := podOn(t, "u1", "node-a", claimed)
 	done := podOn(t, "u1", "node-a", claimed)
 	done.Status.Phase = corev1.PodSucceeded
@@ -80,6 +80,8 @@ func TestJudge(t *testing.T) {
 	otherHolder.Spec.Holder = "u9"
 	off := nodeOf("n1", corev1.ConditionUnknown)
 	off.Spec.Taints = []corev1.Taint{{Key: "a"}, {Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
+	offButReady := nodeOf("n1", corev1.ConditionTrue)
+	offButReady.Spec.Taints = off.Spec.Taints
 	madeAgain, promised := claimBy("u1", "n1"), claimBy("u1", "n1")
 	madeAgain.Spec.MadeAgain = true
 	promised.Spec.ReleaseUnreachableAfter = &metav1.Duration{Duration: time.Minute}
@@ -100,76 +102,86 @@ func TestJudge(t *testing.T) {
 		facts
 		reason string
 	}{
-		"in use":                                  {facts{claimBy("u1", "n1"), ready, holds, nil, true, nil}, ""},
-		"in use, node not Ready":                  {facts{claimBy("u1", "n1"), notReady, holds, nil, true, nil}, ""},
-		"taken before the Binding":                {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "", ""), nil, true, nil}, ""},
-		"pod gone, node Ready: the node's affair": {facts{claimBy("u1", "n1"), ready, nil, nil, true, nil}, ""},
-		"pod done, node Ready: the node's affair": {facts{claimBy("u1", "n1"), ready, done, nil, true, nil}, ""},
-		"pod not known, node not Ready":           {facts{podless, notReady, nil, nil, true, nil}, ""},
-		"without an owner":                        {facts{unowned, ready, nil, nil, true, nil}, ""},
+		"in use":                                  {facts{claimBy("u1", "n1"), ready, holds, nil, unknown, nil}, ""},
+		"in use, node not Ready":                  {facts{claimBy("u1", "n1"), notReady, holds, nil, unknown, nil}, ""},
+		"taken before the Binding":                {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "", ""), nil, unknown, nil}, ""},
+		"pod gone, node Ready: the node's affair": {facts{claimBy("u1", "n1"), ready, nil, nil, unknown, nil}, ""},
+		"pod done, node Ready: the node's affair": {facts{claimBy("u1", "n1"), ready, done, nil, unknown, nil}, ""},
+		"pod not known, node not Ready":           {facts{podless, notReady, nil, nil, unknown, nil}, ""},
+		"without an owner":                        {facts{unowned, ready, nil, nil, unknown, nil}, ""},
 
 		// Ready is the kubelet's word: containers may run, and kubecri see them.
-		"pod gone, node not Ready":  {facts{claimBy("u1", "n1"), notReady, nil, nil, true, nil}, ""},
-		"pod gone, node not heard":  {facts{claimBy("u1", "n1"), unknown, nil, nil, true, nil}, ""},
-		"pod gone, out of service":  {facts{claimBy("u1", "n1"), off, nil, nil, true, nil}, outOfService},
-		"pod done, out of service":  {facts{claimBy("u1", "n1"), off, done, nil, true, nil}, outOfService},
-		"podless, out of service":   {facts{podless, off, nil, nil, true, nil}, outOfService},
-		"in use, out of service":    {facts{claimBy("u1", "n1"), off, holds, nil, true, nil}, ""},
-		"made again: the node runs": {facts{madeAgain, off, nil, nil, true, nil}, ""},
-		"made again, node gone":     {facts{madeAgain, nil, nil, nil, true, nil}, nodeGone},
+		"pod gone, node not Ready":  {facts{claimBy("u1", "n1"), notReady, nil, nil, unknown, nil}, ""},
+		"pod gone, node not heard":  {facts{claimBy("u1", "n1"), unheard, nil, nil, unknown, nil}, ""},
+		"pod gone, out of service":  {facts{claimBy("u1", "n1"), off, nil, nil, unknown, nil}, outOfService},
+		"pod done, out of service":  {facts{claimBy("u1", "n1"), off, done, nil, unknown, nil}, outOfService},
+		"podless, out of service":   {facts{podless, off, nil, nil, unknown, nil}, outOfService},
+		"in use, out of service":    {facts{claimBy("u1", "n1"), off, holds, nil, unknown, nil}, ""},
+		"out of service, but Ready": {facts{claimBy("u1", "n1"), offButReady, nil, nil, unknown, nil}, ""},
+		"podless, that too":         {facts{podless, offButReady, nil, nil, unknown, nil}, ""},
+		"made again: the node runs": {facts{madeAgain, off, nil, nil, unknown, nil}, ""},
+		"made again, node gone":     {facts{madeAgain, nil, nil, nil, unknown, nil}, nodeGone},
 
-		"silent for less":                 {facts{promised, unknown, nil, nil, true, silent(59 * time.Second)}, ""},
-		"silent for so long":              {facts{promised, unknown, nil, nil, true, silent(time.Minute)}, unreachable},
-		"silent, and its node is Ready":   {facts{promised, ready, nil, nil, true, silent(time.Hour)}, ""},
-		"silent, and its pod is there":    {facts{promised, unknown, holds, nil, true, silent(time.Hour)}, ""},
-		"silent, and its pod has ended":   {facts{promised, unknown, done, nil, true, silent(time.Hour)}, unreachable},
-		"silent, a broker":                {facts{promised, unknown, broker, nil, true, silent(time.Hour)}, unreachable},
-		"silent, another system's":        {facts{promised, unknown, stranger, nil, true, silent(time.Hour)}, ""},
-		"silent, a broker for less":       {facts{promised, unknown, broker, nil, true, silent(time.Second)}, ""},
-		"never heard":                     {facts{promised, unknown, nil, nil, true, nil}, ""},
-		"silent, and it promised nothing": {facts{claimBy("u1", "n1"), unknown, nil, nil, true, silent(time.Hour)}, ""},
-		"silent, in device-plugin mode":   {facts{promisedPodless, unknown, nil, nil, true, silent(time.Hour)}, ""},
-		"pod done, node not Ready":        {facts{claimBy("u1", "n1"), notReady, done, nil, true, nil}, ""},
-		"node and pod gone":               {facts{claimBy("u1", "n1"), nil, nil, nil, true, nil}, nodeGone},
-		"node gone, pod elsewhere":        {facts{claimBy("u1", "n1"), nil, podOn(t, "u1", "node-b", ""), nil, true, nil}, nodeGone},
-		"node gone, pod not bound":        {facts{claimBy("u1", "n1"), nil, podOn(t, "u1", "", ""), nil, true, nil}, nodeGone},
-		"node gone, pod done":             {facts{claimBy("u1", "n1"), nil, done, nil, true, nil}, nodeGone},
-		"node gone, pod not known":        {facts{podless, nil, nil, nil, true, nil}, nodeGone},
-		"node gone, pod runs there":       {facts{claimBy("u1", "n1"), nil, holds, nil, true, nil}, ""},
-		"node made anew":                  {facts{claimBy("u1", "n0"), ready, nil, nil, true, nil}, nodeGone},
-		"node made anew under it":         {facts{claimBy("u1", "n0"), ready, holds, nil, true, nil}, ""},
+		"silent for less":                 {facts{promised, unheard, nil, nil, unknown, silent(59 * time.Second)}, ""},
+		"silent for so long":              {facts{promised, unheard, nil, nil, unknown, silent(time.Minute)}, unreachable},
+		"silent, and its node is Ready":   {facts{promised, ready, nil, nil, unknown, silent(time.Hour)}, ""},
+		"silent, and its pod is there":    {facts{promised, unheard, holds, nil, unknown, silent(time.Hour)}, ""},
+		"silent, and its pod has ended":   {facts{promised, unheard, done, nil, unknown, silent(time.Hour)}, unreachable},
+		"silent, a broker":                {facts{promised, unheard, broker, nil, unknown, silent(time.Hour)}, unreachable},
+		"silent, another system's":        {facts{promised, unheard, stranger, nil, unknown, silent(time.Hour)}, ""},
+		"silent, a broker for less":       {facts{promised, unheard, broker, nil, unknown, silent(time.Second)}, ""},
+		"never heard":                     {facts{promised, unheard, nil, nil, unknown, nil}, ""},
+		"silent, and it promised nothing": {facts{claimBy("u1", "n1"), unheard, nil, nil, unknown, silent(time.Hour)}, ""},
+		"silent, in device-plugin mode":   {facts{promisedPodless, unheard, nil, nil, unknown, silent(time.Hour)}, ""},
+		"pod done, node not Ready":        {facts{claimBy("u1", "n1"), notReady, done, nil, unknown, nil}, ""},
+		"node and pod gone":               {facts{claimBy("u1", "n1"), nil, nil, nil, unknown, nil}, nodeGone},
+		"node gone, pod elsewhere":        {facts{claimBy("u1", "n1"), nil, podOn(t, "u1", "node-b", ""), nil, unknown, nil}, nodeGone},
+		"node gone, pod not bound":        {facts{claimBy("u1", "n1"), nil, podOn(t, "u1", "", ""), nil, unknown, nil}, nodeGone},
+		"node gone, pod done":             {facts{claimBy("u1", "n1"), nil, done, nil, unknown, nil}, nodeGone},
+		"node gone, pod not known":        {facts{podless, nil, nil, nil, unknown, nil}, nodeGone},
+		"node gone, pod runs there":       {facts{claimBy("u1", "n1"), nil, holds, nil, unknown, nil}, ""},
+		"node made anew":                  {facts{claimBy("u1", "n0"), ready, nil, nil, unknown, nil}, nodeGone},
+		"node made anew under it":         {facts{claimBy("u1", "n0"), ready, holds, nil, unknown, nil}, ""},
 
-		"does not count, in use":              {facts{claimBy("u1", "n1"), ready, holds, why, true, nil}, ""},
-		"does not count, pod gone":            {facts{claimBy("u1", "n1"), ready, nil, why, true, nil}, doesNotCount},
-		"does not count, pod done":            {facts{claimBy("u1", "n1"), ready, done, why, true, nil}, doesNotCount},
-		"does not count, pod failed":          {facts{claimBy("u1", "n1"), ready, failed, why, true, nil}, doesNotCount},
-		"does not count, another slot":        {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", "cam-8120fe-1"), why, true, nil}, doesNotCount},
-		"does not count, nothing assigned":    {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", ""), why, true, nil}, doesNotCount},
-		"does not count, forged assignment":   {facts{claimBy("u1", "n1"), ready, forged, why, true, nil}, doesNotCount},
-		"does not count, pod on another node": {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-b", claimed), why, true, nil}, doesNotCount},
-		"does not count, not the holder":      {facts{otherHolder, ready, holds, why, true, nil}, doesNotCount},
-		"does not count, pod not known":       {facts{podless, ready, nil, why, true, nil}, doesNotCount},
-		"does not count, device-plugin mode":  {facts{podless, plugins, nil, why, true, nil}, doesNotCount},
-		"in nobody's way, device-plugin mode": {facts{podless, plugins, nil, nowhere, true, nil}, ""},
-		"no Configuration, that mode":         {facts{podless, plugins, nil, v1alpha1.ErrNoConfiguration, true, nil}, ""},
-		"beyond the capacity, that mode":      {facts{podless, plugins, nil, beyond, true, nil}, ""},
-		"beyond the capacity, another mode":   {facts{podless, ready, nil, beyond, true, nil}, doesNotCount},
-		"beyond the capacity, not Ready":      {facts{podless, pluginsDown, nil, beyond, true, nil}, ""},
-		"beyond the capacity, of a pod":       {facts{claimBy("u1", "n1"), plugins, nil, beyond, true, nil}, doesNotCount},
-		"beyond the capacity, never counted":  {facts{podless, plugins, nil, beyond, false, nil}, neverCounted},
-		"in nobody's way, another mode":       {facts{podless, ready, nil, nowhere, true, nil}, doesNotCount},
-		"in nobody's way, node not Ready":     {facts{podless, pluginsDown, nil, nowhere, true, nil}, ""},
-		"in nobody's way, but of a pod":       {facts{claimBy("u1", "n1"), plugins, nil, nowhere, true, nil}, doesNotCount},
-		"in nobody's way, never counted":      {facts{podless, plugins, nil, nowhere, false, nil}, neverCounted},
-		"does not count, that node not Ready": {facts{podless, pluginsDown, nil, why, true, nil}, doesNotCount},
-		"does not count, of another mode":     {facts{claimBy("u1", "n1"), plugins, nil, why, true, nil}, doesNotCount},
-		"does not count, that node made anew": {facts{podlessBefore, plugins, nil, why, true, nil}, nodeGone},
-		"never counted, in use":               {facts{claimBy("u1", "n1"), ready, holds, why, false, nil}, ""},
-		"never counted, device-plugin mode":   {facts{podless, plugins, nil, why, false, nil}, neverCounted},
-		"never counted, nothing assigned":     {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", ""), why, false, nil}, neverCounted},
-		"never counted, another's pod":        {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-b", claimed), why, false, nil}, neverCounted},
-		"never counted, pod not known":        {facts{podless, ready, nil, why, false, nil}, neverCounted},
-		"does not count, node not Ready":      {facts{claimBy("u1", "n1"), notReady, nil, why, true, nil}, doesNotCount},
+		"does not count, in use":              {facts{claimBy("u1", "n1"), ready, holds, why, unknown, nil}, ""},
+		"does not count, pod gone":            {facts{claimBy("u1", "n1"), ready, nil, why, unknown, nil}, doesNotCount},
+		"does not count, pod done":            {facts{claimBy("u1", "n1"), ready, done, why, unknown, nil}, doesNotCount},
+		"does not count, pod failed":          {facts{claimBy("u1", "n1"), ready, failed, why, unknown, nil}, doesNotCount},
+		"does not count, another slot":        {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", "cam-8120fe-1"), why, unknown, nil}, doesNotCount},
+		"does not count, nothing assigned":    {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", ""), why, unknown, nil}, doesNotCount},
+		"does not count, forged assignment":   {facts{claimBy("u1", "n1"), ready, forged, why, unknown, nil}, doesNotCount},
+		"does not count, pod on another node": {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-b", claimed), why, unknown, nil}, doesNotCount},
+		"does not count, not the holder":      {facts{otherHolder, ready, holds, why, unknown, nil}, doesNotCount},
+		"does not count, pod not known":       {facts{podless, ready, nil, why, unknown, nil}, doesNotCount},
+		"does not count, device-plugin mode":  {facts{podless, plugins, nil, why, unknown, nil}, doesNotCount},
+		"in nobody's way, device-plugin mode": {facts{podless, plugins, nil, nowhere, unknown, nil}, ""},
+		"no Configuration, that mode":         {facts{podless, plugins, nil, v1alpha1.ErrNoConfiguration, unknown, nil}, ""},
+		"beyond the capacity, that mode":      {facts{podless, plugins, nil, beyond, unknown, nil}, ""},
+		"beyond the capacity, another mode":   {facts{podless, ready, nil, beyond, unknown, nil}, ""},
+		"beyond the capacity, not Ready":      {facts{podless, pluginsDown, nil, beyond, unknown, nil}, ""},
+		"beyond the capacity, of a pod":       {facts{claimBy("u1", "n1"), plugins, nil, beyond, unknown, nil}, ""},
+		"beyond the capacity, never counted":  {facts{podless, plugins, nil, beyond, never, nil}, neverCounted},
+		"in nobody's way, another mode":       {facts{podless, ready, nil, nowhere, unknown, nil}, ""},
+		"in nobody's way, node not Ready":     {facts{podless, pluginsDown, nil, nowhere, unknown, nil}, ""},
+		"in nobody's way, of a pod":           {facts{claimBy("u1", "n1"), plugins, nil, nowhere, unknown, nil}, ""},
+
+		// Once it has counted, a container of the node may use the slot.
+		"counted once, pod gone":              {facts{claimBy("u1", "n1"), ready, nil, why, once, nil}, ""},
+		"counted once, pod done":              {facts{claimBy("u1", "n1"), ready, done, why, once, nil}, ""},
+		"counted once, node not Ready":        {facts{claimBy("u1", "n1"), notReady, nil, why, once, nil}, ""},
+		"counted once, device-plugin mode":    {facts{podless, plugins, nil, why, once, nil}, ""},
+		"counted once, node gone":             {facts{claimBy("u1", "n1"), nil, nil, why, once, nil}, nodeGone},
+		"counted once, out of service":        {facts{claimBy("u1", "n1"), off, nil, why, once, nil}, outOfService},
+		"in nobody's way, never counted":      {facts{podless, plugins, nil, nowhere, never, nil}, neverCounted},
+		"does not count, that node not Ready": {facts{podless, pluginsDown, nil, why, unknown, nil}, doesNotCount},
+		"does not count, of another mode":     {facts{claimBy("u1", "n1"), plugins, nil, why, unknown, nil}, doesNotCount},
+		"does not count, that node made anew": {facts{podlessBefore, plugins, nil, why, unknown, nil}, nodeGone},
+		"never counted, in use":               {facts{claimBy("u1", "n1"), ready, holds, why, never, nil}, ""},
+		"never counted, device-plugin mode":   {facts{podless, plugins, nil, why, never, nil}, neverCounted},
+		"never counted, nothing assigned":     {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-a", ""), why, never, nil}, neverCounted},
+		"never counted, another's pod":        {facts{claimBy("u1", "n1"), ready, podOn(t, "u1", "node-b", claimed), why, never, nil}, neverCounted},
+		"never counted, pod not known":        {facts{podless, ready, nil, why, never, nil}, neverCounted},
+		"does not count, node not Ready":      {facts{claimBy("u1", "n1"), notReady, nil, why, unknown, nil}, doesNotCount},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := judge(tc.facts)
@@ -191,10 +203,10 @@ func TestJudge(t *testing.T) {
 			}
 		})
 	}
-	if suspect(facts{claimBy("u1", "n1"), ready, nil, nil, true, nil}, true) {
+	if suspect(facts{claimBy("u1", "n1"), ready, nil, nil, unknown, nil}, true) {
 		t.Error("a claim in use is suspect: it would be read from the API server")
 	}
-	if suspect(facts{claimBy("u1", "n1"), ready, nil, nil, true, nil}, false) {
+	if suspect(facts{claimBy("u1", "n1"), ready, nil, nil, unknown, nil}, false) {
 		t.Error("a claim whose pod is gone is suspect, though its node is Ready and releases it")
 	}
 }

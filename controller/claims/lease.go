@@ -15,7 +15,8 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// leaseInterval is at least between two reads of a node's Lease, however many claims ask for it.
+// leaseInterval is at least between two reads of a node's Lease, however many claims ask for it, until
+// the node was silent for as long as a claim promises.
 const leaseInterval = 5 * time.Second
 
 // renewal is a node's Lease as it was last read. Times are of this process's clock alone: the Lease
@@ -27,13 +28,13 @@ type renewal struct {
 }
 
 // silence returns for how long kubecri of the node has not renewed its Lease, as far as this process
-// has seen; nil when there is no Lease.
-func (r *Reconciler) silence(ctx context.Context, node string) (*time.Duration, error) {
+// has seen; nil when there is no Lease. If it is promised or longer, the Lease was read by this call.
+func (r *Reconciler) silence(ctx context.Context, node string, promised time.Duration) (*time.Duration, error) {
 	r.mu.Lock()
 	last, known := r.heard[node]
 	r.mu.Unlock()
 	now := r.Clock.Now()
-	if !known || now.Sub(last.read) >= leaseInterval {
+	if !known || now.Sub(last.read) >= leaseInterval || now.Sub(last.changed) >= promised {
 		lease, err := get(ctx, r.Live, types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: v1alpha1.NodeLease(node)}, &coordinationv1.Lease{})
 		if err != nil {
 			return nil, fmt.Errorf("read the Lease of kubecri on node %s: %w", node, err)

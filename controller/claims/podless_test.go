@@ -69,7 +69,9 @@ func TestClaimWithoutAPod(t *testing.T) {
 		r.keeps(0)
 		r.inv.DeleteSlice("node-a-0") // nobody can have the slot
 		r.keeps(0)
-		r.inv.SetSlice(listing("node-b", false))
+		r.inv.SetSlice(listing("node-b", false)) // a container of node-a may use it
+		r.keeps(0)
+		r.restart()
 		r.keeps(grace)
 		r.clock.SetTime(r.clock.Now().Add(grace))
 		r.deletesFor("DoesNotCount")

@@ -1,6 +1,6 @@
 // Package claims deletes SlotClaims that their node does not release: of nodes that are gone, or
-// that somebody or a Configuration says are out of reach (v1alpha1.ReleaseFacts), and claims that do
-// not count and that no pod was assigned. All others are released by their node.
+// that somebody or a Configuration says are out of reach (v1alpha1.ReleaseFacts), and claims that have
+// not counted and that no pod was assigned. All others are released by their node.
 //
 // What the caches say only makes a claim suspect. What it is judged by (decide.go) is
 // read from the API server, and the deletion is of that very claim, by UID.
@@ -41,9 +41,8 @@ type Config struct {
 	Inventory *inventory.Inventory
 	Recorder  events.EventRecorder
 	Clock     clock.PassiveClock
-	// Grace is how long a claim that no longer counts is left alone. One that has never
-	// counted has no grace, but in the first Grace after the start: what counted before is
-	// not known then.
+	// Grace is how long a claim that does not count, and may have before the start, is left alone.
+	// One that has never counted has no grace.
 	Grace time.Duration
 }
 
@@ -53,7 +52,7 @@ type Reconciler struct {
 
 	mu      sync.Mutex
 	since   map[types.UID]time.Time // by claim: since when there is a reason that must stand for the grace
-	counted sets.Set[types.UID]     // claims that have counted
+	counted map[types.UID]history   // claims that have counted, or may have
 	began   time.Time               // when the first claim was judged; zero before
 	waiting sets.Set[types.UID]     // claims of nodes that are not Ready, whose pods are gone
 	heard   map[string]renewal      // by node
@@ -63,7 +62,7 @@ var _ reconcile.Reconciler = &Reconciler{}
 
 // New makes a Reconciler.
 func New(c Config) *Reconciler {
-	return &Reconciler{Config: c, since: map[types.UID]time.Time{}, counted: sets.New[types.UID](),
+	return &Reconciler{Config: c, since: map[types.UID]time.Time{}, counted: map[types.UID]history{},
 		waiting: sets.New[types.UID](), heard: map[string]renewal{}}
 }
 
@@ -127,7 +126,7 @@ func (r *Reconciler) Forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.since, uid)
-	r.counted.Delete(uid)
+	delete(r.counted, uid)
 	r.waiting.Delete(uid)
 	unreachableSlots.Set(float64(r.waiting.Len()))
 }
@@ -152,10 +151,13 @@ func (r *Reconciler) judgeCount(claim *v1alpha1.SlotClaim) facts {
 	if r.began.IsZero() {
 		r.began = r.Clock.Now()
 	}
-	if f.doesNotCount == nil || r.Clock.Since(r.began) < r.Grace {
-		r.counted.Insert(claim.UID)
+	switch {
+	case f.doesNotCount == nil:
+		r.counted[claim.UID] = once
+	case r.Clock.Since(r.began) < r.Grace:
+		r.counted[claim.UID] = max(r.counted[claim.UID], unknown)
 	}
-	f.counted = r.counted.Has(claim.UID)
+	f.counted = r.counted[claim.UID]
 	return f
 }
 
@@ -192,13 +194,18 @@ func (r *Reconciler) readFacts(ctx context.Context, claim *v1alpha1.SlotClaim) (
 			f.pod = nil
 		}
 		if claim.Spec.ReleaseUnreachableAfter != nil && f.node != nil && !v1alpha1.Ready(f.node) {
-			if f.silent, err = r.silence(ctx, f.node.Name); err != nil {
+			if f.silent, err = r.silence(ctx, f.node.Name, claim.Spec.ReleaseUnreachableAfter.Duration); err != nil {
 				return facts{}, err
 			}
 		}
-	} else if f.doesNotCount != nil && !f.counted && f.node != nil {
-		if f.counted, err = r.reached(ctx, claim, f); err != nil {
+	}
+	if f.pod == nil && f.doesNotCount != nil && f.counted == never && f.node != nil {
+		reached, err := r.reached(ctx, claim, f)
+		if err != nil {
 			return facts{}, err
+		}
+		if reached {
+			f.counted = unknown
 		}
 	}
 	return f, nil

@@ -98,9 +98,11 @@ func (r *rig) remove(obj client.Object, from ...client.Client) {
 }
 
 // see has the inventory know the device, as seen by node-a.
-func (r *rig) see() {
+func (r *rig) see() { r.seenBy("node-a") }
+
+func (r *rig) seenBy(node string) {
 	r.inv.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam"}})
-	r.inv.SetSlice(&v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: "node-a-0"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: "node-a",
+	r.inv.SetSlice(&v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-0"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: node,
 		Devices: []v1alpha1.Device{{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"},
 			ID: "foo0", Shared: true, Hash: slot.InstanceHash("foo0", true, "", slot.ShortHash)}}}})
 }
@@ -169,13 +171,13 @@ func TestClaimThatDoesNotCount(t *testing.T) {
 			r.see()
 			r.keeps(0)
 			r.inv.DeleteSlice("node-a-0")
-			r.keeps(grace)
-			r.clock.SetTime(r.clock.Now().Add(grace / 2))
-			r.keeps(grace / 2)
-		}, true},
+			r.keeps(0)
+		}, false},
+		"nobody else sees the device any more": {func(r *rig) { r.inv.DeleteSlice("node-b-0") }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
+			r.seenBy("node-b")
 			r.add(nodeOf("n1", corev1.ConditionTrue), claimBy("u1", "n1"))
 			r.keeps(grace)
 			r.clock.SetTime(r.clock.Now().Add(grace / 2))
@@ -195,10 +197,10 @@ func TestClaimThatDoesNotCount(t *testing.T) {
 }
 
 // A node that claims what it has never reached keeps the slot's name taken only until the
-// controller sees it, also when it claims again and again. A claim that counted once has
-// the grace.
+// controller sees it, also when it claims again and again. A claim that has counted stays.
 func TestClaimThatNeverCounted(t *testing.T) {
 	r := newRig(t)
+	r.seenBy("node-b")
 	r.add(nodeOf("n1", corev1.ConditionTrue))
 	if _, err := r.reconcile(); err != nil { // no claim yet
 		t.Fatal(err)
@@ -223,9 +225,9 @@ func TestClaimThatNeverCounted(t *testing.T) {
 	r.add(claimBy("u1", "n1"))
 	r.keeps(0)
 	r.inv.DeleteSlice("node-a-0")
-	r.keeps(grace)
+	r.keeps(0)
 	r.Forget("claim-uid")
-	if len(r.since) != 0 || r.counted.Len() != 0 {
+	if len(r.since) != 0 || len(r.counted) != 0 {
 		t.Errorf("remembers %v and %v of claims that are gone", r.since, r.counted)
 	}
 }

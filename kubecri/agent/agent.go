@@ -97,9 +97,9 @@ type Config struct {
 	// that the pods that use it here can be notified: reason is in CamelCase, message for
 	// people. It must not block.
 	NotifyHolders func(instance, reason, message string)
-	// Held, where the kubelet's device plugins give out slots, returns the Instances of which
-	// this node holds some; false while that is not known. Their devices stay in the node's
-	// slices when they are gone, as such. It must not block, nor call the Agent.
+	// Held returns the Instances of which this node holds slots; false while that is not known.
+	// Their devices stay in the node's slices when they are gone, as such. It must not block, nor
+	// call the Agent.
 	Held func() (instances map[string]bool, known bool)
 }
 

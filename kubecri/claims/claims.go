@@ -60,6 +60,9 @@ type Config struct {
 	// Believable, if set, waits until a slot that the API server has no claim of is free: a backup
 	// may have been restored that does not know others' claims.
 	Believable func(context.Context) error
+	// HeldChanged, if set, is called when Held has something new to say. It must not block, nor call
+	// Claims.
+	HeldChanged func()
 	// Leases are those of kube-node-lease, and Stopper is the runtime; both nil where the node
 	// promises nothing (fence.go).
 	Leases  coordinationclient.LeaseInterface
@@ -108,6 +111,8 @@ type Claims struct {
 	mu          sync.Mutex
 	memory      map[slot.Name]memory
 	resyncError error
+	// held is what Held said last; nil before it was known.
+	held map[string]bool
 	// checkpointError is why the checkpoint could not be written when last tried.
 	checkpointError error
 }
@@ -172,6 +177,7 @@ func (c *Claims) Run(ctx context.Context) {
 		return
 	}
 	close(c.synced)
+	c.noteHeld()
 	if c.asked.Load() {
 		c.Resync() // for who asked for a Configuration too early
 	}
@@ -212,6 +218,7 @@ func (c *Claims) follow() error {
 			c.store.saw(name, claim.UID)
 			c.queue.Add(name)
 			c.checkpointSoon()
+			c.noteHeld()
 		}
 	}))
 	if err != nil {

@@ -153,6 +153,8 @@ type setup struct {
 	device     *discovery.Device // nil: none is seen
 	unread     bool              // the API server cannot be reached
 	leases     bool              // the node may write its Lease
+	// heldChanged is of Config.
+	heldChanged func()
 	// inspect and lacks are of Config.
 	inspect func(context.Context, []*runtimeapi.Container, map[string]*runtimeapi.PodSandbox) map[string]bool
 	lacks   func(context.Context, *runtimeapi.Container, map[string]string) bool
@@ -180,7 +182,7 @@ func start(t *testing.T, a *api, r *fakeRuntime, s setup) *fixture {
 	}
 	c, err := New(Config{Leases: leases, Stopper: stopper, Node: s.node, Client: a, Claims: factory.Kubeslot().V1alpha1().SlotClaims(), Configurations: factory.Akri().V0().Configurations(),
 		Pods: pods.Core().V1().Pods(), Nodes: nodes.Core().V1().Nodes(), Namespaces: NamespacesOf(a.kube), Runtime: r, Events: events, Grace: s.grace, Resync: time.Hour, Clock: s.clock,
-		Inspect: s.inspect, Lacks: s.lacks,
+		Inspect: s.inspect, Lacks: s.lacks, HeldChanged: s.heldChanged,
 		Checkpoint: s.checkpoint, Device: func(string) (discovery.Device, bool) {
 			if s.device == nil {
 				return discovery.Device{}, false

@@ -61,6 +61,7 @@ func (c *Claims) reconcile(ctx context.Context, name slot.Name) error {
 	if d.settled {
 		c.containers.settled(name)
 	}
+	c.noteHeld()
 	return nil
 }
 

@@ -103,6 +103,7 @@ func (c *Claims) resync(ctx context.Context) error {
 	c.enqueue(c.containers.slots())
 	c.enqueue(c.store.names())
 	c.checkpointSoon() // the devices may have changed
+	c.noteHeld()
 	return nil
 }
 

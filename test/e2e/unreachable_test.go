@@ -136,6 +136,43 @@ func TestKubeletKilledAndPodForceDeleted(t *testing.T) {
 	l.awaitReady(nodeA)
 }
 
+// A node that no longer sees a device, which another node sees, keeps the slot that a container of it
+// uses, though its pod was deleted by force and its kubelet is away.
+func TestDeviceLostAndPodForceDeleted(t *testing.T) {
+	testAll(t, "kills a kubelet until its node is not Ready")
+	l := newLastSlot(newRig(t), "lost", nil)
+	l.check(shared.Kill(cluster.Kubelet, nodeA, syscall.SIGKILL))
+	start := sync.OnceFunc(func() { l.check(shared.Start(cluster.Kubelet, nodeA)) })
+	defer start()
+	for _, n := range shared.Nodes() {
+		if n.Name == nodeA {
+			file := filepath.Join(n.KubecriDir, "debug-echo-availability.txt")
+			l.check(writeFile(file, "OFFLINE\n"))
+			defer os.Remove(file)
+		}
+	}
+	l.await("node-a to see the device no more", func() (bool, string) {
+		all, err := akri.KubeslotV1alpha1().DeviceSlices().List(l.ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + nodeA})
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, s := range all.Items {
+			for _, d := range s.Spec.Devices {
+				if d.Configuration.Name == l.name && !d.Gone {
+					return false, fmt.Sprintf("%+v", d)
+				}
+			}
+		}
+		return true, ""
+	})
+	l.force()
+	l.awaitNotReady()
+	l.kept()
+	start()
+	l.then()
+	l.awaitReady(nodeA)
+}
+
 // A node that is cut off runs its containers. Its slots are its own until it is back.
 func TestPartitionAndPodForceDeleted(t *testing.T) {
 	testAll(t, "cuts a node off until it is not Ready")

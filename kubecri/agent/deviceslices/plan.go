@@ -38,8 +38,7 @@ type view struct {
 	complete bool
 	// taken are names of slices that belong to other nodes.
 	taken map[string]bool
-	// holds reports whether the node holds slots of an Instance that no pod says it has, or
-	// that is not known. Nil for no.
+	// holds reports whether the node holds slots of an Instance, or that is not known. Nil for no.
 	holds func(instance string) bool
 }
 

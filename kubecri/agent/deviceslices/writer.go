@@ -68,8 +68,8 @@ type State struct {
 	Problems []v1alpha1.Problem
 	// Complete is true when all is known that there is to report.
 	Complete bool
-	// Holds reports whether the node holds slots of an Instance that no pod says it has, or
-	// that is not known: its device stays listed, though it is gone. Nil for no.
+	// Holds reports whether the node holds slots of an Instance, or that is not known: its device
+	// stays listed, though it is gone. Nil for no.
 	Holds func(instance string) bool
 }
 

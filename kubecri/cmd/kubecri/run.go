@@ -125,6 +125,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 		Registry: registry, NoEndpoints: o.discovery.directory == "", Grace: o.discovery.grace, AllowedPaths: o.discovery.allowed, PropertyNamespaces: o.discovery.propertySpaces, Metrics: numbers,
 		ReachChanged:  func() { n.advertiser.Changed() },
 		NotifyHolders: func(instance, reason, message string) { n.claims.RecordEvents(instance, reason, message) },
+		Held:          func() (map[string]bool, bool) { return n.claims.Held() },
 	})
 	if err != nil {
 		return nil, err
@@ -146,8 +147,8 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 		Node: o.nodeName, Client: cluster.client,
 		Claims: cluster.Claims, Configurations: cluster.Configurations, Nodes: cluster.Nodes, Pods: cluster.Pods,
 		Namespaces: claims.NamespacesOf(cluster.kube), Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
-		Believable: cluster.believable,
-		Leases:     cluster.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease), Stopper: runtimeapi.NewRuntimeServiceClient(runtime),
+		Believable: cluster.believable, HeldChanged: n.agent.HeldChanged,
+		Leases: cluster.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease), Stopper: runtimeapi.NewRuntimeServiceClient(runtime),
 		Grace: o.claimGrace, Resync: o.claimResync, Metrics: numbers, Tracer: tracer,
 		Inspect: func(ctx context.Context, containers []*runtimeapi.Container, sandboxes map[string]*runtimeapi.PodSandbox) map[string]bool {
 			return n.repairer.Inspect(ctx, containers, sandboxes)

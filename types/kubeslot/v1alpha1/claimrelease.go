@@ -48,7 +48,8 @@ func (f ReleaseFacts) Why() Release {
 		}
 		return ReleaseNodeGone
 	}
-	if !f.PodRuns && !f.Claim.Spec.MadeAgain && OutOfService(f.Node) {
+	// The taint may be left from when the node was off.
+	if !f.PodRuns && !f.Claim.Spec.MadeAgain && !Ready(f.Node) && OutOfService(f.Node) {
 		return ReleaseOutOfService
 	}
 	if after, ok := f.Unreachable(); ok && f.Silent >= after {
