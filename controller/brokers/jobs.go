@@ -82,7 +82,7 @@ func (p *jobPlan) make(f *facts, jobs []*batchv1.Job) {
 		p.problem = tooManySlots(f)
 		return
 	}
-	if pods := jobPods(f.spec.job); !f.room.Take("", runningPods(jobs)+pods) {
+	if pods := jobPods(f.spec.job); !f.room.TakeAmong(cut(f.reach), runningPods(jobs)+pods) {
 		f.room.Withhold(pods)
 		p.withheld = pods
 		return

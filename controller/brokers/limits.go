@@ -17,28 +17,55 @@ import (
 )
 
 // count counts broker pods and Jobs, by Instance. Pods that have ended count until they are
-// deleted, for their successors have their places. A Job's pods belong to the Job, and count
-// with it.
-func count(pods []corev1.Pod, jobs []batchv1.Job) map[string]limits.Places {
+// deleted, for their successors have their places. A Job's pods count with the Job, and by
+// themselves when it is gone. reach returns the nodes that a Job's pods may be on.
+func count(pods []corev1.Pod, jobs []batchv1.Job, reach func(instance string) []string) map[string]limits.Places {
 	all := map[string]limits.Places{}
 	add := func(o client.Object, node string, n int) {
 		instance := o.GetLabels()[naming.Instance]
-		if owner := metav1.GetControllerOf(o); owner == nil || owner.Kind != "Instance" || n == 0 {
-			return
-		}
 		if all[instance] == nil {
 			all[instance] = limits.Places{}
 		}
 		all[instance][node] += n
 	}
+	there := map[types.UID]bool{}
+	for i := range jobs {
+		job := &jobs[i]
+		there[job.UID] = true
+		if n := jobPods(&job.Spec); ownerKind(job) == instanceKind && !isFinished(job) && n > 0 {
+			add(job, limits.Among(reach(job.Labels[naming.Instance])), n)
+		}
+	}
 	for i := range pods {
 		pod := &pods[i]
+		switch ownerKind(pod) {
+		case jobKind:
+			if there[metav1.GetControllerOf(pod).UID] || isEnded(pod) {
+				continue
+			}
+		case instanceKind:
+		default:
+			continue
+		}
 		add(pod, cmp.Or(pod.Labels[naming.TargetNode], naming.Cut(pod.Spec.NodeName)), 1)
 	}
-	for i := range jobs {
-		if job := &jobs[i]; !isFinished(job) {
-			add(job, "", jobPods(&job.Spec))
-		}
+	return all
+}
+
+func ownerKind(o client.Object) string {
+	if owner := metav1.GetControllerOf(o); owner != nil {
+		return owner.Kind
+	}
+	return ""
+}
+
+// reach returns the nodes that reach an Instance's device, as they count.
+func (r *Reconciler) reach(instance string) []string { return cut(r.Inventory.Device(instance).Nodes) }
+
+func cut(nodes []string) []string {
+	all := make([]string, len(nodes))
+	for i, node := range nodes {
+		all[i] = naming.Cut(node)
 	}
 	return all
 }
@@ -58,7 +85,7 @@ func (r *Reconciler) list(ctx context.Context, of ...client.ListOption) (map[str
 	if err := r.Made.List(ctx, &jobs, of...); err != nil {
 		return nil, err
 	}
-	return count(pods.Items, jobs.Items), nil
+	return count(pods.Items, jobs.Items, r.reach), nil
 }
 
 // decide says what to do about an Instance's brokers, within the limits of its

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -227,43 +226,6 @@ func TestBrokerLimitsOfSharedDevices(t *testing.T) {
 	}
 	if want := map[string]int{"a": 3, "b": 3, "c": 3}; !maps.Equal(on, want) || f.sum().Limit.Withheld != 0 {
 		t.Errorf("brokers on %v, want %v; %+v", on, want, f.sum())
-	}
-}
-
-func TestJobLimits(t *testing.T) {
-	c := jobConfiguration(1, strings.Replace(jobSpec, `{`, `{"parallelism":2,`, 1))
-	c.Spec.BrokerLimits = &akriv0.BrokerLimits{PerNode: 1, Total: 5}
-	c.Spec.BrokerProperties["K"] = "v" // which jobSpec needs
-	f := newFleet(t, c, 3, false, "a")
-	f.lookAtAll()
-	f.lookAtAll()
-	jobs := func() (names []string) {
-		t.Helper()
-		var list batchv1.JobList
-		if err := f.api.List(t.Context(), &list); err != nil {
-			t.Fatal(err)
-		}
-		for _, job := range list.Items {
-			names = append(names, job.Labels[naming.Instance])
-		}
-		return names
-	}
-	if got := jobs(); len(got) != 2 || f.sum().Limit.Used != 4 || f.sum().Limit.Withheld != 2 {
-		t.Errorf("Jobs of %q, %+v", got, f.sum().Limit)
-	}
-	var list batchv1.JobList
-	if err := f.api.List(t.Context(), &list); err != nil {
-		t.Fatal(err)
-	}
-	job := &list.Items[0]
-	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
-	if err := f.fake.Status().Update(t.Context(), job); err != nil {
-		t.Fatal(err)
-	}
-	f.look(&akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: job.Labels[naming.Instance]}})
-	f.lookAtWoken()
-	if got := jobs(); len(got) != 3 || f.sum().Limit.Used != 4 || f.sum().Limit.Withheld != 0 {
-		t.Errorf("one is complete: Jobs of %q, %+v", got, f.sum().Limit)
 	}
 }
 

@@ -30,7 +30,7 @@ var (
 	})
 )
 
-const podKind, jobKind = "Pod", "Job"
+const podKind, jobKind, instanceKind = "Pod", "Job", "Instance"
 
 func init() {
 	metrics.Registry.MustRegister(created, removed, refused, ended)

@@ -176,7 +176,7 @@ func (r *Reconciler) read(ctx context.Context, instance *akriv0.Instance, device
 	if err := r.Made.List(ctx, &jobList, of...); err != nil {
 		return nil, nil, err
 	}
-	f.exists = count(podList.Items, jobList.Items)[instance.Name]
+	f.exists = count(podList.Items, jobList.Items, r.reach)[instance.Name]
 	names := append([]string(nil), f.reach...)
 	for i := range podList.Items {
 		if pod := &podList.Items[i]; metav1.IsControlledBy(pod, instance) {

@@ -51,6 +51,7 @@ const (
 // release is what v1alpha1 decides by.
 func (f facts) release() v1alpha1.ReleaseFacts {
 	r := v1alpha1.ReleaseFacts{Claim: f.claim, Node: f.node, PodRuns: runsThere(f), Broker: isBroker(f.pod)}
+	r.PodGoing = f.pod != nil && f.pod.DeletionTimestamp != nil
 	if f.silent != nil {
 		r.Heard, r.Silent = true, *f.silent
 	}

@@ -12,7 +12,7 @@ var deleted = prometheus.NewCounterVec(prometheus.CounterOpts{
 
 var unreachableSlots = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "kubeslot_controller_unreachable_slots",
-	Help: "Slots whose pod is gone and whose node is not Ready, so that it cannot release them: they wait for the node, or for somebody to say that it is off.",
+	Help: "Slots whose pod is gone, cannot go or is not known, and whose node is not Ready, so that it cannot release them: they wait for the node, or for somebody to say that it is off.",
 })
 
 func init() {

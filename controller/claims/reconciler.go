@@ -54,7 +54,7 @@ type Reconciler struct {
 	since   map[types.UID]time.Time // by claim: since when there is a reason that must stand for the grace
 	counted map[types.UID]history   // claims that have counted, or may have
 	began   time.Time               // when the first claim was judged; zero before
-	waiting sets.Set[types.UID]     // claims of nodes that are not Ready, whose pods are gone
+	waiting sets.Set[types.UID]     // claims that wait for nodes that are not Ready
 	heard   map[string]renewal      // by node
 }
 
@@ -78,11 +78,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if claim.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	suspicious, err := r.suspicious(ctx, claim)
+	suspicious, waits, err := r.suspicious(ctx, claim)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("look at SlotClaim %s: %w", claim.Name, err)
 	}
-	v, waits := verdict{}, false
+	v := verdict{}
 	if suspicious {
 		f, err := r.readFacts(ctx, claim)
 		if err != nil {
@@ -161,22 +161,26 @@ func (r *Reconciler) judgeCount(claim *v1alpha1.SlotClaim) facts {
 	return f
 }
 
-func (r *Reconciler) suspicious(ctx context.Context, claim *v1alpha1.SlotClaim) (bool, error) {
+// suspicious reports, by what the caches say, whether somebody else than its node may have to
+// delete the claim, and whether it waits for its node.
+func (r *Reconciler) suspicious(ctx context.Context, claim *v1alpha1.SlotClaim) (suspicious, waits bool, err error) {
 	f := r.judgeCount(claim)
-	var err error
 	if f.node, err = get(ctx, r.Client, types.NamespacedName{Name: claim.Spec.NodeName}, &corev1.Node{}); err != nil {
-		return false, err
+		return false, false, err
 	}
-	podExists := true
+	podExists, podGoing := true, false
 	if p := claim.Spec.Pod; p != nil {
 		pod := &metav1.PartialObjectMetadata{}
 		pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 		if pod, err = get(ctx, r.Client, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, pod); err != nil {
-			return false, err
+			return false, false, err
 		}
 		podExists = pod != nil && pod.UID == p.UID
+		podGoing = podExists && pod.DeletionTimestamp != nil
 	}
-	return suspect(f, podExists), nil
+	release := f.release()
+	release.PodRuns, release.PodGoing = podExists, podGoing
+	return suspect(f, podExists), release.Waits(), nil
 }
 
 // readFacts reads them from the API server.

@@ -132,6 +132,11 @@ func TestStatus(t *testing.T) {
 			conditions: []string{"Ready=False BrokerLimit: 1000 of 1240 broker pods", "Discovering=True", "BrokersReady=False BrokerLimit: 990 of 1240 brokers are ready; 1000 of 1240 broker pods: spec.brokerLimits.total is 1000"},
 			problems: []problem{{Reason: "BrokerLimit", Message: "1000 of 1240 broker pods: spec.brokerLimits.total is 1000; the others wait. " +
 				"Raise it, or have the discovery handler find fewer devices"}}},
+		"more Jobs than on the nodes": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 120, Nodes: 2},
+			sum:        brokers.Sum{Instances: 120, Desired: 120, Ready: 100, Limit: limits.Sum{Used: 100, Withheld: 20, NodesWithoutRoom: 2}},
+			conditions: []string{"Ready=False BrokerLimit", "Discovering=True", "BrokersReady=False BrokerLimit"},
+			problems: []problem{{Reason: "BrokerLimit", Message: "100 of 120 broker pods: spec.brokerLimits.perNode is 50, and there is no room for a Job on 2 nodes that can reach its device; " +
+				"the others wait. Raise it, or have the discovery handler find fewer devices"}}},
 		"more brokers than on the nodes": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 120, Nodes: 2},
 			sum:        brokers.Sum{Instances: 120, Desired: 120, Ready: 100, Limit: limits.Sum{Used: 100, Withheld: 20, FullNodes: 2, FirstFull: "a"}},
 			conditions: []string{"Ready=False BrokerLimit", "Discovering=True", "BrokersReady=False BrokerLimit"},

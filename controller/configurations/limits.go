@@ -18,9 +18,12 @@ func overInstanceLimit(c *akriv0.Configuration, s limits.Sum) string {
 func overBrokerLimit(c *akriv0.Configuration, s limits.Sum) string {
 	perNode, total := c.Spec.BrokersLimit()
 	message := fmt.Sprintf("%d of %d broker pods: ", s.Used, s.Used+s.Withheld)
-	if s.TotalReached {
+	switch {
+	case s.TotalReached:
 		message += fmt.Sprintf("spec.brokerLimits.total is %d", total)
-	} else {
+	case s.FullNodes == 0:
+		message += fmt.Sprintf("spec.brokerLimits.perNode is %d, and there is no room for a Job on %s that can reach its device", perNode, count(s.NodesWithoutRoom, "node"))
+	default:
 		message += fmt.Sprintf("spec.brokerLimits.perNode is %d, and %s have so many or more, the first is %s", perNode, count(s.FullNodes, "node"), s.FirstFull)
 	}
 	return message + "; the others wait. Raise it, or have the discovery handler find fewer devices"

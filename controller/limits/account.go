@@ -29,6 +29,7 @@ type waiter struct {
 	need     int      // places that it takes at once
 	byTotal  bool     // whichever the node
 	nodes    []string // that were full
+	among    bool     // on any of the nodes, which were full together
 	// called is set while room is kept for it, on the node.
 	called bool
 	node   string
@@ -68,6 +69,24 @@ func (a *account) set(instance string, places Places) {
 
 func (a *account) hasRoomOn(node string, n int) bool {
 	return a.used+n <= a.limit.Total && (node == "" || a.onNode[node]+n <= a.limit.PerNode)
+}
+
+// hasRoomAmong reports whether there is room for n that may be on any of the nodes.
+func (a *account) hasRoomAmong(nodes []string, n int) bool {
+	if len(nodes) == 1 {
+		return a.hasRoomOn(nodes[0], n)
+	}
+	places, taken := a.limit.PerNode*max(len(nodes), 1), a.onNode[""]+n
+	if a.used+n > a.limit.Total || taken > places {
+		return false
+	}
+	if places >= a.limit.Total { // so that no more than Limit.Total/Limit.PerNode are looked at
+		return true
+	}
+	for _, node := range nodes {
+		taken += a.onNode[node]
+	}
+	return taken <= places
 }
 
 // decide returns whether more or less is withheld than before.
@@ -142,6 +161,10 @@ func (a *account) call(w *waiter) bool {
 		w.called, w.node = true, ""
 		return true
 	}
+	if w.among {
+		w.called = a.hasRoomAmong(w.nodes, w.need)
+		return w.called
+	}
 	for _, node := range w.nodes {
 		if a.hasRoomOn(node, w.need) {
 			w.called, w.node = true, node
@@ -166,6 +189,11 @@ func (a *account) sum() Sum {
 		}
 		if s.FullNodes++; s.FirstFull == "" || node < s.FirstFull {
 			s.FirstFull = node
+		}
+	}
+	for _, w := range a.waiting {
+		if s.FullNodes == 0 && s.NodesWithoutRoom == 0 {
+			s.NodesWithoutRoom = len(w.nodes)
 		}
 	}
 	return s

@@ -17,13 +17,22 @@ import (
 
 // Limit is how much there may be of one Configuration.
 type Limit struct {
-	// PerNode is for each node by itself. What is on no certain node counts in Total alone.
+	// PerNode is for each node by itself. Those that may be on any of several nodes have PerNode
+	// times as many places, less what is on these nodes, and on no certain node.
 	PerNode int
 	Total   int
 }
 
 // Places is how much an Instance has, by node; under "" what is on no certain node.
 type Places map[string]int
+
+// Among is under which node those count that may be on any of the nodes.
+func Among(nodes []string) string {
+	if len(nodes) == 1 {
+		return nodes[0]
+	}
+	return ""
+}
 
 // Instance is one that something is decided about.
 type Instance struct {
@@ -115,6 +124,9 @@ type Sum struct {
 	FirstFull string
 	// TotalReached is set when some wait because of Limit.Total, and not of their nodes.
 	TotalReached bool
+	// NodesWithoutRoom is on how many nodes the oldest that waits found no room, when no node is
+	// full: it takes several places at once, or may be on any of several nodes.
+	NodesWithoutRoom int
 }
 
 // Sum sums up a Configuration.
@@ -152,18 +164,22 @@ func (r *Room) Has(node string) bool { return r != nil && r.had[node] > 0 }
 
 // Take takes n places on a node, and reports whether there was room. Places that the
 // Instance has are taken again whatever the limit is. A nil Room has no limits.
-func (r *Room) Take(node string, n int) bool {
+func (r *Room) Take(node string, n int) bool { return r.TakeAmong([]string{node}, n) }
+
+// TakeAmong is as Take, of n places that may be on any of the nodes.
+func (r *Room) TakeAmong(nodes []string, n int) bool {
 	if r == nil {
 		return true
 	}
+	node := Among(nodes)
 	if have := r.had[node]; have < n {
 		more := n - have
 		switch a := r.account; {
 		case a.used+more > a.limit.Total:
 			r.blocked.byTotal, r.blocked.need = true, more
 			return false
-		case !a.hasRoomOn(node, more):
-			r.blocked.nodes, r.blocked.need = append(r.blocked.nodes, node), more
+		case !a.hasRoomAmong(nodes, more):
+			r.blocked.nodes, r.blocked.need, r.blocked.among = append(r.blocked.nodes, nodes...), more, len(nodes) > 1
 			return false
 		default:
 			a.add(node, more)

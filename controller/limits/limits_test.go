@@ -195,6 +195,65 @@ func TestNoCertainNode(t *testing.T) {
 	}
 }
 
+// What may be on any of several nodes has as many places as these have, less what is there.
+func TestAmongSeveralNodes(t *testing.T) {
+	r := newRig(t, Limit{PerNode: 2, Total: 100})
+	among := func(name string, age, pods int, nodes ...string) (took bool) {
+		_, err := r.Decide(r.instance(name, age), r.limit, func(room *Room) {
+			if took = room.TakeAmong(nodes, pods); !took {
+				room.Withhold(pods)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took {
+			r.exists[name] = Places{Among(nodes): pods}
+		}
+		return took
+	}
+	r.expect("on the first node", r.want("a", 1, 1, "n1"), "n1")
+	r.expect("on a third", r.want("b", 2, 1, "n3"), "n3")
+	if !among("c", 3, 2, "n1", "n2") || !among("d", 4, 1, "n1", "n2") || among("e", 5, 1, "n1", "n2") {
+		t.Error("three places of four are free")
+	}
+	if !among("f", 6, 1, "n1") || among("g", 7, 1, "n1") || !among("h", 8, 1, "n4", "n5", "n6") {
+		t.Error("on one node alone; and among nodes that have room")
+	}
+	if s, want := r.Sum(cam), (Sum{Used: 7, Withheld: 2, FullNodes: 1, FirstFull: "n1"}); s != want {
+		t.Errorf("%+v, want %+v", s, want)
+	}
+	r.expectWoken("while nothing goes")
+	r.gone("c")
+	r.expectWoken("h may be anywhere, for all that is known")
+	r.gone("h")
+	r.expectWoken("room among the two", "e")
+	if !among("e", 5, 1, "n1", "n2") {
+		t.Error("who was woken")
+	}
+	if among("i", 9, 3, "n7") || r.want("j", 10, 1, "n7") == "" {
+		t.Error("more at once than a node may have, and another")
+	}
+}
+
+// A Job of more pods than a node may have says on how many nodes it found no room.
+func TestNodesWithoutRoom(t *testing.T) {
+	r := newRig(t, Limit{PerNode: 2, Total: 100})
+	for i, nodes := range [][]string{{"n1", "n2"}, {"n1"}} {
+		_, err := r.Decide(r.instance(fmt.Sprint("i", i), i), r.limit, func(room *Room) {
+			if !room.TakeAmong(nodes, 5) {
+				room.Withhold(5)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s, want := r.Sum(cam), (Sum{Withheld: 10, NodesWithoutRoom: 2}); s != want {
+		t.Errorf("%+v, want %+v", s, want)
+	}
+}
+
 // Workers that decide at once about Instances that come and go never make more than there is
 // room for, and leave no room unused that somebody waits for.
 func TestConcurrentDecisions(t *testing.T) {

@@ -116,7 +116,6 @@ func (v *View) examinePods(f *findings, now time.Time) {
 		if err := v.broken[pod]; err != nil {
 			f.add(podObject(pod), "BadAssignment", "its assignment cannot be read: %v; delete it, and its next one is assigned anew", err)
 		}
-		v.examineStuck(f, pod, now)
 		if len(requests(pod)) == 0 {
 			continue
 		}

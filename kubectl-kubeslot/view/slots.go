@@ -84,7 +84,7 @@ func (v *View) slot(in *akriv0.Instance, name slot.Name) Slot {
 		if p := v.userOf(c); p != nil {
 			s.Namespace, s.Pod, s.PodUID = p.Namespace, p.Name, string(p.UID)
 		}
-		s.Unreachable = v.waitsForNode(s.Name)
+		s.Unreachable = v.releaseOf(c).Waits()
 		return s
 	}
 	if grants := v.granted[s.Name]; len(grants) > 0 {

@@ -21,26 +21,12 @@ const nodeUnreachable = "NodeUnreachable"
 func (v *View) releaseOf(c *v1alpha1.SlotClaim) v1alpha1.ReleaseFacts {
 	f := v1alpha1.ReleaseFacts{Claim: c, Node: v.nodesByName[c.Spec.NodeName], PodRuns: v.objects.PodsOf != ""}
 	f.Heard = c.Spec.ReleaseUnreachableAfter != nil // a node that may write no Lease promises nothing
-	if p := c.Spec.Pod; p != nil && !f.PodRuns {
-		pod := v.pods[string(p.UID)]
+	pod := v.podOfClaim(c)
+	f.PodGoing = pod != nil && pod.DeletionTimestamp != nil
+	if !f.PodRuns {
 		f.PodRuns = pod != nil && !ended(pod) && pod.Spec.NodeName == c.Spec.NodeName
 	}
 	return f
-}
-
-// waitsForNode reports whether the slot is kept because its node is not Ready: its pod is gone, or
-// cannot go.
-func (v *View) waitsForNode(slot string) bool {
-	c := v.claims[slot]
-	if c == nil {
-		return false
-	}
-	f := v.releaseOf(c)
-	if f.Waits() {
-		return true
-	}
-	pod := v.podOfClaim(c)
-	return pod != nil && pod.DeletionTimestamp != nil && f.Node != nil && !v1alpha1.Ready(f.Node)
 }
 
 // podOfClaim is the pod that the claim was made for, if it can be seen.
@@ -51,12 +37,18 @@ func (v *View) podOfClaim(c *v1alpha1.SlotClaim) *corev1.Pod {
 	return v.pods[string(c.Spec.Pod.UID)]
 }
 
-// UnreachableSlots are the slots that wait for nodes that are not Ready, as Examine says them.
+// UnreachableSlots are the slots that wait for nodes that are not Ready, as Examine says them: of
+// pods that cannot go, pod by pod.
 func (v *View) UnreachableSlots(now time.Time) []Finding {
 	var f findings
 	for name, c := range v.claims {
-		if release := v.releaseOf(c); release.Waits() && settled(c.CreationTimestamp.Time, now) {
+		if release := v.releaseOf(c); release.Waits() && !(release.PodRuns && release.PodGoing) && settled(c.CreationTimestamp.Time, now) {
 			f.add("slotclaim/"+name, nodeUnreachable, "%s", v.unreachableText(release))
+		}
+	}
+	for i := range v.objects.Pods {
+		if pod := &v.objects.Pods[i]; !ended(pod) {
+			v.examineStuck(&f, pod, now)
 		}
 	}
 	slices.SortFunc(f, func(a, b Finding) int { return cmp.Compare(a.Object, b.Object) })
@@ -65,12 +57,14 @@ func (v *View) UnreachableSlots(now time.Time) []Finding {
 
 // unreachableText says why the slot waits, and the ways out.
 func (v *View) unreachableText(f v1alpha1.ReleaseFacts) string {
-	c, what := f.Claim, "is gone"
-	if v.podOfClaim(c) != nil {
-		what = "has ended"
+	c, what := f.Claim, "its pod "+v.podOf(f.Claim)+" is gone"
+	switch {
+	case c.Spec.Pod == nil:
+		what = "no pod is named in its claim"
+	case v.podOfClaim(c) != nil:
+		what = "its pod " + v.podOf(c) + " has ended"
 	}
-	return fmt.Sprintf("its pod %s %s, and node %s, which alone knows whether the container runs on, %s. %s",
-		v.podOf(c), what, f.Node.Name, NotReady(f.Node), waysOut(f))
+	return fmt.Sprintf("%s, and node %s, which alone knows whether the container runs on, %s. %s", what, f.Node.Name, NotReady(f.Node), waysOut(f))
 }
 
 // NotReady says of a node that is not Ready since when, to go on from its name.
@@ -164,5 +158,5 @@ func (v *View) unreachableHolders(slots []Slot) string {
 		where = "nodes that are not Ready (" + some(names, 3) + ")"
 	}
 	return fmt.Sprintf("%s kept for %s: kubectl kubeslot doctor says how to release such slots",
-		counted(count, "slot of a deleted pod is", "slots of deleted pods are"), where)
+		counted(count, "slot is", "slots are"), where)
 }

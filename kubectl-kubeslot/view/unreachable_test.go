@@ -39,7 +39,7 @@ func TestSlotsOfUnreachableNodes(t *testing.T) {
 			o.Pods = []corev1.Pod{p}
 		}},
 		"the claim is new":        {change: func(o *Objects) { o.Claims[0].CreationTimestamp = metav1.NewTime(now) }},
-		"the pod is not known":    {change: func(o *Objects) { o.Claims[0].Spec.Pod = nil }},
+		"the claim names no pod":  {want: []string{"no pod is named in its claim, and node a", taint, deleted, release}, change: func(o *Objects) { o.Claims[0].Spec.Pod = nil }},
 		"pods of one namespace":   {change: func(o *Objects) { o.PodsOf = "default" }},
 		"nodes may not be listed": {change: func(o *Objects) { o.Nodes = nil }},
 		"the Configuration says after what time": {want: []string{taint, release, "the controller releases it when kubecri there was not heard of for 1h30m (releaseUnreachableAfter)"},
@@ -126,7 +126,14 @@ func TestPodsThatCannotGo(t *testing.T) {
 			}
 			o.Pods = []corev1.Pod{p}
 			o.Claims = []v1alpha1.SlotClaim{claim(yard+"-0", "a", "going"), claim(gate+"-1", "a", "going")}
-			for _, f := range New(o).Examine(now) {
+			v := New(o)
+			if s, want := v.Slots(), tc.since > 0 && !tc.ready; s[2].Unreachable != want {
+				t.Errorf("the slot says that it waits: %v, want %v", s[2].Unreachable, want)
+			}
+			if on := v.UnreachableSlots(now); (len(on) == 1) != tc.want {
+				t.Errorf("the page says %+v", on)
+			}
+			for _, f := range v.Examine(now) {
 				if f.Reason != "NodeUnreachable" {
 					continue
 				}

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"syscall"
 
 	"k8s.io/klog/v2"
@@ -21,22 +24,30 @@ const (
 	neededDescriptors = ownDescriptors + 2*health.MaxConnections + proxy.MaxConnections + remote.MaxConnections
 )
 
-// checkDescriptors logs when the process may open too few files. It serves nevertheless: a
-// node without its runtime is worse. Go has raised the soft limit to the hard one.
-func checkDescriptors(logger klog.Logger) {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		logger.Error(err, "Cannot read how many files kubecri may open")
-		return
-	}
-	if advice := descriptorAdvice(limit.Max); advice != "" {
-		logger.Info("Warning: "+advice, "limit", limit.Max, "needed", neededDescriptors)
+// openFiles tells when the process may open too few files. It serves nevertheless: a node
+// without its runtime is worse.
+func openFiles() health.Check {
+	return health.Check{Name: "open-files", Advice: true, Run: func(context.Context) error {
+		var limit syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			return fmt.Errorf("read how many files kubecri may open: %w", err)
+		}
+		return descriptorAdvice(limit.Max) // to which Go has raised the soft limit
+	}}
+}
+
+// checkDescriptors logs the same when kubecri starts.
+func checkDescriptors(ctx context.Context) {
+	if err := openFiles().Run(ctx); err != nil {
+		klog.FromContext(ctx).Info("Warning: " + err.Error())
 	}
 }
 
-func descriptorAdvice(limit uint64) string {
+func descriptorAdvice(limit uint64) error {
 	if limit >= neededDescriptors {
-		return ""
+		return nil
 	}
-	return "kubecri may open too few files: clients that connect could keep it from serving the kubelet. Set LimitNOFILE=65536 in kubecri's unit, or in that of the container runtime for kubecri's pod"
+	return fmt.Errorf("%w: it may open %d, and needs up to %d", errTooFewFiles, limit, neededDescriptors)
 }
+
+var errTooFewFiles = errors.New("kubecri may open too few files: clients that connect could keep it from serving the kubelet. Set LimitNOFILE=65536 in kubecri's unit, or in that of the container runtime for kubecri's pod")

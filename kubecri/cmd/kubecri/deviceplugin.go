@@ -118,6 +118,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		endpoints, err := secured(health.Endpoints{Metrics: legacyregistry.Handler(), Ready: []health.Check{
 			cluster.informersSynced(),
 			{Name: "registered", Run: func(context.Context) error { return plugins.Registered() }},
+			openFiles(),
 		}}, o, cluster.kube, numbers)
 		if err != nil {
 			return err

@@ -45,7 +45,7 @@ func run(ctx context.Context, o *options) error {
 	if err := os.MkdirAll(o.stateDir, 0o700); err != nil {
 		return fmt.Errorf("make --state-dir: %w", err)
 	}
-	checkDescriptors(klog.FromContext(ctx))
+	checkDescriptors(ctx)
 	release, err := cleanup.Hold(o.stateDir) // against `kubecri cleanup`
 	if err != nil {
 		return fmt.Errorf("--state-dir: %w", err)

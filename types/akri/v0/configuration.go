@@ -207,7 +207,8 @@ type ConfigurationSpec struct {
 
 // BrokerLimits is how many broker pods a Configuration has. Those that run stay, also when a
 // number is made smaller. What is beyond it is not made until there is room, and then the oldest
-// Instance comes first. A Job counts as its parallelism, in total alone.
+// Instance comes first. A Job counts as its parallelism, on the one node that reaches the
+// device; when several do, these have perNode places each, together.
 type BrokerLimits struct {
 	// perNode is how many there may be on one node, 50 without it.
 	// +optional

@@ -21,7 +21,8 @@ var DefaultPropertyPrefixes = []string{
 // Variables that are known to say what code a process runs, or whom it talks to and
 // trusts: where the shell finds programs and scripts of its own, the dynamic loader and
 // libc, what interpreters and build tools load before the program, where clients find
-// their configuration, certificates, proxies and the API server. They are compared without
+// their configuration, credentials, certificates, proxies and the API server, and where the
+// keys of TLS are written. They are compared without
 // case, as some programs read them. No such list is complete: what may be a variable is
 // decided by prefixes, and these are never, whatever the prefixes.
 var (
@@ -29,10 +30,11 @@ var (
 		"GCONV_PATH", "GLIBC_TUNABLES", "LOCPATH", "NLSPATH", "HOSTALIASES", "LOCALDOMAIN", "RES_OPTIONS",
 		"NODE_OPTIONS", "NODE_PATH", "NODE_EXTRA_CA_CERTS", "NODE_TLS_REJECT_UNAUTHORIZED", "CLASSPATH", "JAVA_OPTS", "JAVA_HOME", "GRADLE_OPTS", "SBT_OPTS",
 		"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "DOTNET_STARTUP_HOOKS", "PHPRC", "PHP_INI_SCAN_DIR", "R_PROFILE", "R_PROFILE_USER", "GEM_HOME", "GEM_PATH",
-		"EDITOR", "VISUAL", "PAGER", "KUBECONFIG", "CURL_HOME", "WGETRC", "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "AWS_CA_BUNDLE",
+		"EDITOR", "VISUAL", "PAGER", "KUBECONFIG", "CURL_HOME", "WGETRC", "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE",
+		"SSLKEYLOGFILE", "LESSOPEN", "LESSCLOSE", "GOOGLE_APPLICATION_CREDENTIALS",
 		"HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "RSYNC_PROXY", "SOCKS_PROXY", "WS_PROXY", "WSS_PROXY", "GRPC_PROXY", "ALL_PROXY", "NO_PROXY", "GOPROXY"}
 	unsafePrefixes = []string{"LD_", "DYLD_", "PYTHON", "PERL", "RUBY", "LUA_", "GIT_", "BASH_FUNC_", "CORECLR_", "COR_", "NVIDIA_",
-		"OPENSSL_", "NPM_CONFIG_", "MAVEN_", "PIP_", "BUNDLE_", "XDG_", "KUBERNETES_"}
+		"OPENSSL_", "NPM_CONFIG_", "MAVEN_", "PIP_", "BUNDLE_", "XDG_", "KUBERNETES_", "AWS_", "DOCKER_"}
 )
 
 // MayBeVariable reports whether a property, of a device or of brokerProperties, may be an

@@ -7,7 +7,9 @@ func TestPropertiesThatMayBeVariables(t *testing.T) {
 	// Programs read some of these without case, and others in lower case alone.
 	unsafe := []string{"OPENSSL_CONF", "npm_config_node_options", "NPM_CONFIG_USERCONFIG", "Node_Options", "node_options", "MAVEN_OPTS", "KUBECONFIG", "HOME", "PS4",
 		"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "HTTP_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "no_proxy",
-		"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "KUBERNETES_SERVICE_HOST", "PERLLIB", "ld_preload", "Path"}
+		"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "KUBERNETES_SERVICE_HOST", "PERLLIB", "ld_preload", "Path",
+		"SSLKEYLOGFILE", "LESSOPEN", "LESSCLOSE", "GOOGLE_APPLICATION_CREDENTIALS", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
+		"AWS_ENDPOINT_URL", "aws_config_file", "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_EXEC_PATH", "sslkeylogfile"}
 	anything := []string{"A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K", "L", "M", "N", "O", "P", "Q", "R", "S", "T", "U", "V", "W", "X", "Y", "Z", "_",
 		"a", "b", "h", "l", "n"}
 	written := map[string]string{"RESOLUTION_WIDTH": "640", "FORMAT": "JPEG", "SITE": "yard", "zone.a-b": "1", "SOME_INTERPRETERS_NEXT_OPTION": "x",
@@ -45,7 +47,7 @@ func TestPropertiesThatMayBeVariables(t *testing.T) {
 	}, {
 		name:   "what is known to be unsafe, also by a list that allows everything",
 		spec:   ConfigurationSpec{PropertyPrefixes: anything, BrokerProperties: setAll(unsafe)},
-		all:    []string{"HOMEPAGE", "NODE_NAME", "PATHS", "PROXY", "PS", "SSL", "OPENSSL", "Http"},
+		all:    []string{"HOMEPAGE", "NODE_NAME", "PATHS", "PROXY", "PS", "SSL", "OPENSSL", "Http", "AWS", "DOCKER", "LESS", "AWSOME"},
 		nobody: append(unsafe, code...),
 	}, {
 		name:   "what is known to be unsafe, also in brokers",

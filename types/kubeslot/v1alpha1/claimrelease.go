@@ -33,6 +33,8 @@ type ReleaseFacts struct {
 	Node *corev1.Node
 	// PodRuns is true when the claim's pod exists on the node and has not ended.
 	PodRuns bool
+	// PodGoing is true when the claim's pod exists and is being deleted.
+	PodGoing bool
 	// Broker is true for a pod of the controller's own, which it may delete.
 	Broker bool
 	// Heard says whether kubecri of the node has renewed its Lease, and Silent for how long it has not.
@@ -68,9 +70,11 @@ func (f ReleaseFacts) Unreachable() (after time.Duration, ok bool) {
 }
 
 // Waits reports whether the slot is kept by a node that cannot say whether its container runs: nobody
-// but an operator can then release it, or time.
+// but an operator can then release it, or time. Its pod is gone or being deleted, or the claim names
+// none, as in device-plugin mode.
 func (f ReleaseFacts) Waits() bool {
-	return f.Node != nil && !f.replaced() && !Ready(f.Node) && !f.PodRuns && f.Claim.Spec.Pod != nil
+	wanted := f.PodRuns && !f.PodGoing && f.Claim.Spec.Pod != nil
+	return f.Node != nil && !f.replaced() && !Ready(f.Node) && !wanted
 }
 
 // replaced reports whether the claim is owned by an earlier Node object of the name.
