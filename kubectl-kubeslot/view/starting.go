@@ -69,7 +69,7 @@ func (v *View) nodeTrouble(pod *corev1.Pod) []Wait {
 		}
 	}
 	if away := v.kubecriAway(node); away != "" && len(requests(pod)) > 0 {
-		all = append(all, Wait{Reason: kubecriAway, Source: FromKubeslot, Nodes: []string{node}, Why: away, Needs: "kubecri has to be Ready there again"})
+		all = append(all, Wait{Reason: kubecriAway, Source: FromKubeslot, Nodes: []string{node}, Why: away, Needs: awayNeeds})
 	} else if len(v.objects.Slices) > 0 && !v.reporting[node] && len(requests(pod)) > 0 {
 		all = append(all, Wait{Reason: "NoKubecri", Source: FromKubeslot, Nodes: []string{node},
 			Why: "node " + node + " has no DeviceSlice: kubecri does not run there, or cannot reach the API server", Needs: "start kubecri on the node: kubecri check says what is missing"})

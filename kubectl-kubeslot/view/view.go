@@ -71,7 +71,8 @@ type View struct {
 	diagnosing sync.Mutex
 	diagnoses  map[string]diagnosis // see diagnosed
 	placed     sync.Once
-	kubecris   map[string]*corev1.Pod // by node, see kubecriAway
+	// By node, see kubecriOf and anyKubecri.
+	kubecris, kubecriPods map[string]*corev1.Pod
 }
 
 // device is what slices say of an Instance.
