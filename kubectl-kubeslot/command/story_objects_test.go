@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -116,11 +117,25 @@ func (s *story) refused(a args, ns, name, why string) {
 	if n, err := strconv.ParseInt(a.get("has", ""), 10, 32); err == nil {
 		has = n
 	}
-	s.set("replicaset/"+ns+"/"+name, &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
-		Spec: appsv1.ReplicaSetSpec{Replicas: &two}, Status: appsv1.ReplicaSetStatus{Replicas: int32(has)}})
+	kind, meta := a.get("kind", ""), metav1.ObjectMeta{Namespace: ns, Name: name}
+	if owner, of, found := strings.Cut(a.get("of", ""), "/"); found {
+		yes := true
+		meta.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Name: of, Controller: &yes}}
+	}
+	if kind == "Job" {
+		suspended := a.has("suspended")
+		job := &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Suspend: &suspended}}
+		if a.has("failed") {
+			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}
+		}
+		s.set("job/"+ns+"/"+name, job)
+	} else {
+		s.set("replicaset/"+ns+"/"+name, &appsv1.ReplicaSet{ObjectMeta: meta,
+			Spec: appsv1.ReplicaSetSpec{Replicas: &two}, Status: appsv1.ReplicaSetStatus{Replicas: int32(has)}})
+	}
 	s.set("event/"+name, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Type: corev1.EventTypeWarning, Reason: "FailedCreate", LastTimestamp: long,
 		Message:        fmt.Sprintf("Error creating: pods %q is forbidden: ValidatingAdmissionPolicy 'kubeslot-scheduler-name' with binding 'kubeslot-scheduler-name' denied request: %s", name+"-x", why),
-		InvolvedObject: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: ns, Name: name}})
+		InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: ns, Name: name}})
 }
 
 // slotName translates yard-0.
