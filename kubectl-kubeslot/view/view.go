@@ -70,6 +70,8 @@ type View struct {
 	positions  map[string]int // of pods, by namespace/name; see podAt
 	diagnosing sync.Mutex
 	diagnoses  map[string]diagnosis // see diagnosed
+	heard      sync.Once
+	said       map[v1alpha1.ConfigurationReference][]nodeProblem // see nodesSay
 	placed     sync.Once
 	// By node, see kubecriOf and anyKubecri.
 	kubecris, kubecriPods map[string]*corev1.Pod
