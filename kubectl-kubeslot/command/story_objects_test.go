@@ -58,7 +58,7 @@ func nodeOf(a args, name string) *corev1.Node {
 		n.Status.Allocatable[corev1.ResourceName(of)] = resource.MustParse(amount)
 	}
 	if namespace := a.get("kubecri", ""); namespace != "" {
-		n.Annotations = map[string]string{v1alpha1.KubecriNamespaceAnnotation: namespace, v1alpha1.NRIPluginAnnotation: "kubecri"}
+		n.Annotations = map[string]string{v1alpha1.KubecriNamespaceAnnotation: namespace, v1alpha1.NRIPluginAnnotation: a.get("plugin", "kubecri")}
 	}
 	if status := a.get("without", ""); status != "" {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: v1alpha1.StartsWithoutKubecri, Status: corev1.ConditionStatus(status), Message: "what the runtime does"})
@@ -204,6 +204,9 @@ func (s *story) pod(a args, ns, name string) *corev1.Pod {
 	}
 	s.containers(a, p)
 	s.assign(a, p)
+	if plugin := a.get("requires", ""); plugin != "" {
+		p.Annotations["required-plugins.noderesource.dev/container.main"] = fmt.Sprintf("[%q]", plugin)
+	}
 	s.status(a, p)
 	return p
 }

@@ -37,11 +37,11 @@ import (
 //
 //	cluster                                         start anew
 //	configuration name=cam [ns=] [capacity=2] [unique=none|Pod|Node] [deleting] [discovery=(zone:a)] [labels=(k:v)] [handler=]
-//	node name=a [cordoned] [notready] [taint=key] [labels=(zone:a)] [cpu=4] [pods=110] [advertises=(cam:4)] [others=(nvidia.com/gpu:1)] [kubelet=v1.36.3] [kubecri=namespace [without=True|False]]
+//	node name=a [cordoned] [notready] [taint=key] [labels=(zone:a)] [cpu=4] [pods=110] [advertises=(cam:4)] [others=(nvidia.com/gpu:1)] [kubelet=v1.36.3] [kubecri=namespace [plugin=kubecri] [without=True|False]]
 //	devices node=a [of=cam] [ns=] [labels=(k:v)]    lines "id [lost] [local]": the node's DeviceSlice, and the Instances of it
 //	problem node=a [of=cam] reason=                 input: the message, into the node's DeviceSlice
 //	pod name=p [ns=] [asks=(cam:1,main/cam:1)] [node=a] [has=(yard-0,main/cam/yard-0)] [plugin=(resource/...)] [priority=] [scheduler=] [gate=] [nominated=a]
-//	    [deleting] [cpu=] [others=(nvidia.com/gpu:1)] [selector=(zone:a)] [starting] [waiting=Reason] [failed=Reason] [ended=1 [why=OOMKilled]] [restart=Never] [ready] [new] [holder=uid] [labels=(k:v)] [init] [static] [unread]
+//	    [deleting] [cpu=] [others=(nvidia.com/gpu:1)] [selector=(zone:a)] [starting] [waiting=Reason] [failed=Reason] [ended=1 [why=OOMKilled]] [restart=Never] [ready] [new] [holder=uid] [labels=(k:v)] [init] [static] [unread] [requires=kubecri]
 //	    input: what the scheduler says, or the kubelet with waiting and failed
 //	claim slot=yard-0 node=a pod=p|by=p [new] [promised=10m] [again] [runs]   the node has claimed it; with runs its container runs, and the node claims it again
 //	usage slot=yard-0 is=                           an Instance's deviceUsage

@@ -57,6 +57,7 @@ func (v *View) examineNodes(f *findings, now time.Time) {
 			f.add("node/"+n.Name, "BadAnnotation", "%v: the scheduler gives out no devices of plugins there; kubecri writes it anew when it starts: restart it there", err)
 		}
 	}
+	v.examinePlugins(f, now)
 	v.leftInNodes(f, reporting)
 }
 
