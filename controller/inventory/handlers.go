@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -51,4 +52,18 @@ func (v *Inventory) reportersChanged(before int) []types.NamespacedName {
 		}
 	}
 	return changed
+}
+
+// handlerSelects reports whether the Configuration's spec.handlerNodeSelector selects a node.
+func (v *Inventory) handlerSelects(c *akriv0.Configuration) bool {
+	for _, node := range v.nodes {
+		if handlerSelects(c, node.Labels) {
+			return true
+		}
+	}
+	return false
+}
+
+func handlerSelects(c *akriv0.Configuration, nodeLabels map[string]string) bool {
+	return labels.SelectorFromSet(c.Spec.HandlerNodeSelector).Matches(labels.Set(nodeLabels))
 }

@@ -31,6 +31,8 @@ type Summary struct {
 	Withheld []string
 	// WithoutHandler are the nodes that lack the handler where that is no problem, as it runs on others.
 	WithoutHandler int
+	// Nowhere is set where spec.handlerNodeSelector selects none of the nodes that there are.
+	Nowhere bool
 }
 
 // maxPropertyNames bounds how many names of properties are looked at, which a node may make up, and
@@ -83,6 +85,7 @@ func (v *Inventory) Summary(of types.NamespacedName) Summary {
 	s.Withheld = s.Withheld[:min(len(s.Withheld), maxWithheld)]
 	s.Nodes = v.nodesReaching(named)
 	s.Problems, s.WithoutHandler = v.problemsOf(named.owner)
+	s.Nowhere = named.owner.Spec.HandlerOnEach() && len(v.nodes) > 0 && !v.handlerSelects(named.owner)
 	return s
 }
 

@@ -214,3 +214,30 @@ func TestNodesThatLackAHandler(t *testing.T) {
 		}
 	}
 }
+
+// A selector of nodes that selects none is seen when it is, and no more when a node has the labels.
+func TestHandlerNodeSelectorThatSelectsNoNode(t *testing.T) {
+	cam := types.NamespacedName{Namespace: "default", Name: "cam"}
+	v := New()
+	v.SetConfiguration(configuration("default", "cam", func(c *akriv0.Configuration) { c.Spec.HandlerNodeSelector = map[string]string{"sonar": "true"} }))
+	if v.Summary(cam).Nowhere {
+		t.Error("no node is known yet, and the selector is said to select none")
+	}
+	has := map[string]string{"sonar": "true"}
+	for _, step := range []struct {
+		what            string
+		do              func() Change
+		looked, nowhere bool
+	}{
+		{"another node", func() Change { return v.SetNode("a", Node{}) }, false, true},
+		{"its labels come", func() Change { return v.SetNode("a", Node{Labels: has}) }, true, false},
+		{"they go", func() Change { return v.SetNode("a", Node{}) }, true, true},
+		{"one with them", func() Change { return v.SetNode("b", Node{Labels: has}) }, true, false},
+		{"it goes", func() Change { return v.DeleteNode("b") }, true, true},
+	} {
+		looked := slices.Contains(step.do().Configurations, cam)
+		if s := v.Summary(cam); looked != step.looked || s.Nowhere != step.nowhere {
+			t.Errorf("%s: looked at: %v, nowhere: %v", step.what, looked, s.Nowhere)
+		}
+	}
+}
