@@ -62,6 +62,8 @@ func TestStatus(t *testing.T) {
 		problems   []problem
 	}{
 		"nothing yet": {summary: inventory.Summary{Owner: mine}, conditions: []string{"Ready=Unknown NothingReported: no node reports", "Discovering=Unknown NothingReported: no node reports"}},
+		"a selector that selects no node": {summary: inventory.Summary{Owner: mine, Nowhere: true},
+			conditions: []string{"Ready=Unknown NothingReported: spec.handlerNodeSelector selects no node", "Discovering=Unknown NothingReported: spec.handlerNodeSelector selects no node"}},
 		"devices": {summary: inventory.Summary{Owner: mine, Instances: 3, Nodes: 1, Slots: 6, Held: 2},
 			conditions: []string{"Ready=True DevicesFound: 3 devices found on 1 node", "Discovering=True HandlerWorks: 3 devices found on 1 node"}},
 		"one node fails": {summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, Problems: []inventory.NodeProblem{{Node: "b", Reason: "UnknownHandler", Message: "no handler"}}},

@@ -112,7 +112,7 @@ func readyCondition(c *akriv0.Configuration, s inventory.Summary, problems []akr
 		}
 	case s.Instances == 0:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, nothingReported
-		condition.Message = "no node reports a device, nor what keeps it from finding one"
+		condition.Message = nothingFound(s)
 	}
 	return condition
 }
@@ -134,11 +134,19 @@ func discoveringCondition(c *akriv0.Configuration, s inventory.Summary) metav1.C
 		}
 	case s.Instances == 0:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, nothingReported
-		condition.Message = "no node reports a device, nor what keeps it from finding one"
+		condition.Message = nothingFound(s)
 	default:
 		condition.Message = found(c, s)
 	}
 	return condition
+}
+
+// nothingFound says that there is no device and no problem, and why where that is known.
+func nothingFound(s inventory.Summary) string {
+	if s.Nowhere {
+		return "spec.handlerNodeSelector selects no node: correct it, or label the nodes where the handler runs"
+	}
+	return "no node reports a device, nor what keeps it from finding one"
 }
 
 // found says what was found, and how many nodes do not look for it.

@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,16 +39,10 @@ func (v *Inventory) CountProblems() map[ProblemCount]int {
 	}
 	seen := map[problem]bool{}
 	counts := map[ProblemCount]int{}
-	elsewhere := map[v1alpha1.ConfigurationReference]bool{}
 	for _, s := range v.slices {
 		for _, p := range s.Spec.Problems {
-			if of := p.Configuration; of != nil && p.Reason == v1alpha1.UnknownHandler {
-				if _, known := elsewhere[*of]; !known {
-					elsewhere[*of] = v.handlerElsewhere(*of)
-				}
-				if elsewhere[*of] {
-					continue
-				}
+			if of := p.Configuration; of != nil && p.Reason == v1alpha1.UnknownHandler && v.handlerElsewhere(*of) {
+				continue
 			}
 			reason := p.Reason
 			if !slices.Contains(problemReasons, reason) {
@@ -81,7 +74,7 @@ func (v *Inventory) handlerElsewhere(of v1alpha1.ConfigurationReference) bool {
 	if named == nil || named.byNamespace[of.Namespace] == nil {
 		return false
 	}
-	_, problem := v1alpha1.WithoutHandler(maps.Values(v.slices), of, named.byNamespace[of.Namespace].Spec.HandlerOnEach())
+	_, problem := v.withoutHandler(named.byNamespace[of.Namespace])
 	return !problem
 }
 

@@ -22,6 +22,7 @@ type Inventory struct {
 	records      map[string]*record               // by Instance's name
 	slices       map[string]*v1alpha1.DeviceSlice // by name
 	slicesOfNode map[string]int
+	lacking      lacking
 	claims       map[string]*v1alpha1.SlotClaim // by name
 	claimsOfNode index[string]
 	claimsOfPod  index[types.UID]
@@ -35,6 +36,7 @@ func New() *Inventory {
 		records:      map[string]*record{},
 		slices:       map[string]*v1alpha1.DeviceSlice{},
 		slicesOfNode: map[string]int{},
+		lacking:      lacking{},
 		claims:       map[string]*v1alpha1.SlotClaim{},
 		claimsOfNode: index[string]{},
 		claimsOfPod:  index[types.UID]{},

@@ -94,12 +94,18 @@ func (v *Inventory) brokersReaching(name string, nodeLabels map[string]string) [
 	return found
 }
 
-// selectionChanged returns what depends on the nodes that Configurations with
-// spec.discovery select, of those that select a node now or before, and not both.
+// selectionChanged returns what depends on the nodes that Configurations select by spec.discovery
+// or spec.handlerNodeSelector, of those that select a node now or before, and not both.
 func (v *Inventory) selectionChanged(before map[string]string, was bool, now map[string]string, is bool) Change {
 	var change Change
 	for _, named := range v.names {
-		if named.owner == nil || named.owner.Spec.Discovery == nil {
+		if named.owner == nil {
+			continue
+		}
+		if c := named.owner; c.Spec.HandlerOnEach() && (was && handlerSelects(c, before)) != (is && handlerSelects(c, now)) {
+			change.Configurations = append(change.Configurations, types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
+		}
+		if named.owner.Spec.Discovery == nil {
 			continue
 		}
 		d := named.owner.Spec.Discovery

@@ -14,12 +14,12 @@ import (
 func (v *Inventory) SetSlice(s *v1alpha1.DeviceSlice) Change {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	before := v.slices[s.Name]
+	before, reporters := v.slices[s.Name], len(v.slicesOfNode)
 	v.slices[s.Name] = s
 	v.countSlices(before, -1)
 	v.countSlices(s, +1)
 	change := v.replace(before, s)
-	change.Configurations = v.problemsChanged(before, s)
+	change.Configurations = append(v.problemsChanged(before, s), v.reportersChanged(reporters)...)
 	return change
 }
 
@@ -27,11 +27,11 @@ func (v *Inventory) SetSlice(s *v1alpha1.DeviceSlice) Change {
 func (v *Inventory) DeleteSlice(name string) Change {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	before := v.slices[name]
+	before, reporters := v.slices[name], len(v.slicesOfNode)
 	delete(v.slices, name)
 	v.countSlices(before, -1)
 	change := v.replace(before, nil)
-	change.Configurations = v.problemsChanged(before, nil)
+	change.Configurations = append(v.problemsChanged(before, nil), v.reportersChanged(reporters)...)
 	return change
 }
 
@@ -39,6 +39,7 @@ func (v *Inventory) countSlices(s *v1alpha1.DeviceSlice, n int) {
 	if s == nil {
 		return
 	}
+	v.lacking.count(s, n)
 	node := s.Spec.NodeName
 	if v.slicesOfNode[node] += n; v.slicesOfNode[node] == 0 {
 		delete(v.slicesOfNode, node)

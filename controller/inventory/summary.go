@@ -31,6 +31,8 @@ type Summary struct {
 	Withheld []string
 	// WithoutHandler are the nodes that lack the handler where that is no problem, as it runs on others.
 	WithoutHandler int
+	// Nowhere is set where spec.handlerNodeSelector selects none of the nodes that there are.
+	Nowhere bool
 }
 
 // maxPropertyNames bounds how many names of properties are looked at, which a node may make up, and
@@ -83,6 +85,7 @@ func (v *Inventory) Summary(of types.NamespacedName) Summary {
 	s.Withheld = s.Withheld[:min(len(s.Withheld), maxWithheld)]
 	s.Nodes = v.nodesReaching(named)
 	s.Problems, s.WithoutHandler = v.problemsOf(named.owner)
+	s.Nowhere = named.owner.Spec.HandlerOnEach() && len(v.nodes) > 0 && !v.handlerSelects(named.owner)
 	return s
 }
 
@@ -119,12 +122,12 @@ func (v *Inventory) nodesReaching(named *configurations) int {
 	return len(reaches)
 }
 
-// problemsOf are what nodes say of the Configuration, and how many lack its handler where that is none.
-func (v *Inventory) problemsOf(c *akriv0.Configuration) (found []NodeProblem, withoutHandler int) {
+// problemsOf are what nodes say of the Configuration, and how many lack its handler where that is no problem.
+func (v *Inventory) problemsOf(c *akriv0.Configuration) (found []NodeProblem, without int) {
 	of := v1alpha1.ConfigurationReference{Namespace: c.Namespace, Name: c.Name}
-	without, problem := v1alpha1.WithoutHandler(maps.Values(v.slices), of, c.Spec.HandlerOnEach())
-	if !problem {
-		withoutHandler = len(without)
+	without, problem := v.withoutHandler(c)
+	if problem {
+		without = 0
 	}
 	for _, s := range v.slices {
 		for _, p := range s.Spec.Problems {
@@ -136,7 +139,7 @@ func (v *Inventory) problemsOf(c *akriv0.Configuration) (found []NodeProblem, wi
 	slices.SortFunc(found, func(a, b NodeProblem) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
 	})
-	return slices.Compact(found), withoutHandler
+	return slices.Compact(found), without
 }
 
 // problemsChanged names the Configurations that one slice, in the place of another,

@@ -179,3 +179,65 @@ func TestWhatIsLookedAt(t *testing.T) {
 		}
 	}
 }
+
+// Whether it is a problem that nodes lack a handler depends on which nodes report: its Configuration is
+// looked at when one that has the handler, and says nothing of it, joins or leaves.
+func TestNodesThatLackAHandler(t *testing.T) {
+	cam := types.NamespacedName{Namespace: "default", Name: "cam"}
+	v := New()
+	v.SetConfiguration(configuration("default", "cam", nil))
+	lacks := func(name, node string) *v1alpha1.DeviceSlice {
+		s := sliceAt(0, name, node)
+		s.Spec.Problems = []v1alpha1.Problem{{Configuration: &v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}, Reason: v1alpha1.UnknownHandler, Message: "m"}}
+		return s
+	}
+	for _, step := range []struct {
+		what    string
+		do      func() Change
+		looked  bool
+		problem int
+		without int
+	}{
+		{"one lacks it", func() Change { return v.SetSlice(lacks("a-0", "a")) }, true, 1, 0},
+		{"its second slice", func() Change { return v.SetSlice(sliceAt(0, "a-1", "a")) }, false, 1, 0},
+		{"another has it", func() Change { return v.SetSlice(sliceAt(0, "b-0", "b")) }, true, 0, 1},
+		{"a third has it", func() Change { return v.SetSlice(sliceAt(0, "c-0", "c")) }, false, 0, 1},
+		{"the third leaves", func() Change { return v.DeleteSlice("c-0") }, false, 0, 1},
+		{"the other leaves", func() Change { return v.DeleteSlice("b-0") }, true, 1, 0},
+		{"it is there", func() Change { return v.SetSlice(sliceAt(0, "a-0", "a")) }, true, 0, 0},
+	} {
+		looked := slices.Contains(step.do().Configurations, cam)
+		s := v.Summary(cam)
+		counted := v.CountProblems()[ProblemCount{"cam", v1alpha1.UnknownHandler}]
+		if looked != step.looked || len(s.Problems) != step.problem || counted != step.problem || s.WithoutHandler != step.without {
+			t.Errorf("%s: looked at: %v, %+v, %d in the metric; want %+v", step.what, looked, s, counted, step)
+		}
+	}
+}
+
+// A selector of nodes that selects none is seen when it is, and no more when a node has the labels.
+func TestHandlerNodeSelectorThatSelectsNoNode(t *testing.T) {
+	cam := types.NamespacedName{Namespace: "default", Name: "cam"}
+	v := New()
+	v.SetConfiguration(configuration("default", "cam", func(c *akriv0.Configuration) { c.Spec.HandlerNodeSelector = map[string]string{"sonar": "true"} }))
+	if v.Summary(cam).Nowhere {
+		t.Error("no node is known yet, and the selector is said to select none")
+	}
+	has := map[string]string{"sonar": "true"}
+	for _, step := range []struct {
+		what            string
+		do              func() Change
+		looked, nowhere bool
+	}{
+		{"another node", func() Change { return v.SetNode("a", Node{}) }, false, true},
+		{"its labels come", func() Change { return v.SetNode("a", Node{Labels: has}) }, true, false},
+		{"they go", func() Change { return v.SetNode("a", Node{}) }, true, true},
+		{"one with them", func() Change { return v.SetNode("b", Node{Labels: has}) }, true, false},
+		{"it goes", func() Change { return v.DeleteNode("b") }, true, true},
+	} {
+		looked := slices.Contains(step.do().Configurations, cam)
+		if s := v.Summary(cam); looked != step.looked || s.Nowhere != step.nowhere {
+			t.Errorf("%s: looked at: %v, nowhere: %v", step.what, looked, s.Nowhere)
+		}
+	}
+}

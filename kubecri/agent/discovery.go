@@ -104,9 +104,13 @@ func (a *Agent) awaitChange(ctx context.Context, s *session, c *v0.Configuration
 		if meant == "" {
 			meant = "."
 		}
+		where := "this node"
+		if c.Spec.HandlerOnEach() {
+			where += " of spec.handlerNodeSelector"
+		}
 		a.recordProblem(ctx, s, "", reasonUnknownHandler, fmt.Errorf(
-			"no discovery handler %q on this node%s: run it there, and discovery starts%s "+
-				"The handler of a Configuration cannot be changed: to name another, delete the Configuration and apply it again under the same name", c.Spec.DiscoveryHandler.Name, others, meant))
+			"no discovery handler %q on %s%s: run it there, and discovery starts%s "+
+				"The handler of a Configuration cannot be changed: to name another, delete the Configuration and apply it again under the same name", c.Spec.DiscoveryHandler.Name, where, others, meant))
 	}
 	select {
 	case <-changed:

@@ -143,6 +143,23 @@ func TestAnUnknownHandlerIsToldWithTheOthers(t *testing.T) {
 	})
 }
 
+// A node that has to have the handler is told why it has to.
+func TestAnUnknownHandlerOfASelectedNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := configuration("cam")
+		c.Spec.HandlerNodeSelector = map[string]string{"net": "shop"}
+		api := newAPI(c)
+		n := node("node-a")
+		n.Labels = c.Spec.HandlerNodeSelector
+		if _, err := api.kube.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		agent := api.start(t, "node-a")
+		pass(reports.Registering)
+		agent.wantEvents(t, `Warning UnknownHandler Node node-a: no discovery handler "echoes" on this node of spec.handlerNodeSelector: run it there, and discovery starts. `+itsNameStays)
+	})
+}
+
 // The last report of a handler that fails stands for its time, and its failures are
 // written once, though each is at another port.
 func TestAFailingHandlerIsRestartedAndItsLastReportStands(t *testing.T) {

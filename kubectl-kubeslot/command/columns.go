@@ -11,6 +11,9 @@ import (
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 )
 
+// maxProblem is how much of a problem a list shows: a terminal breaks it, and it may be of a node's making.
+const maxProblem = 240
+
 // withNamespace puts the column of namespaces first when several are shown.
 func withNamespace[T any](all bool, namespace func(*T) string, columns []column[T]) []column[T] {
 	if !all {
@@ -31,7 +34,7 @@ func configurationColumns(all bool) []column[view.Configuration] {
 		{"FREE", wordColumn, func(c row) string { return strconv.Itoa(c.Free) }},
 		{"HELD", wordColumn, func(c row) string { return strconv.Itoa(c.Held) }},
 		{"WAITING", wordColumn, func(c row) string { return strconv.Itoa(c.Waiting) }},
-		{"PROBLEM", textColumn, func(c row) string { return first(c.Problems, 60) }},
+		{"PROBLEM", textColumn, func(c row) string { return first(c.Problems, maxProblem) }},
 	})
 }
 

@@ -134,7 +134,8 @@ func (o *options) namespace() (string, error) {
 // missing in it.
 func (o *options) read(ctx context.Context) (*view.View, error) { return o.readWith(ctx, false) }
 
-// readWith also reads the workloads whose pods are refused, if they are asked for.
+// readWith also reads the workloads whose pods are refused, if they are asked for. Pods are shown
+// also where that fails.
 func (o *options) readWith(ctx context.Context, refused bool) (*view.View, error) {
 	from, err := o.source()
 	if err != nil {
@@ -145,8 +146,8 @@ func (o *options) readWith(ctx context.Context, refused bool) (*view.View, error
 		return nil, err
 	}
 	if refused {
-		if objects.Refused, err = from.Refused(ctx); err != nil {
-			return nil, err
+		if objects.Refused, err = from.Refused(ctx); err != nil && ctx.Err() == nil {
+			fmt.Fprintf(o.streams.ErrOut, "Workloads whose pods are refused are missing here: %s.\n", plain(err.Error()))
 		}
 	}
 	o.tellMissing(missing)

@@ -53,10 +53,12 @@ It needs permission to read all of them in the whole cluster.`,
 			if err := printRows(o, "Finding", findings, findingColumns, "No problems found."); err != nil {
 				return err
 			}
-			if o.table() {
-				for _, note := range v.Notes() {
-					fmt.Fprintln(o.streams.ErrOut, "Note:", plain(note))
+			for _, note := range v.Notes() { // also beside other formats: standard output has the problems alone
+				lines := []string{"Note: " + plain(note)}
+				if width := o.lineWidth(); width > 0 {
+					lines = wrapped(lines, width)
 				}
+				fmt.Fprintln(o.streams.ErrOut, strings.Join(lines, "\n"))
 			}
 			if len(findings) > 0 {
 				return ErrFindings

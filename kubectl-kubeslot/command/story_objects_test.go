@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,7 +58,7 @@ func nodeOf(a args, name string) *corev1.Node {
 		n.Status.Allocatable[corev1.ResourceName(of)] = resource.MustParse(amount)
 	}
 	if namespace := a.get("kubecri", ""); namespace != "" {
-		n.Annotations = map[string]string{v1alpha1.KubecriNamespaceAnnotation: namespace, v1alpha1.NRIPluginAnnotation: "kubecri"}
+		n.Annotations = map[string]string{v1alpha1.KubecriNamespaceAnnotation: namespace, v1alpha1.NRIPluginAnnotation: a.get("plugin", "kubecri")}
 	}
 	if status := a.get("without", ""); status != "" {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: v1alpha1.StartsWithoutKubecri, Status: corev1.ConditionStatus(status), Message: "what the runtime does"})
@@ -116,11 +117,25 @@ func (s *story) refused(a args, ns, name, why string) {
 	if n, err := strconv.ParseInt(a.get("has", ""), 10, 32); err == nil {
 		has = n
 	}
-	s.set("replicaset/"+ns+"/"+name, &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
-		Spec: appsv1.ReplicaSetSpec{Replicas: &two}, Status: appsv1.ReplicaSetStatus{Replicas: int32(has)}})
+	kind, meta := a.get("kind", ""), metav1.ObjectMeta{Namespace: ns, Name: name}
+	if owner, of, found := strings.Cut(a.get("of", ""), "/"); found {
+		yes := true
+		meta.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Name: of, Controller: &yes}}
+	}
+	if kind == "Job" {
+		suspended := a.has("suspended")
+		job := &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Suspend: &suspended}}
+		if a.has("failed") {
+			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}
+		}
+		s.set("job/"+ns+"/"+name, job)
+	} else {
+		s.set("replicaset/"+ns+"/"+name, &appsv1.ReplicaSet{ObjectMeta: meta,
+			Spec: appsv1.ReplicaSetSpec{Replicas: &two}, Status: appsv1.ReplicaSetStatus{Replicas: int32(has)}})
+	}
 	s.set("event/"+name, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Type: corev1.EventTypeWarning, Reason: "FailedCreate", LastTimestamp: long,
 		Message:        fmt.Sprintf("Error creating: pods %q is forbidden: ValidatingAdmissionPolicy 'kubeslot-scheduler-name' with binding 'kubeslot-scheduler-name' denied request: %s", name+"-x", why),
-		InvolvedObject: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: ns, Name: name}})
+		InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: ns, Name: name}})
 }
 
 // slotName translates yard-0.
@@ -189,6 +204,9 @@ func (s *story) pod(a args, ns, name string) *corev1.Pod {
 	}
 	s.containers(a, p)
 	s.assign(a, p)
+	if plugin := a.get("requires", ""); plugin != "" {
+		p.Annotations["required-plugins.noderesource.dev/container.main"] = fmt.Sprintf("[%q]", plugin)
+	}
 	s.status(a, p)
 	return p
 }

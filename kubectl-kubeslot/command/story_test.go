@@ -37,22 +37,22 @@ import (
 //
 //	cluster                                         start anew
 //	configuration name=cam [ns=] [capacity=2] [unique=none|Pod|Node] [deleting] [discovery=(zone:a)] [labels=(k:v)] [handler=]
-//	node name=a [cordoned] [notready] [taint=key] [labels=(zone:a)] [cpu=4] [pods=110] [advertises=(cam:4)] [others=(nvidia.com/gpu:1)] [kubelet=v1.36.3] [kubecri=namespace [without=True|False]]
+//	node name=a [cordoned] [notready] [taint=key] [labels=(zone:a)] [cpu=4] [pods=110] [advertises=(cam:4)] [others=(nvidia.com/gpu:1)] [kubelet=v1.36.3] [kubecri=namespace [plugin=kubecri] [without=True|False]]
 //	devices node=a [of=cam] [ns=] [labels=(k:v)]    lines "id [lost] [local]": the node's DeviceSlice, and the Instances of it
 //	problem node=a [of=cam] reason=                 input: the message, into the node's DeviceSlice
 //	pod name=p [ns=] [asks=(cam:1,main/cam:1)] [node=a] [has=(yard-0,main/cam/yard-0)] [plugin=(resource/...)] [priority=] [scheduler=] [gate=] [nominated=a]
-//	    [deleting] [cpu=] [others=(nvidia.com/gpu:1)] [selector=(zone:a)] [starting] [waiting=Reason] [failed=Reason] [ended=1 [why=OOMKilled]] [restart=Never] [ready] [new] [holder=uid] [labels=(k:v)] [init] [static] [unread]
+//	    [deleting] [cpu=] [others=(nvidia.com/gpu:1)] [selector=(zone:a)] [starting] [waiting=Reason] [failed=Reason] [ended=1 [why=OOMKilled]] [restart=Never] [ready] [new] [holder=uid] [labels=(k:v)] [init] [static] [unread] [requires=kubecri]
 //	    input: what the scheduler says, or the kubelet with waiting and failed
 //	claim slot=yard-0 node=a pod=p|by=p [new] [promised=10m] [again] [runs]   the node has claimed it; with runs its container runs, and the node claims it again
 //	usage slot=yard-0 is=                           an Instance's deviceUsage
 //	event pod=p reason=                             input: the message of a warning
-//	refused kind=ReplicaSet name=rs [has=1]          input: why the pods of a ReplicaSet that wants 2 are refused
+//	refused kind=ReplicaSet|Job name=rs [of=Deployment/d] [has=1] [failed] [suspended]   input: why the pods of a ReplicaSet that wants 2, or of a Job, are refused
 //	deployed [without=name]                         the definitions, policies and permissions of deploy/
 //	delete what=pod/p|node/a|configuration/cam|instances/cam
 //	top [width=100] [height=12]                     input: keys; the screen after them, with > for the cursor and ! for trouble
 //	lease node=a                                    kubecri of the node has renewed its Lease
-//	run [as=guest|viewer|deleter] [answer=y] [width=80]   input: kubectl kubeslot ...; a guest may list what is in namespace default, and nothing else,
-//	    a viewer may release no slots, and a deleter is refused by the policy. With an answer there is a terminal to ask on, with a width one to print on
+//	run [as=guest|viewer|deleter] [answer=y] [width=80] [broken=events]   input: kubectl kubeslot ...; a guest may list what is in namespace default, and nothing else,
+//	    a viewer may release no slots, and a deleter is refused by the policy. What is broken cannot be listed. With an answer there is a terminal to ask on, with a width one to print on
 func TestScenarios(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nonexistent")
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
@@ -72,6 +72,7 @@ type story struct {
 	instances map[string]string           // of a device's id
 	runs      map[string]bool             // slots whose containers run, though the claim is deleted
 	answer    string                      // on the terminal; "" where there is none
+	broken    string                      // a resource that cannot be listed; "" for none
 	width     int                         // of the terminal; 0 where there is none
 	tracker   clienttesting.ObjectTracker // has what the last command saw and did
 }
@@ -187,6 +188,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) string {
 		}
 		s.answer = a.get("answer", "")
 		s.width, _ = strconv.Atoi(a.get("width", "0"))
+		s.broken = a.get("broken", "")
 		return s.run(t, a.get("as", ""), words...)
 	default:
 		d.Fatalf(t, "no command %s", d.Cmd)
@@ -226,6 +228,11 @@ func (s *story) options(as string) (o *options, out, errOut *bytes.Buffer) {
 	if as == "guest" {
 		kube.PrependReactor("list", "*", forbid)
 		akri.PrependReactor("list", "*", forbid)
+	}
+	if s.broken != "" {
+		kube.PrependReactor("list", s.broken, func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewInternalError(errors.New("etcd is slow"))
+		})
 	}
 	kube.PrependReactor("create", "selfsubjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		review := a.(clienttesting.CreateAction).GetObject().DeepCopyObject().(*authorizationv1.SelfSubjectAccessReview)

@@ -87,6 +87,7 @@ func (m *topModel) configurations() {
 	columns := append(configurationColumns(m.all), column[view.Configuration]{})
 	at := len(columns) - 2 // before PROBLEM
 	columns[at+1] = columns[at]
+	columns[at+1].value = func(c *view.Configuration) string { return first(c.Problems, 60) } // longer, it would take other columns' place
 	columns[at] = column[view.Configuration]{"USED", wordColumn, func(c *view.Configuration) string { return bar(c.Held, c.Slots, 10) }}
 	topPage(m, rows, columns, configurationImportance, func(c *view.Configuration) topRow {
 		return topRow{key: c.Namespace + "/" + c.Name, bad: !c.Ready, configuration: c.Name}

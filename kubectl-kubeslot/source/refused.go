@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,10 +49,19 @@ func (s *Source) Refused(ctx context.Context) ([]view.Refused, error) {
 			continue
 		}
 		seen[of] = true
-		if wants, err := s.wantsPods(ctx, of); err != nil {
+		wants, owner, err := s.wantsPods(ctx, of)
+		if err != nil {
 			return nil, err
-		} else if wants {
-			all = append(all, view.Refused{Kind: strings.ToLower(of.Kind), Namespace: of.Namespace, Name: of.Name, Why: why[1]})
+		}
+		if !wants {
+			continue
+		}
+		r := view.Refused{Kind: strings.ToLower(of.Kind), Namespace: of.Namespace, Name: of.Name, Why: why[1]}
+		if owner != nil { // of which the user knows: a Deployment, and not its ReplicaSet
+			r.Kind, r.Name = strings.ToLower(owner.Kind), owner.Name
+		}
+		if !slices.ContainsFunc(all, func(o view.Refused) bool { return o.Kind == r.Kind && o.Namespace == r.Namespace && o.Name == r.Name }) {
+			all = append(all, r)
 		}
 	}
 	slices.SortFunc(all, func(a, b view.Refused) int {
@@ -60,32 +70,44 @@ func (s *Source) Refused(ctx context.Context) ([]view.Refused, error) {
 	return all, nil
 }
 
-// wantsPods reports whether a workload wants more pods than it has. One that may not be read does.
-func (s *Source) wantsPods(ctx context.Context, of corev1.ObjectReference) (bool, error) {
-	wants, err := false, error(nil)
+// wantsPods reports whether a workload wants more pods than it has, and what controls it; nil for
+// nothing. One that may not be read wants some.
+func (s *Source) wantsPods(ctx context.Context, of corev1.ObjectReference) (wants bool, owner *metav1.OwnerReference, err error) {
+	var workload metav1.Object
 	switch of.Kind {
 	case "ReplicaSet":
 		o, e := s.kube.AppsV1().ReplicaSets(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
-		wants, err = e == nil && (o.Spec.Replicas == nil || *o.Spec.Replicas > o.Status.Replicas), e
+		workload, wants, err = o, e == nil && (o.Spec.Replicas == nil || *o.Spec.Replicas > o.Status.Replicas), e
 	case "StatefulSet":
 		o, e := s.kube.AppsV1().StatefulSets(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
-		wants, err = e == nil && (o.Spec.Replicas == nil || *o.Spec.Replicas > o.Status.Replicas), e
+		workload, wants, err = o, e == nil && (o.Spec.Replicas == nil || *o.Spec.Replicas > o.Status.Replicas), e
 	case "DaemonSet":
 		o, e := s.kube.AppsV1().DaemonSets(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
-		wants, err = e == nil && o.Status.DesiredNumberScheduled > o.Status.CurrentNumberScheduled, e
+		workload, wants, err = o, e == nil && o.Status.DesiredNumberScheduled > o.Status.CurrentNumberScheduled, e
 	case "Job":
 		o, e := s.kube.BatchV1().Jobs(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
-		wants, err = e == nil && o.Status.CompletionTime == nil && o.Status.Active == 0, e
+		workload, wants, err = o, e == nil && o.Status.Active == 0 && !jobRests(o), e
 	default: // another controller's
-		return true, nil
+		return true, nil, nil
 	}
 	switch {
 	case apierrors.IsForbidden(err):
-		return true, nil
+		return true, nil, nil
 	case apierrors.IsNotFound(err):
-		return false, nil
+		return false, nil, nil
 	case err != nil:
-		return false, fmt.Errorf("look whether %s %s/%s wants pods: %w", of.Kind, of.Namespace, of.Name, err)
+		return false, nil, fmt.Errorf("look whether %s %s/%s wants pods: %w", of.Kind, of.Namespace, of.Name, err)
 	}
-	return wants, nil
+	return wants, metav1.GetControllerOf(workload), nil
+}
+
+// jobRests reports whether the Job makes no more pods: it has ended or failed, or is suspended.
+func jobRests(job *batchv1.Job) bool {
+	if job.Spec.Suspend != nil && *job.Spec.Suspend || job.Status.CompletionTime != nil {
+		return true
+	}
+	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Status == corev1.ConditionTrue &&
+			(c.Type == batchv1.JobFailed || c.Type == batchv1.JobFailureTarget || c.Type == batchv1.JobComplete || c.Type == batchv1.JobSuccessCriteriaMet)
+	})
 }

@@ -35,7 +35,7 @@ var oldest = version.MajorMinor(1, 33)
 // maxSchedulerSkew how many a scheduler may (Kubernetes' version skew policy).
 const maxKubeletSkew, maxSchedulerSkew = 3, 1
 
-// policies are those of deploy/policies, each with what anybody may do without it.
+// policies are those of deploy/policies that refuse, each with what anybody may do without it.
 var policies = map[string]string{
 	"kubeslot-assignment":      "who may update a pod can give it slots",
 	"kubeslot-brokers":         "who may write Configurations can run pods as any ServiceAccount",

@@ -41,10 +41,10 @@ func (v *View) examineNodes(f *findings, now time.Time) {
 	for i := range v.objects.Nodes {
 		n := &v.objects.Nodes[i]
 		away := v.kubecriAway(n.Name)
-		if away != "" && (reporting[n.Name] || v.kubecris[n.Name] != nil) {
+		if away != "" && (reporting[n.Name] || v.kubecriOf(n.Name) != nil) {
 			f.add("node/"+n.Name, kubecriAway, "%s. Pods with devices get no place on the node until it is: see kubectl describe pod, or kubectl get pods -n %s -l app.kubernetes.io/name=kubecri -o wide",
 				away, n.Annotations[v1alpha1.KubecriNamespaceAnnotation])
-		} else if away == "" && !reporting[n.Name] && untolerated(n, nil) == nil {
+		} else if pod := v.anyKubecri(n.Name); away == "" && !reporting[n.Name] && untolerated(n, nil) == nil && (pod == nil || settled(pod.CreationTimestamp.Time, now)) {
 			f.add("node/"+n.Name, "NoKubecri", "it has no DeviceSlice: kubecri does not run there, or cannot reach the API server. Start it, or look at its log: `kubecri check` on the node says what is missing")
 		}
 		v.examineKubelet(f, n.Name, n.Status.NodeInfo.KubeletVersion)
@@ -57,6 +57,7 @@ func (v *View) examineNodes(f *findings, now time.Time) {
 			f.add("node/"+n.Name, "BadAnnotation", "%v: the scheduler gives out no devices of plugins there; kubecri writes it anew when it starts: restart it there", err)
 		}
 	}
+	v.examinePlugins(f, now)
 	v.leftInNodes(f, reporting)
 }
 
@@ -69,7 +70,7 @@ const conditionPrefix = "kubeslot.io/"
 func (v *View) leftInNodes(f *findings, reporting map[string]bool) {
 	for i := range v.objects.Nodes {
 		n := &v.objects.Nodes[i]
-		if reporting[n.Name] || v.kubecriAway(n.Name) != "" && v.kubecris[n.Name] != nil {
+		if reporting[n.Name] || v.anyKubecri(n.Name) != nil {
 			continue
 		}
 		var left []string

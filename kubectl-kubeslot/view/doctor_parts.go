@@ -47,7 +47,7 @@ func (v *View) examineParts(f *findings, now time.Time) {
 		}
 		age := now.Sub(pod.CreationTimestamp.Time)
 		recent = recent || age < upgrading && age > -settling
-		if !isReady(pod) && settled(pod.CreationTimestamp.Time, now) && v.kubecris[pod.Spec.NodeName] != pod { // which examineNodes tells
+		if !isReady(pod) && settled(pod.CreationTimestamp.Time, now) && v.kubecriOf(pod.Spec.NodeName) != pod { // which examineNodes tells
 			f.add(podObject(pod), "PartNotReady", "it is Kubeslot's %s, and not Ready: see kubectl describe pod and its log", part)
 		}
 		if version := pod.Labels[versionLabel]; version != "" && !slices.Contains(versions[version], part) {

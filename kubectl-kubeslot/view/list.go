@@ -107,18 +107,17 @@ func (v *View) reasonedProblems(c *akriv0.Configuration) []reasonedProblem {
 		add(nameTaken, fmt.Sprintf("Configuration %s/%s is older and has or may have an Instance of this name", owner.Namespace, owner.Name))
 	}
 	of := v1alpha1.ConfigurationReference{Namespace: c.Namespace, Name: c.Name}
-	_, handler := v1alpha1.WithoutHandler(func(yield func(*v1alpha1.DeviceSlice) bool) {
-		for i := range v.objects.Slices {
-			if !yield(&v.objects.Slices[i]) {
-				return
-			}
+	said := v.nodesSay(of)
+	without := map[string]bool{}
+	for _, p := range said {
+		if p.Reason == v1alpha1.UnknownHandler {
+			without[p.node] = true
 		}
-	}, of, c.Spec.HandlerOnEach())
-	for _, s := range v.objects.Slices {
-		for _, p := range s.Spec.Problems {
-			if p.Configuration != nil && *p.Configuration == of && (handler || p.Reason != v1alpha1.UnknownHandler) {
-				add(p.Reason, fmt.Sprintf("node %s: %s: %s", s.Spec.NodeName, p.Reason, p.Message))
-			}
+	}
+	handler := v1alpha1.LacksHandler(len(without), len(v.reporting), c.Spec.HandlerOnEach())
+	for _, p := range said {
+		if handler || p.Reason != v1alpha1.UnknownHandler {
+			add(p.Reason, fmt.Sprintf("node %s: %s: %s", p.node, p.Reason, p.Message))
 		}
 	}
 	for _, p := range c.Status.Problems {
@@ -130,6 +129,28 @@ func (v *View) reasonedProblems(c *akriv0.Configuration) []reasonedProblem {
 	}
 	slices.SortFunc(all, func(a, b reasonedProblem) int { return cmp.Compare(a.text, b.text) })
 	return all
+}
+
+// nodeProblem is what one node says of a Configuration.
+type nodeProblem struct {
+	node string
+	*v1alpha1.Problem
+}
+
+// nodesSay is what nodes say of the one Configuration. All slices are looked through once.
+func (v *View) nodesSay(of v1alpha1.ConfigurationReference) []nodeProblem {
+	v.heard.Do(func() {
+		v.said = map[v1alpha1.ConfigurationReference][]nodeProblem{}
+		for i := range v.objects.Slices {
+			s := &v.objects.Slices[i]
+			for j := range s.Spec.Problems {
+				if p := &s.Spec.Problems[j]; p.Configuration != nil {
+					v.said[*p.Configuration] = append(v.said[*p.Configuration], nodeProblem{s.Spec.NodeName, p})
+				}
+			}
+		}
+	})
+	return v.said[of]
 }
 
 // nameTaken is the controller's reason for a name that an older Configuration has.

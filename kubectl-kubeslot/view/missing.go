@@ -17,6 +17,9 @@ const withoutDevice = "RunsWithoutDevice"
 // kubecriAway is the reason of a node whose kubecri is to run in a pod, and does not.
 const kubecriAway = "KubecriAway"
 
+// awayNeeds is what such a node needs.
+const awayNeeds = "kubecri has to be Ready there again"
+
 // without is the container that runs without the slot that it was assigned, which no node has
 // claimed; "" when there is none, for a user who may not list claims, and where kubecri has left the node
 // for good: then nobody claims anything. kubecri claims a slot
@@ -103,18 +106,9 @@ func (v *View) kubecriAway(node string) string {
 	if namespace == "" || v.objects.Pods == nil || v.objects.PodsOf != "" && v.objects.PodsOf != namespace {
 		return ""
 	}
-	v.placed.Do(func() {
-		v.kubecris = map[string]*corev1.Pod{}
-		for i := range v.objects.Pods {
-			pod := &v.objects.Pods[i]
-			if before := v.kubecris[pod.Spec.NodeName]; v1alpha1.IsKubecri(pod) && !ended(pod) && (before == nil || v1alpha1.KubecriReady(pod)) {
-				v.kubecris[pod.Spec.NodeName] = pod
-			}
-		}
-	})
-	pod := v.kubecris[node]
+	pod := v.kubecriOf(node)
 	switch {
-	case pod == nil || pod.Namespace != namespace:
+	case pod == nil:
 		return fmt.Sprintf("kubecri is not on node %s: it has no pod of namespace %s there", node, namespace)
 	case v1alpha1.KubecriReady(pod):
 		return ""
@@ -124,4 +118,31 @@ func (v *View) kubecriAway(node string) string {
 		why = " (" + s.State.Waiting.Reason + ")"
 	}
 	return fmt.Sprintf("kubecri is not on node %s: its pod %s/%s is not Ready%s", node, namespace, pod.Name, why)
+}
+
+// kubecriOf is kubecri's pod on the node: one of the namespace that the node's annotation names, as the
+// scheduler sees it. nil when there is none, or the node has no such annotation.
+func (v *View) kubecriOf(node string) *corev1.Pod {
+	v.placed.Do(func() {
+		v.kubecris, v.kubecriPods = map[string]*corev1.Pod{}, map[string]*corev1.Pod{}
+		for i := range v.objects.Pods {
+			pod := &v.objects.Pods[i]
+			n := v.nodesByName[pod.Spec.NodeName]
+			if n == nil || !v1alpha1.IsKubecri(pod) || ended(pod) {
+				continue
+			}
+			v.kubecriPods[n.Name] = pod
+			if before := v.kubecris[n.Name]; pod.Namespace == n.Annotations[v1alpha1.KubecriNamespaceAnnotation] && (before == nil || v1alpha1.KubecriReady(pod)) {
+				v.kubecris[n.Name] = pod
+			}
+		}
+	})
+	return v.kubecris[node]
+}
+
+// anyKubecri is a pod on the node that is labelled as kubecri's, of whichever namespace: of one that has
+// just come the node has no annotation yet. nil when there is none.
+func (v *View) anyKubecri(node string) *corev1.Pod {
+	v.kubecriOf(node)
+	return v.kubecriPods[node]
 }

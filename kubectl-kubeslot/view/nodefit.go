@@ -18,8 +18,8 @@ import (
 
 // nodeWaits are what nodes lack for the pod apart from slots, as far as the Node objects
 // and the pods on them tell: the same as kube-scheduler's NodeUnschedulable,
-// TaintToleration, NodeAffinity and NodeResourcesFit, and that a node with slots for it
-// (which is not short of any) advertises them. Of a reason that many nodes have there is
+// TaintToleration, NodeAffinity and NodeResourcesFit, that a node with slots for it (which
+// is not short of any) advertises them, and that its kubecri is there. Of a reason that many nodes have there is
 // one wait.
 func (v *View) nodeWaits(pod *corev1.Pod, short map[string]*ledger.Shortfall) []Wait {
 	type key struct{ reason, resource string }
@@ -46,6 +46,9 @@ func (v *View) nodeWaits(pod *corev1.Pod, short map[string]*ledger.Shortfall) []
 			add(node.Name, "NodeNotSelected", "", "the pod's node affinity cannot be read: "+err.Error(), "correct the pod's node affinity")
 		} else if !fits {
 			add(node.Name, "NodeNotSelected", "", "the pod's nodeSelector or node affinity does not select it", "another nodeSelector or affinity in the pod, or other labels on the node")
+		}
+		if away := v.kubecriAway(node.Name); away != "" {
+			add(node.Name, kubecriAway, "", away, awayNeeds)
 		}
 		if v.objects.PodsOf != "" {
 			continue // what the pods of other namespaces use is not known

@@ -21,6 +21,9 @@ func (v *View) bound(pod *corev1.Pod, p *Pod, events []corev1.Event) {
 	} else {
 		if p.State == Starting {
 			p.Waits = v.nodeTrouble(pod)
+			if w := v.pluginGoneWait(pod); w != nil {
+				p.Waits = append(p.Waits, *w)
+			}
 			for _, w := range v.assignmentWaits(pod) {
 				if w.Reason != "DeviceAway" || len(p.Waits) == 0 { // the node is what is away
 					p.Waits = append(p.Waits, w)
@@ -30,7 +33,7 @@ func (v *View) bound(pod *corev1.Pod, p *Pod, events []corev1.Event) {
 		p.Waits = append(p.Waits, v.missingWaits(pod, p.Slots)...)
 		for _, s := range waiting(pod) {
 			w := kubeletWait(s.Name, s.State.Waiting.Reason, s.State.Waiting.Message)
-			if w.Reason != "Starting" && !told(p.Waits, w) {
+			if w.Reason != "Starting" && !told(p.Waits, w) && !(w.Reason == kubecriAway && told(p.Waits, Wait{Reason: pluginGone})) {
 				p.Waits = append(p.Waits, w)
 			}
 		}
@@ -69,7 +72,7 @@ func (v *View) nodeTrouble(pod *corev1.Pod) []Wait {
 		}
 	}
 	if away := v.kubecriAway(node); away != "" && len(requests(pod)) > 0 {
-		all = append(all, Wait{Reason: kubecriAway, Source: FromKubeslot, Nodes: []string{node}, Why: away, Needs: "kubecri has to be Ready there again"})
+		all = append(all, Wait{Reason: kubecriAway, Source: FromKubeslot, Nodes: []string{node}, Why: away, Needs: awayNeeds})
 	} else if len(v.objects.Slices) > 0 && !v.reporting[node] && len(requests(pod)) > 0 {
 		all = append(all, Wait{Reason: "NoKubecri", Source: FromKubeslot, Nodes: []string{node},
 			Why: "node " + node + " has no DeviceSlice: kubecri does not run there, or cannot reach the API server", Needs: "start kubecri on the node: kubecri check says what is missing"})

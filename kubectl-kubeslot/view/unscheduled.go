@@ -32,7 +32,7 @@ func (v *View) unscheduled(pod *corev1.Pod, p *Pod) {
 	}
 	for _, part := range v.parse(said) {
 		switch {
-		case part.About == message.Preemption, d.complete && computed(part, d.waits):
+		case part.About == message.Preemption, d.complete && v.computed(part, d.waits):
 			continue
 		case part.About == message.Slots && (!d.complete || part.Reason == "InvalidRequest"):
 			resource := strings.TrimPrefix(part.Fields["resource"], "akri.sh/")
@@ -99,12 +99,14 @@ const nothing = "nothing: "
 // seen are the reasons that can be seen in the objects: of them, what the scheduler said
 // last may be out of date.
 var seen = map[string]bool{"NoSuchResource": true, "NoDevice": true, "DevicesApart": true, "NotReached": true, "TooFewDevices": true,
-	"SlotsHeld": true, "NotAdvertised": true, "NodeCordoned": true, "NodeTainted": true, "NodeNotSelected": true}
+	"SlotsHeld": true, "NotAdvertised": true, kubecriAway: true, "NodeCordoned": true, "NodeTainted": true, "NodeNotSelected": true}
 
 // computed reports whether a reason of the scheduler's is among the waits, or would be if
 // it were still so.
-func computed(part message.Part, waits []Wait) bool {
-	if part.About == message.Slots && seen[part.Reason] {
+func (v *View) computed(part message.Part, waits []Wait) bool {
+	// Without all pods and nodes these two are not seen.
+	hidden := (v.objects.PodsOf != "" || len(v.objects.Nodes) == 0) && (part.Reason == "NotAdvertised" || part.Reason == kubecriAway)
+	if part.About == message.Slots && seen[part.Reason] && !hidden {
 		return true
 	}
 	resource, ours := strings.CutPrefix(part.Fields["resource"], "akri.sh/")
@@ -221,6 +223,7 @@ func (v *View) diagnose(pod *corev1.Pod) diagnosis {
 	if d.needs = v.ways(l, req, open); len(d.needs) == 0 && len(open) > 0 {
 		v.noWay(d.waits)
 	}
+	v.heldWhereAway(d.waits)
 	d.waits = append(d.waits, nodes...)
 	d.needs = append(d.needs, otherwise(nodes, short)...)
 	d.needs = d.needs[:min(len(d.needs), maxNeeds)]

@@ -70,8 +70,11 @@ type View struct {
 	positions  map[string]int // of pods, by namespace/name; see podAt
 	diagnosing sync.Mutex
 	diagnoses  map[string]diagnosis // see diagnosed
+	heard      sync.Once
+	said       map[v1alpha1.ConfigurationReference][]nodeProblem // see nodesSay
 	placed     sync.Once
-	kubecris   map[string]*corev1.Pod // by node, see kubecriAway
+	// By node, see kubecriOf and anyKubecri.
+	kubecris, kubecriPods map[string]*corev1.Pod
 }
 
 // device is what slices say of an Instance.

@@ -28,7 +28,7 @@ func (v *View) ways(l *ledger.Ledger, req *ledger.Request, open []string) []stri
 	slices.SortStableFunc(found, ledger.Better)
 	var texts []string
 	for _, way := range found {
-		if text := wayText(way, single(l, req, way, holdings.On(way.Node))); !slices.Contains(texts, text) && len(texts) < maxNeeds {
+		if text := v.wayText(way, single(l, req, way, holdings.On(way.Node))); !slices.Contains(texts, text) && len(texts) < maxNeeds {
 			texts = append(texts, text)
 		}
 	}
@@ -56,7 +56,7 @@ func single(l *ledger.Ledger, req *ledger.Request, way *ledger.Preemption, holde
 	return all
 }
 
-func wayText(way *ledger.Preemption, each []ledger.Victim) string {
+func (v *View) wayText(way *ledger.Preemption, each []ledger.Victim) string {
 	victims, and := way.Victims, " and "
 	switch {
 	case len(victims) == 0:
@@ -66,7 +66,11 @@ func wayText(way *ledger.Preemption, each []ledger.Victim) string {
 	}
 	var names []string
 	for _, victim := range victims {
-		names = append(names, fmt.Sprintf("%s (on node %s)", victim.Pod, victim.Node))
+		where := "on node " + victim.Node
+		if v.kubecriAway(victim.Node) != "" {
+			where += ", where kubecri has to be Ready to release the slot"
+		}
+		names = append(names, fmt.Sprintf("%s (%s)", victim.Pod, where))
 	}
 	slices.Sort(names)
 	if len(names) > 4 {
@@ -104,6 +108,17 @@ func (v *View) noWay(waits []Wait) {
 		if len(users) > 0 {
 			slices.Sort(chosen)
 			w.Needs = fmt.Sprintf("pods that hold them have to end: %s (on %s the kubelet gives out slots: device-plugin mode)", some(users, 4), some(chosen, 3))
+		}
+	}
+}
+
+// heldWhereAway corrects what held slots need where kubecri, which would release them, is away from all
+// nodes of the condition.
+func (v *View) heldWhereAway(waits []Wait) {
+	for i := range waits {
+		w := &waits[i]
+		if w.Reason == "SlotsHeld" && !slices.ContainsFunc(w.Nodes, func(node string) bool { return v.kubecriAway(node) == "" }) {
+			w.Needs = "kubecri has to be Ready there again, and pods that hold them have to end"
 		}
 	}
 }

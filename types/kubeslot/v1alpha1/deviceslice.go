@@ -3,9 +3,6 @@ package v1alpha1
 import (
 	"errors"
 	"fmt"
-	"iter"
-	"maps"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -169,19 +166,10 @@ type Problem struct {
 // UnknownHandler is the reason of a Problem: the node does not have the Configuration's handler.
 const UnknownHandler = "UnknownHandler"
 
-// WithoutHandler returns the nodes that do not have the Configuration's handler, sorted, of those that
-// the slices are of, and whether that is a problem: none of them has it, or it should be on each.
-func WithoutHandler(all iter.Seq[*DeviceSlice], of ConfigurationReference, onEach bool) (nodes []string, problem bool) {
-	reporting, without := map[string]bool{}, map[string]bool{}
-	for s := range all {
-		reporting[s.Spec.NodeName] = true
-		for _, p := range s.Spec.Problems {
-			if p.Reason == UnknownHandler && p.Configuration != nil && *p.Configuration == of {
-				without[s.Spec.NodeName] = true
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(without)), len(without) > 0 && (onEach || len(without) == len(reporting))
+// LacksHandler reports whether it is a problem that so many of the nodes that report do not have a
+// Configuration's handler: none of them has it, or it should be on each.
+func LacksHandler(without, reporting int, onEach bool) bool {
+	return without > 0 && (onEach || without == reporting)
 }
 
 // Instance returns the name of the device's Instance.
