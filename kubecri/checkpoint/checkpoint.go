@@ -128,7 +128,7 @@ func Load(path string) (Checkpoint, error) {
 // Writer replaces the file at a path. For one goroutine.
 type Writer struct {
 	path string
-	last []byte // what was written last; nil for nothing
+	last []byte // what was written last; nil for nothing, and after an error
 }
 
 // NewWriter returns a Writer of the file at path, of which the directory exists.
@@ -141,6 +141,7 @@ func (w *Writer) Write(c Checkpoint) (wrote bool, err error) {
 	if err != nil || w.last != nil && bytes.Equal(content, w.last) {
 		return false, err
 	}
+	w.last = nil // after an error also the former content is news: whether it can be written is asked
 	// The name is always the same: nothing piles up when the process is killed here.
 	temporary := w.path + ".tmp"
 	if err := writeSynced(temporary, content); err != nil {
@@ -149,8 +150,11 @@ func (w *Writer) Write(c Checkpoint) (wrote bool, err error) {
 	if err := os.Rename(temporary, w.path); err != nil {
 		return false, errors.Join(err, os.Remove(temporary))
 	}
+	if err := syncDir(filepath.Dir(w.path)); err != nil {
+		return true, err
+	}
 	w.last = content
-	return true, syncDir(filepath.Dir(w.path))
+	return true, nil
 }
 
 func writeSynced(path string, content []byte) error {

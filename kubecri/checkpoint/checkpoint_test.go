@@ -53,6 +53,24 @@ func TestWriteAndLoad(t *testing.T) {
 	}
 }
 
+// After a write that failed, also what the file says already is written: no error means that the disk
+// can be written.
+func TestWriteAfterAnError(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "checkpoint")
+	w := NewWriter(path)
+	if _, err := w.Write(sample()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(path+".tmp/in-the-way", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []Checkpoint{{}, sample(), {}} {
+		if _, err := w.Write(c); err == nil {
+			t.Error("no error, though nothing can be written")
+		}
+	}
+}
+
 // A device node of another device under the same path is found out.
 func TestUnchanged(t *testing.T) {
 	dir := t.TempDir()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -131,23 +132,16 @@ func (c *Claims) checkpointLoop(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	writer, failing := checkpoint.NewWriter(c.config.Checkpoint), false
+	failing := false
 	backoff := runtimeRetries()
-	devices := c.saved.devices
 	for {
-		now := c.snapshot(devices)
-		devices = now.Devices
-		wrote, err := writer.Write(now)
-		if wrote || err != nil {
-			c.config.Metrics.Checkpointed(err)
-		}
+		err := c.writeCheckpoint()
 		if err != nil && !failing { // once an outage
-			logger.Error(err, "Cannot write the checkpoint: if kubecri starts again while the API server is away, containers with slots wait for it", "path", c.config.Checkpoint)
+			logger.Error(err, "Cannot write the checkpoint: if kubecri starts again while the API server is away, containers with slots wait for it. Slots that are taken now are not released by releaseUnreachableAfter", "path", c.config.Checkpoint)
 		}
 		if err == nil && failing {
 			logger.Info("Wrote the checkpoint again")
 		}
-		c.setCheckpointError(err)
 		var retry <-chan time.Time
 		if failing = err != nil; failing {
 			retry = c.config.Clock.After(backoff.Step())
@@ -163,10 +157,32 @@ func (c *Claims) checkpointLoop(ctx context.Context) {
 	}
 }
 
-func (c *Claims) setCheckpointError(err error) {
+// checkpointer writes the checkpoint, one at a time.
+type checkpointer struct {
+	mu      sync.Mutex
+	writer  *checkpoint.Writer
+	devices map[string]checkpoint.Device // as last written
+}
+
+func newCheckpointer(path string, devices map[string]checkpoint.Device) *checkpointer {
+	return &checkpointer{writer: checkpoint.NewWriter(path), devices: devices}
+}
+
+// writeCheckpoint makes the checkpoint say what is known now. It is for when the API server has been
+// read. When it returns nil, the file is on the disk.
+func (c *Claims) writeCheckpoint() error {
+	c.checkpoint.mu.Lock()
+	defer c.checkpoint.mu.Unlock()
+	now := c.snapshot(c.checkpoint.devices)
+	c.checkpoint.devices = now.Devices
+	wrote, err := c.checkpoint.writer.Write(now)
+	if wrote || err != nil {
+		c.config.Metrics.Checkpointed(err)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.checkpointError = err
+	return err
 }
 
 // CheckpointError returns why the checkpoint could not be written when last tried; nil when
@@ -202,6 +218,11 @@ func (c *Claims) snapshot(before map[string]checkpoint.Device) checkpoint.Checkp
 			now.Devices[name.Instance] = device
 		} else if device, ok := before[name.Instance]; ok {
 			now.Devices[name.Instance] = device
+		}
+	}
+	for name, p := range c.fence.all() { // a claim that was deleted by somebody else, of a container that may run
+		if c.store.get(name) == nil {
+			now.Claims = append(now.Claims, checkpoint.Claim{Slot: name.String(), Spec: p.claim.Spec})
 		}
 	}
 	slices.SortFunc(now.Claims, func(a, b checkpoint.Claim) int { return cmp.Compare(a.Slot, b.Slot) })

@@ -107,7 +107,7 @@ func TestCorruptCheckpoint(t *testing.T) {
 // A checkpoint that cannot be written is tried again until it can, and why is told meanwhile.
 func TestCheckpointOnAFullDisk(t *testing.T) {
 	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4k"); err != nil {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=12k"); err != nil {
 		t.Skipf("needs root to mount a small file system: %v", err)
 	}
 	t.Cleanup(func() {
@@ -116,7 +116,7 @@ func TestCheckpointOnAFullDisk(t *testing.T) {
 		}
 	})
 	path, filler := filepath.Join(dir, "checkpoint.json"), filepath.Join(dir, "filler")
-	if err := os.WriteFile(filler, make([]byte, 4<<10), 0o600); err != nil {
+	if err := os.WriteFile(filler, make([]byte, 12<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	clock := testingclock.NewFakeClock(time.Now())

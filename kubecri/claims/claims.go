@@ -64,7 +64,7 @@ type Config struct {
 	// Claims.
 	HeldChanged func()
 	// Leases are those of kube-node-lease, and Stopper is the runtime; both nil where the node
-	// promises nothing (fence.go).
+	// promises nothing (fence.go). They need a Checkpoint: a promise outlives the process.
 	Leases  coordinationclient.LeaseInterface
 	Stopper Stopper
 	// Events tells a pod that its slot was lost.
@@ -103,8 +103,10 @@ type Claims struct {
 	saved      saved         // what the checkpoint said at the start; not changed after New
 	asked      atomic.Bool   // for a Configuration, before they were known
 	changed    chan struct{} // asks for the checkpoint to be written
+	checkpoint *checkpointer
 	fence      *fence
-	fenced     chan struct{} // asks for promises to be kept: there is a new one
+	fenced     chan struct{}  // asks for promises to be kept: there is a new one
+	stops      sync.WaitGroup // the containers that are being stopped
 
 	parts atomic.Bool // what the runtime has was listed in parts, when last listed
 
@@ -128,6 +130,8 @@ func New(config Config) (*Claims, error) {
 		return nil, errors.New("claims: a checkpoint needs to know the devices")
 	case (config.Leases == nil) != (config.Stopper == nil):
 		return nil, errors.New("claims: Leases and Stopper belong together")
+	case config.Leases != nil && config.Checkpoint == "":
+		return nil, errors.New("claims: Leases need a Checkpoint")
 	case config.Grace < 0, config.Resync <= 0:
 		return nil, fmt.Errorf("claims: grace %s must not be negative, resync %s must be positive", config.Grace, config.Resync)
 	}
@@ -150,7 +154,8 @@ func New(config Config) (*Claims, error) {
 		fenced:  make(chan struct{}, 1),
 		memory:  map[slot.Name]memory{},
 	}
-	c.fence = &fence{node: config.Node, owner: c.owner, leases: config.Leases, clock: config.Clock, started: config.Clock.Now(), standing: map[slot.Name]bool{}}
+	c.fence = newFence(&config, c.owner, c.saved.claims)
+	c.checkpoint = newCheckpointer(config.Checkpoint, c.saved.devices)
 	if c.saved.since.IsZero() {
 		c.saved.since = config.Clock.Now().Round(0)
 	}
@@ -166,6 +171,7 @@ func (c *Claims) Run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("claims")
 	ctx = klog.NewContext(ctx, logger)
 	var running sync.WaitGroup
+	defer c.stops.Wait()
 	defer running.Wait()
 	defer c.queue.ShutDown()
 	running.Go(func() { c.resyncLoop(ctx) })
@@ -216,6 +222,9 @@ func (c *Claims) follow() error {
 	_, err := c.config.Claims.Informer().AddEventHandler(handler(func(claim *v1alpha1.SlotClaim) {
 		if name, err := claim.Slot(); err == nil && claim.Spec.NodeName == c.config.Node {
 			c.store.saw(name, claim.UID)
+			if now := c.store.get(name); now != nil && c.fence.saw(name, now) {
+				c.fenceSoon()
+			}
 			c.queue.Add(name)
 			c.checkpointSoon()
 			c.noteHeld()

@@ -28,7 +28,9 @@ type user struct {
 	name    string
 	slots   map[slot.Name]v1alpha1.Level
 	born    uint64 // event at which it was entered or got its id
-	ended   bool   // it was stopped by this process
+	// stopping is true while this process stops it, and ended once it has, or was found ended: it does
+	// not run, cannot start again, and uses no slot (stop.go).
+	stopping, ended bool
 }
 
 // containers says which containers on this node use which slots. It knows what the
@@ -207,6 +209,30 @@ func (c *containers) ended(id string) {
 	}
 }
 
+// stopping notes that a container is being stopped, or is no more. It reports whether that was news.
+func (c *containers) stopping(id string, now bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := c.byID[id]
+	if u == nil || u.stopping == now {
+		return false
+	}
+	u.stopping = now
+	return true
+}
+
+// uses reports whether a container uses the slot or is being created for it.
+func (c *containers) uses(name slot.Name) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for u := range c.bySlot[name] {
+		if !u.ended {
+			return true
+		}
+	}
+	return false
+}
+
 func (c *containers) isKnown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -221,6 +247,9 @@ func (c *containers) use(name slot.Name) use {
 	for u := range c.bySlot[name] {
 		if u.id == "" {
 			s.busy = true
+			continue
+		}
+		if u.ended {
 			continue
 		}
 		s.held = append(s.held, holder{hold: hold{u.pod.UID, u.slots[name]}, pod: u.pod, container: u.name})

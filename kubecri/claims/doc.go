@@ -14,7 +14,7 @@
 // process loses nothing. What the claims should be follows from that (decide.go,
 // verify.go; pure functions). Taking (take.go) is part of CreateContainer;
 // everything else happens later and is retried until it is done (reconcile.go,
-// resync.go, events.go), so that no call of the kubelet waits for the API server but the
+// resync.go, events.go, fence.go), so that no call of the kubelet waits for the API server but the
 // creation of a container that was assigned devices.
 //
 // Order of locks: a slot's (one at its claim in this process at a time), then the

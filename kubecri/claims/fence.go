@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -26,19 +25,11 @@ import (
 // A claim with releaseUnreachableAfter is a promise to the controller, which releases the slot when
 // the node has not renewed its Lease for so long: by then the node has stopped the slot's containers.
 // It does so after three quarters of that time without an answer from the API server, and creates
-// none again before it has reached it. The last quarter is for stopping them.
+// none again before it has reached it. The last quarter is for stopping them (stop.go).
 
-const (
-	// fenceStopGrace is how long a container that is stopped has to end by itself.
-	fenceStopGrace = 5 * time.Second
-	// fenceStartGrace is how long a process that has just started tries to reach the API server: it
-	// does not know when the former one last did.
-	fenceStartGrace = 5 * time.Second
-	// fenceIdle is how often it is looked whether there is such a claim, where none is known of.
-	fenceIdle = time.Minute
-	// fenceRetry is between two tries to renew the Lease when one has failed.
-	fenceRetry = 5 * time.Second
-)
+// fenceStartGrace is how long a process that has just started tries to reach the API server: it
+// does not know when the former one last did.
+const fenceStartGrace = 5 * time.Second
 
 // patienceOf is after how long without the API server containers with the claim are stopped.
 func patienceOf(promised time.Duration) time.Duration { return promised * 3 / 4 }
@@ -46,28 +37,46 @@ func patienceOf(promised time.Duration) time.Duration { return promised * 3 / 4 
 // errNoLease: the node may write no Lease, as with the kubelet's identity. Then it promises nothing.
 var errNoLease = errors.New("kubecri may not write its Lease")
 
-// Stopper is the part of the runtime that stops containers.
-type Stopper interface {
-	StopContainer(ctx context.Context, in *runtimeapi.StopContainerRequest, opts ...grpc.CallOption) (*runtimeapi.StopContainerResponse, error)
+// promise is a claim of this node with releaseUnreachableAfter. It holds until the claim is released
+// here, or no container uses the slot: also when somebody else has deleted the claim.
+type promise struct {
+	claim *v1alpha1.SlotClaim
+	// stands is true while the controller cannot have released the claim: this process has made it,
+	// and was never silent for too long since.
+	stands bool
 }
 
-// fence knows when the API server was last reached, and which claims are known to stand. Safe for
+func (p promise) after() time.Duration { return p.claim.Spec.ReleaseUnreachableAfter.Duration }
+
+// fence knows when the API server was last reached, and what the node has promised. Safe for
 // concurrent use.
 type fence struct {
 	node    string
 	owner   func() (metav1.OwnerReference, error)
 	leases  coordinationclient.LeaseInterface // of the namespace kube-node-lease
-	clock   clock.PassiveClock
+	wall    clock.PassiveClock                // for people
+	clock   clock.PassiveClock                // for silence: it counts the time that the machine was suspended
 	started time.Time
-
-	renewing sync.Mutex // one at a time
+	// renewing has a place for one who renews.
+	renewing chan struct{}
 
 	mu sync.Mutex
 	// heard is when the last renewal began that was answered; zero before the first.
 	heard time.Time
-	// standing are the slots whose claims this process has seen at the API server since it was last
-	// silent for too long.
-	standing map[slot.Name]bool
+	// failing is true when the last renewal was not answered.
+	failing  bool
+	promises map[slot.Name]promise
+}
+
+// newFence has the promises of the checkpoint.
+func newFence(config *Config, owner func() (metav1.OwnerReference, error), saved map[slot.Name]*v1alpha1.SlotClaim) *fence {
+	f := &fence{node: config.Node, owner: owner, leases: config.Leases, wall: config.Clock, clock: silenceClock(config.Clock),
+		renewing: make(chan struct{}, 1), promises: map[slot.Name]promise{}}
+	f.started = f.clock.Now()
+	for name, claim := range saved {
+		f.saw(name, claim)
+	}
+	return f
 }
 
 // silent is for how long the API server has not been reached, at least.
@@ -80,16 +89,34 @@ func (f *fence) silent() time.Duration {
 	return f.clock.Since(f.heard)
 }
 
-// up reports whether containers with the claim are to be stopped, and after what time they will be.
-func (f *fence) up(promised time.Duration) (up bool, left time.Duration) {
+// left is the time until containers with the claim are to be stopped, and until the controller may
+// release it; not positive when that is over. A process that has not reached the API server yet
+// supposes that the former one stopped in time to leave it fenceStartGrace twice.
+func (f *fence) left(promised time.Duration) (stop, release time.Duration) {
 	f.mu.Lock()
-	heard := f.heard
-	f.mu.Unlock()
-	left = patienceOf(promised) - f.clock.Since(heard)
-	if heard.IsZero() {
-		left = fenceStartGrace - f.clock.Since(f.started)
+	defer f.mu.Unlock()
+	if f.heard.IsZero() {
+		since := f.clock.Since(f.started)
+		return fenceStartGrace - since, 2*fenceStartGrace - since
 	}
-	return left <= 0, left
+	since := f.clock.Since(f.heard)
+	return patienceOf(promised) - since, promised - since
+}
+
+// beforeStop is d, or less: the time until the next containers are to be stopped.
+func (f *fence) beforeStop(d time.Duration) time.Duration {
+	for _, p := range f.all() {
+		if stop, _ := f.left(p.after()); stop > 0 {
+			d = min(d, stop)
+		}
+	}
+	return d
+}
+
+// up reports whether containers with the claim are to be stopped.
+func (f *fence) up(promised time.Duration) bool {
+	stop, _ := f.left(promised)
+	return stop <= 0
 }
 
 // stands reports whether the slot's claim cannot have been released by the controller.
@@ -98,23 +125,72 @@ func (f *fence) stands(name slot.Name, claim *v1alpha1.SlotClaim) bool {
 	if promised == nil {
 		return true
 	}
-	if up, _ := f.up(promised.Duration); up {
+	if f.up(promised.Duration) {
 		return false
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.standing[name] && !f.heard.IsZero()
+	p := f.promises[name]
+	return p.stands && p.claim.UID == claim.UID
 }
 
-// note says whether the slot's claim was seen at the API server.
-func (f *fence) note(name slot.Name, stands bool) {
+// made notes the claim, which promises something, that this process has made of the slot.
+func (f *fence) made(name slot.Name, claim *v1alpha1.SlotClaim) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if stands {
-		f.standing[name] = true
-	} else {
-		delete(f.standing, name)
+	f.promises[name] = promise{claim, true}
+}
+
+// saw notes this node's claim of the slot. It reports whether there is a promise that was not known.
+func (f *fence) saw(name slot.Name, claim *v1alpha1.SlotClaim) (news bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p, known := f.promises[name]; known && p.claim.UID == claim.UID && claim.UID != "" {
+		return false
 	}
+	if claim.Spec.ReleaseUnreachableAfter == nil {
+		delete(f.promises, name)
+		return false
+	}
+	f.promises[name] = promise{claim, false}
+	return true
+}
+
+// forget notes that the node has released the slot, or does not use it.
+func (f *fence) forget(name slot.Name) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.promises, name)
+}
+
+// promised returns what the node has promised of the slot.
+func (f *fence) promised(name slot.Name) (p promise, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, ok = f.promises[name]
+	return p, ok
+}
+
+// hasPromised reports whether the node has promised something of a slot that the container uses.
+func (f *fence) hasPromised(u *user) bool {
+	for name := range u.slots {
+		if _, ok := f.promised(name); ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *fence) all() map[slot.Name]promise {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.promises)
+}
+
+func (f *fence) isFailing() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failing
 }
 
 // promise returns what a claim of the Configuration's slot is to promise. The Lease has been renewed
@@ -142,17 +218,29 @@ func (f *fence) promise(ctx context.Context, c *akriv0.Configuration) (*metav1.D
 // renew writes the Lease. Its times are of use to people alone: the controller goes by when it
 // changes.
 func (f *fence) renew(ctx context.Context) error {
-	f.renewing.Lock()
-	defer f.renewing.Unlock()
+	select {
+	case f.renewing <- struct{}{}:
+		defer func() { <-f.renewing }()
+	case <-ctx.Done():
+		return fmt.Errorf("wait for another renewal of Lease %s/%s: %w", corev1.NamespaceNodeLease, v1alpha1.NodeLease(f.node), ctx.Err())
+	}
 	began := f.clock.Now()
-	switch err := f.write(ctx, v1alpha1.NodeLease(f.node), metav1.NewMicroTime(began)); {
+	err := f.write(ctx, v1alpha1.NodeLease(f.node), metav1.NewMicroTime(f.wall.Now()))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failing = err != nil
+	switch {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%w: %w", errNoLease, err)
 	case err != nil:
 		return fmt.Errorf("renew Lease %s/%s: %w", corev1.NamespaceNodeLease, v1alpha1.NodeLease(f.node), err)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	for name, p := range f.promises {
+		if began.Sub(f.heard) >= patienceOf(p.after()) {
+			p.stands = false
+			f.promises[name] = p
+		}
+	}
 	f.heard = began
 	return nil
 }
@@ -176,96 +264,4 @@ func (f *fence) write(ctx context.Context, name string, now metav1.MicroTime) er
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(f.node), AcquireTime: &now, RenewTime: &now},
 	}, metav1.CreateOptions{FieldManager: "kubecri"})
 	return err
-}
-
-// promised are the node's claims that promise something. Before the API server has been read they
-// are those of the checkpoint.
-func (c *Claims) promised() map[slot.Name]time.Duration {
-	all := map[slot.Name]time.Duration{}
-	add := func(name slot.Name, claim *v1alpha1.SlotClaim) {
-		if d := claim.Spec.ReleaseUnreachableAfter; d != nil {
-			all[name] = d.Duration
-		}
-	}
-	if !c.isSynced() {
-		for name, claim := range c.saved.claims {
-			add(name, claim)
-		}
-	}
-	for _, claim := range c.store.all() {
-		if name, err := claim.Slot(); err == nil {
-			add(name, claim)
-		}
-	}
-	return all
-}
-
-// fenceLoop renews the Lease while the node has promised something, and stops containers when it
-// cannot.
-func (c *Claims) fenceLoop(ctx context.Context) {
-	if c.fence.leases == nil {
-		return
-	}
-	for {
-		after := c.keepPromises(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-c.fenced:
-		case <-c.config.Clock.After(after):
-		}
-	}
-}
-
-// keepPromises does so once, and returns after what time to do so again.
-func (c *Claims) keepPromises(ctx context.Context) time.Duration {
-	promised := c.promised()
-	if len(promised) == 0 {
-		return fenceIdle
-	}
-	shortest := time.Duration(0)
-	for _, d := range promised {
-		if shortest == 0 || d < shortest {
-			shortest = d
-		}
-	}
-	next := shortest / 8
-	renewing, cancel := context.WithTimeout(ctx, min(next, apiTimeout))
-	err := c.fence.renew(renewing)
-	cancel()
-	if err == nil {
-		return next
-	}
-	if ctx.Err() != nil {
-		return next
-	}
-	next = min(next, fenceRetry)
-	klog.FromContext(ctx).Error(err, "Cannot say that this node is there: containers whose slots would be released are stopped before that", "silent", c.fence.silent().Round(time.Second))
-	for name, d := range promised {
-		up, left := c.fence.up(d)
-		if !up {
-			next = min(next, left)
-			continue
-		}
-		c.fence.note(name, false)
-		c.stopUsers(ctx, name, d)
-	}
-	return next
-}
-
-// stopUsers stops the containers that use the slot. The kubelet creates them again, which is refused
-// until the API server has been reached.
-func (c *Claims) stopUsers(ctx context.Context, name slot.Name, promised time.Duration) {
-	for _, u := range c.containers.running(name) {
-		stopping, cancel := context.WithTimeout(ctx, fenceStopGrace+runtimeTimeout)
-		_, err := c.config.Stopper.StopContainer(stopping, &runtimeapi.StopContainerRequest{ContainerId: u.id, Timeout: int64(fenceStopGrace / time.Second)})
-		cancel()
-		logger := klog.FromContext(ctx).WithValues("slot", name.String(), "pod", klog.KRef(u.pod.Namespace, u.pod.Name), "container", u.name)
-		if err != nil {
-			logger.Error(err, "Cannot stop a container whose slot may be given to another", "silent", c.fence.silent().Round(time.Second), "releaseUnreachableAfter", promised)
-			continue
-		}
-		c.containers.ended(u.id)
-		logger.Info("Stopped a container: the node does not reach the API server, and its slot may be given to another", "silent", c.fence.silent().Round(time.Second), "releaseUnreachableAfter", promised)
-	}
 }

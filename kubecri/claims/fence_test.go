@@ -22,14 +22,7 @@ import (
 func promising(t *testing.T) (a *api, cut func(error)) {
 	t.Helper()
 	a = newAPI(t, 2, nil)
-	c, err := a.AkriV0().Configurations("default").Get(t.Context(), "cam", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Spec.ReleaseUnreachableAfter = &metav1.Duration{Duration: 80 * time.Second}
-	if err := a.Tracker().Update(akriv0.SchemeGroupVersion.WithResource("configurations"), c, "default"); err != nil {
-		t.Fatal(err)
-	}
+	a.promise(t, 80*time.Second)
 	faults := make(chan error, 1)
 	faults <- nil
 	a.kube.PrependReactor("*", "leases", func(ktesting.Action) (bool, runtime.Object, error) {
@@ -44,6 +37,23 @@ func promising(t *testing.T) (a *api, cut func(error)) {
 		if err != nil {
 			a.set(away)
 		}
+	}
+}
+
+// promise sets the Configuration's releaseUnreachableAfter; 0 for none.
+func (a *api) promise(t *testing.T, d time.Duration) {
+	t.Helper()
+	c, err := a.AkriV0().Configurations("default").Get(t.Context(), "cam", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = c.DeepCopy()
+	c.Spec.ReleaseUnreachableAfter = nil
+	if d > 0 {
+		c.Spec.ReleaseUnreachableAfter = &metav1.Duration{Duration: d}
+	}
+	if err := a.Tracker().Update(configurations, c, "default"); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -86,7 +96,7 @@ func (f *fixture) renewals(t *testing.T) (n int) {
 }
 
 // A node promises to stop containers before their slots are released, and keeps it: after three
-// quarters of the time without the API server. It creates none again before it has seen their claims.
+// quarters of the time without the API server. It creates none again before it has made their claims anew.
 func TestUnreachableNodeStopsContainers(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	a, cut := promising(t)
@@ -125,9 +135,7 @@ func TestUnreachableNodeStopsContainers(t *testing.T) {
 	}
 	pass(time.Second)
 	f.keepPromises(t.Context())
-	if f.runs(t, "c1") {
-		t.Fatal("runs, though the slot is released in 20 s")
-	}
+	await(t, "the container to be stopped: the slot is released in 20 s", func() bool { return !f.runs(t, "c1") })
 	err = f.create(t, "c4", "u1", "cam", "cam-a1-0")
 	if err == nil || !strings.Contains(err.Error(), "releaseUnreachableAfter") {
 		t.Fatalf("%v, want no container before the API server is reached", err)
@@ -142,29 +150,65 @@ func TestUnreachableNodeStopsContainers(t *testing.T) {
 	}
 }
 
-// The informer may show a claim that was released while the node was cut off: after that only the API
-// server is believed.
-func TestClaimIsLookedForAfterSilence(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
-	a, cut := promising(t)
-	f := start(t, a, &fakeRuntime{}, setup{leases: true, clock: clock})
-	f.begin(t, "c1", "u1", "cam-a1-0")
-	cut(errAway)
-	clock.Step(61 * time.Second)
-	f.keepPromises(t.Context())
-	cut(nil)
-	f.keepPromises(t.Context())
-	asked := 0
-	a.set(func(verb string, do func() error) error {
-		asked++
-		return do()
-	})
-	if err := f.create(t, "c2", "u1", "cam", "cam-a1-0"); err != nil || asked == 0 {
-		t.Fatalf("%v after %d questions, want the claim to be looked for", err, asked)
+// A claim that promises, and that the controller may be deleting, is made anew by a container that is
+// created: after a silence, also one that nobody noticed since the machine was suspended, after a
+// restart, and where the node does not promise anything any more. The controller deletes by UID.
+func TestClaimIsMadeAnewAfterSilence(t *testing.T) {
+	forbidden := apierrors.NewForbidden(akriv0.Resource("leases"), "kubecri.node-a", errors.New("no"))
+	silence := func(t *testing.T, f *fixture, cut func(error)) {
+		cut(errAway)
+		f.config.Clock.(*clocktesting.FakeClock).Step(61 * time.Second)
+		f.keepPromises(t.Context())
+		await(t, "the stop", func() bool { return !f.runs(t, "c1") })
+		cut(nil)
 	}
-	asked = 0
-	if err := f.create(t, "c3", "u1", "cam", "cam-a1-0"); err != nil || asked != 0 {
-		t.Errorf("%v after %d questions, want none more", err, asked)
+	for name, test := range map[string]struct {
+		then     func(t *testing.T, f *fixture, cut func(error)) *fixture
+		promises bool
+	}{
+		"silence": {func(t *testing.T, f *fixture, cut func(error)) *fixture {
+			silence(t, f, cut)
+			f.keepPromises(t.Context())
+			return f
+		}, true},
+		"suspended": {func(t *testing.T, f *fixture, _ func(error)) *fixture {
+			f.config.Clock.(*clocktesting.FakeClock).Step(100 * time.Second)
+			f.keepPromises(t.Context())
+			return f
+		}, true},
+		"restarted": {func(t *testing.T, f *fixture, _ func(error)) *fixture {
+			f.kill()
+			return start(t, f.api, f.runtime, setup{leases: true, clock: f.config.Clock, checkpoint: f.config.Checkpoint})
+		}, true},
+		"the Configuration has no releaseUnreachableAfter any more": {func(t *testing.T, f *fixture, cut func(error)) *fixture {
+			silence(t, f, cut)
+			f.api.promise(t, 0)
+			await(t, "the informer", func() bool { return f.configurations()[0].Spec.ReleaseUnreachableAfter == nil })
+			return f
+		}, false},
+		"the Lease is forbidden": {func(t *testing.T, f *fixture, cut func(error)) *fixture {
+			silence(t, f, cut)
+			cut(forbidden)
+			f.api.set(nil)
+			return f
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, cut := promising(t)
+			f := start(t, a, &fakeRuntime{}, setup{leases: true, clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))})
+			f.begin(t, "c1", "u1", "cam-a1-0")
+			first := a.claim(t, "cam-a1-0").UID
+			f = test.then(t, f, cut)
+			f.mustCreate(t, "c2", "u1", "cam", "cam-a1-0")
+			second := a.claim(t, "cam-a1-0")
+			if second.UID == first || (second.Spec.ReleaseUnreachableAfter != nil) != test.promises {
+				t.Errorf("UID %s after %s, promises %v, want another one, and a promise: %v", second.UID, first, second.Spec.ReleaseUnreachableAfter, test.promises)
+			}
+			f.mustCreate(t, "c3", "u1", "cam", "cam-a1-0")
+			if third := a.claim(t, "cam-a1-0").UID; third != second.UID {
+				t.Error("made anew once more, though it stands")
+			}
+		})
 	}
 }
 
@@ -192,9 +236,7 @@ func TestStartWithoutTheAPIServerStopsPromised(t *testing.T) {
 	}
 	clock.Step(fenceStartGrace)
 	f.keepPromises(t.Context())
-	if f.runs(t, "c1") {
-		t.Error("runs, though nobody knows for how long the node has been silent")
-	}
+	await(t, "the container to be stopped: nobody knows for how long the node has been silent", func() bool { return !f.runs(t, "c1") })
 	if f.savedHold(mustSlot(t, "cam-a1-0"), f.saved.claims[mustSlot(t, "cam-a1-0")].Spec) {
 		t.Error("the checkpoint's claim is believed, though it may have been released")
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeinformers "k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -45,8 +48,10 @@ type fakeRuntime struct {
 	down            bool
 	containers      []*runtimeapi.Container
 	stopped         map[string]bool
-	pods            map[string]map[string]string            // annotations, by sandbox
-	events          chan *runtimeapi.ContainerEventResponse // nil for a runtime without events
+	stopping        func(context.Context, *runtimeapi.StopContainerRequest) error // called before each stop
+	starting        bool                                                          // no container can be removed
+	pods            map[string]map[string]string                                  // annotations, by sandbox
+	events          chan *runtimeapi.ContainerEventResponse                       // nil for a runtime without events
 }
 
 func (r *fakeRuntime) ListContainers(context.Context, *runtimeapi.ListContainersRequest, ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error) {
@@ -72,16 +77,45 @@ func (r *fakeRuntime) ListPodSandbox(context.Context, *runtimeapi.ListPodSandbox
 	return resp, nil
 }
 
-func (r *fakeRuntime) StopContainer(_ context.Context, in *runtimeapi.StopContainerRequest, _ ...grpc.CallOption) (*runtimeapi.StopContainerResponse, error) {
+// StopContainer is as containerd's: it stops what runs, and passes over everything else.
+func (r *fakeRuntime) StopContainer(ctx context.Context, in *runtimeapi.StopContainerRequest, _ ...grpc.CallOption) (*runtimeapi.StopContainerResponse, error) {
+	r.mu.Lock()
+	hook := r.stopping
+	r.mu.Unlock()
+	if hook != nil {
+		if err := hook(ctx, in); err != nil {
+			return nil, err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.containers {
+		if c.Id == in.ContainerId && c.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
+			c.State = runtimeapi.ContainerState_CONTAINER_EXITED
+		}
+	}
+	return &runtimeapi.StopContainerResponse{}, nil
+}
+
+func (r *fakeRuntime) ContainerStatus(_ context.Context, in *runtimeapi.ContainerStatusRequest, _ ...grpc.CallOption) (*runtimeapi.ContainerStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.containers {
 		if c.Id == in.ContainerId {
-			c.State = runtimeapi.ContainerState_CONTAINER_EXITED
-			return &runtimeapi.StopContainerResponse{}, nil
+			return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: c.Id, State: c.State}}, nil
 		}
 	}
 	return nil, status.Error(codes.NotFound, in.ContainerId)
+}
+
+func (r *fakeRuntime) RemoveContainer(_ context.Context, in *runtimeapi.RemoveContainerRequest, _ ...grpc.CallOption) (*runtimeapi.RemoveContainerResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.starting {
+		return nil, errors.New("container is in starting state, can't be removed")
+	}
+	r.containers = slices.DeleteFunc(r.containers, func(c *runtimeapi.Container) bool { return c.Id == in.ContainerId })
+	return &runtimeapi.RemoveContainerResponse{}, nil
 }
 
 func (r *fakeRuntime) GetContainerEvents(ctx context.Context, _ *runtimeapi.GetEventsRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], error) {
@@ -155,6 +189,8 @@ type setup struct {
 	leases     bool              // the node may write its Lease
 	// heldChanged is of Config.
 	heldChanged func()
+	// hangs, if set, is called before each renewal of the Lease.
+	hangs func(context.Context)
 	// inspect and lacks are of Config.
 	inspect func(context.Context, []*runtimeapi.Container, map[string]*runtimeapi.PodSandbox) map[string]bool
 	lacks   func(context.Context, *runtimeapi.Container, map[string]string) bool
@@ -178,7 +214,10 @@ func start(t *testing.T, a *api, r *fakeRuntime, s setup) *fixture {
 	var leases coordinationclient.LeaseInterface
 	var stopper Stopper
 	if s.leases {
-		leases, stopper = a.kube.CoordinationV1().Leases("kube-node-lease"), r
+		leases, stopper = hangingLeases{a.kube.CoordinationV1().Leases("kube-node-lease"), s.hangs}, r
+		if s.checkpoint == "" {
+			s.checkpoint = filepath.Join(t.TempDir(), "checkpoint")
+		}
 	}
 	c, err := New(Config{Leases: leases, Stopper: stopper, Node: s.node, Client: a, Claims: factory.Kubeslot().V1alpha1().SlotClaims(), Configurations: factory.Akri().V0().Configurations(),
 		Pods: pods.Core().V1().Pods(), Nodes: nodes.Core().V1().Nodes(), Namespaces: NamespacesOf(a.kube), Runtime: r, Events: events, Grace: s.grace, Resync: time.Hour, Clock: s.clock,
@@ -214,6 +253,21 @@ func start(t *testing.T, a *api, r *fakeRuntime, s setup) *fixture {
 		}
 	}
 	return &fixture{c, a, r, events, kill}
+}
+
+type hangingLeases struct {
+	coordinationclient.LeaseInterface
+	hangs func(context.Context)
+}
+
+func (l hangingLeases) Get(ctx context.Context, name string, options metav1.GetOptions) (*coordinationv1.Lease, error) {
+	if l.hangs != nil {
+		l.hangs(ctx)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return l.LeaseInterface.Get(ctx, name, options)
 }
 
 // watches counts those that were begun.

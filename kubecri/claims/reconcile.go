@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 
@@ -69,10 +68,9 @@ func (c *Claims) reconcile(ctx context.Context, name slot.Name) error {
 func (c *Claims) apply(ctx context.Context, v view, d *decision) error {
 	logger := klog.FromContext(ctx)
 	if d.remove {
-		if err := c.store.remove(ctx, v.slot, v.claim.UID); err != nil {
+		if err := c.release(ctx, v.slot, v.claim); err != nil {
 			return err
 		}
-		c.fence.note(v.slot, false)
 		c.config.Metrics.ClaimsReleased(1)
 		logger.Info("Released a slot", holderOf(v.claim)...)
 	}
@@ -90,7 +88,7 @@ func (c *Claims) apply(ctx context.Context, v view, d *decision) error {
 	case err != nil:
 		return err
 	case other != nil:
-		c.report(ctx, v.slot, d, other)
+		return c.lost(ctx, v.slot, d, other)
 	case wrote:
 		d.memory = memory{remade: c.config.Clock.Now()}
 		logger.Info("Claimed a slot again, whose container runs", "slot", v.slot.String(), "pod", klog.KRef(d.remake.pod.Namespace, d.remake.pod.Name), "container", d.remake.container)
@@ -111,14 +109,35 @@ func holderOf(c *v1alpha1.SlotClaim) []any {
 	return values
 }
 
-// report tells of a slot that a container here uses and that another has claimed:
-// once, for nothing can be done about it here. A claim of this node is dealt with when
-// the informer shows it. Where this node alone has the device, the slot is not lost, and
+// lost is told of a slot that a container here uses and that another has claimed. A claim of this
+// node is dealt with when the informer shows it. A node that has promised to stop the container does
+// so now; otherwise nothing can be done about it here.
+func (c *Claims) lost(ctx context.Context, name slot.Name, d *decision, other *v1alpha1.SlotClaim) error {
+	if other.Spec.NodeName == c.config.Node {
+		return nil
+	}
+	p, promised := c.fence.promised(name)
+	if !promised || c.onlyHere(name) {
+		c.report(ctx, name, d, other)
+		return nil
+	}
+	stopped, err := c.stopLost(context.WithoutCancel(ctx), name)
+	for _, u := range stopped {
+		klog.FromContext(ctx).Info("Stopped a container: its slot was released while kubecri was not heard of, and is another's", "slot", name,
+			"pod", klog.KRef(u.pod.Namespace, u.pod.Name), "container", u.name, "releaseUnreachableAfter", p.after(), "claimedBy", describe(other))
+		c.config.Events.Eventf(podReference(u.pod), corev1.EventTypeWarning, "SlotReleased", "Container %q was stopped: its slot %s was released, as its Configuration's releaseUnreachableAfter (%s) allows "+
+			"while kubecri of the node is not heard of, and is now claimed by %s. The container is created again when the slot is free; delete the pod to have it placed elsewhere.", u.name, name, p.after(), describe(other))
+	}
+	if err != nil {
+		c.report(ctx, name, d, other)
+		c.remember(name, d.memory)
+	}
+	return err
+}
+
+// report tells of a slot that a container here uses and that another has claimed: once. Where this node alone has the device, the slot is not lost, and
 // its claim is made as soon as the other's is deleted.
 func (c *Claims) report(ctx context.Context, name slot.Name, d *decision, other *v1alpha1.SlotClaim) {
-	if other.Spec.NodeName == c.config.Node {
-		return
-	}
 	onlyHere := c.onlyHere(name)
 	if onlyHere {
 		d.recheck = remakeInterval
@@ -128,7 +147,7 @@ func (c *Claims) report(ctx context.Context, name slot.Name, d *decision, other 
 	}
 	d.memory.lost = other.UID
 	by, pod := d.remake, d.remake.pod
-	about := &corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}
+	about := podReference(pod)
 	if onlyHere {
 		klog.FromContext(ctx).Error(nil, "Another node claims a slot of a device that this node alone has; the claim is not believed", "slot", name,
 			"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.container, "claimedBy", describe(other))

@@ -25,9 +25,13 @@ func (c *Claims) RecordEvents(instance, reason, message string) {
 
 func (c *Claims) record(instance, reason, message string) {
 	for _, pod := range c.containers.pods(instance) {
-		c.config.Events.Event(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1",
-			Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}, corev1.EventTypeWarning, reason, message)
+		c.config.Events.Event(podReference(pod), corev1.EventTypeWarning, reason, message)
 	}
+}
+
+// podReference is the pod as the object of an Event.
+func podReference(pod Pod) *corev1.ObjectReference {
+	return &corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}
 }
 
 // pods returns those whose containers use a slot of the Instance, in order.

@@ -135,6 +135,8 @@ func (c *Claims) list(ctx context.Context) ([]*user, error) {
 			continue
 		}
 		if u := c.userOf(ctx, container, sandbox.GetAnnotations()); u != nil {
+			// What a former process has stopped is as what this one has.
+			u.ended = container.State == runtimeapi.ContainerState_CONTAINER_EXITED && c.fence.hasPromised(u)
 			users = append(users, u)
 		}
 	}

@@ -166,9 +166,10 @@ func (s *store) wasDeleted(name slot.Name, uid types.UID) {
 }
 
 // create creates a claim; wrote says that it did. When there is one already that is
-// not the same, it returns that. After an error the claim may be there: the informer
-// will show it.
-func (s *store) create(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec, owner metav1.OwnerReference) (wrote bool, other *v1alpha1.SlotClaim, err error) {
+// not the same, it returns that. One that is the same and that others may be deleting, as
+// stands says, is replaced: their delete is of its UID. After an error the claim may be
+// there: the informer will show it.
+func (s *store) create(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec, owner metav1.OwnerReference, stands func(slot.Name, *v1alpha1.SlotClaim) bool) (wrote bool, other *v1alpha1.SlotClaim, err error) {
 	want := v1alpha1.NewSlotClaim(name, spec, owner)
 	for range createAttempts {
 		got, err := s.api().Create(ctx, want, metav1.CreateOptions{FieldManager: "kubecri"})
@@ -184,6 +185,10 @@ func (s *store) create(ctx context.Context, name slot.Name, spec v1alpha1.SlotCl
 		case apierrors.IsNotFound(err): // it went in between
 		case err != nil:
 			return false, nil, fmt.Errorf("look who has SlotClaim %s: %w", name, err)
+		case same(there, spec) && !stands(name, there):
+			if err := s.remove(ctx, name, there.UID); err != nil {
+				return false, nil, fmt.Errorf("replace a claim that may be released: %w", err)
+			}
 		case same(there, spec):
 			s.wasCreated(name, there)
 			return false, nil, nil

@@ -142,21 +142,42 @@ func (c *Claims) believable(ctx context.Context) error {
 	return c.config.Believable(ctx)
 }
 
-// claim creates the claim of a slot, with what the node promises by it.
+// claim creates the claim of a slot, with what the node promises by it. A promise is in the
+// checkpoint before its container exists: a process that starts while the API server is away has to
+// know of it. While the checkpoint cannot be written, nothing is promised.
 func (c *Claims) claim(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec, owner metav1.OwnerReference) (wrote bool, other *v1alpha1.SlotClaim, err error) {
 	configuration, _ := slot.SplitInstance(name.Instance)
-	if spec.ReleaseUnreachableAfter, err = c.fence.promise(ctx, Owner(c.configurations(), configuration)); err != nil {
-		return false, nil, err
-	}
-	wrote, other, err = c.store.create(ctx, name, spec, owner)
-	if err == nil && other == nil && spec.ReleaseUnreachableAfter != nil {
-		c.fence.note(name, true)
-		select {
-		case c.fenced <- struct{}{}:
-		default:
+	if c.CheckpointError() == nil {
+		if spec.ReleaseUnreachableAfter, err = c.fence.promise(ctx, Owner(c.configurations(), configuration)); err != nil {
+			return false, nil, err
 		}
 	}
-	return wrote, other, err
+	wrote, other, err = c.store.create(ctx, name, spec, owner, c.fence.stands)
+	made := c.store.get(name)
+	if err != nil || other != nil || made == nil {
+		return wrote, other, err
+	}
+	c.fence.saw(name, made)
+	if !wrote || made.Spec.ReleaseUnreachableAfter == nil {
+		return wrote, nil, nil
+	}
+	c.fenceSoon()
+	if err := c.writeCheckpoint(); err != nil {
+		return false, nil, errors.Join(fmt.Errorf("slot %s of container %q of pod %s/%s is not claimed: its Configuration has releaseUnreachableAfter, which has to be in the checkpoint %s. "+
+			"Make that file writable; without it the slot is claimed at the next try, and is not released by time: %w",
+			name, spec.Container, spec.Pod.Namespace, spec.Pod.Name, c.config.Checkpoint, err), c.release(ctx, name, made))
+	}
+	c.fence.made(name, made)
+	return true, nil, nil
+}
+
+// release deletes this node's claim of the slot.
+func (c *Claims) release(ctx context.Context, name slot.Name, claim *v1alpha1.SlotClaim) error {
+	if err := c.store.remove(ctx, name, claim.UID); err != nil {
+		return err
+	}
+	c.fence.forget(name)
+	return nil
 }
 
 // onlyHere reports whether the slot is of a device that is not shared and that this node
@@ -176,6 +197,7 @@ func (c *Claims) onlyHere(name slot.Name) bool {
 // Created says that the runtime has created the container.
 func (t *Taken) Created(id string) {
 	t.claims.containers.created(t.user, id)
+	t.claims.fenceCreated(t.user)
 	t.enqueue()
 }
 
