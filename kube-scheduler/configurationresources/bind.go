@@ -71,7 +71,7 @@ func (s *beforeBind) Do(ctx context.Context) *fwk.Status {
 }
 
 // Undo releases the claims of a pod that was not bound. The slots are the pod's in
-// the ledger meanwhile. What cannot be released is found as orphaned.
+// the ledger meanwhile. What cannot be released is left to its node.
 func (s *beforeBind) Undo(ctx context.Context) {
 	if len(s.taken) == 0 {
 		return

@@ -11,13 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims/claimstest"
-	"github.com/kubeslot/kubeslot/kube-scheduler/recovery"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -25,8 +23,7 @@ import (
 // claimRig has claimMode Scheduler, and two cameras of one slot each.
 type claimRig struct {
 	*rig
-	api     *claimstest.API
-	sweeper *recovery.Sweeper
+	api *claimstest.API
 	// answer is what the API server says to a Binding, and does with it.
 	answer func(live *v1.Pod) error
 }
@@ -34,7 +31,6 @@ type claimRig struct {
 func newClaimRig(t *testing.T, sources ...cache.InformerSynced) *claimRig {
 	r := &claimRig{rig: newRig(t, sources...), api: claimstest.New()}
 	r.claims = &claims.Writer{Client: r.api, Clock: clock.RealClock{}, Seen: r.cache.ClaimSeen, Gone: r.cache.ClaimGone}
-	r.sweeper = &recovery.Sweeper{Logger: klog.FromContext(r.ctx), Client: r.client, Cache: r.cache, Claims: r.claims}
 	shared(r.cache, "cam-000001", "cam-000002")
 	r.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding)
