@@ -27,6 +27,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -81,6 +82,10 @@ var (
 type Factory struct {
 	// Options are read when the first profile is made, so that flags may set them until then.
 	Options *binding.Options
+	// ObjectionTime is for how long after its start a scheduler with claimMode Scheduler writes no
+	// claims: restored.ObjectionTime, and 0 where no node runs.
+	ObjectionTime time.Duration
+
 	mu     sync.Mutex
 	api    *restclient.Config // for all clients: it has the guard that slotcache.Start gives it
 	cache  *slotcache.Cache
@@ -127,6 +132,7 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 		return p, nil
 	}
 	if f.claims == nil {
+		f.cache.AwaitObjectionsFor(f.ObjectionTime)
 		client, err := claims.NewClient(f.api)
 		if err != nil {
 			return nil, fmt.Errorf("start plugin %s: make a client for claims: %w", Name, err)
