@@ -70,7 +70,6 @@ func TestArbitraryObjects(t *testing.T) {
 				l.Feasibility(req, NewSnapshotIndex([]string{node})).ScoreInput(node, 0)
 				l.SlotCounts()
 				l.Ignored()
-				l.OrphanedClaims(func(string) bool { return true })
 			},
 		})
 		for _, name := range names(l.EachSlice) {

@@ -1,10 +1,7 @@
 package ledger
 
 import (
-	"slices"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -90,27 +87,4 @@ func (l *Ledger) EachClaim(visit func(name string)) {
 	for name := range l.claims {
 		visit(name.String())
 	}
-}
-
-// OrphanedClaim is a SlotClaim that was made for a pod which does not use it.
-type OrphanedClaim struct {
-	Name   slot.Name
-	UID    types.UID // of the SlotClaim
-	Holder string    // UID of the pod
-	Node   string
-}
-
-// OrphanedClaims finds the claims whose holder is a pod that waits to be bound and has
-// been given no slots: a scheduler claimed them for it, and then could not bind it.
-// Other claims without a holder may be of a pod or a device plugin that this ledger
-// does not know. They are ordered by slot.
-func (l *Ledger) OrphanedClaims(waits func(podUID string) bool) []OrphanedClaim {
-	var orphaned []OrphanedClaim
-	for name, c := range l.claims {
-		if l.pods[c.holder] == nil && waits(c.holder) {
-			orphaned = append(orphaned, OrphanedClaim{Name: name, UID: types.UID(c.uid), Holder: c.holder, Node: c.node.name})
-		}
-	}
-	slices.SortFunc(orphaned, func(a, b OrphanedClaim) int { return compareSlots(a.Name, b.Name) })
-	return orphaned
 }

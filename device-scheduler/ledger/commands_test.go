@@ -111,8 +111,6 @@ var commands = map[string]struct {
 		claims, devices := s.Ignored()
 		return fmt.Sprintf("%d claims, %d devices", claims, devices)
 	}},
-	// Claims for pods of these, which wait without slots.
-	"orphans": {"waiting", "", (*story).orphans},
 	// Which of several bound pods keeps a slot.
 	"double-allocation": {"slot", "", (*story).doubleAllocation},
 }

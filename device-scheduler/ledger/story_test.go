@@ -198,14 +198,6 @@ func (s *story) reach(c step) string {
 	return strings.Join(nodes, " ")
 }
 
-func (s *story) orphans(c step) string {
-	waiting, out := arg(c, "waiting", []string(nil)), "orphaned:"
-	for _, o := range s.OrphanedClaims(func(uid string) bool { return slices.Contains(waiting, uid) }) {
-		out += fmt.Sprintf(" %s for %s on %s", o.Name, o.Holder, o.Node)
-	}
-	return out
-}
-
 func (s *story) doubleAllocation(c step) string {
 	d := s.DoubleAllocationOf(c.slot)
 	if d == nil {

@@ -8,7 +8,7 @@
 //   - claim.go: the claims of a pod, and who has a slot instead
 //   - writer.go: creating and deleting them
 //
-// What is left behind is released by whoever can know that it is: the claim of a
-// pod that waits unbound, by the scheduler; any other, by the kubecri of its node, or
-// by the controller once the node cannot.
+// A claim is deleted here only by the process that created it, for the bind that it created
+// it for. What is left behind is released by the kubecri of its node, which knows whether a
+// container uses it, or by the controller once the Node object is gone.
 package claims

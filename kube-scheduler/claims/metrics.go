@@ -10,11 +10,8 @@ import (
 
 const subsystem = "kubeslot_scheduler"
 
-// Why claims are released.
-const (
-	unbound  = "unbound"  // the pod was not bound after all
-	orphaned = "orphaned" // a scheduler that ended left them
-)
+// unbound is why claims are released: the pod was not bound after all.
+const unbound = "unbound"
 
 var (
 	taken = metrics.NewCounterVec(&metrics.CounterOpts{
@@ -26,7 +23,7 @@ var (
 	released = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem:      subsystem,
 		Name:           "claims_released_total",
-		Help:           "Claims released by the scheduler, by reason: unbound (the pod was not bound after all), orphaned (left by a scheduler that ended).",
+		Help:           "Claims released by the scheduler, by reason: unbound (the pod was not bound after all).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"reason"})
 )
@@ -37,9 +34,7 @@ var RegisterMetrics = sync.OnceFunc(func() {
 	for _, result := range []string{"claimed", "held", "failed"} {
 		taken.WithLabelValues(result)
 	}
-	for _, reason := range []string{unbound, orphaned} {
-		released.WithLabelValues(reason)
-	}
+	released.WithLabelValues(unbound)
 })
 
 func countTaken(slots int, err error) {

@@ -21,7 +21,6 @@ import (
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	kubeslotv1alpha1 "github.com/kubeslot/kubeslot/types/client/clientset/versioned/typed/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 const (
@@ -57,9 +56,13 @@ func NewClient(config *restclient.Config) (versioned.Interface, error) {
 	return versioned.NewForConfig(config)
 }
 
-// Take creates the claims, all or none. It returns them as the API server has them,
-// or a *Held when another has one of the slots. After an error they are deleted
-// again; one that could not be deleted is found later as orphaned.
+// Take creates the claims, all or none. It returns those that it created, as the API server
+// has them, or a *Held when another has one of the slots. After an error they are deleted
+// again; one that could not be deleted is left to its node.
+//
+// A claim of the pod that was there before is not among them, so that nobody here deletes it:
+// a container may use it, whatever the API server says of the pod. Its node may have made it
+// again, or a scheduler before this one has bound the pod, and a backup was restored since.
 func (w *Writer) Take(ctx context.Context, claims []*v1alpha1.SlotClaim) ([]*v1alpha1.SlotClaim, error) {
 	all, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -72,31 +75,33 @@ func (w *Writer) Take(ctx context.Context, claims []*v1alpha1.SlotClaim) ([]*v1a
 	})
 	err := context.Cause(all)
 	countTaken(len(claims), err)
-	if err == nil {
-		return taken, nil
-	}
 	created := slices.DeleteFunc(taken, func(c *v1alpha1.SlotClaim) bool { return c == nil })
+	if err == nil {
+		return created, nil
+	}
 	if err := w.Release(ctx, created); err != nil {
 		klog.FromContext(ctx).Error(err, "Slots stay claimed for a pod that is not bound; they are released later")
 	}
 	return nil, err
 }
 
-// create creates a claim. With an error it returns the claim, without UID, if it may
-// have been created all the same.
-func (w *Writer) create(ctx context.Context, want *v1alpha1.SlotClaim) (*v1alpha1.SlotClaim, error) {
-	var got, lost *v1alpha1.SlotClaim
-	err := w.attempt(ctx, func(ctx context.Context) error {
-		created, err := w.claims().Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
+// create creates a claim, and returns nil if the pod's was there before. With an error it
+// returns the claim, without UID, if it may have been created all the same.
+func (w *Writer) create(ctx context.Context, want *v1alpha1.SlotClaim) (created *v1alpha1.SlotClaim, err error) {
+	var lost *v1alpha1.SlotClaim
+	err = w.attempt(ctx, func(ctx context.Context) error {
+		got, err := w.claims().Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
 		switch {
 		case err == nil:
-			got = created
+			created = got
 		case apierrors.IsAlreadyExists(err):
-			got, err = w.found(ctx, want)
+			if got, err = w.found(ctx, want); err == nil && lost != nil && writtenHere(got) {
+				created = got
+			}
 		case retriable(err) && !apierrors.IsTooManyRequests(err):
 			lost = want
 		}
-		if got != nil {
+		if err == nil {
 			w.Seen(got)
 		}
 		return err
@@ -104,7 +109,13 @@ func (w *Writer) create(ctx context.Context, want *v1alpha1.SlotClaim) (*v1alpha
 	if err != nil {
 		return lost, fmt.Errorf("create SlotClaim %s: %w", want.Name, err)
 	}
-	return got, nil
+	return created, nil
+}
+
+// writtenHere reports whether a scheduler has written the claim, by its field manager. It
+// tells a claim whose creation was not answered from one that the node made meanwhile.
+func writtenHere(c *v1alpha1.SlotClaim) bool {
+	return !c.Spec.MadeAgain && slices.ContainsFunc(c.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == fieldManager })
 }
 
 // found returns the claim that exists already, if it is the one that is wanted.
@@ -133,7 +144,7 @@ func (w *Writer) Release(ctx context.Context, claims []*v1alpha1.SlotClaim) erro
 		err := w.attempt(ctx, func(ctx context.Context) error {
 			if c.UID == "" { // the answer to its creation was lost
 				found, err := w.claims().Get(ctx, c.Name, metav1.GetOptions{})
-				if apierrors.IsNotFound(err) || err == nil && !same(found, c) {
+				if apierrors.IsNotFound(err) || err == nil && !(same(found, c) && writtenHere(found)) {
 					return nil
 				}
 				if err != nil {
@@ -141,7 +152,7 @@ func (w *Writer) Release(ctx context.Context, claims []*v1alpha1.SlotClaim) erro
 				}
 				c = found
 			}
-			return w.delete(ctx, c.Name, c.UID, unbound)
+			return w.delete(ctx, c.Name, c.UID)
 		})
 		if err != nil {
 			errs[i] = fmt.Errorf("delete SlotClaim %s: %w", c.Name, err)
@@ -154,21 +165,12 @@ func (w *Writer) Release(ctx context.Context, claims []*v1alpha1.SlotClaim) erro
 	return errors.Join(errs...)
 }
 
-// ReleaseOrphan deletes the claim of a pod that was not bound, unless the slot has
-// been released, or claimed anew, since. It makes one attempt.
-func (w *Writer) ReleaseOrphan(ctx context.Context, name slot.Name, uid types.UID) error {
-	if err := w.delete(ctx, name.String(), uid, orphaned); err != nil {
-		return fmt.Errorf("delete SlotClaim %s: %w", name, explain(err))
-	}
-	return nil
-}
-
 // delete deletes the claim with that UID, if it is there.
-func (w *Writer) delete(ctx context.Context, name string, uid types.UID, reason string) error {
+func (w *Writer) delete(ctx context.Context, name string, uid types.UID) error {
 	err := w.claims().Delete(ctx, name, *metav1.NewPreconditionDeleteOptions(string(uid)))
 	switch {
 	case err == nil:
-		released.WithLabelValues(reason).Inc()
+		released.WithLabelValues(unbound).Inc()
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or another by now
 		return nil
 	}

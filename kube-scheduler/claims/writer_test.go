@@ -19,7 +19,6 @@ import (
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims/claimstest"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // rig is a Writer, the API server that it writes to, and what it told of.
@@ -133,6 +132,56 @@ func TestTakeOfAClaimedSlot(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A claim of the pod that was there before is its node's: it was made again for a container that runs,
+// or a scheduler before this one made it, and then bound the pod. A pod that is not bound after all, or
+// that does not get another of its slots, leaves it alone.
+func TestReleaseOfWhatOthersMade(t *testing.T) {
+	again := of("p", "a", "0")[0]
+	again.Spec.MadeAgain = true
+	former := of("p", "a", "0")[0]
+	former.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: fieldManager}}
+	for name, c := range map[string]*v1alpha1.SlotClaim{"made again by its node": again, "by a former scheduler": former} {
+		t.Run(name+", not bound", func(t *testing.T) {
+			r := newRig()
+			r.Put(c)
+			got, err := r.Take(t.Context(), of("p", "a", "0", "1"))
+			if err == nil {
+				err = r.Release(t.Context(), got)
+			}
+			if err != nil || r.holders() != "0 p-uid" || !slices.Equal(r.gone, []string{"1 p-uid"}) {
+				t.Errorf("%v; held: %q, want slot 0; the ledger was told that %v are gone", err, r.holders(), r.gone)
+			}
+		})
+		t.Run(name+", another slot is held", func(t *testing.T) {
+			r := newRig()
+			r.Put(c)
+			r.Put(of("q", "b", "1")[0])
+			if _, err := r.Take(t.Context(), of("p", "a", "0", "1")); err == nil || r.holders() != "0 p-uid, 1 q-uid" {
+				t.Errorf("%v; held: %q, want what was held before", err, r.holders())
+			}
+		})
+	}
+	t.Run("made again by its node, while the answer to a create is lost", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig()
+			r.Before = func(verb, _ string) error {
+				if verb == "create" && r.Claim(again.Name) == nil {
+					r.Put(again)
+					return errReset
+				}
+				return nil
+			}
+			got, err := r.Take(t.Context(), of("p", "a", "0"))
+			if err == nil {
+				err = r.Release(t.Context(), got)
+			}
+			if err != nil || r.holders() != "0 p-uid" {
+				t.Errorf("%v; held: %q, want slot 0", err, r.holders())
+			}
+		})
+	})
 }
 
 // The slot is released between the attempt to create its claim and the look at whose
@@ -304,28 +353,6 @@ func TestRelease(t *testing.T) {
 			t.Errorf("error %v; told of %v", err, r.gone)
 		}
 	})
-}
-
-// An orphaned claim is deleted only if it is the one that was found to be one.
-func TestReleaseOrphan(t *testing.T) {
-	r := newRig()
-	found, name := r.Put(of("p", "a", "0")[0]), slot.Name{Instance: "cam-8120fe"}
-	r.Remove(found.Name)
-	now := r.Put(of("p", "a", "0")[0])
-	before := counted(t, released.WithLabelValues(orphaned))
-	if err := r.ReleaseOrphan(t.Context(), name, found.UID); err != nil || r.holders() != "0 p-uid" {
-		t.Errorf("made again since: %v; held: %q", err, r.holders())
-	}
-	if err := r.ReleaseOrphan(t.Context(), name, now.UID); err != nil || r.holders() != "" {
-		t.Errorf("%v; held: %q", err, r.holders())
-	}
-	if got := counted(t, released.WithLabelValues(orphaned)) - before; got != 1 {
-		t.Errorf("%v counted, want 1", got)
-	}
-	r.Before = on("delete", "0", 1, errReset)
-	if err := r.ReleaseOrphan(t.Context(), name, now.UID); !errors.Is(err, errReset) {
-		t.Errorf("without an answer: %v", err)
-	}
 }
 
 // Of many that want the same few slots, each slot goes to one; and a pod that wants

@@ -15,7 +15,9 @@ import (
 )
 
 // beforeBind is the step before a pod's Binding is sent: it makes sure that the
-// slots are the pod's still, and with claimMode Scheduler claims them.
+// slots are the pod's still, and with claimMode Scheduler claims them. kubecri finds the
+// claim made then, and does not wait: after a restore it is here that nodes get the time to
+// make their claims again.
 type beforeBind struct {
 	*Plugin
 	pod   *v1.Pod
@@ -41,6 +43,11 @@ func (p *Plugin) beforeBind(pod *v1.Pod, node string, a ledger.Assignment) (*bef
 // Do claims all slots or none. A slot that another has taken is in the ledger
 // afterwards: the pod, tried again, gets another or waits.
 func (s *beforeBind) Do(ctx context.Context) *fwk.Status {
+	if len(s.wants) > 0 {
+		if err := s.cache.Believable(ctx); err != nil {
+			return fwk.AsStatus(fmt.Errorf("the slots of pod %s on node %s are not claimed yet: %w", klog.KObj(s.pod), s.node, err))
+		}
+	}
 	var lost error
 	s.cache.Read(func(l *ledger.Ledger) { lost = l.Check(string(s.pod.UID)) })
 	if lost != nil {
@@ -71,7 +78,7 @@ func (s *beforeBind) Do(ctx context.Context) *fwk.Status {
 }
 
 // Undo releases the claims of a pod that was not bound. The slots are the pod's in
-// the ledger meanwhile. What cannot be released is found as orphaned.
+// the ledger meanwhile. What cannot be released is left to its node.
 func (s *beforeBind) Undo(ctx context.Context) {
 	if len(s.taken) == 0 {
 		return

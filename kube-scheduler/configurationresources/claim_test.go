@@ -3,30 +3,30 @@ package configurationresources
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims/claimstest"
-	"github.com/kubeslot/kubeslot/kube-scheduler/recovery"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
+	"github.com/kubeslot/kubeslot/types/client/restored"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // claimRig has claimMode Scheduler, and two cameras of one slot each.
 type claimRig struct {
 	*rig
-	api     *claimstest.API
-	sweeper *recovery.Sweeper
+	api *claimstest.API
 	// answer is what the API server says to a Binding, and does with it.
 	answer func(live *v1.Pod) error
 }
@@ -34,7 +34,6 @@ type claimRig struct {
 func newClaimRig(t *testing.T, sources ...cache.InformerSynced) *claimRig {
 	r := &claimRig{rig: newRig(t, sources...), api: claimstest.New()}
 	r.claims = &claims.Writer{Client: r.api, Clock: clock.RealClock{}, Seen: r.cache.ClaimSeen, Gone: r.cache.ClaimGone}
-	r.sweeper = &recovery.Sweeper{Logger: klog.FromContext(r.ctx), Client: r.client, Cache: r.cache, Claims: r.claims}
 	shared(r.cache, "cam-000001", "cam-000002")
 	r.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding)
@@ -87,6 +86,34 @@ func TestClaimsBeforeTheBinding(t *testing.T) {
 		if uid, _ := ledgerOf(r.cache).ClaimVersion(slot); uid != string(c.UID) {
 			t.Errorf("the ledger waits for the watch to show claim %s", slot)
 		}
+	}
+}
+
+// A backup may have been restored when the scheduler starts: it claims nothing before nodes have had time to
+// make their claims again. A slot that one of them has claimed meanwhile is not the pod's any more.
+func TestClaimsWaitForObjections(t *testing.T) {
+	for _, objects := range []bool{false, true} {
+		synctestRun(t, fmt.Sprint("a node objects: ", objects), func(t *testing.T) {
+			r := newClaimRig(t)
+			r.cache.AwaitObjectionsFor(restored.ObjectionTime)
+			p := pod("p", "2")
+			r.know(p)
+			state, start := r.schedule(p, "node-a"), time.Now()
+			if objects {
+				time.AfterFunc(restored.ObjectionTime-1, func() {
+					c := claim("cam-000002-0", "C:runs:node-b")
+					c.Spec.MadeAgain = true
+					r.cache.SetClaim(r.api.Put(c), false)
+				})
+			}
+			status := r.Bind(r.ctx, state, p, "node-a")
+			if waited := time.Since(start); waited < restored.ObjectionTime || status.IsSuccess() == objects {
+				t.Errorf("after %v: %v", waited, status)
+			}
+			if objects && (r.holder("cam-000001-0") != "" || r.holder("cam-000002-0") != "runs on node-b" || len(r.bindings()) != 0) {
+				t.Errorf("claimed by %q and %q, bound: %v", r.holder("cam-000001-0"), r.holder("cam-000002-0"), r.bindings())
+			}
+		})
 	}
 }
 

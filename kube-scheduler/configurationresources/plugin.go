@@ -27,6 +27,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -81,13 +82,14 @@ var (
 type Factory struct {
 	// Options are read when the first profile is made, so that flags may set them until then.
 	Options *binding.Options
+	// ObjectionTime is for how long after its start a scheduler with claimMode Scheduler writes no
+	// claims: restored.ObjectionTime, and 0 where no node runs.
+	ObjectionTime time.Duration
 
-	mu    sync.Mutex
-	api   *restclient.Config // for all clients: it has the guard that slotcache.Start gives it
-	cache *slotcache.Cache
-	// claims and sweep are set once a profile has claimMode Scheduler.
-	claims *claims.Writer
-	sweep  func() // releases orphaned claims
+	mu     sync.Mutex
+	api    *restclient.Config // for all clients: it has the guard that slotcache.Start gives it
+	cache  *slotcache.Cache
+	claims *claims.Writer // nil until a profile has claimMode Scheduler
 }
 
 // New makes the plugin of a profile. It is a runtime.PluginFactory.
@@ -130,13 +132,12 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 		return p, nil
 	}
 	if f.claims == nil {
+		f.cache.AwaitObjectionsFor(f.ObjectionTime)
 		client, err := claims.NewClient(f.api)
 		if err != nil {
 			return nil, fmt.Errorf("start plugin %s: make a client for claims: %w", Name, err)
 		}
 		f.claims = &claims.Writer{Client: client, Clock: clock.RealClock{}, Seen: f.cache.ClaimSeen, Gone: f.cache.ClaimGone}
-		sweeper := &recovery.Sweeper{Logger: logger, Client: handle.ClientSet(), Cache: f.cache, Claims: f.claims}
-		f.sweep = func() { sweeper.Run(ctx) }
 	}
 	p.claims = f.claims
 	return p, nil
@@ -150,9 +151,6 @@ func (f *Factory) Lead() {
 	defer f.mu.Unlock()
 	if f.cache != nil { // some profile has the plugin on
 		f.cache.Lead()
-	}
-	if f.sweep != nil {
-		go f.sweep()
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
+	"github.com/kubeslot/kubeslot/types/client/restored"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -30,6 +31,8 @@ type Cache struct {
 	// late is closed when pods wait for the sources no longer: see GiveUpWaiting.
 	late   chan struct{}
 	giveUp sync.Once
+	// guard notices that a backup was restored; nil where nothing feeds the cache.
+	guard *restored.Guard
 
 	// kinds are the names of Configurations. The framework's hints read it without mu.
 	kinds sync.Map
@@ -39,6 +42,8 @@ type Cache struct {
 
 	mu     sync.RWMutex
 	ledger *ledger.Ledger
+	// believableFrom is when new claims may be written: see Believable.
+	believableFrom time.Time
 	// leftOut is what was last logged of a DeviceSlice's devices that are left out.
 	leftOut map[string]string
 	claimed claimed

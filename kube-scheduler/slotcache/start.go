@@ -62,6 +62,7 @@ func Start(ctx context.Context, logger klog.Logger, handle fwk.Handle, config *r
 		return nil, fmt.Errorf("make a client for akri.sh and kubeslot.io: %w", err)
 	}
 	b := New(logger, clock.RealClock{}, handle)
+	b.guard = guard
 	factory := externalversions.NewSharedInformerFactory(client, 0)
 	akri, core := factory.Akri().V0(), handle.SharedInformerFactory().Core().V1()
 	failed := func(ctx context.Context, r *cache.Reflector, err error) {
@@ -93,7 +94,7 @@ func Start(ctx context.Context, logger klog.Logger, handle fwk.Handle, config *r
 		slices.Reflector(logger, client, informer.ListWatch(ofSlices.List, ofSlices.Watch, b.GiveUpWaiting), &v1alpha1.DeviceSlice{}),
 		claims.Reflector(logger, client, informer.ListWatch(ofClaims.List, ofClaims.Watch, b.GiveUpWaiting), &v1alpha1.SlotClaim{}),
 	}
-	go b.endWhenRestored(ctx, guard, client, []restored.Cache{
+	go b.endWhenRestored(ctx, client, []restored.Cache{
 		{Resource: akriv0.SchemeGroupVersion.WithResource("configurations"), Informer: akri.Configurations().Informer()},
 		{Resource: v1alpha1.SchemeGroupVersion.WithResource("deviceslices"), Informer: feeds[0]},
 		{Resource: v1alpha1.SchemeGroupVersion.WithResource("slotclaims"), Informer: feeds[1]},
@@ -118,15 +119,6 @@ func Start(ctx context.Context, logger klog.Logger, handle fwk.Handle, config *r
 		b.Queue.Run(ctx)
 	}()
 	return b, nil
-}
-
-// endWhenRestored ends the process when the API server was restored from a backup: the
-// ledger, and the framework's caches of pods and nodes, hold what is no longer so.
-func (b *Cache) endWhenRestored(ctx context.Context, guard *restored.Guard, client versioned.Interface, caches []restored.Cache) {
-	if err := guard.Run(ctx, client.Discovery().RESTClient(), caches...); err != nil {
-		b.logger.Error(err, "Ending")
-		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
-	}
 }
 
 // Begin waits until the ledger is in step, and has the pods tried that were refused because it

@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 )
 
@@ -81,22 +80,4 @@ func (b *Cache) countWaiting() map[waitingKey]waitingCount {
 		}
 	}
 	return counts
-}
-
-// OrphanedClaims are claims for pods that wait without slots, and those pods by UID. Pods
-// of other schedulers are theirs: they may be about to bind them. There are none before the
-// cache is Synced.
-func (b *Cache) OrphanedClaims() ([]ledger.OrphanedClaim, map[string]*v1.Pod) {
-	if !b.Synced() {
-		return nil, nil
-	}
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	waits := map[string]*v1.Pod{}
-	b.Queue.Each(func(pod *v1.Pod, _ *waitreason.Record, _ []string) {
-		if b.profiles[pod.Spec.SchedulerName] != nil {
-			waits[string(pod.UID)] = pod
-		}
-	})
-	return b.ledger.OrphanedClaims(func(uid string) bool { return waits[uid] != nil }), waits
 }

@@ -107,10 +107,7 @@ func (c *Claims) resync(ctx context.Context) error {
 	return nil
 }
 
-// list returns the containers that use slots: those whose sandbox is ready,
-// running or not, since the kubelet restarts an exited container in its sandbox;
-// and those that still run though their sandbox's process has died, or may: of a
-// container in an unknown state the runtime has lost the process, which may live.
+// list returns the containers that use slots.
 func (c *Claims) list(ctx context.Context) ([]*user, error) {
 	listed, err := crilist.List(ctx, c.config.Runtime)
 	if err != nil {
@@ -125,16 +122,10 @@ func (c *Claims) list(ctx context.Context) ([]*user, error) {
 	}
 	var users []*user
 	for _, container := range listed.Containers {
-		if lacking[container.Id] {
+		if lacking[container.Id] || !listed.Usable(container) {
 			continue
 		}
-		sandbox := listed.Sandboxes[container.PodSandboxId] // nil when it went in between
-		ready := sandbox != nil && sandbox.State == runtimeapi.PodSandboxState_SANDBOX_READY
-		runs := container.State == runtimeapi.ContainerState_CONTAINER_RUNNING || container.State == runtimeapi.ContainerState_CONTAINER_UNKNOWN
-		if !ready && !runs {
-			continue
-		}
-		if u := c.userOf(ctx, container, sandbox.GetAnnotations()); u != nil {
+		if u := c.userOf(ctx, container, listed.Sandboxes[container.PodSandboxId].GetAnnotations()); u != nil {
 			// What a former process has stopped is as what this one has.
 			u.ended = container.State == runtimeapi.ContainerState_CONTAINER_EXITED && c.fence.hasPromised(u)
 			users = append(users, u)

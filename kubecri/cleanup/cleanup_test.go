@@ -96,6 +96,25 @@ func TestNode(t *testing.T) {
 	}
 }
 
+// Whether containers use the slots is not known here: who deletes the claims is told which they are.
+func TestClaimed(t *testing.T) {
+	client := objects()
+	again := &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: "cam-8120fe-2"},
+		Spec: v1alpha1.SlotClaimSpec{NodeName: "node-a", Pod: &v1alpha1.PodReference{Namespace: "default", Name: "p"}}}
+	if err := client.Tracker().Add(again); err != nil {
+		t.Fatal(err)
+	}
+	told := Claimed(t.Context(), client, "node-a")
+	for _, part := range []string{"2 slots", "cam-8120fe-0 (pod not known)", "cam-8120fe-2 (pod default/p)", "Drain node node-a"} {
+		if !strings.Contains(told, part) {
+			t.Errorf("%q does not say %q", told, part)
+		}
+	}
+	if told := Claimed(t.Context(), client, "node-c"); told != "" {
+		t.Errorf("of a node without claims: %q", told)
+	}
+}
+
 // In device-plugin mode the kubelet writes its resources again and again, for a while.
 func TestDevicePluginMode(t *testing.T) {
 	quickly(t)

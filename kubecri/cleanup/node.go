@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,6 +79,32 @@ func Node(ctx context.Context, kube kubernetes.Interface, client clientset.Inter
 		removed, errs = note(removed, errs, "lease "+lease, err)
 	}
 	return removed, errors.Join(errs...)
+}
+
+// Claimed says which slots the node has claimed, for a reader to know before Node deletes the claims; ""
+// when there are none. Who uses them is not known here: kubecri, which asked the runtime, runs no more.
+func Claimed(ctx context.Context, client clientset.Interface, node string) string {
+	claims, err := client.KubeslotV1alpha1().SlotClaims().List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
+	if gone(err) != nil {
+		return fmt.Sprintf("the SlotClaims of node %s cannot be listed: %v", node, err)
+	}
+	var held []string
+	for i := range claims.Items {
+		c := &claims.Items[i]
+		if c.Spec.NodeName != node {
+			continue
+		}
+		pod := c.Annotations[v1alpha1.PodAnnotation]
+		if c.Spec.Pod != nil {
+			pod = c.Spec.Pod.Namespace + "/" + c.Spec.Pod.Name
+		}
+		held = append(held, fmt.Sprintf("%s (pod %s)", c.Name, cmp.Or(pod, "not known")))
+	}
+	if len(held) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d slots are claimed here, and free for pods of other nodes once this is done, even while a container here still uses them: %s. "+
+		"Drain node %s first, and see that `crictl ps` shows no container of these pods", len(held), strings.Join(held, ", "), node)
 }
 
 func note(removed []string, errs []error, what string, err error) ([]string, []error) {

@@ -31,13 +31,27 @@ type Runtime interface {
 
 // Listing is what a node has that can run or run again.
 type Listing struct {
-	// Containers are at least those that run, and all of ready sandboxes.
+	// Containers are at least those that are Usable.
 	Containers []*runtimeapi.Container
-	// Sandboxes are at least those of Containers that are ready or whose container runs,
+	// Sandboxes are at least those of Containers that are ready or whose container MayLive,
 	// by id.
 	Sandboxes map[string]*runtimeapi.PodSandbox
 	// Parts says that the runtime could not answer in one message.
 	Parts bool
+}
+
+// Usable reports whether the container runs or can run again, so that it uses its slots: those
+// of a ready sandbox, running or not, since the kubelet restarts an exited container in its
+// sandbox; and those that MayLive without it.
+func (l Listing) Usable(c *runtimeapi.Container) bool {
+	sandbox := l.Sandboxes[c.PodSandboxId] // nil when it went in between
+	return sandbox != nil && sandbox.State == runtimeapi.PodSandboxState_SANDBOX_READY || MayLive(c)
+}
+
+// MayLive reports whether the container runs, or may: of one in an unknown state the runtime has
+// lost the process, which may live.
+func MayLive(c *runtimeapi.Container) bool {
+	return c.State == runtimeapi.ContainerState_CONTAINER_RUNNING || c.State == runtimeapi.ContainerState_CONTAINER_UNKNOWN
 }
 
 // List asks the runtime for what it has. The error says what is too large, and what to do,
@@ -104,10 +118,13 @@ func (p *parts) readySandboxes(ctx context.Context) error {
 	return nil
 }
 
-// usefulContainers lists the containers that run and those of ready sandboxes: one of
+// usefulContainers lists the containers that may live and those of ready sandboxes: one of
 // another sandbox that has ended cannot start again.
 func (p *parts) usefulContainers(ctx context.Context) error {
-	filters := map[string]*runtimeapi.ContainerFilter{"that run": inState(runtimeapi.ContainerState_CONTAINER_RUNNING)}
+	filters := map[string]*runtimeapi.ContainerFilter{
+		"that run":         inState(runtimeapi.ContainerState_CONTAINER_RUNNING),
+		"of unknown state": inState(runtimeapi.ContainerState_CONTAINER_UNKNOWN),
+	}
 	if p.readyKnown {
 		for id, s := range p.sandboxes {
 			if s.State == runtimeapi.PodSandboxState_SANDBOX_READY {
@@ -117,7 +134,6 @@ func (p *parts) usefulContainers(ctx context.Context) error {
 	} else {
 		filters["that are created"] = inState(runtimeapi.ContainerState_CONTAINER_CREATED)
 		filters["that have exited"] = inState(runtimeapi.ContainerState_CONTAINER_EXITED)
-		filters["of unknown state"] = inState(runtimeapi.ContainerState_CONTAINER_UNKNOWN)
 	}
 	for what, filter := range filters {
 		containers, err := listContainers(ctx, p, filter)
@@ -139,12 +155,12 @@ func inState(state runtimeapi.ContainerState) *runtimeapi.ContainerFilter {
 }
 
 // missingSandboxes asks about each sandbox that may matter and is not known: all of them,
-// or those alone whose container runs though they are not ready.
+// or those alone whose container may live though they are not ready.
 func (p *parts) missingSandboxes(ctx context.Context) error {
 	asked := map[string]bool{}
 	for _, c := range p.containers {
 		id := c.PodSandboxId
-		if p.sandboxes[id] != nil || asked[id] || p.readyKnown && c.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		if p.sandboxes[id] != nil || asked[id] || p.readyKnown && !MayLive(c) {
 			continue
 		}
 		asked[id] = true

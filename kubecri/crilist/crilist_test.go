@@ -31,6 +31,7 @@ const (
 	created = runtimeapi.ContainerState_CONTAINER_CREATED
 	running = runtimeapi.ContainerState_CONTAINER_RUNNING
 	exited  = runtimeapi.ContainerState_CONTAINER_EXITED
+	unknown = runtimeapi.ContainerState_CONTAINER_UNKNOWN
 )
 
 // server is a runtime's CRI, whose filters are as containerd's, over a real connection.
@@ -157,12 +158,12 @@ func (s *server) add(name string, state runtimeapi.PodSandboxState, annotations 
 type states = map[runtimeapi.ContainerState]map[string]string
 
 func TestList(t *testing.T) {
-	// What can run or run again: all containers of live, and the one that runs without its
+	// What can run or run again: all containers of live, and those that run, or may, without their
 	// sandbox. old's have ended for good.
 	node := func(s *server, live, old int) {
 		note := map[string]string{"pod": "annotation"}
 		s.add("live", ready, note, states{running: nil, exited: nil, created: nil})
-		s.add("outlived", notReady, note, states{running: nil, exited: nil})
+		s.add("outlived", notReady, note, states{running: nil, exited: nil, unknown: nil})
 		for i := range old {
 			s.add(fmt.Sprint("old", i), notReady, nil, states{exited: s.text(1)})
 		}
@@ -179,7 +180,7 @@ func TestList(t *testing.T) {
 		most      map[string]int // calls
 	}{
 		{name: "fits", live: 2, old: 3, most: map[string]int{"ListContainers": 1, "ListPodSandbox": 1}},
-		{name: "ended containers do not fit", limit: containerds, old: 20, parts: true, most: map[string]int{"ListContainers": 3, "ListPodSandbox": 1, "PodSandboxStatus": 1}},
+		{name: "ended containers do not fit", limit: containerds, old: 20, parts: true, most: map[string]int{"ListContainers": 4, "ListPodSandbox": 1, "PodSandboxStatus": 1}},
 		{name: "annotations of pods do not fit", live: 20, parts: true, most: map[string]int{"ListContainers": 1, "ListPodSandbox": 2, "PodSandboxStatus": 22}},
 		{name: "neither fits", live: 20, old: 15, parts: true},
 		{name: "neither fits, but there are streams", live: 20, old: 20, streams: true, most: map[string]int{"ListContainers": 1, "ListPodSandbox": 1}},
@@ -194,7 +195,7 @@ func TestList(t *testing.T) {
 			if got.Parts != test.parts {
 				t.Errorf("in parts: %t", got.Parts)
 			}
-			want := []string{"live-created", "live-exited", "live-running", "outlived-running"}
+			want := []string{"live-created", "live-exited", "live-running", "outlived-running", "outlived-unknown"}
 			for i := range test.live {
 				want = append(want, fmt.Sprintf("big%d-running", i))
 			}
@@ -206,7 +207,7 @@ func TestList(t *testing.T) {
 				}
 				seen[c.Id] = true
 				box := got.Sandboxes[c.PodSandboxId]
-				if box.GetState() == ready && box != nil || c.State == running {
+				if got.Usable(c) {
 					useful = append(useful, c.Id)
 				}
 				if box.GetState() == ready && box.GetAnnotations() == nil {

@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	resourcehelper "k8s.io/component-helpers/resource"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
@@ -157,14 +156,11 @@ func (p *Plugins) readContainers(ctx context.Context) error {
 }
 
 // usedBy returns the slots of containers that can run or run again, and the ids of these
-// containers and their sandboxes: those whose sandbox is ready, running or not, and those
-// that still run though their sandbox's process has died.
+// containers and their sandboxes.
 func usedBy(listed crilist.Listing) (map[slot.Name]use, map[string]bool) {
 	used, ids := map[slot.Name]use{}, map[string]bool{}
 	for _, c := range listed.Containers {
-		sandbox := listed.Sandboxes[c.PodSandboxId]
-		ready := sandbox != nil && sandbox.State == runtimeapi.PodSandboxState_SANDBOX_READY
-		if !ready && c.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		if !listed.Usable(c) {
 			continue
 		}
 		for key, value := range c.Annotations {

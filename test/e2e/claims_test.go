@@ -168,8 +168,8 @@ func (r *rig) noBindings() (allow func()) {
 	return allow
 }
 
-// A scheduler is killed between claim and bind. The next one releases what it
-// claimed for pods that wait, and kubecri or the controller the rest: nothing leaks.
+// A scheduler is killed between claim and bind. kubecri releases what it claimed for
+// pods that were not bound: nothing leaks.
 func TestSchedulerKilledAfterClaiming(t *testing.T) {
 	testAll(t, "kills the scheduler again")
 	r := newRig(t)

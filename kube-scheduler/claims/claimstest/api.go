@@ -1,6 +1,6 @@
 // Package claimstest has an API server for tests that treats SlotClaims as the real
-// one does: it gives them UIDs and resource versions, and respects a deletion's
-// precondition.
+// one does: it gives them UIDs and resource versions, notes who created them, and
+// respects a deletion's precondition.
 package claimstest
 
 import (
@@ -35,7 +35,10 @@ type API struct {
 func New() *API {
 	a := &API{Clientset: fake.NewSimpleClientset()}
 	a.react("create", func(action clienttesting.Action) (runtime.Object, error) {
-		return a.store(action.(clienttesting.CreateAction).GetObject().(*v1alpha1.SlotClaim))
+		create := action.(clienttesting.CreateActionImpl)
+		c := create.GetObject().(*v1alpha1.SlotClaim).DeepCopy()
+		c.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: create.GetCreateOptions().FieldManager, Operation: metav1.ManagedFieldsOperationUpdate}}
+		return a.store(c)
 	})
 	a.react("get", func(action clienttesting.Action) (runtime.Object, error) {
 		return a.Tracker().Get(Claims, "", action.(clienttesting.GetAction).GetName())

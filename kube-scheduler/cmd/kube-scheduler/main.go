@@ -18,6 +18,7 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/defaults"
 	"github.com/kubeslot/kubeslot/kube-scheduler/deviceplugins"
 	"github.com/kubeslot/kubeslot/plugins/load"
+	"github.com/kubeslot/kubeslot/types/client/restored"
 	"github.com/kubeslot/kubeslot/version"
 )
 
@@ -28,7 +29,7 @@ func main() {
 		plugins  deviceplugins.Options
 		bindings binding.Options
 	)
-	slots := &configurationresources.Factory{Options: &bindings}
+	slots := &configurationresources.Factory{Options: &bindings, ObjectionTime: restored.ObjectionTime}
 	cmd := newCommand(slots.Lead, func(sections *cliflag.NamedFlagSets) {
 		plugins.AddFlags(sections.FlagSet("device scheduler plugins"))
 		bindings.AddFlags(sections.FlagSet("device assignments"))

@@ -44,7 +44,7 @@ type cluster struct {
 
 	*informers.Informers
 	restored *restored.Guard
-	afterRestore
+	*afterRestore
 }
 
 // newCluster makes the clients; it reads the kubeconfig and connects to nothing.
@@ -55,7 +55,7 @@ func newCluster(kubeconfig, node string) (*cluster, error) {
 	}
 	config.QPS, config.Burst = qps, burst
 	config = rest.AddUserAgent(config, "kubecri")
-	c := &cluster{server: config.Host, node: node, restored: restored.New(config)}
+	c := &cluster{server: config.Host, node: node, restored: restored.New(config), afterRestore: &afterRestore{}}
 	// One connection for both clients: a thousand nodes that start together are a
 	// thousand TLS handshakes for the API server, not two thousand.
 	api, err := connection.New(config)
@@ -91,6 +91,7 @@ func (c *cluster) recordEvents() {
 // on the node is not touched.
 func (c *cluster) run(ctx context.Context) {
 	c.Start(ctx.Done())
+	go c.followVersions(ctx)
 	var caches []restored.Cache
 	for _, i := range c.informers() {
 		caches = append(caches, restored.Cache{Resource: i.resource, FieldSelector: i.selector, Informer: i.informer})

@@ -29,8 +29,9 @@ host and in the API, as kubecri cleanup does. Kubeconfigs stay.
 It prints what it will change, and asks. When the kubelet does not come back healthy
 within --timeout, it is pointed at kubecri again, which goes on.
 
-Running pods go on, with their devices. A container of theirs that starts again gets
-none: drain the node first where that matters.`
+Running pods go on, with their devices, and their slots are free for pods of other nodes:
+both may use a device at once. A container of theirs that starts again gets none. Drain
+the node first. The slots and their pods are in what it prints.`
 
 // newUninstallCommand makes `kubecri uninstall`.
 func newUninstallCommand(code *int) *cobra.Command {
@@ -74,6 +75,9 @@ func (o *installOptions) uninstall(ctx context.Context, cmd *cobra.Command) erro
 				health.Kube = cluster.kube
 			}
 			plan.Notes = append(plan.Notes, podsWithDevices(ctx, cluster.kube, name)...)
+			if claimed := cleanup.Claimed(ctx, cluster.client, name); claimed != "" {
+				plan.Notes = append(plan.Notes, claimed)
+			}
 		}
 	}
 	if unreachable != nil {
@@ -154,8 +158,8 @@ CDI specs and sockets of ours, --state-dir, and the other directories if they ar
 then. In the API, of this node: akri.sh resources and those of device plugins in
 node.status, kubecri's annotations, DeviceSlices and SlotClaims.
 
-kubecri must not run here any more. Containers that run are not touched. It may be run
-again, and exits with 0 when nothing is left, and with 1 otherwise.`
+kubecri must not run here any more. Containers that run are not touched, and cleanup does
+not look for them: the slots that it names are free for others then. It may be run again, and exits with 0 when nothing is left, and with 1 otherwise.`
 
 // newCleanupCommand makes `kubecri cleanup`.
 func newCleanupCommand(code *int) *cobra.Command {
@@ -188,6 +192,11 @@ func newCleanupCommand(code *int) *cobra.Command {
 					}
 				}
 				fmt.Fprintf(out, "Removing what kubecri left on node %s: %s whole, and our files in %s\n", node, filepath.Join("/", paths.Root, paths.StateDir), strings.Join([]string{paths.CDIDir, paths.HandlersDir, filepath.Dir(paths.Listen)}, ", "))
+				if c != nil {
+					if claimed := cleanup.Claimed(ctx, c.client, node); claimed != "" {
+						fmt.Fprintln(out, "Note:", claimed)
+					}
+				}
 				if !yes {
 					if ok, err := confirm(cmd.InOrStdin(), out); err != nil || !ok {
 						return err

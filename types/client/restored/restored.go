@@ -159,14 +159,21 @@ func compare(ctx context.Context, client rest.Interface, caches []Cache) error {
 			errs = append(errs, err)
 			continue
 		}
-		order, err := resourceversion.CompareResourceVersion(current, seen)
+		older, err := Between(seen, current)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("compare resource versions of %s: %w", c.Resource.Resource, err))
-		} else if order < 0 || jumped(seen, current) {
+		} else if older {
 			return &Error{c.Resource.GroupResource(), seen, current}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Between reports whether a backup was restored between two reads of one resource, by their resource
+// versions. One that is older than the first read is noticed until as much has been written since.
+func Between(seen, current string) (bool, error) {
+	order, err := resourceversion.CompareResourceVersion(current, seen)
+	return err == nil && (order < 0 || jumped(seen, current)), err
 }
 
 // jumped reports whether resource versions were bumped.
