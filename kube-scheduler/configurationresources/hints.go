@@ -92,10 +92,14 @@ func (p *Plugin) afterAdvertisement(_ klog.Logger, pod *v1.Pod, oldObj, newObj a
 
 // afterKubecri requeues a pod that a node had slots for whose kubecri was away, when one is Ready.
 func (p *Plugin) afterKubecri(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-	if record, waits := p.cache.Queue.Get(pod.UID); !waits || !record.Met(waitreason.KubecriAway) {
-		return fwk.QueueSkip, nil
+	hint, err := kubecripods.Came(logger, pod, oldObj, newObj)
+	if hint == fwk.QueueSkip { // as for nearly all changes of pods: they take no lock
+		return hint, err
 	}
-	return kubecripods.Came(logger, pod, oldObj, newObj)
+	if record, waits := p.cache.Queue.Get(pod.UID); !waits || !record.Met(waitreason.KubecriAway) {
+		return fwk.QueueSkip, err
+	}
+	return hint, err
 }
 
 // afterDeletion requeues a pod that waits for what a node advertises when one that
