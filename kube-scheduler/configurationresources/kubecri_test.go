@@ -1,8 +1,11 @@
 package configurationresources
 
 import (
+	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -72,7 +75,7 @@ func TestFilterImaginesOthersAwayWhileKubecriIsAway(t *testing.T) {
 	imagined := state.Clone()
 	r.RemovePod(r.ctx, imagined, p, must(framework.NewPodInfo(victim)), node)
 	wantStatus(t, "Filter without the victim", r.Filter(r.ctx, imagined, p, node), fwk.UnschedulableAndUnresolvable)
-	if hint, err := r.afterKubecri(klog.Background(), p, nil, kubecriOn("node-a", v1.ConditionTrue)); hint != fwk.Queue || err != nil {
+	if hint, err := hintFor(r.Plugin, fwk.Pod, fwk.Add)(klog.Background(), p, nil, kubecriOn("node-a", v1.ConditionTrue)); hint != fwk.Queue || err != nil {
 		t.Errorf("kubecri is Ready: hint %v, %v", hint, err)
 	}
 }
@@ -151,6 +154,45 @@ func TestTriedWhenKubecriIsReady(t *testing.T) {
 	if tries := q.rest() - before; tries != 1 {
 		t.Errorf("%d tries, want 1", tries)
 	}
+}
+
+// A pod for which a node has slots whose kubecri was to be a pod runs once it is not to be one.
+func TestTriedWhenKubecriIsOnTheHost(t *testing.T) {
+	q := newRealScheduler(t, nil, inPod("node-a", "1"))
+	shared(q.cache, "cam-000001")
+	q.add("node-a", "p")
+	q.rest()
+	check(q.client.Tracker().Update(nodesResource, advertising("node-a", "1"), ""))
+	q.eventuallyBound("p", "node-a")
+}
+
+// Nearly all changes of pods have nothing to do with kubecri. Of them each waiting pod is told, and
+// the Queue is not locked for that.
+func TestOtherPodsLockNothing(t *testing.T) {
+	r, p := newRig(t), pod("p", "1")
+	r.cache.SetPod(p)
+	told := make(chan fwk.QueueingHint, 1)
+	r.cache.Queue.Each(func(*v1.Pod, *waitreason.Record, []string) { // it has the lock
+		go func() {
+			hint, _ := hintFor(r.Plugin, fwk.Pod, fwk.Add)(klog.Background(), p, nil, bound(pod("other", "1"), "node-a", cam1))
+			told <- hint
+		}()
+		select {
+		case hint := <-told:
+			if hint != fwk.QueueSkip {
+				t.Errorf("hint %v", hint)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("it waits for the lock")
+		}
+	})
+}
+
+// hintFor is the hint that the plugin registers for the action.
+func hintFor(p *Plugin, on fwk.EventResource, action fwk.ActionType) fwk.QueueingHintFn {
+	registered := must(p.EventsToRegister(context.Background()))
+	i := slices.IndexFunc(registered, func(e fwk.ClusterEventWithHint) bool { return e.Event.Resource == on && e.Event.ActionType&action != 0 })
+	return registered[i].QueueingHintFn
 }
 
 // A pod that could preempt for a node whose kubecri is away evicts nobody, until kubecri is Ready there.
