@@ -57,7 +57,7 @@ type Config struct {
 	// Nodes is this node.
 	Nodes coreinformers.NodeInformer
 	// NRIPlugin is the plugin's name in NRI mode, and PodNamespace that of the pod in which it
-	// runs, if it does.
+	// runs, if it does and the scheduler is to wait for it.
 	NRIPlugin, PodNamespace string
 	// Served, in device-plugin mode, returns the resources that the node has device plugins
 	// of, by name; false while that is not known. nil in any other mode.
