@@ -41,9 +41,6 @@ func (b *Binder) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 		return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: its devices were chosen on node %s", klog.KObj(pod), node, chosen))
 	}
 	annotations := maps.Clone(p.annotations)
-	if b.NRIPlugin != nil {
-		requirePlugin(annotations, pod, p.info, b.NRIPlugin(node))
-	}
 	b.Signer.Sign(annotations, string(pod.UID), node)
 	binding := &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: annotations},

@@ -37,6 +37,9 @@ func binder(client clientset.Interface, signer *signing.Signer) *Binder {
 	return &Binder{Handle: fakeHandle{client: client}, Signer: signer, Clock: clock.RealClock{}}
 }
 
+// none binds to nodes without NRI.
+var none = binder(nil, nil)
+
 // answering is an API server that says this to each Binding.
 func answering(err error) *fake.Clientset {
 	client := fake.NewClientset()
@@ -74,7 +77,7 @@ func gpus() map[string]types.ContainerInfo {
 func contributed(t *testing.T, pod *v1.Pod) fwk.CycleState {
 	t.Helper()
 	state := framework.NewCycleState()
-	if err := errors.Join(Contribute(state, pod, "a", "Slots", slots(), nil), Contribute(state, pod, "a", "Devices", gpus(), nil)); err != nil {
+	if err := errors.Join(none.Contribute(state, pod, "a", "Slots", slots(), nil), none.Contribute(state, pod, "a", "Devices", gpus(), nil)); err != nil {
 		t.Fatal(err)
 	}
 	return state
@@ -118,8 +121,8 @@ func TestRefusedBeforeBinding(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			state, pod := framework.NewCycleState(), newPod(test.annotation)
-			err := errors.Join(Contribute(state, pod, "a", "Another", map[string]types.ContainerInfo{"main": test.main}, nil),
-				Contribute(state, pod, "a", "Devices", gpus(), nil), Contribute(state, pod, "a", "Slots", slots(), nil))
+			err := errors.Join(none.Contribute(state, pod, "a", "Another", map[string]types.ContainerInfo{"main": test.main}, nil),
+				none.Contribute(state, pod, "a", "Devices", gpus(), nil), none.Contribute(state, pod, "a", "Slots", slots(), nil))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
@@ -315,10 +318,10 @@ func TestWhatIsDoneAndSent(t *testing.T) {
 			Withdraw(state, pod, "Slots")
 		}, code: fwk.Skip},
 		"one contributed again": {node: "a", change: func(state fwk.CycleState, pod *v1.Pod) {
-			_ = Contribute(state, pod, "a", "Slots", slots(), nil)
+			_ = none.Contribute(state, pod, "a", "Slots", slots(), nil)
 		}, want: "do Devices, bind a cam-1-0 gpu/a gpu/b"},
 		"one contributed for another node": {node: "b", change: func(state fwk.CycleState, pod *v1.Pod) {
-			_ = Contribute(state, pod, "b", "Slots", slots(), nil)
+			_ = none.Contribute(state, pod, "b", "Slots", slots(), nil)
 		}, want: "bind b cam-1-0"},
 		"to another node than chosen": {node: "b", code: fwk.Error, reason: "chosen on node a"},
 	} {
@@ -336,8 +339,8 @@ func TestWhatIsDoneAndSent(t *testing.T) {
 				log = append(log, entry)
 				return true, nil, test.answer
 			})
-			if err := errors.Join(Contribute(state, pod, "a", "Slots", slots(), step{"Slots", test.step, &log}),
-				Contribute(state, pod, "a", "Devices", gpus(), step{"Devices", nil, &log})); err != nil {
+			if err := errors.Join(none.Contribute(state, pod, "a", "Slots", slots(), step{"Slots", test.step, &log}),
+				none.Contribute(state, pod, "a", "Devices", gpus(), step{"Devices", nil, &log})); err != nil {
 				t.Fatal(err)
 			}
 			if test.change != nil {

@@ -2,6 +2,7 @@ package binding
 
 import (
 	"context"
+	"fmt"
 	"maps"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,7 +19,8 @@ const stateKey = "kubeslot.io/binding"
 type parts struct {
 	by          map[string]contribution // by plugin
 	info        *types.PodInfo          // with the node's name
-	annotations map[string]string       // of info
+	nriPlugin   string                  // of the node
+	annotations map[string]string       // of info, and that its containers require the plugin
 }
 
 type contribution struct {
@@ -37,13 +39,17 @@ func (p *parts) Clone() fwk.StateData { return p }
 // To be called at Reserve, by one plugin at a time: it is an error, before anything
 // is bound, if two plugins give one thing, or if the pod's annotations would become
 // larger than the API server allows.
-func Contribute(state fwk.CycleState, pod *v1.Pod, node, plugin string, part map[string]types.ContainerInfo, step Step) error {
+func (b *Binder) Contribute(state fwk.CycleState, pod *v1.Pod, node, plugin string, part map[string]types.ContainerInfo, step Step) error {
 	by := map[string]contribution{}
 	if before := read(state); before != nil && before.info.NodeName == node {
 		maps.Copy(by, before.by)
 	}
 	by[plugin] = contribution{part, step}
-	return write(state, pod, node, by)
+	nriPlugin := ""
+	if b.NRIPlugin != nil {
+		nriPlugin = b.NRIPlugin(node)
+	}
+	return write(state, pod, node, nriPlugin, by)
 }
 
 // Step is what has to be done just before the Binding is sent, whichever plugin
@@ -64,7 +70,7 @@ func Withdraw(state fwk.CycleState, pod *v1.Pod, plugin string) {
 	}
 	by := maps.Clone(before.by)
 	delete(by, plugin)
-	if len(by) == 0 || write(state, pod, before.info.NodeName, by) != nil {
+	if len(by) == 0 || write(state, pod, before.info.NodeName, before.nriPlugin, by) != nil {
 		state.Delete(stateKey)
 	}
 }
@@ -77,7 +83,7 @@ func read(state fwk.CycleState) *parts {
 	return data.(*parts)
 }
 
-func write(state fwk.CycleState, pod *v1.Pod, node string, by map[string]contribution) error {
+func write(state fwk.CycleState, pod *v1.Pod, node, nriPlugin string, by map[string]contribution) error {
 	info, err := merge(pod, node, by)
 	if err != nil {
 		return err
@@ -86,6 +92,11 @@ func write(state fwk.CycleState, pod *v1.Pod, node string, by map[string]contrib
 	if err != nil {
 		return err
 	}
-	state.Write(stateKey, &parts{by, info, annotations})
+	requirePlugin(annotations, pod, info, nriPlugin)
+	if size := assignment.Size(annotations, pod.Annotations); size > assignment.MaxBytes {
+		return fmt.Errorf("with the NRI plugins that its containers require the annotations of pod %s would take %d bytes, of %d allowed: shorten its annotations %s",
+			pod.Name, size, assignment.MaxBytes, requiredPlugins)
+	}
+	state.Write(stateKey, &parts{by, info, nriPlugin, annotations})
 	return nil
 }

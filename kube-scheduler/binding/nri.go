@@ -54,7 +54,8 @@ func requirePlugin(annotations map[string]string, pod *v1.Pod, info *types.PodIn
 }
 
 // withPlugin is the list that counts for the container, with the plugin. A list that cannot be
-// read stays: the runtime refuses the container, and says why.
+// read is replaced: the runtime reads YAML with another library, which may make a list of it
+// that lacks the plugin.
 func withPlugin(pod *v1.Pod, container, before, plugin string) string {
 	for _, key := range []string{requiredPlugins + "/container." + container, requiredPlugins + "/pod", requiredPlugins} {
 		if text, ok := pod.Annotations[key]; ok && before == "" {
@@ -62,8 +63,8 @@ func withPlugin(pod *v1.Pod, container, before, plugin string) string {
 		}
 	}
 	var names []string
-	if err := yaml.Unmarshal([]byte(before), &names); err != nil {
-		return before
+	if before != "" && yaml.Unmarshal([]byte(before), &names) != nil {
+		names = nil
 	}
 	if !slices.Contains(names, plugin) {
 		names = append(names, plugin)

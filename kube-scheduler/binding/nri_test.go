@@ -11,6 +11,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/types"
 )
@@ -39,8 +40,10 @@ func TestRequiredPlugin(t *testing.T) {
 		"a pod's own":       {"kubecri", map[string]string{key: "[other]", "x": "y"}, nil, with("main"), map[string]string{key + "/container.main": `["other","kubecri"]`}},
 		"a container's own": {"kubecri", map[string]string{key: "[other]", key + "/container.main": "[mine]"}, nil, with("main"), map[string]string{key + "/container.main": `["mine","kubecri"]`}},
 		"there already":     {"kubecri", map[string]string{key + "/pod": `["kubecri"]`}, nil, with("main"), map[string]string{key + "/container.main": `["kubecri"]`}},
-		"malformed":         {"kubecri", map[string]string{key: "{"}, nil, with("main"), map[string]string{key + "/container.main": "{"}},
-		"a long name":       {"kubecri", map[string]string{key: "[other]"}, nil, with(long, long+"d"), map[string]string{key + "/pod": `["other","kubecri"]`}},
+		"malformed":         {"kubecri", map[string]string{key: "{"}, nil, with("main"), map[string]string{key + "/container.main": `["kubecri"]`}},
+		// The runtime's YAML reads it.
+		"of version 1.2": {"kubecri", map[string]string{key: "%YAML 1.2\n---\n[other]"}, nil, with("main"), map[string]string{key + "/container.main": `["kubecri"]`}},
+		"a long name":    {"kubecri", map[string]string{key: "[other]"}, nil, with(long, long+"d"), map[string]string{key + "/pod": `["other","kubecri"]`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
@@ -73,14 +76,34 @@ func TestRequiredPluginIsTheNodes(t *testing.T) {
 	if a, b, c := pluginOf("a"), pluginOf("b"), pluginOf("c"); a != "kubecri" || b != "" || c != "" {
 		t.Errorf("plugins %q, %q, %q", a, b, c)
 	}
-	client, pod := answering(nil), newPod("")
+	client, pod, state := answering(nil), newPod(""), framework.NewCycleState()
 	bind := binder(client, nil)
 	bind.NRIPlugin = pluginOf
-	if status := bind.Bind(t.Context(), contributed(t, pod), pod, "a"); !status.IsSuccess() {
+	if err := bind.Contribute(state, pod, "a", "Slots", slots(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if status := bind.Bind(t.Context(), state, pod, "a"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
 	sent := client.Actions()[0].(clienttesting.CreateAction).GetObject().(*v1.Binding)
 	if len(client.Actions()) != 1 || sent.Annotations["required-plugins.noderesource.dev/container.main"] != `["kubecri"]` {
 		t.Errorf("%d calls, annotations %v", len(client.Actions()), sent.Annotations)
+	}
+}
+
+// What a pod's author requires is written again for each container with devices. A pod whose annotations
+// would become larger than the API server allows is refused at Reserve, for a node with NRI.
+func TestRequiredPluginsTooLarge(t *testing.T) {
+	pod, bind := newPod(""), binder(answering(nil), nil)
+	bind.NRIPlugin = func(node string) string { return map[string]string{"a": "kubecri"}[node] }
+	pod.Annotations = map[string]string{"required-plugins.noderesource.dev": `["` + strings.Repeat("x", 100<<10) + `"]`}
+	if err := bind.Contribute(framework.NewCycleState(), pod, "a", "Devices", gpus(), nil); err == nil || !strings.Contains(err.Error(), "262144 allowed") {
+		t.Errorf("with the list for three: %v", err)
+	}
+	if err := bind.Contribute(framework.NewCycleState(), pod, "a", "Slots", slots(), nil); err != nil {
+		t.Errorf("with the list for two: %v", err)
+	}
+	if err := bind.Contribute(framework.NewCycleState(), pod, "b", "Devices", gpus(), nil); err != nil {
+		t.Errorf("without NRI: %v", err)
 	}
 }

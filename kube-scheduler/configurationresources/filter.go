@@ -26,7 +26,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 		return status
 	}
 	if kubecripods.Away(node) {
-		c.meet(waitreason.KubecriAway)
+		c.wait.Meet(waitreason.KubecriAway) // also when others are imagined away: it could preempt there
 		return kubecripods.Refused()
 	}
 	c.meet(waitreason.SlotsFree)

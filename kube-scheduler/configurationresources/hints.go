@@ -18,7 +18,7 @@ import (
 
 // EventsToRegister registers the events that matter apart from the ledger: the
 // author corrected the annotation for which the pod was refused, kubecri has become Ready
-// on a node, a node advertises more, a pod no longer counts against what a node advertises, or a DeviceClass has
+// on a node or is to be no pod there any more, a node advertises more, a pod no longer counts against what a node advertises, or a DeviceClass has
 // given up the name of a resource of ours. All others the slot cache answers by activating
 // the pods that they help.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
@@ -29,7 +29,11 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add | fwk.Update},
-			QueueingHintFn: p.afterKubecri,
+			QueueingHintFn: p.ifAway(kubecripods.Came),
+		},
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation},
+			QueueingHintFn: p.ifAway(kubecripods.Moved),
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},
@@ -90,12 +94,18 @@ func (p *Plugin) afterAdvertisement(_ klog.Logger, pod *v1.Pod, oldObj, newObj a
 	return fwk.QueueSkip, nil
 }
 
-// afterKubecri requeues a pod that a node had slots for whose kubecri was away, when one is Ready.
-func (p *Plugin) afterKubecri(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-	if record, waits := p.cache.Queue.Get(pod.UID); !waits || !record.Met(waitreason.KubecriAway) {
-		return fwk.QueueSkip, nil
+// ifAway is the hint for pods that wait for a node's kubecri. Others are skipped.
+func (p *Plugin) ifAway(hint fwk.QueueingHintFn) fwk.QueueingHintFn {
+	return func(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+		answer, err := hint(logger, pod, oldObj, newObj)
+		if answer == fwk.QueueSkip { // nearly always: the Queue is not locked for it
+			return answer, err
+		}
+		if record, waits := p.cache.Queue.Get(pod.UID); !waits || !record.Met(waitreason.KubecriAway) {
+			return fwk.QueueSkip, err
+		}
+		return answer, err
 	}
-	return kubecripods.Came(logger, pod, oldObj, newObj)
 }
 
 // afterDeletion requeues a pod that waits for what a node advertises when one that

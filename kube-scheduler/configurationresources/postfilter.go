@@ -6,39 +6,55 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/kube-scheduler/kubecripods"
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 )
 
 // PostFilter preempts pods of lower priority, on whichever node, that hold slots
 // of devices which the pod could use from a node where nothing but slots is
-// missing. It runs after DefaultPreemption, which evicts on one node only.
+// missing. It runs after DefaultPreemption, which evicts on one node only. It evicts no pod for a
+// node whose kubecri is away, and keeps no slots there.
 func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	from := p.cache.Queue.Asked(pod.UID)
 	c, status := readCycle(state)
 	if status != nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
+	var ended *fwk.PostFilterResult // of a nomination; nil leaves the API's as it is
 	if node := p.cache.NominatedNode(pod.UID); node != "" {
-		p.cache.Queue.Reserved(pod.UID)
-		// Its victims are on their way out.
-		return framework.NewPostFilterResultWithNominatedNode(node), nil
+		if info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node); err != nil || !kubecripods.Away(info) {
+			p.cache.Queue.Reserved(pod.UID)
+			// Its victims are on their way out.
+			return framework.NewPostFilterResultWithNominatedNode(node), nil
+		}
+		p.cache.EndNomination(pod)
+		ended = framework.NewPostFilterResultWithNominatedNode("")
 	}
 	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "not eligible for slot preemption: preemptionPolicy is Never")
+		return ended, fwk.NewStatus(fwk.Unschedulable, "not eligible for slot preemption: preemptionPolicy is Never")
 	}
 	nodes, err := statuses.NodesForStatusCode(p.handle.SnapshotSharedLister().NodeInfos(), fwk.Unschedulable)
 	if err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	var short []string
+	var short, away []string
 	for _, n := range nodes {
 		name := n.Node().Name
-		if statuses.Get(name).Plugin() == Name && !p.cache.ChoosesSlots(name) && c.Unadvertised(n) == nil {
+		switch {
+		case statuses.Get(name).Plugin() != Name || p.cache.ChoosesSlots(name) || c.Unadvertised(n) != nil:
+		case kubecripods.Away(n):
+			away = append(away, name)
+		default:
 			short = append(short, name)
 		}
 	}
 	best, nomination, err := p.preemption.Preempt(ctx, c.Request, short, from, p.args.Strategy, p.args.NominationTimeout.Duration)
 	if err != nil {
-		return nil, fwk.NewStatus(fwk.Unschedulable, err.Error())
+		if p.preemption.Possible(c.Request, away) {
+			c.meet(waitreason.KubecriAway)
+		}
+		return ended, fwk.NewStatus(fwk.Unschedulable, err.Error())
 	}
 	if len(best.Victims) > 0 {
 		go p.preemption.Evict(context.WithoutCancel(ctx), pod, best, nomination)

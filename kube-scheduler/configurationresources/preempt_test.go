@@ -21,18 +21,24 @@ import (
 // of slots.
 func (r *rig) refuse(p *v1.Pod, nodes ...string) (fwk.CycleState, *framework.NodeToStatus) {
 	r.Helper()
-	r.cache.SetPod(p)
-	state, statuses := framework.NewCycleState(), framework.NewDefaultNodeToStatus()
 	var infos []fwk.NodeInfo
 	for _, node := range nodes {
 		infos = append(infos, nodeInfo(node))
 	}
+	return r.refuseWith(p, fwk.Unschedulable, infos...)
+}
+
+// refuseWith is refuse on nodes that Filter refuses with the code.
+func (r *rig) refuseWith(p *v1.Pod, code fwk.Code, infos ...fwk.NodeInfo) (fwk.CycleState, *framework.NodeToStatus) {
+	r.Helper()
+	r.cache.SetPod(p)
+	state, statuses := framework.NewCycleState(), framework.NewDefaultNodeToStatus()
 	if _, status := r.PreFilter(r.ctx, state, p, infos); !status.IsSuccess() {
 		r.Fatalf("PreFilter: %v", status)
 	}
 	for _, info := range infos {
 		status := r.Filter(r.ctx, state, p, info)
-		if status.Code() != fwk.Unschedulable {
+		if status.Code() != code {
 			r.Fatalf("Filter of %s: %v", info.Node().Name, status)
 		}
 		statuses.Set(info.Node().Name, status.WithPlugin(Name))

@@ -43,7 +43,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	if err != nil {
 		return fwk.AsStatus(err) // Unreserve follows
 	}
-	if err := binding.Contribute(state, pod, node, Name, partOf(a), step); err != nil {
+	if err := p.binder.Contribute(state, pod, node, Name, partOf(a), step); err != nil {
 		return unresolvable(err.Error())
 	}
 	return nil

@@ -74,7 +74,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		p.cache.forget(pod) // all its requests are another's
 		return nil
 	}
-	if err := binding.Contribute(state, pod, node, Name, partOf(allocated), nil); err != nil {
+	if err := p.binder.Contribute(state, pod, node, Name, partOf(allocated), nil); err != nil {
 		return unresolvable(err.Error()) // Unreserve follows
 	}
 	return nil

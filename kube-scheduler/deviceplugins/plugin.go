@@ -113,7 +113,7 @@ func (*Plugin) Name() string { return Name }
 
 // EventsToRegister registers what matters apart from the cache: the author
 // corrected the annotation for which the pod was refused, kubecri has become Ready on a
-// node, or a pod is no longer nominated for what this one needs. All else, such as new nodes, other annotations
+// node or is to be no pod there any more, or a pod is no longer nominated for what this one needs. All else, such as new nodes, other annotations
 // of nodes, and pods that end, the device cache answers by activating the pods that fit
 // then (package requeue).
 func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
@@ -123,6 +123,9 @@ func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, er
 	}, {
 		Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add | fwk.Update},
 		QueueingHintFn: kubecripods.Came,
+	}, {
+		Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation},
+		QueueingHintFn: kubecripods.Moved,
 	}, {
 		// That a nomination ends is a deletion to the framework.
 		Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete},

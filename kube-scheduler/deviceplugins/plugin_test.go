@@ -186,7 +186,7 @@ func TestParallel(t *testing.T) {
 func TestHints(t *testing.T) {
 	r := newRig(t, newMoody())
 	registered, err := r.EventsToRegister(r.ctx)
-	if err != nil || len(registered) != 3 {
+	if err != nil || len(registered) != 4 {
 		t.Fatal(registered, err)
 	}
 	nominated, plain := widgets(t, "n", 1), parsePod(t, "n", "", "", "main cpu=1")
@@ -194,7 +194,7 @@ func TestHints(t *testing.T) {
 	ended := nominated.DeepCopy()
 	ended.Spec.NodeName = "a"
 	for gone, want := range map[*v1.Pod]fwk.QueueingHint{nominated: fwk.Queue, plain: fwk.QueueSkip, ended: fwk.QueueSkip, widgets(t, "n", 1): fwk.QueueSkip} {
-		if got, err := registered[2].QueueingHintFn(r.cache.logger, widgets(t, "p", 1), gone, nil); got != want || err != nil {
+		if got, err := registered[3].QueueingHintFn(r.cache.logger, widgets(t, "p", 1), gone, nil); got != want || err != nil {
 			t.Errorf("%s on %q for %q is gone: hint %v, %v; want %v", gone.Name, gone.Spec.NodeName, gone.Status.NominatedNodeName, got, err, want)
 		}
 	}

@@ -46,3 +46,19 @@ func Came(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error
 	}
 	return fwk.QueueSkip, nil
 }
+
+// Moved reports whether a change to a node may be that its kubecri is to be no pod any more, or one
+// of another namespace, as a QueueingHintFn is told of it.
+func Moved(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	before, now, err := schedutil.As[*v1.Node](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	if before == nil || now == nil {
+		return fwk.QueueSkip, nil
+	}
+	if was := before.Annotations[v1alpha1.KubecriNamespaceAnnotation]; was != "" && was != now.Annotations[v1alpha1.KubecriNamespaceAnnotation] {
+		return fwk.Queue, nil
+	}
+	return fwk.QueueSkip, nil
+}

@@ -71,3 +71,34 @@ func TestCame(t *testing.T) {
 		})
 	}
 }
+
+// Pods that wait for kubecri are tried when it is to be no pod any more, or one of another namespace.
+func TestMoved(t *testing.T) {
+	in := func(namespace string) *v1.Node {
+		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+		if namespace != "" {
+			node.Annotations = map[string]string{"kubeslot.io/kubecri-namespace": namespace}
+		}
+		return node
+	}
+	for name, tc := range map[string]struct {
+		before, now any
+		want        fwk.QueueingHint
+	}{
+		"to the host":           {in("x"), in(""), fwk.Queue},
+		"to another namespace":  {in("x"), in("y"), fwk.Queue},
+		"stays":                 {in("x"), in("x"), fwk.QueueSkip},
+		"into a pod":            {in(""), in("x"), fwk.QueueSkip},
+		"stays on the host":     {in(""), in(""), fwk.QueueSkip},
+		"the node is new":       {nil, in(""), fwk.QueueSkip},
+		"the node is gone":      {in("x"), nil, fwk.QueueSkip},
+		"what cannot be a node": {"x", in(""), fwk.Queue},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Moved(klog.Background(), &v1.Pod{}, tc.before, tc.now)
+			if got != tc.want || (err != nil) != (tc.before == "x") {
+				t.Errorf("%v, %v", got, err)
+			}
+		})
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -108,4 +109,17 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 		return nil, nil, errFree
 	}
 	return best, nomination, nil
+}
+
+// Possible reports whether pods that might be preempted hold what the request needs on one of the
+// nodes. It counts, as a preemption does first, and looks at no pod's budget.
+func (e *Evaluator) Possible(req *ledger.Request, nodes []string) (possible bool) {
+	if len(nodes) == 0 {
+		return false
+	}
+	e.Cache.Read(func(l *ledger.Ledger) {
+		holders := l.PotentialVictims(req)
+		possible = slices.ContainsFunc(l.Distinct(nodes, req), func(node string) bool { return holders.Suffice(node) && len(holders.On(node)) > 0 })
+	})
+	return possible
 }

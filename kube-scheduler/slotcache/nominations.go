@@ -44,9 +44,22 @@ func (b *Cache) InVain(pod *v1.Pod, n *Nomination) {
 	if b.nominations[uid] != n || b.ledger.Nominated(uid) == "" {
 		return
 	}
+	b.endNomination(pod)
+	b.Queue.RetryLater(pod.UID)
+}
+
+// EndNomination gives back what is kept for the pod: its node cannot run it.
+func (b *Cache) EndNomination(pod *v1.Pod) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.endNomination(pod)
+}
+
+// endNomination is EndNomination. The caller holds mu.
+func (b *Cache) endNomination(pod *v1.Pod) {
+	uid := string(pod.UID)
 	b.forgetNomination(uid)
 	b.gaveBack(pod, b.ledger.ClearNomination(uid))
-	b.Queue.RetryLater(pod.UID)
 }
 
 // NominatedNode is the node for which slots are kept for the pod, "" for none.

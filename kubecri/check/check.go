@@ -176,11 +176,11 @@ func (c *checker) required(ctx context.Context) {
 	for _, condition := range node.Status.Conditions {
 		switch {
 		case condition.Type != v1alpha1.StartsWithoutKubecri:
-		case condition.Status == corev1.ConditionTrue:
-			c.note("NRI", "%s", condition.Message)
+		case condition.Status == corev1.ConditionFalse:
+			c.ok("NRI", "%s", condition.Message)
 			return
 		default:
-			c.ok("NRI", "%s", condition.Message)
+			c.note("NRI", "%s", condition.Message)
 			return
 		}
 	}

@@ -194,9 +194,10 @@ func TestRuntimeRequiresKubecri(t *testing.T) {
 	}
 	defer l.Close()
 	for status, want := range map[corev1.ConditionStatus]string{
-		"":                    "note  NRI        whether the runtime starts containers without their devices while kubecri is away is not known",
-		corev1.ConditionTrue:  "note  NRI        what it does",
-		corev1.ConditionFalse: "ok    NRI        what it does",
+		"":                      "note  NRI        whether the runtime starts containers without their devices while kubecri is away is not known",
+		corev1.ConditionTrue:    "note  NRI        what it does",
+		corev1.ConditionFalse:   "ok    NRI        what it does",
+		corev1.ConditionUnknown: "note  NRI        what it does",
 	} {
 		config, kube := setup(nil, "")
 		config.NRI = l.Addr().String()

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,7 +57,7 @@ type Config struct {
 	// Nodes is this node.
 	Nodes coreinformers.NodeInformer
 	// NRIPlugin is the plugin's name in NRI mode, and PodNamespace that of the pod in which it
-	// runs, if it does.
+	// runs, if it does and the scheduler is to wait for it.
 	NRIPlugin, PodNamespace string
 	// Served, in device-plugin mode, returns the resources that the node has device plugins
 	// of, by name; false while that is not known. nil in any other mode.
@@ -143,7 +144,7 @@ func (k *keeper) keep(ctx context.Context) error {
 			}
 			continue
 		}
-		if k.wrote, err = k.Client.CoreV1().Nodes().Patch(ctx, k.Node, apitypes.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		if k.wrote, err = k.Client.CoreV1().Nodes().Patch(ctx, k.Node, apitypes.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 			k.wrote = nil
 			return fmt.Errorf("patch node %s: %w", k.Node, err)
 		}
@@ -191,7 +192,7 @@ type view struct {
 	last map[string]time.Time
 }
 
-// plan returns a merge patch of the node's status subresource, nil for none.
+// plan returns a strategic merge patch of the node's status subresource, nil for none.
 func plan(v view) ([]byte, error) {
 	labels, annotations, capacity, allocatable := map[string]any{}, map[string]any{}, map[string]any{}, map[string]any{}
 	has := v.node.Labels[v1alpha1.ModeLabel]
@@ -221,6 +222,9 @@ func plan(v view) ([]byte, error) {
 		}
 	}
 	metadata, status, patch := map[string]any{}, map[string]any{}, map[string]any{}
+	if v.nriPlugin == "" && slices.ContainsFunc(v.node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.StartsWithoutKubecri }) {
+		status["conditions"] = []any{map[string]any{"type": v1alpha1.StartsWithoutKubecri, "$patch": "delete"}}
+	}
 	set(metadata, "labels", labels)
 	set(metadata, "annotations", annotations)
 	set(status, "capacity", capacity)

@@ -21,6 +21,7 @@ func TestPlan(t *testing.T) {
 		chooses     bool
 		nri         string
 		pod         string
+		conditions  []string
 		served      map[string]Amount
 		unknown     bool
 		last        time.Duration // ago
@@ -37,6 +38,9 @@ func TestPlan(t *testing.T) {
 		{name: "NRI mode, said", nri: "kubecri", annotations: map[string]string{"kubeslot.io/nri-plugin": "kubecri", "mine": "x"}},
 		{name: "NRI mode under another name", nri: "ours", annotations: map[string]string{"kubeslot.io/nri-plugin": "kubecri"}, want: `{"metadata":{"annotations":{"kubeslot.io/nri-plugin":"ours"}}}`},
 		{name: "after NRI mode", annotations: map[string]string{"kubeslot.io/nri-plugin": "kubecri"}, want: `{"metadata":{"annotations":{"kubeslot.io/nri-plugin":null}}}`},
+		{name: "after NRI mode, with what it said of the runtime", conditions: []string{"Ready", "kubeslot.io/StartsWithoutKubecri", "kubeslot.io/Other"},
+			want: `{"status":{"conditions":[{"$patch":"delete","type":"kubeslot.io/StartsWithoutKubecri"}]}}`},
+		{name: "NRI mode, with what it says of the runtime", nri: "kubecri", annotations: map[string]string{"kubeslot.io/nri-plugin": "kubecri"}, conditions: []string{"kubeslot.io/StartsWithoutKubecri"}},
 		{name: "device plugins", chooses: true, unknown: true,
 			want: `{"metadata":{"labels":{"kubeslot.io/mode":"device-plugin"}}}`},
 		{name: "nothing to do", chooses: true, labels: labelled, amounts: map[string]string{"akri.sh/cam": "2", "cpu": "4", "nvidia.com/gpu": "1"}, served: map[string]Amount{"akri.sh/cam": {}}},
@@ -64,6 +68,9 @@ func TestPlan(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: test.labels, Annotations: test.annotations},
 				Status: corev1.NodeStatus{Capacity: corev1.ResourceList{}, Allocatable: corev1.ResourceList{}}}
+			for _, c := range test.conditions {
+				node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeConditionType(c), Status: corev1.ConditionTrue})
+			}
 			last := map[string]time.Time{"akri.sh/gone": now}
 			for name, n := range test.amounts {
 				all, healthy, two := strings.Cut(n, "/")

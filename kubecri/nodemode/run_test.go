@@ -3,6 +3,7 @@ package nodemode
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -77,5 +78,35 @@ func TestAmountsFollow(t *testing.T) {
 	}
 	if patches != 4 { // label and first amounts, and one for each change
 		t.Errorf("%d patches, want 4", patches)
+	}
+}
+
+// A node in another mode than NRI says nothing of NRI any more, and what others say of it stays.
+func TestLeavesNRI(t *testing.T) {
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
+	is := func(c corev1.NodeConditionType) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: c, Status: corev1.ConditionTrue}
+	}
+	client := fake.NewClientset(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{"kubeslot.io/nri-plugin": "kubecri", "mine": "x"}},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{is("Ready"), is("kubeslot.io/StartsWithoutKubecri"), is("kubeslot.io/Other")}},
+	})
+	factory := informers.NewSharedInformerFactory(client, 0)
+	nodes := factory.Core().V1().Nodes()
+	nodes.Informer()
+	factory.Start(ctx.Done())
+	var running sync.WaitGroup
+	running.Go(func() { Run(ctx, Config{Node: "a", Client: client, Nodes: nodes}) })
+	defer running.Wait()
+	defer cancel()
+	want := []corev1.NodeCondition{is("Ready"), is("kubeslot.io/Other")}
+	var node *corev1.Node
+	left := func(context.Context) (bool, error) {
+		var err error
+		node, err = client.CoreV1().Nodes().Get(ctx, "a", metav1.GetOptions{})
+		return err == nil && slices.Equal(node.Status.Conditions, want) && maps.Equal(node.Annotations, map[string]string{"mine": "x"}), err
+	}
+	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, interval/2, true, left); err != nil {
+		t.Fatalf("the node has the annotations %v and conditions %v", node.Annotations, node.Status.Conditions)
 	}
 }

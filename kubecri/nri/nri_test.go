@@ -321,13 +321,27 @@ func TestNodeSaysWhetherTheRuntimeRequiresThePlugin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t, tc.rt, camera, tc.options...)
+			f.wantUnknown(t, tc.rt)
 			if _, err := f.rt.CreateContainer(t.Context(), create("side", "c2", nil)); err != nil {
 				t.Fatal(err)
 			}
 			if c := f.condition(); c.Type != "kubeslot.io/StartsWithoutKubecri" || c.Status != tc.status || !strings.Contains(c.Message, tc.says) {
 				t.Errorf("the node says %+v, want %s and %q", c, tc.status, tc.says)
 			}
+			f.rt.kill(t)
+			f.await(t, "the plugin to lose the runtime", func() bool { return f.plugin.Connected() != nil })
+			f.rt.serve(t, f.socket, tc.options...)
+			f.await(t, "the plugin to be connected again", func() bool { return f.plugin.Connected() == nil })
+			f.wantUnknown(t, tc.rt)
 		})
+	}
+}
+
+// wantUnknown wants the node to say that it is not known what a runtime requires that can require the plugin.
+func (f *flow) wantUnknown(t *testing.T, rt *runtime) {
+	t.Helper()
+	if c := f.condition(); rt.version != before && c.Status != corev1.ConditionUnknown {
+		t.Errorf("once connected the node says %+v, want %s", c, corev1.ConditionUnknown)
 	}
 }
 

@@ -122,7 +122,9 @@ func (s *session) Configure(ctx context.Context, _, runtime, release string) (ap
 		close(s.configured)
 	})
 	mask := events(s.stub.RuntimeNRIVersion())
-	if !mask.IsSet(api.Event_VALIDATE_CONTAINER_ADJUSTMENT) {
+	if mask.IsSet(api.Event_VALIDATE_CONTAINER_ADJUSTMENT) {
+		s.notValidatedYet()
+	} else {
 		s.tooOld()
 	}
 	return mask, nil

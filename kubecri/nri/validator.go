@@ -27,6 +27,13 @@ func (s *session) validated(r *api.ValidateContainerAdjustmentRequest) {
 	s.config.Condition(c)
 }
 
+// notValidatedYet has the node say that it is not known, for a runtime that connects: it may have been
+// restarted with another configuration.
+func (s *session) notValidatedYet() {
+	s.config.Condition(nodecondition.Condition{Type: string(v1alpha1.StartsWithoutKubecri), Status: corev1.ConditionUnknown, Reason: "NoContainerYet",
+		Message: "whether the runtime starts containers without their devices while kubecri is away is not known: kubecri sees it when a container is created there"})
+}
+
 // tooOld has the node say that its runtime cannot require a plugin.
 func (s *session) tooOld() {
 	s.config.Condition(nodecondition.Condition{Type: string(v1alpha1.StartsWithoutKubecri), Status: corev1.ConditionTrue, Reason: "RuntimeTooOld",

@@ -27,10 +27,10 @@ const (
 	SignatureAnnotation = "kubeslot.io/signature"
 	maxSignature        = 128
 
-	// maxBytes is the API server's limit for all annotations of an object
+	// MaxBytes is the API server's limit for all annotations of an object
 	// (apimachinery validation, TotalAnnotationSizeLimitB). It is not checked at
 	// Bind, so that a larger one would break every later update of the pod.
-	maxBytes = 256 << 10
+	MaxBytes = 256 << 10
 )
 
 // DecodePod reads the pod annotation. It returns nil when there is none. What
@@ -106,7 +106,17 @@ func Encode(info *types.PodInfo, podUID string, has map[string]string) (map[stri
 		return nil, fmt.Errorf("encode the assignment of pod %s: %w", info.Name, err)
 	}
 	made := map[string]string{Annotation: string(text), HolderAnnotation: podUID}
-	total := len(SignatureAnnotation) + maxSignature // whether or not it is signed
+	if total := Size(made, has); total > MaxBytes {
+		return nil, fmt.Errorf("with its device assignment of %d bytes the annotations of pod %s would take %d bytes, of %d allowed: request fewer slots in one pod, or shorten its annotations",
+			len(text), info.Name, total, MaxBytes)
+	}
+	return made, nil
+}
+
+// Size is how many bytes the annotations of a pod take that has some, once those that are made for
+// it are merged with them. Room for a signature is counted whether or not they are signed.
+func Size(made, has map[string]string) int {
+	total := len(SignatureAnnotation) + maxSignature
 	for key, value := range made {
 		total += len(key) + len(value)
 	}
@@ -115,11 +125,7 @@ func Encode(info *types.PodInfo, podUID string, has map[string]string) (map[stri
 			total += len(key) + len(value)
 		}
 	}
-	if total > maxBytes {
-		return nil, fmt.Errorf("with its device assignment of %d bytes the annotations of pod %s would take %d bytes, of %d allowed: request fewer slots in one pod, or shorten its annotations",
-			len(text), info.Name, total, maxBytes)
-	}
-	return made, nil
+	return total
 }
 
 // Granted returns the assignment that the scheduler made for this pod on this

@@ -246,7 +246,7 @@ func TestGrantsRoundTrip(t *testing.T) {
 
 func TestAnAssignmentTooLargeForThePodIsRefused(t *testing.T) {
 	info := broker()
-	info.Name = strings.Repeat("x", maxBytes)
+	info.Name = strings.Repeat("x", MaxBytes)
 	if _, err := Encode(info, "uid", nil); err == nil || !strings.Contains(err.Error(), "request fewer slots") {
 		t.Errorf("Encode() = %v, want an error that says what to do", err)
 	}

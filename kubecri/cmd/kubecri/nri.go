@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
@@ -28,7 +26,7 @@ func runNRI(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	n.nriPlugin, n.podNamespace = o.nriName, podNamespace()
+	n.nriPlugin, n.ownPod = o.nriName, ownPod(serviceAccount)
 	plugin, err := nri.New(nri.Config{
 		Node: o.nodeName, Socket: path(o.nriSocket), Name: o.nriName, Index: o.nriIndex,
 		Admitter: n.admitter, Claims: n.claims, Condition: n.conditions.Set, Tracer: n.tracer,
@@ -49,13 +47,4 @@ func runNRI(ctx context.Context, o *options) error {
 		plugin.Run(ctx)
 		return nil
 	})
-}
-
-// podNamespace is that of the pod in which this process runs; "" if it runs in none.
-func podNamespace() string {
-	name, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(name))
 }

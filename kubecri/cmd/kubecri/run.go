@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	corev1 "k8s.io/api/core/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
@@ -85,8 +87,9 @@ type node struct {
 	allowed    hostpaths.Allowed
 	conditions *nodecondition.Reporter
 	repairer   *repair.Repairer // of containers that were created past us
-	// In NRI mode: the plugin's name, and the namespace of the pod that this runs in, if it does.
-	nriPlugin, podNamespace string
+	// In NRI mode: the plugin's name, and the pod that this runs in, if it does.
+	nriPlugin string
+	ownPod    apitypes.NamespacedName
 	// runtimeIsBack, if set, is called whenever the runtime can be reached again.
 	runtimeIsBack func(context.Context)
 }
@@ -263,7 +266,11 @@ func (n *node) run(ctx context.Context) {
 	running.Go(func() { n.claims.Run(ctx) })
 	running.Go(func() { n.conditions.Run(ctx) })
 	running.Go(func() {
-		nodemode.Run(ctx, nodemode.Config{Node: n.cluster.node, Client: n.cluster.kube, Nodes: n.cluster.Nodes, NRIPlugin: n.nriPlugin, PodNamespace: n.podNamespace})
+		namespace := ""
+		if n.ownPod.Namespace != "" && cache.WaitFor(ctx, "", n.cluster.Pods.Informer().HasSyncedChecker()) {
+			namespace = kubecriNamespace(ctx, n.ownPod, n.cluster.Pods.Lister())
+		}
+		nodemode.Run(ctx, nodemode.Config{Node: n.cluster.node, Client: n.cluster.kube, Nodes: n.cluster.Nodes, NRIPlugin: n.nriPlugin, PodNamespace: namespace})
 	})
 	if n.cdi != nil {
 		running.Go(func() { n.cdi.Run(ctx, n.agent) })

@@ -13,7 +13,7 @@ const (
 	// NRIPluginAnnotation is on Nodes where kubecri is an NRI plugin of the runtime: its name.
 	// The scheduler has the runtime's validator require it for containers with devices.
 	NRIPluginAnnotation = "kubeslot.io/nri-plugin"
-	// KubecriNamespaceAnnotation is on Nodes where such a kubecri runs in a pod: its namespace. The
+	// KubecriNamespaceAnnotation is on Nodes where such a kubecri runs in a pod with its label: its namespace. The
 	// scheduler gives the node no pods with devices while no such pod is Ready there.
 	KubecriNamespaceAnnotation = "kubeslot.io/kubecri-namespace"
 

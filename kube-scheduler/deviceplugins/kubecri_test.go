@@ -1,0 +1,79 @@
+package deviceplugins
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// kubecriOn is kubecri's pod on the node.
+func kubecriOn(node string, ready v1.ConditionStatus) *v1.Pod {
+	p := &v1.Pod{Spec: v1.PodSpec{NodeName: node}, Status: v1.PodStatus{Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: ready}}}}
+	p.Name, p.Namespace, p.Labels = "kubecri", "kubeslot-system", map[string]string{"app.kubernetes.io/name": "kubecri"}
+	return p
+}
+
+// A node from which kubecri is away is refused, whoever else may go.
+func TestFilterWhileKubecriIsAway(t *testing.T) {
+	for name, test := range map[string]struct {
+		namespace string // of kubecri's pod, as the node says it
+		pods      []*v1.Pod
+		want      fwk.Code
+	}{
+		"on the host": {"", nil, fwk.Success},
+		"ready":       {"kubeslot-system", []*v1.Pod{kubecriOn("a", v1.ConditionTrue)}, fwk.Success},
+		"not ready":   {"kubeslot-system", []*v1.Pod{kubecriOn("a", v1.ConditionFalse)}, fwk.UnschedulableAndUnresolvable},
+		"not there":   {"kubeslot-system", nil, fwk.UnschedulableAndUnresolvable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, newMoody())
+			node, p := r.addNode(t, "a", "1x1").DeepCopy(), widgets(t, "p", 1)
+			if test.namespace != "" {
+				node.Annotations[v1alpha1.KubecriNamespaceAnnotation] = test.namespace
+			}
+			r.create(t, p)
+			info, state := framework.NewNodeInfo(test.pods...), framework.NewCycleState()
+			info.SetNode(node)
+			if _, status := r.PreFilter(r.ctx, state, p, nil); !status.IsSuccess() {
+				t.Fatal(status)
+			}
+			if status := r.Filter(r.ctx, state, p, info); status.Code() != test.want {
+				t.Errorf("Filter: %v, want %v", status, test.want)
+			}
+		})
+	}
+}
+
+// Pods are tried when kubecri has come, and when a node's is to be no pod any more.
+func TestHintsOfKubecri(t *testing.T) {
+	r := newRig(t, newMoody())
+	registered, err := r.EventsToRegister(r.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, inPod := &v1.Node{}, &v1.Node{}
+	inPod.Annotations = map[string]string{v1alpha1.KubecriNamespaceAnnotation: "kubeslot-system"}
+	for name, test := range map[string]struct {
+		event    fwk.ClusterEvent
+		old, now any
+	}{
+		"a pod becomes Ready":   {fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update}, kubecriOn("a", v1.ConditionFalse), kubecriOn("a", v1.ConditionTrue)},
+		"a Ready pod is seen":   {fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add}, nil, kubecriOn("a", v1.ConditionTrue)},
+		"it is on the host now": {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation}, inPod, host},
+	} {
+		queued := false
+		for _, e := range registered {
+			if e.Event.Resource == test.event.Resource && e.Event.ActionType&test.event.ActionType != 0 {
+				hint, err := e.QueueingHintFn(r.cache.logger, widgets(t, "p", 1), test.old, test.now)
+				queued = queued || hint == fwk.Queue && err == nil
+			}
+		}
+		if !queued {
+			t.Errorf("%s: not tried", name)
+		}
+	}
+}
