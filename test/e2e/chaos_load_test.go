@@ -36,7 +36,7 @@ type chaosLoad struct {
 // etcd has.
 func startChaosLoad(r *rig, name string, seed uint64) *chaosLoad {
 	r.Helper()
-	l := newChaosLoad(r, name, 2)
+	l := newChaosLoad(r, name, nil)
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://127.0.0.1:2379"}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return shared.Dial(ctx, "", "tcp", address)
@@ -49,18 +49,18 @@ func startChaosLoad(r *rig, name string, seed uint64) *chaosLoad {
 	return l
 }
 
-// newChaosLoad makes the devices. begin starts the load.
-func newChaosLoad(r *rig, name string, devices int) *chaosLoad {
+// newChaosLoad makes two devices of two slots each. begin starts the load.
+func newChaosLoad(r *rig, name string, change func(*akriv0.Configuration)) *chaosLoad {
 	r.Helper()
-	var ids []string
-	for i := range devices {
-		ids = append(ids, fmt.Sprint(name, i))
-	}
-	l := &chaosLoad{reports: r.TempDir(), load: &load{rig: r, name: name, slots: 2 * devices, dir: r.TempDir(),
+	ids := []string{name + "0", name + "1"}
+	l := &chaosLoad{reports: r.TempDir(), load: &load{rig: r, name: name, slots: 2 * len(ids), dir: r.TempDir(),
 		classes: []string{r.priorityClass(100), r.priorityClass(1000)}}}
 	l.debugEcho(name, 2, func(c *akriv0.Configuration) {
 		c.Spec.DiscoveryHandler.DiscoveryDetails = fmt.Sprintf(
 			"descriptions: [%s]\nmounts: [{containerPath: /slots, hostPath: %s}]\n", strings.Join(ids, ", "), l.dir)
+		if change != nil {
+			change(c)
+		}
 	}, ids...)
 	return l
 }

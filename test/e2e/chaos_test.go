@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,8 +20,8 @@ import (
 
 // fault is something that goes away and comes back after outage.
 type fault struct {
-	how             string // kill, freeze or cut off
-	component, node string // component is "" for a node that is cut off
+	how             string // kill, freeze, cut off or lose the devices of
+	component, node string // component is "" where it is the node that suffers
 	outage          time.Duration
 }
 
@@ -58,6 +59,9 @@ func nextFaults(random *rand.Rand) []fault {
 
 // last has the fault come, and go after its outage. What was killed is not started.
 func (f fault) last() error {
+	if f.how == "lose the devices of" {
+		return f.loseDevices()
+	}
 	if f.component == "" {
 		if err := shared.Partition(f.node); err != nil {
 			return err
@@ -80,6 +84,22 @@ func (f fault) last() error {
 		}
 	}
 	return nil
+}
+
+// loseDevices has the node see no device of debugEcho for a time.
+func (f fault) loseDevices() error {
+	for _, n := range shared.Nodes() {
+		if n.Name != f.node {
+			continue
+		}
+		file := filepath.Join(n.KubecriDir, "debug-echo-availability.txt")
+		if err := writeFile(file, "OFFLINE\n"); err != nil {
+			return err
+		}
+		time.Sleep(f.outage)
+		return os.Remove(file)
+	}
+	return fmt.Errorf("no node %s", f.node)
 }
 
 // suffer has the fault come and go, and waits until all is as before.

@@ -13,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubeslot/kubeslot/test/cluster"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
 // soakTargets are faults that last: for the seconds from and to.
@@ -26,6 +29,8 @@ var soakTargets = []struct {
 	{fault{how: "freeze", component: cluster.Kubelet, node: nodeA}, 50, 80},
 	{fault{how: "cut off", node: nodeA}, 60, 90},
 	{fault{how: "cut off", node: nodeB}, 60, 90},
+	{fault{how: "lose the devices of", node: nodeA}, 20, 60},
+	{fault{how: "lose the devices of", node: nodeB}, 20, 60},
 	{fault{how: "freeze", component: cluster.Containerd, node: nodeA}, 20, 60},
 	{fault{how: "freeze", component: cluster.Containerd, node: nodeB}, 20, 60},
 	{fault{how: "kill", component: cluster.Kubecri, node: nodeA}, 0, 60},
@@ -35,6 +40,9 @@ var soakTargets = []struct {
 	{fault{how: "kill", component: cluster.APIServer}, 0, 30},
 	{fault{how: "freeze", component: cluster.APIServer}, 0, 30},
 }
+
+// promised is less than a node may be cut off, and more than kubecri may be frozen.
+const promised = 80 * time.Second
 
 // endure has a fault come and go while the supervisor starts what ends by itself.
 func (f fault) endure(s *supervisor) error {
@@ -73,22 +81,26 @@ func (l *chaosLoad) restore(ctx context.Context, back time.Duration) error {
 	return os.RemoveAll(backup)
 }
 
-// A witness in each container locks a file for each of its slots while nodes are cut off, kubelets and
-// runtimes away for longer than a node takes to be not Ready, pods deleted by force and without a grace
-// period, and etcd restored. No slot is in two containers, none is leaked, and containers start again
-// after each round.
+// A witness in each container locks a file for each of its slots while nodes are cut off or see no
+// device, kubelets and runtimes are away for longer than a node takes to be not Ready, pods are deleted
+// by force and without a grace period, and etcd is restored. No slot is in two containers, none is
+// leaked, and containers start again after each round. Of half the devices slots are released when
+// their node is cut off for long.
 func TestSoak(t *testing.T) {
 	testAll(t, "goes on for minutes")
 	r := newRig(t)
 	window, seed, err := chaosWindow()
 	r.check(err)
 	random := rand.New(rand.NewPCG(seed, 1))
-	l := newChaosLoad(r, "soak", 4)
-	l.rough = true
+	l := &soakLoad{newChaosLoad(r, "soak", nil), newChaosLoad(newRig(t), "soakpromise", func(c *akriv0.Configuration) {
+		c.Spec.ReleaseUnreachableAfter = &metav1.Duration{Duration: promised}
+	})}
+	l.chaosLoad.rough, l.promised.rough = true, true
 	s := r.superviseBut("", "")
 	defer s.stop()
 	t.Cleanup(r.controlPlaneRuns)
 	l.begin(seed)
+	l.promised.begin(seed + 1)
 	started := l.containers()
 	rounds, restores := 0, 0
 	for end := time.Now().Add(window); rounds < 2 || time.Now().Before(end); rounds++ {
@@ -115,11 +127,18 @@ func TestSoak(t *testing.T) {
 		l.one()
 	}
 	l.settle()
+	l.promised.settle()
 	t.Logf("seed %d: %d rounds, %d of them restores, %d containers, none of which found its slot in use", seed, rounds, restores, l.containers()-started)
 }
 
+// soakLoad is two loads: the Configuration of the second has releaseUnreachableAfter.
+type soakLoad struct {
+	*chaosLoad
+	promised *chaosLoad
+}
+
 // quick kills and freezes for a second at most, again and again.
-func (l *chaosLoad) quick(s *supervisor, random *rand.Rand, window time.Duration) {
+func (l *soakLoad) quick(s *supervisor, random *rand.Rand, window time.Duration) {
 	l.Helper()
 	for end := time.Now().Add(window); time.Now().Before(end); {
 		f := soakTargets[random.IntN(len(soakTargets))].fault
@@ -130,7 +149,7 @@ func (l *chaosLoad) quick(s *supervisor, random *rand.Rand, window time.Duration
 }
 
 // round has one to three faults at the same time.
-func (l *chaosLoad) round(s *supervisor, random *rand.Rand, round int, seed uint64) {
+func (l *soakLoad) round(s *supervisor, random *rand.Rand, round int, seed uint64) {
 	l.Helper()
 	var faults []fault
 	had := map[string]bool{}
@@ -161,23 +180,27 @@ func (l *chaosLoad) round(s *supervisor, random *rand.Rand, round int, seed uint
 }
 
 // containers is how many have reported their devices.
-func (l *chaosLoad) containers() int {
+func (l *soakLoad) containers() int {
 	l.Helper()
-	files, err := os.ReadDir(l.reports)
-	l.check(err)
 	n := 0
-	for _, f := range files {
-		if strings.HasSuffix(f.Name(), ".json") {
-			n++
+	for _, dir := range []string{l.reports, l.promised.reports} {
+		files, err := os.ReadDir(dir)
+		l.check(err)
+		for _, f := range files {
+			if strings.HasSuffix(f.Name(), ".json") {
+				n++
+			}
 		}
 	}
 	return n
 }
 
 // one checks that no two containers had a slot at once.
-func (l *chaosLoad) one() {
+func (l *soakLoad) one() {
 	l.Helper()
-	if conflict, err := os.ReadFile(filepath.Join(l.dir, "CONFLICT")); err == nil {
-		l.Fatalf("containers used a slot at the same time:\n%s", conflict)
+	for _, dir := range []string{l.dir, l.promised.dir} {
+		if conflict, err := os.ReadFile(filepath.Join(dir, "CONFLICT")); err == nil {
+			l.Fatalf("containers used a slot at the same time:\n%s", conflict)
+		}
 	}
 }
