@@ -9,17 +9,23 @@ step() {
   echo "lint: $1: $((SECONDS - begin)) s"
 }
 
+# files are those of the working tree, new ones too, that match.
+files() {
+  local file
+  for file in $(git ls-files -co --exclude-standard "$@"); do [ ! -e "$file" ] || echo "$file"; done
+}
+
 formatted() {
   local unformatted
-  unformatted=$(git ls-files -z '*.go' | xargs -0 gofmt -l) || return 1
+  unformatted=$(files '*.go' | xargs gofmt -l) || return 1
   [ -z "$unformatted" ] || { echo "not gofmt-clean:"; echo "$unformatted"; return 1; }
 }
 
 # Each module that has code, those within testdata too.
 check() {
   local modules=()
-  for module in $(git ls-files '*go.mod' | xargs -n 1 dirname); do
-    [ -z "$(git ls-files "$module/*.go")" ] || modules+=("$module")
+  for module in $(files '*go.mod' | xargs -n 1 dirname); do
+    [ -z "$(files "$module/*.go")" ] || modules+=("$module")
   done
   _output/tools/lint -clean _output/tools/lint.clean "${modules[@]}"
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Says everything that this machine lacks for the given needs, all at once:
 #   hack/preflight.sh go gcc root disk:7 memory:3 cluster:demo
-# disk:7 is what a first build takes, in GB: later ones take 1. memory:3 is what must be available.
+# disk:7 is what a first build takes, in GB: later ones take less, 1 at least. memory:3 is what must be available.
 # cluster:demo is the name of a demo's cluster, which must not be there.
 set -u
 missing=()
@@ -21,20 +21,34 @@ for need in "$@"; do
       command -v gcc >/dev/null || missing+=("gcc is not on PATH (runc and the race detector need cgo): apt-get install gcc libc6-dev") ;;
     root)
       [ "$(uname -s)" = Linux ] || missing+=("this is $(uname -s): the cluster needs Linux")
-      [ "$(id -u)" = 0 ] || missing+=("not root: the cluster makes namespaces, mounts and cgroups; run it with sudo") ;;
+      if [ "$(id -u)" != 0 ]; then
+        missing+=("not root: the cluster makes namespaces, mounts and cgroups; run it with sudo")
+      elif [ $((0x$(awk '/^CapEff:/ { print $2 }' /proc/self/status) >> 21 & 1)) = 0 ]; then # CAP_SYS_ADMIN
+        missing+=("root without CAP_SYS_ADMIN: in a container, run it with --privileged")
+      elif [ ! -e /dev/kmsg ]; then
+        missing+=("/dev/kmsg is missing, which the kubelet watches: in a container, pass it with --device /dev/kmsg")
+      fi ;;
     disk:*)
-      want=${need#disk:}
-      [ ! -e "$(dirname "$0")/../_output/cluster/kubernetes" ] || want=1
-      # Each filesystem has to have room for all: the directories are on one, as a rule.
-      for directory in "$(go env GOCACHE 2>/dev/null)" "$(go env GOMODCACHE 2>/dev/null)" /var/tmp "$(dirname "$0")"; do
+      cache=$(go env GOCACHE 2>/dev/null) modules=$(go env GOMODCACHE 2>/dev/null)
+      # What an earlier build has left in the caches need not be made again.
+      there=$(du -sk "$cache" "$modules" 2>/dev/null | awk '{ n += $1 } END { printf "%d", n / 1000000 }')
+      want=$((${need#disk:} - there))
+      [ "$want" -ge 1 ] || want=1
+      for at in "$want:$cache" "1:$modules" "1:${TMPDIR:-/tmp}" 1:/var/tmp "1:$(dirname "$0")"; do
+        want=${at%%:*} directory=${at#*:}
         # It may not be there yet.
         while [ "${directory#/}" != "$directory" ] && [ ! -d "$directory" ]; do directory=${directory%/*}; done
         free=$(df -Pk "${directory:-/}" 2>/dev/null | awk 'NR == 2 { printf "%d", $4 / 1000000 }')
-        [ "${free:-$want}" -ge "$want" ] || { missing+=("${directory:-/} has $free GB free, and the build takes $want GB: make room, or set GOCACHE and GOMODCACHE to directories elsewhere"); break; }
+        [ "${free:-$want}" -ge "$want" ] || missing+=("${directory:-/} has $free GB free, and the build takes $want GB there: make room, or set GOCACHE, GOMODCACHE and TMPDIR to directories elsewhere")
       done ;;
     memory:*)
       want=${need#memory:}
-      free=$(awk '/^MemAvailable:/ { printf "%d", $2 / 1000000 }' /proc/meminfo 2>/dev/null)
+      free=$(awk '/^(MemAvailable|SwapFree):/ { n += $2 } END { printf "%d", n / 1000000 }' /proc/meminfo 2>/dev/null)
+      # A container may have less than its machine.
+      for file in /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes; do
+        limit=$(awk '/^[0-9]+$/ { printf "%d", $1 / 1000000000 }' "$file" 2>/dev/null)
+        [ "${limit:-$free}" -ge "${free:-0}" ] || free=$limit
+      done
       [ "${free:-$want}" -ge "$want" ] || missing+=("$free GB of memory are available, and building and running the cluster takes $want GB: end other programs, or add swap") ;;
     cluster:*)
       name=${need#cluster:}

@@ -13,11 +13,11 @@ import (
 const script = "../../hack/preflight.sh"
 
 // machine is a PATH with what every Linux has, and the given programs, each of
-// which prints the text.
+// which prints the text, or where a cache of Go is.
 func machine(t *testing.T, programs map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"awk", "bash", "df", "dirname", "head", "id", "sed", "sort", "uname"} {
+	for _, name := range []string{"awk", "bash", "df", "dirname", "du", "head", "id", "sed", "sort", "uname"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)
@@ -27,7 +27,7 @@ func machine(t *testing.T, programs map[string]string) string {
 		}
 	}
 	for name, prints := range programs {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!"+dir+"/bash\necho '"+prints+"'\n"), 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!"+dir+"/bash\ncase \"$*\" in *CACHE) echo /var/tmp/caches ;; *) echo '"+prints+"' ;; esac\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -55,7 +55,7 @@ func TestPreflight(t *testing.T) {
 		"not root":        {map[string]string{"go": "go1.99.0", "gcc": ""}, nobody, []string{"not root", "sudo"}, nil},
 		"nothing at once": {nil, nobody, []string{"Go is not on PATH", "gcc is not on PATH", "not root"}, nil},
 		"no room": {map[string]string{"go": "go1.99.0", "gcc": ""}, 0,
-			[]string{"GB free, and the build takes 1000000 GB", "GB of memory are available", "takes 2000000 GB"}, []string{"disk:1000000", "memory:2000000"}},
+			[]string{"GB free, and the build takes 1000000 GB there", "GB of memory are available", "takes 2000000 GB"}, []string{"disk:1000000", "memory:2000000"}},
 		"a cluster": {map[string]string{"go": "go1.99.0", "gcc": ""}, 0,
 			[]string{`the cluster "preflight-kept" is there already`, `"make demo-down NAME=preflight-kept"`, "another name with NAME="}, []string{"cluster:preflight-kept"}},
 		"logs of a cluster": {map[string]string{"go": "go1.99.0", "gcc": ""}, 0, nil, []string{"cluster:preflight-logs"}},

@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -119,9 +120,16 @@ func (p Programs) Run(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	// What go works in is on the programs' filesystem, so that a program is replaced at once, and is gone
+	// when a build is interrupted. That of one that was killed is removed by the next.
+	work := filepath.Join(dir, ".work")
+	if err := errors.Join(os.RemoveAll(work), os.Mkdir(work, 0o755)); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(work)
 	args := append(append(Flags(), ldflags...), p.Flags...)
 	packages := slices.Compact(slices.Sorted(slices.Values(p.Packages)))
-	if err := goBuild(ctx, root, cgo, p.Out, append(args, "-o", dir+"/"), packages); err != nil {
+	if err := goBuild(ctx, root, []string{cgo, "GOTMPDIR=" + work}, p.Out, append(args, "-o", dir+"/"), packages); err != nil {
 		return nil, err
 	}
 	built := map[string]string{}

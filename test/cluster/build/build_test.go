@@ -3,6 +3,7 @@ package build
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -68,7 +69,7 @@ func module(t *testing.T, goMod, program string) string {
 
 func TestBuildThatFailsSaysWhy(t *testing.T) {
 	root := module(t, "module a.example/one\n\ngo 1.26\n", "package main\n\nfunc main() { undefined() }\n")
-	err := goBuild(t.Context(), root, "CGO_ENABLED=0", io.Discard, Flags(), []string{"."})
+	err := goBuild(t.Context(), root, []string{"CGO_ENABLED=0"}, io.Discard, Flags(), []string{"."})
 	if err == nil || !strings.Contains(err.Error(), "undefined: undefined") {
 		t.Errorf("error %v, want the compiler's", err)
 	}
@@ -83,11 +84,42 @@ func TestProxyThatCannotBeReached(t *testing.T) {
 	t.Setenv("GOFLAGS", "-modcacherw")
 	root := module(t, "module a.example/one\n\ngo 1.26\n\nrequire b.example/two v1.2.3\n",
 		"package main\n\nimport _ \"b.example/two\"\n\nfunc main() {}\n")
-	err := goBuild(t.Context(), root, "CGO_ENABLED=0", io.Discard, append(Flags(), "-mod=mod"), []string{"."})
+	err := goBuild(t.Context(), root, []string{"CGO_ENABLED=0"}, io.Discard, append(Flags(), "-mod=mod"), []string{"."})
 	for _, want := range []string{"b.example/two@v1.2.3", "set GOPROXY", "http://127.0.0.1:1"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q in it", err, want)
 		}
+	}
+}
+
+// A build that is interrupted leaves nothing behind but what it has compiled, and says so.
+func TestInterruptedBuild(t *testing.T) {
+	t.Setenv("GOCACHE", t.TempDir())
+	root := module(t, goMod, "package main\n\nimport _ \"fmt\"\n\nfunc main() {}\n")
+	work := filepath.Join(root, "_output/cluster/.work")
+	if err := os.MkdirAll(filepath.Join(work, "of-a-build-that-was-killed"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for ctx.Err() == nil { // until go compiles something
+			if begun, _ := filepath.Glob(filepath.Join(work, "go-build*", "*", "_pkg_.a")); len(begun) > 0 {
+				cancel()
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	_, err := Programs{Root: root, Packages: []string{"a.example/one"}, Out: io.Discard}.Run(ctx)
+	cancel()
+	<-stopped
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the next run goes on from there") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Stat(work); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is there: %v", work, err)
 	}
 }
 
@@ -124,9 +156,11 @@ func TestLockIsHeldByOne(t *testing.T) {
 }
 
 // Tests name the repository as they see it, such as "../..".
+// goMod has what Programs wants.
+const goMod = "module a.example/one\n\ngo 1.26\n\nrequire (\n\tk8s.io/kubernetes v1.36.3\n\tgithub.com/containerd/containerd/v2 v2.3.7\n\tgithub.com/opencontainers/runc v1.4.3\n)\n"
+
 func TestRootMayBeRelative(t *testing.T) {
-	root := module(t, "module a.example/one\n\ngo 1.26\n\nrequire (\n\tk8s.io/kubernetes v1.36.3\n\tgithub.com/containerd/containerd/v2 v2.3.7\n\tgithub.com/opencontainers/runc v1.4.3\n)\n",
-		"package main\n\nfunc main() {}\n")
+	root := module(t, goMod, "package main\n\nfunc main() {}\n")
 	below := filepath.Join(root, "a", "b")
 	if err := os.MkdirAll(below, 0o755); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package build
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,21 +10,24 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 )
 
-// goBuild runs `go build` and shows how far it is. cgo is a variable of its environment.
-func goBuild(ctx context.Context, root, cgo string, out io.Writer, flags, packages []string) error {
+// goBuild runs `go build` with the variables in its environment and shows how far it is.
+func goBuild(ctx context.Context, root string, env []string, out io.Writer, flags, packages []string) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	show := newProgress(out)
 	defer show.stop()
-	go func() {
+	var planning sync.WaitGroup
+	planning.Go(func() {
 		// It asks what go build will compile while that begins already.
-		if work, err := planned(ctx, root, cgo, flags, packages); err == nil {
+		if work, err := planned(ctx, root, env, flags, packages); err == nil {
 			show.plan(work)
 		}
-	}()
+	})
+	defer planning.Wait()
+	defer cancel()
 	said, lines := io.Pipe()
 	var other []string
 	read := make(chan struct{})
@@ -44,7 +46,7 @@ func goBuild(ctx context.Context, root, cgo string, out io.Writer, flags, packag
 		_, _ = io.Copy(io.Discard, said) // a line beyond the scanner's limit
 	}()
 	args := append(append([]string{"build", "-v"}, flags...), packages...)
-	err := command(ctx, root, cgo, lines, args...)
+	err := command(ctx, root, env, lines, args...)
 	lines.Close()
 	<-read
 	if err != nil {
@@ -58,27 +60,28 @@ var packagePath = regexp.MustCompile(`^[a-zA-Z0-9][^\s:]*$`)
 
 // command runs the go tool, and writes what it says to out. It ends with this process: a
 // kill -9 leaves no build behind.
-func command(ctx context.Context, dir, cgo string, out io.Writer, args ...string) error {
+func command(ctx context.Context, dir string, env []string, out io.Writer, args ...string) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // Pdeathsig is about the thread, not the process
 		cmd := exec.CommandContext(ctx, "go", args...)
 		cmd.Dir = dir
 		// Caller's flags would have packages compiled once more.
-		cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", cgo)
+		cmd.Env = append(append(os.Environ(), "GOFLAGS=", "GOWORK=off"), env...)
 		cmd.Stdout, cmd.Stderr = out, out
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		done <- cmd.Run()
 	}()
 	err := <-done
-	if ctxErr := ctx.Err(); err != nil && ctxErr != nil {
-		return errors.Join(ctxErr, err)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: what was compiled is kept, and the next run goes on from there: %w", context.Cause(ctx), err)
 	}
 	return err
 }
 
 var (
-	networkError = regexp.MustCompile(`dial tcp|no such host|i/o timeout|connection (refused|reset)|TLS handshake|proxyconnect|502 Bad Gateway|503 Service`)
+	networkError = regexp.MustCompile(`dial tcp|no such host|i/o timeout|connection (refused|reset)|TLS handshake|x509: |proxyconnect|: EOF$|deadline exceeded|` +
+		`(403|404|407|50[234]) [A-Z]|module lookup disabled by GOPROXY=off`)
 	moduleOfLine = regexp.MustCompile(`([\w.\-/]+@v[\w.\-+]+)`)
 )
 

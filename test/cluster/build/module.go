@@ -77,7 +77,7 @@ func (m Module) Build(ctx context.Context, root string, out io.Writer) (string, 
 	}
 	defer os.RemoveAll(temp)
 	fmt.Fprintf(out, "building %s %s, once for %s\n", cmp.Or(m.Name, m.Dir), version, dir)
-	if err := goBuild(ctx, source, "CGO_ENABLED=0", out, append(flags, "-o", temp+"/"), m.Packages); err != nil {
+	if err := goBuild(ctx, source, []string{"CGO_ENABLED=0"}, out, append(flags, "-o", temp+"/"), m.Packages); err != nil {
 		return "", fmt.Errorf("build %s %s: %w", m.Dir, version, err)
 	}
 	if err := os.Chmod(temp, 0o755); err != nil {

@@ -33,7 +33,7 @@ func (w work) total() (bytes int64) {
 }
 
 // planned asks the go tool what it would compile.
-func planned(ctx context.Context, root, cgo string, flags, packages []string) (work, error) {
+func planned(ctx context.Context, root string, env, flags, packages []string) (work, error) {
 	const format = `{{if .Stale}}{{.ImportPath}}|{{.Name}}|{{.Dir}}{{range .GoFiles}}|{{.}}{{end}}{{end}}`
 	var out bytes.Buffer
 	args := []string{"list", "-deps", "-f", format}
@@ -44,7 +44,7 @@ func planned(ctx context.Context, root, cgo string, flags, packages []string) (w
 		}
 		args = append(args, flags[i])
 	}
-	if err := command(ctx, root, cgo, &out, append(args, packages...)...); err != nil {
+	if err := command(ctx, root, env, &out, append(args, packages...)...); err != nil {
 		return nil, err
 	}
 	w := work{}
