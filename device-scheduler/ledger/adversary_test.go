@@ -111,8 +111,9 @@ func TestLocalDevicesOfOneIDAreTwo(t *testing.T) {
 	}
 }
 
-// Whoever can write an assignment or a claim could else take gigabytes with few objects,
-// of which the scheduler would die again after each restart.
+// A name of a slot with a large number, in an assignment or a claim, takes no more memory than
+// another. Whoever can write one could else take gigabytes with few objects, and the scheduler would
+// die of them after each restart.
 func TestNamesOfFarSlotsTakeLittleMemory(t *testing.T) {
 	const names, most = 20_000, 2 << 10 // bytes a name
 	far := func(i int) slot.Name { return slot.Name{Instance: fmt.Sprintf("cam-%06x", i), Index: 9_999} }

@@ -184,8 +184,8 @@ func TestReleaseOfWhatOthersMade(t *testing.T) {
 	})
 }
 
-// The slot is released between the attempt to create its claim and the look at whose
-// it is; or its claim is being deleted.
+// A slot that is released between the attempt to create its claim and the look at whose it is, or
+// whose claim is being deleted, is claimed anew.
 func TestTakeOfASlotThatIsBeingReleased(t *testing.T) {
 	t.Run("by another", func(t *testing.T) {
 		r := newRig()

@@ -95,7 +95,8 @@ func TestSameNameRecreated(t *testing.T) {
 	}
 }
 
-// What happens to a bound pod in its life, and whether it still holds its slot.
+// A bound pod holds its slot while its containers may run: also when it is edited, or being deleted.
+// It holds it no more when it has ended or is gone.
 func TestLivesOfABoundPod(t *testing.T) {
 	more := v1.ResourceList{"akri.sh/cam": resource.MustParse("1"), v1.ResourceCPU: resource.MustParse("2")}
 	tests := map[string]struct {

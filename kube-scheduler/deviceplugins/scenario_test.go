@@ -21,8 +21,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-// TestScenarios runs the stories in testdata/scenarios, with the plugin of
-// plugins/example. Commands:
+// Commands of the stories in testdata/scenarios, which run with the plugin of plugins/example:
 //
 //	node name=a widgets=2x3         a node with 2 boards of 3 widgets; or its annotation as text
 //	delete-node name=a
@@ -44,6 +43,9 @@ import (
 //	restart                         a new scheduler reads what the API shows
 //
 // An answer ends with the pods that are tried again, if any.
+
+// What a plugin gave a pod is the pod's until it has ended, is given to no other, and is known after a
+// restart. Pods that wait for it are tried when it may help them; a plugin that panics fails one pod.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		s := &story{nodes: map[string]*v1.Node{}, pods: map[string]*v1.Pod{}, states: map[string]fwk.CycleState{}}
