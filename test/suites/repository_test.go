@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -212,6 +213,31 @@ func TestShortSkipsSayWhereTheTestRuns(t *testing.T) {
 	})
 	if skips == 0 {
 		t.Error("found no test that -short skips")
+	}
+}
+
+// A test that runs only where a variable is set falls out of all suites if no target sets it. Those that
+// are run by hand stand in docs/testing.md.
+func TestVariablesOfSkippedTestsAreSet(t *testing.T) {
+	skip := regexp.MustCompile(`os\.Getenv\("(\w+)"\).*\n(?:.*\n)?.*\.Skip`)
+	set := ""
+	for _, file := range []string{"../../Makefile", "../../docs/testing.md"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set += string(text)
+	}
+	found := 0
+	goFiles(t, func(file, _ string, source []byte) {
+		for _, variable := range skip.FindAllStringSubmatch(string(source), -1) {
+			if found++; !strings.Contains(set, variable[1]+"=") {
+				t.Errorf("%s skips a test where %s is not set, which no target of the Makefile does, nor does docs/testing.md say who runs it", file, variable[1])
+			}
+		}
+	})
+	if found < 5 {
+		t.Errorf("found only %d", found)
 	}
 }
 

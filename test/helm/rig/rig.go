@@ -81,6 +81,7 @@ func (r *Rig) prepare(ctx context.Context, components []string) error {
 		if !slices.Contains(components, component.Name) {
 			continue
 		}
+		fmt.Fprintf(r.Config().Out, "image %s: building, and loading it into %d nodes\n", component.Name, len(r.Nodes()))
 		index, err := images.Build(ctx, source, component, work)
 		if err != nil {
 			return err
