@@ -37,7 +37,7 @@ func TestWebhookOnAnAPIServer(t *testing.T) {
 	r.check(r.try(wrong)) // and the client knows the API
 	began := time.Now()
 	r.check(r.akri.Create(t.Context(), configuration(t, "early", wrong)))
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took >= 2*time.Second { // its timeout
 		t.Errorf("a Configuration took %s while there is no webhook", took)
 	}
 
@@ -211,7 +211,7 @@ func (r *rig) replicas(t *testing.T) {
 	r.await("wrong Configurations to be stored while the replica is down", func() (bool, string) {
 		began := time.Now()
 		err := r.try(wrong)
-		if took := time.Since(began); took > time.Second {
+		if took := time.Since(began); took >= 2*time.Second { // its timeout
 			t.Errorf("a Configuration took %s while the webhook was down", took)
 		}
 		return err == nil, fmt.Sprint(err)
@@ -225,7 +225,7 @@ func (r *rig) replicas(t *testing.T) {
 	r.check(r.Kill("b", control, syscall.SIGSTOP))
 	began := time.Now()
 	err := r.try(wrong)
-	if took := time.Since(began); err != nil || took < 2*time.Second || took > 5*time.Second {
+	if took := time.Since(began); err != nil || took < 2*time.Second || took > 20*time.Second {
 		t.Errorf("while the webhook hangs a Configuration took %s: %v", took, err)
 	}
 	r.check(r.Kill("b", control, syscall.SIGCONT))

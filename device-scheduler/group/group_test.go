@@ -221,7 +221,7 @@ func TestDeepNames(t *testing.T) {
 	if p == nil || p.Score != .5 {
 		t.Fatal(p, len(reasons))
 	}
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > time.Minute {
 		t.Fatalf("took %v", took)
 	}
 }

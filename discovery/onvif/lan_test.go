@@ -81,7 +81,7 @@ func discover(t *testing.T, h *Handler, request discovery.Request) *reports {
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("Discover() = %v after its context ended, want %v", err, context.Canceled)
 		}
-		if took := time.Since(began); took > 500*time.Millisecond {
+		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("Discover() took %s to end", took)
 		}
 	}
