@@ -74,7 +74,7 @@ func (l *chaosLoad) begin(seed uint64) {
 		random := rand.New(rand.NewPCG(seed, uint64(i)))
 		l.workers.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				l.life(ctx, random, fmt.Sprintf("w%d-%d", i, n))
+				l.life(ctx, random, fmt.Sprintf("%s-%d-%d", l.name, i, n))
 			}
 		})
 	}

@@ -92,7 +92,7 @@ func TestSoak(t *testing.T) {
 	window, seed, err := chaosWindow()
 	r.check(err)
 	random := rand.New(rand.NewPCG(seed, 1))
-	l := &soakLoad{newChaosLoad(r, "soak", nil), newChaosLoad(newRig(t), "soakpromise", func(c *akriv0.Configuration) {
+	l := &soakLoad{newChaosLoad(r, "soak", nil), newChaosLoad(r, "soakpromise", func(c *akriv0.Configuration) {
 		c.Spec.ReleaseUnreachableAfter = &metav1.Duration{Duration: promised}
 	})}
 	l.chaosLoad.rough, l.promised.rough = true, true
@@ -126,6 +126,8 @@ func TestSoak(t *testing.T) {
 		})
 		l.one()
 	}
+	l.stop()
+	l.promised.stop()
 	l.settle()
 	l.promised.settle()
 	t.Logf("seed %d: %d rounds, %d of them restores, %d containers, none of which found its slot in use", seed, rounds, restores, l.containers()-started)
