@@ -36,7 +36,7 @@ type chaosLoad struct {
 // etcd has.
 func startChaosLoad(r *rig, name string, seed uint64) *chaosLoad {
 	r.Helper()
-	l := newChaosLoad(r, name, nil)
+	l := newChaosLoad(r, name, r.chaosClasses(), nil)
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://127.0.0.1:2379"}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return shared.Dial(ctx, "", "tcp", address)
@@ -49,12 +49,15 @@ func startChaosLoad(r *rig, name string, seed uint64) *chaosLoad {
 	return l
 }
 
+// chaosClasses makes the PriorityClasses of a load's pods.
+func (r *rig) chaosClasses() []string { return []string{r.priorityClass(100), r.priorityClass(1000)} }
+
 // newChaosLoad makes two devices of two slots each. begin starts the load.
-func newChaosLoad(r *rig, name string, change func(*akriv0.Configuration)) *chaosLoad {
+func newChaosLoad(r *rig, name string, classes []string, change func(*akriv0.Configuration)) *chaosLoad {
 	r.Helper()
 	ids := []string{name + "0", name + "1"}
 	l := &chaosLoad{reports: r.TempDir(), load: &load{rig: r, name: name, slots: 2 * len(ids), dir: r.TempDir(),
-		classes: []string{r.priorityClass(100), r.priorityClass(1000)}}}
+		classes: classes}}
 	l.debugEcho(name, 2, func(c *akriv0.Configuration) {
 		c.Spec.DiscoveryHandler.DiscoveryDetails = fmt.Sprintf(
 			"descriptions: [%s]\nmounts: [{containerPath: /slots, hostPath: %s}]\n", strings.Join(ids, ", "), l.dir)

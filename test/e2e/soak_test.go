@@ -92,7 +92,8 @@ func TestSoak(t *testing.T) {
 	window, seed, err := chaosWindow()
 	r.check(err)
 	random := rand.New(rand.NewPCG(seed, 1))
-	l := &soakLoad{newChaosLoad(r, "soak", nil), newChaosLoad(r, "soakpromise", func(c *akriv0.Configuration) {
+	classes := r.chaosClasses()
+	l := &soakLoad{newChaosLoad(r, "soak", classes, nil), newChaosLoad(r, "soakpromise", classes, func(c *akriv0.Configuration) {
 		c.Spec.ReleaseUnreachableAfter = &metav1.Duration{Duration: promised}
 	})}
 	l.chaosLoad.rough, l.promised.rough = true, true
