@@ -92,6 +92,7 @@ func TestKubecriStartsWithoutAPIServer(t *testing.T) {
 		}
 	}
 	back()
+	r.controlPlaneRuns() // a leader that was away from it for long has ended
 	r.await("kubelet and kubecri to see the API server again", func() (bool, string) {
 		again, seen := 0, ""
 		for _, name := range []string{"two", "mixed"} {
