@@ -99,7 +99,7 @@ func (s *show) instancesOf(configuration string, want int) func() (bool, error) 
 	}
 }
 
-// unreported reports whether no node has a device of the Configuration.
+// unreported reports whether no node sees a device of the Configuration.
 func (s *show) unreported(configuration string) func() (bool, error) {
 	return func() (bool, error) {
 		list, err := s.akri.KubeslotV1alpha1().DeviceSlices().List(s.ctx, metav1.ListOptions{})
@@ -108,7 +108,7 @@ func (s *show) unreported(configuration string) func() (bool, error) {
 		}
 		for _, slice := range list.Items {
 			for _, d := range slice.Spec.Devices {
-				if d.Configuration.Name == configuration {
+				if d.Configuration.Name == configuration && !d.Gone {
 					return false, nil
 				}
 			}

@@ -78,7 +78,7 @@ func (r *rig) awaitDevices(configuration string, n int) []device {
 	return found
 }
 
-// devices lists a Configuration's devices, sorted by name.
+// devices lists a Configuration's devices that nodes see, sorted by name.
 func (r *rig) devices(configuration string) []device {
 	r.Helper()
 	list, err := akri.KubeslotV1alpha1().DeviceSlices().List(r.ctx, metav1.ListOptions{})
@@ -86,7 +86,7 @@ func (r *rig) devices(configuration string) []device {
 	byName := map[string]device{}
 	for _, s := range list.Items {
 		for _, d := range s.Spec.Devices {
-			if d.Configuration.Namespace != r.ns || d.Configuration.Name != configuration {
+			if d.Configuration.Namespace != r.ns || d.Configuration.Name != configuration || d.Gone {
 				continue
 			}
 			known := byName[d.Instance()]
