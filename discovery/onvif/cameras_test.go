@@ -89,7 +89,7 @@ func TestLogins(t *testing.T) {
 		cameras[name], on[name] = startCamera(t, l, tc.camera)
 	}
 	for name, tc := range cases {
-		details := "discoveryTimeoutSeconds: 2\nuuids: {items: [" + uuids[name] + "]}"
+		details := "discoveryTimeoutSeconds: 4\nuuids: {items: [" + uuids[name] + "]}"
 		reported[name] = discover(t, h, discovery.Request{Properties: propertiesFor(tc.properties, uuids[name]), Details: details})
 	}
 	for name, tc := range cases {
@@ -103,7 +103,7 @@ func TestLogins(t *testing.T) {
 				delete(want[0].Properties, "ONVIF_DEVICE_IP_ADDRESS")
 				delete(want[0].Properties, "ONVIF_DEVICE_MAC_ADDRESS")
 			}
-			if diff := cmp.Diff(want, reported[name].next(10*time.Second, "the first round")); diff != "" {
+			if diff := cmp.Diff(want, reported[name].next(30*time.Second, "the first round")); diff != "" {
 				t.Errorf("reported (-want +got):\n%s", diff)
 			}
 			select {

@@ -357,7 +357,7 @@ func TestAsksOnlySomeAtATime(t *testing.T) {
 	}
 	start := time.Now()
 	d.end()
-	if took := time.Since(start); took > time.Second {
+	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("Discover ended after %v", took)
 	}
 }

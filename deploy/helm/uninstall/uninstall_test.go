@@ -155,7 +155,7 @@ func TestRunSaysWhatIsLeft(t *testing.T) {
 		node("off", corev1.ConditionFalse, "linux"), node("pulls", corev1.ConditionTrue, "linux"),
 		ours("kubecri-off", "kubecri", "off", corev1.PodRunning), // never ends
 	})
-	err := c.run(t, 100*time.Millisecond)
+	err := c.run(t, 2*time.Second)
 	for _, want := range []string{
 		"node fails: pod kubeslot-system/kubeslot-uninstall-fails: kubecri still runs on this node; its files stay: remove them there with `kubecri cleanup`",
 		"node full: pod kubeslot-system/kubeslot-uninstall-full: OutOfpods: too many pods; its files stay",
