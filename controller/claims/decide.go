@@ -70,7 +70,7 @@ type verdict struct {
 	recheck time.Duration
 }
 
-// judge decides. A claim that counts, or has, is released by its node alone, unless
+// judge decides. A claim that counts, or has counted, is released by its node alone, unless
 // v1alpha1.ReleaseFacts say otherwise.
 func judge(f facts) verdict {
 	release := f.release()

@@ -18,9 +18,9 @@ import (
 
 // EventsToRegister registers the events that matter apart from the ledger: the
 // author corrected the annotation for which the pod was refused, kubecri has become Ready
-// on a node or is to be no pod there any more, a node advertises more, a pod no longer counts against what a node advertises, or a DeviceClass has
-// given up the name of a resource of ours. All others the slot cache answers by activating
-// the pods that they help.
+// on a node or is to be no pod there any more, a node advertises more, a pod no longer counts
+// against what a node advertises, or a DeviceClass has given up the name of a resource of ours. All
+// others the slot cache answers by activating the pods that they help.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{

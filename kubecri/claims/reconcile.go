@@ -135,8 +135,9 @@ func (c *Claims) lost(ctx context.Context, name slot.Name, d *decision, other *v
 	return err
 }
 
-// report tells of a slot that a container here uses and that another has claimed: once. Where this node alone has the device, the slot is not lost, and
-// its claim is made as soon as the other's is deleted.
+// report tells of a slot that a container here uses and that another has claimed: once. Where this
+// node alone has the device, the slot is not lost, and its claim is made as soon as the other's is
+// deleted.
 func (c *Claims) report(ctx context.Context, name slot.Name, d *decision, other *v1alpha1.SlotClaim) {
 	onlyHere := c.onlyHere(name)
 	if onlyHere {
