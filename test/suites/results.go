@@ -44,6 +44,7 @@ type results struct {
 	passed, failed, skipped int
 	times                   []timed
 	open                    map[string]*running // by package, blank and test
+	failures                []string            // of the summary: what failed, and the first line that says why
 	failedIn                map[string]int      // tests, by package
 	builds                  map[string][]string // output of builds, by what is built
 }
@@ -214,14 +215,32 @@ func (r *results) end(ok bool) {
 // headings are the lines of go test's output that say whose the next lines are.
 var headings = regexp.MustCompile(`^=== (RUN|PAUSE|CONT|NAME) `)
 
-// say says what has failed, with its output.
+// reasons are lines of tests and of the compiler.
+var reasons = regexp.MustCompile(`^\s*\S+\.go:\d+(:\d+)?: `)
+
+// say says what has failed, with its output, and notes it for the summary.
 func (r *results) say(what string, output []string) {
 	fmt.Fprintf(r.out, "%s\n", what)
+	r.failures = append(r.failures, what)
+	for line := range strings.Lines(strings.Join(output, "")) {
+		if reasons.MatchString(line) {
+			r.failures = append(r.failures, "      "+firstBytes(strings.TrimSpace(line), 300))
+			break
+		}
+	}
 	for line := range strings.Lines(strings.Join(output, "")) {
 		if !headings.MatchString(line) {
 			fmt.Fprintf(r.out, "      %s\n", strings.TrimRight(line, "\n"))
 		}
 	}
+}
+
+// firstBytes returns the text, or, if it is longer than n bytes, a little less with an ellipsis.
+func firstBytes(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "") + "…"
 }
 
 // running says which tests run, those that began first before others, and which packages run none. Before the first

@@ -16,7 +16,7 @@ import (
 var update = flag.Bool("update", false, "write the wanted files of testdata")
 
 // Each <name>.json of testdata is what go test -json has printed once, <name>.txt what is printed of it, followed
-// by the table of times.
+// by what the summary says of failures, and by the table of times.
 func TestResults(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.json")
 	if err != nil || len(files) < 9 {
@@ -35,6 +35,9 @@ func TestResults(t *testing.T) {
 			}
 			r.end(strings.HasSuffix(file, "/none.json") || strings.HasSuffix(file, "/cached.json"))
 			fmt.Fprintf(&out, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
+			for _, failure := range r.failures {
+				fmt.Fprintln(&out, failure)
+			}
 			for _, row := range r.times {
 				fmt.Fprintf(&out, "%9.1f  %-8s %s\n", row.Seconds, row.Kind, row.Name)
 			}

@@ -62,6 +62,9 @@ func (r *runner) step(ctx context.Context, s *step) {
 	how := fmt.Sprintf("%5.0f s  %d passed, %d failed, %d skipped",
 		time.Since(begin).Seconds(), results.passed, results.failed, results.skipped)
 	r.lines = append(r.lines, fmt.Sprintf("%-20s %s", s.Name, how))
+	for _, failure := range results.failures {
+		r.lines = append(r.lines, "  "+failure)
+	}
 	r.passed, r.failed, r.skipped = r.passed+results.passed, r.failed+results.failed, r.skipped+results.skipped
 	if r.dry {
 		return

@@ -98,6 +98,9 @@ func load(modules []string) ([][]*packages.Package, error) {
 					packages.NeedImports | packages.NeedDeps | packages.NeedModule,
 				Dir:   module,
 				Tests: true,
+				// cgo names the folder of the source in what it writes, and with -trimpath the go command takes
+				// this from its cache for another clone of the repository, too.
+				BuildFlags: []string{"-trimpath=false"},
 			}, "./...")
 		})
 	}

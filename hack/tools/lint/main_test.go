@@ -61,16 +61,36 @@ func TestF(t *testing.T) {
 `,
 }
 
-func TestFindings(t *testing.T) {
-	t.Chdir(t.TempDir())
-	write := func(name, text string) {
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The go command gives a clone what cgo made of another clone's files, which may be gone.
+func TestCgoOfAnotherClone(t *testing.T) {
+	t.Setenv("GOFLAGS", "-trimpath")
+	for range 2 {
+		clone := t.TempDir()
+		t.Chdir(clone)
+		write(t, "go.mod", "module example.com/cgo\n\ngo 1.26.0\n")
+		write(t, "cgo.go", "// Package cgo calls C.\npackage cgo\n\nimport \"C\"\n\nfunc F() C.int { return 0 }\n")
+		found, err := findings("_output/clean", []string{"."})
+		if err != nil || len(found) > 0 {
+			t.Fatalf("found %v, %v", found, err)
 		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		if err := os.RemoveAll(clone); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+func TestFindings(t *testing.T) {
+	t.Chdir(t.TempDir())
 	check := func() string {
 		found, err := findings("_output/clean", []string{"."})
 		if err != nil {
@@ -83,7 +103,7 @@ func TestFindings(t *testing.T) {
 		return strings.Join(lines, "\n")
 	}
 	for name, text := range faulty {
-		write(name, text)
+		write(t, name, text)
 	}
 	want := `faulty.go:10: example.com/faulty/say.Say format %d has arg "x" of wrong type string (printf)
 faulty.go:11: example.com/faulty/say.Old is deprecated: use Say.  (SA1019)
@@ -101,17 +121,17 @@ faulty_test.go:7: (*testing.common).Fatalf format %d has arg "x" of wrong type s
 	}
 
 	// What is no longer printed by Printf is found out, although only the imported package has changed.
-	write("say/say.go", strings.Replace(faulty["say/say.go"], "fmt.Printf(format, args...)", "_ = fmt.Sprint(format)", 1))
+	write(t, "say/say.go", strings.Replace(faulty["say/say.go"], "fmt.Printf(format, args...)", "_ = fmt.Sprint(format)", 1))
 	if got, want := check(), want[strings.Index(want, "\n")+1:]; got != want {
 		t.Errorf("after a change of an import found\n%s\nwant\n%s", got, want)
 	}
 
-	write("faulty_test.go", "package faulty\n\nfunc f() { undefined() }\n")
+	write(t, "faulty_test.go", "package faulty\n\nfunc f() { undefined() }\n")
 	if got := check(); !strings.Contains(got, "faulty_test.go:3: undefined: undefined") {
 		t.Errorf("with a type error found\n%s", got)
 	}
-	write("faulty_test.go", "package faulty\n")
-	write("faulty.go", "package faulty\n")
+	write(t, "faulty_test.go", "package faulty\n")
+	write(t, "faulty.go", "package faulty\n")
 	if got := check(); got != "" {
 		t.Errorf("without faults found\n%s", got)
 	}
