@@ -187,7 +187,7 @@ func (s *store) create(ctx context.Context, name slot.Name, spec v1alpha1.SlotCl
 			return false, nil, fmt.Errorf("look who has SlotClaim %s: %w", name, err)
 		case same(there, spec) && !stands(name, there):
 			if err := s.remove(ctx, name, there.UID); err != nil {
-				return false, nil, fmt.Errorf("replace a claim that may be released: %w", err)
+				return false, nil, fmt.Errorf("replace SlotClaim %s, which may be released: %w", name, err)
 			}
 		case same(there, spec):
 			s.wasCreated(name, there)

@@ -44,7 +44,7 @@ type results struct {
 	passed, failed, skipped int
 	times                   []timed
 	open                    map[string]*running // by package, blank and test
-	failures                []string            // of the summary: what failed, and the first line that says why
+	failures                []string            // of the summary: what failed, and the first lines that say why
 	failedIn                map[string]int      // tests, by package
 	builds                  map[string][]string // output of builds, by what is built
 }
@@ -222,10 +222,11 @@ var reasons = regexp.MustCompile(`^\s*\S+\.go:\d+(:\d+)?: `)
 func (r *results) say(what string, output []string) {
 	fmt.Fprintf(r.out, "%s\n", what)
 	r.failures = append(r.failures, what)
+	found := 0
 	for line := range strings.Lines(strings.Join(output, "")) {
-		if reasons.MatchString(line) {
+		if reasons.MatchString(line) && found < 3 {
 			r.failures = append(r.failures, "      "+firstBytes(strings.TrimSpace(line), 300))
-			break
+			found++
 		}
 	}
 	for line := range strings.Lines(strings.Join(output, "")) {
