@@ -25,7 +25,7 @@ import (
 
 // patience is how long anything may take on a slow machine. The kubelet reports its
 // amounts every 10 s.
-const patience = 90 * time.Second
+const patience = 4 * time.Minute
 
 // rig is a test's namespace.
 type rig struct {
@@ -98,7 +98,7 @@ func (r *rig) check(err error) {
 func (r *rig) await(what string, ok func() (bool, string)) {
 	r.Helper()
 	seen := ""
-	err := wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, patience, true, func(context.Context) (done bool, _ error) {
+	err := wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, patience, true, func(context.Context) (done bool, _ error) {
 		done, seen = ok()
 		return done, nil
 	})

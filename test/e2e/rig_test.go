@@ -23,7 +23,7 @@ import (
 
 // patience is how long anything may take on a slow machine before a test says
 // that it does not happen at all. No test measures speed with it.
-const patience = 90 * time.Second
+const patience = 4 * time.Minute
 
 // rig is a test's namespace.
 type rig struct {
@@ -137,7 +137,7 @@ func (r *rig) check(err error) {
 func (r *rig) await(what string, ok func() (bool, string)) {
 	r.Helper()
 	seen := ""
-	err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, patience, true, func(context.Context) (done bool, _ error) {
+	err := wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, patience, true, func(context.Context) (done bool, _ error) {
 		done, seen = ok()
 		return done, nil
 	})

@@ -29,7 +29,7 @@ const (
 	namespace = rig.Namespace
 
 	// patience is how long anything may take on a slow machine.
-	patience = 2 * time.Minute
+	patience = 4 * time.Minute
 )
 
 // install is a cluster, and helm for it.

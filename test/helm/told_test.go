@@ -34,10 +34,10 @@ spec:
 		return strings.Contains(said, `its pods will be refused`) && strings.Contains(said, `set it to "kubeslot" in the spec of the pod template`), said
 	})
 	in.kubectl("apply", "-f", deployment)
-	for _, command := range []string{"pod", "doctor"} {
+	for command, workload := range map[string]string{"pod": "deployment/viewers ", "doctor": "deployment/default/viewers "} {
 		in.await("`"+command+"` to list the workload", func() (bool, string) {
 			out, err := in.Kubectl(in.ctx, "kubeslot", command)
-			return strings.Contains(out, "replicaset/") && strings.Contains(out, "viewers-") && strings.Contains(out, "PodsRefused"), out + errText(err)
+			return strings.Contains(out, workload) && strings.Contains(out, "PodsRefused"), out + errText(err)
 		})
 	}
 	in.kubectl("patch", "deployment", "viewers", "--type=merge", "-p", `{"spec":{"template":{"spec":{"schedulerName":"kubeslot"}}}}`)

@@ -36,7 +36,7 @@ func (t *table) choose(c change, left time.Duration) []verdict {
 		}
 		why := t.touches(c, s)
 		v := verdict{s, why != "", why}
-		switch with := took(append(slices.Clone(run), s)); {
+		switch with := took(append(slices.Clone(run), s), (*suite).allMinutes); {
 		case len(s.Asked) > 0:
 			v.Run, v.Why = false, "runs when it is asked for: make test-all "+s.variable()+"=1"
 		case why == "":
@@ -94,17 +94,23 @@ func begins(beginnings []string, file string) bool {
 	return slices.ContainsFunc(beginnings, func(b string) bool { return strings.HasPrefix(file, b) })
 }
 
+// slowness is how many times as long as suites.txt says `make test` took here: what comes after it will, too. A
+// quicker machine counts as one of the table's.
+func (t *table) slowness(test time.Duration) float64 {
+	return max(1, float64(test)/float64(took(t.Suites, (*suite).testMinutes)))
+}
+
 // took is how long suites take: those with clusters run two packages at a time, the others by themselves.
-func took(suites []*suite) time.Duration {
+func took(suites []*suite, minutes func(*suite) int) time.Duration {
 	var alone int
 	var two [2]int
 	for _, s := range suites {
 		if len(s.Clusters) == 0 {
-			alone += s.AllMinutes
+			alone += minutes(s)
 		} else if two[0] <= two[1] {
-			two[0] += s.AllMinutes
+			two[0] += minutes(s)
 		} else {
-			two[1] += s.AllMinutes
+			two[1] += minutes(s)
 		}
 	}
 	return time.Duration(alone+max(two[0], two[1])) * time.Minute

@@ -120,6 +120,15 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// The table's `make test` takes 2 min of lint, 5 of unit tests, and then 6, beside which 3 take less.
+func TestSlowness(t *testing.T) {
+	for took, want := range map[time.Duration]float64{0: 1, 13 * time.Minute: 1, 26 * time.Minute: 2} {
+		if got := someTable(t).slowness(took); got != want {
+			t.Errorf("a make test of %v is %v times as slow, want %v", took, got, want)
+		}
+	}
+}
+
 func TestPlan(t *testing.T) {
 	suites := someTable(t)
 	for name, tc := range map[string]struct {

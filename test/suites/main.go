@@ -112,13 +112,17 @@ func (r *runner) changed(ctx context.Context, t *table, in time.Duration, base s
 	ctx, cancel := context.WithTimeoutCause(ctx, in+overtime, fmt.Errorf("%v have passed", in+overtime))
 	defer cancel()
 	r.run(ctx, plan(t.Suites, false))
+	slow := t.slowness(time.Since(r.begin))
+	if slow > 1 {
+		fmt.Fprintf(r.out, "== make test took %.1f times as long as suites.txt says: what follows will, too\n", slow)
+	}
 	c := changed(base)
 	if c.Doubt == "" {
 		fmt.Fprintf(r.out, "== %d files were changed since %s\n", len(c.Files), c.Since)
 	}
 	var suites []*suite
 	var out []string
-	for _, v := range t.choose(c, in-time.Since(r.begin)) {
+	for _, v := range t.choose(c, time.Duration(float64(in-time.Since(r.begin))/slow)) {
 		if r.failed > 0 {
 			v.Run, v.Why = false, "make test has failed"
 		}

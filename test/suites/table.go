@@ -135,6 +135,9 @@ func (t *table) owner(folder string) *suite {
 	return nil
 }
 
+func (s *suite) testMinutes() int { return s.TestMinutes }
+func (s *suite) allMinutes() int  { return s.AllMinutes }
+
 // variable is that which asks for the suite.
 func (s *suite) variable() string { return strings.ToUpper(s.Name) }
 

@@ -26,7 +26,7 @@ import (
 
 const (
 	nodeA, nodeB = "node-a", "node-b"
-	patience     = 90 * time.Second
+	patience     = 4 * time.Minute
 )
 
 type rig struct {
