@@ -58,7 +58,7 @@ func TestBrokersOfAFlappingDeviceAreFew(t *testing.T) {
 					continue // a process that has just begun has no other times
 				}
 				if testing.Short() && ahead != 0 {
-					continue // half a minute: make test-all
+					continue // these take half a minute: make test-all runs them
 				}
 				t.Run(fmt.Sprintf("%s, API server %s ahead, restarts %v", what, ahead, restart), func(t *testing.T) {
 					r := newRig(t, theInstance())

@@ -17,7 +17,7 @@ import (
 func TestFiveThousandWait(t *testing.T) {
 	const priorities, slots = 100, 200
 	waiting := 5000
-	if testing.Short() { // 5,000 take a minute with the race detector: make test-all
+	if testing.Short() { // 5,000 take a minute with the race detector: make test-all has them
 		waiting = 500
 	}
 	r := newRig()

@@ -291,7 +291,7 @@ func (r *rig) exec(pod string, args ...string) string {
 	return out
 }
 
-// tryExec does what kubectl exec does, which takes half a second of a core to start.
+// tryExec asks the API server, as kubectl exec does; each start of kubectl takes half a second of a core.
 func (r *rig) tryExec(pod string, args ...string) (string, error) {
 	config, err := shared.RESTConfig()
 	if err != nil {

@@ -215,7 +215,7 @@ func (r *results) end(ok bool) {
 // headings are the lines of go test's output that say whose the next lines are.
 var headings = regexp.MustCompile(`^=== (RUN|PAUSE|CONT|NAME) `)
 
-// reasons are lines of tests and of the compiler.
+// reasons are lines that begin with a place in the code, as what tests and the compiler say does.
 var reasons = regexp.MustCompile(`^\s*\S+\.go:\d+(:\d+)?: `)
 
 // say says what has failed, with its output, and notes it for the summary.
@@ -224,19 +224,18 @@ func (r *results) say(what string, output []string) {
 	r.failures = append(r.failures, what)
 	found := 0
 	for line := range strings.Lines(strings.Join(output, "")) {
+		if headings.MatchString(line) {
+			continue
+		}
+		fmt.Fprintf(r.out, "      %s\n", strings.TrimRight(line, "\n"))
 		if reasons.MatchString(line) && found < 3 {
 			r.failures = append(r.failures, "      "+firstBytes(strings.TrimSpace(line), 300))
 			found++
 		}
 	}
-	for line := range strings.Lines(strings.Join(output, "")) {
-		if !headings.MatchString(line) {
-			fmt.Fprintf(r.out, "      %s\n", strings.TrimRight(line, "\n"))
-		}
-	}
 }
 
-// firstBytes returns the text, or, if it is longer than n bytes, a little less with an ellipsis.
+// firstBytes returns the text, or its first n bytes and an ellipsis.
 func firstBytes(text string, n int) string {
 	if len(text) <= n {
 		return text

@@ -21,6 +21,10 @@ good:
 	@cat results.json
 bad:
 	@printf 'no end of line'; exit 3
+fails:
+	@echo '{"Action":"run","Package":"b","Test":"TestD"}'
+	@echo '{"Action":"output","Package":"b","Test":"TestD","Output":"    d_test.go:3: it is wrong"}'
+	@echo '{"Action":"fail","Package":"b","Test":"TestD","Elapsed":1}'
 long:
 	@echo begun; sleep 600; echo ended
 `
@@ -93,6 +97,22 @@ func TestRun(t *testing.T) {
 	}
 	if times, err = longest(timesDir, 1); len(times) != 1 {
 		t.Errorf("the longest one: %v %v", times, err)
+	}
+}
+
+// The end of the output, which is all that some see of it, says what has failed.
+func TestSummaryNamesFailures(t *testing.T) {
+	inFolder(t)
+	var out bytes.Buffer
+	r, err := newRunner(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.run(t.Context(), []*step{{Name: "first", Args: []string{"fails"}}})
+	r.close()
+	_, summary, _ := strings.Cut(out.String(), "\n==\n")
+	if !strings.Contains(summary, "\n  FAIL  b TestD  1.0 s\n        d_test.go:3: it is wrong\n") {
+		t.Errorf("the summary does not name what failed:\n%s", &out)
 	}
 }
 

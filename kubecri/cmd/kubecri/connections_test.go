@@ -125,7 +125,7 @@ func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
 	t.Logf("with %d connections: %d descriptors, at most %d; %d KiB", connections, now, most, after)
 	bound := 64 << 10
 	if raceDetector() {
-		bound *= 4 // it has memory of its own for each that is used
+		bound *= 4 // the race detector keeps memory of its own beside the program's
 	}
 	if grown := after - memory; grown > bound {
 		t.Errorf("%d KiB of anonymous memory more, want at most %d", grown, bound)
