@@ -47,6 +47,15 @@ type api struct {
 	cut bool
 	// lost has a create be done, and its answer be lost.
 	lost bool
+	// refusal, if there is one, is the answer to each call.
+	refusal error
+}
+
+// refuse has the API server answer each call with the error; nil ends it.
+func (a *api) refuse(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refusal = err
 }
 
 func newAPI() *api { return &api{claims: map[string]*v1alpha1.SlotClaim{}} }
@@ -77,8 +86,11 @@ var resource = schema.GroupResource{Group: "kubeslot.io", Resource: "slotclaims"
 
 func (s slotClaims) reach(ctx context.Context) error {
 	s.api.mu.Lock()
-	cut := s.api.cut
+	cut, refusal := s.api.cut, s.api.refusal
 	s.api.mu.Unlock()
+	if refusal != nil {
+		return refusal
+	}
 	if cut {
 		<-ctx.Done()
 		return context.Cause(ctx)

@@ -89,6 +89,7 @@ func TestHistories(t *testing.T) {
 		nodes := []*kubelet{}
 		for _, name := range []string{"a", "b"} {
 			k := &kubelet{rig: newRig(t, a, name, spec, "east", "west"), lists: map[key][]string{}, pods: map[int]*podOf{}}
+			k.retryEvery = time.Microsecond
 			k.seesLists()
 			nodes = append(nodes, k)
 		}

@@ -69,12 +69,13 @@ type Config struct {
 type Plugins struct {
 	Config
 	// Listed gets a value after the kubelet was told of other amounts than before.
-	Listed  chan struct{}
-	account *account
-	now     func() time.Time
-	relists chan struct{} // asks for a relist
-	resyncs chan struct{} // asks for another inventory
-	recheck atomic.Int64  // when to refresh again, in nanoseconds; 0 for not
+	Listed     chan struct{}
+	account    *account
+	now        func() time.Time
+	retryEvery time.Duration
+	relists    chan struct{} // asks for a relist
+	resyncs    chan struct{} // asks for another inventory
+	recheck    atomic.Int64  // when to refresh again, in nanoseconds; 0 for not
 	// known is closed once the runtime has said which containers use slots.
 	known     chan struct{}
 	knownOnce sync.Once
@@ -113,7 +114,7 @@ func New(config Config) (*Plugins, error) {
 		config.Devices == nil, config.Device == nil, config.Runtime == nil, config.PodResources == nil, config.Events == nil:
 		return nil, errors.New("kubeletplugins: client, informers, devices, runtime, pod-resources and event recorder are required")
 	}
-	p := &Plugins{Config: config, Listed: make(chan struct{}, 1), account: newAccount(config.Node, time.Now), now: time.Now,
+	p := &Plugins{Config: config, Listed: make(chan struct{}, 1), account: newAccount(config.Node, time.Now), now: time.Now, retryEvery: retryEvery,
 		relists: make(chan struct{}, 1), resyncs: make(chan struct{}, 1), attention: make(chan struct{}, 1), known: make(chan struct{}),
 		allocating: newMutex(), refreshing: newMutex(), remade: map[slot.Name]time.Time{}, lost: map[slot.Name]claim{},
 		watches: map[string]*claimWatch{}, refused: map[string]bool{}, servers: map[key]*server{}}

@@ -23,9 +23,12 @@ import (
 )
 
 const (
-	// patience is how long the kubelet waits for us: it admits one pod after the other,
-	// and has no timeout of its own.
-	patience = 1500 * time.Millisecond
+	// patience is how long the kubelet waits for us. It has no timeout of its own, and admits
+	// one pod after the other; but a pod that we do not answer for has failed for good, so an
+	// API server that restarts or is slow is waited for.
+	patience = 10 * time.Second
+	// retryEvery is how soon a write is tried again that the API server has not decided.
+	retryEvery = 200 * time.Millisecond
 	// writers is how many claims are written at a time.
 	writers = 8
 	// createAttempts is how often a claim may be there for a create and gone when it is
@@ -185,7 +188,7 @@ func (p *Plugins) claim(ctx context.Context, k key, grants []deviceids.Grant) (w
 			return
 		}
 		if g.Former != nil {
-			if errs[i] = p.giveBack(ctx, *g.Former); errs[i] != nil {
+			if errs[i] = p.untilDecided(ctx, func() error { return p.giveBack(ctx, *g.Former) }); errs[i] != nil {
 				return
 			}
 		}
@@ -193,7 +196,11 @@ func (p *Plugins) claim(ctx context.Context, k key, grants []deviceids.Grant) (w
 		if k.instance != "" {
 			level = v1alpha1.InstanceLevel
 		}
-		made, err := p.create(ctx, g.Slot, v1alpha1.SlotClaimSpec{NodeName: p.Node, Level: level, Holder: g.ID}, owner)
+		made := false
+		err := p.untilDecided(ctx, func() (err error) {
+			made, err = p.create(ctx, g.Slot, v1alpha1.SlotClaimSpec{NodeName: p.Node, Level: level, Holder: g.ID}, owner)
+			return err
+		})
 		if p.disbelieved(g.Slot, err) {
 			klog.FromContext(ctx).Error(err, "Another node claims a slot of a device that this node alone has; the claim is not believed", "slot", g.Slot, "device", g.ID)
 			p.account.holdUnclaimed(g.Slot, level, g.ID)
@@ -240,6 +247,32 @@ func instancesOf(grants []deviceids.Grant) []string {
 		}
 	}
 	return names
+}
+
+// untilDecided writes, and tries again until ctx ends while the API server says neither yes
+// nor no.
+func (p *Plugins) untilDecided(ctx context.Context, write func() error) error {
+	for {
+		err := write()
+		if err == nil || decided(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(p.retryEvery):
+		}
+	}
+}
+
+// decided reports whether the error of a write is an answer that would be the same in a
+// moment: not a connection that failed, nor an API server that has no time.
+func decided(err error) bool {
+	if errors.As(err, &conflict{}) || errors.Is(err, errContested) {
+		return true
+	}
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code < 500 && !apierrors.IsTooManyRequests(err)
 }
 
 // create creates a claim. To create is to compare and swap: only one object can have the

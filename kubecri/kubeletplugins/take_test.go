@@ -1,13 +1,19 @@
 package kubeletplugins
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"maps"
+	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
@@ -193,40 +199,71 @@ func TestStaleClaimsAreReleasedFirst(t *testing.T) {
 
 // T5.8: the kubelet has its answer within our patience.
 func TestAPIServerCutOff(t *testing.T) {
-	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
-	r.api.cut = true
-	began := time.Now()
-	_, err := r.allocate(t.Context(), cam, []string{"cam-0"})
-	if took := time.Since(began); err == nil || took > patience+time.Second {
-		t.Errorf("after %s: %v", took, err)
-	}
-	if !strings.Contains(err.Error(), "cam-") || !strings.Contains(err.Error(), "no answer within") {
-		t.Errorf("the error does not say what was waited for: %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
+		r.api.cut = true
+		began := time.Now()
+		_, err := r.allocate(t.Context(), cam, []string{"cam-0"})
+		if took := time.Since(began); err == nil || took != patience {
+			t.Errorf("after %s: %v", took, err)
+		}
+		if !strings.Contains(err.Error(), "cam-") || !strings.Contains(err.Error(), "no answer within") {
+			t.Errorf("the error does not say what was waited for: %v", err)
+		}
+	})
+}
+
+// A pod that is not answered for has failed for good: an API server that restarts, or is
+// slow, is asked again. One that has said no is not.
+func TestAPIServerThatRestarts(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	for _, c := range []struct {
+		answer error
+		again  bool
+	}{
+		{refused, true}, {io.ErrUnexpectedEOF, true}, {apierrors.NewServiceUnavailable("starting"), true},
+		{apierrors.NewTooManyRequests("busy", 1), true}, {apierrors.NewTimeoutError("etcd", 1), true}, {apierrors.NewInternalError(io.EOF), true},
+		{apierrors.NewForbidden(resource, "cam", nil), false}, {apierrors.NewNotFound(resource, ""), false},
+		{apierrors.NewUnauthorized("expired"), false}, {apierrors.NewBadRequest("no"), false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
+			r.api.refuse(c.answer)
+			back := time.AfterFunc(patience/2, func() { r.api.refuse(nil) })
+			defer back.Stop()
+			if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); (err == nil) != c.again {
+				t.Errorf("%v, answered with %v until the API server is back, was asked again: want %t", err, c.answer, c.again)
+			}
+		})
 	}
 }
 
 // An answer that is lost leaves a claim: it is found by the next attempt, or released.
 func TestLostAnswer(t *testing.T) {
-	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
-	r.api.lost = true
-	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err == nil {
-		t.Fatal("no error")
-	}
-	r.api.lost = false
-	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
-		t.Fatal(err)
-	}
-	if usage := r.api.usage(); len(usage) != 1 {
-		t.Errorf("claims %v", usage)
-	}
-	r.catchUp(100)
-	r.clock = r.clock.Add(settling)
-	if err := r.refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if usage := r.api.usage(); len(usage) != 0 {
-		t.Errorf("claims %v are left", usage)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
+		r.api.lost = true
+		ctx, cancel := context.WithTimeout(t.Context(), retryEvery/2)
+		defer cancel()
+		if _, err := r.allocate(ctx, cam, []string{"cam-0"}); err == nil {
+			t.Fatal("no error")
+		}
+		r.api.lost = false
+		if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
+			t.Fatal(err)
+		}
+		if usage := r.api.usage(); len(usage) != 1 || r.api.creates != 2 {
+			t.Errorf("claims %v after %d creates, want one after 2", usage, r.api.creates)
+		}
+		r.catchUp(100)
+		r.clock = r.clock.Add(settling)
+		if err := r.refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if usage := r.api.usage(); len(usage) != 0 {
+			t.Errorf("claims %v are left", usage)
+		}
+	})
 }
 
 // Nothing is released when the kubelet or the runtime does not say what is in use; and
