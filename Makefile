@@ -119,7 +119,7 @@ fuzz: ## Fuzz what reads others' input (FUZZTIME=20000x: inputs for each fuzzer,
 test-e2e: ## Tests on real clusters (RUN='^TestChaos$$' E2E=./test/e2e: some; SHORT=1; KEEP=1 leaves it up, REUSE=1 takes the one that is).
 	@hack/preflight.sh root go gcc disk:6 memory:3
 	@go run ./test/cluster/cmd/build cluster
-	KUBESLOT_E2E=1 go test -count=1 $(GOTESTFLAGS) -p $(or $(P),2) -parallel 8 -timeout 100m -v $(E2E) $(if $(RUN),-run '$(RUN)')
+	KUBESLOT_E2E=1 go test -count=1 $(GOTESTFLAGS) -p $(or $(P),2) -parallel 5 -timeout 100m -v $(E2E) $(if $(RUN),-run '$(RUN)')
 
 test-bench: ## The checks in the scheduler's benchmark, which is a module of its own.
 	@hack/preflight.sh go
