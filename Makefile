@@ -22,7 +22,7 @@ FUZZERS := ./types/assignment:FuzzAnnotation ./kubecri/inject:FuzzCRIMergesIntoT
 # The demo's cluster. NAME is taken from the command line alone: WSL has a variable NAME in its environment.
 DEMO = $(if $(filter command,$(origin NAME)),$(NAME),demo)
 # What a target says that builds Kubernetes.
-FIRST = @[ -e _output/cluster/kubernetes ] || echo "Kubernetes, etcd, containerd, runc and Kubeslot are built from source, once: 7 to 15 minutes on two cores, 5 GB"
+FIRST = @[ -e _output/cluster/kubernetes ] || echo "Kubernetes, etcd, containerd, runc and Kubeslot are built from source, once: 7 to 16 minutes on two cores, 5 GB"
 UNIT = $(filter-out $(OTHERS:./%=github.com/kubeslot/kubeslot/%),$(shell go list ./... 2>/dev/null))
 OTHERS = $(shell sed -En 's/^(clusters|packages) +//p' test/suites/suites.txt)
 # make test and make test-all set JSON, for the tables of times, and SHORT.
@@ -80,7 +80,7 @@ demo-down: ## Take down the cluster that a demo with KEEP=1 left (NAME=other).
 	@hack/preflight.sh root go
 	@go run ./test/cluster/cmd/cluster down --name $(DEMO)
 
-test: ## Does it work? Lint, unit tests and one real cluster, in 15 to 20 minutes (docs/testing.md says what is in it).
+test: ## Does it work? Lint, unit tests and one real cluster, in 15 to 21 minutes (docs/testing.md says what is in it).
 	@hack/preflight.sh root go gcc disk:12 memory:3
 	+@go run ./test/suites test
 
