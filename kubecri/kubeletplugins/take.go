@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// patience is how long the kubelet waits for us. It has no timeout of its own, and admits
-	// one pod after the other; but a pod that we do not answer for has failed for good, so an
-	// API server that restarts or is slow is waited for.
+	// patience is how long the kubelet waits for us. It has no timeout of its own and admits one
+	// pod after the other, so it must not be long; but a pod that we refuse has failed for good,
+	// so it must be long enough for an API server that restarts or is slow.
 	patience = 10 * time.Second
-	// retryEvery is how soon a write is tried again that the API server has not decided.
+	// retryEvery is the time between two attempts of a write: see untilDecided.
 	retryEvery = 200 * time.Millisecond
 	// writers is how many claims are written at a time.
 	writers = 8
@@ -249,8 +249,8 @@ func instancesOf(grants []deviceids.Grant) []string {
 	return names
 }
 
-// untilDecided writes, and tries again until ctx ends while the API server says neither yes
-// nor no.
+// untilDecided calls write until the API server has done or refused it, or ctx ends. It
+// retries what a restarting or overloaded API server may do later.
 func (p *Plugins) untilDecided(ctx context.Context, write func() error) error {
 	for {
 		err := write()
@@ -265,8 +265,8 @@ func (p *Plugins) untilDecided(ctx context.Context, write func() error) error {
 	}
 }
 
-// decided reports whether the error of a write is an answer that would be the same in a
-// moment: not a connection that failed, nor an API server that has no time.
+// decided reports whether the API server has refused a write. A failed connection, a timeout,
+// a 5xx or a 429 decides nothing.
 func decided(err error) bool {
 	if errors.As(err, &conflict{}) || errors.Is(err, errContested) {
 		return true
