@@ -23,7 +23,7 @@ FUZZERS := ./types/assignment:FuzzAnnotation ./kubecri/inject:FuzzCRIMergesIntoT
 DEMO = $(if $(filter command,$(origin NAME)),$(NAME),demo)
 # What a target says that builds Kubernetes.
 FIRST = @[ -e _output/cluster/kubernetes ] || echo "Kubernetes, etcd, containerd, runc and Kubeslot are built from source, once: 7 to 16 minutes on two cores, 5 GB"
-UNIT = $(filter-out $(OTHERS:./%=github.com/kubeslot/kubeslot/%),$(shell go list ./... 2>/dev/null))
+UNIT = $(filter-out $(OTHERS:./%=github.com/kubeslot/kubeslot/%),$(shell go list ./... ./types/... 2>/dev/null))
 OTHERS = $(shell sed -En 's/^(clusters|packages) +//p' test/suites/suites.txt)
 # make test and make test-all set JSON, for the tables of times, and SHORT.
 GOTESTFLAGS = $(if $(JSON),-json) $(if $(SHORT),-short)
@@ -107,8 +107,8 @@ test-unit: ## Unit tests, with the race detector where goroutines meet (SHORT=1:
 	failed=0; \
 	$(UNITTEST) -race $$race || failed=1; \
 	$(UNITTEST) $$others || failed=1; \
-	go -C kubedevice-api test -vet=off $(GOTESTFLAGS) ./... || failed=1; \
-	go -C hack/tools test -vet=off $(GOTESTFLAGS) ./... || failed=1; \
+	GOWORK=off go -C kubedevice-api test -vet=off $(GOTESTFLAGS) ./... || failed=1; \
+	GOWORK=off go -C hack/tools test -vet=off $(GOTESTFLAGS) ./... || failed=1; \
 	$(if $(SHORT),,go test -vet=off $(if $(JSON),-json) -run '^$$' -bench '^BenchmarkFiveThousandDevices$$' -benchtime 1x ./kubectl-kubeslot/ui || failed=1;) \
 	exit $$failed
 
@@ -123,9 +123,9 @@ test-e2e: ## Tests on real clusters (RUN='^TestChaos$$' E2E=./test/e2e: some; SH
 
 test-bench: ## The checks in the scheduler's benchmark, which is a module of its own.
 	@hack/preflight.sh go
-	go -C test/perf/scheduler test $(GOTESTFLAGS) ./...
+	GOWORK=off go -C test/perf/scheduler test $(GOTESTFLAGS) ./...
 
-test-skew: ## Kubelets and API servers of other Kubernetes versions, which it builds: some ten minutes each, once (KUBELETS=1.33,1.34,1.35,1.36 API_SERVERS=1.35,1.34,1.33).
+test-skew: ## Kubelets and API servers of other Kubernetes versions, which it builds: some ten minutes each, once (KUBELETS=1.34,1.37 API_SERVERS=1.36: those alone).
 	@hack/preflight.sh root go gcc
 	KUBESLOT_SKEW=1 KUBELETS=$(KUBELETS) API_SERVERS=$(API_SERVERS) go test -count=1 $(GOTESTFLAGS) -timeout 3h -v ./test/skew $(if $(RUN),-run '$(RUN)')
 

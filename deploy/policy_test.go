@@ -182,16 +182,16 @@ func (p *policy) decide(t *testing.T, r request, budget int64) []validating.Poli
 	attributes := &admission.VersionedAttributes{VersionedKind: kind}
 	// A nil *Unstructured in an interface is an object, and not none.
 	if object != nil {
-		attributes.VersionedObject = object
+		attributes.VersionedObject.Set(object)
 	}
 	if old != nil {
-		attributes.VersionedOldObject = old
+		attributes.VersionedOldObject.Set(old)
 	}
 	name := named.GetName()
 	if r.collection {
 		name = ""
 	}
-	attributes.Attributes = admission.NewAttributesRecord(attributes.VersionedObject, attributes.VersionedOldObject, kind,
+	attributes.Attributes = admission.NewAttributesRecord(attributes.VersionedObject.Object(), attributes.VersionedOldObject.Object(), kind,
 		named.GetNamespace(), name, r.resource, r.subresource, operation, nil, false, r.by)
 	return p.validator.Validate(context.Background(), r.resource, attributes, nil, nil, budget, r.may).Decisions
 }

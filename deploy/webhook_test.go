@@ -71,12 +71,13 @@ func TestWhatTheWebhookIsAsked(t *testing.T) {
 			kind := schema.GroupVersionKind{Group: "akri.sh", Version: "v0", Kind: "Configuration"}
 			resource := schema.GroupVersionResource{Group: "akri.sh", Version: "v0", Resource: "configurations"}
 			object, old := decode(t, tc.object), decode(t, tc.old)
-			attributes := &admission.VersionedAttributes{VersionedKind: kind, VersionedObject: object}
+			attributes := &admission.VersionedAttributes{VersionedKind: kind, VersionedObject: admission.NewLazyObject(object)}
 			operation := admission.Create
 			if old != nil {
-				attributes.VersionedOldObject, operation = old, admission.Update
+				attributes.VersionedOldObject.Set(old)
+				operation = admission.Update
 			}
-			attributes.Attributes = admission.NewAttributesRecord(object, attributes.VersionedOldObject, kind, "default", "c", resource, "", operation, nil, false, &user.DefaultInfo{Name: "eve"})
+			attributes.Attributes = admission.NewAttributesRecord(object, attributes.VersionedOldObject.Object(), kind, "default", "c", resource, "", operation, nil, false, &user.DefaultInfo{Name: "eve"})
 			result := matcher.Match(context.Background(), attributes, nil, rights{})
 			if result.Error != nil || result.Matches != tc.want {
 				t.Errorf("asked: %t (%s), %v", result.Matches, result.FailedConditionName, result.Error)

@@ -3,4 +3,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/tools"
 mkdir -p ../../_output/tools
-go build -o ../../_output/tools/ tool ./lint ./protocompile
+GOWORK=off go build -o ../../_output/tools/ tool ./lint ./protocompile

@@ -4,11 +4,11 @@ module github.com/Microsoft/KubeDevice-API
 go 1.26.8
 
 require (
-	github.com/kubeslot/kubeslot v0.0.0
+	github.com/kubeslot/kubeslot/types v0.2.0
 	github.com/spf13/pflag v1.0.10
 	k8s.io/klog/v2 v2.140.0
 )
 
 require github.com/go-logr/logr v1.4.4 // indirect
 
-replace github.com/kubeslot/kubeslot => ..
+replace github.com/kubeslot/kubeslot/types => ../types

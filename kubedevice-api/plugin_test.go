@@ -32,18 +32,18 @@ func TestOldPluginLoads(t *testing.T) {
 	dir := t.TempDir()
 	old := filepath.Join(root, "kubedevice-api/testdata/oldplugin")
 	workspace := []string{"GOWORK=" + filepath.Join(dir, "go.work")}
-	run(t, dir, workspace, "go", "work", "init", root, filepath.Join(root, "kubedevice-api"), old)
+	run(t, dir, workspace, "go", "work", "init", root, filepath.Join(root, "types"), filepath.Join(root, "kubedevice-api"), old)
 	for _, half := range []string{"device", "scheduler"} {
 		run(t, old, workspace, "go", "build", "-trimpath", "-buildmode=plugin", "-o", filepath.Join(dir, half+".so"), "./"+half)
 	}
 	// The overlay puts the program into Kubeslot's main module.
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
-		filepath.Join(root, "kubedevice-api-host/main.go"): filepath.Join(old, "host/main.go")}})
+		filepath.Join(root, "kubedevice-api-host/main.go"): filepath.Join(root, "kubedevice-api/testdata/host/main.go")}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "overlay.json"), string(overlay))
-	run(t, root, []string{"GOWORK=off"}, "go", "build", "-trimpath", "-overlay", filepath.Join(dir, "overlay.json"),
+	run(t, root, []string{"GOWORK="}, "go", "build", "-trimpath", "-overlay", filepath.Join(dir, "overlay.json"),
 		"-o", filepath.Join(dir, "host"), "./kubedevice-api-host")
 
 	got := run(t, dir, nil, "./host", "device.so", "scheduler.so")

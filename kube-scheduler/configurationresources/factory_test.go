@@ -248,7 +248,7 @@ func started(t *testing.T, kubeConfig *restclient.Config, modes ...config.ClaimM
 			Plugins:      &schedulerconfig.Plugins{QueueSort: on(queuesort.Name), MultiPoint: on(Name)},
 			PluginConfig: []schedulerconfig.PluginConfig{{Name: Name, Args: &config.ConfigurationResourcesArgs{ClaimMode: mode}}}})
 	}
-	informers := scheduler.NewInformerFactory(client, 0)
+	informers := scheduler.NewInformerFactory(client, 0, nil)
 	informers.Core().V1().Nodes().Informer() // as the scheduler asks for
 	if _, err := profile.NewMap(ctx, profiles, registry, func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
 		frameworkruntime.WithKubeConfig(kubeConfig), frameworkruntime.WithClientSet(client),

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -32,10 +32,10 @@ func gang(group string, names ...string) []*v1.Pod {
 // third slot; then all are bound.
 func TestGangInTheRealScheduler(t *testing.T) {
 	featuregatetesting.SetFeatureGatesDuringTest(t, utilfeature.DefaultFeatureGate,
-		featuregatetesting.FeatureOverrides{features.GenericWorkload: true, features.GangScheduling: true})
+		featuregatetesting.FeatureOverrides{features.GenericWorkload: true})
 	members := gang("g", "g1", "g2", "g3")
-	group := &schedulingv1alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g", Namespace: "default"}}
-	group.Spec.SchedulingPolicy.Gang = &schedulingv1alpha2.GangSchedulingPolicy{MinCount: 3}
+	group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g", Namespace: "default"}}
+	group.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: 3}
 	objects := []runtime.Object{group, advertising("node-a", "100"), advertising("node-b", "100")}
 	for _, p := range members {
 		objects = append(objects, p)

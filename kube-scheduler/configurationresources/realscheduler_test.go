@@ -68,7 +68,7 @@ func newLoggingScheduler(t *testing.T, logger klog.Logger, wrap func(*Plugin) fw
 		wrap = func(p *Plugin) fwk.Plugin { return &countedPlugin{Plugin: p, tries: &q.tries} }
 	}
 	ctx, cancel := context.WithCancel(q.ctx)
-	informers := scheduler.NewInformerFactory(q.client, 0)
+	informers := scheduler.NewInformerFactory(q.client, 0, nil)
 	factory := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		q.cache.Queue.Activator = handle
 		pods := informers.Core().V1().Pods()

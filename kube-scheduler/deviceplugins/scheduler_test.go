@@ -65,7 +65,7 @@ func (c *cluster) schedule() (stop func()) {
 	plugins := cfg.Profiles[0].Plugins
 	plugins.MultiPoint.Enabled = append(plugins.MultiPoint.Enabled, config.Plugin{Name: Name})
 	plugins.Bind.Enabled = append([]config.Plugin{{Name: Name}}, plugins.Bind.Enabled...)
-	factory := scheduler.NewInformerFactory(c.client, 0)
+	factory := scheduler.NewInformerFactory(c.client, 0, nil)
 	sched, err := scheduler.New(ctx, c.client, factory, nil, func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
 		scheduler.WithProfiles(cfg.Profiles...), scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{
 			Name: NewFactory(&Options{Folder: folder(c.T, nil)}, &binding.Options{}),

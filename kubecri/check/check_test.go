@@ -68,7 +68,7 @@ func setup(p *corev1.Pod, holder string) (Config, *kubefake.Clientset) {
 		kube = kubefake.NewClientset(nodeA(), p)
 		c.Kube, c.Pod = kube, p.Namespace+"/"+p.Name
 	}
-	kube.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: "v1.36.3"}
+	kube.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: "v1.37.2"}
 	allow(kube, func(*authorizationv1.ResourceAttributes) bool { return true })
 	c.Client = fake.NewSimpleClientset(
 		&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam"},
@@ -87,7 +87,7 @@ func setup(p *corev1.Pod, holder string) (Config, *kubefake.Clientset) {
 }
 
 func nodeA() *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.36.3"}}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.37.2"}}}
 }
 
 // slice is what a node says of one device.

@@ -89,14 +89,9 @@ func sameSocket(a, b string) bool {
 	return path(a) == path(b)
 }
 
-// oldestKubelet and oldestServer are the oldest that kubecri is tried with, and maxSkew how
-// many minor versions a kubelet may be older than the API server (Kubernetes' version skew
-// policy).
-const (
-	oldestKubelet = 33
-	oldestServer  = 33
-	maxSkew       = 3
-)
+// maxSkew is how many minor versions a kubelet may be older than the API server (Kubernetes'
+// version skew policy).
+const maxSkew = 3
 
 // versions looks at what is beside this kubecri.
 func (c *checker) versions(ctx context.Context) {
@@ -119,15 +114,15 @@ func (c *checker) versions(ctx context.Context) {
 		c.note("versions", "the API server's version %q cannot be read: %v", c.serverVersion, err)
 		return
 	}
-	if s.Minor() < oldestServer {
-		c.note("versions", "Kubeslot is made for API servers 1.%d and newer, and this one is %s", oldestServer, c.serverVersion)
+	if s.Minor() < version.OldestKubernetesMinor {
+		c.note("versions", "Kubeslot is made for API servers 1.%d and newer, and this one is %s", version.OldestKubernetesMinor, c.serverVersion)
 	}
 	switch {
 	case k.Minor() > s.Minor():
 		c.note("versions", "the kubelet is newer than the API server %s, which Kubernetes does not support", c.serverVersion)
 	case k.Minor()+maxSkew < s.Minor():
 		c.note("versions", "the kubelet is more than %d minor versions older than the API server %s, which Kubernetes does not support", maxSkew, c.serverVersion)
-	case k.Minor() < oldestKubelet:
-		c.note("versions", "kubecri is made for kubelets 1.%d and newer", oldestKubelet)
+	case k.Minor() < version.OldestKubernetesMinor:
+		c.note("versions", "kubecri is made for kubelets 1.%d and newer", version.OldestKubernetesMinor)
 	}
 }

@@ -39,13 +39,13 @@ func TestVersions(t *testing.T) {
 		well            bool
 		says            string
 	}{
-		{"v1.36.3", "v1.36.3", true, "ok    versions   kubecri v0.0.0-dev, kubelet v1.36.3"},
-		{"v1.33.9+k3s1", "v1.36.0-eks-1", true, "kubelet v1.33.9+k3s1"},
-		{"v1.37.0", "v1.36.3", true, "newer than the API server"},
-		{"v1.32.0", "v1.36.3", true, "more than 3 minor versions older"},
-		{"v1.32.0", "v1.34.0", true, "1.33 and newer"},
-		{"v1.32.0", "v1.32.5", true, "Kubeslot is made for API servers 1.33 and newer, and this one is v1.32.5"},
-		{"odd", "v1.36.3", true, `"odd" cannot be read`},
+		{"v1.37.2", "v1.37.2", true, "ok    versions   kubecri v0.0.0-dev, kubelet v1.37.2"},
+		{"v1.34.9+k3s1", "v1.37.0-eks-1", true, "kubelet v1.34.9+k3s1"},
+		{"v1.38.0", "v1.37.2", true, "newer than the API server"},
+		{"v1.33.0", "v1.37.2", true, "more than 3 minor versions older"},
+		{"v1.33.0", "v1.35.0", true, "1.34 and newer"},
+		{"v1.33.0", "v1.33.5", true, "Kubeslot is made for API servers 1.34 and newer, and this one is v1.33.5"},
+		{"odd", "v1.37.2", true, `"odd" cannot be read`},
 	} {
 		c, kube := setup(nil, "")
 		node := nodeA()

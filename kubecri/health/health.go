@@ -24,7 +24,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/serve"
-	"github.com/kubeslot/kubeslot/types/client/delegatedauth"
+	"github.com/kubeslot/kubeslot/serve/delegatedauth"
 )
 
 const (

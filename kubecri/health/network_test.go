@@ -21,7 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
-	"github.com/kubeslot/kubeslot/types/client/delegatedauth"
+	"github.com/kubeslot/kubeslot/serve/delegatedauth"
 )
 
 // Over the network only those read metrics, and why a check fails, whom the API server

@@ -49,7 +49,7 @@ func nodeOf(a args, name string) *corev1.Node {
 	if key := a.get("taint", ""); key != "" {
 		n.Spec.Taints = []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoSchedule}}
 	}
-	n.Status = corev1.NodeStatus{Conditions: []corev1.NodeCondition{ready}, NodeInfo: corev1.NodeSystemInfo{KubeletVersion: a.get("kubelet", "v1.36.3")},
+	n.Status = corev1.NodeStatus{Conditions: []corev1.NodeCondition{ready}, NodeInfo: corev1.NodeSystemInfo{KubeletVersion: a.get("kubelet", "v1.37.2")},
 		Allocatable: corev1.ResourceList{"cpu": resource.MustParse(a.get("cpu", "4")), "pods": resource.MustParse(a.get("pods", "110"))}}
 	for of, amount := range a.pairs("advertises") {
 		n.Status.Allocatable[corev1.ResourceName("akri.sh/"+of)] = resource.MustParse(amount)

@@ -37,7 +37,7 @@ import (
 //
 //	cluster                                         start anew
 //	configuration name=cam [ns=] [capacity=2] [unique=none|Pod|Node] [deleting] [discovery=(zone:a)] [labels=(k:v)] [handler=]
-//	node name=a [cordoned] [notready] [taint=key] [labels=(zone:a)] [cpu=4] [pods=110] [advertises=(cam:4)] [others=(nvidia.com/gpu:1)] [kubelet=v1.36.3] [kubecri=namespace [plugin=kubecri] [without=True|False]]
+//	node name=a [cordoned] [notready] [taint=key] [labels=(zone:a)] [cpu=4] [pods=110] [advertises=(cam:4)] [others=(nvidia.com/gpu:1)] [kubelet=v1.37.2] [kubecri=namespace [plugin=kubecri] [without=True|False]]
 //	devices node=a [of=cam] [ns=] [labels=(k:v)]    lines "id [lost] [local]": the node's DeviceSlice, and the Instances of it
 //	problem node=a [of=cam] reason=                 input: the message, into the node's DeviceSlice
 //	pod name=p [ns=] [asks=(cam:1,main/cam:1)] [node=a] [has=(yard-0,main/cam/yard-0)] [plugin=(resource/...)] [priority=] [scheduler=] [gate=] [nominated=a]
@@ -211,7 +211,7 @@ func (s *story) clients() (*kubefake.Clientset, *akrifake.Clientset, *dynamicfak
 		}
 	}
 	kube := kubefake.NewClientset(core...)
-	kube.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: "v1.36.3"}
+	kube.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: "v1.37.2"}
 	return kube, akrifake.NewSimpleClientset(ours...), dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), definitions...)
 }
 

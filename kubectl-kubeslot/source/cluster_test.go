@@ -41,7 +41,7 @@ func TestCluster(t *testing.T) {
 	}
 	clients := func() (*kubefake.Clientset, *dynamicfake.FakeDynamicClient) {
 		kube := kubefake.NewClientset(objects...)
-		kube.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: "v1.36.3"}
+		kube.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: "v1.37.2"}
 		return kube, dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), definition("instances.akri.sh"), definition("widgets.example.com"))
 	}
 	kube, definitions := clients()
@@ -49,7 +49,7 @@ func TestCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Version != "v1.36.3" || len(c.Definitions) != 1 || c.Definitions["instances.akri.sh"] == nil {
+	if c.Version != "v1.37.2" || len(c.Definitions) != 1 || c.Definitions["instances.akri.sh"] == nil {
 		t.Errorf("version %s, definitions %v", c.Version, c.Definitions)
 	}
 	if diff := cmp.Diff([]string{"kubeslot-assignment"}, c.Policies); diff != "" { // which are enforced

@@ -9,14 +9,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/version"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	kubernetes "k8s.io/component-base/version"
 	rbacvalidation "k8s.io/component-helpers/auth/rbac/validation"
+
+	"github.com/kubeslot/kubeslot/version"
 )
 
 // Cluster is what doctor looks at besides devices and pods.
 type Cluster struct {
-	// Version is the API server's, such as v1.36.3.
+	// Version is the API server's, such as v1.37.2.
 	Version string
 	// Policies are the ValidatingAdmissionPolicies that a binding enforces.
 	Policies []string
@@ -29,7 +31,7 @@ type Cluster struct {
 }
 
 // oldest is the oldest minor version of Kubernetes that Kubeslot works with.
-var oldest = version.MajorMinor(1, 33)
+var oldest = utilversion.MajorMinor(1, version.OldestKubernetesMinor)
 
 // maxKubeletSkew is how many minor versions a kubelet may be older than the API server, and
 // maxSchedulerSkew how many a scheduler may (Kubernetes' version skew policy).
@@ -161,8 +163,8 @@ func (v *View) examineKubelet(f *findings, node, text string) {
 	}
 }
 
-func parseVersion(text string) (*version.Version, error) {
-	return version.ParseGeneric(strings.TrimPrefix(text, "v"))
+func parseVersion(text string) (*utilversion.Version, error) {
+	return utilversion.ParseGeneric(strings.TrimPrefix(text, "v"))
 }
 
 // examineDefinition looks whether the API server keeps all that this Kubeslot writes.

@@ -24,7 +24,7 @@ func deployed(t *testing.T) *Cluster {
 	if len(want.definitions) != 4 || len(want.roles) < 5 {
 		t.Fatalf("deploy/ has %d definitions and %d ClusterRoles", len(want.definitions), len(want.roles))
 	}
-	c := &Cluster{Version: "v1.36.3", Policies: slices.Sorted(maps.Keys(policies)), Definitions: map[string]*unstructured.Unstructured{},
+	c := &Cluster{Version: "v1.37.2", Policies: slices.Sorted(maps.Keys(policies)), Definitions: map[string]*unstructured.Unstructured{},
 		Roles: map[string][]rbacv1.PolicyRule{}, Bound: slices.Sorted(maps.Keys(roles))}
 	for _, d := range want.definitions {
 		c.Definitions[d.GetName()] = d.DeepCopy()
@@ -59,8 +59,8 @@ func TestExamineTheCluster(t *testing.T) {
 		object, reason, want string
 	}{
 		"all is there": {},
-		"an old API server": {object: "cluster", reason: "OldVersion", want: "v1.31.0, and Kubeslot works from 1.33 on",
-			change: func(_ *testing.T, o *Objects) { o.Cluster.Version = "v1.31.0" }},
+		"an old API server": {object: "cluster", reason: "OldVersion", want: "v1.33.9, and Kubeslot works from 1.34 on",
+			change: func(_ *testing.T, o *Objects) { o.Cluster.Version = "v1.33.9" }},
 		"a policy that is missing": {object: "validatingadmissionpolicy/kubeslot-assignment", reason: "NoPolicy", want: "who may update a pod can give it slots. Apply deploy/policies, or run helm upgrade",
 			change: func(_ *testing.T, o *Objects) { o.Cluster.Policies = o.Cluster.Policies[1:] }},
 		"a definition that is missing": {object: "customresourcedefinition/slotclaims.kubeslot.io", reason: "NoDefinition", want: "apply deploy/crds, or run helm upgrade",
@@ -119,14 +119,14 @@ func TestExamineTheCluster(t *testing.T) {
 			change: func(_ *testing.T, o *Objects) {
 				o.Cluster.Bound = slices.DeleteFunc(o.Cluster.Bound, func(name string) bool { return name == "kubeslot:controller" })
 			}},
-		"an old kubelet": {object: "node/b", reason: "OldVersion", want: "its kubelet is v1.32.9, and Kubeslot works from 1.33 on", change: kubelet("v1.32.9")},
-		"a kubelet that is too far behind": {object: "node/b", reason: "VersionSkew", want: "v1.33.1+k3s1, more than 3 minor versions older than the API server v1.37.0",
+		"an old kubelet": {object: "node/b", reason: "OldVersion", want: "its kubelet is v1.33.9, and Kubeslot works from 1.34 on", change: kubelet("v1.33.9")},
+		"a kubelet that is too far behind": {object: "node/b", reason: "VersionSkew", want: "v1.34.1+k3s1, more than 3 minor versions older than the API server v1.38.0",
 			change: func(t *testing.T, o *Objects) {
-				kubelet("v1.33.1+k3s1")(t, o)
-				o.Cluster.Version = "v1.37.0"
+				kubelet("v1.34.1+k3s1")(t, o)
+				o.Cluster.Version = "v1.38.0"
 			}},
-		"a kubelet that is newer":                  {object: "node/b", reason: "VersionSkew", want: "v1.37.0, newer than the API server v1.36.3", change: kubelet("v1.37.0")},
-		"a kubelet as old as may be":               {change: kubelet("v1.33.0")},
+		"a kubelet that is newer":                  {object: "node/b", reason: "VersionSkew", want: "v1.38.0, newer than the API server v1.37.2", change: kubelet("v1.38.0")},
+		"a kubelet as old as may be":               {change: kubelet("v1.34.0")},
 		"a kubelet that says nothing one can read": {change: kubelet("devel")},
 		"containers past kubecri": {object: "node/b", reason: "CreatedPastKubecri", want: "the last seen is",
 			change: condition("kubeslot.io/ContainersWithoutDevices", "CreatedPastKubecri", corev1.ConditionTrue)},
@@ -172,15 +172,15 @@ func condition(of corev1.NodeConditionType, reason string, status corev1.Conditi
 
 // A scheduler may be one minor version older than the API server.
 func TestAPIServersThatAreNewer(t *testing.T) {
-	for server, found := range map[string]bool{"v1.36.3": false, "v1.37.0-gke.1": false, "v1.38.0": true, "v1.35.0": false, "odd": false} {
+	for server, found := range map[string]bool{"v1.37.2": false, "v1.38.0-gke.1": false, "v1.39.0": true, "v1.36.0": false, "odd": false} {
 		var f findings
-		(&Cluster{Version: server}).examineVersion(&f, "v1.36.3")
-		if got := len(f) == 1 && f[0].Reason == "NewVersion" && strings.Contains(f[0].Problem, "made of Kubernetes v1.36.3"); got != found {
+		(&Cluster{Version: server}).examineVersion(&f, "v1.37.2")
+		if got := len(f) == 1 && f[0].Reason == "NewVersion" && strings.Contains(f[0].Problem, "made of Kubernetes v1.37.2"); got != found {
 			t.Errorf("API server %s: %+v", server, f)
 		}
 	}
 	var f findings
-	if (&Cluster{Version: "v1.36.3"}).examineVersion(&f, "v0.0.0-master+$Format:%H$"); len(f) > 0 { // a build that was told none
+	if (&Cluster{Version: "v1.37.2"}).examineVersion(&f, "v0.0.0-master+$Format:%H$"); len(f) > 0 { // a build that was told none
 		t.Errorf("%+v", f)
 	}
 }
@@ -194,7 +194,7 @@ func TestSchedulersThatAreNewer(t *testing.T) {
 	}{
 		"without the flag":   {"v1.34.4", "kube-scheduler", []string{"--leader-elect=true"}, true},
 		"with it":            {"v1.34.4", "kube-scheduler", []string{"--emulated-version=1.34"}, false},
-		"the same version":   {"v1.36.1", "kube-scheduler", nil, false},
+		"the same version":   {"v1.37.1", "kube-scheduler", nil, false},
 		"another part":       {"v1.34.4", "kubecri", nil, false},
 		"an unknown version": {"odd", "kube-scheduler", nil, false},
 	} {
@@ -203,7 +203,7 @@ func TestSchedulersThatAreNewer(t *testing.T) {
 		o := cluster()
 		o.Pods, o.Cluster = []corev1.Pod{p}, &Cluster{Version: tc.server}
 		var f findings
-		New(o).examineEmulation(&f, "v1.36.3")
+		New(o).examineEmulation(&f, "v1.37.2")
 		if got := len(f) == 1 && f[0].Reason == "NotEmulated" && f[0].Object == "pod/default/s" && strings.Contains(f[0].Problem, "--emulated-version=1.34"); got != tc.found {
 			t.Errorf("%s: %+v", name, f)
 		}

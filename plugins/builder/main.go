@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/kubeslot/kubeslot/plugins/load"
@@ -117,7 +118,7 @@ func name(plugin string) string {
 }
 
 // newWorkspace writes a go.work with the plugin's module and ours, and returns
-// it; "off" for a plugin in Kubeslot's own module.
+// it; for a plugin in Kubeslot's own module Kubeslot's.
 func newWorkspace(root, plugin, dir string) (string, error) {
 	cmd := exec.Command("go", "env", "GOMOD")
 	cmd.Dir, cmd.Env = plugin, append(os.Environ(), "GOWORK=off")
@@ -130,10 +131,10 @@ func newWorkspace(root, plugin, dir string) (string, error) {
 		return "", fmt.Errorf("%s is in no Go module: run `go mod init <name>` there", plugin)
 	}
 	if filepath.Dir(mod) == root {
-		return "off", nil
+		return filepath.Join(root, "go.work"), nil
 	}
-	uses := []string{root, filepath.Join(root, "kubedevice-api")}
-	if filepath.Dir(mod) != uses[1] {
+	uses := []string{root, filepath.Join(root, "types"), filepath.Join(root, "kubedevice-api")}
+	if !slices.Contains(uses, filepath.Dir(mod)) {
 		uses = append(uses, filepath.Dir(mod))
 	}
 	file := filepath.Join(dir, "go.work")

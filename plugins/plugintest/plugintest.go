@@ -43,7 +43,7 @@ func Build(t testing.TB, file, pkg string, flags ...string) {
 func Go(t testing.TB, args ...string) {
 	t.Helper()
 	cmd := exec.Command("go", args...)
-	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=1")
+	cmd.Env = append(os.Environ(), "GOWORK=", "CGO_ENABLED=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
 	}

@@ -31,9 +31,9 @@ func TestConfigIsRefusedBeforeAnythingIsMade(t *testing.T) {
 		{"node named like our namespace", Config{Nodes: []string{"control"}}, "is taken"},
 		{"two nodes of one name", Config{Nodes: []string{"a", "a"}}, "is taken"},
 		{"blank in the path", Config{StateDir: "/tmp/a b"}, "blanks"},
-		{"a kubelet of no version", Config{Versions: Versions{Kubelets: map[string]string{"node-a": "1.32"}}}, `version "1.32" of Kubernetes: can be one of [1.33 1.34 1.35], 1.36`},
+		{"a kubelet of no version", Config{Versions: Versions{Kubelets: map[string]string{"node-a": "1.33"}}}, `version "1.33" of Kubernetes: can be one of [1.34 1.35 1.36], 1.37`},
 		{"a kubelet of no node", Config{Versions: Versions{Kubelets: map[string]string{"node-x": "1.35"}}}, "none of the nodes"},
-		{"older versions", Config{Versions: Versions{ControlPlane: "1.35", Kubelets: map[string]string{"node-a": "1.34", "node-b": "1.36"}}}, ""},
+		{"older versions", Config{Versions: Versions{ControlPlane: "1.35", Kubelets: map[string]string{"node-a": "1.34", "node-b": "1.37"}}}, ""},
 		{"hidden by the nodes' own /var/log", Config{StateDir: "/var/log/k"}, "/var/log of its own"},
 		{"where other clusters are", Config{StateDir: "/var/tmp/kubeslot"}, "other clusters are in it"},
 	}

@@ -10,13 +10,14 @@ import (
 	"strings"
 
 	"github.com/kubeslot/kubeslot/test/cluster/build"
+	"github.com/kubeslot/kubeslot/version"
 )
 
 // Pinned is the minor version of Kubernetes that a cluster runs unless Versions says
 // otherwise, and that our own programs are made of.
-const Pinned = "1.36"
+var Pinned = version.KubernetesVersion(version.KubernetesMinor)
 
-// Versions are minor versions of Kubernetes, such as 1.35, of a cluster's programs that
+// Versions are minor versions of Kubernetes, such as 1.36, of a cluster's programs that
 // are not of the pinned one. They are built when a cluster first asks for them, which
 // takes some ten minutes each.
 type Versions struct {
@@ -27,7 +28,7 @@ type Versions struct {
 }
 
 // older are the versions that Versions may name, each a module of its own in upstream.
-var older = []string{"1.33", "1.34", "1.35"}
+var older = version.OlderKubernetes()
 
 // olderKubelet and olderControlPlane are apart, for most of a build is what they differ in.
 func olderKubelet(version string) build.Module {

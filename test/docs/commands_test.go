@@ -99,7 +99,7 @@ func TestMake(t *testing.T) {
 	runs("docs/helm.md", "make push", push, "-version=v0.1.0")
 	runs("docs/helm.md", "make images", "go run ./deploy/images/cmd/images -ldflags")
 	runs("docs/install.md", "make build", "./kubecri/cmd/kubecri")
-	runs("docs/install.md", "make test-skew", "KUBESLOT_SKEW=1", "./test/skew")
+	runs("docs/versions.md", "make test-skew", "KUBESLOT_SKEW=1", "./test/skew")
 	runs("docs/migrate-from-kubedevice.md", "make plugin-builder PLUGIN=/src/dongle/scheduler", "go run ./plugins/builder", "/src/dongle/scheduler")
 	runs("docs/migrate-from-kubedevice.md", "make plugin-builder PLUGIN=/src/dongle/device", "go run ./plugins/builder", "/src/dongle/device")
 	runs("README.md", "make demo KEEP=1", "hack/preflight.sh root go gcc disk:6 memory:3 cluster:demo", "go run ./test/cluster/cmd/build demo", "_output/cluster/demo")

@@ -50,7 +50,7 @@ func (h helm) try(t *testing.T, args ...string) (string, error) {
 // render returns the objects that the chart makes with the values, hooks too.
 func (h helm) render(t *testing.T, args ...string) objects {
 	t.Helper()
-	out, err := h.try(t, append([]string{"template", "kubeslot", chart, "--namespace", "kubeslot-system", "--kube-version", "1.36.3", "--set", "image.registry=reg.example/k"}, args...)...)
+	out, err := h.try(t, append([]string{"template", "kubeslot", chart, "--namespace", "kubeslot-system", "--kube-version", "1.37.2", "--set", "image.registry=reg.example/k"}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,12 +33,12 @@ func TestBadValues(t *testing.T) {
 		{"custom.configuration.enabled=true", "custom.configuration.discoveryHandlerName is not set"},
 		{"scheduler.otherSchedulers=Mutate", "needs MutatingAdmissionPolicies, which this API server does not have"},
 	} {
-		out, err := h.try(t, "template", "kubeslot", chart, "--kube-version", "1.36.3", "--set", "image.registry=x", "--set", tc.set)
+		out, err := h.try(t, "template", "kubeslot", chart, "--kube-version", "1.37.2", "--set", "image.registry=x", "--set", tc.set)
 		if err == nil || !strings.Contains(out, tc.want) {
 			t.Errorf("with %s helm says %q, want %q", tc.set, out, tc.want)
 		}
 	}
-	_, err := h.try(t, "template", "kubeslot", chart, "--kube-version", "1.36.3", "--set", "image.registry=x,onvif.configuration.enabled=true,kubecri.builtInHandlers={udev}")
+	_, err := h.try(t, "template", "kubeslot", chart, "--kube-version", "1.37.2", "--set", "image.registry=x,onvif.configuration.enabled=true,kubecri.builtInHandlers={udev}")
 	if want := "no handler onvif runs: put it into kubecri.builtInHandlers or handlers"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("with a Configuration that no handler serves helm says %v, want %q", err, want)
 	}
@@ -49,8 +49,8 @@ func TestKubernetesVersions(t *testing.T) {
 		t.Run(fmt.Sprint("helm ", major), func(t *testing.T) {
 			h := newHelm(t, major)
 			for version, want := range map[string]string{
-				"1.32.9": "chart requires kubeVersion: >=1.33.0-0 which is incompatible with Kubernetes v1.32.9",
-				"1.33.0": "", "1.33.4-eks-99d6cc0": "", "1.34.1-gke.1234": "", "1.36.3+k3s1": "",
+				"1.33.9": "chart requires kubeVersion: >=1.34.0-0 which is incompatible with Kubernetes v1.33.9",
+				"1.34.0": "", "1.34.4-eks-99d6cc0": "", "1.35.1-gke.1234": "", "1.37.2+k3s1": "",
 			} {
 				out, err := h.try(t, "template", "kubeslot", chart, "--kube-version", version, "--set", "image.registry=x")
 				if (err == nil) != (want == "") || !strings.Contains(out, want) {
@@ -64,7 +64,7 @@ func TestKubernetesVersions(t *testing.T) {
 // Under an older API server the scheduler has that one's feature gates.
 func TestEmulatedVersion(t *testing.T) {
 	h := newHelm(t, 4)
-	for version, want := range map[string]string{"1.33.4-eks-99d6cc0": "--emulated-version=1.33", "1.35.0": "--emulated-version=1.35", "1.36.3": "", "1.37.0": ""} {
+	for version, want := range map[string]string{"1.34.4-eks-99d6cc0": "--emulated-version=1.34", "1.36.0": "--emulated-version=1.36", "1.37.2": "", "1.38.0": ""} {
 		scheduler := container(h.render(t, "--kube-version", version).get(t, "Deployment", "kube-scheduler"))
 		got := ""
 		for _, arg := range scheduler["args"].([]any) {
@@ -86,7 +86,7 @@ func TestEmulatedVersion(t *testing.T) {
 func TestHelm3(t *testing.T) {
 	three, four := newHelm(t, 3), newHelm(t, 4)
 	for _, h := range []helm{three, four} {
-		if out, err := h.try(t, "lint", "--strict", chart, "--kube-version", "1.36.3", "--set", "image.registry=reg.example/k"); err != nil {
+		if out, err := h.try(t, "lint", "--strict", chart, "--kube-version", "1.37.2", "--set", "image.registry=reg.example/k"); err != nil {
 			t.Errorf("%s: %v\n%s", h.program, err, out)
 		}
 	}

@@ -196,7 +196,7 @@ func (h *host) writeUnits(containerd []string) {
 // kubeletFile is a file of /var/lib/kubelet as this machine sees it.
 func (h *host) kubeletFile(name string) string { return filepath.Join(h.node.KubeletDir, name) }
 
-// writeKubeletFiles leaves what kubeadm 1.36 leaves, with containerd as the runtime.
+// writeKubeletFiles leaves what kubeadm 1.37 leaves, with containerd as the runtime.
 func (h *host) writeKubeletFiles() {
 	h.Helper()
 	config, err := os.ReadFile(filepath.Join(h.node.Dir, "kubelet.yaml"))

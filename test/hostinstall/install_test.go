@@ -37,7 +37,7 @@ func TestInstall(t *testing.T) {
 	// They are applied already, as the cluster comes with them.
 	h.apply("docs/install.md", "kubectl apply -k deploy/")
 	h.apply("docs/helm.md", "kubectl apply -f deploy/crds")
-	h.version("docs/install.md", "kube-scheduler --version")
+	h.version("docs/versions.md", "kube-scheduler --version")
 	plain := h.startPod("plain", 0)
 	before := h.files()
 	own := "--kubeconfig=" + h.cluster.ComponentKubeconfig(cluster.Kubecri, node)

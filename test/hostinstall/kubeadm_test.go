@@ -21,7 +21,7 @@ import (
 
 const (
 	patches      = "../../deploy/kubeadm/patches"
-	clusterFile  = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.3\n"
+	clusterFile  = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.37.2\n"
 	initFile     = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nlocalAPIEndpoint: {advertiseAddress: 10.240.0.10}\nnodeRegistration: {name: node-a, criSocket: 'unix:///run/containerd/containerd.sock'}\n---\n"
 	schedulerPod = "/etc/kubernetes/manifests/kube-scheduler.yaml"
 )

@@ -97,7 +97,7 @@ func TestKubeadmUpgrade(t *testing.T) {
 		return ""
 	}
 	for begin, test := range map[string]struct{ old, new string }{
-		command(t, "docs/kubeadm.md", "kubeadm upgrade apply"):          {"upgrade apply v1.36.4", "upgrade apply v1.36.3 --yes --force --ignore-preflight-errors=all --skip-phases=addon"},
+		command(t, "docs/kubeadm.md", "kubeadm upgrade apply"):          {"upgrade apply v1.37.3", "upgrade apply v1.37.2 --yes --force --ignore-preflight-errors=all --skip-phases=addon"},
 		command(t, "docs/kubeadm.md", "kubeadm upgrade node --patches"): {"upgrade node", "upgrade node phase control-plane"},
 		command(t, "docs/kubeadm.md", "kubeadm upgrade node --dry-run"): {"upgrade node", "upgrade node phase control-plane"},
 	} {
@@ -109,7 +109,7 @@ func TestKubeadmUpgrade(t *testing.T) {
 	if _, err := c.Kubectl(ctx, strings.Fields(command(t, "docs/kubeadm.md", "kubectl -n kube-system get pods"))[1:]...); err != nil {
 		t.Error(err)
 	}
-	if image := upgrade("upgrade node phase control-plane"); image != "registry.k8s.io/kube-scheduler:v1.36.3" {
+	if image := upgrade("upgrade node phase control-plane"); image != "registry.k8s.io/kube-scheduler:v1.37.2" {
 		t.Errorf("kubeadm upgrade node without the patches writes the image %s", image)
 	}
 	r.write("/upgrade.yaml", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: UpgradeConfiguration\nnode: {patches: {directory: /etc/kubernetes/patches}, dryRun: true, etcdUpgrade: false, certificateRenewal: false}\n")
@@ -147,7 +147,7 @@ func (r kubeadmRoot) knownTo(ctx context.Context, c *cluster.Cluster) {
 	known, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""},
 		Annotations: map[string]string{"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///run/containerd/containerd.sock"}}}, metav1.CreateOptions{})
 	check(err)
-	known.Status.NodeInfo.KubeletVersion = "v1.36.3"
+	known.Status.NodeInfo.KubeletVersion = "v1.37.2"
 	_, err = client.CoreV1().Nodes().UpdateStatus(ctx, known, metav1.UpdateOptions{})
 	check(err)
 	// The API server's pod says where it is.

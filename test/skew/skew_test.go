@@ -1,5 +1,5 @@
 // Package skew tries Kubeslot, whose programs are of one minor version of Kubernetes, with
-// kubelets and API servers of others: the table of docs/install.md. It builds those, which
+// kubelets and API servers of others: the table of docs/versions.md. It builds those, which
 // takes some ten minutes a version, so it runs on demand: make test-skew.
 package skew
 
@@ -24,6 +24,7 @@ import (
 	"github.com/kubeslot/kubeslot/test/cluster"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	"github.com/kubeslot/kubeslot/version"
 )
 
 // name is the cluster's, so that two runs can be beside each other.
@@ -225,7 +226,7 @@ func nodeOf(version string) string { return "kubelet-" + strings.ReplaceAll(vers
 // TestKubelets has kubelets of all versions under one API server, in each of kubecri's modes.
 func TestKubelets(t *testing.T) {
 	kubelets := map[string]string{}
-	for _, version := range versions(t, "KUBELETS", "1.33", "1.34", "1.35", cluster.Pinned) {
+	for _, version := range versions(t, "KUBELETS", append(version.OlderKubernetes(), cluster.Pinned)...) {
 		kubelets[nodeOf(version)] = version
 	}
 	nodes := slices.Sorted(maps.Keys(kubelets))
@@ -254,7 +255,7 @@ func TestKubelets(t *testing.T) {
 // TestAPIServers has a whole cluster of an older version, but for our programs.
 func TestAPIServers(t *testing.T) {
 	nodes := []string{"node-a", "node-b"}
-	for _, version := range versions(t, "API_SERVERS", "1.35", "1.34", "1.33") {
+	for _, version := range versions(t, "API_SERVERS", version.OlderKubernetes()...) {
 		t.Run("API server "+version, func(t *testing.T) {
 			r := up(t, cluster.Config{Nodes: nodes, NRI: nodes[1:], SchedulerArgs: []string{"--emulated-version=" + version},
 				Versions: cluster.Versions{ControlPlane: version, Kubelets: map[string]string{nodes[0]: version, nodes[1]: version}}})

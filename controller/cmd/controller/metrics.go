@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/kubeslot/kubeslot/types/client/delegatedauth"
+	"github.com/kubeslot/kubeslot/serve/delegatedauth"
 )
 
 // addMetrics has the manager serve /metrics: on the loopback over HTTP and to whoever can

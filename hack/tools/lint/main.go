@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -89,11 +90,20 @@ func findings(clean string, modules []string) ([]finding, error) {
 
 // load asks the go command which packages each module has, and which they import.
 func load(modules []string) ([][]*packages.Package, error) {
+	together, err := workspace()
+	if err != nil {
+		return nil, err
+	}
 	loaded, errs := make([][]*packages.Package, len(modules)), make([]error, len(modules))
 	var group sync.WaitGroup
 	for i, module := range modules {
 		group.Go(func() {
+			var env []string // nil is ours
+			if dir, err := filepath.Abs(module); err != nil || !slices.Contains(together, dir) {
+				env = append(os.Environ(), "GOWORK=off")
+			}
 			loaded[i], errs[i] = packages.Load(&packages.Config{
+				Env: env,
 				Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles |
 					packages.NeedImports | packages.NeedDeps | packages.NeedModule,
 				Dir:   module,
@@ -111,4 +121,13 @@ func load(modules []string) ([][]*packages.Package, error) {
 		}
 	}
 	return loaded, nil
+}
+
+// workspace returns the directories of the modules in the go.work that holds here.
+func workspace() ([]string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the modules of the workspace: %w", err)
+	}
+	return strings.Fields(string(out)), nil
 }

@@ -80,8 +80,8 @@ func run(ctx context.Context, cmd *cobra.Command, opts *options.Options, lead fu
 // onFirstPod has lead called when the scheduler asks its queue for the first pod, which may be
 // long before there is one. A scheduler that does not lead does not ask.
 func onFirstPod(sched *scheduler.Scheduler, lead func()) {
-	next, once := sched.NextPod, sync.OnceFunc(lead)
-	sched.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+	next, once := sched.NextEntity, sync.OnceFunc(lead)
+	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 		once()
 		return next(logger)
 	}

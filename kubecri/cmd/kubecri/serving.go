@@ -23,7 +23,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/nri"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
-	"github.com/kubeslot/kubeslot/types/client/delegatedauth"
+	"github.com/kubeslot/kubeslot/serve/delegatedauth"
 )
 
 // noMetrics is the --metrics-bind-address that serves nothing, as in

@@ -129,7 +129,7 @@ func (p Programs) Run(ctx context.Context) (map[string]string, error) {
 	defer os.RemoveAll(work)
 	args := append(append(Flags(), ldflags...), p.Flags...)
 	packages := slices.Compact(slices.Sorted(slices.Values(p.Packages)))
-	if err := goBuild(ctx, root, []string{cgo, "GOTMPDIR=" + work}, p.Out, append(args, "-o", dir+"/"), packages); err != nil {
+	if err := goBuild(ctx, root, []string{"GOWORK=", cgo, "GOTMPDIR=" + work}, p.Out, append(args, "-o", dir+"/"), packages); err != nil {
 		return nil, err
 	}
 	built := map[string]string{}
@@ -173,7 +173,7 @@ func (p Programs) ldflags(ctx context.Context) ([]string, error) {
 }
 
 // KubernetesVersion are the linker's flags by which a program says that it is of that
-// version of Kubernetes, such as v1.36.3, whose minor version is 36.
+// version of Kubernetes, such as v1.37.2, whose minor version is 37.
 func KubernetesVersion(version, minor string) string {
 	var flags []string
 	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {

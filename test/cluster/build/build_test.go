@@ -157,7 +157,7 @@ func TestLockIsHeldByOne(t *testing.T) {
 
 // Tests name the repository as they see it, such as "../..".
 // goMod has what Programs wants.
-const goMod = "module a.example/one\n\ngo 1.26\n\nrequire (\n\tk8s.io/kubernetes v1.36.3\n\tgithub.com/containerd/containerd/v2 v2.3.7\n\tgithub.com/opencontainers/runc v1.4.3\n)\n"
+const goMod = "module a.example/one\n\ngo 1.26\n\nrequire (\n\tk8s.io/kubernetes v1.37.2\n\tgithub.com/containerd/containerd/v2 v2.3.7\n\tgithub.com/opencontainers/runc v1.4.3\n)\n"
 
 func TestRootMayBeRelative(t *testing.T) {
 	root := module(t, goMod, "package main\n\nfunc main() {}\n")

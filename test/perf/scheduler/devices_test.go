@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	kubescheduler "k8s.io/kubernetes/pkg/scheduler"
 	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
-	"k8s.io/kubernetes/test/utils/ktesting"
+	"k8s.io/kubernetes/test/utils/client-go/ktesting"
 )
 
 // writers create objects side by side.

@@ -6,7 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/kubernetes/test/utils/ktesting"
+	"k8s.io/kubernetes/test/utils/client-go/ktesting"
 
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"

@@ -15,7 +15,7 @@ import (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Namespaced,shortName=akric,categories=all
+// +kubebuilder:resource:scope=Namespaced,shortName=akric,categories={akri,all}
 // +kubebuilder:printcolumn:name="Handler",type=string,JSONPath=`.spec.discoveryHandler.name`,description="Discovery handler that finds the devices"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether devices are found, and nothing is wrong"
 // +kubebuilder:printcolumn:name="Instances",type=integer,JSONPath=`.status.instances`,description="Devices that are there"

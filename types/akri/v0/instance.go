@@ -11,7 +11,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +genclient:noStatus
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Namespaced,shortName=akrii,categories=all
+// +kubebuilder:resource:scope=Namespaced,shortName=akrii,categories=akri
 // +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.spec.configurationName`,description="Configuration that found the device"
 // +kubebuilder:printcolumn:name="Device",type=string,JSONPath=`.status.device`,description="The discovery handler's id of the device"
 // +kubebuilder:printcolumn:name="Shared",type=boolean,JSONPath=`.spec.shared`,description="Whether several nodes can reach the device"

@@ -79,5 +79,5 @@ the feature gates of that one; else empty. Managed clusters say "34+". The sched
 flag once, so one in extraArgs wins. */ -}}
 {{- define "kubeslot.emulatedVersion" -}}
 {{- $minor := regexFind "^[0-9]+" .Capabilities.KubeVersion.Minor | int -}}
-{{- if and (lt $minor 36) (not (contains "--emulated-version" (join " " .Values.scheduler.extraArgs))) }}{{ .Capabilities.KubeVersion.Major }}.{{ $minor }}{{ end -}}
+{{- if and (lt $minor 37) (not (contains "--emulated-version" (join " " .Values.scheduler.extraArgs))) }}{{ .Capabilities.KubeVersion.Major }}.{{ $minor }}{{ end -}}
 {{- end }}

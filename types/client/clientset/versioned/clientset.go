@@ -16,7 +16,7 @@ import (
 )
 
 type Interface interface {
-	Discovery() discovery.DiscoveryInterface
+	Discovery() discovery.DiscoveryInterfaces
 	AkriV0() akriv0.AkriV0Interface
 	KubeslotV1alpha1() kubeslotv1alpha1.KubeslotV1alpha1Interface
 }
@@ -39,7 +39,7 @@ func (c *Clientset) KubeslotV1alpha1() kubeslotv1alpha1.KubeslotV1alpha1Interfac
 }
 
 // Discovery retrieves the DiscoveryClient
-func (c *Clientset) Discovery() discovery.DiscoveryInterface {
+func (c *Clientset) Discovery() discovery.DiscoveryInterfaces {
 	if c == nil {
 		return nil
 	}

@@ -11,9 +11,9 @@ import (
 // Interface provides access to all the informers in this group version.
 type Interface interface {
 	// Configurations returns a ConfigurationInformer.
-	Configurations() ConfigurationInformer
+	Configurations() TypedConfigurationInformer
 	// Instances returns a InstanceInformer.
-	Instances() InstanceInformer
+	Instances() TypedInstanceInformer
 }
 
 type version struct {
@@ -27,12 +27,12 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
 }
 
-// Configurations returns a ConfigurationInformer.
-func (v *version) Configurations() ConfigurationInformer {
+// Configurations returns a TypedConfigurationInformer.
+func (v *version) Configurations() TypedConfigurationInformer {
 	return &configurationInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }
 
-// Instances returns a InstanceInformer.
-func (v *version) Instances() InstanceInformer {
+// Instances returns a TypedInstanceInformer.
+func (v *version) Instances() TypedInstanceInformer {
 	return &instanceInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }

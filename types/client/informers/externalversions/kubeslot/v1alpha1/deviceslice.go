@@ -20,11 +20,39 @@ import (
 )
 
 // DeviceSliceInformer provides access to a shared informer and lister for
-// DeviceSlices.
+// DeviceSlices. Prefer using the type-safe variant (see [TypedDeviceSliceInformer]).
 type DeviceSliceInformer interface {
 	Informer() cache.SharedIndexInformer
 	Lister() kubeslotv1alpha1.DeviceSliceLister
 }
+
+// TypedDeviceSliceInformer provides access to a shared informer and lister for
+// DeviceSlices, including the type-safe TypedInformer variant.
+// It is a superset of DeviceSliceInformer.
+type TypedDeviceSliceInformer interface {
+	Informer() cache.SharedIndexInformer
+	TypedInformer() DeviceSliceIndexInformer
+	Lister() kubeslotv1alpha1.DeviceSliceLister
+}
+
+// DeviceSliceIndexInformer is a wrapper around the underlying [cache.SharedIndexInformer]
+// with type-safe variants of several methods.
+type DeviceSliceIndexInformer cache.TypedSharedIndexInformer[*typeskubeslotv1alpha1.DeviceSlice]
+
+// DeviceSliceHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerFuncs] for DeviceSlice.
+type DeviceSliceHandlerFuncs = cache.TypedResourceEventHandlerFuncs[*typeskubeslotv1alpha1.DeviceSlice]
+
+// DeviceSliceDetailedHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerDetailedFuncs] for DeviceSlice.
+type DeviceSliceDetailedHandlerFuncs = cache.TypedResourceEventHandlerDetailedFuncs[*typeskubeslotv1alpha1.DeviceSlice]
+
+// DeviceSliceFilteringHandler is a specialization of [cache.TypedFilteringResourceEventHandler] for DeviceSlice.
+type DeviceSliceFilteringHandler = cache.TypedFilteringResourceEventHandler[*typeskubeslotv1alpha1.DeviceSlice]
+
+// DeviceSliceIndexers is a specialization of [cache.TypedIndexers] for DeviceSlice.
+type DeviceSliceIndexers = cache.TypedIndexers[*typeskubeslotv1alpha1.DeviceSlice]
+
+// DeletedDeviceSlice is a specialization of [cache.DeletedObject] for DeviceSlice.
+type DeletedDeviceSlice = cache.DeletedObject[*typeskubeslotv1alpha1.DeviceSlice]
 
 type deviceSliceInformer struct {
 	factory          internalinterfaces.SharedInformerFactory
@@ -34,25 +62,49 @@ type deviceSliceInformer struct {
 // NewDeviceSliceInformer constructs a new informer for DeviceSlice type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedDeviceSliceInformer]).
 func NewDeviceSliceInformer(client versioned.Interface, resyncPeriod time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	return NewDeviceSliceInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers})
+}
+
+// NewTypedDeviceSliceInformer constructs a new informer for DeviceSlice type.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedDeviceSliceInformer(client versioned.Interface, resyncPeriod time.Duration, indexers DeviceSliceIndexers) DeviceSliceIndexInformer {
+	return NewTypedDeviceSliceInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers)})
 }
 
 // NewFilteredDeviceSliceInformer constructs a new informer for DeviceSlice type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedFilteredDeviceSliceInformer]).
 func NewFilteredDeviceSliceInformer(client versioned.Interface, resyncPeriod time.Duration, indexers cache.Indexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) cache.SharedIndexInformer {
-	return NewDeviceSliceInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
+	return NewTypedDeviceSliceInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
+}
+
+// NewTypedFilteredDeviceSliceInformer constructs a new informer for DeviceSlice type.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedFilteredDeviceSliceInformer(client versioned.Interface, resyncPeriod time.Duration, indexers DeviceSliceIndexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) DeviceSliceIndexInformer {
+	return NewTypedDeviceSliceInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers), TweakListOptions: tweakListOptions})
 }
 
 // NewDeviceSliceInformerWithOptions constructs a new informer for DeviceSlice type with additional options.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedDeviceSliceInformerWithOptions]).
 func NewDeviceSliceInformerWithOptions(client versioned.Interface, options internalinterfaces.InformerOptions) cache.SharedIndexInformer {
+	return NewTypedDeviceSliceInformerWithOptions(client, options)
+}
+
+// NewTypedDeviceSliceInformerWithOptions constructs a new informer for DeviceSlice type with additional options.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedDeviceSliceInformerWithOptions(client versioned.Interface, options internalinterfaces.InformerOptions) DeviceSliceIndexInformer {
 	gvr := schema.GroupVersionResource{Group: "kubeslot.io", Version: "v1alpha1", Resource: "deviceslices"}
 	identifier := options.InformerName.WithResource(gvr)
 	tweakListOptions := options.TweakListOptions
-	return cache.NewSharedIndexInformerWithOptions(
+	return cache.NewTypedSharedIndexInformer[*typeskubeslotv1alpha1.DeviceSlice](cache.NewSharedIndexInformerWithOptions(
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListFunc: func(opts v1.ListOptions) (runtime.Object, error) {
 				if tweakListOptions != nil {
@@ -85,17 +137,57 @@ func NewDeviceSliceInformerWithOptions(client versioned.Interface, options inter
 			Indexers:     options.Indexers,
 			Identifier:   identifier,
 		},
-	)
+	))
 }
 
 func (f *deviceSliceInformer) defaultInformer(client versioned.Interface, resyncPeriod time.Duration) cache.SharedIndexInformer {
-	return NewDeviceSliceInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, InformerName: f.factory.InformerName(), TweakListOptions: f.tweakListOptions})
+	return NewTypedDeviceSliceInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, InformerName: f.factory.InformerName(), TweakListOptions: f.tweakListOptions})
 }
 
 func (f *deviceSliceInformer) Informer() cache.SharedIndexInformer {
-	return f.factory.InformerFor(&typeskubeslotv1alpha1.DeviceSlice{}, f.defaultInformer)
+	return f.TypedInformer()
+}
+
+func (f *deviceSliceInformer) TypedInformer() DeviceSliceIndexInformer {
+	return cache.NewTypedSharedIndexInformer[*typeskubeslotv1alpha1.DeviceSlice](f.factory.InformerFor(&typeskubeslotv1alpha1.DeviceSlice{}, f.defaultInformer))
 }
 
 func (f *deviceSliceInformer) Lister() kubeslotv1alpha1.DeviceSliceLister {
 	return kubeslotv1alpha1.NewDeviceSliceLister(f.Informer().GetIndexer())
+}
+
+// ToTypedDeviceSliceInformer converts an untyped informer into a TypedDeviceSliceInformer.
+//
+// WARNING: this conversion is only safe if the informer handles objects of type
+// *DeviceSlice. If that is not the case, calling type-safe methods of the returned
+// TypedDeviceSliceInformer leads to runtime panics. A safer alternative is to pass
+// around a TypedDeviceSliceInformer instances that was obtained from a
+// SharedInformerFactory.
+func ToTypedDeviceSliceInformer(informer DeviceSliceInformer) TypedDeviceSliceInformer {
+	if informer, ok := informer.(TypedDeviceSliceInformer); ok {
+		return informer
+	}
+	return &deviceSliceTypedInformerAdapter{informer}
+}
+
+type deviceSliceTypedInformerAdapter struct {
+	DeviceSliceInformer
+}
+
+func (a *deviceSliceTypedInformerAdapter) TypedInformer() DeviceSliceIndexInformer {
+	return cache.NewTypedSharedIndexInformer[*typeskubeslotv1alpha1.DeviceSlice](a.Informer())
+}
+
+// ToDeviceSliceIndexInformer converts an untyped informer into a DeviceSliceIndexInformer.
+//
+// WARNING: this conversion is only safe if the informer handles objects of type
+// *DeviceSlice. If that is not the case, calling type-safe methods of the returned
+// DeviceSliceIndexInformer leads to runtime panics. A safer alternative is to pass
+// around a DeviceSliceIndexInformer instances that was obtained from a
+// SharedInformerFactory.
+func ToDeviceSliceIndexInformer(informer cache.SharedIndexInformer) DeviceSliceIndexInformer {
+	if informer, ok := informer.(DeviceSliceIndexInformer); ok {
+		return informer
+	}
+	return cache.NewTypedSharedIndexInformer[*typeskubeslotv1alpha1.DeviceSlice](informer)
 }

@@ -11,9 +11,9 @@ import (
 // Interface provides access to all the informers in this group version.
 type Interface interface {
 	// DeviceSlices returns a DeviceSliceInformer.
-	DeviceSlices() DeviceSliceInformer
+	DeviceSlices() TypedDeviceSliceInformer
 	// SlotClaims returns a SlotClaimInformer.
-	SlotClaims() SlotClaimInformer
+	SlotClaims() TypedSlotClaimInformer
 }
 
 type version struct {
@@ -27,12 +27,12 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
 }
 
-// DeviceSlices returns a DeviceSliceInformer.
-func (v *version) DeviceSlices() DeviceSliceInformer {
+// DeviceSlices returns a TypedDeviceSliceInformer.
+func (v *version) DeviceSlices() TypedDeviceSliceInformer {
 	return &deviceSliceInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }
 
-// SlotClaims returns a SlotClaimInformer.
-func (v *version) SlotClaims() SlotClaimInformer {
+// SlotClaims returns a TypedSlotClaimInformer.
+func (v *version) SlotClaims() TypedSlotClaimInformer {
 	return &slotClaimInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }

@@ -20,11 +20,39 @@ import (
 )
 
 // SlotClaimInformer provides access to a shared informer and lister for
-// SlotClaims.
+// SlotClaims. Prefer using the type-safe variant (see [TypedSlotClaimInformer]).
 type SlotClaimInformer interface {
 	Informer() cache.SharedIndexInformer
 	Lister() kubeslotv1alpha1.SlotClaimLister
 }
+
+// TypedSlotClaimInformer provides access to a shared informer and lister for
+// SlotClaims, including the type-safe TypedInformer variant.
+// It is a superset of SlotClaimInformer.
+type TypedSlotClaimInformer interface {
+	Informer() cache.SharedIndexInformer
+	TypedInformer() SlotClaimIndexInformer
+	Lister() kubeslotv1alpha1.SlotClaimLister
+}
+
+// SlotClaimIndexInformer is a wrapper around the underlying [cache.SharedIndexInformer]
+// with type-safe variants of several methods.
+type SlotClaimIndexInformer cache.TypedSharedIndexInformer[*typeskubeslotv1alpha1.SlotClaim]
+
+// SlotClaimHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerFuncs] for SlotClaim.
+type SlotClaimHandlerFuncs = cache.TypedResourceEventHandlerFuncs[*typeskubeslotv1alpha1.SlotClaim]
+
+// SlotClaimDetailedHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerDetailedFuncs] for SlotClaim.
+type SlotClaimDetailedHandlerFuncs = cache.TypedResourceEventHandlerDetailedFuncs[*typeskubeslotv1alpha1.SlotClaim]
+
+// SlotClaimFilteringHandler is a specialization of [cache.TypedFilteringResourceEventHandler] for SlotClaim.
+type SlotClaimFilteringHandler = cache.TypedFilteringResourceEventHandler[*typeskubeslotv1alpha1.SlotClaim]
+
+// SlotClaimIndexers is a specialization of [cache.TypedIndexers] for SlotClaim.
+type SlotClaimIndexers = cache.TypedIndexers[*typeskubeslotv1alpha1.SlotClaim]
+
+// DeletedSlotClaim is a specialization of [cache.DeletedObject] for SlotClaim.
+type DeletedSlotClaim = cache.DeletedObject[*typeskubeslotv1alpha1.SlotClaim]
 
 type slotClaimInformer struct {
 	factory          internalinterfaces.SharedInformerFactory
@@ -34,25 +62,49 @@ type slotClaimInformer struct {
 // NewSlotClaimInformer constructs a new informer for SlotClaim type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedSlotClaimInformer]).
 func NewSlotClaimInformer(client versioned.Interface, resyncPeriod time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	return NewSlotClaimInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers})
+}
+
+// NewTypedSlotClaimInformer constructs a new informer for SlotClaim type.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedSlotClaimInformer(client versioned.Interface, resyncPeriod time.Duration, indexers SlotClaimIndexers) SlotClaimIndexInformer {
+	return NewTypedSlotClaimInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers)})
 }
 
 // NewFilteredSlotClaimInformer constructs a new informer for SlotClaim type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedFilteredSlotClaimInformer]).
 func NewFilteredSlotClaimInformer(client versioned.Interface, resyncPeriod time.Duration, indexers cache.Indexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) cache.SharedIndexInformer {
-	return NewSlotClaimInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
+	return NewTypedSlotClaimInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
+}
+
+// NewTypedFilteredSlotClaimInformer constructs a new informer for SlotClaim type.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedFilteredSlotClaimInformer(client versioned.Interface, resyncPeriod time.Duration, indexers SlotClaimIndexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) SlotClaimIndexInformer {
+	return NewTypedSlotClaimInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers), TweakListOptions: tweakListOptions})
 }
 
 // NewSlotClaimInformerWithOptions constructs a new informer for SlotClaim type with additional options.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
+// If you really need an independent one, prefer using the type-safe variant (see [NewTypedSlotClaimInformerWithOptions]).
 func NewSlotClaimInformerWithOptions(client versioned.Interface, options internalinterfaces.InformerOptions) cache.SharedIndexInformer {
+	return NewTypedSlotClaimInformerWithOptions(client, options)
+}
+
+// NewTypedSlotClaimInformerWithOptions constructs a new informer for SlotClaim type with additional options.
+// Always prefer using an informer factory to get a shared informer instead of getting an independent
+// one. This reduces memory footprint and number of connections to the server.
+func NewTypedSlotClaimInformerWithOptions(client versioned.Interface, options internalinterfaces.InformerOptions) SlotClaimIndexInformer {
 	gvr := schema.GroupVersionResource{Group: "kubeslot.io", Version: "v1alpha1", Resource: "slotclaims"}
 	identifier := options.InformerName.WithResource(gvr)
 	tweakListOptions := options.TweakListOptions
-	return cache.NewSharedIndexInformerWithOptions(
+	return cache.NewTypedSharedIndexInformer[*typeskubeslotv1alpha1.SlotClaim](cache.NewSharedIndexInformerWithOptions(
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListFunc: func(opts v1.ListOptions) (runtime.Object, error) {
 				if tweakListOptions != nil {
@@ -85,17 +137,57 @@ func NewSlotClaimInformerWithOptions(client versioned.Interface, options interna
 			Indexers:     options.Indexers,
 			Identifier:   identifier,
 		},
-	)
+	))
 }
 
 func (f *slotClaimInformer) defaultInformer(client versioned.Interface, resyncPeriod time.Duration) cache.SharedIndexInformer {
-	return NewSlotClaimInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, InformerName: f.factory.InformerName(), TweakListOptions: f.tweakListOptions})
+	return NewTypedSlotClaimInformerWithOptions(client, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, InformerName: f.factory.InformerName(), TweakListOptions: f.tweakListOptions})
 }
 
 func (f *slotClaimInformer) Informer() cache.SharedIndexInformer {
-	return f.factory.InformerFor(&typeskubeslotv1alpha1.SlotClaim{}, f.defaultInformer)
+	return f.TypedInformer()
+}
+
+func (f *slotClaimInformer) TypedInformer() SlotClaimIndexInformer {
+	return cache.NewTypedSharedIndexInformer[*typeskubeslotv1alpha1.SlotClaim](f.factory.InformerFor(&typeskubeslotv1alpha1.SlotClaim{}, f.defaultInformer))
 }
 
 func (f *slotClaimInformer) Lister() kubeslotv1alpha1.SlotClaimLister {
 	return kubeslotv1alpha1.NewSlotClaimLister(f.Informer().GetIndexer())
+}
+
+// ToTypedSlotClaimInformer converts an untyped informer into a TypedSlotClaimInformer.
+//
+// WARNING: this conversion is only safe if the informer handles objects of type
+// *SlotClaim. If that is not the case, calling type-safe methods of the returned
+// TypedSlotClaimInformer leads to runtime panics. A safer alternative is to pass
+// around a TypedSlotClaimInformer instances that was obtained from a
+// SharedInformerFactory.
+func ToTypedSlotClaimInformer(informer SlotClaimInformer) TypedSlotClaimInformer {
+	if informer, ok := informer.(TypedSlotClaimInformer); ok {
+		return informer
+	}
+	return &slotClaimTypedInformerAdapter{informer}
+}
+
+type slotClaimTypedInformerAdapter struct {
+	SlotClaimInformer
+}
+
+func (a *slotClaimTypedInformerAdapter) TypedInformer() SlotClaimIndexInformer {
+	return cache.NewTypedSharedIndexInformer[*typeskubeslotv1alpha1.SlotClaim](a.Informer())
+}
+
+// ToSlotClaimIndexInformer converts an untyped informer into a SlotClaimIndexInformer.
+//
+// WARNING: this conversion is only safe if the informer handles objects of type
+// *SlotClaim. If that is not the case, calling type-safe methods of the returned
+// SlotClaimIndexInformer leads to runtime panics. A safer alternative is to pass
+// around a SlotClaimIndexInformer instances that was obtained from a
+// SharedInformerFactory.
+func ToSlotClaimIndexInformer(informer cache.SharedIndexInformer) SlotClaimIndexInformer {
+	if informer, ok := informer.(SlotClaimIndexInformer); ok {
+		return informer
+	}
+	return cache.NewTypedSharedIndexInformer[*typeskubeslotv1alpha1.SlotClaim](informer)
 }
