@@ -11,7 +11,8 @@ import (
 type Draft struct {
 	ledger   *Ledger
 	strategy Strategy
-	pod      Pod // whose view it is
+	pod      Pod    // whose view it is
+	base     *Draft // what it was forked of, nil for the ledger
 	changed  map[*device]*change
 }
 
@@ -49,18 +50,31 @@ func (dr *Draft) Release(uid string) {
 	}
 }
 
-func (dr *Draft) clone() *Draft {
-	c := *dr
-	c.changed = make(map[*device]*change, len(dr.changed))
-	for d, ch := range dr.changed {
-		c.changed[d] = &change{taken: slices.Clone(ch.taken), nfree: ch.nfree, clOnNode: maps.Clone(ch.clOnNode)}
-	}
-	return &c
+// Fork returns a draft that begins with what this one has. This one is not to change any
+// more; then several goroutines may fork it, and each use its fork.
+func (dr *Draft) Fork() *Draft {
+	return &Draft{ledger: dr.ledger, strategy: dr.strategy, pod: dr.pod, base: dr}
 }
 
+// seen is how the draft sees the device, nil if as the ledger does.
+func (dr *Draft) seen(d *device) *change {
+	for ; dr != nil; dr = dr.base {
+		if ch := dr.changed[d]; ch != nil {
+			return ch
+		}
+	}
+	return nil
+}
+
+// change is the draft's own view of the device, to be changed.
 func (dr *Draft) change(d *device) *change {
-	ch := dr.changed[d]
-	if ch == nil {
+	if own := dr.changed[d]; own != nil {
+		return own
+	}
+	var ch *change
+	if of := dr.seen(d); of != nil {
+		ch = &change{taken: slices.Clone(of.taken), nfree: of.nfree, clOnNode: maps.Clone(of.clOnNode)}
+	} else {
 		ch = &change{taken: slices.Clone(d.taken), nfree: d.nfree}
 		if d.exists() {
 			for _, s := range d.config.waiting[d] {
@@ -69,16 +83,16 @@ func (dr *Draft) change(d *device) *change {
 				}
 			}
 		}
-		if dr.changed == nil {
-			dr.changed = map[*device]*change{}
-		}
-		dr.changed[d] = ch
 	}
+	if dr.changed == nil {
+		dr.changed = map[*device]*change{}
+	}
+	dr.changed[d] = ch
 	return ch
 }
 
 func (dr *Draft) nfree(d *device) int {
-	if ch := dr.changed[d]; ch != nil {
+	if ch := dr.seen(d); ch != nil {
 		return ch.nfree
 	}
 	return d.nfree + d.keptFor(dr.pod)
@@ -86,7 +100,7 @@ func (dr *Draft) nfree(d *device) int {
 
 func (dr *Draft) clOnNode(d *device, node string) int {
 	n := d.clOnNode.of(node)
-	if ch := dr.changed[d]; ch != nil {
+	if ch := dr.seen(d); ch != nil {
 		n += ch.clOnNode[node]
 	}
 	return n

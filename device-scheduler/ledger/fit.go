@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/slotsearch"
@@ -42,7 +43,7 @@ func (dr *Draft) Reserve(node string, req *Request) {
 	if dr.ledger.nominations[req.UID] != nil {
 		return
 	}
-	try := dr.clone()
+	try := dr.Fork()
 	var kept []func() // has a slot free again that is kept for the draft's pod
 	if n := dr.ledger.nominations[dr.pod.UID]; n != nil {
 		for _, h := range n.holds {
@@ -58,7 +59,10 @@ func (dr *Draft) Reserve(node string, req *Request) {
 	for _, free := range kept {
 		free()
 	}
-	dr.changed = try.changed
+	if dr.changed == nil {
+		dr.changed = map[*device]*change{}
+	}
+	maps.Copy(dr.changed, try.changed)
 }
 
 // fitting is one run of Fit.
@@ -185,15 +189,17 @@ func (f *fitting) enterFree(p *problem) {
 		}
 		n := 0
 		g.each(f.strategy, func(d *device) bool {
-			if f.changed[d] == nil && enter(d) {
+			if f.seen(d) == nil && enter(d) {
 				n++
 			}
 			return n < p.slots+named
 		})
 	}
-	for d := range f.changed {
-		if d.config == p.config && d.reaches(f.node) && f.nfree(d) > 0 {
-			enter(d)
+	for dr := f.Draft; dr != nil; dr = dr.base {
+		for d, ch := range dr.changed {
+			if ch == f.seen(d) && d.config == p.config && d.reaches(f.node) && ch.nfree > 0 {
+				enter(d)
+			}
 		}
 	}
 }

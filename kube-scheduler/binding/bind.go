@@ -116,7 +116,7 @@ func (b *Binder) deliver(ctx context.Context, binding *v1.Binding) (result strin
 	if err == nil {
 		return applied, nil
 	}
-	if refused(err) {
+	if refused(err) && b.Handle.APICacher() == nil { // which sends again by itself, what may have been applied
 		return notApplied, err
 	}
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "pod", klog.KObj(binding), "node", binding.Target.Name)

@@ -257,6 +257,54 @@ func TestLostBinds(t *testing.T) {
 	}
 }
 
+// asyncHandle is of a scheduler with SchedulerAsyncAPICalls.
+type asyncHandle struct{ fakeHandle }
+
+func (h asyncHandle) APICacher() fwk.APICacher { return sendingTwice{client: h.client} }
+
+// sendingTwice sends a Binding again whose answer is lost, as upstream's does (util.BindPod).
+type sendingTwice struct {
+	fwk.APICacher
+	client clientset.Interface
+}
+
+func (c sendingTwice) BindPod(b *v1.Binding) (<-chan error, error) {
+	answer := make(chan error, 1)
+	bind := func() error {
+		return c.client.CoreV1().Pods(b.Namespace).Bind(context.Background(), b, metav1.CreateOptions{})
+	}
+	err := bind()
+	if apierrors.IsServiceUnavailable(err) {
+		err = bind()
+	}
+	answer <- err
+	return answer, nil
+}
+
+func (sendingTwice) WaitOnFinish(_ context.Context, answer <-chan error) error { return <-answer }
+
+// A refusal may be the answer to a second request, after one that was applied: the pod tells.
+func TestRefusedAfterItWasSentTwice(t *testing.T) {
+	for what, c := range map[string]struct {
+		fate  []fate
+		bound bool
+	}{
+		"lost and applied, then refused": {[]fate{{applied: true, err: apierrors.NewServiceUnavailable("down")}, {err: errForbidden}}, true},
+		"lost, then refused":             {[]fate{{err: apierrors.NewServiceUnavailable("down")}, {err: errForbidden}}, false},
+		"refused":                        {[]fate{{err: errForbidden}}, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			client, pod := fake.NewClientset(), newPod("")
+			s := &server{pod: pod.DeepCopy(), fate: c.fate}
+			client.PrependReactor("*", "pods", s.react)
+			b := &Binder{Handle: asyncHandle{fakeHandle{client: client}}, Clock: clock.RealClock{}}
+			if status := b.Bind(t.Context(), contributed(t, pod), pod, "a"); status.IsSuccess() != c.bound || (s.pod.Spec.NodeName != "") != c.bound {
+				t.Errorf("Bind says %v, the pod's node is %q, want it bound: %t", status, s.pod.Spec.NodeName, c.bound)
+			}
+		})
+	}
+}
+
 // Where a container is filed says how its devices are counted, so that it is for
 // the pod's spec to say and not for who wrote the annotation.
 func TestContainersAreFiledAsTheyRun(t *testing.T) {

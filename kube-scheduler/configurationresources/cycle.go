@@ -27,6 +27,20 @@ func (c *cycle) Clone() fwk.StateData {
 	return &cycle{Cycle: c.Cycle.Clone(), wait: c.wait, reasons: c.reasons}
 }
 
+// groupOf returns what the pod is placed with, nil when it is placed alone.
+func groupOf(state fwk.CycleState) *slotcache.Group {
+	if !state.IsPodGroupSchedulingCycle() {
+		return nil
+	}
+	placement := state.GetPlacementCycleState()
+	if data, err := placement.Read(stateKey); err == nil {
+		return data.(*slotcache.Group)
+	}
+	group := &slotcache.Group{}
+	placement.Write(stateKey, group)
+	return group
+}
+
 func readCycle(state fwk.CycleState) (*cycle, *fwk.Status) {
 	data, err := state.Read(stateKey)
 	if err != nil {

@@ -9,11 +9,15 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // gang makes pods of one PodGroup.
@@ -27,6 +31,14 @@ func gang(group string, names ...string) []*v1.Pod {
 	return pods
 }
 
+// podGroup is a group of which all or none are bound.
+func podGroup(name string, pods int, priority int32) *schedulingv1beta1.PodGroup {
+	group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name + "-uid")}}
+	group.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(pods)}
+	group.Spec.Priority = &priority
+	return group
+}
+
 // A gang of three with two slots: upstream's scheduler, gangs on, reserves two,
 // is refused the third and reverts. Nothing is bound or held, until there is a
 // third slot; then all are bound.
@@ -34,9 +46,7 @@ func TestGangInTheRealScheduler(t *testing.T) {
 	featuregatetesting.SetFeatureGatesDuringTest(t, utilfeature.DefaultFeatureGate,
 		featuregatetesting.FeatureOverrides{features.GenericWorkload: true})
 	members := gang("g", "g1", "g2", "g3")
-	group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g", Namespace: "default"}}
-	group.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: 3}
-	objects := []runtime.Object{group, advertising("node-a", "100"), advertising("node-b", "100")}
+	objects := []runtime.Object{podGroup("g", 3, 0), advertising("node-a", "100"), advertising("node-b", "100")}
 	for _, p := range members {
 		objects = append(objects, p)
 	}
@@ -82,34 +92,141 @@ func TestGangInTheRealScheduler(t *testing.T) {
 	}
 }
 
-// A gang is reserved pod by pod and reverted as a whole, the last first, whether
-// it fits or not; only then its pods are reserved again, to be bound (scheduler's
-// schedule_one_podgroup.go; TestGangInTheRealScheduler). What is reverted helps nobody who was not
-// refused meanwhile, least of all the gang.
+// groupCycle is the state of a pod's cycle while upstream looks for nodes for all of a group:
+// the pods of a group share a placement.
+func groupCycle(placement fwk.PlacementCycleState) *framework.CycleState {
+	state := framework.NewCycleState()
+	state.SetPodGroupSchedulingCycle(framework.NewCycleState())
+	state.SetPlacementCycleState(placement)
+	return state
+}
+
+// place finds the pod a place on the node as a part of its group.
+func (r *rig) place(state *framework.CycleState, p *v1.Pod, node string) *fwk.Status {
+	r.Helper()
+	on := nodeInfo(node)
+	if _, status := r.PreFilter(r.ctx, state, p, []fwk.NodeInfo{on}); !status.IsSuccess() {
+		return status
+	}
+	if status := r.Filter(r.ctx, state, p, on); !status.IsSuccess() {
+		return status
+	}
+	return r.Reserve(r.ctx, state, p, node)
+}
+
+// A gang is reserved pod by pod and reverted as a whole, the last first, whether it fits or not;
+// only then its pods are reserved again, to be bound (scheduler's schedule_one_podgroup.go;
+// TestGangInTheRealScheduler). Until then the ledger knows nothing of it: nobody is told of what
+// is reverted, and what is kept for others stays.
 func TestGangReverted(t *testing.T) {
-	r := cameraRig(t)
-	shared(r.cache, "cam-000002")
+	r, _ := preemptionRig(t)
+	vip := important("vip")
+	r.cache.SetPod(vip)
+	r.preempts(vip)
+	shared(r.cache, "cam-000002", "cam-000003")
 	members := gang("g", "g1", "g2", "g3")
 	other := pod("other", "1")
 	for _, p := range append(slices.Clone(members), other) {
+		withPriority(p, 200)
 		r.cache.SetPod(p)
 		r.know(p)
 	}
 	r.requeued()
 	for range 2 {
-		s1, s2 := r.schedule(members[0], "node-a"), r.schedule(members[1], "node-b")
-		r.refused(members[2], "node-a")
-		r.Unreserve(r.ctx, s2, members[1], "node-b")
-		r.Unreserve(r.ctx, s1, members[0], "node-a")
+		placement := framework.NewCycleState()
+		var placed []*framework.CycleState
+		for i, node := range []string{"node-a", "node-b"} {
+			placed = append(placed, groupCycle(placement))
+			if status := r.place(placed[i], members[i], node); !status.IsSuccess() {
+				t.Fatal(status)
+			}
+		}
+		if status := r.place(groupCycle(placement), members[2], "node-a"); status.IsSuccess() {
+			t.Fatal("three of a gang have two slots")
+		}
+		r.wantFree("while the gang is placed", "cam", 2)
+		r.Unreserve(r.ctx, placed[1], members[1], "node-b")
+		r.Unreserve(r.ctx, placed[0], members[0], "node-a")
 		r.wantFree("reverted", "cam", 2)
+		r.wantKept("beside a gang that fails", "node-a")
 	}
 	r.wantActivated("by what the gang gave back")
-	// Now another pod was refused meanwhile.
-	state := r.schedule(members[0], "node-a")
-	r.schedule(members[1], "node-b")
-	r.refused(other, "node-a")
-	r.Unreserve(r.ctx, state, members[0], "node-a")
-	r.wantActivated("one of the gang has failed", "other")
+	// It fits without the third: its pods are reserved for good, by the same states.
+	placement := framework.NewCycleState()
+	first := groupCycle(placement)
+	if status := r.place(first, members[0], "node-a"); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	r.Unreserve(r.ctx, first, members[0], "node-a")
+	first.SetPodGroupSchedulingCycle(nil)
+	if status := r.Reserve(r.ctx, first, members[0], "node-a"); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	r.wantFree("reserved", "cam", 1)
+	r.refused(withPriority(pod("many", "2"), 200), "node-a")
+	r.Unreserve(r.ctx, first, members[0], "node-a")
+	r.wantFree("given back", "cam", 2)
+}
+
+// A node has its generation still when upstream has put the first of a gang on it. What it
+// advertises is counted anew for the second.
+func TestGangCountsWhatNodesAdvertise(t *testing.T) {
+	featuregatetesting.SetFeatureGatesDuringTest(t, utilfeature.DefaultFeatureGate, featuregatetesting.FeatureOverrides{features.GenericWorkload: true})
+	group, members := podGroup("g", 2, 0), gang("g", "g1", "g2")
+	q := newRealScheduler(t, nil, group, advertising("node-a", "1"), advertising("node-b", "1"), members[0], members[1])
+	shared(q.cache, "cam-000001", "cam-000002")
+	q.eventually("the gang to be bound", func() bool { return len(q.bindings()) == len(members) })
+	if a, b := q.node("g1"), q.node("g2"); a == b {
+		t.Errorf("both are on %s, which advertises one slot", a)
+	}
+}
+
+// A gang preempts pods for its slots, on whichever nodes: no more than it needs, and nobody
+// when it would not fit even so.
+func TestGangPreempts(t *testing.T) {
+	featuregatetesting.SetFeatureGatesDuringTest(t, utilfeature.DefaultFeatureGate, featuregatetesting.FeatureOverrides{features.GenericWorkload: true})
+	for what, c := range map[string]struct {
+		devices, holders, members int
+		evicted                   int // of the holders
+	}{
+		"exactly enough":      {devices: 3, holders: 3, members: 3, evicted: 3},
+		"some are free":       {devices: 3, holders: 2, members: 2, evicted: 1},
+		"one device too few":  {devices: 2, holders: 2, members: 3},
+		"enough without them": {devices: 4, holders: 2, members: 2},
+	} {
+		t.Run(what, func(t *testing.T) {
+			group := podGroup("g", c.members, 9)
+			objects := []runtime.Object{group, advertising("node-a", "100"), advertising("node-b", "100")}
+			for i := range c.holders {
+				name := fmt.Sprintf("cam-%06d", i+1)
+				objects = append(objects, bound(withPriority(pod(fmt.Sprint("holder", i), "1"), 1), []string{"node-a", "node-b"}[i%2],
+					ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: name}}}}))
+			}
+			var names []string
+			for i := range c.members {
+				names = append(names, fmt.Sprint("g", i+1))
+			}
+			members := gang("g", names...)
+			q := newRealScheduler(t, nil, objects...)
+			for i := range c.devices {
+				shared(q.cache, fmt.Sprintf("cam-%06d", i+1))
+			}
+			for _, p := range members {
+				check(q.client.Tracker().Add(withPriority(p, 9)))
+			}
+			if fits := c.members <= c.devices; fits {
+				q.eventually("the gang to be bound", func() bool { return len(q.bindings()) == c.members })
+			} else {
+				q.eventually("the gang to be refused twice", func() bool { return q.tries.Load() > int64(2*c.members) })
+				if n := len(q.bindings()); n > 0 {
+					t.Errorf("%d of a gang that does not fit are bound", n)
+				}
+			}
+			if got := len(q.deleted()); got != c.evicted {
+				t.Errorf("%d pods are evicted (%v), want %d", got, q.deleted(), c.evicted)
+			}
+		})
+	}
 }
 
 // Two pods that can never be bound give their slots back again and again. They

@@ -11,6 +11,7 @@
 //     of them
 //   - postfilter.go has package preemption make pods on other nodes give up slots of shared
 //     devices, which DefaultPreemption cannot
+//   - grouppostfilter.go does so for a PodGroup
 //   - score.go prefers nodes with more of the slots free
 //   - reserve.go takes the slots, so that no other pod is offered them, and gives them back
 //   - bind.go claims them, with claimMode Scheduler, and sends the Binding with the
@@ -35,6 +36,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	upstreampreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
@@ -61,20 +63,22 @@ type Plugin struct {
 	namespaces corelisters.NamespaceLister
 	binder     *binding.Binder
 	preemption *preemption.Evaluator
-	claims     *claims.Writer // nil with claimMode Node
+	groups     *upstreampreemption.PodGroupEvaluator // nil where there are none
+	claims     *claims.Writer                        // nil with claimMode Node
 }
 
 var (
-	_ fwk.PreFilterPlugin     = (*Plugin)(nil)
-	_ fwk.PreFilterExtensions = (*Plugin)(nil)
-	_ fwk.FilterPlugin        = (*Plugin)(nil)
-	_ fwk.PostFilterPlugin    = (*Plugin)(nil)
-	_ fwk.PreScorePlugin      = (*Plugin)(nil)
-	_ fwk.ScorePlugin         = (*Plugin)(nil)
-	_ fwk.ReservePlugin       = (*Plugin)(nil)
-	_ fwk.BindPlugin          = (*Plugin)(nil)
-	_ fwk.EnqueueExtensions   = (*Plugin)(nil)
-	_ fwk.SignPlugin          = (*Plugin)(nil)
+	_ fwk.PreFilterPlugin          = (*Plugin)(nil)
+	_ fwk.PreFilterExtensions      = (*Plugin)(nil)
+	_ fwk.FilterPlugin             = (*Plugin)(nil)
+	_ fwk.PostFilterPlugin         = (*Plugin)(nil)
+	_ fwk.PodGroupPostFilterPlugin = (*Plugin)(nil)
+	_ fwk.PreScorePlugin           = (*Plugin)(nil)
+	_ fwk.ScorePlugin              = (*Plugin)(nil)
+	_ fwk.ReservePlugin            = (*Plugin)(nil)
+	_ fwk.BindPlugin               = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions        = (*Plugin)(nil)
+	_ fwk.SignPlugin               = (*Plugin)(nil)
 )
 
 // Factory makes the plugin of each profile. Those that it makes share one slot cache, since
@@ -126,6 +130,7 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 		binder: &binding.Binder{Handle: handle, Signer: signer, Clock: clock.RealClock{}, NRIPlugin: binding.NRIPluginOf(handle.SharedInformerFactory().Core().V1().Nodes().Lister())},
 		preemption: &preemption.Evaluator{PluginName: Name, Handle: handle, Cache: f.cache, Pods: core.Pods().Lister(),
 			PDBs: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()},
+		groups: groupPreemption(handle),
 	}
 	f.cache.AddProfile(handle.ProfileName(), &p.args)
 	if args.ClaimMode != config.ClaimByScheduler {

@@ -26,7 +26,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if err != nil {
 		return nil, unresolvable(err.Error())
 	}
-	if req == nil {
+	if req == nil || pod.Spec.NodeName != "" { // a bound one may be looked at again to be resized
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	wait := p.cache.Expect(p.pods, pod)
@@ -59,7 +59,15 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		wait.Meet(waitreason.Of(shortfall))
 		return nil, unresolvable(shortfall.String())
 	}
-	state.Write(stateKey, &cycle{Cycle: p.cache.NewCycle(pod, req, nodes), wait: wait, reasons: &reasons{text: map[ledger.Shortfall]string{}}})
+	inCache := p.cache.NewCycle(pod, req, nodes, groupOf(state))
+	if away, ok := ctx.Value(imaginedAway{}).([]*v1.Pod); ok {
+		for _, other := range away {
+			if p.cache.Holds(string(other.UID)) {
+				inCache.ImagineAway(other)
+			}
+		}
+	}
+	state.Write(stateKey, &cycle{Cycle: inCache, wait: wait, reasons: &reasons{text: map[ledger.Shortfall]string{}}})
 	if reach == nil {
 		return nil, nil
 	}

@@ -75,7 +75,9 @@ func newLoggingScheduler(t *testing.T, logger klog.Logger, wrap func(*Plugin) fw
 		if _, err := pods.Informer().AddEventHandler(informer.Handler(q.cache.SetPod, q.cache.DeletePod, nil)); err != nil {
 			return nil, err
 		}
-		made := wrap(newPlugin(q.cache, handle, pods.Lister(), informers.Policy().V1().PodDisruptionBudgets().Lister()))
+		p := newPlugin(q.cache, handle, pods.Lister(), informers.Policy().V1().PodDisruptionBudgets().Lister())
+		p.groups = groupPreemption(handle)
+		made := wrap(p)
 		go q.cache.Queue.Run(ctx)
 		return made, nil
 	}
@@ -88,6 +90,7 @@ func newLoggingScheduler(t *testing.T, logger klog.Logger, wrap func(*Plugin) fw
 	plugins := cfg.Profiles[0].Plugins
 	plugins.MultiPoint.Enabled = append(plugins.MultiPoint.Enabled, schedulerconfig.Plugin{Name: Name})
 	plugins.Bind.Enabled = []schedulerconfig.Plugin{{Name: Name}}
+	plugins.PodGroupPostFilter.Enabled = []schedulerconfig.Plugin{{Name: Name}}
 	q.scheduler = must(scheduler.New(ctx, q.client, informers, nil,
 		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
 		scheduler.WithProfiles(cfg.Profiles...),

@@ -12,7 +12,8 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-// Reserve takes the slots.
+// Reserve takes the slots. While nodes are looked for for a group, only the group knows of it:
+// the framework reserves and gives back its pods, and, if all of them fit, reserves them again.
 func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	data, err := state.Read(stateKey)
 	if err != nil {
@@ -21,6 +22,12 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	c := data.(*cycle)
 	if status := p.unambiguous(c.Request); status != nil {
 		return status // a DeviceClass since PreFilter
+	}
+	if state.IsPodGroupSchedulingCycle() {
+		if shortfall := c.Join(node, p.args.Strategy); shortfall != nil {
+			return c.reasons.status(shortfall)
+		}
+		return nil
 	}
 	taken := func(shortfall *ledger.Shortfall) *fwk.Status { // by another, since Filter
 		p.cache.Queue.RetryLater(pod.UID) // it may find or preempt something else
@@ -51,7 +58,12 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 
 // Unreserve gives the slots back, unless the pod turned out to be bound.
 func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
-	if _, err := state.Read(stateKey); err != nil {
+	c, status := readCycle(state)
+	if status != nil {
+		return // the pod asks for no slots
+	}
+	if state.IsPodGroupSchedulingCycle() {
+		c.Leave()
 		return
 	}
 	binding.Withdraw(state, pod, Name)

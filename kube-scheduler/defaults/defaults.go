@@ -43,6 +43,8 @@ func apply(cfg *kubeschedulerv1.KubeSchedulerConfiguration) {
 func enable(profile *kubeschedulerv1.KubeSchedulerProfile) {
 	turnOn(profile.Plugins, deviceplugins.Name)
 	if turnOn(profile.Plugins, configurationresources.Name) {
+		// DefaultPreemption, which knows of no slots, has the last word on a PodGroup.
+		first(&profile.Plugins.PodGroupPostFilter, configurationresources.Name)
 		configureSlots(profile)
 	}
 }
@@ -56,13 +58,17 @@ func turnOn(plugins *kubeschedulerv1.Plugins, plugin string) bool {
 		}
 		multi.Enabled = append(multi.Enabled, kubeschedulerv1.Plugin{Name: plugin})
 	}
-	// It must bind before DefaultBinder, which binds every pod. Plugins named
-	// for an extension point come before those of MultiPoint.
-	bind := &plugins.Bind
-	if !named(bind.Enabled, plugin) && !named(bind.Disabled, plugin) {
-		bind.Enabled = slices.Insert(bind.Enabled, 0, kubeschedulerv1.Plugin{Name: plugin})
-	}
+	// It must bind before DefaultBinder, which binds every pod.
+	first(&plugins.Bind, plugin)
 	return true
+}
+
+// first puts the plugin before those of an extension point, unless it is disabled there. Plugins
+// named for an extension point come before those of MultiPoint.
+func first(at *kubeschedulerv1.PluginSet, plugin string) {
+	if !named(at.Enabled, plugin) && !named(at.Disabled, plugin) {
+		at.Enabled = slices.Insert(at.Enabled, 0, kubeschedulerv1.Plugin{Name: plugin})
+	}
 }
 
 func configureSlots(profile *kubeschedulerv1.KubeSchedulerProfile) {

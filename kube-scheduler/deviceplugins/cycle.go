@@ -46,7 +46,7 @@ func unresolvable(reason string) *fwk.Status {
 
 // PreFilter reads what the pod asks of plugins, and refuses what none can answer.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if !p.mightAsk(pod) {
+	if !p.mightAsk(pod) || pod.Spec.NodeName != "" { // a bound one may be looked at again to be resized
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	req, err := requestOf(pod)

@@ -30,15 +30,22 @@ func (e *Evaluator) budgets() map[string][]*budget {
 	return budgets
 }
 
-// protect marks the candidates whose eviction would violate a budget, and fills
-// in when they started. A budget protects none while it allows disruptions: those that
+// protect marks the candidates whose eviction would violate a budget, fills in when they started,
+// and leaves out pods of a PodGroup: one alone may be of no use, and whether its group goes as one
+// is upstream's to know. A budget protects none while it allows disruptions: those that
 // it allows are of the least important.
 func (e *Evaluator) protect(candidates []ledger.Victim, budgets map[string][]*budget) []ledger.Victim {
 	pods := map[string]*v1.Pod{}
+	candidates = slices.DeleteFunc(candidates, func(v ledger.Victim) bool {
+		pod, err := e.victim(v)
+		if err == nil {
+			pods[v.UID] = pod
+		}
+		return err == nil && pod.Spec.SchedulingGroup != nil
+	})
 	for i := range candidates {
 		v := &candidates[i]
-		if pod, err := e.victim(*v); err == nil {
-			pods[v.UID] = pod
+		if pod := pods[v.UID]; pod != nil {
 			v.Started = schedutil.GetPodStartTime(pod).UnixNano()
 		}
 	}

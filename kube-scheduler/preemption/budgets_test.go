@@ -92,3 +92,21 @@ func TestBudgetsProtect(t *testing.T) {
 		})
 	}
 }
+
+// A pod of a PodGroup does not have to go alone.
+func TestPodsOfGroupsStay(t *testing.T) {
+	pods, group := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), "gang"
+	var candidates []ledger.Victim
+	for _, name := range []string{"alone", "member"} {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}
+		if name == "member" {
+			p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &group}
+		}
+		_ = pods.Add(p)
+		candidates = append(candidates, ledger.Victim{Pod: slotrequest.PodOf(p)})
+	}
+	e := &Evaluator{Pods: corelisters.NewPodLister(pods)}
+	if got := e.protect(candidates, nil); len(got) != 1 || got[0].Name != "alone" {
+		t.Errorf("candidates %v, want the pod that is alone", got)
+	}
+}

@@ -53,9 +53,8 @@ func (e *Evaluator) Evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger
 }
 
 func (e *Evaluator) evictOne(ctx context.Context, preemptor, victim *v1.Pod, node string) error {
-	if waiting := e.Handle.GetWaitingPod(victim.UID); waiting != nil {
-		waiting.Reject(e.PluginName, "preempted")
-		return nil
+	if waiting := e.Handle.GetWaitingPod(victim.UID); waiting != nil && waiting.Preempt(e.PluginName, "preempted") {
+		return nil // it had no node yet
 	}
 	status := victim.Status.DeepCopy()
 	if apipod.UpdatePodCondition(status, &v1.PodCondition{

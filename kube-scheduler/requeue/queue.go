@@ -206,7 +206,7 @@ func (q *Queue[R]) Try(uid types.UID) {
 		w.lastTry, w.finished = q.now, false
 		w.rejected = true // until it reserves
 		delete(q.retries, uid)
-		if q.Finishes {
+		if q.Finishes && w.pod.Spec.SchedulingGroup == nil { // a group's pods are not asked for one by one
 			q.retries[uid] = retry{at: q.Clock.Now().Add(w.backoff(maxRetryInterval)), delay: RetryInterval, unlessFinished: true}
 		}
 	}

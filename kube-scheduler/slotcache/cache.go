@@ -40,7 +40,7 @@ type Cache struct {
 	// without mu.
 	choosing sync.Map
 
-	mu     sync.RWMutex
+	mu     countingLock
 	ledger *ledger.Ledger
 	// believableFrom is when new claims may be written: see Believable.
 	believableFrom time.Time

@@ -29,11 +29,16 @@ type Cycle struct {
 	// nominated pods that it imagines on the node, by UID.
 	released map[string]bool
 	expected map[string]*ledger.Request
+	// group are the pods that are placed together with this one, nil when it is placed alone.
+	group        *Group
+	draftOfGroup *groupDraft
 }
 
-// NewCycle prepares a cycle of the pod to ask the scheduler's nodes.
-func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo) *Cycle {
-	c := &Cycle{Request: req, cache: b, pod: pod, released: map[string]bool{}, expected: map[string]*ledger.Request{}}
+// NewCycle prepares a cycle of the pod to ask the scheduler's nodes. The group is that which it
+// is placed with, or nil.
+func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo, group *Group) *Cycle {
+	c := &Cycle{Request: req, cache: b, pod: pod, released: map[string]bool{}, expected: map[string]*ledger.Request{},
+		group: group, draftOfGroup: &groupDraft{}}
 	amounts := b.Advertisable(pod)
 	names := slices.Sorted(maps.Keys(amounts))
 	b.mu.Lock()
@@ -52,7 +57,7 @@ func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo)
 // Clone is a Cycle in which other pods can be imagined.
 func (c *Cycle) Clone() *Cycle {
 	clone := *c
-	clone.released, clone.expected = maps.Clone(c.released), maps.Clone(c.expected)
+	clone.released, clone.expected, clone.draftOfGroup = maps.Clone(c.released), maps.Clone(c.expected), &groupDraft{}
 	return &clone
 }
 
@@ -63,19 +68,35 @@ func (c *Cycle) Fit(node fwk.NodeInfo, strategy ledger.Strategy) *ledger.Shortfa
 	c.cache.mu.RLock()
 	defer c.cache.mu.RUnlock()
 	if len(c.released) == 0 && len(c.expected) == 0 {
-		if shortfall, sure := c.feasibility.Fits(name, place); sure {
+		if shortfall, sure := c.feasibility.Fits(name, place); sure && (shortfall != nil || c.group.empty()) {
 			return shortfall
 		}
 	}
-	draft := c.cache.ledger.Draft(strategy, c.Request.Pod)
+	_, shortfall := c.draft(name, strategy).Fit(name, c.Request)
+	return shortfall
+}
+
+// draft is the ledger as the cycle imagines it when it asks the node. The caller holds the
+// slot cache's lock.
+func (c *Cycle) draft(node string, strategy ledger.Strategy) *ledger.Draft {
+	var draft *ledger.Draft
+	if c.group == nil {
+		draft = c.cache.ledger.Draft(strategy, c.Request.Pod)
+		c.release(draft)
+	} else {
+		draft = c.draftOfGroup.of(c, strategy)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(c.expected)) {
+		draft.Reserve(node, c.expected[uid])
+	}
+	return draft
+}
+
+// release takes away what the cycle imagines away.
+func (c *Cycle) release(draft *ledger.Draft) {
 	for uid := range c.released {
 		draft.Release(uid)
 	}
-	for _, uid := range slices.Sorted(maps.Keys(c.expected)) {
-		draft.Reserve(name, c.expected[uid])
-	}
-	_, shortfall := draft.Fit(name, c.Request)
-	return shortfall
 }
 
 // Unadvertised reports why the node's kubelet would refuse the pod, although the ledger has
@@ -87,6 +108,9 @@ func (c *Cycle) Unadvertised(node fwk.NodeInfo) *fwk.Status {
 		return lacks(c.pod, node)
 	}
 	generation, place := node.GetGeneration(), c.snapshot.place(node)
+	if c.group != nil {
+		place = ledger.NotInSnapshot // a node has its generation still when a pod of a group is put on it
+	}
 	for i := range c.amounts {
 		w := &c.amounts[i]
 		if place != ledger.NotInSnapshot && w.freeAllocatable.enough(place, generation, w.n) {
@@ -121,6 +145,7 @@ func (c *Cycle) ImagineAway(pod *v1.Pod) {
 		return
 	}
 	c.released[uid] = true
+	c.draftOfGroup = &groupDraft{}
 }
 
 // Imagine imagines a pod on the node that the cycle asks next: one that was imagined away, or
@@ -129,10 +154,11 @@ func (c *Cycle) Imagine(pod *v1.Pod) {
 	uid := string(pod.UID)
 	if c.released[uid] {
 		delete(c.released, uid)
+		c.draftOfGroup = &groupDraft{}
 		return
 	}
-	if c.cache.Holds(uid) {
-		return
+	if pod.Spec.NodeName != "" || c.cache.Holds(uid) {
+		return // what a bound pod has is in the ledger, also if nodes chose it
 	}
 	req, err := slotrequest.Of(pod)
 	if err != nil || req == nil {

@@ -78,6 +78,9 @@ func (u *upper) startAPI(ctx context.Context) error {
 		return err
 	}
 	server := apiServerProcess(l, u.programs)
+	if u.cfg.Gangs {
+		server.Argv = append(server.Argv, gangsGate, "--runtime-config=scheduling.k8s.io/v1beta1=true")
+	}
 	if err := l.start(server); err != nil {
 		return err
 	}
@@ -180,6 +183,9 @@ func (u *upper) startController(ctx context.Context) error {
 // can be created.
 func (u *upper) startControllerManager(ctx context.Context) error {
 	p := controllerManagerProcess(u.layout, u.programs)
+	if u.cfg.Gangs {
+		p.Argv = append(p.Argv, gangsGate)
+	}
 	if err := u.startAndAwait(ctx, p); err != nil {
 		return err
 	}

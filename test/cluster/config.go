@@ -38,6 +38,8 @@ type Config struct {
 	StockScheduler bool
 	// SchedulerArgs are further arguments of our kube-scheduler.
 	SchedulerArgs []string
+	// Gangs switches Kubernetes' PodGroups on: the feature gate GenericWorkload and its API.
+	Gangs bool
 	// Versions are of Kubernetes' programs that are not of the pinned version.
 	Versions Versions
 	// RepoRoot is the checkout that holds deploy/ and our binaries' sources.

@@ -33,6 +33,9 @@ func etcdProcess(l layout, bin programs) *process {
 	}}
 }
 
+// gangsGate switches PodGroups on in a program.
+const gangsGate = "--feature-gates=GenericWorkload=true"
+
 func apiServerProcess(l layout, bin programs) *process {
 	cert, key := l.keyPair(APIServer)
 	kubeletCert, kubeletKey := l.keyPair(kubeletClientUser)

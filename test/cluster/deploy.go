@@ -61,11 +61,15 @@ func schedulerProcess(cfg Config, l layout, bin programs) (*process, error) {
 	if err := renderSchedulerConfig(filepath.Join(cfg.RepoRoot, schedulerConfigFile), config, kubeconfig); err != nil {
 		return nil, err
 	}
+	args := append([]string{"--devschedpath=" + l.schedulerPlugins()}, cfg.SchedulerArgs...)
+	if cfg.Gangs {
+		args = append(args, gangsGate)
+	}
 	argv, env, err := unitProcess(cfg.RepoRoot, schedulerUnit, bin[Scheduler], map[string]string{
 		"KUBECONFIG": kubeconfig,
 		"CONFIG":     config,
 
-		"KUBE_SCHEDULER_ARGS": strings.Join(append([]string{"--devschedpath=" + l.schedulerPlugins()}, cfg.SchedulerArgs...), " "),
+		"KUBE_SCHEDULER_ARGS": strings.Join(args, " "),
 	})
 	return &process{Component: Scheduler, NetNS: l.netNS(controlNS), Argv: argv, Env: env}, err
 }

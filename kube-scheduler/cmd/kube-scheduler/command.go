@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/tools/cache"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
 	basecompatibility "k8s.io/component-base/compatibility"
@@ -67,6 +68,10 @@ func run(ctx context.Context, cmd *cobra.Command, opts *options.Options, lead fu
 		os.Exit(1)
 	}
 	cliflag.PrintFlags(cmd.Flags())
+	var err error
+	if opts.InformerName, err = cache.NewInformerName("kube-scheduler"); err != nil { // for metrics
+		return err
+	}
 	cc, sched, err := app.Setup(ctx, opts, plugins...)
 	if err != nil {
 		return err

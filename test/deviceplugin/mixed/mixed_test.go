@@ -49,7 +49,7 @@ func TestBothModes(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
-	r := up(t, ctx)
+	r := up(t, ctx, false)
 	_, err := r.akri.AkriV0().Configurations("default").Create(ctx, &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam"},
 		Spec: akriv0.ConfigurationSpec{Capacity: 2, DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho", DiscoveryDetails: "descriptions: [east]"}}}, metav1.CreateOptions{})
 	r.check(err)
@@ -181,9 +181,12 @@ func (r *rig) labelsByHand() {
 	r.remove("once-more")
 }
 
-func up(t *testing.T, ctx context.Context) *rig {
+func up(t *testing.T, ctx context.Context, gangs bool) *rig {
 	t.Helper()
-	cfg := cluster.Config{Name: "deviceplugin", Nodes: []string{nodeA, nodeB}, DevicePlugin: []string{nodeA}, Binaries: map[string]string{}}
+	cfg := cluster.Config{Name: "deviceplugin", Nodes: []string{nodeA, nodeB}, Gangs: gangs, Binaries: map[string]string{}}
+	if !gangs {
+		cfg.DevicePlugin = []string{nodeA}
+	}
 	for _, name := range []string{cluster.Kubecri, cluster.Controller, cluster.Scheduler, "kubectl-kubeslot"} {
 		folder := os.Getenv("BINARIES")
 		if _, err := os.Stat(filepath.Join(folder, name)); folder != "" && err == nil {
@@ -269,13 +272,22 @@ func (r *rig) pod(name string) *corev1.Pod {
 	return p
 }
 
+// newPod asks for a slot on the node, or on any if that is "".
+func newPod(name, node string) *corev1.Pod {
+	grace, no := int64(1), false
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
+		TerminationGracePeriodSeconds: &grace, AutomountServiceAccountToken: &no,
+		Containers: []corev1.Container{{Name: "main", Image: cluster.AppImage, ImagePullPolicy: corev1.PullNever,
+			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"akri.sh/cam": resource.MustParse("1")}}}}}}
+	if node != "" {
+		p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+	}
+	return p
+}
+
 func (r *rig) create(name, node string) {
 	r.Helper()
-	grace, no := int64(1), false
-	_, err := r.kube.CoreV1().Pods("default").Create(r.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
-		TerminationGracePeriodSeconds: &grace, AutomountServiceAccountToken: &no, NodeSelector: map[string]string{corev1.LabelHostname: node},
-		Containers: []corev1.Container{{Name: "main", Image: cluster.AppImage, ImagePullPolicy: corev1.PullNever,
-			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"akri.sh/cam": resource.MustParse("1")}}}}}}, metav1.CreateOptions{})
+	_, err := r.kube.CoreV1().Pods("default").Create(r.ctx, newPod(name, node), metav1.CreateOptions{})
 	r.check(err)
 }
 
