@@ -8,9 +8,9 @@ override export GOFLAGS := $(strip $(GOFLAGS_OF_ALL) $(filter-out $(GOFLAGS_OF_A
 
 .PHONY: help build plugins plugin-builder demo demo-helm demo-load demo-down test test-all test-changed test-times lint test-unit fuzz test-e2e test-bench test-skew test-histories soak soak-idle bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin test-device-plugin-long bench-cri images push pictures krew generate clean
 
-KUBE_VERSION := v1.36.3
+KUBE_VERSION := $(shell sed -n 's|.*k8s.io/kubernetes \(v[0-9.]*\)$$|\1|p' go.mod)
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
-	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36 \
+	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBE_VERSION))) \
 	$(if $(VERSION),-X github.com/kubeslot/kubeslot/version.version=$(VERSION))
 # Packages of tests that bring up clusters, two at a time. Their suites are in suites.txt, as are those of all tests.
 E2E := $(shell sed -n 's/^clusters  *//p' test/suites/suites.txt)

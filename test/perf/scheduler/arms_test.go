@@ -40,6 +40,8 @@ type arm struct {
 	signed bool
 	// dra: ResourceSlices and a DeviceClass.
 	dra bool
+	// consumable: DRA's devices are as many as ours, each for as many claims as ours has slots.
+	consumable bool
 }
 
 var arms = []arm{
@@ -49,6 +51,7 @@ var arms = []arm{
 	{name: "signed", resource: assignment.ResourcePrefix + kindName, ours: true, signed: true},
 	{name: "dra-extended", resource: "example.com/" + kindName, dra: true},
 	{name: "dra-claim", dra: true},
+	{name: "dra-consumable", dra: true, consumable: true},
 }
 
 // install makes the arm's plugins the default ones of the process.

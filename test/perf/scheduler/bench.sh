@@ -5,7 +5,8 @@
 #   PODS    pods measured in each run (2000), but in full
 #   DRAPODS pods measured in runs of DRA's arms, which take longer (250; shared 20)
 #   SHAPES  of dense,sparse,shared,full (all)
-#   ARMS    of plain,ours,strict,signed,dra-extended,dra-claim (all but signed)
+#   ARMS    of plain,ours,strict,signed,dra-extended,dra-claim,dra-consumable (all but signed)
+#   PREQUEUEING=true enables SchedulerPreQueueingHints
 #   BATCHING=true enables OpportunisticBatching, which scheduler_perf disables, and
 #           ends the default topology constraints, with which it does nothing
 #   PROFILE=cpu writes CPU profiles of what is measured, <shape>-<arm>.pprof
@@ -41,6 +42,7 @@ run() {
   "$out/bin/scheduler.test" -test.run '^$' -test.bench '^BenchmarkPerfScheduling$' -test.benchtime 1x \
     -test.timeout 2h -data-items-dir "$temp/items" -v 0 "${profile[@]}" \
     -signing-key "$out/signing.key" -shapes "$1" -arms "$2" -nodes "${NODES:-500}" -pods "$pods" -batching="${BATCHING:-false}" \
+    -pre-queueing="${PREQUEUEING:-false}" \
     >"$temp/log" 2>&1 || { cat "$temp/log" >&2; return 1; }
   # A line of the result is a benchmark's, or says on what it ran.
   grep -E '^(Benchmark.* 1	|goos:|goarch:|pkg:|cpu:)' "$temp/log" >>"$out/raw.txt"
@@ -51,7 +53,7 @@ run() {
 # of its speed, hits all of them alike.
 : >"$out/raw.txt"
 IFS=, read -ra shapes <<<"${SHAPES:-dense,sparse,shared,full}"
-IFS=, read -ra arms <<<"${ARMS:-plain,ours,strict,dra-extended,dra-claim}"
+IFS=, read -ra arms <<<"${ARMS:-plain,ours,strict,dra-extended,dra-claim,dra-consumable}"
 for ((n = 0; n < ${COUNT:-6}; n++)); do
   for shape in "${shapes[@]}"; do
     for ((i = 0; i < ${#arms[@]}; i++)); do
@@ -61,5 +63,5 @@ for ((n = 0; n < ${COUNT:-6}; n++)); do
 done
 
 echo
-go tool benchstat -col '/arm@(plain ours strict signed dra-extended dra-claim)' -row /shape,/nodes \
+go tool benchstat -col '/arm@(plain ours strict signed dra-extended dra-claim dra-consumable)' -row /shape,/nodes \
   -filter '.unit:(pods/s OR cpu-ms/pod OR writes/pod OR events/pod OR heap-MB)' "$out/raw.txt" | tee "$out/table.txt"

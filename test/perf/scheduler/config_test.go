@@ -97,7 +97,9 @@ func gates() map[string]bool {
 		// It is on anyway; named here, the harness starts the claim controller.
 		string(features.DynamicResourceAllocation): true,
 		string(features.DRAExtendedResource):       true,
+		string(features.DRAConsumableCapacity):     true,
 		string(features.OpportunisticBatching):     *batching,
+		string(features.SchedulerPreQueueingHints): *preQueueing,
 	}
 }
 
