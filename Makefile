@@ -125,9 +125,9 @@ test-bench: ## The checks in the scheduler's benchmark, which is a module of its
 	@hack/preflight.sh go
 	GOWORK=off go -C test/perf/scheduler test $(GOTESTFLAGS) ./...
 
-test-skew: ## Kubelets and API servers of other Kubernetes versions, which it builds: some ten minutes each, once (KUBELETS=1.34,1.37 API_SERVERS=1.36: those alone).
+test-skew: ## Kubelets and API servers of other Kubernetes versions, and older containerds, which it builds, once: some ten minutes a Kubernetes (KUBELETS=1.34,1.37 API_SERVERS=1.36 CONTAINERDS=2.0: those alone).
 	@hack/preflight.sh root go gcc
-	KUBESLOT_SKEW=1 KUBELETS=$(KUBELETS) API_SERVERS=$(API_SERVERS) go test -count=1 $(GOTESTFLAGS) -timeout 3h -v ./test/skew $(if $(RUN),-run '$(RUN)')
+	KUBESLOT_SKEW=1 KUBELETS=$(KUBELETS) API_SERVERS=$(API_SERVERS) CONTAINERDS=$(CONTAINERDS) go test -count=1 $(GOTESTFLAGS) -timeout 3h -v ./test/skew $(if $(RUN),-run '$(RUN)')
 
 test-histories: ## Random histories of the ledger, and of pods that wait: more than in `make test`, an hour (HISTORIES=4000 RUNS=400).
 	@hack/preflight.sh go gcc

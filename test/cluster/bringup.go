@@ -201,7 +201,7 @@ func (u *upper) startControllerManager(ctx context.Context) error {
 
 // startContainerd also loads the images: a pod must never find them missing.
 func (u *upper) startContainerd(ctx context.Context, n Node) error {
-	p := containerdProcess(n, u.programs)
+	p := containerdProcess(u.cfg, n, u.programs)
 	if err := u.startAndAwait(ctx, p); err != nil {
 		return err
 	}

@@ -33,6 +33,8 @@ func TestConfigIsRefusedBeforeAnythingIsMade(t *testing.T) {
 		{"blank in the path", Config{StateDir: "/tmp/a b"}, "blanks"},
 		{"a kubelet of no version", Config{Versions: Versions{Kubelets: map[string]string{"node-a": "1.33"}}}, `version "1.33" of Kubernetes: can be one of [1.34 1.35 1.36], 1.37`},
 		{"a kubelet of no node", Config{Versions: Versions{Kubelets: map[string]string{"node-x": "1.35"}}}, "none of the nodes"},
+		{"a containerd of no version", Config{Versions: Versions{Containerds: map[string]string{"node-a": "1.7"}}}, `version "1.7" of containerd: can be one of [2.0 2.1 2.2 2.3]`},
+		{"a containerd of no node", Config{Versions: Versions{Containerds: map[string]string{"node-x": "2.0"}}}, "none of the nodes"},
 		{"older versions", Config{Versions: Versions{ControlPlane: "1.35", Kubelets: map[string]string{"node-a": "1.34", "node-b": "1.37"}}}, ""},
 		{"hidden by the nodes' own /var/log", Config{StateDir: "/var/log/k"}, "/var/log of its own"},
 		{"where other clusters are", Config{StateDir: "/var/tmp/kubeslot"}, "other clusters are in it"},

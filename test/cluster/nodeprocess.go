@@ -171,12 +171,13 @@ func kubeletConfig(cfg Config, l layout, n Node, cgroupV2 bool) map[string]any {
 	}
 }
 
-func containerdProcess(n Node, bin programs) *process {
+func containerdProcess(cfg Config, n Node, bin programs) *process {
+	containerd := cfg.Versions.containerd(n.Name)
 	return &process{
 		Component: Containerd, Node: n.Name, NetNS: n.NetNS, MountNS: n.MountNS,
-		Argv: []string{bin["containerd"], "--config=" + n.containerdConfig()},
+		Argv: []string{bin[containerd], "--config=" + n.containerdConfig()},
 		// containerd looks for its shim there.
-		Env: []string{"PATH=" + bin.dirOf("containerd-shim-runc-v2") + ":" + os.Getenv("PATH")},
+		Env: []string{"PATH=" + bin.dirOf(containerd) + ":" + os.Getenv("PATH")},
 	}
 }
 

@@ -17,18 +17,23 @@ import (
 // otherwise, and that our own programs are made of.
 var Pinned = version.KubernetesVersion(version.KubernetesMinor)
 
-// Versions are minor versions of Kubernetes, such as 1.36, of a cluster's programs that
-// are not of the pinned one. They are built when a cluster first asks for them, which
-// takes some ten minutes each.
+// Versions are minor versions, such as 1.36, of a cluster's programs that are not of the
+// pinned one. They are built when a cluster first asks for them: one of Kubernetes takes some
+// ten minutes, one of containerd two.
 type Versions struct {
 	// ControlPlane is kube-apiserver's and kube-controller-manager's.
 	ControlPlane string
 	// Kubelets are the nodes'.
 	Kubelets map[string]string
+	// Containerds are the nodes', of containerd's versions.
+	Containerds map[string]string
 }
 
-// older are the versions that Versions may name, each a module of its own in upstream.
-var older = version.OlderKubernetes()
+// The versions that Versions may name, each a module of its own in upstream.
+var (
+	older            = version.OlderKubernetes()
+	OlderContainerds = []string{"2.0", "2.1", "2.2", "2.3"}
+)
 
 // olderKubelet and olderControlPlane are apart, for most of a build is what they differ in.
 func olderKubelet(version string) build.Module {
@@ -50,22 +55,36 @@ func olderKubernetes(name, version string, programs ...string) build.Module {
 	return m
 }
 
+func olderContainerd(version string) build.Module {
+	const module = "github.com/containerd/containerd/v2"
+	return build.Module{
+		Dir: "containerd-" + version, Module: module, LDFlags: "-X " + module + "/version.Version=%s",
+		Packages: []string{module + "/cmd/containerd", module + "/cmd/containerd-shim-runc-v2"},
+	}
+}
+
 func (v Versions) validate(nodes []string) error {
 	for _, version := range append(slices.Collect(maps.Values(v.Kubelets)), v.ControlPlane) {
 		if !current(version) && !slices.Contains(older, version) {
 			return fmt.Errorf("version %q of Kubernetes: can be one of %s, %s", version, older, Pinned)
 		}
 	}
-	for node := range v.Kubelets {
+	for _, version := range v.Containerds {
+		if !slices.Contains(OlderContainerds, version) {
+			return fmt.Errorf("version %q of containerd: can be one of %s; a node that is not named has the pinned one", version, OlderContainerds)
+		}
+	}
+	for _, node := range slices.Concat(slices.Collect(maps.Keys(v.Kubelets)), slices.Collect(maps.Keys(v.Containerds))) {
 		if !slices.Contains(nodes, node) {
-			return fmt.Errorf("node %q with another kubelet is none of the nodes %q", node, nodes)
+			return fmt.Errorf("node %q with another kubelet or containerd is none of the nodes %q", node, nodes)
 		}
 	}
 	return nil
 }
 
 // build builds what the cache lacks and puts it among the programs: a kubelet as
-// kubelet-<version>, the control plane in the place of the pinned one.
+// kubelet-<version>, containerd as containerd-<version>, the control plane in the place of
+// the pinned one.
 func (v Versions) build(ctx context.Context, repoRoot string, out io.Writer, programs programs) error {
 	for _, version := range slices.Compact(slices.Sorted(maps.Values(v.Kubelets))) {
 		if current(version) {
@@ -76,6 +95,13 @@ func (v Versions) build(ctx context.Context, repoRoot string, out io.Writer, pro
 			return err
 		}
 		programs["kubelet-"+version] = filepath.Join(dir, Kubelet)
+	}
+	for _, version := range slices.Compact(slices.Sorted(maps.Values(v.Containerds))) {
+		dir, err := olderContainerd(version).Build(ctx, repoRoot, out)
+		if err != nil {
+			return err
+		}
+		programs["containerd-"+version] = filepath.Join(dir, "containerd")
 	}
 	if current(v.ControlPlane) {
 		return nil
@@ -93,6 +119,14 @@ func (v Versions) kubelet(node string) string {
 		return "kubelet-" + version
 	}
 	return Kubelet
+}
+
+// containerd is the name of a node's among the programs.
+func (v Versions) containerd(node string) string {
+	if version, ok := v.Containerds[node]; ok {
+		return "containerd-" + version
+	}
+	return "containerd"
 }
 
 // current reports whether a version is the pinned one.

@@ -230,17 +230,38 @@ func TestKubelets(t *testing.T) {
 		kubelets[nodeOf(version)] = version
 	}
 	nodes := slices.Sorted(maps.Keys(kubelets))
+	inEachMode(t, nodes, cluster.Versions{Kubelets: kubelets}, func(r *rig, node string) { r.pod(node, kubelets[node]) })
+}
+
+// TestContainerds has containerd of all versions, in each of kubecri's modes.
+func TestContainerds(t *testing.T) {
+	containerds := map[string]string{}
+	for _, version := range versions(t, "CONTAINERDS", cluster.OlderContainerds...) {
+		containerds["containerd-"+strings.ReplaceAll(version, ".", "-")] = version
+	}
+	inEachMode(t, slices.Sorted(maps.Keys(containerds)), cluster.Versions{Containerds: containerds}, func(r *rig, node string) {
+		n, err := r.kube.CoreV1().Nodes().Get(r.ctx, node, metav1.GetOptions{})
+		r.check(err)
+		if got := n.Status.NodeInfo.ContainerRuntimeVersion; !strings.HasPrefix(got, "containerd://v"+containerds[node]+".") {
+			r.Fatalf("node %s has runtime %s, want containerd %s", node, got, containerds[node])
+		}
+		r.pod(node, cluster.Pinned)
+	})
+}
+
+// inEachMode tries the nodes of a cluster of the versions in each of kubecri's modes.
+func inEachMode(t *testing.T, nodes []string, versions cluster.Versions, try func(r *rig, node string)) {
 	each := func(r *rig, mode string) {
 		for _, node := range nodes {
-			r.T.Run(fmt.Sprintf("kubelet %s, mode %s", kubelets[node], mode), func(t *testing.T) {
+			r.T.Run(fmt.Sprintf("%s, mode %s", node, mode), func(t *testing.T) {
 				r := r.in(t)
 				r.advertised(node)
-				r.pod(node, kubelets[node])
+				try(r, node)
 			})
 		}
 	}
 	t.Run("our scheduler", func(t *testing.T) {
-		r := up(t, cluster.Config{Nodes: nodes, Versions: cluster.Versions{Kubelets: kubelets}})
+		r := up(t, cluster.Config{Nodes: nodes, Versions: versions})
 		each(r, "proxy")
 		for _, node := range nodes {
 			r.check(r.SetNRI(r.ctx, node, true))
@@ -248,7 +269,7 @@ func TestKubelets(t *testing.T) {
 		each(r, "nri")
 	})
 	t.Run("stock scheduler", func(t *testing.T) {
-		each(up(t, cluster.Config{Nodes: nodes, DevicePlugin: nodes, StockScheduler: true, Versions: cluster.Versions{Kubelets: kubelets}}), "device-plugin")
+		each(up(t, cluster.Config{Nodes: nodes, DevicePlugin: nodes, StockScheduler: true, Versions: versions}), "device-plugin")
 	})
 }
 
