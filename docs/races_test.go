@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // TestRacesAreTested checks that each test named in the table of races.md exists, and that the
@@ -50,7 +51,7 @@ func TestRacesAreTested(t *testing.T) {
 		if assertion == "" {
 			t.Errorf("`%s` has no comment that says what it asserts", name)
 		}
-		want += fmt.Sprintf("- `%s`: %s\n", name, assertion)
+		want += wrapped(fmt.Sprintf("- `%s`: %s", name, assertion))
 	}
 	if listed == want {
 		return
@@ -60,6 +61,20 @@ func TestRacesAreTested(t *testing.T) {
 	} else if err := os.WriteFile("races.md", []byte(page+heading+want), 0o644); err != nil {
 		t.Error(err)
 	}
+}
+
+// wrapped is an item of a list in lines that are not too long.
+func wrapped(item string) string {
+	words := strings.Fields(item)
+	text, line := "", words[0]
+	for _, word := range words[1:] {
+		if utf8.RuneCountInString(line+" "+word) > columns {
+			text, line = text+line+"\n", "  "+word
+		} else {
+			line += " " + word
+		}
+	}
+	return text + line + "\n"
 }
 
 // withoutSubtest matches the name of a test with a subtest.
