@@ -116,7 +116,7 @@ fuzz: ## Fuzz what reads others' input (FUZZTIME=20000x: inputs for each fuzzer,
 	@hack/preflight.sh go gcc
 	@for f in $(FUZZERS); do echo "$$f"; go test $(GOTESTFLAGS) -run '^$$' -fuzz "^$${f#*:}$$" -fuzztime $(or $(FUZZTIME),20000x) -parallel 2 "$${f%:*}" || exit 1; done
 
-test-e2e: ## Tests on real clusters (RUN='^TestChaos$$' E2E=./test/e2e: some; SHORT=1; KEEP=1 leaves it up, REUSE=1 takes the one that is).
+test-e2e: ## Tests on real clusters (RUN='^TestChaos$$' E2E=./test/e2e: some; SHORT=1; NORACE=1 builds faster; KEEP=1 leaves it up, REUSE=1 takes the one that is; CLUSTER=name).
 	@hack/preflight.sh root go gcc disk:6 memory:3
 	@go run ./test/cluster/cmd/build cluster
 	KUBESLOT_E2E=1 go test -count=1 $(GOTESTFLAGS) -p $(or $(P),2) -parallel 5 -timeout 100m -v $(E2E) $(if $(RUN),-run '$(RUN)')
