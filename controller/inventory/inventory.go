@@ -1,6 +1,5 @@
-// Package inventory is what nodes report and claim, by Instance: the decisions who
-// reaches which device and which claims count, for all of the controller. It does no
-// I/O.
+// Package inventory has, by Instance, what nodes report and claim. It decides for the
+// whole controller which nodes reach a device, and which claims count. It does no I/O.
 package inventory
 
 import (

@@ -1,5 +1,5 @@
-// Package host drives device schedulers, those of plugins above all, as
-// KubeDevice documents them, and keeps what goes wrong in one to itself.
+// Package host calls device schedulers, mostly plugins, as KubeDevice documents them. A
+// fault of one does not reach the others.
 //
 // The order, for each node and pod: the plugins as they were given, then, if one
 // of them uses it, the group scheduler, once. It sees the node as the plugins'

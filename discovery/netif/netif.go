@@ -1,5 +1,5 @@
-// Package netif tells which of a node's network interfaces handlers look for devices on
-// with multicast, and when they change.
+// Package netif lists the network interfaces of a node on which handlers look for devices
+// with multicast, and reports when they change.
 package netif
 
 import (

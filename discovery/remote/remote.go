@@ -1,6 +1,5 @@
-// Package remote makes sources of discovery out of handlers in other processes: they
-// register over Akri's discovery protocol, and are then run as the handlers in this
-// process are.
+// Package remote runs discovery handlers of other processes. They register over Akri's
+// discovery protocol, and are then run as the handlers in this process are.
 //
 // A Server takes the registrations. Each registered endpoint becomes a
 // discovery.Source, whose Handler opens a connection and a stream for each Discover.

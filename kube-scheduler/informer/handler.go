@@ -1,5 +1,5 @@
-// Package informer is how the plugins follow the API: handlers of informers, and feeds for
-// objects of which the plugin is the store. It keeps no state of its own.
+// Package informer connects the plugins with the API: handlers of informers, and feeds for
+// objects that the plugin itself stores. It has no state of its own.
 package informer
 
 import (

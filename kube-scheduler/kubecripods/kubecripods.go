@@ -1,7 +1,7 @@
-// Package kubecripods keeps pods with devices from nodes whose kubecri, an NRI plugin in a pod of its
-// own, is away: it is being updated, or its image cannot be had. NRI fails open, and without the
-// runtime's validator a container would start there without its devices. It has no state: a node says
-// by an annotation where its kubecri's pod is, and the scheduler's snapshot has the pod.
+// Package kubecripods places no pods with devices on nodes whose kubecri pod is not Ready: it is being
+// updated, or its image cannot be had. Such a kubecri is an NRI plugin, and NRI fails open: without the
+// runtime's validator a container would start there without its devices. The package has no state. An
+// annotation of the Node has the namespace of its kubecri pod, and the scheduler's snapshot has the pod.
 package kubecripods
 
 import (

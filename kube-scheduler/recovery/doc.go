@@ -1,8 +1,8 @@
-// Package recovery cleans up what a scheduler has left that ended, or that was at work beside
-// this one: pods of which two have one slot. Only a scheduler that leads does so.
+// Package recovery resolves double allocations: two bound pods have one slot, because another
+// scheduler ended, or worked beside this one. Only the scheduler that leads does so.
 //
-// Claims are not among it: whether a container uses one, their node alone knows. Its kubecri
-// deletes those that no container and no bound pod accounts for, after --claim-grace.
+// It leaves claims alone: only their node knows whether a container uses one. kubecri deletes
+// claims that no container and no bound pod accounts for, after --claim-grace.
 //
 // It has no state of its own: the slot cache knows what is left.
 package recovery

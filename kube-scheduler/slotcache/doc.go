@@ -1,5 +1,5 @@
-// Package slotcache is what the scheduler knows of slots: it feeds the ledger from the API and
-// has waiting pods tried again by what happens.
+// Package slotcache is the scheduler's cache of slots. It feeds the ledger from the API, and
+// requeues waiting pods when an event may help them.
 //
 // Its state is in one Cache, which all profiles of a process share and which alone changes it:
 // the ledger, the waiting pods (in a requeue.Queue) and why they wait, and for whom slots are
@@ -13,5 +13,5 @@
 //   - nominations.go: for whom slots are kept, and how long; unclaimed.go: and for pods whose
 //     node chooses slots itself
 //   - events.go: what the ledger's events are to package requeue
-//   - waiting.go, metrics.go, log.go: what people are told
+//   - waiting.go, metrics.go, log.go: what people see
 package slotcache

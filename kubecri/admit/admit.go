@@ -1,7 +1,7 @@
 // Package admit decides whether a container may be created, and with which
 // devices: it reads the pod's assignment, claims the slots, asks the device plugins
-// and says what all of it brings. How the container's request comes here and what becomes of the answer is
-// others' affair: package intercept's in proxy mode, package nri's in NRI mode.
+// and returns what the container gets. Package intercept in proxy mode, and package nri in NRI mode,
+// bring the request here and apply the answer.
 //
 // The rule for errors: a container that was assigned devices, or asks for some,
 // never starts without them; any other never waits for anything here. A static pod

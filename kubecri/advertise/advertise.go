@@ -1,9 +1,9 @@
-// Package advertise tells the cluster what devices a node has: its slots as
-// extended resources in node.status, and what its device plugins say in the
-// node's KubeDevice/DeviceInfo annotation.
+// Package advertise writes what devices a node has: its slots as extended resources in
+// node.status, and what its device plugins report in the node's KubeDevice/DeviceInfo
+// annotation.
 //
-// The numbers serve whoever looks at the node and the kubelet's admission; which
-// pod gets a slot is decided by the scheduler, from DeviceSlices.
+// The amounts are for people and for the kubelet's admission. The scheduler decides
+// which pod gets a slot, from DeviceSlices.
 package advertise
 
 import (

@@ -1,8 +1,7 @@
-// Package intercept is what kubecri does with the four CRI calls that concern
-// slots: CreateContainer claims and injects them, and RemoveContainer,
-// StopPodSandbox and RemovePodSandbox have them released once the runtime has
-// done its part. All other calls pass by. What a container gets is package admit's
-// to say.
+// Package intercept handles the four CRI calls that concern slots. CreateContainer
+// claims and injects them. RemoveContainer, StopPodSandbox and RemovePodSandbox release
+// them once the runtime has done its part. All other calls pass by. Package admit
+// decides what a container gets.
 package intercept
 
 import (

@@ -1,7 +1,7 @@
-// Package metrics are kubecri's numbers. Every label set that can be foreseen
+// Package metrics has kubecri's Prometheus metrics. Every label set that can be foreseen
 // starts at zero, so that a rate exists before the first failure.
 //
-// A nil *Metrics counts nothing: whoever has no use for numbers passes none.
+// A nil *Metrics counts nothing.
 package metrics
 
 import (

@@ -1,4 +1,4 @@
-// Package nodecondition keeps conditions of ours in this node's status. A condition is
+// Package nodecondition writes Kubeslot's conditions into this node's status. A condition is
 // written when it changes, and again when the Node object lost it; there is no heartbeat,
 // so an idle node costs no writes.
 package nodecondition

@@ -1,5 +1,5 @@
-// Package nodemode has a Node say in which mode its kubecri works, and as which NRI plugin, which
-// the scheduler reads, and takes away what another mode has left on the Node.
+// Package nodemode writes to the Node in which mode its kubecri works, and as which NRI plugin.
+// The scheduler reads that. The package also removes what another mode has left on the Node.
 //
 // In device-plugin mode it also writes the amounts of the node's device plugins into
 // node.status. The kubelet writes the same amounts, but only every 10 s

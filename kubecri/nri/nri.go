@@ -1,15 +1,18 @@
-// Package nri is kubecri's other way to the containers: as a plugin of the
-// runtime's Node Resource Interface (https://github.com/containerd/nri) instead of
-// a proxy in front of it. The kubelet talks to the runtime directly; the runtime
-// asks here before it creates a container, and tells what becomes of it. What a
-// container gets is package admit's to say, as in proxy mode.
+// Package nri makes kubecri a plugin of the runtime's Node Resource Interface
+// (https://github.com/containerd/nri), instead of a proxy in front of the runtime. The
+// kubelet talks to the runtime directly. The runtime asks this plugin before it creates
+// a container, and reports how its containers change. Package admit decides what a
+// container gets, as in proxy mode.
 //
-// NRI fails open: a runtime whose plugin is not connected, or does not answer in
-// time, creates containers without it. So every answer comes before the runtime's
-// time limit, as a refusal if need be; a runtime that asks plugins to validate (NRI
-// 0.10) refuses the container over which this one hangs; what was created without its
-// devices is not started, or stopped, as soon as it is seen; and docs/nri.md tells
-// how to make containerd refuse by itself.
+// NRI fails open: a runtime whose plugin is not connected, or does not answer in time,
+// creates containers without it. Therefore
+//
+//   - every answer comes before the runtime's time limit, as a refusal if need be;
+//   - a runtime that asks plugins to validate (NRI 0.10) refuses the container over
+//     which this plugin hangs;
+//   - a container that was created without its devices is not started, or is stopped,
+//     as soon as it is seen;
+//   - docs/nri.md says how to make containerd refuse by itself.
 package nri
 
 import (

@@ -1,7 +1,6 @@
-// Package history tells from everything that the API has shown, Pods,
-// Configurations, DeviceSlices and SlotClaims, every event in its order, whether
-// slots were given out correctly: none had two live holders at a time, and none was
-// lost or leaked at the end.
+// Package history checks whether slots were given out correctly: none had two live
+// holders at a time, and none was lost or leaked at the end. It decides from every event
+// that the API has shown, in order, of Pods, Configurations, DeviceSlices and SlotClaims.
 //
 //   - check.go: the rules, a pure function of a history (see Check)
 //   - slots.go: what is known of pods and slots while a history is replayed

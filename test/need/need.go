@@ -1,5 +1,5 @@
-// Package need gives a test the programs of others that it runs. Without one the test is
-// skipped; with CI=true it fails, since a machine that answers for others has them all.
+// Package need finds the programs of others that a test runs. Without one the test is
+// skipped. With CI=true it fails, since CI installs them all.
 package need
 
 import (

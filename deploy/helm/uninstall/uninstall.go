@@ -1,5 +1,5 @@
-// Package uninstall is what the chart does after `helm uninstall` has deleted its objects:
-// it takes from the nodes, and from the API server, what Kubeslot's programs made.
+// Package uninstall cleans up after `helm uninstall` has deleted the chart's objects: it
+// removes from the nodes, and from the API server, what Kubeslot's programs created.
 package uninstall
 
 import (

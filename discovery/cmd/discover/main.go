@@ -1,6 +1,6 @@
-// Command discover stands in for the node's agent at the desk of whoever writes a
-// discovery handler: it takes the handler's registration, asks it for devices, and
-// prints each report as YAML. It needs no cluster.
+// Command discover is for authors of discovery handlers. It takes the part of the node's
+// agent: it accepts the handler's registration, asks it for devices, and prints each
+// report as YAML. It needs no cluster.
 package main
 
 import (
