@@ -21,26 +21,42 @@ const (
 	App           = "app"        // the object's own name
 	Controller    = "controller" // ControllerName, on all of them
 	Configuration = akriv0.BrokerLabel
-	Instance      = "akri.sh/instance"
-	TargetNode    = "akri.sh/target-node"
+	// Instance is the Instance that the broker, or the Service, is for. The name is Akri's.
+	//
+	// Label of Pods, Jobs and Services. Written by controller. Read by controller, selectors of people and Services.
+	Instance = "akri.sh/instance"
+	// TargetNode is the node that the broker is for. The name is Akri's.
+	//
+	// Label of Pods. Written by controller. Read by controller, people.
+	TargetNode = "akri.sh/target-node"
 
 	ControllerName = "akri.sh"
 )
 
 // Annotations of the same, and of Instances. Akri has none of them.
 const (
-	// SpecHash is on a pod, job or service: of the spec that it was made of.
+	// SpecHash is the hash of the spec that the object was made of: another spec has it made again.
+	//
+	// Annotation of Pods, Jobs and Services. Written by controller. Read by controller.
 	SpecHash = "kubeslot.io/broker-spec"
-	// PropertiesHash is on a broker pod: of the device's properties at the time.
+	// PropertiesHash is the hash of the device's properties when the broker was made: another has it made again.
+	//
+	// Annotation of Pods. Written by controller. Read by controller.
 	PropertiesHash = "kubeslot.io/broker-properties"
 	// Failures is on a broker pod: how many of its predecessors on the node have failed
 	// in a row. On an Instance it is the same of nodes whose broker has been removed for
 	// its successor, as JSON.
+	//
+	// Annotation of Pods and Instances. Written by controller. Read by controller.
 	Failures = "kubeslot.io/broker-failures"
-	// JobDone is on an Instance: the SpecHash of the Job that was made for it last.
+	// JobDone is on an Instance: the hash of the spec of the Job that was made for it last.
+	//
+	// Annotation of Instances. Written by controller. Read by controller.
 	JobDone = "kubeslot.io/broker-job"
-	// JobHeld is on a Job that is suspended until its Instance has JobDone: it must not
+	// JobHeld is on a Job that is suspended until its Instance has the annotation of what was made last: it must not
 	// end, and be removed, before.
+	//
+	// Annotation of Jobs. Written by controller. Read by controller.
 	JobHeld = "kubeslot.io/broker-held"
 )
 

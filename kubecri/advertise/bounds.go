@@ -28,6 +28,8 @@ const (
 
 // WithheldCondition is True on a node that has more resources than it may advertise. A
 // node that never had has no such condition.
+//
+// Condition of Nodes. Written by kubecri. Read by kubectl-kubeslot, people.
 const WithheldCondition = nodecondition.Prefix + "ResourcesWithheld"
 
 // withhold removes from what is to be advertised the resources beyond the bounds, and

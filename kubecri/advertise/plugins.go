@@ -17,6 +17,8 @@ import (
 // It is written with them, and policies/kubecri.yaml rests on it: what is not in
 // the list, such as a resource of the kubelet's own device plugins, is not
 // kubecri's to change.
+//
+// Annotation of Nodes. Written by kubecri. Read by kubecri, and the policy of deploy/policies for kubecri.
 const ResourcesAnnotation = "kubeslot.io/plugin-resources"
 
 // maxAnnotations is what the API server allows all annotations of an object to

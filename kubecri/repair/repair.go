@@ -238,8 +238,10 @@ func (r *Repairer) stop(ctx context.Context, id string) {
 	}
 }
 
-// Condition is the type of the node's condition that says whether containers
-// bypassed kubecri.
+// Condition is True on a node where containers have lately bypassed kubecri, and so run without
+// their devices or were stopped for it.
+//
+// Condition of Nodes. Written by kubecri. Read by kubectl-kubeslot, people.
 const Condition = "kubeslot.io/ContainersWithoutDevices"
 
 // condition has the node say what was seen.

@@ -11,8 +11,11 @@ import (
 )
 
 const (
-	// Annotation holds the JSON of types.PodInfo on a pod and of types.NodeInfo
-	// on a node.
+	// Annotation holds the JSON of types.PodInfo on a pod: what its author asks of devices, and
+	// the slots and devices that the scheduler chose. On a node it is that of types.NodeInfo: what the
+	// node's plugins advertise. Key and fields are KubeDevice's.
+	//
+	// Annotation of Pods and Nodes. Written by kube-scheduler with the Binding, a pod's author for what is asked, kubecri on its Node. Read by kube-scheduler, kubecri, kubectl-kubeslot.
 	Annotation = "KubeDevice/DeviceInfo"
 
 	// HolderAnnotation holds the UID of the pod that the assignment was made
@@ -20,10 +23,14 @@ const (
 	// author cannot know the UID before the API server has made the pod, so an
 	// assignment without it was not made by the scheduler and grants nothing. That
 	// others do not write it afterwards is up to deploy/policies/assignment.yaml.
+	//
+	// Annotation of Pods. Written by kube-scheduler with the Binding. Read by kubecri, kubectl-kubeslot.
 	HolderAnnotation = "kubeslot.io/holder"
 
-	// SignatureAnnotation holds "<id of the key>.<signature>" where schedulers sign
-	// assignments (package signing). It is at most maxSignature bytes long.
+	// SignatureAnnotation holds `<id of the key>.<signature>` where schedulers sign
+	// assignments (package signing). It is at most 128 bytes long.
+	//
+	// Annotation of Pods. Written by kube-scheduler with --assignment-signing-key-file. Read by kubecri with --assignment-public-keys-file.
 	SignatureAnnotation = "kubeslot.io/signature"
 	maxSignature        = 128
 

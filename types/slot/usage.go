@@ -48,6 +48,11 @@ func ParseUsage(s string) (Usage, error) {
 	return Usage{Node: node, Holder: holder}, nil
 }
 
+// annotationPrefix begins the key, before a slot's name, that marks a container as the user of the slot. Its
+// value is the slot, or `C:<holder>:<slot>` when any device of the Configuration was requested. The
+// runtime keeps it, so that a restarted kubecri knows who holds what. The name is Akri's.
+//
+// Annotation of containers in the runtime. Written by kubecri. Read by kubecri.
 const annotationPrefix = "akri.agent.slot-"
 
 // Annotation returns the key and value that mark a container as the user of a

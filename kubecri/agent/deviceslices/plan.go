@@ -18,7 +18,9 @@ import (
 
 // DiscoveryLabel is on slices with the devices of a Configuration with
 // spec.discovery, whose name it says: other nodes read those slices. They have no
-// other devices.
+// other devices. The Leases by which nodes agree who discovers have it too.
+//
+// Label of DeviceSlices and Leases. Written by kubecri. Read by kubecri, and the chart's Job that uninstalls.
 const DiscoveryLabel = "kubeslot.io/discovery"
 
 // maxNodeInName is how much of the node's name is in a slice's.

@@ -92,7 +92,9 @@ func notLoaded(bad []*load.FileError) []string {
 	return all
 }
 
-// notLoadedCondition is the type of the node's condition about files of --cridevices.
+// notLoadedCondition is True while files of --cridevices were not loaded: pods that need one of them are refused.
+//
+// Condition of Nodes. Written by kubecri. Read by kubectl-kubeslot, people.
 const notLoadedCondition = "kubeslot.io/DevicePluginsNotLoaded"
 
 // pluginsCondition has the node say which files were not loaded.

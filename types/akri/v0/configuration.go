@@ -271,11 +271,14 @@ type DiscoveryHandlerInfo struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.valueFrom)",message="exactly one of value and valueFrom must be set"
 type DiscoveryProperty struct {
+	// name is what the handler knows the property by.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:Pattern=`^[_A-Za-z][_A-Za-z0-9]*$`
 	Name string `json:"name"`
+	// value is the property's value.
 	// +optional
 	Value *string `json:"value,omitempty"`
+	// valueFrom is where the value is read from, instead of value.
 	// +optional
 	ValueFrom *DiscoveryPropertySource `json:"valueFrom,omitempty"`
 }
@@ -284,21 +287,27 @@ type DiscoveryProperty struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.secretKeyRef) != has(self.configMapKeyRef)",message="exactly one of secretKeyRef and configMapKeyRef must be set"
 type DiscoveryPropertySource struct {
+	// secretKeyRef is a key of a Secret.
 	// +optional
 	SecretKeyRef *DiscoveryPropertyKeySelector `json:"secretKeyRef,omitempty"`
+	// configMapKeyRef is a key of a ConfigMap.
 	// +optional
 	ConfigMapKeyRef *DiscoveryPropertyKeySelector `json:"configMapKeyRef,omitempty"`
 }
 
 // DiscoveryPropertyKeySelector selects one key of a Secret or ConfigMap.
 type DiscoveryPropertyKeySelector struct {
+	// key is the key whose value is read.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
 	Key string `json:"key"`
+	// name is the object's name.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
+	// namespace is the object's. It has to be the Configuration's own, or one of those of
+	// kubecri's --discovery-property-namespaces.
 	// +optional
 	// +default="default"
 	// +kubebuilder:default=default

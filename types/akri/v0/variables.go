@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// BrokerLabel is on each broker pod, as Akri's controller labels them: the name of its
-// Configuration.
+// BrokerLabel says of which Configuration a broker, or a Service for brokers, is: its name. The name is Akri's.
+//
+// Label of Pods, Jobs and Services. Written by controller. Read by controller, kubecri, selectors of people and Services.
 const BrokerLabel = "akri.sh/configuration"
 
 // DefaultPropertyPrefixes are in force without spec.propertyPrefixes: those of the

@@ -136,9 +136,11 @@ type PropertyValue = string // an alias, so that properties are a map[string]str
 
 // ConfigurationReference names a Configuration of akri.sh.
 type ConfigurationReference struct {
+	// namespace is the Configuration's.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
+	// name is the Configuration's.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=56
 	Name string `json:"name"`

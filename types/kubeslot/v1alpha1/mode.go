@@ -4,7 +4,9 @@ import corev1 "k8s.io/api/core/v1"
 
 const (
 	// ModeLabel is on Nodes that get no assignments: its value says how the node gives
-	// out slots. kubecri on the node writes it.
+	// out slots. There is one value, device-plugin.
+	//
+	// Label of Nodes. Written by kubecri in device-plugin mode. Read by kube-scheduler, kubectl-kubeslot.
 	ModeLabel = "kubeslot.io/mode"
 	// ModeDevicePlugin is the value where the kubelet's device plugins do: the kubelet
 	// and kubecri choose the slots of a pod once it is bound.
@@ -12,14 +14,20 @@ const (
 
 	// NRIPluginAnnotation is on Nodes where kubecri is an NRI plugin of the runtime: its name.
 	// The scheduler has the runtime's validator require it for containers with devices.
+	//
+	// Annotation of Nodes. Written by kubecri in NRI mode. Read by kube-scheduler, kubectl-kubeslot.
 	NRIPluginAnnotation = "kubeslot.io/nri-plugin"
 	// KubecriNamespaceAnnotation is on Nodes where such a kubecri runs in a pod with its label: its namespace. The
 	// scheduler gives the node no pods with devices while no such pod is Ready there.
+	//
+	// Annotation of Nodes. Written by kubecri in a pod. Read by kube-scheduler, kubectl-kubeslot.
 	KubecriNamespaceAnnotation = "kubeslot.io/kubecri-namespace"
 
 	// StartsWithoutKubecri is the condition of such Nodes that says whether the runtime creates
 	// containers without their devices while kubecri is away: its default validator does not
 	// require the plugin. kubecri learns it when a container is created.
+	//
+	// Condition of Nodes. Written by kubecri in NRI mode. Read by kubectl-kubeslot, people.
 	StartsWithoutKubecri corev1.NodeConditionType = "kubeslot.io/StartsWithoutKubecri"
 )
 

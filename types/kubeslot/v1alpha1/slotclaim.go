@@ -7,11 +7,15 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// ConfigurationLabel is on each SlotClaim: the name of its Instance's Configuration.
+// ConfigurationLabel is the name of the Configuration whose slot is claimed.
+//
+// Label of SlotClaims. Written by kubecri; kube-scheduler with claimMode Scheduler. Read by kubecri, kubectl-kubeslot, people.
 const ConfigurationLabel = "kubeslot.io/configuration"
 
 // PodAnnotation is on SlotClaims that name no pod: namespace/name of the pod that was last seen to use
 // the slot. It is for people; nothing is decided by it.
+//
+// Annotation of SlotClaims. Written by kubecri in device-plugin mode. Read by kubectl-kubeslot, people.
 const PodAnnotation = "kubeslot.io/pod"
 
 // Level says how a slot was requested.
@@ -114,10 +118,13 @@ type SlotClaimSpec struct {
 // PodReference names one pod. Two pods of one name, one after the other, have
 // different UIDs.
 type PodReference struct {
+	// namespace is the pod's.
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
+	// name is the pod's.
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
+	// uid is the pod's: another pod of the same name has another one.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=128
 	UID types.UID `json:"uid"`
