@@ -173,7 +173,7 @@ bench-cri: ## CRI calls straight to containerd and through kubecri (ROUNDS=10 PO
 	@hack/preflight.sh root go gcc
 	go run ./test/perf/cri -rounds=$(or $(ROUNDS),10) -pods=$(or $(PODS),10)
 
-generate: ## Deep copies, clients and CRDs from types, the discovery protocol, and the chart's copies.
+generate: ## Deep copies, clients and CRDs from types, the discovery protocol, the chart's copies, and docs/reference.
 	@hack/preflight.sh go
 	hack/generate.sh
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Generates deep copies, clients and CRDs from the API types, the plugin arguments' deep copies, the
-# discovery protocol, and dashboards.
+# discovery protocol, dashboards, and the pages of docs/reference.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,3 +26,4 @@ rm -rf types/client/{clientset,informers,listers}
 "$tools/protocompile" . types/discovery/v0/discovery.proto
 go run ./deploy/monitoring/cmd/monitoring deploy/monitoring
 deploy/helm/copy.sh
+go run ./hack/reference docs/reference
