@@ -206,7 +206,9 @@ func TestAkrisSamples(t *testing.T) {
 	r.run(cluster.Program{Name: "onvifcamera", On: camera.Name, Argv: []string{r.program("onvifcamera"), "--interface=eth0", "--name=GreatONVIFCamera"}})
 	r.machine("other-camera")
 	r.run(cluster.Program{Name: "onvifcamera", On: "other-camera", Argv: []string{r.program("onvifcamera"), "--interface=eth0", "--uuid=11111111-2222-3333-4444-555555555555", "--name=Cheap"}})
-	r.applySample("onvif-video", "akri-onvif-video", 1)
+	sample, err := os.ReadFile(filepath.Join(shared.Config().RepoRoot, "examples/from-akri/onvif-video.yaml"))
+	r.check(err)
+	r.applyConfiguration(string(sample), "akri-onvif-video", 1)
 	for pod, env := range r.awaitSample("akri-onvif-video", true, nodeA, nodeB) {
 		if want := "http://" + camera.IP; !strings.HasPrefix(env["ONVIF_DEVICE_SERVICE_URL"], want) {
 			t.Errorf("%s: ONVIF_DEVICE_SERVICE_URL is %q, want %s…", pod, env["ONVIF_DEVICE_SERVICE_URL"], want)
@@ -216,7 +218,7 @@ func TestAkrisSamples(t *testing.T) {
 
 	secret := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "opcua-broker-credentials"}, StringData: map[string]string{
 		"client_certificate": "c", "client_key": "k", "ca_certificate": "ca", "ca_crl": "crl"}}
-	_, err := kube.CoreV1().Secrets(r.ns).Create(r.ctx, secret, metav1.CreateOptions{})
+	_, err = kube.CoreV1().Secrets(r.ns).Create(r.ctx, secret, metav1.CreateOptions{})
 	r.check(err)
 	r.run(cluster.Program{Name: "opcuaserver", On: nodeA, Argv: []string{r.program("opcuaserver"), "--address=127.0.0.1"}})
 	r.applySample("opcua", "akri-opcua", 0) // it keeps no server, see there

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -42,19 +41,9 @@ func (r *rig) fromKubeDevice() {
 		return strings.Contains(out, `"resource/group/hub/0/port/1/seats":1`), fmt.Sprint(out, err)
 	})
 
-	objects, err := docs.Objects(shared.Config().RepoRoot, "docs/migrate-from-kubedevice.md")
-	r.check(err)
-	if len(objects) != 1 {
-		r.Fatalf("the page has %d objects, want the pod", len(objects))
-	}
-	image, command, found := strings.Cut(objects[0], "image: busybox\n")
-	if !found || !strings.HasPrefix(strings.TrimSpace(command), "command: ") {
-		r.Fatalf("the pod is another:\n%s", objects[0])
-	}
 	apply := r.typed("docs/migrate-from-kubedevice.md", "kubectl apply")
-	file := filepath.Join(r.TempDir(), apply[len(apply)-1])
-	r.check(os.WriteFile(file, []byte(image+"image: "+cluster.AppImage+"\n    imagePullPolicy: Never\n"), 0o600))
-	_, err = shared.Kubectl(r.ctx, append(apply[:len(apply)-1], file, "-n", r.ns)...)
+	file := r.example(apply[len(apply)-1])
+	_, err := shared.Kubectl(r.ctx, append(apply[:len(apply)-1], file, "-n", r.ns)...)
 	r.check(err)
 	p := r.awaitRunning("licensed")
 	if ports := r.env("licensed")["DONGLE_PORTS"]; ports != "0,1" && ports != "1,0" {
