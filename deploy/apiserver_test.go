@@ -87,7 +87,7 @@ func newRig(t *testing.T) *rig {
 		t.Skip("brings up an API server: needs root and KUBESLOT_E2E=1")
 	}
 	shared.Do(func() {
-		cfg := cluster.Config{Name: "apiserver", APIOnly: true,
+		cfg := cluster.Config{Name: "apiserver", APIOnly: true, Gangs: true, // for examples/gangs
 			Binaries: map[string]string{cluster.Scheduler: "/bin/false", cluster.Kubecri: "/bin/false"}} // which do not run here
 		if !testing.Short() {
 			cfg.BuildFlags = []string{"-race"}
