@@ -138,10 +138,10 @@ func drawValue(t *rapid.T, of reflect.Type, depth int) any {
 	switch of.Kind() {
 	case reflect.Struct:
 		object := map[string]any{}
-		if depth > 7 {
+		fields := fieldsOf(of)
+		if depth > 7 || len(fields) == 0 { // such as the disruption mode "all" of a Job's pod group
 			return object
 		}
-		fields := fieldsOf(of)
 		names := make([]string, 0, len(fields))
 		for name := range fields {
 			names = append(names, name)
