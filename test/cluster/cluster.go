@@ -190,7 +190,7 @@ func (c *Cluster) PID(component, node string) (int, error) {
 }
 
 // Kill sends a signal to a component. After SIGKILL it returns when the process
-// is gone.
+// is gone, after SIGSTOP when each of its threads has stopped.
 func (c *Cluster) Kill(component, node string, signal syscall.Signal) error {
 	p, err := c.layout.process(component, node)
 	if err != nil {
@@ -199,12 +199,18 @@ func (c *Cluster) Kill(component, node string, signal syscall.Signal) error {
 	if err := p.Started.signal(signal); err != nil {
 		return fmt.Errorf("send %s to %s (pid %d): %w", signal, p, p.Started.PID, err)
 	}
-	if signal != syscall.SIGKILL {
+	var done func() bool
+	switch signal {
+	case syscall.SIGKILL:
+		done = func() bool { return !p.Started.alive() }
+	case syscall.SIGSTOP:
+		done = p.Started.stopped
+	default:
 		return nil
 	}
-	for deadline := time.Now().Add(10 * time.Second); p.Started.alive(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s (pid %d) outlives SIGKILL", p, p.Started.PID)
+			return fmt.Errorf("%s (pid %d) goes on after %s", p, p.Started.PID, signal)
 		}
 	}
 	return nil

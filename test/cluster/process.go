@@ -90,6 +90,25 @@ func (id identity) alive() bool {
 	return ok && now == id
 }
 
+// stopped reports whether all threads of the process have stopped. On a busy machine one that
+// was running goes on for a while after the signal.
+func (id identity) stopped() bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", id.PID))
+	if err != nil {
+		return false
+	}
+	for _, thread := range threads {
+		stat, err := os.ReadFile(thread)
+		if err != nil {
+			continue // it has ended
+		}
+		if state, _, err := parseStat(string(stat)); err != nil || state != 'T' && state != 'Z' && state != 'X' {
+			return false
+		}
+	}
+	return true
+}
+
 // signal reaches this process or none: the handle is taken before the identity
 // is checked, and a handle (pidfd) never passes to another process.
 func (id identity) signal(sig syscall.Signal) error {
