@@ -6,7 +6,7 @@
 GOFLAGS_OF_ALL := -trimpath -buildvcs=false -gcflags=all=-dwarf=false -tags=netgo,osusergo '-toolexec=env GOGC=400'
 override export GOFLAGS := $(strip $(GOFLAGS_OF_ALL) $(filter-out $(GOFLAGS_OF_ALL),$(GOFLAGS)))
 
-.PHONY: help build plugins plugin-builder demo demo-helm demo-load demo-down test test-all test-changed test-times lint test-unit fuzz test-e2e test-bench test-skew test-histories soak soak-idle bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin test-device-plugin-long bench-cri images push pictures krew generate clean
+.PHONY: help build plugins plugin-builder demo demo-helm demo-load demo-down test test-all test-changed test-times lint test-unit fuzz test-e2e test-bench test-skew test-histories soak soak-idle bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin test-device-plugin-long bench-cri images push pictures krew generate site clean
 
 KUBE_VERSION := $(shell sed -n 's|.*k8s.io/kubernetes \(v[0-9.]*\)$$|\1|p' go.mod)
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
@@ -176,6 +176,10 @@ bench-cri: ## CRI calls straight to containerd and through kubecri (ROUNDS=10 PO
 generate: ## Deep copies, clients and CRDs from types, the discovery protocol, the chart's copies, and docs/reference.
 	@hack/preflight.sh go
 	hack/generate.sh
+
+site: ## A static site of docs/ and examples/, into _output/site/<version>/ (VERSION=v1; otherwise main).
+	@hack/preflight.sh go
+	go run ./hack/site $(if $(VERSION),-version=$(VERSION))
 
 clean: ## Remove _output/.
 	rm -rf _output

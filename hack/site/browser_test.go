@@ -1,0 +1,125 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/ui/browser"
+)
+
+// serve serves the site of this tree, and returns its folder and address.
+func serve(t *testing.T) (out, address string) {
+	t.Helper()
+	out = writeSite(t)
+	server := httptest.NewServer(http.FileServer(http.Dir(out)))
+	t.Cleanup(server.Close)
+	return out, server.URL
+}
+
+// scheme has the page believe that the system is light or dark.
+func scheme(b *browser.Tab, name string) {
+	browser.Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
+}
+
+// No page is wider than the screen, of a phone or a desk: what is wide scrolls by itself. The browser loads
+// nothing from another host, and refuses nothing that a page wants.
+func TestNoPageIsWiderThanTheScreen(t *testing.T) {
+	out, address := serve(t)
+	pages := []string{address + "/index.html"}
+	err := filepath.WalkDir(filepath.Join(out, "main"), func(file string, _ os.DirEntry, err error) error {
+		if err == nil && filepath.Ext(file) == ".html" {
+			pages = append(pages, address+filepath.ToSlash(strings.TrimPrefix(file, out)))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := browser.Open(t, address+"/index.html", 375, 667)
+	look := func(page string, width int64) {
+		b.Do(chromedp.Navigate(page))
+		if wide := browser.Eval[int64](b, "document.documentElement.scrollWidth"); wide > width {
+			t.Errorf("%s is %d pixels wide on a screen of %d", page, wide, width)
+		}
+	}
+	for _, page := range pages {
+		look(page, 375)
+	}
+	b.Do(chromedp.EmulateViewport(1280, 720))
+	for _, page := range []string{"/index.html", "/main/index.html", "/main/docs/performance.html", "/main/docs/reference/crds.html"} {
+		look(address+page, 1280)
+	}
+}
+
+// The page is light or dark as the system is, its text can be read, and so can a picture's.
+func TestLightAndDark(t *testing.T) {
+	_, address := serve(t)
+	b := browser.Open(t, address+"/main/index.html", 1280, 720)
+	for name, want := range map[string]string{"light": "rgb(245, 246, 248) rgb(24, 32, 44)", "dark": "rgb(15, 19, 24) rgb(230, 234, 240)"} {
+		scheme(b, name)
+		if got := browser.Eval[string](b, "(s => s.backgroundColor + ' ' + s.color)(getComputedStyle(document.body))"); got != want {
+			t.Errorf("%s: background and text are %s, want %s", name, got, want)
+		}
+	}
+}
+
+// search looks for words and opens the first section that is found.
+func search(b *browser.Tab, words, page, heading string) {
+	b.Helper()
+	b.AwaitTrue("!document.getElementById('search').hidden")
+	b.Press("/")
+	b.Search(words)
+	b.Await("#found li:first-child", heading)
+	b.Press("\r")
+	b.AwaitTrue(fmt.Sprintf("location.href.endsWith(%q)", page))
+	b.AwaitTrue("document.getElementById('found').hidden")
+}
+
+// Search finds a section, shows the words in its text, and leads there: by the keyboard, from each folder, on
+// a server and on a disk.
+func TestSearch(t *testing.T) {
+	out, address := serve(t)
+	for _, root := range []string{address, "file://" + out} {
+		b := browser.Open(t, root+"/main/index.html", 1280, 720)
+		search(b, "fail closed", "/main/docs/nri.html#fail-closed", "Fail closed")
+		search(b, "slotclaim spec", "/main/docs/reference/crds.html#slotclaim", "SlotClaim")
+		b.Press("/")
+		b.Search("uniqueScope: Pod")
+		b.Await("#found mark", "uniqueScope")
+		b.Search("(default)")
+		b.Await("#found mark", "(default)")
+		b.Search("nosuchword")
+		b.Await("#found [role=status]", "Nothing has all of these words")
+		b.Press("\x1b")
+		b.AwaitTrue("document.getElementById('found').hidden")
+	}
+}
+
+// TestPictures takes the pictures of docs/testing.md where KUBESLOT_PICTURES names a folder.
+func TestPictures(t *testing.T) {
+	if os.Getenv("KUBESLOT_PICTURES") == "" {
+		t.Skip("KUBESLOT_PICTURES names no folder")
+	}
+	_, address := serve(t)
+	for _, width := range []int64{375, 1280} {
+		for _, name := range []string{"light", "dark"} {
+			b := browser.Open(t, address+"/main/docs/concepts.html", width, 640)
+			scheme(b, name)
+			if width == 1280 && name == "dark" {
+				b.Press("/")
+				b.Search("shared camera")
+				b.Await("#found li:first-child", "camera")
+			}
+			b.Picture(fmt.Sprintf("site-%d-%s", width, name))
+		}
+	}
+}
