@@ -115,7 +115,6 @@ func TestPictures(t *testing.T) {
 			b := browser.Open(t, address+"/main/docs/concepts.html", width, 640)
 			scheme(b, name)
 			if width == 1280 && name == "dark" {
-				b.Press("/")
 				b.Search("shared camera")
 				b.Await("#found li:first-child", "camera")
 			}
