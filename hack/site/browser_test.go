@@ -19,7 +19,10 @@ import (
 func serve(t *testing.T) (out, address string) {
 	t.Helper()
 	out = writeSite(t)
-	server := httptest.NewServer(http.FileServer(http.Dir(out)))
+	mux := http.NewServeMux()
+	mux.Handle("/", http.FileServer(http.Dir(out)))
+	mux.HandleFunc("/favicon.ico", func(http.ResponseWriter, *http.Request) {}) // asked for of what is no page
+	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return out, server.URL
 }
@@ -60,9 +63,13 @@ func TestNoPageIsWiderThanTheScreen(t *testing.T) {
 	}
 }
 
-// The page is light or dark as the system is, its text can be read, and so can a picture's.
+// A page is light or dark as the system is, and so is each drawing.
 func TestLightAndDark(t *testing.T) {
-	_, address := serve(t)
+	out, address := serve(t)
+	drawings, err := filepath.Glob(filepath.Join(out, "main/docs/pictures/*.svg"))
+	if err != nil || len(drawings) == 0 {
+		t.Fatalf("the site has no drawings: %v", err)
+	}
 	b := browser.Open(t, address+"/main/index.html", 1280, 720)
 	for name, want := range map[string]string{"light": "rgb(245, 246, 248) rgb(24, 32, 44)", "dark": "rgb(15, 19, 24) rgb(230, 234, 240)"} {
 		scheme(b, name)
@@ -70,18 +77,23 @@ func TestLightAndDark(t *testing.T) {
 			t.Errorf("%s: background and text are %s, want %s", name, got, want)
 		}
 	}
+	for _, file := range drawings {
+		b.Do(chromedp.Navigate(address + filepath.ToSlash(strings.TrimPrefix(file, out))))
+		for name, want := range map[string]string{"light": "rgb(255, 255, 255) rgb(24, 32, 44)", "dark": "rgb(23, 28, 35) rgb(230, 234, 240)"} {
+			scheme(b, name)
+			if got := browser.Eval[string](b, "['.back', 'text:not(.small)'].map(s => getComputedStyle(document.querySelector(s)).fill).join(' ')"); got != want {
+				t.Errorf("%s, %s: background and text are %s, want %s", filepath.Base(file), name, got, want)
+			}
+		}
+	}
 }
 
-// search looks for words and opens the first section that is found.
-func search(b *browser.Tab, words, page, heading string) {
+// begin goes to the search field by its key, once the page can search.
+func begin(b *browser.Tab) {
 	b.Helper()
-	b.AwaitTrue("!document.getElementById('search').hidden")
+	b.AwaitTrue("document.readyState === 'complete' && document.getElementById('search').hidden === false")
 	b.Press("/")
-	b.Search(words)
-	b.Await("#found li:first-child", heading)
-	b.Press("\r")
-	b.AwaitTrue(fmt.Sprintf("location.href.endsWith(%q)", page))
-	b.AwaitTrue("document.getElementById('found').hidden")
+	b.AwaitTrue("document.activeElement.id === 'search'")
 }
 
 // Search finds a section, shows the words in its text, and leads there: by the keyboard, from each folder, on
@@ -90,9 +102,17 @@ func TestSearch(t *testing.T) {
 	out, address := serve(t)
 	for _, root := range []string{address, "file://" + out} {
 		b := browser.Open(t, root+"/main/index.html", 1280, 720)
-		search(b, "fail closed", "/main/docs/nri.html#fail-closed", "Fail closed")
-		search(b, "slotclaim spec", "/main/docs/reference/crds.html#slotclaim", "SlotClaim")
-		b.Press("/")
+		for _, s := range []struct{ words, heading, page string }{
+			{"fail closed", "Fail closed", "/main/docs/nri.html#fail-closed"},
+			{"slotclaim spec", "SlotClaim", "/main/docs/reference/crds.html#slotclaim"},
+		} {
+			begin(b)
+			b.Search(s.words)
+			b.Await("#found li:first-child", s.heading)
+			b.Press("\r")
+			b.AwaitTrue(fmt.Sprintf("location.href.endsWith(%q)", s.page))
+		}
+		begin(b)
 		b.Search("uniqueScope: Pod")
 		b.Await("#found mark", "uniqueScope")
 		b.Search("(default)")
@@ -115,6 +135,7 @@ func TestPictures(t *testing.T) {
 			b := browser.Open(t, address+"/main/docs/concepts.html", width, 640)
 			scheme(b, name)
 			if width == 1280 && name == "dark" {
+				begin(b)
 				b.Search("shared camera")
 				b.Await("#found li:first-child", "camera")
 			}

@@ -1,4 +1,4 @@
-// Command site makes a static site of docs/ and examples/, as they are, with README as its first page:
+// Command site makes a static site of docs/ and examples/, as they are, and of the pages beside README:
 //
 //	go run ./hack/site [-version v0.2.0] [-o _output/site]
 //

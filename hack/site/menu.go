@@ -57,7 +57,11 @@ func readMenu(pages map[string]*page) ([]group, error) {
 		}
 	}
 	for _, folder := range slices.Sorted(maps.Keys(others)) {
-		menu = append(menu, group{Title: folder + "/", Entries: others[folder]})
+		title := folder + "/"
+		if folder == "." {
+			title = "the project"
+		}
+		menu = append(menu, group{Title: title, Entries: others[folder]})
 	}
 	return menu, nil
 }

@@ -57,7 +57,11 @@ type site struct {
 // build returns the files of a version's site by their paths in it.
 func build(tree fs.FS, version string) (map[string][]byte, error) {
 	s := site{tree, map[string]*page{}, map[string][]byte{}}
-	for _, root := range []string{"README.md", "docs", "examples"} {
+	roots, err := fs.Glob(tree, "*.md")
+	if err != nil {
+		return nil, err
+	}
+	for _, root := range append(roots, "docs", "examples") {
 		if err := fs.WalkDir(tree, root, s.read); err != nil {
 			return nil, err
 		}
@@ -179,12 +183,13 @@ func (s *site) render(p *page) (template.HTML, error) {
 	if err := markdown.Renderer().Render(&b, p.text, p.doc); err != nil {
 		return "", err
 	}
-	// Wide tables scroll by themselves, also with the keyboard.
-	tables := strings.NewReplacer("<table>", `<div class="table" tabindex="0"><table>`, "</table>", "</table></div>")
+	// Wide tables scroll by themselves.
+	tables := strings.NewReplacer("<table>", `<div class="table"><table>`, "</table>", "</table></div>")
 	return template.HTML(tables.Replace(b.String())), nil
 }
 
-// follow returns where a link of the page leads in the site: to a page, or to a copy of another file.
+// follow returns where a link of the page leads in the site: to a page, to a copy of another file, or to a
+// list of a directory's files.
 func (s *site) follow(p *page, link []byte) ([]byte, error) {
 	to, err := url.Parse(string(link))
 	if err != nil || to.IsAbs() || to.Host != "" || to.Path == "" {
@@ -195,6 +200,9 @@ func (s *site) follow(p *page, link []byte) ([]byte, error) {
 		file = linked.url
 	} else {
 		content, err := fs.ReadFile(s.tree, file)
+		if names, _ := fs.Glob(s.tree, file+"/*"); len(names) > 0 {
+			content, err = []byte(strings.Join(names, "\n")), nil
+		}
 		if err != nil {
 			return nil, fmt.Errorf("link to %s: %w", link, err)
 		}

@@ -144,7 +144,7 @@ func tree(page string) fstest.MapFS {
 // The check finds what is wrong in a page. A link to a file that is not there is refused when the site is made.
 func TestWrongPages(t *testing.T) {
 	for page, want := range map[string]string{
-		"# A\n[b](b.md#its-part) [c](../LICENSE) [d](#a) [e](https://example.com)": "",
+		"# A\n[b](b.md#its-part) [c](../LICENSE) [d](#a) [e](https://example.com) [f](../kubectl-kubeslot/ui)": "",
 		"# A\n[b](c.md)":                        "docs/a.md: link to c.md: open docs/c.md: file does not exist",
 		"# A\n[b](b.md#other)":                  "docs/a.html links to ../docs/b.html#other: there is no such heading",
 		"# A\n[b](#other)":                      "docs/a.html links to #other: there is no such heading",
