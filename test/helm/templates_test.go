@@ -329,3 +329,33 @@ func TestCRDsStay(t *testing.T) {
 		}
 	}
 }
+
+// A release's chart names its images by their digests, and another version's by its tag.
+func TestDigestsOfImages(t *testing.T) {
+	h := newHelm(t, 4)
+	digest := "sha256:" + strings.Repeat("0", 64)
+	for values, want := range map[string]string{
+		"":                            ":" + appVersion(t) + "@" + digest,
+		"image.tag=" + appVersion(t):  ":" + appVersion(t) + "@" + digest,
+		"image.tag=v9":                ":v9",
+		"image.plugins=true":          ":" + appVersion(t) + "-plugins",
+		"image.digests.kubecri=null":  ":" + appVersion(t),
+		"image.registry=mirror.local": ":" + appVersion(t) + "@" + digest,
+	} {
+		all := h.render(t, "--set", "image.digests.kubecri="+digest, "--set", values)
+		image, _ := container(all.get(t, "DaemonSet", "kubecri"))["image"].(string)
+		if _, got, _ := strings.Cut(image, "/kubecri"); got != want {
+			t.Errorf("with %s kubecri's image is %s, want …%s", values, image, want)
+		}
+	}
+}
+
+// appVersion is the chart's.
+func appVersion(t *testing.T) string {
+	t.Helper()
+	var c struct{ AppVersion string }
+	if err := yaml.Unmarshal([]byte(readFile(t, chart, "Chart.yaml")), &c); err != nil {
+		t.Fatal(err)
+	}
+	return c.AppVersion
+}

@@ -7,13 +7,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- /* The image of a component: (list $ "kubecri"). Of those that load plugins there is a
-second kind, see image.plugins. */ -}}
+second kind, see image.plugins. image.digests are those of the chart's own version. */ -}}
 {{- define "kubeslot.image" -}}
 {{- $root := index . 0 -}}
 {{- $name := index . 1 -}}
 {{- $image := $root.Values.image -}}
 {{- $registry := required "image.registry is not set: make push REGISTRY=… sends the images to yours, see docs/helm.md" (coalesce $image.registry ($root.Values.global).imageRegistry) -}}
-image: {{ $registry }}/{{ $name }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ if and $image.plugins (has $name (list "kubecri" "kube-scheduler")) }}-plugins{{ end }}
+{{- $kind := printf "%s%s" $name (ternary "-plugins" "" (and $image.plugins (has $name (list "kubecri" "kube-scheduler")))) -}}
+{{- $tag := $image.tag | default $root.Chart.AppVersion -}}
+image: {{ $registry }}/{{ $name }}:{{ $tag }}{{ trimPrefix $name $kind }}{{ if eq $tag $root.Chart.AppVersion }}{{ with get ($image.digests | default dict) $kind }}@{{ . }}{{ end }}{{ end }}
 imagePullPolicy: {{ $image.pullPolicy }}
 {{- end }}
 
