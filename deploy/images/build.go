@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/kubeslot/kubeslot/deploy/gobuild"
 )
 
 // Component is what an image is made for.
@@ -22,6 +24,8 @@ type Component struct {
 	// both are empty for a program that loads none.
 	Plugins      []string
 	PluginFolder string
+	// ImageOnly is set when the program is of no use outside of its image.
+	ImageOnly bool
 }
 
 // nobody is the user that distroless images call nonroot.
@@ -36,7 +40,7 @@ func Components() []Component {
 		{Name: "kubecri", Package: "./kubecri/cmd/kubecri", Title: "Node agent that discovers devices and puts them into containers",
 			Plugins: []string{"./plugins/nvidiagpu/device"}, PluginFolder: "/usr/local/KubeExt/devices"},
 		{Name: "controller", Package: "./controller/cmd/controller", User: nobody, Title: "Instances, brokers and services of Kubeslot"},
-		{Name: "chart-hooks", Package: "./deploy/helm/cmd/chart-hooks", User: nobody, Title: "What the Helm chart runs for helm test and helm uninstall"},
+		{Name: "chart-hooks", Package: "./deploy/helm/cmd/chart-hooks", User: nobody, Title: "What the Helm chart runs for helm test and helm uninstall", ImageOnly: true},
 	}
 	for _, handler := range []string{"debug-echo", "mdns", "onvif", "opcua", "udev", "usb"} {
 		name := handler + "-discovery"
@@ -55,19 +59,26 @@ type Source struct {
 	LDFlags string
 	// Architectures are GOARCHs.
 	Architectures []string
+	// Env are further variables of go build.
+	Env []string
+	// Created is the time that SBOMs have; 1970 when it is zero.
+	Created time.Time
 }
 
 // Build builds the component, static, for each architecture and returns the index of the
-// images. work is an empty folder.
+// images. work is a folder, in which the programs stay as ProgramFiles.
 func Build(ctx context.Context, s Source, c Component, work string) (v1.ImageIndex, error) {
 	annotations := s.annotations(c)
 	var all []v1.Image
 	for _, architecture := range s.Architectures {
-		program := filepath.Join(work, c.Name+"-"+architecture)
-		if err := s.build(ctx, program, c.Package, architecture, nil, "CGO_ENABLED=0"); err != nil {
+		program := ProgramFile(work, c, architecture)
+		if err := s.program(c.Package, architecture).Build(ctx, program); err != nil {
 			return nil, err
 		}
-		image, err := imageOf(program, Program{Name: filepath.Base(c.Package), Architecture: architecture, User: c.User, Labels: annotations, Annotations: annotations})
+		image, err := imageOf(program, Program{
+			Name: filepath.Base(c.Package), Version: s.Version, Created: s.Created, Architecture: architecture,
+			User: c.User, Labels: annotations, Annotations: annotations,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -87,20 +98,17 @@ func (s Source) annotations(c Component) map[string]string {
 	}
 }
 
-// build runs `go build` with flags and environment beside those of all builds.
-func (s Source) build(ctx context.Context, out, pkg, architecture string, flags []string, env ...string) error {
-	const version = "github.com/kubeslot/kubeslot/version"
-	ldflags := fmt.Sprintf("-s -w %s -X %s.version=%s -X %s.commit=%s", s.LDFlags, version, s.Version, version, s.Revision)
-	// The Makefile's flags, so that what was compiled for it is not compiled again: with the
-	// tags net and os/user are the same with cgo and without it.
-	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-tags=netgo,osusergo", "-ldflags=" + ldflags, "-o", out}, flags...)
-	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
-	cmd.Dir = s.Root
-	cmd.Env = append(append(os.Environ(), "GOOS=linux", "GOARCH="+architecture), env...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s for %s: %w\n%s", pkg, architecture, err, out)
+// program is the component's program, or another of the package, for an architecture.
+func (s Source) program(pkg, architecture string) gobuild.Program {
+	return gobuild.Program{
+		Root: s.Root, Package: pkg, OS: "linux", Architecture: architecture,
+		Version: s.Version, Revision: s.Revision, LDFlags: s.LDFlags, Env: s.Env,
 	}
-	return nil
+}
+
+// ProgramFile is where Build leaves a component's program for an architecture.
+func ProgramFile(work string, c Component, architecture string) string {
+	return filepath.Join(work, c.Name+"-"+architecture)
 }
 
 func imageOf(program string, p Program) (v1.Image, error) {

@@ -19,6 +19,9 @@ import (
 type Program struct {
 	// Name is the file's in the image, /<Name>, which is its entry point.
 	Name string
+	// Version is Kubeslot's, and Created the time of the SBOM; 1970 when it is zero.
+	Version string
+	Created time.Time
 	// Binary is the program, for linux and the Architecture, as in GOARCH.
 	Binary       []byte
 	Architecture string

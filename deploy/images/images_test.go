@@ -21,6 +21,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
+	"github.com/kubeslot/kubeslot/deploy/sbom"
 	"github.com/kubeslot/kubeslot/test/need"
 )
 
@@ -75,11 +76,11 @@ func wantPause(t *testing.T, index v1.ImageIndex) {
 	if header := files["pause"]; header == nil || !bytes.HasPrefix(header, []byte("\x7fELF")) {
 		t.Errorf("/pause begins with %q, want an ELF program", header[:min(4, len(header))])
 	}
-	var bill spdx
+	var bill sbom.Document
 	if err := json.Unmarshal(files["usr/share/sbom/pause.spdx.json"], &bill); err != nil {
 		t.Fatal(err)
 	}
-	if len(bill.Packages) < 2 || bill.Packages[0].Name != "github.com/kubeslot/kubeslot" || bill.Packages[1].Name != "stdlib" {
+	if len(bill.Packages) < 2 || bill.Packages[0].Name != "github.com/kubeslot/kubeslot" || bill.Packages[0].Version != "v1.2.3" || bill.Packages[1].Name != "stdlib" {
 		t.Errorf("SBOM lists %+v, want this module, the standard library and more", bill.Packages)
 	}
 
@@ -206,7 +207,7 @@ func TestBuildWithPlugins(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "hello from the plugin\n" {
 		t.Errorf("in the image's files /host says %q, %v", out, err)
 	}
-	var bill spdx
+	var bill sbom.Document
 	text, err := os.ReadFile(filepath.Join(root, SBOMFolder, "host.spdx.json"))
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/kubeslot/kubeslot/deploy/gobuild"
 )
 
 // PluginsSuffix ends the tag of an image whose program loads plugins.
@@ -32,17 +34,24 @@ func BuildWithPlugins(ctx context.Context, s Source, c Component, work string) (
 			leftOut = append(leftOut, fmt.Sprintf("%s for want of %s", architecture, cc))
 			continue
 		}
-		p := Program{Name: filepath.Base(c.Package), Architecture: architecture, User: c.User, Labels: annotations, Annotations: annotations}
+		p := Program{
+			Name: filepath.Base(c.Package), Version: s.Version, Created: s.Created, Architecture: architecture,
+			User: c.User, Labels: annotations, Annotations: annotations,
+		}
 		program := filepath.Join(work, c.Name+PluginsSuffix+"-"+architecture)
-		env := []string{"CGO_ENABLED=1", "CC=" + cc}
-		if err := s.build(ctx, program, c.Package, architecture, nil, env...); err != nil {
+		linkedWith := func(pkg string, flags ...string) gobuild.Program {
+			b := s.program(pkg, architecture)
+			b.Flags, b.Env = flags, append(slices.Clone(s.Env), "CGO_ENABLED=1", "CC="+cc)
+			return b
+		}
+		if err := linkedWith(c.Package).Build(ctx, program); err != nil {
 			return nil, nil, err
 		}
 		linked := []string{program}
 		for _, pkg := range c.Plugins {
 			// Both halves of a plugin have its name.
 			file := filepath.Join(work, filepath.Base(filepath.Dir(pkg))+"-"+filepath.Base(pkg)+"-"+architecture+".so")
-			if err := s.build(ctx, file, pkg, architecture, []string{"-buildmode=plugin"}, env...); err != nil {
+			if err := linkedWith(pkg, "-buildmode=plugin").Build(ctx, file); err != nil {
 				return nil, nil, err
 			}
 			content, err := os.ReadFile(file)

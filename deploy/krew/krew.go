@@ -4,19 +4,16 @@
 package krew
 
 import (
-	"archive/tar"
-	"archive/zip"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"regexp"
 	"strings"
-	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubeslot/kubeslot/deploy/archive"
 )
 
 // Name is the plugin's, and that of the manifest's file.
@@ -24,6 +21,9 @@ const Name = "kubeslot"
 
 // program is the plugin's executable.
 const program = "kubectl-" + Name
+
+// Package is the executable's.
+const Package = "./kubectl-kubeslot/cmd/" + program
 
 // Platform is what the plugin is built for.
 type Platform struct{ OS, Arch string }
@@ -50,62 +50,19 @@ func (p Platform) Archive() string {
 	return fmt.Sprintf("%s_%s_%s%s", program, p.OS, p.Arch, ending)
 }
 
-// file is one of an archive.
-type file struct {
-	name string
-	mode int64
-	data []byte
-}
-
 // Pack makes the platform's archive of the executable and the license, which krew
 // demands.
 func Pack(p Platform, executable, license []byte) ([]byte, error) {
-	files := []file{{"LICENSE", 0o644, license}, {p.Program(), 0o755, executable}}
+	files := []archive.File{{Name: "LICENSE", Mode: 0o644, Data: license}, {Name: p.Program(), Mode: 0o755, Data: executable}}
 	var out bytes.Buffer
-	var err error
+	pack := archive.TarGz
 	if p.OS == "windows" {
-		err = packZip(&out, files)
-	} else {
-		err = packTar(&out, files)
+		pack = archive.Zip
 	}
-	if err != nil {
+	if err := pack(&out, files); err != nil {
 		return nil, fmt.Errorf("pack %s: %w", p.Archive(), err)
 	}
 	return out.Bytes(), nil
-}
-
-// changed is the time of all files, so that archives are equal.
-var changed = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-
-func packTar(out io.Writer, files []file) error {
-	zipped := gzip.NewWriter(out)
-	w := tar.NewWriter(zipped)
-	for _, f := range files {
-		if err := w.WriteHeader(&tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.data)), ModTime: changed, Format: tar.FormatUSTAR}); err != nil {
-			return err
-		}
-		if _, err := w.Write(f.data); err != nil {
-			return err
-		}
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	return zipped.Close()
-}
-
-func packZip(out io.Writer, files []file) error {
-	w := zip.NewWriter(out)
-	for _, f := range files {
-		to, err := w.CreateHeader(&zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: changed})
-		if err != nil {
-			return err
-		}
-		if _, err := to.Write(f.data); err != nil {
-			return err
-		}
-	}
-	return w.Close()
 }
 
 // Sum is the archive's SHA-256 in hex.

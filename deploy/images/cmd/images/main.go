@@ -15,9 +15,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/kubeslot/kubeslot/deploy/images"
 )
@@ -67,7 +65,7 @@ func run(ctx context.Context, args []string) error {
 		for _, c := range components {
 			refs = append(refs, refOf(c))
 		}
-		if err := mayPush(ctx, refs, *insecure); err != nil {
+		if err := images.MayPush(ctx, refs, *insecure); err != nil {
 			return err
 		}
 	}
@@ -127,12 +125,8 @@ func (t target) put(ctx context.Context, index v1.ImageIndex) error {
 		fmt.Printf("      %s, %s\n", t.archive, digest)
 		return nil
 	}
-	to, err := reference(t.ref, t.insecure)
-	if err != nil {
+	if err := images.Push(ctx, t.ref, t.insecure, index); err != nil {
 		return err
-	}
-	if err := remote.WriteIndex(to, index, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
-		return fmt.Errorf("push %s: %w", t.ref, err)
 	}
 	fmt.Printf("      pushed as %s\n", digest)
 	return nil

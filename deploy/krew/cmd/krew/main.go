@@ -7,15 +7,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strings"
 
+	"github.com/kubeslot/kubeslot/deploy/gobuild"
 	"github.com/kubeslot/kubeslot/deploy/krew"
 )
 
@@ -87,12 +85,9 @@ func build(ctx context.Context, p krew.Platform, ldflags, version string) ([]byt
 	}
 	defer os.RemoveAll(folder)
 	path := filepath.Join(folder, p.Program())
-	flags := strings.TrimSpace("-s -w -X github.com/kubeslot/kubeslot/version.version=" + version + " " + ldflags)
-	// No tags, whatever GOFLAGS has: with netgo the resolver of macOS would not be asked.
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags=", "-ldflags", flags, "-o", path, "./kubectl-kubeslot/cmd/kubectl-kubeslot")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch)
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return nil, errors.Join(fmt.Errorf("build for %s/%s: %w", p.OS, p.Arch, err), errors.New(string(text)))
+	program := gobuild.Program{Root: ".", Package: krew.Package, OS: p.OS, Architecture: p.Arch, Version: version, LDFlags: ldflags}
+	if err := program.Build(ctx, path); err != nil {
+		return nil, err
 	}
 	return os.ReadFile(path)
 }

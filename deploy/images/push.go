@@ -1,4 +1,4 @@
-package main
+package images
 
 import (
 	"context"
@@ -8,17 +8,18 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"golang.org/x/sync/errgroup"
 )
 
-// mayPush asks the registry whether it would take the images, before minutes are spent on
+// MayPush asks the registry whether it would take the images, before minutes are spent on
 // building them: it has to answer, know who asks, and have the repositories or make them.
-func mayPush(ctx context.Context, refs []string, insecure bool) error {
+func MayPush(ctx context.Context, refs []string, insecure bool) error {
 	var checks errgroup.Group
 	for _, r := range refs {
-		ref, err := reference(r, insecure)
+		ref, err := Reference(r, insecure)
 		if err != nil {
 			return err
 		}
@@ -44,10 +45,23 @@ func (t withContext) RoundTrip(r *http.Request) (*http.Response, error) {
 	return remote.DefaultTransport.RoundTrip(r.WithContext(t.ctx))
 }
 
-func reference(ref string, insecure bool) (name.Reference, error) {
+// Reference reads the name of an image in a registry, which has no TLS if it is insecure.
+func Reference(ref string, insecure bool) (name.Reference, error) {
 	var options []name.Option
 	if insecure {
 		options = append(options, name.Insecure)
 	}
 	return name.ParseReference(ref, options...)
+}
+
+// Push sends an index to a registry, with the credentials of docker login.
+func Push(ctx context.Context, ref string, insecure bool, index v1.ImageIndex) error {
+	to, err := Reference(ref, insecure)
+	if err != nil {
+		return err
+	}
+	if err := remote.WriteIndex(to, index, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+		return fmt.Errorf("push %s: %w", ref, err)
+	}
+	return nil
 }

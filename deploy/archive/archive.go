@@ -1,0 +1,54 @@
+// Package archive packs files so that equal files make equal archives: in the order that they
+// are given in, and with one time.
+package archive
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"compress/gzip"
+	"io"
+	"time"
+)
+
+// File is one of an archive: its path in it, permissions and content.
+type File struct {
+	Name string
+	Mode int64
+	Data []byte
+}
+
+// changed is the time of all files.
+var changed = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// TarGz writes a compressed tar.
+func TarGz(out io.Writer, files []File) error {
+	zipped := gzip.NewWriter(out)
+	w := tar.NewWriter(zipped)
+	for _, f := range files {
+		if err := w.WriteHeader(&tar.Header{Name: f.Name, Mode: f.Mode, Size: int64(len(f.Data)), ModTime: changed, Format: tar.FormatUSTAR}); err != nil {
+			return err
+		}
+		if _, err := w.Write(f.Data); err != nil {
+			return err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return zipped.Close()
+}
+
+// Zip writes a zip, which has no permissions.
+func Zip(out io.Writer, files []File) error {
+	w := zip.NewWriter(out)
+	for _, f := range files {
+		to, err := w.CreateHeader(&zip.FileHeader{Name: f.Name, Method: zip.Deflate, Modified: changed})
+		if err != nil {
+			return err
+		}
+		if _, err := to.Write(f.Data); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
