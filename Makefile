@@ -6,7 +6,7 @@
 GOFLAGS_OF_ALL := -trimpath -buildvcs=false -gcflags=all=-dwarf=false -tags=netgo,osusergo '-toolexec=env GOGC=400'
 override export GOFLAGS := $(strip $(GOFLAGS_OF_ALL) $(filter-out $(GOFLAGS_OF_ALL),$(GOFLAGS)))
 
-.PHONY: help build plugins plugin-builder demo demo-helm demo-load demo-down test test-all test-changed test-times lint test-unit fuzz test-e2e test-bench test-skew test-histories soak soak-idle bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin test-device-plugin-long bench-cri images push pictures krew generate site clean
+.PHONY: help build plugins plugin-builder demo demo-helm demo-load demo-down test test-all test-changed test-times lint test-unit fuzz test-e2e test-bench test-skew test-histories soak soak-idle bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin test-device-plugin-long bench-cri images push pictures krew release release-version test-release generate site clean
 
 KUBE_VERSION := $(shell sed -n 's|.*k8s.io/kubernetes \(v[0-9.]*\)$$|\1|p' go.mod)
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
@@ -57,6 +57,17 @@ pictures: ## The pictures of docs/ui.md, taken of a real cluster (needs Chromium
 krew: ## Pack kubectl-kubeslot for krew into _output/krew/ (VERSION=v1 URL=https://…).
 	@hack/preflight.sh go
 	go run ./deploy/krew/cmd/krew $(if $(VERSION),-version=$(VERSION)) $(if $(URL),-url=$(URL))
+
+# The Go that go.mod names makes a release, whatever is installed.
+RELEASE = GOTOOLCHAIN=go$(shell sed -n 's/^go //p' go.mod) go run ./deploy/release/cmd/release -version=$(or $(VERSION),$(error say which: make $@ VERSION=v0.2.0))
+
+release: ## Make a release into _output/release/<VERSION>, see docs/release.md (VERSION=v1.2.3 KEY=<file> REGISTRY=<host/path> PUSH=0: name the registry and do not push).
+	@hack/preflight.sh go
+	$(RELEASE) -ldflags '$(LDFLAGS)' $(if $(REGISTRY),-registry=$(REGISTRY)) $(if $(filter 0,$(PUSH)),-push=false) $(if $(KEY),-key='$(KEY)') $(if $(BUILDER),-builder='$(BUILDER)') $(if $(ARCH),-arch=$(ARCH))
+
+release-version: ## Have the chart, go.mod and the pages say VERSION=v1.2.3.
+	@hack/preflight.sh go
+	$(RELEASE) -set
 
 plugin-builder: ## Build and check a plugin, of any tree, for _output's binaries: PLUGIN=<directory> [OUT=<file.so>].
 	@hack/preflight.sh go gcc
@@ -128,6 +139,10 @@ test-bench: ## The checks in the scheduler's benchmark, which is a module of its
 test-skew: ## Kubelets and API servers of other Kubernetes versions, and older containerds, which it builds, once: some ten minutes a Kubernetes (KUBELETS=1.34,1.37 API_SERVERS=1.36 CONTAINERDS=2.0: those alone).
 	@hack/preflight.sh root go gcc
 	KUBESLOT_SKEW=1 KUBELETS=$(KUBELETS) API_SERVERS=$(API_SERVERS) CONTAINERDS=$(CONTAINERDS) go test -count=1 $(GOTESTFLAGS) -timeout 3h -v ./test/skew $(if $(RUN),-run '$(RUN)')
+
+test-release: ## A whole release, made twice, and checked as docs/release.md says (builds Helm and cosign).
+	@hack/preflight.sh go gcc disk:12
+	KUBESLOT_RELEASE=1 go test -count=1 $(GOTESTFLAGS) -timeout 3h -v ./test/release $(if $(RUN),-run '$(RUN)')
 
 test-histories: ## Random histories of the ledger, and of pods that wait: more than in `make test`, an hour (HISTORIES=4000 RUNS=400).
 	@hack/preflight.sh go gcc

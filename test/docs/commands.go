@@ -12,7 +12,7 @@ import (
 )
 
 // programs are those whose commands readers type.
-const programs = `(?:make|helm|kubectl|kubeadm|kubecri|\./kubecri|kube-scheduler|go|cat)`
+const programs = `(?:make|helm|kubectl|kubeadm|kubecri|\./kubecri|kube-scheduler|go|cat|git|gh|base64|openssl|cosign|sha256sum|jq|tar|diff)`
 
 var (
 	// A code block is indented by four or more, within a list by more; a continued line is

@@ -94,9 +94,9 @@ func TestMake(t *testing.T) {
 		}
 	}
 	const push = "go run ./deploy/images/cmd/images -push -registry=registry.example/kubeslot "
-	runs("README.md", "make push", push, "-version=v0.1.0")
-	runs("docs/getting-started.md", "make push", push, "-version=v0.1.0")
-	runs("docs/helm.md", "make push", push, "-version=v0.1.0")
+	runs("README.md", "make push", push, "-version=v0.2.0")
+	runs("docs/getting-started.md", "make push", push, "-version=v0.2.0")
+	runs("docs/helm.md", "make push", push, "-version=v0.2.0")
 	runs("docs/helm.md", "make images", "go run ./deploy/images/cmd/images -ldflags")
 	runs("docs/install.md", "make build", "./kubecri/cmd/kubecri")
 	runs("docs/versions.md", "make test-skew", "KUBESLOT_SKEW=1", "./test/skew")
