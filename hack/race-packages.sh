@@ -6,7 +6,7 @@
 # plugins/load, for which plugins and all that they import are built with -race.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-clusters='test/(e2e|cluster|deviceplugin|helm|hostinstall|monitoring|perf|skew)'
+clusters='test/(e2e|cluster|deviceplugin|helm|hostinstall|monitoring|perf|skew|release)'
 meet='^\s*go (func|[a-zA-Z_.]+)\(|\.Go\(|\.Parallel\(\)|"testing/synctest"'
 meet+='|"net/http/httptest"|"google\.golang\.org/grpc"|"k8s\.io/client-go/(informers|tools/cache)"'
 for file in $(git ls-files -co --exclude-standard '*.go'); do [ ! -e "$file" ] || echo "$file"; done | # some may be deleted

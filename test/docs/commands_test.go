@@ -55,7 +55,7 @@ func TestEveryCommandIsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := map[string]bool{}
-	for _, page := range []string{"README.md", "docs/getting-started.md", "docs/install.md", "docs/helm.md", "docs/kubeadm.md", "docs/migrate-from-kubedevice.md"} {
+	for _, page := range []string{"README.md", "docs/getting-started.md", "docs/install.md", "docs/helm.md", "docs/kubeadm.md", "docs/migrate-from-kubedevice.md", "docs/release.md"} {
 		commands, err := Commands(root, page)
 		if err != nil || len(commands) < 4 {
 			t.Errorf("%s has %d commands: %v", page, len(commands), err)
@@ -94,14 +94,20 @@ func TestMake(t *testing.T) {
 		}
 	}
 	const push = "go run ./deploy/images/cmd/images -push -registry=registry.example/kubeslot "
-	runs("README.md", "make push", push, "-version=v0.2.0")
-	runs("docs/getting-started.md", "make push", push, "-version=v0.2.0")
-	runs("docs/helm.md", "make push", push, "-version=v0.2.0")
+	runs("README.md", "make push", push, "-version=v")
+	runs("docs/getting-started.md", "make push", push, "-version=v")
+	runs("docs/helm.md", "make push", push, "-version=v")
 	runs("docs/helm.md", "make images", "go run ./deploy/images/cmd/images -ldflags")
 	runs("docs/install.md", "make build", "./kubecri/cmd/kubecri")
 	runs("docs/versions.md", "make test-skew", "KUBESLOT_SKEW=1", "./test/skew")
 	runs("docs/migrate-from-kubedevice.md", "make plugin-builder PLUGIN=/src/dongle/scheduler", "go run ./plugins/builder", "/src/dongle/scheduler")
 	runs("docs/migrate-from-kubedevice.md", "make plugin-builder PLUGIN=/src/dongle/device", "go run ./plugins/builder", "/src/dongle/device")
+	const release = "go run ./deploy/release/cmd/release -version=v"
+	runs("docs/release.md", "make release-version", release, " -set")
+	runs("docs/release.md", "make release REGISTRY=ghcr.io/kubeslot PUSH=0", release, "-registry=ghcr.io/kubeslot ", " -push=false")
+	runs("docs/release.md", "make release REGISTRY=registry.example/kubeslot KEY=cosign.key", release, "-registry=registry.example/kubeslot ", "-key='cosign.key'")
+	runs("docs/release.md", "make test-release", "KUBESLOT_RELEASE=1 go test")
+	runs("docs/release.md", "make test-all", "go run ./test/suites test-all")
 	runs("README.md", "make demo KEEP=1", "hack/preflight.sh root go gcc disk:6 memory:3 cluster:demo", "go run ./test/cluster/cmd/build demo", "_output/cluster/demo")
 	runs("README.md", "make demo-helm", "_output/cluster/demo -helm", "cluster:demo")
 	runs("README.md", "make demo NAME=other", "cluster:other", "_output/cluster/demo -name=other")

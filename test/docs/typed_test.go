@@ -31,16 +31,16 @@ var pagePath = regexp.MustCompile(`^(README|docs/.*)\.md$`)
 
 // typedByTests finds the calls of tests that name a page and how a command of it begins, as
 // docs.Command, and those of docs.Commands, which name a page of which all is run but make. A
-// call that fits no command, or more than one, is an error: so is one in a package that needs
-// a cluster and is not run with one.
+// call that fits no command, or more than one, is an error: so is one in a package that no suite
+// runs.
 func typedByTests(root string) (typed, error) {
 	suites, err := os.ReadFile(filepath.Join(root, "test/suites/suites.txt"))
 	if err != nil {
 		return nil, err
 	}
-	clusters := ""
-	for _, m := range regexp.MustCompile(`(?m)^clusters (.*)$`).FindAllStringSubmatch(string(suites), -1) {
-		clusters += m[1]
+	packages := ""
+	for _, m := range regexp.MustCompile(`(?m)^(?:clusters|packages) (.*)$`).FindAllStringSubmatch(string(suites), -1) {
+		packages += m[1]
 	}
 	var all typed
 	var errs []error
@@ -62,8 +62,8 @@ func typedByTests(root string) (typed, error) {
 			errs = append(errs, err)
 		}
 		dir, err := filepath.Rel(root, filepath.Dir(path))
-		if err == nil && len(commands) > 0 && strings.HasPrefix(dir, "test/") && dir != "test/docs" && !slices.Contains(strings.Fields(clusters), "./"+dir) {
-			err = fmt.Errorf("%s runs commands of pages, and make test-e2e does not run it", dir)
+		if err == nil && len(commands) > 0 && strings.HasPrefix(dir, "test/") && dir != "test/docs" && !slices.Contains(strings.Fields(packages), "./"+dir) {
+			err = fmt.Errorf("%s runs commands of pages, and no suite of suites.txt has it", dir)
 		}
 		all = append(all, commands...)
 		return err
