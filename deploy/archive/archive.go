@@ -25,7 +25,10 @@ func TarGz(out io.Writer, files []File) error {
 	zipped := gzip.NewWriter(out)
 	w := tar.NewWriter(zipped)
 	for _, f := range files {
-		if err := w.WriteHeader(&tar.Header{Name: f.Name, Mode: f.Mode, Size: int64(len(f.Data)), ModTime: changed, Format: tar.FormatUSTAR}); err != nil {
+		header := &tar.Header{
+			Name: f.Name, Mode: f.Mode, Size: int64(len(f.Data)), ModTime: changed, Format: tar.FormatUSTAR,
+		}
+		if err := w.WriteHeader(header); err != nil {
 			return err
 		}
 		if _, err := w.Write(f.Data); err != nil {

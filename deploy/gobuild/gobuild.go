@@ -40,7 +40,10 @@ func (p Program) Build(ctx context.Context, out string) error {
 	if p.OS == "linux" {
 		tags = "netgo,osusergo"
 	}
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-tags=" + tags, "-ldflags=" + ldflags, "-o", out}
+	args := []string{
+		"build", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false",
+		"-tags=" + tags, "-ldflags=" + ldflags, "-o", out,
+	}
 	cmd := exec.CommandContext(ctx, "go", append(append(args, p.Flags...), p.Package)...)
 	cmd.Dir = p.Root
 	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Architecture), p.Env...)

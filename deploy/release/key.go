@@ -43,7 +43,8 @@ func readKey(file string, password []byte) (*key, error) {
 		return nil, err
 	}
 	hint := sha256.Sum256(public)
-	return &key{private, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}), base64.StdEncoding.EncodeToString(hint[:])}, nil
+	text = pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})
+	return &key{private, text, base64.StdEncoding.EncodeToString(hint[:])}, nil
 }
 
 func parseKey(text, password []byte) (*ecdsa.PrivateKey, error) {
@@ -100,8 +101,9 @@ func decrypt(text, password []byte) ([]byte, error) {
 	if err := json.Unmarshal(text, &sealed); err != nil {
 		return nil, err
 	}
-	if sealed.KDF.Name != "scrypt" || sealed.Cipher.Name != "nacl/secretbox" || len(sealed.Cipher.Nonce) != 24 {
-		return nil, fmt.Errorf("is encrypted with %s and %s, want scrypt and nacl/secretbox", sealed.KDF.Name, sealed.Cipher.Name)
+	kdf, cipher := sealed.KDF.Name, sealed.Cipher.Name
+	if kdf != "scrypt" || cipher != "nacl/secretbox" || len(sealed.Cipher.Nonce) != 24 {
+		return nil, fmt.Errorf("is encrypted with %s and %s, want scrypt and nacl/secretbox", kdf, cipher)
 	}
 	p := sealed.KDF.Params
 	secret, err := scrypt.Key(password, sealed.KDF.Salt, p.N, p.R, p.P, 32)

@@ -98,7 +98,8 @@ func (r *release) writeImage(c images.Component, index v1.ImageIndex, programs [
 	if err != nil {
 		return err
 	}
-	stored, err := layout.Write(filepath.Join(r.work, "image-"+c.Name), mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: index}))
+	folder := filepath.Join(r.work, "image-"+c.Name)
+	stored, err := layout.Write(folder, mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: index}))
 	if err != nil {
 		return err
 	}
@@ -128,7 +129,8 @@ func (r *release) writeImage(c images.Component, index v1.ImageIndex, programs [
 
 // ociPackage is an image, or a chart in a registry, as others name it.
 func ociPackage(name string, digest v1.Hash) sbom.Package {
-	return sbom.Package{Name: name, Version: digest.String(), External: []sbom.External{sbom.Purl("pkg:oci/" + name + "@" + digest.String())}}
+	version := digest.String()
+	return sbom.Package{Name: name, Version: version, External: []sbom.External{sbom.Purl("oci", name, version)}}
 }
 
 // buildPlugin builds kubectl-kubeslot for all platforms, and krew's manifest.

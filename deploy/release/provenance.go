@@ -95,7 +95,9 @@ func (r *release) provenance() ([]byte, error) {
 		return nil, err
 	}
 	subjects = append(subjects, descriptor{Name: r.chartRef(), Digest: map[string]string{"sha256": chart.Hex}})
-	sources := []descriptor{{URI: "git+" + r.Repository + "@refs/tags/" + r.Version, Digest: map[string]string{"gitCommit": r.source.commit}}}
+	sources := []descriptor{{
+		URI: "git+" + r.Repository + "@refs/tags/" + r.Version, Digest: map[string]string{"gitCommit": r.source.commit},
+	}}
 	for _, module := range slices.Sorted(maps.Keys(r.materials)) {
 		if module == goVersion {
 			continue
@@ -106,7 +108,9 @@ func (r *release) provenance() ([]byte, error) {
 		}
 		sources = append(sources, descriptor{URI: "pkg:golang/" + module, Digest: map[string]string{"dirHash": hash}})
 	}
-	parameters := map[string]any{"version": r.Version, "repository": r.Repository, "architectures": r.Architectures, "ldflags": r.LDFlags}
+	parameters := map[string]any{
+		"version": r.Version, "repository": r.Repository, "architectures": r.Architectures, "ldflags": r.LDFlags,
+	}
 	if r.Registry != "" {
 		parameters["registry"] = r.Registry
 	}

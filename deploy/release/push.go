@@ -73,7 +73,8 @@ func (r *release) mayReplace(ctx context.Context, ref string, digest v1.Hash) er
 		return fmt.Errorf("look for %s: %w", ref, err)
 	}
 	if there.Digest != digest {
-		return fmt.Errorf("the registry has another %s, %s, and this is %s: a version is released once", ref, there.Digest, digest)
+		const once = "the registry has another %s, %s, and this is %s: a version is released once"
+		return fmt.Errorf(once, ref, there.Digest, digest)
 	}
 	return nil
 }

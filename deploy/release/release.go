@@ -93,7 +93,8 @@ func Make(ctx context.Context, c Config) error {
 			return err
 		}
 	}
-	for _, step := range []func(context.Context) error{r.buildComponents, r.buildPlugin, r.packChart, r.listImages, r.attest} {
+	steps := []func(context.Context) error{r.buildComponents, r.buildPlugin, r.packChart, r.listImages, r.attest}
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -149,7 +150,10 @@ func (r *release) say(format string, args ...any) { fmt.Fprintf(r.Progress, form
 // environment of go build has a value for each variable that changes what a program is, and
 // that people set.
 func (r *release) environment() []string {
-	return []string{"GOFLAGS=-trimpath", "GOWORK=auto", "GOAMD64=v1", "GOARM64=v8.0", fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.source.time.Unix())}
+	return []string{
+		"GOFLAGS=-trimpath", "GOWORK=auto", "GOAMD64=v1", "GOARM64=v8.0",
+		fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.source.time.Unix()),
+	}
 }
 
 func (r *release) registry() string {

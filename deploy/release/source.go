@@ -32,7 +32,8 @@ func readSource(ctx context.Context, root, version string) (source, error) {
 	for _, tag := range []string{version, "types/" + version} {
 		at, err := git(ctx, root, "rev-parse", "--quiet", "--verify", "refs/tags/"+tag+"^{commit}")
 		if err == nil && at != commit {
-			return source{}, fmt.Errorf("tag %s is at commit %.12s, and this is %.12s: check out the tag, or take another version", tag, at, commit)
+			const elsewhere = "tag %s is at commit %.12s, and this is %.12s: check out the tag, or take another version"
+			return source{}, fmt.Errorf(elsewhere, tag, at, commit)
 		}
 	}
 	seconds, err := git(ctx, root, "log", "-1", "--format=%ct")

@@ -24,6 +24,8 @@ const (
 	requires = `github\.com/kubeslot/kubeslot/types (v` + number + `)`
 	// inCommand is how a page's commands name the images' version.
 	inCommand = `(?:VERSION=|image\.tag=|-version )(v` + number + `)`
+	// onItsPage are the same on the page of releases, and tags.
+	onItsPage = `(?:VERSION=|download |checkout |--sign |origin |types/|release/)(v` + number + `)`
 )
 
 var places = []place{
@@ -40,7 +42,8 @@ var places = []place{
 	{"docs/install.md", inCommand, false},
 	{"docs/kubectl.md", `(?:-version |/kubeslot/)(v` + number + `)`, false},
 	{"docs/migrate-from-akri.md", inCommand, false},
-	{"docs/release.md", `(?:VERSION=v|download v|checkout v|--sign v|origin v|types/v|release/v|kubeslot-)(` + number + `)`, true},
+	{"docs/release.md", onItsPage, false},
+	{"docs/release.md", `kubeslot-(` + number + `)\.tgz`, true},
 }
 
 // CheckVersions finds what in the tree says another version than the release's.
@@ -55,7 +58,8 @@ func CheckVersions(root, version string) error {
 		return nil
 	})
 	if len(errs) > 0 {
-		return fmt.Errorf("the tree is of another version than %s: run `make release-version VERSION=%s`, and commit:\n%w", version, version, errors.Join(errs...))
+		const other = "the tree is of another version than %s: run `make release-version VERSION=%s`, and commit:\n%w"
+		return fmt.Errorf(other, version, version, errors.Join(errs...))
 	}
 	return err
 }

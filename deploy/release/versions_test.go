@@ -15,7 +15,7 @@ func TestVersions(t *testing.T) {
 	}
 	for _, version := range []string{"v9.10.11-rc.2", treeVersion(t)} {
 		err := CheckVersions(dir, version)
-		if version != treeVersion(t) && (err == nil || !strings.Contains(err.Error(), "docs/release.md says "+treeVersion(t)[1:])) {
+		if version != treeVersion(t) && (err == nil || !strings.Contains(err.Error(), "docs/release.md says "+treeVersion(t))) {
 			t.Errorf("CheckVersions(%s) = %v", version, err)
 		}
 		if err := SetVersion(dir, version); err != nil {

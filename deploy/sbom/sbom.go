@@ -7,6 +7,7 @@ import (
 	"debug/buildinfo"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"regexp"
 	"runtime/debug"
 	"slices"
@@ -72,7 +73,7 @@ func New(name string, created time.Time) *Document {
 	}
 	return &Document{
 		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name,
-		Creation: Creation{created.UTC().Format(time.RFC3339), []string{"Tool: kubeslot-release"}},
+		Creation: Creation{created.UTC().Format(time.RFC3339), []string{"Tool: kubeslot"}},
 	}
 }
 
@@ -94,7 +95,9 @@ func (d *Document) Add(from, relation string, p Package) string {
 
 // AddArtifact lists the file that the document is of, which has a SHA-256, and returns its ID.
 func (d *Document) AddArtifact(file, version, sha256 string) string {
-	return d.Add(d.ID, "DESCRIBES", Package{Name: file, Version: version, FileName: file, Checksums: []Checksum{{"SHA256", sha256}}})
+	return d.Add(d.ID, "DESCRIBES", Package{
+		Name: file, Version: version, FileName: file, Checksums: []Checksum{{"SHA256", sha256}},
+	})
 }
 
 // AddProgram lists the main module of a Go program, of the version, and the modules that the
@@ -119,11 +122,15 @@ func (d *Document) addModule(from, relation string, m *debug.Module) string {
 	if m.Replace != nil {
 		m = m.Replace
 	}
-	return d.Add(from, relation, Package{Name: m.Path, Version: m.Version, External: []External{Purl("pkg:golang/" + m.Path + "@" + m.Version)}})
+	return d.Add(from, relation, Package{
+		Name: m.Path, Version: m.Version, External: []External{Purl("golang", m.Path, m.Version)},
+	})
 }
 
-// Purl is a package's URL, see github.com/package-url/purl-spec.
-func Purl(url string) External { return External{"PACKAGE-MANAGER", "purl", url} }
+// Purl is a package's URL, see github.com/package-url/purl-spec: of a kind, as golang or oci.
+func Purl(kind, name, version string) External {
+	return External{"PACKAGE-MANAGER", "purl", "pkg:" + kind + "/" + name + "@" + url.QueryEscape(version)}
+}
 
 // JSON returns the document. Its namespace has the digest of the rest, so that each build has
 // its own, and the same build the same.

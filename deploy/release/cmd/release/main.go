@@ -17,13 +17,19 @@ import (
 )
 
 func main() {
-	c := release.Config{Root: ".", Components: images.Components(), Plugin: krew.Package, Progress: os.Stdout, Password: []byte(os.Getenv("COSIGN_PASSWORD"))}
+	c := release.Config{
+		Root: ".", Components: images.Components(), Plugin: krew.Package,
+		Progress: os.Stdout, Password: []byte(os.Getenv("COSIGN_PASSWORD")),
+	}
 	flag.StringVar(&c.Version, "version", "", "version, such as v1.2.3")
 	flag.StringVar(&c.Out, "o", "_output/release", "directory of releases")
-	flag.StringVar(&c.Registry, "registry", "", "registry and path of images and chart, such as ghcr.io/kubeslot (default: none)")
-	flag.BoolVar(&c.Push, "push", true, "send images and chart to the registry, if there is one, with the credentials of docker login")
+	flag.StringVar(&c.Registry, "registry", "",
+		"registry and path of images and chart, such as ghcr.io/kubeslot (default: none)")
+	flag.BoolVar(&c.Push, "push", true,
+		"send images and chart to the registry, if there is one, with the credentials of docker login")
 	flag.BoolVar(&c.Insecure, "insecure", false, "the registry has no TLS")
-	flag.StringVar(&c.Key, "key", "", "file of the releaser's private key, ECDSA on P-256; one of cosign is decrypted with the variable COSIGN_PASSWORD (default: do not sign)")
+	flag.StringVar(&c.Key, "key", "", "file of the releaser's private key, ECDSA on P-256; "+
+		"one of cosign is decrypted with the variable COSIGN_PASSWORD (default: do not sign)")
 	flag.StringVar(&c.Builder, "builder", release.ByHand, "who makes the release, as a URI, for the provenance")
 	flag.StringVar(&c.Repository, "repository", release.Repository, "URL of the source, and of its releases")
 	flag.StringVar(&c.LDFlags, "ldflags", "", "further flags of the linker")
