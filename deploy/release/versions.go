@@ -35,6 +35,7 @@ var places = []place{
 	{"go.mod", requires, false},
 	{"kubedevice-api/go.mod", requires, false},
 	{"test/perf/scheduler/go.mod", requires, false},
+	{"docs/import.md", "`types/(v" + number + ")`", false},
 	{"docs/import.md", `github\.com/kubeslot/kubeslot/[^@\s]*@(v` + number + `)`, false},
 	{"README.md", inCommand, false},
 	{"docs/getting-started.md", inCommand, false},
