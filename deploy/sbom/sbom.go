@@ -113,6 +113,9 @@ func (d *Document) AddProgram(from, relation, version string, program []byte) (s
 	main := d.addModule(from, relation, &debug.Module{Path: info.Main.Path, Version: version})
 	d.addModule(main, "DEPENDS_ON", &debug.Module{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")})
 	for _, m := range info.Deps {
+		if m.Version == "(devel)" && m.Replace == nil { // another module of the repository, by go.work
+			m = &debug.Module{Path: m.Path, Version: version}
+		}
 		d.addModule(main, "DEPENDS_ON", m)
 	}
 	return main, nil
