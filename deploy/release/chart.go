@@ -123,11 +123,11 @@ func (r *release) chartValues(values []byte) ([]byte, error) {
 func newChart(metadata, packed []byte) (chart, error) {
 	config, err := yaml.YAMLToJSON(metadata)
 	if err != nil {
-		return chart{}, fmt.Errorf("Chart.yaml: %w", err)
+		return chart{}, fmt.Errorf("read Chart.yaml: %w", err)
 	}
 	var about struct{ Name, Version, Description string }
 	if err := json.Unmarshal(config, &about); err != nil {
-		return chart{}, fmt.Errorf("Chart.yaml: %w", err)
+		return chart{}, fmt.Errorf("read Chart.yaml: %w", err)
 	}
 	layers := []v1.Layer{static.NewLayer(config, chartConfigType), static.NewLayer(packed, chartContentType)}
 	var parts []v1.Descriptor
