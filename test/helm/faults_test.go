@@ -62,7 +62,7 @@ func TestChartFaults(t *testing.T) {
 		in.Cleanup(func() { _ = in.Heal("node-b") })
 		in.await("node-b to be lost, and to get no pods", func() (bool, string) {
 			out := in.kubectl("get", "node", "node-b", "-o", `jsonpath={.spec.taints[?(@.key=="node.kubernetes.io/unreachable")].effect}`)
-			return strings.Contains(out, "NoSchedule"), out
+			return strings.Contains(out, "NoExecute"), out
 		})
 		out, err := in.tryHelm("uninstall", "kubeslot", "--timeout", "90s")
 		if err == nil || !strings.Contains(out, "node node-b: the node is not ready; its files stay: remove them there with `kubecri cleanup`") {
