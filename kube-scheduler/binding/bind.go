@@ -116,7 +116,8 @@ func (b *Binder) deliver(ctx context.Context, binding *v1.Binding) (result strin
 	if err == nil {
 		return applied, nil
 	}
-	if refused(err) && b.Handle.APICacher() == nil { // which sends again by itself, what may have been applied
+	// The API cacher sends a Binding again by itself: the second try may be refused since the first was applied.
+	if refused(err) && b.Handle.APICacher() == nil {
 		return notApplied, err
 	}
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "pod", klog.KObj(binding), "node", binding.Target.Name)

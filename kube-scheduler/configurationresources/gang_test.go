@@ -116,8 +116,8 @@ func (r *rig) place(state *framework.CycleState, p *v1.Pod, node string) *fwk.St
 
 // A gang is reserved pod by pod and reverted as a whole, the last first, whether it fits or not;
 // only then its pods are reserved again, to be bound (scheduler's schedule_one_podgroup.go;
-// TestGangInTheRealScheduler). Until then the ledger knows nothing of it: nobody is told of what
-// is reverted, and what is kept for others stays.
+// TestGangInTheRealScheduler). Until then the ledger knows nothing of it: reverting
+// activates no pod and ends no nomination.
 func TestGangReverted(t *testing.T) {
 	r, _ := preemptionRig(t)
 	vip := important("vip")

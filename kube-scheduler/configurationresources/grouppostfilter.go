@@ -37,7 +37,7 @@ func (p *Plugin) PodGroupPostFilter(ctx context.Context, _ fwk.PodGroupCycleStat
 	if p.groups == nil || !anyAsksForSlots(pods) {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
-	if nominated := p.keptFor(pods); nominated != nil {
+	if nominated := p.nominatedNodes(pods); nominated != nil {
 		return &fwk.PodGroupPostFilterResult{NominatingInfos: nominated}, nil // its victims are on their way out
 	}
 	lister := p.handle.MutableSnapshotSharedLister()
@@ -93,9 +93,9 @@ func anyAsksForSlots(pods []*v1.Pod) bool {
 	return false
 }
 
-// keptFor returns the nodes for which the pods' slots are kept since pods were preempted for
-// them; nil when it is not so for all that ask for slots.
-func (p *Plugin) keptFor(pods []*v1.Pod) map[types.NamespacedName]*fwk.NominatingInfo {
+// nominatedNodes returns the nodes that the pods are nominated to since others were preempted for
+// them; nil unless each that asks for slots is.
+func (p *Plugin) nominatedNodes(pods []*v1.Pod) map[types.NamespacedName]*fwk.NominatingInfo {
 	nominated := map[types.NamespacedName]*fwk.NominatingInfo{}
 	for _, pod := range pods {
 		node := pod.Status.NominatedNodeName

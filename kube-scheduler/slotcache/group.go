@@ -11,8 +11,8 @@ import (
 
 // Group is what the pods of a PodGroup are to get that the scheduler finds nodes for in one
 // cycle. The ledger knows nothing of it: it gives the slots to the pods one by one, once all of
-// them have a node. So a group that fails leaves nothing behind, and nobody is told. The
-// scheduling loop changes it.
+// them have a node. So a group that fails leaves nothing behind, and
+// activates no pod. Only the scheduling loop changes it.
 type Group struct {
 	members []member
 	changes uint64
