@@ -69,7 +69,11 @@ func order(o *unstructured.Unstructured) int {
 func (r *rig) apply(story string, o *unstructured.Unstructured) {
 	r.Helper()
 	r.await(story+"'s "+o.GetKind()+" "+o.GetName()+" to be created", func() (bool, string) {
-		err := r.akri.Create(r.Context(), o, &client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}})
+		err := r.akri.Create(
+			r.Context(),
+			o,
+			&client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}},
+		)
 		if err != nil && strings.Contains(err.Error(), "strict decoding error") {
 			r.Fatalf("%s: %s %s: %v", story, o.GetKind(), o.GetName(), err)
 		}

@@ -77,7 +77,12 @@ func TestLinesAreShort(t *testing.T) {
 			}
 		}
 		for _, number := range long(string(text)) {
-			t.Errorf("%s:%d: longer than %d columns: UPDATE=1 go test ./docs", strings.TrimPrefix(path, "../"), number, columns)
+			t.Errorf(
+				"%s:%d: longer than %d columns: UPDATE=1 go test ./docs",
+				strings.TrimPrefix(path, "../"),
+				number,
+				columns,
+			)
 		}
 	}
 }

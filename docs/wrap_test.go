@@ -35,7 +35,8 @@ func wrap(page string) string {
 	for _, line := range strings.Split(page, "\n") {
 		text := strings.TrimSpace(line)
 		isItem := item.MatchString(line)
-		code = !fenced && paragraph == nil && strings.HasPrefix(line, "    ") && (code || blank && !isItem) || code && text == ""
+		code = !fenced && paragraph == nil && strings.HasPrefix(line, "    ") && (code || blank && !isItem) ||
+			code && text == ""
 		switch {
 		case strings.HasPrefix(text, "```"):
 			flush()

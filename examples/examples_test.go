@@ -1,5 +1,6 @@
 // Package examples checks what a user copies: that READMEs name what is there, and that the objects are valid,
-// as far as that can be checked without an API server. Package deploy applies them to one, and test/e2e runs three stories.
+// as far as that can be checked without an API server. Package deploy applies them to one, and test/e2e runs
+// three stories.
 package examples
 
 import (

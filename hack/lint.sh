@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# gofmt, the checks of go vet and staticcheck, and generated files up to date. Says how long each step took.
+# gofmt, the length of new lines, the checks of go vet and staticcheck, GitHub's workflows, and generated
+# files up to date. Says how long each step took.
+#   LINT_BASE  new lines are those added since this commit (HEAD~1)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,6 +23,32 @@ formatted() {
   [ -z "$unformatted" ] || { echo "not gofmt-clean:"; echo "$unformatted"; return 1; }
 }
 
+# added prints the lines that the working tree adds to Go files since LINT_BASE, new files included, as
+# file:line:<tab>text, with four columns for a tab in the text.
+added() {
+  local base file
+  base=$(git rev-parse -q --verify "${LINT_BASE:-HEAD~1}^{commit}") || base=$(git rev-parse HEAD)
+  {
+    git -c core.quotePath=false diff -U0 --no-color --no-ext-diff --src-prefix=a/ --dst-prefix=b/ "$base" -- '*.go'
+    git ls-files -o --exclude-standard '*.go' | while read -r file; do
+      printf '+++ b/%s\n@@ -0,0 +1 @@\n' "$file"
+      sed 's/^/+/' "$file"
+    done
+  } | awk '
+    /^\+\+\+ b\// { file = substr($0, 7); next }
+    /^@@ / { split($3, at, /[+,]/); line = at[2]; next }
+    /^\+/ { text = substr($0, 2); gsub(/\t/, "    ", text); print file ":" line++ ":\t" text }'
+}
+
+# New lines have at most 120 columns. Longer ones may be what gofmt and Go leave no choice for: raw strings and
+# tags, addresses, directives, and generated files.
+short() {
+  local long
+  long=$(added | LC_ALL=C.UTF-8 grep -P '^[^\t]*\t.{121}' |
+    grep -vP '^types/client/|zz_generated|\.pb\.go:|`|https?://|\t\s*//(go:| ?\+)' | cut -f 1) || true
+  [ -z "$long" ] || { echo "new lines of more than 120 columns:"; echo "$long"; return 1; }
+}
+
 # Each module that has code, those within testdata too.
 check() {
   local modules=()
@@ -31,6 +59,8 @@ check() {
 }
 
 step "gofmt" formatted
+step "new lines" short
 step "build the tools" hack/tools.sh
 step "vet and staticcheck" check
+step "workflows" _output/tools/actionlint -shellcheck= -pyflakes=
 step "generated files" hack/check-generated.sh

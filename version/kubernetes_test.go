@@ -53,7 +53,8 @@ func TestOlderKubernetes(t *testing.T) {
 	if err != nil || !slices.Equal(got, folders) {
 		t.Errorf("there are %q, %v, want %q", got, err, folders)
 	}
-	if want := fmt.Sprintf("1.%d", KubernetesMinor-1); !slices.Contains(OlderKubernetes(), want) || len(OlderKubernetes()) != 3 {
+	if want := fmt.Sprintf("1.%d", KubernetesMinor-1); !slices.Contains(OlderKubernetes(), want) ||
+		len(OlderKubernetes()) != 3 {
 		t.Errorf("older versions %q, want three, %s too", OlderKubernetes(), want)
 	}
 }

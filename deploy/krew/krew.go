@@ -76,7 +76,7 @@ type Release struct {
 	// Version is a semantic version that begins with v.
 	Version string
 	// URL is the folder that the archives are in, such as
-	// https://example.com/kubeslot/releases/download/v0.1.0.
+	// https://example.com/kubeslot/releases/download/v0.2.0.
 	URL string
 	// Homepage is where people read more.
 	Homepage string

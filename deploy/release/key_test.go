@@ -12,9 +12,13 @@ import (
 
 func TestKey(t *testing.T) {
 	dir := t.TempDir()
-	run(t, dir, `openssl ecparam -name prime256v1 -genkey -out sec1.key && openssl pkcs8 -topk8 -nocrypt -in sec1.key -out pkcs8.key
+	run(
+		t,
+		dir,
+		`openssl ecparam -name prime256v1 -genkey -out sec1.key && openssl pkcs8 -topk8 -nocrypt -in sec1.key -out pkcs8.key
 openssl pkcs8 -topk8 -passout pass:x -in sec1.key -out encrypted.key; openssl ec -aes256 -passout pass:x -in sec1.key -out old.key 2>/dev/null
-openssl ecparam -name secp384r1 -genkey -noout -out p384.key; openssl genrsa -out rsa.key 2048 2>/dev/null; openssl ec -in sec1.key -pubout -out public.key 2>/dev/null; echo x > text.key`)
+openssl ecparam -name secp384r1 -genkey -noout -out p384.key; openssl genrsa -out rsa.key 2048 2>/dev/null; openssl ec -in sec1.key -pubout -out public.key 2>/dev/null; echo x > text.key`,
+	)
 	cosign, err := os.ReadFile("testdata/cosign.key")
 	if err != nil {
 		t.Fatal(err)

@@ -33,10 +33,23 @@ func TestProvenance(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &release{
-		Config: Config{Version: "v1.2.3", Repository: Repository, Builder: "https://example.com/builder", Registry: "reg.example/k"},
-		source: source{commit: "abc"}, materials: materials{}, files: []File{{"kubecri.tar.gz", "00"}},
-		images: []image{{component: "kubecri", ref: "reg.example/k/kubecri:v1.2.3", digest: v1.Hash{Algorithm: "sha256", Hex: "11"}}},
-		chart:  chart{manifest: []byte("{}")},
+		Config: Config{
+			Version:    "v1.2.3",
+			Repository: Repository,
+			Builder:    "https://example.com/builder",
+			Registry:   "reg.example/k",
+		},
+		source:    source{commit: "abc"},
+		materials: materials{},
+		files:     []File{{"kubecri.tar.gz", "00"}},
+		images: []image{
+			{
+				component: "kubecri",
+				ref:       "reg.example/k/kubecri:v1.2.3",
+				digest:    v1.Hash{Algorithm: "sha256", Hex: "11"},
+			},
+		},
+		chart: chart{manifest: []byte("{}")},
 	}
 	if err := r.materials.add([]byte(readFile(t, program))); err != nil {
 		t.Fatal(err)
@@ -49,22 +62,27 @@ func TestProvenance(t *testing.T) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		t.Fatal(err)
 	}
-	if s.Type != "https://in-toto.io/Statement/v1" || s.PredicateType != "https://slsa.dev/provenance/v1" || s.Predicate.RunDetails.Builder.ID != "https://example.com/builder" {
+	if s.Type != "https://in-toto.io/Statement/v1" || s.PredicateType != "https://slsa.dev/provenance/v1" ||
+		s.Predicate.RunDetails.Builder.ID != "https://example.com/builder" {
 		t.Errorf("it is\n%s", text)
 	}
 	var subjects []string
 	for _, d := range s.Subject {
 		subjects = append(subjects, d.Name+" "+d.Digest["sha256"])
 	}
-	if got, want := strings.Join(subjects, ", "), "kubecri.tar.gz 00, reg.example/k/kubecri:v1.2.3 11, reg.example/k/charts/kubeslot:1.2.3 44136fa"; !strings.HasPrefix(got, want) {
+	want := "kubecri.tar.gz 00, reg.example/k/kubecri:v1.2.3 11, reg.example/k/charts/kubeslot:1.2.3 44136fa"
+	if got := strings.Join(subjects, ", "); !strings.HasPrefix(got, want) {
 		t.Errorf("subjects %s, want %s…", got, want)
 	}
 	definition := s.Predicate.BuildDefinition
-	if definition.ExternalParameters["registry"] != "reg.example/k" || definition.ExternalParameters["version"] != "v1.2.3" || !strings.HasPrefix(definition.InternalParameters["go"], "go1.") {
+	if definition.ExternalParameters["registry"] != "reg.example/k" ||
+		definition.ExternalParameters["version"] != "v1.2.3" ||
+		!strings.HasPrefix(definition.InternalParameters["go"], "go1.") {
 		t.Errorf("parameters %v, %v", definition.ExternalParameters, definition.InternalParameters)
 	}
 	sum := readFile(t, root+"/go.sum")
-	if first := definition.ResolvedDependencies[0]; first.URI != "git+"+Repository+"@refs/tags/v1.2.3" || first.Digest["gitCommit"] != "abc" {
+	if first := definition.ResolvedDependencies[0]; first.URI != "git+"+Repository+"@refs/tags/v1.2.3" ||
+		first.Digest["gitCommit"] != "abc" {
 		t.Errorf("the source is %+v", first)
 	}
 	if len(definition.ResolvedDependencies) < 2 {

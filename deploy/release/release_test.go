@@ -31,7 +31,12 @@ func TestRelease(t *testing.T) {
 	second := filepath.Join(t.TempDir(), "somewhere", "else")
 	run(t, first, "git clone --quiet . "+second)
 	keyFile := filepath.Join(t.TempDir(), "cosign.key")
-	run(t, filepath.Dir(keyFile), "openssl ecparam -name prime256v1 -genkey -noout -out cosign.key && openssl ec -in cosign.key -pubout -out cosign.pub 2>/dev/null")
+	run(
+		t,
+		filepath.Dir(keyFile),
+		"openssl ecparam -name prime256v1 -genkey -noout -out cosign.key && openssl ec -in cosign.key -pubout "+
+			"-out cosign.pub 2>/dev/null",
+	)
 	var made []map[string]string
 	for _, repository := range []string{first, second} {
 		c := config(t, repository)
@@ -65,8 +70,16 @@ func TestRelease(t *testing.T) {
 func wantFiles(t *testing.T, files map[string]string) {
 	t.Helper()
 	chart := "kubeslot-" + strings.TrimPrefix(treeVersion(t), "v") + ".tgz"
-	want := []string{"SHA256SUMS", "SHA256SUMS.sig", "SHA256SUMS.sigstore.json", "provenance.intoto.json", "provenance.intoto.json.sig",
-		"provenance.intoto.json.sigstore.json", "images.txt", "kubeslot.yaml"}
+	want := []string{
+		"SHA256SUMS",
+		"SHA256SUMS.sig",
+		"SHA256SUMS.sigstore.json",
+		"provenance.intoto.json",
+		"provenance.intoto.json.sig",
+		"provenance.intoto.json.sigstore.json",
+		"images.txt",
+		"kubeslot.yaml",
+	}
 	for _, f := range []string{"kubecri_linux_amd64.tar.gz", "kubecri_linux_arm64.tar.gz", "kubecri-image.tar", chart,
 		"kubectl-kubeslot_linux_amd64.tar.gz", "kubectl-kubeslot_linux_arm64.tar.gz", "kubectl-kubeslot_darwin_amd64.tar.gz",
 		"kubectl-kubeslot_darwin_arm64.tar.gz", "kubectl-kubeslot_windows_amd64.zip", "kubectl-kubeslot_windows_arm64.zip"} {
@@ -99,14 +112,16 @@ func wantSBOMs(t *testing.T, files map[string]string) {
 		}
 		namespaces[bill.Namespace] = name
 		of := bill.Packages[0]
-		if of.Name != artifact || !strings.Contains(files["SHA256SUMS"], of.Checksums[0].Value+"  "+artifact+"\n") || bill.Creation.Created != "2023-11-14T22:13:20Z" {
+		if of.Name != artifact || !strings.Contains(files["SHA256SUMS"], of.Checksums[0].Value+"  "+artifact+"\n") ||
+			bill.Creation.Created != "2023-11-14T22:13:20Z" {
 			t.Errorf("%s is of %+v, made at %s", name, of, bill.Creation.Created)
 		}
 		contains := map[string]string{}
 		for _, p := range bill.Packages {
 			contains[p.Name] = p.Version
 		}
-		if !strings.HasSuffix(artifact, ".tgz") && (contains["github.com/kubeslot/kubeslot"] != treeVersion(t) || contains["stdlib"] == "") {
+		if !strings.HasSuffix(artifact, ".tgz") &&
+			(contains["github.com/kubeslot/kubeslot"] != treeVersion(t) || contains["stdlib"] == "") {
 			t.Errorf("%s lists %v", name, contains)
 		}
 		if strings.HasSuffix(artifact, ".tgz") && !strings.HasPrefix(contains["kubecri"], "sha256:") {
@@ -122,22 +137,29 @@ func wantChart(t *testing.T, dir, images string) {
 	run(t, dir, "tar -xzf kubeslot-*.tgz -C "+unpacked)
 	_, digest, _ := strings.Cut(strings.Split(images, "\n")[0], "@")
 	values := readFile(t, filepath.Join(unpacked, "kubeslot/values.yaml"))
-	if !strings.Contains(values, "\n  registry: \"\"\n") || !strings.Contains(values, "\n  digests:\n    kubecri: "+digest+"\n") {
+	if !strings.Contains(values, "\n  registry: \"\"\n") ||
+		!strings.Contains(values, "\n  digests:\n    kubecri: "+digest+"\n") {
 		t.Errorf("values.yaml begins with\n%s", values[:1000])
 	}
 	about := readFile(t, filepath.Join(unpacked, "kubeslot/Chart.yaml"))
-	if version := treeVersion(t); !strings.Contains(about, "\nappVersion: "+version+"\n") || !strings.Contains(about, "\nversion: "+version[1:]+"\n") {
+	if version := treeVersion(t); !strings.Contains(about, "\nappVersion: "+version+"\n") ||
+		!strings.Contains(about, "\nversion: "+version[1:]+"\n") {
 		t.Errorf("Chart.yaml is\n%s", about)
 	}
 }
 
 // notTyped are commands of the page that other tests type, or none.
 var notTyped = map[string]string{
-	"gh release": "asks GitHub",
-	"git push":   "to a repository with the tags", "git tag": "is typed below", "git checkout": "is typed below",
-	"diff": "TestRelease in test/release", "cosign": "TestRelease in test/release", "helm": "TestRelease in test/release",
-	"kubectl": "the digests that pods run are seen on a cluster alone", "make": "test/docs",
-	"openssl ec": "is typed above",
+	"gh release":   "asks GitHub",
+	"git push":     "to a repository with the tags",
+	"git tag":      "is typed below",
+	"git checkout": "is typed below",
+	"diff":         "TestRelease in test/release",
+	"cosign":       "TestRelease in test/release",
+	"helm":         "TestRelease in test/release",
+	"kubectl":      "the digests that pods run are seen on a cluster alone",
+	"make":         "test/docs",
+	"openssl ec":   "is typed above",
 }
 
 // typePage types the page's commands in the release's folder.
@@ -152,7 +174,8 @@ func typePage(t *testing.T, dir string) {
 	typed := 0
 	var out string
 	for _, c := range commands {
-		if slices.ContainsFunc(slices.Collect(maps.Keys(notTyped)), func(begin string) bool { return docs.Begins(begin, c) || strings.HasPrefix(c, begin) }) {
+		if slices.ContainsFunc(slices.Collect(maps.Keys(notTyped)),
+			func(begin string) bool { return docs.Begins(begin, c) || strings.HasPrefix(c, begin) }) {
 			continue
 		}
 		if c == "kubecri --version" {
@@ -178,7 +201,12 @@ func typePage(t *testing.T, dir string) {
 	for _, file := range []string{"SHA256SUMS", "kubecri_linux_amd64.tar.gz"} {
 		before := readFile(t, filepath.Join(dir, file))
 		writeFile(t, filepath.Join(dir, file), before+"x")
-		run(t, dir, "! openssl dgst -sha256 -verify cosign.pub -signature SHA256SUMS.der SHA256SUMS || ! sha256sum --check --ignore-missing --strict SHA256SUMS 2>/dev/null")
+		run(
+			t,
+			dir,
+			"! openssl dgst -sha256 -verify cosign.pub -signature SHA256SUMS.der SHA256SUMS || ! sha256sum "+
+				"--check --ignore-missing --strict SHA256SUMS 2>/dev/null",
+		)
 		writeFile(t, filepath.Join(dir, file), before)
 	}
 }
@@ -213,12 +241,15 @@ func TestPush(t *testing.T) {
 			t.Errorf("the registry has %v, %v, want %s", there, err, image)
 		}
 	}
-	if values := run(t, dir, "tar -xzOf kubeslot-*.tgz kubeslot/values.yaml"); !strings.Contains(values, "\n  registry: \""+c.Registry+"\"\n") {
+	if values := run(t, dir, "tar -xzOf kubeslot-*.tgz kubeslot/values.yaml"); !strings.Contains(values,
+		"\n  registry: \""+c.Registry+"\"\n") {
 		t.Errorf("values.yaml begins with\n%s", values[:1000])
 	}
 	writeFile(t, filepath.Join(repository, "more"), "")
 	commit(t, repository)
-	if err := Make(t.Context(), c); err == nil || !strings.Contains(err.Error(), "is complete, and not pushed: the registry has another "+c.Registry+"/kubecri:"+c.Version) {
+	if err := Make(t.Context(), c); err == nil ||
+		!strings.Contains(err.Error(),
+			"is complete, and not pushed: the registry has another "+c.Registry+"/kubecri:"+c.Version) {
 		t.Errorf("Make() of another commit = %v", err)
 	}
 }
@@ -277,15 +308,25 @@ func TestTagged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, repository, "git init --quiet --bare origin.git && git config user.name x && git config user.email x && git remote add origin ./origin.git && echo /origin.git >> .git/info/exclude")
+	run(
+		t,
+		repository,
+		"git init --quiet --bare origin.git && git config user.name x && git config user.email x && git remote "+
+			"add origin ./origin.git && echo /origin.git >> .git/info/exclude",
+	)
 	typed := ""
 	for _, c := range commands {
 		if docs.Begins("git tag", c) || docs.Begins("git push", c) {
-			typed += run(t, repository, strings.Replace(c, "--sign", "--message=x", 1)) // the test has no key to sign with
+			typed += run(
+				t,
+				repository,
+				strings.Replace(c, "--sign", "--message=x", 1),
+			) // the test has no key to sign with
 		}
 	}
 	run(t, repository, "git checkout --quiet "+treeVersion(t))
-	if tags := run(t, repository, "git ls-remote --tags --refs origin | cut -f 2"); tags != "refs/tags/types/"+treeVersion(t)+"\nrefs/tags/"+treeVersion(t)+"\n" {
+	want := "refs/tags/types/" + treeVersion(t) + "\nrefs/tags/" + treeVersion(t) + "\n"
+	if tags := run(t, repository, "git ls-remote --tags --refs origin | cut -f 2"); tags != want {
 		t.Errorf("the page's commands push %q", tags)
 	}
 	if err := (&release{Config: config(t, repository)}).check(t.Context()); err != nil {

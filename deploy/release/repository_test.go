@@ -57,10 +57,15 @@ func String() string { return "Kubeslot " + version + " (commit " + commit + ")"
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(dir, "go.mod"), "module github.com/kubeslot/kubeslot\n\ngo "+strings.TrimPrefix(strings.TrimSpace(string(goVersion)), "go")+
-		"\n\n// It does not require github.com/kubeslot/kubeslot/types "+treeVersion(t)+"\n")
+	writeFile(
+		t,
+		filepath.Join(dir, "go.mod"),
+		"module github.com/kubeslot/kubeslot\n\ngo "+strings.TrimPrefix(strings.TrimSpace(string(goVersion)), "go")+
+			"\n\n// It does not require github.com/kubeslot/kubeslot/types "+treeVersion(t)+"\n",
+	)
 	writeFile(t, filepath.Join(dir, "LICENSE"), readFile(t, filepath.Join(root, "LICENSE")))
-	if err := os.CopyFS(filepath.Join(dir, "deploy/helm/kubeslot"), os.DirFS(filepath.Join(root, "deploy/helm/kubeslot"))); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "deploy/helm/kubeslot"), os.DirFS(filepath.Join(root,
+		"deploy/helm/kubeslot"))); err != nil {
 		t.Fatal(err)
 	}
 	run(t, dir, "git init --quiet --initial-branch=main . && git add --all")
@@ -79,8 +84,17 @@ func commit(t *testing.T, dir string) {
 func config(t *testing.T, repository string) Config {
 	t.Helper()
 	return Config{
-		Root: repository, Out: filepath.Join(repository, "_output/release"), Version: treeVersion(t), Builder: ByHand, Repository: Repository,
-		Components: []images.Component{hello}, Architectures: []string{"amd64", "arm64"}, Plugin: hello.Package, Progress: io.Discard,
+		Root:       repository,
+		Out:        filepath.Join(repository, "_output/release"),
+		Version:    treeVersion(t),
+		Builder:    ByHand,
+		Repository: Repository,
+		Components: []images.Component{
+			hello,
+		},
+		Architectures: []string{"amd64", "arm64"},
+		Plugin:        hello.Package,
+		Progress:      io.Discard,
 	}
 }
 

@@ -24,6 +24,8 @@ const (
 	requires = `github\.com/kubeslot/kubeslot/types (v` + number + `)`
 	// inCommand is how a page's commands name the images' version.
 	inCommand = `(?:VERSION=|image\.tag=|-version )(v` + number + `)`
+	// inCheck is what kubecri says of itself in a page's output.
+	inCheck = `  kubecri (v` + number + `), kubelet`
 	// onItsPage are the same on the page of releases, and tags.
 	onItsPage = `(?:VERSION=|download |checkout |--sign |origin |types/|release/)(v` + number + `)`
 )
@@ -35,12 +37,17 @@ var places = []place{
 	{"go.mod", requires, false},
 	{"kubedevice-api/go.mod", requires, false},
 	{"test/perf/scheduler/go.mod", requires, false},
+	{"test/e2e/modules_test.go", `const release = "(v` + number + `)"`, false},
 	{"docs/import.md", "`types/(v" + number + ")`", false},
 	{"docs/import.md", `github\.com/kubeslot/kubeslot/[^@\s]*@(v` + number + `)`, false},
 	{"README.md", inCommand, false},
 	{"docs/getting-started.md", inCommand, false},
 	{"docs/helm.md", inCommand, false},
 	{"docs/install.md", inCommand, false},
+	{"docs/install.md", inCheck, false},
+	{"docs/kubecri.md", inCheck, false},
+	{"docs/versions.md", `Kubeslot (v` + number + `) \(commit`, false},
+	{"deploy/kubeadm/patches/kube-scheduler0+strategic.yaml", `image: \S+:(v` + number + `)`, false},
 	{"docs/kubectl.md", `(?:-version |/kubeslot/)(v` + number + `)`, false},
 	{"docs/migrate-from-akri.md", inCommand, false},
 	{"docs/release.md", onItsPage, false},

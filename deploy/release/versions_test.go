@@ -15,7 +15,8 @@ func TestVersions(t *testing.T) {
 	}
 	for _, version := range []string{"v9.10.11-rc.2", treeVersion(t)} {
 		err := CheckVersions(dir, version)
-		if version != treeVersion(t) && (err == nil || !strings.Contains(err.Error(), "docs/release.md says "+treeVersion(t))) {
+		if version != treeVersion(t) &&
+			(err == nil || !strings.Contains(err.Error(), "docs/release.md says "+treeVersion(t))) {
 			t.Errorf("CheckVersions(%s) = %v", version, err)
 		}
 		if err := SetVersion(dir, version); err != nil {
@@ -26,7 +27,8 @@ func TestVersions(t *testing.T) {
 		}
 	}
 	for _, p := range places {
-		if now, before := readFile(t, filepath.Join(dir, p.file)), readFile(t, filepath.Join(root, p.file)); now != before {
+		if now, before := readFile(t, filepath.Join(dir, p.file)), readFile(t, filepath.Join(root,
+			p.file)); now != before {
 			t.Errorf("%s is not as it was", p.file)
 		}
 	}
@@ -34,7 +36,8 @@ func TestVersions(t *testing.T) {
 		t.Error("SetVersion(9.9) is no error")
 	}
 	writeFile(t, filepath.Join(dir, "README.md"), "")
-	if err := CheckVersions(dir, treeVersion(t)); err == nil || !strings.Contains(err.Error(), "README.md says no version") {
+	if err := CheckVersions(dir, treeVersion(t)); err == nil ||
+		!strings.Contains(err.Error(), "README.md says no version") {
 		t.Errorf("without a version in README.md: %v", err)
 	}
 	if err := os.Remove(filepath.Join(dir, "README.md")); err != nil {

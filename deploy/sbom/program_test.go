@@ -13,7 +13,12 @@ import (
 // A program's modules have their versions, and those of the repository itself the release's.
 func TestAddProgram(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "program")
-	build := gobuild.Program{Root: "../..", Package: "./deploy/sbom/testdata/program", OS: "linux", Architecture: runtime.GOARCH}
+	build := gobuild.Program{
+		Root:         "../..",
+		Package:      "./deploy/sbom/testdata/program",
+		OS:           "linux",
+		Architecture: runtime.GOARCH,
+	}
 	if err := build.Build(t.Context(), file); err != nil {
 		t.Fatal(err)
 	}

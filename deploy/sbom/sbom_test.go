@@ -12,7 +12,15 @@ func TestNamespace(t *testing.T) {
 	document := func(name, version string, created time.Time) (Document, []byte) {
 		d := New(name, created)
 		file := d.AddArtifact(name, version, "00")
-		d.Add(file, "CONTAINS", Package{Name: "k8s.io/api", Version: "v1+incompatible", External: []External{Purl("golang", "k8s.io/api", "v1+incompatible")}})
+		d.Add(
+			file,
+			"CONTAINS",
+			Package{
+				Name:     "k8s.io/api",
+				Version:  "v1+incompatible",
+				External: []External{Purl("golang", "k8s.io/api", "v1+incompatible")},
+			},
+		)
 		text, err := d.JSON()
 		if err != nil {
 			t.Fatal(err)

@@ -11,7 +11,10 @@ func TestFork(t *testing.T) {
 	l := ledgerOf(akriv0.ConfigurationSpec{Capacity: 2})
 	share(l, "cam-1", "a", "b")
 	one := func(uid string) *Request {
-		return &Request{Pod: Pod{UID: uid, Name: uid}, Containers: []ContainerRequest{{Name: "main", Resources: []ResourceRequest{{Name: "cam", Count: 1}}}}}
+		return &Request{
+			Pod:        Pod{UID: uid, Name: uid},
+			Containers: []ContainerRequest{{Name: "main", Resources: []ResourceRequest{{Name: "cam", Count: 1}}}},
+		}
 	}
 	wantFit := func(what string, draft *Draft, want bool) {
 		t.Helper()

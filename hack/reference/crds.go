@@ -68,9 +68,15 @@ func crds(t *tree, p *page) error {
 	if err != nil || len(files) == 0 {
 		return fmt.Errorf("no CRDs in deploy/crds: %w", err)
 	}
-	p.begin("Custom resources", "deploy/crds",
+	p.begin(
+		"Custom resources",
+		"deploy/crds",
 		"`[]` is each item of a list, `{}` each value of a map. `kubectl explain configurations.akri.sh.spec` says the same in a terminal. "+
-			"People write Configurations; nodes write DeviceSlices and SlotClaims, and the controller writes Instances.")
+			"People write Configurations; nodes write DeviceSlices and SlotClaims, and the controller writes "+
+			"Instances. "+
+			"A field whose description ends with Since and a version came with that release; the others are in "+
+			"all releases.",
+	)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -87,7 +93,9 @@ func crds(t *tree, p *page) error {
 			top := version.Schema.OpenAPIV3Schema
 			p.heading(2, c.Spec.Names.Kind)
 			names := strings.Join(append([]string{c.Spec.Names.Plural}, c.Spec.Names.ShortNames...), "`, `")
-			p.paragraph(fmt.Sprintf("`%s/%s`, %s. In kubectl: `%s`.", c.Spec.Group, version.Name, scopes[c.Spec.Scope], names))
+			p.paragraph(
+				fmt.Sprintf("`%s/%s`, %s. In kubectl: `%s`.", c.Spec.Group, version.Name, scopes[c.Spec.Scope], names),
+			)
 			p.paragraph(plain(top.Description))
 			for _, rule := range top.Rules {
 				p.paragraph("Rule: " + plain(rule.Message) + ".")
@@ -120,10 +128,14 @@ func fieldRows(rows [][]string, path string, s schema, required bool) ([][]strin
 	if required {
 		checks = append([]string{"required"}, checks...)
 	}
-	rows = append(rows, []string{code(path), s.typeName(), code(value(s.Default)), strings.Join(checks, "; "), plain(s.Description)})
+	rows = append(
+		rows,
+		[]string{code(path), s.typeName(), code(value(s.Default)), strings.Join(checks, "; "), plain(s.Description)},
+	)
 	var err error
 	for _, name := range sortedKeys(s.Properties) {
-		if rows, err = fieldRows(rows, path+"."+name, s.Properties[name], slices.Contains(s.Required, name)); err != nil {
+		if rows, err = fieldRows(rows, path+"."+name, s.Properties[name],
+			slices.Contains(s.Required, name)); err != nil {
 			return nil, err
 		}
 	}
@@ -135,7 +147,8 @@ func fieldRows(rows [][]string, path string, s schema, required bool) ([][]strin
 		return rows, nil
 	}
 	for _, name := range sortedKeys(inner.Properties) {
-		if rows, err = fieldRows(rows, path+suffix+"."+name, inner.Properties[name], slices.Contains(inner.Required, name)); err != nil {
+		if rows, err = fieldRows(rows, path+suffix+"."+name, inner.Properties[name],
+			slices.Contains(inner.Required, name)); err != nil {
 			return nil, err
 		}
 	}
@@ -170,7 +183,8 @@ func (s schema) typeName() string {
 	case nil:
 		var all []string
 		for _, one := range s.Enum {
-			if name := strings.Replace(fmt.Sprintf("%T", one), "bool", "boolean", 1); one != nil && !slices.Contains(all, name) {
+			if name := strings.Replace(fmt.Sprintf("%T", one), "bool", "boolean", 1); one != nil &&
+				!slices.Contains(all, name) {
 				all = append(all, name)
 			}
 		}

@@ -20,30 +20,57 @@ var commands = []struct {
 	{"kube-scheduler", "Kubeslot's own, among those of the Kubernetes scheduler that it is made of: " +
 		"[upstream's flags](https://kubernetes.io/docs/reference/command-line-tools-reference/kube-scheduler/). The plugins' arguments are in the file of `--config`: [the scheduler](../scheduler.md).",
 		[]string{"kube-scheduler/binding/options.go", "kube-scheduler/deviceplugins/options.go"}},
-	{"kubecri", "Besides those of logging (`-v`, `--logging-format`), which are Kubernetes'. [kubecri](../kubecri.md) says how it is used.",
-		[]string{"kubecri/cmd/kubecri/options.go", "kubecri/cmd/kubecri/handlers.go", "kubecri/cmd/kubecri/deviceplugin.go", "kubecri/cmd/kubecri/kubelet.go"}},
+	{
+		"kubecri",
+		"Besides those of logging (`-v`, `--logging-format`), which are Kubernetes'. [kubecri](../kubecri.md) says how it is used.",
+		[]string{
+			"kubecri/cmd/kubecri/options.go",
+			"kubecri/cmd/kubecri/handlers.go",
+			"kubecri/cmd/kubecri/deviceplugin.go",
+			"kubecri/cmd/kubecri/kubelet.go",
+		},
+	},
 	{"kubecri check", "Besides those of kubecri itself.", []string{"kubecri/cmd/kubecri/check.go"}},
 	{"kubecri install, kubecri uninstall", "", []string{"kubecri/cmd/kubecri/install.go:addCommon"}},
 	{"kubecri install", "", []string{"kubecri/cmd/kubecri/install.go:newInstallCommand"}},
 	{"kubecri cleanup", "", []string{"kubecri/cmd/kubecri/uninstall.go"}},
-	{"controller", "Besides those of logging, which are Kubernetes'.", []string{"controller/cmd/controller/options.go", "controller/cmd/controller/ui.go"}},
-	{"kubectl kubeslot", "All commands have kubectl's flags to reach a cluster, such as `--context` and `--namespace`. [kubectl](../kubectl.md) shows what each prints. Those that print objects have",
-		[]string{"kubectl-kubeslot/command/command.go:printFlags"}},
+	{
+		"controller",
+		"Besides those of logging, which are Kubernetes'.",
+		[]string{"controller/cmd/controller/options.go", "controller/cmd/controller/ui.go"},
+	},
+	{
+		"kubectl kubeslot",
+		"All commands have kubectl's flags to reach a cluster, such as `--context` and `--namespace`. [kubectl](../kubectl.md) shows what each prints. Those that print objects have",
+		[]string{"kubectl-kubeslot/command/command.go:printFlags"},
+	},
 	{"kubectl kubeslot list, instances, slots, pod", "", []string{"kubectl-kubeslot/command/command.go:selection"}},
 	{"kubectl kubeslot slots", "", []string{"kubectl-kubeslot/command/listings.go"}},
 	{"kubectl kubeslot doctor", "", []string{"kubectl-kubeslot/command/doctor.go"}},
 	{"kubectl kubeslot release", "", []string{"kubectl-kubeslot/command/release.go"}},
 	{"kubectl kubeslot top", "", []string{"kubectl-kubeslot/command/top.go"}},
 	{"kubectl kubeslot ui", "", []string{"kubectl-kubeslot/command/ui.go"}},
-	{"Discovery handlers as programs", "Each of them, which is named as its handler: `udev-discovery`. [Discovery](../discovery.md) says what each finds.", []string{"discovery/standalone/run.go"}},
+	{
+		"Discovery handlers as programs",
+		"Each of them, which is named as its handler: `udev-discovery`. [Discovery](../discovery.md) says what each finds.",
+		[]string{"discovery/standalone/run.go"},
+	},
 	{"debug-echo-discovery", "", []string{"discovery/cmd/debug-echo-discovery/main.go"}},
 	{"udev-discovery", "", []string{"discovery/cmd/udev-discovery/main.go"}},
 	{"usb-discovery", "", []string{"discovery/cmd/usb-discovery/main.go"}},
 	{"onvif-discovery", "", []string{"discovery/cmd/onvif-discovery/main.go"}},
 	{"opcua-discovery", "", []string{"discovery/cmd/opcua-discovery/main.go"}},
 	{"mdns-discovery", "", []string{"discovery/cmd/mdns-discovery/main.go"}},
-	{"discover", "Asks a handler of a program's what it finds: [write a handler](../discovery/protocol.md).", []string{"discovery/cmd/discover/main.go"}},
-	{"plugins/builder", "What `make plugin-builder` runs: [plugins](../plugins.md).", []string{"plugins/builder/main.go"}},
+	{
+		"discover",
+		"Asks a handler of a program's what it finds: [write a handler](../discovery/protocol.md).",
+		[]string{"discovery/cmd/discover/main.go"},
+	},
+	{
+		"plugins/builder",
+		"What `make plugin-builder` runs: [plugins](../plugins.md).",
+		[]string{"plugins/builder/main.go"},
+	},
 }
 
 // defaults are those that cannot be computed from constants, as their code has them.
@@ -64,7 +91,9 @@ var defaults = map[string]string{
 var texts = map[string]string{"of": "object", `strings.Join(formats(), ", ")`: "yaml, json, and what else kubectl has"}
 
 // register are the methods of flag sets that make a flag.
-var register = regexp.MustCompile(`^(Bool|Int|Int32|Int64|Uint|Uint32|Float32|Float64|Duration|String|StringSlice|StringArray|StringToString)?(Var)?(P)?$`)
+var register = regexp.MustCompile(
+	`^(Bool|Int|Int32|Int64|Uint|Uint32|Float32|Float64|Duration|String|StringSlice|StringArray|StringToString)?(Var)?(P)?$`,
+)
 
 type flag struct{ name, short, value, usage string }
 
@@ -122,7 +151,10 @@ func flags(t *tree, p *page) error {
 		p.table([]string{"flag", "default", "meaning"}, rows)
 	}
 	for at := range found {
-		problems = errors.Join(problems, fmt.Errorf("%s registers flags: add it to the list of commands in hack/reference/flags.go", at))
+		problems = errors.Join(
+			problems,
+			fmt.Errorf("%s registers flags: add it to the list of commands in hack/reference/flags.go", at),
+		)
 	}
 	return problems
 }
@@ -160,7 +192,11 @@ func (t *tree) flag(call *ast.CallExpr) (f flag, is bool, err error) {
 		of = call.Args[0]
 	}
 	if f.value, constant = t.value(of); !constant {
-		return f, true, fmt.Errorf("the default of --%s is no constant: add %q to defaults in hack/reference/flags.go", name, types.ExprString(of))
+		return f, true, fmt.Errorf(
+			"the default of --%s is no constant: add %q to defaults in hack/reference/flags.go",
+			name,
+			types.ExprString(of),
+		)
 	}
 	return f, true, nil
 }

@@ -17,9 +17,13 @@ type key struct {
 
 var (
 	// keyPattern is what keys of Kubeslot and Akri look like. akri.sh/ with another name is a resource.
-	keyPattern = regexp.MustCompile(`^(kubeslot\.io/[A-Za-z][A-Za-z-]*|akri\.sh/(configuration|instance|target-node)|KubeDevice/\w+|akri\.agent\.[a-z-]+)$`)
+	keyPattern = regexp.MustCompile(
+		`^(kubeslot\.io/[A-Za-z][A-Za-z-]*|akri\.sh/(configuration|instance|target-node)|KubeDevice/\w+|akri\.agent\.[a-z-]+)$`,
+	)
 	// lastParagraph is what ends the comment of a key's constant.
-	lastParagraph = regexp.MustCompile(`^(Label|Annotation|Condition) of ([^.]+)\. Written by ([^.]+)\. Read by ([^.]+)\.$`)
+	lastParagraph = regexp.MustCompile(
+		`^(Label|Annotation|Condition) of ([^.]+)\. Written by ([^.]+)\. Read by ([^.]+)\.$`,
+	)
 )
 
 // notKeys are constants that look like keys and are in no object.
@@ -27,12 +31,24 @@ var notKeys = map[string]bool{"kubeslot.io/binding": true} // of the scheduler's
 
 // manifestKeys are keys that no Go code has.
 var manifestKeys = []key{
-	{"kubeslot.io/instance-requests", "Label", "Namespaces", "people", "the policy of deploy/quota",
-		"`forbidden` has the API server refuse pods of the namespace that request one Instance: [quotas](../request-devices.md)."},
+	{
+		"kubeslot.io/instance-requests",
+		"Label",
+		"Namespaces",
+		"people",
+		"the policy of deploy/quota",
+		"`forbidden` has the API server refuse pods of the namespace that request one Instance: [quotas](../request-devices.md).",
+	},
 	{"kubeslot.io/metrics-of", "Label", "Services", "the Helm chart", "its ServiceMonitors",
 		"The job that the metrics behind the Service are of, such as `kubecri`."},
-	{"kubeslot.io/start-without-kubecri", "Annotation", "Pods", "people; the Helm chart, on kubecri's pods", "containerd's NRI validator",
-		"Where the runtime requires kubecri's plugin, a pod with the value `\"true\"` starts without it: [NRI](../nri.md)."},
+	{
+		"kubeslot.io/start-without-kubecri",
+		"Annotation",
+		"Pods",
+		"people; the Helm chart, on kubecri's pods",
+		"containerd's NRI validator",
+		"Where the runtime requires kubecri's plugin, a pod with the value `\"true\"` starts without it: [NRI](../nri.md).",
+	},
 }
 
 // keys lists what the constants' comments say of them.
@@ -42,11 +58,14 @@ func keys(t *tree, p *page) error {
 		return err
 	}
 	found = append(found, manifestKeys...)
-	p.begin("Labels and annotations", "the comments of the Go constants",
+	p.begin(
+		"Labels and annotations",
+		"the comments of the Go constants",
 		"Keys by which Kubeslot's parts talk to each other, and to people, through objects of the API and through containers. "+
 			"Those of `akri.sh` and `KubeDevice` are as in these projects. What only a program may write, a policy keeps from others: [security](../security.md).",
 		"Extended resources have the group `akri.sh`, too: `akri.sh/<configuration>` and `akri.sh/<instance>`, see [request devices](../request-devices.md). "+
-			"Conditions of nodes are in [Events and conditions](events-and-conditions.md).")
+			"Conditions of nodes are in [Events and conditions](events-and-conditions.md).",
+	)
 	for _, kind := range []string{"Label", "Annotation"} {
 		var rows [][]string
 		for _, k := range found {
@@ -108,7 +127,11 @@ func keyOf(name, constant, doc string) (key, error) {
 	}
 	m := lastParagraph.FindStringSubmatch(strings.Join(strings.Fields(last), " "))
 	if m == nil || first == "" {
-		return key{}, fmt.Errorf("the comment of %s (%s) has to end with a paragraph `Label of Pods. Written by …. Read by ….` (or Annotation, Condition)", constant, name)
+		return key{}, fmt.Errorf(
+			"the comment of %s (%s) has to end with a paragraph `Label of Pods. Written by …. Read by ….` (or Annotation, Condition)",
+			constant,
+			name,
+		)
 	}
 	meaning := strings.TrimPrefix(strings.Join(strings.Fields(first), " "), constant+" ")
 	meaning = strings.TrimPrefix(meaning, "is ")

@@ -47,7 +47,16 @@ func metrics(t *tree, p *page) error {
 		p.heading(2, family.title)
 		var rows [][]string
 		for _, m := range found {
-			rows = append(rows, []string{code(m.name), m.kind, strings.Join(m.labels, ", "), plain(m.help), strings.Join(alerts[m.name], ", ")})
+			rows = append(
+				rows,
+				[]string{
+					code(m.name),
+					m.kind,
+					strings.Join(m.labels, ", "),
+					plain(m.help),
+					strings.Join(alerts[m.name], ", "),
+				},
+			)
 			delete(alerts, m.name)
 		}
 		p.table([]string{"metric", "type", "labels", "meaning", "alerts"}, rows)
@@ -99,7 +108,8 @@ func metricsIn(t *tree, folder string) ([]metric, error) {
 	return found, err
 }
 
-// metric is what a call makes, if that is a metric; its name is empty, and family what begins it, if it is not constant.
+// metric is what a call makes, if that is a metric; its name is empty, and family what begins it, if it is
+// not constant.
 func (t *tree) metric(call *ast.CallExpr) (m metric, isMetric, constant bool) {
 	if call == nil {
 		return m, false, false

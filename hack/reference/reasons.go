@@ -41,20 +41,32 @@ func eventsAndConditions(t *tree, p *page) error {
 	if err != nil {
 		return err
 	}
-	p.begin("Events and conditions", "hack/reference/reasons.yaml, which is compared with the Go code",
+	p.begin(
+		"Events and conditions",
+		"hack/reference/reasons.yaml, which is compared with the Go code",
 		"Reasons are for programs, too: they stay when messages change. `kubectl get events -A --field-selector reason=SlotLost` finds Events. "+
 			"Why a pod is Pending is in the scheduler's Event `FailedScheduling`: [its messages](../troubleshooting.md#it-is-pending-the-schedulers-reason); "+
-			"the reasons that `kubectl kubeslot pod` shows are [kubectl's](../kubectl.md#why-a-pod-waits), and those of metrics are in [monitoring](../monitoring.md#slots-and-pods-that-wait).")
+			"the reasons that `kubectl kubeslot pod` shows are [kubectl's](../kubectl.md#why-a-pod-waits), and those of metrics are in [monitoring](../monitoring.md#slots-and-pods-that-wait).",
+	)
 	p.heading(2, "Events")
-	p.paragraph("They are warnings, unless their row says Normal. Those of problems of Configurations are [below](#problems-of-configurations).")
+	p.paragraph(
+		"They are warnings, unless their row says Normal. Those of problems of Configurations are " +
+			"[below](#problems-of-configurations).",
+	)
 	var rows [][]string
 	for _, r := range tables.Events {
-		rows = append(rows, []string{code(r.Reason), strings.TrimSuffix(r.About+", "+r.Type, ", "), r.By, r.Means, r.action("")})
+		rows = append(
+			rows,
+			[]string{code(r.Reason), strings.TrimSuffix(r.About+", "+r.Type, ", "), r.By, r.Means, r.action("")},
+		)
 	}
 	p.table([]string{"reason", "on", "by", "meaning", "what to do"}, rows)
 
 	p.heading(2, "Conditions")
-	p.paragraph("A condition of a Node is True when something is wrong; one of a Configuration when nothing is. A Configuration's condition may also have the reason of a [problem](#problems-of-configurations).")
+	p.paragraph(
+		"A condition of a Node is True when something is wrong; one of a Configuration when nothing is. A " +
+			"Configuration's condition may also have the reason of a [problem](#problems-of-configurations).",
+	)
 	rows = nil
 	for _, c := range tables.Conditions {
 		rows = append(rows, []string{code(c.Type), c.About, c.By, conditions[c.Type], c.action("")})
@@ -138,7 +150,10 @@ func (t *tree) compare(tables reasonTables) error {
 	var problems error
 	for _, name := range sortedKeys(used) {
 		if !listed[name] && !listed["SlotClaim"+name] && !notOurs[name] {
-			problems = errors.Join(problems, fmt.Errorf("%s: reason %s is not in hack/reference/reasons.yaml", used[name], name))
+			problems = errors.Join(
+				problems,
+				fmt.Errorf("%s: reason %s is not in hack/reference/reasons.yaml", used[name], name),
+			)
 		}
 	}
 	for _, name := range sortedKeys(listed) {
@@ -155,7 +170,8 @@ var notOurs = map[string]bool{"PreemptionByScheduler": true}
 // isReason reports whether a constant is one of the reasons of Events or problems, by the comment above the group.
 func isReason(group *ast.GenDecl, v *ast.ValueSpec) bool {
 	about := group.Doc.Text()
-	return strings.HasPrefix(about, "Reasons of ") || strings.HasPrefix(about, "Reasons to delete a claim") || strings.HasPrefix(v.Names[0].Name, "reason")
+	return strings.HasPrefix(about, "Reasons of ") || strings.HasPrefix(about, "Reasons to delete a claim") ||
+		strings.HasPrefix(v.Names[0].Name, "reason")
 }
 
 // doctorsActions are what `kubectl kubeslot doctor` says to do about problems of Configurations, by reason.

@@ -79,7 +79,14 @@ func TestKeysAreOnThePage(t *testing.T) {
 func TestKeyOf(t *testing.T) {
 	const last = "\n\nLabel of Pods. Written by kubecri in\nNRI mode. Read by people, a <policy>."
 	k, err := keyOf("kubeslot.io/a", "A", "A is the pod's,\nas in `<x>`."+last)
-	want := key{"kubeslot.io/a", "Label", "Pods", "kubecri in NRI mode", `people, a \<policy>`, "The pod's, as in `<x>`."}
+	want := key{
+		"kubeslot.io/a",
+		"Label",
+		"Pods",
+		"kubecri in NRI mode",
+		`people, a \<policy>`,
+		"The pod's, as in `<x>`.",
+	}
 	if err != nil || k != want {
 		t.Errorf("%+v, %v; want %+v", k, err, want)
 	}
@@ -127,7 +134,11 @@ func counter(name, help string) any {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
-	tree = of(t, "kubecri", "package kubecri\nimport \"example.com/metrics\"\nvar x = metrics.NewDesc(\"x\", help(), nil, nil)")
+	tree = of(
+		t,
+		"kubecri",
+		"package kubecri\nimport \"example.com/metrics\"\nvar x = metrics.NewDesc(\"x\", help(), nil, nil)",
+	)
 	if _, err := metricsIn(tree, "kubecri"); err == nil {
 		t.Error("a help that is no constant: no error")
 	}
@@ -157,7 +168,13 @@ func add(f *pflag.FlagSet, o *options) {
 			}
 		}
 	})
-	want := []flag{{"a", "", "/var/a", "A."}, {"bee", "b", "true", "B."}, {"c", "", "10s", "C in /var."}, {"d", "", "x,y", "D."}, {"e", "", "7", "E."}}
+	want := []flag{
+		{"a", "", "/var/a", "A."},
+		{"bee", "b", "true", "B."},
+		{"c", "", "10s", "C in /var."},
+		{"d", "", "x,y", "D."},
+		{"e", "", "7", "E."},
+	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -179,7 +196,8 @@ func f(r *recorder) {
 		}
 		return all
 	}
-	if err := tree.compare(reasonTables{Events: reasons("DeviceGone", "SlotLost"), Reasons: reasons("AllReady")}); err != nil {
+	if err := tree.compare(reasonTables{Events: reasons("DeviceGone", "SlotLost"),
+		Reasons: reasons("AllReady")}); err != nil {
 		t.Error(err)
 	}
 	err := tree.compare(reasonTables{Events: reasons("Nobodys")})
@@ -192,7 +210,10 @@ func f(r *recorder) {
 
 func TestComments(t *testing.T) {
 	got := comments("# All\n# of a.\na:\n  # Of b.\n  b: 1\n  c: {d: 2} # not this\n#  example: 1\ne: x\n")
-	want := notes{[]string{"a", "a.b", "a.c", "e"}, map[string]string{"a": "All of a.", "a.b": "Of b.", "a.c": "", "e": ""}}
+	want := notes{
+		[]string{"a", "a.b", "a.c", "e"},
+		map[string]string{"a": "All of a.", "a.b": "Of b.", "a.c": "", "e": ""},
+	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -201,8 +222,15 @@ func TestComments(t *testing.T) {
 func TestFieldRows(t *testing.T) {
 	one, ten := 1.0, 10.0
 	s := schema{Type: "object", Description: "All.", Required: []string{"n"}, Properties: map[string]schema{
-		"n":    {Type: "integer", Description: "N.", Default: 2, Minimum: &one, Maximum: &ten},
-		"list": {Type: "array", Description: "L.", Items: &schema{Type: "object", Properties: map[string]schema{"x": {Type: "string", Description: "X.", Enum: []any{"a", "b"}}}}},
+		"n": {Type: "integer", Description: "N.", Default: 2, Minimum: &one, Maximum: &ten},
+		"list": {
+			Type:        "array",
+			Description: "L.",
+			Items: &schema{
+				Type:       "object",
+				Properties: map[string]schema{"x": {Type: "string", Description: "X.", Enum: []any{"a", "b"}}},
+			},
+		},
 	}}
 	got, err := fieldRows(nil, "spec", s, false)
 	want := [][]string{

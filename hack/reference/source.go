@@ -33,11 +33,30 @@ type goPackage struct {
 }
 
 // skipped are folders without code of Kubeslot's programs.
-var skipped = map[string]bool{"testdata": true, "_output": true, ".git": true, "docs": true, "test": true, "hack": true, "client": true, "kubedevice-api": true, "pictures": true}
+var skipped = map[string]bool{
+	"testdata":       true,
+	"_output":        true,
+	".git":           true,
+	"docs":           true,
+	"test":           true,
+	"hack":           true,
+	"client":         true,
+	"kubedevice-api": true,
+	"pictures":       true,
+}
 
 func readTree(root string) (*tree, error) {
-	t := &tree{root: root, files: token.NewFileSet(), packages: map[string]*goPackage{}, vars: map[types.Object]ast.Expr{}}
-	t.info = types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}}
+	t := &tree{
+		root:     root,
+		files:    token.NewFileSet(),
+		packages: map[string]*goPackage{},
+		vars:     map[types.Object]ast.Expr{},
+	}
+	t.info = types.Info{
+		Types: map[ast.Expr]types.TypeAndValue{},
+		Defs:  map[*ast.Ident]types.Object{},
+		Uses:  map[*ast.Ident]types.Object{},
+	}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil || !d.IsDir():

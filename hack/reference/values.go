@@ -54,8 +54,12 @@ func chartValues(t *tree, p *page) error {
 	if err != nil {
 		return err
 	}
-	p.begin("Values of the Helm chart", folder+"values.yaml and values.schema.json",
-		"A value that is not here, or of another type, is refused by Helm. [Install with Helm](../helm.md) says which to begin with.")
+	p.begin(
+		"Values of the Helm chart",
+		folder+"values.yaml and values.schema.json",
+		"A value that is not here, or of another type, is refused by Helm. [Install with Helm](../helm.md) says "+
+			"which to begin with.",
+	)
 	var order []string
 	var missing error
 	for _, c := range comments.order {
@@ -75,9 +79,11 @@ func chartValues(t *tree, p *page) error {
 			p.paragraph(plain(about))
 		}
 		if name == "debugEcho" {
-			p.paragraph("`onvif`, `opcua`, `udev` and `custom` have the same keys, with other defaults: see `values.yaml`. " +
-				"`opcua.configuration.mountCertificates` mounts the Secret opcua-broker-credentials in brokers. " +
-				"`custom.configuration.discoveryHandlerName` is the name that the handler registers with.")
+			p.paragraph(
+				"`onvif`, `opcua`, `udev` and `custom` have the same keys, with other defaults: see `values.yaml`. " +
+					"`opcua.configuration.mountCertificates` mounts the Secret opcua-broker-credentials in brokers. " +
+					"`custom.configuration.discoveryHandlerName` is the name that the handler registers with.",
+			)
 		}
 		p.table([]string{"value", "type", "default", "validation", "meaning"}, w.rows)
 	}
@@ -125,7 +131,10 @@ func (w *valueRows) add(path string, v any, s schema) {
 	if meaning == "" && !strings.HasPrefix(path, "debugEcho.") {
 		w.err = errors.Join(w.err, fmt.Errorf("%s has no comment in values.yaml", path))
 	}
-	w.rows = append(w.rows, []string{code(path), s.typeName(), code(value(v)), strings.Join(s.validation(), "; "), meaning})
+	w.rows = append(
+		w.rows,
+		[]string{code(path), s.typeName(), code(value(v)), strings.Join(s.validation(), "; "), meaning},
+	)
 }
 
 // notes are the keys of a YAML file in their order, and the comments above them.

@@ -22,7 +22,10 @@ import (
 )
 
 // markdown is GitHub's, without HTML.
-var markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+var markdown = goldmark.New(
+	goldmark.WithExtensions(extension.GFM),
+	goldmark.WithParserOptions(parser.WithAutoHeadingID()),
+)
 
 // page is a Markdown file of the tree.
 type page struct {
@@ -77,7 +80,13 @@ func build(tree fs.FS, version string) (map[string][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", source, err)
 		}
-		s.files[p.url], err = view{Title: p.title(), Version: version, Root: p.root(), Menu: seenFrom(menu, p), Body: body}.html()
+		s.files[p.url], err = view{
+			Title:   p.title(),
+			Version: version,
+			Root:    p.root(),
+			Menu:    seenFrom(menu, p),
+			Body:    body,
+		}.html()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", source, err)
 		}
@@ -138,11 +147,15 @@ func (s *site) read(source string, _ fs.DirEntry, err error) error {
 }
 
 func (p *page) parse() {
-	p.doc = markdown.Parser().Parse(text.NewReader(p.text), parser.WithContext(parser.NewContext(parser.WithIDs(anchors{}))))
+	p.doc = markdown.Parser().
+		Parse(text.NewReader(p.text), parser.WithContext(parser.NewContext(parser.WithIDs(anchors{}))))
 	for n := p.doc.FirstChild(); n != nil; n = n.NextSibling() {
 		if h, is := n.(*ast.Heading); is {
 			id, _ := h.AttributeString("id")
-			p.sections = append(p.sections, section{URL: fmt.Sprintf("%s#%s", p.url, id), Heading: p.plain(h), level: h.Level})
+			p.sections = append(
+				p.sections,
+				section{URL: fmt.Sprintf("%s#%s", p.url, id), Heading: p.plain(h), level: h.Level},
+			)
 		} else if len(p.sections) > 0 {
 			p.sections[len(p.sections)-1].Text += p.plain(n) + " "
 		}

@@ -54,8 +54,12 @@ func TestLinksLead(t *testing.T) {
 		t.Errorf("found only %d links", followed)
 	}
 	for name := range files {
-		if menu := files["main/index.html"]; strings.HasPrefix(name, "main/") && strings.HasSuffix(name, ".html") && name != "main/index.html" &&
-			!bytes.Contains(menu[bytes.Index(menu, []byte("<nav")):], fmt.Appendf(nil, `href="%s"`, strings.TrimPrefix(name, "main/"))) {
+		if menu := files["main/index.html"]; strings.HasPrefix(name, "main/") && strings.HasSuffix(name, ".html") &&
+			name != "main/index.html" &&
+			!bytes.Contains(
+				menu[bytes.Index(menu, []byte("<nav")):],
+				fmt.Appendf(nil, `href="%s"`, strings.TrimPrefix(name, "main/")),
+			) {
 			t.Errorf("the menu does not lead to %s", name)
 		}
 	}
@@ -93,7 +97,10 @@ func check(files map[string][]byte) (wrong []string, followed int) {
 					case "href", "src":
 						references = append(references, reference{name, a.Val, n.Data != "a"})
 					case "srcset", "data", "action", "poster", "style", "background":
-						wrong = append(wrong, fmt.Sprintf("%s has the attribute %s, which this test does not know", name, a.Key))
+						wrong = append(
+							wrong,
+							fmt.Sprintf("%s has the attribute %s, which this test does not know", name, a.Key),
+						)
 					}
 				}
 			}
@@ -129,7 +136,11 @@ func check(files map[string][]byte) (wrong []string, followed int) {
 // tree is a small tree with a page docs/a.md.
 func tree(page string) fstest.MapFS {
 	return fstest.MapFS{
-		"README.md":                          {Data: []byte("# Kubeslot\n\n## Use it\n\n| to | read |\n|---|---|\n| begin | [a](docs/a.md) |\n\n## More\n")},
+		"README.md": {
+			Data: []byte(
+				"# Kubeslot\n\n## Use it\n\n| to | read |\n|---|---|\n| begin | [a](docs/a.md) |\n\n## More\n",
+			),
+		},
 		"docs/a.md":                          {Data: []byte(page)},
 		"docs/b.md":                          {Data: []byte("# B\n\n## Its part\n")},
 		"examples/README.md":                 {Data: []byte("# Examples\n")},
@@ -194,7 +205,8 @@ func TestAnchors(t *testing.T) {
 		}
 	}
 	a := anchors{}
-	if got := fmt.Sprintf("%s %s %s", a.Generate([]byte("A"), 0), a.Generate([]byte("A"), 0), a.Generate([]byte("A"), 0)); got != "a a-1 a-2" {
+	if got := fmt.Sprintf("%s %s %s", a.Generate([]byte("A"), 0), a.Generate([]byte("A"), 0), a.Generate([]byte("A"),
+		0)); got != "a a-1 a-2" {
 		t.Errorf("headings of one name: %s", got)
 	}
 }

@@ -32,7 +32,12 @@ func groupPreemption(handle fwk.Handle) *upstreampreemption.PodGroupEvaluator {
 // out of its snapshot, has the group placed, and puts back whom it can; here their slots are
 // imagined free meanwhile. DefaultPreemption, which is asked next for other groups, does not
 // know of slots.
-func (p *Plugin) PodGroupPostFilter(ctx context.Context, _ fwk.PodGroupCycleState, group fwk.PodGroupInfo, place fwk.PodGroupSchedulingFunc) (result *fwk.PodGroupPostFilterResult, status *fwk.Status) {
+func (p *Plugin) PodGroupPostFilter(
+	ctx context.Context,
+	_ fwk.PodGroupCycleState,
+	group fwk.PodGroupInfo,
+	place fwk.PodGroupSchedulingFunc,
+) (result *fwk.PodGroupPostFilterResult, status *fwk.Status) {
 	pods := podsOf(group)
 	if p.groups == nil || !anyAsksForSlots(pods) {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
@@ -46,11 +51,15 @@ func (p *Plugin) PodGroupPostFilter(ctx context.Context, _ fwk.PodGroupCycleStat
 		err = lister.StartMutations()
 	}
 	if err != nil {
-		return nil, fwk.AsStatus(fmt.Errorf("preempt for pod group %s/%s: %w", group.GetNamespace(), group.GetName(), err))
+		return nil, fwk.AsStatus(
+			fmt.Errorf("preempt for pod group %s/%s: %w", group.GetNamespace(), group.GetName(), err),
+		)
 	}
 	defer func() {
 		if err := lister.EndMutations(); err != nil {
-			status = fwk.AsStatus(fmt.Errorf("end the preemption for pod group %s/%s: %w", group.GetNamespace(), group.GetName(), err))
+			status = fwk.AsStatus(
+				fmt.Errorf("end the preemption for pod group %s/%s: %w", group.GetNamespace(), group.GetName(), err),
+			)
 		}
 	}()
 	result, status = p.groups.Preempt(ctx, group, func(ctx context.Context) (*fwk.PodGroupAssignments, *fwk.Status) {
@@ -104,7 +113,10 @@ func (p *Plugin) nominatedNodes(pods []*v1.Pod) map[types.NamespacedName]*fwk.No
 				return nil
 			}
 		}
-		nominated[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node}
+		nominated[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = &fwk.NominatingInfo{
+			NominatingMode:    fwk.ModeOverride,
+			NominatedNodeName: node,
+		}
 	}
 	return nominated
 }

@@ -61,7 +61,8 @@ type groupDraft struct {
 func (g *groupDraft) of(c *Cycle, strategy ledger.Strategy) *ledger.Draft {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if ledgerNow, groupNow := c.cache.mu.changes, c.group.changes; g.draft == nil || g.ledger != ledgerNow || g.group != groupNow {
+	if ledgerNow, groupNow := c.cache.mu.changes, c.group.changes; g.draft == nil || g.ledger != ledgerNow ||
+		g.group != groupNow {
 		g.draft, g.ledger, g.group = c.cache.ledger.Draft(strategy, c.Request.Pod), ledgerNow, groupNow
 		c.release(g.draft)
 		for _, m := range c.group.members {

@@ -22,7 +22,8 @@ const (
 func newKubeletPlugins(registry Registry) kubeletPlugins {
 	p := kubeletPlugins{
 		devices: metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: "device_plugin_devices",
-			Help:           "Device ids reported to the kubelet, by resource and health. Those that pods hold are healthy.",
+			Help: "Device ids reported to the kubelet, by resource and health. Those that pods hold " +
+				"are healthy.",
 			StabilityLevel: metrics.ALPHA}, []string{"resource", "health"}),
 		allocations: results("device_plugin_allocations_total", "Calls of the kubelet for a container's devices, by result: after an error the pod fails with UnexpectedAdmissionError."),
 		latency: metrics.NewHistogram(&metrics.HistogramOpts{Subsystem: subsystem, Name: "device_plugin_allocation_duration_seconds",

@@ -10,7 +10,9 @@ import (
 
 // cosign checks signatures, for the test of a release.
 var cosign = build.Module{
-	Dir: "cosign", Module: "github.com/sigstore/cosign/v3", Packages: []string{"github.com/sigstore/cosign/v3/cmd/cosign"},
+	Dir:      "cosign",
+	Module:   "github.com/sigstore/cosign/v3",
+	Packages: []string{"github.com/sigstore/cosign/v3/cmd/cosign"},
 }
 
 // BuildCosign returns the path of the cosign program, which is built if that has not been done.

@@ -20,7 +20,8 @@ import (
 var (
 	// exampleImage is what an image of the registries, with its command, is in the examples.
 	exampleImage = regexp.MustCompile(`(?m)^( *)image: busybox:.*\n *command: .*$`)
-	// exampleScheduler is how the examples name the chart's scheduler. That of this cluster is in the place of the stock one.
+	// exampleScheduler is how the examples name the chart's scheduler. That of this cluster is in the place
+	// of the stock one.
 	exampleScheduler = regexp.MustCompile(`(?m)^ *schedulerName: kubeslot.*\n`)
 )
 
@@ -103,7 +104,11 @@ func TestExampleUniqueness(t *testing.T) {
 	if slices.Sort(eyes); !slices.Equal(eyes, []string{"left", "right"}) {
 		t.Errorf("pair has the cameras %q", eyes)
 	}
-	r.awaitPending("three-eyes", "too few Instances for akri.sh/stereo-eyes", "needs 3 different ones (uniqueDevices), 2 reached")
+	r.awaitPending(
+		"three-eyes",
+		"too few Instances for akri.sh/stereo-eyes",
+		"needs 3 different ones (uniqueDevices), 2 reached",
+	)
 	r.awaitRunning("batch")
 	r.agree("batch", "press", 3)
 }
@@ -132,7 +137,9 @@ func TestExampleNamespaces(t *testing.T) {
 	shop.agree("till", "scanners", 1)
 	office.awaitPending("desk", "pods of namespace example-office may not use akri.sh/scanners")
 	label := func(value string) {
-		_, err := kube.CoreV1().Namespaces().Patch(r.ctx, office.ns, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"scanners":`+value+`}}}`), metav1.PatchOptions{})
+		_, err := kube.CoreV1().
+			Namespaces().
+			Patch(r.ctx, office.ns, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"scanners":`+value+`}}}`), metav1.PatchOptions{})
 		r.check(err)
 	}
 	label(`"yes"`)

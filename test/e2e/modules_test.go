@@ -47,11 +47,13 @@ func TestModulesOfARelease(t *testing.T) {
 	run(program, "go", "mod", "init", "example.com/outside")
 	run(program, "go", "get", "github.com/kubeslot/kubeslot/types@"+release)
 	run(program, "go", "build", "-mod=mod", "-o", "outside")
-	if modules := run(program, "go", "list", "-m", "all"); strings.Contains(modules, "k8s.io/kubernetes ") || strings.Contains(modules, "github.com/kubeslot/kubeslot ") {
+	if modules := run(program, "go", "list", "-m", "all"); strings.Contains(modules, "k8s.io/kubernetes ") ||
+		strings.Contains(modules, "github.com/kubeslot/kubeslot ") {
 		t.Errorf("a program that imports the types depends on\n%s", modules)
 	}
 	r.create(newPod("seen", "", map[string]int64{"outside": 1}))
-	if out, want := run(program, "./outside", r.ns, "seen"), regexp.MustCompile(`^main outside outside-[0-9a-f]{6}-[01]\n$`); !want.MatchString(out) {
+	if out, want := run(program, "./outside", r.ns, "seen"),
+		regexp.MustCompile(`^main outside outside-[0-9a-f]{6}-[01]\n$`); !want.MatchString(out) {
 		t.Errorf("the program says %q, want %s", out, want)
 	}
 	r.awaitRunning("seen")
@@ -126,7 +128,13 @@ func moduleEnvironment(t *testing.T, proxy string) []string {
 		t.Fatal(err)
 	}
 	has := strings.Fields(string(out))
-	return append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOMODCACHE="+t.TempDir(), "GOSUMDB=off", // of a release that is in no log
+	return append(
+		os.Environ(),
+		"GOWORK=off",
+		"CGO_ENABLED=0",
+		"GOMODCACHE="+t.TempDir(),
+		"GOSUMDB=off", // of a release that is in no log
 		"GOPROXY=file://"+proxy+",file://"+has[0]+"/cache/download,"+has[1],
-		"GOFLAGS=-modcacherw -trimpath -buildvcs=false -gcflags=all=-dwarf=false -tags=netgo,osusergo")
+		"GOFLAGS=-modcacherw -trimpath -buildvcs=false -gcflags=all=-dwarf=false -tags=netgo,osusergo",
+	)
 }

@@ -127,7 +127,7 @@ func TestKubeadmPatch(t *testing.T) {
 	}
 	stock := write("/stock.yaml")
 	ours := write("/patched.yaml")
-	if image := ours.Spec.Containers[0].Image; !strings.HasSuffix(image, "/kube-scheduler:v0.1.0") || image == stock.Spec.Containers[0].Image {
+	if image := ours.Spec.Containers[0].Image; image != patchImage(t) || image == stock.Spec.Containers[0].Image {
 		t.Errorf("the image is %s", image)
 	}
 	if len(ours.Spec.Containers) != 1 || ours.Spec.Containers[0].Command[0] != "kube-scheduler" { // the image's PATH has it

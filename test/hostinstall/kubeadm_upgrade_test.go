@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -25,11 +26,25 @@ import (
 	"github.com/kubeslot/kubeslot/test/docs"
 )
 
-const (
-	repo = "../.."
-	// ourImage is the patch's.
-	ourImage = "registry.example/kubeslot/kube-scheduler:v0.1.0"
-)
+const repo = "../.."
+
+// patchImage is the image that kubeadm's patch names.
+func patchImage(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(repo, "deploy/kubeadm/patches/kube-scheduler0+strategic.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict(text, &pod); err != nil || len(pod.Spec.Containers) != 1 {
+		t.Fatalf("the patch: %d containers, %v", len(pod.Spec.Containers), err)
+	}
+	image := pod.Spec.Containers[0].Image
+	if !strings.Contains(image, "/kubeslot/kube-scheduler:v") {
+		t.Fatalf("the patch names %q", image)
+	}
+	return image
+}
 
 // command is the one of a page that begins so.
 func command(t *testing.T, page, begin string) string {
@@ -47,6 +62,7 @@ func command(t *testing.T, page, begin string) string {
 // of docs/kubeadm.md.
 func TestKubeadmUpgrade(t *testing.T) {
 	r := newKubeadmRoot(t)
+	ourImage := patchImage(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	cfg := cluster.Config{Name: "kubeadm", APIOnly: true, Stock: true}

@@ -29,8 +29,12 @@ func (h *host) staticPod(t *testing.T) (end func()) {
 
 	all := images.Components()
 	component := all[slices.IndexFunc(all, func(c images.Component) bool { return c.Name == name })]
-	index, err := images.Build(h.ctx, images.Source{Root: h.cluster.Config().RepoRoot, Version: "v0.1.0", Revision: "test", Architectures: []string{runtime.GOARCH},
-		LDFlags: "-X k8s.io/component-base/version.gitVersion=v1.37.2 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37"}, component, t.TempDir())
+	source := images.Source{
+		Root: h.cluster.Config().RepoRoot, Version: "v1.2.3", Revision: "test", Architectures: []string{runtime.GOARCH},
+		LDFlags: "-X k8s.io/component-base/version.gitVersion=v1.37.2" +
+			" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37",
+	}
+	index, err := images.Build(h.ctx, source, component, t.TempDir())
 	h.check(err)
 	archive := filepath.Join(h.work, "kube-scheduler.tar")
 	h.check(images.WriteArchive(archive, reference, index))

@@ -15,7 +15,8 @@ const (
 	// the slots and devices that the scheduler chose. On a node it is that of types.NodeInfo: what the
 	// node's plugins advertise. Key and fields are KubeDevice's.
 	//
-	// Annotation of Pods and Nodes. Written by kube-scheduler with the Binding, a pod's author for what is asked, kubecri on its Node. Read by kube-scheduler, kubecri, kubectl-kubeslot.
+	// Annotation of Pods and Nodes. Written by kube-scheduler with the Binding, a pod's author for what is
+	// asked, kubecri on its Node. Read by kube-scheduler, kubecri, kubectl-kubeslot.
 	Annotation = "KubeDevice/DeviceInfo"
 
 	// HolderAnnotation holds the UID of the pod that the assignment was made
@@ -30,7 +31,8 @@ const (
 	// SignatureAnnotation holds `<id of the key>.<signature>` where schedulers sign
 	// assignments (package signing). It is at most 128 bytes long.
 	//
-	// Annotation of Pods. Written by kube-scheduler with --assignment-signing-key-file. Read by kubecri with --assignment-public-keys-file.
+	// Annotation of Pods. Written by kube-scheduler with --assignment-signing-key-file. Read by kubecri with
+	// --assignment-public-keys-file.
 	SignatureAnnotation = "kubeslot.io/signature"
 	maxSignature        = 128
 

@@ -29,10 +29,23 @@ func TestGangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	r := up(t, ctx, true)
-	_, err := r.akri.AkriV0().Configurations("default").Create(ctx, &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cam"},
-		Spec: akriv0.ConfigurationSpec{Capacity: 1, DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho", DiscoveryDetails: "descriptions: [one, two, three]"}}}, metav1.CreateOptions{})
+	_, err := r.akri.AkriV0().
+		Configurations("default").
+		Create(ctx, &akriv0.Configuration{
+			ObjectMeta: metav1.ObjectMeta{Name: "cam"},
+			Spec: akriv0.ConfigurationSpec{
+				Capacity: 1,
+				DiscoveryHandler: akriv0.DiscoveryHandlerInfo{
+					Name:             "debugEcho",
+					DiscoveryDetails: "descriptions: [one, two, three]",
+				},
+			},
+		}, metav1.CreateOptions{})
 	r.check(err)
-	_, err = r.kube.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000}, metav1.CreateOptions{})
+	_, err = r.kube.SchedulingV1().
+		PriorityClasses().
+		Create(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000},
+			metav1.CreateOptions{})
 	r.check(err)
 	r.await("both nodes to advertise the devices", func() (bool, string) {
 		a, b := r.node(nodeA), r.node(nodeB)

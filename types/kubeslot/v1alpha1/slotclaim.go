@@ -9,7 +9,8 @@ import (
 
 // ConfigurationLabel is the name of the Configuration whose slot is claimed.
 //
-// Label of SlotClaims. Written by kubecri; kube-scheduler with claimMode Scheduler. Read by kubecri, kubectl-kubeslot, people.
+// Label of SlotClaims. Written by kubecri; kube-scheduler with claimMode Scheduler. Read by kubecri,
+// kubectl-kubeslot, people.
 const ConfigurationLabel = "kubeslot.io/configuration"
 
 // PodAnnotation is on SlotClaims that name no pod: namespace/name of the pod that was last seen to use

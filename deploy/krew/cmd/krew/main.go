@@ -1,6 +1,6 @@
 // Command krew builds kubectl-kubeslot for all platforms and packs it for krew:
 //
-//	go run ./deploy/krew/cmd/krew -version v0.1.0 -url https://example.com/kubeslot/v0.1.0
+//	go run ./deploy/krew/cmd/krew -version v0.2.0 -url https://example.com/kubeslot/v0.2.0
 //
 // It writes the archives, kubeslot.yaml and SHA256SUMS into -out.
 package main

@@ -41,17 +41,28 @@ func run(ctx context.Context, namespace, name string) error {
 	}
 	_, err = kubeslot.AkriV0().Configurations(namespace).Create(ctx, &akriv0.Configuration{
 		ObjectMeta: metav1.ObjectMeta{Name: "outside"},
-		Spec: akriv0.ConfigurationSpec{Capacity: 2,
-			DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho", DiscoveryDetails: "descriptions: [outside]"}},
+		Spec: akriv0.ConfigurationSpec{
+			Capacity: 2,
+			DiscoveryHandler: akriv0.DiscoveryHandlerInfo{
+				Name:             "debugEcho",
+				DiscoveryDetails: "descriptions: [outside]",
+			},
+		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	var pod *corev1.Pod
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 4*time.Minute, true, func(ctx context.Context) (bool, error) {
-		pod, err = kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-		return err == nil && pod.Spec.NodeName != "", err
-	})
+	err = wait.PollUntilContextTimeout(
+		ctx,
+		100*time.Millisecond,
+		4*time.Minute,
+		true,
+		func(ctx context.Context) (bool, error) {
+			pod, err = kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+			return err == nil && pod.Spec.NodeName != "", err
+		},
+	)
 	if err != nil {
 		return fmt.Errorf("wait for pod %s/%s to be bound: %w", namespace, name, err)
 	}
