@@ -1,6 +1,6 @@
 module github.com/kubeslot/kubeslot/test/cluster/upstream/containerd-2.3
 
-go 1.26.0
+go 1.26.8
 
 tool (
 	github.com/containerd/containerd/v2/cmd/containerd
