@@ -38,7 +38,8 @@ func prepareNode(cfg Config, l layout, index int, cg cgroups, bin programs) erro
 	if err := writeCNIConfig(n, index); err != nil {
 		return err
 	}
-	if err := os.WriteFile(n.containerdConfig(), []byte(containerdConfig(n, bin, lacksSysResource())), 0o644); err != nil {
+	config := containerdConfig(n, bin, cfg.Versions.Containerds[n.Name], lacksSysResource())
+	if err := os.WriteFile(n.containerdConfig(), []byte(config), 0o644); err != nil {
 		return err
 	}
 	if err := writeYAML(n.kubeletConfig(), kubeletConfig(cfg, l, n, cg.v2)); err != nil {
@@ -94,9 +95,9 @@ func writeCNIConfig(n Node, index int) error {
 	return os.WriteFile(filepath.Join(n.cniConfig(), "10-ptp.conflist"), data, 0o644)
 }
 
-// containerdConfig renders containerd's configuration (version 3). Where a thing
-// is not named, the node's own /run/containerd serves its default.
-func containerdConfig(n Node, bin programs, restrictOOM bool) string {
+// containerdConfig renders the configuration (version 3) of a version of containerd, "" for
+// the pinned one. Where a thing is not named, the node's own /run/containerd serves its default.
+func containerdConfig(n Node, bin programs, version string, restrictOOM bool) string {
 	in := func(elem string) string { return filepath.Join(n.Dir, elem) }
 	var b strings.Builder
 	set := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -121,7 +122,11 @@ func containerdConfig(n Node, bin programs, restrictOOM bool) string {
 	set("netns_mounts_under_state_dir = true")
 	set("restrict_oom_score_adj = %t", restrictOOM)
 	set("[plugins.'io.containerd.cri.v1.runtime'.cni]")
-	set("bin_dirs = [%q]", bin.dirOf("ptp"))
+	if version == "2.0" {
+		set("bin_dir = %q", bin.dirOf("ptp"))
+	} else {
+		set("bin_dirs = [%q]", bin.dirOf("ptp"))
+	}
 	set("conf_dir = %q", n.cniConfig())
 	set("[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]")
 	set("runtime_type = 'io.containerd.runc.v2'")
