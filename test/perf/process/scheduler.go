@@ -19,6 +19,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
+	"github.com/kubeslot/kubeslot/test/cluster/build"
 )
 
 const (
@@ -61,11 +62,23 @@ type scheduler struct {
 	client http.Client
 }
 
+// stock is the stock scheduler as Kubernetes releases it. The cluster's is one program with
+// the API server and others, whose packages take memory, too.
+const stock = "k8s.io/kubernetes/cmd/kube-scheduler"
+
 // install copies the scheduler, as a node has it: of the file that a linker has
 // written, the page cache may hold larger pieces than of any copy, and what a process
 // has mapped counts by them.
 func (a *arm) install(ctx context.Context, program string) error {
 	linked := filepath.Join(a.cluster.BinDir(), cluster.Scheduler)
+	if !a.ours {
+		programs := build.Programs{Root: a.cluster.Config().RepoRoot, Packages: []string{stock}, Static: true, Out: os.Stderr}
+		built, err := programs.Run(ctx)
+		if err != nil {
+			return err
+		}
+		linked = built[stock]
+	}
 	if text, err := exec.CommandContext(ctx, "install", "-m", "755", linked, program).CombinedOutput(); err != nil {
 		return fmt.Errorf("install %s: %w: %s", linked, err, text)
 	}

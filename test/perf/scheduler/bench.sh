@@ -18,11 +18,11 @@ mkdir -p "$out/bin"
 
 # etcd is the real cluster's. It syncs nothing to disk: the disk's latency is not what is
 # measured.
-export GOWORK=off # a module of its own
-CGO_ENABLED=1 GOFLAGS= go build -trimpath -buildvcs=false -gcflags=all=-dwarf=false -tags=netgo,osusergo \
+CGO_ENABLED=1 GOFLAGS= go -C ../../.. build -trimpath -buildvcs=false -gcflags=all=-dwarf=false -tags=netgo,osusergo \
   -o "$out/bin/etcd-server" go.etcd.io/etcd/server/v3
 printf '#!/bin/sh\nexec %q --unsafe-no-fsync "$@"\n' "$out/bin/etcd-server" >"$out/bin/etcd"
 chmod +x "$out/bin/etcd"
+export GOWORK=off # a module of its own
 go test -c -o "$out/bin/scheduler.test" .
 
 openssl genpkey -algorithm ed25519 -out "$out/signing.key" # of the arm signed
