@@ -242,8 +242,9 @@ func TestContainerds(t *testing.T) {
 	inEachMode(t, slices.Sorted(maps.Keys(containerds)), cluster.Versions{Containerds: containerds}, func(r *rig, node string) {
 		n, err := r.kube.CoreV1().Nodes().Get(r.ctx, node, metav1.GetOptions{})
 		r.check(err)
-		if got := n.Status.NodeInfo.ContainerRuntimeVersion; !strings.HasPrefix(got, "containerd://"+containerds[node]+".") {
-			r.Fatalf("node %s has runtime %s, want containerd %s", node, got, containerds[node])
+		want := "containerd://" + containerds[node] + "."
+		if got := n.Status.NodeInfo.ContainerRuntimeVersion; !strings.HasPrefix(got, want) {
+			r.Fatalf("node %s has runtime %s, want %s…", node, got, want)
 		}
 		r.pod(node, cluster.Pinned)
 	})

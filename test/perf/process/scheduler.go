@@ -72,8 +72,8 @@ const stock = "k8s.io/kubernetes/cmd/kube-scheduler"
 func (a *arm) install(ctx context.Context, program string) error {
 	linked := filepath.Join(a.cluster.BinDir(), cluster.Scheduler)
 	if !a.ours {
-		programs := build.Programs{Root: a.cluster.Config().RepoRoot, Packages: []string{stock}, Static: true, Out: os.Stderr}
-		built, err := programs.Run(ctx)
+		root := a.cluster.Config().RepoRoot
+		built, err := build.Programs{Root: root, Packages: []string{stock}, Static: true, Out: os.Stderr}.Run(ctx)
 		if err != nil {
 			return err
 		}
