@@ -27,9 +27,10 @@ formatted() {
 # file:line:<tab>text, with four columns for a tab in the text.
 added() {
   local base file
-  base=$(git rev-parse -q --verify "${LINT_BASE:-HEAD~1}^{commit}") || base=$(git rev-parse HEAD)
+  base=${LINT_BASE:-$(git rev-parse -q --verify HEAD~1 || echo HEAD)} # a clone of one commit has no HEAD~1
   {
-    git -c core.quotePath=false diff -U0 --no-color --no-ext-diff --src-prefix=a/ --dst-prefix=b/ "$base" -- '*.go'
+    git rev-parse -q --verify "$base^{commit}" >/dev/null || { echo "LINT_BASE=$base is no commit" >&2; return 1; }
+    git -c core.quotePath=false diff -U0 --no-color --no-ext-diff --src-prefix=a/ --dst-prefix=b/ "$base" -- '*.go' || return 1
     git ls-files -o --exclude-standard '*.go' | while read -r file; do
       printf '+++ b/%s\n@@ -0,0 +1 @@\n' "$file"
       sed 's/^/+/' "$file"
@@ -43,8 +44,9 @@ added() {
 # New lines have at most 120 columns. Longer ones may be what gofmt and Go leave no choice for: raw strings and
 # tags, addresses, directives, and generated files.
 short() {
-  local long
-  long=$(added | LC_ALL=C.UTF-8 grep -P '^[^\t]*\t.{121}' |
+  local lines long
+  lines=$(added) || return 1
+  long=$(LC_ALL=C.UTF-8 grep -P '^[^\t]*\t.{121}' <<<"$lines" |
     grep -vP '^types/client/|zz_generated|\.pb\.go:|`|https?://|\t\s*//(go:| ?\+)' | cut -f 1) || true
   [ -z "$long" ] || { echo "new lines of more than 120 columns:"; echo "$long"; return 1; }
 }

@@ -241,15 +241,14 @@ func TestPush(t *testing.T) {
 			t.Errorf("the registry has %v, %v, want %s", there, err, image)
 		}
 	}
-	if values := run(t, dir, "tar -xzOf kubeslot-*.tgz kubeslot/values.yaml"); !strings.Contains(values,
-		"\n  registry: \""+c.Registry+"\"\n") {
+	values := run(t, dir, "tar -xzOf kubeslot-*.tgz kubeslot/values.yaml")
+	if !strings.Contains(values, "\n  registry: \""+c.Registry+"\"\n") {
 		t.Errorf("values.yaml begins with\n%s", values[:1000])
 	}
 	writeFile(t, filepath.Join(repository, "more"), "")
 	commit(t, repository)
-	if err := Make(t.Context(), c); err == nil ||
-		!strings.Contains(err.Error(),
-			"is complete, and not pushed: the registry has another "+c.Registry+"/kubecri:"+c.Version) {
+	want := "is complete, and not pushed: the registry has another " + c.Registry + "/kubecri:" + c.Version
+	if err := Make(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("Make() of another commit = %v", err)
 	}
 }
@@ -317,11 +316,8 @@ func TestTagged(t *testing.T) {
 	typed := ""
 	for _, c := range commands {
 		if docs.Begins("git tag", c) || docs.Begins("git push", c) {
-			typed += run(
-				t,
-				repository,
-				strings.Replace(c, "--sign", "--message=x", 1),
-			) // the test has no key to sign with
+			// The test has no key to sign with.
+			typed += run(t, repository, strings.Replace(c, "--sign", "--message=x", 1))
 		}
 	}
 	run(t, repository, "git checkout --quiet "+treeVersion(t))

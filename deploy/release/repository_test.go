@@ -64,8 +64,8 @@ func String() string { return "Kubeslot " + version + " (commit " + commit + ")"
 			"\n\n// It does not require github.com/kubeslot/kubeslot/types "+treeVersion(t)+"\n",
 	)
 	writeFile(t, filepath.Join(dir, "LICENSE"), readFile(t, filepath.Join(root, "LICENSE")))
-	if err := os.CopyFS(filepath.Join(dir, "deploy/helm/kubeslot"), os.DirFS(filepath.Join(root,
-		"deploy/helm/kubeslot"))); err != nil {
+	const chart = "deploy/helm/kubeslot"
+	if err := os.CopyFS(filepath.Join(dir, chart), os.DirFS(filepath.Join(root, chart))); err != nil {
 		t.Fatal(err)
 	}
 	run(t, dir, "git init --quiet --initial-branch=main . && git add --all")

@@ -196,8 +196,8 @@ func f(r *recorder) {
 		}
 		return all
 	}
-	if err := tree.compare(reasonTables{Events: reasons("DeviceGone", "SlotLost"),
-		Reasons: reasons("AllReady")}); err != nil {
+	all := reasonTables{Events: reasons("DeviceGone", "SlotLost"), Reasons: reasons("AllReady")}
+	if err := tree.compare(all); err != nil {
 		t.Error(err)
 	}
 	err := tree.compare(reasonTables{Events: reasons("Nobodys")})

@@ -73,8 +73,8 @@ func TestLightAndDark(t *testing.T) {
 	b := browser.Open(t, address+"/main/index.html", 1280, 720)
 	for name, want := range map[string]string{"light": "rgb(245, 246, 248) rgb(24, 32, 44)", "dark": "rgb(15, 19, 24) rgb(230, 234, 240)"} {
 		scheme(b, name)
-		if got := browser.Eval[string](b,
-			"(s => s.backgroundColor + ' ' + s.color)(getComputedStyle(document.body))"); got != want {
+		const colors = "(s => s.backgroundColor + ' ' + s.color)(getComputedStyle(document.body))"
+		if got := browser.Eval[string](b, colors); got != want {
 			t.Errorf("%s: background and text are %s, want %s", name, got, want)
 		}
 	}
@@ -82,9 +82,9 @@ func TestLightAndDark(t *testing.T) {
 		b.Do(chromedp.Navigate(address + filepath.ToSlash(strings.TrimPrefix(file, out))))
 		for name, want := range map[string]string{"light": "rgb(255, 255, 255) rgb(24, 32, 44)", "dark": "rgb(23, 28, 35) rgb(230, 234, 240)"} {
 			scheme(b, name)
-			if got := browser.Eval[string](b,
-				"['.back', 'text:not(.small)'].map(s => "+
-					"getComputedStyle(document.querySelector(s)).fill).join(' ')"); got != want {
+			const fills = "['.back', 'text:not(.small)']" +
+				".map(s => getComputedStyle(document.querySelector(s)).fill).join(' ')"
+			if got := browser.Eval[string](b, fills); got != want {
 				t.Errorf("%s, %s: background and text are %s, want %s", filepath.Base(file), name, got, want)
 			}
 		}

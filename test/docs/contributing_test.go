@@ -51,19 +51,10 @@ func TestContributing(t *testing.T) {
 			t.Errorf("nothing reads %s", m[1])
 		}
 	}
-	rig := read(
-		t,
-		"test/e2e/rig_test.go",
-	) + read(
-		t,
-		"test/e2e/path_test.go",
-	) + read(
-		t,
-		"test/e2e/main_test.go",
-	) + read(
-		t,
-		"test/e2e/slots_test.go",
-	)
+	rig := ""
+	for _, file := range []string{"rig_test.go", "path_test.go", "main_test.go", "slots_test.go"} {
+		rig += read(t, "test/e2e/"+file)
+	}
 	for _, name := range []string{"TestTwoCameras", "newRig", "debugEcho", "newPod", "create", "agree", "await", "testAll"} {
 		if !strings.Contains(text, name) {
 			t.Errorf("%s no longer has %s", page, name)

@@ -137,9 +137,9 @@ func TestExampleNamespaces(t *testing.T) {
 	shop.agree("till", "scanners", 1)
 	office.awaitPending("desk", "pods of namespace example-office may not use akri.sh/scanners")
 	label := func(value string) {
-		_, err := kube.CoreV1().
-			Namespaces().
-			Patch(r.ctx, office.ns, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"scanners":`+value+`}}}`), metav1.PatchOptions{})
+		patch := []byte(`{"metadata":{"labels":{"scanners":` + value + `}}}`)
+		namespaces := kube.CoreV1().Namespaces()
+		_, err := namespaces.Patch(r.ctx, office.ns, "application/merge-patch+json", patch, metav1.PatchOptions{})
 		r.check(err)
 	}
 	label(`"yes"`)

@@ -33,12 +33,10 @@ func TestRelease(t *testing.T) {
 	if os.Getenv("KUBESLOT_RELEASE") == "" {
 		t.Skip("builds all programs for all platforms twice: make test-release")
 	}
-	server := httptest.NewServer(
-		registry.New(
-			registry.WithBlobHandler(registry.NewDiskBlobHandler(t.TempDir())),
-			registry.Logger(log.New(io.Discard, "", 0)),
-		),
-	)
+	server := httptest.NewServer(registry.New(
+		registry.WithBlobHandler(registry.NewDiskBlobHandler(t.TempDir())),
+		registry.Logger(log.New(io.Discard, "", 0)),
+	))
 	defer server.Close()
 	to := strings.TrimPrefix(server.URL, "http://") + "/kubeslot"
 	version := appVersion(t)
@@ -62,8 +60,8 @@ func TestRelease(t *testing.T) {
 	user.run("openssl", "ec", "-in", filepath.Join(clones, "cosign.key"), "-pubout", "-out", "cosign.pub")
 	user.run("bash", "-c", command(t, page, "diff SHA256SUMS"))
 	t.Run("Checksums", func(t *testing.T) {
-		if out := (shell{t, dir, nil}).run("bash", "-c", command(t, page, "sha256sum --check")); strings.Count(out,
-			": OK\n") < 3*len(images.Components()) {
+		out := shell{t, dir, nil}.run("bash", "-c", command(t, page, "sha256sum --check"))
+		if strings.Count(out, ": OK\n") < 3*len(images.Components()) {
 			t.Errorf("the page's checksums are\n%s", out)
 		}
 	})
@@ -80,24 +78,10 @@ func wantCosign(t *testing.T, dir string) {
 	}
 	user := shell{t, dir, []string{"PATH=" + filepath.Dir(program) + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir()}}
 	const verify = "cosign verify-blob --key cosign.pub --insecure-ignore-tlog --bundle "
-	user.run(
-		"bash",
-		"-c",
-		command(
-			t,
-			page,
-			"cosign verify-blob --key cosign.pub --insecure-ignore-tlog --bundle SHA256SUMS.sigstore.json",
-		),
-	)
-	user.run(
-		"bash",
-		"-c",
-		command(
-			t,
-			page,
-			"cosign verify-blob --key cosign.pub --insecure-ignore-tlog --bundle provenance.intoto.json.sigstore.json",
-		),
-	)
+	for _, bundle := range []string{"SHA256SUMS.sigstore.json", "provenance.intoto.json.sigstore.json"} {
+		begin := "cosign verify-blob --key cosign.pub --insecure-ignore-tlog --bundle " + bundle
+		user.run("bash", "-c", command(t, page, begin))
+	}
 	user.run("bash", "-c", "! "+verify+"SHA256SUMS.sigstore.json provenance.intoto.json")
 	user.run("bash", "-c", "mkdir keys && cd keys && COSIGN_PASSWORD=x "+command(t, page, "cosign generate-key-pair"))
 }

@@ -42,10 +42,8 @@ func TestGangs(t *testing.T) {
 			},
 		}, metav1.CreateOptions{})
 	r.check(err)
-	_, err = r.kube.SchedulingV1().
-		PriorityClasses().
-		Create(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000},
-			metav1.CreateOptions{})
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000}
+	_, err = r.kube.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{})
 	r.check(err)
 	r.await("both nodes to advertise the devices", func() (bool, string) {
 		a, b := r.node(nodeA), r.node(nodeB)
