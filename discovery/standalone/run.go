@@ -28,22 +28,25 @@ import (
 // status 0), a wrong command line (2), and where it cannot serve (1).
 func Run(new func(flags *pflag.FlagSet) discovery.Handler) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	status := run(ctx, os.Args, os.Getenv, os.Stderr, new)
+	status := run(ctx, os.Args, os.Getenv, os.Stdout, os.Stderr, new)
 	stop()
 	klog.Flush()
 	os.Exit(status)
 }
 
-func run(ctx context.Context, args []string, env func(string) string, output io.Writer, new func(*pflag.FlagSet) discovery.Handler) (status int) {
+// run is Run without the process. --help and --version are printed to out, errors to errOut.
+func run(ctx context.Context, args []string, env func(string) string, out, errOut io.Writer,
+	new func(*pflag.FlagSet) discovery.Handler) (status int) {
 	var options Options
 	flags := pflag.NewFlagSet(filepath.Base(args[0]), pflag.ContinueOnError)
-	flags.SetOutput(output)
+	flags.SetOutput(out)
 	flags.SortFlags = false
 	handler := new(flags)
 	options.addFlags(flags, env)
 	printVersion := flags.Bool("version", false, "print the version, and end")
 	flags.Usage = func() {
-		fmt.Fprintf(output, "%s is the discovery handler %q as a program of its own. It registers with the\nnode's agent (kubecri or Akri's) and finds devices for it.\n\nFlags:\n%s",
+		fmt.Fprintf(out, "%s is the discovery handler %q as a program of its own. It registers with the\n"+
+			"node's agent (kubecri or Akri's) and finds devices for it.\n\nFlags:\n%s",
 			flags.Name(), handler.Name(), flags.FlagUsages())
 	}
 	switch err := flags.Parse(args[1:]); {
@@ -53,10 +56,10 @@ func run(ctx context.Context, args []string, env func(string) string, output io.
 		err = fmt.Errorf("unknown argument %q", flags.Arg(0))
 		fallthrough
 	case err != nil:
-		fmt.Fprintf(output, "%s: %v (see --help)\n", flags.Name(), err)
+		fmt.Fprintf(errOut, "%s: %v (see --help)\n", flags.Name(), err)
 		return 2
 	case *printVersion:
-		version.Print(output)
+		version.Print(out)
 		return 0
 	}
 	if err := Serve(ctx, handler, options); err != nil {

@@ -325,6 +325,8 @@ func TestCannotServe(t *testing.T) {
 	}
 }
 
+// What a user asked for goes to the standard output, so that it can be piped; what is wrong with
+// the command line goes to the standard error.
 func TestCommandLine(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -334,7 +336,10 @@ func TestCommandLine(t *testing.T) {
 		want int
 		text []string // parts of what is printed
 	}{
-		"help": {args: []string{"--help"}, want: 0, text: []string{`discovery handler "fake"`, "--own", "DISCOVERY_HANDLERS_DIRECTORY", `"/var/lib/akri"`}},
+		"help": {args: []string{"--help"}, want: 0, text: []string{
+			`discovery handler "fake"`, "--own", "DISCOVERY_HANDLERS_DIRECTORY", `"/var/lib/akri"`,
+		}},
+		"version": {args: []string{"--version"}, want: 0, text: []string{"Kubeslot v"}},
 		"environment": {args: []string{"--help"}, env: map[string]string{"DISCOVERY_HANDLERS_DIRECTORY": "/d", "POD_IP": "10.0.0.5"},
 			text: []string{`(default "/d")`, `(default "10.0.0.5")`}},
 		"an unknown flag": {args: []string{"--nonsense"}, want: 2, text: []string{"--nonsense", "--help"}},
@@ -344,23 +349,28 @@ func TestCommandLine(t *testing.T) {
 		"serves":          {args: []string{"--discovery-handlers-directory=" + t.TempDir(), "--own=x"}, want: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var output bytes.Buffer
+			var out, errOut bytes.Buffer
 			var own string
 			ctx := ended
 			if tc.want == 1 {
 				ctx = t.Context() // it ends by itself
 			}
-			status := run(ctx, append([]string{"/bin/fake-discovery"}, tc.args...), func(name string) string { return tc.env[name] }, &output,
+			env := func(name string) string { return tc.env[name] }
+			status := run(ctx, append([]string{"/bin/fake-discovery"}, tc.args...), env, &out, &errOut,
 				func(flags *pflag.FlagSet) discovery.Handler {
 					flags.StringVar(&own, "own", "", "the handler's own flag")
 					return sees(true)
 				})
-			if status != tc.want {
-				t.Errorf("status %d, want %d:\n%s", status, tc.want, output.String())
+			printed, other := &out, &errOut
+			if status != 0 {
+				printed, other = other, printed
+			}
+			if status != tc.want || other.Len() > 0 {
+				t.Errorf("status %d, want %d; printed:\n%s\nerrors:\n%s", status, tc.want, &out, &errOut)
 			}
 			for _, part := range tc.text {
-				if !strings.Contains(output.String(), part) {
-					t.Errorf("prints no %q:\n%s", part, output.String())
+				if !strings.Contains(printed.String(), part) {
+					t.Errorf("prints no %q:\n%s", part, printed.String())
 				}
 			}
 			if name == "serves" && own != "x" {
