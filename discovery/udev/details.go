@@ -74,6 +74,9 @@ func parseRequest(request discovery.Request) (*search, error) {
 			request.Warnf("discoveryDetails of %s: udevRules[%d] has conditions on parents with != only. They hold as soon as "+
 				"the device or any one parent differs, which is nearly always; Akri's handler required it of all parents", Name, i)
 		}
+		for _, warning := range r.warnings {
+			request.Warnf("discoveryDetails of %s: udevRules[%d]: %s", Name, i, warning)
+		}
 		s.rules = append(s.rules, r)
 	}
 	if name := request.Properties[resourceNameProperty]; len(name) > 0 {

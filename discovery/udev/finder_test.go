@@ -254,14 +254,24 @@ func TestDetails(t *testing.T) {
 		"another key":                {details: "{udevRules: [], colour: red}", warning: "colour"},
 		"only != on parents":         {details: `udevRules: ['SUBSYSTEM=="tty", SUBSYSTEMS!="usb"']`, warning: "udevRules[0] has conditions on parents with != only"},
 		"!= beside == on parents":    {details: `udevRules: ['SUBSYSTEM=="tty", SUBSYSTEMS=="usb", DRIVERS!="usb"']`},
-		"empty":                      {details: "", err: "udevRules, the list of rules that select devices, is missing"},
-		"no rules":                   {details: "udevRules: null", err: "is missing"},
-		"a rule alone":               {details: `udevRules: 'KERNEL=="a"'`, err: "udevRules"},
-		"a bad rule":                 {details: `udevRules: ['KERNEL=="a"', 'KERNEL=="a" TAG=="b"']`, err: "udevRules[1], column 13: want a comma"},
-		"bad permissions":            {details: `{udevRules: [], permissions: wr}`, err: `permissions is "wr": want one of r, w, m, rw`},
-		"no permissions":             {details: `{udevRules: [], permissions: ""}`, err: `permissions is ""`},
-		"too many rules":             {details: "udevRules: [" + strings.Repeat("a,", maxRules) + "a]", err: "1001 rules"},
-		"not YAML":                   {details: "udevRules: [", err: "not YAML"},
+		"Akri's regular expression": {
+			details: `udevRules: ['ATTRS{product}==".*Cam.*"']`,
+			warning: `udevRules[0]: the value ".*Cam.*" of ATTRS is a glob`,
+		},
+		"… after a word": {
+			details: `udevRules: ['DRIVERS!="uvc.*"']`, warning: `"uvc.*" of DRIVERS is a glob`,
+		},
+		"dots in names and versions": {
+			details: `udevRules: ['KERNELS=="1-1.*|soc.*", ATTRS{version}=="2.*", ENV{A}=="*.conf"']`,
+		},
+		"empty":           {details: "", err: "udevRules, the list of rules that select devices, is missing"},
+		"no rules":        {details: "udevRules: null", err: "is missing"},
+		"a rule alone":    {details: `udevRules: 'KERNEL=="a"'`, err: "udevRules"},
+		"a bad rule":      {details: `udevRules: ['KERNEL=="a"', 'KERNEL=="a" TAG=="b"']`, err: "udevRules[1], column 13: want a comma"},
+		"bad permissions": {details: `{udevRules: [], permissions: wr}`, err: `permissions is "wr": want one of r, w, m, rw`},
+		"no permissions":  {details: `{udevRules: [], permissions: ""}`, err: `permissions is ""`},
+		"too many rules":  {details: "udevRules: [" + strings.Repeat("a,", maxRules) + "a]", err: "1001 rules"},
+		"not YAML":        {details: "udevRules: [", err: "not YAML"},
 	} {
 		warnings := ""
 		_, err := parseRequest(discovery.Request{Details: tc.details, Warn: func(w string) { warnings += w }})

@@ -2,6 +2,7 @@ package udev
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -72,12 +73,14 @@ func parseRule(text string) (*rule, error) {
 	if len(r.device)+len(r.parents) == 0 {
 		return nil, p.fail(`the rule is empty and would select every device; one that does is KERNEL=="*"`)
 	}
+	r.warnings = p.warnings
 	return r, nil
 }
 
 type parser struct {
-	text string
-	at   int
+	text     string
+	at       int
+	warnings []string
 }
 
 func (p *parser) fail(format string, args ...any) error {
@@ -132,8 +135,26 @@ func (p *parser) condition() (condition, error) {
 	if err != nil {
 		return condition{}, err
 	}
-	c.value = newPattern(value, c.akriRegex())
+	if c.likeRegexp(value) {
+		p.warnings = append(p.warnings, fmt.Sprintf("the value %.64q of %s is a glob, as in udev, "+
+			`not a regular expression, as in Akri: write * for .* and [0-9] for \d`, value, word))
+	}
+	c.value = newPattern(value)
 	return c, nil
+}
+
+// akriRegexp finds what only a regular expression has: .* or .? at an alternative's
+// beginning or after a letter, and \d and its like. "2.*" may be the pattern of a version.
+var akriRegexp = regexp.MustCompile(`(^|[^0-9])\.[*?]|\\[dws]`)
+
+// likeRegexp reports whether the value is probably one of the regular expressions that
+// Akri's handler takes for some keys. Names of the kernel have dots, as in "1-1.*".
+func (c *condition) likeRegexp(value string) bool {
+	switch c.key {
+	case keyKernel, keyKernels, keyDevpath:
+		return false
+	}
+	return akriRegexp.MatchString(value)
 }
 
 // operator returns the operator that comes next, or "". It goes past == and != alone.
@@ -149,18 +170,6 @@ func (p *parser) operator() string {
 		}
 	}
 	return ""
-}
-
-// akriRegex reports whether Akri's handler takes the value of such a condition for a
-// regular expression: it does where libudev's enumeration cannot filter.
-func (c *condition) akriRegex() bool {
-	switch c.key {
-	case keyDriver, keyKernels, keySubsystems, keyDrivers, keyAttrs, keyTags:
-		return true
-	case keyKernel, keyDevpath, keyEnv, keyTag:
-		return c.negate
-	}
-	return false
 }
 
 func (p *parser) word() string {

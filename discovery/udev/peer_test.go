@@ -56,11 +56,6 @@ func TestSelectsWhatUdevSelects(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		for _, conditions := range [][]condition{r.device, r.parents} {
-			for j := range conditions {
-				conditions[j].value.expression = nil // Akri's, not udev's.
-			}
-		}
 		texts, rules = append(texts, text), append(rules, r)
 		fmt.Fprintf(&file, "%s, ENV{SELECTED_%d}=\"1\"\n", text, i)
 	}
@@ -164,7 +159,7 @@ func (g generator) condition(d, above *sysfs.Device) string {
 // value is a value, or a pattern near it.
 func (g generator) value(v string) string {
 	at := func() int { return g.rand.IntN(len(v) + 1) }
-	switch g.rand.IntN(12) {
+	switch g.rand.IntN(13) {
 	case 0:
 		i := at()
 		return v[:i] + "*"
@@ -190,7 +185,11 @@ func (g generator) value(v string) string {
 		return pick(g, []string{"nosuch", "", "?"}) + "|" + v
 	case 7:
 		return v + pick(g, []string{" ", "x", "*", "?"})
-	case 8:
+	case 8: // What a regular expression would take for something else.
+		i, j := at(), at()
+		expression := pick(g, []string{".*", ".?", ".+", "[0-9]+", "[a-z]*", `\d`, "(", "^", "$", "."})
+		return v[:min(i, j)] + expression + v[max(i, j):]
+	case 9:
 		if v != "" { // A \ before the last quote would quote that.
 			return `\` + v + pick(g, []string{"", "*"})
 		}

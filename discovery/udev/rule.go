@@ -1,7 +1,6 @@
 package udev
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -33,6 +32,8 @@ type rule struct {
 	// parents are the conditions that must all hold for one and the same of the device
 	// and its parents: KERNELS, SUBSYSTEMS, DRIVERS, ATTRS and TAGS.
 	parents []condition
+	// warnings are what the rule's author probably meant otherwise.
+	warnings []string
 }
 
 // condition is KEY{name}=="value" or KEY{name}!="value".
@@ -117,8 +118,6 @@ func (c *condition) matchesEnv(d *sysfs.Device) bool {
 type pattern struct {
 	alternatives []string
 	globs        bool
-	// expression matches too, if set: see regex.
-	expression *regexp.Regexp
 	// endsInSpace: white space at the end of an attribute counts only if the first
 	// alternative that is not empty ends in white space too.
 	endsInSpace bool
@@ -127,17 +126,13 @@ type pattern struct {
 // space is what isspace(3) takes for white space.
 const space = " \t\n\v\f\r"
 
-// newPattern compiles a value. With akriRegex, it is also tried as a regular expression.
-func newPattern(value string, akriRegex bool) pattern {
+func newPattern(value string) pattern {
 	p := pattern{alternatives: strings.Split(value, "|"), globs: isGlob(value)}
 	for _, alternative := range p.alternatives {
 		if alternative != "" {
 			p.endsInSpace = strings.TrimRight(alternative, space) != alternative
 			break
 		}
-	}
-	if akriRegex {
-		p.expression = regex(value)
 	}
 	return p
 }
@@ -148,23 +143,5 @@ func (p *pattern) matches(s string) bool {
 			return true
 		}
 	}
-	return p.expression != nil && p.expression.MatchString(s)
-}
-
-// regex compiles a value that Akri's handler takes for a regular expression, to match
-// the whole string; nil for one that is none. A value whose only special characters are
-// those of globs, and dots, as in "1-1.2", is meant as it is written.
-func regex(value string) *regexp.Regexp {
-	if !strings.ContainsAny(value, `\^$+(){}`) && !strings.Contains(value, ".*") && !strings.Contains(value, ".?") &&
-		!strings.Contains(value, "]*") && !strings.Contains(value, "]?") {
-		return nil
-	}
-	if _, err := regexp.Compile(value); err != nil {
-		return nil // Such as "a)|(b", which would be one with more around it.
-	}
-	expression, err := regexp.Compile(`^(?s:` + value + `)$`)
-	if err != nil {
-		return nil
-	}
-	return expression
+	return false
 }
