@@ -99,19 +99,52 @@ func (f *finder) devices() []discovery.Device {
 }
 
 // members are the selected devices, sorted so that a device comes right before all
-// below it. One without a device node stands for its nearest parent that has one.
+// below it. One without a device node stands for its nearest parent that has one, unless
+// a device below it has the node.
 func (f *finder) members() []*sysfs.Device {
 	members := make(map[string]*sysfs.Device, len(f.selected))
+	nodeBelow := f.withNodeBelow()
+	for path, d := range f.selected {
+		if !nodeBelow[path] {
+			d = withNode(d)
+			members[d.Path()] = d
+		}
+	}
+	return slices.SortedFunc(maps.Values(members), func(a, b *sysfs.Device) int {
+		return comparePaths(a.Path(), b.Path())
+	})
+}
+
+// withNode is the device or its nearest parent that has a device node; the device, if
+// there is none.
+func withNode(d *sysfs.Device) *sysfs.Device {
+	for parent := d; parent != nil; parent = parent.Parent() {
+		if parent.Node() != "" {
+			return parent
+		}
+	}
+	return d
+}
+
+// withNodeBelow are the paths of selected devices without a device node below which a
+// selected device of the same name has one. The kernel has both for one thing, such as
+// usb-serial's ttyUSB0 and tty's: the latter is reported. A group has both anyway.
+func (f *finder) withNodeBelow() map[string]bool {
+	paths := map[string]bool{}
+	if f.search.group {
+		return paths
+	}
 	for _, d := range f.selected {
-		for parent := d; parent != nil; parent = parent.Parent() {
-			if parent.Node() != "" {
-				d = parent
-				break
+		if d.Node() == "" {
+			continue
+		}
+		for parent := d.Parent(); parent != nil; parent = parent.Parent() {
+			if parent.Name() == d.Name() && parent.Node() == "" {
+				paths[parent.Path()] = true
 			}
 		}
-		members[d.Path()] = d
 	}
-	return slices.SortedFunc(maps.Values(members), func(a, b *sysfs.Device) int { return comparePaths(a.Path(), b.Path()) })
+	return paths
 }
 
 // describeGroup adds what containers get of all members.

@@ -95,6 +95,16 @@ func TestWhatIsReported(t *testing.T) {
 			details: `udevRules: ['DRIVER=="ftdi_sio"']`, // the interface and its port: both are in 1-2
 			want:    []string{"id=" + usb1 + "/1-2 UDEV_DEVNODE=/dev/bus/usb/001/004 UDEV_DEVPATH=" + usb1 + "/1-2 [/bus/usb/001/004:/bus/usb/001/004:rwm]"},
 		},
+		"one device, although the driver and the tty have its name": {
+			details: `udevRules: ['KERNEL=="ttyUSB*"']`,
+			want: []string{"id=" + tty + " UDEV_DEVNODE=/dev/ttyUSB0 UDEV_DEVPATH=" + tty +
+				" [/ttyUSB0:/ttyUSB0:rwm]"},
+		},
+		"a group has the parent's node too": {
+			details: `{udevRules: ['KERNEL=="ttyUSB*"'], groupRecursive: true}`,
+			want: []string{"id=" + usb1 + "/1-2 UDEV_DEVNODE_0=/dev/bus/usb/001/004 UDEV_DEVNODE_1=/dev/ttyUSB0" +
+				" UDEV_DEVPATH=" + usb1 + "/1-2 [/bus/usb/001/004:/bus/usb/001/004:rwm] [/ttyUSB0:/ttyUSB0:rwm]"},
+		},
 		"a device without any node above it": {
 			details: `udevRules: ['KERNEL=="0000:00:1f.3"']`,
 			want:    []string{"id=/devices/pci0000:00/0000:00:1f.3 UDEV_DEVPATH=/devices/pci0000:00/0000:00:1f.3"},
