@@ -271,6 +271,10 @@ func TestDetails(t *testing.T) {
 		"… after a word": {
 			details: `udevRules: ['DRIVERS!="uvc.*"']`, warning: `"uvc.*" of DRIVERS is a glob`,
 		},
+		"assignments": {
+			details: `udevRules: ['KERNEL=="a", SYMLINK+="b", MODE="0666" SYMLINK+="c"']`,
+			warning: "udevRules[0]: assignments have no effect, rules only select devices: SYMLINK, MODE",
+		},
 		"dots in names and versions": {
 			details: `udevRules: ['KERNELS=="1-1.*|soc.*", ATTRS{version}=="2.*", ENV{A}=="*.conf"']`,
 		},

@@ -24,11 +24,16 @@ var keys = map[string]struct {
 	"ATTR":    {key: keyAttr, named: true}, "ATTRS": {key: keyAttrs, named: true},
 }
 
-// otherKeys are keys of udev(7) that set something, run something, or look at what a
-// device does not have for ever.
+// assignable keys set something of a device, or run something. Rules for udevd may have
+// them; here they have no effect, and raise a warning.
+var assignable = []string{
+	"ATTR", "ENV", "GROUP", "MODE", "NAME", "OPTIONS", "OWNER", "RUN", "SECLABEL", "SYMLINK", "TAG",
+}
+
+// otherKeys are keys of udev(7) that decide which rules apply, or look at what a device
+// does not have for ever.
 var otherKeys = []string{
-	"ACTION", "CONST", "GOTO", "GROUP", "IMPORT", "LABEL", "MODE", "NAME", "OPTIONS", "OWNER", "PROGRAM",
-	"RESULT", "RUN", "SECLABEL", "SYMLINK", "SYSCTL", "TEST", "WAIT_FOR",
+	"ACTION", "CONST", "GOTO", "IMPORT", "LABEL", "PROGRAM", "RESULT", "SYSCTL", "TEST", "WAIT_FOR",
 }
 
 // syntaxError is where a rule is wrong, and why.
@@ -39,39 +44,46 @@ type syntaxError struct {
 
 func (e *syntaxError) Error() string { return fmt.Sprintf("column %d: %s", e.column, e.reason) }
 
+// continued is a line's end that udevd joins with the next line, and white space there.
+var continued = regexp.MustCompile(`\\\r?\n[ \t]*`)
+
 // parseRule reads one rule: conditions with commas between them, such as
 //
 //	SUBSYSTEM=="video4linux", ATTRS{idVendor}=="046d"
 //
 // White space may stand anywhere but inside keys and operators, a comma at the end, and
-// \" inside a value. Errors are *syntaxError.
+// \" inside a value. A \ at the end of a line joins it with the next. Errors are
+// *syntaxError, whose column counts in the joined line.
 func parseRule(text string) (*rule, error) {
-	p := &parser{text: text}
+	p := &parser{text: continued.ReplaceAllString(text, "")}
 	if len(text) > maxRuleBytes {
 		return nil, p.fail("the rule has %d bytes, of %d that are allowed", len(text), maxRuleBytes)
 	}
 	r := &rule{}
-	for {
-		p.space()
-		if p.done() {
-			break
-		}
-		c, err := p.condition()
-		if err != nil {
+	comma := true // None is needed before the first condition.
+	for p.space(); !p.done(); p.space() {
+		start := p.at
+		c, err := p.term()
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if c.key >= keyKernels {
-			r.parents = append(r.parents, c)
-		} else {
-			r.device = append(r.device, c)
+		case c == nil: // An assignment needs no comma before it.
+		case !comma:
+			p.at = start
+			return nil, p.fail("want a comma before the next condition")
+		case c.key >= keyKernels:
+			r.parents = append(r.parents, *c)
+		default:
+			r.device = append(r.device, *c)
 		}
 		p.space()
-		if !p.done() && !p.take(",") {
-			return nil, p.fail("want a comma before the next condition")
-		}
+		comma = p.take(",")
 	}
 	if len(r.device)+len(r.parents) == 0 {
-		return nil, p.fail(`the rule is empty and would select every device; one that does is KERNEL=="*"`)
+		return nil, p.fail(`the rule has no condition and would select every device; one that does is KERNEL=="*"`)
+	}
+	if len(p.assigned) > 0 {
+		p.warn("assignments have no effect, rules only select devices: %s", strings.Join(p.assigned, ", "))
 	}
 	r.warnings = p.warnings
 	return r, nil
@@ -80,6 +92,7 @@ func parseRule(text string) (*rule, error) {
 type parser struct {
 	text     string
 	at       int
+	assigned []string // the keys of assignments, each once
 	warnings []string
 }
 
@@ -87,10 +100,23 @@ func (p *parser) fail(format string, args ...any) error {
 	return &syntaxError{column: p.at + 1, reason: fmt.Sprintf(format, args...)}
 }
 
+func (p *parser) warn(format string, args ...any) {
+	p.warnings = append(p.warnings, fmt.Sprintf(format, args...))
+}
+
 func (p *parser) done() bool { return p.at == len(p.text) }
 
+// space goes past white space, and past a \ before it: where YAML folds lines, that was
+// the end of one.
 func (p *parser) space() {
-	p.at += len(p.text[p.at:]) - len(strings.TrimLeft(p.text[p.at:], " \t\r\n"))
+	for {
+		rest := strings.TrimLeft(p.text[p.at:], " \t\r\n")
+		p.at = len(p.text) - len(rest)
+		if rest != `\` && !strings.HasPrefix(rest, `\ `) {
+			return
+		}
+		p.at++
+	}
 }
 
 func (p *parser) take(s string) bool {
@@ -101,46 +127,62 @@ func (p *parser) take(s string) bool {
 	return true
 }
 
-// condition reads KEY{name}=="value".
-func (p *parser) condition() (condition, error) {
+// term reads KEY{name}=="value", or an assignment, of which it returns nil.
+func (p *parser) term() (*condition, error) {
 	start := p.at
 	word := p.word()
-	kind, known := keys[word]
-	if !known {
-		p.at = start
-		switch {
-		case slices.Contains(otherKeys, word):
-			return condition{}, p.fail("%s cannot select devices; those that can are %s", word, keyNames())
-		case word == "":
-			return condition{}, p.fail("want a key such as KERNEL, not %.16q", p.text[p.at:])
-		}
-		return condition{}, p.fail("there is no key %.32q; there are %s", word, keyNames())
+	kind, selects := keys[word]
+	assigns := slices.Contains(assignable, word)
+	if !selects && !assigns {
+		return nil, p.unknownKey(start, word)
 	}
-	c := condition{key: kind.key}
-	if err := p.name(&c, word, kind.named); err != nil {
-		return condition{}, err
+	c := &condition{key: kind.key}
+	named := kind.named || !selects && strings.HasPrefix(p.text[p.at:], "{") // as in RUN{builtin}
+	if err := p.name(c, word, named); err != nil {
+		return nil, err
 	}
 	p.space()
-	switch operator := p.operator(); operator {
-	case "==":
-	case "!=":
-		c.negate = true
-	case "":
-		return condition{}, p.fail("want == or != after %s", word)
+	at := p.at
+	operator := p.operator()
+	switch {
+	case operator == "":
+		return nil, p.fail("want == or != after %s", word)
+	case operator == "==" || operator == "!=":
+		if !selects {
+			return nil, p.unknownKey(start, word)
+		}
+		c.negate = operator == "!="
+	case selects && (operator == "=" || !assigns): // = is probably meant to be ==.
+		p.at = at
+		return nil, p.fail("%q sets something; conditions have == or !=", operator)
 	default:
-		return condition{}, p.fail("%q sets something; conditions have == or !=", operator)
+		if c = nil; !slices.Contains(p.assigned, word) {
+			p.assigned = append(p.assigned, word)
+		}
 	}
 	p.space()
 	value, err := p.value()
-	if err != nil {
-		return condition{}, err
+	if err != nil || c == nil {
+		return nil, err
 	}
 	if c.likeRegexp(value) {
-		p.warnings = append(p.warnings, fmt.Sprintf("the value %.64q of %s is a glob, as in udev, "+
-			`not a regular expression, as in Akri: write * for .* and [0-9] for \d`, value, word))
+		p.warn("the value %.64q of %s is a glob, as in udev, "+
+			`not a regular expression, as in Akri: write * for .* and [0-9] for \d`, value, word)
 	}
 	c.value = newPattern(value)
 	return c, nil
+}
+
+// unknownKey is the error of a key at start that cannot select devices.
+func (p *parser) unknownKey(start int, word string) error {
+	p.at = start
+	switch {
+	case slices.Contains(otherKeys, word), slices.Contains(assignable, word):
+		return p.fail("%s cannot select devices; those that can are %s", word, keyNames())
+	case word == "":
+		return p.fail("want a key such as KERNEL, not %.16q", p.text[p.at:])
+	}
+	return p.fail("there is no key %.32q; there are %s", word, keyNames())
 }
 
 // akriRegexp finds what only a regular expression has: .* or .? at an alternative's
@@ -157,15 +199,10 @@ func (c *condition) likeRegexp(value string) bool {
 	return akriRegexp.MatchString(value)
 }
 
-// operator returns the operator that comes next, or "". It goes past == and != alone.
+// operator goes past the operator that comes next, and returns it; "" if there is none.
 func (p *parser) operator() string {
-	for _, operator := range []string{"==", "!="} {
+	for _, operator := range []string{"==", "!=", "=", "+=", "-=", ":="} {
 		if p.take(operator) {
-			return operator
-		}
-	}
-	for _, operator := range []string{"=", "+=", "-=", ":="} {
-		if strings.HasPrefix(p.text[p.at:], operator) {
 			return operator
 		}
 	}

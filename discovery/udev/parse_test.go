@@ -10,13 +10,19 @@ func TestRulesThatParse(t *testing.T) {
 	for text, conditions := range map[string]int{
 		`KERNEL=="video[0-9]*"`: 1,
 		`KERNEL=="video[0-9]*",SUBSYSTEM=="video4linux", ATTR{idVendor}=="05a9"`: 3,
-		` KERNEL == "video0" ,`:            1,
-		"KERNEL==\"a\",\n\tTAG!=\"b\"\r\n": 2,
-		`ATTRS{product}=="a \"b\" c"`:      1,
-		`ENV{ID_*}=="?*"`:                  1,
-		`KERNEL=="a", KERNEL=="b"`:         2,
+		` KERNEL == "video0" ,`:       1,
+		`ATTRS{product}=="a \"b\" c"`: 1,
+		`ENV{ID_*}=="?*"`:             1,
+		`KERNEL=="a", KERNEL=="b"`:    2,
 		`KERNELS=="1-1.2", SUBSYSTEMS=="usb", DRIVERS=="x|y", ATTRS{a/b}!="", TAGS=="t", DRIVER!="", DEVPATH=="/devices/*"`: 7,
 		`ATTR{name}=="C+,=()!^@#&'~;<é"`: 1, // Akri's grammar has none of these in values.
+
+		"KERNEL==\"a\",\n\tTAG!=\"b\"\r\n":                                                        2,
+		"SUBSYSTEM==\"tty\", \\\n\tKERNEL==\"ttyUSB*\", \\\r\n\tTAG==\"a\"":                       3, // joined
+		"KERN\\\n  EL==\"a\\\nb\"":                                                                1,
+		`SUBSYSTEM=="tty", \ KERNEL=="ttyUSB*", \`:                                                2, // folded
+		`SUBSYSTEM=="tty" SYMLINK+="x", MODE="0666",`:                                             1,
+		`SUBSYSTEM=="tty" GROUP="dialout" TAG+="a", RUN{program}+="/x", ENV{B}+="c", KERNEL=="d"`: 2,
 	} {
 		r, err := parseRule(text)
 		if err != nil {
@@ -34,14 +40,17 @@ func TestRulesThatDoNotParse(t *testing.T) {
 		column int
 		reason string // a part of it
 	}{
-		``:                                  {1, "empty"},
-		` `:                                 {2, "empty"},
+		``:                                  {1, "has no condition"},
+		` `:                                 {2, "has no condition"},
 		`,`:                                 {1, "want a key"},
 		`KERNEL=="a" SUBSYSTEM=="b"`:        {13, "want a comma"}, // Akri drops the second one.
 		`KERNEL=="a",,TAG=="b"`:             {13, "want a key"},
 		`KERNEL="a"`:                        {7, `"=" sets something`},
-		`KERNEL=="a", ENV{X}+="b"`:          {20, `"+=" sets something`},
-		`ENV{X}:="b"`:                       {7, `":=" sets something`},
+		`SYMLINK+="b"`:                      {13, "has no condition"},
+		`KERNEL+="a"`:                       {7, `"+=" sets something`},
+		`SUBSYSTEM=="tty", ENV{X}="b"`:      {25, `"=" sets something`}, // probably meant to be ==
+		`KERNEL=="a" \TAG=="b"`:             {13, "want a key"},
+		"KERNEL==\"a\", \\\nTAG=\"b\"":      {17, `"=" sets something`}, // of the joined line
 		`KERNEL~"a"`:                        {7, "want == or !="},
 		`KERNEL`:                            {7, "want == or !="},
 		`KERNEL==a`:                         {9, "double quotes"},
@@ -58,7 +67,8 @@ func TestRulesThatDoNotParse(t *testing.T) {
 		`KERNEL=="a", TYPO=="b"`:            {14, `no key "TYPO"`},
 		`kernel=="a"`:                       {1, `no key "kernel"`},
 		`ACTION=="add", KERNEL=="a"`:        {1, "ACTION cannot select devices"},
-		`KERNEL=="a", RUN{program}+="/x"`:   {14, "RUN cannot select devices"},
+		`KERNEL=="a", RUN=="/x"`:            {14, "RUN cannot select devices"},
+		`KERNEL=="a", GOTO="end"`:           {14, "GOTO cannot select devices"},
 		`KERNEL=="a", SYMLINK=="x"`:         {14, "SYMLINK cannot select devices"},
 		"KERNEL==\"a\x00\"":                 {11, "NUL"},
 		strings.Repeat(" ", maxRuleBytes+1): {1, "bytes"},

@@ -124,7 +124,7 @@ func (g generator) rule() string {
 	for range 1 + g.rand.IntN(3) {
 		conditions = append(conditions, g.condition(d, above))
 	}
-	return strings.Join(conditions, ", ")
+	return strings.Join(conditions, pick(g, []string{", ", ",", ", \\\n\t"}))
 }
 
 func (g generator) condition(d, above *sysfs.Device) string {
