@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/kubeslot/kubeslot/discovery"
 )
@@ -150,25 +151,48 @@ func check(path string) error {
 	return nil
 }
 
-// resolve follows the links of a path. What is not there yet has none: a container
+// maxLinks bounds the links of one path, as the kernel does.
+const maxLinks = 40
+
+// resolve follows the links of a path, but none in /proc: what /proc/self/fd/0 leads to
+// is another file for each process. What is not there yet has no links: a container
 // runtime may make a directory that it is to mount.
 func resolve(path string) (string, error) {
-	path = filepath.Clean(path)
-	real, err := filepath.EvalSymlinks(path)
-	if err == nil {
-		return real, nil
+	at, rest := "/", elements(path)
+	for links := 0; len(rest) > 0; {
+		next := filepath.Join(at, rest[0])
+		rest = rest[1:]
+		target, err := os.Readlink(next)
+		if errors.Is(err, syscall.EINVAL) || errors.Is(err, fs.ErrNotExist) { // no link, or not there
+			at = next
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		switch links++; {
+		case links > maxLinks:
+			return "", errors.New("has too many links")
+		case within(procDir, next):
+			return "", fmt.Errorf("leads through %s, which is another file for each process", next)
+		}
+		if _, err := os.Stat(next); errors.Is(err, fs.ErrNotExist) {
+			return "", errors.New("is a link that leads to nothing") // or to what is made later, anywhere
+		}
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		rest = append(elements(target), rest...)
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	if _, err := os.Lstat(path); err == nil {
-		return "", errors.New("is a link that leads to nothing") // or to what is made later, anywhere
-	}
-	dir, err := resolve(filepath.Dir(path))
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, filepath.Base(path)), nil
+	return at, nil
+}
+
+// procDir is where procfs is mounted.
+const procDir = "/proc"
+
+// elements are the elements of a path.
+func elements(path string) []string {
+	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 }
 
 // within reports whether the path is the directory or below it.

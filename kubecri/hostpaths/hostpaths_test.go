@@ -1,6 +1,7 @@
 package hostpaths
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -103,6 +104,36 @@ func TestCheck(t *testing.T) {
 	}
 	if err := (Allowed{}).Check("", discovery.Device{Properties: map[string]string{"A": "b"}}); err != nil {
 		t.Errorf("Check() of a device without paths = %v", err)
+	}
+}
+
+// A link in /proc leads elsewhere for kubecri than for the container runtime, also where all
+// is allowed.
+func TestLinksInProcAreNotFollowed(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "stdin")
+	if err := os.Symlink("/proc/self/fd/0", link); err != nil {
+		t.Fatal(err)
+	}
+	null, err := os.Open(os.DevNull) // in an allowed directory
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	allowed, err := Parse([]string{"/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, through := range map[string]string{
+		link:                    "/proc/self",
+		"/proc/thread-self/cwd": "/proc/thread-self",
+		fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), null.Fd()): fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), null.Fd()),
+		"/proc/cpuinfo": "", // no link
+	} {
+		node := discovery.Device{DeviceSpecs: []discovery.DeviceSpec{{ContainerPath: "/x", HostPath: path}}}
+		want := fmt.Sprintf("device node %q: leads through %s, which is another file for each process", path, through)
+		if err := allowed.Check("", node); (err != nil) != (through != "") || err != nil && err.Error() != want {
+			t.Errorf("Check() of %s = %v, want an error: %t, %s", path, err, through != "", want)
+		}
 	}
 }
 
