@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -33,12 +31,13 @@ var errNotAuthorized = errors.New("not authorized")
 // concurrent use.
 type client struct{ http *http.Client }
 
-func newClient() *client {
+// newClient returns a client that connects to the addresses for which allowed is nil.
+func newClient(allowed func(netip.Addr) error) *client {
 	return &client{&http.Client{
 		Timeout: requestTimeout,
 		Transport: &http.Transport{
 			// Never a proxy: cameras are on the local network.
-			DialContext: dial,
+			DialContext: dialer{allowed}.dial,
 			// Self-signed certificates are all that cameras have. They stand for no more
 			// than plain HTTP, which is what cameras usually speak.
 			TLSClientConfig:        &tls.Config{InsecureSkipVerify: true},
@@ -47,42 +46,6 @@ func newClient() *client {
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-}
-
-type targetKey struct{}
-
-// dial connects to a target's address, which a stranger chose, unless that is one that
-// no camera has: this machine itself, or a cloud's metadata service.
-func dial(ctx context.Context, network, address string) (net.Conn, error) {
-	t, _ := ctx.Value(targetKey{}).(target)
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	if a, err := netip.ParseAddr(host); err == nil && a.Is6() && a.IsLinkLocalUnicast() {
-		address = net.JoinHostPort(a.WithZone(t.zone).String(), port)
-	}
-	dialer := net.Dialer{Timeout: requestTimeout, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-		to, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return err
-		}
-		return allowed(to.Addr().Unmap().WithZone(""), t.source.Unmap().WithZone(""))
-	}}
-	return dialer.DialContext(ctx, network, address)
-}
-
-// metadataServices are the addresses at which clouds give away credentials.
-var metadataServices = []netip.Addr{netip.MustParseAddr("169.254.169.254"), netip.MustParseAddr("fd00:ec2::254")}
-
-func allowed(to, source netip.Addr) error {
-	if to == source { // whoever sent it asks us to ask itself
-		return nil
-	}
-	if to.IsLoopback() || to.IsUnspecified() || to.IsMulticast() || to == metadataServices[0] || to == metadataServices[1] {
-		return fmt.Errorf("%s is no address of a camera", to)
-	}
-	return nil
 }
 
 // fault is a SOAP fault.

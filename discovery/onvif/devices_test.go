@@ -107,7 +107,7 @@ func TestOrderOfServices(t *testing.T) {
 // What a camera tells is asked for once, and again when it changed, or failed: the
 // later the oftener it failed.
 func TestQuery(t *testing.T) {
-	q := newQuery(details{Identity: identityAddress}, discovery.Request{}, newClient())
+	q := newQuery(details{Identity: identityAddress}, discovery.Request{}, newClient(anyAddress))
 	now := time.Unix(1000, 0)
 	refused := target{xaddr: "http://" + netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), 1).String() + "/d", source: netip.MustParseAddr("127.0.0.1")}
 	candidates := []candidate{{camera{uuid: "a", version: "1"}, []verified{{target: refused, ipv4: true}}}}
@@ -170,7 +170,7 @@ func TestQuery(t *testing.T) {
 }
 
 func TestQueriesAreBounded(t *testing.T) {
-	q := newQuery(details{}, discovery.Request{}, newClient())
+	q := newQuery(details{}, discovery.Request{}, newClient(anyAddress))
 	var candidates []candidate
 	for i := range 50 {
 		candidates = append(candidates, candidate{camera{uuid: fmt.Sprint(i)}, []verified{{target: target{xaddr: "http://127.0.0.1:1/"}}}})

@@ -114,7 +114,7 @@ func (h *Handler) acquire(ctx context.Context) (*scan, error) {
 			interval = DefaultInterval
 		}
 		// It outlives this Discover when another one uses it.
-		s, err := startScan(context.WithoutCancel(ctx), newClient(), h.Interfaces, interval)
+		s, err := startScan(context.WithoutCancel(ctx), newClient(cameraAddress), h.Interfaces, interval)
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,92 @@
+package onvif
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubeslot/kubeslot/test/onvifcamera/lan"
+)
+
+// Whoever announces a camera chooses where kubecri, in the node's network, connects to.
+func TestForbiddenAddresses(t *testing.T) {
+	own := []net.Addr{
+		&net.IPNet{IP: net.ParseIP("192.168.1.1"), Mask: net.CIDRMask(24, 32)},
+		&net.IPNet{IP: net.ParseIP("fd00::9"), Mask: net.CIDRMask(64, 128)},
+		&net.IPNet{IP: net.ParseIP("fe80::9"), Mask: net.CIDRMask(64, 128)},
+	}
+	for want, addresses := range map[string][]string{
+		"is an address of this node": {
+			"127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "192.168.1.1", "::ffff:192.168.1.1", "fd00::9", "fe80::9%eth0",
+		},
+		"is no address of a camera": {
+			"0.0.0.0", "::", "::ffff:0.0.0.0", "239.255.255.250", "ff02::c%eth0", "169.254.169.254", "::ffff:169.254.169.254",
+			"169.254.170.23", "fd00:ec2::254", "fe80::a9fe:a9fe%eth0", "100.100.100.200",
+		},
+		"": {"192.168.1.64", "10.0.0.1", "169.254.7.7", "fe80::1%eth0", "fd00::1", "2001:db8::1", "::ffff:192.168.1.64"},
+	} {
+		for _, address := range addresses {
+			err := checkAddress(netip.MustParseAddr(address), own)
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s: error is %v, want %q", address, err, want)
+			}
+		}
+	}
+}
+
+// A server on all of this node's addresses is asked at none of them, by address or name,
+// whoever announced it, and also where the address is new.
+func TestNoAddressOfThisNodeIsFollowed(t *testing.T) {
+	_ = lan.New(t)
+	listener, err := net.Listen("tcp", "[::]:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("this node was asked at %s", r.Host)
+	}))
+	_ = server.Listener.Close()
+	server.Listener = listener
+	server.Start()
+	t.Cleanup(server.Close)
+
+	c := newClient(cameraAddress)
+	eth0, err := netlink.LinkByName("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, err := netlink.ParseAddr("10.9.9.9/32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.AddrAdd(eth0, late); err != nil {
+		t.Fatal(err)
+	}
+	hosts := []string{"localhost", "[::ffff:10.9.9.9]"}
+	addresses, err := netlink.AddrList(eth0, netlink.FAMILY_ALL)
+	if err != nil || len(addresses) < 4 {
+		t.Fatalf("eth0 has %v, %v, want IPv4 and IPv6 addresses, link-local ones, and the late one", addresses, err)
+	}
+	for _, a := range addresses {
+		host := a.IP.String()
+		if a.IP.To4() == nil {
+			host = "[" + host + "]"
+		}
+		hosts = append(hosts, host)
+	}
+	for _, host := range hosts {
+		for _, source := range []string{"192.168.77.9", strings.Trim(host, "[]")} {
+			at := target{xaddr: fmt.Sprintf("http://%s:%d/", host, listener.Addr().(*net.TCPAddr).Port), zone: fmt.Sprint(eth0.Attrs().Index)}
+			at.source, _ = netip.ParseAddr(source)
+			if _, err := c.isThere(t.Context(), at); err == nil || !strings.Contains(err.Error(), "is an address of this node") {
+				t.Errorf("%s, announced by %s: error is %v, want a refusal", host, source, err)
+			}
+		}
+	}
+}
