@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -26,14 +27,19 @@ func (d dialer) dial(ctx context.Context, network, address string) (net.Conn, er
 	if a, err := netip.ParseAddr(host); err == nil && a.Is6() && a.IsLinkLocalUnicast() {
 		address = net.JoinHostPort(a.WithZone(t.zone).String(), port)
 	}
-	tcp := net.Dialer{Timeout: requestTimeout, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+	check := func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return err
 		}
 		return d.allowed(to.Addr())
-	}}
-	return tcp.DialContext(ctx, network, address)
+	}
+	tcp := net.Dialer{Timeout: requestTimeout, ControlContext: check}
+	conn, err := tcp.DialContext(ctx, network, address)
+	if err != nil || strings.HasPrefix(t.xaddr, "https:") { // the status line is in TLS
+		return conn, err
+	}
+	return withoutEcho(conn), nil
 }
 
 // metadataServices are the addresses at which clouds give credentials to whoever asks from

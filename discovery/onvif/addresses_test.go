@@ -80,9 +80,10 @@ func TestNoAddressOfThisNodeIsFollowed(t *testing.T) {
 		}
 		hosts = append(hosts, host)
 	}
+	port := listener.Addr().(*net.TCPAddr).Port
 	for _, host := range hosts {
 		for _, source := range []string{"192.168.77.9", strings.Trim(host, "[]")} {
-			at := target{xaddr: fmt.Sprintf("http://%s:%d/", host, listener.Addr().(*net.TCPAddr).Port), zone: fmt.Sprint(eth0.Attrs().Index)}
+			at := target{xaddr: fmt.Sprintf("http://%s:%d/", host, port), zone: fmt.Sprint(eth0.Attrs().Index)}
 			at.source, _ = netip.ParseAddr(source)
 			if _, err := c.isThere(t.Context(), at); err == nil || !strings.Contains(err.Error(), "is an address of this node") {
 				t.Errorf("%s, announced by %s: error is %v, want a refusal", host, source, err)

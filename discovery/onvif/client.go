@@ -2,12 +2,12 @@ package onvif
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -15,14 +15,8 @@ import (
 	"time"
 )
 
-const (
-	// maxResponse is how long an answer of a camera may be. GetNetworkInterfaces has
-	// some KiB.
-	maxResponse = 256 << 10
-
-	// requestTimeout is how long a camera has for one request.
-	requestTimeout = 3 * time.Second
-)
+// requestTimeout is how long a camera has for one request.
+const requestTimeout = 3 * time.Second
 
 // errNotAuthorized is wrapped when a camera wants a login, or another one.
 var errNotAuthorized = errors.New("not authorized")
@@ -43,12 +37,13 @@ func newClient(allowed func(netip.Addr) error) *client {
 			TLSClientConfig:        &tls.Config{InsecureSkipVerify: true},
 			MaxResponseHeaderBytes: 16 << 10,
 			DisableKeepAlives:      true, // the next request may be in hours
+			DisableCompression:     true, // which readBody does
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-// fault is a SOAP fault.
+// fault is a SOAP fault: of SOAP 1.2, or of 1.1, whose elements are in lower case.
 type fault struct {
 	Code struct {
 		Value   string
@@ -58,20 +53,23 @@ type fault struct {
 		}
 	}
 	Reason struct{ Text string }
+
+	Code11   string `xml:"faultcode"`
+	Reason11 string `xml:"faultstring"`
 }
 
 func (f *fault) Error() string {
-	return fmt.Sprintf("SOAP fault %.64q: %.200q", f.subcode(), strings.TrimSpace(f.Reason.Text))
+	return fmt.Sprintf("SOAP fault %.64q: %.200q", f.subcode(), f.reason())
 }
 
-func (f *fault) subcode() string {
-	return strings.TrimSpace(f.Code.Subcode.Value)
-}
+func (f *fault) subcode() string { return strings.TrimSpace(cmp.Or(f.Code.Subcode.Value, f.Code11)) }
+
+func (f *fault) reason() string { return strings.TrimSpace(cmp.Or(f.Reason.Text, f.Reason11)) }
 
 // Is makes ter:NotAuthorized an errNotAuthorized. Some cameras have it in the reason
 // alone, as "Sender not Authorized".
 func (f *fault) Is(err error) bool {
-	text := strings.ToLower(strings.Join([]string{f.subcode(), f.Code.Subcode.Subcode.Value, f.Reason.Text}, " "))
+	text := strings.ToLower(strings.Join([]string{f.subcode(), f.Code.Subcode.Subcode.Value, f.reason()}, " "))
 	text = strings.ReplaceAll(text, " ", "")
 	return err == errNotAuthorized && (strings.Contains(text, "notauthorized") || strings.Contains(text, "failedauthentication"))
 }
@@ -109,12 +107,9 @@ func (c *client) post(ctx context.Context, t target, operation, header, authoriz
 		return nil, nil, err
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
+	text, err := readBody(response.Body)
 	if err != nil {
 		return nil, nil, err
-	}
-	if len(text) > maxResponse {
-		return nil, nil, fmt.Errorf("the answer has more than %d bytes", maxResponse)
 	}
 	return response, text, nil
 }

@@ -8,6 +8,11 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/simplifiedchinese"
+	"golang.org/x/text/encoding/unicode"
 )
 
 const (
@@ -117,21 +122,17 @@ func (r *boundedReader) namespace(prefix string) string {
 	return ""
 }
 
-// charset converts what old cameras declare. Everything that matters here is ASCII.
+// charset converts what a camera declares to UTF-8. What it misspells or makes up is taken
+// for UTF-8, with U+FFFD for what is none: everything that matters here is ASCII.
 func charset(name string, input io.Reader) (io.Reader, error) {
+	from := encoding.Encoding(unicode.UTF8)
 	switch strings.ToLower(name) {
 	case "us-ascii", "ascii", "iso-8859-1", "latin1", "windows-1252":
-		text, err := io.ReadAll(input)
-		if err != nil {
-			return nil, err
-		}
-		runes := make([]rune, len(text))
-		for i, b := range text {
-			runes[i] = rune(b)
-		}
-		return strings.NewReader(string(runes)), nil
+		from = charmap.Windows1252
+	case "gb2312", "gb_2312-80", "gbk", "cp936", "gb18030":
+		from = simplifiedchinese.GB18030 // which has the others in it
 	}
-	return nil, fmt.Errorf("charset %q", name)
+	return from.NewDecoder().Reader(input), nil
 }
 
 // escape makes text fit for an XML element.
