@@ -54,6 +54,43 @@ func (s *sightings) present() (cameras []camera, pending bool) {
 	return cameras, pending
 }
 
+// unanswered is a camera that announces itself, and does not answer as a camera.
+type unanswered struct {
+	camera
+	target
+	err error // of the last request to the target
+}
+
+// unanswered returns these cameras, sorted by UUID.
+func (s *sightings) unanswered() (all []unanswered) {
+	for _, uuid := range slices.Sorted(maps.Keys(s.cameras)) {
+		sighted := s.cameras[uuid]
+		if !sighted.unanswered() {
+			continue
+		}
+		u := unanswered{camera: camera{uuid: uuid}}
+		for _, a := range sighted.answers {
+			u.scopes = append(u.scopes, a.scopes...)
+		}
+		first := slices.Min(slices.Collect(maps.Keys(sighted.services)))
+		v, _ := sighted.describe(first)
+		u.target, u.err = v.target, sighted.services[first].err
+		all = append(all, u)
+	}
+	return all
+}
+
+// unanswered is whether none of the camera's services was ever there, though each was
+// asked maxUnanswered times.
+func (c *sighting) unanswered() bool {
+	for _, v := range c.services {
+		if v.verified || v.failures < maxUnanswered {
+			return false
+		}
+	}
+	return len(c.services) > 0
+}
+
 func sortedSet(values []string) []string {
 	slices.Sort(values)
 	return slices.Compact(values)

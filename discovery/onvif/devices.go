@@ -31,7 +31,7 @@ type candidate struct {
 // latest; zero for never.
 func (d details) candidates(cameras []camera, now time.Time) (all []candidate, next time.Time) {
 	for _, c := range cameras {
-		if !d.UUIDs.KeepsFold(c.uuid) || !d.Scopes.Keeps(c.scopes...) {
+		if !d.keeps(c) {
 			continue
 		}
 		services := c.services[:1] // the best one
@@ -50,6 +50,11 @@ func (d details) candidates(cameras []camera, now time.Time) (all []candidate, n
 		all = append(all, candidate{c, services})
 	}
 	return all, next
+}
+
+// keeps applies the filters of what a camera announces.
+func (d details) keeps(c camera) bool {
+	return d.UUIDs.KeepsFold(c.uuid) && d.Scopes.Keeps(c.scopes...)
 }
 
 // earlier returns the earlier one of two times, of which zero is never.

@@ -23,8 +23,13 @@ const (
 
 	firstLoginInterval = time.Minute
 
-	// maxWarnings bounds the cameras that the user is warned of.
+	// maxWarnings bounds the cameras that the user is warned of, because they do not tell
+	// their addresses.
 	maxWarnings = 100
+
+	// maxUnansweredWarnings bounds those of cameras that do not answer: whoever is on the
+	// network can announce any number of them, and kubecri takes 16 warnings in all.
+	maxUnansweredWarnings = 8
 )
 
 // query is what one Configuration asks the cameras: their addresses. It belongs to
@@ -38,6 +43,7 @@ type query struct {
 	facts       map[factKey]*fact
 	running     int
 	warned      map[string]bool               // by UUID
+	unanswered  map[string]bool               // warned of, by UUID
 	last        map[string][]discovery.Device // of the last result, by UUID
 }
 
@@ -65,7 +71,7 @@ func newQuery(d details, request discovery.Request, client *client) *query {
 	return &query{
 		details: d, credentials: parseCredentials(request), request: request, client: client,
 		// Room for all that run: none of them waits for a Discover that has ended.
-		results: make(chan queryResult, maxQueries), facts: map[factKey]*fact{}, warned: map[string]bool{},
+		results: make(chan queryResult, maxQueries), facts: map[factKey]*fact{}, warned: map[string]bool{}, unanswered: map[string]bool{},
 	}
 }
 
@@ -146,6 +152,20 @@ func (q *query) warn(r queryResult) {
 		q.request.Warnf("onvif: camera %s at %s refused the login that discoveryProperties have for it, so %s", uuid, r.xaddr, consequence)
 	default:
 		q.request.Warnf("onvif: camera %s at %s wants a login, and discoveryProperties have none for it, so %s", uuid, r.xaddr, consequence)
+	}
+}
+
+// warnUnanswered warns the user, once for each, of cameras that the Configuration may
+// want, and that do not answer.
+func (q *query) warnUnanswered(cameras []unanswered) {
+	for _, c := range cameras {
+		address := hostAddress(c.xaddr)
+		if q.unanswered[c.uuid] || len(q.unanswered) >= maxUnansweredWarnings ||
+			!q.details.keeps(c.camera) || address.IsValid() && !q.details.IPAddresses.KeepsFold(address.String()) {
+			continue
+		}
+		q.unanswered[c.uuid] = true
+		q.request.Warnf("onvif: camera %s, announced by %s, cannot be asked, and is left out: %v", c.uuid, c.source, c.err)
 	}
 }
 

@@ -282,7 +282,7 @@ func (s *scan) ask(ctx context.Context) {
 		}
 		klog.FromContext(ctx).V(3).Info("Asked a camera", "handler", Name, "uuid", q.uuid, "url", q.target.xaddr, "clockOffset", offset, "err", err)
 		s.update(ctx, func() (bool, []question) {
-			changed, again := s.sightings.answered(q.uuid, q.target.xaddr, err == nil, offset)
+			changed, again := s.sightings.answered(q.uuid, q.target.xaddr, err, offset)
 			if again > 0 {
 				s.running.Go(func() { s.askAgain(ctx, q.uuid, again) })
 			}
@@ -301,10 +301,11 @@ func (s *scan) askAgain(ctx context.Context, uuid string, after time.Duration) {
 }
 
 // present returns the cameras that are there, sorted by UUID, whether others are being
-// asked for the first time, and a channel that closes when this changes.
-func (s *scan) present() (cameras []camera, pending bool, changed <-chan struct{}) {
+// asked for the first time, those that do not answer, and a channel that closes when this
+// changes.
+func (s *scan) present() (cameras []camera, pending bool, failing []unanswered, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	cameras, pending = s.sightings.present()
-	return cameras, pending, s.changed
+	return cameras, pending, s.sightings.unanswered(), s.changed
 }

@@ -23,6 +23,10 @@ const (
 	byeChecks   = 6
 	byeInterval = 200 * time.Millisecond
 
+	// maxUnanswered is how many requests in a row a camera may leave unanswered before the
+	// user is warned: one that starts announces itself some seconds before it answers.
+	maxUnanswered = 3
+
 	// maxPaths bounds what a flood of sources for one UUID costs.
 	maxPaths = 32
 )
@@ -68,6 +72,8 @@ type service struct {
 	failed   bool          // it is gone, or not told any more: it goes once all of the camera's were asked
 	told     verified      // as it was last told
 	offset   time.Duration // of the camera's clock to ours
+	failures int           // requests in a row that were not answered as a camera does
+	err      error         // of the last one
 }
 
 // question is a service to ask whether it is there.
@@ -174,17 +180,23 @@ func (s *sightings) askLeaving(uuid string) (ask []question) {
 	return camera.askAll(nil)
 }
 
-// answered takes what came of a question: whether the service is there, and how far
-// the camera's clock is ahead. It returns whether the cameras changed, and when to call
+// answered takes what came of a question: nil if the service is there, and how far the
+// camera's clock is ahead. It returns whether the cameras changed, and when to call
 // askLeaving; 0 for never.
-func (s *sightings) answered(uuid, xaddr string, there bool, offset time.Duration) (changed bool, again time.Duration) {
+func (s *sightings) answered(uuid, xaddr string, err error, offset time.Duration) (changed bool, again time.Duration) {
 	camera := s.cameras[uuid]
 	if camera == nil || camera.services[xaddr] == nil {
 		return false, 0 // it told other addresses meanwhile
 	}
 	v := camera.services[xaddr]
-	changed = !v.asked
+	unanswered := camera.unanswered()
 	_, told := camera.describe(xaddr)
+	there := err == nil
+	v.failures, v.err = v.failures+1, err
+	if there {
+		v.failures = 0
+	}
+	changed = !v.asked || camera.unanswered() != unanswered
 	v.asking, v.asked, v.mute, v.failed = false, true, !there, !told
 	switch {
 	case there:

@@ -1,7 +1,9 @@
 package onvif
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"strings"
 	"testing"
@@ -46,7 +48,11 @@ func TestSightings(t *testing.T) {
 			flag("resolve", resolve)
 			asked(ask)
 		case "there", "not-there":
-			changed, again := s.answered(arg("uuid"), arg("xaddr"), d.Cmd == "there", 0)
+			var err error
+			if d.Cmd == "not-there" {
+				err = errors.New("refused")
+			}
+			changed, again := s.answered(arg("uuid"), arg("xaddr"), err, 0)
 			flag("changed", changed)
 			flag(fmt.Sprintf("ask again after %s", again), again > 0)
 		case "rounds":
@@ -66,6 +72,9 @@ func TestSightings(t *testing.T) {
 				for _, v := range c.services {
 					fmt.Fprintf(&b, "  %s akri=%v\n", v.xaddr, v.akri())
 				}
+			}
+			for _, c := range s.unanswered() {
+				fmt.Fprintf(&b, "%s does not answer, scopes %q, announced by %s: %v\n", c.uuid, c.scopes, c.source, c.err)
 			}
 			flag("others are being asked for the first time", pending)
 			flag("(no sightings at all)", len(s.cameras) == 0)
@@ -96,16 +105,16 @@ func TestSightingsAreBounded(t *testing.T) {
 	}
 	for range maxSilent {
 		for _, q := range s.endRound() {
-			s.answered(q.uuid, q.target.xaddr, false, 0)
+			s.answered(q.uuid, q.target.xaddr, io.EOF, 0)
 		}
 	}
 	for uuid, c := range s.cameras { // those that are still being asked for the first time
 		for xaddr := range c.services {
-			s.answered(uuid, xaddr, false, 0)
+			s.answered(uuid, xaddr, io.EOF, 0)
 		}
 	}
 	for _, q := range s.endRound() {
-		s.answered(q.uuid, q.target.xaddr, false, 0)
+		s.answered(q.uuid, q.target.xaddr, io.EOF, 0)
 	}
 	if len(s.cameras) != 0 {
 		t.Errorf("%d made-up cameras are left", len(s.cameras))
