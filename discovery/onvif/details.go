@@ -1,6 +1,7 @@
 package onvif
 
 import (
+	"strings"
 	"time"
 
 	"github.com/kubeslot/kubeslot/discovery"
@@ -44,6 +45,11 @@ func parseDetails(request discovery.Request) (details, error) {
 			return d, err
 		}
 	}
+	if d.MACAddresses != nil {
+		for i, item := range d.MACAddresses.Items {
+			d.MACAddresses.Items[i] = macDigits(item)
+		}
+	}
 	switch d.Identity {
 	case "":
 		d.Identity = identityAddress
@@ -67,3 +73,9 @@ func (d details) timeout() time.Duration {
 
 // needsNetwork is whether a camera whose addresses are not known is left out.
 func (d details) needsNetwork() bool { return !d.IPAddresses.KeepsAll() || !d.MACAddresses.KeepsAll() }
+
+// macDigits is a MAC address without what separates its digits: c0:06:c3:12:34:56,
+// C0-06-C3-12-34-56, c006.c312.3456 and C006C3123456 are one address.
+func macDigits(address string) string {
+	return strings.NewReplacer(":", "", "-", "", ".", "", " ", "").Replace(address)
+}

@@ -68,7 +68,7 @@ func earlier(a, b time.Time) time.Time {
 // device returns the device of a service, or false when its addresses are filtered out.
 // What is not known of them is empty.
 func (d details) device(c camera, service verified, n network) (discovery.Device, bool) {
-	if !keepsAddress(d.IPAddresses, n.ip) || !keepsAddress(d.MACAddresses, n.mac) {
+	if !keepsAddress(d.IPAddresses, n.ip) || !keepsAddress(d.MACAddresses, macDigits(n.mac)) {
 		return discovery.Device{}, false
 	}
 	device := discovery.Device{
