@@ -65,7 +65,7 @@ func FuzzCache(f *testing.F) {
 					if len(found.addresses) == 0 || found.port == 0 || found.host == "" {
 						t.Fatalf("half an instance: %+v", found)
 					}
-					_ = found.device()
+					_ = found.device(nil)
 				}
 			}
 		}

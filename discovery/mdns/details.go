@@ -20,6 +20,9 @@ type details struct {
 	// TXT keeps instances by values in the TXT record; the keys' case is ignored. A key
 	// that an instance does not have is no value: Include leaves the instance out.
 	TXT map[string]*discovery.FilterList `json:"txt"`
+	// TXTKeys are the keys of the TXT record that become properties; their case is ignored.
+	// All do when nil.
+	TXTKeys []string `json:"txtKeys"`
 
 	services []service
 }
@@ -53,7 +56,7 @@ func parse(request discovery.Request) (*details, error) {
 		if err := filter.Validate(fmt.Sprintf("%s: txt[%.64q]", Name, key)); err != nil {
 			return nil, err
 		}
-		if key == "" || strings.Contains(key, "=") || !printable(key) {
+		if !validKey(key) {
 			return nil, discovery.Invalidf("%s: txt[%.64q] cannot be a key: want printable ASCII without =", Name, key)
 		}
 		if _, twice := folded[foldASCII(key)]; twice {
@@ -62,8 +65,19 @@ func parse(request discovery.Request) (*details, error) {
 		folded[foldASCII(key)] = filter
 	}
 	d.TXT = folded
+	if len(d.TXTKeys) > maxTXTKeys {
+		return nil, discovery.Invalidf("%s: txtKeys has %d items: want at most %d", Name, len(d.TXTKeys), maxTXTKeys)
+	}
+	for i, key := range d.TXTKeys {
+		if !validKey(key) {
+			return nil, discovery.Invalidf("%s: txtKeys[%d] is %.64q: want printable ASCII without =", Name, i, key)
+		}
+		d.TXTKeys[i] = foldASCII(key)
+	}
 	return d, nil
 }
+
+func validKey(key string) bool { return key != "" && !strings.Contains(key, "=") && printable(key) }
 
 // parseService reads "_http._tcp" and "_printer._sub._http._tcp".
 func parseService(text string) (service, error) {
@@ -128,7 +142,7 @@ func (d *details) devices(all []found, before map[string]discovery.Device) map[s
 		if !d.keeps(f) {
 			continue
 		}
-		device := f.device()
+		device := f.device(d.TXTKeys)
 		if old, ok := before[device.ID]; ok && f.changing {
 			device = old
 		}

@@ -2,7 +2,10 @@ package mdns
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +43,13 @@ func TestDetails(t *testing.T) {
 		"bad TXT filter":    {details: "{services: [_a._tcp], txt: {k: {}}}", wantErr: `mdns: txt["k"].items`},
 		"bad TXT key":       {details: "{services: [_a._tcp], txt: {k=v: {items: []}}}", wantErr: "cannot be a key"},
 		"TXT key twice":     {details: "{services: [_a._tcp], txt: {k: {items: []}, K: {items: []}}}", wantErr: "is there twice"},
+		"published keys":    {details: "{services: [_a._tcp], txtKeys: [Model, fw]}", want: "_a._tcp=_a._tcp.local"},
+		"no published keys": {details: "{services: [_a._tcp], txtKeys: []}", want: "_a._tcp=_a._tcp.local"},
+		"bad published key": {details: "{services: [_a._tcp], txtKeys: [a, k=v]}", wantErr: `mdns: txtKeys[1] is "k=v"`},
+		"an empty one":      {details: "{services: [_a._tcp], txtKeys: ['']}", wantErr: `mdns: txtKeys[0] is ""`},
+		"too many of them": {
+			details: "{services: [_a._tcp], txtKeys: [" + strings.Repeat("a, ", maxTXTKeys+1) + "]}", wantErr: "txtKeys has 65 items"},
+		"no list of them":   {details: "{services: [_a._tcp], txtKeys: a}", wantErr: "txtKeys: want a list of strings"},
 		"wrong type of TXT": {details: "{services: [_a._tcp], txt: {k: v}}", wantErr: "txt"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,9 +115,42 @@ func TestFilters(t *testing.T) {
 	}
 }
 
+// A key that changes often is no property unless it is named, and so changes no device.
+func TestPublishedTXTKeys(t *testing.T) {
+	many := []string{"state=idle"}
+	for i := range maxTXTKeys {
+		many = append(many, fmt.Sprintf("k%d=", i))
+	}
+	idle := instanceNamed("Lamp", append(many, "Model=X")...)
+	busy := instanceNamed("Lamp", append(slices.Clone(many), "Model=X", "state=busy")[1:]...)
+	for keys, want := range map[string]string{
+		"": "idle", "txtKeys: []": "", "txtKeys: [MODEL]": "model", "txtKeys: [State, model]": "model idle",
+	} {
+		d, err := parse(discovery.Request{Details: "services: [_http._tcp]\n" + keys})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := d.devices([]found{idle}, nil)["Lamp._http._tcp"]
+		var got []string
+		if before.Properties["MDNS_TXT_MODEL"] == "X" {
+			got = append(got, "model")
+		}
+		if before.Properties["MDNS_TXT_STATE"] == "idle" {
+			got = append(got, "idle")
+		}
+		if diff := cmp.Diff(want, strings.Join(got, " ")); diff != "" {
+			t.Errorf("%s: properties (-want +got):\n%s", keys, diff)
+		}
+		after := d.devices([]found{busy}, nil)["Lamp._http._tcp"]
+		if changed := !reflect.DeepEqual(before, after); changed != strings.Contains(want, "idle") {
+			t.Errorf("%s: another state changes the device: %t", keys, changed)
+		}
+	}
+}
+
 func TestProperties(t *testing.T) {
 	f := instanceNamed("Lamp", "model=X", "a.b=1", "a-b=2", "flag", "=no key", "m\xc3\xb6=not ASCII", "bin=\xff\x00", "nul=a\x00b", "eq=a=b", "MODEL=Y")
-	got := f.device()
+	got := f.device(nil)
 	want := discovery.Device{ID: "Lamp._http._tcp", Properties: map[string]string{
 		"MDNS_NAME": "Lamp", "MDNS_TYPE": "_http._tcp", "MDNS_HOST": "lamp.local", "MDNS_PORT": "80",
 		"MDNS_ADDRESS": "10.0.0.7", "MDNS_ADDRESSES": "10.0.0.7,fd00::7",

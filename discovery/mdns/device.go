@@ -2,6 +2,7 @@ package mdns
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -20,10 +21,12 @@ const (
 	TXTPrefix         = "MDNS_TXT_"
 )
 
+// maxTXTKeys is how many keys of a TXT record may be properties.
 const maxTXTKeys = 64
 
-// device returns the instance as a device.
-func (f *found) device() discovery.Device {
+// device returns the instance as a device, with these keys of its TXT record, in lower
+// case; with all if keys is nil.
+func (f *found) device(keys []string) discovery.Device {
 	addresses := make([]string, len(f.addresses))
 	for i, a := range f.addresses {
 		addresses[i] = a.String()
@@ -36,7 +39,10 @@ func (f *found) device() discovery.Device {
 		AddressesProperty: strings.Join(addresses, ","),
 		PortProperty:      fmt.Sprint(f.port),
 	}
-	for i, item := range f.attributes() {
+	attributes := slices.DeleteFunc(f.attributes(), func(a attribute) bool {
+		return keys != nil && !slices.Contains(keys, a.key)
+	})
+	for i, item := range attributes {
 		key := TXTPrefix + envName(item.key)
 		if i == maxTXTKeys {
 			break
