@@ -139,9 +139,8 @@ func New(config Config) (*Claims, error) {
 		config.Clock = clock.RealClock{}
 	}
 	c := &Claims{
-		config: config,
-		store: &store{node: config.Node, client: config.Client, cached: config.Claims.Informer().GetStore(), clock: config.Clock,
-			created: map[slot.Name]created{}, deleted: map[types.UID]time.Time{}, writing: map[slot.Name]chan struct{}{}},
+		config:     config,
+		store:      newStore(config.Node, config.Client, config.Claims.Informer().GetStore(), config.Clock),
 		containers: newContainers(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[slot.Name](retryMin, retryMax),

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
 	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeslot/kubeslot/kubecri/ownwrites"
 	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	typed "github.com/kubeslot/kubeslot/types/client/clientset/versioned/typed/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -21,9 +21,6 @@ import (
 )
 
 const (
-	// shownWithin is how soon the informer shows what was written. After that the
-	// informer is right: what was written is gone again.
-	shownWithin = time.Minute
 	// createAttempts is how often a claim may be there for a create and gone when it
 	// is looked at.
 	createAttempts = 5
@@ -39,19 +36,15 @@ type store struct {
 	node   string
 	client clientset.Interface
 	cached cache.Store
-	clock  clock.PassiveClock
+	own    *ownwrites.Writes[*v1alpha1.SlotClaim]
 
 	mu sync.Mutex
-	// created and deleted are those that the informer does not show yet, and since when.
-	created map[slot.Name]created
-	deleted map[types.UID]time.Time
 	// writing are the slots that somebody is at: one at a time.
 	writing map[slot.Name]chan struct{}
 }
 
-type created struct {
-	claim *v1alpha1.SlotClaim
-	at    time.Time
+func newStore(node string, client clientset.Interface, cached cache.Store, clock clock.PassiveClock) *store {
+	return &store{node: node, client: client, cached: cached, own: ownwrites.New[*v1alpha1.SlotClaim](clock), writing: map[slot.Name]chan struct{}{}}
 }
 
 // lock makes the caller the only one in this process who is at the slot's claim.
@@ -81,19 +74,10 @@ func (s *store) lock(ctx context.Context, name slot.Name) (unlock func(), err er
 
 // get returns this node's claim of the slot, nil for none. It is not to be changed.
 func (s *store) get(name slot.Name) *v1alpha1.SlotClaim {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c, ok := s.created[name]; ok && s.recent(c.at) {
-		return c.claim
-	}
-	claim := s.shown(name)
-	if claim != nil && claim.DeletionTimestamp == nil && s.recent(s.deleted[claim.UID]) {
-		return nil
-	}
+	shown := s.shown(name)
+	claim, _ := s.own.Get(name.String(), shown, shown != nil)
 	return claim
 }
-
-func (s *store) recent(at time.Time) bool { return s.clock.Since(at) < shownWithin }
 
 // shown returns what the informer shows of this node.
 func (s *store) shown(name slot.Name) *v1alpha1.SlotClaim {
@@ -118,50 +102,19 @@ func (s *store) names() []slot.Name {
 // all returns this node's claims, in no order, but for those that are being deleted.
 // They are not to be changed.
 func (s *store) all() []*v1alpha1.SlotClaim {
-	names := s.names()
-	s.mu.Lock()
-	for name := range s.created {
-		if s.shown(name) == nil {
-			names = append(names, name)
+	var cached []*v1alpha1.SlotClaim
+	for _, obj := range s.cached.List() {
+		if claim := obj.(*v1alpha1.SlotClaim); claim.Spec.NodeName == s.node {
+			cached = append(cached, claim)
 		}
 	}
-	s.mu.Unlock()
-	var all []*v1alpha1.SlotClaim
-	for _, name := range names {
-		if claim := s.get(name); claim != nil && claim.DeletionTimestamp == nil {
-			all = append(all, claim)
-		}
-	}
-	return all
+	return slices.DeleteFunc(s.own.Merge(cached), func(c *v1alpha1.SlotClaim) bool { return c.DeletionTimestamp != nil })
 }
 
-// saw is told of each claim that the informer has begun or ceased to show.
+// saw is to be called for each claim that the informer has begun or ceased to show.
 func (s *store) saw(name slot.Name, uid types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c, ok := s.created[name]; ok && c.claim.UID == uid {
-		delete(s.created, name)
-	}
 	if claim := s.shown(name); claim == nil || claim.UID != uid {
-		delete(s.deleted, uid)
-	}
-}
-
-func (s *store) wasCreated(name slot.Name, claim *v1alpha1.SlotClaim) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.created, func(other slot.Name, c created) bool { return other == name || !s.recent(c.at) })
-	if shown := s.shown(name); shown == nil || shown.UID != claim.UID {
-		s.created[name] = created{claim, s.clock.Now()}
-	}
-}
-
-func (s *store) wasDeleted(name slot.Name, uid types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.created, name)
-	if shown := s.shown(name); shown != nil && shown.UID == uid {
-		s.deleted[uid] = s.clock.Now()
+		s.own.Gone(name.String(), uid)
 	}
 }
 
@@ -174,7 +127,7 @@ func (s *store) create(ctx context.Context, name slot.Name, spec v1alpha1.SlotCl
 	for range createAttempts {
 		got, err := s.api().Create(ctx, want, metav1.CreateOptions{FieldManager: "kubecri"})
 		if err == nil {
-			s.wasCreated(name, got)
+			s.own.Wrote(got)
 			return true, nil, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
@@ -190,7 +143,7 @@ func (s *store) create(ctx context.Context, name slot.Name, spec v1alpha1.SlotCl
 				return false, nil, fmt.Errorf("replace SlotClaim %s, which may be released: %w", name, err)
 			}
 		case same(there, spec):
-			s.wasCreated(name, there)
+			s.own.Wrote(there)
 			return false, nil, nil
 		default:
 			return false, there, nil
@@ -205,7 +158,7 @@ func (s *store) remove(ctx context.Context, name slot.Name, uid types.UID) error
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete SlotClaim %s: %w", name, err)
 	}
-	s.wasDeleted(name, uid)
+	s.own.Deleted(name.String(), uid)
 	return nil
 }
 

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/kubeslot/kubeslot/types/slot"
+	"github.com/kubeslot/kubeslot/kubecri/ownwrites"
 )
 
 // What was written is seen before the informer shows it, until it does.
@@ -38,7 +38,7 @@ func TestOwnWritesAreSeenAtOnce(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
-			s := &store{node: here, cached: cache.NewStore(cache.MetaNamespaceKeyFunc), clock: clock, created: map[slot.Name]created{}, deleted: map[types.UID]time.Time{}}
+			s := newStore(here, nil, cache.NewStore(cache.MetaNamespaceKeyFunc), clock)
 			for event := range strings.SplitSeq(test.happens, ", ") {
 				what, uid, _ := strings.Cut(event, " ")
 				claim := claimed(t, "cam-a1-0", "CL u1 "+cmp.Or(test.node, here))
@@ -46,11 +46,11 @@ func TestOwnWritesAreSeenAtOnce(t *testing.T) {
 				var err error
 				switch what {
 				case "created":
-					s.wasCreated(name, claim)
+					s.own.Wrote(claim)
 				case "deleted":
-					s.wasDeleted(name, claim.UID)
+					s.own.Deleted(claim.Name, claim.UID)
 				case "minute":
-					clock.SetTime(clock.Now().Add(shownWithin))
+					clock.SetTime(clock.Now().Add(ownwrites.ShownWithin))
 				case "shown":
 					err = s.cached.Add(claim)
 					s.saw(name, claim.UID)
@@ -66,12 +66,9 @@ func TestOwnWritesAreSeenAtOnce(t *testing.T) {
 				t.Errorf("got %v, want UID %q", got, test.want)
 			}
 			// What was written long ago is not remembered for ever.
-			clock.SetTime(clock.Now().Add(shownWithin))
-			last := claimed(t, "cam-b2-0", "CL u1 "+here)
-			last.UID = "last"
-			s.wasCreated(mustSlot(t, "cam-b2-0"), last)
-			if len(s.created) != 1 {
-				t.Errorf("%d creations are remembered after %s, want the last one", len(s.created), shownWithin)
+			clock.SetTime(clock.Now().Add(ownwrites.ShownWithin))
+			if after, ok := s.own.Forgets(); ok {
+				t.Errorf("something is remembered for another %s after %s", after, ownwrites.ShownWithin)
 			}
 		})
 	}

@@ -2,7 +2,7 @@
 // decides what they should be, as a function of values, and writer.go makes them so.
 //
 // It is level-triggered: whoever changes what is known wakes the Writer, which then
-// looks at all of it. own.go has what the Writer has written and its cache does not show yet.
+// looks at all of it. What the Writer has written counts before its cache shows it.
 package deviceslices
 
 import (
@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeslot/kubeslot/kubecri/ownwrites"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -77,7 +78,7 @@ type State struct {
 type Writer struct {
 	config Config
 	dirty  chan struct{} // wakes Run
-	own    *own
+	own    *ownwrites.Writes[*v1alpha1.DeviceSlice]
 	// Of Run alone:
 	taken   map[string]bool // names of slices that belong to other nodes
 	waiting bool            // it has logged that there is no Node object
@@ -85,7 +86,7 @@ type Writer struct {
 
 // New returns a Writer, to be started with Run.
 func New(config Config) *Writer {
-	return &Writer{config: config, dirty: make(chan struct{}, 1), own: newOwn(config.Clock), taken: map[string]bool{}}
+	return &Writer{config: config, dirty: make(chan struct{}, 1), own: ownwrites.New[*v1alpha1.DeviceSlice](config.Clock), taken: map[string]bool{}}
 }
 
 // Wake says that State, the Node object or Slices may have changed. It does not block.
@@ -93,7 +94,7 @@ func (w *Writer) Wake() { wake(w.dirty) }
 
 // SliceGone says that Slices has lost a slice, which was as given last. It does not block.
 func (w *Writer) SliceGone(last *v1alpha1.DeviceSlice) {
-	w.own.gone(last)
+	w.own.Gone(last.Name, last.UID)
 	w.Wake()
 }
 
@@ -106,7 +107,7 @@ func (w *Writer) Own() []*v1alpha1.DeviceSlice {
 			cached = append(cached, s)
 		}
 	}
-	return w.own.merge(cached)
+	return w.own.Merge(cached)
 }
 
 // Run writes until ctx ends.
@@ -147,7 +148,7 @@ func (w *Writer) Run(ctx context.Context) {
 // awaitNews waits until there may be something to write, or ctx ends; then it reports false.
 func (w *Writer) awaitNews(ctx context.Context) bool {
 	var forgotten <-chan time.Time
-	if d, ok := w.own.forgets(); ok {
+	if d, ok := w.own.Forgets(); ok {
 		timer := w.config.Clock.NewTimer(d)
 		defer timer.Stop()
 		forgotten = timer.C()
@@ -155,7 +156,6 @@ func (w *Writer) awaitNews(ctx context.Context) bool {
 	select {
 	case <-w.dirty:
 	case <-forgotten:
-		w.own.forget()
 	case <-ctx.Done():
 		return false
 	}
@@ -249,7 +249,7 @@ func (w *Writer) put(ctx context.Context, c change) (err error) {
 			err = nil
 		}
 		if err == nil {
-			w.own.deleted(s)
+			w.own.Deleted(s.Name, s.UID)
 		}
 	case s.ResourceVersion == "":
 		verb = "create"
@@ -260,7 +260,7 @@ func (w *Writer) put(ctx context.Context, c change) (err error) {
 			case there.Spec.NodeName != s.Spec.NodeName:
 				err = errTaken
 			default: // a create that was not answered made it
-				w.own.wrote(there)
+				w.wrote(there)
 			}
 		}
 	default:
@@ -276,12 +276,19 @@ func (w *Writer) put(ctx context.Context, c change) (err error) {
 		return fmt.Errorf("%s DeviceSlice %s: %w", verb, s.Name, err)
 	}
 	if is != nil {
-		w.own.wrote(is)
+		w.wrote(is)
 	}
 	if verb == "create" && w.config.Created != nil {
 		w.config.Created(s.Name)
 	}
 	return nil
+}
+
+// wrote remembers a slice as the API server has returned it.
+func (w *Writer) wrote(s *v1alpha1.DeviceSlice) {
+	s = s.DeepCopy()
+	s.ManagedFields = nil // an update without them leaves them as they are
+	w.own.Wrote(s)
 }
 
 // sleep waits for d, or until ctx ends.
