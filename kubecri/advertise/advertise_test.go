@@ -17,6 +17,7 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/types"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
@@ -32,18 +33,24 @@ type fixture struct {
 }
 
 // start runs an advertiser of node a.
-func start(t *testing.T, kube *kubefake.Clientset, change func(*Config), objects ...runtime.Object) *fixture {
+func start(t *testing.T, kube *kubefake.Clientset, change func(*nodewriter.Config, *Config), objects ...runtime.Object) *fixture {
 	t.Helper()
 	f := &fixture{kube: kube, client: fake.NewSimpleClientset(objects...)}
 	core := coreinformers.NewSharedInformerFactory(kube, 0)
 	ours := externalversions.NewSharedInformerFactory(f.client, 0)
+	writer := nodewriter.Config{Node: "a", Client: kube, Nodes: core.Core().V1().Nodes()}
 	config := Config{
-		NodeName: "a", Client: kube, Nodes: core.Core().V1().Nodes(), Pods: core.Core().V1().Pods(),
-		Slices: ours.Kubeslot().V1alpha1().DeviceSlices(), Configurations: ours.Akri().V0().Configurations(), LowerAfter: 20 * time.Millisecond,
+		Pods: core.Core().V1().Pods(), Slices: ours.Kubeslot().V1alpha1().DeviceSlices(), Configurations: ours.Akri().V0().Configurations(),
+		LowerAfter: 20 * time.Millisecond,
 	}
 	if change != nil {
-		change(&config)
+		change(&writer, &config)
 	}
+	w, err := nodewriter.New(writer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Node = w
 	a, err := New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +62,7 @@ func start(t *testing.T, kube *kubefake.Clientset, change func(*Config), objects
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		a.Run(ctx)
+		w.Run(ctx)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -215,8 +222,8 @@ func TestTheNodeFollowsItsDevicePlugins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var gpus atomic.Int64
 			gpus.Store(1)
-			f := start(t, kubefake.NewClientset(node(nil, nil)), func(c *Config) {
-				c.Interval = interval
+			f := start(t, kubefake.NewClientset(node(nil, nil)), func(w *nodewriter.Config, c *Config) {
+				w.Interval = interval
 				c.Devices = func() (*types.NodeInfo, bool) {
 					info := types.NewNodeInfoWithName("a")
 					info.KubeCap["nvidia.com/gpu"] = gpus.Load()
@@ -253,10 +260,7 @@ func TestANodeThatIsNotThereYet(t *testing.T) {
 }
 
 func TestNewSaysWhatIsMissing(t *testing.T) {
-	_, err := New(Config{NodeName: "a", Interval: -1})
-	for _, want := range []string{"Client is missing", "Interval is negative"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("New() = %v, want %q", err, want)
-		}
+	if _, err := New(Config{}); err == nil || !strings.Contains(err.Error(), "the Node's writer and the informers are required") {
+		t.Errorf("New() = %v", err)
 	}
 }

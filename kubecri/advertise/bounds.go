@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubeslot/kubeslot/kubecri/nodecondition"
+	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/types"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
@@ -30,7 +30,7 @@ const (
 // node that never had has no such condition.
 //
 // Condition of Nodes. Written by kubecri. Read by kubectl-kubeslot, people.
-const WithheldCondition = nodecondition.Prefix + "ResourcesWithheld"
+const WithheldCondition = nodewriter.ConditionPrefix + "ResourcesWithheld"
 
 // withhold removes from what is to be advertised the resources beyond the bounds, and
 // returns them, sorted. What the node says already stays before others, and the resource
@@ -85,13 +85,13 @@ func namesByAge(configurations []*v0.Configuration) []string {
 
 // condition is what the node is to say of the resources that are withheld; false where it
 // need not say anything.
-func condition(node *corev1.Node, withheld []types.ResourceName) (nodecondition.Condition, bool) {
+func condition(node *corev1.Node, withheld []types.ResourceName) (nodewriter.Condition, bool) {
 	if len(withheld) == 0 {
 		has := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == WithheldCondition })
-		return nodecondition.Condition{Type: WithheldCondition, Status: corev1.ConditionFalse, Reason: "AllAdvertised",
+		return nodewriter.Condition{Type: WithheldCondition, Status: corev1.ConditionFalse, Reason: "AllAdvertised",
 			Message: "all resources of the node are advertised"}, has
 	}
-	return nodecondition.Condition{Type: WithheldCondition, Status: corev1.ConditionTrue, Reason: "TooManyResources", Message: fmt.Sprintf(
+	return nodewriter.Condition{Type: WithheldCondition, Status: corev1.ConditionTrue, Reason: "TooManyResources", Message: fmt.Sprintf(
 		"%d resources are not advertised: a node says at most %d of akri.sh and %d of device plugins. New pods get none of them here. "+
 			"Have fewer Configurations see devices on this node, or fewer device plugins. Not advertised: %s",
 		len(withheld), MaxSlotResources, MaxPluginResources, joined(withheld))}, true

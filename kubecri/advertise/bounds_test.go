@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubeslot/kubeslot/kubecri/nodecondition"
+	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/types"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
@@ -56,15 +56,12 @@ func TestResourcesBeyondWhatANodeMayAdvertise(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			has := all("akri.sh/", tc.has, "1")
 			v := view{node: node(has, has), devices: types.NewNodeInfoWithName("a"), settled: true, slots: all("", tc.there, int64(1)), byAge: tc.there, now: time.Unix(1000, 0)}
-			p, err := plan(v)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := plan(v)
 			if diff := cmp.Diff(tc.withheld, p.withheld); diff != "" {
 				t.Errorf("withheld (-want +got):\n%s", diff)
 			}
 			for _, name := range p.withheld {
-				if written := strings.Contains(string(p.patch), fmt.Sprintf("%q:\"1\"", name)); written {
+				if written := strings.Contains(encoded(t, p.patch), fmt.Sprintf("%q:\"1\"", name)); written {
 					t.Errorf("%s is written", name)
 				}
 			}
@@ -81,15 +78,15 @@ func TestPluginResourcesBeyondWhatANodeMayAdvertise(t *testing.T) {
 	}
 	n := node(all("", names[1:], "1"), all("", names[1:], "1"))
 	n.Annotations[ResourcesAnnotation] = strings.Join(names[1:], ",")
-	p, err := plan(view{node: n, devices: info, settled: true, slots: all("", numbered("cam", MaxSlotResources), int64(1)), now: time.Unix(1000, 0)})
-	if err != nil || p.notWritten != nil {
-		t.Fatal(err, p.notWritten)
+	p := plan(view{node: n, devices: info, settled: true, slots: all("", numbered("cam", MaxSlotResources), int64(1)), now: time.Unix(1000, 0)})
+	if p.notWritten != nil {
+		t.Fatal(p.notWritten)
 	}
 	if want := []types.ResourceName{"example.com/r000"}; !slices.Equal(p.withheld, want) {
 		t.Errorf("withheld %v, want %v", p.withheld, want)
 	}
-	if strings.Contains(string(p.patch), ResourcesAnnotation) || strings.Contains(string(p.patch), `"example.com/r000":"1"`) {
-		t.Errorf("patch %.300s", p.patch)
+	if strings.Contains(encoded(t, p.patch), ResourcesAnnotation) || strings.Contains(encoded(t, p.patch), `"example.com/r000":"1"`) {
+		t.Errorf("patch %.300s", encoded(t, p.patch))
 	}
 }
 
@@ -97,12 +94,12 @@ func TestPluginResourcesBeyondWhatANodeMayAdvertise(t *testing.T) {
 func TestDeviceInfoBeyondWhatANodeMaySay(t *testing.T) {
 	info := types.NewNodeInfoWithName("a")
 	info.Capacity[types.ResourceName(strings.Repeat("x", MaxDeviceInfo))] = 1
-	p, err := plan(view{node: node(nil, nil), devices: info, settled: true, slots: map[string]int64{"cam": 2}, now: time.Unix(1000, 0)})
-	if err != nil || p.notWritten == nil || !strings.Contains(p.notWritten.Error(), "of 131072 that are allowed") {
-		t.Errorf("%v, %v", err, p.notWritten)
+	p := plan(view{node: node(nil, nil), devices: info, settled: true, slots: map[string]int64{"cam": 2}, now: time.Unix(1000, 0)})
+	if p.notWritten == nil || !strings.Contains(p.notWritten.Error(), "of 131072 that are allowed") {
+		t.Errorf("%v", p.notWritten)
 	}
-	if want := `{"status":{"capacity":{"akri.sh/cam":"2"},"allocatable":{"akri.sh/cam":"2"}}}`; string(p.patch) != want {
-		t.Errorf("patch %.300s, want %s", p.patch, want)
+	if want := `{"status":{"capacity":{"akri.sh/cam":"2"},"allocatable":{"akri.sh/cam":"2"}}}`; encoded(t, p.patch) != want {
+		t.Errorf("patch %.300s, want %s", encoded(t, p.patch), want)
 	}
 }
 
@@ -119,7 +116,7 @@ func TestNamesByAge(t *testing.T) {
 func TestWithheldCondition(t *testing.T) {
 	names := []types.ResourceName{"akri.sh/a", "akri.sh/b"}
 	c, need := condition(node(nil, nil), names)
-	if !need || c.Status != corev1.ConditionTrue || !strings.HasPrefix(c.Type, nodecondition.Prefix) || !strings.Contains(c.Message, "2 resources are not advertised") ||
+	if !need || c.Status != corev1.ConditionTrue || !strings.HasPrefix(c.Type, nodewriter.ConditionPrefix) || !strings.Contains(c.Message, "2 resources are not advertised") ||
 		!strings.HasSuffix(c.Message, "Not advertised: akri.sh/a, akri.sh/b") {
 		t.Errorf("%v, %+v", need, c)
 	}

@@ -1,8 +1,6 @@
 package advertise
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,29 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
-
-// patch is a JSON merge patch of the node's status subresource, which takes the
-// annotations as well: what the node has changes in one write. A nil quantity or
-// annotation is removed.
-type patch struct {
-	Metadata *metadata `json:"metadata,omitempty"`
-	Status   *status   `json:"status,omitempty"`
-}
-
-type metadata struct {
-	Annotations map[string]*string `json:"annotations,omitempty"`
-}
-
-type status struct {
-	Capacity    quantities `json:"capacity,omitempty"`
-	Allocatable quantities `json:"allocatable,omitempty"`
-}
-
-type quantities map[corev1.ResourceName]*resource.Quantity
 
 // held is a resource that is kept above what there is, because pods hold it.
 type held struct {
@@ -65,7 +45,7 @@ type view struct {
 
 // planned is what plan returns.
 type planned struct {
-	patch []byte // nil when the node says everything already
+	patch nodewriter.Patch // zero when the node says everything already
 	kept  []held
 	// foreign are resources of device plugins that the node has from others.
 	foreign []types.ResourceName
@@ -79,7 +59,7 @@ type planned struct {
 
 // plan says what makes the node say what it has. What is no longer needed stays
 // for a while, see pendingDecreases. Pure: nothing but the view counts.
-func plan(v view) (planned, error) {
+func plan(v view) planned {
 	node := v.node
 	ours, plugged := listed(node), amounts(v.devices)
 	next := planned{foreign: takeOver(node, ours, plugged)}
@@ -111,7 +91,6 @@ func plan(v view) (planned, error) {
 
 	next.withheld = withhold(node, v.byAge, capacity, allocatable)
 
-	var p patch
 	annotations, err := annotate(node, v.devices, capacity)
 	if next.notWritten = err; err != nil {
 		for name := range ours { // their list cannot be written, so they stay as they are
@@ -120,22 +99,10 @@ func plan(v view) (planned, error) {
 		}
 		ours = nil
 	}
-	if len(annotations) > 0 {
-		p.Metadata = &metadata{annotations}
-	}
-	var s status
-	s.Capacity = difference(node.Status.Capacity, capacity, ours)
-	s.Allocatable = difference(node.Status.Allocatable, allocatable, ours)
-	if len(s.Capacity) > 0 || len(s.Allocatable) > 0 {
-		p.Status = &s
-	}
-	if p == (patch{}) {
-		return next, nil
-	}
-	if next.patch, err = json.Marshal(p); err != nil {
-		return planned{}, fmt.Errorf("encode the patch of node %s: %w", node.Name, err)
-	}
-	return next, nil
+	next.patch.Metadata.Annotations = annotations
+	next.patch.Status.Capacity = difference(node.Status.Capacity, capacity, ours)
+	next.patch.Status.Allocatable = difference(node.Status.Allocatable, allocatable, ours)
+	return next
 }
 
 func slotResource(configuration string) types.ResourceName {
@@ -200,8 +167,8 @@ func isSlots(name corev1.ResourceName) bool {
 
 // difference returns what makes the node's list say want. Beyond want, what is
 // ours and no longer exists goes.
-func difference(has corev1.ResourceList, want types.ResourceList, ours owned) quantities {
-	change := quantities{}
+func difference(has corev1.ResourceList, want types.ResourceList, ours owned) nodewriter.Quantities {
+	change := nodewriter.Quantities{}
 	for name, n := range want {
 		if q, ok := has[corev1.ResourceName(name)]; !ok || q.CmpInt64(n) != 0 {
 			change[corev1.ResourceName(name)] = resource.NewQuantity(n, resource.DecimalSI)

@@ -22,7 +22,7 @@ func (a *Advertiser) slots(node *corev1.Node) (slots map[string]int64, byAge []s
 	}
 	reported, err := a.config.Slices.Lister().List(labels.Everything())
 	if err != nil {
-		return nil, nil, fmt.Errorf("list the DeviceSlices of node %s: %w", a.config.NodeName, err)
+		return nil, nil, fmt.Errorf("list the DeviceSlices of node %s: %w", node.Name, err)
 	}
 	return countSlots(configurations, reported, node, a.config.Reached), namesByAge(configurations), nil
 }

@@ -11,10 +11,10 @@ import (
 func (a *Advertiser) Changed() { a.changed() }
 
 // changed has the node looked at soon; changes until then count once.
-func (a *Advertiser) changed() { a.queue.AddAfter(a.config.NodeName, debounce) }
+func (a *Advertiser) changed() { a.config.Node.WakeAfter(debounce) }
 
 // watch queues the node upon each change that could matter to it.
-func (a *Advertiser) watch() error {
+func (a *Advertiser) watch() (synced []cache.InformerSynced, err error) {
 	for _, w := range []struct {
 		kind     string
 		informer cache.SharedIndexInformer
@@ -30,10 +30,6 @@ func (a *Advertiser) watch() error {
 			UpdateFunc: func(any, any) { a.changed() },
 			DeleteFunc: func(any) { a.changed() },
 		}},
-		{"Nodes", a.config.Nodes.Informer(), cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { a.changed() },
-			UpdateFunc: func(any, any) { a.changed() },
-		}},
 		{"Pods", a.config.Pods.Informer(), cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { a.changed() },
 			UpdateFunc: func(old, pod any) { a.podChanged(old.(*corev1.Pod), pod.(*corev1.Pod)) },
@@ -42,11 +38,11 @@ func (a *Advertiser) watch() error {
 	} {
 		registration, err := w.informer.AddEventHandler(w.handler)
 		if err != nil {
-			return fmt.Errorf("watch %s: %w", w.kind, err)
+			return nil, fmt.Errorf("watch %s: %w", w.kind, err)
 		}
-		a.synced = append(a.synced, registration.HasSynced)
+		synced = append(synced, registration.HasSynced)
 	}
-	return nil
+	return synced, nil
 }
 
 func (a *Advertiser) podChanged(old, pod *corev1.Pod) {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubeslot/kubeslot/kubecri/advertise"
-	"github.com/kubeslot/kubeslot/kubecri/nodecondition"
+	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -194,7 +194,7 @@ func statusPatch(node *corev1.Node, former map[string]bool) (patch []byte, what 
 	}
 	var conditions []map[string]any
 	for _, c := range node.Status.Conditions {
-		if strings.HasPrefix(string(c.Type), nodecondition.Prefix) {
+		if strings.HasPrefix(string(c.Type), nodewriter.ConditionPrefix) {
 			conditions = append(conditions, map[string]any{"type": c.Type, "$patch": "delete"})
 			what = append(what, "condition "+string(c.Type))
 		}

@@ -30,7 +30,7 @@ import (
 // reasonScope is of the Event about a Configuration that cannot be served here.
 const reasonScope = "UniqueScopeNotSupported"
 
-// Config is what Plugins need. All but CDI, Metrics, HeldChanged and NoInstances is required.
+// Config is what Plugins need. All but CDI, Metrics, HeldChanged, ListedChanged and NoInstances is required.
 type Config struct {
 	Node   string
 	Client clientset.Interface
@@ -63,13 +63,13 @@ type Config struct {
 	Believable func(context.Context) error
 	// HeldChanged is called when Held has something new to say. It must not block.
 	HeldChanged func()
+	// ListedChanged is called after the kubelet got other amounts than before. It must not block.
+	ListedChanged func()
 }
 
 // Plugins are the node's device plugins. Safe for concurrent use.
 type Plugins struct {
 	Config
-	// Listed gets a value after the kubelet was told of other amounts than before.
-	Listed     chan struct{}
 	account    *account
 	now        func() time.Time
 	retryEvery time.Duration
@@ -114,7 +114,7 @@ func New(config Config) (*Plugins, error) {
 		config.Devices == nil, config.Device == nil, config.Runtime == nil, config.PodResources == nil, config.Events == nil:
 		return nil, errors.New("kubeletplugins: client, informers, devices, runtime, pod-resources and event recorder are required")
 	}
-	p := &Plugins{Config: config, Listed: make(chan struct{}, 1), account: newAccount(config.Node, time.Now), now: time.Now, retryEvery: retryEvery,
+	p := &Plugins{Config: config, account: newAccount(config.Node, time.Now), now: time.Now, retryEvery: retryEvery,
 		relists: make(chan struct{}, 1), resyncs: make(chan struct{}, 1), attention: make(chan struct{}, 1), known: make(chan struct{}),
 		allocating: newMutex(), refreshing: newMutex(), remade: map[slot.Name]time.Time{}, lost: map[slot.Name]claim{},
 		watches: map[string]*claimWatch{}, refused: map[string]bool{}, servers: map[key]*server{}}

@@ -168,9 +168,8 @@ func (s *server) listed(healthy, unhealthy int) {
 	s.mu.Lock()
 	s.amount = nodemode.Amount{Listed: true, Capacity: healthy + unhealthy, Allocatable: healthy}
 	s.mu.Unlock()
-	select {
-	case s.plugins.Listed <- struct{}{}:
-	default:
+	if s.plugins.ListedChanged != nil {
+		s.plugins.ListedChanged()
 	}
 }
 

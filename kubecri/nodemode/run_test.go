@@ -13,33 +13,43 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 )
+
+func newWriter(t *testing.T, client kubernetes.Interface, nodes coreinformers.NodeInformer, c Config) *nodewriter.Writer {
+	w, err := nodewriter.New(nodewriter.Config{Node: "a", Client: client, Nodes: nodes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Add("mode", c.Plan())
+	return w
+}
 
 // The node's amounts follow what the kubelet is told, without waiting for the kubelet or
 // for the next look, and nothing is written when nothing changes.
 func TestAmountsFollow(t *testing.T) {
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
-	// No news of the node: what wakes Run is Listed alone.
+	// No news of the node: what wakes the writer is Wake alone.
 	client.PrependWatchReactor("nodes", func(ktesting.Action) (bool, watch.Interface, error) { return true, watch.NewFake(), nil })
 	factory := informers.NewSharedInformerFactory(client, 0)
 	nodes := factory.Core().V1().Nodes()
-	nodes.Informer()
-	factory.Start(ctx.Done())
 	var mu sync.Mutex
 	served := map[string]Amount{"akri.sh/cam": {Listed: true, Capacity: 2, Allocatable: 2}}
-	listed := make(chan struct{}, 1)
+	writer := newWriter(t, client, nodes, Config{Served: func() (map[string]Amount, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Clone(served), true
+	}})
+	factory.Start(ctx.Done())
 	var running sync.WaitGroup
-	running.Go(func() {
-		Run(ctx, Config{Node: "a", Client: client, Nodes: nodes, Listed: listed, Served: func() (map[string]Amount, bool) {
-			mu.Lock()
-			defer mu.Unlock()
-			return maps.Clone(served), true
-		}})
-	})
+	running.Go(func() { writer.Run(ctx) })
 	defer running.Wait()
 	defer cancel()
 	await := func(allocatable int64) {
@@ -55,7 +65,7 @@ func TestAmountsFollow(t *testing.T) {
 			}
 			return q.Value()
 		}
-		if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, interval/2, true, func(context.Context) (bool, error) { return has() == allocatable, nil }); err != nil {
+		if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, nodewriter.DefaultInterval/2, true, func(context.Context) (bool, error) { return has() == allocatable, nil }); err != nil {
 			t.Fatalf("waited for an allocatable amount of %d; it is %d", allocatable, has())
 		}
 	}
@@ -64,10 +74,7 @@ func TestAmountsFollow(t *testing.T) {
 		mu.Lock()
 		served["akri.sh/cam"] = Amount{Listed: true, Capacity: 2, Allocatable: now}
 		mu.Unlock()
-		select {
-		case listed <- struct{}{}:
-		default: // nobody has listened; the wait fails
-		}
+		writer.Wake()
 		await(int64(now))
 	}
 	patches := 0
@@ -92,11 +99,10 @@ func TestLeavesNRI(t *testing.T) {
 		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{is("Ready"), is("kubeslot.io/StartsWithoutKubecri"), is("kubeslot.io/Other")}},
 	})
 	factory := informers.NewSharedInformerFactory(client, 0)
-	nodes := factory.Core().V1().Nodes()
-	nodes.Informer()
+	writer := newWriter(t, client, factory.Core().V1().Nodes(), Config{})
 	factory.Start(ctx.Done())
 	var running sync.WaitGroup
-	running.Go(func() { Run(ctx, Config{Node: "a", Client: client, Nodes: nodes}) })
+	running.Go(func() { writer.Run(ctx) })
 	defer running.Wait()
 	defer cancel()
 	want := []corev1.NodeCondition{is("Ready"), is("kubeslot.io/Other")}
@@ -106,7 +112,7 @@ func TestLeavesNRI(t *testing.T) {
 		node, err = client.CoreV1().Nodes().Get(ctx, "a", metav1.GetOptions{})
 		return err == nil && slices.Equal(node.Status.Conditions, want) && maps.Equal(node.Annotations, map[string]string{"mine": "x"}), err
 	}
-	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, interval/2, true, left); err != nil {
+	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, nodewriter.DefaultInterval/2, true, left); err != nil {
 		t.Fatalf("the node has the annotations %v and conditions %v", node.Annotations, node.Status.Conditions)
 	}
 }

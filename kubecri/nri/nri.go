@@ -30,7 +30,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/admit"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
-	"github.com/kubeslot/kubeslot/kubecri/nodecondition"
+	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 )
 
@@ -55,7 +55,7 @@ type Config struct {
 	Admitter            *admit.Admitter
 	Claims              *claims.Claims // the Admitter's
 	// Condition has the node say a condition; it returns at once.
-	Condition func(nodecondition.Condition)
+	Condition func(nodewriter.Condition)
 	Tracer    *tracing.Tracer
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/admit"
 	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
-	"github.com/kubeslot/kubeslot/kubecri/nodecondition"
+	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 )
 
 // runtime is the runtime's half of NRI as containerd has it linked in, over a real
@@ -92,15 +92,15 @@ type flow struct {
 	stop   func() // ends the plugin
 
 	mu         sync.Mutex
-	conditions []nodecondition.Condition // that the node is to say, in order
+	conditions []nodewriter.Condition // that the node is to say, in order
 }
 
 // condition is what the node is to say of the runtime.
-func (f *flow) condition() nodecondition.Condition {
+func (f *flow) condition() nodewriter.Condition {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.conditions) == 0 {
-		return nodecondition.Condition{}
+		return nodewriter.Condition{}
 	}
 	return f.conditions[len(f.conditions)-1]
 }
@@ -125,7 +125,7 @@ func newFlow(t *testing.T, rt *runtime, device devices) *flow {
 		t.Fatal(err)
 	}
 	f.plugin, err = New(Config{Node: admittest.Node, Socket: f.socket, Name: "kubecri", Index: "50",
-		Admitter: admitter, Claims: f.Claims, Condition: func(c nodecondition.Condition) {
+		Admitter: admitter, Claims: f.Claims, Condition: func(c nodewriter.Condition) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.conditions = append(f.conditions, c)

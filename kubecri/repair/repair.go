@@ -25,7 +25,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
-	"github.com/kubeslot/kubeslot/kubecri/nodecondition"
+	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -58,7 +58,7 @@ type Config struct {
 	PluginsMarkedSince func() time.Time
 	// Events records for pods; Conditions takes the node's condition.
 	Events     record.EventRecorder
-	Conditions *nodecondition.Reporter
+	Conditions *nodewriter.Writer
 	// Advice says, for the condition, what is to be done about it.
 	Advice  string
 	Metrics *metrics.Metrics
@@ -255,10 +255,10 @@ func (r *Repairer) condition(lacking int, latest string) {
 	r.mu.Unlock()
 	switch {
 	case lacking > 0:
-		r.config.Conditions.Set(nodecondition.Condition{Type: Condition, Status: corev1.ConditionTrue, Reason: "CreatedPastKubecri",
+		r.config.Conditions.Set(nodewriter.Condition{Type: Condition, Status: corev1.ConditionTrue, Reason: "CreatedPastKubecri",
 			Message: fmt.Sprintf("the last seen is %s. %s", latest, r.config.Advice)})
 	case !recent:
-		r.config.Conditions.Set(nodecondition.Condition{Type: Condition, Status: corev1.ConditionFalse, Reason: "AllThroughKubecri",
+		r.config.Conditions.Set(nodewriter.Condition{Type: Condition, Status: corev1.ConditionFalse, Reason: "AllThroughKubecri",
 			Message: "no container has bypassed kubecri lately"})
 	}
 }

@@ -20,7 +20,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
-	"github.com/kubeslot/kubeslot/kubecri/nodecondition"
+	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -76,7 +76,7 @@ func newFixture(t *testing.T) *fixture {
 		clock: testclock.NewFakePassiveClock(time.Unix(10000, 0))}
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}})
 	factory := informers.NewSharedInformerFactory(client, 0)
-	conditions, err := nodecondition.New(nodecondition.Config{Node: "node-a", Client: client, Nodes: factory.Core().V1().Nodes()})
+	conditions, err := nodewriter.New(nodewriter.Config{Node: "node-a", Client: client, Nodes: factory.Core().V1().Nodes()})
 	if err != nil {
 		t.Fatal(err)
 	}

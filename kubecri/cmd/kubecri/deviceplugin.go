@@ -21,6 +21,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/kubeletplugins"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/nodemode"
+	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/kubecri/systemd"
 )
@@ -85,6 +86,10 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	writer, err := nodewriter.New(nodewriter.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.Nodes, Metrics: numbers})
+	if err != nil {
+		return err
+	}
 	var plugins *kubeletplugins.Plugins
 	discoverer, err := agent.New(agent.Config{
 		NodeName: o.nodeName, Client: cluster.client, KubeClient: cluster.kube,
@@ -102,7 +107,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		Pods: cluster.Pods, Nodes: cluster.Nodes, Devices: discoverer.Devices, Device: discoverer.WaitDevice,
 		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), PodResources: podresourcesapi.NewPodResourcesListerClient(podResources),
 		Directory: o.devicePlugin.directory, NoInstances: !o.devicePlugin.instances, Events: cluster.events, Metrics: numbers,
-		HeldChanged: discoverer.HeldChanged, Believable: cluster.believable,
+		HeldChanged: discoverer.HeldChanged, ListedChanged: writer.Wake, Believable: cluster.believable,
 	}
 	var byName *cdi.Injector
 	if o.cdiDir != "" {
@@ -112,6 +117,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 	if plugins, err = kubeletplugins.New(config); err != nil {
 		return err
 	}
+	writer.Add("mode", nodemode.Config{Served: plugins.Served}.Plan())
 
 	cluster.recordEvents()
 	if o.metricsAddress != noMetrics {
@@ -137,9 +143,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		running.Go(func() { handlers.Run(ctx) })
 	}
 	running.Go(func() { plugins.Run(ctx) })
-	running.Go(func() {
-		nodemode.Run(ctx, nodemode.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.Nodes, Served: plugins.Served, Listed: plugins.Listed})
-	})
+	running.Go(func() { writer.Run(ctx) })
 	if byName != nil {
 		running.Go(func() { byName.Run(ctx, discoverer) })
 		running.Go(func() { onReconnect(ctx, runtime, func() { byName.Probe(ctx) }) })

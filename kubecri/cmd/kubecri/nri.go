@@ -29,7 +29,7 @@ func runNRI(ctx context.Context, o *options) error {
 	n.nriPlugin, n.ownPod = o.nriName, ownPod(serviceAccount)
 	plugin, err := nri.New(nri.Config{
 		Node: o.nodeName, Socket: path(o.nriSocket), Name: o.nriName, Index: o.nriIndex,
-		Admitter: n.admitter, Claims: n.claims, Condition: n.conditions.Set, Tracer: n.tracer,
+		Admitter: n.admitter, Claims: n.claims, Condition: n.node.Set, Tracer: n.tracer,
 	})
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	apitypes "k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -38,14 +39,19 @@ func ownPod(dir string) (own apitypes.NamespacedName) {
 	return own
 }
 
-// kubecriNamespace is what the node is to say of the pod in which its kubecri runs: its namespace, ""
-// for none. The scheduler waits for a Ready pod there that has kubecri's label, so that without the
-// label the node would get no pods with devices.
-func kubecriNamespace(ctx context.Context, own apitypes.NamespacedName, pods corelisters.PodLister) string {
-	pod, err := pods.Pods(own.Namespace).Get(own.Name)
-	if err != nil || v1alpha1.IsKubecri(pod) {
-		return own.Namespace
+// kubecriNamespace returns what the node is to say of the pod in which its kubecri runs: its namespace,
+// "" for none. The scheduler waits for a Ready pod there that has kubecri's label, so that without the
+// label the node would get no pods with devices. Pods have been read when it is asked.
+func kubecriNamespace(own apitypes.NamespacedName, pods corelisters.PodLister) func(context.Context) string {
+	var warn sync.Once
+	return func(ctx context.Context) string {
+		pod, err := pods.Pods(own.Namespace).Get(own.Name)
+		if err != nil || v1alpha1.IsKubecri(pod) {
+			return own.Namespace
+		}
+		warn.Do(func() {
+			klog.FromContext(ctx).Info("Warning: kubecri's pod has no label app.kubernetes.io/name=kubecri, so pods with devices are placed on the node also while kubecri is away; see docs/nri.md", "pod", own)
+		})
+		return ""
 	}
-	klog.FromContext(ctx).Info("Warning: kubecri's pod has no label app.kubernetes.io/name=kubecri, so pods with devices are placed on the node also while kubecri is away; see docs/nri.md", "pod", own)
-	return ""
 }

@@ -59,7 +59,7 @@ func TestKubecriNamespace(t *testing.T) {
 		{Namespace: "n", Name: "unseen"}: "n",
 		{Namespace: "n"}:                 "n", // which pod it is cannot be told
 	} {
-		if got := kubecriNamespace(t.Context(), own, corelisters.NewPodLister(pods)); got != want {
+		if got := kubecriNamespace(own, corelisters.NewPodLister(pods))(t.Context()); got != want {
 			t.Errorf("of pod %q the node says %q, want %q", own, got, want)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
-	"github.com/kubeslot/kubeslot/kubecri/nodecondition"
+	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/plugins/load"
 	"github.com/kubeslot/kubeslot/types/device"
 )
@@ -98,11 +98,11 @@ func notLoaded(bad []*load.FileError) []string {
 const notLoadedCondition = "kubeslot.io/DevicePluginsNotLoaded"
 
 // pluginsCondition has the node say which files were not loaded.
-func pluginsCondition(bad []*load.FileError) nodecondition.Condition {
+func pluginsCondition(bad []*load.FileError) nodewriter.Condition {
 	if len(bad) == 0 {
-		return nodecondition.Condition{Type: notLoadedCondition, Status: corev1.ConditionFalse, Reason: "AllLoaded", Message: "all files of --cridevices are loaded"}
+		return nodewriter.Condition{Type: notLoadedCondition, Status: corev1.ConditionFalse, Reason: "AllLoaded", Message: "all files of --cridevices are loaded"}
 	}
-	return nodecondition.Condition{Type: notLoadedCondition, Status: corev1.ConditionTrue, Reason: reasonRefused,
+	return nodewriter.Condition{Type: notLoadedCondition, Status: corev1.ConditionTrue, Reason: reasonRefused,
 		Message: "pods that need one of these files are refused: " + strings.Join(notLoaded(bad), "; ")}
 }
 

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/connectivity"
 	corev1 "k8s.io/api/core/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
@@ -28,8 +27,8 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/hostpaths"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
-	"github.com/kubeslot/kubeslot/kubecri/nodecondition"
 	"github.com/kubeslot/kubeslot/kubecri/nodemode"
+	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/kubecri/repair"
 	"github.com/kubeslot/kubeslot/kubecri/systemd"
@@ -85,8 +84,8 @@ type node struct {
 	tracer     *tracing.Tracer // nil without --tracing-endpoint
 	metrics    *metrics.Metrics
 	allowed    hostpaths.Allowed
-	conditions *nodecondition.Reporter
-	repairer   *repair.Repairer // of containers that were created past us
+	node       *nodewriter.Writer // of the Node object
+	repairer   *repair.Repairer   // of containers that were created past us
 	// In NRI mode: the plugin's name, and the pod that this runs in, if it does.
 	nriPlugin string
 	ownPod    apitypes.NamespacedName
@@ -133,15 +132,14 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	if err != nil {
 		return nil, err
 	}
-	n.conditions, err = nodecondition.New(nodecondition.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.Nodes})
+	n.node, err = nodewriter.New(nodewriter.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.Nodes, Interval: o.advertiseInterval, Metrics: numbers})
 	if err != nil {
 		return nil, err
 	}
-	n.conditions.Set(pluginsCondition(bad))
+	n.node.Set(pluginsCondition(bad))
 	n.advertiser, err = advertise.New(advertise.Config{
-		NodeName: o.nodeName, Client: cluster.kube, Nodes: cluster.Nodes, Pods: cluster.Pods,
-		Slices: cluster.Slices, Configurations: cluster.Configurations, Reached: n.agent.Reached, Devices: n.plugins.NodeInfo, Interval: o.advertiseInterval, Metrics: numbers,
-		Conditions: n.conditions,
+		Node: n.node, Pods: cluster.Pods, Slices: cluster.Slices, Configurations: cluster.Configurations,
+		Reached: n.agent.Reached, Devices: n.plugins.NodeInfo, Metrics: numbers,
 	})
 	if err != nil {
 		return nil, err
@@ -166,7 +164,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	}
 	n.repairer, err = repair.New(repair.Config{
 		Node: o.nodeName, Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Configuration: n.claims.Configuration, PluginsMarkedSince: n.claims.MarkedSince,
-		Events: cluster.events, Conditions: n.conditions, Advice: o.bypassAdvice(), Metrics: numbers,
+		Events: cluster.events, Conditions: n.node, Advice: o.bypassAdvice(), Metrics: numbers,
 	})
 	if err != nil {
 		return nil, err
@@ -262,16 +260,13 @@ func (n *node) run(ctx context.Context) {
 	if n.handlers != nil {
 		running.Go(func() { n.handlers.Run(ctx) })
 	}
-	running.Go(func() { n.advertiser.Run(ctx) })
 	running.Go(func() { n.claims.Run(ctx) })
-	running.Go(func() { n.conditions.Run(ctx) })
-	running.Go(func() {
-		namespace := ""
-		if n.ownPod.Namespace != "" && cache.WaitFor(ctx, "", n.cluster.Pods.Informer().HasSyncedChecker()) {
-			namespace = kubecriNamespace(ctx, n.ownPod, n.cluster.Pods.Lister())
-		}
-		nodemode.Run(ctx, nodemode.Config{Node: n.cluster.node, Client: n.cluster.kube, Nodes: n.cluster.Nodes, NRIPlugin: n.nriPlugin, PodNamespace: namespace})
-	})
+	mode := nodemode.Config{NRIPlugin: n.nriPlugin}
+	if n.ownPod.Namespace != "" {
+		mode.PodNamespace = kubecriNamespace(n.ownPod, n.cluster.Pods.Lister())
+	}
+	n.node.Add("mode", mode.Plan())
+	running.Go(func() { n.node.Run(ctx) })
 	if n.cdi != nil {
 		running.Go(func() { n.cdi.Run(ctx, n.agent) })
 	}

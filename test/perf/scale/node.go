@@ -27,6 +27,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/connection"
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	"github.com/kubeslot/kubeslot/kubecri/informers"
+	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/test/cluster"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 )
@@ -121,10 +122,11 @@ func start(ctx context.Context, name string, config *rest.Config) (*node, error)
 	}); err != nil {
 		return nil, err
 	}
-	advertiser, err := advertise.New(advertise.Config{
-		NodeName: name, Client: kube, Nodes: caches.Nodes, Pods: caches.Pods, Slices: caches.Slices, Configurations: caches.Configurations,
-	})
+	writer, err := nodewriter.New(nodewriter.Config{Node: name, Client: kube, Nodes: caches.Nodes})
 	if err != nil {
+		return nil, err
+	}
+	if _, err = advertise.New(advertise.Config{Node: writer, Pods: caches.Pods, Slices: caches.Slices, Configurations: caches.Configurations}); err != nil {
 		return nil, err
 	}
 	if n.claims, err = claims.New(claims.Config{
@@ -139,7 +141,7 @@ func start(ctx context.Context, name string, config *rest.Config) (*node, error)
 	}
 	ctx, n.stop = context.WithCancel(ctx)
 	caches.Start(ctx.Done())
-	for _, run := range []func(context.Context){n.agent.Run, advertiser.Run, n.claims.Run} {
+	for _, run := range []func(context.Context){n.agent.Run, writer.Run, n.claims.Run} {
 		n.ended.Go(func() { run(ctx) })
 	}
 	return n, nil

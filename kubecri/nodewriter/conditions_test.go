@@ -1,4 +1,4 @@
-package nodecondition
+package nodewriter
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-func TestPlan(t *testing.T) {
+func TestConditionsThatAreNews(t *testing.T) {
 	then, now := metav1.NewTime(time.Unix(1000, 0)), metav1.NewTime(time.Unix(2000, 0))
 	bad := Condition{Type: "kubeslot.io/X", Status: corev1.ConditionTrue, Reason: "Because", Message: "of it"}
 	is := func(status corev1.ConditionStatus, message string, since metav1.Time) corev1.NodeCondition {
@@ -30,7 +30,7 @@ func TestPlan(t *testing.T) {
 		"another status":  {[]corev1.NodeCondition{is(corev1.ConditionFalse, "of it", then)}, []corev1.NodeCondition{changed}},
 		"another message": {[]corev1.NodeCondition{is(corev1.ConditionTrue, "of that", then)}, []corev1.NodeCondition{same}},
 	} {
-		if diff := cmp.Diff(test.want, plan(test.has, []Condition{bad}, now)); diff != "" {
+		if diff := cmp.Diff(test.want, news(test.has, []Condition{bad}, now)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -38,7 +38,7 @@ func TestPlan(t *testing.T) {
 
 // The node says what was set last, the kubelet's conditions stay, and nothing is written
 // that the node says already.
-func TestReporter(t *testing.T) {
+func TestConditions(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	client := fake.NewClientset(node)
 	factory := informers.NewSharedInformerFactory(client, 0)
