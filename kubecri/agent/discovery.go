@@ -166,13 +166,22 @@ func (a *Agent) followProperties(ctx context.Context, s *session, c *v0.Configur
 // propertiesProblem is the problem's key where others have a source's ID, which has an @.
 const propertiesProblem = "properties"
 
-// restarting is how long a process may be away before that is told: one that is
-// replaced by its next version is back sooner.
-const restarting = 2 * time.Second
+const (
+	// restarting is how long a process may be away before that is reported: one that is
+	// replaced by its next version is back sooner.
+	restarting = 2 * time.Second
+
+	// replaced is how long a process that registered again must then work for its end to be a new
+	// failure: one that fails each time it registers is reported.
+	replaced = 5 * time.Second
+)
 
 // runSource keeps one source running until ctx ends.
 func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, source *discovery.Source, in *inputs) {
-	restart, pause := a.config.Restart, time.Duration(0)
+	// A registration ends the waiting for the next attempt. It does not shorten pause, which is how
+	// long the source must work until its problem is over.
+	restart, settle, pause := a.config.Restart, a.config.Restart, time.Duration(0)
+	registered := false   // again, before the last run
 	var failing time.Time // since when each run has ended soon; zero while it works
 	for ctx.Err() == nil {
 		values, known, changed := in.get()
@@ -205,8 +214,11 @@ func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, 
 			continue
 		}
 		now := a.config.Clock.Now()
-		if now.Sub(started) > a.config.Restart.Cap { // a new failure, not one that goes on
-			restart, failing = a.config.Restart, time.Time{}
+		switch lasted := now.Sub(started); {
+		case lasted > a.config.Restart.Cap: // a new failure, not one that goes on
+			restart, settle, failing = a.config.Restart, a.config.Restart, time.Time{}
+		case registered && lasted >= replaced:
+			failing = time.Time{}
 		}
 		if failing.IsZero() {
 			failing = now
@@ -221,10 +233,10 @@ func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, 
 			pause = max(pause, a.config.Restart.Duration) // until then it is the same problem
 			continue
 		}
-		pause = restart.Step()
-		a.sleep(ctx, pause, renewed, changed)
-		if isClosed(renewed) {
-			restart, failing = a.config.Restart, time.Time{}
+		pause = settle.Step()
+		a.sleep(ctx, restart.Step(), renewed, changed)
+		if registered = isClosed(renewed); registered {
+			restart = a.config.Restart
 		}
 	}
 }
