@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,8 +20,8 @@ import (
 
 const (
 	// bytesPerSecond and burstBytes bound what a handler that never stops sending may
-	// cost. A message costs at least minMessageBytes: 64 small ones a second, 1024 at
-	// once.
+	// cost. A list that is reported costs at least minMessageBytes: 64 small ones a second,
+	// 1024 at once.
 	bytesPerSecond  = 4 << 20
 	burstBytes      = 64 << 20
 	minMessageBytes = 64 << 10
@@ -54,18 +53,19 @@ func (e *endpoint) discover(ctx context.Context, request discovery.Request, repo
 		return err
 	}
 	defer conn.Close()
-	codec := &boundedCodec{}
 	stream, err := pb.NewDiscoveryHandlerClient(conn.ClientConn).Discover(ctx, encode(request),
-		grpc.ForceCodecV2(codec), grpc.MaxCallRecvMsgSize(maxMessageBytes))
+		grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxMessageBytes))
 	if err != nil {
 		e.unreachable()
 		return conn.explain(err)
 	}
 	defer e.connected()()
-	messages := receive(ctx, stream, codec)
+	received := receive(stream, &warnings{warn: request.Warn})
+	defer received.discard()
+	defer cancel()
 	silence := time.NewTimer(e.server.config.SilentAfter)
 	defer silence.Stop()
-	warnings := warnings{warn: request.Warn}
+	limit := rate.NewLimiter(bytesPerSecond, burstBytes)
 	for {
 		select {
 		case <-ctx.Done():
@@ -75,41 +75,21 @@ func (e *endpoint) discover(ctx context.Context, request discovery.Request, repo
 		case <-silence.C:
 			klog.FromContext(ctx).V(2).Info("The discovery handler says nothing: it sees no devices", "endpoint", e.address.text)
 			report(discovery.Result{Shared: shared})
-		case message := <-messages:
-			if message.err != nil {
-				return explain(message.err)
+		case list, open := <-received.newest:
+			if !open {
+				return explain(received.err)
 			}
 			silence.Stop()
-			warnings.pass(message.response.GetWarnings())
-			report(decode(message.response, shared))
+			response, err := unmarshal(list)
+			if err != nil {
+				return err
+			}
+			report(decode(response, shared))
+			if err := limit.WaitN(ctx, max(len(list), minMessageBytes)); err != nil {
+				return err
+			}
 		}
 	}
-}
-
-// received is what a stream had last; err ends it.
-type received struct {
-	response *pb.DiscoverResponse
-	err      error
-}
-
-// receive returns the stream's messages, until ctx ends.
-func receive(ctx context.Context, stream grpc.ServerStreamingClient[pb.DiscoverResponse], codec *boundedCodec) <-chan received {
-	messages := make(chan received)
-	limit := rate.NewLimiter(bytesPerSecond, burstBytes)
-	go func() {
-		for {
-			response, err := stream.Recv()
-			select {
-			case messages <- received{response, err}:
-			case <-ctx.Done():
-				return
-			}
-			if err != nil || limit.WaitN(ctx, max(codec.size, minMessageBytes)) != nil {
-				return
-			}
-		}
-	}()
-	return messages
 }
 
 // explain is the error of a stream that had been opened. InvalidArgument is what
@@ -124,23 +104,6 @@ func explain(err error) error {
 		return discovery.Invalidf("the handler refuses: %s", message)
 	}
 	return fmt.Errorf("the stream broke: %s: %s", s.Code(), message)
-}
-
-// warnings passes on those that are new.
-type warnings struct {
-	warn func(string) // may be nil
-	told []string
-}
-
-func (w *warnings) pass(messages []string) {
-	for _, m := range messages {
-		m = shorten(m)
-		if w.warn == nil || m == "" || len(w.told) == maxWarnings || slices.Contains(w.told, m) {
-			continue
-		}
-		w.told = append(w.told, m)
-		w.warn(m)
-	}
 }
 
 // shorten makes text from another process fit for an Event.

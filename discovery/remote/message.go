@@ -24,38 +24,46 @@ const (
 	maxParts = 500_000
 )
 
-// boundedCodec is gRPC's proto codec, for one stream, that refuses responses of too
-// many parts before they take memory.
-type boundedCodec struct {
-	size int // bytes of the last message
-}
+// raw is an encoded DiscoverResponse.
+type raw []byte
+
+// codec is gRPC's proto codec, which leaves responses encoded: most of a flood are never
+// decoded.
+type codec struct{}
 
 // Name implements encoding.CodecV2. Without a name the content type is plain
 // application/grpc, which every server takes for proto.
-func (*boundedCodec) Name() string { return "" }
+func (codec) Name() string { return "" }
 
 // Marshal implements encoding.CodecV2.
-func (*boundedCodec) Marshal(v any) (mem.BufferSlice, error) {
+func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	return encoding.GetCodecV2("proto").Marshal(v)
 }
 
 // Unmarshal implements encoding.CodecV2.
-func (c *boundedCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	message, ok := v.(proto.Message)
+func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+	response, ok := v.(*raw)
 	if !ok {
-		return fmt.Errorf("%T is not a message", v)
+		return fmt.Errorf("%T is no response", v)
 	}
-	c.size = data.Len()
-	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
-	defer buffer.Free()
-	n, err := countParts(buffer.ReadOnlyData())
+	*response = data.Materialize()
+	return nil
+}
+
+// unmarshal decodes a response, unless it has too many parts: before they take memory.
+func unmarshal(data raw) (*pb.DiscoverResponse, error) {
+	n, err := countParts(data)
 	if err != nil {
-		return fmt.Errorf("the response is not a DiscoverResponse: %w", err)
+		return nil, fmt.Errorf("the response is not a DiscoverResponse: %w", err)
 	}
 	if n > maxParts {
-		return fmt.Errorf("the response has more than %d devices, properties, mounts and device nodes", maxParts)
+		return nil, fmt.Errorf("the response has more than %d devices, properties, mounts and device nodes", maxParts)
 	}
-	return proto.Unmarshal(buffer.ReadOnlyData(), message)
+	response := &pb.DiscoverResponse{}
+	if err := proto.Unmarshal(data, response); err != nil {
+		return nil, fmt.Errorf("the response is not a DiscoverResponse: %w", err)
+	}
+	return response, nil
 }
 
 // countParts returns how many messages and strings are repeated in an encoded
