@@ -1,5 +1,6 @@
-// Package unixsocket makes the sockets in the directory of discovery handlers: the
-// agent's, and the handlers'.
+// Package unixsocket makes unix sockets that this process's user alone may connect to: the
+// agent's and the handlers' in the directory of discovery handlers, and kubecri's for the
+// kubelet.
 package unixsocket
 
 import (
@@ -14,7 +15,7 @@ import (
 )
 
 // ErrServed is wrapped by Listen's error when another process serves the socket.
-var ErrServed = errors.New("another process serves it")
+var ErrServed = errors.New("another process serves it: stop that, or choose another path")
 
 // Listener listens on a socket that others may remove.
 type Listener struct {
@@ -100,6 +101,9 @@ func mayReplace(path string) error {
 	}
 	return fmt.Errorf("cannot tell whether the existing socket is served: %w", err)
 }
+
+// Addr implements net.Listener: where clients dial.
+func (l *Listener) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net: "unix"} }
 
 // Present returns an error when those who dial the path do not get here any more.
 func (l *Listener) Present() error {

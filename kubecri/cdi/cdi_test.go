@@ -306,7 +306,7 @@ func TestSpecIsRightWhenItsNameIsGiven(t *testing.T) {
 // A spec names devices of the node, and others than root need not read it.
 func TestModesOfSpecFiles(t *testing.T) {
 	s := store{dir: t.TempDir()}
-	left := filepath.Join(s.dir, "."+prefix+"cam-8120fe.tmp")
+	left := filepath.Join(s.dir, "."+prefix+"cam-8120fe.json.tmp")
 	if err := os.WriteFile(left, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/replacefile"
 )
 
 // Our files in a directory that is shared with others': kubeslot-<instance>.json.
@@ -48,27 +49,11 @@ func (s *store) put(instance string, device discovery.Device) error {
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return err
 	}
-	// Runtimes read *.json and *.yaml. The name is always the same, so that
-	// nothing piles up when we are killed here.
-	temporary := filepath.Join(s.dir, "."+prefix+instance+".tmp")
-	if err := write(temporary, data); err != nil {
-		return errors.Join(err, os.Remove(temporary))
-	}
-	return os.Rename(temporary, path)
+	return replacefile.Write(path, data, mode)
 }
 
 // mode is that of the files: properties may be secrets.
 const mode fs.FileMode = 0o640
-
-func write(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, mode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(mode)) // also of one that an earlier life left
-	return errors.Join(err, f.Sync(), f.Close())
-}
 
 // prune removes the files of Instances whose devices are gone, those that a
 // former life wrote too.

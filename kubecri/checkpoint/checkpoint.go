@@ -13,10 +13,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/replacefile"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -142,35 +142,9 @@ func (w *Writer) Write(c Checkpoint) (wrote bool, err error) {
 		return false, err
 	}
 	w.last = nil // after an error also the former content is news: whether it can be written is asked
-	// The name is always the same: nothing piles up when the process is killed here.
-	temporary := w.path + ".tmp"
-	if err := writeSynced(temporary, content); err != nil {
-		return false, errors.Join(err, os.Remove(temporary))
-	}
-	if err := os.Rename(temporary, w.path); err != nil {
-		return false, errors.Join(err, os.Remove(temporary))
-	}
-	if err := syncDir(filepath.Dir(w.path)); err != nil {
-		return true, err
+	if err := replacefile.Write(w.path, content, 0o600); err != nil {
+		return false, err
 	}
 	w.last = content
 	return true, nil
-}
-
-func writeSynced(path string, content []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
-// syncDir makes a rename in the directory last.
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

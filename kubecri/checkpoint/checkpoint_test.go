@@ -61,7 +61,7 @@ func TestWriteAfterAnError(t *testing.T) {
 	if _, err := w.Write(sample()); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(path+".tmp/in-the-way", 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(filepath.Dir(path), ".checkpoint.tmp/in-the-way"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []Checkpoint{{}, sample(), {}} {
@@ -138,7 +138,7 @@ func TestFailedWriteLeavesTheFormer(t *testing.T) {
 	if _, err := w.Write(sample()); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(path+".tmp/in the way", 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(filepath.Dir(path), ".checkpoint.tmp/in the way"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Write(Checkpoint{}); err == nil {

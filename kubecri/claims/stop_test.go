@@ -228,12 +228,13 @@ func TestNoPromiseWithoutCheckpoint(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	a, _ := promising(t)
 	path := filepath.Join(t.TempDir(), "checkpoint")
+	temporary := filepath.Join(filepath.Dir(path), ".checkpoint.tmp")
 	f := start(t, a, &fakeRuntime{}, setup{leases: true, clock: clock, checkpoint: path})
 	f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
 	if saved := loadSaved(path, here); len(saved.claims) != 1 {
 		t.Errorf("the checkpoint has %v", saved.claims)
 	}
-	if err := os.MkdirAll(path+".tmp/in-the-way", 0o700); err != nil {
+	if err := os.MkdirAll(temporary+"/in-the-way", 0o700); err != nil {
 		t.Fatal(err)
 	}
 	err := f.create(t, "c2", "u2", "cam", "cam-a1-1")
@@ -252,7 +253,7 @@ func TestNoPromiseWithoutCheckpoint(t *testing.T) {
 	if d := a.claim(t, "cam-a1-1").Spec.ReleaseUnreachableAfter; d != nil {
 		t.Errorf("promises %v, though that cannot be kept", d)
 	}
-	await(t, "the way to be free", func() bool { return os.RemoveAll(path+".tmp") == nil })
+	await(t, "the way to be free", func() bool { return os.RemoveAll(temporary) == nil })
 	await(t, "the checkpoint", func() bool {
 		clock.Step(maxRuntimeRetry / 4)
 		return f.CheckpointError() == nil

@@ -261,7 +261,8 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(root)
-	touch(t, root+"/run/cdi/kubeslot-cam-8120fe.json", root+"/run/cdi/.kubeslot-cam-8120fe.tmp", root+"/run/cdi/nvidia.json", root+"/run/cdi/kubeslot.yaml",
+	touch(t, root+"/run/cdi/kubeslot-cam-8120fe.json", root+"/run/cdi/.kubeslot-cam-8120fe.json.tmp",
+		root+"/run/cdi/nvidia.json", root+"/run/cdi/kubeslot.yaml",
 		root+"/var/lib/kubecri/sub/file", root+"/var/lib/akri/notes", root+"/etc/kept", root+"/run/kubecri/kubecri.sock.lock")
 	socketAt(t, root+"/var/lib/akri/agent-registration.sock", false)
 	socketAt(t, root+"/var/lib/akri/mine.sock", true)
@@ -281,7 +282,8 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"/var/run/cdi/.kubeslot-cam-8120fe.tmp", "/var/run/cdi/kubeslot-cam-8120fe.json", "/var/lib/akri/agent-registration.sock",
+	want := []string{"/var/run/cdi/.kubeslot-cam-8120fe.json.tmp",
+		"/var/run/cdi/kubeslot-cam-8120fe.json", "/var/lib/akri/agent-registration.sock",
 		"/run/kubecri/kubecri.sock", "/run/kubecri/kubecri.sock.lock", "/run/kubecri", "/var/lib/kubecri", "/run/udev"}
 	if diff := cmp.Diff(want, removed); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)

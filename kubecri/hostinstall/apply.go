@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kubeslot/kubeslot/kubecri/replacefile"
 )
 
 // Applier carries out plans.
@@ -23,6 +25,9 @@ type Applier struct {
 	Timeout time.Duration
 	// Executable is the program that is put at Program.
 	Executable string
+	// Disk is how files are replaced. They are on the disk before the commands that have
+	// them read.
+	Disk replacefile.Disk
 	// Out gets a line a step.
 	Out io.Writer
 }
@@ -163,40 +168,10 @@ func (a Applier) change(path string, before, after *string) error {
 		return os.Remove(path)
 	}
 	fmt.Fprintf(a.Out, "  writing %s\n", path)
-	return replaceFile(path, []byte(*after))
-}
-
-// replaceFile keeps the owner and mode of a file that is there; a new one is root's,
-// with mode 0644, or 0600 for RecordFile and the like beneath /etc/kubeslot.
-func replaceFile(path string, content []byte) (err error) {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real // not the link
-	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(temp.Name())
-		}
-	}()
-	mode := fs.FileMode(0o644)
-	if info, err := os.Stat(path); err == nil {
-		mode = info.Mode().Perm()
-		if err := sameOwner(temp, info); err != nil {
-			return err
-		}
-	}
-	_, err = temp.Write(content)
-	if err := errors.Join(err, temp.Chmod(mode), temp.Sync(), temp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temp.Name(), path)
+	return a.Disk.Edit(path, []byte(*after), 0o644)
 }
 
 // saved is where a program that was replaced is kept until all is well.
@@ -217,34 +192,24 @@ func (a Applier) program(before, after *string) error {
 		return os.Remove(Program)
 	}
 	if old, err := hashFile(saved(Program)); err != nil || old == *after { // undo
-		return errors.Join(err, os.Rename(saved(Program), Program))
+		return errors.Join(err, a.Disk.Rename(saved(Program), Program))
 	}
 	fmt.Fprintf(a.Out, "  writing %s\n", Program)
-	if err := copyFile(a.Executable, Program+".new"); err != nil {
+	executable, err := os.Open(a.Executable)
+	if err != nil {
 		return err
 	}
+	defer executable.Close()
 	if before != nil {
 		// A link, so that there is a program at any time: the unit may start it.
 		if err := errors.Join(os.RemoveAll(saved(Program)), os.Link(Program, saved(Program))); err != nil {
 			return err
 		}
 	}
-	return os.Rename(Program+".new", Program)
-}
-
-// copyFile makes an executable copy.
-func copyFile(from, to string) error {
-	data, err := os.ReadFile(from)
-	if err != nil {
+	if err := os.MkdirAll(filepath.Dir(Program), 0o755); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(to, data, 0o755); err != nil {
-		return err
-	}
-	return os.Chmod(to, 0o755) // whatever the umask
+	return a.Disk.Copy(Program, executable, 0o755)
 }
 
 // Forget removes what remembers the install, when all else is gone.

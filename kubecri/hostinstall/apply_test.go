@@ -13,8 +13,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeslot/kubeslot/discovery/sysfs/sysfstest"
+	"github.com/kubeslot/kubeslot/kubecri/replacefile"
 )
 
 // recorded is a service manager that writes down what it is told, and fails at one
@@ -151,22 +155,69 @@ func TestApplyToAnotherHost(t *testing.T) {
 	}
 }
 
-// A link stays one; the file that it leads to changes.
-func TestReplaceLink(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "real"), []byte("a"), 0o600); err != nil {
+// A host that loses power has no truncated program that the kubelet needs: the program is on
+// the disk before the kubelet's files name its socket.
+func TestTheProgramIsOnTheDiskBeforeTheKubeletNeedsIt(t *testing.T) {
+	if !sysfstest.InNamespace(t) {
+		return
+	}
+	if err := unix.Mount("tmpfs", filepath.Dir(Program), "tmpfs", 0, ""); err != nil {
 		t.Fatal(err)
 	}
-	link := filepath.Join(dir, "link")
-	if err := os.Symlink("real", link); err != nil {
-		t.Fatal(err)
+	dir, p := twoStages(t)
+	short := strings.NewReplacer(dir, "DIR", filepath.Dir(Program), "BIN")
+	executable := filepath.Join(t.TempDir(), "executable")
+	hashes := map[string]*string{"": nil}
+	for _, content := range []string{"the first", "the second"} {
+		if err := os.WriteFile(executable, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		hash, err := ProgramHash(executable)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashes[content] = &hash
 	}
-	if err := replaceFile(link, []byte("b")); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(filepath.Join(dir, "real"))
-	if info, _ := os.Lstat(link); err != nil || string(data) != "b" || info.Mode()&os.ModeSymlink == 0 {
-		t.Errorf("%q, %v, %v", data, err, info.Mode())
+	for _, step := range []struct {
+		name, before, after string // of the program
+		failAt              string
+		want                []string
+	}{
+		{"install", "", "the first", "", []string{
+			"sync BIN/.kubecri.tmp", "rename BIN/kubecri", "sync BIN", "restart kubecri",
+			"sync DIR/.old.tmp", "rename DIR/old", "sync DIR", "restart kubelet",
+		}},
+		{"an upgrade that fails", "the first", "the second", "restart kubecri", []string{
+			"sync BIN/.kubecri.tmp", "rename BIN/kubecri", "sync BIN", "restart kubecri",
+			"disable kubecri", "rename BIN/kubecri", "sync BIN", "daemon-reload",
+		}},
+	} {
+		var calls []string
+		if err := os.WriteFile(executable, []byte(step.after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p.Stages[0].Changes = []Change{{Program, hashes[step.before], hashes[step.after]}}
+		systemctl := &recorded{failAt: step.failAt}
+		a := Applier{
+			Executable: executable, Out: io.Discard,
+			Disk: replacefile.Disk{Observe: func(call, path string) {
+				calls = append(calls, call+" "+short.Replace(path))
+			}},
+			Systemctl: func(ctx context.Context, args ...string) (string, error) {
+				calls = append(calls, strings.Join(args, " "))
+				return systemctl.run(ctx, args...)
+			},
+			Ready: func(context.Context, Plan, string, Await, time.Time) error { return nil },
+		}
+		if err := a.Apply(t.Context(), p); (err == nil) != (step.failAt == "") {
+			t.Errorf("%s: %v", step.name, err)
+		}
+		if diff := cmp.Diff(step.want, calls); diff != "" {
+			t.Errorf("%s: calls (-want +got):\n%s", step.name, diff)
+		}
+		if data, err := os.ReadFile(Program); err != nil || string(data) != "the first" {
+			t.Errorf("%s: the program is %q, %v", step.name, data, err)
+		}
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/kubeslot/kubeslot/kubecri/kubeletargs"
 )
@@ -190,12 +189,3 @@ func hashFile(path string) (string, error) {
 
 // ProgramHash returns the hash of the file for Want.Program.
 func ProgramHash(path string) (string, error) { return hashFile(path) }
-
-// sameOwner gives the file the owner that the other has.
-func sameOwner(f *os.File, info fs.FileInfo) error {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return fmt.Errorf("%s has no owner", info.Name())
-	}
-	return f.Chown(int(stat.Uid), int(stat.Gid))
-}

@@ -197,6 +197,9 @@ func TestRestartsLeaveNoListener(t *testing.T) {
 		if err := s.serve(klog.NewContext(t.Context(), logger)); err != nil {
 			t.Fatal(err)
 		}
+		if info, err := os.Lstat(s.socket); err != nil || info.Mode().Perm() != 0o600 {
+			t.Fatalf("the socket's mode is %v, %v; want it for root alone", info.Mode(), err)
+		}
 		conn, err := grpc.NewClient("unix://"+s.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			t.Fatal(err)
@@ -210,7 +213,7 @@ func TestRestartsLeaveNoListener(t *testing.T) {
 	}
 	await(t, "one socket to be open", func() (bool, string) {
 		sockets, err := os.ReadFile("/proc/net/unix") // removed ones too
-		n := strings.Count(string(sockets), " "+s.socket+"\n")
+		n := strings.Count(string(sockets), " "+filepath.Dir(s.socket)+"/")
 		return err == nil && n == 1, fmt.Sprint(n, " are, ", err)
 	})
 	s.grpc.Stop()

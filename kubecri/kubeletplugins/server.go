@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/kubeslot/kubeslot/discovery/unixsocket"
 	"github.com/kubeslot/kubeslot/kubecri/kubeletplugins/deviceids"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/nodemode"
@@ -78,11 +79,10 @@ func (s *server) serve(ctx context.Context) error {
 	if s.listener != nil { // of the socket that the kubelet has removed
 		_ = s.listener.Close()
 	}
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: s.socket, Net: "unix"})
+	listener, err := unixsocket.Listen(s.socket)
 	if err != nil {
 		return err
 	}
-	listener.SetUnlinkOnClose(false) // it may be the next one's by then
 	if s.bound, err = os.Lstat(s.socket); err != nil {
 		return errors.Join(err, listener.Close())
 	}

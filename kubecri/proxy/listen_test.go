@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kubeslot/kubeslot/discovery/unixsocket"
 )
 
 func TestListenTakesTheRuntimeSocketsMode(t *testing.T) {
@@ -63,8 +65,8 @@ func TestListenReplacesAStaleSocketOnly(t *testing.T) {
 		t.Fatalf("a stale socket: %v", err)
 	}
 
-	if _, err := Listen(path, ""); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), path) {
-		t.Errorf("our own live socket: %v, want ErrInUse naming %s", err, path)
+	if _, err := Listen(path, ""); !errors.Is(err, unixsocket.ErrServed) || !strings.Contains(err.Error(), path) {
+		t.Errorf("our own live socket: %v, want ErrServed naming %s", err, path)
 	}
 	l.Close()
 
@@ -72,8 +74,8 @@ func TestListenReplacesAStaleSocketOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(path, ""); !errors.Is(err, ErrInUse) {
-		t.Errorf("a foreign live socket: %v, want ErrInUse", err)
+	if _, err := Listen(path, ""); !errors.Is(err, unixsocket.ErrServed) {
+		t.Errorf("a foreign live socket: %v, want ErrServed", err)
 	}
 	foreign.Close()
 

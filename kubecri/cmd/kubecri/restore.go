@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
+	"github.com/kubeslot/kubeslot/kubecri/replacefile"
 	"github.com/kubeslot/kubeslot/types/client/restored"
 )
 
@@ -68,7 +69,7 @@ func (a *afterRestore) noteRestore() error {
 	if a.dir == "" {
 		return nil
 	}
-	if err := os.WriteFile(filepath.Join(a.dir, restoredFile), nil, 0o600); err != nil {
+	if err := replacefile.Write(filepath.Join(a.dir, restoredFile), nil, 0o600); err != nil {
 		return fmt.Errorf("note that a backup was restored: %w", err)
 	}
 	return nil
@@ -97,8 +98,7 @@ func (a *afterRestore) follow(ctx context.Context, current func(context.Context)
 		if a.dir == "" || now == "" || now == "0" || now == kept {
 			return
 		}
-		// A file that a crash leaves half written is one that cannot be compared.
-		if err := os.WriteFile(filepath.Join(a.dir, seenFile), []byte(now), 0o600); err != nil {
+		if err := replacefile.Write(filepath.Join(a.dir, seenFile), []byte(now), 0o600); err != nil {
 			logger.Error(err, "Cannot keep the resource version seen: a process that starts when the API server is away may not notice that a backup is restored")
 		}
 		kept = now
