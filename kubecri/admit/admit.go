@@ -206,7 +206,7 @@ func (a *Admitter) spec(annotations map[string]string, pod claims.Pod) *corev1.P
 		return nil
 	}
 	// A static pod is there as its mirror, which has a UID of its own.
-	mirror := Static(annotations) && p.Annotations[corev1.MirrorPodAnnotationKey] == pod.UID
+	mirror := assignment.Static(annotations) && p.Annotations[corev1.MirrorPodAnnotationKey] == pod.UID
 	if string(p.UID) == pod.UID || mirror {
 		return p
 	}

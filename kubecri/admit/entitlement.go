@@ -32,10 +32,6 @@ func (e entitlement) none() bool {
 // a trusted scheduler: (*signing.Verifier).Verify.
 type verify = func(annotations map[string]string, podUID, node string) error
 
-// sourceAnnotation says where the kubelet has a pod from: "api", or, for a static
-// pod, "file" or "http".
-const sourceAnnotation = "kubernetes.io/config.source"
-
 // decide says what a container is to get, from the annotations that came with
 // the CRI request and, where it is known (not nil), the pod's spec. An error
 // means that the container must not start.
@@ -46,40 +42,37 @@ const sourceAnnotation = "kubernetes.io/config.source"
 // is held up only when it is known to request devices.
 func decide(node string, annotations map[string]string, pod claims.Pod, container string, spec *corev1.Pod, gives gives, verify verify) (entitlement, error) {
 	asked := plugged(annotations, spec, container, gives)
-	if Static(annotations) {
+	if assignment.Static(annotations) {
 		return entitlement{ignored: unassignable(spec, container, asked)}, nil
 	}
-	info, err := assignment.Granted(annotations, pod.UID, node)
+	of, err := assignment.OfContainer(annotations, pod.UID, node, container)
 	if err != nil {
 		// The scheduler has made one for this pod: who knows for which container.
 		return entitlement{}, claims.Refusef("its assignment cannot be used: %v; delete the pod, and its next one is assigned anew", err)
 	}
 	var e entitlement
-	if info != nil {
+	if of.Pod != nil {
 		if err := verify(annotations, pod.UID, node); err != nil {
 			return entitlement{}, claims.Refusef("its assignment was not signed by a scheduler that this node trusts: %v; compare the scheduler's --assignment-signing-key-file with --assignment-public-keys-file of this node, then delete the pod, and its next one is assigned anew", err)
 		}
-		if e, err = granted(info, spec, container); err != nil {
-			return entitlement{}, claims.Refusef("its assignment cannot be used: %v; delete the pod, and its next one is assigned anew", err)
+	}
+	if c := of.Info; c != nil { // not one that requests nothing, or an ephemeral one
+		e = entitlement{grants: of.Grants, requested: ours(c.Requests)}
+		if deviceplugins.Concerns(c) {
+			e.assigned = withKube(of.Pod, spec)
 		}
 	}
 	if spec != nil {
 		e.requested = requests(spec, container)
 	}
 	switch {
-	case info == nil && len(e.requested)+len(asked) > 0:
+	case of.Pod == nil && len(e.requested)+len(asked) > 0:
 		return entitlement{}, unassigned(annotations, spec, e.requested, asked)
 	case e.assigned == nil && len(asked) > 0:
 		return entitlement{}, claims.Refusef("it requests %s, of which a device plugin of this node gives out devices, and the scheduler has assigned it none: does the scheduler have its half of the plugin (--devschedpath)?",
 			names(nil, asked))
 	}
 	return e, nil
-}
-
-// Static reports whether the kubelet has the pod from elsewhere than the API server.
-func Static(annotations map[string]string) bool {
-	source := annotations[sourceAnnotation]
-	return source == "file" || source == "http"
 }
 
 // unassignable says what a static pod's container requests in vain: the kubelet
@@ -95,24 +88,6 @@ func unassignable(spec *corev1.Pod, container string, asked []types.ResourceName
 	}
 	return fmt.Errorf("it requests %s, but it is of a static pod, to which no scheduler assigns devices; make it an ordinary pod, such as a DaemonSet's",
 		names(requested, asked))
-}
-
-// granted returns what the scheduler assigned to a container, and what the
-// annotation says that it is for.
-func granted(info *types.PodInfo, spec *corev1.Pod, container string) (entitlement, error) {
-	c := info.GetContainerInPod(container)
-	if c == nil { // one that requests nothing, or an ephemeral one
-		return entitlement{}, nil
-	}
-	grants, err := assignment.Grants(c)
-	if err != nil {
-		return entitlement{}, err
-	}
-	e := entitlement{grants: grants, requested: ours(c.Requests)}
-	if deviceplugins.Concerns(c) {
-		e.assigned = withKube(info, spec)
-	}
-	return e, nil
 }
 
 // ours returns the requests for Configurations and Instances, without prefix.

@@ -2,11 +2,11 @@ package advertise
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kubeslot/kubeslot/kubecri/agent/deviceslices"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -47,13 +47,8 @@ func countSlots(configurations []*v0.Configuration, reported []*v1alpha1.DeviceS
 			slots[name] = says.Value()
 		}
 	}
-	for _, s := range reported {
-		for d := range slices.Values(s.Spec.Devices) {
-			c := oldest.ResourceOwner(d.Instance())
-			if s.Spec.NodeName != node.Name || d.Gone || c == nil || c.Name != d.Configuration.Name || c.Namespace != d.Configuration.Namespace || c.Spec.Discovery != nil ||
-				len(d.Hash) != c.Spec.HashDigits() || d.Check(node.Name) != nil || devices[d.Instance()] {
-				continue
-			}
+	for c, d := range deviceslices.Counted(node.Name, reported, oldest) {
+		if !devices[d.Instance()] {
 			devices[d.Instance()] = true
 			slots[c.Name] += int64(c.Spec.Slots())
 		}

@@ -136,7 +136,7 @@ func (r *reach) hashes(s *v1alpha1.DeviceSlice) []string {
 	var hashes []string
 	for i := range s.Spec.Devices {
 		d := &s.Spec.Devices[i]
-		if d.Configuration == r.configuration && d.Shared && !d.Gone && len(d.Hash) == r.digits && d.Check(s.Spec.NodeName) == nil {
+		if d.Shared && d.CountsFor(r.configuration, r.digits, s.Spec.NodeName) {
 			hashes = append(hashes, d.Hash)
 		}
 	}

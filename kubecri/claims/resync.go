@@ -148,24 +148,19 @@ func (c *Claims) userOf(ctx context.Context, container *runtimeapi.Container, po
 		},
 		slots: map[slot.Name]v1alpha1.Level{},
 	}
-	for key, value := range container.Annotations {
-		name, holder, ok, err := slot.ParseAnnotation(key, value)
-		if err != nil {
-			klog.FromContext(ctx).Error(err, "Passed over a container's annotation", "containerID", container.Id)
-		}
-		if ok && err == nil {
-			u.slots[name] = v1alpha1.ConfigurationLevel
-			if holder == "" {
-				u.slots[name] = v1alpha1.InstanceLevel
-			}
-		}
+	used, err := Used(container.Annotations)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Passed over a container's annotation", "containerID", container.Id)
+	}
+	for name, use := range used {
+		u.slots[name] = use.Level
 	}
 	if len(u.slots) == 0 {
-		grants, err := Assigned(c.config.Node, podAnnotations, u.pod, u.name)
+		assigned, err := assignment.OfContainer(podAnnotations, u.pod.UID, c.config.Node, u.name)
 		if err != nil { // it was created without devices, then
 			return nil
 		}
-		for _, g := range grants {
+		for _, g := range assigned.Grants {
 			u.slots[g.Slot] = levelOf(g)
 		}
 	}
@@ -173,18 +168,4 @@ func (c *Claims) userOf(ctx context.Context, container *runtimeapi.Container, po
 		return nil
 	}
 	return u
-}
-
-// Assigned returns the slots that the scheduler assigned to a container on the
-// node, as the pod's annotations say.
-func Assigned(node string, podAnnotations map[string]string, pod Pod, container string) ([]assignment.Grant, error) {
-	info, err := assignment.Granted(podAnnotations, pod.UID, node)
-	if err != nil || info == nil {
-		return nil, err
-	}
-	c := info.GetContainerInPod(container)
-	if c == nil {
-		return nil, nil
-	}
-	return assignment.Grants(c)
 }

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/kubeletplugins/deviceids"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -48,12 +49,6 @@ func (c claim) String() string {
 	return fmt.Sprintf("claimed by device %q of node %s", c.holder, c.node)
 }
 
-// use is how a container of this node uses a slot, by the container's annotations.
-type use struct {
-	level v1alpha1.Level
-	id    string
-}
-
 // account knows who has which slot of the Configurations that this node serves: all
 // claims, with this process's own writes before the watch shows them, and what containers
 // use. Safe for concurrent use.
@@ -67,7 +62,7 @@ type account struct {
 	// deleted are the claims that are gone, and since when.
 	deleted map[types.UID]time.Time
 	// used are the slots of containers, as last seen, and usedOf the same by Instance.
-	used   map[slot.Name]use
+	used   map[slot.Name]claims.Use
 	usedOf map[string][]slot.Name
 	// allocated is when an id of this node was last asked for, by its slot, or when the
 	// slot was first seen to be this node's.
@@ -83,7 +78,7 @@ type account struct {
 
 func newAccount(node string, now func() time.Time) *account {
 	return &account{node: node, now: now, claims: map[string]map[string]map[int]claim{}, deleted: map[types.UID]time.Time{},
-		used: map[slot.Name]use{}, allocated: map[slot.Name]time.Time{}, releasing: map[slot.Name]bool{}, choosing: map[string]bool{},
+		used: map[slot.Name]claims.Use{}, allocated: map[slot.Name]time.Time{}, releasing: map[slot.Name]bool{}, choosing: map[string]bool{},
 		unclaimedHolds: map[slot.Name]claim{}}
 }
 
@@ -235,7 +230,7 @@ func (a *account) notAsked(names []slot.Name) {
 }
 
 // setUsed notes what containers use.
-func (a *account) setUsed(used map[slot.Name]use) (changed bool) {
+func (a *account) setUsed(used map[slot.Name]claims.Use) (changed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	changed = !maps.Equal(a.used, used)
@@ -276,7 +271,7 @@ func (a *account) instance(name string, capacity int, usable, onlyHere bool) *de
 	}
 	for _, held := range a.usedOf[name] { // whose claims somebody deleted
 		u := a.used[held]
-		hold(deviceids.Hold{Index: held.Index, ID: u.id, Level: u.level})
+		hold(deviceids.Hold{Index: held.Index, ID: u.Holder, Level: u.Level})
 	}
 	slices.SortFunc(in.Holds, func(a, b deviceids.Hold) int { return a.Index - b.Index })
 	return in

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/kubeletplugins/deviceids"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -25,11 +26,11 @@ func BenchmarkDecide(b *testing.B) {
 				devices[i] = fmt.Sprint("device-", i)
 			}
 			r := newRig(b, newAPI(), "a", spec, devices...)
-			used := map[slot.Name]use{}
+			used := map[slot.Name]claims.Use{}
 			for i, in := range r.resource(cam).(*deviceids.Configuration).Instances {
 				s := slot.Name{Instance: in.Name, Index: 1}
 				id := map[string]string{"Container": fmt.Sprint("cam-", i), "Node": in.Name, "none": s.String()}[name]
-				used[s] = use{v1alpha1.ConfigurationLevel, id}
+				used[s] = claims.Use{Level: v1alpha1.ConfigurationLevel, Holder: id}
 				r.account.set(s, claimOf(&v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{UID: types.UID(id), ResourceVersion: "1"},
 					Spec: v1alpha1.SlotClaimSpec{NodeName: "a", Level: v1alpha1.ConfigurationLevel, Holder: id}}))
 			}

@@ -3,6 +3,7 @@ package kubeletplugins
 import (
 	"maps"
 
+	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/kubeletplugins/deviceids"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -100,7 +101,7 @@ func (a *account) holds(listed listing) []held {
 		resource := resourceOf(configuration, name.Instance, c.level)
 		u, used := a.used[name]
 		all = append(all, held{slot: name, claim: c, resource: resource, asked: a.allocated[name],
-			inUse: len(listed[resource][c.holder]) > 0 || used && u == use{c.level, c.holder}})
+			inUse: len(listed[resource][c.holder]) > 0 || used && u == claims.Use{Level: c.level, Holder: c.holder}})
 	}
 	for _, instances := range a.claims {
 		for instance, slots := range instances {
@@ -118,7 +119,7 @@ func (a *account) holds(listed listing) []held {
 		configuration, _ := slot.SplitInstance(name.Instance)
 		c, claimed := a.claims[configuration][name.Instance][name.Index]
 		if _, held := a.unclaimedHolds[name]; !held && !(claimed && a.ours(c)) {
-			add(name, claim{node: a.node, level: u.level, holder: u.id})
+			add(name, claim{node: a.node, level: u.Level, holder: u.Holder})
 		}
 	}
 	return all
@@ -126,10 +127,10 @@ func (a *account) holds(listed listing) []held {
 
 // unclaimed returns the slots that containers use and nobody has claimed, and those that
 // others have claimed.
-func (a *account) unclaimed() (free map[slot.Name]use, lost map[slot.Name]claim) {
+func (a *account) unclaimed() (free map[slot.Name]claims.Use, lost map[slot.Name]claim) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	free, lost = map[slot.Name]use{}, map[slot.Name]claim{}
+	free, lost = map[slot.Name]claims.Use{}, map[slot.Name]claim{}
 	for name, u := range a.used {
 		configuration, _ := slot.SplitInstance(name.Instance)
 		c, claimed := a.claims[configuration][name.Instance][name.Index]

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -157,21 +158,14 @@ func (p *Plugins) readContainers(ctx context.Context) error {
 
 // usedBy returns the slots of containers that can run or run again, and the ids of these
 // containers and their sandboxes.
-func usedBy(listed crilist.Listing) (map[slot.Name]use, map[string]bool) {
-	used, ids := map[slot.Name]use{}, map[string]bool{}
+func usedBy(listed crilist.Listing) (map[slot.Name]claims.Use, map[string]bool) {
+	used, ids := map[slot.Name]claims.Use{}, map[string]bool{}
 	for _, c := range listed.Containers {
 		if !listed.Usable(c) {
 			continue
 		}
-		for key, value := range c.Annotations {
-			name, holder, ok, err := slot.ParseAnnotation(key, value)
-			if !ok || err != nil {
-				continue
-			}
-			u := use{level: v1alpha1.ConfigurationLevel, id: holder}
-			if holder == "" {
-				u = use{level: v1alpha1.InstanceLevel, id: name.String()}
-			}
+		slots, _ := claims.Used(c.Annotations)
+		for name, u := range slots {
 			used[name] = u
 			ids[c.Id], ids[c.PodSandboxId] = true, true
 		}
@@ -286,9 +280,9 @@ func (p *Plugins) claimAgain(ctx context.Context) error {
 			continue
 		}
 		p.remade[name] = now
-		made, err := p.create(ctx, name, v1alpha1.SlotClaimSpec{NodeName: p.Node, Level: u.level, Holder: u.id, MadeAgain: true}, owner)
+		made, err := p.create(ctx, name, v1alpha1.SlotClaimSpec{NodeName: p.Node, Level: u.Level, Holder: u.Holder, MadeAgain: true}, owner)
 		if made {
-			klog.FromContext(ctx).Info("Claimed a slot again, whose container runs", "slot", name, "device", u.id)
+			klog.FromContext(ctx).Info("Claimed a slot again, whose container runs", "slot", name, "device", u.Holder)
 		}
 		if err != nil && !errors.As(err, &conflict{}) {
 			errs = append(errs, err)

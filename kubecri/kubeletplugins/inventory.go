@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kubeslot/kubeslot/kubecri/agent/deviceslices"
 	"github.com/kubeslot/kubeslot/kubecri/kubeletplugins/deviceids"
 	"github.com/kubeslot/kubeslot/kubecri/nodemode"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -60,18 +61,10 @@ func (p *Plugins) takeInventory() (inventory, <-chan struct{}) {
 		}
 	}
 	reported, _ := p.Slices.Lister().List(labels.Everything())
-	for _, s := range reported {
-		for i := range s.Spec.Devices {
-			d := &s.Spec.Devices[i]
-			c := oldest.ResourceOwner(d.Instance())
-			if s.Spec.NodeName != p.Node || d.Gone || c == nil || c.Name != d.Configuration.Name || c.Namespace != d.Configuration.Namespace || len(d.Hash) != c.Spec.HashDigits() ||
-				c.Spec.Discovery != nil || d.Check(p.Node) != nil {
-				continue
-			}
-			_, is := seen[d.Instance()]
-			s := of(c.Name)
-			s.devices[d.Instance()], s.onlyHere[d.Instance()] = is && !d.Unschedulable, !d.Shared
-		}
+	for c, d := range deviceslices.Counted(p.Node, reported, oldest) {
+		_, is := seen[d.Instance()]
+		s := of(c.Name)
+		s.devices[d.Instance()], s.onlyHere[d.Instance()] = is && !d.Unschedulable, !d.Shared
 	}
 	for configuration, instances := range p.account.heldInstances() {
 		maps.Copy(of(configuration).held, instances)

@@ -10,10 +10,6 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// sourceAnnotation says where the kubelet has a pod from: "api", or, for a static pod,
-// "file" or "http".
-const sourceAnnotation = "kubernetes.io/config.source"
-
 // Lack is what a container was assigned and has not been given.
 type Lack struct {
 	// Slots are those that the scheduler assigned, Plugins the resources that device
@@ -47,23 +43,15 @@ func (l Lack) String() string {
 // assigned is what the scheduler assigned to a container on the node. Of a static pod, and
 // of a pod whose assignment cannot be read, nobody can say what a container would lack.
 func assigned(node string, podAnnotations map[string]string, pod claims.Pod, container string) Lack {
-	if source := podAnnotations[sourceAnnotation]; source == "file" || source == "http" {
+	if assignment.Static(podAnnotations) {
 		return Lack{}
 	}
-	info, err := assignment.Granted(podAnnotations, pod.UID, node)
-	if err != nil || info == nil {
+	of, err := assignment.OfContainer(podAnnotations, pod.UID, node, container)
+	if err != nil || of.Info == nil {
 		return Lack{}
 	}
-	c := info.GetContainerInPod(container)
-	if c == nil {
-		return Lack{}
-	}
-	grants, err := assignment.Grants(c)
-	if err != nil {
-		return Lack{}
-	}
-	l := Lack{Slots: grants}
-	for _, name := range deviceplugins.Assigned(c) {
+	l := Lack{Slots: of.Grants}
+	for _, name := range deviceplugins.Assigned(of.Info) {
 		l.Plugins = append(l.Plugins, string(name))
 	}
 	return l

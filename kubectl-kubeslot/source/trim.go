@@ -8,7 +8,7 @@ import (
 )
 
 // keptAnnotations are those that a view reads.
-var keptAnnotations = []string{assignment.Annotation, assignment.HolderAnnotation, "kubernetes.io/config.source"}
+var keptAnnotations = []string{assignment.Annotation, assignment.HolderAnnotation, assignment.SourceAnnotation}
 
 // trim drops what no view reads, to save memory: there may be 50,000 pods.
 func trim(object any) (any, error) {

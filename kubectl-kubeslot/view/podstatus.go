@@ -100,10 +100,3 @@ func isReady(pod *corev1.Pod) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
-
-// managedByKubelet reports whether the kubelet has the pod from elsewhere: no scheduler
-// assigns anything to a static pod.
-func managedByKubelet(pod *corev1.Pod) bool {
-	source := pod.Annotations["kubernetes.io/config.source"]
-	return source == "file" || source == "http"
-}

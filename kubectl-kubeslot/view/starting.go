@@ -93,7 +93,7 @@ func (v *View) assignmentWaits(pod *corev1.Pod) []Wait {
 	}
 	if len(held) == 0 {
 		// Who may not list nodes cannot know which choose slots themselves.
-		if managedByKubelet(pod) || len(v.objects.Nodes) == 0 || v.choosesSlots(pod.Spec.NodeName) {
+		if assignment.Static(pod.Annotations) || len(v.objects.Nodes) == 0 || v.choosesSlots(pod.Spec.NodeName) {
 			return nil
 		}
 		return []Wait{{Reason: "NotAssigned", Source: FromKubeslot, Container: rows[0].container, Resource: rows[0].resource, Count: rows[0].count,

@@ -177,6 +177,12 @@ func LacksHandler(without, reporting int, onEach bool) bool {
 // Instance returns the name of the device's Instance.
 func (d *Device) Instance() string { return slot.InstanceName(d.Configuration.Name, d.Hash) }
 
+// CountsFor reports whether the node's report says that the device is there, and is believed: it is for
+// the Configuration, whose hashes have so many digits, and the device is what it says.
+func (d *Device) CountsFor(c ConfigurationReference, digits int, node string) bool {
+	return d.Configuration == c && !d.Gone && len(d.Hash) == digits && d.Check(node) == nil
+}
+
 // Check returns an error when the device is not what it says, or too large: whoever
 // reads a slice must leave out such a device. Without this a node could report another
 // node's local device as its own, or fill the Instance of a device that others share.
