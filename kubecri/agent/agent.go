@@ -133,7 +133,8 @@ type Agent struct {
 	began          time.Time // Run; set before there are sessions
 	writer         *deviceslices.Writer
 	// timed wakes who looks at what changes with time alone.
-	timed chan struct{}
+	timed   chan struct{}
+	notices *notices
 
 	registry
 }
@@ -166,6 +167,7 @@ func New(config Config) (*Agent, error) {
 		timed:          make(chan struct{}, 1),
 		registry:       registry{sessions: map[string]*session{}, changed: make(chan struct{})},
 	}
+	a.notices = newNotices(config.Clock, func() { wake(a.timed) })
 	a.writer = deviceslices.New(deviceslices.Config{NodeName: config.NodeName, Client: config.Client, Slices: config.Slices, Created: config.SliceCreated,
 		Node: a.node, State: a.state, Backoff: retries, Clock: config.Clock})
 	if err := a.watch(); err != nil {

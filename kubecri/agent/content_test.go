@@ -38,6 +38,7 @@ func TestHoldersAreNotified(t *testing.T) {
 		agent.wantNotified(t, "cam-8120fe DeviceChanged The device of Instance cam-8120fe has changed on node node-a: property BUS. ")
 		moved := bus("9")
 		moved.DeviceSpecs = []discovery.DeviceSpec{{ContainerPath: "/dev/stick", HostPath: "/dev/zero"}}
+		pass(noticeInterval)
 		set(moved)
 		agent.wantNotified(t, "cam-8120fe DeviceChanged The device of Instance cam-8120fe has changed on node node-a: device nodes. ")
 		set(moved)

@@ -24,6 +24,8 @@ const (
 	reasonProperties     = "NoDiscoveryProperties"
 	reasonInvalid        = "InvalidDiscoveryDetails"
 	reasonFailed         = "DiscoveryFailed"
+	reasonRejected       = "DevicesRejected"
+	reasonLost           = "DevicesLost"
 )
 
 // discover keeps all sources of the Configuration's handler running until ctx ends.
@@ -223,7 +225,7 @@ func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, 
 		if failing.IsZero() {
 			failing = now
 		}
-		a.failed(ctx, s, source, failing, err)
+		a.failed(ctx, s, c, source, failing, err)
 		if errors.Is(err, discovery.ErrInvalid) {
 			select {
 			case <-renewed: // perhaps by another version of it
@@ -242,7 +244,8 @@ func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, 
 }
 
 // failed says that a source does not work, and has not since then.
-func (a *Agent) failed(ctx context.Context, s *session, source *discovery.Source, since time.Time, err error) {
+func (a *Agent) failed(ctx context.Context, s *session, c *v0.Configuration, source *discovery.Source,
+	since time.Time, err error) {
 	a.config.Metrics.DiscoveryFailed(source.Handler.Name())
 	a.update(ctx, s, func(r *reports.Reports, now time.Time) { r.Fail(source.ID, now) })
 	reason, err := reasonFailed, fmt.Errorf("discovery handler %q: %w", source.Handler.Name(), err)
@@ -250,7 +253,9 @@ func (a *Agent) failed(ctx context.Context, s *session, source *discovery.Source
 	case errors.Is(err, discovery.ErrInvalid):
 		reason = reasonInvalid
 	case !source.BuiltIn && a.config.Clock.Since(since) < restarting:
-		klog.FromContext(ctx).Info("A discovery handler does not answer, trying again", "reason", err)
+		a.notices.add(noticeKind{c.Name, source.ID, "Retrying"}, func(times int) {
+			klog.FromContext(ctx).Info("A discovery handler does not answer, trying again", "reason", err, "times", times)
+		})
 		return
 	}
 	a.recordProblem(ctx, s, source.ID, reason, err)
@@ -262,7 +267,10 @@ func (a *Agent) runHandler(ctx context.Context, s *session, c *v0.Configuration,
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
-			klog.FromContext(ctx).Error(err, "The discovery handler has a bug", "stack", string(debug.Stack()))
+			stack := string(debug.Stack())
+			a.notices.add(noticeKind{c.Name, source.ID, "Panic"}, func(times int) {
+				klog.FromContext(ctx).Error(err, "The discovery handler has a bug", "stack", stack, "times", times)
+			})
 		}
 	}()
 	started, reported := a.config.Clock.Now(), false

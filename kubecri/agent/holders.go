@@ -37,9 +37,23 @@ func (a *Agent) gone(configuration, hash string) notification {
 		"Node %s no longer sees the device of Instance %s: containers that use it may fail.", a.config.NodeName, instance)}
 }
 
-func (a *Agent) notifyHolders(all []notification) {
+// notifyHolders notifies the pods here that use one of the Instances, if there are any.
+func (a *Agent) notifyHolders(configuration string, all []notification) {
+	if len(all) == 0 {
+		return
+	}
+	holds := func(string) bool { return true }
+	if a.config.Held != nil {
+		if held, known := a.config.Held(); known {
+			holds = func(instance string) bool { return held[instance] }
+		}
+	}
 	for _, n := range all {
-		a.config.NotifyHolders(n.instance, n.reason, n.message)
+		if holds(n.instance) {
+			a.notices.add(noticeKind{configuration, n.instance, n.reason}, func(times int) {
+				a.config.NotifyHolders(n.instance, n.reason, n.message+repeated(times))
+			})
+		}
 	}
 }
 

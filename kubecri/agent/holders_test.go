@@ -25,7 +25,7 @@ func TestHoldersOfWhatOthersDiscoverAreNotified(t *testing.T) {
 			}
 		}
 		all("rtsp://a", 1)
-		pass(2 * time.Second)
+		pass(noticeInterval)
 		for _, n := range s.nodes {
 			n.mu.Lock()
 			n.notifications = nil

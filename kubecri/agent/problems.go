@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
+	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -19,8 +21,8 @@ import (
 const maxWarnings = 16
 
 // recordProblem logs, and records as an Event and into the node's slices, what keeps
-// discovery from working: once until it changes, or is over. source is the ID of the
-// source that has the problem, "" when all have it.
+// discovery from working: once until it changes, or is over, and not more often than notices are
+// given. source is the ID of the source that has the problem, "" when all have it.
 func (a *Agent) recordProblem(ctx context.Context, s *session, source, reason string, err error) {
 	a.mu.Lock()
 	is := s.problems[source]
@@ -36,8 +38,15 @@ func (a *Agent) recordProblem(ctx context.Context, s *session, source, reason st
 		return
 	}
 	a.writer.Wake()
-	klog.FromContext(ctx).Error(err, "Discovery does not work")
-	a.config.Recorder.Eventf(configuration, corev1.EventTypeWarning, reason, "Node %s: %v", a.config.NodeName, err)
+	a.notices.add(noticeKind{configuration.Name, source, reason}, func(times int) {
+		klog.FromContext(ctx).Error(err, "Discovery does not work", "times", times)
+		a.warning(configuration, reason, times, "Node %s: %v", a.config.NodeName, err)
+	})
+}
+
+// warning records an Event of a notice.
+func (a *Agent) warning(c *v0.Configuration, reason string, times int, format string, args ...any) {
+	a.config.Recorder.Event(c, corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)+repeated(times))
 }
 
 // withoutNumbers is what two errors have in common that differ in ports or times
@@ -100,7 +109,7 @@ func (s *session) toWrite() []v1alpha1.Problem {
 		all = append(all, p)
 	}
 	if s.rejected != "" {
-		all = append(all, v1alpha1.Problem{Configuration: &ref, Reason: "DevicesRejected", Message: "left out: " + s.rejected})
+		all = append(all, v1alpha1.Problem{Configuration: &ref, Reason: reasonRejected, Message: "left out: " + s.rejected})
 	}
 	return all
 }

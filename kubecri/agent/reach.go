@@ -110,7 +110,7 @@ func (a *Agent) sliceChanged(r *reach, versions ...any) {
 		}
 	}
 	a.reachChanged()
-	a.notifyHolders(all)
+	a.notifyHolders(r.configuration.Name, all)
 }
 
 // run keeps the reach up to date until ctx ends.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
@@ -122,23 +121,36 @@ func (a *Agent) settle(ctx context.Context, s *session) (record func()) {
 	a.config.Metrics.Discovered(c.Name, devices-unusable, unusable)
 	return func() {
 		if leftOut {
-			logger.Info("Left out devices that the handler reported", "count", leftOutCount, "reason", rejected)
-			a.config.Recorder.Eventf(c, corev1.EventTypeWarning, "DevicesRejected", "Node %s leaves out %s", a.config.NodeName, rejected)
+			a.notices.add(noticeKind{c.Name, "", reasonRejected}, func(times int) {
+				logger.Info("Left out devices that the handler reported",
+					"count", leftOutCount, "reason", rejected, "times", times)
+				a.warning(c, reasonRejected, times, "Node %s leaves out %s", a.config.NodeName, rejected)
+			})
 		}
 		for _, l := range lost {
-			logger.Info("Withdrew the devices of a source that does not work", "source", l.source, "devices", l.devices)
-			a.config.Recorder.Eventf(c, corev1.EventTypeWarning, "DevicesLost",
-				"Node %s no longer reports %d devices: %s has not worked since they were reported last", a.config.NodeName, l.devices, sourceName(l.source))
+			a.notices.add(noticeKind{c.Name, l.source, reasonLost}, func(times int) {
+				logger.Info("Withdrew the devices of a source that does not work",
+					"source", l.source, "devices", l.devices, "times", times)
+				a.warning(c, reasonLost, times,
+					"Node %s no longer reports %d devices: %s has not worked since they were reported last",
+					a.config.NodeName, l.devices, sourceName(l.source))
+			})
 		}
 		if former > 0 {
-			logger.Info("Withdrew devices that no source has reported since discovery began", "devices", former)
-			a.config.Recorder.Eventf(c, corev1.EventTypeWarning, "DevicesLost", "Node %s no longer reports %d devices: no discovery handler %q has reported them since discovery began",
-				a.config.NodeName, former, c.Spec.DiscoveryHandler.Name)
+			a.notices.add(noticeKind{c.Name, "", reasonLost}, func(times int) {
+				logger.Info("Withdrew devices that no source has reported since discovery began",
+					"devices", former, "times", times)
+				a.warning(c, reasonLost, times,
+					"Node %s no longer reports %d devices: no discovery handler %q has reported them since discovery began",
+					a.config.NodeName, former, c.Spec.DiscoveryHandler.Name)
+			})
 		}
 		if !unchanged {
-			logger.Info("What is known of the devices has changed", "count", devices)
+			a.notices.add(noticeKind{c.Name, "", "Changed"}, func(times int) {
+				logger.Info("What is known of the devices has changed", "count", devices, "times", times)
+			})
 		}
-		a.notifyHolders(news)
+		a.notifyHolders(c.Name, news)
 	}
 }
 
@@ -162,10 +174,10 @@ func (a *Agent) lostFormer(c *v0.Configuration, was, is *reports.Standing) (n in
 	return n
 }
 
-// passTime settles sessions when that is due, until ctx ends.
+// passTime settles sessions and gives notices when that is due, until ctx ends.
 func (a *Agent) passTime(ctx context.Context) {
 	for ctx.Err() == nil {
-		var next time.Time
+		next := a.notices.due()
 		var records []func()
 		a.mu.Lock()
 		now := a.config.Clock.Now()
@@ -173,9 +185,7 @@ func (a *Agent) passTime(ctx context.Context) {
 			if at := s.standing.Next; !at.IsZero() && !at.After(now) {
 				records = append(records, a.settle(klog.NewContext(ctx, klog.FromContext(ctx).WithValues("configuration", klog.KObj(s.configuration))), s))
 			}
-			if at := s.standing.Next; !at.IsZero() && (next.IsZero() || at.Before(next)) {
-				next = at
-			}
+			next = earlier(next, s.standing.Next)
 		}
 		a.mu.Unlock()
 		for _, f := range records {

@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+const (
+	// noticeInterval is how often at most a kind of notice is given: how fast a handler changes
+	// its mind is not ours to choose.
+	noticeInterval = time.Minute
+
+	// maxNoticeKinds bounds the kinds that are remembered for noticeInterval, and with them the
+	// notices in it: 256 Configurations with four each. Those of further kinds are dropped.
+	maxNoticeKinds = 1024
+)
+
+// noticeKind is what notices are alike in: the Configuration, the source or Instance, if it is about
+// one, and the reason.
+type noticeKind struct{ configuration, about, reason string }
+
+// notices are log lines and Events. Of each kind the first is given at once and then one each
+// noticeInterval, which is the newest and says how many there were. Safe for concurrent use.
+type notices struct {
+	clock clock.PassiveClock
+	wake  func() // has due called
+
+	mu    sync.Mutex
+	kinds map[noticeKind]*held
+}
+
+// held are the notices of one kind since the last that was given.
+type held struct {
+	until  time.Time
+	count  int
+	newest func(times int)
+}
+
+func newNotices(clock clock.PassiveClock, wake func()) *notices {
+	return &notices{clock: clock, wake: wake, kinds: map[noticeKind]*held{}}
+}
+
+// add gives the notice now, or has due give it or a newer one of its kind.
+func (n *notices) add(kind noticeKind, give func(times int)) {
+	n.mu.Lock()
+	if h := n.kinds[kind]; h != nil {
+		h.count, h.newest = h.count+1, give
+		n.mu.Unlock()
+		return
+	}
+	room := len(n.kinds) < maxNoticeKinds
+	if room {
+		n.kinds[kind] = &held{until: n.clock.Now().Add(noticeInterval)}
+	}
+	n.mu.Unlock()
+	if room {
+		n.wake()
+		give(1)
+	}
+}
+
+// due gives the notices whose time has come. It returns when the next are due, zero for never.
+func (n *notices) due() (next time.Time) {
+	var give []func()
+	n.mu.Lock()
+	now := n.clock.Now()
+	for kind, h := range n.kinds {
+		if !h.until.After(now) {
+			if h.count == 0 {
+				delete(n.kinds, kind)
+				continue
+			}
+			newest, times := h.newest, h.count
+			give = append(give, func() { newest(times) })
+			*h = held{until: now.Add(noticeInterval)}
+		}
+		next = earlier(next, h.until)
+	}
+	n.mu.Unlock()
+	for _, f := range give {
+		f()
+	}
+	return next
+}
+
+// earlier returns the earlier of two times, of which one that is zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// repeated ends the message of an Event of a notice.
+func repeated(times int) string {
+	if times == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d times within %v)", times, noticeInterval)
+}

@@ -1,0 +1,111 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+func TestNotices(t *testing.T) {
+	clock, woken := testingclock.NewFakePassiveClock(time.Unix(1000, 0)), 0
+	n := newNotices(clock, func() { woken++ })
+	var given []string
+	add := func(reason, text string) {
+		n.add(noticeKind{configuration: "cam", reason: reason}, func(times int) {
+			given = append(given, fmt.Sprint(text, repeated(times)))
+		})
+	}
+	want := func(next time.Duration, texts ...string) {
+		t.Helper()
+		at := n.due()
+		if due := at.Sub(clock.Now()); next == 0 && !at.IsZero() || next > 0 && due != next {
+			t.Errorf("the next is due at %v, want in %v", at, next)
+		}
+		slices.Sort(given)
+		if !slices.Equal(given, texts) {
+			t.Errorf("gave %q, want %q", given, texts)
+		}
+		given = nil
+	}
+	after := func(d time.Duration) { clock.SetTime(clock.Now().Add(d)) }
+
+	add("Failed", "a")
+	add("Failed", "b")
+	add("Rejected", "x") // another kind
+	want(noticeInterval, "a", "x")
+	after(30 * time.Second)
+	add("Failed", "c")
+	want(30 * time.Second)
+	after(30 * time.Second)
+	want(noticeInterval, "c (2 times within 1m0s)")
+	after(10 * time.Second)
+	add("Failed", "d")
+	add("Rejected", "y") // of which a minute has had none
+	want(50*time.Second, "y")
+	after(50 * time.Second)
+	want(10*time.Second, "d")
+	after(2 * noticeInterval)
+	want(0)
+	if woken != 3 || len(n.kinds) > 0 {
+		t.Errorf("woke the loop %d times, want once a kind that is new; %d kinds are left", woken, len(n.kinds))
+	}
+}
+
+func TestKindsOfNoticesAreBounded(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
+	n, given := newNotices(clock, func() {}), 0
+	for i := range maxNoticeKinds + 10 {
+		n.add(noticeKind{about: fmt.Sprint(i)}, func(int) { given++ })
+	}
+	if given != maxNoticeKinds || len(n.kinds) != maxNoticeKinds {
+		t.Errorf("gave %d and remembers %d kinds, want %d", given, len(n.kinds), maxNoticeKinds)
+	}
+}
+
+// However often a handler changes its mind, each thing is logged and recorded once a minute.
+func TestAFlappingHandlerIsReportedOnceAMinute(t *testing.T) {
+	defer klog.CaptureState().Restore()
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	klog.SetLogger(logger)
+	const minutes = 3
+	synctest.Test(t, func(t *testing.T) {
+		api, handler := newAPI(configuration("cam")), seeing("foo0")
+		agent := api.start(t, "node-a")
+		agent.Add(at("/a.sock", handler))
+		for i := range minutes * 60 * 20 {
+			ids := []string{"foo0", fmt.Sprint("foo", i), ""} // the last is left out
+			handler.see(ids[:2+i%2]...)
+			pass(50 * time.Millisecond)
+		}
+		if n := len(agent.events.Events); n < minutes || n > minutes+1 {
+			t.Errorf("%d Events of what is left out in %d minutes", n, minutes)
+		}
+		want := `Warning DevicesRejected Node node-a leaves out 1 devices: device "": has no id`
+		if first := <-agent.events.Events; first != want {
+			t.Errorf("the first Event is %q", first)
+		}
+		if second := <-agent.events.Events; !strings.HasSuffix(second, " times within 1m0s)") {
+			t.Errorf("the second Event is %q, want how many it is about", second)
+		}
+	})
+	lines := map[string]int{}
+	for _, entry := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
+		lines[entry.Message]++
+	}
+	delete(lines, "Wrote DeviceSlices") // which has a limit of its own
+	for message, n := range lines {
+		if n > minutes+1 {
+			t.Errorf("%d lines %q in %d minutes", n, message, minutes)
+		}
+	}
+	if lines["What is known of the devices has changed"] < minutes {
+		t.Errorf("the log has the lines %v", lines)
+	}
+}
