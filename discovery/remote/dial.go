@@ -38,15 +38,20 @@ var tcpKeepalive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Int
 // connection is one to a handler.
 type connection struct {
 	*grpc.ClientConn
+	meter     atomic.Pointer[meter] // the last that was made
 	dialError atomic.Pointer[error] // of the last attempt
 }
 
 // dial returns a connection that is made when it is used. timeout is for that.
-func dial(to address, timeout time.Duration) (*connection, error) {
+func dial(to address, timeout time.Duration, bounds *bounds) (*connection, error) {
 	c := &connection{}
 	var err error
 	c.ClientConn, err = grpc.NewClient("passthrough:///handler",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(metered{insecure.NewCredentials(), func(conn net.Conn) net.Conn {
+			m := bounds.meter(conn)
+			c.meter.Store(m)
+			return m
+		}}),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			conn, err := connect(ctx, to)
 			c.dialError.Store(&err)

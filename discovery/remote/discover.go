@@ -11,6 +11,8 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
 
@@ -47,20 +49,26 @@ func (e *endpoint) Discover(ctx context.Context, request discovery.Request, repo
 func (e *endpoint) discover(ctx context.Context, request discovery.Request, report func(discovery.Result)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	closed, err := e.server.bounds.open()
+	if err != nil {
+		return err
+	}
+	defer closed()
 	shared, reshared := e.sharing()
-	conn, err := dial(e.address, e.server.connectTimeout)
+	conn, err := dial(e.address, e.server.connectTimeout, e.server.bounds)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	stream, err := pb.NewDiscoveryHandlerClient(conn.ClientConn).Discover(ctx, encode(request),
-		grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxMessageBytes))
+		grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxMessageBytes),
+		experimental.AcceptCompressors(encoding.Identity)) // a list must not be longer than it arrives
 	if err != nil {
 		e.unreachable()
 		return conn.explain(err)
 	}
 	defer e.connected()()
-	received := receive(stream, &warnings{warn: request.Warn})
+	received := receive(conn, stream, &warnings{warn: request.Warn})
 	defer received.discard()
 	defer cancel()
 	silence := time.NewTimer(e.server.config.SilentAfter)
@@ -80,12 +88,11 @@ func (e *endpoint) discover(ctx context.Context, request discovery.Request, repo
 				return explain(received.err)
 			}
 			silence.Stop()
-			response, err := unmarshal(list)
+			err := e.server.bounds.take(ctx, list, func(response *pb.DiscoverResponse) { report(decode(response, shared)) })
 			if err != nil {
 				return err
 			}
-			report(decode(response, shared))
-			if err := limit.WaitN(ctx, max(len(list), minMessageBytes)); err != nil {
+			if err := limit.WaitN(ctx, max(len(list.raw), minMessageBytes)); err != nil {
 				return err
 			}
 		}

@@ -94,8 +94,9 @@ func serveHandler(t *testing.T, s *Server, name string, discover func(*pb.Discov
 	return serveOn(t, l, discover)
 }
 
-func serveOn(t *testing.T, l net.Listener, discover func(*pb.DiscoverRequest, grpc.ServerStreamingServer[pb.DiscoverResponse]) error) (stop func()) {
-	server := grpc.NewServer()
+func serveOn(t *testing.T, l net.Listener, discover func(*pb.DiscoverRequest, stream) error,
+	options ...grpc.ServerOption) (stop func()) {
+	server := grpc.NewServer(options...)
 	pb.RegisterDiscoveryHandlerServer(server, &fakeHandler{discover: discover})
 	go server.Serve(l)
 	t.Cleanup(server.Stop)

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"fmt"
 
 	"google.golang.org/grpc/encoding"
@@ -50,20 +51,27 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// unmarshal decodes a response, unless it has too many parts: before they take memory.
-func unmarshal(data raw) (*pb.DiscoverResponse, error) {
-	n, err := countParts(data)
+// take decodes the list and calls report with it, when there is memory for it. It releases the list.
+func (b *bounds) take(ctx context.Context, list list, report func(*pb.DiscoverResponse)) error {
+	defer list.release()
+	parts, err := countParts(list.raw)
 	if err != nil {
-		return nil, fmt.Errorf("the response is not a DiscoverResponse: %w", err)
+		return fmt.Errorf("the response is not a DiscoverResponse: %w", err)
 	}
-	if n > maxParts {
-		return nil, fmt.Errorf("the response has more than %d devices, properties, mounts and device nodes", maxParts)
+	if parts > maxParts {
+		return fmt.Errorf("the response has more than %d devices, properties, mounts and device nodes", maxParts)
 	}
+	needed := int64(len(list.raw) + parts*partBytes)
+	if err := b.decoding.Acquire(ctx, needed); err != nil {
+		return err
+	}
+	defer b.decoding.Release(needed)
 	response := &pb.DiscoverResponse{}
-	if err := proto.Unmarshal(data, response); err != nil {
-		return nil, fmt.Errorf("the response is not a DiscoverResponse: %w", err)
+	if err := proto.Unmarshal(list.raw, response); err != nil {
+		return fmt.Errorf("the response is not a DiscoverResponse: %w", err)
 	}
-	return response, nil
+	report(response)
+	return nil
 }
 
 // countParts returns how many messages and strings are repeated in an encoded

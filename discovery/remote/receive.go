@@ -12,31 +12,39 @@ import (
 // warningsField is the number of DiscoverResponse.warnings.
 const warningsField protowire.Number = 1001
 
+// list is an encoded list. release is to be called once it is no longer held.
+type list struct {
+	raw
+	release func()
+}
+
 // received is what a stream has sent.
 type received struct {
 	// newest has the newest list that was not taken yet; it is closed when the stream has ended.
-	newest chan raw
+	newest chan list
 	err    error // why the stream has ended; to be read when newest is closed
 }
 
 // receive reads the stream until it ends, as fast as it comes. A list is all that there is, so the
 // newest replaces one that was not taken. Warnings are passed on at once: a list that is replaced
 // may have had them.
-func receive(stream grpc.ServerStreamingClient[pb.DiscoverResponse], warnings *warnings) *received {
-	r := &received{newest: make(chan raw, 1)}
+func receive(conn *connection, stream grpc.ServerStreamingClient[pb.DiscoverResponse], warnings *warnings) *received {
+	r := &received{newest: make(chan list, 1)}
 	go func() {
 		defer close(r.newest)
 		for {
-			var list raw
-			if r.err = stream.RecvMsg(&list); r.err != nil {
+			var response raw
+			if r.err = stream.RecvMsg(&response); r.err != nil {
 				return
 			}
-			warnings.passAll(list)
+			next := list{response, conn.meter.Load().complete()}
+			warnings.passAll(response)
 			select {
-			case <-r.newest:
+			case older := <-r.newest:
+				older.release()
 			default:
 			}
-			r.newest <- list // which has room: nobody else sends
+			r.newest <- next // which has room: nobody else sends
 		}
 	}()
 	return r
@@ -44,7 +52,8 @@ func receive(stream grpc.ServerStreamingClient[pb.DiscoverResponse], warnings *w
 
 // discard waits until the stream has ended.
 func (r *received) discard() {
-	for range r.newest {
+	for list := range r.newest {
+		list.release()
 	}
 }
 

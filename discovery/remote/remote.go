@@ -72,6 +72,7 @@ type Server struct {
 	endpoints map[string]*endpoint // by source ID
 
 	lookInterval, connectTimeout time.Duration // never change
+	bounds                       *bounds
 }
 
 // NewServer returns a server, to be started with Run.
@@ -84,7 +85,8 @@ func NewServer(config Config) (*Server, error) {
 	config.ForgetAfter = cmp.Or(config.ForgetAfter, DefaultForgetAfter)
 	config.MaxEndpoints = cmp.Or(config.MaxEndpoints, DefaultMaxEndpoints)
 	return &Server{config: config, news: rate.Sometimes{First: 100, Interval: time.Second},
-		endpoints: map[string]*endpoint{}, lookInterval: lookInterval, connectTimeout: connectTimeout}, nil
+		endpoints: map[string]*endpoint{}, bounds: newBounds(),
+		lookInterval: lookInterval, connectTimeout: connectTimeout}, nil
 }
 
 // register makes the endpoint of a registration known, or renews it. An error is about
