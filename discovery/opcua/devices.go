@@ -29,6 +29,7 @@ type server struct {
 	name, uri string
 	own       []target // its opc.tcp URLs, in its order; at least one
 	itself    bool     // that answered, and not one that a discovery server named
+	elsewhere error    // why its first URL is no URL of it, if that is another than the one asked
 }
 
 // serversOf returns which of the applications that a URL answered with to report.
@@ -62,6 +63,10 @@ func devicesOf(servers []server, asked target, known map[string]bool) (devices [
 			warnings = append(warnings, fmt.Sprintf("the server %.100q, which %s names, has the URL %s, whose host is not known on this node: it is taken to be at %s",
 				a.name, asked.url, advertised, where))
 		}
+		if a.elsewhere != nil {
+			warnings = append(warnings, fmt.Sprintf("the server %.100q at %s calls its URL %s, where it does not "+
+				"answer this node (%v): it is taken to be at %s", a.name, asked.url, advertised, a.elsewhere, where))
+		}
 		if t, err := parseTarget(where); err == nil && thisMachine(t.host) {
 			warnings = append(warnings, fmt.Sprintf("%s is another server on each node, but one Instance for all: list the nodes' addresses in discoveryUrls instead", where))
 		}
@@ -83,7 +88,8 @@ func devicesOf(servers []server, asked target, known map[string]bool) (devices [
 // if this machine knows the host of it. If not:
 //
 //   - A server that answered itself is where it was asked, as in Akri. Its path is its
-//     own: Akri adds it to that of the URL asked.
+//     own: Akri adds it to that of the URL asked. The same goes for one that does not
+//     answer at its own URL.
 //   - One that a discovery server named may have another URL with a host that is known.
 //   - Else it is taken to be on the machine of the discovery server, on its own port:
 //     most discovery servers are local ones. guessed says so. Akri takes the discovery
@@ -92,7 +98,7 @@ func devicesOf(servers []server, asked target, known map[string]bool) (devices [
 // A host like localhost is no address of a server that was asked under another.
 func (s server) locate(asked target, known map[string]bool) (where string, guessed bool) {
 	for _, t := range s.own {
-		if known[t.host] && (!thisMachine(t.host) || thisMachine(asked.host)) {
+		if s.elsewhere == nil && known[t.host] && (!thisMachine(t.host) || thisMachine(asked.host)) {
 			return t.url, false
 		}
 		if s.itself {

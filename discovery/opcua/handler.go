@@ -4,7 +4,7 @@
 //
 //   - details.go: what a Configuration asks for
 //   - source.go, standing.go: one URL, asked again and again
-//   - devices.go, resolver.go: the devices that an answer means
+//   - devices.go, resolver.go, named.go: the devices that an answer means
 //   - client.go, frame.go, messages.go, reader.go: OPC UA's binary protocol
 //
 // Requests are encoded with gopcua. Its client is not used, since a hostile server can
@@ -58,8 +58,9 @@ type Handler struct {
 	// not positive.
 	Interval time.Duration
 
-	// For tests; the constants and net's when not set.
+	// For tests; the constants, net's and answersAs when not set.
 	askTimeout, firstReport time.Duration
+	answers                 probe
 	lookup                  func(ctx context.Context, host string) ([]string, error)
 }
 
@@ -85,11 +86,15 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 		interval = DefaultInterval
 	}
 	r := &run{
-		plan: p, request: request, interval: interval, timeout: cmp.Or(h.askTimeout, askTimeout), lookup: h.lookup,
+		plan: p, request: request, interval: interval, timeout: cmp.Or(h.askTimeout, askTimeout),
+		lookup: h.lookup, answers: h.answers,
 		asking: make(chan struct{}, asksAtOnce), views: make(chan view), sources: map[string]*running{}, warned: map[string]bool{},
 	}
 	if r.lookup == nil {
 		r.lookup = net.DefaultResolver.LookupHost
+	}
+	if r.answers == nil {
+		r.answers = answersAs
 	}
 	defer r.ended.Wait()
 	defer cancel()
@@ -125,6 +130,7 @@ type run struct {
 	interval time.Duration
 	timeout  time.Duration // of a round's requests
 	lookup   func(ctx context.Context, host string) ([]string, error)
+	answers  probe
 	asking   chan struct{}
 	views    chan view
 	sources  map[string]*running // by URL
@@ -144,7 +150,7 @@ func (r *run) start(ctx context.Context, at target, onNetwork bool) *running {
 	ctx, stop := context.WithCancel(ctx)
 	s := &running{stop: stop, source: &source{
 		at: at, onNetwork: onNetwork, names: r.names, interval: r.interval, timeout: r.timeout,
-		resolver: resolver{lookup: r.lookup}, asking: r.asking, views: r.views,
+		resolver: resolver{lookup: r.lookup}, answers: r.answers, asking: r.asking, views: r.views,
 	}}
 	r.sources[at.url] = s
 	r.ended.Go(func() { s.run(ctx) })

@@ -35,6 +35,9 @@ func discover(t *testing.T, h *Handler, details string) *discovering {
 	if h.Interval == 0 {
 		h.Interval = quick
 	}
+	if h.answers == nil { // what the tests' servers name, nobody is at
+		h.answers = func(context.Context, target, string) error { return nil }
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	d := &discovering{t: t, changed: make(chan struct{}, 1), cancel: cancel, done: make(chan error, 1)}
 	note := func(add func()) {
@@ -119,6 +122,16 @@ func (d *discovering) warns(parts ...string) {
 	})
 }
 
+// await waits for a condition, 30 s at most.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited 30 s in vain for %s", what)
+		}
+	}
+}
+
 func urls(list ...string) string {
 	return fmt.Sprintf("opcuaDiscoveryMethod: {standard: {discoveryUrls: [%s]}}", strings.Join(list, ", "))
 }
@@ -151,13 +164,7 @@ func TestReportsOnceAndOnEachChange(t *testing.T) {
 	s := serve(t, plc("opc.tcp://192.0.2.1:4840/"))
 	d := discover(t, &Handler{}, urls(s.url))
 	d.wants("the server", "opc.tcp://192.0.2.1:4840/")
-	asked := func() (n int) { s.set(func() { n = s.asked }); return n }
-	for deadline := time.Now().Add(30 * time.Second); asked() < 5; {
-		if time.Now().After(deadline) {
-			t.Fatal("the URL is not asked again")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	await(t, "five rounds", func() (held bool) { s.set(func() { held = s.asked >= 5 }); return held })
 	s.set(func() { s.applications = append(s.applications, plc("opc.tcp://192.0.2.2:4840/")) })
 	d.wants("another server", "opc.tcp://192.0.2.1:4840/", "opc.tcp://192.0.2.2:4840/")
 	s.set(func() { s.applications[1].ApplicationName.Text = "Lathe" })

@@ -23,6 +23,8 @@ type source struct {
 	interval  time.Duration
 	timeout   time.Duration // of a round's requests
 	resolver  resolver
+	answers   probe // answersAs, but in tests
+	named     named
 	asking    chan struct{} // as many at a time as it has room for
 	views     chan<- view
 	noNetwork bool // the server has no FindServersOnNetwork
@@ -52,6 +54,7 @@ func (s *source) run(ctx context.Context) {
 		}
 		if now.gaveUp && !before.gaveUp {
 			log.Info("No server", "err", err)
+			s.named = named{}
 			warnings = append(warnings, fmt.Sprintf("no OPC UA server at %s: %v", s.at.url, cause(err)))
 		}
 		select {
@@ -88,7 +91,14 @@ func (s *source) round(ctx context.Context) (f found, warnings []string, err err
 		return f, nil, err
 	}
 	servers := serversOf(applications, s.names)
-	f.devices, warnings = devicesOf(servers, s.at, s.resolver.known(ctx, servers))
+	known := s.resolver.known(ctx, servers)
+	for i, own := range servers {
+		where, _ := own.locate(s.at, known)
+		if t, err := parseTarget(where); err == nil && own.itself && t.address() != s.at.address() {
+			servers[i].elsewhere = s.named.check(ctx, t, own.uri, s.answers)
+		}
+	}
+	f.devices, warnings = devicesOf(servers, s.at, known)
 	for _, r := range records {
 		// The other discovery servers know nothing that this one does not.
 		if t, err := parseTarget(r.url); err == nil && !slices.Contains(r.capabilities, "LDS") {

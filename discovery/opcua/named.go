@@ -1,0 +1,51 @@
+package opcua
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gopcua/opcua/ua"
+)
+
+// named is what came of asking the URL that a server names as its own, though it answered
+// at another one: behind NAT or in a container it may name one that nobody else reaches.
+type named struct {
+	url string // as it was asked last; empty before
+	err error
+}
+
+// probe returns nil if an application with the URI is at a URL, or why it is not.
+type probe func(ctx context.Context, at target, uri string) error
+
+// check asks a URL once, for as long as the server names the same: a device that changes
+// its ID with each lost packet is of no use.
+func (n *named) check(ctx context.Context, at target, uri string, answers probe) error {
+	if n.url != at.url {
+		*n = named{at.url, answers(ctx, at, uri)}
+	}
+	return n.err
+}
+
+// answersAs is a probe by FindServers.
+func answersAs(ctx context.Context, at target, uri string) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	var list []application
+	c, err := dial(ctx, at)
+	if err == nil {
+		defer c.close()
+		list, err = c.findServers()
+	}
+	var refused ua.StatusCode
+	switch {
+	case errors.As(err, &refused): // as when it has no more channels: it is there
+		return nil
+	case err != nil:
+		return cause(err)
+	case !slices.ContainsFunc(list, func(a application) bool { return a.uri == uri }):
+		return fmt.Errorf("another server answers, which is not %.100q", uri)
+	}
+	return nil
+}
