@@ -140,7 +140,7 @@ func New(config Config) (*Claims, error) {
 	}
 	c := &Claims{
 		config:     config,
-		store:      newStore(config.Node, config.Client, config.Claims.Informer().GetStore(), config.Clock),
+		store:      newStore(config.Node, config.Client.KubeslotV1alpha1().SlotClaims(), config.Claims.Informer().GetStore(), config.Clock),
 		containers: newContainers(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[slot.Name](retryMin, retryMax),
@@ -285,9 +285,5 @@ func (c *Claims) configurations() []*akriv0.Configuration {
 
 // owner is the Node object, which owns the claims.
 func (c *Claims) owner() (metav1.OwnerReference, error) {
-	node, err := c.config.Nodes.Lister().Get(c.config.Node)
-	if err != nil {
-		return metav1.OwnerReference{}, fmt.Errorf("slots cannot be claimed while the API server has no Node object of this node, or has not shown it: %w", err)
-	}
-	return v1alpha1.NodeOwner(node.Name, node.UID), nil
+	return NodeOwner(c.config.Nodes.Lister(), c.config.Node)
 }

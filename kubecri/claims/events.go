@@ -3,8 +3,6 @@ package claims
 import (
 	"context"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
@@ -17,40 +15,8 @@ import (
 // such a container runs, until the next resync, which is how it is with a runtime that
 // has no events.
 func (c *Claims) eventLoop(ctx context.Context) {
-	logger := klog.FromContext(ctx)
-	logged := false
-	backoff := runtimeRetries()
-	for {
-		began := c.config.Clock.Now()
-		err := crilist.Events(ctx, c.config.Runtime, func(e *runtimeapi.ContainerEventResponse) { c.happened(ctx, e) })
-		if ctx.Err() != nil {
-			return
-		}
-		if c.config.Clock.Since(began) > maxRuntimeRetry {
-			backoff = runtimeRetries()
-		}
-		after := minRuntimeRetry // a runtime that is away costs nothing to ask
-		switch status.Code(err) {
-		case codes.Unimplemented:
-			if !logged {
-				logged = true
-				logger.Info("The runtime has no container events: what bypasses kubecri is found at the next resync", "resync", c.config.Resync)
-			}
-			after = c.config.Resync // another version may run by then
-		case codes.Unavailable:
-		default:
-			after = backoff.Step()
-		}
-		if !logged {
-			logger.V(2).Info("The runtime's container events ended, listening again", "reason", err, "after", after)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-c.config.Clock.After(after):
-		}
-		c.Resync() // for what was missed
-	}
+	crilist.Follow(ctx, crilist.Followed{Runtime: c.config.Runtime, Clock: c.config.Clock, Otherwise: c.config.Resync,
+		Happened: func(e *runtimeapi.ContainerEventResponse) { c.happened(ctx, e) }, Missed: c.Resync})
 }
 
 // happened is told of each event, of a container or of a sandbox. An end is

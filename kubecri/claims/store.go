@@ -2,49 +2,40 @@ package claims
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/kubecri/ownwrites"
-	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	typed "github.com/kubeslot/kubeslot/types/client/clientset/versioned/typed/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
-
-const (
-	// createAttempts is how often a claim may be there for a create and gone when it
-	// is looked at.
-	createAttempts = 5
-)
-
-// errContested: the claim was there for each create, and gone whenever it was read.
-var errContested = errors.New("others create and delete it all the time")
 
 // store reads and writes this node's claims. It sees its own writes before the
 // informer does: a claim that was just deleted must not look held, and one that was
 // just created is not created again.
 type store struct {
 	node   string
-	client clientset.Interface
 	cached cache.Store
-	own    *ownwrites.Writes[*v1alpha1.SlotClaim]
+	Writer
+	own *ownwrites.Writes[*v1alpha1.SlotClaim]
 
 	mu sync.Mutex
 	// writing are the slots that somebody is at: one at a time.
 	writing map[slot.Name]chan struct{}
 }
 
-func newStore(node string, client clientset.Interface, cached cache.Store, clock clock.PassiveClock) *store {
-	return &store{node: node, client: client, cached: cached, own: ownwrites.New[*v1alpha1.SlotClaim](clock), writing: map[slot.Name]chan struct{}{}}
+func newStore(node string, api typed.SlotClaimInterface, cached cache.Store, clock clock.PassiveClock) *store {
+	own := ownwrites.New[*v1alpha1.SlotClaim](clock)
+	return &store{node: node, cached: cached, own: own, writing: map[slot.Name]chan struct{}{}, Writer: Writer{
+		API:     api,
+		Wrote:   func(_ slot.Name, claim *v1alpha1.SlotClaim) { own.Wrote(claim) },
+		Deleted: func(name slot.Name, uid types.UID) { own.Deleted(name.String(), uid) }}}
 }
 
 // lock makes the caller the only one in this process who is at the slot's claim.
@@ -117,49 +108,3 @@ func (s *store) saw(name slot.Name, uid types.UID) {
 		s.own.Gone(name.String(), uid)
 	}
 }
-
-// create creates a claim; wrote says that it did. When there is one already that is
-// not the same, it returns that. One that is the same and that others may be deleting, as
-// stands says, is replaced: their delete is of its UID. After an error the claim may be
-// there: the informer will show it.
-func (s *store) create(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec, owner metav1.OwnerReference, stands func(slot.Name, *v1alpha1.SlotClaim) bool) (wrote bool, other *v1alpha1.SlotClaim, err error) {
-	want := v1alpha1.NewSlotClaim(name, spec, owner)
-	for range createAttempts {
-		got, err := s.api().Create(ctx, want, metav1.CreateOptions{FieldManager: "kubecri"})
-		if err == nil {
-			s.own.Wrote(got)
-			return true, nil, nil
-		}
-		if !apierrors.IsAlreadyExists(err) {
-			return false, nil, fmt.Errorf("create SlotClaim %s: %w", name, err)
-		}
-		there, err := s.api().Get(ctx, name.String(), metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err): // it went in between
-		case err != nil:
-			return false, nil, fmt.Errorf("look who has SlotClaim %s: %w", name, err)
-		case same(there, spec) && !stands(name, there):
-			if err := s.remove(ctx, name, there.UID); err != nil {
-				return false, nil, fmt.Errorf("replace SlotClaim %s, which may be released: %w", name, err)
-			}
-		case same(there, spec):
-			s.own.Wrote(there)
-			return false, nil, nil
-		default:
-			return false, there, nil
-		}
-	}
-	return false, nil, fmt.Errorf("create SlotClaim %s: %w", name, errContested)
-}
-
-// remove deletes the claim, and no later one of the name.
-func (s *store) remove(ctx context.Context, name slot.Name, uid types.UID) error {
-	err := s.api().Delete(ctx, name.String(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete SlotClaim %s: %w", name, err)
-	}
-	s.own.Deleted(name.String(), uid)
-	return nil
-}
-
-func (s *store) api() typed.SlotClaimInterface { return s.client.KubeslotV1alpha1().SlotClaims() }

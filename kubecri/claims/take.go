@@ -123,7 +123,7 @@ func (c *Claims) take(ctx context.Context, r *Request, g assignment.Grant) (wrot
 	}
 	wrote, other, err := c.claim(ctx, g.Slot, spec, owner)
 	switch {
-	case (other != nil && other.Spec.NodeName != c.config.Node || errors.Is(err, errContested)) && c.onlyHere(g.Slot):
+	case (other != nil && other.Spec.NodeName != c.config.Node || errors.Is(err, ErrContested)) && c.onlyHere(g.Slot):
 		klog.FromContext(ctx).Error(err, "Another node claims a slot of a device that this node alone has; the claim is not believed",
 			"slot", g.Slot, "pod", klog.KRef(r.Pod.Namespace, r.Pod.Name), "container", r.Container)
 		return false, nil
@@ -152,7 +152,7 @@ func (c *Claims) claim(ctx context.Context, name slot.Name, spec v1alpha1.SlotCl
 			return false, nil, err
 		}
 	}
-	wrote, other, err = c.store.create(ctx, name, spec, owner, c.fence.stands)
+	wrote, other, err = c.store.Create(ctx, name, spec, owner, c.fence.stands)
 	made := c.store.get(name)
 	if err != nil || other != nil || made == nil {
 		return wrote, other, err
@@ -173,7 +173,7 @@ func (c *Claims) claim(ctx context.Context, name slot.Name, spec v1alpha1.SlotCl
 
 // release deletes this node's claim of the slot.
 func (c *Claims) release(ctx context.Context, name slot.Name, claim *v1alpha1.SlotClaim) error {
-	if err := c.store.remove(ctx, name, claim.UID); err != nil {
+	if err := c.store.Remove(ctx, name, claim.UID); err != nil {
 		return err
 	}
 	c.fence.forget(name)

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/util/wait"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 // EventSource is a runtime that tells what happens to containers.
@@ -36,5 +40,59 @@ func Events(ctx context.Context, runtime EventSource, happened func(*runtimeapi.
 			return err
 		}
 		happened(event)
+	}
+}
+
+// Between two attempts to listen are minRetry, where the runtime is away, which costs nothing to ask, or up to
+// maxRetry.
+const minRetry, maxRetry = time.Second, time.Minute
+
+// Followed is a runtime whose events Follow listens to.
+type Followed struct {
+	Runtime EventSource
+	Clock   clock.Clock
+	// Otherwise is how often its containers are listed without an event, and a runtime without events is
+	// asked for them again: another version may run by then.
+	Otherwise time.Duration
+	Happened  func(*runtimeapi.ContainerEventResponse)
+	// Missed is called when it is listened to again: events may have been missed.
+	Missed func()
+}
+
+// Follow listens until ctx is done.
+func Follow(ctx context.Context, f Followed) {
+	logger := klog.FromContext(ctx)
+	logged := false
+	retries := wait.Backoff{Duration: minRetry, Factor: 2, Jitter: 0.1, Steps: 10, Cap: maxRetry}
+	for backoff := retries; ; {
+		began := f.Clock.Now()
+		err := Events(ctx, f.Runtime, f.Happened)
+		if ctx.Err() != nil {
+			return
+		}
+		if f.Clock.Since(began) > maxRetry {
+			backoff = retries
+		}
+		after := minRetry
+		switch status.Code(err) {
+		case codes.Unimplemented:
+			if !logged {
+				logged = true
+				logger.Info("The runtime has no container events: what bypasses kubecri is found at the next resync", "resync", f.Otherwise)
+			}
+			after = f.Otherwise
+		case codes.Unavailable:
+		default:
+			after = backoff.Step()
+		}
+		if !logged {
+			logger.V(2).Info("The runtime's container events ended, listening again", "reason", err, "after", after)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.Clock.After(after):
+		}
+		f.Missed()
 	}
 }

@@ -13,12 +13,10 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/kubeletplugins/deviceids"
+	"github.com/kubeslot/kubeslot/kubecri/ownwrites"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
-
-// shownWithin is how soon the watch shows a deletion. What it shows after that is true.
-const shownWithin = time.Minute
 
 // claim is what matters of a SlotClaim.
 type claim struct {
@@ -93,6 +91,9 @@ func (a *account) set(name slot.Name, c claim) {
 	a.enter(name, c)
 }
 
+// see enters a claim as the API server has returned it.
+func (a *account) see(name slot.Name, c *v1alpha1.SlotClaim) { a.set(name, claimOf(c)) }
+
 func (a *account) enter(name slot.Name, c claim) {
 	if _, gone := a.deleted[c.uid]; gone {
 		return
@@ -121,25 +122,13 @@ func (a *account) enter(name slot.Name, c claim) {
 	}
 }
 
-// shownGone is told that the API server has shown the end of a claim.
-func (a *account) shownGone(name slot.Name, uid types.UID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.gone(name, uid)
-}
-
-// weDeleted is told that this process has deleted a claim. The watch may show it a while yet.
-func (a *account) weDeleted(name slot.Name, uid types.UID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.gone(name, uid)
-}
-
-// gone drops a claim that does not exist any more. What is still on its way, of the watch
-// or an answer to a Get, does not bring it back.
+// gone drops a claim that does not exist any more, as the API server has shown or this process has
+// deleted it. What is still on its way, of the watch or an answer to a Get, does not bring it back.
 func (a *account) gone(name slot.Name, uid types.UID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	now := a.now()
-	maps.DeleteFunc(a.deleted, func(_ types.UID, at time.Time) bool { return now.Sub(at) > shownWithin })
+	maps.DeleteFunc(a.deleted, func(_ types.UID, at time.Time) bool { return now.Sub(at) > ownwrites.ShownWithin })
 	a.deleted[uid] = now
 	a.drop(name, uid)
 }

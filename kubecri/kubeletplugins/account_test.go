@@ -20,8 +20,8 @@ func TestAnswerAfterTheDeletion(t *testing.T) {
 	c := claimOf(&v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"},
 		Spec: v1alpha1.SlotClaimSpec{NodeName: "b", Level: v1alpha1.InstanceLevel, Holder: name.String()}})
 	for order, steps := range map[string][]func(){
-		"shown before":     {func() { r.account.set(name, c) }, func() { r.account.shownGone(name, c.uid) }},
-		"not shown before": {func() { r.account.shownGone(name, c.uid) }},
+		"shown before":     {func() { r.account.set(name, c) }, func() { r.account.gone(name, c.uid) }},
+		"not shown before": {func() { r.account.gone(name, c.uid) }},
 	} {
 		c.uid = types.UID(order)
 		for _, step := range steps {

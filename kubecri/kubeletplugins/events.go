@@ -2,12 +2,9 @@ package kubeletplugins
 
 import (
 	"context"
-	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
 )
@@ -15,30 +12,7 @@ import (
 // eventLoop listens to the runtime for what ends. Without events such slots stay taken
 // until the next refresh.
 func (p *Plugins) eventLoop(ctx context.Context) {
-	logger := klog.FromContext(ctx)
-	logged := false
-	for {
-		err := crilist.Events(ctx, p.Runtime, p.happened)
-		if ctx.Err() != nil {
-			return
-		}
-		retry := runtimeRetry
-		if status.Code(err) == codes.Unimplemented {
-			if !logged {
-				logged = true
-				logger.Info("The runtime has no container events: slots are released at the next refresh", "refresh", refreshEvery)
-			}
-			retry = refreshEvery // another version may run by then
-		} else {
-			logger.V(2).Info("The runtime's container events ended, listening again", "reason", err, "every", runtimeRetry)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(retry):
-		}
-		p.relist() // for what was missed
-	}
+	crilist.Follow(ctx, crilist.Followed{Runtime: p.Runtime, Clock: clock.RealClock{}, Otherwise: refreshEvery, Happened: p.happened, Missed: p.relist})
 }
 
 // happened asks for a relist when the event is about a container with slots.

@@ -302,7 +302,7 @@ func newRig(t testing.TB, a *api, node string, spec akriv0.ConfigurationSpec, de
 	a.follow = append(a.follow, func(name slot.Name, c *v1alpha1.SlotClaim, gone bool) {
 		r.news = append(r.news, func() {
 			if gone {
-				p.account.shownGone(name, c.UID)
+				p.account.gone(name, c.UID)
 			} else {
 				p.account.set(name, claimOf(c))
 			}

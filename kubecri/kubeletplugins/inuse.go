@@ -99,24 +99,16 @@ func (p *Plugins) refresh(ctx context.Context) error {
 		return fmt.Errorf("wait for the release of slots: %w", err)
 	}
 	defer p.refreshing.unlock()
-	asking, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	if err := p.readContainers(asking); err != nil {
-		return err
-	}
-	listed, err := p.readPodResources(asking)
+	listed, err := p.ask(ctx)
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
-	p.listed = listed
-	p.mu.Unlock()
 	all := p.account.holds(listed)
 	decided, recheck := decideRelease(all, p.requested(), p.now())
 	p.recheck.Store(int64(recheck))
 	going, end := p.account.release(decided)
 	defer end()
-	errs := make([]error, len(going))
+	errs, began := make([]error, len(going)), time.Now()
 	writing, cancelWrites := context.WithTimeout(ctx, apiTimeout)
 	defer cancelWrites()
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), writers, len(going), func(i int) {
@@ -126,6 +118,7 @@ func (p *Plugins) refresh(ctx context.Context) error {
 		}
 	})
 	end()
+	p.traceReleases(ctx, began, going, errors.Join(errs...))
 	for _, h := range going {
 		configuration, _ := slot.SplitInstance(h.slot.Instance)
 		p.slotsChanged(configuration, h.slot.Instance)
@@ -137,6 +130,46 @@ func (p *Plugins) refresh(ctx context.Context) error {
 		klog.FromContext(ctx).V(2).Info("Cannot write which pods have slots", "reason", err)
 	}
 	return errors.Join(errors.Join(errs...), p.claimAgain(writing))
+}
+
+// traceReleases makes a span of the slots that were released, or could not be.
+func (p *Plugins) traceReleases(ctx context.Context, began time.Time, going []held, err error) {
+	if len(going) == 0 {
+		return
+	}
+	span := p.Tracer.Began(ctx, "ReleaseClaims", began)
+	if span.Recorded() {
+		names := make([]string, 0, len(going))
+		for _, h := range going {
+			names = append(names, h.slot.String())
+		}
+		span.Slots(names)
+	}
+	span.End(err)
+}
+
+// ask asks the runtime and the kubelet what is in use.
+func (p *Plugins) ask(ctx context.Context) (listed listing, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if err = p.readContainers(ctx); err == nil {
+		listed, err = p.readPodResources(ctx)
+	}
+	p.Metrics.Resynced(err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.askError = err; err == nil {
+		p.listed = listed
+	}
+	return listed, err
+}
+
+// AskError returns why the runtime or the kubelet did not say what is in use when last asked; nil when
+// they did, or have not been asked yet.
+func (p *Plugins) AskError() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.askError
 }
 
 // readContainers asks the runtime which containers use slots.

@@ -19,6 +19,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
@@ -30,7 +31,7 @@ import (
 // reasonScope is of the Event about a Configuration that cannot be served here.
 const reasonScope = "UniqueScopeNotSupported"
 
-// Config is what Plugins need. All but CDI, Metrics, HeldChanged, ListedChanged and NoInstances is required.
+// Config is what Plugins need. All but CDI, Metrics, Tracer, HeldChanged, ListedChanged and NoInstances is required.
 type Config struct {
 	Node   string
 	Client clientset.Interface
@@ -58,6 +59,7 @@ type Config struct {
 	NoInstances bool
 	Events      record.EventRecorder
 	Metrics     *metrics.Metrics
+	Tracer      *tracing.Tracer
 	// Believable, if set, waits until a slot that the API server has no claim of is free: a backup
 	// may have been restored that does not know others' claims.
 	Believable func(context.Context) error
@@ -71,6 +73,7 @@ type Config struct {
 type Plugins struct {
 	Config
 	account    *account
+	writer     claims.Writer
 	now        func() time.Time
 	retryEvery time.Duration
 	relists    chan struct{} // asks for a relist
@@ -102,6 +105,7 @@ type Plugins struct {
 	inventory  inventory
 	servers    map[key]*server
 	listed     listing
+	askError   error
 	containers map[string]bool // ids of containers with slots, and of their sandboxes
 }
 
@@ -118,6 +122,7 @@ func New(config Config) (*Plugins, error) {
 		relists: make(chan struct{}, 1), resyncs: make(chan struct{}, 1), attention: make(chan struct{}, 1), known: make(chan struct{}),
 		allocating: newMutex(), refreshing: newMutex(), remade: map[slot.Name]time.Time{}, lost: map[slot.Name]claim{},
 		watches: map[string]*claimWatch{}, refused: map[string]bool{}, servers: map[key]*server{}}
+	p.writer = claims.Writer{API: config.Client.KubeslotV1alpha1().SlotClaims(), Wrote: p.account.see, Deleted: p.account.gone}
 	resyncs := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { p.resync() }, UpdateFunc: func(any, any) { p.resync() }, DeleteFunc: func(any) { p.resync() }}
 	for _, informer := range []cache.SharedIndexInformer{config.Configurations.Informer(), config.Slices.Informer(), config.Claims.Informer()} {
 		if _, err := informer.AddEventHandler(resyncs); err != nil {

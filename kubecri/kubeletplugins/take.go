@@ -15,6 +15,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
 	"github.com/kubeslot/kubeslot/kubecri/kubeletplugins/deviceids"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -31,9 +32,6 @@ const (
 	retryEvery = 200 * time.Millisecond
 	// writers is how many claims are written at a time.
 	writers = 8
-	// createAttempts is how often a claim may be there for a create and gone when it is
-	// looked at.
-	createAttempts = 5
 )
 
 // prefer chooses ids for a container and claims their slots, so that the kubelet's
@@ -45,7 +43,9 @@ func (p *Plugins) prefer(ctx context.Context, k key, available, included []strin
 }
 
 // allocate claims the slots of ids and returns what a container gets for them.
-func (p *Plugins) allocate(ctx context.Context, k key, ids []string) (*pluginapi.ContainerAllocateResponse, error) {
+func (p *Plugins) allocate(ctx context.Context, k key, ids []string) (answer *pluginapi.ContainerAllocateResponse, err error) {
+	ctx, span := p.Tracer.Call(ctx, "Allocate")
+	defer func() { span.End(err) }()
 	taken, _, err := p.take(ctx, k, func(deviceids.Resource) ([]string, error) { return ids, nil })
 	if err != nil {
 		return nil, err
@@ -54,6 +54,7 @@ func (p *Plugins) allocate(ctx context.Context, k key, ids []string) (*pluginapi
 	for _, g := range taken.grants {
 		slots = append(slots, g.Slot.String())
 	}
+	span.Slots(slots)
 	klog.FromContext(ctx).Info("Allocated slots", "resource", assignment.ResourcePrefix+k.name(), "devices", ids, "slots", slots)
 	return taken.answer, nil
 }
@@ -232,12 +233,8 @@ func (p *Plugins) claim(ctx context.Context, k key, grants []deviceids.Grant) (w
 // claimed once its container runs and the other's claim is deleted, which the controller does.
 func (p *Plugins) disbelieved(name slot.Name, err error) bool {
 	var other conflict
-	return (errors.Is(err, errContested) || errors.As(err, &other) && other.by.node != p.Node) && p.onlyHere(name.Instance)
+	return (errors.Is(err, claims.ErrContested) || errors.As(err, &other) && other.by.node != p.Node) && p.onlyHere(name.Instance)
 }
-
-// errContested is returned when a claim is there for each create and gone when it is looked
-// at.
-var errContested = errors.New("others create and delete its SlotClaim all the time")
 
 func instancesOf(grants []deviceids.Grant) []string {
 	var names []string
@@ -268,42 +265,22 @@ func (p *Plugins) untilDecided(ctx context.Context, write func() error) error {
 // decided reports whether the API server has refused a write. A failed connection, a timeout,
 // a 5xx or a 429 decides nothing.
 func decided(err error) bool {
-	if errors.As(err, &conflict{}) || errors.Is(err, errContested) {
+	if errors.As(err, &conflict{}) || errors.Is(err, claims.ErrContested) {
 		return true
 	}
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code < 500 && !apierrors.IsTooManyRequests(err)
 }
 
-// create creates a claim. To create is to compare and swap: only one object can have the
-// slot's name. After an error other than a conflict the claim may be there: the watch
-// shows it then.
+// create makes a slot this node's, or returns a conflict.
 func (p *Plugins) create(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec, owner metav1.OwnerReference) (made bool, err error) {
-	api := p.Client.KubeslotV1alpha1().SlotClaims()
-	for range createAttempts {
-		got, err := api.Create(ctx, v1alpha1.NewSlotClaim(name, spec, owner), metav1.CreateOptions{FieldManager: "kubecri"})
-		if err == nil {
-			p.account.set(name, claimOf(got))
-			return true, nil
-		}
-		if !apierrors.IsAlreadyExists(err) {
-			return false, fmt.Errorf("claim slot %s: create its SlotClaim: %w", name, err)
-		}
-		there, err := api.Get(ctx, name.String(), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue // it went in between
-		}
-		if err != nil {
-			return false, fmt.Errorf("claim slot %s: look who has its SlotClaim: %w", name, err)
-		}
-		by := claimOf(there)
-		p.account.set(name, by)
-		if there.DeletionTimestamp == nil && p.account.ours(by) && by.level == spec.Level && by.holder == spec.Holder {
-			return false, nil // an answer to a create that was lost
-		}
-		return false, conflict{name, by}
+	stands := func(slot.Name, *v1alpha1.SlotClaim) bool { return true } // claims of this mode promise nothing
+	made, other, err := p.writer.Create(ctx, name, spec, owner, stands)
+	if other != nil {
+		p.account.see(name, other)
+		return false, conflict{name, claimOf(other)}
 	}
-	return false, fmt.Errorf("claim slot %s: %w", name, errContested)
+	return made, err
 }
 
 // giveBack deletes this node's claim of the slot, if there is one.
@@ -313,22 +290,16 @@ func (p *Plugins) giveBack(ctx context.Context, name slot.Name) error {
 		p.account.endUnclaimed(name)
 		return nil
 	}
-	err := p.Client.KubeslotV1alpha1().SlotClaims().Delete(ctx, name.String(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.uid}})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("release slot %s: delete its SlotClaim: %w", name, err)
+	if err := p.writer.Remove(ctx, name, c.uid); err != nil {
+		return err
 	}
-	p.account.weDeleted(name, c.uid)
 	p.Metrics.ClaimsReleased(1)
 	return nil
 }
 
 // owner is the Node object, which owns the claims.
 func (p *Plugins) owner() (metav1.OwnerReference, error) {
-	node, err := p.Nodes.Lister().Get(p.Node)
-	if err != nil {
-		return metav1.OwnerReference{}, fmt.Errorf("slots cannot be claimed while the API server has no Node object of this node, or has not shown it: %w", err)
-	}
-	return v1alpha1.NodeOwner(node.Name, node.UID), nil
+	return claims.NodeOwner(p.Nodes.Lister(), p.Node)
 }
 
 // mutex is one that can be waited for with a context.

@@ -66,7 +66,7 @@ func (w *claimWatch) Update(obj any) error {
 // Delete implements cache.ReflectorStore.
 func (w *claimWatch) Delete(obj any) error {
 	if c, name, ok := w.read(obj); ok {
-		w.account.shownGone(name, c.UID)
+		w.account.gone(name, c.UID)
 		w.changed(name.Instance)
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
@@ -76,6 +75,10 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		return err
 	}
 	defer podResources.Close()
+	tracer, err := newTracer(ctx, o)
+	if err != nil {
+		return err
+	}
 	cluster, err := newCluster(o.kubeconfig, o.nodeName)
 	if err != nil {
 		return err
@@ -106,7 +109,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		Node: o.nodeName, Client: cluster.client, Configurations: cluster.Configurations, Slices: cluster.Slices, Claims: cluster.Claims,
 		Pods: cluster.Pods, Nodes: cluster.Nodes, Devices: discoverer.Devices, Device: discoverer.WaitDevice,
 		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), PodResources: podresourcesapi.NewPodResourcesListerClient(podResources),
-		Directory: o.devicePlugin.directory, NoInstances: !o.devicePlugin.instances, Events: cluster.events, Metrics: numbers,
+		Directory: o.devicePlugin.directory, NoInstances: !o.devicePlugin.instances, Events: cluster.events, Metrics: numbers, Tracer: tracer,
 		HeldChanged: discoverer.HeldChanged, ListedChanged: writer.Wake, Believable: cluster.believable,
 	}
 	var byName *cdi.Injector
@@ -124,7 +127,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		endpoints, err := secured(health.Endpoints{Metrics: legacyregistry.Handler(), Ready: []health.Check{
 			cluster.informersSynced(),
 			{Name: "registered", Run: func(context.Context) error { return plugins.Registered() }},
-			openFiles(),
+			containersListed(plugins.AskError), openFiles(),
 		}}, o, cluster.kube, numbers)
 		if err != nil {
 			return err
@@ -151,9 +154,12 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 	ended := make(chan struct{})
 	go func() { defer close(ended); running.Wait() }()
 	<-ctx.Done()
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
 	select {
 	case <-ended:
-	case <-time.After(stopTimeout): // whatever is undone is done by the next life
+	case <-stopping.Done(): // whatever is undone is done by the next life
 	}
+	tracer.Shutdown(stopping)
 	return nil
 }

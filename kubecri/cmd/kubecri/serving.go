@@ -50,7 +50,7 @@ func endpoints(socket health.Check, shim grpc.ClientConnInterface, images bool, 
 		}
 		return nil
 	}}
-	ready := []health.Check{socket, cri, n.cluster.informersSynced(), n.devicePlugins(), n.containersListed(), n.checkpointWritten(), openFiles()}
+	ready := []health.Check{socket, cri, n.cluster.informersSynced(), n.devicePlugins(), containersListed(n.claims.ResyncError), n.checkpointWritten(), openFiles()}
 	if images {
 		ready = append(ready, health.Check{Name: "images", Run: func(ctx context.Context) error {
 			return check.Images(ctx, runtimeapi.NewImageServiceClient(shim))
@@ -86,8 +86,8 @@ func (n *node) devicePlugins() health.Check {
 }
 
 // containersListed tells why it is not known what the runtime's containers use.
-func (n *node) containersListed() health.Check {
-	return health.Check{Name: "containers", Advice: true, Run: func(context.Context) error { return n.claims.ResyncError() }}
+func containersListed(why func() error) health.Check {
+	return health.Check{Name: "containers", Advice: true, Run: func(context.Context) error { return why() }}
 }
 
 // checkpointWritten tells why --state-dir does not have the node's claims, such as a full disk.
@@ -112,7 +112,7 @@ func nriEndpoints(plugin *nri.Plugin, runtime runtimeapi.RuntimeServiceClient, n
 			}
 			return nil
 		}},
-		n.cluster.informersSynced(), n.devicePlugins(), n.containersListed(), n.checkpointWritten(), openFiles(),
+		n.cluster.informersSynced(), n.devicePlugins(), containersListed(n.claims.ResyncError), n.checkpointWritten(), openFiles(),
 	}}
 }
 
