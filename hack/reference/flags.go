@@ -31,9 +31,9 @@ var commands = []struct {
 		},
 	},
 	{"kubecri check", "Besides those of kubecri itself.", []string{"kubecri/cmd/kubecri/check.go"}},
-	{"kubecri install, kubecri uninstall", "", []string{"kubecri/cmd/kubecri/install.go:addCommon"}},
-	{"kubecri install", "", []string{"kubecri/cmd/kubecri/install.go:newInstallCommand"}},
-	{"kubecri cleanup", "", []string{"kubecri/cmd/kubecri/uninstall.go"}},
+	{"kubecri install, kubecri uninstall", "", []string{"kubecri/install/install.go:addCommon"}},
+	{"kubecri install", "", []string{"kubecri/install/install.go:newInstallCommand"}},
+	{"kubecri cleanup", "", []string{"kubecri/install/cleanup.go"}},
 	{
 		"controller",
 		"Besides those of logging, which are Kubernetes'.",

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/kubeslot/kubeslot/kubecri/kubeletargs"
+	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
 )
 
 // The list of the kubelet's flags in kubecri is the kubelet's.
@@ -27,6 +27,6 @@ func TestKubecriKnowsTheKubeletsFlags(t *testing.T) {
 	slices.Sort(has)
 	slices.Sort(known)
 	if !slices.Equal(has, known) {
-		t.Errorf("kubecri/kubeletargs/flags.txt has %q, the kubelet %q", known, has)
+		t.Errorf("kubecri/install/kubeletargs/flags.txt has %q, the kubelet %q", known, has)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubeslot/kubeslot/kubecri/hostinstall"
+	"github.com/kubeslot/kubeslot/kubecri/install/hostinstall"
 	"github.com/kubeslot/kubeslot/test/cluster"
 )
 

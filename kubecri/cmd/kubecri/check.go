@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/kubeslot/kubeslot/kubecri/check"
+	"github.com/kubeslot/kubeslot/kubecri/install/check"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 )
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,9 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
@@ -27,10 +24,6 @@ import (
 	"github.com/kubeslot/kubeslot/types/client/restored"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
-
-// Requests a second to the API server, and at once: claims of a node full of
-// device pods that all start together are not to queue here.
-const qps, burst = 100, 200
 
 // cluster is the API server as this node sees it: clients, and caches that fill
 // when it can be reached.
@@ -49,28 +42,14 @@ type cluster struct {
 
 // newCluster makes the clients; it reads the kubeconfig and connects to nothing.
 func newCluster(kubeconfig, node string) (*cluster, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %q: %w", kubeconfig, err)
-	}
-	config.QPS, config.Burst = qps, burst
-	config = rest.AddUserAgent(config, "kubecri")
-	c := &cluster{server: config.Host, node: node, restored: restored.New(config), afterRestore: &afterRestore{}}
-	// One connection for both clients: a thousand nodes that start together are a
-	// thousand TLS handshakes for the API server, not two thousand.
-	api, err := connection.New(config)
+	api, err := connection.NewClients(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	if c.client, err = versioned.NewForConfigAndClient(config, api); err != nil {
-		return nil, err
+	c := &cluster{
+		server: api.Server, node: node, kube: api.Kube, client: api.Client,
+		restored: api.Restored, afterRestore: &afterRestore{},
 	}
-	core := rest.CopyConfig(config) // custom resources have no protobuf
-	core.ContentType, core.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
-	if c.kube, err = kubernetes.NewForConfigAndClient(core, api); err != nil {
-		return nil, err
-	}
-
 	c.Informers = informers.New(c.kube, c.client, node)
 	eventScheme := runtime.NewScheme()
 	utilruntime.Must(scheme.AddToScheme(eventScheme))

@@ -12,7 +12,8 @@ import (
 	"k8s.io/component-base/version/verflag"
 	"k8s.io/klog/v2"
 
-	"github.com/kubeslot/kubeslot/kubecri/kubeletargs"
+	"github.com/kubeslot/kubeslot/kubecri/install"
+	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
 	"github.com/kubeslot/kubeslot/plugins/load"
 	"github.com/kubeslot/kubeslot/version"
 )
@@ -74,7 +75,7 @@ func newCommand(args []string, code *int) *cobra.Command {
 			flags = sub.Flags()
 		}
 	}
-	for _, sub := range []*cobra.Command{newInstallCommand(code), newUninstallCommand(code), newCleanupCommand(code)} {
+	for _, sub := range install.Commands(code) {
 		sub.SetHelpFunc((&cobra.Command{}).HelpFunc()) // not those of this command
 		sub.SetUsageFunc((&cobra.Command{}).UsageFunc())
 		cmd.AddCommand(sub)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/kubeslot/kubeslot/kubecri/kubeletargs"
+	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
 	"github.com/kubeslot/kubeslot/types/spelling"
 )
 
@@ -100,14 +99,4 @@ func (k *kubeletFlags) endpoints() (kubeletargs.Endpoints, error) {
 	e, err := kubeletargs.ReadEndpoints(k.config, k.configDir)
 	e.Runtime = cmp.Or(k.runtimeEndpoint, e.Runtime)
 	return e, err
-}
-
-// nodeName returns the name that the kubelet registers its node by, see
-// k8s.io/component-helpers/node/util.GetHostname.
-func (k *kubeletFlags) nodeName() (string, error) {
-	host, err := os.Hostname()
-	if k.hostnameOverride != "" {
-		err = nil
-	}
-	return strings.ToLower(strings.TrimSpace(cmp.Or(k.hostnameOverride, host))), err
 }

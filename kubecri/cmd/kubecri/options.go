@@ -17,6 +17,8 @@ import (
 	"k8s.io/component-base/version/verflag"
 
 	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
+	"github.com/kubeslot/kubeslot/kubecri/install/check"
+	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
 	"github.com/kubeslot/kubeslot/kubecri/nri"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
@@ -123,7 +125,7 @@ func (o *options) flags() cliflag.NamedFlagSets {
 	o.discovery.addTo(groups.FlagSet("discovery"))
 	o.devicePlugin.addTo(groups.FlagSet("kubelet's device plugins"))
 	plugins := groups.FlagSet("device plugins")
-	plugins.StringVar(&o.devices, "cridevices", defaultDevices,
+	plugins.StringVar(&o.devices, "cridevices", check.DefaultDevices,
 		"Directory of device plugins, loaded at start in the order of their names: its *.so files. The default one may be absent.")
 	plugins.Var(&o.devicesPolicy, "cridevices-bad-plugins",
 		"What to do about a file that cannot be loaded: skip it, and refuse the pods that need it, or refuse to start. kubecri plugin check says what is wrong with it.")
@@ -198,7 +200,7 @@ func (o *options) complete() error {
 		errs = append(errs, fmt.Errorf("--listen and --runtime-endpoint are both %s: kubecri stands between the two, and the kubelet's containerRuntimeEndpoint is where kubecri listens", listen))
 	}
 	if o.nodeName == "" {
-		name, err := o.kubelet.nodeName()
+		name, err := kubeletargs.NodeName(o.kubelet.hostnameOverride)
 		bad("node-name", err)
 		o.nodeName = name
 	}

@@ -244,3 +244,17 @@ func TestBuiltInHandlers(t *testing.T) {
 		}
 	}
 }
+
+// Flags of the kubelet are passed over by kubecri, and by nothing that changes the host.
+func TestMisspeltFlagsOfInstall(t *testing.T) {
+	for _, name := range []string{"install", "uninstall", "cleanup"} {
+		code := 0
+		cmd := newCommand([]string{name, "--yse"}, &code)
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		cmd.SetErr(&out)
+		if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "unknown flag: --yse") {
+			t.Errorf("%s --yse: %v", name, err)
+		}
+	}
+}

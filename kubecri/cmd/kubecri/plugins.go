@@ -21,9 +21,6 @@ import (
 	"github.com/kubeslot/kubeslot/types/device"
 )
 
-// defaultDevices is where KubeDevice's plugins are.
-const defaultDevices = "/usr/local/KubeExt/devices"
-
 // reasonRefused is of the node's event about a file that was not loaded.
 const reasonRefused = "BadDevicePlugin"
 

@@ -18,8 +18,8 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kubeslot/kubeslot/kubecri/check"
 	"github.com/kubeslot/kubeslot/kubecri/health"
+	"github.com/kubeslot/kubeslot/kubecri/install/check"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/nri"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubeslot/kubeslot/deploy/helm/uninstall"
-	"github.com/kubeslot/kubeslot/kubecri/cleanup"
+	"github.com/kubeslot/kubeslot/kubecri/install/cleanup"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 )
 

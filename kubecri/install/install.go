@@ -1,4 +1,6 @@
-package main
+// Package install has the commands for people who put kubecri on a host and take it away:
+// kubecri install, uninstall and cleanup. What runs on each node is elsewhere.
+package install
 
 import (
 	"bufio"
@@ -22,9 +24,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	units "github.com/kubeslot/kubeslot/deploy/systemd"
-	"github.com/kubeslot/kubeslot/kubecri/check"
-	"github.com/kubeslot/kubeslot/kubecri/cleanup"
-	"github.com/kubeslot/kubeslot/kubecri/hostinstall"
+	"github.com/kubeslot/kubeslot/kubecri/connection"
+	"github.com/kubeslot/kubeslot/kubecri/install/check"
+	"github.com/kubeslot/kubeslot/kubecri/install/cleanup"
+	"github.com/kubeslot/kubeslot/kubecri/install/hostinstall"
+	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/version"
 )
@@ -62,6 +66,12 @@ func (o *installOptions) addCommon(flags *pflag.FlagSet) {
 	flags.StringVar(&o.want.RuntimeEndpoint, "runtime-endpoint", "", "Socket of the container runtime. (default the one that the kubelet uses, or used before kubecri)")
 }
 
+// Commands are `kubecri install`, `uninstall` and `cleanup`. One that ends without an error
+// may still set the exit code.
+func Commands(code *int) []*cobra.Command {
+	return []*cobra.Command{newInstallCommand(code), newUninstallCommand(code), newCleanupCommand(code)}
+}
+
 // newInstallCommand makes `kubecri install`.
 func newInstallCommand(code *int) *cobra.Command {
 	o := &installOptions{}
@@ -77,7 +87,8 @@ func newInstallCommand(code *int) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	o.addCommon(flags)
-	flags.StringVar(&o.want.Mode, "mode", modeProxy, "How kubecri gets between kubelet and runtime: proxy, where the kubelet uses kubecri's socket; in other modes, such as nri, the kubelet stays as it is.")
+	flags.StringVar(&o.want.Mode, "mode", hostinstall.Proxy, "How kubecri gets between kubelet and runtime: "+
+		"proxy, where the kubelet uses kubecri's socket; in other modes, such as nri, the kubelet stays as it is.")
 	flags.StringVar(&o.want.Listen, "listen", "unix:///run/kubecri/kubecri.sock", "Socket where the kubelet is to find kubecri.")
 	flags.StringVar(&o.want.NodeName, "node-name", "", "Name of this node's Node object. (default the kubelet's --hostname-override or the host's name)")
 	flags.StringVar(&o.want.Kubeconfig, "kubeconfig", "", "Kubeconfig of kubecri's identity. (default the one of a former install, "+defaultKubeconfig+", or the kubelet's own, which needs deploy/kubelet-identity)")
@@ -121,22 +132,22 @@ func (o *installOptions) install(ctx context.Context, cmd *cobra.Command) error 
 	if _, err := hostinstall.Install(host, o.want); err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
-	cluster, err := newCluster(o.want.Kubeconfig, o.want.NodeName)
+	api, err := connection.NewClients(o.want.Kubeconfig)
 	if err != nil {
 		return err
 	}
-	node, err := cluster.kube.CoreV1().Nodes().Get(ctx, o.want.NodeName, metav1.GetOptions{})
+	node, err := api.Kube.CoreV1().Nodes().Get(ctx, o.want.NodeName, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("nothing was changed: get node %q with --kubeconfig=%s: %w. Is that the node's name (--node-name)?", o.want.NodeName, o.want.Kubeconfig, err)
 	}
-	if host.Other, err = otherKubecri(ctx, cluster.kube, o.want.NodeName); err != nil {
+	if host.Other, err = otherKubecri(ctx, api.Kube, o.want.NodeName); err != nil {
 		return err
 	}
 	plan, err := hostinstall.Install(host, o.want) // which takes over what the other one has
 	if err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
-	if err := o.preflight(ctx, out, cluster, plan); err != nil {
+	if err := o.preflight(ctx, out, api, plan); err != nil {
 		return err
 	}
 	if plan.Empty() {
@@ -150,10 +161,10 @@ func (o *installOptions) install(ctx context.Context, cmd *cobra.Command) error 
 	}
 	health := hostinstall.Health{Systemctl: hostinstall.RunSystemctl, Node: o.want.NodeName}
 	if hostinstall.IsReady(node) {
-		health.Kube = cluster.kube
+		health.Kube = api.Kube
 	}
 	if err := o.apply(ctx, out, plan, health); err != nil {
-		return errors.Join(err, o.tidy(ctx, out, host, plan, cluster))
+		return errors.Join(err, o.tidy(ctx, out, host, plan, api))
 	}
 	fmt.Fprintf(out, "kubecri %s is installed. `kubecri check` tells how it is; `kubecri uninstall` takes it away again.\n", version.Version())
 	return nil
@@ -171,8 +182,7 @@ func (o *installOptions) look(ctx context.Context) (hostinstall.Host, error) {
 func (o *installOptions) complete(host hostinstall.Host) error {
 	former, args := host.Environment(), host.Kubelet.Args
 	if o.want.NodeName == "" {
-		kubelet := kubeletFlags{hostnameOverride: args.HostnameOverride}
-		name, err := kubelet.nodeName()
+		name, err := kubeletargs.NodeName(args.HostnameOverride)
 		if err != nil {
 			return err
 		}
@@ -220,7 +230,9 @@ func otherKubecri(ctx context.Context, kube kubernetes.Interface, node string) (
 }
 
 // preflight asks what kubecri check asks, before anything is changed.
-func (o *installOptions) preflight(ctx context.Context, out io.Writer, cluster *cluster, plan hostinstall.Plan) error {
+func (o *installOptions) preflight(
+	ctx context.Context, out io.Writer, api *connection.Clients, plan hostinstall.Plan,
+) error {
 	runtime, err := proxy.Dial(plan.RuntimeEndpoint)
 	if err != nil {
 		return err
@@ -228,9 +240,9 @@ func (o *installOptions) preflight(ctx context.Context, out io.Writer, cluster *
 	defer runtime.Close()
 	config := check.Config{
 		Node: o.want.NodeName, RuntimeEndpoint: plan.RuntimeEndpoint, Runtime: runtimeapi.NewRuntimeServiceClient(runtime),
-		Server: cluster.server, Kube: cluster.kube, Client: cluster.client, Devices: defaultDevices,
+		Server: api.Server, Kube: api.Kube, Client: api.Client, Devices: check.DefaultDevices,
 	}
-	if o.want.Mode == modeNRI {
+	if o.want.Mode == hostinstall.NRI {
 		config.NRI = o.nriSocket
 	}
 	if !check.Run(ctx, out, config) {
@@ -249,7 +261,9 @@ func (o *installOptions) apply(ctx context.Context, out io.Writer, plan hostinst
 }
 
 // tidy removes what a kubecri wrote that ran for a moment, and was not there before.
-func (o *installOptions) tidy(ctx context.Context, out io.Writer, before hostinstall.Host, plan hostinstall.Plan, cluster *cluster) error {
+func (o *installOptions) tidy(
+	ctx context.Context, out io.Writer, before hostinstall.Host, plan hostinstall.Plan, api *connection.Clients,
+) error {
 	if before.Record != nil || before.Files[hostinstall.UnitFile] != "" {
 		return nil
 	}
@@ -259,7 +273,7 @@ func (o *installOptions) tidy(ctx context.Context, out io.Writer, before hostins
 	if errors.Is(err, cleanup.ErrRuns) { // it could not be undone
 		return nil
 	}
-	more, failed := cleanup.Node(ctx, cluster.kube, cluster.client, o.want.NodeName)
+	more, failed := cleanup.Node(ctx, api.Kube, api.Client, o.want.NodeName)
 	printRemoved(out, append(removed, more...))
 	hostinstall.RemoveDirectory()
 	return errors.Join(err, failed)

@@ -28,6 +28,9 @@ import (
 // timeout bounds each question.
 const timeout = 5 * time.Second
 
+// DefaultDevices is where KubeDevice's plugins are.
+const DefaultDevices = "/usr/local/KubeExt/devices"
+
 // Config is what is to be checked; everything but Pod, Plugins, the image service
 // and NRI is required.
 type Config struct {

@@ -1,4 +1,4 @@
-package main
+package install
 
 import (
 	"bytes"
@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubeslot/kubeslot/kubecri/cleanup"
-	"github.com/kubeslot/kubeslot/kubecri/hostinstall"
-	"github.com/kubeslot/kubeslot/kubecri/kubeletargs"
+	"github.com/kubeslot/kubeslot/kubecri/install/cleanup"
+	"github.com/kubeslot/kubeslot/kubecri/install/hostinstall"
+	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
 )
 
 func TestConfirm(t *testing.T) {
@@ -35,20 +35,6 @@ func TestConfirm(t *testing.T) {
 	defer other.Close()
 	if got, err := confirm(pipe, &bytes.Buffer{}); got || err == nil || !strings.Contains(err.Error(), "--yes") {
 		t.Errorf("nobody to ask: %t, %v", got, err)
-	}
-}
-
-// Flags of the kubelet are passed over by kubecri, and by nothing that changes the host.
-func TestMisspeltFlagsOfInstall(t *testing.T) {
-	for _, name := range []string{"install", "uninstall", "cleanup"} {
-		code := 0
-		cmd := newCommand([]string{name, "--yse"}, &code)
-		var out bytes.Buffer
-		cmd.SetOut(&out)
-		cmd.SetErr(&out)
-		if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "unknown flag: --yse") {
-			t.Errorf("%s --yse: %v", name, err)
-		}
 	}
 }
 
@@ -104,7 +90,8 @@ func TestCleanupFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	code := 0
-	cmd := newCommand([]string{"cleanup", "--yes", "--files-only", "--node-name=node-a", "--host-root=" + root}, &code)
+	cmd := newCleanupCommand(&code)
+	cmd.SetArgs([]string{"--yes", "--files-only", "--node-name=node-a", "--host-root=" + root})
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	if err := cmd.Execute(); err != nil || code != 0 {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubeslot/kubeslot/kubecri/kubeletargs"
+	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
 )
 
 // Refusal is why there is no plan for a host, and what to do about it.

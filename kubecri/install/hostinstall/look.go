@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kubeslot/kubeslot/kubecri/kubeletargs"
+	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
 )
 
 // systemdRuns is there where systemd is the service manager, see sd_booted(3).

@@ -37,7 +37,7 @@ const widget = `{"nodename":"node-a","runningcontainer":{"main":{"requests":{"ak
 // Files are checked without running them; with --start-plugins they are asked.
 func TestPlugins(t *testing.T) {
 	good, bad := t.TempDir(), t.TempDir()
-	plugintest.Build(t, filepath.Join(good, "a.so"), "../../plugins/example/device")
+	plugintest.Build(t, filepath.Join(good, "a.so"), "../../../plugins/example/device")
 	if err := os.WriteFile(filepath.Join(bad, "b.so"), []byte("text"), 0o600); err != nil {
 		t.Fatal(err)
 	}

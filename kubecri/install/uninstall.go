@@ -1,14 +1,11 @@
-package main
+package install
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -16,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kubeslot/kubeslot/kubecri/cleanup"
-	"github.com/kubeslot/kubeslot/kubecri/hostinstall"
+	"github.com/kubeslot/kubeslot/kubecri/connection"
+	"github.com/kubeslot/kubeslot/kubecri/install/cleanup"
+	"github.com/kubeslot/kubeslot/kubecri/install/hostinstall"
+	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
@@ -57,7 +56,7 @@ func (o *installOptions) uninstall(ctx context.Context, cmd *cobra.Command) erro
 	}
 	env, name := plan.Environment, plan.Environment["NODE_NAME"]
 	if name == "" {
-		if name, err = (&kubeletFlags{hostnameOverride: host.Kubelet.Args.HostnameOverride}).nodeName(); err != nil {
+		if name, err = kubeletargs.NodeName(host.Kubelet.Args.HostnameOverride); err != nil {
 			return err
 		}
 	}
@@ -67,15 +66,15 @@ func (o *installOptions) uninstall(ctx context.Context, cmd *cobra.Command) erro
 	}
 	plan.Notes = append(plan.Notes, fmt.Sprintf("then what kubecri wrote of node %s in the API, %s, and our files in %s and %s, are removed", name, paths.StateDir, paths.CDIDir, paths.HandlersDir))
 	health := hostinstall.Health{Systemctl: hostinstall.RunSystemctl, Node: name}
-	cluster, unreachable := newCluster(env["KUBECONFIG"], name)
+	api, unreachable := connection.NewClients(env["KUBECONFIG"])
 	if unreachable == nil {
 		var node *corev1.Node
-		if node, unreachable = cluster.kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); unreachable == nil {
+		if node, unreachable = api.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); unreachable == nil {
 			if hostinstall.IsReady(node) {
-				health.Kube = cluster.kube
+				health.Kube = api.Kube
 			}
-			plan.Notes = append(plan.Notes, podsWithDevices(ctx, cluster.kube, name)...)
-			if claimed := cleanup.Claimed(ctx, cluster.client, name); claimed != "" {
+			plan.Notes = append(plan.Notes, podsWithDevices(ctx, api.Kube, name)...)
+			if claimed := cleanup.Claimed(ctx, api.Client, name); claimed != "" {
 				plan.Notes = append(plan.Notes, claimed)
 			}
 		}
@@ -96,7 +95,7 @@ func (o *installOptions) uninstall(ctx context.Context, cmd *cobra.Command) erro
 		return fmt.Errorf("kubecri is uninstalled, but not all of its files are gone: %w. Run this again", err)
 	}
 	if unreachable == nil {
-		removed, err = cleanup.Node(ctx, cluster.kube, cluster.client, name)
+		removed, err = cleanup.Node(ctx, api.Kube, api.Client, name)
 		printRemoved(out, removed)
 		unreachable = err
 	}
@@ -151,90 +150,4 @@ func podsWithDevices(ctx context.Context, kube kubernetes.Interface, node string
 		return nil
 	}
 	return []string{fmt.Sprintf("%d pods here were assigned devices, and run on with them: %s. A container of theirs that starts again gets none", len(names), strings.Join(names, ", "))}
-}
-
-const cleanupDescription = `cleanup removes what kubecri leaves on a node that it is taken away from. On the host:
-CDI specs and sockets of ours, --state-dir, and the other directories if they are empty
-then. In the API, of this node: akri.sh resources and those of device plugins in
-node.status, kubecri's annotations, DeviceSlices and SlotClaims.
-
-kubecri must not run here any more. Containers that run are not touched, and cleanup does
-not look for them: the slots that it names are free for others then. It may be run again, and exits with 0 when nothing is left, and with 1 otherwise.`
-
-// newCleanupCommand makes `kubecri cleanup`.
-func newCleanupCommand(code *int) *cobra.Command {
-	var (
-		paths            cleanup.Paths
-		node, kubeconfig string
-		yes, noAPI       bool
-		timeout          time.Duration
-	)
-	cmd := &cobra.Command{
-		Use: "cleanup", Short: "Remove what a kubecri that is gone left on this node", Long: cleanupDescription,
-		Args: cobra.NoArgs, SilenceUsage: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return untilSignal(cmd, code, func(ctx context.Context, cmd *cobra.Command) error {
-				out := cmd.OutOrStdout()
-				if node == "" {
-					var err error
-					if node, err = (&kubeletFlags{}).nodeName(); err != nil {
-						return err
-					}
-				}
-				if err := paths.Check(); err != nil {
-					return fmt.Errorf("nothing was removed: %w", err)
-				}
-				var c *cluster
-				if !noAPI {
-					var err error
-					if c, err = newCluster(kubeconfig, node); err != nil {
-						return fmt.Errorf("nothing was removed: %w", err)
-					}
-				}
-				fmt.Fprintf(out, "Removing what kubecri left on node %s: %s whole, and our files in %s\n", node, filepath.Join("/", paths.Root, paths.StateDir), strings.Join([]string{paths.CDIDir, paths.HandlersDir, filepath.Dir(paths.Listen)}, ", "))
-				if c != nil {
-					if claimed := cleanup.Claimed(ctx, c.client, node); claimed != "" {
-						fmt.Fprintln(out, "Note:", claimed)
-					}
-				}
-				if !yes {
-					if ok, err := confirm(cmd.InOrStdin(), out); err != nil || !ok {
-						return err
-					}
-				}
-				removed, err := cleanup.Files(paths)
-				if !noAPI {
-					ctx, cancel := context.WithTimeout(ctx, timeout)
-					defer cancel()
-					more, failed := cleanup.Node(ctx, c.kube, c.client, node)
-					removed, err = append(removed, more...), errors.Join(err, failed)
-				}
-				printRemoved(out, removed)
-				if err != nil {
-					return fmt.Errorf("not all is gone: %w", err)
-				}
-				fmt.Fprintln(out, "nothing left")
-				return nil
-			})
-		},
-	}
-	flags := cmd.Flags()
-	flags.StringVar(&node, "node-name", "", "Name of the Node object. (default the host's name)")
-	flags.StringVar(&kubeconfig, "kubeconfig", "", "Kubeconfig with the permissions to clean up. Empty means that of the pod it runs in.")
-	flags.StringVar(&paths.Root, "host-root", "", "Where the host's root directory is mounted, in a container.")
-	flags.StringVar(&paths.StateDir, "state-dir", "/var/lib/kubecri", "kubecri's own directory, which goes whole. Empty for none.")
-	flags.StringVar(&paths.CDIDir, "cdi-dir", "/var/run/cdi", "Directory of CDI specs. Empty for none.")
-	flags.StringVar(&paths.HandlersDir, "discovery-handlers-directory", pb.DefaultDirectory, "Directory of discovery handlers' sockets. Empty for none.")
-	flags.StringVar(&paths.Listen, "listen", "/run/kubecri/kubecri.sock", "Socket that the kubelet used. Empty for none.")
-	flags.StringSliceVar(&paths.Empty, "empty-directories", nil, "Further directories that go if they are empty.")
-	flags.BoolVar(&noAPI, "files-only", false, "Leave the API as it is.")
-	flags.BoolVarP(&yes, "yes", "y", false, "Do not ask.")
-	flags.DurationVar(&timeout, "timeout", 8*time.Minute, "How long the API may take: five minutes after device-plugin mode, until the kubelet has forgotten the device plugins.")
-	return cmd
-}
-
-func printRemoved(out io.Writer, removed []string) {
-	for _, what := range removed {
-		fmt.Fprintf(out, "  removed %s\n", what)
-	}
 }

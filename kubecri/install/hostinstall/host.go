@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubeslot/kubeslot/kubecri/kubeletargs"
+	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
 )
 
 // Where things are put.
@@ -24,9 +24,12 @@ const (
 	instanceConfig = "/var/lib/kubelet/instance-config.yaml"
 )
 
-// Proxy is the Want.Mode in which the kubelet uses kubecri's socket. In all others it
-// stays as it is.
-const Proxy = "proxy"
+// Proxy is the Want.Mode in which the kubelet uses kubecri's socket. In all others, such as
+// NRI, it stays as it is.
+const (
+	Proxy = "proxy"
+	NRI   = "nri"
+)
 
 // Kubelet is a host's kubelet.
 type Kubelet struct {
