@@ -169,7 +169,7 @@ func New(config Config) (*Agent, error) {
 	}
 	a.notices = newNotices(config.Clock, func() { wake(a.timed) })
 	a.writer = deviceslices.New(deviceslices.Config{NodeName: config.NodeName, Client: config.Client, Slices: config.Slices, Created: config.SliceCreated,
-		Node: a.node, State: a.state, Backoff: retries, Clock: config.Clock})
+		Node: a.node, State: a.state, Held: a.changesHeld, Backoff: retries, Clock: config.Clock})
 	if err := a.watch(); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}

@@ -7,11 +7,12 @@ import (
 )
 
 // discovery has Akri's two metrics of discovery, by Akri's names, since dashboards have
-// them, and how many devices are known.
+// them, how many devices are known, and how many changes of them are not reported yet.
 type discovery struct {
 	time    *metrics.HistogramVec
 	result  *metrics.CounterVec
 	devices *metrics.GaugeVec
+	held    *metrics.GaugeVec
 }
 
 // Values of kubecri_discovered_devices's label state.
@@ -39,7 +40,10 @@ func newDiscovery(registry Registry) discovery {
 	d.devices = metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: "discovered_devices",
 		Help:           "Devices that this node reports, by Configuration and state: usable, or unschedulable since their discovery handler does not work.",
 		StabilityLevel: metrics.ALPHA}, []string{"configuration", "state"})
-	registry.MustRegister(d.time, d.result, d.devices)
+	d.held = metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: "device_changes_held",
+		Help:           "Devices whose changes are not reported yet, since devices change too often, by Configuration.",
+		StabilityLevel: metrics.ALPHA}, []string{"configuration"})
+	registry.MustRegister(d.time, d.result, d.devices, d.held)
 	return d
 }
 
@@ -71,12 +75,20 @@ func (m *Metrics) Discovered(configuration string, usableDevices, unschedulableD
 	m.discovery.devices.WithLabelValues(configuration, unschedulable).Set(float64(unschedulableDevices))
 }
 
+// ChangesHeld sets how many devices of a Configuration have changes that are not reported yet.
+func (m *Metrics) ChangesHeld(configuration string, devices int) {
+	if m != nil {
+		m.discovery.held.WithLabelValues(configuration).Set(float64(devices))
+	}
+}
+
 // DiscoveryEnded forgets a Configuration that is no longer discovered here.
 func (m *Metrics) DiscoveryEnded(configuration string) {
 	if m == nil {
 		return
 	}
 	m.discovery.time.Delete(map[string]string{"configuration": configuration})
+	m.discovery.held.Delete(map[string]string{"configuration": configuration})
 	for _, state := range []string{usable, unschedulable} {
 		m.discovery.devices.Delete(map[string]string{"configuration": configuration, "state": state})
 	}

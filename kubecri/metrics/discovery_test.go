@@ -17,7 +17,8 @@ func TestDiscovery(t *testing.T) {
 	m.DiscoveryFailed("udev")
 	m.DiscoveryFailed("onvif")
 	m.Discovered("cams", 3, 1)
-	names := []string{"akri_discovery_response_time", "kubecri_discovered_devices"}
+	m.ChangesHeld("cams", 2)
+	names := []string{"akri_discovery_response_time", "kubecri_device_changes_held", "kubecri_discovered_devices"}
 	for labels, want := range map[[2]string]float64{
 		{"udev", "Success"}: 1, {"udev", "Fail"}: 1, {"onvif", "Success"}: 0, {"onvif", "Fail"}: 1,
 	} {
@@ -39,6 +40,9 @@ akri_discovery_response_time_bucket{configuration="cams",le="60"} 1
 akri_discovery_response_time_bucket{configuration="cams",le="+Inf"} 1
 akri_discovery_response_time_sum{configuration="cams"} 2
 akri_discovery_response_time_count{configuration="cams"} 1
+# HELP kubecri_device_changes_held [ALPHA] Devices whose changes are not reported yet, since devices change too often, by Configuration.
+# TYPE kubecri_device_changes_held gauge
+kubecri_device_changes_held{configuration="cams"} 2
 # HELP kubecri_discovered_devices [ALPHA] Devices that this node reports, by Configuration and state: usable, or unschedulable since their discovery handler does not work.
 # TYPE kubecri_discovered_devices gauge
 kubecri_discovered_devices{configuration="cams",state="unschedulable"} 1
@@ -53,6 +57,7 @@ kubecri_discovered_devices{configuration="cams",state="usable"} 3
 	var none *Metrics
 	none.DiscoveryReported("udev", "cams", 0)
 	none.DiscoveryFailed("udev")
+	none.ChangesHeld("cams", 1)
 	none.Discovered("cams", 1, 1)
 	none.DiscoveryEnded("cams")
 }

@@ -2,6 +2,7 @@ package deviceslices
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -35,6 +36,8 @@ type view struct {
 	known map[v1alpha1.ConfigurationReference]Known
 	// problems each name a Configuration.
 	problems []v1alpha1.Problem
+	// decided are the problems to write, instead of problems and those that plan adds. Nil for these.
+	decided []v1alpha1.Problem
 	// complete is true when all is known that there is to report. Then the node has a
 	// slice even if it has no devices.
 	complete bool
@@ -48,6 +51,8 @@ type view struct {
 // nothing is known yet, so that its devices stay as they are.
 type Known struct {
 	Label string // DiscoveryLabel of its slices, "" for none
+	// MaxDevices is how many the Configuration may have, by which it gets room for bursts.
+	MaxDevices int
 	reports.Standing
 }
 
@@ -56,6 +61,7 @@ type Known struct {
 type change struct {
 	slice  *v1alpha1.DeviceSlice
 	delete bool
+	bytes  int // about what is written, as JSON
 }
 
 // draft is a slice that is being planned.
@@ -103,16 +109,19 @@ func plan(v *view) (first, then []change) {
 	}
 	for _, d := range drafts {
 		var problems []v1alpha1.Problem
-		if d == main {
+		switch {
+		case d == main && v.decided != nil:
+			problems = v.decided
+		case d == main:
 			problems = tidy(reported)
 		}
 		switch {
 		case len(d.devices) == 0 && d != main:
 			then = append(then, change{slice: d.was, delete: true})
 		case d.was == nil || d.added:
-			first = append(first, change{slice: v.slice(d, problems)})
+			first = append(first, change{slice: v.slice(d, problems), bytes: v.size(d) + size(problems)})
 		case d.changed || !apiequality.Semantic.DeepEqual(d.was.Spec.Problems, problems) || !v.owns(d.was):
-			then = append(then, change{slice: v.slice(d, problems)})
+			then = append(then, change{slice: v.slice(d, problems), bytes: v.size(d) + size(problems)})
 		}
 	}
 	for _, s := range v.slices { // made by hand
@@ -258,6 +267,12 @@ func (v *view) size(d *draft) int {
 	return d.bytes
 }
 
+// size counts what the problems take.
+func size(problems []v1alpha1.Problem) int {
+	text, _ := json.Marshal(problems) // strings alone cannot fail
+	return len(text)
+}
+
 func (v *view) owns(s *v1alpha1.DeviceSlice) bool {
 	return len(s.OwnerReferences) == 1 && apiequality.Semantic.DeepEqual(s.OwnerReferences[0], v.owner)
 }
@@ -279,11 +294,20 @@ func (v *view) isName(name string) bool {
 // compareNames orders slices of one node by their numbers.
 func compareNames(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
+// compareProblems orders problems by their Configurations; those without come last.
+func compareProblems(a, b v1alpha1.Problem) int {
+	name := func(p *v1alpha1.Problem) string {
+		if p.Configuration == nil {
+			return "~" // after all names
+		}
+		return p.Configuration.String()
+	}
+	return cmp.Or(cmp.Compare(name(&a), name(&b)), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
+}
+
 // tidy orders the problems and cuts what a slice would not take.
 func tidy(problems []v1alpha1.Problem) []v1alpha1.Problem {
-	all := slices.SortedFunc(slices.Values(problems), func(a, b v1alpha1.Problem) int {
-		return cmp.Or(cmp.Compare(a.Configuration.String(), b.Configuration.String()), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
-	})
+	all := slices.SortedFunc(slices.Values(problems), compareProblems)
 	if more := len(all) - v1alpha1.MaxProblems; more > 0 {
 		all = append(all[:v1alpha1.MaxProblems-1:v1alpha1.MaxProblems-1], v1alpha1.Problem{
 			Reason: "MoreProblems", Message: fmt.Sprintf("%d more problems are in kubecri's log", more+1)})

@@ -38,7 +38,7 @@ const (
 // errTaken is returned when a slice of another node has the name.
 var errTaken = errors.New("another node has a DeviceSlice of this name, so this node takes another name")
 
-// Config is what a Writer needs. All is required.
+// Config is what a Writer needs. All but Created and Held is required.
 type Config struct {
 	// NodeName is the node whose slices these are; no other Writer has it.
 	NodeName string
@@ -53,6 +53,8 @@ type Config struct {
 	Node func() *corev1.Node
 	// State returns what is known now.
 	State func() State
+	// Held is called with how many changes of devices of each Configuration wait, at each look. Nil for no.
+	Held func(map[v1alpha1.ConfigurationReference]int)
 	// Backoff paces what the API server refused.
 	Backoff func() wait.Backoff
 	Clock   clock.WithTicker
@@ -82,6 +84,7 @@ type Writer struct {
 	// Of Run alone:
 	taken   map[string]bool // names of slices that belong to other nodes
 	waiting bool            // it has logged that there is no Node object
+	budget  budget
 }
 
 // New returns a Writer, to be started with Run.
@@ -147,19 +150,30 @@ func (w *Writer) Run(ctx context.Context) {
 
 // awaitNews waits until there may be something to write, or ctx ends; then it reports false.
 func (w *Writer) awaitNews(ctx context.Context) bool {
-	var forgotten <-chan time.Time
-	if d, ok := w.own.Forgets(); ok {
+	var due <-chan time.Time
+	if d, ok := w.due(); ok {
 		timer := w.config.Clock.NewTimer(d)
 		defer timer.Stop()
-		forgotten = timer.C()
+		due = timer.C()
 	}
 	select {
 	case <-w.dirty:
-	case <-forgotten:
+	case <-due:
 	case <-ctx.Done():
 		return false
 	}
 	return true
+}
+
+// due returns when the slices are to be looked at without news, and false for never.
+func (w *Writer) due() (after time.Duration, ok bool) {
+	after, ok = w.own.Forgets()
+	if at := w.budget.next; !at.IsZero() {
+		if held := at.Sub(w.config.Clock.Now()); !ok || held < after {
+			after, ok = held, true
+		}
+	}
+	return after, ok
 }
 
 // sync makes the slices what they should be, and reports whether that took a write.
@@ -178,14 +192,21 @@ func (w *Writer) sync(ctx context.Context) (wrote bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	first, then := plan(v)
+	first, then, held := w.budget.plan(v, w.config.Clock.Now())
+	if w.config.Held != nil {
+		w.config.Held(held)
+	}
 	if len(first)+len(then) == 0 {
 		return false, nil
 	}
-	if err := w.apply(ctx, first); err != nil {
-		return true, err
+	done, err := w.apply(ctx, first)
+	if err == nil {
+		var more []change
+		more, err = w.apply(ctx, then)
+		done = append(done, more...)
 	}
-	if err := w.apply(ctx, then); err != nil {
+	w.budget.wrote(v, done, w.config.Clock.Now())
+	if err != nil {
 		return true, err
 	}
 	logger.Info("Wrote DeviceSlices", "slices", len(first)+len(then))
@@ -216,8 +237,8 @@ func (w *Writer) view(ctx context.Context, owner metav1.OwnerReference) (*view, 
 	return v, nil
 }
 
-// apply writes the changes, several at a time.
-func (w *Writer) apply(ctx context.Context, changes []change) error {
+// apply writes the changes, several at a time, and returns those that are written.
+func (w *Writer) apply(ctx context.Context, changes []change) (done []change, err error) {
 	var group errgroup.Group
 	group.SetLimit(parallelWrites)
 	errs := make([]error, len(changes))
@@ -232,8 +253,11 @@ func (w *Writer) apply(ctx context.Context, changes []change) error {
 		if errors.Is(err, errTaken) {
 			w.taken[changes[i].slice.Name] = true
 		}
+		if err == nil {
+			done = append(done, changes[i])
+		}
 	}
-	return errors.Join(errs...)
+	return done, errors.Join(errs...)
 }
 
 // put writes one change. The node alone writes its slices, so what somebody else
