@@ -2,13 +2,9 @@ package opcua
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"net"
 	"time"
-
-	"github.com/gopcua/opcua/ua"
-	"github.com/gopcua/opcua/uacp"
 )
 
 const (
@@ -55,13 +51,7 @@ func dial(ctx context.Context, at target) (*client, error) {
 
 // hello agrees on the sizes of frames (Part 6, 7.1.3).
 func (c *client) hello() error {
-	text, err := ua.Encode(&uacp.Hello{
-		ReceiveBufSize: maxFrameBytes, SendBufSize: maxFrameBytes, MaxMessageSize: maxMessageBytes, EndpointURL: c.url,
-	})
-	if err != nil {
-		return err
-	}
-	if err := c.write("HELF", text); err != nil {
+	if err := c.write("HELF", hello(c.url)); err != nil {
 		return err
 	}
 	// What the server takes does not matter: requests are far below the 8 KiB that each
@@ -75,14 +65,7 @@ func (c *client) hello() error {
 
 // open opens the secure channel.
 func (c *client) open() error {
-	policy := ua.NewBuffer(nil)
-	policy.WriteString(ua.SecurityPolicyURINone)
-	policy.WriteByteString(nil) // certificate
-	policy.WriteByteString(nil) // thumbprint of the server's
-	message, err := c.request("OPNF", policy.Bytes(), &ua.OpenSecureChannelRequest{
-		RequestType: ua.SecurityTokenRequestTypeIssue, SecurityMode: ua.MessageSecurityModeNone,
-		RequestedLifetime: uint32(channelLifetime.Milliseconds()),
-	})
+	message, err := c.request("OPNF", asymmetricHeader(), openSecureChannel())
 	if err != nil {
 		return fmt.Errorf("open a channel: %w", err)
 	}
@@ -92,7 +75,7 @@ func (c *client) open() error {
 
 // close ends the channel and the connection.
 func (c *client) close() {
-	_ = c.send("CLOF", words(c.token), &ua.CloseSecureChannelRequest{})
+	_ = c.send("CLOF", words(c.token), closeSecureChannel())
 	c.hangUp()
 }
 
@@ -104,7 +87,7 @@ func (c *client) hangUp() {
 // findServers returns the applications that the server knows: itself, and of a
 // discovery server, those that have registered with it.
 func (c *client) findServers() ([]application, error) {
-	message, err := c.request("MSGF", words(c.token), &ua.FindServersRequest{EndpointURL: c.url})
+	message, err := c.request("MSGF", words(c.token), findServers(c.url))
 	if err != nil {
 		return nil, fmt.Errorf("FindServers: %w", err)
 	}
@@ -120,7 +103,7 @@ func (c *client) findServers() ([]application, error) {
 func (c *client) findServersOnNetwork() (list []record, err error) {
 	next := uint32(0)
 	for len(list) < maxRecords {
-		message, err := c.request("MSGF", words(c.token), &ua.FindServersOnNetworkRequest{StartingRecordID: next, MaxRecordsToReturn: recordsAtOnce})
+		message, err := c.request("MSGF", words(c.token), findServersOnNetwork(next))
 		if err != nil {
 			return nil, fmt.Errorf("FindServersOnNetwork: %w", err)
 		}
@@ -138,34 +121,16 @@ func (c *client) findServersOnNetwork() (list []record, err error) {
 	return list[:min(len(list), maxRecords)], nil
 }
 
-// words is the encoding of numbers.
-func words(values ...uint32) (text []byte) {
-	for _, v := range values {
-		text = binary.LittleEndian.AppendUint32(text, v)
-	}
-	return text
-}
-
 // send sends a request, which fits one frame. security is the frame's security header.
-func (c *client) send(kind string, security []byte, request ua.Request) error {
+func (c *client) send(kind string, security []byte, r request) error {
 	c.sequence++
-	request.SetHeader(&ua.RequestHeader{
-		AuthenticationToken: ua.NewTwoByteNodeID(0), Timestamp: time.Now(), RequestHandle: c.sequence,
-		AdditionalHeader: ua.NewExtensionObject(nil),
-	})
-	body := ua.NewBuffer(nil)
-	body.WriteStruct(ua.NewFourByteExpandedNodeID(0, ua.ServiceTypeID(request)))
-	body.WriteStruct(request)
-	if err := body.Error(); err != nil {
-		return err
-	}
-	return c.write(kind, words(c.channel), security, words(c.sequence, c.sequence), body.Bytes())
+	return c.write(kind, words(c.channel), security, words(c.sequence, c.sequence), r.encode(c.sequence, time.Now()))
 }
 
 // request sends a request and returns the response, put together from its chunks (Part
 // 6, 6.7).
-func (c *client) request(kind string, security []byte, request ua.Request) (message []byte, err error) {
-	if err := c.send(kind, security, request); err != nil {
+func (c *client) request(kind string, security []byte, sent request) (message []byte, err error) {
+	if err := c.send(kind, security, sent); err != nil {
 		return nil, err
 	}
 	for {
@@ -179,7 +144,7 @@ func (c *client) request(kind string, security []byte, request ua.Request) (mess
 		r := &reader{rest: body}
 		r.uint32() // channel
 		if kind[:3] == "OPN" {
-			if policy := r.string(); r.err == nil && policy != ua.SecurityPolicyURINone {
+			if policy := r.string(); r.err == nil && policy != securityPolicyNone {
 				return nil, fmt.Errorf("the server answers with the security policy %.100q", policy)
 			}
 			r.string()
@@ -198,12 +163,12 @@ func (c *client) request(kind string, security []byte, request ua.Request) (mess
 			return nil, fmt.Errorf("an answer of more than %d bytes", maxMessageBytes)
 		}
 		switch got[3] {
-		case uacp.ChunkTypeFinal:
+		case finalChunk:
 			return append(message, r.rest...), nil
-		case uacp.ChunkTypeIntermediate:
+		case continuedChunk:
 			message = append(message, r.rest...)
-		case uacp.ChunkTypeAbort:
-			return nil, fmt.Errorf("the server broke off: %w", ua.StatusCode(r.uint32()))
+		case abortedChunk:
+			return nil, fmt.Errorf("the server broke off: %w", statusCode(r.uint32()))
 		default:
 			return nil, fmt.Errorf("not OPC UA: a chunk of type %q", got)
 		}

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/gopcua/opcua/ua"
-
 	"github.com/kubeslot/kubeslot/discovery"
 )
 
@@ -36,7 +34,7 @@ type server struct {
 func serversOf(list []application, names *discovery.FilterList) (servers []server) {
 	for _, a := range list {
 		// As Akri does: no client, no discovery server, and none that is a client too.
-		if a.kind != ua.ApplicationTypeServer || !names.Keeps(a.name) {
+		if a.kind != typeServer || !names.Keeps(a.name) {
 			continue
 		}
 		// A server that is no discovery server answers with itself alone.

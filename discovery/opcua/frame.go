@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-
-	"github.com/gopcua/opcua/ua"
-	"github.com/gopcua/opcua/uacp"
 )
 
 // Limits of what a server may send. The first is announced to it in the Hello message.
@@ -18,6 +15,13 @@ const (
 )
 
 const frameHeaderBytes = 8
+
+// The fourth letters of frames' types.
+const (
+	finalChunk     = 'F'
+	continuedChunk = 'C'
+	abortedChunk   = 'A'
+)
 
 // frames reads and writes the frames of OPC UA's TCP transport (Part 6, 7.1): three
 // letters of type, one of 'F' final, 'C' continued, 'A' aborted, the length of the
@@ -43,9 +47,9 @@ func (f *frames) read() (kind string, body []byte, err error) {
 	if _, err := io.ReadFull(f.conn, body); err != nil {
 		return "", nil, ended(err)
 	}
-	if kind[:3] == uacp.MessageTypeError {
+	if kind[:3] == "ERR" {
 		r := reader{rest: body}
-		code := ua.StatusCode(r.uint32())
+		code := statusCode(r.uint32())
 		return "", nil, fmt.Errorf("server refuses: %w", code)
 	}
 	return kind, body, nil

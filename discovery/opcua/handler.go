@@ -5,13 +5,14 @@
 //   - details.go: what a Configuration asks for
 //   - source.go, standing.go: one URL, asked again and again
 //   - devices.go, resolver.go, named.go: the devices that an answer means
-//   - client.go, frame.go, messages.go, reader.go: OPC UA's binary protocol
+//   - client.go, frame.go, requests.go, messages.go, reader.go, status.go: OPC UA's binary
+//     protocol
 //
-// Requests are encoded with gopcua. Its client is not used, since a hostile server can
-// end the process with it: the buffers of its own goroutine, whose panics nobody
-// recovers, have the size that the server wants (v0.8.0: one of 4 bytes is enough), its
-// decoder takes memory for as many elements as a message says it has, and diagnostics
-// may be as deep as a message is long.
+// gopcua is not used, but to compare with in tests. A hostile server can end the process
+// with its client: the buffers of its own goroutine, whose panics nobody recovers, have the
+// size that the server wants (v0.8.0: one of 4 bytes is enough), its decoder takes memory
+// for as many elements as a message says it has, and diagnostics may be as deep as a
+// message is long. To encode five requests its 70,000 lines are too many.
 package opcua
 
 import (

@@ -28,7 +28,7 @@ func TestHostileServers(t *testing.T) {
 		"buffers of 4 GiB":       {ack(0xffffffff), "closed the connection"},
 		"a frame of 2 GB":        {[]byte("ACKF\xff\xff\xff\x7f"), "a frame \"ACKF\" of 2147483647 bytes"},
 		"a frame that ends":      {[]byte("ACKF\x1c\x00\x00\x00\x00"), "closed the connection"},
-		"an error":               {append([]byte("ERRF\x10\x00\x00\x00"), words(uint32(ua.StatusBadTCPEndpointURLInvalid), 0xffffffff)...), "StatusBadTCPEndpointURLInvalid"},
+		"an error":               {append([]byte("ERRF\x10\x00\x00\x00"), words(uint32(ua.StatusBadTCPEndpointURLInvalid), 0xffffffff)...), "server refuses: BadTCPEndpointURLInvalid (0x80830000)"},
 		"an empty channel":       {append(ack(8192), []byte("OPNF\x08\x00\x00\x00")...), "ends too early"},
 		"a channel with secrets": {append(ack(8192), append([]byte("OPNF\x20\x00\x00\x00"), append(words(1, 4), "sign............"...)...)...), "security policy \"sign\""},
 		"a channel for another":  {append(ack(8192), opened...), "security policy \"\""},

@@ -1,19 +1,18 @@
 package opcua
 
-import (
-	"fmt"
-
-	"github.com/gopcua/opcua/id"
-	"github.com/gopcua/opcua/ua"
-)
+import "fmt"
 
 // application is what a server says of one application (ApplicationDescription, Part 4,
 // 7.2). Nothing in it has been checked.
 type application struct {
 	uri, name     string
-	kind          ua.ApplicationType
+	kind          uint32 // typeServer, or another
 	discoveryURLs []string
 }
+
+// typeServer is the ApplicationType of servers that are neither clients nor discovery
+// servers (Part 4, 7.4).
+const typeServer = 0
 
 // readResponse reads a response's type and header (Part 4, 7.33) and leaves the reader
 // behind them. want is the number of the response's binary encoding.
@@ -22,14 +21,14 @@ func readResponse(message []byte, want uint32) (*reader, error) {
 	kind := r.numericID()
 	r.bytes(8) // timestamp
 	r.uint32() // request handle
-	result := ua.StatusCode(r.uint32())
+	result := statusCode(r.uint32())
 	r.skipDiagnostics()
 	r.strings()
 	r.skipExtensionObject()
 	switch {
 	case r.err != nil:
 		return nil, r.err
-	case result&0x80000000 != 0: // bad, and not good or uncertain
+	case result.bad():
 		return nil, result
 	case kind != want:
 		return nil, fmt.Errorf("not OPC UA: a response of type %d, want %d", kind, want)
@@ -39,7 +38,7 @@ func readResponse(message []byte, want uint32) (*reader, error) {
 
 // readChannel reads an OpenSecureChannelResponse.
 func readChannel(message []byte) (channel, token uint32, err error) {
-	r, err := readResponse(message, id.OpenSecureChannelResponse_Encoding_DefaultBinary)
+	r, err := readResponse(message, openSecureChannelResponse)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -50,7 +49,7 @@ func readChannel(message []byte) (channel, token uint32, err error) {
 
 // readApplications reads a FindServersResponse.
 func readApplications(message []byte) ([]application, error) {
-	r, err := readResponse(message, id.FindServersResponse_Encoding_DefaultBinary)
+	r, err := readResponse(message, findServersResponse)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +60,7 @@ func readApplications(message []byte) ([]application, error) {
 		a.uri = r.string()
 		r.string() // product
 		a.name = r.localizedText()
-		a.kind = ua.ApplicationType(r.uint32())
+		a.kind = r.uint32()
 		r.string() // gateway
 		r.string() // discovery profile
 		a.discoveryURLs = r.strings()
@@ -79,7 +78,7 @@ type record struct {
 
 // readRecords reads a FindServersOnNetworkResponse.
 func readRecords(message []byte) ([]record, error) {
-	r, err := readResponse(message, id.FindServersOnNetworkResponse_Encoding_DefaultBinary)
+	r, err := readResponse(message, findServersOnNetworkResponse)
 	if err != nil {
 		return nil, err
 	}

@@ -48,8 +48,8 @@ func TestReadsWhatGopcuaWrites(t *testing.T) {
 		{ApplicationName: &ua.LocalizedText{}, ApplicationType: ua.ApplicationTypeDiscoveryServer},
 	}}))
 	want := []application{
-		{uri: "urn:Oven", name: "Oven", kind: ua.ApplicationTypeServer, discoveryURLs: []string{"opc.tcp://a:1", "https://a:2"}},
-		{kind: ua.ApplicationTypeDiscoveryServer, discoveryURLs: []string{}},
+		{uri: "urn:Oven", name: "Oven", kind: uint32(ua.ApplicationTypeServer), discoveryURLs: []string{"opc.tcp://a:1", "https://a:2"}},
+		{kind: uint32(ua.ApplicationTypeDiscoveryServer), discoveryURLs: []string{}},
 	}
 	if diff := cmp.Diff(want, applications, cmp.AllowUnexported(application{})); err != nil || diff != "" {
 		t.Errorf("applications: %v (-want +got):\n%s", err, diff)

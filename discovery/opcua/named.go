@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/gopcua/opcua/ua"
 )
 
 // named is what came of asking the URL that a server names as its own, though it answered
@@ -38,7 +36,7 @@ func answersAs(ctx context.Context, at target, uri string) error {
 		defer c.close()
 		list, err = c.findServers()
 	}
-	var refused ua.StatusCode
+	var refused statusCode
 	switch {
 	case errors.As(err, &refused): // as when it has no more channels: it is there
 		return nil

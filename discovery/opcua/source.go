@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gopcua/opcua/ua"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery"
@@ -126,7 +125,7 @@ func (s *source) ask(ctx context.Context) (list []application, records []record,
 	s.noNetwork = false
 	if s.onNetwork {
 		records, err = c.findServersOnNetwork()
-		if errors.Is(err, ua.StatusBadServiceUnsupported) || errors.Is(err, ua.StatusBadNotImplemented) {
+		if errors.Is(err, badServiceUnsupported) || errors.Is(err, badNotImplemented) {
 			s.noNetwork, err = true, nil
 		}
 	}
