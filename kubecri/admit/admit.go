@@ -26,9 +26,9 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
-	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -57,7 +57,7 @@ type Config struct {
 	// Verifier, if set, takes only assignments that a trusted scheduler signed.
 	Verifier *signing.Verifier
 	// Plugins are the node's device plugins; nil is none.
-	Plugins *deviceplugins.Plugins
+	Plugins *soplugins.Plugins
 	// VariableNamespaces are those whose pods may set variables that belong to device
 	// plugins (see device.VariableOwner); AllNamespaces for every one.
 	VariableNamespaces []string

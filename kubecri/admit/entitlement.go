@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
-	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
+	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -58,7 +58,7 @@ func decide(node string, annotations map[string]string, pod claims.Pod, containe
 	}
 	if c := of.Info; c != nil { // not one that requests nothing, or an ephemeral one
 		e = entitlement{grants: of.Grants, requested: ours(c.Requests)}
-		if deviceplugins.Concerns(c) {
+		if soplugins.Concerns(c) {
 			e.assigned = withKube(of.Pod, spec)
 		}
 	}

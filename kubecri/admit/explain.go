@@ -21,7 +21,7 @@ type Explained struct {
 
 // Explain says what the pod's container is to get when it is created on the node,
 // or, as an error, why it would be refused before. gives is what
-// deviceplugins.Plugins.Gives says; verifier is the node's, nil for none.
+// soplugins.Plugins.Gives says; verifier is the node's, nil for none.
 func Explain(node string, pod *corev1.Pod, container string, gives func(types.ResourceName) bool, verifier *signing.Verifier) (Explained, error) {
 	request := claims.Request{Container: container,
 		Pod: claims.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}}

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
-	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
+	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -29,7 +29,7 @@ func plugged(annotations map[string]string, spec *corev1.Pod, container string, 
 	asked := map[types.ResourceName]bool{}
 	if info, err := assignment.DecodePod(annotations); err == nil && info != nil {
 		if c := info.GetContainerInPod(container); c != nil {
-			for _, name := range deviceplugins.Asked(c) {
+			for _, name := range soplugins.Asked(c) {
 				asked[name] = true
 			}
 		}
@@ -70,11 +70,11 @@ func (a *Admitter) pluginEdits(ctx context.Context, c Container, e entitlement) 
 	a.Plugins.Tried(waiting)
 	cancel()
 	edits, err := a.Plugins.Allocate(ctx, e.assigned, c.Name)
-	if errors.Is(err, deviceplugins.ErrNoPlugin) {
+	if errors.Is(err, soplugins.ErrNoPlugin) {
 		return nil, claims.Refusef("%v", err)
 	}
 	if given := pluginDevices(e, c.Name); err == nil && len(given) > 0 {
-		edits = append(edits, deviceplugins.Mark(given))
+		edits = append(edits, soplugins.Mark(given))
 	}
 	return edits, err
 }
@@ -101,7 +101,7 @@ func pluginDevices(e entitlement, container string) []string {
 		return nil
 	}
 	var all []string
-	for _, name := range deviceplugins.Assigned(c) {
+	for _, name := range soplugins.Assigned(c) {
 		all = append(all, string(name))
 	}
 	return all

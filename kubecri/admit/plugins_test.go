@@ -14,8 +14,8 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/admit"
 	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
-	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
+	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/plugins/load"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/device"
@@ -81,7 +81,7 @@ func TestDevicePlugins(t *testing.T) {
 			if test.none {
 				loaded = nil
 			}
-			plugins, err := deviceplugins.New(deviceplugins.Config{Node: admittest.Node, Loaded: loaded})
+			plugins, err := soplugins.New(soplugins.Config{Node: admittest.Node, Loaded: loaded})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func (*gpus) OwnVariables() map[string]string { return map[string]string{"GPUS":
 // starts without delay; who may ask is the administrator's to say.
 func TestVariablesOfPlugins(t *testing.T) {
 	w := admittest.NewWorld(t, nil)
-	plugins, err := deviceplugins.New(deviceplugins.Config{Node: admittest.Node, Loaded: []load.Plugin[device.Device]{{Name: "gpus", Value: &gpus{}}}})
+	plugins, err := soplugins.New(soplugins.Config{Node: admittest.Node, Loaded: []load.Plugin[device.Device]{{Name: "gpus", Value: &gpus{}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@
 // name the slots. It computes; it neither reads nor writes anything.
 //
 // Each source of edits has an owner: SlotEdits makes those of slots, package
-// deviceplugins those of device plugins. Merge puts them together in the order in
+// soplugins those of device plugins. Merge puts them together in the order in
 // which they come, remembers which field is whose, and refuses two owners that want
 // different things of one field. The result is a value in the words of no protocol.
 // Each way to the runtime encodes it: cri.go as bytes of a CRI request,

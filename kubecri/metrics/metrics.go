@@ -49,9 +49,9 @@ type Metrics struct {
 	checkpoint *metrics.CounterVec
 	patches    *metrics.CounterVec
 	advertised *metrics.GaugeVec
-	plugins    devicePlugins
+	plugins    soPlugins
 	discovery  discovery
-	kubelet    kubeletPlugins
+	kubelet    devicePluginMode
 	dropped    *metrics.CounterVec
 
 	// known are the Configurations of the last Advertised; nil before.
@@ -100,9 +100,9 @@ func New(registry Registry) *Metrics {
 			StabilityLevel: metrics.ALPHA}, []string{"configuration"}),
 		registry: registry,
 	}
-	m.plugins = newDevicePlugins(registry)
+	m.plugins = newSOPlugins(registry)
 	m.discovery = newDiscovery(registry)
-	m.kubelet = newKubeletPlugins(registry)
+	m.kubelet = newDevicePluginMode(registry)
 	m.dropped = newConnections(registry)
 	registry.MustRegister(latency, errors, injections, m.taken, m.released, m.lost, m.without, m.reconciles, m.resyncs, m.checkpoint, m.patches, m.advertised)
 

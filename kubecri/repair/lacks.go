@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
-	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
+	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -51,7 +51,7 @@ func assigned(node string, podAnnotations map[string]string, pod claims.Pod, con
 		return Lack{}
 	}
 	l := Lack{Slots: of.Grants}
-	for _, name := range deviceplugins.Assigned(of.Info) {
+	for _, name := range soplugins.Assigned(of.Info) {
 		l.Plugins = append(l.Plugins, string(name))
 	}
 	return l
@@ -60,7 +60,7 @@ func assigned(node string, podAnnotations map[string]string, pod claims.Pod, con
 // given reports whether the annotations are those of a container that came through
 // kubecri: which gives a container all that it was assigned, or none.
 func given(annotations map[string]string) bool {
-	if _, ok := annotations[deviceplugins.Annotation]; ok {
+	if _, ok := annotations[soplugins.Annotation]; ok {
 		return true
 	}
 	for key, value := range annotations {

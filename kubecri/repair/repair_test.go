@@ -19,8 +19,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	testclock "k8s.io/utils/clock/testing"
 
-	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
+	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -157,7 +157,7 @@ func (f *fixture) wantCondition(t *testing.T, parts ...string) {
 // and its pod's.
 func TestLacks(t *testing.T) {
 	slot := map[string]string{"akri.agent.slot-cam-a1-0": "C:u1:cam-a1-0"}
-	mark := map[string]string{deviceplugins.Annotation: "alpha/grp/gpu/G0/cards"}
+	mark := map[string]string{soplugins.Annotation: "alpha/grp/gpu/G0/cards"}
 	old := container("c", nil)
 	old.CreatedAt = time.Unix(4000, 0).UnixNano()
 	exited := container("c", nil)

@@ -9,7 +9,7 @@ var kubecriText = regexp.MustCompile(`kubecri does not start container "([^"]*)"
 const slotName = `slot (?P<slot>\S+)`
 
 // kubecriTexts are why kubecri does not start a container: kubecri/admit, kubecri/claims,
-// kubecri/inject, kubecri/agent, kubecri/deviceplugins.
+// kubecri/inject, kubecri/agent, kubecri/soplugins.
 var kubecriTexts = []known{
 	text(Slots, "ConfigurationGone", `(?:Instance \S+ cannot be reached from this node: )?device of Instance \S+: there is no Configuration "(?P<configuration>[^"]+)".*`,
 		`create Configuration $configuration again, or delete the pod`),

@@ -263,7 +263,7 @@ func TestKubecrisReasons(t *testing.T) {
 	for folder, files := range map[string][]string{
 		"claims": {"take.go", "store.go", "verify.go", "refusal.go", "containers.go", "claims.go", "namespaces.go"},
 		"admit":  {"entitlement.go", "admit.go", "plugins.go"},
-		"inject": {"slots.go", "merge.go", "users.go"}, "agent": {"device.go"}, "deviceplugins": {"allocate.go"},
+		"inject": {"slots.go", "merge.go", "users.go"}, "agent": {"device.go"}, "soplugins": {"allocate.go"},
 	} {
 		for _, file := range files {
 			if _, err := os.Stat(root + folder + "/" + file); err != nil {

@@ -48,7 +48,7 @@ func (r *rig) newFickle(node string) *fickle {
 		f.restart()
 	})
 	cmd := exec.Command("go", "run", "./plugins/builder", "-binaries", shared.BinDir(), "-o", filepath.Join(f.dir, "fickle.so"),
-		"./kubecri/deviceplugins/testdata/src/fickle")
+		"./kubecri/soplugins/testdata/src/fickle")
 	cmd.Dir = shared.Config().RepoRoot
 	if out, err := cmd.CombinedOutput(); err != nil {
 		r.Fatalf("%v: %v\n%s", cmd.Args, err, out)

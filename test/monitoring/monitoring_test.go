@@ -32,7 +32,7 @@ import (
 func TestAlertsAndDashboards(t *testing.T) {
 	r := up(t)
 	// A device plugin of each half, so that their metrics are there.
-	r.plugin("./kubecri/deviceplugins/testdata/src/fickle", r.pluginFile(nodeA, "fickle.so"))
+	r.plugin("./kubecri/soplugins/testdata/src/fickle", r.pluginFile(nodeA, "fickle.so"))
 	r.plugin("./plugins/example/scheduler", filepath.Join(r.SchedulerPluginDir(), "widget.so"))
 	r.restart(cluster.Kubecri, nodeA)
 	r.restart(cluster.Scheduler, "")
@@ -180,7 +180,7 @@ func TestAlertsAndDashboards(t *testing.T) {
 			r.check(os.WriteFile(r.pluginFile(nodeA, "bad.so"), []byte("not a plugin\n"), 0o600))
 			r.check(r.SetKubecriArgs(r.ctx, nodeA, "--cridevices-bad-plugins=skip"))
 			r.prometheus.awaitAlert(r.T, "KubeslotPluginNotLoaded", nil)
-			r.prometheus.awaitAlert(r.T, "KubeslotDevicePluginDown", map[string]string{"node": nodeA, "plugin": "fickle"})
+			r.prometheus.awaitAlert(r.T, "KubeslotPluginDown", map[string]string{"node": nodeA, "plugin": "fickle"})
 			r.prometheus.awaitAlert(r.T, "KubeslotPluginFaults", map[string]string{"plugin": "fickle", "method": "UpdateNodeInfo", "kind": "panic"})
 		}},
 		{"commands of the runbooks", (*rig).runbooks},

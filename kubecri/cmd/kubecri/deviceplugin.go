@@ -16,8 +16,8 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/agent"
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
+	"github.com/kubeslot/kubeslot/kubecri/devicepluginmode"
 	"github.com/kubeslot/kubeslot/kubecri/health"
-	"github.com/kubeslot/kubeslot/kubecri/kubeletplugins"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/nodemode"
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
@@ -93,7 +93,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	var plugins *kubeletplugins.Plugins
+	var plugins *devicepluginmode.Plugins
 	discoverer, err := agent.New(agent.Config{
 		NodeName: o.nodeName, Client: cluster.client, KubeClient: cluster.kube,
 		Configurations: cluster.Configurations, Slices: cluster.Slices, SliceCreated: cluster.SliceCreated, Nodes: cluster.Nodes, Recorder: cluster.events,
@@ -105,7 +105,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	config := kubeletplugins.Config{
+	config := devicepluginmode.Config{
 		Node: o.nodeName, Client: cluster.client, Configurations: cluster.Configurations, Slices: cluster.Slices, Claims: cluster.Claims,
 		Pods: cluster.Pods, Nodes: cluster.Nodes, Devices: discoverer.Devices, Device: discoverer.WaitDevice,
 		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), PodResources: podresourcesapi.NewPodResourcesListerClient(podResources),
@@ -117,7 +117,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		byName = cdi.NewInjector(o.cdiDir, runtimeapi.NewRuntimeServiceClient(runtime))
 		config.CDI = byName.Device
 	}
-	if plugins, err = kubeletplugins.New(config); err != nil {
+	if plugins, err = devicepluginmode.New(config); err != nil {
 		return err
 	}
 	writer.Add("mode", nodemode.Config{Served: plugins.Served}.Plan())

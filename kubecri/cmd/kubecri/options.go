@@ -16,11 +16,11 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/version/verflag"
 
-	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	"github.com/kubeslot/kubeslot/kubecri/install/check"
 	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
 	"github.com/kubeslot/kubeslot/kubecri/nri"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
+	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	"github.com/kubeslot/kubeslot/plugins/load"
 	"github.com/kubeslot/kubeslot/types/assignment/signing"
@@ -129,7 +129,7 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"Directory of device plugins, loaded at start in the order of their names: its *.so files. The default one may be absent.")
 	plugins.Var(&o.devicesPolicy, "cridevices-bad-plugins",
 		"What to do about a file that cannot be loaded: skip it, and refuse the pods that need it, or refuse to start. kubecri plugin check says what is wrong with it.")
-	plugins.DurationVar(&o.devicesTimeout, "cridevices-timeout", deviceplugins.DefaultTimeout,
+	plugins.DurationVar(&o.devicesTimeout, "cridevices-timeout", soplugins.DefaultTimeout,
 		"How long a call of a device plugin may take. One that takes longer is left alone until the call returns.")
 	plugins.StringSliceVar(&o.variableNamespaces, "device-variable-namespaces", []string{"kube-system"},
 		"Namespaces whose pods may ask the runtime for devices past the scheduler, by a variable that belongs to a device plugin, such as NVIDIA_VISIBLE_DEVICES; * for all. Privileged containers may anyway; in all others the variable gives none, unless the plugin gives them devices.")

@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
-	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
+	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/plugins/load"
 	"github.com/kubeslot/kubeslot/types/device"
 )
@@ -43,7 +43,7 @@ func loadPlugins(ctx context.Context, o *options, kube kubernetes.Interface, num
 	for _, reason := range load.Reasons() {
 		reasons = append(reasons, string(reason))
 	}
-	numbers.BadDevicePlugins(reasons, counts)
+	numbers.BadSOPlugins(reasons, counts)
 	if err == nil {
 		return loaded, bad, nil
 	}
@@ -66,7 +66,7 @@ func lastWords(ctx context.Context, kube kubernetes.Interface, node, message str
 	now := metav1.Now()
 	event := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%s.kubecri-%x", node, hash.Sum64())},
-		InvolvedObject: *deviceplugins.NodeReference(node),
+		InvolvedObject: *soplugins.NodeReference(node),
 		Type:           corev1.EventTypeWarning, Reason: reasonRefused, Message: message,
 		Source:         corev1.EventSource{Component: "kubecri", Host: node},
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
@@ -106,18 +106,18 @@ func pluginsCondition(bad []*load.FileError) nodewriter.Condition {
 // recordBadPlugins has the node say which files were skipped.
 func (n *node) recordBadPlugins() {
 	for _, file := range n.badPlugins {
-		n.cluster.events.Eventf(deviceplugins.NodeReference(n.cluster.node), corev1.EventTypeWarning, reasonRefused, "kubecri runs without it: %v", file)
+		n.cluster.events.Eventf(soplugins.NodeReference(n.cluster.node), corev1.EventTypeWarning, reasonRefused, "kubecri runs without it: %v", file)
 	}
 }
 
 // startPlugins loads and starts them for a check, until ctx is done: what kubecri
 // would do with the bad ones is not for them to say.
-func startPlugins(ctx context.Context, o *options) (*deviceplugins.Plugins, error) {
+func startPlugins(ctx context.Context, o *options) (*soplugins.Plugins, error) {
 	loaded, _, err := load.Directory(o.devices, load.Devices, load.Options{Policy: load.Skip, Timeout: o.devicesTimeout})
 	if err != nil {
 		return nil, fmt.Errorf("--cridevices: %w", err)
 	}
-	plugins, err := deviceplugins.New(deviceplugins.Config{Node: o.nodeName, Loaded: loaded, Timeout: o.devicesTimeout})
+	plugins, err := soplugins.New(soplugins.Config{Node: o.nodeName, Loaded: loaded, Timeout: o.devicesTimeout})
 	if err != nil {
 		return nil, err
 	}

@@ -15,9 +15,9 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
 
-	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/plugins/load"
 	"github.com/kubeslot/kubeslot/plugins/plugintest"
 	"github.com/kubeslot/kubeslot/types/device"
@@ -47,18 +47,18 @@ func TestBadPluginFile(t *testing.T) {
 					t.Error(bad)
 				}
 			}
-			if err := testutil.GatherAndCompare(registry, strings.NewReader(`# HELP kubecri_device_plugin_bad_files [ALPHA] Files of --cridevices that were not loaded, by the reason that `+"`kubecri plugin check`"+` gives.
-# TYPE kubecri_device_plugin_bad_files gauge
-kubecri_device_plugin_bad_files{reason="duplicate"} 0
-kubecri_device_plugin_bad_files{reason="failed"} 0
-kubecri_device_plugin_bad_files{reason="no-host"} 0
-kubecri_device_plugin_bad_files{reason="not-a-plugin"} 1
-kubecri_device_plugin_bad_files{reason="unreadable"} 0
-kubecri_device_plugin_bad_files{reason="untrusted"} 0
-kubecri_device_plugin_bad_files{reason="wrong-build"} 0
-kubecri_device_plugin_bad_files{reason="wrong-factory"} 0
-kubecri_device_plugin_bad_files{reason="wrong-packages"} 0
-`), "kubecri_device_plugin_bad_files"); err != nil {
+			if err := testutil.GatherAndCompare(registry, strings.NewReader(`# HELP kubecri_so_plugin_bad_files [ALPHA] Files of --cridevices that were not loaded, by the reason that `+"`kubecri plugin check`"+` gives.
+# TYPE kubecri_so_plugin_bad_files gauge
+kubecri_so_plugin_bad_files{reason="duplicate"} 0
+kubecri_so_plugin_bad_files{reason="failed"} 0
+kubecri_so_plugin_bad_files{reason="no-host"} 0
+kubecri_so_plugin_bad_files{reason="not-a-plugin"} 1
+kubecri_so_plugin_bad_files{reason="unreadable"} 0
+kubecri_so_plugin_bad_files{reason="untrusted"} 0
+kubecri_so_plugin_bad_files{reason="wrong-build"} 0
+kubecri_so_plugin_bad_files{reason="wrong-factory"} 0
+kubecri_so_plugin_bad_files{reason="wrong-packages"} 0
+`), "kubecri_so_plugin_bad_files"); err != nil {
 				t.Error(err)
 			}
 			events, err := kube.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
@@ -95,7 +95,7 @@ func TestReadyzTellsOfDevicePlugins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plugins, err := deviceplugins.New(deviceplugins.Config{Node: "node-a", Loaded: []load.Plugin[device.Device]{{Name: "broken", Value: broken{}}}})
+	plugins, err := soplugins.New(soplugins.Config{Node: "node-a", Loaded: []load.Plugin[device.Device]{{Name: "broken", Value: broken{}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

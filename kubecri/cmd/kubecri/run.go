@@ -22,7 +22,6 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/agent"
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
-	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/hostpaths"
 	"github.com/kubeslot/kubeslot/kubecri/install/cleanup"
@@ -31,6 +30,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/kubecri/repair"
+	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/kubecri/systemd"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	"github.com/kubeslot/kubeslot/plugins/load"
@@ -78,7 +78,7 @@ type node struct {
 	advertiser *advertise.Advertiser
 	claims     *claims.Claims
 	cdi        *cdi.Injector // nil without --cdi-dir
-	plugins    *deviceplugins.Plugins
+	plugins    *soplugins.Plugins
 	badPlugins []*load.FileError // files that were skipped
 	admitter   *admit.Admitter
 	tracer     *tracing.Tracer // nil without --tracing-endpoint
@@ -109,7 +109,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 		return nil, err
 	}
 	n.badPlugins = bad
-	n.plugins, err = deviceplugins.New(deviceplugins.Config{
+	n.plugins, err = soplugins.New(soplugins.Config{
 		Node: o.nodeName, Loaded: loaded, NotLoaded: notLoaded(bad), Timeout: o.devicesTimeout, Interval: o.advertiseInterval,
 		Events: cluster.events, Metrics: numbers, Changed: func() { n.advertiser.Changed() },
 	})

@@ -18,7 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
-	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
+	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment/signing"
 	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
@@ -55,7 +55,7 @@ type Config struct {
 	// Devices is the directory of device plugins. Plugins, if set, are those in it,
 	// started, to be asked what the pod gets.
 	Devices string
-	Plugins *deviceplugins.Plugins
+	Plugins *soplugins.Plugins
 	// Verifier of assignments, as kubecri has it; nil for none.
 	Verifier *signing.Verifier
 	// Pod is namespace/name of the pod to explain, "" for none.

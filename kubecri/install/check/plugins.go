@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
+	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/plugins/load"
 	"github.com/kubeslot/kubeslot/types"
 )
@@ -59,7 +59,7 @@ func amounts(info *types.NodeInfo) string {
 func (c *checker) plugged(ctx context.Context, container string, pod *types.PodInfo) {
 	if c.Plugins == nil {
 		c.ok("container", "%s was assigned %d resources of device plugins; with --start-plugins they are asked what it gets for them",
-			container, len(deviceplugins.Assigned(pod.GetContainerInPod(container))))
+			container, len(soplugins.Assigned(pod.GetContainerInPod(container))))
 		return
 	}
 	edits, err := c.Plugins.Allocate(ctx, pod, container)

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/kubeslot/kubeslot/kubecri/deviceplugins"
+	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/plugins/load"
 	"github.com/kubeslot/kubeslot/plugins/plugintest"
 	"github.com/kubeslot/kubeslot/types"
@@ -62,7 +62,7 @@ func TestPlugins(t *testing.T) {
 				ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 				defer cancel()
 				var err error
-				c.Plugins, err = deviceplugins.New(deviceplugins.Config{Node: "node-a", Loaded: []load.Plugin[device.Device]{{Name: "widgets", Value: test.plugin}}})
+				c.Plugins, err = soplugins.New(soplugins.Config{Node: "node-a", Loaded: []load.Plugin[device.Device]{{Name: "widgets", Value: test.plugin}}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,0 +1,329 @@
+package devicepluginmode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/crilist"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
+	typed "github.com/kubeslot/kubeslot/types/client/clientset/versioned/typed/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// api is an API server's SlotClaims. Whoever follows it is told of each change.
+type api struct {
+	mu      sync.Mutex
+	version int
+	creates int // calls
+	patches int // of claims
+	claims  map[string]*v1alpha1.SlotClaim
+	follow  []func(name slot.Name, c *v1alpha1.SlotClaim, gone bool)
+	// cut has each call wait for the end of its context.
+	cut bool
+	// lost has a create be done, and its answer be lost.
+	lost bool
+	// refusal, if there is one, is the answer to each call.
+	refusal error
+}
+
+// refuse has the API server answer each call with the error; nil ends it.
+func (a *api) refuse(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refusal = err
+}
+
+func newAPI() *api { return &api{claims: map[string]*v1alpha1.SlotClaim{}} }
+
+// client is a clientset that has the API's SlotClaims.
+type client struct {
+	versioned.Interface
+	api *api
+}
+
+func (c client) KubeslotV1alpha1() typed.KubeslotV1alpha1Interface {
+	return group{c.Interface.KubeslotV1alpha1(), c.api}
+}
+
+type group struct {
+	typed.KubeslotV1alpha1Interface
+	api *api
+}
+
+func (g group) SlotClaims() typed.SlotClaimInterface { return slotClaims{api: g.api} }
+
+type slotClaims struct {
+	typed.SlotClaimInterface
+	api *api
+}
+
+var resource = schema.GroupResource{Group: "kubeslot.io", Resource: "slotclaims"}
+
+func (s slotClaims) reach(ctx context.Context) error {
+	s.api.mu.Lock()
+	cut, refusal := s.api.cut, s.api.refusal
+	s.api.mu.Unlock()
+	if refusal != nil {
+		return refusal
+	}
+	if cut {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return ctx.Err()
+}
+
+func (s slotClaims) Create(ctx context.Context, c *v1alpha1.SlotClaim, _ metav1.CreateOptions) (*v1alpha1.SlotClaim, error) {
+	if err := s.reach(ctx); err != nil {
+		return nil, err
+	}
+	s.api.mu.Lock()
+	defer s.api.mu.Unlock()
+	s.api.creates++
+	if s.api.claims[c.Name] != nil {
+		return nil, apierrors.NewAlreadyExists(resource, c.Name)
+	}
+	s.api.version++
+	c = c.DeepCopy()
+	c.UID, c.ResourceVersion = types.UID(strconv.Itoa(s.api.version)), strconv.Itoa(s.api.version)
+	s.api.claims[c.Name] = c
+	s.api.notify(c, false)
+	if s.api.lost {
+		return nil, errors.New("the connection was lost")
+	}
+	return c.DeepCopy(), nil
+}
+
+func (s slotClaims) Get(ctx context.Context, name string, _ metav1.GetOptions) (*v1alpha1.SlotClaim, error) {
+	if err := s.reach(ctx); err != nil {
+		return nil, err
+	}
+	s.api.mu.Lock()
+	defer s.api.mu.Unlock()
+	if c := s.api.claims[name]; c != nil {
+		return c.DeepCopy(), nil
+	}
+	return nil, apierrors.NewNotFound(resource, name)
+}
+
+func (s slotClaims) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
+	if err := s.reach(ctx); err != nil {
+		return err
+	}
+	s.api.mu.Lock()
+	defer s.api.mu.Unlock()
+	c := s.api.claims[name]
+	switch {
+	case c == nil:
+		return apierrors.NewNotFound(resource, name)
+	case *o.Preconditions.UID != c.UID:
+		return apierrors.NewConflict(resource, name, errors.New("another UID"))
+	}
+	delete(s.api.claims, name)
+	s.api.version++
+	s.api.notify(c, true)
+	return nil
+}
+
+func (s slotClaims) Patch(ctx context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*v1alpha1.SlotClaim, error) {
+	if err := s.reach(ctx); err != nil {
+		return nil, err
+	}
+	var patch struct{ Metadata metav1.ObjectMeta }
+	if err := json.Unmarshal(data, &patch); err != nil {
+		return nil, err
+	}
+	s.api.mu.Lock()
+	defer s.api.mu.Unlock()
+	c := s.api.claims[name]
+	switch {
+	case c == nil:
+		return nil, apierrors.NewNotFound(resource, name)
+	case patch.Metadata.ResourceVersion != c.ResourceVersion:
+		return nil, apierrors.NewConflict(resource, name, errors.New("another version"))
+	}
+	s.api.version++
+	s.api.patches++
+	c = c.DeepCopy()
+	c.ResourceVersion, c.Annotations = strconv.Itoa(s.api.version), patch.Metadata.Annotations
+	s.api.claims[name] = c
+	s.api.notify(c, false)
+	return c.DeepCopy(), nil
+}
+
+func (a *api) notify(c *v1alpha1.SlotClaim, gone bool) {
+	name, _ := c.Slot()
+	for _, f := range a.follow {
+		f(name, c, gone)
+	}
+}
+
+// usage is who has which slot.
+func (a *api) usage() map[string]string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := map[string]string{}
+	for name, c := range a.claims {
+		all[name] = c.Spec.Usage().String()
+	}
+	return all
+}
+
+// machine is a node's runtime and the kubelet's pod-resources.
+type machine struct {
+	crilist.Runtime // nil: nothing else is asked
+
+	mu     sync.Mutex
+	down   bool
+	listed []*podresourcesapi.PodResources
+	// containers are those of ready sandboxes.
+	containers []*runtimeapi.Container
+}
+
+func (m *machine) List(context.Context, *podresourcesapi.ListPodResourcesRequest, ...grpc.CallOption) (*podresourcesapi.ListPodResourcesResponse, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.down {
+		return nil, status.Error(codes.Unavailable, "no such socket")
+	}
+	return &podresourcesapi.ListPodResourcesResponse{PodResources: append([]*podresourcesapi.PodResources(nil), m.listed...)}, nil
+}
+
+func (*machine) GetAllocatableResources(context.Context, *podresourcesapi.AllocatableResourcesRequest, ...grpc.CallOption) (*podresourcesapi.AllocatableResourcesResponse, error) {
+	return nil, errors.New("not asked for")
+}
+
+func (*machine) Get(context.Context, *podresourcesapi.GetPodResourcesRequest, ...grpc.CallOption) (*podresourcesapi.GetPodResourcesResponse, error) {
+	return nil, errors.New("not asked for")
+}
+
+func (m *machine) ListContainers(context.Context, *runtimeapi.ListContainersRequest, ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &runtimeapi.ListContainersResponse{Containers: append([]*runtimeapi.Container(nil), m.containers...)}, nil
+}
+
+func (m *machine) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest, ...grpc.CallOption) (*runtimeapi.ListPodSandboxResponse, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := &runtimeapi.ListPodSandboxResponse{}
+	for _, c := range m.containers {
+		r.Items = append(r.Items, &runtimeapi.PodSandbox{Id: c.PodSandboxId})
+	}
+	return r, nil
+}
+
+func (*machine) GetContainerEvents(context.Context, *runtimeapi.GetEventsRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], error) {
+	return nil, status.Error(codes.Unimplemented, "no events")
+}
+
+// rig is a node's Plugins without their loops: a test moves time, shows the node the API's
+// news, and takes the inventory.
+type rig struct {
+	*Plugins
+	api     *api
+	machine *machine
+	events  *record.FakeRecorder
+	clock   time.Time
+	news    []func() // of the API, that the node has not seen
+}
+
+const capacity = 2
+
+// newRig makes a node that sees the devices of Configuration cam, and lists them. Those that
+// begin with local- are not shared.
+func newRig(t testing.TB, a *api, node string, spec akriv0.ConfigurationSpec, devices ...string) *rig {
+	t.Helper()
+	r := &rig{api: a, machine: &machine{}, events: record.NewFakeRecorder(100), clock: time.Unix(1_000_000, 0)}
+	spec.Capacity = capacity
+	kube := kubefake.NewClientset()
+	akri := fake.NewSimpleClientset()
+	factory, core := externalversions.NewSharedInformerFactory(akri, 0), coreinformers.NewSharedInformerFactory(kube, 0)
+	seen := map[string]discovery.Device{}
+	own := &v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-0"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: node}}
+	for _, d := range devices {
+		shared := !strings.HasPrefix(d, "local-")
+		listed := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}, ID: d, Shared: shared,
+			Hash: slot.InstanceHash(d, shared, node, slot.ShortHash)}
+		own.Spec.Devices = append(own.Spec.Devices, listed)
+		seen[listed.Instance()] = discovery.Device{ID: d, Properties: map[string]string{"URL": "rtsp://" + d}, Variables: map[string]bool{"URL": true}}
+	}
+	p, err := New(Config{Node: node, Client: client{akri, a}, Configurations: factory.Akri().V0().Configurations(), Slices: factory.Kubeslot().V1alpha1().DeviceSlices(),
+		Claims: factory.Kubeslot().V1alpha1().SlotClaims(), Pods: core.Core().V1().Pods(), Nodes: core.Core().V1().Nodes(),
+		Devices: func() (map[string]discovery.Device, <-chan struct{}) { return seen, nil },
+		Device: func(_ context.Context, instance string) (discovery.Device, error) {
+			if d, ok := seen[instance]; ok {
+				return d, nil
+			}
+			return discovery.Device{}, errors.New("not seen")
+		},
+		Runtime: r.machine, PodResources: r.machine, Directory: t.TempDir(), Events: r.events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Plugins = p
+	p.now = func() time.Time { return r.clock }
+	p.account.now = p.now
+	put := func(indexer interface{ Add(any) error }, obj any) {
+		if err := indexer.Add(obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(p.Configurations.Informer().GetIndexer(), &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam", UID: "cam-uid"}, Spec: spec})
+	put(p.Slices.Informer().GetIndexer(), own)
+	put(p.Nodes.Informer().GetIndexer(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: types.UID(node + "-uid")}})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.follow = append(a.follow, func(name slot.Name, c *v1alpha1.SlotClaim, gone bool) {
+		r.news = append(r.news, func() {
+			if gone {
+				p.account.gone(name, c.UID)
+			} else {
+				p.account.set(name, claimOf(c))
+			}
+		})
+	})
+	for text, c := range a.claims {
+		name, _ := slot.Parse(text)
+		p.account.set(name, claimOf(c))
+	}
+	p.inventory, _ = p.takeInventory()
+	return r
+}
+
+// catchUp shows the node n of the news that it has not seen.
+func (r *rig) catchUp(n int) {
+	r.api.mu.Lock()
+	n = min(n, len(r.news))
+	news := r.news[:n]
+	r.news = r.news[n:]
+	r.api.mu.Unlock()
+	for _, f := range news {
+		f()
+	}
+}

@@ -1,0 +1,330 @@
+package devicepluginmode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/kubecri/tracing"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
+	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// reasonScope is of the Event about a Configuration that cannot be served here.
+const reasonScope = "UniqueScopeNotSupported"
+
+// Config is what Plugins need. All but CDI, Metrics, Tracer, HeldChanged, ListedChanged and NoInstances is required.
+type Config struct {
+	Node   string
+	Client clientset.Interface
+	// Configurations are those of all namespaces; Slices, Claims, Pods and Nodes those of
+	// this node. Whoever made the informers starts them, after New.
+	Configurations akriinformers.ConfigurationInformer
+	Slices         informers.DeviceSliceInformer
+	Claims         informers.SlotClaimInformer
+	Pods           coreinformers.PodInformer
+	Nodes          coreinformers.NodeInformer
+	// Devices returns the devices that the node sees, by Instance, and what is closed when
+	// they may have changed.
+	Devices func() (map[string]discovery.Device, <-chan struct{})
+	// Device returns one of them, or why it cannot be used. It may wait until ctx is done.
+	Device func(ctx context.Context, instance string) (discovery.Device, error)
+	// CDI returns the name by which the runtime knows a device, "" for none.
+	CDI func(ctx context.Context, instance string, device discovery.Device) string
+	// Runtime and PodResources say what is in use.
+	Runtime      claims.Runtime
+	PodResources podresourcesapi.PodResourcesListerClient
+	// Directory is the kubelet's for device plugins.
+	Directory string
+	// NoInstances leaves out the plugins of Instances: a node of thousands of devices
+	// would have as many resources in its status.
+	NoInstances bool
+	Events      record.EventRecorder
+	Metrics     *metrics.Metrics
+	Tracer      *tracing.Tracer
+	// Believable, if set, waits until a slot that the API server has no claim of is free: a backup
+	// may have been restored that does not know others' claims.
+	Believable func(context.Context) error
+	// HeldChanged is called when Held has something new to say. It must not block.
+	HeldChanged func()
+	// ListedChanged is called after the kubelet got other amounts than before. It must not block.
+	ListedChanged func()
+}
+
+// Plugins are the node's device plugins. Safe for concurrent use.
+type Plugins struct {
+	Config
+	account    *account
+	writer     claims.Writer
+	now        func() time.Time
+	retryEvery time.Duration
+	relists    chan struct{} // asks for a relist
+	resyncs    chan struct{} // asks for another inventory
+	recheck    atomic.Int64  // when to refresh again, in nanoseconds; 0 for not
+	// known is closed once the runtime has said which containers use slots.
+	known     chan struct{}
+	knownOnce sync.Once
+	running   sync.WaitGroup
+	logger    klog.Logger   // of calls of the kubelet; set by Run
+	attention chan struct{} // asks for attend
+	// attending is held by attend; unregistered: its last attempt has failed.
+	attending    sync.Mutex
+	unregistered bool
+	// allocating and refreshing let one at a time do so.
+	allocating, refreshing mutex
+	// remade and lost are of refresh alone: when a claim was made again, and of which slots
+	// pods have an Event that another has claimed them.
+	remade map[slot.Name]time.Time
+	lost   map[slot.Name]claim
+	// watches are of the sync loop alone.
+	watches map[string]*claimWatch
+	// refused are the Configurations that have an Event, by UID; of the sync loop alone.
+	refused map[string]bool
+	// held is what Held said last; nil before it was known.
+	held map[string]bool
+
+	mu         sync.Mutex
+	inventory  inventory
+	servers    map[key]*server
+	listed     listing
+	askError   error
+	containers map[string]bool // ids of containers with slots, and of their sandboxes
+}
+
+// New makes Plugins and registers with the informers, which the caller runs.
+func New(config Config) (*Plugins, error) {
+	switch {
+	case config.Node == "", config.Directory == "":
+		return nil, errors.New("devicepluginmode: node and directory are required")
+	case config.Client == nil, config.Configurations == nil, config.Slices == nil, config.Claims == nil, config.Pods == nil, config.Nodes == nil,
+		config.Devices == nil, config.Device == nil, config.Runtime == nil, config.PodResources == nil, config.Events == nil:
+		return nil, errors.New("devicepluginmode: client, informers, devices, runtime, pod-resources and event recorder are required")
+	}
+	p := &Plugins{Config: config, account: newAccount(config.Node, time.Now), now: time.Now, retryEvery: retryEvery,
+		relists: make(chan struct{}, 1), resyncs: make(chan struct{}, 1), attention: make(chan struct{}, 1), known: make(chan struct{}),
+		allocating: newMutex(), refreshing: newMutex(), remade: map[slot.Name]time.Time{}, lost: map[slot.Name]claim{},
+		watches: map[string]*claimWatch{}, refused: map[string]bool{}, servers: map[key]*server{}}
+	p.writer = claims.Writer{API: config.Client.KubeslotV1alpha1().SlotClaims(), Wrote: p.account.see, Deleted: p.account.gone}
+	resyncs := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { p.resync() }, UpdateFunc: func(any, any) { p.resync() }, DeleteFunc: func(any) { p.resync() }}
+	for _, informer := range []cache.SharedIndexInformer{config.Configurations.Informer(), config.Slices.Informer(), config.Claims.Informer()} {
+		if _, err := informer.AddEventHandler(resyncs); err != nil {
+			return nil, fmt.Errorf("devicepluginmode: %w", err)
+		}
+	}
+	if err := p.followPods(); err != nil {
+		return nil, fmt.Errorf("devicepluginmode: %w", err)
+	}
+	return p, nil
+}
+
+// Run serves the kubelet until ctx is done. Its sockets stay then, and so do claims: the
+// next life of the process takes both over.
+func (p *Plugins) Run(ctx context.Context) {
+	logger := klog.FromContext(ctx).WithName("devicepluginmode")
+	ctx = klog.NewContext(ctx, logger)
+	p.logger = logger
+	defer p.running.Wait()
+	if !cache.WaitFor(ctx, "", p.Configurations.Informer().HasSyncedChecker(), p.Slices.Informer().HasSyncedChecker(), p.Claims.Informer().HasSyncedChecker(),
+		p.Pods.Informer().HasSyncedChecker(), p.Nodes.Informer().HasSyncedChecker()) {
+		return
+	}
+	p.running.Go(func() { p.refreshLoop(ctx) })
+	p.running.Go(func() { p.eventLoop(ctx) })
+	select {
+	case <-p.known:
+	case <-ctx.Done():
+		return
+	}
+	p.removeOldSockets(logger)
+	p.running.Go(func() { p.followKubelet(ctx) })
+	p.syncLoop(ctx)
+}
+
+// resync has the inventory taken anew.
+func (p *Plugins) resync() {
+	select {
+	case p.resyncs <- struct{}{}:
+	default:
+	}
+}
+
+// slotsChanged has the plugins of an Instance, or of all of the Configuration's for "",
+// and that of the Configuration list their ids anew.
+func (p *Plugins) slotsChanged(configuration, instance string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.servers[key{configuration: configuration}]; s != nil {
+		s.changed()
+	}
+	if instance != "" {
+		if s := p.servers[key{configuration, instance}]; s != nil {
+			s.changed()
+		}
+		return
+	}
+	for k, s := range p.servers {
+		if k.configuration == configuration {
+			s.changed()
+		}
+	}
+}
+
+// syncLoop keeps the plugins those that there are to be.
+func (p *Plugins) syncLoop(ctx context.Context) {
+	for {
+		changed := p.sync(ctx)
+		select {
+		case <-ctx.Done():
+			p.stop()
+			return
+		case <-changed:
+		case <-p.resyncs:
+		}
+	}
+}
+
+// sync takes the inventory, and starts and ends plugins and watches by it.
+func (p *Plugins) sync(ctx context.Context) (changed <-chan struct{}) {
+	inv, changed := p.takeInventory()
+	for _, obj := range p.Claims.Informer().GetStore().List() { // of Configurations that are gone too
+		if name, ok := claimedHere(obj); ok {
+			if configuration, _ := slot.SplitInstance(name.Instance); inv[configuration] == nil {
+				inv[configuration] = &served{devices: map[string]bool{}, held: map[string]bool{name.Instance: true}}
+			}
+		}
+	}
+	p.watchThese(ctx, inv)
+	p.recordRefused(inv)
+	if held, known := p.Held(); known && (p.held == nil || !maps.Equal(held, p.held)) {
+		if p.held = held; p.HeldChanged != nil {
+			p.HeldChanged()
+		}
+	}
+	p.mu.Lock()
+	p.inventory = inv
+	wanted := inv.keys(!p.NoInstances)
+	var end []*server
+	begun := false
+	for k := range wanted {
+		s := p.servers[k]
+		if s == nil && isDone(p.watches[k.configuration].listed) {
+			s = newServer(p, k)
+			p.servers[k] = s
+			begun = true
+		}
+		if s != nil {
+			s.changed()
+		}
+	}
+	for k, s := range p.servers {
+		if !wanted[k] {
+			delete(p.servers, k)
+			end = append(end, s)
+		}
+	}
+	p.mu.Unlock()
+	for _, s := range end {
+		s.end(ctx)
+	}
+	if begun {
+		p.attendSoon()
+	}
+	return changed
+}
+
+// watchThese watches the claims of the inventory's Configurations, and of no others.
+func (p *Plugins) watchThese(ctx context.Context, inv inventory) {
+	for configuration := range inv {
+		if p.watches[configuration] != nil {
+			continue
+		}
+		w := p.watchClaims(ctx, configuration)
+		p.watches[configuration] = w
+		p.running.Go(func() {
+			select {
+			case <-w.listed:
+				p.resync()
+			case <-ctx.Done():
+			}
+		})
+	}
+	for configuration, w := range p.watches {
+		if inv[configuration] == nil {
+			w.stop()
+			delete(p.watches, configuration)
+			p.account.forget(configuration)
+		}
+	}
+}
+
+// recordRefused writes an Event about each Configuration whose uniqueScope cannot be kept.
+func (p *Plugins) recordRefused(inv inventory) {
+	there := map[string]bool{}
+	for _, s := range inv {
+		if s.configuration != nil {
+			there[string(s.configuration.UID)] = true
+		}
+	}
+	maps.DeleteFunc(p.refused, func(uid string, _ bool) bool { return !there[uid] })
+	for name, s := range inv {
+		if !s.refused || p.refused[string(s.configuration.UID)] {
+			continue
+		}
+		p.refused[string(s.configuration.UID)] = true
+		p.Events.Eventf(s.configuration, corev1.EventTypeWarning, reasonScope,
+			"Node %s gives out slots by device plugins of the kubelet, which does not say which pod they are for, so it cannot keep uniqueScope Pod: it has no %s%s. Use uniqueScope Container or Node, or nodes of another mode.",
+			p.Node, assignment.ResourcePrefix, name)
+	}
+}
+
+// Held returns the Instances of which this node holds slots, or is about to; false while
+// that is not known. It does not block.
+func (p *Plugins) Held() (instances map[string]bool, known bool) {
+	if !p.Claims.Informer().HasSynced() || !isDone(p.known) {
+		return nil, false
+	}
+	held := p.account.held()
+	for _, obj := range p.Claims.Informer().GetStore().List() { // of those whose watch has not begun
+		if name, ok := claimedHere(obj); ok {
+			held[name.Instance] = true
+		}
+	}
+	return held, true
+}
+
+// claimedHere returns the slot of a claim of this mode.
+func claimedHere(obj any) (slot.Name, bool) {
+	c, ok := obj.(*v1alpha1.SlotClaim)
+	if !ok || c.Spec.Pod != nil {
+		return slot.Name{}, false
+	}
+	name, err := c.Slot()
+	return name, err == nil
+}
+
+func isDone(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

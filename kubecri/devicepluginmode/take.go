@@ -1,0 +1,320 @@
+package devicepluginmode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/devicepluginmode/deviceids"
+	"github.com/kubeslot/kubeslot/kubecri/inject"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+const (
+	// patience is how long the kubelet waits for us. It has no timeout of its own and admits one
+	// pod after the other, so it must not be long; but a pod that we refuse has failed for good,
+	// so it must be long enough for an API server that restarts or is slow.
+	patience = 10 * time.Second
+	// retryEvery is the time between two attempts of a write: see untilDecided.
+	retryEvery = 200 * time.Millisecond
+	// writers is how many claims are written at a time.
+	writers = 8
+)
+
+// prefer chooses ids for a container and claims their slots, so that the kubelet's
+// Allocate, which follows, finds them its own: two nodes that choose at the same time
+// choose the same slots, and here the one that is late can choose again.
+func (p *Plugins) prefer(ctx context.Context, k key, available, included []string, size int) ([]string, error) {
+	_, ids, err := p.take(ctx, k, func(r deviceids.Resource) ([]string, error) { return r.Prefer(available, included, size) })
+	return ids, err
+}
+
+// allocate claims the slots of ids and returns what a container gets for them.
+func (p *Plugins) allocate(ctx context.Context, k key, ids []string) (answer *pluginapi.ContainerAllocateResponse, err error) {
+	ctx, span := p.Tracer.Call(ctx, "Allocate")
+	defer func() { span.End(err) }()
+	taken, _, err := p.take(ctx, k, func(deviceids.Resource) ([]string, error) { return ids, nil })
+	if err != nil {
+		return nil, err
+	}
+	slots := make([]string, 0, len(ids))
+	for _, g := range taken.grants {
+		slots = append(slots, g.Slot.String())
+	}
+	span.Slots(slots)
+	klog.FromContext(ctx).Info("Allocated slots", "resource", assignment.ResourcePrefix+k.name(), "devices", ids, "slots", slots)
+	return taken.answer, nil
+}
+
+// taken is what a container gets.
+type taken struct {
+	grants []deviceids.Grant
+	answer *pluginapi.ContainerAllocateResponse
+}
+
+// take claims the slots of the ids that choose returns, all or none.
+//
+// The kubelet's list of ids may be old, and so may be what this node knows of claims. So
+// when another node has a slot already, there is another choice, by what is known now. When
+// there is none, what this node holds for nobody is released first.
+func (p *Plugins) take(ctx context.Context, k key, choose func(deviceids.Resource) ([]string, error)) (*taken, []string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
+	defer cancel()
+	if err := p.allocating.lock(ctx); err != nil {
+		return nil, nil, fmt.Errorf("wait for another container's allocation: %w", err)
+	}
+	defer p.allocating.unlock()
+	defer p.account.chosen()
+	var wrote []slot.Name
+	refreshed := false
+	for {
+		t, ids, err := p.decide(ctx, k, choose)
+		if err == nil {
+			var more []slot.Name
+			more, err = p.claim(ctx, k, t.grants)
+			wrote = append(wrote, more...)
+			if err == nil {
+				p.Metrics.ClaimsTaken(len(wrote))
+				return t, ids, nil
+			}
+			if errors.As(err, &conflict{}) && ctx.Err() == nil {
+				continue // decided by what is known now
+			}
+		} else if !refreshed && ctx.Err() == nil && p.releasable(k.configuration) {
+			refreshed = true
+			if p.refresh(ctx) == nil {
+				continue
+			}
+		}
+		// Whoever has the other slots: the kubelet is to know it before its next pod.
+		p.account.notAsked(wrote)
+		p.relist()
+		p.resync() // devices may be listed because of these slots
+		p.slotsChanged(k.configuration, "")
+		return nil, nil, err
+	}
+}
+
+// decide chooses ids, and prepares what a container gets for them: everything that can go
+// wrong without a claim goes wrong before there is one.
+func (p *Plugins) decide(ctx context.Context, k key, choose func(deviceids.Resource) ([]string, error)) (*taken, []string, error) {
+	r := p.resource(k)
+	if r == nil {
+		return nil, nil, fmt.Errorf("this node has no devices of %s%s", assignment.ResourcePrefix, k.name())
+	}
+	ids, err := choose(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	grants, err := r.Map(ids)
+	if err != nil {
+		return nil, nil, err
+	}
+	p.account.choose(grants) // before it is known that the devices are there: see Agent.state
+	answer, err := p.answer(ctx, k, r.Level(), grants)
+	return &taken{grants, answer}, ids, err
+}
+
+// answer is what a container gets for the grants.
+func (p *Plugins) answer(ctx context.Context, k key, level v1alpha1.Level, grants []deviceids.Grant) (*pluginapi.ContainerAllocateResponse, error) {
+	devices := map[string]discovery.Device{}
+	var all []inject.Grant
+	for _, g := range grants {
+		device, ok := devices[g.Slot.Instance]
+		if !ok {
+			var err error
+			if device, err = p.Device(ctx, g.Slot.Instance); err != nil {
+				return nil, fmt.Errorf("slot %s cannot be given: %w", g.Slot, err)
+			}
+			devices[g.Slot.Instance] = device
+		}
+		grant := inject.Grant{Slot: g.Slot, Device: device}
+		if p.CDI != nil {
+			grant.CDI = p.CDI(ctx, g.Slot.Instance, device)
+		}
+		if level == v1alpha1.ConfigurationLevel {
+			grant.Holder = g.ID
+		}
+		all = append(all, grant)
+	}
+	edits, err := inject.SlotEdits(k.name(), all)
+	if err != nil {
+		return nil, err
+	}
+	add, err := inject.Merge(inject.Container{}, edits...)
+	if err != nil {
+		return nil, err
+	}
+	return add.AllocateResponse(), nil
+}
+
+// conflict is the error for a slot that another has claimed.
+type conflict struct {
+	slot slot.Name
+	by   claim
+}
+
+func (c conflict) Error() string { return fmt.Sprintf("slot %s is %s", c.slot, c.by) }
+
+// claim makes the slots this node's. It returns those that it wrote, also with an error.
+func (p *Plugins) claim(ctx context.Context, k key, grants []deviceids.Grant) (wrote []slot.Name, err error) {
+	p.account.asked(grants)
+	owner, err := p.owner()
+	if err != nil {
+		return nil, err
+	}
+	if p.Believable != nil && slices.ContainsFunc(grants, func(g deviceids.Grant) bool { return !g.Held }) {
+		if err := p.Believable(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var mu sync.Mutex
+	errs := make([]error, len(grants))
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), writers, len(grants), func(i int) {
+		g := grants[i]
+		if g.Held {
+			return
+		}
+		if g.Former != nil {
+			if errs[i] = p.untilDecided(ctx, func() error { return p.giveBack(ctx, *g.Former) }); errs[i] != nil {
+				return
+			}
+		}
+		level := v1alpha1.ConfigurationLevel
+		if k.instance != "" {
+			level = v1alpha1.InstanceLevel
+		}
+		made := false
+		err := p.untilDecided(ctx, func() (err error) {
+			made, err = p.create(ctx, g.Slot, v1alpha1.SlotClaimSpec{NodeName: p.Node, Level: level, Holder: g.ID}, owner)
+			return err
+		})
+		if p.disbelieved(g.Slot, err) {
+			klog.FromContext(ctx).Error(err, "Another node claims a slot of a device that this node alone has; the claim is not believed", "slot", g.Slot, "device", g.ID)
+			p.account.holdUnclaimed(g.Slot, level, g.ID)
+			return
+		}
+		errs[i] = err
+		if made {
+			mu.Lock()
+			defer mu.Unlock()
+			wrote = append(wrote, g.Slot)
+		}
+	})
+	for _, name := range instancesOf(grants) {
+		p.slotsChanged(k.configuration, name)
+	}
+	i := slices.IndexFunc(errs, func(err error) bool { return err != nil })
+	if i < 0 {
+		return wrote, nil
+	}
+	// A failure that is no conflict will not pass.
+	if j := slices.IndexFunc(errs, func(err error) bool { return err != nil && !errors.As(err, &conflict{}) }); j >= 0 {
+		i = j
+	}
+	return wrote, errs[i]
+}
+
+// disbelieved reports whether a claim could not be made for one of another node, of a device
+// that this node alone has: it counts for nobody. The slot is given without a claim, and
+// claimed once its container runs and the other's claim is deleted, which the controller does.
+func (p *Plugins) disbelieved(name slot.Name, err error) bool {
+	var other conflict
+	return (errors.Is(err, claims.ErrContested) || errors.As(err, &other) && other.by.node != p.Node) && p.onlyHere(name.Instance)
+}
+
+func instancesOf(grants []deviceids.Grant) []string {
+	var names []string
+	for _, g := range grants {
+		if !slices.Contains(names, g.Slot.Instance) {
+			names = append(names, g.Slot.Instance)
+		}
+	}
+	return names
+}
+
+// untilDecided calls write until the API server has done or refused it, or ctx ends. It
+// retries what a restarting or overloaded API server may do later.
+func (p *Plugins) untilDecided(ctx context.Context, write func() error) error {
+	for {
+		err := write()
+		if err == nil || decided(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(p.retryEvery):
+		}
+	}
+}
+
+// decided reports whether the API server has refused a write. A failed connection, a timeout,
+// a 5xx or a 429 decides nothing.
+func decided(err error) bool {
+	if errors.As(err, &conflict{}) || errors.Is(err, claims.ErrContested) {
+		return true
+	}
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code < 500 && !apierrors.IsTooManyRequests(err)
+}
+
+// create makes a slot this node's, or returns a conflict.
+func (p *Plugins) create(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec, owner metav1.OwnerReference) (made bool, err error) {
+	stands := func(slot.Name, *v1alpha1.SlotClaim) bool { return true } // claims of this mode promise nothing
+	made, other, err := p.writer.Create(ctx, name, spec, owner, stands)
+	if other != nil {
+		p.account.see(name, other)
+		return false, conflict{name, claimOf(other)}
+	}
+	return made, err
+}
+
+// giveBack deletes this node's claim of the slot, if there is one.
+func (p *Plugins) giveBack(ctx context.Context, name slot.Name) error {
+	c, ok := p.account.claim(name)
+	if !ok {
+		p.account.endUnclaimed(name)
+		return nil
+	}
+	if err := p.writer.Remove(ctx, name, c.uid); err != nil {
+		return err
+	}
+	p.Metrics.ClaimsReleased(1)
+	return nil
+}
+
+// owner is the Node object, which owns the claims.
+func (p *Plugins) owner() (metav1.OwnerReference, error) {
+	return claims.NodeOwner(p.Nodes.Lister(), p.Node)
+}
+
+// mutex is one that can be waited for with a context.
+type mutex chan struct{}
+
+func newMutex() mutex { return make(mutex, 1) }
+
+// lock waits for the mutex until ctx is done.
+func (m mutex) lock(ctx context.Context) error {
+	select {
+	case m <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (m mutex) unlock() { <-m }

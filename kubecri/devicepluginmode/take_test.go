@@ -1,0 +1,325 @@
+package devicepluginmode
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+var cam = key{configuration: "cam"}
+
+func east() key {
+	return key{"cam", slot.InstanceName("cam", slot.InstanceHash("east", true, "", slot.ShortHash))}
+}
+
+// T5.1: the kubelet reads one response, so all devices are in it.
+func TestAllocateAnswersOnce(t *testing.T) {
+	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east", "west")
+	answer, err := r.allocate(t.Context(), cam, []string{"cam-0", "cam-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var annotations []string
+	for key, value := range answer.Annotations {
+		annotations = append(annotations, key+"="+value)
+	}
+	slices.Sort(annotations)
+	instance := east().instance
+	if len(annotations) != 2 || !slices.ContainsFunc(annotations, func(a string) bool { return strings.HasPrefix(a, "akri.agent.slot-"+instance+"-1=C:cam-") }) {
+		t.Errorf("annotations %v", annotations)
+	}
+	if len(answer.Envs) != 3 || answer.Envs["URL"] != "" || answer.Envs["AKRI_DEVICES_CAM"] == "" {
+		t.Errorf("environment %v, want the URL of each by its hash, and the list", answer.Envs)
+	}
+	if usage := r.api.usage(); len(usage) != 2 {
+		t.Errorf("claims %v", usage)
+	}
+}
+
+// A claim of the same id by the same node is success without a write: init containers, a
+// kubelet that restarted, a pod that comes before its predecessor's slot is released.
+func TestSameIDAgain(t *testing.T) {
+	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
+	for range 2 {
+		if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.api.creates != 1 {
+		t.Errorf("%d claims were to be created, want 1", r.api.creates)
+	}
+}
+
+// Of two ids of one Instance that the kubelet offers together one becomes a slot of another.
+func TestIDBecomesAnotherSlot(t *testing.T) {
+	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east", "west")
+	for _, ids := range [][]string{{"cam-0", "cam-1"}, {"cam-2"}, {"cam-0", "cam-2"}} {
+		if _, err := r.allocate(t.Context(), cam, ids); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slots, instances := map[string]int{}, map[string]string{}
+	for name, usage := range r.api.usage() {
+		id := strings.Split(usage, ":")[1]
+		slots[id]++
+		instances[id] = name[:len(name)-2]
+	}
+	if want := map[string]int{"cam-0": 1, "cam-1": 1, "cam-2": 1}; !maps.Equal(slots, want) || instances["cam-0"] == instances["cam-2"] {
+		t.Errorf("ids have %v slots, of %v", slots, instances)
+	}
+}
+
+// A slot that the kubelet asks for once it was decided to release it is not released.
+func TestAskedForSinceTheDecision(t *testing.T) {
+	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
+	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
+		t.Fatal(err)
+	}
+	decided := r.account.holds(nil)
+	r.clock = r.clock.Add(time.Second)
+	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
+		t.Fatal(err)
+	}
+	if going, _ := r.account.release(decided); len(decided) != 1 || len(going) != 0 {
+		t.Errorf("of %v are released %v", decided, going)
+	}
+}
+
+// T4.3: another node was faster. An id that is a slot is refused, by the name of its
+// holder; one that may be any slot becomes another.
+func TestAnotherNodeWasFaster(t *testing.T) {
+	a := newAPI()
+	here, there := newRig(t, a, "a", akriv0.ConfigurationSpec{}, "east"), newRig(t, a, "b", akriv0.ConfigurationSpec{}, "east")
+	lowest := east().instance + "-0"
+	if _, err := there.allocate(t.Context(), east(), []string{lowest}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := here.allocate(t.Context(), east(), []string{lowest}); err == nil || !strings.Contains(err.Error(), lowest+" is claimed by device") || !strings.Contains(err.Error(), "of node b") {
+		t.Errorf("got %v", err)
+	}
+	// The node has learnt of the claim, by the conflict and not by its watch.
+	if ids, err := here.prefer(t.Context(), east(), []string{lowest, east().instance + "-1"}, nil, 1); err != nil || !slices.Equal(ids, []string{east().instance + "-1"}) {
+		t.Errorf("prefers %v, %v", ids, err)
+	}
+	want := map[string]string{lowest: "b", east().instance + "-1": "a"}
+	if usage := a.usage(); !maps.Equal(usage, want) {
+		t.Errorf("claims %v, want %v", usage, want)
+	}
+	// Both slots are taken: nothing is claimed, and the error says by whom.
+	if _, err := there.allocate(t.Context(), cam, []string{"cam-0"}); err == nil || !strings.Contains(err.Error(), "no free slot") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// GetPreferredAllocation claims: two nodes that choose at the same time choose the same
+// slots, and neither's pod fails.
+func TestPreferClaims(t *testing.T) {
+	a := newAPI()
+	here, there := newRig(t, a, "a", akriv0.ConfigurationSpec{}, "east"), newRig(t, a, "b", akriv0.ConfigurationSpec{}, "east")
+	all := []string{east().instance + "-0", east().instance + "-1"}
+	for _, node := range []*rig{here, there} { // neither sees the other's claims
+		ids, err := node.prefer(t.Context(), east(), all, nil, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := node.allocate(t.Context(), east(), ids); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if usage := a.usage(); len(usage) != 2 {
+		t.Errorf("claims %v", usage)
+	}
+}
+
+// All or none: what a call claimed before it failed goes back.
+func TestAllOrNone(t *testing.T) {
+	a, no := newAPI(), false
+	here, there := newRig(t, a, "a", akriv0.ConfigurationSpec{UniqueDevices: &no}, "east"), newRig(t, a, "b", akriv0.ConfigurationSpec{UniqueDevices: &no}, "east")
+	all := []string{east().instance + "-0", east().instance + "-1"}
+	if _, err := there.allocate(t.Context(), cam, all[1:]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := here.allocate(t.Context(), cam, all); err == nil {
+		t.Fatal("both were given")
+	}
+	if err := here.refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if usage := a.usage(); len(usage) != 1 || usage[all[1]] == "" {
+		t.Errorf("claims %v", usage)
+	}
+}
+
+// T3.6: the kubelet offers ids of one Instance. What nobody uses is released first.
+func TestStaleClaimsAreReleasedFirst(t *testing.T) {
+	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east", "west")
+	for _, ids := range [][]string{{"cam-0", "cam-2"}, {"cam-1", "cam-3"}} {
+		if _, err := r.allocate(t.Context(), cam, ids); err != nil {
+			t.Fatal(err)
+		}
+	}
+	by := map[string]string{} // Instance by id
+	for name, usage := range r.api.usage() {
+		by[strings.Split(usage, ":")[1]] = name[:len(name)-2]
+	}
+	if by["cam-0"] != by["cam-1"] {
+		t.Fatalf("ids 0 and 1 are of %s and %s, want one Instance", by["cam-0"], by["cam-1"])
+	}
+	r.machine.listed = []*podresourcesapi.PodResources{{Name: "p", Namespace: "default", Containers: []*podresourcesapi.ContainerResources{{
+		Devices: []*podresourcesapi.ContainerDevices{{ResourceName: "akri.sh/cam", DeviceIds: []string{"cam-3"}}}}}}}
+	r.clock = r.clock.Add(settling)
+	if _, err := r.allocate(t.Context(), cam, []string{"cam-0", "cam-1"}); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for _, usage := range r.api.usage() {
+		got[strings.Split(usage, ":")[1]]++
+	}
+	if want := map[string]int{"cam-0": 1, "cam-1": 1, "cam-3": 1}; !maps.Equal(got, want) {
+		t.Errorf("ids %v, want %v", got, want)
+	}
+}
+
+// T5.8: the kubelet has its answer within our patience.
+func TestAPIServerCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
+		r.api.cut = true
+		began := time.Now()
+		_, err := r.allocate(t.Context(), cam, []string{"cam-0"})
+		if took := time.Since(began); err == nil || took != patience {
+			t.Errorf("after %s: %v", took, err)
+		}
+		if !strings.Contains(err.Error(), "cam-") || !strings.Contains(err.Error(), "no answer within") {
+			t.Errorf("the error does not say what was waited for: %v", err)
+		}
+	})
+}
+
+// A pod that is not answered for has failed for good: an API server that restarts, or is
+// slow, is asked again. One that has said no is not.
+func TestAPIServerThatRestarts(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	for _, c := range []struct {
+		answer error
+		again  bool
+	}{
+		{refused, true}, {io.ErrUnexpectedEOF, true}, {apierrors.NewServiceUnavailable("starting"), true},
+		{apierrors.NewTooManyRequests("busy", 1), true}, {apierrors.NewTimeoutError("etcd", 1), true}, {apierrors.NewInternalError(io.EOF), true},
+		{apierrors.NewForbidden(resource, "cam", nil), false}, {apierrors.NewNotFound(resource, ""), false},
+		{apierrors.NewUnauthorized("expired"), false}, {apierrors.NewBadRequest("no"), false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
+			r.api.refuse(c.answer)
+			back := time.AfterFunc(patience/2, func() { r.api.refuse(nil) })
+			defer back.Stop()
+			if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); (err == nil) != c.again {
+				t.Errorf("%v, answered with %v until the API server is back, was asked again: want %t", err, c.answer, c.again)
+			}
+		})
+	}
+}
+
+// An answer that is lost leaves a claim: it is found by the next attempt, or released.
+func TestLostAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
+		r.api.lost = true
+		ctx, cancel := context.WithTimeout(t.Context(), retryEvery/2)
+		defer cancel()
+		if _, err := r.allocate(ctx, cam, []string{"cam-0"}); err == nil {
+			t.Fatal("no error")
+		}
+		r.api.lost = false
+		if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
+			t.Fatal(err)
+		}
+		if usage := r.api.usage(); len(usage) != 1 || r.api.creates != 2 {
+			t.Errorf("claims %v after %d creates, want one after 2", usage, r.api.creates)
+		}
+		r.catchUp(100)
+		r.clock = r.clock.Add(settling)
+		if err := r.refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if usage := r.api.usage(); len(usage) != 0 {
+			t.Errorf("claims %v are left", usage)
+		}
+	})
+}
+
+// Nothing is released when the kubelet or the runtime does not say what is in use; and
+// what a container has is not, though pod-resources does not list it.
+func TestWhatIsReleased(t *testing.T) {
+	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east", "west")
+	if _, err := r.allocate(t.Context(), cam, []string{"cam-0", "cam-1"}); err != nil {
+		t.Fatal(err)
+	}
+	r.clock = r.clock.Add(time.Hour)
+	r.machine.down = true
+	if err := r.refresh(t.Context()); err == nil {
+		t.Error("no error")
+	}
+	if usage := r.api.usage(); len(usage) != 2 {
+		t.Errorf("claims %v", usage)
+	}
+	r.machine.down = false
+	for name, usage := range r.api.usage() {
+		if strings.Contains(usage, "cam-0") {
+			parsed, _ := slot.Parse(name)
+			key, value := slot.Annotation(parsed, "cam-0")
+			r.machine.containers = []*runtimeapi.Container{{Id: "c", PodSandboxId: "s", State: runtimeapi.ContainerState_CONTAINER_EXITED, Annotations: map[string]string{key: value}}}
+		}
+	}
+	if err := r.refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if usage := r.api.usage(); len(usage) != 1 {
+		t.Errorf("claims %v, want that of the container", usage)
+	}
+	// Somebody deletes it: the id stays listed, and the claim is made again.
+	for name, c := range r.api.claims {
+		if err := (slotClaims{api: r.api}).Delete(t.Context(), name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.UID}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.catchUp(100)
+	if list := fmt.Sprint(r.resource(cam).List()); !strings.Contains(list, "{cam-0 true}") {
+		t.Errorf("listed are %s", list)
+	}
+	if err := r.refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if usage := r.api.usage(); len(usage) != 1 {
+		t.Errorf("claims %v, want it made again", usage)
+	}
+}
+
+// A claim that names a pod is another mode's.
+func TestClaimsOfOtherModes(t *testing.T) {
+	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
+	name := slot.Name{Instance: east().instance, Index: 0}
+	r.account.set(name, claimOf(&v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: "1"},
+		Spec: v1alpha1.SlotClaimSpec{NodeName: "a", Level: v1alpha1.InstanceLevel, Holder: name.String(), Pod: &v1alpha1.PodReference{Namespace: "ns", Name: "p"}}}))
+	if _, err := r.allocate(t.Context(), east(), []string{name.String()}); err == nil || !strings.Contains(err.Error(), "claimed by pod ns/p on node a") {
+		t.Errorf("got %v", err)
+	}
+}

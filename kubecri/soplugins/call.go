@@ -1,0 +1,157 @@
+package soplugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/kubecri/soplugins/nodeinfo"
+	"github.com/kubeslot/kubeslot/types/contain"
+	"github.com/kubeslot/kubeslot/types/device"
+)
+
+// The methods of device.Device that can fault, as Fault.Method and as label.
+const (
+	methodNew            = "New"
+	methodStart          = "Start"
+	methodUpdateNodeInfo = "UpdateNodeInfo"
+	methodAllocate       = "Allocate"
+)
+
+var methods = []string{methodNew, methodStart, methodUpdateNodeInfo, methodAllocate}
+
+// The kinds of fault, as label.
+const (
+	panicked = "panic"
+	timedOut = "timeout"
+	hanging  = "hanging" // not called: an earlier call has not returned
+	errored  = "error"   // the plugin returned an error
+	invalid  = "invalid" // its result makes no sense
+)
+
+var kinds = []string{panicked, timedOut, hanging, errored, invalid}
+
+// Fault is a call that went wrong.
+type Fault struct {
+	Plugin string
+	Method string
+	// Kind is a metric's label: panic, timeout, hanging, error or invalid.
+	Kind string
+	Err  error
+}
+
+// Error says which plugin failed at what, and how, on one line.
+func (f *Fault) Error() string {
+	text, _, _ := strings.Cut(f.Err.Error(), "\n")
+	return fmt.Sprintf("device plugin %q failed in %s: %s", f.Plugin, f.Method, text)
+}
+
+// Unwrap returns the plugin's error, contain.ErrTimeout or *contain.PanicError.
+func (f *Fault) Unwrap() error { return f.Err }
+
+var (
+	// errHanging is in the error of a call that was not made.
+	errHanging = errors.New("not called")
+)
+
+// caller calls one plugin.
+type caller struct {
+	name    string
+	device  device.Device
+	timeout time.Duration
+	numbers *metrics.SOPlugin
+	// idle holds a token while no call runs.
+	idle chan struct{}
+
+	mu sync.Mutex
+	// running is the method that is being called, "" for none.
+	running     string
+	since, late time.Time
+}
+
+func newCaller(name string, d device.Device, timeout time.Duration, numbers *metrics.SOPlugin) *caller {
+	c := &caller{name: name, device: d, timeout: timeout, numbers: numbers, idle: make(chan struct{}, 1)}
+	c.idle <- struct{}{}
+	return c
+}
+
+// hangs says what has not returned in its time; nil when nothing hangs.
+func (c *caller) hangs() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running == "" || time.Now().Before(c.late) {
+		return nil
+	}
+	return fmt.Errorf("%w: its %s has not returned for %s", errHanging, c.running, time.Since(c.since).Round(time.Second))
+}
+
+// begin waits until no call runs, or ctx is done.
+func (c *caller) begin(ctx context.Context, method string, timeout time.Duration) error {
+	if err := c.hangs(); err != nil {
+		return err
+	}
+	select {
+	case <-c.idle:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: another call has kept it busy for %s", errHanging, timeout)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running, c.since = method, time.Now()
+	c.late = c.since.Add(c.timeout) // not before, though this caller may wait for less
+	return nil
+}
+
+func (c *caller) end() {
+	c.mu.Lock()
+	c.running = ""
+	c.mu.Unlock()
+	c.idle <- struct{}{}
+}
+
+// call calls the plugin, and waits for the plugin to be idle and for its end no longer than
+// the timeout and ctx allow. What f reads and writes must be f's own: it may go
+// on after call returned.
+func call[T any](ctx context.Context, c *caller, method string, f func(device.Device) (T, error)) (T, *Fault) {
+	start := time.Now()
+	waiting, cancel := context.WithTimeout(ctx, c.timeout) // or until ctx's own deadline
+	defer cancel()
+	deadline, _ := waiting.Deadline()
+	err := c.begin(waiting, method, time.Until(deadline))
+	var value T
+	if err == nil {
+		// One deadline for the wait and the call: whoever asks has no time for both.
+		left := max(time.Until(deadline), time.Millisecond)
+		value, err = contain.Do(left, func() (T, error) { return f(c.device) }, c.end)
+		if !errors.Is(err, contain.ErrTimeout) {
+			c.end()
+		}
+	}
+	c.numbers.Called(method, time.Since(start))
+	if err != nil {
+		var zero T
+		return zero, c.fault(method, err)
+	}
+	return value, nil
+}
+
+func (c *caller) fault(method string, err error) *Fault {
+	kind := errored
+	var p *contain.PanicError
+	switch {
+	case errors.As(err, &p):
+		kind = panicked
+	case errors.Is(err, contain.ErrTimeout):
+		kind = timedOut
+	case errors.Is(err, errHanging):
+		kind = hanging
+	case errors.Is(err, nodeinfo.ErrInvalid):
+		kind = invalid
+	}
+	c.numbers.Faulted(method, kind)
+	return &Fault{Plugin: c.name, Method: method, Kind: kind, Err: err}
+}

@@ -1,0 +1,140 @@
+package soplugins
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/kubecri/soplugins/nodeinfo"
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/contain"
+	"github.com/kubeslot/kubeslot/types/device"
+)
+
+// Reasons of the node's events.
+const (
+	reasonFailed    = "DevicePluginFailed"
+	reasonRecovered = "DevicePluginRecovered"
+)
+
+// drive keeps one plugin going until ctx is done.
+func (p *Plugins) drive(ctx context.Context, plugin *plugin) {
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("device-plugins").WithValues("plugin", plugin.name))
+	retry := minRetry
+	for {
+		fault := p.step(ctx, plugin)
+		wait := p.config.Interval
+		if fault != nil {
+			wait, retry = min(retry, p.config.Interval), min(2*retry, maxRetry)
+		} else {
+			retry = minRetry
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if p.note(ctx, plugin, fault) {
+			p.config.Changed()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// step brings the plugin as far as it goes: prepared, started, asked.
+func (p *Plugins) step(ctx context.Context, plugin *plugin) *Fault {
+	for _, s := range []struct {
+		done   *bool
+		method string
+		f      func(device.Device) error
+	}{
+		{&plugin.prepared, methodNew, device.Device.New},
+		{&plugin.started, methodStart, device.Device.Start},
+	} {
+		if *s.done { // written here alone
+			continue
+		}
+		if _, fault := call(ctx, plugin.caller, s.method, func(d device.Device) (struct{}, error) { return struct{}{}, s.f(d) }); fault != nil {
+			return fault
+		}
+		plugin.mu.Lock()
+		*s.done = true
+		plugin.mu.Unlock()
+	}
+	data, fault := call(ctx, plugin.caller, methodUpdateNodeInfo, func(d device.Device) (*types.NodeInfo, error) {
+		info := types.NewNodeInfoWithName(p.config.Node)
+		if err := d.UpdateNodeInfo(info); err != nil {
+			return nil, err
+		}
+		return nodeinfo.Check(info.Clone())
+	})
+	if fault != nil {
+		return fault
+	}
+	if err := p.conflict(plugin, data); err != nil {
+		return plugin.fault(methodUpdateNodeInfo, err)
+	}
+	plugin.mu.Lock()
+	defer plugin.mu.Unlock()
+	plugin.data, plugin.lapsed = data, false
+	return nil
+}
+
+// note remembers how the plugin is and tells of it when that has changed. It
+// reports whether NodeInfo may have changed.
+func (p *Plugins) note(ctx context.Context, plugin *plugin, fault *Fault) bool {
+	logger := klog.FromContext(ctx)
+	plugin.mu.Lock()
+	before := plugin.wrong
+	plugin.wrong = fault
+	changed := fault == nil
+	if fault != nil {
+		if before == nil {
+			plugin.failing = time.Now()
+		}
+		if plugin.data == nil && !plugin.lapsed && time.Since(plugin.failing) >= settle {
+			plugin.lapsed, changed = true, true
+		}
+	}
+	first := false
+	select {
+	case <-plugin.tried:
+	default:
+		close(plugin.tried)
+		first, changed = true, true
+	}
+	plugin.mu.Unlock()
+	plugin.numbers.Up(fault == nil)
+
+	switch {
+	case fault != nil && (before == nil || !same(before, fault)):
+		var stack []byte
+		if panicked := (*contain.PanicError)(nil); errors.As(fault, &panicked) {
+			stack = panicked.Stack
+		}
+		logger.Error(fault, "A device plugin fails, and is tried again; what it said last stays", "file", plugin.file, "stack", string(stack))
+		p.event(corev1.EventTypeWarning, reasonFailed, "%v (%s); it is tried again, and containers that need it are not created meanwhile", fault, plugin.file)
+	case fault == nil && before != nil:
+		logger.Info("A device plugin works again")
+		p.event(corev1.EventTypeNormal, reasonRecovered, "device plugin %q works again", plugin.name)
+	case fault == nil && first:
+		logger.Info("Started a device plugin", "file", plugin.file)
+	}
+	return changed
+}
+
+// same reports whether a fault is no news. What hangs does so ever longer.
+func same(a, b *Fault) bool {
+	return a.Kind == b.Kind && (a.Kind == hanging || a.Error() == b.Error())
+}
+
+func (p *Plugins) event(kind, reason, format string, args ...any) {
+	if p.config.Events != nil {
+		p.config.Events.Eventf(NodeReference(p.config.Node), kind, reason, format, args...)
+	}
+}

@@ -1,0 +1,164 @@
+package soplugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/kubeslot/kubeslot/kubecri/inject"
+	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/plugins/load"
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/device"
+)
+
+const (
+	// DefaultTimeout is how long a call may take. The kubelet waits two minutes
+	// for a container (runtimeRequestTimeout), and there may be several plugins.
+	DefaultTimeout = 30 * time.Second
+
+	// DefaultInterval is how often plugins are asked what the node has.
+	DefaultInterval = time.Minute
+
+	// settle is how long a plugin may fail before what the node has said of it is
+	// taken back: so long a start may take that the driver is loaded meanwhile.
+	settle = 30 * time.Second
+
+	minRetry = time.Second
+	maxRetry = time.Minute
+)
+
+// Config configures Plugins; Node and Loaded are required.
+type Config struct {
+	Node string
+	// Loaded are the plugins in the order in which they are called.
+	Loaded []load.Plugin[device.Device]
+	// NotLoaded says of each file that could not be loaded which it is, and why, for the
+	// pods that may need it.
+	NotLoaded []string
+	// Timeout of a call is DefaultTimeout when 0, Interval DefaultInterval.
+	Timeout, Interval time.Duration
+	// Changed is called, if set, when NodeInfo may have something new to say.
+	Changed func()
+	// Events, if set, take what happens to the plugins, as events of the node.
+	Events  record.EventRecorder
+	Metrics *metrics.Metrics
+}
+
+// Plugins are the device plugins of a node. Safe for concurrent use; for Tried,
+// Gives, Allocate and Withhold, nil is a node without any.
+type Plugins struct {
+	config  Config
+	plugins []*plugin
+}
+
+// plugin is a device plugin and what is known of it.
+type plugin struct {
+	*caller
+	file string
+	// own are the variables that belong to it; see Withhold.
+	own inject.Edits
+
+	mu sync.Mutex
+	// tried is closed when it was started and asked for the first time.
+	tried chan struct{}
+	// prepared and started say how far New and Start have come.
+	prepared, started bool
+	// data is what it said of the node last; nil for nothing yet. Never changed.
+	data *types.NodeInfo
+	// wrong is the fault of its last start or update, nil when that went well, and
+	// failing when it first failed since.
+	wrong   *Fault
+	failing time.Time
+	// lapsed is set when it has no data and has failed for so long that what the
+	// node said of it before this process is not to be kept.
+	lapsed bool
+}
+
+// New makes Plugins, which Run starts.
+func New(config Config) (*Plugins, error) {
+	if config.Node == "" {
+		return nil, errors.New("device plugins: Node is missing")
+	}
+	if config.Timeout < 0 || config.Interval < 0 {
+		return nil, errors.New("device plugins: Timeout and Interval must not be negative")
+	}
+	if config.Timeout == 0 {
+		config.Timeout = DefaultTimeout
+	}
+	if config.Interval == 0 {
+		config.Interval = DefaultInterval
+	}
+	if config.Changed == nil {
+		config.Changed = func() {}
+	}
+	p := &Plugins{config: config}
+	for _, loaded := range config.Loaded {
+		numbers := config.Metrics.SOPlugin(loaded.Name, methods, kinds)
+		plugin := &plugin{file: loaded.File, tried: make(chan struct{}),
+			caller: newCaller(loaded.Name, loaded.Value, config.Timeout, numbers)}
+		plugin.own = ownVariables(context.Background(), plugin, loaded.Value, &config)
+		p.plugins = append(p.plugins, plugin)
+	}
+	return p, nil
+}
+
+// Run starts the plugins and keeps asking them until ctx is done. It does not
+// wait for calls that hang.
+func (p *Plugins) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, plugin := range p.plugins {
+		running.Go(func() { p.drive(ctx, plugin) })
+	}
+	running.Wait()
+}
+
+// Tried waits until every plugin was started and asked once, or failed at it, or
+// ctx is done.
+func (p *Plugins) Tried(ctx context.Context) {
+	if p == nil {
+		return
+	}
+	for _, plugin := range p.plugins {
+		select {
+		case <-plugin.tried:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Failing returns what is wrong with the plugins, nil for nothing.
+func (p *Plugins) Failing() error {
+	var wrong []string
+	for _, plugin := range p.plugins {
+		plugin.mu.Lock()
+		fault, since, started := plugin.wrong, plugin.failing, plugin.started
+		plugin.mu.Unlock()
+		switch hangs := plugin.hangs(); {
+		case hangs != nil:
+			wrong = append(wrong, fmt.Sprintf("device plugin %q: %v", plugin.name, hangs))
+		case fault != nil:
+			wrong = append(wrong, fmt.Sprintf("%v, for %s", fault, time.Since(since).Round(time.Second)))
+		case !started:
+			wrong = append(wrong, fmt.Sprintf("device plugin %q has not started yet", plugin.name))
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(wrong, "; "))
+}
+
+// NodeReference is what events of a node are about. The kubelet's have the name for UID
+// too, and `kubectl describe node` looks for that.
+func NodeReference(node string) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: apitypes.UID(node)}
+}
