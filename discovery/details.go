@@ -15,6 +15,10 @@ import (
 // no handler can work with: trying again is of no use until the Configuration changes.
 var ErrInvalid = errors.New("invalid")
 
+// ErrSecretsNeedTLS is wrapped by the error of a handler that must not get the values of Secrets.
+var ErrSecretsNeedTLS = errors.New(
+	"values of Secrets go only to handlers on a unix socket, or with https:// and spec.handlerCABundle")
+
 // maxDetailsBytes is how long discoveryDetails may be. The API server takes objects of
 // 1.5 MiB, and YAML of that size can take long to read.
 const maxDetailsBytes = 256 << 10

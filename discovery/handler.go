@@ -13,6 +13,13 @@ type Request struct {
 	// ConfigMaps resolved. An optional one that does not exist is left out.
 	Properties map[string][]byte
 
+	// Secret is true if a value of Properties is that of a Secret: a handler in another process
+	// gets it only where nobody else can.
+	Secret bool
+
+	// CABundle is spec.handlerCABundle, for handlers that serve TLS.
+	CABundle []byte
+
 	// Warn, if set, is told what the Configuration's author should know though
 	// discovery works, such as a key that the handler does not have. Safe for
 	// concurrent use.

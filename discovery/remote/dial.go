@@ -2,6 +2,8 @@ package remote
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +14,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 )
@@ -42,12 +45,16 @@ type connection struct {
 	dialError atomic.Pointer[error] // of the last attempt
 }
 
-// dial returns a connection that is made when it is used. timeout is for that.
-func dial(to address, timeout time.Duration, bounds *bounds) (*connection, error) {
+// dial returns a connection that is made when it is used. timeout is for that, and caBundle for an
+// endpoint that serves TLS.
+func dial(to address, caBundle []byte, timeout time.Duration, bounds *bounds) (*connection, error) {
+	secured, err := transport(to, caBundle)
+	if err != nil {
+		return nil, err
+	}
 	c := &connection{}
-	var err error
 	c.ClientConn, err = grpc.NewClient("passthrough:///handler",
-		grpc.WithTransportCredentials(metered{insecure.NewCredentials(), func(conn net.Conn) net.Conn {
+		grpc.WithTransportCredentials(metered{secured, func(conn net.Conn) net.Conn {
 			m := bounds.meter(conn)
 			c.meter.Store(m)
 			return m
@@ -68,6 +75,21 @@ func dial(to address, timeout time.Duration, bounds *bounds) (*connection, error
 		grpc.WithWriteBufferSize(bufferBytes),
 		grpc.WithMaxHeaderListSize(maxHeaderBytes))
 	return c, err
+}
+
+// transport is how the connection is secured.
+func transport(to address, caBundle []byte) (credentials.TransportCredentials, error) {
+	if !to.tls() {
+		return insecure.NewCredentials(), nil
+	}
+	if len(caBundle) == 0 {
+		return nil, errors.New("it serves TLS, and the Configuration has no spec.handlerCABundle to know it by")
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(caBundle) {
+		return nil, errors.New("spec.handlerCABundle of the Configuration has no certificate in PEM")
+	}
+	return credentials.NewTLS(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}), nil
 }
 
 // authority is the :authority of requests. A path would be none, and servers that

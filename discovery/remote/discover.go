@@ -49,13 +49,16 @@ func (e *endpoint) Discover(ctx context.Context, request discovery.Request, repo
 func (e *endpoint) discover(ctx context.Context, request discovery.Request, report func(discovery.Result)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if request.Secret && e.address.network != "unix" && !e.address.tls() {
+		return discovery.ErrSecretsNeedTLS
+	}
 	closed, err := e.server.bounds.open()
 	if err != nil {
 		return err
 	}
 	defer closed()
 	shared, reshared := e.sharing()
-	conn, err := dial(e.address, e.server.connectTimeout, e.server.bounds)
+	conn, err := dial(e.address, request.CABundle, e.server.connectTimeout, e.server.bounds)
 	if err != nil {
 		return err
 	}

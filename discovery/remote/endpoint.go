@@ -27,12 +27,15 @@ type address struct {
 	text    string // as in a Source's ID
 }
 
+// tls reports whether the handler serves TLS.
+func (a address) tls() bool { return strings.HasPrefix(a.text, "https://") }
+
 // parse returns where the handler of a registration serves. Its errors are about what
 // will never work, however often it is registered.
 //
 // A handler sees the directory of discovery handlers under a mount of its own, so of a
 // unix socket's path only the base name counts. Akri's handlers register network
-// endpoints as URLs; only http is spoken.
+// endpoints as http URLs.
 func parse(request *pb.RegisterDiscoveryHandlerRequest, directory string) (address, error) {
 	name := request.GetName()
 	switch {
@@ -73,20 +76,18 @@ func parseUnix(endpoint, directory string) (address, error) {
 }
 
 func parseNetwork(endpoint string) (address, error) {
-	hostPort, isURL := endpoint, strings.Contains(endpoint, "://")
-	if isURL {
+	hostPort, scheme := endpoint, "http"
+	if strings.Contains(endpoint, "://") {
 		u, err := url.Parse(endpoint)
 		switch {
 		case err != nil:
 			return address{}, fmt.Errorf("endpoint %.200q is not a URL: want http://host:port", endpoint)
-		case u.Scheme == "https":
-			return address{}, fmt.Errorf("endpoint %.200q: TLS is not spoken with discovery handlers: want http://host:port", endpoint)
-		case u.Scheme != "http":
-			return address{}, fmt.Errorf("endpoint %.200q: want http://host:port", endpoint)
+		case u.Scheme != "http" && u.Scheme != "https":
+			return address{}, fmt.Errorf("endpoint %.200q: want http://host:port or https://host:port", endpoint)
 		case u.User != nil || u.RawQuery != "" || u.Fragment != "" || (u.Path != "" && u.Path != "/"):
 			return address{}, fmt.Errorf("endpoint %.200q has more than http://host:port", endpoint)
 		}
-		hostPort = u.Host
+		hostPort, scheme = u.Host, u.Scheme
 	}
 	host, port, err := net.SplitHostPort(hostPort)
 	if err != nil {
@@ -99,5 +100,5 @@ func parseNetwork(endpoint string) (address, error) {
 		return address{}, fmt.Errorf("endpoint %.200q has no host that could be asked", endpoint)
 	}
 	hostPort = net.JoinHostPort(strings.ToLower(host), port)
-	return address{network: "tcp", dial: hostPort, text: "http://" + hostPort}, nil
+	return address{network: "tcp", dial: hostPort, text: scheme + "://" + hostPort}, nil
 }

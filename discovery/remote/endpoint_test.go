@@ -43,7 +43,7 @@ func TestEndpoints(t *testing.T) {
 		"IPv6":                        {network, "http://[fd00::5]:10000", "", address{"tcp", "[fd00::5]:10000", "http://[fd00::5]:10000"}, ""},
 		"IPv6 without scheme":         {network, "[fd00::5]:10000", "", address{"tcp", "[fd00::5]:10000", "http://[fd00::5]:10000"}, ""},
 		"a name":                      {network, "http://UDEV.kube-system:10000", "", address{"tcp", "udev.kube-system:10000", "http://udev.kube-system:10000"}, ""},
-		"TLS":                         {network, "https://10.0.0.5:10000", "", address{}, "TLS is not spoken"},
+		"TLS":                         {network, "https://h:1", "", address{"tcp", "h:1", "https://h:1"}, ""},
 		"another scheme":              {network, "dns:///10.0.0.5:10000", "", address{}, "want http://host:port"},
 		"a path":                      {network, "http://10.0.0.5:10000/x", "", address{}, "more than http://host:port"},
 		"a user":                      {network, "http://root@10.0.0.5:10000", "", address{}, "more than http://host:port"},

@@ -74,9 +74,9 @@ func TestRegistrationOverTheSocket(t *testing.T) {
 		t.Errorf("sources are %q, want %q", got, want)
 	}
 	_, err := c.RegisterDiscoveryHandler(soon(t), &pb.RegisterDiscoveryHandlerRequest{
-		Name: "udev", Endpoint: "https://10.0.0.5:10000", EndpointType: network})
-	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "TLS is not spoken") {
-		t.Errorf("registering https is answered by %v, want the reason", err)
+		Name: "udev", Endpoint: "dns:///10.0.0.5:10000", EndpointType: network})
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "want http://host:port") {
+		t.Errorf("registering another scheme is answered by %v, want the reason", err)
 	}
 	path := filepath.Join(s.config.Directory, pb.RegistrationSocket)
 	if info, err := os.Lstat(path); err != nil || info.Mode() != os.ModeSocket|0o600 {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"slices"
 
@@ -108,5 +109,6 @@ func (s *session) discovers(c *v0.Configuration, selected bool) bool {
 	is, was := &c.Spec, &s.configuration.Spec
 	return s.configuration.UID == c.UID && s.selected == selected &&
 		apiequality.Semantic.DeepEqual(is.Discovery, was.Discovery) &&
-		apiequality.Semantic.DeepEqual(is.DiscoveryHandler, was.DiscoveryHandler)
+		apiequality.Semantic.DeepEqual(is.DiscoveryHandler, was.DiscoveryHandler) &&
+		bytes.Equal(is.HandlerCABundle, was.HandlerCABundle)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,7 @@ const (
 	reasonProperties     = "NoDiscoveryProperties"
 	reasonInvalid        = "InvalidDiscoveryDetails"
 	reasonFailed         = "DiscoveryFailed"
+	reasonSecrets        = "SecretsNeedTLS"
 	reasonRejected       = "DevicesRejected"
 	reasonLost           = "DevicesLost"
 )
@@ -226,7 +228,7 @@ func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, 
 			failing = now
 		}
 		a.failed(ctx, s, c, source, failing, err)
-		if errors.Is(err, discovery.ErrInvalid) {
+		if errors.Is(err, discovery.ErrInvalid) || errors.Is(err, discovery.ErrSecretsNeedTLS) {
 			select {
 			case <-renewed: // perhaps by another version of it
 			case <-changed:
@@ -252,6 +254,8 @@ func (a *Agent) failed(ctx context.Context, s *session, c *v0.Configuration, sou
 	switch {
 	case errors.Is(err, discovery.ErrInvalid):
 		reason = reasonInvalid
+	case errors.Is(err, discovery.ErrSecretsNeedTLS):
+		reason = reasonSecrets
 	case !source.BuiltIn && a.config.Clock.Since(since) < restarting:
 		a.notices.add(noticeKind{c.Name, source.ID, "Retrying"}, func(times int) {
 			klog.FromContext(ctx).Info("A discovery handler does not answer, trying again", "reason", err, "times", times)
@@ -275,6 +279,7 @@ func (a *Agent) runHandler(ctx context.Context, s *session, c *v0.Configuration,
 	}()
 	started, reported := a.config.Clock.Now(), false
 	request := discovery.Request{Details: c.Spec.DiscoveryHandler.DiscoveryDetails, Properties: properties,
+		Secret: ofSecret(c, properties), CABundle: c.Spec.HandlerCABundle,
 		Warn: func(message string) { a.warn(ctx, s, message) }}
 	err = source.Handler.Discover(ctx, request, func(result discovery.Result) {
 		// What reports after its time may be a handler that lost sight of its devices
@@ -292,6 +297,14 @@ func (a *Agent) runHandler(ctx context.Context, s *session, c *v0.Configuration,
 		err = errors.New("ended, though it should go on")
 	}
 	return err
+}
+
+// ofSecret reports whether one of the values of discoveryProperties is that of a Secret.
+func ofSecret(c *v0.Configuration, values map[string][]byte) bool {
+	return slices.ContainsFunc(c.Spec.DiscoveryHandler.DiscoveryProperties, func(p v0.DiscoveryProperty) bool {
+		_, there := values[p.Name]
+		return there && p.ValueFrom != nil && p.ValueFrom.SecretKeyRef != nil
+	})
 }
 
 // take makes a report what is known of the source's devices.

@@ -32,6 +32,7 @@ var configurationActions = map[string]string{
 	"NoLease":                 "Let kubecri write Leases in the Configuration's namespace: apply deploy/rbac, or run helm upgrade",
 	"PropertiesWithheld":      "Add the beginnings of the names to spec.propertyPrefixes, or read them by the names that containers have",
 	"ReportsLeftOut":          "Look at the problems of its Instances, and correct the discovery handler of the node that reports them",
+	"SecretsNeedTLS":          "Have the handler register a unix socket, or https:// and set spec.handlerCABundle",
 	"TooManyDevices":          "",
 	"UnknownHandler":          "",
 }

@@ -119,6 +119,14 @@ type ConfigurationSpec struct {
 	// +optional
 	HandlerNodeSelector map[string]string `json:"handlerNodeSelector,omitempty"`
 
+	// handlerCABundle are the PEM-encoded CA certificates of discovery handlers that register an
+	// https:// endpoint: one of them has to have signed the certificate that the endpoint serves.
+	// Values that discoveryProperties take from Secrets go to such handlers, to those on a unix socket
+	// of the node and to kubecri's own, and to no other.
+	// +optional
+	// +kubebuilder:validation:MaxLength=131072
+	HandlerCABundle []byte `json:"handlerCABundle,omitempty"`
+
 	// allowedNamespaces says whose pods may use the devices: those of the Configuration's
 	// own namespace, and of these. Without it pods of every namespace may. Pods that hold
 	// slots when it changes keep them.

@@ -194,6 +194,11 @@ func (in *ConfigurationSpec) DeepCopyInto(out *ConfigurationSpec) {
 			(*out)[key] = val
 		}
 	}
+	if in.HandlerCABundle != nil {
+		in, out := &in.HandlerCABundle, &out.HandlerCABundle
+		*out = make([]byte, len(*in))
+		copy(*out, *in)
+	}
 	if in.AllowedNamespaces != nil {
 		in, out := &in.AllowedNamespaces, &out.AllowedNamespaces
 		*out = new(AllowedNamespaces)
