@@ -70,8 +70,8 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		cameras, asking, failing, changed := s.present()
-		q.warnUnanswered(failing)
+		cameras, asking, changed := s.present()
+		q.warnUnanswered(s.unanswered)
 		now := time.Now()
 		candidates, next := d.candidates(cameras, now)
 		querying, retry := q.start(ctx, candidates, now)

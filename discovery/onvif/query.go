@@ -156,9 +156,13 @@ func (q *query) warn(r queryResult) {
 }
 
 // warnUnanswered warns the user, once for each, of cameras that the Configuration may
-// want, and that do not answer.
-func (q *query) warnUnanswered(cameras []unanswered) {
-	for _, c := range cameras {
+// want, and that do not answer. It does not list them when it may not warn any more: a
+// flood of them changes all the time.
+func (q *query) warnUnanswered(list func() []unanswered) {
+	if len(q.unanswered) >= maxUnansweredWarnings {
+		return
+	}
+	for _, c := range list() {
 		address := hostAddress(c.xaddr)
 		if q.unanswered[c.uuid] || len(q.unanswered) >= maxUnansweredWarnings ||
 			!q.details.keeps(c.camera) || address.IsValid() && !q.details.IPAddresses.KeepsFold(address.String()) {

@@ -301,11 +301,18 @@ func (s *scan) askAgain(ctx context.Context, uuid string, after time.Duration) {
 }
 
 // present returns the cameras that are there, sorted by UUID, whether others are being
-// asked for the first time, those that do not answer, and a channel that closes when this
-// changes.
-func (s *scan) present() (cameras []camera, pending bool, failing []unanswered, changed <-chan struct{}) {
+// asked for the first time, and a channel that closes when this changes.
+func (s *scan) present() (cameras []camera, pending bool, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	cameras, pending = s.sightings.present()
-	return cameras, pending, s.sightings.unanswered(), s.changed
+	return cameras, pending, s.changed
+}
+
+// unanswered returns the cameras that announce themselves and do not answer. When they
+// change, present's channel closes.
+func (s *scan) unanswered() []unanswered {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sightings.unanswered()
 }
