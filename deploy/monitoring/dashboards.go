@@ -165,7 +165,8 @@ func node() Dashboard {
 			}},
 			{Title: "Device plugins", Panels: []Panel{
 				graph("Plugins that work", Count, quiet(`min by (node, plugin) (kubecri_so_plugin_up`+at+`)`, "{{node}} {{plugin}}")),
-				graph("Faults", PerSecond, quiet(rate("kubecri_so_plugin_faults_total", "plugin, method, kind"), "{{plugin}} {{method}} {{kind}}")),
+				graph("Faults", PerSecond, quiet(rate("kubecri_so_plugin_faults_total", "plugin, method, kind"),
+					"{{plugin}} {{method}} {{kind}}")),
 				graph("Calls, 99th percentile", Seconds, quiet(`histogram_quantile(0.99, sum by (le, plugin, method) (rate(kubecri_so_plugin_call_duration_seconds_bucket`+at+`[$__rate_interval])))`, "{{plugin}} {{method}}")),
 				graph("Files that were not loaded", Count, quiet(`sum by (reason) (kubecri_so_plugin_bad_files`+at+`)`, "{{reason}}")),
 			}},

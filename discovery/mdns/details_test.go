@@ -48,7 +48,8 @@ func TestDetails(t *testing.T) {
 		"bad published key": {details: "{services: [_a._tcp], txtKeys: [a, k=v]}", wantErr: `mdns: txtKeys[1] is "k=v"`},
 		"an empty one":      {details: "{services: [_a._tcp], txtKeys: ['']}", wantErr: `mdns: txtKeys[0] is ""`},
 		"too many of them": {
-			details: "{services: [_a._tcp], txtKeys: [" + strings.Repeat("a, ", maxTXTKeys+1) + "]}", wantErr: "txtKeys has 65 items"},
+			details: "{services: [_a._tcp], txtKeys: [" + strings.Repeat("a, ", maxTXTKeys+1) + "]}",
+			wantErr: "txtKeys has 65 items"},
 		"no list of them":   {details: "{services: [_a._tcp], txtKeys: a}", wantErr: "txtKeys: want a list of strings"},
 		"wrong type of TXT": {details: "{services: [_a._tcp], txt: {k: v}}", wantErr: "txt"},
 	} {

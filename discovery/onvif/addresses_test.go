@@ -23,13 +23,16 @@ func TestForbiddenAddresses(t *testing.T) {
 	}
 	for want, addresses := range map[string][]string{
 		"is an address of this node": {
-			"127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "192.168.1.1", "::ffff:192.168.1.1", "fd00::9", "fe80::9%eth0",
+			"127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "192.168.1.1", "::ffff:192.168.1.1", "fd00::9",
+			"fe80::9%eth0",
 		},
 		"is no address of a camera": {
-			"0.0.0.0", "::", "::ffff:0.0.0.0", "239.255.255.250", "ff02::c%eth0", "169.254.169.254", "::ffff:169.254.169.254",
+			"0.0.0.0", "::", "::ffff:0.0.0.0", "239.255.255.250", "ff02::c%eth0", "169.254.169.254",
+			"::ffff:169.254.169.254",
 			"169.254.170.23", "fd00:ec2::254", "fe80::a9fe:a9fe%eth0", "100.100.100.200",
 		},
-		"": {"192.168.1.64", "10.0.0.1", "169.254.7.7", "fe80::1%eth0", "fd00::1", "2001:db8::1", "::ffff:192.168.1.64"},
+		"": {"192.168.1.64", "10.0.0.1", "169.254.7.7", "fe80::1%eth0", "fd00::1", "2001:db8::1",
+			"::ffff:192.168.1.64"},
 	} {
 		for _, address := range addresses {
 			err := checkAddress(netip.MustParseAddr(address), own)
@@ -85,7 +88,8 @@ func TestNoAddressOfThisNodeIsFollowed(t *testing.T) {
 		for _, source := range []string{"192.168.77.9", strings.Trim(host, "[]")} {
 			at := target{xaddr: fmt.Sprintf("http://%s:%d/", host, port), zone: fmt.Sprint(eth0.Attrs().Index)}
 			at.source, _ = netip.ParseAddr(source)
-			if _, err := c.isThere(t.Context(), at); err == nil || !strings.Contains(err.Error(), "is an address of this node") {
+			if _, err := c.isThere(t.Context(), at); err == nil ||
+				!strings.Contains(err.Error(), "is an address of this node") {
 				t.Errorf("%s, announced by %s: error is %v, want a refusal", host, source, err)
 			}
 		}

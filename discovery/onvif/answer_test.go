@@ -56,9 +56,10 @@ func TestCarelessAnswers(t *testing.T) {
 		serve   http.HandlerFunc
 		wantErr string
 	}{
-		"gzip that is none":  {serve: compressed(body)},
-		"gzip, unasked":      {serve: compressed(zipped(body))},
-		"gzip of 4 MB":       {serve: compressed(zipped(strings.Repeat("<a/>", 1<<20))), wantErr: "more than 262144 bytes"},
+		"gzip that is none": {serve: compressed(body)},
+		"gzip, unasked":     {serve: compressed(zipped(body))},
+		"gzip of 4 MB": {serve: compressed(zipped(strings.Repeat("<a/>", 1<<20))),
+			wantErr: "more than 262144 bytes"},
 		"gzip that is cut":   {serve: compressed(zipped(body)[:40]), wantErr: "EOF"},
 		"a charset misspelt": {serve: compressed(`<?xml version="1.0" encoding="utf8"?>` + body)},
 		"the request before": {serve: raw(echo + answer)},

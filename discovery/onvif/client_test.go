@@ -119,7 +119,8 @@ func TestSlowCameras(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
 	began := time.Now()
-	if _, err := newClient(anyAddress).isThere(ctx, slow); !errors.Is(err, context.Canceled) || time.Since(began) > time.Second {
+	if _, err := newClient(anyAddress).isThere(ctx, slow); !errors.Is(err, context.Canceled) ||
+		time.Since(began) > time.Second {
 		t.Errorf("error is %v after %s, want %v", err, time.Since(began), context.Canceled)
 	}
 	if _, err := newClient(anyAddress).isThere(t.Context(), slow); err == nil || time.Since(began) > 2*requestTimeout {
@@ -130,7 +131,8 @@ func TestSlowCameras(t *testing.T) {
 func TestHTTPS(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, dateAndTimeOf(time.Now())) }))
 	t.Cleanup(server.Close)
-	if _, err := newClient(anyAddress).isThere(t.Context(), target{xaddr: server.URL, source: netip.MustParseAddr("127.0.0.1")}); err != nil {
+	if _, err := newClient(anyAddress).isThere(t.Context(),
+		target{xaddr: server.URL, source: netip.MustParseAddr("127.0.0.1")}); err != nil {
 		t.Errorf("with a certificate of its own: %v", err)
 	}
 }

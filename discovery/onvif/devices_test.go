@@ -217,7 +217,8 @@ func TestMACAddressesInAnyForm(t *testing.T) {
 	forms := []string{"c0:06:c3:12:34:5f", "C0-06-C3-12-34-5F", "c006c312345f", "C006.C312.345F", "c0 06 c3 12 34 5f"}
 	for _, action := range []string{discovery.Include, discovery.Exclude} {
 		for _, item := range forms {
-			d, err := parseDetails(discovery.Request{Details: fmt.Sprintf("macAddresses: {action: %s, items: [%q]}", action, item)})
+			d, err := parseDetails(discovery.Request{Details: fmt.Sprintf("macAddresses: {action: %s, items: [%q]}",
+				action, item)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -230,7 +231,8 @@ func TestMACAddressesInAnyForm(t *testing.T) {
 					t.Errorf("%s is %s in the environment", mac, device.Properties[MACAddressProperty])
 				}
 			}
-			if _, kept := d.device(camera{}, verified{}, network{mac: "c0:06:c3:12:34:5e"}); kept == (action == discovery.Include) {
+			_, kept := d.device(camera{}, verified{}, network{mac: "c0:06:c3:12:34:5e"})
+			if kept == (action == discovery.Include) {
 				t.Errorf("%s %s: another camera is kept: %v", action, item, kept)
 			}
 		}

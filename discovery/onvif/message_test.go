@@ -37,7 +37,8 @@ func TestMessages(t *testing.T) {
 	}
 	transmitter := "dn:NetworkVideoTransmitter"
 	declared := func(charset, scope string) string {
-		return strings.Replace(soap(onvifTypes, match("urn:uuid:"+uuidA, transmitter, scope, xaddr)), "UTF-8", charset, 1)
+		text := soap(onvifTypes, match("urn:uuid:"+uuidA, transmitter, scope, xaddr))
+		return strings.Replace(text, "UTF-8", charset, 1)
 	}
 	for name, tc := range map[string]struct {
 		message string
@@ -87,9 +88,11 @@ func TestMessages(t *testing.T) {
 			want:    with(func(a *announcement) { a.kind, a.brief = hello, true })},
 		"ISO-8859-1": {message: strings.Replace(soap(onvifTypes, match("urn:uuid:"+uuidA, transmitter, "\xe9", xaddr)), "UTF-8", "iso-8859-1", 1), want: with(func(a *announcement) { a.scopes = []string{"é"} })},
 		"utf8":       {message: declared("utf8", "é"), want: with(func(a *announcement) { a.scopes = []string{"é"} })},
-		"GB2312":     {message: declared("gb2312", "\xcf\xfb"), want: with(func(a *announcement) { a.scopes = []string{"消"} })},
+		"GB2312": {message: declared("gb2312", "\xcf\xfb"),
+			want: with(func(a *announcement) { a.scopes = []string{"消"} })},
 		"a charset of nobody": {
-			message: declared("EBCDIC", "a\xcfb"), want: with(func(a *announcement) { a.scopes = []string{"a\ufffdb"} })},
+			message: declared("EBCDIC", "a\xcfb"),
+			want:    with(func(a *announcement) { a.scopes = []string{"a\ufffdb"} })},
 
 		"empty":                    {wantErr: "EOF"},
 		"no XML":                   {message: "\x00\xff", wantErr: "illegal character"},

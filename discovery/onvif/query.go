@@ -71,7 +71,8 @@ func newQuery(d details, request discovery.Request, client *client) *query {
 	return &query{
 		details: d, credentials: parseCredentials(request), request: request, client: client,
 		// Room for all that run: none of them waits for a Discover that has ended.
-		results: make(chan queryResult, maxQueries), facts: map[factKey]*fact{}, warned: map[string]bool{}, unanswered: map[string]bool{},
+		results: make(chan queryResult, maxQueries), facts: map[factKey]*fact{}, warned: map[string]bool{},
+		unanswered: map[string]bool{},
 	}
 }
 
@@ -169,7 +170,8 @@ func (q *query) warnUnanswered(list func() []unanswered) {
 			continue
 		}
 		q.unanswered[c.uuid] = true
-		q.request.Warnf("onvif: camera %s, announced by %s, cannot be asked, and is left out: %v", c.uuid, c.source, c.err)
+		q.request.Warnf("onvif: camera %s, announced by %s, cannot be asked, and is left out: %v", c.uuid,
+			c.source, c.err)
 	}
 }
 

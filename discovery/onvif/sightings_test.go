@@ -74,7 +74,8 @@ func TestSightings(t *testing.T) {
 				}
 			}
 			for _, c := range s.unanswered() {
-				fmt.Fprintf(&b, "%s does not answer, scopes %q, announced by %s: %v\n", c.uuid, c.scopes, c.source, c.err)
+				fmt.Fprintf(&b, "%s does not answer, scopes %q, announced by %s: %v\n", c.uuid, c.scopes,
+					c.source, c.err)
 			}
 			flag("others are being asked for the first time", pending)
 			flag("(no sightings at all)", len(s.cameras) == 0)

@@ -25,7 +25,8 @@ func TestACameraThatCannotBeAsked(t *testing.T) {
 	r.want(10*time.Second, "a camera that is left out")
 	select {
 	case warning := <-r.warnings:
-		for _, part := range []string{uuidA, "announced by " + host.IPv4.String(), "cannot be asked", "connection refused"} {
+		for _, part := range []string{uuidA, "announced by " + host.IPv4.String(), "cannot be asked",
+			"connection refused"} {
 			if !strings.Contains(warning, part) {
 				t.Errorf("warned of %q, which lacks %q", warning, part)
 			}
@@ -36,7 +37,8 @@ func TestACameraThatCannotBeAsked(t *testing.T) {
 	rounds := camera.Count("Probe") + 16
 	await(t, "two rounds", func() bool { return camera.Count("Probe") >= rounds })
 	if len(r.warnings) > 0 || len(others.warnings) > 0 {
-		t.Errorf("%d more warnings, and %d of a Configuration for other cameras, want none", len(r.warnings), len(others.warnings))
+		t.Errorf("%d more warnings, and %d of a Configuration for other cameras, want none",
+			len(r.warnings), len(others.warnings))
 	}
 }
 

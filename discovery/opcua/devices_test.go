@@ -54,7 +54,8 @@ func TestWhereAServerIs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			list := []application{{name: "PLC", kind: uint32(ua.ApplicationTypeServer), discoveryURLs: tc.own}}
 			if tc.others {
-				list = append(list, application{name: "LDS", kind: uint32(ua.ApplicationTypeDiscoveryServer), discoveryURLs: []string{tc.asked}})
+				list = append(list, application{name: "LDS", kind: uint32(ua.ApplicationTypeDiscoveryServer),
+					discoveryURLs: []string{tc.asked}})
 			}
 			asked := mustTarget(t, tc.asked)
 			devices, warnings := devicesOf(serversOf(list, nil), asked, known)
@@ -72,9 +73,11 @@ func TestWhereAServerIs(t *testing.T) {
 func TestDevices(t *testing.T) {
 	url := func(u string) []string { return []string{u} }
 	list := []application{
-		{name: "Oven", uri: "urn:oven", kind: uint32(ua.ApplicationTypeServer), discoveryURLs: url("opc.tcp://10.0.0.1:1/")},
+		{name: "Oven", uri: "urn:oven", kind: uint32(ua.ApplicationTypeServer),
+			discoveryURLs: url("opc.tcp://10.0.0.1:1/")},
 		{name: "oven", kind: uint32(ua.ApplicationTypeServer), discoveryURLs: url("opc.tcp://10.0.0.1:2/")},
-		{name: "Mixer\x00\n\xff" + strings.Repeat("é", 1000), kind: uint32(ua.ApplicationTypeServer), discoveryURLs: url("opc.tcp://unknown:3/")},
+		{name: "Mixer\x00\n\xff" + strings.Repeat("é", 1000), kind: uint32(ua.ApplicationTypeServer),
+			discoveryURLs: url("opc.tcp://unknown:3/")},
 		{name: "Oven", kind: uint32(ua.ApplicationTypeClientAndServer), discoveryURLs: url("opc.tcp://10.0.0.1:4/")},
 		{name: "Oven", kind: uint32(ua.ApplicationTypeClient), discoveryURLs: url("opc.tcp://10.0.0.1:5/")},
 		{name: "Oven", kind: uint32(ua.ApplicationTypeDiscoveryServer), discoveryURLs: url("opc.tcp://10.0.0.1:6/")},

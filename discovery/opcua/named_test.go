@@ -17,7 +17,8 @@ func TestServersThatNameAnotherAddress(t *testing.T) {
 	busy := serve(t)
 	busy.set(func() {
 		busy.behave = func(conn net.Conn) {
-			refusal := append([]byte("ERRF\x10\x00\x00\x00"), words(uint32(ua.StatusBadTCPNotEnoughResources), 0xffffffff)...)
+			refusal := append([]byte("ERRF\x10\x00\x00\x00"),
+				words(uint32(ua.StatusBadTCPNotEnoughResources), 0xffffffff)...)
 			_, _ = conn.Write(refusal)
 			_ = conn.(*net.TCPConn).CloseWrite()
 			_, _ = io.Copy(io.Discard, conn)

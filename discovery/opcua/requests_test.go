@@ -40,7 +40,8 @@ func TestWritesWhatGopcuaWrites(t *testing.T) {
 			}
 		}
 		want, err := ua.Encode(&uacp.Hello{
-			ReceiveBufSize: maxFrameBytes, SendBufSize: maxFrameBytes, MaxMessageSize: maxMessageBytes, EndpointURL: url,
+			ReceiveBufSize: maxFrameBytes, SendBufSize: maxFrameBytes, MaxMessageSize: maxMessageBytes,
+			EndpointURL: url,
 		})
 		if diff := cmp.Diff(want, hello(url)); diff != "" || err != nil {
 			t.Errorf("Hello with %.30q: %v (-gopcua +own):\n%s", url, err, diff)

@@ -206,7 +206,8 @@ func TestMoreStreamsThanThereMayBe(t *testing.T) {
 		}
 	}
 	want := fmt.Sprint(maxStreams, " streams of discovery handlers are open")
-	if err := await(t, start(t, source, discovery.Request{}).done, "the refusal"); !strings.Contains(err.Error(), want) {
+	err := await(t, start(t, source, discovery.Request{}).done, "the refusal")
+	if !strings.Contains(err.Error(), want) {
 		t.Errorf("Discover() = %v, want %q", err, want)
 	}
 }

@@ -91,7 +91,8 @@ func (e *endpoint) discover(ctx context.Context, request discovery.Request, repo
 				return explain(received.err)
 			}
 			silence.Stop()
-			err := e.server.bounds.take(ctx, list, func(response *pb.DiscoverResponse) { report(decode(response, shared)) })
+			err := e.server.bounds.take(ctx, list,
+				func(response *pb.DiscoverResponse) { report(decode(response, shared)) })
 			if err != nil {
 				return err
 			}

@@ -67,8 +67,10 @@ func TestDecideOnDevicePlugins(t *testing.T) {
 		{name: "the spec asks a plugin of this node, no scheduler of ours", spec: widgets("example.com/widget"), errors: []string{"example.com/widget", `scheduler "other"`}},
 		{name: "the spec asks, and only slots are assigned", annotations: assigned(good), spec: widgets("example.com/widget"), errors: []string{"example.com/widget", "--devschedpath"}},
 		{name: "the spec asks the kubelet's device plugins", spec: widgets("example.com/other")},
-		{name: "static pod that asks", annotations: map[string]string{assignment.Annotation: asking, assignment.SourceAnnotation: "file"}, ignored: true},
-		{name: "static pod whose spec asks", annotations: map[string]string{assignment.SourceAnnotation: "file"}, spec: widgets("example.com/widget"), ignored: true},
+		{name: "static pod that asks", annotations: map[string]string{assignment.Annotation: asking,
+			assignment.SourceAnnotation: "file"}, ignored: true},
+		{name: "static pod whose spec asks", annotations: map[string]string{assignment.SourceAnnotation: "file"},
+			spec: widgets("example.com/widget"), ignored: true},
 		{name: "for another node", annotations: assigned(strings.Replace(placed, "node-a", "node-b", 1)), errors: []string{"node-b"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -111,10 +113,13 @@ func TestDecide(t *testing.T) {
 			annotations: map[string]string{assignment.Annotation: good}, errors: []string{"akri.sh/cam"}},
 		{name: "another pod's assignment", spec: requesting("1"),
 			annotations: map[string]string{assignment.Annotation: good, assignment.HolderAnnotation: "u0"}, errors: []string{"another pod's UID", "u0"}},
-		{name: "static pod", spec: requesting("1"), annotations: map[string]string{assignment.SourceAnnotation: "file"}, ignored: true},
-		{name: "static pod that requests nothing", spec: requesting(""), annotations: map[string]string{assignment.SourceAnnotation: "http"}},
+		{name: "static pod", spec: requesting("1"), annotations: map[string]string{assignment.SourceAnnotation: "file"},
+			ignored: true},
+		{name: "static pod that requests nothing", spec: requesting(""),
+			annotations: map[string]string{assignment.SourceAnnotation: "http"}},
 		{name: "static pod without a mirror", annotations: map[string]string{assignment.SourceAnnotation: "file"}},
-		{name: "not static", spec: requesting("1"), annotations: map[string]string{assignment.SourceAnnotation: "api"}, errors: []string{"akri.sh/cam"}},
+		{name: "not static", spec: requesting("1"), annotations: map[string]string{assignment.SourceAnnotation: "api"},
+			errors: []string{"akri.sh/cam"}},
 		{name: "malformed, and requests", annotations: assigned("{"), spec: requesting("1"), errors: []string{"JSON"}},
 		{name: "malformed, and requests nothing", annotations: assigned("{"), spec: requesting(""), errors: []string{"JSON"}},
 		{name: "malformed, and not seen yet", annotations: assigned("{"), errors: []string{"JSON"}},
@@ -150,7 +155,8 @@ func TestAnAssignmentThatIsNotSigned(t *testing.T) {
 			t.Errorf("%s: %v, want the missing signature and where its keys are", name, err)
 		}
 	}
-	for name, annotations := range map[string]map[string]string{"no assignment": nil, "of a static pod": {assignment.SourceAnnotation: "file"}} {
+	for name, annotations := range map[string]map[string]string{"no assignment": nil,
+		"of a static pod": {assignment.SourceAnnotation: "file"}} {
 		if got, err := decide(node, annotations, pod, "main", requesting(""), onlyWidgets, refuse); err != nil || !got.none() {
 			t.Errorf("%s: %+v, %v, want a container that starts without devices", name, got, err)
 		}
@@ -165,7 +171,8 @@ func FuzzDecide(f *testing.F) {
 	f.Add(asking, "", "")
 	f.Add(`{"nodename":"node-a","runningcontainer":{"main":{"allocatefrom":{"akri.sh/":"-","akri.sh/x/99999999999999":"x-0"}}}}`, "u1", "")
 	f.Fuzz(func(t *testing.T, text, holder, source string) {
-		annotations := map[string]string{assignment.Annotation: text, assignment.HolderAnnotation: holder, assignment.SourceAnnotation: source}
+		annotations := map[string]string{assignment.Annotation: text, assignment.HolderAnnotation: holder,
+			assignment.SourceAnnotation: source}
 		for _, spec := range []*corev1.Pod{nil, requesting(""), requesting("1")} {
 			got, err := decide(node, annotations, pod, "main", spec, onlyWidgets, anySignature)
 			if err == nil && spec != nil && source != "file" && source != "http" && len(spec.Spec.Containers[0].Resources.Requests) > 0 && got.none() {

@@ -128,7 +128,8 @@ func (*gpus) OwnVariables() map[string]string { return map[string]string{"GPUS":
 // starts without delay; who may ask is the administrator's to say.
 func TestVariablesOfPlugins(t *testing.T) {
 	w := admittest.NewWorld(t, nil)
-	plugins, err := soplugins.New(soplugins.Config{Node: admittest.Node, Loaded: []load.Plugin[device.Device]{{Name: "gpus", Value: &gpus{}}}})
+	plugins, err := soplugins.New(soplugins.Config{Node: admittest.Node,
+		Loaded: []load.Plugin[device.Device]{{Name: "gpus", Value: &gpus{}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

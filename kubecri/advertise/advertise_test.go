@@ -33,15 +33,17 @@ type fixture struct {
 }
 
 // start runs an advertiser of node a.
-func start(t *testing.T, kube *kubefake.Clientset, change func(*nodewriter.Config, *Config), objects ...runtime.Object) *fixture {
+func start(t *testing.T, kube *kubefake.Clientset, change func(*nodewriter.Config, *Config),
+	objects ...runtime.Object) *fixture {
 	t.Helper()
 	f := &fixture{kube: kube, client: fake.NewSimpleClientset(objects...)}
 	core := coreinformers.NewSharedInformerFactory(kube, 0)
 	ours := externalversions.NewSharedInformerFactory(f.client, 0)
 	writer := nodewriter.Config{Node: "a", Client: kube, Nodes: core.Core().V1().Nodes()}
 	config := Config{
-		Pods: core.Core().V1().Pods(), Slices: ours.Kubeslot().V1alpha1().DeviceSlices(), Configurations: ours.Akri().V0().Configurations(),
-		LowerAfter: 20 * time.Millisecond,
+		Pods: core.Core().V1().Pods(), Slices: ours.Kubeslot().V1alpha1().DeviceSlices(),
+		Configurations: ours.Akri().V0().Configurations(),
+		LowerAfter:     20 * time.Millisecond,
 	}
 	if change != nil {
 		change(&writer, &config)
@@ -260,7 +262,8 @@ func TestANodeThatIsNotThereYet(t *testing.T) {
 }
 
 func TestNewSaysWhatIsMissing(t *testing.T) {
-	if _, err := New(Config{}); err == nil || !strings.Contains(err.Error(), "the Node's writer and the informers are required") {
+	if _, err := New(Config{}); err == nil || !strings.Contains(err.Error(),
+		"the Node's writer and the informers are required") {
 		t.Errorf("New() = %v", err)
 	}
 }

@@ -91,10 +91,12 @@ func condition(node *corev1.Node, withheld []types.ResourceName) (nodewriter.Con
 		return nodewriter.Condition{Type: WithheldCondition, Status: corev1.ConditionFalse, Reason: "AllAdvertised",
 			Message: "all resources of the node are advertised"}, has
 	}
-	return nodewriter.Condition{Type: WithheldCondition, Status: corev1.ConditionTrue, Reason: "TooManyResources", Message: fmt.Sprintf(
-		"%d resources are not advertised: a node says at most %d of akri.sh and %d of device plugins. New pods get none of them here. "+
-			"Have fewer Configurations see devices on this node, or fewer device plugins. Not advertised: %s",
-		len(withheld), MaxSlotResources, MaxPluginResources, joined(withheld))}, true
+	return nodewriter.Condition{Type: WithheldCondition, Status: corev1.ConditionTrue, Reason: "TooManyResources",
+		Message: fmt.Sprintf(
+			"%d resources are not advertised: a node says at most %d of akri.sh and %d of device plugins. "+
+				"New pods get none of them here. Have fewer Configurations see devices on this node, "+
+				"or fewer device plugins. Not advertised: %s",
+			len(withheld), MaxSlotResources, MaxPluginResources, joined(withheld))}, true
 }
 
 func joined(names []types.ResourceName) string {

@@ -78,7 +78,8 @@ func TestPluginResourcesBeyondWhatANodeMayAdvertise(t *testing.T) {
 	}
 	n := node(all("", names[1:], "1"), all("", names[1:], "1"))
 	n.Annotations[ResourcesAnnotation] = strings.Join(names[1:], ",")
-	p := plan(view{node: n, devices: info, settled: true, slots: all("", numbered("cam", MaxSlotResources), int64(1)), now: time.Unix(1000, 0)})
+	p := plan(view{node: n, devices: info, settled: true, slots: all("", numbered("cam", MaxSlotResources), int64(1)),
+		now: time.Unix(1000, 0)})
 	if p.notWritten != nil {
 		t.Fatal(p.notWritten)
 	}
@@ -94,7 +95,8 @@ func TestPluginResourcesBeyondWhatANodeMayAdvertise(t *testing.T) {
 func TestDeviceInfoBeyondWhatANodeMaySay(t *testing.T) {
 	info := types.NewNodeInfoWithName("a")
 	info.Capacity[types.ResourceName(strings.Repeat("x", MaxDeviceInfo))] = 1
-	p := plan(view{node: node(nil, nil), devices: info, settled: true, slots: map[string]int64{"cam": 2}, now: time.Unix(1000, 0)})
+	p := plan(view{node: node(nil, nil), devices: info, settled: true, slots: map[string]int64{"cam": 2},
+		now: time.Unix(1000, 0)})
 	if p.notWritten == nil || !strings.Contains(p.notWritten.Error(), "of 131072 that are allowed") {
 		t.Errorf("%v", p.notWritten)
 	}
@@ -116,7 +118,8 @@ func TestNamesByAge(t *testing.T) {
 func TestWithheldCondition(t *testing.T) {
 	names := []types.ResourceName{"akri.sh/a", "akri.sh/b"}
 	c, need := condition(node(nil, nil), names)
-	if !need || c.Status != corev1.ConditionTrue || !strings.HasPrefix(c.Type, nodewriter.ConditionPrefix) || !strings.Contains(c.Message, "2 resources are not advertised") ||
+	if !need || c.Status != corev1.ConditionTrue || !strings.HasPrefix(c.Type, nodewriter.ConditionPrefix) ||
+		!strings.Contains(c.Message, "2 resources are not advertised") ||
 		!strings.HasSuffix(c.Message, "Not advertised: akri.sh/a, akri.sh/b") {
 		t.Errorf("%v, %+v", need, c)
 	}

@@ -236,7 +236,8 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.info.Name = "a"
-			got := plan(view{node: tc.node, devices: tc.info.Clone(), settled: !tc.unsettled, slots: tc.slots, pods: tc.pods, now: time.Unix(1000, 0)})
+			got := plan(view{node: tc.node, devices: tc.info.Clone(), settled: !tc.unsettled, slots: tc.slots,
+				pods: tc.pods, now: time.Unix(1000, 0)})
 			if (got.notWritten != nil) != tc.notWritten {
 				t.Fatal(got.notWritten)
 			}
@@ -301,7 +302,8 @@ func TestAmountsRiseAtOnceAndDecreaseLater(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n, known := node(nil, nil), pendingDecreases(nil)
 			for _, s := range steps {
-				got := plan(view{node: n, devices: types.NewNodeInfoWithName("a"), settled: true, slots: map[string]int64{"cam": s.cam}, pods: s.pods, decreases: known,
+				got := plan(view{node: n, devices: types.NewNodeInfoWithName("a"), settled: true,
+					slots: map[string]int64{"cam": s.cam}, pods: s.pods, decreases: known,
 					now: time.Unix(int64(1000+s.at), 0), lowerAfter: after})
 				known = got.decreases
 				apply(t, n, got.patch)
@@ -337,7 +339,8 @@ func TestADecreaseIsPendingUntilItIsWritten(t *testing.T) {
 	n := node(counts{"akri.sh/cam": "1"}, counts{"akri.sh/cam": "1"})
 	known := pendingDecreases{"akri.sh/cam": {since: time.Unix(0, 0)}}
 	for range 2 {
-		got := plan(view{node: n, devices: types.NewNodeInfoWithName("a"), settled: true, decreases: known, now: time.Unix(1000, 0), lowerAfter: time.Second})
+		got := plan(view{node: n, devices: types.NewNodeInfoWithName("a"), settled: true, decreases: known,
+			now: time.Unix(1000, 0), lowerAfter: time.Second})
 		if got.patch.IsZero() {
 			t.Fatal("plan() changes nothing, want the resource removed")
 		}
@@ -363,7 +366,8 @@ func apply(t *testing.T, n *corev1.Node, patch nodewriter.Patch) {
 	if patch.IsZero() {
 		return
 	}
-	is, err := kubefake.NewClientset(n.DeepCopy()).CoreV1().Nodes().Patch(t.Context(), n.Name, apitypes.StrategicMergePatchType, []byte(encoded(t, patch)), metav1.PatchOptions{}, "status")
+	is, err := kubefake.NewClientset(n.DeepCopy()).CoreV1().Nodes().Patch(t.Context(), n.Name,
+		apitypes.StrategicMergePatchType, []byte(encoded(t, patch)), metav1.PatchOptions{}, "status")
 	if err != nil {
 		t.Fatal(err)
 	}

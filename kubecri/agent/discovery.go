@@ -258,7 +258,8 @@ func (a *Agent) failed(ctx context.Context, s *session, c *v0.Configuration, sou
 		reason = reasonSecrets
 	case !source.BuiltIn && a.config.Clock.Since(since) < restarting:
 		a.notices.add(noticeKind{c.Name, source.ID, "Retrying"}, func(times int) {
-			klog.FromContext(ctx).Info("A discovery handler does not answer, trying again", "reason", err, "times", times)
+			klog.FromContext(ctx).Info("A discovery handler does not answer, trying again", "reason", err,
+				"times", times)
 		})
 		return
 	}

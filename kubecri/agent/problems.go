@@ -109,7 +109,8 @@ func (s *session) toWrite() []v1alpha1.Problem {
 		all = append(all, p)
 	}
 	if s.rejected != "" {
-		all = append(all, v1alpha1.Problem{Configuration: &ref, Reason: reasonRejected, Message: "left out: " + s.rejected})
+		all = append(all, v1alpha1.Problem{Configuration: &ref, Reason: reasonRejected,
+			Message: "left out: " + s.rejected})
 	}
 	return all
 }

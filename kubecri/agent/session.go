@@ -141,7 +141,8 @@ func (a *Agent) settle(ctx context.Context, s *session) (record func()) {
 				logger.Info("Withdrew devices that no source has reported since discovery began",
 					"devices", former, "times", times)
 				a.warning(c, reasonLost, times,
-					"Node %s no longer reports %d devices: no discovery handler %q has reported them since discovery began",
+					"Node %s no longer reports %d devices: no discovery handler %q has reported them since discovery "+
+						"began",
 					a.config.NodeName, former, c.Spec.DiscoveryHandler.Name)
 			})
 		}

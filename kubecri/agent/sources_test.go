@@ -100,7 +100,8 @@ func TestASecondHandlerOfAName(t *testing.T) {
 					writes += len(api.called())
 				}
 				if writes < 6 || writes > 10 {
-					t.Errorf("%d writes of the second's own device in ten seconds, want fewer than one a second", writes)
+					t.Errorf("%d writes of the second's own device in ten seconds, want fewer than one a second",
+						writes)
 				}
 				api.want(t, "node-a-0: foo0 foo1")
 				if got := api.slices(t)[0].Spec.Devices[0]; got.ID != "foo0" || got.Properties["ID"] != "foo0" {

@@ -139,8 +139,9 @@ func New(config Config) (*Claims, error) {
 		config.Clock = clock.RealClock{}
 	}
 	c := &Claims{
-		config:     config,
-		store:      newStore(config.Node, config.Client.KubeslotV1alpha1().SlotClaims(), config.Claims.Informer().GetStore(), config.Clock),
+		config: config,
+		store: newStore(config.Node, config.Client.KubeslotV1alpha1().SlotClaims(),
+			config.Claims.Informer().GetStore(), config.Clock),
 		containers: newContainers(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[slot.Name](retryMin, retryMax),

@@ -99,7 +99,8 @@ func (s *store) all() []*v1alpha1.SlotClaim {
 			cached = append(cached, claim)
 		}
 	}
-	return slices.DeleteFunc(s.own.Merge(cached), func(c *v1alpha1.SlotClaim) bool { return c.DeletionTimestamp != nil })
+	return slices.DeleteFunc(s.own.Merge(cached),
+		func(c *v1alpha1.SlotClaim) bool { return c.DeletionTimestamp != nil })
 }
 
 // saw is to be called for each claim that the informer has begun or ceased to show.

@@ -20,7 +20,8 @@ func TestUsed(t *testing.T) {
 	if err == nil {
 		t.Error("an annotation that names another slot is no error")
 	}
-	if want := map[slot.Name]Use{kind: {v1alpha1.ConfigurationLevel, "u1"}, device: {v1alpha1.InstanceLevel, "cam-b2-1"}}; !maps.Equal(used, want) {
+	if want := map[slot.Name]Use{kind: {v1alpha1.ConfigurationLevel, "u1"},
+		device: {v1alpha1.InstanceLevel, "cam-b2-1"}}; !maps.Equal(used, want) {
 		t.Errorf("Used() = %v, want %v", used, want)
 	}
 }

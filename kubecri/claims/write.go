@@ -34,7 +34,8 @@ type Writer struct {
 // not the same, it returns that. One that is the same and that others may be deleting, as
 // stands says, is replaced: their delete is of its UID. After an error the claim may be
 // there: the watch will show it.
-func (w Writer) Create(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec, owner metav1.OwnerReference, stands func(slot.Name, *v1alpha1.SlotClaim) bool) (wrote bool, other *v1alpha1.SlotClaim, err error) {
+func (w Writer) Create(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec, owner metav1.OwnerReference,
+	stands func(slot.Name, *v1alpha1.SlotClaim) bool) (wrote bool, other *v1alpha1.SlotClaim, err error) {
 	want := v1alpha1.NewSlotClaim(name, spec, owner)
 	for range createAttempts {
 		got, err := w.API.Create(ctx, want, metav1.CreateOptions{FieldManager: "kubecri"})
@@ -78,7 +79,8 @@ func (w Writer) Remove(ctx context.Context, name slot.Name, uid types.UID) error
 func NodeOwner(nodes corelisters.NodeLister, name string) (metav1.OwnerReference, error) {
 	node, err := nodes.Get(name)
 	if err != nil {
-		return metav1.OwnerReference{}, fmt.Errorf("slots cannot be claimed while the API server has no Node object of this node, or has not shown it: %w", err)
+		return metav1.OwnerReference{}, fmt.Errorf("slots cannot be claimed while the API server has no Node object "+
+			"of this node, or has not shown it: %w", err)
 	}
 	return v1alpha1.NodeOwner(node.Name, node.UID), nil
 }

@@ -78,7 +78,8 @@ func Follow(ctx context.Context, f Followed) {
 		case codes.Unimplemented:
 			if !logged {
 				logged = true
-				logger.Info("The runtime has no container events: what bypasses kubecri is found at the next resync", "resync", f.Otherwise)
+				logger.Info("The runtime has no container events: what bypasses kubecri is found at the next resync",
+					"resync", f.Otherwise)
 			}
 			after = f.Otherwise
 		case codes.Unavailable:

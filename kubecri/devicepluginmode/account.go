@@ -76,7 +76,8 @@ type account struct {
 
 func newAccount(node string, now func() time.Time) *account {
 	return &account{node: node, now: now, claims: map[string]map[string]map[int]claim{}, deleted: map[types.UID]time.Time{},
-		used: map[slot.Name]claims.Use{}, allocated: map[slot.Name]time.Time{}, releasing: map[slot.Name]bool{}, choosing: map[string]bool{},
+		used: map[slot.Name]claims.Use{}, allocated: map[slot.Name]time.Time{}, releasing: map[slot.Name]bool{},
+		choosing:       map[string]bool{},
 		unclaimedHolds: map[slot.Name]claim{}}
 }
 

@@ -12,7 +12,8 @@ import (
 // eventLoop listens to the runtime for what ends. Without events such slots stay taken
 // until the next refresh.
 func (p *Plugins) eventLoop(ctx context.Context) {
-	crilist.Follow(ctx, crilist.Followed{Runtime: p.Runtime, Clock: clock.RealClock{}, Otherwise: refreshEvery, Happened: p.happened, Missed: p.relist})
+	crilist.Follow(ctx, crilist.Followed{Runtime: p.Runtime, Clock: clock.RealClock{}, Otherwise: refreshEvery,
+		Happened: p.happened, Missed: p.relist})
 }
 
 // happened asks for a relist when the event is about a container with slots.

@@ -313,7 +313,8 @@ func (p *Plugins) claimAgain(ctx context.Context) error {
 			continue
 		}
 		p.remade[name] = now
-		made, err := p.create(ctx, name, v1alpha1.SlotClaimSpec{NodeName: p.Node, Level: u.Level, Holder: u.Holder, MadeAgain: true}, owner)
+		made, err := p.create(ctx, name, v1alpha1.SlotClaimSpec{NodeName: p.Node, Level: u.Level, Holder: u.Holder,
+			MadeAgain: true}, owner)
 		if made {
 			klog.FromContext(ctx).Info("Claimed a slot again, whose container runs", "slot", name, "device", u.Holder)
 		}

@@ -25,8 +25,9 @@ func TestContainersThatMayLiveKeepTheirSlots(t *testing.T) {
 	} {
 		box := &runtimeapi.PodSandbox{Id: "s", State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY}
 		slots, _ := usedBy(crilist.Listing{
-			Containers: []*runtimeapi.Container{{Id: "c", PodSandboxId: "s", State: state, Annotations: map[string]string{key: value}}},
-			Sandboxes:  map[string]*runtimeapi.PodSandbox{"s": box}})
+			Containers: []*runtimeapi.Container{{Id: "c", PodSandboxId: "s", State: state,
+				Annotations: map[string]string{key: value}}},
+			Sandboxes: map[string]*runtimeapi.PodSandbox{"s": box}})
 		if _, is := slots[name]; is != used {
 			t.Errorf("%v: the slot is in use: %t, want %t", state, is, used)
 		}
@@ -52,7 +53,8 @@ func TestAskError(t *testing.T) {
 kubecri_runtime_resyncs_total{result="error"} 1
 kubecri_runtime_resyncs_total{result="success"} 2
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "kubecri_runtime_resyncs_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want),
+		"kubecri_runtime_resyncs_total"); err != nil {
 		t.Error(err)
 	}
 }

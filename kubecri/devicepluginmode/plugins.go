@@ -116,13 +116,15 @@ func New(config Config) (*Plugins, error) {
 		return nil, errors.New("devicepluginmode: node and directory are required")
 	case config.Client == nil, config.Configurations == nil, config.Slices == nil, config.Claims == nil, config.Pods == nil, config.Nodes == nil,
 		config.Devices == nil, config.Device == nil, config.Runtime == nil, config.PodResources == nil, config.Events == nil:
-		return nil, errors.New("devicepluginmode: client, informers, devices, runtime, pod-resources and event recorder are required")
+		return nil, errors.New("devicepluginmode: client, informers, devices, runtime, pod-resources and event " +
+			"recorder are required")
 	}
 	p := &Plugins{Config: config, account: newAccount(config.Node, time.Now), now: time.Now, retryEvery: retryEvery,
 		relists: make(chan struct{}, 1), resyncs: make(chan struct{}, 1), attention: make(chan struct{}, 1), known: make(chan struct{}),
 		allocating: newMutex(), refreshing: newMutex(), remade: map[slot.Name]time.Time{}, lost: map[slot.Name]claim{},
 		watches: map[string]*claimWatch{}, refused: map[string]bool{}, servers: map[key]*server{}}
-	p.writer = claims.Writer{API: config.Client.KubeslotV1alpha1().SlotClaims(), Wrote: p.account.see, Deleted: p.account.gone}
+	p.writer = claims.Writer{API: config.Client.KubeslotV1alpha1().SlotClaims(), Wrote: p.account.see,
+		Deleted: p.account.gone}
 	resyncs := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { p.resync() }, UpdateFunc: func(any, any) { p.resync() }, DeleteFunc: func(any) { p.resync() }}
 	for _, informer := range []cache.SharedIndexInformer{config.Configurations.Informer(), config.Slices.Informer(), config.Claims.Informer()} {
 		if _, err := informer.AddEventHandler(resyncs); err != nil {

@@ -43,7 +43,8 @@ func (p *Plugins) prefer(ctx context.Context, k key, available, included []strin
 }
 
 // allocate claims the slots of ids and returns what a container gets for them.
-func (p *Plugins) allocate(ctx context.Context, k key, ids []string) (answer *pluginapi.ContainerAllocateResponse, err error) {
+func (p *Plugins) allocate(ctx context.Context, k key, ids []string) (answer *pluginapi.ContainerAllocateResponse,
+	err error) {
 	ctx, span := p.Tracer.Call(ctx, "Allocate")
 	defer func() { span.End(err) }()
 	taken, _, err := p.take(ctx, k, func(deviceids.Resource) ([]string, error) { return ids, nil })
@@ -233,7 +234,8 @@ func (p *Plugins) claim(ctx context.Context, k key, grants []deviceids.Grant) (w
 // claimed once its container runs and the other's claim is deleted, which the controller does.
 func (p *Plugins) disbelieved(name slot.Name, err error) bool {
 	var other conflict
-	return (errors.Is(err, claims.ErrContested) || errors.As(err, &other) && other.by.node != p.Node) && p.onlyHere(name.Instance)
+	return (errors.Is(err, claims.ErrContested) || errors.As(err, &other) && other.by.node != p.Node) &&
+		p.onlyHere(name.Instance)
 }
 
 func instancesOf(grants []deviceids.Grant) []string {

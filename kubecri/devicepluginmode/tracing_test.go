@@ -21,7 +21,8 @@ type spans struct {
 	names []string
 }
 
-func (s *spans) Export(_ context.Context, r *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+func (s *spans) Export(_ context.Context,
+	r *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, resource := range r.ResourceSpans {
@@ -44,7 +45,8 @@ func TestSpans(t *testing.T) {
 	collector.RegisterTraceServiceServer(server, got)
 	go server.Serve(listener)
 	t.Cleanup(server.Stop)
-	tracer, err := tracing.New(t.Context(), tracing.Config{Endpoint: listener.Addr().String(), SamplingRatePerMillion: 1_000_000, Node: "a"})
+	tracer, err := tracing.New(t.Context(), tracing.Config{Endpoint: listener.Addr().String(),
+		SamplingRatePerMillion: 1_000_000, Node: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}

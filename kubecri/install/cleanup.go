@@ -55,7 +55,9 @@ func newCleanupCommand(code *int) *cobra.Command {
 						return fmt.Errorf("nothing was removed: %w", err)
 					}
 				}
-				fmt.Fprintf(out, "Removing what kubecri left on node %s: %s whole, and our files in %s\n", node, filepath.Join("/", paths.Root, paths.StateDir), strings.Join([]string{paths.CDIDir, paths.HandlersDir, filepath.Dir(paths.Listen)}, ", "))
+				fmt.Fprintf(out, "Removing what kubecri left on node %s: %s whole, and our files in %s\n", node,
+					filepath.Join("/", paths.Root, paths.StateDir),
+					strings.Join([]string{paths.CDIDir, paths.HandlersDir, filepath.Dir(paths.Listen)}, ", "))
 				if api != nil {
 					if claimed := cleanup.Claimed(ctx, api.Client, node); claimed != "" {
 						fmt.Fprintln(out, "Note:", claimed)
@@ -84,16 +86,22 @@ func newCleanupCommand(code *int) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&node, "node-name", "", "Name of the Node object. (default the host's name)")
-	flags.StringVar(&kubeconfig, "kubeconfig", "", "Kubeconfig with the permissions to clean up. Empty means that of the pod it runs in.")
+	flags.StringVar(&kubeconfig, "kubeconfig", "",
+		"Kubeconfig with the permissions to clean up. Empty means that of the pod it runs in.")
 	flags.StringVar(&paths.Root, "host-root", "", "Where the host's root directory is mounted, in a container.")
-	flags.StringVar(&paths.StateDir, "state-dir", "/var/lib/kubecri", "kubecri's own directory, which goes whole. Empty for none.")
+	flags.StringVar(&paths.StateDir, "state-dir", "/var/lib/kubecri",
+		"kubecri's own directory, which goes whole. Empty for none.")
 	flags.StringVar(&paths.CDIDir, "cdi-dir", "/var/run/cdi", "Directory of CDI specs. Empty for none.")
-	flags.StringVar(&paths.HandlersDir, "discovery-handlers-directory", pb.DefaultDirectory, "Directory of discovery handlers' sockets. Empty for none.")
-	flags.StringVar(&paths.Listen, "listen", "/run/kubecri/kubecri.sock", "Socket that the kubelet used. Empty for none.")
+	flags.StringVar(&paths.HandlersDir, "discovery-handlers-directory", pb.DefaultDirectory,
+		"Directory of discovery handlers' sockets. Empty for none.")
+	flags.StringVar(&paths.Listen, "listen", "/run/kubecri/kubecri.sock",
+		"Socket that the kubelet used. Empty for none.")
 	flags.StringSliceVar(&paths.Empty, "empty-directories", nil, "Further directories that go if they are empty.")
 	flags.BoolVar(&noAPI, "files-only", false, "Leave the API as it is.")
 	flags.BoolVarP(&yes, "yes", "y", false, "Do not ask.")
-	flags.DurationVar(&timeout, "timeout", 8*time.Minute, "How long the API may take: five minutes after device-plugin mode, until the kubelet has forgotten the device plugins.")
+	flags.DurationVar(&timeout, "timeout", 8*time.Minute,
+		"How long the API may take: five minutes after device-plugin mode, until the kubelet has forgotten the device "+
+			"plugins.")
 	return cmd
 }
 

@@ -41,7 +41,7 @@ func newDiscovery(registry Registry) discovery {
 		Help:           "Devices that this node reports, by Configuration and state: usable, or unschedulable since their discovery handler does not work.",
 		StabilityLevel: metrics.ALPHA}, []string{"configuration", "state"})
 	d.held = metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: "device_changes_held",
-		Help:           "Devices whose changes are not reported yet, since devices change too often, by Configuration.",
+		Help:           "Devices whose changes wait, since they change too often, by Configuration.",
 		StabilityLevel: metrics.ALPHA}, []string{"configuration"})
 	registry.MustRegister(d.time, d.result, d.devices, d.held)
 	return d

@@ -40,7 +40,7 @@ akri_discovery_response_time_bucket{configuration="cams",le="60"} 1
 akri_discovery_response_time_bucket{configuration="cams",le="+Inf"} 1
 akri_discovery_response_time_sum{configuration="cams"} 2
 akri_discovery_response_time_count{configuration="cams"} 1
-# HELP kubecri_device_changes_held [ALPHA] Devices whose changes are not reported yet, since devices change too often, by Configuration.
+# HELP kubecri_device_changes_held [ALPHA] Devices whose changes wait, since they change too often, by Configuration.
 # TYPE kubecri_device_changes_held gauge
 kubecri_device_changes_held{configuration="cams"} 2
 # HELP kubecri_discovered_devices [ALPHA] Devices that this node reports, by Configuration and state: usable, or unschedulable since their discovery handler does not work.

@@ -17,14 +17,18 @@ type soPlugins struct {
 
 func newSOPlugins(registry Registry) soPlugins {
 	d := soPlugins{
-		latency: metrics.NewHistogramVec(&metrics.HistogramOpts{Subsystem: subsystem, Name: "so_plugin_call_duration_seconds",
-			Help:    "How long calls of KubeDevice's .so plugins took, the wait for another call of the same plugin included, by plugin and method.",
+		latency: metrics.NewHistogramVec(&metrics.HistogramOpts{Subsystem: subsystem,
+			Name: "so_plugin_call_duration_seconds",
+			Help: "How long calls of KubeDevice's .so plugins took, the wait for another call of the same plugin " +
+				"included, by plugin and method.",
 			Buckets: []float64{.0001, .001, .005, .025, .1, .5, 1, 5, 10, 30, 60}, StabilityLevel: metrics.ALPHA}, []string{"plugin", "method"}),
 		faults: metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: "so_plugin_faults_total",
-			Help:           "Calls of KubeDevice's .so plugins that went wrong, by plugin, method and kind: panic, timeout, hanging (not called, since an earlier call has not returned), error, invalid (its result makes no sense).",
+			Help: "Calls of KubeDevice's .so plugins that went wrong, by plugin, method and kind: panic, " +
+				"timeout, hanging (not called, since an earlier call has not returned), error, invalid (its result " +
+				"makes no sense).",
 			StabilityLevel: metrics.ALPHA}, []string{"plugin", "method", "kind"}),
 		up: metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: "so_plugin_up",
-			Help:           "Whether a .so plugin of KubeDevice is started and could say what the node has, by plugin: 1 or 0.",
+			Help:           "Whether a .so plugin is started and says what the node has, by plugin: 1 or 0.",
 			StabilityLevel: metrics.ALPHA}, []string{"plugin"}),
 		badFiles: metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: "so_plugin_bad_files",
 			Help:           "Files of --cridevices that were not loaded, by the reason that `kubecri plugin check` gives.",
@@ -49,7 +53,8 @@ func (m *Metrics) SOPlugin(name string, methods, kinds []string) *SOPlugin {
 		return nil
 	}
 	name = strings.ToValidUTF8(name, "?") // one bad label would spoil all metrics
-	d := &SOPlugin{latency: map[string]metrics.ObserverMetric{}, faults: m.plugins.faults, up: m.plugins.up.WithLabelValues(name), name: name}
+	d := &SOPlugin{latency: map[string]metrics.ObserverMetric{}, faults: m.plugins.faults,
+		up: m.plugins.up.WithLabelValues(name), name: name}
 	d.up.Set(0)
 	for _, method := range methods {
 		d.latency[method] = m.plugins.latency.WithLabelValues(name, method)

@@ -84,7 +84,8 @@ func TestPlan(t *testing.T) {
 					last[name] = now.Add(-test.last)
 				}
 			}
-			p := plan(view{node: node, nriPlugin: test.nri, podNamespace: test.pod, chooses: test.chooses, served: test.served, known: !test.unknown, now: now, last: last})
+			p := plan(view{node: node, nriPlugin: test.nri, podNamespace: test.pod, chooses: test.chooses,
+				served: test.served, known: !test.unknown, now: now, last: last})
 			got, err := json.Marshal(p)
 			if p.IsZero() {
 				got = nil

@@ -22,7 +22,8 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 )
 
-func newWriter(t *testing.T, client kubernetes.Interface, nodes coreinformers.NodeInformer, c Config) *nodewriter.Writer {
+func newWriter(t *testing.T, client kubernetes.Interface, nodes coreinformers.NodeInformer,
+	c Config) *nodewriter.Writer {
 	w, err := nodewriter.New(nodewriter.Config{Node: "a", Client: client, Nodes: nodes})
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +66,8 @@ func TestAmountsFollow(t *testing.T) {
 			}
 			return q.Value()
 		}
-		if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, nodewriter.DefaultInterval/2, true, func(context.Context) (bool, error) { return has() == allocatable, nil }); err != nil {
+		if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, nodewriter.DefaultInterval/2, true,
+			func(context.Context) (bool, error) { return has() == allocatable, nil }); err != nil {
 			t.Fatalf("waited for an allocatable amount of %d; it is %d", allocatable, has())
 		}
 	}
@@ -112,7 +114,8 @@ func TestLeavesNRI(t *testing.T) {
 		node, err = client.CoreV1().Nodes().Get(ctx, "a", metav1.GetOptions{})
 		return err == nil && slices.Equal(node.Status.Conditions, want) && maps.Equal(node.Annotations, map[string]string{"mine": "x"}), err
 	}
-	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, nodewriter.DefaultInterval/2, true, left); err != nil {
+	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, nodewriter.DefaultInterval/2, true,
+		left); err != nil {
 		t.Fatalf("the node has the annotations %v and conditions %v", node.Annotations, node.Status.Conditions)
 	}
 }

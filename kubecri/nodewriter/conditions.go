@@ -42,7 +42,8 @@ func (w *Writer) Set(c Condition) {
 
 func (w *Writer) planConditions(_ context.Context, node *corev1.Node) (Patch, time.Duration, error) {
 	w.mu.Lock()
-	wanted := slices.SortedFunc(maps.Values(w.conditions), func(a, b Condition) int { return cmp.Compare(a.Type, b.Type) })
+	wanted := slices.SortedFunc(maps.Values(w.conditions),
+		func(a, b Condition) int { return cmp.Compare(a.Type, b.Type) })
 	w.mu.Unlock()
 	var p Patch
 	for _, c := range news(node.Status.Conditions, wanted, metav1.NewTime(w.config.Clock.Now())) {
@@ -66,7 +67,8 @@ func news(has []corev1.NodeCondition, wanted []Condition, now metav1.Time) []cor
 				since = is.LastTransitionTime
 			}
 		}
-		news = append(news, corev1.NodeCondition{Type: corev1.NodeConditionType(w.Type), Status: w.Status, Reason: w.Reason, Message: w.Message,
+		news = append(news, corev1.NodeCondition{Type: corev1.NodeConditionType(w.Type), Status: w.Status,
+			Reason: w.Reason, Message: w.Message,
 			LastHeartbeatTime: now, LastTransitionTime: since})
 	}
 	return news

@@ -88,7 +88,8 @@ func New(config Config) (*Writer, error) {
 		config.Clock = clock.RealClock{}
 	}
 	w := &Writer{config: config, own: ownwrites.New[*corev1.Node](config.Clock), conditions: map[string]Condition{},
-		limit: flowcontrol.NewTokenBucketRateLimiterWithClock(float32(1/patchInterval.Seconds()), patchBurst, config.Clock),
+		limit: flowcontrol.NewTokenBucketRateLimiterWithClock(float32(1/patchInterval.Seconds()), patchBurst,
+			config.Clock),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry),
 			workqueue.TypedRateLimitingQueueConfig[string]{Clock: config.Clock})}
@@ -229,7 +230,8 @@ func (w *Writer) write(ctx context.Context, changes []change) error {
 
 // refused reports whether the API server understood a patch and does not take it.
 func refused(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) ||
+		apierrors.IsRequestEntityTooLargeError(err)
 }
 
 func (w *Writer) patch(ctx context.Context, parts string, p Patch) error {

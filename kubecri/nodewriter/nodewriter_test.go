@@ -75,10 +75,11 @@ func (r *rig) patches() (all []string) {
 
 func (r *rig) await(t *testing.T, what string, is func(*corev1.Node) bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
-		node, err := r.client.CoreV1().Nodes().Get(ctx, "a", metav1.GetOptions{})
-		return err == nil && is(node), err
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 20*time.Second, true,
+		func(ctx context.Context) (bool, error) {
+			node, err := r.client.CoreV1().Nodes().Get(ctx, "a", metav1.GetOptions{})
+			return err == nil && is(node), err
+		})
 	if err != nil {
 		t.Fatalf("waited for %s: %v; patches %q", what, err, r.patches())
 	}
@@ -116,7 +117,10 @@ func TestRefusedPart(t *testing.T) {
 // While the cache is behind, the node is what the last patch left: nothing is written twice.
 func TestCacheIsBehind(t *testing.T) {
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: "1"}})
-	client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) { return true, watch.NewFake(), nil })
+	client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
+		return true,
+			watch.NewFake(), nil
+	})
 	version := 1
 	client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		handled, obj, err := clienttesting.ObjectReaction(client.Tracker())(action)
@@ -128,7 +132,8 @@ func TestCacheIsBehind(t *testing.T) {
 		return handled, obj, err
 	})
 	r := newRig(t, client)
-	for _, wants := range []map[string]string{{"first": "1"}, {"first": "1", "second": "2"}, {"first": "1", "second": "2", "third": "3"}} {
+	for _, wants := range []map[string]string{{"first": "1"}, {"first": "1", "second": "2"},
+		{"first": "1", "second": "2", "third": "3"}} {
 		r.want(wants)
 		r.await(t, "the annotations", says(wants))
 	}
@@ -140,8 +145,10 @@ func TestCacheIsBehind(t *testing.T) {
 // A removed amount is gone, others stay.
 func TestRemovedAmount(t *testing.T) {
 	has := corev1.ResourceList{"cpu": resource.MustParse("4"), "akri.sh/cam": resource.MustParse("2")}
-	r := newRig(t, fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{Capacity: has}}))
-	if err := r.patch(t.Context(), "test", Patch{Status: Status{Capacity: Quantities{"akri.sh/cam": nil}}}); err != nil {
+	r := newRig(t, fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Status: corev1.NodeStatus{Capacity: has}}))
+	if err := r.patch(t.Context(), "test",
+		Patch{Status: Status{Capacity: Quantities{"akri.sh/cam": nil}}}); err != nil {
 		t.Fatal(err)
 	}
 	r.await(t, "the amount to go", func(node *corev1.Node) bool {

@@ -19,7 +19,8 @@ const defaultValidator = "default-validator"
 // validated has the node say whether the runtime requires this plugin, by what it asks plugins to
 // validate.
 func (s *session) validated(r *api.ValidateContainerAdjustmentRequest) {
-	c := nodewriter.Condition{Type: string(v1alpha1.StartsWithoutKubecri), Status: corev1.ConditionFalse, Reason: "Required",
+	c := nodewriter.Condition{Type: string(v1alpha1.StartsWithoutKubecri), Status: corev1.ConditionFalse,
+		Reason:  "Required",
 		Message: "the runtime creates no container with devices of Kubeslot's while kubecri is away"}
 	if !slices.ContainsFunc(r.GetPlugins(), func(p *api.PluginInstance) bool { return p.GetName() == defaultValidator }) {
 		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "NotRequired", startsWithout+switchOn(s.runtime)
@@ -30,13 +31,15 @@ func (s *session) validated(r *api.ValidateContainerAdjustmentRequest) {
 // notValidatedYet has the node say that it is not known, for a runtime that connects: it may have been
 // restarted with another configuration.
 func (s *session) notValidatedYet() {
-	s.config.Condition(nodewriter.Condition{Type: string(v1alpha1.StartsWithoutKubecri), Status: corev1.ConditionUnknown, Reason: "NoContainerYet",
+	s.config.Condition(nodewriter.Condition{Type: string(v1alpha1.StartsWithoutKubecri),
+		Status: corev1.ConditionUnknown, Reason: "NoContainerYet",
 		Message: "whether the runtime starts containers without their devices while kubecri is away is not known: kubecri sees it when a container is created there"})
 }
 
 // tooOld has the node say that its runtime cannot require a plugin.
 func (s *session) tooOld() {
-	s.config.Condition(nodewriter.Condition{Type: string(v1alpha1.StartsWithoutKubecri), Status: corev1.ConditionTrue, Reason: "RuntimeTooOld",
+	s.config.Condition(nodewriter.Condition{Type: string(v1alpha1.StartsWithoutKubecri), Status: corev1.ConditionTrue,
+		Reason:  "RuntimeTooOld",
 		Message: startsWithout + "containerd 2.2, CRI-O 1.34 and newer can be told not to"})
 }
 

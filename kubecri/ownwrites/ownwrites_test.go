@@ -28,43 +28,59 @@ func TestOwnWritesAreKnownBeforeTheCacheShowsThem(t *testing.T) {
 		want   []string
 	}{
 		{name: "nothing was written", cached: []string{"n-0 a 5"}, want: []string{"n-0 a 5"}},
-		{name: "made, not shown", do: func(o *Writes[*v1alpha1.DeviceSlice], _ *testingclock.FakeClock) { o.Wrote(at("n-0 a 5")) }, want: []string{"n-0 a 5"}},
-		{name: "updated, the version before is shown", do: func(o *Writes[*v1alpha1.DeviceSlice], _ *testingclock.FakeClock) { o.Wrote(at("n-0 a 10")) },
+		{name: "made, not shown", do: func(o *Writes[*v1alpha1.DeviceSlice],
+			_ *testingclock.FakeClock) {
+			o.Wrote(at("n-0 a 5"))
+		}, want: []string{"n-0 a 5"}},
+		{name: "updated, the version before is shown",
+			do:     func(o *Writes[*v1alpha1.DeviceSlice], _ *testingclock.FakeClock) { o.Wrote(at("n-0 a 10")) },
 			cached: []string{"n-0 a 9", "n-1 b 3"}, want: []string{"n-1 b 3", "n-0 a 10"}},
-		{name: "updated twice, the first is shown", do: func(o *Writes[*v1alpha1.DeviceSlice], _ *testingclock.FakeClock) {
-			o.Wrote(at("n-0 a 6"))
-			o.Wrote(at("n-0 a 8"))
-		},
+		{name: "updated twice, the first is shown",
+			do: func(o *Writes[*v1alpha1.DeviceSlice], _ *testingclock.FakeClock) {
+				o.Wrote(at("n-0 a 6"))
+				o.Wrote(at("n-0 a 8"))
+			},
 			cached: []string{"n-0 a 6"}, want: []string{"n-0 a 8"}},
-		{name: "somebody has changed it since", do: func(o *Writes[*v1alpha1.DeviceSlice], _ *testingclock.FakeClock) { o.Wrote(at("n-0 a 6")) },
+		{name: "somebody has changed it since", do: func(o *Writes[*v1alpha1.DeviceSlice],
+			_ *testingclock.FakeClock) {
+			o.Wrote(at("n-0 a 6"))
+		},
 			cached: []string{"n-0 a 7"}, want: []string{"n-0 a 7"}},
-		{name: "deleted, still shown", do: func(o *Writes[*v1alpha1.DeviceSlice], _ *testingclock.FakeClock) { o.Deleted("n-0", "a") }, cached: []string{"n-0 a 6"}},
-		{name: "deleted and made again, the first is shown", do: func(o *Writes[*v1alpha1.DeviceSlice], _ *testingclock.FakeClock) {
+		{name: "deleted, still shown", do: func(o *Writes[*v1alpha1.DeviceSlice],
+			_ *testingclock.FakeClock) {
 			o.Deleted("n-0", "a")
-			o.Wrote(at("n-0 b 8"))
-		}, cached: []string{"n-0 a 6"}, want: []string{"n-0 b 8"}},
-		{name: "deleted, and somebody has made it again", do: func(o *Writes[*v1alpha1.DeviceSlice], _ *testingclock.FakeClock) { o.Deleted("n-0", "a") },
+		}, cached: []string{"n-0 a 6"}},
+		{name: "deleted and made again, the first is shown",
+			do: func(o *Writes[*v1alpha1.DeviceSlice], _ *testingclock.FakeClock) {
+				o.Deleted("n-0", "a")
+				o.Wrote(at("n-0 b 8"))
+			}, cached: []string{"n-0 a 6"}, want: []string{"n-0 b 8"}},
+		{name: "deleted, and somebody has made it again",
+			do:     func(o *Writes[*v1alpha1.DeviceSlice], _ *testingclock.FakeClock) { o.Deleted("n-0", "a") },
 			cached: []string{"n-0 b 8"}, want: []string{"n-0 b 8"}},
 		{name: "made, and deleted by somebody", do: func(o *Writes[*v1alpha1.DeviceSlice], _ *testingclock.FakeClock) {
 			o.Wrote(at("n-0 a 5"))
 			o.Gone("n-0", "a")
 		}},
-		{name: "made again, and the cache loses the one before", do: func(o *Writes[*v1alpha1.DeviceSlice], _ *testingclock.FakeClock) {
-			o.Wrote(at("n-0 b 5"))
-			o.Gone("n-0", "a")
-		}, want: []string{"n-0 b 5"}},
+		{name: "made again, and the cache loses the one before",
+			do: func(o *Writes[*v1alpha1.DeviceSlice], _ *testingclock.FakeClock) {
+				o.Wrote(at("n-0 b 5"))
+				o.Gone("n-0", "a")
+			}, want: []string{"n-0 b 5"}},
 		{name: "made, and never shown", do: func(o *Writes[*v1alpha1.DeviceSlice], clock *testingclock.FakeClock) {
 			o.Wrote(at("n-0 a 5"))
 			clock.Step(ShownWithin)
 		}},
-		{name: "deleted, and shown for long", do: func(o *Writes[*v1alpha1.DeviceSlice], clock *testingclock.FakeClock) {
+		{name: "deleted, and shown for long", do: func(o *Writes[*v1alpha1.DeviceSlice],
+			clock *testingclock.FakeClock) {
 			o.Deleted("n-0", "a")
 			clock.Step(ShownWithin)
 		}, cached: []string{"n-0 a 5"}, want: []string{"n-0 a 5"}},
-		{name: "the API server was restored from a backup", do: func(o *Writes[*v1alpha1.DeviceSlice], clock *testingclock.FakeClock) {
-			o.Wrote(at("n-0 a 900"))
-			clock.Step(ShownWithin)
-		}, cached: []string{"n-0 a 7"}, want: []string{"n-0 a 7"}},
+		{name: "the API server was restored from a backup",
+			do: func(o *Writes[*v1alpha1.DeviceSlice], clock *testingclock.FakeClock) {
+				o.Wrote(at("n-0 a 900"))
+				clock.Step(ShownWithin)
+			}, cached: []string{"n-0 a 7"}, want: []string{"n-0 a 7"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			clock := testingclock.NewFakeClock(time.Now())

@@ -255,10 +255,12 @@ func (r *Repairer) condition(lacking int, latest string) {
 	r.mu.Unlock()
 	switch {
 	case lacking > 0:
-		r.config.Conditions.Set(nodewriter.Condition{Type: Condition, Status: corev1.ConditionTrue, Reason: "CreatedPastKubecri",
+		r.config.Conditions.Set(nodewriter.Condition{Type: Condition, Status: corev1.ConditionTrue,
+			Reason:  "CreatedPastKubecri",
 			Message: fmt.Sprintf("the last seen is %s. %s", latest, r.config.Advice)})
 	case !recent:
-		r.config.Conditions.Set(nodewriter.Condition{Type: Condition, Status: corev1.ConditionFalse, Reason: "AllThroughKubecri",
+		r.config.Conditions.Set(nodewriter.Condition{Type: Condition, Status: corev1.ConditionFalse,
+			Reason:  "AllThroughKubecri",
 			Message: "no container has bypassed kubecri lately"})
 	}
 }

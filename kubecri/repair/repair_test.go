@@ -76,7 +76,8 @@ func newFixture(t *testing.T) *fixture {
 		clock: testclock.NewFakePassiveClock(time.Unix(10000, 0))}
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}})
 	factory := informers.NewSharedInformerFactory(client, 0)
-	conditions, err := nodewriter.New(nodewriter.Config{Node: "node-a", Client: client, Nodes: factory.Core().V1().Nodes()})
+	conditions, err := nodewriter.New(nodewriter.Config{Node: "node-a", Client: client,
+		Nodes: factory.Core().V1().Nodes()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,8 @@ func TestOrderOfCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []string{
-			"sync /.file.tmp, which makes it before", "rename /file, which makes it " + name, "sync , which makes it " + name,
+			"sync /.file.tmp, which makes it before", "rename /file, which makes it " + name,
+			"sync , which makes it " + name,
 		}
 		if diff := cmp.Diff(want, calls); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

@@ -122,7 +122,8 @@ func (v *View) examinePods(f *findings, now time.Time) {
 		switch {
 		case pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 && !tried(pod) && settled(pod.CreationTimestamp.Time, now):
 			f.add(podObject(pod), "NoScheduler", "no scheduler has tried it since it was created: none of the name %q runs. Start it, or create the pod again with the right schedulerName", pod.Spec.SchedulerName)
-		case pod.Spec.NodeName != "" && v.broken[pod] == nil && !v.assigned[pod] && len(waiting(pod)) > 0 && !assignment.Static(pod.Annotations) && !v.choosesSlots(pod.Spec.NodeName) && settled(scheduled(pod), now):
+		case pod.Spec.NodeName != "" && v.broken[pod] == nil && !v.assigned[pod] && len(waiting(pod)) > 0 &&
+			!assignment.Static(pod.Annotations) && !v.choosesSlots(pod.Spec.NodeName) && settled(scheduled(pod), now):
 			f.add(podObject(pod), "NotAssigned", "%s; create it again for Kubeslot's scheduler%s", v.unassigned(pod), v.rivals(pod))
 		case pod.Spec.NodeName == "" && v.countedAsPlain(pod) != "":
 			f.add(podObject(pod), "StockScheduler", "the scheduler of the name %q that tried it counts %s as it counts CPU, so it does not have Kubeslot's plugins: put Kubeslot's in its place, or name Kubeslot's in the pod's schedulerName%s",

@@ -262,7 +262,8 @@ func (b *budget) problems(v *view) (all []v1alpha1.Problem) {
 		}
 		all = append(all, v1alpha1.Problem{Configuration: &ref, Reason: reasonHeldBack, Message: fmt.Sprintf(
 			"%s too often, so that some are reported late: in the long run a node reports at most 60 changes "+
-				"and %d KiB a minute. Have discovery find fewer devices, or leave out properties that change often", what, 60*rate>>10)})
+				"and %d KiB a minute. Have discovery find fewer devices, or leave out properties that change often",
+			what, 60*rate>>10)})
 	}
 	return all
 }

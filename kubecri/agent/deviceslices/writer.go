@@ -89,7 +89,8 @@ type Writer struct {
 
 // New returns a Writer, to be started with Run.
 func New(config Config) *Writer {
-	return &Writer{config: config, dirty: make(chan struct{}, 1), own: ownwrites.New[*v1alpha1.DeviceSlice](config.Clock), taken: map[string]bool{}}
+	return &Writer{config: config, dirty: make(chan struct{}, 1),
+		own: ownwrites.New[*v1alpha1.DeviceSlice](config.Clock), taken: map[string]bool{}}
 }
 
 // Wake says that State, the Node object or Slices may have changed. It does not block.

@@ -89,7 +89,8 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	writer, err := nodewriter.New(nodewriter.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.Nodes, Metrics: numbers})
+	writer, err := nodewriter.New(nodewriter.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.Nodes,
+		Metrics: numbers})
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,8 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		Node: o.nodeName, Client: cluster.client, Configurations: cluster.Configurations, Slices: cluster.Slices, Claims: cluster.Claims,
 		Pods: cluster.Pods, Nodes: cluster.Nodes, Devices: discoverer.Devices, Device: discoverer.WaitDevice,
 		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), PodResources: podresourcesapi.NewPodResourcesListerClient(podResources),
-		Directory: o.devicePlugin.directory, NoInstances: !o.devicePlugin.instances, Events: cluster.events, Metrics: numbers, Tracer: tracer,
+		Directory: o.devicePlugin.directory, NoInstances: !o.devicePlugin.instances, Events: cluster.events,
+		Metrics: numbers, Tracer: tracer,
 		HeldChanged: discoverer.HeldChanged, ListedChanged: writer.Wake, Believable: cluster.believable,
 	}
 	var byName *cdi.Injector

@@ -50,7 +50,8 @@ func kubecriNamespace(own apitypes.NamespacedName, pods corelisters.PodLister) f
 			return own.Namespace
 		}
 		warn.Do(func() {
-			klog.FromContext(ctx).Info("Warning: kubecri's pod has no label app.kubernetes.io/name=kubecri, so pods with devices are placed on the node also while kubecri is away; see docs/nri.md", "pod", own)
+			klog.FromContext(ctx).Info("Warning: kubecri's pod has no label app.kubernetes.io/name=kubecri, so pods "+
+				"with devices are placed on the node also while kubecri is away; see docs/nri.md", "pod", own)
 		})
 		return ""
 	}

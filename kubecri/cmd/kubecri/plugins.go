@@ -97,7 +97,8 @@ const notLoadedCondition = "kubeslot.io/DevicePluginsNotLoaded"
 // pluginsCondition has the node say which files were not loaded.
 func pluginsCondition(bad []*load.FileError) nodewriter.Condition {
 	if len(bad) == 0 {
-		return nodewriter.Condition{Type: notLoadedCondition, Status: corev1.ConditionFalse, Reason: "AllLoaded", Message: "all files of --cridevices are loaded"}
+		return nodewriter.Condition{Type: notLoadedCondition, Status: corev1.ConditionFalse, Reason: "AllLoaded",
+			Message: "all files of --cridevices are loaded"}
 	}
 	return nodewriter.Condition{Type: notLoadedCondition, Status: corev1.ConditionTrue, Reason: reasonRefused,
 		Message: "pods that need one of these files are refused: " + strings.Join(notLoaded(bad), "; ")}
@@ -106,7 +107,8 @@ func pluginsCondition(bad []*load.FileError) nodewriter.Condition {
 // recordBadPlugins has the node say which files were skipped.
 func (n *node) recordBadPlugins() {
 	for _, file := range n.badPlugins {
-		n.cluster.events.Eventf(soplugins.NodeReference(n.cluster.node), corev1.EventTypeWarning, reasonRefused, "kubecri runs without it: %v", file)
+		n.cluster.events.Eventf(soplugins.NodeReference(n.cluster.node), corev1.EventTypeWarning, reasonRefused,
+			"kubecri runs without it: %v", file)
 	}
 }
 

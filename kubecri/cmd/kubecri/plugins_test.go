@@ -95,7 +95,8 @@ func TestReadyzTellsOfDevicePlugins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plugins, err := soplugins.New(soplugins.Config{Node: "node-a", Loaded: []load.Plugin[device.Device]{{Name: "broken", Value: broken{}}}})
+	plugins, err := soplugins.New(soplugins.Config{Node: "node-a",
+		Loaded: []load.Plugin[device.Device]{{Name: "broken", Value: broken{}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,8 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	if err != nil {
 		return nil, err
 	}
-	n.node, err = nodewriter.New(nodewriter.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.Nodes, Interval: o.advertiseInterval, Metrics: numbers})
+	n.node, err = nodewriter.New(nodewriter.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.Nodes,
+		Interval: o.advertiseInterval, Metrics: numbers})
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,8 @@ func endpoints(socket health.Check, shim grpc.ClientConnInterface, images bool, 
 		}
 		return nil
 	}}
-	ready := []health.Check{socket, cri, n.cluster.informersSynced(), n.devicePlugins(), containersListed(n.claims.ResyncError), n.checkpointWritten(), openFiles()}
+	ready := []health.Check{socket, cri, n.cluster.informersSynced(), n.devicePlugins(),
+		containersListed(n.claims.ResyncError), n.checkpointWritten(), openFiles()}
 	if images {
 		ready = append(ready, health.Check{Name: "images", Run: func(ctx context.Context) error {
 			return check.Images(ctx, runtimeapi.NewImageServiceClient(shim))
@@ -112,7 +113,8 @@ func nriEndpoints(plugin *nri.Plugin, runtime runtimeapi.RuntimeServiceClient, n
 			}
 			return nil
 		}},
-		n.cluster.informersSynced(), n.devicePlugins(), containersListed(n.claims.ResyncError), n.checkpointWritten(), openFiles(),
+		n.cluster.informersSynced(), n.devicePlugins(), containersListed(n.claims.ResyncError), n.checkpointWritten(),
+		openFiles(),
 	}}
 }
 

@@ -62,7 +62,8 @@ func TestPlugins(t *testing.T) {
 				ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 				defer cancel()
 				var err error
-				c.Plugins, err = soplugins.New(soplugins.Config{Node: "node-a", Loaded: []load.Plugin[device.Device]{{Name: "widgets", Value: test.plugin}}})
+				c.Plugins, err = soplugins.New(soplugins.Config{Node: "node-a",
+					Loaded: []load.Plugin[device.Device]{{Name: "widgets", Value: test.plugin}}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -126,7 +126,8 @@ func start(ctx context.Context, name string, config *rest.Config) (*node, error)
 	if err != nil {
 		return nil, err
 	}
-	if _, err = advertise.New(advertise.Config{Node: writer, Pods: caches.Pods, Slices: caches.Slices, Configurations: caches.Configurations}); err != nil {
+	if _, err = advertise.New(advertise.Config{Node: writer, Pods: caches.Pods, Slices: caches.Slices,
+		Configurations: caches.Configurations}); err != nil {
 		return nil, err
 	}
 	if n.claims, err = claims.New(claims.Config{
