@@ -111,6 +111,7 @@ type Claims struct {
 	parts atomic.Bool // what the runtime has was listed in parts, when last listed
 
 	mu          sync.Mutex
+	early       []early // Events, until known is closed
 	memory      map[slot.Name]memory
 	resyncError error
 	// held is what Held said last; nil before it was known.
@@ -178,6 +179,7 @@ func (c *Claims) Run(ctx context.Context) {
 	running.Go(func() { c.eventLoop(ctx) })
 	running.Go(func() { c.checkpointLoop(ctx) })
 	running.Go(func() { c.fenceLoop(ctx) })
+	running.Go(func() { c.recordEarly(ctx) })
 	if !cache.WaitFor(ctx, "", c.config.Claims.Informer().HasSyncedChecker(), c.config.Configurations.Informer().HasSyncedChecker(),
 		c.config.Nodes.Informer().HasSyncedChecker()) {
 		return

@@ -2,24 +2,57 @@ package claims
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// maxEarly is how many Events of Instances wait until the runtime has said what runs here; further
+// ones are dropped. Discovery may find as many devices gone at a start.
+const maxEarly = 100
+
+// early is an Event of an Instance before its pods are known.
+type early struct{ instance, reason, message string }
+
 // RecordEvents writes an Event to each pod whose containers use a slot of the Instance here. It
 // does not block. Until the runtime has said what runs here, nobody is known to use
 // anything: what is recorded earlier is recorded then.
 func (c *Claims) RecordEvents(instance, reason, message string) {
+	if !c.keepEarly(early{instance, reason, message}) {
+		c.record(instance, reason, message)
+	}
+}
+
+// keepEarly reports whether it is too early for the Event.
+func (c *Claims) keepEarly(e early) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	select {
 	case <-c.known:
-		c.record(instance, reason, message)
+		return false
 	default:
-		go func() {
-			<-c.known
-			c.record(instance, reason, message)
-		}()
+	}
+	if len(c.early) < maxEarly {
+		c.early = append(c.early, e)
+	}
+	return true
+}
+
+// recordEarly writes the Events that waited, once the runtime has said what runs here.
+func (c *Claims) recordEarly(ctx context.Context) {
+	select {
+	case <-c.known:
+	case <-ctx.Done():
+		return
+	}
+	c.mu.Lock()
+	all := c.early
+	c.early = nil
+	c.mu.Unlock()
+	for _, e := range all {
+		c.record(e.instance, e.reason, e.message)
 	}
 }
 

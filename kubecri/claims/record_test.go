@@ -17,6 +17,14 @@ func TestRecordEvents(t *testing.T) {
 	f := start(t, newAPI(t, 4, nil), r, setup{})
 	f.RecordEvents("cam-a1", "DeviceChanged", "it is another")
 	f.RecordEvents("mic-a1", "DeviceGone", "nobody hears this")
+	for range 2 * maxEarly {
+		f.RecordEvents("mic-a1", "DeviceGone", "nobody hears this either")
+	}
+	f.mu.Lock()
+	if len(f.early) != maxEarly {
+		t.Errorf("%d Events wait, want %d", len(f.early), maxEarly)
+	}
+	f.mu.Unlock()
 	select {
 	case event := <-f.events.Events:
 		t.Fatalf("%q, though it is not known who uses what", event)

@@ -77,11 +77,12 @@ func (p *Plugins) followKubelet(ctx context.Context) {
 		logger.Error(err, "Cannot make the kubelet's directory for device plugins; trying to watch it", "every", attendEvery)
 	}
 	var events chan fsnotify.Event
+	var errs chan error
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
 		defer watcher.Close()
 		err = watcher.Add(p.Directory)
-		events = watcher.Events
+		events, errs = watcher.Events, watcher.Errors
 	}
 	if err != nil {
 		logger.Error(err, "Cannot watch the kubelet's directory for device plugins: a kubelet that restarts is noticed late", "within", attendEvery)
@@ -93,23 +94,33 @@ func (p *Plugins) followKubelet(ctx context.Context) {
 		if !p.attend(ctx) {
 			retry = time.After(registerAgain)
 		}
-		// Sockets of ours come and go all the time: the kubelet's is what counts.
-	waiting:
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case event := <-events:
-				if filepath.Base(event.Name) == kubeletSocket {
-					break waiting
-				}
-			case <-p.attention:
-				break waiting
-			case <-retry:
-				break waiting
-			case <-ticker.C:
-				break waiting
+		if !p.awaitNews(ctx, events, errs, retry, ticker.C) {
+			return
+		}
+	}
+}
+
+// awaitNews waits until the plugins are to be attended to; false when ctx ends first.
+func (p *Plugins) awaitNews(ctx context.Context, events <-chan fsnotify.Event, errs <-chan error,
+	retry, tick <-chan time.Time) bool {
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case event := <-events:
+			// Sockets of ours come and go all the time: the kubelet's is what counts.
+			if filepath.Base(event.Name) == kubeletSocket {
+				return true
 			}
+		case err := <-errs: // events may be lost, by an overflow for one
+			klog.FromContext(ctx).Error(err, "Watching the kubelet's directory for device plugins failed, looking at it")
+			return true
+		case <-p.attention:
+			return true
+		case <-retry:
+			return true
+		case <-tick:
+			return true
 		}
 	}
 }

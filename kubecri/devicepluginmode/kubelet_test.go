@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/go-logr/logr/funcr"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -263,5 +264,16 @@ func TestRefusedScope(t *testing.T) {
 				yield(k)
 			}
 		}))
+	}
+}
+
+// An overflow of the watch may have lost the kubelet's socket.
+func TestALostWatchEventIsLookedFor(t *testing.T) {
+	errs := make(chan error, 1)
+	errs <- fsnotify.ErrEventOverflow
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if !(&Plugins{}).awaitNews(ctx, nil, errs, nil, nil) {
+		t.Error("the sockets are not looked at")
 	}
 }
