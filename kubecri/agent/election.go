@@ -23,9 +23,13 @@ import (
 
 const (
 	// leaseDuration is how long a holder that is not heard of keeps its Lease, which
-	// holders renew after renewAfter.
-	leaseDuration = 15 * time.Second
-	renewAfter    = 5 * time.Second
+	// holders renew after renewAfter: two renewals may fail.
+	leaseDuration = 90 * time.Second
+	renewAfter    = 30 * time.Second
+
+	// checkAfter is how often a holder looks whether its handler works, and renews a Lease of which
+	// that failed. writeTimeout bounds one attempt.
+	checkAfter, writeTimeout = 5 * time.Second, 5 * time.Second
 
 	// hesitation is how long nodes wait at most, at random, before they take a Lease,
 	// so that not all try it.
@@ -185,7 +189,7 @@ func (e *election) vacant() (lease *coordinationv1.Lease, next time.Duration) {
 		if e.seen[name].version != is.ResourceVersion {
 			e.seen[name] = sight{is.ResourceVersion, now}
 		}
-		left := leaseDuration - now.Sub(e.seen[name].since)
+		left := lasts(is) - now.Sub(e.seen[name].since)
 		switch {
 		case is.Spec.HolderIdentity == nil, *is.Spec.HolderIdentity == "", left <= 0:
 			lease = is
@@ -196,9 +200,18 @@ func (e *election) vacant() (lease *coordinationv1.Lease, next time.Duration) {
 	return lease, next
 }
 
+// lasts is how long the holder keeps the Lease when it is not heard of: as it says, which may be of
+// another version, and at most leaseDuration.
+func lasts(lease *coordinationv1.Lease) time.Duration {
+	if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil {
+		return min(time.Duration(*seconds)*time.Second, leaseDuration)
+	}
+	return leaseDuration
+}
+
 // take makes the Lease this node's, or renews it.
 func (e *election) take(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, renewAfter)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	now, node, seconds := metav1.NewMicroTime(e.config.Clock.Now()), e.config.NodeName, int32(leaseDuration/time.Second)
 	next := lease.DeepCopy()
@@ -224,14 +237,21 @@ func (e *election) hold(ctx context.Context, s *session, lease *coordinationv1.L
 	discovering, stop := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() { e.discover(discovering, s, e.configuration) })
-	lost := false
-	for able = true; !lost && able; {
-		if e.sleep(ctx, renewAfter); ctx.Err() != nil {
+	lost, renewed := false, began
+	for able = true; !lost; {
+		if e.sleep(ctx, checkAfter); ctx.Err() != nil {
 			break
 		}
+		now := e.config.Clock.Now()
 		e.mu.RLock()
-		able = s.reports.Works(began, e.config.Clock.Now())
+		able = s.reports.Works(began, now)
 		e.mu.RUnlock()
+		if !able {
+			break
+		}
+		if now.Sub(renewed) < renewAfter {
+			continue
+		}
 		next, err := e.take(ctx, lease)
 		if apierrors.IsConflict(err) {
 			next, err = e.client.Get(ctx, lease.Name, metav1.GetOptions{})
@@ -239,7 +259,7 @@ func (e *election) hold(ctx context.Context, s *session, lease *coordinationv1.L
 		}
 		switch {
 		case err == nil:
-			lease = next
+			lease, renewed = next, now
 		case apierrors.IsNotFound(err):
 			lost = true // and made again
 		default:

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -100,8 +101,8 @@ func TestAFewNodesDiscoverForAllThatAreSelected(t *testing.T) {
 		s.want(t, time.Minute, 2, 2)
 		s.called()
 		pass(10 * time.Minute)
-		if calls := s.called(); len(calls) != 2*120 || !strings.HasPrefix(calls[0], "update kubeslot-discovery-cam-0") {
-			t.Errorf("%d calls in ten minutes, want two renewals in five seconds", len(calls))
+		if calls := s.called(); len(calls) != 2*20 || !strings.HasPrefix(calls[0], "update kubeslot-discovery-cam-0") {
+			t.Errorf("%d calls in ten minutes, want two renewals in 30 s", len(calls))
 		}
 		for name, n := range s.nodes {
 			device, err := n.WaitDevice(t.Context(), "cam-8120fe")
@@ -179,7 +180,7 @@ func TestHandover(t *testing.T) {
 			s.outage(0)
 			s.nodes[holder].stop()
 			s.outage(-1)
-		}, 17 * time.Second, 2, 1},
+		}, leaseDuration + 2*time.Second, 2, 1},
 		"killed and restarted": {func(t *testing.T, s *shop, holder string) {
 			s.outage(0)
 			s.nodes[holder].stop()
@@ -204,7 +205,7 @@ func TestHandover(t *testing.T) {
 			}
 			pass(5 * time.Second)
 			s.handlers[holder] = silent()
-		}, 17 * time.Second, 1, 1},
+		}, leaseDuration + 2*time.Second, 1, 1},
 		"robbed for ever": {func(t *testing.T, s *shop, holder string) {
 			client := s.kube.CoordinationV1().Leases(ns)
 			ctx, stop := context.WithCancel(t.Context())
@@ -220,7 +221,7 @@ func TestHandover(t *testing.T) {
 					time.Sleep(time.Second)
 				}
 			})
-			pass(handover + 20*time.Second)
+			pass(renewAfter + handover + 20*time.Second)
 		}, 2 * time.Second, 1, 1},
 		"two are wanted": {func(t *testing.T, s *shop, holder string) {
 			c := s.c.DeepCopy()
@@ -238,6 +239,19 @@ func TestHandover(t *testing.T) {
 				s.want(t, 2*handover, tc.discover, tc.left)
 			})
 		})
+	}
+}
+
+// A Lease lasts as long as its holder says, which may be of a version that renews more often, and no
+// longer than those of this one.
+func TestHowLongALeaseLasts(t *testing.T) {
+	for seconds, want := range map[int32]time.Duration{15: 15 * time.Second, 90: leaseDuration, 86400: leaseDuration} {
+		if got := lasts(&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: &seconds}}); got != want {
+			t.Errorf("a Lease of %d s lasts %v, want %v", seconds, got, want)
+		}
+	}
+	if got := lasts(&coordinationv1.Lease{}); got != leaseDuration {
+		t.Errorf("a Lease that does not say lasts %v, want %v", got, leaseDuration)
 	}
 }
 
@@ -305,7 +319,7 @@ func TestANodeWithoutAWorkingHandlerHandsOver(t *testing.T) {
 		holder := s.discover()[0]
 		broken := s.handlers[holder]
 		broken.change(func() { broken.fail = func(int) error { return errors.New("stream broke") } })
-		s.want(t, reports.UnschedulableAfter+renewAfter+2*time.Second, 1, anyNumber)
+		s.want(t, reports.UnschedulableAfter+checkAfter+2*time.Second, 1, anyNumber)
 		if is := s.discover(); is[0] == holder {
 			t.Errorf("%s discovers on", holder)
 		}
