@@ -15,8 +15,8 @@ const OtherReason = "Other"
 
 // problemReasons are those of kubecri's problems.
 var problemReasons = []string{
-	"DevicesRejected", "DiscoveryFailed", "InvalidDiscoveryDetails", "NoDiscoveryProperties", "NoLease",
-	"SecretsNeedTLS", "UnknownHandler",
+	"DeviceLimit", "DevicesChangeTooOften", "DevicesRejected", "DiscoveryFailed", "InvalidDiscoveryDetails",
+	"NoDiscoveryProperties", "NoLease", "SecretsNeedTLS", "UnknownHandler",
 }
 
 // ReasonNameTaken is that of a Configuration whose name is another's.

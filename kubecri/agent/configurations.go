@@ -28,6 +28,7 @@ func (a *Agent) reconcileConfiguration(ctx context.Context, name string) {
 		first = nil
 	}
 	selected := first != nil && a.selects(first)
+	record := func() {}
 
 	a.mu.Lock()
 	s := a.sessions[name]
@@ -42,10 +43,11 @@ func (a *Agent) reconcileConfiguration(ctx context.Context, name string) {
 	case s == nil:
 		a.sessions[name] = a.startSession(ctx, first, selected)
 	default:
-		s.configuration = first
+		record = a.configure(ctx, s, first)
 	}
 	a.announce()
 	a.mu.Unlock()
+	record()
 	a.writer.Wake()
 	a.config.ReachChanged()
 }

@@ -112,5 +112,8 @@ func (s *session) toWrite() []v1alpha1.Problem {
 		all = append(all, v1alpha1.Problem{Configuration: &ref, Reason: reasonRejected,
 			Message: "left out: " + s.rejected})
 	}
+	if p := s.limitProblem(); p != nil {
+		all = append(all, *p)
+	}
 	return all
 }

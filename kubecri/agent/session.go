@@ -26,6 +26,8 @@ type session struct {
 	standing reports.Standing
 	// rejected says which devices were left out, as last recorded.
 	rejected string
+	// beyond is how many devices were left out because of spec.maxDevices.
+	beyond int
 	// problems keep discovery from working, as last recorded: by the ID of the source that
 	// has it, "" for one of all.
 	problems map[string]v1alpha1.Problem
@@ -79,6 +81,7 @@ func (a *Agent) settle(ctx context.Context, s *session) (record func()) {
 	cleared := s.reports.Settled() // if was is not: other nodes see the devices
 	over := s.reports.Expire(now)
 	s.standing = s.reports.Stands(now, a.named(c))
+	a.limit(s, &was, &s.standing)
 	rejected := reports.Summary(s.standing.Rejected)
 	leftOut := rejected != "" && rejected != s.rejected
 	leftOutCount := reports.Count(s.standing.Rejected)

@@ -22,9 +22,6 @@ func (a *Agent) state() deviceslices.State {
 // HeldChanged says that Held may have something new to say. It does not block.
 func (a *Agent) HeldChanged() { a.writer.Wake() }
 
-// maxDevices is how many devices a Configuration may have on a node, by which it may write at once.
-const maxDevices = 1000
-
 // changesHeld is how many changes of devices are not in the slices yet.
 func (a *Agent) changesHeld(held map[v1alpha1.ConfigurationReference]int) {
 	a.mu.RLock()
@@ -48,7 +45,7 @@ func (a *Agent) devices() deviceslices.State {
 		if oldest.InForce(name) != c {
 			continue
 		}
-		k := deviceslices.Known{MaxDevices: maxDevices}
+		k := deviceslices.Known{MaxDevices: c.Spec.DevicesLimit()}
 		if s := a.sessions[name]; s != nil && s.discovers(c, a.selects(c)) {
 			k.Standing = s.standing
 			state.Problems = append(state.Problems, s.toWrite()...)

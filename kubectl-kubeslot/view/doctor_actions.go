@@ -20,6 +20,7 @@ var configurationActions = map[string]string{
 	"BrokerLimit":             "",
 	"BrokerNameTaken":         "",
 	"BrokerNeedsMoreSlots":    "",
+	"DeviceLimit":             "",
 	"DevicePropertiesChange":  "Have the broker read what changes from the device itself, or find out why the device changes what it announces",
 	"DevicesChangeTooOften":   "",
 	"DevicesRejected":         "Correct the discovery handler, or what the Configuration asks of it",

@@ -154,6 +154,14 @@ type ConfigurationSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self >= duration('1m') && self <= duration('24h')",message="releaseUnreachableAfter must be 1m to 24h"
 	ReleaseUnreachableAfter *metav1.Duration `json:"releaseUnreachableAfter,omitempty"`
 
+	// maxDevices is how many devices a node reports, 1000 without it. Those that it has reported stay,
+	// also when the number is made smaller; of others the first by their ids are reported. How many are
+	// left out is a problem in the status.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=20000
+	MaxDevices int32 `json:"maxDevices,omitempty"`
+
 	// maxInstances is how many devices get an Instance, 10000 without it. Those that have one keep
 	// it, also when the number is made smaller. A device beyond it has no Instance, no broker and
 	// no Service until there is room, and then the first found comes first; pods get its slots.

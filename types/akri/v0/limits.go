@@ -4,10 +4,16 @@ import "cmp"
 
 // Limits of a Configuration that says nothing of them.
 const (
+	DefaultMaxDevices     = 1000 // on each node
 	DefaultMaxInstances   = 10000
 	DefaultBrokersPerNode = 50
 	DefaultBrokersTotal   = 1000
 )
+
+// DevicesLimit is how many devices a node reports.
+func (s *ConfigurationSpec) DevicesLimit() int {
+	return int(cmp.Or(s.MaxDevices, DefaultMaxDevices))
+}
 
 // InstancesLimit is how many devices get an Instance.
 func (s *ConfigurationSpec) InstancesLimit() int {
