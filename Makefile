@@ -167,9 +167,9 @@ bench-scale: ## What N nodes cost the API server: joins, claims, restarts, ten t
 	@hack/preflight.sh root go gcc
 	go run ./test/perf/scale -nodes=$(or $(NODES),50,200,500,1000)
 
-bench-discovery: ## Ten thousand devices on one node, and a device that is plugged in and out (DEVICES=10000 SAMPLES=200).
+bench-discovery: ## Ten thousand devices on one node, and a device that is plugged in and out (DEVICES=10000 SAMPLES=200), or a flood of changes (FLOOD=1).
 	@hack/preflight.sh root go gcc
-	go run ./test/perf/discovery -devices=$(or $(DEVICES),10000) -samples=$(or $(SAMPLES),200)
+	go run ./test/perf/discovery -devices=$(or $(DEVICES),10000) -samples=$(or $(SAMPLES),200) $(if $(FLOOD),-flood)
 
 bench-brokers: ## 1,000 Instances with brokers: time, API writes, CPU and memory of the controller (INSTANCES=1000 NODES=20 ARMS=local,shared).
 	@hack/preflight.sh root go gcc

@@ -5,6 +5,7 @@
 //
 //   - bench.go: what is done, and measured, with each
 //   - plug.go: devices of the kernel that come and go while all others are there
+//   - flood.go: devices that change each second, with -flood alone
 //   - measure.go: the scheduler's slots, writes, CPU and memory
 //   - table.go: the results
 //
@@ -32,6 +33,7 @@ type options struct {
 	configurations int // that they are of
 	samples        int // devices that are plugged in and out
 	idle           time.Duration
+	flood          bool // instead of all that
 }
 
 func main() {
@@ -40,6 +42,7 @@ func main() {
 	flag.IntVar(&o.configurations, "configurations", 50, "Configurations that these are of")
 	flag.IntVar(&o.samples, "samples", 200, "how many times a device of the kernel is plugged in and out")
 	flag.DurationVar(&o.idle, "idle", time.Minute, "how long kubecri is watched with nothing to do")
+	flag.BoolVar(&o.flood, "flood", false, "only measure what devices that change each second make the node write")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -71,6 +74,9 @@ func run(ctx context.Context, o *options) (err error) {
 	b, err := newBench(c, o)
 	if err != nil {
 		return err
+	}
+	if o.flood {
+		return b.measureFlood(ctx, os.Stdout)
 	}
 	built, err := b.measure(ctx)
 	if err != nil {
