@@ -313,6 +313,22 @@ func TestWhatIsReleased(t *testing.T) {
 	}
 }
 
+// While a slot is given back its id stays listed: a pod that comes then waits for it.
+func TestListedWhileReleased(t *testing.T) {
+	for _, k := range []key{cam, east()} {
+		r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
+		if _, err := r.allocate(t.Context(), k, []string{r.resource(k).List()[0].ID}); err != nil {
+			t.Fatal(err)
+		}
+		listed := r.resource(k).List()
+		_, end := r.account.release(r.account.holds(r.listed))
+		if got := r.resource(k).List(); !slices.Equal(got, listed) {
+			t.Errorf("while the slot is given back %v are listed, want %v", got, listed)
+		}
+		end()
+	}
+}
+
 // A claim that names a pod is another mode's.
 func TestClaimsOfOtherModes(t *testing.T) {
 	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")

@@ -11,7 +11,7 @@ import (
 )
 
 // List implements Resource: a slot is Healthy when it is free, or when this node holds it
-// at instance level.
+// at instance level or is about to give it back.
 func (in *Instance) List() []Device {
 	l := listing{}
 	if in.known() {
@@ -19,11 +19,7 @@ func (in *Instance) List() []Device {
 			l.add(in.slot(index).String(), in.free(index))
 		}
 	}
-	for _, h := range in.Holds {
-		if h.Level == v1alpha1.InstanceLevel {
-			l.add(h.ID, true)
-		}
-	}
+	l.addHeld(in, v1alpha1.InstanceLevel)
 	return l.sorted()
 }
 
@@ -45,11 +41,7 @@ func (c *Configuration) List() []Device {
 				l.add(in.slot(index).String(), in.free(index))
 			}
 		}
-		for _, h := range in.Holds {
-			if h.Level == v1alpha1.ConfigurationLevel {
-				l.add(h.ID, true)
-			}
-		}
+		l.addHeld(in, v1alpha1.ConfigurationLevel)
 	}
 	if c.Unique == v0.UniquePerContainer {
 		for k := 0; free > 0; k++ {
@@ -75,6 +67,15 @@ func (in *Instance) heldByConfiguration() bool {
 type listing map[string]bool
 
 func (l listing) add(id string, healthy bool) { l[id] = l[id] || healthy }
+
+// addHeld adds the ids of slots that this node holds, or is about to give back.
+func (l listing) addHeld(in *Instance, level v1alpha1.Level) {
+	for _, h := range slices.Concat(in.Holds, in.Releasing) {
+		if h.Level == level {
+			l.add(h.ID, true)
+		}
+	}
+}
 
 func (l listing) sorted() []Device {
 	all := make([]Device, 0, len(l))
