@@ -246,7 +246,8 @@ func TestHandover(t *testing.T) {
 // longer than those of this one.
 func TestHowLongALeaseLasts(t *testing.T) {
 	for seconds, want := range map[int32]time.Duration{15: 15 * time.Second, 90: leaseDuration, 86400: leaseDuration} {
-		if got := lasts(&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: &seconds}}); got != want {
+		lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: &seconds}}
+		if got := lasts(lease); got != want {
 			t.Errorf("a Lease of %d s lasts %v, want %v", seconds, got, want)
 		}
 	}

@@ -33,7 +33,7 @@ func (s *session) limitProblem() *v1alpha1.Problem {
 	}
 	ref := reports.Reference(s.configuration)
 	return &v1alpha1.Problem{Configuration: &ref, Reason: reasonDeviceLimit, Message: fmt.Sprintf(
-		"%d devices are left out: spec.maxDevices is %d on each node. Raise it, or have the discovery handler find fewer",
+		"%d devices are left out: spec.maxDevices is %d on each node. Raise it, or have the handler find fewer",
 		s.beyond, s.configuration.Spec.DevicesLimit())}
 }
 

@@ -29,7 +29,7 @@ func TestDevicesBeyondTheLimit(t *testing.T) {
 			t.Errorf("pods can get %d devices", len(devices))
 		}
 		agent.stop()
-		agent = api.start(t, "node-a", handler)
+		api.start(t, "node-a", handler)
 		api.want(t, "node-a-0: b d e !DeviceLimit")
 		handler.see("a", "b", "c", "e")
 		api.want(t, "node-a-0: a b e !DeviceLimit")

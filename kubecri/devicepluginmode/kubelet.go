@@ -113,7 +113,7 @@ func (p *Plugins) awaitNews(ctx context.Context, events <-chan fsnotify.Event, e
 				return true
 			}
 		case err := <-errs: // events may be lost, by an overflow for one
-			klog.FromContext(ctx).Error(err, "Watching the kubelet's directory for device plugins failed, looking at it")
+			klog.FromContext(ctx).Error(err, "Cannot watch the kubelet's directory for device plugins, looking at it")
 			return true
 		case <-p.attention:
 			return true

@@ -95,8 +95,8 @@ func (b *bench) measureFlood(ctx context.Context, out io.Writer) error {
 	if err := b.create(ctx, "flood", flood{}.Name(), ""); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "| %d devices of 1 kB change each second; minute | DeviceSlices: writes | kB | Instances: writes | kB |\n"+
-		"|---|---|---|---|---|\n", floodDevices)
+	fmt.Fprintf(out, "| %d devices of 1 kB change each second; minute "+
+		"| DeviceSlices: writes | kB | Instances: writes | kB |\n|---|---|---|---|---|\n", floodDevices)
 	for minute := range floodMinutes {
 		select {
 		case err := <-served:
