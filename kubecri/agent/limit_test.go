@@ -47,6 +47,25 @@ func TestDevicesBeyondTheLimit(t *testing.T) {
 	})
 }
 
+// Devices that come and go before they are written do not add up.
+func TestTheLimitHoldsWhileDevicesChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := configuration("cam")
+		c.Spec.MaxDevices = 3
+		api, handler := newAPI(c), seeing("a", "b", "c")
+		api.start(t, "node-a", handler)
+		api.want(t, "node-a-0: a b c")
+		api.outage(0)
+		handler.see("x", "y", "z")
+		pass(time.Minute)
+		handler.see("a", "b", "c", "x", "y", "z")
+		pass(time.Minute)
+		api.outage(-1)
+		pass(time.Minute)
+		api.want(t, "node-a-0: a b c !DeviceLimit")
+	})
+}
+
 // A Configuration that says nothing has the default on each node.
 func TestDevicesBeyondTheDefaultLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

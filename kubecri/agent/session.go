@@ -81,7 +81,7 @@ func (a *Agent) settle(ctx context.Context, s *session) (record func()) {
 	cleared := s.reports.Settled() // if was is not: other nodes see the devices
 	over := s.reports.Expire(now)
 	s.standing = s.reports.Stands(now, a.named(c))
-	a.limit(s, &was, &s.standing)
+	a.limit(s, &s.standing)
 	rejected := reports.Summary(s.standing.Rejected)
 	leftOut := rejected != "" && rejected != s.rejected
 	leftOutCount := reports.Count(s.standing.Rejected)

@@ -27,7 +27,8 @@ const (
 	// gathered is what has to be there before some of the waiting changes are written, if not all can
 	// be: one write of a slice with many changes costs less than many writes.
 	gathered = 60 * rate
-	// maxDebt bounds how long devices that go, which never wait, make others wait: 17 minutes.
+	// maxDebt bounds how long devices that go, which never wait, make others of their Configuration
+	// wait: 17 minutes, times the Configurations that have spent.
 	maxDebt = 1024 * rate
 
 	// A device that appears or changes again waits for minWait since it was written, and each time for
@@ -49,6 +50,8 @@ type budget struct {
 	refilled time.Time
 	// paces are those of devices that changed lately.
 	paces map[deviceKey]*pace
+	// waiting is since when devices are held back that appear or change for the first time.
+	waiting map[deviceKey]time.Time
 	// late are the Configurations that have changes held back.
 	late map[v1alpha1.ConfigurationReference]lateness
 	// next is when what waits is to be looked at again; zero when nothing waits.
@@ -97,7 +100,7 @@ func (b *budget) plan(v *view, now time.Time) (first, then []change, held map[v1
 func (b *budget) begin(now time.Time) {
 	if b.accounts == nil {
 		b.accounts, b.paces = map[v1alpha1.ConfigurationReference]*account{}, map[deviceKey]*pace{}
-		b.late = map[v1alpha1.ConfigurationReference]lateness{}
+		b.late, b.waiting = map[v1alpha1.ConfigurationReference]lateness{}, map[deviceKey]time.Time{}
 	}
 	back := b.share() * now.Sub(b.refilled).Seconds()
 	maps.DeleteFunc(b.accounts, func(_ v1alpha1.ConfigurationReference, a *account) bool {
@@ -130,7 +133,12 @@ func (b *budget) left(v *view, ref v1alpha1.ConfigurationReference) float64 {
 	if a == nil {
 		return burst
 	}
-	a.left, a.burst = a.left+burst-a.burst, burst
+	if burst < a.burst { // what was spent of the larger burst is no debt
+		a.left = min(a.left, burst)
+	} else {
+		a.left += burst - a.burst
+	}
+	a.burst = burst
 	return a.left
 }
 
@@ -192,12 +200,30 @@ func (b *budget) hold(v *view, all []difference, now time.Time) map[deviceKey]bo
 				again = append(again, d)
 			}
 		}
+		b.orderSteady(steady, now)
 		b.order(again)
 		left := int(b.left(v, ref))
 		b.take(&taken, steady, left, held, now)
 		b.take(&taken, again, left-reserve, held, now)
+		for _, d := range steady {
+			if held[d.key] && b.waiting[d.key].IsZero() {
+				b.waiting[d.key] = now
+			}
+		}
 	}
+	maps.DeleteFunc(b.waiting, func(key deviceKey, _ time.Time) bool { return !held[key] })
 	return held
+}
+
+// orderSteady puts the devices first that wait the longest: names that are new each second delay no older one.
+func (b *budget) orderSteady(all []difference, now time.Time) {
+	since := func(d difference) time.Time {
+		if at, ok := b.waiting[d.key]; ok {
+			return at
+		}
+		return now
+	}
+	slices.SortStableFunc(all, func(x, y difference) int { return since(x).Compare(since(y)) })
 }
 
 // order puts the devices first that wait the longest, with others of their slice, which cost little more.

@@ -222,6 +222,34 @@ func TestAFloodDelaysNoSteadyDevice(t *testing.T) {
 	}
 }
 
+// While others announce new names each second, a device that appears waits for its turn, whatever its id.
+func TestNewNamesStarveNoDevice(t *testing.T) {
+	f := newFlooded(t)
+	for second := range 600 {
+		seen := ids(1000, fmt.Sprintf("a%d-", second), "")
+		if second >= 300 {
+			seen["zoom"] = "1"
+		}
+		f.sees(cam, seen)
+		f.pass()
+		if f.written(cam)["zoom"] != "" {
+			return
+		}
+	}
+	t.Error("the device zoom is not written five minutes after it appeared")
+}
+
+// Whoever lowers spec.maxDevices in a flood does not wait for what was spent of the larger burst.
+func TestALowerLimitIsNoDebt(t *testing.T) {
+	v := &view{known: map[v1alpha1.ConfigurationReference]Known{cam: {MaxDevices: 10}}}
+	for left, want := range map[float64]float64{1 << 20: 1 << 20, 64 << 20: v.burst(cam), -1 << 20: -1 << 20} {
+		b := budget{accounts: map[v1alpha1.ConfigurationReference]*account{cam: {left: left, burst: 70 << 20}}}
+		if got := b.left(v, cam); got != want {
+			t.Errorf("of %.0f bytes %.0f are left, want %.0f", left, got, want)
+		}
+	}
+}
+
 // What discovery normally finds is written at once: 1,000 devices of 1 kB, which lose their network and come back.
 func TestManyDevicesAreWrittenAtOnce(t *testing.T) {
 	f := newFlooded(t)

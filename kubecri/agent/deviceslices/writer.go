@@ -186,7 +186,8 @@ func (w *Writer) sync(ctx context.Context) (wrote bool, err error) {
 			logger.Info("There is no Node object of this node yet: its devices are reported when there is", "node", w.config.NodeName)
 		}
 		w.waiting = true
-		return false, nil // its event will come
+		w.budget.next = time.Time{} // nothing is looked at before the Node's event
+		return false, nil
 	}
 	w.waiting = false
 	v, err := w.view(ctx, v1alpha1.NodeOwner(node.Name, node.UID))
