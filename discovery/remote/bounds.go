@@ -127,9 +127,13 @@ func (m *meter) await() error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.ctx.Err() != nil {
+	switch {
+	case m.ctx.Err() != nil:
 		<-m.bounds.large
 		return net.ErrClosed
+	case m.pending <= smallBytes: // the list is whole: its end was read before the wait
+		<-m.bounds.large
+		return nil
 	}
 	m.large = true
 	return m.SetReadDeadline(time.Now().Add(largeTimeout))

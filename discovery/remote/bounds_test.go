@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -210,4 +211,27 @@ func TestMoreStreamsThanThereMayBe(t *testing.T) {
 	if !strings.Contains(err.Error(), want) {
 		t.Errorf("Discover() = %v, want %q", err, want)
 	}
+}
+
+// A list that came whole while its connection waited for a place gives the place back, and has no deadline.
+func TestAListThatCameWhileItsConnectionWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer there.Close()
+		b := newBounds()
+		for range maxLarge {
+			b.large <- struct{}{}
+		}
+		m := b.meter(here)
+		defer m.Close()
+		m.pending = smallBytes + 1
+		waited := make(chan error, 1)
+		go func() { waited <- m.await() }()
+		synctest.Wait()
+		m.complete()()
+		<-b.large
+		if err := <-waited; err != nil || m.large || len(b.large) != maxLarge-1 {
+			t.Errorf("await() = %v; it has a place: %v; %d are taken", err, m.large, len(b.large))
+		}
+	})
 }

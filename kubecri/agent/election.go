@@ -11,10 +11,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	coordinationinformers "k8s.io/client-go/informers/coordination/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubeslot/kubeslot/kubecri/agent/deviceslices"
 	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
@@ -228,6 +230,17 @@ func (e *election) take(ctx context.Context, lease *coordinationv1.Lease) (*coor
 	return e.client.Update(ctx, next, metav1.UpdateOptions{})
 }
 
+// taken reports whether the watch shows that the Lease has become another's.
+func (e *election) taken(lease *coordinationv1.Lease) bool {
+	obj, exists, _ := e.leases.GetStore().GetByKey(lease.Namespace + "/" + lease.Name) // a cache does not fail
+	if !exists {
+		return false
+	}
+	is := obj.(*coordinationv1.Lease)
+	order, err := resourceversion.CompareResourceVersion(is.ResourceVersion, lease.ResourceVersion)
+	return err == nil && order > 0 && ptr.Deref(is.Spec.HolderIdentity, "") != "" && !e.mine(is)
+}
+
 // hold discovers and renews the Lease until it is lost or ctx ends, or no source works.
 // Then the Lease is released. It returns false when another node may do better.
 func (e *election) hold(ctx context.Context, s *session, lease *coordinationv1.Lease) (able bool) {
@@ -240,6 +253,9 @@ func (e *election) hold(ctx context.Context, s *session, lease *coordinationv1.L
 	lost, renewed := false, began
 	for able = true; !lost; {
 		if e.sleep(ctx, checkAfter); ctx.Err() != nil {
+			break
+		}
+		if lost = e.taken(lease); lost {
 			break
 		}
 		now := e.config.Clock.Now()

@@ -221,7 +221,7 @@ func TestHandover(t *testing.T) {
 					time.Sleep(time.Second)
 				}
 			})
-			pass(renewAfter + handover + 20*time.Second)
+			pass(checkAfter + handover + 10*time.Second)
 		}, 2 * time.Second, 1, 1},
 		"two are wanted": {func(t *testing.T, s *shop, holder string) {
 			c := s.c.DeepCopy()

@@ -242,7 +242,9 @@ func (a *account) instance(name string, capacity int, usable, onlyHere bool) *de
 		switch {
 		case a.releasing[slot.Name{Instance: name, Index: index}]:
 			in.Others[index] = "being released by this node"
-			in.Releasing = append(in.Releasing, deviceids.Hold{Index: index, ID: c.holder, Level: c.level})
+			if a.ours(c) { // it is another's as soon as our claim is gone
+				in.Releasing = append(in.Releasing, deviceids.Hold{Index: index, ID: c.holder, Level: c.level})
+			}
 		case a.ours(c):
 			in.Holds = append(in.Holds, deviceids.Hold{Index: index, ID: c.holder, Level: c.level})
 		case onlyHere && c.node != a.node: // counts for nobody

@@ -94,7 +94,7 @@ func New(registry Registry) *Metrics {
 		reconciles: results("claim_reconciles_total", "Comparisons of a slot's claim with the containers, by result."),
 		resyncs:    results("runtime_resyncs_total", "Times that the runtime was asked for its containers, by result."),
 		checkpoint: results("checkpoint_writes_total", "Times that the checkpoint of the node's claims and devices was written, by result."),
-		patches:    results("advertise_patches_total", "Patches of the node's status, by result."),
+		patches:    results("advertise_patches_total", "Patches of the resources in the node's status, by result."),
 		advertised: metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: "advertised_slots",
 			Help:           "Slots that the node can reach and advertises, by Configuration; what pods hold beyond that is not counted.",
 			StabilityLevel: metrics.ALPHA}, []string{"configuration"}),
@@ -223,7 +223,7 @@ func (m *Metrics) Checkpointed(err error) {
 	}
 }
 
-// Patched counts a patch of the node's status.
+// Patched counts a patch of the resources in the node's status.
 func (m *Metrics) Patched(err error) {
 	if m != nil {
 		m.patches.WithLabelValues(result(err)).Inc()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,8 +29,9 @@ const maxMessage = 1024
 
 // Set has the node say the condition from now on. It returns at once. There is no heartbeat.
 func (w *Writer) Set(c Condition) {
-	if len(c.Message) > maxMessage {
-		c.Message = c.Message[:maxMessage-3] + "..."
+	// The API server gives back text that is UTF-8.
+	if c.Message = strings.ToValidUTF8(c.Message, "?"); len(c.Message) > maxMessage {
+		c.Message = strings.ToValidUTF8(c.Message[:maxMessage-3], "") + "..."
 	}
 	w.mu.Lock()
 	changed := w.conditions[c.Type] != c

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -88,5 +89,16 @@ func TestConditions(t *testing.T) {
 	says("Ready=True: kubeslot.io/X=True:yes kubeslot.io/Y=True:" + strings.Repeat("y", maxMessage-3) + "...")
 	if got := patches(); got != 3 {
 		t.Errorf("%d patches, want 3", got)
+	}
+}
+
+// A message is text that the API server gives back as it is, else the Node would be patched for ever.
+func TestMessagesAreUTF8(t *testing.T) {
+	r := newRig(t, fake.NewClientset())
+	r.Set(Condition{Type: "kubeslot.io/X", Status: corev1.ConditionTrue, Message: "\xff" + strings.Repeat("é", maxMessage)})
+	r.Writer.mu.Lock()
+	defer r.Writer.mu.Unlock()
+	if m := r.conditions["kubeslot.io/X"].Message; !utf8.ValidString(m) || len(m) > maxMessage || !strings.HasPrefix(m, "?é") {
+		t.Errorf("the message is %q", m)
 	}
 }

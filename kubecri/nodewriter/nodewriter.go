@@ -33,7 +33,7 @@ const (
 	// DefaultInterval is how often the node is looked at without any change.
 	DefaultInterval = time.Minute
 	// minRetry and maxRetry bound the wait after a patch that failed.
-	minRetry, maxRetry = 100 * time.Millisecond, 10 * time.Second
+	minRetry, maxRetry = 100 * time.Millisecond, time.Minute
 	// At most patchBurst patches follow each other, patchGap apart; after that one every patchInterval.
 	// A thousand nodes may see the same device.
 	patchBurst, patchGap, patchInterval = 10, 100 * time.Millisecond, time.Second
@@ -242,12 +242,13 @@ func (w *Writer) patch(ctx context.Context, parts string, p Patch) error {
 	// Strategic: conditions are merged by their type, and the kubelet's stay.
 	node, err := w.config.Client.CoreV1().Nodes().Patch(ctx, w.config.Node, types.StrategicMergePatchType, data,
 		metav1.PatchOptions{FieldManager: "kubecri"}, "status")
-	w.config.Metrics.Patched(err)
+	if p.advertises() {
+		w.config.Metrics.Patched(err)
+	}
 	if err != nil {
 		return fmt.Errorf("patch the status of node %s (%s): %w", w.config.Node, parts, err)
 	}
 	w.own.Wrote(node)
-	klog.FromContext(ctx).Info("Changed what the node says", "parts", parts)
-	klog.FromContext(ctx).V(2).Info("Patched the node", "patch", string(data))
+	klog.FromContext(ctx).V(2).Info("Patched the node", "parts", parts, "patch", string(data))
 	return nil
 }

@@ -39,6 +39,9 @@ func (m Metadata) IsZero() bool { return len(m.Labels)+len(m.Annotations) == 0 }
 // IsZero reports whether there is nothing to change.
 func (s Status) IsZero() bool { return len(s.Capacity)+len(s.Allocatable)+len(s.Conditions) == 0 }
 
+// advertises reports whether the patch changes what the node has for pods.
+func (p Patch) advertises() bool { return len(p.Status.Capacity)+len(p.Status.Allocatable) > 0 }
+
 // with returns both patches in one. Parts do not change the same things.
 func (p Patch) with(q Patch) Patch {
 	return Patch{
