@@ -26,8 +26,21 @@ func (n *named) check(ctx context.Context, at target, uri string, answers probe)
 	return n.err
 }
 
+// attempts is how often a URL is asked before it counts as unreachable: one lost packet must not
+// give a server another ID.
+const attempts = 3
+
 // answersAs is a probe by FindServers.
-func answersAs(ctx context.Context, at target, uri string) error {
+func answersAs(ctx context.Context, at target, uri string) (err error) {
+	for range attempts {
+		if err = answersOnce(ctx, at, uri); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
+}
+
+func answersOnce(ctx context.Context, at target, uri string) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	var list []application

@@ -16,10 +16,12 @@ import (
 
 // What all streams of a Server hold of lists that are not reported yet. Together that is at most
 // maxStreams × 160 KiB for lists as they are sent, maxLarge × 34 MiB for large ones, and
-// decodeBytes for those that are decoded: 300 MiB.
+// decodeBytes for those that are decoded: 300 MiB, and windowBytes more for each of maxStreams that
+// begins another list behind a large one: 350 MiB with what a Server reads in a second.
 const (
-	// maxStreams is more than a node has Configurations times endpoints that serve them.
-	maxStreams = 256
+	// maxStreams is more than a node has Configurations times endpoints that serve them. Half of them
+	// are for the endpoints of one handler's name at most: others' streams find a place.
+	maxStreams, maxStreamsOfHandler = 256, 128
 
 	// smallBytes is how much of a list each connection may hold at any time, and how long a list
 	// may be that waits until it is taken. For more a connection needs one of maxLarge places.
@@ -46,14 +48,17 @@ const (
 
 // bounds are those of a Server's streams together. Safe for concurrent use.
 type bounds struct {
-	streams  chan struct{} // has one for each
+	mu      sync.Mutex
+	streams map[string]int // open ones, by the handler's name
+	all     int            // open ones
+
 	large    chan struct{} // has one for each list of more than smallBytes
 	decoding *semaphore.Weighted
 	reading  *rate.Limiter
 }
 
 func newBounds() *bounds {
-	return &bounds{streams: make(chan struct{}, maxStreams), large: make(chan struct{}, maxLarge),
+	return &bounds{streams: map[string]int{}, large: make(chan struct{}, maxLarge),
 		decoding: semaphore.NewWeighted(decodeBytes), reading: rate.NewLimiter(readBytes, readBytes)}
 }
 
@@ -64,14 +69,27 @@ func (b *bounds) meter(conn net.Conn) *meter {
 	return m
 }
 
-// open takes the place of a stream, until closed is called.
-func (b *bounds) open() (closed func(), err error) {
-	select {
-	case b.streams <- struct{}{}:
-		return func() { <-b.streams }, nil
-	default:
+// open takes the place of a stream of a handler, until closed is called.
+func (b *bounds) open(handler string) (closed func(), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.all >= maxStreams:
 		return nil, fmt.Errorf("%d streams of discovery handlers are open, which is the most", maxStreams)
+	case b.streams[handler] >= maxStreamsOfHandler:
+		return nil, fmt.Errorf("%d streams of the discovery handler %q are open, which is the most of one: have fewer "+
+			"endpoints register as it, or fewer Configurations name it", maxStreamsOfHandler, handler)
 	}
+	b.all++
+	b.streams[handler]++
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.all--
+		if b.streams[handler]--; b.streams[handler] == 0 {
+			delete(b.streams, handler)
+		}
+	}, nil
 }
 
 // meter is a connection to a handler. It reads a list of more than smallBytes only while it has one

@@ -197,20 +197,33 @@ func TestFramesAreCounted(t *testing.T) {
 	}
 }
 
+// A handler has at most half of the streams, so that others have some, and all have maxStreams.
 func TestMoreStreamsThanThereMayBe(t *testing.T) {
 	s := newServer(t, nil)
-	serveHandler(t, s, "x", sends(devices("a")))
-	source := register(t, s, "x", true)
-	for range maxStreams {
-		if _, err := s.bounds.open(); err != nil {
-			t.Fatal(err)
+	open := func(handler string, n int) (closed func()) {
+		t.Helper()
+		for range n {
+			var err error
+			if closed, err = s.bounds.open(handler); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return closed
+	}
+	refused := func(handler, want string) {
+		t.Helper()
+		serveHandler(t, s, handler, sends(devices("a")))
+		err := await(t, start(t, register(t, s, handler, true), discovery.Request{}).done, "the refusal")
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("Discover() of %s = %v, want %q", handler, err, want)
 		}
 	}
-	want := fmt.Sprint(maxStreams, " streams of discovery handlers are open")
-	err := await(t, start(t, source, discovery.Request{}).done, "the refusal")
-	if !strings.Contains(err.Error(), want) {
-		t.Errorf("Discover() = %v, want %q", err, want)
-	}
+	closed := open("x", maxStreamsOfHandler)
+	refused("x", `128 streams of the discovery handler "x" are open`)
+	open("y", maxStreams-maxStreamsOfHandler)
+	refused("z", "256 streams of discovery handlers are open")
+	closed()
+	open("x", 1)
 }
 
 // A list that came whole while its connection waited for a place gives the place back, and has no deadline.

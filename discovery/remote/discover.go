@@ -52,7 +52,7 @@ func (e *endpoint) discover(ctx context.Context, request discovery.Request, repo
 	if request.Secret && e.address.network != "unix" && !e.address.tls() {
 		return discovery.ErrSecretsNeedTLS
 	}
-	closed, err := e.server.bounds.open()
+	closed, err := e.server.bounds.open(e.name)
 	if err != nil {
 		return err
 	}
