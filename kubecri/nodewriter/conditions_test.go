@@ -95,10 +95,12 @@ func TestConditions(t *testing.T) {
 // A message is text that the API server gives back as it is, else the Node would be patched for ever.
 func TestMessagesAreUTF8(t *testing.T) {
 	r := newRig(t, fake.NewClientset())
-	r.Set(Condition{Type: "kubeslot.io/X", Status: corev1.ConditionTrue, Message: "\xff" + strings.Repeat("é", maxMessage)})
+	long := "\xff" + strings.Repeat("é", maxMessage)
+	r.Set(Condition{Type: "kubeslot.io/X", Status: corev1.ConditionTrue, Message: long})
 	r.Writer.mu.Lock()
 	defer r.Writer.mu.Unlock()
-	if m := r.conditions["kubeslot.io/X"].Message; !utf8.ValidString(m) || len(m) > maxMessage || !strings.HasPrefix(m, "?é") {
+	m := r.conditions["kubeslot.io/X"].Message
+	if !utf8.ValidString(m) || len(m) > maxMessage || !strings.HasPrefix(m, "?é") {
 		t.Errorf("the message is %q", m)
 	}
 }

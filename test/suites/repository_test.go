@@ -190,6 +190,27 @@ func TestPageHasTheTable(t *testing.T) {
 	}
 }
 
+// clusterName is the name of a test's cluster.
+var clusterName = regexp.MustCompile(`cluster\.Config\{Name: (?:cmp\.Or\(os\.Getenv\("CLUSTER"\), )?"([^"]+)"`)
+
+// Packages that may run at the same time have clusters of their own: to bring one up takes down what has its name.
+func TestNoTwoPackagesHaveOneCluster(t *testing.T) {
+	packages := map[string]string{}
+	goFiles(t, func(file, _ string, source []byte) {
+		dir := filepath.Dir(file)
+		for _, m := range clusterName.FindAllSubmatch(source, -1) {
+			name := string(m[1])
+			if other, ok := packages[name]; ok && other != dir {
+				t.Errorf("%s and %s bring up the cluster %q", other, dir, name)
+			}
+			packages[name] = dir
+		}
+	})
+	if len(packages) < 8 {
+		t.Errorf("clusters are found in %v alone", packages)
+	}
+}
+
 // A test that -short skips says where it runs, and CI runs it after a change to what it tests.
 func TestShortSkipsSayWhereTheTestRuns(t *testing.T) {
 	suites := theTable(t)

@@ -183,7 +183,7 @@ func (r *rig) labelsByHand() {
 
 func up(t *testing.T, ctx context.Context, gangs bool) *rig {
 	t.Helper()
-	cfg := cluster.Config{Name: "deviceplugin", Nodes: []string{nodeA, nodeB}, Gangs: gangs, Binaries: map[string]string{}}
+	cfg := cluster.Config{Name: "mixed", Nodes: []string{nodeA, nodeB}, Gangs: gangs, Binaries: map[string]string{}}
 	if !gangs {
 		cfg.DevicePlugin = []string{nodeA}
 	}
