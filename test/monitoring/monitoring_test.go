@@ -113,7 +113,7 @@ func TestAlertsAndDashboards(t *testing.T) {
 			r.check(r.AwaitServing(r.ctx, cluster.Containerd, nodeB))
 		}},
 		{"the state directory cannot be written", func(r *rig) {
-			inTheWay := filepath.Join(r.node(nodeB).KubecriDir, "checkpoint.json.tmp")
+			inTheWay := filepath.Join(r.node(nodeB).KubecriDir, ".checkpoint.json.tmp")
 			r.check(os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700))
 			r.create(pod("unsaved", nodeB, "plenty"))
 			r.awaitRunning("unsaved")
