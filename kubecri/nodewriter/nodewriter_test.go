@@ -168,3 +168,21 @@ func TestNewNeedsItsConfig(t *testing.T) {
 		}
 	}
 }
+
+// The alert KubeslotAdvertisingFails counts patches of what pods can get: those alone advertise.
+func TestPatchesThatAdvertise(t *testing.T) {
+	amount := Quantities{"akri.sh/cam": ptr.To(resource.MustParse("2"))}
+	for _, c := range []struct {
+		patch Patch
+		want  bool
+	}{
+		{Patch{Status: Status{Capacity: amount}}, true},
+		{Patch{Status: Status{Allocatable: amount}}, true},
+		{Patch{Status: Status{Conditions: []any{corev1.NodeCondition{}}}}, false},
+		{Patch{Metadata: Metadata{Labels: map[string]*string{"mode": ptr.To("nri")}}}, false},
+	} {
+		if got := c.patch.advertises(); got != c.want {
+			t.Errorf("%+v advertises: %v", c.patch, got)
+		}
+	}
+}
