@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -39,6 +40,9 @@ func (in *install) state() state {
 			}
 			kinds++
 			objects, err := client.Resource(gv.WithResource(r.Name)).List(in.ctx, metav1.ListOptions{})
+			if apierrors.IsNotFound(err) {
+				continue // its CustomResourceDefinition was deleted after the kinds were listed
+			}
 			in.check(err)
 			for _, o := range objects.Items {
 				s[fmt.Sprintf("%s %s/%s", r.Kind, o.Namespace, o.Name)] = "there"
