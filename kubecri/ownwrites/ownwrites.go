@@ -41,11 +41,15 @@ func New[T metav1.Object](clock clock.PassiveClock) *Writes[T] {
 	return &Writes[T]{clock: clock, latest: map[string]written[T]{}, removed: map[types.UID]time.Time{}}
 }
 
-// Wrote remembers an object as the API server has returned it. It is not to be changed afterwards.
+// Wrote remembers an object as the API server has returned it, unless it is known to be gone: an answer
+// may be late. It is not to be changed afterwards.
 func (w *Writes[T]) Wrote(object T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forget()
+	if _, gone := w.removed[object.GetUID()]; gone {
+		return
+	}
 	w.latest[object.GetName()] = written[T]{object, w.clock.Now()}
 }
 
@@ -64,7 +68,7 @@ func (w *Writes[T]) Gone(name string, uid types.UID) {
 	if latest, ok := w.latest[name]; ok && latest.object.GetUID() == uid {
 		delete(w.latest, name)
 	}
-	delete(w.removed, uid)
+	w.removed[uid] = w.clock.Now()
 }
 
 // Get returns the object of the name as it is known to be, by what the cache shows of it; false when
