@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery"
@@ -47,7 +48,7 @@ func loadSaved(path, node string) saved {
 	for _, claim := range c.Claims {
 		name, err := slot.Parse(claim.Slot)
 		if err == nil && claim.Spec.NodeName == node {
-			s.claims[name] = &v1alpha1.SlotClaim{Spec: claim.Spec}
+			s.claims[name] = &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: claim.Slot}, Spec: claim.Spec}
 		}
 	}
 	s.since = c.MarkedSince
@@ -73,12 +74,8 @@ func (c *Claims) Configuration(name string) (owner *akriv0.Configuration, known 
 
 // isSynced reports whether the API server has been read since the start.
 func (c *Claims) isSynced() bool {
-	select {
-	case <-c.synced:
-		return true
-	default:
-		return false
-	}
+	return c.config.Claims.Informer().HasSynced() && c.config.Configurations.Informer().HasSynced() &&
+		c.config.Nodes.Informer().HasSynced()
 }
 
 // savedHold reports whether the checkpoint has the claim of the slot as the pod needs it.

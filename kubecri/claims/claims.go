@@ -57,6 +57,9 @@ type Config struct {
 	Namespaces NamespaceLabels
 	// Runtime is asked directly, not through the proxy.
 	Runtime Runtime
+	// Kubelet, if set, knows which of its ids hold slots (device-plugin mode). Otherwise pods hold them,
+	// as the scheduler has assigned them.
+	Kubelet *Kubelet
 	// Believable, if set, waits until a slot that the API server has no claim of is free: a backup
 	// may have been restored that does not know others' claims.
 	Believable func(context.Context) error
@@ -98,6 +101,7 @@ type Claims struct {
 	containers *containers
 	queue      workqueue.TypedRateLimitingInterface[slot.Name]
 	relist     chan struct{} // asks for a resync now
+	resyncing  chan struct{} // has a place for one resync
 	known      chan struct{} // closed when the runtime has been asked
 	synced     chan struct{} // closed when claims, Configurations and the node have been read
 	saved      saved         // what the checkpoint said at the start; not changed after New
@@ -142,23 +146,28 @@ func New(config Config) (*Claims, error) {
 	c := &Claims{
 		config: config,
 		store: newStore(config.Node, config.Client.KubeslotV1alpha1().SlotClaims(),
-			config.Claims.Informer().GetStore(), config.Clock),
+			config.Claims.Informer().GetIndexer(), config.Clock),
 		containers: newContainers(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[slot.Name](retryMin, retryMax),
 			workqueue.TypedRateLimitingQueueConfig[slot.Name]{Name: "claims", Clock: config.Clock}),
-		relist:  make(chan struct{}, 1),
-		known:   make(chan struct{}),
-		synced:  make(chan struct{}),
-		saved:   loadSaved(config.Checkpoint, config.Node),
-		changed: make(chan struct{}, 1),
-		fenced:  make(chan struct{}, 1),
-		memory:  map[slot.Name]memory{},
+		relist:    make(chan struct{}, 1),
+		resyncing: make(chan struct{}, 1),
+		known:     make(chan struct{}),
+		synced:    make(chan struct{}),
+		saved:     loadSaved(config.Checkpoint, config.Node),
+		changed:   make(chan struct{}, 1),
+		fenced:    make(chan struct{}, 1),
+		memory:    map[slot.Name]memory{},
 	}
+	c.store.ids = config.Kubelet != nil
 	c.fence = newFence(&config, c.owner, c.saved.claims)
 	c.checkpoint = newCheckpointer(config.Checkpoint, c.saved.devices)
 	if c.saved.since.IsZero() {
 		c.saved.since = config.Clock.Now().Round(0)
+	}
+	if err := config.Claims.Informer().AddIndexers(ByInstance); err != nil {
+		return nil, fmt.Errorf("claims: %w", err)
 	}
 	if err := c.follow(); err != nil {
 		return nil, fmt.Errorf("claims: %w", err)
@@ -221,17 +230,7 @@ func (c *Claims) Resync() {
 // again when it vanishes, and when it could not be made before: without a
 // Configuration, or while the Node object was away, which takes its claims along.
 func (c *Claims) follow() error {
-	_, err := c.config.Claims.Informer().AddEventHandler(handler(func(claim *v1alpha1.SlotClaim) {
-		if name, err := claim.Slot(); err == nil && claim.Spec.NodeName == c.config.Node {
-			c.store.saw(name, claim.UID)
-			if now := c.store.get(name); now != nil && c.fence.saw(name, now) {
-				c.fenceSoon()
-			}
-			c.queue.Add(name)
-			c.checkpointSoon()
-			c.noteHeld()
-		}
-	}))
+	_, err := c.config.Claims.Informer().AddEventHandler(handler(c.Saw))
 	if err != nil {
 		return err
 	}
@@ -256,6 +255,21 @@ func (c *Claims) follow() error {
 		return err
 	}
 	return c.followPods(c.config.Pods.Informer())
+}
+
+// Saw is called with each claim that the informer has begun or ceased to show, or has changed.
+func (c *Claims) Saw(claim *v1alpha1.SlotClaim) {
+	name, err := claim.Slot()
+	if err != nil || !c.store.ours(claim) {
+		return
+	}
+	c.store.saw(name, claim.UID)
+	if now := c.store.get(name); now != nil && c.fence.saw(name, now) {
+		c.fenceSoon()
+	}
+	c.queue.Add(name)
+	c.checkpointSoon()
+	c.noteHeld()
 }
 
 // handler calls f with each object that is new, changed or gone.

@@ -6,32 +6,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
-
-// Pod identifies a pod. Two pods of one name, one after the other, have
-// different UIDs.
-type Pod struct {
-	Namespace, Name, UID string
-}
-
-// String returns namespace/name.
-func (p Pod) String() string { return p.Namespace + "/" + p.Name }
-
-// user is a container and the slots that it uses. Its id is "" while it is
-// being created.
-type user struct {
-	id      string
-	sandbox string
-	pod     Pod
-	name    string
-	slots   map[slot.Name]v1alpha1.Level
-	born    uint64 // event at which it was entered or got its id
-	// stopping is true while this process stops it, and ended once it has, or was found ended: it does
-	// not run, cannot start again, and uses no slot (stop.go).
-	stopping, ended bool
-}
 
 // containers says which containers on this node use which slots. It knows what the
 // runtime said when last asked and what has been done through us since. Safe for
@@ -43,8 +19,10 @@ type containers struct {
 	users  map[*user]bool
 	byID   map[string]*user
 	bySlot map[slot.Name]map[*user]bool
-	// freed are slots whose last user is known to have gone, with the UIDs of the pods
-	// whose claims on them are released without grace.
+	// byInstance are the slots that bySlot has.
+	byInstance map[string]map[slot.Name]bool
+	// freed are slots whose last user is known to have gone, with the holders whose claims on them
+	// are released without grace.
 	freed map[slot.Name][]string
 	// emptied is closed when freed becomes empty; nil while nobody waits for that.
 	emptied chan struct{}
@@ -54,7 +32,8 @@ type containers struct {
 }
 
 func newContainers() *containers {
-	return &containers{users: map[*user]bool{}, byID: map[string]*user{}, bySlot: map[slot.Name]map[*user]bool{}, freed: map[slot.Name][]string{}}
+	return &containers{users: map[*user]bool{}, byID: map[string]*user{}, bySlot: map[slot.Name]map[*user]bool{},
+		byInstance: map[string]map[slot.Name]bool{}, freed: map[slot.Name][]string{}}
 }
 
 // begin enters a container that is about to be created. It refuses a slot that
@@ -252,10 +231,10 @@ func (c *containers) use(name slot.Name) use {
 		if u.ended {
 			continue
 		}
-		s.held = append(s.held, holder{hold: hold{u.pod.UID, u.slots[name]}, pod: u.pod, container: u.name})
+		s.held = append(s.held, holder{hold: hold{u.holder(name), u.slots[name]}, pod: u.pod, container: u.name})
 	}
 	slices.SortFunc(s.held, func(a, b holder) int {
-		return cmp.Or(cmp.Compare(a.pod.UID, b.pod.UID), cmp.Compare(a.container, b.container))
+		return cmp.Or(cmp.Compare(a.by, b.by), cmp.Compare(a.container, b.container))
 	})
 	return s
 }
@@ -342,6 +321,10 @@ func (c *containers) add(u *user) {
 			c.bySlot[name] = map[*user]bool{}
 		}
 		c.bySlot[name][u] = true
+		if c.byInstance[name.Instance] == nil {
+			c.byInstance[name.Instance] = map[slot.Name]bool{}
+		}
+		c.byInstance[name.Instance][name] = true
 	}
 }
 
@@ -354,6 +337,10 @@ func (c *containers) drop(u *user) {
 		delete(c.bySlot[name], u)
 		if len(c.bySlot[name]) == 0 {
 			delete(c.bySlot, name)
+			delete(c.byInstance[name.Instance], name)
+			if len(c.byInstance[name.Instance]) == 0 {
+				delete(c.byInstance, name.Instance)
+			}
 		}
 	}
 }
@@ -363,18 +350,18 @@ func (c *containers) free(u *user) []slot.Name {
 	c.drop(u)
 	names := slices.Collect(maps.Keys(u.slots))
 	for _, name := range names {
-		c.freeIfUnused(name, u.pod.UID)
+		c.freeIfUnused(name, u.holder(name))
 	}
 	return names
 }
 
-// freeIfUnused frees a slot of the pod's claim, unless a container uses it.
-func (c *containers) freeIfUnused(name slot.Name, pod string) bool {
+// freeIfUnused frees a slot of the holder's claim, unless a container uses it.
+func (c *containers) freeIfUnused(name slot.Name, holder string) bool {
 	if len(c.bySlot[name]) > 0 {
 		return false
 	}
-	if !slices.Contains(c.freed[name], pod) {
-		c.freed[name] = append(c.freed[name], pod)
+	if !slices.Contains(c.freed[name], holder) {
+		c.freed[name] = append(c.freed[name], holder)
 	}
 	return true
 }

@@ -14,10 +14,10 @@ import (
 // may delete it each time: the controller deletes claims that do not count.
 const remakeInterval = 10 * time.Second
 
-// hold is how a pod uses a slot, as the claim says it.
+// hold is how a slot is held, as the claim says it.
 type hold struct {
-	podUID string
-	level  v1alpha1.Level
+	by    string // a pod's UID, or an id of the kubelet's
+	level v1alpha1.Level
 }
 
 func holdOf(c *v1alpha1.SlotClaim) hold { return hold{c.Spec.Holder, c.Spec.Level} }
@@ -33,8 +33,7 @@ type holder struct {
 type use struct {
 	held []holder // created containers that can run, or run again
 	busy bool     // a container that uses it is being created
-	// freed are the UIDs of pods whose containers used the slot last and are known to
-	// have gone.
+	// freed are the holders whose containers used the slot last and are known to have gone.
 	freed []string
 }
 
@@ -43,7 +42,7 @@ type view struct {
 	slot  slot.Name
 	claim *v1alpha1.SlotClaim // this node's, nil for none
 	use   use
-	// entitled is how the pods that are bound to the node are to use it.
+	// entitled is how it is to be held also without a container.
 	entitled []hold
 	// capacity is the number of the Instance's slots, 0 while no claim can be made.
 	capacity int

@@ -67,7 +67,7 @@ func TestDecide(t *testing.T) {
 				}
 			}
 			got := decide(v, test.known, now, grace)
-			if (got.remake != nil) != test.remake || test.remake && got.remake.podUID != "u1" {
+			if (got.remake != nil) != test.remake || test.remake && got.remake.by != "u1" {
 				t.Errorf("made again for %+v, want %t", got.remake, test.remake)
 			}
 			got.remake = nil

@@ -9,6 +9,9 @@
 // A scheduler may have claimed the slots for the pod already (its claimMode
 // Scheduler); such a claim is kept while the pod is bound to the node (pods.go).
 //
+// In device-plugin mode ids of the kubelet's hold slots, and what is in use is known from the runtime
+// and the kubelet (kubelet.go).
+//
 // What runs here is known from the runtime alone (containers.go): each container
 // carries the annotations of its slots, so nothing is stored and a killed
 // process loses nothing. What the claims should be follows from that (decide.go,

@@ -25,6 +25,13 @@ func (c *Claims) eventLoop(ctx context.Context) {
 // asked.
 func (c *Claims) happened(ctx context.Context, event *runtimeapi.ContainerEventResponse) {
 	id := event.ContainerId
+	if c.config.Kubelet != nil { // the kubelet says what an end means
+		created := event.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT
+		if c.containers.has(id) || created && c.anyUnused() {
+			c.Resync()
+		}
+		return
+	}
 	switch event.ContainerEventType {
 	case runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
 		c.ContainerRemoved(id)

@@ -58,7 +58,7 @@ func TestWhatEndsBehindOurBackIsReleasedUponItsEvent(t *testing.T) {
 func TestContainerOutlivesItsSandbox(t *testing.T) {
 	f := withContainer(t, runtimeapi.ContainerState_CONTAINER_RUNNING)
 	f.runtime.change(func() { f.runtime.stopped["box-u1"] = true })
-	if err := f.resync(t.Context()); err != nil {
+	if _, err := f.resync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(f.containers.bySlot); n != 1 {
@@ -74,7 +74,7 @@ func TestContainerThatExitsKeepsItsSlot(t *testing.T) {
 	f := withContainer(t, runtimeapi.ContainerState_CONTAINER_EXITED)
 	f.runtime.events <- event("c1", stopped)
 	f.runtime.events <- event("c1", stopped) // the first one has been handled
-	if err := f.resync(t.Context()); err != nil {
+	if _, err := f.resync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(f.containers.bySlot); n != 1 {

@@ -46,6 +46,7 @@ func (c *Claims) reconcile(ctx context.Context, name slot.Name) error {
 	}
 	defer unlock()
 	v := view{slot: name, claim: c.store.get(name), use: c.containers.use(name), entitled: c.entitlements(name), capacity: c.capacity(name)}
+	c.askKept(&v)
 	d := decide(v, c.remembered(name), c.config.Clock.Now(), c.config.Grace)
 	start := time.Now()
 	err = c.apply(ctx, v, &d)
@@ -81,7 +82,7 @@ func (c *Claims) apply(ctx context.Context, v view, d *decision) error {
 	if err != nil {
 		return err
 	}
-	spec := specOf(c.config.Node, d.remake.pod, d.remake.container, d.remake.level)
+	spec := c.specOf(d.remake)
 	spec.MadeAgain = true
 	wrote, other, err := c.claim(ctx, v.slot, spec, owner)
 	switch {

@@ -72,11 +72,8 @@ func (c *containers) pods(instance string) []Pod {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var pods []Pod
-	for name, users := range c.bySlot {
-		if name.Instance != instance {
-			continue
-		}
-		for u := range users {
+	for name := range c.byInstance[instance] {
+		for u := range c.bySlot[name] {
 			if !slices.Contains(pods, u.pod) {
 				pods = append(pods, u.pod)
 			}

@@ -2,6 +2,8 @@ package claims
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -41,10 +43,8 @@ func (c *Claims) resyncLoop(ctx context.Context) {
 	ticker := c.config.Clock.NewTicker(c.config.Resync)
 	defer ticker.Stop()
 	backoff, failing := runtimeRetries(), false
-	for {
-		err := c.resync(ctx)
-		c.config.Metrics.Resynced(err)
-		c.setResyncError(err)
+	for step := 0; ; step++ {
+		again, err := c.resync(ctx)
 		var retry <-chan time.Time
 		switch {
 		case err != nil && ctx.Err() == nil:
@@ -58,13 +58,24 @@ func (c *Claims) resyncLoop(ctx context.Context) {
 				logger.Info("Listed the runtime's containers again")
 			}
 			backoff, failing = runtimeRetries(), false
+			if again = c.config.Kubelet.again(step, again); again > 0 {
+				retry = c.config.Clock.After(again)
+			}
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
 		case <-c.relist:
+			step = -1
 		case <-retry:
+		}
+		if c.config.Kubelet != nil { // what happens together is looked at once
+			select {
+			case <-ctx.Done():
+				return
+			case <-c.config.Clock.After(relistGap):
+			}
 		}
 	}
 }
@@ -83,10 +94,39 @@ func (c *Claims) ResyncError() error {
 	return c.resyncError
 }
 
-// resync makes the containers those that the runtime has, and has the claims follow.
-func (c *Claims) resync(ctx context.Context) error {
+// resync makes the containers those that the runtime has, and has the claims follow. It returns after
+// what time to do so again at the latest; 0 for not before something happens.
+func (c *Claims) resync(ctx context.Context) (again time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
 	defer cancel()
+	select {
+	case c.resyncing <- struct{}{}:
+		defer func() { <-c.resyncing }()
+	case <-ctx.Done():
+		return 0, fmt.Errorf("wait for another listing of the runtime's containers: %w", context.Cause(ctx))
+	}
+	if err = c.readContainers(ctx); err == nil && c.config.Kubelet != nil {
+		again, err = c.config.Kubelet.Ask(ctx)
+	}
+	c.config.Metrics.Resynced(err)
+	c.setResyncError(err)
+	if err != nil {
+		return 0, err
+	}
+	c.enqueue(c.names())
+	c.checkpointSoon() // the devices may have changed
+	c.noteHeld()
+	return again, nil
+}
+
+// names are the slots of which there is something to be done, or may be.
+func (c *Claims) names() []slot.Name {
+	names := append(c.containers.slots(), c.store.names()...)
+	slices.SortFunc(names, compareSlots)
+	return slices.Compact(names)
+}
+
+func (c *Claims) readContainers(ctx context.Context) error {
 	since := c.containers.startSync()
 	listed, err := c.list(ctx)
 	if err != nil {
@@ -100,10 +140,6 @@ func (c *Claims) resync(ctx context.Context) error {
 		klog.FromContext(ctx).Info("Read from the runtime which containers use slots", "containers", len(listed))
 		close(c.known)
 	}
-	c.enqueue(c.containers.slots())
-	c.enqueue(c.store.names())
-	c.checkpointSoon() // the devices may have changed
-	c.noteHeld()
 	return nil
 }
 
@@ -152,10 +188,16 @@ func (c *Claims) userOf(ctx context.Context, container *runtimeapi.Container, po
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Passed over a container's annotation", "containerID", container.Id)
 	}
+	if c.config.Kubelet != nil {
+		u.ids = map[slot.Name]string{}
+	}
 	for name, use := range used {
 		u.slots[name] = use.Level
+		if u.ids != nil {
+			u.ids[name] = use.Holder
+		}
 	}
-	if len(u.slots) == 0 {
+	if len(u.slots) == 0 && u.ids == nil {
 		assigned, err := assignment.OfContainer(podAnnotations, u.pod.UID, c.config.Node, u.name)
 		if err != nil { // it was created without devices, then
 			return nil

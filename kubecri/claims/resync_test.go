@@ -40,7 +40,7 @@ func TestListThatFails(t *testing.T) {
 	f.Resync()
 	await(t, "the list", func() bool { return f.containers.isKnown() && f.ResyncError() == nil })
 	r.change(func() { r.down = true })
-	if err := f.resync(t.Context()); err == nil {
+	if _, err := f.resync(t.Context()); err == nil {
 		t.Fatal("no error")
 	}
 	f.still(t, "cam-a1-0", "CL u1 node-a")

@@ -20,8 +20,10 @@ import (
 // informer does: a claim that was just deleted must not look held, and one that was
 // just created is not created again.
 type store struct {
-	node   string
-	cached cache.Store
+	node string
+	// ids says that ids of the kubelet's hold slots: a claim that names a pod is another mode's.
+	ids    bool
+	cached cache.Indexer
 	Writer
 	own *ownwrites.Writes[*v1alpha1.SlotClaim]
 
@@ -30,7 +32,23 @@ type store struct {
 	writing map[slot.Name]chan struct{}
 }
 
-func newStore(node string, api typed.SlotClaimInterface, cached cache.Store, clock clock.PassiveClock) *store {
+// InstanceIndex is our index of informers of claims: by Instance.
+const InstanceIndex = "kubecri/claims/instance"
+
+// ByInstance makes that index.
+var ByInstance = cache.Indexers{InstanceIndex: func(obj any) ([]string, error) {
+	claim, ok := obj.(*v1alpha1.SlotClaim)
+	if !ok {
+		return nil, nil
+	}
+	name, err := claim.Slot()
+	if err != nil {
+		return nil, nil //nolint:nilerr // no slot's claim
+	}
+	return []string{name.Instance}, nil
+}}
+
+func newStore(node string, api typed.SlotClaimInterface, cached cache.Indexer, clock clock.PassiveClock) *store {
 	own := ownwrites.New[*v1alpha1.SlotClaim](clock)
 	return &store{node: node, cached: cached, own: own, writing: map[slot.Name]chan struct{}{}, Writer: Writer{
 		API:     api,
@@ -73,17 +91,21 @@ func (s *store) get(name slot.Name) *v1alpha1.SlotClaim {
 // shown returns what the informer shows of this node.
 func (s *store) shown(name slot.Name) *v1alpha1.SlotClaim {
 	obj, _, _ := s.cached.GetByKey(name.String())
-	if claim, ok := obj.(*v1alpha1.SlotClaim); ok && claim.Spec.NodeName == s.node {
+	if claim, ok := obj.(*v1alpha1.SlotClaim); ok && s.ours(claim) {
 		return claim
 	}
 	return nil
 }
 
+func (s *store) ours(c *v1alpha1.SlotClaim) bool {
+	return c.Spec.NodeName == s.node && (!s.ids || c.Spec.Pod == nil)
+}
+
 // names returns the slots of which the node has claims.
 func (s *store) names() []slot.Name {
 	var names []slot.Name
-	for _, obj := range s.cached.List() {
-		if name, err := obj.(*v1alpha1.SlotClaim).Slot(); err == nil {
+	for _, claim := range s.merged(s.cached.List()) {
+		if name, err := claim.Slot(); err == nil {
 			names = append(names, name)
 		}
 	}
@@ -93,14 +115,31 @@ func (s *store) names() []slot.Name {
 // all returns this node's claims, in no order, but for those that are being deleted.
 // They are not to be changed.
 func (s *store) all() []*v1alpha1.SlotClaim {
+	return slices.DeleteFunc(s.merged(s.cached.List()),
+		func(c *v1alpha1.SlotClaim) bool { return c.DeletionTimestamp != nil })
+}
+
+// of returns those of an Instance.
+func (s *store) of(instance string) []*v1alpha1.SlotClaim {
+	cached, err := s.cached.ByIndex(InstanceIndex, instance)
+	if err != nil { // only for an index that does not exist
+		panic(err)
+	}
+	return slices.DeleteFunc(s.merged(cached), func(c *v1alpha1.SlotClaim) bool {
+		name, err := c.Slot()
+		return err != nil || name.Instance != instance || c.DeletionTimestamp != nil
+	})
+}
+
+// merged are this node's claims, by those that the informer shows.
+func (s *store) merged(shown []any) []*v1alpha1.SlotClaim {
 	var cached []*v1alpha1.SlotClaim
-	for _, obj := range s.cached.List() {
-		if claim := obj.(*v1alpha1.SlotClaim); claim.Spec.NodeName == s.node {
+	for _, obj := range shown {
+		if claim := obj.(*v1alpha1.SlotClaim); s.ours(claim) {
 			cached = append(cached, claim)
 		}
 	}
-	return slices.DeleteFunc(s.own.Merge(cached),
-		func(c *v1alpha1.SlotClaim) bool { return c.DeletionTimestamp != nil })
+	return s.own.Merge(cached)
 }
 
 // saw is to be called for each claim that the informer has begun or ceased to show.

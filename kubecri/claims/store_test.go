@@ -38,7 +38,7 @@ func TestOwnWritesAreSeenAtOnce(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
-			s := newStore(here, nil, cache.NewStore(cache.MetaNamespaceKeyFunc), clock)
+			s := newStore(here, nil, cache.NewIndexer(cache.MetaNamespaceKeyFunc, ByInstance), clock)
 			for event := range strings.SplitSeq(test.happens, ", ") {
 				what, uid, _ := strings.Cut(event, " ")
 				claim := claimed(t, "cam-a1-0", "CL u1 "+cmp.Or(test.node, here))

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -114,23 +115,37 @@ func (c *Claims) take(ctx context.Context, r *Request, g assignment.Grant) (wrot
 	if err := checkNamespace(g, c.configurations(), r.Pod.Namespace, labelsOf); err != nil {
 		return false, err
 	}
-	owner, err := c.owner()
-	if err != nil {
-		return false, err
-	}
-	if err := c.believable(ctx); err != nil {
-		return false, fmt.Errorf("slot %s is not claimed yet: %w", g.Slot, err)
-	}
-	wrote, other, err := c.claim(ctx, g.Slot, spec, owner)
+	wrote, other, err := c.hold(ctx, g.Slot, spec)
 	switch {
-	case (other != nil && other.Spec.NodeName != c.config.Node || errors.Is(err, ErrContested)) && c.onlyHere(g.Slot):
-		klog.FromContext(ctx).Error(err, "Another node claims a slot of a device that this node alone has; the claim is not believed",
-			"slot", g.Slot, "pod", klog.KRef(r.Pod.Namespace, r.Pod.Name), "container", r.Container)
+	case errors.Is(err, ErrNotBelieved):
 		return false, nil
 	case other != nil:
 		return false, refuseHeld(g.Slot, other)
 	}
 	return wrote, err
+}
+
+// ErrNotBelieved is the error of a claim in the way by another node, of a device that this node alone
+// has: it counts for nobody, and the slot is held without a claim.
+var ErrNotBelieved = errors.New("another node claims a slot of a device that this node alone has")
+
+// hold claims a slot; other is the claim in the way.
+func (c *Claims) hold(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec,
+) (wrote bool, other *v1alpha1.SlotClaim, err error) {
+	owner, err := c.owner()
+	if err != nil {
+		return false, nil, err
+	}
+	if err := c.believable(ctx); err != nil {
+		return false, nil, fmt.Errorf("slot %s is not claimed yet: %w", name, err)
+	}
+	wrote, other, err = c.claim(ctx, name, spec, owner)
+	if (other != nil && other.Spec.NodeName != c.config.Node || errors.Is(err, ErrContested)) && c.onlyHere(name) {
+		klog.FromContext(ctx).Error(err, "Another node claims a slot of a device that this node alone has; the claim is not believed",
+			holderOf(v1alpha1.NewSlotClaim(name, spec, owner))...)
+		return false, nil, ErrNotBelieved
+	}
+	return wrote, other, err
 }
 
 func (c *Claims) believable(ctx context.Context) error {
@@ -190,8 +205,13 @@ func (c *Claims) onlyHere(name slot.Name) bool {
 		return false
 	}
 	device, ok := c.config.Device(name.Instance)
-	_, hash := slot.SplitInstance(name.Instance)
-	return ok && hash == slot.InstanceHash(device.ID, false, c.config.Node, len(hash))
+	return ok && OnlyHere(c.config.Node, name.Instance, device)
+}
+
+// OnlyHere reports whether the Instance is of a device of the node that is not shared.
+func OnlyHere(node, instance string, device discovery.Device) bool {
+	_, hash := slot.SplitInstance(instance)
+	return hash == slot.InstanceHash(device.ID, false, node, len(hash))
 }
 
 // Created says that the runtime has created the container.

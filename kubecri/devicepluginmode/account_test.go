@@ -17,24 +17,25 @@ import (
 func TestAnswerAfterTheDeletion(t *testing.T) {
 	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
 	name := slot.Name{Instance: east().instance, Index: 0}
-	c := claimOf(&v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"},
-		Spec: v1alpha1.SlotClaimSpec{NodeName: "b", Level: v1alpha1.InstanceLevel, Holder: name.String()}})
-	for order, steps := range map[string][]func(){
-		"shown before":     {func() { r.account.set(name, c) }, func() { r.account.gone(name, c.uid) }},
-		"not shown before": {func() { r.account.gone(name, c.uid) }},
+	claim := func(uid, version string) *v1alpha1.SlotClaim {
+		return &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: name.String(), UID: types.UID(uid), ResourceVersion: version},
+			Spec: v1alpha1.SlotClaimSpec{NodeName: "b", Level: v1alpha1.InstanceLevel, Holder: name.String()}}
+	}
+	for order, steps := range map[string][]bool{ // gone or not
+		"shown before":     {false, true},
+		"not shown before": {true},
 	} {
-		c.uid = types.UID(order)
-		for _, step := range steps {
-			step()
+		c := claim(order, "1")
+		for _, gone := range steps {
+			r.shows(c, gone)
 		}
-		r.account.set(name, c) // as create does with the answer
-		if by, taken := r.account.holder(name); taken {
-			t.Errorf("%s: slot %s is %s, which is gone", order, name, by)
+		r.met.Wrote(c) // as hold does with the answer
+		if by := r.others(name.Instance); len(by) > 0 {
+			t.Errorf("%s: slot %s is %s, which is gone", order, name, whose(by[0]))
 		}
 	}
-	c.uid, c.version = "another", 2
-	r.account.set(name, c)
-	if _, taken := r.account.holder(name); !taken {
+	r.met.Wrote(claim("another", "2"))
+	if len(r.others(name.Instance)) == 0 {
 		t.Errorf("slot %s is free, though it is claimed again", name)
 	}
 }
@@ -47,12 +48,12 @@ func TestClaimedAgainOfNone(t *testing.T) {
 	key, value := slot.Annotation(name, "")
 	r.machine.containers = []*runtimeapi.Container{{Id: "c", PodSandboxId: "s", State: runtimeapi.ContainerState_CONTAINER_RUNNING, Annotations: map[string]string{key: value}}}
 	for _, want := range []int{0, 1} {
+		r.synced.Store(want > 0)
 		if err := r.refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if usage := r.api.usage(); len(usage) != want {
 			t.Fatalf("claims %v, want %d", usage, want)
 		}
-		r.account.replace("cam", nil, 1)
 	}
 }

@@ -45,6 +45,10 @@ func TestAkrisReconciliation(t *testing.T) {
 				}
 			}
 			r := newRig(t, a, "node-a", akriv0.ConfigurationSpec{}, "east")
+			if err := r.Configurations.Informer().GetIndexer().Add(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "config-a"},
+				Spec: akriv0.ConfigurationSpec{Capacity: 6}}); err != nil {
+				t.Fatal(err)
+			}
 			want := maps.Clone(was)
 			for i, step := range steps {
 				r.clock = r.clock.Add(step.age)
@@ -79,13 +83,13 @@ func TestAkrisReconciliation(t *testing.T) {
 
 	// test_get_used_slots: of four slots two are this node's, by the id of each.
 	r := newRig(t, newAPI(), "node-a", akriv0.ConfigurationSpec{}, "east")
-	for index, c := range []claim{{node: "node-a", level: v1alpha1.ConfigurationLevel, holder: "config-a-1"}, {node: "node-a", level: v1alpha1.InstanceLevel, holder: "instance-a-1"},
-		{node: "node-b", level: v1alpha1.InstanceLevel, holder: "instance-a-2"}} {
-		r.account.set(slot.Name{Instance: "instance-a", Index: index}, c)
+	for index, spec := range []v1alpha1.SlotClaimSpec{{NodeName: "node-a", Level: v1alpha1.ConfigurationLevel, Holder: "config-a-1"},
+		{NodeName: "node-a", Level: v1alpha1.InstanceLevel, Holder: "instance-a-1"}, {NodeName: "node-b", Level: v1alpha1.InstanceLevel, Holder: "instance-a-2"}} {
+		r.shows(v1alpha1.NewSlotClaim(slot.Name{Instance: "instance-a", Index: index}, spec, v1alpha1.NodeOwner("node-a", "")), false)
 	}
 	ids := map[string]string{}
-	for _, h := range r.account.holds(nil) {
-		ids[h.claim.holder] = h.resource
+	for _, h := range r.holds("") {
+		ids[h.use.Holder] = h.resource
 	}
 	if want := map[string]string{"config-a-1": "akri.sh/instance", "instance-a-1": "akri.sh/instance-a"}; !maps.Equal(ids, want) {
 		t.Errorf("held are %v, want %v", ids, want)

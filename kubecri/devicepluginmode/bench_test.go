@@ -6,8 +6,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/devicepluginmode/deviceids"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -26,15 +26,17 @@ func BenchmarkDecide(b *testing.B) {
 				devices[i] = fmt.Sprint("device-", i)
 			}
 			r := newRig(b, newAPI(), "a", spec, devices...)
-			used := map[slot.Name]claims.Use{}
 			for i, in := range r.resource(cam).(*deviceids.Configuration).Instances {
 				s := slot.Name{Instance: in.Name, Index: 1}
 				id := map[string]string{"Container": fmt.Sprint("cam-", i), "Node": in.Name, "none": s.String()}[name]
-				used[s] = claims.Use{Level: v1alpha1.ConfigurationLevel, Holder: id}
-				r.account.set(s, claimOf(&v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{UID: types.UID(id), ResourceVersion: "1"},
-					Spec: v1alpha1.SlotClaimSpec{NodeName: "a", Level: v1alpha1.ConfigurationLevel, Holder: id}}))
+				key, value := slot.Annotation(s, id)
+				r.machine.containers = append(r.machine.containers, &runtimeapi.Container{Id: id, PodSandboxId: id, Annotations: map[string]string{key: value}})
+				r.shows(&v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: s.String(), UID: types.UID(id), ResourceVersion: "1"},
+					Spec: v1alpha1.SlotClaimSpec{NodeName: "a", Level: v1alpha1.ConfigurationLevel, Holder: id}}, false)
 			}
-			r.account.setUsed(used)
+			if err := r.refresh(b.Context()); err != nil {
+				b.Fatal(err)
+			}
 			var available []string
 			for _, d := range r.resource(cam).List() {
 				available = append(available, d.ID)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,18 +21,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers"
+	corev1informers "k8s.io/client-go/informers/core/v1"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
+	"github.com/kubeslot/kubeslot/kubecri/ownwrites"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
 	typed "github.com/kubeslot/kubeslot/types/client/clientset/versioned/typed/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
+	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
+	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -45,6 +54,8 @@ type api struct {
 	follow  []func(name slot.Name, c *v1alpha1.SlotClaim, gone bool)
 	// cut has each call wait for the end of its context.
 	cut bool
+	// deleting, if set, is called before each deletion.
+	deleting func()
 	// lost has a create be done, and its answer be lost.
 	lost bool
 	// refusal, if there is one, is the answer to each call.
@@ -135,6 +146,9 @@ func (s slotClaims) Delete(ctx context.Context, name string, o metav1.DeleteOpti
 	if err := s.reach(ctx); err != nil {
 		return err
 	}
+	if s.api.deleting != nil {
+		s.api.deleting()
+	}
 	s.api.mu.Lock()
 	defer s.api.mu.Unlock()
 	c := s.api.claims[name]
@@ -200,6 +214,7 @@ type machine struct {
 
 	mu     sync.Mutex
 	down   bool
+	ended  bool // no sandbox is ready
 	listed []*podresourcesapi.PodResources
 	// containers are those of ready sandboxes.
 	containers []*runtimeapi.Container
@@ -233,7 +248,11 @@ func (m *machine) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequ
 	defer m.mu.Unlock()
 	r := &runtimeapi.ListPodSandboxResponse{}
 	for _, c := range m.containers {
-		r.Items = append(r.Items, &runtimeapi.PodSandbox{Id: c.PodSandboxId})
+		s := &runtimeapi.PodSandbox{Id: c.PodSandboxId}
+		if m.ended {
+			s.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+		}
+		r.Items = append(r.Items, s)
 	}
 	return r, nil
 }
@@ -246,20 +265,93 @@ func (*machine) GetContainerEvents(context.Context, *runtimeapi.GetEventsRequest
 // news, and takes the inventory.
 type rig struct {
 	*Plugins
+	synced  atomic.Bool // the API server has been read
+	shown   time.Time   // when all news were last seen
 	api     *api
 	machine *machine
 	events  *record.FakeRecorder
 	clock   time.Time
-	news    []func() // of the API, that the node has not seen
+	read    chan struct{} // closed when synced is for good
+	ran     bool          // its claims were run
+	news    []func()      // of the API, that the node has not seen
 }
 
 const capacity = 2
+
+// rigClock is its clock.
+type rigClock struct {
+	clock.RealClock
+	r *rig
+}
+
+func (c rigClock) Now() time.Time                  { return c.r.clock }
+func (c rigClock) Since(t time.Time) time.Duration { return c.r.clock.Sub(t) }
+
+// gated is an informer that has synced when its rig says so; nobody runs it.
+type gated struct {
+	cache.SharedIndexInformer
+	r *rig
+}
+
+func (g gated) HasSynced() bool                     { return g.r.synced.Load() }
+func (g gated) HasSyncedChecker() cache.DoneChecker { return g }
+func (g gated) Name() string                        { return "rig" }
+func (g gated) Done() <-chan struct{}               { return g.r.read }
+
+type (
+	configurations struct {
+		akriinformers.ConfigurationInformer
+		r *rig
+	}
+	deviceSlices struct {
+		informers.DeviceSliceInformer
+		r *rig
+	}
+	claimsHere struct {
+		informers.SlotClaimInformer
+		r *rig
+	}
+	pods struct {
+		corev1informers.PodInformer
+		r *rig
+	}
+	nodes struct {
+		corev1informers.NodeInformer
+		r *rig
+	}
+)
+
+func (i configurations) Informer() cache.SharedIndexInformer {
+	return gated{i.ConfigurationInformer.Informer(), i.r}
+}
+
+func (i deviceSlices) Informer() cache.SharedIndexInformer {
+	return gated{i.DeviceSliceInformer.Informer(), i.r}
+}
+
+func (i claimsHere) Informer() cache.SharedIndexInformer {
+	return gated{i.SlotClaimInformer.Informer(), i.r}
+}
+
+func (i pods) Informer() cache.SharedIndexInformer { return gated{i.PodInformer.Informer(), i.r} }
+
+func (i nodes) Informer() cache.SharedIndexInformer { return gated{i.NodeInformer.Informer(), i.r} }
 
 // newRig makes a node that sees the devices of Configuration cam, and lists them. Those that
 // begin with local- are not shared.
 func newRig(t testing.TB, a *api, node string, spec akriv0.ConfigurationSpec, devices ...string) *rig {
 	t.Helper()
+	return newRigWith(t, a, node, spec, func(*Config) {}, devices...)
+}
+
+// newRigWith changes the Config first.
+func newRigWith(t testing.TB, a *api, node string, spec akriv0.ConfigurationSpec, change func(*Config),
+	devices ...string) *rig {
+	t.Helper()
 	r := &rig{api: a, machine: &machine{}, events: record.NewFakeRecorder(100), clock: time.Unix(1_000_000, 0)}
+	r.synced.Store(true)
+	r.read = make(chan struct{})
+	r.shown = r.clock
 	spec.Capacity = capacity
 	kube := kubefake.NewClientset()
 	akri := fake.NewSimpleClientset()
@@ -273,8 +365,8 @@ func newRig(t testing.TB, a *api, node string, spec akriv0.ConfigurationSpec, de
 		own.Spec.Devices = append(own.Spec.Devices, listed)
 		seen[listed.Instance()] = discovery.Device{ID: d, Properties: map[string]string{"URL": "rtsp://" + d}, Variables: map[string]bool{"URL": true}}
 	}
-	p, err := New(Config{Node: node, Client: client{akri, a}, Configurations: factory.Akri().V0().Configurations(), Slices: factory.Kubeslot().V1alpha1().DeviceSlices(),
-		Claims: factory.Kubeslot().V1alpha1().SlotClaims(), Pods: core.Core().V1().Pods(), Nodes: core.Core().V1().Nodes(),
+	config := Config{Node: node, Client: client{akri, a}, Configurations: configurations{factory.Akri().V0().Configurations(), r}, Slices: deviceSlices{factory.Kubeslot().V1alpha1().DeviceSlices(), r},
+		Claims: claimsHere{factory.Kubeslot().V1alpha1().SlotClaims(), r}, Pods: pods{core.Core().V1().Pods(), r}, Nodes: nodes{core.Core().V1().Nodes(), r},
 		Devices: func() (map[string]discovery.Device, <-chan struct{}) { return seen, nil },
 		Device: func(_ context.Context, instance string) (discovery.Device, error) {
 			if d, ok := seen[instance]; ok {
@@ -282,13 +374,24 @@ func newRig(t testing.TB, a *api, node string, spec akriv0.ConfigurationSpec, de
 			}
 			return discovery.Device{}, errors.New("not seen")
 		},
-		Runtime: r.machine, PodResources: r.machine, Directory: t.TempDir(), Events: r.events})
+		Runtime: r.machine, PodResources: r.machine, Directory: t.TempDir(), Events: r.events, Clock: rigClock{r: r}}
+	change(&config)
+	p, err := New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Plugins = p
-	p.now = func() time.Time { return r.clock }
-	p.account.now = p.now
+	t.Cleanup(func() { // which ends its queue
+		ended, end := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
+		end()
+		if !r.ran {
+			p.claims.Run(ended)
+		}
+	})
+	if p.watches["cam"], err = p.watchClaims("cam"); err != nil {
+		t.Fatal(err)
+	}
+	p.watches["cam"].informer = gated{p.watches["cam"].informer, r}
 	put := func(indexer interface{ Add(any) error }, obj any) {
 		if err := indexer.Add(obj); err != nil {
 			t.Fatal(err)
@@ -301,19 +404,38 @@ func newRig(t testing.TB, a *api, node string, spec akriv0.ConfigurationSpec, de
 	defer a.mu.Unlock()
 	a.follow = append(a.follow, func(name slot.Name, c *v1alpha1.SlotClaim, gone bool) {
 		r.news = append(r.news, func() {
-			if gone {
-				p.account.gone(name, c.UID)
-			} else {
-				p.account.set(name, claimOf(c))
-			}
+			r.shows(c, gone)
 		})
 	})
-	for text, c := range a.claims {
-		name, _ := slot.Parse(text)
-		p.account.set(name, claimOf(c))
+	for _, c := range a.claims {
+		r.shows(c, false)
 	}
 	p.inventory, _ = p.takeInventory()
 	return r
+}
+
+// shows has the node's informers show a claim, or that it is gone.
+func (r *rig) shows(c *v1alpha1.SlotClaim, gone bool) {
+	change := cache.Indexer.Update
+	if gone {
+		change = cache.Indexer.Delete
+	}
+	if name, _ := c.Slot(); strings.HasPrefix(name.Instance, "cam-") {
+		_ = change(r.watches["cam"].informer.GetIndexer(), c) // of memory
+		r.claimChanged(c, gone)
+	}
+	if c.Spec.NodeName == r.Node {
+		_ = change(r.Claims.Informer().GetIndexer(), c)
+		r.claims.Saw(c)
+	}
+}
+
+// refresh asks what is in use, and releases what is not. No news is older than ownwrites.ShownWithin then.
+func (r *rig) refresh(ctx context.Context) error {
+	if r.clock.Sub(r.shown) >= ownwrites.ShownWithin/2 {
+		r.catchUp(math.MaxInt)
+	}
+	return r.claims.Refresh(ctx)
 }
 
 // catchUp shows the node n of the news that it has not seen.
@@ -322,6 +444,9 @@ func (r *rig) catchUp(n int) {
 	n = min(n, len(r.news))
 	news := r.news[:n]
 	r.news = r.news[n:]
+	if len(r.news) == 0 {
+		r.shown = r.clock
+	}
 	r.api.mu.Unlock()
 	for _, f := range news {
 		f()

@@ -1,7 +1,11 @@
 package devicepluginmode
 
 import (
+	"fmt"
 	"maps"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/devicepluginmode/deviceids"
@@ -9,10 +13,28 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// What this node holds, of what the account knows.
+// asks are what the kubelet has asked for, which neither claims nor containers say. Safe for concurrent
+// use.
+type asks struct {
+	mu sync.Mutex
+	// at is when an id was last asked for, by its slot, or when the slot was first seen to be held; zero
+	// when the kubelet was told no.
+	at map[slot.Name]time.Time
+	// unclaimed are slots that were given while the claim of another node was in the way, which nobody
+	// believes: see claims.ErrNotBelieved.
+	unclaimed map[slot.Name]claims.Use
+	// releasable are the slots that nobody uses, with the time in at when that was decided.
+	releasable map[slot.Name]time.Time
+	// choosing are Instances of which slots are about to be given.
+	choosing map[string]bool
+}
+
+func newAsks() *asks {
+	return &asks{at: map[slot.Name]time.Time{}, unclaimed: map[slot.Name]claims.Use{}, choosing: map[string]bool{}}
+}
 
 // choose notes that slots are about to be given, and chosen that they are, or will not be.
-func (a *account) choose(grants []deviceids.Grant) {
+func (a *asks) choose(grants []deviceids.Grant) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, g := range grants {
@@ -20,172 +42,167 @@ func (a *account) choose(grants []deviceids.Grant) {
 	}
 }
 
-func (a *account) chosen() {
+func (a *asks) chosen() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	clear(a.choosing)
 }
 
-// held are the Instances of which this node holds slots, or is about to.
-func (a *account) held() map[string]bool {
-	all := map[string]bool{}
-	for _, instances := range a.heldInstances() {
-		maps.Copy(all, instances)
-	}
+// asked notes that the kubelet has asked for the slots now.
+func (a *asks) asked(grants []deviceids.Grant, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	maps.Copy(all, a.choosing)
+	for _, g := range grants {
+		a.at[g.Slot] = now
+	}
+}
+
+// refused takes it back: the slots may be released at once.
+func (a *asks) refused(names []slot.Name) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, name := range names {
+		a.at[name] = time.Time{}
+	}
+}
+
+// holdUnclaimed notes that a slot was given without a claim, and endUnclaimed that it is no more.
+func (a *asks) holdUnclaimed(name slot.Name, use claims.Use) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unclaimed[name] = use
+}
+
+func (a *asks) endUnclaimed(name slot.Name) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.unclaimed, name)
+}
+
+// since says of each slot when it was asked for, and forgets what is not held any more.
+func (a *asks) since(all []held, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	there := map[slot.Name]bool{}
+	for i := range all {
+		h := &all[i]
+		there[h.slot] = true
+		if _, known := a.at[h.slot]; !known {
+			a.at[h.slot] = now
+		}
+		h.asked = a.at[h.slot]
+		if h.claim != nil {
+			delete(a.unclaimed, h.slot)
+		}
+	}
+	maps.DeleteFunc(a.at, func(name slot.Name, at time.Time) bool {
+		return !there[name] && now.Sub(at) > patience+settling
+	})
+}
+
+// release has the slots released, unless they are asked for again. It reports whether one of them was
+// held without a claim, and is free now.
+func (a *asks) release(decided []held) (freed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.releasable = map[slot.Name]time.Time{}
+	for _, h := range decided {
+		a.releasable[h.slot] = h.asked
+		freed = freed || h.claim == nil
+		delete(a.unclaimed, h.slot)
+	}
+	return freed
+}
+
+// keeps reports whether the slot is not to be released.
+func (a *asks) keeps(name slot.Name) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at, is := a.releasable[name]
+	return !is || !at.Equal(a.at[name])
+}
+
+// holds are the slots that this node holds of the Instance, or of all for "". inUse is by what the
+// kubelet has listed last.
+func (p *Plugins) holds(instance string) []held {
+	p.mu.Lock()
+	listed := p.listed
+	p.mu.Unlock()
+	var all []held
+	there := map[slot.Name]bool{}
+	add := func(h claims.Holding) {
+		there[h.Slot] = true
+		configuration, _ := slot.SplitInstance(h.Slot.Instance)
+		resource := resourceOf(configuration, h.Slot.Instance, h.Level)
+		all = append(all, held{slot: h.Slot, use: h.Use, claim: h.Claim, resource: resource,
+			inUse: h.Used || len(listed[resource][h.Holder]) > 0})
+	}
+	for _, h := range p.claims.Holdings(instance) {
+		add(h)
+	}
+	p.asks.mu.Lock()
+	defer p.asks.mu.Unlock()
+	for name, use := range p.asks.unclaimed {
+		if !there[name] && (instance == "" || name.Instance == instance) {
+			add(claims.Holding{Slot: name, Use: use})
+		}
+	}
 	return all
 }
 
 // heldInstances returns the Instances of which this node holds slots, by Configuration.
-func (a *account) heldInstances() map[string]map[string]bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (p *Plugins) heldInstances() map[string]map[string]bool {
 	all := map[string]map[string]bool{}
-	add := func(configuration, instance string) {
+	for _, h := range p.holds("") {
+		configuration, _ := slot.SplitInstance(h.slot.Instance)
 		if all[configuration] == nil {
 			all[configuration] = map[string]bool{}
 		}
-		all[configuration][instance] = true
-	}
-	for configuration, instances := range a.claims {
-		for instance, slots := range instances {
-			for _, c := range slots {
-				if a.ours(c) {
-					add(configuration, instance)
-					break
-				}
-			}
-		}
-	}
-	for name := range a.used {
-		if configuration, _ := slot.SplitInstance(name.Instance); configuration != "" {
-			add(configuration, name.Instance)
-		}
-	}
-	for name := range a.unclaimedHolds {
-		configuration, _ := slot.SplitInstance(name.Instance)
-		add(configuration, name.Instance)
+		all[configuration][h.slot.Instance] = true
 	}
 	return all
 }
 
-// holdUnclaimed notes that this node has given a slot without a claim.
-func (a *account) holdUnclaimed(name slot.Name, level v1alpha1.Level, holder string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.unclaimedHolds[name] = claim{node: a.node, level: level, holder: holder}
+// Held returns the Instances of which this node holds slots, or is about to; false while that is not
+// known. It does not block.
+func (p *Plugins) Held() (instances map[string]bool, known bool) {
+	held, known := p.claims.Held()
+	if !known {
+		return nil, false
+	}
+	p.asks.mu.Lock()
+	defer p.asks.mu.Unlock()
+	maps.Copy(held, p.asks.choosing)
+	for name := range p.asks.unclaimed {
+		held[name.Instance] = true
+	}
+	return held, true
 }
 
-// endUnclaimed notes that nobody uses a slot any more that was given without a claim.
-func (a *account) endUnclaimed(name slot.Name) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if _, held := a.unclaimedHolds[name]; held {
-		delete(a.unclaimedHolds, name)
-		delete(a.allocated, name)
+// instance makes the Instance for a decision, of what is known of its device. onlyHere is set where no
+// other node can have it.
+func (p *Plugins) instance(name string, capacity int, usable, onlyHere bool) *deviceids.Instance {
+	in := &deviceids.Instance{Name: name, Capacity: capacity, Usable: usable, Others: map[int]string{}}
+	for _, h := range p.holds(name) {
+		in.Holds = append(in.Holds, deviceids.Hold{Index: h.slot.Index, ID: h.use.Holder, Level: h.use.Level})
 	}
+	slices.SortFunc(in.Holds, func(a, b deviceids.Hold) int { return a.Index - b.Index })
+	for _, c := range p.others(name) {
+		if s, err := c.Slot(); err == nil && (!onlyHere || c.Spec.NodeName == p.Node) {
+			in.Others[s.Index] = whose(c)
+		}
+	}
+	return in
 }
 
-// holds returns all slots of this node, for package-level release decisions.
-func (a *account) holds(listed listing) []held {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var all []held
-	add := func(name slot.Name, c claim) {
-		if a.releasing[name] {
-			return
-		}
-		configuration, _ := slot.SplitInstance(name.Instance)
-		resource := resourceOf(configuration, name.Instance, c.level)
-		u, used := a.used[name]
-		all = append(all, held{slot: name, claim: c, resource: resource, asked: a.allocated[name],
-			inUse: len(listed[resource][c.holder]) > 0 || used && u == claims.Use{Level: c.level, Holder: c.holder}})
+// whose says who has a claim.
+func whose(c *v1alpha1.SlotClaim) string {
+	pod := c.Annotations[v1alpha1.PodAnnotation]
+	if c.Spec.Pod != nil {
+		pod = c.Spec.Pod.Namespace + "/" + c.Spec.Pod.Name
 	}
-	for _, instances := range a.claims {
-		for instance, slots := range instances {
-			for index, c := range slots {
-				if a.ours(c) {
-					add(slot.Name{Instance: instance, Index: index}, c)
-				}
-			}
-		}
+	if pod != "" {
+		return fmt.Sprintf("claimed by pod %s on node %s", pod, c.Spec.NodeName)
 	}
-	for name, c := range a.unclaimedHolds {
-		add(name, c)
-	}
-	for name, u := range a.used { // whose claims somebody deleted, or another node has
-		configuration, _ := slot.SplitInstance(name.Instance)
-		c, claimed := a.claims[configuration][name.Instance][name.Index]
-		if _, held := a.unclaimedHolds[name]; !held && !(claimed && a.ours(c)) {
-			add(name, claim{node: a.node, level: u.Level, holder: u.Holder})
-		}
-	}
-	return all
-}
-
-// unclaimed returns the slots that containers use and nobody has claimed, and those that
-// others have claimed.
-func (a *account) unclaimed() (free map[slot.Name]claims.Use, lost map[slot.Name]claim) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	free, lost = map[slot.Name]claims.Use{}, map[slot.Name]claim{}
-	for name, u := range a.used {
-		configuration, _ := slot.SplitInstance(name.Instance)
-		c, claimed := a.claims[configuration][name.Instance][name.Index]
-		switch {
-		case a.claims[configuration] == nil: // not known
-		case !claimed:
-			free[name] = u
-		case !a.ours(c):
-			lost[name] = c
-		}
-	}
-	return free, lost
-}
-
-// anyUnused reports whether this node has claimed slots that no container has been seen to
-// use.
-func (a *account) anyUnused() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for name := range a.allocated {
-		if _, used := a.used[name]; !used {
-			return true
-		}
-	}
-	return false
-}
-
-// release marks the slots as being released, unless the kubelet has asked for them since
-// the decision, and returns those that are. end is to be called afterwards.
-func (a *account) release(decided []held) (going []held, end func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, h := range decided {
-		if a.allocated[h.slot].Equal(h.asked) {
-			a.releasing[h.slot] = true
-			going = append(going, h)
-		}
-	}
-	return going, func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		for _, h := range going {
-			delete(a.releasing, h.slot)
-		}
-	}
-}
-
-// isReleasing reports whether claims of the Configuration are being deleted.
-func (a *account) isReleasing(configuration string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for name := range a.releasing {
-		if c, _ := slot.SplitInstance(name.Instance); c == configuration {
-			return true
-		}
-	}
-	return false
+	return fmt.Sprintf("claimed by device %q of node %s", c.Spec.Holder, c.Spec.NodeName)
 }

@@ -1,6 +1,7 @@
 package devicepluginmode
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,7 +9,6 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -23,12 +23,13 @@ func TestContainersThatMayLiveKeepTheirSlots(t *testing.T) {
 		runtimeapi.ContainerState_CONTAINER_RUNNING: true, runtimeapi.ContainerState_CONTAINER_UNKNOWN: true,
 		runtimeapi.ContainerState_CONTAINER_CREATED: false, runtimeapi.ContainerState_CONTAINER_EXITED: false,
 	} {
-		box := &runtimeapi.PodSandbox{Id: "s", State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY}
-		slots, _ := usedBy(crilist.Listing{
-			Containers: []*runtimeapi.Container{{Id: "c", PodSandboxId: "s", State: state,
-				Annotations: map[string]string{key: value}}},
-			Sandboxes: map[string]*runtimeapi.PodSandbox{"s": box}})
-		if _, is := slots[name]; is != used {
+		r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
+		r.machine.ended = true
+		r.machine.containers = []*runtimeapi.Container{{Id: "c", PodSandboxId: "s", State: state, Annotations: map[string]string{key: value}}}
+		if err := r.refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if is := slices.ContainsFunc(r.holds(""), func(h held) bool { return h.slot == name && h.inUse }); is != used {
 			t.Errorf("%v: the slot is in use: %t, want %t", state, is, used)
 		}
 	}
@@ -37,8 +38,7 @@ func TestContainersThatMayLiveKeepTheirSlots(t *testing.T) {
 // /readyz and KubeslotRuntimeUnreachable know when it is not known what is in use.
 func TestAskError(t *testing.T) {
 	registry := componentmetrics.NewKubeRegistry()
-	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
-	r.Metrics = metrics.New(registry)
+	r := newRigWith(t, newAPI(), "a", akriv0.ConfigurationSpec{}, func(c *Config) { c.Metrics = metrics.New(registry) }, "east")
 	for _, down := range []bool{false, true, false} {
 		r.machine.down = down
 		if err := r.refresh(t.Context()); (err != nil) != down {

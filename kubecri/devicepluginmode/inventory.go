@@ -42,6 +42,9 @@ type served struct {
 // those that any node lists.
 func (p *Plugins) takeInventory() (inventory, <-chan struct{}) {
 	seen, changed := p.Devices()
+	p.mu.Lock()
+	p.seen = seen
+	p.mu.Unlock()
 	all, _ := p.Configurations.Lister().List(labels.Everything()) // from memory
 	oldest := v0.OldestOf(all)
 	inv := inventory{}
@@ -66,7 +69,7 @@ func (p *Plugins) takeInventory() (inventory, <-chan struct{}) {
 		s := of(c.Name)
 		s.devices[d.Instance()], s.onlyHere[d.Instance()] = is && !d.Unschedulable, !d.Shared
 	}
-	for configuration, instances := range p.account.heldInstances() {
+	for configuration, instances := range p.heldInstances() {
 		maps.Copy(of(configuration).held, instances)
 	}
 	// Of two that ask for one resource there is one plugin, also while slots of both are held.
@@ -104,15 +107,6 @@ func (k key) name() string {
 	return k.configuration
 }
 
-// onlyHere reports whether no other node can have the Instance's device.
-func (p *Plugins) onlyHere(instance string) bool {
-	configuration, _ := slot.SplitInstance(instance)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.inventory[configuration]
-	return s != nil && s.onlyHere[instance]
-}
-
 // keys are those of the plugins that there are to be.
 func (inv inventory) keys(instances bool) map[key]bool {
 	all := map[key]bool{}
@@ -138,16 +132,17 @@ func (p *Plugins) resource(k key) deviceids.Resource {
 	if s == nil {
 		return nil
 	}
+	listed := p.claimsListed(k.configuration) // before that nobody knows what is free
 	if k.instance != "" {
-		return p.account.instance(k.instance, s.capacity(k.instance), s.devices[k.instance], s.onlyHere[k.instance])
+		return p.instance(k.instance, s.capacity(k.instance), s.devices[k.instance] && listed, s.onlyHere[k.instance])
 	}
 	c := &deviceids.Configuration{Name: k.configuration, Unique: v0.UniquePerContainer}
 	if s.configuration != nil {
 		c.Unique = s.configuration.Spec.Unique()
 	}
 	for _, name := range s.instances() {
-		usable := s.devices[name] && !s.refused
-		c.Instances = append(c.Instances, p.account.instance(name, s.capacity(name), usable, s.onlyHere[name]))
+		usable := s.devices[name] && !s.refused && listed
+		c.Instances = append(c.Instances, p.instance(name, s.capacity(name), usable, s.onlyHere[name]))
 	}
 	return c
 }
@@ -157,7 +152,7 @@ func (p *Plugins) resource(k key) deviceids.Resource {
 func (p *Plugins) Served() (map[string]nodemode.Amount, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.inventory == nil {
+	if p.inventory == nil || !p.synced() {
 		return nil, false
 	}
 	all := map[string]nodemode.Amount{}

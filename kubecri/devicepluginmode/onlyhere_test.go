@@ -5,14 +5,15 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/claims"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -25,13 +26,9 @@ func TestAnotherNodeClaimsWhatOnlyThisOneHas(t *testing.T) {
 	r, thief := newRig(t, a, "a", akriv0.ConfigurationSpec{}, "local-disk"), newRig(t, a, "b", akriv0.ConfigurationSpec{})
 	k := key{"cam", slot.InstanceName("cam", slot.InstanceHash("local-disk", false, "a", slot.ShortHash))}
 	first, second := slot.Name{Instance: k.instance, Index: 0}, slot.Name{Instance: k.instance, Index: 1}
-	owner, err := thief.owner()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, name := range []slot.Name{first, second} {
-		if made, err := thief.create(t.Context(), name, v1alpha1.SlotClaimSpec{NodeName: "b", Level: v1alpha1.InstanceLevel, Holder: "rogue"}, owner); !made || err != nil {
-			t.Fatal(made, err)
+		if made, other, err := thief.claims.Hold(t.Context(), name, claims.Use{Level: v1alpha1.InstanceLevel, Holder: "rogue"}); !made || other != nil || err != nil {
+			t.Fatal(made, other, err)
 		}
 	}
 	r.catchUp(2)
@@ -74,25 +71,25 @@ func TestAnotherNodeClaimsWhatOnlyThisOneHas(t *testing.T) {
 	refresh()
 	select {
 	case e := <-r.events.Events:
-		if !strings.Contains(e, "ClaimNotBelieved") || !strings.Contains(e, first.String()) || !strings.Contains(e, "of node b") {
+		if !strings.Contains(e, "ClaimNotBelieved") || !strings.Contains(e, first.String()) || !strings.Contains(e, "on node b") {
 			t.Errorf("the pod's Event is %q", e)
 		}
 	default:
 		t.Error("the pod has no Event")
 	}
 	// Nobody asked for the second slot since: it is free again.
-	if _, held := r.account.unclaimedHolds[first]; !held || len(r.account.unclaimedHolds) != 1 {
-		t.Errorf("holds %v", r.account.unclaimedHolds)
+	if _, held := r.asks.unclaimed[first]; !held || len(r.asks.unclaimed) != 1 {
+		t.Errorf("holds %v", r.asks.unclaimed)
 	}
 
 	// The controller deletes the claims.
 	for _, name := range []slot.Name{first, second} {
-		if err := thief.giveBack(t.Context(), name); err != nil {
+		if err := thief.claims.GiveBack(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r.catchUp(10)
-	r.clock = r.clock.Add(remakeInterval)
+	r.clock = r.clock.Add(10 * time.Second) // claims are not made again sooner
 	refresh()
 	if usage := a.usage(); usage[first.String()] != "a" || len(usage) != 1 {
 		t.Errorf("claims %v, want this node's", usage)
@@ -128,16 +125,11 @@ func TestHeld(t *testing.T) {
 		held, known := r.Held()
 		return known && held[east().instance]
 	}
+	r.synced.Store(false)
 	if _, known := r.Held(); known {
 		t.Error("known before the runtime and the API server were asked")
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); r.Claims.Informer().RunWithContext(ctx) }()
-	defer func() { stop(); <-done }()
-	if !cache.WaitForCacheSync(ctx.Done(), r.Claims.Informer().HasSynced) {
-		t.Fatal("the informer of claims has not synced")
-	}
+	r.synced.Store(true)
 	if _, known := r.Held(); known {
 		t.Error("known before the runtime was asked")
 	}

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,23 +15,26 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/kubecri/ownwrites"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
 	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // reasonScope is of the Event about a Configuration that cannot be served here.
 const reasonScope = "UniqueScopeNotSupported"
 
-// Config is what Plugins need. All but CDI, Metrics, Tracer, HeldChanged, ListedChanged and NoInstances is required.
+// Config is what Plugins need. All but CDI, Metrics, Tracer, Clock, HeldChanged, ListedChanged,
+// Checkpoint and NoInstances is required.
 type Config struct {
 	Node   string
 	Client clientset.Interface
@@ -60,11 +63,15 @@ type Config struct {
 	Events      record.EventRecorder
 	Metrics     *metrics.Metrics
 	Tracer      *tracing.Tracer
+	Clock       clock.WithTicker
 	// Believable, if set, waits until a slot that the API server has no claim of is free: a backup
 	// may have been restored that does not know others' claims.
 	Believable func(context.Context) error
 	// HeldChanged is called when Held has something new to say. It must not block.
 	HeldChanged func()
+	// Checkpoint is the path of the file that keeps the claims and their devices for the next process; ""
+	// for none. Its directory exists.
+	Checkpoint string
 	// ListedChanged is called after the kubelet got other amounts than before. It must not block.
 	ListedChanged func()
 }
@@ -72,41 +79,32 @@ type Config struct {
 // Plugins are the node's device plugins. Safe for concurrent use.
 type Plugins struct {
 	Config
-	account    *account
-	writer     claims.Writer
+	claims *claims.Claims
+	asks   *asks
+	// met are claims that were in the way, until the watches show them.
+	met        *ownwrites.Writes[*v1alpha1.SlotClaim]
 	now        func() time.Time
 	retryEvery time.Duration
-	relists    chan struct{} // asks for a relist
 	resyncs    chan struct{} // asks for another inventory
-	recheck    atomic.Int64  // when to refresh again, in nanoseconds; 0 for not
-	// known is closed once the runtime has said which containers use slots.
-	known     chan struct{}
-	knownOnce sync.Once
-	running   sync.WaitGroup
-	logger    klog.Logger   // of calls of the kubelet; set by Run
-	attention chan struct{} // asks for attend
+	running    sync.WaitGroup
+	logger     klog.Logger   // of calls of the kubelet; set by Run
+	attention  chan struct{} // asks for attend
 	// attending is held by attend; unregistered: its last attempt has failed.
 	attending    sync.Mutex
 	unregistered bool
-	// allocating and refreshing let one at a time do so.
-	allocating, refreshing mutex
-	// remade and lost are of refresh alone: when a claim was made again, and of which slots
-	// pods have an Event that another has claimed them.
-	remade map[slot.Name]time.Time
-	lost   map[slot.Name]claim
-	// watches are of the sync loop alone.
-	watches map[string]*claimWatch
+	// allocating lets one at a time do so.
+	allocating mutex
 	// refused are the Configurations that have an Event, by UID; of the sync loop alone.
 	refused map[string]bool
 	// held is what Held said last; nil before it was known.
 	held map[string]bool
 
-	mu         sync.Mutex
-	inventory  inventory
-	servers    map[key]*server
-	listed     listing
-	askError   error
-	containers map[string]bool // ids of containers with slots, and of their sandboxes
+	mu        sync.Mutex
+	inventory inventory
+	servers   map[key]*server
+	listed    listing
+	watches   map[string]*claimWatch // changed by the sync loop alone
+	seen      map[string]discovery.Device
 }
 
 // New makes Plugins and registers with the informers, which the caller runs.
@@ -119,12 +117,23 @@ func New(config Config) (*Plugins, error) {
 		return nil, errors.New("devicepluginmode: client, informers, devices, runtime, pod-resources and event " +
 			"recorder are required")
 	}
-	p := &Plugins{Config: config, account: newAccount(config.Node, time.Now), now: time.Now, retryEvery: retryEvery,
-		relists: make(chan struct{}, 1), resyncs: make(chan struct{}, 1), attention: make(chan struct{}, 1), known: make(chan struct{}),
-		allocating: newMutex(), refreshing: newMutex(), remade: map[slot.Name]time.Time{}, lost: map[slot.Name]claim{},
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	p := &Plugins{Config: config, asks: newAsks(), met: ownwrites.New[*v1alpha1.SlotClaim](config.Clock),
+		now: config.Clock.Now, retryEvery: retryEvery,
+		resyncs: make(chan struct{}, 1), attention: make(chan struct{}, 1), allocating: newMutex(),
 		watches: map[string]*claimWatch{}, refused: map[string]bool{}, servers: map[key]*server{}}
-	p.writer = claims.Writer{API: config.Client.KubeslotV1alpha1().SlotClaims(), Wrote: p.account.see,
-		Deleted: p.account.gone}
+	var err error
+	p.claims, err = claims.New(claims.Config{Node: config.Node, Client: config.Client,
+		Configurations: config.Configurations,
+		Claims:         config.Claims, Pods: config.Pods, Nodes: config.Nodes, Namespaces: noNamespaces, Runtime: config.Runtime,
+		Kubelet: &claims.Kubelet{Ask: p.ask, Keeps: p.asks.keeps}, Believable: config.Believable, HeldChanged: p.resync,
+		Events: config.Events, Resync: refreshEvery, Checkpoint: config.Checkpoint, Device: p.seenDevice,
+		Metrics: config.Metrics, Tracer: config.Tracer, Clock: config.Clock})
+	if err != nil {
+		return nil, fmt.Errorf("devicepluginmode: %w", err)
+	}
 	resyncs := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { p.resync() }, UpdateFunc: func(any, any) { p.resync() }, DeleteFunc: func(any) { p.resync() }}
 	for _, informer := range []cache.SharedIndexInformer{config.Configurations.Informer(), config.Slices.Informer(), config.Claims.Informer()} {
 		if _, err := informer.AddEventHandler(resyncs); err != nil {
@@ -144,21 +153,65 @@ func (p *Plugins) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, logger)
 	p.logger = logger
 	defer p.running.Wait()
-	if !cache.WaitFor(ctx, "", p.Configurations.Informer().HasSyncedChecker(), p.Slices.Informer().HasSyncedChecker(), p.Claims.Informer().HasSyncedChecker(),
-		p.Pods.Informer().HasSyncedChecker(), p.Nodes.Informer().HasSyncedChecker()) {
-		return
-	}
-	p.running.Go(func() { p.refreshLoop(ctx) })
-	p.running.Go(func() { p.eventLoop(ctx) })
+	p.running.Go(func() { p.claims.Run(ctx) })
 	select {
-	case <-p.known:
+	case <-p.claims.Listed():
 	case <-ctx.Done():
 		return
 	}
 	p.removeOldSockets(logger)
 	p.running.Go(func() { p.followKubelet(ctx) })
+	p.running.Go(func() { // until then there is what the checkpoint has
+		for _, informer := range p.informers() {
+			if !cache.WaitFor(ctx, "", informer.HasSyncedChecker()) {
+				return
+			}
+		}
+		p.claims.Resync()
+		p.resync()
+	})
 	p.syncLoop(ctx)
 }
+
+func (p *Plugins) informers() []cache.SharedIndexInformer {
+	return []cache.SharedIndexInformer{p.Configurations.Informer(), p.Slices.Informer(), p.Claims.Informer(),
+		p.Pods.Informer(), p.Nodes.Informer()}
+}
+
+// synced reports whether the API server has been read.
+func (p *Plugins) synced() bool {
+	return !slices.ContainsFunc(p.informers(), func(i cache.SharedIndexInformer) bool { return !i.HasSynced() })
+}
+
+// noNamespaces is asked for claims of pods alone, which this mode does not make.
+func noNamespaces(context.Context, string) (map[string]string, error) {
+	return nil, errors.New("not known in device-plugin mode")
+}
+
+// seenDevice is the device behind an Instance, as it was seen when the inventory was taken.
+func (p *Plugins) seenDevice(instance string) (discovery.Device, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	device, ok := p.seen[instance]
+	return device, ok
+}
+
+// CheckpointedDevice is claims.Claims's.
+func (p *Plugins) CheckpointedDevice(ctx context.Context, instance string) (checkpoint.Device, bool) {
+	return p.claims.CheckpointedDevice(ctx, instance)
+}
+
+// RecordEvents is claims.Claims's.
+func (p *Plugins) RecordEvents(instance, reason, message string) {
+	p.claims.RecordEvents(instance, reason, message)
+}
+
+// AskError returns why the runtime or the kubelet did not say what is in use when last asked; nil when
+// they did, or have not been asked yet.
+func (p *Plugins) AskError() error { return p.claims.ResyncError() }
+
+// CheckpointError is claims.Claims's.
+func (p *Plugins) CheckpointError() error { return p.claims.CheckpointError() }
 
 // resync has the inventory taken anew.
 func (p *Plugins) resync() {
@@ -206,13 +259,6 @@ func (p *Plugins) syncLoop(ctx context.Context) {
 // sync takes the inventory, and starts and ends plugins and watches by it.
 func (p *Plugins) sync(ctx context.Context) (changed <-chan struct{}) {
 	inv, changed := p.takeInventory()
-	for _, obj := range p.Claims.Informer().GetStore().List() { // of Configurations that are gone too
-		if name, ok := claimedHere(obj); ok {
-			if configuration, _ := slot.SplitInstance(name.Instance); inv[configuration] == nil {
-				inv[configuration] = &served{devices: map[string]bool{}, held: map[string]bool{name.Instance: true}}
-			}
-		}
-	}
 	p.watchThese(ctx, inv)
 	p.recordRefused(inv)
 	if held, known := p.Held(); known && (p.held == nil || !maps.Equal(held, p.held)) {
@@ -227,7 +273,7 @@ func (p *Plugins) sync(ctx context.Context) (changed <-chan struct{}) {
 	begun := false
 	for k := range wanted {
 		s := p.servers[k]
-		if s == nil && isDone(p.watches[k.configuration].listed) {
+		if s == nil && (!p.synced() || p.watches[k.configuration].informer.HasSynced()) {
 			s = newServer(p, k)
 			p.servers[k] = s
 			begun = true
@@ -254,17 +300,23 @@ func (p *Plugins) sync(ctx context.Context) (changed <-chan struct{}) {
 
 // watchThese watches the claims of the inventory's Configurations, and of no others.
 func (p *Plugins) watchThese(ctx context.Context, inv inventory) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for configuration := range inv {
 		if p.watches[configuration] != nil {
 			continue
 		}
-		w := p.watchClaims(ctx, configuration)
+		w, err := p.watchClaims(configuration)
+		if err != nil { // of an informer that has begun
+			panic(err)
+		}
 		p.watches[configuration] = w
+		watching, stop := context.WithCancel(ctx)
+		w.stop = stop
+		p.running.Go(func() { w.informer.RunWithContext(watching) })
 		p.running.Go(func() {
-			select {
-			case <-w.listed:
+			if cache.WaitFor(watching, "", w.informer.HasSyncedChecker()) {
 				p.resync()
-			case <-ctx.Done():
 			}
 		})
 	}
@@ -272,7 +324,6 @@ func (p *Plugins) watchThese(ctx context.Context, inv inventory) {
 		if inv[configuration] == nil {
 			w.stop()
 			delete(p.watches, configuration)
-			p.account.forget(configuration)
 		}
 	}
 }
@@ -295,31 +346,6 @@ func (p *Plugins) recordRefused(inv inventory) {
 			"Node %s gives out slots by device plugins of the kubelet, which does not say which pod they are for, so it cannot keep uniqueScope Pod: it has no %s%s. Use uniqueScope Container or Node, or nodes of another mode.",
 			p.Node, assignment.ResourcePrefix, name)
 	}
-}
-
-// Held returns the Instances of which this node holds slots, or is about to; false while
-// that is not known. It does not block.
-func (p *Plugins) Held() (instances map[string]bool, known bool) {
-	if !p.Claims.Informer().HasSynced() || !isDone(p.known) {
-		return nil, false
-	}
-	held := p.account.held()
-	for _, obj := range p.Claims.Informer().GetStore().List() { // of those whose watch has not begun
-		if name, ok := claimedHere(obj); ok {
-			held[name.Instance] = true
-		}
-	}
-	return held, true
-}
-
-// claimedHere returns the slot of a claim of this mode.
-func claimedHere(obj any) (slot.Name, bool) {
-	c, ok := obj.(*v1alpha1.SlotClaim)
-	if !ok || c.Spec.Pod != nil {
-		return slot.Name{}, false
-	}
-	name, err := c.Slot()
-	return name, err == nil
 }
 
 func isDone(c <-chan struct{}) bool {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -21,10 +22,11 @@ type podName struct{ namespace, name string }
 
 func (p podName) String() string { return p.namespace + "/" + p.name }
 
-// held is a slot that this node has claimed.
+// held is a slot that this node holds.
 type held struct {
 	slot     slot.Name
-	claim    claim
+	use      claims.Use
+	claim    *v1alpha1.SlotClaim // nil for none
 	resource string
 	inUse    bool      // by pod-resources or a container
 	asked    time.Time // when the kubelet last asked for the id; zero: never, or it was told no

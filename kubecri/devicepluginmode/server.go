@@ -262,7 +262,7 @@ func (s *server) Allocate(ctx context.Context, r *pluginapi.AllocateRequest) (*p
 		response.ContainerResponses = append(response.ContainerResponses, answer)
 	}
 	s.plugins.Metrics.DevicePluginAllocated(true, time.Since(begin))
-	s.plugins.relist() // so that claims soon say whose they are
+	s.plugins.claims.Resync() // so that claims soon say whose they are
 	return response, nil
 }
 

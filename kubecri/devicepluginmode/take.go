@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -78,7 +76,7 @@ func (p *Plugins) take(ctx context.Context, k key, choose func(deviceids.Resourc
 		return nil, nil, fmt.Errorf("wait for another container's allocation: %w", err)
 	}
 	defer p.allocating.unlock()
-	defer p.account.chosen()
+	defer p.asks.chosen()
 	var wrote []slot.Name
 	refreshed := false
 	for {
@@ -96,13 +94,13 @@ func (p *Plugins) take(ctx context.Context, k key, choose func(deviceids.Resourc
 			}
 		} else if !refreshed && ctx.Err() == nil && p.releasable(k.configuration) {
 			refreshed = true
-			if p.refresh(ctx) == nil {
+			if p.claims.Refresh(ctx) == nil {
 				continue
 			}
 		}
 		// Whoever has the other slots: the kubelet is to know it before its next pod.
-		p.account.notAsked(wrote)
-		p.relist()
+		p.asks.refused(wrote)
+		p.claims.Resync()
 		p.resync() // devices may be listed because of these slots
 		p.slotsChanged(k.configuration, "")
 		return nil, nil, err
@@ -124,7 +122,7 @@ func (p *Plugins) decide(ctx context.Context, k key, choose func(deviceids.Resou
 	if err != nil {
 		return nil, nil, err
 	}
-	p.account.choose(grants) // before it is known that the devices are there: see Agent.state
+	p.asks.choose(grants) // before it is known that the devices are there: see Agent.state
 	answer, err := p.answer(ctx, k, r.Level(), grants)
 	return &taken{grants, answer}, ids, err
 }
@@ -165,56 +163,30 @@ func (p *Plugins) answer(ctx context.Context, k key, level v1alpha1.Level, grant
 // conflict is the error for a slot that another has claimed.
 type conflict struct {
 	slot slot.Name
-	by   claim
+	by   *v1alpha1.SlotClaim
 }
 
-func (c conflict) Error() string { return fmt.Sprintf("slot %s is %s", c.slot, c.by) }
+func (c conflict) Error() string { return fmt.Sprintf("slot %s is %s", c.slot, whose(c.by)) }
 
 // claim makes the slots this node's. It returns those that it wrote, also with an error.
 func (p *Plugins) claim(ctx context.Context, k key, grants []deviceids.Grant) (wrote []slot.Name, err error) {
-	p.account.asked(grants)
-	owner, err := p.owner()
-	if err != nil {
-		return nil, err
+	p.asks.asked(grants, p.now())
+	level := v1alpha1.ConfigurationLevel
+	if k.instance != "" {
+		level = v1alpha1.InstanceLevel
 	}
-	if p.Believable != nil && slices.ContainsFunc(grants, func(g deviceids.Grant) bool { return !g.Held }) {
-		if err := p.Believable(ctx); err != nil {
-			return nil, err
-		}
-	}
-	var mu sync.Mutex
-	errs := make([]error, len(grants))
+	made, errs := make([]bool, len(grants)), make([]error, len(grants))
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), writers, len(grants), func(i int) {
-		g := grants[i]
-		if g.Held {
-			return
-		}
-		if g.Former != nil {
-			if errs[i] = p.untilDecided(ctx, func() error { return p.giveBack(ctx, *g.Former) }); errs[i] != nil {
-				return
-			}
-		}
-		level := v1alpha1.ConfigurationLevel
-		if k.instance != "" {
-			level = v1alpha1.InstanceLevel
-		}
-		made := false
-		err := p.untilDecided(ctx, func() (err error) {
-			made, err = p.create(ctx, g.Slot, v1alpha1.SlotClaimSpec{NodeName: p.Node, Level: level, Holder: g.ID}, owner)
+		errs[i] = p.untilDecided(ctx, func() (err error) {
+			made[i], err = p.hold(ctx, grants[i], level)
 			return err
 		})
-		if p.disbelieved(g.Slot, err) {
-			klog.FromContext(ctx).Error(err, "Another node claims a slot of a device that this node alone has; the claim is not believed", "slot", g.Slot, "device", g.ID)
-			p.account.holdUnclaimed(g.Slot, level, g.ID)
-			return
-		}
-		errs[i] = err
-		if made {
-			mu.Lock()
-			defer mu.Unlock()
+	})
+	for i, g := range grants {
+		if made[i] {
 			wrote = append(wrote, g.Slot)
 		}
-	})
+	}
 	for _, name := range instancesOf(grants) {
 		p.slotsChanged(k.configuration, name)
 	}
@@ -229,13 +201,33 @@ func (p *Plugins) claim(ctx context.Context, k key, grants []deviceids.Grant) (w
 	return wrote, errs[i]
 }
 
-// disbelieved reports whether a claim could not be made for one of another node, of a device
-// that this node alone has: it counts for nobody. The slot is given without a claim, and
-// claimed once its container runs and the other's claim is deleted, which the controller does.
-func (p *Plugins) disbelieved(name slot.Name, err error) bool {
-	var other conflict
-	return (errors.Is(err, claims.ErrContested) || errors.As(err, &other) && other.by.node != p.Node) &&
-		p.onlyHere(name.Instance)
+// hold makes one slot this node's, or returns a conflict; made says that it was not before.
+func (p *Plugins) hold(ctx context.Context, g deviceids.Grant, level v1alpha1.Level) (made bool, err error) {
+	if g.Former != nil {
+		p.asks.endUnclaimed(*g.Former)
+		if err := p.claims.GiveBack(ctx, *g.Former); err != nil {
+			return false, err
+		}
+	}
+	use := claims.Use{Level: level, Holder: g.ID}
+	made, other, err := p.claims.Hold(ctx, g.Slot, use)
+	switch {
+	case errors.Is(err, claims.ErrNotBelieved):
+		// It is claimed once its container runs and the other's claim is deleted, which the controller does.
+		p.asks.holdUnclaimed(g.Slot, use)
+		return false, nil
+	case other == nil:
+		return made, err
+	}
+	p.met.Wrote(other)
+	if g.Held && p.heldAs(g.Slot, use) { // a container has lost it, which is reported
+		return false, nil
+	}
+	return false, conflict{g.Slot, other}
+}
+
+func (p *Plugins) heldAs(name slot.Name, use claims.Use) bool {
+	return slices.ContainsFunc(p.holds(name.Instance), func(h held) bool { return h.slot == name && h.use == use })
 }
 
 func instancesOf(grants []deviceids.Grant) []string {
@@ -272,36 +264,6 @@ func decided(err error) bool {
 	}
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code < 500 && !apierrors.IsTooManyRequests(err)
-}
-
-// create makes a slot this node's, or returns a conflict.
-func (p *Plugins) create(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec, owner metav1.OwnerReference) (made bool, err error) {
-	stands := func(slot.Name, *v1alpha1.SlotClaim) bool { return true } // claims of this mode promise nothing
-	made, other, err := p.writer.Create(ctx, name, spec, owner, stands)
-	if other != nil {
-		p.account.see(name, other)
-		return false, conflict{name, claimOf(other)}
-	}
-	return made, err
-}
-
-// giveBack deletes this node's claim of the slot, if there is one.
-func (p *Plugins) giveBack(ctx context.Context, name slot.Name) error {
-	c, ok := p.account.claim(name)
-	if !ok {
-		p.account.endUnclaimed(name)
-		return nil
-	}
-	if err := p.writer.Remove(ctx, name, c.uid); err != nil {
-		return err
-	}
-	p.Metrics.ClaimsReleased(1)
-	return nil
-}
-
-// owner is the Node object, which owns the claims.
-func (p *Plugins) owner() (metav1.OwnerReference, error) {
-	return claims.NodeOwner(p.Nodes.Lister(), p.Node)
 }
 
 // mutex is one that can be waited for with a context.

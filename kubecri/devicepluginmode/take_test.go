@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/kubeslot/kubeslot/kubecri/devicepluginmode/deviceids"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -92,13 +93,18 @@ func TestAskedForSinceTheDecision(t *testing.T) {
 	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
 		t.Fatal(err)
 	}
-	decided := r.account.holds(nil)
+	decided := r.holds("")
+	r.asks.since(decided, r.clock)
+	r.asks.release(decided)
+	if len(decided) != 1 || r.asks.keeps(decided[0].slot) {
+		t.Fatalf("of %v none is to be released", decided)
+	}
 	r.clock = r.clock.Add(time.Second)
 	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
 		t.Fatal(err)
 	}
-	if going, _ := r.account.release(decided); len(decided) != 1 || len(going) != 0 {
-		t.Errorf("of %v are released %v", decided, going)
+	if !r.asks.keeps(decided[0].slot) {
+		t.Errorf("%v is released", decided)
 	}
 }
 
@@ -321,11 +327,15 @@ func TestListedWhileReleased(t *testing.T) {
 			t.Fatal(err)
 		}
 		listed := r.resource(k).List()
-		_, end := r.account.release(r.account.holds(r.listed))
-		if got := r.resource(k).List(); !slices.Equal(got, listed) {
+		var got []deviceids.Device
+		r.api.deleting = func() { got = r.resource(k).List() }
+		r.clock = r.clock.Add(settling)
+		if err := r.refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, listed) {
 			t.Errorf("while the slot is given back %v are listed, want %v", got, listed)
 		}
-		end()
 	}
 }
 
@@ -333,8 +343,8 @@ func TestListedWhileReleased(t *testing.T) {
 func TestClaimsOfOtherModes(t *testing.T) {
 	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
 	name := slot.Name{Instance: east().instance, Index: 0}
-	r.account.set(name, claimOf(&v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: "1"},
-		Spec: v1alpha1.SlotClaimSpec{NodeName: "a", Level: v1alpha1.InstanceLevel, Holder: name.String(), Pod: &v1alpha1.PodReference{Namespace: "ns", Name: "p"}}}))
+	r.shows(&v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: name.String(), UID: "1", ResourceVersion: "1"},
+		Spec: v1alpha1.SlotClaimSpec{NodeName: "a", Level: v1alpha1.InstanceLevel, Holder: name.String(), Pod: &v1alpha1.PodReference{Namespace: "ns", Name: "p"}}}, false)
 	if _, err := r.allocate(t.Context(), east(), []string{name.String()}); err == nil || !strings.Contains(err.Error(), "claimed by pod ns/p on node a") {
 		t.Errorf("got %v", err)
 	}

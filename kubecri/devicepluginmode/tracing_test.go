@@ -50,8 +50,7 @@ func TestSpans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
-	r.Tracer = tracer
+	r := newRigWith(t, newAPI(), "a", akriv0.ConfigurationSpec{}, func(c *Config) { c.Tracer = tracer }, "east")
 	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
 		t.Fatal(err)
 	}

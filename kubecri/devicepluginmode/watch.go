@@ -2,104 +2,95 @@ package devicepluginmode
 
 import (
 	"context"
-	"strconv"
-	"sync"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
+	"github.com/kubeslot/kubeslot/kubecri/claims"
+	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// claimWatch keeps the account's claims of one Configuration, of all nodes, by their label.
+// claimWatch has a Configuration's claims, of all nodes, by their label.
 type claimWatch struct {
-	configuration string
-	account       *account
-	changed       func(instance string)
-	listed        chan struct{} // closed once the claims have been read
-	once          sync.Once
-	stop          context.CancelFunc
+	informer cache.SharedIndexInformer
+	stop     context.CancelFunc
 }
 
-// watchClaims begins to watch the Configuration's claims, until ctx is done or stop is
-// called.
-func (p *Plugins) watchClaims(ctx context.Context, configuration string) *claimWatch {
-	ctx, stop := context.WithCancel(ctx)
-	w := &claimWatch{configuration: configuration, account: p.account, listed: make(chan struct{}), stop: stop,
-		changed: func(instance string) { p.slotsChanged(configuration, instance) }}
+// watchClaims makes the watch of a Configuration's claims; its informer is to be run.
+func (p *Plugins) watchClaims(configuration string) (*claimWatch, error) {
 	selector := labels.Set{v1alpha1.ConfigurationLabel: configuration}.String()
-	api := p.Client.KubeslotV1alpha1().SlotClaims()
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = selector
-			return api.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = selector
-			return api.Watch(ctx, o)
-		},
+	w := &claimWatch{informer: informers.NewFilteredSlotClaimInformer(p.Client, 0, claims.ByInstance,
+		func(o *metav1.ListOptions) { o.LabelSelector = selector })}
+	if err := w.informer.SetTransform(lean); err != nil {
+		return nil, err
 	}
-	logger := klog.FromContext(ctx)
-	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, p.Client), &v1alpha1.SlotClaim{}, w,
-		cache.ReflectorOptions{Logger: &logger, Name: "claims of " + configuration})
-	p.running.Go(func() { reflector.RunWithContext(ctx) })
-	return w
+	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { p.claimChanged(obj, false) },
+		UpdateFunc: func(_, obj any) { p.claimChanged(obj, false) },
+		DeleteFunc: func(obj any) { p.claimChanged(obj, true) },
+	})
+	return w, err
 }
 
-// Add implements cache.ReflectorStore.
-func (w *claimWatch) Add(obj any) error { return w.Update(obj) }
-
-// Update implements cache.ReflectorStore.
-func (w *claimWatch) Update(obj any) error {
-	if c, name, ok := w.read(obj); ok {
-		w.account.set(name, claimOf(c))
-		w.changed(name.Instance)
+// lean leaves out what nobody here asks for: there may be thousands of claims.
+func lean(obj any) (any, error) {
+	if c, ok := obj.(*v1alpha1.SlotClaim); ok {
+		c.ManagedFields, c.OwnerReferences, c.Labels = nil, nil, nil
 	}
-	return nil
+	return obj, nil
 }
 
-// Delete implements cache.ReflectorStore.
-func (w *claimWatch) Delete(obj any) error {
-	if c, name, ok := w.read(obj); ok {
-		w.account.gone(name, c.UID)
-		w.changed(name.Instance)
+// claimChanged has the plugins of a claim's Instance list their ids anew.
+func (p *Plugins) claimChanged(obj any, gone bool) {
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
 	}
-	return nil
-}
-
-// Replace implements cache.ReflectorStore.
-func (w *claimWatch) Replace(list []any, resourceVersion string) error {
-	version, _ := strconv.ParseUint(resourceVersion, 10, 64)
-	claims := map[slot.Name]claim{}
-	for _, obj := range list {
-		if c, name, ok := w.read(obj); ok {
-			claims[name] = claimOf(c)
-		}
-	}
-	w.account.replace(w.configuration, claims, version)
-	w.once.Do(func() { close(w.listed) })
-	w.changed("")
-	return nil
-}
-
-// Resync implements cache.ReflectorStore.
-func (*claimWatch) Resync() error { return nil }
-
-// read returns the claim if it is one of the Configuration's: labels may be anybody's.
-func (w *claimWatch) read(obj any) (*v1alpha1.SlotClaim, slot.Name, bool) {
 	c, ok := obj.(*v1alpha1.SlotClaim)
 	if !ok {
-		return nil, slot.Name{}, false
+		return
 	}
-	name, err := c.Slot()
-	if err != nil {
-		return nil, slot.Name{}, false
+	if gone {
+		p.met.Gone(c.Name, c.UID)
 	}
-	configuration, _ := slot.SplitInstance(name.Instance)
-	return c, name, configuration == w.configuration
+	if name, err := c.Slot(); err == nil {
+		configuration, _ := slot.SplitInstance(name.Instance)
+		p.slotsChanged(configuration, name.Instance)
+	}
+}
+
+// claimsListed reports whether the claims of the Configuration have been read.
+func (p *Plugins) claimsListed(configuration string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.watches[configuration]
+	return w != nil && w.informer.HasSynced()
+}
+
+// others are the claims of the Instance's slots that are not this node's, or not of this mode, among them
+// those that were met before the watch has shown them.
+func (p *Plugins) others(instance string) []*v1alpha1.SlotClaim {
+	configuration, _ := slot.SplitInstance(instance)
+	p.mu.Lock()
+	w := p.watches[configuration]
+	p.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	objs, err := w.informer.GetIndexer().ByIndex(claims.InstanceIndex, instance)
+	if err != nil { // only for an index that does not exist
+		panic(err)
+	}
+	var shown []*v1alpha1.SlotClaim
+	for _, obj := range objs {
+		shown = append(shown, obj.(*v1alpha1.SlotClaim))
+	}
+	return slices.DeleteFunc(p.met.Merge(shown), func(c *v1alpha1.SlotClaim) bool {
+		name, err := c.Slot()
+		ours := c.Spec.NodeName == p.Node && c.Spec.Pod == nil && c.DeletionTimestamp == nil
+		return ours || err != nil || name.Instance != instance
+	})
 }

@@ -95,9 +95,6 @@ type Instance struct {
 	// Others are the slots that others hold, or that are not to be had for another
 	// reason, which is said: "claimed by …".
 	Others map[int]string
-	// Releasing are those of the Others that this node held and is about to give back. Their ids stay
-	// listed until then: the kubelet fails pods for good that come while it has a shorter list.
-	Releasing []Hold
 }
 
 // Hold is a slot that this node holds.

@@ -11,7 +11,7 @@ import (
 )
 
 // List implements Resource: a slot is Healthy when it is free, or when this node holds it
-// at instance level or is about to give it back.
+// at instance level.
 func (in *Instance) List() []Device {
 	l := listing{}
 	if in.known() {
@@ -68,9 +68,9 @@ type listing map[string]bool
 
 func (l listing) add(id string, healthy bool) { l[id] = l[id] || healthy }
 
-// addHeld adds the ids of slots that this node holds, or is about to give back.
+// addHeld adds the ids of slots that this node holds.
 func (l listing) addHeld(in *Instance, level v1alpha1.Level) {
-	for _, h := range slices.Concat(in.Holds, in.Releasing) {
+	for _, h := range in.Holds {
 		if h.Level == level {
 			l.add(h.ID, true)
 		}

@@ -1,0 +1,231 @@
+package claims
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// In device-plugin mode ids of the kubelet's hold slots, and not pods. Which containers use slots the
+// runtime says, as ever; a slot that no container uses is held while the kubelet says so.
+
+// Kubelet is the source of what its ids hold.
+type Kubelet struct {
+	// Ask asks which ids pods have. It is called after the runtime has been listed; nothing is released
+	// unless it answers. It returns after what time it is to be asked again; 0 for not before something
+	// happens.
+	Ask func(ctx context.Context) (again time.Duration, err error)
+	// Keeps reports whether the claim of a slot that no container uses stays. While it is called, and
+	// until the claim is gone, nobody else is at the slot's claim.
+	Keeps func(name slot.Name) bool
+}
+
+// afterEnd is when the kubelet is asked again after something has ended: it may run a container again,
+// and takes a while to see that its pod is over.
+var afterEnd = []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond,
+	400 * time.Millisecond, time.Second}
+
+// relistGap is at least between two times that the kubelet is asked.
+const relistGap = 50 * time.Millisecond
+
+// again is after what time to list again, at a step after something has happened; 0 for not.
+func (k *Kubelet) again(step int, asked time.Duration) time.Duration {
+	if k != nil && step < len(afterEnd) {
+		return afterEnd[step]
+	}
+	return asked
+}
+
+// askKept has the claim of a slot stay if the kubelet keeps it.
+func (c *Claims) askKept(v *view) {
+	if c.config.Kubelet == nil || v.claim == nil || len(v.use.held) > 0 || !c.config.Kubelet.Keeps(v.slot) {
+		return
+	}
+	v.entitled = append(v.entitled, holdOf(v.claim))
+	v.use.freed = nil
+	c.containers.settled(v.slot)
+}
+
+// anyUnused reports whether the node has claims of slots that no container uses.
+func (c *Claims) anyUnused() bool {
+	for _, name := range c.store.names() {
+		if !c.containers.uses(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// specOf is the claim of a container's holder.
+func (c *Claims) specOf(h *holder) v1alpha1.SlotClaimSpec {
+	if c.config.Kubelet != nil {
+		return c.specOfID(Use{h.level, h.by})
+	}
+	return specOf(c.config.Node, h.pod, h.container, h.level)
+}
+
+func (c *Claims) specOfID(use Use) v1alpha1.SlotClaimSpec {
+	return v1alpha1.SlotClaimSpec{NodeName: c.config.Node, Level: use.Level, Holder: use.Holder}
+}
+
+// Listed is closed once the runtime has said which containers use slots.
+func (c *Claims) Listed() <-chan struct{} { return c.known }
+
+// Refresh asks what is in use, and brings all claims up to date before it returns.
+func (c *Claims) Refresh(ctx context.Context) error {
+	if _, err := c.resync(ctx); err != nil || !c.isSynced() {
+		return err
+	}
+	names := c.names()
+	errs := make([]error, len(names))
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), workers, len(names),
+		func(i int) { errs[i] = c.reconcile(ctx, names[i]) })
+	return errors.Join(errs...)
+}
+
+// Hold claims a slot for an id of the kubelet's. wrote says that the id did not have it before, and
+// other is the claim in the way. A slot may be held without a claim, see hold.
+func (c *Claims) Hold(ctx context.Context, name slot.Name, use Use,
+) (wrote bool, other *v1alpha1.SlotClaim, err error) {
+	unlock, err := c.store.lock(ctx, name)
+	if err != nil {
+		return false, nil, err
+	}
+	defer unlock()
+	spec := c.specOfID(use)
+	switch {
+	case c.savedHold(name, spec) || same(c.store.get(name), spec):
+		return false, nil, nil
+	case !c.isSynced():
+		return false, nil, errors.New("the API server has not yet said which Configurations and SlotClaims there are")
+	}
+	return c.hold(ctx, name, spec)
+}
+
+// GiveBack deletes this node's claim of the slot, if there is one.
+func (c *Claims) GiveBack(ctx context.Context, name slot.Name) error {
+	unlock, err := c.store.lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	claim := c.store.get(name)
+	if claim == nil {
+		return nil
+	}
+	if err := c.release(ctx, name, claim); err != nil {
+		return err
+	}
+	c.config.Metrics.ClaimsReleased(1)
+	return nil
+}
+
+// Holding is how this node holds a slot.
+type Holding struct {
+	Slot slot.Name
+	Use
+	Claim *v1alpha1.SlotClaim // nil where somebody has deleted it, and a container uses the slot
+	Used  bool                // by a container
+}
+
+// Holdings are the slots that this node holds of the Instance, or of all for "". While the API server
+// has not been read they are those of the checkpoint.
+func (c *Claims) Holdings(instance string) []Holding {
+	var all []Holding
+	claimed := map[slot.Name]bool{}
+	for _, claim := range c.claimsOf(instance) {
+		name, err := claim.Slot()
+		if err != nil {
+			continue
+		}
+		claimed[name] = true
+		h := Holding{Slot: name, Use: Use{claim.Spec.Level, claim.Spec.Holder}, Claim: claim}
+		h.Used = c.containers.usedAs(name, holdOf(claim))
+		all = append(all, h)
+	}
+	for name, use := range c.containers.usesOf(instance) {
+		if !claimed[name] {
+			all = append(all, Holding{Slot: name, Use: use, Used: true})
+		}
+	}
+	return all
+}
+
+func (c *Claims) claimsOf(instance string) (all []*v1alpha1.SlotClaim) {
+	switch {
+	case !c.isSynced():
+		for name, claim := range c.saved.claims {
+			if instance == "" || name.Instance == instance {
+				all = append(all, claim)
+			}
+		}
+		return all
+	case instance == "":
+		return c.store.all()
+	}
+	return c.store.of(instance)
+}
+
+// usedAs reports whether a container uses the slot, and holds it so.
+func (c *containers) usedAs(name slot.Name, as hold) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for u := range c.bySlot[name] {
+		if as == (hold{u.holder(name), u.slots[name]}) {
+			return true
+		}
+	}
+	return false
+}
+
+// usesOf returns how containers use the slots of the Instance, or of all for "".
+func (c *containers) usesOf(instance string) map[slot.Name]Use {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	uses := map[slot.Name]Use{}
+	add := func(names map[slot.Name]bool) {
+		for name := range names {
+			for u := range c.bySlot[name] {
+				uses[name] = Use{u.slots[name], u.holder(name)}
+			}
+		}
+	}
+	if instance != "" {
+		add(c.byInstance[instance])
+		return uses
+	}
+	for _, names := range c.byInstance {
+		add(names)
+	}
+	return uses
+}
+
+// Annotate writes into a claim which pod the kubelet has given its slot to.
+func (c *Claims) Annotate(ctx context.Context, claim *v1alpha1.SlotClaim, pod string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": claim.ResourceVersion, // it may be another claim of the slot by now
+		"annotations":     map[string]string{v1alpha1.PodAnnotation: pod}}})
+	if err != nil {
+		return err
+	}
+	got, err := c.store.API.Patch(ctx, claim.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: "kubecri"})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("write into SlotClaim %s that pod %s has the slot: %w", claim.Name, pod, err)
+	}
+	c.store.own.Wrote(got)
+	return nil
+}
