@@ -1,0 +1,106 @@
+package devicepluginmode
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/cache"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// run runs f until the returned function is called.
+func run(t *testing.T, f func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
+	ended := make(chan struct{})
+	go func() { defer close(ended); f(ctx) }()
+	return func() { cancel(); <-ended }
+}
+
+// A process that starts while the API server is away goes on from the checkpoint: the kubelet is told
+// of the ids that pods have, so that it starts their containers again, and gets their devices for them.
+func TestStartWithoutTheAPIServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "checkpoint")
+	keep := func(c *Config) { c.Checkpoint = path }
+	former := newRigWith(t, newAPI(), "a", akriv0.ConfigurationSpec{}, keep, "east")
+	close(former.read)
+	if _, err := former.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
+		t.Fatal(err)
+	}
+	used := former.holds("")[0].slot
+	former.ran = true
+	kill := run(t, former.claims.Run)
+	await(t, "the checkpoint", func() (bool, string) {
+		content, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(content), "cam-0"), string(content)
+	})
+	kill()
+
+	r := newRigWith(t, newAPI(), "a", akriv0.ConfigurationSpec{}, keep)
+	r.synced.Store(false)
+	r.api.cut = true
+	unread := map[cache.Indexer]any{}
+	for _, indexer := range []cache.Indexer{r.Configurations.Informer().GetIndexer(), r.Nodes.Informer().GetIndexer()} {
+		unread[indexer] = indexer.List()[0]
+		if err := indexer.Replace(nil, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Device = func(ctx context.Context, instance string) (discovery.Device, error) {
+		saved, ok := r.CheckpointedDevice(ctx, instance)
+		if !ok {
+			<-ctx.Done() // as for what discovery is to find
+			return discovery.Device{}, ctx.Err()
+		}
+		return saved.Device, nil
+	}
+	key, value := slot.Annotation(used, "cam-0")
+	r.machine.containers = []*runtimeapi.Container{{Id: "c", PodSandboxId: "s", Annotations: map[string]string{key: value},
+		State: runtimeapi.ContainerState_CONTAINER_EXITED}}
+	r.ran = true
+	defer run(t, r.Run)()
+	kubelet := startKubelet(t, r.Directory)
+	lists := func(want string) {
+		t.Helper()
+		await(t, "the kubelet to be told of "+want, func() (bool, string) {
+			kubelet.mu.Lock()
+			defer kubelet.mu.Unlock()
+			return kubelet.last["akri.sh/cam"] == want, kubelet.last["akri.sh/cam"]
+		})
+	}
+	lists("cam-0:Healthy")
+	if _, known := r.Served(); known {
+		t.Error("what is served is known, without the API server: the node's other resources would go")
+	}
+	answer, err := r.allocate(t.Context(), cam, []string{"cam-0"})
+	if err != nil || answer.Envs["URL_"+strings.ToUpper(used.Instance[len("cam-"):])] != "rtsp://east" {
+		t.Errorf("the container gets %v, %v", answer, err)
+	}
+	if _, err := r.allocate(t.Context(), cam, []string{"cam-1"}); err == nil {
+		t.Error("an id was given that the checkpoint does not have")
+	}
+
+	// It is back, and knows no claim: the container's is made again.
+	r.api.mu.Lock()
+	r.api.cut = false
+	r.api.mu.Unlock()
+	for indexer, obj := range unread {
+		if err := indexer.Add(obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.synced.Store(true)
+	close(r.read)
+	await(t, "the claim", func() (bool, string) {
+		usage := r.api.usage()
+		return usage[used.String()] == "C:cam-0:a", ""
+	})
+	lists("cam-0:Healthy")
+}
