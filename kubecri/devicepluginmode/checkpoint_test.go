@@ -8,12 +8,11 @@ import (
 	"testing"
 
 	"k8s.io/client-go/tools/cache"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // run runs f until the returned function is called.
@@ -61,9 +60,8 @@ func TestStartWithoutTheAPIServer(t *testing.T) {
 		}
 		return saved.Device, nil
 	}
-	key, value := slot.Annotation(used, "cam-0")
-	r.machine.containers = []*runtimeapi.Container{{Id: "c", PodSandboxId: "s", Annotations: map[string]string{key: value},
-		State: runtimeapi.ContainerState_CONTAINER_EXITED}}
+	r.machine.listed = []*podresourcesapi.PodResources{{Name: "p", Namespace: "ns", Containers: []*podresourcesapi.ContainerResources{{
+		Devices: []*podresourcesapi.ContainerDevices{{ResourceName: "akri.sh/cam", DeviceIds: []string{"cam-0"}}}}}}}
 	r.ran = true
 	defer run(t, r.Run)()
 	kubelet := startKubelet(t, r.Directory)
@@ -87,10 +85,11 @@ func TestStartWithoutTheAPIServer(t *testing.T) {
 		t.Error("an id was given that the checkpoint does not have")
 	}
 
-	// It is back, and knows no claim: the container's is made again.
+	// It is back, with the claim.
 	r.api.mu.Lock()
-	r.api.cut = false
+	r.api.cut, r.api.claims = false, former.api.claims
 	r.api.mu.Unlock()
+	r.shows(r.api.claims[used.String()], false)
 	for indexer, obj := range unread {
 		if err := indexer.Add(obj); err != nil {
 			t.Fatal(err)
@@ -98,9 +97,9 @@ func TestStartWithoutTheAPIServer(t *testing.T) {
 	}
 	r.synced.Store(true)
 	close(r.read)
-	await(t, "the claim", func() (bool, string) {
-		usage := r.api.usage()
-		return usage[used.String()] == "C:cam-0:a", ""
-	})
+	await(t, "what is served", func() (bool, string) { _, known := r.Served(); return known, "" })
 	lists("cam-0:Healthy")
+	if usage := r.api.usage(); usage[used.String()] != "C:cam-0:a" {
+		t.Errorf("claims %v, want that of the pod", usage)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/agent"
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/devicepluginmode"
@@ -108,7 +109,10 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 	}
 	config := devicepluginmode.Config{
 		Node: o.nodeName, Client: cluster.client, Configurations: cluster.Configurations, Slices: cluster.Slices, Claims: cluster.Claims,
-		Pods: cluster.Pods, Nodes: cluster.Nodes, Devices: discoverer.Devices, Device: discoverer.WaitDevice,
+		Pods: cluster.Pods, Nodes: cluster.Nodes, Devices: discoverer.Devices,
+		Device: func(ctx context.Context, instance string) (discovery.Device, error) {
+			return waitDevice(ctx, instance, plugins, discoverer, o.discovery.allowed)
+		}, Checkpoint: filepath.Join(o.stateDir, checkpointFile),
 		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), PodResources: podresourcesapi.NewPodResourcesListerClient(podResources),
 		Directory: o.devicePlugin.directory, NoInstances: !o.devicePlugin.instances, Events: cluster.events,
 		Metrics: numbers, Tracer: tracer,
@@ -129,7 +133,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		endpoints, err := secured(health.Endpoints{Metrics: legacyregistry.Handler(), Ready: []health.Check{
 			cluster.informersSynced(),
 			{Name: "registered", Run: func(context.Context) error { return plugins.Registered() }},
-			containersListed(plugins.AskError), openFiles(),
+			containersListed(plugins.AskError), checkpointWritten(plugins.CheckpointError), openFiles(),
 		}}, o, cluster.kube, numbers)
 		if err != nil {
 			return err

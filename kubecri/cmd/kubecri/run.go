@@ -21,6 +21,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/advertise"
 	"github.com/kubeslot/kubeslot/kubecri/agent"
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
+	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/hostpaths"
@@ -179,7 +180,9 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	}
 	n.admitter, err = admit.New(admit.Config{
 		Node: o.nodeName, Pods: cluster.Pods.Lister(), Claims: n.claims,
-		Device: n.waitDevice, DeviceTimeout: o.deviceTimeout, Events: cluster.events, Metrics: numbers, Tracer: tracer,
+		Device: func(ctx context.Context, instance string) (discovery.Device, error) {
+			return waitDevice(ctx, instance, n.claims, n.agent, n.allowed)
+		}, DeviceTimeout: o.deviceTimeout, Events: cluster.events, Metrics: numbers, Tracer: tracer,
 		CDI: n.cdiDevice(), Plugins: n.plugins, Verifier: verifier, VariableNamespaces: o.variableNamespaces,
 	})
 	return n, err
@@ -196,14 +199,20 @@ func (o *options) bypassAdvice() string {
 // checkpointFile is the name of package checkpoint's file in --state-dir.
 const checkpointFile = "checkpoint.json"
 
-// waitDevice returns the device behind an Instance, as admit.Config wants: while the API
-// server has not been read, as it was before kubecri started.
-func (n *node) waitDevice(ctx context.Context, instance string) (discovery.Device, error) {
-	saved, ok := n.claims.CheckpointedDevice(ctx, instance)
+// checkpointed has the devices as they were before kubecri started, while the API server has not been
+// read.
+type checkpointed interface {
+	CheckpointedDevice(ctx context.Context, instance string) (checkpoint.Device, bool)
+}
+
+// waitDevice returns the device behind an Instance: the checkpoint's, or the one that the agent sees.
+func waitDevice(ctx context.Context, instance string, before checkpointed, a *agent.Agent,
+	allowed hostpaths.Allowed) (discovery.Device, error) {
+	saved, ok := before.CheckpointedDevice(ctx, instance)
 	if !ok {
-		return n.agent.WaitDevice(ctx, instance)
+		return a.WaitDevice(ctx, instance)
 	}
-	if err := n.allowed.Check(saved.Handler, saved.Device); err != nil { // the flag may have changed
+	if err := allowed.Check(saved.Handler, saved.Device); err != nil { // the flag may have changed
 		return discovery.Device{}, fmt.Errorf("device of Instance %s: %w", instance, err)
 	}
 	return saved.Device, nil

@@ -51,7 +51,8 @@ func endpoints(socket health.Check, shim grpc.ClientConnInterface, images bool, 
 		return nil
 	}}
 	ready := []health.Check{socket, cri, n.cluster.informersSynced(), n.devicePlugins(),
-		containersListed(n.claims.ResyncError), n.checkpointWritten(), openFiles()}
+		containersListed(n.claims.ResyncError),
+		checkpointWritten(n.claims.CheckpointError), openFiles()}
 	if images {
 		ready = append(ready, health.Check{Name: "images", Run: func(ctx context.Context) error {
 			return check.Images(ctx, runtimeapi.NewImageServiceClient(shim))
@@ -92,9 +93,9 @@ func containersListed(why func() error) health.Check {
 }
 
 // checkpointWritten tells why --state-dir does not have the node's claims, such as a full disk.
-func (n *node) checkpointWritten() health.Check {
+func checkpointWritten(why func() error) health.Check {
 	return health.Check{Name: "checkpoint", Advice: true, Run: func(context.Context) error {
-		if err := n.claims.CheckpointError(); err != nil {
+		if err := why(); err != nil {
 			return fmt.Errorf("the node's claims are not saved: containers with slots would wait if kubecri started again without the API server: %w", err)
 		}
 		return nil
@@ -113,8 +114,8 @@ func nriEndpoints(plugin *nri.Plugin, runtime runtimeapi.RuntimeServiceClient, n
 			}
 			return nil
 		}},
-		n.cluster.informersSynced(), n.devicePlugins(), containersListed(n.claims.ResyncError), n.checkpointWritten(),
-		openFiles(),
+		n.cluster.informersSynced(), n.devicePlugins(), containersListed(n.claims.ResyncError),
+		checkpointWritten(n.claims.CheckpointError), openFiles(),
 	}}
 }
 
