@@ -51,7 +51,7 @@ func TestAkrisReconciliation(t *testing.T) {
 			}
 			want := maps.Clone(was)
 			for i, step := range steps {
-				r.clock = r.clock.Add(step.age)
+				r.step(step.age)
 				r.machine.down, r.machine.containers = step.down, nil
 				for _, index := range step.uses {
 					key, value := slot.Annotation(slot.Name{Instance: instance, Index: index}, "")

@@ -29,6 +29,7 @@ import (
 	"k8s.io/klog/v2"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
@@ -270,7 +271,7 @@ type rig struct {
 	api     *api
 	machine *machine
 	events  *record.FakeRecorder
-	clock   time.Time
+	clock   *clocktesting.FakePassiveClock
 	read    chan struct{} // closed when synced is for good
 	ran     bool          // its claims were run
 	news    []func()      // of the API, that the node has not seen
@@ -284,8 +285,8 @@ type rigClock struct {
 	r *rig
 }
 
-func (c rigClock) Now() time.Time                  { return c.r.clock }
-func (c rigClock) Since(t time.Time) time.Duration { return c.r.clock.Sub(t) }
+func (c rigClock) Now() time.Time                  { return c.r.clock.Now() }
+func (c rigClock) Since(t time.Time) time.Duration { return c.r.clock.Since(t) }
 
 // gated is an informer that has synced when its rig says so; nobody runs it.
 type gated struct {
@@ -348,10 +349,10 @@ func newRig(t testing.TB, a *api, node string, spec akriv0.ConfigurationSpec, de
 func newRigWith(t testing.TB, a *api, node string, spec akriv0.ConfigurationSpec, change func(*Config),
 	devices ...string) *rig {
 	t.Helper()
-	r := &rig{api: a, machine: &machine{}, events: record.NewFakeRecorder(100), clock: time.Unix(1_000_000, 0)}
+	r := &rig{api: a, machine: &machine{}, events: record.NewFakeRecorder(100), clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))}
 	r.synced.Store(true)
 	r.read = make(chan struct{})
-	r.shown = r.clock
+	r.shown = r.clock.Now()
 	spec.Capacity = capacity
 	kube := kubefake.NewClientset()
 	akri := fake.NewSimpleClientset()
@@ -430,9 +431,12 @@ func (r *rig) shows(c *v1alpha1.SlotClaim, gone bool) {
 	}
 }
 
+// step moves the node's time.
+func (r *rig) step(d time.Duration) { r.clock.SetTime(r.clock.Now().Add(d)) }
+
 // refresh asks what is in use, and releases what is not. No news is older than ownwrites.ShownWithin then.
 func (r *rig) refresh(ctx context.Context) error {
-	if r.clock.Sub(r.shown) >= ownwrites.ShownWithin/2 {
+	if r.clock.Since(r.shown) >= ownwrites.ShownWithin/2 {
 		r.catchUp(math.MaxInt)
 	}
 	return r.claims.Refresh(ctx)
@@ -445,7 +449,7 @@ func (r *rig) catchUp(n int) {
 	news := r.news[:n]
 	r.news = r.news[n:]
 	if len(r.news) == 0 {
-		r.shown = r.clock
+		r.shown = r.clock.Now()
 	}
 	r.api.mu.Unlock()
 	for _, f := range news {

@@ -111,7 +111,7 @@ func TestHistories(t *testing.T) {
 			case "lists":
 				k.seesLists()
 			case "refresh":
-				k.clock = k.clock.Add(time.Duration(rapid.IntRange(0, 4).Draw(rt, "seconds")) * time.Second)
+				k.step(time.Duration(rapid.IntRange(0, 4).Draw(rt, "seconds")) * time.Second)
 				k.show(rapid.Bool().Draw(rt, "containers"))
 				if err := k.refresh(quiet(rt)); err != nil {
 					rt.Fatal(err)
@@ -129,11 +129,11 @@ func TestHistories(t *testing.T) {
 		for range 2 {
 			for _, k := range nodes {
 				k.catchUp(1000)
-				k.clock = k.clock.Add(settling) // from when it has seen a claim that it does not know
+				k.step(settling) // from when it has seen a claim that it does not know
 				if err := k.refresh(quiet(rt)); err != nil {
 					rt.Fatal(err)
 				}
-				k.clock = k.clock.Add(settling)
+				k.step(settling)
 			}
 		}
 		if usage := a.usage(); len(usage) > 0 {

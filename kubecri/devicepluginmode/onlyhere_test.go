@@ -60,7 +60,7 @@ func TestAnotherNodeClaimsWhatOnlyThisOneHas(t *testing.T) {
 		Devices: []*podresourcesapi.ContainerDevices{{ResourceName: "akri.sh/" + k.instance, DeviceIds: []string{first.String()}}}}}}}
 	annotation, value := slot.Annotation(first, "")
 	r.machine.containers = []*runtimeapi.Container{{Id: "c", PodSandboxId: "s", State: runtimeapi.ContainerState_CONTAINER_RUNNING, Annotations: map[string]string{annotation: value}}}
-	r.clock = r.clock.Add(2 * settling)
+	r.step(2 * settling)
 	refresh := func() {
 		t.Helper()
 		if err := r.refresh(t.Context()); err != nil {
@@ -89,14 +89,14 @@ func TestAnotherNodeClaimsWhatOnlyThisOneHas(t *testing.T) {
 		}
 	}
 	r.catchUp(10)
-	r.clock = r.clock.Add(10 * time.Second) // claims are not made again sooner
+	r.step(10 * time.Second) // claims are not made again sooner
 	refresh()
 	if usage := a.usage(); usage[first.String()] != "a" || len(usage) != 1 {
 		t.Errorf("claims %v, want this node's", usage)
 	}
 	// And released when the container is gone.
 	r.machine.containers, r.machine.listed = nil, nil
-	r.clock = r.clock.Add(2 * settling)
+	r.step(2 * settling)
 	refresh()
 	refresh()
 	if usage := a.usage(); len(usage) != 0 {
@@ -156,7 +156,7 @@ func TestHeld(t *testing.T) {
 	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil || !holds() {
 		t.Errorf("%v; held: %v", err, holds())
 	}
-	r.clock = r.clock.Add(2 * settling)
+	r.step(2 * settling)
 	if err := r.refresh(t.Context()); err != nil || holds() {
 		t.Errorf("%v; held: %v, though it was released", err, holds())
 	}

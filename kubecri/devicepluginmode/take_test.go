@@ -94,12 +94,12 @@ func TestAskedForSinceTheDecision(t *testing.T) {
 		t.Fatal(err)
 	}
 	decided := r.holds("")
-	r.asks.since(decided, r.clock)
+	r.asks.since(decided, r.now())
 	r.asks.release(decided)
 	if len(decided) != 1 || r.asks.keeps(decided[0].slot) {
 		t.Fatalf("of %v none is to be released", decided)
 	}
-	r.clock = r.clock.Add(time.Second)
+	r.step(time.Second)
 	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestStaleClaimsAreReleasedFirst(t *testing.T) {
 	}
 	r.machine.listed = []*podresourcesapi.PodResources{{Name: "p", Namespace: "default", Containers: []*podresourcesapi.ContainerResources{{
 		Devices: []*podresourcesapi.ContainerDevices{{ResourceName: "akri.sh/cam", DeviceIds: []string{"cam-3"}}}}}}}
-	r.clock = r.clock.Add(settling)
+	r.step(settling)
 	if _, err := r.allocate(t.Context(), cam, []string{"cam-0", "cam-1"}); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestLostAnswer(t *testing.T) {
 			t.Errorf("claims %v after %d creates, want one after 2", usage, r.api.creates)
 		}
 		r.catchUp(100)
-		r.clock = r.clock.Add(settling)
+		r.step(settling)
 		if err := r.refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func TestWhatIsReleased(t *testing.T) {
 	if _, err := r.allocate(t.Context(), cam, []string{"cam-0", "cam-1"}); err != nil {
 		t.Fatal(err)
 	}
-	r.clock = r.clock.Add(time.Hour)
+	r.step(time.Hour)
 	r.machine.down = true
 	if err := r.refresh(t.Context()); err == nil {
 		t.Error("no error")
@@ -329,7 +329,7 @@ func TestListedWhileReleased(t *testing.T) {
 		listed := r.resource(k).List()
 		var got []deviceids.Device
 		r.api.deleting = func() { got = r.resource(k).List() }
-		r.clock = r.clock.Add(settling)
+		r.step(settling)
 		if err := r.refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,7 @@ func TestSpans(t *testing.T) {
 	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
 		t.Fatal(err)
 	}
-	r.clock = r.clock.Add(2 * settling)
+	r.step(2 * settling)
 	for range 2 { // nothing is released the second time
 		if err := r.refresh(t.Context()); err != nil {
 			t.Fatal(err)
