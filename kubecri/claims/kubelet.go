@@ -165,7 +165,7 @@ func (c *Claims) claimsOf(instance string) (all []*v1alpha1.SlotClaim) {
 	switch {
 	case !c.isSynced():
 		for name, claim := range c.saved.claims {
-			if instance == "" || name.Instance == instance {
+			if c.store.ours(claim) && (instance == "" || name.Instance == instance) {
 				all = append(all, claim)
 			}
 		}

@@ -2,12 +2,14 @@ package claims
 
 import (
 	"context"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -61,4 +63,22 @@ func TestTheKubeletKeepsSlots(t *testing.T) {
 	gone.Store(true)
 	refresh()
 	f.still(t, name.String(), "")
+}
+
+// A node that has changed its mode starts while the API server is away: what its checkpoint says of pods'
+// claims holds for no id of the kubelet's.
+func TestCheckpointOfAnotherMode(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "checkpoint")
+	id := v1alpha1.SlotClaimSpec{NodeName: here, Level: v1alpha1.ConfigurationLevel, Holder: "cam-0"}
+	pod := specOf(here, Pod{"default", "p", "u1"}, "main", v1alpha1.ConfigurationLevel)
+	if _, err := checkpoint.NewWriter(path).Write(checkpoint.Checkpoint{Claims: []checkpoint.Claim{
+		{Slot: "cam-a1-0", Spec: id}, {Slot: "cam-a1-1", Spec: pod}}}); err != nil {
+		t.Fatal(err)
+	}
+	f := start(t, newAPI(t, 2, nil), &fakeRuntime{}, setup{checkpoint: path, unread: true, kubelet: &Kubelet{
+		Ask:   func(context.Context) (time.Duration, error) { return 0, nil },
+		Keeps: func(slot.Name) bool { return true }}})
+	if all := f.Holdings(""); len(all) != 1 || all[0].Slot != mustSlot(t, "cam-a1-0") {
+		t.Errorf("the kubelet's ids hold %v, want slot cam-a1-0 alone", all)
+	}
 }
