@@ -221,7 +221,9 @@ func start(t *testing.T, a *api, r *fakeRuntime, s setup) *fixture {
 		}
 	}
 	c, err := New(Config{Leases: leases, Stopper: stopper, Node: s.node, Client: a, Claims: factory.Kubeslot().V1alpha1().SlotClaims(), Configurations: factory.Akri().V0().Configurations(),
-		Kubelet: s.kubelet, Pods: pods.Core().V1().Pods(), Nodes: nodes.Core().V1().Nodes(), Namespaces: NamespacesOf(a.kube), Runtime: r, Events: events, Grace: s.grace, Resync: time.Hour, Clock: s.clock,
+		Kubelet: s.kubelet, Pods: pods.Core().V1().Pods(), Nodes: nodes.Core().V1().Nodes(),
+		Namespaces: NamespacesOf(a.kube), Runtime: r, Events: events, Grace: s.grace, Resync: time.Hour,
+		Clock:   s.clock,
 		Inspect: s.inspect, Lacks: s.lacks, HeldChanged: s.heldChanged,
 		Checkpoint: s.checkpoint, Device: func(string) (discovery.Device, bool) {
 			if s.device == nil {

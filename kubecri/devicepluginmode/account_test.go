@@ -18,7 +18,8 @@ func TestAnswerAfterTheDeletion(t *testing.T) {
 	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
 	name := slot.Name{Instance: east().instance, Index: 0}
 	claim := func(uid, version string) *v1alpha1.SlotClaim {
-		return &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: name.String(), UID: types.UID(uid), ResourceVersion: version},
+		return &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: name.String(), UID: types.UID(uid),
+			ResourceVersion: version},
 			Spec: v1alpha1.SlotClaimSpec{NodeName: "b", Level: v1alpha1.InstanceLevel, Holder: name.String()}}
 	}
 	for order, steps := range map[string][]bool{ // gone or not

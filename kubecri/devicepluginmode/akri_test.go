@@ -40,13 +40,16 @@ func TestAkrisReconciliation(t *testing.T) {
 			a := newAPI()
 			for index, node := range was {
 				s := slot.Name{Instance: instance, Index: index}
-				if _, err := (slotClaims{api: a}).Create(t.Context(), v1alpha1.NewSlotClaim(s, v1alpha1.SlotClaimSpec{NodeName: node, Level: v1alpha1.InstanceLevel, Holder: s.String()}, v1alpha1.NodeOwner(node, "")), metav1.CreateOptions{}); err != nil {
+				spec := v1alpha1.SlotClaimSpec{NodeName: node, Level: v1alpha1.InstanceLevel, Holder: s.String()}
+				claim := v1alpha1.NewSlotClaim(s, spec, v1alpha1.NodeOwner(node, ""))
+				if _, err := (slotClaims{api: a}).Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			r := newRig(t, a, "node-a", akriv0.ConfigurationSpec{}, "east")
-			if err := r.Configurations.Informer().GetIndexer().Add(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "config-a"},
-				Spec: akriv0.ConfigurationSpec{Capacity: 6}}); err != nil {
+			if err := r.Configurations.Informer().GetIndexer().Add(&akriv0.Configuration{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "config-a"},
+				Spec:       akriv0.ConfigurationSpec{Capacity: 6}}); err != nil {
 				t.Fatal(err)
 			}
 			want := maps.Clone(was)
@@ -83,9 +86,13 @@ func TestAkrisReconciliation(t *testing.T) {
 
 	// test_get_used_slots: of four slots two are this node's, by the id of each.
 	r := newRig(t, newAPI(), "node-a", akriv0.ConfigurationSpec{}, "east")
-	for index, spec := range []v1alpha1.SlotClaimSpec{{NodeName: "node-a", Level: v1alpha1.ConfigurationLevel, Holder: "config-a-1"},
-		{NodeName: "node-a", Level: v1alpha1.InstanceLevel, Holder: "instance-a-1"}, {NodeName: "node-b", Level: v1alpha1.InstanceLevel, Holder: "instance-a-2"}} {
-		r.shows(v1alpha1.NewSlotClaim(slot.Name{Instance: "instance-a", Index: index}, spec, v1alpha1.NodeOwner("node-a", "")), false)
+	for index, spec := range []v1alpha1.SlotClaimSpec{
+		{NodeName: "node-a", Level: v1alpha1.ConfigurationLevel, Holder: "config-a-1"},
+		{NodeName: "node-a", Level: v1alpha1.InstanceLevel, Holder: "instance-a-1"},
+		{NodeName: "node-b", Level: v1alpha1.InstanceLevel, Holder: "instance-a-2"},
+	} {
+		r.shows(v1alpha1.NewSlotClaim(slot.Name{Instance: "instance-a", Index: index}, spec,
+			v1alpha1.NodeOwner("node-a", "")), false)
 	}
 	ids := map[string]string{}
 	for _, h := range r.holds("") {

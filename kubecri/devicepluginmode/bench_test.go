@@ -30,8 +30,10 @@ func BenchmarkDecide(b *testing.B) {
 				s := slot.Name{Instance: in.Name, Index: 1}
 				id := map[string]string{"Container": fmt.Sprint("cam-", i), "Node": in.Name, "none": s.String()}[name]
 				key, value := slot.Annotation(s, id)
-				r.machine.containers = append(r.machine.containers, &runtimeapi.Container{Id: id, PodSandboxId: id, Annotations: map[string]string{key: value}})
-				r.shows(&v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: s.String(), UID: types.UID(id), ResourceVersion: "1"},
+				r.machine.containers = append(r.machine.containers,
+					&runtimeapi.Container{Id: id, PodSandboxId: id, Annotations: map[string]string{key: value}})
+				r.shows(&v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: s.String(), UID: types.UID(id),
+					ResourceVersion: "1"},
 					Spec: v1alpha1.SlotClaimSpec{NodeName: "a", Level: v1alpha1.ConfigurationLevel, Holder: id}}, false)
 			}
 			if err := r.refresh(b.Context()); err != nil {

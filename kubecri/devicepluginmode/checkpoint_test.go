@@ -60,8 +60,10 @@ func TestStartWithoutTheAPIServer(t *testing.T) {
 		}
 		return saved.Device, nil
 	}
-	r.machine.listed = []*podresourcesapi.PodResources{{Name: "p", Namespace: "ns", Containers: []*podresourcesapi.ContainerResources{{
-		Devices: []*podresourcesapi.ContainerDevices{{ResourceName: "akri.sh/cam", DeviceIds: []string{"cam-0"}}}}}}}
+	r.machine.listed = []*podresourcesapi.PodResources{{Name: "p", Namespace: "ns",
+		Containers: []*podresourcesapi.ContainerResources{{
+			Devices: []*podresourcesapi.ContainerDevices{
+				{ResourceName: "akri.sh/cam", DeviceIds: []string{"cam-0"}}}}}}}
 	r.ran = true
 	defer run(t, r.Run)()
 	kubelet := startKubelet(t, r.Directory)

@@ -25,7 +25,8 @@ func TestContainersThatMayLiveKeepTheirSlots(t *testing.T) {
 	} {
 		r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
 		r.machine.ended = true
-		r.machine.containers = []*runtimeapi.Container{{Id: "c", PodSandboxId: "s", State: state, Annotations: map[string]string{key: value}}}
+		r.machine.containers = []*runtimeapi.Container{{Id: "c", PodSandboxId: "s", State: state,
+			Annotations: map[string]string{key: value}}}
 		if err := r.refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +39,8 @@ func TestContainersThatMayLiveKeepTheirSlots(t *testing.T) {
 // /readyz and KubeslotRuntimeUnreachable know when it is not known what is in use.
 func TestAskError(t *testing.T) {
 	registry := componentmetrics.NewKubeRegistry()
-	r := newRigWith(t, newAPI(), "a", akriv0.ConfigurationSpec{}, func(c *Config) { c.Metrics = metrics.New(registry) }, "east")
+	r := newRigWith(t, newAPI(), "a", akriv0.ConfigurationSpec{}, func(c *Config) { c.Metrics = metrics.New(registry) },
+		"east")
 	for _, down := range []bool{false, true, false} {
 		r.machine.down = down
 		if err := r.refresh(t.Context()); (err != nil) != down {

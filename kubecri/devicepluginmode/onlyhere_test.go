@@ -27,7 +27,8 @@ func TestAnotherNodeClaimsWhatOnlyThisOneHas(t *testing.T) {
 	k := key{"cam", slot.InstanceName("cam", slot.InstanceHash("local-disk", false, "a", slot.ShortHash))}
 	first, second := slot.Name{Instance: k.instance, Index: 0}, slot.Name{Instance: k.instance, Index: 1}
 	for _, name := range []slot.Name{first, second} {
-		if made, other, err := thief.claims.Hold(t.Context(), name, claims.Use{Level: v1alpha1.InstanceLevel, Holder: "rogue"}); !made || other != nil || err != nil {
+		if made, other, err := thief.claims.Hold(t.Context(), name,
+			claims.Use{Level: v1alpha1.InstanceLevel, Holder: "rogue"}); !made || other != nil || err != nil {
 			t.Fatal(made, other, err)
 		}
 	}
@@ -71,7 +72,8 @@ func TestAnotherNodeClaimsWhatOnlyThisOneHas(t *testing.T) {
 	refresh()
 	select {
 	case e := <-r.events.Events:
-		if !strings.Contains(e, "ClaimNotBelieved") || !strings.Contains(e, first.String()) || !strings.Contains(e, "on node b") {
+		if !strings.Contains(e, "ClaimNotBelieved") || !strings.Contains(e, first.String()) ||
+			!strings.Contains(e, "on node b") {
 			t.Errorf("the pod's Event is %q", e)
 		}
 	default:

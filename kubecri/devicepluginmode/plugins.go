@@ -127,7 +127,8 @@ func New(config Config) (*Plugins, error) {
 	var err error
 	p.claims, err = claims.New(claims.Config{Node: config.Node, Client: config.Client,
 		Configurations: config.Configurations,
-		Claims:         config.Claims, Pods: config.Pods, Nodes: config.Nodes, Namespaces: noNamespaces, Runtime: config.Runtime,
+		Claims:         config.Claims, Pods: config.Pods, Nodes: config.Nodes, Namespaces: noNamespaces,
+		Runtime: config.Runtime,
 		Kubelet: &claims.Kubelet{Ask: p.ask, Keeps: p.asks.keeps}, Believable: config.Believable, HeldChanged: p.resync,
 		Events: config.Events, Resync: refreshEvery, Checkpoint: config.Checkpoint, Device: p.seenDevice,
 		Metrics: config.Metrics, Tracer: config.Tracer, Clock: config.Clock})

@@ -344,7 +344,8 @@ func TestClaimsOfOtherModes(t *testing.T) {
 	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
 	name := slot.Name{Instance: east().instance, Index: 0}
 	r.shows(&v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: name.String(), UID: "1", ResourceVersion: "1"},
-		Spec: v1alpha1.SlotClaimSpec{NodeName: "a", Level: v1alpha1.InstanceLevel, Holder: name.String(), Pod: &v1alpha1.PodReference{Namespace: "ns", Name: "p"}}}, false)
+		Spec: v1alpha1.SlotClaimSpec{NodeName: "a", Level: v1alpha1.InstanceLevel, Holder: name.String(),
+			Pod: &v1alpha1.PodReference{Namespace: "ns", Name: "p"}}}, false)
 	if _, err := r.allocate(t.Context(), east(), []string{name.String()}); err == nil || !strings.Contains(err.Error(), "claimed by pod ns/p on node a") {
 		t.Errorf("got %v", err)
 	}
