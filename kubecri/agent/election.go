@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -42,22 +43,30 @@ const (
 	// then.
 	handover = 30 * time.Second
 
+	// A node that has no Lease looks again whether it can have one after lookAfter, and at random up to as
+	// long again.
+	lookAfter = 5 * time.Minute
+
 	// releaseTimeout bounds what an ending process waits for.
 	releaseTimeout = 200 * time.Millisecond
 )
 
-// election has some of the nodes that a Configuration's spec.discovery selects
-// discover: those that hold one of `replicas` Leases. All watch the Leases, and
-// holders alone write. That two hold one Lease for a moment does no harm, so a holder
-// discovers until it sees another's name, also when the API server is away.
+// election has some of the nodes that a Configuration's spec.discovery selects discover: those that
+// hold one of `replicas` Leases. One node more holds a Lease to be the next. These watch the Leases
+// and write them; the others look now and then. That two hold one Lease for a moment does no harm, so
+// a holder discovers until it sees another's name, also when the API server is away.
 type election struct {
 	*Agent
 	configuration *v0.Configuration
+	replicas      int32
 	client        coordinationclient.LeaseInterface
-	leases        cache.SharedIndexInformer
+	leases        cache.Store // as this node saw them last
 	changed       chan struct{}
 	first         int32            // which Lease to try first: not all the same
 	seen          map[string]sight // by the Lease's name
+	// next is the Lease by which this node is the next to discover, as it was last written, at renewed.
+	next    *coordinationv1.Lease
+	renewed time.Time
 }
 
 // sight is a Lease's resourceVersion, and since when it is that: clocks of other
@@ -67,62 +76,129 @@ type sight struct {
 	since   time.Time
 }
 
-// compete runs the Configuration's handler whenever this node holds a Lease.
+// compete runs the Configuration's handler whenever this node holds a Lease. A node without the
+// handler leaves the Leases to others.
 func (a *Agent) compete(ctx context.Context, s *session, c *v0.Configuration) {
-	e := &election{Agent: a, configuration: c, client: a.config.KubeClient.CoordinationV1().Leases(c.Namespace),
+	e := &election{Agent: a, configuration: c, replicas: max(c.Spec.Discovery.Replicas, 1),
+		client:  a.config.KubeClient.CoordinationV1().Leases(c.Namespace),
 		changed: make(chan struct{}, 1), first: rand.Int32N(100), seen: map[string]sight{}}
-	e.leases = coordinationinformers.NewFilteredLeaseInformer(a.config.KubeClient, c.Namespace, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
-		o.LabelSelector = labels.Set{deviceslices.DiscoveryLabel: c.Name}.String()
-	})
-	_, _ = e.leases.AddEventHandler(onChange(func(any) { wake(e.changed) })) // fails once it has ended
-	a.discoveries.Go(func() { e.leases.RunWithContext(ctx) })
-	if !cache.WaitForCacheSync(ctx.Done(), e.leases.HasSynced) {
-		return
+	for a.awaitSource(ctx, s, c) {
+		if !a.withdrawn(s) || e.anyVacant(ctx) {
+			e.watch(ctx, func(ctx context.Context) { e.run(ctx, s) })
+		}
+		a.sleep(ctx, lookAfter+rand.N(lookAfter))
 	}
+}
+
+func (e *election) selectLeases(o *metav1.ListOptions) {
+	o.LabelSelector = labels.Set{deviceslices.DiscoveryLabel: e.configuration.Name}.String()
+}
+
+// anyVacant looks whether there may be a Lease for this node.
+func (e *election) anyVacant(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	options := metav1.ListOptions{ResourceVersion: "0"} // from the API server's memory
+	e.selectLeases(&options)
+	listed, err := e.client.List(ctx, options)
+	if err != nil {
+		return true
+	}
+	e.leases = cache.NewStore(cache.MetaNamespaceKeyFunc)
+	for i := range listed.Items {
+		_ = e.leases.Add(&listed.Items[i]) // an object has a name
+	}
+	lease, _ := e.vacant(0, e.replicas+1)
+	return lease != nil
+}
+
+// watch calls f while the Leases are watched.
+func (e *election) watch(ctx context.Context, f func(context.Context)) {
+	informer := coordinationinformers.NewFilteredLeaseInformer(e.config.KubeClient, e.configuration.Namespace, 0,
+		cache.Indexers{}, e.selectLeases)
+	_, _ = informer.AddEventHandler(onChange(func(any) { wake(e.changed) })) // fails once it has ended
+	e.leases = informer.GetStore()
+	ctx, stop := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { informer.RunWithContext(ctx) })
+	defer watching.Wait()
+	defer stop()
+	if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		f(ctx)
+	}
+}
+
+// run discovers when this node gets a Lease. It returns when there is none for it, not even to be the
+// next.
+func (e *election) run(ctx context.Context, s *session) {
 	backoff := retries()
 	var full time.Time // since when others hold all Leases; zero when they do not
-	// A node without the handler leaves the Leases to others.
-	for a.awaitSource(ctx, s, c) {
-		lease, next := e.vacant()
+	for e.awaitSource(ctx, s, e.configuration) {
+		lease, next := e.vacant(0, e.replicas)
 		if lease == nil {
-			now := a.config.Clock.Now()
+			now := e.config.Clock.Now()
 			if full.IsZero() {
 				full = now
 			}
-			if left := handover - now.Sub(full); left > 0 {
-				next = min(next, left)
-			} else if a.reportsAlone(s) {
+			left := handover - now.Sub(full)
+			if left <= 0 && e.reportsAlone(s) {
 				e.discoverWithoutLease(ctx, s)
 				continue
-			} else {
-				a.withdraw(ctx, s)
 			}
-			a.forgetProblems(s)
-			a.sleep(ctx, next, e.changed)
+			e.forgetProblems(s)
+			isNext, again := e.beNext(ctx)
+			if left > 0 {
+				again = min(again, left)
+			} else if e.withdraw(ctx, s); !isNext {
+				return
+			}
+			e.sleep(ctx, min(next, again), e.changed)
 			continue
 		}
 		full = time.Time{}
-		if !e.mine(lease) {
-			a.sleep(ctx, rand.N(hesitation))
-			if again, _ := e.vacant(); again == nil || again.Name != lease.Name || again.ResourceVersion != lease.ResourceVersion {
-				continue // somebody was faster
-			}
-		}
 		held, err := e.take(ctx, lease)
 		switch {
+		case errors.Is(err, errTaken):
+			continue
 		case err == nil:
 			backoff = retries()
-			a.forgetProblems(s)
+			e.forgetProblems(s)
 			if able := e.hold(ctx, s, held); !able {
-				a.sleep(ctx, a.config.Restart.Cap) // others first
+				e.sleep(ctx, e.config.Restart.Cap) // others first
 			}
 			continue
 		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err), ctx.Err() != nil:
 		default:
-			a.recordProblem(ctx, s, "", "NoLease", fmt.Errorf("take Lease %s/%s to discover: %w", c.Namespace, lease.Name, err))
+			err = fmt.Errorf("take Lease %s/%s to discover: %w", lease.Namespace, lease.Name, err)
+			e.recordProblem(ctx, s, "", "NoLease", err)
 		}
-		a.sleep(ctx, backoff.Step())
+		e.sleep(ctx, backoff.Step())
 	}
+}
+
+// beNext takes the Lease of the node that is the next to discover, or renews it. It reports whether this
+// node is the next, or may become it, and after what time to ask again.
+func (e *election) beNext(ctx context.Context) (is bool, again time.Duration) {
+	if e.next != nil && e.taken(e.next) {
+		e.next = nil
+	}
+	if left := renewAfter - e.config.Clock.Now().Sub(e.renewed); e.next != nil && left > 0 {
+		return true, left
+	}
+	lease, again := e.vacant(e.replicas, 1)
+	if lease == nil {
+		e.next = nil
+		return false, again
+	}
+	held, err := e.take(ctx, lease)
+	switch {
+	case errors.Is(err, errTaken), apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
+		return true, hesitation // the watch says whose it is
+	case err != nil: // it keeps the Lease that it has: nobody else can take it either
+		return e.next != nil, checkAfter
+	}
+	e.next, e.renewed = held, e.config.Clock.Now()
+	return true, renewAfter
 }
 
 // reportsAlone reports whether this node has a device that no other node reports which is
@@ -149,7 +225,7 @@ func (e *election) discoverWithoutLease(ctx context.Context, s *session) {
 	defer done.Wait()
 	defer stop()
 	for ctx.Err() == nil && e.reportsAlone(s) {
-		lease, next := e.vacant()
+		lease, next := e.vacant(0, e.replicas)
 		if lease != nil {
 			return
 		}
@@ -157,12 +233,16 @@ func (e *election) discoverWithoutLease(ctx context.Context, s *session) {
 	}
 }
 
+// withdrawn reports whether this node reports nothing of the session's, and has said so.
+func (a *Agent) withdrawn(s *session) bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return s.standing.Settled && len(s.standing.Devices) == 0 && s.rejected == ""
+}
+
 // withdraw makes the session's devices no longer be seen by this node.
 func (a *Agent) withdraw(ctx context.Context, s *session) {
-	a.mu.RLock()
-	done := s.standing.Settled && len(s.standing.Devices) == 0 && s.rejected == ""
-	a.mu.RUnlock()
-	if !done {
+	if !a.withdrawn(s) {
 		a.update(ctx, s, func(r *reports.Reports, _ time.Time) { r.Clear() })
 	}
 }
@@ -171,15 +251,14 @@ func (e *election) mine(lease *coordinationv1.Lease) bool {
 	return lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == e.config.NodeName
 }
 
-// vacant returns a Lease to take, one of this node's own rather than others', or
-// after what time the next may be vacant.
-func (e *election) vacant() (lease *coordinationv1.Lease, next time.Duration) {
+// vacant returns one of n Leases from the given one to take, one of this node's own rather than
+// others', or after what time the next may be vacant.
+func (e *election) vacant(from, n int32) (lease *coordinationv1.Lease, next time.Duration) {
 	c, now := e.configuration, e.config.Clock.Now()
 	next = leaseDuration
-	n := max(c.Spec.Discovery.Replicas, 1)
 	for i := range n {
-		name := fmt.Sprintf("kubeslot-discovery-%s-%d", c.Name, (i+e.first)%n)
-		obj, exists, _ := e.leases.GetStore().GetByKey(c.Namespace + "/" + name) // a cache does not fail
+		name := fmt.Sprintf("kubeslot-discovery-%s-%d", c.Name, from+(i+e.first)%n)
+		obj, exists, _ := e.leases.GetByKey(c.Namespace + "/" + name) // a cache does not fail
 		if !exists {
 			lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}}
 			continue
@@ -211,8 +290,18 @@ func lasts(lease *coordinationv1.Lease) time.Duration {
 	return leaseDuration
 }
 
-// take makes the Lease this node's, or renews it.
+// errTaken is the error of a Lease that another has taken while this node hesitated.
+var errTaken = errors.New("another node was faster")
+
+// take makes the Lease this node's, after some hesitation, or renews it.
 func (e *election) take(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	if !e.mine(lease) {
+		e.sleep(ctx, rand.N(hesitation))
+		obj, exists, _ := e.leases.GetByKey(lease.Namespace + "/" + lease.Name) // a cache does not fail
+		if exists && obj.(*coordinationv1.Lease).ResourceVersion != lease.ResourceVersion {
+			return nil, errTaken
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	now, node, seconds := metav1.NewMicroTime(e.config.Clock.Now()), e.config.NodeName, int32(leaseDuration/time.Second)
@@ -232,7 +321,7 @@ func (e *election) take(ctx context.Context, lease *coordinationv1.Lease) (*coor
 
 // taken reports whether the watch shows that the Lease has become another's.
 func (e *election) taken(lease *coordinationv1.Lease) bool {
-	obj, exists, _ := e.leases.GetStore().GetByKey(lease.Namespace + "/" + lease.Name) // a cache does not fail
+	obj, exists, _ := e.leases.GetByKey(lease.Namespace + "/" + lease.Name) // a cache does not fail
 	if !exists {
 		return false
 	}

@@ -101,8 +101,8 @@ func TestAFewNodesDiscoverForAllThatAreSelected(t *testing.T) {
 		s.want(t, time.Minute, 2, 2)
 		s.called()
 		pass(10 * time.Minute)
-		if calls := s.called(); len(calls) != 2*20 || !strings.HasPrefix(calls[0], "update kubeslot-discovery-cam-0") {
-			t.Errorf("%d calls in ten minutes, want two renewals in 30 s", len(calls))
+		if calls := s.called(); len(calls) != 3*20 || !strings.HasPrefix(calls[0], "update kubeslot-discovery-cam-0") {
+			t.Errorf("%d calls in ten minutes, want three renewals in 30 s", len(calls))
 		}
 		for name, n := range s.nodes {
 			device, err := n.WaitDevice(t.Context(), "cam-8120fe")
