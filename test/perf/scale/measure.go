@@ -78,6 +78,7 @@ type cost struct {
 	Sent               float64 // bytes to the hollow nodes
 	Writes, Conflicts  float64 // requests that write our objects or nodes, and 409s among them
 	Slices, NodeWrites float64 // writes of DeviceSlices, and of Nodes
+	Leases, LeaseLists float64 // writes of Leases, and lists; these are not among Writes
 }
 
 func (c cost) cpu() float64 { return c.API + c.Etcd }
@@ -87,6 +88,7 @@ func (c cost) plus(d cost) cost {
 		Seconds: c.Seconds + d.Seconds, API: c.API + d.API, Etcd: c.Etcd + d.Etcd, Own: c.Own + d.Own, Sent: c.Sent + d.Sent,
 		Writes: c.Writes + d.Writes, Conflicts: c.Conflicts + d.Conflicts,
 		Slices: c.Slices + d.Slices, NodeWrites: c.NodeWrites + d.NodeWrites,
+		Leases: c.Leases + d.Leases, LeaseLists: c.LeaseLists + d.LeaseLists,
 	}
 }
 
@@ -94,6 +96,7 @@ func (c cost) minus(d cost) cost {
 	return c.plus(cost{
 		Seconds: -d.Seconds, API: -d.API, Etcd: -d.Etcd, Own: -d.Own, Sent: -d.Sent,
 		Writes: -d.Writes, Conflicts: -d.Conflicts, Slices: -d.Slices, NodeWrites: -d.NodeWrites,
+		Leases: -d.Leases, LeaseLists: -d.LeaseLists,
 	})
 }
 
@@ -124,17 +127,25 @@ func (b *bench) requests(ctx context.Context, c *cost) error {
 func (c *cost) count(m testutil.Metrics) {
 	for _, sample := range m["apiserver_request_total"] {
 		label := func(name string) string { return string(sample.Metric[testutil.LabelName(name)]) }
+		n := float64(sample.Value)
 		switch label("verb") {
 		case "POST", "PUT", "PATCH", "APPLY", "DELETE":
+		case "LIST":
+			if label("resource") == "leases" {
+				c.LeaseLists += n
+			}
+			continue
 		default:
 			continue
 		}
-		n := float64(sample.Value)
 		switch label("resource") {
 		case "deviceslices":
 			c.Slices += n
 		case "nodes":
 			c.NodeWrites += n
+		case "leases":
+			c.Leases += n
+			continue
 		case "slotclaims", "instances", "configurations":
 		default:
 			continue

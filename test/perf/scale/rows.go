@@ -28,6 +28,7 @@ const (
 type result struct {
 	Nodes          int
 	Join, Idle     cost
+	Elected        cost            // idle, with spec.discovery
 	Claim, Release cost            // of all claims
 	Taken, Told    []time.Duration // of each claim: Take has returned, a watcher of all claims knows
 	Restart        cost
@@ -51,7 +52,8 @@ func (b *bench) size(ctx context.Context, n int) (result, error) {
 	for _, row := range []struct {
 		name    string
 		measure func(context.Context, *result) error
-	}{{"join", b.measureJoin}, {"idle", b.measureIdle}, {"claims", b.measureClaims}, {"restart", b.measureRestart}, {"bare", b.measureBare}} {
+	}{{"join", b.measureJoin}, {"idle", b.measureIdle}, {"claims", b.measureClaims}, {"restart", b.measureRestart},
+		{"elected", b.measureElected}, {"bare", b.measureBare}} {
 		end := b.profile(ctx, row.name, n)
 		if err := errors.Join(row.measure(ctx, &r), end()); err != nil {
 			return r, fmt.Errorf("%s: %w", row.name, err)
@@ -148,18 +150,64 @@ func (b *bench) measureJoin(ctx context.Context, r *result) error {
 
 // measureIdle watches nodes that have nothing to do.
 func (b *bench) measureIdle(ctx context.Context, r *result) (err error) {
-	// What follows from the join, such as the nodes' totals, is not idle yet.
+	r.Idle, err = b.idleCost(ctx)
+	return err
+}
+
+func (b *bench) idleCost(ctx context.Context) (cost, error) {
+	// What follows from what was before, such as the nodes' totals, is not idle yet.
 	if err := b.settle(ctx); err != nil {
-		return err
+		return cost{}, err
 	}
-	r.Idle, err = b.measure(ctx, func() error {
+	return b.measure(ctx, func() error {
 		select {
 		case <-time.After(b.options.idle):
 		case <-ctx.Done():
 		}
 		return ctx.Err()
 	})
+}
+
+// measureElected has two of the nodes discover for all, and watches them when the others have withdrawn
+// their devices.
+func (b *bench) measureElected(ctx context.Context, r *result) error {
+	elected := configuration("cameras", details("shared", b.shared, "camera-%d"))
+	elected.Spec.Discovery = &akriv0.Discovery{Replicas: 2}
+	configurations := b.client.AkriV0().Configurations(namespace)
+	if err := configurations.Delete(ctx, elected.Name, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	if err := b.awaitReporters(ctx, 0); err != nil {
+		return err
+	}
+	if _, err := configurations.Create(ctx, elected, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	err := b.awaitReporters(ctx, min(2, r.Nodes))
+	if err == nil {
+		r.Elected, err = b.idleCost(ctx)
+	}
 	return err
+}
+
+// awaitReporters waits until n nodes report devices.
+func (b *bench) awaitReporters(ctx context.Context, n int) error {
+	return await(ctx, fmt.Sprintf("%d nodes report devices", n), func() error {
+		all, err := b.client.KubeslotV1alpha1().DeviceSlices().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			return err
+		}
+		reporters := 0
+		for _, slice := range all.Items {
+			if len(slice.Spec.Devices) > 0 {
+				reporters++
+			}
+		}
+		if reporters != n {
+			return fmt.Errorf("%d slices have devices", reporters)
+		}
+		return nil
+	})
 }
 
 // settle waits until the nodes write nothing any more.
