@@ -59,6 +59,21 @@ func (d Disk) Edit(path string, content []byte, mode fs.FileMode) error {
 	})
 }
 
+// MakeDirectory makes a directory and those above it that are not there. When it returns nil, they are on
+// the disk.
+func (d Disk) MakeDirectory(path string, mode fs.FileMode) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil
+	}
+	if err := d.MakeDirectory(filepath.Dir(path), mode); err != nil {
+		return err
+	}
+	if err := os.Mkdir(path, mode); err != nil {
+		return err
+	}
+	return d.syncDirectory(filepath.Dir(path))
+}
+
 // Rename puts one file in the place of another of the same directory. Its content is on
 // the disk already.
 func (d Disk) Rename(from, to string) error {
@@ -66,7 +81,11 @@ func (d Disk) Rename(from, to string) error {
 		return err
 	}
 	d.observe("rename", to)
-	dir, err := os.Open(filepath.Dir(to))
+	return d.syncDirectory(filepath.Dir(to))
+}
+
+func (d Disk) syncDirectory(path string) error {
+	dir, err := os.Open(path)
 	if err != nil {
 		return err
 	}

@@ -140,3 +140,24 @@ func TestAFailureLeavesTheFormerFile(t *testing.T) {
 		t.Errorf("the file has %q, %v", data, err)
 	}
 }
+
+// A new directory is in the one above it, on the disk, before the next is made in it.
+func TestMakeDirectory(t *testing.T) {
+	top := t.TempDir()
+	var calls []string
+	d := Disk{Observe: func(call, path string) { calls = append(calls, call+" "+strings.TrimPrefix(path, top)) }}
+	for _, want := range [][]string{{"sync ", "sync /a", "sync /a/b"}, nil} {
+		calls = nil
+		if err := d.MakeDirectory(filepath.Join(top, "a/b/c"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, calls); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	}
+	put(t, filepath.Join(top, "file"), "", 0o600)
+	err := d.MakeDirectory(filepath.Join(top, "file/a"), 0o755)
+	if !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, fs.ErrExist) {
+		t.Errorf("MakeDirectory() below a file = %v", err)
+	}
+}

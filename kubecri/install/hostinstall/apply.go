@@ -168,7 +168,7 @@ func (a Applier) change(path string, before, after *string) error {
 		return os.Remove(path)
 	}
 	fmt.Fprintf(a.Out, "  writing %s\n", path)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := a.Disk.MakeDirectory(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	return a.Disk.Edit(path, []byte(*after), 0o644)
@@ -206,7 +206,7 @@ func (a Applier) program(before, after *string) error {
 			return err
 		}
 	}
-	if err := os.MkdirAll(filepath.Dir(Program), 0o755); err != nil {
+	if err := a.Disk.MakeDirectory(filepath.Dir(Program), 0o755); err != nil {
 		return err
 	}
 	return a.Disk.Copy(Program, executable, 0o755)
