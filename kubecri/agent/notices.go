@@ -13,9 +13,9 @@ const (
 	// its mind is not ours to choose.
 	noticeInterval = time.Minute
 
-	// maxNoticeKinds bounds the kinds that are remembered for noticeInterval, and with them the
-	// notices in it: 256 Configurations with four each. Those of further kinds are dropped.
-	maxNoticeKinds = 1024
+	// maxNoticeKinds bounds the kinds of one Configuration that are remembered for noticeInterval. Those of
+	// further kinds count as one kind more.
+	maxNoticeKinds = 64
 )
 
 // noticeKind is what notices are alike in: the Configuration, the source or Instance, if it is about
@@ -30,6 +30,7 @@ type notices struct {
 
 	mu    sync.Mutex
 	kinds map[noticeKind]*held
+	of    map[string]int // how many of these are of a Configuration
 }
 
 // held are the notices of one kind since the last that was given.
@@ -40,26 +41,27 @@ type held struct {
 }
 
 func newNotices(clock clock.PassiveClock, wake func()) *notices {
-	return &notices{clock: clock, wake: wake, kinds: map[noticeKind]*held{}}
+	return &notices{clock: clock, wake: wake, kinds: map[noticeKind]*held{}, of: map[string]int{}}
 }
 
 // add gives the notice now, or has due give it or a newer one of its kind.
 func (n *notices) add(kind noticeKind, give func(times int)) {
 	n.mu.Lock()
-	if h := n.kinds[kind]; h != nil {
+	h := n.kinds[kind]
+	if h == nil && n.of[kind.configuration] >= maxNoticeKinds {
+		kind = noticeKind{configuration: kind.configuration}
+		h = n.kinds[kind]
+	}
+	if h != nil {
 		h.count, h.newest = h.count+1, give
 		n.mu.Unlock()
 		return
 	}
-	room := len(n.kinds) < maxNoticeKinds
-	if room {
-		n.kinds[kind] = &held{until: n.clock.Now().Add(noticeInterval)}
-	}
+	n.kinds[kind] = &held{until: n.clock.Now().Add(noticeInterval)}
+	n.of[kind.configuration]++
 	n.mu.Unlock()
-	if room {
-		n.wake()
-		give(1)
-	}
+	n.wake()
+	give(1)
 }
 
 // due gives the notices whose time has come. It returns when the next are due, zero for never.
@@ -71,6 +73,9 @@ func (n *notices) due() (next time.Time) {
 		if !h.until.After(now) {
 			if h.count == 0 {
 				delete(n.kinds, kind)
+				if n.of[kind.configuration]--; n.of[kind.configuration] == 0 {
+					delete(n.of, kind.configuration)
+				}
 				continue
 			}
 			newest, times := h.newest, h.count

@@ -58,14 +58,31 @@ func TestNotices(t *testing.T) {
 	}
 }
 
+// One Configuration's many kinds of notices are bounded, hide none of another's, and are counted.
 func TestKindsOfNoticesAreBounded(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
-	n, given := newNotices(clock, func() {}), 0
-	for i := range maxNoticeKinds + 10 {
-		n.add(noticeKind{about: fmt.Sprint(i)}, func(int) { given++ })
+	n := newNotices(clock, func() {})
+	given := map[string]int{}
+	add := func(configuration, about string) {
+		n.add(noticeKind{configuration: configuration, about: about}, func(times int) { given[about] = times })
 	}
-	if given != maxNoticeKinds || len(n.kinds) != maxNoticeKinds {
-		t.Errorf("gave %d and remembers %d kinds, want %d", given, len(n.kinds), maxNoticeKinds)
+	for i := range maxNoticeKinds + 10 {
+		add("flood", fmt.Sprint(i))
+	}
+	add("cam", "quiet")
+	last := fmt.Sprint(maxNoticeKinds + 9)
+	if len(given) != maxNoticeKinds+2 || given["quiet"] != 1 || given[last] != 0 {
+		t.Errorf("gave %d notices at once: %v", len(given), given)
+	}
+	clock.SetTime(clock.Now().Add(noticeInterval))
+	n.due()
+	if given[last] != 9 || len(n.kinds) != 1 {
+		t.Errorf("the newest of those that are too many counts %d, want 9; %d kinds are left",
+			given[last], len(n.kinds))
+	}
+	clock.SetTime(clock.Now().Add(noticeInterval))
+	if n.due(); len(n.kinds)+len(n.of) > 0 {
+		t.Errorf("%d kinds are left, of %d Configurations", len(n.kinds), len(n.of))
 	}
 }
 
