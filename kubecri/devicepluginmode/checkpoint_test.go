@@ -53,7 +53,7 @@ func TestStartWithoutTheAPIServer(t *testing.T) {
 		}
 	}
 	r.Device = func(ctx context.Context, instance string) (discovery.Device, error) {
-		saved, ok := r.CheckpointedDevice(ctx, instance)
+		saved, ok := r.NodeClaims().CheckpointedDevice(ctx, instance)
 		if !ok {
 			<-ctx.Done() // as for what discovery is to find
 			return discovery.Device{}, ctx.Err()

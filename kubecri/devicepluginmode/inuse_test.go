@@ -37,7 +37,7 @@ func TestContainersThatMayLiveKeepTheirSlots(t *testing.T) {
 }
 
 // /readyz and KubeslotRuntimeUnreachable know when it is not known what is in use.
-func TestAskError(t *testing.T) {
+func TestResyncErrorOfTheKubelet(t *testing.T) {
 	registry := componentmetrics.NewKubeRegistry()
 	r := newRigWith(t, newAPI(), "a", akriv0.ConfigurationSpec{}, func(c *Config) { c.Metrics = metrics.New(registry) },
 		"east")
@@ -46,7 +46,7 @@ func TestAskError(t *testing.T) {
 		if err := r.refresh(t.Context()); (err != nil) != down {
 			t.Fatalf("refresh: %v", err)
 		}
-		if err := r.AskError(); (err != nil) != down {
+		if err := r.NodeClaims().ResyncError(); (err != nil) != down {
 			t.Errorf("the kubelet is away: %t, and the error is %v", down, err)
 		}
 	}

@@ -18,7 +18,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/discovery"
-	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/ownwrites"
@@ -197,22 +196,8 @@ func (p *Plugins) seenDevice(instance string) (discovery.Device, bool) {
 	return device, ok
 }
 
-// CheckpointedDevice is claims.Claims's.
-func (p *Plugins) CheckpointedDevice(ctx context.Context, instance string) (checkpoint.Device, bool) {
-	return p.claims.CheckpointedDevice(ctx, instance)
-}
-
-// RecordEvents is claims.Claims's.
-func (p *Plugins) RecordEvents(instance, reason, message string) {
-	p.claims.RecordEvents(instance, reason, message)
-}
-
-// AskError returns why the runtime or the kubelet did not say what is in use when last asked; nil when
-// they did, or have not been asked yet.
-func (p *Plugins) AskError() error { return p.claims.ResyncError() }
-
-// CheckpointError is claims.Claims's.
-func (p *Plugins) CheckpointError() error { return p.claims.CheckpointError() }
+// NodeClaims is the owner of the node's claims, which Run runs.
+func (p *Plugins) NodeClaims() *claims.Claims { return p.claims }
 
 // resync has the inventory taken anew.
 func (p *Plugins) resync() {

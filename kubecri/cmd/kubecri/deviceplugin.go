@@ -101,8 +101,10 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		Configurations: cluster.Configurations, Slices: cluster.Slices, SliceCreated: cluster.SliceCreated, Nodes: cluster.Nodes, Recorder: cluster.events,
 		Registry: registrySources, NoEndpoints: o.discovery.directory == "", Grace: o.discovery.grace, AllowedPaths: o.discovery.allowed,
 		PropertyNamespaces: o.discovery.propertySpaces, Metrics: numbers,
-		NotifyHolders: func(instance, reason, message string) { plugins.RecordEvents(instance, reason, message) },
-		Held:          func() (map[string]bool, bool) { return plugins.Held() },
+		NotifyHolders: func(instance, reason, message string) {
+			plugins.NodeClaims().RecordEvents(instance, reason, message)
+		},
+		Held: func() (map[string]bool, bool) { return plugins.Held() },
 	})
 	if err != nil {
 		return err
@@ -111,7 +113,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		Node: o.nodeName, Client: cluster.client, Configurations: cluster.Configurations, Slices: cluster.Slices, Claims: cluster.Claims,
 		Pods: cluster.Pods, Nodes: cluster.Nodes, Devices: discoverer.Devices,
 		Device: func(ctx context.Context, instance string) (discovery.Device, error) {
-			return waitDevice(ctx, instance, plugins, discoverer, o.discovery.allowed)
+			return waitDevice(ctx, instance, plugins.NodeClaims(), discoverer, o.discovery.allowed)
 		}, Checkpoint: filepath.Join(o.stateDir, checkpointFile),
 		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), PodResources: podresourcesapi.NewPodResourcesListerClient(podResources),
 		Directory: o.devicePlugin.directory, NoInstances: !o.devicePlugin.instances, Events: cluster.events,
@@ -133,7 +135,8 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		endpoints, err := secured(health.Endpoints{Metrics: legacyregistry.Handler(), Ready: []health.Check{
 			cluster.informersSynced(),
 			{Name: "registered", Run: func(context.Context) error { return plugins.Registered() }},
-			containersListed(plugins.AskError), checkpointWritten(plugins.CheckpointError), openFiles(),
+			containersListed(plugins.NodeClaims().ResyncError), checkpointWritten(plugins.NodeClaims().CheckpointError),
+			openFiles(),
 		}}, o, cluster.kube, numbers)
 		if err != nil {
 			return err

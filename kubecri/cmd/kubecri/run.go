@@ -21,7 +21,6 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/advertise"
 	"github.com/kubeslot/kubeslot/kubecri/agent"
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
-	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/hostpaths"
@@ -199,14 +198,8 @@ func (o *options) bypassAdvice() string {
 // checkpointFile is the name of package checkpoint's file in --state-dir.
 const checkpointFile = "checkpoint.json"
 
-// checkpointed has the devices as they were before kubecri started, while the API server has not been
-// read.
-type checkpointed interface {
-	CheckpointedDevice(ctx context.Context, instance string) (checkpoint.Device, bool)
-}
-
 // waitDevice returns the device behind an Instance: the checkpoint's, or the one that the agent sees.
-func waitDevice(ctx context.Context, instance string, before checkpointed, a *agent.Agent,
+func waitDevice(ctx context.Context, instance string, before *claims.Claims, a *agent.Agent,
 	allowed hostpaths.Allowed) (discovery.Device, error) {
 	saved, ok := before.CheckpointedDevice(ctx, instance)
 	if !ok {
