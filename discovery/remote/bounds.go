@@ -14,10 +14,10 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// What all streams of a Server hold of lists that are not reported yet. Together that is at most
-// maxStreams × 160 KiB for lists as they are sent, maxLarge × 34 MiB for large ones, and
-// decodeBytes for those that are decoded: 300 MiB, and windowBytes more for each of maxStreams that
-// begins another list behind a large one: 350 MiB with what a Server reads in a second.
+// What all streams hold together of lists that are not reported yet. Of a Server that is at most
+// maxStreams × 128 KiB for small lists, maxLarge × 16 MiB for large ones, and decodeBytes for those
+// that are decoded: 256 MiB. Of a Runner it is maxStreams × 160 KiB, maxLarge × 18 MiB, and
+// windowBytes for each of maxStreams that begins another list behind a large one: 140 MiB.
 const (
 	// maxStreams is more than a node has Configurations times endpoints that serve them. Half of them
 	// are for the endpoints of one handler's name at most: others' streams find a place.

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 )
 
 const (
@@ -41,14 +40,12 @@ var tcpKeepalive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Int
 // connection is one to a handler.
 type connection struct {
 	*grpc.ClientConn
-	meter     atomic.Pointer[meter] // the last that was made
-	dialError atomic.Pointer[error] // of the last attempt
+	meter atomic.Pointer[meter]
 }
 
-// dial returns a connection that is made when it is used. timeout is for that, and caBundle for an
-// endpoint that serves TLS.
-func dial(to address, caBundle []byte, timeout time.Duration, bounds *bounds) (*connection, error) {
-	secured, err := transport(to, caBundle)
+// dial returns a connection to the target over peer, which is used once.
+func dial(to target, peer net.Conn, bounds *bounds) (*connection, error) {
+	secured, err := to.transport()
 	if err != nil {
 		return nil, err
 	}
@@ -59,14 +56,12 @@ func dial(to address, caBundle []byte, timeout time.Duration, bounds *bounds) (*
 			c.meter.Store(m)
 			return m
 		}}),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			conn, err := connect(ctx, to)
-			c.dialError.Store(&err)
-			return conn, err
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			return peer, nil // which is closed when gRPC connects again
 		}),
-		grpc.WithAuthority(to.authority()),
+		grpc.WithAuthority(to.Authority),
 		grpc.WithNoProxy(),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: timeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: to.Timeout}),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
 		grpc.WithInitialWindowSize(windowBytes),
@@ -78,15 +73,15 @@ func dial(to address, caBundle []byte, timeout time.Duration, bounds *bounds) (*
 }
 
 // transport is how the connection is secured.
-func transport(to address, caBundle []byte) (credentials.TransportCredentials, error) {
-	if !to.tls() {
+func (t target) transport() (credentials.TransportCredentials, error) {
+	if !t.TLS {
 		return insecure.NewCredentials(), nil
 	}
-	if len(caBundle) == 0 {
+	if len(t.CABundle) == 0 {
 		return nil, errors.New("it serves TLS, and the Configuration has no spec.handlerCABundle to know it by")
 	}
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(caBundle) {
+	if !roots.AppendCertsFromPEM(t.CABundle) {
 		return nil, errors.New("spec.handlerCABundle of the Configuration has no certificate in PEM")
 	}
 	return credentials.NewTLS(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}), nil
@@ -116,12 +111,4 @@ func connect(ctx context.Context, to address) (net.Conn, error) {
 	}
 	dialer := net.Dialer{KeepAliveConfig: tcpKeepalive}
 	return dialer.DialContext(ctx, to.network, to.dial)
-}
-
-// explain is the error of a stream that could not be opened.
-func (c *connection) explain(err error) error {
-	if dialError := c.dialError.Load(); dialError != nil && *dialError != nil {
-		return fmt.Errorf("cannot connect: %w", *dialError)
-	}
-	return fmt.Errorf("cannot connect: %s", shorten(status.Convert(err).Message()))
 }

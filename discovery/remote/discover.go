@@ -2,17 +2,12 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
 
@@ -58,45 +53,67 @@ func (e *endpoint) discover(ctx context.Context, request discovery.Request, repo
 	}
 	defer closed()
 	shared, reshared := e.sharing()
-	conn, err := dial(e.address, request.CABundle, e.server.connectTimeout, e.server.bounds)
+	p, err := e.ask(ctx, request)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	stream, err := pb.NewDiscoveryHandlerClient(conn.ClientConn).Discover(ctx, encode(request),
-		grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxMessageBytes),
-		experimental.AcceptCompressors(encoding.Identity)) // a list must not be longer than it arrives
+	defer e.connected()()
+	p.ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "endpoint", e.address.text))
+	return explain(p.follow(request.Warn, report, shared, reshared, time.After(e.server.config.SilentAfter)))
+}
+
+// ask connects to the endpoint, and has the worker ask it: what the handler sends is first read
+// there, and TLS ends there.
+func (e *endpoint) ask(ctx context.Context, request discovery.Request) (*pipe, error) {
+	to := target{Authority: e.address.authority(), TLS: e.address.tls(), CABundle: request.CABundle}
+	if _, err := to.transport(); err != nil {
+		return nil, err
+	}
+	connecting, cancel := context.WithTimeout(ctx, e.server.connectTimeout)
+	defer cancel()
+	peer, err := connect(connecting, e.address)
 	if err != nil {
 		e.unreachable()
-		return conn.explain(err)
+		return nil, fmt.Errorf("cannot connect: %w", err)
 	}
-	defer e.connected()()
-	received := receive(conn, stream, &warnings{warn: request.Warn})
+	context.AfterFunc(ctx, func() { peer.Close() })
+	p, err := e.server.ask(ctx, peer, question{Target: to}, request)
+	if s, ofHandler := status.FromError(err); err != nil && ofHandler {
+		e.unreachable()
+		return nil, fmt.Errorf("cannot connect: %s", s.Message())
+	}
+	return p, err
+}
+
+// follow reports what is sent until the stream ends, and returns why it ended. shared is what devices
+// are where a response does not say it, until reshared is closed. When silence ends without a list,
+// there are no devices.
+func (p *pipe) follow(warn func(string), report func(discovery.Result), shared bool, reshared <-chan struct{},
+	silence <-chan time.Time) error {
+	received := receive(p, &warnings{warn: warn})
 	defer received.discard()
-	defer cancel()
-	silence := time.NewTimer(e.server.config.SilentAfter)
-	defer silence.Stop()
+	defer p.Close()
 	limit := rate.NewLimiter(bytesPerSecond, burstBytes)
 	for {
 		select {
-		case <-ctx.Done():
-			return ctx.Err()
+		case <-p.ctx.Done():
+			return p.ctx.Err()
 		case <-reshared:
 			return fmt.Errorf("the handler registered again, now with shared: %t", !shared)
-		case <-silence.C:
-			klog.FromContext(ctx).V(2).Info("The discovery handler says nothing: it sees no devices", "endpoint", e.address.text)
+		case <-silence:
+			klog.FromContext(p.ctx).V(2).Info("The discovery handler says nothing: it sees no devices")
 			report(discovery.Result{Shared: shared})
 		case list, open := <-received.newest:
 			if !open {
-				return explain(received.err)
+				return received.err
 			}
-			silence.Stop()
-			err := e.server.bounds.take(ctx, list,
+			silence = nil
+			err := p.bounds.take(p.ctx, list,
 				func(response *pb.DiscoverResponse) { report(decode(response, shared)) })
 			if err != nil {
 				return err
 			}
-			if err := limit.WaitN(ctx, max(len(list.raw), minMessageBytes)); err != nil {
+			if err := limit.WaitN(p.ctx, max(len(list.encoded), minMessageBytes)); err != nil {
 				return err
 			}
 		}
@@ -106,15 +123,14 @@ func (e *endpoint) discover(ctx context.Context, request discovery.Request, repo
 // explain is the error of a stream that had been opened. InvalidArgument is what
 // handlers answer to details that they cannot work with.
 func explain(err error) error {
-	if errors.Is(err, io.EOF) {
-		return errors.New("the handler ended the stream, though it should go on")
+	s, ofHandler := status.FromError(err)
+	switch {
+	case !ofHandler:
+		return err
+	case s.Code() == codes.InvalidArgument:
+		return discovery.Invalidf("the handler refuses: %s", s.Message())
 	}
-	s := status.Convert(err)
-	message := shorten(s.Message())
-	if s.Code() == codes.InvalidArgument {
-		return discovery.Invalidf("the handler refuses: %s", message)
-	}
-	return fmt.Errorf("the stream broke: %s: %s", s.Code(), message)
+	return fmt.Errorf("the stream broke: %s: %s", s.Code(), s.Message())
 }
 
 // shorten makes text from another process fit for an Event.

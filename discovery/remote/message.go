@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec "proto"
@@ -25,11 +26,7 @@ const (
 	maxParts = 500_000
 )
 
-// raw is an encoded DiscoverResponse.
-type raw []byte
-
-// codec is gRPC's proto codec, which leaves responses encoded: most of a flood are never
-// decoded.
+// codec is gRPC's proto codec, which leaves responses encoded: they are passed on.
 type codec struct{}
 
 // Name implements encoding.CodecV2. Without a name the content type is plain
@@ -43,31 +40,32 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 
 // Unmarshal implements encoding.CodecV2.
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
-	response, ok := v.(*raw)
+	response, ok := v.(*mem.BufferSlice)
 	if !ok {
 		return fmt.Errorf("%T is no response", v)
 	}
-	*response = data.Materialize()
+	data.Ref()
+	*response = slices.Clone(data)
 	return nil
 }
 
 // take decodes the list and calls report with it, when there is memory for it. It releases the list.
 func (b *bounds) take(ctx context.Context, list list, report func(*pb.DiscoverResponse)) error {
 	defer list.release()
-	parts, err := countParts(list.raw)
+	parts, err := countParts(list.encoded)
 	if err != nil {
 		return fmt.Errorf("the response is not a DiscoverResponse: %w", err)
 	}
 	if parts > maxParts {
 		return fmt.Errorf("the response has more than %d devices, properties, mounts and device nodes", maxParts)
 	}
-	needed := int64(len(list.raw) + parts*partBytes)
+	needed := int64(len(list.encoded) + parts*partBytes)
 	if err := b.decoding.Acquire(ctx, needed); err != nil {
 		return err
 	}
 	defer b.decoding.Release(needed)
 	response := &pb.DiscoverResponse{}
-	if err := proto.Unmarshal(list.raw, response); err != nil {
+	if err := proto.Unmarshal(list.encoded, response); err != nil {
 		return fmt.Errorf("the response is not a DiscoverResponse: %w", err)
 	}
 	report(response)
@@ -115,10 +113,10 @@ func eachField(message []byte, do func(protowire.Number, []byte) error) error {
 
 // encode is the request as the protocol has it: a property without a value is one
 // without vec.
-func encode(request discovery.Request) *pb.DiscoverRequest {
-	message := &pb.DiscoverRequest{DiscoveryDetails: request.Details,
-		DiscoveryProperties: make(map[string]*pb.ByteData, len(request.Properties))}
-	for name, value := range request.Properties {
+func encode(details string, properties map[string][]byte) *pb.DiscoverRequest {
+	message := &pb.DiscoverRequest{DiscoveryDetails: details,
+		DiscoveryProperties: make(map[string]*pb.ByteData, len(properties))}
+	for name, value := range properties {
 		message.DiscoveryProperties[name] = &pb.ByteData{Vec: value}
 	}
 	return message

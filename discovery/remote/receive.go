@@ -1,20 +1,18 @@
 package remote
 
 import (
+	"fmt"
 	"slices"
 
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
-
-	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
 // warningsField is the number of DiscoverResponse.warnings.
 const warningsField protowire.Number = 1001
 
-// list is an encoded list. release is to be called once it is no longer held.
+// list is an encoded DiscoverResponse. release is to be called once it is no longer held.
 type list struct {
-	raw
+	encoded []byte
 	release func()
 }
 
@@ -28,17 +26,22 @@ type received struct {
 // receive reads the stream until it ends, as fast as it comes. A list is all that there is, so the
 // newest replaces one that was not taken. Warnings are passed on at once: a list that is replaced
 // may have had them.
-func receive(conn *connection, stream grpc.ServerStreamingClient[pb.DiscoverResponse], warnings *warnings) *received {
+func receive(p *pipe, warnings *warnings) *received {
 	r := &received{newest: make(chan list, 1)}
 	go func() {
 		defer close(r.newest)
+		defer func() {
+			if is := recover(); is != nil { // It would end the whole process here.
+				r.err = fmt.Errorf("a message that kubecri cannot read: panic: %v", is)
+			}
+		}()
 		for {
-			var response raw
-			if r.err = stream.RecvMsg(&response); r.err != nil {
+			next, err := p.next(listed)
+			if err != nil {
+				r.err = err
 				return
 			}
-			next := list{response, conn.meter.Load().complete()}
-			warnings.passAll(response)
+			warnings.passAll(next.encoded)
 			select {
 			case older := <-r.newest:
 				older.release()
@@ -64,7 +67,7 @@ type warnings struct {
 }
 
 // passAll passes on the warnings of a response. One that is malformed is reported when it is taken.
-func (w *warnings) passAll(response raw) {
+func (w *warnings) passAll(response []byte) {
 	_ = eachField(response, func(number protowire.Number, value []byte) error {
 		if number == warningsField {
 			w.pass(value)

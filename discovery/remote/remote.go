@@ -57,6 +57,9 @@ type Config struct {
 	// MaxEndpoints is how many endpoints are known at a time.
 	MaxEndpoints int
 
+	// Worker is the process that speaks to handlers; by default it is this one.
+	Worker Worker
+
 	// Dropped, if set, is called for each connection to the socket that was closed because
 	// there were too many.
 	Dropped func()
@@ -84,6 +87,9 @@ func NewServer(config Config) (*Server, error) {
 	config.SilentAfter = cmp.Or(config.SilentAfter, DefaultSilentAfter)
 	config.ForgetAfter = cmp.Or(config.ForgetAfter, DefaultForgetAfter)
 	config.MaxEndpoints = cmp.Or(config.MaxEndpoints, DefaultMaxEndpoints)
+	if config.Worker == nil {
+		config.Worker = thisProcess{NewRunner(nil)}
+	}
 	return &Server{config: config, news: rate.Sometimes{First: 100, Interval: time.Second},
 		endpoints: map[string]*endpoint{}, bounds: newBounds(),
 		lookInterval: lookInterval, connectTimeout: connectTimeout}, nil

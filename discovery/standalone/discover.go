@@ -30,6 +30,12 @@ type service struct {
 	dropped func() // called when a stream ended that the handler did not end
 }
 
+// NewService returns the protocol's DiscoveryHandler on a handler, for who serves it elsewhere than
+// Serve does.
+func NewService(handler discovery.Sharer, logger klog.Logger) pb.DiscoveryHandlerServer {
+	return &service{handler: handler, logger: logger, dropped: func() {}}
+}
+
 // Discover runs the handler until the agent cancels the stream. Details that the
 // handler refuses end it with InvalidArgument, other failures with Unavailable, and
 // the agent calls again.
