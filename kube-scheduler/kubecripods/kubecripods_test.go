@@ -22,6 +22,12 @@ func TestAway(t *testing.T) {
 	ends, another := ready.DeepCopy(), ready.DeepCopy()
 	ends.DeletionTimestamp = &metav1.Time{}
 	another.Labels = map[string]string{"app.kubernetes.io/name": "viewer"}
+	containers := func(kubecriReady, workerReady bool) *v1.Pod {
+		pod := kubecri("kubeslot-system", v1.ConditionFalse)
+		pod.Status.ContainerStatuses = []v1.ContainerStatus{
+			{Name: "discovery", Ready: workerReady}, {Name: "kubecri", Ready: kubecriReady}}
+		return pod
+	}
 	for name, tc := range map[string]struct {
 		annotations map[string]string
 		pods        []*v1.Pod
@@ -31,6 +37,8 @@ func TestAway(t *testing.T) {
 		"ready":                         {inPod, []*v1.Pod{another, ready}, false},
 		"not there":                     {inPod, []*v1.Pod{another}, true},
 		"not ready":                     {inPod, []*v1.Pod{kubecri("kubeslot-system", v1.ConditionFalse)}, true},
+		"its worker is not ready":       {inPod, []*v1.Pod{containers(true, false)}, false},
+		"its worker alone is ready":     {inPod, []*v1.Pod{containers(false, true)}, true},
 		"ends":                          {inPod, []*v1.Pod{ends}, true},
 		"another namespace's":           {inPod, []*v1.Pod{kubecri("default", v1.ConditionTrue)}, true},
 		"one ends, the next is ready":   {inPod, []*v1.Pod{ends, ready}, false},

@@ -38,8 +38,10 @@ func TestUpgradeToAnImageThatIsNotThere(t *testing.T) {
 		list, err := in.kube.CoreV1().Pods(namespace).List(in.ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=kubecri"})
 		in.check(err)
 		for _, p := range list.Items {
-			if len(p.Status.ContainerStatuses) == 1 && !p.Status.ContainerStatuses[0].Ready && strings.HasSuffix(p.Spec.Containers[0].Image, ":not-there") {
-				away = p.Spec.NodeName
+			for _, s := range p.Status.ContainerStatuses {
+				if s.Name == "kubecri" && !s.Ready && strings.HasSuffix(s.Image, ":not-there") {
+					away = p.Spec.NodeName
+				}
 			}
 		}
 		return away != "", "all run"

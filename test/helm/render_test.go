@@ -98,11 +98,12 @@ func field(o *unstructured.Unstructured, path ...string) any {
 	return value
 }
 
-// container returns the first container of a workload.
+// container returns the container of a workload that has its name, or else the first.
 func container(o *unstructured.Unstructured) map[string]any {
 	for _, path := range [][]string{{"spec", "containers"}, {"spec", "template", "spec", "containers"}} {
 		if list, ok := field(o, path...).([]any); ok {
-			return list[0].(map[string]any)
+			named := slices.IndexFunc(list, func(c any) bool { return c.(map[string]any)["name"] == o.GetName() })
+			return list[max(named, 0)].(map[string]any)
 		}
 	}
 	return nil

@@ -43,6 +43,7 @@ on this host and has the kubelet use it, and kubecri uninstall takes it away aga
 // A command that ends without an error may still set the exit code.
 func newCommand(args []string, code *int) *cobra.Command {
 	o := newOptions()
+	o.args = args
 	var ignored kubeletargs.Ignored
 	cmd := &cobra.Command{
 		Use:          "kubecri",
@@ -69,7 +70,8 @@ func newCommand(args []string, code *int) *cobra.Command {
 	addFlags(cmd, groups)
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	flags := cmd.Flags()
-	for _, sub := range []*cobra.Command{newCheckCommand(code), load.NewPluginCommand(load.Devices, code)} {
+	for _, sub := range []*cobra.Command{newCheckCommand(code), newDiscoverCommand(),
+		load.NewPluginCommand(load.Devices, code)} {
 		cmd.AddCommand(sub)
 		if len(args) > 0 && args[0] == sub.Name() {
 			flags = sub.Flags()

@@ -86,7 +86,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 	}
 	cluster.afterRestore = readRestore(ctx, o.stateDir)
 	numbers := metrics.New(registry{})
-	registrySources, handlers, err := o.discovery.sources(numbers)
+	registrySources, handlers, err := o.sources(ctx, numbers)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -44,6 +45,9 @@ var builtIns = []builtIn{
 	{mdns.Name, func(o *discoveryOptions) discovery.Handler { return &mdns.Handler{Interfaces: o.mdnsInterfaces} }},
 }
 
+// apart are those that parse what comes from a network, in the worker. They are discovery.Sharers.
+var apart = []string{onvif.Name, opcua.Name, mdns.Name}
+
 func builtInNames() []string {
 	var names []string
 	for _, b := range builtIns {
@@ -51,6 +55,9 @@ func builtInNames() []string {
 	}
 	return names
 }
+
+// Values of --discovery-worker that are not the path of a socket.
+const workerProcess, workerNone = "process", "none"
 
 // discoveryOptions are the flags that concern discovery.
 type discoveryOptions struct {
@@ -60,6 +67,7 @@ type discoveryOptions struct {
 	allowed        hostpaths.Allowed // allowedPaths
 	grace          reports.Grace
 	propertySpaces []string
+	worker         string // workerProcess, workerNone, or a socket's path
 	debugEchoFile  string
 	tree           sysfs.Tree      // for udev and usb
 	monitor        *uevent.Monitor // of the tree, which both share
@@ -72,6 +80,11 @@ func (o *discoveryOptions) addTo(flags *pflag.FlagSet) {
 		"Discovery handlers of kubecri's own that run. Empty for none.")
 	flags.StringVar(&o.directory, "discovery-handlers-directory", pb.DefaultDirectory,
 		"Directory where discovery handlers in other processes find kubecri's socket, and where theirs are. It is made if absent. Empty takes none.")
+	flags.StringVar(&o.worker, "discovery-worker", workerProcess,
+		"Where the handlers onvif, opcua and mdns run, and what speaks to those that register. "+
+			"process: in a child process without privileges and with 256 MiB of memory, whose end is not kubecri's. "+
+			"none: in kubecri. An absolute path: in the process that listens on this socket, which is "+
+			"kubecri discover with kubecri's own flags, as in the chart's pod.")
 	flags.StringSliceVar(&o.allowedPaths, "handler-allowed-paths", hostpaths.Default,
 		"Directories of the node of which discovery handlers may give containers mounts and device nodes, each as [handler=]directory. A handler that is named has the directories with its name alone, none with handler=.")
 	flags.DurationVar(&o.grace.Shared, "handler-grace", reports.DefaultGrace.Shared,
@@ -102,6 +115,10 @@ func (o *discoveryOptions) complete(stateDir string, bad func(flag string, err e
 	if o.directory != "" && !filepath.IsAbs(o.directory) {
 		bad("discovery-handlers-directory", fmt.Errorf("%q is not an absolute path", o.directory))
 	}
+	if o.worker != workerProcess && o.worker != workerNone && !filepath.IsAbs(o.worker) {
+		bad("discovery-worker", fmt.Errorf("%q: want %s, %s or the absolute path of a socket",
+			o.worker, workerProcess, workerNone))
+	}
 	var err error
 	o.allowed, err = hostpaths.Parse(o.allowedPaths)
 	bad("handler-allowed-paths", err)
@@ -121,20 +138,29 @@ func (o *discoveryOptions) complete(stateDir string, bad func(flag string, err e
 }
 
 // sources returns a registry with the built-in handlers that are to run, and the
-// server that adds others to it; nil for no others.
-func (o *discoveryOptions) sources(numbers *metrics.Metrics) (*discovery.Registry, *remote.Server, error) {
-	o.monitor = &uevent.Monitor{Tree: o.tree}
-	registry := discovery.NewRegistry()
-	for _, b := range builtIns {
-		if slices.Contains(o.handlers, b.name) {
-			registry.Add(discovery.NewSource(b.make(o), discovery.BuiltInEndpoint))
-		}
-	}
-	if o.directory == "" {
-		return registry, nil, nil
-	}
-	server, err := remote.NewServer(remote.Config{Registry: registry, Directory: o.directory, Dropped: func() { numbers.ConnectionDropped(metrics.ServerRegistration) },
+// server that adds others to it; nil for no others. A worker runs until ctx ends.
+func (o *options) sources(ctx context.Context, numbers *metrics.Metrics) (*discovery.Registry, *remote.Server, error) {
+	d, registry, worker := &o.discovery, discovery.NewRegistry(), o.worker(ctx)
+	d.monitor = &uevent.Monitor{Tree: d.tree}
+	server, err := remote.NewServer(remote.Config{Registry: registry, Directory: d.directory, Worker: worker,
+		Dropped: func() { numbers.ConnectionDropped(metrics.ServerRegistration) },
 		// Devices must not outlive the endpoint that they are lost from.
-		ForgetAfter: max(remote.DefaultForgetAfter, 2*o.grace.Shared, 2*o.grace.Local)})
-	return registry, server, err
+		ForgetAfter: max(remote.DefaultForgetAfter, 2*d.grace.Shared, 2*d.grace.Local)})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, b := range builtIns {
+		if !slices.Contains(d.handlers, b.name) {
+			continue
+		}
+		handler := b.make(d)
+		if worker != nil && slices.Contains(apart, b.name) {
+			handler = server.InWorker(handler.(discovery.Sharer))
+		}
+		registry.Add(discovery.NewSource(handler, discovery.BuiltInEndpoint))
+	}
+	if d.directory == "" {
+		server = nil
+	}
+	return registry, server, nil
 }

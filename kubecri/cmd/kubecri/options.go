@@ -71,6 +71,7 @@ type options struct {
 	devicePlugin      devicePluginOptions
 
 	logging *logsapi.LoggingConfiguration
+	args    []string // those that the flags are of
 }
 
 func newOptions() *options {

@@ -210,13 +210,14 @@ func TestBuiltInHandlers(t *testing.T) {
 		for _, group := range o.flags().FlagSets {
 			set.AddFlagSet(group)
 		}
-		if err := set.Parse(strings.Fields("--node-name=a --discovery-handlers-directory= " + args)); err != nil {
+		if err := set.Parse(strings.Fields("--node-name=a --discovery-handlers-directory= --discovery-worker=none " +
+			args)); err != nil {
 			t.Fatal(err)
 		}
 		if err := o.complete(); err != nil {
 			t.Fatal(err)
 		}
-		registry, server, err := o.discovery.sources(nil)
+		registry, server, err := o.sources(t.Context(), nil)
 		if err != nil || server != nil {
 			t.Fatal(server, err)
 		}

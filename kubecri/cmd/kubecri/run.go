@@ -116,7 +116,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	if err != nil {
 		return nil, err
 	}
-	registry, handlers, err := o.discovery.sources(numbers)
+	registry, handlers, err := o.sources(ctx, numbers)
 	if err != nil {
 		return nil, err
 	}

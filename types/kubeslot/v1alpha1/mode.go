@@ -40,10 +40,16 @@ func ChoosesSlots(node *corev1.Node) bool { return node.Labels[ModeLabel] == Mod
 // makes pods.
 func IsKubecri(pod *corev1.Pod) bool { return pod.Labels["app.kubernetes.io/name"] == "kubecri" }
 
-// KubecriReady reports whether such a pod is Ready, and stays.
+// KubecriReady reports whether kubecri is ready in such a pod, and stays. That a container beside it
+// is not, which is discovery's, takes no devices away.
 func KubecriReady(pod *corev1.Pod) bool {
 	if !IsKubecri(pod) || pod.DeletionTimestamp != nil {
 		return false
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.Name == "kubecri" {
+			return s.Ready
+		}
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
