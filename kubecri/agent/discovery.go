@@ -91,7 +91,7 @@ func (a *Agent) awaitSource(ctx context.Context, s *session, c *v0.Configuration
 	return false
 }
 
-// awaitChange waits until the handler has other sources. That there are none is told,
+// awaitChange waits until the handler has other sources. That there are none is reported,
 // when endpoints that a former life of the agent knew have had the time to register.
 func (a *Agent) awaitChange(ctx context.Context, s *session, c *v0.Configuration, sources int, changed <-chan struct{}) {
 	if sources > 0 {

@@ -19,7 +19,7 @@ func (c *Claims) eventLoop(ctx context.Context) {
 		Happened: func(e *runtimeapi.ContainerEventResponse) { c.happened(ctx, e) }, Missed: c.Resync})
 }
 
-// happened is told of each event, of a container or of a sandbox. An end is
+// happened is called with each event, of a container or of a sandbox. An end is
 // no proof that the slots are free: the kubelet restarts a container in a ready
 // sandbox, and containers may outlive their sandbox's process. So the runtime is
 // asked.

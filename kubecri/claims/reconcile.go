@@ -110,7 +110,7 @@ func holderOf(c *v1alpha1.SlotClaim) []any {
 	return values
 }
 
-// lost is told of a slot that a container here uses and that another has claimed. A claim of this
+// lost handles a slot that a container here uses and that another has claimed. A claim of this
 // node is dealt with when the informer shows it. A node that has promised to stop the container does
 // so now; otherwise nothing can be done about it here.
 func (c *Claims) lost(ctx context.Context, name slot.Name, d *decision, other *v1alpha1.SlotClaim) error {

@@ -18,7 +18,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// api is an API server's SlotClaims. Whoever follows it is told of each change.
+// api is an API server's SlotClaims. It reports each change to those that follow it.
 type api struct {
 	mu      sync.Mutex
 	version int

@@ -23,8 +23,8 @@ func run(t *testing.T, f func(context.Context)) (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
-// A process that starts while the API server is away goes on from the checkpoint: the kubelet is told
-// of the ids that pods have, so that it starts their containers again, and gets their devices for them.
+// A process that starts while the API server is away goes on from the checkpoint: it reports
+// the ids that pods have to the kubelet, which starts their containers again and gets their devices.
 func TestStartWithoutTheAPIServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoint")
 	keep := func(c *Config) { c.Checkpoint = path }
@@ -69,7 +69,7 @@ func TestStartWithoutTheAPIServer(t *testing.T) {
 	kubelet := startKubelet(t, r.Directory)
 	lists := func(want string) {
 		t.Helper()
-		await(t, "the kubelet to be told of "+want, func() (bool, string) {
+		await(t, "the kubelet to know "+want, func() (bool, string) {
 			kubelet.mu.Lock()
 			defer kubelet.mu.Unlock()
 			return kubelet.last["akri.sh/cam"] == want, kubelet.last["akri.sh/cam"]

@@ -18,7 +18,7 @@ import (
 type asks struct {
 	mu sync.Mutex
 	// at is when an id was last asked for, by its slot, or when the slot was first seen to be held; zero
-	// when the kubelet was told no.
+	// when the kubelet was refused it.
 	at map[slot.Name]time.Time
 	// unclaimed are slots that were given while the claim of another node was in the way, which nobody
 	// believes: see claims.ErrNotBelieved.

@@ -29,7 +29,7 @@ type held struct {
 	claim    *v1alpha1.SlotClaim // nil for none
 	resource string
 	inUse    bool      // by pod-resources or a container
-	asked    time.Time // when the kubelet last asked for the id; zero: never, or it was told no
+	asked    time.Time // when the kubelet last asked for the id; zero: never, or it was refused
 }
 
 // resourceOf is the resource by whose plugin a slot is held.
