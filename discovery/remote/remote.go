@@ -3,6 +3,7 @@
 //
 // A Server takes the registrations. Each registered endpoint becomes a
 // discovery.Source, whose Handler opens a connection and a stream for each Discover.
+// A Server does not read what a handler sends: it has a Worker do that, whose Runner passes lists on.
 // A registration that is there already changes nothing of running streams: Akri's
 // handlers register again after each stream that the agent cancels.
 package remote

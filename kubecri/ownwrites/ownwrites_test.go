@@ -62,6 +62,11 @@ func TestOwnWritesAreKnownBeforeTheCacheShowsThem(t *testing.T) {
 			o.Wrote(at("n-0 a 5"))
 			o.Gone("n-0", "a")
 		}},
+		{name: "made, and the answer comes after somebody's deletion",
+			do: func(o *Writes[*v1alpha1.DeviceSlice], _ *testingclock.FakeClock) {
+				o.Gone("n-0", "a")
+				o.Wrote(at("n-0 a 5"))
+			}},
 		{name: "made again, and the cache loses the one before",
 			do: func(o *Writes[*v1alpha1.DeviceSlice], _ *testingclock.FakeClock) {
 				o.Wrote(at("n-0 b 5"))
