@@ -51,11 +51,12 @@ func BenchmarkIrregularReach(b *testing.B) {
 		b.Run(fmt.Sprintf("sets=%d", sets), func(b *testing.B) {
 			l, nodes := irregular(1_000, 400, sets)
 			req := podFor(1, sets+1)
-			feasibility := l.Feasibility(req, NewSnapshotIndex(nodes))
+			list := NewNodeList(nodes)
 			b.ReportAllocs()
 			for b.Loop() {
-				for at, node := range nodes {
-					if shortfall, sure := feasibility.Fits(node, at); !sure || shortfall == nil {
+				view := l.View(req, list)
+				for at := range nodes {
+					if shortfall, sure := view.At(at); !sure || shortfall == nil {
 						b.Fatal("it fits")
 					}
 				}
@@ -96,11 +97,12 @@ func BenchmarkNominations(b *testing.B) {
 			}
 			req := podFor(1, 1_001)
 			req.Priority = 1
-			feasibility := l.Feasibility(req, NewSnapshotIndex(nodes))
+			list := NewNodeList(nodes)
 			b.Run(fmt.Sprintf("shared=%v/nominations=%d", shared, nominations), func(b *testing.B) {
 				for b.Loop() {
+					view := l.View(req, list)
 					for at, node := range nodes {
-						if shortfall, sure := feasibility.Fits(node, at); sure && shortfall == nil {
+						if shortfall, sure := view.At(at); sure && shortfall == nil {
 							b.Fatal("it fits")
 						} else if !sure {
 							l.Draft(Spread, req.Pod).Fit(node, req)

@@ -10,44 +10,33 @@ import (
 // unreached is the class of nodes that reach nothing.
 var unreached = &class{}
 
-// classOf returns what the node reaches.
-func (conf *configRecord) classOf(node string) *class {
-	if c := conf.byNode[node]; c != nil {
-		return c
+// classOf returns what the node reaches; nil is a node that is not known.
+func (conf *configRecord) classOf(n *nodeRecord) *class {
+	if n == nil {
+		return unreached
 	}
-	return unreached
+	return conf.reach.of(n.number)
 }
-
-// own returns the group that only this node reaches; nil if there is none.
-func (conf *configRecord) own(c *class) *group {
-	if len(c.nodes) != 1 {
-		return nil
-	}
-	if len(c.groups) > fewGroups {
-		return conf.groups[c.nodes[0].key]
-	}
-	for _, g := range c.groups {
-		if len(g.classes) == 1 {
-			return g
-		}
-	}
-	return nil
-}
-
-// fewGroups are looked at one by one faster than one is found by its key. Score asks hundreds
-// of nodes for each pod.
-const fewGroups = 4
 
 func (c *class) reaches(g *group) bool { return g != nil && slices.Contains(c.groups, g) }
 
 func (c *class) link(g *group) {
 	c.groups, g.classes = append(c.groups, g), append(g.classes, c)
 	c.add(g.supply)
+	g.settleOwner()
 }
 
 func (c *class) unlink(g *group) {
 	c.groups, g.classes = remove(c.groups, g), remove(g.classes, c)
 	c.add(supply{}.minus(g.supply))
+	g.settleOwner()
+}
+
+// settleOwners is to be called when the class has got or lost nodes.
+func (c *class) settleOwners() {
+	for _, g := range c.groups {
+		g.settleOwner()
+	}
 }
 
 func (c *class) toggle(g *group) {
@@ -83,8 +72,10 @@ func by[K comparable](devices []*device, of func(*device) K) map[K][]*device {
 // devices. If there was no such class it returns a new one, of this node alone, whose groups
 // are yet those of the node before.
 func (conf *configRecord) reclassify(n *nodeRecord, devices []*device) (alone *class) {
-	from, key := conf.byNode[n.name], setKey{}
-	if from != nil {
+	from, key := conf.classOf(n), setKey{}
+	if from == unreached {
+		from = nil
+	} else {
 		key = from.key
 	}
 	for _, d := range devices {
@@ -108,6 +99,8 @@ func (conf *configRecord) reclassify(n *nodeRecord, devices []*device) (alone *c
 	if from != nil {
 		if from.nodes = remove(from.nodes, n); len(from.nodes) == 0 {
 			conf.dropClass(from)
+		} else if len(from.nodes) == 1 {
+			from.settleOwners()
 		}
 	}
 	conf.enter(to, n)
@@ -117,13 +110,13 @@ func (conf *configRecord) reclassify(n *nodeRecord, devices []*device) (alone *c
 // enter puts nodes into a class; nil is that of nodes which reach nothing.
 func (conf *configRecord) enter(c *class, nodes ...*nodeRecord) {
 	for _, n := range nodes {
-		if c == nil {
-			delete(conf.byNode, n.name)
-		} else {
-			c.nodes = append(c.nodes, n)
-			conf.byNode[n.name] = c
+		conf.reach.set(n.number, c)
+	}
+	if c != nil {
+		c.nodes = append(c.nodes, nodes...)
+		if len(c.nodes)-len(nodes) < 2 {
+			c.settleOwners()
 		}
-		conf.snapshot.set(n.name, conf.classOf(n.name))
 	}
 }
 
@@ -250,16 +243,6 @@ func (conf *configRecord) dropIfEmpty(g *group) {
 		g.classes[0].unlink(g)
 	}
 	delete(conf.groups, g.key)
-}
-
-// set enters what a node reaches.
-func (t *table) set(node string, c *class) {
-	if t == nil {
-		return
-	}
-	if place, found := t.index.places[node]; found {
-		t.classes[place] = c
-	}
 }
 
 var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}

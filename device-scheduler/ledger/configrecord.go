@@ -12,7 +12,7 @@ func (l *Ledger) config(name string) *configRecord {
 	conf := l.configs[name]
 	if conf == nil {
 		conf = &configRecord{name: strings.Clone(name), configurations: map[string]*akriv0.Configuration{}, devices: map[*device]struct{}{},
-			groups: map[setKey]*group{}, classes: map[setKey]*class{}, byNode: map[string]*class{},
+			groups: map[setKey]*group{}, classes: map[setKey]*class{},
 			waiting: map[*device][]*slotState{}, spare: btree.NewFreeListG[*device](btree.DefaultFreeListSize)}
 		l.configs[conf.name] = conf
 	}

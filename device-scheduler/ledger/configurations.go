@@ -54,7 +54,6 @@ func (l *Ledger) oldest(name string) *akriv0.Configuration {
 func (l *Ledger) chooseOwner(conf *configRecord) Event {
 	before := conf.owner
 	conf.owner = akriv0.Oldest(l.oldest).InForce(conf.name)
-	conf.version++
 	now := conf.owner
 	var event Event
 	switch {

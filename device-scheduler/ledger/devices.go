@@ -41,9 +41,9 @@ func (d *device) nodes() []string {
 	return names
 }
 
-// reaches reports whether the node can reach the device.
-func (d *device) reaches(node string) bool {
-	return d.group != nil && d.config.classOf(node).reaches(d.group)
+// reachedBy reports whether the node can reach the device; nil is a node that is not known.
+func (d *device) reachedBy(n *nodeRecord) bool {
+	return d.group != nil && d.config.classOf(n).reaches(d.group)
 }
 
 // resize gives the device another capacity. Its slots are to be settled after that.

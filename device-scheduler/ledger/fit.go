@@ -15,7 +15,7 @@ import (
 // What it chose is taken in the draft; after a Shortfall the draft is of no more use.
 // The slots of one Configuration do not depend on those of another: slotsearch chooses them.
 func (dr *Draft) Fit(node string, req *Request) (Assignment, *Shortfall) {
-	f := &fitting{Draft: dr, node: node, req: req, spans: req.spans()}
+	f := &fitting{Draft: dr, node: dr.ledger.nodes[node], name: node, req: req, spans: req.spans()}
 	for i := range req.Containers {
 		for _, r := range req.Containers[i].Resources {
 			conf, d := dr.ledger.resource(r.Name)
@@ -68,7 +68,8 @@ func (dr *Draft) Reserve(node string, req *Request) {
 // fitting is one run of Fit.
 type fitting struct {
 	*Draft
-	node     string
+	node     *nodeRecord // nil if it is not known: it reaches nothing
+	name     string      // of the node
 	req      *Request
 	spans    []slotsearch.Span
 	problems []*problem
@@ -88,7 +89,7 @@ func (f *fitting) want(conf *configRecord, d *device, container int, r ResourceR
 	at := slices.IndexFunc(f.problems, func(p *problem) bool { return p.config == conf })
 	if at < 0 {
 		at = len(f.problems)
-		f.problems = append(f.problems, &problem{config: conf, Problem: slotsearch.Problem{Unique: conf.unique(), Spans: f.spans, Order: f.strategy.order}})
+		f.problems = append(f.problems, &problem{config: conf, Problem: slotsearch.Problem{Unique: conf.unique(), Spans: f.spans, Order: f.strategy.order, Budget: f.req.Budget}})
 	}
 	p := f.problems[at]
 	w := &slotsearch.Want{Container: container, Count: r.Count}
@@ -106,7 +107,7 @@ func (p *problem) named(f *fitting, d *device) *slotsearch.Instance {
 		}
 	}
 	in := &slotsearch.Instance{Name: d.name, Of: d}
-	if d.reaches(f.node) {
+	if d.reachedBy(f.node) {
 		in.Free, in.UsedOnNode = f.nfree(d), f.usedOnNode(p, d)
 	}
 	p.Instances = append(p.Instances, in)
@@ -116,7 +117,7 @@ func (p *problem) named(f *fitting, d *device) *slotsearch.Instance {
 // usedOnNode reports whether uniqueness keeps all pods on the node from the device, unless
 // they ask for it by name.
 func (f *fitting) usedOnNode(p *problem, d *device) bool {
-	return p.Unique == akriv0.UniquePerNode && f.clOnNode(d, f.node) > 0
+	return p.Unique == akriv0.UniquePerNode && f.clOnNode(d, f.name) > 0
 }
 
 // solve finds the slots for a problem.
@@ -135,11 +136,17 @@ func (f *fitting) solve(p *problem) *Shortfall {
 			own += w.Found()
 		}
 	}
-	var named *device
+	has := p.config.classOf(f.node).supply
 	if short.Instance != nil {
-		named = short.Instance.Of.(*device)
+		if has = (supply{}); short.Instance.Of.(*device).reachedBy(f.node) {
+			has = short.Instance.Of.(*device).supply()
+		}
 	}
-	return p.config.shortfall(f.node, f.req.Containers[short.Container].Name, p.asked[slices.Index(p.Wants, short)], named, own)
+	s := p.config.shortfall(has, f.req.Containers[short.Container].Name, p.asked[slices.Index(p.Wants, short)], short.Instance != nil, own)
+	if p.GaveUp {
+		s.Reason = SearchLimit
+	}
+	return s
 }
 
 // take takes the slots that were found.
@@ -153,7 +160,7 @@ func (f *fitting) take(p *problem, a Assignment) {
 			in.Slots[i].Index = ch.taken.lowestAbsent()
 			ch.take(in.Slots[i].Index)
 			if !in.Slots[i].ByName {
-				ch.addCL(f.node, 1)
+				ch.addCL(f.name, 1)
 			}
 		}
 	}
@@ -197,7 +204,7 @@ func (f *fitting) enterFree(p *problem) {
 	}
 	for dr := f.Draft; dr != nil; dr = dr.base {
 		for d, ch := range dr.changed {
-			if ch == f.seen(d) && d.config == p.config && d.reaches(f.node) && ch.nfree > 0 {
+			if ch == f.seen(d) && d.config == p.config && d.reachedBy(f.node) && ch.nfree > 0 {
 				enter(d)
 			}
 		}

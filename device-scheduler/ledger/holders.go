@@ -46,7 +46,7 @@ func (l *Ledger) Check(uid string) error {
 		switch {
 		case !d.exists():
 			return fmt.Errorf("slot %s: Instance %s does not exist any more", h.slot, d.name)
-		case !d.reaches(p.node):
+		case !d.reachedBy(l.nodes[p.node]):
 			return fmt.Errorf("slot %s: Instance %s cannot be reached from node %s any more", h.slot, d.name, p.node)
 		case h.slot.Index >= d.capacity:
 			return fmt.Errorf("slot %s: Instance %s has capacity %d now", h.slot, d.name, d.capacity)

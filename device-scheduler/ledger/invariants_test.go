@@ -69,7 +69,7 @@ func checkInvariants(t failer, l *Ledger) {
 			if d == nil || d.at(h.slot.Index).nominee != n {
 				t.Fatalf("%s is kept for pod %s, but the slot does not know", h.slot, uid)
 			}
-			if h.slot.Index >= d.capacity || !d.reaches(n.node) {
+			if h.slot.Index >= d.capacity || !d.reachedBy(l.nodes[n.node]) {
 				t.Fatalf("%s is kept for pod %s, which cannot have it: %d slots, reached by %v", h.slot, uid, d.capacity, d.nodes())
 			}
 			for _, p := range d.at(h.slot.Index).holders {
@@ -161,7 +161,12 @@ func checkInvariants(t failer, l *Ledger) {
 		t.Fatalf("the totals are %+v, want %+v", l.totals, all)
 	}
 	checkReports(t, l)
+	given := map[int32]bool{0: true}
 	for _, n := range l.nodes {
+		if given[n.number] {
+			t.Fatalf("node %s has number %d, which is another's", n.name, n.number)
+		}
+		given[n.number] = true
 		if n.claims != claims[n] || n.claims == 0 && len(n.slices) == 0 && !n.known {
 			t.Fatalf("node %s, known %v, with %d slices, counts %d claims, want %d", n.name, n.known, len(n.slices), n.claims, claims[n])
 		}
@@ -221,33 +226,39 @@ func checkIndex(t failer, l *Ledger, conf *configRecord, members map[*group][]*d
 	}
 	inClasses := 0
 	for key, c := range conf.classes {
-		want, devices := supply{}, setKey{}
+		want, devices, own := supply{}, setKey{}, 0
 		for _, g := range c.groups {
 			if conf.groups[g.key] != g || !slices.Contains(g.classes, c) {
 				t.Fatalf("nodes reach a group that does not know")
 			}
 			want.add(g.supply)
+			if len(g.classes) == 1 && len(c.nodes) == 1 {
+				own += g.free
+			}
 			for _, d := range members[g] {
 				devices = devices.toggled(keyOf(d.name))
 			}
+		}
+		if own != c.own {
+			t.Fatalf("%d nodes count %d free slots as their own, want %d", len(c.nodes), c.own, own)
 		}
 		if want != c.supply || devices != key || c.key != key || len(c.nodes) == 0 || len(c.groups) == 0 {
 			t.Fatalf("%d nodes with %d groups count %+v, want %+v", len(c.nodes), len(c.groups), c.supply, want)
 		}
 		for _, n := range c.nodes {
-			if l.nodes[n.name] != n || conf.byNode[n.name] != c {
+			if l.nodes[n.name] != n || conf.classOf(n) != c {
 				t.Fatalf("node %s is in two classes, or is none", n.name)
 			}
 		}
 		inClasses += len(c.nodes)
 	}
-	if inClasses != len(conf.byNode) {
-		t.Fatalf("%d nodes are in classes, and %d reach something", inClasses, len(conf.byNode))
+	if inClasses != conf.reach.nodes {
+		t.Fatalf("%d nodes are in classes, and %d reach something", inClasses, conf.reach.nodes)
 	}
-	if table := conf.snapshot; table != nil {
-		for place, name := range table.index.names {
-			if table.classes[place] != conf.classOf(name) {
-				t.Fatalf("node %s is shown in another class", name)
+	for at, page := range conf.reach.pages {
+		for i := 0; page != nil && i < pageSize; i++ {
+			if c := page[i]; c != nil && !slices.ContainsFunc(c.nodes, func(n *nodeRecord) bool { return n.number == int32(at*pageSize+i) }) {
+				t.Fatalf("%s is reached by number %d, which is no node of its class", conf.name, at*pageSize+i)
 			}
 		}
 	}

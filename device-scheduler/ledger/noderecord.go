@@ -12,7 +12,7 @@ import (
 func (l *Ledger) node(name string) *nodeRecord {
 	n := l.nodes[name]
 	if n == nil {
-		n = &nodeRecord{name: strings.Clone(name), key: keyOf(name)}
+		n = &nodeRecord{name: strings.Clone(name), number: l.numbers.give(), key: keyOf(name)}
 		l.nodes[n.name] = n
 	}
 	return n
@@ -21,6 +21,7 @@ func (l *Ledger) node(name string) *nodeRecord {
 func (l *Ledger) dropNode(n *nodeRecord) {
 	if len(n.slices) == 0 && n.claims == 0 && !n.known {
 		delete(l.nodes, n.name)
+		l.numbers.takeBack(n.number)
 	}
 }
 
@@ -85,7 +86,7 @@ func (l *Ledger) claimFacts(d *device, i int, n *nodeRecord) v1alpha1.ClaimFacts
 	if d.config == nil || d.config.owner == nil {
 		return v1alpha1.ClaimFacts{Index: i}
 	}
-	return v1alpha1.ClaimFacts{Index: i, Capacity: d.config.owner.Spec.Slots(), Listed: d.reaches(n.name) || l.keeps(n, d), Given: d.exists()}
+	return v1alpha1.ClaimFacts{Index: i, Capacity: d.config.owner.Spec.Slots(), Listed: d.reachedBy(n) || l.keeps(n, d), Given: d.exists()}
 }
 
 // keeps reports whether the node lists the device though it gives no slots of it, or with

@@ -61,7 +61,7 @@ func (l *Ledger) endUnreachable(d *device, event *Event) {
 	}
 	for _, s := range slices.Clone(d.slots) {
 		n := s.nominee
-		if n != nil && (s.index >= d.capacity || !d.reaches(n.node)) {
+		if n != nil && (s.index >= d.capacity || !d.reachedBy(l.nodes[n.node])) {
 			l.refreshAll(l.displace(n, event), event)
 		}
 	}

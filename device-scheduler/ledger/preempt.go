@@ -2,13 +2,8 @@ package ledger
 
 import (
 	"cmp"
-	"fmt"
-	"maps"
 	"slices"
 	"sort"
-	"strconv"
-
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
 // Victim is a pod that may be made to go.
@@ -91,7 +86,7 @@ func (h *PotentialVictims) Suffice(node string) bool {
 			if named != nil {
 				continue // of the nodes that reach one Instance few are Distinct
 			}
-			at := conf.classOf(node)
+			at := conf.classOf(h.ledger.nodes[node])
 			slots, instances := at.waiting+at.free, at.waiting+at.offers
 			for _, g := range at.groups {
 				slots += h.groups[g].slots
@@ -114,7 +109,7 @@ func (h *PotentialVictims) On(node string) []Victim {
 	seen := map[*podRecord]bool{}
 	var found []Victim
 	for conf := range h.configs {
-		for _, g := range conf.classOf(node).groups {
+		for _, g := range conf.classOf(h.ledger.nodes[node]).groups {
 			for _, p := range h.groups[g].pods {
 				if !seen[p] {
 					seen[p] = true
@@ -146,23 +141,12 @@ func (l *Ledger) asked(req *Request) (map[*configRecord]bool, map[*device]bool) 
 // Distinct returns the nodes, sorted, without those that are to the request like
 // one before them: they reach the same devices, and Preempt finds the same there.
 func (l *Ledger) Distinct(nodes []string, req *Request) []string {
-	asked, byName := l.asked(req)
-	configs, named := slices.Collect(maps.Keys(asked)), slices.Collect(maps.Keys(byName))
+	demands := l.demands(req)
 	var distinct []string
 	var like []byte
 	seen := map[string]bool{}
 	for _, node := range slices.Compact(slices.Sorted(slices.Values(nodes))) {
-		like = like[:0]
-		for _, conf := range configs {
-			if conf.unique() == akriv0.UniquePerNode { // then it matters what pods on the node have
-				like = append(like, node...)
-			}
-			like = fmt.Appendf(like, " %p;", conf.classOf(node))
-		}
-		for _, d := range named {
-			like = strconv.AppendBool(like, d.reaches(node))
-		}
-		if !seen[string(like)] {
+		if like = l.appendLike(like[:0], demands, node); !seen[string(like)] {
 			seen[string(like)] = true
 			distinct = append(distinct, node)
 		}
@@ -199,7 +183,7 @@ func (l *Ledger) Preempt(strategy Strategy, node string, req *Request, candidate
 	for uid, p := range l.terminating {
 		if slices.ContainsFunc(p.holds, func(h hold) bool {
 			d := l.devices[h.slot.Instance]
-			return (configs[d.config] || named[d]) && d.reaches(node)
+			return (configs[d.config] || named[d]) && d.reachedBy(l.nodes[node])
 		}) {
 			ending = append(ending, uid)
 		}

@@ -31,10 +31,8 @@ type world struct {
 	foreign map[string]bool
 	// wants are the requests of the pods that slots are kept for.
 	wants map[string]*Request
-	// feasibilities were made at some time before, over some of the snapshots.
-	feasibilities []prepared
-	snapshots     []*SnapshotIndex
-	made          int // objects so far, for their UIDs
+	lists []*NodeList // of views
+	made  int         // objects so far, for their UIDs
 }
 
 var worldNodes = []string{"a", "b", "c"}
@@ -78,7 +76,7 @@ func TestHistories(t *testing.T) {
 			"pod gone":             w.podGone,
 			"preempt":              w.preempt,
 			"preemption ends":      w.clearNomination,
-			"feasibility":          w.feasibility,
+			"view":                 w.checkView,
 			"restart":              w.restart,
 			"": func(t *rapid.T) {
 				w.expected = w.inForce()
@@ -88,7 +86,6 @@ func TestHistories(t *testing.T) {
 				w.checkAssumed(t)
 				w.checkRebuilt(t)
 				w.checkExpected(t)
-				w.checkFeasibility(t)
 				w.prober.check(t, w.strategy)
 			},
 		})
@@ -255,7 +252,7 @@ func (w *world) restart(t *rapid.T) {
 	maps.Copy(w.late, w.assumed)
 	clear(w.assumed)
 	clear(w.wants)
-	w.feasibilities = nil
+	w.lists = nil
 }
 
 // rebuilt is a ledger of what the API has, in any order.

@@ -1,9 +1,6 @@
 package ledger
 
-import (
-	"maps"
-	"slices"
-)
+import "slices"
 
 // Reach returns the nodes, sorted, that reach devices for every request of the
 // pod, whether or not they have slots free; nil when each request could be
@@ -18,9 +15,9 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 			if conf == nil {
 				return nil, &Shortfall{Reason: Unknown, Container: c.Name, Resource: r.Name, Needed: r.Count}
 			}
-			size, reaches := len(conf.byNode), func(n string) bool { _, ok := conf.byNode[n]; return ok }
+			size, reaches := conf.reach.nodes, func(n string) bool { return conf.classOf(l.nodes[n]) != unreached }
 			if d != nil {
-				size, reaches = d.group.nodes(), d.reaches
+				size, reaches = d.group.nodes(), func(n string) bool { return d.reachedBy(l.nodes[n]) }
 			}
 			switch {
 			case narrowed:
@@ -30,7 +27,7 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 			case d != nil:
 				nodes, narrowed = d.nodes(), true
 			default:
-				nodes, narrowed = slices.Collect(maps.Keys(conf.byNode)), true
+				nodes, narrowed = conf.nodes(), true
 			}
 			if narrowed && len(nodes) == 0 {
 				if size > 0 {
@@ -42,6 +39,17 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 	}
 	slices.Sort(nodes)
 	return nodes, nil
+}
+
+// nodes are those that reach some device, in no order.
+func (conf *configRecord) nodes() []string {
+	names := make([]string, 0, conf.reach.nodes)
+	for _, c := range conf.classes {
+		for _, n := range c.nodes {
+			names = append(names, n.name)
+		}
+	}
+	return names
 }
 
 // Free returns how many slots of a resource are free in the cluster.

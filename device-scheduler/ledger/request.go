@@ -25,6 +25,8 @@ const (
 type Request struct {
 	Pod
 	Containers []ContainerRequest
+	// Budget bounds the searches of one try on all nodes together; nil for a single one.
+	Budget *slotsearch.Budget
 }
 
 // spans say when the containers run. The times are those of the init containers, each of
@@ -75,6 +77,14 @@ type Pod struct {
 	Priority int32
 	// Bound is when the pod was bound, in Unix seconds; 0 while it is not.
 	Bound int64
+}
+
+// Whole is the request with a Budget of its own: what was found must not be refused since the search for it
+// has spent the steps of its try.
+func (req *Request) Whole() *Request {
+	whole := *req
+	whole.Budget = &slotsearch.Budget{}
+	return &whole
 }
 
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }

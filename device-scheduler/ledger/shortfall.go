@@ -25,6 +25,9 @@ const (
 	Impossible
 	// Held: there are enough slots, but others hold them.
 	Held
+	// SearchLimit: some slots are free, and the search for a choice that serves all of the pod's containers
+	// was given up.
+	SearchLimit
 )
 
 // Shortfall says why a container's request cannot be met on a node. The counts
@@ -47,18 +50,13 @@ type Shortfall struct {
 }
 
 // Resolvable reports whether the request could be met once others let go.
-func (s *Shortfall) Resolvable() bool { return s.Reason == Held }
+func (s *Shortfall) Resolvable() bool { return s.Reason >= Held }
 
-// shortfall says why the node cannot serve a request of the Configuration or, if it is not nil,
-// of the device. The pod's other requests take so many slots that could serve it.
-func (conf *configRecord) shortfall(node, container string, r ResourceRequest, d *device, own int) *Shortfall {
-	s := &Shortfall{Container: container, Resource: r.Name, Needed: r.Count, Unique: conf.unique(), InstanceLevel: d != nil, Own: own}
-	if d == nil {
-		at := conf.classOf(node)
-		s.Instances, s.Slots, s.Free = at.instances, at.slots, at.free
-	} else if d.reaches(node) {
-		s.Instances, s.Slots, s.Free = 1, d.capacity, d.nfree
-	}
+// shortfall says why a request of the Configuration, or of one device by its name, cannot be served where
+// nodes have so much. The pod's other requests take so many slots that could serve it.
+func (conf *configRecord) shortfall(has supply, container string, r ResourceRequest, byName bool, own int) *Shortfall {
+	s := &Shortfall{Container: container, Resource: r.Name, Needed: r.Count, Unique: conf.unique(), InstanceLevel: byName, Own: own,
+		Instances: has.instances, Slots: has.slots, Free: has.free}
 	most := s.Slots
 	if s.Unique != "" {
 		most = s.Instances
@@ -109,6 +107,10 @@ func (s *Shortfall) String() string {
 				name, s.Container, s.Needed, s.Instances)
 		}
 		return fmt.Sprintf("node(s) reach too few slots for %s: container %q needs %d, %d reached", name, s.Container, s.Needed, s.Slots)
+	}
+	if s.Reason == SearchLimit {
+		return fmt.Sprintf("node(s) where the search for slots of %s was given up: %d of %d slots free on %d Instances, and too many ways to give them to the pod's "+
+			"containers%s; let fewer containers of the pod request it, or set uniqueDevices: false", name, s.Free, s.Slots, s.Instances, atMostOne[s.Unique])
 	}
 	own := ""
 	if s.Own > 0 {

@@ -17,6 +17,7 @@ type Ledger struct {
 	configs     map[string]*configRecord // by Configuration name
 	devices     map[string]*device       // by Instance name
 	nodes       map[string]*nodeRecord
+	numbers     numbers
 	slices      map[string]*sliceRecord
 	pods        map[string]*podRecord
 	terminating map[string]*podRecord // those of the pods that are being deleted
@@ -52,18 +53,14 @@ type configRecord struct {
 	owner          *akriv0.Configuration // nil when there is none
 	// devices are those that nodes report, or did while somebody has slots of them.
 	devices map[*device]struct{}
-	groups  map[setKey]*group // by the nodes that reach them
-	classes map[setKey]*class // of nodes, by the Instances that they reach
-	byNode  map[string]*class
+	groups  map[setKey]*group         // by the nodes that reach them
+	classes map[setKey]*class         // of nodes, by the Instances that they reach
+	reach   classTable                // the classes, by the nodes' numbers
 	spare   *btree.FreeListG[*device] // of all groups' orders
 	free    int                       // free slots of all groups
 	counts  [uses]int                 // of the other slots
 	// waiting are the slots that only a nomination keeps from being free.
 	waiting map[*device][]*slotState
-	// version changes with the Configurations of the name.
-	version uint64
-	// snapshot is what a snapshot's nodes reach; nil before the first of them.
-	snapshot *table
 }
 
 // device is an Instance, or what is left of one while its slots are held or claimed.
@@ -145,6 +142,7 @@ type group struct {
 	supply
 	key     setKey   // of the nodes
 	classes []*class // of the nodes
+	owner   *class   // that of the only node, nil if there are several
 	order   *btree.BTreeG[*device]
 	// nominated are the Instances with slots that wait for the pods which they are nominated for.
 	nominated []*device
@@ -156,6 +154,7 @@ type group struct {
 // its groups have, for Filter is asked about hundreds of nodes for each pod.
 type class struct {
 	supply
+	own    int    // free slots of the Instances that no other node reaches
 	key    setKey // of the Instances
 	nodes  []*nodeRecord
 	groups []*group
@@ -167,6 +166,7 @@ type setKey [2]uint64
 // nodeRecord is a node that is known, or that slices or claims name.
 type nodeRecord struct {
 	name   string
+	number int32 // see numbers
 	key    setKey
 	slices []*sliceRecord
 	claims int // that name the node
@@ -226,11 +226,4 @@ type nomination struct {
 	Pod
 	node  string
 	holds []hold
-}
-
-// table is what a snapshot's nodes reach of a Configuration, by their place. It follows its
-// changes for as long as the Configuration has it.
-type table struct {
-	index   *SnapshotIndex
-	classes []*class
 }

@@ -19,6 +19,10 @@ type Problem struct {
 	Instances []*Instance
 	// Order says which of two Instances slots are taken from first: below 0 for a.
 	Order func(a, b *Instance) int
+	// Budget is shared with other searches; nil for none.
+	Budget *Budget
+	// GaveUp is part of the answer: a want is short, and the search ended before it had tried everything.
+	GaveUp bool
 }
 
 // Span is the time in which a container runs, both ends included. Containers with spans

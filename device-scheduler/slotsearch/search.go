@@ -3,11 +3,35 @@ package slotsearch
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 )
 
-// maxSteps bounds how often the search asks whether a container may use an Instance: some
-// milliseconds. A pod with more containers than anybody runs stays below.
-const maxSteps = 200_000
+const (
+	// maxSteps bounds how often one search asks whether a container may use an Instance: some
+	// milliseconds. A pod with more containers than anybody runs stays below.
+	maxSteps = 200_000
+	// tryMaxSteps bounds those of all searches of one try to schedule a pod: 70 ms of CPU. What
+	// a pod's author writes may be hard to decide about on each of thousands of nodes.
+	tryMaxSteps = 10 * maxSteps
+)
+
+// Budget is what is left of the steps that one try to schedule a pod may take. Several searches may
+// share it at the same time.
+type Budget struct{ spent atomic.Int64 }
+
+// left is how many steps a search may take; any number of searches share no budget.
+func (b *Budget) left() int {
+	if b == nil {
+		return maxSteps
+	}
+	return min(maxSteps, tryMaxSteps-int(b.spent.Load()))
+}
+
+func (b *Budget) spend(steps int) {
+	if b != nil {
+		b.spent.Add(int64(steps))
+	}
+}
 
 // Solve serves all wants. When it cannot, it returns the first one that is short.
 func (p *Problem) Solve() (short *Want) {
@@ -18,11 +42,18 @@ func (p *Problem) Solve() (short *Want) {
 		return nil
 	}
 	if short.Instance == nil && !p.interchangeable() {
+		if s.limit = p.Budget.left(); s.limit <= 0 {
+			p.GaveUp = true
+			return short
+		}
 		s.restart(wants)
-		if s.solve() {
+		solved := s.solve()
+		p.Budget.spend(s.steps)
+		if solved {
 			p.number(wants)
 			return nil
 		}
+		p.GaveUp = s.steps > s.limit
 	}
 	return short
 }
@@ -51,6 +82,7 @@ type search struct {
 	*Problem
 	open  []*Want // not served yet
 	steps int
+	limit int // of steps
 }
 
 func (s *search) choose(w *Want, in *Instance) {
@@ -174,7 +206,7 @@ func (s *search) serve(w *Want, options []*Instance) bool {
 		return s.solve()
 	}
 	for i, in := range options {
-		if len(options)-i < missing || s.steps > maxSteps {
+		if len(options)-i < missing || s.steps > s.limit {
 			return false
 		}
 		if slices.ContainsFunc(options[:i], in.alike) {

@@ -69,8 +69,8 @@ func TestSolve(t *testing.T) {
 	}
 }
 
-// TestSolveIsBounded: no pod keeps the search busy.
-func TestSolveIsBounded(t *testing.T) {
+// hard is a problem without an answer: 40 containers ask for a slot each of 39 Instances.
+func hard() *Problem {
 	p := &Problem{Unique: akriv0.UniquePerNode, Order: func(a, b *Instance) int { return cmp.Compare(a.Name, b.Name) }}
 	const containers = 40
 	for i := range containers {
@@ -87,13 +87,31 @@ func TestSolveIsBounded(t *testing.T) {
 		}
 		p.Wants = append(p.Wants, &Want{Container: i, Count: 1})
 	}
-	s := &search{Problem: p, open: p.turns()}
-	s.firstFit()
-	s.restart(p.turns())
-	if s.solve() {
-		t.Fatal("40 containers have one slot each of 39 Instances")
+	return p
+}
+
+// TestSolveIsBounded: no pod keeps the search busy, and it is told whether more steps might have helped.
+func TestSolveIsBounded(t *testing.T) {
+	alone := hard()
+	if alone.Solve() == nil || !alone.GaveUp {
+		t.Errorf("alone: gave up: %v", alone.GaveUp)
 	}
-	if s.steps < maxSteps/2 || s.steps > 2*maxSteps {
-		t.Errorf("%d steps, of at most %d", s.steps, maxSteps)
+	none := problem(akriv0.UniquePerNode, []Span{{0, 0}, {0, 0}}, map[string]int{"a": 1, "b": 1}, ask{1, 1, "a"}, ask{0, 1, ""}, ask{1, 1, ""})
+	if none.Solve() == nil || none.GaveUp {
+		t.Errorf("all ways were tried: gave up: %v", none.GaveUp)
+	}
+	budget := &Budget{}
+	for range 100 {
+		p := hard()
+		if p.Budget = budget; p.Solve() == nil || !p.GaveUp {
+			t.Fatalf("with others: gave up: %v", p.GaveUp)
+		}
+	}
+	if spent := budget.spent.Load(); spent < tryMaxSteps || spent > tryMaxSteps+maxSteps {
+		t.Errorf("100 searches took %d steps, of at most %d", spent, tryMaxSteps)
+	}
+	easy := problem(akriv0.UniquePerNode, []Span{{0, 0}}, map[string]int{"a": 1}, ask{0, 1, ""})
+	if easy.Budget = budget; easy.Solve() != nil {
+		t.Error("a problem that needs no second thought is not solved when the budget is spent")
 	}
 }

@@ -65,6 +65,7 @@ func BenchmarkFilter(b *testing.B) {
 				if _, status := p.PreFilter(context.Background(), state, asking, nodes); !status.IsSuccess() {
 					b.Fatal(status)
 				}
+				p.PreScore(context.Background(), state, asking, nodes)
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
 					status := ask.call(context.Background(), state, asking, nodes[i%len(nodes)])

@@ -20,11 +20,12 @@ type cycle struct {
 	wait *waitreason.Record
 	// reasons are the texts of shortfalls, which many nodes have alike.
 	reasons *reasons
+	scores  []int8 // by place, once PreScore has computed them
 }
 
 // Clone implements fwk.StateData.
 func (c *cycle) Clone() fwk.StateData {
-	return &cycle{Cycle: c.Cycle.Clone(), wait: c.wait, reasons: c.reasons}
+	return &cycle{Cycle: c.Cycle.Clone(), wait: c.wait, reasons: c.reasons, scores: c.scores}
 }
 
 // groupOf returns what the pod is placed with, nil when it is placed alone.
@@ -57,21 +58,16 @@ func (c *cycle) meet(r waitreason.Reason) {
 }
 
 // reasons remembers the texts of a cycle's shortfalls.
-type reasons struct {
-	mu   sync.Mutex
-	text map[ledger.Shortfall]string
-}
+type reasons struct{ text sync.Map } // by *ledger.Shortfall
 
 // status makes a status of a shortfall. Each node gets its own: the framework
 // writes into it.
 func (r *reasons) status(shortfall *ledger.Shortfall) *fwk.Status {
-	r.mu.Lock()
-	text, known := r.text[*shortfall]
-	if !known {
-		text = shortfall.String()
-		r.text[*shortfall] = text
+	known, ok := r.text.Load(shortfall)
+	if !ok {
+		known, _ = r.text.LoadOrStore(shortfall, shortfall.String())
 	}
-	r.mu.Unlock()
+	text := known.(string)
 	if shortfall.Resolvable() {
 		return fwk.NewStatus(fwk.Unschedulable, text)
 	}

@@ -116,14 +116,9 @@ func TestScore(t *testing.T) {
 	device(r.cache, "cam-000002", nil, "node-a", "node-b", "node-c")
 	device(r.cache, "cam-000003", nil, "node-b")
 	p := pod("p", "1")
-	state, _ := r.filter(p, "node-a")
-	score := func(strategy ledger.Strategy, free, local int32, node string) int64 {
-		r.args.Strategy, r.args.NodeScore = strategy, config.NodeScore{FreeSlots: &free, LocalDevices: &local}
-		got, status := r.Score(r.ctx, state, p, nodeInfo(node))
-		if !status.IsSuccess() {
-			t.Fatal(status)
-		}
-		return got
+	state := framework.NewCycleState()
+	if _, status := r.PreFilter(r.ctx, state, p, r.handle.nodes); !status.IsSuccess() {
+		t.Fatal(status)
 	}
 	for _, test := range []struct {
 		strategy    ledger.Strategy
@@ -135,8 +130,18 @@ func TestScore(t *testing.T) {
 		{ledger.Spread, 0, 1, 0, 100},
 		{ledger.Spread, 1, 1, 25, 83},
 	} {
-		if a, b := score(test.strategy, test.free, test.local, "node-a"), score(test.strategy, test.free, test.local, "node-b"); a != test.a || b != test.b {
+		r.args.Strategy, r.args.NodeScore = test.strategy, config.NodeScore{FreeSlots: &test.free, LocalDevices: &test.local}
+		if status := r.PreScore(r.ctx, state, p, r.handle.nodes); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		a, _ := r.Score(r.ctx, state, p, r.handle.nodes[0])
+		if b, _ := r.Score(r.ctx, state, p, r.handle.nodes[1]); a != test.a || b != test.b {
 			t.Errorf("%+v: got %d and %d", test, a, b)
+		}
+	}
+	for what, nodes := range map[string][]fwk.NodeInfo{"all are alike": r.handle.nodes[:1], "none is known": {r.handle.nodes[0].Snapshot()}} {
+		if status := r.PreScore(r.ctx, state, p, nodes); !status.IsSkip() {
+			t.Errorf("%s: PreScore() = %v, want Score skipped", what, status)
 		}
 	}
 }

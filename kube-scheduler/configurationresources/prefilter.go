@@ -67,7 +67,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 			}
 		}
 	}
-	state.Write(stateKey, &cycle{Cycle: inCache, wait: wait, reasons: &reasons{text: map[ledger.Shortfall]string{}}})
+	state.Write(stateKey, &cycle{Cycle: inCache, wait: wait, reasons: &reasons{}})
 	if reach == nil {
 		return nil, nil
 	}

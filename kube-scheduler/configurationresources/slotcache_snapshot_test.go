@@ -2,6 +2,7 @@ package configurationresources
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -38,9 +39,15 @@ func TestFilterOfNodesThatComeAndGo(t *testing.T) {
 					if status := p.Filter(ctx, state, asking, node); status.IsSuccess() != want {
 						t.Errorf("Filter of %s %s = %v, want it to fit: %v", what, name, status, want)
 					}
-					if score, status := p.Score(ctx, state, asking, node); (score > 0) != want {
-						t.Errorf("Score of %s %s = %d, %v, want some: %v", what, name, score, status, want)
-					}
+				}
+			}
+			status := p.PreScore(ctx, state, asking, append(slices.Clone(tc.nodes), has[0].Snapshot()))
+			if (len(tc.nodes) == 0) != status.IsSkip() {
+				t.Fatal(status)
+			}
+			for _, node := range tc.nodes {
+				if score, status := p.Score(ctx, state, asking, node); (score > 0) != (node != bare) {
+					t.Errorf("Score of %s = %d, %v, want some: %v", node.Node().Name, score, status, node != bare)
 				}
 			}
 		})

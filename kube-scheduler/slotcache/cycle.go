@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // Cycle is what one scheduling cycle asks of the cache: whether nodes of the scheduler's
@@ -20,9 +22,11 @@ type Cycle struct {
 
 	cache *Cache
 	pod   *v1.Pod
-	// feasibility is the request for the nodes of the snapshot.
-	feasibility *ledger.Feasibility
-	snapshot    *snapshot
+	// view is what counts tell about the nodes of the snapshot, and found what Fit has answered about the
+	// others, as long as nothing is imagined.
+	view     *ledger.View
+	found    *found
+	snapshot *snapshot
 	// amounts are what the node must advertise for the pod, as the kubelet counts it.
 	amounts []amount
 	// released are UIDs of pods that preemption imagines away; expected are
@@ -34,10 +38,16 @@ type Cycle struct {
 	draftOfGroup *groupDraft
 }
 
+// found has an answer for all nodes that are alike: the search is made once in a cycle, and not for each node.
+type found struct {
+	mu sync.Mutex
+	by map[string]*ledger.Shortfall // nil: it fits
+}
+
 // NewCycle prepares a cycle of the pod to ask the scheduler's nodes. The group is that which it
 // is placed with, or nil.
 func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo, group *Group) *Cycle {
-	c := &Cycle{Request: req, cache: b, pod: pod, released: map[string]bool{}, expected: map[string]*ledger.Request{},
+	c := &Cycle{Request: req.Whole(), found: &found{by: map[string]*ledger.Shortfall{}}, cache: b, pod: pod, released: map[string]bool{}, expected: map[string]*ledger.Request{},
 		group: group, draftOfGroup: &groupDraft{}}
 	amounts := b.Advertisable(pod)
 	names := slices.Sorted(maps.Keys(amounts))
@@ -47,7 +57,7 @@ func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo,
 		b.snapshot = newSnapshot(nodes)
 	}
 	c.snapshot = b.snapshot
-	c.feasibility = b.ledger.Feasibility(req, c.snapshot.index)
+	c.view = b.ledger.View(c.Request, c.snapshot.nodes)
 	for _, name := range names {
 		c.amounts = append(c.amounts, amount{name, amounts[name], c.snapshot.freeAllocatableOf(name)})
 	}
@@ -61,18 +71,35 @@ func (c *Cycle) Clone() *Cycle {
 	return &clone
 }
 
-// Fit asks whether the node has slots for the pod. It returns what it is short of, nil if it
-// has them.
-func (c *Cycle) Fit(node fwk.NodeInfo, strategy ledger.Strategy) *ledger.Shortfall {
-	name, place := node.Node().Name, c.snapshot.place(node)
-	c.cache.mu.RLock()
-	defer c.cache.mu.RUnlock()
-	if len(c.released) == 0 && len(c.expected) == 0 {
-		if shortfall, sure := c.feasibility.Fits(name, place); sure && (shortfall != nil || c.group.empty()) {
+// Place is where the node is in the scheduler's list; NoPlace for a copy of it.
+func (c *Cycle) Place(node fwk.NodeInfo) int { return c.snapshot.place(node) }
+
+// Fit asks whether the node, which has the place, has slots for the pod. It returns what it is short of, nil if
+// it has them.
+func (c *Cycle) Fit(node fwk.NodeInfo, place int, strategy ledger.Strategy) *ledger.Shortfall {
+	asItIs := len(c.released) == 0 && len(c.expected) == 0
+	if asItIs && place != NoPlace {
+		if shortfall, sure := c.view.At(place); sure && (shortfall != nil || c.group.empty()) {
 			return shortfall
 		}
 	}
-	_, shortfall := c.draft(name, strategy).Fit(name, c.Request)
+	name := node.Node().Name
+	c.cache.mu.RLock()
+	defer c.cache.mu.RUnlock()
+	if !asItIs || !c.group.empty() {
+		_, shortfall := c.draft(name, strategy).Fit(name, c.Request)
+		return shortfall
+	}
+	like := c.view.Like(name)
+	c.found.mu.Lock()
+	shortfall, known := c.found.by[like]
+	c.found.mu.Unlock()
+	if !known {
+		_, shortfall = c.draft(name, strategy).Fit(name, c.Request)
+		c.found.mu.Lock()
+		c.found.by[like] = shortfall
+		c.found.mu.Unlock()
+	}
 	return shortfall
 }
 
@@ -104,22 +131,12 @@ func (c *Cycle) release(draft *ledger.Draft) {
 // advertises it, and pods that did not come through this scheduler count there too.
 // (kubelet lifecycle/predicate.go)
 func (c *Cycle) Unadvertised(node fwk.NodeInfo) *fwk.Status {
-	if c.cache.ChoosesSlots(node.Node().Name) {
+	if v1alpha1.ChoosesSlots(node.Node()) {
 		return lacks(c.pod, node)
-	}
-	generation, place := node.GetGeneration(), c.snapshot.place(node)
-	if c.group != nil {
-		place = ledger.NotInSnapshot // a node has its generation still when a pod of a group is put on it
 	}
 	for i := range c.amounts {
 		w := &c.amounts[i]
-		if place != ledger.NotInSnapshot && w.freeAllocatable.enough(place, generation, w.n) {
-			continue
-		}
 		total, used := node.GetAllocatable().GetScalarResources()[w.name], node.GetRequested().GetScalarResources()[w.name]
-		if place != ledger.NotInSnapshot {
-			w.freeAllocatable.remember(place, generation, total-used)
-		}
 		if code := admits(total, used, w.n); code != fwk.Success {
 			return fwk.NewStatus(code, fmt.Sprintf("node(s) not advertising enough %s: %d of %d in use, %d requested", w.name, used, total, w.n))
 		}
@@ -127,11 +144,39 @@ func (c *Cycle) Unadvertised(node fwk.NodeInfo) *fwk.Status {
 	return nil
 }
 
-// ScoreInput is how well the node can serve the pod.
-func (c *Cycle) ScoreInput(node fwk.NodeInfo) ledger.ScoreInput {
+// Passed reports whether the node is as it was when it passed all of Filter, and advertises enough for this
+// pod, too.
+func (c *Cycle) Passed(node fwk.NodeInfo, place int) bool {
+	if len(c.amounts) == 0 || !c.remembers(place) {
+		return false
+	}
+	for i := range c.amounts {
+		if w := &c.amounts[i]; !w.freeAllocatable.enough(place, node.GetGeneration(), w.n) {
+			return false
+		}
+	}
+	return true
+}
+
+// Passes records that the node has passed all of Filter.
+func (c *Cycle) Passes(node fwk.NodeInfo, place int) {
+	if !c.remembers(place) || v1alpha1.ChoosesSlots(node.Node()) {
+		return
+	}
+	for _, w := range c.amounts {
+		total, used := node.GetAllocatable().GetScalarResources()[w.name], node.GetRequested().GetScalarResources()[w.name]
+		w.freeAllocatable.remember(place, node.GetGeneration(), total-used)
+	}
+}
+
+// remembers is false for a pod of a group: a node has its generation still when one is put on it.
+func (c *Cycle) remembers(place int) bool { return place != NoPlace && c.group == nil }
+
+// ScoreInputs are how well the nodes at the places can serve the pod.
+func (c *Cycle) ScoreInputs(places []int) []ledger.ScoreInput {
 	c.cache.mu.RLock()
 	defer c.cache.mu.RUnlock()
-	return c.feasibility.ScoreInput(node.Node().Name, c.snapshot.place(node))
+	return c.view.ScoreInputs(places)
 }
 
 // Imagines reports whether the cycle is of a preemption that imagines pods away.
@@ -164,5 +209,6 @@ func (c *Cycle) Imagine(pod *v1.Pod) {
 	if err != nil || req == nil {
 		return // it will never get slots
 	}
+	req.Budget = c.Request.Budget
 	c.expected[uid] = req
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 )
 
-// snapshot has the places in an index of the scheduler's nodes. They are found by the
+// snapshot has the places in the list of the scheduler's nodes. They are found by the
 // address of their NodeInfo, which a node keeps in the scheduler's snapshot; a copy
 // of it, made to imagine other pods on the node, has no place.
 type snapshot struct {
 	list   []fwk.NodeInfo
-	index  *ledger.SnapshotIndex
+	nodes  *ledger.NodeList
 	places map[*framework.NodeInfo]int32
 	// freeAllocatable are of the resources that pods asked for. The slot cache's lock protects the map.
 	freeAllocatable map[v1.ResourceName]freeAllocatable
@@ -30,7 +30,7 @@ func newSnapshot(list []fwk.NodeInfo) *snapshot {
 			r.places[info] = int32(i)
 		}
 	}
-	r.index = ledger.NewSnapshotIndex(names)
+	r.nodes = ledger.NewNodeList(names)
 	return r
 }
 
@@ -40,14 +40,17 @@ func (r *snapshot) of(list []fwk.NodeInfo) bool {
 	return r != nil && len(r.list) == len(list) && (len(list) == 0 || &r.list[0] == &list[0])
 }
 
-// place is the node's on the index.
+// NoPlace is of a node that is not on the scheduler's list: a copy, to imagine other pods there.
+const NoPlace = -1
+
+// place is the node's in the list.
 func (r *snapshot) place(node fwk.NodeInfo) int {
 	if info, ok := node.(*framework.NodeInfo); ok {
 		if place, ok := r.places[info]; ok {
 			return int(place)
 		}
 	}
-	return ledger.NotInSnapshot
+	return NoPlace
 }
 
 // freeAllocatable are how much of a resource the nodes advertise and no pod uses, by place:

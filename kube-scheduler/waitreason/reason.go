@@ -26,6 +26,7 @@ const (
 	NotReachable
 	Impossible
 	Held
+	SearchLimit
 	NotAdvertised
 	KubecriAway
 	SlotsFree
@@ -54,6 +55,7 @@ var Names = [numReasons]string{
 	NotReachable:        "NotReachable",
 	Impossible:          "TooFew",
 	Held:                "Held",
+	SearchLimit:         "SearchLimit",
 	NotAdvertised:       "NotAdvertised",
 	KubecriAway:         "KubecriAway",
 	SlotsFree:           "Other",
@@ -62,7 +64,7 @@ var Names = [numReasons]string{
 // ofShortfall are the reasons of the ledger, by its own.
 var ofShortfall = [...]Reason{
 	ledger.Unknown: UnknownResource, ledger.NoNode: NoNode, ledger.NoCommonNode: NoCommonNode,
-	ledger.NotReachable: NotReachable, ledger.Impossible: Impossible, ledger.Held: Held,
+	ledger.NotReachable: NotReachable, ledger.Impossible: Impossible, ledger.Held: Held, ledger.SearchLimit: SearchLimit,
 }
 
 // Of is the reason of a shortfall.

@@ -110,6 +110,10 @@ func (v *View) shortWait(s *ledger.Shortfall, nodes []string) Wait {
 			w.Why = fmt.Sprintf("it asks for %d slots, and %s only %d", s.Needed, where, s.Slots)
 			w.Needs = "ask for fewer, have more devices found, or raise the Configuration's capacity"
 		}
+	case ledger.SearchLimit:
+		w.Reason = "SearchLimit"
+		w.Why = fmt.Sprintf("%d slots are free, and there are too many ways to give them to the pod's containers: the search was given up", s.Free)
+		w.Needs = "let fewer of its containers ask for it, or set uniqueDevices: false in the Configuration"
 	case ledger.Held:
 		w.Reason = "SlotsHeld"
 		w.Needs = "pods that hold them have to end"

@@ -1,0 +1,250 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+)
+
+// NodeList is a list of nodes, which are known by their places in it.
+type NodeList struct {
+	names   []string
+	numbers []int32 // of the nodes, when the ledger's had changed so often
+	changes int
+}
+
+// NewNodeList makes a list of the names, in their order.
+func NewNodeList(names []string) *NodeList { return &NodeList{names: names, changes: -1} }
+
+// numbersOf are the numbers of the list's nodes.
+func (l *Ledger) numbersOf(list *NodeList) []int32 {
+	if list.changes == l.numbers.changes {
+		return list.numbers
+	}
+	list.numbers, list.changes = make([]int32, len(list.names)), l.numbers.changes
+	for place, name := range list.names {
+		if n := l.nodes[name]; n != nil {
+			list.numbers[place] = n.number
+		}
+	}
+	return list.numbers
+}
+
+// View is which nodes of a list have what a request asks for, as far as counts tell, as of when it was
+// made. Filter asks it of hundreds of nodes for each pod: it takes no lock and looks at nothing else.
+type View struct {
+	ledger  *Ledger
+	demands []demand // none if a resource is unknown
+	numbers []int32  // of the nodes, by place
+	answers []answer // by place
+	short   []*Shortfall
+}
+
+// answer is one of these, or firstShort and the index of a Shortfall.
+type answer int32
+
+const (
+	onlyFitKnows answer = iota
+	fits
+	firstShort
+)
+
+// At answers as Fit does on the node at the place. sure is false where only Fit can tell.
+func (v *View) At(place int) (shortfall *Shortfall, sure bool) {
+	switch a := v.answers[place]; a {
+	case onlyFitKnows:
+		return nil, false
+	case fits:
+		return nil, true
+	default:
+		return v.short[a-firstShort], true
+	}
+}
+
+// Like returns a text that is the same for nodes on which Fit answers the same. It reads the ledger.
+func (v *View) Like(node string) string { return string(v.ledger.appendLike(nil, v.demands, node)) }
+
+func (l *Ledger) appendLike(like []byte, demands []demand, node string) []byte {
+	n := l.nodes[node]
+	for i := range demands {
+		dm := &demands[i]
+		if !slices.ContainsFunc(dm.wants, func(w want) bool { return w.device == nil }) {
+			for _, w := range dm.wants {
+				like = strconv.AppendBool(like, w.device.reachedBy(n))
+			}
+			continue
+		}
+		like = fmt.Appendf(like, " %p;", dm.config.classOf(n))
+		if dm.config.unique() == akriv0.UniquePerNode { // then it matters what pods on the node have
+			like = append(like, node...)
+		}
+	}
+	return like
+}
+
+// View looks at the request on all nodes of the list. It keeps their numbers in the list: to be called like
+// a change of the ledger.
+func (l *Ledger) View(req *Request, list *NodeList) *View {
+	v := &View{ledger: l, demands: l.demands(req), numbers: l.numbersOf(list), answers: make([]answer, len(list.names))}
+	if len(v.demands) == 0 {
+		return v
+	}
+	known := map[lack]answer{}
+	for place, number := range v.numbers {
+		v.answers[place] = fits
+		for i := range v.demands {
+			dm := &v.demands[i]
+			at := dm.config.reach.of(number)
+			has := dm.on(at)
+			want := dm.shortOf(at, has)
+			if want < 0 && dm.tells {
+				continue
+			}
+			v.answers[place] = onlyFitKnows
+			if want >= 0 {
+				key := lack{i, want, has.instances, has.slots, has.free}
+				if known[key] == 0 {
+					known[key] = firstShort + answer(len(v.short))
+					v.short = append(v.short, dm.shortfall(want, has))
+				}
+				v.answers[place] = known[key]
+			}
+			break
+		}
+	}
+	return v
+}
+
+// lack is what tells Shortfalls of one request apart.
+type lack struct{ demand, want, instances, slots, free int }
+
+// demand is what a pod asks for of one Configuration: so many free slots, or Instances with a free one.
+type demand struct {
+	config  *configRecord
+	pod     Pod
+	wants   []want
+	device  *device         // the only want names it; nil for any Instances
+	classes map[*class]bool // of the nodes that reach the device
+	need    int             // 0 if counts decide nothing
+	ofSlots bool            // slots are needed, and not Instances
+	tells   bool            // it is enough that so many are free
+}
+
+type want struct {
+	container *ContainerRequest
+	ResourceRequest
+	device *device // nil for any
+}
+
+// demands are by Configuration, in the order of the request; none if a resource is unknown.
+func (l *Ledger) demands(req *Request) []demand {
+	var all []demand
+	for i := range req.Containers {
+		for _, r := range req.Containers[i].Resources {
+			conf, d := l.resource(r.Name)
+			if conf == nil {
+				return nil
+			}
+			at := slices.IndexFunc(all, func(dm demand) bool { return dm.config == conf })
+			if at < 0 {
+				at, all = len(all), append(all, demand{config: conf, pod: req.Pod})
+			}
+			all[at].wants = append(all[at].wants, want{&req.Containers[i], r, d})
+		}
+	}
+	for i := range all {
+		all[i].decide()
+	}
+	return all
+}
+
+// decide finds what the demand needs. Where it decides something, Fit does the same by choosing slots.
+func (dm *demand) decide() {
+	sum, single, simple := 0, true, true
+	for _, w := range dm.wants {
+		sum, single = sum+w.Count, single && w.Count == 1
+		simple = simple && w.device == nil && w.container.Role == App
+	}
+	unique, first := dm.config.unique(), dm.wants[0]
+	switch one := len(dm.wants) == 1; {
+	case one && first.device != nil:
+		dm.device, dm.need, dm.tells, dm.classes = first.device, sum, true, map[*class]bool{}
+		for _, c := range dm.device.group.classes {
+			dm.classes[c] = true
+		}
+	case !one && !simple: // containers may use one slot in turn, or leave no choice to others
+	case unique == "", unique == akriv0.UniquePerContainer && single:
+		dm.ofSlots, dm.need, dm.tells = true, sum, true
+	case one, unique == akriv0.UniquePerPod:
+		dm.need, dm.tells = sum, unique != akriv0.UniquePerNode // the node's other pods may have them
+	}
+}
+
+// on is what nodes of the class have for the demand, whoever holds it.
+func (dm *demand) on(at *class) supply {
+	switch d := dm.device; {
+	case d == nil:
+		return at.supply
+	case dm.classes[at]:
+		return d.supply()
+	}
+	return supply{}
+}
+
+// shortOf returns the first want that nodes of the class cannot serve, by what they have; below 0 if there is
+// none, as far as counts tell.
+func (dm *demand) shortOf(at *class, has supply) int {
+	have := has.offers
+	if dm.ofSlots || dm.device != nil {
+		have = has.free
+	}
+	switch {
+	case dm.device != nil && dm.need > 1 && dm.config.unique() != "":
+		have = 0
+	case dm.device != nil:
+		have += dm.device.keptFor(dm.pod)
+	case have < dm.need && dm.need <= have+has.waiting:
+		have += dm.keptIn(at, dm.need-have)
+	}
+	if have >= dm.need {
+		return -1
+	}
+	for i, w := range dm.wants {
+		if have -= w.Count; have < 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// keptIn counts slots, or Instances that have no free one, which only nominations keep from
+// being free, and not from the pod. It looks no further once there are enough.
+func (dm *demand) keptIn(at *class, enough int) int {
+	have := 0
+	for _, g := range at.groups {
+		for _, d := range g.nominated {
+			switch {
+			case dm.ofSlots:
+				have += d.keptFor(dm.pod)
+			case d.nfree == 0:
+				have += min(1, d.keptFor(dm.pod))
+			}
+			if have >= enough {
+				return have
+			}
+		}
+	}
+	return have
+}
+
+// shortfall says why the want cannot be served where so much is for the demand.
+func (dm *demand) shortfall(short int, has supply) *Shortfall {
+	own := 0
+	for _, w := range dm.wants[:short] {
+		own += w.Count
+	}
+	w := dm.wants[short]
+	return dm.config.shortfall(has, w.container.Name, w.ResourceRequest, w.device != nil, own)
+}
