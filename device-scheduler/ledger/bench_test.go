@@ -76,6 +76,28 @@ func podFor(containers, count int) *Request {
 	return req
 }
 
+// BenchmarkView looks at all nodes for a pod: each has Instances of its own, or all share them; they fit, or none
+// does.
+func BenchmarkView(b *testing.B) {
+	for _, shared := range []bool{false, true} {
+		for _, nodes := range []int{500, 5_000} {
+			l, names := fleet(nodes, 5*nodes, shared)
+			list := NewNodeList(names)
+			for _, count := range []int{1, 100_000} {
+				b.Run(fmt.Sprintf("shared=%v/nodes=%d/fits=%v", shared, nodes, count == 1), func(b *testing.B) {
+					req := podFor(1, count)
+					b.ReportAllocs()
+					for b.Loop() {
+						if shortfall, sure := l.View(req, list).At(nodes - 1); !sure || shortfall == nil != (count == 1) {
+							b.Fatal(shortfall, sure)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
 // BenchmarkReserve is Reserve and Unreserve of one pod, two slots a container.
 func BenchmarkReserve(b *testing.B) {
 	for _, size := range []struct{ nodes, instances int }{{500, 500}, {500, 5_000}, {500, 50_000}, {5_000, 50_000}} {

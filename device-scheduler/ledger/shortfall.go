@@ -110,7 +110,7 @@ func (s *Shortfall) String() string {
 	}
 	if s.Reason == SearchLimit {
 		return fmt.Sprintf("node(s) where the search for slots of %s was given up: %d of %d slots free on %d Instances, and too many ways to give them to the pod's "+
-			"containers%s; let fewer containers of the pod request it, or set uniqueDevices: false", name, s.Free, s.Slots, s.Instances, atMostOne[s.Unique])
+			"containers; let fewer containers of the pod request it, or set uniqueDevices: false", name, s.Free, s.Slots, s.Instances)
 	}
 	own := ""
 	if s.Own > 0 {

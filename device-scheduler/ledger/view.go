@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -40,6 +39,7 @@ type View struct {
 	numbers []int32  // of the nodes, by place
 	answers []answer // by place
 	short   []*Shortfall
+	lacks   map[lack]answer
 }
 
 // answer is one of these, or firstShort and the index of a Shortfall.
@@ -76,9 +76,9 @@ func (l *Ledger) appendLike(like []byte, demands []demand, node string) []byte {
 			}
 			continue
 		}
-		like = fmt.Appendf(like, " %p;", dm.config.classOf(n))
+		like = strconv.AppendUint(append(like, ' '), dm.config.classOf(n).id, 10)
 		if dm.config.unique() == akriv0.UniquePerNode { // then it matters what pods on the node have
-			like = append(like, node...)
+			like = append(append(like, ' '), node...)
 		}
 	}
 	return like
@@ -91,30 +91,51 @@ func (l *Ledger) View(req *Request, list *NodeList) *View {
 	if len(v.demands) == 0 {
 		return v
 	}
-	known := map[lack]answer{}
+	one, last := len(v.demands) == 1, (*class)(nil)
 	for place, number := range v.numbers {
-		v.answers[place] = fits
-		for i := range v.demands {
-			dm := &v.demands[i]
-			at := dm.config.reach.of(number)
-			has := dm.on(at)
-			want := dm.shortOf(at, has)
-			if want < 0 && dm.tells {
+		if one {
+			at := v.demands[0].config.reach.of(number)
+			if at == last { // as is common: all nodes share the devices, or reach none
+				v.answers[place] = v.answers[place-1]
 				continue
 			}
-			v.answers[place] = onlyFitKnows
-			if want >= 0 {
-				key := lack{i, want, has.instances, has.slots, has.free}
-				if known[key] == 0 {
-					known[key] = firstShort + answer(len(v.short))
-					v.short = append(v.short, dm.shortfall(want, has))
-				}
-				v.answers[place] = known[key]
-			}
-			break
+			last = at
 		}
+		v.answers[place] = v.answer(number)
 	}
 	return v
+}
+
+// answer is of the node with the number.
+func (v *View) answer(number int32) answer {
+	for i := range v.demands {
+		dm := &v.demands[i]
+		at := dm.config.reach.of(number)
+		if dm.tells && dm.device == nil && (dm.ofSlots && at.free >= dm.need || !dm.ofSlots && at.offers >= dm.need) {
+			continue // as is common
+		}
+		has := dm.on(at)
+		switch want := dm.shortOf(at, has); {
+		case want >= 0:
+			return v.refusal(lack{i, want, has.instances, has.slots, has.free})
+		case !dm.tells:
+			return onlyFitKnows
+		}
+	}
+	return fits
+}
+
+// refusal is the same for nodes that lack the same.
+func (v *View) refusal(l lack) answer {
+	a, known := v.lacks[l]
+	if !known {
+		if v.lacks == nil {
+			v.lacks = map[lack]answer{}
+		}
+		a = firstShort + answer(len(v.short))
+		v.lacks[l], v.short = a, append(v.short, v.demands[l.demand].shortfall(l.want, supply{instances: l.instances, slots: l.slots, free: l.free}))
+	}
+	return a
 }
 
 // lack is what tells Shortfalls of one request apart.

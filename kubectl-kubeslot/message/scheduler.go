@@ -23,7 +23,7 @@ var schedulerTexts = []known{
 		`request fewer, have more devices found, or raise the Configuration's capacity`),
 	text(Slots, "SlotsHeld", `node\(s\) short of `+resource+`: `+container+` needs \d+(?:, at most one slot per Instance (?:in|on) each \w+)?; \d+ of \d+ slots free on \d+ Instances, \d+ held(?:, and this pod's other requests take \d+)?`,
 		`pods that hold slots of it have to end`),
-	text(Slots, "SearchLimit", `node\(s\) where the search for slots of `+resource+` was given up: \d+ of \d+ slots free on \d+ Instances, and too many ways to give them to the pod's containers(?:, at most one slot per Instance (?:in|on) each \w+)?; let fewer containers of the pod request it, or set uniqueDevices: false`,
+	text(Slots, "SearchLimit", `node\(s\) where the search for slots of `+resource+` was given up: \d+ of \d+ slots free on \d+ Instances, and too many ways to give them to the pod's containers; let fewer containers of the pod request it, or set uniqueDevices: false`,
 		`let fewer containers of the pod request it, or set uniqueDevices: false in its Configuration`),
 	text(Slots, "NotAdvertised", `node\(s\) (?:not advertising enough|whose kubelet has too few) `+resource+`: \d+ of \d+ in use, \d+ requested`,
 		`the node has to advertise what it reaches: that takes a moment; if it stays, look at kubecri there`),
