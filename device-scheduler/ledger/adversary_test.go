@@ -67,7 +67,7 @@ func TestArbitraryObjects(t *testing.T) {
 				node := text.Draw(t, "on")
 				req := &Request{Pod: Pod{UID: "p"}, Containers: []ContainerRequest{{Resources: []ResourceRequest{{Name: text.Draw(t, "resource"), Count: 1}}}}}
 				l.Draft(Spread, req.Pod).Fit(node, req)
-				view := l.View(req, NewNodeList([]string{node}))
+				view := looked(l.View(req, NewNodeList([]string{node})))
 				view.At(0)
 				view.ScoreInputs([]int{0})
 				l.SlotCounts()

@@ -54,7 +54,7 @@ func BenchmarkIrregularReach(b *testing.B) {
 			list := NewNodeList(nodes)
 			b.ReportAllocs()
 			for b.Loop() {
-				view := l.View(req, list)
+				view := looked(l.View(req, list))
 				for at := range nodes {
 					if shortfall, sure := view.At(at); !sure || shortfall == nil {
 						b.Fatal("it fits")
@@ -100,7 +100,7 @@ func BenchmarkNominations(b *testing.B) {
 			list := NewNodeList(nodes)
 			b.Run(fmt.Sprintf("shared=%v/nominations=%d", shared, nominations), func(b *testing.B) {
 				for b.Loop() {
-					view := l.View(req, list)
+					view := looked(l.View(req, list))
 					for at, node := range nodes {
 						if shortfall, sure := view.At(at); sure && shortfall == nil {
 							b.Fatal("it fits")

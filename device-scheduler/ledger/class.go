@@ -8,25 +8,7 @@ import (
 )
 
 // unreached is the class of nodes that reach nothing.
-var unreached = &class{classMembers: &classMembers{}}
-
-// newClass makes a class. Those of a Configuration are allocated together: a View looks at thousands, one after
-// the other, and the processor fetches ahead what lies in a row.
-func (conf *configRecord) newClass(key setKey) *class {
-	if len(conf.unused) == 0 {
-		row := make([]class, pageSize)
-		for i := range row {
-			conf.unused = append(conf.unused, &row[len(row)-1-i])
-		}
-	}
-	last := len(conf.unused) - 1
-	c := conf.unused[last]
-	conf.unused = conf.unused[:last]
-	conf.classNo++
-	c.id, c.classMembers = conf.classNo, &classMembers{key: key}
-	conf.classes[key] = c
-	return c
-}
+var unreached = &class{}
 
 // classOf returns what the node reaches; nil is a node that is not known.
 func (conf *configRecord) classOf(n *nodeRecord) *class {
@@ -105,7 +87,9 @@ func (conf *configRecord) reclassify(n *nodeRecord, devices []*device) (alone *c
 			conf.rekey(from, key)
 			return from
 		}
-		alone = conf.newClass(key)
+		conf.classNo++
+		alone = &class{id: conf.classNo, key: key}
+		conf.classes[key] = alone
 		if from != nil {
 			for _, g := range from.groups {
 				alone.link(g)
@@ -148,8 +132,6 @@ func (conf *configRecord) dropClass(c *class) {
 		c.unlink(c.groups[0])
 	}
 	delete(conf.classes, c.key)
-	*c = class{}
-	conf.unused = append(conf.unused, c)
 }
 
 // regroup moves devices of one group to that of its nodes and this one or, if it is among them,
@@ -229,22 +211,21 @@ func (d *device) remove() {
 // toggle records that all nodes of the classes reach the device, or none any more.
 func (conf *configRecord) toggle(classes []*class, d *device) {
 	for _, c := range classes {
-		key, nodes := c.key.toggled(keyOf(d.name)), c.nodes
+		key := c.key.toggled(keyOf(d.name))
 		same := conf.classes[key]
 		switch {
 		case len(c.groups) == 0:
 			conf.dropClass(c)
-			conf.enter(nil, nodes...)
+			conf.enter(nil, c.nodes...)
 		case same == nil:
 			conf.rekey(c, key)
-		case len(same.nodes) < len(nodes):
-			others := same.nodes
+		case len(same.nodes) < len(c.nodes):
 			conf.dropClass(same)
 			conf.rekey(c, key)
-			conf.enter(c, others...)
+			conf.enter(c, same.nodes...)
 		default:
 			conf.dropClass(c)
-			conf.enter(same, nodes...)
+			conf.enter(same, c.nodes...)
 		}
 	}
 }

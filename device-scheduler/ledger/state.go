@@ -53,10 +53,9 @@ type configRecord struct {
 	owner          *akriv0.Configuration // nil when there is none
 	// devices are those that nodes report, or did while somebody has slots of them.
 	devices map[*device]struct{}
-	groups  map[setKey]*group // by the nodes that reach them
-	classes map[setKey]*class // of nodes, by the Instances that they reach
-	reach   classTable        // the classes, by the nodes' numbers
-	unused  []*class
+	groups  map[setKey]*group         // by the nodes that reach them
+	classes map[setKey]*class         // of nodes, by the Instances that they reach
+	reach   classTable                // the classes, by the nodes' numbers
 	classNo uint64                    // of the last new class
 	spare   *btree.FreeListG[*device] // of all groups' orders
 	free    int                       // free slots of all groups
@@ -154,16 +153,10 @@ type group struct {
 // reach all Instances of its groups, so that a node which comes or goes costs as much as there
 // are classes and groups beside it, and not as many nodes or Instances. A class counts what
 // its groups have, for Filter is asked about hundreds of nodes for each pod.
-//
-// What is looked at for each node lies side by side with that of other classes: see newClass.
 type class struct {
 	supply
-	own int    // free slots of the Instances that no other node reaches
-	id  uint64 // never another one's
-	*classMembers
-}
-
-type classMembers struct {
+	own    int    // free slots of the Instances that no other node reaches
+	id     uint64 // never another one's
 	key    setKey // of the Instances
 	nodes  []*nodeRecord
 	groups []*group

@@ -3,6 +3,8 @@ package ledger
 import (
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
@@ -31,36 +33,48 @@ func (l *Ledger) numbersOf(list *NodeList) []int32 {
 	return list.numbers
 }
 
-// View is which nodes of a list have what a request asks for, as far as counts tell, as of when it was
-// made. Filter asks it of hundreds of nodes for each pod: it takes no lock and looks at nothing else.
+// View is which nodes of a list have what a request asks for, as far as counts tell. Filter asks it of hundreds
+// of nodes for each pod, which are looked at in rows of neighbours: what it looks at lies side by side, and the
+// ledger is locked once a row. Safe for concurrent use.
 type View struct {
 	ledger  *Ledger
 	demands []demand // none if a resource is unknown
 	numbers []int32  // of the nodes, by place
-	answers []answer // by place
-	short   []*Shortfall
-	lacks   map[lack]answer
+	rows    []atomic.Pointer[row]
+
+	mu    sync.Mutex // of who looks
+	lacks map[lack]*Shortfall
 }
 
-// answer is one of these, or firstShort and the index of a Shortfall.
-type answer int32
+// row is what nodes that lie side by side are short of: nil for one that has all, onlyFitKnows where counts
+// do not tell.
+type row [pageSize]*Shortfall
 
-const (
-	onlyFitKnows answer = iota
-	fits
-	firstShort
-)
+var onlyFitKnows = &Shortfall{}
 
-// At answers as Fit does on the node at the place. sure is false where only Fit can tell.
-func (v *View) At(place int) (shortfall *Shortfall, sure bool) {
-	switch a := v.answers[place]; a {
-	case onlyFitKnows:
-		return nil, false
-	case fits:
-		return nil, true
-	default:
-		return v.short[a-firstShort], true
+// Looked reports whether the node at the place was looked at.
+func (v *View) Looked(place int) bool { return v.rows[place/pageSize].Load() != nil }
+
+// Look looks at the node at the place, and its neighbours, unless that was done. It reads the ledger.
+func (v *View) Look(place int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.Looked(place) {
+		return
 	}
+	r, first := &row{}, place/pageSize*pageSize
+	for i, number := range v.numbers[first:min(first+pageSize, len(v.numbers))] {
+		r[i] = v.shortfallOf(number)
+	}
+	v.rows[place/pageSize].Store(r)
+}
+
+// At answers as Fit does on the node at the place, which was looked at. sure is false where only Fit can tell.
+func (v *View) At(place int) (shortfall *Shortfall, sure bool) {
+	if shortfall = v.rows[place/pageSize].Load()[place%pageSize]; shortfall == onlyFitKnows {
+		return nil, false
+	}
+	return shortfall, true
 }
 
 // Like returns a text that is the same for nodes on which Fit answers the same. It reads the ledger.
@@ -84,58 +98,32 @@ func (l *Ledger) appendLike(like []byte, demands []demand, node string) []byte {
 	return like
 }
 
-// View looks at the request on all nodes of the list. It keeps their numbers in the list: to be called like
-// a change of the ledger.
+// View prepares the request for the nodes of the list. It keeps their numbers in the list: to be called like a
+// change of the ledger.
 func (l *Ledger) View(req *Request, list *NodeList) *View {
-	v := &View{ledger: l, demands: l.demands(req), numbers: l.numbersOf(list), answers: make([]answer, len(list.names))}
-	if len(v.demands) == 0 {
-		return v
-	}
-	one, last := len(v.demands) == 1, (*class)(nil)
-	for place, number := range v.numbers {
-		if one {
-			at := v.demands[0].config.reach.of(number)
-			if at == last { // as is common: all nodes share the devices, or reach none
-				v.answers[place] = v.answers[place-1]
-				continue
-			}
-			last = at
-		}
-		v.answers[place] = v.answer(number)
-	}
-	return v
+	return &View{ledger: l, demands: l.demands(req), numbers: l.numbersOf(list), rows: make([]atomic.Pointer[row], len(list.names)/pageSize+1), lacks: map[lack]*Shortfall{}}
 }
 
-// answer is of the node with the number.
-func (v *View) answer(number int32) answer {
+func (v *View) shortfallOf(number int32) *Shortfall {
+	if len(v.demands) == 0 {
+		return onlyFitKnows
+	}
 	for i := range v.demands {
 		dm := &v.demands[i]
 		at := dm.config.reach.of(number)
-		if dm.tells && dm.device == nil && (dm.ofSlots && at.free >= dm.need || !dm.ofSlots && at.offers >= dm.need) {
-			continue // as is common
-		}
 		has := dm.on(at)
 		switch want := dm.shortOf(at, has); {
-		case want >= 0:
-			return v.refusal(lack{i, want, has.instances, has.slots, has.free})
+		case want >= 0: // many nodes lack the same
+			key := lack{i, want, has.instances, has.slots, has.free}
+			if v.lacks[key] == nil {
+				v.lacks[key] = dm.shortfall(want, has)
+			}
+			return v.lacks[key]
 		case !dm.tells:
 			return onlyFitKnows
 		}
 	}
-	return fits
-}
-
-// refusal is the same for nodes that lack the same.
-func (v *View) refusal(l lack) answer {
-	a, known := v.lacks[l]
-	if !known {
-		if v.lacks == nil {
-			v.lacks = map[lack]answer{}
-		}
-		a = firstShort + answer(len(v.short))
-		v.lacks[l], v.short = a, append(v.short, v.demands[l.demand].shortfall(l.want, supply{instances: l.instances, slots: l.slots, free: l.free}))
-	}
-	return a
+	return nil
 }
 
 // lack is what tells Shortfalls of one request apart.

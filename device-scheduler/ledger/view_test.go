@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -31,6 +32,7 @@ func (w *world) checkView(t *rapid.T) {
 			if scanned, shortfall := w.fullScan(pod).Fit(node, req); !reflect.DeepEqual(a, scanned) || !reflect.DeepEqual(fit, shortfall) {
 				t.Fatalf("on node %s %+v gets %v, %v, and %v, %v when all nominations are looked at", node, req, a, fit, scanned, shortfall)
 			}
+			view.Look(place)
 			shortfall, sure := view.At(place)
 			if sure && !reflect.DeepEqual(shortfall, fit) {
 				t.Fatalf("of node %s a view of %+v says %+v, Fit says %+v", node, req, shortfall, fit)
@@ -142,11 +144,11 @@ func TestViewAnswers(t *testing.T) {
 			l.Nominate(Pod{UID: "another", Namespace: "ns", Name: "another"}, nodes[0], another)
 			list := NewNodeList(nodes)
 			tooMany := podFor(1, 1+l.configs["cam"].classOf(l.nodes[nodes[0]]).offers)
-			if shortfall, sure := l.View(tooMany, list).At(0); shortfall == nil || !sure {
+			if shortfall, sure := looked(l.View(tooMany, list)).At(0); shortfall == nil || !sure {
 				t.Errorf("%d Instances, shared %v, and one more asked for: At() = %+v, %v", instances, shared, shortfall, sure)
 			}
 			for name, req := range map[string]*Request{"any Instance": podFor(1, 1), "one by name": named, "several containers": podFor(4, 2)} {
-				view := l.View(req, list)
+				view := looked(l.View(req, list))
 				if shortfall, sure := view.At(0); shortfall != nil || sure != (len(req.Containers) == 1) {
 					t.Fatalf("%d Instances, shared %v, %s: At() = %+v, %v", instances, shared, name, shortfall, sure)
 				}
@@ -156,4 +158,32 @@ func TestViewAnswers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// looked has looked at all nodes.
+func looked(v *View) *View {
+	for place := 0; place < len(v.numbers); place += pageSize {
+		v.Look(place)
+	}
+	return v
+}
+
+// TestViewAtTheSameTime: the framework asks about many nodes at once.
+func TestViewAtTheSameTime(t *testing.T) {
+	l, nodes := fleet(1_000, 1_000, false)
+	view := l.View(podFor(1, 2), NewNodeList(nodes))
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for place := range nodes {
+				if !view.Looked(place) {
+					view.Look(place)
+				}
+				if shortfall, sure := view.At(place); !sure || shortfall == nil || shortfall.Needed != 2 {
+					t.Errorf("node %d: %+v, %v", place, shortfall, sure)
+				}
+			}
+		})
+	}
+	all.Wait()
 }

@@ -79,6 +79,11 @@ func (c *Cycle) Place(node fwk.NodeInfo) int { return c.snapshot.place(node) }
 func (c *Cycle) Fit(node fwk.NodeInfo, place int, strategy ledger.Strategy) *ledger.Shortfall {
 	asItIs := len(c.released) == 0 && len(c.expected) == 0
 	if asItIs && place != NoPlace {
+		if !c.view.Looked(place) {
+			c.cache.mu.RLock()
+			c.view.Look(place)
+			c.cache.mu.RUnlock()
+		}
 		if shortfall, sure := c.view.At(place); sure && (shortfall != nil || c.group.empty()) {
 			return shortfall
 		}
