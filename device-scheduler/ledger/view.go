@@ -42,8 +42,10 @@ type View struct {
 	numbers []int32  // of the nodes, by place
 	rows    []atomic.Pointer[row]
 
-	mu    sync.Mutex // of who looks
-	lacks map[lack]*Shortfall
+	mu       sync.Mutex // of who looks
+	lacks    map[lack]*Shortfall
+	lastLack lack
+	last     *Shortfall // of lastLack
 }
 
 // row is what nodes that lie side by side are short of: nil for one that has all, onlyFitKnows where counts
@@ -111,14 +113,19 @@ func (v *View) shortfallOf(number int32) *Shortfall {
 	for i := range v.demands {
 		dm := &v.demands[i]
 		at := dm.config.reach.of(number)
+		if dm.enough(at) {
+			continue
+		}
 		has := dm.on(at)
 		switch want := dm.shortOf(at, has); {
 		case want >= 0: // many nodes lack the same
-			key := lack{i, want, has.instances, has.slots, has.free}
-			if v.lacks[key] == nil {
-				v.lacks[key] = dm.shortfall(want, has)
+			if key := (lack{i, want, has.instances, has.slots, has.free}); v.last == nil || key != v.lastLack {
+				if v.lacks[key] == nil {
+					v.lacks[key] = dm.shortfall(want, has)
+				}
+				v.lastLack, v.last = key, v.lacks[key]
 			}
-			return v.lacks[key]
+			return v.last
 		case !dm.tells:
 			return onlyFitKnows
 		}
@@ -189,6 +196,11 @@ func (dm *demand) decide() {
 	case one, unique == akriv0.UniquePerPod:
 		dm.need, dm.tells = sum, unique != akriv0.UniquePerNode // the node's other pods may have them
 	}
+}
+
+// enough reports whether it is plain that the demand fits: it is looked at hundreds of nodes for each pod.
+func (dm *demand) enough(at *class) bool {
+	return dm.tells && dm.device == nil && (at.offers >= dm.need || dm.ofSlots && at.free >= dm.need)
 }
 
 // on is what nodes of the class have for the demand, whoever holds it.
