@@ -76,7 +76,6 @@ func TestHistories(t *testing.T) {
 			"pod gone":             w.podGone,
 			"preempt":              w.preempt,
 			"preemption ends":      w.clearNomination,
-			"view":                 w.checkView,
 			"restart":              w.restart,
 			"": func(t *rapid.T) {
 				w.expected = w.inForce()
@@ -86,6 +85,7 @@ func TestHistories(t *testing.T) {
 				w.checkAssumed(t)
 				w.checkRebuilt(t)
 				w.checkExpected(t)
+				w.checkView(t)
 				w.prober.check(t, w.strategy)
 			},
 		})

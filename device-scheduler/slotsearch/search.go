@@ -19,13 +19,16 @@ const (
 // share it at the same time.
 type Budget struct{ spent atomic.Int64 }
 
-// left is how many steps a search may take; any number of searches share no budget.
+// left is how many steps a search may take. Without a budget each may take maxSteps.
 func (b *Budget) left() int {
 	if b == nil {
 		return maxSteps
 	}
 	return min(maxSteps, tryMaxSteps-int(b.spent.Load()))
 }
+
+// Spent reports whether no search may take any more steps.
+func (b *Budget) Spent() bool { return b.left() <= 0 }
 
 func (b *Budget) spend(steps int) {
 	if b != nil {
@@ -42,10 +45,10 @@ func (p *Problem) Solve() (short *Want) {
 		return nil
 	}
 	if short.Instance == nil && !p.interchangeable() {
-		if s.limit = p.Budget.left(); s.limit <= 0 {
-			p.GaveUp = true
+		if p.GaveUp = p.Budget.Spent(); p.GaveUp {
 			return short
 		}
+		s.limit = p.Budget.left()
 		s.restart(wants)
 		solved := s.solve()
 		p.Budget.spend(s.steps)
