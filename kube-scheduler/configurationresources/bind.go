@@ -67,12 +67,12 @@ func (s *beforeBind) Do(ctx context.Context) *fwk.Status {
 		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("cannot be bound to node %s: %v; the pod is tried again", s.node, held))
 	}
 	s.taken = taken
-	if len(taken) > 0 {
+	if logger := klog.FromContext(ctx).V(2); logger.Enabled() && len(taken) > 0 {
 		names := make([]string, 0, len(taken))
 		for _, claim := range taken {
 			names = append(names, claim.Name)
 		}
-		klog.FromContext(ctx).Info("Claimed slots", "pod", klog.KObj(s.pod), "node", s.node, "slots", names)
+		logger.Info("Claimed slots", "pod", klog.KObj(s.pod), "node", s.node, "slots", names)
 	}
 	return fwk.AsStatus(err)
 }
