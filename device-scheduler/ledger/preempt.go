@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sort"
 	"strconv"
-
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
 // Victim is a pod that may be made to go.
@@ -154,7 +152,7 @@ func (l *Ledger) Distinct(nodes []string, req *Request) []string {
 	for _, node := range slices.Compact(slices.Sorted(slices.Values(nodes))) {
 		like = like[:0]
 		for _, conf := range configs {
-			if conf.unique() == akriv0.UniquePerNode { // then it matters what pods on the node have
+			if conf.oncePerNode() { // then it matters what pods on the node have
 				like = append(like, node...)
 			}
 			like = fmt.Appendf(like, " %p;", conf.classOf(node))
