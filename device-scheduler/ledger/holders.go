@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -134,7 +133,7 @@ func (l *Ledger) Remove(uid string) Event {
 	}
 	l.refreshAll(p.holds, &event)
 	for _, h := range p.holds {
-		if d := l.devices[h.slot.Instance]; h.cl && d != nil && d.exists() && d.config.unique() == akriv0.UniquePerNode {
+		if d := l.devices[h.slot.Instance]; h.cl && d != nil && d.exists() && d.config.oncePerNode() {
 			event.nodeFreed(d, p)
 		}
 	}

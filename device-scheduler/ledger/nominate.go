@@ -1,10 +1,6 @@
 package ledger
 
-import (
-	"slices"
-
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-)
+import "slices"
 
 // Nominate keeps the assignment's slots for the pod, free or not. Whatever was
 // kept for it before is let go, and so is all that is kept for a pod that one of
@@ -82,6 +78,6 @@ func (l *Ledger) Ready(uid string) bool {
 	return n != nil && !slices.ContainsFunc(n.holds, func(h hold) bool {
 		d := l.devices[h.slot.Instance]
 		return !l.freeFor(n.Pod, d, h.slot.Index) ||
-			h.cl && d.config.unique() == akriv0.UniquePerNode && d.clOnNode.of(n.node) > 0
+			h.cl && d.config.oncePerNode() && d.clOnNode.of(n.node) > 0
 	})
 }

@@ -72,13 +72,6 @@ func (conf *configRecord) shortfall(has supply, container string, r ResourceRequ
 	return s
 }
 
-// atMostOne says what each scope of uniqueness allows; "" stands for none.
-var atMostOne = map[akriv0.UniqueScope]string{
-	akriv0.UniquePerContainer: ", at most one slot per Instance in each container",
-	akriv0.UniquePerPod:       ", at most one slot per Instance in each pod",
-	akriv0.UniquePerNode:      ", at most one slot per Instance on each node",
-}
-
 // String is what a pod's event shows, in the framework's manner: it puts the
 // number of nodes with the same shortfall before it.
 func (s *Shortfall) String() string {

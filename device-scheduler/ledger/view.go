@@ -93,7 +93,7 @@ func (l *Ledger) appendLike(like []byte, demands []demand, node string) []byte {
 			continue
 		}
 		like = strconv.AppendUint(append(like, ' '), dm.config.classOf(n).id, 10)
-		if dm.config.unique() == akriv0.UniquePerNode { // then it matters what pods on the node have
+		if dm.config.oncePerNode() { // then it matters what pods on the node have
 			like = append(append(like, ' '), node...)
 		}
 	}

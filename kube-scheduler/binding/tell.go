@@ -12,9 +12,13 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-// tell logs what a pod that is bound now was given, a line for each container: slots, and
-// devices of device scheduler plugins, each in order.
+// tell logs, at verbosity 2 as upstream does that a pod is bound, what it was given, a line for each
+// container: slots, and devices of device scheduler plugins, each in order.
 func (p *parts) tell(ctx context.Context, pod *v1.Pod) {
+	logger := klog.FromContext(ctx).V(2)
+	if !logger.Enabled() {
+		return
+	}
 	all := maps.Collect(p.info.Containers())
 	for _, container := range slices.Sorted(maps.Keys(all)) {
 		var slots, devices []string
@@ -37,6 +41,6 @@ func (p *parts) tell(ctx context.Context, pod *v1.Pod) {
 		if len(devices) > 0 {
 			values = append(values, "devices", devices)
 		}
-		klog.FromContext(ctx).Info("Assigned devices", values...)
+		logger.Info("Assigned devices", values...)
 	}
 }

@@ -67,12 +67,12 @@ func (s *beforeBind) Do(ctx context.Context) *fwk.Status {
 		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("cannot be bound to node %s: %v; the pod is tried again", s.node, held))
 	}
 	s.taken = taken
-	if len(taken) > 0 {
+	if logger := klog.FromContext(ctx).V(2); logger.Enabled() && len(taken) > 0 {
 		names := make([]string, 0, len(taken))
 		for _, claim := range taken {
 			names = append(names, claim.Name)
 		}
-		klog.FromContext(ctx).Info("Claimed slots", "pod", klog.KObj(s.pod), "node", s.node, "slots", names)
+		logger.Info("Claimed slots", "pod", klog.KObj(s.pod), "node", s.node, "slots", names)
 	}
 	return fwk.AsStatus(err)
 }
@@ -91,7 +91,9 @@ func (s *beforeBind) Undo(ctx context.Context) {
 
 // Bind binds a pod that got slots, with its assignment in the Binding's
 // annotations: one write, so that a pod is never bound without it. Other pods
-// are left to the next bind plugin.
+// are left to the next bind plugin, those for nodes that choose slots themselves once the kubelet
+// knows of their slots.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	p.cache.AwaitKubelet(ctx, pod.UID, node)
 	return p.binder.Bind(ctx, state, pod, node)
 }

@@ -132,3 +132,46 @@ func TestRequeuedWhenADeviceClassGivesUpTheName(t *testing.T) {
 		}
 	}
 }
+
+// A change of a node's taints alone, as cordoning it makes one, has no waiting pod tried: upstream's
+// queue asks our hints, and adds none in our name.
+func TestNotTriedWhenATaintChanges(t *testing.T) {
+	node := advertising("node-a", "100")
+	q := newRealScheduler(t, nil, node)
+	q.add("node-a", crowd(50)...) // there is no camera
+	before := q.rest()
+	for _, cordoned := range []bool{true, false} {
+		node = node.DeepCopy()
+		node.Spec.Unschedulable, node.Spec.Taints = cordoned, nil
+		if cordoned {
+			node.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}}
+		}
+		q.updateNode(node)
+	}
+	if tries := q.rest() - before; tries > 0 {
+		t.Errorf("%d scheduling cycles of 50 waiting pods, want none", tries)
+	}
+}
+
+// A pod that waits for what a node advertises runs there once the node is there without a taint.
+func TestTriedWhenATaintedNodeIsReady(t *testing.T) {
+	q := newRealScheduler(t, nil, advertising("node-b", ""))
+	shared(q.cache, "cam-000001")
+	check(q.client.Tracker().Add(pod("p", "1")))
+	q.eventually("the pod to wait for what a node advertises", func() bool {
+		record, waits := q.cache.Queue.Get("p-uid")
+		return waits && record.Met(waitreason.NotAdvertised)
+	})
+	q.rest()
+	node := advertising("node-a", "1")
+	node.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeNotReady, Effect: v1.TaintEffectNoSchedule}}
+	check(q.client.Tracker().Add(node.DeepCopy()))
+	q.eventually("the node to be in the scheduler's cache", func() bool { return q.scheduler.Cache.NodeCount() == 2 })
+	q.rest()
+	if on := q.node("p"); on != "" {
+		t.Fatalf("the pod is on node %q, although it does not tolerate its taint", on)
+	}
+	node.Spec.Taints = nil
+	q.updateNode(node)
+	q.eventuallyBound("p", "node-a")
+}

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
@@ -138,6 +139,21 @@ func (q *realScheduler) node(pod string) string { return stored(q.client, pod).S
 
 func (q *realScheduler) delete(pod string) {
 	check(q.client.Tracker().Delete(podsResource, "default", pod))
+}
+
+// updateNode changes a node, and returns when the scheduler has asked the hints about that: it adds
+// a label afterwards, which matters to nobody, and waits for it.
+func (q *realScheduler) updateNode(node *v1.Node) {
+	q.Helper()
+	check(q.client.Tracker().Update(nodesResource, node.DeepCopy(), ""))
+	const seen = "seen"
+	labelled := node.DeepCopy()
+	labelled.Labels[seen] = string(uuid.NewUUID())
+	check(q.client.Tracker().Update(nodesResource, labelled, ""))
+	q.eventually("the scheduler to see node "+node.Name, func() bool {
+		info := q.scheduler.Cache.Dump().Nodes[node.Name]
+		return info != nil && info.Node() != nil && info.Node().Labels[seen] == labelled.Labels[seen]
+	})
 }
 
 func (q *realScheduler) eventually(what string, ok func() bool) {

@@ -199,14 +199,25 @@ func oldest(t *testing.T, r *rig, reason string) (age time.Duration) {
 	return age
 }
 
-// At the default verbosity there is a line for each slot that is given back, and for each
-// pod that has to go, with who, which and for whom. A scheduler that does not lead says
-// the same at verbosity 2.
+// There is a line for each pod that has to go at the default verbosity, unless the scheduler does not
+// lead, and at verbosity 2 one for each slot that is given back: with who, which and for whom.
 func TestLogOfSlots(t *testing.T) {
-	for _, leads := range []bool{true, false} {
-		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(2)))
+	const preempted = "Preempting a pod for its slots pod default/victim podUID victim-uid slots [cam-000001-0] preemptor default/vip node node-b\n"
+	const released = "Released slots node node-b pod default/victim podUID victim-uid slots [cam-000001-0]\n" +
+		"Released slots of a pod that was not bound pod default/assumed podUID assumed-uid slots [cam-000002-0]\n"
+	for _, test := range []struct {
+		leads     bool
+		verbosity int
+		want      string
+	}{
+		{true, 0, preempted},
+		{true, 2, preempted + released},
+		{false, 0, ""},
+		{false, 2, released},
+	} {
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(test.verbosity)))
 		r := newLoggingRig(t, logger)
-		if leads {
+		if test.leads {
 			r.cache.Lead()
 		}
 		victim := r.hold("cam-000001", pod("victim", "1"), "node-a", "node-b")
@@ -220,24 +231,14 @@ func TestLogOfSlots(t *testing.T) {
 		}
 		r.cache.Forget(assumed)
 		underlier, _ := logger.GetSink().(ktesting.Underlier)
-		log, level := "", 0
+		log := ""
 		for _, entry := range underlier.GetBuffer().Data() {
 			if strings.Contains(entry.Message, "slots") {
 				log += fmt.Sprintln(append(append([]any{entry.Message}, entry.WithKVList...), entry.ParameterKVList...)...)
-				level = max(level, entry.Verbosity)
 			}
 		}
-		for _, want := range []string{
-			"Preempting a pod for its slots pod default/victim podUID victim-uid slots [cam-000001-0] preemptor default/vip node node-b",
-			"Released slots node node-b pod default/victim podUID victim-uid slots [cam-000001-0]",
-			"Released slots of a pod that was not bound pod default/assumed podUID assumed-uid slots [cam-000002-0]",
-		} {
-			if !strings.Contains(log, want+"\n") {
-				t.Errorf("the log lacks %q:\n%s", want, log)
-			}
-		}
-		if want := map[bool]int{true: 0, false: 2}[leads]; level != want {
-			t.Errorf("leading %t: logged at verbosity %d, want %d", leads, level, want)
+		if log != test.want {
+			t.Errorf("leading %t, verbosity %d: the log is\n%s\nwant\n%s", test.leads, test.verbosity, log, test.want)
 		}
 	}
 }

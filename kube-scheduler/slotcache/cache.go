@@ -57,6 +57,8 @@ type Cache struct {
 	// unclaimed are pods on nodes that choose slots themselves, by UID.
 	unclaimed      map[string]*unclaimed
 	unclaimedSoFar int
+	// released are the claims of the last second that their nodes have deleted, the oldest first.
+	released []release
 	// doubleAllocated are slots that several pods hold, until evict deletes the losers. A
 	// scheduler that does not lead leaves that to the one that does.
 	doubleAllocated sets.Set[slot.Name]

@@ -10,25 +10,16 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// These log what becomes of slots, one line each at the default verbosity. Package
-// binding logs who is assigned them. A scheduler that does not lead sees the same happen
-// and logs it at verbosity 2, so that one line is enough to read.
-
-// happened is the logger for what becomes of slots. The caller holds mu.
-func (b *Cache) happened() klog.Logger {
-	if b.leads {
-		return b.logger
-	}
-	return b.logger.V(2)
-}
-
-// tellReleased logs the slots that a pod is about to give back. The caller holds mu.
+// tellReleased logs, at verbosity 2, the slots that a pod is about to give back. The caller holds mu.
 func (b *Cache) tellReleased(pod *v1.Pod, what string) {
+	logger := b.logger.V(2)
+	if !logger.Enabled() {
+		return
+	}
 	slots := b.ledger.Holds(string(pod.UID))
 	if len(slots) == 0 {
 		return
 	}
-	logger := b.happened()
 	if pod.Spec.NodeName != "" {
 		logger = klog.LoggerWithValues(logger, "node", pod.Spec.NodeName)
 	}
@@ -36,8 +27,12 @@ func (b *Cache) tellReleased(pod *v1.Pod, what string) {
 }
 
 // tellPreempted logs the pods that have to go for another one, this plugin's victims and
-// DefaultPreemption's, while they hold the slots. The caller holds mu.
+// DefaultPreemption's, while they hold the slots. It is the leader that counts and logs them. The
+// caller holds mu.
 func (b *Cache) tellPreempted(preemptor ledger.Pod, node string, a ledger.Assignment) {
+	if !b.leads {
+		return
+	}
 	victims := map[ledger.Pod][]slot.Name{}
 	for _, s := range a.Slots() {
 		for _, holder := range b.ledger.Holders(s) {
@@ -47,10 +42,8 @@ func (b *Cache) tellPreempted(preemptor ledger.Pod, node string, a ledger.Assign
 		}
 	}
 	for victim, slots := range victims {
-		if b.leads {
-			preempted.Inc()
-		}
-		b.happened().Info("Preempting a pod for its slots", "pod", klog.KRef(victim.Namespace, victim.Name), "podUID", victim.UID,
+		preempted.Inc()
+		b.logger.Info("Preempting a pod for its slots", "pod", klog.KRef(victim.Namespace, victim.Name), "podUID", victim.UID,
 			"slots", slotNames(slots), "preemptor", klog.KRef(preemptor.Namespace, preemptor.Name), "node", node)
 	}
 }

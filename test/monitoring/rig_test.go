@@ -49,7 +49,7 @@ func up(t *testing.T) *rig {
 	bin := built(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	t.Cleanup(cancel)
-	cfg := cluster.Config{Name: "monitoring", Nodes: []string{nodeA, nodeB}}
+	cfg := cluster.Config{Name: "monitoring", Nodes: []string{nodeA, nodeB}, SchedulerArgs: []string{"--v=2"}}
 	if err := cluster.Down(ctx, cfg); err != nil {
 		t.Fatal(err)
 	}
