@@ -24,8 +24,12 @@ func (l *Ledger) SetSlice(s *v1alpha1.DeviceSlice) (Event, []error) {
 	}
 	r.uid, r.version = strings.Clone(string(s.UID)), strings.Clone(s.ResourceVersion)
 	if created := s.CreationTimestamp.Time; !created.Equal(r.created) { // another slice of the name
+		for _, report := range r.reports {
+			report.unlist(r)
+		}
 		r.created = created
 		for _, report := range r.reports {
+			report.list(r)
 			u.touched[report.device] = true
 		}
 	}
@@ -114,11 +118,11 @@ func (u *update) replace(s *sliceRecord, reports []*report) {
 	gone, added := without(s.reports, reports), without(reports, s.reports)
 	s.reports = reports
 	for _, r := range gone {
-		r.slices--
+		r.unlist(s)
 		u.touched[r.device] = true
 	}
 	for _, r := range added {
-		r.slices++
+		r.list(s)
 		u.touched[r.device] = true
 	}
 	elsewhere := func(r *report) bool { return s.node.lists(r, s) }

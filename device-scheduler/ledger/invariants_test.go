@@ -266,7 +266,7 @@ func checkReports(t failer, l *Ledger) {
 		}
 		for _, r := range s.reports {
 			listed[r]++
-			if r.device.accepted != r || l.refuses(s.node, r) != "" {
+			if r.device.accepted != r || l.refuses(s.node, r) != nil {
 				continue
 			}
 			if reporters[r.device] == nil {
@@ -289,6 +289,9 @@ func checkReports(t failer, l *Ledger) {
 			if d.config != conf || l.devices[d.name] != d {
 				t.Fatalf("Configuration %s has device %s, which is not there or of another", conf.name, d.name)
 			}
+			if d.kept != l.discoveredKept(d) {
+				t.Fatalf("%s is kept by nodes that spec.discovery selects: %v, want %v", d.name, d.kept, !d.kept)
+			}
 			want := slices.Sorted(maps.Keys(reporters[d]))
 			if d.reporters != len(want) {
 				t.Fatalf("%s is reported by %v, and the count is %d", d.name, want, d.reporters)
@@ -308,8 +311,8 @@ func checkReports(t failer, l *Ledger) {
 			}
 		}
 		for r := d.reports; r != nil; r = r.next {
-			if r.device != d || r.slices != listed[r] || listed[r]+kept[r] == 0 {
-				t.Fatalf("a report of %s is listed in %d slices, and the count is %d", d.name, listed[r], r.slices)
+			if r.device != d || int32(len(r.listed)) != listed[r] || !slices.IsSortedFunc(r.listed, (*sliceRecord).compare) || listed[r]+kept[r] == 0 {
+				t.Fatalf("a report of %s is listed in %d slices, and the count is %d", d.name, listed[r], len(r.listed))
 			}
 			by := int32(0)
 			for _, n := range r.keptBy {

@@ -73,6 +73,7 @@ type device struct {
 	reports   *report       // what nodes say of it, oldest first
 	accepted  *report       // the one of these that counts; nil when none does
 	reporters int           // nodes whose report is accepted
+	kept      bool          // see discoveredKept
 	capacity  int
 	group     *group       // nil when no node reaches it: then it does not exist
 	slots     []*slotState // those that somebody has or is to have, by index
@@ -195,8 +196,9 @@ type report struct {
 	namespace unique.Handle[string] // of the Configuration
 	id        uint64                // see identity
 	shared    bool
-	slices    int32 // that list it
-	nodes     int32 // whose slices these are
+	nodes     int32 // whose slices list it
+	// listed are the slices that list it, and not as one of kept, the oldest first.
+	listed []*sliceRecord
 	// keptBy are the nodes with slices that keep it, and how many of theirs do.
 	keptBy map[*nodeRecord]int32
 }
