@@ -96,16 +96,20 @@ func (u *update) keep(s *sliceRecord, kept []*report) {
 	gone, added := without(s.kept, kept), without(kept, s.kept)
 	s.kept = kept
 	for _, r := range gone {
-		if r.keptBy[s.node]--; r.keptBy[s.node] == 0 {
-			delete(r.keptBy, s.node)
+		by := u.keptBy[r]
+		if by[s.node]--; by[s.node] == 0 {
+			delete(by, s.node)
+		}
+		if len(by) == 0 {
+			delete(u.keptBy, r)
 		}
 		u.touched[r.device] = true
 	}
 	for _, r := range added {
-		if r.keptBy == nil {
-			r.keptBy = map[*nodeRecord]int32{}
+		if u.keptBy[r] == nil {
+			u.keptBy[r] = map[*nodeRecord]int{}
 		}
-		r.keptBy[s.node]++
+		u.keptBy[r][s.node]++
 		u.touched[r.device] = true
 	}
 }

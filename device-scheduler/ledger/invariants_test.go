@@ -87,7 +87,10 @@ func checkInvariants(t failer, l *Ledger) {
 			t.Fatalf("%s keeps %d slots", name, len(d.slots))
 		}
 		if d.config != nil && d.config.owner != nil {
-			all.leftOut += d.notCounted()
+			all.leftOut += int(d.notCounted())
+		}
+		if (d.usage == notInUse) != (len(d.slots) == 0) || len(notInUse.taken)+len(notInUse.clOnNode) > 0 {
+			t.Fatalf("%s has the usage of a device that nobody uses: %+v", name, d.usage)
 		}
 		for i, s := range d.all {
 			use := s.use()
@@ -136,7 +139,7 @@ func checkInvariants(t failer, l *Ledger) {
 				}
 			}
 		}
-		if now := (offer{d.supply().free, d.supply().waiting}); now != d.offered {
+		if now := (offer{int32(d.supply().free), int32(d.supply().waiting)}); now != d.offered {
 			t.Fatalf("%s offers %+v, and did %+v when an event last said so", name, now, d.offered)
 		}
 		if n != d.nfree {
@@ -293,7 +296,7 @@ func checkReports(t failer, l *Ledger) {
 				t.Fatalf("%s is kept by nodes that spec.discovery selects: %v, want %v", d.name, d.kept, !d.kept)
 			}
 			want := slices.Sorted(maps.Keys(reporters[d]))
-			if d.reporters != len(want) {
+			if int(d.reporters) != len(want) {
 				t.Fatalf("%s is reported by %v, and the count is %d", d.name, want, d.reporters)
 			}
 			if conf.discovers() && len(want) > 0 {
@@ -315,8 +318,8 @@ func checkReports(t failer, l *Ledger) {
 				t.Fatalf("a report of %s is listed in %d slices, and the count is %d", d.name, listed[r], len(r.listed))
 			}
 			by := int32(0)
-			for _, n := range r.keptBy {
-				by += n
+			for _, n := range l.keptBy[r] {
+				by += int32(n)
 			}
 			if by != kept[r] {
 				t.Fatalf("a report of %s is kept by %d slices, and the count is %d", d.name, kept[r], by)

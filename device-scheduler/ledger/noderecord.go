@@ -74,14 +74,14 @@ func (l *Ledger) keeps(n *nodeRecord, d *device) bool {
 	if d.config.discovers() {
 		return d.kept && n.selected(d.config.owner)
 	}
-	return l.anyKept(d, func(r *report) bool { return r.keptBy[n] > 0 && l.refuses(n, r) == nil })
+	return l.anyKept(d, func(r *report) bool { return l.keptBy[r][n] > 0 && l.refuses(n, r) == nil })
 }
 
 // discoveredKept reports whether a node that spec.discovery selects lists the device though it
 // gives no slots of it.
 func (l *Ledger) discoveredKept(d *device) bool {
 	return d.config.discovers() && l.anyKept(d, func(r *report) bool {
-		for n := range r.keptBy {
+		for n := range l.keptBy[r] {
 			if n.selected(d.config.owner) && l.refuses(n, r) == nil {
 				return true
 			}

@@ -221,7 +221,7 @@ func (l *Ledger) discovered(r *report) (first *sliceRecord, nodes int) {
 // done ends the update.
 func (u *update) done() Event {
 	for d := range u.touched {
-		d.forgetReports()
+		u.forgetReports(d)
 		several := d.reports != nil && d.reports.next != nil
 		if !several && !u.unaccepted[d] {
 			continue
@@ -251,21 +251,21 @@ func (u *update) done() Event {
 
 // notCounted is how many nodes' reports of the device do not count, although its
 // Configuration is known.
-func (d *device) notCounted() int {
+func (d *device) notCounted() int32 {
 	if d.config == nil || d.config.owner == nil {
 		return 0
 	}
 	n := -d.reporters
 	for r := d.reports; r != nil; r = r.next {
-		n += int(r.nodes)
+		n += r.nodes
 	}
 	return n
 }
 
 // forgetReports drops those that no slice lists any more.
-func (d *device) forgetReports() {
+func (l *Ledger) forgetReports(d *device) {
 	for at := &d.reports; *at != nil; {
-		if len((*at).listed) == 0 && len((*at).keptBy) == 0 {
+		if len((*at).listed) == 0 && len(l.keptBy[*at]) == 0 {
 			*at = (*at).next
 		} else {
 			at = &(*at).next
@@ -289,9 +289,9 @@ func (u *update) settle() Event {
 	}
 	for d := range u.touched {
 		event.freed(d)
-		u.totals.leftOut -= d.leftOut
+		u.totals.leftOut -= int(d.leftOut)
 		d.leftOut = d.notCounted()
-		u.totals.leftOut += d.leftOut
+		u.totals.leftOut += int(d.leftOut)
 		u.dropDevice(d)
 	}
 	return event
