@@ -45,13 +45,12 @@ func (n *nodeRecord) lists(r *report, but *sliceRecord) bool {
 	return len(r.listed) > 0 && slices.ContainsFunc(n.slices, func(s *sliceRecord) bool { return s != but && slices.Contains(s.reports, r) })
 }
 
-// all returns what the node reports of some devices, each once.
-func (n *nodeRecord) all(of func(*device) bool) []*report {
+// reportsOf returns what the node reports of the Configuration's devices, each once.
+func (n *nodeRecord) reportsOf(conf *configRecord) []*report {
 	var all []*report
-	for i, s := range n.slices {
+	for _, s := range n.slices {
 		for _, r := range s.reports {
-			earlier := func(s *sliceRecord) bool { return len(r.listed) > 1 && slices.Contains(s.reports, r) }
-			if of(r.device) && !slices.ContainsFunc(n.slices[:i], earlier) {
+			if r.device.config == conf && (len(r.listed) == 1 || !slices.Contains(all, r)) {
 				all = append(all, r)
 			}
 		}
@@ -74,19 +73,19 @@ func (l *Ledger) keeps(n *nodeRecord, d *device) bool {
 	if d.config.discovers() {
 		return d.kept && n.selected(d.config.owner)
 	}
-	return l.anyKept(d, func(r *report) bool { return l.keptBy[r][n] > 0 && l.refuses(n, r) == nil })
+	inSlice := func(r *report) bool {
+		return len(l.kept[r]) > 0 && slices.ContainsFunc(n.slices, func(s *sliceRecord) bool { return slices.Contains(s.kept, r) })
+	}
+	return l.anyKept(d, func(r *report) bool { return inSlice(r) && l.refuses(n, r) == nil })
 }
 
 // discoveredKept reports whether a node that spec.discovery selects lists the device though it
 // gives no slots of it.
 func (l *Ledger) discoveredKept(d *device) bool {
 	return d.config.discovers() && l.anyKept(d, func(r *report) bool {
-		for n := range l.keptBy[r] {
-			if n.selected(d.config.owner) && l.refuses(n, r) == nil {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(l.kept[r], func(s *sliceRecord) bool {
+			return s.node.selected(d.config.owner) && l.refuses(s.node, r) == nil
+		})
 	})
 }
 

@@ -265,7 +265,7 @@ func (d *device) notCounted() int32 {
 // forgetReports drops those that no slice lists any more.
 func (l *Ledger) forgetReports(d *device) {
 	for at := &d.reports; *at != nil; {
-		if len((*at).listed) == 0 && len(l.keptBy[*at]) == 0 {
+		if len((*at).listed) == 0 && len(l.kept[*at]) == 0 {
 			*at = (*at).next
 		} else {
 			at = &(*at).next

@@ -22,11 +22,9 @@ type Ledger struct {
 	terminating map[string]*podRecord // those of the pods that are being deleted
 	// nominations keep slots for pods that preemption made room for, by UID.
 	nominations map[string]*nomination
-	// keptBy are the nodes with slices that keep a report, of which there are few, and how many of
-	// theirs do.
-	keptBy map[*report]map[*nodeRecord]int
-	seed   maphash.Seed // of the hashes of devices' ids
-	totals totals
+	kept        map[*report][]*sliceRecord // the slices that keep a report; most are kept by none
+	seed        maphash.Seed               // of the hashes of devices' ids
+	totals      totals
 	// searches is how often Preempt was called, which readers do at once.
 	searches atomic.Int64
 }
@@ -42,7 +40,7 @@ func New() *Ledger {
 		terminating: map[string]*podRecord{},
 
 		nominations: map[string]*nomination{},
-		keptBy:      map[*report]map[*nodeRecord]int{},
+		kept:        map[*report][]*sliceRecord{},
 		seed:        maphash.MakeSeed(),
 	}
 }
