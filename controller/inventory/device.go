@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -147,7 +146,7 @@ func (v *Inventory) judge(r *record, named *configurations) {
 	var problems []string
 	for _, reports := range r.reports {
 		for _, rep := range reports {
-			err := mistrust(&rep, named.owner, v.ownerOf(rep.device.Instance()), selected)
+			err := rep.mistrust(named.owner, v.ownerOf(rep.device.Instance()), selected)
 			if rep.device.Gone && rep.bad == nil {
 				if err == nil {
 					gone = append(gone, rep)
@@ -228,36 +227,23 @@ func (v *Inventory) ownerOf(name string) *akriv0.Configuration {
 
 // mistrust returns why a report does not count, whatever others say; nil when it may.
 // namesake is the Configuration that has the Instance's name, nil for none.
-func mistrust(r *report, owner, namesake *akriv0.Configuration, selected *nodeSet) error {
-	d := r.device
-	switch {
-	case r.bad != nil:
+func (r *report) mistrust(owner, namesake *akriv0.Configuration, selected *nodeSet) error {
+	if r.bad != nil {
 		return r.bad
-	case d.Configuration.Namespace != owner.Namespace:
-		return fmt.Errorf("it is for Configuration %s, but %s/%s has the name", d.Configuration, owner.Namespace, owner.Name)
-	case len(d.Hash) != owner.Spec.HashDigits():
-		return fmt.Errorf("device %.64q: its hash %q has not the %d digits of the Configuration", d.ID, d.Hash, owner.Spec.HashDigits())
-	case namesake != nil:
-		return fmt.Errorf("device %.64q: Configuration %s/%s is older, and has the name of its Instance: to use the device, rename one of the Configurations",
-			d.ID, namesake.Namespace, namesake.Name)
 	}
+	of := akriv0.Report{Namespace: r.device.Configuration.Namespace, HashDigits: len(r.device.Hash), Shared: r.device.Shared, Namesake: namesake}
 	if selected != nil {
-		if !d.Shared {
-			return fmt.Errorf("device %.64q: it is not shared, as spec.discovery of its Configuration demands", d.ID)
-		}
-		if _, ok := selected.has[r.slice.Spec.NodeName]; !ok {
-			return errors.New("the Configuration's spec.discovery.nodeSelector does not select the node")
-		}
+		_, of.Selected = selected.has[r.slice.Spec.NodeName]
+	}
+	if err := owner.Refuses(of); err != nil {
+		return fmt.Errorf("device %.64q: %w", r.device.ID, err)
 	}
 	return nil
 }
 
 // decideName splits reports of one Instance's name into those of the device that has
-// the name, the oldest slice's first, and the others. Of several shared devices it is the one
-// that most nodes report, then the one in the oldest slice, then by the slices' names; of
-// several local ones the latter. A shared one goes before a local one when several nodes
-// report it: choose in device-scheduler/ledger has this rule, too. Reports that it is
-// unschedulable decide nothing while there are others.
+// the name, the oldest slice's first, and the others. Reports that a device is unschedulable
+// decide nothing while there are others.
 func decideName(reports []report) (winner, others []report) {
 	slices.SortStableFunc(reports, func(a, b report) int {
 		return cmp.Or(
@@ -268,24 +254,7 @@ func decideName(reports []report) (winner, others []report) {
 	if !slices.ContainsFunc(reports, func(r report) bool { return r.identity() != reports[0].identity() }) {
 		return reports, nil
 	}
-	among := reports
-	if slices.ContainsFunc(reports, report.given) {
-		among = slices.DeleteFunc(slices.Clone(reports), func(r report) bool { return !r.given() })
-	}
-	first, most := slices.IndexFunc(among, func(r report) bool { return !r.device.Shared }), 0
-	if first >= 0 {
-		most = 1 // a shared one has to have more
-	}
-	counted := map[identity]bool{}
-	for i, r := range among {
-		if who := r.identity(); r.device.Shared && !counted[who] {
-			counted[who] = true
-			if n := nodesOf(among, who); n > most {
-				first, most = i, n
-			}
-		}
-	}
-	has := among[first].identity()
+	has := firstOf(reports)
 	for _, r := range reports {
 		if r.identity() == has {
 			winner = append(winner, r)
@@ -296,16 +265,38 @@ func decideName(reports []report) (winner, others []report) {
 	return winner, others
 }
 
-// given reports whether slots are given of the device, as far as the report goes.
-func (r report) given() bool { return !r.device.Unschedulable }
-
-// nodesOf counts the nodes that report the same device.
-func nodesOf(reports []report, of identity) int {
-	nodes := map[string]bool{}
-	for _, r := range reports {
-		if r.identity() == of {
-			nodes[r.slice.Spec.NodeName] = true
+// firstOf returns which of the devices has the name. The reports are in order.
+func firstOf(reports []report) (has identity) {
+	type reporter struct {
+		identity
+		node string
+	}
+	given := slices.ContainsFunc(reports, report.given)
+	devices, reporters := map[identity]v1alpha1.Contender{}, map[reporter]struct{}{}
+	for i, r := range reports {
+		if given && !r.given() {
+			continue
+		}
+		who := r.identity()
+		c, known := devices[who]
+		if !known {
+			c = v1alpha1.Contender{Shared: who.shared, Created: r.slice.CreationTimestamp.Time, Slice: r.slice.Name, Index: i}
+		}
+		by := reporter{who, r.slice.Spec.NodeName}
+		if _, counted := reporters[by]; !counted {
+			reporters[by] = struct{}{}
+			c.Nodes++
+		}
+		devices[who] = c
+	}
+	var first v1alpha1.Contender
+	for who, c := range devices {
+		if first.Nodes == 0 || c.Compare(first) < 0 {
+			has, first = who, c
 		}
 	}
-	return len(nodes)
+	return has
 }
+
+// given reports whether slots are given of the device, as far as the report goes.
+func (r report) given() bool { return !r.device.Unschedulable }

@@ -75,7 +75,7 @@ func TestWhoReachesTheDevice(t *testing.T) {
 		"not for another Configuration": {instance: shared, slices: []*v1alpha1.DeviceSlice{sliceAt(0, "a-0", "a", foo), sliceAt(-9, "b-0", "b", foreign)},
 			nodes: []string{"a"}, id: "foo0", leftOut: []string{"for Configuration elsewhere/cam, but default/cam has the name"}},
 		"not with digits of another number": {instance: slot.InstanceName("cam", long.Hash), slices: []*v1alpha1.DeviceSlice{sliceAt(0, "a-0", "a", long)},
-			leftOut: []string{"6 digits"}},
+			leftOut: []string{"instanceNameDigits of its Configuration is 6"}},
 		"twelve digits": {instance: slot.InstanceName("cam", long.Hash), change: func(c *akriv0.Configuration) { c.Spec.InstanceNameDigits = 12 },
 			slices: []*v1alpha1.DeviceSlice{sliceAt(0, "a-0", "a", long)}, nodes: []string{"a"}, id: "foo0"},
 		"of two local ones, that in the older slice": {instance: local, slices: []*v1alpha1.DeviceSlice{sliceAt(1, "ab-0", "ab", onAB), sliceAt(0, "b-0", "b", onB)},
@@ -90,7 +90,7 @@ func TestWhoReachesTheDevice(t *testing.T) {
 		"with discovery, who is selected": {instance: shared, change: discovery, slices: []*v1alpha1.DeviceSlice{sliceAt(0, "a-0", "a", foo)},
 			nodes: []string{"a", "b"}, id: "foo0"},
 		"with discovery, not reported by others": {instance: shared, change: discovery, slices: []*v1alpha1.DeviceSlice{sliceAt(0, "c-0", "c", foo)},
-			leftOut: []string{"nodeSelector does not select the node"}},
+			leftOut: []string{"spec.discovery of its Configuration does not select the node"}},
 		"with discovery, not local ones": {instance: local, change: discovery, slices: []*v1alpha1.DeviceSlice{sliceAt(0, "b-0", "b", onB)},
 			leftOut: []string{"not shared"}},
 	} {

@@ -6,10 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
 // Node is what counts of a Node object.
@@ -85,7 +82,7 @@ func (v *Inventory) brokersReaching(name string, nodeLabels map[string]string) [
 		}
 	}
 	for _, named := range v.names {
-		if owner := named.owner; owner != nil && owner.Spec.BrokerSpec != nil && owner.Spec.Discovery != nil && selects(owner.Spec.Discovery, nodeLabels) {
+		if owner := named.owner; owner != nil && owner.Spec.BrokerSpec != nil && owner.Spec.Discovery != nil && owner.Spec.Discovery.Selects(nodeLabels) {
 			for instance := range named.instances {
 				found = append(found, key(owner, instance))
 			}
@@ -109,7 +106,7 @@ func (v *Inventory) selectionChanged(before map[string]string, was bool, now map
 			continue
 		}
 		d := named.owner.Spec.Discovery
-		if (was && selects(d, before)) == (is && selects(d, now)) {
+		if (was && d.Selects(before)) == (is && d.Selects(now)) {
 			continue
 		}
 		named.selected = nil
@@ -124,10 +121,6 @@ func (v *Inventory) selectionChanged(before map[string]string, was bool, now map
 		}
 	}
 	return change
-}
-
-func selects(d *akriv0.Discovery, nodeLabels map[string]string) bool {
-	return labels.SelectorFromSet(d.NodeSelector).Matches(labels.Set(nodeLabels))
 }
 
 // nodeSet is a set of nodes, and the same in the order of their names. It is not
@@ -146,7 +139,7 @@ func (v *Inventory) selectedNodes(named *configurations) *nodeSet {
 	if named.selected == nil {
 		has := map[string]struct{}{}
 		for name, node := range v.nodes {
-			if selects(named.owner.Spec.Discovery, node.Labels) {
+			if named.owner.Spec.Discovery.Selects(node.Labels) {
 				has[name] = struct{}{}
 			}
 		}

@@ -88,7 +88,7 @@ func TestArbitraryObjects(t *testing.T) {
 				l.DeleteConfiguration(namespace, k.name)
 			}
 		}
-		if left := len(l.slices) + len(l.nodes) + len(l.devices) + len(l.configs); left > 0 {
+		if left := len(l.slices) + len(l.kept) + len(l.nodes) + len(l.devices) + len(l.configs); left > 0 {
 			t.Fatalf("%d things are left of objects that are deleted", left)
 		}
 	})

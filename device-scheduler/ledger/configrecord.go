@@ -45,5 +45,3 @@ func (conf *configRecord) ownerName() string {
 func (conf *configRecord) discovers() bool {
 	return conf.owner != nil && conf.owner.Spec.Discovery != nil
 }
-
-func (conf *configRecord) has(d *device) bool { return d.config == conf }

@@ -8,7 +8,7 @@ import (
 func (l *Ledger) device(name string) *device {
 	d := l.devices[name]
 	if d == nil {
-		d = &device{name: strings.Clone(name)}
+		d = &device{name: strings.Clone(name), usage: notInUse}
 		l.devices[d.name] = d
 	}
 	return d

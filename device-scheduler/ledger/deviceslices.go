@@ -12,23 +12,17 @@ import (
 func (l *Ledger) SetSlice(s *v1alpha1.DeviceSlice) (Event, []error) {
 	u := l.update()
 	r := l.slices[s.Name]
-	if r != nil && r.node.name != s.Spec.NodeName {
+	if r != nil && (r.node.name != s.Spec.NodeName || !r.created.Equal(s.CreationTimestamp.Time)) {
 		// A watch may show a deletion and a new slice as one update.
 		u.drop(r)
 		r = nil
 	}
 	if r == nil {
-		r = &sliceRecord{name: strings.Clone(s.Name), node: l.node(s.Spec.NodeName)}
+		r = &sliceRecord{name: strings.Clone(s.Name), created: s.CreationTimestamp.Time, node: l.node(s.Spec.NodeName)}
 		r.node.slices = append(r.node.slices, r)
 		l.slices[r.name] = r
 	}
 	r.uid, r.version = strings.Clone(string(s.UID)), strings.Clone(s.ResourceVersion)
-	if created := s.CreationTimestamp.Time; !created.Equal(r.created) { // another slice of the name
-		r.created = created
-		for _, report := range r.reports {
-			u.touched[report.device] = true
-		}
-	}
 	reports, kept, errs := l.read(r.node, s)
 	l.totals.unsound += len(errs) - r.unsound
 	r.unsound = len(errs)
@@ -92,16 +86,13 @@ func (u *update) keep(s *sliceRecord, kept []*report) {
 	gone, added := without(s.kept, kept), without(kept, s.kept)
 	s.kept = kept
 	for _, r := range gone {
-		if r.keptBy[s.node]--; r.keptBy[s.node] == 0 {
-			delete(r.keptBy, s.node)
+		if u.kept[r] = remove(u.kept[r], s); len(u.kept[r]) == 0 {
+			delete(u.kept, r)
 		}
 		u.touched[r.device] = true
 	}
 	for _, r := range added {
-		if r.keptBy == nil {
-			r.keptBy = map[*nodeRecord]int32{}
-		}
-		r.keptBy[s.node]++
+		u.kept[r] = append(u.kept[r], s)
 		u.touched[r.device] = true
 	}
 }
@@ -114,11 +105,11 @@ func (u *update) replace(s *sliceRecord, reports []*report) {
 	gone, added := without(s.reports, reports), without(reports, s.reports)
 	s.reports = reports
 	for _, r := range gone {
-		r.slices--
+		r.unlist(s)
 		u.touched[r.device] = true
 	}
 	for _, r := range added {
-		r.slices++
+		r.list(s)
 		u.touched[r.device] = true
 	}
 	elsewhere := func(r *report) bool { return s.node.lists(r, s) }
@@ -135,17 +126,7 @@ func (u *update) replace(s *sliceRecord, reports []*report) {
 
 // without returns those of a that are not in b.
 func without(a, b []*report) []*report {
-	in := make(map[*report]struct{}, len(b))
-	for _, r := range b {
-		in[r] = struct{}{}
-	}
-	var rest []*report
-	for _, r := range a {
-		if _, found := in[r]; !found {
-			rest = append(rest, r)
-		}
-	}
-	return rest
+	return slices.DeleteFunc(slices.Clone(a), func(r *report) bool { return slices.Contains(b, r) })
 }
 
 // SliceVersion returns the UID and the resource version of the DeviceSlice as last set;

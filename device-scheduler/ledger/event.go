@@ -32,11 +32,12 @@ func (e *Event) add(other Event) {
 // freed records the device if more of its slots are free, or only their nominees' to take, than
 // when an event was last made of it.
 func (e *Event) freed(d *device) {
-	now, before := d.supply(), d.offered
+	supply, before := d.supply(), d.offered
+	now := offer{free: int32(supply.free), waiting: int32(supply.waiting)}
 	if now.free > before.free || now.free+now.waiting > before.free+before.waiting {
 		e.Freed = append(e.Freed, d.config.name, d.name)
 	}
-	d.offered = offer{free: now.free, waiting: now.waiting}
+	d.offered = now
 }
 
 // preemptible records the slot, unless no pod can preempt for it.
@@ -68,7 +69,9 @@ func (l *Ledger) refresh(d *device, s *slotState, event *Event) {
 	event.freed(d)
 	if !s.inUse() {
 		at, _ := d.find(s.index)
-		d.slots = slices.Delete(d.slots, at, at+1)
+		if d.slots = slices.Delete(d.slots, at, at+1); len(d.slots) == 0 {
+			d.usage = notInUse
+		}
 	}
 	l.dropDevice(d)
 }

@@ -87,7 +87,10 @@ func checkInvariants(t failer, l *Ledger) {
 			t.Fatalf("%s keeps %d slots", name, len(d.slots))
 		}
 		if d.config != nil && d.config.owner != nil {
-			all.leftOut += d.notCounted()
+			all.leftOut += int(d.notCounted())
+		}
+		if (d.usage == notInUse) != (len(d.slots) == 0) || len(notInUse.taken)+len(notInUse.clOnNode) > 0 {
+			t.Fatalf("%s has the usage of a device that nobody uses: %+v", name, d.usage)
 		}
 		for i, s := range d.all {
 			use := s.use()
@@ -136,7 +139,7 @@ func checkInvariants(t failer, l *Ledger) {
 				}
 			}
 		}
-		if now := (offer{d.supply().free, d.supply().waiting}); now != d.offered {
+		if now := (offer{int32(d.supply().free), int32(d.supply().waiting)}); now != d.offered {
 			t.Fatalf("%s offers %+v, and did %+v when an event last said so", name, now, d.offered)
 		}
 		if n != d.nfree {
@@ -277,7 +280,7 @@ func checkReports(t failer, l *Ledger) {
 		}
 		for _, r := range s.reports {
 			listed[r]++
-			if r.device.accepted != r || l.refuses(s.node, r) != "" {
+			if r.device.accepted != r || l.refuses(s.node, r) != nil {
 				continue
 			}
 			if reporters[r.device] == nil {
@@ -300,8 +303,11 @@ func checkReports(t failer, l *Ledger) {
 			if d.config != conf || l.devices[d.name] != d {
 				t.Fatalf("Configuration %s has device %s, which is not there or of another", conf.name, d.name)
 			}
+			if d.kept != l.discoveredKept(d) {
+				t.Fatalf("%s is kept by nodes that spec.discovery selects: %v, want %v", d.name, d.kept, !d.kept)
+			}
 			want := slices.Sorted(maps.Keys(reporters[d]))
-			if d.reporters != len(want) {
+			if int(d.reporters) != len(want) {
 				t.Fatalf("%s is reported by %v, and the count is %d", d.name, want, d.reporters)
 			}
 			if conf.discovers() && len(want) > 0 {
@@ -319,15 +325,11 @@ func checkReports(t failer, l *Ledger) {
 			}
 		}
 		for r := d.reports; r != nil; r = r.next {
-			if r.device != d || r.slices != listed[r] || listed[r]+kept[r] == 0 {
-				t.Fatalf("a report of %s is listed in %d slices, and the count is %d", d.name, listed[r], r.slices)
+			if r.device != d || int32(len(r.listed)) != listed[r] || !slices.IsSortedFunc(r.listed, (*sliceRecord).compare) || listed[r]+kept[r] == 0 {
+				t.Fatalf("a report of %s is listed in %d slices, and the count is %d", d.name, listed[r], len(r.listed))
 			}
-			by := int32(0)
-			for _, n := range r.keptBy {
-				by += n
-			}
-			if by != kept[r] {
-				t.Fatalf("a report of %s is kept by %d slices, and the count is %d", d.name, kept[r], by)
+			if by := l.kept[r]; len(by) != int(kept[r]) || slices.ContainsFunc(by, func(s *sliceRecord) bool { return !slices.Contains(s.kept, r) }) {
+				t.Fatalf("a report of %s is kept by %d slices, and known are %d", d.name, kept[r], len(by))
 			}
 			delete(listed, r)
 			delete(kept, r)

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -28,52 +27,31 @@ func (l *Ledger) dropNode(n *nodeRecord) {
 // selected reports whether the node is one of those that discover the Configuration's
 // devices and reach them all.
 func (n *nodeRecord) selected(c *akriv0.Configuration) bool {
-	if !n.known {
-		return false
-	}
-	for key, want := range c.Spec.Discovery.NodeSelector {
-		if got, found := n.labels[key]; !found || got != want {
-			return false
-		}
-	}
-	return true
+	return n.known && c.Spec.Discovery.Selects(n.labels)
 }
 
-// refuses says why the node's report does not count; "" if it may.
-func (l *Ledger) refuses(n *nodeRecord, r *report) string {
+// refuses says why the node's report does not count; nil if it may.
+func (l *Ledger) refuses(n *nodeRecord, r *report) error {
 	conf := r.device.config
-	c := conf.owner
-	switch of := l.configs[r.device.name]; {
-	case c == nil:
-		return "there is no such Configuration"
-	case r.namespace.Value() != c.Namespace:
-		return fmt.Sprintf("the name belongs to the Configuration of namespace %s, not to that of %s", c.Namespace, r.namespace.Value())
-	case len(r.device.name)-len(conf.name)-1 != c.Spec.HashDigits():
-		return fmt.Sprintf("the Configuration's instanceNameDigits are %d", c.Spec.HashDigits())
-	case of != nil && of.owner != nil:
-		return fmt.Sprintf("the name belongs to the Configuration %s, which is older than %s", of.ownerName(), conf.ownerName())
-	case c.Spec.Discovery == nil:
-		return ""
-	case !r.shared:
-		return "it is not shared, as spec.discovery of its Configuration demands"
-	case !n.selected(c):
-		return "spec.discovery of its Configuration does not select the node"
+	of := akriv0.Report{Namespace: r.namespace.Value(), HashDigits: len(r.device.name) - len(conf.name) - 1, Shared: r.shared,
+		Selected: conf.discovers() && n.selected(conf.owner)}
+	if namesake := l.configs[r.device.name]; namesake != nil {
+		of.Namesake = namesake.owner
 	}
-	return ""
+	return conf.owner.Refuses(of)
 }
 
 // lists reports whether the node reports it in another slice than that one.
 func (n *nodeRecord) lists(r *report, but *sliceRecord) bool {
-	return r.slices > 0 && slices.ContainsFunc(n.slices, func(s *sliceRecord) bool { return s != but && slices.Contains(s.reports, r) })
+	return len(r.listed) > 0 && slices.ContainsFunc(n.slices, func(s *sliceRecord) bool { return s != but && slices.Contains(s.reports, r) })
 }
 
-// all returns what the node reports of some devices, each once.
-func (n *nodeRecord) all(of func(*device) bool) []*report {
+// reportsOf returns what the node reports of the Configuration's devices, each once.
+func (n *nodeRecord) reportsOf(conf *configRecord) []*report {
 	var all []*report
-	for i, s := range n.slices {
+	for _, s := range n.slices {
 		for _, r := range s.reports {
-			earlier := func(s *sliceRecord) bool { return r.slices > 1 && slices.Contains(s.reports, r) }
-			if of(r.device) && !slices.ContainsFunc(n.slices[:i], earlier) {
+			if r.device.config == conf && (len(r.listed) == 1 || !slices.Contains(all, r)) {
 				all = append(all, r)
 			}
 		}
@@ -93,19 +71,29 @@ func (l *Ledger) claimFacts(d *device, i int, n *nodeRecord) v1alpha1.ClaimFacts
 // spec.discovery, if the node is selected, whether any does. Where another device has the name,
 // the node's claims are of that one, and do not count.
 func (l *Ledger) keeps(n *nodeRecord, d *device) bool {
-	by := func(r *report) bool { return r.keptBy[n] > 0 && l.refuses(n, r) == "" }
 	if d.config.discovers() {
-		by = func(r *report) bool {
-			for lister := range r.keptBy {
-				if l.refuses(lister, r) == "" {
-					return n.selected(d.config.owner)
-				}
-			}
-			return false
-		}
+		return d.kept && n.selected(d.config.owner)
 	}
+	inSlice := func(r *report) bool {
+		return len(l.kept[r]) > 0 && slices.ContainsFunc(n.slices, func(s *sliceRecord) bool { return slices.Contains(s.kept, r) })
+	}
+	return l.anyKept(d, func(r *report) bool { return inSlice(r) && l.refuses(n, r) == nil })
+}
+
+// discoveredKept reports whether a node that spec.discovery selects lists the device though it
+// gives no slots of it.
+func (l *Ledger) discoveredKept(d *device) bool {
+	return d.config.discovers() && l.anyKept(d, func(r *report) bool {
+		return slices.ContainsFunc(l.kept[r], func(s *sliceRecord) bool {
+			return s.node.selected(d.config.owner) && l.refuses(s.node, r) == nil
+		})
+	})
+}
+
+// anyKept reports whether one of the device's reports is so; where one counts, that one.
+func (l *Ledger) anyKept(d *device, so func(*report) bool) bool {
 	for r := d.reports; r != nil; r = r.next {
-		if (d.accepted == nil || d.accepted == r) && by(r) {
+		if (d.accepted == nil || d.accepted == r) && so(r) {
 			return true
 		}
 	}

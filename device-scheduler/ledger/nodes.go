@@ -34,7 +34,7 @@ func (l *Ledger) setNode(n *nodeRecord, known bool, labels map[string]string) Ev
 		case after.selected(conf.owner):
 			entered = append(entered, conf)
 		default:
-			u.leave(n, n.all(conf.has))
+			u.leave(n, n.reportsOf(conf))
 			u.toggle(n, conf)
 		}
 	}
@@ -43,7 +43,7 @@ func (l *Ledger) setNode(n *nodeRecord, known bool, labels map[string]string) Ev
 		for _, d := range u.toggle(n, conf) {
 			d.renew()
 		}
-		u.join(n, n.all(conf.has))
+		u.join(n, n.reportsOf(conf))
 	}
 	return u.done()
 }

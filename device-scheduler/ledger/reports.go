@@ -2,9 +2,9 @@ package ledger
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"hash/maphash"
-	"maps"
 	"slices"
 	"unique"
 
@@ -49,13 +49,13 @@ func (l *Ledger) report(n *nodeRecord, of *v1alpha1.Device) *report {
 func (l *Ledger) leftOut(n *nodeRecord, r *report) error {
 	d := r.device
 	why := l.refuses(n, r)
-	if why == "" && d.accepted != r {
-		why = "another device has its name; with instanceNameDigits 12 in the Configuration devices hardly ever meet"
+	if why == nil && d.accepted != r {
+		why = errors.New("another device has its name; with instanceNameDigits 12 in the Configuration devices hardly ever meet")
 	}
-	if why == "" || d.config.owner == nil {
+	if why == nil || d.config.owner == nil {
 		return nil
 	}
-	return fmt.Errorf("node %s reports Instance %s, which is left out: %s", n.name, d.name, why)
+	return fmt.Errorf("node %s reports Instance %s, which is left out: %w", n.name, d.name, why)
 }
 
 // update is a change of what nodes report, until done.
@@ -81,12 +81,29 @@ func (d *device) renew() {
 	}
 }
 
+// list enters a slice that lists the device.
+func (r *report) list(s *sliceRecord) {
+	at, _ := slices.BinarySearchFunc(r.listed, s, (*sliceRecord).compare)
+	r.listed = slices.Insert(r.listed, at, s)
+}
+
+// unlist removes a slice that lists the device no longer.
+func (r *report) unlist(s *sliceRecord) {
+	at, _ := slices.BinarySearchFunc(r.listed, s, (*sliceRecord).compare)
+	r.listed = slices.Delete(r.listed, at, at+1)
+}
+
+// compare orders slices: the oldest first.
+func (s *sliceRecord) compare(o *sliceRecord) int {
+	return cmp.Or(s.created.Compare(o.created), cmp.Compare(s.name, o.name))
+}
+
 // leave records that the node does not report these any more.
 func (u *update) leave(n *nodeRecord, reports []*report) {
 	var left []*device
 	for _, r := range reports {
 		d := r.device
-		if d.accepted != r || u.refuses(n, r) != "" {
+		if d.accepted != r || u.refuses(n, r) != nil {
 			continue
 		}
 		d.reporters--
@@ -104,7 +121,7 @@ func (u *update) join(n *nodeRecord, reports []*report) {
 	var joined []*device
 	for _, r := range reports {
 		d, conf := r.device, r.device.config
-		if u.unaccepted[d] || u.refuses(n, r) != "" {
+		if u.unaccepted[d] || u.refuses(n, r) != nil {
 			continue
 		}
 		if d.accepted == nil {
@@ -156,96 +173,99 @@ func (u *update) reread(conf *configRecord) {
 	}
 }
 
-// choose finds the report that is to count of each of the devices of which there are several;
-// nil where none does. Of shared ones it is the one that most nodes make, then the one in the
-// oldest slice, and of local ones the latter. Whoever reads the same slices, in whatever order,
-// chooses the same; controller/inventory has this rule, too. A node can find an id whose hash is
-// another device's: a shared one that only it reports takes no node's own device, and none that
-// several nodes share, and so does a local one.
-func (l *Ledger) choose(devices map[*device]bool) map[*device]*report {
-	found := map[*device][]*report{} // those that may count, as they come in the slices, the oldest first
-	for d := range devices {
-		if d.reports != nil && d.reports.next != nil {
-			found[d] = nil
-		}
-	}
-	if len(found) == 0 {
-		return nil
-	}
-	oldestFirst := slices.SortedFunc(maps.Values(l.slices), func(a, b *sliceRecord) int {
-		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
-	})
-	nodes := map[*report]map[*nodeRecord]bool{}
-	for _, s := range oldestFirst {
-		for _, r := range s.reports {
-			if _, several := found[r.device]; !several || l.refuses(s.node, r) != "" {
-				continue
-			}
-			if nodes[r] == nil {
-				nodes[r] = map[*nodeRecord]bool{}
-				found[r.device] = append(found[r.device], r)
-			}
-			nodes[r][s.node] = true
-		}
-	}
-	chosen := map[*device]*report{}
-	for d, reports := range found {
-		var local, shared *report
-		for _, r := range reports {
-			switch {
-			case r.shared && len(nodes[r]) > len(nodes[shared]):
-				shared = r
-			case !r.shared && local == nil:
-				local = r
-			}
-		}
-		if chosen[d] = shared; local != nil && len(nodes[shared]) < 2 {
-			chosen[d] = local
+// choose returns the report of the device that is to count, nil when none may.
+func (l *Ledger) choose(d *device) *report {
+	var chosen *report
+	var has v1alpha1.Contender
+	for r := d.reports; r != nil; r = r.next {
+		if c := l.contender(r); c.Nodes > 0 && (chosen == nil || c.Compare(has) < 0) {
+			chosen, has = r, c
 		}
 	}
 	return chosen
 }
 
+// contender is what the slices say that list the device, of no nodes when none of them counts. With
+// spec.discovery few nodes report a device, which have to be selected.
+func (l *Ledger) contender(r *report) v1alpha1.Contender {
+	if len(r.listed) == 0 {
+		return v1alpha1.Contender{}
+	}
+	first, nodes := r.listed[0], int(r.nodes)
+	if r.device.config.discovers() {
+		first, nodes = l.discovered(r)
+	} else if l.refuses(first.node, r) != nil {
+		nodes = 0
+	}
+	if nodes == 0 {
+		return v1alpha1.Contender{}
+	}
+	return v1alpha1.Contender{Shared: r.shared, Nodes: nodes, Created: first.created, Slice: first.name, Index: slices.Index(first.reports, r)}
+}
+
+// discovered returns the oldest slice of a selected node that lists the device, and how many such
+// nodes there are.
+func (l *Ledger) discovered(r *report) (first *sliceRecord, nodes int) {
+	selected := map[*nodeRecord]struct{}{}
+	for _, s := range r.listed {
+		if l.refuses(s.node, r) != nil {
+			continue
+		}
+		if selected[s.node] = struct{}{}; first == nil {
+			first = s
+		}
+	}
+	return first, len(selected)
+}
+
 // done ends the update.
 func (u *update) done() Event {
 	for d := range u.touched {
-		d.forgetReports()
-	}
-	for d, r := range u.choose(u.touched) {
-		if d.accepted != r {
+		u.forgetReports(d)
+		several := d.reports != nil && d.reports.next != nil
+		if !several && !u.unaccepted[d] {
+			continue
+		}
+		if r := u.choose(d); r != d.accepted {
 			u.withdraw(d)
 			d.accepted = r
 		}
 	}
-	unaccepted := u.unaccepted
-	u.unaccepted = nil
-	maps.DeleteFunc(unaccepted, func(d *device, _ bool) bool { return d.reports == nil })
-	if len(unaccepted) > 0 {
-		for _, name := range slices.Sorted(maps.Keys(u.nodes)) {
-			n := u.nodes[name]
-			u.join(n, n.all(func(d *device) bool { return unaccepted[d] }))
+	listers := map[*nodeRecord][]*report{}
+	for d := range u.unaccepted {
+		if d.accepted == nil {
+			continue
 		}
+		for _, s := range d.accepted.listed {
+			if of := listers[s.node]; len(of) == 0 || of[len(of)-1] != d.accepted { // a node may list it twice
+				listers[s.node] = append(of, d.accepted)
+			}
+		}
+	}
+	u.unaccepted = nil
+	for n, reports := range listers {
+		u.join(n, reports)
 	}
 	return u.settle()
 }
 
 // notCounted is how many nodes' reports of the device do not count, although its
 // Configuration is known.
-func (d *device) notCounted() int {
+func (d *device) notCounted() int32 {
 	if d.config == nil || d.config.owner == nil {
 		return 0
 	}
 	n := -d.reporters
 	for r := d.reports; r != nil; r = r.next {
-		n += int(r.nodes)
+		n += r.nodes
 	}
 	return n
 }
 
 // forgetReports drops those that no slice lists any more.
-func (d *device) forgetReports() {
+func (l *Ledger) forgetReports(d *device) {
 	for at := &d.reports; *at != nil; {
-		if (*at).slices == 0 && len((*at).keptBy) == 0 {
+		if len((*at).listed) == 0 && len(l.kept[*at]) == 0 {
 			*at = (*at).next
 		} else {
 			at = &(*at).next
@@ -258,6 +278,7 @@ func (u *update) settle() Event {
 	var event Event
 	for d := range u.touched {
 		before := d.supply()
+		d.kept = u.discoveredKept(d)
 		for _, s := range d.slots {
 			u.count(d, s, &event)
 		}
@@ -268,9 +289,9 @@ func (u *update) settle() Event {
 	}
 	for d := range u.touched {
 		event.freed(d)
-		u.totals.leftOut -= d.leftOut
+		u.totals.leftOut -= int(d.leftOut)
 		d.leftOut = d.notCounted()
-		u.totals.leftOut += d.leftOut
+		u.totals.leftOut += int(d.leftOut)
 		u.dropDevice(d)
 	}
 	return event

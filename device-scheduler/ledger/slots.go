@@ -36,6 +36,9 @@ func (l *Ledger) slot(s slot.Name) *slotState {
 func (d *device) know(i int) *slotState {
 	at, found := d.find(i)
 	if !found {
+		if d.usage == notInUse {
+			d.usage = &usage{}
+		}
 		s := &slotState{index: i}
 		s.access = d.access(s)
 		d.slots = slices.Insert(d.slots, at, s)

@@ -23,7 +23,8 @@ type Ledger struct {
 	terminating map[string]*podRecord // those of the pods that are being deleted
 	// nominations keep slots for pods that preemption made room for, by UID.
 	nominations map[string]*nomination
-	seed        maphash.Seed // of the hashes of devices' ids
+	kept        map[*report][]*sliceRecord // the slices that keep a report; most are kept by none
+	seed        maphash.Seed               // of the hashes of devices' ids
 	totals      totals
 	// searches is how often Preempt was called, which readers do at once.
 	searches atomic.Int64
@@ -40,6 +41,7 @@ func New() *Ledger {
 		terminating: map[string]*podRecord{},
 
 		nominations: map[string]*nomination{},
+		kept:        map[*report][]*sliceRecord{},
 		seed:        maphash.MakeSeed(),
 	}
 }
@@ -64,27 +66,37 @@ type configRecord struct {
 	waiting map[*device][]*slotState
 }
 
-// device is an Instance, or what is left of one while its slots are held or claimed.
+// device is an Instance, or what is left of one while its slots are held or claimed. There are tens
+// of thousands, of which few may be in use.
 type device struct {
 	name      string
 	config    *configRecord // nil before a node has reported it
 	reports   *report       // what nodes say of it, oldest first
 	accepted  *report       // the one of these that counts; nil when none does
-	reporters int           // nodes whose report is accepted
+	group     *group        // nil when no node reaches it: then it does not exist
+	*usage                  // never nil: see notInUse
 	capacity  int
-	group     *group       // nil when no node reaches it: then it does not exist
-	slots     []*slotState // those that somebody has or is to have, by index
-	taken     bitset       // which of these are within the capacity
-	nfree     int          // 0 when it does not exist
-	leftOut   int          // reports that do not count; see settle
-	offered   offer        // as of the last event
+	nfree     int   // 0 when it does not exist
+	offered   offer // as of the last event
+	reporters int32 // nodes whose report is accepted
+	leftOut   int32 // reports that do not count; see settle
+	kept      bool  // see discoveredKept
+}
+
+// usage is who has slots of a device, or is to have some.
+type usage struct {
+	slots []*slotState // those, by index
+	taken bitset       // which of these are within the capacity
 	// clOnNode counts configuration-level holders by node, for UniquePerNode.
 	clOnNode counts
 }
 
+// notInUse is the usage of all devices of which nobody has a slot. It is not changed.
+var notInUse = &usage{}
+
 // offer is how many slots of a device pods can have: free ones, and those that only a nomination
 // keeps from being free.
-type offer struct{ free, waiting int }
+type offer struct{ free, waiting int32 }
 
 // slotState is a slot that somebody has or is to have. What is kept of a device follows
 // these, and not its capacity.
@@ -197,10 +209,9 @@ type report struct {
 	namespace unique.Handle[string] // of the Configuration
 	id        uint64                // see identity
 	shared    bool
-	slices    int32 // that list it
-	nodes     int32 // whose slices these are
-	// keptBy are the nodes with slices that keep it, and how many of theirs do.
-	keptBy map[*nodeRecord]int32
+	nodes     int32 // whose slices list it
+	// listed are the slices that list it, and not as one of kept, the oldest first.
+	listed []*sliceRecord
 }
 
 // podRecord is a pod and the slots it holds.

@@ -27,7 +27,9 @@ type Feed[T Object] struct {
 	Deleted func(obj T)
 	Missing func(name string)
 	// Trim drops from an object what the caller does not need, before it is given to Set: at
-	// start all of them are collected first.
+	// start all of them are collected first. If each was given to Set as it is read, what the
+	// caller keeps would lie between what decoding leaves as garbage: then the ledger of 25,000
+	// Instances takes 21 MiB of the heap and not 14 (BenchmarkHeapAtStart).
 	Trim func(T)
 
 	synced atomic.Bool
