@@ -22,8 +22,10 @@ type Ledger struct {
 	terminating map[string]*podRecord // those of the pods that are being deleted
 	// nominations keep slots for pods that preemption made room for, by UID.
 	nominations map[string]*nomination
-	seed        maphash.Seed // of the hashes of devices' ids
-	totals      totals
+	// doublyAllocated are the slots that several pods hold.
+	doublyAllocated map[slot.Name]*slotState
+	seed            maphash.Seed // of the hashes of devices' ids
+	totals          totals
 	// searches is how often Preempt was called, which readers do at once.
 	searches atomic.Int64
 }
@@ -38,8 +40,9 @@ func New() *Ledger {
 		pods:        map[string]*podRecord{},
 		terminating: map[string]*podRecord{},
 
-		nominations: map[string]*nomination{},
-		seed:        maphash.MakeSeed(),
+		nominations:     map[string]*nomination{},
+		doublyAllocated: map[slot.Name]*slotState{},
+		seed:            maphash.MakeSeed(),
 	}
 }
 

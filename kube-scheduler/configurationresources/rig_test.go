@@ -61,8 +61,9 @@ func newLoggingRig(t *testing.T, logger klog.Logger, sources ...cache.InformerSy
 		corelisters.NewPodLister(r.known), policylisters.NewPodDisruptionBudgetLister(r.budgets))
 	r.cache.GiveUpWaiting()
 	r.cache.Queue.Start()
-	evictor := &recovery.Evictor{Logger: logger, Client: r.client, Recorder: r.handle.recorder}
-	r.cache.EvictWith(func(found []*ledger.DoubleAllocation) { evictor.Evict(r.ctx, found) })
+	evictor := &recovery.Evictor{Logger: logger, Client: r.client, Recorder: r.handle.recorder,
+		DoubleAllocations: r.cache.DoubleAllocations}
+	go evictor.Run(r.ctx)
 	r.cache.SetConfiguration(cameras(1))
 	return r
 }

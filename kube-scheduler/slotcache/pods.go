@@ -105,9 +105,7 @@ func (b *Cache) observe(pod *v1.Pod) {
 	for _, c := range found {
 		conflicts.Inc()
 		logger.Error(nil, "Two pods are assigned the same slot", "slot", c.Slot.String(), "holder", c.Holder.String(), "holderUID", c.Holder.UID)
-		b.doubleAllocated.Insert(c.Slot)
 	}
-	b.evictLosersIfLeading()
 	b.record(event)
 	if pod.DeletionTimestamp != nil && b.ledger.SetTerminating(string(pod.UID)) { // its status may change many times yet
 		for _, n := range b.unserved(pod.Spec.NodeName) {
