@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,9 +23,11 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// rig has pods that were bound with one slot, in order of time, and an Evictor at work. The ledger
-// sees a pod gone when it is deleted. Tests change it while the Evictor sleeps.
+// rig has pods that were bound with one slot, in order of time, and an Evictor for them.
+// The ledger sees a pod gone when it is deleted.
 type rig struct {
+	sync.Mutex
+	evictor  *Evictor
 	ledger   *ledger.Ledger
 	client   *fake.Clientset
 	recorder *events.FakeRecorder
@@ -43,6 +46,8 @@ func newRig(t *testing.T, names ...string) *rig {
 		r.ledger.Observe(ledger.Pod{Namespace: "default", Name: name, UID: name, Bound: int64(i)}, "node", ledger.Assignment{"main": grants})
 	}
 	r.client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		r.Lock()
+		defer r.Unlock()
 		if r.attempts++; r.deny {
 			return true, nil, errors.New("a webhook denied the request")
 		}
@@ -51,10 +56,19 @@ func newRig(t *testing.T, names ...string) *rig {
 		r.ledger.Remove(name)
 		return false, nil, nil
 	})
-	e := &Evictor{Logger: logger, Client: r.client, Recorder: r.recorder,
-		DoubleAllocations: func() []*ledger.DoubleAllocation { return r.ledger.DoubleAllocations() }}
-	go e.Run(t.Context())
+	r.evictor = &Evictor{Logger: logger, Client: r.client, Recorder: r.recorder, DoubleAllocations: func() []*ledger.DoubleAllocation {
+		r.Lock()
+		defer r.Unlock()
+		return r.ledger.DoubleAllocations()
+	}}
 	return r
+}
+
+// change changes the rig while the Evictor sleeps.
+func (r *rig) change(f func()) {
+	r.Lock()
+	defer r.Unlock()
+	f()
 }
 
 // update changes a pod in the API alone: the ledger hears of it later.
@@ -83,17 +97,18 @@ func TestEvictsWhenTheAPIHasFailedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "winner", "loser")
 		r.deny = true
+		go r.evictor.Run(t.Context())
 		time.Sleep(time.Minute)
 		wantDeleted(t, "after a minute of failures", r)
 		if r.attempts < 5 || r.attempts > 10 {
 			t.Errorf("%d attempts in the first minute, want 5 to 10", r.attempts)
 		}
-		r.attempts = 0
+		r.change(func() { r.attempts = 0 })
 		time.Sleep(time.Hour)
 		if synctest.Wait(); r.attempts < 55 || r.attempts > 61 {
 			t.Errorf("%d attempts in an hour, want one a minute", r.attempts)
 		}
-		r.deny = false
+		r.change(func() { r.deny = false })
 		time.Sleep(maxRetry + period)
 		wantDeleted(t, "the API answers again", r, "loser")
 	})
@@ -104,16 +119,17 @@ func TestWinnerOfThreeIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "winner", "second", "third")
 		r.deny = true
+		go r.evictor.Run(t.Context())
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		r.update("winner", terminating)
-		r.deny = false
+		r.change(func() { r.deny = false })
 		time.Sleep(time.Hour)
 		wantDeleted(t, "the ledger has not heard of it", r)
-		r.ledger.SetTerminating("winner")
+		r.change(func() { r.ledger.SetTerminating("winner") })
 		time.Sleep(maxRetry + period)
 		wantDeleted(t, "the ledger has heard of it", r, "third")
-		r.ledger.Remove("winner")
+		r.change(func() { r.ledger.Remove("winner") })
 		time.Sleep(time.Hour)
 		wantDeleted(t, "the winner is gone", r, "third")
 	})
@@ -132,6 +148,7 @@ func TestPodsThatGoByThemselves(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, "winner", "loser")
 				r.update(of, change)
+				go r.evictor.Run(t.Context())
 				time.Sleep(time.Minute)
 				wantDeleted(t, of+" is "+name, r)
 			})
