@@ -56,11 +56,23 @@ func checkInvariants(t failer, l *Ledger) {
 	if !maps.Equal(terminating, l.terminating) {
 		t.Fatalf("the pods that are being deleted are %v, want %v", l.terminating, terminating)
 	}
+	priorities := map[*configRecord]map[int32]int{}
+	for _, conf := range l.configs {
+		priorities[conf] = map[int32]int{}
+	}
 	for uid, p := range l.pods {
 		for _, h := range p.holds {
+			if conf := l.devices[h.slot.Instance].config; conf != nil {
+				priorities[conf][p.Priority]++
+			}
 			if s := l.slot(h.slot); s == nil || !slices.Contains(s.holders, p) {
 				t.Fatalf("pod %s holds %s, but the slot does not know", uid, h.slot)
 			}
+		}
+	}
+	for conf, want := range priorities {
+		if !maps.Equal(conf.priorities, want) {
+			t.Fatalf("%s counts pods' slots by priority as %v, want %v", conf.name, conf.priorities, want)
 		}
 	}
 	for uid, n := range l.nominations {

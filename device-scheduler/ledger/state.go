@@ -61,6 +61,8 @@ type configRecord struct {
 	spare   *btree.FreeListG[*device] // of all groups' orders
 	free    int                       // free slots of all groups
 	counts  [uses]int                 // of the other slots
+	// priorities count the slots that pods hold by the pods' priority.
+	priorities map[int32]int
 	// waiting are the slots that only a nomination keeps from being free.
 	waiting map[*device][]*slotState
 	// version changes with the Configurations of the name.
