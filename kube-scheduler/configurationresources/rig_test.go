@@ -105,14 +105,15 @@ type fakeHandle struct {
 	dra      fwk.SharedDRAManager
 }
 
-func (h *fakeHandle) ProfileName() string                       { return "mine" }
-func (h *fakeHandle) ClientSet() clientset.Interface            { return h.client }
-func (h *fakeHandle) APICacher() fwk.APICacher                  { return nil }
-func (h *fakeHandle) EventRecorder() events.EventRecorderLogger { return h.recorder }
-func (h *fakeHandle) SharedDRAManager() fwk.SharedDRAManager    { return h.dra }
-func (h *fakeHandle) GetWaitingPod(types.UID) fwk.WaitingPod    { return nil }
-func (h *fakeHandle) SnapshotSharedLister() fwk.SharedLister    { return h }
-func (h *fakeHandle) NodeInfos() fwk.NodeInfoLister             { return nodeLister{nodes: h.nodes} }
+func (h *fakeHandle) ProfileName() string                        { return "mine" }
+func (h *fakeHandle) ClientSet() clientset.Interface             { return h.client }
+func (h *fakeHandle) APICacher() fwk.APICacher                   { return nil }
+func (h *fakeHandle) EventRecorder() events.EventRecorderLogger  { return h.recorder }
+func (h *fakeHandle) SharedDRAManager() fwk.SharedDRAManager     { return h.dra }
+func (h *fakeHandle) GetWaitingPod(types.UID) fwk.WaitingPod     { return nil }
+func (h *fakeHandle) GetPodInPreBind(types.UID) fwk.PodInPreBind { return nil }
+func (h *fakeHandle) SnapshotSharedLister() fwk.SharedLister     { return h }
+func (h *fakeHandle) NodeInfos() fwk.NodeInfoLister              { return nodeLister{nodes: h.nodes} }
 
 type nodeLister struct {
 	fwk.NodeInfoLister
