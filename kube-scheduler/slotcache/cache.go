@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -66,19 +65,6 @@ type claimed struct {
 	// released are the UIDs of claims that were deleted here, until the watch has
 	// shown that: it may show them created yet.
 	released map[types.UID]bool
-}
-
-// Nomination is of a pod that is nominated to a node, by this plugin's preemption or another's.
-type Nomination struct {
-	req  *ledger.Request
-	node string
-	// until is for how long slots are kept for the pod: they are let go then, and not kept again
-	// for as long as the pod's status shows the nomination. timer is nil if none were kept yet.
-	until time.Time
-	timer clock.Timer
-	// byOther is the pod if another plugin's preemption has nominated it, and nil once until has
-	// passed.
-	byOther *v1.Pod
 }
 
 // Read calls f with the ledger, which f must neither change nor keep.

@@ -129,7 +129,7 @@ func (b *Cache) Begin(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.Queue.Start()
-	for _, n := range b.unserved() {
+	for _, n := range b.withoutSlots() {
 		b.followNomination(n.byOther, n.req)
 	}
 }
