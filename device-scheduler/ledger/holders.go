@@ -87,11 +87,11 @@ func (l *Ledger) Observe(pod Pod, node string, a Assignment) ([]Conflict, Event)
 			return nil, Event{}
 		}
 		holds := a.holds()
-		if p.node == node && slices.Equal(p.holds, holds) {
+		if p.node == node && p.Priority == pod.Priority && slices.Equal(p.holds, holds) {
 			p.Pod, p.bound = pod, true
 			return l.conflicts(p), Event{}
 		}
-		// Bound with another assignment than assumed: by another scheduler.
+		// Bound otherwise than assumed: by another scheduler.
 		event = l.Remove(pod.UID)
 	}
 	if len(a) == 0 {
@@ -127,6 +127,7 @@ func (l *Ledger) Remove(uid string) Event {
 		d := l.devices[h.slot.Instance]
 		s := d.at(h.slot.Index)
 		s.holders = slices.DeleteFunc(s.holders, func(o *podRecord) bool { return o == p })
+		d.config.countPriority(p.Priority, -1)
 		if h.cl {
 			d.clOnNode.add(p.node, -1)
 		}
@@ -163,6 +164,7 @@ func (l *Ledger) add(p *podRecord, event *Event) {
 		p.holds[i].slot.Instance = d.name // one copy
 		s := d.know(h.slot.Index)
 		s.holders = append(s.holders, p)
+		d.config.countPriority(p.Priority, 1)
 		if h.cl {
 			d.clOnNode.add(p.node, 1)
 		}
@@ -177,6 +179,26 @@ func (l *Ledger) add(p *podRecord, event *Event) {
 	}
 	l.refreshAll(p.holds, event)
 	l.refreshAll(released, event)
+}
+
+// countPriority counts n more slots, or fewer, that pods of the priority hold.
+func (conf *configRecord) countPriority(priority int32, n int) {
+	if conf == nil {
+		return // no node has reported the device yet
+	}
+	if conf.priorities[priority] += n; conf.priorities[priority] == 0 {
+		delete(conf.priorities, priority)
+	}
+}
+
+// heldBelow reports whether pods of a lower priority hold slots.
+func (conf *configRecord) heldBelow(priority int32) bool {
+	for held := range conf.priorities {
+		if held < priority {
+			return true
+		}
+	}
+	return false
 }
 
 // Bound reports whether the pod holds slots and has been observed bound.

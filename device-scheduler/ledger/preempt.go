@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sort"
 )
@@ -32,6 +33,7 @@ func MoreImportant(a, b Victim) int {
 type PotentialVictims struct {
 	ledger  *Ledger
 	req     *Request
+	asked   map[*configRecord]bool // Configurations of which something is asked for
 	configs map[*configRecord]bool // of the groups
 	groups  map[*group]leaving
 }
@@ -43,12 +45,21 @@ type leaving struct {
 }
 
 // PotentialVictims finds the pods of lower priority that hold slots of what is asked for. It looks at each pod
-// once, so that many nodes can be asked after that.
+// once, so that many nodes can be asked after that; if no priority is lower, only at pods that are being deleted.
 func (l *Ledger) PotentialVictims(req *Request) *PotentialVictims {
 	configs, named := l.asked(req)
-	h := &PotentialVictims{ledger: l, req: req, configs: map[*configRecord]bool{}, groups: map[*group]leaving{}}
+	asked, pods := maps.Clone(configs), l.terminating
+	for d := range named {
+		asked[d.config] = true
+	}
+	for conf := range asked {
+		if conf.heldBelow(req.Priority) {
+			pods = l.pods
+		}
+	}
+	h := &PotentialVictims{ledger: l, req: req, asked: asked, configs: map[*configRecord]bool{}, groups: map[*group]leaving{}}
 	counted := map[*device]bool{}
-	for _, p := range l.pods {
+	for _, p := range pods {
 		if p.Priority >= req.Priority && !p.terminating {
 			continue
 		}
@@ -72,10 +83,23 @@ func (l *Ledger) PotentialVictims(req *Request) *PotentialVictims {
 	return h
 }
 
-// Suffice reports whether the node might serve the request once all pods of lower priority are
+// Nodes returns those of the nodes that might serve the request once all pods of lower priority are
+// gone, as Distinct does. It is quick where no slot of a Configuration that is asked for is free, kept
+// for a nominated pod, or held by one of the pods.
+func (h *PotentialVictims) Nodes(nodes []string) []string {
+	for conf := range h.asked {
+		if conf.free == 0 && len(conf.waiting) == 0 && !h.configs[conf] {
+			return nil
+		}
+	}
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(node string) bool { return !h.suffice(node) })
+	return h.ledger.Distinct(nodes, h.req)
+}
+
+// suffice reports whether the node might serve the request once all pods of lower priority are
 // gone. It counts, and looks at no pod: where it is false Preempt finds nothing, and where it is
 // true Preempt may find nothing either.
-func (h *PotentialVictims) Suffice(node string) bool {
+func (h *PotentialVictims) suffice(node string) bool {
 	together := map[*configRecord]int{} // slots of containers that run together in the end
 	for _, c := range h.req.Containers {
 		for _, r := range c.Resources {

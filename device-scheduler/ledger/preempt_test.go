@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // TestVictims compares Preempt with a search that lets each candidate stay in turn,
@@ -84,11 +85,43 @@ func TestSuffice(t *testing.T) {
 	l := ledgerOf(akriv0.ConfigurationSpec{Capacity: 2})
 	share(l, "cam-1", "a")
 	req := podFor(3, 1)
-	if l.PotentialVictims(req).Suffice("a") {
+	if l.PotentialVictims(req).suffice("a") {
 		t.Error("2 slots suffice for 3 containers")
 	}
-	if req.Containers[0].Role = Init; !l.PotentialVictims(req).Suffice("a") {
+	if req.Containers[0].Role = Init; !l.PotentialVictims(req).suffice("a") {
 		t.Error("2 slots do not suffice for 2 containers and one that runs before them")
+	}
+}
+
+// A pod may have the one slot, from its holder or otherwise, or it is known at once that it cannot.
+func TestNodesWithPotentialVictims(t *testing.T) {
+	given := Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: full("cam-1")}}}}
+	for name, test := range map[string]struct {
+		change func(*Ledger)
+		nodes  []string
+	}{
+		"a pod of the same priority holds it": {func(*Ledger) {}, nil},
+		"its holder is being deleted":         {func(l *Ledger) { l.SetTerminating("holder") }, []string{"a"}},
+		"its holder is gone":                  {func(l *Ledger) { l.Remove("holder") }, []string{"a"}},
+		"a pod of lower priority is nominated to it": {func(l *Ledger) {
+			l.Remove("holder")
+			l.Nominate(Pod{UID: "nominee"}, "a", given)
+		}, []string{"a"}},
+		"a pod of lower priority holds it": {func(l *Ledger) {
+			l.Remove("holder")
+			l.Observe(Pod{UID: "lower", Priority: 4}, "a", given)
+		}, []string{"a"}},
+	} {
+		for _, resource := range []string{"cam", "cam-1"} {
+			l := ledgerOf(akriv0.ConfigurationSpec{})
+			share(l, "cam-1", "a")
+			l.Observe(Pod{UID: "holder", Priority: 5}, "a", given)
+			test.change(l)
+			req := &Request{Pod: Pod{UID: "p", Priority: 5}, Containers: []ContainerRequest{{Resources: []ResourceRequest{{Name: full(resource), Count: 1}}}}}
+			if got := l.PotentialVictims(req).Nodes([]string{"a"}); !slices.Equal(got, test.nodes) {
+				t.Errorf("%s, asked for %s: nodes %v, want %v", name, resource, got, test.nodes)
+			}
+		}
 	}
 }
 

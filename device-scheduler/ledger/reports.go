@@ -31,6 +31,9 @@ func (l *Ledger) report(n *nodeRecord, of *v1alpha1.Device) *report {
 		d.config.devices[d] = struct{}{}
 		for _, s := range d.slots {
 			d.config.counts[s.counted.as]++
+			for _, p := range s.holders {
+				d.config.countPriority(p.Priority, 1)
+			}
 			d.config.wait(d, s, false, s.counted.as == nominated)
 		}
 	}

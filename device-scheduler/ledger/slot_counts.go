@@ -1,5 +1,7 @@
 package ledger
 
+import "github.com/kubeslot/kubeslot/types/slot"
+
 // SlotCounts counts a Configuration's slots by state.
 type SlotCounts struct {
 	Configuration string
@@ -32,6 +34,11 @@ func (l *Ledger) countUse(d *device, s *slotState) (taken bool) {
 		d.config.counts[before.as]--
 		d.config.counts[now.as]++
 		d.config.wait(d, s, before.as == nominated, now.as == nominated)
+	}
+	if now.as == doublyAllocated {
+		l.doublyAllocated[slot.Name{Instance: d.name, Index: s.index}] = s
+	} else if before.as == doublyAllocated {
+		delete(l.doublyAllocated, slot.Name{Instance: d.name, Index: s.index})
 	}
 	if before.ignoredClaim {
 		l.totals.ignoredClaims--

@@ -24,8 +24,10 @@ type Ledger struct {
 	// nominations keep slots for pods that preemption made room for, by UID.
 	nominations map[string]*nomination
 	kept        map[*report][]*sliceRecord // the slices that keep a report; most are kept by none
-	seed        maphash.Seed               // of the hashes of devices' ids
-	totals      totals
+	// doublyAllocated are the slots that several pods hold.
+	doublyAllocated map[slot.Name]*slotState
+	seed            maphash.Seed // of the hashes of devices' ids
+	totals          totals
 	// searches is how often Preempt was called, which readers do at once.
 	searches atomic.Int64
 }
@@ -40,9 +42,10 @@ func New() *Ledger {
 		pods:        map[string]*podRecord{},
 		terminating: map[string]*podRecord{},
 
-		nominations: map[string]*nomination{},
-		kept:        map[*report][]*sliceRecord{},
-		seed:        maphash.MakeSeed(),
+		nominations:     map[string]*nomination{},
+		kept:            map[*report][]*sliceRecord{},
+		doublyAllocated: map[slot.Name]*slotState{},
+		seed:            maphash.MakeSeed(),
 	}
 }
 
@@ -62,6 +65,8 @@ type configRecord struct {
 	spare   *btree.FreeListG[*device] // of all groups' orders
 	free    int                       // free slots of all groups
 	counts  [uses]int                 // of the other slots
+	// priorities count the slots that pods hold by the pods' priority.
+	priorities map[int32]int
 	// waiting are the slots that only a nomination keeps from being free.
 	waiting map[*device][]*slotState
 }

@@ -199,13 +199,15 @@ func (s *story) reach(c step) string {
 }
 
 func (s *story) doubleAllocation(c step) string {
-	d := s.DoubleAllocationOf(c.slot)
-	if d == nil {
-		return "none"
-	}
-	out := "winner: " + d.Winner.Name
-	for _, p := range d.Losers {
-		out += "; loser: " + p.Name
+	out := "none"
+	for _, d := range s.DoubleAllocations() {
+		if d.Slot != c.slot {
+			continue
+		}
+		out = "winner: " + d.Winner.Name
+		for _, p := range d.Losers {
+			out += "; loser: " + p.Name
+		}
 	}
 	return out
 }

@@ -100,7 +100,7 @@ func BenchmarkPreFilter(b *testing.B) {
 }
 
 // BenchmarkPreempt looks for a preemption on nodes that all differ, where none is possible, with
-// 1000 budgets: counts tell, for all holders are too important; or they do not, for the claims of
+// 1000 budgets: counts tell, for no holder is of lower priority; or they do not, for the claims of
 // others stay when the holders go.
 func BenchmarkPreempt(b *testing.B) {
 	for _, counts := range []bool{true, false} {

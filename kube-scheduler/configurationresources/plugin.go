@@ -39,7 +39,6 @@ import (
 	upstreampreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	"k8s.io/utils/clock"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
@@ -121,8 +120,9 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 		if f.cache, err = slotcache.Start(ctx, logger, handle, f.api); err != nil {
 			return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 		}
-		evictor := &recovery.Evictor{Logger: logger, Client: handle.ClientSet(), Recorder: handle.EventRecorder()}
-		f.cache.EvictWith(func(found []*ledger.DoubleAllocation) { evictor.Evict(ctx, found) })
+		evictor := &recovery.Evictor{Logger: logger, Client: handle.ClientSet(), Recorder: handle.EventRecorder(),
+			DoubleAllocations: f.cache.DoubleAllocations}
+		go evictor.Run(ctx)
 	}
 	core := handle.SharedInformerFactory().Core().V1()
 	p := &Plugin{

@@ -14,7 +14,7 @@ import (
 // PostFilter preempts pods of lower priority, on whichever node, that hold slots
 // of devices which the pod could use from a node where nothing but slots is
 // missing. It runs after DefaultPreemption, which evicts on one node only. It evicts no pod for a
-// node whose kubecri is away, and keeps no slots there.
+// node whose kubecri is away, and reserves no slots there.
 func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	from := p.cache.Queue.Asked(pod.UID)
 	c, status := readCycle(state)

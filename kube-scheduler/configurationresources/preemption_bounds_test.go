@@ -10,8 +10,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -69,7 +67,8 @@ func TestUpdatesOfPodsDoNotPreemptAgain(t *testing.T) {
 }
 
 // Where every node would do, the best of MaxPreemptions is chosen, and that one confirmed. The
-// budgets are listed once; nothing is looked at for a scheduler that ends.
+// budgets of the holders' namespace are listed once; nothing is looked at for a scheduler that ends, or
+// where no holder is of lower priority.
 func TestPreemptionLooksAtSoManyNodes(t *testing.T) {
 	r := newRig(t)
 	nodes := crowdOf("node", 3*preemption.MaxPreemptions)
@@ -79,37 +78,44 @@ func TestPreemptionLooksAtSoManyNodes(t *testing.T) {
 	vip := important("vip")
 	r.know(vip)
 	r.filter(vip, nodes[0])
-	listed := 0
+	listed := []string{}
 	r.preemption.PDBs = countedBudgets{r.preemption.PDBs, &listed}
-	preempt := func(ctx context.Context) (best *ledger.Preemption) {
-		best, _, _ = r.preemption.Preempt(ctx, must(slotrequest.Of(vip)), nodes, 0, ledger.Spread, time.Hour)
+	preempt := func(ctx context.Context, p *v1.Pod) (best *ledger.Preemption) {
+		best, _, _ = r.preemption.Preempt(ctx, must(slotrequest.Of(p)), nodes, 0, ledger.Spread, time.Hour)
 		return best
 	}
 	ended, end := context.WithCancel(r.ctx)
 	end()
-	if best := preempt(ended); best != nil {
+	if best := preempt(ended, vip); best != nil {
 		t.Errorf("a scheduler that ends preempts %v", best.Victims)
 	}
-	listed = 0
 	n := r.searches(func() {
-		if best := preempt(r.ctx); best == nil || len(best.Victims) != 1 {
+		if best := preempt(r.ctx, withPriority(vip.DeepCopy(), 0)); best != nil {
+			t.Fatalf("preempts %v of its own priority", best.Victims)
+		}
+	})
+	if n != 0 || len(listed) != 0 {
+		t.Errorf("no holder is of lower priority: %d searches, budgets listed of %v", n, listed)
+	}
+	n = r.searches(func() {
+		if best := preempt(r.ctx, vip); best == nil || len(best.Victims) != 1 {
 			t.Fatalf("preempts %+v, want one pod", best)
 		}
 	})
-	if want := int64(preemption.MaxPreemptions + 1); n != want || listed != 1 {
-		t.Errorf("%d searches on %d nodes that would do, want %d; the budgets were listed %d times", n, len(nodes), want, listed)
+	if want := int64(preemption.MaxPreemptions + 1); n != want || !slices.Equal(listed, []string{"default"}) {
+		t.Errorf("%d searches on %d nodes that would do, want %d; budgets listed of %v", n, len(nodes), want, listed)
 	}
 }
 
-// countedBudgets counts how often they are listed.
+// countedBudgets has the namespaces whose budgets were listed.
 type countedBudgets struct {
 	policylisters.PodDisruptionBudgetLister
-	listed *int
+	listed *[]string
 }
 
-func (c countedBudgets) List(selector labels.Selector) ([]*policyv1.PodDisruptionBudget, error) {
-	*c.listed++
-	return c.PodDisruptionBudgetLister.List(selector)
+func (c countedBudgets) PodDisruptionBudgets(namespace string) policylisters.PodDisruptionBudgetNamespaceLister {
+	*c.listed = append(*c.listed, namespace)
+	return c.PodDisruptionBudgetLister.PodDisruptionBudgets(namespace)
 }
 
 // Nodes that counts rule out cost nothing, however many they are. Of the others a try looks at

@@ -72,8 +72,12 @@ func TestNominationEnds(t *testing.T) {
 
 			r.cache.SetPod(shown.DeepCopy())
 			kept("the nomination shown again", "")
-			r.cache.SetPod(ending(bound(pod("any", "1"), "node-b", nil)))
+			any := ending(bound(pod("any", "1"), "node-b", nil))
+			r.cache.SetPod(any)
 			kept("another pod ends", "")
+			r.requeued()
+			r.cache.DeletePod(any)
+			r.wantActivated("another pod is gone")
 			another := map[string]string{"node-a": "node-b", "node-b": "node-a"}[node]
 			r.cache.SetPod(nominatedTo(vip, another))
 			kept("nominated to another node", another)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -58,17 +59,21 @@ func TestSlotLostBeforeTheBind(t *testing.T) {
 
 // A double allocation is decided by claims among other things: not before those are read.
 func TestDoubleAllocationWaitsForTheClaims(t *testing.T) {
-	var synced atomic.Bool
-	r, holder := preemptionRig(t, synced.Load)
-	late := bound(pod("late", "1"), "node-a", cam1)
-	r.create(late)
-	r.cache.SetPod(late)
-	r.cache.Lead()
-	r.wantDeleted("before the claims are read")
-	r.cache.SetClaim(claim("cam-000001-0", "C:late-uid:node-a"), false)
-	synced.Store(true)
-	r.cache.Begin(r.ctx)
-	eventually(t, "the eviction of the pod without the claim", func() bool { return slices.Equal(r.deleted(), []string{holder.Name}) })
+	synctest.Test(t, func(t *testing.T) {
+		var synced atomic.Bool
+		r, holder := preemptionRig(t, synced.Load)
+		late := bound(pod("late", "1"), "node-a", cam1)
+		r.create(late)
+		r.cache.SetPod(late)
+		r.cache.Lead()
+		time.Sleep(time.Hour)
+		r.wantDeleted("before the claims are read")
+		r.cache.SetClaim(claim("cam-000001-0", "C:late-uid:node-a"), false)
+		synced.Store(true)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		r.wantDeleted("the other pod has the claim", holder.Name)
+	})
 }
 
 // A pod is deleted and made again under its name while the watch is interrupted:

@@ -61,8 +61,9 @@ func newLoggingRig(t *testing.T, logger klog.Logger, sources ...cache.InformerSy
 		corelisters.NewPodLister(r.known), policylisters.NewPodDisruptionBudgetLister(r.budgets))
 	r.cache.GiveUpWaiting()
 	r.cache.Queue.Start()
-	evictor := &recovery.Evictor{Logger: logger, Client: r.client, Recorder: r.handle.recorder}
-	r.cache.EvictWith(func(found []*ledger.DoubleAllocation) { evictor.Evict(r.ctx, found) })
+	evictor := &recovery.Evictor{Logger: logger, Client: r.client, Recorder: r.handle.recorder,
+		DoubleAllocations: r.cache.DoubleAllocations}
+	go evictor.Run(r.ctx)
 	r.cache.SetConfiguration(cameras(1))
 	return r
 }
@@ -104,14 +105,15 @@ type fakeHandle struct {
 	dra      fwk.SharedDRAManager
 }
 
-func (h *fakeHandle) ProfileName() string                       { return "mine" }
-func (h *fakeHandle) ClientSet() clientset.Interface            { return h.client }
-func (h *fakeHandle) APICacher() fwk.APICacher                  { return nil }
-func (h *fakeHandle) EventRecorder() events.EventRecorderLogger { return h.recorder }
-func (h *fakeHandle) SharedDRAManager() fwk.SharedDRAManager    { return h.dra }
-func (h *fakeHandle) GetWaitingPod(types.UID) fwk.WaitingPod    { return nil }
-func (h *fakeHandle) SnapshotSharedLister() fwk.SharedLister    { return h }
-func (h *fakeHandle) NodeInfos() fwk.NodeInfoLister             { return nodeLister{nodes: h.nodes} }
+func (h *fakeHandle) ProfileName() string                        { return "mine" }
+func (h *fakeHandle) ClientSet() clientset.Interface             { return h.client }
+func (h *fakeHandle) APICacher() fwk.APICacher                   { return nil }
+func (h *fakeHandle) EventRecorder() events.EventRecorderLogger  { return h.recorder }
+func (h *fakeHandle) SharedDRAManager() fwk.SharedDRAManager     { return h.dra }
+func (h *fakeHandle) GetWaitingPod(types.UID) fwk.WaitingPod     { return nil }
+func (h *fakeHandle) GetPodInPreBind(types.UID) fwk.PodInPreBind { return nil }
+func (h *fakeHandle) SnapshotSharedLister() fwk.SharedLister     { return h }
+func (h *fakeHandle) NodeInfos() fwk.NodeInfoLister              { return nodeLister{nodes: h.nodes} }
 
 type nodeLister struct {
 	fwk.NodeInfoLister

@@ -18,23 +18,30 @@ type budget struct {
 	selector labels.Selector
 }
 
-// budgets lists the PodDisruptionBudgets, by namespace.
-func (e *Evaluator) budgets() map[string][]*budget {
-	list, _ := e.PDBs.List(labels.Everything()) // an informer's lister does not fail
-	budgets := map[string][]*budget{}
+// budgets are PodDisruptionBudgets by namespace. Those of a namespace are read when a candidate is
+// of it, and stay the same for one search.
+type budgets map[string][]*budget
+
+func (e *Evaluator) budgetsOf(namespace string, read budgets) []*budget {
+	found, known := read[namespace]
+	if known {
+		return found
+	}
+	list, _ := e.PDBs.PodDisruptionBudgets(namespace).List(labels.Everything()) // an informer's lister does not fail
 	for _, b := range list {
 		if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil {
-			budgets[b.Namespace] = append(budgets[b.Namespace], &budget{b, selector})
+			found = append(found, &budget{b, selector})
 		}
 	}
-	return budgets
+	read[namespace] = found
+	return found
 }
 
 // protect marks the candidates whose eviction would violate a budget, fills in when they started,
 // and leaves out pods of a PodGroup: one alone may be of no use, and whether its group goes as one
 // is upstream's to know. A budget protects none while it allows disruptions: those that
 // it allows are of the least important.
-func (e *Evaluator) protect(candidates []ledger.Victim, budgets map[string][]*budget) []ledger.Victim {
+func (e *Evaluator) protect(candidates []ledger.Victim, read budgets) []ledger.Victim {
 	pods := map[string]*v1.Pod{}
 	candidates = slices.DeleteFunc(candidates, func(v ledger.Victim) bool {
 		pod, err := e.victim(v)
@@ -53,7 +60,7 @@ func (e *Evaluator) protect(candidates []ledger.Victim, budgets map[string][]*bu
 	disrupted := map[*budget]int32{}
 	for i := range candidates {
 		v := &candidates[i]
-		for _, b := range budgets[v.Namespace] {
+		for _, b := range e.budgetsOf(v.Namespace, read) {
 			if pod := pods[v.UID]; pod == nil || !b.covers(pod) {
 				continue
 			}

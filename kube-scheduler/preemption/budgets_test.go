@@ -30,6 +30,11 @@ func pdb(group string, allowed int32) *policyv1.PodDisruptionBudget {
 	return b
 }
 
+// store is an informer's.
+func store() cache.Indexer {
+	return cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+}
+
 // Two pods are candidates, first of group 1 and second of group 2.
 func TestBudgetsProtect(t *testing.T) {
 	elsewhere, disrupted, without := pdb("", 0), pdb("", 0), pdb("", 0)
@@ -62,7 +67,7 @@ func TestBudgetsProtect(t *testing.T) {
 		"of another namespace, and of its own": {[]*policyv1.PodDisruptionBudget{elsewhere, pdb("1", 0)}, []string{"first"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pods, pdbs := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+			pods, pdbs := store(), store()
 			for _, b := range test.budgets {
 				_ = pdbs.Add(b)
 			}
@@ -75,7 +80,7 @@ func TestBudgetsProtect(t *testing.T) {
 				candidates = append(candidates, ledger.Victim{Pod: slotrequest.PodOf(p)})
 			}
 			e := &Evaluator{Pods: corelisters.NewPodLister(pods), PDBs: policylisters.NewPodDisruptionBudgetLister(pdbs)}
-			candidates = e.protect(candidates, e.budgets())
+			candidates = e.protect(candidates, budgets{})
 			slices.SortFunc(candidates, func(a, b ledger.Victim) int { return strings.Compare(a.Name, b.Name) })
 			var got []string
 			for i, v := range candidates {
@@ -95,7 +100,7 @@ func TestBudgetsProtect(t *testing.T) {
 
 // A pod of a PodGroup does not have to go alone.
 func TestPodsOfGroupsStay(t *testing.T) {
-	pods, group := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), "gang"
+	pods, group := store(), "gang"
 	var candidates []ledger.Victim
 	for _, name := range []string{"alone", "member"} {
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}
@@ -105,8 +110,8 @@ func TestPodsOfGroupsStay(t *testing.T) {
 		_ = pods.Add(p)
 		candidates = append(candidates, ledger.Victim{Pod: slotrequest.PodOf(p)})
 	}
-	e := &Evaluator{Pods: corelisters.NewPodLister(pods)}
-	if got := e.protect(candidates, nil); len(got) != 1 || got[0].Name != "alone" {
+	e := &Evaluator{Pods: corelisters.NewPodLister(pods), PDBs: policylisters.NewPodDisruptionBudgetLister(store())}
+	if got := e.protect(candidates, budgets{}); len(got) != 1 || got[0].Name != "alone" {
 		t.Errorf("candidates %v, want the pod that is alone", got)
 	}
 }

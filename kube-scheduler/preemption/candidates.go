@@ -1,7 +1,7 @@
 // Package preemption chooses which pods have to go so that another gets slots, on whichever
 // node they are, and deletes them: candidates, victims, budgets.
 //
-// It has no state of its own. What is kept for the pod that preempts is in the slot cache.
+// It has no state of its own. What is reserved for the pod that preempts is in the slot cache.
 package preemption
 
 import (
@@ -47,35 +47,27 @@ type Evaluator struct {
 	Limit      int // 0 for DefaultLimit
 }
 
-// Preempt chooses the best preemption on the nodes, and keeps its slots for the pod until the
+// Preempt chooses the best preemption on the nodes, and reserves its slots for the pod until the
 // timeout. The slot cache's lock is free at times: what was found is confirmed in the end. An
 // error says why there is no preemption; the pod is tried again unless none is possible. The
-// search begins with the node at index from, which is 0, or where the pod's last search was
-// Unfinished; after the last node it continues with the first.
+// search begins with the node at index from, of those where a preemption may be possible: 0, or where
+// the pod's last search was Unfinished. After the last node it continues with the first.
 func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []string, from int, strategy ledger.Strategy, timeout time.Duration) (*ledger.Preemption, *slotcache.Nomination, error) {
 	var (
-		distinct []string // nodes that differ in what a preemption finds
-		holders  *ledger.PotentialVictims
-		best     *ledger.Preemption
+		holders *ledger.PotentialVictims
+		best    *ledger.Preemption
 	)
-	e.Cache.Read(func(l *ledger.Ledger) { distinct, holders = l.Distinct(nodes, req), l.PotentialVictims(req) })
-	choices, looked, budgets := 0, 0, e.budgets()
-	for i := range distinct {
-		next := (from + i) % len(distinct)
-		node := distinct[next]
+	e.Cache.Read(func(l *ledger.Ledger) {
+		holders = l.PotentialVictims(req)
+		nodes = holders.Nodes(nodes)
+	})
+	choices, looked, read := 0, 0, budgets{}
+	for i := range nodes {
+		next := (from + i) % len(nodes)
+		node := nodes[next]
 		if ctx.Err() != nil {
 			e.Cache.Queue.Unfinished(types.UID(req.UID), from)
 			return nil, nil, context.Cause(ctx)
-		}
-		suffice := false
-		var candidates []ledger.Victim
-		e.Cache.Read(func(*ledger.Ledger) {
-			if suffice = holders.Suffice(node); suffice {
-				candidates = holders.On(node)
-			}
-		})
-		if !suffice {
-			continue
 		}
 		if looked >= cmp.Or(e.Limit, DefaultLimit) {
 			if best == nil {
@@ -84,8 +76,10 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 			}
 			break
 		}
+		var candidates []ledger.Victim
+		e.Cache.Read(func(*ledger.Ledger) { candidates = holders.On(node) })
 		looked += 1 + len(candidates)
-		candidates = e.protect(candidates, budgets)
+		candidates = e.protect(candidates, read)
 		var found *ledger.Preemption
 		e.Cache.Read(func(l *ledger.Ledger) { found = l.Preempt(strategy, node, req, candidates) })
 		if found == nil {
@@ -119,7 +113,7 @@ func (e *Evaluator) Possible(req *ledger.Request, nodes []string) (possible bool
 	}
 	e.Cache.Read(func(l *ledger.Ledger) {
 		holders := l.PotentialVictims(req)
-		possible = slices.ContainsFunc(l.Distinct(nodes, req), func(node string) bool { return holders.Suffice(node) && len(holders.On(node)) > 0 })
+		possible = slices.ContainsFunc(holders.Nodes(nodes), func(node string) bool { return len(holders.On(node)) > 0 })
 	})
 	return possible
 }

@@ -27,8 +27,8 @@ func (e *Evaluator) victim(v ledger.Victim) (*v1.Pod, error) {
 	return pod, err
 }
 
-// Evict deletes the victims. If one cannot be deleted, the slots are kept no
-// longer and the preemptor is told and tried again.
+// Evict makes the victims give up their slots. If one cannot be evicted, the slots are reserved
+// no longer, and the preemptor gets an Event and is tried again.
 func (e *Evaluator) Evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger.Preemption, nomination *slotcache.Nomination) {
 	logger := klog.FromContext(ctx)
 	var errs []error
@@ -52,10 +52,21 @@ func (e *Evaluator) Evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger
 	}
 }
 
+// evictOne does as upstream's preemption.Executor: it cancels a pod that is not bound yet, and deletes others.
 func (e *Evaluator) evictOne(ctx context.Context, preemptor, victim *v1.Pod, node string) error {
-	if waiting := e.Handle.GetWaitingPod(victim.UID); waiting != nil && waiting.Preempt(e.PluginName, "preempted") {
-		return nil // it had no node yet
+	note := "Preempted by pod %s on node %s, which needs its device slots"
+	waiting, binding := e.Handle.GetWaitingPod(victim.UID), e.Handle.GetPodInPreBind(victim.UID)
+	if waiting != nil && waiting.Preempt(e.PluginName, "preempted") || binding != nil && binding.CancelPod("preempted by "+e.PluginName) {
+		note += " (in kube-scheduler memory)" // it was not bound yet
+	} else if deleted, err := e.delete(ctx, preemptor, victim); err != nil || !deleted {
+		return err
 	}
+	e.Handle.EventRecorder().Eventf(victim, preemptor, v1.EventTypeNormal, "Preempted", "Preempting", note, klog.KObj(preemptor), node)
+	return nil
+}
+
+// delete deletes the victim and says in its status why. It reports whether the pod was still there.
+func (e *Evaluator) delete(ctx context.Context, preemptor, victim *v1.Pod) (bool, error) {
 	status := victim.Status.DeepCopy()
 	if apipod.UpdatePodCondition(status, &v1.PodCondition{
 		Type:               v1.DisruptionTarget,
@@ -65,15 +76,10 @@ func (e *Evaluator) evictOne(ctx context.Context, preemptor, victim *v1.Pod, nod
 		Message:            fmt.Sprintf("%s: preempting to accommodate a higher priority pod that needs its device slots", preemptor.Spec.SchedulerName),
 	}) {
 		if err := schedutil.PatchPodStatus(ctx, e.Handle.ClientSet(), victim.Name, victim.Namespace, &victim.Status, status); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("patch its status: %w", err)
+			return false, fmt.Errorf("patch its status: %w", err)
 		}
 	}
-	if deleted, err := Delete(ctx, e.Handle.ClientSet(), slotrequest.PodOf(victim)); err != nil || !deleted {
-		return err
-	}
-	e.Handle.EventRecorder().Eventf(victim, preemptor, v1.EventTypeNormal, "Preempted", "Preempting",
-		"Preempted by pod %s on node %s, which needs its device slots", klog.KObj(preemptor), node)
-	return nil
+	return Delete(ctx, e.Handle.ClientSet(), slotrequest.PodOf(victim))
 }
 
 // Delete deletes this pod, and not another that has its name by now. It reports

@@ -4,5 +4,5 @@
 // It leaves claims alone: only their node knows whether a container uses one. kubecri deletes
 // claims that no container and no bound pod accounts for, after --claim-grace.
 //
-// It has no state of its own: the slot cache knows what is left.
+// It has no state of its own: it asks the ledger each time which double allocations there are.
 package recovery

@@ -11,10 +11,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/preemption"
+)
+
+const (
+	// period is how often the ledger is asked, which keeps the slots that several pods hold: as
+	// long as there are none, that takes less than a microsecond.
+	period = time.Second
+	// maxRetry bounds the time between two attempts to resolve one double allocation, and the rate
+	// of log lines if they fail: it may be a webhook that denies the deletion.
+	maxRetry = time.Minute
 )
 
 // Evictor deletes pods that were assigned a slot which another pod keeps: their containers
@@ -23,56 +33,58 @@ type Evictor struct {
 	Logger   klog.Logger
 	Client   kubernetes.Interface
 	Recorder events.EventRecorder
+	// DoubleAllocations returns those that there are now, and that this scheduler has to resolve.
+	DoubleAllocations func() []*ledger.DoubleAllocation
 }
 
-// Evict deletes the losers. It gives up with ctx, or after eight attempts at one of them.
-func (e *Evictor) Evict(ctx context.Context, allocations []*ledger.DoubleAllocation) {
-	for _, c := range allocations {
-		for _, loser := range c.Losers {
-			e.evict(ctx, c, loser)
+// Run evicts the losers of double allocations until ctx ends. What cannot be resolved is tried
+// again, later and later, for as long as there is a double allocation.
+func (e *Evictor) Run(ctx context.Context) {
+	retries := flowcontrol.NewBackOff(period, maxRetry)
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		for _, d := range e.DoubleAllocations() {
+			key, now := d.Slot.String(), time.Now()
+			if retries.IsInBackOffSinceUpdate(key, now) {
+				continue
+			}
+			retries.Next(key, now)
+			for _, loser := range d.Losers {
+				e.evict(ctx, d, loser)
+			}
 		}
-	}
+		retries.GC()
+	}, period)
 }
 
-func (e *Evictor) evict(ctx context.Context, c *ledger.DoubleAllocation, loser ledger.Pod) {
+func (e *Evictor) evict(ctx context.Context, d *ledger.DoubleAllocation, loser ledger.Pod) {
 	logger := e.Logger.WithValues("pod", klog.KRef(loser.Namespace, loser.Name), "podUID", loser.UID,
-		"slot", c.Slot.String(), "winner", c.Winner.String())
-	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8}
-	var failure error
-	_ = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (done bool, _ error) {
-		if failure = e.try(ctx, logger, c, loser); failure != nil {
-			logger.Error(failure, "Cannot evict a pod whose slot another pod keeps")
+		"slot", d.Slot.String(), "winner", d.Winner.String())
+	deleted, err := e.delete(ctx, d.Winner, loser)
+	if err != nil && ctx.Err() == nil {
+		logger.Error(err, "Cannot evict a pod whose slot another pod keeps; it is tried again")
+	}
+	if !deleted {
+		return
+	}
+	logger.Info("Evicted a pod whose slot another pod keeps")
+	pod := &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: loser.Namespace, Name: loser.Name, UID: types.UID(loser.UID)}
+	e.Recorder.Eventf(pod, nil, v1.EventTypeWarning, "SlotAssignedTwice", "Evicting",
+		"Slot %s was assigned to this pod and to pod %s, which keeps it; another scheduler was at work", d.Slot, d.Winner)
+}
+
+// delete deletes the loser if, as the API says, both pods are there to stay: a scheduler that stood
+// still for a while must not evict pods by what it knew before.
+func (e *Evictor) delete(ctx context.Context, winner, loser ledger.Pod) (deleted bool, err error) {
+	for _, pod := range []ledger.Pod{winner, loser} {
+		if stays, err := e.stays(ctx, pod); err != nil || !stays {
+			return false, err
 		}
-		return failure == nil, nil
-	})
-	if failure != nil && ctx.Err() == nil {
-		logger.Error(failure, "Gave up evicting a pod whose slot another pod keeps; delete it by hand")
 	}
+	return preemption.Delete(ctx, e.Client, loser)
 }
 
-func (e *Evictor) try(ctx context.Context, logger klog.Logger, c *ledger.DoubleAllocation, loser ledger.Pod) error {
-	stays, err := e.stays(ctx, c.Winner)
-	if err != nil {
-		return err
-	}
-	if !stays {
-		logger.Info("The winner of a double allocation is going; the other pod stays")
-		return nil
-	}
-	deleted, err := preemption.Delete(ctx, e.Client, loser)
-	if deleted {
-		logger.Info("Evicted a pod whose slot another pod keeps")
-		pod := &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: loser.Namespace, Name: loser.Name, UID: types.UID(loser.UID)}
-		e.Recorder.Eventf(pod, nil, v1.EventTypeWarning, "SlotAssignedTwice", "Evicting",
-			"Slot %s was assigned to this pod and to pod %s, which keeps it; another scheduler was at work", c.Slot, c.Winner)
-	}
-	return err
-}
-
-// stays asks the API whether the winner is there to stay: a scheduler that
-// stood still for a while must not evict others by what it knew before.
-func (e *Evictor) stays(ctx context.Context, winner ledger.Pod) (bool, error) {
-	pod, err := e.Client.CoreV1().Pods(winner.Namespace).Get(ctx, winner.Name, metav1.GetOptions{})
+func (e *Evictor) stays(ctx context.Context, p ledger.Pod) (bool, error) {
+	pod, err := e.Client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -80,5 +92,5 @@ func (e *Evictor) stays(ctx context.Context, winner ledger.Pod) (bool, error) {
 		return false, err
 	}
 	ended := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-	return string(pod.UID) == winner.UID && pod.DeletionTimestamp == nil && !ended, nil
+	return string(pod.UID) == p.UID && pod.DeletionTimestamp == nil && !ended, nil
 }

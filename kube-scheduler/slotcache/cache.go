@@ -4,9 +4,7 @@ import (
 	"sync"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -16,7 +14,6 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	"github.com/kubeslot/kubeslot/types/client/restored"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // Cache owns the ledger. It is safe for concurrent use. Its methods named after an object of
@@ -59,11 +56,7 @@ type Cache struct {
 	unclaimedSoFar int
 	// released are the claims of the last second that their nodes have deleted, the oldest first.
 	released []release
-	// doubleAllocated are slots that several pods hold, until evict deletes the losers. A
-	// scheduler that does not lead leaves that to the one that does.
-	doubleAllocated sets.Set[slot.Name]
-	leads           bool
-	evict           func([]*ledger.DoubleAllocation)
+	leads    bool
 }
 
 // claimed is what the cache knows of SlotClaims beside the ledger: how far the watch is,
@@ -74,19 +67,6 @@ type claimed struct {
 	// released are the UIDs of claims that were deleted here, until the watch has
 	// shown that: it may show them created yet.
 	released map[types.UID]bool
-}
-
-// Nomination is of a pod that is nominated to a node, by this plugin's preemption or another's.
-type Nomination struct {
-	req  *ledger.Request
-	node string
-	// until is for how long slots are kept for the pod: they are let go then, and not kept again
-	// for as long as the pod's status shows the nomination. timer is nil if none were kept yet.
-	until time.Time
-	timer clock.Timer
-	// byOther is the pod if another plugin's preemption has nominated it, and nil once until has
-	// passed.
-	byOther *v1.Pod
 }
 
 // Read calls f with the ledger, which f must neither change nor keep.
@@ -103,38 +83,22 @@ func (b *Cache) AddProfile(name string, args *config.ConfigurationResourcesArgs)
 	b.profiles[name] = args
 }
 
-// EvictWith sets what is called, in a goroutine of its own, to evict the losers of double
-// allocations once this scheduler leads.
-func (b *Cache) EvictWith(evict func([]*ledger.DoubleAllocation)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.evict = evict
-}
-
 // Lead records that this scheduler leads.
 func (b *Cache) Lead() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.leads = true
-	b.evictLosersIfLeading()
 }
 
-// evictLosersIfLeading has the losers of double allocations evicted, if this scheduler leads.
-// Claims count in that: it waits for the SlotClaims. The caller holds mu.
-func (b *Cache) evictLosersIfLeading() {
-	if len(b.doubleAllocated) == 0 || !b.leads || !b.Synced() {
-		return
+// DoubleAllocations are those that this scheduler has to resolve: none unless it leads, and none
+// before the SlotClaims are known, which say who keeps a slot.
+func (b *Cache) DoubleAllocations() []*ledger.DoubleAllocation {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if !b.leads || !b.Synced() {
+		return nil
 	}
-	var allocations []*ledger.DoubleAllocation
-	for s := range b.doubleAllocated {
-		if c := b.ledger.DoubleAllocationOf(s); c != nil {
-			allocations = append(allocations, c)
-		}
-	}
-	clear(b.doubleAllocated)
-	if len(allocations) > 0 {
-		go b.evict(allocations)
-	}
+	return b.ledger.DoubleAllocations()
 }
 
 // Synced reports whether the ledger has seen all that existed at start.

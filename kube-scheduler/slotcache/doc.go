@@ -10,8 +10,8 @@
 //   - objects.go, claims.go, pods.go: what the API shows, and what the scheduler itself is about
 //     to do
 //   - cycle.go, snapshot.go, advertised.go: what one cycle asks
-//   - nominations.go: for whom slots are kept, and how long; unclaimed.go: and for pods whose
-//     node chooses slots itself
+//   - nominations.go: for which nominated pods slots are reserved, and how long; unclaimed.go: which
+//     slots are kept for bound pods until their node, which chooses slots itself, has claimed as many
 //   - events.go: what the ledger's events are to package requeue
 //   - waiting.go, metrics.go, log.go: what people see
 package slotcache

@@ -40,9 +40,9 @@ func TestNothingIsRememberedOfWhatHasGone(t *testing.T) {
 	c.UID, c.ResourceVersion = "c-uid", "5"
 	b.ClaimSeen(c)
 	b.ClaimGone(c)
-	if len(b.nominations) != 2 || len(b.unserved()) != 1 || len(b.claimed.released) != 1 || len(b.leftOut) != 1 {
+	if len(b.nominations) != 2 || len(b.withoutSlots()) != 1 || len(b.claimed.released) != 1 || len(b.leftOut) != 1 {
 		t.Fatalf("known are %d nominations, %d without slots, %d released claims, %d slices with devices left out; want 2, 1, 1, 1",
-			len(b.nominations), len(b.unserved()), len(b.claimed.released), len(b.leftOut))
+			len(b.nominations), len(b.withoutSlots()), len(b.claimed.released), len(b.leftOut))
 	}
 	for _, p := range nominees {
 		b.DeletePod(p)

@@ -7,14 +7,40 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 )
 
-// Nominate keeps the slots of the preemption for the pod, and makes its victims known, until
+// Nomination is of a pod that is nominated to a node, by this plugin's preemption or, as the pod's
+// status says, by another's. The ledger reserves slots for the pod there.
+type Nomination struct {
+	req   *ledger.Request
+	node  string
+	state nominationState
+	// until is when the reservation ends, and timer ends it. Both are unset before there is one.
+	until time.Time
+	timer clock.Timer
+	// byOther is the pod if another plugin's preemption has nominated it; nil for one of ours.
+	byOther *v1.Pod
+}
+
+type nominationState int
+
+const (
+	// unserved: no slots were reserved yet, for the victims of another plugin's preemption hold them.
+	unserved nominationState = iota
+	// reserved: slots were reserved, until the pod is bound or gone, or for as long as the profile says.
+	// Other pods may have displaced it: then it is followed again.
+	reserved
+	// expired: that time is over. No slots are reserved again while the pod's status shows the nomination.
+	expired
+)
+
+// Nominate reserves the slots of the preemption for the pod, and makes its victims known, until
 // the pod is bound, gone, or the timeout passes. What was found without the lock is confirmed
-// first: nil if that fails, or if the pod waits no longer. Nothing is kept then, nor of a preemption
+// first: nil if that fails, or if the pod waits no longer. Nothing is reserved then, nor of a preemption
 // that is Free, and the pod is tried again.
 func (b *Cache) Nominate(req *ledger.Request, found *ledger.Preemption, strategy ledger.Strategy, timeout time.Duration) (*ledger.Preemption, *Nomination) {
 	b.mu.Lock()
@@ -31,7 +57,7 @@ func (b *Cache) Nominate(req *ledger.Request, found *ledger.Preemption, strategy
 		return found, nil
 	}
 	n := &Nomination{req: req, node: found.Node}
-	b.keep(n, found.Assignment, timeout)
+	b.reserve(n, found.Assignment, timeout)
 	return found, n
 }
 
@@ -48,7 +74,7 @@ func (b *Cache) InVain(pod *v1.Pod, n *Nomination) {
 	b.Queue.RetryLater(pod.UID)
 }
 
-// EndNomination gives back what is kept for the pod: its node cannot run it.
+// EndNomination gives back what is reserved for the pod: its node cannot run it.
 func (b *Cache) EndNomination(pod *v1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,23 +88,23 @@ func (b *Cache) endNomination(pod *v1.Pod) {
 	b.gaveBack(pod, b.ledger.ClearNomination(uid))
 }
 
-// NominatedNode is the node for which slots are kept for the pod, "" for none.
+// NominatedNode is the node on which slots are reserved for the pod, "" for none.
 func (b *Cache) NominatedNode(uid types.UID) string {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.ledger.Nominated(string(uid))
 }
 
-// keep keeps the slots for the nominated pod until it is bound, gone, or the timeout passes. The
+// reserve reserves the slots for the nominated pod until it is bound, gone, or the timeout passes. The
 // caller holds mu.
-func (b *Cache) keep(n *Nomination, a ledger.Assignment, timeout time.Duration) {
+func (b *Cache) reserve(n *Nomination, a ledger.Assignment, timeout time.Duration) {
 	pod := n.req.Pod
 	b.forgetNomination(pod.UID)
 	b.tellPreempted(pod, n.node, a)
 	b.record(b.ledger.Nominate(pod, n.node, a))
 	b.taken(a)
 	b.Queue.Reserved(types.UID(pod.UID))
-	n.until = b.clock.Now().Add(timeout)
+	n.state, n.until = reserved, b.clock.Now().Add(timeout)
 	n.timer = b.clock.AfterFunc(timeout, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -88,30 +114,30 @@ func (b *Cache) keep(n *Nomination, a ledger.Assignment, timeout time.Duration) 
 		b.logger.Info("Slots are kept no longer for a pod that preempted others and was not bound in time",
 			"pod", klog.KRef(pod.Namespace, pod.Name), "podUID", pod.UID, "node", n.node, "timeout", timeout)
 		b.clearNomination(pod.UID)
-		n.byOther = nil
-		b.nominations[pod.UID] = n // passed
+		n.state = expired
+		b.nominations[pod.UID] = n
 	})
 	b.nominations[pod.UID] = n
 }
 
-// clearNomination lets go of what is kept for the pod, and forgets that it was
+// clearNomination lets go of what is reserved or kept for the pod, and forgets that it was
 // nominated. The caller holds mu.
 func (b *Cache) clearNomination(uid string) {
 	b.forgetNomination(uid)
 	b.record(b.ledger.ClearNomination(uid))
 }
 
-// forgetNomination forgets that the pod was nominated, or is unclaimed. What is kept for it in the
-// ledger stays. The caller holds mu.
+// forgetNomination forgets that the pod was nominated, or is unclaimed. What the ledger has for it
+// stays. The caller holds mu.
 func (b *Cache) forgetNomination(uid string) {
-	if n := b.nominations[uid]; n != nil && n.timer != nil {
+	if n := b.nominations[uid]; n != nil && n.state == reserved {
 		n.timer.Stop()
 	}
 	delete(b.nominations, uid)
 	delete(b.unclaimed, uid)
 }
 
-// followNomination keeps slots also for pods that another plugin's preemption
+// followNomination reserves slots also for pods that another plugin's preemption
 // has nominated: it frees the slots on one node, and pods on other nodes that
 // share the device could take them. The caller holds mu.
 func (b *Cache) followNomination(pod *v1.Pod, req *ledger.Request) {
@@ -131,14 +157,14 @@ func (b *Cache) followNomination(pod *v1.Pod, req *ledger.Request) {
 	}
 	args := b.argsOf(pod)
 	timeout := args.NominationTimeout.Duration
-	if n != nil && n.node == node && n.timer != nil {
+	if n != nil && n.node == node && n.state != unserved {
 		if timeout = n.until.Sub(now); timeout <= 0 {
 			return
 		}
 	}
 	// Its victims are known as such once they are being deleted.
 	if p := b.ledger.Preempt(args.Strategy, node, req, nil); p != nil {
-		b.keep(&Nomination{req: req, node: node, byOther: pod}, p.Assignment, timeout)
+		b.reserve(&Nomination{req: req, node: node, byOther: pod}, p.Assignment, timeout)
 		if b.ledger.Ready(uid) { // nothing more comes that would have it tried
 			b.Queue.RetryLater(pod.UID)
 		}
@@ -155,11 +181,11 @@ func (b *Cache) followNomination(pod *v1.Pod, req *ledger.Request) {
 	n.byOther = pod
 }
 
-// unserved are the pods that another plugin has nominated, to one of the nodes if any are given,
-// and for which it has nothing that could be kept. The caller holds mu.
-func (b *Cache) unserved(nodes ...string) (found []*Nomination) {
+// withoutSlots are the nominations by other plugins, to one of the nodes if any are given, for which
+// the ledger reserves nothing, and which are not over. The caller holds mu.
+func (b *Cache) withoutSlots(nodes ...string) (found []*Nomination) {
 	for uid, n := range b.nominations {
-		if n.byOther != nil && b.ledger.Nominated(uid) == "" && (len(nodes) == 0 || slices.Contains(nodes, n.node)) {
+		if n.byOther != nil && n.state != expired && b.ledger.Nominated(uid) == "" && (len(nodes) == 0 || slices.Contains(nodes, n.node)) {
 			found = append(found, n)
 		}
 	}

@@ -37,8 +37,8 @@ func (b *Cache) await(pod *v1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.enter(pod, req)
-	if n := b.nominations[string(pod.UID)]; n != nil && n.timer == nil && apiequality.Semantic.DeepEqual(n.byOther.Status, pod.Status) {
-		return // nothing could be kept for it, and what its author writes does not change that
+	if n := b.nominations[string(pod.UID)]; n != nil && n.state == unserved && apiequality.Semantic.DeepEqual(n.byOther.Status, pod.Status) {
+		return // nothing could be reserved for it, and what its author writes does not change that
 	}
 	b.followNomination(pod, req)
 }
@@ -105,12 +105,10 @@ func (b *Cache) observe(pod *v1.Pod) {
 	for _, c := range found {
 		conflicts.Inc()
 		logger.Error(nil, "Two pods are assigned the same slot", "slot", c.Slot.String(), "holder", c.Holder.String(), "holderUID", c.Holder.UID)
-		b.doubleAllocated.Insert(c.Slot)
 	}
-	b.evictLosersIfLeading()
 	b.record(event)
 	if pod.DeletionTimestamp != nil && b.ledger.SetTerminating(string(pod.UID)) { // its status may change many times yet
-		for _, n := range b.unserved(pod.Spec.NodeName) {
+		for _, n := range b.withoutSlots(pod.Spec.NodeName) {
 			b.followNomination(n.byOther, n.req)
 		}
 	}
@@ -124,7 +122,7 @@ func (b *Cache) DeletePod(pod *v1.Pod) {
 	b.clearNomination(string(pod.UID))
 	b.tellReleased(pod, "Released slots")
 	b.record(b.ledger.Remove(string(pod.UID)))
-	for _, n := range b.unserved(pod.Spec.NodeName) { // what the pod had may have gone to another
+	for _, n := range b.withoutSlots(pod.Spec.NodeName) { // what the pod had may have gone to another
 		b.Queue.RetryNow(n.byOther.UID)
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -24,7 +23,6 @@ import (
 	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
 	"github.com/kubeslot/kubeslot/types/client/restored"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // startPatience bounds how long the first pods wait for the ledger. 25,000 devices
@@ -36,17 +34,16 @@ const startPatience = 10 * time.Second
 // tried. Pods are activated by the Queue once Begin was called.
 func New(logger klog.Logger, c clock.WithDelayedExecution, activator fwk.PodActivator, sources ...cache.InformerSynced) *Cache {
 	b := &Cache{
-		logger:          logger,
-		clock:           c,
-		sources:         sources,
-		late:            make(chan struct{}),
-		ledger:          ledger.New(),
-		leftOut:         map[string]string{},
-		claimed:         claimed{released: map[types.UID]bool{}},
-		profiles:        map[string]*config.ConfigurationResourcesArgs{},
-		nominations:     map[string]*Nomination{},
-		unclaimed:       map[string]*unclaimed{},
-		doubleAllocated: sets.Set[slot.Name]{},
+		logger:      logger,
+		clock:       c,
+		sources:     sources,
+		late:        make(chan struct{}),
+		ledger:      ledger.New(),
+		leftOut:     map[string]string{},
+		claimed:     claimed{released: map[types.UID]bool{}},
+		profiles:    map[string]*config.ConfigurationResourcesArgs{},
+		nominations: map[string]*Nomination{},
+		unclaimed:   map[string]*unclaimed{},
 	}
 	b.Queue = requeue.New(requeue.Options[*waitreason.Record]{Logger: logger, Activator: activator, Clock: c, Possible: b.possible, MinPreemptorPriority: b.minPreemptorPriority, Finishes: true})
 	c.AfterFunc(startPatience, b.GiveUpWaiting)
@@ -132,8 +129,7 @@ func (b *Cache) Begin(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.Queue.Start()
-	b.evictLosersIfLeading()
-	for _, n := range b.unserved() {
+	for _, n := range b.withoutSlots() {
 		b.followNomination(n.byOther, n.req)
 	}
 }
