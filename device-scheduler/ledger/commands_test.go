@@ -1,6 +1,10 @@
 package ledger
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // containers are the lines of commands that are about what a pod requests.
 const containers = "[init|sidecar] container resource=count ..."
@@ -96,7 +100,14 @@ var commands = map[string]struct {
 	}},
 	// May it take all that is kept for it?
 	"ready": {"pod", "", func(s *story, c step) string {
-		if s.Ready(c.pod.UID) {
+		ready := s.Ready(c.pod.UID)
+		listed := slices.ContainsFunc(slices.Collect(maps.Keys(s.devices)), func(instance string) bool {
+			return slices.Contains(s.ReadyFor(instance), c.pod.UID)
+		})
+		if ready != listed {
+			return fmt.Sprintf("ready: %v, and listed as such: %v", ready, listed)
+		}
+		if ready {
 			return "ready"
 		}
 		return "not yet"

@@ -81,3 +81,18 @@ func (l *Ledger) Ready(uid string) bool {
 			h.cl && d.config.oncePerNode() && d.clOnNode.of(n.node) > 0
 	})
 }
+
+// ReadyFor returns the UIDs of pods that could be bound now, see Ready, and that slots of the
+// Instance are kept for; none for another name.
+func (l *Ledger) ReadyFor(instance string) (uids []string) {
+	d := l.devices[instance]
+	if d == nil || d.config == nil {
+		return nil
+	}
+	for _, s := range d.config.waiting[d] {
+		if uid := s.nominee.UID; !slices.Contains(uids, uid) && l.Ready(uid) {
+			uids = append(uids, uid)
+		}
+	}
+	return uids
+}

@@ -77,7 +77,8 @@ func TestPodsOfNamespacesThatAreNotAllowed(t *testing.T) {
 	}
 }
 
-// A pod that was refused is tried again once it may be allowed, and only then.
+// A pod that was refused is tried again once it may be allowed, and only then; one that was not tried
+// is to be tried anyway.
 func TestPodsAreTriedAgainWhenTheirNamespaceMayBeAllowed(t *testing.T) {
 	selected := &akriv0.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}}
 	r, namespaces := newRestrictedRig(t, selected, namespace("c"))
@@ -85,6 +86,9 @@ func TestPodsAreTriedAgainWhenTheirNamespaceMayBeAllowed(t *testing.T) {
 	p.Namespace = "c"
 	r.know(p)
 	r.refused(p, "node-a")
+	untried := pod("untried", "1")
+	untried.Namespace = "c"
+	r.cache.SetPod(untried)
 	r.requeued()
 	r.cache.SetNamespace(namespace("other", "team", "a"))
 	r.cache.SetConfiguration(restricted(selected))

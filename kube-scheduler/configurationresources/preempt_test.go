@@ -31,7 +31,7 @@ func (r *rig) refuse(p *v1.Pod, nodes ...string) (fwk.CycleState, *framework.Nod
 // refuseWith is refuse on nodes that Filter refuses with the code.
 func (r *rig) refuseWith(p *v1.Pod, code fwk.Code, infos ...fwk.NodeInfo) (fwk.CycleState, *framework.NodeToStatus) {
 	r.Helper()
-	r.cache.SetPod(p)
+	r.await(p)
 	state, statuses := framework.NewCycleState(), framework.NewDefaultNodeToStatus()
 	if _, status := r.PreFilter(r.ctx, state, p, infos); !status.IsSuccess() {
 		r.Fatalf("PreFilter: %v", status)
@@ -108,7 +108,7 @@ func TestPreemptsAcrossNodes(t *testing.T) {
 	eventually(t, "the holder's eviction", func() bool { return slices.Equal(r.deleted(), []string{"holder"}) })
 	r.preempts(vip)
 	r.wantDeleted("while the victim ends", "holder")
-	r.cache.SetPod(pod("other", "1"))
+	r.await(pod("other", "1"))
 	r.requeued()
 	r.cache.DeletePod(holder)
 	r.wantFree("the victim gone", "cam", 0)

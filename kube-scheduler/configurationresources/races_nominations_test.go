@@ -33,7 +33,7 @@ func TestNominationEnds(t *testing.T) {
 			patient := &config.ConfigurationResourcesArgs{NominationTimeout: metav1.Duration{Duration: time.Hour}}
 			patient.SetDefaults()
 			r.cache.AddProfile("patient", patient)
-			r.cache.SetPod(pod("other", "1"))
+			r.await(pod("other", "1"))
 			vip := important("vip")
 			vip.Spec.SchedulerName = test.scheduler
 
@@ -179,7 +179,7 @@ func TestNominatedPodGoes(t *testing.T) {
 		synctestRun(t, name, func(t *testing.T) {
 			r, holder := preemptionRig(t)
 			other := pod("other", "1")
-			r.cache.SetPod(other)
+			r.await(other)
 			vip := before(r, holder, important("vip"))
 			synctest.Wait()
 			r.requeued()

@@ -125,7 +125,7 @@ func TestLivesOfABoundPod(t *testing.T) {
 			before := bound(pod("p", "1"), "node-a", cam1)
 			before.Status.Phase = v1.PodRunning
 			r.cache.SetPod(before)
-			r.cache.SetPod(pod("waiter", "1"))
+			r.await(pod("waiter", "1"))
 			r.requeued()
 			after := before.DeepCopy()
 			test.change(after)

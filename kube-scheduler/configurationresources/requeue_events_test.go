@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -29,7 +30,7 @@ func TestWaitingPodsAreActivatedByWhatHelps(t *testing.T) {
 	running := bound(holder, "node-a", r.given(holder))
 	r.cache.SetPod(running)
 	waiter := pod("waiter", "1")
-	r.cache.SetPod(waiter)
+	r.await(waiter)
 
 	expect := func(what string, names ...string) {
 		t.Helper()
@@ -58,7 +59,7 @@ func TestWaitingPodsAreActivatedByWhatHelps(t *testing.T) {
 func (r *rig) awaitAll(pods int) []string {
 	names := crowd(pods)
 	for i, name := range names {
-		r.cache.SetPod(withPriority(pod(name, "1"), int32(i)))
+		r.await(withPriority(pod(name, "1"), int32(i)))
 	}
 	r.requeued()
 	return names
@@ -112,7 +113,11 @@ func TestActivatesAsManyAsHelps(t *testing.T) {
 			if test.afterFirst != nil {
 				test.afterFirst(r)
 			}
-			activated = append(activated, r.requeuedWithin(time.Second)...)
+			for _, name := range activated {
+				r.cache.Queue.Try(types.UID(name + "-uid"))
+				r.cache.Queue.Asked(types.UID(name + "-uid"))
+			}
+			activated = append(activated, r.requeuedInVain(time.Second)...)
 			activated = slices.DeleteFunc(activated, func(name string) bool { return name == "nominee" })
 			if got, want := slices.Compact(slices.Sorted(slices.Values(activated))), names[waiting-test.want:]; !slices.Equal(got, want) {
 				t.Errorf("activated in all: %v, want %v", got, want)
@@ -121,15 +126,15 @@ func TestActivatesAsManyAsHelps(t *testing.T) {
 	}
 }
 
-// What the ledger sees at start activates nobody: all that wait are tried once it has
-// seen everything.
-func TestNoWakingBeforeTheLedgerIsInStep(t *testing.T) {
+// Pods that were refused before the ledger had seen everything are tried once it has.
+func TestTriedWhenTheLedgerIsInStep(t *testing.T) {
 	r := newRig(t)
 	started := slotcache.New(klog.FromContext(r.ctx), clock.RealClock{}, r) // but for its queue
 	started.SetConfiguration(cameras(1))
 	r.cache = started
-	r.cache.SetPod(pod("waiter", "1"))
 	device(r.cache, "cam-000001", nil, "node-a")
+	r.await(pod("waiter", "1"))
+	r.cache.SetPod(pod("untried", "1"))
 	r.wantActivated("being read")
 	r.cache.Begin(r.ctx) // it has no sources to wait for
 	r.wantActivated("in step", "waiter")

@@ -35,8 +35,8 @@ func TestWaitingPodsAreNotTriedInVain(t *testing.T) {
 	q.eventually("one of the waiting to be bound", func() bool {
 		return slices.ContainsFunc(waiting, func(name string) bool { return q.node(name) != "" })
 	})
-	// The first ones and, where these take longer than a batch's time, those of two more.
-	const most = 7 * requeue.DefaultFirstBatch
+	// The first ones and, should not all of these be tried within a second, the next ones.
+	const most = 3 * requeue.DefaultFirstBatch
 	if got := q.rest() - before; got > most {
 		t.Errorf("%d scheduling cycles of %d waiting pods for one free slot, want at most %d", got, len(waiting), most)
 	}

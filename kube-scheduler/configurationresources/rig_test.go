@@ -60,7 +60,6 @@ func newLoggingRig(t *testing.T, logger klog.Logger, sources ...cache.InformerSy
 	r.Plugin = newPlugin(slotcache.New(logger, clock.RealClock{}, r, sources...), r.handle,
 		corelisters.NewPodLister(r.known), policylisters.NewPodDisruptionBudgetLister(r.budgets))
 	r.cache.GiveUpWaiting()
-	r.cache.Queue.Start()
 	evictor := &recovery.Evictor{Logger: logger, Client: r.client, Recorder: r.handle.recorder,
 		DoubleAllocations: r.cache.DoubleAllocations}
 	go evictor.Run(r.ctx)
@@ -160,6 +159,18 @@ func (r *rig) requeuedWithin(within time.Duration) []string {
 	}
 }
 
+// requeuedInVain is requeuedWithin of pods that are tried, in vain, as soon as they are activated.
+func (r *rig) requeuedInVain(within time.Duration) (activated []string) {
+	for more := r.requeuedWithin(0); len(more) > 0; more = r.requeuedWithin(0) {
+		for _, name := range more {
+			r.cache.Queue.Try(types.UID(name + "-uid"))
+			r.cache.Queue.Asked(types.UID(name + "-uid"))
+		}
+		activated = append(activated, more...)
+	}
+	return append(activated, r.requeuedWithin(within)...)
+}
+
 // wantActivated answers the events, and wants these pods activated since that was done before.
 func (r *rig) wantActivated(what string, names ...string) {
 	r.Helper()
@@ -242,6 +253,20 @@ func (r *rig) create(pods ...*v1.Pod) {
 	}
 }
 
+// await has a pod wait that was tried.
+func (r *rig) await(p *v1.Pod) {
+	r.cache.SetPod(p)
+	r.answered(p)
+}
+
+// answered records a try of a waiting pod that the informer does not know: PreFilter does not.
+func (r *rig) answered(p *v1.Pod) {
+	if _, err := r.pods.Pods(p.Namespace).Get(p.Name); err != nil {
+		r.cache.Queue.Try(p.UID)
+		r.cache.Queue.Asked(p.UID)
+	}
+}
+
 // filter runs PreFilter, and Filter on the node.
 func (r *rig) filter(p *v1.Pod, node string) (fwk.CycleState, *fwk.Status) {
 	return r.filterOn(p, nodeInfo(node))
@@ -249,6 +274,7 @@ func (r *rig) filter(p *v1.Pod, node string) (fwk.CycleState, *fwk.Status) {
 
 func (r *rig) filterOn(p *v1.Pod, node fwk.NodeInfo) (fwk.CycleState, *fwk.Status) {
 	state := framework.NewCycleState()
+	r.answered(p)
 	if _, status := r.PreFilter(r.ctx, state, p, []fwk.NodeInfo{node}); !status.IsSuccess() {
 		return state, status
 	}

@@ -79,7 +79,7 @@ func TestUnchangedSlicesActivateNobody(t *testing.T) {
 	r := newRig(t)
 	s := as(slice("node-a", "0", reported("cam-000001")), "a", "1")
 	r.cache.SetSlice(s)
-	r.cache.SetPod(pod("waiter", "1"))
+	r.await(pod("waiter", "1"))
 	r.requeued()
 	r.cache.SetSlice(s)
 	r.cache.SetSlice(as(slice("node-a", "0", reported("cam-000001")), "a", "2"))

@@ -106,12 +106,15 @@ func (a *deviceCache) faulted(uid apitypes.UID) {
 }
 
 // fitting tells which pods fit the node now.
-func (a *deviceCache) fitting(node string) func(*v1.Pod, *waiting) bool {
+func (a *deviceCache) fitting(node string) func(*waiting) bool {
 	n := a.host.Node(node)
+	if n == nil {
+		return nil
+	}
 	fits := map[string]bool{} // by kind
-	return func(_ *v1.Pod, w *waiting) bool {
+	return func(w *waiting) bool {
 		if _, judged := fits[w.kind]; !judged {
-			fits[w.kind] = n != nil && a.judge(node, n, w.req).fits()
+			fits[w.kind] = a.judge(node, n, w.req).fits()
 		}
 		return fits[w.kind]
 	}
@@ -125,7 +128,7 @@ func (a *deviceCache) follow(ctx context.Context) {
 		return
 	}
 	a.logger.Info("Devices of nodes and pods are in step with the API")
-	a.queue.Start()
+	a.queue.RetryWaiting(nil, nil)
 	a.queue.Run(ctx)
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/time/rate"
 	v1 "k8s.io/api/core/v1"
-	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -92,12 +91,6 @@ func (a *deviceCache) retry(ctx context.Context, c clock.Clock) {
 // again asks once more, and reports whether nothing is wrong any longer.
 func (a *deviceCache) again() bool {
 	err := a.host.Retry()
-	var faulted []apitypes.UID
-	a.queue.Each(func(pod *v1.Pod, w *waiting, _ []string) {
-		if w.faulted.Load() {
-			faulted = append(faulted, pod.UID)
-		}
-	})
-	a.queue.RetryNow(faulted...)
-	return err == nil && len(faulted) == 0
+	faulted := a.queue.RetryWaiting(nil, func(_ *v1.Pod, w *waiting) bool { return w.faulted.Load() })
+	return err == nil && faulted == 0
 }

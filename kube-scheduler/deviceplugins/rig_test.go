@@ -130,7 +130,6 @@ func newRig(t testing.TB, schedulers ...devicescheduler.DeviceScheduler) *rig {
 		t.Fatal(err)
 	}
 	a.recorder, a.pods = r.recorder, corelisters.NewPodLister(r.known)
-	a.queue.Start()
 	r.Plugin = &Plugin{cache: a, binder: &binding.Binder{Handle: fakeHandle{client: r.client}, Clock: r.clock}}
 	return r
 }

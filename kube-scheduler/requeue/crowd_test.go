@@ -27,8 +27,7 @@ func TestFiveThousandWait(t *testing.T) {
 		p := pod(name)
 		priority := int32(i * 37 % priorities)
 		p.Spec.Priority, priorityOf[name] = &priority, int(priority)
-		r.Add(p, 0, "x")
-		r.try(name)
+		r.await(p, "x")
 	}
 	activated, last, most := 0, priorities, 0
 	for got := range slots {

@@ -2,8 +2,9 @@ package requeue
 
 import (
 	"cmp"
-	"slices"
+	"time"
 
+	"github.com/google/btree"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -18,24 +19,91 @@ type Event struct {
 	Preemptible map[string][]slot.Name
 }
 
-// Record has the pods tried that an event may help.
-func (q *Queue[R]) Record(e Event) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.record(e)
+// keyEvents are what happened to a key since the last time that its line was looked at to the end.
+type keyEvents[R any] struct {
+	key         string
+	freed       uint64 // the number of the last event, of those that concern all pods
+	gaveBack    uint64 // that of the last one of what a pod gave back
+	giver       string // who gave it back; "" when several did
+	changes     int    // of what is known of them: a batch that is being made has not seen the last
+	free        bool
+	preemptible sets.Set[slot.Name] // slots that some pods may have by preemption
+
+	left  *btree.BTreeG[*waiting[R]] // who was in line at the last event and has not been looked at since
+	size  int                        // of the next batch
+	batch *batch[R]                  // the last one
+	next  task                       // makes the next one
 }
 
-func (q *Queue[R]) record(e Event) {
+// batch counts the pods that were activated together and have not been tried.
+type batch[R any] struct {
+	of      *keyEvents[R]
+	untried int
+}
+
+// Record has the pods tried that an event may help.
+func (q *Queue[R]) Record(e Event) { q.record(e, "") }
+
+// GaveBack is Record for what the pod gave back that it had reserved. It is no news to the
+// pod itself, to others of its gang, which is reserved and given back as one, nor to pods
+// that were not rejected meanwhile.
+func (q *Queue[R]) GaveBack(pod *v1.Pod, e Event) { q.record(e, giverOf(pod)) }
+
+func (q *Queue[R]) record(e Event, giver string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for _, key := range e.Freed {
-		if on := q.on(key); on != nil {
+		if on := q.on(key, giver); on != nil {
 			on.free = true
 		}
 	}
 	for key, slots := range e.Preemptible {
-		if on := q.on(key); on != nil {
+		if on := q.on(key, giver); on != nil {
 			on.preemptible.Insert(slots...)
 		}
 	}
+}
+
+// on returns the state of the key, with an event on it now; nil if it can help nobody. The
+// caller holds mu.
+func (q *Queue[R]) on(key, giver string) *keyEvents[R] {
+	line := cmp.Or(q.lines[anyKey], q.lines[key])
+	if line == nil {
+		return nil
+	}
+	e := q.events[key]
+	if e == nil {
+		e = &keyEvents[R]{key: key, size: cmp.Or(q.FirstBatch, DefaultFirstBatch), preemptible: sets.Set[slot.Name]{}}
+		e.next.do = func(now time.Time, activate map[string]*v1.Pod) int { return q.nextBatch(e, now, activate) }
+		q.events[key] = e
+		q.set(&e.next, q.Clock.Now())
+	}
+	q.now++
+	switch {
+	case giver == "":
+		e.freed = q.now
+	case e.gaveBack > 0 && e.giver != giver:
+		e.gaveBack, e.giver = q.now, ""
+	default:
+		e.gaveBack, e.giver = q.now, giver
+	}
+	e.changes++
+	e.left = line.Clone()
+	q.look()
+	return e
+}
+
+// concerns reports whether an event is news to the pod.
+func (e *keyEvents[R]) concerns(w *waiting[R]) bool {
+	return w.lastTry < e.freed || w.lastTry < e.gaveBack && !w.reserved && w.giver != e.giver
+}
+
+// giverOf names who gives back with the pod: its gang, or the pod alone.
+func giverOf(pod *v1.Pod) string {
+	if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil {
+		return pod.Namespace + "/" + *group.PodGroupName
+	}
+	return string(pod.UID)
 }
 
 // Taken reports that a pod was given a slot of the key that was free. More important pods
@@ -47,57 +115,4 @@ func (q *Queue[R]) Taken(key string, s slot.Name) {
 		e.changes++
 		e.preemptible.Insert(s)
 	}
-}
-
-// GaveBack is Record for what the pod gave back that it had reserved. It is no news to the
-// pod itself, to others of its gang, which is reserved and given back as one, nor to pods
-// that were not rejected meanwhile.
-func (q *Queue[R]) GaveBack(pod *v1.Pod, e Event) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var exempt []*waiting[R]
-	for _, w := range q.pods {
-		if (!w.rejected || w.pod.UID == pod.UID || sameGang(w.pod, pod)) && !q.hasNews(w) {
-			exempt = append(exempt, w)
-		}
-	}
-	q.record(e)
-	for _, w := range exempt {
-		w.lastTry = q.now
-	}
-}
-
-// hasNews reports whether there was an event that the pod was not tried since. The caller
-// holds mu.
-func (q *Queue[R]) hasNews(w *waiting[R]) bool {
-	for key, e := range q.events {
-		if w.lastTry < e.number && (w.keys[0] == anyKey || slices.Contains(w.keys, key)) {
-			return true
-		}
-	}
-	return false
-}
-
-func sameGang(a, b *v1.Pod) bool {
-	ga, gb := a.Spec.SchedulingGroup, b.Spec.SchedulingGroup
-	return ga != nil && gb != nil && a.Namespace == b.Namespace &&
-		ga.PodGroupName != nil && gb.PodGroupName != nil && *ga.PodGroupName == *gb.PodGroupName
-}
-
-// on returns the state of the key, with an event on it now; nil if nobody waits for it. The
-// caller holds mu.
-func (q *Queue[R]) on(key string) *keyEvents {
-	if !q.started || len(q.byKey[key]) == 0 && len(q.byKey[anyKey]) == 0 {
-		return nil
-	}
-	q.now++
-	e := q.events[key]
-	if e == nil {
-		e = &keyEvents{batch: cmp.Or(q.FirstBatch, DefaultFirstBatch), preemptible: sets.Set[slot.Name]{}}
-		q.events[key] = e
-	}
-	e.number = q.now
-	e.changes++
-	q.look()
-	return e
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// rig is a Queue of pods whose request is a set of keys that are possible for them.
+// rig is a Queue of pods, whose request is the pod.
 type rig struct {
-	*Queue[int]
+	*Queue[*v1.Pod]
 	clock     *clocktesting.FakeClock
 	possible  map[string]func(*v1.Pod) bool // by key; without one nothing is
 	activated []string
@@ -29,13 +29,12 @@ type rig struct {
 
 func newRig() *rig {
 	r := &rig{clock: clocktesting.NewFakeClock(time.Unix(1000, 0)), possible: map[string]func(*v1.Pod) bool{}}
-	r.Queue = New(Options[int]{Logger: klog.Background(), Activator: r, Clock: r.clock, Possible: func(key string) func(*v1.Pod, int) bool {
-		return func(p *v1.Pod, _ int) bool { return r.possible[key] != nil && r.possible[key](p) }
+	r.Queue = New(Options[*v1.Pod]{Logger: klog.Background(), Activator: r, Clock: r.clock, Possible: func(key string) func(*v1.Pod) bool {
+		return r.possible[key]
 	}, MinPreemptorPriority: func(slots []slot.Name) (int32, bool) { // a slot's number is its own
 		least := slices.MinFunc(slots, func(a, b slot.Name) int { return a.Index - b.Index }).Index
 		return int32(least), least < 1000
 	}})
-	r.Start()
 	return r
 }
 
@@ -62,10 +61,22 @@ func (r *rig) after(d time.Duration) []string {
 			return r.activated
 		}
 		r.clock.Step(wait)
-		if wait == 0 && !end.After(r.clock.Now()) {
-			return r.activated
-		}
 	}
+}
+
+// afterTrying is after where pods are tried, in vain, as soon as they are activated.
+func (r *rig) afterTrying(d time.Duration) (activated []string) {
+	for more := r.after(0); len(more) > 0; more = r.after(0) {
+		activated = append(activated, more...)
+		r.try(more...)
+	}
+	return append(activated, r.after(d)...)
+}
+
+// await has a pod wait that was tried.
+func (r *rig) await(p *v1.Pod, keys ...string) {
+	r.Add(p, p, keys...)
+	r.Try(p.UID)
 }
 
 // pod has its name's number as priority: p07 has 7.
@@ -80,9 +91,8 @@ func (r *rig) crowd(key string, n int) []string {
 	names := make([]string, n)
 	for i := range names {
 		names[i] = fmt.Sprintf("p%03d", i)
-		r.Add(pod(names[i]), 0, key)
+		r.await(pod(names[i]), key)
 	}
-	r.try(names...)
 	return names
 }
 
@@ -103,43 +113,105 @@ func want(t *testing.T, what string, got []string, want ...string) {
 // Who is activated, for what, and when.
 func TestEvents(t *testing.T) {
 	r := newRig()
-	for name, keys := range map[string][]string{"a": {"x"}, "b": {"x", "y"}, "any": nil} {
-		r.Add(pod(name), 0, keys...)
-		r.try(name)
+	for name, keys := range map[string][]string{"a": {"x"}, "b": {"x", "y"}, "c": {"x", "y"}} {
+		r.await(pod(name), keys...)
 	}
 	want(t, "nothing", r.after(time.Hour))
 	r.Record(Event{Freed: []string{"x"}})
 	want(t, "freed, and taken already", r.after(0))
 	r.free("y")
-	want(t, "freed", r.after(0), "any", "b")
+	want(t, "freed", r.after(0), "b", "c")
 	r.free("x")
 	want(t, "freed, while two were activated and not tried", r.after(0), "a")
 	r.free("unknown")
 	r.Delete("b")
-	r.try("a", "any")
+	r.try("a", "c")
 	want(t, "all tried", r.after(time.Hour))
 	r.free("y")
-	want(t, "one is gone", r.after(0), "any")
-	r.try("any")
+	want(t, "one is gone", r.after(0), "c")
+	r.try("c")
 	r.Record(Event{Freed: []string{"x"}})
 	r.try("a")
-	want(t, "tried since the event", r.after(0), "any")
+	want(t, "tried since the event", r.after(0), "c")
+	r = newRig()
+	r.await(pod("any"))
+	r.free("z")
+	want(t, "of any key", r.after(0), "any")
 }
 
-// A batch follows the other while something is free; the most important pods are first.
+// A batch follows the other when that has been tried, while something is free; the most important
+// pods are first.
 func TestBatches(t *testing.T) {
 	r := newRig()
 	names := r.crowd("x", 100)
 	r.free("x")
 	want(t, "at once", r.after(0), names[84:]...)
-	r.clock.Step(BatchInterval)
-	want(t, "in a while", r.after(0), names[52:84]...)
+	r.try(names[85:]...)
+	want(t, "while one has not been tried", r.after(RetryInterval-soon))
+	r.try(names[84])
+	want(t, "when all have", r.after(0), names[52:84]...)
 	r.possible["x"] = nil
-	want(t, "taken", r.after(time.Second/2))
 	r.try(names...)
-	want(t, "and tried", r.after(time.Hour))
+	want(t, "taken, and tried", r.after(time.Hour))
 	r.free("x")
 	want(t, "again", r.after(0), names[84:]...)
+}
+
+// The next batch does not wait for pods that are gone, nor for long for those that are not tried.
+func TestBatchWithPodsThatAreNotTried(t *testing.T) {
+	r := newRig()
+	names := r.crowd("x", 100)
+	r.free("x")
+	r.after(0)
+	r.try(names[85:]...)
+	r.Delete(types.UID(names[84]))
+	want(t, "one is gone", r.after(0), names[52:84]...)
+	r.try(names[53:84]...)
+	want(t, "one is not tried", r.after(RetryInterval-soon))
+	want(t, "nor in its time", r.after(soon), names[:53]...)
+	r.try(names[52])
+	want(t, "of a batch before", r.after(RetryInterval-soon))
+}
+
+// Pods that were not tried are in the framework's queue, or kept back: nothing is done about them,
+// as in a scheduler that does not lead.
+func TestPodsThatWereNotTried(t *testing.T) {
+	r := newRig()
+	r.Finishes = true
+	p := pod("p")
+	r.Add(p, p, "x")
+	r.Options.Possible = func(string) func(*v1.Pod) bool {
+		t.Error("the plugin was asked what is possible")
+		return nil
+	}
+	r.free("x")
+	r.RetryNow("p")
+	r.RetryLater("p")
+	r.RetryWaiting(nil, nil)
+	want(t, "not tried", r.after(time.Hour))
+}
+
+// A Step looks at a bounded number of pods, however many wait; in the end all are looked at, once.
+func TestStepLooksAtABoundedNumber(t *testing.T) {
+	r := newRig()
+	names := r.crowd("x", 1000)
+	looked, most := 0, 0
+	r.possible["x"] = func(*v1.Pod) bool { looked++; return false }
+	r.Record(Event{Freed: []string{"x"}})
+	for wait, more := r.Step(); more && wait == 0; wait, more = r.Step() {
+		most = max(most, looked)
+		looked = 0
+	}
+	if most == 0 || most > maxPerStep || looked == 0 {
+		t.Errorf("a Step looked at %d pods, and the last one at %d", most, looked)
+	}
+	r.RetryWaiting(nil, nil)
+	r.Step()
+	activated := r.activated
+	if len(activated) > maxPerStep {
+		t.Errorf("a Step activated %d pods", len(activated))
+	}
+	want(t, "all", append(activated, r.after(0)...), names...)
 }
 
 // Pods that are not first in line are tried although events follow each other so closely
@@ -160,14 +232,14 @@ func TestBatchesGrow(t *testing.T) {
 	}
 }
 
-// All of ten thousand pods are activated within a second.
+// All of ten thousand pods are activated within a second, if the scheduler tries them at once.
 func TestAllWithinASecond(t *testing.T) {
 	r := newRig()
 	for i := range 10_000 {
-		r.Add(pod(fmt.Sprintf("p%05d", i)), 0, "x")
+		r.await(pod(fmt.Sprintf("p%05d", i)), "x")
 	}
 	r.free("x")
-	if got := len(r.after(time.Second - 1)); got != 10_000 {
+	if got := len(r.afterTrying(time.Second - 1)); got != 10_000 {
 		t.Errorf("%d of 10000 pods were activated within a second", got)
 	}
 }
@@ -178,15 +250,16 @@ func TestPreemptors(t *testing.T) {
 	names := r.crowd("x", 100)
 	never, policy := pod("p200"), v1.PreemptNever
 	never.Spec.PreemptionPolicy = &policy
-	r.Add(never, 0, "x")
+	r.await(never, "x")
 	r.Record(Event{Preemptible: map[string][]slot.Name{"x": {{Index: 96}, {Index: 2000}}}})
 	want(t, "more important ones", r.after(time.Second/2), names[96:]...)
 	r.try(names...)
 	r.free("x")
-	want(t, "freed", r.after(0), append(names[85:], "p200")...)
+	want(t, "freed", r.after(0), append(slices.Clone(names[85:]), "p200")...)
 	r.possible["x"] = nil
 	r.Taken("x", slot.Name{Index: 50})
-	want(t, "taken before all were activated", r.after(time.Second/2), names[50:85]...)
+	r.try(append(names[85:], "p200")...)
+	want(t, "taken before all were activated", r.afterTrying(time.Second/2), names[50:85]...)
 	r.try(append(names, "p200")...)
 	r.Taken("x", slot.Name{Index: 10})
 	want(t, "taken, when that is over", r.after(time.Second/2))
@@ -210,11 +283,10 @@ func TestTakenWhileABatchIsMade(t *testing.T) {
 	names := r.crowd("x", 20)
 	r.possible["x"] = func(*v1.Pod) bool {
 		r.Taken("x", slot.Name{Index: 15})
+		r.possible["x"] = nil
 		return false
 	}
 	r.Record(Event{Freed: []string{"x"}})
-	r.Step()
-	r.possible["x"] = nil
 	want(t, "taken", r.after(time.Second/2), names[15:]...)
 }
 
@@ -225,14 +297,13 @@ func TestWaitsSinceABatchWasMade(t *testing.T) {
 	r.crowd("x", 1)
 	r.possible["x"] = func(*v1.Pod) bool {
 		if _, waits := r.Get("p9"); !waits {
-			r.Add(pod("p9"), 0, "x")
-			r.try("p9")
+			r.await(pod("p9"), "x")
 			r.Record(Event{Freed: []string{"x"}})
 		}
 		return true
 	}
 	r.Record(Event{Freed: []string{"x"}})
-	want(t, "both", r.after(time.Second/2), "p000", "p9")
+	want(t, "both", r.afterTrying(time.Second/2), "p000", "p9")
 }
 
 // What a pod gives back is no news to itself, nor to its gang, nor to pods that fail after
@@ -245,7 +316,7 @@ func TestGaveBack(t *testing.T) {
 	failed.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &group}
 	mate.Spec.SchedulingGroup = failed.Spec.SchedulingGroup
 	for _, p := range []*v1.Pod{failed, mate, pod("other"), pod("alike"), pod("untried")} {
-		r.Add(p, 0, "x")
+		r.Add(p, p, "x")
 	}
 	try := func() {
 		r.try("failed", "mate", "other", "alike")
@@ -258,28 +329,25 @@ func TestGaveBack(t *testing.T) {
 	try()
 	r.Record(Event{Freed: []string{"x"}})
 	r.GaveBack(failed, Event{Freed: []string{"x"}})
-	want(t, "freed, and given back", r.after(0), "alike", "failed", "mate", "other", "untried")
+	want(t, "freed, and given back", r.after(0), "alike", "failed", "mate", "other")
 	try()
 	r.try("alike")
 	r.GaveBack(failed, Event{Preemptible: map[string][]slot.Name{"x": {{}}}})
 	want(t, "rejected since", r.after(0), "alike", "other")
 }
 
-// A pod that was activated and is not tried is activated again, later and later; an event
-// has it activated soon.
+// A pod that was activated and is not tried is activated again, later and later. Events do not
+// change that: it is to be tried anyway.
 func TestRetries(t *testing.T) {
 	r := newRig()
-	r.Add(pod("p"), 0, "x")
-	r.try("p")
+	r.await(pod("p"), "x")
 	r.free("x")
 	if got := strings.Join(r.after(20*time.Second), " "); got != "p p p p p" { // after 0, 1, 3, 7 and 15 s
 		t.Errorf("activated %q within 20 s", got)
 	}
 	r.Record(Event{Freed: []string{"x"}})
-	want(t, "after an event", r.after(RetryInterval/2), "p")
-	want(t, "a second and three after that", r.after(3*RetryInterval), "p", "p")
-	r.Record(Event{Freed: []string{"x"}})
-	want(t, "after an event just then", r.after(RetryInterval), "p")
+	want(t, "after an event", r.after(11*time.Second-soon))
+	want(t, "later", r.after(soon), "p")
 	r.try("p")
 	want(t, "once tried", r.after(time.Hour))
 	r.RetryLater("p")
@@ -288,17 +356,6 @@ func TestRetries(t *testing.T) {
 	r.try("p")
 	r.RetryNow("p", "unknown")
 	want(t, "at once", r.after(0), "p")
-}
-
-// Before Start events are not answered; then all pods are activated.
-func TestStart(t *testing.T) {
-	r := newRig()
-	r.started = false
-	r.Add(pod("p"), 0, "x")
-	r.free("x")
-	want(t, "not started", r.after(time.Hour))
-	r.Start()
-	want(t, "started", r.after(0), "p")
 }
 
 // Run answers events without being asked to, sees in time that a try is not finished although it
@@ -326,23 +383,4 @@ func TestRun(t *testing.T) {
 		time.Sleep(RetryInterval)
 		want(t, "not finished", activated(), "p")
 	})
-}
-
-// What one event costs while many pods wait and nothing is free for them, and what ten
-// thousand activations cost.
-func BenchmarkStep(b *testing.B) {
-	for _, n := range []int{100, 1000, 10_000} {
-		for name, free := range map[string]bool{"nothing is free": false, "all are activated": true} {
-			b.Run(fmt.Sprintf("%s/pods=%d", name, n), func(b *testing.B) {
-				r := newRig()
-				names := r.crowd("x", n)
-				r.possible["x"] = func(*v1.Pod) bool { return free }
-				for b.Loop() {
-					r.Record(Event{Freed: []string{"x"}})
-					r.after(time.Second)
-					r.try(names...)
-				}
-			})
-		}
-	}
 }

@@ -14,7 +14,8 @@ const soon = time.Millisecond
 func finishingRig(name types.UID) *rig {
 	r := newRig()
 	r.Finishes = true
-	r.Add(pod(string(name)), 0, "cam")
+	r.await(pod(string(name)), "cam")
+	r.Asked(name)
 	return r
 }
 

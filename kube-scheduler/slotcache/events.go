@@ -13,25 +13,28 @@ import (
 // record has the pods tried that an event of the ledger may help. The caller holds mu.
 func (b *Cache) record(event ledger.Event) {
 	b.Queue.Record(b.eventOf(event))
-	b.retryNow(event.Displaced)
+	b.retryNominated(event, "")
 }
 
 // gaveBack is record for what the pod gave back that it had reserved or was nominated for.
 // The caller holds mu.
 func (b *Cache) gaveBack(pod *v1.Pod, event ledger.Event) {
 	b.Queue.GaveBack(pod, b.eventOf(event))
-	b.retryNow(event.Displaced)
-	for uid := range b.nominations { // it may be what another is nominated for
-		if uid != string(pod.UID) && b.ledger.Ready(uid) {
-			b.Queue.RetryNow(types.UID(uid))
-		}
-	}
+	b.retryNominated(event, string(pod.UID))
 }
 
-// retryNow has pods tried. They lost what they were nominated for, or another has it.
-func (b *Cache) retryNow(uids []string) {
-	for _, uid := range uids {
+// retryNominated has pods tried that lost what they were nominated for, or may take all of it now,
+// but for the one that gave it back. The caller holds mu.
+func (b *Cache) retryNominated(event ledger.Event, giver string) {
+	for _, uid := range event.Displaced {
 		b.Queue.RetryNow(types.UID(uid))
+	}
+	for _, resource := range event.Freed {
+		for _, uid := range b.ledger.ReadyFor(resource) {
+			if uid != giver && b.nominations[uid] != nil {
+				b.Queue.RetryNow(types.UID(uid))
+			}
+		}
 	}
 }
 
@@ -59,18 +62,14 @@ func (b *Cache) taken(a ledger.Assignment) {
 	}
 }
 
-// possible tells which pods could have slots of the resource: any, while there are free
-// ones, and those that are nominated for slots which are theirs to take.
-func (b *Cache) possible(resource string) func(*v1.Pod, *waitreason.Record) bool {
+// possible tells which pods could have slots of the resource: any, while there are free ones.
+func (b *Cache) possible(resource string) func(*waitreason.Record) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	free, ready := b.ledger.Free(resource) > 0, map[types.UID]bool{}
-	for uid := range b.nominations {
-		if b.ledger.Ready(uid) {
-			ready[types.UID(uid)] = true
-		}
+	if b.ledger.Free(resource) == 0 {
+		return nil
 	}
-	return func(pod *v1.Pod, _ *waitreason.Record) bool { return free || ready[pod.UID] }
+	return func(*waitreason.Record) bool { return true }
 }
 
 // minPreemptorPriority is the lowest priority with which a pod can preempt for one of the

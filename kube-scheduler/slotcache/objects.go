@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
@@ -28,7 +26,7 @@ func (b *Cache) SetConfiguration(c *akriv0.Configuration) {
 	b.noteKind(c.Name)
 	b.record(event)
 	if before != nil && !apiequality.Semantic.DeepEqual(before.Spec.AllowedNamespaces, c.Spec.AllowedNamespaces) {
-		b.Queue.RetryNow(b.askingFor(func(_ *v1.Pod, of *akriv0.Configuration) bool { return of.Name == c.Name })...)
+		b.retryAskingFor(func(of *akriv0.Configuration) bool { return of.Name == c.Name }, nil)
 	}
 }
 
@@ -36,13 +34,11 @@ func (b *Cache) SetConfiguration(c *akriv0.Configuration) {
 func (b *Cache) DeleteConfiguration(c *akriv0.Configuration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	asking := b.askingFor(func(_ *v1.Pod, of *akriv0.Configuration) bool { return of.Name == c.Name })
+	// Their next try, which this lock holds up, tells them that it is gone.
+	b.retryAskingFor(func(of *akriv0.Configuration) bool { return of.Name == c.Name }, nil)
 	event := b.ledger.DeleteConfiguration(c.Namespace, c.Name)
 	b.noteKind(c.Name)
 	b.record(event)
-	if b.ledger.Configuration(c.Name) == nil {
-		b.Queue.RetryNow(asking...) // which tells them that it is gone
-	}
 }
 
 // SetNamespace has the waiting pods of a namespace tried that may have become allowed to
@@ -50,23 +46,17 @@ func (b *Cache) DeleteConfiguration(c *akriv0.Configuration) {
 func (b *Cache) SetNamespace(namespace *v1.Namespace) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.Queue.RetryNow(b.askingFor(func(pod *v1.Pod, c *akriv0.Configuration) bool {
-		return pod.Namespace == namespace.Name && c.Spec.AllowedNamespaces != nil
-	})...)
+	b.retryAskingFor(func(of *akriv0.Configuration) bool { return of.Spec.AllowedNamespaces != nil },
+		func(pod *v1.Pod, _ *waitreason.Record) bool { return pod.Namespace == namespace.Name })
 }
 
-// askingFor are the waiting pods that ask for a Configuration of which selects says so. The
-// caller holds mu.
-func (b *Cache) askingFor(selects func(*v1.Pod, *akriv0.Configuration) bool) (uids []types.UID) {
-	b.Queue.Each(func(pod *v1.Pod, _ *waitreason.Record, resources []string) {
-		if slices.ContainsFunc(resources, func(resource string) bool {
-			c := b.ledger.Configuration(resource)
-			return c != nil && selects(pod, c)
-		}) {
-			uids = append(uids, pod.UID)
-		}
-	})
-	return uids
+// retryAskingFor has the waiting pods tried that pods chooses and that ask for a Configuration that
+// of chooses, itself or one of its Instances. The caller holds mu.
+func (b *Cache) retryAskingFor(of func(*akriv0.Configuration) bool, pods func(*v1.Pod, *waitreason.Record) bool) {
+	b.Queue.RetryWaiting(func(resource string) bool {
+		c := b.ledger.Configuration(resource)
+		return c != nil && of(c)
+	}, pods)
 }
 
 // noteKind records whether the name is a Configuration's. The caller holds mu.

@@ -31,7 +31,7 @@ import (
 const startPatience = 10 * time.Second
 
 // New makes a Cache that nothing feeds. sources are what has to be in step before pods are
-// tried. Pods are activated by the Queue once Begin was called.
+// tried. The Queue is to be run once Begin has returned.
 func New(logger klog.Logger, c clock.WithDelayedExecution, activator fwk.PodActivator, sources ...cache.InformerSynced) *Cache {
 	b := &Cache{
 		logger:      logger,
@@ -128,7 +128,7 @@ func (b *Cache) Begin(ctx context.Context) {
 	b.logger.Info("Ledger is in step with the API")
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.Queue.Start()
+	b.Queue.RetryWaiting(nil, nil)
 	for _, n := range b.withoutSlots() {
 		b.followNomination(n.byOther, n.req)
 	}
