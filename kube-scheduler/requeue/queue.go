@@ -96,8 +96,11 @@ func (q *Queue[R]) Add(pod *v1.Pod, request R, keys ...string) {
 	policy := pod.Spec.PreemptionPolicy
 	w := &waiting[R]{pod: pod, request: request, keys: keys, priority: corev1helpers.PodPriority(pod),
 		never: policy != nil && *policy == v1.PreemptNever, giver: giverOf(pod)}
-	w.retry.do = func(now time.Time, activate map[string]*v1.Pod) int {
-		q.activate(w, now, activate)
+	w.retry.do = func(now time.Time, pods map[string]*v1.Pod) int {
+		if w.state == trying {
+			w.givenUp++
+		}
+		q.activate(w, now, pods)
 		return 1
 	}
 	q.pods[pod.UID] = w

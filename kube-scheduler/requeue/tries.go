@@ -73,9 +73,6 @@ func (q *Queue[R]) become(w *waiting[R], s state, at time.Time) {
 // activate has the pod activated, and again later, unless it is tried. The caller holds mu.
 func (q *Queue[R]) activate(w *waiting[R], now time.Time, pods map[string]*v1.Pod) {
 	pods[string(w.pod.UID)] = w.pod
-	if w.state == trying {
-		w.givenUp++
-	}
 	if w.state != activated {
 		w.delay = RetryInterval
 	}

@@ -39,6 +39,11 @@ func TestTriesThatAreNotFinished(t *testing.T) {
 	r.Try("p01")
 	want(t, "when the times begin anew", r.after(RetryInterval+soon), "p01")
 	r.Try("p01")
+	r.free("cam")
+	want(t, "meanwhile an event", r.after(0), "p01")
+	r.Try("p01")
+	want(t, "the event does not count", r.after(2*RetryInterval), "p01")
+	r.Try("p01")
 	r.Delete("p01")
 	want(t, "gone", r.after(time.Hour))
 }
