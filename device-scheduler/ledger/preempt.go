@@ -33,8 +33,7 @@ func MoreImportant(a, b Victim) int {
 type PotentialVictims struct {
 	ledger  *Ledger
 	req     *Request
-	asked   map[*configRecord]bool // Configurations of which something is asked for
-	configs map[*configRecord]bool // of the groups
+	configs map[*configRecord]bool // of which something is asked for; true if it is in the groups
 	groups  map[*group]leaving
 }
 
@@ -48,16 +47,19 @@ type leaving struct {
 // once, so that many nodes can be asked after that; if no priority is lower, only at pods that are being deleted.
 func (l *Ledger) PotentialVictims(req *Request) *PotentialVictims {
 	configs, named := l.asked(req)
-	asked, pods := maps.Clone(configs), l.terminating
-	for d := range named {
-		asked[d.config] = true
+	h := &PotentialVictims{ledger: l, req: req, configs: map[*configRecord]bool{}, groups: map[*group]leaving{}}
+	for conf := range configs {
+		h.configs[conf] = false
 	}
-	for conf := range asked {
+	for d := range named {
+		h.configs[d.config] = false
+	}
+	pods := l.terminating
+	for conf := range h.configs {
 		if conf.heldBelow(req.Priority) {
 			pods = l.pods
 		}
 	}
-	h := &PotentialVictims{ledger: l, req: req, asked: asked, configs: map[*configRecord]bool{}, groups: map[*group]leaving{}}
 	counted := map[*device]bool{}
 	for _, p := range pods {
 		if p.Priority >= req.Priority && !p.terminating {
@@ -87,8 +89,8 @@ func (l *Ledger) PotentialVictims(req *Request) *PotentialVictims {
 // gone, as Distinct does. It is quick where no slot of a Configuration that is asked for is free, kept
 // for a nominated pod, or held by one of the pods.
 func (h *PotentialVictims) Nodes(nodes []string) []string {
-	for conf := range h.asked {
-		if conf.free == 0 && len(conf.waiting) == 0 && !h.configs[conf] {
+	for conf, held := range h.configs {
+		if conf.free == 0 && len(conf.waiting) == 0 && !held {
 			return nil
 		}
 	}

@@ -49,38 +49,33 @@ func (e *Evictor) Run(ctx context.Context) {
 			}
 			retries.Next(key, now)
 			for _, loser := range d.Losers {
-				e.evict(ctx, d, loser)
+				logger := e.Logger.WithValues("pod", klog.KRef(loser.Namespace, loser.Name), "podUID", loser.UID,
+					"slot", key, "winner", d.Winner.String())
+				if err := e.evict(ctx, logger, d, loser); err != nil && ctx.Err() == nil {
+					logger.Error(err, "Cannot evict a pod whose slot another pod keeps; it is tried again")
+				}
 			}
 		}
 		retries.GC()
 	}, period)
 }
 
-func (e *Evictor) evict(ctx context.Context, d *ledger.DoubleAllocation, loser ledger.Pod) {
-	logger := e.Logger.WithValues("pod", klog.KRef(loser.Namespace, loser.Name), "podUID", loser.UID,
-		"slot", d.Slot.String(), "winner", d.Winner.String())
-	deleted, err := e.delete(ctx, d.Winner, loser)
-	if err != nil && ctx.Err() == nil {
-		logger.Error(err, "Cannot evict a pod whose slot another pod keeps; it is tried again")
+// evict deletes the loser if, as the API says, both pods are there to stay: a scheduler that stood
+// still for a while must not evict pods by what it knew before.
+func (e *Evictor) evict(ctx context.Context, logger klog.Logger, d *ledger.DoubleAllocation, loser ledger.Pod) error {
+	for _, pod := range []ledger.Pod{d.Winner, loser} {
+		if stays, err := e.stays(ctx, pod); err != nil || !stays {
+			return err
+		}
 	}
-	if !deleted {
-		return
+	if deleted, err := preemption.Delete(ctx, e.Client, loser); err != nil || !deleted {
+		return err
 	}
 	logger.Info("Evicted a pod whose slot another pod keeps")
 	pod := &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: loser.Namespace, Name: loser.Name, UID: types.UID(loser.UID)}
 	e.Recorder.Eventf(pod, nil, v1.EventTypeWarning, "SlotAssignedTwice", "Evicting",
 		"Slot %s was assigned to this pod and to pod %s, which keeps it; another scheduler was at work", d.Slot, d.Winner)
-}
-
-// delete deletes the loser if, as the API says, both pods are there to stay: a scheduler that stood
-// still for a while must not evict pods by what it knew before.
-func (e *Evictor) delete(ctx context.Context, winner, loser ledger.Pod) (deleted bool, err error) {
-	for _, pod := range []ledger.Pod{winner, loser} {
-		if stays, err := e.stays(ctx, pod); err != nil || !stays {
-			return false, err
-		}
-	}
-	return preemption.Delete(ctx, e.Client, loser)
+	return nil
 }
 
 func (e *Evictor) stays(ctx context.Context, p ledger.Pod) (bool, error) {
