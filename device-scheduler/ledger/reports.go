@@ -188,37 +188,25 @@ func (l *Ledger) choose(d *device) *report {
 	return chosen
 }
 
-// contender is what the slices say that list the device, of no nodes when none of them counts. With
-// spec.discovery few nodes report a device, which have to be selected.
+// contender is what the slices say that list the device, of no nodes when none of them counts.
 func (l *Ledger) contender(r *report) v1alpha1.Contender {
-	if len(r.listed) == 0 {
-		return v1alpha1.Contender{}
-	}
-	first, nodes := r.listed[0], int(r.nodes)
-	if r.device.config.discovers() {
-		first, nodes = l.discovered(r)
-	} else if l.refuses(first.node, r) != nil {
-		nodes = 0
-	}
-	if nodes == 0 {
-		return v1alpha1.Contender{}
-	}
-	return v1alpha1.Contender{Shared: r.shared, Nodes: nodes, Created: first.created, Slice: first.name, Index: slices.Index(first.reports, r)}
-}
-
-// discovered returns the oldest slice of a selected node that lists the device, and how many such
-// nodes there are.
-func (l *Ledger) discovered(r *report) (first *sliceRecord, nodes int) {
-	selected := map[*nodeRecord]struct{}{}
+	c, discovers := v1alpha1.Contender{Shared: r.shared}, r.device.config.discovers()
+	nodes := map[*nodeRecord]struct{}{}
 	for _, s := range r.listed {
-		if l.refuses(s.node, r) != nil {
-			continue
+		if l.refuses(s.node, r) == nil {
+			if len(nodes) == 0 {
+				c.Created, c.Slice, c.Index = s.created, s.name, slices.Index(s.reports, r)
+			}
+			nodes[s.node] = struct{}{}
 		}
-		if selected[s.node] = struct{}{}; first == nil {
-			first = s
+		if !discovers { // all count, or none
+			break
 		}
 	}
-	return first, len(selected)
+	if c.Nodes = len(nodes); c.Nodes > 0 && !discovers {
+		c.Nodes = int(r.nodes)
+	}
+	return c
 }
 
 // done ends the update.
