@@ -22,15 +22,18 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-// kindName is the one kind of device, under which each arm's pods ask for it.
-const kindName = "cam"
+// kindName and otherKind are the kinds of device, under which each arm's pods ask for them.
+const (
+	kindName  = "cam"
+	otherKind = "mic"
+)
 
 // arm is a way to give devices to pods.
 type arm struct {
 	name string
-	// resource is the extended resource that pods request; "" with DRA claims.
-	resource v1.ResourceName
-	// onNode: nodes report the resource in their status.
+	// prefix and a kind are the extended resource that pods request; "" with DRA claims.
+	prefix string
+	// onNode: nodes report the resources in their status.
 	onNode bool
 	// ours: DeviceSlices, and our scheduler.
 	ours bool
@@ -45,11 +48,11 @@ type arm struct {
 }
 
 var arms = []arm{
-	{name: "plain", resource: "example.com/" + kindName, onNode: true},
-	{name: "ours", resource: assignment.ResourcePrefix + kindName, ours: true},
-	{name: "strict", resource: assignment.ResourcePrefix + kindName, ours: true, strict: true},
-	{name: "signed", resource: assignment.ResourcePrefix + kindName, ours: true, signed: true},
-	{name: "dra-extended", resource: "example.com/" + kindName, dra: true},
+	{name: "plain", prefix: "example.com/", onNode: true},
+	{name: "ours", prefix: assignment.ResourcePrefix, ours: true},
+	{name: "strict", prefix: assignment.ResourcePrefix, ours: true, strict: true},
+	{name: "signed", prefix: assignment.ResourcePrefix, ours: true, signed: true},
+	{name: "dra-extended", prefix: "example.com/", dra: true},
 	{name: "dra-claim", dra: true},
 	{name: "dra-consumable", dra: true, consumable: true},
 }
@@ -94,22 +97,30 @@ func (a arm) registry() frameworkruntime.Registry {
 	}
 }
 
-// pod is a pod that asks for n devices.
-func (a arm) pod(n int) *v1.Pod {
+// amount is n devices of the kind, as the arm's resource.
+func (a arm) amount(kind string, n int) v1.ResourceList {
+	return v1.ResourceList{v1.ResourceName(a.prefix + kind): *resource.NewQuantity(int64(n), resource.DecimalSI)}
+}
+
+// pod is a pod with a container for each kind, which asks for n devices of it. With DRA claims there
+// is one kind.
+func (a arm) pod(n int, kinds ...string) *v1.Pod {
 	pod := &v1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "pod-"},
-		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10.1"}}},
 	}
-	resources := &pod.Spec.Containers[0].Resources
-	if a.resource != "" {
-		resources.Limits = v1.ResourceList{a.resource: *resource.NewQuantity(int64(n), resource.DecimalSI)}
-		resources.Requests = resources.Limits
-		return pod
+	for _, kind := range kinds {
+		c := v1.Container{Name: kind, Image: "registry.k8s.io/pause:3.10.1"}
+		if a.prefix != "" {
+			c.Resources.Limits = a.amount(kind, n)
+			c.Resources.Requests = c.Resources.Limits
+		} else {
+			template := claimTemplateName(n)
+			pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: kind, ResourceClaimTemplateName: &template}}
+			c.Resources.Claims = []v1.ResourceClaim{{Name: kind}}
+		}
+		pod.Spec.Containers = append(pod.Spec.Containers, c)
 	}
-	template := claimTemplateName(n)
-	pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: kindName, ResourceClaimTemplateName: &template}}
-	resources.Claims = []v1.ResourceClaim{{Name: kindName}}
 	return pod
 }
 

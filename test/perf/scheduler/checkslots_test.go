@@ -18,7 +18,7 @@ import (
 
 // The check after a run finds each way in which slots can be given out wrongly.
 func TestCheckSlots(t *testing.T) {
-	ours := run{arm: arm{resource: assignment.ResourcePrefix + kindName}}
+	ours := run{arm: arm{prefix: assignment.ResourcePrefix}}
 	reach := map[string]map[string]bool{"cam-a": {"node-a": true}, "cam-b": {"node-a": true}}
 	pod := func(name, node string, asked int, slots ...string) v1.Pod {
 		return assignedPod(t, ours, name, node, asked, slots...)
@@ -45,12 +45,17 @@ func TestCheckSlots(t *testing.T) {
 			}
 		})
 	}
+	two := run{arm: ours.arm, shape: shape{twoKinds: true}}
+	errs := two.checkSlots([]v1.Pod{assignedPod(t, two, "a", "node-a", 1, "cam-a-0")}, reach, nil)
+	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "0 slots instead of 1 for container mic") {
+		t.Errorf("of two containers one has its slot: checkSlots() = %v", errs)
+	}
 }
 
 // assignedPod is a bound pod that asks for some slots and was assigned others.
 func assignedPod(t *testing.T, r run, name, node string, asked int, slots ...string) v1.Pod {
 	t.Helper()
-	p := r.pod(asked)
+	p := r.pod(asked, r.kinds()...)
 	p.ObjectMeta = metav1.ObjectMeta{Name: name, UID: types.UID(name)}
 	p.Spec.NodeName = node
 	var grants []assignment.Grant
@@ -63,7 +68,7 @@ func assignedPod(t *testing.T, r run, name, node string, asked int, slots ...str
 	}
 	c := kubeslot.ContainerInfo{}
 	assignment.Set(&c, grants)
-	info := &kubeslot.PodInfo{Name: name, NodeName: node, RunningContainers: map[string]kubeslot.ContainerInfo{"main": c}}
+	info := &kubeslot.PodInfo{Name: name, NodeName: node, RunningContainers: map[string]kubeslot.ContainerInfo{kindName: c}}
 	text, err := json.Marshal(info)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +79,7 @@ func assignedPod(t *testing.T, r run, name, node string, asked int, slots ...str
 
 // With claimMode Scheduler, also each way in which claims can be wrong.
 func TestCheckClaims(t *testing.T) {
-	strict := run{arm: arm{resource: assignment.ResourcePrefix + kindName, strict: true}}
+	strict := run{arm: arm{prefix: assignment.ResourcePrefix, strict: true}}
 	right := claim{"a", "node-a", v1alpha1.ConfigurationLevel}
 	for name, tc := range map[string]struct {
 		claims map[string]claim
@@ -122,6 +127,7 @@ func TestDeviceSlices(t *testing.T) {
 				}
 			}
 			n, _ := s.instances()
+			n *= len(s.kinds())
 			want := n
 			if s.shared {
 				want *= len(reach)

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -49,12 +50,12 @@ func (r run) writeConfig(b *testing.B) string {
 		ops = append(ops, op{"opcode": "createAny", "templatePath": write("class.yaml", r.deviceClass())})
 	}
 	createPods := func(namespace string, count, slots int, measure bool) {
-		if r.dra && r.resource == "" {
+		if r.dra && r.prefix == "" {
 			template := write(namespace+"-claim.yaml", claimTemplate(slots))
 			ops = append(ops, op{"opcode": "createAny", "namespace": namespace, "templatePath": template})
 		}
 		ops = append(ops, op{"opcode": "createPods", "namespace": namespace, "count": count,
-			"podTemplatePath": write(namespace+"-pod.yaml", r.pod(slots)), "collectMetrics": measure})
+			"podTemplatePath": write(namespace+"-pod.yaml", r.pod(slots, r.kinds()...)), "collectMetrics": measure})
 	}
 	if r.fill > 0 {
 		createPods(fillNamespace, r.fill, r.fillSlots, false)
@@ -113,7 +114,9 @@ func (r run) node(devices bool) *v1.Node {
 	if devices {
 		prefix = deviceNodePrefix
 		if r.onNode {
-			capacity[r.resource] = *resource.NewQuantity(int64(r.slots), resource.DecimalSI)
+			for _, kind := range r.kinds() {
+				maps.Copy(capacity, r.amount(kind, r.slots))
+			}
 		}
 	}
 	return &v1.Node{
@@ -133,8 +136,8 @@ func (r run) deviceClass() *resourceapi.DeviceClass {
 			CEL: &resourceapi.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", driverName)},
 		}}},
 	}
-	if r.resource != "" {
-		name := string(r.resource)
+	if r.prefix != "" {
+		name := r.prefix + kindName
 		class.Spec.ExtendedResourceName = &name
 	}
 	return class

@@ -11,7 +11,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/kubernetes/test/utils/client-go/ktesting"
@@ -69,7 +68,7 @@ func installCRDs(ctx context.Context, config *restclient.Config) error {
 	return nil
 }
 
-// createSlices makes the Configuration, and what its nodes report. It returns the
+// createSlices makes the Configurations, and what its nodes report. It returns the
 // slice that it creates after all others.
 func (r run) createSlices(tCtx ktesting.TContext, reach []v1.Node) (last *v1alpha1.DeviceSlice, err error) {
 	client, err := ourClient(tCtx)
@@ -77,12 +76,14 @@ func (r run) createSlices(tCtx ktesting.TContext, reach []v1.Node) (last *v1alph
 		return nil, err
 	}
 	_, capacity := r.instances()
-	if _, err := client.AkriV0().Configurations(namespace).Create(tCtx, &akriv0.Configuration{
-		ObjectMeta: metav1.ObjectMeta{Name: kindName},
-		Spec: akriv0.ConfigurationSpec{DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho"},
-			Capacity: int32(capacity), InstanceNameDigits: slot.LongHash},
-	}, metav1.CreateOptions{}); err != nil {
-		return nil, err
+	for _, kind := range r.kinds() {
+		if _, err := client.AkriV0().Configurations(namespace).Create(tCtx, &akriv0.Configuration{
+			ObjectMeta: metav1.ObjectMeta{Name: kind},
+			Spec: akriv0.ConfigurationSpec{DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho"},
+				Capacity: int32(capacity), InstanceNameDigits: slot.LongHash},
+		}, metav1.CreateOptions{}); err != nil {
+			return nil, err
+		}
 	}
 	all := r.deviceSlices(reach)
 	createOne := func(s *v1alpha1.DeviceSlice) error {
@@ -121,17 +122,19 @@ func (r run) deviceSlices(reach []v1.Node) []*v1alpha1.DeviceSlice {
 	return all
 }
 
-// devices are those from first to before last of the run's, as a node reports them.
+// devices are those of each kind from first to before last of the run's, as a node reports them.
 // Their Instances' names have twelve digits: of 25,000 with six, some would meet.
 func (r run) devices(first, last int, node string) []v1alpha1.Device {
 	properties := map[string]string{"MODEL": "A100", "FAMILY": "GPU", "DRIVER_VERSION": "1.2.3"}
 	var devices []v1alpha1.Device
-	for n := first; n < last; n++ {
-		id := fmt.Sprintf("device-%d", n)
-		devices = append(devices, v1alpha1.Device{
-			Configuration: v1alpha1.ConfigurationReference{Namespace: namespace, Name: kindName},
-			ID:            id, Hash: slot.InstanceHash(id, r.shared, node, slot.LongHash), Shared: r.shared, Properties: properties,
-		})
+	for _, kind := range r.kinds() {
+		for n := first; n < last; n++ {
+			id := fmt.Sprintf("device-%d", n)
+			devices = append(devices, v1alpha1.Device{
+				Configuration: v1alpha1.ConfigurationReference{Namespace: namespace, Name: kind},
+				ID:            id, Hash: slot.InstanceHash(id, r.shared, node, slot.LongHash), Shared: r.shared, Properties: properties,
+			})
+		}
 	}
 	return devices
 }
@@ -142,7 +145,10 @@ func (r run) advertise(tCtx ktesting.TContext, reach []v1.Node) error {
 	if !r.shared {
 		n /= len(reach)
 	}
-	slots := v1.ResourceList{assignment.ResourcePrefix + kindName: *resource.NewQuantity(int64(n*capacity), resource.DecimalSI)}
+	slots := v1.ResourceList{}
+	for _, kind := range r.kinds() {
+		maps.Copy(slots, r.amount(kind, n*capacity))
+	}
 	return create(len(reach), func(i int) error {
 		node := reach[i].DeepCopy()
 		maps.Copy(node.Status.Capacity, slots)
@@ -157,7 +163,7 @@ func (r run) advertise(tCtx ktesting.TContext, reach []v1.Node) error {
 // the pod and its claims again.
 func waitForSlots(tCtx ktesting.TContext, last v1alpha1.DeviceSliceSpec) error {
 	instance := last.Devices[len(last.Devices)-1].Instance()
-	probe := arm{resource: v1.ResourceName(assignment.ResourcePrefix + instance)}.pod(1)
+	probe := arm{prefix: assignment.ResourcePrefix}.pod(1, instance)
 	probe.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
 		NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{
 			{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn, Values: []string{last.NodeName}}}}}}}}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,14 +88,21 @@ func (r run) checkSlots(pods []v1.Pod, reach map[string]map[string]bool, claims 
 			fail("no assignment, error %v", err)
 			continue
 		}
-		got := 0
-		for _, container := range info.RunningContainers {
+		for _, asking := range pod.Spec.Containers {
+			container := info.RunningContainers[asking.Name]
 			grants, err := assignment.Grants(&container)
 			if err != nil {
 				fail("%w", err)
 			}
+			for kind, asked := range asking.Resources.Requests {
+				got := len(slices.DeleteFunc(slices.Clone(grants), func(g assignment.Grant) bool {
+					return assignment.ResourcePrefix+g.Resource != string(kind)
+				}))
+				if int64(got) != asked.Value() {
+					fail("%d slots instead of %s for container %s", got, asked.String(), asking.Name)
+				}
+			}
 			for _, g := range grants {
-				got++
 				if other, taken := holders[g.Slot]; taken {
 					fail("slot %s is also held by %s", g.Slot, other)
 				}
@@ -106,10 +114,6 @@ func (r run) checkSlots(pods []v1.Pod, reach map[string]map[string]bool, claims 
 					fail("slot %s cannot be reached from there", g.Slot)
 				}
 			}
-		}
-		asked := pod.Spec.Containers[0].Resources.Requests[r.resource]
-		if int64(got) != asked.Value() {
-			fail("%d slots instead of %s", got, asked.String())
 		}
 	}
 	if !r.strict {
