@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -172,7 +173,7 @@ func TestOtherPodsLockNothing(t *testing.T) {
 	r, p := newRig(t), pod("p", "1")
 	r.cache.SetPod(p)
 	told := make(chan fwk.QueueingHint, 1)
-	r.cache.Queue.Each(func(*v1.Pod, *waitreason.Record, []string) { // it has the lock
+	r.cache.Queue.Each(func(*v1.Pod, *slotcache.Waiting, []string) { // it has the lock
 		go func() {
 			hint, _ := hintFor(r.Plugin, fwk.Pod, fwk.Add)(klog.Background(), p, nil, bound(pod("other", "1"), "node-a", cam1))
 			told <- hint

@@ -8,7 +8,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
-	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -22,14 +21,14 @@ const minNodesToNarrow = 100
 // PreFilter reads the pod's requests, refuses those that no node can meet, and
 // narrows the nodes to those that reach the devices.
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	req, err := slotrequest.Of(pod)
+	req, err := p.cache.RequestOf(pod)
 	if err != nil {
 		return nil, unresolvable(err.Error())
 	}
 	if req == nil || pod.Spec.NodeName != "" { // a bound one may be looked at again to be resized
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	wait := p.cache.Expect(p.pods, pod)
+	wait := p.cache.Expect(p.pods, pod, req)
 	if _, err := assignment.Input(pod.Annotations); err != nil {
 		wait.Meet(waitreason.InvalidRequest)
 		return nil, unresolvable(err.Error())

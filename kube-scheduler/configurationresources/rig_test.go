@@ -30,7 +30,6 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/preemption"
 	"github.com/kubeslot/kubeslot/kube-scheduler/recovery"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
-	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -356,7 +355,7 @@ func ledgerOf(c *slotcache.Cache) (l *ledger.Ledger) {
 
 // waiting is how many pods the queue has.
 func (r *rig) waiting() (n int) {
-	r.cache.Queue.Each(func(*v1.Pod, *waitreason.Record, []string) { n++ })
+	r.cache.Queue.Each(func(*v1.Pod, *slotcache.Waiting, []string) { n++ })
 	return n
 }
 

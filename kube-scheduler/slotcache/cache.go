@@ -12,7 +12,6 @@ import (
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
-	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	"github.com/kubeslot/kubeslot/types/client/restored"
 )
 
@@ -20,7 +19,7 @@ import (
 // the API (SetPod, DeleteNode, …) are for who follows those; see Start.
 type Cache struct {
 	// Queue has the unbound pods by the resource names that they ask for.
-	Queue *requeue.Queue[*waitreason.Record]
+	Queue *requeue.Queue[*Waiting]
 
 	logger  klog.Logger
 	clock   clock.WithDelayedExecution

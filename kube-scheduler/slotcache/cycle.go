@@ -10,7 +10,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
-	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -210,10 +209,11 @@ func (c *Cycle) Imagine(pod *v1.Pod) {
 	if pod.Spec.NodeName != "" || c.cache.Holds(uid) {
 		return // what a bound pod has is in the ledger, also if nodes chose it
 	}
-	req, err := slotrequest.Of(pod)
+	req, err := c.cache.RequestOf(pod)
 	if err != nil || req == nil {
 		return // it will never get slots
 	}
-	req.Budget = c.Request.Budget
-	c.expected[uid] = req
+	expected := *req
+	expected.Budget = c.Request.Budget
+	c.expected[uid] = &expected
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
-	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -63,13 +62,13 @@ func (b *Cache) taken(a ledger.Assignment) {
 }
 
 // possible tells which pods could have slots of the resource: any, while there are free ones.
-func (b *Cache) possible(resource string) func(*waitreason.Record) bool {
+func (b *Cache) possible(resource string) func(*Waiting) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	if b.ledger.Free(resource) == 0 {
 		return nil
 	}
-	return func(*waitreason.Record) bool { return true }
+	return func(*Waiting) bool { return true }
 }
 
 // minPreemptorPriority is the lowest priority with which a pod can preempt for one of the

@@ -12,7 +12,6 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
-	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -47,12 +46,12 @@ func (b *Cache) SetNamespace(namespace *v1.Namespace) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.retryAskingFor(func(of *akriv0.Configuration) bool { return of.Spec.AllowedNamespaces != nil },
-		func(pod *v1.Pod, _ *waitreason.Record) bool { return pod.Namespace == namespace.Name })
+		func(pod *v1.Pod, _ *Waiting) bool { return pod.Namespace == namespace.Name })
 }
 
 // retryAskingFor has the waiting pods tried that pods chooses and that ask for a Configuration that
 // of chooses, itself or one of its Instances. The caller holds mu.
-func (b *Cache) retryAskingFor(of func(*akriv0.Configuration) bool, pods func(*v1.Pod, *waitreason.Record) bool) {
+func (b *Cache) retryAskingFor(of func(*akriv0.Configuration) bool, pods func(*v1.Pod, *Waiting) bool) {
 	b.Queue.RetryWaiting(func(resource string) bool {
 		c := b.ledger.Configuration(resource)
 		return c != nil && of(c)

@@ -30,7 +30,7 @@ func (b *Cache) SetPod(pod *v1.Pod) {
 
 // await remembers an unbound pod that asks for slots.
 func (b *Cache) await(pod *v1.Pod) {
-	req, err := slotrequest.Of(pod)
+	req, err := b.RequestOf(pod)
 	if err != nil || req == nil {
 		return
 	}
@@ -46,11 +46,7 @@ func (b *Cache) await(pod *v1.Pod) {
 // Expect remembers a pod that is about to be tried, should it be tried before
 // the slot cache's own handler has seen it: events from now on have it tried again. It
 // returns the pod's wait, nil when the pod is gone.
-func (b *Cache) Expect(pods corelisters.PodLister, pod *v1.Pod) *waitreason.Record {
-	req, err := slotrequest.Of(pod)
-	if err != nil || req == nil {
-		return nil
-	}
+func (b *Cache) Expect(pods corelisters.PodLister, pod *v1.Pod, req *ledger.Request) *waitreason.Record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	// A pod that the informer has deleted would never be forgotten again.
@@ -61,14 +57,14 @@ func (b *Cache) Expect(pods corelisters.PodLister, pod *v1.Pod) *waitreason.Reco
 	w := b.enter(live, req)
 	b.Queue.Try(pod.UID)
 	w.Try(b.clock.Now())
-	return w
+	return w.Record
 }
 
 // enter puts a pod on the waiting list. The caller holds mu.
-func (b *Cache) enter(pod *v1.Pod, req *ledger.Request) *waitreason.Record {
+func (b *Cache) enter(pod *v1.Pod, req *ledger.Request) *Waiting {
 	w, waits := b.Queue.Get(pod.UID)
 	if !waits {
-		w = waitreason.NewRecord(b.clock.Now())
+		w = &Waiting{waitreason.NewRecord(b.clock.Now()), req}
 	}
 	b.Queue.Add(pod, w, slotrequest.Resources(req)...)
 	return w

@@ -17,7 +17,6 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
-	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
@@ -45,7 +44,7 @@ func New(logger klog.Logger, c clock.WithDelayedExecution, activator fwk.PodActi
 		nominations: map[string]*Nomination{},
 		unclaimed:   map[string]*unclaimed{},
 	}
-	b.Queue = requeue.New(requeue.Options[*waitreason.Record]{Logger: logger, Activator: activator, Clock: c, Possible: b.possible, MinPreemptorPriority: b.minPreemptorPriority, Finishes: true})
+	b.Queue = requeue.New(requeue.Options[*Waiting]{Logger: logger, Activator: activator, Clock: c, Possible: b.possible, MinPreemptorPriority: b.minPreemptorPriority, Finishes: true})
 	c.AfterFunc(startPatience, b.GiveUpWaiting)
 	return b
 }

@@ -7,8 +7,24 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 )
+
+// Waiting is what is known of a pod that waits: what it requests, which does not change, and why it waits.
+type Waiting struct {
+	*waitreason.Record
+	Request *ledger.Request
+}
+
+// RequestOf is what the pod requests of slots; nil for none. It is not to be changed.
+func (b *Cache) RequestOf(pod *v1.Pod) (*ledger.Request, error) {
+	if w, waits := b.Queue.Get(pod.UID); waits {
+		return w.Request, nil
+	}
+	return slotrequest.Of(pod)
+}
 
 // reasonOf is why the pod waits, as label reason has it; ours is whether this process
 // schedules it.
@@ -47,8 +63,8 @@ func (b *Cache) countWaiting() map[waitingKey]waitingCount {
 	}
 	var pods []waitingPod
 	configurations := map[string]string{} // by resource
-	b.Queue.Each(func(pod *v1.Pod, w *waitreason.Record, resources []string) {
-		pods = append(pods, waitingPod{pod, w, resources})
+	b.Queue.Each(func(pod *v1.Pod, w *Waiting, resources []string) {
+		pods = append(pods, waitingPod{pod, w.Record, resources})
 		for _, resource := range resources {
 			configurations[resource] = unknown
 		}
