@@ -44,7 +44,14 @@ func New(logger klog.Logger, c clock.WithDelayedExecution, activator fwk.PodActi
 		nominations: map[string]*Nomination{},
 		unclaimed:   map[string]*unclaimed{},
 	}
-	b.Queue = requeue.New(requeue.Options[*Waiting]{Logger: logger, Activator: activator, Clock: c, Possible: b.possible, MinPreemptorPriority: b.minPreemptorPriority, Finishes: true})
+	b.Queue = requeue.New(requeue.Options[*Waiting]{
+		Logger:               logger,
+		Activator:            activator,
+		Clock:                c,
+		Possible:             b.possible,
+		MinPreemptorPriority: b.minPreemptorPriority,
+		Finishes:             true,
+	})
 	c.AfterFunc(startPatience, b.GiveUpWaiting)
 	return b
 }
