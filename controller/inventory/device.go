@@ -231,7 +231,8 @@ func (r *report) mistrust(owner, namesake *akriv0.Configuration, selected *nodeS
 	if r.bad != nil {
 		return r.bad
 	}
-	of := akriv0.Report{Namespace: r.device.Configuration.Namespace, HashDigits: len(r.device.Hash), Shared: r.device.Shared, Namesake: namesake}
+	of := akriv0.Report{Namespace: r.device.Configuration.Namespace, HashDigits: len(r.device.Hash),
+		Shared: r.device.Shared, Namesake: namesake}
 	if selected != nil {
 		_, of.Selected = selected.has[r.slice.Spec.NodeName]
 	}
@@ -280,7 +281,8 @@ func firstOf(reports []report) (has identity) {
 		who := r.identity()
 		c, known := devices[who]
 		if !known {
-			c = v1alpha1.Contender{Shared: who.shared, Created: r.slice.CreationTimestamp.Time, Slice: r.slice.Name, Index: i}
+			c = v1alpha1.Contender{Shared: who.shared, Slice: r.slice.Name, Index: i}
+			c.Created = r.slice.CreationTimestamp.Time
 		}
 		by := reporter{who, r.slice.Spec.NodeName}
 		if _, counted := reporters[by]; !counted {

@@ -82,7 +82,11 @@ func (v *Inventory) brokersReaching(name string, nodeLabels map[string]string) [
 		}
 	}
 	for _, named := range v.names {
-		if owner := named.owner; owner != nil && owner.Spec.BrokerSpec != nil && owner.Spec.Discovery != nil && owner.Spec.Discovery.Selects(nodeLabels) {
+		owner := named.owner
+		if owner == nil || owner.Spec.BrokerSpec == nil || owner.Spec.Discovery == nil {
+			continue
+		}
+		if owner.Spec.Discovery.Selects(nodeLabels) {
 			for instance := range named.instances {
 				found = append(found, key(owner, instance))
 			}

@@ -343,10 +343,12 @@ func checkReports(t failer, l *Ledger) {
 			}
 		}
 		for r := d.reports; r != nil; r = r.next {
-			if r.device != d || int32(len(r.listed)) != listed[r] || !slices.IsSortedFunc(r.listed, (*sliceRecord).compare) || listed[r]+kept[r] == 0 {
+			if r.device != d || int32(len(r.listed)) != listed[r] || listed[r]+kept[r] == 0 ||
+				!slices.IsSortedFunc(r.listed, (*sliceRecord).compare) {
 				t.Fatalf("a report of %s is listed in %d slices, and the count is %d", d.name, listed[r], len(r.listed))
 			}
-			if by := l.kept[r]; len(by) != int(kept[r]) || slices.ContainsFunc(by, func(s *sliceRecord) bool { return !slices.Contains(s.kept, r) }) {
+			by, not := l.kept[r], func(s *sliceRecord) bool { return !slices.Contains(s.kept, r) }
+			if len(by) != int(kept[r]) || slices.ContainsFunc(by, not) {
 				t.Fatalf("a report of %s is kept by %d slices, and known are %d", d.name, kept[r], len(by))
 			}
 			delete(listed, r)

@@ -33,8 +33,8 @@ func (n *nodeRecord) selected(c *akriv0.Configuration) bool {
 // refuses says why the node's report does not count; nil if it may.
 func (l *Ledger) refuses(n *nodeRecord, r *report) error {
 	conf := r.device.config
-	of := akriv0.Report{Namespace: r.namespace.Value(), HashDigits: len(r.device.name) - len(conf.name) - 1, Shared: r.shared,
-		Selected: conf.discovers() && n.selected(conf.owner)}
+	of := akriv0.Report{Namespace: r.namespace.Value(), HashDigits: len(r.device.name) - len(conf.name) - 1,
+		Shared: r.shared, Selected: conf.discovers() && n.selected(conf.owner)}
 	if namesake := l.configs[r.device.name]; namesake != nil {
 		of.Namesake = namesake.owner
 	}
@@ -43,7 +43,8 @@ func (l *Ledger) refuses(n *nodeRecord, r *report) error {
 
 // lists reports whether the node reports it in another slice than that one.
 func (n *nodeRecord) lists(r *report, but *sliceRecord) bool {
-	return len(r.listed) > 0 && slices.ContainsFunc(n.slices, func(s *sliceRecord) bool { return s != but && slices.Contains(s.reports, r) })
+	inSlice := func(s *sliceRecord) bool { return s != but && slices.Contains(s.reports, r) }
+	return len(r.listed) > 0 && slices.ContainsFunc(n.slices, inSlice)
 }
 
 // reportsOf returns what the node reports of the Configuration's devices, each once.
@@ -74,10 +75,10 @@ func (l *Ledger) keeps(n *nodeRecord, d *device) bool {
 	if d.config.discovers() {
 		return d.kept && n.selected(d.config.owner)
 	}
-	inSlice := func(r *report) bool {
-		return len(l.kept[r]) > 0 && slices.ContainsFunc(n.slices, func(s *sliceRecord) bool { return slices.Contains(s.kept, r) })
-	}
-	return l.anyKept(d, func(r *report) bool { return inSlice(r) && l.refuses(n, r) == nil })
+	return l.anyKept(d, func(r *report) bool {
+		inSlice := func(s *sliceRecord) bool { return slices.Contains(s.kept, r) }
+		return len(l.kept[r]) > 0 && slices.ContainsFunc(n.slices, inSlice) && l.refuses(n, r) == nil
+	})
 }
 
 // discoveredKept reports whether a node that spec.discovery selects lists the device though it

@@ -53,7 +53,8 @@ func (l *Ledger) leftOut(n *nodeRecord, r *report) error {
 	d := r.device
 	why := l.refuses(n, r)
 	if why == nil && d.accepted != r {
-		why = errors.New("another device has its name; with instanceNameDigits 12 in the Configuration devices hardly ever meet")
+		why = errors.New("another device has its name; " +
+			"with instanceNameDigits 12 in the Configuration devices hardly ever meet")
 	}
 	if why == nil || d.config.owner == nil {
 		return nil

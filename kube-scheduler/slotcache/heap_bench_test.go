@@ -36,7 +36,7 @@ func BenchmarkHeapAtStart(b *testing.B) {
 				c.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cam"},
 					Spec: akriv0.ConfigurationSpec{Capacity: 2, InstanceNameDigits: slot.LongHash}})
 				f := c.SliceFeed()
-				all := cache.NewStore(cache.DeletionHandlingMetaNamespaceKeyFunc, cache.WithTransformer(f.Transformer()))
+				all := cache.NewStore(cache.MetaNamespaceKeyFunc, cache.WithTransformer(f.Transformer()))
 				for n := range nodes {
 					if err := all.Add(decoded(b, n, each)); err != nil {
 						b.Fatal(err)
@@ -75,10 +75,12 @@ func heap() (m runtime.MemStats) {
 func decoded(b *testing.B, n, devices int) *v1alpha1.DeviceSlice {
 	node := fmt.Sprintf("node-%05d", n)
 	s := &v1alpha1.DeviceSlice{Spec: v1alpha1.DeviceSliceSpec{NodeName: node}}
-	s.Name, s.UID, s.ResourceVersion, s.CreationTimestamp = node+"-0", uuid.NewUUID(), fmt.Sprint(100_000+n), metav1.Unix(int64(n), 0)
+	s.Name, s.UID, s.ResourceVersion = node+"-0", uuid.NewUUID(), fmt.Sprint(100_000+n)
+	s.CreationTimestamp = metav1.Unix(int64(n), 0)
 	s.OwnerReferences = []metav1.OwnerReference{v1alpha1.NodeOwner(node, types.UID(uuid.NewUUID()))}
 	for i := range devices {
-		d := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "ns", Name: "cam"}, ID: fmt.Sprintf("/dev/video%d", i)}
+		d := v1alpha1.Device{ID: fmt.Sprintf("/dev/video%d", i)}
+		d.Configuration = v1alpha1.ConfigurationReference{Namespace: "ns", Name: "cam"}
 		d.Hash = slot.InstanceHash(d.ID, false, node, slot.LongHash)
 		d.Properties = map[string]string{"DEVICE": d.ID}
 		s.Spec.Devices = append(s.Spec.Devices, d)

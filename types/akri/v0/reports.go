@@ -30,12 +30,14 @@ func (c *Configuration) Refuses(r Report) error {
 	case c == nil:
 		return errors.New("there is no such Configuration")
 	case r.Namespace != c.Namespace:
-		return fmt.Errorf("it is for Configuration %s/%s, but %s/%s has the name", r.Namespace, c.Name, c.Namespace, c.Name)
+		return fmt.Errorf("it is for Configuration %s/%s, but %s/%s has the name",
+			r.Namespace, c.Name, c.Namespace, c.Name)
 	case r.HashDigits != c.Spec.HashDigits():
-		return fmt.Errorf("its hash has %d digits, and instanceNameDigits of its Configuration is %d", r.HashDigits, c.Spec.HashDigits())
+		return fmt.Errorf("its hash has %d digits, and instanceNameDigits of its Configuration is %d",
+			r.HashDigits, c.Spec.HashDigits())
 	case r.Namesake != nil:
-		return fmt.Errorf("Configuration %s/%s is older, and has the name of its Instance: to use the device, rename one of the Configurations",
-			r.Namesake.Namespace, r.Namesake.Name)
+		return fmt.Errorf("Configuration %s/%s is older, and has the name of its Instance: "+
+			"to use the device, rename one of the Configurations", r.Namesake.Namespace, r.Namesake.Name)
 	case c.Spec.Discovery == nil:
 		return nil
 	case !r.Shared:

@@ -18,15 +18,24 @@ func TestRefuses(t *testing.T) {
 		report Report
 		want   string // "" if it may count
 	}{
-		"a local device":                     {own, Report{Namespace: "ns", HashDigits: 6}, ""},
-		"a shared one":                       {own, Report{Namespace: "ns", HashDigits: 6, Shared: true}, ""},
-		"for all selected nodes":             {selecting, Report{Namespace: "ns", HashDigits: 6, Shared: true, Selected: true}, ""},
-		"local where nodes speak for others": {selecting, Report{Namespace: "ns", HashDigits: 6, Selected: true}, "it is not shared"},
-		"of a node that is not selected":     {selecting, Report{Namespace: "ns", HashDigits: 6, Shared: true}, "does not select the node"},
-		"without Configuration":              {nil, Report{Namespace: "ns", HashDigits: 6}, "no such Configuration"},
-		"for another namespace":              {own, Report{Namespace: "other", HashDigits: 6}, "it is for Configuration other/cam, but ns/cam has the name"},
-		"with a longer hash":                 {own, Report{Namespace: "ns", HashDigits: 12}, "its hash has 12 digits, and instanceNameDigits of its Configuration is 6"},
-		"whose Instance is a Configuration":  {own, Report{Namespace: "ns", HashDigits: 6, Namesake: older}, "Configuration old/cam-8120fe is older"},
+		"a local device": {
+			own, Report{Namespace: "ns", HashDigits: 6}, ""},
+		"a shared one": {
+			own, Report{Namespace: "ns", HashDigits: 6, Shared: true}, ""},
+		"for all selected nodes": {
+			selecting, Report{Namespace: "ns", HashDigits: 6, Shared: true, Selected: true}, ""},
+		"local where nodes speak for others": {
+			selecting, Report{Namespace: "ns", HashDigits: 6, Selected: true}, "it is not shared"},
+		"of a node that is not selected": {
+			selecting, Report{Namespace: "ns", HashDigits: 6, Shared: true}, "does not select the node"},
+		"without Configuration": {
+			nil, Report{Namespace: "ns", HashDigits: 6}, "no such Configuration"},
+		"for another namespace": {
+			own, Report{Namespace: "other", HashDigits: 6}, "other/cam, but ns/cam has the name"},
+		"with a longer hash": {
+			own, Report{Namespace: "ns", HashDigits: 12}, "instanceNameDigits of its Configuration is 6"},
+		"whose Instance is a Configuration": {
+			own, Report{Namespace: "ns", HashDigits: 6, Namesake: older}, "Configuration old/cam-8120fe is older"},
 	} {
 		err := test.of.Refuses(test.report)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
@@ -41,7 +50,8 @@ func TestSelects(t *testing.T) {
 		selector, labels map[string]string
 		want             bool
 	}{
-		"all":           {nil, nil, true},
+		"all": {
+			nil, nil, true},
 		"of the label":  {map[string]string{"net": "1"}, map[string]string{"net": "1", "zone": "a"}, true},
 		"of another":    {map[string]string{"net": "1"}, map[string]string{"net": "2"}, false},
 		"one is lacked": {map[string]string{"net": "1", "zone": ""}, map[string]string{"net": "1"}, false},
