@@ -13,7 +13,8 @@ func (l *Ledger) config(name string) *configRecord {
 	if conf == nil {
 		conf = &configRecord{name: strings.Clone(name), configurations: map[string]*akriv0.Configuration{}, devices: map[*device]struct{}{},
 			groups: map[setKey]*group{}, classes: map[setKey]*class{},
-			waiting: map[*device][]*slotState{}, priorities: map[int32]int{}, spare: btree.NewFreeListG[*device](btree.DefaultFreeListSize)}
+			waiting: map[*device][]*slotState{}, priorities: map[int32]int{},
+			spare: btree.NewFreeListG[*device](btree.DefaultFreeListSize)}
 		l.configs[conf.name] = conf
 	}
 	return conf

@@ -21,7 +21,8 @@ type DoubleAllocation struct {
 func (l *Ledger) DoubleAllocations() []*DoubleAllocation {
 	var all []*DoubleAllocation
 	for name, state := range l.doublyAllocated {
-		holders := slices.DeleteFunc(slices.Clone(state.holders), func(p *podRecord) bool { return !p.bound || p.terminating })
+		ignored := func(p *podRecord) bool { return !p.bound || p.terminating }
+		holders := slices.DeleteFunc(slices.Clone(state.holders), ignored)
 		if len(holders) < 2 {
 			continue
 		}

@@ -117,7 +117,8 @@ func TestNodesWithPotentialVictims(t *testing.T) {
 			share(l, "cam-1", "a")
 			l.Observe(Pod{UID: "holder", Priority: 5}, "a", given)
 			test.change(l)
-			req := &Request{Pod: Pod{UID: "p", Priority: 5}, Containers: []ContainerRequest{{Resources: []ResourceRequest{{Name: full(resource), Count: 1}}}}}
+			req := podFor(1, 1)
+			req.Priority, req.Containers[0].Resources[0].Name = 5, full(resource)
 			if got := l.PotentialVictims(req).Nodes([]string{"a"}); !slices.Equal(got, test.nodes) {
 				t.Errorf("%s, asked for %s: nodes %v, want %v", name, resource, got, test.nodes)
 			}

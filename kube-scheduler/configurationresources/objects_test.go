@@ -210,7 +210,8 @@ func infoOf(node *v1.Node, pods ...*v1.Pod) *framework.NodeInfo {
 
 // store is an informer's.
 func store[T any](objects ...T) cache.Indexer {
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	for _, obj := range objects {
 		check(indexer.Add(obj))
 	}

@@ -31,7 +31,8 @@ func (b *blockingPlugin) Permit(_ context.Context, _ fwk.CycleState, p *v1.Pod, 
 	return fwk.NewStatus(fwk.Wait), time.Hour
 }
 
-func (b *blockingPlugin) PreBindPreFlight(context.Context, fwk.CycleState, *v1.Pod, string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+func (b *blockingPlugin) PreBindPreFlight(context.Context, fwk.CycleState, *v1.Pod, string) (
+	*fwk.PreBindPreFlightResult, *fwk.Status) {
 	return nil, nil
 }
 

@@ -56,12 +56,14 @@ func (e *Evaluator) Evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger
 func (e *Evaluator) evictOne(ctx context.Context, preemptor, victim *v1.Pod, node string) error {
 	note := "Preempted by pod %s on node %s, which needs its device slots"
 	waiting, binding := e.Handle.GetWaitingPod(victim.UID), e.Handle.GetPodInPreBind(victim.UID)
-	if waiting != nil && waiting.Preempt(e.PluginName, "preempted") || binding != nil && binding.CancelPod("preempted by "+e.PluginName) {
+	if waiting != nil && waiting.Preempt(e.PluginName, "preempted") ||
+		binding != nil && binding.CancelPod("preempted by "+e.PluginName) {
 		note += " (in kube-scheduler memory)" // it was not bound yet
 	} else if deleted, err := e.delete(ctx, preemptor, victim); err != nil || !deleted {
 		return err
 	}
-	e.Handle.EventRecorder().Eventf(victim, preemptor, v1.EventTypeNormal, "Preempted", "Preempting", note, klog.KObj(preemptor), node)
+	e.Handle.EventRecorder().Eventf(victim, preemptor, v1.EventTypeNormal, "Preempted", "Preempting",
+		note, klog.KObj(preemptor), node)
 	return nil
 }
 

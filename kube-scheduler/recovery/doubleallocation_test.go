@@ -19,7 +19,6 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
-	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -42,8 +41,8 @@ func newRig(t *testing.T, names ...string) *rig {
 	for i, name := range names {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}
 		_ = r.client.Tracker().Add(pod)
-		grants := []assignment.Grant{{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}
-		r.ledger.Observe(ledger.Pod{Namespace: "default", Name: name, UID: name, Bound: int64(i)}, "node", ledger.Assignment{"main": grants})
+		a := ledger.Assignment{"main": {{Resource: "cam", Slot: slot.Name{Instance: "cam-000001"}}}}
+		r.ledger.Observe(ledger.Pod{Namespace: "default", Name: name, UID: name, Bound: int64(i)}, "node", a)
 	}
 	r.client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		r.Lock()
@@ -56,15 +55,15 @@ func newRig(t *testing.T, names ...string) *rig {
 		r.ledger.Remove(name)
 		return false, nil, nil
 	})
-	r.evictor = &Evictor{Logger: logger, Client: r.client, Recorder: r.recorder, DoubleAllocations: func() []*ledger.DoubleAllocation {
-		r.Lock()
-		defer r.Unlock()
-		return r.ledger.DoubleAllocations()
-	}}
+	r.evictor = &Evictor{Logger: logger, Client: r.client, Recorder: r.recorder,
+		DoubleAllocations: func() (all []*ledger.DoubleAllocation) {
+			r.change(func() { all = r.ledger.DoubleAllocations() })
+			return all
+		}}
 	return r
 }
 
-// change changes the rig while the Evictor sleeps.
+// change uses the rig while the Evictor does not.
 func (r *rig) change(f func()) {
 	r.Lock()
 	defer r.Unlock()

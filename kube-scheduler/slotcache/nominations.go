@@ -185,7 +185,8 @@ func (b *Cache) followNomination(pod *v1.Pod, req *ledger.Request) {
 // the ledger reserves nothing, and which are not over. The caller holds mu.
 func (b *Cache) withoutSlots(nodes ...string) (found []*Nomination) {
 	for uid, n := range b.nominations {
-		if n.byOther != nil && n.state != expired && b.ledger.Nominated(uid) == "" && (len(nodes) == 0 || slices.Contains(nodes, n.node)) {
+		if n.byOther != nil && n.state != expired && b.ledger.Nominated(uid) == "" &&
+			(len(nodes) == 0 || slices.Contains(nodes, n.node)) {
 			found = append(found, n)
 		}
 	}

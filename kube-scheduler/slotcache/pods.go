@@ -37,7 +37,8 @@ func (b *Cache) await(pod *v1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.enter(pod, req)
-	if n := b.nominations[string(pod.UID)]; n != nil && n.state == unserved && apiequality.Semantic.DeepEqual(n.byOther.Status, pod.Status) {
+	n := b.nominations[string(pod.UID)]
+	if n != nil && n.state == unserved && apiequality.Semantic.DeepEqual(n.byOther.Status, pod.Status) {
 		return // nothing could be reserved for it, and what its author writes does not change that
 	}
 	b.followNomination(pod, req)
