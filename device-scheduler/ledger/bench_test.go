@@ -88,7 +88,8 @@ func BenchmarkView(b *testing.B) {
 					req := podFor(1, count)
 					b.ReportAllocs()
 					for b.Loop() {
-						if shortfall, sure := looked(l.View(req, list)).At(nodes - 1); !sure || shortfall == nil != (count == 1) {
+						if shortfall, sure := looked(l.View(req, list)).At(nodes - 1); !sure ||
+							shortfall == nil != (count == 1) {
 							b.Fatal(shortfall, sure)
 						}
 					}

@@ -89,7 +89,9 @@ func (f *fitting) want(conf *configRecord, d *device, container int, r ResourceR
 	at := slices.IndexFunc(f.problems, func(p *problem) bool { return p.config == conf })
 	if at < 0 {
 		at = len(f.problems)
-		f.problems = append(f.problems, &problem{config: conf, Problem: slotsearch.Problem{Unique: conf.unique(), Spans: f.spans, Order: f.strategy.order, Budget: f.req.Budget}})
+		f.problems = append(f.problems, &problem{config: conf,
+			Problem: slotsearch.Problem{Unique: conf.unique(), Spans: f.spans, Order: f.strategy.order,
+				Budget: f.req.Budget}})
 	}
 	p := f.problems[at]
 	w := &slotsearch.Want{Container: container, Count: r.Count}
@@ -142,7 +144,8 @@ func (f *fitting) solve(p *problem) *Shortfall {
 			has = short.Instance.Of.(*device).supply()
 		}
 	}
-	s := p.config.shortfall(has, f.req.Containers[short.Container].Name, p.asked[slices.Index(p.Wants, short)], short.Instance != nil, own)
+	s := p.config.shortfall(has, f.req.Containers[short.Container].Name, p.asked[slices.Index(p.Wants, short)],
+		short.Instance != nil, own)
 	if p.GaveUp {
 		s.Reason = SearchLimit
 	}

@@ -278,7 +278,8 @@ func checkIndex(t failer, l *Ledger, conf *configRecord, members map[*group][]*d
 	}
 	for at, page := range conf.reach.pages {
 		for i := 0; page != nil && i < pageSize; i++ {
-			if c := page[i]; c != nil && !slices.ContainsFunc(c.nodes, func(n *nodeRecord) bool { return n.number == int32(at*pageSize+i) }) {
+			if c := page[i]; c != nil && !slices.ContainsFunc(c.nodes,
+				func(n *nodeRecord) bool { return n.number == int32(at*pageSize+i) }) {
 				t.Fatalf("%s is reached by number %d, which is no node of its class", conf.name, at*pageSize+i)
 			}
 		}

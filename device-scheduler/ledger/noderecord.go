@@ -65,7 +65,8 @@ func (l *Ledger) claimFacts(d *device, i int, n *nodeRecord) v1alpha1.ClaimFacts
 	if d.config == nil || d.config.owner == nil {
 		return v1alpha1.ClaimFacts{Index: i}
 	}
-	return v1alpha1.ClaimFacts{Index: i, Capacity: d.config.owner.Spec.Slots(), Listed: d.reachedBy(n) || l.keeps(n, d), Given: d.exists()}
+	return v1alpha1.ClaimFacts{Index: i, Capacity: d.config.owner.Spec.Slots(), Listed: d.reachedBy(n) || l.keeps(n, d),
+		Given: d.exists()}
 }
 
 // keeps reports whether the node lists the device though it gives no slots of it, or with

@@ -55,7 +55,8 @@ func (s *Shortfall) Resolvable() bool { return s.Reason >= Held }
 // shortfall says why a request of the Configuration, or of one device by its name, cannot be served where
 // nodes have so much. The pod's other requests take so many slots that could serve it.
 func (conf *configRecord) shortfall(has supply, container string, r ResourceRequest, byName bool, own int) *Shortfall {
-	s := &Shortfall{Container: container, Resource: r.Name, Needed: r.Count, Unique: conf.unique(), InstanceLevel: byName, Own: own,
+	s := &Shortfall{Container: container, Resource: r.Name, Needed: r.Count, Unique: conf.unique(),
+		InstanceLevel: byName, Own: own,
 		Instances: has.instances, Slots: has.slots, Free: has.free}
 	most := s.Slots
 	if s.Unique != "" {
@@ -102,8 +103,10 @@ func (s *Shortfall) String() string {
 		return fmt.Sprintf("node(s) reach too few slots for %s: container %q needs %d, %d reached", name, s.Container, s.Needed, s.Slots)
 	}
 	if s.Reason == SearchLimit {
-		return fmt.Sprintf("node(s) where the search for slots of %s was given up: %d of %d slots free on %d Instances, and too many ways to give them to the pod's "+
-			"containers; let fewer containers of the pod request it, or set uniqueDevices: false", name, s.Free, s.Slots, s.Instances)
+		return fmt.Sprintf("node(s) where the search for slots of %s was given up: %d of %d slots free on %d "+
+			"Instances, and too many ways to give them to the pod's "+
+			"containers; let fewer containers of the pod request it, or set uniqueDevices: false", name, s.Free,
+			s.Slots, s.Instances)
 	}
 	own := ""
 	if s.Own > 0 {

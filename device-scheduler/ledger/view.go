@@ -103,7 +103,8 @@ func (l *Ledger) appendLike(like []byte, demands []demand, node string) []byte {
 // View prepares the request for the nodes of the list. It keeps their numbers in the list: to be called like a
 // change of the ledger.
 func (l *Ledger) View(req *Request, list *NodeList) *View {
-	return &View{ledger: l, demands: l.demands(req), numbers: l.numbersOf(list), rows: make([]atomic.Pointer[row], len(list.names)/pageSize+1), lacks: map[lack]*Shortfall{}}
+	return &View{ledger: l, demands: l.demands(req), numbers: l.numbersOf(list),
+		rows: make([]atomic.Pointer[row], len(list.names)/pageSize+1), lacks: map[lack]*Shortfall{}}
 }
 
 func (v *View) shortfallOf(number int32) *Shortfall {

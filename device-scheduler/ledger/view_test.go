@@ -19,7 +19,8 @@ import (
 func (w *world) checkView(t *rapid.T) {
 	if len(w.lists) < 2 {
 		names := append(worldNodes, "nobody knows")
-		w.lists = append(w.lists, NewNodeList(rapid.Permutation(names).Draw(t, "list")[:rapid.IntRange(1, 4).Draw(t, "length")]))
+		w.lists = append(w.lists, NewNodeList(rapid.Permutation(names).Draw(t,
+			"list")[:rapid.IntRange(1, 4).Draw(t, "length")]))
 	}
 	pod := Pod{UID: "asking", Namespace: "ns", Name: "p", Priority: drawPriority(t)}
 	if len(w.nominations) > 0 && rapid.Bool().Draw(t, "nominee") {
@@ -30,8 +31,10 @@ func (w *world) checkView(t *rapid.T) {
 		view := w.View(req, list)
 		for place, node := range list.names {
 			a, fit := w.Draft(w.strategy, pod).Fit(node, req)
-			if scanned, shortfall := w.fullScan(pod).Fit(node, req); !reflect.DeepEqual(a, scanned) || !reflect.DeepEqual(fit, shortfall) {
-				t.Fatalf("on node %s %+v gets %v, %v, and %v, %v when all nominations are looked at", node, req, a, fit, scanned, shortfall)
+			if scanned, shortfall := w.fullScan(pod).Fit(node, req); !reflect.DeepEqual(a, scanned) ||
+				!reflect.DeepEqual(fit, shortfall) {
+				t.Fatalf("on node %s %+v gets %v, %v, and %v, %v when all nominations are looked at", node, req, a, fit,
+					scanned, shortfall)
 			}
 			view.Look(place)
 			shortfall, sure := view.At(place)
@@ -42,7 +45,8 @@ func (w *world) checkView(t *rapid.T) {
 				t.Fatalf("of node %s a view of %+v says nothing", node, req)
 			}
 			// The parts are added up in another order.
-			if got, want := view.ScoreInputs([]int{place})[0], w.scoreInput(req, node); math.Abs(got.Free-want.Free)+math.Abs(got.Local-want.Local) > 1e-9 {
+			if got, want := view.ScoreInputs([]int{place})[0],
+				w.scoreInput(req, node); math.Abs(got.Free-want.Free)+math.Abs(got.Local-want.Local) > 1e-9 {
 				t.Fatalf("the score of node %s for %+v is of %+v, want %+v", node, req, got, want)
 			}
 		}
@@ -86,7 +90,8 @@ func (w *world) simple(req *Request) bool {
 	for _, c := range req.Containers {
 		for _, r := range c.Resources {
 			conf, d := w.resource(r.Name)
-			if conf == nil || slices.Contains(asked, conf) || d == nil && conf.unique() == akriv0.UniquePerNode { // then the node's other pods matter
+			if conf == nil || slices.Contains(asked, conf) || d == nil &&
+				conf.unique() == akriv0.UniquePerNode { // then the node's other pods matter
 				return false
 			}
 			asked = append(asked, conf)
@@ -123,7 +128,8 @@ func TestLocalAmongMany(t *testing.T) {
 		neighbour := fmt.Sprint("b", i)
 		share(l, fmt.Sprint("cam-", i+1), "a", neighbour)
 		for node, local := range map[string]float64{"a": 1, neighbour: 0} {
-			got, want := l.View(podFor(1, 2), NewNodeList([]string{node})).ScoreInputs([]int{0})[0], ScoreInput{Free: 1, Local: local}
+			got, want := l.View(podFor(1, 2), NewNodeList([]string{node})).ScoreInputs([]int{0})[0],
+				ScoreInput{Free: 1, Local: local}
 			if got != want {
 				t.Errorf("node %s shares %d devices: %+v, want %+v", node, i+1, got, want)
 			}
@@ -147,9 +153,11 @@ func TestViewAnswers(t *testing.T) {
 			list := NewNodeList(nodes)
 			tooMany := podFor(1, 1+l.configs["cam"].classOf(l.nodes[nodes[0]]).offers)
 			if shortfall, sure := looked(l.View(tooMany, list)).At(0); shortfall == nil || !sure {
-				t.Errorf("%d Instances, shared %v, and one more asked for: At() = %+v, %v", instances, shared, shortfall, sure)
+				t.Errorf("%d Instances, shared %v, and one more asked for: At() = %+v, %v", instances, shared,
+					shortfall, sure)
 			}
-			for name, req := range map[string]*Request{"any Instance": podFor(1, 1), "one by name": named, "several containers": podFor(4, 2)} {
+			for name, req := range map[string]*Request{"any Instance": podFor(1, 1), "one by name": named,
+				"several containers": podFor(4, 2)} {
 				view := looked(l.View(req, list))
 				if shortfall, sure := view.At(0); shortfall != nil || sure != (len(req.Containers) == 1) {
 					t.Fatalf("%d Instances, shared %v, %s: At() = %+v, %v", instances, shared, name, shortfall, sure)

@@ -96,7 +96,8 @@ func TestSolveIsBounded(t *testing.T) {
 	if alone.Solve() == nil || !alone.GaveUp {
 		t.Errorf("alone: gave up: %v", alone.GaveUp)
 	}
-	none := problem(akriv0.UniquePerNode, []Span{{0, 0}, {0, 0}}, map[string]int{"a": 1, "b": 1}, ask{1, 1, "a"}, ask{0, 1, ""}, ask{1, 1, ""})
+	none := problem(akriv0.UniquePerNode, []Span{{0, 0}, {0, 0}}, map[string]int{"a": 1, "b": 1}, ask{1, 1, "a"},
+		ask{0, 1, ""}, ask{1, 1, ""})
 	if none.Solve() == nil || none.GaveUp {
 		t.Errorf("all ways were tried: gave up: %v", none.GaveUp)
 	}

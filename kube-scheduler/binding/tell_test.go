@@ -21,7 +21,8 @@ func TestAssignmentIsLogged(t *testing.T) {
 		{2, errForbidden, ""},
 		{0, nil, ""},
 	} {
-		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(test.verbosity)))
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true),
+			ktesting.Verbosity(test.verbosity)))
 		pod := newPod("")
 		binder(answering(test.answer), nil).Bind(klog.NewContext(t.Context(), logger), contributed(t, pod), pod, "a")
 		log := ""
@@ -29,7 +30,8 @@ func TestAssignmentIsLogged(t *testing.T) {
 			log += fmt.Sprintln(append([]any{entry.Message}, entry.ParameterKVList...)...)
 		}
 		if log != test.want {
-			t.Errorf("verbosity %d, the API server answers %v: the log is\n%s\nwant\n%s", test.verbosity, test.answer, log, test.want)
+			t.Errorf("verbosity %d, the API server answers %v: the log is\n%s\nwant\n%s", test.verbosity, test.answer,
+				log, test.want)
 		}
 	}
 }

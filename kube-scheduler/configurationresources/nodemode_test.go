@@ -85,8 +85,9 @@ func TestBoundOnceTheKubeletKnows(t *testing.T) {
 		mode       string
 		want       time.Duration
 	}{
-		"another node has released it":      {"node-b", 0, v1alpha1.ModeDevicePlugin, time.Second},
-		"so it has, a while ago":            {"node-b", 700 * time.Millisecond, v1alpha1.ModeDevicePlugin, 300 * time.Millisecond},
+		"another node has released it": {"node-b", 0, v1alpha1.ModeDevicePlugin, time.Second},
+		"so it has, a while ago": {"node-b", 700 * time.Millisecond, v1alpha1.ModeDevicePlugin,
+			300 * time.Millisecond},
 		"so it has, long ago":               {"node-b", time.Minute, v1alpha1.ModeDevicePlugin, 0},
 		"the node itself has released it":   {"node-a", 0, v1alpha1.ModeDevicePlugin, 0},
 		"the scheduler chooses the slot":    {"node-b", 0, "", 0},

@@ -130,7 +130,8 @@ func TestScore(t *testing.T) {
 		{ledger.Spread, 0, 1, 0, 100},
 		{ledger.Spread, 1, 1, 25, 83},
 	} {
-		r.args.Strategy, r.args.NodeScore = test.strategy, config.NodeScore{FreeSlots: &test.free, LocalDevices: &test.local}
+		r.args.Strategy, r.args.NodeScore = test.strategy,
+			config.NodeScore{FreeSlots: &test.free, LocalDevices: &test.local}
 		if status := r.PreScore(r.ctx, state, p, r.handle.nodes); !status.IsSuccess() {
 			t.Fatal(status)
 		}
@@ -139,7 +140,8 @@ func TestScore(t *testing.T) {
 			t.Errorf("%+v: got %d and %d", test, a, b)
 		}
 	}
-	for what, nodes := range map[string][]fwk.NodeInfo{"all are alike": r.handle.nodes[:1], "none is known": {r.handle.nodes[0].Snapshot()}} {
+	for what, nodes := range map[string][]fwk.NodeInfo{"all are alike": r.handle.nodes[:1],
+		"none is known": {r.handle.nodes[0].Snapshot()}} {
 		if status := r.PreScore(r.ctx, state, p, nodes); !status.IsSkip() {
 			t.Errorf("%s: PreScore() = %v, want Score skipped", what, status)
 		}

@@ -202,7 +202,8 @@ func oldest(t *testing.T, r *rig, reason string) (age time.Duration) {
 // There is a line for each pod that has to go at the default verbosity, unless the scheduler does not
 // lead, and at verbosity 2 one for each slot that is given back: with who, which and for whom.
 func TestLogOfSlots(t *testing.T) {
-	const preempted = "Preempting a pod for its slots pod default/victim podUID victim-uid slots [cam-000001-0] preemptor default/vip node node-b\n"
+	const preempted = "Preempting a pod for its slots pod default/victim podUID victim-uid slots [cam-000001-0] " +
+		"preemptor default/vip node node-b\n"
 	const released = "Released slots node node-b pod default/victim podUID victim-uid slots [cam-000001-0]\n" +
 		"Released slots of a pod that was not bound pod default/assumed podUID assumed-uid slots [cam-000002-0]\n"
 	for _, test := range []struct {
@@ -215,7 +216,8 @@ func TestLogOfSlots(t *testing.T) {
 		{false, 0, ""},
 		{false, 2, released},
 	} {
-		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(test.verbosity)))
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true),
+			ktesting.Verbosity(test.verbosity)))
 		r := newLoggingRig(t, logger)
 		if test.leads {
 			r.cache.Lead()

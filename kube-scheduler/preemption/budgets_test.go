@@ -32,7 +32,8 @@ func pdb(group string, allowed int32) *policyv1.PodDisruptionBudget {
 
 // store is an informer's.
 func store() cache.Indexer {
-	return cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	return cache.NewIndexer(cache.MetaNamespaceKeyFunc,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 }
 
 // Two pods are candidates, first of group 1 and second of group 2.

@@ -113,7 +113,8 @@ func (e *Evaluator) Possible(req *ledger.Request, nodes []string) (possible bool
 	}
 	e.Cache.Read(func(l *ledger.Ledger) {
 		holders := l.PotentialVictims(req)
-		possible = slices.ContainsFunc(holders.Nodes(nodes), func(node string) bool { return len(holders.On(node)) > 0 })
+		possible = slices.ContainsFunc(holders.Nodes(nodes),
+			func(node string) bool { return len(holders.On(node)) > 0 })
 	})
 	return possible
 }

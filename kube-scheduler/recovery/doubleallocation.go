@@ -75,7 +75,8 @@ func (e *Evictor) evict(ctx context.Context, logger klog.Logger, d *ledger.Doubl
 	pod := &v1.ObjectReference{APIVersion: "v1", Kind: "Pod",
 		Namespace: loser.Namespace, Name: loser.Name, UID: types.UID(loser.UID)}
 	e.Recorder.Eventf(pod, nil, v1.EventTypeWarning, "SlotAssignedTwice", "Evicting",
-		"Slot %s was assigned to this pod and to pod %s, which keeps it; another scheduler was at work", d.Slot, d.Winner)
+		"Slot %s was assigned to this pod and to pod %s, which keeps it; another scheduler was at work", d.Slot,
+		d.Winner)
 	return nil
 }
 

@@ -77,7 +77,8 @@ const (
 // New makes a Queue. It activates pods once Run is called.
 func New[R any](o Options[R]) *Queue[R] {
 	return &Queue[R]{Options: o, signal: make(chan struct{}, 1), pods: map[types.UID]*waiting[R]{},
-		lines: map[string]*btree.BTreeG[*waiting[R]]{}, spare: btree.NewFreeListG[*waiting[R]](btree.DefaultFreeListSize),
+		lines:  map[string]*btree.BTreeG[*waiting[R]]{},
+		spare:  btree.NewFreeListG[*waiting[R]](btree.DefaultFreeListSize),
 		events: map[string]*keyEvents[R]{}, agenda: btree.NewG(degree, sooner)}
 }
 

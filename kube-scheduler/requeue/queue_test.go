@@ -29,12 +29,13 @@ type rig struct {
 
 func newRig() *rig {
 	r := &rig{clock: clocktesting.NewFakeClock(time.Unix(1000, 0)), possible: map[string]func(*v1.Pod) bool{}}
-	r.Queue = New(Options[*v1.Pod]{Logger: klog.Background(), Activator: r, Clock: r.clock, Possible: func(key string) func(*v1.Pod) bool {
-		return r.possible[key]
-	}, MinPreemptorPriority: func(slots []slot.Name) (int32, bool) { // a slot's number is its own
-		least := slices.MinFunc(slots, func(a, b slot.Name) int { return a.Index - b.Index }).Index
-		return int32(least), least < 1000
-	}})
+	r.Queue = New(Options[*v1.Pod]{Logger: klog.Background(), Activator: r, Clock: r.clock,
+		Possible: func(key string) func(*v1.Pod) bool {
+			return r.possible[key]
+		}, MinPreemptorPriority: func(slots []slot.Name) (int32, bool) { // a slot's number is its own
+			least := slices.MinFunc(slots, func(a, b slot.Name) int { return a.Index - b.Index }).Index
+			return int32(least), least < 1000
+		}})
 	return r
 }
 

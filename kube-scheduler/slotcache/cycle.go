@@ -46,7 +46,8 @@ type found struct {
 // NewCycle prepares a cycle of the pod to ask the scheduler's nodes. The group is that which it
 // is placed with, or nil.
 func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo, group *Group) *Cycle {
-	c := &Cycle{Request: req.Whole(), found: &found{by: map[string]*ledger.Shortfall{}}, cache: b, pod: pod, released: map[string]bool{}, expected: map[string]*ledger.Request{},
+	c := &Cycle{Request: req.Whole(), found: &found{by: map[string]*ledger.Shortfall{}}, cache: b, pod: pod,
+		released: map[string]bool{}, expected: map[string]*ledger.Request{},
 		group: group, draftOfGroup: &groupDraft{}}
 	amounts := b.Advertisable(pod)
 	names := slices.Sorted(maps.Keys(amounts))
@@ -168,7 +169,8 @@ func (c *Cycle) Passes(node fwk.NodeInfo, place int) {
 		return
 	}
 	for _, w := range c.amounts {
-		total, used := node.GetAllocatable().GetScalarResources()[w.name], node.GetRequested().GetScalarResources()[w.name]
+		total, used := node.GetAllocatable().GetScalarResources()[w.name],
+			node.GetRequested().GetScalarResources()[w.name]
 		w.freeAllocatable.remember(place, node.GetGeneration(), total-used)
 	}
 }

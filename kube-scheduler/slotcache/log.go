@@ -43,7 +43,8 @@ func (b *Cache) tellPreempted(preemptor ledger.Pod, node string, a ledger.Assign
 	}
 	for victim, slots := range victims {
 		preempted.Inc()
-		b.logger.Info("Preempting a pod for its slots", "pod", klog.KRef(victim.Namespace, victim.Name), "podUID", victim.UID,
+		b.logger.Info("Preempting a pod for its slots", "pod", klog.KRef(victim.Namespace, victim.Name), "podUID",
+			victim.UID,
 			"slots", slotNames(slots), "preemptor", klog.KRef(preemptor.Namespace, preemptor.Name), "node", node)
 	}
 }

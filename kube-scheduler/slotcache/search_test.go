@@ -26,17 +26,20 @@ func hardCluster(unique akriv0.UniqueScope) (*Cache, []fwk.NodeInfo, *ledger.Req
 	var devices []v1alpha1.Device
 	for i := range 39 {
 		id := fmt.Sprint(i)
-		devices = append(devices, v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "ns", Name: "cam"}, ID: id, Shared: true,
+		devices = append(devices, v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "ns",
+			Name: "cam"}, ID: id, Shared: true,
 			Hash: slot.InstanceHash(id, true, "", slot.LongHash)})
 	}
 	var names []string
 	for i := range 50 {
 		names = append(names, fmt.Sprint("node-", i))
-		b.SetSlice(&v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: names[i]}, Spec: v1alpha1.DeviceSliceSpec{NodeName: names[i], Devices: devices}})
+		b.SetSlice(&v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: names[i]},
+			Spec: v1alpha1.DeviceSliceSpec{NodeName: names[i], Devices: devices}})
 	}
 	req := &ledger.Request{Pod: ledger.Pod{UID: "hard", Namespace: "ns", Name: "hard"}}
 	for i := range 40 {
-		c := ledger.ContainerRequest{Name: fmt.Sprint("c", i), Resources: []ledger.ResourceRequest{{Name: "cam", Count: 1}}}
+		c := ledger.ContainerRequest{Name: fmt.Sprint("c", i),
+			Resources: []ledger.ResourceRequest{{Name: "cam", Count: 1}}}
 		for at := range devices {
 			if (at*7+i*11)%5 == 0 {
 				c.Resources = append(c.Resources, ledger.ResourceRequest{Name: devices[at].Instance(), Count: 1})
@@ -53,7 +56,8 @@ func TestSearchesOfOneTryAreBounded(t *testing.T) {
 	b, list, req := hardCluster(akriv0.UniquePerNode)
 	c := b.NewCycle(&v1.Pod{}, req, list, nil)
 	for _, node := range list {
-		if shortfall := c.Fit(node, c.Place(node), ledger.Spread); shortfall == nil || shortfall.Reason != ledger.SearchLimit {
+		if shortfall := c.Fit(node, c.Place(node), ledger.Spread); shortfall == nil ||
+			shortfall.Reason != ledger.SearchLimit {
 			t.Fatalf("node %s: %+v, want that the search was given up", node.Node().Name, shortfall)
 		}
 	}
@@ -78,8 +82,10 @@ func TestNodesThatAreAlikeHaveOneAnswer(t *testing.T) {
 	if len(c.found.by) != 1 {
 		t.Errorf("%d searches on nodes that are alike", len(c.found.by))
 	}
-	b.SetSlice(&v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: "node-7"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: "node-7"}})
-	if shortfall := c.Fit(list[7], c.Place(list[7]), ledger.Spread); shortfall == nil || shortfall.Reason != ledger.NotReachable {
+	b.SetSlice(&v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: "node-7"},
+		Spec: v1alpha1.DeviceSliceSpec{NodeName: "node-7"}})
+	if shortfall := c.Fit(list[7], c.Place(list[7]), ledger.Spread); shortfall == nil ||
+		shortfall.Reason != ledger.NotReachable {
 		t.Errorf("a node that reaches nothing any more: %+v", shortfall)
 	}
 }

@@ -64,7 +64,8 @@ var Names = [numReasons]string{
 // ofShortfall are the reasons of the ledger, by its own.
 var ofShortfall = [...]Reason{
 	ledger.Unknown: UnknownResource, ledger.NoNode: NoNode, ledger.NoCommonNode: NoCommonNode,
-	ledger.NotReachable: NotReachable, ledger.Impossible: Impossible, ledger.Held: Held, ledger.SearchLimit: SearchLimit,
+	ledger.NotReachable: NotReachable, ledger.Impossible: Impossible, ledger.Held: Held,
+	ledger.SearchLimit: SearchLimit,
 }
 
 // Of is the reason of a shortfall.

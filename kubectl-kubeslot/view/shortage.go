@@ -112,7 +112,8 @@ func (v *View) shortWait(s *ledger.Shortfall, nodes []string) Wait {
 		}
 	case ledger.SearchLimit:
 		w.Reason = "SearchLimit"
-		w.Why = fmt.Sprintf("%d slots are free, and there are too many ways to give them to the pod's containers: the search was given up", s.Free)
+		w.Why = fmt.Sprintf("%d slots are free, and there are too many ways to give them to the pod's containers: the "+
+			"search was given up", s.Free)
 		w.Needs = "let fewer of its containers ask for it, or set uniqueDevices: false in the Configuration"
 	case ledger.Held:
 		w.Reason = "SlotsHeld"

@@ -13,9 +13,10 @@ import (
 )
 
 var (
-	armNames    = flag.String("arms", "", "comma-separated arms to compare; all when empty")
-	shapeNames  = flag.String("shapes", "", "comma-separated shapes of cluster; all when empty")
-	nodeCount   = flag.Int("nodes", 500, "nodes of the cluster; for each of them dense and shared have ten slots, two ten of each kind, sparse five, full forty but at most 50,000")
+	armNames   = flag.String("arms", "", "comma-separated arms to compare; all when empty")
+	shapeNames = flag.String("shapes", "", "comma-separated shapes of cluster; all when empty")
+	nodeCount  = flag.Int("nodes", 500, "nodes of the cluster; for each of them dense and shared have ten slots, two "+
+		"ten of each kind, sparse five, full forty but at most 50,000")
 	podCount    = flag.Int("pods", 1000, "pods measured in each run")
 	profile     = flag.String("profile", "", "file for a CPU profile of what is measured; for a single arm and shape")
 	signingKey  = flag.String("signing-key", "", "Ed25519 private key in PEM, of the arm signed")

@@ -68,7 +68,8 @@ func assignedPod(t *testing.T, r run, name, node string, asked int, slots ...str
 	}
 	c := kubeslot.ContainerInfo{}
 	assignment.Set(&c, grants)
-	info := &kubeslot.PodInfo{Name: name, NodeName: node, RunningContainers: map[string]kubeslot.ContainerInfo{kindName: c}}
+	info := &kubeslot.PodInfo{Name: name, NodeName: node,
+		RunningContainers: map[string]kubeslot.ContainerInfo{kindName: c}}
 	text, err := json.Marshal(info)
 	if err != nil {
 		t.Fatal(err)

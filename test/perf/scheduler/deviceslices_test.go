@@ -132,7 +132,8 @@ func (r run) devices(first, last int, node string) []v1alpha1.Device {
 			id := fmt.Sprintf("device-%d", n)
 			devices = append(devices, v1alpha1.Device{
 				Configuration: v1alpha1.ConfigurationReference{Namespace: namespace, Name: kind},
-				ID:            id, Hash: slot.InstanceHash(id, r.shared, node, slot.LongHash), Shared: r.shared, Properties: properties,
+				ID:            id, Hash: slot.InstanceHash(id, r.shared, node, slot.LongHash), Shared: r.shared,
+				Properties: properties,
 			})
 		}
 	}
