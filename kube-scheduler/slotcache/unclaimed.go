@@ -99,9 +99,7 @@ func (b *Cache) awaitsClaims(pod *v1.Pod, waited bool) bool {
 // The caller holds mu.
 func (b *Cache) claimReleased(c *v1alpha1.SlotClaim) {
 	now := b.clock.Now()
-	for len(b.released) > 0 && now.Sub(b.released[0].at) >= kubeletLearns {
-		b.released = b.released[1:]
-	}
+	b.released = slices.DeleteFunc(b.released, func(r release) bool { return now.Sub(r.at) >= kubeletLearns })
 	if name, err := c.Slot(); err == nil {
 		b.released = append(b.released, release{name, c.Spec.NodeName, now})
 	}
