@@ -91,9 +91,7 @@ func (s *beforeBind) Undo(ctx context.Context) {
 
 // Bind binds a pod that got slots, with its assignment in the Binding's
 // annotations: one write, so that a pod is never bound without it. Other pods
-// are left to the next bind plugin, those for nodes that choose slots themselves once the kubelet
-// knows of their slots.
+// are left to the next bind plugin.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
-	p.cache.AwaitKubelet(ctx, pod.UID, node)
 	return p.binder.Bind(ctx, state, pod, node)
 }

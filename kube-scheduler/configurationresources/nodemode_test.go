@@ -2,7 +2,6 @@ package configurationresources
 
 import (
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -73,47 +72,6 @@ func TestNodeBeginsToChooseSlots(t *testing.T) {
 	r.cache.SetNode(advertising("node-a", ""))
 	if status := r.Bind(r.ctx, state, p, "node-a"); len(r.bindings()) != 1 {
 		t.Errorf("Bind: %v, %v", status, r.bindings())
-	}
-}
-
-// A pod for a slot that another node has just released is bound to a node in device-plugin mode a
-// second later: its kubelet fails a pod that comes before it knows that the slot is free.
-func TestBoundOnceTheKubeletKnows(t *testing.T) {
-	for name, test := range map[string]struct {
-		releasedBy string
-		before     time.Duration
-		mode       string
-		want       time.Duration
-	}{
-		"another node has released it": {"node-b", 0, v1alpha1.ModeDevicePlugin, time.Second},
-		"so it has, a while ago": {"node-b", 700 * time.Millisecond, v1alpha1.ModeDevicePlugin,
-			300 * time.Millisecond},
-		"so it has, long ago":               {"node-b", time.Minute, v1alpha1.ModeDevicePlugin, 0},
-		"the node itself has released it":   {"node-a", 0, v1alpha1.ModeDevicePlugin, 0},
-		"the scheduler chooses the slot":    {"node-b", 0, "", 0},
-		"nobody had it since the scheduler": {"", 0, v1alpha1.ModeDevicePlugin, 0},
-	} {
-		synctestRun(t, name, func(t *testing.T) {
-			r := cameraRig(t)
-			info := choosing(r, "node-a", map[string]string{"cam": "1"})
-			info.Node().Labels[v1alpha1.ModeLabel] = test.mode
-			r.cache.SetNode(info.Node())
-			if test.releasedBy != "" {
-				its := claim("cam-000001-0", "C:cam-0:"+test.releasedBy)
-				r.cache.SetClaim(its, false)
-				r.cache.DeleteClaim(its)
-			}
-			time.Sleep(test.before)
-			p := pod("p", "1")
-			state, status := r.filterOn(p, info)
-			wantStatus(t, "Filter", status, fwk.Success)
-			wantStatus(t, "Reserve", r.Reserve(r.ctx, state, p, "node-a"), fwk.Success)
-			start := time.Now()
-			r.Bind(r.ctx, state, p, "node-a")
-			if took := time.Since(start); took != test.want {
-				t.Errorf("bound after %s, want %s", took, test.want)
-			}
-		})
 	}
 }
 

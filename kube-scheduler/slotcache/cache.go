@@ -53,9 +53,7 @@ type Cache struct {
 	// unclaimed are pods on nodes that choose slots themselves, by UID.
 	unclaimed      map[string]*unclaimed
 	unclaimedSoFar int
-	// released are the claims of the last second that their nodes have deleted, the oldest first.
-	released []release
-	leads    bool
+	leads          bool
 }
 
 // claimed is what the cache knows of SlotClaims beside the ledger: how far the watch is,

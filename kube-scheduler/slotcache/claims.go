@@ -52,7 +52,6 @@ func (b *Cache) DeleteClaim(c *v1alpha1.SlotClaim) {
 	b.shown(c)
 	delete(b.claimed.released, c.UID)
 	if uid, _ := b.ledger.ClaimVersion(c.Name); uid == string(c.UID) {
-		b.claimReleased(c)
 		b.record(b.ledger.DeleteClaim(c.Name))
 	}
 }

@@ -1,10 +1,8 @@
 package slotcache
 
 import (
-	"context"
 	"math"
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,18 +13,6 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
-
-// kubeletLearns is how long the kubelet of a node that chooses slots itself may take to know that a
-// slot is free which another node has released: the node's kubecri sees the claim go, and lists the
-// slot to the kubelet. A kubelet that gets the pod before that fails it.
-const kubeletLearns = time.Second
-
-// release is a claim that its node has deleted.
-type release struct {
-	slot slot.Name
-	node string
-	at   time.Time
-}
 
 // unclaimed is a pod that is, or is about to be, bound to a node which chooses slots itself and
 // claims them a moment later. Until then as many slots are kept for the pod as it asks for, so
@@ -93,46 +79,6 @@ func (b *Cache) awaitsClaims(pod *v1.Pod, waited bool) bool {
 	}
 	u.bound = true
 	return true
-}
-
-// claimReleased records that a node has released a slot, for as long as kubelets may not know of it.
-// The caller holds mu.
-func (b *Cache) claimReleased(c *v1alpha1.SlotClaim) {
-	now := b.clock.Now()
-	b.released = slices.DeleteFunc(b.released, func(r release) bool { return now.Sub(r.at) >= kubeletLearns })
-	if name, err := c.Slot(); err == nil {
-		b.released = append(b.released, release{name, c.Spec.NodeName, now})
-	}
-}
-
-// AwaitKubelet waits, before a pod is bound to a node that chooses slots itself, until the node's
-// kubelet can be expected to know that the slots are free which are kept for the pod.
-func (b *Cache) AwaitKubelet(ctx context.Context, pod types.UID, node string) {
-	if !b.ChoosesSlots(node) {
-		return
-	}
-	if wait := b.untilKubeletKnows(pod, node); wait > 0 {
-		select {
-		case <-b.clock.After(wait):
-		case <-ctx.Done():
-		}
-	}
-}
-
-func (b *Cache) untilKubeletKnows(pod types.UID, node string) time.Duration {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	u := b.unclaimed[string(pod)]
-	if u == nil {
-		return 0
-	}
-	var last time.Time
-	for _, r := range b.released {
-		if r.node != node && slices.ContainsFunc(u.kept, func(g assignment.Grant) bool { return g.Slot == r.slot }) {
-			last = r.at // they are in the order of time
-		}
-	}
-	return last.Add(kubeletLearns).Sub(b.clock.Now())
 }
 
 // letLedgerKeep has the ledger keep what is kept for the pod, and nothing else. The caller holds mu.
