@@ -32,7 +32,7 @@ type Cache struct {
 
 	// kinds are the names of Configurations. The framework's hints read it without mu.
 	kinds sync.Map
-	// choosing are the names of the nodes that choose slots themselves. Filter reads it
+	// choosing are the names of the nodes that choose slots themselves. Reserve and Bind read it
 	// without mu.
 	choosing sync.Map
 
