@@ -99,8 +99,7 @@ const nothing = "nothing: "
 // seen are the reasons that can be seen in the objects: of them, what the scheduler said
 // last may be out of date.
 var seen = map[string]bool{"NoSuchResource": true, "NoDevice": true, "DevicesApart": true, "NotReached": true, "TooFewDevices": true,
-	"SlotsHeld": true, "SearchLimit": true, "NotAdvertised": true, kubecriAway: true, "NodeCordoned": true,
-	"NodeTainted": true, "NodeNotSelected": true}
+	"SlotsHeld": true, "NotAdvertised": true, kubecriAway: true, "NodeCordoned": true, "NodeTainted": true, "NodeNotSelected": true}
 
 // computed reports whether a reason of the scheduler's is among the waits, or would be if
 // it were still so.
