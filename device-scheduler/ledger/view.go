@@ -225,7 +225,7 @@ func (dm *demand) shortOf(at *class, has supply) int {
 	switch {
 	case dm.device != nil && dm.need > 1 && dm.config.unique() != "":
 		have = 0
-	case dm.device != nil:
+	case dm.device != nil && has.instances > 0:
 		have += dm.device.keptFor(dm.pod)
 	case have < dm.need && dm.need <= have+has.waiting:
 		have += dm.keptIn(at, dm.need-have)

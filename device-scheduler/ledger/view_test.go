@@ -178,6 +178,23 @@ func looked(v *View) *View {
 	return v
 }
 
+// TestViewOfANomineeElsewhere: slots of a device that are kept for the pod are not there on nodes that do not
+// reach the device.
+func TestViewOfANomineeElsewhere(t *testing.T) {
+	l, nodes := fleet(2, 2, false)
+	req := podFor(1, 1)
+	req.Containers[0].Resources[0].Name = fleetInstance(0, nodes[0])
+	l.Nominate(req.Pod, nodes[0], Assignment{"c0": {{Resource: req.Containers[0].Resources[0].Name,
+		Slot: slot.Name{Instance: fleetInstance(0, nodes[0])}}}})
+	view := looked(l.View(req, NewNodeList(nodes)))
+	if shortfall, sure := view.At(0); !sure || shortfall != nil {
+		t.Errorf("on the node of the device: %+v, %v", shortfall, sure)
+	}
+	if shortfall, sure := view.At(1); !sure || shortfall == nil || shortfall.Reason != NotReachable {
+		t.Errorf("on another node: %+v, %v", shortfall, sure)
+	}
+}
+
 // TestViewAtTheSameTime: the framework asks about many nodes at once.
 func TestViewAtTheSameTime(t *testing.T) {
 	l, nodes := fleet(1_000, 1_000, false)
