@@ -1,7 +1,7 @@
 package ledger
 
-// numbers are of the nodes, from 1, small, and each of one node at a time, so that what is kept of nodes lies
-// side by side: to find hundreds of nodes by their names, the processor would wait for memory.
+// numbers gives each node a small number, from 1, which no other node has at the same time. What is kept for
+// nodes is in arrays by number: to find hundreds of nodes by their names, the processor would wait for memory.
 type numbers struct {
 	next    int32
 	unused  []int32

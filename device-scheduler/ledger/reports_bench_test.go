@@ -57,6 +57,18 @@ func contested(nodes, devices int) (own *v1alpha1.DeviceSlice, all []*v1alpha1.D
 	return sliceOf(names[0]+"-1", names[0], local...), all
 }
 
+// turnUnschedulable has the devices of the slices turn unschedulable, one after the other, or back.
+func turnUnschedulable(b *testing.B, l *Ledger, all []*v1alpha1.DeviceSlice) {
+	for unschedulable := true; b.Loop(); unschedulable = !unschedulable {
+		for _, s := range all {
+			for i := range s.Spec.Devices {
+				s.Spec.Devices[i].Unschedulable = unschedulable
+				l.SetSlice(s)
+			}
+		}
+	}
+}
+
 // BenchmarkUnschedulable has all devices of one node of many turn unschedulable, one after the
 // other, and be there again: its own 5,000, in slices of 64.
 func BenchmarkUnschedulable(b *testing.B) {
@@ -71,18 +83,7 @@ func BenchmarkUnschedulable(b *testing.B) {
 			all = append(all, sliceOf(fmt.Sprint(names[0], "-", len(all)+1), names[0], part...))
 			l.SetSlice(all[len(all)-1])
 		}
-		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
-			unschedulable := false
-			for b.Loop() {
-				unschedulable = !unschedulable
-				for _, s := range all {
-					for i := range s.Spec.Devices {
-						s.Spec.Devices[i].Unschedulable = unschedulable
-						l.SetSlice(s)
-					}
-				}
-			}
-		})
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) { turnUnschedulable(b, l, all) })
 	}
 }
 
@@ -102,16 +103,7 @@ func BenchmarkUnschedulableForAll(b *testing.B) {
 			all = append(all, sliceOf(node+"-0", node, d))
 			l.SetSlice(all[len(all)-1])
 		}
-		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
-			unschedulable := false
-			for b.Loop() {
-				unschedulable = !unschedulable
-				for _, s := range all {
-					s.Spec.Devices[0].Unschedulable = unschedulable
-					l.SetSlice(s)
-				}
-			}
-		})
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) { turnUnschedulable(b, l, all) })
 	}
 }
 

@@ -79,12 +79,12 @@ type Pod struct {
 	Bound int64
 }
 
-// Whole is the request with a Budget of its own: what was found must not be refused since the search for it
-// has spent the steps of its try.
-func (req *Request) Whole() *Request {
-	whole := *req
-	whole.Budget = &slotsearch.Budget{}
-	return &whole
+// WithNewBudget returns a copy of the request with a Budget of its own. What a try has found is taken with
+// another one: the search for it may have spent that of the try.
+func (req *Request) WithNewBudget() *Request {
+	with := *req
+	with.Budget = &slotsearch.Budget{}
+	return &with
 }
 
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }

@@ -33,9 +33,9 @@ func (l *Ledger) numbersOf(list *NodeList) []int32 {
 	return list.numbers
 }
 
-// View is which nodes of a list have what a request asks for, as far as counts tell. Filter asks it of hundreds
-// of nodes for each pod, which are looked at in rows of neighbours: what it looks at lies side by side, and the
-// ledger is locked once a row. Safe for concurrent use.
+// View says which nodes of a list have what a request asks for, where counts of free slots are enough to decide
+// that. Filter asks it about hundreds of nodes for each pod. It looks at 64 nodes at once, those with places
+// side by side, so that the caller locks the ledger once for all of them. Safe for concurrent use.
 type View struct {
 	ledger  *Ledger
 	demands []demand // none if a resource is unknown

@@ -90,7 +90,7 @@ func hard() *Problem {
 	return p
 }
 
-// TestSolveIsBounded: no pod keeps the search busy, and it is told whether more steps might have helped.
+// TestSolveIsBounded: no pod keeps the search busy, and the answer says whether more steps might have helped.
 func TestSolveIsBounded(t *testing.T) {
 	alone := hard()
 	if alone.Solve() == nil || !alone.GaveUp {

@@ -12,7 +12,7 @@
 //   - postfilter.go has package preemption make pods on other nodes give up slots of shared
 //     devices, which DefaultPreemption cannot
 //   - grouppostfilter.go does so for a PodGroup
-//   - score.go prefers nodes with more of the slots free
+//   - score.go prefers nodes with more of the slots free: PreScore computes all scores
 //   - reserve.go takes the slots, so that no other pod is offered them, and gives them back
 //   - bind.go claims them, with claimMode Scheduler, and sends the Binding with the
 //     assignment in its annotations, which the API server merges into the pod in the same

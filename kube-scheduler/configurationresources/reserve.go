@@ -34,12 +34,12 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return c.reasons.status(shortfall)
 	}
 	if p.cache.ChoosesSlots(node) { // the pod is bound without an assignment
-		if shortfall := p.cache.KeepUntilClaimed(c.Request.Whole(), node, p.args.Strategy); shortfall != nil {
+		if shortfall := p.cache.KeepUntilClaimed(c.Request.WithNewBudget(), node, p.args.Strategy); shortfall != nil {
 			return taken(shortfall)
 		}
 		return nil
 	}
-	a, shortfall, err := p.cache.Assume(c.Request.Whole(), node, p.args.Strategy)
+	a, shortfall, err := p.cache.Assume(c.Request.WithNewBudget(), node, p.args.Strategy)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}

@@ -46,7 +46,7 @@ type found struct {
 // NewCycle prepares a cycle of the pod to ask the scheduler's nodes. The group is that which it
 // is placed with, or nil.
 func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo, group *Group) *Cycle {
-	c := &Cycle{Request: req.Whole(), found: &found{by: map[string]*ledger.Shortfall{}}, cache: b, pod: pod,
+	c := &Cycle{Request: req.WithNewBudget(), found: &found{by: map[string]*ledger.Shortfall{}}, cache: b, pod: pod,
 		released: map[string]bool{}, expected: map[string]*ledger.Request{},
 		group: group, draftOfGroup: &groupDraft{}}
 	amounts := b.Advertisable(pod)

@@ -49,7 +49,7 @@ func (b *Cache) Nominate(req *ledger.Request, found *ledger.Preemption, strategy
 	if _, waits := b.Queue.Get(uid); !waits {
 		return nil, nil // it was deleted meanwhile
 	}
-	found = b.ledger.Preempt(strategy, found.Node, req.Whole(), found.Victims)
+	found = b.ledger.Preempt(strategy, found.Node, req.WithNewBudget(), found.Victims)
 	if found == nil || found.Free {
 		// If free, Filter had others expected there, or the slots were given back since. They take
 		// what they want first; no event of the ledger follows to activate this pod.
