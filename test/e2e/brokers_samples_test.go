@@ -21,16 +21,14 @@ import (
 )
 
 // ourImages has every pod of the namespace run the test image instead of its own, which
-// cannot be pulled here: pods as a broker that runs, those of Jobs as one that ends. So
-// Configurations stay as they are.
+// cannot be pulled here, until it is ended. So Configurations stay as they are.
 func (r *rig) ourImages() {
 	r.Helper()
 	const container = "/spec/containers/0/"
 	expression := `[
 		JSONPatch{op: "replace", path: "` + container + `image", value: "` + cluster.AppImage + `"},
 		JSONPatch{op: "add", path: "` + container + `imagePullPolicy", value: "Never"},
-		JSONPatch{op: "add", path: "` + container + `args",
-			value: "batch.kubernetes.io/job-name" in object.metadata.?labels.orValue({}) ? ["sleep", "3s"] : ["run"]},
+		JSONPatch{op: "add", path: "` + container + `args", value: ["run"]},
 	] + (has(object.spec.containers[0].command) ? [JSONPatch{op: "remove", path: "` + container + `command"}] : [])`
 	fail, api := admissionv1.Fail, kube.AdmissionregistrationV1()
 	_, err := api.MutatingAdmissionPolicies().Create(r.ctx, &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: r.ns}, Spec: admissionv1.MutatingAdmissionPolicySpec{
@@ -157,11 +155,28 @@ func (r *rig) awaitSample(configuration string, sharedDevice bool, nodes ...stri
 	return envs
 }
 
-// awaitJobs waits until the Configuration has so many Jobs, which are complete.
-func (r *rig) awaitJobs(configuration string, want int) {
+// endJobs ends the pods of the Configuration's Jobs, which are so many, and waits until
+// all are complete.
+func (r *rig) endJobs(configuration string, want int) {
 	r.Helper()
+	of := metav1.ListOptions{LabelSelector: "akri.sh/configuration=" + configuration}
+	var pods *v1.PodList
+	r.await("the pods of the Jobs of "+configuration+" to run", func() (bool, string) {
+		var err error
+		pods, err = kube.CoreV1().Pods(r.ns).List(r.ctx, of)
+		r.check(err)
+		phases := map[v1.PodPhase]int{}
+		for _, p := range pods.Items {
+			phases[p.Status.Phase]++
+		}
+		return phases[v1.PodRunning] == want && len(phases) == 1, fmt.Sprint(phases)
+	})
+	for _, p := range pods.Items {
+		_, err := shared.Kubectl(r.ctx, "exec", "-n", r.ns, p.Name, "--", "/app", "end")
+		r.check(err)
+	}
 	r.await("the Jobs of "+configuration+" to be complete", func() (bool, string) {
-		jobs, err := kube.BatchV1().Jobs(r.ns).List(r.ctx, metav1.ListOptions{LabelSelector: "akri.sh/configuration=" + configuration})
+		jobs, err := kube.BatchV1().Jobs(r.ns).List(r.ctx, of)
 		r.check(err)
 		complete := 0
 		for _, j := range jobs.Items {
@@ -197,8 +212,8 @@ func TestAkrisSamples(t *testing.T) {
 	for _, in := range r.instances("akri-debug-echo-fee") {
 		services[in.Name+"-svc"] = 1
 	}
-	r.awaitServices(services) // while the Jobs run
-	r.awaitJobs("akri-debug-echo-fee", 2)
+	r.awaitServices(services)
+	r.endJobs("akri-debug-echo-fee", 2)
 	r.awaitServices(map[string]int{})
 	r.deleteSample("akri-debug-echo-fee")
 
@@ -255,7 +270,7 @@ func TestConfigurationsOfThePageOfBrokers(t *testing.T) {
 	r.awaitSample("cameras", true, nodeA, nodeB)
 	r.deleteSample("cameras")
 	r.applyConfiguration(objects[1], "meters", 2)
-	r.awaitJobs("meters", 2)
+	r.endJobs("meters", 2)
 	r.deleteSample("meters")
 }
 

@@ -24,6 +24,7 @@ const usage = `app is the program of the image kubeslot.test/app:1, to look at a
   app env               print the environment, sorted
   app exit CODE         end with CODE
   app sleep DURATION    end well after DURATION, or on SIGTERM
+  app end               have the container's run, sleep or hold end now, and well
   app read FILE N       print up to N bytes of FILE in hexadecimal
   app get URL           GET an HTTP URL, print the answer's status line
   app ls PATH           list a directory, or one file: mode, size, name
@@ -37,7 +38,7 @@ const usage = `app is the program of the image kubeslot.test/app:1, to look at a
 `
 
 // arguments are how many each command takes.
-var arguments = map[string]int{"run": 0, "env": 0, "exit": 1, "sleep": 1, "read": 2, "get": 1, "ls": 1, "hold": 2, "witness": 3, "help": 0}
+var arguments = map[string]int{"run": 0, "env": 0, "exit": 1, "sleep": 1, "end": 0, "read": 2, "get": 1, "ls": 1, "hold": 2, "witness": 3, "help": 0}
 
 func main() {
 	args := os.Args[1:]
@@ -78,6 +79,8 @@ func command(name string, args []string) (exitCode int, err error) {
 		return strconv.Atoi(args[0])
 	case "sleep":
 		return 0, sleep(args[0])
+	case "end":
+		return 0, syscall.Kill(1, syscall.SIGTERM)
 	case "read":
 		return 0, read(args[0], args[1])
 	case "get":
