@@ -37,7 +37,7 @@ var commands = []struct {
 	{
 		"controller",
 		"Besides those of logging, which are Kubernetes'.",
-		[]string{"controller/cmd/controller/options.go", "controller/cmd/controller/ui.go"},
+		[]string{"controller/cmd/controller/options.go"},
 	},
 	{
 		"kubectl kubeslot",
@@ -50,6 +50,11 @@ var commands = []struct {
 	{"kubectl kubeslot release", "", []string{"kubectl-kubeslot/command/release.go"}},
 	{"kubectl kubeslot top", "", []string{"kubectl-kubeslot/command/top.go"}},
 	{"kubectl kubeslot ui", "", []string{"kubectl-kubeslot/command/ui.go"}},
+	{
+		"kubeslot-ui",
+		"Besides those of logging, which are Kubernetes'. [The page](../ui.md) says how it is used.",
+		[]string{"kubectl-kubeslot/cmd/kubeslot-ui/options.go"},
+	},
 	{
 		"Discovery handlers as programs",
 		"Each of them, which is named as its handler: `udev-discovery`. [Discovery](../discovery.md) says what each finds.",

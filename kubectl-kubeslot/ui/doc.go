@@ -4,5 +4,5 @@
 // Objects flow one way: watches of the API server → view.View → State → Updates, which
 // browsers get as server-sent events. What each step makes of the one before it is a
 // function of values; Hub runs them, Page serves them to the user of `kubectl kubeslot
-// ui`, and Sessions to those who log in at the controller, each with rights of their own.
+// ui`, and Sessions to the users of a cluster (kubeslot-ui), each with permissions of their own.
 package ui

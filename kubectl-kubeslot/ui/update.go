@@ -40,7 +40,7 @@ type Update struct {
 
 // About says what the page shows, and to whom.
 type About struct {
-	Cluster   string `json:"cluster"`             // the kubeconfig's context, or the controller's name for it
+	Cluster   string `json:"cluster"`             // the kubeconfig's context, or --cluster-name
 	User      string `json:"user,omitempty"`      // when the user has logged in
 	Namespace string `json:"namespace,omitempty"` // what is read when the user may not read all
 	Version   string `json:"version,omitempty"`

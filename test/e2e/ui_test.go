@@ -14,7 +14,6 @@ import (
 
 	"github.com/chromedp/chromedp"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,28 +111,19 @@ func TestUI(t *testing.T) {
 	})
 }
 
-// The controller serves the page to whoever has a token, with that token's rights, also
-// while another controller leads.
-func TestControllerUI(t *testing.T) {
+// kubeslot-ui serves the page to whoever has a token, with that token's permissions.
+func TestServedUI(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.debugEcho("served", 1, nil, "gate")
 	r.create(newPod("has", nodeA, map[string]int64{"served": 1}))
 	r.awaitRunning("has")
-	// A controller that never leads: somebody else has the Lease.
-	someone, seconds := "someone-else", int32(3600)
-	lease, err := kube.CoordinationV1().Leases("kube-system").Create(r.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "page-test"},
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: &someone, LeaseDurationSeconds: &seconds, RenewTime: &metav1.MicroTime{Time: time.Now()}}}, metav1.CreateOptions{})
-	r.check(err)
-	t.Cleanup(func() {
-		kube.CoordinationV1().Leases(lease.Namespace).Delete(r.ctx, lease.Name, metav1.DeleteOptions{})
-	})
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	r.check(err)
 	address := free.Addr().String()
 	free.Close()
-	r.background("Serving the page", filepath.Join(shared.BinDir(), "controller"), "--kubeconfig="+shared.Kubeconfig(), "--leader-elect-resource-name="+lease.Name,
-		"--metrics-bind-address=0", "--health-probe-bind-address=0", "--webhook-bind-address=0", "--ui-bind-address="+address, "--ui-cluster-name=e2e")
+	r.background("Serving the page", filepath.Join(shared.BinDir(), "kubeslot-ui"), "--kubeconfig="+shared.Kubeconfig(),
+		"--bind-address="+address, "--cluster-name=e2e")
 
 	b := browser.Open(t, "https://"+address+"/", 1440, 900, chromedp.IgnoreCertErrors)
 	b.Await("form", "Token")

@@ -20,6 +20,7 @@ func TestBadValues(t *testing.T) {
 		{"scheduler.otherSchedulers=refuse", "'/scheduler/otherSchedulers': value must be one of 'Refuse', 'Mutate', 'Ignore'"},
 		{"kubecri.allowedPaths=/dev", "'/kubecri/allowedPaths': got string, want array"},
 		{"controller.replica=3", "additional properties 'replica' not allowed"},
+		{"controller.ui.enabled=true", "additional properties 'ui' not allowed"}, // it is ui.enabled
 		{"controller.replicas=0", "'/controller/replicas': minimum: got 0, want 1"},
 		{"controller.brokerPriorityClass.value=2000000000", "'/controller/brokerPriorityClass/value': maximum"},
 		{"image.registry=", "image.registry is not set: make push REGISTRY="},
@@ -160,7 +161,7 @@ func TestBrokerPriorityClass(t *testing.T) {
 
 func TestWhereImagesComeFrom(t *testing.T) {
 	h := newHelm(t, 4)
-	all := h.render(t, "--set", "image.registry=,global.imageRegistry=mirror.example/k,image.tag=v9,image.plugins=true,imagePullSecrets[0]=one,imagePullSecrets[1].name=two,global.imagePullSecrets[0]=three,pluginDirectories.devices=/opt/devices",
+	all := h.render(t, "--set", "image.registry=,global.imageRegistry=mirror.example/k,image.tag=v9,image.plugins=true,imagePullSecrets[0]=one,imagePullSecrets[1].name=two,global.imagePullSecrets[0]=three,pluginDirectories.devices=/opt/devices,ui.enabled=true",
 		"--set-json", `handlers={"udev":{}}`)
 	seen := 0
 	for _, o := range all {
@@ -169,7 +170,7 @@ func TestWhereImagesComeFrom(t *testing.T) {
 			continue
 		}
 		seen++
-		want := map[string]string{"kubecri": "kubecri:v9-plugins", "kube-scheduler": "kube-scheduler:v9-plugins", "kubeslot-controller": "controller:v9",
+		want := map[string]string{"kubecri": "kubecri:v9-plugins", "kube-scheduler": "kube-scheduler:v9-plugins", "kubeslot-controller": "controller:v9", "kubeslot-ui": "kubeslot-ui:v9",
 			"kubeslot-udev-discovery": "udev-discovery:v9", "kubeslot-test": "chart-hooks:v9", "kubeslot-uninstall": "chart-hooks:v9"}[o.GetName()]
 		if image != "mirror.example/k/"+want {
 			t.Errorf("%s has image %s, want %s", key(o), image, want)
@@ -182,8 +183,8 @@ func TestWhereImagesComeFrom(t *testing.T) {
 			t.Errorf("pull secrets of %s (-want +got):\n%s", key(o), diff)
 		}
 	}
-	if seen != 6 {
-		t.Errorf("%d objects have an image, want 6", seen)
+	if seen != 7 {
+		t.Errorf("%d objects have an image, want 7", seen)
 	}
 	if args := fmt.Sprint(container(all.get(t, "DaemonSet", "kubecri"))["args"]); !strings.Contains(args, "--cridevices=/opt/devices") {
 		t.Errorf("kubecri runs with %s, want its plugins from /opt/devices", args)

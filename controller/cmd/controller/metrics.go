@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"net"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -10,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/kubeslot/kubeslot/serve"
 	"github.com/kubeslot/kubeslot/serve/delegatedauth"
 )
 
@@ -43,7 +46,11 @@ func metricsHandler(ctx context.Context, address string, kube kubernetes.Interfa
 	if err != nil {
 		return nil, nil, err
 	}
-	pair, err := selfSigned(ctx, serverMetrics, address)
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, nil, err
+	}
+	pair, err := serve.SelfSigned(ctx, serverMetrics, cmp.Or(host, "kubeslot-controller"))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -39,8 +39,6 @@ type options struct {
 	webhookDuration time.Duration
 	checkedHandlers []string
 
-	ui uiOptions
-
 	logging *logsapi.LoggingConfiguration
 }
 
@@ -90,7 +88,6 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"Where to serve /metrics: on the loopback over HTTP and to whoever can connect, elsewhere over HTTPS and to those whom the API server allows to get it. \"0\" serves nothing.")
 	operations.StringVar(&o.healthAddress, "health-probe-bind-address", "127.0.0.1:10361",
 		"Where to serve /healthz and /readyz. \"0\" serves nothing.")
-	o.ui.addFlags(groups.FlagSet("page"))
 	logsapi.AddFlags(o.logging, groups.FlagSet("logging"))
 	verflag.AddFlags(groups.FlagSet("global"))
 	globalflag.AddGlobalFlags(groups.FlagSet("global"), "controller", logs.SkipLoggingConfigurationFlags())
@@ -152,7 +149,6 @@ func (o *options) validate() error {
 	}
 	_, err := validation.NewChecker(o.checkedHandlers)
 	bad("checked-discovery-handlers", err)
-	o.ui.validate(bad)
 	bad("metrics-bind-address", checkBindAddress(o.metricsAddress))
 	bad("health-probe-bind-address", checkBindAddress(o.healthAddress))
 	return errors.Join(errs...)

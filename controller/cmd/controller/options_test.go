@@ -32,11 +32,6 @@ func TestFlags(t *testing.T) {
 		"certificate ends":    {[]string{"--webhook-certificate-duration=59s"}, "--webhook-certificate-duration"},
 		"no such handler":     {[]string{"--checked-discovery-handlers=udev,sonar"}, `--checked-discovery-handlers: there is no discovery handler "sonar"`},
 		"no port":             {[]string{"--metrics-bind-address=localhost"}, "--metrics-bind-address"},
-		"the page":            {[]string{"--ui-bind-address=:8443", "--ui-max-sessions=1"}, ""},
-		"no page's port":      {[]string{"--ui-bind-address=localhost"}, "--ui-bind-address"},
-		"no page's key":       {[]string{"--ui-bind-address=:8443", "--ui-tls-cert-file=/dev/null"}, "--ui-tls-cert-file"},
-		"no such certificate": {[]string{"--ui-tls-cert-file=/no/such", "--ui-tls-private-key-file=/dev/null"}, "--ui-tls-cert-file"},
-		"nobody's page":       {[]string{"--ui-max-sessions=0"}, "--ui-max-sessions"},
 		"no port for probes":  {[]string{"--health-probe-bind-address=1"}, "--health-probe-bind-address"},
 	} {
 		t.Run(name, func(t *testing.T) {

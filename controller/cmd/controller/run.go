@@ -159,11 +159,6 @@ func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.
 	if err := metrics.Registry.Register(ignored{inv}); err != nil {
 		return err
 	}
-	if o.ui.address != "0" {
-		if err := mgr.Add(uiServer{&o.ui, mgr}); err != nil {
-			return err
-		}
-	}
 	live := map[string]healthz.Checker{"ping": healthz.Ping}
 	ready := map[string]healthz.Checker{"caches": func(*http.Request) error { return w.Synced() }}
 	if err := addServer(ctx, mgr, serverHealth, o.healthAddress, healthHandler(live, ready), nil); err != nil {

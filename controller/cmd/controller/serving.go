@@ -2,17 +2,13 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	certutil "k8s.io/client-go/util/cert"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -20,12 +16,8 @@ import (
 	"github.com/kubeslot/kubeslot/serve"
 )
 
-// The most connections of each server, in all and of one address. Those of the page have
-// the streams of all its users, who may come through one proxy.
-const (
-	maxConnections, maxPerAddress         = 256, 64
-	maxPageConnections, maxPagePerAddress = 1024, 512
-)
+// The most connections of each server, in all and of one address.
+const maxConnections, maxPerAddress = 256, 64
 
 // stopTimeout is how long requests that have begun may go on when the process ends.
 const stopTimeout = 5 * time.Second
@@ -35,26 +27,25 @@ const (
 	serverMetrics = "metrics"
 	serverHealth  = "health"
 	serverWebhook = "webhook"
-	serverPage    = "page"
 )
 
 var dropped = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubeslot_controller_connections_dropped_total",
 	Help: "Connections that were closed because a server had too many: those whose clients were silent the longest, by server."}, []string{"server"})
 
 func init() {
-	for _, server := range []string{serverMetrics, serverHealth, serverWebhook, serverPage} {
+	for _, server := range []string{serverMetrics, serverHealth, serverWebhook} {
 		dropped.WithLabelValues(server)
 	}
 	metrics.Registry.MustRegister(dropped)
 }
 
 // listen listens on the address of the server, with bounds on its connections.
-func listen(ctx context.Context, server, address string, connections, perAddress int) (net.Listener, error) {
+func listen(ctx context.Context, server, address string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%s server: %w", server, err)
 	}
-	return serve.Bounded(ctx, l, serve.Bounds{Server: server, Connections: connections, PerAddress: perAddress,
+	return serve.Bounded(ctx, l, serve.Bounds{Server: server, Connections: maxConnections, PerAddress: maxPerAddress,
 		Dropped: dropped.WithLabelValues(server).Inc}), nil
 }
 
@@ -64,7 +55,7 @@ func addServer(ctx context.Context, mgr manager.Manager, name, address string, h
 	if address == "0" {
 		return nil
 	}
-	l, err := listen(ctx, name, address, maxConnections, maxPerAddress)
+	l, err := listen(ctx, name, address)
 	if err != nil {
 		return err
 	}
@@ -84,31 +75,4 @@ func healthHandler(live, ready map[string]healthz.Checker) http.Handler {
 		mux.Handle(path+"/", handler) // one check
 	}
 	return mux
-}
-
-// selfSigned makes a certificate for the server at the address, which its clients cannot verify.
-func selfSigned(ctx context.Context, server, address string) (*tls.Certificate, error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	if host == "" {
-		host = "kubeslot-controller"
-	}
-	cert, key, err := certutil.GenerateSelfSignedCertKey(host, nil, []string{"localhost"})
-	if err != nil {
-		return nil, fmt.Errorf("make a certificate for the %s server: %w", server, err)
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return nil, fmt.Errorf("make a certificate for the %s server: %w", server, err)
-	}
-	klog.FromContext(ctx).Info("Made a certificate", "server", server, "sha256Fingerprint", fingerprint(pair.Certificate[0]))
-	return &pair, nil
-}
-
-// fingerprint is a certificate's SHA-256, written as browsers and openssl do.
-func fingerprint(der []byte) string {
-	sum := sha256.Sum256(der)
-	return strings.ReplaceAll(fmt.Sprintf("% X", sum[:]), " ", ":")
 }

@@ -53,6 +53,7 @@ var Ours = map[string]string{
 	"kubecri":          "./kubecri/cmd/kubecri",
 	"controller":       "./controller/cmd/controller",
 	"kubectl-kubeslot": "./kubectl-kubeslot/cmd/kubectl-kubeslot",
+	"kubeslot-ui":      "./kubectl-kubeslot/cmd/kubeslot-ui",
 	"forward":          "./test/cluster/forward",
 	"noseccomp":        "./test/cluster/noseccomp",
 }

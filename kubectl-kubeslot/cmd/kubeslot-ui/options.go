@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/cli/globalflag"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/version/verflag"
+
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/ui"
+)
+
+// options are the command line.
+type options struct {
+	kubeconfig        string
+	clusterCA         string // of the API server, in a pod
+	address           string
+	certFile, keyFile string
+	cluster           string
+	sessions          int
+
+	logging *logsapi.LoggingConfiguration
+}
+
+// flags returns the flags in the groups that --help shows.
+func (o *options) flags() cliflag.NamedFlagSets {
+	o.logging = logsapi.NewLoggingConfiguration()
+	var groups cliflag.NamedFlagSets
+	page := groups.FlagSet("page")
+	page.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"Kubeconfig that names the API server. Its credentials are not used. Empty means that of the pod's cluster.")
+	page.StringVar(&o.address, "bind-address", ":8443", "Where to serve the page, over HTTPS.")
+	page.StringVar(&o.certFile, "tls-cert-file", "",
+		"Certificate of the page, read again when it changes. Empty means one that is made and self-signed at the start.")
+	page.StringVar(&o.keyFile, "tls-private-key-file", "", "Private key of --tls-cert-file.")
+	page.StringVar(&o.cluster, "cluster-name", "", "Name of the cluster that the page shows.")
+	page.IntVar(&o.sessions, "max-sessions", ui.DefaultSessions, "How many sessions there may be at once, of all users.")
+	logsapi.AddFlags(o.logging, groups.FlagSet("logging"))
+	verflag.AddFlags(groups.FlagSet("global"))
+	globalflag.AddGlobalFlags(groups.FlagSet("global"), name, logs.SkipLoggingConfigurationFlags())
+	return groups
+}
+
+// validate checks everything that can be checked before anything is started.
+func (o *options) validate() error {
+	var errs []error
+	bad := func(flag string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+		}
+	}
+	_, _, err := net.SplitHostPort(o.address)
+	bad("bind-address", err)
+	if (o.certFile == "") != (o.keyFile == "") {
+		bad("tls-cert-file", errors.New("it and --tls-private-key-file go together"))
+	}
+	files := map[string]string{"kubeconfig": o.kubeconfig, "tls-cert-file": o.certFile, "tls-private-key-file": o.keyFile}
+	for flag, file := range files {
+		if file != "" {
+			_, err := os.Stat(file)
+			bad(flag, err)
+		}
+	}
+	if o.sessions < 1 {
+		bad("max-sessions", fmt.Errorf("%d: want at least 1", o.sessions))
+	}
+	return errors.Join(errs...)
+}
