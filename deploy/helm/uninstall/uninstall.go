@@ -19,19 +19,19 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 )
 
-// Config says what to remove. All fields are required but NodeSelector.
+// Config says what to remove. All fields are required.
 type Config struct {
 	// Release and Namespace are of the release that goes.
 	Release, Namespace string
-	// NodeSelector selects the nodes that had kubecri.
-	NodeSelector map[string]string
-	// Pod is run once on each of them, and removes the files that kubecri left there. Its
-	// name and node are set here. It has no rights: what runs on every node must not.
+	// Pod is run once on each node that its nodeSelector and node affinity select, which are kubecri's,
+	// and removes the files that kubecri left there. Its name and node are set here. It has no rights: what
+	// runs on every node must not.
 	Pod *corev1.Pod
 	// CleanNode removes what the API server has of a node, and returns what that was. A
 	// kubelet may put things back for a while.
@@ -122,23 +122,43 @@ func isReady(n *corev1.Node) bool {
 // nodes cleans all nodes that had kubecri.
 func (u *uninstall) nodes(ctx context.Context) error {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
-	list, err := u.Kube.CoreV1().Nodes().List(end, metav1.ListOptions{LabelSelector: labels.Set(u.NodeSelector).String()})
+	list, err := u.Kube.CoreV1().Nodes().List(end, metav1.ListOptions{})
 	cancel()
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	errs := make([]error, len(list.Items))
+	selected, err := u.selected(list.Items)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(selected))
 	free := make(chan struct{}, u.Parallel)
 	var done sync.WaitGroup
-	for i := range list.Items {
+	for i := range selected {
 		free <- struct{}{}
 		done.Go(func() {
 			defer func() { <-free }()
-			errs[i] = u.node(ctx, &list.Items[i])
+			errs[i] = u.node(ctx, &selected[i])
 		})
 	}
 	done.Wait()
 	return errors.Join(errs...)
+}
+
+// selected are the nodes that had kubecri.
+func (u *uninstall) selected(nodes []corev1.Node) ([]corev1.Node, error) {
+	affinity := nodeaffinity.GetRequiredNodeAffinity(u.Pod)
+	var selected []corev1.Node
+	for i := range nodes {
+		matches, err := affinity.Match(&nodes[i])
+		if err != nil {
+			return nil, fmt.Errorf("node affinity of the pod that cleans nodes: %w", err)
+		}
+		if matches {
+			selected = append(selected, nodes[i])
+		}
+	}
+	return selected, nil
 }
 
 func (u *uninstall) node(ctx context.Context, n *corev1.Node) error {

@@ -53,8 +53,9 @@ func (c *cluster) run(t *testing.T, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	return Run(ctx, Config{
-		Release: "kubeslot", Namespace: namespace, NodeSelector: map[string]string{"kubernetes.io/os": "linux"},
-		Pod: &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "cleanup"}}}},
+		Release: "kubeslot", Namespace: namespace,
+		Pod: &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "cleanup"}},
+			NodeSelector: map[string]string{"kubernetes.io/os": "linux"}, Affinity: notVirtual}},
 		CleanNode: func(_ context.Context, node string) ([]string, error) {
 			c.cleaned = append(c.cleaned, node)
 			if node == "lost" {
@@ -65,6 +66,11 @@ func (c *cluster) run(t *testing.T, timeout time.Duration) error {
 		Kube: c.kube, Client: c.client, Parallel: 1, Interval: time.Millisecond, Out: &c.out,
 	})
 }
+
+// notVirtual keeps away from virtual nodes, as kubecri's pods do by default.
+var notVirtual = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+	NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+		{Key: "type", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"virtual-kubelet"}}}}}}}}
 
 func node(name string, ready corev1.ConditionStatus, os string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/os": os}},
@@ -97,8 +103,10 @@ func TestRunCleansEachNodeOnceAndDeletesWhatIsTheReleases(t *testing.T) {
 	}
 	ready := configuration("users", nil)
 	ready.Status.Instances, ready.Status.Conditions = 2, []metav1.Condition{{Type: akriv0.ConditionReady, Status: metav1.ConditionTrue, Reason: "DevicesFound"}}
+	virtual := node("v", corev1.ConditionTrue, "linux")
+	virtual.Labels["type"] = "virtual-kubelet"
 	c := newCluster(well, []runtime.Object{
-		node("a", corev1.ConditionTrue, "linux"), node("b", corev1.ConditionTrue, "linux"), node("w", corev1.ConditionTrue, "windows"),
+		node("a", corev1.ConditionTrue, "linux"), node("b", corev1.ConditionTrue, "linux"), node("w", corev1.ConditionTrue, "windows"), virtual,
 		ours("kubeslot-uninstall-a", "uninstall-node", "a", corev1.PodRunning), // of an earlier attempt
 		ours("kubeslot-uninstall-x7", "uninstall", "a", corev1.PodRunning),     // this Job's
 		lease(namespace, "kubeslot-scheduler", nil), lease("kube-system", "kubeslot-controller", nil), lease("kube-system", "kube-scheduler", nil),

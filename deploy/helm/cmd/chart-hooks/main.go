@@ -66,19 +66,11 @@ func test(args, env []string, out io.Writer) error {
 
 func clean(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("chart-hooks uninstall", flag.ContinueOnError)
-	c := uninstall.Config{NodeSelector: map[string]string{}, Parallel: 128, Interval: 500 * time.Millisecond, Out: out}
+	c := uninstall.Config{Parallel: 128, Interval: 500 * time.Millisecond, Out: out}
 	flags.StringVar(&c.Release, "release", "", "the release that goes")
 	flags.StringVar(&c.Namespace, "namespace", "", "its namespace")
-	file := flags.String("pod", "", "file with the pod to run on each node")
+	file := flags.String("pod", "", "file with the pod to run on each node that had kubecri, which its affinity selects")
 	timeout := flags.Duration("timeout", 4*time.Minute, "how long to wait for pods")
-	flags.Func("node-selector", "label of the nodes that had kubecri, as key=value; may be given again", func(s string) error {
-		key, value, ok := strings.Cut(s, "=")
-		if !ok {
-			return errors.New("want key=value")
-		}
-		c.NodeSelector[key] = value
-		return nil
-	})
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -6,8 +6,8 @@ app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | qu
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{- /* The image of a component: (list $ "kubecri"). Of those that load plugins there is a
-second kind, see image.plugins. image.digests are those of the chart's own version. */ -}}
+{{- /* The image of a component: (list $ "kubecri" .Values.kubecri), whose image.digest wins. Of those that load
+plugins there is a second kind, see image.plugins. image.digests are those of the chart's own version. */ -}}
 {{- define "kubeslot.image" -}}
 {{- $root := index . 0 -}}
 {{- $name := index . 1 -}}
@@ -15,7 +15,11 @@ second kind, see image.plugins. image.digests are those of the chart's own versi
 {{- $registry := required "image.registry is not set: make push REGISTRY=… sends the images to yours, see docs/helm.md" (coalesce $image.registry ($root.Values.global).imageRegistry) -}}
 {{- $kind := printf "%s%s" $name (ternary "-plugins" "" (and $image.plugins (has $name (list "kubecri" "kube-scheduler")))) -}}
 {{- $tag := $image.tag | default $root.Chart.AppVersion -}}
-image: {{ $registry }}/{{ $name }}:{{ $tag }}{{ trimPrefix $name $kind }}{{ if eq $tag $root.Chart.AppVersion }}{{ with get ($image.digests | default dict) $kind }}@{{ . }}{{ end }}{{ end }}
+{{- $digest := dig "image" "digest" "" (index . 2) -}}
+{{- if and (not $digest) (eq $tag $root.Chart.AppVersion) -}}
+{{- $digest = get ($image.digests | default dict) $kind -}}
+{{- end -}}
+image: {{ $registry }}/{{ $name }}:{{ $tag }}{{ trimPrefix $name $kind }}{{ with $digest }}@{{ . }}{{ end }}
 imagePullPolicy: {{ $image.pullPolicy }}
 {{- end }}
 
@@ -42,30 +46,6 @@ imagePullSecrets:
 
 {{- define "kubeslot.nriSocket" -}}
 {{- .Values.kubecri.runtime.nriSocket | default "/var/run/nri/nri.sock" -}}
-{{- end }}
-
-{{- /* Where the pods of a Deployment go: (list $ "controller" .Values.controller) */ -}}
-{{- define "kubeslot.spread" -}}
-{{- $root := index . 0 -}}
-{{- $values := index . 2 -}}
-{{- with $values.nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $values.tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
-{{- end }}
-affinity:
-{{- if $values.affinity }}
-  {{- toYaml $values.affinity | nindent 2 }}
-{{- else }}
-  podAntiAffinity:
-    preferredDuringSchedulingIgnoredDuringExecution:
-    - weight: 100
-      podAffinityTerm:
-        topologyKey: kubernetes.io/hostname
-        labelSelector:
-          matchLabels: {app.kubernetes.io/name: {{ index . 1 }}, app.kubernetes.io/instance: {{ $root.Release.Name }}}
-{{- end }}
 {{- end }}
 
 {{- /* What client-go goes by in a pod, as entries of env. */ -}}
