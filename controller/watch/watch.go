@@ -70,6 +70,8 @@ const (
 	ConfigurationServices Source = "Services of Configurations"
 )
 
+var sources = []Source{Instances, Claims, Brokers, InstanceServices, Configurations, ConfigurationServices}
+
 // New makes a Watch.
 func New(c, made cache.Cache, inv *inventory.Inventory, claimGone func(types.UID)) *Watch {
 	return &Watch{cache: c, made: made, inventory: inv, claimGone: claimGone, retryEvery: time.Second, synced: make(chan struct{}), queues: map[Source]queue{}}
@@ -95,8 +97,8 @@ func (a *attached) Start(ctx context.Context, q queue) error {
 	return nil
 }
 
-// WaitForSync ends when the inventory holds all that there is, and the queue too:
-// what changed before it was attached has been missed.
+// WaitForSync ends when the inventory holds all that there is, and this source's queue too:
+// what changed before it was attached has been missed. Each source has a WaitForSync of its own.
 func (a *attached) WaitForSync(ctx context.Context) error {
 	select {
 	case <-a.synced:
@@ -109,9 +111,10 @@ func (a *attached) WaitForSync(ctx context.Context) error {
 		return fmt.Errorf("list Instances: %w", err)
 	}
 	for i := range instances.Items {
-		change.Instances = append(change.Instances, client.ObjectKeyFromObject(&instances.Items[i]))
+		key := client.ObjectKeyFromObject(&instances.Items[i])
+		change.Instances, change.Brokers = append(change.Instances, key), append(change.Brokers, key)
 	}
-	a.enqueue(change)
+	a.add(a.source, a.source.concerns(change))
 	return nil
 }
 
@@ -315,19 +318,35 @@ func handler[T client.Object](w *Watch, set, gone func(T) inventory.Change) tool
 
 // enqueue has everything of a change looked at.
 func (w *Watch) enqueue(change inventory.Change) {
-	w.add(Instances, change.Instances)
-	w.add(Brokers, change.Brokers)
-	w.add(InstanceServices, change.Brokers)
-	w.add(Configurations, change.Configurations)
-	w.add(ConfigurationServices, change.Configurations)
+	for _, s := range sources {
+		w.add(s, s.concerns(change))
+	}
+}
+
+// concerns is what the source's controller has to look at because of a change.
+func (s Source) concerns(change inventory.Change) []types.NamespacedName {
+	switch s {
+	case Instances:
+		return change.Instances
+	case Claims:
+		keys := make([]types.NamespacedName, len(change.Claims))
+		for i, name := range change.Claims {
+			keys[i].Name = name
+		}
+		return keys
+	case Brokers, InstanceServices:
+		return change.Brokers
+	case ConfigurationServices:
+		return change.Configurations
+	}
 	concerned := map[types.NamespacedName]bool{}
+	for _, configuration := range change.Configurations {
+		concerned[configuration] = true
+	}
 	for _, instance := range change.Instances {
 		concerned[configurationOf(instance)] = true
 	}
-	w.add(Configurations, slices.Collect(maps.Keys(concerned)))
-	for _, name := range change.Claims {
-		w.add(Claims, []types.NamespacedName{{Name: name}})
-	}
+	return slices.Collect(maps.Keys(concerned))
 }
 
 // add puts keys into a source's queue, once it is started.

@@ -41,8 +41,8 @@ var commands = []struct {
 	},
 	{
 		"kubectl kubeslot",
-		"All commands have kubectl's flags to reach a cluster, such as `--context` and `--namespace`. [kubectl](../kubectl.md) shows what each prints. Those that print objects have",
-		[]string{"kubectl-kubeslot/command/command.go:printFlags"},
+		"All commands have kubectl's flags to reach a cluster, such as `--context` and `--namespace`, and `-v`. [kubectl](../kubectl.md) shows what each prints. Those that print objects have the others.",
+		[]string{"kubectl-kubeslot/command/command.go:newRoot", "kubectl-kubeslot/command/command.go:printFlags"},
 	},
 	{"kubectl kubeslot list, instances, slots, pod", "", []string{"kubectl-kubeslot/command/command.go:selection"}},
 	{"kubectl kubeslot slots", "", []string{"kubectl-kubeslot/command/listings.go"}},
@@ -93,7 +93,7 @@ var defaults = map[string]string{
 }
 
 // texts are parts of meanings that cannot be computed, as their code has them.
-var texts = map[string]string{"of": "object", `strings.Join(formats(), ", ")`: "yaml, json, and what else kubectl has"}
+var texts = map[string]string{"of": "object", `strings.Join(formats(), ", ")`: "wide, yaml, json, and what else kubectl has"}
 
 // register are the methods of flag sets that make a flag.
 var register = regexp.MustCompile(

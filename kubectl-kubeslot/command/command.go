@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
@@ -53,9 +56,17 @@ It acts with your own permissions, and only reads, but for release.`,
 	root.SetVersionTemplate("{{.Version}}\n")
 	o.kube.AddFlags(root.PersistentFlags())
 	root.SetUsageTemplate(helpTemplate)
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return o.checkOutput() }
+	root.PersistentFlags().IntVarP(&o.verbosity, "v", "v", 0,
+		"number for the log level verbosity: 6 shows each request, as kubectl's")
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if err := o.setLog(); err != nil {
+			return err
+		}
+		return o.setPrinter()
+	}
 	root.AddCommand(o.list(), o.instances(), o.slots(), o.pod(), o.node(), o.doctor(), o.release(), o.top(), o.ui(), o.version(), o.globalOptions())
 	o.completeFlags(root)
+	root.ValidArgsFunction = completeAliases
 	root.SetIn(o.streams.In)
 	root.SetOut(o.streams.Out)
 	root.SetErr(o.streams.ErrOut)
@@ -67,8 +78,10 @@ type options struct {
 	kube      *genericclioptions.ConfigFlags
 	streams   genericiooptions.IOStreams
 	now       func() time.Time
+	verbosity int // of client-go's log
 	output    string
 	noHeaders bool
+	printer   printers.ResourcePrinter // nil for a table
 	// release asks on a terminal, and waits this long whether a node claims a slot again.
 	terminal func() bool
 	patience time.Duration
@@ -79,11 +92,23 @@ type options struct {
 	watched   func()
 }
 
+// setLog shows client-go's log on standard error, as -v says.
+func (o *options) setLog() error {
+	if o.verbosity <= 0 {
+		return nil
+	}
+	klog.SetLogger(textlogger.NewLogger(textlogger.NewConfig(
+		textlogger.Verbosity(o.verbosity), textlogger.Output(o.streams.ErrOut))))
+	var level klog.Level // by which client-go decides whether it looks at requests at all
+	return level.Set(strconv.Itoa(o.verbosity))
+}
+
 // selection says which rows to show, and how.
 type selection struct {
 	*options
 	all      bool
 	selector string
+	sortBy   string
 	watch    bool
 	only     bool
 	events   bool
@@ -91,7 +116,7 @@ type selection struct {
 
 // printFlags adds the flags of commands that print objects.
 func (o *options) printFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "one of: wide, "+strings.Join(formats(), ", "))
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "one of: "+strings.Join(formats(), ", "))
 	cmd.Flags().BoolVar(&o.noHeaders, "no-headers", false, "leave out the line of column names")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", completeOutput))
 }
@@ -103,6 +128,8 @@ func (o *options) selection(cmd *cobra.Command, of string) *selection {
 	f := cmd.Flags()
 	f.BoolVarP(&s.all, "all-namespaces", "A", false, "show those of all namespaces")
 	f.StringVarP(&s.selector, "selector", "l", "", "show those whose "+of+" has these labels (such as zone=yard,zone!=gate)")
+	f.StringVar(&s.sortBy, "sort-by", "", "sort by the field of this JSONPath expression, "+
+		"of those that -o yaml shows (such as .metadata.name); with --watch, the first rows")
 	f.BoolVarP(&s.watch, "watch", "w", false, "go on with rows that change")
 	f.BoolVar(&s.only, "watch-only", false, "show only rows that change from now on")
 	f.BoolVar(&s.events, "output-watch-events", false, "with --watch, say of each row whether it was ADDED, MODIFIED or DELETED")
@@ -160,11 +187,17 @@ func (o *options) tellMissing(missing []string) {
 	}
 }
 
-// shows reports whether an object of the namespace and the labels is to be shown.
+// shows reports whether an object of the namespace and the labels is to be shown. It is an error if a flag that says
+// which, or in which order, cannot be read.
 func (s *selection) shows() (func(namespace string, of map[string]string) bool, error) {
 	selector, err := labels.Parse(s.selector)
 	if err != nil {
 		return nil, fmt.Errorf("--selector: %w", err)
+	}
+	if s.sortBy != "" {
+		if _, err := field(s.sortBy); err != nil {
+			return nil, fmt.Errorf("--sort-by: %w", err)
+		}
 	}
 	namespace, err := s.namespace()
 	if err != nil {
@@ -189,8 +222,7 @@ const interrupted = 128 + 2
 // Main runs the command with the arguments of the process, and returns its exit code.
 // Under the name kubectl_complete-kubeslot it completes a command line for kubectl.
 func Main(ctx context.Context, streams genericiooptions.IOStreams) int {
-	klog.LogToStderr(false) // what client-go logs is of no use to a user
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(logr.Discard()) // what client-go logs is of no use to a user, unless he asks for it with -v
 	o := newOptions(streams)
 	root := newRoot(o)
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl_complete-") {

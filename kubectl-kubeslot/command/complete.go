@@ -114,7 +114,18 @@ func nodeNames(v *view.View, _ string) []string { return v.NodeNames() }
 
 // completeOutput completes the value of --output.
 func completeOutput(_ *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
-	return begins(append([]string{"wide"}, formats()...), begin), cobra.ShellCompDirectiveNoFileComp
+	return begins(formats(), begin), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeAliases completes other names of commands once one is begun: cobra proposes the first names alone.
+func completeAliases(root *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if len(args) == 0 && begin != "" {
+		for _, cmd := range root.Commands() {
+			names = append(names, cmd.Aliases...)
+		}
+	}
+	return begins(names, begin), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeFlags completes the values of flags that all commands have.

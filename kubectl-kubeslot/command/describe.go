@@ -16,7 +16,7 @@ import (
 
 func (o *options) node() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "node NODE...", Aliases: []string{"nodes"}, Short: "A node: the devices that it reaches and advertises, and the slots of its pods",
+		Use: "node NODE...", Aliases: []string{"nodes", "no"}, Short: "A node: the devices that it reaches and advertises, and the slots of its pods",
 		Args: cobra.MinimumNArgs(1),
 	}
 	o.printFlags(cmd)

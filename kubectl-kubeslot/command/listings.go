@@ -14,7 +14,8 @@ import (
 
 func (o *options) list() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "list [CONFIGURATION...]", Aliases: []string{"configurations"}, Short: "Configurations: their devices, slots, and pods that wait",
+		Use: "list [CONFIGURATION...]", Aliases: []string{"configurations", "configuration", "configs", "config", "akric"},
+		Short: "Configurations: their devices, slots, and pods that wait",
 	}
 	s := o.selection(cmd, "Configuration")
 	cmd.ValidArgsFunction = o.complete(configurationNames)
@@ -40,7 +41,8 @@ func (o *options) list() *cobra.Command {
 
 func (o *options) instances() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "instances [CONFIGURATION|INSTANCE|DEVICE...]", Short: "Instances: each device, who reaches it, its free slots",
+		Use: "instances [CONFIGURATION|INSTANCE|DEVICE...]", Aliases: []string{"instance", "devices", "device", "akrii"},
+		Short: "Instances: each device, who reaches it, its free slots",
 	}
 	s := o.selection(cmd, "Instance")
 	cmd.ValidArgsFunction = o.complete(deviceNames)
@@ -69,7 +71,7 @@ func (o *options) instances() *cobra.Command {
 func (o *options) slots() *cobra.Command {
 	var free, held bool
 	cmd := &cobra.Command{
-		Use: "slots [CONFIGURATION|INSTANCE|DEVICE...]", Short: "Slots: who holds each",
+		Use: "slots [CONFIGURATION|INSTANCE|DEVICE...]", Aliases: []string{"slot"}, Short: "Slots: who holds each",
 	}
 	s := o.selection(cmd, "Instance")
 	cmd.Flags().BoolVar(&free, "free", false, "only those that nobody has")
@@ -100,7 +102,7 @@ func (o *options) slots() *cobra.Command {
 
 func (o *options) pod() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "pod [POD...]", Aliases: []string{"pods"}, Short: "A pod: the devices that it has, or why it waits for them; without a name, all such pods",
+		Use: "pod [POD...]", Aliases: []string{"pods", "po"}, Short: "A pod: the devices that it has, or why it waits for them; without a name, all such pods",
 		Long: `pod says which slots a pod has or, of one that does not run, each condition that is
 not met, who holds what it waits for, and what would let it run. Without a name
 it lists the pods that ask for devices, with the same reasons, and workloads whose

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -33,5 +34,24 @@ func TestInterrupted(t *testing.T) {
 				t.Errorf("interrupted it exits with %d and says %q, want %d and nothing", code, &out, interrupted)
 			}
 		})
+	}
+}
+
+// -v shows requests on standard error, as that of kubectl; without it client-go's log is not shown.
+func TestVerbosity(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nonexistent")
+	defer func(before []string) { os.Args = before }(os.Args)
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	for flag, shown := range map[string]bool{"-v=6": true, "--v=6": true, "-v=0": false} {
+		os.Args = []string{"kubectl-kubeslot", "--server", server.URL, "list", flag}
+		var out, errOut bytes.Buffer
+		if code := Main(t.Context(), genericiooptions.IOStreams{In: os.Stdin, Out: &out, ErrOut: &errOut}); code != 1 || out.Len() > 0 {
+			t.Errorf("%s: it exits with %d and prints %q", flag, code, &out)
+		}
+		logged := regexp.MustCompile(`(?m)verb="GET" url="` + regexp.QuoteMeta(server.URL) + `/apis/akri.sh/v0/configurations\?\S+" status="404`)
+		if logged.Match(errOut.Bytes()) != shown {
+			t.Errorf("%s: requests are shown: %v, want %v:\n%s", flag, !shown, shown, &errOut)
+		}
 	}
 }

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/kubectl/pkg/cmd/get"
 )
 
 // apiVersion is what printed objects say. They are not the API server's.
@@ -30,22 +32,38 @@ const (
 	wideColumn                   // shown with -o wide alone
 )
 
-// formats are those of --output, besides wide.
-func formats() []string { return flags("").AllowedFormats() }
-
-func flags(output string) *genericclioptions.PrintFlags {
-	f := genericclioptions.NewPrintFlags("")
-	f.OutputFormat = &output
-	return f
+// formats are those of --output, in order.
+func formats() []string {
+	all := append([]string{"wide"}, genericclioptions.NewPrintFlags("").AllowedFormats()...)
+	all = append(all, get.NewCustomColumnsPrintFlags().AllowedFormats()...)
+	slices.Sort(all)
+	return all
 }
 
-// checkOutput refuses a format that there is not, before anything is read.
-func (o *options) checkOutput() error {
+// setPrinter makes what prints the format of --output, before anything is read: it refuses a format that there is
+// not, and expressions that cannot be read.
+func (o *options) setPrinter() (err error) {
 	if o.table() {
 		return nil
 	}
-	_, err := flags(o.output).ToPrinter()
-	return err
+	f := genericclioptions.NewPrintFlags("")
+	f.OutputFormat = &o.output
+	if o.printer, err = f.ToPrinter(); !genericclioptions.IsNoCompatiblePrinterError(err) {
+		return err
+	}
+	o.printer, err = (&get.CustomColumnsPrintFlags{NoHeaders: o.noHeaders}).ToPrinter(o.output)
+	if genericclioptions.IsNoCompatiblePrinterError(err) {
+		return genericclioptions.NoCompatiblePrinterError{OutputFormat: &o.output, AllowedFormats: formats()}
+	}
+	if err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	for _, c := range o.printer.(*get.CustomColumnsPrinter).Columns {
+		if _, err := field(c.FieldSpec); err != nil {
+			return fmt.Errorf("--output: column %s: %w", c.Header, err)
+		}
+	}
+	return nil
 }
 
 // table reports whether rows are printed as a table.
@@ -94,11 +112,7 @@ func (o *options) printObject(kind string, what any) error {
 	if err != nil {
 		return err
 	}
-	printer, err := flags(o.output).ToPrinter()
-	if err != nil {
-		return err
-	}
-	return printer.PrintObj(object, o.streams.Out)
+	return o.printer.PrintObj(object, o.streams.Out)
 }
 
 func (o *options) printList(kind string, n int, at func(int) any) error {
@@ -110,11 +124,7 @@ func (o *options) printList(kind string, n int, at func(int) any) error {
 		}
 		list.Items = append(list.Items, *object)
 	}
-	printer, err := flags(o.output).ToPrinter()
-	if err != nil {
-		return err
-	}
-	return printer.PrintObj(list, o.streams.Out)
+	return o.printer.PrintObj(list, o.streams.Out)
 }
 
 // object is the value as one that printers know. Its fields name, namespace and labels

@@ -31,6 +31,9 @@ func show[T any](ctx context.Context, s *selection, l listing[T]) error {
 		if missing != nil && len(rows) == 0 {
 			return missing
 		}
+		if rows, err = sorted(s, l.kind, rows); err != nil {
+			return err
+		}
 		return errors.Join(printRows(s.options, l.kind, rows, l.columns, l.none), missing)
 	}
 	from, err := s.source()
@@ -44,7 +47,11 @@ func show[T any](ctx context.Context, s *selection, l listing[T]) error {
 	s.tellMissing(live.Missing())
 	w := newWatcher(s, l)
 	v := view.New(live.Objects())
-	if first := l.rows(v); s.only {
+	first, err := sorted(s, l.kind, l.rows(v))
+	if err != nil {
+		return err
+	}
+	if s.only {
 		w.remember(first)
 	} else if err := errors.Join(w.update(first), l.missing(v)); err != nil {
 		return err
