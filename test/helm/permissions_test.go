@@ -18,7 +18,7 @@ import (
 // Each ServiceAccount of the chart may do what is in its table, and nothing else. That of
 // the Job that cleans up is there only while the Job runs, and what runs on each node then has none.
 func TestWhatTheChartsAccountsMayDo(t *testing.T) {
-	all := newHelm(t, 4).render(t)
+	all := newHelm(t, 4).render(t, "--set", "monitoring.enabled=true")
 	var text strings.Builder
 	accounts := map[string]bool{}
 	roles := map[string][]string{} // by account
@@ -45,6 +45,7 @@ func TestWhatTheChartsAccountsMayDo(t *testing.T) {
 	tables := map[string][]permissions.Permission{
 		"kubecri": permissions.Kubecri, "kubeslot-controller": permissions.Controller,
 		"kube-scheduler": permissions.SchedulerOfTheChart, "kubeslot-uninstall": permissions.Uninstall,
+		"kubeslot-metrics": nil, // no resources: /metrics alone, see below
 	}
 	for name, table := range tables {
 		permissions.Only(t, may, serviceaccount.UserInfo("kubeslot-system", name, ""), table)
@@ -58,6 +59,10 @@ func TestWhatTheChartsAccountsMayDo(t *testing.T) {
 	if diff := cmp.Diff([]string{"extension-apiserver-authentication-reader", "kubeslot:kube-scheduler", "kubeslot:kube-scheduler",
 		"system:kube-scheduler", "system:volume-scheduler"}, roles["kube-scheduler"]); diff != "" {
 		t.Errorf("roles of the scheduler (-want +got):\n%s", diff)
+	}
+	rules := []any{map[string]any{"nonResourceURLs": []any{"/metrics"}, "verbs": []any{"get"}}}
+	if diff := cmp.Diff(rules, field(all.get(t, "ClusterRole", "kubeslot:metrics"), "rules")); diff != "" {
+		t.Errorf("what the token of the ServiceMonitors may do (-want +got):\n%s", diff)
 	}
 	for name := range tables {
 		for _, role := range roles[name] {

@@ -66,12 +66,14 @@ func TestChart(t *testing.T) {
 		open bool
 	}{
 		"without the operator":     {want: 0},
-		"with the operator":        {args: []string{api}, want: 9, open: true},
-		"always":                   {args: []string{"--set=monitoring.enabled=true"}, want: 9, open: true},
-		"never":                    {args: []string{api, "--set=monitoring.enabled=false"}, want: 0},
-		"without nodes":            {args: []string{api, "--set=monitoring.nodes=false"}, want: 7},
-		"neither rules nor boards": {args: []string{api, "--set=monitoring.alerts.enabled=false,monitoring.dashboards.enabled=false"}, want: 4, open: true},
-		"no scheduler":             {args: []string{api, "--set=scheduler.enabled=false"}, want: 8, open: true},
+		"with the operator":        {args: []string{api}, want: 7},
+		"always":                   {args: []string{"--set=monitoring.enabled=true"}, want: 7},
+		"never":                    {args: []string{api, "--set=monitoring.enabled=false,monitoring.nodes=true"}, want: 0},
+		"nodes, no operator":       {args: []string{"--set=monitoring.nodes=true"}, want: 0},
+		"nodes":                    {args: []string{api, "--set=monitoring.nodes=true"}, want: 9, open: true},
+		"always, nodes":            {args: []string{"--set=monitoring.enabled=true,monitoring.nodes=true"}, want: 9, open: true},
+		"neither rules nor boards": {args: []string{api, "--set=monitoring.alerts.enabled=false,monitoring.dashboards.enabled=false"}, want: 2},
+		"no scheduler":             {args: []string{api, "--set=scheduler.enabled=false"}, want: 6},
 	} {
 		objects := rendered(t, helm, test.args...)
 		if found := ours(objects); len(found) != test.want || open(objects) != test.open {
