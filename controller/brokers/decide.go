@@ -45,6 +45,8 @@ type plan struct {
 	replace []removal
 	adopt   []*corev1.Pod // as they should be: with our annotations
 	create  []*corev1.Pod
+	notMade []string      // nodes whose broker cannot be made now
+	steps   []step        // of the roll-out
 	after   time.Duration // look again; 0: only when something changes
 
 	desired, ready int
@@ -151,6 +153,7 @@ func decide(f *facts) plan {
 			p.removeUnlessGoing(pod, node, "there are brokers enough")
 		}
 	}
+	p.steps = p.stepsOf(f)
 	return p
 }
 
@@ -260,6 +263,7 @@ func (p *plan) make(f *facts, node string) {
 	if p.memory.refused > 0 {
 		if wait := p.memory.refusedAt.Add(delay(p.memory.refused, maxRefusedDelay)).Sub(f.now); wait > 0 {
 			p.problem = &p.memory.refusal
+			p.notMade = append(p.notMade, node)
 			p.lookAgain(wait)
 			return
 		}
@@ -267,6 +271,7 @@ func (p *plan) make(f *facts, node string) {
 	pod, err := renderPod(f, node, p.memory.failures[node])
 	if err != nil {
 		p.problem = &Problem{UnknownTemplate, err.Error()}
+		p.notMade = append(p.notMade, node)
 		return
 	}
 	p.create = append(p.create, pod)

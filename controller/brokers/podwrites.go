@@ -4,15 +4,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"time"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/naming"
 )
 
@@ -56,47 +54,35 @@ func (r *Reconciler) removePod(ctx context.Context, f *facts, removal removal) e
 	return nil
 }
 
-// replace removes the Ready brokers that are not current whose turn it is, and returns
-// when to look again at those that wait for theirs; 0 when none does.
-func (r *Reconciler) replace(ctx context.Context, f *facts, p *plan) (time.Duration, error) {
-	c := types.NamespacedName{Namespace: f.configuration.Namespace, Name: f.configuration.Name}
-	look := func() ([]*corev1.Pod, map[string]inventory.Node, error) { return r.brokersOf(ctx, c) }
+// replace removes the Ready brokers that are not current and have their turn. The others are looked
+// at again when they have theirs.
+func (r *Reconciler) replace(ctx context.Context, f *facts, p *plan) error {
+	if f.spec == nil || f.spec.pod == nil {
+		r.rollout.leave(client.ObjectKeyFromObject(f.instance))
+		return nil
+	}
+	all := func() (map[string][]step, error) {
+		return r.stepsOfAll(ctx, client.ObjectKeyFromObject(f.configuration), f.spec.hash)
+	}
+	turns, err := r.rollout.report(f.configuration, f.spec.hash, f.instance.Name, p.steps, all)
+	if err != nil {
+		return err
+	}
 	for _, removal := range p.replace {
-		t := turn{f.instance.Name, naming.Cut(removal.node)}
-		if wait, err := r.rollout.take(c, t, removal.pod.UID, f.spec.hash, f.now, look); err != nil || wait > 0 {
-			return wait, err
+		if !slices.Contains(turns, naming.Cut(removal.node)) {
+			continue
 		}
 		if removal.failures > 0 {
 			p.isDue(removal.node, removal.pod, removal.failures)
 			if err := r.note(ctx, f, p.due); err != nil {
-				return 0, err
+				return err
 			}
 		}
 		if err := r.removePod(ctx, f, removal); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return 0, nil
-}
-
-// brokersOf lists all broker pods of a Configuration, which are the cache's, and their
-// nodes.
-func (r *Reconciler) brokersOf(ctx context.Context, c types.NamespacedName) ([]*corev1.Pod, map[string]inventory.Node, error) {
-	var list corev1.PodList
-	err := r.Made.List(ctx, &list, client.InNamespace(c.Namespace), client.MatchingFields{ConfigurationIndex: c.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, nil, fmt.Errorf("list the brokers of Configuration %s: %w", c, err)
-	}
-	var pods []*corev1.Pod
-	var on []string
-	for i := range list.Items {
-		pod := &list.Items[i]
-		if pod.Labels[naming.TargetNode] == "" { // a Job's
-			continue
-		}
-		pods, on = append(pods, pod), append(on, pod.Spec.NodeName)
-	}
-	return pods, r.Inventory.Nodes(on), nil
+	return nil
 }
 
 // adopt gives a pod of Akri's our annotations.

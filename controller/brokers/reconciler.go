@@ -57,7 +57,8 @@ type Config struct {
 	PriorityClass string
 	// Changed is called with each Instance whose brokers fare otherwise than before.
 	Changed func(types.NamespacedName)
-	// Wake has an Instance looked at: it waited for room within its Configuration's limits.
+	// Wake has an Instance looked at: it waited for room within its Configuration's limits, or for
+	// its turn in a roll-out.
 	Wake func(types.NamespacedName)
 }
 
@@ -81,6 +82,7 @@ var _ reconcile.Reconciler = &Reconciler{}
 func New(c Config) *Reconciler {
 	r := &Reconciler{
 		Config:   c,
+		rollout:  rollout{wake: c.Wake},
 		results:  results{of: map[types.NamespacedName]map[string]result{}, changed: c.Changed},
 		uids:     map[types.NamespacedName]types.UID{},
 		memories: map[types.UID]memory{}, told: map[types.UID]Problem{},
@@ -114,6 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if instance == nil || instance.DeletionTimestamp != nil || c == nil || c.Namespace != key.Namespace {
 		// Its brokers go with it: the garbage collector sees to them.
 		r.results.forget(key)
+		r.rollout.leave(key)
 		if instance == nil {
 			r.forget(key)
 		}
@@ -127,6 +130,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		// Akri's, and some of its nodes do not report yet: their brokers would be taken for
 		// surplus.
 		r.results.forget(key)
+		r.rollout.leave(key)
 		return reconcile.Result{RequeueAfter: instances.LookAgain}, r.leave(ctx, key, c)
 	}
 	f, jobs, err := r.read(ctx, instance, device)
@@ -213,14 +217,8 @@ func (r *Reconciler) do(ctx context.Context, f *facts, pods *plan, jobs *jobPlan
 			return 0, err
 		}
 	}
-	if len(pods.replace) > 0 {
-		wait, err := r.replace(ctx, f, pods)
-		if err != nil {
-			return 0, err
-		}
-		if wait > 0 {
-			again(wait)
-		}
+	if err := r.replace(ctx, f, pods); err != nil {
+		return 0, err
 	}
 	for _, pod := range pods.adopt {
 		if err := r.adopt(ctx, pod); err != nil {
