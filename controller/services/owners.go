@@ -3,6 +3,7 @@ package services
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,12 +19,16 @@ import (
 
 // OfInstances makes a Reconciler of the Services of Instances.
 func OfInstances(c Config) *Reconciler {
-	return &Reconciler{Config: c, find: findInstance, told: map[types.NamespacedName]string{}}
+	return newReconciler(c, findInstance)
 }
 
 // OfConfigurations makes a Reconciler of the Services of Configurations.
 func OfConfigurations(c Config) *Reconciler {
-	return &Reconciler{Config: c, find: findConfiguration, told: map[types.NamespacedName]string{}}
+	return newReconciler(c, findConfiguration)
+}
+
+func newReconciler(c Config, find finder) *Reconciler {
+	return &Reconciler{Config: c, find: find, told: map[types.NamespacedName]string{}, looked: map[types.NamespacedName]time.Time{}}
 }
 
 // Index has the cache find Services by their labels.
@@ -45,12 +50,14 @@ func findInstance(ctx context.Context, c *Config, key types.NamespacedName) (*ow
 	if configuration == nil || configuration.Namespace != key.Namespace {
 		return nil, nil
 	}
-	expected, known := c.Brokers.Expected(key)
 	return &owner{
 		name: i.Name, object: i, reference: ownedBy("Instance", i),
 		label: naming.Instance, index: brokers.InstanceIndex,
 		field: "spec.instanceServiceSpec", raw: wanted(configuration, configuration.Spec.InstanceServiceSpec),
-		expected: expected || !known,
+		expected: func() bool {
+			expected, known := c.Brokers.Expected(key)
+			return expected || !known
+		},
 	}, nil
 }
 
@@ -61,12 +68,14 @@ func findConfiguration(ctx context.Context, c *Config, key types.NamespacedName)
 	} else if err != nil {
 		return nil, err
 	}
-	summary, sum := c.Inventory.Summary(key), c.Brokers.Sum(key)
 	return &owner{
 		name: key.Name, object: configuration, reference: ownedBy("Configuration", configuration),
 		label: naming.Configuration, index: brokers.ConfigurationIndex,
 		field: "spec.configurationServiceSpec", raw: wanted(configuration, configuration.Spec.ConfigurationServiceSpec),
-		expected: sum.Expected > 0 || sum.Instances < summary.Instances, // some have not been looked at
+		expected: func() bool {
+			sum := c.Brokers.Sum(key)
+			return sum.Expected > 0 || sum.Instances < c.Inventory.Summary(key).Instances // some have not been looked at
+		},
 	}, nil
 }
 
@@ -87,23 +96,29 @@ func ownedBy(kind string, o metav1.Object) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: akriv0.SchemeGroupVersion.String(), Kind: kind, Name: o.GetName(), UID: o.GetUID(), Controller: &controller}
 }
 
-// read lists the Services and the pods with the owner's label.
-func (o *owner) read(ctx context.Context, c *Config, key types.NamespacedName) ([]*corev1.Service, []*corev1.Pod, error) {
-	of := []client.ListOption{client.InNamespace(key.Namespace), client.MatchingFields{o.index: key.Name}}
-	var services corev1.ServiceList
-	if err := c.Made.List(ctx, &services, of...); err != nil {
-		return nil, nil, err
+// services lists the Services with the owner's label.
+func (o *owner) services(ctx context.Context, c *Config, key types.NamespacedName) ([]*corev1.Service, error) {
+	var list corev1.ServiceList
+	if err := c.Made.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingFields{o.index: key.Name}); err != nil {
+		return nil, err
 	}
-	var pods corev1.PodList // there may be thousands: they are only looked at
-	if err := c.Made.List(ctx, &pods, append(of, client.UnsafeDisableDeepCopy)...); err != nil {
-		return nil, nil, err
+	return pointers(list.Items), nil
+}
+
+// pods lists the pods with the owner's label. There may be thousands: they are only looked at.
+func (o *owner) pods(ctx context.Context, c *Config, key types.NamespacedName) ([]*corev1.Pod, error) {
+	var list corev1.PodList
+	of := client.MatchingFields{o.index: key.Name}
+	if err := c.Made.List(ctx, &list, client.InNamespace(key.Namespace), of, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
 	}
-	s, p := make([]*corev1.Service, len(services.Items)), make([]*corev1.Pod, len(pods.Items))
-	for i := range services.Items {
-		s[i] = &services.Items[i]
+	return pointers(list.Items), nil
+}
+
+func pointers[T any](items []T) []*T {
+	p := make([]*T, len(items))
+	for i := range items {
+		p[i] = &items[i]
 	}
-	for i := range pods.Items {
-		p[i] = &pods.Items[i]
-	}
-	return s, p, nil
+	return p
 }

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubeslot/kubeslot/controller/naming"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -61,7 +60,7 @@ func TestOthersServicesAreLeftAlone(t *testing.T) {
 			r.pod(corev1.PodRunning)
 			reconciled := func() (after time.Duration) {
 				for range 3 {
-					result, err := r.ofAll.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "cam"}})
+					result, err := r.reconcile(r.ofAll, "cam")
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -112,7 +111,7 @@ func TestServiceOfAConfigurationThatIsMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.configure("", grpc)
-	result, err := r.ofAll.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "cam"}})
+	result, err := r.reconcile(r.ofAll, "cam")
 	if err != nil || result.RequeueAfter != cacheLag {
 		t.Errorf("%+v, %v: want that it waits for the garbage collector", result, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -31,6 +32,9 @@ const (
 	cacheLag = time.Second
 	// refusedAgain is when something is tried again that is refused, or in the way.
 	refusedAgain = time.Minute
+	// lookInterval is at least between two looks at the Service of one object: each lists the pods
+	// of its brokers, and there is an event of each of them. A look at 50,000 takes about 0.1 s.
+	lookInterval = 2 * time.Second
 	// FieldOwner is the controller in managedFields.
 	FieldOwner = client.FieldOwner("kubeslot-controller")
 )
@@ -54,6 +58,7 @@ type Config struct {
 	Inventory *inventory.Inventory
 	Brokers   *brokers.Reconciler
 	Recorder  events.EventRecorder
+	Clock     clock.PassiveClock
 }
 
 // Reconciler sees to one Service at a time.
@@ -61,8 +66,9 @@ type Reconciler struct {
 	Config
 	find finder
 
-	mu   sync.Mutex
-	told map[types.NamespacedName]string // what an Event told last
+	mu     sync.Mutex
+	told   map[types.NamespacedName]string    // what an Event told last
+	looked map[types.NamespacedName]time.Time // when, of objects that have or want a Service
 }
 
 var _ reconcile.Reconciler = &Reconciler{}
@@ -70,15 +76,18 @@ var _ reconcile.Reconciler = &Reconciler{}
 // Reconcile sees to the Service of one object.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	key := request.NamespacedName
+	if early := r.early(key); early > 0 {
+		return reconcile.Result{RequeueAfter: early}, nil
+	}
 	o, err := r.find(ctx, &r.Config, key)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("look for the owner of a Service, %s: %w", key, err)
 	}
 	if o == nil { // the garbage collector removes its Service
-		r.isNews(key, "")
+		r.forget(key)
 		return reconcile.Result{}, nil
 	}
-	f := facts{owner: o.reference.UID, expected: o.expected}
+	f := facts{owner: o.reference.UID}
 	trouble := ""
 	if o.raw != nil {
 		f.want, err = render(o.field, o.raw, key.Namespace, key.Name, o.label, o.reference)
@@ -87,9 +96,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			return reconcile.Result{}, nil
 		}
 	}
-	if f.services, f.pods, err = o.read(ctx, &r.Config, key); err != nil {
+	if f.services, err = o.services(ctx, &r.Config, key); err != nil {
 		return reconcile.Result{}, fmt.Errorf("look at the Service of %s: %w", key, err)
 	}
+	if f.want == nil && len(f.services) == 0 {
+		r.forget(key)
+		return reconcile.Result{}, nil
+	}
+	if f.pods, err = o.pods(ctx, &r.Config, key); err != nil {
+		return reconcile.Result{}, fmt.Errorf("look at the brokers of %s: %w", key, err)
+	}
+	f.expected = o.expected()
 	s := decide(f)
 	after := time.Duration(0)
 	if s.verb != "" {
@@ -97,10 +114,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			return reconcile.Result{}, err
 		}
 	}
-	if trouble == "" {
-		r.isNews(key, "")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.looked[key] = r.Clock.Now(); trouble == "" {
+		delete(r.told, key)
 	}
 	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// early returns how long it is until an object is to be looked at again.
+func (r *Reconciler) early(key types.NamespacedName) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.looked[key].Add(lookInterval).Sub(r.Clock.Now())
 }
 
 // do writes. It returns what is in the way, which an Event has told, and when to look
@@ -168,14 +194,18 @@ func (r *Reconciler) tell(key types.NamespacedName, o *owner, reason, message st
 	}
 }
 
-// isNews reports whether a text is another than the last about an object; "" forgets.
+// forget forgets an object that has no Service and wants none.
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.told, key)
+	delete(r.looked, key)
+}
+
+// isNews reports whether a text is another than the last about an object.
 func (r *Reconciler) isNews(key types.NamespacedName, text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if text == "" {
-		delete(r.told, key)
-		return false
-	}
 	before := r.told[key]
 	r.told[key] = text
 	return before != text
@@ -190,7 +220,8 @@ type owner struct {
 	index     string // of the cache, by that label
 	field     string // of the Configuration, where the spec is
 	raw       *runtime.RawExtension
-	expected  bool
+	// expected reports whether a broker runs or is to come.
+	expected func() bool
 }
 
 // finder finds what a Service is for; nil when there is none, or it is going.

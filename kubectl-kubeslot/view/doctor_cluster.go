@@ -41,6 +41,7 @@ const maxKubeletSkew, maxSchedulerSkew = 3, 1
 var policies = map[string]string{
 	"kubeslot-assignment":      "who may update a pod can give it slots",
 	"kubeslot-brokers":         "who may write Configurations can run pods as any ServiceAccount",
+	"kubeslot-controller":      "who has the controller's credential can run pods in every namespace",
 	"kubeslot-kubecri-node":    "one node's kubecri can write another's status",
 	"kubeslot-kubecri-objects": "one node's kubecri can report devices and claim slots for another",
 	"kubeslot-kubecri-leases":  "one node's kubecri can take over discovery from others",

@@ -131,7 +131,7 @@ func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.
 		Changed: w.BrokersChanged, Wake: w.Look(watch.Brokers),
 	})
 	viewed := instances.New(mgr.GetClient(), inv, clock.RealClock{}, w.Look(watch.Instances), w.Look(watch.Configurations))
-	forServices := services.Config{Client: mgr.GetClient(), Made: made, Live: mgr.GetAPIReader(), Inventory: inv, Brokers: broker, Recorder: recorder}
+	forServices := services.Config{Client: mgr.GetClient(), Made: made, Live: mgr.GetAPIReader(), Inventory: inv, Brokers: broker, Recorder: recorder, Clock: clock.RealClock{}}
 	statuses := configurations.New(configurations.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Inventory: inv, Instances: viewed.Sum, Brokers: broker.Sum, Check: check.Check, Clock: clock.RealClock{},
 	})

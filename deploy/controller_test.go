@@ -1,0 +1,93 @@
+package deploy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// ofOwner is a pod, Job or Service of an Instance or a Configuration, as the controller creates it.
+func ofOwner(kind, name, labels string) string {
+	owner := fmt.Sprintf("{apiVersion: akri.sh/v0, kind: %s, name: %s, uid: u, controller: true}", kind, name)
+	return "metadata: {namespace: yard, name: it, labels: {controller: akri.sh, " + labels + "}, " +
+		"ownerReferences: [" + owner + "]}\nspec: {}"
+}
+
+// The controller writes and deletes what belongs to an Instance or a Configuration, and nothing of others.
+func TestTheControllerWritesOnlyWhatItsObjectsOwn(t *testing.T) {
+	p := policies(t, "policies/controller.yaml")["kubeslot-controller"]
+	resources := map[string]schema.GroupVersionResource{
+		"Pod":     {Version: "v1", Resource: "pods"},
+		"Service": {Version: "v1", Resource: "services"},
+		"Job":     {Group: "batch", Version: "v1", Resource: "jobs"},
+	}
+	const (
+		labels     = "akri.sh/configuration: cam, akri.sh/instance: cam-8120fe"
+		unowned    = " yard/it: the controller may write and delete only what has an Instance"
+		unlabelled = "its labels must be controller=akri.sh and the name of its owner"
+		taken      = "the controller may not change ownerReferences"
+		bound      = "spec.nodeName must be empty"
+	)
+	broker := ofOwner("Instance", "cam-8120fe", labels)
+	ofConfiguration := ofOwner("Configuration", "cam", "akri.sh/configuration: cam")
+	with := func(old, new string) string { return strings.Replace(broker, old, new, 1) }
+	running := with("spec: {}", "spec: {nodeName: a}")
+	ofTwo := with("[{", "[{apiVersion: v1, kind: Node, name: a, uid: n}, {")
+	unlabelledBroker := with("controller: akri.sh, ", "")
+	users := "metadata: {namespace: yard, name: it}\nspec: {}"
+	for name, tc := range map[string]struct{ kind, object, old, want string }{
+		"a broker":                     {"Pod", broker, "", ""},
+		"a Job":                        {"Job", broker, "", ""},
+		"a Service of an Instance":     {"Service", with("akri.sh/configuration: cam, ", ""), "", ""},
+		"a Service of a Configuration": {"Service", ofConfiguration, "", ""},
+
+		"a pod of nobody":                        {"Pod", users, "", "Pod" + unowned},
+		"a Job of nobody":                        {"Job", users, "", "Job" + unowned},
+		"a Service of nobody":                    {"Service", users, "", "Service" + unowned},
+		"a pod of a Configuration":               {"Pod", ofConfiguration, "", "Pod" + unowned},
+		"a Job of a Configuration":               {"Job", ofConfiguration, "", "Job" + unowned},
+		"of an owner that is not the controller": {"Pod", with("controller: true", "controller: false"), "", unowned},
+		"of another system's Instance":           {"Pod", with("akri.sh/v0", "example.com/v0"), "", unowned},
+		"of a version that nobody looks up":      {"Pod", with("akri.sh/v0", "akri.sh/v9"), "", unowned},
+		"of another owner too, that stays":       {"Pod", ofTwo, "", unowned},
+
+		"without our label":      {"Pod", unlabelledBroker, "", unlabelled},
+		"without the Instance's": {"Pod", with(", akri.sh/instance: cam-8120fe", ""), "", unlabelled},
+		"with another Instance's": {"Pod", with("akri.sh/instance: cam-8120fe", "akri.sh/instance: cam-f30c78"), "",
+			unlabelled},
+		"with another Configuration's": {"Pod", with("configuration: cam", "configuration: usb"), "", unlabelled},
+		"a Service with another Configuration's": {"Service",
+			ofOwner("Configuration", "cam", "akri.sh/configuration: usb"), "", unlabelled},
+		"bound by the controller": {"Pod", running, "", bound},
+
+		"to adopt Akri's":                    {"Pod", with("{namespace", "{annotations: {a: b}, namespace"), broker, ""},
+		"to change one that runs":            {"Pod", running, running, ""},
+		"to change one that others own too":  {"Pod", ofTwo, ofTwo, ""},
+		"to give back labels that were lost": {"Service", broker, unlabelledBroker, ""},
+		"to take over":                       {"Pod", broker, users, taken},
+		"to change a user's":                 {"Pod", users, users, unowned},
+		"to take our label away":             {"Pod", unlabelledBroker, broker, unlabelled},
+
+		"to delete a broker":                  {"Pod", "", running, ""},
+		"to delete one that others own too":   {"Pod", "", ofTwo, ""},
+		"to delete a Configuration's Service": {"Service", "", ofConfiguration, ""},
+		"to delete a user's pod":              {"Pod", "", users, "Pod" + unowned},
+		"to delete a user's Service":          {"Service", "", users, "Service" + unowned},
+		"to delete what has not our label":    {"Pod", "", unlabelledBroker, unlabelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := request{resource: resources[tc.kind], kind: tc.kind, object: tc.object, old: tc.old}
+			const name = "kubeslot-controller"
+			inPod, others := account("kubeslot-system", name, "a"), account("default", name, "a")
+			for _, r.by = range []*user.DefaultInfo{{Name: "system:kubeslot-controller"}, inPod} {
+				expect(t, p, r, tc.want)
+			}
+			for _, r.by = range []*user.DefaultInfo{{Name: "anna"}, others} {
+				expect(t, p, r, "")
+			}
+		})
+	}
+}
