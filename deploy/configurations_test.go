@@ -7,7 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -56,5 +61,35 @@ func TestWhoChangesAHandlerIsToldWhatToDo(t *testing.T) {
 		"under the same name; pods that run keep their slots, and its own brokers start again"}
 	if rules := spec.Properties["discoveryHandler"].XValidations; !slices.Contains(rules, want) {
 		t.Errorf("the rules are %+v, want %+v", rules, want)
+	}
+}
+
+// maxUnavailable is a number of nodes or a per cent of them; whoever writes another is told what to write.
+func TestMaxUnavailableOfBrokers(t *testing.T) {
+	of := configurationSpec(t).Properties["brokerUpdate"]
+	var internal apiextensions.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&of, &internal, nil); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := structuralschema.NewStructural(&internal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	validator := cel.NewValidator(schema, false, celconfig.PerCallLimit)
+	for value, valid := range map[any]bool{
+		int64(1): true, int64(100000): true, "1%": true, "10%": true, "100%": true,
+		int64(0): false, int64(-1): false, int64(1 << 40): false,
+		"0": false, "5": false, "0%": false, "05%": false, "101%": false, "-1%": false, "abc": false, "": false,
+	} {
+		object := map[string]any{"maxUnavailable": value}
+		errs, _ := validator.Validate(t.Context(), field.NewPath("spec", "brokerUpdate"), schema, object, nil, celconfig.RuntimeCELCostBudget)
+		if (len(errs) == 0) != valid {
+			t.Errorf("%v: %v", value, errs)
+		}
+		for _, err := range errs {
+			if text := err.Error(); !strings.Contains(text, "spec.brokerUpdate.maxUnavailable") || !strings.Contains(text, "such as 10%; to replace no broker set paused: true") {
+				t.Errorf("%v: %v", value, err)
+			}
+		}
 	}
 }

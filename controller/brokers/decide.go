@@ -50,7 +50,8 @@ type plan struct {
 	after   time.Duration // look again; 0: only when something changes
 
 	desired, ready int
-	outdated       int // of an earlier spec
+	outdated       int // of an earlier spec or of other properties, on nodes that are Ready
+	updated        int // neither
 	withheld       int // for lack of room
 	problem        *Problem
 	notReady       NotReady
@@ -118,7 +119,7 @@ func decide(f *facts) plan {
 	if len(on)+len(surplus) < len(f.pods) { // some are left alone, on nodes that nothing tells of
 		p.lookAgain(leftAlone)
 	}
-	p.outdated = f.countOutdated(on)
+	p.outdated, p.updated = f.countOutdated(on)
 	places := f.spec.places(f.configuration.Spec.Slots())
 	if places == 0 && f.reported {
 		p.problem = tooManySlots(f)
@@ -199,15 +200,20 @@ func countReady(f *facts, on map[string]*corev1.Pod) int {
 }
 
 // countOutdated counts the brokers of an earlier spec, but not Akri's and those on nodes
-// that are not Ready.
-func (f *facts) countOutdated(on map[string]*corev1.Pod) int {
-	outdated := 0
+// that are not Ready, and the brokers that are as they should be.
+func (f *facts) countOutdated(on map[string]*corev1.Pod) (outdated, updated int) {
 	for node, pod := range on {
-		if pod.Annotations[naming.SpecHash] != "" && !f.isCurrent(pod) && !isEnded(pod) && f.nodes[node].Ready {
+		switch {
+		case isEnded(pod):
+		case f.isCurrent(pod):
+			if pod.DeletionTimestamp == nil {
+				updated++
+			}
+		case pod.Annotations[naming.SpecHash] != "" && f.nodes[node].Ready:
 			outdated++
 		}
 	}
-	return outdated
+	return outdated, updated
 }
 
 // tend sees to the broker of a node that is to have one.
@@ -230,6 +236,9 @@ func (p *plan) tend(f *facts, node string, pod *corev1.Pod) {
 		}
 		p.adopt = append(p.adopt, adopted)
 	case !f.isCurrent(pod):
+		if f.configuration.Spec.BrokerUpdatePaused() {
+			return
+		}
 		if _, err := renderPod(f, node, 0); err != nil { // there would be no successor
 			p.problem = &Problem{UnknownTemplate, err.Error()}
 			return

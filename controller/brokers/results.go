@@ -13,7 +13,8 @@ type Sum struct {
 	Instances int // that were looked at
 	Desired   int
 	Ready     int
-	Outdated  int // pods of an earlier spec
+	Outdated  int // pods of an earlier spec or of other properties
+	Updated   int // pods of neither
 	// Expected is how many Instances have a broker that runs or is to come.
 	Expected int
 	// Problem is that of the first Instance, by name, that has one; FirstWith is its
@@ -37,7 +38,7 @@ type results struct {
 }
 
 type result struct {
-	desired, ready, outdated, withheld int
+	desired, ready, outdated, updated, withheld int
 	// expected is set while a broker runs or is to come.
 	expected bool
 	problem  Problem // the zero Problem is none
@@ -94,6 +95,7 @@ func (r *results) sum(configuration types.NamespacedName) Sum {
 		s.Desired += one.desired
 		s.Ready += one.ready
 		s.Outdated += one.outdated
+		s.Updated += one.updated
 		if one.expected {
 			s.Expected++
 		}

@@ -15,9 +15,6 @@ import (
 // without it, if others of its spec are Ready.
 const startsWithin = time.Minute
 
-// unavailableNodes is on how many nodes brokers of a Configuration are replaced at a time.
-const unavailableNodes = 1
-
 // phase is how far a roll-out has come with the broker of one Instance on one node.
 type phase uint8
 
@@ -42,6 +39,8 @@ type step struct {
 	pod   types.UID // that waits, or has its turn
 }
 
+func (s step) sameNode(other step) bool { return s.node == other.node }
+
 // rollout replaces Ready brokers of Configurations on a few nodes at a time: it hands out turns, and
 // wakes the Instances that get one. All brokers of a node have their turn together. Its methods may
 // be called concurrently.
@@ -57,6 +56,7 @@ type rollout struct {
 type state struct {
 	uid        types.UID // of the Configuration
 	generation int64
+	spec       *akriv0.ConfigurationSpec
 	hash       string // of the brokers' spec
 	steps      map[string][]step
 	nodes      map[string]*nodeState
@@ -99,10 +99,12 @@ func (r *rollout) leave(instance types.NamespacedName) {
 	r.wakeAll(instance.Namespace, woken)
 }
 
+// lookup returns the steps of all Instances of a Configuration.
+type lookup func() (map[string][]step, error)
+
 // report notes how far the Instance's brokers have come, and returns the nodes whose broker has its
-// turn. hash is of the Configuration's brokers. all returns the steps of all Instances, and is called
-// once for each hash.
-func (r *rollout) report(c *akriv0.Configuration, hash, instance string, steps []step, all func() (map[string][]step, error)) ([]string, error) {
+// turn. hash is of the Configuration's brokers. all is called once for each hash.
+func (r *rollout) report(c *akriv0.Configuration, hash, instance string, steps []step, all lookup) ([]string, error) {
 	key := client.ObjectKeyFromObject(c)
 	r.mu.Lock()
 	s := r.of[key]
@@ -122,7 +124,7 @@ func (r *rollout) report(c *akriv0.Configuration, hash, instance string, steps [
 		}
 		r.of[key] = s
 	}
-	s.generation = c.Generation
+	s.generation, s.spec = c.Generation, &c.Spec
 	s.set(instance, steps)
 	woken := s.handOut(instance)
 	var turns []string
@@ -149,7 +151,7 @@ func (s *state) next(uid types.UID, hash string, now map[string][]step) *state {
 	if s != nil && s.uid == uid {
 		for instance, steps := range s.steps {
 			for _, st := range steps {
-				if st.phase == turn && !slices.ContainsFunc(now[instance], func(other step) bool { return other.node == st.node }) {
+				if st.phase == turn && !slices.ContainsFunc(now[instance], st.sameNode) {
 					st.works = false
 					now[instance] = append(now[instance], st)
 				}
@@ -167,7 +169,8 @@ func (s *state) set(instance string, now []step) {
 	before := s.steps[instance]
 	for i := range now {
 		st := &now[i]
-		if st.phase == waiting && slices.ContainsFunc(before, func(b step) bool { return b.phase == turn && b.node == st.node && b.pod == st.pod }) {
+		hadTurn := func(b step) bool { return b.phase == turn && b.node == st.node && b.pod == st.pod }
+		if st.phase == waiting && slices.ContainsFunc(before, hadTurn) {
 			st.phase = turn
 		}
 	}
@@ -263,7 +266,8 @@ func (s *state) handOut(asks string) (woken []string) {
 func (s *state) may(n *nodeState) bool {
 	// As long as no broker of the spec works, nothing but the one node goes on that it does not work on.
 	stopped := s.works == 0 && (s.late > 1 || s.late == 1 && n.late == 0)
-	return !stopped && (n.active > 0 || s.active < unavailableNodes)
+	unavailable, _ := s.spec.UnavailableNodes(len(s.nodes)) // the status has the error
+	return !stopped && (n.active > 0 || s.active < unavailable)
 }
 
 // give gives those that wait on a node their turn, and appends them to woken, but for the one that asks.
@@ -271,7 +275,7 @@ func (s *state) give(node, asks string, woken []string) []string {
 	n := s.nodes[node]
 	for instance := range n.waiting {
 		steps := s.steps[instance]
-		i := slices.IndexFunc(steps, func(st step) bool { return st.node == node })
+		i := slices.IndexFunc(steps, step{node: node}.sameNode)
 		s.count(instance, steps[i], -1)
 		steps[i].phase = turn
 		s.count(instance, steps[i], 1)

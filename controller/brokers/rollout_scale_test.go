@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,19 +44,24 @@ type large struct {
 }
 
 func newLarge(t testing.TB, brokers int) *large {
-	f := &large{TB: t, inv: inventory.New(), instances: map[string]*akriv0.Instance{}, pods: map[string]*corev1.Pod{}, queued: map[string]bool{}, kubelets: true}
-	f.r = New(Config{Client: f, Made: f, Live: f, Inventory: f.inv, Recorder: &events.FakeRecorder{}, Clock: clocktesting.NewFakePassiveClock(start),
+	f := &large{TB: t, inv: inventory.New(), kubelets: true,
+		instances: map[string]*akriv0.Instance{}, pods: map[string]*corev1.Pod{}, queued: map[string]bool{}}
+	f.r = New(Config{Client: f, Made: f, Live: f, Inventory: f.inv,
+		Recorder: &events.FakeRecorder{}, Clock: clocktesting.NewFakePassiveClock(start),
 		Changed: func(types.NamespacedName) {}, Wake: func(key types.NamespacedName) { f.add(key.Name) }})
 	for n := range brokers / perNode {
 		node := fmt.Sprintf("node-%d", n)
 		f.inv.SetNode(node, inventory.Node{UID: types.UID(node), Ready: true})
-		s := &v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-0"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: node}}
+		s := &v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-0"}}
+		s.Spec.NodeName = node
 		for i := range perNode {
 			id := fmt.Sprint("camera-", i)
-			d := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}, ID: id, Hash: slot.InstanceHash(id, false, node, slot.LongHash)}
+			d := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"},
+				ID: id, Hash: slot.InstanceHash(id, false, node, slot.LongHash)}
 			s.Spec.Devices = append(s.Spec.Devices, d)
 			name := d.Instance()
-			f.instances[name] = &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}, Spec: akriv0.InstanceSpec{ConfigurationName: "cam"}}
+			f.instances[name] = &akriv0.Instance{Spec: akriv0.InstanceSpec{ConfigurationName: "cam"},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
 		}
 		f.inv.SetSlice(s)
 	}
@@ -98,7 +104,8 @@ func (f *large) work() {
 			f.queue = f.queue[1:]
 			delete(f.queued, name)
 			f.reconciles++
-			result, err := f.r.Reconcile(f.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: name}})
+			key := types.NamespacedName{Namespace: "default", Name: name}
+			result, err := f.r.Reconcile(f.Context(), reconcile.Request{NamespacedName: key})
 			if err != nil {
 				f.Fatal(err)
 			}
@@ -161,7 +168,8 @@ func (f *large) Create(_ context.Context, o client.Object, _ ...client.CreateOpt
 		pod.Spec.NodeName = pod.Labels[naming.TargetNode]
 		f.add(pod.Labels[naming.Instance])
 		f.todo = append(f.todo, func() { // Ready
-			pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+			pod.Status.Phase = corev1.PodRunning
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 			f.add(pod.Labels[naming.Instance])
 		})
 	})
@@ -202,7 +210,8 @@ func TestRolloutWakesWhoHasItsTurn(t *testing.T) {
 		f.kubelets = false
 		f.use("second")
 		if f.work(); f.reconciles > brokers+perNode || f.going() != perNode || f.timers > 0 {
-			t.Errorf("%d brokers, the first node's are going: %d reconciles, %d going, %d timers", brokers, f.reconciles, f.going(), f.timers)
+			t.Errorf("%d brokers, the first node's are going: %d reconciles, %d going, %d timers",
+				brokers, f.reconciles, f.going(), f.timers)
 		}
 		f.kubelets = true
 		f.work()
@@ -211,6 +220,43 @@ func TestRolloutWakesWhoHasItsTurn(t *testing.T) {
 				brokers, n, f.reconciles, f.timers, perBroker)
 		}
 	}
+}
+
+// maxUnavailable is on how many nodes brokers are replaced at a time, and counts when it is changed. While
+// a roll-out is paused no broker is replaced; those that are missing are of the new spec.
+func TestMaxUnavailableAndPaused(t *testing.T) {
+	f := newLarge(t, 10*perNode)
+	update := func(maxUnavailable string, paused bool) func(*akriv0.ConfigurationSpec) {
+		value := intstr.Parse(maxUnavailable)
+		return func(s *akriv0.ConfigurationSpec) {
+			s.BrokerUpdate = &akriv0.BrokerUpdate{MaxUnavailable: &value, Paused: paused}
+		}
+	}
+	expect := func(what string, going, second int) {
+		t.Helper()
+		if f.work(); f.going() != going*perNode || f.images()["second"] != second*perNode {
+			t.Errorf("%s: %d are going, %d have the second image, want %d and %d nodes'",
+				what, f.going(), f.images()["second"], going, second)
+		}
+		if s := f.r.Sum(theConfiguration); s.Outdated+s.Updated != 10*perNode || s.Updated != second*perNode {
+			t.Errorf("%s: %d are outdated, %d updated", what, s.Outdated, s.Updated)
+		}
+	}
+	f.kubelets = false
+	f.use("second", update("39%", true))
+	expect("paused", 0, 0)
+	f.use("second", update("39%", false))
+	expect("39% of 10 nodes", 3, 0)
+	f.use("second", update("5", false))
+	expect("5 nodes", 5, 0)
+	f.use("second", update("5", true))
+	f.kubelets = true
+	expect("paused while 5 nodes are replaced", 0, 5)
+	f.use("second", update("0", false)) // as without it; the status says that it is wrong
+	f.kubelets = false
+	expect("a wrong number", 1, 5)
+	f.kubelets = true
+	expect("all", 0, 10)
 }
 
 // A roll-out of 10,000 brokers whose pods are Ready at once: what the controller itself takes.

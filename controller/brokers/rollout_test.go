@@ -35,7 +35,8 @@ func newRolloutRig(t *testing.T) *rolloutRig {
 // report reports brokers of an Instance, as "a:waits b:done", and returns the nodes that have their turn.
 func (r *rolloutRig) report(instance, brokers string) string {
 	r.Helper()
-	turns, err := r.rollout.report(r.c, r.hash, instance, stepsIn(r.T, instance, brokers), func() (map[string][]step, error) {
+	steps := stepsIn(r.T, instance, brokers)
+	turns, err := r.rollout.report(r.c, r.hash, instance, steps, func() (map[string][]step, error) {
 		seed := map[string][]step{}
 		for i, steps := range r.seed {
 			seed[i] = slices.Clone(steps)
@@ -244,23 +245,28 @@ func TestPodsAreListedOnce(t *testing.T) {
 // What pods show, and what is decided of them.
 func TestStepsOfBrokers(t *testing.T) {
 	young := func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(start.Add(-time.Second)) }
+	ready := func(on string) func(*facts) *corev1.Pod { return brokerPod(on, "Ready") }
+	type pods = []func(*facts) *corev1.Pod
 	for name, tc := range map[string]struct {
-		pods    []func(*facts) *corev1.Pod
+		pods    pods
 		refused int
 		want    string
 	}{
-		"Ready":                   {pods: []func(*facts) *corev1.Pod{brokerPod("a", "Ready"), brokerPod("b", "Ready")}, want: "a:done b:done"},
-		"of an earlier spec":      {pods: []func(*facts) *corev1.Pod{brokerPod("a", "Ready", former), brokerPod("b", "Ready")}, want: "a:waits b:done"},
-		"of other properties":     {pods: []func(*facts) *corev1.Pod{brokerPod("a", "Ready", formerProperties), brokerPod("b", "Ready")}, want: "a:waits/works b:done"},
-		"going":                   {pods: []func(*facts) *corev1.Pod{brokerPod("a", "Ready", former, going), brokerPod("b", "Ready", going)}, want: "a:starting b:starting"},
-		"starts":                  {pods: []func(*facts) *corev1.Pod{brokerPod("a", "Starting", young), brokerPod("b", "Pending", young)}, want: "a:starting b:starting after 59s"},
-		"does not become Ready":   {pods: []func(*facts) *corev1.Pod{brokerPod("a", "Starting"), brokerPod("b", "Ready")}, want: "a:late b:done"},
-		"failed":                  {pods: []func(*facts) *corev1.Pod{brokerPod("a", "Failed", young), brokerPod("b", "Ready")}, want: "a:late b:done after 1s"},
-		"is made":                 {pods: []func(*facts) *corev1.Pod{brokerPod("b", "Ready")}, want: "a:starting b:done"},
-		"is refused":              {pods: []func(*facts) *corev1.Pod{brokerPod("b", "Ready")}, refused: 3, want: "a:late b:done after 4s"},
-		"removed at once":         {pods: []func(*facts) *corev1.Pod{brokerPod("a", "Starting", former), brokerPod("b", "Ready")}, want: "b:done"},
-		"its node is not Ready":   {pods: []func(*facts) *corev1.Pod{brokerPod("c", "Ready", former, going), brokerPod("a", "Ready"), brokerPod("b", "Ready")}, want: "a:done b:done"},
-		"surplus, and being made": {pods: []func(*facts) *corev1.Pod{brokerPod("a", "Ready", going), brokerPod("b", "Ready"), brokerPod("d", "Ready")}, want: "a:starting b:done d:done"},
+		"Ready":               {pods{ready("a"), ready("b")}, 0, "a:done b:done"},
+		"of an earlier spec":  {pods{brokerPod("a", "Ready", former), ready("b")}, 0, "a:waits b:done"},
+		"of other properties": {pods{brokerPod("a", "Ready", formerProperties), ready("b")}, 0, "a:waits/works b:done"},
+		"going": {pods{brokerPod("a", "Ready", former, going), brokerPod("b", "Ready", going)}, 0,
+			"a:starting b:starting"},
+		"starts": {pods{brokerPod("a", "Starting", young), brokerPod("b", "Pending", young)}, 0,
+			"a:starting b:starting after 59s"},
+		"does not become Ready": {pods{brokerPod("a", "Starting"), ready("b")}, 0, "a:late b:done"},
+		"failed":                {pods{brokerPod("a", "Failed", young), ready("b")}, 0, "a:late b:done after 1s"},
+		"is made":               {pods{ready("b")}, 0, "a:starting b:done"},
+		"is refused":            {pods{ready("b")}, 3, "a:late b:done after 4s"},
+		"removed at once":       {pods{brokerPod("a", "Starting", former), ready("b")}, 0, "b:done"},
+		"its node is not Ready": {pods{brokerPod("c", "Ready", former, going), ready("a"), ready("b")}, 0, "a:done b:done"},
+		"surplus, and being made": {pods{brokerPod("a", "Ready", going), ready("b"), ready("d")}, 0,
+			"a:starting b:done d:done"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFacts(t, configuration(2, onePod), "a b c! d", tc.pods...)

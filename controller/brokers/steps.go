@@ -81,7 +81,8 @@ func (p *plan) stepsOf(f *facts) []step {
 // waits, and what is late because it does not become Ready, is known when its Instance reports.
 func (r *Reconciler) stepsOfAll(ctx context.Context, c types.NamespacedName, hash string) (map[string][]step, error) {
 	var list corev1.PodList
-	err := r.Made.List(ctx, &list, client.InNamespace(c.Namespace), client.MatchingFields{ConfigurationIndex: c.Name}, client.UnsafeDisableDeepCopy)
+	of := client.MatchingFields{ConfigurationIndex: c.Name}
+	err := r.Made.List(ctx, &list, client.InNamespace(c.Namespace), of, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("list the brokers of Configuration %s: %w", c, err)
 	}

@@ -53,6 +53,7 @@ func TestStatus(t *testing.T) {
 	type problem = akriv0.ConfigurationProblem
 	for name, tc := range map[string]struct {
 		broker     bool
+		paused     bool // spec.brokerUpdate
 		invalid    string
 		properties map[string]string
 		summary    inventory.Summary
@@ -102,6 +103,13 @@ func TestStatus(t *testing.T) {
 			conditions: []string{"Ready=Unknown NothingReported", "Discovering=Unknown", "BrokersReady=Unknown NothingToRun"}},
 		"brokers roll out": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1}, sum: brokers.Sum{Instances: 1, Desired: 2, Ready: 2, Outdated: 1},
 			conditions: []string{"Ready=False RollingOut", "Discovering=True", "BrokersReady=False RollingOut: 2 of 2 brokers are ready; 1 are of an earlier spec"}},
+		"a roll-out is paused": {broker: true, paused: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+			sum: brokers.Sum{Instances: 1, Desired: 2, Ready: 2, Updated: 1, Outdated: 1},
+			conditions: []string{"Ready=False RolloutPaused", "Discovering=True",
+				"BrokersReady=False RolloutPaused: 2 of 2 brokers are ready; 1 are of an earlier spec, and stay"}},
+		"paused, and nothing to roll out": {broker: true, paused: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+			sum:        brokers.Sum{Instances: 1, Desired: 2, Ready: 2, Updated: 2},
+			conditions: []string{"Ready=True DevicesFound", "Discovering=True", "BrokersReady=True AllReady"}},
 		"brokers start": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1}, sum: brokers.Sum{Instances: 1, Desired: 1},
 			conditions: []string{"Ready=False BrokersNotReady", "Discovering=True", "BrokersReady=False BrokersNotReady: 0 of 1 brokers are ready"}},
 		"a broker waits for a node": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
@@ -148,9 +156,15 @@ func TestStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := configuration(tc.broker)
 			c.Spec.BrokerProperties = tc.properties
+			if tc.paused {
+				c.Spec.BrokerUpdate = &akriv0.BrokerUpdate{Paused: true}
+			}
 			st := status(c, tc.invalid, tc.summary, tc.instances, tc.sum, start)
 			if st.ObservedGeneration != 3 || int(st.Instances) != tc.summary.Instances || int(st.Slots.Held) != tc.summary.Held || (st.Brokers != nil) != tc.broker {
 				t.Errorf("%+v", st)
+			}
+			if st.Brokers != nil && int(st.Brokers.Updated) != tc.sum.Updated {
+				t.Errorf("%d brokers are updated, want %d", st.Brokers.Updated, tc.sum.Updated)
 			}
 			if len(st.Conditions) != len(tc.conditions) {
 				t.Fatalf("conditions %+v, want %q", st.Conditions, tc.conditions)

@@ -33,6 +33,7 @@ const (
 	allReady        = "AllReady"
 	nothingToRun    = "NothingToRun"
 	rollingOut      = "RollingOut"
+	rolloutPaused   = "RolloutPaused"
 	notReady        = "BrokersNotReady"
 	brokerLimit     = "BrokerLimit"
 	instanceLimit   = "InstanceLimit"
@@ -55,7 +56,7 @@ func status(c *akriv0.Configuration, invalid string, s inventory.Summary, instan
 	}
 	conditions := []metav1.Condition{readyCondition(c, s, st.Problems), discoveringCondition(c, s)}
 	if hasBroker(c) {
-		st.Brokers = &akriv0.BrokerCount{Desired: int32(sum.Desired), Ready: int32(sum.Ready)}
+		st.Brokers = &akriv0.BrokerCount{Desired: int32(sum.Desired), Ready: int32(sum.Ready), Updated: int32(sum.Updated)}
 		brokers := brokersCondition(c, s, sum)
 		conditions = append(conditions, brokers)
 		if ready := &conditions[0]; ready.Status == metav1.ConditionTrue && brokers.Status == metav1.ConditionFalse {
@@ -174,6 +175,10 @@ func brokersCondition(c *akriv0.Configuration, s inventory.Summary, sum brokers.
 	case sum.Outdated > 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, rollingOut
 		condition.Message += fmt.Sprintf("; %d are of an earlier spec", sum.Outdated)
+		if c.Spec.BrokerUpdatePaused() {
+			condition.Reason = rolloutPaused
+			condition.Message += ", and stay, since spec.brokerUpdate.paused is true"
+		}
 	case sum.Ready < sum.Desired:
 		condition.Status, condition.Reason = metav1.ConditionFalse, notReady
 	}

@@ -43,6 +43,14 @@ func broker(f *Findings, path *field.Path, spec *akriv0.ConfigurationSpec) {
 	}
 }
 
+// update checks what the CRD's rule checks, too: the API server may have stored it before that rule.
+func update(f *Findings, path *field.Path, spec *akriv0.ConfigurationSpec) {
+	if _, err := spec.UnavailableNodes(1); err != nil {
+		value := spec.BrokerUpdate.MaxUnavailable.String()
+		f.Errors = append(f.Errors, field.Invalid(path.Child("maxUnavailable"), quoted(value), err.Error()))
+	}
+}
+
 func job(f *Findings, path *field.Path, j *batchv1.JobSpec, capacity int) {
 	path = path.Child("template")
 	metadata := path.Child("metadata")

@@ -76,6 +76,7 @@ func (c *Checker) Check(of *akriv0.Configuration) Findings {
 	f.Errors = append(f.Errors, brokerProperties(spec.Child("brokerProperties"), of.Spec.BrokerProperties)...)
 	f.Warnings = append(f.Warnings, withheldWarnings(&of.Spec)...)
 	broker(&f, spec.Child("brokerSpec"), &of.Spec)
+	update(&f, spec.Child("brokerUpdate"), &of.Spec)
 	for _, s := range []struct {
 		name string
 		raw  *runtime.RawExtension

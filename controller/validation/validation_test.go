@@ -49,9 +49,14 @@ func TestCheck(t *testing.T) {
 		spec             string
 		errors, warnings []string // the beginnings, in this order
 	}{
-		"no broker":         {spec: handler},
-		"nulls":             {spec: handler + "brokerSpec: {brokerPodSpec: null}\ninstanceServiceSpec: null\ndiscovery: null"},
-		"a broker":          {spec: one("")},
+		"no broker":  {spec: handler},
+		"nulls":      {spec: handler + "brokerSpec: {brokerPodSpec: null}\ninstanceServiceSpec: null\ndiscovery: null"},
+		"a broker":   {spec: one("")},
+		"a roll-out": {spec: one("") + "\nbrokerUpdate: {maxUnavailable: 10%, paused: true}"},
+		"no maxUnavailable": {spec: one("") + "\nbrokerUpdate: {maxUnavailable: 0}",
+			errors: []string{`spec.brokerUpdate.maxUnavailable: Invalid value: "0": want a number of nodes from 1 to 100000, or 1% to 100%`}},
+		"a per cent of nothing": {spec: one("") + "\nbrokerUpdate: {maxUnavailable: 0%}",
+			errors: []string{`spec.brokerUpdate.maxUnavailable: Invalid value: "0%": want`}},
 		"requests alone":    {spec: pod(`containers: [{name: b, image: i, resources: {requests: {"{{PLACEHOLDER}}": "1"}}}]`)},
 		"the kind's device": {spec: pod(`containers: [{name: b, image: i, resources: {limits: {akri.sh/cam: "2"}}}]`)},
 		"unknown field":     {spec: pod("containers: [{name: b, imagee: i}]"), errors: []string{`spec.brokerSpec.brokerPodSpec.containers[0].imagee: Forbidden: unknown field; did you mean "image"?`}},

@@ -32,6 +32,7 @@ type schema struct {
 	Items                *schema           `json:"items"`
 	AdditionalProperties any               `json:"additionalProperties"` // a boolean, or a schema
 	Ref                  string            `json:"$ref"`
+	IntOrString          bool              `json:"x-kubernetes-int-or-string"`
 	PreserveUnknown      bool              `json:"x-kubernetes-preserve-unknown-fields"`
 	ListType             string            `json:"x-kubernetes-list-type"`
 	ListKeys             []string          `json:"x-kubernetes-list-map-keys"`
@@ -181,6 +182,9 @@ func (s schema) typeName() string {
 		}
 		return strings.Join(all, " or ")
 	case nil:
+		if s.IntOrString {
+			return "integer or string"
+		}
 		var all []string
 		for _, one := range s.Enum {
 			if name := strings.Replace(fmt.Sprintf("%T", one), "bool", "boolean", 1); one != nil &&

@@ -68,6 +68,9 @@ func (v *View) Configurations() []Configuration {
 		if ready := meta.FindStatusCondition(c.Status.Conditions, akriv0.ConditionReady); ready != nil && ready.ObservedGeneration == c.Generation {
 			row.Ready, row.Instances, row.Nodes = ready.Status == metav1.ConditionTrue, int(c.Status.Instances), int(c.Status.Nodes)
 		}
+		if text := rollout(c); text != "" {
+			row.Problems = append(row.Problems, text)
+		}
 		rows = append(rows, row)
 	}
 	for _, d := range v.deleted() {
@@ -77,6 +80,22 @@ func (v *View) Configurations() []Configuration {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return rows
+}
+
+// rollout says how far a roll-out of brokers has come; "" when there is none.
+func rollout(c *akriv0.Configuration) string {
+	is := meta.FindStatusCondition(c.Status.Conditions, akriv0.ConditionBrokersReady)
+	if is == nil || is.ObservedGeneration != c.Generation || c.Status.Brokers == nil {
+		return ""
+	}
+	progress := fmt.Sprintf("%d of %d brokers are updated", c.Status.Brokers.Updated, c.Status.Brokers.Desired)
+	switch is.Reason {
+	case "RollingOut":
+		return is.Reason + ": " + progress
+	case "RolloutPaused":
+		return is.Reason + ": " + progress + "; the others stay, since spec.brokerUpdate.paused is true"
+	}
+	return ""
 }
 
 // problems are what nodes and the controller say is wrong with the Configuration.

@@ -3,6 +3,7 @@ package v0
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -175,6 +176,12 @@ type ConfigurationSpec struct {
 	// +nullable
 	BrokerLimits *BrokerLimits `json:"brokerLimits,omitempty"`
 
+	// brokerUpdate is how broker pods that are Ready are replaced when their spec, or a property of
+	// their device, has changed.
+	// +optional
+	// +nullable
+	BrokerUpdate *BrokerUpdate `json:"brokerUpdate,omitempty"`
+
 	// brokerSpec is the workload that the controller runs for each Instance.
 	// +optional
 	// +nullable
@@ -237,6 +244,23 @@ type BrokerLimits struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	Total int32 `json:"total,omitempty"`
+}
+
+// BrokerUpdate is how broker pods are replaced.
+type BrokerUpdate struct {
+	// maxUnavailable is on how many nodes brokers may be replaced at a time: a number, or a per cent of
+	// the nodes that have brokers of the Configuration, rounded down, and at least one node. All brokers
+	// of a node are replaced together. 1 without it.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 100000 : self.matches('^([1-9][0-9]?|100)%$')",message="maxUnavailable must be a number of nodes from 1 to 100000, or 1% to 100% of them, such as 10%; to replace no broker set paused: true"
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+
+	// paused keeps brokers that run as they are, as spec.paused of a Deployment does: what has changed
+	// is for new brokers alone. When it is false again, the others are replaced.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
 }
 
 // Discovery says who discovers, and who reaches what is found.

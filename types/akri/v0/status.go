@@ -69,6 +69,9 @@ type BrokerCount struct {
 	Desired int32 `json:"desired"`
 	// ready is how many of them are ready; of Jobs, how many have completed.
 	Ready int32 `json:"ready"`
+	// updated is how many Pods are of the spec and of their device's properties as they are now.
+	// +optional
+	Updated int32 `json:"updated,omitempty"`
 }
 
 // ConfigurationProblem keeps the Configuration from doing what it should.
