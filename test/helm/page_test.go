@@ -21,6 +21,7 @@ import (
 // types them.
 func TestGettingStarted(t *testing.T) {
 	in := up(t, 10*time.Minute)
+	in.kubectl("delete", "namespace", namespace, "--ignore-not-found") // a reader has none yet
 	before := in.state()
 	commands, err := docs.Commands(root, "docs/getting-started.md")
 	in.check(err)

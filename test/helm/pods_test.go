@@ -1,6 +1,7 @@
 package helm
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,4 +51,9 @@ func (all objects) pods(t *testing.T) []rendered {
 		}
 	}
 	return found
+}
+
+// worksOnNodes are the pods that have a node's directories and network.
+func worksOnNodes(name string) bool {
+	return slices.Contains([]string{"kubecri", "uninstall-node", "kubeslot-udev-discovery", "kubeslot-onvif-discovery"}, name)
 }
