@@ -30,7 +30,7 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 }
 
 func newOptions(streams genericiooptions.IOStreams) *options {
-	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, now: time.Now, patience: patience}
+	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, now: time.Now, patience: patience, completeTime: completeTime}
 	o.terminal, o.width = o.isTerminal, o.terminalWidth
 	return o
 }
@@ -85,6 +85,8 @@ type options struct {
 	// release asks on a terminal, and waits this long whether a node claims a slot again.
 	terminal func() bool
 	patience time.Duration
+	// completeTime bounds what a key press may take.
+	completeTime time.Duration
 	// width is that of the terminal that is printed to; 0 when it is none.
 	width func() int
 	// connected is the source in tests, which are told by watched that it is watched.
@@ -157,18 +159,20 @@ func (o *options) namespace() (string, error) {
 	return namespace, err
 }
 
-// read makes a view of what the user may list, and says on standard error what is
+// read makes a view of what the user may list, of pods of those that are wanted, and says on standard error what is
 // missing in it.
-func (o *options) read(ctx context.Context) (*view.View, error) { return o.readWith(ctx, false) }
+func (o *options) read(ctx context.Context, wanted source.Wanted) (*view.View, error) {
+	return o.readWith(ctx, wanted, false)
+}
 
 // readWith also reads the workloads whose pods are refused, if they are asked for. Pods are shown
 // also where that fails.
-func (o *options) readWith(ctx context.Context, refused bool) (*view.View, error) {
+func (o *options) readWith(ctx context.Context, wanted source.Wanted, refused bool) (*view.View, error) {
 	from, err := o.source()
 	if err != nil {
 		return nil, err
 	}
-	objects, missing, err := from.List(ctx)
+	objects, missing, err := from.List(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}

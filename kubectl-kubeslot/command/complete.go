@@ -8,51 +8,49 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 )
 
-// completeTime bounds what a key press may take.
+// completeTime is how long a key press may take.
 const completeTime = 3 * time.Second
 
-// namer finds the names that an argument may be, in the namespace; of all for "".
-type namer func(v *view.View, namespace string) []string
-
-// complete completes arguments from what the user may list. Errors complete to nothing,
-// as in kubectl.
-func (o *options) complete(names namer) cobra.CompletionFunc {
+// complete completes arguments with the names of the resources, of which nothing else is read. Errors complete to
+// nothing, as in kubectl.
+func (o *options) complete(resources ...schema.GroupVersionResource) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
-		v, namespace, err := o.completeView(cmd.Context())
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var found []string
-		for _, name := range names(v, namespace) {
-			if strings.HasPrefix(name, begin) && !slices.Contains(args, name) {
-				found = append(found, name)
-			}
-		}
-		return found, cobra.ShellCompDirectiveNoFileComp
+		names := slices.DeleteFunc(o.names(cmd.Context(), resources...), func(name string) bool { return slices.Contains(args, name) })
+		return begins(names, begin), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-func (o *options) completeView(ctx context.Context) (*view.View, string, error) {
-	ctx, cancel := context.WithTimeout(ctx, completeTime)
+// names are those of the resources' objects, in the namespace if they are of any; none after an error.
+func (o *options) names(ctx context.Context, resources ...schema.GroupVersionResource) []string {
+	ctx, cancel := context.WithTimeout(ctx, o.completeTime)
 	defer cancel()
 	namespace, err := o.namespace()
 	if err != nil {
-		return nil, "", err
+		return nil
 	}
 	from, err := o.source()
 	if err != nil {
-		return nil, "", err
+		return nil
 	}
-	objects, _, err := from.List(ctx)
-	if err != nil {
-		return nil, "", err
+	var all []string
+	for _, resource := range resources {
+		names, err := from.Names(ctx, resource, namespace)
+		if err != nil {
+			return nil
+		}
+		all = append(all, names...)
 	}
-	return view.New(objects), namespace, nil
+	return all
 }
+
+// namer finds the names that an argument may be, in the namespace; of all for "".
+type namer func(v *view.View, namespace string) []string
 
 func configurationNames(v *view.View, namespace string) []string {
 	var names []string
@@ -100,18 +98,6 @@ func withIDs(names namer) namer {
 	}
 }
 
-func podNames(v *view.View, namespace string) []string {
-	var names []string
-	for _, p := range v.Pods() {
-		if namespace == "" || p.Namespace == namespace {
-			names = append(names, p.Name)
-		}
-	}
-	return names
-}
-
-func nodeNames(v *view.View, _ string) []string { return v.NodeNames() }
-
 // completeOutput completes the value of --output.
 func completeOutput(_ *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
 	return begins(formats(), begin), cobra.ShellCompDirectiveNoFileComp
@@ -131,18 +117,7 @@ func completeAliases(root *cobra.Command, args []string, begin string) ([]string
 // completeFlags completes the values of flags that all commands have.
 func (o *options) completeFlags(root *cobra.Command) {
 	cobra.CheckErr(root.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
-		v, _, err := o.completeView(cmd.Context())
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		namespaces := map[string]bool{}
-		for _, c := range v.Configurations() {
-			namespaces[c.Namespace] = true
-		}
-		for _, p := range v.Pods() {
-			namespaces[p.Namespace] = true
-		}
-		return begins(slices.Sorted(maps.Keys(namespaces)), begin), cobra.ShellCompDirectiveNoFileComp
+		return begins(o.names(cmd.Context(), source.Namespaces), begin), cobra.ShellCompDirectiveNoFileComp
 	}))
 	cobra.CheckErr(root.RegisterFlagCompletionFunc("context", func(_ *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
 		config, err := o.kube.ToRawKubeConfigLoader().RawConfig()

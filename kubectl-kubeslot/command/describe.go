@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 )
 
@@ -20,9 +21,9 @@ func (o *options) node() *cobra.Command {
 		Args: cobra.MinimumNArgs(1),
 	}
 	o.printFlags(cmd)
-	cmd.ValidArgsFunction = o.complete(nodeNames)
+	cmd.ValidArgsFunction = o.complete(source.Nodes)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		v, err := o.read(cmd.Context())
+		v, err := o.read(cmd.Context(), source.Wanted{Kubecri: args})
 		if err != nil {
 			return err
 		}
@@ -52,7 +53,7 @@ func (o *options) describePods(ctx context.Context, s *selection, names []string
 	if err != nil {
 		return err
 	}
-	v, err := o.read(ctx)
+	v, err := o.read(ctx, source.Wanted{Of: namespace, Names: names})
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ It needs permission to read all of them in the whole cluster.`,
 			if err != nil {
 				return err
 			}
-			objects, missing, err := from.List(cmd.Context())
+			objects, missing, err := from.List(cmd.Context(), source.Wanted{AllPods: true})
 			if missing := source.NotInstalledError(""); errors.As(err, &missing) && missing == source.NoConfigurations {
 				return errors.Join(err, o.leftovers(cmd.Context(), from))
 			}

@@ -30,7 +30,7 @@ func TestDoctorAfterUninstall(t *testing.T) {
 			akri.PrependReactor("list", tc.missing, func(a clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), "")
 			})
-			o.connected = source.For(kube, akri, definitions, "default")
+			o.connected = source.For(kube, akri, definitions, nil, "default")
 			root := newRoot(o)
 			root.SetArgs([]string{"doctor"})
 			ran, err := root.ExecuteContextC(t.Context())

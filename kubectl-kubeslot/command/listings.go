@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 	"github.com/kubeslot/kubeslot/types/spelling"
 )
@@ -18,14 +19,14 @@ func (o *options) list() *cobra.Command {
 		Short: "Configurations: their devices, slots, and pods that wait",
 	}
 	s := o.selection(cmd, "Configuration")
-	cmd.ValidArgsFunction = o.complete(configurationNames)
+	cmd.ValidArgsFunction = o.complete(source.Configurations)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		shows, err := s.shows()
 		if err != nil {
 			return err
 		}
 		return show(cmd.Context(), s, listing[view.Configuration]{
-			kind: "Configuration", columns: configurationColumns(s.all), none: s.none("Configuration", len(args) > 0),
+			kind: "Configuration", wanted: source.Wanted{NoNodes: true}, columns: configurationColumns(s.all), none: s.none("Configuration", len(args) > 0),
 			key: func(c *view.Configuration) string { return c.Namespace + "/" + c.Name },
 			rows: func(v *view.View) []view.Configuration {
 				return slices.DeleteFunc(v.Configurations(), func(c view.Configuration) bool {
@@ -45,14 +46,14 @@ func (o *options) instances() *cobra.Command {
 		Short: "Instances: each device, who reaches it, its free slots",
 	}
 	s := o.selection(cmd, "Instance")
-	cmd.ValidArgsFunction = o.complete(deviceNames)
+	cmd.ValidArgsFunction = o.complete(source.Configurations, source.Instances)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		shows, err := s.shows()
 		if err != nil {
 			return err
 		}
 		return show(cmd.Context(), s, listing[view.Instance]{
-			kind: "Instance", columns: instanceColumns(s.all),
+			kind: "Instance", wanted: source.Wanted{NoNodes: true}, columns: instanceColumns(s.all),
 			none: s.none("Instance", len(args) > 0) + " `kubectl kubeslot list` says whether discovery has a problem.",
 			key:  func(i *view.Instance) string { return i.Namespace + "/" + i.Name },
 			rows: func(v *view.View) []view.Instance {
@@ -77,7 +78,7 @@ func (o *options) slots() *cobra.Command {
 	cmd.Flags().BoolVar(&free, "free", false, "only those that nobody has")
 	cmd.Flags().BoolVar(&held, "held", false, "only those that somebody has")
 	cmd.MarkFlagsMutuallyExclusive("free", "held")
-	cmd.ValidArgsFunction = o.complete(slotNames)
+	cmd.ValidArgsFunction = o.complete(source.Configurations, source.Instances)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		shows, err := s.shows()
 		if err != nil {
@@ -109,7 +110,7 @@ it lists the pods that ask for devices, with the same reasons, and workloads who
 pods are refused.`,
 	}
 	s := o.selection(cmd, "pod")
-	cmd.ValidArgsFunction = o.complete(podNames)
+	cmd.ValidArgsFunction = o.complete(source.Pods)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return o.describePods(cmd.Context(), s, args)
@@ -118,8 +119,12 @@ pods are refused.`,
 		if err != nil {
 			return err
 		}
+		namespace, err := o.namespace()
+		if err != nil {
+			return err
+		}
 		return show(cmd.Context(), s, listing[view.Pod]{
-			kind: "Pod", refused: true, columns: podColumns(o.now, s.all), none: s.none("pod that asks for devices", false),
+			kind: "Pod", wanted: source.Wanted{AllPods: s.all, Of: namespace}, refused: true, columns: podColumns(o.now, s.all), none: s.none("pod that asks for devices", false),
 			key: func(p *view.Pod) string { return p.Namespace + "/" + p.Name },
 			rows: func(v *view.View) []view.Pod {
 				return slices.DeleteFunc(v.Pods(), func(p view.Pod) bool { return !shows(p.Namespace, p.Labels) })

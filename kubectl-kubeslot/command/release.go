@@ -60,7 +60,7 @@ kubeslot:release.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: o.completeClaimed,
+		ValidArgsFunction: o.complete(source.Claims),
 	}
 	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&r.force, "force", false, "also if the node is Ready")
@@ -176,7 +176,7 @@ func podRuns(c *source.Claimed) bool {
 
 // meant proposes a slot that is claimed; "" if none has a name like that.
 func (r *releasing) meant(ctx context.Context, name string) string {
-	claimed, err := r.from.ClaimedSlots(ctx)
+	claimed, err := r.from.Names(ctx, source.Claims, "")
 	if err != nil {
 		return ""
 	}
@@ -185,7 +185,7 @@ func (r *releasing) meant(ctx context.Context, name string) string {
 
 // notClaimed says what the slot is instead, as far as the user can see.
 func (r *releasing) notClaimed(ctx context.Context, name string) error {
-	if objects, _, err := r.from.List(ctx); err == nil {
+	if objects, _, err := r.from.List(ctx, source.Wanted{}); err == nil {
 		for _, s := range view.New(objects).Slots() {
 			switch {
 			case s.Name != name:
@@ -332,20 +332,4 @@ func (r *releasing) outcomes(ctx context.Context, released []*source.Claimed) (p
 		}
 	}
 	return problems
-}
-
-// completeClaimed completes slots that are claimed.
-func (o *options) completeClaimed(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
-	defer cancel()
-	from, err := o.source()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	names, err := from.ClaimedSlots(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) })
-	return begins(names, begin), cobra.ShellCompDirectiveNoFileComp
 }

@@ -211,6 +211,7 @@ func (s *story) clients() (*kubefake.Clientset, *akrifake.Clientset, *dynamicfak
 		}
 	}
 	kube := kubefake.NewClientset(core...)
+	kube.PrependReactor("list", "pods", selectPods(kube.Tracker()))
 	kube.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: "v1.37.2"}
 	return kube, akrifake.NewSimpleClientset(ours...), dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), definitions...)
 }
@@ -219,15 +220,17 @@ func (s *story) clients() (*kubefake.Clientset, *akrifake.Clientset, *dynamicfak
 func (s *story) options(as string) (o *options, out, errOut *bytes.Buffer) {
 	streams, in, out, errOut := genericiooptions.NewTestIOStreams()
 	in.WriteString(s.answer + "\n")
-	o = &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, now: func() time.Time { return storyNow }}
+	o = &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, now: func() time.Time { return storyNow }, completeTime: completeTime}
 	o.terminal = func() bool { return s.answer != "" }
 	o.width = func() int { return s.width }
 	namespace := "default"
 	o.kube.Namespace = &namespace
 	kube, akri, definitions := s.clients()
+	names := s.metadata()
 	if as == "guest" {
 		kube.PrependReactor("list", "*", forbid)
 		akri.PrependReactor("list", "*", forbid)
+		names.PrependReactor("list", "*", forbid)
 	}
 	if s.broken != "" {
 		kube.PrependReactor("list", s.broken, func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -243,7 +246,7 @@ func (s *story) options(as string) (o *options, out, errOut *bytes.Buffer) {
 		return true, nil, s.deleteClaim(akri.Tracker(), a.(clienttesting.DeleteActionImpl), as)
 	})
 	s.tracker = akri.Tracker()
-	o.connected = source.For(kube, akri, definitions, namespace)
+	o.connected = source.For(kube, akri, definitions, names, namespace)
 	return o, out, errOut
 }
 

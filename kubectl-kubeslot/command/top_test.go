@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 )
 
@@ -36,7 +37,7 @@ var keys = map[string]tea.KeyPressMsg{
 // topStory is the model of a story after some keys.
 func (s *story) top(t *testing.T, width, height int, pressed ...string) *topModel {
 	o, _, _ := s.options("")
-	objects, missing, err := o.connected.List(t.Context())
+	objects, missing, err := o.connected.List(t.Context(), source.Wanted{AllPods: true})
 	if err != nil {
 		t.Fatal(err)
 	}

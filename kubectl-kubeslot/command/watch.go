@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 )
 
@@ -17,13 +18,14 @@ type listing[T any] struct {
 	rows    func(*view.View) []T
 	key     func(*T) string
 	missing func(*view.View) error // says which of the names that were given there are not
+	wanted  source.Wanted          // what it is made of, without --watch
 	refused bool                   // whether workloads whose pods are refused are among the rows, without --watch
 }
 
 // show prints the rows, and with --watch those that change until ctx is done.
 func show[T any](ctx context.Context, s *selection, l listing[T]) error {
 	if !s.watch && !s.only {
-		v, err := s.readWith(ctx, l.refused)
+		v, err := s.readWith(ctx, l.wanted, l.refused)
 		if err != nil {
 			return err
 		}

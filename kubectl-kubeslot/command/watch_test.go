@@ -97,7 +97,7 @@ func TestWatch(t *testing.T) {
 	s := watchStory(t)
 	kube, akri, _ := s.clients()
 	o, _, _ := s.options("")
-	o.connected = source.For(kube, akri, nil, "default")
+	o.connected = source.For(kube, akri, nil, nil, "default")
 	out := watching(t, o, "slots --watch")
 	const first = `SLOT           STATE   HOLDER   CONTAINER   NODE   LEVEL   SINCE
 cam-f30c78-0   Free    -        -           -      -       -
@@ -144,7 +144,7 @@ MODIFIED   cam-f30c78-0   Held    default/viewer   main        a      CL      60
 			kube, akri, _ := s.clients()
 			o, _, _ := s.options("")
 			ready := make(chan struct{})
-			o.connected = source.For(kube, akri, nil, "default")
+			o.connected = source.For(kube, akri, nil, nil, "default")
 			o.watched = func() { close(ready) }
 			out := watching(t, o, line)
 			select {
@@ -177,7 +177,7 @@ func TestWatchSaysWhenItIsOutOfDate(t *testing.T) {
 		return true, w, nil
 	})
 	ready := make(chan struct{})
-	o.connected = source.For(kube, akri, nil, "default")
+	o.connected = source.For(kube, akri, nil, nil, "default")
 	o.watched = func() { close(ready) }
 	out := watching(t, o, "slots --watch-only --no-headers")
 	<-ready

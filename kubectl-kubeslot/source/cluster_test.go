@@ -45,7 +45,7 @@ func TestCluster(t *testing.T) {
 		return kube, dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), definition("instances.akri.sh"), definition("widgets.example.com"))
 	}
 	kube, definitions := clients()
-	c, err := For(kube, akrifake.NewSimpleClientset(), definitions, "default").Cluster(t.Context())
+	c, err := For(kube, akrifake.NewSimpleClientset(), definitions, nil, "default").Cluster(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestCluster(t *testing.T) {
 				return nil
 			})
 		}
-		_, err := For(kube, akrifake.NewSimpleClientset(), definitions, "default").Cluster(t.Context())
+		_, err := For(kube, akrifake.NewSimpleClientset(), definitions, nil, "default").Cluster(t.Context())
 		if err == nil || !strings.Contains(err.Error(), strings.TrimSuffix(strings.TrimSuffix(resource, "s"), "ie")) || !strings.Contains(err.Error(), "forbidden") {
 			t.Errorf("who may not %s %s is told %v", verb, resource, err)
 		}

@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -56,22 +55,6 @@ func (s *Source) Claimed(ctx context.Context, slot string) (*Claimed, error) {
 		}
 	}
 	return c, nil
-}
-
-// ClaimedSlots are the names of the slots that are claimed, in order.
-func (s *Source) ClaimedSlots(ctx context.Context) ([]string, error) {
-	kinds := s.kinds()
-	at := slices.IndexFunc(kinds, func(k kind) bool { return k.resource == "slotclaims.kubeslot.io" })
-	items, err := pages(ctx, &kinds[at], metav1.NamespaceAll, pageSize)
-	if err != nil {
-		return nil, explain(kinds[at].resource, err)
-	}
-	var names []string
-	for _, claim := range values[v1alpha1.SlotClaim](items) {
-		names = append(names, claim.Name)
-	}
-	slices.Sort(names)
-	return names, nil
 }
 
 // MayRelease reports whether the user may release the slot: a right of its own, besides that to

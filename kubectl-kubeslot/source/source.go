@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
@@ -30,14 +31,16 @@ import (
 // Requests a second, and at once, to the API server.
 const qps, burst = 50, 100
 
-// pageSize is how many objects are asked for at once.
-const pageSize = 500
+// pageSize is how many objects are asked for at once, as by kubectl. Of their metadata alone, four times as many
+// are as many bytes.
+const pageSize, metadataPageSize = 500, 2000
 
 // Source is where objects are read from. Safe for concurrent use.
 type Source struct {
 	kube      kubernetes.Interface
 	client    versioned.Interface
 	objects   dynamic.Interface
+	metadata  metadata.Interface
 	namespace string
 }
 
@@ -61,12 +64,18 @@ func New(config *rest.Config, namespace string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return For(kube, client, objects, namespace), nil
+	names, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return For(kube, client, objects, names, namespace), nil
 }
 
-// For makes a Source of clients; objects is for Cluster, and nil where that is not asked.
-func For(kube kubernetes.Interface, client versioned.Interface, objects dynamic.Interface, namespace string) *Source {
-	return &Source{kube: kube, client: client, objects: objects, namespace: namespace}
+// For makes a Source of clients; objects is for Cluster, and metadata for List and Names, nil where those are not
+// asked.
+func For(kube kubernetes.Interface, client versioned.Interface, objects dynamic.Interface,
+	metadata metadata.Interface, namespace string) *Source {
+	return &Source{kube: kube, client: client, objects: objects, metadata: metadata, namespace: namespace}
 }
 
 // kind is how one kind of objects is read. Kinds without a namespace ignore theirs.
@@ -81,7 +90,7 @@ type kind struct {
 	enter func(o *view.Objects, items []runtime.Object)
 }
 
-// kinds are all that a view is made of; claims are the last.
+// kinds are all that a view is made of; List knows their order.
 func (s *Source) kinds() []kind {
 	akri, slots, core := s.client.AkriV0(), s.client.KubeslotV1alpha1(), s.kube.CoreV1()
 	type options = metav1.ListOptions
@@ -150,23 +159,43 @@ func values[T any](items []runtime.Object) []T {
 	return all
 }
 
-// List reads all objects that the user may list. The second result names what is
-// missing, such as nodes, or what is of one namespace only, such as "pods of other
-// namespaces". Without Configurations and Instances it is an error.
-func (s *Source) List(ctx context.Context) (view.Objects, []string, error) {
+// List reads the objects that the user may list, of pods and nodes those that are wanted. The second
+// result names what is missing, such as nodes, or what is of one namespace only, such as "pods of
+// other namespaces". Without Configurations and Instances it is an error.
+func (s *Source) List(ctx context.Context, wanted Wanted) (view.Objects, []string, error) {
 	kinds := s.kinds()
 	answers, errs := make([][]runtime.Object, len(kinds)), make([]error, len(kinds))
 	scopes := make([]scope, len(kinds))
-	var group sync.WaitGroup
 	read := func(i int) { answers[i], scopes[i], errs[i] = s.read(ctx, &kinds[i]) }
-	last := len(kinds) - 1 // claims, later than the pods: a container's claims are there before it runs
-	for i := range last {
-		group.Go(func() { read(i) })
+	const first, pods, nodes, last = 0, 3, 4, 5 // claims later than pods: a container's claims are there before it runs
+	if read(first); errs[first] != nil {
+		return view.Objects{}, nil, errs[first]
+	}
+	wanted.NoNodes = wanted.NoNodes && !slices.ContainsFunc(values[akriv0.Configuration](answers[first]),
+		func(c akriv0.Configuration) bool { return c.Spec.Discovery != nil })
+	var group sync.WaitGroup
+	var find finder
+	for i := first + 1; i < last; i++ {
+		group.Go(func() {
+			switch {
+			case i == pods:
+				answers[i], find, scopes[i], errs[i] = s.pods(ctx, &kinds[i], wanted)
+			case i != nodes || !wanted.NoNodes:
+				read(i)
+			}
+		})
 	}
 	group.Wait()
 	read(last)
 	if err := firstOf(errs); err != nil {
 		return view.Objects{}, nil, err
+	}
+	if find != nil {
+		known, unclear := find(values[v1alpha1.SlotClaim](answers[last]))
+		var err error
+		if answers[pods], err = s.withHolders(ctx, &kinds[pods], answers[pods], known, unclear); err != nil {
+			return view.Objects{}, nil, err
+		}
 	}
 	var objects view.Objects
 	for i := range kinds {
@@ -222,10 +251,10 @@ func missing(kinds []kind, scopes []scope) []string {
 // read reads all objects of a kind, as far as the user may.
 func (s *Source) read(ctx context.Context, k *kind) ([]runtime.Object, scope, error) {
 	reach := everywhere
-	items, err := pages(ctx, k, metav1.NamespaceAll, pageSize)
+	items, err := k.pages(ctx, metav1.NamespaceAll, metav1.ListOptions{})
 	if apierrors.IsForbidden(err) && k.namespaced {
 		reach = oneNamespace
-		items, err = pages(ctx, k, s.namespace, pageSize)
+		items, err = k.pages(ctx, s.namespace, metav1.ListOptions{})
 	}
 	if apierrors.IsForbidden(err) && !k.needed {
 		return nil, nowhere, nil
@@ -253,15 +282,20 @@ func explain(resource string, err error) error {
 	return fmt.Errorf("list %s: %w", resource, err)
 }
 
-// pages lists a kind page by page.
-func pages(ctx context.Context, k *kind, namespace string, size int64) ([]runtime.Object, error) {
+// pages lists objects of the kind page by page.
+func (k *kind) pages(ctx context.Context, namespace string, options metav1.ListOptions) ([]runtime.Object, error) {
+	options.Limit = pageSize
+	return pages(options, func(options metav1.ListOptions) (runtime.Object, error) { return k.list(ctx, namespace, options) })
+}
+
+// pages lists page by page, of the options' size.
+func pages(options metav1.ListOptions, list func(metav1.ListOptions) (runtime.Object, error)) ([]runtime.Object, error) {
 	var all []runtime.Object
-	options := metav1.ListOptions{Limit: size}
 	for {
-		list, err := k.list(ctx, namespace, options)
+		list, err := list(options)
 		switch {
 		case apierrors.IsResourceExpired(err) && options.Continue != "":
-			all, options = nil, metav1.ListOptions{} // took too long: all at once
+			all, options.Limit, options.Continue = nil, 0, "" // took too long: all at once
 			continue
 		case err != nil:
 			return nil, err

@@ -75,7 +75,7 @@ func TestListByRights(t *testing.T) {
 			if tc.akri != nil {
 				refuse(&akri.Fake, "list", tc.akri)
 			}
-			objects, missing, err := For(kube, akri, nil, "default").List(t.Context())
+			objects, missing, err := For(kube, akri, nil, nil, "default").List(t.Context(), Wanted{AllPods: true})
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Errorf("List() = %v, want an error with %q", err, tc.err)
@@ -96,7 +96,7 @@ func TestListByRights(t *testing.T) {
 // was.
 func TestPages(t *testing.T) {
 	var asked []metav1.ListOptions
-	k := kind{list: func(_ context.Context, _ string, o metav1.ListOptions) (runtime.Object, error) {
+	list := func(o metav1.ListOptions) (runtime.Object, error) {
 		asked = append(asked, o)
 		switch {
 		case o.Limit == 0:
@@ -105,8 +105,8 @@ func TestPages(t *testing.T) {
 			return &akriv0.InstanceList{ListMeta: metav1.ListMeta{Continue: "next"}, Items: make([]akriv0.Instance, 2)}, nil
 		}
 		return nil, apierrors.NewResourceExpired("too old")
-	}}
-	items, err := pages(t.Context(), &k, "", 2)
+	}
+	items, err := pages(metav1.ListOptions{Limit: 2}, list)
 	if err != nil || len(items) != 3 || len(asked) != 3 || asked[1].Continue != "next" || asked[2].Limit != 0 {
 		t.Errorf("pages() = %d items, %v, asked for %+v", len(items), err, asked)
 	}
@@ -134,7 +134,7 @@ func TestLive(t *testing.T) {
 		broken <- w
 		return true, w, nil
 	})
-	live, err := For(kube, akri, nil, "default").Watch(t.Context())
+	live, err := For(kube, akri, nil, nil, "default").Watch(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestCheck(t *testing.T) {
 		}
 		return nil
 	})
-	live, err := For(kube, akri, nil, "default").Watch(t.Context())
+	live, err := For(kube, akri, nil, nil, "default").Watch(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := For(kube, akri, nil, "default").Watch(ctx); err == nil || !errors.Is(err, context.Canceled) {
+	if _, err := For(kube, akri, nil, nil, "default").Watch(ctx); err == nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("Watch() = %v, want that its context is done", err)
 	}
 }

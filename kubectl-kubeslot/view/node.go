@@ -1,7 +1,6 @@
 package view
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -111,13 +110,4 @@ func (v *View) Node(name string) (Node, bool) {
 		n.Resources = append(n.Resources, *rows[of])
 	}
 	return n, exists
-}
-
-// NodeNames are the nodes that are known of, in order.
-func (v *View) NodeNames() []string {
-	names := v.nodeSet()
-	for i := range v.objects.Slices {
-		names[v.objects.Slices[i].Spec.NodeName] = true
-	}
-	return slices.SortedFunc(maps.Keys(names), cmp.Compare[string])
 }

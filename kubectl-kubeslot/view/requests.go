@@ -45,6 +45,15 @@ func requests(pod *corev1.Pod) []request {
 	return all
 }
 
+// Asks reports whether the pod asks for devices of Kubeslot.
+func Asks(pod *corev1.Pod) bool { return len(requests(pod)) > 0 }
+
+// AwaitsNode reports whether the pod waits for a node with devices. Then Pod and Pods need all pods: what they request
+// on nodes counts.
+func AwaitsNode(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 && !ended(pod) && Asks(pod)
+}
+
 // maxSlots is how many slots the scheduler gives to one pod at most.
 const maxSlots = 1000
 

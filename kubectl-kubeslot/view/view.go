@@ -18,7 +18,8 @@ import (
 )
 
 // Objects are what a view is made of: those that the user may list, nil for what he may not. Pods
-// are those of one namespace or of all; whoever holds a slot is shown by name also if his pod is
+// are those of one namespace or of all, or of them at least those that hold slots, are pending, or are explained, and
+// kubecri's of their nodes: see source.Wanted. Whoever holds a slot is shown by name also if his pod is
 // not among them, when Claims are.
 type Objects struct {
 	Configurations []akriv0.Configuration
