@@ -171,9 +171,9 @@ bench-discovery: ## Ten thousand devices on one node, and a device that is plugg
 	@hack/preflight.sh root go gcc
 	go run ./test/perf/discovery -devices=$(or $(DEVICES),10000) -samples=$(or $(SAMPLES),200) $(if $(FLOOD),-flood)
 
-bench-brokers: ## 1,000 Instances with brokers: time, API writes, CPU and memory of the controller (INSTANCES=1000 NODES=20 ARMS=local,shared).
+bench-brokers: ## Brokers of 1,000 Instances or more: time, API writes, CPU and memory of the controller, and how they grow (INSTANCES=1000,10000 NODES=20 ARMS=local,shared).
 	@hack/preflight.sh root go gcc
-	go run ./test/perf/brokers -instances=$(or $(INSTANCES),1000) -nodes=$(or $(NODES),20) -arms=$(or $(ARMS),local,shared)
+	go run ./test/perf/brokers -instances=$(or $(INSTANCES),1000) -nodes=$(or $(NODES),20) -arms=$(or $(ARMS),local,shared) $(if $(ROLLOUTS),-rollouts=$(ROLLOUTS))
 
 bench-device-plugin: ## 200 pods race for 50 slots on two nodes: device-plugin mode against our scheduler (ARMS; INSTANCES=2000: one node with so many instead).
 	@hack/preflight.sh root go gcc

@@ -16,6 +16,8 @@ func TestFlags(t *testing.T) {
 		"all":                 {[]string{"--leader-elect=false", "--leader-elect-resource-namespace=x", "--metrics-bind-address=:1", "--health-probe-bind-address=0", "--claim-grace=1m", "--broker-scheduler-name=kubeslot-scheduler"}, ""},
 		"no kubeconfig":       {[]string{"--kubeconfig=/no/such"}, "--kubeconfig"},
 		"no rate":             {[]string{"--kube-api-qps=0"}, "--kube-api-qps"},
+		"no limit":            {[]string{"--kube-api-qps=-1"}, ""},
+		"less than no limit":  {[]string{"--kube-api-qps=-2"}, "--kube-api-qps"},
 		"no burst":            {[]string{"--kube-api-burst=-1"}, "--kube-api-burst"},
 		"no workers":          {[]string{"--concurrent-syncs=0"}, "--concurrent-syncs"},
 		"no grace":            {[]string{"--claim-grace=-1s"}, "--claim-grace"},
@@ -51,7 +53,7 @@ func TestFlags(t *testing.T) {
 	}
 	o := newOptions()
 	o.flags()
-	if !o.leaderElect || o.leaseNamespace != "kube-system" || o.claimGrace != 5*time.Second {
+	if !o.leaderElect || o.leaseNamespace != "kube-system" || o.claimGrace != 5*time.Second || o.qps != -1 {
 		t.Errorf("defaults %+v", o)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 )
 
@@ -33,6 +34,7 @@ var images = []string{"first", "second", "third"}
 type bench struct {
 	*options
 	arm        arm
+	instances  int
 	cluster    *cluster.Cluster
 	kube       kubernetes.Interface
 	akri       versioned.Interface
@@ -44,19 +46,22 @@ type bench struct {
 
 // result is what was measured of an arm.
 type result struct {
-	arm arm
+	arm       arm
+	instances int
 	// made is from the Configuration's creation until all brokers are Ready and it says so.
-	made, idle, restart, rollout, stopped, mended, gone cost
+	made, idle, restart, away, rollout, stopped, mended, gone cost
 	// allReady is the part of made until all brokers are Ready.
 	allReady time.Duration
 	empty    memory // without devices
 	full     memory
+	// rolledOut is set when roll-outs were measured.
+	rolledOut bool
 	// replaced is how many brokers the rollout that stopped has replaced.
 	replaced int
 }
 
-func newBench(c *cluster.Cluster, o *options, a arm) (*bench, error) {
-	b := &bench{options: o, arm: a, cluster: c}
+func newBench(c *cluster.Cluster, o *options, a arm, instances int) (*bench, error) {
+	b := &bench{options: o, arm: a, instances: instances, cluster: c}
 	config, err := c.RESTConfig()
 	if err != nil {
 		return nil, err
@@ -80,7 +85,7 @@ func (b *bench) run(ctx context.Context) (r result, err error) {
 	defer b.audit.file.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r.arm = b.arm
+	r.arm, r.instances = b.arm, b.instances
 	if b.kubelets, err = startKubelets(ctx, b.kube); err != nil {
 		return r, err
 	}
@@ -94,7 +99,6 @@ func (b *bench) run(ctx context.Context) (r result, err error) {
 	if err := b.createNodes(ctx); err != nil {
 		return r, err
 	}
-	all := b.arm.brokers(b.instances)
 	progress("%s: %d nodes report %d devices", b.arm.name, b.options.nodes, b.instances)
 
 	configurations := b.akri.AkriV0().Configurations(namespace)
@@ -109,7 +113,7 @@ func (b *bench) run(ctx context.Context) (r result, err error) {
 		if r.allReady == 0 {
 			r.allReady = time.Since(begin)
 		}
-		return b.statusSays(ctx, all)
+		return b.statusSays(ctx, b.instances)
 	})
 	if err != nil {
 		return r, err
@@ -127,40 +131,19 @@ func (b *bench) run(ctx context.Context) (r result, err error) {
 	if err := b.endController(); err != nil {
 		return r, err
 	}
-	if err := b.startController(ctx); err != nil {
+	if r.restart, err = b.restartController(ctx, "the controller was restarted", b.worksOff); err != nil {
 		return r, err
 	}
-	if r.restart, err = b.phase(ctx, "the controller was restarted", true, none, none); err != nil {
-		return r, err
-	}
-	if r.restart.controller, err = cpuSeconds(b.controller.Process.Pid); err != nil { // from its start
-		return r, err
-	}
-	use := func(image string) func() error {
-		return func() error {
-			patch := fmt.Appendf(nil, `{"spec":{"brokerSpec":{"brokerPodSpec":%s}}}`, podSpec(image))
-			_, err := configurations.Patch(ctx, configuration, types.MergePatchType, patch, metav1.PatchOptions{})
-			return err
+	if r.rolledOut = b.instances <= b.rollouts; r.rolledOut {
+		if err := b.rollOut(ctx, &r); err != nil {
+			return r, err
 		}
 	}
-	r.rollout, err = b.phase(ctx, "another image rolls out", true, use(images[1]), func() error { return b.allReady(images[1]) })
-	if err != nil {
+	if r.away, err = b.measureAway(ctx); err != nil {
 		return r, err
 	}
-	if err := use(brokenImage)(); err != nil {
-		return r, err
-	}
-	if err := sleep(ctx, stopsWithin); err != nil {
-		return r, err
-	}
-	if r.stopped, err = b.phase(ctx, "a rollout is stopped", false, func() error { return b.watch(ctx) }, none); err != nil {
-		return r, err
-	}
-	still, _ := b.kubelets.count(images[1])
-	r.replaced = all - still
-	r.mended, err = b.phase(ctx, "the image is mended", true, use(images[2]), func() error { return b.allReady(images[2]) })
-	if err != nil {
-		return r, err
+	if !r.rolledOut {
+		return r, nil // all goes with the cluster
 	}
 	r.gone, err = b.phase(ctx, "the brokers are taken away", true, func() error {
 		_, err := configurations.Patch(ctx, configuration, types.MergePatchType, []byte(`{"spec":{"brokerSpec":null}}`), metav1.PatchOptions{})
@@ -175,6 +158,59 @@ func (b *bench) run(ctx context.Context) (r result, err error) {
 		return r, err
 	}
 	return r, b.checkServices(ctx, 0)
+}
+
+// restartController starts the controller, which does not run, and measures it from its start.
+func (b *bench) restartController(ctx context.Context, name string, done func() error) (cost, error) {
+	wrote, err := b.audit.written()
+	if err != nil {
+		return cost{}, err
+	}
+	begin := time.Now()
+	if err := b.startController(ctx); err != nil {
+		return cost{}, err
+	}
+	c, err := b.phase(ctx, name, true, func() error { return nil }, done)
+	if err != nil {
+		return c, err
+	}
+	c.took += time.Since(begin) - c.all
+	now, err := b.audit.written()
+	if err != nil {
+		return c, err
+	}
+	c.writes = now.since(wrote)
+	c.controller, err = cpuSeconds(b.controller.Process.Pid)
+	return c, err
+}
+
+// rollOut measures roll-outs.
+func (b *bench) rollOut(ctx context.Context, r *result) (err error) {
+	configurations, all := b.akri.AkriV0().Configurations(namespace), b.arm.brokers(b.instances)
+	use := func(image string) func() error {
+		return func() error {
+			patch := fmt.Appendf(nil, `{"spec":{"brokerSpec":{"brokerPodSpec":%s}}}`, podSpec(image))
+			_, err := configurations.Patch(ctx, configuration, types.MergePatchType, patch, metav1.PatchOptions{})
+			return err
+		}
+	}
+	r.rollout, err = b.phase(ctx, "another image rolls out", true, use(images[1]), func() error { return b.allReady(images[1]) })
+	if err != nil {
+		return err
+	}
+	if err := use(brokenImage)(); err != nil {
+		return err
+	}
+	if err := sleep(ctx, stopsWithin); err != nil {
+		return err
+	}
+	if r.stopped, err = b.phase(ctx, "a rollout is stopped", false, func() error { return b.watch(ctx) }, func() error { return nil }); err != nil {
+		return err
+	}
+	still, _ := b.kubelets.count(images[1])
+	r.replaced = all - still
+	r.mended, err = b.phase(ctx, "the image is mended", true, use(images[2]), func() error { return b.allReady(images[2]) })
+	return err
 }
 
 // watch lets the time pass in which the controller is watched.
@@ -197,13 +233,15 @@ func (b *bench) allReady(image string) error {
 	return nil
 }
 
-// statusSays reports what is missing until the status has so many brokers.
-func (b *bench) statusSays(ctx context.Context, n int) error {
+// statusSays reports what is missing until the status has so many Instances, and their brokers.
+func (b *bench) statusSays(ctx context.Context, instances int) error {
 	c, err := b.akri.AkriV0().Configurations(namespace).Get(ctx, configuration, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	if s := c.Status; s.Brokers == nil || int(s.Brokers.Ready) != n || int(s.Brokers.Desired) != n || int(s.Instances) != b.instances {
+	n := int32(b.arm.brokers(instances))
+	want := akriv0.BrokerCount{Desired: n, Ready: n, Updated: n}
+	if s := c.Status; s.Brokers == nil || *s.Brokers != want || int(s.Instances) != instances {
 		return fmt.Errorf("the status says %+v of %d Instances", s.Brokers, s.Instances)
 	}
 	return nil

@@ -97,7 +97,7 @@ func (k *kubelets) tend(ctx context.Context, key types.NamespacedName) error {
 	pods := k.client.CoreV1().Pods(p.Namespace)
 	switch {
 	case p.DeletionTimestamp != nil:
-		return pods.Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &p.UID}})
+		return k.remove(ctx, p)
 	case p.Spec.NodeName == "":
 		node := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
 		return pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: p.Name, UID: p.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}, metav1.CreateOptions{})
@@ -112,6 +112,16 @@ func (k *kubelets) tend(ctx context.Context, key types.NamespacedName) error {
 		return err
 	}
 	return nil
+}
+
+// remove deletes a pod at once.
+func (k *kubelets) remove(ctx context.Context, p *corev1.Pod) error {
+	err := k.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name,
+		metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &p.UID}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone
+		return nil
+	}
+	return err
 }
 
 // count is of the broker pods there are: of an image, those that are Ready, and all.

@@ -134,7 +134,7 @@ func (b *bench) controllerMemory(ctx context.Context) (memory, error) {
 	return memory{float64(status.RssAnon) / (1 << 20), m["go_memstats_heap_inuse_bytes"] / (1 << 20)}, nil
 }
 
-// metrics are the controller's without labels.
+// metrics are the controller's, each summed over its labels.
 func (b *bench) metrics(ctx context.Context) (map[string]float64, error) {
 	text, err := b.get(ctx, metricsAddress, "/metrics")
 	if err != nil {
@@ -146,11 +146,23 @@ func (b *bench) metrics(ctx context.Context) (map[string]float64, error) {
 	}
 	values := map[string]float64{}
 	for name, samples := range m {
-		if len(samples) == 1 {
-			values[name] = float64(samples[0].Value)
+		for _, sample := range samples {
+			values[name] += float64(sample.Value)
 		}
 	}
 	return values, nil
+}
+
+// worksOff reports what the controller's queues still have.
+func (b *bench) worksOff() error {
+	m, err := b.metrics(context.Background())
+	if err != nil {
+		return err
+	}
+	if n := m["workqueue_depth"] + m["controller_runtime_active_workers"]; n > 0 {
+		return fmt.Errorf("%v objects are queued or worked on", n)
+	}
+	return nil
 }
 
 // get asks the controller.
@@ -188,9 +200,10 @@ func cpuSeconds(pid int) (float64, error) {
 // cost is what a phase took.
 type cost struct {
 	took       time.Duration
-	controller float64 // CPU seconds
-	api        float64 // CPU seconds of the API server and etcd, for this command too
-	writes     writes  // the controller's
+	all        time.Duration // with the time until the controller writes nothing more
+	controller float64       // CPU seconds
+	api        float64       // CPU seconds of the API server and etcd, for this command too
+	writes     writes        // the controller's
 }
 
 // phase does something, waits until it is done and, if it settles, until the controller
@@ -230,6 +243,7 @@ func (b *bench) phase(ctx context.Context, name string, settles bool, do func() 
 			return c, err
 		}
 	}
+	c.all = time.Since(begin)
 	if err := b.kubelets.err(); err != nil {
 		return c, err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,6 +21,8 @@ import (
 const (
 	namespace     = metav1.NamespaceDefault
 	configuration = "cameras"
+	// What devices are named, and the property that they have.
+	devicePrefix, urlProperty = "camera-", "CAMERA_URL"
 	// perSlice is the most devices that a DeviceSlice may have.
 	perSlice = 256
 )
@@ -87,29 +91,42 @@ func (b *bench) devicesOf(node int) []v1alpha1.Device {
 	}
 	devices := make([]v1alpha1.Device, n)
 	for i := range devices {
-		id := fmt.Sprintf("camera-%d", i)
+		id := fmt.Sprint(devicePrefix, i)
 		devices[i] = v1alpha1.Device{
 			Configuration: v1alpha1.ConfigurationReference{Namespace: namespace, Name: configuration},
-			ID:            id, Shared: b.arm.shared, Properties: map[string]string{"CAMERA_URL": "http://10.0.0.1/" + id},
+			ID:            id, Shared: b.arm.shared, Properties: map[string]string{urlProperty: "http://10.0.0.1/" + id},
 			Hash: slot.InstanceHash(id, b.arm.shared, nodeName(node), slot.LongHash),
 		}
 	}
 	return devices
 }
 
+// deviceNumber is that of a device's id.
+func deviceNumber(id string) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(id, devicePrefix))
+	if err != nil {
+		panic(err) // devicesOf has named it
+	}
+	return n
+}
+
 // podSpec is the brokers', of an image.
 func podSpec(image string) []byte {
-	return []byte(`{"containers":[{"name":"broker","image":"` + image + `","args":["--name={{INSTANCE}}","--url={{property:CAMERA_URL}}"],` +
+	return []byte(`{"containers":[{"name":"broker","image":"` + image + `","args":["--name={{INSTANCE}}","--url={{property:` + urlProperty + `}}"],` +
 		`"resources":{"limits":{"{{PLACEHOLDER}}":"1"}}}]}`)
 }
 
 // theConfiguration asks for brokers and for both kinds of Services.
 func (b *bench) theConfiguration() *akriv0.Configuration {
+	all := min(b.arm.brokers(b.instances), 10_000) // on one node; the most that perNode may be
 	service := &runtime.RawExtension{Raw: []byte(`{"ports":[{"name":"grpc","port":80,"targetPort":8083}]}`)}
 	return &akriv0.Configuration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: configuration},
 		Spec: akriv0.ConfigurationSpec{
-			DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho"}, Capacity: b.arm.capacity, InstanceNameDigits: int32(slot.LongHash),
+			MaxInstances:     int32(b.instances),
+			BrokerLimits:     &akriv0.BrokerLimits{PerNode: int32(all), Total: int32(b.arm.brokers(b.instances))},
+			DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho", DiscoveryDetails: "descriptions: [camera]"},
+			Capacity:         b.arm.capacity, InstanceNameDigits: int32(slot.LongHash),
 			BrokerSpec:          &akriv0.BrokerSpec{BrokerPodSpec: &runtime.RawExtension{Raw: podSpec(images[0])}},
 			InstanceServiceSpec: service, ConfigurationServiceSpec: service,
 		},

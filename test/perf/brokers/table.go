@@ -9,40 +9,115 @@ import (
 	"strings"
 )
 
-// write prints the results as a table in Markdown, a column an arm.
-func write(out io.Writer, o *options, results []result) error {
-	var text strings.Builder
-	fmt.Fprintf(&text, "| %d Instances on %d nodes", o.instances, o.nodes)
-	for _, r := range results {
-		text.WriteString(" | " + r.arm.name)
+// cell is a figure: its text, and what grows with the number of Instances.
+type cell struct {
+	text  string
+	grows float64 // 0: it has no growth
+}
+
+// figure is a cell of one number.
+func figure(format string, of float64) cell { return cell{fmt.Sprintf(format, of), of} }
+
+// writesOf is a cell of writes.
+func writesOf(w writes) cell { return cell{w.show(), float64(w.sum())} }
+
+// row is what is said of each result.
+type row struct {
+	name string
+	of   func(r result) cell
+}
+
+func seconds(c cost) cell { return figure("%.1f", c.took.Seconds()) }
+
+// rows are what every result has.
+func rows(o *options) []row {
+	idle := fmt.Sprintf("idle for %s: writes; CPU of the controller, %% of a core", o.idle)
+	return []row{
+		{"brokers", func(r result) cell { return figure("%.0f", float64(r.arm.brokers(r.instances))) }},
+		{"from the Configuration until all are Ready, s", func(r result) cell {
+			return figure("%.1f", r.allReady.Seconds())
+		}},
+		{"… and its status says so, s", func(r result) cell { return seconds(r.made) }},
+		{"writes of the controller", func(r result) cell { return writesOf(r.made.writes) }},
+		{"CPU of the controller, s; of API server and etcd, s", func(r result) cell { return r.made.cpu() }},
+		{"memory of the controller without devices, MiB resident (of it heap in use)", func(r result) cell {
+			return cell{text: r.empty.show()}
+		}},
+		{"memory with all brokers", func(r result) cell { return cell{r.full.show(), r.full.heap - r.empty.heap} }},
+		{"… of it heap for an Instance, KiB", func(r result) cell {
+			return cell{text: fmt.Sprintf("%.1f", (r.full.heap-r.empty.heap)*1024/float64(r.instances))}
+		}},
+		{idle, func(r result) cell { return cell{text: r.idle.share()} }},
+		{"start with all brokers there, until all are looked at, s", func(r result) cell { return seconds(r.restart) }},
+		{"writes", func(r result) cell { return writesOf(r.restart.writes) }},
+		{"CPU, s", func(r result) cell { return figure("%.1f", r.restart.controller) }},
+		{"start after a tenth of the devices went and a tenth changed, until it is right, s", func(r result) cell {
+			return seconds(r.away)
+		}},
+		{"writes", func(r result) cell { return writesOf(r.away.writes) }},
+		{"CPU, s", func(r result) cell { return figure("%.1f", r.away.controller) }},
 	}
-	text.WriteString(" |\n|---" + strings.Repeat("|---", len(results)) + "|\n")
-	row := func(name string, of func(r result) string) {
-		text.WriteString("| " + name)
-		for _, r := range results {
-			text.WriteString(" | " + of(r))
+}
+
+// rolloutRows are what results have whose roll-outs were measured.
+func rolloutRows(o *options) []row {
+	stopped := fmt.Sprintf("… watched for %s: writes; CPU of the controller, %% of a core", o.idle)
+	return []row{
+		{"another image, until all are replaced, s", func(r result) cell { return seconds(r.rollout) }},
+		{"writes", func(r result) cell { return writesOf(r.rollout.writes) }},
+		{"CPU, s", func(r result) cell { return r.rollout.cpu() }},
+		{"an image that does not work: brokers replaced until the roll-out stops", func(r result) cell {
+			return cell{text: fmt.Sprint(r.replaced)}
+		}},
+		{stopped, func(r result) cell { return cell{text: r.stopped.share()} }},
+		{"the image mended, until all are replaced, s", func(r result) cell { return seconds(r.mended) }},
+		{"brokerSpec taken away, until no pod is left, s", func(r result) cell { return seconds(r.gone) }},
+		{"writes", func(r result) cell { return writesOf(r.gone.writes) }},
+	}
+}
+
+// write prints the results of one arm as a table in Markdown: a column for each size, and one for what
+// has grown from the smaller size.
+func write(out io.Writer, o *options, results []result) error {
+	if len(results) == 0 {
+		return nil
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "| Instances on %d nodes: %s", o.nodes, results[0].arm.name)
+	columns := 1
+	for i, r := range results {
+		fmt.Fprintf(&text, " | %d", r.instances)
+		if columns++; i > 0 {
+			text.WriteString(" | growth")
+			columns++
+		}
+	}
+	text.WriteString(" |\n" + strings.Repeat("|---", columns) + "|\n")
+	line := func(row row, has func(r result) bool) {
+		text.WriteString("| " + row.name)
+		before := cell{}
+		for i, r := range results {
+			is, growth := cell{text: "-"}, "-"
+			if has(r) {
+				is = row.of(r)
+			}
+			if before.grows > 0 && is.grows > 0 {
+				growth = fmt.Sprintf("%.1f×", is.grows/before.grows)
+			}
+			text.WriteString(" | " + is.text)
+			if i > 0 {
+				text.WriteString(" | " + growth)
+			}
+			before = is
 		}
 		text.WriteString(" |\n")
 	}
-	row("brokers", func(r result) string { return fmt.Sprint(r.arm.brokers(o.instances)) })
-	row("from the Configuration until all are Ready, s", func(r result) string { return fmt.Sprintf("%.1f", r.allReady.Seconds()) })
-	row("… and its status says so, s", func(r result) string { return fmt.Sprintf("%.1f", r.made.took.Seconds()) })
-	row("writes of the controller", func(r result) string { return r.made.writes.show() })
-	row("CPU of the controller, s; of API server and etcd, s", func(r result) string { return r.made.cpu() })
-	row("memory of the controller without devices, MiB resident (of it heap in use)", func(r result) string { return r.empty.show() })
-	row("memory with all brokers", func(r result) string { return r.full.show() })
-	row(fmt.Sprintf("idle for %s: writes; CPU of the controller, %% of a core", o.idle), func(r result) string { return r.idle.share() })
-	row("restart of the controller: writes; its CPU, s", func(r result) string {
-		return fmt.Sprintf("%d; %.2f", r.restart.writes.sum(), r.restart.controller)
-	})
-	row("another image, until all are replaced, s", func(r result) string { return fmt.Sprintf("%.1f", r.rollout.took.Seconds()) })
-	row("writes", func(r result) string { return r.rollout.writes.show() })
-	row("CPU, s", func(r result) string { return r.rollout.cpu() })
-	row("an image that does not work: brokers replaced until the rollout stops", func(r result) string { return fmt.Sprint(r.replaced) })
-	row(fmt.Sprintf("… watched for %s: writes; CPU of the controller, %% of a core", o.idle), func(r result) string { return r.stopped.share() })
-	row("the image mended, until all are replaced, s", func(r result) string { return fmt.Sprintf("%.1f", r.mended.took.Seconds()) })
-	row("brokerSpec taken away, until no pod is left, s", func(r result) string { return fmt.Sprintf("%.1f", r.gone.took.Seconds()) })
-	row("writes", func(r result) string { return r.gone.writes.show() })
+	for _, row := range rows(o) {
+		line(row, func(result) bool { return true })
+	}
+	for _, row := range rolloutRows(o) {
+		line(row, func(r result) bool { return r.rolledOut })
+	}
 	_, err := io.WriteString(out, text.String())
 	return err
 }
@@ -59,7 +134,7 @@ func (w writes) show() string {
 	return fmt.Sprintf("%d: %s", w.sum(), strings.Join(whats, ", "))
 }
 
-func (c cost) cpu() string { return fmt.Sprintf("%.1f; %.1f", c.controller, c.api) }
+func (c cost) cpu() cell { return cell{fmt.Sprintf("%.1f; %.1f", c.controller, c.api), c.controller} }
 
 func (c cost) share() string {
 	return fmt.Sprintf("%d; %.2f", c.writes.sum(), 100*c.controller/c.took.Seconds())
