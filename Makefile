@@ -120,7 +120,7 @@ test-unit: ## Unit tests, with the race detector where goroutines meet (SHORT=1:
 	$(UNITTEST) $$others || failed=1; \
 	GOWORK=off go -C kubedevice-api test -vet=off $(GOTESTFLAGS) ./... || failed=1; \
 	GOWORK=off go -C hack/tools test -vet=off $(GOTESTFLAGS) ./... || failed=1; \
-	$(if $(SHORT),,go test -vet=off $(if $(JSON),-json) -run '^$$' -bench '^BenchmarkFiveThousandDevices$$' -benchtime 1x ./kubectl-kubeslot/ui || failed=1;) \
+	$(if $(SHORT),,go test -vet=off $(if $(JSON),-json) -run '^$$' -bench '^Benchmark(FiveThousandDevices|TwentySessions)$$' -benchtime 1x ./kubectl-kubeslot/ui || failed=1;) \
 	exit $$failed
 
 fuzz: ## Fuzz what reads others' input (FUZZTIME=20000x: inputs for each fuzzer, FUZZERS=./package:FuzzName).

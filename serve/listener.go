@@ -172,7 +172,12 @@ func addressOf(remote net.Addr) netip.Prefix {
 	if !ok {
 		return netip.Prefix{}
 	}
-	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
+	return Client(tcp.AddrPort().Addr())
+}
+
+// Client is what one client has of addresses: an IPv4 address, or an IPv6 /64.
+func Client(ip netip.Addr) netip.Prefix {
+	ip = ip.Unmap().WithZone("")
 	bits := ip.BitLen()
 	if ip.Is6() {
 		bits = 64

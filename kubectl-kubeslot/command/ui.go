@@ -37,7 +37,7 @@ has the key in the address that is printed, and loads nothing from elsewhere.`,
 			if err != nil {
 				return err
 			}
-			page, err := ui.NewLocal(listen, ui.NewHub(live, about, clock.RealClock{}), from.Events)
+			page, err := ui.NewLocal(listen, about, ui.NewHub(live, clock.RealClock{}), from.Events)
 			if err != nil {
 				return err
 			}

@@ -39,10 +39,9 @@ type Live struct {
 // liveKind is one kind that is followed.
 type liveKind struct {
 	kind
-	namespace string      // that it is listed in
-	store     cache.Store // nil for what may not be listed
-	changed   atomic.Bool // since Objects read it
-	err       atomic.Pointer[error]
+	store   cache.Store // nil for what may not be listed
+	changed atomic.Bool // since Objects read it
+	err     atomic.Pointer[error]
 }
 
 // heldBy is what a pod's annotation gave it, which is not decoded again while it is the
@@ -53,23 +52,57 @@ type heldBy struct {
 	err                error
 }
 
-// Watch follows the objects that the user may list. It returns when each kind has been
-// read once or was refused. Where permissions are taken away later, or the API server
-// cannot be reached, it keeps what was read last, and Err says so.
+// kindCount is how many kinds there are.
+const kindCount = 6
+
+// Reach is how far each kind may be listed. Who has the same Reach may list the same objects.
+type Reach struct {
+	scopes [kindCount]scope
+	// namespace is where the kinds are listed that may not be listed in all; "" when all may.
+	namespace string
+}
+
+// Reach asks the API server, by listing an object of each kind, how far the user may list them now.
+func (s *Source) Reach(ctx context.Context) (Reach, error) {
+	var r Reach
+	for i, k := range s.kinds() {
+		reach, err := s.scopeOf(ctx, &k)
+		if err != nil {
+			return Reach{}, err
+		}
+		r.scopes[i] = reach
+		if k.namespaced && reach != everywhere {
+			r.namespace = s.namespace
+		}
+	}
+	return r, nil
+}
+
+// Watch follows the objects that the user may list; see Follow.
 func (s *Source) Watch(ctx context.Context) (*Live, error) {
+	reach, err := s.Reach(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.Follow(ctx, reach)
+}
+
+// Follow follows the objects of a Reach, and no others. It returns when each kind has been
+// read once. Where permissions are taken away later, or the API server
+// cannot be reached, it keeps what was read last, and Err says so.
+func (s *Source) Follow(ctx context.Context, reach Reach) (*Live, error) {
 	kinds := s.kinds()
 	l := &Live{dirty: make(chan struct{}, 1), changed: make(chan struct{}, 1), held: map[types.UID]heldBy{}}
-	scopes := make([]scope, len(kinds))
 	var synced []cache.InformerSynced
 	for i := range kinds {
 		k := &liveKind{kind: kinds[i]}
 		l.kinds = append(l.kinds, k)
-		namespace, reach, err := s.scopeOf(ctx, &k.kind)
-		if err != nil {
-			return nil, err
-		}
-		if scopes[i] = reach; reach == nowhere {
+		namespace := metav1.NamespaceAll
+		switch reach.scopes[i] {
+		case nowhere:
 			continue
+		case oneNamespace:
+			namespace = reach.namespace
 		}
 		informer := cache.NewSharedInformer(l.follow(k, namespace, s.client), k.object, 0)
 		if err := informer.SetTransform(trim); err != nil {
@@ -85,12 +118,14 @@ func (s *Source) Watch(ctx context.Context) (*Live, error) {
 		if err != nil {
 			return nil, err
 		}
-		k.store, k.namespace = informer.GetStore(), namespace
+		k.store = informer.GetStore()
 		k.changed.Store(true)
 		synced = append(synced, registration.HasSynced)
 		go informer.RunWithContext(ctx)
 	}
-	l.objects.PodsOf, l.objects.ConfigurationsOf = s.namespaceOf("pods", kinds, scopes), s.namespaceOf("configurations.akri.sh", kinds, scopes)
+	scopes := reach.scopes[:]
+	l.objects.PodsOf = namespaceOf("pods", kinds, scopes, reach.namespace)
+	l.objects.ConfigurationsOf = namespaceOf("configurations.akri.sh", kinds, scopes, reach.namespace)
 	l.missing = missing(kinds, scopes)
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil, fmt.Errorf("read the cluster's objects: %w", context.Cause(ctx))
@@ -142,31 +177,17 @@ func (l *Live) Err() error {
 	return nil
 }
 
-// Check asks whether what was allowed when Watch began still is: the API server lets a
-// watch that has begun go on for minutes after the right to it is gone.
-func (l *Live) Check(ctx context.Context) error {
-	for _, k := range l.kinds {
-		if k.store == nil {
-			continue
-		}
-		if _, err := k.list(ctx, k.namespace, metav1.ListOptions{Limit: 1}); err != nil {
-			return fmt.Errorf("%s: %w", k.resource, err)
-		}
-	}
-	return nil
-}
-
-// scopeOf finds out where the kind may be listed.
-func (s *Source) scopeOf(ctx context.Context, k *kind) (namespace string, reach scope, err error) {
+// scopeOf asks how far the kind may be listed.
+func (s *Source) scopeOf(ctx context.Context, k *kind) (reach scope, err error) {
 	_, err = k.list(ctx, metav1.NamespaceAll, metav1.ListOptions{Limit: 1})
 	if apierrors.IsForbidden(err) && k.namespaced {
-		namespace, reach = s.namespace, oneNamespace
-		_, err = k.list(ctx, namespace, metav1.ListOptions{Limit: 1})
+		reach = oneNamespace
+		_, err = k.list(ctx, s.namespace, metav1.ListOptions{Limit: 1})
 	}
 	if apierrors.IsForbidden(err) && !k.needed {
-		return "", nowhere, nil
+		return nowhere, nil
 	}
-	return namespace, reach, explain(k.resource, err)
+	return reach, explain(k.resource, err)
 }
 
 func (l *Live) mark() {

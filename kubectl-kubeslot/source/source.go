@@ -203,7 +203,8 @@ func (s *Source) List(ctx context.Context, wanted Wanted) (view.Objects, []strin
 			kinds[i].enter(&objects, answers[i])
 		}
 	}
-	objects.PodsOf, objects.ConfigurationsOf = s.namespaceOf("pods", kinds, scopes), s.namespaceOf("configurations.akri.sh", kinds, scopes)
+	objects.PodsOf = namespaceOf("pods", kinds, scopes, s.namespace)
+	objects.ConfigurationsOf = namespaceOf("configurations.akri.sh", kinds, scopes, s.namespace)
 	return objects, missing(kinds, scopes), nil
 }
 
@@ -225,11 +226,11 @@ const (
 	nowhere
 )
 
-// namespaceOf is the one in which the resource's objects are read, "" for all.
-func (s *Source) namespaceOf(resource string, kinds []kind, scopes []scope) string {
+// namespaceOf is the one in which the resource's objects are read, "" for all; own is the user's.
+func namespaceOf(resource string, kinds []kind, scopes []scope, own string) string {
 	for i := range kinds {
 		if kinds[i].resource == resource && scopes[i] != everywhere {
-			return s.namespace
+			return own
 		}
 	}
 	return metav1.NamespaceAll

@@ -176,29 +176,75 @@ func TestLive(t *testing.T) {
 	awaited(t, "the error to end", func() bool { return live.Err() == nil })
 }
 
-// A right that is taken away is noticed at once, while the watches that it began go on.
-func TestCheck(t *testing.T) {
-	kube, akri := kubefake.NewClientset(), akrifake.NewSimpleClientset()
-	var shrunk atomic.Bool
-	refuse(&kube.Fake, "list", func(a clienttesting.Action) error {
-		if a.GetResource().Resource == "nodes" || a.GetNamespace() == "" || shrunk.Load() {
-			return forbidden(a.GetResource().Resource) // nodes always: what was never allowed is not lost
+// Users have the same Reach when they may list the same objects, and only then; one whose
+// permissions shrink has another.
+func TestReach(t *testing.T) {
+	// reach is that of a user with the namespace, who may not list what refused says.
+	reach := func(namespace string, refused func(resource, in string) bool) (Reach, error) {
+		t.Helper()
+		kube, akri := kubefake.NewClientset(), akrifake.NewSimpleClientset()
+		for _, f := range []*clienttesting.Fake{&kube.Fake, &akri.Fake} {
+			refuse(f, "list", func(a clienttesting.Action) error {
+				if resource := a.GetResource().Resource; refused(resource, a.GetNamespace()) {
+					return forbidden(resource)
+				}
+				return nil
+			})
 		}
-		return nil
-	})
-	live, err := For(kube, akri, nil, nil, "default").Watch(t.Context())
+		return For(kube, akri, nil, nil, namespace).Reach(t.Context())
+	}
+	seen := map[Reach]string{}
+	for _, user := range []struct {
+		namespace string
+		like      string // who may list the same
+		refused   func(resource, in string) bool
+	}{
+		{"a", "all", func(string, string) bool { return false }},
+		{"b", "all", func(string, string) bool { return false }},
+		{"a", "all but nodes", func(resource, _ string) bool { return resource == "nodes" }},
+		{"a", "all but pods", func(resource, _ string) bool { return resource == "pods" }},
+		{"a", "namespace a", func(_, in string) bool { return in != "a" }},
+		{"b", "namespace b", func(_, in string) bool { return in != "b" }},
+		{"a", "pods of a", func(resource, in string) bool { return resource == "pods" && in != "a" }},
+	} {
+		r, err := reach(user.namespace, user.refused)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if like, known := seen[r]; known && like != user.like {
+			t.Errorf("who may list %s shares with who may list %s", user.like, like)
+		}
+		seen[r] = user.like
+	}
+	if len(seen) != 6 {
+		t.Errorf("there are %d, want 6: users with the same permissions do not share", len(seen))
+	}
+	if _, err := reach("a", func(string, string) bool { return true }); !apierrors.IsForbidden(err) {
+		t.Errorf("who may list nothing has %v, want that it is forbidden", err)
+	}
+}
+
+// What is beyond a Reach is not asked for, whatever the token allows.
+func TestFollowStaysInReach(t *testing.T) {
+	kube, akri := kubefake.NewClientset(), akrifake.NewSimpleClientset()
+	var narrow Reach
+	for i, k := range For(kube, akri, nil, nil, "a").kinds() {
+		if narrow.scopes[i] = nowhere; k.namespaced {
+			narrow.scopes[i] = oneNamespace
+		}
+	}
+	narrow.namespace = "a"
+	live, err := For(kube, akri, nil, nil, "b").Follow(t.Context(), narrow)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := live.Check(t.Context()); err != nil {
-		t.Errorf("Check() = %v while all is as it was", err)
+	for _, a := range append(kube.Actions(), akri.Actions()...) {
+		if a.GetNamespace() != "a" {
+			t.Errorf("it asks to %s %s of namespace %q", a.GetVerb(), a.GetResource().Resource, a.GetNamespace())
+		}
 	}
-	shrunk.Store(true)
-	if err := live.Check(t.Context()); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "pods") {
-		t.Errorf("Check() = %v after pods may no longer be listed, want that they are forbidden", err)
-	}
-	if err := live.Err(); err != nil {
-		t.Errorf("Err() = %v: the watches should have gone on", err)
+	if o := live.Objects(); o.PodsOf != "a" || o.ConfigurationsOf != "a" || len(live.Missing()) != kindCount {
+		t.Errorf("pods of %q, Configurations of %q, missing %v", o.PodsOf, o.ConfigurationsOf, live.Missing())
 	}
 }
 

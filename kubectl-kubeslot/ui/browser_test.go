@@ -11,7 +11,7 @@ import (
 func servePage(t testing.TB, c Live) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	local, err := NewLocal("127.0.0.1:0", NewHub(c, About{Cluster: "test"}, clock.RealClock{}), noEvents)
+	local, err := NewLocal("127.0.0.1:0", About{Cluster: "test"}, NewHub(c, clock.RealClock{}), noEvents)
 	if err != nil {
 		t.Fatal(err)
 	}

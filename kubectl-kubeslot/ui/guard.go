@@ -27,6 +27,9 @@ func guarded(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
+		if r.TLS != nil { // browsers pass over it when they cannot verify the certificate
+			h.Set("Strict-Transport-Security", "max-age=31536000") // a year, in seconds
+		}
 		// A link from elsewhere may open the page, and nothing else.
 		if site := r.Header.Get("Sec-Fetch-Site"); (site == "cross-site" || site == "same-site") && r.URL.Path != "/" {
 			http.Error(w, "another site asks for this", http.StatusForbidden)

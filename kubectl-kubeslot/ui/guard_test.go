@@ -105,9 +105,9 @@ func TestGuards(t *testing.T) {
 }
 
 func TestNewLocal(t *testing.T) {
-	hub := NewHub(newCluster(), About{}, clock.RealClock{})
+	hub := NewHub(newCluster(), clock.RealClock{})
 	for _, address := range []string{"0.0.0.0:0", ":8080", "192.0.2.1:80", "example.com:80", "localhost", "127.0.0.1:none"} {
-		if l, err := NewLocal(address, hub, noEvents); err == nil {
+		if l, err := NewLocal(address, About{}, hub, noEvents); err == nil {
 			l.listener.Close()
 			t.Errorf("it listens at %s", address)
 		}
@@ -138,7 +138,10 @@ func TestUpdatesAreStreamed(t *testing.T) {
 			t.Fatalf("the stream has ended: %v", lines.Err())
 			return ""
 		}
-		if first := next(); !strings.Contains(first, `"full":true`) || !strings.Contains(first, `"cluster":"test"`) {
+		if about := next(); about != `{"cluster":"test"}` {
+			t.Errorf("the page hears that it is of %s", about)
+		}
+		if first := next(); !strings.Contains(first, `"full":true`) {
 			t.Errorf("the first update is %s", first)
 		}
 		c.fail(io.ErrUnexpectedEOF)

@@ -47,7 +47,6 @@ const (
 // Hub makes States of objects, and Updates for any number of pages.
 type Hub struct {
 	live  Live
-	about About
 	clock clock.WithTicker
 
 	mu      sync.Mutex
@@ -62,8 +61,8 @@ type Hub struct {
 }
 
 // NewHub makes a Hub, which works while Run does.
-func NewHub(live Live, about About, c clock.WithTicker) *Hub {
-	return &Hub{live: live, about: about, clock: c, next: make(chan struct{}), first: make(chan struct{})}
+func NewHub(live Live, c clock.WithTicker) *Hub {
+	return &Hub{live: live, clock: c, next: make(chan struct{}), first: make(chan struct{})}
 }
 
 // Run works until ctx is done.
@@ -170,7 +169,7 @@ func (h *Hub) After(seq uint64) (updates [][]byte, last uint64, next <-chan stru
 
 func (h *Hub) encodeAll() ([]byte, error) {
 	u := full(h.state)
-	u.Seq, u.Time, u.Recorded, u.About = h.seq, h.clock.Now().UnixMilli(), h.history.recorded, &h.about
+	u.Seq, u.Time, u.Recorded = h.seq, h.clock.Now().UnixMilli(), h.history.recorded
 	u.Events, u.Points = notNil(h.history.last()), notNil(h.history.points)
 	encoded, err := json.Marshal(u)
 	if err != nil {

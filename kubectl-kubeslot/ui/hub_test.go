@@ -18,7 +18,7 @@ import (
 
 // Updates that are kept are bounded by their size, too; the last is kept whatever it is.
 func TestKeptUpdatesAreBounded(t *testing.T) {
-	h := NewHub(newCluster(), About{}, clock.RealClock{})
+	h := NewHub(newCluster(), clock.RealClock{})
 	h.publish(nil)
 	for range 10 {
 		h.publish(make([]byte, keptBytes/4))
@@ -52,7 +52,7 @@ func (c *countedLive) Objects() view.Objects {
 func TestTimerThatFiresInAPause(t *testing.T) {
 	c := testclock.NewFakeClock(time.Now())
 	live := &countedLive{cluster: newCluster()}
-	h := NewHub(live, About{}, c)
+	h := NewHub(live, c)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -86,7 +86,7 @@ func TestTimerThatFiresInAPause(t *testing.T) {
 // A page gets what it has missed, each update once and in order, or everything.
 func TestAfter(t *testing.T) {
 	c := small(t, time.Now())
-	h := NewHub(c, About{}, clock.RealClock{})
+	h := NewHub(c, clock.RealClock{})
 	kinds := func(seq uint64) []string {
 		t.Helper()
 		updates, last, _, err := h.After(seq)

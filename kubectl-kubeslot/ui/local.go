@@ -24,7 +24,7 @@ type Local struct {
 
 // NewLocal listens at the address, which has to be one of this machine alone; port 0 is
 // any that is free.
-func NewLocal(address string, hub *Hub, events EventReader) (*Local, error) {
+func NewLocal(address string, about About, hub *Hub, events EventReader) (*Local, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("listen address %q: %w: want host:port, such as 127.0.0.1:0", address, err)
@@ -38,7 +38,7 @@ func NewLocal(address string, hub *Hub, events EventReader) (*Local, error) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	all := &viewer{Hub: hub, events: events}
+	all := &viewer{Hub: hub, about: about, events: events}
 	keyed := newKeyed(port, routes(func(http.ResponseWriter, *http.Request) *viewer { return all }))
 	return &Local{hub: hub, listener: listener, handler: guarded(onLoopback(keyed)),
 		address: fmt.Sprintf("http://%s/?key=%s", net.JoinHostPort(host, port), keyed.key)}, nil

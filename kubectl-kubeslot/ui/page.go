@@ -38,6 +38,7 @@ type EventReader func(ctx context.Context, namespace, pod string) ([]corev1.Even
 // viewer is a Hub, and what is asked of the API server only when somebody looks.
 type viewer struct {
 	*Hub
+	about  About
 	events EventReader
 	// opened is told of pages that are opened, 1, and closed, -1.
 	opened func(by int)
@@ -104,8 +105,17 @@ func (v *viewer) serveUpdates(w http.ResponseWriter, r *http.Request) {
 		v.opened(1)
 		defer v.opened(-1)
 	}
+	about, err := json.Marshal(v.about)
+	if err != nil || !send("event: about\ndata: %s\n\n", about) {
+		return
+	}
 	var seq uint64
 	for {
+		select {
+		case <-v.done: // before an update that came meanwhile
+			return
+		default:
+		}
 		updates, last, next, err := v.After(seq)
 		if err != nil {
 			klog.FromContext(r.Context()).Error(err, "Cannot serve the page's updates")

@@ -112,7 +112,7 @@ func BenchmarkRefresh(b *testing.B) {
 		given[c.o.Pods[i].UID] = held
 	}
 	c.o.Held = func(p *corev1.Pod) (map[string][]assignment.Grant, error) { return given[p.UID], nil }
-	h := NewHub(c, About{}, clock.RealClock{})
+	h := NewHub(c, clock.RealClock{})
 	h.refresh(b.Context())
 	i := 0
 	b.ReportAllocs()

@@ -23,7 +23,7 @@ func TestStreamsOutliveTimeouts(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			c := small(t, time.Now())
-			hub := NewHub(c, About{}, clock.RealClock{})
+			hub := NewHub(c, clock.RealClock{})
 			go hub.Run(ctx)
 			all := &viewer{Hub: hub, events: noEvents}
 			server := httptest.NewUnstartedServer(nil)

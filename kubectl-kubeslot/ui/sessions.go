@@ -5,10 +5,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"html/template"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -27,13 +26,18 @@ import (
 const (
 	// idle is how long a session without an open page is kept, for its history.
 	idle = 15 * time.Minute
-	// check is how often it is asked whether a session's token is still good.
-	check = time.Minute
+	// check is how often each session's user is looked up anew, and checkTimeout how long that may
+	// take: a token or a permission that is withdrawn ends a session after the sum at most.
+	check, checkTimeout = 30 * time.Second, 10 * time.Second
+	// outage is how long a session is kept that cannot be checked while the API server does not
+	// answer its cache either: the page shows what was read before, and since when.
+	outage = 5 * time.Minute
 	// opening is how long it may take to read the cluster's objects.
 	opening = 30 * time.Second
-	// DefaultSessions is how many users may be logged in at once: each has the objects
-	// of the cluster in memory, as far as he may see them.
+	// DefaultSessions is how many sessions there may be at once.
 	DefaultSessions = 20
+	// sessionsOfUser is how many of them one user may have: browsers, or namespaces that are shown.
+	sessionsOfUser = 3
 
 	// longestToken is how many bytes of a token fit in a cookie, of which a browser keeps
 	// 4096 with its name and attributes.
@@ -43,30 +47,39 @@ const (
 )
 
 // Sessions serves the page to users who show a token of the API server, in an
-// Authorization header or by logging in. A session reads the cluster with that token: a
-// user sees what the API server lets him see, and the server's own permissions are not
-// used. Safe for concurrent use.
+// Authorization header or by logging in. What a user sees is asked of the API server with that
+// token, when the session begins and from then on: it has no permissions of its own. Sessions
+// whose users may list the same share a cache. Safe for concurrent use.
 type Sessions struct {
 	config  *rest.Config // without credentials
 	cluster string
 	most    int
 	clock   clock.WithTicker
-	logins  flowcontrol.RateLimiter
+	logins  *logins
 	ctx     context.Context
 
-	mu  sync.Mutex
-	all map[[sha256.Size]byte]*session
+	mu     sync.Mutex
+	all    map[[sha256.Size]byte]*session
+	caches map[source.Reach]*objects
 }
 
-// session is what a user sees. Its fields are set once ready is closed.
+// session is what a user sees. Of its fields those without a comment do not change once ready is
+// closed.
 type session struct {
-	ready   chan struct{}
+	ctx     context.Context // done when it has ended
 	end     context.CancelFunc
+	token   string
+	refused atomic.Bool // the API server has refused a request for the cache with the token
+	ready   chan struct{}
 	viewer  *viewer
 	err     error
-	streams int // open pages; of Sessions.mu
+	from    *source.Source
+	reach   source.Reach
+	objects *objects
+
+	user    string // empty until the API server has taken the token; of Sessions.mu, as the rest
+	streams int    // open pages
 	used    time.Time
-	known   bool // the API server takes its token; of Sessions.mu
 }
 
 // NewSessions makes Sessions, which end with ctx. Of the config the address of the API
@@ -74,8 +87,8 @@ type session struct {
 func NewSessions(ctx context.Context, config *rest.Config, cluster string, most int, c clock.WithTicker) *Sessions {
 	config = rest.AnonymousClientConfig(config)
 	config.RateLimiter, config.UserAgent = nil, "kubeslot-ui"
-	return &Sessions{config: config, cluster: cluster, most: most, clock: c, ctx: ctx,
-		logins: flowcontrol.NewTokenBucketRateLimiter(5, 20), all: map[[sha256.Size]byte]*session{}}
+	return &Sessions{config: config, cluster: cluster, most: most, clock: c, ctx: ctx, logins: newLogins(c),
+		all: map[[sha256.Size]byte]*session{}, caches: map[source.Reach]*objects{}}
 }
 
 // Handler serves the page, and a form to log in.
@@ -99,7 +112,7 @@ func (s *Sessions) viewerOf(w http.ResponseWriter, r *http.Request) *viewer {
 		s.form(w, code, "")
 		return nil
 	}
-	v, err := s.open(r.Context(), token, namespace)
+	v, err := s.open(r, token, namespace)
 	if err != nil {
 		s.form(w, status(err), err.Error())
 		return nil
@@ -156,7 +169,7 @@ func (s *Sessions) login(w http.ResponseWriter, r *http.Request) {
 		s.form(w, http.StatusBadRequest, "the namespace is not the name of one")
 		return
 	}
-	if _, err := s.open(r.Context(), token, namespace); err != nil {
+	if _, err := s.open(r, token, namespace); err != nil {
 		s.form(w, status(err), err.Error())
 		return
 	}
@@ -181,121 +194,116 @@ func idOf(token, namespace string) [sha256.Size]byte {
 }
 
 // open returns the viewer of a token, and makes a session when there is none.
-func (s *Sessions) open(ctx context.Context, token, namespace string) (*viewer, error) {
+func (s *Sessions) open(r *http.Request, token, namespace string) (*viewer, error) {
 	id := idOf(token, namespace)
 	s.mu.Lock()
 	one := s.all[id]
 	if one == nil {
-		if !s.logins.TryAccept() {
+		if !s.logins.accept(r.RemoteAddr) {
 			s.mu.Unlock()
 			return nil, errBusy
 		}
-		own, end := context.WithCancel(s.ctx)
-		one = &session{ready: make(chan struct{}), end: end}
+		one = &session{token: token, ready: make(chan struct{})}
+		one.ctx, one.end = context.WithCancel(s.ctx)
 		s.all[id] = one
-		go s.start(own, id, one, token, namespace)
+		go s.start(id, one, namespace)
 	}
 	one.used = s.clock.Now()
 	s.mu.Unlock()
 	select {
 	case <-one.ready:
 		return one.viewer, one.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
 	}
 }
 
-// makeRoom ends the session that has been idle for the longest when there are too many.
-func (s *Sessions) makeRoom() error {
-	known := 0
+// admit counts the session as the user's, and makes room for it.
+func (s *Sessions) admit(one *session, user string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := func(other *session) bool { return other.user == user }
+	if !s.makeRoom(sessionsOfUser, own) {
+		return fmt.Errorf("you have %d sessions of this page open, which is as many as one user may have: "+
+			"log out of one, or use `kubectl kubeslot ui`", sessionsOfUser)
+	}
+	if !s.makeRoom(s.most, func(other *session) bool { return other.user != "" }) {
+		return fmt.Errorf("%d sessions of this page are open, which is as many as there may be: "+
+			"try again later, or use `kubectl kubeslot ui`", s.most)
+	}
+	one.user = user
+	return nil
+}
+
+// makeRoom reports whether there is room for one more session of those that count. When there are
+// too many, the one that has been idle for the longest ends. The lock is held.
+func (s *Sessions) makeRoom(most int, counts func(*session) bool) bool {
+	n := 0
 	var oldest *session
 	var at [sha256.Size]byte
 	for id, one := range s.all {
-		if !one.known {
+		if !counts(one) {
 			continue
 		}
-		known++
+		n++
 		if one.streams == 0 && (oldest == nil || one.used.Before(oldest.used)) {
 			oldest, at = one, id
 		}
 	}
-	if known < s.most {
-		return nil
+	if n >= most && oldest != nil {
+		s.drop(at, oldest)
+		n--
 	}
-	if oldest == nil {
-		return fmt.Errorf("%d users have this page open, which is as many as there may be: try again later, or use `kubectl kubeslot ui`", s.most)
-	}
-	oldest.end()
-	delete(s.all, at)
-	return nil
+	return n < most
 }
 
 // start makes a session ready, and keeps it until it ends.
-func (s *Sessions) start(ctx context.Context, id [sha256.Size]byte, one *session, token, namespace string) {
-	kube, live, err := s.prepare(ctx, one, token, namespace)
-	if err != nil {
-		one.err = err
+func (s *Sessions) start(id [sha256.Size]byte, one *session, namespace string) {
+	if one.err = s.prepare(one, namespace); one.err != nil {
 		s.close(id, one)
 		close(one.ready)
 		return
 	}
 	close(one.ready)
-	klog.FromContext(ctx).Info("Opened a session of the page", "user", one.viewer.about.User, "namespace", one.viewer.about.Namespace)
-	go one.viewer.Run(ctx)
-	s.guard(ctx, id, one, kube, live)
+	about := one.viewer.about
+	klog.FromContext(one.ctx).Info("Opened a session of the page", "user", about.User, "namespace", about.Namespace)
+	s.guard(id, one)
 }
 
-// prepare reads the cluster with the token, and makes the session's viewer.
-func (s *Sessions) prepare(ctx context.Context, one *session, token, namespace string) (kubernetes.Interface, *source.Live, error) {
-	ready, cancel := context.WithTimeoutCause(ctx, opening, errors.New("the API server took too long"))
+// prepare asks whose the token is and what that user may list, and makes the session's viewer.
+func (s *Sessions) prepare(one *session, namespace string) error {
+	ctx, cancel := context.WithTimeoutCause(one.ctx, opening, errors.New("the API server took too long"))
 	defer cancel()
 	config := rest.CopyConfig(s.config)
-	config.BearerToken = token
+	config.BearerToken = one.token
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	user, err := whoIs(ready, kube)
+	user, err := whoIs(ctx, kube)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	// Only now, so that nobody without a good token ends another's session.
-	s.mu.Lock()
-	err = s.makeRoom()
-	one.known = err == nil
-	s.mu.Unlock()
-	if err != nil {
-		return nil, nil, err
+	if err := s.admit(one, user); err != nil {
+		return err
 	}
 	if namespace == "" {
 		namespace = homeOf(user)
 	}
-	from, err := source.New(config, namespace)
-	if err != nil {
-		return nil, nil, err
+	if one.from, err = source.New(config, namespace); err != nil {
+		return err
 	}
-	live, err := watching(ctx, ready, from)
-	if err != nil {
-		return nil, nil, err
+	if one.reach, err = one.from.Reach(ctx); err != nil {
+		return err
 	}
-	hub := NewHub(live, About{Cluster: s.cluster, User: user, Namespace: namespace, Logout: true}, s.clock)
-	one.viewer = &viewer{Hub: hub, events: from.Events, opened: func(by int) { s.count(one, by) }, done: ctx.Done()}
-	return kube, live, nil
-}
-
-// watching starts watches, which last as long as ctx, and gives up when ready is done.
-func watching(ctx, ready context.Context, from *source.Source) (*source.Live, error) {
-	own, end := context.WithCancel(ctx)
-	stop := context.AfterFunc(ready, end)
-	live, err := from.Watch(own)
-	if !stop() && err == nil {
-		err = context.Cause(ready)
+	if err := s.join(ctx, one); err != nil {
+		return err
 	}
-	if err != nil {
-		end()
-		return nil, err
-	}
-	return live, nil
+	about := About{Cluster: s.cluster, User: user, Namespace: namespace, Logout: true}
+	one.viewer = &viewer{Hub: one.objects.hub, about: about,
+		events: one.from.Events, opened: func(by int) { s.count(one, by) }, done: one.ctx.Done()}
+	return nil
 }
 
 // whoIs returns the user whom the API server takes the token for.
@@ -320,28 +328,43 @@ func homeOf(user string) string {
 	return metav1.NamespaceDefault
 }
 
-// guard ends a session that is idle, whose token is no longer good, or which may see
-// less than when it began.
-func (s *Sessions) guard(ctx context.Context, id [sha256.Size]byte, one *session, kube kubernetes.Interface, live *source.Live) {
+// guard ends a session that is idle, or whose user may not be shown its cache any longer.
+func (s *Sessions) guard(id [sha256.Size]byte, one *session) {
 	ticker := s.clock.NewTicker(check)
 	defer ticker.Stop()
+	confirmed := s.clock.Now()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-one.ctx.Done():
 			return
 		case <-ticker.C():
 		}
+		began := s.clock.Now()
+		ctx, cancel := context.WithTimeout(one.ctx, checkTimeout)
+		reach, err := one.from.Reach(ctx)
+		cancel()
 		s.mu.Lock()
 		unused := one.streams == 0 && s.clock.Since(one.used) > idle
 		s.mu.Unlock()
-		_, err := whoIs(ctx, kube)
-		lost := live.Check(ctx)
-		if unused || apierrors.IsUnauthorized(err) || apierrors.IsForbidden(lost) || apierrors.IsUnauthorized(lost) {
-			klog.FromContext(ctx).Info("Ended a session of the page", "user", one.viewer.about.User, "idle", unused)
-			s.close(id, one)
-			return
+		switch {
+		case unused:
+		case err == nil && reach == one.reach:
+			confirmed = began
+			continue
+		case !mayHaveLost(err) && one.objects.live.Err() != nil && s.clock.Since(confirmed) < outage:
+			continue
 		}
+		klog.FromContext(one.ctx).Info("Ended a session of the page",
+			"user", one.viewer.about.User, "idle", unused, "err", err)
+		s.close(id, one)
+		return
 	}
+}
+
+// mayHaveLost reports whether the API server has answered that the user may list less, or other
+// objects, than before: err is of the check, nil when they are others.
+func mayHaveLost(err error) bool {
+	return err == nil || apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err)
 }
 
 // count counts the open pages of a session.
@@ -357,40 +380,13 @@ func (s *Sessions) close(id [sha256.Size]byte, which *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if one := s.all[id]; one != nil && (which == nil || which == one) {
-		one.end()
-		delete(s.all, id)
+		s.drop(id, one)
 	}
 }
 
-var formPage = template.Must(template.New("form").Parse(`<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>Kubeslot: log in</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="/page/icon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="/page/theme.css">
-<link rel="stylesheet" href="/page/style.css">
-</head>
-<body class="ready">
-<main class="login">
-<form class="card" method="post" action="/login">
-<div class="brand"><img src="/page/icon.svg" alt="" width="26" height="26"><h1>Kubeslot{{with .Cluster}} · {{.}}{{end}}</h1></div>
-{{with .Problem}}<p class="notice bad" role="alert">{{.}}</p>{{end}}
-<p class="muted">You see what your token lets you see. It stays in this browser, and goes to the API server alone.</p>
-<label>Token <input name="token" type="password" autocomplete="off" required autofocus></label>
-<label>Namespace, if you may not see all <input name="namespace" autocomplete="off" spellcheck="false"></label>
-<button class="primary" type="submit">Log in</button>
-<p class="muted small">A token of a ServiceAccount: <code>kubectl create token NAME</code></p>
-</form>
-</main>
-</body>
-</html>
-`))
-
-// form answers with the form to log in, and why it is needed.
-func (s *Sessions) form(w http.ResponseWriter, code int, problem string) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(code)
-	_ = formPage.Execute(w, map[string]string{"Cluster": s.cluster, "Problem": problem})
+// drop ends a session, and its cache when no other has it. The lock is held.
+func (s *Sessions) drop(id [sha256.Size]byte, one *session) {
+	one.end()
+	delete(s.all, id)
+	s.leave(one)
 }

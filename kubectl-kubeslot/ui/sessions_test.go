@@ -2,6 +2,7 @@ package ui
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,10 +27,16 @@ type apiServer struct {
 	*httptest.Server
 	mu    sync.Mutex
 	users map[string]string // namespace by token; "*" is all
+	names map[string]string // of users by token, if it is not the token
+	fails map[string]string // verb by token of the requests that fail
+	lists map[string]int    // of all objects, by kind
+	open  map[string]int    // watches by token
 }
 
 func newAPIServer(t *testing.T) *apiServer {
-	s := &apiServer{users: map[string]string{"admins": "*", "alices": "alice", "nobodys": "nothing"}}
+	s := &apiServer{users: map[string]string{"admins": "*", "alices": "alice", "nobodys": "nothing"},
+		names: map[string]string{"alices": "system:serviceaccount:alice:viewer"}, fails: map[string]string{},
+		lists: map[string]int{}, open: map[string]int{}}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -44,10 +51,31 @@ func (s *apiServer) revoke(token string) {
 	delete(s.users, token)
 }
 
+func (s *apiServer) count(in map[string]int, what string, by int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	in[what] += by
+}
+
+// counted returns what was counted.
+func (s *apiServer) counted(in map[string]int, what string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return in[what]
+}
+
+// change changes what users may do.
+func (s *apiServer) change(how func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	how()
+}
+
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	s.mu.Lock()
 	sees, known := s.users[token]
+	user, fails := cmp.Or(s.names[token], token), s.fails[token]
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	refuse := func(code int, reason string) {
@@ -63,19 +91,22 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !known:
 		refuse(http.StatusUnauthorized, "Unauthorized")
 	case kind == "selfsubjectreviews":
-		user := token
-		if sees == "alice" {
-			user = "system:serviceaccount:alice:viewer"
-		}
 		fmt.Fprintf(w, `{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"username":%q}}}`, user)
-	case sees != "*" && sees != namespace:
+	case sees != "*" && sees != namespace, fails == "watch" && r.URL.Query().Get("watch") != "":
 		refuse(http.StatusForbidden, "Forbidden")
+	case fails == "list" && r.URL.Query().Get("watch") == "":
+		refuse(http.StatusInternalServerError, "InternalError")
 	case r.URL.Query().Get("sendInitialEvents") != "":
 		refuse(http.StatusUnprocessableEntity, "Invalid") // it is an old one: clients list
 	case r.URL.Query().Get("watch") != "":
 		w.(http.Flusher).Flush()
+		s.count(s.open, token, 1)
 		<-r.Context().Done()
+		s.count(s.open, token, -1)
 	default:
+		if r.URL.Query().Get("limit") != "1" {
+			s.count(s.lists, kind, 1)
+		}
 		items := []any{}
 		if kind == "pods" {
 			for _, ns := range []string{"alice", "bob"} {
@@ -134,7 +165,7 @@ func firstUpdate(t *testing.T, c *http.Client, server *httptest.Server) (int, st
 	defer response.Body.Close()
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
-		if data, found := strings.CutPrefix(lines.Text(), "data: "); found {
+		if data, found := strings.CutPrefix(lines.Text(), "data: "); found && strings.Contains(data, `"seq"`) {
 			return response.StatusCode, data
 		}
 	}
@@ -162,6 +193,9 @@ func TestSessions(t *testing.T) {
 	admin, alice := client(t, server), client(t, server)
 	for c, token := range map[*http.Client]string{admin: "admins", alice: "alices"} {
 		response := login(t, c, server, token, "")
+		if strict := response.Header.Get("Strict-Transport-Security"); strict == "" {
+			t.Error("over TLS browsers are not asked to stay with TLS")
+		}
 		if response.StatusCode != http.StatusSeeOther || len(response.Cookies()) != 2 {
 			t.Fatalf("the login of %s: %s, cookies %v", token, response.Status, response.Cookies())
 		}
@@ -199,7 +233,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// count is how many sessions there are.
+// sessions is how many there are.
 func (s *Sessions) sessions() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,7 +268,7 @@ func streamOf(t *testing.T, c *http.Client, server *httptest.Server) (*http.Resp
 	}
 	t.Cleanup(func() { response.Body.Close() })
 	lines := bufio.NewScanner(response.Body)
-	for !strings.HasPrefix(lines.Text(), "data: ") {
+	for !strings.HasPrefix(lines.Text(), `data: {"seq"`) {
 		if !lines.Scan() {
 			t.Fatalf("the page gets nothing: %v", lines.Err())
 		}
@@ -248,11 +282,11 @@ func TestBadTokensEndNoSession(t *testing.T) {
 	sessions, server := sessionsOf(t, api, 1, clock.RealClock{})
 	admin := client(t, server)
 	login(t, admin, server, "admins", "")
-	idOf := idOf("admins", "")
+	id := idOf("admins", "")
 	at := func() *session {
 		sessions.mu.Lock()
 		defer sessions.mu.Unlock()
-		return sessions.all[idOf]
+		return sessions.all[id]
 	}
 	before := at()
 	if before == nil {
@@ -311,7 +345,7 @@ func TestSessionsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer open.Body.Close()
-	for lines := bufio.NewScanner(open.Body); !strings.HasPrefix(lines.Text(), "data: "); {
+	for lines := bufio.NewScanner(open.Body); !strings.HasPrefix(lines.Text(), `data: {"seq"`); {
 		if !lines.Scan() {
 			t.Fatal("the page gets nothing")
 		}
@@ -349,12 +383,13 @@ func TestSessionsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer open.Body.Close()
-	for lines := bufio.NewScanner(open.Body); !strings.HasPrefix(lines.Text(), "data: "); {
+	for lines := bufio.NewScanner(open.Body); !strings.HasPrefix(lines.Text(), `data: {"seq"`); {
 		if !lines.Scan() {
 			t.Fatal("the page gets nothing")
 		}
 	}
-	if response, body := get(t, admin, server.URL+"/", nil); response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "1 users have this page open") {
+	response, body := get(t, admin, server.URL+"/", nil)
+	if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "1 sessions of this page are open") {
 		t.Errorf("while the second user's page is open the first gets %s\n%s", response.Status, body)
 	}
 }

@@ -18,7 +18,6 @@ type Update struct {
 	// Time is the server's, in milliseconds since 1970: ages are counted from it.
 	Time int64 `json:"time"`
 
-	About          *About               `json:"about,omitempty"`
 	Configurations []view.Configuration `json:"configurations,omitzero"`
 	Devices        []Device             `json:"devices,omitzero"` // those that are new or have changed
 	Gone           []string             `json:"gone,omitempty"`   // devices that are no longer there

@@ -233,6 +233,7 @@ setInterval(() => drawer.refresh(), 15e3);
 themeButton(byId('theme'));
 
 connect({
+  about(about) { model.about = about; },
   update(update) {
     model.apply(update);
     if (!update.full && update.events) tell(update.events);

@@ -30,7 +30,7 @@ export class Model {
     if (update.full) this.clear();
     this.ready = true;
     this.offset = update.time - Date.now();
-    for (const part of ['about', 'configurations', 'reach', 'nodes', 'pods', 'problems', 'missing', 'error', 'recorded']) {
+    for (const part of ['configurations', 'reach', 'nodes', 'pods', 'problems', 'missing', 'error', 'recorded']) {
       if (update[part] !== undefined) this[part] = update[part];
     }
     for (const d of update.devices || []) this.devices.set(d.name, prepared(d));

@@ -4,7 +4,8 @@
 // each 10 s.
 const silence = 25e3;
 
-// connect calls on.update with each update, and on.state with whether updates come:
+// connect calls on.about with what the page shows and to whom, on.update with each update,
+// and on.state with whether updates come:
 // "live", "connecting" or "refused", when the session is over.
 export function connect(on) {
   let source;
@@ -27,6 +28,7 @@ export function connect(on) {
       on.state('live');
       on.update(JSON.parse(e.data));
     };
+    source.addEventListener('about', (e) => on.about(JSON.parse(e.data)));
     source.addEventListener('alive', heard);
     source.onerror = async () => {
       on.state('connecting');
