@@ -46,9 +46,7 @@ type large struct {
 func newLarge(t testing.TB, brokers int) *large {
 	f := &large{TB: t, inv: inventory.New(), kubelets: true,
 		instances: map[string]*akriv0.Instance{}, pods: map[string]*corev1.Pod{}, queued: map[string]bool{}}
-	f.r = New(Config{Client: f, Made: f, Live: f, Inventory: f.inv,
-		Recorder: &events.FakeRecorder{}, Clock: clocktesting.NewFakePassiveClock(start),
-		Changed: func(types.NamespacedName) {}, Wake: func(key types.NamespacedName) { f.add(key.Name) }})
+	f.start()
 	for n := range brokers / perNode {
 		node := fmt.Sprintf("node-%d", n)
 		f.inv.SetNode(node, inventory.Node{UID: types.UID(node), Ready: true})
@@ -72,6 +70,16 @@ func newLarge(t testing.TB, brokers int) *large {
 	}
 	f.reconciles, f.timers = 0, 0
 	return f
+}
+
+// start starts another controller, which has everything in its queue.
+func (f *large) start() {
+	f.r = New(Config{Client: f, Made: f, Live: f, Inventory: f.inv,
+		Recorder: &events.FakeRecorder{}, Clock: clocktesting.NewFakePassiveClock(start),
+		Changed: func(types.NamespacedName) {}, Wake: func(key types.NamespacedName) { f.add(key.Name) }})
+	for name := range f.instances {
+		f.add(name)
+	}
 }
 
 // use has the Configuration ask for an image.
@@ -257,6 +265,27 @@ func TestMaxUnavailableAndPaused(t *testing.T) {
 	expect("a wrong number", 1, 5)
 	f.kubelets = true
 	expect("all", 0, 10)
+}
+
+// A controller that starts looks at each Instance once, and writes nothing where all is as it should be.
+func TestStartWritesNothing(t *testing.T) {
+	f := newLarge(t, 10*perNode)
+	made := f.made
+	f.start()
+	f.work()
+	if f.made != made || f.going() > 0 || f.reconciles != len(f.instances) || f.timers > 0 {
+		t.Errorf("%d made, %d going, %d reconciles of %d Instances, %d timers",
+			f.made-made, f.going(), f.reconciles, len(f.instances), f.timers)
+	}
+}
+
+// The start with 50,000 Instances whose brokers are there: what the controller itself takes for them.
+func BenchmarkStart(b *testing.B) {
+	f := newLarge(b, 50_000)
+	for b.Loop() {
+		f.start()
+		f.work()
+	}
 }
 
 // A roll-out of 10,000 brokers whose pods are Ready at once: what the controller itself takes.
