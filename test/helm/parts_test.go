@@ -13,7 +13,8 @@ import (
 
 // parts are the values of the chart's parts, and the objects with their pods.
 var parts = map[string]string{
-	"scheduler": "Deployment/kube-scheduler", "controller": "Deployment/kubeslot-controller", "kubecri": "DaemonSet/kubecri",
+	"scheduler": "Deployment/kube-scheduler", "controller": "Deployment/kubeslot-controller",
+	"kubecri":       "DaemonSet/kubecri",
 	"handlers.udev": "DaemonSet/kubeslot-udev-discovery", "uninstall": "Job/kubeslot-uninstall",
 }
 
@@ -24,7 +25,8 @@ func TestValuesOfEachPart(t *testing.T) {
 	for part, object := range parts {
 		kind, name, _ := strings.Cut(object, "/")
 		set := func(value string) []string { return []string{"--set-json", part + "." + value} }
-		args := slices.Concat(set(`podLabels={"team":"edge","app.kubernetes.io/name":"mine"}`), set(`podAnnotations={"note":"a"}`),
+		args := slices.Concat(
+			set(`podLabels={"team":"edge","app.kubernetes.io/name":"mine"}`), set(`podAnnotations={"note":"a"}`),
 			set(`priorityClassName="low"`), set(`nodeSelector={"zone":"a"}`), set(`affinity={"podAffinity":{}}`),
 			set(fmt.Sprintf("image={%q:%q}", "digest", digest)))
 		if part != "uninstall" {
@@ -32,7 +34,8 @@ func TestValuesOfEachPart(t *testing.T) {
 			args = append(args, set(`serviceAccount={"annotations":{"role":"arn"}}`)...)
 		}
 		if kind == "Deployment" {
-			args = append(args, set(`topologySpreadConstraints=[{"maxSkew":1,"topologyKey":"zone","whenUnsatisfiable":"DoNotSchedule"}]`)...)
+			const constraint = `{"maxSkew":1,"topologyKey":"zone","whenUnsatisfiable":"DoNotSchedule"}`
+			args = append(args, set("topologySpreadConstraints=["+constraint+"]")...)
 		}
 		before := h.render(t, "--set-json", `handlers={"udev":{}}`).get(t, kind, name)
 		all := h.render(t, args...)
@@ -89,11 +92,15 @@ func TestValuesOfAnOlderChart(t *testing.T) {
 	h := newHelm(t, 4)
 	var without []string
 	for _, part := range []string{"scheduler", "controller", "kubecri", "uninstall"} {
-		for _, value := range []string{"image", "podAnnotations", "podLabels", "serviceAccount", "updateStrategy", "topologySpreadConstraints", "affinity"} {
+		for _, value := range []string{
+			"image", "podAnnotations", "podLabels", "serviceAccount", "updateStrategy", "topologySpreadConstraints", "affinity",
+		} {
 			without = append(without, "--set", part+"."+value+"=null")
 		}
 	}
-	without = append(without, "--set", "scheduler.priorityClassName=null,controller.priorityClassName=null,uninstall.priorityClassName=null")
+	for _, part := range []string{"scheduler", "controller", "uninstall"} {
+		without = append(without, "--set", part+".priorityClassName=null")
+	}
 	now, before := h.render(t), h.render(t, without...)
 	for _, pod := range before.pods(t) {
 		want := map[string]string{"kubecri": "system-node-critical", "uninstall-node": "system-node-critical",
