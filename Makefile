@@ -42,7 +42,7 @@ plugins: build ## Build and check this tree's plugins, into _output/plugins/{sch
 	go run ./plugins/builder $(wildcard plugins/*/scheduler plugins/*/device)
 	$(if $(FAKE),go run ./plugins/builder -o _output/plugins/fake/fakegpu.so test/fakegpu/device)
 
-images: ## Build container images for amd64 and arm64 as OCI archives into _output/images/ (ONLY=kubecri,controller VERSION=v1; PLUGINS=1: those that load .so files too).
+images: ## Build container images for amd64 and arm64 as OCI archives into _output/images/, with a list of them, images.txt (ONLY=kubecri,controller VERSION=v1; PLUGINS=1: those that load .so files too).
 	@hack/preflight.sh go
 	go run ./deploy/images/cmd/images -ldflags '$(LDFLAGS)' $(if $(VERSION),-version=$(VERSION)) $(if $(ONLY),-only=$(ONLY)) $(if $(REGISTRY),-registry=$(REGISTRY)) $(if $(PLUGINS),-plugins)
 

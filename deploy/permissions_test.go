@@ -10,20 +10,24 @@ import (
 	"github.com/kubeslot/kubeslot/test/permissions"
 )
 
-// permissionsOf is the API server's authorizer, for the roles and bindings of a file.
-func permissionsOf(t *testing.T, file string) authorizer.Authorizer {
+// permissionsOf is the API server's authorizer, for the roles and bindings of files.
+func permissionsOf(t *testing.T, files ...string) authorizer.Authorizer {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
+	var all []byte
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(append(all, "\n---\n"...), text...)
 	}
-	return permissions.Of(t, text)
+	return permissions.Of(t, all)
 }
 
 // The controller may do what is in the table and nothing else: no Secrets, no binding of
 // pods, no other webhooks, and in particular nothing by which it could get more rights.
 func TestWhatTheControllerMayDo(t *testing.T) {
-	may := permissionsOf(t, "rbac/controller.yaml")
+	may := permissionsOf(t, "rbac/controller.yaml", "rbac/controller-brokers.yaml", "rbac/controller-services.yaml")
 	for _, who := range []user.Info{
 		&user.DefaultInfo{Name: "system:kubeslot-controller", Groups: []string{"system:authenticated"}},
 		account("kubeslot-system", "kubeslot-controller", ""),

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Says whether hack/generate.sh would change anything. The pages of docs/reference are made anew each time, in
-# seconds; they are of all of the Go code. For the rest it generates in a copy of the tree, unless it found
-# nothing to change before, in the same files: all that generated files are made from, and they themselves.
+# Says whether hack/generate.sh would change anything. The pages of docs/reference, which are of all of the Go code,
+# and the chart's README are made anew each time, in seconds. For the rest it generates in a copy of the tree, unless
+# it found nothing to change before, in the same files: all that generated files are made from, and they themselves.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 trees=(types deploy kube-scheduler/config)
@@ -11,8 +11,9 @@ stale() { echo "generated files are not up to date: run make generate"; exit 1; 
 
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-go run ./hack/reference "$copy/docs/reference"
+go run ./hack/reference "$copy/docs/reference" "$copy/README.md"
 diff -r docs/reference "$copy/docs/reference" || stale
+diff deploy/helm/kubeslot/README.md "$copy/README.md" || stale
 
 # Files that git does not know yet belong to the tree, too.
 files() {

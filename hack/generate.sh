@@ -26,4 +26,4 @@ rm -rf types/client/{clientset,informers,listers}
 "$tools/protocompile" . types/discovery/v0/discovery.proto
 go run ./deploy/monitoring/cmd/monitoring deploy/monitoring
 deploy/helm/copy.sh
-go run ./hack/reference docs/reference
+go run ./hack/reference docs/reference deploy/helm/kubeslot/README.md

@@ -19,20 +19,20 @@ const (
 	ConfigurationIndex = "configuration"
 )
 
-// Index has the cache find broker pods and Jobs by Instance and by
-// Configuration.
-func Index(ctx context.Context, in client.FieldIndexer) error {
-	for _, by := range []struct {
-		object       client.Object
-		field, label string
-	}{
-		{&corev1.Pod{}, InstanceIndex, naming.Instance},
-		{&corev1.Pod{}, ConfigurationIndex, naming.Configuration},
-		{&batchv1.Job{}, InstanceIndex, naming.Instance},
-		{&batchv1.Job{}, ConfigurationIndex, naming.Configuration},
-	} {
-		if err := in.IndexField(ctx, by.object, by.field, ByLabel(by.label)); err != nil {
-			return fmt.Errorf("index %T by label %s: %w", by.object, by.label, err)
+// IndexPods has the cache find broker pods by Instance and by Configuration.
+func IndexPods(ctx context.Context, in client.FieldIndexer) error {
+	return index(ctx, in, &corev1.Pod{})
+}
+
+// IndexJobs has the cache find Jobs by Instance and by Configuration.
+func IndexJobs(ctx context.Context, in client.FieldIndexer) error {
+	return index(ctx, in, &batchv1.Job{})
+}
+
+func index(ctx context.Context, in client.FieldIndexer, object client.Object) error {
+	for field, label := range map[string]string{InstanceIndex: naming.Instance, ConfigurationIndex: naming.Configuration} {
+		if err := in.IndexField(ctx, object, field, ByLabel(label)); err != nil {
+			return fmt.Errorf("index %T by label %s: %w", object, label, err)
 		}
 	}
 	return nil

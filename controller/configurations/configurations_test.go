@@ -54,6 +54,8 @@ func TestStatus(t *testing.T) {
 	for name, tc := range map[string]struct {
 		broker     bool
 		paused     bool // spec.brokerUpdate
+		service    bool
+		disabled   Disabled
 		invalid    string
 		properties map[string]string
 		summary    inventory.Summary
@@ -67,6 +69,24 @@ func TestStatus(t *testing.T) {
 			conditions: []string{"Ready=Unknown NothingReported: spec.handlerNodeSelector selects no node", "Discovering=Unknown NothingReported: spec.handlerNodeSelector selects no node"}},
 		"devices": {summary: inventory.Summary{Owner: mine, Instances: 3, Nodes: 1, Slots: 6, Held: 2},
 			conditions: []string{"Ready=True DevicesFound: 3 devices found on 1 node", "Discovering=True HandlerWorks: 3 devices found on 1 node"}},
+		"brokers are disabled": {broker: true, service: true, disabled: Disabled{Brokers: true, Services: true},
+			summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+			conditions: []string{
+				"Ready=False BrokersDisabled: the controller runs no brokers: enable them", "Discovering=True HandlerWorks",
+				"BrokersReady=False BrokersDisabled: the controller runs no brokers",
+			},
+			problems: []problem{{Reason: "BrokersDisabled", Message: noBrokers}}},
+		"services are disabled": {broker: true, service: true, disabled: Disabled{Services: true},
+			summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+			sum:     brokers.Sum{Instances: 1, Desired: 1, Ready: 1},
+			conditions: []string{
+				"Ready=False ServicesDisabled: the controller makes no Services: enable them", "Discovering=True HandlerWorks",
+				"BrokersReady=True AllReady",
+			},
+			problems: []problem{{Reason: "ServicesDisabled", Message: noServices}}},
+		"what is disabled is not asked for": {disabled: Disabled{Brokers: true, Services: true},
+			summary:    inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+			conditions: []string{"Ready=True DevicesFound", "Discovering=True HandlerWorks"}},
 		"one node fails": {summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, Problems: []inventory.NodeProblem{{Node: "b", Reason: "UnknownHandler", Message: "no handler"}}},
 			conditions: []string{"Ready=False UnknownHandler: node b: no handler", "Discovering=False UnknownHandler: node b: no handler"}, problems: []problem{{Node: "b", Reason: "UnknownHandler", Message: "no handler"}}},
 		"nodes without the handler, which runs elsewhere": {summary: inventory.Summary{Owner: mine, Instances: 3, Nodes: 1, WithoutHandler: 2},
@@ -155,11 +175,14 @@ func TestStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := configuration(tc.broker)
+			if tc.service {
+				c.Spec.ConfigurationServiceSpec = &runtime.RawExtension{Raw: []byte(`{}`)}
+			}
 			c.Spec.BrokerProperties = tc.properties
 			if tc.paused {
 				c.Spec.BrokerUpdate = &akriv0.BrokerUpdate{Paused: true}
 			}
-			st := status(c, tc.invalid, tc.summary, tc.instances, tc.sum, start)
+			st := status(c, tc.disabled, tc.invalid, tc.summary, tc.instances, tc.sum, start)
 			if st.ObservedGeneration != 3 || int(st.Instances) != tc.summary.Instances || int(st.Slots.Held) != tc.summary.Held || (st.Brokers != nil) != tc.broker {
 				t.Errorf("%+v", st)
 			}
@@ -186,7 +209,7 @@ func TestStatusIsBounded(t *testing.T) {
 	for i := range 40 {
 		many = append(many, inventory.NodeProblem{Node: fmt.Sprintf("n%02d", i), Reason: "R", Message: fmt.Sprint(i, strings.Repeat("é", 2000))})
 	}
-	st := status(configuration(false), "", inventory.Summary{Owner: configuration(false), Problems: many}, limits.Sum{}, brokers.Sum{}, start)
+	st := status(configuration(false), Disabled{}, "", inventory.Summary{Owner: configuration(false), Problems: many}, limits.Sum{}, brokers.Sum{}, start)
 	if n := len(st.Problems); n != akriv0.MaxConfigurationProblems || !strings.Contains(st.Problems[n-1].Message, "25 more") || st.Problems[0].Node != "n00" {
 		t.Errorf("%d problems, the last %q", n, st.Problems[n-1].Message)
 	}
@@ -199,13 +222,13 @@ func TestStatusIsBounded(t *testing.T) {
 func TestTransitionTimes(t *testing.T) {
 	c := configuration(false)
 	found := inventory.Summary{Owner: c, Instances: 1, Nodes: 1}
-	c.Status = status(c, "", found, limits.Sum{}, brokers.Sum{}, start)
-	later := status(c, "", inventory.Summary{Owner: c, Instances: 2, Nodes: 1}, limits.Sum{}, brokers.Sum{}, start.Add(time.Minute))
+	c.Status = status(c, Disabled{}, "", found, limits.Sum{}, brokers.Sum{}, start)
+	later := status(c, Disabled{}, "", inventory.Summary{Owner: c, Instances: 2, Nodes: 1}, limits.Sum{}, brokers.Sum{}, start.Add(time.Minute))
 	if !later.Conditions[0].LastTransitionTime.Time.Equal(start) || later.Conditions[0].Message == c.Status.Conditions[0].Message {
 		t.Errorf("still true: %+v", later.Conditions[0])
 	}
 	c.Status = later
-	if failed := status(c, "", inventory.Summary{Owner: c}, limits.Sum{}, brokers.Sum{}, start.Add(time.Hour)); !failed.Conditions[0].LastTransitionTime.Time.Equal(start.Add(time.Hour)) || later.Conditions[0].Status != metav1.ConditionTrue {
+	if failed := status(c, Disabled{}, "", inventory.Summary{Owner: c}, limits.Sum{}, brokers.Sum{}, start.Add(time.Hour)); !failed.Conditions[0].LastTransitionTime.Time.Equal(start.Add(time.Hour)) || later.Conditions[0].Status != metav1.ConditionTrue {
 		t.Errorf("no longer true: %+v, before %+v", failed.Conditions[0], later.Conditions[0])
 	}
 }

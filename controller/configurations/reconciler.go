@@ -39,7 +39,7 @@ const (
 	FieldOwner = client.FieldOwner("kubeslot-controller")
 )
 
-// Config is what a Reconciler needs; all of it is required.
+// Config is what a Reconciler needs; all of it is required but Disabled.
 type Config struct {
 	// Client reads Configurations from the cache.
 	Client client.Client
@@ -54,6 +54,8 @@ type Config struct {
 	// generation.
 	Check func(*akriv0.Configuration) validation.Findings
 	Clock clock.PassiveClock
+	// Disabled are the parts that do not run. The zero value is none.
+	Disabled Disabled
 }
 
 // Reconciler writes one status at a time.
@@ -128,11 +130,12 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 
 	summary := r.Inventory.Summary(key)
 	sum, instances := r.Brokers(key), r.Instances(key)
-	if hasBroker(c) && sum.Instances < summary.Instances-instances.Withheld && now.Sub(t.first) < brokersWithin {
+	unknown := sum.Instances < summary.Instances-instances.Withheld
+	if hasBroker(c) && !r.Disabled.Brokers && unknown && now.Sub(t.first) < brokersWithin {
 		return lookInterval, nil
 	}
 	want := c.DeepCopy()
-	want.Status = status(c, r.invalid(c), summary, instances, sum, now)
+	want.Status = status(c, r.Disabled, r.invalid(c), summary, instances, sum, now)
 	if apiequality.Semantic.DeepEqual(c.Status, want.Status) {
 		return 0, nil
 	}

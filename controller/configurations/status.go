@@ -37,6 +37,9 @@ const (
 	notReady        = "BrokersNotReady"
 	brokerLimit     = "BrokerLimit"
 	instanceLimit   = "InstanceLimit"
+
+	brokersDisabled  = "BrokersDisabled"
+	servicesDisabled = "ServicesDisabled"
 )
 
 const maxMessageLength = 1024
@@ -46,18 +49,24 @@ var reasonPattern = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$
 
 // status is what there is to say of a Configuration, given what its status says
 // already, which is not changed. invalid is what is wrong with its spec, "" for nothing.
-func status(c *akriv0.Configuration, invalid string, s inventory.Summary, instances limits.Sum, sum brokers.Sum, now time.Time) akriv0.ConfigurationStatus {
+func status(
+	c *akriv0.Configuration, disabled Disabled, invalid string, s inventory.Summary, instances limits.Sum,
+	sum brokers.Sum, now time.Time,
+) akriv0.ConfigurationStatus {
 	st := akriv0.ConfigurationStatus{
 		ObservedGeneration: c.Generation,
 		Instances:          int32(s.Instances),
 		Nodes:              int32(s.Nodes),
 		Slots:              akriv0.SlotCount{Total: int32(s.Slots), Held: int32(s.Held)},
-		Problems:           problems(c, invalid, s, instances, sum),
+		Problems:           problems(c, disabled, invalid, s, instances, sum),
 	}
 	conditions := []metav1.Condition{readyCondition(c, s, st.Problems), discoveringCondition(c, s)}
 	if hasBroker(c) {
 		st.Brokers = &akriv0.BrokerCount{Desired: int32(sum.Desired), Ready: int32(sum.Ready), Updated: int32(sum.Updated)}
 		brokers := brokersCondition(c, s, sum)
+		if disabled.Brokers {
+			brokers.Status, brokers.Reason, brokers.Message = metav1.ConditionFalse, brokersDisabled, noBrokers
+		}
 		conditions = append(conditions, brokers)
 		if ready := &conditions[0]; ready.Status == metav1.ConditionTrue && brokers.Status == metav1.ConditionFalse {
 			ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, brokers.Reason, brokers.Message
@@ -205,8 +214,10 @@ func brokerProblem(sum brokers.Sum) string {
 }
 
 // problems lists what is wrong. Nodes that have the same problem are one entry.
-func problems(c *akriv0.Configuration, invalid string, s inventory.Summary, instances limits.Sum, sum brokers.Sum) []akriv0.ConfigurationProblem {
-	var all []akriv0.ConfigurationProblem
+func problems(
+	c *akriv0.Configuration, disabled Disabled, invalid string, s inventory.Summary, instances limits.Sum, sum brokers.Sum,
+) []akriv0.ConfigurationProblem {
+	all := disabled.problems(c)
 	if invalid != "" {
 		all = append(all, akriv0.ConfigurationProblem{Reason: invalidSpec, Message: invalid})
 	}

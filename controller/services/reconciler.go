@@ -51,7 +51,7 @@ type Config struct {
 	// Client reads Instances and Configurations from the cache.
 	Client client.Client
 	// Made reads pods and Services from the cache, which has the indexes of Index and
-	// brokers.Index.
+	// brokers.IndexPods.
 	Made client.Reader
 	// Live reads Services from the API server.
 	Live      client.Reader

@@ -53,6 +53,7 @@ type Watch struct {
 	synced chan struct{} // closed when the inventory holds all that there is
 
 	mu     sync.Mutex
+	taken  map[Source]bool
 	queues map[Source]queue // of the sources that are started
 	caches []restored.Cache // that are being filled
 }
@@ -74,11 +75,20 @@ var sources = []Source{Instances, Claims, Brokers, InstanceServices, Configurati
 
 // New makes a Watch.
 func New(c, made cache.Cache, inv *inventory.Inventory, claimGone func(types.UID)) *Watch {
-	return &Watch{cache: c, made: made, inventory: inv, claimGone: claimGone, retryEvery: time.Second, synced: make(chan struct{}), queues: map[Source]queue{}}
+	return &Watch{
+		cache: c, made: made, inventory: inv, claimGone: claimGone, retryEvery: time.Second,
+		synced: make(chan struct{}), taken: map[Source]bool{}, queues: map[Source]queue{},
+	}
 }
 
-// Source is a controller's source.
-func (w *Watch) Source(s Source) source.SyncingSource { return &attached{w, s} }
+// Source is a controller's source. Jobs and Services are watched for controllers that have taken theirs by the
+// time that the first starts.
+func (w *Watch) Source(s Source) source.SyncingSource {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.taken[s] = true
+	return &attached{w, s}
+}
 
 // attached has a queue filled.
 type attached struct {
@@ -210,7 +220,7 @@ func (w *Watch) kinds() []kind {
 	pods := &metav1.PartialObjectMetadata{}
 	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	inv := w.inventory
-	return []kind{
+	all := []kind{
 		{w.cache, akriv0.SchemeGroupVersion.WithResource("configurations"), &akriv0.Configuration{}, handler(w, inv.SetConfiguration,
 			func(c *akriv0.Configuration) inventory.Change { return inv.DeleteConfiguration(c.Namespace, c.Name) })},
 		{w.cache, v1alpha1.SchemeGroupVersion.WithResource("deviceslices"), &v1alpha1.DeviceSlice{}, handler(w, inv.SetSlice,
@@ -222,10 +232,21 @@ func (w *Watch) kinds() []kind {
 			func(n *corev1.Node) inventory.Change { return inv.DeleteNode(n.Name) })},
 		{w.cache, akriv0.SchemeGroupVersion.WithResource("instances"), &akriv0.Instance{}, w.instanceHandler()},
 		{w.made, corev1.SchemeGroupVersion.WithResource("pods"), &corev1.Pod{}, handler(w, madeChanged[*corev1.Pod], madeChanged[*corev1.Pod])},
-		{w.made, batchv1.SchemeGroupVersion.WithResource("jobs"), &batchv1.Job{}, handler(w, madeChanged[*batchv1.Job], madeChanged[*batchv1.Job])},
-		{w.made, corev1.SchemeGroupVersion.WithResource("services"), &corev1.Service{}, handler(w, madeChanged[*corev1.Service], madeChanged[*corev1.Service])},
-		{w.cache, corev1.SchemeGroupVersion.WithResource("pods"), pods, handler(w, w.podChanged, w.podChanged)},
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.taken[Brokers] {
+		changed := madeChanged[*batchv1.Job]
+		jobs := batchv1.SchemeGroupVersion.WithResource("jobs")
+		all = append(all, kind{w.made, jobs, &batchv1.Job{}, handler(w, changed, changed)})
+	}
+	if w.taken[InstanceServices] || w.taken[ConfigurationServices] {
+		changed := madeChanged[*corev1.Service]
+		services := corev1.SchemeGroupVersion.WithResource("services")
+		all = append(all, kind{w.made, services, &corev1.Service{}, handler(w, changed, changed)})
+	}
+	resource := corev1.SchemeGroupVersion.WithResource("pods")
+	return append(all, kind{w.cache, resource, pods, handler(w, w.podChanged, w.podChanged)})
 }
 
 // instanceHandler has an Instance's brokers looked at only when something of it

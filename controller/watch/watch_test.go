@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -67,6 +68,9 @@ func newRig(t *testing.T, synced bool) *rig {
 	r.instances, r.claims = newQueue(), newQueue()
 	made := &informertest.FakeInformers{Scheme: scheme}
 	r.Watch = New(podsToo{r.informers, r.registered}, made, inventory.New(), func(uid types.UID) { r.forgotten = append(r.forgotten, uid) })
+	for _, s := range []Source{Brokers, InstanceServices, ConfigurationServices} {
+		r.Source(s)
+	}
 	return r
 }
 
@@ -278,6 +282,33 @@ func TestMissedEvents(t *testing.T) {
 	r.expect("deleted, final state unknown", theInstance, theClaim)
 	if d := r.inventory.Device("cam-8120fe"); len(d.Claims) != 0 {
 		t.Errorf("claims %v", d.Claims)
+	}
+}
+
+// Where brokers and services are disabled the controller has no permission to watch Jobs and Services.
+func TestWatchesWhatItsControllersNeed(t *testing.T) {
+	for _, tc := range []struct {
+		taken []Source
+		want  string
+	}{
+		{[]Source{Instances, Configurations}, ""},
+		{[]Source{Brokers}, "jobs"},
+		{[]Source{ConfigurationServices}, "services"},
+		{[]Source{Brokers, InstanceServices}, "jobs services"},
+	} {
+		w := New(nil, nil, inventory.New(), nil)
+		for _, s := range tc.taken {
+			w.Source(s)
+		}
+		var got []string
+		for _, k := range w.kinds() {
+			if r := k.resource.Resource; r == "jobs" || r == "services" {
+				got = append(got, r)
+			}
+		}
+		if strings.Join(got, " ") != tc.want {
+			t.Errorf("with the sources %v it watches %q, want %q", tc.taken, got, tc.want)
+		}
 	}
 }
 

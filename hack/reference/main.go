@@ -2,7 +2,7 @@
 // values, and the constants, metrics, flags and Events in the Go code. `make generate` runs it; `make
 // lint` fails if a page would change.
 //
-//	go run ./hack/reference DIRECTORY
+//	go run ./hack/reference DIRECTORY [README of the chart]
 package main
 
 import (
@@ -26,11 +26,15 @@ var pages = map[string]func(t *tree, p *page) error{
 }
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: reference DIRECTORY, in the root of the repository")
+	if len(os.Args) != 2 && len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: reference DIRECTORY [README of the chart], in the root of the repository")
 		os.Exit(2)
 	}
-	if err := write(".", os.Args[1]); err != nil {
+	err := write(".", os.Args[1])
+	if err == nil && len(os.Args) == 3 {
+		err = (&tree{root: "."}).writePage(os.Args[2], chartReadme)
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "reference: %v\n", err)
 		os.Exit(1)
 	}
@@ -41,19 +45,23 @@ func write(root, directory string) error {
 	if err != nil {
 		return fmt.Errorf("read the Go code: %w", err)
 	}
-	if err := os.MkdirAll(directory, 0o755); err != nil {
-		return err
-	}
 	for _, name := range sortedKeys(pages) {
-		var p page
-		if err := pages[name](t, &p); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if err := os.WriteFile(filepath.Join(directory, name), []byte(p.String()), 0o644); err != nil {
+		if err := t.writePage(filepath.Join(directory, name), pages[name]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (t *tree) writePage(file string, fill func(t *tree, p *page) error) error {
+	var p page
+	if err := fill(t, &p); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(p.String()), 0o644)
 }
 
 // page is Markdown that grows.

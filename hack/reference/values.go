@@ -90,6 +90,29 @@ func chartValues(t *tree, p *page) error {
 	return missing
 }
 
+// chartReadme is what the chart's users see beside it: how to begin, and the chart's values. Its links lead to the
+// pages in the repository, since a packed chart has none of them.
+func chartReadme(t *tree, p *page) error {
+	const docs = "https://github.com/kubeslot/kubeslot/blob/main/docs/"
+	var values page
+	if err := chartValues(t, &values); err != nil {
+		return err
+	}
+	_, tables, _ := strings.Cut(values.String(), "\n## ")
+	p.begin(
+		"Kubeslot",
+		"values.yaml and values.schema.json",
+		"Gives Kubernetes pods devices by the slot: cameras, servers, GPUs and what is plugged into nodes. The chart "+
+			"replaces nothing that the cluster has.",
+		"[Getting started]("+docs+"getting-started.md) installs it and tries it, [install with Helm]("+docs+
+			"helm.md) says what to set first, [platforms]("+docs+"platforms.md) what GKE, OpenShift and others need, and "+
+			"`platforms/` has values for each. A value that is not below, or of another type, is refused.",
+	)
+	tables = strings.NewReplacer("](../", "]("+docs, "](flags.md", "]("+docs+"reference/flags.md").Replace(tables)
+	p.WriteString("\n## " + tables)
+	return nil
+}
+
 // valueRows collects the rows of values that are no blocks.
 type valueRows struct {
 	comments    notes

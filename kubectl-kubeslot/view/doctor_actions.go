@@ -20,6 +20,7 @@ var configurationActions = map[string]string{
 	"BrokerLimit":             "",
 	"BrokerNameTaken":         "",
 	"BrokerNeedsMoreSlots":    "",
+	"BrokersDisabled":         "",
 	"DeviceLimit":             "",
 	"DevicePropertiesChange":  "Have the broker read what changes from the device itself, or find out why the device changes what it announces",
 	"DevicesChangeTooOften":   "",
@@ -34,6 +35,7 @@ var configurationActions = map[string]string{
 	"PropertiesWithheld":      "Add the beginnings of the names to spec.propertyPrefixes, or read them by the names that containers have",
 	"ReportsLeftOut":          "Look at the problems of its Instances, and correct the discovery handler of the node that reports them",
 	"SecretsNeedTLS":          "Have the handler register a unix socket, or https:// and set spec.handlerCABundle",
+	"ServicesDisabled":        "",
 	"TooManyDevices":          "",
 	"UnknownHandler":          "",
 }

@@ -13,6 +13,7 @@ import (
 	kubernetes "k8s.io/component-base/version"
 	rbacvalidation "k8s.io/component-helpers/auth/rbac/validation"
 
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/version"
 )
 
@@ -60,6 +61,16 @@ var roles = map[string]struct {
 	}},
 	"kubeslot:controller": {"the controller", "nobody writes Instances", func(v *View) bool {
 		return len(v.devices) > 0 && len(v.objects.Instances) == 0
+	}},
+	"kubeslot:controller-brokers": {"the controller", "no brokers are run", func(v *View) bool {
+		return slices.ContainsFunc(v.objects.Configurations, func(c akriv0.Configuration) bool {
+			return c.Spec.BrokerSpec != nil
+		})
+	}},
+	"kubeslot:controller-services": {"the controller", "brokers have no Services", func(v *View) bool {
+		return slices.ContainsFunc(v.objects.Configurations, func(c akriv0.Configuration) bool {
+			return c.Spec.InstanceServiceSpec != nil || c.Spec.ConfigurationServiceSpec != nil
+		})
 	}},
 }
 

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -18,7 +17,6 @@ import (
 // and https://docs.redhat.com/en/documentation/openshift_container_platform/4.20/html/authentication_and_authorization/managing-pod-security-policies
 // for the fields that the chart's pods have.
 type constraints struct {
-	metav1.ObjectMeta        `json:"metadata"`
 	AllowHostDirVolumePlugin bool
 	AllowHostNetwork         bool
 	AllowHostPorts           bool
@@ -42,13 +40,21 @@ type strategy struct{ Type string }
 // https://github.com/openshift/cluster-kube-apiserver-operator/tree/becb0af3/bindata/bootkube/scc-manifests
 var (
 	// restrictedV2 is for everybody.
-	restrictedV2 = constraints{ObjectMeta: metav1.ObjectMeta{Name: "restricted-v2"}, AllowedCapabilities: []corev1.Capability{"NET_BIND_SERVICE"},
-		RunAsUser: strategy{"MustRunAsRange"}, FSGroup: strategy{"MustRunAs"}, SELinuxContext: strategy{"MustRunAs"}, SeccompProfiles: []string{"runtime/default"},
-		Volumes: []string{"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret"}}
+	restrictedV2 = constraints{
+		AllowedCapabilities: []corev1.Capability{"NET_BIND_SERVICE"},
+		RunAsUser:           strategy{"MustRunAsRange"}, FSGroup: strategy{"MustRunAs"}, SELinuxContext: strategy{"MustRunAs"},
+		SeccompProfiles: []string{"runtime/default"},
+		Volumes: []string{
+			"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret",
+		},
+	}
 	// privileged is for cluster administrators and for those whom they give it.
-	privileged = constraints{ObjectMeta: metav1.ObjectMeta{Name: "privileged"}, AllowHostDirVolumePlugin: true, AllowHostNetwork: true, AllowHostPorts: true,
-		AllowHostPID: true, AllowHostIPC: true, AllowPrivilegedContainer: true, AllowPrivilegeEscalation: true, AllowedCapabilities: []corev1.Capability{"*"},
-		RunAsUser: strategy{"RunAsAny"}, FSGroup: strategy{"RunAsAny"}, SELinuxContext: strategy{"RunAsAny"}, SeccompProfiles: []string{"*"}, Volumes: []string{"*"}}
+	privileged = constraints{
+		AllowHostDirVolumePlugin: true, AllowHostNetwork: true, AllowHostPorts: true, AllowHostPID: true, AllowHostIPC: true,
+		AllowPrivilegedContainer: true, AllowPrivilegeEscalation: true, AllowedCapabilities: []corev1.Capability{"*"},
+		RunAsUser: strategy{"RunAsAny"}, FSGroup: strategy{"RunAsAny"}, SELinuxContext: strategy{"RunAsAny"},
+		SeccompProfiles: []string{"*"}, Volumes: []string{"*"},
+	}
 )
 
 // refusals are what of the pod the constraints refuse.
@@ -64,7 +70,8 @@ func (c *constraints) refusals(spec *corev1.PodSpec) []string {
 	refuse(spec.HostIPC && !c.AllowHostIPC, "hostIPC")
 	for _, v := range spec.Volumes {
 		kind := volumeKind(v)
-		refuse(kind == "hostPath" && !c.AllowHostDirVolumePlugin || !slices.Contains(c.Volumes, "*") && !slices.Contains(c.Volumes, kind), "volume %s is a %s", v.Name, kind)
+		listed := slices.Contains(c.Volumes, "*") || slices.Contains(c.Volumes, kind)
+		refuse(!listed || kind == "hostPath" && !c.AllowHostDirVolumePlugin, "volume %s is a %s", v.Name, kind)
 	}
 	pod := spec.SecurityContext
 	if pod == nil {
@@ -97,13 +104,15 @@ func (c *constraints) refusalsOf(container *corev1.Container) []string {
 	is := func(b *bool) bool { return b != nil && *b }
 	refuse(is(sc.Privileged) && !c.AllowPrivilegedContainer, "privileged")
 	refuse(is(sc.AllowPrivilegeEscalation) && !c.AllowPrivilegeEscalation, "allowPrivilegeEscalation")
-	refuse(sc.ReadOnlyRootFilesystem != nil && !*sc.ReadOnlyRootFilesystem && c.ReadOnlyRootFilesystem, "readOnlyRootFilesystem")
+	writable := sc.ReadOnlyRootFilesystem != nil && !*sc.ReadOnlyRootFilesystem
+	refuse(writable && c.ReadOnlyRootFilesystem, "readOnlyRootFilesystem")
 	refuse(sc.RunAsUser != nil && c.RunAsUser.Type != "RunAsAny", "runAsUser")
 	refuse(sc.SELinuxOptions != nil && c.SELinuxContext.Type != "RunAsAny", "seLinuxOptions")
 	refuse(!c.takesSeccomp(sc.SeccompProfile), "seccompProfile")
 	if sc.Capabilities != nil {
 		for _, added := range sc.Capabilities.Add {
-			refuse(!slices.Contains(c.AllowedCapabilities, "*") && !slices.Contains(c.AllowedCapabilities, added), "capability "+string(added))
+			allowed := slices.Contains(c.AllowedCapabilities, "*") || slices.Contains(c.AllowedCapabilities, added)
+			refuse(!allowed, "capability "+string(added))
 		}
 	}
 	return all
@@ -173,8 +182,9 @@ func TestOpenShift(t *testing.T) {
 		if monitor.GetKind() != "ServiceMonitor" {
 			continue
 		}
-		if text := fmt.Sprint(monitor.Object["spec"]); strings.Contains(text, "bearerTokenFile") || strings.Contains(text, "caFile") {
-			t.Errorf("user workload monitoring refuses ServiceMonitor %s, which names files of Prometheus' pod", monitor.GetName())
+		spec := fmt.Sprint(monitor.Object["spec"])
+		if strings.Contains(spec, "bearerTokenFile") || strings.Contains(spec, "caFile") {
+			t.Errorf("ServiceMonitor %s names files of Prometheus' pod: user workload monitoring refuses it", monitor.GetName())
 		}
 	}
 }

@@ -13,8 +13,10 @@ import (
 
 // parts are the values of the chart's parts, and the objects with their pods.
 var parts = map[string]string{
-	"scheduler": "Deployment/kube-scheduler", "controller": "Deployment/kubeslot-controller", "kubecri": "DaemonSet/kubecri",
-	"handlers.udev": "DaemonSet/kubeslot-udev-discovery", "uninstall": "Job/kubeslot-uninstall", "ui": "Deployment/kubeslot-ui",
+	"scheduler": "Deployment/kube-scheduler", "controller": "Deployment/kubeslot-controller",
+	"kubecri":       "DaemonSet/kubecri",
+	"handlers.udev": "DaemonSet/kubeslot-udev-discovery", "uninstall": "Job/kubeslot-uninstall",
+	"ui": "Deployment/kubeslot-ui",
 }
 
 // allParts has the chart render those that it does not by default.
@@ -27,7 +29,8 @@ func TestValuesOfEachPart(t *testing.T) {
 	for part, object := range parts {
 		kind, name, _ := strings.Cut(object, "/")
 		set := func(value string) []string { return []string{"--set-json", part + "." + value} }
-		args := slices.Concat(set(`podLabels={"team":"edge","app.kubernetes.io/name":"mine"}`), set(`podAnnotations={"note":"a"}`),
+		args := slices.Concat(
+			set(`podLabels={"team":"edge","app.kubernetes.io/name":"mine"}`), set(`podAnnotations={"note":"a"}`),
 			set(`priorityClassName="low"`), set(`nodeSelector={"zone":"a"}`), set(`affinity={"podAffinity":{}}`),
 			set(fmt.Sprintf("image={%q:%q}", "digest", digest)))
 		if part != "uninstall" {
@@ -35,7 +38,8 @@ func TestValuesOfEachPart(t *testing.T) {
 			args = append(args, set(`serviceAccount={"annotations":{"role":"arn"}}`)...)
 		}
 		if kind == "Deployment" {
-			args = append(args, set(`topologySpreadConstraints=[{"maxSkew":1,"topologyKey":"zone","whenUnsatisfiable":"DoNotSchedule"}]`)...)
+			const constraint = `{"maxSkew":1,"topologyKey":"zone","whenUnsatisfiable":"DoNotSchedule"}`
+			args = append(args, set("topologySpreadConstraints=["+constraint+"]")...)
 		}
 		before := h.render(t, allParts...).get(t, kind, name)
 		all := h.render(t, slices.Concat(allParts, args)...)
@@ -92,12 +96,16 @@ func TestValuesOfAnOlderChart(t *testing.T) {
 	h := newHelm(t, 4)
 	var without []string
 	for _, part := range []string{"scheduler", "controller", "kubecri", "uninstall"} {
-		for _, value := range []string{"image", "podAnnotations", "podLabels", "serviceAccount", "updateStrategy", "topologySpreadConstraints", "affinity"} {
+		for _, value := range []string{
+			"image", "podAnnotations", "podLabels", "serviceAccount", "updateStrategy", "topologySpreadConstraints", "affinity",
+		} {
 			without = append(without, "--set", part+"."+value+"=null")
 		}
 	}
-	without = append(without, "--set", "scheduler.priorityClassName=null,controller.priorityClassName=null,uninstall.priorityClassName=null",
-		"--set", "ui=null,controller.ui.enabled=false")
+	without = append(without, "--set", "ui=null,controller.ui.enabled=false")
+	for _, part := range []string{"scheduler", "controller", "uninstall"} {
+		without = append(without, "--set", part+".priorityClassName=null")
+	}
 	now, before := h.render(t), h.render(t, without...)
 	for _, pod := range before.pods(t) {
 		want := map[string]string{"kubecri": "system-node-critical", "uninstall-node": "system-node-critical",

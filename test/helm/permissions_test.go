@@ -1,6 +1,7 @@
 package helm
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -15,19 +16,50 @@ import (
 	"github.com/kubeslot/kubeslot/test/permissions"
 )
 
-// Each ServiceAccount of the chart may do what is in its table, and nothing else. That of
-// the Job that cleans up is there only while the Job runs, and what runs on each node then has none.
-func TestWhatTheChartsAccountsMayDo(t *testing.T) {
-	all := newHelm(t, 4).render(t, "--set", "monitoring.enabled=true")
+// Without brokers or services the controller has no permission for them, and does not try.
+func TestControllerWithoutBrokersAndServices(t *testing.T) {
+	h := newHelm(t, 4)
+	for off, gone := range map[string]string{"brokers": "jobs.batch", "services": "services"} {
+		all := h.render(t, "--set", "controller."+off+".enabled=false")
+		may := permissions.Of(t, []byte(text(t, all)))
+		var table []permissions.Permission
+		for _, p := range permissions.Controller {
+			if p.Resource == "pods" && off == "brokers" {
+				p.Verbs = "get list watch"
+			}
+			if p.Resource != gone {
+				table = append(table, p)
+			}
+		}
+		permissions.Only(t, may, serviceaccount.UserInfo("kubeslot-system", "kubeslot-controller", ""), table)
+		args := fmt.Sprint(container(all.get(t, "Deployment", "kubeslot-controller"))["args"])
+		if want := "--enable-" + off + "=false"; !strings.Contains(args, want) || strings.Count(args, "--enable-") != 1 {
+			t.Errorf("without %s the controller runs with %s, want %s", off, args, want)
+		}
+	}
+}
+
+// text is the objects' YAML.
+func text(t *testing.T, all objects) string {
+	t.Helper()
 	var text strings.Builder
-	accounts := map[string]bool{}
-	roles := map[string][]string{} // by account
 	for _, o := range all {
 		document, err := yaml.Marshal(o.Object)
 		if err != nil {
 			t.Fatal(err)
 		}
 		text.WriteString("---\n" + string(document))
+	}
+	return text.String()
+}
+
+// Each ServiceAccount of the chart may do what is in its table, and nothing else. That of
+// the Job that cleans up is there only while the Job runs, and what runs on each node then has none.
+func TestWhatTheChartsAccountsMayDo(t *testing.T) {
+	all := newHelm(t, 4).render(t, "--set", "monitoring.enabled=true")
+	accounts := map[string]bool{}
+	roles := map[string][]string{} // by account
+	for _, o := range all {
 		switch o.GetKind() {
 		case "ServiceAccount":
 			accounts[o.GetName()] = true
@@ -41,7 +73,7 @@ func TestWhatTheChartsAccountsMayDo(t *testing.T) {
 			}
 		}
 	}
-	may := permissions.Of(t, []byte(text.String()))
+	may := permissions.Of(t, []byte(text(t, all)))
 	tables := map[string][]permissions.Permission{
 		"kubecri": permissions.Kubecri, "kubeslot-controller": permissions.Controller,
 		"kube-scheduler": permissions.SchedulerOfTheChart, "kubeslot-uninstall": permissions.Uninstall,

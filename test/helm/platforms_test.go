@@ -9,11 +9,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 	resourcequotaapi "k8s.io/apiserver/pkg/admission/plugin/resourcequota/apis/resourcequota"
 	"k8s.io/apiserver/pkg/authentication/user"
+	kubescheme "k8s.io/client-go/kubernetes/scheme"
 	api "k8s.io/kubernetes/pkg/apis/core"
 	conversion "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/quota/v1/evaluator/core"
@@ -38,7 +41,7 @@ func (h helm) renderPlatform(t *testing.T, name string, args ...string) objects 
 	return h.render(t, args...)
 }
 
-// Each platform's values render, and each file of values is of a platform in docs/platforms.md.
+// Each platform's values render what Kubernetes' kinds know, field by field, and docs/platforms.md has each file.
 func TestPlatforms(t *testing.T) {
 	h := newHelm(t, 4)
 	files, err := filepath.Glob(filepath.Join(chart, "platforms", "*.yaml"))
@@ -57,14 +60,30 @@ func TestPlatforms(t *testing.T) {
 		if !strings.Contains(page, "platforms/"+name+".yaml") {
 			t.Errorf("docs/platforms.md says nothing of platforms/%s.yaml", name)
 		}
-		pods := h.renderPlatform(t, name).pods(t)
-		if len(pods) != 6 {
+		all := h.renderPlatform(t, name)
+		for _, o := range all {
+			if err := fitsKind(o); err != nil {
+				t.Errorf("%s: %s: %v", name, key(o), err)
+			}
+		}
+		if pods := all.pods(t); len(pods) != 6 {
 			t.Errorf("%s: %d pods, want 6", name, len(pods))
 		}
-		for _, pod := range pods {
-			quotaTakes(t, h.renderPlatform(t, name), pod)
-		}
 	}
+}
+
+var strict = serializer.NewCodecFactory(kubescheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+
+// fitsKind says which field of an object of Kubernetes' kinds is none, or of another type.
+func fitsKind(o *unstructured.Unstructured) error {
+	if !kubescheme.Scheme.Recognizes(o.GroupVersionKind()) {
+		return nil
+	}
+	text, err := o.MarshalJSON()
+	if err == nil {
+		_, _, err = strict.Decode(text, nil, nil)
+	}
+	return err
 }
 
 // Pod Security's own checks: pods that work on nodes need the level privileged, all others are restricted.
@@ -81,7 +100,8 @@ func TestPodSecurity(t *testing.T) {
 		strictest := psaapi.LevelPrivileged
 		var why string
 		for _, level := range []psaapi.Level{psaapi.LevelBaseline, psaapi.LevelRestricted} {
-			result := policy.AggregateCheckResults(checks.EvaluatePod(psaapi.LevelVersion{Level: level, Version: psaapi.LatestVersion()}, &pod.ObjectMeta, &pod.Spec))
+			at := psaapi.LevelVersion{Level: level, Version: psaapi.LatestVersion()}
+			result := policy.AggregateCheckResults(checks.EvaluatePod(at, &pod.ObjectMeta, &pod.Spec))
 			if result.Allowed {
 				strictest = level
 			} else if why == "" {
@@ -98,9 +118,13 @@ func TestPodSecurity(t *testing.T) {
 // match these scopes: [{PriorityClass In [system-node-critical system-cluster-critical]}]", as in
 // https://github.com/open-policy-agent/gatekeeper/issues/1120 and
 // https://kubernetes.io/docs/concepts/policy/resource-quotas/#limit-priority-class-consumption-by-default
-var gkes = []resourcequotaapi.LimitedResource{{Resource: "pods", MatchScopes: []corev1.ScopedResourceSelectorRequirement{{
-	ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn,
-	Values: []string{"system-node-critical", "system-cluster-critical"}}}}}
+var gkes = []resourcequotaapi.LimitedResource{{
+	Resource: "pods",
+	MatchScopes: []corev1.ScopedResourceSelectorRequirement{{
+		ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn,
+		Values: []string{"system-node-critical", "system-cluster-critical"},
+	}},
+}}
 
 // quotaAdmits asks Kubernetes' admission of quotas, in GKE's configuration, for the pod.
 func quotaAdmits(t *testing.T, all objects, pod rendered) error {
@@ -123,7 +147,8 @@ func quotaAdmits(t *testing.T, all objects, pod rendered) error {
 	if err := conversion.Convert_v1_Pod_To_core_Pod(pod.Pod.DeepCopy(), internal, nil); err != nil {
 		t.Fatal(err)
 	}
-	attributes := admission.NewAttributesRecord(internal, nil, corev1.SchemeGroupVersion.WithKind("Pod"), pod.Namespace, pod.Name,
+	attributes := admission.NewAttributesRecord(
+		internal, nil, corev1.SchemeGroupVersion.WithKind("Pod"), pod.Namespace, pod.Name,
 		corev1.SchemeGroupVersion.WithResource("pods"), "", admission.Create, nil, false, &user.DefaultInfo{})
 	_, err := resourcequota.CheckRequest(quotas, attributes, core.NewPodEvaluator(nil, clock.RealClock{}), gkes)
 	return err
@@ -151,14 +176,18 @@ func TestGKE(t *testing.T) {
 		quotaTakes(t, all, pod)
 		refused[pod.Name] = quotaAdmits(t, without, pod) != nil
 	}
-	for _, name := range []string{"kubecri", "kube-scheduler", "kubeslot-controller", "kubeslot-udev-discovery", "uninstall-node"} {
+	for _, name := range []string{
+		"kubecri", "kube-scheduler", "kubeslot-controller", "kubeslot-udev-discovery", "uninstall-node",
+	} {
 		if !refused[name] {
 			t.Errorf("without a ResourceQuota GKE takes %s: the rule is not what it was", name)
 		}
 	}
 	for what, args := range map[string][]string{
-		"in kube-system":        {"--namespace", "kube-system"},
-		"with no critical pods": {"--set", "scheduler.priorityClassName=,controller.priorityClassName=,kubecri.priorityClassName=high"},
+		"in kube-system": {"--namespace", "kube-system"},
+		"with no critical pods": {
+			"--set", "scheduler.priorityClassName=,controller.priorityClassName=,kubecri.priorityClassName=high",
+		},
 	} {
 		for _, o := range h.render(t, args...) {
 			if o.GetKind() == "ResourceQuota" {

@@ -51,7 +51,7 @@ func Only(t *testing.T, may authorizer.Authorizer, who user.Info, table []Permis
 	}
 	for _, resource := range allResources(t) {
 		for _, verb := range allVerbs {
-			for _, in := range []string{"", "default", "kube-system", "kubeslot-system"} {
+			for _, in := range []string{"", "default", "kube-system", "kube-node-lease", "kubeslot-system"} {
 				for _, name := range []string{"", "any", "kubeslot-controller", "kubeslot-scheduler", "kubeslot-configurations"} {
 					granted := slices.ContainsFunc(table, func(p Permission) bool {
 						return p.Resource == resource && slices.Contains(strings.Fields(p.Verbs), verb) && (p.In == "" || p.In == in) && (p.Name == "" || p.Name == name)

@@ -26,7 +26,7 @@ taken, and wrong Configurations are stored. Of several that run one is at work, 
 leader; the others wait, their caches filled, and serve the webhook too.
 
 Its identity is the user system:kubeslot-controller; its permissions are in
-deploy/rbac/controller.yaml.`
+deploy/rbac/controller*.yaml.`
 
 func newCommand() *cobra.Command {
 	o := newOptions()

@@ -32,6 +32,8 @@ type options struct {
 	claimGrace    time.Duration
 	schedulerName string
 	priorityClass string
+	brokers       bool
+	services      bool
 
 	metricsAddress, healthAddress string
 
@@ -82,6 +84,12 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"Scheduler of brokers whose spec has no schedulerName. Empty means the cluster's default. Existing brokers are not changed.")
 	work.StringVar(&o.priorityClass, "broker-priority-class", "",
 		"PriorityClass of brokers whose spec says nothing of their priority: it has to exist. Empty means the cluster's default. Existing brokers are not changed.")
+	work.BoolVar(&o.brokers, "enable-brokers", true,
+		"Run the brokers that Configurations ask for. false needs no permissions to write pods and Jobs; "+
+			"existing brokers are left as they are.")
+	work.BoolVar(&o.services, "enable-services", true,
+		"Make the Services that Configurations ask for. false needs no permissions for Services; "+
+			"existing ones are left as they are.")
 	checks := groups.FlagSet("validation")
 	checks.StringVar(&o.webhookAddress, "webhook-bind-address", "127.0.0.1:10362",
 		"Where to serve the webhook that refuses wrong Configurations, over HTTPS: where the ValidatingWebhookConfiguration kubeslot-configurations leads. \"0\" serves nothing.")

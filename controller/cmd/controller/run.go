@@ -107,7 +107,15 @@ func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.
 	if err != nil {
 		return err
 	}
-	for _, index := range []func(context.Context, client.FieldIndexer) error{brokers.Index, services.Index} {
+	// An index has its kind watched, for which a part that is off has no permission.
+	indexes := []func(context.Context, client.FieldIndexer) error{brokers.IndexPods}
+	if o.brokers {
+		indexes = append(indexes, brokers.IndexJobs)
+	}
+	if o.services {
+		indexes = append(indexes, services.Index)
+	}
+	for _, index := range indexes {
 		if err := index(ctx, made); err != nil {
 			return err
 		}
@@ -134,19 +142,24 @@ func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.
 	forServices := services.Config{Client: mgr.GetClient(), Made: made, Live: mgr.GetAPIReader(), Inventory: inv, Brokers: broker, Recorder: recorder, Clock: clock.RealClock{}}
 	statuses := configurations.New(configurations.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Inventory: inv, Instances: viewed.Sum, Brokers: broker.Sum, Check: check.Check, Clock: clock.RealClock{},
+		Disabled: configurations.Disabled{Brokers: !o.brokers, Services: !o.services},
 	})
 	for _, c := range []struct {
 		name       string
 		reconciler reconcile.Reconciler
 		source     watch.Source
+		enabled    bool
 	}{
-		{"instances", viewed, watch.Instances},
-		{"claims", judge, watch.Claims},
-		{"brokers", broker, watch.Brokers},
-		{"instance-services", services.OfInstances(forServices), watch.InstanceServices},
-		{"configurations", statuses, watch.Configurations},
-		{"configuration-services", services.OfConfigurations(forServices), watch.ConfigurationServices},
+		{"instances", viewed, watch.Instances, true},
+		{"claims", judge, watch.Claims, true},
+		{"brokers", broker, watch.Brokers, o.brokers},
+		{"instance-services", services.OfInstances(forServices), watch.InstanceServices, o.services},
+		{"configurations", statuses, watch.Configurations, true},
+		{"configuration-services", services.OfConfigurations(forServices), watch.ConfigurationServices, o.services},
 	} {
+		if !c.enabled {
+			continue
+		}
 		if err := add(mgr, o, c.name, c.reconciler, w.Source(c.source)); err != nil {
 			return err
 		}

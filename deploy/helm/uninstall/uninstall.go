@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -235,32 +236,20 @@ func (u *uninstall) notReady(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// leases deletes those of the leader elections, and those that say who discovers for a
-// Configuration.
+// leases deletes those of the leader elections. Those of discovery are their Configurations', and those of nodes
+// are deleted by CleanNode.
 func (u *uninstall) leases(ctx context.Context) error {
-	type lease struct{ namespace, name string }
-	all := []lease{{u.Namespace, "kubeslot-scheduler"}, {"kube-system", "kubeslot-controller"}}
-	discovery, err := u.Kube.CoordinationV1().Leases("").List(ctx, metav1.ListOptions{LabelSelector: discoveryLabel})
-	if err != nil {
-		return fmt.Errorf("list Leases: %w", err)
-	}
-	for _, l := range discovery.Items {
-		if strings.HasPrefix(l.Name, "kubeslot-discovery-") {
-			all = append(all, lease{l.Namespace, l.Name})
-		}
-	}
 	var errs []error
-	for _, l := range all {
-		err := u.Kube.CoordinationV1().Leases(l.namespace).Delete(ctx, l.name, metav1.DeleteOptions{})
+	for _, l := range []types.NamespacedName{
+		{Namespace: u.Namespace, Name: "kubeslot-scheduler"}, {Namespace: "kube-system", Name: "kubeslot-controller"},
+	} {
+		err := u.Kube.CoordinationV1().Leases(l.Namespace).Delete(ctx, l.Name, metav1.DeleteOptions{})
 		if err != nil && !isGone(err) {
-			errs = append(errs, fmt.Errorf("delete Lease %s/%s: %w", l.namespace, l.name, err))
+			errs = append(errs, fmt.Errorf("delete Lease %s: %w", l, err))
 		}
 	}
 	return errors.Join(errs...)
 }
-
-// discoveryLabel is kubecri's: deviceslices.DiscoveryLabel.
-const discoveryLabel = "kubeslot.io/discovery"
 
 // isGone is true also when the whole kind is gone.
 func isGone(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }

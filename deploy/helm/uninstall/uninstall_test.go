@@ -68,9 +68,13 @@ func (c *cluster) run(t *testing.T, timeout time.Duration) error {
 }
 
 // notVirtual keeps away from virtual nodes, as kubecri's pods do by default.
-var notVirtual = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-	NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-		{Key: "type", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"virtual-kubelet"}}}}}}}}
+var notVirtual = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+	RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: "type", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"virtual-kubelet"}},
+		}}},
+	},
+}}
 
 func node(name string, ready corev1.ConditionStatus, os string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/os": os}},
@@ -90,8 +94,8 @@ func ours(name, component, on string, phase corev1.PodPhase) *corev1.Pod {
 		Spec: corev1.PodSpec{NodeName: on}, Status: corev1.PodStatus{Phase: phase}}
 }
 
-func lease(namespace, name string, labels map[string]string) *coordinationv1.Lease {
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
+func lease(namespace, name string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
 func TestRunCleansEachNodeOnceAndDeletesWhatIsTheReleases(t *testing.T) {
@@ -106,11 +110,13 @@ func TestRunCleansEachNodeOnceAndDeletesWhatIsTheReleases(t *testing.T) {
 	virtual := node("v", corev1.ConditionTrue, "linux")
 	virtual.Labels["type"] = "virtual-kubelet"
 	c := newCluster(well, []runtime.Object{
-		node("a", corev1.ConditionTrue, "linux"), node("b", corev1.ConditionTrue, "linux"), node("w", corev1.ConditionTrue, "windows"), virtual,
+		node("a", corev1.ConditionTrue, "linux"), node("b", corev1.ConditionTrue, "linux"),
+		node("w", corev1.ConditionTrue, "windows"), virtual,
 		ours("kubeslot-uninstall-a", "uninstall-node", "a", corev1.PodRunning), // of an earlier attempt
 		ours("kubeslot-uninstall-x7", "uninstall", "a", corev1.PodRunning),     // this Job's
-		lease(namespace, "kubeslot-scheduler", nil), lease("kube-system", "kubeslot-controller", nil), lease("kube-system", "kube-scheduler", nil),
-		lease("default", "kubeslot-discovery-cam-0", map[string]string{discoveryLabel: "cam"}), lease("default", "mine", map[string]string{discoveryLabel: "cam"}),
+		lease(namespace, "kubeslot-scheduler"), lease("kube-system", "kubeslot-controller"),
+		lease("kube-system", "kube-scheduler"),
+		lease("default", "kubeslot-discovery-cam-0"), // its Configuration's
 	},
 		configuration("charts", of("kubeslot", "post-install,post-rollback")), configuration("of-another", of("other", "post-install")),
 		configuration("adopted", of("kubeslot", "")), ready)
@@ -135,7 +141,7 @@ func TestRunCleansEachNodeOnceAndDeletesWhatIsTheReleases(t *testing.T) {
 	for _, l := range leases.Items {
 		names = append(names, l.Name)
 	}
-	if diff := cmp.Diff([]string{"mine", "kube-scheduler"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"kubeslot-discovery-cam-0", "kube-scheduler"}, names); diff != "" {
 		t.Errorf("Leases (-want +got):\n%s", diff)
 	}
 	configurations, _ := c.client.AkriV0().Configurations("").List(t.Context(), metav1.ListOptions{})

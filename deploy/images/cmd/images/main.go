@@ -20,6 +20,9 @@ import (
 	"github.com/kubeslot/kubeslot/deploy/images"
 )
 
+// imageList lists the images that were made, as name:tag@digest, one a line.
+const imageList = "images.txt"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
@@ -78,6 +81,12 @@ func run(ctx context.Context, args []string) error {
 	}
 	defer os.RemoveAll(work)
 	to := target{push: *push, insecure: *insecure}
+	var listed strings.Builder
+	put := func(index v1.ImageIndex) error {
+		digest, err := to.put(ctx, index)
+		fmt.Fprintf(&listed, "%s@%s\n", to.ref, digest)
+		return err
+	}
 	for i, c := range components {
 		to.archive, to.ref = filepath.Join(*out, c.Name+".tar"), refOf(c)
 		fmt.Printf("[%d/%d] %s\n", i+1, len(components), to.ref)
@@ -85,7 +94,7 @@ func run(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		if err := to.put(ctx, index); err != nil {
+		if err := put(index); err != nil {
 			return err
 		}
 		if !*plugins || c.PluginFolder == "" {
@@ -100,11 +109,11 @@ func run(ctx context.Context, args []string) error {
 		for _, l := range leftOut {
 			fmt.Println("      without", l)
 		}
-		if err := to.put(ctx, index); err != nil {
+		if err := put(index); err != nil {
 			return err
 		}
 	}
-	return nil
+	return os.WriteFile(filepath.Join(*out, imageList), []byte(listed.String()), 0o644)
 }
 
 // target is where an image goes: an archive, or the registry.
@@ -113,23 +122,24 @@ type target struct {
 	push, insecure bool
 }
 
-func (t target) put(ctx context.Context, index v1.ImageIndex) error {
+// put returns the image's digest.
+func (t target) put(ctx context.Context, index v1.ImageIndex) (v1.Hash, error) {
 	digest, err := index.Digest()
 	if err != nil {
-		return err
+		return digest, err
 	}
 	if !t.push {
 		if err := images.WriteArchive(t.archive, t.ref, index); err != nil {
-			return fmt.Errorf("write %s: %w", t.archive, err)
+			return digest, fmt.Errorf("write %s: %w", t.archive, err)
 		}
 		fmt.Printf("      %s, %s\n", t.archive, digest)
-		return nil
+		return digest, nil
 	}
 	if err := images.Push(ctx, t.ref, t.insecure, index); err != nil {
-		return err
+		return digest, err
 	}
 	fmt.Printf("      pushed as %s\n", digest)
-	return nil
+	return digest, nil
 }
 
 // git returns what it prints; "unknown" outside a repository.

@@ -1,14 +1,40 @@
 package main
 
 import (
+	"bytes"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/registry"
 )
+
+// What is built is listed by name, tag and digest, for those who copy or pin it.
+func TestImagesAreListed(t *testing.T) {
+	t.Chdir("../../../..")
+	out := t.TempDir()
+	args := []string{"-registry=reg.example/k", "-version=v1", "-only=chart-hooks", "-arch=" + runtime.GOARCH, "-o=" + out}
+	if err := run(t.Context(), args); err != nil {
+		t.Fatal(err)
+	}
+	list, err := os.ReadFile(filepath.Join(out, imageList))
+	if err != nil {
+		t.Fatal(err)
+	}
+	layout, err := os.ReadFile(filepath.Join(out, "chart-hooks.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, digest, _ := strings.Cut(strings.TrimSpace(string(list)), "@sha256:")
+	if name != "reg.example/k/chart-hooks:v1" || len(digest) != 64 || !bytes.Contains(layout, []byte(digest)) {
+		t.Errorf("the list is %q, and the archive has that digest: %t", list, bytes.Contains(layout, []byte(digest)))
+	}
+}
 
 // What a registry would refuse is said before anything is built. The test runs in a directory
 // without the sources, where a build fails.
