@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -75,8 +76,8 @@ func (b *bench) changeDevices(ctx context.Context) error {
 	})
 }
 
-// collectGarbage deletes the pods whose Instance is gone, as the garbage collector does, which does not
-// run here.
+// collectGarbage deletes the pods and Services whose Instance is gone, as the garbage collector does,
+// which does not run here.
 func (b *bench) collectGarbage(ctx context.Context) error {
 	list, err := b.akri.AkriV0().Instances(namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -95,6 +96,20 @@ func (b *bench) collectGarbage(ctx context.Context) error {
 			continue
 		}
 		if err := b.kubelets.remove(ctx, p); err != nil {
+			return err
+		}
+	}
+	services, err := b.kube.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{LabelSelector: naming.Instance})
+	if err != nil {
+		return err
+	}
+	for i := range services.Items {
+		service := &services.Items[i]
+		if exists[service.Labels[naming.Instance]] {
+			continue
+		}
+		err := b.kube.CoreV1().Services(namespace).Delete(ctx, service.Name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 	}

@@ -111,11 +111,13 @@ func run(ctx context.Context, o *options) error {
 		var results []result
 		for _, n := range o.sizes {
 			r, err := measure(ctx, o, a, n)
+			if r.full != (memory{}) { // all brokers were made: what was measured until an error counts
+				results = append(results, r)
+			}
 			if err != nil {
 				err = fmt.Errorf("%s, %d Instances: %w", a.name, n, err)
-				return errors.Join(err, write(os.Stdout, o, results)) // what there is
+				return errors.Join(err, write(os.Stdout, o, results))
 			}
-			results = append(results, r)
 		}
 		if err := write(os.Stdout, o, results); err != nil {
 			return err
